@@ -1,0 +1,3 @@
+module github.com/tetherexec/tether
+
+go 1.26

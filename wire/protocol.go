@@ -1,0 +1,224 @@
+package wire
+
+// Methods of the reference protocol.
+const (
+	MethodInitialize  = "initialize"
+	MethodInitialized = "initialized" // notification from the client
+
+	MethodEnvironmentInfo   = "environment/info"
+	MethodEnvironmentStatus = "environment/status"
+
+	MethodProcessStart     = "process/start"
+	MethodProcessRead      = "process/read"
+	MethodProcessWrite     = "process/write"
+	MethodProcessSignal    = "process/signal"
+	MethodProcessTerminate = "process/terminate"
+
+	NoteProcessOutput = "process/output" // notifications to the client
+	NoteProcessExited = "process/exited"
+	NoteProcessClosed = "process/closed"
+
+	MethodFsGetMetadata = "fs/getMetadata"
+)
+
+// Methods and notifications that only tether has. A reference client never
+// sends the first and ignores the second.
+const (
+	MethodAck               = "tether/ack" // notification from the client
+	MethodProcessResize     = "tether/process/resize"
+	MethodProcessCloseStdin = "tether/process/closeStdin"
+	MethodProcessList       = "tether/process/list"
+	MethodProcessSignalAny  = "tether/process/signal"
+	MethodProcessObserve    = "tether/process/observe"
+	MethodProcessUnobserve  = "tether/process/unobserve"
+	MethodSessionList       = "tether/session/list"
+
+	NoteObservedOutput  = "tether/process/output" // notifications to an observer
+	NoteObservedExited  = "tether/process/exited"
+	NoteObservedClosed  = "tether/process/closed"
+	NoteObservedEvicted = "tether/process/evicted"
+)
+
+// Streams of process output.
+const (
+	StreamStdout = "stdout"
+	StreamStderr = "stderr"
+	StreamPTY    = "pty"
+)
+
+// Values of WriteResult.Status.
+const (
+	WriteAccepted       = "accepted"
+	WriteUnknownProcess = "unknownProcess"
+	WriteStarting       = "starting"
+	WriteStdinClosed    = "stdinClosed"
+)
+
+// Decoding rules of the parameter structs, applied by Decode: a pointer field
+// may be absent or null; a field tagged wire:"default" may be absent but not
+// null; every other field is required. Unknown members are ignored.
+
+// InitializeParams opens a session or resumes one.
+type InitializeParams struct {
+	ClientName      string            `json:"clientName"`
+	ResumeSessionID *string           `json:"resumeSessionId"`
+	Tether          *InitializeTether `json:"tether"`
+}
+
+// InitializeTether is what a tether client asks for.
+type InitializeTether struct {
+	TTLMs *uint64 `json:"ttlMs"` // how long the session shall live while detached
+	Acks  *bool   `json:"acks"`  // the client sends tether/ack; output is kept until then
+}
+
+// InitializeResult answers initialize.
+type InitializeResult struct {
+	SessionID       string          `json:"sessionId"`
+	EnvironmentInfo EnvironmentInfo `json:"environmentInfo"`
+	Tether          TetherInfo      `json:"tether"`
+}
+
+// TetherInfo announces what this server has beyond the reference.
+type TetherInfo struct {
+	Version  string   `json:"version"`
+	PublicID string   `json:"publicId"` // names the session in lists; not a secret
+	TTLMs    uint64   `json:"ttlMs"`    // granted
+	Features []string `json:"features"`
+}
+
+// EnvironmentInfo describes the executor.
+type EnvironmentInfo struct {
+	Shell                ShellInfo    `json:"shell"`
+	ExecutorVersion      string       `json:"executorVersion"`
+	ProviderID           string       `json:"providerId,omitempty"`
+	Cwd                  *string      `json:"cwd"`
+	UserHomeDir          *string      `json:"userHomeDir"`
+	PlatformOS           string       `json:"platformOs"`
+	PrependPathDirs      []string     `json:"prependPathDirs"`
+	TemporaryDirectories []string     `json:"temporaryDirectories"`
+	TempDir              string       `json:"tempDir"`
+	Capabilities         Capabilities `json:"capabilities"`
+}
+
+// ShellInfo names the user's shell.
+type ShellInfo struct {
+	Name string `json:"name"` // bash, zsh, sh, powershell or cmd
+	Path string `json:"path"` // native
+}
+
+// Capabilities are the reference's flags; false means the client must not ask.
+type Capabilities struct {
+	NetworkProxyLaunch                          bool `json:"networkProxyLaunch"`
+	NetworkProxyReviewDomains                   bool `json:"networkProxyReviewDomains"`
+	CredentialMasking                           bool `json:"credentialMasking"`
+	CredentialMaskingCustomProviders            bool `json:"credentialMaskingCustomProviders"`
+	CapabilityDiscoverySandbox                  bool `json:"capabilityDiscoverySandbox"`
+	FsWatchMissing                              bool `json:"fsWatchMissing"`
+	CapabilityDiscoveryV2                       bool `json:"capabilityDiscoveryV2"`
+	EnvironmentConfigRead                       bool `json:"environmentConfigRead"`
+	HTTPHeaderEnvVars                           bool `json:"httpHeaderEnvVars"`
+	SandboxedFileStreaming                      bool `json:"sandboxedFileStreaming"`
+	FileWriteStreaming                          bool `json:"fileWriteStreaming"`
+	ShellSnapshotV2                             bool `json:"shellSnapshotV2"`
+	WindowsMxc                                  bool `json:"windowsMxc"`
+	LinuxRootWritePreservesDevices              bool `json:"linuxRootWritePreservesDevices"`
+	LinuxApprovedRootWritePreservesRestrictions bool `json:"linuxApprovedRootWritePreservesRestrictions"`
+}
+
+// StatusResult answers environment/status.
+type StatusResult struct {
+	Status string `json:"status"` // "ready"
+}
+
+// StartParams starts a process.
+type StartParams struct {
+	ProcessID             string            `json:"processId"`
+	Metadata              *StartMetadata    `json:"metadata"`
+	Argv                  []string          `json:"argv"`
+	Cwd                   Cwd               `json:"cwd"`
+	EnvPolicy             *EnvPolicy        `json:"envPolicy"`
+	Env                   map[string]string `json:"env"`
+	TTY                   bool              `json:"tty"`
+	PipeStdin             bool              `json:"pipeStdin" wire:"default"`
+	Arg0                  *string           `json:"arg0"`
+	Sandbox               *Sandbox          `json:"sandbox"`
+	EnforceManagedNetwork bool              `json:"enforceManagedNetwork" wire:"default"`
+	ManagedNetwork        *ManagedNetwork   `json:"managedNetwork"`
+	NetworkProxy          *RawValue         `json:"networkProxy"`
+	ShellSnapshot         *RawValue         `json:"shellSnapshot"`
+
+	Retry *bool     `json:"retry"` // tether: the same start again; answer as the first time
+	Size  *TermSize `json:"size"`  // tether: initial size of the terminal
+}
+
+// StartMetadata ends up in the child's environment.
+type StartMetadata struct {
+	ThreadID   *string `json:"threadId"`
+	ToolCallID *string `json:"toolCallId"`
+}
+
+// EnvPolicy says how the child's environment is built from the server's.
+type EnvPolicy struct {
+	Inherit               Inherit           `json:"inherit"`
+	IgnoreDefaultExcludes bool              `json:"ignoreDefaultExcludes"`
+	Exclude               []string          `json:"exclude"`
+	Set                   map[string]string `json:"set"`
+	IncludeOnly           []string          `json:"includeOnly"`
+}
+
+// ManagedNetwork names what stays reachable when the sandbox blocks the network.
+type ManagedNetwork struct {
+	LoopbackPorts     []uint16 `json:"loopbackPorts" wire:"default"`
+	AllowLocalBinding bool     `json:"allowLocalBinding" wire:"default"`
+}
+
+// TermSize is the size of a terminal in characters.
+type TermSize struct {
+	Rows uint16 `json:"rows"`
+	Cols uint16 `json:"cols"`
+}
+
+// StartResult answers process/start.
+type StartResult struct {
+	ProcessID   string `json:"processId"`
+	SandboxType string `json:"sandboxType"`
+}
+
+// ReadParams asks for output after a sequence number.
+type ReadParams struct {
+	ProcessID string  `json:"processId"`
+	AfterSeq  *uint64 `json:"afterSeq"`
+	MaxBytes  *uint64 `json:"maxBytes"`
+	WaitMs    *uint64 `json:"waitMs"`
+}
+
+// WriteParams sends bytes to the standard input of a process, once per WriteID.
+type WriteParams struct {
+	ProcessID string `json:"processId"`
+	Chunk     Base64 `json:"chunk"`
+	WriteID   string `json:"writeId"`
+}
+
+// WriteResult answers process/write.
+type WriteResult struct {
+	Status string `json:"status"`
+}
+
+// SignalParams interrupts a process group.
+type SignalParams struct {
+	ProcessID string      `json:"processId"`
+	Signal    SignalNamed `json:"signal"`
+}
+
+// ProcessParams names a process of the session.
+type ProcessParams struct {
+	ProcessID string `json:"processId"`
+}
+
+// TerminateResult answers process/terminate.
+type TerminateResult struct {
+	Running bool `json:"running"`
+}
+
+// Empty is the result of methods that have nothing to say.
+type Empty struct{}
