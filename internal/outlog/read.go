@@ -1,0 +1,257 @@
+package outlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+)
+
+// State is what is known of a process after a given entry.
+type State struct {
+	Next     uint64 // number of the entry that follows
+	Exited   bool
+	ExitCode int
+	Closed   bool
+}
+
+// State returns the present state.
+func (l *Log) State() State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stateLocked(l.next)
+}
+
+// StateAt returns the state as it was before the entry with number next.
+func (l *Log) StateAt(next uint64) State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stateLocked(min(next, l.next))
+}
+
+func (l *Log) stateLocked(next uint64) State {
+	s := State{Next: next}
+	if l.exitSeq != 0 && l.exitSeq < next {
+		s.Exited, s.ExitCode = true, l.exitCode
+	}
+	s.Closed = l.closeSeq != 0 && l.closeSeq < next
+	return s
+}
+
+// Stats is for people who ask what a log holds. Costs include EntryOverhead.
+type Stats struct {
+	First, Next   uint64 // oldest kept number, number to come
+	Sent          uint64
+	Held          int64 // cost of all that is kept
+	Unsent        int64 // of it, not sent yet (to a segment's precision)
+	Spooled       int64 // of it, not in memory
+	Blocked       bool  // the process is held back
+	LastEntryTime time.Time
+}
+
+// Stats returns the present figures.
+func (l *Log) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := l.kept + l.unsent
+	s := Stats{First: l.next, Next: l.next, Sent: l.sent, Held: held, Unsent: l.unsent, Spooled: held - l.memory, Blocked: l.blocked > 0}
+	if len(l.segments) > 0 {
+		s.First = l.segments[0].first
+		s.LastEntryTime = time.Unix(0, l.lastAt)
+	}
+	return s
+}
+
+// Follow arranges for wake to be called after every new entry and at the end,
+// from the goroutine that caused it: wake must be quick and must not call the
+// log. It returns a function that ends the arrangement.
+func (l *Log) Follow(wake func()) (stop func()) {
+	f := &follower{wake}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.followers = append(slices.Clip(l.followers), f)
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.followers = slices.DeleteFunc(slices.Clone(l.followers), func(g *follower) bool { return g == f })
+	}
+}
+
+// Wait returns when a reader behind the entry with number after has something
+// to learn: there is output after it, or the process has closed, or it has
+// exited and that is news. It also returns when ctx is over or the log ended.
+func (l *Log) Wait(ctx context.Context, after uint64) error {
+	for {
+		l.mu.Lock()
+		if l.ended {
+			l.mu.Unlock()
+			return ErrEnded
+		}
+		if l.newsLocked(after) {
+			l.mu.Unlock()
+			return nil
+		}
+		if l.changed == nil {
+			l.changed = make(chan struct{})
+		}
+		changed := l.changed
+		l.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Ready reports whether Wait would return at once.
+func (l *Log) Ready(after uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ended || l.newsLocked(after)
+}
+
+func (l *Log) newsLocked(after uint64) bool {
+	switch {
+	case l.closeSeq != 0:
+		return true
+	default:
+		return l.next-1 > after // output, or the exit itself
+	}
+}
+
+// A Cursor is a position in a log. It holds nothing back: whoever wants entries
+// to be kept must not report them as Sent. A cursor is used by one goroutine at
+// a time.
+type Cursor struct {
+	log *Log
+	seq uint64 // newest number that was visited
+
+	spooled *segment // the spooled segment that records belong to
+	records []record
+}
+
+// Cursor returns a cursor behind the entry with number after.
+func (l *Log) Cursor(after uint64) *Cursor { return &Cursor{log: l, seq: after} }
+
+// Seq is the number of the entry that was visited last.
+func (c *Cursor) Seq() uint64 { return c.seq }
+
+// Seek moves the cursor behind the entry with number after.
+func (c *Cursor) Seek(after uint64) { c.seq = after }
+
+// ErrNone means that there is no further entry yet.
+var ErrNone = errors.New("no further entry yet")
+
+// Next shows visit the entry that follows and moves behind it. It never waits
+// for one: it returns ErrNone if there is none yet, io.EOF if there will be
+// none, ErrEvicted if the entry was forgotten.
+func (c *Cursor) Next(visit func(Entry)) error {
+	l, seq := c.log, c.seq+1
+	l.mu.Lock()
+	s, err := l.seekLocked(seq)
+	if err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	i := int(seq - s.first)
+	if s.block != noBlock {
+		err = c.visitSpooledLocked(s, i, visit)
+	} else {
+		r := s.records[i]
+		start, end := span(s.records, i)
+		data := s.data[start:end:end]
+		s.readers++
+		l.sealed = max(l.sealed, seq)
+		l.mu.Unlock()
+		visit(r.entry(seq, data))
+		l.mu.Lock()
+		l.unpinLocked(s)
+		l.mu.Unlock()
+	}
+	if err == nil {
+		c.seq = seq
+	}
+	return err
+}
+
+// seekLocked finds the segment that holds seq.
+func (l *Log) seekLocked(seq uint64) (*segment, error) {
+	switch {
+	case l.ended:
+		return nil, ErrEnded
+	case l.closeSeq != 0 && seq > l.closeSeq:
+		return nil, io.EOF
+	case seq >= l.next:
+		return nil, ErrNone
+	}
+	s := l.segments[len(l.segments)-1]
+	if seq < s.first {
+		s = l.segments[l.findLocked(seq)]
+	}
+	if seq < s.first {
+		return nil, ErrEvicted
+	}
+	return s, nil
+}
+
+// visitSpooledLocked reads entry i of a segment from the spool. It gives up the
+// lock for good. If the block is reused meanwhile, which only happens to
+// entries that were sent, what was read is thrown away.
+func (c *Cursor) visitSpooledLocked(s *segment, i int, visit func(Entry)) error {
+	l, sp, block := c.log, c.log.spool, s.block
+	l.mu.Unlock()
+	buf := takeBuffer()
+	defer func() { giveBuffer(buf) }()
+
+	records := c.records
+	if c.spooled != s {
+		b := buf[:s.count*recordSize]
+		if err := c.read(sp, block, s.size, b); err != nil {
+			return err
+		}
+		records = decodeRecords(b)
+	}
+	start, end := span(records, i)
+	if start > end || end > s.size || end-start > segmentCost {
+		return ErrEvicted
+	}
+	data := buf[:end-start]
+	if err := c.read(sp, block, start, data); err != nil {
+		return err
+	}
+
+	seq := s.first + uint64(i)
+	l.mu.Lock()
+	if l.ended {
+		l.mu.Unlock()
+		return ErrEnded
+	}
+	if l.segments[0].first > s.first {
+		l.mu.Unlock()
+		return ErrEvicted
+	}
+	l.mu.Unlock()
+	c.spooled, c.records = s, records
+	if i == s.count-1 {
+		c.spooled, c.records = nil, nil
+	}
+	visit(records[i].entry(seq, data))
+	return nil
+}
+
+// read reads from the spool; that the file was closed under it means that the
+// log has ended.
+func (c *Cursor) read(sp *spool, block int64, offset int, b []byte) error {
+	err := sp.read(block, offset, b)
+	if errors.Is(err, os.ErrClosed) {
+		return ErrEnded
+	}
+	if err != nil {
+		return fmt.Errorf("read spool: %w", err)
+	}
+	return nil
+}

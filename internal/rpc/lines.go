@@ -1,0 +1,98 @@
+package rpc
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+)
+
+// Lines is a Stream of one message per line.
+type Lines struct {
+	in    *bufio.Reader
+	src   io.Closer
+	out   io.WriteCloser
+	heard atomic.Int64
+}
+
+// NewLines returns a stream that reads lines from r and writes lines to w.
+func NewLines(r io.ReadCloser, w io.WriteCloser) *Lines {
+	s := &Lines{in: bufio.NewReaderSize(r, 64<<10), src: r, out: w}
+	s.heard.Store(time.Now().UnixNano())
+	return s
+}
+
+// Read implements Stream. Blank lines are skipped; a last line without its end
+// is not a message.
+func (s *Lines) Read() ([]byte, error) {
+	for {
+		line, err := s.line()
+		if err != nil {
+			return nil, err
+		}
+		s.heard.Store(time.Now().UnixNano())
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		if !utf8.Valid(line) {
+			return nil, &CloseError{CloseBadData, "line is not valid UTF-8"}
+		}
+		return line, nil
+	}
+}
+
+func (s *Lines) line() ([]byte, error) {
+	var line []byte
+	for {
+		part, err := s.in.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			line = bytes.TrimSuffix(line[:len(line)-1], []byte("\r"))
+			if len(line) > MaxMessage {
+				return nil, errTooLong
+			}
+			return line, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		case len(line) > MaxMessage+1:
+			return nil, errTooLong
+		}
+	}
+}
+
+var errTooLong = &CloseError{CloseTooBig, fmt.Sprintf("line exceeds the limit of %d bytes", MaxMessage)}
+
+// Open implements Stream.
+func (s *Lines) Open(b []byte, _ int) []byte { return b }
+
+// Seal implements Stream.
+func (s *Lines) Seal(b []byte, _, _ int) []byte { return append(b, '\n') }
+
+// Write implements Stream.
+func (s *Lines) Write(b []byte) error {
+	_, err := s.out.Write(b)
+	return err
+}
+
+// WriteMessage implements Stream.
+func (s *Lines) WriteMessage(msg []byte) error { return s.Write(append(msg, '\n')) }
+
+// Control implements Stream: lines have no control frames.
+func (s *Lines) Control(b []byte, _ Control, _ []byte) []byte { return b }
+
+// OnControl implements Stream.
+func (s *Lines) OnControl(func(Control, []byte)) {}
+
+// Heard implements Stream.
+func (s *Lines) Heard() time.Time { return time.Unix(0, s.heard.Load()) }
+
+// Acknowledged implements Stream.
+func (s *Lines) Acknowledged() uint64 { return 0 }
+
+// Close implements Stream.
+func (s *Lines) Close() error { return errors.Join(s.src.Close(), s.out.Close()) }

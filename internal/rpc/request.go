@@ -1,0 +1,90 @@
+package rpc
+
+import (
+	"context"
+	"sync"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// A Request is a peer's request that waits for its answer.
+type Request struct {
+	ID     wire.ID
+	Method string
+	Params wire.RawValue
+
+	conn   *Conn
+	size   int
+	permit int64
+}
+
+// Reply answers with a result.
+func (r *Request) Reply(result any) {
+	msg, err := wire.AppendResult(nil, r.ID, result)
+	if err != nil {
+		r.conn.log.Error("cannot encode a result", "method", r.Method, "err", err)
+		r.Fail(wire.Errorf(wire.CodeInternal, "internal error"))
+		return
+	}
+	r.ReplyEncoded(msg, nil)
+}
+
+// Fail answers with an error.
+func (r *Request) Fail(e *wire.Error) { r.ReplyEncoded(wire.AppendError(nil, r.ID, e), nil) }
+
+// ReplyEncoded answers with a complete message. written, if not nil, is called
+// by the writer when the stream has taken it; it must not wait.
+func (r *Request) ReplyEncoded(msg []byte, written func()) {
+	r.conn.push(answer{msg: msg, request: r.size, permit: r.permit, written: written})
+}
+
+// Permit waits until an answer of n bytes may be prepared. It is given back
+// when the answer has left.
+func (r *Request) Permit(ctx context.Context, n int64) error {
+	n = min(n, MaxAnswerBytes)
+	if err := r.conn.permits.Acquire(ctx, n); err != nil {
+		return context.Cause(ctx)
+	}
+	r.permit += n
+	return nil
+}
+
+// admission bounds the requests that are unanswered.
+type admission struct {
+	mu     sync.Mutex
+	left   sync.Cond
+	count  int
+	bytes  int
+	closed bool
+}
+
+func (a *admission) init() { a.left.L = &a.mu }
+
+// enter waits until a request of n bytes may come in. It returns false when the
+// connection ends.
+func (a *admission) enter(n int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for !a.closed && (a.count >= MaxRequests || a.bytes > 0 && a.bytes+n > maxRequestBytes) {
+		a.left.Wait()
+	}
+	a.count++
+	a.bytes += n
+	return !a.closed
+}
+
+// leave is called when a request's answer has left.
+func (a *admission) leave(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.count--
+	a.bytes -= n
+	a.left.Signal()
+}
+
+func (a *admission) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	a.left.Broadcast()
+}
