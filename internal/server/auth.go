@@ -1,0 +1,420 @@
+package server
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// The ways a WebSocket client can prove who it is (--ws-auth).
+const (
+	AuthCapabilityToken   = "capability-token"    // one shared token
+	AuthSignedBearerToken = "signed-bearer-token" // an HS256 JWT, signed with a shared secret
+)
+
+const (
+	// minSharedSecret is the length of an HS256 key below which guessing it
+	// is easier than breaking the hash.
+	minSharedSecret = 32
+	// maxSecretFile bounds what is read from a secret file, so that a path to
+	// something endless is an error and not a hang.
+	maxSecretFile = 64 << 10
+	// defaultClockSkew is how far, in seconds, the clocks of the token's
+	// issuer and of this machine may differ.
+	defaultClockSkew = 30
+)
+
+// AuthConfig says how clients authenticate. The zero value lets everyone in.
+// A nil pointer is a flag that was not given, which is not the same as one that
+// was given empty: a flag of the wrong mode is refused even if it says nothing.
+type AuthConfig struct {
+	Mode string // "", AuthCapabilityToken or AuthSignedBearerToken
+
+	TokenFile   *string // capability token: a file that holds it, or
+	TokenSHA256 *string // the hex digest of it
+
+	SharedSecretFile    *string // signed bearer token: a file that holds the key
+	Issuer              *string // expected "iss"; blank: any
+	Audience            *string // expected in "aud"; blank: any
+	MaxClockSkewSeconds *uint64 // default 30
+}
+
+// Validate checks that the settings fit each other. It reads no file.
+func (c AuthConfig) Validate() error {
+	token := c.TokenFile != nil || c.TokenSHA256 != nil
+	signed := c.SharedSecretFile != nil || c.Issuer != nil || c.Audience != nil || c.MaxClockSkewSeconds != nil
+	switch c.Mode {
+	case "":
+		if token || signed {
+			return errors.New("websocket auth flags require `--ws-auth capability-token` or `--ws-auth signed-bearer-token`")
+		}
+		return nil
+	case AuthCapabilityToken:
+		if signed {
+			return errors.New("`--ws-shared-secret-file`, `--ws-issuer`, `--ws-audience`, and `--ws-max-clock-skew-seconds` require `--ws-auth signed-bearer-token`")
+		}
+		return c.validateToken()
+	case AuthSignedBearerToken:
+		if token {
+			return errors.New("`--ws-token-file` and `--ws-token-sha256` require `--ws-auth capability-token`, not `signed-bearer-token`")
+		}
+		if c.SharedSecretFile == nil {
+			return errors.New("`--ws-shared-secret-file` is required when `--ws-auth signed-bearer-token` is set")
+		}
+		if c.MaxClockSkewSeconds != nil && *c.MaxClockSkewSeconds > math.MaxInt64 {
+			return errors.New("websocket auth clock skew must fit in a signed 64-bit integer")
+		}
+		return nil
+	default:
+		return fmt.Errorf("unknown `--ws-auth` mode %q; expected `capability-token` or `signed-bearer-token`", c.Mode)
+	}
+}
+
+func (c AuthConfig) validateToken() error {
+	switch {
+	case c.TokenFile != nil && c.TokenSHA256 != nil:
+		return errors.New("`--ws-token-file` and `--ws-token-sha256` are mutually exclusive")
+	case c.TokenFile == nil && c.TokenSHA256 == nil:
+		return errors.New("`--ws-token-file` or `--ws-token-sha256` is required when `--ws-auth capability-token` is set")
+	case c.TokenSHA256 != nil:
+		_, err := parseDigest(*c.TokenSHA256)
+		return err
+	}
+	return nil
+}
+
+// An Authenticator decides who may upgrade. It holds digests and keys: never
+// print one.
+type Authenticator struct {
+	check func(token string) error
+}
+
+// NewAuthenticator reads the secrets that c names, once. Without a mode it
+// returns nil, and a nil Authenticator lets everyone in.
+func NewAuthenticator(c AuthConfig) (*Authenticator, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	switch c.Mode {
+	case AuthCapabilityToken:
+		digest, err := c.tokenDigest()
+		if err != nil {
+			return nil, err
+		}
+		return &Authenticator{check: capability{digest}.check}, nil
+	case AuthSignedBearerToken:
+		secret, path, err := readSecret(*c.SharedSecretFile)
+		if err != nil {
+			return nil, err
+		}
+		if len(secret) < minSharedSecret {
+			return nil, fmt.Errorf("signed websocket bearer secret %s must be at least %d bytes", path, minSharedSecret)
+		}
+		s := signedBearer{key: []byte(secret), issuer: trimmed(c.Issuer), audience: trimmed(c.Audience), skew: defaultClockSkew}
+		if c.MaxClockSkewSeconds != nil {
+			s.skew = int64(*c.MaxClockSkewSeconds)
+		}
+		return &Authenticator{check: s.check}, nil
+	}
+	return nil, nil
+}
+
+func (c AuthConfig) tokenDigest() ([sha256.Size]byte, error) {
+	if c.TokenSHA256 != nil {
+		return parseDigest(*c.TokenSHA256)
+	}
+	token, _, err := readSecret(*c.TokenFile)
+	return sha256.Sum256([]byte(token)), err
+}
+
+func parseDigest(s string) (digest [sha256.Size]byte, err error) {
+	b, err := hex.DecodeString(strings.TrimSpace(s))
+	if err != nil || len(b) != len(digest) {
+		return digest, errors.New("--ws-token-sha256 must be a 64-character hex SHA-256 digest")
+	}
+	copy(digest[:], b)
+	return digest, nil
+}
+
+// readSecret returns the content of a secret file without the white space
+// around it, and the absolute path for messages.
+func readSecret(name string) (secret, path string, err error) {
+	path, err = filepath.Abs(name)
+	if err != nil {
+		path = name
+	}
+	content, err := readBounded(path, maxSecretFile)
+	if err != nil {
+		return "", path, fmt.Errorf("failed to read websocket auth secret %s: %w", path, err)
+	}
+	secret = strings.TrimSpace(string(content))
+	if secret == "" {
+		return "", path, fmt.Errorf("websocket auth secret %s must not be empty", path)
+	}
+	return secret, path, nil
+}
+
+func readBounded(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, cause(err)
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, limit+1))
+	switch {
+	case err != nil:
+		return nil, cause(err)
+	case int64(len(content)) > limit:
+		return nil, fmt.Errorf("larger than %d bytes", limit)
+	case !utf8.Valid(content):
+		return nil, errors.New("not valid UTF-8 text")
+	}
+	return content, nil
+}
+
+// cause drops the path from a file error whose message already names it.
+func cause(err error) error {
+	if pe, ok := errors.AsType[*os.PathError](err); ok {
+		return pe.Err
+	}
+	return err
+}
+
+func trimmed(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return strings.TrimSpace(*s)
+}
+
+// Check returns nil if the request may upgrade. The error's text is the body of
+// the 401 answer.
+func (a *Authenticator) Check(r *http.Request) error {
+	if a == nil {
+		return nil
+	}
+	headers := r.Header["Authorization"]
+	if len(headers) == 0 {
+		return errors.New("missing websocket bearer token")
+	}
+	scheme, token, found := strings.Cut(headers[0], " ")
+	token = strings.TrimSpace(token)
+	if !found || !strings.EqualFold(scheme, "bearer") || token == "" || !visibleASCII(headers[0]) {
+		return errors.New("invalid authorization header")
+	}
+	return a.check(token)
+}
+
+func visibleASCII(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c != '\t' && (c < ' ' || c > '~') {
+			return false
+		}
+	}
+	return true
+}
+
+// capability accepts one token, known by its digest only.
+type capability struct {
+	digest [sha256.Size]byte
+}
+
+func (c capability) check(token string) error {
+	sum := sha256.Sum256([]byte(token))
+	if subtle.ConstantTimeCompare(sum[:], c.digest[:]) != 1 {
+		return errors.New("invalid websocket bearer token")
+	}
+	return nil
+}
+
+// signedBearer accepts JWTs signed with key. Only HS256 is known, so there is no
+// algorithm to be confused about.
+type signedBearer struct {
+	key              []byte
+	issuer, audience string // "": any
+	skew             int64  // seconds, not negative
+}
+
+var errInvalidJWT = errors.New("invalid websocket jwt")
+
+func (s signedBearer) check(token string) error {
+	claims, err := s.verify(token)
+	if err != nil {
+		return errInvalidJWT
+	}
+	now := time.Now().Unix()
+	switch {
+	case now > saturatingAdd(claims.expires, s.skew):
+		return errors.New("expired websocket jwt")
+	case claims.notBefore != nil && saturatingAdd(now, s.skew) < *claims.notBefore:
+		return errors.New("websocket jwt is not valid yet")
+	case s.issuer != "" && (claims.issuer == nil || *claims.issuer != s.issuer):
+		return errors.New("websocket jwt issuer mismatch")
+	case s.audience != "" && !claims.audience.contains(s.audience):
+		return errors.New("websocket jwt audience mismatch")
+	}
+	return nil
+}
+
+// verify returns the claims of a token whose signature is right. Nothing but the
+// signature's input is looked at before that.
+func (s signedBearer) verify(token string) (jwtClaims, error) {
+	signed, signature, _ := cutLast(token, ".")
+	header, payload, found := strings.Cut(signed, ".")
+	if !found || strings.Contains(payload, ".") {
+		return jwtClaims{}, errInvalidJWT
+	}
+	base64URL := base64.RawURLEncoding.Strict()
+	mac, err := base64URL.DecodeString(signature)
+	if err != nil {
+		return jwtClaims{}, err
+	}
+	want := hmac.New(sha256.New, s.key)
+	want.Write([]byte(signed))
+	if !hmac.Equal(mac, want.Sum(nil)) {
+		return jwtClaims{}, errInvalidJWT
+	}
+	head, err := base64URL.DecodeString(header)
+	if err != nil {
+		return jwtClaims{}, err
+	}
+	body, err := base64URL.DecodeString(payload)
+	if err != nil {
+		return jwtClaims{}, err
+	}
+	if err := checkJWTHeader(head); err != nil {
+		return jwtClaims{}, err
+	}
+	return parseClaims(body)
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+func checkJWTHeader(header []byte) error {
+	members, err := jsonObject(header)
+	if err != nil {
+		return err
+	}
+	var alg string
+	if err := json.Unmarshal(members["alg"], &alg); err != nil {
+		return err
+	}
+	if alg != "HS256" {
+		return errInvalidJWT
+	}
+	for _, name := range []string{"typ", "kid"} {
+		var text *string
+		if err := member(members, name, &text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// jwtClaims are the claims that count. Times are whole Unix seconds.
+type jwtClaims struct {
+	expires   int64
+	notBefore *int64
+	issuer    *string
+	audience  audience
+}
+
+func parseClaims(body []byte) (c jwtClaims, err error) {
+	members, err := jsonObject(body)
+	if err != nil {
+		return c, err
+	}
+	var expires *int64
+	err = errors.Join(
+		member(members, "exp", &expires),
+		member(members, "nbf", &c.notBefore),
+		member(members, "iss", &c.issuer),
+		member(members, "aud", &c.audience),
+	)
+	if err == nil && expires == nil {
+		err = errors.New("no exp")
+	}
+	if err != nil {
+		return c, err
+	}
+	c.expires = *expires
+	return c, nil
+}
+
+// jsonObject splits an object into its members. Unlike a struct it matches names
+// by their exact case.
+func jsonObject(text []byte) (map[string]json.RawMessage, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil {
+		return nil, err
+	}
+	return members, nil
+}
+
+// member decodes an optional member; absent and null leave v alone.
+func member(members map[string]json.RawMessage, name string, v any) error {
+	if raw, ok := members[name]; ok {
+		return json.Unmarshal(raw, v)
+	}
+	return nil
+}
+
+// audience is a string or a list of strings in JSON.
+type audience []string
+
+func (a *audience) UnmarshalJSON(text []byte) error {
+	var one *string
+	if err := json.Unmarshal(text, &one); err == nil {
+		if one != nil {
+			*a = audience{*one}
+		}
+		return nil
+	}
+	// A list may not hold null, which would decode as an empty string.
+	var many []*string
+	if err := json.Unmarshal(text, &many); err != nil {
+		return err
+	}
+	for _, s := range many {
+		if s == nil {
+			return errors.New("null in aud")
+		}
+		*a = append(*a, *s)
+	}
+	return nil
+}
+
+func (a audience) contains(want string) bool {
+	for _, s := range a {
+		if s == want {
+			return true
+		}
+	}
+	return false
+}
+
+// saturatingAdd returns a+b for b ≥ 0, or the largest number if that is larger.
+func saturatingAdd(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

@@ -1,0 +1,136 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// What a Config means by zero.
+const (
+	DefaultSessionTTL    = 30 * time.Second
+	DefaultSessionTTLMax = 24 * time.Hour
+	DefaultRetain        = 64 << 20
+	DefaultSpoolLimit    = 1 << 30
+	DefaultSpoolTotal    = 8 << 30
+)
+
+// Config is everything that can be chosen about a server. The zero value is a
+// server on a free port of the loopback address with the default limits.
+type Config struct {
+	Listen         string // as for ParseListen; "": DefaultListen
+	Auth           AuthConfig
+	TLS            TLSConfig
+	InsecureNoAuth bool // listen for other machines without authentication
+
+	// ConcurrentRequests is the reference server's scheduling: 1 is strictly one
+	// request after the other, N are two lanes of N slots. 0 is tether's own:
+	// the results of one by one, without the waiting.
+	ConcurrentRequests int
+
+	SessionTTL    time.Duration // how long a session outlives its connection
+	SessionTTLMax time.Duration // the most a client may ask for
+
+	Retain     int64 // bytes of output kept per process after they were sent
+	SpoolLimit int64 // bytes of unsent output per process at which it has to wait
+	SpoolTotal int64 // bytes of output of all processes together
+
+	StateDir string // "": DefaultStateDir
+	Version  string // what the server calls itself; "": "dev"
+
+	// Subreaper makes this process adopt and reap the orphans of commands. Only
+	// a program that is nothing but a server may want that.
+	Subreaper bool
+
+	Log *slog.Logger // nil: nothing is logged
+}
+
+// Validate checks that the settings are possible and fit each other. It touches
+// nothing outside c.
+func (c Config) Validate() error {
+	if _, err := c.endpoint(); err != nil {
+		return err
+	}
+	if c.ConcurrentRequests < 0 {
+		return fmt.Errorf("concurrent requests must be at least 1, not %d", c.ConcurrentRequests)
+	}
+	for _, size := range []struct {
+		name  string
+		bytes int64
+	}{{"--retain", c.Retain}, {"--spool-limit", c.SpoolLimit}, {"--spool-total", c.SpoolTotal}} {
+		if size.bytes < 0 {
+			return fmt.Errorf("`%s` must not be negative", size.name)
+		}
+	}
+	if c.SessionTTL < 0 || c.SessionTTLMax < 0 {
+		return errors.New("`--session-ttl` and `--session-ttl-max` must not be negative")
+	}
+	if d := c.WithDefaults(); d.SessionTTL > d.SessionTTLMax {
+		return fmt.Errorf("`--session-ttl` %v is more than `--session-ttl-max` %v", d.SessionTTL, d.SessionTTLMax)
+	}
+	return nil
+}
+
+// WithDefaults returns c with the meaning of its zero values filled in, except
+// for StateDir.
+func (c Config) WithDefaults() Config {
+	orElse(&c.Listen, DefaultListen)
+	orElse(&c.SessionTTL, DefaultSessionTTL)
+	orElse(&c.SessionTTLMax, DefaultSessionTTLMax)
+	orElse(&c.Retain, DefaultRetain)
+	orElse(&c.SpoolLimit, DefaultSpoolLimit)
+	orElse(&c.SpoolTotal, DefaultSpoolTotal)
+	orElse(&c.Version, "dev")
+	orElse(&c.Log, slog.New(slog.DiscardHandler))
+	return c
+}
+
+func orElse[T comparable](v *T, fallback T) {
+	var zero T
+	if *v == zero {
+		*v = fallback
+	}
+}
+
+// endpoint returns where to listen, after the checks that concern who may
+// connect.
+func (c Config) endpoint() (Listen, error) {
+	if err := c.Auth.Validate(); err != nil {
+		return Listen{}, err
+	}
+	if err := c.TLS.Validate(); err != nil {
+		return Listen{}, err
+	}
+	url := c.WithDefaults().Listen
+	l, err := ParseListen(url)
+	if err != nil {
+		return l, err
+	}
+	switch {
+	case l.Transport == Stdio && c.Auth.Mode != "":
+		return l, errors.New("WebSocket auth requires a WebSocket listener, not stdio")
+	case l.TLS && !c.TLS.Enabled():
+		return l, fmt.Errorf("--listen URL `%s` requires `--tls-cert` and `--tls-key`", url)
+	case !l.TLS && c.TLS.Enabled():
+		return l, fmt.Errorf("TLS flags require a `wss://IP:PORT` --listen URL, not `%s`", url)
+	case l.Exposed() && c.Auth.Mode == "" && c.TLS.ClientCAFile == "" && !c.InsecureNoAuth:
+		return l, fmt.Errorf("refusing to listen on `%s` without authentication: whoever can reach it can run commands on this machine. "+
+			"Add `--ws-auth` (or `--tls-client-ca`), listen on 127.0.0.1 or `unix://PATH`, or accept the risk with `--insecure-no-auth`", url)
+	}
+	return l, nil
+}
+
+// DefaultStateDir is $XDG_STATE_HOME/tether, or ~/.local/state/tether.
+func DefaultStateDir() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "tether"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("no place for the state directory, name one with `--state-dir`: %w", err)
+	}
+	return filepath.Join(home, ".local", "state", "tether"), nil
+}

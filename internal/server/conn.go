@@ -1,0 +1,201 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/wire"
+)
+
+// maxPolls is how many reads of one connection may wait; one above it is
+// answered at once.
+const maxPolls = 1024
+
+// A conn is one client's connection: it speaks the handshake, hands requests to
+// the methods, and is the session's Peer.
+type conn struct {
+	server    *Server
+	rpc       *rpc.Conn
+	scheduler *rpc.Scheduler
+	log       *slog.Logger
+	serial    bool // everything goes through the scheduler, one after the other
+
+	attachment  atomic.Pointer[session.Attachment] // set by initialize
+	initialized atomic.Bool
+	polls       atomic.Int64
+	tasks       sync.WaitGroup // requests that wait
+
+	mu           sync.Mutex
+	observations map[int64]*observation
+	lastObserve  int64
+}
+
+// serve runs a connection to its end.
+func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix string) {
+	c := &conn{server: s, log: s.log.With("peer", peer), serial: s.config.ConcurrentRequests == 1}
+	c.rpc = rpc.New(ctx, stream, rpc.Config{Handler: c, Log: c.log, ParsePrefix: parsePrefix})
+	c.scheduler = rpc.NewScheduler(c.rpc.Context(), s.config.ConcurrentRequests)
+	why := c.rpc.Serve()
+	if rpc.IsDisconnect(why) {
+		c.log.Debug("connection lost", "err", why)
+	} else {
+		c.log.Info("connection closed", "err", why)
+	}
+	if a := c.attachment.Load(); a != nil {
+		a.Detach()
+	}
+	c.endObservations()
+	c.scheduler.Wait()
+	c.tasks.Wait()
+}
+
+// Request implements rpc.Handler.
+func (c *conn) Request(r *rpc.Request) {
+	if r.Method == wire.MethodInitialize {
+		c.scheduler.Submit(rpc.Job{Run: func(done func()) {
+			defer done()
+			c.initialize(r)
+		}})
+		return
+	}
+	m, known := methods[r.Method]
+	if !known {
+		c.refuse(r, wire.Errorf(wire.CodeMethodNotFound, "exec-server stub does not implement `%s` yet", r.Method))
+		return
+	}
+	p, err := m.prepare(r.Params)
+	if err != nil {
+		c.refuse(r, err)
+		return
+	}
+	c.scheduler.Submit(rpc.Job{
+		Process: p.process, Exclusive: p.exclusive, Slow: p.slow, Control: m.control,
+		Run: func(done func()) {
+			a, err := c.ready(m.family)
+			if err != nil {
+				c.fail(r, err)
+				done()
+				return
+			}
+			p.run(c, a, r, done)
+		},
+	})
+}
+
+// refuse answers a request that cannot be run, in its turn.
+func (c *conn) refuse(r *rpc.Request, err error) {
+	c.scheduler.Submit(rpc.Job{Control: true, Run: func(done func()) {
+		c.fail(r, err)
+		done()
+	}})
+}
+
+func (c *conn) fail(r *rpc.Request, err error) { r.Fail(wireError(err)) }
+
+// ready returns the client's hold on its session, once the handshake is done.
+func (c *conn) ready(family string) (*session.Attachment, error) {
+	a := c.attachment.Load()
+	switch {
+	case a == nil:
+		return nil, wire.Errorf(wire.CodeInvalidRequest, "client must call initialize before using %s methods", family)
+	case !c.initialized.Load():
+		return nil, wire.Errorf(wire.CodeInvalidRequest, "client must send initialized before using %s methods", family)
+	case errors.Is(context.Cause(a.Context()), session.ErrResumed):
+		return nil, session.ErrResumed
+	}
+	return a, nil
+}
+
+// initialize opens or resumes a session. The reader waits for it, as everything
+// that follows depends on it.
+func (c *conn) initialize(r *rpc.Request) {
+	var p wire.InitializeParams
+	if err := wire.Decode(r.Params, &p); err != nil {
+		c.fail(r, wire.Errorf(wire.CodeInvalidParams, "%v", err))
+		return
+	}
+	if c.attachment.Load() != nil {
+		c.fail(r, wire.Errorf(wire.CodeInvalidRequest, "initialize may only be sent once per connection"))
+		return
+	}
+	a, err := c.attach(&p)
+	if err != nil {
+		c.fail(r, err)
+		return
+	}
+	c.attachment.Store(a)
+	s := a.Session
+	r.Reply(wire.InitializeResult{
+		SessionID: s.ID, EnvironmentInfo: c.server.info,
+		Tether: wire.TetherInfo{
+			Version: c.server.config.Version, PublicID: s.Public,
+			TTLMs: uint64(s.TTL().Milliseconds()), Features: features,
+		},
+	})
+}
+
+func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
+	if p.ResumeSessionID != nil {
+		return c.server.sessions.Resume(c.rpc.Context(), *p.ResumeSessionID, c)
+	}
+	w := session.Wishes{Client: p.ClientName}
+	if t := p.Tether; t != nil {
+		if t.TTLMs != nil {
+			w.TTL = time.Duration(min(*t.TTLMs, uint64(c.server.config.SessionTTLMax.Milliseconds()))) * time.Millisecond
+		}
+		w.Acks = t.Acks != nil && *t.Acks
+	}
+	return c.server.sessions.Open(w, c)
+}
+
+// features are what a tether client may rely on.
+var features = []string{"ack", "closeStdin", "list", "observe", "resize", "retryStart", "sessionTtl", "signal", "termSize"}
+
+// Notification implements rpc.Handler.
+func (c *conn) Notification(method string, params []byte) error {
+	if !c.serial {
+		return c.notified(method, params)
+	}
+	c.scheduler.Submit(rpc.Job{Run: func(done func()) {
+		defer done()
+		if err := c.notified(method, params); err != nil {
+			c.rpc.Close(err)
+		}
+	}})
+	return nil
+}
+
+func (c *conn) notified(method string, params []byte) error {
+	a := c.attachment.Load()
+	switch {
+	case method == wire.MethodInitialized && a == nil:
+		return &rpc.CloseError{Code: rpc.ClosePolicy, Reason: "initialized before a successful initialize"}
+	case method == wire.MethodInitialized:
+		if c.initialized.CompareAndSwap(false, true) {
+			a.Initialized()
+		}
+	case method == wire.MethodAck && a != nil:
+		var p wire.AckParams
+		if err := wire.Decode(params, &p); err != nil {
+			return &rpc.CloseError{Code: rpc.ClosePolicy, Reason: "bad " + method + ": " + err.Error()}
+		}
+		a.Session.Ack(p.ProcessID, p.Seq)
+	default:
+		return &rpc.CloseError{Code: rpc.ClosePolicy, Reason: "unexpected notification " + method}
+	}
+	return nil
+}
+
+// Alive implements session.Peer.
+func (c *conn) Alive(ctx context.Context) bool { return c.rpc.Alive(ctx) }
+
+// Evict implements session.Peer.
+func (c *conn) Evict(why error) {
+	c.rpc.Close(&rpc.CloseError{Code: rpc.ClosePolicy, Reason: why.Error()})
+}

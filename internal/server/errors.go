@@ -1,0 +1,50 @@
+package server
+
+import (
+	"errors"
+
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/wire"
+)
+
+// codes gives the conditions that other packages detect their code on the wire.
+// What is not listed is the system's doing and goes out as an internal error
+// with its text.
+var codes = []struct {
+	err  error
+	code int
+}{
+	{session.ErrAttached, wire.CodeSessionAttached},
+	{session.ErrUnknownSession, wire.CodeInvalidRequest},
+	{session.ErrResumed, wire.CodeInvalidRequest},
+	{session.ErrEnded, wire.CodeInvalidRequest},
+	{session.ErrLimit, wire.CodeInvalidRequest},
+	{session.ErrProcessExists, wire.CodeInvalidRequest},
+	{session.ErrRetryDiffers, wire.CodeInvalidRequest},
+	{session.ErrUnknownProcess, wire.CodeInvalidRequest},
+	{session.ErrProcessStarting, wire.CodeInvalidRequest},
+	{session.ErrStartCancelled, wire.CodeInvalidRequest},
+	{session.ErrEmptyArgv, wire.CodeInvalidParams},
+	{session.ErrEmptyWriteID, wire.CodeInvalidParams},
+	{session.ErrWriteReused, wire.CodeInvalidParams},
+	{session.ErrUnsupported, wire.CodeInvalidParams},
+	{session.ErrSandbox, wire.CodeInvalidParams},
+	{session.ErrInvalidCwd, wire.CodeInvalidParams},
+	{proc.ErrNotTTY, wire.CodeInvalidRequest},
+	{proc.ErrNoEOF, wire.CodeInvalidRequest},
+	{proc.ErrStdinClosed, wire.CodeInvalidRequest},
+}
+
+// wireError is the only place where a Go error becomes a JSON-RPC error.
+func wireError(err error) *wire.Error {
+	if e, ok := errors.AsType[*wire.Error](err); ok {
+		return e
+	}
+	for _, c := range codes {
+		if errors.Is(err, c.err) {
+			return wire.Errorf(c.code, "%v", err)
+		}
+	}
+	return wire.Errorf(wire.CodeInternal, "%v", err)
+}

@@ -1,0 +1,241 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// DefaultListen is the endpoint used when none is named: this machine only, any
+// free port.
+const DefaultListen = "ws://127.0.0.1:0"
+
+// keepAlive makes a dead peer known after about a quarter of an hour: a laptop
+// that sleeps keeps its connection as long as that, and one that is gone for
+// good does not keep it for ever.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: time.Minute, Count: 14}
+
+// A Transport is a way for bytes to reach the server.
+type Transport int
+
+// The transports a Listen can name.
+const (
+	Stdio      Transport = iota // one connection on standard input and output
+	TCP                         // WebSocket
+	UnixSocket                  // WebSocket on a socket file of this user
+)
+
+// A Listen is an endpoint, as parsed from --listen.
+type Listen struct {
+	Transport Transport
+	TLS       bool           // TCP only
+	Addr      netip.AddrPort // TCP only
+	Path      string         // UnixSocket only; may be relative
+}
+
+// ParseListen understands `ws://IP:PORT`, `wss://IP:PORT`, `unix://PATH`, `stdio`
+// and `stdio://`. Host names are refused: they may resolve to more than one
+// address, or to another one tomorrow.
+func ParseListen(url string) (Listen, error) {
+	if url == "stdio" || url == "stdio://" {
+		return Listen{Transport: Stdio}, nil
+	}
+	scheme, rest, _ := strings.Cut(url, "://")
+	switch {
+	case url == scheme: // no "://"
+	case scheme == "ws" || scheme == "wss":
+		addr, err := parseAddr(rest)
+		if err != nil {
+			return Listen{}, fmt.Errorf("invalid websocket --listen URL `%s`; expected `%s://IP:PORT`", url, scheme)
+		}
+		return Listen{Transport: TCP, TLS: scheme == "wss", Addr: addr}, nil
+	case scheme == "unix":
+		if rest == "" || strings.ContainsFunc(rest, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			return Listen{}, fmt.Errorf("invalid socket --listen URL `%s`; expected `unix://PATH`", url)
+		}
+		return Listen{Transport: UnixSocket, Path: rest}, nil
+	}
+	return Listen{}, fmt.Errorf("unsupported --listen URL `%s`; expected `ws://IP:PORT`, `wss://IP:PORT`, `unix://PATH` or `stdio`", url)
+}
+
+// parseAddr accepts an IP literal, v6 in brackets, and a port. A v6 zone must be
+// an interface number.
+func parseAddr(s string) (netip.AddrPort, error) {
+	addr, err := netip.ParseAddrPort(s)
+	if err != nil {
+		return addr, err
+	}
+	if zone := addr.Addr().Zone(); zone != "" {
+		if _, err := strconv.ParseUint(zone, 10, 32); err != nil {
+			return addr, err
+		}
+	}
+	return addr, nil
+}
+
+// Exposed says whether other machines may reach the endpoint.
+func (l Listen) Exposed() bool {
+	return l.Transport == TCP && !l.Addr.Addr().Unmap().IsLoopback()
+}
+
+// URL is the endpoint as a client dials it.
+func (l Listen) URL() string {
+	switch l.Transport {
+	case TCP:
+		if l.TLS {
+			return "wss://" + l.Addr.String()
+		}
+		return "ws://" + l.Addr.String()
+	case UnixSocket:
+		path := l.Path
+		if abs, err := filepath.Abs(path); err == nil {
+			path = abs
+		}
+		return "unix://" + path
+	}
+	return "stdio"
+}
+
+// A Listener is an open endpoint for WebSocket clients.
+type Listener struct {
+	net.Listener
+	// URL is what a client dials: the real port, an absolute path.
+	URL string
+	// SocketPath is the absolute path of the socket file, or "".
+	SocketPath string
+
+	close func() error // once; also removes the socket file
+}
+
+// Close stops listening and removes the socket file, if it is still ours.
+func (l *Listener) Close() error { return l.close() }
+
+// Open starts to listen where cfg says. It refuses an endpoint that other
+// machines can reach while nothing tells friend from stranger.
+func Open(ctx context.Context, cfg Config) (*Listener, error) {
+	endpoint, err := cfg.endpoint()
+	if err != nil {
+		return nil, err
+	}
+	if endpoint.Transport == Stdio {
+		return nil, errors.New("stdio is not something to listen on")
+	}
+	var tlsConfig *tls.Config
+	if endpoint.TLS {
+		if tlsConfig, err = cfg.TLS.Load(); err != nil {
+			return nil, err
+		}
+	}
+	if endpoint.Transport == UnixSocket {
+		return openSocket(ctx, endpoint)
+	}
+	return openTCP(ctx, endpoint, tlsConfig)
+}
+
+func openTCP(ctx context.Context, endpoint Listen, tlsConfig *tls.Config) (*Listener, error) {
+	// "tcp" would turn 0.0.0.0 into all addresses of both families.
+	network := "tcp"
+	if endpoint.Addr.Addr().Is4() {
+		network = "tcp4"
+	}
+	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
+	lc.SetMultipathTCP(false) // its sockets lack options that the keep-alive needs
+	inner, err := lc.Listen(ctx, network, endpoint.Addr.String())
+	if err != nil {
+		return nil, listenError(endpoint, err)
+	}
+	if addr, ok := inner.Addr().(*net.TCPAddr); ok {
+		endpoint.Addr = netip.AddrPortFrom(endpoint.Addr.Addr(), uint16(addr.Port))
+	}
+	l := &Listener{Listener: inner, URL: endpoint.URL(), close: sync.OnceValue(inner.Close)}
+	if tlsConfig != nil {
+		l.Listener = tls.NewListener(inner, tlsConfig)
+	}
+	return l, nil
+}
+
+// openSocket creates a socket file that only this user can connect to, from its
+// first moment on.
+func openSocket(ctx context.Context, endpoint Listen) (*Listener, error) {
+	path, err := filepath.Abs(endpoint.Path)
+	if err != nil {
+		return nil, listenError(endpoint, err)
+	}
+	unlock, err := lockDir(ctx, filepath.Dir(path))
+	if err != nil {
+		return nil, listenError(endpoint, err)
+	}
+	defer unlock()
+	if err := removeStale(ctx, path); err != nil {
+		return nil, listenError(endpoint, err)
+	}
+	// The path as given may be the shorter one, and short it must be. A leading
+	// "@" would make it an abstract name, which has no permissions.
+	name := endpoint.Path
+	if strings.HasPrefix(name, "@") {
+		name = "./" + name
+	}
+	inner, err := listenPrivate(ctx, name)
+	if err != nil {
+		return nil, listenError(endpoint, err)
+	}
+	inner.SetUnlinkOnClose(false) // it would remove a successor's file as well
+	ours, err := os.Lstat(path)
+	if err != nil {
+		inner.Close()
+		return nil, listenError(endpoint, err)
+	}
+	return &Listener{Listener: inner, URL: endpoint.URL(), SocketPath: path, close: sync.OnceValue(func() error {
+		if now, err := os.Lstat(path); err == nil && os.SameFile(ours, now) {
+			os.Remove(path) // best effort: a stale file is replaced by the next server
+		}
+		return inner.Close()
+	})}, nil
+}
+
+// removeStale clears path of the socket file of a server that is gone. The
+// caller holds the directory's lock, so a file between bind and listen, which
+// looks the same, is not there.
+func removeStale(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return errors.New("the file exists and is not a socket")
+	}
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path)
+	switch {
+	case err == nil:
+		conn.Close()
+		return errors.New("another server is listening there")
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return os.Remove(path)
+	}
+	return fmt.Errorf("cannot tell whether another server is listening there: %w", err)
+}
+
+// listenError says what could not be opened and why, without repeating the
+// address in the words of the system call.
+func listenError(endpoint Listen, err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		err = op.Err
+	}
+	if endpoint.Transport == UnixSocket && errors.Is(err, syscall.EINVAL) {
+		err = fmt.Errorf("%w (a socket path may have about 100 bytes, this one has %d)", err, len(endpoint.Path))
+	}
+	return fmt.Errorf("cannot listen on `%s`: %w", endpoint.URL(), err)
+}

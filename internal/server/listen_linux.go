@@ -1,0 +1,25 @@
+package server
+
+import (
+	"context"
+	"net"
+	"syscall"
+)
+
+// listenPrivate listens on a socket file with mode 0600. Linux gives the file the
+// mode of the socket it is bound to, so there is no moment with a wider one and
+// no need to change the umask of the whole process.
+func listenPrivate(ctx context.Context, path string) (*net.UnixListener, error) {
+	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var chmod error
+		if err := raw.Control(func(fd uintptr) { chmod = syscall.Fchmod(int(fd), 0o600) }); err != nil {
+			return err
+		}
+		return chmod
+	}}
+	l, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.UnixListener), nil
+}

@@ -1,0 +1,24 @@
+//go:build unix && !linux
+
+package server
+
+import (
+	"context"
+	"net"
+	"sync"
+	"syscall"
+)
+
+var umaskMu sync.Mutex // the umask belongs to the whole process
+
+// listenPrivate listens on a socket file with mode 0600.
+func listenPrivate(ctx context.Context, path string) (*net.UnixListener, error) {
+	umaskMu.Lock()
+	defer umaskMu.Unlock()
+	defer syscall.Umask(syscall.Umask(0o177))
+	l, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.UnixListener), nil
+}

@@ -1,0 +1,133 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/wire"
+)
+
+// observe begins to show a client the events of a process of any session. It
+// holds nothing back: an observer that falls behind is told so and goes on with
+// the oldest event that is left.
+func (c *conn) observe(a *session.Attachment, r *rpc.Request, p *wire.ObserveParams, done func()) {
+	defer done()
+	s, err := c.server.sessions.ByPublicID(p.SessionID)
+	if err != nil {
+		c.fail(r, err)
+		return
+	}
+	seen, err := s.Observe(p.ProcessID, p.AfterSeq)
+	if err != nil {
+		c.fail(r, err)
+		return
+	}
+	o := &observation{conn: c, seen: seen, cursor: seen.Process.Log.Cursor(seen.After)}
+	o.visit = o.encode
+	o.feed = c.rpc.Feed(o)
+	o.unfollow = seen.Process.Log.Follow(o.feed.Wake)
+	c.mu.Lock()
+	c.lastObserve++
+	o.id = c.lastObserve
+	if c.observations == nil {
+		c.observations = map[int64]*observation{}
+	}
+	c.observations[o.id] = o
+	c.mu.Unlock()
+	r.Reply(wire.ObserveResult{ObserveID: o.id, NextSeq: seen.Process.Log.State().Next})
+	o.feed.Wake()
+}
+
+func (c *conn) unobserve(_ *session.Attachment, p *wire.UnobserveParams) (wire.Empty, error) {
+	c.mu.Lock()
+	o := c.observations[p.ObserveID]
+	c.mu.Unlock()
+	if o == nil {
+		return wire.Empty{}, wire.Errorf(wire.CodeInvalidRequest, "unknown observation %d", p.ObserveID)
+	}
+	o.feed.Stop()
+	o.end()
+	return wire.Empty{}, nil
+}
+
+func (c *conn) endObservations() {
+	c.mu.Lock()
+	all := make([]*observation, 0, len(c.observations))
+	for _, o := range c.observations {
+		all = append(all, o)
+	}
+	c.mu.Unlock()
+	for _, o := range all {
+		o.end()
+	}
+}
+
+// An observation is the rpc.Source of an observer.
+type observation struct {
+	conn     *conn
+	id       int64
+	seen     *session.Observation
+	cursor   *outlog.Cursor
+	feed     *rpc.Feed
+	visit    func(outlog.Entry)
+	batch    *rpc.Batch
+	unfollow func()
+}
+
+func (o *observation) end() {
+	o.unfollow()
+	o.seen.End()
+	o.conn.mu.Lock()
+	defer o.conn.mu.Unlock()
+	delete(o.conn.observations, o.id)
+}
+
+// Written implements rpc.Source: an observer pins nothing.
+func (o *observation) Written() {}
+
+// Next implements rpc.Source.
+func (o *observation) Next(b *rpc.Batch) bool {
+	o.batch = b
+	defer func() { o.batch = nil }()
+	err := o.cursor.Next(o.visit)
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, outlog.ErrNone):
+		return false
+	case errors.Is(err, outlog.ErrEvicted):
+		first := o.seen.Process.Log.Stats().First
+		o.cursor.Seek(first - 1)
+		buf := b.Open(notificationOverhead)
+		b.Seal(fmt.Appendf(buf, `{"method":"%s","params":{"observeId":%d,"firstSeq":%d}}`, wire.NoteObservedEvicted, o.id, first))
+		return true
+	}
+	o.end()
+	return false
+}
+
+func (o *observation) encode(e outlog.Entry) {
+	method := wire.NoteObservedOutput
+	switch e.Kind {
+	case outlog.Exited:
+		method = wire.NoteObservedExited
+	case outlog.Closed:
+		method = wire.NoteObservedClosed
+	}
+	b := o.batch.Open(2*notificationOverhead + len(e.Data)*4/3)
+	b = fmt.Appendf(b, `{"method":"%s","params":{"observeId":%d,"seq":%d,"timeMs":%d`, method, o.id, e.Seq, e.Time.UnixMilli())
+	switch e.Kind {
+	case outlog.Output:
+		b = appendChunk(b, e)
+	case outlog.Exited:
+		b = append(b, `,"exitCode":`...)
+		b = strconv.AppendInt(b, int64(e.ExitCode), 10)
+		b = append(b, `,"sandboxDenied":`...)
+		b = strconv.AppendBool(b, o.seen.Process.SandboxDenied())
+	}
+	o.batch.Seal(append(b, "}}"...))
+}

@@ -1,0 +1,95 @@
+// Package server is the exec server: listeners, authentication, the handshake,
+// the table of methods, and an orderly end.
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/tetherexec/tether/internal/environ"
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/wire"
+)
+
+// A Server owns sessions and the connections to them.
+type Server struct {
+	config   Config
+	auth     *Authenticator
+	log      *slog.Logger
+	info     wire.EnvironmentInfo
+	state    *stateDir
+	procs    *proc.Supervisor
+	sessions *session.Table
+}
+
+// New returns a server that is ready to serve.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.WithDefaults()
+	auth, err := NewAuthenticator(cfg.Auth)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.StateDir == "" {
+		if cfg.StateDir, err = DefaultStateDir(); err != nil {
+			return nil, err
+		}
+	}
+	state, err := openStateDir(cfg.StateDir, cfg.Log)
+	if err != nil {
+		return nil, err
+	}
+	env := os.Environ()
+	s := &Server{config: cfg, auth: auth, log: cfg.Log, state: state}
+	s.info = environ.ThisHost(env).Info("tether/"+cfg.Version, wire.Capabilities{})
+	s.procs = proc.New(proc.Config{Log: cfg.Log, Subreaper: cfg.Subreaper})
+	s.sessions = session.NewTable(session.Config{
+		TTL: cfg.SessionTTL, MaxTTL: cfg.SessionTTLMax,
+		Output: outlog.Config{Retain: cfg.Retain, Limit: cfg.SpoolLimit},
+		Pool:   outlog.NewPool(state.path, cfg.SpoolTotal),
+		Procs:  s.procs, Env: env, Log: cfg.Log,
+	})
+	return s, nil
+}
+
+// Close ends all sessions and everything that they started.
+func (s *Server) Close() error {
+	s.sessions.Close()
+	s.procs.Close()
+	return s.state.close()
+}
+
+// Serve accepts WebSocket connections until ctx is over, then ends them and
+// returns nil. Sessions outlive it until Close.
+func (s *Server) Serve(ctx context.Context, l *Listener) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	var conns sync.WaitGroup
+	surface := &Surface{Auth: s.auth, Log: s.log, Accept: func(conn net.Conn, buffered []byte, peer string) {
+		conns.Go(func() {
+			prefix := fmt.Sprintf("failed to parse websocket JSON-RPC message from exec-server websocket %s: ", peer)
+			s.serve(ctx, rpc.NewWebSocket(conn, buffered), peer, prefix)
+		})
+	}}
+	err := surface.Serve(ctx, l)
+	stop(&rpc.CloseError{Code: rpc.CloseGoingAway, Reason: "server is shutting down"})
+	conns.Wait()
+	return err
+}
+
+// ServeStdio serves one connection on in and out and returns when it has ended
+// or ctx is over. Nothing can resume its session, so that ends as well.
+func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+	s.serve(ctx, rpc.NewLines(in, out), "stdio", "failed to parse JSON-RPC message from exec-server stdio: ")
+	s.sessions.Close()
+	return nil
+}

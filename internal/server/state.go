@@ -1,0 +1,64 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+)
+
+// A stateDir is a directory that belongs to one running server. It is locked as
+// long as the server lives; what a dead one left behind is removed by the next.
+type stateDir struct {
+	path string
+	lock *os.File
+}
+
+const (
+	stateDirPattern = "server-*"
+	stateLockName   = "lock"
+)
+
+// openStateDir creates a directory for this server below parent and removes
+// those whose owners are gone.
+func openStateDir(parent string, log *slog.Logger) (*stateDir, error) {
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return nil, fmt.Errorf("create state directory: %w", err)
+	}
+	unlock, err := lockFile(filepath.Join(parent, stateLockName))
+	if err != nil {
+		return nil, fmt.Errorf("lock state directory: %w", err)
+	}
+	defer unlock.Close()
+	sweepStateDirs(parent, log)
+	path, err := os.MkdirTemp(parent, stateDirPattern)
+	if err != nil {
+		return nil, fmt.Errorf("create state directory: %w", err)
+	}
+	lock, err := lockFile(filepath.Join(path, stateLockName))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock state directory: %w", err), os.RemoveAll(path))
+	}
+	return &stateDir{path, lock}, nil
+}
+
+// sweepStateDirs removes the directories whose lock nobody holds. The parent is
+// locked, so none of them is just being made.
+func sweepStateDirs(parent string, log *slog.Logger) {
+	old, _ := filepath.Glob(filepath.Join(parent, stateDirPattern)) // the pattern is well-formed
+	for _, path := range old {
+		lock, err := tryLockFile(filepath.Join(path, stateLockName))
+		if err != nil {
+			continue
+		}
+		if err := os.RemoveAll(path); err != nil {
+			log.Warn("cannot remove the state of a server that is gone", "dir", path, "err", err)
+		}
+		lock.Close()
+	}
+}
+
+func (d *stateDir) close() error {
+	return errors.Join(os.RemoveAll(d.path), d.lock.Close())
+}

@@ -1,0 +1,39 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Conditions that callers tell apart.
+var (
+	ErrUnknownSession = errors.New("unknown session id")
+	ErrAttached       = errors.New("is already attached to another connection")
+	ErrResumed        = errors.New("session has been resumed by another connection")
+	ErrEnded          = errors.New("session has ended")
+	ErrLimit          = errors.New("limit reached")
+
+	ErrProcessExists   = errors.New("already exists")
+	ErrUnknownProcess  = errors.New("unknown process id")
+	ErrProcessStarting = errors.New("is starting")
+	ErrStartCancelled  = errors.New("start was cancelled")
+	ErrRetryDiffers    = errors.New("was started with other parameters")
+
+	ErrEmptyArgv    = errors.New("argv must not be empty")
+	ErrEmptyWriteID = errors.New("writeId must not be empty")
+	ErrWriteReused  = errors.New("was used before with other bytes")
+	ErrUnsupported  = errors.New("not supported")
+	ErrSandbox      = errors.New("sandbox intent cannot be enforced on this executor")
+	ErrInvalidCwd   = errors.New("is not valid on this exec-server host")
+)
+
+// Limits, with the reason that they exist: nothing may grow without bound.
+const (
+	MaxSessions  = 10_000
+	MaxProcesses = 4096 // per session, closed ones that are still kept included
+	MaxObservers = 64   // per session
+)
+
+func limitReached(n int, what string) error {
+	return fmt.Errorf("%w: %d %s", ErrLimit, n, what)
+}

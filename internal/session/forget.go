@@ -1,0 +1,92 @@
+package session
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tetherexec/tether/internal/proc"
+)
+
+// keepClosed is how long a process can still be read after its close was sent.
+const keepClosed = 30 * time.Second
+
+// A forgetQueue holds the processes whose close was sent, in that order, until
+// they are to be forgotten. Its clock stands still while the session is
+// detached: a client that is away loses nothing.
+type forgetQueue struct {
+	waiting []forgetEntry
+	behind  time.Duration // how long the clock has stood still so far
+	paused  time.Time     // since when it stands still; zero while it runs
+	timer   *time.Timer
+}
+
+type forgetEntry struct {
+	process *Process
+	at      time.Time // by the queue's clock
+}
+
+func (q *forgetQueue) clock(now time.Time) time.Time {
+	if !q.paused.IsZero() {
+		now = q.paused
+	}
+	return now.Add(-q.behind)
+}
+
+func (q *forgetQueue) pause(now time.Time) {
+	if q.paused.IsZero() {
+		q.paused = now
+	}
+	q.stop()
+}
+
+func (q *forgetQueue) resume(now time.Time) {
+	if !q.paused.IsZero() {
+		q.behind += now.Sub(q.paused)
+		q.paused = time.Time{}
+	}
+}
+
+func (q *forgetQueue) stop() {
+	if q.timer != nil {
+		q.timer.Stop()
+		q.timer = nil
+	}
+}
+
+// closeSentLocked is called once per process, when its close was sent.
+func (s *Session) closeSentLocked(p *Process) {
+	q := &s.forgetting
+	q.waiting = append(q.waiting, forgetEntry{p, q.clock(time.Now()).Add(keepClosed)})
+	s.scheduleForgetLocked()
+}
+
+// scheduleForgetLocked sees to it that the first of the queue is forgotten in
+// time.
+func (s *Session) scheduleForgetLocked() {
+	q := &s.forgetting
+	if s.ended || q.timer != nil || len(q.waiting) == 0 || !q.paused.IsZero() {
+		return
+	}
+	q.timer = time.AfterFunc(q.waiting[0].at.Sub(q.clock(time.Now())), s.forgetDue)
+}
+
+func (s *Session) forgetDue() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := &s.forgetting
+	q.stop()
+	now := q.clock(time.Now())
+	for !s.ended && q.paused.IsZero() && len(q.waiting) > 0 && !q.waiting[0].at.After(now) {
+		s.forgetLocked(q.waiting[0].process)
+		q.waiting = q.waiting[1:]
+	}
+	s.scheduleForgetLocked()
+}
+
+// forgetLocked removes a closed process. What it left running goes on until the
+// session ends.
+func (s *Session) forgetLocked(p *Process) {
+	delete(s.processes, p.ID)
+	p.Log.End()
+	s.survivors = slices.DeleteFunc(append(s.survivors, p.child), func(c *proc.Process) bool { return !c.Leftovers() })
+}

@@ -1,0 +1,356 @@
+package session
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+
+	"github.com/tetherexec/tether/internal/environ"
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/wire"
+)
+
+// A Process is one command of a session, from its start until it is forgotten.
+type Process struct {
+	ID  string
+	Log *outlog.Log
+
+	session *Session
+	params  *wire.StartParams
+	digest  [sha256.Size]byte // of params, to recognise a retried start
+	cwd     string
+
+	started  chan struct{} // closed when the start has succeeded or failed
+	startErr error         // why it failed; set before started is closed
+
+	// Guarded by the session.
+	child     *proc.Process // nil while it is starting
+	cancelled bool          // terminated while it was starting
+	follower  *Attachment   // who pushes its events
+	known     uint64        // the client is known to have the events up to here
+	closeSent bool
+	observers int
+
+	writes writes
+}
+
+// StartProcess starts a command, and returns when it runs.
+func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
+	cwd, err := p.Cwd.Native()
+	if err != nil {
+		return nil, fmt.Errorf("cwd URI `%s` %w: %w", p.Cwd, ErrInvalidCwd, err)
+	}
+	if err := supported(p); err != nil {
+		return nil, err
+	}
+	if len(p.Argv) == 0 {
+		return nil, ErrEmptyArgv
+	}
+	process := &Process{ID: p.ProcessID, session: s, params: p, cwd: cwd, digest: digest(p), started: make(chan struct{})}
+	process.Log = outlog.New(s.table.config.Pool, s.table.config.Output)
+	if earlier, err := s.reserve(process); err != nil || earlier != nil {
+		return earlier, err
+	}
+	child, err := s.table.config.Procs.Start(s.ctx, process.spec(), process.Log)
+	return process, s.settle(process, child, err)
+}
+
+// supported refuses what the client asked for and this server cannot do.
+func supported(p *wire.StartParams) error {
+	switch {
+	case p.NetworkProxy != nil:
+		return fmt.Errorf("networkProxy is %w: this executor has no network proxy", ErrUnsupported)
+	case p.Sandbox != nil && !p.Sandbox.Disabled():
+		return fmt.Errorf("%w: this version of tether has no sandbox; send the command without `sandbox` to run it unconfined", ErrSandbox)
+	case p.EnforceManagedNetwork:
+		return fmt.Errorf("%w: enforceManagedNetwork needs a network sandbox", ErrSandbox)
+	}
+	return nil
+}
+
+// digest identifies the parameters of a start, the retry mark aside.
+func digest(p *wire.StartParams) [sha256.Size]byte {
+	same := *p
+	same.Retry = nil
+	text, err := json.Marshal(same)
+	if err != nil {
+		panic(err) // parameters that were decoded can be encoded
+	}
+	return sha256.Sum256(text)
+}
+
+// reserve enters a process that is about to start. A retry of an earlier start
+// returns that process instead, when it has started.
+func (s *Session) reserve(p *Process) (*Process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil, ErrEnded
+	}
+	earlier := s.processes[p.ID]
+	switch {
+	case earlier == nil:
+		if len(s.processes) >= MaxProcesses {
+			return nil, limitReached(MaxProcesses, "processes in this session")
+		}
+		s.processes[p.ID] = p
+		return nil, nil
+	case p.params.Retry == nil || !*p.params.Retry:
+		return nil, fmt.Errorf("process %s %w", p.ID, ErrProcessExists)
+	case earlier.digest != p.digest:
+		return nil, fmt.Errorf("process %s %w", p.ID, ErrRetryDiffers)
+	}
+	s.mu.Unlock()
+	<-earlier.started
+	s.mu.Lock()
+	return earlier, earlier.startErr
+}
+
+func (p *Process) spec() proc.Spec {
+	spec := proc.Spec{
+		Argv: p.params.Argv, Arg0: p.params.Arg0, Dir: p.cwd,
+		Env: environ.Build(p.session.table.config.Env, p.params.EnvPolicy, p.params.Env, p.params.Metadata),
+		TTY: p.params.TTY, PipeStdin: p.params.PipeStdin,
+	}
+	if size := p.params.Size; size != nil {
+		spec.Rows, spec.Cols = size.Rows, size.Cols
+	}
+	return spec
+}
+
+// settle records how a start went. A process that was terminated meanwhile, or
+// whose session ended, is killed.
+func (s *Session) settle(p *Process, child *proc.Process, err error) error {
+	s.mu.Lock()
+	if err == nil && (p.cancelled || s.ended) {
+		err = fmt.Errorf("process %s %w", p.ID, ErrStartCancelled)
+	}
+	if err == nil {
+		p.child = child
+	} else if s.processes[p.ID] == p {
+		delete(s.processes, p.ID)
+	}
+	p.startErr = err
+	s.mu.Unlock()
+	if err != nil {
+		p.Log.End()
+		if child != nil {
+			child.Kill()
+		}
+	}
+	close(p.started)
+	return err
+}
+
+// end kills a process, whatever it is doing, when its session ends.
+func (p *Process) end() {
+	<-p.started // a start that is under way finds the session ended
+	p.Log.End()
+	if p.child != nil {
+		p.child.Kill()
+	}
+}
+
+// SandboxType is how the process is confined.
+func (p *Process) SandboxType() string { return "none" }
+
+// SandboxDenied reports whether the sandbox is thought to be the reason for the
+// failure of the process.
+func (p *Process) SandboxDenied() bool { return false }
+
+// StartAnswered begins to push the events of a process whose start was just
+// answered. If the client has lost its connection since, the next one asks for
+// them.
+func (a *Attachment) StartAnswered(p *Process) {
+	a.Session.mu.Lock()
+	defer a.Session.mu.Unlock()
+	a.followLocked(p, 0)
+}
+
+// Sent records that the client was sent the events of p up to seq.
+func (p *Process) Sent(seq uint64) {
+	if !p.session.acks {
+		p.Log.Sent(seq)
+	}
+	if !p.Log.StateAt(seq + 1).Closed {
+		return
+	}
+	s := p.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !p.closeSent {
+		p.closeSent = true
+		s.closeSentLocked(p)
+	}
+}
+
+// Ack records that the client has the events of a process up to seq.
+func (s *Session) Ack(id string, seq uint64) {
+	p, _ := s.find(id)
+	if p == nil {
+		return
+	}
+	s.mu.Lock()
+	p.known = max(p.known, seq)
+	s.mu.Unlock()
+	if s.acks {
+		p.Log.Sent(seq)
+	}
+}
+
+// find returns a process that has started.
+func (s *Session) find(id string) (*Process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.processes[id]
+	switch {
+	case p == nil:
+		return nil, fmt.Errorf("%w %s", ErrUnknownProcess, id)
+	case p.child == nil:
+		return nil, fmt.Errorf("process id %s %w", id, ErrProcessStarting)
+	}
+	return p, nil
+}
+
+// Terminate ends a process and reports whether it was running.
+func (s *Session) Terminate(id string) (running bool) {
+	s.mu.Lock()
+	p := s.processes[id]
+	if p != nil && p.child == nil {
+		p.cancelled = true
+		s.mu.Unlock()
+		return true
+	}
+	if p != nil && p.closeSent {
+		p.known = p.Log.State().Next - 1 // who says goodbye has seen the end
+	}
+	s.mu.Unlock()
+	return p != nil && p.child.Terminate()
+}
+
+// Signal sends a signal to the process group of a process. Processes that do
+// not run any more, or not yet, are none of its business.
+func (s *Session) Signal(id string, sig syscall.Signal) error {
+	p, err := s.find(id)
+	if err != nil {
+		return nil
+	}
+	return p.child.Signal(sig)
+}
+
+// Resize changes the size of a process's terminal.
+func (s *Session) Resize(id string, rows, cols uint16) error {
+	p, err := s.find(id)
+	if err != nil {
+		return err
+	}
+	return p.child.Resize(rows, cols)
+}
+
+// CloseStdin ends the input of a process, behind what was written before.
+func (s *Session) CloseStdin(id string) error {
+	p, err := s.find(id)
+	if err != nil {
+		return err
+	}
+	return p.child.CloseStdin()
+}
+
+// Write hands bytes to the standard input of a process, once per write id.
+// done is called once, with the status or an error, possibly before Write
+// returns. It never waits.
+func (s *Session) Write(w *wire.WriteParams, done func(status string, err error)) {
+	if w.WriteID == "" {
+		done("", ErrEmptyWriteID)
+		return
+	}
+	p, err := s.find(w.ProcessID)
+	switch {
+	case errors.Is(err, ErrProcessStarting):
+		done(wire.WriteStarting, nil)
+	case err != nil:
+		done(wire.WriteUnknownProcess, nil)
+	default:
+		p.writes.do(w.WriteID, w.Chunk, p.child.Write, func(err error) {
+			if errors.Is(err, proc.ErrStdinClosed) {
+				done(wire.WriteStdinClosed, nil)
+			} else {
+				done(wire.WriteAccepted, err)
+			}
+		})
+	}
+}
+
+// An Observation is a look at the events of a process from outside its session.
+type Observation struct {
+	Process *Process
+	After   uint64
+	once    sync.Once
+}
+
+// Observe begins an observation of a process behind number after, or from the
+// oldest event that is kept.
+func (s *Session) Observe(id string, after *uint64) (*Observation, error) {
+	p, err := s.find(id)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.observers >= MaxObservers {
+		return nil, limitReached(MaxObservers, "observers of this session")
+	}
+	s.observers++
+	p.observers++
+	o := &Observation{Process: p, After: p.Log.Stats().First - 1}
+	if after != nil {
+		o.After = *after
+	}
+	return o, nil
+}
+
+// End ends the observation.
+func (o *Observation) End() {
+	o.once.Do(func() {
+		s := o.Process.session
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.observers--
+		o.Process.observers--
+	})
+}
+
+// Processes describes the processes of the session.
+func (s *Session) Processes() []wire.ProcessInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]wire.ProcessInfo, 0, len(s.processes))
+	for _, p := range s.processes {
+		if p.child != nil {
+			list = append(list, p.infoLocked())
+		}
+	}
+	return list
+}
+
+func (p *Process) infoLocked() wire.ProcessInfo {
+	state, stats := p.Log.State(), p.Log.Stats()
+	info := wire.ProcessInfo{
+		SessionID: p.session.Public, ProcessID: p.ID, Argv: p.params.Argv, Cwd: p.params.Cwd.String(),
+		PID: p.child.Pid(), TTY: p.params.TTY, StartedAtMs: p.child.StartedAt().UnixMilli(),
+		State: wire.StateRunning, NextSeq: state.Next, SentSeq: stats.Sent,
+		HeldBytes: uint64(stats.Held), UnsentBytes: uint64(stats.Unsent), SpooledBytes: uint64(stats.Spooled),
+		Blocked: stats.Blocked, Observers: p.observers,
+	}
+	if state.Exited {
+		info.State, info.ExitCode = wire.StateExited, &state.ExitCode
+	}
+	if state.Closed {
+		info.State = wire.StateClosed
+	}
+	return info
+}

@@ -1,0 +1,176 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/wire"
+)
+
+// Sizes of answers to process/read.
+const (
+	// firstReadBytes bounds the first read of a process after a resume: the rest
+	// is pushed, and the reference client cannot take much in one piece.
+	firstReadBytes = 64 << 10
+
+	// unboundedReadBytes bounds a read that names no limit.
+	unboundedReadBytes = 1 << 20
+
+	// maxReadBytes bounds a read that names a larger limit.
+	maxReadBytes = 16 << 20
+
+	// maxReadEntries bounds every read.
+	maxReadEntries = 8192
+)
+
+// A Read is one process/read.
+type Read struct {
+	Process *Process
+	After   uint64
+	Wait    time.Duration
+
+	attachment *Attachment
+	bounded    bool // the client named a limit
+	limit      int
+}
+
+// A Page is what a Read has found.
+type Page struct {
+	Next     uint64
+	Exited   bool
+	ExitCode int
+	Closed   bool
+}
+
+// Read prepares a read of a process.
+func (a *Attachment) Read(p *wire.ReadParams) (*Read, error) {
+	process, err := a.Session.find(p.ProcessID)
+	if err != nil {
+		return nil, err
+	}
+	r := &Read{Process: process, attachment: a, limit: unboundedReadBytes}
+	if p.AfterSeq != nil {
+		r.After = *p.AfterSeq
+	}
+	if p.WaitMs != nil {
+		r.Wait = time.Duration(min(*p.WaitMs, uint64(maxWait.Milliseconds()))) * time.Millisecond
+	}
+	if p.MaxBytes != nil {
+		r.bounded, r.limit = true, int(min(*p.MaxBytes, maxReadBytes))
+	}
+	r.noteKnown()
+	return r, nil
+}
+
+// maxWait keeps a wish to wait for ever within what a timer can count.
+const maxWait = 365 * 24 * time.Hour
+
+// noteKnown takes the cursor of the client as its word that it has everything
+// before, and bounds the first read after a resume.
+func (r *Read) noteKnown() {
+	a, p := r.attachment, r.Process
+	s := a.Session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sent := p.Log.Stats().Sent; r.After <= sent {
+		p.known = max(p.known, r.After)
+	}
+	if a.resumed && p.follower != a {
+		r.limit = min(r.limit, firstReadBytes)
+		if a.quiet != nil && s.attachment == a {
+			a.quiet.Reset(resumeQuiet)
+		}
+	}
+}
+
+// MaxBytes is the most output that the answer will hold.
+func (r *Read) MaxBytes() int { return max(r.limit, outlog.MaxEntry) }
+
+// Entries is how many events there are to look at now.
+func (r *Read) Entries() uint64 {
+	next := r.Process.Log.State().Next
+	return next - min(next, r.After+1)
+}
+
+// Ready reports whether there is something to answer with.
+func (r *Read) Ready() bool { return r.Wait == 0 || r.Process.Log.Ready(r.After) }
+
+// Await waits until there is something to answer with or the client's patience
+// is over.
+func (r *Read) Await(ctx context.Context) error {
+	patience, cancel := context.WithTimeout(ctx, r.Wait)
+	defer cancel()
+	err := r.Process.Log.Wait(patience, r.After)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil
+	}
+	return err
+}
+
+// Collect shows the output to visit and returns what the answer says about the
+// process. An answer that leaves something out describes the process as it was
+// at its end.
+func (r *Read) Collect(visit func(outlog.Entry)) (Page, error) {
+	var (
+		log    = r.Process.Log
+		cursor = log.Cursor(r.After)
+		total  int
+		taken  int
+		last   uint64
+		cut    bool
+	)
+	for !cut {
+		err := cursor.Next(func(e outlog.Entry) {
+			switch {
+			case e.Kind != outlog.Output:
+			case taken > 0 && (total+len(e.Data) > r.limit || taken == maxReadEntries):
+				cut = true
+			default:
+				visit(e)
+				total += len(e.Data)
+				taken++
+				last = e.Seq
+			}
+		})
+		switch {
+		case errors.Is(err, outlog.ErrEvicted):
+			cursor.Seek(log.Stats().First - 1)
+		case errors.Is(err, outlog.ErrEnded):
+			return Page{}, ErrEnded
+		case err != nil: // the end, for now or for ever
+			return r.page(cursor.Seq()+1, last, taken), nil
+		}
+	}
+	return r.page(cursor.Seq(), last, taken), nil
+}
+
+// page describes the process before the event with number next, the first that
+// was not looked at.
+func (r *Read) page(next, last uint64, taken int) Page {
+	state := r.Process.Log.StateAt(max(next, 1))
+	if r.bounded && taken > 0 {
+		state = r.Process.Log.State()
+		state.Next = last + 1
+	}
+	return Page(state)
+}
+
+// Answer gives the answer: push queues it and sees to it that sent, if not nil,
+// is called when it was sent. The events behind the first answer after a resume
+// are pushed from then on.
+func (r *Read) Answer(page Page, push func(sent func())) {
+	a := r.attachment
+	a.Session.mu.Lock()
+	defer a.Session.mu.Unlock()
+	if !a.resumed || r.Process.follower == a {
+		push(nil)
+		return
+	}
+	push(func() { r.Process.Sent(page.Next - 1) })
+	a.followLocked(r.Process, page.Next-1)
+}

@@ -1,0 +1,154 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/wire"
+)
+
+// Config is what sessions are made of.
+type Config struct {
+	TTL    time.Duration // how long a detached session lives
+	MaxTTL time.Duration // the most that a client may ask for
+	Output outlog.Config
+	Pool   *outlog.Pool
+	Procs  *proc.Supervisor
+	Env    []string // the server's environment
+	Log    *slog.Logger
+}
+
+// A Table holds the sessions of a server.
+type Table struct {
+	config Config
+	ctx    context.Context // ends with the server
+	cancel context.CancelCauseFunc
+
+	mu       sync.Mutex
+	sessions map[string]*Session // by id, which is a secret
+	public   map[string]*Session // by public id
+	closed   bool
+}
+
+// NewTable returns an empty table.
+func NewTable(c Config) *Table {
+	t := &Table{config: c, sessions: map[string]*Session{}, public: map[string]*Session{}}
+	t.ctx, t.cancel = context.WithCancelCause(context.Background())
+	return t
+}
+
+// Wishes are what a client may ask for when it opens a session.
+type Wishes struct {
+	Client string        // its name
+	TTL    time.Duration // 0: the server's
+	Acks   bool          // output is kept until the client acknowledges it
+}
+
+// Open begins a session with peer attached.
+func (t *Table) Open(w Wishes, peer Peer) (*Attachment, error) {
+	s := &Session{
+		ID: newUUID(), Public: newPublicID(), Client: w.Client, CreatedAt: time.Now(),
+		gone: make(chan struct{}), table: t, ttl: t.grant(w.TTL), acks: w.Acks, log: t.config.Log,
+		processes: map[string]*Process{},
+	}
+	s.log = s.log.With("session", s.Public)
+	s.ctx, s.cancel = context.WithCancelCause(t.ctx)
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+		return nil, ErrEnded
+	case len(t.sessions) >= MaxSessions:
+		return nil, limitReached(MaxSessions, "sessions")
+	}
+	t.sessions[s.ID], t.public[s.Public] = s, s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.attachLocked(peer, false), nil
+}
+
+// grant decides how long a detached session lives.
+func (t *Table) grant(wish time.Duration) time.Duration {
+	if wish <= 0 {
+		return t.config.TTL
+	}
+	return min(wish, t.config.MaxTTL)
+}
+
+// ByPublicID finds a session by the id that lists show.
+func (t *Table) ByPublicID(id string) (*Session, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s, ok := t.public[id]; ok {
+		return s, nil
+	}
+	return nil, fmt.Errorf("%w %s", ErrUnknownSession, id)
+}
+
+// All returns the sessions, oldest first.
+func (t *Table) All() []*Session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := make([]*Session, 0, len(t.sessions))
+	for _, s := range t.sessions {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *Session) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Public, b.Public))
+	})
+	return all
+}
+
+// List describes the sessions.
+func (t *Table) List() []wire.SessionInfo {
+	list := []wire.SessionInfo{}
+	for _, s := range t.All() {
+		list = append(list, s.info())
+	}
+	return list
+}
+
+// Close ends all sessions and waits until everything that they started is gone.
+func (t *Table) Close() {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	t.cancel(ErrEnded)
+	for _, s := range t.All() {
+		s.End()
+	}
+}
+
+func (t *Table) remove(s *Session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.sessions, s.ID)
+	delete(t.public, s.Public)
+}
+
+// newUUID returns a random UUID (version 4).
+func newUUID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// newPublicID returns a short random name. It is independent of the session's
+// id: who knows it cannot resume the session.
+func newPublicID() string {
+	var b [6]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
