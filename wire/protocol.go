@@ -56,7 +56,9 @@ const (
 
 // Decoding rules of the parameter structs, applied by Decode: a pointer field
 // may be absent or null; a field tagged wire:"default" may be absent but not
-// null; every other field is required. Unknown members are ignored.
+// null; every other field is required. Unknown members are ignored. Integers
+// must be plain literals in range. wire:"usize" is an optional count that errors
+// call so.
 
 // InitializeParams opens a session or resumes one.
 type InitializeParams struct {
@@ -188,7 +190,7 @@ type StartResult struct {
 type ReadParams struct {
 	ProcessID string  `json:"processId"`
 	AfterSeq  *uint64 `json:"afterSeq"`
-	MaxBytes  *uint64 `json:"maxBytes"`
+	MaxBytes  *uint64 `json:"maxBytes" wire:"usize"`
 	WaitMs    *uint64 `json:"waitMs"`
 }
 

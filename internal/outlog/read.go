@@ -67,7 +67,8 @@ func (l *Log) Stats() Stats {
 
 // Follow arranges for wake to be called after every new entry and at the end,
 // from the goroutine that caused it: wake must be quick and must not call the
-// log. It returns a function that ends the arrangement.
+// log. It returns a function that ends the arrangement; a call that is under way
+// then may still arrive.
 func (l *Log) Follow(wake func()) (stop func()) {
 	f := &follower{wake}
 	l.mu.Lock()
@@ -150,45 +151,35 @@ var ErrNone = errors.New("no further entry yet")
 // for one: it returns ErrNone if there is none yet, io.EOF if there will be
 // none, ErrEvicted if the entry was forgotten.
 func (c *Cursor) Next(visit func(Entry)) error {
-	l, seq := c.log, c.seq+1
+	l := c.log
 	l.mu.Lock()
-	s, err := l.seekLocked(seq)
-	if err != nil {
+	s, err := l.seekLocked(c.seq)
+	switch {
+	case err != nil:
 		l.mu.Unlock()
-		return err
-	}
-	i := int(seq - s.first)
-	if s.block != noBlock {
-		err = c.visitSpooledLocked(s, i, visit)
-	} else {
-		r := s.records[i]
-		start, end := span(s.records, i)
-		data := s.data[start:end:end]
-		s.readers++
-		l.sealed = max(l.sealed, seq)
-		l.mu.Unlock()
-		visit(r.entry(seq, data))
-		l.mu.Lock()
-		l.unpinLocked(s)
-		l.mu.Unlock()
+	case s.content == nil:
+		err = c.visitSpooledLocked(s, visit)
+	default:
+		c.visitLocked(s, visit)
 	}
 	if err == nil {
-		c.seq = seq
+		c.seq++
 	}
 	return err
 }
 
-// seekLocked finds the segment that holds seq.
-func (l *Log) seekLocked(seq uint64) (*segment, error) {
+// seekLocked finds the segment that holds the entry that follows after, which
+// may be any number.
+func (l *Log) seekLocked(after uint64) (*segment, error) {
 	switch {
 	case l.ended:
 		return nil, ErrEnded
-	case l.closeSeq != 0 && seq > l.closeSeq:
+	case l.closeSeq != 0 && after >= l.closeSeq:
 		return nil, io.EOF
-	case seq >= l.next:
+	case after >= l.next-1:
 		return nil, ErrNone
 	}
-	s := l.segments[len(l.segments)-1]
+	seq, s := after+1, l.segments[len(l.segments)-1]
 	if seq < s.first {
 		s = l.segments[l.findLocked(seq)]
 	}
@@ -198,48 +189,70 @@ func (l *Log) seekLocked(seq uint64) (*segment, error) {
 	return s, nil
 }
 
-// visitSpooledLocked reads entry i of a segment from the spool. It gives up the
-// lock for good. If the block is reused meanwhile, which only happens to
-// entries that were sent, what was read is thrown away.
-func (c *Cursor) visitSpooledLocked(s *segment, i int, visit func(Entry)) error {
-	l, sp, block := c.log, c.log.spool, s.block
+// visitLocked shows an entry of a segment in memory and makes it final. It gives
+// up the lock for good.
+func (c *Cursor) visitLocked(s *segment, visit func(Entry)) {
+	l, seq, content := c.log, c.seq+1, s.content
+	i := int(seq - s.first)
+	r := content.records[i]
+	start, end := span(content.records, i)
+	data := content.data[start:end:end]
+	content.readers++
+	l.sealed = max(l.sealed, seq)
 	l.mu.Unlock()
-	buf := takeBuffer()
-	defer func() { giveBuffer(buf) }()
 
-	records := c.records
+	c.spooled, c.records = nil, nil
+	visit(r.entry(seq, data))
+
+	l.mu.Lock()
+	content.unpin()
+	l.mu.Unlock()
+}
+
+// visitSpooledLocked reads an entry of a spooled segment and shows it. It gives
+// up the lock for good. If the block is reused meanwhile, which only happens to
+// entries that were sent, what was read is thrown away.
+func (c *Cursor) visitSpooledLocked(s *segment, visit func(Entry)) error {
+	l, sp := c.log, c.log.spool
+	l.mu.Unlock()
+	scratch := takeContent()
+	defer giveContent(scratch)
+
 	if c.spooled != s {
-		b := buf[:s.count*recordSize]
-		if err := c.read(sp, block, s.size, b); err != nil {
+		c.spooled = nil
+		b := scratch.data[:s.count*recordSize]
+		if err := c.read(sp, s.block, s.size, b); err != nil {
 			return err
 		}
-		records = decodeRecords(b)
+		c.records = decodeRecords(c.records[:0], b)
 	}
-	start, end := span(records, i)
-	if start > end || end > s.size || end-start > segmentCost {
+	i := int(c.seq + 1 - s.first)
+	start, end := span(c.records, i)
+	if start > end || end > s.size {
 		return ErrEvicted
 	}
-	data := buf[:end-start]
-	if err := c.read(sp, block, start, data); err != nil {
+	data := scratch.data[:end-start]
+	if err := c.read(sp, s.block, start, data); err != nil {
 		return err
 	}
-
-	seq := s.first + uint64(i)
-	l.mu.Lock()
-	if l.ended {
-		l.mu.Unlock()
-		return ErrEnded
+	if err := l.stillHolds(s); err != nil {
+		return err
 	}
-	if l.segments[0].first > s.first {
-		l.mu.Unlock()
+	c.spooled = s
+	visit(c.records[i].entry(c.seq+1, data))
+	return nil
+}
+
+// stillHolds returns why a segment is gone.
+func (l *Log) stillHolds(s *segment) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.ended:
+		return ErrEnded
+	case l.segments[0].first > s.first:
 		return ErrEvicted
 	}
-	l.mu.Unlock()
-	c.spooled, c.records = s, records
-	if i == s.count-1 {
-		c.spooled, c.records = nil, nil
-	}
-	visit(records[i].entry(seq, data))
 	return nil
 }
 

@@ -35,40 +35,44 @@ const (
 	EntryOverhead = 64
 
 	// segmentCost bounds the entries of a segment, and with that its size in
-	// the spool: a record is smaller than EntryOverhead.
-	segmentCost = 256 << 10
+	// the spool: a record is smaller than EntryOverhead. It is a multiple of the
+	// page size that holds four full entries.
+	segmentCost = 260 << 10
 )
 
 // A segment is a run of consecutive entries: the unit that is moved to the
-// spool and that is forgotten. Only the last segment of a log grows.
+// spool and that is forgotten. Only the last segment of a log grows, and that
+// one is always in memory.
 type segment struct {
-	first uint64 // number of its first entry
-	count int
-	cost  int64
-
-	records []record // nil when spooled
-	data    []byte   // nil when spooled
-	size    int      // bytes of data, also when spooled
-
-	block   int64 // where in the spool; noBlock while in memory
-	readers int   // who uses data right now; guarded by the log
-	retired bool  // data goes back to the pool with its last reader
+	first   uint64 // number of its first entry
+	count   int
+	cost    int64
+	size    int      // bytes of its entries
+	content *content // nil when spooled
+	block   int64    // where in the spool, when spooled
 }
 
-const noBlock = -1
+func (s *segment) last() uint64 { return s.first + uint64(s.count) - 1 }
+
+// content is a segment in memory. Its memory is used again, but not before the
+// last reader has left it.
+type content struct {
+	records []record
+	data    []byte
+	readers int  // who looks at it right now; guarded by the log
+	retired bool // it is reused when its last reader leaves
+}
 
 // A record describes one entry of a segment.
 type record struct {
 	end    uint32 // end of its bytes in the segment's data
-	code   int32
-	at     int64 // unix nanoseconds
 	kind   Kind
 	stream Stream
+	at     int64 // unix nanoseconds
+	code   int64
 }
 
-const recordSize = 4 + 4 + 8 + 1 + 1
-
-func (s *segment) last() uint64 { return s.first + uint64(s.count) - 1 }
+const recordSize = 4 + 1 + 1 + 8 + 8
 
 // span is where the bytes of entry i lie in the segment's data.
 func span(records []record, i int) (start, end int) {
@@ -82,46 +86,61 @@ func (r record) entry(seq uint64, data []byte) Entry {
 	return Entry{Seq: seq, Kind: r.kind, Stream: r.stream, ExitCode: int(r.code), Time: time.Unix(0, r.at), Data: data}
 }
 
-// encode appends the segment as it is stored in the spool: its bytes, then its
-// records.
-func (s *segment) encode(b []byte) []byte {
-	b = append(b, s.data...)
-	for _, r := range s.records {
+// encode returns the content as it is stored in the spool: its bytes, then its
+// records. It writes behind the bytes, where no reader looks, so the content
+// must not grow any more.
+func (c *content) encode() []byte {
+	b := c.data
+	for _, r := range c.records {
 		b = binary.LittleEndian.AppendUint32(b, r.end)
-		b = binary.LittleEndian.AppendUint32(b, uint32(r.code))
-		b = binary.LittleEndian.AppendUint64(b, uint64(r.at))
 		b = append(b, byte(r.kind), byte(r.stream))
+		b = binary.LittleEndian.AppendUint64(b, uint64(r.at))
+		b = binary.LittleEndian.AppendUint64(b, uint64(r.code))
 	}
 	return b
 }
 
-func decodeRecords(b []byte) []record {
-	records := make([]record, 0, len(b)/recordSize)
+// decodeRecords appends the records in b to records.
+func decodeRecords(records []record, b []byte) []record {
 	for ; len(b) >= recordSize; b = b[recordSize:] {
 		records = append(records, record{
 			end:    binary.LittleEndian.Uint32(b),
-			code:   int32(binary.LittleEndian.Uint32(b[4:])),
-			at:     int64(binary.LittleEndian.Uint64(b[8:])),
-			kind:   Kind(b[16]),
-			stream: Stream(b[17]),
+			kind:   Kind(b[4]),
+			stream: Stream(b[5]),
+			at:     int64(binary.LittleEndian.Uint64(b[6:])),
+			code:   int64(binary.LittleEndian.Uint64(b[14:])),
 		})
 	}
 	return records
 }
 
-// buffers holds memory of segmentCost bytes for the segments of busy logs and
-// for passing entries between memory and spool.
-var buffers = sync.Pool{New: func() any {
-	b := make([]byte, 0, segmentCost)
-	return &b
-}}
+// contents holds memory for whole segments: for busy logs, and for reading
+// from the spool.
+var contents = sync.Pool{New: func() any { return &content{data: make([]byte, 0, segmentCost)} }}
 
-func takeBuffer() []byte { return (*buffers.Get().(*[]byte))[:0] }
+func takeContent() *content { return contents.Get().(*content) }
 
-// giveBuffer takes back what takeBuffer gave; anything smaller is left to the
-// garbage collector.
-func giveBuffer(b []byte) {
-	if cap(b) == segmentCost {
-		buffers.Put(&b)
+// giveContent takes back what takeContent gave. The content of a quiet log is
+// smaller and left to the garbage collector.
+func giveContent(c *content) {
+	if cap(c.data) == segmentCost {
+		*c = content{records: c.records[:0], data: c.data[:0]}
+		contents.Put(c)
+	}
+}
+
+// retire gives the memory back once nobody looks at it.
+func (c *content) retire() {
+	if c.readers > 0 {
+		c.retired = true
+		return
+	}
+	giveContent(c)
+}
+
+// unpin is for a reader who leaves.
+func (c *content) unpin() {
+	if c.readers--; c.readers == 0 && c.retired {
+		giveContent(c)
 	}
 }

@@ -4,35 +4,43 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 )
 
 // errSpoolFull means that a segment cannot be stored now: the total is used up
-// or the disk is full.
+// or the disk is short.
 var errSpoolFull = errors.New("spool is full")
 
-// spareBlocks is how many unused blocks a spool file keeps for the next
-// segments; the disk space of further ones is given back.
-const spareBlocks = 8
+const (
+	// spareBlocks is how many unused blocks a spool file keeps for the next
+	// segments; the disk space of further ones is given back.
+	spareBlocks = 8
+
+	// measureStep is how much the pool grows before the free disk is looked at
+	// again.
+	measureStep = 64 * segmentCost
+)
 
 // A Pool is the room that all logs of a server share: the directory of their
 // spool files and the limit on the sum of these.
+//
+// Its lock is the inner one: a log may call it with its own lock held, the pool
+// calls a log with no lock held. (poke takes none.)
 type Pool struct {
 	dir   string
 	total int64
 
-	mu      sync.Mutex
-	used    int64             // bytes of blocks in use
-	limit   int64             // total, or less while the disk is short
-	refresh int64             // value of used at which limit is computed again
-	logs    map[*Log]struct{} // those that use blocks
-	waiting map[*Log]struct{} // those that wait for blocks
+	mu        sync.Mutex
+	used      int64             // bytes of blocks in use
+	limit     int64             // total, or less while the disk is short
+	measureAt int64             // value of used from which on limit is out of date
+	evictable map[*Log]struct{} // those whose oldest segment is spooled and was sent
+	waiting   map[*Log]struct{} // those that wait for a block
 }
 
 // NewPool returns a pool of at most total bytes in dir, which must exist.
 func NewPool(dir string, total int64) *Pool {
-	return &Pool{dir: dir, total: total, logs: map[*Log]struct{}{}, waiting: map[*Log]struct{}{}}
+	return &Pool{dir: dir, total: total, evictable: map[*Log]struct{}{}, waiting: map[*Log]struct{}{}}
 }
 
 // Used is the number of bytes that logs have spooled.
@@ -42,103 +50,160 @@ func (p *Pool) Used() int64 {
 	return p.used
 }
 
-// limitStep is how much the pool grows before the free disk is looked at again.
-const limitStep = 64 * segmentCost
-
-// take reserves one block for l. When the total is used up, entries that were
-// sent make room, whichever log they belong to.
+// take reserves one block for l. When there is none, entries that were sent
+// make room, whichever log they belong to. When there are none of these either,
+// it returns errSpoolFull and l is poked as soon as it makes sense to try again,
+// unless that depends on the disk.
 func (p *Pool) take(l *Log) error {
 	for {
-		p.mu.Lock()
-		if p.limit == 0 || p.used >= p.refresh {
-			p.limit = p.total
-			if free, err := freeDisk(p.dir); err == nil {
-				p.limit = min(p.total, p.used+free/2)
-			}
-			p.refresh = p.used + limitStep
+		p.measure()
+		victim, err := p.reserve(l)
+		if victim == nil {
+			return err
 		}
-		if p.used+segmentCost <= p.limit {
-			p.used += segmentCost
-			p.logs[l] = struct{}{}
-			delete(p.waiting, l)
-			p.mu.Unlock()
-			return nil
-		}
-		p.waiting[l] = struct{}{} // before looking for room, so that none freed from here on is missed
-		p.refresh = p.used
-		others := make([]*Log, 0, len(p.logs))
-		for other := range p.logs {
-			others = append(others, other)
-		}
-		p.mu.Unlock()
-
-		freed := false
-		for _, other := range others {
-			if freed = other.evictSent(); freed {
-				break
-			}
-		}
-		if !freed {
-			return errSpoolFull
-		}
+		victim.evictSent()
 	}
 }
 
-// give returns n blocks of l and wakes the logs that wait for some. It may be
-// called with the lock of l held.
-func (p *Pool) give(l *Log, n int64, lastOfLog bool) {
+// reserve takes a block if there is one; else it names a log that can make room.
+func (p *Pool) reserve(l *Log) (victim *Log, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.used -= n * segmentCost
-	if lastOfLog {
-		delete(p.logs, l)
+	if p.used+segmentCost <= p.limit {
+		p.used += segmentCost
+		delete(p.waiting, l)
+		return nil, nil
 	}
-	for w := range p.waiting {
-		if w != l {
-			w.poke()
-		}
+	p.measureAt = 0
+	for victim := range p.evictable {
+		return victim, nil
+	}
+	p.waiting[l] = struct{}{}
+	return nil, errSpoolFull
+}
+
+// measure brings the limit up to date: the total, but at most half of the disk
+// space that would be free without the spool.
+func (p *Pool) measure() {
+	p.mu.Lock()
+	stale := p.used >= p.measureAt
+	p.mu.Unlock()
+	if !stale {
+		return
+	}
+	free, err := freeDisk(p.dir)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.limit = p.total
+	if err == nil {
+		p.limit = min(p.total, (p.used+free)/2)
+	}
+	p.measureAt = p.used + measureStep
+}
+
+// give returns one block and wakes the logs that wait for one.
+func (p *Pool) give() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used -= segmentCost
+	p.pokeLocked()
+}
+
+// cancel returns a block that could not be written: the disk is short. It wakes
+// nobody, because the next one would not fare better: all try again by the clock.
+func (p *Pool) cancel() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used -= segmentCost
+	p.measureAt = 0
+}
+
+// offer says whether the oldest segment of l can make room for others.
+func (p *Pool) offer(l *Log, evictable bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !evictable {
+		delete(p.evictable, l)
+		return
+	}
+	p.evictable[l] = struct{}{}
+	p.pokeLocked()
+}
+
+// leave forgets a log that has ended.
+func (p *Pool) leave(l *Log) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.evictable, l)
+	delete(p.waiting, l)
+}
+
+func (p *Pool) pokeLocked() {
+	for l := range p.waiting {
+		l.poke()
 	}
 	clear(p.waiting)
 }
 
-// A spool is the file of one log: blocks of segmentCost bytes, reused in any
-// order. Its methods are called by one goroutine at a time, except read.
+// A spool is the file of one log: blocks of segmentCost bytes, used in any
+// order. The lock of the log guards it, except for reads and writes.
 type spool struct {
-	file *os.File
-	size int64   // in blocks
-	free []int64 // blocks that can be used again
+	file  *os.File
+	name  string  // to be removed at the end; empty if it has none any more
+	size  int64   // in blocks
+	free  []int64 // blocks that can be used again
+	holes []int64 // the same, but without disk space
 }
 
-// openSpool creates a file that only this process can reach: it has no name.
+// openSpool creates a file that, where the system allows it, has no name: only
+// this process can reach it, and it is gone with it.
 func openSpool(dir string) (*spool, error) {
 	f, err := os.CreateTemp(dir, "spool-")
 	if err != nil {
 		return nil, fmt.Errorf("create spool file: %w", err)
 	}
-	if err := os.Remove(f.Name()); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("unlink spool file %s: %w", filepath.Base(f.Name()), err)
+	s := &spool{file: f}
+	if os.Remove(f.Name()) != nil {
+		s.name = f.Name()
 	}
-	return &spool{file: f}, nil
+	return s, nil
+}
+
+func (s *spool) close() {
+	s.file.Close()
+	if s.name != "" {
+		os.Remove(s.name)
+	}
 }
 
 // next is the block that the next segment goes to.
-func (s *spool) next() (block int64) {
-	if n := len(s.free); n > 0 {
-		block, s.free = s.free[n-1], s.free[:n-1]
-		return block
+func (s *spool) next() int64 {
+	for _, unused := range []*[]int64{&s.free, &s.holes} {
+		if n := len(*unused); n > 0 {
+			block := (*unused)[n-1]
+			*unused = (*unused)[:n-1]
+			return block
+		}
 	}
 	s.size++
 	return s.size - 1
 }
 
 // release makes a block available again.
-func (s *spool) release(block int64) {
-	s.free = append(s.free, block)
-	if len(s.free) > spareBlocks {
-		punchHole(s.file, block*segmentCost, segmentCost)
+func (s *spool) release(block int64) { s.free = append(s.free, block) }
+
+// surplus takes out a block whose disk space is not needed for now.
+func (s *spool) surplus() (block int64, ok bool) {
+	n := len(s.free)
+	if n <= spareBlocks {
+		return 0, false
 	}
+	block, s.free = s.free[n-1], s.free[:n-1]
+	return block, true
 }
+
+// punch gives the disk space of a block back.
+func (s *spool) punch(block int64) { punchHole(s.file, block*segmentCost, segmentCost) }
 
 func (s *spool) write(block int64, b []byte) error {
 	_, err := s.file.WriteAt(b, block*segmentCost)

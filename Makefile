@@ -1,0 +1,51 @@
+# `make` lists the targets. What needs more than a line of shell lies in scripts/.
+
+SHELL := bash
+
+VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LISTEN   ?= ws://127.0.0.1:0
+FUZZTIME ?= 10s
+TIMEOUT  ?= 15m
+
+GO_FILES = $(shell find . -name '*.go' -not -path './.*')
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test check test-unit interop bench fuzz clean bubblewrap
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/tether
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/tether ./cmd/tether
+
+run: bubblewrap build ## build, install what is missing, serve on loopback; LISTEN=ws://IP:PORT
+	@exec bin/tether serve --listen $(LISTEN)
+
+test: check bubblewrap test-unit interop ## everything CI runs
+
+check: ## format, vet for each platform, lint
+	@files="$$(gofmt -l $(GO_FILES))"; test -z "$$files" || { echo "gofmt -w these:"; echo "$$files"; exit 1; }
+	@for os in linux darwin windows; do echo "vet $$os"; GOOS=$$os go vet ./... || exit 1; done
+	@echo "vet with interop"; go vet -tags interop ./...
+	@echo staticcheck; go tool staticcheck -tags interop ./...
+
+test-unit: ## tests beside the code and CLI scripts, with the race detector
+	go test -race -timeout $(TIMEOUT) ./...
+
+interop: build ## play the same exchanges against the reference and bin/tether
+	@scripts/with-reference go test -tags interop -count 1 -timeout $(TIMEOUT) ./interop/...
+
+bench: build ## benchmarks of the hot paths, then end to end beside the reference
+	go test -run '^$$' -bench . -benchmem ./...
+	@scripts/with-reference go test -tags interop -run '^$$' -bench . -timeout $(TIMEOUT) ./interop/...
+
+fuzz: ## run each fuzz target for FUZZTIME=10s
+	@scripts/fuzz $(FUZZTIME)
+
+clean: ## remove what was built; the reference in .reference/ stays
+	rm -rf bin
+	go clean -testcache -fuzzcache
+
+# The sandbox of Linux needs it; everything else works without.
+bubblewrap:
+	@scripts/need-bubblewrap

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"io"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/internal/server"
+)
+
+func TestByteSize(t *testing.T) {
+	for text, want := range map[string]byteSize{
+		"1": 1, "67108864": 64 << 20, "64M": 64 << 20, "64MiB": 64 << 20, "64mib": 64 << 20,
+		"3K": 3 << 10, "1GiB": 1 << 30, "2T": 2 << 40, "9223372036854775807": math.MaxInt64,
+	} {
+		var got byteSize
+		if err := got.Set(text); err != nil || got != want {
+			t.Errorf("%s: got %d, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "0", "-1", "1.5M", "M", "MiB", "64MB", "64 M", "1iB", "8388608T", "9223372036854775808", "0x10"} {
+		var got byteSize
+		if err := got.Set(text); err == nil {
+			t.Errorf("%q: got %d", text, got)
+		}
+	}
+	for size, want := range map[byteSize]string{1: "1", 1025: "1025", 64 << 20: "64MiB", 1 << 40: "1TiB", 3 << 9: "1536"} {
+		if got := size.String(); got != want {
+			t.Errorf("%d: got %s, want %s", int64(size), got, want)
+		}
+	}
+}
+
+func TestLifetimeString(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		30 * time.Second: "30s", time.Minute: "1m", 24 * time.Hour: "24h", 90 * time.Minute: "1h30m", 90 * time.Second: "1m30s",
+		10 * time.Minute: "10m",
+	} {
+		if got := new(lifetime(d)).String(); got != want {
+			t.Errorf("%v: got %s, want %s", d, got, want)
+		}
+	}
+}
+
+// configOf runs a command line up to the Config it makes.
+func configOf(t *testing.T, args string) (cfg server.Config, warnings string, err error) {
+	t.Helper()
+	var flags serveFlags
+	var stderr strings.Builder
+	cmd := newServe("serve", "", nil, nil)
+	cmd.ResetFlags()
+	flags.define(cmd)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetOut(io.Discard)
+	if err := cmd.ParseFlags(strings.Fields(args)); err != nil {
+		return cfg, "", usageError{err}
+	}
+	cfg, err = flags.config(&stderr)
+	return cfg, stderr.String(), err
+}
+
+func TestConfigDefaults(t *testing.T) {
+	got, warnings, err := configOf(t, "")
+	if err != nil || warnings != "" {
+		t.Fatal(err, warnings)
+	}
+	want := server.Config{}.WithDefaults()
+	got.Log, want.Log, want.Version = nil, nil, got.Version
+	if got != want {
+		t.Errorf("flags and zero values disagree:\ngot  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestConfigFromFlags(t *testing.T) {
+	cfg, _, err := configOf(t, "--listen wss://192.0.2.1:7 --concurrent-requests 18446744073709551615 --session-ttl 1m --session-ttl-max 2m "+
+		"--retain 1M --spool-limit 2M --spool-total 3M --state-dir d --tls-cert c --tls-key k --tls-client-ca a "+
+		"--ws-auth signed-bearer-token --ws-shared-secret-file s --ws-issuer i --ws-audience u --ws-max-clock-skew-seconds 5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Listen != "wss://192.0.2.1:7" || cfg.ConcurrentRequests != math.MaxInt32 || cfg.SessionTTL != time.Minute || cfg.SessionTTLMax != 2*time.Minute ||
+		cfg.Retain != 1<<20 || cfg.SpoolLimit != 2<<20 || cfg.SpoolTotal != 3<<20 || cfg.StateDir != "d" ||
+		cfg.TLS != (server.TLSConfig{CertFile: "c", KeyFile: "k", ClientCAFile: "a"}) {
+		t.Errorf("got %+v", cfg)
+	}
+	a := cfg.Auth
+	if a.Mode != server.AuthSignedBearerToken || *a.SharedSecretFile != "s" || *a.Issuer != "i" || *a.Audience != "u" || *a.MaxClockSkewSeconds != 5 ||
+		a.TokenFile != nil || a.TokenSHA256 != nil {
+		t.Errorf("got %+v", a)
+	}
+}
+
+func TestReferenceFlags(t *testing.T) {
+	for _, args := range []string{"-c a=b -c c", "--config a=b", "--enable x --enable y", "--disable x", "--strict-config",
+		"--proxy-private-ips-via-upstream", "--linux-sandbox-pid-namespace inherit", "--environment-id x", "--name x"} {
+		_, warnings, err := configOf(t, args)
+		if err != nil || strings.Count(warnings, "\n") != 1 || !strings.HasPrefix(warnings, "Warning: `--") {
+			t.Errorf("%s: %v, warnings %q", args, err, warnings)
+		}
+	}
+	if _, warnings, err := configOf(t, "--linux-sandbox-pid-namespace isolate"); err != nil || warnings != "" {
+		t.Errorf("isolate: %v, warnings %q", err, warnings)
+	}
+	for _, args := range []string{"--remote https://registry.example", "--remote-transport direct", "--use-agent-identity-auth",
+		"--executor-credential-stdin", "--aws-sigv4", "--aws-profile x", "--aws-region x", "--aws-service x", "--exit-on-stdin-close"} {
+		flag, _, _ := strings.Cut(args, " ")
+		if _, _, err := configOf(t, args); err == nil || !strings.HasPrefix(err.Error(), "`"+flag+"` is not supported") {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// beTether, if set, makes the test binary behave as the program.
+const beTether = "TETHER_TEST_BE_TETHER"
+
+// leakChecked runs the tests and then looks for goroutines they left.
+type leakChecked struct{ *testing.M }
+
+func (m leakChecked) Run() int {
+	code := m.M.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(beTether) != "" {
+		main()
+	}
+	testscript.Main(leakChecked{m}, map[string]func(){"tether": main})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", UpdateScripts: *update})
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range []string{"", "serve", "exec-server", "version"} {
+		t.Run("tether "+args, func(t *testing.T) {
+			var out, stderr bytes.Buffer
+			root := newRoot(nil, nil, &stderr)
+			root.SetOut(&out)
+			root.SetArgs(append(strings.Fields(args), "--help"))
+			if err := root.Execute(); err != nil || stderr.Len() > 0 {
+				t.Fatal(err, stderr.String())
+			}
+			golden := filepath.Join("testdata", "help", strings.TrimSpace("tether "+args)+".txt")
+			if *update {
+				if err := os.WriteFile(golden, out.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out.String() != string(want) {
+				t.Errorf("help differs from %s (rewrite with -update):\n%s", golden, out.String())
+			}
+			for line := range strings.Lines(out.String()) {
+				if len(line) > 121 {
+					t.Errorf("too wide for a terminal: %s", line)
+				}
+			}
+		})
+	}
+}

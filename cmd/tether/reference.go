@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+)
+
+// referenceFlags are those of `codex exec-server` that tether has no use for. They
+// are known so that a script written for it either works or hears why not.
+type referenceFlags struct {
+	fs *pflag.FlagSet
+}
+
+// ignored flags change nothing that tether does: each is accepted with a warning.
+var ignored = map[string]string{
+	"config":                         "tether reads no Codex configuration",
+	"enable":                         "tether has no Codex features",
+	"disable":                        "tether has no Codex features",
+	"strict-config":                  "tether reads no Codex configuration",
+	"proxy-private-ips-via-upstream": "tether runs no network proxy",
+	"environment-id":                 "it only matters with --remote",
+	"name":                           "it only matters with --remote",
+}
+
+// remote flags make the reference server dial out and register itself, which is
+// a different program from one that listens.
+var remote = []string{"remote", "remote-transport", "use-agent-identity-auth", "executor-credential-stdin",
+	"aws-sigv4", "aws-profile", "aws-region", "aws-service", "exit-on-stdin-close"}
+
+func addReferenceFlags(fs *pflag.FlagSet) referenceFlags {
+	pidNamespace := &choice{"isolate", "MODE", []string{"isolate", "inherit"}}
+	fs.StringArrayP("config", "c", nil, "override of the Codex configuration, as `KEY=VALUE`")
+	fs.StringArray("enable", nil, "`FEATURE` of Codex to switch on")
+	fs.StringArray("disable", nil, "`FEATURE` of Codex to switch off")
+	fs.Bool("strict-config", false, "check the Codex configuration")
+	fs.Var(pidNamespace, "linux-sandbox-pid-namespace", "isolate; inherit is not offered")
+	fs.Bool("proxy-private-ips-via-upstream", false, "a setting of the Codex network proxy")
+	fs.String("environment-id", "", "a setting for --remote")
+	fs.String("name", "", "a setting for --remote")
+	group(fs, "Accepted so that command lines for `codex exec-server` work, without effect",
+		"config", "enable", "disable", "strict-config", "linux-sandbox-pid-namespace", "proxy-private-ips-via-upstream")
+	for _, name := range remote {
+		switch name {
+		case "use-agent-identity-auth", "executor-credential-stdin", "aws-sigv4", "exit-on-stdin-close":
+			fs.Bool(name, false, "not supported")
+		default:
+			fs.String(name, "", "not supported")
+		}
+	}
+	for _, name := range append([]string{"environment-id", "name"}, remote...) {
+		fs.Lookup(name).Hidden = true
+	}
+	return referenceFlags{fs}
+}
+
+// check refuses what tether cannot do and returns a warning for each flag that
+// is without effect.
+func (r referenceFlags) check() (warnings []string, err error) {
+	for _, name := range remote {
+		if r.fs.Changed(name) {
+			return nil, fmt.Errorf("`--%s` is not supported: tether listens and does not register itself anywhere. "+
+				"To offer it as a remote environment, run `codex exec-server forward --connect URL --remote …` beside it", name)
+		}
+	}
+	r.fs.Visit(func(f *pflag.Flag) {
+		if why, ok := ignored[f.Name]; ok {
+			warnings = append(warnings, fmt.Sprintf("`--%s` has no effect: %s", f.Name, why))
+		}
+		if f.Name == "linux-sandbox-pid-namespace" && f.Value.String() == "inherit" {
+			warnings = append(warnings, "`--linux-sandbox-pid-namespace inherit` has no effect: tether always isolates")
+		}
+	})
+	return warnings, nil
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// A usageError is a command line that was not understood.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// report prints the error, if any, and returns the exit code for it. The two
+// forms are those of the reference server: people and scripts look for them.
+func report(stderr io.Writer, command string, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	if _, ok := errors.AsType[usageError](err); ok {
+		fmt.Fprintf(stderr, "error: %v\n\nFor more information, try '%s --help'.\n", err, command)
+		return exitUsage
+	}
+	fmt.Fprintf(stderr, "Error: %v\n", err)
+	return exitError
+}
+
+func newRoot(stdin, stdout *os.File, stderr io.Writer) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "tether",
+		Short: "Run commands and touch files on another machine",
+		Long: "tether runs commands and touches files on this machine for a program on another one,\n" +
+			"usually an agent. It speaks the exec-server protocol of the Codex CLI.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noSuchCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetUsageFunc(printUsage)
+	root.SetHelpFunc(printHelp)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	cobra.EnableCommandSorting = false // as added: the one to start with comes first
+	root.SuggestionsMinimumDistance = 2
+	root.AddCommand(
+		newServe("serve", "Serve clients on this machine", stdin, stdout),
+		newServe("exec-server", "The same, under the name that the Codex CLI gives it", stdin, stdout),
+		newVersion(),
+	)
+	return root
+}
+
+// noSuchCommand refuses arguments that name no subcommand.
+func noSuchCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("unknown command %q", args[0])
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		text += "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usageError{errors.New(text)}
+}
+
+// noArguments refuses everything that is not a flag.
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usageError{fmt.Errorf("unexpected argument %q", args[0])}
+}

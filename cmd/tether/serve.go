@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tetherexec/tether/internal/server"
+)
+
+// stopPatience bounds a shutdown. Serving ends within milliseconds; what could
+// take longer is a file system that hangs, and nobody should wait for that.
+const stopPatience = 5 * time.Second
+
+// An executor is what `tether serve` needs of a server.
+type executor interface {
+	// Serve serves WebSocket clients until ctx ends and everything is shut down.
+	Serve(ctx context.Context, l *server.Listener) error
+	// ServeStdio serves one client until it leaves or ctx ends.
+	ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error
+}
+
+// serveFlags are the flags of `tether serve` in the form in which they are given.
+type serveFlags struct {
+	cfg                           server.Config
+	authMode, logLevel, logFormat choice
+	concurrent                    count
+	ttl, ttlMax                   lifetime
+	retain, spoolLimit, spoolAll  byteSize
+	reference                     referenceFlags
+}
+
+func newServe(name, short string, stdin, stdout *os.File) *cobra.Command {
+	var flags serveFlags
+	cmd := &cobra.Command{
+		Use:   name + " [flags]",
+		Short: short,
+		Long: "Serve clients that run commands and touch files on this machine.\n\n" +
+			"The first line on standard output is the URL to connect to; nothing else is printed there.\n" +
+			"SIGINT and SIGTERM end the server and everything it has started.",
+		Example: "  tether " + name + "\n" +
+			"  tether " + name + " --listen unix://$XDG_RUNTIME_DIR/tether.sock\n" +
+			"  tether " + name + " --listen wss://0.0.0.0:7443 --tls-cert cert.pem --tls-key key.pem \\\n" +
+			"      --ws-auth capability-token --ws-token-file token",
+		Args:                  serveArguments,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := flags.config(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), cfg, stdin, stdout)
+		},
+	}
+	flags.define(cmd)
+	return cmd
+}
+
+func serveArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 && args[0] == "forward" {
+		return usageError{fmt.Errorf("`forward` is not supported; `codex exec-server forward --connect URL` can be given the URL of a tether server")}
+	}
+	return noArguments(cmd, args)
+}
+
+func (f *serveFlags) define(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVar(&f.cfg.Listen, "listen", server.DefaultListen, "`URL` to listen on: ws://IP:PORT, wss://IP:PORT, unix://PATH,\nor stdio for one client on standard input and output")
+	fs.BoolVar(&f.cfg.InsecureNoAuth, "insecure-no-auth", false, "allow an address that other machines can reach without\nauthentication: whoever reaches it can run commands")
+	group(fs, "Where to listen", "listen", "insecure-no-auth")
+
+	auth := &f.cfg.Auth
+	f.authMode = choice{"", "MODE", []string{server.AuthCapabilityToken, server.AuthSignedBearerToken}}
+	fs.Var(&f.authMode, "ws-auth", "how clients authenticate: capability-token (one shared token)\nor signed-bearer-token (an HS256 JWT)")
+	fs.Var(&optional{&auth.TokenFile, "PATH", true}, "ws-token-file", "file with the capability token")
+	fs.Var(&optional{&auth.TokenSHA256, "HEX", false}, "ws-token-sha256", "SHA-256 digest of the capability token, instead of the file")
+	fs.Var(&optional{&auth.SharedSecretFile, "PATH", true}, "ws-shared-secret-file", "file with the key of signed tokens, at least 32 bytes")
+	fs.Var(&optional{&auth.Issuer, "ISSUER", false}, "ws-issuer", "issuer that signed tokens must name")
+	fs.Var(&optional{&auth.Audience, "AUDIENCE", false}, "ws-audience", "audience that signed tokens must name")
+	fs.Var(&optionalSeconds{&auth.MaxClockSkewSeconds}, "ws-max-clock-skew-seconds", "how far clocks may differ for signed tokens (default 30)")
+	group(fs, "Who may connect", "ws-auth", "ws-token-file", "ws-token-sha256", "ws-shared-secret-file", "ws-issuer", "ws-audience", "ws-max-clock-skew-seconds")
+
+	fs.StringVar(&f.cfg.TLS.CertFile, "tls-cert", "", "`PATH` of the server's certificate and chain (PEM), for wss://")
+	fs.StringVar(&f.cfg.TLS.KeyFile, "tls-key", "", "`PATH` of its private key (PEM)")
+	fs.StringVar(&f.cfg.TLS.ClientCAFile, "tls-client-ca", "", "`PATH` of certificates (PEM); clients must show one signed by them")
+	group(fs, "Who may connect", "tls-cert", "tls-key", "tls-client-ca")
+
+	f.ttl, f.ttlMax = lifetime(server.DefaultSessionTTL), lifetime(server.DefaultSessionTTLMax)
+	f.retain, f.spoolLimit, f.spoolAll = server.DefaultRetain, server.DefaultSpoolLimit, server.DefaultSpoolTotal
+	fs.Var(&f.ttl, "session-ttl", "how long a session waits for its client to come back")
+	fs.Var(&f.ttlMax, "session-ttl-max", "the longest wait that a client may ask for")
+	fs.Var(&f.retain, "retain", "output kept per process after it was sent")
+	fs.Var(&f.spoolLimit, "spool-limit", "unsent output per process at which the process has to wait")
+	fs.Var(&f.spoolAll, "spool-total", "output kept of all processes together")
+	fs.StringVar(&f.cfg.StateDir, "state-dir", "", "`PATH` for output that does not fit in memory\n(default $XDG_STATE_HOME/tether or ~/.local/state/tether)")
+	fs.Var(&f.concurrent, "concurrent-requests", "schedule requests as codex exec-server does: 1 is one after\nthe other; without this flag none waits for another's wait")
+	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "retain", "spool-limit", "spool-total", "state-dir", "concurrent-requests")
+
+	f.logLevel = choice{"error", "LEVEL", []string{"error", "warn", "info", "debug"}}
+	f.logFormat = choice{"text", "FORMAT", []string{"text", "json"}}
+	fs.Var(&f.logLevel, "log-level", "least severity to log on standard error: error, warn, info or debug")
+	fs.Var(&f.logFormat, "log-format", "form of the log: text or json")
+	group(fs, "Logging", "log-level", "log-format")
+	f.reference = addReferenceFlags(fs)
+	onlyOnce(fs)
+}
+
+// config turns the flags into a Config. Warnings go to stderr.
+func (f *serveFlags) config(stderr io.Writer) (server.Config, error) {
+	warnings, err := f.reference.check()
+	if err != nil {
+		return server.Config{}, err
+	}
+	for _, warning := range warnings {
+		fmt.Fprintln(stderr, "Warning:", warning)
+	}
+	cfg := f.cfg
+	if cfg.Listen == "" { // given empty: not the same as not given
+		_, err := server.ParseListen("")
+		return cfg, err
+	}
+	cfg.Auth.Mode = f.authMode.value
+	cfg.ConcurrentRequests = int(f.concurrent)
+	cfg.SessionTTL, cfg.SessionTTLMax = time.Duration(f.ttl), time.Duration(f.ttlMax)
+	cfg.Retain, cfg.SpoolLimit, cfg.SpoolTotal = int64(f.retain), int64(f.spoolLimit), int64(f.spoolAll)
+	cfg.Version = versionText()
+	cfg.Log = newLog(stderr, f.logLevel.value, f.logFormat.value)
+	return cfg, cfg.Validate()
+}
+
+func newLog(w io.Writer, level, format string) *slog.Logger {
+	var min slog.Level
+	if err := min.UnmarshalText([]byte(level)); err != nil {
+		panic(err) // the flag has checked it
+	}
+	options := &slog.HandlerOptions{Level: min}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// serve runs a server until it ends by itself or a signal ends it.
+func serve(ctx context.Context, cfg server.Config, stdin, stdout *os.File) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A client that closes our standard output is an error to handle, not a
+	// reason to die with children running. (To ignore the signal would be
+	// inherited by every command.)
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
+
+	endpoint, err := server.ParseListen(cfg.Listen)
+	if err != nil {
+		return err
+	}
+	if endpoint.Transport == server.Stdio {
+		s, err := newExecutor(cfg)
+		if err != nil {
+			return err
+		}
+		return untilStopped(ctx, stop, func() error { return s.ServeStdio(ctx, interruptible(stdin), stdout) })
+	}
+	l, err := server.Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	s, err := newExecutor(cfg)
+	if err != nil {
+		l.Close()
+		return err
+	}
+	if _, err := fmt.Fprintln(stdout, l.URL); err != nil {
+		l.Close()
+		return fmt.Errorf("print URL: %w", err)
+	}
+	return untilStopped(ctx, stop, func() error { return s.Serve(ctx, l) })
+}
+
+// untilStopped returns what work returns. Once ctx has ended, a second signal
+// kills, and work gets stopPatience to end before the process goes without it: it
+// may be stuck in a write to standard output that nobody reads.
+func untilStopped(ctx context.Context, stop func(), work func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- work() }() // waited for below, or ended by the end of the process
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		stop()
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(stopPatience):
+		return nil
+	}
+}
+
+// interruptible returns a reader of f whose Close ends a Read that waits, which
+// the Close of a terminal or of an inherited pipe does not do. The goroutine
+// behind it stays in its read until f ends or the process does.
+func interruptible(f *os.File) io.ReadCloser {
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, f)
+		w.CloseWithError(err) // nil becomes io.EOF
+	}()
+	return r
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A program is a running tether.
+type program struct {
+	*exec.Cmd
+	stdin  io.WriteCloser
+	stdout *bufio.Reader
+	stderr *bytes.Buffer
+}
+
+func startTether(t *testing.T, args ...string) *program {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{Cmd: exec.CommandContext(t.Context(), self, args...), stderr: new(bytes.Buffer)}
+	p.Env = append(os.Environ(), beTether+"=1", "XDG_STATE_HOME="+t.TempDir())
+	p.Stderr = p.stderr
+	if p.stdin, err = p.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.stdout = bufio.NewReader(out)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Process.Kill(); p.Wait() })
+	return p
+}
+
+func (p *program) line(t *testing.T) string {
+	t.Helper()
+	line, err := p.stdout.ReadString('\n')
+	if err != nil {
+		t.Fatalf("standard output: %v; standard error: %s", err, p.stderr)
+	}
+	return strings.TrimSuffix(line, "\n")
+}
+
+// endsWith waits for the end, which must leave nothing more on the outputs.
+func (p *program) endsWith(t *testing.T, code int) {
+	t.Helper()
+	rest, err := io.ReadAll(p.stdout)
+	if err != nil || len(rest) > 0 {
+		t.Errorf("more on standard output: %q, %v", rest, err)
+	}
+	p.Wait()
+	if got := p.ProcessState.ExitCode(); got != code || p.stderr.Len() > 0 {
+		t.Errorf("ended with %v, want exit code %d; standard error: %s", p.ProcessState, code, p.stderr)
+	}
+}
+
+func TestSignalsEndTheServer(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		p := startTether(t, "exec-server")
+		p.stdin.Close() // changes nothing
+		url := p.line(t)
+		if !strings.HasPrefix(url, "ws://127.0.0.1:") {
+			t.Fatalf("printed %q", url)
+		}
+		resp, err := http.Get("http" + strings.TrimPrefix(url, "ws") + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 200 {
+			t.Error(resp.Status)
+		}
+		p.Process.Signal(sig)
+		p.endsWith(t, 0)
+	}
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestSocketFileIsRemoved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.sock")
+	p := startTether(t, "serve", "--listen", "unix://"+path)
+	if url := p.line(t); url != "unix://"+path {
+		t.Errorf("printed %q", url)
+	}
+	if _, err := os.Lstat(path); err != nil {
+		t.Error(err)
+	}
+	p.Process.Signal(syscall.SIGTERM)
+	p.endsWith(t, 0)
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("socket file after the end: %v", err)
+	}
+}
+
+func TestStdioEndsWithItsInput(t *testing.T) {
+	p := startTether(t, "serve", "--listen", "stdio")
+	p.stdin.Close()
+	p.endsWith(t, 0)
+}
+
+// The signal comes while a read of standard input waits.
+func TestSignalEndsStdio(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		p := startTether(t, "serve", "--listen", "stdio")
+		// Malformed text gets an answer: the server is up, and waits for more.
+		io.WriteString(p.stdin, "x\n")
+		if answer := p.line(t); !strings.Contains(answer, `"error"`) {
+			t.Errorf("answer %q", answer)
+		}
+		start := time.Now()
+		p.Process.Signal(sig)
+		p.endsWith(t, 0)
+		if took := time.Since(start); took > stopPatience/2 {
+			t.Errorf("took %v", took)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package environ
+
+import (
+	"runtime"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// Variables that process/start's metadata sets, whatever the policy says.
+const (
+	threadIDVar   = "CODEX_THREAD_ID"
+	toolCallIDVar = "CODEX_TOOL_CALL_ID"
+)
+
+// defaultExcludes keeps what looks like a credential of the server away from
+// commands, unless the policy says otherwise.
+var defaultExcludes = compileAll([]string{"*KEY*", "*SECRET*", "*TOKEN*"})
+
+// coreNames are what a policy that inherits "core" takes from the server,
+// compared without regard to case.
+var coreNames = []string{
+	"PATH", "SHELL", "TMPDIR", "TEMP", "TMP", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "USER",
+}
+
+// windowsCoreNames are coreNames on Windows.
+var windowsCoreNames = []string{
+	"PATH", "PATHEXT", "SHELL", "COMSPEC", "SYSTEMROOT", "WINDIR", "SYSTEMDRIVE", "USERNAME", "USERDOMAIN",
+	"USERPROFILE", "HOMEDRIVE", "HOMEPATH", "PROGRAMFILES", "PROGRAMFILES(X86)", "PROGRAMW6432", "PROGRAMDATA",
+	"LOCALAPPDATA", "APPDATA", "TEMP", "TMP", "TMPDIR", "POWERSHELL", "PWSH",
+}
+
+// windowsPathExt is added to the Windows core: without it no program is found
+// by its bare name.
+const windowsPathExt = ".COM;.EXE;.BAT;.CMD"
+
+// forbiddenNames never reach a command, in any spelling: they carry the
+// executor's own identity.
+var forbiddenNames = []string{
+	"CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
+	"NODE_REPL_AUTH_TOKEN",
+	"OPENAI_FEDERATION_RULE_ID",
+	"OPENAI_IDENTITY_TOKEN_FILE",
+	"OPENAI_WORKLOAD_IDENTITY_CONTEXT",
+}
+
+// forbiddenExactName is forbidden in this spelling only.
+const forbiddenExactName = "CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE"
+
+// Build returns the environment of a command as NAME=value strings, sorted by
+// name, each name once.
+//
+// server is the server's own environment. Under a policy it is inherited,
+// filtered and extended as the policy says; without one (nil) it plays no part.
+// overlay then replaces or adds variables that no filter touches, metadata
+// names the thread and the call, and forbidden names are taken out last.
+func Build(server []string, policy *wire.EnvPolicy, overlay map[string]string, metadata *wire.StartMetadata) []string {
+	return build(runtime.GOOS, server, policy, overlay, metadata)
+}
+
+// build is Build for any operating system.
+func build(goos string, server []string, policy *wire.EnvPolicy, overlay map[string]string, metadata *wire.StartMetadata) []string {
+	vars := variables{foldNames: goos == "windows", byKey: make(map[string]variable)}
+	if policy != nil {
+		vars.inherit(goos, server, policy.Inherit)
+		vars.apply(policy)
+	}
+	vars.setAll(overlay)
+	if metadata != nil {
+		vars.setIfGiven(threadIDVar, metadata.ThreadID)
+		vars.setIfGiven(toolCallIDVar, metadata.ToolCallID)
+	}
+	vars.drop(forbidden)
+	return vars.sorted()
+}
+
+// variables is an environment under construction.
+type variables struct {
+	foldNames bool                // names that differ in case are one variable (Windows)
+	byKey     map[string]variable // key: the name, folded if foldNames
+}
+
+type variable struct{ name, value string }
+
+// inherit takes from the server what the policy starts with. Variables that
+// are not UTF-8 could not have been named or seen by the client: they stay.
+func (v variables) inherit(goos string, server []string, what wire.Inherit) {
+	if what == wire.InheritNone {
+		return
+	}
+	for _, entry := range server {
+		name, value, ok := split(entry)
+		if !ok || !utf8.ValidString(entry) {
+			continue
+		}
+		if what == wire.InheritCore && !isCore(goos, name) {
+			continue
+		}
+		v.set(name, value)
+	}
+	if goos == "windows" && what == wire.InheritCore {
+		if _, ok := v.byKey[v.key("PATHEXT")]; !ok {
+			v.set("PATHEXT", windowsPathExt)
+		}
+	}
+}
+
+// apply filters and extends what was inherited. The order is the policy's
+// meaning: set may bring back an excluded name, includeOnly filters set too.
+func (v variables) apply(policy *wire.EnvPolicy) {
+	if !policy.IgnoreDefaultExcludes {
+		v.drop(func(name string) bool { return matchesAny(defaultExcludes, name) })
+	}
+	if len(policy.Exclude) > 0 {
+		exclude := compileAll(policy.Exclude)
+		v.drop(func(name string) bool { return matchesAny(exclude, name) })
+	}
+	v.setAll(policy.Set)
+	if len(policy.IncludeOnly) > 0 {
+		include := compileAll(policy.IncludeOnly)
+		v.drop(func(name string) bool { return !matchesAny(include, name) })
+	}
+}
+
+func (v variables) key(name string) string {
+	if v.foldNames {
+		return fold(name)
+	}
+	return name
+}
+
+func (v variables) set(name, value string) {
+	v.byKey[v.key(name)] = variable{name, value}
+}
+
+// setAll goes by name, so that of two names with one key the same one wins
+// each time.
+func (v variables) setAll(values map[string]string) {
+	if !v.foldNames {
+		for name, value := range values {
+			v.set(name, value)
+		}
+		return
+	}
+	names := make([]string, 0, len(values))
+	for name := range values {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		v.set(name, values[name])
+	}
+}
+
+func (v variables) setIfGiven(name string, value *string) {
+	if value != nil {
+		v.set(name, *value)
+	}
+}
+
+func (v variables) drop(unwanted func(name string) bool) {
+	for key, variable := range v.byKey {
+		if unwanted(variable.name) {
+			delete(v.byKey, key)
+		}
+	}
+}
+
+func (v variables) sorted() []string {
+	all := make([]variable, 0, len(v.byKey))
+	for _, variable := range v.byKey {
+		all = append(all, variable)
+	}
+	slices.SortFunc(all, func(a, b variable) int { return strings.Compare(a.name, b.name) })
+	entries := make([]string, len(all))
+	for i, variable := range all {
+		entries[i] = variable.name + "=" + variable.value
+	}
+	return entries
+}
+
+// split cuts an entry at its first "=", the very first character excepted:
+// Windows keeps a directory per drive in names such as "=C:".
+func split(entry string) (name, value string, ok bool) {
+	if entry == "" {
+		return "", "", false
+	}
+	at := strings.IndexByte(entry[1:], '=')
+	if at < 0 {
+		return "", "", false
+	}
+	return entry[:at+1], entry[at+2:], true
+}
+
+func isCore(goos, name string) bool {
+	names := coreNames
+	if goos == "windows" {
+		names = windowsCoreNames
+	}
+	return containsFold(names, name)
+}
+
+// forbidden judges a name as the command will read it: a client's name may
+// itself hold a "=", and everything after that becomes part of the value.
+func forbidden(name string) bool {
+	seen, _, _ := strings.Cut(name, "=")
+	return seen == forbiddenExactName || containsFold(forbiddenNames, seen)
+}
+
+func containsFold(names []string, name string) bool {
+	return slices.ContainsFunc(names, func(known string) bool { return strings.EqualFold(known, name) })
+}

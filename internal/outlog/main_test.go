@@ -1,0 +1,72 @@
+package outlog
+
+import (
+	"hash/maphash"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// ample is a pool total that no test reaches.
+const ample = 1 << 30
+
+// noiseLen is prime, so that neither blocks nor entries line up with it.
+const noiseLen = 1<<20 + 7
+
+var noise = func() []byte {
+	random, b := rand.New(rand.NewPCG(1, 2)), make([]byte, 0, 2*noiseLen)
+	for range noiseLen {
+		b = append(b, byte(random.Uint32()))
+	}
+	return append(b, b...)
+}()
+
+// pattern is what the tests write at a given offset of a stream; n is at most
+// noiseLen.
+func pattern(s Stream, offset int64, n int) []byte {
+	start := int(offset+int64(s)*333_667) % noiseLen
+	return noise[start : start+n]
+}
+
+var hashSeed = maphash.MakeSeed()
+
+// A sighting is an entry as somebody read it.
+type sighting struct {
+	kind   Kind
+	stream Stream
+	code   int
+	at     int64
+	size   int
+	hash   uint64
+}
+
+func sight(e Entry) sighting {
+	return sighting{e.Kind, e.Stream, e.ExitCode, e.Time.UnixNano(), len(e.Data), maphash.Bytes(hashSeed, e.Data)}
+}
+
+func (s sighting) cost() int64 { return int64(s.size) + EntryOverhead }
+
+// patience is how long a test waits for what must happen at once.
+const patience = 20 * time.Second
+
+// A writer appends the pattern of one stream.
+type writer struct {
+	log    *Log
+	stream Stream
+	offset int64
+	buf    []byte
+}
+
+// write appends n bytes from a buffer that it uses again, to see that they are
+// copied.
+func (w *writer) write(n int) error {
+	w.buf = append(w.buf[:0], pattern(w.stream, w.offset, n)...)
+	w.offset += int64(n)
+	err := w.log.Append(w.stream, w.buf)
+	clear(w.buf)
+	return err
+}

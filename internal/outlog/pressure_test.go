@@ -1,0 +1,409 @@
+package outlog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fillUntilBlocked writes full entries in the background until the log holds
+// the writer back, or total bytes are written. The test runs in a bubble, where
+// all that can go on has gone on after synctest.Wait.
+func fillUntilBlocked(l *Log, s Stream, total int64) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		w := writer{log: l, stream: s}
+		for w.offset < total {
+			if err := w.write(MaxEntry); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	synctest.Wait()
+	return done
+}
+
+// drainNow reads and reports what there is, checks it, and returns the error at
+// its end and the number of bytes.
+func drainNow(t *testing.T, l *Log, s Stream) (int64, error) {
+	t.Helper()
+	return drainFrom(t, l.Cursor(0), s, 0)
+}
+
+// drain is drainNow for as long as that lets the writer go on.
+func drain(t *testing.T, l *Log, s Stream) (n int64, err error) {
+	t.Helper()
+	c := l.Cursor(0)
+	for {
+		n, err = drainFrom(t, c, s, n)
+		if synctest.Wait(); l.State().Next-1 == c.Seq() || !errors.Is(err, ErrNone) {
+			return n, err
+		}
+	}
+}
+
+func drainFrom(t *testing.T, c *Cursor, s Stream, offset int64) (int64, error) {
+	t.Helper()
+	for {
+		err := c.Next(func(e Entry) {
+			if e.Kind == Output && (e.Stream != s || !bytes.Equal(e.Data, pattern(s, offset, len(e.Data)))) {
+				t.Errorf("entry %d has wrong bytes", e.Seq)
+			}
+			offset += int64(len(e.Data))
+		})
+		if err != nil {
+			return offset, err
+		}
+		c.log.Sent(c.Seq())
+	}
+}
+
+func isDone(done <-chan error) (error, bool) {
+	synctest.Wait()
+	select {
+	case err := <-done:
+		return err, true
+	default:
+		return nil, false
+	}
+}
+
+func TestUnsentLimitHoldsWriterBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 2 << 20
+		start := time.Now()
+		l := New(NewPool(t.TempDir(), ample), Config{Limit: limit})
+		defer l.End()
+		done := fillUntilBlocked(l, Stdout, 4<<20)
+		s := l.Stats()
+		if !s.Blocked || s.Unsent > limit || s.Unsent < limit-MaxEntry-EntryOverhead {
+			t.Fatalf("not held back at the limit: %+v", s)
+		}
+		l.Exit(7)
+		if !l.State().Exited {
+			t.Fatal("exit is not admitted")
+		}
+		l.Sent(1)
+		if l.Stats().Next != s.Next+1 {
+			t.Fatal("goes on although no segment was sent")
+		}
+		l.Sent(8)
+		if synctest.Wait(); l.Stats().Next < s.Next+4 {
+			t.Fatalf("does not go on: %+v", l.Stats())
+		}
+		if n, err := drain(t, l, Stdout); n != 4<<20 || !errors.Is(err, ErrNone) {
+			t.Fatalf("got %d bytes and %v", n, err)
+		}
+		if err, ok := isDone(done); !ok || err != nil || l.Stats().Blocked {
+			t.Fatalf("append: %v, %v, %+v", ok, err, l.Stats())
+		}
+		if time.Since(start) != 0 {
+			t.Errorf("somebody waited for a timer: %v", time.Since(start))
+		}
+	})
+}
+
+func TestCutAdmitsWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(NewPool(t.TempDir(), ample), Config{Limit: 100 << 10})
+		defer l.End()
+		w := writer{log: l, stream: Stdout}
+		done := make(chan error, 1)
+		go func() { done <- w.write(3*MaxEntry + 5) }()
+		synctest.Wait()
+		if s := l.Stats(); !s.Blocked || s.Held != MaxEntry+EntryOverhead {
+			t.Fatalf("not held back: %+v", s)
+		}
+		l.Cut()
+		if err := <-done; err != nil {
+			t.Fatalf("append that waited: %v", err)
+		}
+		if err := l.Append(Stdout, []byte("late")); !errors.Is(err, ErrCut) {
+			t.Fatalf("append after cut: %v", err)
+		}
+		l.Exit(0)
+		l.Close()
+		if n, err := drain(t, l, Stdout); n != 3*MaxEntry+5 || !errors.Is(err, io.EOF) {
+			t.Fatalf("got %d bytes and %v", n, err)
+		}
+		if s := l.State(); !s.Exited || !s.Closed {
+			t.Fatalf("state: %+v", s)
+		}
+	})
+}
+
+func TestNothingFollowsClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(NewPool(t.TempDir(), ample), Config{Limit: 100 << 10})
+		defer l.End()
+		done := fillUntilBlocked(l, Stdout, 1<<20)
+		l.Close()
+		if err := <-done; !errors.Is(err, ErrCut) {
+			t.Fatalf("append that waited: %v", err)
+		}
+		l.Exit(1)
+		if err := l.Append(Stdout, []byte("late")); !errors.Is(err, ErrCut) {
+			t.Fatalf("append after close: %v", err)
+		}
+		if n, err := drain(t, l, Stdout); n != MaxEntry || !errors.Is(err, io.EOF) || l.State() != (State{Next: 3, Closed: true}) {
+			t.Fatalf("got %d bytes and %v: %+v", n, err, l.State())
+		}
+	})
+}
+
+// TestTotalIsShared has one log take the whole pool. The other one may hold a
+// megabyte nevertheless, and gets room as soon as entries of the first are sent,
+// even while these are within Retain.
+func TestTotalIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		pool := NewPool(t.TempDir(), 4*segmentCost)
+		greedy, other := New(pool, Config{}), New(pool, Config{})
+		defer other.End()
+		greedyDone := fillUntilBlocked(greedy, Stdout, 8<<20)
+		if s := greedy.Stats(); !s.Blocked || pool.Used() != 4*segmentCost {
+			t.Fatalf("the pool is not used up: %+v", s)
+		}
+		otherDone := fillUntilBlocked(other, Stderr, 4<<20)
+		s := other.Stats()
+		if !s.Blocked || s.Unsent < memoryCost || s.Unsent > memoryLimit || s.Spooled != 0 {
+			t.Fatalf("other: %+v", s)
+		}
+		greedy.Sent(9) // two segments and one entry
+		synctest.Wait()
+		if both := greedy.Stats().Spooled + other.Stats().Spooled; both > 4*segmentCost {
+			t.Fatalf("too much is spooled: %d", both)
+		}
+		if greedy.Stats().Next+other.Stats().Next < s.Next+28 {
+			t.Fatalf("nobody got the room of what was sent: %+v and %+v", greedy.Stats(), other.Stats())
+		}
+		if first := greedy.Stats().First; first != 9 {
+			t.Fatalf("the first entry is %d", first)
+		}
+		greedy.End()
+		if err := <-greedyDone; !errors.Is(err, ErrEnded) {
+			t.Fatalf("append to an ended log: %v", err)
+		}
+		if n, err := drain(t, other, Stderr); n != 4<<20 || !errors.Is(err, ErrNone) {
+			t.Fatalf("got %d bytes and %v", n, err)
+		}
+		if err := <-otherDone; err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(start) != 0 {
+			t.Errorf("somebody waited for a timer: %v", time.Since(start))
+		}
+	})
+}
+
+// TestReadingClientNeverBlocks has a pool without any room: what was sent is
+// forgotten early, but the process goes on.
+func TestReadingClientNeverBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(NewPool(t.TempDir(), 0), Config{})
+		defer l.End()
+		done := fillUntilBlocked(l, PTY, 8<<20)
+		if n, err := drain(t, l, PTY); n != 8<<20 || !errors.Is(err, ErrNone) {
+			t.Fatalf("got %d bytes and %v", n, err)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestSpoolFailureLosesNothing uses a directory that does not exist yet, with
+// two writers: synctest.Wait would never return if they kept each other busy.
+func TestSpoolFailureLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "later")
+		l := New(NewPool(dir, ample), Config{})
+		defer l.End()
+		first, second := fillUntilBlocked(l, Stdout, 4<<20), fillUntilBlocked(l, Stderr, 4<<20)
+		before := l.Stats()
+		if !before.Blocked || before.Unsent < memoryCost {
+			t.Fatalf("not held back: %+v", before)
+		}
+		time.Sleep(10 * retrySpool) // on the bubble's clock
+		if after := l.Stats(); after != before {
+			t.Fatalf("something happened: %+v, then %+v", before, after)
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(retrySpool)
+		for _, done := range []<-chan error{first, second} {
+			if err, ok := isDone(done); !ok || err != nil {
+				t.Fatalf("append goes not on: %v", err)
+			}
+		}
+		names, err := os.ReadDir(dir)
+		if err != nil || len(names) > 0 {
+			t.Errorf("the spool file has a name: %v, %v", names, err)
+		}
+		var got [3]int64
+		err = follow(t.Context(), closed(l), false, func(e Entry) {
+			if !bytes.Equal(e.Data, pattern(e.Stream, got[e.Stream], len(e.Data))) {
+				t.Errorf("entry %d has wrong bytes", e.Seq)
+			}
+			got[e.Stream] += int64(len(e.Data))
+		})
+		if !errors.Is(err, io.EOF) || got[Stdout] != 4<<20 || got[Stderr] != 4<<20 {
+			t.Errorf("got %v and %v", got, err)
+		}
+	})
+}
+
+func closed(l *Log) *Log {
+	l.Close()
+	return l
+}
+
+// TestTailStaysOpen lists what one reader gets for the writes of another.
+func TestTailStaysOpen(t *testing.T) {
+	l := New(NewPool(t.TempDir(), ample), Config{})
+	defer l.End()
+	c := l.Cursor(0)
+	var got []string
+	read := func(n int) {
+		t.Helper()
+		for range n {
+			if err := c.Next(func(e Entry) { got = append(got, e.Stream.String()+" "+string(e.Data)) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write := func(s Stream, p string) {
+		t.Helper()
+		if err := l.Append(s, []byte(p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(Stdout, "a")
+	write(Stdout, "b")
+	read(1)
+	write(Stdout, "c") // "ab" is final
+	write(Stderr, "d")
+	write(Stderr, "e")
+	write(Stdout, "f") // does not join "c"
+	read(2)
+	write(Stdout, "g") // nobody has read "f"
+	l.Sent(4)
+	write(Stdout, "h") // but it was sent
+	read(2)
+	l.Exit(0)
+	write(Stdout, "i")
+	read(2)
+	want := []string{"stdout ab", "stdout c", "stderr de", "stdout fg", "stdout h", "unknown ", "stdout i"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestOpenTailGrowsToMaxEntry(t *testing.T) {
+	l := New(NewPool(t.TempDir(), ample), Config{})
+	defer l.End()
+	w := writer{log: l, stream: Stdout}
+	for range 3 * MaxEntry / 1024 {
+		if err := w.write(1000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var sizes []int
+	c := l.Cursor(0)
+	for c.Next(func(e Entry) { sizes = append(sizes, len(e.Data)) }) == nil {
+	}
+	if want := []int{MaxEntry, MaxEntry, 192*1000 - 2*MaxEntry}; !slices.Equal(sizes, want) {
+		t.Errorf("sizes %v, want %v", sizes, want)
+	}
+}
+
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(NewPool(t.TempDir(), ample), Config{})
+		wait := func(after uint64) <-chan error {
+			done := make(chan error, 1)
+			go func() { done <- l.Wait(t.Context(), after) }()
+			if _, ok := isDone(done); ok || l.Ready(after) {
+				t.Fatalf("no wait behind %d", after)
+			}
+			return done
+		}
+		for after, happen := range []func(){
+			func() { l.Append(Stdout, []byte("x")) },
+			func() { l.Exit(1) },
+			l.Close,
+		} {
+			done := wait(uint64(after))
+			happen()
+			if err, ok := isDone(done); !ok || err != nil || !l.Ready(uint64(after)) {
+				t.Fatalf("wait behind %d: %v, %v", after, ok, err)
+			}
+		}
+		if !l.Ready(1<<64-1) || l.Cursor(1<<64-1).Next(nil) != io.EOF {
+			t.Error("whoever is behind the close learns nothing more")
+		}
+		l.End()
+		if err := l.Wait(t.Context(), 0); !errors.Is(err, ErrEnded) {
+			t.Errorf("wait after the end: %v", err)
+		}
+	})
+}
+
+func TestWaitEndsWithContextAndLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(NewPool(t.TempDir(), ample), Config{})
+		reason := errors.New("gone")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancelled, ended := make(chan error, 1), make(chan error, 1)
+		go func() { cancelled <- l.Wait(ctx, 0) }()
+		go func() { ended <- l.Wait(t.Context(), 0) }()
+		synctest.Wait()
+		cancel(reason)
+		if err := <-cancelled; !errors.Is(err, reason) {
+			t.Errorf("cancelled: %v", err)
+		}
+		l.End()
+		if err := <-ended; !errors.Is(err, ErrEnded) {
+			t.Errorf("ended: %v", err)
+		}
+		if err := l.Cursor(1<<64 - 1).Next(nil); !errors.Is(err, ErrEnded) {
+			t.Errorf("next after the end: %v", err)
+		}
+	})
+}
+
+func TestFollowersAreWoken(t *testing.T) {
+	l := New(NewPool(t.TempDir(), ample), Config{})
+	var once, always int
+	stop := l.Follow(func() { once++ })
+	l.Follow(func() { always++ })
+	if err := l.Append(Stdout, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	for _, happen := range []func(){func() { l.Exit(0) }, l.Close, l.End} {
+		happen()
+	}
+	if once != 1 || always != 4 {
+		t.Errorf("woken %d and %d times, want 1 and 4", once, always)
+	}
+}
+
+// TestCursorBeyondEmptyLog asks for a number that no log reaches.
+func TestCursorBeyondEmptyLog(t *testing.T) {
+	l := New(NewPool(t.TempDir(), ample), Config{})
+	defer l.End()
+	if err := l.Cursor(1<<64 - 1).Next(nil); !errors.Is(err, ErrNone) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,295 @@
+package proc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	cgroupPrefix = "tether-"
+	// cgroupsKept is how many empty cgroups wait for the next process: making and
+	// removing one costs a tenth of a fork.
+	cgroupsKept = 64
+)
+
+// cgroups keeps a cgroup for each process below one of our own, "tether-PID-N".
+// No controller is needed: they are used to find and kill what belongs together.
+// The directory is locked while we live, so that others can tell it from one
+// whose owner has died.
+type cgroups struct {
+	broken atomic.Bool // the kernel does not start processes in them
+	proven atomic.Bool // it does
+
+	mu     sync.Mutex
+	parent string
+	lock   int
+	next   int
+	free   []string // empty ones, for reuse
+}
+
+// supervisors tells apart the parents of several supervisors in one program.
+var supervisors atomic.Int64
+
+// openCgroups makes the parent, or says why none can be had.
+func openCgroups() (*cgroups, error) {
+	own, err := ownCgroup()
+	if err != nil {
+		return nil, err
+	}
+	sweepCgroups(own)
+	c := &cgroups{lock: -1}
+	name := fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), supervisors.Add(1))
+	c.parent = filepath.Join(own, name)
+	for range 3 { // somebody's sweep may come between making and locking
+		if err = c.makeParent(); err == nil {
+			return c, nil
+		}
+	}
+	return nil, err
+}
+
+func (c *cgroups) makeParent() error {
+	if err := os.Mkdir(c.parent, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	fd, err := unix.Open(c.parent, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		os.Remove(c.parent)
+		return fmt.Errorf("open %s: %w", c.parent, err)
+	}
+	if err := unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB); err != nil {
+		unix.Close(fd)
+		return fmt.Errorf("lock %s: %w", c.parent, err)
+	}
+	if c.lock >= 0 {
+		unix.Close(c.lock)
+	}
+	c.lock = fd
+	return nil
+}
+
+// ownCgroup is the directory of the cgroup (version 2) that this program is in.
+func ownCgroup() (string, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	memberships, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	return locateCgroup(string(mounts), string(memberships))
+}
+
+// locateCgroup joins where the hierarchy is mounted with where we are in it.
+func locateCgroup(mounts, memberships string) (string, error) {
+	path := ""
+	for line := range strings.Lines(memberships) {
+		if rest, ok := strings.CutPrefix(line, "0::"); ok {
+			path = strings.TrimSuffix(rest, "\n")
+		}
+	}
+	if path == "" || strings.HasPrefix(path, "/..") {
+		return "", errors.New("not in a cgroup of version 2 that can be seen")
+	}
+	for line := range strings.Lines(mounts) {
+		before, after, ok := strings.Cut(line, " - ")
+		fields := strings.Fields(before)
+		if !ok || len(fields) < 5 || !strings.HasPrefix(after, "cgroup2 ") {
+			continue
+		}
+		root, point := unescapeMount(fields[3]), unescapeMount(fields[4])
+		if below, err := filepath.Rel(root, path); err == nil && below != ".." && !strings.HasPrefix(below, "../") {
+			return filepath.Join(point, below), nil
+		}
+	}
+	return "", errors.New("no cgroup file system of version 2 is mounted")
+}
+
+// unescapeMount undoes the octal escapes of mountinfo.
+func unescapeMount(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+// sweepCgroups removes what supervisors that died left, if it is empty.
+func sweepCgroups(own string) {
+	stale, _ := filepath.Glob(filepath.Join(own, cgroupPrefix+"*"))
+	for _, dir := range stale {
+		fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
+			removeCgroup(dir)
+		}
+		unix.Close(fd)
+	}
+}
+
+// removeCgroup removes a cgroup and those below it, as far as they are empty.
+func removeCgroup(dir string) error {
+	if err := unix.Rmdir(dir); err != unix.EBUSY && err != unix.ENOTEMPTY {
+		return err
+	}
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		if entry.IsDir() {
+			removeCgroup(filepath.Join(dir, entry.Name()))
+		}
+	}
+	return unix.Rmdir(dir)
+}
+
+func (c *cgroups) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	removeCgroup(c.parent)
+	unix.Close(c.lock)
+}
+
+// take gives an empty cgroup, opened for a clone into it.
+func (c *cgroups) take() (*cgroup, int, error) {
+	for {
+		path, kept, err := c.emptyPath()
+		if err != nil {
+			return nil, -1, err
+		}
+		fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			return &cgroup{owner: c, path: path}, fd, nil
+		}
+		if !kept { // a kept one may have been removed by a tidy administrator
+			return nil, -1, fmt.Errorf("open %s: %w", path, err)
+		}
+	}
+}
+
+func (c *cgroups) emptyPath() (path string, kept bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.free); n > 0 {
+		path = c.free[n-1]
+		c.free = c.free[:n-1]
+		return path, true, nil
+	}
+	c.next++
+	path = filepath.Join(c.parent, strconv.Itoa(c.next))
+	err = unix.Mkdir(path, 0o755)
+	if err == unix.ENOENT {
+		if err = c.makeParent(); err == nil {
+			err = unix.Mkdir(path, 0o755)
+		}
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("make %s: %w", path, err)
+	}
+	return path, false, nil
+}
+
+// put takes back an empty cgroup.
+func (c *cgroups) put(path string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.free) < cgroupsKept {
+		c.free = append(c.free, path)
+		return
+	}
+	removeCgroup(path)
+}
+
+// A cgroup is a tree that the kernel keeps together, whatever its processes do to
+// their parents and sessions.
+type cgroup struct {
+	owner  *cgroups
+	path   string
+	leader *child
+}
+
+func (g *cgroup) file(name string) string { return g.path + "/" + name }
+
+// signal pins the members between two looks: who is there in both is one of them.
+func (g *cgroup) signal(sig syscall.Signal) {
+	var members []pinned
+	for pid := range g.members() {
+		if p, err := pin(pid); err == nil {
+			members = append(members, p)
+		}
+	}
+	still := g.members()
+	for _, p := range members {
+		if still[p.pid] {
+			p.signal(sig)
+		}
+		p.close()
+	}
+}
+
+func (g *cgroup) members() map[int]bool {
+	list, _ := os.ReadFile(g.file("cgroup.procs"))
+	pids := make(map[int]bool)
+	for field := range bytes.FieldsSeq(list) {
+		if pid, err := strconv.Atoi(string(field)); err == nil && pid > 0 {
+			pids[pid] = true
+		}
+	}
+	return pids
+}
+
+func (g *cgroup) kill() {
+	if os.WriteFile(g.file("cgroup.kill"), []byte("1"), 0) == nil {
+		return
+	}
+	for range killRounds { // kernels before 5.14
+		if g.signal(unix.SIGKILL); g.empty() {
+			return
+		}
+	}
+}
+
+func (g *cgroup) await(deadline time.Time) {
+	fd, err := unix.Open(g.file("cgroup.events"), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	events := os.NewFile(uintptr(fd), "cgroup.events")
+	defer events.Close()
+	awaitFile(events, deadline, func(fd int) bool { return !readPopulated(fd) })
+}
+
+func (g *cgroup) empty() bool {
+	events, err := unix.Open(g.file("cgroup.events"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err == unix.ENOENT
+	}
+	defer unix.Close(events)
+	return !readPopulated(events)
+}
+
+func readPopulated(events int) bool {
+	var text [64]byte
+	n, err := unix.Pread(events, text[:], 0)
+	return err != nil || !bytes.Contains(text[:n], []byte("populated 0"))
+}
+
+// childClosed can reap at once: nothing is found by the child's number any more.
+func (g *cgroup) childClosed() { g.leader.reap() }
+
+func (g *cgroup) release(tableView) bool {
+	if !g.empty() {
+		return false
+	}
+	g.owner.put(g.path)
+	return true
+}

@@ -1,0 +1,95 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Why a start was refused before the system was asked. The texts are the wire's.
+var (
+	ErrNoProgram      = errors.New("missing program for pipe spawn")
+	ErrNoProgramPTY   = errors.New("missing program for PTY spawn")
+	ErrNulArgument    = errors.New("nul byte found in provided data")
+	ErrNulEnvironment = errors.New("data provided contains a nul byte")
+)
+
+var (
+	// ErrStartTimeout means that the system did not report within [startLimit]
+	// whether the program could be executed.
+	ErrStartTimeout = fmt.Errorf("process did not start within %v", startLimit)
+	// ErrClosed means that the supervisor has been closed.
+	ErrClosed = errors.New("supervisor is closed")
+	// ErrUnsupported means that this system cannot run processes (yet).
+	ErrUnsupported = errors.New("processes are not supported on this system yet")
+
+	// ErrStdinClosed means that nobody will read the input: the process has no
+	// stdin, has closed it, or has exited.
+	ErrStdinClosed = errors.New("stdin is closed")
+	// ErrTerminated means that the process is being terminated and takes no more input.
+	ErrTerminated = errors.New("process was terminated")
+	// ErrNoEOF means that the terminal is in a mode that knows no end of file.
+	ErrNoEOF = errors.New("terminal is in raw mode, which has no end of file")
+	// ErrNotTTY means that the process does not run on a terminal.
+	ErrNotTTY = errors.New("process has no terminal")
+)
+
+// A StartError is a refusal by the system. Its text begins with the system's own
+// ("No such file or directory (os error 2)") and then says what it was about.
+type StartError struct {
+	Err    error  // usually a [syscall.Errno]
+	Detail string // what the error was about; may be empty
+}
+
+func (e *StartError) Error() string {
+	if e.Detail == "" {
+		return systemText(e.Err)
+	}
+	return systemText(e.Err) + ": " + e.Detail
+}
+
+func (e *StartError) Unwrap() error { return e.Err }
+
+// systemText gives err in the form in which the wire shows errors of the system.
+func systemText(err error) string {
+	errno, ok := errors.AsType[syscall.Errno](err)
+	if !ok {
+		return err.Error()
+	}
+	text := errno.Error()
+	first, size := utf8.DecodeRuneInString(text)
+	return fmt.Sprintf("%c%s (os error %d)", unicode.ToUpper(first), text[size:], int(errno))
+}
+
+// check refuses what no system call could express.
+func (s *Spec) check() error {
+	if len(s.Argv) == 0 || s.Argv[0] == "" {
+		if s.TTY {
+			return ErrNoProgramPTY
+		}
+		return ErrNoProgram
+	}
+	texts := append([]string{s.Dir}, s.Argv...)
+	if s.Arg0 != nil {
+		texts = append(texts, *s.Arg0)
+	}
+	if hasNul(texts) {
+		return ErrNulArgument
+	}
+	if hasNul(s.Env) {
+		return ErrNulEnvironment
+	}
+	return nil
+}
+
+func hasNul(texts []string) bool {
+	for _, text := range texts {
+		if strings.IndexByte(text, 0) >= 0 {
+			return true
+		}
+	}
+	return false
+}

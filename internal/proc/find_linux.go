@@ -1,0 +1,99 @@
+package proc
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// defaultPath is where a bare name is looked up when the child has no PATH.
+const defaultPath = "/bin:/usr/bin"
+
+// A place is where a child begins: its directory, pinned, and its program, as
+// seen from there.
+type place struct {
+	dir     int // a descriptor
+	program string
+}
+
+func (p place) close() { unix.Close(p.dir) }
+
+// find opens the directory and looks for the program, so that the error can say
+// which of them is missing.
+func find(spec Spec) (place, error) {
+	name := spec.Dir
+	if name == "" {
+		name = "."
+	}
+	dir, err := openRetrying(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	if err == nil {
+		if err = unix.Faccessat(dir, ".", unix.X_OK, 0); err != nil {
+			unix.Close(dir)
+		}
+	}
+	if err != nil {
+		return place{}, &StartError{err, fmt.Sprintf("working directory %q", spec.Dir)}
+	}
+	program, err := findProgram(dir, spec.Argv[0], spec.Env)
+	if err != nil {
+		unix.Close(dir)
+		return place{}, err
+	}
+	return place{dir, program}, nil
+}
+
+func openRetrying(name string, flags int) (int, error) {
+	for {
+		fd, err := unix.Open(name, flags, 0)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// findProgram follows execvp: the first candidate that can be executed wins; if
+// one was there but could not, that is the error.
+func findProgram(dir int, name string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		if err := executable(dir, name); err != nil && err != unix.EACCES { // exec knows best
+			return "", &StartError{err, fmt.Sprintf("program %q", name)}
+		}
+		return name, nil
+	}
+	path := searchPath(env)
+	var result error = unix.ENOENT
+	for _, folder := range strings.Split(path, ":") {
+		candidate := folder + "/" + name
+		if folder == "" {
+			candidate = "./" + name
+		}
+		switch err := executable(dir, candidate); err {
+		case nil:
+			return candidate, nil
+		case unix.EACCES:
+			result = err
+		}
+	}
+	return "", &StartError{result, fmt.Sprintf("program %q in PATH %q", name, path)}
+}
+
+func searchPath(env []string) string {
+	for _, entry := range env {
+		if value, ok := strings.CutPrefix(entry, "PATH="); ok {
+			return value
+		}
+	}
+	return defaultPath
+}
+
+func executable(dir int, name string) error {
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, 0); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return unix.EACCES
+	}
+	return unix.Faccessat(dir, name, unix.X_OK, 0)
+}

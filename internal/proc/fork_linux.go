@@ -1,0 +1,207 @@
+package proc
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// forkThreads is how many forks may be under way at once: one that is slow to
+// execute its program must not hold up the others.
+const forkThreads = 4
+
+// A forker forks on threads that live as long as it does: the parent-death signal
+// of a child is sent when the *thread* that forked it ends, and Go ends threads.
+type forker struct {
+	host     *host
+	requests chan *forkRequest
+	quit     chan struct{}
+	threads  sync.WaitGroup
+}
+
+// A forkRequest owns the descriptors in close, whoever holds it.
+type forkRequest struct {
+	ctx     context.Context
+	program string
+	argv    []string
+	env     []string
+	dir     string
+	files   []uintptr // the child's 0, 1, 2, …
+	close   []int
+	tty     bool
+	cgroup  int // -1: none
+	result  chan forked
+}
+
+type forked struct {
+	pid      int
+	pidfd    int // -1: the system has none
+	inCgroup bool
+	err      error
+}
+
+// give makes fd the child's next descriptor.
+func (r *forkRequest) give(fd int) {
+	r.files = append(r.files, uintptr(fd))
+	r.close = append(r.close, fd)
+}
+
+func (r *forkRequest) drop() {
+	for _, fd := range r.close {
+		unix.Close(fd)
+	}
+	r.close = nil
+}
+
+func startForker(h *host) *forker {
+	f := &forker{host: h, requests: make(chan *forkRequest), quit: make(chan struct{})}
+	for range forkThreads {
+		f.threads.Go(f.thread) // ends with close
+	}
+	return f
+}
+
+func (f *forker) close() {
+	close(f.quit)
+	f.threads.Wait()
+}
+
+// fork runs the request on one of the threads. If ctx ends first, a child that
+// still comes is killed.
+func (f *forker) fork(r *forkRequest) (forked, error) {
+	select {
+	case f.requests <- r:
+	case <-r.ctx.Done():
+		r.drop()
+		return forked{}, context.Cause(r.ctx)
+	}
+	select {
+	case result := <-r.result:
+		return result, result.err
+	case <-r.ctx.Done():
+		return forked{}, context.Cause(r.ctx)
+	}
+}
+
+func (f *forker) thread() {
+	runtime.LockOSThread() // for good: the thread ends with the goroutine
+	var none unix.Sigset_t // children inherit the mask of their thread
+	unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil)
+	for {
+		select {
+		case r := <-f.requests:
+			result := f.serve(r)
+			select {
+			case r.result <- result:
+			case <-r.ctx.Done():
+				f.discard(result)
+			}
+		case <-f.quit:
+			return
+		}
+	}
+}
+
+// serve forks. Nobody can tell from an error whether the kernel refused the cgroup
+// or the program, so before a cgroup has worked once, a failure is tried again
+// without one.
+func (f *forker) serve(r *forkRequest) forked {
+	defer r.drop()
+	result := r.fork(r.cgroup)
+	groups := f.host.cgroups
+	switch {
+	case r.cgroup < 0:
+	case result.err == nil:
+		groups.proven.Store(true)
+	case !groups.proven.Load():
+		err := result.err
+		if result = r.fork(-1); result.err == nil {
+			groups.broken.Store(true)
+			f.host.log.Info("cannot start in a cgroup, using the process table", "err", err)
+		}
+	}
+	if result.err == nil {
+		f.host.own.add(result.pid)
+	}
+	return result
+}
+
+func (r *forkRequest) fork(cgroup int) forked {
+	pidfd := -1
+	sys := &syscall.SysProcAttr{
+		Setsid:      true,
+		Setctty:     r.tty, // descriptor 0
+		PidFD:       &pidfd,
+		UseCgroupFD: cgroup >= 0,
+		CgroupFD:    cgroup,
+	}
+	if !r.tty {
+		sys.Pdeathsig = syscall.SIGTERM // a terminal hangs up by itself
+	}
+	pid, err := syscall.ForkExec(r.program, r.argv, &syscall.ProcAttr{
+		Dir:   r.dir,
+		Env:   r.env,
+		Files: r.files,
+		Sys:   sys,
+	})
+	if err != nil {
+		return forked{err: err}
+	}
+	if pidfd >= 0 {
+		unix.SetNonblock(pidfd, true) // makes os.NewFile use the poller
+	}
+	return forked{pid: pid, pidfd: pidfd, inCgroup: cgroup >= 0}
+}
+
+// discard ends a child that came too late.
+func (f *forker) discard(result forked) {
+	if result.err != nil {
+		return
+	}
+	unix.Kill(-result.pid, unix.SIGKILL)
+	if result.pidfd >= 0 {
+		unix.Close(result.pidfd)
+	}
+	c := child{pid: result.pid, own: f.host.own}
+	c.reap()
+}
+
+// exitCode tells how a child ended, without reaping it; ok is false while it has
+// not, which only happens with WNOHANG.
+func exitCode(idType, id, flags int) (code int, ok bool) {
+	var info unix.Siginfo
+	for {
+		err := unix.Waitid(idType, id, &info, unix.WEXITED|unix.WNOWAIT|flags, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return -1, err != unix.EAGAIN
+		}
+		break
+	}
+	// The part of siginfo_t that x/sys leaves out.
+	details := (*struct {
+		_    [3]int32
+		info struct {
+			_      [0]uintptr // aligned like the union
+			pid    int32
+			uid    uint32
+			status int32
+		}
+	})(unsafe.Pointer(&info))
+	const exited, killed, dumped = 1, 2, 3 // CLD_…
+	switch {
+	case details.info.pid == 0:
+		return -1, false
+	case info.Code == exited:
+		return int(details.info.status), true
+	case info.Code == killed || info.Code == dumped:
+		return 128 + int(details.info.status), true
+	}
+	return -1, true
+}

@@ -1,0 +1,328 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/outlog"
+)
+
+const ioctlGetTermios = unix.TCGETS
+
+// host is what Linux adds to a supervisor.
+type host struct {
+	log     *slog.Logger
+	forks   *forker
+	cgroups *cgroups // nil: trees are found in the process table
+	reaper  *reaper  // nil: orphans are not ours
+	own     *pidSet  // children of ours that are not reaped
+}
+
+func newHost(cfg Config) *host {
+	h := &host{log: cfg.Log, own: newPidSet()}
+	if !cfg.NoCgroups {
+		groups, err := openCgroups()
+		if err != nil {
+			h.log.Info("no cgroup for processes, using the process table", "err", err)
+		}
+		h.cgroups = groups
+	}
+	if cfg.Subreaper {
+		reaper, err := startReaper(h.log, h.own)
+		if err != nil {
+			h.log.Warn("orphans will not be adopted", "err", err)
+		}
+		h.reaper = reaper
+	}
+	h.forks = startForker(h)
+	return h
+}
+
+// close is called when no child is left.
+func (h *host) close() {
+	h.forks.close()
+	if h.reaper != nil {
+		h.reaper.close()
+	}
+	if h.cgroups != nil {
+		h.cgroups.close()
+	}
+}
+
+// A child is a started process: its ends of the pipes, its exit, its tree.
+type child struct {
+	pid     int
+	tty     bool
+	stdin   *os.File // nil: none
+	outputs []endpoint
+	tree    tree
+
+	own   *pidSet
+	pidfd *os.File // nil on systems without: then a wait holds a thread
+}
+
+// launch starts spec, which was checked. Everything that may hang for long on a
+// dead disk happens before the fork and is abandoned when ctx ends: Go's fork
+// holds a scheduler slot from the clone to the exec and the collector waits for it,
+// so a child that hangs in chdir would stop the whole program.
+func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
+	at, err := abandonable(ctx, func() (place, error) { return find(spec) }, place.close)
+	if err != nil {
+		return nil, err
+	}
+	req := &forkRequest{
+		ctx:     ctx,
+		program: at.program,
+		argv:    spec.Argv,
+		env:     spec.Env,
+		dir:     fmt.Sprintf("/proc/self/fd/%d", at.dir),
+		close:   []int{at.dir},
+		tty:     spec.TTY,
+		result:  make(chan forked),
+	}
+	if spec.Arg0 != nil {
+		req.argv = append([]string{*spec.Arg0}, spec.Argv[1:]...)
+	}
+	c := &child{tty: spec.TTY, own: h.own}
+	defer func() {
+		if err != nil {
+			c.closeFiles()
+		}
+	}()
+	if err := h.plumb(c, req, spec); err != nil {
+		req.drop()
+		return nil, err
+	}
+	group := h.takeCgroup(req)
+	f, err := h.forks.fork(req)
+	if err != nil {
+		if group != nil {
+			group.release(nil)
+		}
+		return nil, execError(err, at.program)
+	}
+	c.pid = f.pid
+	if f.pidfd >= 0 {
+		c.pidfd = os.NewFile(uintptr(f.pidfd), "pidfd")
+	}
+	switch {
+	case group != nil && f.inCgroup:
+		group.leader = c
+		c.tree = group
+	default:
+		if group != nil {
+			group.release(nil)
+		}
+		c.tree = newScanTree(c, spec.TTY)
+	}
+	return c, nil
+}
+
+// plumb makes the descriptors of both sides.
+func (h *host) plumb(c *child, req *forkRequest, spec Spec) error {
+	var err error
+	if spec.TTY {
+		err = plumbTerminal(c, req, spec)
+	} else {
+		err = plumbPipes(c, req, spec)
+	}
+	if err != nil {
+		return err
+	}
+	for _, file := range spec.Files {
+		// A copy: the caller may close its own while an abandoned fork still hangs.
+		err := withDescriptor(file, func(fd int) error {
+			fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+			if err == nil {
+				req.give(fd)
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("pass on %s: %w", file.Name(), err)
+		}
+	}
+	return nil
+}
+
+func plumbTerminal(c *child, req *forkRequest, spec Spec) error {
+	master, slave, err := openTerminal(spec.Rows, spec.Cols)
+	if err != nil {
+		return err
+	}
+	defer slave.Close()
+	c.stdin = master
+	c.outputs = []endpoint{{outlog.PTY, master}}
+	return withDescriptor(slave, func(fd int) error {
+		fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+		if err != nil {
+			return fmt.Errorf("copy the terminal: %w", err)
+		}
+		req.give(fd)
+		req.files = append(req.files, uintptr(fd), uintptr(fd))
+		return nil
+	})
+}
+
+func plumbPipes(c *child, req *forkRequest, spec Spec) error {
+	if spec.PipeStdin {
+		ours, theirs, err := pipe(false)
+		if err != nil {
+			return err
+		}
+		c.stdin = ours
+		req.give(theirs)
+	} else {
+		null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", os.DevNull, err)
+		}
+		req.give(null)
+	}
+	for _, stream := range []outlog.Stream{outlog.Stdout, outlog.Stderr} {
+		ours, theirs, err := pipe(true)
+		if err != nil {
+			return err
+		}
+		c.outputs = append(c.outputs, endpoint{stream, ours})
+		req.give(theirs)
+	}
+	return nil
+}
+
+// pipe makes a pipe of which we read or write. Only our end is non-blocking.
+func pipe(read bool) (ours *os.File, theirs int, err error) {
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+		return nil, -1, fmt.Errorf("make a pipe: %w", err)
+	}
+	mine, theirs := ends[0], ends[1]
+	if !read {
+		mine, theirs = theirs, mine
+	}
+	if err := unix.SetNonblock(mine, true); err != nil {
+		unix.Close(mine)
+		unix.Close(theirs)
+		return nil, -1, fmt.Errorf("make a pipe: %w", err)
+	}
+	return os.NewFile(uintptr(mine), "pipe"), theirs, nil
+}
+
+func growPipe(fd uintptr, size int) bool {
+	_, err := unix.FcntlInt(fd, unix.F_SETPIPE_SZ, size)
+	return err == nil
+}
+
+// takeCgroup gives the request an empty cgroup to be born in, if there are any.
+func (h *host) takeCgroup(req *forkRequest) *cgroup {
+	req.cgroup = -1
+	if h.cgroups == nil || h.cgroups.broken.Load() {
+		return nil
+	}
+	group, fd, err := h.cgroups.take()
+	if err != nil {
+		h.log.Warn("no cgroup for a process, using the process table", "err", err)
+		return nil
+	}
+	req.cgroup = fd
+	req.close = append(req.close, fd)
+	return group
+}
+
+// wait returns the exit code when the child has exited, and leaves it unreaped.
+func (c *child) wait() int {
+	code := -1
+	if c.pidfd != nil {
+		conn, err := c.pidfd.SyscallConn()
+		if err == nil {
+			err = conn.Read(func(fd uintptr) (ok bool) {
+				code, ok = exitCode(unix.P_PIDFD, int(fd), unix.WNOHANG)
+				return ok
+			})
+		}
+		if err == nil {
+			return code
+		}
+	}
+	code, _ = exitCode(unix.P_PID, c.pid, 0)
+	return code
+}
+
+// close gives back what the child cost us. Only the tree's release ends what may
+// still be signalled.
+func (c *child) close() {
+	c.closeFiles()
+	if c.pidfd != nil {
+		c.pidfd.Close()
+	}
+	c.tree.childClosed()
+}
+
+func (c *child) closeFiles() {
+	if c.stdin != nil {
+		c.stdin.Close() // a second time is harmless
+	}
+	for _, out := range c.outputs {
+		out.file.Close()
+	}
+}
+
+// reap frees the child's pid.
+func (c *child) reap() {
+	for {
+		_, err := unix.Wait4(c.pid, nil, 0, nil)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	c.own.remove(c.pid)
+}
+
+// abandonable runs f and returns its result, or the cause of ctx's end, whatever
+// comes first; a result that comes too late goes to drop. The goroutine of a call
+// that the kernel never answers cannot be waited for: nobody does.
+func abandonable[T any](ctx context.Context, f func() (T, error), drop func(T)) (T, error) {
+	type outcome struct {
+		value T
+		err   error
+	}
+	result := make(chan outcome)
+	go func() {
+		value, err := f()
+		select {
+		case result <- outcome{value, err}:
+		case <-ctx.Done():
+			if err == nil {
+				drop(value)
+			}
+		}
+	}()
+	select {
+	case r := <-result:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, context.Cause(ctx)
+	}
+}
+
+// execError says what a failed fork or exec was about.
+func execError(err error, program string) error {
+	errno, ok := errors.AsType[syscall.Errno](err)
+	if !ok {
+		return err
+	}
+	switch errno {
+	case unix.ENOENT: // the program itself was there a moment ago
+		return &StartError{errno, fmt.Sprintf("the interpreter or loader of program %q", program)}
+	case unix.EACCES, unix.ENOEXEC, unix.ENOTDIR, unix.ELOOP, unix.EPERM:
+		return &StartError{errno, fmt.Sprintf("program %q", program)}
+	}
+	return &StartError{Err: errno}
+}

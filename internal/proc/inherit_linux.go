@@ -1,0 +1,73 @@
+package proc
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ResetInherited undoes what whoever started this program left to it and its
+// children would inherit: open descriptors, which are closed in children from now
+// on, and ignored signals (nohup, shells in the background), which this program
+// goes on ignoring but its children do not. Call it first in main: it must not
+// meet descriptors that were opened to be passed on, or handlers set on purpose.
+func ResetInherited() error {
+	if err := closeOnExec(3); err != nil {
+		return fmt.Errorf("mark inherited descriptors: %w", err)
+	}
+	ignored, err := ignoredSignals()
+	if err != nil {
+		return fmt.Errorf("find ignored signals: %w", err)
+	}
+	if len(ignored) > 0 {
+		// A signal that is handled here is at its default in a child. Nobody reads
+		// the channel, and Notify does not wait for anybody.
+		signal.Notify(make(chan os.Signal, 1), ignored...)
+	}
+	return nil
+}
+
+func closeOnExec(first int) error {
+	err := unix.CloseRange(uint(first), math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
+	if err == nil {
+		return nil
+	}
+	entries, err := os.ReadDir("/proc/self/fd") // kernels before 5.11
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd >= first {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
+
+// ignoredSignals reads them from the kernel: the runtime does not track those that
+// it never touches. SIGKILL, SIGSTOP and the C library's own are never among them.
+func ignoredSignals() ([]os.Signal, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return nil, err
+	}
+	_, rest, _ := strings.Cut(string(status), "\nSigIgn:\t")
+	line, _, _ := strings.Cut(rest, "\n")
+	mask, err := strconv.ParseUint(line, 16, 64)
+	if err != nil {
+		return nil, err
+	}
+	var ignored []os.Signal
+	for n := 1; n <= 64; n++ {
+		if mask&(1<<(n-1)) != 0 && n != 32 && n != 33 {
+			ignored = append(ignored, syscall.Signal(n))
+		}
+	}
+	return ignored, nil
+}

@@ -1,0 +1,27 @@
+package proc
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// helpers are programs that this test binary can be, named by its environment.
+var helpers = map[string]func(){}
+
+const helperVariable = "PROC_TEST_HELPER"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(helperVariable); name != "" {
+		run, ok := helpers[name]
+		if !ok {
+			fmt.Fprintln(os.Stderr, "no helper", name)
+			os.Exit(2)
+		}
+		run()
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}

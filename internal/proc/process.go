@@ -1,0 +1,294 @@
+package proc
+
+import (
+	"sync"
+	"syscall"
+	"time"
+)
+
+// terminateGrace is how long a terminated process may clean up before it is
+// killed, and then how long its output is still read: somebody out of reach may
+// hold the other end for ever.
+const terminateGrace = 200 * time.Millisecond
+
+// state only moves forward.
+type state uint8
+
+const (
+	running state = iota
+	exited        // the child has; its output may go on
+	closed        // the output has ended too, the sink is closed or about to be
+)
+
+// A Process is one child and what it started.
+type Process struct {
+	sup       *Supervisor
+	child     *child
+	sink      Sink
+	startedAt time.Time
+	stdin     *stdin // nil: none
+	outputs   []*output
+	done      chan struct{} // closed after the sink
+
+	mu      sync.Mutex
+	state   state
+	code    int     // once exited
+	ending  *ending // once terminated
+	killing int     // Kills at work on the tree: it must not be released
+	settled bool    // nothing is left to kill, the child's tree is released
+}
+
+// An ending is a termination under way.
+type ending struct {
+	hurry    chan struct{} // closed: kill now
+	hurried  bool          // guarded by Process.mu
+	drained  chan struct{} // closed: the child has exited and its output has ended
+	finished chan struct{} // closed: nothing is left to be killed by this ending
+}
+
+func newProcess(s *Supervisor, c *child, sink Sink) *Process {
+	p := &Process{
+		sup:       s,
+		child:     c,
+		sink:      sink,
+		startedAt: time.Now(),
+		done:      make(chan struct{}),
+	}
+	if c.stdin != nil {
+		p.stdin = newStdin(c.stdin, c.tty)
+	}
+	for _, end := range c.outputs {
+		p.outputs = append(p.outputs, newOutput(s, end, sink))
+	}
+	return p
+}
+
+// run owns the process from start to finish. The wait is in the poller, so a
+// waiting child costs no thread.
+func (p *Process) run() {
+	defer close(p.done)
+	var copiers sync.WaitGroup
+	for _, out := range p.outputs {
+		copiers.Go(out.copy) // ends at the end of the output, or when it is cut
+	}
+	code := p.child.wait()
+	p.mu.Lock()
+	p.state, p.code = exited, code
+	p.mu.Unlock()
+	if p.stdin != nil {
+		p.stdin.end(ErrStdinClosed)
+	}
+	p.sink.Exit(code)
+	copiers.Wait()
+	p.close()
+}
+
+// close ends what run began. From here on Terminate has nothing to do.
+func (p *Process) close() {
+	p.mu.Lock()
+	e := p.ending
+	if e == nil {
+		p.state = closed
+	}
+	p.mu.Unlock()
+	if e != nil {
+		close(e.drained)
+		<-e.finished
+		p.mu.Lock()
+		p.state = closed
+		p.mu.Unlock()
+	}
+	p.sink.Close() // first: somebody waits for it
+	if p.stdin != nil {
+		p.stdin.close()
+	}
+	for _, out := range p.outputs {
+		out.close()
+	}
+	p.child.close()
+	if !p.settle(nil) {
+		p.sup.settleWithin(settleSoon)
+	}
+}
+
+// settle releases what is still held for a closed process if all that it started
+// has ended.
+func (p *Process) settle(view tableView) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.settled && p.killing == 0 && p.child.tree.release(view) {
+		p.settled = true
+		p.sup.forget(p)
+	}
+	return p.settled
+}
+
+func (p *Process) isClosed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state == closed
+}
+
+// Pid is the child's process, group and session number.
+func (p *Process) Pid() int { return p.child.pid }
+
+// StartedAt is when the program had been executed.
+func (p *Process) StartedAt() time.Time { return p.startedAt }
+
+// Done is closed when the child has exited, its output has ended, its sink is
+// closed and all that it cost is given back.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Exited gives the exit code once the child has exited.
+func (p *Process) Exited() (code int, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.code, p.state != running
+}
+
+// Leftovers reports whether something that the process started may still be
+// running. Until it is false, the owner must keep p to be able to Kill it.
+func (p *Process) Leftovers() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.settled
+}
+
+// Write queues input and never blocks. It keeps b, which must not change any more.
+// Writes keep their order. done is called exactly once, from any goroutine, maybe
+// before Write returns: with nil as soon as the input is in the queue (at most
+// [stdinQueueLimit] bytes), with [ErrStdinClosed] or with [ErrTerminated].
+func (p *Process) Write(b []byte, done func(error)) {
+	if p.stdin == nil {
+		done(ErrStdinClosed)
+		return
+	}
+	p.stdin.write(b, done)
+}
+
+// CloseStdin ends the input after what is queued. On a terminal it types the
+// end-of-file character, as a person would: more input may follow.
+func (p *Process) CloseStdin() error {
+	if p.stdin == nil {
+		return ErrStdinClosed
+	}
+	return p.stdin.finish()
+}
+
+// Resize changes the size of the terminal; the foreground processes are told by
+// the system.
+func (p *Process) Resize(rows, cols uint16) error {
+	if !p.child.tty {
+		return ErrNotTTY
+	}
+	if p.isClosed() {
+		return nil
+	}
+	return p.child.resize(rows, cols)
+}
+
+// Signal sends sig to the child's process group. Once the child has exited this
+// does nothing.
+func (p *Process) Signal(sig syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state != running {
+		return nil
+	}
+	return p.child.signalGroup(sig) // the group is ours: it is not reaped before closed
+}
+
+// Terminate asks all that the process started to end, and kills what is left after
+// [terminateGrace], or at once when called again. It reports whether the child was
+// running. If it had exited, the rest is killed all the same; after the close
+// nothing is, because a server left in the background is meant to live on.
+func (p *Process) Terminate() (running bool) { return p.terminate(false) }
+
+// Kill kills all that the process started, also after its close, and returns when
+// the process is closed. It waits for a blocked [Sink.Append] too: end the sink first.
+func (p *Process) Kill() {
+	p.terminate(true)
+	<-p.done
+
+	p.mu.Lock()
+	left := !p.settled
+	if left {
+		p.killing++
+	}
+	p.mu.Unlock()
+	if !left {
+		return
+	}
+	p.child.tree.kill()
+	p.child.tree.await(time.Now().Add(killWait))
+	p.mu.Lock()
+	p.killing--
+	p.mu.Unlock()
+	if !p.settle(readProcessTable) {
+		p.sup.log.Warn("killed processes are still there", "pid", p.Pid())
+	}
+}
+
+// killWait is how long Kill waits for the killed to be gone. Only a process stuck
+// in the kernel takes longer.
+const killWait = time.Second
+
+func (p *Process) terminate(now bool) bool {
+	p.mu.Lock()
+	wasRunning := p.state == running
+	if p.state == closed {
+		p.mu.Unlock()
+		return false
+	}
+	e, first := p.ending, p.ending == nil
+	if first {
+		e = &ending{
+			hurry:    make(chan struct{}),
+			drained:  make(chan struct{}),
+			finished: make(chan struct{}),
+		}
+		p.ending = e
+	}
+	if (now || !first) && !e.hurried {
+		e.hurried = true
+		close(e.hurry)
+	}
+	p.mu.Unlock()
+
+	if first {
+		if p.stdin != nil {
+			p.stdin.end(ErrTerminated)
+		}
+		if !now {
+			p.child.tree.signal(syscall.SIGTERM)
+		}
+		p.sup.tasks.Go(func() { p.enforce(e) }) // close waits for it
+	}
+	return wasRunning
+}
+
+// enforce kills what is left of the process after its grace and cuts the output a
+// grace later.
+func (p *Process) enforce(e *ending) {
+	defer close(e.finished)
+	grace := time.NewTimer(terminateGrace)
+	defer grace.Stop()
+	drained := e.drained
+	for waiting := true; waiting; {
+		select {
+		case <-drained:
+			if p.child.tree.empty() {
+				return
+			}
+			drained = nil // somebody without our pipes is still cleaning up
+		case <-grace.C:
+			waiting = false
+		case <-e.hurry:
+			waiting = false
+		}
+	}
+	p.child.tree.kill()
+	for _, out := range p.outputs {
+		out.cutAfter(terminateGrace)
+	}
+}

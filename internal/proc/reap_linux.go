@@ -1,0 +1,114 @@
+package proc
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// reapInterval is the least time between two looks for dead orphans.
+const reapInterval = time.Second
+
+// A reaper adopts the orphans of all processes and reaps them when they are dead.
+// Each is reaped by its number: waiting for "any child" would take away the exits
+// that others of this program wait for. A zombie that is not ours and stays one
+// from one look to the next has nobody else who waits for it.
+type reaper struct {
+	log  *slog.Logger
+	own  *pidSet
+	quit chan struct{}
+	done sync.WaitGroup
+}
+
+func startReaper(log *slog.Logger, own *pidSet) (*reaper, error) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("become subreaper: %w", err)
+	}
+	r := &reaper{log: log, own: own, quit: make(chan struct{})}
+	died := make(chan os.Signal, 1)
+	signal.Notify(died, unix.SIGCHLD)
+	r.done.Go(func() { // ends with close
+		defer signal.Stop(died)
+		r.run(died)
+	})
+	return r, nil
+}
+
+func (r *reaper) close() {
+	close(r.quit)
+	r.done.Wait()
+	r.reap(r.zombies()) // what the last kills left
+}
+
+func (r *reaper) run(died <-chan os.Signal) {
+	timer := time.NewTimer(0)
+	<-timer.C
+	defer timer.Stop()
+	var suspects map[int]bool
+	pending := false
+	for {
+		select {
+		case <-r.quit:
+			return
+		case <-died:
+			if !pending {
+				pending = true
+				timer.Reset(reapInterval)
+			}
+		case <-timer.C:
+			suspects = r.look(suspects)
+			if pending = len(suspects) > 0; pending {
+				timer.Reset(reapInterval)
+			}
+		}
+	}
+}
+
+// look reaps the zombies that were there at the last look, and returns the others.
+func (r *reaper) look(before map[int]bool) map[int]bool {
+	now := r.zombies()
+	stale := make(map[int]bool)
+	for pid := range now {
+		if before[pid] {
+			stale[pid] = true
+			delete(now, pid)
+		}
+	}
+	r.reap(stale)
+	return now
+}
+
+func (r *reaper) reap(pids map[int]bool) {
+	for pid := range pids {
+		if reaped, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); err == nil && reaped == pid {
+			r.log.Debug("reaped an orphan", "pid", pid)
+		}
+	}
+}
+
+// zombies are the dead children of this program that the supervisor did not start.
+func (r *reaper) zombies() map[int]bool {
+	dead := make(map[int]bool)
+	lists, _ := filepath.Glob("/proc/self/task/*/children")
+	for _, list := range lists {
+		children, _ := os.ReadFile(list)
+		for field := range bytes.FieldsSeq(children) {
+			pid, err := strconv.Atoi(string(field))
+			if err != nil || r.own.has(pid) {
+				continue
+			}
+			if _, ended := exitCode(unix.P_PID, pid, unix.WNOHANG); ended {
+				dead[pid] = true
+			}
+		}
+	}
+	return dead
+}

@@ -1,0 +1,225 @@
+package proc
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// killRounds bounds how often a kill looks again for processes that were forked
+// while it killed.
+const killRounds = 10
+
+// A processTable is one look at all processes of the system, by pid.
+type processTable map[int]processEntry
+
+type processEntry struct {
+	parent, group, session int
+	started                string // with the pid it names a process for ever
+	dead                   bool
+}
+
+// readProcessTable looks at all processes but our own.
+func readProcessTable() processTable {
+	table := make(processTable)
+	self := os.Getpid()
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return table
+	}
+	defer proc.Close()
+	names, _ := proc.Readdirnames(-1)
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil && pid != self {
+			if entry, ok := readProcess(pid); ok {
+				table[pid] = entry
+			}
+		}
+	}
+	return table
+}
+
+// readProcess reads /proc/PID/stat. The name in it may contain anything, so the
+// fields are counted from its closing parenthesis.
+func readProcess(pid int) (processEntry, bool) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return processEntry{}, false
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 20 {
+		return processEntry{}, false
+	}
+	number := func(i int) int { n, _ := strconv.Atoi(string(fields[i])); return n }
+	return processEntry{
+		parent:  number(1),
+		group:   number(2),
+		session: number(3),
+		started: string(fields[19]),
+		dead:    fields[0][0] == 'Z' || fields[0][0] == 'X',
+	}, true
+}
+
+// A scanTree is found in the process table: the child's group and session, their
+// descendants, whoever holds the child's outputs, and whoever was one of these at
+// an earlier look. It misses a process that left the session, gave up the outputs
+// and lost its parent before anybody looked.
+//
+// The child stays unreaped until nothing is left, so that the numbers stay its own.
+type scanTree struct {
+	leader  *child
+	outputs map[string]bool // what links in /proc/PID/fd to the child's ends say
+
+	mu    sync.Mutex
+	known map[int]string // pid → started, of all that were ever found
+}
+
+func newScanTree(leader *child, tty bool) *scanTree {
+	t := &scanTree{leader: leader, outputs: make(map[string]bool), known: make(map[int]string)}
+	for _, out := range leader.outputs {
+		withDescriptor(out.file, func(fd int) error {
+			if tty {
+				n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+				t.outputs["/dev/pts/"+strconv.Itoa(n)] = true
+				return err
+			}
+			link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+			t.outputs[link] = true
+			return err
+		})
+	}
+	return t
+}
+
+// members are the living processes of the tree, without the child if that has exited.
+func (t *scanTree) members(table processTable, holders bool) map[int]processEntry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found := make(map[int]processEntry)
+	for pid, entry := range table {
+		leader := t.leader.pid
+		if pid == leader || entry.group == leader || entry.session == leader || t.known[pid] == entry.started {
+			found[pid] = entry
+		}
+	}
+	addDescendants(table, found)
+	if holders {
+		for pid, entry := range table {
+			if _, ok := found[pid]; !ok && !entry.dead && t.holdsOutput(pid) {
+				found[pid] = entry
+			}
+		}
+		addDescendants(table, found)
+	}
+	for pid, entry := range found {
+		if entry.dead {
+			delete(found, pid)
+			continue
+		}
+		t.known[pid] = entry.started
+	}
+	return found
+}
+
+func addDescendants(table processTable, found map[int]processEntry) {
+	for grown := true; grown; {
+		grown = false
+		for pid, entry := range table {
+			if _, in := found[pid]; in {
+				continue
+			}
+			if _, in := found[entry.parent]; in {
+				found[pid] = entry
+				grown = true
+			}
+		}
+	}
+}
+
+// holdsOutput reports whether a process can write to the child's outputs. A child
+// of ours between fork and exec may hold copies of everything; it is known by
+// still running our own program.
+func (t *scanTree) holdsOutput(pid int) bool {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		name := filepath.Join(dir, entry.Name())
+		link, err := os.Readlink(name)
+		if err != nil || !t.outputs[link] {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Lstat(name, &st) == nil && st.Mode&unix.S_IWUSR != 0 {
+			return !sameProgram(pid)
+		}
+	}
+	return false
+}
+
+func sameProgram(pid int) bool {
+	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return true // gone, or none of our business
+	}
+	ours, err := os.Readlink("/proc/self/exe")
+	return err != nil || strings.TrimSuffix(theirs, " (deleted)") == strings.TrimSuffix(ours, " (deleted)")
+}
+
+func (t *scanTree) signal(sig syscall.Signal) {
+	for _, p := range t.send(sig) {
+		p.close()
+	}
+}
+
+// send signals the members and returns them, pinned.
+func (t *scanTree) send(sig syscall.Signal) []pinned {
+	var signalled []pinned
+	for pid, entry := range t.members(readProcessTable(), true) {
+		p, err := pin(pid)
+		if err != nil {
+			continue
+		}
+		if now, ok := readProcess(pid); !ok || now.started != entry.started || p.signal(sig) != nil {
+			p.close()
+			continue
+		}
+		signalled = append(signalled, p)
+	}
+	return signalled
+}
+
+func (t *scanTree) kill() {
+	deadline := time.Now().Add(killWait)
+	for range killRounds {
+		killed := t.send(unix.SIGKILL)
+		for _, p := range killed {
+			p.await(deadline)
+			p.close()
+		}
+		if len(killed) == 0 || time.Now().After(deadline) {
+			return
+		}
+	}
+}
+
+func (t *scanTree) empty() bool { return len(t.members(readProcessTable(), false)) == 0 }
+
+func (t *scanTree) childClosed() {}
+
+func (t *scanTree) await(time.Time) {} // its kill has waited
+
+func (t *scanTree) release(view tableView) bool {
+	if view == nil || len(t.members(view(), false)) > 0 {
+		return false
+	}
+	t.leader.reap()
+	return true
+}

@@ -1,0 +1,144 @@
+package proc
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/internal/outlog"
+)
+
+// patience is how long a test waits for an event before it fails.
+const patience = 20 * time.Second
+
+// A recorder is a sink that remembers, and that a test can fill up.
+type recorder struct {
+	t *testing.T
+
+	mu      sync.Mutex
+	output  map[outlog.Stream]*strings.Builder
+	events  []string // "out", "exit", "close", runs of output as one
+	code    int
+	closed  bool
+	refuse  bool
+	blocked chan struct{} // Append waits for its close, if not nil
+	waiting chan struct{} // closed when an Append waits
+	changed chan struct{}
+}
+
+func newRecorder(t *testing.T) *recorder {
+	return &recorder{t: t, output: make(map[outlog.Stream]*strings.Builder), changed: make(chan struct{})}
+}
+
+func (r *recorder) eventLocked(name string) {
+	if n := len(r.events); name != "out" || n == 0 || r.events[n-1] != "out" {
+		r.events = append(r.events, name)
+	}
+	if r.closed && name != "close" {
+		r.t.Errorf("%s after close", name)
+	}
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+func (r *recorder) Append(s outlog.Stream, p []byte) error {
+	r.mu.Lock()
+	blocked, waiting := r.blocked, r.waiting
+	r.mu.Unlock()
+	if blocked != nil {
+		select {
+		case <-waiting:
+		default:
+			close(waiting)
+		}
+		<-blocked
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refuse {
+		return errors.New("full")
+	}
+	if r.output[s] == nil {
+		r.output[s] = new(strings.Builder)
+	}
+	r.output[s].Write(p)
+	r.eventLocked("out")
+	return nil
+}
+
+func (r *recorder) Exit(code int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.code = code
+	r.eventLocked("exit")
+}
+
+func (r *recorder) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		r.t.Error("closed twice")
+	}
+	r.closed = true
+	r.eventLocked("close")
+}
+
+// text is what a stream has carried so far.
+func (r *recorder) text(s outlog.Stream) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.output[s] == nil {
+		return ""
+	}
+	return r.output[s].String()
+}
+
+func (r *recorder) story() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.events, " ")
+}
+
+func (r *recorder) await(what string, ok func() bool) {
+	r.t.Helper()
+	deadline := time.After(patience)
+	for {
+		r.mu.Lock()
+		changed := r.changed
+		r.mu.Unlock()
+		if ok() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			r.t.Fatalf("waited too long for %s; events: %s", what, r.story())
+		}
+	}
+}
+
+func (r *recorder) awaitText(s outlog.Stream, part string) {
+	r.t.Helper()
+	r.await("output "+part, func() bool { return strings.Contains(r.text(s), part) })
+}
+
+func (r *recorder) awaitEvent(name string) {
+	r.t.Helper()
+	r.await("event "+name, func() bool { return strings.Contains(r.story(), name) })
+}
+
+// block makes Append wait until the returned function is called.
+func (r *recorder) block() (unblock func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.blocked, r.waiting = make(chan struct{}), make(chan struct{})
+	blocked := r.blocked
+	return sync.OnceFunc(func() {
+		r.mu.Lock()
+		r.blocked = nil
+		r.mu.Unlock()
+		close(blocked)
+	})
+}

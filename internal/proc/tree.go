@@ -1,0 +1,27 @@
+package proc
+
+import (
+	"syscall"
+	"time"
+)
+
+// A tree is a child and all that it started. Its methods may be called at the same
+// time, but none after release has returned true.
+type tree interface {
+	// signal sends sig to each of its processes.
+	signal(sig syscall.Signal)
+	// kill kills them.
+	kill()
+	// await returns when all have ended, at the latest at the deadline.
+	await(deadline time.Time)
+	// empty reports whether all have ended.
+	empty() bool
+	// childClosed is called when the child has exited and its output has ended.
+	childClosed()
+	// release gives the tree up, after childClosed, if it is certain that all have
+	// ended. view is how to look at the process table, or nil: too dear now.
+	release(view tableView) bool
+}
+
+// A tableView looks at all processes of the system, or has looked lately.
+type tableView func() processTable

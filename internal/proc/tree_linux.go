@@ -1,0 +1,88 @@
+package proc
+
+import (
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// pidSet holds the children that are not reaped: all others are somebody else's
+// or orphans.
+type pidSet struct {
+	mu   sync.Mutex
+	pids map[int]struct{}
+}
+
+func newPidSet() *pidSet { return &pidSet{pids: make(map[int]struct{})} }
+
+func (s *pidSet) add(pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pids[pid] = struct{}{}
+}
+
+func (s *pidSet) remove(pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pids, pid)
+}
+
+func (s *pidSet) has(pid int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.pids[pid]
+	return ok
+}
+
+// A pinned process cannot be mistaken for another that got its number later.
+type pinned struct {
+	pid  int
+	file *os.File // a pidfd; nil: the system cannot pin, the number must do
+}
+
+func pin(pid int) (pinned, error) {
+	fd, err := unix.PidfdOpen(pid, unix.O_NONBLOCK) // non-blocking: for the poller
+	switch err {
+	case nil:
+		return pinned{pid, os.NewFile(uintptr(fd), "pidfd")}, nil
+	case unix.ENOSYS, unix.EPERM, unix.EINVAL:
+		return pinned{pid, nil}, nil
+	}
+	return pinned{}, err
+}
+
+func (p pinned) signal(sig syscall.Signal) error {
+	if p.file == nil {
+		return unix.Kill(p.pid, sig)
+	}
+	return withDescriptor(p.file, func(fd int) error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
+}
+
+// await returns when the process has ended, at the latest at the deadline.
+func (p pinned) await(deadline time.Time) {
+	if p.file != nil {
+		awaitFile(p.file, deadline, func(fd int) bool {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+			return err == nil && n > 0
+		})
+	}
+}
+
+func (p pinned) close() {
+	if p.file != nil {
+		p.file.Close()
+	}
+}
+
+// awaitFile waits in the poller until ready says so, which is asked at each event
+// of the file, at the latest until the deadline.
+func awaitFile(f *os.File, deadline time.Time, ready func(fd int) bool) {
+	conn, err := f.SyscallConn()
+	if err != nil || f.SetReadDeadline(deadline) != nil {
+		return
+	}
+	conn.Read(func(fd uintptr) bool { return ready(int(fd)) })
+}

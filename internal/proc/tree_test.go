@@ -1,0 +1,325 @@
+//go:build linux
+
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/internal/outlog"
+)
+
+const sigUSR1 = syscall.SIGUSR1
+
+// inBothModes runs a test with cgroups, where there are any, and without.
+func inBothModes(t *testing.T, test func(t *testing.T, s *Supervisor)) {
+	t.Run("cgroup", func(t *testing.T) {
+		s := newSupervisor(t, Config{})
+		if s.host.cgroups == nil {
+			t.Skip("no writable cgroup file system of version 2 here")
+		}
+		test(t, s)
+	})
+	t.Run("table", func(t *testing.T) { test(t, newSupervisor(t, Config{NoCgroups: true})) })
+}
+
+// alive reports whether a process runs; a zombie does not.
+func alive(pid int) bool {
+	entry, ok := readProcess(pid)
+	return ok && !entry.dead
+}
+
+func awaitDeath(t *testing.T, pids ...int) {
+	t.Helper()
+	for _, pid := range pids {
+		if p, err := pin(pid); err == nil {
+			p.await(time.Now().Add(patience))
+			p.close()
+		}
+		if alive(pid) {
+			t.Errorf("process %d is alive", pid)
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+var pidLine = regexp.MustCompile(`pid=(\d+)\n`)
+
+// awaitPids waits for n lines pid=N.
+func awaitPids(t *testing.T, sink *recorder, n int) (pids []int) {
+	t.Helper()
+	sink.await("pids", func() bool { return len(pidLine.FindAllString(sink.text(outlog.Stdout), -1)) >= n })
+	for _, m := range pidLine.FindAllStringSubmatch(sink.text(outlog.Stdout), -1) {
+		pid, _ := strconv.Atoi(m[1])
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+// Descendants of all kinds: in the group, in a group of their own, in a session of
+// their own, orphaned, deaf to TERM.
+const family = `
+	sleep 1000 & echo pid=$!
+	setsid sh -c 'echo pid=$$; exec sleep 1000' &
+	setsid sh -c 'trap "" TERM; echo pid=$$; while :; do sleep 1000; done' &
+	(setsid sh -c 'echo pid=$$; exec sleep 1000' &)
+`
+
+func TestTerminateEndsTheWholeTree(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *Supervisor) {
+		p, sink := start(t, s, shell(family+"echo pid=$$; wait; sleep 1000"))
+		pids := awaitPids(t, sink, 5)
+		if !p.Terminate() {
+			t.Error("was not running")
+		}
+		awaitDone(t, p)
+		awaitDeath(t, pids...)
+		if sink.code != 143 {
+			t.Errorf("code %d", sink.code)
+		}
+		if p.Terminate() {
+			t.Error("running after close")
+		}
+	})
+}
+
+func TestTerminateAsksFirst(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *Supervisor) {
+		p, sink := start(t, s, shell("trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.02; done"))
+		sink.awaitText(outlog.Stdout, "ready")
+		p.Terminate()
+		awaitDone(t, p)
+		if got := sink.text(outlog.Stdout); got != "ready\nbye\n" || sink.code != 9 {
+			t.Errorf("output %q, code %d", got, sink.code)
+		}
+	})
+}
+
+const deaf = `trap '' TERM; echo pid=$$; while :; do sleep 1000; done`
+
+func TestTerminateKillsAfterItsGrace(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *Supervisor) {
+		p, sink := start(t, s, shell(deaf))
+		awaitPids(t, sink, 1)
+		began := time.Now()
+		p.Terminate()
+		awaitDone(t, p)
+		if took := time.Since(began); took < terminateGrace {
+			t.Errorf("killed after %v", took)
+		}
+		if sink.code != 137 {
+			t.Errorf("code %d", sink.code)
+		}
+	})
+}
+
+func TestTerminateTwiceKillsAtOnce(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *Supervisor) {
+		p, sink := start(t, s, shell(deaf))
+		awaitPids(t, sink, 1)
+		p.ending = nil
+		began := time.Now()
+		p.Terminate()
+		if !p.Terminate() {
+			t.Error("was not running")
+		}
+		<-p.ending.finished
+		if took := time.Since(began); took > terminateGrace {
+			t.Errorf("took %v", took)
+		}
+		awaitDone(t, p)
+	})
+}
+
+// Exit comes when the child exits, though a grandchild holds the pipe; its output
+// follows, and only then comes the close.
+func TestLateOutputFollowsExit(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	spec := shell("{ read x <&4; echo late; } 4<&3 & exit 6")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	spec.Files = []*os.File{r}
+	p, sink := start(t, s, spec)
+	r.Close()
+	sink.awaitEvent("exit")
+	if code, ok := p.Exited(); !ok || code != 6 {
+		t.Errorf("exited %d %v", code, ok)
+	}
+	if _, err := w.WriteString("go\n"); err != nil {
+		t.Fatal(err)
+	}
+	awaitDone(t, p)
+	if got := sink.story(); got != "exit out close" {
+		t.Errorf("events: %s", got)
+	}
+}
+
+func TestTerminateAfterExitKillsHolders(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *Supervisor) {
+		p, sink := start(t, s, shell(family+"exit 0"))
+		pids := awaitPids(t, sink, 4)
+		sink.awaitEvent("exit")
+		if p.Terminate() {
+			t.Error("reported as running")
+		}
+		awaitDone(t, p)
+		awaitDeath(t, pids...)
+		if sink.code != 0 {
+			t.Errorf("code %d", sink.code)
+		}
+	})
+}
+
+// A background server without our pipes survives close and terminate, not Kill.
+func TestBackgroundServerLivesUntilKill(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *Supervisor) {
+		p, sink := start(t, s, shell("sleep 1000 >/dev/null 2>&1 & echo pid=$!"))
+		awaitDone(t, p)
+		pids := awaitPids(t, sink, 1)
+		p.Terminate()
+		if !alive(pids[0]) {
+			t.Error("terminate after close killed it")
+		}
+		s.settle()
+		if !p.Leftovers() {
+			t.Error("leftovers were forgotten")
+		}
+		p.Kill()
+		awaitDeath(t, pids...)
+		if p.Leftovers() {
+			t.Error("leftovers after Kill")
+		}
+	})
+}
+
+func TestLeftoversThatEndAreForgotten(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *Supervisor) {
+		p, sink := start(t, s, shell("sleep 1000 >/dev/null 2>&1 & echo pid=$!"))
+		awaitDone(t, p)
+		pid := awaitPids(t, sink, 1)[0]
+		syscall.Kill(pid, syscall.SIGKILL)
+		awaitDeath(t, pid)
+		p.child.tree.await(time.Now().Add(patience))
+		s.settle()
+		if p.Leftovers() {
+			t.Error("still leftovers")
+		}
+		if n := len(s.unsettled()); n != 0 {
+			t.Errorf("%d processes remembered", n)
+		}
+		if _, ok := readProcess(p.Pid()); ok {
+			t.Error("the child is not reaped")
+		}
+	})
+}
+
+func TestKillWaits(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *Supervisor) {
+		p, sink := start(t, s, shell(family+"wait"))
+		pids := awaitPids(t, sink, 4)
+		p.Kill()
+		if !sink.closed || sink.code != 137 {
+			t.Errorf("closed %v, code %d", sink.closed, sink.code)
+		}
+		for _, pid := range pids {
+			if alive(pid) {
+				t.Errorf("process %d is alive", pid)
+			}
+		}
+		p.Kill() // harmless
+	})
+}
+
+func TestSupervisorCloseKillsAll(t *testing.T) {
+	for _, noCgroups := range []bool{false, true} {
+		s := New(Config{NoCgroups: noCgroups})
+		var pids []int
+		for range 5 {
+			_, sink := start(t, s, shell(family+"wait"))
+			pids = append(pids, awaitPids(t, sink, 4)...)
+		}
+		left, sink := start(t, s, shell("sleep 1000 >/dev/null 2>&1 & echo pid=$!"))
+		awaitDone(t, left)
+		pids = append(pids, awaitPids(t, sink, 1)...)
+		s.Close()
+		awaitDeath(t, pids...)
+	}
+}
+
+// A reader that is stuck because the log is full holds up neither TERM nor KILL,
+// and what the child wrote before is not lost.
+func TestTerminateWhileTheSinkIsFull(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *Supervisor) {
+		sink := newRecorder(t)
+		unblock := sink.block()
+		defer unblock()
+		p, err := s.Start(t.Context(), shell("printf start; sleep 0.05; trap '' TERM; printf '%s' pid=$$; exec tail -f /dev/null"), sink)
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-sink.waiting:
+		case <-time.After(patience):
+			t.Fatal("nothing was written")
+		}
+		pid := p.Pid()
+		p.Terminate()
+		awaitDeath(t, pid)
+		<-p.ending.finished
+		time.Sleep(terminateGrace + 10*time.Millisecond) // the cut is a matter of time
+		unblock()
+		awaitDone(t, p)
+		if got := sink.text(outlog.Stdout); !strings.HasPrefix(got, "start") {
+			t.Errorf("output %q", got)
+		}
+	})
+}
+
+// Somebody whom no kill can find holds the pipe: the output is cut.
+func TestOutputIsCutAfterTerminate(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	p, sink := start(t, s, shell("echo kept; exec sleep 1000"))
+	sink.awaitText(outlog.Stdout, "kept")
+	// Open the write end ourselves: an accomplice out of reach.
+	accomplice, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/1", p.Pid()), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accomplice.Close()
+	began := time.Now()
+	p.Terminate()
+	awaitDone(t, p)
+	if took := time.Since(began); took < terminateGrace || took > patience/2 {
+		t.Errorf("closed after %v", took)
+	}
+	if got := sink.text(outlog.Stdout); got != "kept\n" {
+		t.Errorf("output %q", got)
+	}
+	if _, err := accomplice.WriteString("x"); !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("write after the cut: %v", err)
+	}
+}
+
+func TestRefusingSinkStopsTheReader(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	sink := newRecorder(t)
+	sink.refuse = true
+	p, err := s.Start(t.Context(), shell("echo x; sleep 1000"), sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Kill()
+	if got := sink.story(); got != "exit close" {
+		t.Errorf("events: %s", got)
+	}
+}

@@ -1,0 +1,145 @@
+package tethertest
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// silence is how long a frozen cable is watched. A cable that forwards does so
+// in microseconds; the test can only miss a defect, never invent one.
+const silence = 50 * time.Millisecond
+
+// startEcho serves a TCP echo until the test ends.
+func startEcho(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { // ends when cleanup closes the listener
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() { // ends with the connection, which the cable or the test closes
+				defer conn.Close()
+				io.Copy(conn, conn)
+			})
+		}
+	})
+	t.Cleanup(func() { ln.Close(); wg.Wait() })
+	return ln.Addr().String()
+}
+
+func dialCable(t *testing.T, c *Cable) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", c.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// echoes sends text and reports whether it comes back within the time.
+func echoes(conn net.Conn, text string, within time.Duration) error {
+	conn.SetDeadline(time.Now().Add(within))
+	if _, err := conn.Write([]byte(text)); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(conn, make([]byte, len(text)))
+	return err
+}
+
+func TestCableForwardsAndTaps(t *testing.T) {
+	var mu sync.Mutex
+	var up, down bytes.Buffer
+	cable := NewCable(t, "ws://"+startEcho(t), WithTap(func(link int, fromTarget bool, data []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		if fromTarget {
+			down.Write(data)
+		} else {
+			up.Write(data)
+		}
+	}))
+	conn := dialCable(t, cable)
+	if err := echoes(conn, "hello", 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	cable.Close() // waits for the pumps, and so for the tap
+	if up.String() != "hello" || down.String() != "hello" {
+		t.Errorf("tap saw %q up, %q down", &up, &down)
+	}
+	if cable.Links() != 1 {
+		t.Errorf("%d links, want 1", cable.Links())
+	}
+}
+
+func TestCutEndsAndRefusesUntilMend(t *testing.T) {
+	cable := NewCable(t, startEcho(t))
+	conn := dialCable(t, cable)
+	if err := echoes(conn, "before", 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	cable.Cut()
+	conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Error("read succeeded on a cut cable")
+	} else if ne, ok := err.(net.Error); ok && ne.Timeout() {
+		t.Error("the cut did not end the connection")
+	}
+	if during, err := net.Dial("tcp", cable.Addr()); err == nil { // the reset may come first
+		if echoes(during, "during", 5*time.Second) == nil {
+			t.Error("a cut cable let a connection through")
+		}
+		during.Close()
+	}
+	cable.Mend()
+	if err := echoes(dialCable(t, cable), "after", 5*time.Second); err != nil {
+		t.Errorf("after mending: %v", err)
+	}
+}
+
+func TestFreezeHoldsAndThawDelivers(t *testing.T) {
+	cable := NewCable(t, startEcho(t))
+	conn := dialCable(t, cable)
+	if err := echoes(conn, "x", 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	cable.Freeze()
+	err := echoes(conn, "held", silence)
+	if ne, ok := err.(net.Error); !ok || !ne.Timeout() {
+		t.Fatalf("frozen cable: %v, want a timeout", err)
+	}
+	cable.Thaw()
+	got := make([]byte, 4)
+	conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.ReadFull(conn, got); err != nil || string(got) != "held" {
+		t.Errorf("after the thaw: %q, %v", got, err)
+	}
+}
+
+func TestCloseEndsFrozenLinks(t *testing.T) {
+	cable := NewCable(t, startEcho(t))
+	conn := dialCable(t, cable)
+	if err := echoes(conn, "x", 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	cable.Freeze()
+	if _, err := conn.Write([]byte("stuck")); err != nil {
+		t.Fatal(err)
+	}
+	cable.Close() // hangs, and so fails by the test's timeout, if a pump stays
+}

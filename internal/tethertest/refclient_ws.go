@@ -1,0 +1,253 @@
+package tethertest
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// What the reference client's WebSocket takes; more ends the connection.
+const (
+	MaxFrame   = 16 << 20
+	MaxMessage = 64 << 20
+)
+
+// Opcodes of WebSocket frames.
+const (
+	OpContinuation = 0x0
+	OpText         = 0x1
+	OpBinary       = 0x2
+	OpClose        = 0x8
+	OpPing         = 0x9
+	OpPong         = 0xA
+)
+
+// CloseError is what Read returns after the peer sent a close frame.
+type CloseError struct {
+	Code   int // 1005 if the frame had none
+	Reason string
+}
+
+func (e *CloseError) Error() string { return fmt.Sprintf("peer closed: %d %q", e.Code, e.Reason) }
+
+// UpgradeError is what DialWS returns when the server answers without upgrading.
+type UpgradeError struct {
+	Status int
+	Header http.Header
+	Body   string
+}
+
+func (e *UpgradeError) Error() string {
+	return fmt.Sprintf("upgrade refused: %d %s", e.Status, e.Body)
+}
+
+// WS is a small WebSocket client that leaves frames in the hands of its user:
+// tests send what a well-behaved library would refuse to, and see how a message
+// was framed. One goroutine may read while others write.
+type WS struct {
+	conn net.Conn
+	in   *bufio.Reader
+
+	writing sync.Mutex
+
+	// Set before the first Read.
+	OnPing     func(payload []byte) // nil: answer with a pong
+	IgnorePing bool
+}
+
+// DialWS opens a WebSocket to a ws:// URL. Only the headers that the reference
+// client sends are sent, plus header.
+func DialWS(ctx context.Context, rawURL string, header http.Header) (*WS, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", rawURL, err)
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", u.Host)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	w, err := upgrade(conn, u, header)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("dial %s: %w", rawURL, err)
+	}
+	return w, nil
+}
+
+func upgrade(conn net.Conn, u *url.URL, header http.Header) (*WS, error) {
+	nonce := make([]byte, 16)
+	rand.Read(nonce)
+	path := u.RequestURI()
+	request := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n", path, u.Host, base64.StdEncoding.EncodeToString(nonce))
+	for name, values := range header {
+		for _, v := range values {
+			request += name + ": " + v + "\r\n"
+		}
+	}
+	if _, err := io.WriteString(conn, request+"\r\n"); err != nil {
+		return nil, err
+	}
+	in := bufio.NewReaderSize(conn, 64<<10)
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+		return nil, &UpgradeError{Status: resp.StatusCode, Header: resp.Header, Body: string(body)}
+	}
+	return &WS{conn: conn, in: in}, nil
+}
+
+// LocalAddr is the client's side of the connection, as IP:PORT.
+func (w *WS) LocalAddr() string { return w.conn.LocalAddr().String() }
+
+// Close drops the TCP connection without a close frame, as the reference client
+// does.
+func (w *WS) Close() error { return w.conn.Close() }
+
+// WriteText sends one message as one masked text frame.
+func (w *WS) WriteText(message []byte) error { return w.WriteFrame(0x80|OpText, true, message) }
+
+// WriteFrame sends one frame with the given first byte (FIN, reserved bits,
+// opcode), masked or, against the rules, not.
+func (w *WS) WriteFrame(first byte, masked bool, payload []byte) error {
+	frame := make([]byte, 0, len(payload)+14)
+	frame = append(frame, first)
+	var maskBit byte
+	if masked {
+		maskBit = 0x80
+	}
+	switch n := len(payload); {
+	case n < 126:
+		frame = append(frame, maskBit|byte(n))
+	case n < 1<<16:
+		frame = append(frame, maskBit|126)
+		frame = binary.BigEndian.AppendUint16(frame, uint16(n))
+	default:
+		frame = append(frame, maskBit|127)
+		frame = binary.BigEndian.AppendUint64(frame, uint64(n))
+	}
+	if masked {
+		var key [4]byte
+		rand.Read(key[:])
+		frame = append(frame, key[:]...)
+		for i, b := range payload {
+			frame = append(frame, b^key[i&3])
+		}
+	} else {
+		frame = append(frame, payload...)
+	}
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	_, err := w.conn.Write(frame)
+	return err
+}
+
+// Read returns the next message. Pings are answered; a close frame gives a
+// *CloseError; a frame or message above the reference client's limits is an
+// error, after which the connection must be closed.
+func (w *WS) Read() (opcode byte, message []byte, err error) {
+	started := false
+	for {
+		first, payload, err := w.readFrame()
+		if err != nil {
+			return 0, nil, err
+		}
+		switch op := first & 0x0f; op {
+		case OpPing:
+			if err := w.pinged(payload); err != nil {
+				return 0, nil, err
+			}
+			continue
+		case OpPong:
+			continue
+		case OpClose:
+			return 0, nil, closeError(payload)
+		case OpText, OpBinary:
+			if started {
+				return 0, nil, errors.New("websocket: new message inside a fragmented one")
+			}
+			opcode, message, started = op, payload, true
+		case OpContinuation:
+			if !started {
+				return 0, nil, errors.New("websocket: continuation of nothing")
+			}
+			message = append(message, payload...)
+		default:
+			return 0, nil, fmt.Errorf("websocket: opcode %#x", op)
+		}
+		if len(message) > MaxMessage {
+			return 0, nil, fmt.Errorf("websocket: message exceeds %d bytes", MaxMessage)
+		}
+		if first&0x80 != 0 {
+			return opcode, message, nil
+		}
+	}
+}
+
+func (w *WS) pinged(payload []byte) error {
+	if w.OnPing != nil {
+		w.OnPing(payload)
+	}
+	if w.IgnorePing {
+		return nil
+	}
+	return w.WriteFrame(0x80|OpPong, true, payload)
+}
+
+func (w *WS) readFrame() (first byte, payload []byte, err error) {
+	var head [8]byte
+	if _, err := io.ReadFull(w.in, head[:2]); err != nil {
+		return 0, nil, err
+	}
+	first = head[0]
+	if first&0x70 != 0 {
+		return 0, nil, errors.New("websocket: reserved bits set")
+	}
+	if head[1]&0x80 != 0 {
+		return 0, nil, errors.New("websocket: masked frame from the server")
+	}
+	size := uint64(head[1] & 0x7f)
+	switch size {
+	case 126:
+		if _, err := io.ReadFull(w.in, head[:2]); err != nil {
+			return 0, nil, err
+		}
+		size = uint64(binary.BigEndian.Uint16(head[:2]))
+	case 127:
+		if _, err := io.ReadFull(w.in, head[:8]); err != nil {
+			return 0, nil, err
+		}
+		size = binary.BigEndian.Uint64(head[:8])
+	}
+	if size > MaxFrame {
+		return 0, nil, fmt.Errorf("websocket: frame of %d bytes exceeds %d", size, MaxFrame)
+	}
+	payload = make([]byte, size)
+	_, err = io.ReadFull(w.in, payload)
+	return first, payload, err
+}
+
+func closeError(payload []byte) *CloseError {
+	if len(payload) < 2 {
+		return &CloseError{Code: 1005}
+	}
+	return &CloseError{Code: int(binary.BigEndian.Uint16(payload)), Reason: string(payload[2:])}
+}

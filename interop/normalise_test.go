@@ -1,0 +1,162 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"sort"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// longOutput is the length above which output is compared by size and sum.
+const longOutput = 400
+
+var (
+	uuidPattern = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`)
+	portPattern = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`)
+)
+
+// expand replaces $CWD by the URI of the working directory and $DIR by its path.
+func expand(s string) string {
+	return strings.NewReplacer("$CWD", "file://"+bench.work, "$DIR", bench.work).Replace(s)
+}
+
+// normalise takes out what differs from run to run: ids, ports, directories.
+func normalise(s string) string {
+	s = strings.ReplaceAll(s, bench.work, "$DIR")
+	s = strings.ReplaceAll(s, bench.dir, "$BENCH")
+	s = uuidPattern.ReplaceAllString(s, "UUID")
+	return portPattern.ReplaceAllString(s, "127.0.0.1:PORT")
+}
+
+// canonical writes JSON with sorted keys and without HTML escapes.
+func canonical(v any) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return "not JSON: " + err.Error()
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// withoutID is a reply without its id, members sorted, and without what servers
+// may tell about themselves: the details of environmentInfo, and tether's additive
+// member.
+func withoutID(reply string) string {
+	var m map[string]any
+	d := json.NewDecoder(strings.NewReader(reply))
+	d.UseNumber()
+	if d.Decode(&m) != nil {
+		return reply
+	}
+	delete(m, "id")
+	if result, ok := m["result"].(map[string]any); ok {
+		delete(result, "tether")
+		if info, ok := result["environmentInfo"].(map[string]any); ok {
+			result["environmentInfo"] = comparableInfo(info)
+		}
+		if _, ok := result["shell"]; ok {
+			m["result"] = comparableInfo(result)
+		}
+	}
+	return canonical(m)
+}
+
+// comparableInfo keeps of environmentInfo what describes the host.
+func comparableInfo(info map[string]any) map[string]any {
+	kept := map[string]any{}
+	for _, k := range []string{"shell", "cwd", "userHomeDir", "platformOs", "temporaryDirectories", "tempDir"} {
+		kept[k] = info[k]
+	}
+	return kept
+}
+
+// withoutText drops the message of an error reply.
+func withoutText(value string) string {
+	var m map[string]any
+	if json.Unmarshal([]byte(value), &m) != nil {
+		return value
+	}
+	if e, ok := m["error"].(map[string]any); ok {
+		delete(e, "message")
+		return canonical(m)
+	}
+	if _, ok := m["stderr"]; ok {
+		delete(m, "stderr")
+		return canonical(m)
+	}
+	return value
+}
+
+// outputOf joins a process's chunks in order of their numbers; stream "" is all.
+func outputOf(events []processEvent, stream string) string {
+	sorted := append([]processEvent(nil), events...)
+	sort.SliceStable(sorted, func(i, j int) bool { return sorted[i].Params.Seq < sorted[j].Params.Seq })
+	var b strings.Builder
+	for _, e := range sorted {
+		if e.Method == "process/output" && (stream == "" || e.Params.Stream == stream) {
+			b.Write(e.Params.Chunk)
+		}
+	}
+	return b.String()
+}
+
+// summarise turns a process's events into one comparable line.
+func summarise(events []processEvent, closed bool) string {
+	m := map[string]any{"numbers": numbering(events)}
+	if !closed {
+		m["closed"] = "never"
+	}
+	for _, e := range events {
+		if e.Method == "process/output" {
+			m[e.Params.Stream] = shorten(outputOf(events, e.Params.Stream))
+		}
+		if e.Method == "process/exited" {
+			m["exitCode"], m["sandboxDenied"] = e.Params.ExitCode, e.Params.SandboxDenied
+		}
+	}
+	return canonical(m)
+}
+
+func shorten(s string) string {
+	if !utf8.ValidString(s) {
+		s = strconv.Quote(s)
+	}
+	if len(s) <= longOutput {
+		return s
+	}
+	return fmt.Sprintf("%d bytes, SHA-256 %x", len(s), sha256.Sum256([]byte(s)))
+}
+
+// numbering says whether the numbers run from 1 without gap or repetition, and
+// whether exit and close came once, close last.
+func numbering(events []processEvent) string {
+	seen := map[int]int{}
+	highest, closed, exits := 0, 0, 0
+	for _, e := range events {
+		seen[e.Params.Seq]++
+		highest = max(highest, e.Params.Seq)
+		switch e.Method {
+		case "process/closed":
+			closed = e.Params.Seq
+		case "process/exited":
+			exits++
+		}
+	}
+	for n := 1; n <= highest; n++ {
+		if seen[n] != 1 {
+			return fmt.Sprintf("number %d came %d times", n, seen[n])
+		}
+	}
+	if exits != 1 || closed != highest {
+		return fmt.Sprintf("%d exits, closed %d of %d", exits, closed, highest)
+	}
+	return "sound"
+}

@@ -1,0 +1,399 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// patience is how long an answer may take before its absence is what is recorded.
+const patience = 8 * time.Second
+
+// An observation is one thing a server did, in comparable form.
+type observation struct{ label, value string }
+
+// A player plays one exchange against one server and writes down what it sees.
+// Nothing it waits for is fatal: silence is an observation like any other.
+type player struct {
+	t      testing.TB
+	who    product
+	flags  []string // of the server
+	server *server
+	log    []observation
+	conns  []*conn
+}
+
+// note records one observation. Labels are made unique, so that two runs can be
+// compared label by label.
+func (p *player) note(label string, value any) {
+	text, ok := value.(string)
+	if !ok {
+		text = canonical(value)
+	}
+	p.log = append(p.log, observation{fmt.Sprintf("%03d %s", len(p.log)+1, label), normalise(text)})
+}
+
+// close drops what the exchange left open.
+func (p *player) close() {
+	for _, c := range p.conns {
+		c.drop()
+	}
+}
+
+// A conn is one WebSocket connection of a player.
+type conn struct {
+	p       *player
+	ws      *tethertest.WS
+	nextID  int
+	session string
+	wg      sync.WaitGroup
+
+	mu      sync.Mutex
+	changed chan struct{}
+	replies map[string][]json.RawMessage // by id as JSON text
+	events  map[string][]processEvent    // by process, in order of arrival
+	ended   error                        // nil while connected
+}
+
+// processEvent is one of the three process notifications.
+type processEvent struct {
+	Method string
+	Params struct {
+		ProcessID     string  `json:"processId"`
+		Seq           int     `json:"seq"`
+		Stream        string  `json:"stream"`
+		Chunk         []byte  `json:"chunk"`
+		ExitCode      *int    `json:"exitCode"`
+		SandboxDenied *bool   `json:"sandboxDenied"`
+		Extra         *string `json:"-"`
+	}
+}
+
+// dial opens a connection without any handshake of the protocol.
+func (p *player) dial(header ...string) *conn {
+	p.t.Helper()
+	c, err := p.tryDial(header...)
+	if err != nil {
+		p.t.Fatalf("%s: %v", p.who, err)
+	}
+	return c
+}
+
+func (p *player) tryDial(header ...string) (*conn, error) {
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	h := http.Header{}
+	for i := 0; i+1 < len(header); i += 2 {
+		h[header[i]] = append(h[header[i]], header[i+1])
+	}
+	ws, err := tethertest.DialWS(ctx, p.server.url, h)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{p: p, ws: ws, changed: make(chan struct{}),
+		replies: map[string][]json.RawMessage{}, events: map[string][]processEvent{}}
+	c.wg.Go(c.read) // ends with the connection, which drop closes
+	p.conns = append(p.conns, c)
+	return c, nil
+}
+
+// open dials and completes the handshake.
+func (p *player) open() *conn {
+	p.t.Helper()
+	c := p.dial()
+	c.initialize("")
+	c.text(`{"method":"initialized","params":{}}`)
+	return c
+}
+
+// initialize sends initialize, resuming a session if one is named, and returns
+// the error of the answer, if any.
+func (c *conn) initialize(resume string) string {
+	c.p.t.Helper()
+	params := map[string]any{"clientName": "interop", "resumeSessionId": nil}
+	if resume != "" {
+		params["resumeSessionId"] = resume
+	}
+	answer := c.call("initialize", canonical(params))
+	var m struct {
+		Result struct {
+			SessionID string `json:"sessionId"`
+		} `json:"result"`
+		Error json.RawMessage `json:"error"`
+	}
+	json.Unmarshal([]byte(answer), &m)
+	c.session = m.Result.SessionID
+	return string(m.Error)
+}
+
+func (c *conn) read() {
+	for {
+		_, data, err := c.ws.Read()
+		c.mu.Lock()
+		if err != nil {
+			c.ended = err
+		} else {
+			c.sortLocked(data)
+		}
+		close(c.changed)
+		c.changed = make(chan struct{})
+		c.mu.Unlock()
+		if err != nil {
+			c.ws.Close()
+			return
+		}
+	}
+}
+
+func (c *conn) sortLocked(data []byte) {
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+		Params json.RawMessage `json:"params"`
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		c.replies["garbage"] = append(c.replies["garbage"], data)
+		return
+	}
+	if m.Method == "" {
+		c.replies[string(m.ID)] = append(c.replies[string(m.ID)], data)
+		return
+	}
+	e := processEvent{Method: m.Method}
+	json.Unmarshal(m.Params, &e.Params)
+	c.events[e.Params.ProcessID] = append(c.events[e.Params.ProcessID], e)
+}
+
+// await waits until ok holds, which is called with the lock held. It returns false
+// when the time is over or the connection has ended.
+func (c *conn) await(limit time.Duration, ok func() bool) bool {
+	timeout := time.After(limit)
+	for {
+		c.mu.Lock()
+		good, ended, changed := ok(), c.ended != nil, c.changed
+		c.mu.Unlock()
+		if good || ended {
+			return good
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			return false
+		}
+	}
+}
+
+// text sends one text frame.
+func (c *conn) text(message string) { c.ws.WriteText([]byte(expand(message))) }
+
+// frame sends one frame as it is.
+func (c *conn) frame(first byte, masked bool, payload string) {
+	c.ws.WriteFrame(first, masked, []byte(payload))
+}
+
+// drop ends the connection without a close frame and waits for the reader.
+func (c *conn) drop() {
+	c.ws.Close()
+	c.wg.Wait()
+}
+
+// answer waits for the next reply to one of the ids (as JSON texts) and returns it
+// raw.
+func (c *conn) answer(ids ...string) string {
+	var got json.RawMessage
+	ok := c.await(patience, func() bool {
+		for _, id := range ids {
+			if q := c.replies[id]; len(q) > 0 {
+				got, c.replies[id] = q[0], q[1:]
+				return true
+			}
+		}
+		return false
+	})
+	switch {
+	case ok:
+		return string(got)
+	case c.err() != nil:
+		return "connection ended: " + describeEnd(c.err())
+	}
+	return "no answer"
+}
+
+func (c *conn) err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
+}
+
+// send sends a request with the next id and returns the id.
+func (c *conn) send(method, params string) string {
+	c.nextID++
+	c.text(fmt.Sprintf(`{"id":%d,"method":%q,"params":%s}`, c.nextID, method, params))
+	return fmt.Sprint(c.nextID)
+}
+
+// call sends a request and returns the answer without recording it.
+func (c *conn) call(method, params string) string { return c.answer(c.send(method, params)) }
+
+// ask sends a request and records the answer.
+func (c *conn) ask(label, method, params string) string {
+	got := c.call(method, params)
+	c.p.note(label, withoutID(got))
+	return got
+}
+
+// tell sends a raw text message and records the answer to id.
+func (c *conn) tell(label, message, id string) {
+	c.text(message)
+	c.p.note(label, c.answer(id))
+}
+
+// alive records whether the connection still answers.
+func (c *conn) alive(label string) {
+	c.text(`{"id":"alive?","method":"no/such","params":null}`)
+	got := c.answer(`"alive?"`)
+	if strings.Contains(got, "-32601") {
+		got = "alive"
+	}
+	c.p.note(label, got)
+}
+
+// end records how the connection ends.
+func (c *conn) end(label string) {
+	c.await(patience, func() bool { return c.ended != nil })
+	if c.err() == nil {
+		c.p.note(label, "stays open")
+		return
+	}
+	c.p.note(label, describeEnd(c.err()))
+}
+
+func describeEnd(err error) string {
+	if closed, ok := errors.AsType[*tethertest.CloseError](err); ok {
+		return fmt.Sprintf("close frame %d", closed.Code)
+	}
+	return "closed without a frame"
+}
+
+// start starts a process that must start; extra is more JSON members.
+func (c *conn) start(id string, argv []string, extra string) {
+	c.p.t.Helper()
+	if got := c.call("process/start", startParams(id, argv, extra)); !strings.Contains(got, `"result"`) {
+		c.p.t.Errorf("%s: start %s: %s", c.p.who, id, got)
+	}
+}
+
+// startParams makes the params of a plain start; members in extra win.
+func startParams(id string, argv []string, extra string) string {
+	fields := map[string]any{}
+	base := map[string]any{"processId": id, "argv": argv, "cwd": "$CWD", "tty": false,
+		"env": map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin"}}
+	for k, v := range base {
+		fields[k] = v
+	}
+	if extra != "" {
+		over := map[string]json.RawMessage{}
+		if err := json.Unmarshal([]byte("{"+extra+"}"), &over); err != nil {
+			panic("startParams: " + extra + ": " + err.Error())
+		}
+		for k, v := range over {
+			fields[k] = v
+		}
+	}
+	return canonical(fields)
+}
+
+func sh(script string) []string { return []string{"/bin/sh", "-c", script} }
+
+// write sends text to stdin without recording the answer and waits for it.
+func (c *conn) write(id, writeID, text string) string {
+	return c.call("process/write", fmt.Sprintf(`{"processId":%q,"writeId":%q,"chunk":%q}`,
+		id, writeID, base64.StdEncoding.EncodeToString([]byte(text))))
+}
+
+// seen waits until the process's output contains text.
+func (c *conn) seen(id, text string) {
+	c.p.t.Helper()
+	if !c.await(patience, func() bool { return strings.Contains(outputOf(c.events[id], ""), text) }) {
+		c.p.t.Errorf("%s: process %s never printed %q", c.p.who, id, text)
+	}
+}
+
+// gone waits for the exited (or closed) event of a process.
+func (c *conn) gone(id, method string) {
+	c.p.t.Helper()
+	ok := c.await(patience, func() bool {
+		for _, e := range c.events[id] {
+			if e.Method == method {
+				return true
+			}
+		}
+		return false
+	})
+	if !ok {
+		c.p.t.Errorf("%s: no %s of process %s", c.p.who, method, id)
+	}
+}
+
+// process waits for the end of a process and records its output per stream, exit
+// and the soundness of its numbers.
+func (c *conn) process(label, id string) {
+	closed := c.await(patience, func() bool {
+		last := 0
+		for _, e := range c.events[id] {
+			if e.Method == "process/closed" {
+				last = e.Params.Seq
+			}
+		}
+		return last > 0 && len(c.events[id]) >= last
+	})
+	c.mu.Lock()
+	events := append([]processEvent(nil), c.events[id]...)
+	c.mu.Unlock()
+	c.p.note(label, summarise(events, closed))
+}
+
+func base64Of(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+// readReply is an answer to process/read.
+type readReply struct {
+	Result struct {
+		Chunks []struct {
+			Seq    int    `json:"seq"`
+			Stream string `json:"stream"`
+			Chunk  []byte `json:"chunk"`
+		} `json:"chunks"`
+		NextSeq int  `json:"nextSeq"`
+		Exited  bool `json:"exited"`
+		Closed  bool `json:"closed"`
+	} `json:"result"`
+}
+
+func decodeRead(reply string) (r readReply) {
+	json.Unmarshal([]byte(reply), &r)
+	return r
+}
+
+// lines reads a stream line by line.
+type lines struct{ s *bufio.Scanner }
+
+func newLines(r io.Reader) *lines {
+	s := bufio.NewScanner(r)
+	s.Buffer(nil, 1<<26)
+	return &lines{s}
+}
+
+func (l *lines) next() (string, bool) { ok := l.s.Scan(); return l.s.Text(), ok }

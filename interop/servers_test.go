@@ -1,0 +1,280 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// startTimeout bounds the time to the URL line. The reference is a 300 MB binary
+// that may have to come from a cold disk.
+const startTimeout = 30 * time.Second
+
+// A product is one of the two programs that are compared.
+type product string
+
+const (
+	ref    product = "ref"
+	tether product = "tether"
+)
+
+var products = []product{ref, tether}
+
+// bench is what all tests of a run share: binaries, directories, servers.
+var bench struct {
+	root   string // module root
+	dir    string // scratch below .state: the reference refuses a CODEX_HOME under /tmp
+	work   string // cwd of servers and commands
+	bin    map[product]string
+	why    map[product]string // reason why a product cannot be tested
+	broken bool               // tether does not build
+	mu     sync.Mutex
+	serve  map[string]*server
+}
+
+func TestMain(m *testing.M) {
+	if err := prepare(); err != nil {
+		fmt.Fprintln(os.Stderr, "interop:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	for _, s := range bench.serve {
+		s.stop()
+	}
+	os.RemoveAll(bench.dir)
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, "interop:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func prepare() error {
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	bench.root, bench.serve = root, map[string]*server{}
+	bench.bin, bench.why = map[product]string{}, map[product]string{}
+	if err := os.MkdirAll(filepath.Join(root, ".state"), 0o755); err != nil {
+		return err
+	}
+	if bench.dir, err = os.MkdirTemp(filepath.Join(root, ".state"), "interop-"); err != nil {
+		return err
+	}
+	bench.work = filepath.Join(bench.dir, "work")
+	for _, d := range []string{bench.work, filepath.Join(bench.dir, "home"), filepath.Join(bench.dir, "codex")} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			return err
+		}
+	}
+	for name, content := range map[string]string{"token": "  " + capability + "\n", "secret": jwtSecret + "\n", "empty": " \n", "short": "short"} {
+		if err := os.WriteFile(filepath.Join(bench.work, name), []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	locateReference()
+	buildTether()
+	return nil
+}
+
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", errors.New("no go.mod above the working directory")
+}
+
+func locateReference() {
+	pattern := filepath.Join(bench.root, ".reference/node_modules/@openai/codex-linux-*/vendor/*/bin/codex")
+	found, _ := filepath.Glob(pattern)
+	if len(found) == 0 {
+		bench.why[ref] = "the reference binary is not installed: nothing matches " + pattern
+		return
+	}
+	bench.bin[ref] = found[0]
+}
+
+// buildTether fills in tether's binary. Sources that do not build fail the tests
+// that need it; no sources at all are a reason to skip.
+func buildTether() {
+	if bin := os.Getenv("TETHER_BIN"); bin != "" {
+		bench.bin[tether] = bin
+		return
+	}
+	if found, _ := filepath.Glob(filepath.Join(bench.root, "cmd/tether/*.go")); len(found) == 0 {
+		bench.why[tether] = "cmd/tether has no sources yet"
+		return
+	}
+	bin := filepath.Join(bench.root, "bin", "tether")
+	cmd := exec.Command("go", "build", "-o", bin, "./cmd/tether")
+	cmd.Dir = bench.root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		bench.why[tether], bench.broken = fmt.Sprintf("it does not build: %v\n%s", err, out), true
+		return
+	}
+	bench.bin[tether] = bin
+}
+
+// program returns the product's program, or skips; in CI a missing program fails.
+func program(t testing.TB, who product) string {
+	t.Helper()
+	bin, ok := bench.bin[who]
+	if !ok {
+		if os.Getenv("CI") == "true" || who == tether && bench.broken {
+			t.Fatalf("%s: %s", who, bench.why[who])
+		}
+		t.Skipf("%s: %s", who, bench.why[who])
+	}
+	return bin
+}
+
+// serverEnv is the whole environment of every server, the same for both products:
+// it is what the environment policy works on.
+func serverEnv() []string {
+	return []string{
+		"PATH=/usr/local/bin:/usr/bin:/bin",
+		"HOME=" + filepath.Join(bench.dir, "home"),
+		"CODEX_HOME=" + filepath.Join(bench.dir, "codex"),
+		"XDG_STATE_HOME=" + filepath.Join(bench.dir, "home", "state"),
+		"LANG=C.UTF-8", "Lang=mixed", "LC_ALL=C.UTF-8", "USER=tester", "LOGNAME=tester", "SHELL=/bin/sh",
+		"TMPDIR=/tmp", "PLAIN=plain", "plain=lower", "EMPTY=", "SPACE=a b  c", "EQUALS=a=b", "LINES=one\ntwo",
+		"monkey=banana", "API_KEY=k", "MY_SECRET=s", "GITHUB_TOKEN=t", "my_token_x=t2",
+		"STAR_A=1", "STAR_B=2", "Q1=1", "Q22=2", "BRACKET[1]=x",
+		"NODE_REPL_AUTH_TOKEN=forbidden", "openai_identity_token_file=forbidden",
+		"CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN=forbidden", "OPENAI_FEDERATION_RULE_ID=forbidden",
+		"OPENAI_WORKLOAD_IDENTITY_CONTEXT=forbidden", "codex_exec_server_exit_on_stdin_close=kept",
+	}
+}
+
+// command prepares PRODUCT exec-server ARGS in the shared environment.
+func command(t testing.TB, who product, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(program(t, who), append([]string{"exec-server"}, args...)...)
+	cmd.Dir, cmd.Env = bench.work, serverEnv()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// A server is a running exec-server with a WebSocket listener.
+type server struct {
+	who    product
+	url    string
+	cmd    *exec.Cmd
+	stdout *bufio.Reader
+	stderr bytes.Buffer // read only after wait
+	waited chan struct{}
+	status error
+}
+
+// startServer starts one and waits for its URL line.
+func startServer(t testing.TB, who product, args ...string) *server {
+	t.Helper()
+	s := &server{who: who, cmd: command(t, who, append([]string{"--listen", "ws://127.0.0.1:0"}, args...)...),
+		waited: make(chan struct{})}
+	s.cmd.Stderr = &s.stderr
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cmd.Stdout = w
+	err = s.cmd.Start()
+	w.Close()
+	if err != nil {
+		r.Close()
+		t.Fatalf("start %s: %v", who, err)
+	}
+	go func() { // ends with the server, which stop kills; stop waits for it
+		s.status = s.cmd.Wait()
+		r.Close()
+		close(s.waited)
+	}()
+	r.SetReadDeadline(time.Now().Add(startTimeout))
+	s.stdout = bufio.NewReader(r)
+	line, err := s.stdout.ReadString('\n')
+	if err != nil {
+		s.stop()
+		t.Fatalf("%s printed no URL line (%q): %v\n%s", who, line, err, &s.stderr)
+	}
+	s.url = strings.TrimSuffix(line, "\n")
+	return s
+}
+
+// stop kills the server and waits for its end.
+func (s *server) stop() {
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-s.waited:
+	case <-time.After(3 * time.Second):
+		s.cmd.Process.Kill()
+		<-s.waited
+	}
+}
+
+// sharedServer returns the run's server with these flags, started on first use.
+func sharedServer(t testing.TB, who product, args ...string) *server {
+	t.Helper()
+	bench.mu.Lock()
+	defer bench.mu.Unlock()
+	key := string(who) + " " + strings.Join(args, " ")
+	if s := bench.serve[key]; s != nil {
+		select {
+		case <-s.waited:
+			t.Errorf("%s has ended by itself: %v\n%s", key, s.status, &s.stderr)
+		default:
+			return s
+		}
+	}
+	s := startServer(t, who, args...)
+	bench.serve[key] = s
+	return s
+}
+
+// outcome is how a short-lived run of a product ended.
+type outcome struct {
+	Exit   int    `json:"exit"`
+	Stdout string `json:"stdout"`
+	Stderr string `json:"stderr"`
+}
+
+// runToEnd runs the product with stdin and returns how it ended; a run that does
+// not end within the time is killed and reported with exit -1.
+func runToEnd(t testing.TB, who product, stdin io.Reader, args ...string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	cmd := command(t, who, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &errs
+	cmd.WaitDelay = time.Second
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
+	cmd.Wait()
+	stop()
+	return outcome{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
+}

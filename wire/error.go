@@ -1,0 +1,28 @@
+package wire
+
+import "fmt"
+
+// Error codes of the protocol. Clients decide by the code, never by the text.
+const (
+	CodeInvalidRequest  = -32600 // malformed message, wrong state, refused input
+	CodeMethodNotFound  = -32601
+	CodeInvalidParams   = -32602 // parameters that cannot be decoded or make no sense
+	CodeInternal        = -32603 // spawn failures and other errors of the operating system
+	CodeNotFound        = -32004 // a file or file handle that does not exist
+	CodeSessionAttached = -32010 // the session has another live connection; worth retrying
+)
+
+// An Error is the error member of an answer.
+type Error struct {
+	Code    int      `json:"code"`
+	Message string   `json:"message"`
+	Data    RawValue `json:"data,omitempty"`
+}
+
+// Error returns the message alone: the code is for programs.
+func (e *Error) Error() string { return e.Message }
+
+// Errorf makes an Error with a formatted message.
+func Errorf(code int, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,185 @@
+package wire
+
+// ReadResult answers process/read. The server writes it without this type;
+// clients decode into it.
+type ReadResult struct {
+	Chunks        []OutputChunk `json:"chunks"`
+	NextSeq       uint64        `json:"nextSeq"` // afterSeq of the next read is NextSeq - 1
+	Exited        bool          `json:"exited"`
+	ExitCode      *int          `json:"exitCode"`
+	Closed        bool          `json:"closed"`
+	Failure       *string       `json:"failure"`
+	SandboxDenied bool          `json:"sandboxDenied" wire:"default"`
+}
+
+// OutputChunk is one piece of output.
+type OutputChunk struct {
+	Seq    uint64 `json:"seq"`
+	Stream string `json:"stream"`
+	Chunk  Base64 `json:"chunk"`
+}
+
+// ProcessOutput is the notification process/output.
+type ProcessOutput struct {
+	ProcessID string `json:"processId"`
+	Seq       uint64 `json:"seq"`
+	Stream    string `json:"stream"`
+	Chunk     Base64 `json:"chunk"`
+}
+
+// ProcessExited is the notification process/exited.
+type ProcessExited struct {
+	ProcessID     string `json:"processId"`
+	Seq           uint64 `json:"seq"`
+	ExitCode      int    `json:"exitCode"`
+	SandboxDenied *bool  `json:"sandboxDenied"` // nil: not known
+}
+
+// ProcessClosed is the notification process/closed.
+type ProcessClosed struct {
+	ProcessID string `json:"processId"`
+	Seq       uint64 `json:"seq"`
+}
+
+// MetadataParams asks for the facts about a file.
+type MetadataParams struct {
+	Path           PathURI  `json:"path"`
+	FollowSymlinks *bool    `json:"followSymlinks"` // nil: true
+	Sandbox        *Sandbox `json:"sandbox"`
+}
+
+// MetadataResult answers fs/getMetadata. Type, size and times are those of
+// the target of a symbolic link.
+type MetadataResult struct {
+	IsDirectory  bool   `json:"isDirectory"`
+	IsFile       bool   `json:"isFile"`
+	IsSymlink    bool   `json:"isSymlink"` // the path itself is a link
+	Size         uint64 `json:"size"`
+	CreatedAtMs  int64  `json:"createdAtMs"` // Unix time; 0: unknown
+	ModifiedAtMs int64  `json:"modifiedAtMs"`
+}
+
+// AckParams is the notification tether/ack: the client has everything of the
+// process up to and including Seq.
+type AckParams struct {
+	ProcessID string `json:"processId"`
+	Seq       uint64 `json:"seq"`
+}
+
+// ResizeParams changes the size of a process's terminal.
+type ResizeParams struct {
+	ProcessID string `json:"processId"`
+	Rows      uint16 `json:"rows"`
+	Cols      uint16 `json:"cols"`
+}
+
+// SignalAnyParams sends any signal to a process.
+type SignalAnyParams struct {
+	ProcessID string    `json:"processId"`
+	SessionID *string   `json:"sessionId"` // public; nil: the caller's
+	Signal    SignalAny `json:"signal"`
+}
+
+// ListParams asks for processes.
+type ListParams struct {
+	SessionID *string `json:"sessionId"` // public; nil: all sessions
+}
+
+// ListResult answers tether/process/list.
+type ListResult struct {
+	Processes []ProcessInfo `json:"processes"`
+}
+
+// States of a process.
+const (
+	StateRunning = "running" // not reaped yet
+	StateExited  = "exited"  // reaped, but its output is still open
+	StateClosed  = "closed"  // nothing will follow
+)
+
+// ProcessInfo is what a list tells about one process.
+type ProcessInfo struct {
+	SessionID    string   `json:"sessionId"` // public
+	ProcessID    string   `json:"processId"`
+	Argv         []string `json:"argv"`
+	Cwd          string   `json:"cwd"` // path URI
+	PID          int      `json:"pid"`
+	TTY          bool     `json:"tty"`
+	StartedAtMs  int64    `json:"startedAtMs"` // Unix time
+	State        string   `json:"state"`
+	ExitCode     *int     `json:"exitCode,omitempty"`
+	NextSeq      uint64   `json:"nextSeq"`
+	SentSeq      uint64   `json:"sentSeq"` // last event sent to the session's client
+	HeldBytes    uint64   `json:"heldBytes"`
+	UnsentBytes  uint64   `json:"unsentBytes"`
+	SpooledBytes uint64   `json:"spooledBytes"` // of HeldBytes, those on disk
+	Blocked      bool     `json:"blocked"`      // held back: its output is not being read
+	Observers    int      `json:"observers"`
+}
+
+// ObserveParams asks to see the output of any session's process.
+type ObserveParams struct {
+	SessionID string  `json:"sessionId"` // public
+	ProcessID string  `json:"processId"`
+	AfterSeq  *uint64 `json:"afterSeq"` // nil: from the oldest event that is still held
+}
+
+// ObserveResult answers tether/process/observe.
+type ObserveResult struct {
+	ObserveID int64  `json:"observeId"` // names the observation on this connection
+	NextSeq   uint64 `json:"nextSeq"`   // the next number the process will assign
+}
+
+// UnobserveParams ends an observation.
+type UnobserveParams struct {
+	ObserveID int64 `json:"observeId"`
+}
+
+// SessionListResult answers tether/session/list.
+type SessionListResult struct {
+	Sessions []SessionInfo `json:"sessions"`
+}
+
+// SessionInfo is what a list tells about one session.
+type SessionInfo struct {
+	SessionID   string  `json:"sessionId"` // public: does not let anybody resume it
+	ClientName  string  `json:"clientName"`
+	Attached    bool    `json:"attached"`
+	CreatedAtMs int64   `json:"createdAtMs"`
+	ExpiresInMs *uint64 `json:"expiresInMs,omitempty"` // detached sessions only
+	TTLMs       uint64  `json:"ttlMs"`
+	Processes   int     `json:"processes"`
+}
+
+// ObservedOutput is the notification tether/process/output.
+type ObservedOutput struct {
+	ObserveID int64  `json:"observeId"`
+	Seq       uint64 `json:"seq"`
+	TimeMs    int64  `json:"timeMs"` // when it was read; Unix time
+	Stream    string `json:"stream"`
+	Chunk     Base64 `json:"chunk"`
+}
+
+// ObservedExited is the notification tether/process/exited.
+type ObservedExited struct {
+	ObserveID     int64  `json:"observeId"`
+	Seq           uint64 `json:"seq"`
+	TimeMs        int64  `json:"timeMs"`
+	ExitCode      int    `json:"exitCode"`
+	SandboxDenied bool   `json:"sandboxDenied"`
+}
+
+// ObservedClosed is the notification tether/process/closed, the last one of an
+// observation.
+type ObservedClosed struct {
+	ObserveID int64  `json:"observeId"`
+	Seq       uint64 `json:"seq"`
+	TimeMs    int64  `json:"timeMs"`
+}
+
+// ObservedEvicted is the notification tether/process/evicted: the observer
+// fell behind, and the events before FirstSeq are gone.
+type ObservedEvicted struct {
+	ObserveID int64  `json:"observeId"`
+	FirstSeq  uint64 `json:"firstSeq"` // the oldest event that is still held
+}
