@@ -1,9 +1,10 @@
 package server
 
 import (
-	"encoding/base64"
 	"errors"
 	"strconv"
+
+	"github.com/segmentio/asm/base64"
 
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/rpc"
