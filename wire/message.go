@@ -71,7 +71,7 @@ type Message struct {
 func Parse(data []byte) (Message, error) {
 	var (
 		members envelope
-		keys    [32]seenKey
+		keys    [16]seenKey
 	)
 	s := scanner{data: data, keys: keys[:0], top: &members}
 	object := s.peek() == '{'

@@ -1,63 +1,8 @@
 package wire
 
-// ReadResult answers process/read. The server writes it without this type;
-// clients decode into it.
-type ReadResult struct {
-	Chunks        []OutputChunk `json:"chunks"`
-	NextSeq       uint64        `json:"nextSeq"` // afterSeq of the next read is NextSeq - 1
-	Exited        bool          `json:"exited"`
-	ExitCode      *int          `json:"exitCode"`
-	Closed        bool          `json:"closed"`
-	Failure       *string       `json:"failure"`
-	SandboxDenied bool          `json:"sandboxDenied" wire:"default"`
-}
-
-// OutputChunk is one piece of output.
-type OutputChunk struct {
-	Seq    uint64 `json:"seq"`
-	Stream string `json:"stream"`
-	Chunk  Base64 `json:"chunk"`
-}
-
-// ProcessOutput is the notification process/output.
-type ProcessOutput struct {
-	ProcessID string `json:"processId"`
-	Seq       uint64 `json:"seq"`
-	Stream    string `json:"stream"`
-	Chunk     Base64 `json:"chunk"`
-}
-
-// ProcessExited is the notification process/exited.
-type ProcessExited struct {
-	ProcessID     string `json:"processId"`
-	Seq           uint64 `json:"seq"`
-	ExitCode      int    `json:"exitCode"`
-	SandboxDenied *bool  `json:"sandboxDenied"` // nil: not known
-}
-
-// ProcessClosed is the notification process/closed.
-type ProcessClosed struct {
-	ProcessID string `json:"processId"`
-	Seq       uint64 `json:"seq"`
-}
-
-// MetadataParams asks for the facts about a file.
-type MetadataParams struct {
-	Path           PathURI  `json:"path"`
-	FollowSymlinks *bool    `json:"followSymlinks"` // nil: true
-	Sandbox        *Sandbox `json:"sandbox"`
-}
-
-// MetadataResult answers fs/getMetadata. Type, size and times are those of
-// the target of a symbolic link.
-type MetadataResult struct {
-	IsDirectory  bool   `json:"isDirectory"`
-	IsFile       bool   `json:"isFile"`
-	IsSymlink    bool   `json:"isSymlink"` // the path itself is a link
-	Size         uint64 `json:"size"`
-	CreatedAtMs  int64  `json:"createdAtMs"` // Unix time; 0: unknown
-	ModifiedAtMs int64  `json:"modifiedAtMs"`
-}
+// What only tether has: parameters and results of the methods under tether/.
+// Session ids in here are public ones, which name a session but do not let
+// anybody resume it.
 
 // AckParams is the notification tether/ack: the client has everything of the
 // process up to and including Seq.

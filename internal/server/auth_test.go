@@ -313,6 +313,8 @@ func TestSignedBearerStructure(t *testing.T) {
 		{"other key", sign(t, jwt.SigningMethodHS256, []byte("x"), claims), false},
 		{"padding", good + "=", false},
 		{"truncated", good[:len(good)-2], false},
+		// The last of 43 characters carries 4 bits; the other 2 must be zero.
+		{"unused bits", good[:len(good)-1] + string(good[len(good)-1]+1), false},
 		{"four parts", good + ".x", false},
 		{"two parts", "a.b", false},
 		{"one part", "a", false},

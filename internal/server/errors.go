@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 
+	"github.com/tetherexec/tether/internal/fsrpc"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
@@ -40,6 +41,9 @@ var codes = []struct {
 func wireError(err error) *wire.Error {
 	if e, ok := errors.AsType[*wire.Error](err); ok {
 		return e
+	}
+	if e, ok := errors.AsType[*fsrpc.Error](err); ok {
+		return wire.Errorf(e.Code(), "%v", e)
 	}
 	for _, c := range codes {
 		if errors.Is(err, c.err) {

@@ -25,7 +25,6 @@ func TestSocketOptions(t *testing.T) {
 		{"TCP_KEEPIDLE", syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 60},
 		{"TCP_KEEPINTVL", syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 60},
 		{"TCP_KEEPCNT", syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, 14},
-		{"SO_PROTOCOL", syscall.SOL_SOCKET, 38, syscall.IPPROTO_TCP}, // not MPTCP
 	} {
 		var got int
 		var getErr error
@@ -35,5 +34,21 @@ func TestSocketOptions(t *testing.T) {
 		if got != option.value {
 			t.Errorf("%s is %d, want %d", option.name, got, option.value)
 		}
+	}
+}
+
+func TestListenerIsPlainTCP(t *testing.T) {
+	raw, err := open(t, Config{}).Listener.(*net.TCPListener).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const soProtocol = 38
+	var got int
+	var getErr error
+	if err := raw.Control(func(fd uintptr) { got, getErr = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, soProtocol) }); err != nil || getErr != nil {
+		t.Fatal(err, getErr)
+	}
+	if got != syscall.IPPROTO_TCP {
+		t.Errorf("protocol %d", got)
 	}
 }

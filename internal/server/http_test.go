@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -322,6 +323,46 @@ func TestSilentClientsAreDropped(t *testing.T) {
 		cancel()
 		if err := <-served; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+func TestServeWaitsForUpgrades(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := pipeListener{make(chan net.Conn), make(chan struct{})}
+		accepting, goOn := make(chan net.Conn), make(chan struct{})
+		web := &Surface{Accept: func(conn net.Conn, _ []byte, _ string) {
+			accepting <- conn
+			<-goOn
+		}}
+		ctx, cancel := context.WithCancel(context.Background())
+		served := make(chan error, 1)
+		go func() { served <- web.Serve(ctx, l) }()
+		client, server := net.Pipe()
+		l.conns <- server
+		io.WriteString(client, "GET / HTTP/1.1\r\n"+upgradeHeaders+"\r\n")
+		readHead(client)
+		conn := <-accepting
+		cancel()
+		synctest.Wait()
+		if len(served) != 0 {
+			t.Error("Serve returned while Accept was running")
+		}
+		close(goOn)
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		client.Close()
+		conn.Close()
+
+		r := httptest.NewRequest("GET", "/", nil)
+		for line := range strings.Lines(upgradeHeaders) {
+			name, value, _ := strings.Cut(line, ":")
+			r.Header.Set(name, strings.TrimSpace(value))
+		}
+		w := httptest.NewRecorder()
+		if web.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("an upgrade after the end got %d", w.Code)
 		}
 	})
 }

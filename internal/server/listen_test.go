@@ -218,3 +218,22 @@ func TestServersThatStartTogetherDoNotStealTheSocket(t *testing.T) {
 		t.Errorf("%d servers listen on one path", open)
 	}
 }
+
+func TestDirectoryLockExcludes(t *testing.T) {
+	dir := t.TempDir()
+	unlock, err := lockDir(context.Background(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	impatient, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := lockDir(impatient, dir); err == nil {
+		t.Error("locked twice")
+	}
+	unlock()
+	again, err := lockDir(context.Background(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/tetherexec/tether/internal/fsrpc"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
@@ -20,6 +21,8 @@ var methods = map[string]method{
 	wire.MethodProcessWrite:     async("exec", (*conn).writeInput, func(p *wire.WriteParams) string { return p.ProcessID }),
 	wire.MethodProcessSignal:    ordered("exec", (*conn).interrupt, func(p *wire.SignalParams) string { return p.ProcessID }).onControlLane(),
 	wire.MethodProcessTerminate: ordered("exec", (*conn).terminate, func(p *wire.ProcessParams) string { return p.ProcessID }).onControlLane(),
+
+	wire.MethodFsGetMetadata: apart("filesystem", (*conn).metadata),
 
 	wire.MethodProcessResize:     ordered("exec", (*conn).resize, func(p *wire.ResizeParams) string { return p.ProcessID }),
 	wire.MethodProcessCloseStdin: ordered("exec", (*conn).closeStdin, func(p *wire.ProcessParams) string { return p.ProcessID }),
@@ -83,6 +86,19 @@ func ordered[P, R any](family string, f func(*conn, *session.Attachment, *P) (R,
 // call adapts a function that answers at once and has nothing to wait for.
 func call[P, R any](family string, f func(*conn, *session.Attachment, *P) (R, error)) method {
 	return ordered(family, f, nil)
+}
+
+// apart adapts a function that answers when it returns and may take its time:
+// nothing waits for it.
+func apart[P, R any](family string, f func(*conn, *session.Attachment, *P) (R, error)) method {
+	m := call(family, f)
+	prepare := m.prepare
+	m.prepare = func(params []byte) (prepared, error) {
+		p, err := prepare(params)
+		p.slow = true
+		return p, err
+	}
+	return m
 }
 
 // slow adapts a function that waits, and that later requests of the same
@@ -194,6 +210,27 @@ func (c *conn) listProcesses(a *session.Attachment, p *wire.ListParams) (wire.Li
 		return strings.Compare(x.ProcessID, y.ProcessID)
 	})
 	return wire.ListResult{Processes: list}, nil
+}
+
+func (c *conn) metadata(_ *session.Attachment, p *wire.MetadataParams) (wire.MetadataResult, error) {
+	path, err := nativePath(p.Path, p.Sandbox)
+	if err != nil {
+		return wire.MetadataResult{}, err
+	}
+	return fsrpc.Metadata(path, p.FollowSymlinks == nil || *p.FollowSymlinks)
+}
+
+// nativePath is where a filesystem request goes. One that is to be confined is
+// refused.
+func nativePath(uri wire.PathURI, sandbox *wire.Sandbox) (string, error) {
+	path, err := uri.Native()
+	if err != nil {
+		return "", wire.Errorf(wire.CodeInvalidRequest, "%v", err)
+	}
+	if sandbox != nil && !sandbox.Disabled() {
+		return "", &fsrpc.Error{Err: fsrpc.ErrSandbox}
+	}
+	return path, nil
 }
 
 func (c *conn) listSessions(*session.Attachment, *wire.NoParams) (wire.SessionListResult, error) {
