@@ -1,8 +1,6 @@
 package session
 
 import (
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -21,7 +19,6 @@ type Process struct {
 
 	session *Session
 	params  *wire.StartParams
-	digest  [sha256.Size]byte // of params, to recognise a retried start
 	cwd     string
 
 	started  chan struct{} // closed when the start has succeeded or failed
@@ -50,7 +47,7 @@ func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
 	if len(p.Argv) == 0 {
 		return nil, ErrEmptyArgv
 	}
-	process := &Process{ID: p.ProcessID, session: s, params: p, cwd: cwd, digest: digest(p), started: make(chan struct{})}
+	process := &Process{ID: p.ProcessID, session: s, params: p, cwd: cwd, started: make(chan struct{})}
 	process.Log = outlog.New(s.table.config.Pool, s.table.config.Output)
 	if earlier, err := s.reserve(process); err != nil || earlier != nil {
 		return earlier, err
@@ -72,15 +69,17 @@ func supported(p *wire.StartParams) error {
 	return nil
 }
 
-// digest identifies the parameters of a start, the retry mark aside.
-func digest(p *wire.StartParams) [sha256.Size]byte {
-	same := *p
-	same.Retry = nil
-	text, err := json.Marshal(same)
-	if err != nil {
-		panic(err) // parameters that were decoded can be encoded
+// sameStart reports whether two starts ask for the same, the retry mark aside.
+func sameStart(a, b *wire.StartParams) bool {
+	text := func(p wire.StartParams) string {
+		p.Retry = nil
+		b, err := wire.AppendNotification(nil, wire.MethodProcessStart, p)
+		if err != nil {
+			panic(err) // parameters that were decoded can be encoded
+		}
+		return string(b)
 	}
-	return sha256.Sum256(text)
+	return text(*a) == text(*b)
 }
 
 // reserve enters a process that is about to start. A retry of an earlier start
@@ -101,7 +100,7 @@ func (s *Session) reserve(p *Process) (*Process, error) {
 		return nil, nil
 	case p.params.Retry == nil || !*p.params.Retry:
 		return nil, fmt.Errorf("process %s %w", p.ID, ErrProcessExists)
-	case earlier.digest != p.digest:
+	case !sameStart(earlier.params, p.params):
 		return nil, fmt.Errorf("process %s %w", p.ID, ErrRetryDiffers)
 	}
 	s.mu.Unlock()
