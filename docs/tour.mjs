@@ -34,7 +34,7 @@ async function connect(resumeSessionId, onEvent) {
   return { sessionId, call, hangUp: () => socket.close() };
 }
 
-const show = ({ seq, chunk }) => console.log(`  seq ${seq}: ${Buffer.from(chunk, "base64").toString().trim()}`);
+const show = ({ seq, chunk }) => console.log(`  seq ${seq}: ${Buffer.from(chunk, "base64").toString().trim().replaceAll("\n", ", ")}`);
 
 console.log("connected:");
 let lastSeq = 0;

@@ -168,7 +168,7 @@ func serve(ctx context.Context, cfg server.Config, stdin, stdout *os.File) error
 		if err != nil {
 			return err
 		}
-		return untilStopped(ctx, stop, func() error { return s.ServeStdio(ctx, interruptible(stdin), stdout) })
+		return untilStopped(ctx, stop, func() error { return s.ServeStdio(ctx, interruptibleReader(stdin), interruptibleWriter(stdout)) })
 	}
 	l, err := server.Open(ctx, cfg)
 	if err != nil {
@@ -187,8 +187,7 @@ func serve(ctx context.Context, cfg server.Config, stdin, stdout *os.File) error
 }
 
 // untilStopped returns what work returns. Once ctx has ended, a second signal
-// kills, and work gets stopPatience to end before the process goes without it: it
-// may be stuck in a write to standard output that nobody reads.
+// kills, and work gets stopPatience to end before the process goes without it.
 func untilStopped(ctx context.Context, stop func(), work func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- work() }() // waited for below, or ended by the end of the process
@@ -204,16 +203,4 @@ func untilStopped(ctx context.Context, stop func(), work func() error) error {
 	case <-time.After(stopPatience):
 		return nil
 	}
-}
-
-// interruptible returns a reader of f whose Close ends a Read that waits, which
-// the Close of a terminal or of an inherited pipe does not do. The goroutine
-// behind it stays in its read until f ends or the process does.
-func interruptible(f *os.File) io.ReadCloser {
-	r, w := io.Pipe()
-	go func() {
-		_, err := io.Copy(w, f)
-		w.CloseWithError(err) // nil becomes io.EOF
-	}()
-	return r
 }

@@ -19,6 +19,7 @@ type program struct {
 	*exec.Cmd
 	stdin  io.WriteCloser
 	stdout *bufio.Reader
+	output io.Closer // of stdout
 	stderr *bytes.Buffer
 }
 
@@ -29,7 +30,7 @@ func startTether(t *testing.T, args ...string) *program {
 		t.Fatal(err)
 	}
 	p := &program{Cmd: exec.CommandContext(t.Context(), self, args...), stderr: new(bytes.Buffer)}
-	p.Env = append(os.Environ(), beTether+"=1", "XDG_STATE_HOME="+t.TempDir())
+	p.Env = append(os.Environ(), beTether+"=1", "GORACE=atexit_sleep_ms=0", "XDG_STATE_HOME="+t.TempDir())
 	p.Stderr = p.stderr
 	if p.stdin, err = p.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -38,7 +39,7 @@ func startTether(t *testing.T, args ...string) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.stdout = bufio.NewReader(out)
+	p.stdout, p.output = bufio.NewReader(out), out
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -127,5 +128,31 @@ func TestSignalEndsStdio(t *testing.T) {
 		if took := time.Since(start); took > stopPatience/2 {
 			t.Errorf("took %v", took)
 		}
+	}
+}
+
+// The signal comes while a write to standard output waits for a reader.
+func TestSignalEndsStdioThatNobodyReads(t *testing.T) {
+	p := startTether(t, "serve", "--listen", "stdio")
+	// The answers are several times what a pipe holds, and one is read.
+	io.WriteString(p.stdin, strings.Repeat("x\n", 5000))
+	p.line(t)
+	start := time.Now()
+	p.Process.Signal(syscall.SIGTERM)
+	state, err := p.Process.Wait()
+	if took := time.Since(start); err != nil || state.ExitCode() != 0 || took > stopPatience/2 {
+		t.Errorf("ended with %v, %v after %v", state, err, took)
+	}
+}
+
+// A client that is gone is no reason to be killed by a signal: children would
+// be left behind.
+func TestClosedOutputDoesNotKillStdio(t *testing.T) {
+	p := startTether(t, "serve", "--listen", "stdio")
+	p.output.Close()
+	io.WriteString(p.stdin, "x\n") // the answer fails, which ends the connection
+	p.Wait()
+	if code := p.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("ended with %v; standard error: %s", p.ProcessState, p.stderr)
 	}
 }
