@@ -4,7 +4,7 @@ package interop_test
 
 import (
 	"context"
-	"strconv"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +16,8 @@ const cutLines = 2_700_000
 // paced prints n numbered lines in portions with short pauses, so that the command
 // is still printing when the cable is cut and goes on while it is.
 func paced(n, portion int, pause string) string {
-	return strings.NewReplacer("N", strconv.Itoa(n), "P", strconv.Itoa(portion), "S", pause).Replace(
-		`i=1; while [ $i -le N ]; do seq -f LINE-%09.0f $i $((i+P-1)); i=$((i+P)); sleep S; done`)
+	return fmt.Sprintf(`i=1; while [ $i -le %d ]; do seq -f LINE-%%09.0f $i $((i+%d-1)); i=$((i+%d)); sleep %s; done`,
+		n, portion, portion, pause)
 }
 
 // cutWhen cuts the cable for d each time the client has got so many bytes more.

@@ -20,6 +20,12 @@ var environExchanges = []exchange{
 			"CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE":"x","codex_exec_server_exit_on_stdin_close":"kept","KEPT":"1"}`)
 		c.environ("metadata", `"env":{"A":"1"},"metadata":{"threadId":"01a1dcda-e67a-7ad2-8661-19fdd86f3f10","toolCallId":"c"}`)
 		c.environ("metadata wins", `"env":{"CODEX_THREAD_ID":"x","CODEX_TOOL_CALL_ID":"y"},"metadata":{"toolCallId":"c"}`)
+		const both = `"env":{"CODEX_THREAD_ID":"x","CODEX_TOOL_CALL_ID":"y"}`
+		c.environ("metadata without a call", both+`,"metadata":{"threadId":"01a1dcda-e67a-7ad2-8661-19fdd86f3f10"}`)
+		c.environ("metadata with nulls", both+`,"metadata":{"threadId":null,"toolCallId":null}`)
+		c.environ("metadata empty", both+`,"metadata":{}`)
+		c.environ("metadata null", both+`,"metadata":null`)
+		c.environ("no metadata", both)
 		c.environ("terminal", `"env":{"A":"1"},"tty":true`)
 		c.environ("terminal with SHELL", `"env":{"SHELL":"/x"},"tty":true`)
 	}},

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -59,15 +58,15 @@ var readExchanges = []exchange{
 	}},
 	{name: "read/exited but open", compares: wholeReplies, flags: []string{"--concurrent-requests", "4"}, play: func(p *player) {
 		c := p.open()
-		fifo := pipeFile(p, "open")
-		c.start("r", sh(`echo early; (cat `+fifo+` >/dev/null; echo late) & read x; exit 3`), `"pipeStdin":true`)
+		late := p.newGate("open")
+		c.start("r", sh(`echo early; (`+late.awaited()+`; echo late) & read x; exit 3`), `"pipeStdin":true`)
 		c.seen("r", "early")
 		c.write("r", "1", "go\n")
 		c.gone("r", "process/exited")
 		c.timed("an event newer than the cursor", `{"processId":"r","afterSeq":1,"waitMs":9000}`)
 		c.timed("at the exit it waits", `{"processId":"r","afterSeq":2,"waitMs":300}`)
 		poll := c.send("process/read", `{"processId":"r","afterSeq":2,"waitMs":9000}`)
-		release(p, fifo)
+		late.open(p)
 		var got string
 		got = withoutID(c.answer(poll))
 		p.note("woken by late output", strings.Contains(got, "bGF0ZQo="))
@@ -198,28 +197,35 @@ var inputExchanges = []exchange{
 	}},
 }
 
-// pipeFile makes a FIFO on which a process can wait for the test.
-func pipeFile(p *player, name string) string {
+// A gate is a file that one side makes and the other waits for. Unlike a pipe, a
+// gate never blocks a test whose process has gone.
+type gate string
+
+// newGate names a gate that is not there yet.
+func (p *player) newGate(name string) gate {
 	path := filepath.Join(bench.work, name+"-"+string(p.who))
 	os.Remove(path)
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		p.t.Fatal(err)
-	}
-	return path
+	return gate(path)
 }
 
-// release lets the reader of a FIFO see its end.
-func release(p *player, fifo string) {
-	f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
-	if err != nil {
+// awaited is shell text that waits for the gate, opened shell text that makes it.
+func (g gate) awaited() string { return "until [ -e " + string(g) + " ]; do sleep 0.02; done" }
+func (g gate) opened() string  { return ": > " + string(g) }
+
+// open lets the waiting process go on.
+func (g gate) open(p *player) {
+	if err := os.WriteFile(string(g), nil, 0o600); err != nil {
 		p.t.Fatal(err)
 	}
-	f.Close()
 }
 
-// awaitWriter waits until somebody opens the FIFO for writing and closes it.
-func awaitWriter(p *player, fifo string) {
-	if _, err := os.ReadFile(fifo); err != nil {
-		p.t.Fatal(err)
+// await waits until a process has opened the gate.
+func (g gate) await(p *player) {
+	p.t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(string(g)); err == nil {
+			return
+		}
 	}
+	p.t.Errorf("%s: the process never reached %s", p.who, filepath.Base(string(g)))
 }

@@ -18,7 +18,7 @@ import (
 const longOutput = 400
 
 var (
-	uuidPattern = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`)
+	uuidPattern = regexp.MustCompile(`(?i)[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`)
 	portPattern = regexp.MustCompile(`127\.0\.0\.1:[0-9]+`)
 )
 
@@ -67,6 +67,15 @@ func withoutID(reply string) string {
 		}
 	}
 	return canonical(m)
+}
+
+// withID is withoutID with the id in front.
+func withID(reply string) string {
+	var m struct {
+		ID json.RawMessage `json:"id"`
+	}
+	json.Unmarshal([]byte(reply), &m)
+	return string(m.ID) + " " + withoutID(reply)
 }
 
 // comparableInfo keeps of environmentInfo what describes the host.

@@ -128,13 +128,13 @@ var processExchanges = []exchange{
 	}},
 	{name: "process/output after exit", compares: wholeReplies, play: func(p *player) {
 		c := p.open()
-		fifo := pipeFile(p, "late")
-		c.start("late", sh(`echo early; (cat `+fifo+` >/dev/null; echo late) & read x; exit 3`), `"pipeStdin":true`)
+		late := p.newGate("late")
+		c.start("late", sh(`echo early; (`+late.awaited()+`; echo late) & read x; exit 3`), `"pipeStdin":true`)
 		c.seen("late", "early")
 		c.write("late", "1", "go\n")
 		c.gone("late", "process/exited")
 		c.ask("read after exit", "process/read", `{"processId":"late"}`)
-		release(p, fifo)
+		late.open(p)
 		c.process("end", "late")
 	}},
 	{name: "process/signal", compares: wholeReplies, play: func(p *player) {

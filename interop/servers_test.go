@@ -173,8 +173,17 @@ func serverEnv() []string {
 // command prepares PRODUCT exec-server ARGS in the shared environment.
 func command(t testing.TB, who product, args ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(program(t, who), append([]string{"exec-server"}, args...)...)
+	return productCommand(t, who, append([]string{"exec-server"}, args...)...)
+}
+
+// productCommand prepares PRODUCT ARGS in the shared environment.
+func productCommand(t testing.TB, who product, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(program(t, who), args...)
 	cmd.Dir, cmd.Env = bench.work, serverEnv()
+	if extra := os.Getenv("INTEROP_EXTRA"); extra != "" {
+		cmd.Env = append(cmd.Env, extra)
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd
 }
@@ -193,8 +202,13 @@ type server struct {
 // startServer starts one and waits for its URL line.
 func startServer(t testing.TB, who product, args ...string) *server {
 	t.Helper()
-	s := &server{who: who, cmd: command(t, who, append([]string{"--listen", "ws://127.0.0.1:0"}, args...)...),
-		waited: make(chan struct{})}
+	return startCommand(t, who, command(t, who, append([]string{"--listen", "ws://127.0.0.1:0"}, args...)...))
+}
+
+// startCommand starts a prepared server and waits for its URL line.
+func startCommand(t testing.TB, who product, cmd *exec.Cmd) *server {
+	t.Helper()
+	s := &server{who: who, cmd: cmd, waited: make(chan struct{})}
 	s.cmd.Stderr = &s.stderr
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -28,12 +28,12 @@ var sessionExchanges = []exchange{
 	}},
 	{name: "session/what happened while detached", compares: wholeReplies, play: func(p *player) {
 		a := p.open()
-		fifo, done := pipeFile(p, "detached"), pipeFile(p, "done")
-		a.start("r", sh(`echo before; cat `+fifo+`; echo while; exec >/dev/null 2>&1 </dev/null; : > `+done+`; exit 5`), "")
+		detached, done := p.newGate("detached"), p.newGate("done")
+		a.start("r", sh(`echo before; `+detached.awaited()+`; echo while; `+done.opened()+`; exit 5`), "")
 		a.seen("r", "before")
 		a.drop()
-		release(p, fifo)
-		awaitWriter(p, done) // the process has said all
+		detached.open(p)
+		done.await(p) // the process has said all
 		b := p.resume(a)
 		b.text(`{"method":"initialized","params":{}}`)
 		p.note("end", b.readToClose("r"))

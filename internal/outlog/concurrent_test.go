@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"time"
 )
 
 // sightings are the entries that any reader of a log has seen.
@@ -176,12 +175,12 @@ func TestEndReleasesEverybody(t *testing.T) {
 	}
 }
 
-func checkPoolEmpty(t *testing.T, pool *Pool) {
+func checkPoolEmpty(t failer, pool *Pool) {
 	t.Helper()
 	pool.mu.Lock()
 	defer pool.mu.Unlock()
-	if pool.used != 0 || len(pool.evictable) > 0 || len(pool.waiting) > 0 {
-		t.Errorf("left in the pool: %d bytes, %d evictable, %d waiting", pool.used, len(pool.evictable), len(pool.waiting))
+	if pool.used != 0 || pool.disk != 0 || len(pool.evictable) > 0 || len(pool.waiting) > 0 {
+		t.Errorf("left in the pool: %d bytes, %d on disk, %d evictable, %d waiting", pool.used, pool.disk, len(pool.evictable), len(pool.waiting))
 	}
 }
 
@@ -251,45 +250,46 @@ func TestReadDuringEviction(t *testing.T) {
 	pool := NewPool(t.TempDir(), 3*segmentCost)
 	l := New(pool, Config{Retain: ample, Limit: ample})
 	defer l.End()
-	stop := make(chan struct{})
-	var writing sync.WaitGroup
-	writing.Go(func() {
-		w := writer{log: l, stream: Stdout}
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			if err := w.write(MaxEntry); err != nil {
-				t.Error(err)
-				return
-			}
-			l.Sent(l.State().Next - 1)
-		}
-	})
-	evicted := 0
-	for deadline := time.Now().Add(patience); evicted < 200; {
-		if time.Now().After(deadline) {
-			t.Error("nothing is evicted")
-			break
-		}
-		c := l.Cursor(l.Stats().First - 1)
-		var err error
-		for err == nil {
-			err = c.Next(func(e Entry) {
-				if !bytes.Equal(e.Data, pattern(Stdout, int64(e.Seq-1)*MaxEntry, len(e.Data))) {
-					t.Errorf("entry %d has wrong bytes", e.Seq)
-				}
-			})
-		}
-		if errors.Is(err, ErrEvicted) {
-			evicted++
-		} else if !errors.Is(err, ErrNone) {
+	w := writer{log: l, stream: Stdout}
+	write := func() {
+		if err := w.write(MaxEntry); err != nil {
 			t.Error(err)
-			break
+		}
+		l.Sent(l.State().Next - 1)
+	}
+	for range 40 {
+		write()
+	}
+	var before func() // called in the middle of Next, before it takes memory to read into
+	plain := contents.New
+	defer func() { contents.New = plain }()
+	contents = sync.Pool{New: func() any {
+		if f := before; f != nil {
+			before = nil
+			f()
+		}
+		return plain()
+	}}
+	for start := range 3 { // with and without knowledge of the segment
+		c := l.Cursor(l.Stats().First - 1)
+		visit := func(e Entry) {
+			if !bytes.Equal(e.Data, pattern(Stdout, int64(e.Seq-1)*MaxEntry, len(e.Data))) {
+				t.Errorf("entry %d has wrong bytes", e.Seq)
+			}
+		}
+		for range start {
+			if err := c.Next(visit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		contents = sync.Pool{New: contents.New} // an empty one
+		before = func() {
+			for range 40 {
+				write()
+			}
+		}
+		if err := c.Next(visit); !errors.Is(err, ErrEvicted) || before != nil {
+			t.Errorf("read of an entry that goes: %v", err)
 		}
 	}
-	close(stop)
-	writing.Wait()
 }

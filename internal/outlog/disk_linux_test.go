@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -43,58 +44,79 @@ func fillDisk(t *testing.T, path string) {
 	}
 }
 
-// await polls what has no event: the figures of a log.
-func await(t *testing.T, what string, happened func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !happened(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not %s", what)
-		}
-	}
-}
-
 // TestFullDiskLosesNothing fills the disk behind the back of the pool, which
 // has seen enough free space before.
 func TestFullDiskLosesNothing(t *testing.T) {
 	dir := smallDisk(t, "2m")
-	ballast := filepath.Join(dir, "ballast")
-	l := New(NewPool(dir, ample), Config{})
-	defer l.End()
-	w := writer{log: l, stream: Stdout}
-	for l.Stats().Spooled == 0 {
-		if err := w.write(MaxEntry); err != nil {
-			t.Fatal(err)
-		}
-	}
-	fillDisk(t, ballast)
-	const total = 32 * MaxEntry
-	done := make(chan error, 1)
-	go func() {
-		for w.offset < total {
+	synctest.Test(t, func(t *testing.T) {
+		ballast := filepath.Join(dir, "ballast")
+		l := New(NewPool(dir, ample), Config{})
+		defer l.End()
+		w := writer{log: l, stream: Stdout}
+		for l.Stats().Spooled == 0 {
 			if err := w.write(MaxEntry); err != nil {
-				done <- err
-				return
+				t.Fatal(err)
 			}
 		}
-		done <- nil
-	}()
-	await(t, "blocked", func() bool { return l.Stats().Blocked })
-	if s := l.Stats(); s.Next-1 >= 32 {
-		t.Fatalf("all was taken by a full disk: %+v", s)
-	}
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case err := <-done:
-		if err != nil {
+		fillDisk(t, ballast)
+		const total = 32 * MaxEntry
+		done := make(chan error, 1)
+		go func() { done <- w.write(int(total - w.offset)) }()
+		if err, ok := isDone(done); ok || !l.Stats().Blocked {
+			t.Fatalf("all was taken by a full disk: %v", err)
+		}
+		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(patience):
-		t.Fatal("does not go on when there is room")
-	}
-	if n, err := drainNow(t, l, Stdout); n != total || !errors.Is(err, ErrNone) {
-		t.Fatalf("got %d bytes and %v", n, err)
+		time.Sleep(retrySpool) // on the bubble's clock
+		if err, ok := isDone(done); !ok || err != nil {
+			t.Fatalf("does not go on when there is room: %v", err)
+		}
+		if l.spool.size*segmentCost != l.pool.Used() {
+			t.Errorf("the file has %d blocks for %d bytes", l.spool.size, l.pool.Used())
+		}
+		if n, err := drain(t, l, Stdout); n != total || !errors.Is(err, ErrNone) {
+			t.Fatalf("got %d bytes and %v", n, err)
+		}
+	})
+}
+
+// TestFullDiskCostsWhatWasSent has a log with sent entries on a disk that others
+// fill: these entries make room, for this log and for another.
+func TestFullDiskCostsWhatWasSent(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		dir := smallDisk(t, "8m")
+		synctest.Test(t, func(t *testing.T) {
+			pool := NewPool(dir, ample)
+			l := New(pool, Config{})
+			defer l.End()
+			w := writer{log: l, stream: Stdout}
+			for l.Stats().Spooled < 2<<20 {
+				if err := w.write(MaxEntry); err != nil {
+					t.Fatal(err)
+				}
+			}
+			next := l.State().Next
+			l.Sent(next - 1)
+			fillDisk(t, filepath.Join(dir, "ballast"))
+			if !own {
+				w = writer{log: New(pool, Config{}), stream: Stderr}
+				defer w.log.End()
+			}
+			done := make(chan error, 1)
+			go func() { done <- w.write(1<<20 - 7); done <- w.write(1<<20 - 7) }()
+			for range 2 {
+				if !own { // there is nothing to say when other files shrink
+					time.Sleep(retrySpool) // on the bubble's clock
+				}
+				if err, ok := isDone(done); !ok || err != nil {
+					t.Fatalf("held back by what was sent: %v, %+v", err, w.log.Stats())
+				}
+			}
+			if s := l.Stats(); s.First == 1 || s.First > next {
+				t.Fatalf("%d was the first unsent: %+v", next, s)
+			}
+		})
 	}
 }
 
@@ -102,26 +124,26 @@ func TestFullDiskLosesNothing(t *testing.T) {
 // that was read leaves no more than the spare blocks.
 func TestSpoolLeavesHalfOfTheDisk(t *testing.T) {
 	dir := smallDisk(t, "16m")
-	l := New(NewPool(dir, ample), Config{Retain: 1})
-	done := make(chan error, 1)
-	go func() { done <- writeAll(l, Stdout, ample) }()
-	await(t, "blocked", func() bool { return l.Stats().Blocked })
-	free, err := freeDisk(dir)
-	if err != nil || free < 8<<20 || free > 8<<20+2*segmentCost {
-		t.Errorf("%d bytes are free: %v", free, err)
-	}
-	l.Cut()
-	if err := <-done; !errors.Is(err, ErrCut) {
-		t.Fatal(err)
-	}
-	if _, err := drainNow(t, l, Stdout); !errors.Is(err, ErrNone) {
-		t.Fatal(err)
-	}
-	if free, err = freeDisk(dir); err != nil || free < 16<<20-(spareBlocks+1)*segmentCost {
-		t.Errorf("%d bytes are free: %v", free, err)
-	}
-	l.End()
-	if free, err = freeDisk(dir); err != nil || free != 16<<20 {
-		t.Errorf("%d bytes are free: %v", free, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		checkFree := func(low, high int64) {
+			t.Helper()
+			if free, err := freeDisk(dir); err != nil || free < low || free > high {
+				t.Errorf("%d bytes are free: %v; want %d to %d", free, err, low, high)
+			}
+		}
+		l := New(NewPool(dir, ample), Config{Retain: 1})
+		done := fillUntilBlocked(l, Stdout, ample)
+		time.Sleep(10 * retrySpool) // on the bubble's clock
+		checkFree(8<<20, 8<<20+2*segmentCost)
+		l.Cut()
+		if err := <-done; !errors.Is(err, ErrCut) {
+			t.Fatal(err)
+		}
+		if _, err := drain(t, l, Stdout); !errors.Is(err, ErrNone) {
+			t.Fatal(err)
+		}
+		checkFree(16<<20-(spareBlocks+1)*segmentCost, 16<<20)
+		l.End()
+		checkFree(16<<20, 16<<20)
+	})
 }

@@ -165,14 +165,11 @@ func (l *Log) End() {
 		l.dropLocked()
 	}
 	l.pool.leave(l)
-	idle := l.spool
-	if l.spooling { // then the spool is closed by who uses it
-		idle = nil
-	}
+	idle := l.spool != nil && !l.spooling // else the spool is closed by who uses it
 	l.roomLocked()
 	l.announceAndUnlock()
-	if idle != nil {
-		idle.close()
+	if idle {
+		l.closeSpool()
 	}
 }
 

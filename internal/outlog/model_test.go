@@ -17,6 +17,7 @@ type choice func(what string, n int) int
 // failer is what the model needs of a test.
 type failer interface {
 	Helper()
+	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
@@ -331,9 +332,7 @@ func checkLogs(t failer, dir string, steps int, pick choice) {
 	for _, m := range logs {
 		m.finish()
 	}
-	if pool.Used() != 0 || len(pool.evictable) > 0 || len(pool.waiting) > 0 {
-		t.Fatalf("left in the pool: %d, %v, %v", pool.Used(), pool.evictable, pool.waiting)
-	}
+	checkPoolEmpty(t, pool)
 }
 
 // TestLogBehavesLikeModel also says what every other reader may rely on:
@@ -342,7 +341,7 @@ func checkLogs(t failer, dir string, steps int, pick choice) {
 func TestLogBehavesLikeModel(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
-		checkLogs(t, dir, 1+evenly(t, "steps", 600), func(what string, n int) int { return evenly(t, what, n) })
+		checkLogs(t, dir, 1+evenly(t, "steps", 400), func(what string, n int) int { return evenly(t, what, n) })
 	})
 }
 

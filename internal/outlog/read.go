@@ -131,9 +131,15 @@ type Cursor struct {
 	log *Log
 	seq uint64 // newest number that was visited
 
-	spooled *segment // the spooled segment that records belong to
+	spooled *segment // the spooled segment that the rest belongs to
 	records []record
+	ahead   []byte // bytes read ahead
+	aheadAt int    // where in the segment they lie
 }
+
+// readAhead is what a cursor reads at once from the spool, so that short entries
+// do not cost a system call each. It stays with a cursor that has not caught up.
+const readAhead = 8 << 10
 
 // Cursor returns a cursor behind the entry with number after.
 func (l *Log) Cursor(after uint64) *Cursor { return &Cursor{log: l, seq: after} }
@@ -201,7 +207,7 @@ func (c *Cursor) visitLocked(s *segment, visit func(Entry)) {
 	l.sealed = max(l.sealed, seq)
 	l.mu.Unlock()
 
-	c.spooled, c.records = nil, nil
+	c.spooled, c.records, c.ahead = nil, nil, nil
 	visit(r.entry(seq, data))
 
 	l.mu.Lock()
@@ -219,7 +225,7 @@ func (c *Cursor) visitSpooledLocked(s *segment, visit func(Entry)) error {
 	defer giveContent(scratch)
 
 	if c.spooled != s {
-		c.spooled = nil
+		c.spooled, c.ahead = nil, c.ahead[:0]
 		b := scratch.data[:s.count*recordSize]
 		if err := c.read(sp, s.block, s.size, b); err != nil {
 			return err
@@ -231,8 +237,9 @@ func (c *Cursor) visitSpooledLocked(s *segment, visit func(Entry)) error {
 	if start > end || end > s.size {
 		return ErrEvicted
 	}
-	data := scratch.data[:end-start]
-	if err := c.read(sp, s.block, start, data); err != nil {
+	data, err := c.load(sp, s, start, end, scratch.data)
+	if err != nil {
+		c.spooled = nil
 		return err
 	}
 	if err := l.stillHolds(s); err != nil {
@@ -241,6 +248,23 @@ func (c *Cursor) visitSpooledLocked(s *segment, visit func(Entry)) error {
 	c.spooled = s
 	visit(c.records[i].entry(c.seq+1, data))
 	return nil
+}
+
+// load returns bytes of a spooled segment. If they are many, it puts them into
+// scratch.
+func (c *Cursor) load(sp *spool, s *segment, start, end int, scratch []byte) ([]byte, error) {
+	if end-start > readAhead {
+		data := scratch[:end-start]
+		return data, c.read(sp, s.block, start, data)
+	}
+	if start < c.aheadAt || end > c.aheadAt+len(c.ahead) {
+		c.aheadAt = start
+		c.ahead = slices.Grow(c.ahead[:0], readAhead)[:min(readAhead, s.size-start)]
+		if err := c.read(sp, s.block, start, c.ahead); err != nil {
+			return nil, err
+		}
+	}
+	return c.ahead[start-c.aheadAt : end-c.aheadAt], nil
 }
 
 // stillHolds returns why a segment is gone.

@@ -86,10 +86,8 @@ func (l *Log) poke() {
 // fails, it forgets the oldest segment of all if that was sent. It reports
 // whether it did either, and gives up the lock meanwhile.
 func (l *Log) spoolOldestLocked() bool {
+	// It is not the last one, which grows: memory holds several when it is full.
 	s := l.segments[sort.Search(len(l.segments), func(i int) bool { return l.segments[i].content != nil })]
-	if s == l.segments[len(l.segments)-1] { // it still grows
-		return false
-	}
 	content := s.content
 	content.readers++
 	l.spooling = true
@@ -130,8 +128,14 @@ func (l *Log) leaveLocked(block int64, err error) {
 	}
 	l.pool.leave(l)
 	if l.spool != nil {
-		l.spool.close()
+		l.closeSpool()
 	}
+}
+
+// closeSpool is the last thing that happens to a log that has ended.
+func (l *Log) closeSpool() {
+	l.spool.close()
+	l.pool.occupy(-l.spool.disk)
 }
 
 // store writes a segment to the spool. Only one goroutine does so at a time.
@@ -155,7 +159,10 @@ func (l *Log) write(b []byte) (block int64, err error) {
 	}
 	l.mu.Lock()
 	l.spool = sp
-	block = sp.next()
+	block, grows := sp.next()
+	if grows {
+		l.pool.occupy(1)
+	}
 	l.mu.Unlock()
 	if err = sp.write(block, b); err != nil {
 		l.mu.Lock()
@@ -182,7 +189,11 @@ func (l *Log) trimSpool() {
 		l.mu.Unlock()
 		sp.punch(block)
 		l.mu.Lock()
-		sp.holes = append(sp.holes, block)
+		if !l.ended { // else all of it is given back at once
+			sp.holes = append(sp.holes, block)
+			sp.disk--
+			l.pool.occupy(-1)
+		}
 	}
 }
 

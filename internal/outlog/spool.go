@@ -14,7 +14,7 @@ var errSpoolFull = errors.New("spool is full")
 const (
 	// spareBlocks is how many unused blocks a spool file keeps for the next
 	// segments; the disk space of further ones is given back.
-	spareBlocks = 8
+	spareBlocks = 2
 
 	// measureStep is how much the pool grows before the free disk is looked at
 	// again.
@@ -32,6 +32,7 @@ type Pool struct {
 
 	mu        sync.Mutex
 	used      int64             // bytes of blocks in use
+	disk      int64             // bytes of blocks that take disk space, in use or not
 	limit     int64             // total, or less while the disk is short
 	measureAt int64             // value of used from which on limit is out of date
 	evictable map[*Log]struct{} // those whose oldest segment is spooled and was sent
@@ -96,7 +97,7 @@ func (p *Pool) measure() {
 	defer p.mu.Unlock()
 	p.limit = p.total
 	if err == nil {
-		p.limit = min(p.total, (p.used+free)/2)
+		p.limit = min(p.total, (p.disk+free)/2)
 	}
 	p.measureAt = p.used + measureStep
 }
@@ -116,6 +117,13 @@ func (p *Pool) cancel() {
 	defer p.mu.Unlock()
 	p.used -= segmentCost
 	p.measureAt = 0
+}
+
+// occupy accounts for blocks that take disk space now, or no longer.
+func (p *Pool) occupy(blocks int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.disk += blocks * segmentCost
 }
 
 // offer says whether the oldest segment of l can make room for others.
@@ -151,6 +159,7 @@ type spool struct {
 	file  *os.File
 	name  string  // to be removed at the end; empty if it has none any more
 	size  int64   // in blocks
+	disk  int64   // how many of them take disk space
 	free  []int64 // blocks that can be used again
 	holes []int64 // the same, but without disk space
 }
@@ -176,17 +185,20 @@ func (s *spool) close() {
 	}
 }
 
-// next is the block that the next segment goes to.
-func (s *spool) next() int64 {
-	for _, unused := range []*[]int64{&s.free, &s.holes} {
-		if n := len(*unused); n > 0 {
-			block := (*unused)[n-1]
-			*unused = (*unused)[:n-1]
-			return block
-		}
+// next is the block that the next segment goes to. It says whether that takes
+// more disk space.
+func (s *spool) next() (block int64, grows bool) {
+	if n := len(s.free); n > 0 {
+		block, s.free = s.free[n-1], s.free[:n-1]
+		return block, false
+	}
+	s.disk++
+	if n := len(s.holes); n > 0 {
+		block, s.holes = s.holes[n-1], s.holes[:n-1]
+		return block, true
 	}
 	s.size++
-	return s.size - 1
+	return s.size - 1, true
 }
 
 // release makes a block available again.

@@ -1,0 +1,50 @@
+// Command produce prints a known pattern at a given rate. Tests run it as the
+// command whose output must not get lost.
+package main
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// step is how often the rate is kept.
+const step = 5 * time.Millisecond
+
+func main() {
+	seed := flag.Uint64("seed", 1, "which pattern")
+	total := flag.Int64("bytes", 0, "how much to print")
+	over := flag.Duration("over", 0, "in how much time")
+	exit := flag.Int("exit", 0, "exit code")
+	flag.Parse()
+	if err := produce(os.Stdout, tethertest.Pattern(*seed, *total), *total, *over); err != nil {
+		fmt.Fprintln(os.Stderr, "produce:", err)
+		os.Exit(1)
+	}
+	os.Exit(*exit)
+}
+
+func produce(w io.Writer, r io.Reader, total int64, over time.Duration) error {
+	in := bufio.NewReaderSize(r, 64<<10)
+	began := time.Now()
+	for sent := int64(0); sent < total || time.Since(began) < over; {
+		due := total
+		if over > 0 {
+			due = min(total, int64(float64(total)*float64(time.Since(began))/float64(over)))
+		}
+		n, err := io.CopyN(w, in, due-sent)
+		if err != nil {
+			return err
+		}
+		sent += n
+		if over > 0 {
+			time.Sleep(step)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// dialRef connects the strict client through a cable.
+func dialRef(t *testing.T, who product) (context.Context, *tethertest.Cable, *tethertest.RefClient) {
+	t.Helper()
+	server := startServer(t, who)
+	t.Cleanup(server.stop)
+	cable := tethertest.NewCable(t, server.url)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	t.Cleanup(cancel)
+	c, err := tethertest.DialRef(ctx, cable.URL(), tethertest.RefOptions{Logf: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return ctx, cable, c
+}
+
+// TestRefClientRecovers shows that the strict client does what the real one does:
+// it gets all output across a cut that both servers survive.
+func TestRefClientRecovers(t *testing.T) {
+	onProducts(t, func(t *testing.T, who product) {
+		ctx, cable, c := dialRef(t, who)
+		p, err := c.Start(ctx, tethertest.RefStart{ID: "p", Argv: sh(`read x; ` + paced(2000, 100, "0.05")), PipeStdin: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status, err := p.Write(ctx, []byte("go\n")); err != nil || status != "accepted" {
+			t.Fatalf("write: %q, %v", status, err)
+		}
+		for p.Received() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		cable.CutFor(300 * time.Millisecond)
+		got, err := p.Wait(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("%x", sha256.Sum256(numbered(2000)))
+		if got.ExitCode != 0 || got.Streams["stdout"].SHA256 != want {
+			t.Errorf("got %+v, want SHA-256 %s", got, want)
+		}
+		if c.Recoveries() != 1 {
+			t.Errorf("%d recoveries, want 1", c.Recoveries())
+		}
+	})
+}
+
+// TestRefClientSeesTheReferenceLose checks the strict client against the one known
+// loss of the reference: more than 1 MiB printed during a cut.
+func TestRefClientSeesTheReferenceLose(t *testing.T) {
+	program(t, ref)
+	ctx, cable, c := dialRef(t, ref)
+	p, err := c.Start(ctx, tethertest.RefStart{ID: "p", Argv: sh(`echo ready; read x; seq 1 1000000; sleep 60`), PipeStdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p.Received() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	p2, err := c.Start(ctx, tethertest.RefStart{ID: "q", Argv: sh(`sleep 2; echo fine`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Write(ctx, []byte("x\n")); err != nil {
+		t.Fatal(err)
+	}
+	cable.CutFor(1500 * time.Millisecond)
+	if _, err := p.Wait(ctx); err == nil || !strings.Contains(err.Error(), "no longer retained") {
+		t.Errorf("the process ended with %v, want a gap", err)
+	}
+	if got, err := p2.Wait(ctx); err != nil || got.ExitCode != 0 || got.Streams["stdout"].Bytes != 5 {
+		t.Errorf("its neighbour: %+v, %v", got, err)
+	}
+}
+
+// TestNonUTF8Variable: the reference's connection dies on an environment policy
+// when its own environment holds such a variable; tether leaves the variable out.
+func TestNonUTF8Variable(t *testing.T) {
+	program(t, tether)
+	t.Setenv("INTEROP_EXTRA", "ODD=\xff\xfe")
+	p := &player{t: t, who: tether, server: startServer(t, tether)}
+	t.Cleanup(p.server.stop)
+	defer p.close()
+	c := p.open()
+	c.environ("all", policy("all", true, `[]`, `{}`, `["ODD","PLAIN"]`))
+	if got := p.log[0].value; got != `["" "PLAIN=plain" "plain=lower"]` {
+		t.Errorf("environment %s", got)
+	}
+}
+
+// TestServeSubcommand: `tether serve` prints the same URL line as exec-server.
+func TestServeSubcommand(t *testing.T) {
+	s := startCommand(t, tether, productCommand(t, tether, "serve", "--listen", "ws://127.0.0.1:0"))
+	defer s.stop()
+	p := &player{t: t, who: tether, server: s}
+	defer p.close()
+	c := p.open()
+	c.ask("status", "environment/status", "null")
+	if got := p.log[0].value; got != `{"result":{"status":"ready"}}` {
+		t.Errorf("status: %s", got)
+	}
+}

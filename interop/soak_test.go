@@ -1,0 +1,269 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	execserver "github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// These tests keep cutting the connections of clients that behave as the
+// reference client does, and compare each command's output, byte for byte, with
+// what the command is known to print. The server runs in the test's process, so
+// that its goroutines and descriptors can be counted.
+
+// producer builds the command that prints known output.
+var producer = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(bench.dir, "produce")
+	out, err := exec.Command("go", "build", "-o", path, "./produce").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return path, nil
+})
+
+// A job is one run of the producer.
+type job struct {
+	seed  uint64
+	bytes int64
+	over  time.Duration
+	exit  int
+}
+
+func (j job) argv(t testing.TB) []string {
+	t.Helper()
+	path, err := producer()
+	if err != nil {
+		t.Fatal("build the producer:", err)
+	}
+	return []string{path, "-seed", strconv.FormatUint(j.seed, 10), "-bytes", strconv.FormatInt(j.bytes, 10),
+		"-over", j.over.String(), "-exit", strconv.Itoa(j.exit)}
+}
+
+// check compares what arrived with what was printed.
+func (j job) check(r tethertest.RefResult) error {
+	sum := sha256.New()
+	io.Copy(sum, tethertest.Pattern(j.seed, j.bytes))
+	got := r.Streams["stdout"]
+	if got.Bytes == 0 {
+		got.SHA256 = hex.EncodeToString(sha256.New().Sum(nil))
+	}
+	switch {
+	case r.ExitCode != j.exit:
+		return fmt.Errorf("exit code %d, want %d", r.ExitCode, j.exit)
+	case got.Bytes != j.bytes:
+		return fmt.Errorf("%d bytes, want %d", got.Bytes, j.bytes)
+	case got.SHA256 != hex.EncodeToString(sum.Sum(nil)):
+		return errors.New("other bytes than were printed")
+	}
+	return nil
+}
+
+// run runs the job to its end. A start whose answer a cut has swallowed is
+// given up by the reference client; it is tried again under another name.
+func (j job) run(ctx context.Context, t testing.TB, c *tethertest.RefClient, id string) error {
+	argv := j.argv(t)
+	for attempt := 0; ; attempt++ {
+		p, err := c.Start(ctx, tethertest.RefStart{ID: fmt.Sprintf("%s-%d", id, attempt), Argv: argv})
+		if errors.Is(err, tethertest.ErrDisconnected) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("start %s: %w", id, err)
+		}
+		r, err := p.Wait(ctx)
+		if err != nil {
+			return fmt.Errorf("%s after %d bytes: %w", id, p.Received(), err)
+		}
+		if err := j.check(r); err != nil {
+			return fmt.Errorf("%s: %w", id, err)
+		}
+		_, err = p.Terminate(ctx) // as the reference client does after every command
+		if err != nil && !errors.Is(err, tethertest.ErrDisconnected) {
+			return fmt.Errorf("terminate %s: %w", id, err)
+		}
+		return nil
+	}
+}
+
+// soakServer runs a server in this process and checks at the end of the test
+// that nothing is left of it.
+func soakServer(t *testing.T) (url string) {
+	t.Helper()
+	before := goleak.IgnoreCurrent()
+	fds := openFiles(t)
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(context.Background())
+	cfg := execserver.Config{StateDir: dir}
+	l, err := execserver.Open(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := execserver.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-served, s.Close()); err != nil {
+			t.Error(err)
+		}
+		if err := goleak.Find(before); err != nil {
+			t.Error(err)
+		}
+		if now := openFiles(t); now > fds {
+			t.Errorf("%d files are open, %d were before", now, fds)
+		}
+		if left, _ := filepath.Glob(filepath.Join(dir, "server-*")); len(left) > 0 {
+			t.Errorf("left in the state directory: %v", left)
+		}
+		if left, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid())); len(left) > 0 {
+			t.Errorf("processes are left: %s", left)
+		}
+	})
+	return l.URL
+}
+
+func openFiles(t testing.TB) int {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(fds)
+}
+
+func soakClient(ctx context.Context, t *testing.T, url string) *tethertest.RefClient {
+	t.Helper()
+	c, err := tethertest.DialRef(ctx, url, tethertest.RefOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A command that prints 20 MB/s goes on through ten seconds without a connection.
+func TestSoakOutageOfTenSeconds(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cable := tethertest.NewCable(t, soakServer(t))
+	defer cable.Close()
+	c := soakClient(ctx, t, cable.URL())
+	defer c.Close()
+	cut := time.AfterFunc(2*time.Second, func() { cable.CutFor(10 * time.Second) })
+	defer cut.Stop()
+	if err := (job{seed: 1, bytes: 20e6 * 14, over: 14 * time.Second, exit: 7}).run(ctx, t, c, "outage"); err != nil {
+		t.Fatal(err)
+	}
+	if c.Recoveries() != 1 {
+		t.Errorf("the connection was recovered %d times, want once", c.Recoveries())
+	}
+}
+
+// The same command under a connection that is cut every 200 ms for 30 s.
+func TestSoakCutEvery200ms(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cable := tethertest.NewCable(t, soakServer(t))
+	defer cable.Close()
+	c := soakClient(ctx, t, cable.URL())
+	defer c.Close()
+	stop := cutEvery(cable, 200*time.Millisecond, 30*time.Second)
+	defer stop()
+	if err := (job{seed: 2, bytes: 20e6 * 32, over: 32 * time.Second, exit: 3}).run(ctx, t, c, "cuts"); err != nil {
+		t.Fatal(err)
+	}
+	if c.Recoveries() < 50 {
+		t.Errorf("the connection was recovered only %d times", c.Recoveries())
+	}
+}
+
+// cutEvery cuts a cable again and again until the time is over or stop is called.
+func cutEvery(cable *tethertest.Cable, every, total time.Duration) (stop func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), total)
+	var cutter sync.WaitGroup
+	cutter.Go(func() {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				cable.Cut()
+				cable.Mend()
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		cutter.Wait()
+	}
+}
+
+// A hundred clients run twenty commands each, some of them at the same time,
+// and each client's connection is cut every two seconds for a minute.
+func TestSoakManyClients(t *testing.T) {
+	const (
+		clients  = 100
+		commands = 20
+		atOnce   = 4
+		cuts     = 2 * time.Second
+		total    = time.Minute
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	url := soakServer(t)
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 1))
+			cable := tethertest.NewCable(t, url)
+			defer cable.Close()
+			c, err := tethertest.DialRef(ctx, cable.URL(), tethertest.RefOptions{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			time.Sleep(time.Duration(random.Int64N(int64(cuts)))) // not all cut at the same moment
+			stop := cutEvery(cable, cuts, total)
+			defer stop()
+			places := make(chan struct{}, atOnce)
+			var jobs sync.WaitGroup
+			for k := range commands {
+				// The commands of a client together take about as long as the cuts go on.
+				j := job{seed: uint64(i*commands + k), bytes: random.Int64N(1<<20 + 1), exit: random.IntN(6),
+					over: time.Duration(random.Int64N(int64(2 * total * atOnce / commands)))}
+				places <- struct{}{}
+				jobs.Go(func() {
+					defer func() { <-places }()
+					if err := j.run(ctx, t, c, fmt.Sprintf("client %d command %d", i, k)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			jobs.Wait()
+		})
+	}
+	all.Wait()
+}
