@@ -61,7 +61,9 @@ var paramsExchanges = []exchange{
 	}},
 	{name: "params/process read", compares: wholeReplies, play: func(p *player) {
 		c := p.open()
-		c.start("r", sh("printf x"), "")
+		c.start("r", sh("printf x; read y"), `"pipeStdin":true`)
+		c.seen("r", "x") // before the exit, so that it has number 1
+		c.write("r", "1", "\n")
 		c.gone("r", "process/closed")
 		for _, params := range []string{`{}`, `null`, `{"processId":5}`, `{"processId":null}`,
 			`{"processId":"r","afterSeq":-1}`, `{"processId":"r","afterSeq":1.5}`, `{"processId":"r","afterSeq":1.0}`,

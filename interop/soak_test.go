@@ -3,6 +3,7 @@
 package interop_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -44,6 +45,7 @@ type job struct {
 	seed  uint64
 	bytes int64
 	over  time.Duration
+	step  time.Duration // 0: a few milliseconds
 	exit  int
 }
 
@@ -54,7 +56,7 @@ func (j job) argv(t testing.TB) []string {
 		t.Fatal("build the producer:", err)
 	}
 	return []string{path, "-seed", strconv.FormatUint(j.seed, 10), "-bytes", strconv.FormatInt(j.bytes, 10),
-		"-over", j.over.String(), "-exit", strconv.Itoa(j.exit)}
+		"-over", j.over.String(), "-step", cmp.Or(j.step, 5*time.Millisecond).String(), "-exit", strconv.Itoa(j.exit)}
 }
 
 // check compares what arrived with what was printed.
@@ -76,13 +78,16 @@ func (j job) check(r tethertest.RefResult) error {
 	return nil
 }
 
+// maxStarts is how often a start may be swallowed before that is an error.
+const maxStarts = 20
+
 // run runs the job to its end. A start whose answer a cut has swallowed is
 // given up by the reference client; it is tried again under another name.
 func (j job) run(ctx context.Context, t testing.TB, c *tethertest.RefClient, id string) error {
 	argv := j.argv(t)
 	for attempt := 0; ; attempt++ {
 		p, err := c.Start(ctx, tethertest.RefStart{ID: fmt.Sprintf("%s-%d", id, attempt), Argv: argv})
-		if errors.Is(err, tethertest.ErrDisconnected) {
+		if errors.Is(err, tethertest.ErrDisconnected) && attempt < maxStarts {
 			continue
 		}
 		if err != nil {
@@ -252,7 +257,7 @@ func TestSoakManyClients(t *testing.T) {
 			var jobs sync.WaitGroup
 			for k := range commands {
 				// The commands of a client together take about as long as the cuts go on.
-				j := job{seed: uint64(i*commands + k), bytes: random.Int64N(1<<20 + 1), exit: random.IntN(6),
+				j := job{seed: uint64(i*commands + k), bytes: random.Int64N(1<<20 + 1), exit: random.IntN(6), step: 100 * time.Millisecond,
 					over: time.Duration(random.Int64N(int64(2 * total * atOnce / commands)))}
 				places <- struct{}{}
 				jobs.Go(func() {

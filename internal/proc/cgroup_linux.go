@@ -214,7 +214,7 @@ func (c *cgroups) put(path string) {
 type cgroup struct {
 	owner  *cgroups
 	path   string
-	leader *child
+	killed atomic.Bool // by the kernel, which then kills whatever is started in it
 }
 
 func (g *cgroup) file(name string) string { return g.path + "/" + name }
@@ -248,6 +248,7 @@ func (g *cgroup) members() map[int]bool {
 }
 
 func (g *cgroup) kill() {
+	g.killed.Store(true)
 	if os.WriteFile(g.file("cgroup.kill"), []byte("1"), 0) == nil {
 		return
 	}
@@ -283,13 +284,14 @@ func readPopulated(events int) bool {
 	return err != nil || !bytes.Contains(text[:n], []byte("populated 0"))
 }
 
-// childClosed can reap at once: nothing is found by the child's number any more.
-func (g *cgroup) childClosed() { g.leader.reap() }
-
 func (g *cgroup) release(tableView) bool {
 	if !g.empty() {
 		return false
 	}
-	g.owner.put(g.path)
+	if g.killed.Load() {
+		removeCgroup(g.path)
+	} else {
+		g.owner.put(g.path)
+	}
 	return true
 }

@@ -2,18 +2,19 @@ package proc
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/outlog"
 )
 
-const ioctlGetTermios = unix.TCGETS
+const (
+	ioctlGetTermios = unix.TCGETS
+	openDirectory   = unix.O_PATH // no more than chdir needs
+)
 
 // host is what Linux adds to a supervisor.
 type host struct {
@@ -113,7 +114,6 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 	}
 	switch {
 	case group != nil && f.inCgroup:
-		group.leader = c
 		c.tree = group
 	default:
 		if group != nil {
@@ -152,22 +152,45 @@ func (h *host) plumb(c *child, req *forkRequest, spec Spec) error {
 }
 
 func plumbTerminal(c *child, req *forkRequest, spec Spec) error {
-	master, slave, err := openTerminal(spec.Rows, spec.Cols)
+	master, slave, err := openTerminal(terminalSize(spec.Rows, spec.Cols))
 	if err != nil {
-		return err
+		return fmt.Errorf("open a terminal: %w", err)
 	}
-	defer slave.Close()
 	c.stdin = master
 	c.outputs = []endpoint{{outlog.PTY, master}}
-	return withDescriptor(slave, func(fd int) error {
-		fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	req.give(slave)
+	req.files = append(req.files, uintptr(slave), uintptr(slave))
+	return nil
+}
+
+// openTerminal makes a terminal of which only our end, the master, is non-blocking.
+// (creack/pty leaves both ends blocking: a write to a child that does not read
+// would hold its caller.)
+func openTerminal(size *unix.Winsize) (master *os.File, slave int, err error) {
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, -1, err
+	}
+	defer func() {
 		if err != nil {
-			return fmt.Errorf("copy the terminal: %w", err)
+			unix.Close(fd)
 		}
-		req.give(fd)
-		req.files = append(req.files, uintptr(fd), uintptr(fd))
-		return nil
-	})
+	}()
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		return nil, -1, err
+	}
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		return nil, -1, err
+	}
+	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, size); err != nil {
+		return nil, -1, err
+	}
+	slave, err = unix.Open(fmt.Sprintf("/dev/pts/%d", number), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, -1, err
+	}
+	return os.NewFile(uintptr(fd), "terminal"), slave, nil
 }
 
 func plumbPipes(c *child, req *forkRequest, spec Spec) error {
@@ -261,7 +284,9 @@ func (c *child) close() {
 	if c.pidfd != nil {
 		c.pidfd.Close()
 	}
-	c.tree.childClosed()
+	if _, ok := c.tree.(*cgroup); ok {
+		c.reap() // nobody is found by the child's number any more
+	}
 }
 
 func (c *child) closeFiles() {
@@ -310,19 +335,4 @@ func abandonable[T any](ctx context.Context, f func() (T, error), drop func(T)) 
 		var none T
 		return none, context.Cause(ctx)
 	}
-}
-
-// execError says what a failed fork or exec was about.
-func execError(err error, program string) error {
-	errno, ok := errors.AsType[syscall.Errno](err)
-	if !ok {
-		return err
-	}
-	switch errno {
-	case unix.ENOENT: // the program itself was there a moment ago
-		return &StartError{errno, fmt.Sprintf("the interpreter or loader of program %q", program)}
-	case unix.EACCES, unix.ENOEXEC, unix.ENOTDIR, unix.ELOOP, unix.EPERM:
-		return &StartError{errno, fmt.Sprintf("program %q", program)}
-	}
-	return &StartError{Err: errno}
 }

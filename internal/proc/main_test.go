@@ -23,5 +23,9 @@ func TestMain(m *testing.M) {
 		run()
 		os.Exit(0)
 	}
+	if err := ResetInherited(); err != nil { // whoever runs the tests may leave descriptors open
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
 	goleak.VerifyTestMain(m)
 }

@@ -271,7 +271,7 @@ func (p *Process) terminate(now bool) bool {
 // grace later.
 func (p *Process) enforce(e *ending) {
 	defer close(e.finished)
-	grace := time.NewTimer(terminateGrace)
+	grace := time.NewTimer(p.sup.grace)
 	defer grace.Stop()
 	drained := e.drained
 	for waiting := true; waiting; {
@@ -289,6 +289,6 @@ func (p *Process) enforce(e *ending) {
 	}
 	p.child.tree.kill()
 	for _, out := range p.outputs {
-		out.cutAfter(terminateGrace)
+		out.cutAfter(p.sup.grace)
 	}
 }

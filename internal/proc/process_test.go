@@ -1,4 +1,4 @@
-//go:build unix
+//go:build linux
 
 package proc
 
@@ -311,7 +311,7 @@ func TestTerminal(t *testing.T) {
 	spec.TTY = true
 	p, sink := start(t, s, spec)
 	sink.awaitText(outlog.PTY, "ready")
-	for _, want := range []string{"24 80\r\n", " icanon", " echo ", " isig", "icrnl", "onlcr", "-iutf8", "/dev/pts/"} {
+	for _, want := range []string{"24 80\r\n", "icanon", " echo ", "isig", "icrnl", "onlcr", "-iutf8", "/dev/pts/"} {
 		if got := sink.text(outlog.PTY); !strings.Contains(got, want) {
 			t.Errorf("no %q in:\n%s", want, got)
 		}
@@ -374,14 +374,16 @@ func TestRawTerminalHasNoEOF(t *testing.T) {
 
 func TestSignalReachesTheGroup(t *testing.T) {
 	s := newSupervisor(t, Config{})
-	p, sink := start(t, s, shell("sh -c 'trap \"echo inner; exit\" INT; echo ready; while :; do sleep 0.05; done' & trap 'wait; echo outer; exit 5' INT; wait"))
+	p, sink := start(t, s, shell(`trap 'wait; echo outer; exit 5' USR1
+		sh -c 'trap "echo inner; exit" USR1; echo ready; while :; do sleep 0.05; done' & wait`))
 	sink.awaitText(outlog.Stdout, "ready")
-	// A background child of a non-interactive shell ignores INT, so use one that it does not.
-	if err := p.Signal(syscall.SIGINT); err != nil {
+	if err := p.Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
-	sink.awaitText(outlog.Stdout, "outer")
-	p.Kill()
+	awaitDone(t, p)
+	if got := sink.text(outlog.Stdout); got != "ready\ninner\nouter\n" || sink.code != 5 {
+		t.Errorf("output %q, code %d", got, sink.code)
+	}
 	if err := p.Signal(syscall.SIGINT); err != nil {
 		t.Errorf("signal after exit: %v", err)
 	}

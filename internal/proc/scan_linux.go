@@ -212,8 +212,6 @@ func (t *scanTree) kill() {
 
 func (t *scanTree) empty() bool { return len(t.members(readProcessTable(), false)) == 0 }
 
-func (t *scanTree) childClosed() {}
-
 func (t *scanTree) await(time.Time) {} // its kill has waited
 
 func (t *scanTree) release(view tableView) bool {

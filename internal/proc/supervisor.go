@@ -57,7 +57,8 @@ type Spec struct {
 	// PipeStdin gives a process without terminal a pipe as stdin, not /dev/null.
 	PipeStdin bool
 
-	// Files become descriptors 3, 4, …; the caller keeps and closes its own.
+	// Files become descriptors 3, 4, …, blocking or not as they are; the caller
+	// keeps and closes its own.
 	Files []*os.File
 }
 
@@ -66,10 +67,13 @@ type Spec struct {
 type Supervisor struct {
 	log      *slog.Logger
 	host     *host // what the operating system adds
+	grace    time.Duration
 	lifetime context.Context
 	end      context.CancelCauseFunc
 	tasks    sync.WaitGroup // every goroutine of every process
 	starts   sync.WaitGroup // every Start under way
+
+	closeHost sync.Once
 
 	pipeBudget atomic.Int64 // bytes by which pipes may still grow
 
@@ -89,6 +93,7 @@ func New(cfg Config) *Supervisor {
 	s := &Supervisor{
 		log:       cfg.Log,
 		host:      newHost(cfg),
+		grace:     terminateGrace,
 		lifetime:  lifetime,
 		end:       end,
 		processes: make(map[*Process]struct{}),
@@ -131,7 +136,7 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec, sink Sink) (*Process,
 }
 
 // Close kills every process with all that it started and returns when the last
-// goroutine has ended. A Sink whose Append blocks must be ended first.
+// goroutine has ended. A second time is harmless. A Sink whose Append blocks must be ended first.
 func (s *Supervisor) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -150,7 +155,7 @@ func (s *Supervisor) Close() {
 	s.stopSettlingLocked()
 	s.mu.Unlock()
 	s.tasks.Wait()
-	s.host.close()
+	s.closeHost.Do(s.host.close)
 }
 
 func (s *Supervisor) unsettled() []*Process {
@@ -184,6 +189,9 @@ func (s *Supervisor) settleWithin(d time.Duration) {
 	s.tasks.Add(1) // until it has fired or was stopped
 	s.settling = time.AfterFunc(d, func() {
 		defer s.tasks.Done()
+		s.mu.Lock()
+		s.settling = nil
+		s.mu.Unlock()
 		s.settle()
 	})
 }
@@ -197,9 +205,6 @@ func (s *Supervisor) stopSettlingLocked() {
 
 // settle forgets the closed processes that left nothing behind.
 func (s *Supervisor) settle() {
-	s.mu.Lock()
-	s.settling = nil
-	s.mu.Unlock()
 	list := s.unsettled()                               // before the look: who closes later is seen by the next one
 	view := tableView(sync.OnceValue(readProcessTable)) // one look for all, if any needs it
 	left := false

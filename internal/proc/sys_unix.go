@@ -1,13 +1,13 @@
-//go:build unix
+//go:build linux || darwin
 
 package proc
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"syscall"
 
-	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,31 +35,18 @@ const (
 	defaultCols = 80
 )
 
-// openTerminal makes a terminal. The slave is for the child: it blocks.
-func openTerminal(rows, cols uint16) (master, slave *os.File, err error) {
+// terminalSize fills in what was not asked for.
+func terminalSize(rows, cols uint16) *unix.Winsize {
 	if rows == 0 {
 		rows = defaultRows
 	}
 	if cols == 0 {
 		cols = defaultCols
 	}
-	master, slave, err = pty.Open()
-	if err != nil {
-		return nil, nil, fmt.Errorf("open a terminal: %w", err)
-	}
-	err = pty.Setsize(master, &pty.Winsize{Rows: rows, Cols: cols})
-	if err == nil {
-		// os.OpenFile made it non-blocking, and the child shares that flag.
-		err = withDescriptor(slave, func(fd int) error { return unix.SetNonblock(fd, false) })
-	}
-	if err != nil {
-		master.Close()
-		slave.Close()
-		return nil, nil, fmt.Errorf("set up a terminal: %w", err)
-	}
-	return master, slave, nil
+	return &unix.Winsize{Row: rows, Col: cols}
 }
 
+// withDescriptor lends the descriptor of f. Unlike f.Fd it leaves its mode alone.
 func withDescriptor(f *os.File, do func(fd int) error) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -82,7 +69,13 @@ func eofChar(fd uintptr) (char byte, ok bool) {
 }
 
 func (c *child) resize(rows, cols uint16) error {
-	return pty.Setsize(c.outputs[0].file, &pty.Winsize{Rows: rows, Cols: cols})
+	err := withDescriptor(c.outputs[0].file, func(fd int) error {
+		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols})
+	})
+	if err != nil && !errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("resize the terminal: %w", err)
+	}
+	return nil
 }
 
 func (c *child) signalGroup(sig syscall.Signal) error {

@@ -16,10 +16,8 @@ type tree interface {
 	await(deadline time.Time)
 	// empty reports whether all have ended.
 	empty() bool
-	// childClosed is called when the child has exited and its output has ended.
-	childClosed()
-	// release gives the tree up, after childClosed, if it is certain that all have
-	// ended. view is how to look at the process table, or nil: too dear now.
+	// release gives the tree up, when its child is closed, if it is certain that all
+	// have ended. view is how to look at the process table, or nil: too dear now.
 	release(view tableView) bool
 }
 

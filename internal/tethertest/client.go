@@ -120,6 +120,14 @@ func (c *Client) Send(raw string) {
 	}
 }
 
+// SendBytes sends bytes below the framing, over WebSocket.
+func (c *Client) SendBytes(b []byte) {
+	c.t.Helper()
+	if _, err := c.WS().conn.Write(b); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // Notify sends a notification.
 func (c *Client) Notify(method string, params any) {
 	c.t.Helper()
@@ -188,7 +196,11 @@ func (c *Client) AwaitFor(d time.Duration, match func(Message) bool) (Message, e
 		c.mu.Lock()
 		for i := seen; i < len(c.queue); i++ {
 			if m := c.queue[i]; match(m) {
-				c.queue = append(c.queue[:i], c.queue[i+1:]...)
+				if i == 0 {
+					c.queue = c.queue[1:]
+				} else {
+					c.queue = append(c.queue[:i], c.queue[i+1:]...)
+				}
 				c.mu.Unlock()
 				return m, nil
 			}

@@ -45,11 +45,13 @@ type Event struct {
 func (c *Client) AwaitEvent(id string) Event {
 	c.t.Helper()
 	var e Event
-	c.Await("an event of "+id, func(m Message) bool { return c.eventOf(m, id, &e) })
+	c.Await("an event of "+id, func(m Message) bool { return c.IsEvent(m, &e) && e.ProcessID == id })
 	return e
 }
 
-func (c *Client) eventOf(m Message, id string, e *Event) bool {
+// IsEvent reports whether a message is about a process, and what it says.
+func (c *Client) IsEvent(m Message, e *Event) bool {
+	c.t.Helper()
 	if !strings.HasPrefix(m.Method, "process/") {
 		return false
 	}
@@ -57,7 +59,7 @@ func (c *Client) eventOf(m Message, id string, e *Event) bool {
 	if err := json.Unmarshal(m.Params, e); err != nil {
 		c.t.Errorf("%s: %v", m.Raw, err)
 	}
-	return e.ProcessID == id
+	return true
 }
 
 // An Output is all that a process has shown.

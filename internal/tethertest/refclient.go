@@ -145,7 +145,7 @@ func (c *RefClient) connected(ctx context.Context) (*generation, error) {
 		switch {
 		case failed != nil:
 			return nil, failed
-		case g != nil:
+		case g != nil && !g.over():
 			return g, nil
 		}
 		select {

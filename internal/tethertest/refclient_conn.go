@@ -98,6 +98,16 @@ func (g *generation) answered(m message) {
 	answer <- reply{result: m.Result}
 }
 
+// over reports whether the connection was lost.
+func (g *generation) over() bool {
+	select {
+	case <-g.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // drop ends the connection and waits until its calls have failed.
 func (g *generation) drop() {
 	g.ws.Close()
@@ -125,6 +135,7 @@ func (g *generation) call(ctx context.Context, method string, params, result any
 	g.mu.Lock()
 	if g.pending == nil {
 		g.mu.Unlock()
+		<-g.done
 		return ErrDisconnected
 	}
 	g.lastID++
@@ -132,7 +143,7 @@ func (g *generation) call(ctx context.Context, method string, params, result any
 	g.pending[id] = answer
 	g.mu.Unlock()
 	if err := g.send(map[string]any{"id": id, "method": method, "params": params}); err != nil {
-		g.ws.Close()
+		g.drop() // a caller that tries again finds the next connection
 		return err
 	}
 	select {

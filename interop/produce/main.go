@@ -13,23 +13,21 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// step is how often the rate is kept.
-const step = 5 * time.Millisecond
-
 func main() {
 	seed := flag.Uint64("seed", 1, "which pattern")
 	total := flag.Int64("bytes", 0, "how much to print")
 	over := flag.Duration("over", 0, "in how much time")
+	step := flag.Duration("step", 5*time.Millisecond, "how often something is printed")
 	exit := flag.Int("exit", 0, "exit code")
 	flag.Parse()
-	if err := produce(os.Stdout, tethertest.Pattern(*seed, *total), *total, *over); err != nil {
+	if err := produce(os.Stdout, tethertest.Pattern(*seed, *total), *total, *over, *step); err != nil {
 		fmt.Fprintln(os.Stderr, "produce:", err)
 		os.Exit(1)
 	}
 	os.Exit(*exit)
 }
 
-func produce(w io.Writer, r io.Reader, total int64, over time.Duration) error {
+func produce(w io.Writer, r io.Reader, total int64, over, step time.Duration) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	began := time.Now()
 	for sent := int64(0); sent < total || time.Since(began) < over; {

@@ -1,8 +1,12 @@
+//go:build linux || darwin
+
 package proc
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -26,7 +30,7 @@ func find(spec Spec) (place, error) {
 	if name == "" {
 		name = "."
 	}
-	dir, err := openRetrying(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	dir, err := openRetrying(name, openDirectory|unix.O_DIRECTORY|unix.O_CLOEXEC)
 	if err == nil {
 		if err = unix.Faccessat(dir, ".", unix.X_OK, 0); err != nil {
 			unix.Close(dir)
@@ -96,4 +100,19 @@ func executable(dir int, name string) error {
 		return unix.EACCES
 	}
 	return unix.Faccessat(dir, name, unix.X_OK, 0)
+}
+
+// execError says what a failed fork or exec was about.
+func execError(err error, program string) error {
+	errno, ok := errors.AsType[syscall.Errno](err)
+	if !ok {
+		return err
+	}
+	switch errno {
+	case unix.ENOENT: // the program itself was there a moment ago
+		return &StartError{errno, fmt.Sprintf("the interpreter or loader of program %q", program)}
+	case unix.EACCES, unix.ENOEXEC, unix.ENOTDIR, unix.ELOOP, unix.EPERM:
+		return &StartError{errno, fmt.Sprintf("program %q", program)}
+	}
+	return &StartError{Err: errno}
 }

@@ -1,0 +1,152 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/outlog"
+)
+
+// macOS has no cgroups, pidfds or parent-death signals: a tree is a process group,
+// a wait holds a thread, and the child is reaped when it exits. Not tested.
+
+const (
+	ioctlGetTermios = unix.TIOCGETA
+	openDirectory   = unix.O_RDONLY
+)
+
+type host struct{}
+
+func newHost(Config) *host { return &host{} }
+
+func (h *host) close() {}
+
+type processTable struct{}
+
+func readProcessTable() processTable { return processTable{} }
+
+// ResetInherited does nothing here: the runtime opens everything close-on-exec.
+func ResetInherited() error { return nil }
+
+type child struct {
+	pid     int
+	tty     bool
+	stdin   *os.File // nil: none
+	outputs []endpoint
+	tree    tree
+}
+
+func (h *host) launch(_ context.Context, spec Spec) (_ *child, err error) {
+	at, err := find(spec)
+	if err != nil {
+		return nil, err
+	}
+	at.close()
+	c := &child{tty: spec.TTY}
+	theirs, err := c.plumb(spec)
+	defer func() {
+		for _, f := range theirs {
+			f.Close()
+		}
+		if err != nil {
+			c.close()
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	attr := &syscall.ProcAttr{
+		Dir: spec.Dir,
+		Env: spec.Env,
+		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: spec.TTY},
+	}
+	for _, f := range append(theirs[:3:3], spec.Files...) {
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	argv := spec.Argv
+	if spec.Arg0 != nil {
+		argv = append([]string{*spec.Arg0}, spec.Argv[1:]...)
+	}
+	if c.pid, err = syscall.ForkExec(at.program, argv, attr); err != nil {
+		return nil, execError(err, at.program)
+	}
+	c.tree = processGroup(c.pid)
+	return c, nil
+}
+
+// plumb makes our ends and returns the child's 0, 1 and 2.
+func (c *child) plumb(spec Spec) (theirs []*os.File, err error) {
+	if spec.TTY {
+		master, slave, err := pty.Open()
+		if err != nil {
+			return nil, fmt.Errorf("open a terminal: %w", err)
+		}
+		c.stdin, c.outputs = master, []endpoint{{outlog.PTY, master}}
+		size := terminalSize(spec.Rows, spec.Cols)
+		err = withDescriptor(master, func(fd int) error {
+			return errors.Join(unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, size), unix.SetNonblock(fd, true))
+		})
+		return []*os.File{slave, slave, slave}, err
+	}
+	in, err := os.Open(os.DevNull)
+	if spec.PipeStdin && err == nil {
+		in.Close()
+		in, c.stdin, err = os.Pipe()
+	}
+	if err != nil {
+		return nil, err
+	}
+	theirs = append(theirs, in)
+	for _, stream := range []outlog.Stream{outlog.Stdout, outlog.Stderr} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return theirs, err
+		}
+		c.outputs = append(c.outputs, endpoint{stream, r})
+		theirs = append(theirs, w)
+	}
+	return theirs, nil
+}
+
+func growPipe(uintptr, int) bool { return false }
+
+func (c *child) wait() int {
+	var status syscall.WaitStatus
+	for {
+		_, err := syscall.Wait4(c.pid, &status, 0, nil)
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err != nil:
+			return -1
+		case status.Signaled():
+			return 128 + int(status.Signal())
+		}
+		return status.ExitStatus()
+	}
+}
+
+func (c *child) close() {
+	if c.stdin != nil {
+		c.stdin.Close()
+	}
+	for _, out := range c.outputs {
+		out.file.Close()
+	}
+}
+
+// processGroup is the tree as far as it can be found here.
+type processGroup int
+
+func (g processGroup) signal(sig syscall.Signal) { unix.Kill(-int(g), sig) }
+func (g processGroup) kill()                     { unix.Kill(-int(g), unix.SIGKILL) }
+func (g processGroup) await(time.Time)           {}
+func (g processGroup) empty() bool               { return unix.Kill(-int(g), 0) == unix.ESRCH }
+func (g processGroup) release(tableView) bool    { return g.empty() }

@@ -1,0 +1,402 @@
+package proc
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/outlog"
+)
+
+func count(t *testing.T, dir string) int {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func childrenOfTest(t *testing.T) (pids []int) {
+	t.Helper()
+	for pid, entry := range readProcessTable() {
+		if entry.parent == os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// Close leaves no descriptor, process, zombie or cgroup; goroutines are checked by TestMain.
+func TestCloseLeavesNothing(t *testing.T) {
+	for _, noCgroups := range []bool{false, true} {
+		before := count(t, "/proc/self/fd")
+		s := New(Config{NoCgroups: noCgroups})
+		var parent string
+		if s.host.cgroups != nil {
+			parent = s.host.cgroups.parent
+		}
+		for i := range 8 {
+			spec := shell("head -c 300000 /dev/zero; sleep 1000 >/dev/null 2>&1 & cat")
+			spec.TTY, spec.PipeStdin = i%4 == 0, i%2 == 0
+			start(t, s, spec)
+			finish(t, s, shell("true"))
+			if _, err := s.Start(t.Context(), Spec{Argv: []string{"/none"}, Dir: "/"}, newRecorder(t)); err == nil {
+				t.Error("started nothing")
+			}
+			if _, err := s.Start(t.Context(), Spec{Argv: []string{"/etc/passwd"}, Dir: "/", TTY: true}, newRecorder(t)); err == nil {
+				t.Error("started a file")
+			}
+		}
+		s.Close()
+		if after := count(t, "/proc/self/fd"); after != before {
+			t.Errorf("%d descriptors before, %d after", before, after)
+		}
+		if pids := childrenOfTest(t); len(pids) > 0 {
+			t.Errorf("children left: %v", pids)
+		}
+		if parent != "" {
+			if _, err := os.Stat(parent); !os.IsNotExist(err) {
+				t.Errorf("cgroup left: %v", err)
+			}
+		}
+	}
+}
+
+// After many short processes the cgroups are reused, not collected.
+func TestCgroupsAreReused(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	if s.host.cgroups == nil {
+		t.Skip("no writable cgroup file system of version 2 here")
+	}
+	for range 20 {
+		finish(t, s, shell("true"))
+	}
+	if s.host.cgroups.next > 3 {
+		t.Errorf("%d cgroups made for 20 processes in a row", s.host.cgroups.next)
+	}
+}
+
+func TestCgroupRemovedByOthersIsMadeAgain(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	if s.host.cgroups == nil {
+		t.Skip("no writable cgroup file system of version 2 here")
+	}
+	finish(t, s, shell("true"))
+	removeCgroup(s.host.cgroups.parent)
+	finish(t, s, shell("true"))
+	if s.host.cgroups.broken.Load() {
+		t.Error("cgroups given up")
+	}
+}
+
+func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
+	own, err := ownCgroup()
+	if err != nil {
+		t.Skip(err)
+	}
+	stale := filepath.Join(own, cgroupPrefix+"test-stale")
+	if err := os.MkdirAll(filepath.Join(stale, "1", "nested"), 0o755); err != nil {
+		t.Skip(err)
+	}
+	defer removeCgroup(stale)
+	s := newSupervisor(t, Config{})
+	if _, err := os.Stat(stale); !os.IsNotExist(err) {
+		t.Errorf("still there: %v", err)
+	}
+	newSupervisor(t, Config{}) // its sweep must spare the first
+	if _, err := os.Stat(s.host.cgroups.parent); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLocateCgroup(t *testing.T) {
+	const hybrid = "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n" +
+		"32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n" +
+		"41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw\n"
+	for _, c := range []struct{ mounts, memberships, want string }{
+		{hybrid, "1:cpu:/x\n0::/\n", "/sys/fs/cgroup/unified"},
+		{hybrid, "0::/user.slice/a b\n", "/sys/fs/cgroup/unified/user.slice/a b"},
+		{"1 2 0:3 /pod/1 /sys/fs/cgroup ro - cgroup2 c rw\n", "0::/pod/1/x\n", "/sys/fs/cgroup/x"},
+		{"1 2 0:3 / /my\\040cg ro - cgroup2 c rw\n", "0::/x\n", "/my cg/x"},
+		{"1 2 0:3 /pod/1 /sys/fs/cgroup ro - cgroup2 c rw\n", "0::/pod/2\n", ""},
+		{hybrid, "0::/../other\n", ""},
+		{hybrid, "1:cpu:/x\n", ""},
+		{"", "0::/\n", ""},
+	} {
+		got, err := locateCgroup(c.mounts, c.memberships)
+		if got != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("%q in %q: %q, %v", c.memberships, c.mounts, got, err)
+		}
+	}
+}
+
+// Idle children cost neither threads nor much memory.
+func TestIdleChildrenAreCheap(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	finish(t, s, shell("true"))
+	memory := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapInuse + m.StackInuse
+	}
+	const children = 300
+	sinks := make([]*recorder, children)
+	for i := range sinks {
+		sinks[i] = newRecorder(t)
+	}
+	before := memory()
+	for i := range children {
+		spec := Spec{Argv: []string{"/bin/sleep", "1000"}, Dir: "/", PipeStdin: true}
+		if _, err := s.Start(t.Context(), spec, sinks[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	each := int64(memory()-before) / children
+	threads := count(t, "/proc/self/task")
+	t.Logf("%d threads, %d bytes for each of %d children", threads, each, children)
+	if threads > 20 {
+		t.Errorf("%d threads", threads)
+	}
+	if each > 24<<10 && !raceEnabled {
+		t.Errorf("%d bytes for each child", each)
+	}
+	s.Close()
+	if threads := count(t, "/proc/self/task"); threads > 24 {
+		t.Errorf("%d threads after Close", threads)
+	}
+}
+
+// startHelper runs this test binary as a helper and returns its lines.
+func startHelper(t *testing.T, name string, prepare func(*exec.Cmd)) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), helperVariable+"="+name)
+	cmd.Stderr = os.Stderr
+	if prepare != nil {
+		prepare(cmd)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, bufio.NewScanner(out)
+}
+
+// printSink prints what a process says, for helpers.
+type printSink struct{ done chan struct{} }
+
+func (printSink) Append(_ outlog.Stream, p []byte) error { fmt.Printf("%s", p); return nil }
+func (printSink) Exit(code int)                          { fmt.Printf("exit=%d\n", code) }
+func (s printSink) Close()                               { close(s.done) }
+
+func init() {
+	helpers["inherit"] = func() {
+		if err := ResetInherited(); err != nil {
+			panic(err)
+		}
+		s := New(Config{})
+		defer s.Close()
+		sink := printSink{make(chan struct{})}
+		if _, err := s.Start(background, shell("grep SigIgn /proc/self/status; grep SigBlk /proc/self/status; exec ls /proc/self/fd"), sink); err != nil {
+			panic(err)
+		}
+		<-sink.done
+	}
+	helpers["orphans"] = func() {
+		s := New(Config{Subreaper: true})
+		defer s.Close()
+		sink := printSink{make(chan struct{})}
+		// Two orphans that outlive their parent and then die.
+		script := "(setsid sleep 0.01 >/dev/null 2>&1 &); (sleep 0.02 >/dev/null 2>&1 &)"
+		if _, err := s.Start(background, shell(script), sink); err != nil {
+			panic(err)
+		}
+		<-sink.done
+		// A child of somebody else in this program, which is waited for late.
+		other := exec.Command("true")
+		if err := other.Start(); err != nil {
+			panic(err)
+		}
+		other2 := exec.Command("sleep", "3")
+		if err := other2.Start(); err != nil {
+			panic(err)
+		}
+		fmt.Println("other:", other.Wait(), other2.Wait())
+		zombies := 0
+		for _, entry := range readProcessTable() {
+			if entry.parent == os.Getpid() {
+				zombies++
+			}
+		}
+		fmt.Println("left:", zombies)
+	}
+	helpers["server"] = func() {
+		s := New(Config{})
+		sink := printSink{make(chan struct{})}
+		if _, err := s.Start(background, shell("echo pid=$$; exec sleep 1000"), sink); err != nil {
+			panic(err)
+		}
+		io.Copy(io.Discard, os.Stdin) // if the test is gone, so are we
+	}
+}
+
+// What this program inherited, its children do not.
+func TestResetInherited(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, lines := startHelper(t, "inherit", func(cmd *exec.Cmd) {
+		cmd.Path = "/bin/sh"
+		cmd.Args = []string{"sh", "-c", `trap '' HUP INT TSTP USR1; exec "$0"`, exe}
+		cmd.ExtraFiles = []*os.File{r, w}
+	})
+	var got []string
+	for lines.Scan() {
+		got = append(got, strings.TrimSpace(lines.Text()))
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	got = slices.DeleteFunc(got, func(line string) bool { return line == "exit=0" }) // it may come early
+	want := "SigIgn:\t0000000000000000|SigBlk:\t0000000000000000|0|1|2|3"
+	if text := strings.Join(got, "|"); text != want {
+		t.Errorf("child saw %q, want %q", text, want)
+	}
+}
+
+func TestSubreaperReapsOrphansOnly(t *testing.T) {
+	cmd, lines := startHelper(t, "orphans", nil)
+	var got []string
+	for lines.Scan() {
+		got = append(got, lines.Text())
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if text := strings.Join(got, "|"); text != "exit=0|other: <nil> <nil>|left: 0" {
+		t.Errorf("helper said %q", text)
+	}
+}
+
+// When the supervisor's program is killed, its children are told.
+func TestChildrenDoNotOutliveTheProgram(t *testing.T) {
+	cmd, lines := startHelper(t, "server", func(cmd *exec.Cmd) {
+		if _, err := cmd.StdinPipe(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	var pid int
+	for pid == 0 && lines.Scan() {
+		fmt.Sscanf(lines.Text(), "pid=%d", &pid)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	if pid == 0 {
+		t.Fatal("no child")
+	}
+	awaitDeath(t, pid)
+	if own, err := ownCgroup(); err == nil {
+		removeCgroup(filepath.Join(own, fmt.Sprintf("%s%d-1", cgroupPrefix, cmd.Process.Pid)))
+	}
+}
+
+// A kernel that does not start processes in cgroups costs one retry, once.
+func TestCgroupThatDoesNotWorkIsGivenUp(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	if s.host.cgroups == nil {
+		t.Skip("no writable cgroup file system of version 2 here")
+	}
+	r := &forkRequest{
+		ctx: t.Context(), program: "/bin/true", argv: []string{"true"}, dir: "/",
+		cgroup: 0, // not a cgroup at all
+	}
+	f := s.host.forks
+	result := f.serve(r)
+	if result.err != nil || result.inCgroup || !s.host.cgroups.broken.Load() {
+		t.Errorf("%+v, broken %v", result, s.host.cgroups.broken.Load())
+	}
+	f.discard(result)
+	finish(t, s, shell("true"))
+}
+
+func TestLateForkIsDiscarded(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	r := &forkRequest{program: "/bin/sleep", argv: []string{"sleep", "1000"}, dir: "/", cgroup: -1}
+	result := s.host.forks.serve(r)
+	if result.err != nil {
+		t.Fatal(result.err)
+	}
+	s.host.forks.discard(result)
+	if err := unix.Kill(result.pid, 0); err != syscall.ESRCH {
+		t.Errorf("child is still there: %v", err)
+	}
+	if s.host.own.has(result.pid) {
+		t.Error("child is still known")
+	}
+}
+
+// The cut keeps what a full pipe holds.
+func TestCutKeepsWhatWasWritten(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	sink := newRecorder(t)
+	unblock := sink.block()
+	defer unblock()
+	p, err := s.Start(t.Context(), shell("printf x; head -c 60000 /dev/zero; sleep 1000"), sink)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-sink.waiting
+	awaitPipe(t, p, 60000)
+	p.Terminate()
+	awaitDeath(t, p.Pid())
+	<-p.ending.finished
+	p.outputs[0].cutAfter(-time.Second) // as if the grace had passed
+	unblock()
+	awaitDone(t, p)
+	if n := len(sink.text(outlog.Stdout)); n < 60000 {
+		t.Errorf("%d bytes kept", n)
+	}
+}
+
+// awaitPipe waits until stdout and the pipe hold n bytes together.
+func awaitPipe(t *testing.T, p *Process, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); runtime.Gosched() {
+		queued := 0
+		withDescriptor(p.outputs[0].file, func(fd int) (err error) {
+			queued, err = unix.IoctlGetInt(fd, unix.TIOCINQ)
+			return err
+		})
+		if queued >= n-readSize+1 && queued > 0 || !alive(p.Pid()) {
+			return
+		}
+	}
+	t.Fatal("the pipe does not fill")
+}

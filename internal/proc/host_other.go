@@ -1,0 +1,47 @@
+//go:build !linux && !darwin
+
+package proc
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+)
+
+// Nothing can be started here yet, so nothing but launch is ever called.
+
+type host struct{}
+
+func newHost(Config) *host { return &host{} }
+func (h *host) close()     {}
+
+func (h *host) launch(context.Context, Spec) (*child, error) {
+	return nil, fmt.Errorf("%w: %s", ErrUnsupported, runtime.GOOS)
+}
+
+type processTable struct{}
+
+func readProcessTable() processTable { return processTable{} }
+
+// ResetInherited does nothing here.
+func ResetInherited() error { return nil }
+
+type child struct {
+	pid     int
+	tty     bool
+	stdin   *os.File
+	outputs []endpoint
+	tree    tree
+}
+
+func (c *child) wait() int                        { return -1 }
+func (c *child) close()                           {}
+func (c *child) resize(rows, cols uint16) error   { return ErrUnsupported }
+func (c *child) signalGroup(syscall.Signal) error { return ErrUnsupported }
+
+func readDescriptor(uintptr, []byte) (int, error)  { return 0, ErrUnsupported }
+func writeDescriptor(uintptr, []byte) (int, error) { return 0, ErrUnsupported }
+func growPipe(uintptr, int) bool                   { return false }
+func eofChar(uintptr) (byte, bool)                 { return 0, false }
