@@ -169,7 +169,7 @@ var processExchanges = []exchange{
 		c.seen("stubborn", "ready")
 		c.ask("one that ignores TERM", "process/terminate", `{"processId":"stubborn"}`)
 		c.process("killed", "stubborn")
-		c.start("kids", sh(`sleep 61 & sleep 62 & echo ready; trap '' TERM; wait; wait`), "")
+		c.start("kids", sh(`trap '' TERM; sleep 61 & sleep 62 & echo ready; wait; wait`), "")
 		c.seen("kids", "ready")
 		c.call("process/terminate", `{"processId":"kids"}`)
 		c.process("group of children", "kids")

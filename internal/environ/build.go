@@ -68,12 +68,29 @@ func build(goos string, server []string, policy *wire.EnvPolicy, overlay map[str
 		vars.apply(policy)
 	}
 	vars.setAll(overlay)
-	if metadata != nil {
-		vars.setIfGiven(threadIDVar, metadata.ThreadID)
-		vars.setIfGiven(toolCallIDVar, metadata.ToolCallID)
-	}
+	vars.identify(metadata)
 	vars.drop(forbidden)
 	return vars.sorted()
+}
+
+// identify names the thread and the call. A call that nobody names has no name,
+// whatever the environment says; the thread's name gives way only to metadata.
+func (v variables) identify(metadata *wire.StartMetadata) {
+	delete(v.byKey, v.key(toolCallIDVar))
+	if metadata == nil {
+		return
+	}
+	delete(v.byKey, v.key(threadIDVar))
+	v.setIfGiven(threadIDVar, metadata.ThreadID)
+	v.setIfGiven(toolCallIDVar, metadata.ToolCallID)
+}
+
+// WithShell adds SHELL to an environment that has none, as terminals do.
+func WithShell(env []string, shell string) []string {
+	if shell == "" || slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "SHELL=") }) {
+		return env
+	}
+	return append(env, "SHELL="+shell)
 }
 
 // variables is an environment under construction.

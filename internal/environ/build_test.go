@@ -103,10 +103,15 @@ func TestBuild(t *testing.T) {
 			want:     []string{"CODEX_THREAD_ID=t", "CODEX_TOOL_CALL_ID=c"},
 		},
 		{
-			name:     "metadata without values changes nothing",
-			overlay:  map[string]string{"CODEX_THREAD_ID": "o"},
+			name:     "metadata without values takes the names away",
+			overlay:  map[string]string{"CODEX_THREAD_ID": "o", "CODEX_TOOL_CALL_ID": "o"},
 			metadata: &wire.StartMetadata{},
-			want:     []string{"CODEX_THREAD_ID=o"},
+			want:     []string{},
+		},
+		{
+			name:    "without metadata only the call loses its name",
+			overlay: map[string]string{"CODEX_THREAD_ID": "o", "CODEX_TOOL_CALL_ID": "o"},
+			want:    []string{"CODEX_THREAD_ID=o"},
 		},
 		{
 			name: "forbidden names go even when the client sets them",
@@ -282,5 +287,21 @@ func checkPolicyAllows(t *testing.T, p *wire.EnvPolicy, inherited []string, name
 	}
 	if !p.IgnoreDefaultExcludes && matchesAny(defaultExcludes, name) {
 		t.Errorf("%q is excluded by default", name)
+	}
+}
+
+func TestWithShell(t *testing.T) {
+	for _, c := range []struct {
+		env   []string
+		shell string
+		want  []string
+	}{
+		{[]string{"A=1"}, "/bin/bash", []string{"A=1", "SHELL=/bin/bash"}},
+		{[]string{"SHELL=/bin/zsh"}, "/bin/bash", []string{"SHELL=/bin/zsh"}},
+		{[]string{"A=1"}, "", []string{"A=1"}},
+	} {
+		if got := WithShell(c.env, c.shell); !slices.Equal(got, c.want) {
+			t.Errorf("WithShell(%q, %q) = %q, want %q", c.env, c.shell, got, c.want)
+		}
 	}
 }

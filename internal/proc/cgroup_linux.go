@@ -22,6 +22,9 @@ const (
 	// cgroupsKept is how many empty cgroups wait for the next process: making and
 	// removing one costs a tenth of a fork.
 	cgroupsKept = 64
+	// cgroupKills is how many kills ask the kernel at once. It serves one at a time,
+	// and each that waits holds a thread.
+	cgroupKills = 4
 )
 
 // cgroups keeps a cgroup for each process below one of our own, "tether-PID-N".
@@ -31,6 +34,7 @@ const (
 type cgroups struct {
 	broken atomic.Bool // the kernel does not start processes in them
 	proven atomic.Bool // it does
+	kills  chan struct{}
 
 	mu     sync.Mutex
 	parent string
@@ -49,7 +53,7 @@ func openCgroups() (*cgroups, error) {
 		return nil, err
 	}
 	sweepCgroups(own)
-	c := &cgroups{lock: -1}
+	c := &cgroups{lock: -1, kills: make(chan struct{}, cgroupKills)}
 	name := fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), supervisors.Add(1))
 	c.parent = filepath.Join(own, name)
 	for range 3 { // somebody's sweep may come between making and locking
@@ -248,6 +252,8 @@ func (g *cgroup) members() map[int]bool {
 }
 
 func (g *cgroup) kill() {
+	g.owner.kills <- struct{}{}
+	defer func() { <-g.owner.kills }()
 	g.killed.Store(true)
 	if os.WriteFile(g.file("cgroup.kill"), []byte("1"), 0) == nil {
 		return

@@ -209,7 +209,9 @@ func (p *Process) Terminate() (running bool) { return p.terminate(false) }
 func (p *Process) Kill() {
 	p.terminate(true)
 	<-p.done
-
+	if p.settle(readProcessTable) {
+		return
+	}
 	p.mu.Lock()
 	left := !p.settled
 	if left {

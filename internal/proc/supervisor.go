@@ -149,6 +149,10 @@ func (s *Supervisor) Close() {
 		p.terminate(true)
 	}
 	for _, p := range left {
+		<-p.done
+	}
+	s.settle() // most have left nothing
+	for _, p := range s.unsettled() {
 		p.Kill()
 	}
 	s.mu.Lock()

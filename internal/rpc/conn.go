@@ -28,8 +28,19 @@ const (
 	// take them. Large answers take a permit before their data is read.
 	MaxAnswerBytes = 64 << 20
 
+	// maxOwnBytes is how large our own requests and notifications may be that
+	// wait for the peer to take them.
+	maxOwnBytes = 64 << 20
+
+	// messageCost is what a queued message costs besides its bytes.
+	messageCost = 128
+
 	// closeGrace is how long the last words to a peer may take.
 	closeGrace = time.Second
+
+	// lingerTime is how long a peer that was told goodbye may take to leave,
+	// before the rest of what it sends is answered with a reset.
+	lingerTime = 250 * time.Millisecond
 
 	// pingInterval is how often a quiet peer is asked for a sign of life.
 	pingInterval = 10 * time.Second
@@ -64,10 +75,10 @@ type Conn struct {
 	prefix  string
 	ctx     context.Context // ends with the connection
 	cancel  context.CancelCauseFunc
-	pinger  *time.Timer
 
 	requests admission
 	permits  *semaphore.Weighted // bytes of large answers
+	own      *semaphore.Weighted // bytes of our own requests and notifications
 	acked    atomic.Uint64       // acknowledged bytes when the pinger looked last
 	alive    atomic.Int64        // when acked changed last, unix nanoseconds
 
@@ -76,9 +87,12 @@ type Conn struct {
 	mu      sync.Mutex
 	answers []answer // oldest first
 	ready   []*Feed  // sources that have something, in turn
-	pong    []byte   // answer to the newest ping; nil if none is due
+	pong    []byte   // payload of the newest ping
+	pongDue bool     // it is not answered yet
 	ping    bool     // a ping is due
 	ending  error    // why the connection ends; nil while it does not
+	pinger  *time.Timer
+	closer  *time.Timer // closes the stream when its time is over; set with ending
 	calls   map[int64]chan<- wire.Message
 	lastID  int64
 }
@@ -86,8 +100,9 @@ type Conn struct {
 // An answer is an encoded message that waits for the writer.
 type answer struct {
 	msg     []byte
-	request int    // size of the request it answers; -1 for other messages
-	permit  int64  // bytes to give back
+	request bool   // it answers a request
+	held    int    // what to give back to requests
+	permit  int64  // what to give back to permits or, if it is no answer, to own
 	written func() // may be nil
 }
 
@@ -96,6 +111,7 @@ func New(ctx context.Context, stream Stream, c Config) *Conn {
 	conn := &Conn{
 		stream: stream, handler: c.Handler, log: c.Log, prefix: c.ParsePrefix,
 		permits: semaphore.NewWeighted(MaxAnswerBytes),
+		own:     semaphore.NewWeighted(maxOwnBytes),
 		wake:    make(chan struct{}, 1),
 	}
 	conn.ctx, conn.cancel = context.WithCancelCause(ctx)
@@ -113,35 +129,46 @@ func (c *Conn) Serve() error {
 	defer stop()
 	c.alive.Store(time.Now().UnixNano())
 	c.stream.OnControl(c.control)
+	c.mu.Lock()
 	c.pinger = time.AfterFunc(pingInterval, c.tick)
+	c.mu.Unlock()
 	var writer sync.WaitGroup
 	writer.Go(c.writeLoop)
 	c.Close(c.readLoop())
+	c.stream.Drain()
 	writer.Wait()
-	c.pinger.Stop()
-	return c.reason()
+	c.stream.Close()
+	return c.stopTimers()
 }
 
-// Close ends the connection. What is queued is still sent, and a peer that can
-// see it is told a *CloseError; both within closeGrace.
+// Close ends the connection; the first call says why. What is queued is still
+// sent to a peer that may be there, and it is told a *CloseError if it can see
+// such; both within closeGrace.
 func (c *Conn) Close(why error) {
+	_, told := errors.AsType[*CloseError](why)
 	c.mu.Lock()
-	first := c.ending == nil
-	if first {
-		c.ending = why
-	}
-	c.mu.Unlock()
-	if !first {
+	if c.ending != nil {
+		c.mu.Unlock()
 		return
 	}
+	c.ending = why
+	c.closer = time.AfterFunc(closeGrace, func() { c.stream.Close() })
+	c.mu.Unlock()
 	c.cancel(why)
 	c.requests.close()
-	if _, ok := errors.AsType[*CloseError](why); ok {
-		time.AfterFunc(closeGrace, func() { c.stream.Close() })
-	} else {
+	if !told && !errors.Is(why, io.EOF) {
 		c.stream.Close()
 	}
 	c.signal()
+}
+
+// stopTimers returns why the connection has ended.
+func (c *Conn) stopTimers() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pinger.Stop()
+	c.closer.Stop()
+	return c.ending
 }
 
 func (c *Conn) reason() error {
@@ -156,18 +183,23 @@ func (c *Conn) readLoop() error {
 		if err != nil {
 			return err
 		}
-		msg, err := wire.Parse(data)
-		if err != nil {
-			c.push(answer{msg: wire.AppendError(nil, wire.IntID(-1), wire.Errorf(wire.CodeInvalidRequest, "%s%v", c.prefix, err)), request: -1})
-			continue
+		if c.ctx.Err() != nil {
+			return c.reason()
 		}
-		switch msg.Kind {
-		case wire.KindRequest:
+		msg, err := wire.Parse(data)
+		switch {
+		case err != nil || msg.Kind == wire.KindRequest:
 			if !c.requests.enter(len(data)) {
 				return c.reason()
 			}
-			c.handler.Request(&Request{ID: msg.ID, Method: msg.Method, Params: msg.Params, conn: c, size: len(data)})
-		case wire.KindNotification:
+			r := &Request{ID: msg.ID, Method: msg.Method, Params: msg.Params, conn: c, size: len(data)}
+			if err != nil { // a request of which nothing is known
+				r.ID = wire.IntID(-1)
+				r.Fail(wire.Errorf(wire.CodeInvalidRequest, "%s%v", c.prefix, err))
+				continue
+			}
+			c.handler.Request(r)
+		case msg.Kind == wire.KindNotification:
 			if err := c.handler.Notification(msg.Method, msg.Params); err != nil {
 				return err
 			}
@@ -179,13 +211,14 @@ func (c *Conn) readLoop() error {
 	}
 }
 
-// control is told about pings and pongs by the reader.
+// control is told about pings and pongs by the reader. However many pings come
+// while the writer is busy, the newest is answered.
 func (c *Conn) control(kind Control, payload []byte) {
 	if kind != Ping {
 		return // Heard has noted it
 	}
 	c.mu.Lock()
-	c.pong = append(make([]byte, 0, len(payload)), payload...) // not nil
+	c.pong, c.pongDue = payload, true
 	c.mu.Unlock()
 	c.signal()
 }
@@ -194,10 +227,9 @@ func (c *Conn) control(kind Control, payload []byte) {
 func (c *Conn) tick() {
 	c.noteProgress()
 	c.mu.Lock()
-	ended := c.ending != nil
-	c.ping = true
-	c.mu.Unlock()
-	if !ended {
+	defer c.mu.Unlock()
+	if c.ending == nil {
+		c.ping = true
 		c.signal()
 		c.pinger.Reset(pingInterval)
 	}
@@ -225,7 +257,7 @@ func (c *Conn) Alive(ctx context.Context) bool {
 	if time.Since(c.heard()) > suspectAfter {
 		return false
 	}
-	asked := time.Now()
+	before := c.stream.Heard()
 	c.mu.Lock()
 	c.ping = true
 	c.mu.Unlock()
@@ -235,7 +267,7 @@ func (c *Conn) Alive(ctx context.Context) bool {
 	for {
 		select {
 		case <-look.C:
-			if c.stream.Heard().After(asked) {
+			if !c.stream.Heard().Equal(before) {
 				return true
 			}
 		case <-c.ctx.Done():
@@ -250,38 +282,56 @@ func (c *Conn) Alive(ctx context.Context) bool {
 const aliveStep = 2 * time.Millisecond
 
 // Call sends a request to the peer and returns its result. A peer's error is
-// returned as a *wire.Error.
+// returned as a *wire.Error. Call waits while the peer is far behind.
 func (c *Conn) Call(ctx context.Context, method string, params any) (wire.RawValue, error) {
-	reply := make(chan wire.Message, 1)
-	c.mu.Lock()
-	c.lastID++
-	id := c.lastID
-	if c.calls == nil {
-		c.calls = map[int64]chan<- wire.Message{}
-	}
-	c.calls[id] = reply
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		delete(c.calls, id)
-		c.mu.Unlock()
-	}()
+	id, reply := c.expect()
+	defer c.forget(id)
 	msg, err := wire.AppendRequest(nil, wire.IntID(id), method, params)
 	if err != nil {
 		return nil, err
 	}
-	c.push(answer{msg: msg, request: -1})
+	if err := c.pushOwn(ctx, msg); err != nil {
+		return nil, err
+	}
 	select {
 	case m := <-reply:
-		if m.Err != nil {
-			return nil, m.Err
-		}
-		return m.Result, nil
+		return m.Result, callError(m)
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-c.ctx.Done():
+	}
+	select {
+	case m := <-reply: // came before the end
+		return m.Result, callError(m)
+	default:
 		return nil, context.Cause(c.ctx)
 	}
+}
+
+func callError(m wire.Message) error {
+	if m.Err != nil {
+		return m.Err
+	}
+	return nil
+}
+
+// expect prepares for the response to a new request.
+func (c *Conn) expect() (int64, <-chan wire.Message) {
+	reply := make(chan wire.Message, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls == nil {
+		c.calls = map[int64]chan<- wire.Message{}
+	}
+	c.lastID++
+	c.calls[c.lastID] = reply
+	return c.lastID, reply
+}
+
+func (c *Conn) forget(id int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, id)
 }
 
 // resolve hands a response to its caller. A late one is ignored, one that
@@ -291,7 +341,7 @@ func (c *Conn) resolve(m wire.Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !ok || id < 1 || id > c.lastID {
-		return &CloseError{ClosePolicy, "response to a request that was never sent"}
+		return violation(ClosePolicy, "response to a request that was never sent")
 	}
 	if reply, ok := c.calls[id]; ok {
 		delete(c.calls, id)
@@ -300,19 +350,19 @@ func (c *Conn) resolve(m wire.Message) error {
 	return nil
 }
 
-// Notify sends a notification.
+// Notify sends a notification. It waits while the peer is far behind: a Handler
+// that must not wait uses a Feed.
 func (c *Conn) Notify(method string, params any) error {
 	msg, err := wire.AppendNotification(nil, method, params)
 	if err != nil {
 		return err
 	}
-	c.push(answer{msg: msg, request: -1})
-	return nil
+	return c.pushOwn(c.ctx, msg)
 }
 
 // IsDisconnect reports whether err means that the peer is gone, as opposed to
 // having done something wrong.
 func IsDisconnect(err error) bool {
-	_, violation := errors.AsType[*CloseError](err)
-	return !violation || errors.Is(err, io.EOF)
+	_, wrong := errors.AsType[*CloseError](err)
+	return !wrong || errors.Is(err, io.EOF)
 }

@@ -39,7 +39,7 @@ func (s *Lines) Read() ([]byte, error) {
 			continue
 		}
 		if !utf8.Valid(line) {
-			return nil, &CloseError{CloseBadData, "line is not valid UTF-8"}
+			return nil, violation(CloseBadData, "line is not valid UTF-8")
 		}
 		return line, nil
 	}
@@ -65,7 +65,7 @@ func (s *Lines) line() ([]byte, error) {
 	}
 }
 
-var errTooLong = &CloseError{CloseTooBig, fmt.Sprintf("line exceeds the limit of %d bytes", MaxMessage)}
+var errTooLong = violation(CloseTooBig, fmt.Sprintf("line exceeds the limit of %d bytes", MaxMessage))
 
 // Open implements Stream.
 func (s *Lines) Open(b []byte, _ int) []byte { return b }
@@ -79,8 +79,14 @@ func (s *Lines) Write(b []byte) error {
 	return err
 }
 
-// WriteMessage implements Stream.
-func (s *Lines) WriteMessage(msg []byte) error { return s.Write(append(msg, '\n')) }
+// WriteMessage implements Stream. A large message is not copied for the sake of
+// its end.
+func (s *Lines) WriteMessage(msg []byte) error {
+	if err := s.Write(msg); err != nil {
+		return err
+	}
+	return s.Write([]byte{'\n'})
+}
 
 // Control implements Stream: lines have no control frames.
 func (s *Lines) Control(b []byte, _ Control, _ []byte) []byte { return b }
@@ -93,6 +99,12 @@ func (s *Lines) Heard() time.Time { return time.Unix(0, s.heard.Load()) }
 
 // Acknowledged implements Stream.
 func (s *Lines) Acknowledged() uint64 { return 0 }
+
+// CloseWrite implements Stream.
+func (s *Lines) CloseWrite() error { return s.Close() }
+
+// Drain implements Stream.
+func (s *Lines) Drain() {}
 
 // Close implements Stream.
 func (s *Lines) Close() error { return errors.Join(s.src.Close(), s.out.Close()) }

@@ -33,13 +33,16 @@ func (r *Request) Reply(result any) {
 func (r *Request) Fail(e *wire.Error) { r.ReplyEncoded(wire.AppendError(nil, r.ID, e), nil) }
 
 // ReplyEncoded answers with a complete message. written, if not nil, is called
-// by the writer when the stream has taken it; it must not wait.
+// by the writer when the stream has taken it, and not at all if it never does;
+// it must not wait.
 func (r *Request) ReplyEncoded(msg []byte, written func()) {
-	r.conn.push(answer{msg: msg, request: r.size, permit: r.permit, written: written})
+	held := max(r.size, len(msg)-int(r.permit))
+	r.conn.requests.grow(held - r.size)
+	r.conn.push(answer{msg: msg, request: true, held: held, permit: r.permit, written: written})
 }
 
 // Permit waits until an answer of n bytes may be prepared. It is given back
-// when the answer has left.
+// when the answer has left. A request takes at most one.
 func (r *Request) Permit(ctx context.Context, n int64) error {
 	n = min(n, MaxAnswerBytes)
 	if err := r.conn.permits.Acquire(ctx, n); err != nil {
@@ -49,7 +52,8 @@ func (r *Request) Permit(ctx context.Context, n int64) error {
 	return nil
 }
 
-// admission bounds the requests that are unanswered.
+// admission bounds the requests that are unanswered and those whose answers
+// wait to be taken.
 type admission struct {
 	mu     sync.Mutex
 	left   sync.Cond
@@ -71,6 +75,17 @@ func (a *admission) enter(n int) bool {
 	a.count++
 	a.bytes += n
 	return !a.closed
+}
+
+// grow is called when the answer of a request is larger than the request and
+// has no permit.
+func (a *admission) grow(n int) {
+	if n == 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.bytes += n
 }
 
 // leave is called when a request's answer has left.

@@ -7,11 +7,11 @@ import (
 
 // A Job is one request, ready to run.
 type Job struct {
-	// Run does it and calls done when the answer is given, from any goroutine.
-	// Unless the job is Slow, Run itself must not wait.
+	// Run does it and calls done once, when the answer is given, from any
+	// goroutine. Unless the job is Slow, Run itself must not wait.
 	Run func(done func())
 
-	Slow      bool    // Run waits: it gets a goroutine
+	Slow      bool    // Run waits, and does not return before done: it gets a goroutine
 	Process   *string // jobs of one process begin in order
 	Exclusive bool    // later jobs of the process begin when it is done
 	Control   bool    // goes to the control lane
@@ -24,68 +24,72 @@ type Job struct {
 // results are those of one-by-one execution, but nobody waits for somebody
 // else's wait. A limit of 1 means strictly one after the other; a larger one
 // means two lanes with that many places each. The order per process is kept in
-// every mode.
+// every mode, except that the control lane does not wait for jobs that have no
+// place in the other: what could give them one may be a terminate.
+//
+// When the connection is over, what waits for a place never begins: nobody was
+// told that it would. What waits for an exclusive job does, without a limit.
 type Scheduler struct {
-	ctx    context.Context
-	limit  int
-	serial chan Job // with a limit of 1
-	jobs   sync.WaitGroup
+	ctx   context.Context
+	limit int
+	room  chan struct{}  // with a limit of 1: what waits
+	slow  sync.WaitGroup // goroutines of slow jobs
 
 	mu    sync.Mutex
+	over  bool             // Wait was called
 	lines map[string]*line // processes with an exclusive job under way
 	lanes [2]lane
 }
 
 // A line holds the jobs of a process that wait for an exclusive one.
-type line struct{ waiting []Job }
+type line struct {
+	waiting   []Job
+	busy      bool // an exclusive job is under way
+	advancing bool // a goroutine takes jobs out, one after the other
+}
 
 // A lane has a limited number of places.
 type lane struct {
-	used    int
 	waiting []Job
+	used    int
+	filling bool // a goroutine takes jobs out, one after the other
 }
+
+// maxWaiting is how many jobs may wait for their turn where one runs after the
+// other; then Submit waits. Requests alone are never so many.
+const maxWaiting = 2 * MaxRequests
 
 // NewScheduler returns a scheduler for one connection, whose context is ctx. A
 // limit of 0 means none.
 func NewScheduler(ctx context.Context, limit int) *Scheduler {
 	s := &Scheduler{ctx: ctx, limit: limit, lines: map[string]*line{}}
 	if limit == 1 {
-		s.serial = make(chan Job, MaxRequests)
-		s.jobs.Go(s.runSerially)
+		s.room = make(chan struct{}, maxWaiting) // costs nothing per place
 	}
 	return s
 }
 
 // Submit runs a job when its time has come.
 func (s *Scheduler) Submit(j Job) {
-	if s.serial != nil {
+	switch {
+	case s.room != nil:
 		select {
-		case s.serial <- j:
+		case s.room <- struct{}{}:
+			s.enqueue(&s.lanes[0], j)
 		case <-s.ctx.Done():
 		}
-		return
+	case j.Process == nil || !s.mustQueue(j):
+		s.place(j)
 	}
-	if j.Process != nil && s.mustQueue(j) {
-		return
-	}
-	s.place(j)
 }
 
-// Wait returns when all jobs that were begun are done. It is called when ctx is
-// over.
-func (s *Scheduler) Wait() { s.jobs.Wait() }
-
-func (s *Scheduler) runSerially() {
-	for {
-		select {
-		case j := <-s.serial:
-			done := make(chan struct{})
-			j.Run(func() { close(done) })
-			<-done
-		case <-s.ctx.Done():
-			return
-		}
-	}
+// Wait returns when all slow jobs that were begun are done. It is called when
+// ctx is over and nothing is submitted any more.
+func (s *Scheduler) Wait() {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	s.slow.Wait()
 }
 
 // mustQueue puts a job behind the exclusive job of its process, if there is
@@ -98,77 +102,145 @@ func (s *Scheduler) mustQueue(j Job) bool {
 		return true
 	}
 	if j.Exclusive {
-		s.lines[*j.Process] = &line{}
+		s.lines[*j.Process] = &line{busy: true}
 	}
 	return false
 }
 
-// advance begins the jobs that waited for an exclusive one.
+// advance is called when an exclusive job is done. It places the jobs that
+// waited for it, up to the next exclusive one. Later jobs of the process cannot
+// overtake them, as they go to the line until that is empty.
 func (s *Scheduler) advance(process string) {
-	for {
-		s.mu.Lock()
-		l := s.lines[process]
-		if len(l.waiting) == 0 {
-			delete(s.lines, process)
-			s.mu.Unlock()
-			return
-		}
-		j := l.waiting[0]
-		l.waiting = l.waiting[1:]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lines[process]
+	l.busy = false
+	if l.advancing {
+		return
+	}
+	l.advancing = true
+	for len(l.waiting) > 0 && !l.busy {
+		j := pop(&l.waiting)
+		l.busy = j.Exclusive
 		s.mu.Unlock()
 		s.place(j)
-		if j.Exclusive {
-			return
-		}
+		s.mu.Lock()
+	}
+	l.advancing = false
+	if !l.busy {
+		delete(s.lines, process)
 	}
 }
 
 // place begins a job as soon as its lane has a place.
 func (s *Scheduler) place(j Job) {
 	if s.limit == 0 {
-		s.begin(j, func() {})
+		if j.Slow {
+			s.slow.Add(1)
+		}
+		s.begin(j, nil)
 		return
 	}
 	n := &s.lanes[0]
 	if j.Control {
 		n = &s.lanes[1]
 	}
-	s.mu.Lock()
-	if n.used == s.limit {
-		n.waiting = append(n.waiting, j)
-		s.mu.Unlock()
+	if j.Process == nil && s.take(n) {
+		// It has no order to keep, and later ones may count on its having
+		// begun: the rest of the lane need not come first.
+		if j.Slow {
+			s.slow.Add(1)
+		}
+		s.begin(j, n)
 		return
+	}
+	s.enqueue(n, j)
+}
+
+// take takes a place, if there is one.
+func (s *Scheduler) take(n *lane) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n.used == s.limit {
+		return false
 	}
 	n.used++
-	s.mu.Unlock()
-	s.begin(j, func() { s.vacate(n) })
+	return true
 }
 
-// vacate hands the place of a finished job to the next.
+// enqueue puts a job into a lane, to begin in its turn.
+func (s *Scheduler) enqueue(n *lane, j Job) {
+	s.mu.Lock()
+	n.waiting = append(n.waiting, j)
+	s.fillLocked(n)
+	s.mu.Unlock()
+}
+
+// vacate gives the place of a finished job to the next.
 func (s *Scheduler) vacate(n *lane) {
 	s.mu.Lock()
-	if len(n.waiting) == 0 {
-		n.used--
-		s.mu.Unlock()
-		return
-	}
-	j := n.waiting[0]
-	n.waiting = n.waiting[1:]
+	n.used--
+	s.fillLocked(n)
 	s.mu.Unlock()
-	s.begin(j, func() { s.vacate(n) })
 }
 
-func (s *Scheduler) begin(j Job, vacate func()) {
-	done := vacate
-	if j.Exclusive {
-		done = func() {
-			vacate()
-			s.advance(*j.Process)
-		}
-	}
-	if j.Slow {
-		s.jobs.Go(func() { j.Run(done) })
+// fillLocked begins the jobs of a lane for which there are places, without the
+// lock. Only one goroutine does so at a time, so that they begin in order;
+// whoever comes meanwhile leaves its job or place to that one.
+func (s *Scheduler) fillLocked(n *lane) {
+	if n.filling {
 		return
 	}
-	j.Run(done)
+	n.filling = true
+	for len(n.waiting) > 0 && n.used < s.limit && !s.over && s.ctx.Err() == nil {
+		j := pop(&n.waiting)
+		n.used++
+		if j.Slow {
+			s.slow.Add(1)
+		}
+		s.mu.Unlock()
+		if s.room != nil {
+			<-s.room
+		}
+		s.begin(j, n)
+		s.mu.Lock()
+	}
+	n.filling = false
+}
+
+// begin runs a job that has a place in a lane, or needs none. A slow one has
+// been added to s.slow.
+func (s *Scheduler) begin(j Job, n *lane) {
+	done := func() {}
+	if n != nil || j.Exclusive {
+		done = func() { s.finish(j, n) }
+	}
+	if !j.Slow {
+		j.Run(done)
+		return
+	}
+	go func() { // waited for by Wait
+		defer s.slow.Done()
+		j.Run(done)
+	}()
+}
+
+// finish lets those begin who waited for the job.
+func (s *Scheduler) finish(j Job, n *lane) {
+	if n != nil {
+		s.vacate(n)
+	}
+	if j.Exclusive && s.room == nil {
+		s.advance(*j.Process)
+	}
+}
+
+// pop takes the first job out of a queue.
+func pop(queue *[]Job) Job {
+	j := (*queue)[0]
+	(*queue)[0] = Job{}
+	if *queue = (*queue)[1:]; len(*queue) == 0 {
+		*queue = nil
+	}
+	return j
 }

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"io"
 	"time"
 )
 
@@ -10,8 +11,9 @@ const (
 	// MaxMessage is the largest message that is read.
 	MaxMessage = 64 << 20
 
-	// maxFrame is the largest WebSocket frame that is sent: the reference client
-	// refuses frames above 16 MiB, so larger messages leave in fragments.
+	// maxFrame is the largest WebSocket frame that WriteMessage sends: the
+	// reference client refuses frames above 16 MiB, so larger messages leave in
+	// fragments.
 	maxFrame = 8 << 20
 )
 
@@ -23,14 +25,15 @@ type Stream interface {
 
 	// Open and Seal put a message into a buffer, framed for this stream: Open
 	// makes room for the framing of about size bytes, the caller appends the
-	// message, Seal completes what was opened at the offset mark.
+	// message, Seal completes what was opened at the offset mark. Messages of
+	// more than maxFrame go through WriteMessage.
 	Open(b []byte, size int) []byte
 	Seal(b []byte, mark, size int) []byte
 
 	// Write sends a buffer of framed messages.
 	Write(b []byte) error
 
-	// WriteMessage frames and sends one message of any size.
+	// WriteMessage frames and sends one message of any size. It may change msg.
 	WriteMessage(msg []byte) error
 
 	// Control appends a control frame, on streams that have such.
@@ -47,7 +50,16 @@ type Stream interface {
 	// is 0 where nobody can tell.
 	Acknowledged() uint64
 
-	// Close ends the stream at once; Read and Write return.
+	// CloseWrite tells the peer that nothing follows. A stream that cannot do
+	// this while it is still read is closed.
+	CloseWrite() error
+
+	// Drain drops what the peer still sends until it ends or the stream is
+	// closed, so that a goodbye is not overtaken by a reset.
+	Drain()
+
+	// Close ends the stream at once; Read, Write and Drain return. Closing
+	// twice does no harm.
 	Close() error
 }
 
@@ -66,9 +78,23 @@ const (
 type CloseError struct {
 	Code   uint16 // WebSocket close code
 	Reason string
+
+	byPeer bool // it is the peer who ended it, properly
 }
 
 func (e *CloseError) Error() string { return fmt.Sprintf("%s (close code %d)", e.Reason, e.Code) }
+
+// Unwrap returns io.EOF for a goodbye of the peer.
+func (e *CloseError) Unwrap() error {
+	if e.byPeer {
+		return io.EOF
+	}
+	return nil
+}
+
+func violation(code uint16, reason string) *CloseError {
+	return &CloseError{Code: code, Reason: reason}
+}
 
 // WebSocket close codes.
 const (

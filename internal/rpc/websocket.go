@@ -9,6 +9,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -21,8 +23,9 @@ const (
 	// past it.
 	readBuffer = 4 << 10
 
-	// growStep is how much memory a message gets before its bytes have arrived.
-	growStep = 1 << 20
+	// growStep is how much memory a message gets before its first byte has
+	// arrived; later it grows with what has.
+	growStep = 64 << 10
 )
 
 // A WebSocket is a Stream over an upgraded connection.
@@ -46,7 +49,7 @@ func NewWebSocketClient(conn net.Conn, buffered []byte) *WebSocket {
 }
 
 func newWebSocket(conn net.Conn, buffered []byte, client bool) *WebSocket {
-	s := &WebSocket{conn: conn, client: client}
+	s := &WebSocket{conn: conn, client: client, onControl: func(Control, []byte) {}}
 	var r io.Reader = stampedReader{s}
 	if len(buffered) > 0 {
 		r = io.MultiReader(bytes.NewReader(bytes.Clone(buffered)), r)
@@ -79,6 +82,17 @@ func (s *WebSocket) OnControl(f func(Control, []byte)) { s.onControl = f }
 // Close implements Stream.
 func (s *WebSocket) Close() error { return s.conn.Close() }
 
+// CloseWrite implements Stream.
+func (s *WebSocket) CloseWrite() error {
+	if half, ok := s.conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return s.conn.Close()
+}
+
+// Drain implements Stream.
+func (s *WebSocket) Drain() { _, _ = io.Copy(io.Discard, s.conn) }
+
 // Read implements Stream.
 func (s *WebSocket) Read() ([]byte, error) {
 	var msg []byte
@@ -87,14 +101,15 @@ func (s *WebSocket) Read() ([]byte, error) {
 		state = ws.StateClientSide
 	}
 	for text := false; ; {
-		h, err := ws.ReadHeader(s.in)
-		if errors.Is(err, ws.ErrHeaderLengthMSB) {
-			return nil, &CloseError{CloseProtocol, "frame length out of range"}
-		} else if err != nil {
+		h, err := s.header()
+		if err != nil {
+			if state.Fragmented() {
+				err = noEOF(err)
+			}
 			return nil, err
 		}
 		if err := ws.CheckHeader(h, state); err != nil {
-			return nil, &CloseError{CloseProtocol, err.Error()}
+			return nil, violation(CloseProtocol, err.Error())
 		}
 		if h.OpCode.IsControl() {
 			if err := s.control(h); err != nil {
@@ -103,7 +118,7 @@ func (s *WebSocket) Read() ([]byte, error) {
 			continue
 		}
 		if h.Length > MaxMessage-int64(len(msg)) {
-			return nil, &CloseError{CloseTooBig, fmt.Sprintf("message exceeds the limit of %d bytes", MaxMessage)}
+			return nil, violation(CloseTooBig, fmt.Sprintf("message exceeds the limit of %d bytes", MaxMessage))
 		}
 		if msg, err = s.payload(msg, h); err != nil {
 			return nil, err
@@ -114,26 +129,69 @@ func (s *WebSocket) Read() ([]byte, error) {
 			continue
 		}
 		if text && !utf8.Valid(msg) {
-			return nil, &CloseError{CloseBadData, "text message is not valid UTF-8"}
+			return nil, violation(CloseBadData, "text message is not valid UTF-8")
 		}
 		return msg, nil
 	}
+}
+
+// header reads the header of a frame. It returns io.EOF only at the border
+// between frames.
+func (s *WebSocket) header() (h ws.Header, err error) {
+	b, err := s.in.Peek(2)
+	if err != nil {
+		if len(b) > 0 {
+			err = noEOF(err)
+		}
+		return h, err
+	}
+	h.Fin, h.Rsv, h.OpCode = b[0]&0x80 != 0, b[0]>>4&7, ws.OpCode(b[0]&0x0f)
+	h.Masked, h.Length = b[1]&0x80 != 0, int64(b[1]&0x7f)
+	size := 2
+	switch h.Length {
+	case 126:
+		size += 2
+	case 127:
+		size += 8
+	}
+	mask := size
+	if h.Masked {
+		size += 4
+	}
+	if b, err = s.in.Peek(size); err != nil {
+		return h, noEOF(err)
+	}
+	switch h.Length {
+	case 126:
+		h.Length = int64(binary.BigEndian.Uint16(b[2:]))
+	case 127:
+		h.Length = int64(binary.BigEndian.Uint64(b[2:]))
+	}
+	if h.Length < 0 {
+		return h, violation(CloseProtocol, "frame length out of range")
+	}
+	copy(h.Mask[:], b[mask:])
+	_, err = s.in.Discard(size)
+	return h, err
+}
+
+// noEOF makes an end in the middle of something an error of its own.
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // payload appends the payload of a frame to msg. Memory grows with what has
 // arrived, not with what the header promises.
 func (s *WebSocket) payload(msg []byte, h ws.Header) ([]byte, error) {
 	for left := int(h.Length); left > 0; {
-		n := min(left, max(growStep, len(msg)))
 		start := len(msg)
-		if cap(msg)-start < n {
-			grown := make([]byte, start, start+n)
-			copy(grown, msg)
-			msg = grown
-		}
-		msg = msg[:start+n]
+		n := min(left, max(growStep, start))
+		msg = slices.Grow(msg, n)[:start+n]
 		if _, err := io.ReadFull(s.in, msg[start:]); err != nil {
-			return nil, err
+			return nil, noEOF(err)
 		}
 		if h.Masked {
 			ws.Cipher(msg[start:], h.Mask, int(h.Length)-left)
@@ -154,14 +212,27 @@ func (s *WebSocket) control(h ws.Header) error {
 	case ws.OpPong:
 		s.onControl(Pong, payload)
 	case ws.OpClose:
-		return io.EOF
+		return peerGoodbye(payload)
 	}
 	return nil
 }
 
+// peerGoodbye is the meaning of a close frame.
+func peerGoodbye(payload []byte) *CloseError {
+	if len(payload) == 0 {
+		return &CloseError{Code: CloseNormal, Reason: "closed by the peer", byPeer: true}
+	}
+	code, reason := ws.ParseCloseFrameData(payload)
+	if err := ws.CheckCloseFrameData(code, reason); err != nil {
+		return violation(CloseProtocol, err.Error())
+	}
+	return &CloseError{Code: uint16(code), Reason: "closed by the peer: " + reason, byPeer: true}
+}
+
 // Open implements Stream.
 func (s *WebSocket) Open(b []byte, size int) []byte {
-	return append(b, make([]byte, s.headerSize(size))...)
+	var room [ws.MaxHeaderSize]byte
+	return append(b, room[:s.headerSize(size)]...)
 }
 
 // Seal implements Stream.
@@ -170,11 +241,8 @@ func (s *WebSocket) Seal(b []byte, mark, size int) []byte {
 	payload := b[mark+reserved:]
 	if need := s.headerSize(len(payload)); need != reserved {
 		// The estimate was off: move the message to where it belongs.
-		for len(b) < mark+need+len(payload) {
-			b = append(b, 0)
-		}
+		b = slices.Grow(b, ws.MaxHeaderSize)[:mark+need+len(payload)]
 		copy(b[mark+need:], payload)
-		b = b[:mark+need+len(payload)]
 		payload = b[mark+need:]
 	}
 	s.seal(b[mark:], payload, ws.OpText, true)
@@ -249,7 +317,13 @@ func (s *WebSocket) WriteMessage(msg []byte) error {
 
 // Control implements Stream.
 func (s *WebSocket) Control(b []byte, kind Control, payload []byte) []byte {
-	op := map[Control]ws.OpCode{Ping: ws.OpPing, Pong: ws.OpPong, Goodbye: ws.OpClose}[kind]
+	op := ws.OpPing
+	switch kind {
+	case Pong:
+		op = ws.OpPong
+	case Goodbye:
+		op = ws.OpClose
+	}
 	mark := len(b)
 	b = s.Open(b, len(payload))
 	b = append(b, payload...)
@@ -257,8 +331,17 @@ func (s *WebSocket) Control(b []byte, kind Control, payload []byte) []byte {
 	return b
 }
 
-// goodbye is the payload of a close frame.
+// goodbye is the payload of a close frame. The peer's own goodbye is answered
+// with its code.
 func goodbye(e *CloseError) []byte {
-	reason := e.Reason[:min(len(e.Reason), closeReasonSize)]
-	return append(binary.BigEndian.AppendUint16(nil, e.Code), reason...)
+	payload := binary.BigEndian.AppendUint16(nil, e.Code)
+	if e.byPeer {
+		return payload
+	}
+	reason := []byte(strings.ToValidUTF8(e.Reason, "\uFFFD"))
+	for len(reason) > closeReasonSize { // drop whole characters
+		_, size := utf8.DecodeLastRune(reason)
+		reason = reason[:len(reason)-size]
+	}
+	return append(payload, reason...)
 }

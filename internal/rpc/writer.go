@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync"
@@ -18,7 +19,7 @@ const (
 )
 
 // A Source has messages for the peer. Its methods are called by the writer of
-// the connection.
+// the connection, and must not stop their own Feed.
 type Source interface {
 	// Next adds the next message to the batch, or reports that there is none.
 	Next(*Batch) bool
@@ -32,12 +33,14 @@ type Feed struct {
 	conn   *Conn
 	src    Source
 	queued atomic.Bool // is in conn.ready, or about to be
+	unsent bool        // is in the feeds of the batch; only used by the writer
 
 	mu      sync.Mutex // held while the source is used
 	stopped bool
 }
 
-// Feed adds a source of messages. It is asked for messages after each Wake.
+// Feed adds a source of messages. It is asked for messages after each Wake. A
+// feed whose first Wake follows an answer sends nothing before that answer.
 func (c *Conn) Feed(src Source) *Feed { return &Feed{conn: c, src: src} }
 
 // Wake tells the writer that the source may have a message. It never waits.
@@ -77,12 +80,13 @@ type Batch struct {
 	stream     Stream
 	buf        []byte
 	mark, size int
-	feeds      []*Feed // whose messages are in it
-	answers    []answer
+	feeds      []*Feed  // whose messages are in it
+	answers    []answer // of which it consists besides
+	large      []byte   // the last answer, if that goes behind buf on its own
 }
 
-// Open begins a message of about size bytes: it is to be appended to the
-// returned buffer, which then goes to Seal.
+// Open begins a message of about size bytes and of at most maxFrame: it is to be
+// appended to the returned buffer, which then goes to Seal.
 func (b *Batch) Open(size int) []byte {
 	b.mark, b.size = len(b.buf), size
 	return b.stream.Open(b.buf, size)
@@ -116,22 +120,32 @@ func (c *Conn) push(a answer) {
 	c.signal()
 }
 
-// settle gives back what an answer held.
-func (c *Conn) settle(a answer) {
-	if a.request >= 0 {
-		c.requests.leave(a.request)
+// pushOwn queues a message that is no answer, when there is room for it.
+func (c *Conn) pushOwn(ctx context.Context, msg []byte) error {
+	n := min(int64(len(msg))+messageCost, maxOwnBytes)
+	if err := c.own.Acquire(ctx, n); err != nil {
+		return context.Cause(ctx)
 	}
-	if a.permit > 0 {
+	c.push(answer{msg: msg, permit: n})
+	return nil
+}
+
+// settle gives back what a message held.
+func (c *Conn) settle(a answer) {
+	switch {
+	case !a.request:
+		c.own.Release(a.permit)
+		return
+	case a.permit > 0:
 		c.permits.Release(a.permit)
 	}
+	c.requests.leave(a.held)
 }
 
 // writeLoop is the only goroutine that writes to the stream.
 func (c *Conn) writeLoop() {
-	defer c.stream.Close()
 	defer c.dropQueued()
-	for {
-		<-c.wake
+	for range c.wake {
 		for {
 			b := batches.Get().(*Batch)
 			b.stream = c.stream
@@ -139,11 +153,13 @@ func (c *Conn) writeLoop() {
 			idle := len(b.buf) == 0 && len(b.answers) == 0
 			err := c.send(b)
 			c.recycle(b)
-			if ended {
-				return
-			}
 			if err != nil {
 				c.Close(err)
+				c.stream.Close()
+				return
+			}
+			if ended {
+				c.leave()
 				return
 			}
 			if idle {
@@ -156,64 +172,88 @@ func (c *Conn) writeLoop() {
 // fill takes what is to be written next and reports whether it is the last.
 func (c *Conn) fill(b *Batch) (ended bool) {
 	c.mu.Lock()
-	if c.pong != nil {
-		b.buf = c.stream.Control(b.buf, Pong, c.pong)
-		c.pong = nil
-	}
-	if c.ping {
-		b.buf = c.stream.Control(b.buf, Ping, nil)
-		c.ping = false
-	}
-	taken := 0
-	for _, a := range c.answers {
-		if len(b.buf) >= batchSize || len(a.msg) > largeMessage && len(b.answers) > 0 {
-			break
-		}
-		b.answers = append(b.answers, a)
-		taken++
-		if len(a.msg) > largeMessage { // goes alone, behind what is in the batch
-			break
-		}
-		buf := b.Open(len(a.msg))
-		b.Seal(append(buf, a.msg...))
-	}
-	c.answers = slices.Delete(c.answers, 0, taken)
-	more := len(c.answers) > 0 || taken > 0 && len(b.answers[taken-1].msg) > largeMessage
+	pong, pongDue, ping := c.pong, c.pongDue, c.ping
+	c.pong, c.pongDue, c.ping = nil, false, false
+	c.takeAnswersLocked(b)
 	ending := c.ending
+	ended = ending != nil && len(c.answers) == 0 && b.large == nil
 	c.mu.Unlock()
 
-	if ending != nil {
-		if more {
-			return false
-		}
-		if e, ok := errors.AsType[*CloseError](ending); ok {
-			b.buf = c.stream.Control(b.buf, Goodbye, goodbye(e))
-		}
-		return true
+	if pongDue {
+		b.buf = c.stream.Control(b.buf, Pong, pong)
 	}
-	for !more && len(b.buf) < batchSize/2 {
+	if ping {
+		b.buf = c.stream.Control(b.buf, Ping, nil)
+	}
+	for _, a := range b.answers {
+		if len(a.msg) <= largeMessage {
+			b.Seal(append(b.Open(len(a.msg)), a.msg...))
+		}
+	}
+	if e, ok := errors.AsType[*CloseError](ending); ok && ended {
+		b.buf = c.stream.Control(b.buf, Goodbye, goodbye(e))
+	}
+	for ending == nil && b.large == nil && len(b.buf) < batchSize/2 {
 		f := c.nextReady()
 		if f == nil {
 			break
 		}
 		if f.next(b) {
-			b.feeds = append(b.feeds, f)
+			if !f.unsent {
+				f.unsent = true
+				b.feeds = append(b.feeds, f)
+			}
 			f.Wake() // to the end of the row
 		}
 	}
-	return false
+	return ended
 }
 
-// nextReady takes the first source of the row. From here on the source can
-// enter the row again, so that nothing it gets later is missed.
+// takeAnswersLocked moves answers to the batch, as many as make a good write. A
+// large one comes alone.
+func (c *Conn) takeAnswersLocked(b *Batch) {
+	size, taken := 0, 0
+	for _, a := range c.answers {
+		if size >= batchSize {
+			break
+		}
+		if len(a.msg) > largeMessage {
+			if taken == 0 {
+				b.large = a.msg
+				taken = 1
+			}
+			break
+		}
+		size += len(a.msg)
+		taken++
+	}
+	b.answers = append(b.answers, c.answers[:taken]...)
+	c.answers = shift(c.answers, taken)
+}
+
+// keepQueued is the room for answers and sources that a quiet connection keeps.
+const keepQueued = 64
+
+// shift removes the first n of a queue.
+func shift[T any](queue []T, n int) []T {
+	queue = slices.Delete(queue, 0, n)
+	if len(queue) == 0 && cap(queue) > keepQueued {
+		return nil
+	}
+	return queue
+}
+
+// nextReady takes the first source of the row, unless there is an answer, which
+// goes first. From here on the source can enter the row again, so that nothing
+// it gets later is missed.
 func (c *Conn) nextReady() *Feed {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.ready) == 0 {
+	if len(c.ready) == 0 || len(c.answers) > 0 {
 		return nil
 	}
 	f := c.ready[0]
-	c.ready = slices.Delete(c.ready, 0, 1)
+	c.ready = shift(c.ready, 1)
 	f.queued.Store(false)
 	return f
 }
@@ -225,12 +265,13 @@ func (c *Conn) send(b *Batch) error {
 			return err
 		}
 	}
-	if n := len(b.answers); n > 0 && len(b.answers[n-1].msg) > largeMessage {
-		if err := c.stream.WriteMessage(b.answers[n-1].msg); err != nil {
+	if b.large != nil {
+		if err := c.stream.WriteMessage(b.large); err != nil {
 			return err
 		}
 	}
 	for _, f := range b.feeds {
+		f.unsent = false
 		f.written()
 	}
 	for _, a := range b.answers {
@@ -248,13 +289,28 @@ func (c *Conn) recycle(b *Batch) {
 	}
 	clear(b.answers)
 	clear(b.feeds)
-	b.answers, b.feeds, b.buf, b.stream = b.answers[:0], b.feeds[:0], b.buf[:0], nil
+	b.answers, b.feeds, b.buf, b.large, b.stream = b.answers[:0], b.feeds[:0], b.buf[:0], nil, nil
 	if cap(b.buf) <= maxBatchMemory {
 		batches.Put(b)
 	}
 }
 
-// dropQueued gives back what was never written.
+// leave ends the stream when the last word is written. A peer that was told why
+// gets some time to read it.
+func (c *Conn) leave() {
+	e, ok := errors.AsType[*CloseError](c.reason())
+	if !ok || e.byPeer {
+		c.stream.Close()
+		return
+	}
+	c.mu.Lock()
+	c.closer.Reset(lingerTime)
+	c.mu.Unlock()
+	c.stream.CloseWrite()
+}
+
+// dropQueued gives back what was never written. As the connection has ended,
+// nothing is queued any more.
 func (c *Conn) dropQueued() {
 	c.mu.Lock()
 	answers := c.answers

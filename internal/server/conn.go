@@ -32,8 +32,10 @@ type conn struct {
 	tasks       sync.WaitGroup // requests that wait
 
 	mu           sync.Mutex
+	follows      map[*follow]struct{} // what is registered with a log
 	observations map[int64]*observation
 	lastObserve  int64
+	ended        bool // nothing is followed or observed any more
 }
 
 // serve runs a connection to its end.
@@ -47,17 +49,27 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix
 	} else {
 		c.log.Info("connection closed", "err", why)
 	}
-	if a := c.attachment.Load(); a != nil {
-		a.Detach()
-	}
+	c.detach()
+	c.endFollows()
 	c.endObservations()
 	c.scheduler.Wait()
 	c.tasks.Wait()
+	c.detach() // from what an initialize that was under way has attached
+}
+
+func (c *conn) detach() {
+	if a := c.attachment.Load(); a != nil {
+		a.Detach()
+	}
 }
 
 // Request implements rpc.Handler.
 func (c *conn) Request(r *rpc.Request) {
 	if r.Method == wire.MethodInitialize {
+		if !c.serial {
+			c.initialize(r)
+			return
+		}
 		c.scheduler.Submit(rpc.Job{Run: func(done func()) {
 			defer done()
 			c.initialize(r)
@@ -70,6 +82,9 @@ func (c *conn) Request(r *rpc.Request) {
 		return
 	}
 	p, err := m.prepare(r.Params)
+	if err == nil && !c.serial {
+		_, err = c.ready(m.family) // now: the handshake may be done before it runs
+	}
 	if err != nil {
 		c.refuse(r, err)
 		return

@@ -14,24 +14,45 @@ import (
 
 // Follow implements session.Peer: it pushes the events of a process.
 func (c *conn) Follow(p *session.Process, after uint64) {
-	f := &follow{process: p, cursor: p.Log.Cursor(after)}
+	f := &follow{conn: c, process: p, cursor: p.Log.Cursor(after)}
 	f.prefix = append(f.prefix, `{"method":"`+wire.NoteProcessOutput+`","params":{"processId":`...)
 	f.prefix = wire.AppendString(f.prefix, p.ID)
 	f.prefix = append(f.prefix, `,"seq":`...)
 	f.visit = f.encode
 	feed := c.rpc.Feed(f)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	if c.follows == nil {
+		c.follows = map[*follow]struct{}{}
+	}
+	c.follows[f] = struct{}{}
 	f.unfollow = p.Log.Follow(feed.Wake)
 	feed.Wake()
 }
 
+// endFollows lets go of the logs when the connection has ended: they live on.
+func (c *conn) endFollows() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	for f := range c.follows {
+		f.unfollow()
+	}
+	c.follows = nil
+}
+
 // A follow turns the log of a process into notifications, one event each.
 type follow struct {
+	conn     *conn
 	process  *session.Process
 	cursor   *outlog.Cursor
 	prefix   []byte // of an output notification, up to the number
 	visit    func(outlog.Entry)
 	batch    *rpc.Batch // where encode puts the event
-	unfollow func()
+	unfollow func()     // guarded by the connection
 }
 
 // notificationOverhead is more than an output notification needs besides its
@@ -43,13 +64,25 @@ func (f *follow) Next(b *rpc.Batch) bool {
 	f.batch = b
 	err := f.cursor.Next(f.visit)
 	f.batch = nil
-	if err == nil {
+	switch {
+	case err == nil:
 		return true
+	case errors.Is(err, outlog.ErrNone):
+		return false
+	case errors.Is(err, outlog.ErrEvicted):
+		// Events that were sent on an earlier connection had to make room. A hole
+		// would be taken for a delay: let the client come back and ask.
+		f.conn.rpc.Close(&rpc.CloseError{Code: rpc.ClosePolicy, Reason: "output that was sent before is no longer kept"})
 	}
-	if !errors.Is(err, outlog.ErrNone) {
-		f.unfollow()
-	}
+	f.end()
 	return false
+}
+
+func (f *follow) end() {
+	f.conn.mu.Lock()
+	defer f.conn.mu.Unlock()
+	f.unfollow()
+	delete(f.conn.follows, f)
 }
 
 // Written implements rpc.Source.

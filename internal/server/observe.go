@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -29,33 +30,32 @@ func (c *conn) observe(a *session.Attachment, r *rpc.Request, p *wire.ObservePar
 	o := &observation{conn: c, seen: seen, cursor: seen.Process.Log.Cursor(seen.After)}
 	o.visit = o.encode
 	o.feed = c.rpc.Feed(o)
-	o.unfollow = seen.Process.Log.Follow(o.feed.Wake)
-	c.mu.Lock()
-	c.lastObserve++
-	o.id = c.lastObserve
-	if c.observations == nil {
-		c.observations = map[int64]*observation{}
+	if !o.begin() {
+		seen.End()
+		c.fail(r, context.Cause(c.rpc.Context()))
+		return
 	}
-	c.observations[o.id] = o
-	c.mu.Unlock()
 	r.Reply(wire.ObserveResult{ObserveID: o.id, NextSeq: seen.Process.Log.State().Next})
-	o.feed.Wake()
+	o.follow()
 }
 
 func (c *conn) unobserve(_ *session.Attachment, p *wire.UnobserveParams) (wire.Empty, error) {
 	c.mu.Lock()
-	o := c.observations[p.ObserveID]
+	o, last := c.observations[p.ObserveID], c.lastObserve
 	c.mu.Unlock()
-	if o == nil {
+	switch {
+	case o != nil:
+		o.feed.Stop()
+		o.end()
+	case p.ObserveID < 1 || p.ObserveID > last: // else it has ended by itself
 		return wire.Empty{}, wire.Errorf(wire.CodeInvalidRequest, "unknown observation %d", p.ObserveID)
 	}
-	o.feed.Stop()
-	o.end()
 	return wire.Empty{}, nil
 }
 
 func (c *conn) endObservations() {
 	c.mu.Lock()
+	c.ended = true
 	all := make([]*observation, 0, len(c.observations))
 	for _, o := range c.observations {
 		all = append(all, o)
@@ -75,15 +75,46 @@ type observation struct {
 	feed     *rpc.Feed
 	visit    func(outlog.Entry)
 	batch    *rpc.Batch
-	unfollow func()
+	unfollow func() // nil before the answer; guarded by the connection
+}
+
+// begin gives the observation its number. It fails when the connection has
+// ended.
+func (o *observation) begin() bool {
+	c := o.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return false
+	}
+	c.lastObserve++
+	o.id = c.lastObserve
+	if c.observations == nil {
+		c.observations = map[int64]*observation{}
+	}
+	c.observations[o.id] = o
+	return true
+}
+
+// follow lets the events out, behind the answer, unless it is over already.
+func (o *observation) follow() {
+	c := o.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.observations[o.id] == o {
+		o.unfollow = o.seen.Process.Log.Follow(o.feed.Wake)
+		o.feed.Wake()
+	}
 }
 
 func (o *observation) end() {
-	o.unfollow()
 	o.seen.End()
 	o.conn.mu.Lock()
 	defer o.conn.mu.Unlock()
 	delete(o.conn.observations, o.id)
+	if o.unfollow != nil {
+		o.unfollow()
+	}
 }
 
 // Written implements rpc.Source: an observer pins nothing.

@@ -12,9 +12,12 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// inlineEntries is how many events a read may look at while the connection's
-// reader waits for it; a larger one gets a goroutine.
-const inlineEntries = 2
+// What a read may look at while the connection's reader waits for it. A larger
+// one gets a goroutine, and a permit for its answer.
+const (
+	inlineEvents = 2
+	inlineBytes  = 8 << 10
+)
 
 // readOutput answers process/read: at once if there is something to say, or
 // else when there is.
@@ -26,7 +29,7 @@ func (c *conn) readOutput(a *session.Attachment, r *rpc.Request, p *wire.ReadPar
 		return
 	}
 	ready := read.Ready()
-	if ready && read.Entries() <= inlineEntries {
+	if ready && read.Small(inlineEvents, inlineBytes) {
 		defer done()
 		c.answerRead(r, read)
 		return

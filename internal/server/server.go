@@ -51,13 +51,14 @@ func New(cfg Config) (*Server, error) {
 	}
 	env := os.Environ()
 	s := &Server{config: cfg, auth: auth, log: cfg.Log, state: state}
-	s.info = environ.ThisHost(env).Info("tether/"+cfg.Version, wire.Capabilities{})
+	host := environ.ThisHost(env)
+	s.info = host.Info("tether/"+cfg.Version, wire.Capabilities{})
 	s.procs = proc.New(proc.Config{Log: cfg.Log, Subreaper: cfg.Subreaper})
 	s.sessions = session.NewTable(session.Config{
 		TTL: cfg.SessionTTL, MaxTTL: cfg.SessionTTLMax,
 		Output: outlog.Config{Retain: cfg.Retain, Limit: cfg.SpoolLimit},
 		Pool:   outlog.NewPool(state.path, cfg.SpoolTotal),
-		Procs:  s.procs, Env: env, Log: cfg.Log,
+		Procs:  s.procs, Env: env, Shell: host.LoginShell, Log: cfg.Log,
 	})
 	return s, nil
 }
@@ -72,12 +73,12 @@ func (s *Server) Close() error {
 // Serve accepts WebSocket connections until ctx is over, then ends them and
 // returns nil. Sessions outlive it until Close.
 func (s *Server) Serve(ctx context.Context, l *Listener) error {
-	ctx, stop := context.WithCancelCause(ctx)
+	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that clients are told why
 	var conns sync.WaitGroup
 	surface := &Surface{Auth: s.auth, Log: s.log, Accept: func(conn net.Conn, buffered []byte, peer string) {
 		conns.Go(func() {
 			prefix := fmt.Sprintf("failed to parse websocket JSON-RPC message from exec-server websocket %s: ", peer)
-			s.serve(ctx, rpc.NewWebSocket(conn, buffered), peer, prefix)
+			s.serve(serving, rpc.NewWebSocket(conn, buffered), peer, prefix)
 		})
 	}}
 	err := surface.Serve(ctx, l)

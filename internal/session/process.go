@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/tetherexec/tether/internal/environ"
 	"github.com/tetherexec/tether/internal/outlog"
@@ -115,6 +116,9 @@ func (p *Process) spec() proc.Spec {
 		Env: environ.Build(p.session.table.config.Env, p.params.EnvPolicy, p.params.Env, p.params.Metadata),
 		TTY: p.params.TTY, PipeStdin: p.params.PipeStdin,
 	}
+	if spec.TTY {
+		spec.Env = environ.WithShell(spec.Env, p.session.table.config.Shell)
+	}
 	if size := p.params.Size; size != nil {
 		spec.Rows, spec.Cols = size.Rows, size.Cols
 	}
@@ -163,18 +167,30 @@ func (p *Process) SandboxDenied() bool { return false }
 
 // StartAnswered begins to push the events of a process whose start was just
 // answered. If the client has lost its connection since, the next one asks for
-// them.
+// them, or gets them like all that it does not ask for.
 func (a *Attachment) StartAnswered(p *Process) {
-	a.Session.mu.Lock()
-	defer a.Session.mu.Unlock()
-	a.followLocked(p, 0)
+	s := a.Session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.attachment == a {
+		a.catchUpLocked(p)
+	} else if s.attachment != nil && s.attachment.quiet != nil {
+		s.attachment.quiet.Reset(resumeQuiet)
+	}
 }
 
-// Sent records that the client was sent the events of p up to seq.
+// Sent records that the client was sent the events of p up to seq. For a client
+// that acknowledges, that means nothing yet.
 func (p *Process) Sent(seq uint64) {
 	if !p.session.acks {
-		p.Log.Sent(seq)
+		p.release(seq)
 	}
+}
+
+// release lets go of the events up to seq. With the close among them, the time
+// begins after which the process is forgotten.
+func (p *Process) release(seq uint64) {
+	p.Log.Sent(seq)
 	if !p.Log.StateAt(seq + 1).Closed {
 		return
 	}
@@ -193,11 +209,12 @@ func (s *Session) Ack(id string, seq uint64) {
 	if p == nil {
 		return
 	}
+	seq = min(seq, p.Log.State().Next-1)
 	s.mu.Lock()
 	p.known = max(p.known, seq)
 	s.mu.Unlock()
 	if s.acks {
-		p.Log.Sent(seq)
+		p.release(seq)
 	}
 }
 
@@ -228,8 +245,20 @@ func (s *Session) Terminate(id string) (running bool) {
 		p.known = p.Log.State().Next - 1 // who says goodbye has seen the end
 	}
 	s.mu.Unlock()
-	return p != nil && p.child.Terminate()
+	if p == nil {
+		return false
+	}
+	running = p.child.Terminate()
+	if !p.Log.State().Closed {
+		time.AfterFunc(cutTerminated, p.Log.Cut) // does no harm if it comes late
+	}
+	return running
 }
+
+// cutTerminated is when the output of a terminated process is no longer waited
+// for. By then it was killed and its pipes were drained, unless there is no room
+// for what they hold: the close must not wait until somebody reads.
+const cutTerminated = 500 * time.Millisecond
 
 // Signal sends a signal to the process group of a process. Processes that do
 // not run any more, or not yet, are none of its business.

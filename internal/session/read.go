@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"time"
 
 	"github.com/tetherexec/tether/internal/outlog"
@@ -52,7 +54,7 @@ func (a *Attachment) Read(p *wire.ReadParams) (*Read, error) {
 	}
 	r := &Read{Process: process, attachment: a, limit: unboundedReadBytes}
 	if p.AfterSeq != nil {
-		r.After = *p.AfterSeq
+		r.After = min(*p.AfterSeq, math.MaxUint64-1) // there is always a number behind it
 	}
 	if p.WaitMs != nil {
 		r.Wait = time.Duration(min(*p.WaitMs, uint64(maxWait.Milliseconds()))) * time.Millisecond
@@ -88,10 +90,11 @@ func (r *Read) noteKnown() {
 // MaxBytes is the most output that the answer will hold.
 func (r *Read) MaxBytes() int { return max(r.limit, outlog.MaxEntry) }
 
-// Entries is how many events there are to look at now.
-func (r *Read) Entries() uint64 {
-	next := r.Process.Log.State().Next
-	return next - min(next, r.After+1)
+// Small reports whether there are no more than the given number of events to
+// look at, and whether they hold no more than so many bytes for sure.
+func (r *Read) Small(events uint64, bytes int64) bool {
+	stats := r.Process.Log.Stats()
+	return stats.Next-min(stats.Next, r.After+1) <= events && stats.Held <= bytes
 }
 
 // Ready reports whether there is something to answer with.
@@ -108,9 +111,14 @@ func (r *Read) Await(ctx context.Context) error {
 		return context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil
+	case errors.Is(err, outlog.ErrEnded):
+		return r.forgotten()
 	}
 	return err
 }
+
+// forgotten is the answer to a read of a process that is gone meanwhile.
+func (r *Read) forgotten() error { return fmt.Errorf("%w %s", ErrUnknownProcess, r.Process.ID) }
 
 // Collect shows the output to visit and returns what the answer says about the
 // process. An answer that leaves something out describes the process as it was
@@ -141,7 +149,7 @@ func (r *Read) Collect(visit func(outlog.Entry)) (Page, error) {
 		case errors.Is(err, outlog.ErrEvicted):
 			cursor.Seek(log.Stats().First - 1)
 		case errors.Is(err, outlog.ErrEnded):
-			return Page{}, ErrEnded
+			return Page{}, r.forgotten()
 		case err != nil: // the end, for now or for ever
 			return r.page(cursor.Seq()+1, last, taken), nil
 		}

@@ -154,10 +154,16 @@ func (a *Attachment) followAll() {
 		return
 	}
 	for _, p := range s.processes {
-		if p.follower != a && p.child != nil {
-			a.followLocked(p, p.known)
+		if p.child != nil {
+			a.catchUpLocked(p)
 		}
 	}
+}
+
+// catchUpLocked pushes p's events from the oldest one on that the client is not
+// known to have and that is still kept.
+func (a *Attachment) catchUpLocked(p *Process) {
+	a.followLocked(p, max(p.known, p.Log.Stats().First-1))
 }
 
 // followLocked pushes p's events from here on, once per attachment.

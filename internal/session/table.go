@@ -24,6 +24,7 @@ type Config struct {
 	Pool   *outlog.Pool
 	Procs  *proc.Supervisor
 	Env    []string // the server's environment
+	Shell  string   // the user's login shell, for terminals
 	Log    *slog.Logger
 }
 
@@ -67,8 +68,10 @@ func (t *Table) Open(w Wishes, peer Peer) (*Attachment, error) {
 	defer t.mu.Unlock()
 	switch {
 	case t.closed:
+		s.cancel(ErrEnded)
 		return nil, ErrEnded
 	case len(t.sessions) >= MaxSessions:
+		s.cancel(ErrLimit)
 		return nil, limitReached(MaxSessions, "sessions")
 	}
 	t.sessions[s.ID], t.public[s.Public] = s, s
@@ -124,9 +127,11 @@ func (t *Table) Close() {
 	t.closed = true
 	t.mu.Unlock()
 	t.cancel(ErrEnded)
+	var ends sync.WaitGroup
 	for _, s := range t.All() {
-		s.End()
+		ends.Go(s.End)
 	}
+	ends.Wait()
 }
 
 func (t *Table) remove(s *Session) {

@@ -17,8 +17,8 @@ const rememberedWrites = 4096
 // its last number was written before.
 type writes struct {
 	mu    sync.Mutex
-	byID  map[string]*write
-	order []string // of byID, oldest first
+	byID  map[string]*write // by shortened id
+	order []string          // of byID, oldest first
 
 	counting bool   // all ids so far were 1, 2, 3, …
 	last     uint64 // the newest of them
@@ -35,12 +35,13 @@ type write struct {
 // learns how it went. A failed write is forgotten and may be tried again.
 func (w *writes) do(id string, data []byte, send func([]byte, func(error)), done func(error)) {
 	digest := sha256.Sum256(data)
+	id, name := shorten(id), id
 	w.mu.Lock()
 	if earlier := w.byID[id]; earlier != nil {
 		switch {
 		case earlier.digest != digest:
 			w.mu.Unlock()
-			done(fmt.Errorf("writeId `%s` %w", id, ErrWriteReused))
+			done(fmt.Errorf("writeId `%s` %w", name, ErrWriteReused))
 		case earlier.settled:
 			w.mu.Unlock()
 			done(nil)
@@ -100,6 +101,15 @@ func (w *writes) acceptedLocked(id string) {
 		delete(w.byID, w.order[0])
 		w.order = w.order[1:]
 	}
+}
+
+// shorten keeps ids that a client chose without measure from filling the memory.
+func shorten(id string) string {
+	if len(id) <= sha256.Size {
+		return id
+	}
+	digest := sha256.Sum256([]byte(id))
+	return string(digest[:])
 }
 
 // counter is the number that id is the plain decimal text of.

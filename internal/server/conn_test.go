@@ -1,0 +1,44 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"runtime"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/session"
+)
+
+// A log outlives the connections that have followed it and must not keep them:
+// a process that is resumed a thousand times would pay for each.
+func TestLogForgetsEndedConnections(t *testing.T) {
+	log := outlog.New(outlog.NewPool(t.TempDir(), 1<<20), outlog.Config{})
+	defer log.End()
+	gone := func() weak.Pointer[conn] {
+		near, far := net.Pipe()
+		defer near.Close()
+		defer far.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c := &conn{rpc: rpc.New(ctx, rpc.NewWebSocket(near, nil), rpc.Config{Log: slog.New(slog.DiscardHandler)})}
+		p := &session.Process{ID: "p", Log: log}
+		c.Follow(p, 0)
+		c.endFollows()
+		c.Follow(p, 0) // too late
+		if len(c.follows) != 0 {
+			t.Errorf("%d follows after the end", len(c.follows))
+		}
+		return weak.Make(c)
+	}()
+	for deadline := time.Now().Add(5 * time.Second); gone.Value() != nil; runtime.GC() {
+		if time.Now().After(deadline) {
+			t.Fatal("the log still holds the connection")
+		}
+	}
+	log.Close() // still has its uses
+}

@@ -1,0 +1,45 @@
+package server_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/tetherexec/tether/internal/server"
+)
+
+// A server sweeps what dead servers left, and nothing that a living one has.
+func TestStateDirectoriesOfDeadServersAreRemoved(t *testing.T) {
+	dir := t.TempDir()
+	dead := filepath.Join(dir, "server-dead")
+	if err := os.MkdirAll(filepath.Join(dead, "spool"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	open := func() *server.Server {
+		s, err := server.New(server.Config{StateDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	count := func() int {
+		dirs, _ := filepath.Glob(filepath.Join(dir, "server-*"))
+		return len(dirs)
+	}
+	first := open()
+	if _, err := os.Stat(dead); !os.IsNotExist(err) {
+		t.Errorf("the dead server's directory is still there: %v", err)
+	}
+	second := open()
+	if count() != 2 {
+		t.Errorf("%d directories for two servers", count())
+	}
+	for i, s := range []*server.Server{first, second} {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if count() != 1-i {
+			t.Errorf("%d directories left", count())
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package session
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newTable returns a table whose sessions live for an hour. Nothing is started
+// with it unless procs is set.
+func newTable(t *testing.T, procs *proc.Supervisor) *Table {
+	return NewTable(Config{
+		TTL: time.Hour, MaxTTL: 24 * time.Hour, Procs: procs,
+		Pool: outlog.NewPool(t.TempDir(), 1<<30), Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+func newSupervisor(t *testing.T) *proc.Supervisor {
+	s := proc.New(proc.Config{})
+	t.Cleanup(s.Close)
+	return s
+}
+
+// finished returns a child that has ended and left nothing.
+func finished(t *testing.T) *proc.Process {
+	t.Helper()
+	log := outlog.New(outlog.NewPool(t.TempDir(), 1<<20), outlog.Config{})
+	t.Cleanup(log.End)
+	child, err := newSupervisor(t).Start(t.Context(), proc.Spec{Argv: []string{"/bin/true"}, Dir: "/"}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-child.Done()
+	return child
+}
+
+// A fakePeer notes what it is told.
+type fakePeer struct {
+	alive   bool // else Alive waits until its time is over
+	follows chan followed
+	evicted error
+}
+
+type followed struct {
+	id    string
+	after uint64
+	at    time.Time
+}
+
+func newPeer() *fakePeer { return &fakePeer{alive: true, follows: make(chan followed, 100)} }
+
+func (p *fakePeer) Follow(process *Process, after uint64) {
+	p.follows <- followed{process.ID, after, time.Now()}
+}
+
+func (p *fakePeer) Alive(ctx context.Context) bool {
+	if !p.alive {
+		<-ctx.Done()
+	}
+	return p.alive
+}
+
+func (p *fakePeer) Evict(why error) { p.evicted = why }
+
+func open(t *testing.T, table *Table, w Wishes) *Attachment {
+	t.Helper()
+	a, err := table.Open(w, newPeer())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func resume(t *testing.T, table *Table, s *Session) (*Attachment, *fakePeer) {
+	t.Helper()
+	peer := newPeer()
+	a, err := table.Resume(t.Context(), s.ID, peer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, peer
+}
+
+// adopt enters a process with the given child, as if s had started it.
+func adopt(s *Session, id string, child *proc.Process) *Process {
+	p := &Process{
+		ID: id, session: s, child: child, params: &wire.StartParams{ProcessID: id},
+		Log: outlog.New(s.table.config.Pool, outlog.Config{}), started: make(chan struct{}),
+	}
+	close(p.started)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.processes[id] = p
+	return p
+}
+
+func read(t *testing.T, a *Attachment, id string, after uint64) Page {
+	t.Helper()
+	r, err := a.Read(&wire.ReadParams{ProcessID: id, AfterSeq: &after})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := r.Collect(func(outlog.Entry) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Answer(page, func(sent func()) {
+		if sent != nil {
+			defer func() { go sent() }() // by the writer, when the lock is free
+		}
+	})
+	return page
+}

@@ -1,0 +1,169 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/wire"
+)
+
+func startParams(id string, argv ...string) *wire.StartParams {
+	var cwd wire.Cwd
+	if err := wire.Decode([]byte(`"/"`), &cwd); err != nil {
+		panic(err)
+	}
+	return &wire.StartParams{ProcessID: id, Argv: argv, Cwd: cwd, Env: map[string]string{"PATH": "/usr/bin:/bin"}}
+}
+
+// starting enters a process whose start hangs in the system.
+func starting(s *Session, id string) *Process {
+	p := &Process{ID: id, session: s, params: startParams(id, "true"), Log: outlog.New(s.table.config.Pool, outlog.Config{}), started: make(chan struct{})}
+	if earlier, err := s.reserve(p); earlier != nil || err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func TestCallsWhileStarting(t *testing.T) {
+	procs := newSupervisor(t)
+	table := newTable(t, procs)
+	defer table.Close()
+	a := open(t, table, Wishes{})
+	s := a.Session
+	p := starting(s, "p")
+	if _, err := a.Read(&wire.ReadParams{ProcessID: "p"}); !errors.Is(err, ErrProcessStarting) || err.Error() != "process id p is starting" {
+		t.Errorf("read: %v", err)
+	}
+	s.Write(&wire.WriteParams{ProcessID: "p", WriteID: "w"}, func(status string, err error) {
+		if status != wire.WriteStarting || err != nil {
+			t.Errorf("write: %q, %v", status, err)
+		}
+	})
+	if err := s.Signal("p", syscall.SIGINT); err != nil {
+		t.Errorf("signal: %v", err)
+	}
+	if _, err := s.StartProcess(startParams("p", "true")); !errors.Is(err, ErrProcessExists) {
+		t.Errorf("second start: %v", err)
+	}
+	if !s.Terminate("p") {
+		t.Error("terminate of a starting process answers that it does not run")
+	}
+	child, err := procs.Start(t.Context(), p.spec(), p.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.settle(p, child, nil); !errors.Is(err, ErrStartCancelled) || err.Error() != "process p start was cancelled" {
+		t.Errorf("cancelled start: %v", err)
+	}
+	if _, running := child.Exited(); !running {
+		t.Error("the child of a cancelled start lives on")
+	}
+	if _, err := s.StartProcess(startParams("p", "true")); err != nil {
+		t.Errorf("the id is not free: %v", err)
+	}
+}
+
+func TestRetryWaitsForTheFirstStart(t *testing.T) {
+	procs := newSupervisor(t)
+	table := newTable(t, procs)
+	defer table.Close()
+	s := open(t, table, Wishes{}).Session
+	p := starting(s, "p")
+	again := startParams("p", "true")
+	yes := true
+	again.Retry = &yes
+	got := make(chan *Process)
+	go func() {
+		p, err := s.StartProcess(again)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- p
+	}()
+	select {
+	case <-got:
+		t.Fatal("answered before the first start was")
+	case <-time.After(20 * time.Millisecond): // may miss a defect, cannot invent one
+	}
+	child, err := procs.Start(t.Context(), p.spec(), p.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.settle(p, child, nil); err != nil {
+		t.Fatal(err)
+	}
+	if <-got != p {
+		t.Error("the retry is another process")
+	}
+}
+
+func TestEndKillsEverythingAndWaits(t *testing.T) {
+	table := newTable(t, newSupervisor(t))
+	s := open(t, table, Wishes{}).Session
+	marks := t.TempDir()
+	var pids []int
+	for i := range 5 {
+		file := filepath.Join(marks, fmt.Sprint(i))
+		p, err := s.StartProcess(startParams(fmt.Sprint(i), "sh", "-c", `trap "" TERM HUP; sleep 100 & echo $! >`+file+`.x; mv `+file+`.x `+file+`; wait`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, p.child.Pid())
+		var text []byte
+		for deadline := time.Now().Add(10 * time.Second); len(text) == 0 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			text, _ = os.ReadFile(file)
+		}
+		var grandchild int
+		if _, err := fmt.Sscan(string(text), &grandchild); err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, grandchild)
+	}
+	s.End()
+	for _, pid := range pids {
+		if state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && !strings.Contains(string(state), ") Z ") {
+			t.Errorf("%d is alive: %s", pid, state)
+		}
+	}
+	if _, err := s.StartProcess(startParams("late", "true")); !errors.Is(err, ErrEnded) {
+		t.Errorf("start after the end: %v", err)
+	}
+	s.End() // again
+}
+
+func TestProcessesPerSessionAreLimited(t *testing.T) {
+	table := newTable(t, newSupervisor(t))
+	s := open(t, table, Wishes{}).Session
+	child := finished(t)
+	for i := range MaxProcesses {
+		adopt(s, fmt.Sprint(i), child)
+	}
+	_, err := s.StartProcess(startParams("one more", "true"))
+	if !errors.Is(err, ErrLimit) || err.Error() != "limit reached: 4096 processes in this session" {
+		t.Errorf("start: %v", err)
+	}
+}
+
+func TestSessionsAreLimited(t *testing.T) {
+	table := newTable(t, nil)
+	for range MaxSessions {
+		open(t, table, Wishes{})
+	}
+	if _, err := table.Open(Wishes{}, newPeer()); !errors.Is(err, ErrLimit) || err.Error() != "limit reached: 10000 sessions" {
+		t.Errorf("open: %v", err)
+	}
+	table.Close()
+	if _, err := table.Open(Wishes{}, newPeer()); !errors.Is(err, ErrEnded) {
+		t.Errorf("open after the end: %v", err)
+	}
+	if n := len(table.All()); n != 0 {
+		t.Errorf("%d sessions left", n)
+	}
+}

@@ -1,0 +1,267 @@
+package session
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tetherexec/tether/internal/outlog"
+)
+
+func TestDetachedSessionExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(t, nil)
+		a := open(t, table, Wishes{TTL: time.Minute})
+		for range 3 { // each detach starts afresh
+			a.Detach()
+			time.Sleep(time.Minute - time.Nanosecond)
+			a, _ = resume(t, table, a.Session)
+		}
+		a.Detach()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if _, err := table.Resume(t.Context(), a.Session.ID, newPeer()); !errors.Is(err, ErrUnknownSession) {
+			t.Errorf("resume of an expired session: %v", err)
+		}
+		if n := len(table.All()); n != 0 {
+			t.Errorf("%d sessions left", n)
+		}
+	})
+}
+
+// The clock decides, not the timer, which may be late.
+func TestExpiryIsAuthoritativeAtTheResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(t, nil)
+		a := open(t, table, Wishes{})
+		a.Detach()
+		a.Session.mu.Lock()
+		a.Session.expiry.Stop()
+		a.Session.mu.Unlock()
+		time.Sleep(time.Hour)
+		if _, err := table.Resume(t.Context(), a.Session.ID, newPeer()); !errors.Is(err, ErrUnknownSession) {
+			t.Errorf("resume after the time to live: %v", err)
+		}
+	})
+}
+
+func TestWishedTimeToLiveIsCapped(t *testing.T) {
+	table := newTable(t, nil)
+	defer table.Close()
+	for wish, want := range map[time.Duration]time.Duration{0: time.Hour, time.Second: time.Second, 48 * time.Hour: 24 * time.Hour} {
+		if got := open(t, table, Wishes{TTL: wish}).Session.TTL(); got != want {
+			t.Errorf("a wish of %v was granted %v", wish, got)
+		}
+	}
+}
+
+func TestResumeOfALivingPeerIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(t, nil)
+		defer table.Close()
+		a := open(t, table, Wishes{})
+		if _, err := table.Resume(t.Context(), a.Session.ID, newPeer()); !errors.Is(err, ErrAttached) {
+			t.Errorf("resume: %v", err)
+		}
+		if a.Context().Err() != nil {
+			t.Error("the attached peer was disturbed")
+		}
+	})
+}
+
+func TestTakeoverTakesHalfASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(t, nil)
+		defer table.Close()
+		a := open(t, table, Wishes{})
+		old := a.peer.(*fakePeer)
+		old.alive = false
+		begun := time.Now()
+		b, _ := resume(t, table, a.Session)
+		if took := time.Since(begun); took != probeTime {
+			t.Errorf("the takeover took %v", took)
+		}
+		if !errors.Is(old.evicted, ErrResumed) || a.Context().Err() == nil {
+			t.Errorf("the old peer was not evicted: %v", old.evicted)
+		}
+		a.Detach() // too late to mean anything
+		if b.Context().Err() != nil || !a.Session.info().Attached {
+			t.Error("the old peer's end detached the new one")
+		}
+	})
+}
+
+func TestQuietClientIsPushedWhatItDoesNotAskFor(t *testing.T) {
+	child := finished(t)
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(t, nil)
+		a := open(t, table, Wishes{})
+		s := a.Session
+		for _, id := range []string{"read", "acked", "unknown"} {
+			p := adopt(s, id, child)
+			for range 3 {
+				p.Log.Append(outlog.Stdout, []byte("x"))
+				p.Log.Cursor(p.Log.State().Next - 2).Next(func(outlog.Entry) {}) // each is an entry of its own
+			}
+		}
+		s.Ack("acked", 2)
+		a.Detach()
+		b, peer := resume(t, table, s)
+		time.Sleep(time.Hour)
+		b.Initialized()
+		time.Sleep(resumeQuiet - time.Millisecond)
+		if page := read(t, b, "read", 1); page.Next != 4 {
+			t.Errorf("read up to %d", page.Next)
+		}
+		if f := <-peer.follows; f.id != "read" || f.after != 3 {
+			t.Errorf("the read process is followed as %+v", f)
+		}
+		asked := time.Now()
+		want := map[string]uint64{"acked": 2, "unknown": 0}
+		for range 2 {
+			f := <-peer.follows
+			if after, ok := want[f.id]; !ok || after != f.after || f.at.Sub(asked) != resumeQuiet {
+				t.Errorf("pushed %+v, %v after the last read", f, f.at.Sub(asked))
+			}
+			delete(want, f.id)
+		}
+		synctest.Wait()
+		if len(peer.follows) > 0 {
+			t.Errorf("followed twice: %+v", <-peer.follows)
+		}
+		b.Detach()
+	})
+}
+
+// What was sent and had to go cannot be pushed again: the rest is.
+func TestCatchUpBeginsWithWhatIsKept(t *testing.T) {
+	child := finished(t)
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(t, nil)
+		a := open(t, table, Wishes{})
+		p := adopt(a.Session, "p", child)
+		p.Log = outlog.New(table.config.Pool, outlog.Config{Retain: 1})
+		for range 100 {
+			p.Log.Append(outlog.Stdout, make([]byte, outlog.MaxEntry))
+		}
+		p.Sent(100)
+		first := p.Log.Stats().First
+		if first == 1 {
+			t.Fatal("nothing was forgotten")
+		}
+		a.Detach()
+		b, peer := resume(t, table, a.Session)
+		b.Initialized()
+		if f := <-peer.follows; f.after != first-1 {
+			t.Errorf("pushed behind %d, the oldest event is %d", f.after, first)
+		}
+		b.Detach()
+		p.Log.End()
+	})
+}
+
+// A start that ends under the session after the quiet time is over is pushed
+// like everything else.
+func TestLateStartIsPushedAfterAQuietTime(t *testing.T) {
+	child := finished(t)
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(t, nil)
+		a := open(t, table, Wishes{})
+		a.Detach()
+		b, peer := resume(t, table, a.Session)
+		b.Initialized()
+		time.Sleep(2 * resumeQuiet)
+		a.StartAnswered(adopt(a.Session, "late", child))
+		answered := time.Now()
+		if f := <-peer.follows; f.id != "late" || f.at.Sub(answered) != resumeQuiet {
+			t.Errorf("pushed %+v", f)
+		}
+		b.Detach()
+	})
+}
+
+func TestClosedProcessIsForgotten(t *testing.T) {
+	child := finished(t)
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(t, nil)
+		a := open(t, table, Wishes{})
+		s := a.Session
+		p := adopt(s, "p", child)
+		p.Log.Exit(0)
+		p.Log.Close()
+		kept := func() bool {
+			synctest.Wait()
+			_, err := s.find("p")
+			return err == nil
+		}
+		time.Sleep(time.Hour)
+		if !kept() {
+			t.Fatal("forgotten before its close was sent")
+		}
+		p.Sent(2)
+		time.Sleep(keepClosed - time.Second)
+		a.Detach()
+		time.Sleep(30 * time.Minute)
+		b, _ := resume(t, table, s)
+		time.Sleep(time.Second - time.Nanosecond)
+		if !kept() {
+			t.Fatal("the clock went on while the session was detached")
+		}
+		time.Sleep(time.Nanosecond)
+		if kept() {
+			t.Fatal("still there 30 s after its close was sent")
+		}
+		b.Detach()
+	})
+}
+
+func TestAcknowledgingClientKeepsAClosedProcessUntilItSaysSo(t *testing.T) {
+	child := finished(t)
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(t, nil)
+		a := open(t, table, Wishes{Acks: true})
+		s := a.Session
+		p := adopt(s, "p", child)
+		p.Log.Append(outlog.Stdout, []byte("x"))
+		p.Log.Exit(0)
+		p.Log.Close()
+		p.Sent(3)
+		if sent := p.Log.Stats().Sent; sent != 0 {
+			t.Errorf("events up to %d count as received", sent)
+		}
+		time.Sleep(10 * keepClosed)
+		synctest.Wait()
+		if _, err := s.find("p"); err != nil {
+			t.Fatal(err)
+		}
+		s.Ack("p", 1<<60) // more than there is
+		if sent := p.Log.Stats().Sent; sent != 3 || p.known != 3 {
+			t.Errorf("acknowledged up to %d, known up to %d", sent, p.known)
+		}
+		time.Sleep(keepClosed)
+		synctest.Wait()
+		if _, err := s.find("p"); !errors.Is(err, ErrUnknownProcess) {
+			t.Errorf("find: %v", err)
+		}
+		a.Detach()
+	})
+}
+
+func TestTerminateOfASeenEndMakesItKnown(t *testing.T) {
+	table := newTable(t, nil)
+	a := open(t, table, Wishes{})
+	p := adopt(a.Session, "p", finished(t))
+	p.Log.Exit(0)
+	p.Log.Close()
+	a.Session.Terminate("p")
+	if p.known != 0 {
+		t.Error("an end that was not sent is known")
+	}
+	p.Sent(2)
+	a.Session.Terminate("p")
+	if p.known != 2 {
+		t.Errorf("known up to %d", p.known)
+	}
+	table.Close()
+}
