@@ -20,6 +20,7 @@ func newExitSink() exitSink { return exitSink{make(chan struct{}), make(chan str
 
 func (exitSink) Append(outlog.Stream, []byte) error { return nil }
 func (s exitSink) Exit(int)                         { close(s.exited) }
+func (s exitSink) Cut()                             {}
 func (s exitSink) Close()                           { close(s.closed) }
 
 var trueSpec = Spec{Argv: []string{"/bin/true"}, Dir: "/", Env: []string{"PATH=/bin:/usr/bin"}}
@@ -50,8 +51,8 @@ func BenchmarkStartTrueTTY(b *testing.B) {
 	benchmarkStart(b, Config{}, spec)
 }
 
-// BenchmarkPlainTrue is the least that a start can cost: fork, exec and wait, with
-// the same pipes and session.
+// BenchmarkPlainTrue is what the standard library needs to fork, exec and wait: the
+// yardstick for the starts above.
 func BenchmarkPlainTrue(b *testing.B) {
 	for b.Loop() {
 		plainTrue(b)
@@ -94,7 +95,7 @@ func BenchmarkPlainTrueParallel(b *testing.B) {
 	benchmarkInFlight(b, func() { plainTrue(b) })
 }
 
-// BenchmarkOutput carries a gibibyte's worth of a mebibyte at a time.
+// BenchmarkOutput carries 64 MiB from one process.
 func BenchmarkOutput(b *testing.B) {
 	s := New(Config{})
 	defer s.Close()
@@ -130,4 +131,5 @@ type echoSink struct{ output chan struct{} }
 
 func (s echoSink) Append(outlog.Stream, []byte) error { s.output <- struct{}{}; return nil }
 func (echoSink) Exit(int)                             {}
+func (echoSink) Cut()                                 {}
 func (echoSink) Close()                               {}

@@ -207,6 +207,7 @@ type printSink struct{ done chan struct{} }
 
 func (printSink) Append(_ outlog.Stream, p []byte) error { fmt.Printf("%s", p); return nil }
 func (printSink) Exit(code int)                          { fmt.Printf("exit=%d\n", code) }
+func (printSink) Cut()                                   {}
 func (s printSink) Close()                               { close(s.done) }
 
 func init() {
@@ -368,11 +369,14 @@ func TestCutKeepsWhatWasWritten(t *testing.T) {
 	sink := newRecorder(t)
 	unblock := sink.block()
 	defer unblock()
-	p, err := s.Start(t.Context(), shell("printf x; head -c 60000 /dev/zero; sleep 1000"), sink)
+	spec := shell("printf x; read go; head -c 60000 /dev/zero; sleep 1000")
+	spec.PipeStdin = true
+	p, err := s.Start(t.Context(), spec, sink)
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-sink.waiting
+	write(t, p, "go\n", nil)
 	awaitPipe(t, p, 60000)
 	p.Terminate()
 	awaitDeath(t, p.Pid())
@@ -380,12 +384,12 @@ func TestCutKeepsWhatWasWritten(t *testing.T) {
 	p.outputs[0].cutAfter(-time.Second) // as if the grace had passed
 	unblock()
 	awaitDone(t, p)
-	if n := len(sink.text(outlog.Stdout)); n < 60000 {
+	if n := len(sink.text(outlog.Stdout)); n != 60001 {
 		t.Errorf("%d bytes kept", n)
 	}
 }
 
-// awaitPipe waits until stdout and the pipe hold n bytes together.
+// awaitPipe waits until the pipe of stdout holds n bytes.
 func awaitPipe(t *testing.T, p *Process, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); runtime.Gosched() {
@@ -394,7 +398,7 @@ func awaitPipe(t *testing.T, p *Process, n int) {
 			queued, err = unix.IoctlGetInt(fd, unix.TIOCINQ)
 			return err
 		})
-		if queued >= n-readSize+1 && queued > 0 || !alive(p.Pid()) {
+		if queued >= n {
 			return
 		}
 	}

@@ -205,7 +205,7 @@ func (p *Process) Signal(sig syscall.Signal) error {
 func (p *Process) Terminate() (running bool) { return p.terminate(false) }
 
 // Kill kills all that the process started, also after its close, and returns when
-// the process is closed. It waits for a blocked [Sink.Append] too: end the sink first.
+// the process is closed. A sink that blocks delays that by a few graces at most.
 func (p *Process) Kill() {
 	p.terminate(true)
 	<-p.done
@@ -270,7 +270,7 @@ func (p *Process) terminate(now bool) bool {
 }
 
 // enforce kills what is left of the process after its grace and cuts the output a
-// grace later.
+// grace later, at the sink if that is what holds it up.
 func (p *Process) enforce(e *ending) {
 	defer close(e.finished)
 	grace := time.NewTimer(p.sup.grace)
@@ -292,5 +292,12 @@ func (p *Process) enforce(e *ending) {
 	p.child.tree.kill()
 	for _, out := range p.outputs {
 		out.cutAfter(p.sup.grace)
+	}
+	patience := time.NewTimer(2 * p.sup.grace)
+	defer patience.Stop()
+	select {
+	case <-e.drained:
+	case <-patience.C: // the sink is full, and nobody reads it
+		p.sink.Cut()
 	}
 }

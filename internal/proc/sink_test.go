@@ -23,6 +23,8 @@ type recorder struct {
 	code    int
 	closed  bool
 	refuse  bool
+	cuts    int
+	cutting bool          // Cut ends the blocking
 	blocked chan struct{} // Append waits for its close, if not nil
 	waiting chan struct{} // closed when an Append waits
 	changed chan struct{}
@@ -73,6 +75,17 @@ func (r *recorder) Exit(code int) {
 	defer r.mu.Unlock()
 	r.code = code
 	r.eventLocked("exit")
+}
+
+// Cut lets a blocked Append go.
+func (r *recorder) Cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cuts++
+	if r.blocked != nil && r.cutting {
+		close(r.blocked)
+		r.blocked = nil
+	}
 }
 
 func (r *recorder) Close() {

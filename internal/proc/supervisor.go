@@ -24,6 +24,9 @@ type Sink interface {
 	// Exit is called once, when the child itself has exited: 0 to 255, 128+n if
 	// signal n ended it, -1 if the system does not say. Output may still follow.
 	Exit(code int)
+	// Cut is called when a terminated process is to be closed although its output
+	// has not ended: an Append that blocks must return, later ones may refuse.
+	Cut()
 	// Close is called once, last.
 	Close()
 }
