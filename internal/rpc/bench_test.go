@@ -57,8 +57,8 @@ func BenchmarkPipelined(b *testing.B) {
 
 // pump is a source of messages of one size.
 type pump struct {
-	msg     []byte
-	left    atomic.Int64
+	msg  []byte
+	left atomic.Int64
 }
 
 func (p *pump) Next(b *Batch) bool {

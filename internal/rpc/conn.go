@@ -75,6 +75,7 @@ type Conn struct {
 	prefix  string
 	ctx     context.Context // ends with the connection
 	cancel  context.CancelCauseFunc
+	linger  time.Duration
 
 	requests admission
 	permits  *semaphore.Weighted // bytes of large answers
@@ -113,6 +114,7 @@ func New(ctx context.Context, stream Stream, c Config) *Conn {
 		permits: semaphore.NewWeighted(MaxAnswerBytes),
 		own:     semaphore.NewWeighted(maxOwnBytes),
 		wake:    make(chan struct{}, 1),
+		linger:  lingerTime,
 	}
 	conn.ctx, conn.cancel = context.WithCancelCause(ctx)
 	conn.requests.init()
@@ -184,7 +186,7 @@ func (c *Conn) readLoop() error {
 			return err
 		}
 		if c.ctx.Err() != nil {
-			return c.reason()
+			return context.Cause(c.ctx)
 		}
 		msg, err := wire.Parse(data)
 		switch {

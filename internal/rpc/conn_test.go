@@ -250,7 +250,7 @@ func TestAlive(t *testing.T) {
 			a, b := pipePair(t)
 			c := serve(t, NewWebSocket(a, nil), echo)
 			go answerPings(newPeer(t, b))
-			time.Sleep(time.Minute) // on the test's own clock
+			time.Sleep(time.Minute + time.Second) // on the test's own clock
 			if !alive(t, c) {
 				t.Error("a peer that answers is not alive")
 			}
@@ -339,15 +339,38 @@ func TestCloseWhileBlocked(t *testing.T) {
 	}
 }
 
-// A peer that does not leave after the goodbye is left.
+// A peer that was told goodbye can still send for a while, and is not reset
+// before it has read why.
 func TestLinger(t *testing.T) {
+	for name, end := range map[string]func(*served, *peer){
+		"their fault": func(_ *served, client *peer) { client.send(`{"id":1,"result":"unasked"}`) },
+		"our will":    func(c *served, _ *peer) { c.Close(violation(ClosePolicy, "why")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := tcpPair(t)
+			conn := newConn(NewWebSocket(a, nil), echo)
+			conn.linger = patience
+			c, client := run(t, conn), newPeer(t, b)
+			end(c, client)
+			if code, _ := client.goodbye(); code != ClosePolicy {
+				t.Errorf("told %d", code)
+			}
+			if _, err := b.Write(make([]byte, 16<<20)); err != nil { // more than the sockets hold
+				t.Error(err)
+			}
+			b.Close()
+			c.wait(t)
+		})
+	}
+}
+
+// A peer that does not leave after the goodbye is left.
+func TestPeerThatStays(t *testing.T) {
 	a, b := tcpPair(t)
 	c := serve(t, NewWebSocket(a, nil), echo)
-	client := newPeer(t, b)
 	c.Close(violation(ClosePolicy, "why"))
-	if code, _ := client.goodbye(); code != ClosePolicy {
+	c.wait(t)
+	if code, _ := newPeer(t, b).goodbye(); code != ClosePolicy {
 		t.Errorf("told %d", code)
 	}
-	client.send(`{"id":1,"method":"m"}`) // is not answered with a reset
-	c.wait(t)
 }

@@ -20,7 +20,7 @@ type Request struct {
 
 // Reply answers with a result.
 func (r *Request) Reply(result any) {
-	msg, err := wire.AppendResult(nil, r.ID, result)
+	msg, err := wire.AppendResult(make([]byte, 0, usualAnswer), r.ID, result)
 	if err != nil {
 		r.conn.log.Error("cannot encode a result", "method", r.Method, "err", err)
 		r.Fail(wire.Errorf(wire.CodeInternal, "internal error"))
@@ -29,8 +29,13 @@ func (r *Request) Reply(result any) {
 	r.ReplyEncoded(msg, nil)
 }
 
+// usualAnswer is the room that an answer gets before its size is known.
+const usualAnswer = 192
+
 // Fail answers with an error.
-func (r *Request) Fail(e *wire.Error) { r.ReplyEncoded(wire.AppendError(nil, r.ID, e), nil) }
+func (r *Request) Fail(e *wire.Error) {
+	r.ReplyEncoded(wire.AppendError(make([]byte, 0, usualAnswer), r.ID, e), nil)
+}
 
 // ReplyEncoded answers with a complete message. written, if not nil, is called
 // by the writer when the stream has taken it, and not at all if it never does;

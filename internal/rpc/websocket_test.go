@@ -166,6 +166,15 @@ func TestFragmentsIn(t *testing.T) {
 	}
 }
 
+// The mask goes on over the pieces in which a long frame is read.
+func TestLongFragments(t *testing.T) {
+	first, second := strings.Repeat("f", growStep+1), strings.Repeat("second ", growStep)
+	s := reading(masked(ws.OpText, false, first), masked(ws.OpContinuation, true, second))
+	if got, err := s.Read(); err != nil || string(got) != first+second {
+		t.Errorf("got %d bytes, %v", len(got), err)
+	}
+}
+
 func TestBytesBehindTheHandshake(t *testing.T) {
 	frame := masked(ws.OpText, true, "hello")
 	s := NewWebSocket(&scriptedConn{in: bytes.NewReader(frame[4:])}, frame[:4])
@@ -234,7 +243,9 @@ func TestViolationsAreToldAndEnd(t *testing.T) {
 // A client is told about its mistake even while it is busy sending.
 func TestTooBigIsToldWhileThePeerSends(t *testing.T) {
 	a, b := tcpPair(t)
-	c, client := serve(t, NewWebSocket(a, nil), echo), newPeer(t, b)
+	conn := newConn(NewWebSocket(a, nil), echo)
+	conn.linger = patience
+	c, client := run(t, conn), newPeer(t, b)
 	header := binary.BigEndian.AppendUint64([]byte{0x81, 0xff}, MaxMessage+1)
 	header = append(header, 1, 2, 3, 4)
 	sent := make(chan error, 1)
@@ -246,7 +257,7 @@ func TestTooBigIsToldWhileThePeerSends(t *testing.T) {
 		t.Errorf("told %d", code)
 	}
 	if err := <-sent; err != nil {
-		t.Logf("the rest of the message was not taken: %v", err)
+		t.Errorf("the rest of the message was not taken: %v", err)
 	}
 	b.Close()
 	c.wait(t)

@@ -304,7 +304,7 @@ func (c *Conn) leave() {
 		return
 	}
 	c.mu.Lock()
-	c.closer.Reset(lingerTime)
+	c.closer.Reset(c.linger)
 	c.mu.Unlock()
 	c.stream.CloseWrite()
 }

@@ -101,6 +101,36 @@ func TestNoWakeIsLost(t *testing.T) {
 	}
 }
 
+// A source may get something just after it has said that it has nothing.
+func TestWakeDuringNext(t *testing.T) {
+	a, b := tcpPair(t)
+	c := newConn(NewWebSocket(a, nil), echo)
+	s := &lateSource{tally: newTally("late", 0)}
+	s.feed = c.Feed(s)
+	s.feed.Wake()
+	run(t, c)
+	client := newPeer(t, b)
+	for range lateMessages {
+		client.next()
+	}
+}
+
+const lateMessages = 10
+
+type lateSource struct {
+	*tally
+	feed *Feed
+}
+
+func (s *lateSource) Next(b *Batch) bool {
+	some := s.tally.Next(b)
+	if !some && s.have.Load() < lateMessages {
+		s.have.Add(1)
+		s.feed.Wake()
+	}
+	return some
+}
+
 // A source that is woken after an answer was given must not overtake it, also
 // when the writer is just collecting from other sources.
 func TestFirstNotificationFollowsTheAnswer(t *testing.T) {

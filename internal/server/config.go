@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/user"
 	"path/filepath"
 	"time"
 )
@@ -129,8 +130,12 @@ func DefaultStateDir() (string, error) {
 		return filepath.Join(dir, "tether"), nil
 	}
 	home, err := os.UserHomeDir()
-	if err != nil {
-		return "", fmt.Errorf("no place for the state directory, name one with `--state-dir`: %w", err)
+	if err != nil { // a bare environment
+		me, err := user.Current()
+		if err != nil || me.HomeDir == "" {
+			return "", fmt.Errorf("no place for the state directory, name one with `--state-dir`: %w", err)
+		}
+		home = me.HomeDir
 	}
 	return filepath.Join(home, ".local", "state", "tether"), nil
 }

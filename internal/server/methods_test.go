@@ -1,7 +1,10 @@
+//go:build unix
+
 package server_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -217,4 +220,58 @@ func TestSessionEndKillsWhatWasLeftInTheBackground(t *testing.T) {
 	})
 	s.Stop()
 	check()
+}
+
+// The reference's scheduling keeps the order per process as well.
+func TestReferenceScheduling(t *testing.T) {
+	for _, n := range []int{1, 2} {
+		s := tethertest.StartServer(t, server.Config{ConcurrentRequests: n})
+		c := tethertest.Connect(t, s.URL)
+		start := c.Ask("process/start", tethertest.Command("p", []string{"cat"}, map[string]any{"pipeStdin": true}))
+		for i, text := range []string{"YQ==", "Yg==", "Yw=="} {
+			c.Ask("process/write", map[string]any{"processId": "p", "writeId": string(rune('1' + i)), "chunk": text})
+		}
+		closing := c.Ask("tether/process/closeStdin", map[string]any{"processId": "p"})
+		for id := start; id <= closing; id++ {
+			if m := c.Answer(id); m.Error != nil {
+				t.Errorf("%d at once: %s", n, m.Raw)
+			}
+		}
+		if out := c.Finish("p", 0); out.Text["stdout"] != "abc" {
+			t.Errorf("%d at once: cat printed %q", n, out.Text["stdout"])
+		}
+	}
+}
+
+// With one request after the other, a poll that waits holds up what follows.
+func TestStrictlySerialRequests(t *testing.T) {
+	s := tethertest.StartServer(t, server.Config{ConcurrentRequests: 1})
+	c := tethertest.Connect(t, s.URL)
+	c.Start(tethertest.Command("p", []string{"sleep", "60"}, nil))
+	poll := c.Ask("process/read", map[string]any{"processId": "p", "waitMs": 200})
+	c.Ask("environment/status", nil)
+	if m := c.Next(); string(m.ID) != fmt.Sprint(poll) {
+		t.Errorf("%s overtook the poll", m.Raw)
+	}
+}
+
+// A request is judged by the state of the handshake when it arrives.
+func TestStartBeforeInitializedIsRefused(t *testing.T) {
+	for _, n := range []int{0, 1, 2} {
+		s := tethertest.StartServer(t, server.Config{ConcurrentRequests: n})
+		for range 20 {
+			c := tethertest.Dial(t, s.URL)
+			c.Ask("initialize", map[string]any{"clientName": "test"})
+			early := c.Ask("process/start", tethertest.Command("p", []string{"true"}, nil))
+			c.Notify("initialized", nil)
+			late := c.Ask("process/start", tethertest.Command("p", []string{"true"}, nil))
+			if m := c.Answer(early); m.Error == nil || m.Error.Message != "client must send initialized before using exec methods" {
+				t.Fatalf("%d at once: %s", n, m.Raw)
+			}
+			if m := c.Answer(late); m.Error != nil {
+				t.Fatalf("%d at once: %s", n, m.Raw)
+			}
+			c.Close()
+		}
+	}
 }

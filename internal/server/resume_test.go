@@ -1,3 +1,5 @@
+//go:build unix
+
 package server_test
 
 import (
@@ -175,12 +177,16 @@ func TestDroppedPollDelaysNoResume(t *testing.T) {
 	c := tethertest.Dial(t, s.URL)
 	hello := c.Handshake("")
 	c.Start(tethertest.Command("p", []string{"sleep", "60"}, nil))
-	c.Ask("process/read", map[string]any{"processId": "p", "waitMs": 5000})
+	c.Ask("process/read", map[string]any{"processId": "p", "waitMs": 60_000})
 	c.Must("environment/status", nil, nil) // the poll has been read
 	dropped := time.Now()
 	cut(t, s.URL, c, hello)
 	if took := time.Since(dropped); took > time.Second {
 		t.Errorf("the resume took %v", took)
+	}
+	s.Stop()
+	if took := time.Since(dropped); took > 10*time.Second {
+		t.Errorf("the poll went on for %v", took)
 	}
 }
 

@@ -1,15 +1,20 @@
+//go:build unix
+
 package server_test
 
 import (
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
 )
 
 var update = flag.Bool("update", false, "rewrite the transcripts with what the server says now")
@@ -46,6 +51,26 @@ func TestTranscripts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A new method costs a transcript.
+func TestEveryMethodHasATranscript(t *testing.T) {
+	files, _ := filepath.Glob("testdata/transcripts/*.txt")
+	var all strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	methods := append(slices.Collect(maps.Keys(requests)), wire.MethodInitialized, wire.MethodAck,
+		wire.MethodEnvironmentInfo, wire.MethodEnvironmentStatus, wire.MethodSessionList)
+	for _, method := range methods {
+		if !strings.Contains(all.String(), `"method":"`+method+`"`) {
+			t.Errorf("%s is in no transcript", method)
+		}
 	}
 }
 

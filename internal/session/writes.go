@@ -10,6 +10,11 @@ import (
 // rememberedWrites is how many write ids of a process are kept.
 const rememberedWrites = 4096
 
+// maxPendingWrites bounds the bytes of writes that wait for the process to read:
+// they stay when the connection that sent them is gone. One of the largest size
+// always fits.
+const maxPendingWrites = 64 << 20
+
 // writes makes each write of a process happen once.
 //
 // The newest ids are remembered with a digest of their bytes. A client that
@@ -19,6 +24,7 @@ type writes struct {
 	mu    sync.Mutex
 	byID  map[string]*write // by shortened id
 	order []string          // of byID, oldest first
+	bytes int               // of the writes that are not settled
 
 	counting bool   // all ids so far were 1, 2, 3, …
 	last     uint64 // the newest of them
@@ -56,6 +62,12 @@ func (w *writes) do(id string, data []byte, send func([]byte, func(error)), done
 		done(nil)
 		return
 	}
+	if w.bytes > 0 && w.bytes+len(data) > maxPendingWrites {
+		w.mu.Unlock()
+		done(limitReached(maxPendingWrites, "bytes that wait to be read by the process"))
+		return
+	}
+	w.bytes += len(data)
 	this := &write{digest: digest}
 	if w.byID == nil {
 		w.byID = map[string]*write{}
@@ -65,6 +77,7 @@ func (w *writes) do(id string, data []byte, send func([]byte, func(error)), done
 
 	send(data, func(err error) {
 		w.mu.Lock()
+		w.bytes -= len(data)
 		this.settled = true
 		repeats := this.waiting
 		this.waiting = nil

@@ -1,0 +1,139 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// A column of the table: whom a sample belongs to.
+type column string
+
+const (
+	referenceColumn column = "reference"
+	tetherColumn    column = "tether"
+	limitColumn     column = "limit" // what the machine does without any server
+)
+
+// A row is something that is measured.
+type row struct {
+	id, name, unit string
+	higher         bool // is better
+	zero           bool // tether must reach 0
+}
+
+// rows is everything that is measured, in the order of the table.
+var rows = []row{
+	{id: "start", name: "start → exited of /bin/true", unit: "ms"},
+	{id: "startq", name: "same, client acknowledges at once", unit: "ms"},
+	{id: "startcpu", name: "CPU per start, server and child", unit: "ms"},
+	{id: "startrate", name: "starts, 32 in flight", unit: "1/s", higher: true},
+	{id: "output", name: "output of one process", unit: "MB/s", higher: true},
+	{id: "outputcpu", name: "server CPU per GiB of output", unit: "s"},
+	{id: "clientcpu", name: "client CPU per GiB of output", unit: "s"},
+	{id: "pipe", name: "write → output through cat, pipe", unit: "µs"},
+	{id: "tty", name: "write → output through cat, tty", unit: "µs"},
+	{id: "pipeq", name: "pipe, client acknowledges at once", unit: "µs"},
+	{id: "ttyq", name: "tty, client acknowledges at once", unit: "µs"},
+	{id: "catchup", name: "20 MB/s, 1 s away: reconnect → caught up", unit: "ms"},
+	{id: "lost", name: "20 MB/s, 1 s away: output lost", unit: "KiB", zero: true},
+}
+
+// A table collects samples.
+type table struct {
+	samples map[string]map[column][]float64 // by row
+}
+
+func newTable() *table {
+	t := &table{samples: map[string]map[column][]float64{}}
+	for _, r := range rows {
+		t.samples[r.id] = map[column][]float64{}
+	}
+	return t
+}
+
+// A recorder adds samples to one column.
+type recorder struct {
+	table  *table
+	column column
+}
+
+func (r recorder) add(id string, value float64) {
+	samples, ok := r.table.samples[id]
+	if !ok {
+		panic("no row " + id)
+	}
+	samples[r.column] = append(samples[r.column], value)
+}
+
+// took adds a time in units.
+func (r recorder) took(id string, d, unit time.Duration) { r.add(id, float64(d)/float64(unit)) }
+
+// markdown prints the rows that have samples. All values are medians.
+func (t *table) markdown(w io.Writer) {
+	fmt.Fprintln(w, "| median of all repetitions | | reference | tether | ÷ reference | limit | ÷ limit |")
+	fmt.Fprintln(w, "|---|---|--:|--:|--:|--:|--:|")
+	for _, r := range rows {
+		samples := t.samples[r.id]
+		if len(samples) == 0 {
+			continue
+		}
+		ours, reference, limit := samples[tetherColumn], samples[referenceColumn], samples[limitColumn]
+		direction := "↓"
+		if r.higher {
+			direction = "↑"
+		}
+		fmt.Fprintf(w, "| %s | %s %s | %s | %s | %s | %s | %s |\n", r.name, r.unit, direction,
+			figure(reference), figure(ours), ratio(ours, reference), figure(limit), ratio(ours, limit))
+	}
+}
+
+// broken returns what tether must reach and has not, in any repetition.
+func (t *table) broken() (errs []error) {
+	for _, r := range rows {
+		if samples := t.samples[r.id][tetherColumn]; r.zero && len(samples) > 0 && slices.Max(samples) > 0 {
+			errs = append(errs, fmt.Errorf("%s: %s %s instead of 0", r.name, short(slices.Max(samples)), r.unit))
+		}
+	}
+	return errs
+}
+
+const absent = "–"
+
+// figure is the median, or absent.
+func figure(samples []float64) string {
+	if len(samples) == 0 {
+		return absent
+	}
+	return short(median(samples))
+}
+
+// ratio is that of two medians, or absent.
+func ratio(a, b []float64) string {
+	if len(a) == 0 || len(b) == 0 || median(b) == 0 {
+		return absent
+	}
+	return short(median(a)/median(b)) + "×"
+}
+
+// median is the middle value, or the mean of the two in the middle.
+func median(samples []float64) float64 {
+	sorted := slices.Sorted(slices.Values(samples))
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}
+
+// short prints three digits, or all those before the point.
+func short(v float64) string {
+	if v >= 100 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64)
+}

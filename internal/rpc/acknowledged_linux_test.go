@@ -1,0 +1,51 @@
+package rpc
+
+import (
+	"testing"
+)
+
+func TestAcknowledged(t *testing.T) {
+	a, b := tcpPair(t)
+	server, client := NewWebSocket(a, nil), NewWebSocketClient(b, nil)
+	before := server.Acknowledged()
+	const size = 10_000
+	if err := server.WriteMessage(make([]byte, size)); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []func() error{
+		func() error { _, err := client.Read(); return err },
+		func() error { return client.WriteMessage([]byte("got it")) }, // brings the acknowledgement
+		func() error { _, err := server.Read(); return err },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := server.Acknowledged() - before; n < size {
+		t.Errorf("%d bytes are acknowledged", n)
+	}
+	pipe, _ := pipePair(t)
+	if n := NewWebSocket(pipe, nil).Acknowledged() + linesOf("").Acknowledged(); n != 0 {
+		t.Errorf("%d bytes are acknowledged where nobody knows", n)
+	}
+}
+
+// A peer that only takes what it is sent is not suspect.
+func TestProgressIsASignOfLife(t *testing.T) {
+	a, b := tcpPair(t)
+	c := newConn(NewWebSocket(a, nil), echo)
+	before := c.heard()
+	client := NewWebSocketClient(b, nil)
+	if err := c.stream.WriteMessage(make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Read(); err != nil {
+		t.Fatal(err)
+	}
+	for c.stream.Acknowledged() < 1000 { // the peer's kernel takes its time
+	}
+	c.noteProgress()
+	if !c.heard().After(before) {
+		t.Error("progress is not noted")
+	}
+}
