@@ -5,8 +5,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"slices"
 )
 
 // A client is a session with a server. It waits for one thing at a time.
@@ -14,18 +14,15 @@ type client struct {
 	*socket
 	session string
 	lastID  int
-	rest    []byte // a message without its chunk
 }
 
-// A message is what the server has sent. Of an output notification the chunk is
-// not decoded: that would make the client the slowest part.
+// A message is what the server has sent.
 type message struct {
 	ID     int    `json:"id"`
 	Method string `json:"method"`
 	Params struct {
-		ProcessID string `json:"processId"`
-		Seq       uint64 `json:"seq"`
-		ExitCode  int    `json:"exitCode"`
+		Seq      uint64 `json:"seq"`
+		ExitCode int    `json:"exitCode"`
 	} `json:"params"`
 	Result struct {
 		SessionID string `json:"sessionId"`
@@ -34,30 +31,23 @@ type message struct {
 			Chunk []byte `json:"chunk"`
 		} `json:"chunks"`
 	} `json:"result"`
-	Error *struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
-	} `json:"error"`
+	Error json.RawMessage `json:"error"`
 
-	chunk []byte // base64; valid until the next message
+	chunk []byte // of a notification, in base64; valid until the next message
 }
 
-// Methods that a measurement waits for.
+// Notifications.
 const (
 	noteOutput = "process/output"
 	noteExited = "process/exited"
 	noteClosed = "process/closed"
 )
 
-// errAttached is the answer to a resume that comes before the server has
-// noticed that the old connection is gone.
-var errAttached = errors.New("session is still attached")
-
-const codeAttached = -32010
+func closed(m message) bool { return m.Method == noteClosed }
 
 // connect begins a session, or resumes one.
 func connect(url, resume string) (*client, error) {
-	s, err := dialSocket(url)
+	s, err := dial(url)
 	if err != nil {
 		return nil, err
 	}
@@ -66,9 +56,13 @@ func connect(url, resume string) (*client, error) {
 	if resume != "" {
 		params["resumeSessionId"] = resume
 	}
-	m, err := c.call("initialize", params)
+	id, err := c.send("initialize", params)
 	if err == nil {
+		var m message
+		m, err = c.until(func(m message) bool { return m.ID == id })
 		c.session = m.Result.SessionID
+	}
+	if err == nil {
 		err = c.write(opText, []byte(`{"method":"initialized","params":{}}`))
 	}
 	if err != nil {
@@ -93,23 +87,27 @@ func (c *client) send(method string, params object) (int, error) {
 	return c.lastID, c.write(opText, text)
 }
 
+// start asks for a command; more adds to its parameters.
+func (c *client) start(id string, more object, argv ...string) (int, error) {
+	params := object{"processId": id, "argv": argv, "cwd": "file:///", "arg0": nil, "tty": false,
+		"env": map[string]string{"PATH": "/usr/bin:/bin", "TERM": "xterm"}}
+	for name, value := range more {
+		params[name] = value
+	}
+	return c.send("process/start", params)
+}
+
 // next returns the next message; an error of the server is an error.
 func (c *client) next() (message, error) {
 	raw, err := c.read()
 	if err != nil {
 		return message{}, err
 	}
-	var m message
-	m, c.rest, err = decode(raw, c.rest)
-	switch {
-	case err != nil:
-		return m, err
-	case m.Error == nil:
-		return m, nil
-	case m.Error.Code == codeAttached:
-		return m, errAttached
+	m, err := decode(raw)
+	if err == nil && m.Error != nil {
+		err = fmt.Errorf("the server answered %s", m.Error)
 	}
-	return m, fmt.Errorf("the server answered %d: %s", m.Error.Code, m.Error.Message)
+	return m, err
 }
 
 // until drops messages up to the first that is wanted.
@@ -121,52 +119,26 @@ func (c *client) until(wanted func(message) bool) (message, error) {
 	}
 }
 
-// call sends a request and returns its answer.
-func (c *client) call(method string, params object) (message, error) {
-	id, err := c.send(method, params)
-	if err != nil {
-		return message{}, err
-	}
-	return c.until(func(m message) bool { return m.ID == id })
-}
-
-// command is the parameters of process/start; more adds to them.
-func command(id string, argv []string, more object) object {
-	params := object{"processId": id, "argv": argv, "cwd": "file:///", "arg0": nil, "tty": false,
-		"env": map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin", "TERM": "xterm"}}
-	for name, value := range more {
-		params[name] = value
-	}
-	return params
-}
-
-var (
-	outputMark = []byte(`"` + noteOutput + `"`)
-	chunkMark  = []byte(`"chunk":"`)
-)
-
 // methodWithin is how far into a notification its method is looked for.
 const methodWithin = 64
 
-// decode decodes a message, but for the chunk of an output notification, which
-// is cut out. Memory for the rest is taken from and given back to the caller.
-func decode(raw, rest []byte) (message, []byte, error) {
-	var m message
+// decode decodes a message. The chunk of a notification is cut out before and
+// left in base64, lest the client become the slowest part.
+func decode(raw []byte) (m message, err error) {
 	text := raw
-	if bytes.Contains(raw[:min(len(raw), methodWithin)], outputMark) {
-		before, after, found := bytes.Cut(raw, chunkMark)
+	if bytes.Contains(raw[:min(len(raw), methodWithin)], []byte(noteOutput)) {
+		before, after, _ := bytes.Cut(raw, []byte(`"chunk":"`))
 		end := bytes.IndexByte(after, '"')
-		if !found || end < 0 {
-			return m, rest, fmt.Errorf("no chunk in %.200q", raw)
+		if end < 0 {
+			return m, fmt.Errorf("no chunk in %.200q", raw)
 		}
 		m.chunk = after[:end]
-		rest = append(append(append(rest[:0], before...), chunkMark...), after[end:]...)
-		text = rest
+		text = slices.Concat(before, []byte(`"chunk":"`), after[end:])
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
-		return m, rest, fmt.Errorf("message %.200q: %w", text, err)
+		return m, fmt.Errorf("message %.200q: %w", text, err)
 	}
-	return m, rest, nil
+	return m, nil
 }
 
 // size is how many bytes the chunk stands for.

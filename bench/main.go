@@ -1,14 +1,15 @@
 //go:build linux
 
-// Command bench measures tether beside the reference server, end to end and on
-// this machine only, and prints a Markdown table of medians and their ratios:
+// Command bench measures tether beside the reference server, end to end, and
+// prints a Markdown table of medians and their ratios:
 //
 //	go run ./bench [-reps 3] [-quick] [-only starts,output,echo,resume]
 //
-// A ratio is worth more than a figure: repetitions are the outer loop and the
-// servers the inner one, in alternating order, so that whatever else the machine
-// does falls on all alike. Each measurement gets a fresh server process. Without
-// the reference tether is measured alone.
+// It is run where go.mod is, after `make build`. A ratio is worth more than a
+// figure: repetitions are the outer loop and the servers the inner one, in
+// alternating order, so that what else the machine does falls on all alike. Each
+// measurement gets a fresh server process on loopback. Without the reference
+// tether is measured alone.
 package main
 
 import (
@@ -37,31 +38,23 @@ func main() {
 func run(ctx context.Context) error {
 	reps := flag.Int("reps", 3, "repetitions of each measurement")
 	quick := flag.Bool("quick", false, "a tenth of the work, to see that everything runs")
-	only := flag.String("only", "", "comma-separated scenarios, of "+strings.Join(scenarioNames(), ","))
+	only := flag.String("only", "starts,output,echo,resume", "what to measure")
 	flag.Parse()
 	chosen, err := choose(*only)
 	if err != nil {
 		return err
 	}
-	if *reps < 1 {
-		return fmt.Errorf("-reps must be at least 1, not %d", *reps)
-	}
-	root, err := moduleRoot()
-	if err != nil {
-		return err
-	}
-	work, err := prepare(ctx, root)
+	work, err := prepare(ctx)
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work.dir)
-	work.full = !*quick
-	servers := candidates(root, work.dir)
-	table := newTable()
-	failures := measure(ctx, work, servers, chosen, *reps, table)
+	work.quick = *quick
+	servers, table := candidates(work.dir), newTable()
 	if len(servers) == 1 {
-		fmt.Printf("The reference is not installed below %s: tether was measured alone.\n\n", referenceDir)
+		fmt.Printf("Tether alone: the reference is not installed in %s.\n\n", referenceDir)
 	}
+	failures := measure(ctx, work, servers, chosen, *reps, table)
 	table.markdown(os.Stdout)
 	return errors.Join(append(failures, table.broken()...)...)
 }
@@ -75,9 +68,9 @@ func measure(ctx context.Context, work *workshop, servers []candidate, chosen []
 				if err := s.measure(ctx, work, c, table); err != nil {
 					failures = append(failures, fmt.Errorf("%s of %s: %w", s.name, c.name, err))
 				}
-				if ctx.Err() != nil {
-					return failures
-				}
+			}
+			if ctx.Err() != nil {
+				return failures
 			}
 			if s.limit != nil {
 				if err := s.limit(work, recorder{table, limitColumn}); err != nil {
@@ -90,16 +83,12 @@ func measure(ctx context.Context, work *workshop, servers []candidate, chosen []
 	return failures
 }
 
-// choose returns the named scenarios, or all of them.
-func choose(only string) ([]scenario, error) {
-	if only == "" {
-		return scenarios, nil
-	}
-	var chosen []scenario
+// choose returns the named scenarios.
+func choose(only string) (chosen []scenario, err error) {
 	for name := range strings.SplitSeq(only, ",") {
 		i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("no scenario %q; there are %s", name, strings.Join(scenarioNames(), ", "))
+			return nil, fmt.Errorf("-only %s: there is no %q", only, name)
 		}
 		chosen = append(chosen, scenarios[i])
 	}
@@ -110,21 +99,24 @@ func choose(only string) ([]scenario, error) {
 type workshop struct {
 	dir     string // scratch
 	produce string // the program that prints at a given rate
-	full    bool   // as opposed to a quick run
+	quick   bool
 }
 
 // amount is n, or a tenth of it in a quick run.
 func (w *workshop) amount(n int) int {
-	if w.full {
-		return n
+	if w.quick {
+		return max(1, n/10)
 	}
-	return max(1, n/10)
+	return n
 }
 
 // prepare makes the scratch directory and builds the producer. The directory is
-// below the module because the reference refuses a home among temporary files.
-func prepare(ctx context.Context, root string) (*workshop, error) {
-	state := filepath.Join(root, ".state")
+// not among temporary files because the reference refuses a home there.
+func prepare(ctx context.Context) (*workshop, error) {
+	state, err := filepath.Abs(".state")
+	if err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(state, 0o755); err != nil {
 		return nil, err
 	}
@@ -133,21 +125,9 @@ func prepare(ctx context.Context, root string) (*workshop, error) {
 		return nil, err
 	}
 	w := &workshop{dir: dir, produce: filepath.Join(dir, "produce")}
-	build := exec.CommandContext(ctx, "go", "build", "-o", w.produce, "./interop/produce")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", w.produce, "./interop/produce").CombinedOutput(); err != nil {
 		os.RemoveAll(dir)
 		return nil, fmt.Errorf("build the producer: %w\n%s", err, out)
 	}
 	return w, nil
-}
-
-func moduleRoot() (string, error) {
-	dir, err := os.Getwd()
-	for ; err == nil && dir != "/"; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir, nil
-		}
-	}
-	return "", errors.Join(err, errors.New("no go.mod above the working directory"))
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,125 +14,135 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// The resume scenario: a command prints at a steady rate, the client listens,
-// leaves, comes back and stays until the end, a second each.
+// A command prints at a steady rate for three seconds, of which the client is
+// away for the second one.
 const (
-	producerRate = 20_000_000 // bytes per second
-	listening    = time.Second
-	away         = time.Second
-	producing    = 3 * time.Second
-	patternSeed  = 7
+	printRate = 20_000_000 // bytes per second
+	printTime = 3 * time.Second
+	printed   = printRate * int64(printTime/time.Second)
+	awayAfter = time.Second
+	awayTime  = time.Second
+	seed      = 7
 
-	retryAttached = 2 * time.Millisecond
+	// printSlack is how far the command may be behind its rate: it prints every
+	// 5 ms, and has to be scheduled for that.
+	printSlack = 10 * time.Millisecond
 )
 
-// resume measures how soon a client that was away has all it missed, and how
-// much of it is gone.
+// resume measures how soon a client that was away has what it missed, and how
+// much of that is gone.
 func resume(t *trial) error {
-	const total = producerRate * int64(producing/time.Second)
 	got := pieces{}
 	c, err := connect(t.url, "")
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	argv := []string{t.produce, "-seed", fmt.Sprint(patternSeed), "-bytes", fmt.Sprint(total), "-over", producing.String()}
-	if _, err := c.send("process/start", command("stream", argv, nil)); err != nil {
+	began := time.Now()
+	if _, err := c.start("stream", nil, t.produce, "-seed", fmt.Sprint(seed),
+		"-bytes", fmt.Sprint(printed), "-over", printTime.String()); err != nil {
 		return err
 	}
-	for began := time.Now(); time.Since(began) < listening; {
-		m, err := c.next()
-		if err == nil {
-			err = got.note(m)
-		}
-		if err != nil {
-			return err
-		}
+	if _, err := got.collect(c, func(message) bool { return time.Since(began) >= awayAfter }); err != nil {
+		return err
 	}
 	c.close()
-	time.Sleep(away)
-	took, err := got.recover(t.url, c.session)
+	time.Sleep(awayTime)
+
+	back := time.Now()
+	answered, err := got.recover(t.url, c.session)
 	if err != nil {
 		return err
 	}
-	lost, err := got.lost(total)
+	lost, err := got.lost()
 	if err != nil {
 		return err
 	}
-	t.took("catchup", took, time.Millisecond)
+	due := int64(printRate * (back.Sub(began) - printSlack).Seconds())
+	t.took("answered", answered.Sub(back), time.Millisecond)
+	t.took("catchup", got.reached(due, back).Sub(back), time.Millisecond)
 	t.add("lost", float64(lost)/1024)
 	return nil
 }
 
 // pieces is the output that was received, by number.
-type pieces map[uint64][]byte
+type pieces map[uint64]piece
 
-// note keeps what a message brings.
-func (p pieces) note(m message) error {
-	if m.Method == noteOutput {
-		data, err := base64.StdEncoding.AppendDecode(nil, m.chunk)
-		if err != nil {
-			return fmt.Errorf("chunk %d: %w", m.Params.Seq, err)
-		}
-		p[m.Params.Seq] = data
-	}
-	for _, chunk := range m.Result.Chunks {
-		p[chunk.Seq] = chunk.Chunk
-	}
-	return nil
+type piece struct {
+	data []byte
+	at   time.Time // when it was decoded
 }
 
-// recover does what the reference client does: it resumes the session, reads
-// what follows the last number it has, and listens. It returns the time from the
-// first attempt to the decoded answer, when the command has closed.
-func (p pieces) recover(url, session string) (took time.Duration, err error) {
-	var last uint64
-	for seq := range p {
-		last = max(last, seq)
+// collect keeps the output up to the first message for which done is true, and
+// returns when that was decoded.
+func (p pieces) collect(c *client, done func(message) bool) (at time.Time, err error) {
+	for {
+		m, err := c.next()
+		if err != nil {
+			return at, err
+		}
+		if m.Method == noteOutput {
+			data, err := base64.StdEncoding.AppendDecode(nil, m.chunk)
+			if err != nil {
+				return at, fmt.Errorf("chunk %d: %w", m.Params.Seq, err)
+			}
+			p[m.Params.Seq] = piece{data, time.Now()}
+		}
+		at = time.Now()
+		for _, chunk := range m.Result.Chunks {
+			p[chunk.Seq] = piece{chunk.Chunk, at}
+		}
+		if done(m) {
+			return at, nil
+		}
 	}
-	began := time.Now()
+}
+
+// recover does what the reference client does: resume the session, read what
+// follows the last number it has, and go on listening.
+func (p pieces) recover(url, session string) (answered time.Time, err error) {
+	last := slices.Max(slices.Collect(maps.Keys(p)))
 	c, err := connect(url, session)
-	for errors.Is(err, errAttached) && time.Since(began) < scenarioTimeout {
-		time.Sleep(retryAttached)
-		c, err = connect(url, session)
-	}
 	if err != nil {
-		return 0, err
+		return answered, err
 	}
 	defer c.close()
 	id, err := c.send("process/read", object{"processId": "stream", "afterSeq": last, "maxBytes": nil, "waitMs": 0})
 	if err != nil {
-		return 0, err
+		return answered, err
 	}
-	for closed := false; !closed || took == 0; {
-		m, err := c.next()
-		if m.ID == id {
-			took = time.Since(began)
-		}
-		if err == nil {
-			err = p.note(m)
-		}
-		if err != nil {
-			return 0, err
-		}
-		closed = closed || m.Method == noteClosed
+	if answered, err = p.collect(c, func(m message) bool { return m.ID == id }); err == nil {
+		_, err = p.collect(c, closed)
 	}
-	return took, nil
+	return answered, err
 }
 
-// lost is how much is missing of total. What is complete must be the pattern.
-func (p pieces) lost(total int64) (int64, error) {
+// lost is how much is missing. What is complete must be what was printed.
+func (p pieces) lost() (int64, error) {
 	var all []byte
 	for _, seq := range slices.Sorted(maps.Keys(p)) {
-		all = append(all, p[seq]...)
+		all = append(all, p[seq].data...)
 	}
-	lost := total - int64(len(all))
-	if lost > 0 {
+	if lost := printed - int64(len(all)); lost > 0 {
 		return lost, nil
 	}
-	want, err := io.ReadAll(tethertest.Pattern(patternSeed, total))
+	want, err := io.ReadAll(tethertest.Pattern(seed, printed))
 	if err == nil && !bytes.Equal(all, want) {
-		err = fmt.Errorf("the output is not what was printed (%d of %d bytes)", len(all), total)
+		err = fmt.Errorf("the output is not what was printed (%d of %d bytes)", len(all), printed)
 	}
 	return 0, err
+}
+
+// reached is when the output up to an offset was there, but not before a time.
+// Offsets are counted from the end, since a gap may be in the middle.
+func (p pieces) reached(offset int64, notBefore time.Time) time.Time {
+	at, end := notBefore, printed
+	for _, seq := range slices.Backward(slices.Sorted(maps.Keys(p))) {
+		start := end - int64(len(p[seq].data))
+		if start < offset && p[seq].at.After(at) {
+			at = p[seq].at
+		}
+		end = start
+	}
+	return at
 }

@@ -3,11 +3,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
 	"strconv"
-	"syscall"
+	"sync"
 	"time"
 )
 
@@ -19,17 +21,10 @@ type scenario struct {
 }
 
 var scenarios = []scenario{
-	{name: "starts", run: starts, limit: plainStarts},
-	{name: "output", run: output},
-	{name: "echo", run: echo},
-	{name: "resume", run: resume},
-}
-
-func scenarioNames() (names []string) {
-	for _, s := range scenarios {
-		names = append(names, s.name)
-	}
-	return names
+	{"starts", starts, plainStarts},
+	{"output", output, nil},
+	{"echo", echo, nil},
+	{"resume", resume, nil},
 }
 
 // A trial is one scenario on one fresh server.
@@ -45,78 +40,65 @@ func (s scenario) measure(ctx context.Context, work *workshop, c candidate, t *t
 		return err
 	}
 	defer srv.stop()
-	unwatch := context.AfterFunc(ctx, func() { srv.cmd.Process.Kill() }) // connections end with it
-	defer unwatch()
+	defer context.AfterFunc(ctx, func() { srv.cmd.Process.Kill() })() // connections end with it
 	return s.run(&trial{work, recorder{t, c.name}, srv})
 }
 
-// starts measures commands that end at once: one after the other, the same with
-// a client that acknowledges at once, and many in flight.
+const (
+	warmUp   = 5  // rounds that do not count
+	inFlight = 32 // starts that wait for their end at a time
+)
+
+// starts measures commands that end at once.
 func starts(t *trial) error {
-	for _, client := range []struct {
-		row   string
-		quick bool
-	}{{"start", false}, {"startq", true}} {
-		c, err := connect(t.url, "")
-		if err != nil {
-			return err
-		}
-		defer c.close()
-		c.quick = client.quick
-		const warm = 5
-		n := t.amount(100)
-		var before time.Duration
-		for i := range warm + n {
-			if i == warm {
-				if before, err = t.allCPU(); err != nil {
-					return err
-				}
-			}
-			took, err := runTrue(c, strconv.Itoa(i))
-			if err != nil {
-				return err
-			}
-			if i >= warm {
-				t.took(client.row, took, time.Millisecond)
-			}
-		}
-		after, err := t.allCPU()
-		if err != nil {
-			return err
-		}
-		t.took("startcpu", (after-before)/time.Duration(n), time.Millisecond)
+	return errors.Join(startsInTurn(t, "start", false), startsInTurn(t, "startq", true), startsInFlight(t))
+}
+
+func startsInTurn(t *trial, row string, quick bool) error {
+	c, err := connect(t.url, "")
+	if err != nil {
+		return err
 	}
-	return startsInFlight(t)
+	defer c.close()
+	c.quick = quick
+	n := t.amount(100)
+	own, children, err := t.cpu()
+	if err != nil {
+		return err
+	}
+	for i := range warmUp + n {
+		took, err := runTrue(c, strconv.Itoa(i))
+		if err != nil {
+			return err
+		}
+		if i >= warmUp {
+			t.took(row, took, time.Millisecond)
+		}
+	}
+	own2, children2, err := t.cpu()
+	t.took("startcpu", (own2+children2-own-children)/time.Duration(warmUp+n), time.Millisecond)
+	return err
 }
 
 // runTrue returns how long it took to hear of the exit. It waits until nothing
 // more can come.
 func runTrue(c *client, id string) (took time.Duration, err error) {
 	began := time.Now()
-	request, err := c.send("process/start", command(id, []string{"/bin/true"}, nil))
-	if err != nil {
-		return 0, err
-	}
-	for answered, closed := false, false; !answered || !closed; {
-		m, err := c.next()
-		switch {
-		case err != nil:
-			return 0, err
-		case m.Method == noteExited && m.Params.ExitCode != 0:
-			return 0, fmt.Errorf("/bin/true: exit code %d", m.Params.ExitCode)
-		case m.Method == noteExited:
+	request, err := c.start(id, nil, "/bin/true")
+	for answered, ended := false, false; err == nil && !(answered && ended); {
+		var m message
+		m, err = c.next()
+		answered = answered || m.ID == request
+		ended = ended || closed(m)
+		if m.Method == noteExited {
 			took = time.Since(began)
-		case m.Method == noteClosed:
-			closed = true
-		case m.ID == request:
-			answered = true
+			if m.Params.ExitCode != 0 {
+				return 0, fmt.Errorf("/bin/true: exit code %d", m.Params.ExitCode)
+			}
 		}
 	}
-	return took, nil
+	return took, err
 }
-
-// inFlight is how many starts wait for their end at a time.
-const inFlight = 32
 
 func startsInFlight(t *trial) error {
 	c, err := connect(t.url, "")
@@ -124,43 +106,71 @@ func startsInFlight(t *trial) error {
 		return err
 	}
 	defer c.close()
-	n := t.amount(320)
-	began := time.Now()
+	n, began := t.amount(320), time.Now()
 	for sent, done := 0, 0; done < n; {
 		if sent < n && sent-done < inFlight {
-			if _, err := c.send("process/start", command(strconv.Itoa(sent), []string{"/bin/true"}, nil)); err != nil {
-				return err
-			}
+			_, err = c.start(strconv.Itoa(sent), nil, "/bin/true")
 			sent++
-			continue
+		} else {
+			_, err = c.until(closed)
+			done++
 		}
-		if _, err := c.until(func(m message) bool { return m.Method == noteClosed }); err != nil {
+		if err != nil {
 			return err
 		}
-		done++
 	}
 	t.add("startrate", float64(n)/time.Since(began).Seconds())
 	return nil
 }
 
+// plainStarts is the machine's limit for starts: no server and no socket, only
+// /bin/true with both outputs on pipes that are read to the end.
+func plainStarts(work *workshop, r recorder) error {
+	plainTrue := func() error {
+		cmd := exec.Command("/bin/true")
+		cmd.Stdout, cmd.Stderr = new(bytes.Buffer), new(bytes.Buffer)
+		return cmd.Run()
+	}
+	for range work.amount(100) {
+		began := time.Now()
+		if err := plainTrue(); err != nil {
+			return err
+		}
+		r.took("start", time.Since(began), time.Millisecond)
+	}
+	each := max(1, work.amount(320)/inFlight)
+	errs := make([]error, inFlight)
+	var workers sync.WaitGroup
+	began := time.Now()
+	for i := range inFlight {
+		workers.Go(func() {
+			for range each {
+				errs[i] = errors.Join(errs[i], plainTrue())
+			}
+		})
+	}
+	workers.Wait()
+	r.add("startrate", float64(inFlight*each)/time.Since(began).Seconds())
+	return errors.Join(errs...)
+}
+
 // output measures a command that prints as fast as it can.
-var dbg int
 func output(t *trial) error {
 	c, err := connect(t.url, "")
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	want := t.amount(256) << 20
 	before, _, err := t.cpu()
 	if err != nil {
 		return err
 	}
-	client, began, got := clientCPU(), time.Now(), 0
-	if _, err := c.send("process/start", command("out", []string{"head", "-c", strconv.Itoa(want), "/dev/zero"}, nil)); err != nil {
+	want, got, chunks := t.amount(256)<<20, 0, -2 // the answer and the exit are none
+	client, began := clientCPU(), time.Now()
+	if _, err := c.start("out", nil, "head", "-c", strconv.Itoa(want), "/dev/zero"); err != nil {
 		return err
 	}
-	if _, err := c.until(func(m message) bool { got += m.size(); dbg++; return m.Method == noteClosed }); err != nil {
+	if _, err := c.until(func(m message) bool { got += m.size(); chunks++; return closed(m) }); err != nil {
 		return err
 	}
 	took := time.Since(began)
@@ -171,53 +181,44 @@ func output(t *trial) error {
 	if got != want {
 		return fmt.Errorf("%d of %d bytes came", got, want)
 	}
-	println("messages", dbg, int(float64(want)/1e6/took.Seconds())); dbg=0; gib := float64(want) / (1 << 30)
+	gib := float64(want) / (1 << 30)
 	t.add("output", float64(want)/1e6/took.Seconds())
 	t.add("outputcpu", (after-before).Seconds()/gib)
 	t.add("clientcpu", (clientCPU()-client).Seconds()/gib)
+	t.add("chunk", float64(got)/float64(chunks)/1024)
 	return nil
-}
-
-// clientCPU is the CPU time of this process.
-func clientCPU() time.Duration {
-	var u syscall.Rusage
-	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // echo measures how long a line takes to a command and back.
 func echo(t *trial) error {
-	const raw = "stty raw -echo; echo ready; exec cat" // the terminal itself must not answer
-	pipe := command("echo", []string{"sh", "-c", "echo ready; exec cat"}, object{"pipeStdin": true})
-	tty := command("echo", []string{"sh", "-c", raw}, object{"tty": true})
 	return errors.Join(
-		echoes(t, "pipe", pipe, t.amount(60), false),
-		echoes(t, "tty", tty, t.amount(60), false),
-		echoes(t, "pipeq", pipe, t.amount(300), true),
-		echoes(t, "ttyq", tty, t.amount(300), true),
+		echoes(t, "pipe", 60, false, object{"pipeStdin": true}, "echo ready; exec cat"),
+		echoes(t, "pipeq", 300, true, object{"pipeStdin": true}, "echo ready; exec cat"),
+		// The terminal itself must not answer.
+		echoes(t, "tty", 60, false, object{"tty": true}, "stty raw -echo; echo ready; exec cat"),
+		echoes(t, "ttyq", 300, true, object{"tty": true}, "stty raw -echo; echo ready; exec cat"),
 	)
 }
 
-func echoes(t *trial, row string, start object, n int, quick bool) error {
+func echoes(t *trial, row string, n int, quick bool, how object, script string) error {
 	c, err := connect(t.url, "")
 	if err != nil {
 		return err
 	}
 	defer c.close()
 	c.quick = quick
-	if _, err := c.send("process/start", start); err != nil {
-		return err
-	}
 	await := func(size int) error {
 		_, err := c.until(func(m message) bool { size -= m.size(); return size <= 0 })
+		return err
+	}
+	if _, err := c.start("echo", how, "sh", "-c", script); err != nil {
 		return err
 	}
 	if err := await(len("ready\n")); err != nil {
 		return err
 	}
 	line := []byte("0123456789abcde\n")
-	const warm = 5
-	for i := range warm + n {
+	for i := range warmUp + t.amount(n) {
 		began := time.Now()
 		if _, err := c.send("process/write", object{"processId": "echo", "writeId": strconv.Itoa(i), "chunk": line}); err != nil {
 			return err
@@ -225,13 +226,13 @@ func echoes(t *trial, row string, start object, n int, quick bool) error {
 		if err := await(len(line)); err != nil {
 			return err
 		}
-		if i >= warm {
+		if i >= warmUp {
 			t.took(row, time.Since(began), time.Microsecond)
 		}
 	}
 	if _, err := c.send("process/terminate", object{"processId": "echo"}); err != nil {
 		return err
 	}
-	_, err = c.until(func(m message) bool { return m.Method == noteClosed })
+	_, err = c.until(closed)
 	return err
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,14 +35,13 @@ type candidate struct {
 }
 
 // candidates are the reference, if it is installed, and tether.
-func candidates(root, dir string) []candidate {
-	env := append(os.Environ(), "CODEX_HOME="+filepath.Join(dir, "codex"), "X=Y")
+func candidates(dir string) (found []candidate) {
 	os.Mkdir(filepath.Join(dir, "codex"), 0o700)
-	var found []candidate
-	if bin, _ := filepath.Glob(filepath.Join(root, referenceDir, "node_modules/@openai/codex-*/vendor/*/bin/codex")); len(bin) > 0 {
+	env := append(os.Environ(), "CODEX_HOME="+filepath.Join(dir, "codex"), "XDG_STATE_HOME="+filepath.Join(dir, "state"))
+	if bin, _ := filepath.Glob(referenceDir + "/node_modules/@openai/codex-*/vendor/*/bin/codex"); len(bin) > 0 {
 		found = append(found, candidate{referenceColumn, []string{bin[0], "exec-server", "--listen", "ws://127.0.0.1:0"}, env})
 	}
-	return append(found, candidate{tetherColumn, []string{filepath.Join(root, "bin/tether"), "serve", "--listen", "ws://127.0.0.1:0"}, env})
+	return append(found, candidate{tetherColumn, []string{"bin/tether", "serve", "--listen", "ws://127.0.0.1:0"}, env})
 }
 
 // A server is a candidate that runs.
@@ -51,7 +49,7 @@ type server struct {
 	url    string
 	cmd    *exec.Cmd
 	ended  chan struct{} // closed when it was waited for
-	stderr bytes.Buffer  // only read when ended
+	stderr bytes.Buffer  // only read then
 }
 
 // start runs a candidate and returns when it has printed its URL.
@@ -75,12 +73,9 @@ func (c candidate) start() (*server, error) {
 	}()
 	r.SetReadDeadline(time.Now().Add(startTimeout))
 	line, err := bufio.NewReader(r).ReadString('\n')
-	if err == nil && !strings.HasPrefix(line, "ws://") {
-		err = errors.New("not a URL")
-	}
 	if err != nil {
 		s.stop()
-		return nil, fmt.Errorf("first line %q of %s: %w\n%s", line, c.argv[0], err, &s.stderr)
+		return nil, fmt.Errorf("%s printed no URL: %w\n%s", c.argv[0], err, &s.stderr)
 	}
 	s.url = strings.TrimSpace(line)
 	return s, nil
@@ -100,7 +95,7 @@ func (s *server) stop() {
 // clockTick is the unit of CPU times in /proc, the same on every port of Linux.
 const clockTick = 10 * time.Millisecond
 
-// cpu returns the CPU time of the server and that of its children that ended.
+// cpu returns the CPU time of the server, and that of its children that ended.
 func (s *server) cpu() (own, children time.Duration, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
 	if err != nil {
@@ -109,25 +104,28 @@ func (s *server) cpu() (own, children time.Duration, err error) {
 	return parseCPU(string(text))
 }
 
-// allCPU is both together.
-func (s *server) allCPU() (time.Duration, error) {
-	own, children, err := s.cpu()
-	return own + children, err
-}
-
-// parseCPU reads a line of /proc/PID/stat. The fields are counted behind the
+// parseCPU reads a line of /proc/PID/stat. Its fields are counted behind the
 // name of the program, which may contain anything.
 func parseCPU(stat string) (own, children time.Duration, err error) {
+	const utime, cstime = 11, 14 // with stime and cutime between them
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	const utime, stime, cutime, cstime = 11, 12, 13, 14
 	if len(fields) <= cstime {
-		return 0, 0, fmt.Errorf("unexpected CPU times in %q", stat)
+		return 0, 0, fmt.Errorf("no CPU times in %q", stat)
 	}
-	var ticks [4]int64
-	for i, field := range []int{utime, stime, cutime, cstime} {
-		if ticks[i], err = strconv.ParseInt(fields[field], 10, 64); err != nil {
+	var times [4]time.Duration
+	for i, field := range fields[utime : cstime+1] {
+		ticks, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
 			return 0, 0, fmt.Errorf("CPU times: %w", err)
 		}
+		times[i] = time.Duration(ticks) * clockTick
 	}
-	return time.Duration(ticks[0]+ticks[1]) * clockTick, time.Duration(ticks[2]+ticks[3]) * clockTick, nil
+	return times[0] + times[1], times[2] + times[3], nil
+}
+
+// clientCPU is the CPU time of this process.
+func clientCPU() time.Duration {
+	var u syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -35,10 +35,12 @@ var rows = []row{
 	{id: "output", name: "output of one process", unit: "MB/s", higher: true},
 	{id: "outputcpu", name: "server CPU per GiB of output", unit: "s"},
 	{id: "clientcpu", name: "client CPU per GiB of output", unit: "s"},
+	{id: "chunk", name: "mean chunk of output", unit: "KiB", higher: true},
 	{id: "pipe", name: "write → output through cat, pipe", unit: "µs"},
 	{id: "tty", name: "write → output through cat, tty", unit: "µs"},
 	{id: "pipeq", name: "pipe, client acknowledges at once", unit: "µs"},
 	{id: "ttyq", name: "tty, client acknowledges at once", unit: "µs"},
+	{id: "answered", name: "20 MB/s, 1 s away: reconnect → read answered", unit: "ms"},
 	{id: "catchup", name: "20 MB/s, 1 s away: reconnect → caught up", unit: "ms"},
 	{id: "lost", name: "20 MB/s, 1 s away: output lost", unit: "KiB", zero: true},
 }
