@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/tetherexec/tether/internal/environ"
 	"github.com/tetherexec/tether/internal/outlog"
@@ -245,20 +244,8 @@ func (s *Session) Terminate(id string) (running bool) {
 		p.known = p.Log.State().Next - 1 // who says goodbye has seen the end
 	}
 	s.mu.Unlock()
-	if p == nil {
-		return false
-	}
-	running = p.child.Terminate()
-	if !p.Log.State().Closed {
-		time.AfterFunc(cutTerminated, p.Log.Cut) // does no harm if it comes late
-	}
-	return running
+	return p != nil && p.child.Terminate()
 }
-
-// cutTerminated is when the output of a terminated process is no longer waited
-// for. By then it was killed and its pipes were drained, unless there is no room
-// for what they hold: the close must not wait until somebody reads.
-const cutTerminated = 500 * time.Millisecond
 
 // Signal sends a signal to the process group of a process. Processes that do
 // not run any more, or not yet, are none of its business.
