@@ -37,7 +37,7 @@ func writeAll(l *Log, s Stream, total int64) error {
 func follow(ctx context.Context, l *Log, useFollow bool, visit func(Entry)) error {
 	wake := make(chan struct{}, 1)
 	if useFollow {
-		defer l.Follow(func() {
+		defer l.Follow(func(bool) {
 			select {
 			case wake <- struct{}{}:
 			default:

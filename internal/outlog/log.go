@@ -2,6 +2,7 @@ package outlog
 
 import (
 	"errors"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -80,7 +81,7 @@ type Log struct {
 }
 
 // A follower is told about new entries.
-type follower struct{ wake func() }
+type follower struct{ wake func(urgent bool) }
 
 // New returns an empty log that spools into pool.
 func New(pool *Pool, c Config) *Log {
@@ -114,11 +115,12 @@ func (l *Log) append(s Stream, p []byte, begun bool) error {
 		l.mu.Unlock()
 		return err
 	}
+	urgent := len(p) <= urgentSize
 	p = p[l.extendLocked(s, p):]
 	if len(p) > 0 {
 		l.addLocked(record{kind: Output, stream: s}, p)
 	}
-	l.announceAndUnlock()
+	l.announceAndUnlock(urgent)
 	return nil
 }
 
@@ -129,7 +131,7 @@ func (l *Log) Exit(code int) {
 		l.exitSeq, l.exitCode = l.next, code
 		l.addLocked(record{kind: Exited, code: int64(code)}, nil)
 	}
-	l.announceAndUnlock()
+	l.announceAndUnlock(true)
 }
 
 // Close records that no more output will come. It is always admitted; an Append
@@ -141,7 +143,7 @@ func (l *Log) Close() {
 		l.addLocked(record{kind: Closed}, nil)
 		l.roomLocked()
 	}
-	l.announceAndUnlock()
+	l.announceAndUnlock(true)
 }
 
 // Cut ends the recording of output: what waits in Append is still taken,
@@ -167,7 +169,7 @@ func (l *Log) End() {
 	l.pool.leave(l)
 	idle := l.spool != nil && !l.spooling // else the spool is closed by who uses it
 	l.roomLocked()
-	l.announceAndUnlock()
+	l.announceAndUnlock(false)
 	if idle {
 		l.closeSpool()
 	}
@@ -273,15 +275,19 @@ func (l *Log) findLocked(seq uint64) int {
 	return sort.Search(len(l.segments), func(i int) bool { return l.segments[i].last() >= seq })
 }
 
+// urgentSize is the largest piece of output that somebody may be waiting for at
+// this moment, such as the echo of a key. More is a matter of throughput.
+const urgentSize = 4 << 10
+
 // announceAndUnlock tells everybody who waits for entries to look again.
-func (l *Log) announceAndUnlock() {
+func (l *Log) announceAndUnlock(urgent bool) {
 	if l.changed != nil {
 		close(l.changed)
 		l.changed = nil
 	}
 	followers := l.followers
 	l.mu.Unlock()
-	for _, f := range followers {
-		f.wake()
+	for _, f := range slices.Backward(followers) { // who waits for one event came last
+		f.wake(urgent)
 	}
 }

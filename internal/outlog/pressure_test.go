@@ -381,8 +381,8 @@ func TestWaitEndsWithContextAndLog(t *testing.T) {
 func TestFollowersAreWoken(t *testing.T) {
 	l := New(NewPool(t.TempDir(), ample), Config{})
 	var once, always int
-	stop := l.Follow(func() { once++ })
-	l.Follow(func() { always++ })
+	stop := l.Follow(func(bool) { once++ })
+	l.Follow(func(bool) { always++ })
 	if err := l.Append(Stdout, []byte("x")); err != nil {
 		t.Fatal(err)
 	}

@@ -66,10 +66,11 @@ func (l *Log) Stats() Stats {
 }
 
 // Follow arranges for wake to be called after every new entry and at the end,
-// from the goroutine that caused it: wake must be quick and must not call the
-// log. It returns a function that ends the arrangement; a call that is under way
-// then may still arrive.
-func (l *Log) Follow(wake func()) (stop func()) {
+// from the goroutine that caused it, which holds no lock of the log: wake must be
+// quick. An urgent entry is a small one; wake may deliver it on the spot. At the
+// end wake is never urgent and must not call the log. Follow returns a function
+// that ends the arrangement; a call that is under way then may still arrive.
+func (l *Log) Follow(wake func(urgent bool)) (stop func()) {
 	f := &follower{wake}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -40,12 +40,8 @@ type output struct {
 	grown  int64 // bytes taken from the budget
 	full   bool  // growth was tried
 
-	try  func(fd uintptr) bool // o.tryRead, bound once
-	read struct {              // its result
-		buf *[readSize]byte
-		n   int
-		err error
-	}
+	take func(fd uintptr) bool // o.takeReady, bound once
+	over bool                  // nothing more is to be read
 }
 
 func newOutput(s *Supervisor, end endpoint, sink Sink) *output {
@@ -54,68 +50,68 @@ func newOutput(s *Supervisor, end endpoint, sink Sink) *output {
 		panic(err)
 	}
 	o := &output{endpoint: end, conn: conn, sink: sink, budget: &s.pipeBudget}
-	o.try = o.tryRead
+	o.take = o.takeReady
 	return o
 }
 
 // copy runs until the output ends, is cut, or the sink takes no more.
 func (o *output) copy() {
-	for {
-		if err := o.conn.Read(o.try); err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				o.copyRest()
-			}
-			return
+	for !o.over {
+		err := o.conn.Read(o.take)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			o.copyRest()
 		}
-		if more := o.deliver(); !more {
+		if err != nil {
 			return
 		}
 	}
 }
 
-// tryRead reads once if there is something to read.
-func (o *output) tryRead(fd uintptr) bool {
-	o.read.buf = buffers.Get().(*[readSize]byte)
-	o.read.n, o.read.err = readDescriptor(fd, o.read.buf[:])
-	if o.read.n > 0 {
+// takeReady hands what can be read now to the sink, at most readSize bytes. It
+// reports false if it is to be called again when there is more. What a child
+// writes in small pieces is collected as long as the next piece is there already.
+func (o *output) takeReady(fd uintptr) bool {
+	buf := buffers.Get().(*[readSize]byte)
+	defer buffers.Put(buf)
+	total := 0
+	var n int
+	var err error
+	for total < readSize {
+		if n, err = readDescriptor(fd, buf[total:]); n <= 0 {
+			break
+		}
+		total += n
+	}
+	if total > 0 && o.sink.Append(o.stream, buf[:total]) != nil {
+		o.over = true
 		return true
 	}
-	buffers.Put(o.read.buf)
-	o.read.buf = nil
-	return !errors.Is(o.read.err, syscall.EAGAIN)
-}
-
-// deliver hands what was read to the sink and reports whether more may come.
-// A terminal ends with an error, a pipe with nothing.
-func (o *output) deliver() bool {
-	if o.read.n <= 0 {
+	switch {
+	case total == readSize:
+		if !o.full {
+			o.grow(fd)
+		}
+		return true // there may be more, but look at the deadline first
+	case errors.Is(err, syscall.EAGAIN):
 		return false
 	}
-	err := o.sink.Append(o.stream, o.read.buf[:o.read.n])
-	buffers.Put(o.read.buf)
-	o.read.buf = nil
-	if o.read.n == readSize && !o.full {
-		o.grow()
-	}
-	return err == nil
+	o.over = true // a terminal ends with an error, a pipe with nothing
+	return true
 }
 
 // copyRest takes what was written before the cut. A writer that is still there
 // gets no more than a full pipe accepted.
 func (o *output) copyRest() {
-	for total := 0; total < pipeSize; total += o.read.n {
-		ready := false
-		if err := o.conn.Control(func(fd uintptr) { ready = o.tryRead(fd) }); err != nil || !ready {
-			return
-		}
-		if more := o.deliver(); !more {
+	for total := 0; total < pipeSize && !o.over; total += readSize {
+		more := false
+		if err := o.conn.Control(func(fd uintptr) { more = o.takeReady(fd) }); err != nil || !more {
 			return
 		}
 	}
 }
 
 // grow makes the pipe larger, so that a busy child and its reader switch less.
-func (o *output) grow() {
+func (o *output) grow(fd uintptr) {
 	o.full = true
 	const more = pipeSize - readSize
 	if o.stream == outlog.PTY {
@@ -125,9 +121,7 @@ func (o *output) grow() {
 		o.budget.Add(more)
 		return
 	}
-	grown := false
-	o.conn.Control(func(fd uintptr) { grown = growPipe(fd, pipeSize) })
-	if !grown {
+	if !growPipe(fd, pipeSize) {
 		o.budget.Add(more)
 		return
 	}

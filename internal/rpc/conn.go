@@ -85,6 +85,10 @@ type Conn struct {
 
 	wake chan struct{} // there is something to write
 
+	out  sync.Mutex // held by who writes
+	rest *Batch     // what a flush could not write; the next thing to be written
+	eager
+
 	mu      sync.Mutex
 	answers []answer // oldest first
 	ready   []*Feed  // sources that have something, in turn

@@ -79,6 +79,9 @@ func (s *Lines) Write(b []byte) error {
 	return err
 }
 
+// TryWrite implements Stream: a pipe may always make us wait.
+func (s *Lines) TryWrite([]byte) (int, error) { return 0, nil }
+
 // WriteMessage implements Stream. A large message is not copied for the sake of
 // its end.
 func (s *Lines) WriteMessage(msg []byte) error {

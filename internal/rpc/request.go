@@ -26,7 +26,7 @@ func (r *Request) Reply(result any) {
 		r.Fail(wire.Errorf(wire.CodeInternal, "internal error"))
 		return
 	}
-	r.ReplyEncoded(msg, nil)
+	r.ReplyEncoded(msg)
 }
 
 // usualAnswer is the room that an answer gets before its size is known.
@@ -34,13 +34,24 @@ const usualAnswer = 192
 
 // Fail answers with an error.
 func (r *Request) Fail(e *wire.Error) {
-	r.ReplyEncoded(wire.AppendError(make([]byte, 0, usualAnswer), r.ID, e), nil)
+	r.ReplyEncoded(wire.AppendError(make([]byte, 0, usualAnswer), r.ID, e))
 }
 
-// ReplyEncoded answers with a complete message. written, if not nil, is called
-// by the writer when the stream has taken it, and not at all if it never does;
-// it must not wait.
-func (r *Request) ReplyEncoded(msg []byte, written func()) {
+// ReplyEncoded answers with a complete message.
+func (r *Request) ReplyEncoded(msg []byte) {
+	r.queue(msg, nil)
+	r.conn.flush()
+}
+
+// QueueEncoded is ReplyEncoded for callers that hold a lock which written needs:
+// nothing but the connection's writer sends the answer. written is called when
+// the stream has taken it, and not at all if it never does; it must not wait.
+func (r *Request) QueueEncoded(msg []byte, written func()) {
+	r.queue(msg, written)
+	r.conn.signal()
+}
+
+func (r *Request) queue(msg []byte, written func()) {
 	held := max(r.size, len(msg)-int(r.permit))
 	r.conn.requests.grow(held - r.size)
 	r.conn.push(answer{msg: msg, request: true, held: held, permit: r.permit, written: written})

@@ -33,6 +33,10 @@ type Stream interface {
 	// Write sends a buffer of framed messages.
 	Write(b []byte) error
 
+	// TryWrite sends as much of such a buffer as can be sent without waiting,
+	// possibly nothing.
+	TryWrite(b []byte) (int, error)
+
 	// WriteMessage frames and sends one message of any size. It may change msg.
 	WriteMessage(msg []byte) error
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -31,6 +32,7 @@ const (
 // A WebSocket is a Stream over an upgraded connection.
 type WebSocket struct {
 	conn      net.Conn
+	raw       syscall.RawConn // nil unless conn is a plain socket
 	in        *bufio.Reader
 	client    bool // we are the client: what we send is masked
 	onControl func(Control, []byte)
@@ -49,7 +51,7 @@ func NewWebSocketClient(conn net.Conn, buffered []byte) *WebSocket {
 }
 
 func newWebSocket(conn net.Conn, buffered []byte, client bool) *WebSocket {
-	s := &WebSocket{conn: conn, client: client, onControl: func(Control, []byte) {}}
+	s := &WebSocket{conn: conn, raw: plainSocket(conn), client: client, onControl: func(Control, []byte) {}}
 	var r io.Reader = stampedReader{s}
 	if len(buffered) > 0 {
 		r = io.MultiReader(bytes.NewReader(bytes.Clone(buffered)), r)
@@ -296,6 +298,18 @@ func (s *WebSocket) seal(b, payload []byte, op ws.OpCode, fin bool) {
 func (s *WebSocket) Write(b []byte) error {
 	_, err := s.conn.Write(b)
 	return err
+}
+
+// TryWrite implements Stream. Only a plain socket can tell that it is full.
+func (s *WebSocket) TryWrite(b []byte) (n int, err error) {
+	if s.raw == nil {
+		return 0, nil
+	}
+	werr := s.raw.Write(func(fd uintptr) bool {
+		n, err = tryWrite(fd, b)
+		return true // whatever came of it
+	})
+	return max(n, 0), errors.Join(werr, err)
 }
 
 // WriteMessage implements Stream.

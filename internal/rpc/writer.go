@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 const (
@@ -45,13 +46,29 @@ func (c *Conn) Feed(src Source) *Feed { return &Feed{conn: c, src: src} }
 
 // Wake tells the writer that the source may have a message. It never waits.
 func (f *Feed) Wake() {
+	if f.enqueue() {
+		f.conn.signal()
+	}
+}
+
+// WakeNow is Wake for a message that somebody waits for: it is sent on the spot
+// if that can be done without waiting. The caller must hold no lock that the
+// source needs.
+func (f *Feed) WakeNow() {
+	if f.enqueue() {
+		f.conn.flush()
+	}
+}
+
+// enqueue puts the feed into the row of those that have something.
+func (f *Feed) enqueue() bool {
 	if !f.queued.CompareAndSwap(false, true) {
-		return
+		return false
 	}
 	f.conn.mu.Lock()
 	f.conn.ready = append(f.conn.ready, f)
 	f.conn.mu.Unlock()
-	f.conn.signal()
+	return true
 }
 
 // Stop ends the use of the source: after it none of its methods is called.
@@ -83,6 +100,7 @@ type Batch struct {
 	feeds      []*Feed  // whose messages are in it
 	answers    []answer // of which it consists besides
 	large      []byte   // the last answer, if that goes behind buf on its own
+	last       bool     // nothing comes after it
 }
 
 // Open begins a message of about size bytes and of at most maxFrame: it is to be
@@ -107,7 +125,8 @@ func (c *Conn) signal() {
 	}
 }
 
-// push queues a message that goes before those of the sources.
+// push queues a message that goes before those of the sources. It is followed by
+// flush or signal.
 func (c *Conn) push(a answer) {
 	c.mu.Lock()
 	if c.ending != nil {
@@ -117,7 +136,6 @@ func (c *Conn) push(a answer) {
 	}
 	c.answers = append(c.answers, a)
 	c.mu.Unlock()
-	c.signal()
 }
 
 // pushOwn queues a message that is no answer, when there is room for it.
@@ -127,6 +145,7 @@ func (c *Conn) pushOwn(ctx context.Context, msg []byte) error {
 		return context.Cause(ctx)
 	}
 	c.push(answer{msg: msg, permit: n})
+	c.flush()
 	return nil
 }
 
@@ -142,41 +161,129 @@ func (c *Conn) settle(a answer) {
 	c.requests.leave(a.held)
 }
 
-// writeLoop is the only goroutine that writes to the stream.
+// writeLoop writes what is ready, and waits for the stream as long as it takes.
 func (c *Conn) writeLoop() {
 	defer c.dropQueued()
 	for range c.wake {
-		for {
-			b := batches.Get().(*Batch)
-			b.stream = c.stream
-			ended := c.fill(b)
-			idle := len(b.buf) == 0 && len(b.answers) == 0
-			err := c.send(b)
-			c.recycle(b)
-			if err != nil {
-				c.Close(err)
-				c.stream.Close()
-				return
-			}
-			if ended {
-				c.leave()
-				return
-			}
-			if idle {
-				break
-			}
+		if ended := c.writeReady(); ended {
+			return
 		}
 	}
 }
 
-// fill takes what is to be written next and reports whether it is the last.
-func (c *Conn) fill(b *Batch) (ended bool) {
+// writeReady writes until nothing is left to write. It reports whether the
+// connection has ended.
+func (c *Conn) writeReady() (ended bool) {
+	c.out.Lock()
+	defer c.out.Unlock()
+	for {
+		b := c.rest
+		c.rest = nil
+		if b == nil {
+			b = c.newBatch()
+			c.fill(b, batchSize/2)
+		}
+		idle, last := len(b.buf) == 0 && len(b.answers) == 0, b.last
+		err := c.send(b)
+		c.recycle(b)
+		switch {
+		case err != nil:
+			c.Close(err)
+			c.stream.Close()
+			return true
+		case last:
+			c.leave()
+			return true
+		case idle:
+			return false
+		}
+	}
+}
+
+const (
+	// flushSize is how much a flush collects at most.
+	flushSize = 16 << 10
+
+	// flushesPerTick and flushTick limit how often a connection is flushed: when
+	// messages come thick and fast it is better to collect them.
+	flushesPerTick = 8
+	flushTick      = time.Millisecond
+)
+
+// eager counts the flushes of the present tick.
+type eager struct {
+	tick    time.Time
+	flushes int
+}
+
+func (e *eager) allowed() bool {
+	if now := time.Now(); now.Sub(e.tick) > flushTick {
+		e.tick, e.flushes = now, 0
+	}
+	e.flushes++
+	return e.flushes <= flushesPerTick
+}
+
+// flush writes what is ready on the spot, if nobody is writing, it is little and
+// the stream takes it without waiting. All else is left to the writer. It saves
+// a small message the way through another goroutine.
+func (c *Conn) flush() {
+	if !c.out.TryLock() {
+		c.signal() // who writes may have looked already
+		return
+	}
+	defer c.out.Unlock()
+	if c.rest != nil || !c.eager.allowed() || !c.flushable() {
+		c.signal()
+		return
+	}
+	b := c.newBatch()
+	c.fill(b, flushSize)
+	n, err := c.stream.TryWrite(b.buf)
+	if err != nil || n < len(b.buf) || b.large != nil || b.last {
+		b.buf = append(b.buf[:0], b.buf[n:]...)
+		c.rest = b
+		c.signal()
+		return
+	}
+	c.tell(b)
+	c.recycle(b)
+	if c.anyReady() {
+		c.signal()
+	}
+}
+
+// flushable reports whether what is queued is little.
+func (c *Conn) flushable() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	size := 0
+	for _, a := range c.answers {
+		size += len(a.msg)
+	}
+	return c.ending == nil && size <= flushSize
+}
+
+func (c *Conn) anyReady() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ending != nil || len(c.answers) > 0 || len(c.ready) > 0
+}
+
+func (c *Conn) newBatch() *Batch {
+	b := batches.Get().(*Batch)
+	b.stream = c.stream
+	return b
+}
+
+// fill takes what is to be written next, from the sources until there is enough.
+func (c *Conn) fill(b *Batch, enough int) {
 	c.mu.Lock()
 	pong, pongDue, ping := c.pong, c.pongDue, c.ping
 	c.pong, c.pongDue, c.ping = nil, false, false
 	c.takeAnswersLocked(b)
 	ending := c.ending
-	ended = ending != nil && len(c.answers) == 0 && b.large == nil
+	b.last = ending != nil && len(c.answers) == 0 && b.large == nil
 	c.mu.Unlock()
 
 	if pongDue {
@@ -190,10 +297,10 @@ func (c *Conn) fill(b *Batch) (ended bool) {
 			b.Seal(append(b.Open(len(a.msg)), a.msg...))
 		}
 	}
-	if e, ok := errors.AsType[*CloseError](ending); ok && ended {
+	if e, ok := errors.AsType[*CloseError](ending); ok && b.last {
 		b.buf = c.stream.Control(b.buf, Goodbye, goodbye(e))
 	}
-	for ending == nil && b.large == nil && len(b.buf) < batchSize/2 {
+	for ending == nil && b.large == nil && len(b.buf) < enough {
 		f := c.nextReady()
 		if f == nil {
 			break
@@ -203,10 +310,9 @@ func (c *Conn) fill(b *Batch) (ended bool) {
 				f.unsent = true
 				b.feeds = append(b.feeds, f)
 			}
-			f.Wake() // to the end of the row
+			f.enqueue() // at the end of the row
 		}
 	}
-	return ended
 }
 
 // takeAnswersLocked moves answers to the batch, as many as make a good write. A
@@ -258,7 +364,7 @@ func (c *Conn) nextReady() *Feed {
 	return f
 }
 
-// send writes a batch and tells those concerned.
+// send writes a batch.
 func (c *Conn) send(b *Batch) error {
 	if len(b.buf) > 0 {
 		if err := c.stream.Write(b.buf); err != nil {
@@ -270,6 +376,12 @@ func (c *Conn) send(b *Batch) error {
 			return err
 		}
 	}
+	c.tell(b)
+	return nil
+}
+
+// tell tells the senders of a batch that it was written.
+func (c *Conn) tell(b *Batch) {
 	for _, f := range b.feeds {
 		f.unsent = false
 		f.written()
@@ -279,7 +391,6 @@ func (c *Conn) send(b *Batch) error {
 			a.written()
 		}
 	}
-	return nil
 }
 
 // recycle gives back what the batch held, whether it was written or not.
@@ -289,7 +400,7 @@ func (c *Conn) recycle(b *Batch) {
 	}
 	clear(b.answers)
 	clear(b.feeds)
-	b.answers, b.feeds, b.buf, b.large, b.stream = b.answers[:0], b.feeds[:0], b.buf[:0], nil, nil
+	b.answers, b.feeds, b.buf, b.large, b.last, b.stream = b.answers[:0], b.feeds[:0], b.buf[:0], nil, false, nil
 	if cap(b.buf) <= maxBatchMemory {
 		batches.Put(b)
 	}

@@ -201,7 +201,7 @@ func TestLargeAnswersKeepTheirPlace(t *testing.T) {
 				r := &Request{ID: wire.IntID(int64(i)), conn: r.conn, size: 1}
 				r.conn.requests.enter(r.size)
 				msg, _ := wire.AppendResult(nil, r.ID, strings.Repeat("x", n))
-				r.ReplyEncoded(msg, func() { written = append(written, i) })
+				r.QueueEncoded(msg, func() { written = append(written, i) })
 			}
 		})
 	}})
@@ -234,7 +234,7 @@ func TestWrittenMeansTaken(t *testing.T) {
 		var written []string
 		c := serve(t, NewWebSocket(a, nil), handlerFuncs{request: func(r *Request) {
 			msg, _ := wire.AppendResult(nil, r.ID, nil)
-			r.ReplyEncoded(msg, func() { written = append(written, r.ID.String()) })
+			r.QueueEncoded(msg, func() { written = append(written, r.ID.String()) })
 		}})
 		client := newPeer(t, b)
 		client.in = bufio.NewReaderSize(b, 16) // takes little in advance

@@ -29,8 +29,19 @@ func (c *conn) Follow(p *session.Process, after uint64) {
 		c.follows = map[*follow]struct{}{}
 	}
 	c.follows[f] = struct{}{}
-	f.unfollow = p.Log.Follow(feed.Wake)
+	f.unfollow = p.Log.Follow(waker(feed))
 	feed.Wake()
+}
+
+// waker wakes a feed, at once if somebody may be waiting for the event.
+func waker(feed *rpc.Feed) func(urgent bool) {
+	return func(urgent bool) {
+		if urgent {
+			feed.WakeNow()
+		} else {
+			feed.Wake()
+		}
+	}
 }
 
 // endFollows lets go of the logs when the connection has ended: they live on.

@@ -102,7 +102,7 @@ func (o *observation) follow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.observations[o.id] == o {
-		o.unfollow = o.seen.Process.Log.Follow(o.feed.Wake)
+		o.unfollow = o.seen.Process.Log.Follow(waker(o.feed))
 		o.feed.Wake()
 	}
 }

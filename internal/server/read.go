@@ -28,36 +28,60 @@ func (c *conn) readOutput(a *session.Attachment, r *rpc.Request, p *wire.ReadPar
 		c.fail(r, err)
 		return
 	}
-	ready := read.Ready()
-	if ready && read.Small(inlineEvents, inlineBytes) {
+	switch {
+	case !read.Ready() && c.beginPoll():
+		c.poll(a, r, read, done)
+	case read.Small(inlineEvents, inlineBytes):
+		c.answerRead(r, read, done)
+	default:
+		c.tasks.Go(func() { c.answerLargeRead(r, read, done) })
+	}
+}
+
+// beginPoll reports whether one more read may wait.
+func (c *conn) beginPoll() bool {
+	if c.polls.Add(1) <= maxPolls {
+		return true
+	}
+	c.polls.Add(-1)
+	return false
+}
+
+// poll answers a read when there is something to say. A small event is answered
+// by the goroutine that brings it.
+func (c *conn) poll(a *session.Attachment, r *rpc.Request, read *session.Read, done func()) {
+	c.tasks.Add(1)
+	read.Await(a.Context(), func(hot bool, err error) {
+		defer c.tasks.Done()
+		c.polls.Add(-1)
+		switch {
+		case err != nil:
+			c.tasks.Go(func() {
+				defer done()
+				c.fail(r, err)
+			})
+		case hot && read.Small(inlineEvents, inlineBytes):
+			c.answerRead(r, read, done)
+		default:
+			c.tasks.Go(func() { c.answerLargeRead(r, read, done) })
+		}
+	})
+}
+
+func (c *conn) answerLargeRead(r *rpc.Request, read *session.Read, done func()) {
+	if err := r.Permit(c.rpc.Context(), encodedSize(read.MaxBytes())); err != nil {
 		defer done()
-		c.answerRead(r, read)
+		c.fail(r, err)
 		return
 	}
-	wait := !ready && c.polls.Add(1) <= maxPolls
-	c.tasks.Go(func() {
-		defer done()
-		if !ready {
-			defer c.polls.Add(-1)
-		}
-		if wait {
-			if err := read.Await(a.Context()); err != nil {
-				c.fail(r, err)
-				return
-			}
-		}
-		if err := r.Permit(c.rpc.Context(), encodedSize(read.MaxBytes())); err != nil {
-			c.fail(r, err)
-			return
-		}
-		c.answerRead(r, read)
-	})
+	c.answerRead(r, read, done)
 }
 
 // encodedSize is about how large n bytes of output are in an answer.
 func encodedSize(n int) int64 { return int64(base64.StdEncoding.EncodedLen(n)) + 4096 }
 
-func (c *conn) answerRead(r *rpc.Request, read *session.Read) {
+func (c *conn) answerRead(r *rpc.Request, read *session.Read, done func()) {
+	defer done()
 	msg := append(make([]byte, 0, 512), `{"id":`...)
 	msg = r.ID.AppendJSON(msg)
 	msg = append(msg, `,"result":{"chunks":[`...)
@@ -91,7 +115,7 @@ func (c *conn) answerRead(r *rpc.Request, read *session.Read) {
 	msg = append(msg, `,"failure":null,"sandboxDenied":`...)
 	msg = strconv.AppendBool(msg, page.Exited && read.Process.SandboxDenied())
 	msg = append(msg, `}}`...)
-	read.Answer(page, func(sent func()) { r.ReplyEncoded(msg, sent) })
+	read.Answer(page, func() { r.ReplyEncoded(msg) }, func(sent func()) { r.QueueEncoded(msg, sent) })
 }
 
 // appendChunk appends the members "stream" and "chunk" of an output event.

@@ -113,10 +113,6 @@ func read(t *testing.T, a *Attachment, id string, after uint64) Page {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Answer(page, func(sent func()) {
-		if sent != nil {
-			defer func() { go sent() }() // by the writer, when the lock is free
-		}
-	})
+	r.Answer(page, func() {}, func(sent func()) { go sent() }) // by the writer, when the lock is free
 	return page
 }

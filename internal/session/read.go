@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/tetherexec/tether/internal/outlog"
@@ -100,21 +101,60 @@ func (r *Read) Small(events uint64, bytes int64) bool {
 // Ready reports whether there is something to answer with.
 func (r *Read) Ready() bool { return r.Wait == 0 || r.Process.Log.Ready(r.After) }
 
-// Await waits until there is something to answer with or the client's patience
-// is over.
-func (r *Read) Await(ctx context.Context) error {
-	patience, cancel := context.WithTimeout(ctx, r.Wait)
-	defer cancel()
-	err := r.Process.Log.Wait(patience, r.After)
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.Is(err, context.DeadlineExceeded):
-		return nil
-	case errors.Is(err, outlog.ErrEnded):
-		return r.forgotten()
+// Await calls answer once: when there is something to answer with, when the
+// client's patience is over, or with an error when ctx is. hot says that this is
+// the moment of a small event and that answer may take a moment to deliver it;
+// otherwise locks may be held, and answer must return at once.
+func (r *Read) Await(ctx context.Context, answer func(hot bool, err error)) {
+	w := &waiter{answer: answer}
+	log := r.Process.Log
+	w.also(log.Follow(func(urgent bool) {
+		if log.Ready(r.After) {
+			w.end(urgent, nil)
+		}
+	}))
+	detached := context.AfterFunc(ctx, func() { w.end(false, context.Cause(ctx)) })
+	w.also(func() { detached() })
+	patience := time.AfterFunc(r.Wait, func() { w.end(false, nil) })
+	w.also(func() { patience.Stop() })
+	if log.Ready(r.After) { // since before it was followed
+		w.end(false, nil)
 	}
-	return err
+}
+
+// A waiter waits for the first of several events.
+type waiter struct {
+	answer func(hot bool, err error)
+
+	mu    sync.Mutex
+	ended bool
+	stops []func() // what ends the waiting for the others
+}
+
+// also adds what is to be called at the end.
+func (w *waiter) also(stop func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.ended {
+		w.stops = append(w.stops, stop)
+		return
+	}
+	stop()
+}
+
+func (w *waiter) end(hot bool, err error) {
+	w.mu.Lock()
+	if w.ended {
+		w.mu.Unlock()
+		return
+	}
+	w.ended = true
+	stops := w.stops
+	w.mu.Unlock()
+	for _, stop := range stops {
+		stop()
+	}
+	w.answer(hot, err)
 }
 
 // forgotten is the answer to a read of a process that is gone meanwhile.
@@ -168,17 +208,18 @@ func (r *Read) page(next, last uint64, taken int) Page {
 	return Page(state)
 }
 
-// Answer gives the answer: push queues it and sees to it that sent, if not nil,
-// is called when it was sent. The events behind the first answer after a resume
-// are pushed from then on.
-func (r *Read) Answer(page Page, push func(sent func())) {
+// Answer gives the answer with reply. The first one after a resume is queued
+// instead, so that the events behind it, which are pushed from then on, follow it;
+// queue sees to it that sent is called when it was sent.
+func (r *Read) Answer(page Page, reply func(), queue func(sent func())) {
 	a := r.attachment
 	a.Session.mu.Lock()
-	defer a.Session.mu.Unlock()
 	if !a.resumed || r.Process.follower == a {
-		push(nil)
+		a.Session.mu.Unlock()
+		reply()
 		return
 	}
-	push(func() { r.Process.Sent(page.Next - 1) })
+	defer a.Session.mu.Unlock()
+	queue(func() { r.Process.Sent(page.Next - 1) })
 	a.followLocked(r.Process, page.Next-1)
 }
