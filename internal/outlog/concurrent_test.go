@@ -32,11 +32,36 @@ func writeAll(l *Log, s Stream, total int64) error {
 	return nil
 }
 
-// follow visits all entries that it can get until there is an error. It waits
-// with Wait or, if told so, with Follow.
-func follow(ctx context.Context, l *Log, useFollow bool, visit func(Entry)) error {
+// wait returns when a reader behind the entry with number after has something to
+// learn, as a long poll does.
+func wait(ctx context.Context, l *Log, after uint64) error {
+	ready := make(chan struct{}, 1)
+	look := func(bool) {
+		if l.Ready(after) {
+			select {
+			case ready <- struct{}{}:
+			default:
+			}
+		}
+	}
+	defer l.Follow(look)()
+	look(false)
+	select {
+	case <-ready:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := l.Cursor(0).Next(func(Entry) {}); errors.Is(err, ErrEnded) {
+		return err
+	}
+	return nil
+}
+
+// follow visits all entries that it can get until there is an error. It follows
+// the log all the time or, if told so, only while there is nothing.
+func follow(ctx context.Context, l *Log, always bool, visit func(Entry)) error {
 	wake := make(chan struct{}, 1)
-	if useFollow {
+	if always {
 		defer l.Follow(func(bool) {
 			select {
 			case wake <- struct{}{}:
@@ -56,13 +81,13 @@ func follow(ctx context.Context, l *Log, useFollow bool, visit func(Entry)) erro
 		case !errors.Is(err, ErrNone):
 			return err
 		}
-		if useFollow {
+		if always {
 			select {
 			case <-wake:
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-		} else if err := l.Wait(ctx, c.Seq()); err != nil {
+		} else if err := wait(ctx, l, c.Seq()); err != nil {
 			return err
 		}
 	}
@@ -158,7 +183,7 @@ func TestEndReleasesEverybody(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		l := New(pool, Config{Retain: 1 << 20, Limit: 4 << 20})
 		c := startCrowd(ctx, t, l, ample, ErrEnded)
-		if err := l.Wait(ctx, uint64(1+37*i)); err != nil {
+		if err := wait(ctx, l, uint64(1+37*i)); err != nil {
 			t.Fatal(err)
 		}
 		l.End()

@@ -75,7 +75,6 @@ type Log struct {
 	cut      bool
 	ended    bool
 
-	changed   chan struct{} // closed by the next entry; made when somebody waits
 	room      chan struct{} // closed when there may be room; made when somebody waits
 	followers []*follower   // replaced, never modified
 }
@@ -281,10 +280,6 @@ const urgentSize = 4 << 10
 
 // announceAndUnlock tells everybody who waits for entries to look again.
 func (l *Log) announceAndUnlock(urgent bool) {
-	if l.changed != nil {
-		close(l.changed)
-		l.changed = nil
-	}
 	followers := l.followers
 	l.mu.Unlock()
 	for _, f := range slices.Backward(followers) { // who waits for one event came last

@@ -2,7 +2,6 @@ package outlog
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -323,12 +322,12 @@ func TestOpenTailGrowsToMaxEntry(t *testing.T) {
 	}
 }
 
-func TestWait(t *testing.T) {
+func TestReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(NewPool(t.TempDir(), ample), Config{})
-		wait := func(after uint64) <-chan error {
+		begin := func(after uint64) <-chan error {
 			done := make(chan error, 1)
-			go func() { done <- l.Wait(t.Context(), after) }()
+			go func() { done <- wait(t.Context(), l, after) }()
 			if _, ok := isDone(done); ok || l.Ready(after) {
 				t.Fatalf("no wait behind %d", after)
 			}
@@ -339,7 +338,7 @@ func TestWait(t *testing.T) {
 			func() { l.Exit(1) },
 			l.Close,
 		} {
-			done := wait(uint64(after))
+			done := begin(uint64(after))
 			happen()
 			if err, ok := isDone(done); !ok || err != nil || !l.Ready(uint64(after)) {
 				t.Fatalf("wait behind %d: %v, %v", after, ok, err)
@@ -349,25 +348,18 @@ func TestWait(t *testing.T) {
 			t.Error("whoever is behind the close learns nothing more")
 		}
 		l.End()
-		if err := l.Wait(t.Context(), 0); !errors.Is(err, ErrEnded) {
+		if err := wait(t.Context(), l, 0); !errors.Is(err, ErrEnded) {
 			t.Errorf("wait after the end: %v", err)
 		}
 	})
 }
 
-func TestWaitEndsWithContextAndLog(t *testing.T) {
+func TestEndIsNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(NewPool(t.TempDir(), ample), Config{})
-		reason := errors.New("gone")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cancelled, ended := make(chan error, 1), make(chan error, 1)
-		go func() { cancelled <- l.Wait(ctx, 0) }()
-		go func() { ended <- l.Wait(t.Context(), 0) }()
+		ended := make(chan error, 1)
+		go func() { ended <- wait(t.Context(), l, 0) }()
 		synctest.Wait()
-		cancel(reason)
-		if err := <-cancelled; !errors.Is(err, reason) {
-			t.Errorf("cancelled: %v", err)
-		}
 		l.End()
 		if err := <-ended; !errors.Is(err, ErrEnded) {
 			t.Errorf("ended: %v", err)

@@ -1,7 +1,6 @@
 package outlog
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -67,9 +66,9 @@ func (l *Log) Stats() Stats {
 
 // Follow arranges for wake to be called after every new entry and at the end,
 // from the goroutine that caused it, which holds no lock of the log: wake must be
-// quick. An urgent entry is a small one; wake may deliver it on the spot. At the
-// end wake is never urgent and must not call the log. Follow returns a function
-// that ends the arrangement; a call that is under way then may still arrive.
+// quick. An urgent entry is a small one; wake may deliver it on the spot. The end is
+// not urgent: its caller may hold locks of its own. Follow returns a function that
+// ends the arrangement; a call that is under way then may still arrive.
 func (l *Log) Follow(wake func(urgent bool)) (stop func()) {
 	f := &follower{wake}
 	l.mu.Lock()
@@ -82,47 +81,13 @@ func (l *Log) Follow(wake func(urgent bool)) (stop func()) {
 	}
 }
 
-// Wait returns when a reader behind the entry with number after has something
-// to learn: there is output after it, or the process has closed, or it has
-// exited and that is news. It also returns when ctx is over or the log ended.
-func (l *Log) Wait(ctx context.Context, after uint64) error {
-	for {
-		l.mu.Lock()
-		if l.ended {
-			l.mu.Unlock()
-			return ErrEnded
-		}
-		if l.newsLocked(after) {
-			l.mu.Unlock()
-			return nil
-		}
-		if l.changed == nil {
-			l.changed = make(chan struct{})
-		}
-		changed := l.changed
-		l.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// Ready reports whether Wait would return at once.
+// Ready reports whether a reader behind the entry with number after has something
+// to learn: there is output after it, or the process has exited and that is news,
+// or it has closed, or the log has ended. Follow tells when it is worth asking.
 func (l *Log) Ready(after uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ended || l.newsLocked(after)
-}
-
-func (l *Log) newsLocked(after uint64) bool {
-	switch {
-	case l.closeSeq != 0:
-		return true
-	default:
-		return l.next-1 > after // output, or the exit itself
-	}
+	return l.ended || l.closeSeq != 0 || l.next-1 > after
 }
 
 // A Cursor is a position in a log. It holds nothing back: whoever wants entries

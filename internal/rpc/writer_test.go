@@ -101,6 +101,48 @@ func TestNoWakeIsLost(t *testing.T) {
 	}
 }
 
+// Messages that are sent on the spot, by the writer, or in two parts keep their
+// order: the peer stops reading now and then, so that the stream fills up.
+func TestFlushKeepsTheOrder(t *testing.T) {
+	const rounds, burst = 20, 3000
+	a, b := tcpPair(t)
+	c := serve(t, NewWebSocket(a, nil), echo)
+	client := newPeer(t, b)
+	s := newTally("t", 0)
+	f := c.Feed(s)
+	want := int64(0)
+	for round := range rounds {
+		for i := range burst {
+			s.have.Add(1)
+			if (i+round)%3 == 0 {
+				f.Wake()
+			} else {
+				f.WakeNow()
+			}
+		}
+		for range burst {
+			want++
+			if m := client.next(); string(m.Params) != fmt.Sprint(want) {
+				t.Fatalf("message %s, want %d", m.Params, want)
+			}
+		}
+	}
+}
+
+// A flush needs no writer: the message leaves although no other goroutine runs.
+func TestFlushSendsOnTheSpot(t *testing.T) {
+	a, b := tcpPair(t)
+	c := newConn(NewWebSocket(a, nil), echo) // not served: there is no writer
+	s := newTally("t", 1)
+	c.Feed(s).WakeNow()
+	if got := newPeer(t, b).next(); got.Method != "t" {
+		t.Errorf("got %+v", got)
+	}
+	if s.written.Load() != 1 {
+		t.Error("Written was not called")
+	}
+}
+
 // A source may get something just after it has said that it has nothing.
 func TestWakeDuringNext(t *testing.T) {
 	a, b := tcpPair(t)
