@@ -67,8 +67,7 @@ var readExchanges = []exchange{
 		c.timed("at the exit it waits", `{"processId":"r","afterSeq":2,"waitMs":300}`)
 		poll := c.send("process/read", `{"processId":"r","afterSeq":2,"waitMs":9000}`)
 		late.open(p)
-		var got string
-		got = withoutID(c.answer(poll))
+		got := withoutID(c.answer(poll))
 		p.note("woken by late output", strings.Contains(got, "bGF0ZQo="))
 		c.process("end", "r")
 	}},

@@ -190,7 +190,7 @@ func TestParseAliasesData(t *testing.T) {
 }
 
 func TestID(t *testing.T) {
-	if IntID(1) == StringID("1") || IntID(1) != IntID(1) || (ID{}) != IntID(0) {
+	if one := IntID(1); one == StringID("1") || one != IntID(int64(len("1"))) || (ID{}) != IntID(0) {
 		t.Error("ids compare wrongly")
 	}
 	for id, want := range map[ID]string{IntID(-1): "-1", StringID("a\"b"): `"a\"b"`, StringID(""): `""`} {
