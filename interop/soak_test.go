@@ -14,7 +14,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -113,7 +115,7 @@ func (j job) run(ctx context.Context, t testing.TB, c *tethertest.RefClient, id 
 func soakServer(t *testing.T) (url string) {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
-	fds := openFiles(t)
+	fds, processes := openFiles(t), children(t)
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
 	cfg := execserver.Config{StateDir: dir}
@@ -141,11 +143,27 @@ func soakServer(t *testing.T) (url string) {
 		if left, _ := filepath.Glob(filepath.Join(dir, "server-*")); len(left) > 0 {
 			t.Errorf("left in the state directory: %v", left)
 		}
-		if left, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", os.Getpid())); len(left) > 0 {
-			t.Errorf("processes are left: %s", left)
+		for _, pid := range children(t) {
+			if !slices.Contains(processes, pid) {
+				t.Errorf("process %s is left", pid)
+			}
 		}
 	})
 	return l.URL
+}
+
+// children are the processes that this one has started and not yet reaped.
+func children(t testing.TB) (pids []string) {
+	t.Helper()
+	lists, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range lists {
+		text, _ := os.ReadFile(list) // the thread may have ended
+		pids = append(pids, strings.Fields(string(text))...)
+	}
+	return pids
 }
 
 func openFiles(t testing.TB) int {
