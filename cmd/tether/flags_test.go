@@ -49,8 +49,7 @@ func configOf(t *testing.T, args string) (cfg server.Config, warnings string, er
 	t.Helper()
 	var flags serveFlags
 	var stderr strings.Builder
-	cmd := newServe("serve", "", nil, nil)
-	cmd.ResetFlags()
+	cmd := newServe("serve", "", nil, nil, nil)
 	flags.define(cmd)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(io.Discard)

@@ -36,8 +36,7 @@ func beChild(name string) int {
 
 // run executes a command line and returns the exit code.
 func run(args []string, stdin, stdout *os.File, stderr io.Writer) int {
-	root := newRoot(stdin, stdout, stderr)
-	root.SetArgs(args)
+	root := newRoot(args, stdin, stdout, stderr)
 	command, err := root.ExecuteC()
 	return report(stderr, command.CommandPath(), err)
 }

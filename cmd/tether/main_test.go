@@ -45,9 +45,8 @@ func TestHelp(t *testing.T) {
 	for _, args := range []string{"", "serve", "exec-server", "version"} {
 		t.Run("tether "+args, func(t *testing.T) {
 			var out, stderr bytes.Buffer
-			root := newRoot(nil, nil, &stderr)
+			root := newRoot(append(strings.Fields(args), "--help"), nil, nil, &stderr)
 			root.SetOut(&out)
-			root.SetArgs(append(strings.Fields(args), "--help"))
 			if err := root.Execute(); err != nil || stderr.Len() > 0 {
 				t.Fatal(err, stderr.String())
 			}

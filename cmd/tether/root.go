@@ -29,7 +29,7 @@ func report(stderr io.Writer, command string, err error) int {
 	return exitError
 }
 
-func newRoot(stdin, stdout *os.File, stderr io.Writer) *cobra.Command {
+func newRoot(args []string, stdin, stdout *os.File, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tether",
 		Short: "Run commands and touch files on another machine",
@@ -40,6 +40,7 @@ func newRoot(stdin, stdout *os.File, stderr io.Writer) *cobra.Command {
 		Args:          noSuchCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -50,8 +51,8 @@ func newRoot(stdin, stdout *os.File, stderr io.Writer) *cobra.Command {
 	cobra.EnableCommandSorting = false // as added: the one to start with comes first
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(
-		newServe("serve", "Serve clients on this machine", stdin, stdout),
-		newServe("exec-server", "The same, under the name that the Codex CLI gives it", stdin, stdout),
+		newServe("serve", "Serve clients on this machine", args, stdin, stdout),
+		newServe("exec-server", "The same, under the name that the Codex CLI gives it", args, stdin, stdout),
 		newVersion(),
 	)
 	return root

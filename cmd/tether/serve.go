@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/server"
 )
 
@@ -37,7 +39,9 @@ type serveFlags struct {
 	reference                     referenceFlags
 }
 
-func newServe(name, short string, stdin, stdout *os.File) *cobra.Command {
+// newServe is `tether serve` under either of its names. Its flags are many: they
+// are only made if args name it.
+func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.Command {
 	var flags serveFlags
 	cmd := &cobra.Command{
 		Use:   name + " [flags]",
@@ -59,7 +63,9 @@ func newServe(name, short string, stdin, stdout *os.File) *cobra.Command {
 			return serve(cmd.Context(), cfg, stdin, stdout)
 		},
 	}
-	flags.define(cmd)
+	if slices.Contains(args, name) {
+		flags.define(cmd)
+	}
 	return cmd
 }
 
@@ -150,6 +156,9 @@ func newLog(w io.Writer, level, format string) *slog.Logger {
 
 // serve runs a server until it ends by itself or a signal ends it.
 func serve(ctx context.Context, cfg server.Config, stdin, stdout *os.File) error {
+	if err := proc.ResetInherited(); err != nil {
+		return fmt.Errorf("prepare for children: %w", err)
+	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// A client that closes our standard output is an error to handle, not a
