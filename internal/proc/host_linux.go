@@ -16,26 +16,17 @@ const (
 	openDirectory   = unix.O_PATH // no more than chdir needs
 )
 
-// host is what Linux adds to a supervisor. It is prepared in the background: a
-// server has its address out before it is needed.
+// host is what Linux adds to a supervisor.
 type host struct {
-	log   *slog.Logger
-	own   *pidSet       // children of ours that are not reaped
-	ready chan struct{} // closed when what follows is set
-
+	log     *slog.Logger
 	forks   *forker
 	cgroups *cgroups // nil: trees are found in the process table
 	reaper  *reaper  // nil: orphans are not ours
+	own     *pidSet  // children of ours that are not reaped
 }
 
 func newHost(cfg Config) *host {
-	h := &host{log: cfg.Log, own: newPidSet(), ready: make(chan struct{})}
-	go h.prepare(cfg) // close waits for it
-	return h
-}
-
-func (h *host) prepare(cfg Config) {
-	defer close(h.ready)
+	h := &host{log: cfg.Log, own: newPidSet()}
 	if !cfg.NoCgroups {
 		groups, err := openCgroups()
 		if err != nil {
@@ -51,11 +42,11 @@ func (h *host) prepare(cfg Config) {
 		h.reaper = reaper
 	}
 	h.forks = startForker(h)
+	return h
 }
 
 // close is called when no child is left.
 func (h *host) close() {
-	<-h.ready
 	h.forks.close()
 	if h.reaper != nil {
 		h.reaper.close()
@@ -82,7 +73,6 @@ type child struct {
 // holds a scheduler slot from the clone to the exec and the collector waits for it,
 // so a child that hangs in chdir would stop the whole program.
 func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
-	<-h.ready
 	at, err := abandonable(ctx, func() (place, error) { return find(spec) }, place.close)
 	if err != nil {
 		return nil, err

@@ -43,6 +43,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	for _, noCgroups := range []bool{false, true} {
 		before := count(t, "/proc/self/fd")
 		s := New(Config{NoCgroups: noCgroups})
+		<-s.ready
 		var parent string
 		if s.host.cgroups != nil {
 			parent = s.host.cgroups.parent

@@ -69,7 +69,8 @@ type Spec struct {
 // started are gone.
 type Supervisor struct {
 	log      *slog.Logger
-	host     *host // what the operating system adds
+	ready    chan struct{} // closed when host is set
+	host     *host         // what the operating system adds
 	grace    time.Duration
 	lifetime context.Context
 	end      context.CancelCauseFunc
@@ -95,13 +96,18 @@ func New(cfg Config) *Supervisor {
 	lifetime, end := context.WithCancelCause(context.Background())
 	s := &Supervisor{
 		log:       cfg.Log,
-		host:      newHost(cfg),
+		ready:     make(chan struct{}),
 		grace:     terminateGrace,
 		lifetime:  lifetime,
 		end:       end,
 		processes: make(map[*Process]struct{}),
 	}
 	s.pipeBudget.Store(pipeGrowthTotal)
+	// In the background: a server can have its address out meanwhile.
+	s.tasks.Go(func() {
+		defer close(s.ready)
+		s.host = newHost(cfg)
+	})
 	return s
 }
 
@@ -126,6 +132,7 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec, sink Sink) (*Process,
 	defer cancelCause(nil)
 	defer context.AfterFunc(s.lifetime, func() { cancelCause(ErrClosed) })()
 
+	<-s.ready
 	c, err := s.host.launch(ctx, spec)
 	if err != nil {
 		return nil, err
