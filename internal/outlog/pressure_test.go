@@ -395,3 +395,31 @@ func TestCursorBeyondEmptyLog(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestPending(t *testing.T) {
+	l := New(NewPool(t.TempDir(), ample), Config{})
+	defer l.End()
+	read := func() { l.Cursor(l.State().Next - 2).Next(func(Entry) {}) } // closes the entry
+	check := func(after, entries uint64, bytes int) {
+		t.Helper()
+		if e, b := l.Pending(after); e != entries || b != bytes {
+			t.Errorf("behind %d: %d entries, %d bytes; want %d, %d", after, e, b, entries, bytes)
+		}
+	}
+	check(0, 0, 0)
+	l.Append(Stdout, []byte("abc"))
+	read()
+	l.Append(Stdout, []byte("de"))
+	l.Exit(0)
+	check(0, 3, 5)
+	check(1, 2, 2)
+	check(2, 1, 0)
+	check(3, 0, 0)
+	check(1<<64-1, 0, 0)
+	if err := l.Append(Stdout, make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if e, b := l.Pending(0); e < 17 || b < 1<<20 {
+		t.Errorf("%d entries, %d bytes behind the first", e, b)
+	}
+}

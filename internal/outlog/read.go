@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -88,6 +89,22 @@ func (l *Log) Ready(after uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended || l.closeSeq != 0 || l.next-1 > after
+}
+
+// Pending counts the entries behind number after and their bytes. If they are so
+// many that they are not all in the newest segment, any large number will do.
+func (l *Log) Pending(after uint64) (entries uint64, bytes int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended || after >= l.next-1 {
+		return 0, 0
+	}
+	tail := l.segments[len(l.segments)-1]
+	if after+1 < tail.first {
+		return l.next - 1 - after, math.MaxInt
+	}
+	start, _ := span(tail.content.records, int(after+1-tail.first))
+	return l.next - 1 - after, tail.size - start
 }
 
 // A Cursor is a position in a log. It holds nothing back: whoever wants entries

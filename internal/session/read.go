@@ -91,11 +91,11 @@ func (r *Read) noteKnown() {
 // MaxBytes is the most output that the answer will hold.
 func (r *Read) MaxBytes() int { return max(r.limit, outlog.MaxEntry) }
 
-// Small reports whether there are no more than the given number of events to
-// look at, and whether they hold no more than so many bytes for sure.
-func (r *Read) Small(events uint64, bytes int64) bool {
-	stats := r.Process.Log.Stats()
-	return stats.Next-min(stats.Next, r.After+1) <= events && stats.Held <= bytes
+// Small reports whether there are no more than the given number of events and
+// bytes to look at.
+func (r *Read) Small(events uint64, bytes int) bool {
+	haveEvents, haveBytes := r.Process.Log.Pending(r.After)
+	return haveEvents <= events && haveBytes <= bytes
 }
 
 // Ready reports whether there is something to answer with.

@@ -103,8 +103,7 @@ func (t *Table) Resume(ctx context.Context, id string, peer Peer) (*Attachment, 
 		}
 		s.mu.Lock()
 		if s.ended || s.expiredLocked(time.Now()) {
-			s.mu.Unlock()
-			s.End()
+			s.endAndUnlock()
 			return nil, fmt.Errorf("%w %s", ErrUnknownSession, id)
 		}
 		holder := s.attachment
@@ -197,20 +196,25 @@ func (a *Attachment) detach(why error) {
 	}
 }
 
+// expire ends the session unless somebody has come back in the last moment.
 func (s *Session) expire() {
 	s.mu.Lock()
-	expired := s.expiredLocked(time.Now()) && !s.ended
-	s.mu.Unlock()
-	if expired {
-		s.log.Info("session expired")
-		s.End()
+	if !s.expiredLocked(time.Now()) {
+		s.mu.Unlock()
+		return
 	}
+	s.log.Info("session expired")
+	s.endAndUnlock()
 }
 
 // End kills all that the session has started and forgets it. It returns when
 // nothing is left.
 func (s *Session) End() {
 	s.mu.Lock()
+	s.endAndUnlock()
+}
+
+func (s *Session) endAndUnlock() {
 	if s.ended {
 		s.mu.Unlock()
 		<-s.gone
