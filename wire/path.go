@@ -73,9 +73,6 @@ func (u PathURI) String() string { return u.uri }
 // AppendJSON appends the URI as a JSON string.
 func (u PathURI) AppendJSON(b []byte) []byte { return AppendString(b, u.uri) }
 
-// MarshalText returns the URI.
-func (u PathURI) MarshalText() ([]byte, error) { return []byte(u.uri), nil }
-
 func (u *PathURI) decodeWire(d *decoder) error {
 	s, err := d.text()
 	if err != nil {

@@ -164,8 +164,7 @@ func (s *scanner) next(closing byte, first bool) (bool, error) {
 	return true, nil
 }
 
-// key reads a member's name, over the colon. The text aliases the data unless
-// it has escapes.
+// key reads a member's name. The text aliases the data unless it has escapes.
 func (s *scanner) key() ([]byte, error) {
 	if s.data[s.pos] != '"' {
 		return nil, s.failNext("key must be a string")

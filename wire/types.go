@@ -45,8 +45,7 @@ func (b *Base64) decodeWire(d *decoder) error {
 	return err
 }
 
-// decodeBase64 returns a non-nil slice or an error in the words of the
-// reference.
+// decodeBase64 returns a non-nil slice or an error.
 func decodeBase64(text []byte) ([]byte, error) {
 	if len(text)%4 != 0 {
 		return nil, base64Error(text)
@@ -68,10 +67,11 @@ func padding(text []byte) int {
 	return n
 }
 
-// base64Error says what is wrong with text that decodeBase64 refused.
+// base64Error says what is wrong with text that decodeBase64 refused, in the
+// words of the reference.
 func base64Error(text []byte) error {
 	invalid := func(i int) error {
-		return fmt.Errorf("Invalid symbol %d, offset %d.", text[i], i) //nolint:staticcheck // the reference's words
+		return fmt.Errorf("Invalid symbol %d, offset %d.", text[i], i)
 	}
 	last := len(text) - 1
 	if len(text)%4 == 1 && text[last] != '=' && base64Digit(text[last]) < 0 {
@@ -96,11 +96,11 @@ func base64Error(text []byte) error {
 	}
 	switch {
 	case digits%4 == 1:
-		return fmt.Errorf("Invalid input length: %d", digits) //nolint:staticcheck // the reference's words
+		return fmt.Errorf("Invalid input length: %d", digits)
 	case len(text)%4 != 0:
-		return errors.New("Invalid padding") //nolint:staticcheck // the reference's words
+		return errors.New("Invalid padding")
 	}
-	return fmt.Errorf("Invalid last symbol %d, offset %d.", text[digits-1], digits-1) //nolint:staticcheck // the reference's words
+	return fmt.Errorf("Invalid last symbol %d, offset %d.", text[digits-1], digits-1)
 }
 
 func base64Digit(c byte) int {
@@ -169,9 +169,6 @@ type Cwd struct {
 func CwdOf(native string) Cwd {
 	return Cwd{uri: PathURI{PathToURI(native)}, native: native}
 }
-
-// URI returns the directory as a path URI.
-func (c Cwd) URI() PathURI { return c.uri }
 
 // String returns the directory as a normalised URI.
 func (c Cwd) String() string { return c.uri.String() }

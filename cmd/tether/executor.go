@@ -8,23 +8,21 @@ import (
 	"github.com/tetherexec/tether/internal/server"
 )
 
-// newExecutor returns the server for cfg. It ends with what it serves.
+// An executor is a server that ends with what it serves.
+type executor struct{ server *server.Server }
+
 func newExecutor(cfg server.Config) (executor, error) {
 	cfg.Subreaper = true
 	s, err := server.New(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return closing{s}, nil
+	return executor{s}, err
 }
 
-// closing closes a server when it has served.
-type closing struct{ *server.Server }
-
-func (c closing) Serve(ctx context.Context, l *server.Listener) error {
-	return errors.Join(c.Server.Serve(ctx, l), c.Close())
+// Serve serves WebSocket clients until ctx ends and everything is shut down.
+func (e executor) Serve(ctx context.Context, l *server.Listener) error {
+	return errors.Join(e.server.Serve(ctx, l), e.server.Close())
 }
 
-func (c closing) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	return errors.Join(c.Server.ServeStdio(ctx, in, out), c.Close())
+// ServeStdio serves one client until it leaves or ctx ends.
+func (e executor) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+	return errors.Join(e.server.ServeStdio(ctx, in, out), e.server.Close())
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -131,13 +132,11 @@ type choice struct {
 }
 
 func (c *choice) Set(s string) error {
-	for _, word := range c.words {
-		if s == word {
-			c.value = s
-			return nil
-		}
+	if !slices.Contains(c.words, s) {
+		return fmt.Errorf("expected one of %s", strings.Join(c.words, ", "))
 	}
-	return fmt.Errorf("expected one of %s", strings.Join(c.words, ", "))
+	c.value = s
+	return nil
 }
 
 func (c *choice) String() string { return c.value }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,14 +21,6 @@ import (
 // stopPatience bounds a shutdown. Serving ends within milliseconds; what could
 // take longer is a file system that hangs, and nobody should wait for that.
 const stopPatience = 5 * time.Second
-
-// An executor is what `tether serve` needs of a server.
-type executor interface {
-	// Serve serves WebSocket clients until ctx ends and everything is shut down.
-	Serve(ctx context.Context, l *server.Listener) error
-	// ServeStdio serves one client until it leaves or ctx ends.
-	ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error
-}
 
 // serveFlags are the flags of `tether serve` in the form in which they are given.
 type serveFlags struct {
@@ -71,7 +64,7 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 
 func serveArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 && args[0] == "forward" {
-		return usageError{fmt.Errorf("`forward` is not supported; `codex exec-server forward --connect URL` can be given the URL of a tether server")}
+		return usageError{errors.New("`forward` is not supported; `codex exec-server forward --connect URL` can be given the URL of a tether server")}
 	}
 	return noArguments(cmd, args)
 }
@@ -189,8 +182,7 @@ func serve(ctx context.Context, cfg server.Config, stdin, stdout *os.File) error
 		return err
 	}
 	if _, err := fmt.Fprintln(stdout, l.URL); err != nil {
-		l.Close()
-		return fmt.Errorf("print URL: %w", err)
+		return errors.Join(fmt.Errorf("print URL: %w", err), l.Close(), s.server.Close())
 	}
 	return untilStopped(ctx, stop, func() error { return s.Serve(ctx, l) })
 }

@@ -14,6 +14,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // ample is a pool total that no test reaches.
 const ample = 1 << 30
 
+// Used is the number of bytes that logs have spooled.
+func (p *Pool) Used() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.used
+}
+
 // noiseLen is prime, so that neither blocks nor entries line up with it.
 const noiseLen = 1<<20 + 7
 

@@ -44,13 +44,6 @@ func NewPool(dir string, total int64) *Pool {
 	return &Pool{dir: dir, total: total, evictable: map[*Log]struct{}{}, waiting: map[*Log]struct{}{}}
 }
 
-// Used is the number of bytes that logs have spooled.
-func (p *Pool) Used() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.used
-}
-
 // take reserves one block for l. When there is none, entries that were sent
 // make room, whichever log they belong to. When there are none of these either,
 // it returns errSpoolFull and l is poked as soon as it makes sense to try again,

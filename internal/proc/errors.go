@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"syscall"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/tetherexec/tether/internal/oserr"
 )
 
 // Why a start was refused before the system was asked. The texts are the wire's.
@@ -46,23 +45,12 @@ type StartError struct {
 
 func (e *StartError) Error() string {
 	if e.Detail == "" {
-		return systemText(e.Err)
+		return oserr.Text(e.Err)
 	}
-	return systemText(e.Err) + ": " + e.Detail
+	return oserr.Text(e.Err) + ": " + e.Detail
 }
 
 func (e *StartError) Unwrap() error { return e.Err }
-
-// systemText gives err in the form in which the wire shows errors of the system.
-func systemText(err error) string {
-	errno, ok := errors.AsType[syscall.Errno](err)
-	if !ok {
-		return err.Error()
-	}
-	text := errno.Error()
-	first, size := utf8.DecodeRuneInString(text)
-	return fmt.Sprintf("%c%s (os error %d)", unicode.ToUpper(first), text[size:], int(errno))
-}
 
 // check refuses what no system call could express.
 func (s *Spec) check() error {

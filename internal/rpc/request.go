@@ -64,7 +64,7 @@ func (r *Request) Permit(ctx context.Context, n int64) error {
 	if err := r.conn.permits.Acquire(ctx, n); err != nil {
 		return context.Cause(ctx)
 	}
-	r.permit += n
+	r.permit = n
 	return nil
 }
 

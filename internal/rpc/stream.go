@@ -102,11 +102,10 @@ func violation(code uint16, reason string) *CloseError {
 
 // WebSocket close codes.
 const (
-	CloseNormal     = 1000
-	CloseGoingAway  = 1001
-	CloseProtocol   = 1002
-	CloseBadData    = 1007
-	ClosePolicy     = 1008
-	CloseTooBig     = 1009
-	closeReasonSize = 123 // what fits into a control frame beside the code
+	CloseNormal    = 1000
+	CloseGoingAway = 1001
+	CloseProtocol  = 1002
+	CloseBadData   = 1007
+	ClosePolicy    = 1008
+	CloseTooBig    = 1009
 )

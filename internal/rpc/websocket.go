@@ -345,6 +345,9 @@ func (s *WebSocket) Control(b []byte, kind Control, payload []byte) []byte {
 	return b
 }
 
+// closeReasonSize is what fits into a control frame beside the code.
+const closeReasonSize = 123
+
 // goodbye is the payload of a close frame. The peer's own goodbye is answered
 // with its code.
 func goodbye(e *CloseError) []byte {

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -263,7 +264,7 @@ func (s signedBearer) check(token string) error {
 		return errors.New("websocket jwt is not valid yet")
 	case s.issuer != "" && (claims.issuer == nil || *claims.issuer != s.issuer):
 		return errors.New("websocket jwt issuer mismatch")
-	case s.audience != "" && !claims.audience.contains(s.audience):
+	case s.audience != "" && !slices.Contains(claims.audience, s.audience):
 		return errors.New("websocket jwt audience mismatch")
 	}
 	return nil
@@ -272,18 +273,18 @@ func (s signedBearer) check(token string) error {
 // verify returns the claims of a token whose signature is right. Nothing but the
 // signature's input is looked at before that.
 func (s signedBearer) verify(token string) (jwtClaims, error) {
-	signed, signature, _ := cutLast(token, ".")
-	header, payload, found := strings.Cut(signed, ".")
-	if !found || strings.Contains(payload, ".") {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
 		return jwtClaims{}, errInvalidJWT
 	}
+	header, payload, signature := parts[0], parts[1], parts[2]
 	base64URL := base64.RawURLEncoding.Strict()
 	mac, err := base64URL.DecodeString(signature)
 	if err != nil {
 		return jwtClaims{}, err
 	}
 	want := hmac.New(sha256.New, s.key)
-	want.Write([]byte(signed))
+	want.Write([]byte(header + "." + payload))
 	if !hmac.Equal(mac, want.Sum(nil)) {
 		return jwtClaims{}, errInvalidJWT
 	}
@@ -299,13 +300,6 @@ func (s signedBearer) verify(token string) (jwtClaims, error) {
 		return jwtClaims{}, err
 	}
 	return parseClaims(body)
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }
 
 func checkJWTHeader(header []byte) error {
@@ -400,15 +394,6 @@ func (a *audience) UnmarshalJSON(text []byte) error {
 		*a = append(*a, *s)
 	}
 	return nil
-}
-
-func (a audience) contains(want string) bool {
-	for _, s := range a {
-		if s == want {
-			return true
-		}
-	}
-	return false
 }
 
 // saturatingAdd returns a+b for b ≥ 0, or the largest number if that is larger.

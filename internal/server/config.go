@@ -8,14 +8,16 @@ import (
 	"os/user"
 	"path/filepath"
 	"time"
+
+	"github.com/tetherexec/tether/internal/outlog"
 )
 
 // What a Config means by zero.
 const (
 	DefaultSessionTTL    = 30 * time.Second
 	DefaultSessionTTLMax = 24 * time.Hour
-	DefaultRetain        = 64 << 20
-	DefaultSpoolLimit    = 1 << 30
+	DefaultRetain        = outlog.DefaultRetain
+	DefaultSpoolLimit    = outlog.DefaultLimit
 	DefaultSpoolTotal    = 8 << 30
 )
 
@@ -131,8 +133,8 @@ func DefaultStateDir() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil { // a bare environment
-		me, err := user.Current()
-		if err != nil || me.HomeDir == "" {
+		me, uerr := user.Current()
+		if uerr != nil || me.HomeDir == "" {
 			return "", fmt.Errorf("no place for the state directory, name one with `--state-dir`: %w", err)
 		}
 		home = me.HomeDir

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -150,11 +151,11 @@ func checkUpgrade(r *http.Request) (status int, problem string) {
 	switch {
 	case r.Method != http.MethodGet:
 		return http.StatusMethodNotAllowed, "Request method must be `GET`"
-	case !anyHeader(r, "Connection", func(v string) bool { return strings.Contains(strings.ToLower(v), "upgrade") }):
+	case !slices.ContainsFunc(r.Header["Connection"], func(v string) bool { return strings.Contains(strings.ToLower(v), "upgrade") }):
 		return http.StatusBadRequest, "Connection header did not include 'upgrade'"
-	case !anyHeader(r, "Upgrade", func(v string) bool { return strings.EqualFold(v, "websocket") }):
+	case !slices.ContainsFunc(r.Header["Upgrade"], func(v string) bool { return strings.EqualFold(v, "websocket") }):
 		return http.StatusBadRequest, "`Upgrade` header did not include 'websocket'"
-	case !anyHeader(r, "Sec-Websocket-Version", func(v string) bool { return v == "13" }):
+	case !slices.ContainsFunc(r.Header["Sec-Websocket-Version"], func(v string) bool { return v == "13" }):
 		return http.StatusBadRequest, "`Sec-WebSocket-Version` header did not include '13'"
 	case len(r.Header["Sec-Websocket-Key"]) == 0:
 		return http.StatusBadRequest, "`Sec-WebSocket-Key` header missing"
@@ -162,15 +163,6 @@ func checkUpgrade(r *http.Request) (status int, problem string) {
 		return http.StatusUpgradeRequired, "WebSocket request couldn't be upgraded since no upgrade state was present"
 	}
 	return 0, ""
-}
-
-func anyHeader(r *http.Request, name string, match func(string) bool) bool {
-	for _, v := range r.Header[name] {
-		if match(v) {
-			return true
-		}
-	}
-	return false
 }
 
 func refuse(w http.ResponseWriter, status int, text string) {

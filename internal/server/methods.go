@@ -1,8 +1,8 @@
 package server
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/tetherexec/tether/internal/fsrpc"
@@ -204,10 +204,7 @@ func (c *conn) listProcesses(a *session.Attachment, p *wire.ListParams) (wire.Li
 		list = append(list, s.Processes()...)
 	}
 	slices.SortStableFunc(list, func(x, y wire.ProcessInfo) int {
-		if x.StartedAtMs != y.StartedAtMs {
-			return int(x.StartedAtMs - y.StartedAtMs)
-		}
-		return strings.Compare(x.ProcessID, y.ProcessID)
+		return cmp.Or(cmp.Compare(x.StartedAtMs, y.StartedAtMs), cmp.Compare(x.ProcessID, y.ProcessID))
 	})
 	return wire.ListResult{Processes: list}, nil
 }

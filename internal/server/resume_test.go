@@ -45,7 +45,7 @@ func dialRef(t *testing.T, url string) *tethertest.RefClient {
 
 func awaitRef(t *testing.T, p *tethertest.RefProcess) tethertest.RefResult {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // on a very busy machine
 	defer cancel()
 	result, err := p.Wait(ctx)
 	if err != nil {

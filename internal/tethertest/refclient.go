@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -67,7 +66,6 @@ type RefClient struct {
 	processes  map[string]*RefProcess // not yet closed
 	starting   int                    // starts sent and not answered
 	recoveries int
-	attempts   int
 }
 
 // DialRef connects to a ws:// URL and starts a session. ctx bounds the handshake
@@ -103,26 +101,11 @@ func (c *RefClient) Close() {
 	c.wg.Wait()
 }
 
-// SessionID returns the id that the server gave to the session.
-func (c *RefClient) SessionID() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.session
-}
-
-// Recoveries tells how often a lost connection was replaced, and Attempts how
-// many connections were tried for that.
+// Recoveries tells how often a lost connection was replaced.
 func (c *RefClient) Recoveries() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.recoveries
-}
-
-// Attempts tells how many times a resume was tried.
-func (c *RefClient) Attempts() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.attempts
 }
 
 // Call sends one request and decodes its result. While the client recovers the
@@ -237,7 +220,6 @@ func permanent(err error) bool {
 // attempt is one try: connect, resume, catch up every live process, install.
 func (c *RefClient) attempt(ctx context.Context) (*generation, error) {
 	c.mu.Lock()
-	c.attempts++
 	session := c.session
 	c.mu.Unlock()
 	g, err := c.connect(ctx, session)
@@ -461,6 +443,3 @@ func (c *RefClient) undo(id string) {
 		}
 	})
 }
-
-// writeID formats the nth write's id as the reference client does.
-func writeID(n int) string { return strconv.Itoa(n) }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"net/url"
+	"strconv"
 	"sync"
 )
 
@@ -188,7 +189,7 @@ func (p *RefProcess) Wait(ctx context.Context) (RefResult, error) {
 func (p *RefProcess) Write(ctx context.Context, data []byte) (status string, err error) {
 	p.mu.Lock()
 	p.writes++
-	id := writeID(p.writes)
+	id := strconv.Itoa(p.writes) // as the reference client numbers them
 	p.mu.Unlock()
 	params := map[string]any{"processId": p.id, "chunk": base64.StdEncoding.EncodeToString(data), "writeId": id}
 	for {
@@ -209,11 +210,6 @@ func (p *RefProcess) Write(ctx context.Context, data []byte) (status string, err
 			return "", context.Cause(ctx)
 		}
 	}
-}
-
-// Signal sends the interrupt signal, once.
-func (p *RefProcess) Signal(ctx context.Context) error {
-	return p.client.Call(ctx, "process/signal", map[string]any{"processId": p.id, "signal": "interrupt"}, nil)
 }
 
 // Terminate asks the server to end the process, once, and returns whether it ran.
