@@ -68,7 +68,7 @@ func (r referenceFlags) check() (warnings []string, err error) {
 			warnings = append(warnings, fmt.Sprintf("`--%s` has no effect: %s", f.Name, why))
 		}
 		if f.Name == "linux-sandbox-pid-namespace" && f.Value.String() == "inherit" {
-			warnings = append(warnings, "`--linux-sandbox-pid-namespace inherit` has no effect: tether always isolates")
+			warnings = append(warnings, "`--linux-sandbox-pid-namespace inherit` has no effect on tether")
 		}
 	})
 	return warnings, nil

@@ -127,7 +127,8 @@ func unescapeMount(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// sweepCgroups removes what supervisors that died left, if it is empty.
+// sweepCgroups ends and removes what supervisors that died left. Nobody can lock
+// the directory of one that lives.
 func sweepCgroups(own string) {
 	stale, _ := filepath.Glob(filepath.Join(own, cgroupPrefix+"*"))
 	for _, dir := range stale {
@@ -136,6 +137,10 @@ func sweepCgroups(own string) {
 			continue
 		}
 		if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
+			if left := (&cgroup{path: dir}); !left.empty() {
+				left.killAll()
+				left.await(time.Now().Add(killWait))
+			}
 			removeCgroup(dir)
 		}
 		unix.Close(fd)
@@ -255,6 +260,10 @@ func (g *cgroup) kill() {
 	g.owner.kills <- struct{}{}
 	defer func() { <-g.owner.kills }()
 	g.killed.Store(true)
+	g.killAll()
+}
+
+func (g *cgroup) killAll() {
 	if os.WriteFile(g.file("cgroup.kill"), []byte("1"), 0) == nil {
 		return
 	}

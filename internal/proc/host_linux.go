@@ -16,6 +16,10 @@ const (
 	openDirectory   = unix.O_PATH // no more than chdir needs
 )
 
+// launchesAtOnce is how many starts may hold the descriptors of both sides while
+// they wait for a fork: thousands that come together must not use them all up.
+const launchesAtOnce = 32
+
 // host is what Linux adds to a supervisor.
 type host struct {
 	log     *slog.Logger
@@ -23,10 +27,11 @@ type host struct {
 	cgroups *cgroups // nil: trees are found in the process table
 	reaper  *reaper  // nil: orphans are not ours
 	own     *pidSet  // children of ours that are not reaped
+	places  chan struct{}
 }
 
 func newHost(cfg Config) *host {
-	h := &host{log: cfg.Log, own: newPidSet()}
+	h := &host{log: cfg.Log, own: newPidSet(), places: make(chan struct{}, launchesAtOnce)}
 	if !cfg.NoCgroups {
 		groups, err := openCgroups()
 		if err != nil {
@@ -76,6 +81,13 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 	at, err := abandonable(ctx, func() (place, error) { return find(spec) }, place.close)
 	if err != nil {
 		return nil, err
+	}
+	select {
+	case h.places <- struct{}{}:
+		defer func() { <-h.places }()
+	case <-ctx.Done():
+		at.close()
+		return nil, context.Cause(ctx)
 	}
 	req := &forkRequest{
 		ctx:     ctx,

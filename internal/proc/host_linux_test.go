@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -112,9 +113,20 @@ func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
 		t.Skip(err)
 	}
 	defer removeCgroup(stale)
+	survivor := exec.Command("sleep", "1000")
+	if err := survivor.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(stale, "1", "cgroup.procs"), []byte(itoa(survivor.Process.Pid)), 0); err != nil {
+		t.Error(err)
+	}
 	s := newSupervisor(t, Config{})
 	if _, err := os.Stat(stale); !os.IsNotExist(err) {
 		t.Errorf("still there: %v", err)
+		survivor.Process.Kill()
+	}
+	if survivor.Wait(); survivor.ProcessState.Success() {
+		t.Error("the survivor was left alone")
 	}
 	newSupervisor(t, Config{}) // its sweep must spare the first
 	if _, err := os.Stat(s.host.cgroups.parent); err != nil {
@@ -404,4 +416,31 @@ func awaitPipe(t *testing.T, p *Process, n int) {
 		}
 	}
 	t.Fatal("the pipe does not fill")
+}
+
+// Starts that come together need no more descriptors than one after the other,
+// but for a few.
+func TestManyStartsAtOnceSpareDescriptors(t *testing.T) {
+	const starts = 600
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	s := newSupervisor(t, Config{})
+	low := limit
+	low.Cur = min(limit.Cur, uint64(count(t, "/proc/self/fd")+starts*3+launchesAtOnce*8+200)) // output, error output and exit of each
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
+	var all sync.WaitGroup
+	for range starts {
+		all.Go(func() {
+			if _, err := s.Start(t.Context(), Spec{Argv: []string{"/bin/sleep", "1000"}, Dir: "/"}, newRecorder(t)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	s.Close()
 }

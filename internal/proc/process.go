@@ -76,7 +76,7 @@ func (p *Process) run() {
 	p.state, p.code = exited, code
 	p.mu.Unlock()
 	if p.stdin != nil {
-		p.stdin.end(ErrStdinClosed)
+		p.stdin.close() // who has inherited it sees the end, as the client is told
 	}
 	p.sink.Exit(code)
 	copiers.Wait()
@@ -99,9 +99,6 @@ func (p *Process) close() {
 		p.mu.Unlock()
 	}
 	p.sink.Close() // first: somebody waits for it
-	if p.stdin != nil {
-		p.stdin.close()
-	}
 	for _, out := range p.outputs {
 		out.close()
 	}

@@ -201,3 +201,16 @@ func TestChildThatExitsFailsWaitingWrites(t *testing.T) {
 	awaitDone(t, p)
 	write(t, p, "x", ErrStdinClosed)
 }
+
+// Who has inherited the input of a child that has exited learns that nothing
+// comes any more: the client is told that it is closed, too.
+func TestHeirOfStdinSeesItsEnd(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	p, sink := start(t, s, Spec{
+		Argv: []string{"sh", "-c", "exec 3<&0; { cat <&3; echo over; } & exit 3"}, Dir: "/", PipeStdin: true,
+	})
+	awaitDone(t, p)
+	if got := sink.text(outlog.Stdout); got != "over\n" || sink.code != 3 {
+		t.Errorf("gave %q, code %d", got, sink.code)
+	}
+}

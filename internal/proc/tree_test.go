@@ -74,6 +74,7 @@ const family = `
 
 func TestTerminateEndsTheWholeTree(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *Supervisor) {
+		s.grace = 2 * time.Second // enough for those who listen, however busy the machine
 		p, sink := start(t, s, shell(family+"echo pid=$$; wait; sleep 1000"))
 		pids := awaitPids(t, sink, 5)
 		if !p.Terminate() {
@@ -92,6 +93,7 @@ func TestTerminateEndsTheWholeTree(t *testing.T) {
 
 func TestTerminateAsksFirst(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *Supervisor) {
+		s.grace = time.Hour
 		p, sink := start(t, s, shell("trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.02; done"))
 		sink.awaitText(outlog.Stdout, "ready")
 		p.Terminate()
@@ -226,7 +228,7 @@ func TestLeftoversThatEndAreForgotten(t *testing.T) {
 
 func TestKillWaits(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *Supervisor) {
-		p, sink := start(t, s, shell(family+"wait"))
+		p, sink := start(t, s, shell(family+"wait; sleep 1000")) // not over when the others are killed first
 		pids := awaitPids(t, sink, 4)
 		p.Kill()
 		if !sink.closed || sink.code != 137 {

@@ -284,6 +284,12 @@ func (c *Conn) Alive(ctx context.Context) bool {
 	}
 }
 
+// HeardSince reports whether something has come from the peer since t. On a
+// stream without pings nobody can tell: there the answer is yes.
+func (c *Conn) HeardSince(t time.Time) bool {
+	return c.stream.Heard().After(t) || len(c.stream.Control(nil, Ping, nil)) == 0
+}
+
 // aliveStep is how often Alive looks for the answer.
 const aliveStep = 2 * time.Millisecond
 

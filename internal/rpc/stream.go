@@ -108,4 +108,5 @@ const (
 	CloseBadData   = 1007
 	ClosePolicy    = 1008
 	CloseTooBig    = 1009
+	CloseTryAgain  = 1013
 )

@@ -52,9 +52,18 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix
 	c.detach()
 	c.endFollows()
 	c.endObservations()
+	keep := context.AfterFunc(ctx, c.endSession) // a start that hangs must not hold up the server's end
+	defer keep()
 	c.scheduler.Wait()
 	c.tasks.Wait()
 	c.detach() // from what an initialize that was under way has attached
+}
+
+// endSession ends the client's session, whatever is under way in it.
+func (c *conn) endSession() {
+	if a := c.attachment.Load(); a != nil {
+		a.Session.End()
+	}
 }
 
 func (c *conn) detach() {
@@ -209,6 +218,9 @@ func (c *conn) notified(method string, params []byte) error {
 
 // Alive implements session.Peer.
 func (c *conn) Alive(ctx context.Context) bool { return c.rpc.Alive(ctx) }
+
+// HeardSince implements session.Peer.
+func (c *conn) HeardSince(t time.Time) bool { return c.rpc.HeardSince(t) }
 
 // Evict implements session.Peer.
 func (c *conn) Evict(why error) {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tetherexec/tether/internal/environ"
 	"github.com/tetherexec/tether/internal/outlog"
@@ -28,6 +29,8 @@ type Server struct {
 	state    *stateDir
 	procs    *proc.Supervisor
 	sessions *session.Table
+
+	connections atomic.Int64
 }
 
 // New returns a server that is ready to serve.
@@ -70,21 +73,38 @@ func (s *Server) Close() error {
 	return s.state.close()
 }
 
-// Serve accepts WebSocket connections until ctx is over, then ends them and
-// returns nil. Sessions outlive it until Close.
+// Serve accepts WebSocket connections until ctx is over, then ends them with
+// their sessions and returns nil. Detached sessions outlive it until Close.
 func (s *Server) Serve(ctx context.Context, l *Listener) error {
 	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that clients are told why
 	var conns sync.WaitGroup
 	surface := &Surface{Auth: s.auth, Log: s.log, Accept: func(conn net.Conn, buffered []byte, peer string) {
 		conns.Go(func() {
-			prefix := fmt.Sprintf("failed to parse websocket JSON-RPC message from exec-server websocket %s: ", peer)
-			s.serve(serving, rpc.NewWebSocket(conn, buffered), peer, prefix)
+			stream, prefix := rpc.NewWebSocket(conn, buffered), fmt.Sprintf("failed to parse websocket JSON-RPC message from exec-server websocket %s: ", peer)
+			if s.connections.Add(1) > maxConnections {
+				s.turnAway(serving, stream)
+			} else {
+				s.serve(serving, stream, peer, prefix)
+			}
+			s.connections.Add(-1)
 		})
 	}}
 	err := surface.Serve(ctx, l)
 	stop(&rpc.CloseError{Code: rpc.CloseGoingAway, Reason: "server is shutting down"})
 	conns.Wait()
 	return err
+}
+
+// maxConnections bounds the connections, of which each session has at most one;
+// the others observe, or have not said yet what they want.
+const maxConnections = 2 * session.MaxSessions
+
+// turnAway tells a client that there are too many.
+func (s *Server) turnAway(ctx context.Context, stream rpc.Stream) {
+	s.log.Warn("too many connections", "limit", maxConnections)
+	c := rpc.New(ctx, stream, rpc.Config{Log: s.log})
+	c.Close(&rpc.CloseError{Code: rpc.CloseTryAgain, Reason: fmt.Sprintf("limit reached: %d connections", maxConnections)})
+	c.Serve()
 }
 
 // ServeStdio serves one connection on in and out and returns when it has ended

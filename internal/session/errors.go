@@ -30,7 +30,7 @@ var (
 // Limits, with the reason that they exist: nothing may grow without bound.
 const (
 	MaxSessions  = 10_000
-	MaxProcesses = 4096 // per session, closed ones that are still kept included
+	MaxProcesses = 4096 // per session, with closed ones that are still kept or have left something running
 	MaxObservers = 64   // per session
 )
 

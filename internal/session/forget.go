@@ -7,12 +7,24 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 )
 
-// keepClosed is how long a process can still be read after its close was sent.
-const keepClosed = 30 * time.Second
+const (
+	// keepClosed is how long a process can still be read after its close was
+	// sent.
+	keepClosed = 30 * time.Second
+
+	// confirmInterval is how often a peer that has been silent since then is
+	// looked at again: what was sent to it may be lost.
+	confirmInterval = 5 * time.Second
+
+	// keepResumed is the least time that a client has to read a closed process
+	// after a resume: longer than it may be silent before it is pushed.
+	keepResumed = 2 * resumeQuiet
+)
 
 // A forgetQueue holds the processes whose close was sent, in that order, until
 // they are to be forgotten. Its clock stands still while the session is
-// detached: a client that is away loses nothing.
+// detached, and nothing is forgotten while the client has not been heard since:
+// one that is away loses nothing, whether we know that it is away or not.
 type forgetQueue struct {
 	waiting []forgetEntry
 	behind  time.Duration // how long the clock has stood still so far
@@ -22,6 +34,7 @@ type forgetQueue struct {
 
 type forgetEntry struct {
 	process *Process
+	sent    time.Time
 	at      time.Time // by the queue's clock
 }
 
@@ -44,6 +57,12 @@ func (q *forgetQueue) resume(now time.Time) {
 		q.behind += now.Sub(q.paused)
 		q.paused = time.Time{}
 	}
+	least := q.clock(now).Add(keepResumed)
+	for i, e := range q.waiting {
+		if e.at.Before(least) {
+			q.waiting[i].at = least
+		}
+	}
 }
 
 func (q *forgetQueue) stop() {
@@ -56,7 +75,8 @@ func (q *forgetQueue) stop() {
 // closeSentLocked is called once per process, when its close was sent.
 func (s *Session) closeSentLocked(p *Process) {
 	q := &s.forgetting
-	q.waiting = append(q.waiting, forgetEntry{p, q.clock(time.Now()).Add(keepClosed)})
+	now := time.Now()
+	q.waiting = append(q.waiting, forgetEntry{p, now, q.clock(now).Add(keepClosed)})
 	s.scheduleForgetLocked()
 }
 
@@ -77,6 +97,10 @@ func (s *Session) forgetDue() {
 	q.stop()
 	now := q.clock(time.Now())
 	for !s.ended && q.paused.IsZero() && len(q.waiting) > 0 && !q.waiting[0].at.After(now) {
+		if !s.attachment.peer.HeardSince(q.waiting[0].sent) { // it is attached: the clock runs
+			q.waiting[0].at = now.Add(confirmInterval)
+			break
+		}
 		s.forgetLocked(q.waiting[0].process)
 		q.waiting = q.waiting[1:]
 	}

@@ -46,6 +46,7 @@ func finished(t *testing.T) *proc.Process {
 // A fakePeer notes what it is told.
 type fakePeer struct {
 	alive   bool // else Alive waits until its time is over
+	silent  bool // nothing is heard of it
 	follows chan followed
 	evicted error
 }
@@ -68,6 +69,8 @@ func (p *fakePeer) Alive(ctx context.Context) bool {
 	}
 	return p.alive
 }
+
+func (p *fakePeer) HeardSince(time.Time) bool { return !p.silent }
 
 func (p *fakePeer) Evict(why error) { p.evicted = why }
 

@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -93,7 +94,7 @@ func (s *Session) reserve(p *Process) (*Process, error) {
 	earlier := s.processes[p.ID]
 	switch {
 	case earlier == nil:
-		if len(s.processes) >= MaxProcesses {
+		if len(s.processes)+len(s.survivors) >= MaxProcesses {
 			return nil, limitReached(MaxProcesses, "processes in this session")
 		}
 		s.processes[p.ID] = p
@@ -355,7 +356,7 @@ func (s *Session) Processes() []wire.ProcessInfo {
 func (p *Process) infoLocked() wire.ProcessInfo {
 	state, stats := p.Log.State(), p.Log.Stats()
 	info := wire.ProcessInfo{
-		SessionID: p.session.Public, ProcessID: p.ID, Argv: p.params.Argv, Cwd: p.params.Cwd.String(),
+		SessionID: p.session.Public, ProcessID: p.ID, Argv: shortArgv(p.params.Argv), Cwd: p.params.Cwd.String(),
 		PID: p.child.Pid(), TTY: p.params.TTY, StartedAtMs: p.child.StartedAt().UnixMilli(),
 		State: wire.StateRunning, NextSeq: state.Next, SentSeq: stats.Sent,
 		HeldBytes: uint64(stats.Held), UnsentBytes: uint64(stats.Unsent), SpooledBytes: uint64(stats.Spooled),
@@ -368,4 +369,20 @@ func (p *Process) infoLocked() wire.ProcessInfo {
 		info.State = wire.StateClosed
 	}
 	return info
+}
+
+// listedArgv is how much of a command line a list shows: megabytes of arguments
+// in a few processes would make it larger than a client can take.
+const listedArgv = 1 << 10
+
+// shortArgv returns the beginning of argv, with an ellipsis if there is more.
+func shortArgv(argv []string) []string {
+	room := listedArgv
+	for i, arg := range argv {
+		if len(arg) >= room {
+			return append(argv[:i:i], strings.ToValidUTF8(arg[:room], "")+"…")
+		}
+		room -= len(arg) + 1
+	}
+	return argv
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -165,5 +166,19 @@ func TestSessionsAreLimited(t *testing.T) {
 	}
 	if n := len(table.All()); n != 0 {
 		t.Errorf("%d sessions left", n)
+	}
+}
+
+func TestListedCommandLineIsBounded(t *testing.T) {
+	many := make([]string, 10*listedArgv)
+	for name, test := range map[string]struct{ argv, want []string }{
+		"short":     {[]string{"a", "", "b c"}, []string{"a", "", "b c"}},
+		"long":      {[]string{"a", strings.Repeat("x", 5*listedArgv), "b"}, []string{"a", strings.Repeat("x", listedArgv-2) + "…"}},
+		"in a rune": {[]string{strings.Repeat("é", listedArgv-1), "b"}, []string{strings.Repeat("é", listedArgv/2) + "…"}},
+		"many":      {many, append(slices.Clone(many[:listedArgv]), "…")},
+	} {
+		if got := shortArgv(test.argv); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %d arguments, %.100q", name, len(got), got)
+		}
 	}
 }

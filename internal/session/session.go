@@ -30,6 +30,10 @@ type Peer interface {
 	// Alive reports whether the peer is there. It has until ctx is over.
 	Alive(ctx context.Context) bool
 
+	// HeardSince reports whether the peer has given a sign of life since then,
+	// so that what was sent before is likely to have arrived.
+	HeardSince(time.Time) bool
+
 	// Evict tells the peer that its session is gone, and why.
 	Evict(why error)
 }
@@ -78,7 +82,7 @@ func (a *Attachment) Context() context.Context { return a.ctx }
 // TTL is how long the session lives while nobody is attached.
 func (s *Session) TTL() time.Duration { return s.ttl }
 
-// attachLocked makes peer the attached one. The table or the session is locked.
+// attachLocked makes peer the attached one.
 func (s *Session) attachLocked(peer Peer, resumed bool) *Attachment {
 	a := &Attachment{Session: s, peer: peer, resumed: resumed}
 	a.ctx, a.cancel = context.WithCancelCause(s.ctx)

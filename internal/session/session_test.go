@@ -200,17 +200,50 @@ func TestClosedProcessIsForgotten(t *testing.T) {
 			t.Fatal("forgotten before its close was sent")
 		}
 		p.Sent(2)
-		time.Sleep(keepClosed - time.Second)
+		time.Sleep(keepClosed - keepResumed)
 		a.Detach()
 		time.Sleep(30 * time.Minute)
 		b, _ := resume(t, table, s)
-		time.Sleep(time.Second - time.Nanosecond)
+		time.Sleep(keepResumed - time.Nanosecond)
 		if !kept() {
 			t.Fatal("the clock went on while the session was detached")
 		}
 		time.Sleep(time.Nanosecond)
 		if kept() {
 			t.Fatal("still there 30 s after its close was sent")
+		}
+		b.Detach()
+	})
+}
+
+// A close that was sent to a peer that is gone, though nobody knows it yet, may
+// never have arrived: the client that takes over can still read it.
+func TestClosedProcessOfASilentClientIsKept(t *testing.T) {
+	child := finished(t)
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(t, nil)
+		lost := &fakePeer{silent: true}
+		a, err := table.Open(Wishes{}, lost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := adopt(a.Session, "p", child)
+		p.Log.Exit(0)
+		p.Log.Close()
+		p.Sent(2)
+		time.Sleep(time.Hour)
+		b, _ := resume(t, table, a.Session)
+		if lost.evicted == nil {
+			t.Error("the silent peer was not evicted")
+		}
+		time.Sleep(keepResumed - time.Nanosecond)
+		if page := read(t, b, "p", 0); !page.Closed {
+			t.Errorf("read gives %+v", page)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if _, err := a.Session.find("p"); !errors.Is(err, ErrUnknownProcess) {
+			t.Errorf("a client that is there still finds it: %v", err)
 		}
 		b.Detach()
 	})

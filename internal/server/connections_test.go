@@ -1,0 +1,51 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// One client too many is told so; when there is room again the next is served.
+func TestConnectionsAreBounded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cfg := server.Config{StateDir: t.TempDir()}
+	l, err := server.Open(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := server.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	defer func() {
+		cancel()
+		if err := errors.Join(<-served, s.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+
+	server.SetConnections(s, server.MaxConnections)
+	ws, err := tethertest.DialWS(t.Context(), l.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.Close()
+	_, _, err = ws.Read()
+	if told, ok := errors.AsType[*tethertest.CloseError](err); !ok || told.Code != rpc.CloseTryAgain || told.Reason != "limit reached: 20000 connections" {
+		t.Errorf("told %v", err)
+	}
+
+	server.SetConnections(s, 0)
+	c, err := tethertest.DialRef(t.Context(), l.URL, tethertest.RefOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}

@@ -1,0 +1,88 @@
+package server_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// deadDisk mounts a file system that never answers.
+func deadDisk(t *testing.T) string {
+	t.Helper()
+	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", device.Fd())
+	if err := unix.Mount("dead", dir, "fuse", 0, options); err != nil {
+		device.Close()
+		t.Skip("mount: ", err)
+	}
+	t.Cleanup(func() {
+		device.Close() // all that waits for it fails
+		unix.Unmount(dir, unix.MNT_DETACH)
+	})
+	return dir
+}
+
+// A start that hangs does not keep the server from ending what it has started,
+// whether its client is still there or not.
+func TestStopDuringAStartThatHangs(t *testing.T) {
+	for name, left := range map[string]bool{"attached": false, "detached": true} {
+		t.Run(name, func(t *testing.T) { testStopDuringAStartThatHangs(t, left) })
+	}
+}
+
+func testStopDuringAStartThatHangs(t *testing.T, left bool) {
+	dir := deadDisk(t)
+	s := tethertest.StartServer(t, server.Config{})
+	c := tethertest.Connect(t, s.URL)
+	c.Start(tethertest.Shell("stubborn", "trap '' TERM; echo on; while :; do sleep 1; done", nil))
+	c.AwaitEvent("stubborn")
+	p, err := c.Listed("stubborn")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Ask("process/start", tethertest.Command("hangs", []string{"/bin/true"}, map[string]any{"cwd": dir + "/x"}))
+	c.Must("environment/status", struct{}{}, nil) // the start is under way
+
+	if left {
+		c.Close()
+		awaitDetached(t, s)
+	}
+	began := time.Now()
+	s.Stop()
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("the end took %v", took)
+	}
+	if err := syscall.Kill(p.PID, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("process %d is still there: %v", p.PID, err)
+	}
+}
+
+// awaitDetached waits until a session is without its client.
+func awaitDetached(t *testing.T, s *tethertest.Server) {
+	t.Helper()
+	c := tethertest.Connect(t, s.URL)
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
+		var list struct {
+			Sessions []struct{ Attached bool }
+		}
+		c.Must("tether/session/list", struct{}{}, &list)
+		for _, session := range list.Sessions {
+			if !session.Attached {
+				return
+			}
+		}
+	}
+	t.Fatal("the session is still attached")
+}
