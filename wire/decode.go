@@ -489,7 +489,7 @@ var referenceNames = map[reflect.Type]string{
 	reflect.TypeFor[ManagedNetwork](): "ManagedNetworkSandboxContext",
 	reflect.TypeFor[ProcessParams]():  "TerminateParams",
 	reflect.TypeFor[MetadataParams](): "WireFsGetMetadataParams",
-	reflect.TypeFor[Sandbox]():        "WireFileSystemSandboxContext",
+	reflect.TypeFor[sandboxObject]():  "WireFileSystemSandboxContext",
 	reflect.TypeFor[PolicyContext]():  "WireFileSystemPolicyContext",
 	reflect.TypeFor[SandboxEntry]():   "ExecFileSystemSandboxEntry",
 	reflect.TypeFor[traceContext]():   "W3cTraceContext",

@@ -21,6 +21,12 @@ type Sandbox struct {
 	SandboxOverride                 *SandboxOverride   `json:"sandboxOverride,omitempty"` // how the client got here
 	WindowsSandboxProxySettingsMode *ProxySettingsMode `json:"windowsSandboxProxySettingsMode"`
 	UseLegacyLandlock               bool               `json:"useLegacyLandlock" wire:"default"`
+
+	// Draft is set if the sandbox came in its draft form, whose answers spell
+	// sandboxType in kebab-case. EnforceManagedNetwork then stands for the
+	// parameter of the same name.
+	Draft                 DraftMode `json:"-"`
+	EnforceManagedNetwork bool      `json:"-"`
 }
 
 // Disabled reports whether the sandbox asks for no confinement at all. Only
