@@ -1,0 +1,72 @@
+// Package seccomp builds the system call filter of a sandboxed command: a
+// classic BPF program that the kernel runs before each system call.
+//
+// It is data only. Program is a pure function, the same on every platform, for
+// every supported architecture; loading the result is the caller's business
+// (bubblewrap reads the bytes of Encode from the descriptor of --seccomp).
+//
+// # What a program does
+//
+// In this order:
+//
+//  1. A call made under another architecture than the program's, such as
+//     int 0x80 on x86-64 or 32-bit ARM code on arm64, kills the process with
+//     SIGSYS (exit status 159 in a shell). Its numbers mean other calls, so no
+//     rule below could judge it.
+//  2. On x86-64, a number of the x32 interface fails with ENOSYS: everything
+//     from 0x40000000 up, and 512 to 547, which kernels before 5.4 accepted
+//     without that bit (521 was a second ptrace). Newer kernels without x32
+//     answer the same by themselves.
+//  3. A call in the table below fails as the table says, and does nothing.
+//  4. Every other call is allowed, also one that this package has never heard
+//     of: the filter is a second wall. Namespaces and mounts are the first.
+//
+// # The table
+//
+// Restricted, for a command without network:
+//
+//   - connect, accept, accept4, bind, listen, getsockname, shutdown, sendto,
+//     sendmmsg, recvmmsg, getsockopt and setsockopt fail with EPERM.
+//   - getpeername fails with ENOTCONN. See below.
+//   - socket and socketpair fail with EPERM unless the domain is AF_UNIX.
+//   - ptrace, process_vm_readv and process_vm_writev fail with EPERM.
+//   - io_uring_setup, io_uring_enter and io_uring_register fail with EPERM: a
+//     ring performs calls that no filter sees.
+//
+// read, write, sendmsg, recvmsg and recvfrom stay, so a socket pair is a
+// usable pipe between parent and child.
+//
+// Proxy, for a command whose only way out is a proxy on its own loopback:
+//
+//   - socket fails with EPERM unless the domain is AF_INET or AF_INET6.
+//   - socketpair fails with EPERM unless the domain is AF_UNIX.
+//   - The ptrace and io_uring groups fail with EPERM.
+//
+// ProxyUnix is Proxy with AF_UNIX added to the domains that socket allows.
+//
+// Open, for a command with the host's network:
+//
+//   - socket and socketpair fail with EPERM if the domain is AF_VSOCK, which
+//     reaches the hypervisor past any network namespace.
+//   - The io_uring group fails with EPERM. ptrace is allowed.
+//
+// # Why getpeername differs
+//
+// bash -c, as Debian builds it, asks for the peer of its standard input. Unless
+// the error is one that a non-connection gives, such as ENOTCONN, it believes
+// that a network daemon started it and sources ~/.bashrc; EPERM is none of
+// those. ENOTCONN reveals as little and is true in a sandbox without connections.
+//
+// # The domain is 32 bits
+//
+// The kernel takes the domain of socket as an int and ignores the upper half of
+// the register. A filter that compared 64 bits would let AF_VSOCK pass with
+// garbage above it, so the low 32 bits alone are compared.
+//
+// # What it cannot do
+//
+// A filter sees registers, not memory: an address behind a pointer is out of
+// its reach. In Restricted, sendmsg on an AF_UNIX datagram socket can name a
+// path, and in Proxy so can connect, sendto and sendmsg on a datagram socket
+// pair. Sockets that must not be reached have to be masked by the mount plan.
+package seccomp

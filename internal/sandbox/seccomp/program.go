@@ -1,0 +1,212 @@
+package seccomp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"golang.org/x/net/bpf"
+)
+
+// A Mode is what a command may do with the network; it selects the rules.
+type Mode uint8
+
+const (
+	Restricted Mode = iota // no network; the zero value
+	Proxy                  // internet sockets, which lead to a proxy on loopback only
+	ProxyUnix              // Proxy with Unix sockets (dangerouslyAllowAllUnixSockets)
+	Open                   // the host's network
+)
+
+var modeNames = []string{Restricted: "restricted", Proxy: "proxy", ProxyUnix: "proxy-unix", Open: "open"}
+
+func (m Mode) String() string {
+	if int(m) < len(modeNames) {
+		return modeNames[m]
+	}
+	return fmt.Sprintf("Mode(%d)", m)
+}
+
+// An Arch is a processor architecture as GOARCH spells it, so that
+// Arch(runtime.GOARCH) is the one this program runs on.
+type Arch string
+
+const (
+	AMD64 Arch = "amd64"
+	ARM64 Arch = "arm64"
+)
+
+// A syscallTable is what a program has to know about an architecture.
+type syscallTable struct {
+	audit   uint32            // its AUDIT_ARCH value
+	x32     bool              // its calls share their numbers' space with those of x32
+	numbers map[string]uint32 // of each call in rules
+}
+
+var syscallTables = map[Arch]syscallTable{AMD64: amd64, ARM64: arm64}
+
+// What a program reads: struct seccomp_data of the kernel. The low half of an
+// argument comes first, as all architectures in syscallTables are little-endian.
+const (
+	offsetNumber  = 0
+	offsetArch    = 4
+	offsetArg0Low = 16
+)
+
+// What a program answers; an errno is added to retErrno.
+const (
+	retKillProcess = 0x80000000
+	retErrno       = 0x00050000
+	retAllow       = 0x7fff0000
+)
+
+// Numbers of x32: those with the x32 bit, and those that kernels before 5.4 also
+// accepted without it.
+const (
+	x32Bit   = 0x40000000
+	x32First = 512
+	x32Last  = 547
+)
+
+// maxJump is how many instructions a conditional jump can skip: its two offsets
+// are a byte each.
+const maxJump = 255
+
+// Program returns the filter for mode on arch. It fails for a mode or an
+// architecture that it does not know, and never leaves a rule out instead.
+func Program(mode Mode, arch Arch) ([]bpf.RawInstruction, error) {
+	if int(mode) >= len(modeNames) {
+		return nil, fmt.Errorf("seccomp program: unknown mode %v", mode)
+	}
+	table, ok := syscallTables[arch]
+	if !ok {
+		return nil, fmt.Errorf("seccomp program: unsupported architecture %q", arch)
+	}
+	program, err := compile(rules, mode, table)
+	if err != nil {
+		return nil, fmt.Errorf("seccomp program for %v on %s: %w", mode, arch, err)
+	}
+	return program, nil
+}
+
+// Encode returns the program as an array of struct sock_filter in this machine's
+// byte order: what the kernel takes, and what bubblewrap reads from --seccomp FD.
+func Encode(program []bpf.RawInstruction) []byte {
+	encoded := make([]byte, 0, 8*len(program))
+	for _, in := range program {
+		encoded = binary.NativeEndian.AppendUint16(encoded, in.Op)
+		encoded = append(encoded, in.Jt, in.Jf)
+		encoded = binary.NativeEndian.AppendUint32(encoded, in.K)
+	}
+	return encoded
+}
+
+// compile turns the rules of one mode into a program. Calls that are denied
+// whatever their arguments come first, by errno; the others have a block each.
+// No part of the program loads an argument unless the number has matched: so the
+// kernel can tell which calls are always allowed, and skips the program for them.
+func compile(rules []rule, mode Mode, table syscallTable) ([]bpf.RawInstruction, error) {
+	program := prologue(table)
+	var errnos []errno
+	denied := make(map[errno][]uint32)
+	var blocks []bpf.Instruction
+	seen := make(map[string]bool)
+	for _, r := range rules {
+		if !r.in.has(mode) {
+			continue
+		}
+		number, ok := table.numbers[r.name]
+		if !ok {
+			return nil, fmt.Errorf("no number for system call %s", r.name)
+		}
+		if seen[r.name] {
+			return nil, fmt.Errorf("two rules for system call %s", r.name)
+		}
+		seen[r.name] = true
+		if r.unless != nil || r.only != nil {
+			block, err := denyDomains(number, r)
+			if err != nil {
+				return nil, err
+			}
+			blocks = append(blocks, block...)
+			continue
+		}
+		if !slices.Contains(errnos, r.errno) {
+			errnos = append(errnos, r.errno)
+		}
+		denied[r.errno] = append(denied[r.errno], number)
+	}
+	for _, e := range errnos {
+		program = append(program, denyNumbers(denied[e], e)...)
+	}
+	program = append(program, blocks...)
+	program = append(program, bpf.RetConstant{Val: retAllow})
+	return bpf.Assemble(program)
+}
+
+// prologue rejects what carries foreign numbers and leaves the number of the
+// call in the accumulator.
+func prologue(table syscallTable) []bpf.Instruction {
+	program := []bpf.Instruction{
+		load(offsetArch),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: table.audit, SkipTrue: 1},
+		bpf.RetConstant{Val: retKillProcess},
+		load(offsetNumber),
+	}
+	if table.x32 {
+		program = append(program,
+			bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: x32Bit, SkipTrue: 2},
+			bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: x32Last, SkipTrue: 2},
+			bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: x32First, SkipFalse: 1},
+			fail(eNoSys),
+		)
+	}
+	return program
+}
+
+// denyNumbers fails the calls in numbers with e and falls through for others.
+// Numbers share a return as far as a jump can reach; a longer list gets more.
+func denyNumbers(numbers []uint32, e errno) []bpf.Instruction {
+	var program []bpf.Instruction
+	for chunk := range slices.Chunk(numbers, maxJump+1) {
+		for i, number := range chunk {
+			left := uint8(len(chunk) - 1 - i) // comparisons before the return; at most maxJump
+			jump := bpf.JumpIf{Cond: bpf.JumpEqual, Val: number, SkipTrue: left}
+			if left == 0 {
+				jump.SkipFalse = 1
+			}
+			program = append(program, jump)
+		}
+		program = append(program, fail(e))
+	}
+	return program
+}
+
+// denyDomains decides the call number by its domain and falls through for other
+// calls.
+func denyDomains(number uint32, r rule) ([]bpf.Instruction, error) {
+	listed, match, other := r.unless, bpf.RetConstant{Val: retAllow}, fail(r.errno)
+	if r.only != nil {
+		listed, match, other = r.only, fail(r.errno), bpf.RetConstant{Val: retAllow}
+	}
+	if r.unless != nil && r.only != nil {
+		return nil, fmt.Errorf("rule for %s has both unless and only", r.name)
+	}
+	size := len(listed) + 3 // load, comparisons, two returns
+	if size > maxJump {
+		return nil, fmt.Errorf("rule for %s lists %d domains, too many to jump over", r.name, len(listed))
+	}
+	block := []bpf.Instruction{
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: number, SkipFalse: uint8(size)},
+		load(offsetArg0Low),
+	}
+	for i, d := range listed {
+		toMatch := uint8(len(listed) - i) // the comparisons left, and the return for other domains
+		block = append(block, bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(d), SkipTrue: toMatch})
+	}
+	return append(block, other, match), nil
+}
+
+func load(offset uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offset, Size: 4} }
+
+func fail(e errno) bpf.RetConstant { return bpf.RetConstant{Val: retErrno | uint32(e)} }
