@@ -1,0 +1,279 @@
+package sandbox
+
+import (
+	"errors"
+	"path"
+	"strings"
+	"syscall"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// A Process is what a policy has to know about the process that it confines,
+// and about the server that starts it.
+type Process struct {
+	Cwd string   // absolute native path; empty: none
+	Env []string // as the process will see it: decides about TMPDIR
+
+	// Private paths, the server's state and sockets, are hidden whatever the
+	// intent says, if they exist. Runtime files are readable: a backend runs them inside.
+	Private []string
+	Runtime []string
+
+	// Asked for beside the intent; there is no managed network yet.
+	EnforceManagedNetwork bool
+	NetworkProxy          bool
+
+	// Placeholder reports whether a name exists only because another sandbox
+	// holds it. For the rules it is missing, so that this one holds it too and
+	// it stays when the other ends. Nil: there are none.
+	Placeholder func(path string) bool
+
+	NoProc bool // a new procfs cannot be mounted here
+}
+
+// NativeCwd returns the native path of a sandboxed process's cwd.
+func NativeCwd(uri wire.PathURI) (string, error) {
+	p, err := uri.Native()
+	if err == nil && strings.Contains(p, "\x00") {
+		err = errNUL
+	}
+	if err != nil {
+		return "", &UnenforceableError{"command cwd URI `" + uri.String() + "` is not valid on this host: " + err.Error()}
+	}
+	return path.Clean(p), nil
+}
+
+var (
+	errNUL         = errors.New("the path contains a NUL")
+	errMXC         = &IntentError{text: "native MXC is unavailable on this executor"}
+	errManaged     = &UnenforceableError{"managed networking (enforceManagedNetwork) is not available on this executor"}
+	errProxy       = &UnenforceableError{"an executor-local network proxy (networkProxy) is not available on this executor"}
+	errRelativeCwd = errors.New("the path is not absolute")
+)
+
+// Bind gives an intent its meaning on this machine. Errors are IntentError,
+// UnenforceableError or CwdError.
+func Bind(intent *wire.Sandbox, process Process, host Host) (*Policy, error) {
+	b := &binder{intent: intent, process: process, finder: newFinder(host, process.Placeholder), rules: newRules()}
+	if err := b.names(); err != nil {
+		return nil, err
+	}
+	switch {
+	case intent.WindowsSandboxLevel == wire.WindowsMXC:
+		return nil, errMXC
+	case process.EnforceManagedNetwork || intent.EnforceManagedNetwork:
+		return nil, errManaged
+	case process.NetworkProxy:
+		return nil, errProxy
+	}
+	policy := &Policy{
+		Network: wire.NetworkEnabled, rules: b.rules, legacy: intent.UseLegacyLandlock, noProc: process.NoProc,
+	}
+	switch perms := intent.Permissions; perms.Type {
+	case wire.PermissionsManaged:
+		policy.Network = perms.Network
+		policy.unrestricted = perms.FileSystem.Type == wire.FileSystemUnrestricted
+	case wire.PermissionsExternal:
+		policy.Network, policy.unrestricted = perms.Network, true
+	case wire.PermissionsDisabled:
+		policy.unrestricted = true
+	default:
+		return nil, &IntentError{text: "unknown permission profile `" + perms.Type + "`"}
+	}
+	if err := checkNetwork(policy.Network); err != nil {
+		return nil, err
+	}
+	if err := b.cwd(policy); err != nil {
+		return nil, err
+	}
+	if policy.unrestricted {
+		policy.FullRead, policy.FullWrite = true, true
+		return policy, nil
+	}
+	if t := intent.Permissions.FileSystem.Type; t != wire.FileSystemRestricted {
+		return nil, &IntentError{text: "unknown file system permissions `" + t + "`"}
+	}
+	policy.FullRead, policy.FullWrite = b.fullRead(), b.fullWrite()
+	if err := b.restrict(policy); err != nil {
+		return nil, err
+	}
+	return policy, nil
+}
+
+func checkNetwork(n wire.NetworkAccess) error {
+	if n != wire.NetworkRestricted && n != wire.NetworkEnabled {
+		return &IntentError{text: "unknown network access `" + string(n) + "`"}
+	}
+	return nil
+}
+
+type binder struct {
+	intent  *wire.Sandbox
+	process Process
+	finder  *finder
+	rules   *rules
+
+	entries    []entry
+	globs      []glob
+	sandboxCwd string
+	roots      []string // workspace roots
+}
+
+// names does what needs no look at the machine, in the order that decides
+// which of several errors is reported.
+func (b *binder) names() error {
+	var err error
+	native := make(map[int]string)
+	for i, e := range b.intent.Permissions.FileSystem.Entries {
+		if e.Path.Type != wire.SandboxPathURI {
+			continue
+		}
+		if native[i], err = nativePath(e.Path.Path); err != nil {
+			return &IntentError{"invalid sandbox permission path URI", err}
+		}
+	}
+	cwd, roots := b.intent.Cwd, b.intent.WorkspaceRoots
+	if c := b.intent.PolicyContext; c != nil {
+		cwd, roots = c.Cwd, c.WorkspaceRoots
+	}
+	b.sandboxCwd = b.process.Cwd
+	if cwd != nil {
+		if b.sandboxCwd, err = nativePath(*cwd); err != nil {
+			return &IntentError{"sandbox cwd URI `" + cwd.String() + "` is not valid on this exec-server host", err}
+		}
+	}
+	for _, root := range roots {
+		p, err := nativePath(root)
+		if err != nil {
+			return &IntentError{"sandbox workspace root URI `" + root.String() + "` is not valid on this exec-server host", err}
+		}
+		b.roots = append(b.roots, p)
+	}
+	return b.expand(native)
+}
+
+func nativePath(uri wire.PathURI) (string, error) {
+	p, err := uri.Native()
+	if err == nil && strings.Contains(p, "\x00") {
+		err = errNUL
+	}
+	return path.Clean(p), err
+}
+
+// cwd finds where the process starts. A missing directory fails as it would
+// without a sandbox.
+func (b *binder) cwd(policy *Policy) error {
+	if b.process.Cwd == "" {
+		return nil
+	}
+	if !path.IsAbs(b.process.Cwd) {
+		return &CwdError{b.process.Cwd, errRelativeCwd}
+	}
+	at := b.finder.find(path.Clean(b.process.Cwd))
+	var err error
+	switch {
+	case at.isDir():
+	case at.exists(), at.gap == gapFile:
+		err = syscall.ENOTDIR
+	case at.gap == gapLoop:
+		err = syscall.ELOOP
+	case at.gap == gapUnknown:
+		err = b.finder.look(at.gapAt).err
+	default:
+		err = syscall.ENOENT
+	}
+	if err != nil {
+		return &CwdError{b.process.Cwd, err}
+	}
+	policy.Cwd = at.path
+	return nil
+}
+
+// restrict turns the entries into rules.
+func (b *binder) restrict(policy *Policy) error {
+	for _, e := range b.entries {
+		if e.path != "" {
+			b.add(e.path, e.access, FromEntry, e.path, e.index)
+		}
+	}
+	if policy.FullWrite {
+		return nil
+	}
+	for _, g := range b.globs {
+		if err := b.deny(g); err != nil {
+			return err
+		}
+	}
+	b.addMinimal()
+	b.protect()
+	if err := b.addOwn(policy); err != nil {
+		return err
+	}
+	if err := b.checkLinks(); err != nil {
+		return err
+	}
+	for _, p := range frozenProc {
+		if b.finder.look(p).err == nil {
+			policy.procReadOnly = append(policy.procReadOnly, p)
+		}
+	}
+	policy.hasTmp = b.isDir("/tmp")
+	return nil
+}
+
+// isDir reports whether p itself, not where a link leads, is a directory.
+func (b *binder) isDir(p string) bool {
+	s := b.finder.look(p)
+	return s.err == nil && s.mode.IsDir()
+}
+
+// add resolves a path and adds the rule about it.
+func (b *binder) add(name string, access Access, origin Origin, named string, entry int) {
+	at := b.finder.find(name)
+	r := Rule{Path: at.path, Access: access, Origin: origin, Named: named, Entry: entry, literal: name, place: at,
+		emptyDir: origin == FromProtected}
+	if at.gap == gapMissing {
+		r.creatable = b.finder.host.CanCreate(path.Dir(at.gapAt))
+	}
+	b.rules.add(r)
+}
+
+// checkLinks refuses restrictions that a command could move elsewhere by
+// re-pointing a link.
+func (b *binder) checkLinks() error {
+	for _, r := range b.rules.all {
+		kind := "deny-read"
+		switch {
+		case r.Access == Write || len(r.place.links) == 0 || b.rules.byPath[r.Path].Access != r.Access:
+			continue
+		case r.Origin == FromPrivate || r.Origin == FromControl || r.Origin == FromMinimal || r.Origin == FromRuntime:
+			continue // not a restriction, or one whose name only we follow
+		case r.Access == Read:
+			kind = "read-only"
+		}
+		for _, l := range r.place.links {
+			if b.rules.access(l.at) == Write && !(r.Access == Read && b.movesWithRoot(r, l)) {
+				return unenforceable("cannot enforce sandbox %s path %s because it crosses writable symlink %s",
+					kind, r.literal, l.at)
+			}
+		}
+	}
+	return nil
+}
+
+// movesWithRoot reports whether a link is part of the name of a writable root
+// above the rule: wherever the link leads, the root and its carve-outs go
+// together.
+func (b *binder) movesWithRoot(r *Rule, l link) bool {
+	for _, root := range b.rules.all {
+		if root.Access == Write && root.Origin == FromEntry && within(r.literal, root.literal) {
+			for _, own := range root.place.links {
+				if own == l {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,39 @@
+package sandbox
+
+import "fmt"
+
+// An IntentError says that an intent makes no sense on this machine. Its text
+// is meant for the peer.
+type IntentError struct {
+	text string
+	err  error // may be nil
+}
+
+func (e *IntentError) Error() string {
+	if e.err != nil {
+		return e.text + ": " + e.err.Error()
+	}
+	return e.text
+}
+
+func (e *IntentError) Unwrap() error { return e.err }
+
+// An UnenforceableError says that an intent is understood but cannot be kept
+// here. Its text is meant for the peer.
+type UnenforceableError struct{ reason string }
+
+func (e *UnenforceableError) Error() string { return "failed to prepare process sandbox: " + e.reason }
+
+func unenforceable(format string, args ...any) error {
+	return &UnenforceableError{fmt.Sprintf(format, args...)}
+}
+
+// A CwdError says that a process cannot start where it was told to. It is the
+// error that the same start would meet without a sandbox.
+type CwdError struct {
+	Path string
+	Err  error
+}
+
+func (e *CwdError) Error() string { return "cwd " + e.Path + ": " + e.Err.Error() }
+func (e *CwdError) Unwrap() error { return e.Err }

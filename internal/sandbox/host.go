@@ -1,0 +1,144 @@
+package sandbox
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+	"syscall"
+)
+
+// A Host is the machine as the compiler sees it: to look at, not to touch.
+// Paths are absolute and clean. Errors are told apart by fs.ErrNotExist and
+// syscall.ENOTDIR.
+type Host interface {
+	Lstat(path string) (fs.FileMode, error)
+	Readlink(path string) (string, error)
+	ReadDir(path string) ([]fs.DirEntry, error)
+	// ReadFile returns the beginning of a file, at most limit bytes.
+	ReadFile(path string, limit int) ([]byte, error)
+	// CanCreate reports whether the user of this process can make names in a
+	// directory, or could after changing its mode.
+	CanCreate(dir string) bool
+}
+
+// maxLinks is how many symbolic links a path may go through, as in the kernel.
+const maxLinks = 40
+
+// A gap is what keeps a path from existing.
+type gap int
+
+const (
+	noGap      gap = iota
+	gapMissing     // a component does not exist
+	gapFile        // a component that should be a directory is none
+	gapUnknown     // a component cannot be looked at
+	gapLoop        // too many links
+)
+
+// A place is a path as far as it was found.
+type place struct {
+	path  string      // without links; what follows a gap is literal
+	mode  fs.FileMode // if there is no gap
+	gap   gap
+	gapAt string // the component with the gap
+	links []link // that the way went through
+}
+
+func (p *place) exists() bool { return p.gap == noGap }
+func (p *place) isDir() bool  { return p.exists() && p.mode.IsDir() }
+
+// A link is a symbolic link on the way to a place.
+type link struct{ at, target string }
+
+// A finder resolves paths and remembers what it saw, so that one compilation
+// works on one picture.
+type finder struct {
+	host        Host
+	placeholder func(string) bool // may be nil
+	seen        map[string]sight
+}
+
+type sight struct {
+	mode   fs.FileMode
+	target string
+	err    error
+}
+
+func newFinder(host Host, placeholder func(string) bool) *finder {
+	return &finder{host, placeholder, make(map[string]sight)}
+}
+
+func (f *finder) look(p string) sight {
+	s, ok := f.seen[p]
+	if !ok {
+		s.mode, s.err = f.host.Lstat(p)
+		if s.err == nil && f.placeholder != nil && f.placeholder(p) {
+			s.err = fs.ErrNotExist
+		}
+		if s.err == nil && s.mode&fs.ModeSymlink != 0 {
+			s.target, s.err = f.host.Readlink(p)
+		}
+		f.seen[p] = s
+	}
+	return s
+}
+
+// find resolves a clean absolute path.
+func (f *finder) find(name string) place {
+	todo := components(name)
+	here := place{path: "/", mode: fs.ModeDir}
+	for len(todo) > 0 {
+		component := todo[0]
+		todo = todo[1:]
+		switch component {
+		case "", ".":
+			continue
+		case "..":
+			here.path, here.mode = path.Dir(here.path), fs.ModeDir
+			continue
+		}
+		if !here.mode.IsDir() {
+			return here.broken(gapFile, here.path, component, todo)
+		}
+		next := path.Join(here.path, component)
+		s := f.look(next)
+		switch {
+		case errors.Is(s.err, fs.ErrNotExist):
+			return here.broken(gapMissing, next, component, todo)
+		case errors.Is(s.err, syscall.ENOTDIR):
+			return here.broken(gapFile, here.path, component, todo)
+		case s.err != nil:
+			return here.broken(gapUnknown, next, component, todo)
+		case s.mode&fs.ModeSymlink == 0:
+			here.path, here.mode = next, s.mode.Type()
+			continue
+		}
+		here.links = append(here.links, link{next, s.target})
+		if len(here.links) > maxLinks {
+			return here.broken(gapLoop, next, component, todo)
+		}
+		if strings.HasPrefix(s.target, "/") {
+			here.path, here.mode = "/", fs.ModeDir
+		}
+		todo = append(components(s.target), todo...)
+	}
+	return here
+}
+
+// broken ends a resolution: what is left of the path is taken literally.
+func (p place) broken(why gap, at, component string, rest []string) place {
+	p.gap, p.gapAt = why, at
+	p.path = path.Join(p.path, component, strings.Join(rest, "/"))
+	return p
+}
+
+func components(p string) []string { return strings.Split(p, "/") }
+
+// within reports whether p is dir or lies below it. Both are clean.
+func within(p, dir string) bool {
+	return dir == "/" || p == dir || len(p) > len(dir) && p[len(dir)] == '/' && p[:len(dir)] == dir
+}
+
+// below is within without equality.
+func below(p, dir string) bool { return p != dir && within(p, dir) }

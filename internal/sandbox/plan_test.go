@@ -1,0 +1,86 @@
+package sandbox
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+var update = flag.Bool("update", false, "write the golden plans")
+
+// homeDev is a machine with a project, some of it worth hiding.
+const homeDev = `/home/dev/project/.git/config /home/dev/project/main.go /home/dev/project/secrets/key
+	/home/dev/project/x.env /home/dev/project/d/y.env /home/dev/project/d/deep/z.env
+	/home/dev/private/diary /opt/data/ /tmp/ /usr/bin/sh /usr/lib/ /usr/sbin/ /etc/passwd
+	/bin->usr/bin /sbin->usr/sbin /lib->usr/lib /proc/sys/ /proc/irq/ /proc/bus/ /proc/sysrq-trigger
+	/dev/null /dev/shm/ /sys/kernel/ /run/docker.sock= /run/user/1000/bus= /var/run->/run
+	/home/dev/.local/state/tether/server/`
+
+func TestGoldenPlans(t *testing.T) {
+	host := newHost(homeDev, "/home/dev/project/a/b/ /home/dev/project/a/k /home/dev/project/a/c/d/")
+	dev := Process{
+		Cwd: "/home/dev/project", Env: []string{"PATH=/bin", "TMPDIR=/tmp"},
+		Private: []string{"/home/dev/.local/state/tether/server"},
+	}
+	captured := func(t *testing.T, name string) *wire.Sandbox {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s wire.Sandbox
+		if err := wire.Decode(text, &s); err != nil {
+			t.Fatal(err)
+		}
+		return &s
+	}
+	project := roots(t, "/home/dev/project")
+	for name, intent := range map[string]*wire.Sandbox{
+		"read-only":       intentOf(t, policyRO, project),
+		"workspace-write": captured(t, "workspace-write.json"),
+		"named-profile":   captured(t, "named-profile.json"),
+		"nested": intentOf(t, "read root, write /home/dev/project, deny /home/dev/project/a, "+
+			"write /home/dev/project/a/b, read /home/dev/project/a/c/d", project),
+		"minimal":      intentOf(t, policyMR, project),
+		"root-write":   intentOf(t, policyRW+", deny /home/dev/private", project, network),
+		"full-write":   intentOf(t, policyRW, project),
+		"unrestricted": intentOf(t, "", unrestricted, network),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, plan, err := compiled(host, intent, dev)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join("testdata", name+".plan")
+			if *update {
+				if err := os.WriteFile(file, []byte(plan.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if plan.String() != string(want) {
+				t.Errorf("got\n%v\nwant\n%s", plan, want)
+			}
+		})
+	}
+}
+
+// BenchmarkCompile is what a start pays for its sandbox before a backend runs.
+func BenchmarkCompile(b *testing.B) {
+	dir := b.TempDir()
+	intent := intentOf(b, policyWW, roots(b, dir))
+	for b.Loop() {
+		policy, err := Bind(intent, Process{Cwd: dir, Env: []string{"TMPDIR=/tmp"}}, OS{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := policy.Compile(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

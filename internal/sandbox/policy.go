@@ -1,0 +1,69 @@
+package sandbox
+
+import (
+	"path"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// A Policy is an intent bound to this machine. It does not change and needs no
+// machine any more.
+type Policy struct {
+	Network wire.NetworkAccess
+
+	// FullRead and FullWrite tell that no rule narrows reading or writing.
+	// With FullWrite files are not confined at all.
+	FullRead, FullWrite bool
+
+	// Cwd is where the process starts, without links; empty if it was not
+	// given.
+	Cwd string
+
+	rules        *rules
+	unrestricted bool
+	legacy       bool     // the old Landlock backend was asked for
+	noProc       bool     // procfs cannot be mounted
+	procReadOnly []string // what is frozen in a new /proc
+	hasTmp       bool     // /tmp is a directory
+}
+
+// Decide says what a process may do with a path, and by which rule. The path
+// must be absolute and, as rules are about real paths, without links.
+func (p *Policy) Decide(name string) (Access, Rule) {
+	if p.unrestricted {
+		return Write, Rule{Path: "/", Access: Write, Origin: Unrestricted, Entry: -1}
+	}
+	if p.FullWrite {
+		name = "/"
+	}
+	if r := p.rules.decide(path.Clean("/" + name)); r != nil {
+		return r.Access, *r
+	}
+	return Deny, Rule{Path: "/", Entry: -1}
+}
+
+// A WritableRoot is a place to write to, and what is narrower inside.
+type WritableRoot struct {
+	Path      string
+	CarveOuts []Rule // not writable, in the order of their paths
+}
+
+// WritableRoots returns the places that exist and are writable, outermost
+// first.
+func (p *Policy) WritableRoots() []WritableRoot {
+	var roots []WritableRoot
+	for _, at := range sortedPaths(p.rules.byPath) {
+		r := p.rules.byPath[at]
+		if r.Access != Write || !r.place.exists() || p.rules.decide(at) != r {
+			continue
+		}
+		root := WritableRoot{Path: at}
+		for _, under := range sortedPaths(p.rules.byPath) {
+			if c := p.rules.byPath[under]; below(under, at) && c.Access != Write {
+				root.CarveOuts = append(root.CarveOuts, *c)
+			}
+		}
+		roots = append(roots, root)
+	}
+	return roots
+}

@@ -1,0 +1,176 @@
+package sandbox
+
+import (
+	"io/fs"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// protectedNames steer tools that run outside the sandbox later: directly
+// below a writable root they are read-only, also while they are missing.
+var protectedNames = []string{".git", ".agents", ".codex", ".aws"}
+
+// frozenProc is what the owner of a /proc could change beyond its namespaces.
+var frozenProc = []string{"/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/sysrq-trigger"}
+
+// controlSockets command services that act outside the sandbox. They matter
+// while the network is open, because then connecting is. A * stands for each
+// name in a directory.
+var controlSockets = []string{
+	"/run/docker.sock",
+	"/var/run/docker.sock",
+	"/run/podman/podman.sock",
+	"/run/containerd/containerd.sock",
+	"/run/k3s/containerd/containerd.sock",
+	"/run/crio/crio.sock",
+	"/run/cri-dockerd.sock",
+	"/run/buildkit/buildkitd.sock",
+	"/run/libvirt/libvirt-sock",
+	"/run/lxd.socket",
+	"/var/lib/lxd/unix.socket",
+	"/var/lib/incus/unix.socket",
+	"/var/snap/lxd/common/lxd/unix.socket",
+	"/run/snapd.socket",
+	"/run/dbus/system_bus_socket",
+	"/run/systemd/private",
+	"/run/user/*/bus",
+	"/run/user/*/systemd/private",
+	"/run/user/*/docker.sock",
+	"/run/user/*/podman/podman.sock",
+}
+
+// gitdirLimit is how much of a .git file is read.
+const gitdirLimit = 4096
+
+// protect adds the protected names of each writable root. An entry that makes
+// the whole file system writable lifts them all.
+func (b *binder) protect() {
+	if b.rootWrite() {
+		return
+	}
+	var found []*Rule
+	for _, root := range b.rules.all {
+		if root.Access == Write && root.place.isDir() && b.rules.decide(root.Path) == root {
+			found = append(found, root)
+		}
+	}
+	for _, root := range found {
+		if within(root.Path, "/proc") || root.Path == "/dev" {
+			continue // never bound, see Compile
+		}
+		for _, name := range protectedNames {
+			p := path.Join(root.Path, name)
+			if b.lifted(p) || b.rules.access(p) == Deny {
+				continue
+			}
+			b.add(p, Read, FromProtected, p, -1)
+			if name == ".git" {
+				b.protectGitdir(p)
+			}
+		}
+	}
+}
+
+// lifted reports whether a write entry speaks about a protected name, or about
+// something below it.
+func (b *binder) lifted(protected string) bool {
+	for _, r := range b.rules.all {
+		if r.Origin == FromEntry && r.Access == Write && (within(r.Path, protected) || within(r.literal, protected)) {
+			return true
+		}
+	}
+	return false
+}
+
+// protectGitdir protects the directory that a .git file points to, if it could
+// be written.
+func (b *binder) protectGitdir(file string) {
+	if s := b.finder.look(file); s.err != nil || !s.mode.IsRegular() {
+		return
+	}
+	text, err := b.finder.host.ReadFile(file, gitdirLimit)
+	if err != nil || !utf8.Valid(text) {
+		return
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	target, ok := strings.CutPrefix(line, "gitdir:")
+	target = strings.TrimSpace(target)
+	if !ok || target == "" || strings.Contains(target, "\x00") {
+		return
+	}
+	if !path.IsAbs(target) {
+		target = path.Join(path.Dir(file), target)
+	}
+	target = path.Clean(target)
+	if at := b.finder.find(target); at.exists() && b.rules.access(at.path) == Write && !b.lifted(at.path) {
+		b.add(target, Read, FromGitdir, target, -1)
+	}
+}
+
+// addOwn adds the rules that no intent can lift, and what a backend needs.
+func (b *binder) addOwn(policy *Policy) error {
+	if policy.Network == wire.NetworkEnabled {
+		b.addControlSockets()
+	}
+	if r := b.rules.decide("/sys"); r != nil && r.Path == "/" && r.Access == Write && b.isDir("/sys") {
+		b.add("/sys", Read, FromSystem, "/sys", -1) // its owner could command the kernel
+	}
+	if r := b.rules.byPath["/proc"]; policy.noProc && (r == nil || r.Access != Deny) {
+		b.add("/proc", Read, FromSystem, "/proc", -1)
+	}
+	for _, p := range b.process.Private {
+		switch at := b.finder.find(path.Clean(p)); {
+		case at.path == "/":
+			return unenforceable("%s is private: nothing would be left", p)
+		case at.exists():
+			b.add(path.Clean(p), Deny, FromPrivate, p, -1)
+		}
+	}
+	for _, p := range b.process.Runtime {
+		at := b.finder.find(path.Clean(p))
+		if !at.exists() {
+			return unenforceable("%s, which starts commands, does not exist", p)
+		}
+		if b.rules.access(at.path) != Deny {
+			continue
+		}
+		b.add(path.Clean(p), Read, FromRuntime, p, -1)
+		if b.rules.access(at.path) == Deny {
+			return unenforceable("%s, which starts commands, is hidden by the sandbox", p)
+		}
+	}
+	return nil
+}
+
+// addControlSockets hides what can be reached but is not given for writing.
+func (b *binder) addControlSockets() {
+	for _, pattern := range controlSockets {
+		for _, p := range b.starNames(pattern) {
+			if at := b.finder.find(p); at.exists() && !at.isDir() && b.rules.access(at.path) == Read {
+				b.add(p, Deny, FromControl, p, -1)
+			}
+		}
+	}
+}
+
+// starNames returns the paths that a * in a pattern stands for.
+func (b *binder) starNames(pattern string) []string {
+	dir, rest, ok := strings.Cut(pattern, "/*/")
+	if !ok {
+		return []string{pattern}
+	}
+	var paths []string
+	entries, err := b.finder.host.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if e.Type()&fs.ModeDir != 0 {
+			paths = append(paths, path.Join(dir, e.Name(), rest))
+		}
+	}
+	return paths
+}

@@ -1,0 +1,151 @@
+package sandbox
+
+import (
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Access is what a rule lets be done with a path and what is below it.
+type Access int
+
+// The values of Access, each including those before it.
+const (
+	Deny Access = iota
+	Read
+	Write
+)
+
+func (a Access) String() string { return [...]string{"deny", "read", "write"}[a] }
+
+// Origin says where a rule comes from.
+type Origin int
+
+// The origins of rules.
+const (
+	NoRule        Origin = iota // nothing speaks about the path
+	FromEntry                   // an entry of the intent
+	FromGlob                    // a path that a glob entry matched
+	FromMinimal                 // the system directories
+	FromProtected               // a protected name below a writable root
+	FromGitdir                  // where a protected .git file points
+	FromControl                 // a socket that commands other services
+	FromSystem                  // what the kernel shows of itself
+	FromPrivate                 // our own state
+	FromRuntime                 // what a backend must be able to run
+	Unrestricted                // files are not restricted at all
+)
+
+// A Rule is what was decided about one path.
+type Rule struct {
+	Path   string // without links
+	Access Access
+	Origin Origin
+	Named  string // as the intent spells it: a path or a pattern
+	Entry  int    // position of the entry in the intent; -1: none
+
+	literal   string // before links were followed
+	place     place
+	emptyDir  bool // while missing, an empty directory takes its place
+	creatable bool // the gap could be filled by the user
+}
+
+func (r Rule) String() string {
+	var s string
+	switch r.Origin {
+	case NoRule:
+		return "no entry"
+	case Unrestricted:
+		return "unrestricted"
+	case FromEntry:
+		s = "entry " + strconv.Itoa(r.Entry)
+	case FromGlob:
+		s = "entry " + strconv.Itoa(r.Entry) + " glob " + quoted(r.Named)
+	case FromMinimal:
+		s = "minimal"
+	case FromProtected:
+		s = "protected name"
+	case FromGitdir:
+		s = "gitdir"
+	case FromControl:
+		s = "control socket"
+	case FromSystem:
+		s = "of the kernel"
+	case FromPrivate:
+		s = "private to tether"
+	case FromRuntime:
+		s = "needed to start"
+	}
+	s += ", " + r.Access.String()
+	if r.Origin == FromEntry && r.Named != r.Path {
+		s += " " + quoted(r.Named)
+	}
+	return s
+}
+
+// beats reports whether r decides where both speak about the same path.
+func (r *Rule) beats(other *Rule) bool {
+	rank := func(r *Rule) int {
+		switch {
+		case r.Origin == FromPrivate:
+			return 3
+		case r.Access == Deny:
+			return 2
+		case r.Access == Write:
+			return 1
+		}
+		return 0
+	}
+	return rank(r) > rank(other)
+}
+
+// rules decide about paths: the one with the most components wins, and for the
+// same path deny beats write beats read.
+type rules struct {
+	byPath map[string]*Rule // the winners
+	all    []*Rule          // in the order of adding
+}
+
+func newRules() *rules { return &rules{byPath: make(map[string]*Rule)} }
+
+func (rs *rules) add(r Rule) {
+	rs.all = append(rs.all, &r)
+	old := rs.byPath[r.Path]
+	if old == nil || r.beats(old) {
+		rs.byPath[r.Path] = &r
+	}
+	if old != nil {
+		winner := rs.byPath[r.Path]
+		winner.emptyDir = old.emptyDir || r.emptyDir
+	}
+}
+
+// decide returns the rule for a clean path, nil if there is none. Nothing
+// below a private path is open to other rules.
+func (rs *rules) decide(p string) *Rule {
+	var found *Rule
+	for {
+		if r := rs.byPath[p]; r != nil && (found == nil || r.Origin == FromPrivate) {
+			found = r
+		}
+		if p == "/" {
+			return found
+		}
+		p = path.Dir(p)
+	}
+}
+
+func (rs *rules) access(p string) Access {
+	if r := rs.decide(p); r != nil {
+		return r.Access
+	}
+	return Deny
+}
+
+// quoted writes a path as it is unless that would be hard to read.
+func quoted(p string) string {
+	if p == "" || strings.ContainsFunc(p, func(r rune) bool { return r <= ' ' || r == '#' || r == '"' || !strconv.IsPrint(r) }) {
+		return strconv.Quote(p)
+	}
+	return p
+}
