@@ -263,7 +263,7 @@ func TestTakeoverOfAFrozenConnection(t *testing.T) {
 	again := tethertest.Dial(t, s.URL)
 	asked := time.Now()
 	again.Handshake(hello.SessionID)
-	if took := time.Since(asked); took < 400*time.Millisecond || took > 1500*time.Millisecond {
+	if took := time.Since(asked); took < 400*time.Millisecond || took > 10*time.Second {
 		t.Errorf("the takeover took %v", took)
 	}
 	again.Read("p", 0, nil)
