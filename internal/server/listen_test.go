@@ -149,7 +149,9 @@ func TestSocketFile(t *testing.T) {
 	}
 }
 
-func TestStaleSocketFileIsReplaced(t *testing.T) {
+// staleSocket is the path of a socket file whose server is gone.
+func staleSocket(t *testing.T) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "t.sock")
 	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -157,6 +159,11 @@ func TestStaleSocketFileIsReplaced(t *testing.T) {
 	}
 	dead.SetUnlinkOnClose(false)
 	dead.Close()
+	return path
+}
+
+func TestStaleSocketFileIsReplaced(t *testing.T) {
+	path := staleSocket(t)
 	first := open(t, Config{Listen: "unix://" + path})
 	conn, err := net.Dial("unix", path)
 	if err != nil {
@@ -192,13 +199,7 @@ func TestOtherFilesAreNotReplaced(t *testing.T) {
 }
 
 func TestServersThatStartTogetherDoNotStealTheSocket(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "t.sock")
-	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead.SetUnlinkOnClose(false)
-	dead.Close()
+	path := staleSocket(t)
 	const starters = 8
 	results := make(chan *Listener, starters)
 	for range starters {
