@@ -228,8 +228,10 @@ type cgroup struct {
 
 func (g *cgroup) file(name string) string { return g.path + "/" + name }
 
-// signal pins the members between two looks: who is there in both is one of them.
-func (g *cgroup) signal(sig syscall.Signal) {
+func (g *cgroup) signal(sig syscall.Signal) { g.signalBut(sig, 0) }
+
+// signalBut pins the members between two looks: who is there in both is one of them.
+func (g *cgroup) signalBut(sig syscall.Signal, but int) {
 	var members []pinned
 	for pid := range g.members() {
 		if p, err := pin(pid); err == nil {
@@ -238,7 +240,7 @@ func (g *cgroup) signal(sig syscall.Signal) {
 	}
 	still := g.members()
 	for _, p := range members {
-		if still[p.pid] {
+		if still[p.pid] && p.pid != but {
 			p.signal(sig)
 		}
 		p.close()

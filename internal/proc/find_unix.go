@@ -56,6 +56,12 @@ func openRetrying(name string, flags int) (int, error) {
 	}
 }
 
+// FindProgram returns the path of a program as seen from the current directory,
+// for a process with this environment.
+func FindProgram(name string, env []string) (string, error) {
+	return findProgram(unix.AT_FDCWD, name, env)
+}
+
 // findProgram follows execvp: the first candidate that can be executed wins; if
 // one was there but could not, that is the error.
 func findProgram(dir int, name string, env []string) (string, error) {
@@ -102,8 +108,8 @@ func executable(dir int, name string) error {
 	return unix.Faccessat(dir, name, unix.X_OK, 0)
 }
 
-// execError says what a failed fork or exec was about.
-func execError(err error, program string) error {
+// ExecError says what a failed fork or exec of a program was about.
+func ExecError(err error, program string) error {
 	errno, ok := errors.AsType[syscall.Errno](err)
 	if !ok {
 		return err

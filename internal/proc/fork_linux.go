@@ -2,6 +2,8 @@ package proc
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"syscall"
@@ -32,7 +34,8 @@ type forkRequest struct {
 	dir     string
 	files   []uintptr // the child's 0, 1, 2, …
 	close   []int
-	tty     bool
+	ctty    bool // the terminal becomes the child's own
+	mounts  Mounts
 	cgroup  int // -1: none
 	result  chan forked
 }
@@ -48,6 +51,22 @@ type forked struct {
 func (r *forkRequest) give(fd int) {
 	r.files = append(r.files, uintptr(fd))
 	r.close = append(r.close, fd)
+}
+
+// giveCopy makes a copy of a file the child's next descriptor: the caller may close
+// its own while an abandoned fork still hangs.
+func (r *forkRequest) giveCopy(file *os.File) error {
+	err := withDescriptor(file, func(fd int) error {
+		fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+		if err == nil {
+			r.give(fd)
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("pass on %s: %w", file.Name(), err)
+	}
+	return nil
 }
 
 func (r *forkRequest) drop() {
@@ -134,14 +153,15 @@ func (r *forkRequest) fork(cgroup int) forked {
 	pidfd := -1
 	sys := &syscall.SysProcAttr{
 		Setsid:      true,
-		Setctty:     r.tty, // descriptor 0
+		Setctty:     r.ctty, // descriptor 0
 		PidFD:       &pidfd,
 		UseCgroupFD: cgroup >= 0,
 		CgroupFD:    cgroup,
 	}
-	if !r.tty {
+	if !r.ctty {
 		sys.Pdeathsig = syscall.SIGTERM // a terminal hangs up by itself
 	}
+	r.mounts.apply(sys)
 	pid, err := syscall.ForkExec(r.program, r.argv, &syscall.ProcAttr{
 		Dir:   r.dir,
 		Env:   r.env,
@@ -155,6 +175,20 @@ func (r *forkRequest) fork(cgroup int) forked {
 		unix.SetNonblock(pidfd, true) // makes os.NewFile use the poller
 	}
 	return forked{pid: pid, pidfd: pidfd, inCgroup: cgroup >= 0}
+}
+
+// apply has the child leave the mounts of this program. The runtime makes the copy
+// private before anything is executed.
+func (m Mounts) apply(sys *syscall.SysProcAttr) {
+	if m != SharedMounts {
+		sys.Unshareflags = unix.CLONE_NEWNS
+	}
+	if m == PrivateAsUser {
+		sys.Unshareflags |= unix.CLONE_NEWUSER
+		uid, gid := unix.Geteuid(), unix.Getegid()
+		sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+		sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+	}
 }
 
 // discard ends a child that came too late.

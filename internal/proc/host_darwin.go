@@ -41,9 +41,14 @@ type child struct {
 	stdin   *os.File // nil: none
 	outputs []endpoint
 	tree    tree
+
+	launched Launched // always empty: there are no launchers here yet
 }
 
 func (h *host) launch(_ context.Context, spec Spec) (_ *child, err error) {
+	if spec.Launcher != nil {
+		return nil, fmt.Errorf("%w: launchers", ErrUnsupported)
+	}
 	at, err := find(spec)
 	if err != nil {
 		return nil, err
@@ -75,7 +80,7 @@ func (h *host) launch(_ context.Context, spec Spec) (_ *child, err error) {
 		argv = append([]string{*spec.Arg0}, spec.Argv[1:]...)
 	}
 	if c.pid, err = syscall.ForkExec(at.program, argv, attr); err != nil {
-		return nil, execError(err, at.program)
+		return nil, ExecError(err, at.program)
 	}
 	c.tree = processGroup(c.pid)
 	return c, nil
@@ -133,6 +138,10 @@ func (c *child) wait() int {
 	}
 }
 
+func (c *child) awaitInit() {}
+
+func (l *Launched) signalGroup(syscall.Signal) error { return ErrUnsupported }
+
 func (c *child) close() {
 	if c.stdin != nil {
 		c.stdin.Close()
@@ -145,8 +154,9 @@ func (c *child) close() {
 // processGroup is the tree as far as it can be found here.
 type processGroup int
 
-func (g processGroup) signal(sig syscall.Signal) { unix.Kill(-int(g), sig) }
-func (g processGroup) kill()                     { unix.Kill(-int(g), unix.SIGKILL) }
-func (g processGroup) await(time.Time)           {}
-func (g processGroup) empty() bool               { return unix.Kill(-int(g), 0) == unix.ESRCH }
-func (g processGroup) release(tableView) bool    { return g.empty() }
+func (g processGroup) signal(sig syscall.Signal)           { unix.Kill(-int(g), sig) }
+func (g processGroup) signalBut(sig syscall.Signal, _ int) { g.signal(sig) }
+func (g processGroup) kill()                               { unix.Kill(-int(g), unix.SIGKILL) }
+func (g processGroup) await(time.Time)                     {}
+func (g processGroup) empty() bool                         { return unix.Kill(-int(g), 0) == unix.ESRCH }
+func (g processGroup) release(tableView) bool              { return g.empty() }

@@ -69,6 +69,8 @@ type child struct {
 	outputs []endpoint
 	tree    tree
 
+	launched Launched // what a launcher has started
+
 	own   *pidSet
 	pidfd *os.File // nil on systems without: then a wait holds a thread
 }
@@ -78,7 +80,7 @@ type child struct {
 // holds a scheduler slot from the clone to the exec and the collector waits for it,
 // so a child that hangs in chdir would stop the whole program.
 func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
-	at, err := abandonable(ctx, func() (place, error) { return find(spec) }, place.close)
+	req, err := newForkRequest(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -86,21 +88,8 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 	case h.places <- struct{}{}:
 		defer func() { <-h.places }()
 	case <-ctx.Done():
-		at.close()
+		req.drop()
 		return nil, context.Cause(ctx)
-	}
-	req := &forkRequest{
-		ctx:     ctx,
-		program: at.program,
-		argv:    spec.Argv,
-		env:     spec.Env,
-		dir:     fmt.Sprintf("/proc/self/fd/%d", at.dir),
-		close:   []int{at.dir},
-		tty:     spec.TTY,
-		result:  make(chan forked),
-	}
-	if spec.Arg0 != nil {
-		req.argv = append([]string{*spec.Arg0}, spec.Argv[1:]...)
 	}
 	c := &child{tty: spec.TTY, own: h.own}
 	defer func() {
@@ -118,7 +107,7 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 		if group != nil {
 			group.release(nil)
 		}
-		return nil, execError(err, at.program)
+		return nil, ExecError(err, req.program)
 	}
 	c.pid = f.pid
 	if f.pidfd >= 0 {
@@ -133,7 +122,30 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 		}
 		c.tree = newScanTree(c, spec.TTY)
 	}
+	if spec.Launcher != nil && spec.Launcher.Stays {
+		c.tree = launchedTree{c.tree, c.pid}
+	}
 	return c, nil
+}
+
+// newForkRequest finds the program and says how to run it.
+func newForkRequest(ctx context.Context, spec Spec) (*forkRequest, error) {
+	req := &forkRequest{ctx: ctx, ctty: spec.TTY, result: make(chan forked)}
+	if l := spec.Launcher; l != nil {
+		req.program, req.argv, req.env, req.dir = l.Argv[0], l.Argv, l.Env, "/"
+		req.mounts, req.ctty = l.Mounts, spec.TTY && !l.Stays
+		return req, nil
+	}
+	at, err := abandonable(ctx, func() (place, error) { return find(spec) }, place.close)
+	if err != nil {
+		return nil, err
+	}
+	req.program, req.argv, req.env = at.program, spec.Argv, spec.Env
+	if spec.Arg0 != nil {
+		req.argv = append([]string{*spec.Arg0}, spec.Argv[1:]...)
+	}
+	req.dir, req.close = fmt.Sprintf("/proc/self/fd/%d", at.dir), []int{at.dir}
+	return req, nil
 }
 
 // plumb makes the descriptors of both sides.
@@ -147,19 +159,38 @@ func (h *host) plumb(c *child, req *forkRequest, spec Spec) error {
 	if err != nil {
 		return err
 	}
-	for _, file := range spec.Files {
-		// A copy: the caller may close its own while an abandoned fork still hangs.
-		err := withDescriptor(file, func(fd int) error {
-			fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
-			if err == nil {
-				req.give(fd)
-			}
+	if spec.Launcher != nil {
+		if err := plumbLauncher(req, spec); err != nil {
 			return err
-		})
-		if err != nil {
-			return fmt.Errorf("pass on %s: %w", file.Name(), err)
 		}
 	}
+	for _, file := range spec.Files {
+		if err := req.giveCopy(file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plumbLauncher moves the command's descriptors behind those of its launcher. The
+// terminal is the launcher's as well: it is where a new /dev/console comes from.
+func plumbLauncher(req *forkRequest, spec Spec) error {
+	command := req.files
+	req.files = nil
+	if spec.TTY {
+		req.files = append(req.files, command[0], command[0])
+	} else {
+		null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", os.DevNull, err)
+		}
+		req.give(null)
+		req.files = append(req.files, uintptr(null))
+	}
+	if err := req.giveCopy(spec.Launcher.Stderr); err != nil {
+		return err
+	}
+	req.files = append(req.files, command...)
 	return nil
 }
 
@@ -296,7 +327,12 @@ func (c *child) close() {
 	if c.pidfd != nil {
 		c.pidfd.Close()
 	}
-	if _, ok := c.tree.(*cgroup); ok {
+	c.launched.Close()
+	tree := c.tree
+	if l, ok := tree.(launchedTree); ok {
+		tree = l.tree
+	}
+	if _, ok := tree.(*cgroup); ok {
 		c.reap() // nobody is found by the child's number any more
 	}
 }

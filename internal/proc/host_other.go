@@ -34,10 +34,13 @@ type child struct {
 	stdin   *os.File
 	outputs []endpoint
 	tree    tree
+
+	launched Launched
 }
 
 func (c *child) wait() int                        { return -1 }
 func (c *child) close()                           {}
+func (c *child) awaitInit()                       {}
 func (c *child) resize(rows, cols uint16) error   { return ErrUnsupported }
 func (c *child) signalGroup(syscall.Signal) error { return ErrUnsupported }
 

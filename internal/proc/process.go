@@ -24,6 +24,7 @@ const (
 type Process struct {
 	sup       *Supervisor
 	child     *child
+	spec      Spec
 	sink      Sink
 	startedAt time.Time
 	stdin     *stdin // nil: none
@@ -46,10 +47,11 @@ type ending struct {
 	finished chan struct{} // closed: nothing is left to be killed by this ending
 }
 
-func newProcess(s *Supervisor, c *child, sink Sink) *Process {
+func newProcess(s *Supervisor, c *child, spec Spec, sink Sink) *Process {
 	p := &Process{
 		sup:       s,
 		child:     c,
+		spec:      spec,
 		sink:      sink,
 		startedAt: time.Now(),
 		done:      make(chan struct{}),
@@ -78,9 +80,33 @@ func (p *Process) run() {
 	if p.stdin != nil {
 		p.stdin.close() // who has inherited it sees the end, as the client is told
 	}
+	if l := p.spec.Launcher; l != nil {
+		p.child.awaitInit()
+		if l.Ended != nil {
+			l.Ended()
+		}
+	}
+	if code != 0 && p.spec.LateOutput > 0 {
+		waitFor(&copiers, p.spec.LateOutput)
+	}
 	p.sink.Exit(code)
 	copiers.Wait()
 	p.close()
+}
+
+// waitFor waits until the group is done, but not longer than d.
+func waitFor(group *sync.WaitGroup, d time.Duration) {
+	done := make(chan struct{})
+	go func() { // ends with the group, which run waits for
+		group.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
 }
 
 // close ends what run began. From here on Terminate has nothing to do.
@@ -192,7 +218,7 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	if p.state != running {
 		return nil
 	}
-	return p.child.signalGroup(sig) // the group is ours: it is not reaped before closed
+	return p.child.signalGroup(sig) // the group is ours: it is not reaped before closed, or pinned
 }
 
 // Terminate asks all that the process started to end, and kills what is left after

@@ -173,16 +173,21 @@ func sameProgram(pid int) bool {
 	return err != nil || strings.TrimSuffix(theirs, " (deleted)") == strings.TrimSuffix(ours, " (deleted)")
 }
 
-func (t *scanTree) signal(sig syscall.Signal) {
-	for _, p := range t.send(sig) {
+func (t *scanTree) signal(sig syscall.Signal) { t.signalBut(sig, 0) }
+
+func (t *scanTree) signalBut(sig syscall.Signal, but int) {
+	for _, p := range t.send(sig, but) {
 		p.close()
 	}
 }
 
-// send signals the members and returns them, pinned.
-func (t *scanTree) send(sig syscall.Signal) []pinned {
+// send signals the members but one and returns them, pinned.
+func (t *scanTree) send(sig syscall.Signal, but int) []pinned {
 	var signalled []pinned
 	for pid, entry := range t.members(readProcessTable(), true) {
+		if pid == but {
+			continue
+		}
 		p, err := pin(pid)
 		if err != nil {
 			continue
@@ -199,7 +204,7 @@ func (t *scanTree) send(sig syscall.Signal) []pinned {
 func (t *scanTree) kill() {
 	deadline := time.Now().Add(killWait)
 	for range killRounds {
-		killed := t.send(unix.SIGKILL)
+		killed := t.send(unix.SIGKILL, 0)
 		for _, p := range killed {
 			p.await(deadline)
 			p.close()

@@ -63,6 +63,13 @@ type Spec struct {
 	// Files become descriptors 3, 4, …, blocking or not as they are; the caller
 	// keeps and closes its own.
 	Files []*os.File
+
+	// Launcher, if any, is started in place of the command and runs it.
+	Launcher *Launcher
+
+	// LateOutput is how long after a failure the exit waits for the output to end,
+	// so that whoever judges the failure has seen it. Successes do not wait.
+	LateOutput time.Duration
 }
 
 // A Supervisor starts processes and owns them until they and all that they
@@ -137,13 +144,31 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec, sink Sink) (*Process,
 	if err != nil {
 		return nil, err
 	}
-	p := newProcess(s, c, sink)
+	var confirmErr error
+	if spec.Launcher != nil {
+		if c.launched, confirmErr = spec.Launcher.Confirm(ctx); confirmErr != nil {
+			sink = noSink{}
+		}
+	}
+	p := newProcess(s, c, spec, sink)
 	s.mu.Lock()
 	s.processes[p] = struct{}{}
 	s.mu.Unlock()
 	s.tasks.Go(p.run) // ends when the child has exited and its output has ended
+	if confirmErr != nil {
+		p.Kill()
+		return nil, confirmErr
+	}
 	return p, nil
 }
+
+// noSink is for a launcher that did not get to the command.
+type noSink struct{}
+
+func (noSink) Append(outlog.Stream, []byte) error { return nil }
+func (noSink) Exit(int)                           {}
+func (noSink) Cut()                               {}
+func (noSink) Close()                             {}
 
 // Close kills every process with all that it started and returns when the last
 // goroutine has ended. A second time is harmless. A Sink whose Append blocks must be ended first.

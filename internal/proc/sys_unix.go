@@ -79,6 +79,9 @@ func (c *child) resize(rows, cols uint16) error {
 }
 
 func (c *child) signalGroup(sig syscall.Signal) error {
+	if c.launched.Leader != nil {
+		return c.launched.signalGroup(sig)
+	}
 	if err := unix.Kill(-c.pid, sig); err != nil && err != unix.ESRCH {
 		return fmt.Errorf("signal process group %d: %w", c.pid, err)
 	}

@@ -10,6 +10,8 @@ import (
 type tree interface {
 	// signal sends sig to each of its processes.
 	signal(sig syscall.Signal)
+	// signalBut leaves one of them out.
+	signalBut(sig syscall.Signal, pid int)
 	// kill kills them.
 	kill()
 	// await returns when all have ended, at the latest at the deadline.

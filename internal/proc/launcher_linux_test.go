@@ -1,0 +1,263 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/outlog"
+)
+
+// launched makes a spec whose command is run by a shell script.
+func launched(t *testing.T, script string, confirm func(context.Context) (Launched, error)) (Spec, *os.File) {
+	t.Helper()
+	said, stderr, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { said.Close(); stderr.Close() })
+	if confirm == nil {
+		confirm = func(context.Context) (Launched, error) { return Launched{}, nil }
+	}
+	spec := shell("never run")
+	spec.Launcher = &Launcher{
+		Argv: []string{"/bin/sh", "-c", script}, Env: []string{"LAUNCHER=1", "PATH=/bin:/usr/bin"},
+		Stderr: stderr, Confirm: confirm,
+	}
+	return spec, said
+}
+
+func TestLauncherGetsItsDescriptors(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	file.WriteString("passed on")
+	file.Seek(0, io.SeekStart)
+	spec, said := launched(t, `echo launcher >&2; read line <&3; echo "$line" >&4; echo err >&5; cat <&6 >&4; echo $LAUNCHER $PWD >&4; cat`, nil)
+	spec.PipeStdin, spec.Files = true, []*os.File{file}
+	p, sink := start(t, s, spec)
+	p.Write([]byte("typed\n"), func(error) {})
+	p.CloseStdin()
+	awaitDone(t, p)
+	if got, want := sink.text(outlog.Stdout), "typed\npassed on1 /\n"; got != want {
+		t.Errorf("stdout of the command is %q, want %q", got, want)
+	}
+	if got := sink.text(outlog.Stderr); got != "err\n" {
+		t.Errorf("stderr of the command is %q", got)
+	}
+	line := make([]byte, 100)
+	n, _ := said.Read(line)
+	if string(line[:n]) != "launcher\n" {
+		t.Errorf("the launcher said %q", line[:n])
+	}
+}
+
+func TestLauncherThatFailsLeavesNothing(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	ended := 0
+	spec, _ := launched(t, "echo output >&4; sleep 1000 & wait", func(context.Context) (Launched, error) {
+		return Launched{}, errors.New("no sandbox")
+	})
+	spec.Launcher.Ended = func() { ended++ }
+	sink := newRecorder(t)
+	if _, err := s.Start(t.Context(), spec, sink); err == nil || err.Error() != "no sandbox" {
+		t.Fatalf("started: %v", err)
+	}
+	if ended != 1 {
+		t.Errorf("Ended was called %d times", ended)
+	}
+	if len(sink.events) > 0 {
+		t.Errorf("the sink was told %v", sink.events)
+	}
+	if left := s.unsettled(); len(left) > 0 {
+		t.Errorf("%d processes are left", len(left))
+	}
+}
+
+// A launcher that hangs is given up when the start is.
+func TestLauncherIsGivenUp(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	spec, _ := launched(t, "sleep 1000", func(ctx context.Context) (Launched, error) {
+		cancel(errors.New("enough"))
+		<-ctx.Done()
+		return Launched{}, context.Cause(ctx)
+	})
+	if _, err := s.Start(ctx, spec, newRecorder(t)); err == nil || err.Error() != "enough" {
+		t.Fatalf("started: %v", err)
+	}
+}
+
+// The command's session is its own, and signals reach it and not the launcher.
+func TestLauncherThatStays(t *testing.T) {
+	for _, cfg := range []Config{{}, {NoCgroups: true}} {
+		t.Run("cgroups="+strconv.FormatBool(!cfg.NoCgroups), func(t *testing.T) {
+			for _, end := range []struct {
+				name string
+				do   func(*Process)
+				want string
+			}{
+				{"terminate", func(p *Process) { p.Terminate() }, "term\n"},
+				{"signal", func(p *Process) { p.Signal(syscall.SIGUSR1) }, "usr1\n"},
+			} {
+				t.Run(end.name, func(t *testing.T) { testLauncherThatStays(t, cfg, end.do, end.want) })
+			}
+		})
+	}
+}
+
+func testLauncherThatStays(t *testing.T, cfg Config, end func(*Process), want string) {
+	s := newSupervisor(t, cfg)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	const command = `trap "echo term; exit 5" TERM; trap "echo usr1; exit 5" USR1; echo $$ >&6; exec 6>&-; while :; do sleep 0.01; done`
+	spec, said := launched(t, `trap "echo launcher signalled >&2" TERM USR1; export C='`+command+`'; setsid sh -c "$C" <&3 >&4 2>&5 & exec 6>&-; wait $!`,
+		func(context.Context) (Launched, error) {
+			w.Close()
+			text, err := io.ReadAll(r)
+			if err != nil {
+				return Launched{}, err
+			}
+			pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+			if err != nil {
+				return Launched{}, err
+			}
+			fd, err := unix.PidfdOpen(pid, unix.O_NONBLOCK)
+			return Launched{Pid: pid, Leader: os.NewFile(uintptr(fd), "pidfd")}, err
+		})
+	spec.Files, spec.Launcher.Stays = []*os.File{w}, true
+	p, sink := start(t, s, spec)
+	end(p)
+	awaitDone(t, p)
+	if got := sink.text(outlog.Stdout); got != want || sink.code != 5 {
+		t.Errorf("the command said %q and ended with %d, want %q and 5", got, sink.code, want)
+	}
+	spec.Launcher.Stderr.Close()
+	if text, _ := io.ReadAll(said); len(text) > 0 {
+		t.Errorf("the launcher said %q", text)
+	}
+}
+
+// The exit is told when the last process has ended.
+func TestLauncherIsOverWithItsInit(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	init := exec.Command("sleep", "1000")
+	if err := init.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer init.Wait()
+	defer init.Process.Kill()
+	fd, err := unix.PidfdOpen(init.Process.Pid, unix.O_NONBLOCK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, _ := launched(t, "exit 3", func(context.Context) (Launched, error) {
+		return Launched{Init: os.NewFile(uintptr(fd), "pidfd")}, nil
+	})
+	order := make(chan string, 3)
+	spec.Launcher.Ended = func() { order <- "ended" }
+	sink := newRecorder(t)
+	p, err := s.Start(t.Context(), spec, tellExit{sink, order})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); ; { // the launcher itself has ended
+		if _, exited := p.Exited(); exited || time.Now().After(deadline) {
+			break
+		}
+		runtime.Gosched()
+	}
+	order <- "killed"
+	init.Process.Kill()
+	awaitDone(t, p)
+	if got := <-order + " " + <-order + " " + <-order; got != "killed ended exit" {
+		t.Errorf("order was %s", got)
+	}
+}
+
+type tellExit struct {
+	*recorder
+	order chan<- string
+}
+
+func (e tellExit) Exit(code int) {
+	e.order <- "exit"
+	e.recorder.Exit(code)
+}
+
+func TestLauncherMounts(t *testing.T) {
+	rows := []struct {
+		name   string
+		mounts Mounts
+	}{{"as user", PrivateAsUser}}
+	if os.Geteuid() == 0 {
+		rows = append(rows, struct {
+			name   string
+			mounts Mounts
+		}{"as root", PrivateMounts})
+	}
+	ours, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			spec, said := launched(t, `readlink /proc/self/ns/mnt >&4; id -u >&4; grep -E -c "shared:|master:" /proc/self/mountinfo >&4`, nil)
+			spec.Launcher.Mounts = row.mounts
+			p, sink := start(t, newSupervisor(t, Config{}), spec)
+			awaitDone(t, p)
+			spec.Launcher.Stderr.Close()
+			text, _ := io.ReadAll(said)
+			lines := strings.Fields(sink.text(outlog.Stdout))
+			if len(lines) != 3 || lines[0] == ours || lines[1] != strconv.Itoa(os.Geteuid()) || lines[2] != "0" {
+				t.Errorf("the launcher found namespace %s (ours is %s), user and shared mounts: %q %s", lines, ours, lines, text)
+			}
+		})
+	}
+}
+
+// A failure is told when the output has been seen, as long as that takes not too
+// long; a success does not wait.
+func TestLateOutput(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	for _, row := range []struct {
+		name, script string
+		late         time.Duration
+		first        string
+	}{
+		{"failure waits", `(sleep 0.1; echo late) & exit 3`, patience, "out"},
+		{"success does not", `(while ! [ -e $PIPE ]; do :; done; echo late) & exit 0`, patience, "exit"},
+		{"not for ever", `(while ! [ -e $PIPE ]; do :; done; echo late) & exit 3`, time.Millisecond, "exit"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			spec := shell(row.script)
+			gate := t.TempDir() + "/gate"
+			spec.Env, spec.LateOutput = append(spec.Env, "PIPE="+gate), row.late
+			p, sink := start(t, s, spec)
+			if row.first == "exit" {
+				sink.awaitEvent("exit")
+				os.WriteFile(gate, nil, 0o600)
+			}
+			awaitDone(t, p)
+			if sink.events[0] != row.first {
+				t.Errorf("the sink was told %v", sink.events)
+			}
+		})
+	}
+}
