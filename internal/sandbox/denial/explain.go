@@ -1,0 +1,239 @@
+package denial
+
+import (
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tetherexec/tether/internal/sandbox"
+	"github.com/tetherexec/tether/wire"
+)
+
+// A Fact is what is known about a denial: a path, with what was not allowed there
+// and the rule that says so, or a kind of system call.
+type Fact struct {
+	Path   string // absolute and clean
+	Access string // what was missing: "read" or "write"
+	Rule   string
+
+	Syscall string // SyscallKilled or SyscallNetwork
+}
+
+// The kinds of system calls.
+const (
+	// SyscallKilled is a call for which the filter ends the process: one by the
+	// numbers of another architecture.
+	SyscallKilled = "sigsys"
+
+	// SyscallNetwork is one that would use the network.
+	SyscallNetwork = "network"
+)
+
+// An osError is an error of the system as programs print it.
+type osError int
+
+const (
+	readOnly osError = iota
+	noPermission
+	notPermitted
+)
+
+var osErrors = [...]string{
+	readOnly:     "read-only file system",
+	noPermission: "permission denied",
+	notPermitted: "operation not permitted",
+}
+
+const (
+	// lookBack is how many lines before the error belong to the same message.
+	lookBack = 6
+
+	// maxPath is the longest path that the system takes.
+	maxPath = 4096
+)
+
+// Explain returns what is known about the failure of a process that exited with
+// code, nil if that is nothing. Cwd is where it started, policy what it was
+// confined to. The newest line that tells something decides.
+//
+// Paths are judged as they are written: one that leads through a symbolic link
+// may stay unexplained.
+func Explain(policy *sandbox.Policy, cwd string, code int, recent *Recent) *Fact {
+	switch code {
+	case 0:
+		return nil
+	case exitSIGSYS:
+		return &Fact{Syscall: SyscallKilled}
+	}
+	e := explainer{policy, cwd, recent.all()}
+	for i := len(e.lines) - 1; i >= 0; i-- {
+		if f := e.line(i); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+type explainer struct {
+	policy *sandbox.Policy
+	cwd    string
+	lines  []line
+}
+
+// line explains the error that a line reports.
+func (e *explainer) line(i int) *Fact {
+	text := plain(e.lines[i].text)
+	kind, before, after, found := splitError(text)
+	switch {
+	case !found:
+		return nil
+	case kind == notPermitted:
+		if e.policy.Network == wire.NetworkRestricted && e.aboutNetwork(i, text) {
+			return &Fact{Syscall: SyscallNetwork}
+		}
+		return nil
+	}
+	names := pathsIn(before, after)
+	if len(names) == 0 {
+		names = e.pathsBefore(i, before)
+	}
+	for _, name := range names {
+		if f := e.path(kind, name); f != nil {
+			return f
+		}
+	}
+	return nil
+}
+
+// splitError finds the last error in a line.
+func splitError(text string) (kind osError, before, after string, found bool) {
+	lowered, at := lowerASCII(text), -1
+	for k, name := range osErrors {
+		if i := strings.LastIndex(lowered, name); i > at {
+			at, kind = i, osError(k)
+		}
+	}
+	if at < 0 {
+		return 0, "", "", false
+	}
+	return kind, text[:at], text[at+len(osErrors[kind]):], true
+}
+
+// lowerASCII keeps the length, so that positions stay right.
+func lowerASCII(text string) string {
+	b := []byte(text)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c - 'A' + 'a'
+		}
+	}
+	return string(b)
+}
+
+// path explains an error about a path by the rule for it.
+func (e *explainer) path(kind osError, name string) *Fact {
+	if !path.IsAbs(name) {
+		if !path.IsAbs(e.cwd) {
+			return nil
+		}
+		name = e.cwd + "/" + name
+	}
+	name = path.Clean(name)
+	if len(name) > maxPath || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) {
+		return nil
+	}
+	access, rule := e.policy.Decide(name)
+	switch {
+	case kind == readOnly && access != sandbox.Write:
+		return &Fact{Path: name, Access: "write", Rule: rule.String()}
+	case kind == noPermission && access == sandbox.Deny:
+		return &Fact{Path: name, Access: "read", Rule: rule.String()}
+	}
+	return nil
+}
+
+// pathsBefore looks for the paths of an error that stands alone, as the last of
+// several causes: an earlier line says what was being done.
+func (e *explainer) pathsBefore(i int, before string) []string {
+	number := strings.TrimRight(strings.TrimSpace(before), ":")
+	if !isNumber(number) && number != "" {
+		return nil
+	}
+	chained := number != ""
+	for k := range e.earlier(i) {
+		text := plain(e.lines[k].text)
+		if strings.HasPrefix(lowerASCII(strings.TrimSpace(text)), "caused by") {
+			chained = true
+			continue
+		}
+		if !chained {
+			return nil
+		}
+		if names := pathsIn(text, ""); len(names) > 0 {
+			return names
+		}
+	}
+	return nil
+}
+
+// earlier yields the few lines of the same stream before line i, newest first.
+func (e *explainer) earlier(i int) func(yield func(int) bool) {
+	return func(yield func(int) bool) {
+		left := lookBack
+		for k := i - 1; k >= 0 && left > 0; k-- {
+			if e.lines[k].stderr != e.lines[i].stderr {
+				continue
+			}
+			if left--; !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// networkWords are in messages about the network, besides in paths.
+var networkWords = wordSet(`socket sockets connect connecting connection bind binding listen listening network sendto
+	sendmsg tcp udp dial urlopen getaddrinfo netlink`)
+
+// aboutNetwork reports whether an error was met while using the network. The
+// trace before it tells as well: those lines are indented.
+func (e *explainer) aboutNetwork(i int, text string) bool {
+	if about, mount := mentionsNetwork(text); about || mount {
+		return about && !mount
+	}
+	for k := range e.earlier(i) {
+		text := plain(e.lines[k].text)
+		if !strings.HasPrefix(text, " ") && !strings.HasPrefix(text, "\t") {
+			return false
+		}
+		if about, _ := mentionsNetwork(text); about {
+			return true
+		}
+	}
+	return false
+}
+
+// mentionsNetwork looks at the words outside of quotes that are no paths. Mounts
+// are told apart because they bind, too.
+func mentionsNetwork(text string) (network, mount bool) {
+	var bare strings.Builder
+	end := 0
+	for _, q := range quotedIn(text) {
+		bare.WriteString(text[end:q.start])
+		end = q.end
+	}
+	bare.WriteString(text[end:])
+	for word := range strings.FieldsSeq(lowerASCII(bare.String())) {
+		if strings.HasPrefix(word, "/dev/tcp/") || strings.HasPrefix(word, "/dev/udp/") {
+			network = true
+		}
+		if strings.Contains(word, "/") {
+			continue
+		}
+		for part := range strings.FieldsFuncSeq(word, func(r rune) bool { return r < 'a' || r > 'z' }) {
+			network = network || networkWords[part]
+			mount = mount || part == "mount"
+		}
+	}
+	return network, mount
+}

@@ -1,0 +1,175 @@
+package denial
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/tetherexec/tether/internal/outlog"
+)
+
+// The window is part of the rule: a phrase in older output does not count, even
+// if that output is still kept. Whoever feeds a Judge keeps to both bounds.
+const (
+	WindowBytes   = 1 << 20
+	WindowEntries = 50_000
+)
+
+// phrases are what a refused system call looks like in the output of a program.
+var phrases = []string{
+	"operation not permitted",
+	"permission denied",
+	"read-only file system",
+	"seccomp",
+	"sandbox",
+	"landlock",
+	"failed to write file",
+}
+
+// The exit codes that mean something.
+const (
+	exitUsage         = 2   // a wrong call of the program
+	exitNotExecutable = 126 // of a shell
+	exitNotFound      = 127 // of a shell
+	exitSIGSYS        = 159 // 128 + the signal of a forbidden system call
+)
+
+// A Judge says whether the sandbox is thought to be the reason for the failure
+// of a confined process. Clients rely on the exact rule: text decides whatever
+// the exit code is, except for 0, and without text only 159 counts.
+//
+// It is fed with the output in the order of its arrival. A phrase counts within
+// stdout and terminal, within stderr and in both together, so also when entries
+// or streams divide it, and in any case. It keeps no text. The zero Judge has
+// seen nothing.
+type Judge struct {
+	out, err, both state // what each view ends with
+}
+
+// Add takes the output that follows.
+func (j *Judge) Add(stream outlog.Stream, data []byte) {
+	if j.both == hit {
+		return
+	}
+	next := transitions()
+	own := &j.out
+	if stream == outlog.Stderr {
+		own = &j.err
+	}
+	// A state depends on no more bytes than the longest phrase has: after a few
+	// the views agree, and one walk does for both.
+	for len(data) > 0 && *own != j.both {
+		*own, j.both = next[*own][data[0]], next[j.both][data[0]]
+		data = data[1:]
+	}
+	if *own == j.both {
+		*own = next.walk(*own, data)
+		j.both = *own
+	}
+	if *own == hit {
+		j.both = hit
+	}
+}
+
+// Denied is the verdict on a sandboxed process that exited with code. For one
+// without a sandbox, do not ask.
+func (j *Judge) Denied(code int) bool {
+	switch {
+	case code == 0:
+		return false
+	case j.both == hit:
+		return true
+	case code == exitUsage || code == exitNotExecutable || code == exitNotFound:
+		return false
+	}
+	return code == exitSIGSYS
+}
+
+// A state is how much of which phrases the text so far ends with. The zero state
+// is nothing, hit is that there was a phrase; it is never left.
+type state uint8
+
+const hit state = 255
+
+// A table gives the state that follows a state and a byte. It looks for all
+// phrases at once, in one step per byte whatever the text is.
+type table [256][256]state
+
+func (t *table) walk(s state, data []byte) state {
+	for _, b := range data {
+		s = t[s][b]
+	}
+	return s
+}
+
+// transitions returns the table of the phrases. It is made when it is needed
+// first, as many processes of this program never do.
+var transitions = sync.OnceValue(func() *table { return newTable(spellings()) })
+
+// spellings returns the phrases as they occur in UTF-8 text that has not been
+// lower-cased; the table does that for ASCII. Of all other characters only two
+// have ASCII letters in their lower-case form: the kelvin sign becomes k. The
+// capital I with a dot becomes i and a combining dot, and no phrase has that.
+// Replacing what is not valid UTF-8 changes no byte that matters here either: it
+// neither removes a character nor makes one of these.
+func spellings() []string {
+	list := slices.Clone(phrases)
+	for _, p := range phrases {
+		for i := range p {
+			if p[i] == 'k' { // once, at most, in a phrase
+				list = append(list, p[:i]+"\u212a"+p[i+1:])
+			}
+		}
+	}
+	return list
+}
+
+// newTable makes a state of each beginning of a word. What follows a state is the
+// longest beginning that the text then ends with. No word may contain another.
+func newTable(words []string) *table {
+	t, last := new(table), state(0)
+	for _, w := range words {
+		s, end := state(0), len(w)-1
+		for i := range end {
+			if t[s][w[i]] == 0 {
+				last++
+				t[s][w[i]] = last
+			}
+			s = t[s][w[i]]
+		}
+		t[s][w[end]] = hit
+	}
+	t.complete()
+	for s := range t {
+		for b := 'A'; b <= 'Z'; b++ {
+			t[s][b] = t[s][b-'A'+'a']
+		}
+	}
+	return t
+}
+
+// complete fills in what follows when a word does not go on as hoped: the same as
+// for the longest beginning that is shorter.
+func (t *table) complete() {
+	type pair struct{ s, shorter state }
+	var queue []pair // shorter states come first: those are complete
+	for _, s := range t[0] {
+		if s != 0 && s != hit {
+			queue = append(queue, pair{s, 0})
+		}
+	}
+	for ; len(queue) > 0; queue = queue[1:] {
+		p := queue[0]
+		for b, s := range t[p.s] {
+			switch s {
+			case 0:
+				t[p.s][b] = t[p.shorter][b]
+			case hit:
+			default:
+				queue = append(queue, pair{s, t[p.shorter][b]})
+			}
+		}
+	}
+	for b := range t[hit] {
+		t[hit][b] = hit
+	}
+}
