@@ -1,0 +1,165 @@
+package placeholder
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	pathpkg "path"
+	"strconv"
+	"strings"
+)
+
+const (
+	// maxEntry bounds a registry file: the longest path, quoted, and some
+	// hundred lines after it. Each time that somebody removes a placeholder
+	// which is in use and a later sandbox makes it again costs two lines.
+	maxEntry = 64 << 10
+	// maxPath is what Linux takes.
+	maxPath = 4096
+
+	nameLen = 32 // hex digits of a registry file's name
+)
+
+var errDamaged = errors.New("damaged registry entry")
+
+// An identity tells an inode from one that has its number later.
+type identity struct {
+	dev, ino uint64
+	born     int64 // ns since 1970; 0: the filesystem does not say
+}
+
+// same reports whether a and b are one inode. Device numbers may change when
+// the machine starts again, so the time of birth is preferred.
+func (a identity) same(b identity) bool {
+	if a.born != 0 && b.born != 0 {
+		return a.ino == b.ino && a.born == b.born
+	}
+	return a.ino == b.ino && a.dev == b.dev
+}
+
+// A phase is how far a placeholder has come.
+type phase int
+
+const (
+	nothing phase = iota // nothing of ours is there
+	making               // there may be something of ours; its identity is not known
+	made                 // there is, unless somebody removed it
+)
+
+// An entry is what a registry file says. The file has these lines:
+//
+//	placeholder dir "/home/dev/project/.git"   or file; first, once
+//	make                                       about to make it
+//	made DEVICE INODE BORN                     it is there
+//	gone                                       it was not made after all
+//	real DEVICE INODE BORN                     it got content: no longer ours
+//
+// A line counts when it is complete.
+type entry struct {
+	want  Want // Path is empty if the first line is missing
+	phase phase
+	id    identity // if made
+}
+
+const (
+	lineMake = "make\n"
+	lineGone = "gone\n"
+)
+
+func lineWant(w Want) string {
+	kind := "file"
+	if w.Dir {
+		kind = "dir"
+	}
+	return "placeholder " + kind + " " + strconv.Quote(w.Path) + "\n"
+}
+
+func lineMade(id identity) string { return "made " + id.String() + "\n" }
+func lineReal(id identity) string { return "real " + id.String() + "\n" }
+
+func (a identity) String() string { return fmt.Sprintf("%d %d %d", a.dev, a.ino, a.born) }
+
+// decode reads a registry file. What it returns without error has a checked
+// path, or none and the phase nothing.
+func decode(data []byte) (entry, error) {
+	var e entry
+	if len(data) > maxEntry {
+		return entry{}, errDamaged
+	}
+	for first := true; ; first = false {
+		line, rest, complete := bytes.Cut(data, []byte("\n"))
+		if !complete {
+			return e, nil
+		}
+		data = rest
+		verb, args, _ := strings.Cut(string(line), " ")
+		if first != (verb == "placeholder") || !e.apply(verb, args) {
+			return entry{}, errDamaged
+		}
+	}
+}
+
+// apply is what one line does; false: it makes no sense.
+func (e *entry) apply(verb, args string) bool {
+	switch verb {
+	case "placeholder":
+		kind, quoted, _ := strings.Cut(args, " ")
+		path, err := strconv.Unquote(quoted)
+		e.want = Want{Path: path, Dir: kind == "dir"}
+		return err == nil && (e.want.Dir || kind == "file") && checkPath(path) == nil
+	case "make":
+		e.phase = making
+		return args == ""
+	case "gone":
+		e.phase = nothing
+		return args == ""
+	case "made", "real":
+		id, ok := parseIdentity(args)
+		switch {
+		case !ok:
+			return false
+		case verb == "made":
+			e.phase, e.id = made, id
+		case e.phase == made && id == e.id:
+			e.phase = nothing
+		}
+		return true
+	}
+	return false
+}
+
+func parseIdentity(s string) (id identity, ok bool) {
+	fields := strings.Split(s, " ")
+	if len(fields) != 3 {
+		return id, false
+	}
+	var errs [3]error
+	id.dev, errs[0] = strconv.ParseUint(fields[0], 10, 64)
+	id.ino, errs[1] = strconv.ParseUint(fields[1], 10, 64)
+	id.born, errs[2] = strconv.ParseInt(fields[2], 10, 64)
+	return id, errors.Join(errs[:]...) == nil
+}
+
+// checkPath says whether p can name a placeholder.
+func checkPath(p string) error {
+	switch {
+	case len(p) >= maxPath:
+		return errors.New("path is too long")
+	case p == "/", !strings.HasPrefix(p, "/"), pathpkg.Clean(p) != p, strings.ContainsRune(p, 0):
+		return errors.New("not an absolute, clean path")
+	}
+	return nil
+}
+
+// registryName is the name of the registry file of a path.
+func registryName(path string) string {
+	sum := sha256.Sum256([]byte(path))
+	return hex.EncodeToString(sum[:nameLen/2])
+}
+
+func isRegistryName(name string) bool {
+	_, err := hex.DecodeString(name)
+	return len(name) == nameLen && err == nil && strings.ToLower(name) == name
+}

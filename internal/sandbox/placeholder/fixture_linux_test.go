@@ -1,0 +1,226 @@
+package placeholder
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// childEnv makes the test binary a server that holds a placeholder until it is
+// killed: the registry and the path, separated by a colon.
+const childEnv = "PLACEHOLDER_TEST_HOLD"
+
+func TestMain(m *testing.M) {
+	if dir, path, ok := strings.Cut(os.Getenv(childEnv), ":"); ok {
+		l, err := Open(dir, nil)
+		if err == nil {
+			_, err = l.Hold([]Want{{path, true}})
+		}
+		fmt.Println("held", err)
+		io.Copy(io.Discard, os.Stdin) // until killed, or the test is gone
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// A bench is a workspace and a registry.
+type bench struct {
+	testing.TB
+	ws, registry string
+	ledgers      int  // open ones
+	littered     bool // the registry has what is not ours
+}
+
+func newBench(t testing.TB) *bench {
+	ws, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bench{TB: t, ws: ws, registry: filepath.Join(t.TempDir(), "registry")}
+}
+
+func (b *bench) open() *Ledger {
+	b.Helper()
+	l, err := Open(b.registry, slog.New(slog.NewTextHandler(b.Output(), nil)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		l.Close()
+		if b.ledgers--; b.ledgers == 0 && !b.littered && len(list(b, b.registry)) > 0 {
+			b.Errorf("registry after the last Close: %q", list(b, b.registry))
+		}
+	})
+	b.ledgers++
+	return l
+}
+
+func (b *bench) path(name string) string { return filepath.Join(b.ws, name) }
+func (b *bench) dir(name string) Want    { return Want{b.path(name), true} }
+func (b *bench) file(name string) Want   { return Want{b.path(name), false} }
+
+func (b *bench) hold(l *Ledger, wants ...Want) *Hold {
+	b.Helper()
+	h, err := l.Hold(wants)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return h
+}
+
+// must is for steps of the host.
+func (b *bench) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// there checks what the workspace has.
+func (b *bench) there(names ...string) {
+	b.Helper()
+	if got, want := strings.Join(list(b, b.ws), " "), strings.Join(names, " "); got != want {
+		b.Errorf("workspace has %q, want %q", got, want)
+	}
+}
+
+// clean checks that the registry stands for nothing. What is kept for the next
+// use goes with the ledgers, which open sees to.
+func (b *bench) clean() {
+	b.Helper()
+	for _, name := range list(b, b.registry) {
+		data, err := os.ReadFile(filepath.Join(b.registry, name))
+		b.must(err)
+		if e, err := decode(data); err != nil || e.phase != nothing || e.want.Path == "" {
+			b.Errorf("registry has %q", data)
+		}
+	}
+}
+
+func list(t testing.TB, dir string) (names []string) {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		names = append(names, f.Name())
+	}
+	return names
+}
+
+// entry writes a registry file as a server that crashed would have left it.
+func (b *bench) entry(path string, lines ...string) {
+	b.Helper()
+	b.must(os.MkdirAll(b.registry, 0o700))
+	b.must(os.WriteFile(filepath.Join(b.registry, registryName(path)), []byte(strings.Join(lines, "")), 0o600))
+}
+
+// server starts a process that holds a directory; the function kills it.
+func (b *bench) server(name string) (kill func()) {
+	b.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+b.registry+":"+b.path(name))
+	stdin, err := cmd.StdinPipe()
+	b.must(err)
+	stdout, err := cmd.StdoutPipe()
+	b.must(err)
+	b.must(cmd.Start())
+	kill = sync.OnceFunc(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		stdin.Close()
+	})
+	b.Cleanup(kill)
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "held <nil>\n" {
+		b.Fatalf("child said %q, %v", line, err)
+	}
+	return kill
+}
+
+// keeps checks that a sweep leaves a name, drops its entry and calls it real.
+func (b *bench) keeps(name string) {
+	b.Helper()
+	l := b.open()
+	b.there(name)
+	b.clean()
+	if l.Snapshot()(b.path(name)) {
+		b.Errorf("%s passes for a placeholder", name)
+	}
+}
+
+func (b *bench) born(name string) int64 {
+	b.Helper()
+	var st unix.Statx_t
+	b.must(unix.Statx(unix.AT_FDCWD, b.path(name), unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &st))
+	if st.Mask&unix.STATX_BTIME == 0 {
+		b.Skip("the filesystem does not know when an inode was born")
+	}
+	return nanoseconds(st.Btime)
+}
+
+func isRealError(err error) bool {
+	_, ok := errors.AsType[*RealError](err)
+	return ok
+}
+
+func BenchmarkHoldRelease(b *testing.B) {
+	bb := newBench(b)
+	l := bb.open()
+	wants := eight(bb)
+	for b.Loop() {
+		h, err := l.Hold(wants)
+		if err != nil {
+			b.Fatal(err)
+		}
+		h.Release()
+	}
+}
+
+func BenchmarkHoldReleaseShared(b *testing.B) {
+	bb := newBench(b)
+	l := bb.open()
+	wants := eight(bb)
+	defer bb.hold(l, wants...).Release()
+	for b.Loop() {
+		bb.hold(l, wants...).Release()
+	}
+}
+
+func eight(b *bench) (wants []Want) {
+	b.must(os.Mkdir(b.path("tmp"), 0o755))
+	for _, dir := range []string{"", "tmp/"} {
+		for _, name := range []string{".git", ".agents", ".codex", ".aws"} {
+			wants = append(wants, b.dir(dir+name))
+		}
+	}
+	return wants
+}
+
+func BenchmarkSnapshotMiss(b *testing.B) {
+	bb := newBench(b)
+	has := bb.open().Snapshot()
+	for b.Loop() {
+		has(bb.ws)
+	}
+}
+
+func BenchmarkSnapshotHit(b *testing.B) {
+	bb := newBench(b)
+	l := bb.open()
+	defer bb.hold(l, bb.dir(".git")).Release()
+	has := l.Snapshot()
+	for b.Loop() {
+		has(bb.path(".git"))
+	}
+}

@@ -1,0 +1,329 @@
+package placeholder
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A server that is killed gives up its part at once, and the next one sweeps.
+func TestCrash(t *testing.T) {
+	b := newBench(t)
+	kill := b.server(".git")
+	b.there(".git")
+	l := b.open()
+	b.there(".git") // in use
+	if !l.Snapshot()(b.path(".git")) {
+		t.Error("the placeholder of another process passes for real")
+	}
+	kill()
+	b.there(".git")
+	b.open()
+	b.there()
+	b.clean()
+}
+
+// What a killed server left is used again without a sweep.
+func TestCrashThenHold(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	b.server(".git")()
+	if !l.Snapshot()(b.path(".git")) {
+		t.Error("a dead server's placeholder passes for real")
+	}
+	b.hold(l, b.dir(".git")).Release()
+	b.there()
+	b.server(".git")()
+	b.hold(l, b.file(".git")).Release() // also as the other kind
+	b.there()
+	b.clean()
+}
+
+// The crash fell between making the name and noting its identity.
+func TestCrashBetweenMakeAndMade(t *testing.T) {
+	for _, dir := range []bool{true, false} {
+		b := newBench(t)
+		want := Want{b.path("x"), dir}
+		create := func() {
+			if dir {
+				b.must(os.Mkdir(want.Path, 0o755))
+			} else {
+				b.must(os.WriteFile(want.Path, nil, 0o644))
+			}
+		}
+		b.entry(want.Path, lineWant(want), lineMake)
+		create()
+		l := b.open()
+		b.there()
+		b.clean()
+
+		b.entry(want.Path, lineWant(want), lineMake)
+		create()
+		if !l.Snapshot()(want.Path) {
+			t.Error("passes for real")
+		}
+		b.hold(l, want).Release()
+		b.there()
+		b.clean()
+	}
+}
+
+// An entry without an identity takes nothing that its maker cannot have made.
+func TestCrashBeforeMake(t *testing.T) {
+	t.Run("older", func(t *testing.T) {
+		b := newBench(t)
+		b.must(os.Mkdir(b.path("x"), 0o755))
+		b.entry(b.path("x"), lineWant(b.dir("x")), lineMake)
+		later := time.Now().Add(time.Second)
+		b.must(os.Chtimes(filepath.Join(b.registry, registryName(b.path("x"))), later, later))
+		b.keeps("x")
+	})
+	t.Run("content", func(t *testing.T) {
+		b := newBench(t)
+		b.entry(b.path("x"), lineWant(b.dir("x")), lineMake)
+		b.must(os.MkdirAll(b.path("x/y"), 0o755))
+		b.keeps("x")
+	})
+	t.Run("file content", func(t *testing.T) {
+		b := newBench(t)
+		b.entry(b.path("x"), lineWant(b.file("x")), lineMake)
+		b.must(os.WriteFile(b.path("x"), []byte("y"), 0o644))
+		b.keeps("x")
+	})
+	t.Run("kind", func(t *testing.T) {
+		b := newBench(t)
+		b.entry(b.path("x"), lineWant(b.dir("x")), lineMake)
+		b.must(os.WriteFile(b.path("x"), nil, 0o644))
+		b.keeps("x")
+	})
+	t.Run("link", func(t *testing.T) {
+		b := newBench(t)
+		b.entry(b.path("x"), lineWant(b.file("x")), lineMake)
+		b.must(os.Symlink("nowhere", b.path("x")))
+		b.keeps("x")
+	})
+	t.Run("owner", func(t *testing.T) {
+		if os.Geteuid() != 0 {
+			t.Skip("needs root to give a directory away")
+		}
+		b := newBench(t)
+		b.entry(b.path("x"), lineWant(b.dir("x")), lineMake)
+		b.must(os.Mkdir(b.path("x"), 0o755))
+		b.must(os.Chown(b.path("x"), 65534, 65534))
+		b.keeps("x")
+	})
+	t.Run("failed", func(t *testing.T) {
+		b := newBench(t)
+		b.entry(b.path("x"), lineWant(b.dir("x")), lineMake, lineGone)
+		b.must(os.Mkdir(b.path("x"), 0o755))
+		b.keeps("x")
+	})
+}
+
+// The host fills a placeholder: it is the host's from then on.
+func TestContentAppears(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	h := b.hold(l, b.dir(".git"), b.file("notes"))
+	has := l.Snapshot()
+	if !has(b.path(".git")) || !has(b.path("notes")) {
+		t.Error("placeholders pass for real")
+	}
+	b.must(os.Mkdir(b.path(".git/objects"), 0o755))
+	b.must(os.WriteFile(b.path("notes"), []byte("x"), 0o644))
+	if has(b.path(".git")) || has(b.path("notes")) {
+		t.Error("content passes for placeholders")
+	}
+	var realError *RealError
+	for _, ledger := range []*Ledger{l, b.open()} {
+		_, err := ledger.Hold([]Want{b.dir(".aws"), b.dir(".git")})
+		if !errors.As(err, &realError) || realError.Path != b.path(".git") {
+			t.Errorf("Hold: %v", err)
+		}
+		b.there(".git", "notes")
+	}
+	h.Release()
+	b.there(".git", "notes")
+	b.clean()
+}
+
+// Once a later sandbox has built on the content, emptying it changes nothing.
+func TestContentAppearsAndGoes(t *testing.T) {
+	for _, asked := range []bool{true, false} {
+		b := newBench(t)
+		l := b.open()
+		h := b.hold(l, b.dir(".git"))
+		b.must(os.Mkdir(b.path(".git/objects"), 0o755))
+		if asked && l.Snapshot()(b.path(".git")) {
+			t.Error("content passes for a placeholder")
+		}
+		b.must(os.Remove(b.path(".git/objects")))
+		h.Release()
+		if asked {
+			b.there(".git")
+		} else {
+			b.there()
+		}
+		b.clean()
+	}
+}
+
+// The host replaces a placeholder. Filesystems like to use the number of the
+// removed inode again, so the number alone does not tell.
+func TestReplaced(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	h := b.hold(l, b.dir(".git"))
+	before := b.born(".git")
+	b.must(os.Remove(b.path(".git")))
+	for { // the clock of the filesystem ticks every few milliseconds
+		b.must(os.Mkdir(b.path(".git"), 0o755))
+		if b.born(".git") != before {
+			break
+		}
+		b.must(os.Remove(b.path(".git")))
+	}
+	if l.Snapshot()(b.path(".git")) {
+		t.Error("passes for a placeholder")
+	}
+	if _, err := l.Hold([]Want{b.dir(".git")}); !isRealError(err) {
+		t.Errorf("Hold: %v", err)
+	}
+	h.Release()
+	b.there(".git")
+	b.clean()
+}
+
+// The host removes a placeholder that is in use: the next sandbox makes it
+// again, and the last one to end removes that.
+func TestRemovedWhileInUse(t *testing.T) {
+	for _, two := range []bool{false, true} {
+		for _, firstLeaves := range []bool{false, true} {
+			b := newBench(t)
+			l := b.open()
+			other := l
+			if two {
+				other = b.open()
+			}
+			first := b.hold(l, b.dir(".git"))
+			b.must(os.Remove(b.path(".git")))
+			second := b.hold(other, b.dir(".git"))
+			b.there(".git")
+			if firstLeaves {
+				first, second = second, first
+			}
+			second.Release()
+			b.there(".git")
+			first.Release()
+			b.there()
+			b.clean()
+		}
+	}
+}
+
+// Several sandboxes find at once that a placeholder in use is gone: one makes
+// it, the others share that.
+func TestRemovedWhileInUseByMany(t *testing.T) {
+	b := newBench(t)
+	var ledgers []*Ledger
+	for range 6 {
+		ledgers = append(ledgers, b.open())
+	}
+	for range 20 {
+		first := b.hold(ledgers[0], b.dir(".git"))
+		b.must(os.Remove(b.path(".git")))
+		if !ledgers[0].Snapshot()(b.path(".git")) {
+			t.Error("a name that is gone passes for real")
+		}
+		stop := b.neverReal(ledgers[0], ".git")
+		var held [6]*Hold
+		var sandboxes sync.WaitGroup
+		for i, l := range ledgers {
+			sandboxes.Go(func() {
+				var err error
+				if held[i], err = l.Hold([]Want{b.dir(".git")}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		sandboxes.Wait()
+		stop()
+		if t.Failed() {
+			return
+		}
+		first.Release()
+		b.there(".git")
+		for _, h := range held {
+			h.Release()
+		}
+		b.there()
+	}
+	b.clean()
+}
+
+func TestRemovedByHost(t *testing.T) {
+	b := newBench(t)
+	b.must(os.Mkdir(b.path("sub"), 0o755))
+	h := b.hold(b.open(), b.dir(".git"), b.dir("sub/.git"))
+	b.must(os.Remove(b.path(".git")))
+	b.must(os.RemoveAll(b.path("sub")))
+	h.Release()
+	b.there()
+	b.clean()
+}
+
+// A real name that is as new as the journal line is not taken for ours: making
+// it failed.
+func TestRealNameInLastMoment(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	r, err := openRecord(filepath.Join(b.registry, registryName(b.path("x"))), unix.O_CREAT)
+	b.must(err)
+	b.must(r.add(lineWant(b.dir("x"))))
+	sp, err := openSpot(b.path("x"))
+	b.must(err)
+	defer sp.close()
+	b.must(os.Mkdir(b.path("x"), 0o755))
+	if err := put(r, sp, b.dir("x"), nothing); !isRealError(err) {
+		t.Errorf("put: %v", err)
+	}
+	l.retire(r, false)
+	b.there("x")
+	b.clean()
+}
+
+// A command that puts a link in the place of a directory does not make us work
+// elsewhere.
+func TestParentBecomesLink(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	b.must(os.MkdirAll(b.path("a/b"), 0o755))
+	b.must(os.MkdirAll(b.path("elsewhere/b"), 0o755))
+	h := b.hold(l, b.dir("a/b/.git"))
+	b.must(os.Rename(b.path("a"), b.path("was")))
+	b.must(os.Symlink("elsewhere", b.path("a")))
+
+	if _, err := l.Hold([]Want{b.dir("a/b/.aws")}); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("Hold: %v", err)
+	}
+	// Even the very inode is not removed by way of a link.
+	b.must(os.Rename(b.path("was/b/.git"), b.path("elsewhere/b/.git")))
+	h.Release()
+	if left := list(t, b.path("elsewhere/b")); strings.Join(left, " ") != ".git" {
+		t.Errorf("behind the link: %q", left)
+	}
+	// When the directory is back, a sweep finds it.
+	b.must(os.Remove(b.path("a")))
+	b.must(os.Rename(b.path("elsewhere"), b.path("a")))
+	b.must(l.Sweep())
+	if left := list(t, b.path("a/b")); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	b.clean()
+}

@@ -1,0 +1,449 @@
+package placeholder
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestHoldAndRelease(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	h := b.hold(l, b.dir(".git"), b.file("nope"))
+	b.there(".git", "nope")
+	for name, mode := range map[string]fs.FileMode{".git": fs.ModeDir | 0o755, "nope": 0o644} {
+		if info, err := os.Lstat(b.path(name)); err != nil || info.Mode() != mode || !info.IsDir() && info.Size() != 0 {
+			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+		}
+	}
+	h.Release()
+	h.Release()
+	b.there()
+	b.clean()
+	if len(l.slots) != 0 {
+		t.Errorf("slots left: %v", l.slots)
+	}
+	b.hold(l).Release()
+}
+
+// The order of release does not matter, nor which server a Hold belongs to.
+func TestLastReleaseRemoves(t *testing.T) {
+	for _, two := range []bool{false, true} {
+		for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
+			t.Run(fmt.Sprint(two, order), func(t *testing.T) {
+				b := newBench(t)
+				l := b.open()
+				other := l
+				if two {
+					other = b.open()
+				}
+				holds := []*Hold{b.hold(l, b.dir(".git")), b.hold(other, b.dir(".git"), b.dir(".aws")), b.hold(l, b.dir(".git"))}
+				for n, i := range order {
+					if _, err := os.Lstat(b.path(".git")); err != nil {
+						t.Fatalf("before release %d: %v", n, err)
+					}
+					holds[i].Release()
+					holds[i].Release()
+				}
+				b.there()
+				b.clean()
+			})
+		}
+	}
+}
+
+func TestOpenKeepsWhatIsInUse(t *testing.T) {
+	b := newBench(t)
+	h := b.hold(b.open(), b.dir(".git"))
+	b.open()
+	b.there(".git")
+	h.Release()
+	b.there()
+}
+
+func TestClose(t *testing.T) {
+	b := newBench(t)
+	l, other := b.open(), b.open()
+	h := b.hold(l, b.dir(".git"), b.dir(".aws"))
+	shared := b.hold(other, b.dir(".git"))
+	b.must(l.Close())
+	b.there(".git")
+	h.Release()
+	b.there(".git")
+	if _, err := l.Hold([]Want{b.dir(".codex")}); !errors.Is(err, ErrClosed) {
+		t.Errorf("Hold after Close: %v", err)
+	}
+	b.must(l.Close())
+	shared.Release()
+	b.there()
+	b.clean()
+}
+
+func TestRealName(t *testing.T) {
+	for name, create := range map[string]func(string) error{
+		"dir":  func(p string) error { return os.Mkdir(p, 0o755) },
+		"file": func(p string) error { return os.WriteFile(p, nil, 0o644) },
+		"link": func(p string) error { return os.Symlink("/", p) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.must(create(b.path("x")))
+			l := b.open()
+			for _, want := range []Want{b.dir("x"), b.file("x")} {
+				if _, err := l.Hold([]Want{b.dir(".git"), want}); !isRealError(err) || !strings.Contains(err.Error(), want.Path) {
+					t.Errorf("Hold: %v", err)
+				}
+			}
+			if l.Snapshot()(b.path("x")) {
+				t.Error("passes for a placeholder")
+			}
+			b.there("x")
+			b.clean()
+		})
+	}
+}
+
+func TestKind(t *testing.T) {
+	b := newBench(t)
+	l, other := b.open(), b.open()
+	h := b.hold(l, b.dir("x"))
+	for _, ledger := range []*Ledger{l, other} {
+		_, err := ledger.Hold([]Want{b.file("x")})
+		if _, ok := errors.AsType[*KindError](err); !ok {
+			t.Errorf("Hold: %v", err)
+		}
+	}
+	h.Release()
+	b.there()
+	b.clean()
+}
+
+func TestBadPlaces(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	b.must(os.WriteFile(b.path("file"), nil, 0o644))
+	for path, want := range map[string]error{
+		"relative":                   nil,
+		"/":                          nil,
+		b.ws + "/":                   nil,
+		b.ws + "/a/../b":             nil,
+		b.path("missing/.git"):       unix.ENOENT,
+		b.path("file/.git"):          unix.ENOTDIR,
+		"/proc/placeholder-test":     unix.ENOENT,
+		b.path("s" + longName + "x"): unix.ENAMETOOLONG,
+	} {
+		_, err := l.Hold([]Want{b.dir(".git"), {path, true}})
+		if err == nil || !strings.Contains(err.Error(), path) || want != nil && !errors.Is(err, want) {
+			t.Errorf("Hold(%q): %v", path, err)
+		}
+		b.there("file")
+		b.clean()
+	}
+}
+
+var longName = strings.Repeat("o", 300)
+
+// Root may write anywhere, so it borrows somebody else's rights for this.
+func TestUnwritableParent(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	b.must(os.MkdirAll(b.path("mine"), 0o755))
+	b.must(os.MkdirAll(b.path("theirs"), 0o555))
+	if os.Geteuid() == 0 {
+		const nobody = 65534
+		for _, dir := range []string{filepath.Dir(b.ws), filepath.Dir(filepath.Dir(b.registry))} {
+			b.must(os.Chmod(dir, 0o755))
+		}
+		b.must(os.Chown(b.path("mine"), nobody, nobody))
+		b.must(os.Chown(b.registry, nobody, nobody))
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		b.must(unix.Setfsuid(nobody)) // this thread only
+		defer unix.Setfsuid(0)
+	}
+	b.hold(l, b.dir("mine/.git")).Release()
+	_, err := l.Hold([]Want{b.dir("mine/.git"), b.dir("theirs/.git")})
+	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), b.path("theirs/.git")) {
+		t.Errorf("Hold: %v", err)
+	}
+	if left := list(t, b.path("mine")); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+	b.clean()
+}
+
+func TestWalkPlain(t *testing.T) {
+	b := newBench(t)
+	b.must(os.MkdirAll(b.path("a/b"), 0o755))
+	b.must(os.Symlink("a", b.path("link")))
+	fd, err := walkPlain(b.path("a/b"))
+	b.must(err)
+	defer unix.Close(fd)
+	var got, want unix.Stat_t
+	b.must(unix.Fstat(fd, &got))
+	b.must(unix.Lstat(b.path("a/b"), &want))
+	if got.Ino != want.Ino {
+		t.Error("another directory")
+	}
+	for path, want := range map[string]error{"link/b": unix.ENOTDIR, "a/link": unix.ENOENT, "link": unix.ENOTDIR} {
+		if fd, err := walkPlain(b.path(path)); err != want {
+			t.Errorf("walkPlain(%s) = %d, %v", path, fd, err)
+		}
+	}
+}
+
+// What else lies in the registry does no harm; damaged entries go.
+func TestGarbage(t *testing.T) {
+	b := newBench(t)
+	b.must(os.MkdirAll(b.registry, 0o700))
+	b.must(os.Mkdir(b.path("victim"), 0o755))
+	b.littered = true
+	in := func(name string) string { return filepath.Join(b.registry, name) }
+	hex := func(digit string) string { return strings.Repeat(digit, nameLen) }
+	b.must(os.WriteFile(in("README"), []byte("x"), 0o600))
+	b.must(os.WriteFile(in(hex("a")), []byte("garbage\n"), 0o600))
+	b.must(os.WriteFile(in(hex("b")), nil, 0o600))
+	b.must(os.WriteFile(in(hex("c")), []byte(lineWant(b.dir("victim"))+lineMake), 0o600)) // not its name
+	b.must(os.WriteFile(in(hex("d")), make([]byte, maxEntry+1), 0o600))
+	b.must(os.Mkdir(in(hex("e")), 0o700))
+	b.must(os.Symlink(b.path("victim"), in(hex("f"))))
+	b.must(unix.Mkfifo(in(hex("0")), 0o600))
+	b.entry(b.path(".git"), "placeholder dir \"/else")
+	l := b.open()
+	if got := strings.Join(list(t, b.registry), " "); got != strings.Join([]string{hex("0"), "README", hex("e"), hex("f")}, " ") {
+		t.Errorf("registry has %q", got)
+	}
+	b.there("victim")
+	b.entry(b.path(".git"), "placeholder dir \"/else\"\nmake\n")
+	b.hold(l, b.dir(".git")).Release()
+	b.there("victim")
+
+	// In the place of an entry there is something that is none.
+	b.must(os.Remove(in(registryName(b.path(".git")))))
+	b.must(unix.Mkfifo(in(registryName(b.path(".git"))), 0o600))
+	if _, err := l.Hold([]Want{b.dir(".git")}); err == nil {
+		t.Error("held with a fifo as entry")
+	}
+	b.there("victim")
+}
+
+func TestLimit(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	l.limit = 2
+	h := b.hold(l, b.dir("a"), b.dir("b"))
+	b.hold(l, b.dir("a")).Release() // no new one
+	if _, err := l.Hold([]Want{b.dir("c")}); !errors.Is(err, ErrLimit) {
+		t.Errorf("Hold: %v", err)
+	}
+	b.there("a", "b")
+	h.Release()
+	h = b.hold(l, b.dir("c"))
+	if _, err := l.Hold([]Want{b.dir("a"), b.dir("b")}); !errors.Is(err, ErrLimit) {
+		t.Errorf("Hold: %v", err)
+	}
+	b.there("c")
+	h.Release()
+	b.clean()
+}
+
+// A Hold that comes while the ledger closes makes nothing.
+func TestCloseMeetsHold(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	s, err := l.enter(b.path(".git"))
+	b.must(err)
+	s.mu.Lock()
+	var both sync.WaitGroup
+	both.Go(func() {
+		if _, err := l.Hold([]Want{b.dir(".git")}); !errors.Is(err, ErrClosed) {
+			t.Errorf("Hold: %v", err)
+		}
+	})
+	until(l, func() bool { return s.refs == 2 })
+	both.Go(func() { l.Close() })
+	until(l, func() bool { return l.closed })
+	s.mu.Unlock()
+	both.Wait()
+	l.leave(s)
+	b.there()
+}
+
+// until waits for a change under the ledger's lock.
+func until(l *Ledger, done func() bool) {
+	for {
+		l.mu.Lock()
+		ok := done()
+		l.mu.Unlock()
+		if ok {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// A lock on a file that lost its name is worth nothing: nothing is made under
+// it, and the file that has the name now stays.
+func TestLockOnRemovedFile(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	file := filepath.Join(b.registry, registryName(b.path(".git")))
+	stale, err := openRecord(file, unix.O_CREAT)
+	b.must(err)
+	b.must(stale.add(lineWant(b.dir(".git"))))
+	b.must(os.Remove(file))
+	if done, err := l.join(stale, b.dir(".git")); done || err != nil {
+		t.Errorf("join: %v, %v", done, err)
+	}
+	b.there()
+	h := b.hold(l, b.dir(".git"))
+	l.retire(stale, false)
+	if _, err := os.Lstat(file); err != nil {
+		t.Error(err)
+	}
+	h.Release()
+	b.there()
+}
+
+// Registry files are kept for the next use, but not too many and not too long.
+func TestIdleFiles(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	want := b.dir("a")
+	for range 2 {
+		b.hold(l, want).Release()
+		data, err := os.ReadFile(filepath.Join(b.registry, registryName(want.Path)))
+		if string(data) != lineWant(want) {
+			t.Errorf("kept: %q, %v", data, err)
+		}
+	}
+	b.hold(l, b.file("a")).Release() // as the other kind
+	for i := range maxIdle + 10 {
+		b.hold(l, b.dir(fmt.Sprint(i))).Release()
+	}
+	if got := list(b, b.registry); len(got) != maxIdle {
+		t.Errorf("%d files are kept", len(got))
+	}
+	b.open() // sweeps them
+	if got := list(b, b.registry); len(got) != 0 {
+		t.Errorf("%d files are kept", len(got))
+	}
+	b.hold(l, b.dir("a")).Release()
+	b.there()
+}
+
+func TestRegistryOfOthers(t *testing.T) {
+	b := newBench(t)
+	b.must(os.Mkdir(b.registry, 0o700))
+	b.must(os.Chmod(b.registry, 0o777))
+	if _, err := Open(b.registry, nil); err == nil {
+		t.Error("a registry that anybody can write to was taken")
+	}
+}
+
+// A name that is seen and gone before the question is not there in earnest.
+func TestSnapshotGone(t *testing.T) {
+	b := newBench(t)
+	has := b.open().Snapshot()
+	if !has(b.path(".git")) {
+		t.Error("a name that is gone passes for real")
+	}
+	if has(b.ws) || has("/") {
+		t.Error("a real directory passes for a placeholder")
+	}
+}
+
+// Many sandboxes on two servers, a third server that comes and goes, and one
+// who asks: no placeholder vanishes while it is held, none passes for real, and
+// none is left.
+func TestStress(t *testing.T) {
+	b := newBench(t)
+	names := []string{".git", ".agents", ".codex", ".aws", "nope"}
+	var sandboxes sync.WaitGroup
+	for range 2 {
+		l := b.open()
+		for range 6 {
+			sandboxes.Go(func() {
+				for range 40 {
+					b.sandbox(l, names)
+				}
+			})
+		}
+	}
+	sandboxes.Go(func() {
+		for range 40 {
+			l, err := Open(b.registry, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			l.Close()
+		}
+	})
+	stop := b.neverReal(b.open(), names...)
+	sandboxes.Wait()
+	stop()
+	b.there()
+	b.clean()
+}
+
+// neverReal asks for the names until stopped. They are held, or gone.
+func (b *bench) neverReal(l *Ledger, names ...string) (stop func()) {
+	done := make(chan struct{})
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		has := l.Snapshot()
+		for {
+			for _, name := range names {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if !has(b.path(name)) {
+					b.Errorf("%s passes for real", name)
+					return
+				}
+			}
+		}
+	})
+	return func() { close(done); asking.Wait() }
+}
+
+// sandbox holds some of the names and looks whether they stay.
+func (b *bench) sandbox(l *Ledger, names []string) {
+	var wants []Want
+	for _, i := range rand.Perm(len(names))[:1+rand.IntN(len(names))] {
+		wants = append(wants, Want{b.path(names[i]), names[i] != "nope"})
+	}
+	h, err := l.Hold(wants)
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	defer h.Release()
+	has := l.Snapshot()
+	var before []uint64
+	for range 3 {
+		for i, w := range wants {
+			var st unix.Stat_t
+			if err := unix.Lstat(w.Path, &st); err != nil || !has(w.Path) {
+				b.Errorf("%s while held: %v", w.Path, err)
+				return
+			}
+			if before = append(before, st.Ino); before[i] != st.Ino {
+				b.Errorf("%s was replaced while held", w.Path)
+			}
+		}
+		runtime.Gosched()
+	}
+}

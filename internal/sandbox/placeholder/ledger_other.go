@@ -1,0 +1,34 @@
+//go:build !linux
+
+package placeholder
+
+import "log/slog"
+
+// A Ledger holds nothing on this system.
+type Ledger struct{}
+
+// A Hold is a sandbox's part in its placeholders.
+type Hold struct{}
+
+// Open returns a ledger that can hold nothing.
+func Open(string, *slog.Logger) (*Ledger, error) { return &Ledger{}, nil }
+
+// Hold refuses all but an empty list.
+func (l *Ledger) Hold(wants []Want) (*Hold, error) {
+	if len(wants) > 0 {
+		return nil, ErrUnsupported
+	}
+	return &Hold{}, nil
+}
+
+// Release does nothing.
+func (h *Hold) Release() {}
+
+// Snapshot returns a function that knows no placeholders.
+func (l *Ledger) Snapshot() func(path string) bool { return func(string) bool { return false } }
+
+// Sweep does nothing.
+func (l *Ledger) Sweep() error { return nil }
+
+// Close does nothing.
+func (l *Ledger) Close() error { return nil }

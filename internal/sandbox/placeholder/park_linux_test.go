@@ -1,0 +1,118 @@
+package placeholder
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+func (b *bench) inode(path string) uint64 {
+	b.Helper()
+	info, err := os.Lstat(path)
+	b.must(err)
+	return info.Sys().(*syscall.Stat_t).Ino
+}
+
+func (b *bench) parked() []string { return list(b, b.registry+parkSuffix) }
+
+// The next command in a workspace gets the directory of the last one.
+func TestParkedIsUsedAgain(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	h := b.hold(l, b.dir(".git"))
+	first := b.inode(b.path(".git"))
+	h.Release()
+	b.there()
+	if n := len(b.parked()); n != 1 {
+		t.Fatalf("%d directories are parked", n)
+	}
+	h = b.hold(l, b.dir(".git"))
+	if second := b.inode(b.path(".git")); second != first {
+		t.Errorf("inode %d was %d before", second, first)
+	}
+	other := b.hold(l, b.dir(".codex"))
+	if b.inode(b.path(".codex")) == first {
+		t.Error("a parked directory came back under another name")
+	}
+	other.Release()
+	h.Release()
+	b.there()
+	b.clean()
+	b.must(l.Close())
+	if left := b.parked(); len(left) > 0 {
+		t.Errorf("parked after Close: %q", left)
+	}
+}
+
+// What somebody puts into a parked directory never gets into a workspace.
+func TestParkedWithContent(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	b.hold(l, b.dir(".git")).Release()
+	planted := filepath.Join(b.registry+parkSuffix, b.parked()[0], "planted")
+	b.must(os.WriteFile(planted, nil, 0o600))
+	h := b.hold(l, b.dir(".git"))
+	if content := list(b, b.path(".git")); len(content) > 0 {
+		t.Errorf("the placeholder has %q", content)
+	}
+	h.Release()
+	b.there()
+	b.must(os.Remove(planted))
+}
+
+// A file is not parked, and neither is a directory that got content.
+func TestParkedIsEmpty(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	h := b.hold(l, b.dir(".git"), b.file("carved"))
+	b.must(os.Mkdir(b.path(".git/objects"), 0o755))
+	h.Release()
+	b.there(".git")
+	if left := b.parked(); len(left) > 0 {
+		t.Errorf("parked: %q", left)
+	}
+}
+
+// The name exists in earnest when a parked directory is to take it.
+func TestParkedMeetsReal(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	b.hold(l, b.dir(".git")).Release()
+	b.must(os.Mkdir(b.path(".git"), 0o755))
+	if _, err := l.Hold([]Want{b.dir(".git")}); err == nil {
+		t.Error("held")
+	}
+	b.there(".git")
+}
+
+// Another file system has no part in this.
+func TestParkedElsewhere(t *testing.T) {
+	b := newBench(t)
+	dir, err := os.MkdirTemp("/dev/shm", "placeholder-test-")
+	if err != nil {
+		t.Skip("no second file system here:", err)
+	}
+	defer os.RemoveAll(dir)
+	b.ws = dir
+	l := b.open()
+	for range 2 {
+		b.hold(l, b.dir(".git")).Release()
+		b.there()
+	}
+	if left := b.parked(); len(left) > 0 {
+		t.Errorf("parked: %q", left)
+	}
+}
+
+// What a dead server has parked goes with the next one.
+func TestParkedIsSwept(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	b.hold(l, b.dir(".git")).Release()
+	b.must(os.Mkdir(filepath.Join(b.registry+parkSuffix, "stray"), 0o700))
+	b.open()
+	if left := b.parked(); len(left) > 0 {
+		t.Errorf("parked: %q", left)
+	}
+}

@@ -1,0 +1,171 @@
+package placeholder
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A record is an open registry file. Its lock is the descriptor's; a child that
+// is being started shares it until it runs its program, so locks are given back
+// by name and not by closing alone.
+type record struct {
+	fd   int
+	file string // its path
+}
+
+// openRecord opens a registry file. It never waits, whatever lies there.
+func openRecord(file string, flags int) (record, error) {
+	flags |= unix.O_RDWR | unix.O_APPEND | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	fd, err := again(func() (int, error) { return unix.Open(file, flags, 0o600) })
+	if err != nil {
+		return record{}, fmt.Errorf("registry file %s: %w", filepath.Base(file), err)
+	}
+	return record{fd, file}, nil
+}
+
+// lock takes or converts the lock without waiting. False: others have it, and
+// then this record has none.
+func (r record) lock(how int) (bool, error) {
+	err := againErr(func() error { return unix.Flock(r.fd, how|unix.LOCK_NB) })
+	switch err {
+	case nil:
+		return true, nil
+	case unix.EWOULDBLOCK:
+		return false, nil
+	}
+	return false, fmt.Errorf("lock registry file %s: %w", filepath.Base(r.file), err)
+}
+
+func (r record) close() {
+	unix.Flock(r.fd, unix.LOCK_UN)
+	unix.Close(r.fd)
+}
+
+// remove gives up the record and its file. The caller has the exclusive lock
+// and saw the file at its name.
+func (r record) remove() {
+	unix.Unlink(r.file)
+	r.close()
+}
+
+// stat returns when the file was last written and how long it is. linked is
+// false if it lost its name: then the lock is worth nothing.
+func (r record) stat() (written, size int64, linked bool, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(r.fd, &st); err != nil {
+		return 0, 0, false, fmt.Errorf("registry file: %w", err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return 0, 0, false, fmt.Errorf("registry file %s: not a regular file", filepath.Base(r.file))
+	}
+	return st.Mtim.Nano(), st.Size, st.Nlink > 0, nil
+}
+
+// A reading is an entry and what is known of its file.
+type reading struct {
+	entry
+	written int64
+	size    int64
+	linked  bool
+}
+
+// read reads the entry; a file that holds no entry of its name is errDamaged.
+func (r record) read() (reading, error) {
+	written, size, linked, err := r.stat()
+	got := reading{written: written, size: size, linked: linked}
+	if err != nil || !linked || size == 0 {
+		return got, err
+	}
+	if size > maxEntry {
+		return got, errDamaged
+	}
+	data := make([]byte, size)
+	n := 0
+	for n < len(data) {
+		m, err := again(func() (int, error) { return unix.Pread(r.fd, data[n:], int64(n)) })
+		if err != nil {
+			return got, fmt.Errorf("read registry file: %w", err)
+		}
+		if m == 0 {
+			break
+		}
+		n += m
+	}
+	got.entry, err = decode(data[:n])
+	if err == nil && registryName(got.want.Path) != filepath.Base(r.file) {
+		err = errDamaged
+	}
+	return got, err
+}
+
+// add appends a line, in one write.
+func (r record) add(line string) error {
+	n, err := again(func() (int, error) { return unix.Write(r.fd, []byte(line)) })
+	if err == nil && n < len(line) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		return fmt.Errorf("write registry file: %w", err)
+	}
+	return nil
+}
+
+// cut shortens the file to its first line. The caller has the exclusive lock.
+// One who reads without a lock may add a line right after; it says something of
+// the past and is ignored.
+func (r record) cut(first string) error {
+	return againErr(func() error { return unix.Ftruncate(r.fd, int64(len(first))) })
+}
+
+// patience bounds the wait for another server that is about to make or remove
+// a placeholder. It takes well under a millisecond, unless its disk is slow or
+// somebody stopped it.
+const patience = 5 * time.Second
+
+// A waiter spaces out attempts, up to its patience.
+type waiter struct {
+	until time.Time
+	pause time.Duration
+}
+
+// wait pauses before the next attempt; false: patience is over.
+func (w *waiter) wait() bool {
+	if w.until.IsZero() {
+		w.until, w.pause = time.Now().Add(patience), 50*time.Microsecond
+	}
+	if time.Now().After(w.until) {
+		return false
+	}
+	time.Sleep(w.pause)
+	w.pause = min(2*w.pause, 5*time.Millisecond)
+	return true
+}
+
+// lockRegistry makes the caller the only one who works on an entry that others
+// use too. It is taken rarely: when a placeholder in use was removed from outside.
+func lockRegistry(dir string) (unlock func(), err error) {
+	fd, err := again(func() (int, error) {
+		return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("registry: %w", err)
+	}
+	r := record{fd, dir}
+	for w := (waiter{}); ; {
+		got, err := r.lock(unix.LOCK_EX)
+		if got {
+			return r.close, nil
+		}
+		if err == nil && !w.wait() {
+			err = errBusy
+		}
+		if err != nil {
+			r.close()
+			return nil, err
+		}
+	}
+}

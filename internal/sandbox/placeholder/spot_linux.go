@@ -1,0 +1,204 @@
+package placeholder
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Modes of placeholders, narrowed by the umask. The host may use one in
+// earnest: `git init` fills an empty .git.
+const (
+	dirMode  = 0o755
+	fileMode = 0o644
+)
+
+// A spot is a name in a directory that is open, so that nobody can put another
+// directory, or a link, in its place between two steps.
+type spot struct {
+	parent int // O_PATH
+	name   string
+}
+
+// openSpot opens the parent of a path; no link is followed on the way.
+func openSpot(p string) (spot, error) {
+	dir, name := path.Split(p)
+	fd, err := openPlain(path.Clean(dir))
+	return spot{fd, name}, err
+}
+
+func (s spot) close() { unix.Close(s.parent) }
+
+const openParent = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+
+func openPlain(dir string) (int, error) {
+	how := unix.OpenHow{Flags: openParent, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	fd, err := again(func() (int, error) { return unix.Openat2(unix.AT_FDCWD, dir, &how) })
+	if err == unix.ENOSYS || err == unix.EPERM { // before Linux 5.6, or a filter that does not know the call
+		return walkPlain(dir)
+	}
+	return fd, err
+}
+
+// walkPlain is openPlain, one component at a time.
+func walkPlain(dir string) (int, error) {
+	fd, err := unix.Open("/", openParent, 0)
+	for component := range strings.SplitSeq(dir, "/") {
+		if err != nil {
+			return -1, err
+		}
+		if component == "" {
+			continue
+		}
+		var next int
+		next, err = again(func() (int, error) { return unix.Openat(fd, component, openParent|unix.O_NOFOLLOW, 0) })
+		unix.Close(fd)
+		fd = next
+	}
+	return fd, err
+}
+
+// A sight is what was seen at a spot. The zero sight: nothing.
+type sight struct {
+	mode  fs.FileMode // type only
+	there bool
+	id    identity
+	uid   int
+	size  uint64
+	since int64 // ns since 1970: birth if known, else the last change of the content
+}
+
+func (s spot) look() (sight, error) {
+	var st unix.Statx_t
+	err := unix.Statx(s.parent, s.name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
+	switch {
+	case err == unix.ENOENT:
+		return sight{}, nil
+	case err != nil:
+		return sight{}, err
+	}
+	seen := sight{
+		there: true,
+		mode:  fs.ModeIrregular,
+		id:    identity{dev: unix.Mkdev(st.Dev_major, st.Dev_minor), ino: st.Ino},
+		uid:   int(st.Uid),
+		size:  st.Size,
+		since: nanoseconds(st.Mtime),
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		seen.mode = fs.ModeDir
+	case unix.S_IFREG:
+		seen.mode = 0
+	}
+	if st.Mask&unix.STATX_BTIME != 0 {
+		seen.id.born = nanoseconds(st.Btime)
+		seen.since = seen.id.born
+	}
+	return seen, nil
+}
+
+func nanoseconds(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(t.Nsec) }
+
+// A verdict is whose a sight is.
+type verdict int
+
+const (
+	absent  verdict = iota
+	ours            // made for the entry; it may have got content
+	foreign         // not made for it
+)
+
+// judge says whose the sight is, given an entry whose file was last written at
+// the time written. Of what was about to be made the identity is not known:
+// then it is what the maker could have made, no earlier than that.
+func judge(e entry, seen sight, written int64) verdict {
+	fits := seen.mode == 0
+	if e.want.Dir {
+		fits = seen.mode == fs.ModeDir
+	}
+	switch {
+	case !seen.there:
+		return absent
+	case e.phase == made && fits && e.id.same(seen.id):
+		return ours
+	case e.phase == making && fits && seen.uid == os.Geteuid() && seen.since >= written:
+		return ours
+	}
+	return foreign
+}
+
+// empty reports whether what was seen has no content.
+func (s spot) empty(seen sight) (bool, error) {
+	if seen.mode == 0 {
+		return seen.size == 0, nil
+	}
+	fd, err := again(func() (int, error) {
+		return unix.Openat(s.parent, s.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(fd)
+	for buf := make([]byte, 4096); ; {
+		n, err := again(func() (int, error) { return unix.ReadDirent(fd, buf) })
+		if n <= 0 || err != nil {
+			return err == nil, err
+		}
+		// ParseDirent leaves out "." and "..".
+		if _, count, _ := unix.ParseDirent(buf[:n], 1, nil); count > 0 {
+			return false, nil
+		}
+	}
+}
+
+// make makes the placeholder and returns its identity.
+func (s spot) make(dir bool) (identity, error) {
+	var err error
+	if dir {
+		err = againErr(func() error { return unix.Mkdirat(s.parent, s.name, dirMode) })
+	} else {
+		var fd int
+		fd, err = again(func() (int, error) {
+			return unix.Openat(s.parent, s.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, fileMode)
+		})
+		if err == nil {
+			unix.Close(fd)
+		}
+	}
+	if err != nil {
+		return identity{}, err
+	}
+	seen, err := s.look()
+	if err == nil && (!seen.there || seen.mode.IsDir() != dir || seen.mode == fs.ModeIrregular) {
+		err = errors.New("it was replaced at once")
+	}
+	return seen.id, err
+}
+
+// remove takes away an empty directory or a file.
+func (s spot) remove(dir bool) error {
+	flags := 0
+	if dir {
+		flags = unix.AT_REMOVEDIR
+	}
+	return againErr(func() error { return unix.Unlinkat(s.parent, s.name, flags) })
+}
+
+// again repeats a call that a signal cut short; network filesystems do that.
+func again(call func() (int, error)) (int, error) {
+	for {
+		if n, err := call(); err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+func againErr(call func() error) error {
+	_, err := again(func() (int, error) { return 0, call() })
+	return err
+}
