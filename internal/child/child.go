@@ -1,0 +1,48 @@
+// Package child runs the helpers of tether: `tether be-child NAME …` is this
+// program, started again to do one small thing, mostly inside a sandbox.
+package child
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/tetherexec/tether/internal/sandbox/inner"
+	"github.com/tetherexec/tether/internal/sandbox/probe"
+)
+
+// Command is the first argument of a helper.
+const Command = "be-child"
+
+// The names of the helpers.
+const (
+	Sandbox = "sandbox" // the last stage of a sandboxed start
+	Probe   = "probe"   // tries something that a sandbox should stop
+)
+
+// exitUnknown is the exit status for a name that no helper has.
+const exitUnknown = 125
+
+// Argv is the command line of a helper.
+func Argv(self, name string, args ...string) []string {
+	return append([]string{self, Command, name}, args...)
+}
+
+// init runs a helper if this program was started as one. Helpers start with every
+// sandboxed command: here most packages have not been initialized yet, and a
+// program that embeds tether needs to do nothing.
+func init() {
+	if len(os.Args) > 2 && os.Args[1] == Command {
+		os.Exit(run(os.Args[2], os.Args[3:]))
+	}
+}
+
+func run(name string, args []string) int {
+	switch name {
+	case Sandbox:
+		return inner.Main(args)
+	case Probe:
+		return probe.Main(args)
+	}
+	fmt.Fprintf(os.Stderr, "Error: no helper is called %q\n", name)
+	return exitUnknown
+}

@@ -1,0 +1,61 @@
+package probe
+
+import (
+	"runtime"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+)
+
+// Other doors to the same kernel, with other numbers for its calls.
+var abiProbes = []probe{
+	{"int80", "getpid|socket", func(a []string) error { return int80(a[0]) }},
+	{"x32", "getpid", x32},
+}
+
+// enter32 makes a 32-bit system call.
+func enter32(nr, a, b, c uint32) int32
+
+// int80 makes a call by the door of 32-bit programs. A kernel without that door
+// answers with a fault.
+func int80(name string) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		fault := recover()
+		if _, ok := fault.(runtime.Error); ok {
+			err = killedError(unix.SIGSEGV)
+		} else if fault != nil {
+			panic(fault)
+		}
+	}()
+	const getpid, socket = 20, 359 // numbers of that door
+	switch name {
+	case "getpid":
+		return signed(enter32(getpid, 0, 0, 0))
+	case "socket":
+		fd := enter32(socket, unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if fd < 0 {
+			return signed(fd)
+		}
+		return unix.Close(int(fd))
+	}
+	return errUsage
+}
+
+// signed reads an answer of the kernel: a negative one is an errno.
+func signed(answer int32) error {
+	if answer < 0 {
+		return unix.Errno(-answer)
+	}
+	return nil
+}
+
+// x32 makes a call by the door of 64-bit programs with 32-bit pointers.
+func x32(args []string) error {
+	const x32Bit = 0x40000000
+	if args[0] != "getpid" {
+		return errUsage
+	}
+	_, _, errno := unix.RawSyscall(x32Bit|unix.SYS_GETPID, 0, 0, 0)
+	return errnoOr(errno)
+}

@@ -1,0 +1,11 @@
+//go:build linux && !amd64
+
+package probe
+
+import "golang.org/x/sys/unix"
+
+// This architecture has no other doors to the kernel.
+var abiProbes = []probe{
+	{"int80", "getpid|socket", func([]string) error { return unix.ENOSYS }},
+	{"x32", "getpid", func([]string) error { return unix.ENOSYS }},
+}

@@ -1,0 +1,54 @@
+package probe
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+var ipcProbes = []probe{
+	{"shm-create", "", func([]string) error { return sysV(unix.SYS_SHMGET, 4096, unix.SYS_SHMCTL) }},
+	{"sem-create", "", func([]string) error { return sysV(unix.SYS_SEMGET, 1, unix.SYS_SEMCTL) }},
+	{"msg-create", "", msgCreate},
+	{"keyctl", "", keyctl},
+	{"add-key", "", addKey},
+}
+
+// sysV makes a private object and removes it.
+func sysV(get, size, ctl uintptr) error {
+	id, _, errno := unix.Syscall(get, unix.IPC_PRIVATE, size, unix.IPC_CREAT|0o600)
+	if errno != 0 {
+		return errno
+	}
+	if ctl == unix.SYS_SEMCTL { // has the number of a semaphore in the second place
+		return at("remove", errnoOr(raw(ctl, id, 0, unix.IPC_RMID)))
+	}
+	return at("remove", errnoOr(raw(ctl, id, unix.IPC_RMID, 0)))
+}
+
+func msgCreate([]string) error {
+	id, _, errno := unix.Syscall(unix.SYS_MSGGET, unix.IPC_PRIVATE, unix.IPC_CREAT|0o600, 0)
+	if errno != 0 {
+		return errno
+	}
+	return at("remove", errnoOr(raw(unix.SYS_MSGCTL, id, unix.IPC_RMID, 0)))
+}
+
+// keyctl makes the keyring of a child, which ends with it.
+func keyctl([]string) error {
+	var s script
+	s.try("keyctl", unix.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, threadKeyring, 1)
+	return s.last()
+}
+
+// threadKeyring is KEY_SPEC_THREAD_KEYRING in a register.
+const threadKeyring = ^uintptr(-unix.KEY_SPEC_THREAD_KEYRING - 1)
+
+// addKey puts a key in the keyring of a child.
+func addKey([]string) error {
+	var s script
+	payload := []byte{'p'}
+	s.try("add_key", unix.SYS_ADD_KEY, s.text("user"), s.text("tether-probe"), s.data(payload),
+		unsafe.Sizeof(payload[0]), threadKeyring)
+	return s.last()
+}

@@ -1,0 +1,121 @@
+package probe
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+var mountProbes = []probe{
+	{"mount-tmpfs", "PATH", mountTmpfs},
+	{"umount", "PATH", umount},
+	{"remount-rw", "PATH", remountRW},
+	{"open-tree", "", openTree},
+	{"fsopen", "", fsopen},
+	{"move-mount", "", moveMount},
+	{"mount-setattr", "", mountSetattr},
+	{"pivot-root", "", pivotRoot},
+}
+
+// mountTmpfs asks for a tmpfs with an option that no tmpfs has.
+func mountTmpfs(args []string) error {
+	return reached(unix.Mount("probe", args[0], "tmpfs", 0, "no-such-option"), unix.EINVAL)
+}
+
+// umount holds the mount busy, and asks to mark it as unused only.
+func umount(args []string) error {
+	fd, err := unix.Open(args[0], unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return at("open", err)
+	}
+	defer unix.Close(fd)
+	return reached(unix.Unmount(args[0], unix.MNT_EXPIRE), unix.EBUSY, unix.EAGAIN)
+}
+
+// remountRW makes a mount writable in a mount namespace of its own. Who may not
+// have one tries it in this namespace, and puts it back.
+func remountRW(args []string) error {
+	before, err := mountFlags(args[0])
+	if err != nil {
+		return at("statfs", err)
+	}
+	after := before &^ unix.MS_RDONLY
+	var own script
+	unshared := own.must("unshare", unix.SYS_UNSHARE, unix.CLONE_NEWNS)
+	own.must("mount", unix.SYS_MOUNT, 0, own.text("/"), 0, unix.MS_REC|unix.MS_PRIVATE, 0)
+	remounted := own.remount(args[0], after)
+	results, err := own.run()
+	if err != nil {
+		return err
+	}
+	if results[unshared].errno == 0 {
+		if err := own.stoppedBy(results); err != nil {
+			return err
+		}
+		return errnoOr(results[remounted].errno)
+	}
+	var here script
+	remounted = here.remount(args[0], after)
+	here.then(remounted, "mount", unix.SYS_MOUNT, 0, here.text(args[0]), 0, unix.MS_REMOUNT|unix.MS_BIND|before, 0)
+	if results, err = here.run(); err != nil {
+		return err
+	}
+	return errnoOr(results[remounted].errno)
+}
+
+// remount adds a step that changes the flags of one mount, not of its filesystem.
+func (s *script) remount(path string, flags uintptr) int {
+	return s.try("mount", unix.SYS_MOUNT, 0, s.text(path), 0, unix.MS_REMOUNT|unix.MS_BIND|flags, 0)
+}
+
+// mountFlags is what a remount must repeat to change nothing.
+func mountFlags(path string) (uintptr, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return 0, err
+	}
+	// These have the same value for statfs and mount.
+	const same = unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME
+	flags := uintptr(st.Flags) & same
+	if st.Flags&unix.ST_RELATIME != 0 {
+		flags |= unix.MS_RELATIME
+	}
+	return flags, nil
+}
+
+// openTree copies the mount at / without attaching it.
+func openTree([]string) error {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// fsopen begins a tmpfs and forgets it.
+func fsopen([]string) error {
+	fd, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// moveMount moves nothing to nowhere.
+func moveMount([]string) error {
+	err := unix.MoveMount(-1, "", -1, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	return reached(err, unix.EBADF)
+}
+
+// mountSetattr changes no attribute of /.
+func mountSetattr([]string) error {
+	var none unix.MountAttr
+	path := [2]byte{'/'}
+	return errnoOr(raw(unix.SYS_MOUNT_SETATTR, atCWD, uintptr(unsafe.Pointer(&path)), 0,
+		uintptr(unsafe.Pointer(&none)), unsafe.Sizeof(none)))
+}
+
+// pivotRoot exchanges / for itself, which is not possible.
+func pivotRoot([]string) error {
+	return reached(unix.PivotRoot("/", "/"), unix.EBUSY, unix.EINVAL)
+}
