@@ -29,19 +29,20 @@ type Process struct {
 	// it stays when the other ends. Nil: there are none.
 	Placeholder func(path string) bool
 
+	Root   bool // it runs as root, to whom the kernel's own files belong
 	NoProc bool // a new procfs cannot be mounted here
 }
 
 // NativeCwd returns the native path of a sandboxed process's cwd.
-func NativeCwd(uri wire.PathURI) (string, error) {
-	p, err := uri.Native()
+func NativeCwd(cwd wire.Cwd) (string, error) {
+	p, err := cwd.Native()
 	if err == nil && strings.Contains(p, "\x00") {
 		err = errNUL
 	}
 	if err != nil {
-		return "", &UnenforceableError{"command cwd URI `" + uri.String() + "` is not valid on this host: " + err.Error()}
+		return "", &UnenforceableError{"command cwd URI `" + cwd.String() + "` is not valid on this host: " + err.Error()}
 	}
-	return path.Clean(p), nil
+	return p, nil
 }
 
 var (
@@ -170,7 +171,7 @@ func (b *binder) cwd(policy *Policy) error {
 	if !path.IsAbs(b.process.Cwd) {
 		return &CwdError{b.process.Cwd, errRelativeCwd}
 	}
-	at := b.finder.find(path.Clean(b.process.Cwd))
+	at := b.finder.find(b.process.Cwd)
 	var err error
 	switch {
 	case at.isDir():
@@ -213,7 +214,11 @@ func (b *binder) restrict(policy *Policy) error {
 	if err := b.checkLinks(); err != nil {
 		return err
 	}
-	for _, p := range frozenProc {
+	frozen := frozenProc
+	if b.process.Root {
+		frozen = frozenProcRoot
+	}
+	for _, p := range frozen {
 		if b.finder.look(p).err == nil {
 			policy.procReadOnly = append(policy.procReadOnly, p)
 		}
@@ -254,7 +259,7 @@ func (b *binder) checkLinks() error {
 		}
 		for _, l := range r.place.links {
 			if b.rules.access(l.at) == Write && !(r.Access == Read && b.movesWithRoot(r, l)) {
-				return unenforceable("cannot enforce sandbox %s path %s because it crosses writable symlink %s",
+				return Unenforceable("cannot enforce sandbox %s path %s because it crosses writable symlink %s",
 					kind, r.literal, l.at)
 			}
 		}

@@ -58,7 +58,11 @@ func TestBindErrors(t *testing.T) {
 			checkError(t, err)
 		})
 	}
-	if _, err := NativeCwd(bad); err == nil || err.Error() !=
+	var cwd wire.Cwd
+	if err := wire.Decode([]byte(`"file:///C:/x"`), &cwd); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NativeCwd(cwd); err == nil || err.Error() !=
 		"failed to prepare process sandbox: command cwd URI `file:///C:/x` is not valid on this host: "+invalid {
 		t.Error(err)
 	}

@@ -36,7 +36,7 @@ func (p *Policy) Compile() (*Plan, error) {
 		return plan, nil
 	}
 	if p.legacy {
-		return nil, unenforceable("filesystem-restricted execution requires bubblewrap to isolate app-server sockets")
+		return nil, Unenforceable("filesystem-restricted execution requires bubblewrap to isolate app-server sockets")
 	}
 	if p.Cwd != "" {
 		plan.Cwd, plan.Env = p.Cwd, []Variable{{"PWD", p.Cwd}}
@@ -53,11 +53,11 @@ func (p *Policy) Compile() (*Plan, error) {
 	c.pin()
 	c.emit()
 	if len(c.ops) > maxOps {
-		return nil, unenforceable("the sandbox needs more than %d operations", maxOps)
+		return nil, Unenforceable("the sandbox needs more than %d operations", maxOps)
 	}
 	plan.Ops = c.ops
 	if p.Cwd != "" && !c.reaches(p.Cwd) {
-		return nil, unenforceable("the command's cwd %s is hidden by the sandbox", p.Cwd)
+		return nil, Unenforceable("the command's cwd %s is hidden by the sandbox", p.Cwd)
 	}
 	return plan, nil
 }
@@ -165,7 +165,7 @@ func (c *compiler) counts(at string, r *Rule) (bool, error) {
 		return r.Access == Deny, nil
 	case within(at, "/proc"):
 		if r.Access == Deny && c.view("/proc") != viewMasked {
-			return false, unenforceable("a path below /proc cannot be denied: %s", r.Named)
+			return false, Unenforceable("a path below /proc cannot be denied: %s", r.Named)
 		}
 		return false, nil
 	case !within(at, "/dev"):
@@ -243,7 +243,7 @@ func (c *compiler) fill(r *Rule) error {
 			{Kind: OpPlaceholder, Path: at, Why: why},
 			{Kind: OpMaskFile, Path: at, Mode: modeEmptyFile, Why: why}}}
 	default:
-		return unenforceable("cannot look at %s to restrict %s", at, r.Named)
+		return Unenforceable("cannot look at %s to restrict %s", at, r.Named)
 	}
 	return nil
 }

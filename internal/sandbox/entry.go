@@ -72,7 +72,7 @@ func (b *binder) expandSpecial(i int, s wire.SpecialPath, access Access) error {
 			subpath = *s.Subpath
 		}
 		if path.IsAbs(subpath) || strings.Contains(subpath, "\x00") {
-			return unenforceable("the subpath %q of a project root is not a relative path", subpath)
+			return Unenforceable("the subpath %q of a project root is not a relative path", subpath)
 		}
 		for _, root := range b.roots {
 			e.path = path.Join(root, subpath)

@@ -20,11 +20,12 @@ func (e *IntentError) Unwrap() error { return e.err }
 
 // An UnenforceableError says that an intent is understood but cannot be kept
 // here. Its text is meant for the peer.
-type UnenforceableError struct{ reason string }
+type UnenforceableError struct{ Reason string }
 
-func (e *UnenforceableError) Error() string { return "failed to prepare process sandbox: " + e.reason }
+func (e *UnenforceableError) Error() string { return "failed to prepare process sandbox: " + e.Reason }
 
-func unenforceable(format string, args ...any) error {
+// Unenforceable returns an UnenforceableError with this reason.
+func Unenforceable(format string, args ...any) error {
 	return &UnenforceableError{fmt.Sprintf(format, args...)}
 }
 

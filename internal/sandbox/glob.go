@@ -22,7 +22,7 @@ type glob struct {
 }
 
 func refusedGlob(pattern string) error {
-	return unenforceable("unreadable glob `%s` cannot be safely expanded; use a pattern with a non-root directory prefix", pattern)
+	return Unenforceable("unreadable glob `%s` cannot be safely expanded; use a pattern with a non-root directory prefix", pattern)
 }
 
 // expandGlob binds a pattern to its base directories. Only a deny has an
@@ -72,7 +72,7 @@ func (b *binder) deny(g glob) error {
 		return refusedGlob(g.named)
 	}
 	if at.gap == gapUnknown && b.rules.access(at.gapAt) == Write {
-		return unenforceable("unreadable glob `%s`: cannot search %s", g.named, g.dir)
+		return Unenforceable("unreadable glob `%s`: cannot search %s", g.named, g.dir)
 	}
 	if !at.isDir() {
 		return nil
@@ -115,13 +115,13 @@ func (w *globWalk) dir(real string, rel []string) error {
 		// Whoever runs the command cannot list it either, unless it is theirs
 		// to open.
 		if w.b.rules.access(real) == Write {
-			return unenforceable("unreadable glob `%s`: cannot search %s: %v", w.glob.named, real, err)
+			return Unenforceable("unreadable glob `%s`: cannot search %s: %v", w.glob.named, real, err)
 		}
 		return nil
 	}
 	for _, e := range entries {
 		if w.visits--; w.visits < 0 {
-			return unenforceable("unreadable glob expansion for %s looked at more than %d paths", w.glob.dir, maxGlobVisits)
+			return Unenforceable("unreadable glob expansion for %s looked at more than %d paths", w.glob.dir, maxGlobVisits)
 		}
 		name := append(rel[:len(rel):len(rel)], e.Name())
 		child := path.Join(real, e.Name())
@@ -129,7 +129,7 @@ func (w *globWalk) dir(real string, rel []string) error {
 		matched := w.matches(name, isDir || e.Type()&fs.ModeSymlink != 0)
 		if matched {
 			if len(w.found) == maxGlobMatches {
-				return unenforceable("unreadable glob expansion for %s matched more than %d paths", w.glob.dir, maxGlobMatches)
+				return Unenforceable("unreadable glob expansion for %s matched more than %d paths", w.glob.dir, maxGlobMatches)
 			}
 			w.found = append(w.found, strings.Join(name, "/"))
 		}

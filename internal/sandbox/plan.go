@@ -90,7 +90,7 @@ func (o Op) String() string {
 	s := o.Kind.String() + " " + quoted(o.Path)
 	switch o.Kind {
 	case OpDir, OpMaskDir, OpMaskFile:
-		s += fmt.Sprintf(" %04o", o.Mode.Perm()|sticky(o.Mode))
+		s += fmt.Sprintf(" %04o", UnixMode(o.Mode))
 	case OpSymlink:
 		s += " -> " + quoted(o.Target)
 	case OpPlaceholder:
@@ -106,11 +106,13 @@ func (o Op) String() string {
 	return s
 }
 
-func sticky(m fs.FileMode) fs.FileMode {
+// UnixMode returns a mode in the numbers of chmod.
+func UnixMode(m fs.FileMode) uint32 {
+	mode := uint32(m.Perm())
 	if m&fs.ModeSticky != 0 {
-		return 0o1000
+		mode |= 0o1000
 	}
-	return 0
+	return mode
 }
 
 // A Variable is a change of the environment.

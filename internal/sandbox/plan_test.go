@@ -23,7 +23,7 @@ func TestGoldenPlans(t *testing.T) {
 	host := newHost(homeDev, "/home/dev/project/a/b/ /home/dev/project/a/k /home/dev/project/a/c/d/")
 	dev := Process{
 		Cwd: "/home/dev/project", Env: []string{"PATH=/bin", "TMPDIR=/tmp"},
-		Private: []string{"/home/dev/.local/state/tether/server"},
+		Private: []string{"/home/dev/.local/state/tether/server"}, Root: true,
 	}
 	captured := func(t *testing.T, name string) *wire.Sandbox {
 		text, err := os.ReadFile(filepath.Join("testdata", name))

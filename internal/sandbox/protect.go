@@ -13,8 +13,12 @@ import (
 // below a writable root they are read-only, also while they are missing.
 var protectedNames = []string{".git", ".agents", ".codex", ".aws"}
 
-// frozenProc is what the owner of a /proc could change beyond its namespaces.
-var frozenProc = []string{"/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/sysrq-trigger"}
+// frozenProc is what the owner of a /proc could change beyond its namespaces: the
+// settings of the kernel, most of which belong to root alone.
+var (
+	frozenProc     = []string{"/proc/sys"}
+	frozenProcRoot = []string{"/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/sysrq-trigger"}
+)
 
 // controlSockets command services that act outside the sandbox. They matter
 // while the network is open, because then connecting is. A * stands for each
@@ -124,7 +128,7 @@ func (b *binder) addOwn(policy *Policy) error {
 	for _, p := range b.process.Private {
 		switch at := b.finder.find(path.Clean(p)); {
 		case at.path == "/":
-			return unenforceable("%s is private: nothing would be left", p)
+			return Unenforceable("%s is private: nothing would be left", p)
 		case at.exists():
 			b.add(path.Clean(p), Deny, FromPrivate, p, -1)
 		}
@@ -132,14 +136,14 @@ func (b *binder) addOwn(policy *Policy) error {
 	for _, p := range b.process.Runtime {
 		at := b.finder.find(path.Clean(p))
 		if !at.exists() {
-			return unenforceable("%s, which starts commands, does not exist", p)
+			return Unenforceable("%s, which starts commands, does not exist", p)
 		}
 		if b.rules.access(at.path) != Deny {
 			continue
 		}
 		b.add(path.Clean(p), Read, FromRuntime, p, -1)
 		if b.rules.access(at.path) == Deny {
-			return unenforceable("%s, which starts commands, is hidden by the sandbox", p)
+			return Unenforceable("%s, which starts commands, is hidden by the sandbox", p)
 		}
 	}
 	return nil

@@ -1,0 +1,98 @@
+package bwrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Dirs is where bubblewrap is looked for. No request and no PATH adds to it.
+var Dirs = []string{"/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin"}
+
+// Name is the program's.
+const Name = "bwrap"
+
+var (
+	// ErrMissing means that bubblewrap is in none of the directories.
+	ErrMissing = errors.New("bubblewrap is not installed")
+	// ErrUnsafe means that somebody else could replace it.
+	ErrUnsafe = errors.New("bubblewrap could be replaced by somebody else")
+	// ErrOld means that it cannot do what a sandbox needs.
+	ErrOld = errors.New("bubblewrap is too old")
+)
+
+// Find returns the real path of bubblewrap in the first of dirs that has it.
+func Find(dirs []string) (string, error) {
+	for _, dir := range dirs {
+		name, err := filepath.EvalSymlinks(filepath.Join(dir, Name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("look for bubblewrap: %w", err)
+		}
+		return name, trusted(name)
+	}
+	return "", fmt.Errorf("%w (looked in %s)", ErrMissing, strings.Join(dirs, ", "))
+}
+
+// trusted refuses a program that others than its owner or root can change.
+func trusted(name string) error {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look at bubblewrap: %w", err)
+	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
+		return fmt.Errorf("%w: %s is not a program", ErrMissing, name)
+	}
+	for at := name; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		if err != nil {
+			return fmt.Errorf("look at bubblewrap: %w", err)
+		}
+		if info.Mode()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0 || !ownerTrusted(info) {
+			return fmt.Errorf("%w: %s is writable for others (%v)", ErrUnsafe, at, info.Mode())
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
+}
+
+// needed are the options that a plan may use.
+var needed = []string{"--args", "--perms", "--seccomp", "--remount-ro", "--cap-drop", "--die-with-parent"}
+
+// checkTime is how long bubblewrap may take to describe itself.
+const checkTime = 5 * time.Second
+
+// Check asks the program once what it can do, and returns its version.
+func Check(ctx context.Context, name string) (version string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	ask := func(flag string) (string, error) {
+		cmd := exec.CommandContext(ctx, name, flag)
+		cmd.Env, cmd.Dir = []string{}, "/"
+		text, err := cmd.CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("%s %s: %w", name, flag, err)
+		}
+		return string(text), nil
+	}
+	help, err := ask("--help")
+	if err != nil {
+		return "", err
+	}
+	for _, option := range needed {
+		if !strings.Contains(help, option+" ") && !strings.Contains(help, option+"\n") {
+			return "", fmt.Errorf("%w: %s has no %s", ErrOld, name, option)
+		}
+	}
+	text, err := ask("--version")
+	return strings.TrimSpace(text), err
+}

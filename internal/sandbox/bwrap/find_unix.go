@@ -1,0 +1,32 @@
+//go:build unix
+
+package bwrap
+
+import (
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// ownerTrusted reports whether something belongs to root or to us. In a user
+// namespace without root, what is root's shows as nobody's.
+func ownerTrusted(info fs.FileInfo) bool {
+	const nobody = 65534
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && (st.Uid == 0 || int(st.Uid) == os.Geteuid() || st.Uid == nobody && rootUnmapped())
+}
+
+// rootUnmapped reports whether the user namespace that we are in has no user 0.
+func rootUnmapped() bool {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 0 && fields[0] == "0" {
+			return false
+		}
+	}
+	return true
+}
