@@ -1,0 +1,234 @@
+// Package confine runs commands in the sandboxes that they ask for. It is where
+// the arrows of package sandbox meet the machine: an intent is bound and
+// compiled, the plan is handed to the backend that was found to work here, and
+// what comes out is a [proc.Spec] that runs the command inside, or an error that
+// says what is missing. There is no third way.
+package confine
+
+import (
+	"context"
+	"debug/elf"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/sandbox"
+	"github.com/tetherexec/tether/internal/sandbox/bwrap"
+	"github.com/tetherexec/tether/internal/sandbox/placeholder"
+	"github.com/tetherexec/tether/wire"
+)
+
+// SandboxType is how the protocol calls what confines commands here.
+const SandboxType = "linuxSeccomp"
+
+// LateOutput is how long the verdict about a failure waits for output.
+const LateOutput = 20 * time.Millisecond
+
+// startsAtOnce is how many sandboxes may be built at the same time: each holds
+// descriptors while it is.
+const startsAtOnce = 16
+
+// Config is what a Confiner is made of.
+type Config struct {
+	Procs *proc.Supervisor
+
+	// Shared is a directory for what servers of this user share, Own one for this
+	// server alone. Both exist, and nobody else can write to them.
+	Shared, Own string
+
+	// Private paths are hidden from every sandbox.
+	Private []string
+
+	// BubblewrapDirs are where bubblewrap is looked for; nil: [bwrap.Dirs].
+	BubblewrapDirs []string
+
+	// Self is the program that is started again as a helper; empty: this one.
+	Self string
+
+	Log *slog.Logger // nil: no log
+}
+
+// A Confiner prepares confined commands. It finds out once what works here.
+type Confiner struct {
+	config  Config
+	self    program
+	ledger  *placeholder.Ledger
+	masks   masks
+	places  chan struct{}
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	begin   func()
+	tasks   sync.WaitGroup
+	known   chan struct{} // closed when verdict is set
+	verdict Verdict
+}
+
+// masks are files to put over others.
+type masks struct{ hidden, empty string }
+
+// A program is a file that must stay what it was.
+type program struct {
+	path     string
+	dev, ino uint64
+	loader   string // of a program that is not static; else empty
+}
+
+// New returns a Confiner.
+func New(cfg Config) (*Confiner, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.BubblewrapDirs == nil {
+		cfg.BubblewrapDirs = bwrap.Dirs
+	}
+	c := &Confiner{config: cfg, places: make(chan struct{}, startsAtOnce), known: make(chan struct{})}
+	if err := c.open(); err != nil {
+		return nil, err
+	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.begin = sync.OnceFunc(func() {
+		c.tasks.Go(func() { // ends with the verdict
+			defer close(c.known)
+			c.verdict = c.probe(c.ctx)
+			c.verdict.log(cfg.Log)
+		})
+	})
+	return c, nil
+}
+
+// Begin finds out in the background what works here. Without it, the first
+// command does.
+func (c *Confiner) Begin() { c.begin() }
+
+func (c *Confiner) open() error {
+	var err error
+	if c.self.path = c.config.Self; c.self.path == "" {
+		if c.self.path, err = os.Executable(); err != nil {
+			return fmt.Errorf("find this program: %w", err)
+		}
+	}
+	if c.self.path, err = filepath.EvalSymlinks(c.self.path); err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	if c.self.dev, c.self.ino, err = identify(c.self.path); err != nil {
+		return fmt.Errorf("look at this program: %w", err)
+	}
+	if c.self.loader, err = loaderOf(c.self.path); err != nil {
+		return fmt.Errorf("look at this program: %w", err)
+	}
+	c.masks = masks{hidden: filepath.Join(c.config.Own, "hidden"), empty: filepath.Join(c.config.Own, "empty")}
+	for path, mode := range map[string]os.FileMode{c.masks.hidden: 0, c.masks.empty: 0o444} {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0)
+		if err == nil {
+			err = f.Chmod(mode)
+			f.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("make a file to hide others with: %w", err)
+		}
+	}
+	if c.ledger, err = placeholder.Open(filepath.Join(c.config.Shared, "placeholders"), c.config.Log); err != nil {
+		return fmt.Errorf("open the list of placeholders: %w", err)
+	}
+	return nil
+}
+
+// Close ends what New began. No confined command may be left.
+func (c *Confiner) Close() error {
+	c.cancel()
+	c.tasks.Wait()
+	return c.ledger.Close()
+}
+
+// Verdict waits until it is known what works here.
+func (c *Confiner) Verdict(ctx context.Context) (Verdict, error) {
+	c.begin()
+	select {
+	case <-c.known:
+		return c.verdict, nil
+	case <-ctx.Done():
+		return Verdict{}, context.Cause(ctx)
+	}
+}
+
+// A Request is a command and what it wants to be enforced.
+type Request struct {
+	Intent *wire.Sandbox
+	Spec   proc.Spec // as it would be without a sandbox
+
+	EnforceManagedNetwork bool
+	NetworkProxy          bool
+}
+
+// A Prepared command is ready to be started, once.
+type Prepared struct {
+	Spec   proc.Spec // how to start it
+	Policy *sandbox.Policy
+	Plan   *sandbox.Plan
+
+	release func() // nil: nothing is held
+}
+
+// Abandon gives back what is held for a command that was not started.
+func (p *Prepared) Abandon() {
+	if p.release != nil {
+		p.release()
+	}
+}
+
+// Prepare builds everything that the command needs to be confined. Whoever
+// cannot start it then must Abandon it.
+func (c *Confiner) Prepare(ctx context.Context, r Request) (*Prepared, error) {
+	verdict, err := c.Verdict(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.prepare(ctx, r, verdict)
+}
+
+// Compile says what Prepare would do, and does nothing.
+func (c *Confiner) Compile(r Request, verdict Verdict) (*sandbox.Policy, *sandbox.Plan, error) {
+	policy, err := sandbox.Bind(r.Intent, sandbox.Process{
+		Cwd: r.Spec.Dir, Env: r.Spec.Env,
+		Private: c.config.Private, Runtime: []string{c.self.path},
+		EnforceManagedNetwork: r.EnforceManagedNetwork, NetworkProxy: r.NetworkProxy,
+		Placeholder: c.ledger.Snapshot(),
+		Root:        os.Geteuid() == 0,
+		NoProc:      verdict.NoProc,
+	}, sandbox.OS{})
+	if err != nil {
+		return nil, nil, err
+	}
+	if access, _ := policy.Decide(c.self.loader); c.self.loader != "" && access == sandbox.Deny {
+		return nil, nil, sandbox.Unenforceable("%s is linked dynamically and would not find %s in this sandbox: build it with CGO_ENABLED=0", c.self.path, c.self.loader)
+	}
+	plan, err := policy.Compile()
+	return policy, plan, err
+}
+
+// loaderOf returns the real path of the loader that a program needs, empty if it
+// needs none.
+func loaderOf(name string) (string, error) {
+	f, err := elf.Open(name)
+	if err != nil {
+		return "", nil // another kind of program, on another system
+	}
+	defer f.Close()
+	for _, part := range f.Progs {
+		if part.Type != elf.PT_INTERP {
+			continue
+		}
+		text, err := io.ReadAll(io.LimitReader(part.Open(), 4096))
+		if err != nil {
+			return "", err
+		}
+		return filepath.EvalSymlinks(strings.TrimRight(string(text), "\x00"))
+	}
+	return "", nil
+}

@@ -1,0 +1,344 @@
+package confine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/sandbox"
+	"github.com/tetherexec/tether/internal/sandbox/bwrap"
+	"github.com/tetherexec/tether/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A bench is a confiner with all that it needs.
+type bench struct {
+	*testing.T
+	confiner *Confiner
+	procs    *proc.Supervisor
+	ws       string
+}
+
+func newBench(t *testing.T, change func(*Config)) *bench {
+	t.Helper()
+	if _, err := bwrap.Find(bwrap.Dirs); err != nil && os.Getenv("CI") == "" {
+		t.Skip("this needs bubblewrap:", err)
+	}
+	procs := proc.New(proc.Config{})
+	t.Cleanup(procs.Close)
+	ws, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{Procs: procs, Shared: t.TempDir(), Own: t.TempDir()}
+	if change != nil {
+		change(&cfg)
+	}
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &bench{t, c, procs, ws}
+}
+
+// intent reads the entries of a policy: "read /usr, write /work" or "read :root".
+func intent(t *testing.T, network wire.NetworkAccess, entries string) *wire.Sandbox {
+	t.Helper()
+	s := readOnly()
+	s.Permissions.Network = network
+	s.Permissions.FileSystem.Entries = nil
+	for entry := range strings.SplitSeq(entries, ", ") {
+		access, name, ok := strings.Cut(entry, " ")
+		if !ok {
+			continue
+		}
+		p := wire.SandboxPath{Type: wire.SandboxPathURI}
+		if special, ok := strings.CutPrefix(name, ":"); ok {
+			p = wire.SandboxPath{Type: wire.SandboxPathSpecial, Special: wire.SpecialPath{Kind: special}}
+		} else if err := wire.Decode([]byte(`"`+wire.PathToURI(name)+`"`), &p.Path); err != nil {
+			t.Fatal(err)
+		}
+		s.Permissions.FileSystem.Entries = append(s.Permissions.FileSystem.Entries, wire.SandboxEntry{Path: p, Access: wire.Access(access)})
+	}
+	return s
+}
+
+func (b *bench) request(s *wire.Sandbox, argv ...string) Request {
+	return Request{Intent: s, Spec: proc.Spec{Argv: argv, Dir: b.ws, Env: []string{"PATH=/usr/bin:/bin"}}}
+}
+
+// An outcome is a sink that keeps everything.
+type outcome struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	code int
+}
+
+func (o *outcome) Append(_ outlog.Stream, p []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text.Write(p)
+	return nil
+}
+func (o *outcome) Exit(code int) { o.code = code }
+func (o *outcome) Cut()          {}
+func (o *outcome) Close()        {}
+
+// run runs a confined command to its end.
+func (b *bench) run(r Request) (*outcome, error) {
+	b.Helper()
+	prepared, err := b.confiner.Prepare(b.Context(), r)
+	if err != nil {
+		return nil, err
+	}
+	o := new(outcome)
+	p, err := b.procs.Start(b.Context(), prepared.Spec, o)
+	if err != nil {
+		prepared.Abandon()
+		return nil, err
+	}
+	<-p.Done()
+	return o, nil
+}
+
+func (b *bench) must(r Request) *outcome {
+	b.Helper()
+	o, err := b.run(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return o
+}
+
+func TestReadOnly(t *testing.T) {
+	b := newBench(t, nil)
+	o := b.must(b.request(intent(t, wire.NetworkRestricted, "read :root"), "sh", "-c", "pwd; touch new"))
+	if o.code != 1 || !strings.Contains(o.text.String(), "Read-only file system") || !strings.HasPrefix(o.text.String(), b.ws+"\n") {
+		t.Errorf("ended with %d: %s", o.code, o.text.String())
+	}
+}
+
+func TestWritableWithPlaceholders(t *testing.T) {
+	b := newBench(t, nil)
+	o := b.must(b.request(intent(t, wire.NetworkRestricted, "read :root, write "+b.ws), "sh", "-c", "echo new > new; mkdir .git; ls -A"))
+	if o.code != 0 || !strings.Contains(o.text.String(), "File exists") || !strings.Contains(o.text.String(), ".codex") {
+		t.Errorf("ended with %d: %s", o.code, o.text.String())
+	}
+	entries, err := os.ReadDir(b.ws)
+	if err != nil || len(entries) != 1 || entries[0].Name() != "new" {
+		t.Errorf("the workspace has %v, %v", entries, err)
+	}
+}
+
+// Without file restrictions there is no bubblewrap, but the filter is there.
+func TestFilterOnly(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.BubblewrapDirs = []string{"/nonexistent"} })
+	o := b.must(b.request(intent(t, wire.NetworkRestricted, "write :root"), "sh", "-c", "echo new > new && grep Seccomp: /proc/self/status"))
+	if o.code != 0 || !strings.Contains(o.text.String(), "2") {
+		t.Errorf("ended with %d: %s", o.code, o.text.String())
+	}
+	if _, err := b.run(b.request(intent(t, wire.NetworkRestricted, "read :root"), "true")); err == nil || !strings.Contains(err.Error(), "bubblewrap is not installed") ||
+		!strings.Contains(err.Error(), "apt-get install bubblewrap") {
+		t.Errorf("refused: %v", err)
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	b := newBench(t, nil)
+	notExecutable := filepath.Join(b.ws, "data")
+	if err := os.WriteFile(notExecutable, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	everywhere := map[string]*wire.Sandbox{
+		"namespaces": intent(t, wire.NetworkRestricted, "read :root, write "+b.ws),
+		"filter":     intent(t, wire.NetworkRestricted, "write :root"),
+	}
+	for shape, s := range everywhere {
+		for _, row := range []struct {
+			argv string
+			want syscall.Errno
+		}{{"nothing-of-that-name", syscall.ENOENT}, {notExecutable, syscall.EACCES}, {"/", syscall.EACCES}} {
+			t.Run(shape+row.argv, func(t *testing.T) {
+				_, err := b.run(b.request(s, row.argv))
+				start, ok := errors.AsType[*proc.StartError](err)
+				if !ok || start.Err != row.want {
+					t.Errorf("started: %v", err)
+				}
+			})
+		}
+	}
+	r := b.request(everywhere["namespaces"], "true")
+	r.Spec.Dir = filepath.Join(b.ws, "missing")
+	if start, ok := errors.AsType[*proc.StartError](func() error { _, err := b.run(r); return err }()); !ok || start.Err != syscall.ENOENT {
+		t.Errorf("started in a missing directory: %v", start)
+	}
+	if entries, _ := os.ReadDir(b.ws); len(entries) != 1 {
+		t.Errorf("the workspace has %v", entries)
+	}
+}
+
+// A directory that becomes a link while its sandbox is built does not take the
+// sandbox along.
+func TestSwappedDirectory(t *testing.T) {
+	b := newBench(t, nil)
+	sub, outside := filepath.Join(b.ws, "sub"), t.TempDir()
+	if err := os.Mkdir(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	prepared, err := b.confiner.Prepare(t.Context(), b.request(intent(t, wire.NetworkRestricted, "read :root, write "+sub), "touch", sub+"/escaped"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Rename(sub, sub+".away"), os.Symlink(outside, sub)); err != nil {
+		t.Fatal(err)
+	}
+	p, err := b.procs.Start(t.Context(), prepared.Spec, new(outcome))
+	prepared.Abandon()
+	if err == nil {
+		<-p.Done()
+	}
+	if _, ok := errors.AsType[*sandbox.UnenforceableError](err); !ok {
+		t.Errorf("started: %v", err)
+	}
+	if entries, _ := os.ReadDir(outside); len(entries) > 0 {
+		t.Errorf("outside has %v", entries)
+	}
+}
+
+// The same, when it has become another directory.
+func TestReplacedDirectory(t *testing.T) {
+	b := newBench(t, nil)
+	sub := filepath.Join(b.ws, "sub")
+	if err := os.Mkdir(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	prepared, err := b.confiner.Prepare(t.Context(), b.request(intent(t, wire.NetworkRestricted, "read :root, write "+b.ws+", read "+sub), "true"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Rename(sub, sub+".away"), os.Mkdir(sub, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	p, err := b.procs.Start(t.Context(), prepared.Spec, new(outcome))
+	if err == nil {
+		<-p.Done()
+		t.Fatal("started")
+	}
+	prepared.Abandon()
+	if !strings.Contains(err.Error(), "not what was there when the sandbox was planned") {
+		t.Errorf("refused: %v", err)
+	}
+}
+
+// The program that is started again must be the one that runs.
+func TestReplacedProgram(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(dir, "self")
+	install := func() {
+		os.Remove(copied)
+		if err := os.WriteFile(copied, text, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	install()
+	b := newBench(t, func(c *Config) { c.Self = copied })
+	r := b.request(intent(t, wire.NetworkRestricted, "read :root"), "true")
+	b.must(r)
+	keep, err := os.Open(copied) // so that its inode is not used again
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keep.Close()
+	install()
+	if _, err := b.run(r); err == nil || !strings.Contains(err.Error(), "restart it") {
+		t.Errorf("started: %v", err)
+	}
+}
+
+// Nothing is left of a start that is given up.
+func TestCancelledStart(t *testing.T) {
+	b := newBench(t, nil)
+	if _, err := b.confiner.Verdict(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := b.request(intent(t, wire.NetworkRestricted, "read :root, write "+b.ws), "sleep", "1000")
+	for range 20 {
+		prepared, err := b.confiner.Prepare(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go cancel() // any time
+		if p, err := b.procs.Start(ctx, prepared.Spec, new(outcome)); err == nil {
+			p.Kill()
+		}
+		prepared.Abandon()
+		if entries, _ := os.ReadDir(b.ws); len(entries) > 0 {
+			t.Fatalf("the workspace has %v", entries)
+		}
+	}
+	if n := len(b.confiner.places); n > 0 {
+		t.Errorf("%d places are taken", n)
+	}
+}
+
+// Many at once in one workspace, none in the way of another.
+func TestManyAtOnce(t *testing.T) {
+	b := newBench(t, nil)
+	r := b.request(intent(t, wire.NetworkRestricted, "read :root, write "+b.ws), "sh", "-c", "mkdir .git 2>/dev/null; test -d .git")
+	var all sync.WaitGroup
+	for range 3 * startsAtOnce {
+		all.Go(func() {
+			if o, err := b.run(r); err != nil || o.code != 0 {
+				t.Errorf("ended with %v, %v", o, err)
+			}
+		})
+	}
+	all.Wait()
+	if entries, _ := os.ReadDir(b.ws); len(entries) > 0 {
+		t.Errorf("the workspace has %v", entries)
+	}
+}
+
+func TestAdvice(t *testing.T) {
+	for _, row := range []struct {
+		err  error
+		want string
+	}{
+		{bwrap.ErrMissing, "apt-get install bubblewrap"},
+		{bwrap.ErrOld, "0.5"},
+		{bwrap.ErrUnsafe, "owner only"},
+		{errors.New("else"), "tether doctor"},
+	} {
+		if got := toolAdvice(row.err); !strings.Contains(got, row.want) {
+			t.Errorf("%v: %s", row.err, got)
+		}
+	}
+}

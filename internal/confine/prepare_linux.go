@@ -1,0 +1,416 @@
+package confine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/child"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/sandbox"
+	"github.com/tetherexec/tether/internal/sandbox/bwrap"
+	"github.com/tetherexec/tether/internal/sandbox/inner"
+	"github.com/tetherexec/tether/internal/sandbox/placeholder"
+	"github.com/tetherexec/tether/internal/sandbox/seccomp"
+)
+
+// tries is how often a plan is made again when the files that it speaks about
+// change while it is carried out.
+const tries = 3
+
+// A launcher's own descriptors, behind those of the command.
+const firstFile = 6
+
+func identify(path string) (dev, ino uint64, err error) { return inner.Identify(path) }
+
+func (c *Confiner) prepare(ctx context.Context, r Request, verdict Verdict) (*Prepared, error) {
+	var err error
+	for range tries {
+		var p *Prepared
+		if p, err = c.prepareOnce(ctx, r, verdict); err == nil {
+			return p, nil
+		}
+		if _, moved := errors.AsType[*movedError](err); !moved {
+			return nil, err
+		}
+	}
+	return nil, sandbox.Unenforceable("%v", err)
+}
+
+// A movedError says that a file is not what it was when the plan was made.
+type movedError struct{ err error }
+
+func (e *movedError) Error() string { return e.err.Error() }
+func (e *movedError) Unwrap() error { return e.err }
+
+func (c *Confiner) prepareOnce(ctx context.Context, r Request, verdict Verdict) (*Prepared, error) {
+	policy, plan, err := c.Compile(r, verdict)
+	if cwd, ok := errors.AsType[*sandbox.CwdError](err); ok {
+		return nil, &proc.StartError{Err: cwd.Err, Detail: fmt.Sprintf("working directory %q", cwd.Path)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &Prepared{Spec: r.Spec, Policy: policy, Plan: plan}
+	p.Spec.LateOutput = LateOutput
+	switch plan.Shape {
+	case sandbox.ShapeOpen:
+		return p, nil
+	case sandbox.ShapeFilter:
+		return p, c.filter(ctx, p)
+	}
+	if err := verdict.refusal(); err != nil {
+		return nil, err
+	}
+	return p, c.wrap(ctx, p, verdict)
+}
+
+// filterMode is the seccomp program for a plan.
+func filterMode(f sandbox.Filter) seccomp.Mode {
+	if f == sandbox.FilterOpen {
+		return seccomp.Open
+	}
+	return seccomp.Restricted
+}
+
+func filterProgram(f sandbox.Filter) ([]byte, error) {
+	program, err := seccomp.Program(filterMode(f), seccomp.Arch(runtime.GOARCH))
+	if err != nil {
+		return nil, sandbox.Unenforceable("%v", err)
+	}
+	return seccomp.Encode(program), nil
+}
+
+// filter has the command run under a system call filter and nothing else.
+func (c *Confiner) filter(ctx context.Context, p *Prepared) error {
+	program, err := filterProgram(p.Plan.Filter)
+	if err != nil {
+		return err
+	}
+	stage := &inner.Stage{Argv: p.Spec.Argv, Arg0: p.Spec.Arg0, Env: p.Spec.Env, Dir: p.Spec.Dir, Filter: program}
+	l, err := c.newLaunch(ctx, p)
+	if err != nil {
+		return err
+	}
+	if err := l.stage(stage); err != nil {
+		l.end()
+		return err
+	}
+	l.launcher.Argv = child.Argv(c.self.path, child.Sandbox, strconv.Itoa(l.stageFd), strconv.Itoa(l.reportFd))
+	l.finish()
+	return nil
+}
+
+// wrap has bubblewrap carry out the plan, and the stage inside run the command.
+func (c *Confiner) wrap(ctx context.Context, p *Prepared, verdict Verdict) error {
+	mounts, err := c.expected(p.Plan)
+	if err != nil {
+		return err
+	}
+	program, err := filterProgram(p.Plan.Filter)
+	if err != nil {
+		return err
+	}
+	stage := &inner.Stage{
+		Argv: p.Spec.Argv, Arg0: p.Spec.Arg0, Env: withVariables(p.Spec.Env, p.Plan.Env), Dir: p.Plan.Cwd,
+		Session: true, TTY: p.Spec.TTY, Confined: true, Mounts: mounts,
+	}
+	if stage.Dir == "" {
+		stage.Dir = "/"
+	}
+	l, err := c.newLaunch(ctx, p)
+	if err != nil {
+		return err
+	}
+	if err := l.bubblewrap(verdict, program, stage); err != nil {
+		l.end()
+		return err
+	}
+	l.finish()
+	return nil
+}
+
+// withVariables sets variables in an environment.
+func withVariables(env []string, set []sandbox.Variable) []string {
+	result := make([]string, 0, len(env)+len(set))
+	for _, entry := range env {
+		name, _, _ := strings.Cut(entry, "=")
+		replaced := false
+		for _, v := range set {
+			replaced = replaced || v.Name == name
+		}
+		if !replaced {
+			result = append(result, entry)
+		}
+	}
+	for _, v := range set {
+		result = append(result, v.Name+"="+v.Value)
+	}
+	return result
+}
+
+// expected says what the stage must find inside.
+func (c *Confiner) expected(plan *sandbox.Plan) ([]inner.Mount, error) {
+	var mounts []inner.Mount
+	at := make(map[string]int) // a later operation covers an earlier one
+	add := func(m inner.Mount) {
+		if i, ok := at[m.Path]; ok {
+			mounts[i] = m
+			return
+		}
+		at[m.Path] = len(mounts)
+		mounts = append(mounts, m)
+	}
+	bind := func(source, path string, readOnly bool) error {
+		dev, ino, err := identify(source)
+		if err != nil {
+			return &movedError{fmt.Errorf("%s has changed while the sandbox was built: %w", source, err)}
+		}
+		add(inner.Mount{Path: path, Kind: inner.MountBind, ReadOnly: readOnly, Dev: dev, Ino: ino})
+		return nil
+	}
+	for _, op := range plan.Ops {
+		var err error
+		switch op.Kind {
+		case sandbox.OpBindRO:
+			err = bind(op.Path, op.Path, true)
+		case sandbox.OpBindRW, sandbox.OpPin:
+			err = bind(op.Path, op.Path, false)
+		case sandbox.OpMaskFile:
+			err = bind(c.maskFile(op.Mode), op.Path, true)
+		case sandbox.OpMaskDir:
+			add(inner.Mount{Path: op.Path, Kind: inner.MountMask, ReadOnly: true})
+		case sandbox.OpProc:
+			add(inner.Mount{Path: op.Path, Kind: inner.MountProc})
+		case sandbox.OpFreeze:
+			add(inner.Mount{Path: op.Path, Kind: inner.MountProc, ReadOnly: true})
+		case sandbox.OpDev:
+			add(inner.Mount{Path: op.Path, Kind: inner.MountDev})
+		case sandbox.OpScratch, sandbox.OpDir, sandbox.OpSymlink, sandbox.OpSeal, sandbox.OpPlaceholder:
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if dev, ino, err := identify(c.self.path); err != nil || dev != c.self.dev || ino != c.self.ino {
+		return nil, sandbox.Unenforceable("%s was replaced since this server was started; restart it", c.self.path)
+	}
+	return mounts, nil
+}
+
+func (c *Confiner) maskFile(mode fs.FileMode) string {
+	if sandbox.UnixMode(mode) == 0 {
+		return c.masks.hidden
+	}
+	return c.masks.empty
+}
+
+// launcherEnv is the environment of launchers. The stage is small: it starts faster
+// without a second thread. What the command sees is in the stage.
+var launcherEnv = []string{"GOMAXPROCS=1"}
+
+// A launch is a prepared command in the making, and then what is held for it.
+type launch struct {
+	confiner *Confiner
+	prepared *Prepared
+	launcher *proc.Launcher
+
+	files       []*os.File // for the launcher; closed once it runs
+	channel     *inner.Channel
+	diagnostics *os.File // what the launcher says
+	hold        *placeholder.Hold
+	placed      bool
+
+	stageFd, reportFd int // as the launcher sees them
+}
+
+// newLaunch takes a place, and makes what every launcher needs.
+func (c *Confiner) newLaunch(ctx context.Context, p *Prepared) (_ *launch, err error) {
+	l := &launch{confiner: c, prepared: p, launcher: &proc.Launcher{Env: launcherEnv}}
+	defer func() {
+		if err != nil {
+			l.end()
+		}
+	}()
+	select {
+	case c.places <- struct{}{}:
+		l.placed = true
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	diagnostics, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make a pipe: %w", err)
+	}
+	l.diagnostics, l.launcher.Stderr = diagnostics, theirs
+	return l, nil
+}
+
+// give passes a file to the launcher and returns its number there.
+func (l *launch) give(f *os.File) int {
+	l.files = append(l.files, f)
+	return firstFile + len(l.files) - 1
+}
+
+// giveBytes passes bytes to read.
+func (l *launch) giveBytes(name string, b []byte) (int, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return 0, fmt.Errorf("make a file in memory: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	n := l.give(f)
+	if _, err := f.Write(b); err != nil {
+		return 0, fmt.Errorf("fill a file in memory: %w", err)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return 0, fmt.Errorf("rewind a file in memory: %w", err)
+	}
+	return n, nil
+}
+
+// stage passes the stage, and the socket that it reports on.
+func (l *launch) stage(s *inner.Stage) (err error) {
+	if l.stageFd, err = l.giveBytes("stage", s.Encode()); err != nil {
+		return err
+	}
+	channel, theirs, err := inner.NewChannel()
+	if err != nil {
+		return err
+	}
+	l.channel = channel
+	l.reportFd = l.give(theirs)
+	return nil
+}
+
+// bubblewrap makes the launcher a bubblewrap that carries out the plan.
+func (l *launch) bubblewrap(verdict Verdict, filter []byte, stage *inner.Stage) error {
+	if err := l.holdPlaceholders(); err != nil {
+		return err
+	}
+	filterFd, err := l.giveBytes("filter", filter)
+	if err != nil {
+		return err
+	}
+	args, err := bwrap.Arguments(l.prepared.Plan, bwrap.Layout{
+		Filter: filterFd, HiddenFile: l.confiner.masks.hidden, EmptyFile: l.confiner.masks.empty, NoUserSpace: verdict.NoUser,
+	})
+	if err != nil {
+		return sandbox.Unenforceable("%v", err)
+	}
+	argsFd, err := l.giveBytes("arguments", []byte(strings.Join(args, "\x00")+"\x00"))
+	if err != nil {
+		return err
+	}
+	if err := l.stage(stage); err != nil {
+		return err
+	}
+	l.launcher.Argv = append([]string{verdict.Bubblewrap, "--args", strconv.Itoa(argsFd), "--"},
+		child.Argv(l.confiner.self.path, child.Sandbox, strconv.Itoa(l.stageFd), strconv.Itoa(l.reportFd))...)
+	l.launcher.Mounts, l.launcher.Stays = verdict.Mounts, true
+	return nil
+}
+
+// holdPlaceholders makes the names that the plan needs on the host.
+func (l *launch) holdPlaceholders() (err error) {
+	var wants []placeholder.Want
+	for _, op := range l.prepared.Plan.Ops {
+		if op.Kind == sandbox.OpPlaceholder {
+			wants = append(wants, placeholder.Want{Path: op.Path, Dir: op.Mode.IsDir()})
+		}
+	}
+	if wants == nil {
+		return nil
+	}
+	if l.hold, err = l.confiner.ledger.Hold(wants); err != nil {
+		if _, exists := errors.AsType[*placeholder.RealError](err); exists {
+			return &movedError{err}
+		}
+		return sandbox.Unenforceable("%v", err)
+	}
+	return nil
+}
+
+// finish hands everything over to the Spec.
+func (l *launch) finish() {
+	l.launcher.Confirm, l.launcher.Ended = l.confirm, l.end
+	l.prepared.release = l.end
+	l.prepared.Spec.Files, l.prepared.Spec.Launcher = l.files, l.launcher
+}
+
+// confirm waits until the command runs.
+func (l *launch) confirm(ctx context.Context) (proc.Launched, error) {
+	defer l.leave()
+	l.closeTheirs()
+	launched, err := l.channel.Await(ctx)
+	l.channel.Close()
+	l.channel = nil
+	switch {
+	case err == nil:
+		return launched, nil
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		err = sandbox.Unenforceable("%s", l.complaint())
+	case errors.Is(err, inner.ErrBroken):
+		err = sandbox.Unenforceable("%v", err)
+	}
+	return launched, err
+}
+
+// maxComplaint is how much of what a launcher says is reported, and complaintTime
+// how long it is waited for.
+const (
+	maxComplaint  = 4 << 10
+	complaintTime = time.Second
+)
+
+// complaint is what a launcher that failed has said.
+func (l *launch) complaint() string {
+	l.diagnostics.SetReadDeadline(time.Now().Add(complaintTime))
+	text, _ := io.ReadAll(io.LimitReader(l.diagnostics, maxComplaint))
+	if said := strings.TrimSpace(string(text)); said != "" {
+		return said
+	}
+	return "it ended before the command was executed, without a word"
+}
+
+// leave lets the next one build its sandbox.
+func (l *launch) leave() {
+	if l.placed {
+		l.placed = false
+		<-l.confiner.places
+	}
+}
+
+// closeTheirs closes what the launcher has its own copies of.
+func (l *launch) closeTheirs() {
+	for _, f := range l.files {
+		f.Close()
+	}
+	if l.launcher.Stderr != nil {
+		l.launcher.Stderr.Close()
+	}
+}
+
+// end gives everything back. A second time is harmless.
+func (l *launch) end() {
+	l.leave()
+	l.closeTheirs()
+	if l.channel != nil {
+		l.channel.Close()
+	}
+	if l.diagnostics != nil {
+		l.diagnostics.Close()
+	}
+	if l.hold != nil {
+		l.hold.Release()
+	}
+}

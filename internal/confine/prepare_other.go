@@ -1,0 +1,31 @@
+//go:build !linux
+
+package confine
+
+import (
+	"context"
+	"errors"
+	"runtime"
+
+	"github.com/tetherexec/tether/internal/sandbox"
+)
+
+var errNoBackend = errors.New("there is no sandbox for " + runtime.GOOS + " yet")
+
+func identify(string) (dev, ino uint64, err error) { return 0, 0, nil }
+
+func (c *Confiner) probe(context.Context) Verdict {
+	return Verdict{Problem: errNoBackend, Advice: "Send the command without `sandbox` to run it unconfined"}
+}
+
+// prepare refuses whatever would have to be enforced.
+func (c *Confiner) prepare(_ context.Context, r Request, verdict Verdict) (*Prepared, error) {
+	policy, plan, err := c.Compile(r, verdict)
+	if err != nil {
+		return nil, err
+	}
+	if plan.Shape != sandbox.ShapeOpen {
+		return nil, verdict.refusal()
+	}
+	return &Prepared{Spec: r.Spec, Policy: policy, Plan: plan}, nil
+}

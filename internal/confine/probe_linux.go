@@ -1,0 +1,165 @@
+package confine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/child"
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/sandbox/bwrap"
+	"github.com/tetherexec/tether/wire"
+)
+
+// probeTime is how long it may take to find out what works here.
+const probeTime = 20 * time.Second
+
+// probe finds bubblewrap and builds real sandboxes until one works.
+func (c *Confiner) probe(ctx context.Context) Verdict {
+	ctx, cancel := context.WithTimeoutCause(ctx, probeTime, fmt.Errorf("no sandbox was built within %v", probeTime))
+	defer cancel()
+	var v Verdict
+	if v.Bubblewrap, v.Problem = bwrap.Find(c.config.BubblewrapDirs); v.Problem == nil {
+		v.Version, v.Problem = bwrap.Check(ctx, v.Bubblewrap)
+	}
+	if v.Problem != nil {
+		v.Advice = toolAdvice(v.Problem)
+		return v
+	}
+	for i, way := range ways() {
+		way.Bubblewrap, way.Version = v.Bubblewrap, v.Version
+		err := c.try(ctx, way)
+		if err == nil {
+			return way
+		}
+		if i == 0 || ctx.Err() != nil { // the best way has the most telling problem
+			v.Problem = err
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	v.Advice = hostAdvice(v.Problem)
+	return v
+}
+
+// ways are the ways to build a sandbox, best first. Each is as strong as the
+// others as far as the command can tell.
+func ways() []Verdict {
+	asUser := []Verdict{{Mounts: proc.PrivateAsUser}, {Mounts: proc.PrivateAsUser, NoProc: true}}
+	if os.Geteuid() == 0 {
+		return append([]Verdict{
+			{Mounts: proc.PrivateMounts},
+			{Mounts: proc.PrivateMounts, NoProc: true},
+			{Mounts: proc.PrivateMounts, NoUser: true},
+			{Mounts: proc.PrivateMounts, NoUser: true, NoProc: true},
+		}, asUser...)
+	}
+	if nothingShared() { // a bubblewrap that is allowed more than we are can do without our help
+		return append(asUser, Verdict{Mounts: proc.SharedMounts}, Verdict{Mounts: proc.SharedMounts, NoProc: true})
+	}
+	return asUser
+}
+
+// nothingShared reports whether no mount of this program is shared with others,
+// so that nothing that is mounted later can appear in a copy.
+func nothingShared() bool {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		optional, _, _ := strings.Cut(line, " - ")
+		if strings.Contains(optional, " shared:") || strings.Contains(optional, " master:") {
+			return false
+		}
+	}
+	return true
+}
+
+// try runs a harmless command in a read-only sandbox.
+func (c *Confiner) try(ctx context.Context, way Verdict) error {
+	p, err := c.prepare(ctx, Request{
+		Intent: readOnly(),
+		Spec:   proc.Spec{Argv: child.Argv(c.self.path, child.Probe, "ok"), Dir: "/"},
+	}, way)
+	if err != nil {
+		return err
+	}
+	sink := &trialSink{done: make(chan struct{})}
+	process, err := c.config.Procs.Start(ctx, p.Spec, sink)
+	if err != nil {
+		p.Abandon()
+		return err
+	}
+	select {
+	case <-sink.done:
+	case <-ctx.Done():
+		process.Kill()
+		return context.Cause(ctx)
+	}
+	if sink.code != 0 {
+		return fmt.Errorf("a trial command in a sandbox failed with status %d", sink.code)
+	}
+	return nil
+}
+
+func readOnly() *wire.Sandbox {
+	return &wire.Sandbox{Permissions: wire.Permissions{
+		Type: wire.PermissionsManaged, Network: wire.NetworkRestricted,
+		FileSystem: wire.FileSystemPolicy{Type: wire.FileSystemRestricted, Entries: []wire.SandboxEntry{{
+			Path:   wire.SandboxPath{Type: wire.SandboxPathSpecial, Special: wire.SpecialPath{Kind: wire.SpecialRoot}},
+			Access: wire.AccessRead,
+		}}},
+	}}
+}
+
+// A trialSink wants to know how a trial ended.
+type trialSink struct {
+	code int
+	done chan struct{}
+}
+
+func (s *trialSink) Append(outlog.Stream, []byte) error { return nil }
+func (s *trialSink) Exit(code int)                      { s.code = code }
+func (s *trialSink) Cut()                               {}
+func (s *trialSink) Close()                             { close(s.done) }
+
+// toolAdvice says how to get a bubblewrap that works.
+func toolAdvice(err error) string {
+	const install = "Install it with the package manager of this machine, for example `apt-get install bubblewrap`, `dnf install bubblewrap` or `pacman -S bubblewrap`, and restart tether"
+	switch {
+	case errors.Is(err, bwrap.ErrMissing):
+		return install
+	case errors.Is(err, bwrap.ErrOld):
+		return "Install version 0.5 or later, and restart tether"
+	case errors.Is(err, bwrap.ErrUnsafe):
+		return "Make it and the directories above it writable for their owner only, and restart tether"
+	}
+	return "Run `tether doctor` to see more"
+}
+
+// hostAdvice says what keeps this machine from building sandboxes.
+func hostAdvice(err error) string {
+	setting := func(name string) string {
+		text, _ := os.ReadFile("/proc/sys/" + name)
+		return strings.TrimSpace(string(text))
+	}
+	switch {
+	case setting("user/max_user_namespaces") == "0":
+		return "User namespaces are switched off: `sysctl user.max_user_namespaces=15000` allows them. Then restart tether"
+	case setting("kernel/unprivileged_userns_clone") == "0" && os.Geteuid() != 0:
+		return "User namespaces are switched off for users: `sysctl kernel.unprivileged_userns_clone=1` allows them. Then restart tether"
+	case setting("kernel/apparmor_restrict_unprivileged_userns") == "1" && os.Geteuid() != 0:
+		return "AppArmor keeps programs without a profile from using user namespaces: give tether a profile with `userns,` (docs/sandbox.md has one), or `sysctl kernel.apparmor_restrict_unprivileged_userns=0`. Then restart tether"
+	case errors.Is(err, unix.EPERM) || strings.Contains(err.Error(), "No permissions to create"):
+		return "Something forbids user namespaces, such as the system call filter of a container: allow `unshare`, `clone` and `mount` there (for Docker: `--security-opt seccomp=unconfined --security-opt apparmor=unconfined`). Then restart tether"
+	}
+	return "Run `tether doctor` to see more"
+}

@@ -1,0 +1,47 @@
+package confine
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/sandbox"
+)
+
+// A Verdict is what this machine can enforce.
+type Verdict struct {
+	Bubblewrap string // its path; empty: not found
+	Version    string
+
+	Mounts proc.Mounts
+	NoUser bool // without a user namespace
+	NoProc bool // a new procfs cannot be mounted: the outer one is seen, read-only
+
+	// Problem is why commands cannot be confined; nil: they can. Advice is what
+	// to do about it.
+	Problem error
+	Advice  string
+}
+
+// refusal is the error for a command that cannot be confined.
+func (v Verdict) refusal() error {
+	if v.Problem == nil {
+		return nil
+	}
+	text := v.Problem.Error()
+	if e, ok := errors.AsType[*sandbox.UnenforceableError](v.Problem); ok {
+		text = e.Reason
+	}
+	if v.Advice != "" {
+		text += ". " + v.Advice
+	}
+	return sandbox.Unenforceable("%s", text)
+}
+
+func (v Verdict) log(log *slog.Logger) {
+	if v.Problem != nil {
+		log.Warn("commands that ask for a sandbox will be refused", "err", v.Problem, "advice", v.Advice)
+		return
+	}
+	log.Info("sandbox ready", "bubblewrap", v.Bubblewrap, "version", v.Version, "userNamespace", !v.NoUser, "ownProc", !v.NoProc)
+}
