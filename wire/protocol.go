@@ -235,6 +235,7 @@ type ReadResult struct {
 	Closed        bool          `json:"closed"`
 	Failure       *string       `json:"failure"`
 	SandboxDenied bool          `json:"sandboxDenied" wire:"default"`
+	TetherDenial  *DenialFact   `json:"tetherDenial,omitempty"`
 }
 
 // OutputChunk is one piece of output.
@@ -258,6 +259,8 @@ type ProcessExited struct {
 	Seq           uint64 `json:"seq"`
 	ExitCode      int    `json:"exitCode"`
 	SandboxDenied *bool  `json:"sandboxDenied"` // nil: not known
+
+	TetherDenial *DenialFact `json:"tetherDenial,omitempty"`
 }
 
 // ProcessClosed is the notification process/closed.

@@ -112,6 +112,8 @@ type ObservedExited struct {
 	TimeMs        int64  `json:"timeMs"`
 	ExitCode      int    `json:"exitCode"`
 	SandboxDenied bool   `json:"sandboxDenied"`
+
+	TetherDenial *DenialFact `json:"tetherDenial,omitempty"`
 }
 
 // ObservedClosed is the notification tether/process/closed, the last one of an
@@ -127,4 +129,22 @@ type ObservedClosed struct {
 type ObservedEvicted struct {
 	ObserveID int64  `json:"observeId"`
 	FirstSeq  uint64 `json:"firstSeq"` // the oldest event that is still held
+}
+
+// A DenialFact is what is known about the failure of a confined process beyond
+// sandboxDenied. It travels as "tetherDenial" beside that.
+type DenialFact struct {
+	Path    *string `json:"path,omitempty"`    // what was reached for
+	Access  *string `json:"access,omitempty"`  // how: "read" or "write"
+	Rule    *string `json:"rule,omitempty"`    // what decided about the path
+	Syscall *string `json:"syscall,omitempty"` // the kind of system call that was stopped
+}
+
+// JSON encodes the fact.
+func (f *DenialFact) JSON() []byte {
+	b, err := appendAny(nil, f)
+	if err != nil {
+		panic(err) // strings can be encoded
+	}
+	return b
 }

@@ -126,6 +126,24 @@ func (c Config) endpoint() (Listen, error) {
 	return l, nil
 }
 
+// private is what no confined command may see: it could become a client.
+func (c Config) private() []string {
+	paths := []string{c.StateDir}
+	var socket string
+	if l, err := ParseListen(c.Listen); err == nil {
+		socket = l.Path
+	}
+	for _, name := range []*string{&socket, c.Auth.TokenFile, c.Auth.SharedSecretFile, &c.TLS.KeyFile} {
+		if name == nil || *name == "" {
+			continue
+		}
+		if absolute, err := filepath.Abs(*name); err == nil {
+			paths = append(paths, absolute)
+		}
+	}
+	return paths
+}
+
 // DefaultStateDir is $XDG_STATE_HOME/tether, or ~/.local/state/tether.
 func DefaultStateDir() (string, error) {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {

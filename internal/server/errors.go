@@ -5,6 +5,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/fsrpc"
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
 )
@@ -45,10 +46,23 @@ func wireError(err error) *wire.Error {
 	if e, ok := errors.AsType[*fsrpc.Error](err); ok {
 		return wire.Errorf(e.Code(), "%v", e)
 	}
+	if refusedSandbox(err) {
+		return wire.Errorf(wire.CodeInvalidParams, "%v", err)
+	}
 	for _, c := range codes {
 		if errors.Is(err, c.err) {
 			return wire.Errorf(c.code, "%v", err)
 		}
 	}
 	return wire.Errorf(wire.CodeInternal, "%v", err)
+}
+
+// refusedSandbox reports whether a sandbox was asked for that makes no sense or
+// cannot be enforced here.
+func refusedSandbox(err error) bool {
+	if _, ok := errors.AsType[*sandbox.IntentError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[*sandbox.UnenforceableError](err)
+	return ok
 }

@@ -126,8 +126,7 @@ func (f *follow) encodeEnd(e outlog.Entry) {
 	if e.Kind == outlog.Exited {
 		b = append(b, `,"exitCode":`...)
 		b = strconv.AppendInt(b, int64(e.ExitCode), 10)
-		b = append(b, `,"sandboxDenied":`...)
-		b = strconv.AppendBool(b, f.process.SandboxDenied())
+		b = appendDenial(b, f.process.Denial())
 	}
 	f.batch.Seal(append(b, "}}"...))
 }

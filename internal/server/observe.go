@@ -157,8 +157,7 @@ func (o *observation) encode(e outlog.Entry) {
 	case outlog.Exited:
 		b = append(b, `,"exitCode":`...)
 		b = strconv.AppendInt(b, int64(e.ExitCode), 10)
-		b = append(b, `,"sandboxDenied":`...)
-		b = strconv.AppendBool(b, o.seen.Process.SandboxDenied())
+		b = appendDenial(b, o.seen.Process.Denial())
 	}
 	o.batch.Seal(append(b, "}}"...))
 }

@@ -112,9 +112,12 @@ func (c *conn) answerRead(r *rpc.Request, read *session.Read, done func()) {
 	}
 	msg = append(msg, `,"closed":`...)
 	msg = strconv.AppendBool(msg, page.Closed)
-	msg = append(msg, `,"failure":null,"sandboxDenied":`...)
-	msg = strconv.AppendBool(msg, page.Exited && read.Process.SandboxDenied())
-	msg = append(msg, `}}`...)
+	msg = append(msg, `,"failure":null`...)
+	var denial session.Denial
+	if page.Exited {
+		denial = read.Process.Denial()
+	}
+	msg = append(appendDenial(msg, denial), `}}`...)
 	read.Answer(page, func() { r.ReplyEncoded(msg) }, func(sent func()) { r.QueueEncoded(msg, sent) })
 }
 
@@ -127,4 +130,15 @@ func appendChunk(b []byte, e outlog.Entry) []byte {
 	b = slices.Grow(b, n+len(`"}}`))
 	base64.StdEncoding.Encode(b[len(b):len(b)+n], e.Data)
 	return append(b[:len(b)+n], '"')
+}
+
+// appendDenial appends the members "sandboxDenied" and, if there is something to
+// tell, "tetherDenial".
+func appendDenial(b []byte, d session.Denial) []byte {
+	b = append(b, `,"sandboxDenied":`...)
+	b = strconv.AppendBool(b, d.Denied)
+	if d.Fact != nil {
+		b = append(append(b, `,"tetherDenial":`...), d.Fact.JSON()...)
+	}
+	return b
 }

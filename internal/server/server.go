@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/environ"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
@@ -28,6 +30,7 @@ type Server struct {
 	info     wire.EnvironmentInfo
 	state    *stateDir
 	procs    *proc.Supervisor
+	confiner *confine.Confiner
 	sessions *session.Table
 
 	connections atomic.Int64
@@ -57,11 +60,17 @@ func New(cfg Config) (*Server, error) {
 	host := environ.ThisHost(env)
 	s.info = host.Info("tether/"+cfg.Version, wire.Capabilities{})
 	s.procs = proc.New(proc.Config{Log: cfg.Log, Subreaper: cfg.Subreaper})
+	if s.confiner, err = confine.New(confine.Config{
+		Procs: s.procs, Shared: cfg.StateDir, Own: state.path, Private: cfg.private(), Log: cfg.Log,
+	}); err != nil {
+		s.procs.Close()
+		return nil, errors.Join(err, state.close())
+	}
 	s.sessions = session.NewTable(session.Config{
 		TTL: cfg.SessionTTL, MaxTTL: cfg.SessionTTLMax,
 		Output: outlog.Config{Retain: cfg.Retain, Limit: cfg.SpoolLimit},
 		Pool:   outlog.NewPool(state.path, cfg.SpoolTotal),
-		Procs:  s.procs, Env: env, Shell: host.LoginShell, Log: cfg.Log,
+		Procs:  s.procs, Confiner: s.confiner, Env: env, Shell: host.LoginShell, Log: cfg.Log,
 	})
 	return s, nil
 }
@@ -69,13 +78,15 @@ func New(cfg Config) (*Server, error) {
 // Close ends all sessions and everything that they started.
 func (s *Server) Close() error {
 	s.sessions.Close()
+	err := s.confiner.Close()
 	s.procs.Close()
-	return s.state.close()
+	return errors.Join(err, s.state.close())
 }
 
 // Serve accepts WebSocket connections until ctx is over, then ends them with
 // their sessions and returns nil. Detached sessions outlive it until Close.
 func (s *Server) Serve(ctx context.Context, l *Listener) error {
+	s.confiner.Begin()                                                   // the address is out: nobody waits for this
 	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that clients are told why
 	var conns sync.WaitGroup
 	surface := &Surface{Auth: s.auth, Log: s.log, Accept: func(conn net.Conn, buffered []byte, peer string) {
@@ -110,6 +121,7 @@ func (s *Server) turnAway(ctx context.Context, stream rpc.Stream) {
 // ServeStdio serves one connection on in and out and returns when it has ended
 // or ctx is over. Nothing can resume its session, so that ends as well.
 func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
+	s.confiner.Begin()
 	s.serve(ctx, rpc.NewLines(in, out), "stdio", "failed to parse JSON-RPC message from exec-server stdio: ")
 	s.sessions.Close()
 	return nil

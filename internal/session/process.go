@@ -34,13 +34,15 @@ type Process struct {
 	observers int
 
 	writes writes
+
+	denial Denial // set before the exit is in the log
 }
 
 // StartProcess starts a command, and returns when it runs.
 func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
-	cwd, err := p.Cwd.Native()
+	cwd, err := nativeCwd(p)
 	if err != nil {
-		return nil, fmt.Errorf("cwd URI `%s` %w: %w", p.Cwd, ErrInvalidCwd, err)
+		return nil, err
 	}
 	if err := supported(p); err != nil {
 		return nil, err
@@ -53,7 +55,7 @@ func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
 	if earlier, err := s.reserve(process); err != nil || earlier != nil {
 		return earlier, err
 	}
-	child, err := s.table.config.Procs.Start(s.ctx, process.spec(), process.Log)
+	child, err := s.launch(process)
 	return process, s.settle(process, child, err)
 }
 
@@ -62,10 +64,8 @@ func supported(p *wire.StartParams) error {
 	switch {
 	case p.NetworkProxy != nil:
 		return fmt.Errorf("networkProxy is %w: this executor has no network proxy", ErrUnsupported)
-	case p.Sandbox != nil && !p.Sandbox.Disabled():
-		return fmt.Errorf("%w: this version of tether has no sandbox; send the command without `sandbox` to run it unconfined", ErrSandbox)
 	case p.EnforceManagedNetwork:
-		return fmt.Errorf("%w: enforceManagedNetwork needs a network sandbox", ErrSandbox)
+		return fmt.Errorf("%w: enforceManagedNetwork is %w, this executor has no managed network", ErrSandbox, ErrUnsupported)
 	}
 	return nil
 }
@@ -157,13 +157,6 @@ func (p *Process) end() {
 		p.child.Kill()
 	}
 }
-
-// SandboxType is how the process is confined.
-func (p *Process) SandboxType() string { return "none" }
-
-// SandboxDenied reports whether the sandbox is thought to be the reason for the
-// failure of the process.
-func (p *Process) SandboxDenied() bool { return false }
 
 // StartAnswered begins to push the events of a process whose start was just
 // answered. If the client has lost its connection since, the next one asks for

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/wire"
@@ -23,9 +24,11 @@ type Config struct {
 	Output outlog.Config
 	Pool   *outlog.Pool
 	Procs  *proc.Supervisor
-	Env    []string // the server's environment
-	Shell  string   // the user's login shell, for terminals
-	Log    *slog.Logger
+
+	Confiner *confine.Confiner // nil: whoever asks for a sandbox is refused
+	Env      []string          // the server's environment
+	Shell    string            // the user's login shell, for terminals
+	Log      *slog.Logger
 }
 
 // A Table holds the sessions of a server.

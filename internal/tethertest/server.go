@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -69,7 +70,7 @@ func (s *Server) checkState() {
 func (s *Server) Spools() int {
 	n := 0
 	for _, target := range OpenFiles() {
-		if dir, err := filepath.Rel(s.StateDir, target); err == nil && filepath.IsLocal(dir) && filepath.Base(dir) != "lock" {
+		if dir, err := filepath.Rel(s.StateDir, target); err == nil && strings.HasPrefix(dir, "server-") && filepath.Base(dir) != "lock" {
 			n++
 		}
 	}

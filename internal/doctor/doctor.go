@@ -1,0 +1,184 @@
+// Package doctor proves that the sandbox works on this machine: it runs real
+// commands that try to get out, in a directory made for that, and tells what
+// came of it.
+//
+// A check that passes has seen the refusal itself. Nothing that a check tries
+// does harm if it is not refused.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tetherexec/tether/internal/confine"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/sandbox"
+	"github.com/tetherexec/tether/internal/sandbox/bwrap"
+)
+
+// A Status is how a check went.
+type Status string
+
+// The values of Status. Only Failed is a reason to worry.
+const (
+	Passed  Status = "ok"
+	Failed  Status = "failed"
+	Noted   Status = "note"    // it works, in a way that is worth knowing
+	Skipped Status = "skipped" // not tried, or not a question on this machine
+)
+
+// A Result is what a check has found out.
+type Result struct {
+	Name   string `json:"name"`
+	Tries  string `json:"tries"` // what was done to find out
+	Status Status `json:"status"`
+	Detail string `json:"detail"`
+	Fix    string `json:"fix,omitempty"` // what to do, if it failed
+}
+
+// Config is what is examined.
+type Config struct {
+	Verdict confine.Verdict
+	Runner  Runner           // runs commands in the sandbox
+	Procs   *proc.Supervisor // runs commands outside, to be attacked
+	Self    string           // the program whose helpers are the probes
+
+	// StateDir is what no command may look into.
+	StateDir string
+}
+
+// checkTime is how long one check may take. The usual is a few milliseconds.
+const checkTime = 10 * time.Second
+
+// Examine runs all checks, one after the other. The error is about the
+// examination, not about what it has found.
+func Examine(ctx context.Context, cfg Config) ([]Result, error) {
+	f, err := newFixture(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the checks: %w", err)
+	}
+	results := host(ctx, cfg, f)
+	for _, c := range checks {
+		results = append(results, c.examine(ctx, f, cfg.Verdict.Problem == nil))
+	}
+	return results, f.close()
+}
+
+// Healthy reports whether nothing has failed.
+func Healthy(results []Result) bool {
+	for _, r := range results {
+		if r.Status == Failed {
+			return false
+		}
+	}
+	return true
+}
+
+// A check tries one thing.
+type check struct {
+	name  string
+	tries string
+	fix   string
+	// run returns what was seen, or an error if that is not as it should be.
+	run func(ctx context.Context, f *fixture) (detail string, err error)
+}
+
+// errNotHere is returned by a check that makes no sense on this machine.
+var errNotHere = errors.New("not a question on this machine")
+
+func (c check) examine(ctx context.Context, f *fixture, possible bool) Result {
+	r := Result{Name: c.name, Tries: c.tries, Status: Skipped, Detail: "there is no sandbox to try it in"}
+	if !possible {
+		return r
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, checkTime, fmt.Errorf("no answer within %v", checkTime))
+	defer cancel()
+	detail, err := c.run(ctx, f)
+	switch {
+	case errors.Is(err, errNotHere):
+		r.Detail = err.Error()
+	case err != nil:
+		r.Status, r.Detail, r.Fix = Failed, err.Error(), c.fix
+	default:
+		r.Status, r.Detail = Passed, detail
+	}
+	return r
+}
+
+// host looks at what sandboxes are built with.
+func host(ctx context.Context, cfg Config, f *fixture) []Result {
+	v := cfg.Verdict
+	tool := Result{Name: "bubblewrap", Tries: "find it in the system's directories and ask for its version", Status: Passed, Detail: v.Bubblewrap + ", " + v.Version}
+	trust := Result{Name: "bubblewrap is trusted", Tries: "look who could replace it", Status: Passed, Detail: "only root or this user can replace it"}
+	build := Result{Name: "a sandbox can be built", Tries: "run a command in one", Status: Passed, Detail: buildDetail(v)}
+	namespaces := Result{Name: "user namespaces", Tries: "start a command in one", Status: Passed, Detail: "available"}
+	if err := tryUserNamespace(ctx, cfg.Self); err != nil {
+		namespaces.Status, namespaces.Detail, namespaces.Fix = Failed, err.Error(), v.Advice
+		if v.Problem == nil {
+			namespaces.Status, namespaces.Detail, namespaces.Fix = Noted, "not available, and not needed: "+err.Error(), ""
+		}
+	}
+	const untold = "not tried: see above"
+	fail := func(r *Result) { r.Status, r.Detail, r.Fix = Failed, reason(v.Problem), v.Advice }
+	switch {
+	case v.Problem == nil:
+	case errors.Is(v.Problem, bwrap.ErrUnsafe):
+		tool.Detail = v.Bubblewrap
+		fail(&trust)
+		build.Status, build.Detail = Skipped, untold
+	case v.Bubblewrap == "" || v.Version == "":
+		fail(&tool)
+		trust.Status, trust.Detail = Skipped, untold
+		build.Status, build.Detail = Skipped, untold
+	default:
+		fail(&build)
+	}
+	if namespaces.Status == Failed && build.Status == Skipped {
+		namespaces.Fix = "" // the advice is about bubblewrap
+	}
+	return []Result{tool, trust, namespaces, build, procfs(v), cgroup(f)}
+}
+
+// reason is the text of a problem without what is said to clients.
+func reason(err error) string {
+	if e, ok := errors.AsType[*sandbox.UnenforceableError](err); ok {
+		return e.Reason
+	}
+	return err.Error()
+}
+
+func buildDetail(v confine.Verdict) string {
+	way := map[proc.Mounts]string{
+		proc.SharedMounts:  "by bubblewrap alone",
+		proc.PrivateMounts: "from a private copy of the mounts",
+		proc.PrivateAsUser: "from a private copy of the mounts, in a user namespace",
+	}[v.Mounts]
+	if v.NoUser {
+		way += ", without a user namespace inside"
+	}
+	return way
+}
+
+func procfs(v confine.Verdict) Result {
+	r := Result{Name: "own procfs", Tries: "mount one in a sandbox", Status: Passed, Detail: "commands see only their own processes"}
+	switch {
+	case v.Problem != nil:
+		r.Status, r.Detail = Skipped, "not tried: see above"
+	case v.NoProc:
+		r.Status, r.Detail = Noted, "cannot be mounted here: commands see the processes of this machine, read-only"
+	}
+	return r
+}
+
+func cgroup(f *fixture) Result {
+	r := Result{Name: "cgroups", Tries: "start a command and look at its cgroup", Status: Passed, Detail: "each command has its own: nothing it starts can stay behind"}
+	switch own, err := f.victimCgroup(); {
+	case err != nil:
+		r.Status, r.Detail = Noted, err.Error()
+	case !own:
+		r.Status, r.Detail = Noted, "none to write to: what a command without a sandbox starts is found by its parents and pipes"
+	}
+	return r
+}

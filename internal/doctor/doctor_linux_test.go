@@ -1,0 +1,215 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/tetherexec/tether/internal/confine"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/sandbox"
+	"github.com/tetherexec/tether/internal/sandbox/bwrap"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A patient is a machine to examine.
+type patient struct {
+	Config
+	confiner *confine.Confiner
+}
+
+func newPatient(t *testing.T) patient {
+	t.Helper()
+	state := t.TempDir()
+	own := filepath.Join(state, "own")
+	if err := os.Mkdir(own, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	procs := proc.New(proc.Config{})
+	t.Cleanup(procs.Close)
+	confiner, err := confine.New(confine.Config{Procs: procs, Shared: state, Own: own, Private: []string{state}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { confiner.Close() })
+	return patient{Config{Runner: Sandbox{confiner, procs}, Procs: procs, Self: self, StateDir: state}, confiner}
+}
+
+// needSandbox gets the verdict on this machine, which must be good.
+func (p *patient) needSandbox(t *testing.T) {
+	t.Helper()
+	var err error
+	if p.Verdict, err = p.confiner.Verdict(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if p.Verdict.Problem != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(p.Verdict.Problem)
+		}
+		t.Skipf("no sandbox here: %v. %s", p.Verdict.Problem, p.Verdict.Advice)
+	}
+}
+
+func examine(t *testing.T, cfg Config) []Result {
+	t.Helper()
+	results, err := Examine(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
+
+func find(t *testing.T, results []Result, name string) Result {
+	t.Helper()
+	i := slices.IndexFunc(results, func(r Result) bool { return r.Name == name })
+	if i < 0 {
+		t.Fatalf("no result is called %q", name)
+	}
+	return results[i]
+}
+
+func TestAllIsWellHere(t *testing.T) {
+	p := newPatient(t)
+	p.needSandbox(t)
+	results := examine(t, p.Config)
+	for _, r := range results {
+		if r.Status == Failed {
+			t.Errorf("%s: %s", r.Name, r.Detail)
+		}
+	}
+	if !Healthy(results) {
+		t.Error("not healthy")
+	}
+}
+
+// An unconfined runs everything without a sandbox.
+type unconfined struct{ procs *proc.Supervisor }
+
+func (u unconfined) Run(ctx context.Context, c Command) (Outcome, error) {
+	return follow(ctx, u.procs, c.spec(), c)
+}
+
+func TestEveryCheckFailsWithoutSandbox(t *testing.T) {
+	p := newPatient(t)
+	p.Runner = unconfined{p.Procs}
+	// What this machine itself refuses cannot be told from a sandbox.
+	excused := map[string]bool{"kernel settings": os.Geteuid() != 0}
+	ask := func(args ...string) bool {
+		o, err := follow(t.Context(), p.Procs, proc.Spec{Argv: append([]string{p.Self, "be-child", "probe"}, args...), Dir: "/"}, Command{})
+		return err == nil && o.Code == 0
+	}
+	excused["asynchronous calls"] = !ask("io-uring-setup")
+	excused["tracing"] = !ask("ptrace-child")
+	excused["foreign system calls"] = !ask("int80", "getpid")
+	excused["nested namespaces"] = !ask("unshare", "user")
+	results := examine(t, p.Config)
+	if Healthy(results) {
+		t.Error("healthy without a sandbox")
+	}
+	for _, c := range checks {
+		r := find(t, results, c.name)
+		if excused[c.name] {
+			t.Logf("%s: refused by this machine itself", c.name)
+			continue
+		}
+		if r.Status != Failed || r.Detail == "" || r.Fix == "" {
+			t.Errorf("%s: %+v", c.name, r)
+		}
+	}
+}
+
+// A brokenRunner starts nothing.
+type brokenRunner struct{}
+
+func (brokenRunner) Run(context.Context, Command) (Outcome, error) {
+	return Outcome{}, errors.New("nothing works")
+}
+
+// A silentRunner says that everything has failed, but nothing was tried.
+type silentRunner struct{}
+
+func (silentRunner) Run(context.Context, Command) (Outcome, error) { return Outcome{Code: 1}, nil }
+
+// A command that was not run must not count as one that was refused.
+func TestEveryCheckFailsIfNothingRuns(t *testing.T) {
+	p := newPatient(t)
+	for _, r := range []Runner{brokenRunner{}, silentRunner{}} {
+		t.Run(fmt.Sprintf("%T", r), func(t *testing.T) {
+			p.Runner = r
+			results := examine(t, p.Config)
+			for _, c := range checks {
+				if r := find(t, results, c.name); r.Status != Failed && r.Status != Skipped {
+					t.Errorf("%s: %+v", c.name, r)
+				}
+			}
+		})
+	}
+}
+
+func TestProblemsOfTheHost(t *testing.T) {
+	p := newPatient(t)
+	const path, version, advice = "/usr/bin/bwrap", "bubblewrap 1", "do this"
+	for _, try := range []struct {
+		name    string
+		verdict confine.Verdict
+		red     string
+	}{
+		{"missing", confine.Verdict{Problem: bwrap.ErrMissing}, "bubblewrap"},
+		{"old", confine.Verdict{Bubblewrap: path, Problem: fmt.Errorf("%w: no --perms", bwrap.ErrOld)}, "bubblewrap"},
+		{"unsafe", confine.Verdict{Bubblewrap: path, Problem: fmt.Errorf("%w: 0777", bwrap.ErrUnsafe)}, "bubblewrap is trusted"},
+		{"useless", confine.Verdict{Bubblewrap: path, Version: version, Problem: sandbox.Unenforceable("no")}, "a sandbox can be built"},
+	} {
+		t.Run(try.name, func(t *testing.T) {
+			cfg := p.Config
+			cfg.Verdict = try.verdict
+			cfg.Verdict.Advice = advice
+			results := examine(t, cfg)
+			r := find(t, results, try.red)
+			if r.Status != Failed || r.Fix != advice || strings.Contains(r.Detail, "failed to prepare") {
+				t.Errorf("%+v", r)
+			}
+			for _, other := range results {
+				if other.Name != try.red && other.Status == Failed && other.Name != "user namespaces" {
+					t.Errorf("also red: %+v", other)
+				}
+			}
+			if r := find(t, results, checks[0].name); r.Status != Skipped {
+				t.Errorf("tried without a sandbox: %+v", r)
+			}
+		})
+	}
+}
+
+// What is merely different is told, and is no reason to fail.
+func TestNotes(t *testing.T) {
+	p := newPatient(t)
+	p.needSandbox(t)
+	p.Verdict.NoProc = true // only what is said about it
+	results := examine(t, p.Config)
+	if r := find(t, results, "own procfs"); r.Status != Noted || !Healthy(results) {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestNothingIsLeft(t *testing.T) {
+	p := newPatient(t)
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	p.Runner = unconfined{p.Procs} // leaves the most
+	examine(t, p.Config)
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

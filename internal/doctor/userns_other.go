@@ -1,0 +1,10 @@
+//go:build !linux
+
+package doctor
+
+import (
+	"context"
+	"errors"
+)
+
+func tryUserNamespace(context.Context, string) error { return errors.New("not on this system") }
