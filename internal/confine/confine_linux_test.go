@@ -58,7 +58,7 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 }
 
 // intent reads the entries of a policy: "read /usr, write /work" or "read :root".
-func intent(t *testing.T, network wire.NetworkAccess, entries string) *wire.Sandbox {
+func intent(t testing.TB, network wire.NetworkAccess, entries string) *wire.Sandbox {
 	t.Helper()
 	s := readOnly()
 	s.Permissions.Network = network

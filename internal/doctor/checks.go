@@ -279,7 +279,9 @@ const trapped = 5
 
 func terminal(ctx context.Context, f *fixture) (string, error) {
 	outside := filepath.Join(f.outside, "terminal")
-	script := fmt.Sprintf("trap 'exit %d' INT; (: > '%s') 2>/dev/null; : > /dev/tty || exit 6; echo ready; sleep 60", trapped, outside)
+	// Short sleeps: a shell runs its trap when its command has ended, and one that
+	// is started just after the key does not notice it.
+	script := fmt.Sprintf("trap 'exit %d' INT; (: > '%s') 2>/dev/null; : > /dev/tty || exit 6; echo ready; while :; do sleep 0.1; done", trapped, outside)
 	o, err := f.config.Runner.Run(ctx, Command{
 		Argv: []string{"sh", "-c", script}, Dir: f.work, Env: f.env(), Intent: f.intent,
 		TTY: true, Await: "ready", Keys: "\x03",

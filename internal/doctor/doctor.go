@@ -45,6 +45,9 @@ type Config struct {
 	Procs   *proc.Supervisor // runs commands outside, to be attacked
 	Self    string           // the program whose helpers are the probes
 
+	// Env is added to the environment of each command.
+	Env []string
+
 	// StateDir is what no command may look into.
 	StateDir string
 }
@@ -114,7 +117,7 @@ func host(ctx context.Context, cfg Config, f *fixture) []Result {
 	trust := Result{Name: "bubblewrap is trusted", Tries: "look who could replace it", Status: Passed, Detail: "only root or this user can replace it"}
 	build := Result{Name: "a sandbox can be built", Tries: "run a command in one", Status: Passed, Detail: buildDetail(v)}
 	namespaces := Result{Name: "user namespaces", Tries: "start a command in one", Status: Passed, Detail: "available"}
-	if err := tryUserNamespace(ctx, cfg.Self); err != nil {
+	if err := tryUserNamespace(ctx, cfg.Self, cfg.Env); err != nil {
 		namespaces.Status, namespaces.Detail, namespaces.Fix = Failed, err.Error(), v.Advice
 		if v.Problem == nil {
 			namespaces.Status, namespaces.Detail, namespaces.Fix = Noted, "not available, and not needed: "+err.Error(), ""

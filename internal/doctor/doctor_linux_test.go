@@ -44,7 +44,10 @@ func newPatient(t *testing.T) patient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { confiner.Close() })
-	return patient{Config{Runner: Sandbox{confiner, procs}, Procs: procs, Self: self, StateDir: state}, confiner}
+	return patient{Config{
+		Runner: Sandbox{confiner, procs}, Procs: procs, Self: self, StateDir: state,
+		Env: []string{"GORACE=atexit_sleep_ms=0"}, // probes need not wait for late reports
+	}, confiner}
 }
 
 // needSandbox gets the verdict on this machine, which must be good.
@@ -107,7 +110,7 @@ func TestEveryCheckFailsWithoutSandbox(t *testing.T) {
 	// What this machine itself refuses cannot be told from a sandbox.
 	excused := map[string]bool{"kernel settings": os.Geteuid() != 0}
 	ask := func(args ...string) bool {
-		o, err := follow(t.Context(), p.Procs, proc.Spec{Argv: append([]string{p.Self, "be-child", "probe"}, args...), Dir: "/"}, Command{})
+		o, err := follow(t.Context(), p.Procs, proc.Spec{Argv: append([]string{p.Self, "be-child", "probe"}, args...), Dir: "/", Env: p.Env}, Command{})
 		return err == nil && o.Code == 0
 	}
 	excused["asynchronous calls"] = !ask("io-uring-setup")

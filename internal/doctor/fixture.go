@@ -157,7 +157,7 @@ func (f *fixture) env(first ...string) []string {
 	if path == "" {
 		path = "/usr/local/bin:/usr/bin:/bin"
 	}
-	return []string{"PATH=" + strings.Join(append(first, path), ":"), "LC_ALL=C"}
+	return append([]string{"PATH=" + strings.Join(append(first, path), ":"), "LC_ALL=C"}, f.config.Env...)
 }
 
 // run runs a command in the workspace.

@@ -13,10 +13,10 @@ import (
 
 // tryUserNamespace starts a command in a user namespace of its own, as sandboxes
 // do.
-func tryUserNamespace(ctx context.Context, self string) error {
+func tryUserNamespace(ctx context.Context, self string, env []string) error {
 	argv := child.Argv(self, child.Probe, "ok")
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env, cmd.Dir = []string{}, "/"
+	cmd.Env, cmd.Dir = append([]string{}, env...), "/" // not nil: that would be ours
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},

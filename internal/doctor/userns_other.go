@@ -7,4 +7,6 @@ import (
 	"errors"
 )
 
-func tryUserNamespace(context.Context, string) error { return errors.New("not on this system") }
+func tryUserNamespace(context.Context, string, []string) error {
+	return errors.New("not on this system")
+}

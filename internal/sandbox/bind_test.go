@@ -180,13 +180,20 @@ func TestDecideTellsWhy(t *testing.T) {
 // PAR: while another sandbox holds a protected name, it is as good as missing:
 // this sandbox must hold it too.
 func TestPlaceholderOfAnother(t *testing.T) {
-	process := Process{Cwd: "/fx/ws", Placeholder: func(p string) bool { return p == "/fx/ws/.git" }}
-	_, plan, err := compiled(newHost(fixture, "/fx/ws/.git/"), intentOf(t, policyWN), process)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(plan.String(), "placeholder /fx/ws/.git dir") {
-		t.Error(plan)
+	for _, row := range []struct{ held, policy, want string }{
+		{"/fx/ws/.git/", policyWN, "placeholder /fx/ws/.git dir"},
+		{"/fx/ws/nope", policyWN + ", deny /fx/ws/nope/deep", "placeholder /fx/ws/nope file"},
+		{"/fx/ws/nope", policyWN + ", deny /fx/ws/nope", "placeholder /fx/ws/nope file"},
+		{"/fx/ws/.git/", policyWN + ", deny /fx/ws/.git/a/b", "placeholder /fx/ws/.git"},
+	} {
+		process := Process{Cwd: "/fx/ws", Placeholder: func(p string) bool { return p == strings.TrimSuffix(row.held, "/") }}
+		_, plan, err := compiled(newHost(fixture, row.held), intentOf(t, row.policy), process)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(plan.String(), row.want) {
+			t.Errorf("while %s is held, %s gives\n%v", row.held, row.policy, plan)
+		}
 	}
 }
 

@@ -57,6 +57,7 @@ type finder struct {
 	host        Host
 	placeholder func(string) bool // may be nil
 	seen        map[string]sight
+	holds       map[string]bool // what placeholder said
 }
 
 type sight struct {
@@ -66,16 +67,13 @@ type sight struct {
 }
 
 func newFinder(host Host, placeholder func(string) bool) *finder {
-	return &finder{host, placeholder, make(map[string]sight)}
+	return &finder{host, placeholder, make(map[string]sight), make(map[string]bool)}
 }
 
 func (f *finder) look(p string) sight {
 	s, ok := f.seen[p]
 	if !ok {
 		s.mode, s.err = f.host.Lstat(p)
-		if s.err == nil && f.placeholder != nil && f.placeholder(p) {
-			s.err = fs.ErrNotExist
-		}
 		if s.err == nil && s.mode&fs.ModeSymlink != 0 {
 			s.target, s.err = f.host.Readlink(p)
 		}
@@ -99,12 +97,18 @@ func (f *finder) find(name string) place {
 			continue
 		}
 		if !here.mode.IsDir() {
+			if f.held(here) {
+				return here.missing(append([]string{component}, todo...))
+			}
 			return here.broken(gapFile, here.path, component, todo)
 		}
 		next := path.Join(here.path, component)
 		s := f.look(next)
 		switch {
 		case errors.Is(s.err, fs.ErrNotExist):
+			if f.held(here) {
+				return here.missing(append([]string{component}, todo...))
+			}
 			return here.broken(gapMissing, next, component, todo)
 		case errors.Is(s.err, syscall.ENOTDIR):
 			return here.broken(gapFile, here.path, component, todo)
@@ -123,7 +127,32 @@ func (f *finder) find(name string) place {
 		}
 		todo = append(components(s.target), todo...)
 	}
+	if f.held(here) {
+		return here.missing(nil)
+	}
 	return here
+}
+
+// held reports whether a place is a placeholder. One has nothing below, so only
+// the end of a path can be.
+func (f *finder) held(at place) bool {
+	if f.placeholder == nil || at.path == "/" || !at.mode.IsDir() && !at.mode.IsRegular() {
+		return false
+	}
+	held, ok := f.holds[at.path]
+	if !ok {
+		held = f.placeholder(at.path)
+		f.holds[at.path] = held
+	}
+	return held
+}
+
+// missing takes a place for one that does not exist.
+func (p place) missing(rest []string) place {
+	dir, name := path.Split(p.path)
+	at := p.path
+	p.path = path.Clean(dir)
+	return p.broken(gapMissing, at, name, rest)
 }
 
 // broken ends a resolution: what is left of the path is taken literally.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -58,7 +59,7 @@ func New(cfg Config) (*Server, error) {
 	env := os.Environ()
 	s := &Server{config: cfg, auth: auth, log: cfg.Log, state: state}
 	host := environ.ThisHost(env)
-	s.info = host.Info("tether/"+cfg.Version, wire.Capabilities{})
+	s.info = host.Info("tether/"+cfg.Version, capabilities())
 	s.procs = proc.New(proc.Config{Log: cfg.Log, Subreaper: cfg.Subreaper})
 	if s.confiner, err = confine.New(confine.Config{
 		Procs: s.procs, Shared: cfg.StateDir, Own: state.path, Private: cfg.private(), Log: cfg.Log,
@@ -125,4 +126,12 @@ func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteC
 	s.serve(ctx, rpc.NewLines(in, out), "stdio", "failed to parse JSON-RPC message from exec-server stdio: ")
 	s.sessions.Close()
 	return nil
+}
+
+// capabilities are what clients may ask for beyond the basics. A sandbox that
+// makes everything writable keeps the devices of the machine, and one that was
+// approved keeps what it denies.
+func capabilities() wire.Capabilities {
+	linux := runtime.GOOS == "linux"
+	return wire.Capabilities{LinuxRootWritePreservesDevices: linux, LinuxApprovedRootWritePreservesRestrictions: linux}
 }

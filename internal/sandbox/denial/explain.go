@@ -142,6 +142,9 @@ func (e *explainer) path(kind osError, name string) *Fact {
 	if len(name) > maxPath || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) {
 		return nil
 	}
+	if private(name) {
+		return nil
+	}
 	access, rule := e.policy.Decide(name)
 	switch {
 	case kind == readOnly && access != sandbox.Write:
@@ -150,6 +153,17 @@ func (e *explainer) path(kind osError, name string) *Fact {
 		return &Fact{Path: name, Access: "read", Rule: rule.String()}
 	}
 	return nil
+}
+
+// private reports whether a sandbox has something of its own at a path, about
+// which the rules say nothing.
+func private(name string) bool {
+	for _, dir := range []string{"/proc", "/dev"} {
+		if name == dir || strings.HasPrefix(name, dir+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 // pathsBefore looks for the paths of an error that stands alone, as the last of

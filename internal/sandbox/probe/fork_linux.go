@@ -18,6 +18,7 @@ import (
 // before, and the child only makes raw calls.
 type script struct {
 	calls  []step
+	flags  uintptr        // CLONE_NEW… for the child
 	pinned runtime.Pinner // what the arguments point to
 }
 
@@ -145,7 +146,7 @@ func (s *script) start(results []result) (int, error) {
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &before); err != nil {
 		return 0, err
 	}
-	pid, errno := forkAndPlay(s.calls, results)
+	pid, errno := forkAndPlay(s.flags|uintptr(unix.SIGCHLD), s.calls, results)
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &before, nil); err != nil {
 		return 0, err
 	}
@@ -157,8 +158,8 @@ func (s *script) start(results []result) (int, error) {
 //go:noinline
 //go:norace
 //go:nosplit
-func forkAndPlay(calls []step, results []result) (uintptr, unix.Errno) {
-	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+func forkAndPlay(flags uintptr, calls []step, results []result) (uintptr, unix.Errno) {
+	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, flags, 0, 0, 0, 0, 0)
 	if errno != 0 || pid != 0 {
 		return pid, errno
 	}

@@ -124,7 +124,7 @@ func exitZero(arch string) []byte {
 	var elf bytes.Buffer
 	put := func(fields ...any) {
 		for _, f := range fields {
-			binary.Write(&elf, binary.LittleEndian, f) //nolint:errcheck // fixed sizes, to memory
+			_ = binary.Write(&elf, binary.LittleEndian, f) // fixed sizes, to memory
 		}
 	}
 	elf.WriteString("\x7fELF\x02\x01\x01")

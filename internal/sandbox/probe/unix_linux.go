@@ -127,10 +127,10 @@ func unixPair([]string) error {
 // A message is a header for sendmsg, or for sendmmsg with the count behind it,
 // and what it points to.
 type message struct {
-	hdr   unix.Msghdr
-	count uint32
-	iov   unix.Iovec
-	b     [1]byte
+	hdr unix.Msghdr
+	_   uint32 // the count
+	iov unix.Iovec
+	b   [1]byte
 }
 
 // oneByte is a message of one byte, to send or to receive in.

@@ -1,0 +1,36 @@
+package confine
+
+import (
+	"testing"
+
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/wire"
+)
+
+// BenchmarkPrepare is what a sandboxed start costs the server before anything is
+// forked, and what it costs to clean up.
+func BenchmarkPrepare(b *testing.B) {
+	procs := proc.New(proc.Config{})
+	defer procs.Close()
+	c, err := New(Config{Procs: procs, Shared: b.TempDir(), Own: b.TempDir()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	ws := b.TempDir()
+	for _, row := range []struct{ name, entries string }{
+		{"read-only", "read :root"},
+		{"workspace-write", "read :root, write " + ws + ", write :slash_tmp"},
+	} {
+		b.Run(row.name, func(b *testing.B) {
+			r := Request{Intent: intent(b, wire.NetworkRestricted, row.entries), Spec: proc.Spec{Argv: []string{"true"}, Dir: ws}}
+			for b.Loop() {
+				p, err := c.Prepare(b.Context(), r)
+				if err != nil {
+					b.Fatal(err)
+				}
+				p.Abandon()
+			}
+		})
+	}
+}

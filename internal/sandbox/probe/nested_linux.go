@@ -1,0 +1,164 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Attacks by a command that has made itself root of its own namespaces.
+var nestedProbes = []probe{
+	{"nested", "PATHS…", nested},
+	{"nested-proc", "", nestedProc},
+}
+
+// nested makes itself root of a user and mount namespace inside this one, where
+// it has every capability, and tries to get rid of the mounts that protect paths:
+// it makes / writable, unmounts each path, covers what is around it with a copy
+// that leaves out the mounts below, and writes there.
+//
+// It prints what became of each step, then "contained" if nothing could be
+// uncovered or written, else "ESCAPED" and the paths, and fails.
+func nested(paths []string) error {
+	flags, err := mountFlags("/")
+	if err != nil {
+		return at("statfs", err)
+	}
+	var s script
+	// Without it the rest is left out: it would harm the outside.
+	entered := s.must("unshare", unix.SYS_UNSHARE, unix.CLONE_NEWUSER|unix.CLONE_NEWNS)
+	s.becomeRoot()
+	remounted := s.remount("/", flags&^unix.MS_RDONLY)
+	var attempts []attempt
+	for _, path := range paths {
+		attempts = append(attempts, s.attack(path))
+	}
+	results, err := s.run()
+	if err != nil {
+		return err
+	}
+	if errno := results[entered].errno; errno != 0 {
+		fmt.Printf("unshare: %s\ncontained\n", outcome(errno))
+		return errQuiet
+	}
+	fmt.Printf("remount /: %s\n", outcome(errnoOr(results[remounted].errno)))
+	return judge(attempts, results)
+}
+
+// judge prints what became of the attempts.
+func judge(attempts []attempt, results []result) error {
+	var open []string
+	for _, a := range attempts {
+		unmounted, bound, written := results[a.umount].errno, results[a.bind].errno, results[a.create].errno
+		if written == unix.ENOTDIR { // it is a file
+			written = results[a.open].errno
+		}
+		fmt.Printf("umount %s: %s\n", a.path, outcome(errnoOr(unmounted)))
+		fmt.Printf("bind %s: %s\n", filepath.Dir(a.path), outcome(errnoOr(bound)))
+		fmt.Printf("write %s: %s\n", a.path, outcome(errnoOr(written)))
+		if unmounted == 0 || written == 0 || bound == 0 && a.mounted {
+			open = append(open, a.path)
+		}
+	}
+	return conclude(open)
+}
+
+// conclude prints the last line of a nested probe.
+func conclude(open []string) error {
+	if len(open) > 0 {
+		fmt.Println("ESCAPED", strings.Join(open, " "))
+		return errTold
+	}
+	fmt.Println("contained")
+	return errQuiet
+}
+
+// becomeRoot adds the steps to be root in a new user namespace. If they fail, that
+// costs no capability.
+func (s *script) becomeRoot() {
+	for _, file := range []struct{ path, text string }{
+		{"/proc/self/setgroups", "deny"},
+		{"/proc/self/uid_map", fmt.Sprintf("0 %d 1", os.Geteuid())},
+		{"/proc/self/gid_map", fmt.Sprintf("0 %d 1", os.Getegid())},
+	} {
+		fd := s.try("open", unix.SYS_OPENAT, atCWD, s.text(file.path), unix.O_WRONLY, 0)
+		s.on(fd, "write", unix.SYS_WRITE, s.text(file.text), uintptr(len(file.text)))
+	}
+}
+
+// atCWD is AT_FDCWD in a register.
+const atCWD = ^uintptr(-unix.AT_FDCWD - 1)
+
+// An attempt is the steps against one path.
+type attempt struct {
+	path                       string
+	mounted                    bool // something is mounted there
+	umount, bind, create, open int  // steps
+}
+
+// attack adds steps to uncover a path, to make and remove a file in it, and to open
+// it for writing: one of the last two fits, whether it is a directory or a file.
+func (s *script) attack(path string) attempt {
+	name := s.text(fmt.Sprintf("%s/.tether-probe-%d", path, os.Getpid()))
+	around := s.text(filepath.Dir(path))
+	a := attempt{path: path, mounted: isMountPoint(path)}
+	a.umount = s.try("umount", unix.SYS_UMOUNT2, s.text(path), unix.MNT_DETACH)
+	a.bind = s.try("mount", unix.SYS_MOUNT, around, around, 0, unix.MS_BIND, 0)
+	a.create = s.try("create", unix.SYS_OPENAT, atCWD, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|quick, 0o600)
+	s.then(a.create, "unlink", unix.SYS_UNLINKAT, atCWD, name, 0)
+	a.open = s.try("open", unix.SYS_OPENAT, atCWD, s.text(path), unix.O_WRONLY|quick, 0)
+	return a
+}
+
+// isMountPoint reports whether path is on another mount than what is around it.
+func isMountPoint(path string) bool {
+	var inside, around unix.Statx_t
+	err1 := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &inside)
+	err2 := unix.Statx(unix.AT_FDCWD, filepath.Dir(path), 0, unix.STATX_MNT_ID, &around)
+	return err1 == nil && err2 == nil && inside.Mnt_id != around.Mnt_id
+}
+
+// nestedProc mounts a fresh /proc in namespaces of its own, and unveils the old
+// one: root of this machine could write there what the kernel obeys everywhere.
+// It opens a setting for writing, and writes nothing.
+func nestedProc([]string) error {
+	const setting = "/proc/sys/kernel/core_pattern"
+	flags, err := mountFlags("/proc")
+	if err != nil {
+		return at("statfs", err)
+	}
+	// Only the child of an unshare would be in the namespace of processes.
+	s := script{flags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID}
+	s.becomeRoot()
+	label := func(i int, text string) int { s.calls[i].name = text; return i }
+	open := func(text string) int {
+		return label(s.try("open", unix.SYS_OPENAT, atCWD, s.text(setting), unix.O_WRONLY|quick, 0), text)
+	}
+	attempts := []int{
+		label(s.remount("/proc/sys", flags&^unix.MS_RDONLY), "remount /proc/sys"),
+		open("open in the old"),
+		s.try("mount /proc", unix.SYS_MOUNT, s.text("proc"), s.text("/proc"), s.text("proc"), 0, 0),
+		open("open in the new"),
+	}
+	results, err := s.run()
+	if f, ok := errors.AsType[*failure](err); ok && f.call == "clone" {
+		fmt.Printf("clone: %s\ncontained\n", outcome(f.err))
+		return errQuiet
+	}
+	if err != nil {
+		return err
+	}
+	var opened []string
+	for _, i := range attempts {
+		errno := results[i].errno
+		fmt.Printf("%s: %s\n", s.calls[i].name, outcome(errnoOr(errno)))
+		if s.calls[i].nr == unix.SYS_OPENAT && errno == 0 {
+			opened = []string{setting}
+		}
+	}
+	return conclude(opened)
+}
