@@ -1,0 +1,303 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// An appServer is the real client as editors drive it: `codex app-server`, one
+// JSON message per line on stdio. It has a thread on the executor under test, and
+// its user is the test.
+type appServer struct {
+	t         *testing.T
+	workspace string // cwd of the thread, on the executor
+	model     *model
+	wire      *wireTap
+
+	// user answers a request for approval with a decision.
+	user func(approval approvalRequest) string
+
+	asked  []approvalRequest // in order
+	thread string
+
+	stdin  *os.File
+	stdout *lines
+	stderr bytes.Buffer // read only after the client has ended
+	nextID int
+}
+
+// An approvalRequest is what the client asks its user about a command.
+type approvalRequest struct {
+	Method string `json:"-"`
+	ItemID string `json:"itemId"`
+	Kind   string `json:"kind"`
+	Reason string `json:"reason"`
+	Cmd    string `json:"command"`
+	Cwd    string `json:"cwd"`
+	Raw    string `json:"-"`
+}
+
+// A lineMessage is any message of the app-server's protocol.
+type lineMessage struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+}
+
+// newAppServer starts the client with a thread in this sandbox mode, in front of
+// a new server of the given product.
+func newAppServer(t *testing.T, who product, mode string, script func(turn int, outputs []string) modelItem) *appServer {
+	t.Helper()
+	needBubblewrap(t)
+	client := program(t, ref)
+	server := startServer(t, who)
+	t.Cleanup(server.stop)
+	a := &appServer{t: t, model: newModel(t, script), wire: newWireTap()}
+	cable := tethertest.NewCable(t, server.url, tethertest.WithTap(a.wire.tap))
+	home := codexHome(t, a.model.URL)
+	a.workspace = filepath.Join(home, "ws")
+	a.launch(client, home, cable.URL())
+
+	a.call("initialize", map[string]any{"clientInfo": map[string]any{"name": "interop", "title": nil, "version": "1"},
+		"capabilities": map[string]any{"experimentalApi": true}})
+	a.send(map[string]any{"method": "initialized"})
+	var started struct {
+		Thread struct {
+			ID string `json:"id"`
+		} `json:"thread"`
+	}
+	reply := a.call("thread/start", map[string]any{"cwd": a.workspace, "sandbox": mode,
+		"approvalPolicy": map[string]any{"granular": map[string]any{"sandbox_approval": true, "rules": true, "mcp_elicitations": true}}})
+	if err := json.Unmarshal(reply, &started); err != nil || started.Thread.ID == "" {
+		t.Fatalf("thread/start: %s", reply)
+	}
+	a.thread = started.Thread.ID
+	return a
+}
+
+// launch starts the program; it ends with the test.
+func (a *appServer) launch(client, home, url string) {
+	a.t.Helper()
+	cmd := exec.Command(client, "app-server")
+	cmd.Dir = a.workspace
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + filepath.Join(home, "user"), "CODEX_HOME=" + filepath.Join(home, "codex"),
+		"CODEX_EXEC_SERVER_URL=" + url, "LANG=C.UTF-8"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	theirIn, in, err := os.Pipe()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	out, theirOut, err := os.Pipe()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirIn, theirOut, &a.stderr
+	err = cmd.Start()
+	theirIn.Close()
+	theirOut.Close()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	out.SetReadDeadline(time.Now().Add(codexTimeout))
+	a.stdin, a.stdout = in, newLines(out)
+	a.t.Cleanup(func() {
+		in.Close() // the client ends with its input
+		kill := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
+		cmd.Wait()
+		kill.Stop()
+		out.Close()
+		if a.t.Failed() {
+			a.t.Logf("the client's log:\n%s", a.stderr.String())
+		}
+	})
+}
+
+func (a *appServer) send(message map[string]any) {
+	a.t.Helper()
+	if _, err := a.stdin.WriteString(canonical(message) + "\n"); err != nil {
+		a.t.Fatalf("write to the client: %v", err)
+	}
+}
+
+// next reads one message, and answers it if it is a request.
+func (a *appServer) next() lineMessage {
+	a.t.Helper()
+	line, ok := a.stdout.next()
+	if !ok {
+		a.t.Fatal("the client has ended, or says nothing more")
+	}
+	var m lineMessage
+	if err := json.Unmarshal([]byte(line), &m); err != nil {
+		a.t.Fatalf("the client said %q: %v", line, err)
+	}
+	if m.Method != "" && len(m.ID) > 0 {
+		a.decide(m)
+	}
+	return m
+}
+
+// decide has the user answer a request.
+func (a *appServer) decide(m lineMessage) {
+	a.t.Helper()
+	r := approvalRequest{Method: m.Method, Raw: string(m.Params)}
+	if err := json.Unmarshal(m.Params, &r); err != nil {
+		a.t.Errorf("%s: %v", m.Method, err)
+	}
+	a.asked = append(a.asked, r)
+	decision := "decline"
+	if a.user != nil {
+		decision = a.user(r)
+	}
+	a.send(map[string]any{"id": m.ID, "result": map[string]any{"decision": decision}})
+}
+
+// call sends a request and returns its result.
+func (a *appServer) call(method string, params map[string]any) json.RawMessage {
+	a.t.Helper()
+	a.nextID++
+	id := fmt.Sprint(a.nextID)
+	a.send(map[string]any{"id": a.nextID, "method": method, "params": params})
+	for {
+		m := a.next()
+		if m.Method != "" || string(m.ID) != id {
+			continue
+		}
+		if m.Error != nil {
+			a.t.Fatalf("%s: %s", method, m.Error)
+		}
+		return m.Result
+	}
+}
+
+// turn plays one turn to its end.
+func (a *appServer) turn() {
+	a.t.Helper()
+	a.call("turn/start", map[string]any{"threadId": a.thread, "input": []map[string]any{{"type": "text", "text": "do it"}}})
+	for a.next().Method != "turn/completed" {
+	}
+}
+
+// outputs are the tool outputs that the model was shown.
+func (a *appServer) outputs() []string {
+	a.model.mu.Lock()
+	defer a.model.mu.Unlock()
+	return append([]string(nil), a.model.outputs...)
+}
+
+// A wireTap reads along between client and executor and keeps what concerns
+// processes.
+type wireTap struct {
+	mu      sync.Mutex
+	streams map[tapKey]*frameReader
+	starts  []*tappedStart
+	exits   map[string]*tappedExit
+}
+
+// A tappedStart is one process/start and its answer.
+type tappedStart struct {
+	link, ID  int
+	ProcessID string
+	Sandbox   json.RawMessage
+	Argv      []string
+	asked     time.Time
+	answered  time.Time // zero: not yet
+	Type      string    // sandboxType of the answer
+	Error     string
+}
+
+// A tappedExit is one process/exited.
+type tappedExit struct {
+	at     time.Time
+	Code   int
+	Denied *bool // nil: not said
+}
+
+func (e tappedExit) String() string {
+	if e.Denied == nil {
+		return fmt.Sprintf("exit %d without sandboxDenied", e.Code)
+	}
+	return fmt.Sprintf("exit %d with sandboxDenied %t", e.Code, *e.Denied)
+}
+
+func newWireTap() *wireTap {
+	return &wireTap{streams: map[tapKey]*frameReader{}, exits: map[string]*tappedExit{}}
+}
+
+func (w *wireTap) tap(link int, fromTarget bool, data []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := tapKey{link, fromTarget}
+	if w.streams[key] == nil {
+		w.streams[key] = &frameReader{}
+	}
+	for _, text := range w.streams[key].feed(data) {
+		w.message(key, text)
+	}
+}
+
+func (w *wireTap) message(key tapKey, text []byte) {
+	var m struct {
+		ID     int    `json:"id"`
+		Method string `json:"method"`
+		Params struct {
+			ProcessID     string          `json:"processId"`
+			Argv          []string        `json:"argv"`
+			Sandbox       json.RawMessage `json:"sandbox"`
+			ExitCode      int             `json:"exitCode"`
+			SandboxDenied *bool           `json:"sandboxDenied"`
+		} `json:"params"`
+		Result struct {
+			SandboxType string `json:"sandboxType"`
+		} `json:"result"`
+		Error json.RawMessage `json:"error"`
+	}
+	if json.Unmarshal(text, &m) != nil {
+		return // a message of another kind
+	}
+	switch {
+	case !key.fromTarget && m.Method == "process/start":
+		w.starts = append(w.starts, &tappedStart{link: key.link, ID: m.ID, ProcessID: m.Params.ProcessID,
+			Sandbox: m.Params.Sandbox, Argv: m.Params.Argv, asked: time.Now()})
+	case key.fromTarget && m.Method == "process/exited":
+		w.exits[m.Params.ProcessID] = &tappedExit{time.Now(), m.Params.ExitCode, m.Params.SandboxDenied}
+	case key.fromTarget && m.Method == "":
+		for _, s := range w.starts {
+			if s.link == key.link && s.ID == m.ID && s.answered.IsZero() {
+				s.answered, s.Type, s.Error = time.Now(), m.Result.SandboxType, string(m.Error)
+			}
+		}
+	}
+}
+
+// commands returns the starts whose text contains part, with their exits.
+func (w *wireTap) commands(part string) (starts []tappedStart, exits []tappedExit) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.starts {
+		if !strings.Contains(strings.Join(s.Argv, " "), part) {
+			continue
+		}
+		starts = append(starts, *s)
+		var e tappedExit
+		if seen := w.exits[s.ProcessID]; seen != nil {
+			e = *seen
+		}
+		exits = append(exits, e)
+	}
+	return starts, exits
+}

@@ -1,0 +1,181 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// approvalMethod is how the client asks its user about a command.
+const approvalMethod = "item/commandExecution/requestApproval"
+
+// commands has the model run one command a request, and then end the turn. The
+// shell is no login shell: what profiles do would count as time of the command.
+func commands(each ...string) func(turn int, outputs []string) modelItem {
+	return func(turn int, _ []string) modelItem {
+		if turn > len(each) {
+			return say("done")
+		}
+		return execCommand(turn, map[string]any{"cmd": each[turn-1], "login": false})
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// wantDenied checks the attempt in the sandbox: what was asked for, what the
+// executor answered, and what it said about the exit.
+func wantDenied(t *testing.T, s tappedStart, e tappedExit) {
+	t.Helper()
+	if !strings.Contains(string(s.Sandbox), `"permissions"`) || s.Type != "linuxSeccomp" {
+		t.Errorf("the first start has sandbox %s and the answer %q %s, want an intent and linuxSeccomp", s.Sandbox, s.Type, s.Error)
+	}
+	if e.Code == 0 || e.Denied == nil || !*e.Denied {
+		t.Errorf("the attempt in the sandbox ended with %v, want sandboxDenied true", e)
+	}
+	t.Logf("start to answer %v, answer to exit %v", s.answered.Sub(s.asked), e.at.Sub(s.answered))
+}
+
+// wantOneRequest checks that the user was asked once, about this command.
+func (a *appServer) wantOneRequest(command string) {
+	a.t.Helper()
+	if len(a.asked) != 1 {
+		a.t.Fatalf("the user was asked %d times: %+v", len(a.asked), a.asked)
+	}
+	if r := a.asked[0]; r.Method != approvalMethod || r.Kind != "command" || !strings.Contains(r.Cmd, command) {
+		a.t.Errorf("the user was asked %s %s, want a question about %q", r.Method, r.Raw, command)
+	}
+}
+
+// wantToolOutput checks what the model was shown of its nth call.
+func (a *appServer) wantToolOutput(n int, parts ...string) {
+	a.t.Helper()
+	outputs := a.outputs()
+	if len(outputs) < n {
+		a.t.Fatalf("the model was shown %d outputs, want %d", len(outputs), n)
+	}
+	for _, part := range parts {
+		if !strings.Contains(outputs[n-1], part) {
+			a.t.Errorf("no %q in what the model was shown:\n%s", part, outputs[n-1])
+		}
+	}
+}
+
+// TestSandboxCodexApproval is the whole story of a denial: the command of a thread
+// in a read-only sandbox writes a file, the executor stops it and says so, the
+// client asks its user, and on approval starts the command again without sandbox.
+//
+// The client asks only if the denied command has ended within 150 ms after the
+// answer to its start; a denial that comes later is shown to the model, and nobody
+// is asked. So the question itself shows that setting up the sandbox took no time
+// from that window. The command before it, which is late, shows that there is one.
+func TestSandboxCodexApproval(t *testing.T) {
+	onProducts(t, func(t *testing.T, who product) {
+		const late, denied = "sleep 1; echo late > late.txt", "echo try; echo data > written.txt && echo wrote"
+		a := newAppServer(t, who, "read-only", commands(late, denied))
+		written := filepath.Join(a.workspace, "written.txt")
+		early := false
+		a.user = func(approvalRequest) string {
+			early = exists(written)
+			return "accept"
+		}
+		a.turn()
+
+		a.wantOneRequest(denied)
+		if early {
+			t.Error("the file was there before the user has approved")
+		}
+		if content, err := os.ReadFile(written); string(content) != "data\n" {
+			t.Errorf("after the approval the file holds %q, %v", content, err)
+		}
+		starts, exits := a.wire.commands(denied)
+		if len(starts) != 2 {
+			t.Fatalf("the command was started %d times, want 2", len(starts))
+		}
+		wantDenied(t, starts[0], exits[0])
+		if retry, exit := starts[1], exits[1]; string(retry.Sandbox) != "null" || retry.Type != "none" ||
+			exit.Code != 0 || exit.Denied == nil || *exit.Denied {
+			t.Errorf("the retry has sandbox %s, the answer %q and ended with %v", retry.Sandbox, retry.Type, exit)
+		}
+		if starts[0].ProcessID == starts[1].ProcessID {
+			t.Error("both attempts have the same process id")
+		}
+		a.wantToolOutput(2, "Process exited with code 0", "try\nwrote")
+
+		starts, exits = a.wire.commands(late)
+		if len(starts) != 1 {
+			t.Fatalf("the late command was started %d times, want 1", len(starts))
+		}
+		wantDenied(t, starts[0], exits[0])
+		a.wantToolOutput(1, "Process exited with code 1", "late.txt: Read-only file system")
+		if exists(filepath.Join(a.workspace, "late.txt")) {
+			t.Error("the late command has written its file")
+		}
+	})
+}
+
+// TestSandboxCodexDeclined: without approval there is no second attempt.
+func TestSandboxCodexDeclined(t *testing.T) {
+	onProducts(t, func(t *testing.T, who product) {
+		const denied = "echo data > written.txt"
+		a := newAppServer(t, who, "read-only", commands(denied))
+		a.user = func(approvalRequest) string { return "decline" }
+		a.turn()
+
+		a.wantOneRequest(denied)
+		starts, exits := a.wire.commands(denied)
+		if len(starts) != 1 {
+			t.Fatalf("the command was started %d times, want 1", len(starts))
+		}
+		wantDenied(t, starts[0], exits[0])
+		if exists(filepath.Join(a.workspace, "written.txt")) {
+			t.Error("the file is there although the user has declined")
+		}
+		a.wantToolOutput(1, "rejected by user")
+	})
+}
+
+// TestSandboxCodexWorkspaceWrite: a command may write into the workspace without a
+// question, but not into its .git.
+func TestSandboxCodexWorkspaceWrite(t *testing.T) {
+	onProducts(t, func(t *testing.T, who product) {
+		const allowed, denied = "echo data > made.txt && cat made.txt", "echo evil > .git/config"
+		a := newAppServer(t, who, "workspace-write", commands(allowed, denied))
+		config := filepath.Join(a.workspace, ".git", "config")
+		if err := os.Mkdir(filepath.Dir(config), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(config, []byte("[core]\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		a.user = func(approvalRequest) string { return "decline" }
+		a.turn()
+
+		a.wantOneRequest(denied)
+		starts, exits := a.wire.commands(allowed)
+		if len(starts) != 1 || starts[0].Type != "linuxSeccomp" || exits[0].Code != 0 || exits[0].Denied == nil || *exits[0].Denied {
+			t.Errorf("the allowed command: %+v, %v", starts, exits)
+		}
+		a.wantToolOutput(1, "Process exited with code 0", "data")
+		if content, err := os.ReadFile(filepath.Join(a.workspace, "made.txt")); string(content) != "data\n" {
+			t.Errorf("the file in the workspace holds %q, %v", content, err)
+		}
+		if starts, exits = a.wire.commands(denied); len(starts) != 1 {
+			t.Fatalf("the denied command was started %d times, want 1", len(starts))
+		}
+		wantDenied(t, starts[0], exits[0])
+		if content, err := os.ReadFile(config); string(content) != "[core]\n" {
+			t.Errorf(".git/config holds %q, %v", content, err)
+		}
+		for _, name := range []string{".agents", ".codex", ".aws"} {
+			if exists(filepath.Join(a.workspace, name)) {
+				t.Errorf("the executor has left %s in the workspace", name)
+			}
+		}
+	})
+}

@@ -1,0 +1,262 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// sandboxOutcome is what is compared of a confined command.
+const sandboxOutcome comparison = "the answer to the start with its sandboxType, or the refusal with code and text; output per stream; " +
+	"exit code; sandboxDenied in exited and in process/read; soundness of the numbers; the files of the host afterwards"
+
+// needBubblewrap skips where nothing can be confined; in CI that fails.
+func needBubblewrap(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("bwrap"); err == nil {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("bubblewrap is not installed")
+	}
+	t.Skip("bubblewrap is not installed")
+}
+
+// A fixture is what confined commands work on: a workspace with a file and a
+// directory, and a directory beside it that holds a secret. It has the same path
+// for both products, and is made anew for each row.
+type fixture struct {
+	t   testing.TB
+	top string // $FX
+}
+
+func newFixture(t testing.TB) *fixture {
+	t.Helper()
+	f := &fixture{t, filepath.Join(bench.dir, "rows")} // a name without any word of a denial
+	if err := os.RemoveAll(f.top); err != nil {
+		t.Fatal(err)
+	}
+	f.dir("ws/sub")
+	f.dir("out")
+	f.file("ws/a.txt", "inside")
+	f.file("out/secret.txt", "secret")
+	return f
+}
+
+func (f *fixture) dir(name string) {
+	if err := os.MkdirAll(filepath.Join(f.top, name), 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// file writes a file of mode 0600, and the directories above it.
+func (f *fixture) file(name, content string) {
+	f.dir(filepath.Dir(name))
+	if err := os.WriteFile(filepath.Join(f.top, name), []byte(content), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) link(name, target string) {
+	f.dir(filepath.Dir(name))
+	if err := os.Symlink(f.expand(target), filepath.Join(f.top, name)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) hardLink(name, target string) {
+	if err := os.Link(filepath.Join(f.top, target), filepath.Join(f.top, name)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// expand replaces $WS, $OUT and $FX by paths.
+func (f *fixture) expand(s string) string {
+	return strings.NewReplacer("$WS", f.top+"/ws", "$OUT", f.top+"/out", "$FX", f.top).Replace(s)
+}
+
+// state lists every file with its kind, mode and content, and says of each path
+// in others whether it exists. Those are removed.
+func (f *fixture) state(others []string) string {
+	var b strings.Builder
+	filepath.WalkDir(f.top, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == f.top {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "%v %s", info.Mode(), strings.TrimPrefix(path, f.top+"/"))
+		if d.Type().IsRegular() {
+			content, _ := os.ReadFile(path)
+			fmt.Fprintf(&b, " %q", content)
+		}
+		b.WriteString("\n")
+		return nil
+	})
+	for _, path := range others {
+		_, err := os.Lstat(path)
+		fmt.Fprintf(&b, "%s exists: %t\n", path, err == nil)
+		os.RemoveAll(path)
+	}
+	return b.String()
+}
+
+// An entries is the list of entries of a restricted profile, as JSON texts.
+type entries []string
+
+// special, at and glob make one entry each.
+func special(kind, access string) string {
+	return fmt.Sprintf(`{"path":{"type":"special","value":{"kind":%q}},"access":%q}`, kind, access)
+}
+
+func below(subpath, access string) string {
+	return fmt.Sprintf(`{"path":{"type":"special","value":{"kind":"project_roots","subpath":%q}},"access":%q,"missing_path_behavior":"skip"}`, subpath, access)
+}
+
+func at(path, access string) string {
+	return fmt.Sprintf(`{"path":{"type":"path","path":"file://%s"},"access":%q}`, path, access)
+}
+
+func glob(pattern, access string) string {
+	return fmt.Sprintf(`{"path":{"type":"glob_pattern","pattern":%q},"access":%q}`, pattern, access)
+}
+
+// The policies that most rows use.
+var (
+	readOnly       = entries{special("root", "read")}
+	rootRead       = special("root", "read")
+	protectedNames = entries{below(".git", "read"), below(".agents", "read"), below(".codex", "read"), below(".aws", "read")}
+	workspaceOnly  = entries{rootRead, special("project_roots", "write")}.and(protectedNames...)
+	workspaceWrite = workspaceOnly.and(special("slash_tmp", "write"), special("tmpdir", "write"))
+	minimalRead    = entries{special("minimal", "read"), special("project_roots", "read")}
+	rootWrite      = entries{special("root", "write")}
+)
+
+func (e entries) and(more ...string) entries { return append(append(entries(nil), e...), more...) }
+
+// intent is the sandbox member of a client; members in over win.
+func (e entries) intent(network, over string) string {
+	return intentFor(fmt.Sprintf(`{"type":"managed","file_system":{"type":"restricted","entries":[%s]},"network":%q}`,
+		strings.Join(e, ","), network), over)
+}
+
+// intentFor is the sandbox member with these permissions.
+func intentFor(permissions, over string) string {
+	members := map[string]json.RawMessage{
+		"permissions":                     json.RawMessage(permissions),
+		"cwd":                             json.RawMessage(`"file://$WS"`),
+		"workspaceRoots":                  json.RawMessage(`["file://$WS"]`),
+		"windowsSandboxLevel":             json.RawMessage(`"disabled"`),
+		"windowsSandboxProxySettingsMode": json.RawMessage(`"reconcile"`),
+		"useLegacyLandlock":               json.RawMessage(`false`),
+	}
+	if over != "" {
+		if err := json.Unmarshal([]byte("{"+over+"}"), &members); err != nil {
+			panic("intentFor: " + over + ": " + err.Error())
+		}
+	}
+	return canonical(members)
+}
+
+// A sandboxRow is one row of the behaviour table: one confined command.
+type sandboxRow struct {
+	id      string // of the row
+	policy  entries
+	network string // "restricted" unless said
+	over    string // more members of the intent
+	intent  string // instead of the three above; "null" for none
+	script  string // for sh
+	argv    []string
+	start   string // more members of the start
+	with    func(f *fixture)
+	others  []string // paths on the host to look at afterwards
+	play    func(c *conn)
+	differs []difference
+}
+
+// exchange is the row as something to play: labels are start, end, read, host.
+func (r sandboxRow) exchange() exchange {
+	return exchange{name: r.id, compares: sandboxOutcome, differs: r.differs, play: r.run}
+}
+
+func (r sandboxRow) run(p *player) {
+	f := newFixture(p.t)
+	if r.with != nil {
+		r.with(f)
+	}
+	intent, argv := r.intent, r.argv
+	if intent == "" {
+		network := r.network
+		if network == "" {
+			network = "restricted"
+		}
+		intent = r.policy.intent(network, r.over)
+	}
+	if argv == nil {
+		argv = sh(r.script)
+	}
+	extra := `"cwd":"file://$WS"`
+	if r.start != "" {
+		extra += "," + r.start
+	}
+	c := p.open()
+	reply := c.ask("start", "process/start", f.expand(startParams("p", argv, extra+`,"sandbox":`+intent)))
+	if strings.Contains(reply, `"result"`) {
+		if r.play != nil {
+			r.play(c)
+		}
+		c.process("end", "p")
+		p.note("read", readStatus(c.call("process/read", `{"processId":"p"}`)))
+	} else {
+		p.note("end", notStarted)
+		p.note("read", notStarted)
+	}
+	p.note("host", f.state(r.others))
+}
+
+// notStarted stands for the end of a command whose start was refused.
+const notStarted = "not started"
+
+// readStatus is an answer to process/read without what depends on how output was
+// cut into chunks, and without what tether adds.
+func readStatus(reply string) string {
+	var m struct {
+		Result map[string]any `json:"result"`
+	}
+	if json.Unmarshal([]byte(reply), &m) != nil || m.Result == nil {
+		return reply
+	}
+	for _, k := range []string{"chunks", "nextSeq", "tether", "tetherDenial"} {
+		delete(m.Result, k)
+	}
+	return canonical(m.Result)
+}
+
+// refused are the differences of a row that tether refuses at the start.
+func refused(reason string, code int, message string) []difference {
+	return []difference{
+		{"start", reason, canonical(map[string]any{"error": map[string]any{"code": code, "message": message}})},
+		{"end", reason, notStarted}, {"read", reason, notStarted},
+	}
+}
+
+// ends are the differences of a row that ends in another way.
+func ends(reason string, code int, denied bool, output map[string]string) []difference {
+	end := map[string]any{"exitCode": code, "numbers": "sound", "sandboxDenied": denied}
+	for stream, text := range output {
+		end[stream] = text
+	}
+	return []difference{
+		{"end", reason, canonical(end)},
+		{"read", reason, canonical(map[string]any{"closed": true, "exitCode": code, "exited": true, "failure": nil, "sandboxDenied": denied})},
+	}
+}
