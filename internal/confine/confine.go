@@ -8,11 +8,13 @@ package confine
 import (
 	"context"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -72,11 +74,12 @@ type Confiner struct {
 // masks are files to put over others.
 type masks struct{ hidden, empty string }
 
-// A program is a file that must stay what it was.
+// A program is started again as a helper. It is kept open, so that it does not
+// matter what becomes of its name.
 type program struct {
-	path     string
-	dev, ino uint64
-	loader   string // of a program that is not static; else empty
+	file   *os.File
+	path   string
+	loader string // of a program that is not static; else empty
 }
 
 // New returns a Confiner.
@@ -108,18 +111,7 @@ func (c *Confiner) Begin() { c.begin() }
 
 func (c *Confiner) open() error {
 	var err error
-	if c.self.path = c.config.Self; c.self.path == "" {
-		if c.self.path, err = os.Executable(); err != nil {
-			return fmt.Errorf("find this program: %w", err)
-		}
-	}
-	if c.self.path, err = filepath.EvalSymlinks(c.self.path); err != nil {
-		return fmt.Errorf("find this program: %w", err)
-	}
-	if c.self.dev, c.self.ino, err = identify(c.self.path); err != nil {
-		return fmt.Errorf("look at this program: %w", err)
-	}
-	if c.self.loader, err = loaderOf(c.self.path); err != nil {
+	if c.self, err = openProgram(c.config.Self); err != nil {
 		return fmt.Errorf("look at this program: %w", err)
 	}
 	c.masks = masks{hidden: filepath.Join(c.config.Own, "hidden"), empty: filepath.Join(c.config.Own, "empty")}
@@ -143,7 +135,7 @@ func (c *Confiner) open() error {
 func (c *Confiner) Close() error {
 	c.cancel()
 	c.tasks.Wait()
-	return c.ledger.Close()
+	return errors.Join(c.ledger.Close(), c.self.file.Close())
 }
 
 // Verdict waits until it is known what works here.
@@ -194,9 +186,24 @@ func (c *Confiner) Prepare(ctx context.Context, r Request) (*Prepared, error) {
 
 // Compile says what Prepare would do, and does nothing.
 func (c *Confiner) Compile(r Request, verdict Verdict) (*sandbox.Policy, *sandbox.Plan, error) {
+	policy, plan, err := c.compile(r, verdict, nil)
+	if err == nil && !startsThroughProc(plan) {
+		// The last stage needs its name then.
+		policy, plan, err = c.compile(r, verdict, []string{c.self.path})
+	}
+	return policy, plan, err
+}
+
+// startsThroughProc reports whether the last stage can be executed through its
+// descriptor.
+func startsThroughProc(plan *sandbox.Plan) bool {
+	return !slices.ContainsFunc(plan.Ops, func(op sandbox.Op) bool { return op.Kind == sandbox.OpMaskDir && op.Path == "/proc" })
+}
+
+func (c *Confiner) compile(r Request, verdict Verdict, runtime []string) (*sandbox.Policy, *sandbox.Plan, error) {
 	policy, err := sandbox.Bind(r.Intent, sandbox.Process{
 		Cwd: r.Spec.Dir, Env: r.Spec.Env,
-		Private: c.config.Private, Runtime: []string{c.self.path},
+		Private: c.config.Private, Runtime: runtime,
 		EnforceManagedNetwork: r.EnforceManagedNetwork, NetworkProxy: r.NetworkProxy,
 		Placeholder: c.ledger.Snapshot(),
 		Root:        os.Geteuid() == 0,
@@ -212,14 +219,32 @@ func (c *Confiner) Compile(r Request, verdict Verdict) (*sandbox.Policy, *sandbo
 	return policy, plan, err
 }
 
+// openProgram opens a program; empty: this one.
+func openProgram(name string) (p program, err error) {
+	if name == "" {
+		if name, err = os.Executable(); err != nil {
+			return p, err
+		}
+	}
+	if p.path, err = filepath.EvalSymlinks(name); err != nil {
+		return p, err
+	}
+	if p.file, err = os.Open(p.path); err != nil {
+		return p, err
+	}
+	if p.loader, err = loaderOf(p.file); err != nil {
+		p.file.Close()
+	}
+	return p, err
+}
+
 // loaderOf returns the real path of the loader that a program needs, empty if it
 // needs none.
-func loaderOf(name string) (string, error) {
-	f, err := elf.Open(name)
+func loaderOf(program io.ReaderAt) (string, error) {
+	f, err := elf.NewFile(program)
 	if err != nil {
 		return "", nil // another kind of program, on another system
 	}
-	defer f.Close()
 	for _, part := range f.Progs {
 		if part.Type != elf.PT_INTERP {
 			continue

@@ -246,7 +246,7 @@ func TestReplacedDirectory(t *testing.T) {
 	}
 }
 
-// The program that is started again must be the one that runs.
+// A server goes on when its program is replaced or removed, as by an upgrade.
 func TestReplacedProgram(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -256,29 +256,36 @@ func TestReplacedProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
+	copied := filepath.Join(t.TempDir(), "self")
+	if err := os.WriteFile(copied, text, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	copied := filepath.Join(dir, "self")
-	install := func() {
-		os.Remove(copied)
-		if err := os.WriteFile(copied, text, 0o755); err != nil {
+	b := newBench(t, func(c *Config) { c.Self = copied })
+	for _, becomes := range []string{"what it was", "#!/bin/sh\necho replaced", ""} {
+		switch becomes {
+		case "what it was":
+		case "":
+			err = os.Remove(copied)
+		default:
+			err = errors.Join(os.Remove(copied), os.WriteFile(copied, []byte(becomes), 0o755))
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
+		for _, policy := range []string{"read :root", "write :root"} {
+			if o := b.must(b.request(intent(t, wire.NetworkRestricted, policy), "echo", "ran")); o.text.String() != "ran\n" {
+				t.Errorf("with %s, when the program is %q: %d %s", policy, becomes, o.code, o.text.String())
+			}
+		}
 	}
-	install()
-	b := newBench(t, func(c *Config) { c.Self = copied })
-	r := b.request(intent(t, wire.NetworkRestricted, "read :root"), "true")
-	b.must(r)
-	keep, err := os.Open(copied) // so that its inode is not used again
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer keep.Close()
-	install()
-	if _, err := b.run(r); err == nil || !strings.Contains(err.Error(), "restart it") {
-		t.Errorf("started: %v", err)
+}
+
+// Where /proc is denied, the stage is found by its name.
+func TestDeniedProc(t *testing.T) {
+	b := newBench(t, nil)
+	o := b.must(b.request(intent(t, wire.NetworkRestricted, "read :root, deny /proc"), "sh", "-c", "ls /proc"))
+	if o.code == 0 || !strings.Contains(o.text.String(), "Permission denied") {
+		t.Errorf("ended with %d: %s", o.code, o.text.String())
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,8 +30,6 @@ const tries = 3
 
 // A launcher's own descriptors, behind those of the command.
 const firstFile = 6
-
-func identify(path string) (dev, ino uint64, err error) { return inner.Identify(path) }
 
 func (c *Confiner) prepare(ctx context.Context, r Request, verdict Verdict) (*Prepared, error) {
 	var err error
@@ -105,7 +104,7 @@ func (c *Confiner) filter(ctx context.Context, p *Prepared) error {
 		l.end()
 		return err
 	}
-	l.launcher.Argv = child.Argv(c.self.path, child.Sandbox, strconv.Itoa(l.stageFd), strconv.Itoa(l.reportFd))
+	l.launcher.Argv = l.stageArgv()
 	l.finish()
 	return nil
 }
@@ -160,18 +159,16 @@ func withVariables(env []string, set []sandbox.Variable) []string {
 
 // expected says what the stage must find inside.
 func (c *Confiner) expected(plan *sandbox.Plan) ([]inner.Mount, error) {
-	var mounts []inner.Mount
-	at := make(map[string]int) // a later operation covers an earlier one
+	var base, mounts []inner.Mount
 	add := func(m inner.Mount) {
-		if i, ok := at[m.Path]; ok {
-			mounts[i] = m
-			return
-		}
-		at[m.Path] = len(mounts)
 		mounts = append(mounts, m)
+		// What every sandbox has comes first, and may be covered by a rule.
+		base = slices.DeleteFunc(base, func(old inner.Mount) bool {
+			return old.Path == m.Path || strings.HasPrefix(old.Path, m.Path+"/")
+		})
 	}
 	bind := func(source, path string, readOnly bool) error {
-		dev, ino, err := identify(source)
+		dev, ino, err := inner.Identify(source)
 		if err != nil {
 			return &movedError{fmt.Errorf("%s has changed while the sandbox was built: %w", source, err)}
 		}
@@ -190,21 +187,18 @@ func (c *Confiner) expected(plan *sandbox.Plan) ([]inner.Mount, error) {
 		case sandbox.OpMaskDir:
 			add(inner.Mount{Path: op.Path, Kind: inner.MountMask, ReadOnly: true})
 		case sandbox.OpProc:
-			add(inner.Mount{Path: op.Path, Kind: inner.MountProc})
+			base = append(base, inner.Mount{Path: op.Path, Kind: inner.MountProc})
 		case sandbox.OpFreeze:
-			add(inner.Mount{Path: op.Path, Kind: inner.MountProc, ReadOnly: true})
+			base = append(base, inner.Mount{Path: op.Path, Kind: inner.MountProc, ReadOnly: true})
 		case sandbox.OpDev:
-			add(inner.Mount{Path: op.Path, Kind: inner.MountDev})
+			base = append(base, inner.Mount{Path: op.Path, Kind: inner.MountDev})
 		case sandbox.OpScratch, sandbox.OpDir, sandbox.OpSymlink, sandbox.OpSeal, sandbox.OpPlaceholder:
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	if dev, ino, err := identify(c.self.path); err != nil || dev != c.self.dev || ino != c.self.ino {
-		return nil, sandbox.Unenforceable("%s was replaced since this server was started; restart it", c.self.path)
-	}
-	return mounts, nil
+	return append(base, mounts...), nil
 }
 
 func (c *Confiner) maskFile(mode fs.FileMode) string {
@@ -230,7 +224,7 @@ type launch struct {
 	hold        *placeholder.Hold
 	placed      bool
 
-	stageFd, reportFd int // as the launcher sees them
+	selfFd, stageFd, reportFd int // as the launcher sees them
 }
 
 // newLaunch takes a place, and makes what every launcher needs.
@@ -289,7 +283,17 @@ func (l *launch) stage(s *inner.Stage) (err error) {
 	}
 	l.channel = channel
 	l.reportFd = l.give(theirs)
+	l.selfFd = firstFile + len(l.files)
 	return nil
+}
+
+// stageArgv is how the stage is executed: through a descriptor, if that is possible.
+func (l *launch) stageArgv() []string {
+	self := l.confiner.self.path
+	if startsThroughProc(l.prepared.Plan) {
+		self = fmt.Sprintf("/proc/self/fd/%d", l.selfFd)
+	}
+	return child.Argv(self, child.Sandbox, strconv.Itoa(l.stageFd), strconv.Itoa(l.reportFd))
 }
 
 // bubblewrap makes the launcher a bubblewrap that carries out the plan.
@@ -314,8 +318,7 @@ func (l *launch) bubblewrap(verdict Verdict, filter []byte, stage *inner.Stage) 
 	if err := l.stage(stage); err != nil {
 		return err
 	}
-	l.launcher.Argv = append([]string{verdict.Bubblewrap, "--args", strconv.Itoa(argsFd), "--"},
-		child.Argv(l.confiner.self.path, child.Sandbox, strconv.Itoa(l.stageFd), strconv.Itoa(l.reportFd))...)
+	l.launcher.Argv = append([]string{verdict.Bubblewrap, "--args", strconv.Itoa(argsFd), "--"}, l.stageArgv()...)
 	l.launcher.Mounts, l.launcher.Stays = verdict.Mounts, true
 	return nil
 }
@@ -344,7 +347,7 @@ func (l *launch) holdPlaceholders() (err error) {
 func (l *launch) finish() {
 	l.launcher.Confirm, l.launcher.Ended = l.confirm, l.end
 	l.prepared.release = l.end
-	l.prepared.Spec.Files, l.prepared.Spec.Launcher = l.files, l.launcher
+	l.prepared.Spec.Files, l.prepared.Spec.Launcher = append(l.files[:len(l.files):len(l.files)], l.confiner.self.file), l.launcher
 }
 
 // confirm waits until the command runs.

@@ -12,8 +12,6 @@ import (
 
 var errNoBackend = errors.New("there is no sandbox for " + runtime.GOOS + " yet")
 
-func identify(string) (dev, ino uint64, err error) { return 0, 0, nil }
-
 func (c *Confiner) probe(context.Context) Verdict {
 	return Verdict{Problem: errNoBackend, Advice: "Send the command without `sandbox` to run it unconfined"}
 }
