@@ -167,6 +167,20 @@ type Prepared struct {
 	release func() // nil: nothing is held
 }
 
+// Start starts the command. A failure to build its sandbox is an
+// [sandbox.UnenforceableError], a failure to execute it a [proc.StartError].
+func (p *Prepared) Start(ctx context.Context, procs *proc.Supervisor, sink proc.Sink) (*proc.Process, error) {
+	process, err := procs.Start(ctx, p.Spec, sink)
+	if err == nil {
+		return process, nil
+	}
+	p.Abandon()
+	if launch, ok := errors.AsType[*proc.LaunchError](err); ok && ctx.Err() == nil {
+		return nil, sandbox.Unenforceable("bubblewrap cannot be started here: %v", launch.Err)
+	}
+	return nil, err
+}
+
 // Abandon gives back what is held for a command that was not started.
 func (p *Prepared) Abandon() {
 	if p.release != nil {
@@ -174,8 +188,8 @@ func (p *Prepared) Abandon() {
 	}
 }
 
-// Prepare builds everything that the command needs to be confined. Whoever
-// cannot start it then must Abandon it.
+// Prepare builds everything that the command needs to be confined. Then it must
+// be started or abandoned.
 func (c *Confiner) Prepare(ctx context.Context, r Request) (*Prepared, error) {
 	verdict, err := c.Verdict(ctx)
 	if err != nil {

@@ -108,9 +108,8 @@ func (b *bench) run(r Request) (*outcome, error) {
 		return nil, err
 	}
 	o := new(outcome)
-	p, err := b.procs.Start(b.Context(), prepared.Spec, o)
+	p, err := prepared.Start(b.Context(), b.procs, o)
 	if err != nil {
-		prepared.Abandon()
 		return nil, err
 	}
 	<-p.Done()
@@ -208,8 +207,7 @@ func TestSwappedDirectory(t *testing.T) {
 	if err := errors.Join(os.Rename(sub, sub+".away"), os.Symlink(outside, sub)); err != nil {
 		t.Fatal(err)
 	}
-	p, err := b.procs.Start(t.Context(), prepared.Spec, new(outcome))
-	prepared.Abandon()
+	p, err := prepared.Start(t.Context(), b.procs, new(outcome))
 	if err == nil {
 		<-p.Done()
 	}
@@ -235,12 +233,11 @@ func TestReplacedDirectory(t *testing.T) {
 	if err := errors.Join(os.Rename(sub, sub+".away"), os.Mkdir(sub, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	p, err := b.procs.Start(t.Context(), prepared.Spec, new(outcome))
+	p, err := prepared.Start(t.Context(), b.procs, new(outcome))
 	if err == nil {
 		<-p.Done()
 		t.Fatal("started")
 	}
-	prepared.Abandon()
 	if !strings.Contains(err.Error(), "not what was there when the sandbox was planned") {
 		t.Errorf("refused: %v", err)
 	}
@@ -303,10 +300,9 @@ func TestCancelledStart(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go cancel() // any time
-		if p, err := b.procs.Start(ctx, prepared.Spec, new(outcome)); err == nil {
+		if p, err := prepared.Start(ctx, b.procs, new(outcome)); err == nil {
 			p.Kill()
 		}
-		prepared.Abandon()
 		if entries, _ := os.ReadDir(b.ws); len(entries) > 0 {
 			t.Fatalf("the workspace has %v", entries)
 		}

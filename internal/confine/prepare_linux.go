@@ -126,6 +126,9 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, verdict Verdict) error
 	if stage.Dir == "" {
 		stage.Dir = "/"
 	}
+	if verdict.Seals {
+		stage.Freeze, stage.Seal = toFinish(mounts)
+	}
 	l, err := c.newLaunch(ctx, p)
 	if err != nil {
 		return err
@@ -136,6 +139,20 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, verdict Verdict) error
 	}
 	l.finish()
 	return nil
+}
+
+// toFinish is what the stage has to make read-only.
+func toFinish(mounts []inner.Mount) (freeze, seal []string) {
+	for _, m := range mounts {
+		switch {
+		case !m.ReadOnly:
+		case m.Kind == inner.MountProc:
+			freeze = append(freeze, m.Path)
+		case m.Kind == inner.MountMask:
+			seal = append(seal, m.Path)
+		}
+	}
+	return freeze, seal
 }
 
 // withVariables sets variables in an environment.
@@ -305,9 +322,13 @@ func (l *launch) bubblewrap(verdict Verdict, filter []byte, stage *inner.Stage) 
 	if err != nil {
 		return err
 	}
-	args, err := bwrap.Arguments(l.prepared.Plan, bwrap.Layout{
+	layout := bwrap.Layout{
 		Filter: filterFd, HiddenFile: l.confiner.masks.hidden, EmptyFile: l.confiner.masks.empty, NoUserSpace: verdict.NoUser,
-	})
+	}
+	if len(stage.Freeze)+len(stage.Seal) > 0 {
+		layout.Capabilities = inner.Capabilities
+	}
+	args, err := bwrap.Arguments(l.prepared.Plan, layout)
 	if err != nil {
 		return sandbox.Unenforceable("%v", err)
 	}

@@ -55,6 +55,7 @@ func ways() []Verdict {
 	asUser := []Verdict{{Mounts: proc.PrivateAsUser}, {Mounts: proc.PrivateAsUser, NoProc: true}}
 	if os.Geteuid() == 0 {
 		return append([]Verdict{
+			{Mounts: proc.PrivateMounts, Seals: true},
 			{Mounts: proc.PrivateMounts},
 			{Mounts: proc.PrivateMounts, NoProc: true},
 			{Mounts: proc.PrivateMounts, NoUser: true},
@@ -93,9 +94,8 @@ func (c *Confiner) try(ctx context.Context, way Verdict) error {
 		return err
 	}
 	sink := &trialSink{done: make(chan struct{})}
-	process, err := c.config.Procs.Start(ctx, p.Spec, sink)
+	process, err := p.Start(ctx, c.config.Procs, sink)
 	if err != nil {
-		p.Abandon()
 		return err
 	}
 	select {

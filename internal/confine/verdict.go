@@ -14,6 +14,7 @@ type Verdict struct {
 	Version    string
 
 	Mounts proc.Mounts
+	Seals  bool // the last stage can change mounts before it gives up that right
 	NoUser bool // without a user namespace
 	NoProc bool // a new procfs cannot be mounted: the outer one is seen, read-only
 

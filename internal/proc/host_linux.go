@@ -107,7 +107,11 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 		if group != nil {
 			group.release(nil)
 		}
-		return nil, ExecError(err, req.program)
+		err = ExecError(err, req.program)
+		if spec.Launcher != nil {
+			err = &LaunchError{err}
+		}
+		return nil, err
 	}
 	c.pid = f.pid
 	if f.pidfd >= 0 {

@@ -38,6 +38,13 @@ type Launcher struct {
 	Ended func()
 }
 
+// A LaunchError says that the launcher itself could not be started. It is not
+// about the command.
+type LaunchError struct{ Err error }
+
+func (e *LaunchError) Error() string { return "cannot start the launcher: " + e.Err.Error() }
+func (e *LaunchError) Unwrap() error { return e.Err }
+
 // Launched is what a launcher that stays has started. It belongs to the Process
 // from then on.
 type Launched struct {

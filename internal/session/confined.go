@@ -46,11 +46,7 @@ func (s *Session) launch(p *Process) (*proc.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	child, err := s.table.config.Procs.Start(s.ctx, prepared.Spec, &judgedLog{Log: p.Log, process: p, policy: prepared.Policy})
-	if err != nil {
-		prepared.Abandon()
-	}
-	return child, err
+	return prepared.Start(s.ctx, s.table.config.Procs, &judgedLog{Log: p.Log, process: p, policy: prepared.Policy})
 }
 
 // SandboxType is how the process is confined, in the spelling of its client.

@@ -16,6 +16,10 @@ type Layout struct {
 	HiddenFile  string // an empty file without permissions
 	EmptyFile   string // an empty file to read
 	NoUserSpace bool   // user namespaces do not work here; only for root
+
+	// The command freezes and seals by itself, and keeps these capabilities to
+	// do so; empty: bubblewrap does it.
+	Capabilities []string
 }
 
 // Arguments returns what makes bubblewrap carry out a plan, without the command.
@@ -25,6 +29,9 @@ func Arguments(plan *sandbox.Plan, l Layout) ([]string, error) {
 		return nil, fmt.Errorf("a plan of shape %v is not for bubblewrap", plan.Shape)
 	}
 	args := []string{"--die-with-parent", "--cap-drop", "ALL", "--seccomp", strconv.Itoa(l.Filter)}
+	for _, name := range l.Capabilities {
+		args = append(args, "--cap-add", name)
+	}
 	ns := plan.Namespaces
 	for _, row := range []struct {
 		set  bool
@@ -52,7 +59,7 @@ func (l Layout) operation(op sandbox.Op) ([]string, error) {
 	mode := fmt.Sprintf("%04o", sandbox.UnixMode(op.Mode))
 	switch op.Kind {
 	case sandbox.OpFreeze:
-		if slices.Contains(covered, op.Path) {
+		if l.Capabilities != nil || slices.Contains(covered, op.Path) {
 			return nil, nil
 		}
 		return []string{"--ro-bind", op.Path, op.Path}, nil
@@ -80,6 +87,9 @@ func (l Layout) operation(op sandbox.Op) ([]string, error) {
 		}
 		return []string{"--ro-bind", l.EmptyFile, op.Path}, nil
 	case sandbox.OpSeal:
+		if l.Capabilities != nil {
+			return nil, nil
+		}
 		return []string{"--remount-ro", op.Path}, nil
 	case sandbox.OpPlaceholder:
 		return nil, nil

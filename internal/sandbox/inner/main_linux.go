@@ -56,6 +56,9 @@ func run(stageFd, reportFd int) error {
 	if err != nil {
 		return err
 	}
+	if err := stage.finishMounts(); err != nil {
+		return err
+	}
 	if err := stage.verify(); err != nil {
 		return err
 	}

@@ -25,6 +25,10 @@ type Stage struct {
 	Session bool
 	TTY     bool
 
+	// Freeze and Seal are made read-only by the stage itself, which is given the
+	// right to do so for that long: parts of the new procfs, and masks.
+	Freeze, Seal []string
+
 	// Confined: this process must have no capabilities, must not be able to gain
 	// any, and must be under a filter already.
 	Confined bool
@@ -69,6 +73,8 @@ func (s *Stage) Encode() []byte {
 	}
 	e.list(s.Env)
 	e.text(s.Dir)
+	e.list(s.Freeze)
+	e.list(s.Seal)
 	e.flag(s.Session)
 	e.flag(s.TTY)
 	e.flag(s.Confined)
@@ -97,6 +103,7 @@ func Decode(b []byte) (*Stage, error) {
 	}
 	s.Env = d.list()
 	s.Dir = d.text()
+	s.Freeze, s.Seal = d.list(), d.list()
 	s.Session, s.TTY, s.Confined = d.flag(), d.flag(), d.flag()
 	if filter := d.text(); filter != "" {
 		s.Filter = []byte(filter)

@@ -34,6 +34,11 @@ func verifyPrivileges() error {
 			return fmt.Errorf("capabilities are left: %#x", sets)
 		}
 	}
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if n, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err == nil && n != 0 {
+			return fmt.Errorf("capability %d could be gained", c)
+		}
+	}
 	if n, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err != nil || n != 1 {
 		return fmt.Errorf("new privileges are possible (%d, %v)", n, err)
 	}

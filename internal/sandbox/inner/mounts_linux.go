@@ -1,0 +1,66 @@
+package inner
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// How bubblewrap mounts a procfs and a mask. The kernel wants these again when a
+// mount changes.
+const (
+	maskFlags = unix.MS_NOSUID | unix.MS_NODEV
+	procFlags = maskFlags | unix.MS_NOEXEC
+)
+
+// finishMounts makes the last mounts read-only and gives up the right to change
+// any. bubblewrap could do the first as well, but reads the whole table of mounts
+// for each of them.
+func (s *Stage) finishMounts() error {
+	if len(s.Freeze)+len(s.Seal) == 0 {
+		return nil
+	}
+	for _, path := range s.Freeze {
+		if err := unix.Mount(path, path, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("bind %s: %w", path, err)
+		}
+		if err := makeReadOnly(path, procFlags); err != nil {
+			return err
+		}
+	}
+	for _, path := range s.Seal {
+		if err := makeReadOnly(path, maskFlags); err != nil {
+			return err
+		}
+	}
+	return dropCapabilities()
+}
+
+func makeReadOnly(path string, flags uintptr) error {
+	if err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|flags, ""); err != nil {
+		return fmt.Errorf("make %s read-only: %w", path, err)
+	}
+	return nil
+}
+
+// Capabilities are those that the stage needs for its work, and to give them up.
+var Capabilities = []string{"CAP_SYS_ADMIN", "CAP_SETPCAP"}
+
+// dropCapabilities gives up what Capabilities lists, for good. bubblewrap has
+// dropped the others.
+func dropCapabilities() error {
+	for _, c := range []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP} {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+			return fmt.Errorf("narrow the capabilities: %w", err)
+		}
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("clear the capabilities: %w", err)
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		return fmt.Errorf("drop the capabilities: %w", err)
+	}
+	return nil
+}
