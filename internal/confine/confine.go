@@ -176,7 +176,7 @@ func (p *Prepared) Start(ctx context.Context, procs *proc.Supervisor, sink proc.
 	}
 	p.Abandon()
 	if launch, ok := errors.AsType[*proc.LaunchError](err); ok && ctx.Err() == nil {
-		return nil, sandbox.Unenforceable("bubblewrap cannot be started here: %v", launch.Err)
+		return nil, sandbox.Unenforceable("bubblewrap cannot be started with mounts of its own: %w", launch.Err)
 	}
 	return nil, err
 }

@@ -40,7 +40,7 @@ func NativeCwd(cwd wire.Cwd) (string, error) {
 		err = errNUL
 	}
 	if err != nil {
-		return "", &UnenforceableError{"command cwd URI `" + cwd.String() + "` is not valid on this host: " + err.Error()}
+		return "", &UnenforceableError{"command cwd URI `" + cwd.String() + "` is not valid on this host: " + err.Error(), err}
 	}
 	return p, nil
 }
@@ -48,8 +48,8 @@ func NativeCwd(cwd wire.Cwd) (string, error) {
 var (
 	errNUL         = errors.New("the path contains a NUL")
 	errMXC         = &IntentError{text: "native MXC is unavailable on this executor"}
-	errManaged     = &UnenforceableError{"managed networking (enforceManagedNetwork) is not available on this executor"}
-	errProxy       = &UnenforceableError{"an executor-local network proxy (networkProxy) is not available on this executor"}
+	errManaged     = &UnenforceableError{Reason: "managed networking (enforceManagedNetwork) is not available on this executor"}
+	errProxy       = &UnenforceableError{Reason: "an executor-local network proxy (networkProxy) is not available on this executor"}
 	errRelativeCwd = errors.New("the path is not absolute")
 )
 

@@ -1,6 +1,9 @@
 package sandbox
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // An IntentError says that an intent makes no sense on this machine. Its text
 // is meant for the peer.
@@ -20,13 +23,20 @@ func (e *IntentError) Unwrap() error { return e.err }
 
 // An UnenforceableError says that an intent is understood but cannot be kept
 // here. Its text is meant for the peer.
-type UnenforceableError struct{ Reason string }
+type UnenforceableError struct {
+	Reason string
+	err    error // behind it; may be nil
+}
 
 func (e *UnenforceableError) Error() string { return "failed to prepare process sandbox: " + e.Reason }
 
-// Unenforceable returns an UnenforceableError with this reason.
+func (e *UnenforceableError) Unwrap() error { return e.err }
+
+// Unenforceable returns an UnenforceableError with this reason; %w as in
+// [fmt.Errorf].
 func Unenforceable(format string, args ...any) error {
-	return &UnenforceableError{fmt.Sprintf(format, args...)}
+	err := fmt.Errorf(format, args...)
+	return &UnenforceableError{err.Error(), errors.Unwrap(err)}
 }
 
 // A CwdError says that a process cannot start where it was told to. It is the
