@@ -1,0 +1,77 @@
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+func exitRows() []row {
+	var rows []row
+	for _, n := range []int{0, 1, 2, 42, 101, 125, 126, 127, 128, 255} {
+		rows = append(rows, row{id: fmt.Sprint("E", n), policy: workspaceOnly(), script: fmt.Sprint("exit ", n), exit: n, denied: no})
+	}
+	for _, s := range []struct {
+		name string
+		exit int
+	}{{"KILL", 137}, {"TERM", 143}, {"SEGV", 139}, {"ABRT", 134}, {"INT", 130}, {"HUP", 129}} {
+		rows = append(rows, row{id: "E-SIG" + s.name, policy: workspaceOnly(), script: "kill -" + s.name + " $$; exit 7", exit: s.exit, denied: no})
+	}
+	notExecutable := func(fx *fixture) { fx.check(os.Chmod(fx.path("$WS/a.txt"), 0o644)) }
+	notFound, notAllowed := &failure{internalError, `No such file or directory \(os error 2\)`}, &failure{internalError, `Permission denied \(os error 13\)`}
+	const exits101 = "the command is started and exits 101, denied"
+	return append(rows, []row{
+		{id: "E-SIGSYS", policy: workspaceOnly(), script: `kill -SYS $$`, exit: 159, denied: yes},
+		{id: "E-SIGSYS-un", policy: unrestricted(), script: `kill -SYS $$`, exit: 159, denied: yes},
+		{id: "E-NSIGSYS", policy: unconfined(), script: `kill -SYS $$`, exit: 159, denied: no},
+		{id: "E-SIGPIPE", policy: workspaceOnly(), script: `kill -PIPE $$; exit 7`, exit: 141, denied: no, Reference: "the signal is ignored"},
+		{id: "E-SIGPIPE-un", policy: unrestricted(), script: `kill -PIPE $$; exit 7`, exit: 141, denied: no, Reference: "the signal is ignored"},
+		{id: "E-PIPE2", policy: workspaceOnly(), script: `yes | head -n 1`, out: []string{"^y$"}, not: []string{"(?i)broken pipe"}, Reference: "yes complains about its pipe"},
+		{id: "E01x", policy: workspaceOnly(), argv: []string{"/no/such/program"}, fails: notFound, Reference: exits101},
+		{id: "E01x-name", policy: workspaceOnly(), argv: []string{"no-such-program"}, fails: notFound, Reference: exits101},
+		{id: "E01x-un", policy: unrestricted(), argv: []string{"/no/such/program"}, fails: notFound, Reference: exits101},
+		{id: "E01x-tty", policy: workspaceOnly(), argv: []string{"/no/such/program"}, params: map[string]any{"tty": true}, fails: notFound, Reference: exits101},
+		{id: "E02x", policy: workspaceOnly(), argv: []string{"$WS/a.txt"}, setup: notExecutable, fails: notAllowed, Reference: exits101},
+		{id: "E02x-dir", policy: workspaceOnly(), argv: []string{"$WS/sub"}, fails: notAllowed, Reference: exits101},
+		{id: "E03x", policy: unconfined(), argv: []string{"/no/such/program"}, fails: notFound},
+		{id: "E08x", policy: workspaceOnly(), script: `nope-cmd`, exit: 127, denied: no, out: []string{"not found"}},
+	}...)
+}
+
+func denialRows() []row {
+	const phrase = "Permission denied"
+	// 1.2 MB in pieces, as a program would print them.
+	flood := `head -c 1200000 /dev/zero | tr '\0' 'x'`
+	rows := []row{
+		{id: "X01", policy: workspaceOnly(), script: `echo ` + phrase + `; exit 1`, exit: 1, denied: yes},
+		{id: "X02", policy: workspaceOnly(), script: `echo ` + phrase, denied: no},
+		{id: "X03", policy: workspaceOnly(), script: `echo ` + phrase + `; exit 2`, exit: 2, denied: yes},
+		{id: "X04", policy: workspaceOnly(), script: `echo ` + phrase + `; exit 126`, exit: 126, denied: yes},
+		{id: "X05", policy: workspaceOnly(), script: `echo ` + phrase + `; exit 127`, exit: 127, denied: yes},
+		{id: "X06", policy: workspaceOnly(), script: `echo boom; exit 1`, exit: 1, denied: no},
+		{id: "X07", policy: unconfined(), script: `echo ` + phrase + `; exit 1`, exit: 1, denied: no},
+		{id: "X08", policy: workspaceOnly(), script: `echo PERMISSION DENIED; exit 1`, exit: 1, denied: yes},
+		{id: "X10", policy: workspaceOnly(), script: `echo ` + phrase + `; ` + flood + `; exit 1`, exit: 1, denied: no},
+		{id: "X11", policy: workspaceOnly(), script: flood + `; echo ` + phrase + `; exit 1`, exit: 1, denied: yes},
+		{id: "X12", policy: workspaceOnly(), script: `printf Permission; sleep 0.1; printf ' denied'; exit 1`, exit: 1, denied: yes},
+		{id: "X13", policy: workspaceOnly(), script: `printf Permission; sleep 0.1; printf ' denied' >&2; exit 1`, exit: 1, denied: yes},
+		{id: "X14", policy: workspaceOnly(), script: `echo EPERM EACCES forbidden; exit 1`, exit: 1, denied: no},
+		{id: "X15", policy: workspaceOnly(), script: `exit 159`, exit: 159, denied: yes},
+		// The verdict is reached at the exit, whatever a child says much later.
+		{id: "X17", policy: unrestricted(), script: `(sleep 0.5; echo ` + phrase + `) & exit 1`, exit: 1, denied: no, out: []string{phrase}},
+		// But a child that is only a moment late is heard.
+		{id: "X18", policy: unrestricted(), script: `(echo ` + phrase + ` >&2) & exit 1`, exit: 1, denied: yes},
+		{id: "X19", policy: workspaceOnly(), script: `printf 'read-only file sys'; printf 'tem\n'; exit 9`, exit: 9, denied: yes,
+			check: func(t *testing.T, _ *fixture, o outcome) {
+				if o.early != o.all {
+					t.Errorf("output after the exit: %q", o.all[len(o.early):])
+				}
+			}},
+	}
+	for i, text := range []string{
+		"operation not permitted", "permission denied", "read-only file system", "seccomp", "sandbox", "landlock", "failed to write file",
+	} {
+		rows = append(rows, row{id: fmt.Sprintf("X09%c", 'a'+i), policy: workspaceOnly(), script: `echo "error: ` + text + `" >&2; exit 9`, exit: 9, denied: yes})
+	}
+	return rows
+}

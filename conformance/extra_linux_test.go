@@ -1,0 +1,53 @@
+package conformance
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// eachAccount runs a test as every user.
+func eachAccount(t *testing.T, test func(*testing.T, *account)) {
+	t.Helper()
+	for _, a := range bench.accounts {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, a)
+		})
+	}
+}
+
+// mustStart starts the command of a row.
+func (s *instance) mustStart(t *testing.T, fx *fixture, r row) *process {
+	t.Helper()
+	p, err := s.start(r.start(fx))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// sameAsUnconfined checks that a probe says the same without a sandbox.
+func sameAsUnconfined(probe string) func(*testing.T, *fixture, outcome) {
+	return func(t *testing.T, fx *fixture, o outcome) {
+		t.Helper()
+		s := fx.account.take(t)
+		free := s.mustStart(t, fx, row{policy: unconfined(), probe: probe}).finish(t)
+		if o.all != free.all {
+			t.Errorf("%s says %q, and %q without a sandbox", probe, o.all, free.all)
+		}
+	}
+}
+
+// exactly checks that the lines of standard output are these, in any order.
+func exactly(lines ...string) func(*testing.T, *fixture, outcome) {
+	return func(t *testing.T, fx *fixture, o outcome) {
+		t.Helper()
+		want := strings.Split(fx.path(strings.Join(lines, "\n")), "\n")
+		got := strings.Split(strings.TrimSuffix(o.stdout, "\n"), "\n")
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

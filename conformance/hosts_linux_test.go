@@ -1,0 +1,192 @@
+package conformance
+
+import (
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// ordinary returns the account that is not root.
+func ordinary(t *testing.T) *account {
+	t.Helper()
+	a := bench.accounts[len(bench.accounts)-1]
+	if a.root() {
+		t.Skip("needs a user that is not root")
+	}
+	return a
+}
+
+// notForReference skips what the reference has no answer for.
+func notForReference(t *testing.T, why string) {
+	t.Helper()
+	if bench.server.Reference {
+		t.Skip("the reference differs: " + why)
+	}
+}
+
+// outerSandbox is a bubblewrap that changes nothing, for options that do.
+func outerSandbox(options ...string) []string {
+	return append(append([]string{"bwrap", "--dev-bind", "/", "/"}, options...), append([]string{"--"}, bench.server.Argv...)...)
+}
+
+// refuses checks that commands that need namespaces are refused with this advice,
+// and that those that need none run.
+func refuses(t *testing.T, s *instance, problem, advice string) {
+	t.Helper()
+	fx := newFixture(t, s.account)
+	fx.handOver()
+	for _, p := range []policy{readOnly(), workspaceOnly(), minimalWrite().net()} {
+		_, err := s.start(row{policy: p, script: `echo x > $WS/n`}.start(fx))
+		row{fails: &failure{invalidParams, "^failed to prepare process sandbox: .*" + problem}}.checkFailure(t, err)
+		if err != nil && !regexp.MustCompile(advice).MatchString(err.Error()) {
+			t.Errorf("the refusal gives no advice like %s: %v", advice, err)
+		}
+	}
+	filtered := s.mustStart(t, fx, row{policy: unrestricted(), script: `echo x > $OUT/n; $PROBE socket inet stream`, params: map[string]any{"processId": "un"}})
+	row{exit: 1, denied: no, out: []string{"EPERM"}}.checkOutcome(t, fx, filtered.finish(t))
+	free := s.mustStart(t, fx, row{policy: unconfined(), script: `true`, params: map[string]any{"processId": "none"}})
+	row{}.checkOutcome(t, fx, free.finish(t))
+	row{host: []string{"-$WS/n", "+$OUT/n"}}.checkHost(t, fx, s)
+}
+
+// A machine without bubblewrap.
+func TestBubblewrapMissing(t *testing.T) {
+	notForReference(t, "it brings its own")
+	eachAccount(t, func(t *testing.T, a *account) {
+		real, err := exec.LookPath("bwrap")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if real, err = filepath.EvalSymlinks(real); err != nil {
+			t.Fatal(err)
+		}
+		s := a.own(t, outerSandbox("--ro-bind", "/dev/null", real), nil)
+		refuses(t, s, "bubblewrap", "(?i)install")
+	})
+}
+
+// H2: namespaces are forbidden by a system call filter, as in a container.
+func TestH2(t *testing.T) {
+	notForReference(t, "the command is started and exits 1")
+	eachAccount(t, func(t *testing.T, a *account) {
+		filter, err := os.CreateTemp(a.dir, "filter-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.Remove(filter.Name())
+		filter.Chmod(0o644)
+		if _, err := filter.Write(noNamespaces(t)); err != nil {
+			t.Fatal(err)
+		}
+		filter.Close()
+		shell := []string{"/bin/sh", "-c", `exec 9< "$0"; exec "$@"`, filter.Name()}
+		s := a.own(t, append(shell, outerSandbox("--seccomp", "9")...), nil)
+		refuses(t, s, "", "(?i)namespaces.*container")
+	})
+}
+
+// noNamespaces is a filter without unshare, mount and clone of namespaces.
+func noNamespaces(t *testing.T) []byte {
+	t.Helper()
+	const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC
+	allow, forbid := bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}, bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
+	program, err := bpf.Assemble([]bpf.Instruction{
+		bpf.LoadAbsolute{Off: 0, Size: 4}, // the number
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SYS_UNSHARE, SkipTrue: 7},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SYS_MOUNT, SkipTrue: 6},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.SYS_CLONE3, SkipTrue: 6},
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SYS_CLONE, SkipTrue: 2},
+		bpf.LoadAbsolute{Off: 16, Size: 4}, // its flags
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: namespaces, SkipTrue: 2},
+		allow,
+		allow,
+		forbid,
+		bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b []byte
+	for _, i := range program {
+		b = binary.NativeEndian.AppendUint16(b, i.Op)
+		b = append(b, i.Jt, i.Jf)
+		b = binary.NativeEndian.AppendUint32(b, i.K)
+	}
+	return b
+}
+
+// H3: the number of user namespaces is limited to none.
+func TestH3(t *testing.T) {
+	notForReference(t, "the command is started and exits 1")
+	a := ordinary(t)
+	one := func(id int) []syscall.SysProcIDMap {
+		return []syscall.SysProcIDMap{{ContainerID: a.uid, HostID: id, Size: 1}}
+	}
+	attr := &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: one(a.uid), GidMappings: one(a.gid),
+		AmbientCaps: []uintptr{unix.CAP_SYS_RESOURCE},
+	}
+	limited := []string{"/bin/sh", "-c", `echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --ambient-caps=-all --inh-caps=-all -- "$0" "$@"`}
+	s := a.own(t, append(limited, bench.server.Argv...), attr)
+	refuses(t, s, "", "max_user_namespaces")
+}
+
+// H4: a procfs cannot be mounted, because parts of the one that is there are
+// hidden. The one that is there is seen then.
+func TestH4(t *testing.T) {
+	a := ordinary(t)
+	s := a.own(t, outerSandbox("--tmpfs", "/proc/fs", "--unshare-user"), nil)
+	fx := newFixture(t, a)
+	fx.handOver()
+	p := s.mustStart(t, fx, row{policy: workspaceOnly(), script: `echo x > $WS/n; test -d /proc/self && echo proc; (: >> /proc/sys/kernel/core_pattern); (: >> /proc/self/comm); echo x > $OUT/n`})
+	row{exit: 2, denied: yes, out: []string{"^proc$", "core_pattern: (" + textROFS + "|" + textACCES + ")", "comm: " + textROFS, "out/n: " + textROFS}}.checkOutcome(t, fx, p.finish(t))
+	row{host: []string{"+$WS/n", "-$OUT/n"}}.checkHost(t, fx, s)
+}
+
+// H5: the workspace belongs to somebody else.
+func TestH5(t *testing.T) {
+	notForReference(t, "the sandbox cannot be built")
+	a := ordinary(t)
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make a workspace of somebody else")
+	}
+	fx, s := newFixture(t, a), a.take(t)
+	fx.handOver()
+	if err := os.Chown(fx.ws, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	p := s.mustStart(t, fx, row{policy: workspaceOnly(), script: `cat a.txt; mkdir .git; echo x > n`})
+	row{exit: 2, denied: yes, out: []string{"text of a", "mkdir: .*" + textACCES, "create n: " + textACCES}}.checkOutcome(t, fx, p.finish(t))
+	row{host: []string{"-$WS/.git", "-$WS/n"}}.checkHost(t, fx, s)
+}
+
+// A start is answered while the command runs. How long it takes is logged.
+func TestStartIsAnswered(t *testing.T) {
+	eachAccount(t, func(t *testing.T, a *account) {
+		fx, s := newFixture(t, a), a.take(t)
+		fx.handOver()
+		for _, p := range []struct {
+			name   string
+			policy policy
+		}{{"unconfined", unconfined()}, {"filtered", unrestricted()}, {"workspace-write", workspaceOnly()}} {
+			began := time.Now()
+			command := s.mustStart(t, fx, row{policy: p.policy, script: `read line; echo got $line`, params: map[string]any{"pipeStdin": true, "processId": p.name}})
+			t.Logf("%s: answered after %v", p.name, time.Since(began).Round(time.Millisecond))
+			command.write(t, "it\n")
+			if o := command.finish(t); strings.TrimSpace(o.stdout) != "got it" {
+				t.Errorf("%s: %+v", p.name, o)
+			}
+		}
+		row{}.checkHost(t, fx, s)
+	})
+}

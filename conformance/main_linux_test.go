@@ -1,0 +1,128 @@
+package conformance
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+var (
+	tetherFlag    = flag.String("tether", "", "path of tether, which everybody can execute; empty: build it")
+	serverFlag    = flag.String("server", "", "command line of the server to test; empty: tether serve, built from here")
+	flagsFlag     = flag.String("flags", "", "more flags for the server, such as those that choose a backend")
+	referenceFlag = flag.Bool("reference", false, "the server is the reference: leave out rows in which it differs")
+)
+
+// bench is what all tests share.
+var bench struct {
+	dir      string // everybody may enter it; not below /tmp, which policies open
+	tether   string // the program, which is the server and the probe
+	server   Server
+	accounts []*account
+}
+
+// ordinaryUser is the user that is not root. Nobody needs to know it.
+const ordinaryUser = 1234
+
+// inCI makes a test that cannot run fail.
+func inCI() bool { return os.Getenv("CI") == "true" }
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "conformance:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	dir, err := os.MkdirTemp("/var/tmp", "conformance-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return 0, err
+	}
+	bench.dir, bench.tether = dir, *tetherFlag
+	if err := findPrograms(); err != nil {
+		return 0, err
+	}
+	if bench.tether == "" {
+		bench.tether = filepath.Join(dir, "bin", "tether")
+		build := exec.Command("go", "build", "-o", bench.tether, "github.com/tetherexec/tether/cmd/tether")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return 0, fmt.Errorf("build tether: %w\n%s", err, out)
+		}
+	}
+	bench.server = Server{Argv: []string{bench.tether, "serve", "--listen", "stdio", "--log-level", "warn"}, Reference: *referenceFlag}
+	if *serverFlag != "" {
+		bench.server.Argv = strings.Fields(*serverFlag)
+	}
+	bench.server.Argv = append(bench.server.Argv, strings.Fields(*flagsFlag)...)
+	if err := openAccounts(); err != nil {
+		return 0, err
+	}
+	if err := openPeer(); err != nil {
+		return 0, err
+	}
+	code := m.Run()
+	closeServers()
+	closePeer()
+	if err := goleak.Find(); err != nil && code == 0 {
+		return 1, err
+	}
+	return code, nil
+}
+
+// findPrograms says what must be installed to run the table.
+func findPrograms() error {
+	for _, name := range []string{"bwrap", "bash", "git", "curl", "setsid", "setpriv"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return fmt.Errorf("the table needs a program that is not installed: %w", err)
+		}
+	}
+	return nil
+}
+
+// openAccounts finds out as whom servers can be run.
+func openAccounts() error {
+	if os.Geteuid() != 0 {
+		bench.accounts = []*account{{name: "self", uid: os.Geteuid(), gid: os.Getegid()}}
+	} else {
+		bench.accounts = []*account{{name: "root"}, {name: "user", uid: ordinaryUser, gid: ordinaryUser}}
+	}
+	for _, a := range bench.accounts {
+		a.dir = filepath.Join(bench.dir, a.name)
+		for _, dir := range []string{a.dir, a.home(), filepath.Join(a.dir, "state")} {
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				return err
+			}
+			if err := os.Lchown(dir, a.uid, a.gid); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// TestAccounts says why only a part of the table ran.
+func TestAccounts(t *testing.T) {
+	if os.Geteuid() == 0 {
+		return
+	}
+	const reason = "not started as root: the table ran as this user only"
+	if inCI() {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+}

@@ -1,0 +1,239 @@
+package conformance
+
+import (
+	"errors"
+	"maps"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// A row is one behaviour. What it leaves out does not matter, except that the
+// exit code is then 0.
+type row struct {
+	id     string
+	policy policy
+
+	// Before, on the host.
+	setup func(*fixture)
+
+	// What the command is: a script for the shell, a command line, or a probe.
+	script string
+	argv   []string
+	probe  string
+	env    map[string]string // instead of the usual; cwd: instead of $WS
+	cwd    string
+	params map[string]any // more of the start
+
+	// drive plays the client while the command runs.
+	drive func(*testing.T, *process)
+
+	// What must come of it. Texts are regular expressions over all output in
+	// order of arrival, host names files that must (+) or must not (-) be there
+	// afterwards.
+	fails  *failure // the start; nil: it succeeds
+	kind   string   // sandboxType, if the policy does not say
+	exit   int
+	denied verdict
+	out    []string
+	not    []string
+	host   []string
+	check  func(*testing.T, *fixture, outcome)
+
+	only      string // "root" or "user": whom the row is about; empty: everybody
+	survives  bool   // the command leaves a process behind, by right; check ends it
+	Reference string // what the reference does, if it is not this
+}
+
+// A failure is an error as the answer to a start.
+type failure struct {
+	code int
+	text string // a regular expression
+}
+
+// Codes of failures.
+const (
+	invalidParams = -32602
+	internalError = -32603
+)
+
+// verdict is what sandboxDenied must be.
+type verdict int
+
+const (
+	either verdict = iota
+	yes
+	no
+)
+
+func (v verdict) accepts(denied bool) bool { return v == either || denied == (v == yes) }
+
+func (v verdict) String() string { return [...]string{"either", "true", "false"}[v] }
+
+// TestTable runs every row as every user.
+func TestTable(t *testing.T) {
+	seen := map[string]bool{}
+	for _, rows := range [][]row{
+		readRows(), globRows(), writeRows(), protectedRows(), identityRows(), deviceRows(), networkRows(), systemRows(),
+		lifeRows(), exitRows(), denialRows(), terminalRows(), environRows(), refusalRows(), draftRows(),
+	} {
+		for _, r := range rows {
+			if seen[r.id] {
+				t.Fatalf("two rows are called %s", r.id)
+			}
+			seen[r.id] = true
+			t.Run(r.id, func(t *testing.T) {
+				for _, a := range bench.accounts {
+					if r.only != "" && (r.only == "root") != a.root() {
+						continue
+					}
+					t.Run(a.name, func(t *testing.T) {
+						t.Parallel()
+						r.run(t, a)
+					})
+				}
+			})
+		}
+	}
+}
+
+func (r row) run(t *testing.T, a *account) {
+	if r.Reference != "" && bench.server.Reference {
+		t.Skip("the reference differs: " + r.Reference)
+	}
+	if r.policy.opensShared() {
+		sharedTmp.Lock()
+		t.Cleanup(sharedTmp.Unlock)
+	}
+	fx := newFixture(t, a)
+	if r.setup != nil {
+		r.setup(fx)
+	}
+	fx.handOver()
+	s := a.take(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.endLeftovers(fx.mark)
+		}
+	})
+	p, err := s.start(r.start(fx))
+	if r.fails != nil {
+		r.checkFailure(t, err)
+	} else if err != nil {
+		t.Fatalf("start: %v", err)
+	} else {
+		r.checkType(t, p)
+		if r.drive != nil {
+			r.drive(t, p)
+		}
+		o := p.finish(t)
+		r.checkOutcome(t, fx, o)
+		p.checkRead(t, o)
+	}
+	r.checkHost(t, fx, s)
+}
+
+// start is what the client sends.
+func (r row) start(fx *fixture) map[string]any {
+	argv := r.argv
+	switch {
+	case r.script != "":
+		argv = []string{"/bin/sh", "-c", r.script}
+	case r.probe != "":
+		argv = append([]string{bench.tether, "be-child", "probe"}, strings.Fields(r.probe)...)
+	}
+	env := r.env
+	if env == nil {
+		env = fx.env()
+	}
+	cwd := "$WS"
+	if r.cwd != "" {
+		cwd = r.cwd
+	}
+	params := map[string]any{
+		"processId": fx.mark, "argv": fx.expand(argv), "cwd": "file://" + fx.path(cwd), "env": fx.expand(env),
+		"tty": false, "pipeStdin": false, "arg0": nil,
+	}
+	if r.script != "" { // the shell has the names in its environment
+		params["argv"] = argv
+	}
+	if sandbox := r.policy.wire(); sandbox != nil {
+		params["sandbox"] = fx.expand(sandbox)
+	}
+	maps.Copy(params, r.params)
+	return params
+}
+
+func (r row) checkType(t *testing.T, p *process) {
+	t.Helper()
+	want := r.policy.sandboxType()
+	if r.kind != "" {
+		want = r.kind
+	}
+	if p.SandboxType != want {
+		t.Errorf("sandboxType %q, want %q", p.SandboxType, want)
+	}
+}
+
+func (r row) checkFailure(t *testing.T, err error) {
+	t.Helper()
+	e, ok := errors.AsType[*rpcError](err)
+	if !ok {
+		t.Fatalf("the start gave %v, want error %d", err, r.fails.code)
+	}
+	if e.Code != r.fails.code || !regexp.MustCompile(r.fails.text).MatchString(e.Message) {
+		t.Errorf("the start failed with %v, want %d %s", e, r.fails.code, r.fails.text)
+	}
+}
+
+func (r row) checkOutcome(t *testing.T, fx *fixture, o outcome) {
+	t.Helper()
+	if o.exit != r.exit {
+		t.Errorf("exit code %d, want %d", o.exit, r.exit)
+	}
+	if !o.deniedSaid {
+		t.Error("the exit does not say sandboxDenied")
+	} else if !r.denied.accepts(o.denied) {
+		t.Errorf("sandboxDenied %v, want %v", o.denied, r.denied)
+	}
+	for _, want := range r.out {
+		if !fx.pattern(want).MatchString(o.all) {
+			t.Errorf("no output matches %s", want)
+		}
+	}
+	for _, never := range r.not {
+		if fx.pattern(never).MatchString(o.all) {
+			t.Errorf("output matches %s", never)
+		}
+	}
+	if r.check != nil {
+		r.check(t, fx, o)
+	}
+	if t.Failed() {
+		t.Logf("stdout: %.2000q\nstderr: %.2000q", o.stdout, o.stderr)
+	}
+}
+
+// pattern compiles an expression over lines, with the real names in it.
+func (fx *fixture) pattern(text string) *regexp.Regexp {
+	quoted := strings.NewReplacer("$WS", regexp.QuoteMeta(fx.ws), "$OUT", regexp.QuoteMeta(fx.out), "$FX", regexp.QuoteMeta(fx.dir))
+	return regexp.MustCompile("(?m)" + quoted.Replace(text))
+}
+
+// checkHost makes sure that the machine is as it should be.
+func (r row) checkHost(t *testing.T, fx *fixture, s *instance) {
+	t.Helper()
+	for _, name := range r.host {
+		_, err := os.Lstat(fx.path(name[1:]))
+		if there := err == nil; there != (name[0] == '+') {
+			t.Errorf("%s on the host: there is %v", name, there)
+		}
+	}
+	tethertest.Eventually(t, fx.clean)
+	if !r.survives {
+		tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
+	}
+}

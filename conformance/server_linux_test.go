@@ -1,0 +1,272 @@
+package conformance
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A Server is a program that speaks the protocol on its standard input and
+// output.
+type Server struct {
+	Argv      []string
+	Reference bool // rows that note a difference do not apply
+}
+
+// An account is a user as whom servers run.
+type account struct {
+	name     string
+	uid, gid int
+	dir      string // its own
+
+	mu   sync.Mutex
+	idle []*instance
+}
+
+func (a *account) home() string { return filepath.Join(a.dir, "home") }
+func (a *account) root() bool   { return a.uid == 0 }
+
+// serverSecret is in the environment of every server, and none of a command's
+// business.
+const serverSecret = "conformance-secret-of-the-server"
+
+// An instance is a running server and its client. One row has it at a time.
+type instance struct {
+	*client
+	account *account
+	cmd     *exec.Cmd
+	stderr  lockedBuffer
+	exited  chan struct{}
+	broken  bool         // not to be used again
+	always  map[int]bool // processes that belong to the server itself
+}
+
+// lockedBuffer is a buffer that can be read while it is written.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// start runs argv as the account and makes the handshake.
+func (a *account) start(argv []string, attr *syscall.SysProcAttr) (*instance, error) {
+	s := &instance{account: a, exited: make(chan struct{})}
+	s.cmd = exec.Command(argv[0], argv[1:]...)
+	s.cmd.Dir = a.dir
+	s.cmd.Env = []string{
+		"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "SECRET=" + serverSecret,
+		"HOME=" + a.home(), "XDG_STATE_HOME=" + filepath.Join(a.dir, "state"), "CODEX_HOME=" + a.home(),
+	}
+	s.cmd.Stderr = &s.stderr
+	if s.cmd.SysProcAttr = attr; attr == nil {
+		s.cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	if os.Geteuid() != a.uid {
+		s.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}
+	}
+	in, err := s.cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	outRead, outWrite, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	s.cmd.Stdout = outWrite
+	err = s.cmd.Start()
+	outWrite.Close()
+	if err != nil {
+		outRead.Close()
+		return nil, fmt.Errorf("start server: %w", err)
+	}
+	s.client = newClient(in, outRead)
+	go func() { // ends with the server, which stop waits for
+		defer close(s.exited)
+		s.cmd.Wait()
+	}()
+	if err := s.handshake(); err != nil {
+		s.stop()
+		return nil, fmt.Errorf("%w; the server said: %s", err, s.stderr.String())
+	}
+	s.always = map[int]bool{}
+	for pid := range s.family("") {
+		s.always[pid] = true
+	}
+	return s, nil
+}
+
+// stop ends the server.
+func (s *instance) stop() {
+	s.client.hangUp()
+	select {
+	case <-s.exited:
+	case <-time.After(patience):
+		s.cmd.Process.Kill()
+		<-s.exited
+	}
+	s.client.wait()
+}
+
+// kill ends the server without giving it a chance.
+func (s *instance) kill() {
+	s.broken = true
+	s.cmd.Process.Kill()
+	<-s.exited
+	s.client.hangUp()
+	s.client.wait()
+}
+
+// take returns a server for t alone, until it ends.
+func (a *account) take(t *testing.T) *instance {
+	t.Helper()
+	a.mu.Lock()
+	var s *instance
+	if n := len(a.idle); n > 0 {
+		s, a.idle = a.idle[n-1], a.idle[:n-1]
+	}
+	a.mu.Unlock()
+	if s == nil {
+		var err error
+		if s, err = a.start(bench.server.Argv, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { a.giveBack(t, s) })
+	return s
+}
+
+func (a *account) giveBack(t *testing.T, s *instance) {
+	if t.Failed() {
+		t.Logf("the server said: %s", s.stderr.String())
+	}
+	if s.broken || t.Failed() {
+		s.stop()
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.idle = append(a.idle, s)
+}
+
+// own starts a server for t that is not shared.
+func (a *account) own(t *testing.T, argv []string, attr *syscall.SysProcAttr) *instance {
+	t.Helper()
+	s, err := a.start(argv, attr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the server said: %s", s.stderr.String())
+		}
+		s.stop()
+	})
+	return s
+}
+
+func closeServers() {
+	for _, a := range bench.accounts {
+		for _, s := range a.idle {
+			s.stop()
+		}
+	}
+}
+
+// leftovers says which processes are left of a command with this text in its
+// environment, or of any other that the server has started.
+func (s *instance) leftovers(mark string) error {
+	var left []error
+	for pid, name := range s.family(mark) {
+		if !s.always[pid] {
+			left = append(left, fmt.Errorf("process left: %s", name))
+		}
+	}
+	return errors.Join(left...)
+}
+
+// endLeftovers kills what a failed row has left behind.
+func (s *instance) endLeftovers(mark string) {
+	for pid := range s.family(mark) {
+		if env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); bytes.Contains(env, []byte(mark)) {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// family is all that descends from the server or has the mark. The dead do not
+// count: they are collected soon.
+func (s *instance) family(mark string) map[int]string {
+	parent, names := processTable()
+	for pid := range names {
+		up := pid
+		for up > 1 && up != s.cmd.Process.Pid {
+			up = parent[up]
+		}
+		if up == s.cmd.Process.Pid && pid != up {
+			continue
+		}
+		if mark != "" {
+			env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+			if bytes.Contains(env, []byte(mark)) {
+				continue
+			}
+		}
+		delete(names, pid)
+	}
+	return names
+}
+
+// processTable returns the parents of all processes, and the names of those that
+// are not dead.
+func processTable() (parent map[int]int, names map[int]string) {
+	parent, names = map[int]int{}, map[int]string{}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		panic(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		end := bytes.LastIndexByte(stat, ')')
+		fields := strings.Fields(string(stat[end+1:]))
+		parent[pid], _ = strconv.Atoi(fields[1])
+		if fields[0] != "Z" && fields[0] != "X" {
+			names[pid] = string(stat[:end+1])
+		}
+	}
+	return parent, names
+}
+
+// credential makes a command run as the account; nil: it does anyway.
+func (a *account) credential() *syscall.SysProcAttr {
+	if os.Geteuid() == a.uid {
+		return nil
+	}
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)}}
+}
