@@ -25,6 +25,7 @@ var scenarios = []scenario{
 	{"output", output, nil},
 	{"echo", echo, nil},
 	{"resume", resume, nil},
+	{"sandbox", sandboxed, plainSandbox},
 }
 
 // A trial is one scenario on one fresh server.
@@ -67,7 +68,7 @@ func startsInTurn(t *trial, row string, quick bool) error {
 		return err
 	}
 	for i := range warmUp + n {
-		took, err := runTrue(c, strconv.Itoa(i))
+		took, err := runTrue(c, strconv.Itoa(i), nil)
 		if err != nil {
 			return err
 		}
@@ -82,9 +83,9 @@ func startsInTurn(t *trial, row string, quick bool) error {
 
 // runTrue returns how long it took to hear of the exit. It waits until nothing
 // more can come.
-func runTrue(c *client, id string) (took time.Duration, err error) {
+func runTrue(c *client, id string, more object) (took time.Duration, err error) {
 	began := time.Now()
-	request, err := c.start(id, nil, "/bin/true")
+	request, err := c.start(id, more, "/bin/true")
 	for answered, ended := false, false; err == nil && !(answered && ended); {
 		var m message
 		m, err = c.next()

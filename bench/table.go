@@ -42,6 +42,10 @@ var rows = []row{
 	{id: "ttyq", name: "tty, client acknowledges at once", unit: "µs"},
 	{id: "answered", name: "20 MB/s, 1 s away: reconnect → read answered", unit: "ms"},
 	{id: "catchup", name: "20 MB/s, 1 s away: reconnect → caught up", unit: "ms"},
+	{id: "sandboxro", name: "start → exited of /bin/true, read-only sandbox", unit: "ms"},
+	{id: "sandboxrocpu", name: "CPU per start, read-only sandbox", unit: "ms"},
+	{id: "sandboxww", name: "start → exited of /bin/true, workspace-write sandbox", unit: "ms"},
+	{id: "sandboxwwcpu", name: "CPU per start, workspace-write sandbox", unit: "ms"},
 	{id: "lost", name: "20 MB/s, 1 s away: output lost", unit: "KiB", zero: true},
 }
 
