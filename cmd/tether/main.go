@@ -3,35 +3,21 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"os"
+
+	_ "github.com/tetherexec/tether/internal/child" // helpers
 )
 
 // Exit codes, the same for every subcommand.
 const (
-	exitOK     = 0
-	exitError  = 1   // the command could not do its work
-	exitUsage  = 2   // the command line was not understood
-	exitHelper = 125 // `be-child` was asked for a helper that does not exist
+	exitOK    = 0
+	exitError = 1 // the command could not do its work
+	exitUsage = 2 // the command line was not understood
 )
 
 func main() {
-	// Helpers run inside sandboxes and start often: they come before anything
-	// that costs time.
-	if len(os.Args) > 2 && os.Args[1] == "be-child" {
-		os.Exit(beChild(os.Args[2]))
-	}
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-}
-
-// beChild runs the named helper in this process and returns its exit code.
-func beChild(name string) int {
-	switch name {
-	default:
-		fmt.Fprintf(os.Stderr, "Error: no helper is called %q\n", name)
-		return exitHelper
-	}
 }
 
 // run executes a command line and returns the exit code.

@@ -23,12 +23,19 @@ type leakChecked struct{ *testing.M }
 
 func (m leakChecked) Run() int {
 	code := m.M.Run()
+	if releaseDir != "" {
+		os.RemoveAll(releaseDir)
+	}
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return code
 }
+
+// releaseDir is where a test has built the program as it is released; empty: none
+// has.
+var releaseDir string
 
 func TestMain(m *testing.M) {
 	if os.Getenv(beTether) != "" {
@@ -42,7 +49,7 @@ func TestScripts(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range []string{"", "serve", "exec-server", "version"} {
+	for _, args := range []string{"", "serve", "exec-server", "sandbox", "sandbox run", "sandbox explain", "doctor", "version"} {
 		t.Run("tether "+args, func(t *testing.T) {
 			var out, stderr bytes.Buffer
 			root := newRoot(append(strings.Fields(args), "--help"), nil, nil, &stderr)

@@ -15,6 +15,22 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
+// A codedError ends the program with a code of its own; without a cause nothing
+// is printed.
+type codedError struct {
+	code  int
+	cause error // may be nil
+}
+
+func (e codedError) Error() string {
+	if e.cause == nil {
+		return fmt.Sprintf("exit status %d", e.code)
+	}
+	return e.cause.Error()
+}
+
+func (e codedError) Unwrap() error { return e.cause }
+
 // report prints the error, if any, and returns the exit code for it. The two
 // forms are those of the reference server: people and scripts look for them.
 func report(stderr io.Writer, command string, err error) int {
@@ -25,8 +41,14 @@ func report(stderr io.Writer, command string, err error) int {
 		fmt.Fprintf(stderr, "error: %v\n\nFor more information, try '%s --help'.\n", err, command)
 		return exitUsage
 	}
+	code := exitError
+	if e, ok := errors.AsType[codedError](err); ok {
+		if code = e.code; e.cause == nil {
+			return code
+		}
+	}
 	fmt.Fprintf(stderr, "Error: %v\n", err)
-	return exitError
+	return code
 }
 
 func newRoot(args []string, stdin, stdout *os.File, stderr io.Writer) *cobra.Command {
@@ -53,6 +75,8 @@ func newRoot(args []string, stdin, stdout *os.File, stderr io.Writer) *cobra.Com
 	root.AddCommand(
 		newServe("serve", "Serve clients on this machine", args, stdin, stdout),
 		newServe("exec-server", "The same, under the name that the Codex CLI gives it", args, stdin, stdout),
+		newSandbox(stdin, stdout),
+		newDoctor(),
 		newVersion(),
 	)
 	return root

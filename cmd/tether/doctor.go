@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tetherexec/tether/internal/doctor"
+	"github.com/tetherexec/tether/internal/proc"
+)
+
+func newDoctor() *cobra.Command {
+	var stateDir string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor [flags]",
+		Short: "Prove that the sandbox works on this machine",
+		Long: "Prove that the sandbox works on this machine: run commands that try to get out of it, and say\n" +
+			"what came of each. What was not refused is shown with what to do about it.\n\n" +
+			"Nothing outside of a temporary directory is changed. The exit code is 0 if all is well, else 1.",
+		Args:                  noArguments,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			results, err := examine(cmd.Context(), stateDir)
+			if err != nil {
+				return err
+			}
+			print := printTable
+			if asJSON {
+				print = printResults
+			}
+			if err := print(cmd.OutOrStdout(), results); err != nil {
+				return err
+			}
+			if !doctor.Healthy(results) {
+				return codedError{code: exitError}
+			}
+			return nil
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVar(&stateDir, "state-dir", "", "`PATH` of the state directory, the same as for `tether serve`\n(default $XDG_STATE_HOME/tether or ~/.local/state/tether)")
+	fs.BoolVar(&asJSON, "json", false, "print JSON")
+	onlyOnce(fs)
+	return cmd
+}
+
+// examine lets the doctor work on this machine.
+func examine(ctx context.Context, stateDir string) (results []doctor.Result, err error) {
+	if err := proc.ResetInherited(); err != nil {
+		return nil, fmt.Errorf("prepare for children: %w", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	w, err := openWorkshop(stateDir)
+	if err != nil {
+		return []doctor.Result{noState(err)}, nil
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	verdict, err := w.confiner.Verdict(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return doctor.Examine(ctx, doctor.Config{
+		Verdict: verdict, Runner: doctor.Sandbox{Confiner: w.confiner, Procs: w.procs},
+		Procs: w.procs, Self: self, StateDir: w.stateDir,
+	})
+}
+
+// noState is the result when nothing can be examined for want of a place to work.
+func noState(err error) doctor.Result {
+	return doctor.Result{
+		Name: "state directory", Tries: "make a directory in it", Status: doctor.Failed, Detail: err.Error(),
+		Fix: "Name a directory that this user can write to with `--state-dir` or XDG_STATE_HOME.",
+	}
+}
+
+func printResults(w io.Writer, results []doctor.Result) error {
+	return printJSON(w, struct {
+		Healthy bool            `json:"healthy"`
+		Time    time.Time       `json:"time"`
+		Version string          `json:"version"`
+		Checks  []doctor.Result `json:"checks"`
+	}{doctor.Healthy(results), time.Now().UTC(), versionText(), results})
+}
+
+var marks = map[doctor.Status]string{doctor.Passed: "✓", doctor.Failed: "✗", doctor.Noted: "•", doctor.Skipped: "-"}
+
+// printTable shows one row for each check, and what to do below those that
+// failed.
+func printTable(w io.Writer, results []doctor.Result) error {
+	width := 0
+	count := make(map[doctor.Status]int)
+	for _, r := range results {
+		width = max(width, len(r.Name))
+		count[r.Status]++
+	}
+	var b strings.Builder
+	told := make(map[string]bool)
+	for _, r := range results {
+		fmt.Fprintf(&b, "%s %-*s  %s\n", marks[r.Status], width, r.Name, indented(r.Detail, width+4))
+		if r.Status != doctor.Failed {
+			continue
+		}
+		fmt.Fprintf(&b, "  %-*s  tried: %s\n", width, "", r.Tries)
+		if r.Fix != "" && !told[r.Fix] {
+			fmt.Fprintf(&b, "  %-*s  to do: %s\n", width, "", r.Fix)
+			told[r.Fix] = true
+		}
+	}
+	b.WriteByte('\n')
+	switch {
+	case count[doctor.Failed] == 0:
+		fmt.Fprintf(&b, "All is well: commands are confined on this machine.\n")
+	case count[doctor.Skipped] > 0:
+		fmt.Fprintf(&b, "%d of %d checks failed, %d could not be tried.\n", count[doctor.Failed], len(results), count[doctor.Skipped])
+	default:
+		fmt.Fprintf(&b, "%d of %d checks failed.\n", count[doctor.Failed], len(results))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// indented aligns the lines after the first.
+func indented(text string, by int) string {
+	return strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", by))
+}

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tetherexec/tether/internal/confine"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/wire"
+)
+
+func newSandbox(stdin, stdout *os.File) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sandbox",
+		Short: "Run a command in a sandbox, or explain one",
+		Long: "Use the sandbox of tether without a server: what a client may ask for can be tried\n" +
+			"and looked at here first.",
+		Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+
+		SuggestionsMinimumDistance: 2,
+	}
+	cmd.AddCommand(newSandboxRun(stdin, stdout), newSandboxExplain())
+	return cmd
+}
+
+// The profiles that have names, as the Codex CLI calls its modes.
+const (
+	profileReadOnly       = "read-only"
+	profileWorkspaceWrite = "workspace-write"
+	profileFull           = "full"
+)
+
+// sandboxFlags say what a sandbox lets its command do.
+type sandboxFlags struct {
+	profile  string
+	cwd      string
+	writable []string
+	network  bool
+	stateDir string
+}
+
+func (f *sandboxFlags) define(fs *pflag.FlagSet) {
+	fs.SortFlags = false
+	fs.StringVar(&f.profile, "profile", profileWorkspaceWrite, "a `PROFILE` that says what is allowed: read-only, workspace-write (read\nall, write the workspace and /tmp), full (no sandbox), or a JSON file\nwith the sandbox or permissions object of a request")
+	fs.StringVar(&f.cwd, "cwd", "", "`DIR` to start in, which is also the workspace (default: this one)")
+	fs.StringArrayVar(&f.writable, "writable", nil, "another `DIR` to allow writing to; can be repeated")
+	fs.BoolVar(&f.network, "network", false, "allow the network")
+	fs.StringVar(&f.stateDir, "state-dir", "", "`PATH` of the state directory, the same as for `tether serve`\n(default $XDG_STATE_HOME/tether or ~/.local/state/tether)")
+	group(fs, "Sandbox", "profile", "cwd", "writable", "network", "state-dir")
+}
+
+// workspace returns the absolute path of the directory to start in.
+func (f *sandboxFlags) workspace() (string, error) {
+	dir, err := filepath.Abs(f.cwd)
+	if err != nil {
+		return "", fmt.Errorf("find the current directory: %w", err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return "", fmt.Errorf("--cwd %s: %w", f.cwd, cause(err))
+	}
+	if !info.IsDir() {
+		return "", fmt.Errorf("--cwd %s: not a directory", f.cwd)
+	}
+	return dir, nil
+}
+
+// cause is what a file error says beside the path, which its caller names.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// intent returns what is to be enforced for a command that starts in cwd.
+func (f *sandboxFlags) intent(cwd string) (*wire.Sandbox, error) {
+	s, err := f.profileIntent(cwd)
+	if err != nil {
+		return nil, err
+	}
+	if f.network && s.Permissions.Type != wire.PermissionsDisabled {
+		s.Permissions.Network = wire.NetworkEnabled
+	}
+	files := &s.Permissions.FileSystem
+	for _, name := range f.writable {
+		dir, err := filepath.Abs(name)
+		if err != nil {
+			return nil, fmt.Errorf("find the current directory: %w", err)
+		}
+		if _, err := os.Stat(dir); err != nil {
+			return nil, usageError{fmt.Errorf("--writable %s: %w", name, cause(err))}
+		}
+		uri, err := pathURI(dir)
+		if err != nil {
+			return nil, err
+		}
+		if s.Permissions.Type != wire.PermissionsManaged || files.Type != wire.FileSystemRestricted {
+			continue // all is writable
+		}
+		files.Entries = append(files.Entries, wire.SandboxEntry{
+			Path: wire.SandboxPath{Type: wire.SandboxPathURI, Path: uri}, Access: wire.AccessWrite,
+		})
+		// A workspace of its own: what is protected in one is protected in each.
+		if c := s.PolicyContext; c != nil {
+			c.WorkspaceRoots = append(c.WorkspaceRoots, uri)
+		} else {
+			s.WorkspaceRoots = append(s.WorkspaceRoots, uri)
+		}
+	}
+	return s, nil
+}
+
+func pathURI(path string) (wire.PathURI, error) {
+	uri, err := wire.ParsePathURI(wire.PathToURI(path))
+	if err != nil {
+		return uri, fmt.Errorf("%q cannot be named in a sandbox: %w", path, err)
+	}
+	return uri, nil
+}
+
+func (f *sandboxFlags) profileIntent(cwd string) (*wire.Sandbox, error) {
+	root, err := pathURI(cwd)
+	if err != nil {
+		return nil, err
+	}
+	s := &wire.Sandbox{
+		Cwd: &root, WorkspaceRoots: []wire.PathURI{root}, WindowsSandboxLevel: wire.WindowsDisabled,
+		Permissions: wire.Permissions{
+			Type: wire.PermissionsManaged, Network: wire.NetworkRestricted,
+			FileSystem: wire.FileSystemPolicy{Type: wire.FileSystemRestricted},
+		},
+	}
+	switch f.profile {
+	case profileReadOnly:
+		s.Permissions.FileSystem.Entries = []wire.SandboxEntry{special(wire.SpecialRoot, wire.AccessRead)}
+		return s, nil
+	case profileWorkspaceWrite:
+		s.Permissions.FileSystem.Entries = workspaceWrite()
+		return s, nil
+	case profileFull:
+		s.Permissions = wire.Permissions{Type: wire.PermissionsDisabled, Network: wire.NetworkEnabled}
+		return s, nil
+	}
+	return readProfile(f.profile, s)
+}
+
+// workspaceWrite are the entries that the Codex CLI sends for this mode.
+func workspaceWrite() []wire.SandboxEntry {
+	entries := []wire.SandboxEntry{
+		special(wire.SpecialRoot, wire.AccessRead),
+		special(wire.SpecialProjectRoots, wire.AccessWrite),
+		special(wire.SpecialSlashTmp, wire.AccessWrite),
+		special(wire.SpecialTmpdir, wire.AccessWrite),
+	}
+	for _, name := range []string{".git", ".agents", ".codex", ".aws"} {
+		e, skip := special(wire.SpecialProjectRoots, wire.AccessRead), wire.MissingPathSkip
+		e.Path.Special.Subpath, e.MissingPathBehavior = &name, &skip
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+func special(kind string, access wire.Access) wire.SandboxEntry {
+	return wire.SandboxEntry{
+		Path:   wire.SandboxPath{Type: wire.SandboxPathSpecial, Special: wire.SpecialPath{Kind: kind}},
+		Access: access,
+	}
+}
+
+// maxProfile bounds a profile: it is written by people, or copied from a request.
+const maxProfile = 4 << 20
+
+// readProfile reads a sandbox from a file. If the file has only permissions, the
+// rest is taken from around.
+func readProfile(name string, around *wire.Sandbox) (*wire.Sandbox, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(name, "./") {
+		return nil, usageError{fmt.Errorf("unknown profile %q: expected %s, %s, %s or a JSON file",
+			name, profileReadOnly, profileWorkspaceWrite, profileFull)}
+	}
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--profile %s: %w", name, cause(err))}
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxProfile+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, cause(err))
+	}
+	if len(text) > maxProfile {
+		return nil, fmt.Errorf("%s is larger than %d MiB: not a profile", name, maxProfile>>20)
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(text, &members); err != nil {
+		if _, other := errors.AsType[*json.UnmarshalTypeError](err); other {
+			return nil, fmt.Errorf("%s is JSON, but not an object", name)
+		}
+		return nil, fmt.Errorf("%s is not JSON: %w", name, err)
+	}
+	if _, only := members["type"]; only {
+		around.Permissions = wire.Permissions{}
+		if err := wire.Decode(text, &around.Permissions); err != nil {
+			return nil, fmt.Errorf("%s: not the permissions of a sandbox: %w", name, err)
+		}
+		return around, nil
+	}
+	var s wire.Sandbox
+	if err := wire.Decode(text, &s); err != nil {
+		return nil, fmt.Errorf("%s: not a sandbox: %w", name, err)
+	}
+	if s.Draft == wire.DraftDisabled {
+		s.Permissions = wire.Permissions{Type: wire.PermissionsDisabled, Network: wire.NetworkEnabled}
+	}
+	return &s, nil
+}
+
+// A workshop confines commands without a server.
+type workshop struct {
+	procs      *proc.Supervisor
+	confiner   *confine.Confiner
+	stateDir   string
+	closeState func() error
+}
+
+// openWorkshop shares a state directory with servers: they must know of each
+// other's placeholders.
+func openWorkshop(stateDir string) (*workshop, error) {
+	var err error
+	if stateDir == "" {
+		stateDir, err = server.DefaultStateDir()
+	} else {
+		stateDir, err = filepath.Abs(stateDir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w := &workshop{stateDir: stateDir}
+	log := slog.New(slog.DiscardHandler)
+	own, closeState, err := server.OpenState(stateDir, log)
+	if err != nil {
+		return nil, err
+	}
+	w.closeState = closeState
+	w.procs = proc.New(proc.Config{Log: log})
+	w.confiner, err = confine.New(confine.Config{
+		Procs: w.procs, Shared: stateDir, Own: own, Private: []string{stateDir}, Log: log,
+	})
+	if err != nil {
+		w.procs.Close()
+		return nil, errors.Join(err, closeState())
+	}
+	return w, nil
+}
+
+func (w *workshop) close() error {
+	err := w.confiner.Close()
+	w.procs.Close()
+	return errors.Join(err, w.closeState())
+}

@@ -1,0 +1,323 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/tetherexec/tether/internal/confine"
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/sandbox"
+	"github.com/tetherexec/tether/internal/sandbox/denial"
+)
+
+// Exit codes of `tether sandbox run` when there was no command to have one, as
+// of env(1) and of shells.
+const (
+	exitRefused       = 125 // the sandbox cannot be had
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignal        = 128 // plus the signal that ended the command
+)
+
+// passedOn are the signals that are meant for the command.
+var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+
+// A sandboxRun is one command in a sandbox, on our own standard streams.
+type sandboxRun struct {
+	sandboxFlags
+	explainDenial bool
+
+	argv          []string
+	stdin, stdout *os.File
+	stderr        io.Writer
+	tty           bool
+}
+
+func newSandboxRun(stdin, stdout *os.File) *cobra.Command {
+	run := sandboxRun{stdin: stdin, stdout: stdout}
+	cmd := &cobra.Command{
+		Use:   "run [flags] [--] COMMAND [ARGUMENT...]",
+		Short: "Run a command in a sandbox",
+		Long: "Run a command on this machine as a server would run it for a client: in a sandbox that lets\n" +
+			"it do what the profile says and nothing else.\n\n" +
+			"The exit code is that of the command, 128+N if signal N ended it. Without a command: 125 if\n" +
+			"the sandbox cannot be had, 126 if the command cannot be executed, 127 if it is not found.",
+		Example: "  tether sandbox run -- make test\n" +
+			"  tether sandbox run --profile read-only -- bash\n" +
+			"  tether sandbox run --network --writable ~/.cache -- npm install",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError{errors.New("a command to run is missing")}
+			}
+			return nil
+		},
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			run.argv, run.stderr = args, cmd.ErrOrStderr()
+			return run.run(cmd.Context())
+		},
+	}
+	fs := cmd.Flags()
+	fs.SetInterspersed(false) // what follows the command is the command's
+	run.define(fs)
+	fs.BoolVar(&run.explainDenial, "explain-denial", false, "say when the sandbox may be the reason for a failure, even if\nstandard error is not a terminal")
+	onlyOnce(fs)
+	return cmd
+}
+
+func (r *sandboxRun) run(ctx context.Context) (err error) {
+	cwd, err := r.workspace()
+	if err != nil {
+		return codedError{exitRefused, err}
+	}
+	intent, err := r.intent(cwd)
+	if _, usage := errors.AsType[usageError](err); err != nil && !usage {
+		err = codedError{exitRefused, err}
+	}
+	if err != nil {
+		return err
+	}
+	if err := proc.ResetInherited(); err != nil {
+		return codedError{exitRefused, fmt.Errorf("prepare for children: %w", err)}
+	}
+	w, err := openWorkshop(r.stateDir)
+	if err != nil {
+		return codedError{exitRefused, err}
+	}
+	defer func() {
+		if cerr := w.close(); cerr != nil && err == nil {
+			err = codedError{exitRefused, cerr}
+		}
+	}()
+	r.tty = isTerminal(r.stdin) && isTerminal(r.stdout) && isTerminal(r.stderr)
+	spec := proc.Spec{Argv: r.argv, Dir: cwd, Env: os.Environ(), PipeStdin: true, TTY: r.tty}
+	if r.tty {
+		spec.Rows, spec.Cols = terminalSize(r.stdout)
+	}
+	return r.command(ctx, w, confine.Request{Intent: intent, Spec: spec})
+}
+
+// isTerminal tells whether somebody sits at the other end.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && f != nil && term.IsTerminal(int(f.Fd()))
+}
+
+// terminalSize is zero where nobody knows.
+func terminalSize(f *os.File) (rows, cols uint16) {
+	width, height, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0, 0
+	}
+	return uint16(height), uint16(width)
+}
+
+// command runs the command from start to end.
+func (r *sandboxRun) command(ctx context.Context, w *workshop, request confine.Request) error {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, passedOn...)
+	defer signal.Stop(signals)
+	broken := make(chan os.Signal, 1) // a closed output is the command's matter, see output
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
+	starting, stop := signal.NotifyContext(ctx, passedOn...)
+	defer stop()
+
+	prepared, err := w.confiner.Prepare(starting, request)
+	if err != nil {
+		return startFailure(r.argv[0], err)
+	}
+	out := newRunOutput(r.stdout, r.stderr)
+	process, err := w.procs.Start(starting, prepared.Spec, out)
+	if err != nil {
+		prepared.Abandon()
+		return startFailure(r.argv[0], err)
+	}
+	r.attend(process, out, signals)
+	if out.code != 0 && prepared.Plan.Shape != sandbox.ShapeOpen && (r.explainDenial || isTerminal(r.stderr)) {
+		if text := out.denial(prepared.Policy, request.Spec.Dir); text != "" {
+			fmt.Fprintln(r.stderr, text)
+		}
+	}
+	if out.code != 0 {
+		return codedError{code: out.code}
+	}
+	return nil
+}
+
+// startFailure gives the reason why there was no command its exit code.
+func startFailure(program string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return codedError{code: exitSignal + int(syscall.SIGINT)}
+	}
+	start, ok := errors.AsType[*proc.StartError](err)
+	switch {
+	case !ok:
+		return codedError{exitRefused, err}
+	case errors.Is(start.Err, fs.ErrNotExist) && !strings.Contains(program, "/"):
+		return codedError{exitNotFound, fmt.Errorf("%s: not found in PATH", program)}
+	case errors.Is(start.Err, fs.ErrNotExist):
+		return codedError{exitNotFound, fmt.Errorf("%s: %w", program, err)}
+	}
+	return codedError{exitNotExecutable, fmt.Errorf("%s: %w", program, err)}
+}
+
+// attend connects the process to our input and passes signals on until it has
+// ended.
+func (r *sandboxRun) attend(p *proc.Process, out *runOutput, signals <-chan os.Signal) {
+	if r.tty {
+		if state, err := term.MakeRaw(int(r.stdin.Fd())); err == nil {
+			defer term.Restore(int(r.stdin.Fd()), state)
+		}
+		stopResizing := followSize(r.stdout, p)
+		defer stopResizing()
+	}
+	in := interruptibleReader(r.stdin)
+	var feeding sync.WaitGroup
+	feeding.Go(func() { feed(p, in) }) // ends with the input, or when it is closed
+	defer feeding.Wait()
+	defer in.Close()
+	for {
+		select {
+		case sig := <-signals:
+			p.Signal(sig.(syscall.Signal)) // fails only if nobody is left to signal
+		case <-out.broken:
+			// The command should learn it by its next write, and by default die.
+			p.Signal(syscall.SIGPIPE)
+			p.Terminate()
+			out.broken = nil
+		case <-p.Done():
+			return
+		}
+	}
+}
+
+// feedSize is how much input is read at once.
+const feedSize = 32 << 10
+
+// feed passes input on until there is no more, or nobody wants it.
+func feed(p *proc.Process, in io.Reader) {
+	accepted := make(chan error, 1)
+	buf := make([]byte, feedSize)
+	for {
+		n, err := in.Read(buf)
+		if n > 0 {
+			p.Write(bytes.Clone(buf[:n]), func(err error) { accepted <- err })
+			if <-accepted != nil {
+				return
+			}
+		}
+		if err != nil {
+			p.CloseStdin() // fails only if nobody reads it
+			return
+		}
+	}
+}
+
+// A runOutput passes output on, and remembers what is needed to judge a failure.
+type runOutput struct {
+	stdout, stderr io.Writer
+	code           int           // valid once the process is done
+	broken         chan struct{} // closed when an output cannot be written any more
+	breakOnce      sync.Once
+
+	mu     sync.Mutex // two streams
+	newest window
+}
+
+func newRunOutput(stdout, stderr io.Writer) *runOutput {
+	return &runOutput{stdout: stdout, stderr: stderr, broken: make(chan struct{})}
+}
+
+// Append implements proc.Sink. A reader that does not read stops the command, as
+// without us in between.
+func (o *runOutput) Append(s outlog.Stream, data []byte) error {
+	o.mu.Lock()
+	o.newest.add(s, data)
+	o.mu.Unlock()
+	to := o.stdout
+	if s == outlog.Stderr {
+		to = o.stderr
+	}
+	_, err := to.Write(data)
+	if err != nil {
+		broken := o.broken
+		o.breakOnce.Do(func() { close(broken) })
+	}
+	return err
+}
+
+// Exit implements proc.Sink.
+func (o *runOutput) Exit(code int) {
+	if code < 0 { // the system does not say
+		code = exitError
+	}
+	o.code = code
+}
+
+// Cut implements proc.Sink.
+func (o *runOutput) Cut() {}
+
+// Close implements proc.Sink.
+func (o *runOutput) Close() {}
+
+// denial returns a line about the part that the sandbox may have had in a
+// failure, or nothing.
+func (o *runOutput) denial(policy *sandbox.Policy, cwd string) string {
+	var judge denial.Judge
+	var recent denial.Recent
+	for _, c := range o.newest.chunks {
+		judge.Add(c.stream, c.data)
+		recent.Add(c.stream, c.data)
+	}
+	if !judge.Denied(o.code) {
+		return ""
+	}
+	text := "tether: the sandbox may be the reason for this failure"
+	f := denial.Explain(policy, cwd, o.code, &recent)
+	switch {
+	case f == nil:
+	case f.Path != "":
+		verb := map[string]string{"read": "reading", "write": "writing"}[f.Access]
+		text += fmt.Sprintf(": %s %s is not allowed (%s)", verb, f.Path, f.Rule)
+	case f.Syscall == denial.SyscallNetwork:
+		text += ": the network is off (--network allows it)"
+	case f.Syscall == denial.SyscallKilled:
+		text += ": a forbidden system call ended it"
+	}
+	return text
+}
+
+// A window is the newest output, as much as a failure is judged by.
+type window struct {
+	chunks []windowChunk // oldest first
+	size   int
+}
+
+type windowChunk struct {
+	stream outlog.Stream
+	data   []byte
+}
+
+func (w *window) add(s outlog.Stream, data []byte) {
+	w.chunks = append(w.chunks, windowChunk{s, bytes.Clone(data)})
+	w.size += len(data)
+	for w.size > denial.WindowBytes || len(w.chunks) > denial.WindowEntries {
+		w.size -= len(w.chunks[0].data)
+		w.chunks[0] = windowChunk{}
+		w.chunks = w.chunks[1:]
+	}
+}

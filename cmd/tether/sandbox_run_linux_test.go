@@ -1,0 +1,407 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/tetherexec/tether/internal/sandbox/bwrap"
+	"github.com/tetherexec/tether/wire"
+)
+
+// needBubblewrap skips a test that cannot run here; in CI that is a failure.
+func needBubblewrap(t *testing.T) string {
+	t.Helper()
+	name, err := bwrap.Find(bwrap.Dirs)
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	return name
+}
+
+// A trial is a directory to run sandboxed commands in, away from /tmp, which most
+// profiles let be written.
+type trial struct {
+	t                    *testing.T
+	self                 string
+	work, outside, state string
+}
+
+// newTrial uses this test program as tether, and so looks for races.
+func newTrial(t *testing.T) *trial {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newTrialOf(t, self)
+}
+
+func newTrialOf(t *testing.T, self string) *trial {
+	t.Helper()
+	needBubblewrap(t)
+	dir, err := os.MkdirTemp("/var/tmp", "tether-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	r := &trial{t: t, self: self, work: dir + "/work", outside: dir + "/outside", state: dir + "/state"}
+	for _, d := range []string{r.work, r.outside, r.state} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// command is tether with these arguments, in the workspace.
+func (r *trial) command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(r.t.Context(), r.self, args...)
+	cmd.Dir = r.work
+	cmd.Env = append(os.Environ(), beTether+"=1", "GORACE=atexit_sleep_ms=0", "XDG_STATE_HOME="+r.state, "TMPDIR=/tmp", "LC_ALL=C")
+	return cmd
+}
+
+// An end is how a command ended.
+type end struct {
+	code           int
+	stdout, stderr string
+}
+
+func (r *trial) tether(stdin string, args ...string) end {
+	r.t.Helper()
+	var out, stderr bytes.Buffer
+	cmd := r.command(args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &stderr
+	err := cmd.Run()
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+		r.t.Fatal(err)
+	}
+	return end{cmd.ProcessState.ExitCode(), out.String(), stderr.String()}
+}
+
+// run is `tether sandbox run` without input.
+func (r *trial) run(args ...string) end {
+	r.t.Helper()
+	return r.tether("", append([]string{"sandbox", "run"}, args...)...)
+}
+
+func (r *trial) file(name, text string) string {
+	r.t.Helper()
+	name = filepath.Join(r.outside, name)
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		r.t.Fatal(err)
+	}
+	return name
+}
+
+func TestSandboxRunPassesStreamsUnchanged(t *testing.T) {
+	r := newTrial(t)
+	data := make([]byte, 3<<20)
+	rand.Read(data)
+	got := r.tether(string(data), "sandbox", "run", "--", "sh", "-c", "echo apart >&2; cat")
+	if got.code != 0 || got.stdout != string(data) || got.stderr != "apart\n" {
+		t.Errorf("code %d, %d bytes of %d, standard error %q", got.code, len(got.stdout), len(data), got.stderr)
+	}
+}
+
+func TestSandboxRunExitCodes(t *testing.T) {
+	r := newTrialOf(t, released(t))
+	legacy := r.file("legacy.json", `{"permissions":{"type":"managed","network":"restricted","file_system":{"type":"restricted","entries":[]}},"windowsSandboxLevel":"disabled","useLegacyLandlock":true}`)
+	for _, try := range []struct {
+		args   []string
+		code   int
+		stderr string // in it; empty: nothing may be said
+	}{
+		{[]string{"true"}, 0, ""},
+		{[]string{"sh", "-c", "exit 3"}, 3, ""},
+		{[]string{"--", "sh", "-c", "exit 255"}, 255, ""},
+		{[]string{"sh", "-c", "kill -KILL $$"}, 137, ""},
+		{[]string{"sh", "-c", "kill -TERM $$"}, 143, ""},
+		{[]string{"no-such-program"}, 127, "Error: no-such-program: not found in PATH\n"},
+		{[]string{"./missing"}, 127, "Error: ./missing: No such file or directory"},
+		{[]string{"/etc/passwd"}, 126, "Error: /etc/passwd: Permission denied"},
+		{[]string{"/etc"}, 126, "Error: /etc: "},
+		{[]string{"--profile", legacy, "true"}, 125, "Error: failed to prepare process sandbox: "},
+		{[]string{"--profile", "full", "sh", "-c", "exit 4"}, 4, ""},
+		{[]string{"--profile", "full", "no-such-program"}, 127, "not found in PATH"},
+	} {
+		got := r.run(try.args...)
+		if got.code != try.code || got.stdout != "" || !strings.Contains(got.stderr, try.stderr) || try.stderr == "" && got.stderr != "" {
+			t.Errorf("%q: %+v", try.args, got)
+		}
+	}
+	if left, err := os.ReadDir(r.work); err != nil || len(left) > 0 {
+		t.Errorf("left in the workspace: %v, %v", left, err)
+	}
+}
+
+func TestSandboxRunProfiles(t *testing.T) {
+	r := newTrialOf(t, released(t))
+	write := func(dir string) []string { return []string{"sh", "-c", "echo x > " + dir + "/written"} }
+	network := []string{r.self, "be-child", "probe", "socket", "inet", "stream"}
+	entry := `{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}`
+	permissions := `{"type":"managed","network":"restricted","file_system":{"type":"restricted","entries":[` + entry +
+		`,{"path":{"type":"special","value":{"kind":"project_roots"}},"access":"write"}]}}`
+	only := r.file("permissions.json", permissions)
+	whole := r.file("sandbox.json", `{"permissions":`+permissions+`,"windowsSandboxLevel":"disabled","workspaceRoots":["`+wire.PathToURI(r.outside)+`"]}`)
+	draft := r.file("draft.json", `{"mode":"disabled"}`)
+	for _, try := range []struct {
+		flags   string
+		command []string
+		ok      bool
+	}{
+		{"", write(r.work), true},
+		{"", write("/tmp"), true},
+		{"", write(r.outside), false},
+		{"", network, false},
+		{"--network", network, true},
+		{"--network", write(r.outside), false},
+		{"--writable ../outside", write(r.outside), true},
+		{"--cwd ../outside", write(r.outside), true},
+		{"--cwd ../outside", write(r.work), false},
+		{"--profile read-only", write(r.work), false},
+		{"--profile read-only --writable .", write(r.work), true},
+		{"--profile full", write(r.outside), true},
+		{"--profile full", network, true},
+		{"--profile " + only, write(r.work), true},
+		{"--profile " + only, write(r.outside), false},
+		{"--profile " + only, write("/tmp"), false},
+		{"--profile " + only, network, false},
+		{"--profile " + only + " --network", network, true},
+		{"--profile " + whole, write(r.outside), true},
+		{"--profile " + whole, write(r.work), false},
+		{"--profile " + draft, write(r.outside), true},
+	} {
+		got := r.run(append(append(strings.Fields(try.flags), "--"), try.command...)...)
+		if (got.code == 0) != try.ok {
+			t.Errorf("%s %q: %+v", try.flags, try.command, got)
+		}
+		for _, dir := range []string{r.work, r.outside, "/tmp"} {
+			os.Remove(dir + "/written")
+		}
+	}
+}
+
+func TestSandboxRunPassesSignalsOn(t *testing.T) {
+	r := newTrial(t)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		cmd := r.command("sandbox", "run", "sh", "-c", "trap 'echo trapped; exit 7' INT TERM HUP; echo ready; while :; do sleep 0.1; done")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(out)
+		if line, err := lines.ReadString('\n'); line != "ready\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+		cmd.Process.Signal(sig)
+		rest, _ := io.ReadAll(lines)
+		cmd.Wait()
+		if cmd.ProcessState.ExitCode() != 7 || string(rest) != "trapped\n" {
+			t.Errorf("%v: %v, %q", sig, cmd.ProcessState, rest)
+		}
+	}
+}
+
+// A command whose reader has gone ends as it would without us in between.
+func TestSandboxRunWithoutReader(t *testing.T) {
+	r := newTrial(t)
+	cmd := r.command("sandbox", "run", "yes")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, 2)); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGPIPE) {
+		t.Errorf("ended with %v", cmd.ProcessState)
+	}
+}
+
+func TestSandboxRunSaysThatItMayBeTheReason(t *testing.T) {
+	r := newTrialOf(t, released(t))
+	const hint = "tether: the sandbox may be the reason for this failure"
+	write := []string{"sh", "-c", "echo x > " + r.outside + "/new"}
+	for _, try := range []struct {
+		args []string
+		want string // the last line of standard error
+	}{
+		{append([]string{"--explain-denial"}, write...), hint + ": writing " + r.outside + "/new is not allowed (entry 0, read)"},
+		{append([]string{"--explain-denial", "--profile", "full"}, "sh", "-c", "echo 'permission denied' >&2; exit 1"), "permission denied"},
+		{[]string{"--explain-denial", "sh", "-c", "echo 'Operation not permitted' >&2; exit 1"}, hint},
+		{[]string{"--explain-denial", "sh", "-c", "echo 'Operation not permitted' >&2"}, "Operation not permitted"},
+		{[]string{"--explain-denial", "sh", "-c", "echo boom >&2; exit 1"}, "boom"},
+		{[]string{"--explain-denial", r.self, "be-child", "probe", "int80", "getpid"}, hint + ": a forbidden system call ended it"},
+		{[]string{"sh", "-c", "echo 'Operation not permitted' >&2; exit 1"}, "Operation not permitted"},
+	} {
+		got := r.run(try.args...)
+		lines := strings.Split(strings.TrimSpace(got.stderr), "\n")
+		if lines[len(lines)-1] != try.want {
+			t.Errorf("%q: %+v", try.args, got)
+		}
+	}
+}
+
+// A seat is a terminal that somebody sits at.
+type seat struct {
+	t             *testing.T
+	master, slave *os.File
+	read          chan []byte // closed when nobody is on the terminal any more
+	seen          string
+}
+
+func newSeat(t *testing.T) *seat {
+	t.Helper()
+	master, slave, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &seat{t: t, master: master, slave: slave, read: make(chan []byte)}
+	go func() { // ends when the last one has left the terminal
+		defer close(s.read)
+		for {
+			buf := make([]byte, 4096)
+			n, err := master.Read(buf)
+			if err != nil {
+				return
+			}
+			s.read <- buf[:n]
+		}
+	}()
+	return s
+}
+
+// leave ends the terminal. Whoever was started on it has ended.
+func (s *seat) leave() {
+	s.slave.Close()
+	for range s.read {
+	}
+	s.master.Close()
+}
+
+// patience is how long a test waits for something that should happen at once.
+const patience = 20 * time.Second
+
+// until reads until text has been printed, and returns all before it.
+func (s *seat) until(text string) string {
+	s.t.Helper()
+	late := time.After(patience)
+	for {
+		if before, after, found := strings.Cut(s.seen, text); found {
+			s.seen = after
+			return before
+		}
+		select {
+		case data, ok := <-s.read:
+			if !ok {
+				s.t.Fatalf("the terminal has ended; so far: %q", s.seen)
+			}
+			s.seen += string(data)
+		case <-late:
+			s.t.Fatalf("%q was not printed, but %q", text, s.seen)
+		}
+	}
+}
+
+func (s *seat) typing(text string) {
+	s.t.Helper()
+	if _, err := s.master.WriteString(text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func TestSandboxRunOnATerminal(t *testing.T) {
+	r := newTrial(t)
+	s := newSeat(t)
+	defer s.leave()
+	master, slave := s.master, s.slave
+	if err := pty.Setsize(master, &pty.Winsize{Rows: 11, Cols: 77}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := term.GetState(int(slave.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := r.command("sandbox", "run", "--profile", "read-only", "--", "sh", "-i")
+	cmd.Env = append(cmd.Env, "PS1=$ ", "ENV=")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cmd.Process.Kill(); cmd.Wait() }()
+	s.until("$ ")
+	s.typing("stty size; test -t 0 && test -t 1 && echo o''k\r")
+	if out := s.until("ok\r\n"); !strings.Contains(out, "11 77") {
+		t.Errorf("size: %q", out)
+	}
+	s.until("$ ")
+	s.typing("trap 'echo re''sized' WINCH; echo se''t\r")
+	s.until("set\r\n$ ")
+	if err := pty.Setsize(master, &pty.Winsize{Rows: 33, Cols: 99}); err != nil {
+		t.Fatal(err)
+	}
+	s.typing("while ! stty size | grep 99; do sleep 0.1; done; echo the''n\r")
+	if out := s.until("then\r\n"); !strings.Contains(out, "33 99") {
+		t.Errorf("new size: %q", out)
+	}
+	s.typing("sh -c 'echo wai\"\"ting; exec sleep 1000'\r") // who says so is in the foreground
+	s.until("waiting\r\n")
+	s.typing("\x03") // for sleep, not for tether
+	s.until("$ ")
+	s.typing("echo x > forbidden; exit 9\r")
+	if out := s.until("may be the reason"); !strings.Contains(out, "forbidden") {
+		t.Errorf("%q", out)
+	}
+	s.until("\n")
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != 9 {
+		t.Errorf("ended with %v", cmd.ProcessState)
+	}
+	after, err := term.GetState(int(slave.Fd()))
+	if err != nil || fmt.Sprint(*before) != fmt.Sprint(*after) {
+		t.Errorf("the terminal is left in another mode: %v, %v", after, err)
+	}
+}
+
+// What is redirected is not sent through a terminal, which would change it.
+func TestSandboxRunRedirectedOnATerminal(t *testing.T) {
+	r := newTrial(t)
+	s := newSeat(t)
+	defer s.leave()
+	var out bytes.Buffer
+	cmd := r.command("sandbox", "run", "--", "sh", "-c", "test -t 1 || echo pipe")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.slave, &out, s.slave
+	if err := cmd.Run(); err != nil || out.String() != "pipe\n" {
+		t.Errorf("%v, %q", err, out.String())
+	}
+	if unix.Access(r.work+"/.git", unix.F_OK) == nil {
+		t.Error("a placeholder is left")
+	}
+}
