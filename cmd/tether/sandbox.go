@@ -237,25 +237,21 @@ type workshop struct {
 // openWorkshop shares a state directory with servers: they must know of each
 // other's placeholders.
 func openWorkshop(stateDir string) (*workshop, error) {
-	var err error
 	if stateDir == "" {
-		stateDir, err = server.DefaultStateDir()
-	} else {
-		stateDir, err = filepath.Abs(stateDir)
+		var err error
+		if stateDir, err = server.DefaultStateDir(); err != nil {
+			return nil, err
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	w := &workshop{stateDir: stateDir}
 	log := slog.New(slog.DiscardHandler)
-	own, closeState, err := server.OpenState(stateDir, log)
+	shared, own, closeState, err := server.OpenState(stateDir, log)
 	if err != nil {
 		return nil, err
 	}
-	w.closeState = closeState
+	w := &workshop{stateDir: shared, closeState: closeState}
 	w.procs = proc.New(proc.Config{Log: log})
 	w.confiner, err = confine.New(confine.Config{
-		Procs: w.procs, Shared: stateDir, Own: own, Private: []string{stateDir}, Log: log,
+		Procs: w.procs, Shared: shared, Own: own, Private: []string{shared}, Log: log,
 	})
 	if err != nil {
 		w.procs.Close()

@@ -58,18 +58,31 @@ type Config struct {
 
 // A Confiner prepares confined commands. It finds out once what works here.
 type Confiner struct {
-	config  Config
-	self    program
-	ledger  *placeholder.Ledger
-	masks   masks
-	places  chan struct{}
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
-	begin   func()
-	tasks   sync.WaitGroup
-	known   chan struct{} // closed when verdict is set
+	config Config
+	self   program
+	ledger *placeholder.Ledger
+	masks  masks
+	places chan struct{}
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+
+	bubblewrap *os.File // what is executed instead of its path; nil: the path
+
+	mu      sync.Mutex
+	inquiry *inquiry // the latest
+}
+
+// An inquiry finds out what works here.
+type inquiry struct {
+	began   time.Time
+	done    chan struct{} // closed when verdict is set
 	verdict Verdict
 }
+
+// inquireAgain is after what time a machine that could not build sandboxes is
+// looked at again: what was missing may be there now, or was missing for a moment.
+const inquireAgain = 30 * time.Second
 
 // masks are files to put over others.
 type masks struct{ hidden, empty string }
@@ -80,6 +93,9 @@ type program struct {
 	file   *os.File
 	path   string
 	loader string // of a program that is not static; else empty
+
+	// What is executed, if it can be by descriptor; set by the first probe.
+	image *os.File
 }
 
 // New returns a Confiner.
@@ -90,24 +106,45 @@ func New(cfg Config) (*Confiner, error) {
 	if cfg.BubblewrapDirs == nil {
 		cfg.BubblewrapDirs = bwrap.Dirs
 	}
-	c := &Confiner{config: cfg, places: make(chan struct{}, startsAtOnce), known: make(chan struct{})}
+	c := &Confiner{config: cfg, places: make(chan struct{}, startsAtOnce)}
 	if err := c.open(); err != nil {
 		return nil, err
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.begin = sync.OnceFunc(func() {
-		c.tasks.Go(func() { // ends with the verdict
-			defer close(c.known)
-			c.verdict = c.probe(c.ctx)
-			c.verdict.log(cfg.Log)
-		})
-	})
 	return c, nil
 }
 
 // Begin finds out in the background what works here. Without it, the first
 // command does.
-func (c *Confiner) Begin() { c.begin() }
+func (c *Confiner) Begin() { c.inquire() }
+
+// inquire returns the latest inquiry, a new one if there is none or if it is time
+// to look again.
+func (c *Confiner) inquire() *inquiry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inquiry != nil && !c.inquiry.outdated() {
+		return c.inquiry
+	}
+	q := &inquiry{began: time.Now(), done: make(chan struct{})}
+	c.inquiry = q
+	c.tasks.Go(func() { // ends with the verdict
+		defer close(q.done)
+		q.verdict = c.probe(c.ctx)
+		q.verdict.log(c.config.Log)
+	})
+	return q
+}
+
+// outdated reports whether the verdict was bad, some time ago.
+func (q *inquiry) outdated() bool {
+	select {
+	case <-q.done:
+		return q.verdict.Problem != nil && time.Since(q.began) > inquireAgain
+	default:
+		return false
+	}
+}
 
 func (c *Confiner) open() error {
 	var err error
@@ -135,15 +172,21 @@ func (c *Confiner) open() error {
 func (c *Confiner) Close() error {
 	c.cancel()
 	c.tasks.Wait()
-	return errors.Join(c.ledger.Close(), c.self.file.Close())
+	errs := []error{c.ledger.Close()}
+	for _, f := range []*os.File{c.self.file, c.self.image, c.bubblewrap} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Verdict waits until it is known what works here.
 func (c *Confiner) Verdict(ctx context.Context) (Verdict, error) {
-	c.begin()
+	q := c.inquire()
 	select {
-	case <-c.known:
-		return c.verdict, nil
+	case <-q.done:
+		return q.verdict, nil
 	case <-ctx.Done():
 		return Verdict{}, context.Cause(ctx)
 	}
@@ -191,21 +234,32 @@ func (p *Prepared) Abandon() {
 // Prepare builds everything that the command needs to be confined. Then it must
 // be started or abandoned.
 func (c *Confiner) Prepare(ctx context.Context, r Request) (*Prepared, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, prepareTime, errPrepareTime)
+	defer cancel()
 	verdict, err := c.Verdict(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return c.prepare(ctx, r, verdict)
+	return proc.Abandonable(ctx, func() (*Prepared, error) { return c.prepare(ctx, r, verdict) }, (*Prepared).Abandon)
 }
+
+// prepareTime bounds what happens before a command is started: a rule may name a
+// directory on a dead network disk.
+const prepareTime = 30 * time.Second
+
+var errPrepareTime = fmt.Errorf("its sandbox could not be prepared within %v", prepareTime)
 
 // Compile says what Prepare would do, and does nothing.
 func (c *Confiner) Compile(r Request, verdict Verdict) (*sandbox.Policy, *sandbox.Plan, error) {
 	policy, plan, err := c.compile(r, verdict, nil)
-	if err == nil && !startsThroughProc(plan) {
-		// The last stage needs its name then.
-		policy, plan, err = c.compile(r, verdict, []string{c.self.path})
+	if err != nil || startsThroughProc(plan) {
+		return policy, plan, err
 	}
-	return policy, plan, err
+	// The last stage needs its name then, and nobody inside may change what that means.
+	if access, _ := policy.Decide(c.self.path); access == sandbox.Write {
+		return nil, nil, sandbox.Unenforceable("/proc is denied and %s, which starts commands, could be replaced", c.self.path)
+	}
+	return c.compile(r, verdict, []string{c.self.path})
 }
 
 // startsThroughProc reports whether the last stage can be executed through its

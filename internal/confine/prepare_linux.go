@@ -111,7 +111,9 @@ func (c *Confiner) filter(ctx context.Context, p *Prepared) error {
 
 // wrap has bubblewrap carry out the plan, and the stage inside run the command.
 func (c *Confiner) wrap(ctx context.Context, p *Prepared, verdict Verdict) error {
-	mounts, err := c.expected(p.Plan)
+	// Who is given the right to change mounts must be who we think.
+	seals := verdict.Seals && startsThroughProc(p.Plan)
+	mounts, err := c.expected(p.Plan, seals)
 	if err != nil {
 		return err
 	}
@@ -121,12 +123,12 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, verdict Verdict) error
 	}
 	stage := &inner.Stage{
 		Argv: p.Spec.Argv, Arg0: p.Spec.Arg0, Env: withVariables(p.Spec.Env, p.Plan.Env), Dir: p.Plan.Cwd,
-		Session: true, TTY: p.Spec.TTY, Confined: true, Mounts: mounts,
+		Session: true, TTY: p.Spec.TTY, NoStdin: !p.Spec.TTY && !p.Spec.PipeStdin, Confined: true, Mounts: mounts,
 	}
 	if stage.Dir == "" {
 		stage.Dir = "/"
 	}
-	if verdict.Seals {
+	if seals {
 		stage.Freeze, stage.Seal = toFinish(mounts)
 	}
 	l, err := c.newLaunch(ctx, p)
@@ -148,7 +150,7 @@ func toFinish(mounts []inner.Mount) (freeze, seal []string) {
 		case !m.ReadOnly:
 		case m.Kind == inner.MountProc:
 			freeze = append(freeze, m.Path)
-		case m.Kind == inner.MountMask:
+		case m.Kind == inner.MountMask, m.Kind == inner.MountDevice:
 			seal = append(seal, m.Path)
 		}
 	}
@@ -175,7 +177,7 @@ func withVariables(env []string, set []sandbox.Variable) []string {
 }
 
 // expected says what the stage must find inside.
-func (c *Confiner) expected(plan *sandbox.Plan) ([]inner.Mount, error) {
+func (c *Confiner) expected(plan *sandbox.Plan, sealed bool) ([]inner.Mount, error) {
 	var base, mounts []inner.Mount
 	add := func(m inner.Mount) {
 		mounts = append(mounts, m)
@@ -209,6 +211,9 @@ func (c *Confiner) expected(plan *sandbox.Plan) ([]inner.Mount, error) {
 			base = append(base, inner.Mount{Path: op.Path, Kind: inner.MountProc, ReadOnly: true})
 		case sandbox.OpDev:
 			base = append(base, inner.Mount{Path: op.Path, Kind: inner.MountDev})
+			for _, name := range bwrap.Devices { // root could change those of the host
+				base = append(base, inner.Mount{Path: op.Path + "/" + name, Kind: inner.MountDevice, ReadOnly: sealed})
+			}
 		case sandbox.OpScratch, sandbox.OpDir, sandbox.OpSymlink, sandbox.OpSeal, sandbox.OpPlaceholder:
 		}
 		if err != nil {
@@ -241,7 +246,7 @@ type launch struct {
 	hold        *placeholder.Hold
 	placed      bool
 
-	selfFd, stageFd, reportFd int // as the launcher sees them
+	selfFd, bubblewrapFd, stageFd, reportFd int // as the launcher sees them
 }
 
 // newLaunch takes a place, and makes what every launcher needs.
@@ -301,14 +306,18 @@ func (l *launch) stage(s *inner.Stage) (err error) {
 	l.channel = channel
 	l.reportFd = l.give(theirs)
 	l.selfFd = firstFile + len(l.files)
+	l.bubblewrapFd = l.selfFd + 1
 	return nil
 }
+
+// descriptorPath is how to execute what a descriptor leads to.
+func descriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // stageArgv is how the stage is executed: through a descriptor, if that is possible.
 func (l *launch) stageArgv() []string {
 	self := l.confiner.self.path
 	if startsThroughProc(l.prepared.Plan) {
-		self = fmt.Sprintf("/proc/self/fd/%d", l.selfFd)
+		self = descriptorPath(l.selfFd)
 	}
 	return child.Argv(self, child.Sandbox, strconv.Itoa(l.stageFd), strconv.Itoa(l.reportFd))
 }
@@ -339,10 +348,17 @@ func (l *launch) bubblewrap(verdict Verdict, filter []byte, stage *inner.Stage) 
 	if err := l.stage(stage); err != nil {
 		return err
 	}
-	l.launcher.Argv = append([]string{verdict.Bubblewrap, "--args", strconv.Itoa(argsFd), "--"}, l.stageArgv()...)
+	program := verdict.Bubblewrap
+	if l.confiner.bubblewrap != nil {
+		program = descriptorPath(l.bubblewrapFd)
+	}
+	l.launcher.Argv = append([]string{program, "--args", strconv.Itoa(argsFd), "--"}, l.stageArgv()...)
 	l.launcher.Mounts, l.launcher.Stays = verdict.Mounts, true
 	return nil
 }
+
+// maxPlaceholders bounds the names that one sandbox holds: each costs a descriptor.
+const maxPlaceholders = 1024
 
 // holdPlaceholders makes the names that the plan needs on the host.
 func (l *launch) holdPlaceholders() (err error) {
@@ -352,8 +368,11 @@ func (l *launch) holdPlaceholders() (err error) {
 			wants = append(wants, placeholder.Want{Path: op.Path, Dir: op.Mode.IsDir()})
 		}
 	}
-	if wants == nil {
+	switch {
+	case wants == nil:
 		return nil
+	case len(wants) > maxPlaceholders:
+		return sandbox.Unenforceable("%d names that do not exist would have to be held, at most %d can be", len(wants), maxPlaceholders)
 	}
 	if l.hold, err = l.confiner.ledger.Hold(wants); err != nil {
 		if _, exists := errors.AsType[*placeholder.RealError](err); exists {
@@ -368,7 +387,14 @@ func (l *launch) holdPlaceholders() (err error) {
 func (l *launch) finish() {
 	l.launcher.Confirm, l.launcher.Ended = l.confirm, l.end
 	l.prepared.release = l.end
-	l.prepared.Spec.Files, l.prepared.Spec.Launcher = append(l.files[:len(l.files):len(l.files)], l.confiner.self.file), l.launcher
+	files := append(l.files[:len(l.files):len(l.files)], l.confiner.self.image)
+	if l.confiner.bubblewrap != nil {
+		files = append(files, l.confiner.bubblewrap)
+	}
+	for _, image := range files[len(l.files):] {
+		image.Chmod(executable) // before Linux 6.3 a command could change it
+	}
+	l.prepared.Spec.Files, l.prepared.Spec.Launcher = files, l.launcher
 }
 
 // confirm waits until the command runs.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,8 +26,14 @@ func (c *Confiner) probe(ctx context.Context) Verdict {
 	ctx, cancel := context.WithTimeoutCause(ctx, probeTime, fmt.Errorf("no sandbox was built within %v", probeTime))
 	defer cancel()
 	var v Verdict
+	if v.Problem = c.self.load(); v.Problem != nil {
+		return v
+	}
 	if v.Bubblewrap, v.Problem = bwrap.Find(c.config.BubblewrapDirs); v.Problem == nil {
 		v.Version, v.Problem = bwrap.Check(ctx, v.Bubblewrap)
+	}
+	if v.Problem == nil {
+		v.Problem = c.loadBubblewrap(v.Bubblewrap)
 	}
 	if v.Problem != nil {
 		v.Advice = toolAdvice(v.Problem)
@@ -41,12 +48,60 @@ func (c *Confiner) probe(ctx context.Context) Verdict {
 		if i == 0 || ctx.Err() != nil { // the best way has the most telling problem
 			v.Problem = err
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || momentary(err) {
 			break
 		}
 	}
 	v.Advice = hostAdvice(v.Problem)
 	return v
+}
+
+// momentary reports whether an error says nothing about what works here.
+func momentary(err error) bool {
+	for _, errno := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}
+
+// load prepares the program to be executed. Without memory to execute from, the
+// file itself will do, unless it belongs to us: a command could change its mode.
+func (p *program) load() error {
+	if p.image != nil {
+		return nil
+	}
+	image, err := sealedCopy(p.file)
+	if err == nil {
+		p.image = image
+		return nil
+	}
+	info, statErr := p.file.Stat()
+	if statErr != nil {
+		return statErr
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) == os.Geteuid() {
+		return err
+	}
+	p.image, err = os.Open(p.path)
+	return err
+}
+
+// loadBubblewrap prepares bubblewrap to be executed. For root, to whom it belongs,
+// that is a copy: its first process is seen inside. Others must take it from where it
+// is, since its place may give it rights.
+func (c *Confiner) loadBubblewrap(path string) error {
+	if os.Geteuid() != 0 || c.bubblewrap != nil {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	c.bubblewrap, err = sealedCopy(f)
+	return err
 }
 
 // ways are the ways to build a sandbox, best first. Each is as strong as the
@@ -58,8 +113,9 @@ func ways() []Verdict {
 			{Mounts: proc.PrivateMounts, Seals: true},
 			{Mounts: proc.PrivateMounts},
 			{Mounts: proc.PrivateMounts, NoProc: true},
+			// Not also without procfs: bubblewrap would be seen in the outer one, and
+			// without a user namespace in between its files could be reached.
 			{Mounts: proc.PrivateMounts, NoUser: true},
-			{Mounts: proc.PrivateMounts, NoUser: true, NoProc: true},
 		}, asUser...)
 	}
 	if nothingShared() { // a bubblewrap that is allowed more than we are can do without our help

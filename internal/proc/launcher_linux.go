@@ -40,9 +40,6 @@ func (l *Launched) signalGroup(sig syscall.Signal) error {
 // awaitInit returns when the last process that the launcher started has ended.
 // If that was left to us as an orphan, it is reaped.
 func (c *child) awaitInit() {
-	if c.launched.Init == nil {
-		return
-	}
 	init := pinned{file: c.launched.Init}
 	init.await(time.Now().Add(initWait))
 	withDescriptor(c.launched.Init, func(fd int) error {

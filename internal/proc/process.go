@@ -81,7 +81,7 @@ func (p *Process) run() {
 		p.stdin.close() // who has inherited it sees the end, as the client is told
 	}
 	if l := p.spec.Launcher; l != nil {
-		p.child.awaitInit()
+		p.awaitLaunched()
 		if l.Ended != nil {
 			l.Ended()
 		}
@@ -92,6 +92,18 @@ func (p *Process) run() {
 	p.sink.Exit(code)
 	copiers.Wait()
 	p.close()
+}
+
+// awaitLaunched returns when nothing is left of what a launcher started. If that
+// did not get far enough to say how to know, all of it is killed.
+func (p *Process) awaitLaunched() {
+	switch {
+	case p.child.launched.Init != nil:
+		p.child.awaitInit()
+	case p.spec.Launcher.Stays:
+		p.child.tree.kill()
+		p.child.tree.await(time.Now().Add(initWait))
+	}
 }
 
 // waitFor waits until the group is done, but not longer than d.

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"errors"
+	"io/fs"
 	"path"
 	"strings"
 	"syscall"
@@ -201,6 +202,9 @@ func (b *binder) restrict(policy *Policy) error {
 	if policy.FullWrite {
 		return nil
 	}
+	if err := b.checkGrants(); err != nil {
+		return err
+	}
 	for _, g := range b.globs {
 		if err := b.deny(g); err != nil {
 			return err
@@ -209,6 +213,9 @@ func (b *binder) restrict(policy *Policy) error {
 	b.addMinimal()
 	b.protect()
 	if err := b.addOwn(policy); err != nil {
+		return err
+	}
+	if err := b.checkSeen(); err != nil {
 		return err
 	}
 	if err := b.checkLinks(); err != nil {
@@ -242,6 +249,52 @@ func (b *binder) add(name string, access Access, origin Origin, named string, en
 		r.creatable = b.finder.host.CanCreate(path.Dir(at.gapAt))
 	}
 	b.rules.add(r)
+}
+
+// checkGrants refuses to let something be written because a link leads there that
+// a command with the same rules could have made. If it may be written anyway, the
+// link gives nothing.
+func (b *binder) checkGrants() error {
+	for _, r := range b.rules.all {
+		if r.Access != Write {
+			continue
+		}
+		for _, l := range r.place.links {
+			if b.writableWithout(r, l.at) && !b.writableWithout(r, r.Path) {
+				return Unenforceable("cannot let %s be written because it crosses writable symlink %s", r.literal, l.at)
+			}
+		}
+	}
+	return nil
+}
+
+// writableWithout reports whether a path may be written if there were no rule like
+// this one.
+func (b *binder) writableWithout(rule *Rule, name string) bool {
+	var found *Rule
+	for _, r := range b.rules.all {
+		if r.Path == rule.Path && r.literal == rule.literal || !within(name, r.Path) {
+			continue
+		}
+		if found == nil || len(r.Path) > len(found.Path) || r.Path == found.Path && r.beats(found) {
+			found = r
+		}
+	}
+	return found != nil && found.Access == Write
+}
+
+// checkSeen refuses restrictions on what could not be looked at. Only a lack of
+// permission is harmless: a command has no more than we have.
+func (b *binder) checkSeen() error {
+	for _, r := range b.rules.all {
+		if r.Access == Write || r.place.gap != gapUnknown {
+			continue
+		}
+		if err := b.finder.look(r.place.gapAt).err; !errors.Is(err, fs.ErrPermission) {
+			return Unenforceable("cannot look at %s to restrict %s: %w", r.place.gapAt, r.Named, err)
+		}
+	}
+	return nil
 }
 
 // checkLinks refuses restrictions that a command could move elsewhere by

@@ -84,7 +84,11 @@ var rows = []row{
 	{id: "W29", host: "/fx/out/nw/", entries: policyWN + ", deny /fx/out", roots: "/fx/out/nw", want: "w/fx/out/nw/x -/fx/out"},
 	{id: "W30", host: "/fx/ws/.git/ /fx/ws/inner/.git/", entries: policyWN, roots: "/fx/ws /fx/ws/inner", want: "w/fx/ws/inner/f r/fx/ws/.git/config r/fx/ws/inner/.git/config"},
 	{id: "W31", host: "/fx/alias->ws", entries: policyWW, roots: "/fx/alias", process: &Process{Cwd: "/fx/alias"}, want: "w/fx/ws/x -/fx/ws/.git"},
-	{id: "W31 below /tmp", host: "/tmp/alias->/fx/ws", entries: policyWW, roots: "/tmp/alias", want: "w/fx/ws/x -/fx/ws/.git"},
+	{id: "W31 below /tmp", host: "/tmp/alias->/fx/ws", entries: policyWW, roots: "/tmp/alias", err: "cannot let /tmp/alias be written because it crosses writable symlink /tmp/alias"},
+	{id: "planted link", host: "/fx/ws/cache->/fx/out", entries: "read root, write /fx/ws, write /fx/ws/cache", err: "cannot let /fx/ws/cache be written because it crosses writable symlink /fx/ws/cache"},
+	{id: "planted link on the way", host: "/fx/ws/a->/fx/out", entries: "read root, write /fx/ws, write /fx/ws/a/b", err: "crosses writable symlink /fx/ws/a"},
+	{id: "link that gives nothing", host: "/fx/ws/cache->sub /fx/ws/sub/", entries: "read root, write /fx/ws, write /fx/ws/cache", want: "w/fx/ws/sub/x"},
+	{id: "link where nothing is writable", host: "/fx/link->out", entries: "read root, write /fx/ws, write /fx/link", want: "w/fx/out/x r/fx/x"},
 	{id: "W34", entries: policyWN, roots: "/fx/no", want: "r/fx/ws r/fx/no"},
 	{id: "W36", host: "/fx/ws/lnk->/fx/out", entries: "write /fx/ws, read /fx/ws/lnk/x", err: "cannot enforce sandbox read-only path /fx/ws/lnk/x because it crosses writable symlink /fx/ws/lnk"},
 

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"io/fs"
 	"path"
 	"strings"
@@ -112,9 +113,9 @@ func (w *globWalk) dir(real string, rel []string) error {
 	}
 	entries, err := w.b.finder.host.ReadDir(real)
 	if err != nil {
-		// Whoever runs the command cannot list it either, unless it is theirs
-		// to open.
-		if w.b.rules.access(real) == Write {
+		// Whoever runs the command cannot list it either, if it is for lack of
+		// permission and not theirs to give.
+		if w.b.rules.access(real) == Write || !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
 			return Unenforceable("unreadable glob `%s`: cannot search %s: %v", w.glob.named, real, err)
 		}
 		return nil

@@ -56,6 +56,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.StateDir = state.parent
 	env := os.Environ()
 	s := &Server{config: cfg, auth: auth, log: cfg.Log, state: state}
 	host := environ.ThisHost(env)

@@ -11,8 +11,9 @@ import (
 // A stateDir is a directory that belongs to one running server. It is locked as
 // long as the server lives; what a dead one left behind is removed by the next.
 type stateDir struct {
-	path string
-	lock *os.File
+	parent string // what servers share
+	path   string
+	lock   *os.File
 }
 
 const (
@@ -23,7 +24,8 @@ const (
 // openStateDir creates a directory for this server below parent and removes
 // those whose owners are gone.
 func openStateDir(parent string, log *slog.Logger) (*stateDir, error) {
-	if err := os.MkdirAll(parent, 0o700); err != nil {
+	parent, err := realDir(parent)
+	if err != nil {
 		return nil, fmt.Errorf("create state directory: %w", err)
 	}
 	unlock, err := lockFile(filepath.Join(parent, stateLockName))
@@ -40,7 +42,19 @@ func openStateDir(parent string, log *slog.Logger) (*stateDir, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock state directory: %w", err), os.RemoveAll(path))
 	}
-	return &stateDir{path, lock}, nil
+	return &stateDir{parent, path, lock}, nil
+}
+
+// realDir makes a directory and returns its name without links.
+func realDir(name string) (string, error) {
+	name, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(name, 0o700); err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(name)
 }
 
 // sweepStateDirs removes the directories whose lock nobody holds. The parent is

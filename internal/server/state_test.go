@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -40,6 +41,32 @@ func TestStateDirectoriesOfDeadServersAreRemoved(t *testing.T) {
 		}
 		if count() != 1-i {
 			t.Errorf("%d directories left", count())
+		}
+	}
+}
+
+// A state directory may be named by a relative path or through links; what is
+// hidden from sandboxes is where it really is.
+func TestStateDirIsReal(t *testing.T) {
+	real, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(real, link); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(real)
+	for _, name := range []string{"state", filepath.Join(link, "state")} {
+		shared, own, closeState, err := server.OpenState(name, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := filepath.Join(real, "state"); shared != want || filepath.Dir(own) != want {
+			t.Errorf("%s is %s with %s", name, shared, own)
+		}
+		if err := closeState(); err != nil {
+			t.Error(err)
 		}
 	}
 }

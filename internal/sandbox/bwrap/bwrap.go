@@ -48,8 +48,17 @@ func Arguments(plan *sandbox.Plan, l Layout) ([]string, error) {
 		}
 		args = append(args, more...)
 	}
+	if len(args) > maxArguments {
+		return nil, fmt.Errorf("the sandbox needs %d arguments of bubblewrap, which takes %d: use fewer entries, or directories instead of patterns", len(args), maxArguments)
+	}
 	return args, nil
 }
+
+// maxArguments is what bubblewrap takes, those of the command included.
+const maxArguments = 9000 - 50
+
+// Devices are what a new /dev has from the host.
+var Devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 // covered is what --proc freezes by itself where it can be written. A mount costs
 // a fifth of a millisecond; the stage inside makes sure that they are there.

@@ -71,6 +71,16 @@ func TestArgumentsWithoutUserNamespace(t *testing.T) {
 	}
 }
 
+func TestTooManyArguments(t *testing.T) {
+	plan := *everything
+	for range maxArguments / 3 {
+		plan.Ops = append(plan.Ops, sandbox.Op{Kind: sandbox.OpMaskFile, Path: "/work/x"})
+	}
+	if _, err := Arguments(&plan, Layout{}); err == nil || !strings.Contains(err.Error(), "fewer entries") {
+		t.Errorf("refused: %v", err)
+	}
+}
+
 // What bubblewrap cannot do is refused, never left out.
 func TestArgumentsRefuse(t *testing.T) {
 	for _, plan := range []*sandbox.Plan{

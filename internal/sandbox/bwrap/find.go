@@ -56,7 +56,8 @@ func trusted(name string) error {
 		if err != nil {
 			return fmt.Errorf("look at bubblewrap: %w", err)
 		}
-		if info.Mode()&0o022 != 0 && info.Mode()&fs.ModeSticky == 0 || !ownerTrusted(info) {
+		sticky := info.IsDir() && info.Mode()&fs.ModeSticky != 0 // only owners can replace what is in it
+		if info.Mode()&0o022 != 0 && !sticky || !ownerTrusted(info) {
 			return fmt.Errorf("%w: %s is writable for others (%v)", ErrUnsafe, at, info.Mode())
 		}
 		if at == filepath.Dir(at) {

@@ -62,10 +62,8 @@ func run(stageFd, reportFd int) error {
 	if err := stage.verify(); err != nil {
 		return err
 	}
-	for i := range 3 {
-		if err := unix.Dup3(firstStdio+i, i, 0); err != nil {
-			return fmt.Errorf("take over descriptor %d: %w", i, err)
-		}
+	if err := stage.takeDescriptors(); err != nil {
+		return err
 	}
 	if err := stage.takeSession(); err != nil {
 		return err
@@ -92,6 +90,23 @@ func run(stageFd, reportFd int) error {
 		argv = append([]string{*stage.Arg0}, argv[1:]...)
 	}
 	return proc.ExecError(syscall.Exec(program, argv, stage.Env), program)
+}
+
+// takeDescriptors gives the command its 0, 1 and 2.
+func (s *Stage) takeDescriptors() error {
+	stdin := firstStdio
+	if s.NoStdin {
+		// The one that was passed belongs to a mount of the host.
+		if fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+			stdin = fd
+		}
+	}
+	for i, from := range []int{stdin, firstStdio + 1, firstStdio + 2} {
+		if err := unix.Dup3(from, i, 0); err != nil {
+			return fmt.Errorf("take over descriptor %d: %w", i, err)
+		}
+	}
+	return nil
 }
 
 // closeOnExecEach is for kernels before 5.11.

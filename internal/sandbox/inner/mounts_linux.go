@@ -6,13 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How bubblewrap mounts a procfs and a mask. The kernel wants these again when a
-// mount changes.
-const (
-	maskFlags = unix.MS_NOSUID | unix.MS_NODEV
-	procFlags = maskFlags | unix.MS_NOEXEC
-)
-
 // finishMounts makes the last mounts read-only and gives up the right to change
 // any. bubblewrap could do the first as well, but reads the whole table of mounts
 // for each of them.
@@ -24,19 +17,29 @@ func (s *Stage) finishMounts() error {
 		if err := unix.Mount(path, path, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("bind %s: %w", path, err)
 		}
-		if err := makeReadOnly(path, procFlags); err != nil {
+		if err := makeReadOnly(path); err != nil {
 			return err
 		}
 	}
 	for _, path := range s.Seal {
-		if err := makeReadOnly(path, maskFlags); err != nil {
+		if err := makeReadOnly(path); err != nil {
 			return err
 		}
 	}
 	return dropCapabilities()
 }
 
-func makeReadOnly(path string, flags uintptr) error {
+// makeReadOnly changes nothing else about a mount: the kernel would not allow it.
+func makeReadOnly(path string) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(path, &fs); err != nil {
+		return fmt.Errorf("look at the mount %s: %w", path, err)
+	}
+	const same = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME
+	flags := uintptr(fs.Flags) & same
+	if fs.Flags&unix.ST_RELATIME != 0 {
+		flags |= unix.MS_RELATIME
+	}
 	if err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|flags, ""); err != nil {
 		return fmt.Errorf("make %s read-only: %w", path, err)
 	}

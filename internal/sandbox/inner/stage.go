@@ -25,8 +25,11 @@ type Stage struct {
 	Session bool
 	TTY     bool
 
+	// NoStdin: the command's standard input is the sandbox's own /dev/null.
+	NoStdin bool
+
 	// Freeze and Seal are made read-only by the stage itself, which is given the
-	// right to do so for that long: parts of the new procfs, and masks.
+	// right to do so for that long: parts of the new procfs, and mounts.
 	Freeze, Seal []string
 
 	// Confined: this process must have no capabilities, must not be able to gain
@@ -51,10 +54,11 @@ type MountKind byte
 
 // The kinds.
 const (
-	MountBind MountKind = iota // the file or directory with this number
-	MountMask                  // an empty directory in memory
-	MountProc                  // a procfs, or a part of one
-	MountDev                   // a file system in memory, with devices
+	MountBind   MountKind = iota // the file or directory with this number
+	MountMask                    // an empty directory in memory
+	MountProc                    // a procfs, or a part of one
+	MountDev                     // a file system in memory, with devices
+	MountDevice                  // a device
 )
 
 // stageMagic begins an encoded stage. It changes with the encoding: the program
@@ -73,6 +77,7 @@ func (s *Stage) Encode() []byte {
 	}
 	e.list(s.Env)
 	e.text(s.Dir)
+	e.flag(s.NoStdin)
 	e.list(s.Freeze)
 	e.list(s.Seal)
 	e.flag(s.Session)
@@ -103,7 +108,7 @@ func Decode(b []byte) (*Stage, error) {
 	}
 	s.Env = d.list()
 	s.Dir = d.text()
-	s.Freeze, s.Seal = d.list(), d.list()
+	s.NoStdin, s.Freeze, s.Seal = d.flag(), d.list(), d.list()
 	s.Session, s.TTY, s.Confined = d.flag(), d.flag(), d.flag()
 	if filter := d.text(); filter != "" {
 		s.Filter = []byte(filter)
@@ -111,7 +116,7 @@ func Decode(b []byte) (*Stage, error) {
 	for range d.count() {
 		m := Mount{Path: d.text(), ReadOnly: d.flag(), Kind: MountKind(d.number())}
 		m.Dev, m.Ino = d.number(), d.number()
-		if m.Kind > MountDev {
+		if m.Kind > MountDevice {
 			d.broken = true
 		}
 		s.Mounts = append(s.Mounts, m)

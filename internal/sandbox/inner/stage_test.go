@@ -14,7 +14,7 @@ func example() *Stage {
 	arg0 := "-sh"
 	return &Stage{
 		Argv: []string{"/bin/sh", "-c", "echo \xff", ""}, Arg0: &arg0, Env: []string{"A=1", "B="}, Dir: "/work",
-		Freeze: []string{"/proc/sys"}, Seal: []string{"/work/.git", "/work/.codex"},
+		NoStdin: true, Freeze: []string{"/proc/sys"}, Seal: []string{"/work/.git", "/work/.codex"},
 		Session: true, TTY: true, Confined: true, Filter: []byte{1, 2, 3},
 		Mounts: []Mount{
 			{Path: "/", ReadOnly: true, Dev: 1 << 40, Ino: 2},

@@ -1,0 +1,61 @@
+package confine
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/tetherexec/tether/internal/child"
+	"github.com/tetherexec/tether/internal/sandbox/bwrap"
+	"github.com/tetherexec/tether/wire"
+)
+
+// What a command is given to run on belongs to the host, and to root if the server
+// is root's. Not even its mode can be changed from inside.
+func TestHostFilesKeepTheirModes(t *testing.T) {
+	b := newBench(t, nil)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bubblewrap, err := bwrap.Find(bwrap.Dirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := []string{self, bubblewrap, "/dev/null", "/dev/zero", "/dev/tty", "/bin/sh"}
+	changed := func() (times []syscall.Timespec) {
+		for _, name := range files {
+			var st syscall.Stat_t
+			if err := syscall.Stat(name, &st); err != nil {
+				t.Fatal(err)
+			}
+			times = append(times, st.Ctim)
+		}
+		return times
+	}
+	before := changed()
+	policy := intent(t, wire.NetworkRestricted, "read :root, write "+b.ws)
+	for _, argv := range [][]string{
+		{"sh", "-c", `for f in /proc/1/exe /proc/self/exe /proc/self/fd/0 /dev/null /dev/zero /dev/tty; do chmod 0777 $f; done`},
+		// A command that is tether itself, which is executed by descriptor.
+		child.Argv("/proc/self/exe", child.Probe, "chmod", "/proc/self/exe"),
+		{"sh", "-c", `printf '#!/proc/self/exe\n' > self; chmod +x self; ./self; true`},
+	} {
+		o, err := b.run(b.request(policy, argv...))
+		if err != nil {
+			t.Errorf("%q: %v", argv, err)
+			continue
+		}
+		t.Logf("%q: %d\n%s", argv, o.code, o.text.String())
+	}
+	for i, now := range changed() {
+		if now != before[i] {
+			t.Errorf("%s was changed", files[i])
+		}
+	}
+	// And it goes on working.
+	if o := b.must(b.request(policy, "sh", "-c", "echo x > /dev/null && echo ok")); strings.TrimSpace(o.text.String()) != "ok" {
+		t.Errorf("afterwards: %d %s", o.code, o.text.String())
+	}
+}
