@@ -141,9 +141,8 @@ func (r *sandboxRun) command(ctx context.Context, w *workshop, request confine.R
 		return startFailure(r.argv[0], err)
 	}
 	out := newRunOutput(r.stdout, r.stderr)
-	process, err := w.procs.Start(starting, prepared.Spec, out)
+	process, err := prepared.Start(starting, w.procs, out)
 	if err != nil {
-		prepared.Abandon()
 		return startFailure(r.argv[0], err)
 	}
 	r.attend(process, out, signals)

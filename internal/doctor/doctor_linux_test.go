@@ -101,7 +101,7 @@ func TestAllIsWellHere(t *testing.T) {
 type unconfined struct{ procs *proc.Supervisor }
 
 func (u unconfined) Run(ctx context.Context, c Command) (Outcome, error) {
-	return follow(ctx, u.procs, c.spec(), c)
+	return follow(ctx, c, func(sink proc.Sink) (*proc.Process, error) { return u.procs.Start(ctx, c.spec(), sink) })
 }
 
 func TestEveryCheckFailsWithoutSandbox(t *testing.T) {
@@ -110,7 +110,8 @@ func TestEveryCheckFailsWithoutSandbox(t *testing.T) {
 	// What this machine itself refuses cannot be told from a sandbox.
 	excused := map[string]bool{"kernel settings": os.Geteuid() != 0}
 	ask := func(args ...string) bool {
-		o, err := follow(t.Context(), p.Procs, proc.Spec{Argv: append([]string{p.Self, "be-child", "probe"}, args...), Dir: "/", Env: p.Env}, Command{})
+		spec := proc.Spec{Argv: append([]string{p.Self, "be-child", "probe"}, args...), Dir: "/", Env: p.Env}
+		o, err := follow(t.Context(), Command{}, func(sink proc.Sink) (*proc.Process, error) { return p.Procs.Start(t.Context(), spec, sink) })
 		return err == nil && o.Code == 0
 	}
 	excused["asynchronous calls"] = !ask("io-uring-setup")

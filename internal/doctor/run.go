@@ -53,17 +53,13 @@ func (s Sandbox) Run(ctx context.Context, c Command) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	o, err := follow(ctx, s.Procs, p.Spec, c)
-	if err != nil {
-		p.Abandon() // a second time is harmless
-	}
-	return o, err
+	return follow(ctx, c, func(sink proc.Sink) (*proc.Process, error) { return p.Start(ctx, s.Procs, sink) })
 }
 
-// follow runs a prepared command to its end.
-func follow(ctx context.Context, procs *proc.Supervisor, spec proc.Spec, c Command) (Outcome, error) {
+// follow runs a command to its end.
+func follow(ctx context.Context, c Command, start func(proc.Sink) (*proc.Process, error)) (Outcome, error) {
 	sink := &collector{await: []byte(c.Await), seen: make(chan struct{})}
-	p, err := procs.Start(ctx, spec, sink)
+	p, err := start(sink)
 	if err != nil {
 		return Outcome{}, err
 	}
