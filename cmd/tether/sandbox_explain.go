@@ -176,7 +176,7 @@ func writablePlaces(roots []sandbox.WritableRoot) []writablePlace {
 }
 
 func describeBackend(v confine.Verdict) backendState {
-	b := backendState{Usable: v.Problem == nil, Bubblewrap: v.Bubblewrap, Version: v.Version, Advice: v.Advice}
+	b := backendState{Usable: v.Problem == nil, Bubblewrap: v.Bubblewrap.Path, Version: v.Bubblewrap.Version, Advice: v.Advice}
 	if v.Problem != nil {
 		b.Problem = v.Problem.Error()
 		if e, ok := errors.AsType[*sandbox.UnenforceableError](v.Problem); ok {

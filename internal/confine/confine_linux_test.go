@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -219,27 +220,43 @@ func TestSwappedDirectory(t *testing.T) {
 	}
 }
 
-// The same, when it has become another directory.
+// When it has become another directory, the command sees the one that its sandbox
+// was planned for, or nothing.
 func TestReplacedDirectory(t *testing.T) {
-	b := newBench(t, nil)
-	sub := filepath.Join(b.ws, "sub")
-	if err := os.Mkdir(sub, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	prepared, err := b.confiner.Prepare(t.Context(), b.request(intent(t, wire.NetworkRestricted, "read :root, write "+b.ws+", read "+sub), "true"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.Rename(sub, sub+".away"), os.Mkdir(sub, 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	p, err := prepared.Start(t.Context(), b.procs, new(outcome))
-	if err == nil {
-		<-p.Done()
-		t.Fatal("started")
-	}
-	if !strings.Contains(err.Error(), "not what was there when the sandbox was planned") {
-		t.Errorf("refused: %v", err)
+	for _, descriptors := range []bool{true, false} {
+		t.Run(fmt.Sprintf("descriptors=%v", descriptors), func(t *testing.T) {
+			b := newBench(t, nil)
+			verdict, err := b.confiner.Verdict(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if descriptors && !verdict.Bubblewrap.Descriptors {
+				t.Skip("this bubblewrap does not bind descriptors")
+			}
+			verdict.Bubblewrap.Descriptors = descriptors
+			sub := filepath.Join(b.ws, "sub")
+			if err := os.MkdirAll(filepath.Join(sub, "planned"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			prepared, err := b.confiner.prepare(t.Context(), b.request(intent(t, wire.NetworkRestricted, "read :root, write "+b.ws+", read "+sub), "ls", sub), verdict)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(os.Rename(sub, sub+".away"), os.Mkdir(sub, 0o755)); err != nil {
+				t.Fatal(err)
+			}
+			o := new(outcome)
+			p, err := prepared.Start(t.Context(), b.procs, o)
+			if err == nil {
+				<-p.Done()
+			}
+			switch {
+			case descriptors && (err != nil || o.text.String() != "planned\n"):
+				t.Errorf("started: %v, %s", err, o.text.String())
+			case !descriptors && (err == nil || !strings.Contains(err.Error(), "not what was there when the sandbox was planned")):
+				t.Errorf("refused: %v", err)
+			}
+		})
 	}
 }
 

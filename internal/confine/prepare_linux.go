@@ -113,12 +113,17 @@ func (c *Confiner) filter(ctx context.Context, p *Prepared) error {
 func (c *Confiner) wrap(ctx context.Context, p *Prepared, verdict Verdict) error {
 	// Who is given the right to change mounts must be who we think.
 	seals := verdict.Seals && startsThroughProc(p.Plan)
-	mounts, err := c.expected(p.Plan, seals)
+	program, err := filterProgram(p.Plan.Filter)
 	if err != nil {
 		return err
 	}
-	program, err := filterProgram(p.Plan.Filter)
+	l, err := c.newLaunch(ctx, p)
 	if err != nil {
+		return err
+	}
+	mounts, err := l.expected(seals, verdict.Bubblewrap.Descriptors)
+	if err != nil {
+		l.end()
 		return err
 	}
 	stage := &inner.Stage{
@@ -130,10 +135,6 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, verdict Verdict) error
 	}
 	if seals {
 		stage.Freeze, stage.Seal = toFinish(mounts)
-	}
-	l, err := c.newLaunch(ctx, p)
-	if err != nil {
-		return err
 	}
 	if err := l.bubblewrap(verdict, program, stage); err != nil {
 		l.end()
@@ -176,8 +177,13 @@ func withVariables(env []string, set []sandbox.Variable) []string {
 	return result
 }
 
-// expected says what the stage must find inside.
-func (c *Confiner) expected(plan *sandbox.Plan, sealed bool) ([]inner.Mount, error) {
+// maxSources is how many things are bound by descriptor. What is beyond is bound by
+// name, and still verified inside.
+const maxSources = 256
+
+// expected says what the stage must find inside. What a command could swap while the
+// sandbox is built is kept open, to be bound by descriptor.
+func (l *launch) expected(sealed, descriptors bool) ([]inner.Mount, error) {
 	var base, mounts []inner.Mount
 	add := func(m inner.Mount) {
 		mounts = append(mounts, m)
@@ -186,23 +192,30 @@ func (c *Confiner) expected(plan *sandbox.Plan, sealed bool) ([]inner.Mount, err
 			return old.Path == m.Path || strings.HasPrefix(old.Path, m.Path+"/")
 		})
 	}
-	bind := func(source, path string, readOnly bool) error {
-		dev, ino, err := inner.Identify(source)
+	bind := func(op sandbox.Op, source string, readOnly bool) error {
+		m := inner.Mount{Path: op.Path, Kind: inner.MountBind, ReadOnly: readOnly}
+		f, err := m.Identify(source)
 		if err != nil {
 			return &movedError{fmt.Errorf("%s has changed while the sandbox was built: %w", source, err)}
 		}
-		add(inner.Mount{Path: path, Kind: inner.MountBind, ReadOnly: readOnly, Dev: dev, Ino: ino})
+		swappable := !readOnly || op.Guard
+		if descriptors && swappable && source == op.Path && source != "/" && len(l.sources) < maxSources {
+			l.sources[source] = l.give(f)
+		} else {
+			f.Close()
+		}
+		add(m)
 		return nil
 	}
-	for _, op := range plan.Ops {
+	for _, op := range l.prepared.Plan.Ops {
 		var err error
 		switch op.Kind {
 		case sandbox.OpBindRO:
-			err = bind(op.Path, op.Path, true)
+			err = bind(op, op.Path, true)
 		case sandbox.OpBindRW, sandbox.OpPin:
-			err = bind(op.Path, op.Path, false)
+			err = bind(op, op.Path, false)
 		case sandbox.OpMaskFile:
-			err = bind(c.maskFile(op.Mode), op.Path, true)
+			err = bind(op, l.confiner.maskFile(op.Mode), true)
 		case sandbox.OpMaskDir:
 			add(inner.Mount{Path: op.Path, Kind: inner.MountMask, ReadOnly: true})
 		case sandbox.OpProc:
@@ -246,12 +259,14 @@ type launch struct {
 	hold        *placeholder.Hold
 	placed      bool
 
+	sources map[string]int // what is bound by descriptor
+
 	selfFd, bubblewrapFd, stageFd, reportFd int // as the launcher sees them
 }
 
 // newLaunch takes a place, and makes what every launcher needs.
 func (c *Confiner) newLaunch(ctx context.Context, p *Prepared) (_ *launch, err error) {
-	l := &launch{confiner: c, prepared: p, launcher: &proc.Launcher{Env: launcherEnv}}
+	l := &launch{confiner: c, prepared: p, launcher: &proc.Launcher{Env: launcherEnv}, sources: map[string]int{}}
 	defer func() {
 		if err != nil {
 			l.end()
@@ -333,6 +348,7 @@ func (l *launch) bubblewrap(verdict Verdict, filter []byte, stage *inner.Stage) 
 	}
 	layout := bwrap.Layout{
 		Filter: filterFd, HiddenFile: l.confiner.masks.hidden, EmptyFile: l.confiner.masks.empty, NoUserSpace: verdict.NoUser,
+		Sources: l.sources,
 	}
 	if len(stage.Freeze)+len(stage.Seal) > 0 {
 		layout.Capabilities = inner.Capabilities
@@ -348,7 +364,7 @@ func (l *launch) bubblewrap(verdict Verdict, filter []byte, stage *inner.Stage) 
 	if err := l.stage(stage); err != nil {
 		return err
 	}
-	program := verdict.Bubblewrap
+	program := verdict.Bubblewrap.Path
 	if l.confiner.bubblewrap != nil {
 		program = descriptorPath(l.bubblewrapFd)
 	}

@@ -29,18 +29,21 @@ func (c *Confiner) probe(ctx context.Context) Verdict {
 	if v.Problem = c.self.load(); v.Problem != nil {
 		return v
 	}
-	if v.Bubblewrap, v.Problem = bwrap.Find(c.config.BubblewrapDirs); v.Problem == nil {
-		v.Version, v.Problem = bwrap.Check(ctx, v.Bubblewrap)
+	path, err := bwrap.Find(c.config.BubblewrapDirs)
+	v.Bubblewrap.Path = path
+	if err == nil {
+		v.Bubblewrap, err = bwrap.Check(ctx, path)
 	}
-	if v.Problem == nil {
-		v.Problem = c.loadBubblewrap(v.Bubblewrap)
+	if err == nil {
+		err = c.loadBubblewrap(path)
 	}
+	v.Problem = err
 	if v.Problem != nil {
 		v.Advice = toolAdvice(v.Problem)
 		return v
 	}
 	for i, way := range ways() {
-		way.Bubblewrap, way.Version = v.Bubblewrap, v.Version
+		way.Bubblewrap = v.Bubblewrap
 		err := c.try(ctx, way)
 		if err == nil {
 			return way

@@ -6,12 +6,12 @@ import (
 
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/sandbox"
+	"github.com/tetherexec/tether/internal/sandbox/bwrap"
 )
 
 // A Verdict is what this machine can enforce.
 type Verdict struct {
-	Bubblewrap string // its path; empty: not found
-	Version    string
+	Bubblewrap bwrap.Tool // the zero Tool: not found
 
 	Mounts proc.Mounts
 	Seals  bool // the last stage can change mounts before it gives up that right
@@ -44,5 +44,5 @@ func (v Verdict) log(log *slog.Logger) {
 		log.Warn("commands that ask for a sandbox will be refused", "err", v.Problem, "advice", v.Advice)
 		return
 	}
-	log.Info("sandbox ready", "bubblewrap", v.Bubblewrap, "version", v.Version, "userNamespace", !v.NoUser, "ownProc", !v.NoProc)
+	log.Info("sandbox ready", "bubblewrap", v.Bubblewrap.Path, "version", v.Bubblewrap.Version, "userNamespace", !v.NoUser, "ownProc", !v.NoProc)
 }

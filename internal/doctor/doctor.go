@@ -113,7 +113,7 @@ func (c check) examine(ctx context.Context, f *fixture, possible bool) Result {
 // host looks at what sandboxes are built with.
 func host(ctx context.Context, cfg Config, f *fixture) []Result {
 	v := cfg.Verdict
-	tool := Result{Name: "bubblewrap", Tries: "find it in the system's directories and ask for its version", Status: Passed, Detail: v.Bubblewrap + ", " + v.Version}
+	tool := Result{Name: "bubblewrap", Tries: "find it in the system's directories and ask for its version", Status: Passed, Detail: v.Bubblewrap.Path + ", " + v.Bubblewrap.Version}
 	trust := Result{Name: "bubblewrap is trusted", Tries: "look who could replace it", Status: Passed, Detail: "only root or this user can replace it"}
 	build := Result{Name: "a sandbox can be built", Tries: "run a command in one", Status: Passed, Detail: buildDetail(v)}
 	namespaces := Result{Name: "user namespaces", Tries: "start a command in one", Status: Passed, Detail: "available"}
@@ -128,10 +128,10 @@ func host(ctx context.Context, cfg Config, f *fixture) []Result {
 	switch {
 	case v.Problem == nil:
 	case errors.Is(v.Problem, bwrap.ErrUnsafe):
-		tool.Detail = v.Bubblewrap
+		tool.Detail = v.Bubblewrap.Path
 		fail(&trust)
 		build.Status, build.Detail = Skipped, untold
-	case v.Bubblewrap == "" || v.Version == "":
+	case v.Bubblewrap.Version == "":
 		fail(&tool)
 		trust.Status, trust.Detail = Skipped, untold
 		build.Status, build.Detail = Skipped, untold

@@ -171,9 +171,9 @@ func TestProblemsOfTheHost(t *testing.T) {
 		red     string
 	}{
 		{"missing", confine.Verdict{Problem: bwrap.ErrMissing}, "bubblewrap"},
-		{"old", confine.Verdict{Bubblewrap: path, Problem: fmt.Errorf("%w: no --perms", bwrap.ErrOld)}, "bubblewrap"},
-		{"unsafe", confine.Verdict{Bubblewrap: path, Problem: fmt.Errorf("%w: 0777", bwrap.ErrUnsafe)}, "bubblewrap is trusted"},
-		{"useless", confine.Verdict{Bubblewrap: path, Version: version, Problem: sandbox.Unenforceable("no")}, "a sandbox can be built"},
+		{"old", confine.Verdict{Bubblewrap: bwrap.Tool{Path: path}, Problem: fmt.Errorf("%w: no --perms", bwrap.ErrOld)}, "bubblewrap"},
+		{"unsafe", confine.Verdict{Bubblewrap: bwrap.Tool{Path: path}, Problem: fmt.Errorf("%w: 0777", bwrap.ErrUnsafe)}, "bubblewrap is trusted"},
+		{"useless", confine.Verdict{Bubblewrap: bwrap.Tool{Path: path, Version: version}, Problem: sandbox.Unenforceable("no")}, "a sandbox can be built"},
 	} {
 		t.Run(try.name, func(t *testing.T) {
 			cfg := p.Config

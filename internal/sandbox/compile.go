@@ -194,7 +194,7 @@ func (c *compiler) givenDevices(at string) bool {
 
 // change makes a point where a rule differs from what is around it.
 func (c *compiler) change(at string, r *Rule, outer view) {
-	why := r.String()
+	why, guard := r.String(), outer == viewWrite
 	switch r.Access {
 	case Write:
 		if outer != viewWrite {
@@ -202,13 +202,13 @@ func (c *compiler) change(at string, r *Rule, outer view) {
 		}
 	case Read:
 		if outer != viewRead {
-			c.points[at] = &point{ops: []Op{{Kind: OpBindRO, Path: at, Why: why}}}
+			c.points[at] = &point{ops: []Op{{Kind: OpBindRO, Path: at, Why: why, Guard: guard}}}
 		}
 	case Deny:
 		if outer == viewScratch || outer == viewMasked {
 			return
 		}
-		mask := Op{Kind: OpMaskFile, Path: at, Mode: modeHidden, Why: why}
+		mask := Op{Kind: OpMaskFile, Path: at, Mode: modeHidden, Why: why, Guard: guard}
 		if r.place.mode.IsDir() {
 			mask.Kind = OpMaskDir
 		}
@@ -227,7 +227,7 @@ func (c *compiler) fill(r *Rule) error {
 	switch r.place.gap {
 	case gapFile:
 		if c.points[at] == nil {
-			c.points[at] = &point{ops: []Op{{Kind: OpPin, Path: at, Why: why}}, writes: true}
+			c.points[at] = &point{ops: []Op{{Kind: OpPin, Path: at, Why: why, Guard: true}}, writes: true}
 		}
 	case gapMissing:
 		if !r.creatable {
@@ -259,7 +259,7 @@ func (c *compiler) pin() {
 		}
 		for dir := path.Dir(at); dir != "/" && c.view(dir) == viewWrite; dir = path.Dir(dir) {
 			if c.points[dir] == nil {
-				c.points[dir] = &point{ops: []Op{{Kind: OpPin, Path: dir}}, writes: true}
+				c.points[dir] = &point{ops: []Op{{Kind: OpPin, Path: dir, Guard: true}}, writes: true}
 			}
 		}
 	}

@@ -84,6 +84,11 @@ type Op struct {
 	Target string      // of a symlink
 	Mode   fs.FileMode // where the kind says so
 	Why    string      // the rule behind it
+
+	// Guard: Path exists on the host, in a directory that can be written inside, and
+	// the rule depends on that. If it is somebody's placeholder, it must not vanish
+	// while the sandbox runs.
+	Guard bool
 }
 
 func (o Op) String() string {

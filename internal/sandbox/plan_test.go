@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/tetherexec/tether/wire"
@@ -67,6 +68,29 @@ func TestGoldenPlans(t *testing.T) {
 				t.Errorf("got\n%v\nwant\n%s", plan, want)
 			}
 		})
+	}
+}
+
+// What exists and is restricted where names can be made and removed is guarded,
+// and nothing else.
+func TestGuard(t *testing.T) {
+	host := newHost(homeDev, "/home/dev/project/a/b/ /home/dev/project/a/c/d/ /home/dev/project/file")
+	intent := intentOf(t, "read root, deny /home/dev/private, write /home/dev/project, deny /home/dev/project/a, "+
+		"write /home/dev/project/a/b, read /home/dev/project/a/c/d, deny /home/dev/project/x.env, "+
+		"deny /home/dev/project/file/below, deny /home/dev/project/secrets/key, deny /home/dev/project/missing", roots(t, "/home/dev/project"))
+	_, plan, err := compiled(host, intent, Process{Cwd: "/home/dev/project"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, op := range plan.Ops {
+		if op.Guard {
+			got = append(got, op.Kind.String()+" "+strings.TrimPrefix(op.Path, "/home/dev/project/"))
+		}
+	}
+	want := "bind-ro .git, mask-dir a, pin file, pin secrets, mask-file secrets/key, mask-file x.env"
+	if strings.Join(got, ", ") != want {
+		t.Errorf("guarded: %q, want %q, in\n%v", got, want, plan)
 	}
 }
 

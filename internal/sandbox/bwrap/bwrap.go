@@ -17,6 +17,10 @@ type Layout struct {
 	EmptyFile   string // an empty file to read
 	NoUserSpace bool   // user namespaces do not work here; only for root
 
+	// Sources are descriptors to bind instead of paths, where there is one:
+	// bubblewrap makes sure that it has bound what they lead to.
+	Sources map[string]int
+
 	// The command freezes and seals by itself, and keeps these capabilities to
 	// do so; empty: bubblewrap does it.
 	Capabilities []string
@@ -60,6 +64,13 @@ const maxArguments = 9000 - 50
 // Devices are what a new /dev has from the host.
 var Devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
+func (l Layout) bind(option, path string) []string {
+	if fd, ok := l.Sources[path]; ok {
+		return []string{option + "-fd", strconv.Itoa(fd), path}
+	}
+	return []string{option, path, path}
+}
+
 // covered is what --proc freezes by itself where it can be written. A mount costs
 // a fifth of a millisecond; the stage inside makes sure that they are there.
 var covered = []string{"/proc/irq", "/proc/bus", "/proc/sysrq-trigger"}
@@ -73,9 +84,9 @@ func (l Layout) operation(op sandbox.Op) ([]string, error) {
 		}
 		return []string{"--ro-bind", op.Path, op.Path}, nil
 	case sandbox.OpBindRO:
-		return []string{"--ro-bind", op.Path, op.Path}, nil
+		return l.bind("--ro-bind", op.Path), nil
 	case sandbox.OpBindRW, sandbox.OpPin:
-		return []string{"--bind", op.Path, op.Path}, nil
+		return l.bind("--bind", op.Path), nil
 	case sandbox.OpScratch:
 		if op.Path == "/" {
 			return nil, nil // what bubblewrap begins with

@@ -61,6 +61,19 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+func TestArgumentsWithDescriptors(t *testing.T) {
+	args, err := Arguments(everything, Layout{Sources: map[string]int{"/work": 11, "/usr": 12}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(args, " ")
+	for _, want := range []string{"--bind-fd 11 /work ", "--ro-bind-fd 12 /usr ", "--bind /work/a /work/a "} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in %s", want, got)
+		}
+	}
+}
+
 func TestArgumentsWithoutUserNamespace(t *testing.T) {
 	args, err := Arguments(everything, Layout{NoUserSpace: true})
 	if err != nil {
@@ -163,16 +176,17 @@ func TestCheck(t *testing.T) {
 		err          error
 	}{
 		{"good", `case $1 in --help) printf -- "` + all + ` X\n";; --version) echo bubblewrap 9;; esac`, "bubblewrap 9", nil},
+		{"new", `case $1 in --help) printf -- "` + all + ` X\n--bind-fd F\n--ro-bind-fd F\n";; --version) echo bubblewrap 10;; esac`, "bubblewrap 10", nil},
 		{"old", `echo "--ro-bind X"`, "", ErrOld},
 		{"broken", `exit 1`, "", errors.ErrUnsupported},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			version, err := Check(t.Context(), filepath.Join(place(t, row.script, 0o755), Name))
+			tool, err := Check(t.Context(), filepath.Join(place(t, row.script, 0o755), Name))
 			switch {
-			case row.err == nil && (err != nil || version != row.version):
-				t.Errorf("checked: %q, %v", version, err)
+			case row.err == nil && (err != nil || tool.Version != row.version || tool.Descriptors != (row.name == "new")):
+				t.Errorf("checked: %+v, %v", tool, err)
 			case row.err == ErrOld && !errors.Is(err, ErrOld), row.err != nil && err == nil:
-				t.Errorf("checked: %q, %v", version, err)
+				t.Errorf("checked: %+v, %v", tool, err)
 			}
 		})
 	}

@@ -72,8 +72,15 @@ var needed = []string{"--args", "--perms", "--seccomp", "--remount-ro", "--cap-d
 // checkTime is how long bubblewrap may take to describe itself.
 const checkTime = 5 * time.Second
 
-// Check asks the program once what it can do, and returns its version.
-func Check(ctx context.Context, name string) (version string, err error) {
+// A Tool is a bubblewrap that can do what is needed.
+type Tool struct {
+	Path, Version string
+	Descriptors   bool // it can bind what a descriptor leads to
+}
+
+// Check asks the program once what it can do.
+func Check(ctx context.Context, name string) (Tool, error) {
+	t := Tool{Path: name}
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	ask := func(flag string) (string, error) {
@@ -87,13 +94,18 @@ func Check(ctx context.Context, name string) (version string, err error) {
 	}
 	help, err := ask("--help")
 	if err != nil {
-		return "", err
+		return t, err
+	}
+	has := func(option string) bool {
+		return strings.Contains(help, option+" ") || strings.Contains(help, option+"\n")
 	}
 	for _, option := range needed {
-		if !strings.Contains(help, option+" ") && !strings.Contains(help, option+"\n") {
-			return "", fmt.Errorf("%w: %s has no %s", ErrOld, name, option)
+		if !has(option) {
+			return t, fmt.Errorf("%w: %s has no %s", ErrOld, name, option)
 		}
 	}
+	t.Descriptors = has("--bind-fd") && has("--ro-bind-fd")
 	text, err := ask("--version")
-	return strings.TrimSpace(text), err
+	t.Version = strings.TrimSpace(text)
+	return t, err
 }

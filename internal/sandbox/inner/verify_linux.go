@@ -2,6 +2,7 @@ package inner
 
 import (
 	"fmt"
+	"os"
 	"path"
 
 	"golang.org/x/sys/unix"
@@ -89,18 +90,20 @@ func (m *Mount) verify() error {
 	return nil
 }
 
-// Identify returns what a bind of path must show inside.
-func Identify(path string) (dev, ino uint64, err error) {
+// Identify opens what a bind of path shows inside, not to be read, and fills in
+// how it will be known.
+func (m *Mount) Identify(path string) (*os.File, error) {
 	fd, err := openNoLinks(path)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
-	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return 0, 0, err
+		unix.Close(fd)
+		return nil, err
 	}
-	return st.Dev, st.Ino, nil
+	m.Dev, m.Ino = st.Dev, st.Ino
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // openNoLinks opens a path that must not lead through symbolic links.

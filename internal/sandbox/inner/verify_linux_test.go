@@ -15,11 +15,13 @@ import (
 // What is mounted here is checked as it would be inside.
 func TestMountsAreVerified(t *testing.T) {
 	identity := func(path string) Mount {
-		dev, ino, err := Identify(path)
+		m := Mount{Path: path}
+		f, err := m.Identify(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Mount{Path: path, Dev: dev, Ino: ino}
+		f.Close()
+		return m
 	}
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
