@@ -8,6 +8,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// What is executed can be found through /proc/PID/exe, with the mount that it was
+// executed from: on that of the host its owner could change its mode, or more. So it
+// is executed from a mount of its own, which is read-only, or from a copy in memory.
+
+// frozen returns a program to be executed by descriptor, such that nobody who runs
+// it can change it.
+func frozen(f *os.File) (*os.File, error) {
+	fd, err := unix.OpenTree(int(f.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
+	if err == nil {
+		clone := os.NewFile(uintptr(fd), f.Name())
+		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+		if unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &attr) == nil {
+			return clone, nil
+		}
+		clone.Close()
+	}
+	return sealedCopy(f) // for users, and before Linux 5.12
+}
+
 // executable is the mode of a copy.
 const executable = 0o555
 
@@ -15,8 +34,6 @@ const executable = 0o555
 const maxProgram = 256 << 20
 
 // sealedCopy copies a program into memory, where nobody can change it any more.
-// What is executed from a disk can be found through /proc/PID/exe: with the mount
-// that the server sees, on which its owner could change its mode, or more.
 func sealedCopy(f *os.File) (*os.File, error) {
 	name := "tether:" + f.Name()
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)

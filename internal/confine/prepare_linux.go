@@ -26,7 +26,7 @@ import (
 
 // tries is how often a plan is made again when the files that it speaks about
 // change while it is carried out.
-const tries = 3
+const tries = 10
 
 // A launcher's own descriptors, behind those of the command.
 const firstFile = 6
@@ -119,6 +119,10 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, verdict Verdict) error
 	}
 	l, err := c.newLaunch(ctx, p)
 	if err != nil {
+		return err
+	}
+	if err := l.holdPlaceholders(); err != nil {
+		l.end()
 		return err
 	}
 	mounts, err := l.expected(seals, verdict.Bubblewrap.Descriptors)
@@ -339,9 +343,6 @@ func (l *launch) stageArgv() []string {
 
 // bubblewrap makes the launcher a bubblewrap that carries out the plan.
 func (l *launch) bubblewrap(verdict Verdict, filter []byte, stage *inner.Stage) error {
-	if err := l.holdPlaceholders(); err != nil {
-		return err
-	}
 	filterFd, err := l.giveBytes("filter", filter)
 	if err != nil {
 		return err
@@ -376,22 +377,28 @@ func (l *launch) bubblewrap(verdict Verdict, filter []byte, stage *inner.Stage) 
 // maxPlaceholders bounds the names that one sandbox holds: each costs a descriptor.
 const maxPlaceholders = 1024
 
-// holdPlaceholders makes the names that the plan needs on the host.
+// holdPlaceholders makes the names that the plan needs on the host, and keeps
+// those that it builds on from being taken away by whoever made them.
 func (l *launch) holdPlaceholders() (err error) {
 	var wants []placeholder.Want
+	made := 0
 	for _, op := range l.prepared.Plan.Ops {
-		if op.Kind == sandbox.OpPlaceholder {
+		switch {
+		case op.Kind == sandbox.OpPlaceholder:
 			wants = append(wants, placeholder.Want{Path: op.Path, Dir: op.Mode.IsDir()})
+			made++
+		case op.Guard:
+			wants = append(wants, placeholder.Want{Path: op.Path, Exists: true})
 		}
 	}
 	switch {
 	case wants == nil:
 		return nil
-	case len(wants) > maxPlaceholders:
-		return sandbox.Unenforceable("%d names that do not exist would have to be held, at most %d can be", len(wants), maxPlaceholders)
+	case made > maxPlaceholders:
+		return sandbox.Unenforceable("%d names that do not exist would have to be held, at most %d can be", made, maxPlaceholders)
 	}
 	if l.hold, err = l.confiner.ledger.Hold(wants); err != nil {
-		if _, exists := errors.AsType[*placeholder.RealError](err); exists {
+		if _, exists := errors.AsType[*placeholder.ChangedError](err); exists {
 			return &movedError{err}
 		}
 		return sandbox.Unenforceable("%v", err)

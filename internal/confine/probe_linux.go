@@ -69,31 +69,26 @@ func momentary(err error) bool {
 	return false
 }
 
-// load prepares the program to be executed. Without memory to execute from, the
-// file itself will do, unless it belongs to us: a command could change its mode.
+// load prepares the program to be executed.
 func (p *program) load() error {
 	if p.image != nil {
 		return nil
 	}
-	image, err := sealedCopy(p.file)
-	if err == nil {
-		p.image = image
-		return nil
-	}
-	info, statErr := p.file.Stat()
-	if statErr != nil {
-		return statErr
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) == os.Geteuid() {
+	info, err := p.file.Stat()
+	if err != nil {
 		return err
 	}
-	p.image, err = os.Open(p.path)
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
+		p.image, err = os.Open(p.path) // not ours, so nobody whom we start can change it
+	} else {
+		p.image, err = frozen(p.file)
+	}
 	return err
 }
 
-// loadBubblewrap prepares bubblewrap to be executed. For root, to whom it belongs,
-// that is a copy: its first process is seen inside. Others must take it from where it
-// is, since its place may give it rights.
+// loadBubblewrap prepares bubblewrap to be executed. Root, to whom it belongs, could
+// change it: its first process is seen inside. Others must take it from where it is,
+// since its place may give it rights.
 func (c *Confiner) loadBubblewrap(path string) error {
 	if os.Geteuid() != 0 || c.bubblewrap != nil {
 		return nil
@@ -103,7 +98,7 @@ func (c *Confiner) loadBubblewrap(path string) error {
 		return err
 	}
 	defer f.Close()
-	c.bubblewrap, err = sealedCopy(f)
+	c.bubblewrap, err = frozen(f)
 	return err
 }
 

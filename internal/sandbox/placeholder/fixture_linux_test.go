@@ -11,26 +11,33 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
-// childEnv makes the test binary a server that holds a placeholder until it is
-// killed: the registry and the path, separated by a colon.
-const childEnv = "PLACEHOLDER_TEST_HOLD"
+// childEnv makes the test binary a server that holds or guards a directory: the
+// verb, the registry and the path, separated by colons. It releases it when it
+// reads a line, and ends at the end of its input.
+const childEnv = "PLACEHOLDER_TEST_SERVER"
 
 func TestMain(m *testing.M) {
-	if dir, path, ok := strings.Cut(os.Getenv(childEnv), ":"); ok {
-		l, err := Open(dir, nil)
+	if args := strings.SplitN(os.Getenv(childEnv), ":", 3); len(args) == 3 {
+		l, err := Open(args[1], nil)
+		var h *Hold
 		if err == nil {
-			_, err = l.Hold([]Want{{path, true}})
+			h, err = l.Hold([]Want{{Path: args[2], Dir: true, Exists: args[0] == "guard"}})
 		}
 		fmt.Println("held", err)
-		io.Copy(io.Discard, os.Stdin) // until killed, or the test is gone
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			h.Release()
+			fmt.Println("released")
+		}
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // A bench is a workspace and a registry.
@@ -66,8 +73,8 @@ func (b *bench) open() *Ledger {
 }
 
 func (b *bench) path(name string) string { return filepath.Join(b.ws, name) }
-func (b *bench) dir(name string) Want    { return Want{b.path(name), true} }
-func (b *bench) file(name string) Want   { return Want{b.path(name), false} }
+func (b *bench) dir(name string) Want    { return Want{Path: b.path(name), Dir: true} }
+func (b *bench) file(name string) Want   { return Want{Path: b.path(name)} }
 
 func (b *bench) hold(l *Ledger, wants ...Want) *Hold {
 	b.Helper()
@@ -129,23 +136,63 @@ func (b *bench) entry(path string, lines ...string) {
 // server starts a process that holds a directory; the function kills it.
 func (b *bench) server(name string) (kill func()) {
 	b.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childEnv+"="+b.registry+":"+b.path(name))
+	return b.spawn("hold", b.registry, name, nil).kill
+}
+
+// A server is another process with a Hold.
+type server struct {
+	bench   *bench
+	kill    func()
+	stdin   io.Writer
+	answers *bufio.Reader
+}
+
+// start starts a server with a verb of childEnv, as another user if one is named.
+func (b *bench) start(verb, registry, name string, user *syscall.Credential) server {
+	b.Helper()
+	cmd := exec.Command("/proc/self/exe") // which another user may execute wherever it lies
+	cmd.Env = append(os.Environ(), childEnv+"="+verb+":"+registry+":"+b.path(name))
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
 	stdin, err := cmd.StdinPipe()
 	b.must(err)
 	stdout, err := cmd.StdoutPipe()
 	b.must(err)
 	b.must(cmd.Start())
-	kill = sync.OnceFunc(func() {
+	kill := sync.OnceFunc(func() {
 		cmd.Process.Kill()
 		cmd.Wait()
 		stdin.Close()
 	})
 	b.Cleanup(kill)
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "held <nil>\n" {
-		b.Fatalf("child said %q, %v", line, err)
+	return server{b, kill, stdin, bufio.NewReader(stdout)}
+}
+
+// spawn is start for a server that has to succeed.
+func (b *bench) spawn(verb, registry, name string, user *syscall.Credential) server {
+	b.Helper()
+	s := b.start(verb, registry, name, user)
+	if line := s.line(); line != "held <nil>" {
+		b.Fatalf("server said %q", line)
 	}
-	return kill
+	return s
+}
+
+// line is the next thing that the server says.
+func (s server) line() string {
+	s.bench.Helper()
+	line, err := s.answers.ReadString('\n')
+	s.bench.must(err)
+	return strings.TrimSuffix(line, "\n")
+}
+
+func (s server) release() {
+	s.bench.Helper()
+	_, err := io.WriteString(s.stdin, "\n")
+	s.bench.must(err)
+	if line := s.line(); line != "released" {
+		s.bench.Fatalf("server said %q", line)
+	}
 }
 
 // keeps checks that a sweep leaves a name, drops its entry and calls it real.
@@ -169,8 +216,8 @@ func (b *bench) born(name string) int64 {
 	return nanoseconds(st.Btime)
 }
 
-func isRealError(err error) bool {
-	_, ok := errors.AsType[*RealError](err)
+func isChanged(err error) bool {
+	_, ok := errors.AsType[*ChangedError](err)
 	return ok
 }
 

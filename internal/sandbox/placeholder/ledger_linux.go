@@ -3,8 +3,8 @@ package placeholder
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -13,7 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var errBusy = errors.New("another server keeps the placeholder registry locked")
+var (
+	errBusy      = errors.New("another server keeps the placeholder registry locked")
+	errOtherKind = errors.New("a placeholder of the other kind was left")
+)
 
 // A Ledger holds placeholders for the sandboxes of one server. It is safe for
 // concurrent use; a slow disk under one path delays only those who hold it.
@@ -23,10 +26,16 @@ type Ledger struct {
 	log   *slog.Logger
 	limit int
 
-	mu     sync.Mutex // guards the fields below
-	slots  map[string]*slot
-	idle   map[string]bool // registry files that are kept though nobody may use them
-	closed bool
+	retries sync.WaitGroup // the goroutine that retries, see later
+	done    chan struct{}  // closed with the ledger
+
+	mu       sync.Mutex // guards the fields below
+	slots    map[string]*slot
+	guards   map[*grip]bool
+	idle     map[string]bool // registry files that are kept though nobody may use them
+	busy     map[string]bool // registry files of placeholders that another ledger guards
+	retrying bool
+	closed   bool
 }
 
 // A slot is this server's part in one placeholder.
@@ -37,6 +46,7 @@ type slot struct {
 	mu     sync.Mutex // guards the fields below; held over system calls
 	users  int        // Holds that have it
 	record record     // has the shared lock while there are users
+	grip   *grip      // the placeholder, while there are users
 }
 
 // Open returns the ledger in dir, which all servers of this user share, and
@@ -60,40 +70,65 @@ func Open(dir string, log *slog.Logger) (*Ledger, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	l := &Ledger{dir: dir, log: log, limit: maxHeld, slots: make(map[string]*slot), idle: make(map[string]bool)}
+	l := &Ledger{
+		dir: dir, log: log, limit: maxHeld, done: make(chan struct{}), slots: make(map[string]*slot),
+		guards: make(map[*grip]bool), idle: make(map[string]bool), busy: make(map[string]bool),
+	}
 	if l.park, err = openPark(dir); err != nil {
 		return nil, fmt.Errorf("placeholder ledger: %w", err)
 	}
 	return l, l.Sweep()
 }
 
-// A Hold is a sandbox's part in its placeholders.
+// A Hold is a sandbox's part in its placeholders, and its guards.
 type Hold struct {
 	ledger  *Ledger
 	slots   []*slot
+	guards  []*grip
 	release sync.Once
 }
 
 // Hold makes the placeholders of one sandbox or takes part in those that are
-// there; all or none. If a name exists in earnest the error is a *[RealError].
-// Missing parents are not made.
+// there, and guards what exists; all or none. If a name is not what it was when
+// the sandbox was planned, the error is a *[ChangedError]. Missing parents are
+// not made.
 func (l *Ledger) Hold(wants []Want) (*Hold, error) {
 	h := &Hold{ledger: l, slots: make([]*slot, 0, len(wants))}
 	for _, want := range wants {
-		s, err := l.hold(want)
-		if err != nil {
+		if err := h.add(want); err != nil {
 			h.Release()
 			return nil, fmt.Errorf("placeholder %s: %w", want.Path, err)
 		}
-		h.slots = append(h.slots, s)
 	}
 	return h, nil
+}
+
+func (h *Hold) add(want Want) error {
+	if err := checkPath(want.Path); err != nil {
+		return err
+	}
+	if want.Exists {
+		g, err := h.ledger.guard(want.Path)
+		if g != nil {
+			h.guards = append(h.guards, g)
+		}
+		return err
+	}
+	s, err := h.ledger.hold(want)
+	if err == nil {
+		h.slots = append(h.slots, s)
+	}
+	return err
 }
 
 // Release ends the sandbox's part; the last one removes the placeholder. Call it
 // when nothing runs in the sandbox any more. A second call does nothing.
 func (h *Hold) Release() {
 	h.release.Do(func() {
+		for _, g := range h.guards {
+			h.ledger.unguard(g)
+		}
+		h.ledger.retry()                         // before new ones are added: those were just tried
 		for i := len(h.slots) - 1; i >= 0; i-- { // as they were made, backwards
 			h.ledger.release(h.slots[i])
 		}
@@ -102,9 +137,6 @@ func (h *Hold) Release() {
 
 // hold adds a user to the slot of a path.
 func (l *Ledger) hold(want Want) (*slot, error) {
-	if err := checkPath(want.Path); err != nil {
-		return nil, err
-	}
 	s, err := l.enter(want.Path)
 	if err != nil {
 		return nil, err
@@ -114,9 +146,9 @@ func (l *Ledger) hold(want Want) (*slot, error) {
 	case l.isClosed():
 		err = ErrClosed
 	case s.users > 0:
-		err = l.settle(s.record, want, false)
+		s.grip, err = l.settle(s.record, want, false, s.grip)
 	default:
-		s.record, err = l.acquire(want)
+		s.record, s.grip, err = l.acquire(want)
 	}
 	if err == nil {
 		s.users++
@@ -134,45 +166,13 @@ func (l *Ledger) release(s *slot) {
 	s.mu.Lock()
 	if s.users > 0 { // else Close was here
 		s.users--
-		if s.users == 0 && l.retire(s.record, true) {
-			l.keep(s.record.file)
+		if s.users == 0 {
+			l.retire(s.record, s.grip, true)
+			s.grip = nil
 		}
 	}
 	s.mu.Unlock()
 	l.leave(s)
-}
-
-// keep notes a registry file that was left for the next use, and drops one
-// if there are too many.
-func (l *Ledger) keep(file string) {
-	l.mu.Lock()
-	drop := ""
-	if l.closed {
-		drop = file
-	} else {
-		l.idle[file] = true
-	}
-	if len(l.idle) > maxIdle {
-		for drop = range l.idle { // any
-			break
-		}
-		delete(l.idle, drop)
-	}
-	l.mu.Unlock()
-	if drop != "" {
-		l.drop(drop)
-	}
-}
-
-// drop removes a registry file that nobody uses, and what it stands for.
-func (l *Ledger) drop(file string) {
-	r, err := openRecord(file, 0)
-	switch {
-	case err == nil:
-		l.retire(r, false)
-	case !errors.Is(err, fs.ErrNotExist):
-		l.log.Warn("placeholder not swept", "err", err)
-	}
 }
 
 // enter finds or makes the slot of a path and keeps it in the table until leave.
@@ -183,8 +183,8 @@ func (l *Ledger) enter(path string) (*slot, error) {
 	switch {
 	case l.closed:
 		return nil, ErrClosed
-	case s == nil && len(l.slots) >= l.limit:
-		return nil, fmt.Errorf("%w: %d are held", ErrLimit, len(l.slots))
+	case s == nil && l.full():
+		return nil, fmt.Errorf("%w: %d are held", ErrLimit, l.limit)
 	case s == nil:
 		s = &slot{path: path}
 		l.slots[path] = s
@@ -192,6 +192,9 @@ func (l *Ledger) enter(path string) (*slot, error) {
 	s.refs++
 	return s, nil
 }
+
+// full reports whether the ledger holds as much as it may. The caller has l.mu.
+func (l *Ledger) full() bool { return len(l.slots)+len(l.guards) >= l.limit }
 
 func (l *Ledger) leave(s *slot) {
 	l.mu.Lock()
@@ -208,28 +211,40 @@ func (l *Ledger) isClosed() bool {
 	return l.closed
 }
 
-// Close ends the part of this server in all its placeholders, as if each Hold
-// had been released; what another server uses stays. Call it when no sandbox
+// Close ends the part of this server in all its placeholders and guards, as if
+// each Hold had been released. What another server uses stays: one that shares
+// the registry removes it, else the next Open does. Call Close when no sandbox
 // runs any more.
 func (l *Ledger) Close() error {
 	l.mu.Lock()
-	l.closed = true
+	if !l.closed {
+		l.closed = true
+		close(l.done)
+	}
 	var open []*slot
 	for _, s := range l.slots {
 		open = append(open, s)
 	}
-	idle := l.idle
-	l.idle = nil
+	guards := l.guards
+	l.guards = nil
+	left := l.idle
+	maps.Copy(left, l.busy)
+	l.idle, l.busy = nil, nil
 	l.mu.Unlock()
+	l.retries.Wait()
+	for g := range guards {
+		g.release()
+	}
 	for _, s := range open {
 		s.mu.Lock() // a Hold under way ends first; one that comes later sees closed
 		if s.users > 0 {
 			s.users = 0
-			l.retire(s.record, false)
+			l.retire(s.record, s.grip, false)
+			s.grip = nil
 		}
 		s.mu.Unlock()
 	}
-	for file := range idle {
+	for file := range left {
 		l.drop(file)
 	}
 	if err := l.park.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
@@ -238,157 +253,188 @@ func (l *Ledger) Close() error {
 	return nil
 }
 
-// acquire returns the record of a path with a shared lock, its placeholder in place.
-func (l *Ledger) acquire(want Want) (record, error) {
+// acquire returns the record of a path with a shared lock, its placeholder in
+// place and locked too.
+func (l *Ledger) acquire(want Want) (record, *grip, error) {
 	file := filepath.Join(l.dir, registryName(want.Path))
 	for w := (waiter{}); ; {
 		r, err := openRecord(file, unix.O_CREAT)
 		if err != nil {
-			return record{}, err
+			return record{}, nil, err
 		}
-		done, err := l.join(r, want)
+		g, done, err := l.join(r, want)
 		if done {
-			return r, nil
+			return r, g, nil
 		}
-		l.retire(r, false)
-		if err != nil {
-			return record{}, err
-		}
-		if !w.wait() {
-			return record{}, errBusy
+		guarded := l.retire(r, g, false)
+		switch {
+		case err == errOtherKind && guarded:
+			return record{}, nil, &KindError{want}
+		case err != nil && err != errOtherKind:
+			return record{}, nil, err
+		case !w.wait():
+			return record{}, nil, errBusy
 		}
 	}
 }
 
-// join locks a record and settles its placeholder. Neither done nor an error:
-// somebody else is at work on it, or it is of no use; try again with a new one.
-func (l *Ledger) join(r record, want Want) (done bool, err error) {
+// join locks a record and settles its placeholder. Neither done nor an error, or
+// errOtherKind: somebody else is at work on it, or it is of no use; retire it and
+// try again.
+// What it returns is the caller's in any case.
+func (l *Ledger) join(r record, want Want) (g *grip, done bool, err error) {
 	alone, err := r.lock(unix.LOCK_EX)
 	if err == nil && !alone {
 		var shared bool
 		if shared, err = r.lock(unix.LOCK_SH); !shared {
-			return false, err
+			return nil, false, err
 		}
 	}
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	got, err := r.read()
 	switch {
 	case errors.Is(err, errDamaged):
-		return false, nil
+		return nil, false, nil
 	case err != nil || !got.linked:
-		return false, err
+		return nil, false, err
 	case alone && got.size == 0:
 		err = r.add(lineWant(want))
-	case got.want.Path == "", alone && got.want.Dir != want.Dir:
-		return false, nil
+	case got.want.Path == "":
+		return nil, false, nil
+	case alone && got.want.Dir != want.Dir:
+		return nil, false, errOtherKind
 	}
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
-	if err := l.settle(r, want, alone); err != nil || !alone {
-		return err == nil, err
+	g, err = l.settle(r, want, alone, nil)
+	if err != nil || !alone {
+		return g, err == nil, err
 	}
 	if shared, err := r.lock(unix.LOCK_SH); !shared {
-		return false, err
+		return g, false, err
 	}
 	// Giving up the exclusive lock and taking the shared one need not be one step.
 	_, _, linked, err := r.stat()
-	return linked, err
+	return g, linked, err
 }
 
-// settle sees to it that the placeholder of a locked record is there and empty.
+// settle sees to it that the placeholder of a locked record is there and empty,
+// and returns a grip on it. If that is not the one that the caller has, the
+// caller's is released; after an error it is as it was.
 // Alone means that the lock is exclusive.
-func (l *Ledger) settle(r record, want Want, alone bool) error {
+func (l *Ledger) settle(r record, want Want, alone bool, have *grip) (*grip, error) {
 	sp, err := openSpot(want.Path)
 	if err != nil {
-		return err
+		return have, asChange(want.Path, err)
 	}
 	defer sp.close()
-	found, err := inPlace(r, sp, want)
+	found, g, err := inPlace(r, sp, want, have)
 	if !alone && (err != nil || found != made) {
 		// Others may be at work on it, so that entry and name did not match.
 		unlock, lockErr := lockRegistry(l.dir)
 		if lockErr != nil {
-			return lockErr
+			return have, lockErr
 		}
 		defer unlock()
-		found, err = inPlace(r, sp, want)
+		found, g, err = inPlace(r, sp, want, have)
 	}
-	if err != nil || found == made {
-		return err
+	if err == nil && found == nothing && want.Dir {
+		g, err = l.parked(r).leave(r, sp)
 	}
-	if found == nothing && want.Dir {
-		if done, err := l.parked(r).leave(r, sp, want); done || err != nil {
-			return err
-		}
+	if err == nil && g == nil {
+		g, err = put(r, sp, want, found)
 	}
-	return put(r, sp, want, found)
+	if err != nil {
+		return have, asChange(want.Path, err)
+	}
+	if g != have {
+		have.release()
+	}
+	return g, nil
 }
 
-// inPlace returns made if the placeholder is there as wanted. Else it has to be
-// made: from nothing, or again because making it was cut short. That is for one
-// at a time.
-func inPlace(r record, sp spot, want Want) (phase, error) {
+// inPlace returns made and a grip if the placeholder is there as wanted. Else it
+// has to be made: from nothing, or to the end because making it was cut short.
+// That is for one at a time.
+func inPlace(r record, sp spot, want Want, have *grip) (phase, *grip, error) {
 	got, err := r.read()
 	if err != nil {
-		return nothing, err
+		return nothing, nil, err
 	}
 	if got.want.Dir != want.Dir {
-		return nothing, &KindError{want}
+		return nothing, nil, &KindError{want}
 	}
 	seen, err := sp.look()
 	if err != nil {
-		return nothing, err
+		return nothing, nil, err
 	}
 	switch judge(got.entry, seen, got.written) {
 	case absent:
-		return nothing, nil
+		return nothing, nil, nil
 	case foreign:
-		return nothing, &RealError{want.Path}
+		return nothing, nil, errExists
 	}
 	empty, err := sp.empty(seen)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nothing, nil
+	case err == unix.ENOENT:
+		return nothing, nil, nil
 	case err != nil:
-		return nothing, err
+		return nothing, nil, err
 	case !empty:
-		return nothing, &RealError{want.Path}
+		return nothing, nil, errExists
+	case got.phase != made:
+		return got.phase, nil, nil
+	case have != nil && have.id == seen.id:
+		return made, have, nil
 	}
-	return got.phase, nil
+	g, err := sp.grasp(seen)
+	return made, g, err
 }
 
-// put makes the placeholder. What a maker left that was cut short is made
-// again, so that its identity is known.
-func put(r record, sp spot, want Want, found phase) error {
+// put makes the placeholder, or goes on with what a maker left that was cut
+// short. If it fails after the name was made, the entry says so, and who retires
+// it removes the name.
+func put(r record, sp spot, want Want, found phase) (*grip, error) {
+	var seen sight
+	var err error
 	if found == making {
-		if err := sp.remove(want.Dir); err != nil && err != unix.ENOENT {
-			return err
+		seen, err = sp.look()
+		if err == nil && !seen.there {
+			err = errMoved
+		}
+	} else if err = r.add(lineMake); err == nil {
+		seen, err = sp.make(want.Dir)
+		if err != nil {
+			r.add(lineGone) // else a later name of somebody else would pass for ours
 		}
 	}
-	if err := r.add(lineMake); err != nil {
-		return err
+	if err == unix.EEXIST {
+		err = errExists
 	}
-	id, err := sp.make(want.Dir)
 	if err != nil {
-		r.add(lineGone) // else a later name of somebody else would pass for ours
-		if err == unix.EEXIST {
-			return &RealError{want.Path}
-		}
-		return err
+		return nil, err
 	}
-	if err := r.add(lineMade(id)); err != nil {
-		sp.remove(want.Dir)
-		return err
+	g, err := sp.grasp(seen)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	g.show(seen)
+	if err := r.add(lineMade(g.id)); err != nil {
+		g.release()
+		return nil, err
+	}
+	return g, nil
 }
 
-// retire gives up a record. If nobody else uses it, the placeholder goes, and
-// then the registry file, unless it is to be kept and can be: then it returns true.
-func (l *Ledger) retire(r record, keep bool) (kept bool) {
+// retire gives up a record and its grip. If nobody else uses it, the placeholder
+// goes, and then the registry file, unless it is to be kept and can be. True:
+// the placeholder is ours to remove, but another ledger guards it.
+func (l *Ledger) retire(r record, g *grip, keep bool) (guarded bool) {
+	defer g.release()
+	g.unlock() // before the record's: whoever is alone with that finds no lock of ours here
 	alone, err := r.lock(unix.LOCK_EX)
 	if !alone {
 		r.close()
@@ -412,7 +458,13 @@ func (l *Ledger) retire(r record, keep bool) (kept bool) {
 		return false
 	}
 	parked := l.parked(r)
-	if err := removeOurs(got, parked, keep); err != nil {
+	switch err := removeOurs(got, parked, g, keep); err {
+	case nil:
+	case errLocked, errMoved:
+		r.close()
+		l.later(r.file)
+		return true
+	default:
 		// The entry stays: the next user of the name, or the next sweep, tries again.
 		l.log.Warn("placeholder not removed", "path", got.want.Path, "err", err)
 		r.close()
@@ -420,7 +472,8 @@ func (l *Ledger) retire(r record, keep bool) (kept bool) {
 	}
 	if keep && r.cut(lineWant(got.want)) == nil {
 		r.close()
-		return true
+		l.keep(r.file)
+		return false
 	}
 	parked.remove(true)
 	r.remove()
@@ -428,21 +481,29 @@ func (l *Ledger) retire(r record, keep bool) (kept bool) {
 }
 
 // removeOurs removes the placeholder of an entry that nobody uses, if it is ours and
-// empty, or parks it. No error: nothing of ours is there any more.
-func removeOurs(got reading, parked parkedSpot, keep bool) error {
+// empty, or parks it. No error: nothing of ours is there any more. errLocked or
+// errMoved: try again later.
+func removeOurs(got reading, parked parkedSpot, g *grip, keep bool) error {
 	if got.phase == nothing {
 		return nil
 	}
-	sp, err := openSpot(got.want.Path)
-	switch {
-	case err == unix.ENOENT || err == unix.ENOTDIR:
-		return nil
-	case err != nil:
+	sp, seen, err := locate(got, g)
+	if err != nil || !seen.there {
 		return err
 	}
 	defer sp.close()
-	seen, err := sp.look()
-	if err != nil || judge(got.entry, seen, got.written) != ours || !seen.mode.IsDir() && seen.size > 0 {
+	if !seen.mode.IsDir() && seen.size > 0 {
+		return nil
+	}
+	if g == nil || g.id != seen.id {
+		if g, err = sp.openOurs(seen); err == unix.ENOENT {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		defer g.release()
+	}
+	if err := g.lock(sp, unix.LOCK_EX); err != nil {
 		return err
 	}
 	if keep && got.want.Dir && parked.enter(sp, seen) {
@@ -454,6 +515,35 @@ func removeOurs(got reading, parked parkedSpot, keep bool) error {
 	default:
 		return err
 	}
+}
+
+// locate finds the placeholder of an entry: under its name, or where somebody has
+// moved it to while we had a grip on it. Nothing is seen if it is not ours any more.
+func locate(got reading, g *grip) (spot, sight, error) {
+	at := func(path string) (spot, sight, error) {
+		sp, err := openSpot(path)
+		if err != nil {
+			return spot{}, sight{}, err
+		}
+		seen, err := sp.look()
+		if err != nil || judge(got.entry, seen, got.written) != ours {
+			sp.close()
+			return spot{}, sight{}, err
+		}
+		return sp, seen, nil
+	}
+	sp, seen, err := at(got.want.Path)
+	if err == unix.ENOENT || err == unix.ENOTDIR {
+		err = nil
+	}
+	if seen.there || g == nil {
+		return sp, seen, err
+	}
+	moved, ok := g.path()
+	if !ok || moved == got.want.Path {
+		return sp, seen, err
+	}
+	return at(moved)
 }
 
 // Sweep removes the placeholders that servers left which did not end in order.
@@ -470,103 +560,4 @@ func (l *Ledger) Sweep() error {
 	}
 	l.sweepPark()
 	return nil
-}
-
-// Snapshot returns a function for one compilation: it reports whether a name
-// that was just seen exists only because a sandbox of this user holds it, on
-// this server or another. A name that is gone by now counts as held too: it is
-// not there in earnest.
-//
-// Each call looks at the registry, as a list read beforehand would miss a
-// placeholder that was made since. To take that for a real directory, which
-// nobody holds, would let it vanish under the sandbox. An entry is there before
-// its placeholder and goes after it, so the look cannot miss it.
-func (l *Ledger) Snapshot() func(path string) bool { return l.has }
-
-func (l *Ledger) has(path string) bool {
-	file := filepath.Join(l.dir, registryName(path))
-	unlisted := 0
-	for range maxLooks {
-		switch lookUp(file, path) {
-		case isHeld:
-			return true
-		case isReal:
-			return false
-		case isUnlisted:
-			// What the caller saw may have gone since, and perhaps has been made
-			// again: so look for the name, and then once more for an entry.
-			var st unix.Stat_t
-			if unlisted++; unlisted == 2 {
-				return false
-			} else if unix.Lstat(path, &st) == unix.ENOENT {
-				return true
-			}
-		}
-	}
-	return true // that much going on is no real directory
-}
-
-// maxLooks bounds how often has looks at an entry that changes all the time.
-const maxLooks = 8
-
-// A finding is what the registry says of a name.
-type finding int
-
-const (
-	isUnlisted finding = iota // there is no entry
-	isHeld                    // or gone by now, or in doubt: Hold finds out and says what is wrong
-	isReal                    // not made for the entry, or used in earnest
-	isChanging                // look again
-)
-
-// lookUp compares a name with its registry file. It takes no lock: the entry
-// is as it was before the name was looked at, or the answer is isChanging.
-func lookUp(file, path string) finding {
-	r, err := openRecord(file, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return isUnlisted
-	}
-	if err != nil {
-		return isHeld
-	}
-	defer unix.Close(r.fd)
-	got, err := r.read()
-	switch {
-	case err == nil && !got.linked:
-		return isChanging
-	case err != nil || got.want.Path == "":
-		return isUnlisted
-	}
-	sp, err := openSpot(path)
-	if err != nil {
-		return isHeld
-	}
-	defer sp.close()
-	seen, err := sp.look()
-	if err != nil {
-		return isHeld
-	}
-	switch judge(got.entry, seen, got.written) {
-	case absent:
-		return isHeld
-	case foreign:
-		after, err := r.read()
-		if err != nil || after != got {
-			return isChanging
-		}
-		if still, err := sp.look(); err != nil || still.id != seen.id {
-			return isChanging
-		}
-		return isReal
-	}
-	empty, err := sp.empty(seen)
-	if empty || err != nil {
-		return isHeld
-	}
-	if got.phase == made {
-		// The host uses it in earnest. The sandbox that is being planned builds
-		// on that, so it must stay even if it is emptied later.
-		r.add(lineReal(got.id))
-	}
-	return isReal
 }

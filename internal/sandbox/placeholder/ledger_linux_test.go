@@ -99,7 +99,7 @@ func TestRealName(t *testing.T) {
 			b.must(create(b.path("x")))
 			l := b.open()
 			for _, want := range []Want{b.dir("x"), b.file("x")} {
-				if _, err := l.Hold([]Want{b.dir(".git"), want}); !isRealError(err) || !strings.Contains(err.Error(), want.Path) {
+				if _, err := l.Hold([]Want{b.dir(".git"), want}); !isChanged(err) || !strings.Contains(err.Error(), want.Path) {
 					t.Errorf("Hold: %v", err)
 				}
 			}
@@ -141,7 +141,7 @@ func TestBadPlaces(t *testing.T) {
 		"/proc/placeholder-test":     unix.ENOENT,
 		b.path("s" + longName + "x"): unix.ENAMETOOLONG,
 	} {
-		_, err := l.Hold([]Want{b.dir(".git"), {path, true}})
+		_, err := l.Hold([]Want{b.dir(".git"), {Path: path, Dir: true}})
 		if err == nil || !strings.Contains(err.Error(), path) || want != nil && !errors.Is(err, want) {
 			t.Errorf("Hold(%q): %v", path, err)
 		}
@@ -301,12 +301,12 @@ func TestLockOnRemovedFile(t *testing.T) {
 	b.must(err)
 	b.must(stale.add(lineWant(b.dir(".git"))))
 	b.must(os.Remove(file))
-	if done, err := l.join(stale, b.dir(".git")); done || err != nil {
+	if _, done, err := l.join(stale, b.dir(".git")); done || err != nil {
 		t.Errorf("join: %v, %v", done, err)
 	}
 	b.there()
 	h := b.hold(l, b.dir(".git"))
-	l.retire(stale, false)
+	l.retire(stale, nil, false)
 	if _, err := os.Lstat(file); err != nil {
 		t.Error(err)
 	}
@@ -423,7 +423,7 @@ func (b *bench) neverReal(l *Ledger, names ...string) (stop func()) {
 func (b *bench) sandbox(l *Ledger, names []string) {
 	var wants []Want
 	for _, i := range rand.Perm(len(names))[:1+rand.IntN(len(names))] {
-		wants = append(wants, Want{b.path(names[i]), names[i] != "nope"})
+		wants = append(wants, Want{Path: b.path(names[i]), Dir: names[i] != "nope"})
 	}
 	h, err := l.Hold(wants)
 	if err != nil {

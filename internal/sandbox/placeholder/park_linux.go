@@ -39,7 +39,8 @@ func (l *Ledger) parked(r record) parkedSpot {
 	return parkedSpot{spot{int(l.park.Fd()), filepath.Base(r.file)}}
 }
 
-// enter parks the placeholder that was seen at its own spot. False: it stays.
+// enter parks the placeholder that was seen at its own spot, and on which the
+// caller has the exclusive lock. False: it stays.
 func (p parkedSpot) enter(from spot, seen sight) bool {
 	if empty, err := from.empty(seen); !empty || err != nil {
 		return false
@@ -57,29 +58,44 @@ func (p parkedSpot) enter(from spot, seen sight) bool {
 	return false
 }
 
-// leave puts a parked placeholder into its place. Neither done nor an error:
+// leave puts a parked placeholder into its place. Neither a grip nor an error:
 // there is none that could be used.
-func (p parkedSpot) leave(r record, to spot, want Want) (done bool, err error) {
+func (p parkedSpot) leave(r record, to spot) (*grip, error) {
 	seen, err := p.look()
 	if err != nil || !seen.there || !seen.mode.IsDir() || seen.uid != os.Geteuid() {
-		return false, nil
+		return nil, nil
 	}
-	if empty, err := p.empty(seen); !empty || err != nil {
+	g, err := p.openOurs(seen)
+	if err != nil {
+		return nil, nil
+	}
+	done, err := p.moveOut(r, to, g)
+	if done {
+		return g, nil
+	}
+	g.release()
+	return nil, err
+}
+
+// moveOut moves what is open into its place and locks it there.
+func (p parkedSpot) moveOut(r record, to spot, g *grip) (done bool, err error) {
+	if empty, err := emptyDir(g.fd); !empty || err != nil {
 		return false, nil
 	}
 	// Its identity is known: if we die in between, the name is missing or ours.
-	if err := r.add(lineMade(seen.id)); err != nil {
+	if err := r.add(lineMade(g.id)); err != nil {
 		return false, err
 	}
-	err = move(p.spot, to)
-	if err == nil {
-		return true, nil
+	moved := move(p.spot, to)
+	if moved == nil {
+		err := g.lock(to, unix.LOCK_SH)
+		return err == nil, err
 	}
 	if err := r.add(lineGone); err != nil {
 		return false, err
 	}
-	if err == unix.EEXIST {
-		return false, &RealError{want.Path}
+	if moved == unix.EEXIST {
+		return false, errExists
 	}
 	p.remove(true)
 	return false, nil

@@ -116,3 +116,27 @@ func TestParkedIsSwept(t *testing.T) {
 		t.Errorf("parked: %q", left)
 	}
 }
+
+// Somebody moves the workspace while a sandbox uses it, and puts a link in its place.
+func TestMovedWhileHeld(t *testing.T) {
+	for _, instead := range []string{"nothing", "link", "directory"} {
+		t.Run(instead, func(t *testing.T) {
+			b := newBench(t)
+			l := b.open()
+			b.must(os.Mkdir(b.path("sub"), 0o755))
+			h := b.hold(l, b.dir("sub/.git"), b.file("sub/carved"))
+			b.must(os.Rename(b.path("sub"), b.path("moved")))
+			switch instead {
+			case "link":
+				b.must(os.Symlink(t.TempDir(), b.path("sub")))
+			case "directory":
+				b.must(os.Mkdir(b.path("sub"), 0o755))
+			}
+			h.Release()
+			if left := list(b, b.path("moved")); len(left) > 0 {
+				t.Errorf("left: %q", left)
+			}
+			b.clean()
+		})
+	}
+}

@@ -25,18 +25,38 @@
 //
 // Nothing is synced to disk: a crash of the server costs nothing, a power cut
 // may leave an empty directory.
+//
+// # Other registries
+//
+// A server with another registry, perhaps of another user, takes a placeholder
+// for a real directory. Its sandboxes build on it all the same, so it must not go
+// under them. Therefore every ledger that uses a placeholder has a shared lock on
+// the object itself, and so does every sandbox that builds on an empty directory
+// or file, whoever made it. Nothing is removed or moved away without the
+// exclusive lock. What cannot be removed for that reason is tried again: when
+// this ledger releases something, every second or so, and by the next server.
 package placeholder
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
-// maxHeld bounds the placeholders that one ledger holds at a time. Each costs a
-// file descriptor and about half a kilobyte.
+// maxHeld bounds the placeholders and guards that one ledger holds at a time. A
+// placeholder costs two file descriptors and about half a kilobyte.
 const maxHeld = 50_000
 
 // maxIdle bounds the registry files that a ledger keeps for names which it does
 // not hold now. The next command in a workspace wants the same names, and on
 // many disks making and removing a file costs as much as the placeholder does.
 const maxIdle = 256
+
+// How long a ledger waits before it tries again to remove what another guards:
+// at first, and at most.
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 2 * time.Second
+)
 
 var (
 	// ErrClosed is the answer of a ledger that was closed.
@@ -52,13 +72,25 @@ var (
 type Want struct {
 	Path string
 	Dir  bool // a directory, else a file
+
+	// Exists: the name was there when the sandbox was planned, which builds on it.
+	// Nothing is made then, and Dir does not matter: what may be the placeholder of
+	// a ledger with another registry is guarded, so that it does not go.
+	Exists bool
 }
 
-// A RealError says that a name which was to be held exists for another reason.
-// It was missing when the sandbox was planned, so the plan is out of date.
-type RealError struct{ Path string }
+// A ChangedError says that a name is not what it was when the sandbox was
+// planned: one that was missing exists in earnest, or one that existed is gone,
+// has been replaced or is about to go. A new plan may succeed.
+type ChangedError struct {
+	Path string
+	Err  error // what is there now
+}
 
-func (e *RealError) Error() string { return "the name exists and is no placeholder" }
+func (e *ChangedError) Error() string {
+	return "changed since the sandbox was planned: " + e.Err.Error()
+}
+func (e *ChangedError) Unwrap() error { return e.Err }
 
 // A KindError says that another sandbox holds the name as a file where a
 // directory is wanted, or the reverse.

@@ -1,7 +1,6 @@
 package placeholder
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -10,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Modes of placeholders, narrowed by the umask. The host may use one in
-// earnest: `git init` fills an empty .git.
+// Modes of placeholders, whatever the umask. The host may use one in earnest:
+// `git init` fills an empty .git.
 const (
 	dirMode  = 0o755
 	fileMode = 0o644
@@ -65,16 +64,20 @@ func walkPlain(dir string) (int, error) {
 // A sight is what was seen at a spot. The zero sight: nothing.
 type sight struct {
 	mode  fs.FileMode // type only
+	perm  uint32      // the rest of the mode
 	there bool
 	id    identity
 	uid   int
+	links uint32
 	size  uint64
 	since int64 // ns since 1970: birth if known, else the last change of the content
 }
 
-func (s spot) look() (sight, error) {
+func (s spot) look() (sight, error) { return look(s.parent, s.name, unix.AT_SYMLINK_NOFOLLOW) }
+
+func look(dir int, name string, flags int) (sight, error) {
 	var st unix.Statx_t
-	err := unix.Statx(s.parent, s.name, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
+	err := unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
 	switch {
 	case err == unix.ENOENT:
 		return sight{}, nil
@@ -84,8 +87,10 @@ func (s spot) look() (sight, error) {
 	seen := sight{
 		there: true,
 		mode:  fs.ModeIrregular,
+		perm:  uint32(st.Mode &^ unix.S_IFMT),
 		id:    identity{dev: unix.Mkdev(st.Dev_major, st.Dev_minor), ino: st.Ino},
 		uid:   int(st.Uid),
+		links: st.Nlink,
 		size:  st.Size,
 		since: nanoseconds(st.Mtime),
 	}
@@ -94,6 +99,8 @@ func (s spot) look() (sight, error) {
 		seen.mode = fs.ModeDir
 	case unix.S_IFREG:
 		seen.mode = 0
+	case unix.S_IFLNK:
+		seen.mode = fs.ModeSymlink
 	}
 	if st.Mask&unix.STATX_BTIME != 0 {
 		seen.id.born = nanoseconds(st.Btime)
@@ -144,6 +151,11 @@ func (s spot) empty(seen sight) (bool, error) {
 		return false, err
 	}
 	defer unix.Close(fd)
+	return emptyDir(fd)
+}
+
+// emptyDir reports whether a directory that was just opened has no entries.
+func emptyDir(fd int) (bool, error) {
 	for buf := make([]byte, 4096); ; {
 		n, err := again(func() (int, error) { return unix.ReadDirent(fd, buf) })
 		if n <= 0 || err != nil {
@@ -156,8 +168,8 @@ func (s spot) empty(seen sight) (bool, error) {
 	}
 }
 
-// make makes the placeholder and returns its identity.
-func (s spot) make(dir bool) (identity, error) {
+// make makes the placeholder and returns what is there then.
+func (s spot) make(dir bool) (sight, error) {
 	var err error
 	if dir {
 		err = againErr(func() error { return unix.Mkdirat(s.parent, s.name, dirMode) })
@@ -171,13 +183,13 @@ func (s spot) make(dir bool) (identity, error) {
 		}
 	}
 	if err != nil {
-		return identity{}, err
+		return sight{}, err
 	}
 	seen, err := s.look()
-	if err == nil && (!seen.there || seen.mode.IsDir() != dir || seen.mode == fs.ModeIrregular) {
-		err = errors.New("it was replaced at once")
+	if err == nil && (!seen.there || seen.mode != 0 && !seen.mode.IsDir() || seen.mode.IsDir() != dir) {
+		err = errMoved
 	}
-	return seen.id, err
+	return seen, err
 }
 
 // remove takes away an empty directory or a file.

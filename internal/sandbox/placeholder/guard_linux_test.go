@@ -1,0 +1,557 @@
+package placeholder
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// elsewhere is the same workspace for a server with another registry.
+func (b *bench) elsewhere() *bench {
+	return &bench{TB: b.TB, ws: b.ws, registry: filepath.Join(b.TempDir(), "registry")}
+}
+
+func (b *bench) existing(name string) Want { return Want{Path: b.path(name), Exists: true} }
+
+// gone waits for a name to go: the ledger that made it finds out by itself.
+func (b *bench) gone(name string) {
+	b.Helper()
+	for {
+		if _, err := os.Lstat(b.path(name)); errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// quiet keeps a ledger from retrying by itself, so that a test sees what else does.
+func quiet(l *Ledger) *Ledger {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.retrying = true
+	return l
+}
+
+// A placeholder that another registry's sandbox builds on stays, and goes at
+// the maker's next chance.
+func TestGuardOutlivesMaker(t *testing.T) {
+	chances := map[string]func(b *bench, l *Ledger){
+		"release": func(b *bench, l *Ledger) { b.hold(l, b.dir(".aws")).Release() },
+		"hold":    func(b *bench, l *Ledger) { b.hold(l, b.dir(".git"), b.file("notes")).Release() },
+		"sweep":   func(b *bench, l *Ledger) { b.must(l.Sweep()) },
+		"close":   func(b *bench, l *Ledger) { b.must(l.Close()) },
+		"open":    func(b *bench, l *Ledger) { b.open() },
+	}
+	for name, chance := range chances {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			other := b.elsewhere()
+			maker, guardian := quiet(b.open()), other.open()
+			made := b.hold(maker, b.dir(".git"), b.file("notes"))
+			guards := b.hold(guardian, b.existing(".git"), b.existing("notes"))
+			before := b.inode(b.path(".git"))
+			made.Release()
+			b.there(".git", "notes")
+			chance(b, quiet(b.open()))
+			b.there(".git", "notes")
+			if b.inode(b.path(".git")) != before {
+				t.Error("it was replaced")
+			}
+			guards.Release()
+			b.there(".git", "notes")
+			chance(b, maker)
+			b.there()
+			other.there()
+			b.clean()
+		})
+	}
+}
+
+// Without another chance the maker finds out by itself, and Close waits for that.
+func TestGuardEnds(t *testing.T) {
+	b := newBench(t)
+	other := b.elsewhere()
+	maker, guardian := b.open(), other.open()
+	made := b.hold(maker, b.dir(".git"))
+	guards := b.hold(guardian, b.existing(".git"))
+	made.Release()
+	b.there(".git")
+	guards.Release()
+	b.gone(".git")
+	until(maker, func() bool { return !maker.retrying })
+	b.clean()
+
+	made = b.hold(maker, b.dir(".git"))
+	guards = b.hold(guardian, b.existing(".git"))
+	made.Release()
+	b.must(maker.Close())
+	b.there(".git")
+	guards.Release()
+	b.there(".git")
+	b.open()
+	b.there()
+}
+
+// Who releases first, and whether one of them comes again, does not matter.
+func TestGuardOrders(t *testing.T) {
+	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {0, 2, 1, 3}} {
+		t.Run(fmt.Sprint(order), func(t *testing.T) {
+			b := newBench(t)
+			maker, guardian := b.open(), b.elsewhere().open()
+			holds := []*Hold{b.hold(maker, b.dir(".git")), b.hold(guardian, b.existing(".git")),
+				b.hold(maker, b.dir(".git")), b.hold(guardian, b.existing(".git"))}
+			before := b.inode(b.path(".git"))
+			for _, i := range order {
+				if b.inode(b.path(".git")) != before {
+					t.Fatal("it was replaced")
+				}
+				holds[i].Release()
+				holds[i].Release()
+			}
+			b.gone(".git")
+			until(maker, func() bool { return !maker.retrying })
+			b.clean()
+		})
+	}
+}
+
+// The maker comes back while the guard is there, and leaves again after it:
+// now it is parked, and comes back from there.
+func TestGuardThenParked(t *testing.T) {
+	b := newBench(t)
+	maker, guardian := quiet(b.open()), b.elsewhere().open()
+	made := b.hold(maker, b.dir(".git"))
+	guards := b.hold(guardian, b.existing(".git"))
+	before := b.inode(b.path(".git"))
+	made.Release()
+	if left := b.parked(); len(left) > 0 {
+		t.Errorf("parked: %q", left)
+	}
+	if !maker.Snapshot()(b.path(".git")) {
+		t.Error("our own passes for real")
+	}
+	made = b.hold(maker, b.dir(".git"))
+	guards.Release()
+	made.Release()
+	b.there()
+	if n := len(b.parked()); n != 1 {
+		t.Fatalf("%d directories are parked", n)
+	}
+	made = b.hold(maker, b.dir(".git"))
+	guards = b.hold(guardian, b.existing(".git"))
+	if b.inode(b.path(".git")) != before {
+		t.Error("it was replaced")
+	}
+	made.Release()
+	b.there(".git")
+	guards.Release()
+	b.must(maker.Sweep())
+	b.there()
+	b.clean()
+}
+
+// Two ledgers of one process: what one guards in the other's registry.
+func TestGuardInOwnRegistry(t *testing.T) {
+	b := newBench(t)
+	l := quiet(b.open())
+	made := b.hold(l, b.dir(".git"))
+	guards := b.hold(l, b.existing(".git"))
+	made.Release()
+	b.there(".git")
+	guards.Release()
+	b.there()
+}
+
+// A guard does not need to be released: it ends with Close, and with its process.
+func TestGuardHolderGoes(t *testing.T) {
+	b := newBench(t)
+	maker := quiet(b.open())
+	made := b.hold(maker, b.dir(".git"))
+	guardian := b.elsewhere().open()
+	guards := b.hold(guardian, b.existing(".git"))
+	child := b.spawn("guard", b.elsewhere().registry, ".git", nil)
+	made.Release()
+	b.must(guardian.Close())
+	guards.Release()
+	b.must(maker.Sweep())
+	b.there(".git")
+	child.kill()
+	b.must(maker.Sweep())
+	b.there()
+	b.clean()
+	if _, err := guardian.Hold([]Want{{Path: filepath.Dir(b.ws), Exists: true}}); err != nil {
+		t.Errorf("needs no guard: %v", err)
+	}
+	b.must(os.Mkdir(b.path("empty"), 0o755))
+	if _, err := guardian.Hold([]Want{b.existing("empty")}); !errors.Is(err, ErrClosed) {
+		t.Errorf("guard after Close: %v", err)
+	}
+}
+
+// The maker was killed; whoever comes next finds the guard.
+func TestMakerCrashesUnderGuard(t *testing.T) {
+	b := newBench(t)
+	b.littered = true
+	b.server(".git")
+	kill := b.server(".aws")
+	guards := b.hold(b.elsewhere().open(), b.existing(".aws"))
+	kill()
+	l := b.open()
+	b.there(".aws", ".git")
+	guards.Release()
+	b.gone(".aws")
+	b.there(".git")
+	b.must(l.Close())
+}
+
+// Both directions between two users, in a directory like /tmp.
+func TestGuardOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to be two users")
+	}
+	const nobody = 65534
+	user := &syscall.Credential{Uid: nobody, Gid: nobody}
+	public := func(t *testing.T) *bench {
+		b := newBench(t)
+		for _, dir := range []string{filepath.Dir(b.ws), filepath.Dir(filepath.Dir(b.registry))} {
+			b.must(os.Chmod(dir, 0o755))
+		}
+		b.must(os.Chmod(b.ws, 0o777|fs.ModeSticky))
+		return b
+	}
+	theirs := func(b *bench) string {
+		dir := b.TempDir()
+		b.must(os.Chown(dir, nobody, nobody))
+		return filepath.Join(dir, "registry")
+	}
+	umask := unix.Umask(0o077)
+	defer unix.Umask(umask)
+	t.Run("root-makes", func(t *testing.T) {
+		b := public(t)
+		l := quiet(b.open())
+		made := b.hold(l, b.dir(".git"))
+		child := b.spawn("guard", theirs(b), ".git", user)
+		made.Release()
+		b.there(".git")
+		child.release()
+		b.must(l.Sweep())
+		b.there()
+		b.clean()
+	})
+	t.Run("root-guards", func(t *testing.T) {
+		b := public(t)
+		child := b.spawn("hold", theirs(b), ".git", user)
+		guards := b.hold(b.open(), b.existing(".git"))
+		child.release()
+		b.there(".git")
+		guards.Release()
+		b.gone(".git") // the child sees to it
+	})
+}
+
+func TestModesWhateverTheUmask(t *testing.T) {
+	defer unix.Umask(unix.Umask(0o077))
+	b := newBench(t)
+	b.must(os.Chmod(b.ws, 0o755|fs.ModeSetgid))
+	h := b.hold(b.open(), b.dir(".git"), b.file("notes"))
+	defer h.Release()
+	for name, mode := range map[string]fs.FileMode{".git": fs.ModeDir | fs.ModeSetgid | 0o755, "notes": 0o644} {
+		if info, err := os.Lstat(b.path(name)); err != nil || info.Mode() != mode {
+			t.Errorf("%s: %v, %v", name, info.Mode(), err)
+		}
+	}
+	// A crash before the mode was set.
+	b.entry(b.path("x"), lineWant(b.dir("x")), lineMake)
+	b.must(os.Mkdir(b.path("x"), 0o755))
+	defer b.hold(b.open(), b.dir("x")).Release()
+	if info, err := os.Lstat(b.path("x")); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("x: %v, %v", info, err)
+	}
+}
+
+// What is not empty, or not a directory or file, cannot be a placeholder: no
+// descriptor is spent on it.
+func TestGuardNotNeeded(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	b.must(os.MkdirAll(b.path("dir/sub"), 0o755))
+	b.must(os.Mkdir(b.path("flat"), 0o755))
+	b.must(os.WriteFile(b.path("flat/file"), nil, 0o644))
+	b.must(os.WriteFile(b.path("file"), []byte("x"), 0o644))
+	b.must(unix.Mkfifo(b.path("fifo"), 0o644))
+	wants := []Want{b.existing("dir"), b.existing("flat"), b.existing("file"), b.existing("fifo"), {Path: "/dev/null", Exists: true}}
+	h := b.hold(l, wants...)
+	if len(l.guards) != 0 || len(h.guards) != 0 {
+		t.Errorf("%d guards", len(l.guards))
+	}
+	h.Release()
+	l.limit = 2
+	h = b.hold(l, b.existing("flat/file"), b.existing("flat/file"))
+	for _, want := range []Want{b.existing("flat/file"), b.dir(".git")} {
+		if _, err := l.Hold([]Want{want}); !errors.Is(err, ErrLimit) {
+			t.Errorf("over the limit: %v", err)
+		}
+	}
+	h.Release()
+	b.hold(l, b.dir(".git")).Release()
+}
+
+// The name is not what it was: plan again.
+func TestGuardChanged(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	b.must(os.Mkdir(b.path("dir"), 0o755))
+	b.must(os.Symlink("dir", b.path("link")))
+	b.must(os.WriteFile(b.path("file"), nil, 0o644))
+	for _, name := range []string{"missing", "missing/below", "file/below", "link", "link/below"} {
+		_, err := l.Hold([]Want{b.existing("dir"), b.existing(name)})
+		changed, ok := errors.AsType[*ChangedError](err)
+		if !ok || changed.Path != b.path(name) || !strings.Contains(err.Error(), "changed since the sandbox was planned") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := l.Hold([]Want{{Path: "relative", Exists: true}}); err == nil || isChanged(err) {
+		t.Errorf("relative: %v", err)
+	}
+	if len(l.guards) != 0 {
+		t.Errorf("%d guards are left", len(l.guards))
+	}
+	// Somebody is about to remove it.
+	fd, err := unix.Open(b.path("dir"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	b.must(err)
+	defer unix.Close(fd)
+	b.must(unix.Flock(fd, unix.LOCK_EX))
+	if _, err := l.Hold([]Want{b.existing("dir")}); !isChanged(err) {
+		t.Errorf("locked: %v", err)
+	}
+	b.must(unix.Flock(fd, unix.LOCK_UN))
+	b.hold(l, b.existing("dir")).Release()
+}
+
+// Between the look and the open something else is put there: it is noticed,
+// whatever it is, and nothing waits.
+func TestGuardSwapped(t *testing.T) {
+	kinds := map[string]func(p string) error{
+		"dir":  func(p string) error { return os.Mkdir(p, 0o755) },
+		"file": func(p string) error { return os.WriteFile(p, nil, 0o644) },
+		"link": func(p string) error { return os.Symlink("/dev/null", p) },
+		"fifo": func(p string) error { return unix.Mkfifo(p, 0o644) },
+		"none": func(p string) error { return nil },
+	}
+	if os.Geteuid() == 0 {
+		kinds["device"] = func(p string) error { return unix.Mknod(p, unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))) }
+	}
+	for _, was := range []string{"dir", "file"} {
+		for is, create := range kinds {
+			b := newBench(t)
+			b.must(kinds[was](b.path("x")))
+			sp, err := openSpot(b.path("x"))
+			b.must(err)
+			seen, err := sp.look()
+			b.must(err)
+			b.must(os.Rename(b.path("x"), b.path("was")))
+			b.must(create(b.path("x")))
+			g, err := sp.open(seen, unix.O_RDONLY)
+			if !isChanged(asChange("x", err)) {
+				t.Errorf("%s was a %s: %v, %v", is, was, g, err)
+			}
+			sp.close()
+		}
+	}
+}
+
+// The object is opened, then removed, then locked: the lock is worth nothing.
+func TestLockAfterRemoval(t *testing.T) {
+	b := newBench(t)
+	for _, replace := range []bool{false, true} {
+		b.must(os.Mkdir(b.path("x"), 0o755))
+		sp, err := openSpot(b.path("x"))
+		b.must(err)
+		seen, err := sp.look()
+		b.must(err)
+		g, err := sp.open(seen, unix.O_RDONLY)
+		b.must(err)
+		b.must(os.Rename(b.path("x"), b.path("was")))
+		if replace {
+			b.must(os.Mkdir(b.path("x"), 0o755))
+		}
+		if err := g.lock(sp, unix.LOCK_SH); err != errMoved {
+			t.Errorf("lock: %v", err)
+		}
+		g.release()
+		sp.close()
+		os.Remove(b.path("x"))
+		b.must(os.Remove(b.path("was")))
+	}
+}
+
+// Somebody who cannot read an object is told so, unless he owns it: then it is
+// no placeholder.
+func TestGuardUnreadable(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	b.must(os.Mkdir(b.path("mine"), 0))
+	b.must(os.Mkdir(b.path("theirs"), 0o700))
+	b.must(os.WriteFile(b.path("file"), nil, 0o600))
+	b.must(os.WriteFile(b.path("full"), []byte("x"), 0o600))
+	b.must(os.MkdirAll(b.path("deep/sub"), 0o700))
+	b.must(os.Chmod(b.path("deep"), 0o700))
+	if os.Geteuid() != 0 {
+		b.hold(l, b.existing("mine")).Release()
+		return
+	}
+	const nobody = 65534
+	b.must(os.Chmod(filepath.Dir(b.ws), 0o755))
+	b.must(os.Chown(b.path("mine"), nobody, nobody))
+	// Only a process can be somebody else as a whole.
+	b.must(os.Chmod(filepath.Dir(filepath.Dir(b.registry)), 0o755))
+	user := &syscall.Credential{Uid: nobody, Gid: nobody}
+	for name, want := range map[string]string{
+		"mine": "held <nil>", "theirs": errOpaque.Error(), "file": errOpaque.Error(), "full": "held <nil>", "deep": "held <nil>",
+	} {
+		dir := b.TempDir()
+		b.must(os.Chown(dir, nobody, nobody))
+		child := b.start("guard", filepath.Join(dir, "registry"), name, user)
+		if got := child.line(); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+		child.kill()
+	}
+}
+
+// A placeholder that is guarded as a directory cannot become a file.
+func TestGuardKeepsKind(t *testing.T) {
+	b := newBench(t)
+	l := quiet(b.open())
+	made := b.hold(l, b.dir("x"))
+	guards := b.hold(b.elsewhere().open(), b.existing("x"))
+	made.Release()
+	_, err := l.Hold([]Want{b.file("x")})
+	if _, ok := errors.AsType[*KindError](err); !ok {
+		t.Errorf("Hold: %v", err)
+	}
+	b.there("x")
+	guards.Release()
+	b.hold(l, b.file("x")).Release()
+	b.there()
+}
+
+// An entry whose maker crashed before it made anything takes the placeholder of
+// another registry for its own: it may share it, and not remove it.
+func TestTwoOwners(t *testing.T) {
+	b := newBench(t)
+	other := b.elsewhere()
+	b.entry(b.path(".git"), lineWant(b.dir(".git")), lineMake)
+	theirs := b.hold(quiet(other.open()), b.dir(".git"))
+	before := b.inode(b.path(".git"))
+	l := quiet(b.open()) // sweeps
+	b.there(".git")
+	ours := b.hold(l, b.dir(".git"))
+	if b.inode(b.path(".git")) != before {
+		t.Error("it was replaced")
+	}
+	theirs.Release()
+	b.there(".git")
+	ours.Release()
+	b.there()
+}
+
+// Ledgers of three registries work on the same names, each as it finds them:
+// after every Hold the name stays the same object until the Release, and in the
+// end nothing is left.
+func TestGuardStress(t *testing.T) {
+	b := newBench(t)
+	names := []string{".git", ".agents", "nope"}
+	var ledgers []*Ledger
+	var sandboxes sync.WaitGroup
+	var mu sync.Mutex
+	count := make(map[string]int)
+	for range 3 {
+		l := b.elsewhere().open()
+		ledgers = append(ledgers, l)
+		for range 3 {
+			sandboxes.Go(func() {
+				for range 150 {
+					how := b.stranger(l, names[rand.IntN(len(names))])
+					mu.Lock()
+					count[how]++
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	sandboxes.Wait()
+	t.Log(count)
+	if count["guarded"] == 0 || count["made"] == 0 {
+		t.Errorf("too tame: %v", count)
+	}
+	for _, l := range ledgers {
+		b.must(l.Close())
+	}
+	b.there()
+}
+
+// stranger plans and holds one name like a sandbox of a ledger that knows
+// nothing of the others, and looks whether it stays.
+func (b *bench) stranger(l *Ledger, name string) (how string) {
+	want := Want{Path: b.path(name), Dir: name != "nope"}
+	if _, err := os.Lstat(want.Path); err == nil {
+		want.Exists = !l.Snapshot()(want.Path)
+	}
+	h, err := l.Hold([]Want{want})
+	if isChanged(err) {
+		return "changed"
+	}
+	if err != nil {
+		b.Error(err)
+		return "failed"
+	}
+	defer h.Release()
+	var before unix.Stat_t
+	for i := range 5 {
+		var st unix.Stat_t
+		if err := unix.Lstat(want.Path, &st); err != nil {
+			b.Errorf("%s while held (exists %v): %v", name, want.Exists, err)
+			return "failed"
+		}
+		if i == 0 {
+			before = st
+		} else if st.Ino != before.Ino {
+			b.Errorf("%s was replaced while held (exists %v)", name, want.Exists)
+		}
+		runtime.Gosched()
+	}
+	if want.Exists {
+		return "guarded"
+	}
+	return "made"
+}
+
+func BenchmarkGuard(b *testing.B) {
+	bb := newBench(b)
+	l := bb.open()
+	bb.must(os.MkdirAll(bb.path("full/sub"), 0o755))
+	bb.must(os.Mkdir(bb.path("empty"), 0o755))
+	for _, name := range []string{"full", "empty"} {
+		wants := []Want{bb.existing(name)}
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				h, err := l.Hold(wants)
+				if err != nil {
+					b.Fatal(err)
+				}
+				h.Release()
+			}
+		})
+	}
+}

@@ -1,0 +1,89 @@
+package placeholder
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"time"
+)
+
+// keep notes a registry file that was left for the next use, and drops one
+// if there are too many.
+func (l *Ledger) keep(file string) {
+	l.mu.Lock()
+	drop := ""
+	if l.closed {
+		drop = file
+	} else {
+		l.idle[file] = true
+		delete(l.busy, file)
+	}
+	if len(l.idle) > maxIdle {
+		for drop = range l.idle { // any
+			break
+		}
+		delete(l.idle, drop)
+	}
+	l.mu.Unlock()
+	if drop != "" {
+		l.drop(drop)
+	}
+}
+
+// drop removes a registry file that nobody uses, and what it stands for.
+func (l *Ledger) drop(file string) {
+	r, err := openRecord(file, 0)
+	switch {
+	case err == nil:
+		l.retire(r, nil, false)
+	case !errors.Is(err, fs.ErrNotExist):
+		l.log.Warn("placeholder not swept", "err", err)
+	}
+}
+
+// later notes a registry file whose placeholder another ledger guards. After
+// Close, it is left to the next server.
+func (l *Ledger) later(file string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.busy[file] = true
+	if !l.retrying {
+		l.retrying = true
+		l.retries.Go(l.keepRetrying)
+	}
+}
+
+// retry tries to remove what others guarded; what they still do is noted again.
+func (l *Ledger) retry() {
+	l.mu.Lock()
+	files := slices.Collect(maps.Keys(l.busy))
+	clear(l.busy)
+	l.mu.Unlock()
+	for _, file := range files {
+		l.drop(file)
+	}
+}
+
+// keepRetrying is there as long as there is something to retry. Nobody tells
+// when another ledger gives up a guard.
+func (l *Ledger) keepRetrying() {
+	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
+		select {
+		case <-l.done:
+			return
+		case <-time.After(pause):
+		}
+		l.retry()
+		l.mu.Lock()
+		if len(l.busy) == 0 {
+			l.retrying = false
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+	}
+}
