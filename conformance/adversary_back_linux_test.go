@@ -1,0 +1,247 @@
+package conformance
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// tokenText is what a client needs to run commands without a sandbox.
+const tokenText = "token-that-opens-everything"
+
+// A webStream makes a stream of lines of a WebSocket.
+type webStream struct {
+	ws   *tethertest.WS
+	rest []byte
+}
+
+func (s *webStream) Write(line []byte) (int, error) {
+	return len(line), s.ws.WriteText(line[:len(line)-1])
+}
+
+func (s *webStream) Read(b []byte) (int, error) {
+	if len(s.rest) == 0 {
+		_, message, err := s.ws.Read()
+		if err != nil {
+			return 0, err
+		}
+		s.rest = append(message, '\n')
+	}
+	n := copy(b, s.rest)
+	s.rest = s.rest[n:]
+	return n, nil
+}
+
+func (s *webStream) Close() error { return s.ws.Close() }
+
+// relay makes a unix socket reachable for tests, which speak TCP.
+func relay(t *testing.T, path string) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var workers sync.WaitGroup
+	workers.Go(func() { // ends with the listener
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("unix", path)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
+				workers.Go(func() { // ends with either side
+					io.Copy(pair[0], pair[1])
+					pair[0].Close()
+				})
+			}
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		workers.Wait()
+	})
+	return "ws://" + l.Addr().String()
+}
+
+// listening starts a server that others can connect to, and connects.
+func listening(t *testing.T, fx *fixture, flags ...string) (s *serial, url string) {
+	t.Helper()
+	a := fx.account
+	cmd := exec.Command(bench.tether, append([]string{"serve", "--ws-auth", "capability-token"}, flags...)...)
+	cmd.Dir, cmd.SysProcAttr = fx.dir, a.credential()
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C", "HOME=" + a.home(), "XDG_STATE_HOME=" + fx.dir + "/xdg"}
+	i := &instance{account: a, cmd: cmd, exited: make(chan struct{}), always: map[int]bool{}}
+	cmd.Stderr = &i.stderr
+	out, err := cmd.StdoutPipe()
+	fx.check(err)
+	fx.check(cmd.Start())
+	t.Cleanup(func() {
+		cmd.Process.Signal(syscall.SIGTERM)
+		cmd.Wait()
+		if t.Failed() {
+			t.Logf("the server said: %s", i.stderr.String())
+		}
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("no URL: %v, %s", err, i.stderr.String())
+	}
+	url = strings.TrimSpace(line)
+	dial := url
+	if path, ok := strings.CutPrefix(url, "unix://"); ok {
+		dial = relay(t, path)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	ws, err := tethertest.DialWS(ctx, dial, http.Header{"Authorization": {"Bearer " + tokenText}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream := &webStream{ws: ws}
+	i.client = newClient(stream, stream)
+	t.Cleanup(func() {
+		i.client.hangUp()
+		i.client.wait()
+	})
+	fx.check(i.handshake())
+	return &serial{instance: i, fx: fx}, url
+}
+
+// A door is a way in which a server can be reached, and what belongs to it.
+type door struct {
+	name   string
+	listen string
+	token  string
+	state  string // of the server; empty: where it is by default
+	link   string // to $WS/sub, which the names above may lead through
+}
+
+// real is where a name of the door leads.
+func (d door) real(fx *fixture, path string) string {
+	if rest, ok := strings.CutPrefix(path, d.link+"/"); ok && d.link != "" {
+		return fx.ws + "/sub/" + rest
+	}
+	return path
+}
+
+func doors(fx *fixture) []door {
+	home := filepath.Join(fx.account.home(), filepath.Base(fx.dir))
+	return []door{
+		{"tcp", "ws://127.0.0.1:0", fx.ws + "/token", fx.ws + "/state", ""},
+		{"unix-in-workspace", "unix://" + fx.ws + "/t.sock", fx.ws + "/sub/token", "", ""},
+		{"unix-in-home", "unix://" + home + ".sock", home + ".token", "", ""},
+		{"tcp-by-link", "ws://127.0.0.1:0", fx.dir + "/way/token", "", fx.dir + "/way"},
+		{"unix-by-link", "unix://" + fx.dir + "/way/t.sock", fx.dir + "/way/token", "", fx.dir + "/way"},
+	}
+}
+
+// knock tries everything that would make a command a client.
+const knock = `if [ -n "$PATHNAME" ]; then "$ADV" reach "$PATHNAME"; ln "$PATHNAME" $WS/s2; mv "$PATHNAME" $WS/s3; rm -f "$PATHNAME"; "$ADV" reach $WS/s2 $WS/s3; fi
+if [ -n "$ADDRESS" ]; then $PROBE connect-tcp $ADDRESS; fi
+cat "$TOKEN"; ln "$TOKEN" $WS/t2 && cat $WS/t2; ln -s "$TOKEN" $WS/t3; cat $WS/t3; mv "$TOKEN" $WS/t4; cat $WS/t4; (echo mine > "$TOKEN") && echo DONE overwrite; rm -f "$TOKEN"
+$PROBE open-by-handle "$TOKEN"
+for d in "$STATE" "$STATE"/*; do ls -A "$d" && echo DONE ls; cat "$d"/* ; (echo x > "$d/n") && echo DONE write; mv "$d" $WS/moved && echo DONE mv; done
+for p in /proc/[0-9]*; do cat $p/root"$TOKEN"; ls $p/root"$STATE" && echo DONE ls by proc; for f in $p/fd/*; do case $(readlink $f) in *state*|*tether/*) echo DONE descriptor $f;; esac; done; done
+grep -rs token-that-[o]pens $WS/ /proc/[0-9]*/environ /proc/[0-9]*/cmdline; true`
+
+// A command cannot become a client of the server that runs it.
+func TestAdversaryConnectBack(t *testing.T) {
+	eachCage(t, func(t *testing.T, a *account, c cage) {
+		for i := range doors(&fixture{account: a}) {
+			fx := newFixture(t, a)
+			d := doors(fx)[i]
+			t.Run(d.name, func(t *testing.T) { knockAt(t, fx, c, d) })
+		}
+	})
+}
+
+func knockAt(t *testing.T, fx *fixture, c cage, d door) {
+	fx.arm()
+	if d.link != "" {
+		fx.symlink("$WS/sub", d.link)
+	}
+	fx.write(d.real(fx, d.token), tokenText+"\n")
+	fx.handOver()
+	fx.check(os.Lchown(d.real(fx, d.token), fx.account.uid, fx.account.gid))
+	t.Cleanup(func() { os.Remove(d.token) })
+	flags := []string{"--listen", d.listen, "--ws-token-file", d.token}
+	state := fx.dir + "/xdg/tether"
+	if d.state != "" {
+		state = d.state
+		flags = append(flags, "--state-dir", state)
+	}
+	s, url := listening(t, fx, flags...)
+	path, isUnix := strings.CutPrefix(url, "unix://")
+	path = d.real(fx, path)
+	env := map[string]string{"TOKEN": d.real(fx, d.token), "STATE": d.real(fx, state)}
+	if isUnix {
+		env["PATHNAME"] = path
+	} else {
+		env["ADDRESS"] = strings.TrimPrefix(url, "ws://")
+	}
+	with := map[string]any{"env": fx.expand(fx.hostile(env))}
+	o := s.script(t, c.policy, knock, with).finish(t)
+	never := []string{tokenText, "DONE", "connect stream: ok", "sendto stream: ok", "connect datagram: (ok|EPROTOTYPE)", "sendto datagram: (ok|EPROTOTYPE)"}
+	if c.name != "network" {
+		never = append(never, "^ok$")
+	}
+	wants(t, fx, o, nil, never...)
+	if text, err := os.ReadFile(d.token); err != nil || string(text) != tokenText+"\n" {
+		t.Errorf("the token is %q now (%v)", text, err)
+	}
+	if isUnix {
+		if info, err := os.Lstat(path); err != nil || info.Mode().Type() != fs.ModeSocket {
+			t.Errorf("the socket is gone: %v", err)
+		}
+	}
+	control := `cat "$TOKEN"; ls "$STATE" && echo LISTED; if [ -n "$PATHNAME" ]; then "$ADV" reach "$PATHNAME"; else $PROBE connect-tcp $ADDRESS; fi`
+	free := s.script(t, unconfined(), control, with).finish(t)
+	wants(t, fx, free, []string{tokenText, "^LISTED$", "^ok$|connect stream: ok"})
+}
+
+// With the network, a command reaches the server's port, but is not let in.
+func TestAdversaryConnectBackWithoutToken(t *testing.T) {
+	notForReference(t, "it is not attacked")
+	eachAccount(t, func(t *testing.T, a *account) {
+		fx := newFixture(t, a)
+		d := doors(fx)[0]
+		fx.arm()
+		fx.write(d.token, tokenText)
+		fx.handOver()
+		s, url := listening(t, fx, "--listen", d.listen, "--ws-token-file", d.token)
+		host, port, _ := strings.Cut(strings.TrimPrefix(url, "ws://"), ":")
+		for _, authorization := range []string{"X: y", "Authorization: Bearer", "Authorization: Bearer x", "Authorization: Basic x"} {
+			request := fmt.Sprintf(`GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n%s\r\n\r\n`, authorization)
+			o := s.output(t, workspaceOnly().net(), fmt.Sprintf(`bash -c 'exec 3<>/dev/tcp/%s/%s; printf "%s" >&3; head -n 1 <&3'`, host, port, request))
+			wants(t, fx, o, []string{`^HTTP/1.1 401 `}, "101 Switching")
+		}
+	})
+}
+
+// A home behind a link is a home: the server starts, and hides its state there too.
+func TestAdversaryStateBehindLink(t *testing.T) {
+	notForReference(t, "it is not attacked")
+	eachAccount(t, func(t *testing.T, a *account) {
+		fx := newFixture(t, a)
+		way := fx.dir + "/way"
+		knockAt(t, fx, cages()[0], door{"state", "ws://127.0.0.1:0", fx.ws + "/token", way + "/state", way})
+	})
+}

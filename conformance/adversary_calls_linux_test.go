@@ -1,0 +1,185 @@
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A call is an attack by one system call that a probe makes.
+type call struct {
+	probe  string
+	inside string // what comes of it in every cage: an expression
+	online string // with the network, if that is something else
+	works  string // who gets through without a sandbox: all, root, or empty: nobody, on some machines
+}
+
+// harmless are calls that the specification allows: what they reach stays inside.
+const harmless = `^ok$|: E(PERM|NOSYS|ACCES)\b`
+
+func calls() []call {
+	const eperm, killed = `: EPERM\b`, `^exit 159$`
+	return []call{
+		{probe: "socket inet stream", inside: eperm, online: "^ok$", works: "all"},
+		{probe: "socket-high inet stream", inside: eperm, online: "^ok$", works: "all"},
+		{probe: "socket-high vsock stream", inside: eperm, works: "all"},
+		{probe: "socket vsock stream", inside: eperm, works: "all"},
+		{probe: "socket netlink raw", inside: eperm, online: "^ok$", works: "all"},
+		{probe: "socket packet raw", inside: eperm, works: "root"},
+		{probe: "socket alg seqpacket", inside: eperm, online: `^ok$|: E`},
+		{probe: "int80 getpid", inside: killed},
+		{probe: "int80 socket", inside: killed},
+		{probe: "x32 getpid", inside: `: ENOSYS\b`},
+		{probe: "io-uring-setup", inside: eperm},
+		{probe: "io-uring-enter", inside: eperm},
+		{probe: "io-uring-register", inside: eperm},
+		{probe: "userfaultfd", inside: harmless},
+		{probe: "perf-event-open", inside: harmless},
+		{probe: "keyctl", inside: harmless},
+		{probe: "add-key", inside: harmless},
+		{probe: "bpf", inside: eperm, works: "root"},
+		{probe: "fanotify", inside: eperm},
+		{probe: "kexec-load", inside: `: E(PERM|NOSYS)\b`},
+		{probe: "init-module", inside: `: E(PERM|NOSYS)\b`},
+		{probe: "reboot", inside: eperm},
+		{probe: "swapon", inside: eperm},
+		{probe: "open-tree", inside: eperm, works: "root"},
+		{probe: "fsopen", inside: eperm, works: "root"},
+		{probe: "move-mount", inside: eperm, works: "root"},
+		{probe: "mount-setattr", inside: eperm, works: "root"},
+		{probe: "mount-tmpfs $WS/sub", inside: eperm},
+		{probe: "pivot-root", inside: eperm, works: "root"},
+		{probe: "setns /proc/1/ns/mnt", inside: eperm},
+		{probe: "setns /proc/1/ns/net", inside: eperm},
+		{probe: "setns /proc/1/ns/pid", inside: eperm},
+		{probe: "setns /proc/1/ns/user", inside: `: E(INVAL|PERM)\b`},
+		{probe: "unshare mnt", inside: eperm, works: "root"},
+		{probe: "unshare net", inside: eperm, works: "root"},
+		{probe: "open-by-handle $WS/a.txt", inside: eperm, works: "root"},
+		{probe: "open-by-handle $OUT/secret.txt", inside: `: E(PERM|ACCES|NOENT)\b`, works: "root"},
+		{probe: "chroot $WS", inside: eperm, works: "root"},
+		{probe: "mknod $WS/device", inside: eperm, works: "root"},
+		{probe: "ptrace-child", inside: eperm, online: "^ok$"},
+		{probe: "ptrace-traceme", inside: eperm, online: "^ok$", works: "all"},
+		{probe: "process-vm-readv", inside: eperm, online: "^ok$"},
+		{probe: "process-vm-writev", inside: eperm, online: "^ok$"},
+		{probe: "nested $OUT", inside: "^contained$"},
+		{probe: "nested-proc", inside: "^contained$"},
+	}
+}
+
+// callScript makes all calls, one after the other.
+func callScript(list []call) string {
+	var b strings.Builder
+	for _, c := range list {
+		fmt.Fprintf(&b, "echo '== %s'; $PROBE %s 2>/dev/null; echo exit $?\n", c.probe, c.probe)
+	}
+	return b.String()
+}
+
+// Calls that go around the C library meet the same filter.
+func TestAdversaryCalls(t *testing.T) {
+	list := calls()
+	eachCage(t, func(t *testing.T, a *account, c cage) {
+		fx, s := attackers(t, a)
+		got := sections(s.output(t, c.policy, callScript(list)).stdout)
+		for _, call := range list {
+			want := call.inside
+			if c.name == "network" && call.online != "" {
+				want = call.online
+			}
+			if !regexp.MustCompile("(?m)" + want).MatchString(got[call.probe]) {
+				t.Errorf("%s: %q, want %s", call.probe, got[call.probe], want)
+			}
+		}
+		fx.intact(t)
+	})
+}
+
+// The same calls get through where nothing holds them back: the test above can fail.
+func TestAdversaryCallsUnconfined(t *testing.T) {
+	list := slices.DeleteFunc(calls(), func(c call) bool { return c.works == "" })
+	eachAccount(t, func(t *testing.T, a *account) {
+		_, s := attackers(t, a)
+		got := sections(s.output(t, unconfined(), callScript(list)).stdout)
+		for _, call := range list {
+			if (call.works == "all" || a.root()) && !strings.HasPrefix(got[call.probe], "ok") {
+				if call.works == "root" && !powerful(t) {
+					continue
+				}
+				t.Errorf("%s without a sandbox: %q", call.probe, got[call.probe])
+			}
+		}
+	})
+}
+
+// powerful reports whether this root may mount, as in few containers.
+func powerful(t *testing.T) bool {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^CapEff:\s*([0-9a-f]+)$`).FindSubmatch(status)
+	if found == nil {
+		t.Fatal("no capabilities in the status")
+	}
+	set, err := strconv.ParseUint(string(found[1]), 16, 64)
+	return err == nil && set&(1<<unix.CAP_SYS_ADMIN) != 0
+}
+
+// Process 1 of a sandbox has no more rights than the command, and holds nothing
+// that leads outside.
+func TestAdversaryInit(t *testing.T) {
+	eachCage(t, func(t *testing.T, a *account, c cage) {
+		fx, s := attackers(t, a)
+		script := `"$ADV" init; grep -E '^(CapEff|CapPrm|CapInh|CapAmb|NoNewPrivs|Seccomp):' /proc/1/status
+			tr '\0' '\n' < /proc/1/environ; cat /proc/1/root$OUT/secret.txt > /dev/null && echo secret is readable
+			echo x > /proc/1/root$OUT/n; echo x > /proc/1/cwd/../out/n; ls /proc/1/root/proc/1/root/ > /dev/null
+			cat $OUT/secret.txt > /dev/null && echo secret is readable; true`
+		o := s.output(t, c.policy, script)
+		wants(t, fx, o, []string{`^CapEff:\s+0+$`, `^CapPrm:\s+0+$`, `^CapInh:\s+0+$`, `^CapAmb:\s+0+$`, `^NoNewPrivs:\s+1$`, `^Seccomp:\s+2$`},
+			serverSecret, `^descriptor \d+ /(?:var|home|root|tmp)`, `^descriptor \d+ socket:`, `^descriptor \d+ /dev/(pts|ptmx)`)
+		if n := strings.Count(o.stdout, "secret is readable"); n != 0 && n != 2 {
+			t.Errorf("process 1 sees other files than the command: %s", o.all)
+		}
+		fx.intact(t)
+	})
+}
+
+// Whoever becomes root of namespaces of its own can do nothing about the mounts
+// that were there.
+func TestAdversaryUnroot(t *testing.T) {
+	eachCage(t, func(t *testing.T, a *account, c cage) {
+		fx, s := attackers(t, a, func(fx *fixture) { fx.write("$WS/.git/config", "c\n") })
+		o := s.output(t, c.policy, `"$ADV" unroot $OUT/secret.txt $OUT/n`)
+		never := []string{`^write: ok`, `^pivot_root: ok`}
+		if c.name == "root-deny" || c.name == "minimal" {
+			never = append(never, "top secret")
+		}
+		wants(t, fx, o, []string{"^unshare: ok", "^mounts [1-9][0-9]*, unmounted 0,"}, never...)
+		fx.intact(t)
+		if c.name == "root-deny" {
+			return // its command may write to .git
+		}
+		o = s.output(t, c.policy, `"$ADV" unroot $WS/a.txt $WS/.git/made`)
+		wants(t, fx, o, []string{"^unshare: ok", "^read: ok"}, `^write: ok`)
+	})
+	t.Run("control", func(t *testing.T) { // in a sandbox without locks, everything can be undone
+		if !powerful(t) {
+			t.Skip("needs all capabilities")
+		}
+		fx := newFixture(t, bench.accounts[0])
+		fx.arm()
+		out := hostCommand(t, fx, "unshare", "--mount", "sh", "-c", `mount -t tmpfs none "$OUT" && umount "$OUT" && cat "$OUT/secret.txt"`)
+		if !strings.Contains(out, secretText) {
+			t.Errorf("without a user namespace in between: %s", out)
+		}
+	})
+}

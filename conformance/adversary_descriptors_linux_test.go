@@ -1,0 +1,257 @@
+package conformance
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// No descriptor leads anywhere.
+func TestAdversaryDescriptors(t *testing.T) {
+	eachCage(t, func(t *testing.T, a *account, c cage) {
+		fx, s := attackers(t, a)
+		for _, params := range []map[string]any{nil, tty, {"pipeStdin": true}} {
+			p := s.script(t, c.policy, `exec "$ADV" fds`, params)
+			wants(t, fx, p.finish(t), []string{`^found 3\r?$`}, "inherited")
+		}
+	})
+	t.Run("control", func(t *testing.T) {
+		fx := newFixture(t, bench.accounts[0])
+		fx.arm()
+		dir, err := os.Open(fx.ws)
+		fx.check(err)
+		defer dir.Close()
+		cmd := exec.Command(fx.ws+"/adversary", "fds")
+		cmd.ExtraFiles = []*os.File{dir}
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "ESCAPED by 3") {
+			t.Errorf("with a directory as descriptor 3: %s (%v)", out, err)
+		}
+	})
+}
+
+// giver hands a descriptor of the secret to whoever connects to a name.
+func giver(t *testing.T, name, secret string) {
+	t.Helper()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var worker sync.WaitGroup
+	worker.Go(func() { // ends with the listener
+		for {
+			conn, err := l.AcceptUnix()
+			if err != nil {
+				return
+			}
+			if file, err := os.Open(secret); err == nil {
+				conn.WriteMsgUnix([]byte("f"), unix.UnixRights(int(file.Fd())), nil)
+				file.Close()
+			}
+			conn.Close()
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		worker.Wait()
+	})
+}
+
+// shared lets every user reach a socket of the host.
+func shared(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A host process that gives away descriptors is not reached where the network is
+// closed, and abstract names belong to the network.
+func TestAdversaryFetch(t *testing.T) {
+	eachCage(t, func(t *testing.T, a *account, c cage) {
+		fx, s := attackers(t, a)
+		path, abstract := fx.dir+"/giver", "@"+fx.mark
+		giver(t, path, fx.out+"/secret.txt")
+		giver(t, abstract, fx.out+"/secret.txt")
+		shared(t, path)
+		script := `"$ADV" fetch ` + path + `; "$ADV" fetch ` + abstract
+		o := s.output(t, c.policy, script)
+		if c.name == "network" { // whoever has the network has what its host offers there (N19)
+			wants(t, fx, o, []string{"^connect: ok"})
+		} else {
+			wants(t, fx, o, []string{"^connect: E(PERM|NOENT)"}, "^connect: ok", "fetched")
+		}
+		o = s.output(t, unconfined(), script)
+		if n := strings.Count(o.all, "fetched "+secretText); n != 2 {
+			t.Errorf("without a sandbox the secret was fetched %d times: %s", n, o.all)
+		}
+	})
+}
+
+// datagrams listens on a datagram socket and says whether a descriptor has come.
+type datagrams struct{ conn *net.UnixConn }
+
+func listenDatagrams(t *testing.T, name string) datagrams {
+	t.Helper()
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: name, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return datagrams{conn}
+}
+
+// arrived reports whether a message came, and what a descriptor with it shows.
+func (d datagrams) arrived(t *testing.T) (came bool, text string) {
+	t.Helper()
+	raw, err := d.conn.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf, oob := make([]byte, 10), make([]byte, unix.CmsgSpace(4))
+	var n int
+	var got error
+	if err := raw.Control(func(fd uintptr) { // what was sent is there: sockets have no delay
+		_, n, _, _, got = unix.Recvmsg(int(fd), buf, oob, unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got != nil {
+		return false, ""
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:n])
+	if err != nil || len(messages) == 0 {
+		return true, ""
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := os.NewFile(uintptr(fds[0]), "sent")
+	defer file.Close()
+	content := make([]byte, 100)
+	size, _ := file.Read(content)
+	return true, string(content[:size])
+}
+
+// A descriptor can be sent to a datagram socket whose name can be seen: sendmsg is
+// needed for pairs, and a filter cannot look at the name (package seccomp says so).
+// Where names are hidden it cannot, and nobody can be reached by an abstract name.
+func TestAdversarySend(t *testing.T) {
+	eachCage(t, func(t *testing.T, a *account, c cage) {
+		fx, s := attackers(t, a)
+		hidden := listenDatagrams(t, fx.out+"/socket")
+		abstract := listenDatagrams(t, "@"+fx.mark+"-datagram")
+		shared(t, fx.out+"/socket")
+		script := `"$ADV" sendfd $OUT/socket $WS/a.txt; "$ADV" sendfd @` + fx.mark + `-datagram $WS/a.txt`
+		o := s.output(t, c.policy, script)
+		wants(t, fx, o, []string{"^open: ok", "^socket: ok"})
+		if came, _ := abstract.arrived(t); came != (c.name == "network") {
+			t.Errorf("by an abstract name: %v, %s", came, o.all)
+		}
+		came, _ := hidden.arrived(t)
+		switch c.name {
+		case "root-deny", "minimal":
+			if came {
+				t.Errorf("a hidden socket was reached: %s", o.all)
+			}
+		default:
+			t.Logf("a socket that can be seen was reached: %v", came)
+		}
+		s.output(t, unconfined(), script)
+		if came, text := hidden.arrived(t); !came || text != fileText {
+			t.Errorf("without a sandbox: came %v, shows %q", came, text)
+		}
+		fx.check(os.Remove(fx.out + "/socket"))
+		fx.intact(t)
+	})
+}
+
+// A command on a terminal types to itself at most.
+func TestAdversaryTerminal(t *testing.T) {
+	eachCage(t, func(t *testing.T, a *account, c cage) {
+		fx, s := attackers(t, a)
+		p := s.script(t, c.policy, `"$ADV" type; "$ADV" master; ls /dev/pts /dev/vc* /dev/input /dev/uinput; true`, tty)
+		o := p.finish(t)
+		wants(t, fx, o, []string{
+			`^tioclinux: E(INVAL|NOTTY|PERM)`, `^tioccons /dev/tty: EPERM`, `^open /dev/tty0: ENOENT`, `^open /dev/hvc0: ENOENT`,
+			`^tiocgptn: ENOTTY`, `^tiocgptpeer: (ENOTTY|EIO)`, `^pts of its own`,
+		}, "FOREIGN", "SHARED", `^open /dev/(tty1|vcs|ttyS0): ok`)
+		p = s.script(t, c.policy, `"$ADV" type; true`) // without a terminal there is none to type to
+		wants(t, fx, p.finish(t), []string{`^tiocsti: ENOTTY`, `^open /dev/tty: ENXIO`}, "FOREIGN", `^open /dev/console: ok`)
+	})
+}
+
+// terminal makes a terminal, and returns the end that a server would not have.
+func terminal(t *testing.T, a *account) (master *os.File, path string) {
+	t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	master = os.NewFile(uintptr(fd), "ptmx")
+	t.Cleanup(func() { master.Close() })
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = fmt.Sprintf("/dev/pts/%d", n)
+	if err := os.Chown(path, a.uid, a.gid); err != nil {
+		t.Fatal(err)
+	}
+	return master, path
+}
+
+// onTerminal runs a server with $0 as its controlling terminal, but not as any
+// of its descriptors.
+const onTerminal = `exec 3<&0 < "$0"; exec setsid --ctty sh -c 'exec <&3 3<&-; exec "$@"' sh "$@"`
+
+// A server that has a terminal does not share it: nobody types there.
+func TestAdversaryServersTerminal(t *testing.T) {
+	notForReference(t, "it is not attacked")
+	eachAccount(t, func(t *testing.T, a *account) {
+		fx := newFixture(t, a)
+		fx.arm()
+		fx.handOver()
+		master, path := terminal(t, a)
+		s := &serial{instance: a.own(t, append([]string{"/bin/sh", "-c", onTerminal, path}, bench.server.Argv...), nil), fx: fx}
+		const inject = `"$ADV" type; for t in /dev/tty /dev/console %[1]s /proc/1/fd/0 /proc/1/fd/1; do (echo INJECTED > $t); done 2>&1; true`
+		for _, c := range cages() {
+			for _, params := range []map[string]any{nil, tty} {
+				o := s.script(t, c.policy, fmt.Sprintf(inject, path), params).finish(t)
+				wants(t, fx, o, []string{path + `: (` + textNOENT + `|Directory nonexistent)|create ` + path}, "FOREIGN")
+			}
+		}
+		if text := shown(t, master); strings.Contains(text, "INJECTED") {
+			t.Errorf("the server's terminal shows %q", text)
+		}
+		s.output(t, unconfined(), `echo INJECTED > `+path)
+		if text := shown(t, master); !strings.Contains(text, "INJECTED") {
+			t.Errorf("without a sandbox the terminal shows %q", text)
+		}
+	})
+}
+
+// shown is what a terminal shows and nobody has read yet.
+func shown(t *testing.T, master *os.File) string {
+	t.Helper()
+	raw, err := master.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 1<<16)
+	var n int
+	if err := raw.Control(func(fd uintptr) { n, _ = unix.Read(int(fd), buf) }); err != nil {
+		t.Fatal(err)
+	}
+	return string(buf[:max(n, 0)])
+}

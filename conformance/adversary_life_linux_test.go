@@ -1,0 +1,176 @@
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// neighbour starts a process of the host that the account may signal.
+func neighbour(t *testing.T, a *account) int {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	cmd.SysProcAttr = a.credential()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if !alive(cmd.Process.Pid) {
+			t.Error("the process of the host is gone")
+		}
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
+
+// Processes of the host cannot be named from inside: neither the server nor any
+// other.
+func TestAdversarySignals(t *testing.T) {
+	eachCage(t, func(t *testing.T, a *account, c cage) {
+		fx, s := attackers(t, a)
+		own := neighbour(t, a)
+		script := fmt.Sprintf(`"$ADV" signal %d %d`, own, s.cmd.Process.Pid)
+		o := s.output(t, c.policy, script)
+		var reached []string
+		for line := range strings.Lines(o.stdout) {
+			if !strings.Contains(line, "ESRCH") {
+				reached = append(reached, line)
+			}
+		}
+		if n := strings.Count(o.stdout, "ESRCH"); n != 14 || len(reached) > 0 {
+			t.Errorf("%d calls found nothing, the others: %q", n, reached)
+		}
+		free := s.output(t, unconfined(), script)
+		wants(t, fx, free, []string{"^kill: ok", "^tgkill: ok", "^pidfd_open: ok"})
+	})
+}
+
+// unharmed checks that the server still does its work, and that nothing is left of
+// what it ran.
+func unharmed(t *testing.T, fx *fixture, s *serial) {
+	t.Helper()
+	if o := s.output(t, workspaceOnly(), `echo alive`); o.stdout != "alive\n" {
+		t.Errorf("the next command: %+v", o)
+	}
+	row{}.checkHost(t, fx, s.instance)
+}
+
+// zombies says which children of a process nobody has collected.
+func zombies(parent int) error {
+	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	if err != nil {
+		return err
+	}
+	for _, list := range lists {
+		children, _ := os.ReadFile(list)
+		for _, pid := range strings.Fields(string(children)) {
+			stat, err := os.ReadFile("/proc/" + pid + "/stat")
+			if err == nil && strings.Contains(string(stat), ") Z ") {
+				return fmt.Errorf("a zombie is left: %s", stat)
+			}
+		}
+	}
+	return nil
+}
+
+// Whatever a command does to its processes, terminate ends all of them.
+func TestAdversaryTerminate(t *testing.T) {
+	attacks := []struct{ name, script string }{
+		{"bomb", `exec "$ADV" bomb 200`},
+		{"freeze", `exec "$ADV" freeze`},
+		{"frozen-parents", `"$ADV" freeze & wait`},
+		{"orphans", `for i in 1 2 3; do (setsid sh -c 'trap "" TERM INT HUP; (setsid sleep 1000 &) ; sleep 1000' &) ; done; echo ready; exec sleep 1000`},
+		{"deaf", `trap '' HUP INT QUIT TERM USR1 USR2 TSTP TTIN TTOU CONT; echo ready; while :; do sleep 1; done`},
+		{"closed", `echo ready; exec < /dev/null > /dev/null 2>&1; trap '' TERM; while :; do sleep 1; done`},
+		{"stopped", `trap '' TERM; echo ready; kill -STOP $$; while :; do sleep 1; done`},
+	}
+	eachCage(t, func(t *testing.T, a *account, c cage) {
+		for _, attack := range attacks {
+			for _, params := range []map[string]any{{"tty": false}, tty} {
+				t.Run(fmt.Sprintf("%s/tty-%v", attack.name, params["tty"]), func(t *testing.T) {
+					fx, s := attackers(t, a)
+					p := s.script(t, c.policy, attack.script, params)
+					p.says(t, "ready")
+					began := time.Now()
+					p.terminate(t)
+					o := p.finish(t)
+					if took := time.Since(began); o.exit != 137 && o.exit != 143 || took > patience/2 {
+						t.Errorf("exit %d after %v", o.exit, took)
+					}
+					unharmed(t, fx, s)
+				})
+			}
+		}
+	})
+}
+
+// The end of the command ends what it has left running.
+func TestAdversaryLeftRunning(t *testing.T) {
+	eachCage(t, func(t *testing.T, a *account, c cage) {
+		fx, s := attackers(t, a)
+		p := s.script(t, c.policy, `"$ADV" bomb 200 > said & while ! test -s said; do :; done; cat said; exit 7`)
+		o := p.finish(t)
+		if o.exit != 7 || !strings.Contains(o.stdout, "ready 200") {
+			t.Errorf("%+v", o)
+		}
+		unharmed(t, fx, s)
+	})
+}
+
+// Process 1 of the sandbox can neither be killed nor stopped from inside.
+func TestAdversaryKillInit(t *testing.T) {
+	eachCage(t, func(t *testing.T, a *account, c cage) {
+		fx, s := attackers(t, a)
+		p := s.script(t, c.policy, `for s in KILL STOP HUP SEGV ABRT USR1 PIPE ALRM; do kill -$s 1; done; kill -STOP $PPID; kill -KILL $PPID; echo still here; exit 4`)
+		if o := p.finish(t); o.exit != 4 || !strings.Contains(o.stdout, "still here") {
+			t.Errorf("%+v", o)
+		}
+		unharmed(t, fx, s)
+	})
+}
+
+// A killed server takes even those along who ignore everything.
+func TestAdversaryServerKilled(t *testing.T) {
+	notForReference(t, "it is not attacked")
+	eachAccount(t, func(t *testing.T, a *account) {
+		for _, c := range cages() {
+			fx := newFixture(t, a)
+			fx.arm()
+			fx.handOver()
+			s := &serial{instance: a.own(t, bench.server.Argv, nil), fx: fx}
+			p := s.script(t, c.policy, `exec "$ADV" bomb 50`)
+			p.says(t, "ready")
+			s.kill()
+			tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
+			next := a.own(t, bench.server.Argv, nil) // takes placeholders away
+			row{}.checkHost(t, fx, next)
+		}
+	})
+}
+
+// The number of processes on the host is what it was: none hides behind another name.
+func TestAdversaryBombIsBounded(t *testing.T) {
+	notForReference(t, "it is not attacked")
+	eachAccount(t, func(t *testing.T, a *account) {
+		fx, s := attackers(t, a)
+		p := s.script(t, workspaceOnly(), `exec "$ADV" bomb 200`)
+		p.says(t, "ready 200")
+		tethertest.Eventually(t, func() error { // they are counted while some still fork
+			if n := len(s.family(fx.mark)); n < 200 {
+				return fmt.Errorf("only %d processes are seen", n)
+			}
+			return nil
+		})
+		p.terminate(t)
+		p.finish(t)
+		unharmed(t, fx, s)
+		tethertest.Eventually(t, func() error { return zombies(s.cmd.Process.Pid) })
+	})
+}

@@ -1,0 +1,225 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// The adversary tests attack from inside. Each says what the attack does in a
+// sandbox, and shows where it can that the same attack works without one.
+
+// buildAdversary builds a static program for attacks that need more than a shell,
+// when the first test asks for it.
+var buildAdversary = sync.OnceValues(func() (string, error) {
+	name := filepath.Join(bench.dir, "bin", "adversary")
+	gcc := exec.Command("gcc", "-O1", "-static", "-o", name, "testdata/adversary/adversary.c")
+	if out, err := gcc.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the adversary: %w\n%s", err, out)
+	}
+	return name, nil
+})
+
+// armoury keeps one copy of each program per account, to link from: the account
+// owns it, and the server's own program is not touched.
+var armoury struct {
+	sync.Mutex
+	made map[string]bool
+}
+
+// copyFor returns the account's copy of a program.
+func (a *account) copyFor(program string) (string, error) {
+	armoury.Lock()
+	defer armoury.Unlock()
+	name := filepath.Join(a.dir, "armoury-"+filepath.Base(program))
+	if armoury.made[name] {
+		return name, nil
+	}
+	content, err := os.ReadFile(program)
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(name, content, 0o755); err != nil {
+		return "", err
+	}
+	if armoury.made == nil {
+		armoury.made = map[string]bool{}
+	}
+	armoury.made[name] = true
+	return name, os.Lchown(name, a.uid, a.gid)
+}
+
+// arm puts the adversary into the workspace, and the probe, which not every sandbox
+// shows elsewhere: $ADV and $PROBE.
+func (fx *fixture) arm() {
+	fx.t.Helper()
+	adversary, err := buildAdversary()
+	fx.check(err)
+	for name, program := range map[string]string{"adversary": adversary, "probe": bench.tether} {
+		program, err := fx.account.copyFor(program)
+		fx.check(err)
+		fx.check(os.Link(program, fx.ws+"/"+name))
+	}
+}
+
+// hostile is the environment of attacks.
+func (fx *fixture) hostile(more map[string]string) map[string]string {
+	env := fx.env()
+	env["ADV"], env["PROBE"] = fx.ws+"/adversary", fx.ws+"/probe be-child probe"
+	env["CAGE"] = ownNamespace(fx.t, "pid") // what attacks that would hurt the host look at
+	maps.Copy(env, more)
+	return env
+}
+
+// A cage is a policy that attacks are tried under.
+type cage struct {
+	name   string
+	policy policy
+}
+
+// cages are the policies that differ in what holds an attack back. None of them
+// lets a command write to $OUT, and all but the first two hide it.
+func cages() []cage {
+	return []cage{
+		{"workspace", workspaceOnly()},
+		{"network", workspaceOnly().net()},
+		{"root-deny", rootWrite().deny("$OUT")},
+		{"minimal", minimalWrite()},
+	}
+}
+
+// eachCage runs a test as every user under every policy.
+func eachCage(t *testing.T, test func(*testing.T, *account, cage)) {
+	t.Helper()
+	notForReference(t, "it is not attacked")
+	eachAccount(t, func(t *testing.T, a *account) {
+		for _, c := range cages() {
+			t.Run(c.name, func(t *testing.T) { test(t, a, c) })
+		}
+	})
+}
+
+// serial gives every command of a fixture its own id.
+type serial struct {
+	*instance
+	fx *fixture
+	n  int
+}
+
+// script starts a shell in the workspace.
+func (s *serial) script(t *testing.T, p policy, script string, more ...map[string]any) *process {
+	t.Helper()
+	c, err := s.try(p, script, more...)
+	if err != nil {
+		t.Fatalf("start: %v", err)
+	}
+	return c
+}
+
+// try is script for starts that may be refused.
+func (s *serial) try(p policy, script string, more ...map[string]any) (*process, error) {
+	s.n++
+	params := map[string]any{"processId": fmt.Sprintf("%s-%d", s.fx.mark, s.n)}
+	for _, m := range more {
+		maps.Copy(params, m)
+	}
+	return s.start(row{policy: p, script: script, env: s.fx.hostile(nil), params: params}.start(s.fx))
+}
+
+// output runs a script to its end.
+func (s *serial) output(t *testing.T, p policy, script string) outcome {
+	t.Helper()
+	return s.script(t, p, script).finish(t)
+}
+
+// attackers returns an armed fixture and a server for it.
+func attackers(t *testing.T, a *account, setup ...func(*fixture)) (*fixture, *serial) {
+	t.Helper()
+	fx := newFixture(t, a)
+	for _, f := range setup {
+		f(fx)
+	}
+	fx.arm()
+	fx.handOver()
+	return fx, &serial{instance: a.take(t), fx: fx}
+}
+
+// wants checks the lines of output: every expression must match, those after it
+// must not. Lines of the two streams may come mixed, so each is looked at alone too.
+func wants(t *testing.T, fx *fixture, o outcome, match []string, never ...string) {
+	t.Helper()
+	text := o.stdout + "\n" + o.stderr + "\n" + o.all
+	for _, m := range match {
+		if !fx.pattern(m).MatchString(text) {
+			t.Errorf("no output matches %s", m)
+		}
+	}
+	for _, n := range append(never, "ESCAPED") {
+		if fx.pattern(n).MatchString(text) {
+			t.Errorf("output matches %s", n)
+		}
+	}
+	if t.Failed() {
+		t.Logf("exit %d, output: %.3000s", o.exit, o.all)
+	}
+}
+
+// intact checks that nothing was written to $OUT, and that its secret is as it was.
+func (fx *fixture) intact(t *testing.T) {
+	t.Helper()
+	names, err := os.ReadDir(fx.out)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, n := range names {
+		if n.Name() != "secret.txt" {
+			t.Errorf("%s is on the host", filepath.Join(fx.out, n.Name()))
+		}
+	}
+	if text, err := os.ReadFile(fx.out + "/secret.txt"); err != nil || string(text) != secretText {
+		t.Errorf("the secret is %q (%v)", text, err)
+	}
+}
+
+// errRefused marks a start that the server refused, as it may when the ground
+// moves under it.
+var errRefused = errors.New("refused")
+
+// refusedOr returns errRefused for refusals that say why.
+func refusedOr(err error) error {
+	if e, ok := errors.AsType[*rpcError](err); ok && (e.Code == invalidParams || e.Code == internalError) && e.Message != "" {
+		return fmt.Errorf("%w: %s", errRefused, e.Message)
+	}
+	return err
+}
+
+// sections splits the output of a script that prints "== NAME" before each part.
+func sections(text string) map[string]string {
+	parts := map[string]string{}
+	for _, part := range strings.Split(text, "== ")[1:] {
+		name, rest, _ := strings.Cut(part, "\n")
+		parts[name] = strings.TrimSpace(rest)
+	}
+	return parts
+}
+
+// hostCommand runs a program on the host as root.
+func hostCommand(t *testing.T, fx *fixture, argv ...string) string {
+	t.Helper()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = os.Environ()
+	for name, value := range fx.hostile(nil) {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s: %v", strings.Join(argv, " "), err)
+	}
+	return string(out)
+}

@@ -1,0 +1,301 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// Bounds of races. They are lost early or not at all.
+const (
+	raceStarts = 240
+	raceTime   = 15 * time.Second
+	raceAtOnce = 4
+)
+
+// raceTargets are where the link leads, the last two to names that bubblewrap uses
+// while it works. racePauses are how long the swapper waits between two swaps, at
+// most: about as long as a start takes, longer, and not at all.
+var (
+	raceTargets = []string{"$OUT", "../out", "$OUT", "../../../../../../../../../..$OUT", "/proc/1/root$OUT", "$OUT", "/oldroot$OUT", "/newroot$OUT"}
+	racePauses  = []time.Duration{20 * time.Millisecond, 60 * time.Millisecond, 0}
+)
+
+// keyText is in a file of the workspace that policies deny.
+const keyText = "key text\n"
+
+// racePolicies name $WS/sub in every role that is less than its parent's. None
+// shows $OUT.
+func racePolicies() []cage {
+	return []cage{
+		{"read", minimalWrite().with(at("$WS/sub", "read"))},
+		{"deny", minimalWrite().deny("$WS/sub/key")},
+		{"deny-both", workspaceOnly().deny("$OUT").deny("$WS/sub/key")},
+		{"read-network", workspaceOnly().net().deny("$OUT").with(at("$WS/sub/in", "read"))},
+	}
+}
+
+// grab tries every way to $OUT, and to what is denied.
+const grab = `cat sub/secret.txt other/secret.txt $OUT/secret.txt sub/key other/key
+for f in sub/n sub/in/n other/n $OUT/n $OUT/in/n; do echo x > $f; done 2>/dev/null; true`
+
+// A command swaps a directory and a link while other commands are started whose
+// policies name that directory.
+func TestAdversarySymlinkRace(t *testing.T) {
+	notForReference(t, "it is not attacked")
+	eachAccount(t, func(t *testing.T, a *account) {
+		deadline, strays := time.Now().Add(raceTime), 0
+		for i, target := range raceTargets {
+			fx, s := attackers(t, a, func(fx *fixture) {
+				fx.mkdir("$WS/sub/in")
+				fx.write("$WS/sub/key", keyText)
+				fx.symlink(target, "$WS/other")
+			})
+			r := race{serial: s, t: t, deadline: deadline, pause: racePauses[i%len(racePauses)]}
+			r.run(racePolicies(), raceStarts/len(raceTargets), func(c cage, o outcome) {
+				if strings.Contains(o.all, secretText) {
+					t.Errorf("%s, link to %s: the secret was read: %q", c.name, target, o.all)
+				}
+				if strings.HasPrefix(c.name, "deny") && strings.Contains(o.all, keyText) {
+					t.Errorf("%s, link to %s: what is denied was read: %q", c.name, target, o.all)
+				}
+				strays += r.strays()
+				fx.intact(t)
+			})
+			t.Logf("link to %s: %d ran, %d refused, seen as link %d times, as directory %d times", target, r.ran, r.refused, r.links, r.dirs)
+			if r.links == 0 || r.dirs == 0 {
+				t.Error("nothing was swapped")
+			}
+			tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
+			tethertest.Eventually(t, fx.clean)
+		}
+		if strays > 0 {
+			t.Errorf("%d times an empty mount point was made outside, of the name that the policy denies", strays)
+		}
+	})
+}
+
+// strays removes a mount point that was made in $OUT, and returns how many it found.
+func (r *race) strays() int {
+	info, err := os.Lstat(r.fx.out + "/key")
+	if err != nil {
+		return 0
+	}
+	if info.Size() > 0 {
+		r.t.Errorf("there is text in %s", info.Name())
+	}
+	r.fx.check(os.Remove(r.fx.out + "/key"))
+	return 1
+}
+
+// A race starts commands while another one swaps.
+type race struct {
+	*serial
+	t                         *testing.T
+	deadline                  time.Time
+	pause                     time.Duration
+	ran, refused, links, dirs int
+}
+
+// run starts n commands, each under the next policy, and judges their outcomes.
+func (r *race) run(cages []cage, n int, judge func(cage, outcome)) {
+	r.t.Helper()
+	swapper := r.script(r.t, workspaceOnly(), fmt.Sprintf(`exec "$ADV" swap sub other %d`, r.pause.Microseconds()))
+	swapper.says(r.t, "ready")
+	type running struct {
+		cage    cage
+		process *process
+	}
+	var waiting []running
+	finish := func(down int) {
+		for len(waiting) > down {
+			judge(waiting[0].cage, waiting[0].process.finish(r.t))
+			waiting = waiting[1:]
+		}
+	}
+	for i := 0; i < n && (time.Now().Before(r.deadline) || i < len(cages)); i++ {
+		r.look()
+		c := cages[i%len(cages)]
+		p, err := r.try(c.policy, grab)
+		if err := refusedOr(err); errors.Is(err, errRefused) {
+			r.refused++
+			continue
+		} else if err != nil {
+			r.t.Fatal(err)
+		}
+		r.ran++
+		waiting = append(waiting, running{c, p})
+		finish(raceAtOnce - 1)
+	}
+	finish(0)
+	swapper.terminate(r.t)
+	if o := swapper.finish(r.t); strings.Contains(o.all, "swap: ") && !strings.Contains(o.all, "EXDEV") {
+		r.t.Logf("the swapper said %.200q", o.all)
+	}
+}
+
+// look waits until the name is a directory, so that the link comes when the server
+// no longer expects it, and counts how the name was seen.
+func (r *race) look() {
+	for end := time.Now().Add(time.Second); time.Now().Before(end); runtime.Gosched() {
+		info, err := os.Lstat(r.fx.ws + "/sub")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if info.IsDir() {
+			r.dirs++
+			return
+		}
+		r.links++
+	}
+}
+
+// A sandbox that is told to bind what a link shows binds what is behind it: the
+// race above is worth winning.
+func TestAdversarySymlinkControl(t *testing.T) {
+	fx := newFixture(t, bench.accounts[0])
+	fx.check(os.Remove(fx.ws + "/sub"))
+	fx.symlink("$OUT", "$WS/sub")
+	fx.mkdir("$FX/show")
+	out, err := exec.Command("bwrap", "--ro-bind", "/", "/", "--bind", fx.ws+"/sub", fx.dir+"/show", "--", "sh", "-c", `cat "$0"/secret.txt && echo x > "$0"/n`, fx.dir+"/show").CombinedOutput()
+	if err != nil || string(out) != secretText {
+		t.Errorf("%v, %s", err, out)
+	}
+	if text, err := os.ReadFile(fx.out + "/n"); err != nil || string(text) != "x\n" {
+		t.Errorf("%q (%v)", text, err)
+	}
+}
+
+// A link that a command has planted in a writable directory does not become a
+// writable directory for the next one, although the policy names it.
+func TestAdversaryPlantedLink(t *testing.T) {
+	eachAccount(t, func(t *testing.T, a *account) {
+		fx, s := attackers(t, a)
+		p := workspaceOnly().with(at("$WS/sub", "write"))
+		s.output(t, workspaceOnly(), `rmdir sub && ln -s $OUT sub`)
+		c, err := s.try(p, `echo x > $OUT/n; echo x > sub/m; true`)
+		if err := refusedOr(err); errors.Is(err, errRefused) {
+			t.Log(err)
+		} else if err != nil {
+			t.Fatal(err)
+		} else {
+			wants(t, fx, c.finish(t), nil)
+		}
+		fx.intact(t)
+	})
+}
+
+// Mount points that a sandbox needs are taken away even if somebody moves the
+// directory that they are in.
+func TestAdversaryMovedPlaceholder(t *testing.T) {
+	notForReference(t, "it is not attacked")
+	eachAccount(t, func(t *testing.T, a *account) {
+		fx, s := attackers(t, a)
+		held := s.script(t, workspaceOnly().with(at("$WS/sub", "write")), `echo ready; read line; mkdir sub/.git`, map[string]any{"pipeStdin": true})
+		held.says(t, "ready")
+		mover := s.output(t, workspaceOnly(), `mv sub moved && ln -s $OUT sub && ls -A moved; mkdir moved/.git`)
+		wants(t, fx, mover, nil)
+		held.write(t, "go\n")
+		held.finish(t)
+		fx.intact(t)
+		row{}.checkHost(t, fx, s.instance)
+	})
+}
+
+// Names that must not be made are attacked while the last sandbox that keeps them
+// ends.
+func TestAdversaryPlaceholderExit(t *testing.T) {
+	notForReference(t, "it is not attacked")
+	eachAccount(t, func(t *testing.T, a *account) {
+		fx, s := attackers(t, a)
+		deadline := time.Now().Add(raceTime)
+		for i := 0; i < 100 && time.Now().Before(deadline); i++ {
+			// The shell ends when the other spins; process 1 takes it along.
+			o := s.output(t, workspaceOnly(), `"$ADV" spin .git > said & "$ADV" spin .codex > /dev/null & while ! test -s said; do :; done`)
+			if strings.Contains(o.all, "ESCAPED") || o.exit != 0 {
+				t.Fatalf("round %d: %+v", i, o)
+			}
+			unspoilt(t, fx, fmt.Sprintf("round %d", i))
+			if text := fx.read("$WS/said"); strings.Contains(text, "ESCAPED") {
+				t.Fatalf("round %d: %q", i, text)
+			}
+			fx.check(os.Remove(fx.ws + "/said"))
+		}
+		row{}.checkHost(t, fx, s.instance)
+	})
+}
+
+// unspoilt checks that none of the names is there, or was moved elsewhere.
+func unspoilt(t *testing.T, fx *fixture, when string) {
+	t.Helper()
+	for _, name := range []string{".git", ".codex", ".git.moved", ".codex.moved"} {
+		if info, err := os.Lstat(fx.ws + "/" + name); err == nil {
+			t.Fatalf("%s: %s is on the host: %v", when, name, info.Mode())
+		}
+	}
+}
+
+// The same while sandboxes that share the names come and go.
+func TestAdversaryPlaceholderRace(t *testing.T) {
+	notForReference(t, "it is not attacked")
+	eachAccount(t, func(t *testing.T, a *account) {
+		fx, s := attackers(t, a)
+		spinners := []*process{
+			s.script(t, workspaceOnly(), `exec "$ADV" spin .git`),
+			s.script(t, workspaceOnly().net(), `exec "$ADV" spin .aws`),
+		}
+		for _, p := range spinners {
+			p.says(t, "ready")
+		}
+		deadline := time.Now().Add(raceTime)
+		refused := 0
+		for i := 0; i < 60 && time.Now().Before(deadline); i++ {
+			p, err := s.try(workspaceOnly(), `mkdir -p .git/hooks .aws/x; echo x > .git/hooks/v && echo ESCAPED; mv .git .git2 && echo ESCAPED; true`)
+			if err := refusedOr(err); errors.Is(err, errRefused) {
+				refused++
+				t.Logf("round %d: %v", i, err)
+				continue
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if o := p.finish(t); strings.Contains(o.all, "ESCAPED") {
+				t.Fatalf("round %d: %q", i, o.all)
+			}
+			for _, name := range []string{".git", ".aws"} {
+				if names, err := os.ReadDir(fx.ws + "/" + name); err != nil || len(names) > 0 {
+					t.Fatalf("round %d: %s on the host has %v (%v)", i, name, names, err)
+				}
+			}
+		}
+		if refused > 0 {
+			t.Errorf("%d starts were refused, though nobody could change anything", refused)
+		}
+		for _, p := range spinners {
+			p.terminate(t)
+			if o := p.finish(t); strings.Contains(o.all, "ESCAPED") {
+				t.Errorf("a spinner: %q", o.all)
+			}
+		}
+		row{}.checkHost(t, fx, s.instance)
+		unspoilt(t, fx, "at the end")
+	})
+}
+
+// Without a sandbox the spinner makes its hook: the tests above can fail.
+func TestAdversaryPlaceholderControl(t *testing.T) {
+	notForReference(t, "it is not attacked")
+	eachAccount(t, func(t *testing.T, a *account) {
+		_, s := attackers(t, a)
+		p := s.script(t, unconfined(), `exec "$ADV" spin .git`)
+		p.says(t, "ESCAPED hook")
+		p.terminate(t)
+		p.finish(t)
+	})
+}
