@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"strconv"
 	"syscall"
 	"unsafe"
@@ -22,9 +21,13 @@ const firstStdio = 3
 const exitBroken = 125
 
 // Main runs the stage in descriptor args[0], reports to descriptor args[1], and
-// does not return if all goes well.
+// does not return if all goes well. It must be called while the program is being
+// initialized: then it runs on the main thread, to which filters and sessions belong.
 func Main(args []string) int {
-	runtime.LockOSThread() // filters and sessions belong to threads
+	if unix.Gettid() != unix.Getpid() {
+		fmt.Fprintln(os.Stderr, "tether: this helper was started too late")
+		return exitBroken
+	}
 	if len(args) != 2 {
 		fmt.Fprintln(os.Stderr, "tether: this helper is started by tether itself")
 		return exitBroken
