@@ -17,8 +17,6 @@ const (
 	NoteProcessOutput = "process/output" // notifications to the client
 	NoteProcessExited = "process/exited"
 	NoteProcessClosed = "process/closed"
-
-	MethodFsGetMetadata = "fs/getMetadata"
 )
 
 // Methods and notifications that only tether has. A reference client never
@@ -267,22 +265,4 @@ type ProcessExited struct {
 type ProcessClosed struct {
 	ProcessID string `json:"processId"`
 	Seq       uint64 `json:"seq"`
-}
-
-// MetadataParams asks for the facts about a file.
-type MetadataParams struct {
-	Path           PathURI  `json:"path"`
-	FollowSymlinks *bool    `json:"followSymlinks"` // nil: true
-	Sandbox        *Sandbox `json:"sandbox"`
-}
-
-// MetadataResult answers fs/getMetadata. Type, size and times are those of
-// the target of a symbolic link.
-type MetadataResult struct {
-	IsDirectory  bool   `json:"isDirectory"`
-	IsFile       bool   `json:"isFile"`
-	IsSymlink    bool   `json:"isSymlink"` // the path itself is a link
-	Size         uint64 `json:"size"`
-	CreatedAtMs  int64  `json:"createdAtMs"` // Unix time; 0: unknown
-	ModifiedAtMs int64  `json:"modifiedAtMs"`
 }

@@ -1,0 +1,219 @@
+package wire
+
+// File methods of the reference protocol.
+const (
+	MethodFsReadFile        = "fs/readFile"
+	MethodFsOpen            = "fs/open"
+	MethodFsReadBlock       = "fs/readBlock"
+	MethodFsWriteBlock      = "fs/writeBlock"
+	MethodFsClose           = "fs/close"
+	MethodFsWriteFile       = "fs/writeFile"
+	MethodFsCreateDirectory = "fs/createDirectory"
+	MethodFsGetMetadata     = "fs/getMetadata"
+	MethodFsCanonicalize    = "fs/canonicalize"
+	MethodFsReadDirectory   = "fs/readDirectory"
+	MethodFsWalk            = "fs/walk"
+	MethodFsRemove          = "fs/remove"
+	MethodFsCopy            = "fs/copy"
+	MethodFsWatchMissing    = "fs/watchMissing"
+
+	NoteFsMissingChanged = "fs/missingChanged" // notification to the client
+)
+
+// ReadFileParams asks for the content of a file.
+type ReadFileParams struct {
+	Path           PathURI  `json:"path"`
+	FollowSymlinks *bool    `json:"followSymlinks"` // nil: true
+	Sandbox        *Sandbox `json:"sandbox"`
+}
+
+// ReadFileResult answers fs/readFile. The server writes it without this type.
+type ReadFileResult struct {
+	DataBase64 Base64 `json:"dataBase64"`
+}
+
+// WriteFileParams replaces the content of a file. The data stays in its encoded
+// form: what is wrong with it is for the method to say.
+type WriteFileParams struct {
+	Path           PathURI  `json:"path"`
+	DataBase64     string   `json:"dataBase64"`
+	FollowSymlinks *bool    `json:"followSymlinks"` // nil: true
+	Sandbox        *Sandbox `json:"sandbox"`
+}
+
+// OpenMode is what a file is opened for.
+type OpenMode string
+
+// The values of OpenMode.
+const (
+	OpenRead    OpenMode = "read"
+	OpenReplace OpenMode = "replace" // created, or emptied at once
+)
+
+func (OpenMode) variants() []string { return []string{"read", "replace"} }
+
+// OpenParams opens a file under a name that the client chooses.
+type OpenParams struct {
+	HandleID string   `json:"handleId"`
+	Path     PathURI  `json:"path"`
+	Mode     OpenMode `json:"mode" wire:"default"` // empty: OpenRead
+	Sandbox  *Sandbox `json:"sandbox"`
+}
+
+// HandleParams names an open file.
+type HandleParams struct {
+	HandleID string `json:"handleId"`
+}
+
+// HandleResult answers fs/open.
+type HandleResult struct {
+	HandleID string `json:"handleId"`
+}
+
+// ReadBlockParams asks for a part of an open file.
+type ReadBlockParams struct {
+	HandleID string `json:"handleId"`
+	Offset   uint64 `json:"offset"`
+	Len      uint64 `json:"len"`
+}
+
+// ReadBlockResult answers fs/readBlock. The server writes it without this type.
+type ReadBlockResult struct {
+	Chunk Base64 `json:"chunk"`
+	EOF   bool   `json:"eof"`
+}
+
+// WriteBlockParams writes a part of an open file.
+type WriteBlockParams struct {
+	HandleID string `json:"handleId"`
+	Offset   uint64 `json:"offset"`
+	Chunk    Base64 `json:"chunk"`
+}
+
+// CreateDirectoryParams makes a directory.
+type CreateDirectoryParams struct {
+	Path           PathURI  `json:"path"`
+	Recursive      *bool    `json:"recursive"`      // nil: true
+	FollowSymlinks *bool    `json:"followSymlinks"` // nil: true
+	Sandbox        *Sandbox `json:"sandbox"`
+}
+
+// MetadataParams asks for the facts about a file.
+type MetadataParams struct {
+	Path           PathURI  `json:"path"`
+	FollowSymlinks *bool    `json:"followSymlinks"` // nil: true
+	Sandbox        *Sandbox `json:"sandbox"`
+}
+
+// MetadataResult answers fs/getMetadata. Type, size and times are those of
+// the target of a symbolic link.
+type MetadataResult struct {
+	IsDirectory  bool   `json:"isDirectory"`
+	IsFile       bool   `json:"isFile"`
+	IsSymlink    bool   `json:"isSymlink"` // the path itself is a link
+	Size         uint64 `json:"size"`
+	CreatedAtMs  int64  `json:"createdAtMs"` // Unix time; 0: unknown
+	ModifiedAtMs int64  `json:"modifiedAtMs"`
+}
+
+// PathParams names a file.
+type PathParams struct {
+	Path    PathURI  `json:"path"`
+	Sandbox *Sandbox `json:"sandbox"`
+}
+
+// CanonicalizeResult answers fs/canonicalize.
+type CanonicalizeResult struct {
+	Path string `json:"path"` // a URI
+}
+
+// ReadDirectoryResult answers fs/readDirectory.
+type ReadDirectoryResult struct {
+	Entries []DirectoryEntry `json:"entries"`
+}
+
+// DirectoryEntry is a name in a directory. Links are followed for the flags.
+type DirectoryEntry struct {
+	FileName    string `json:"fileName"`
+	IsDirectory bool   `json:"isDirectory"`
+	IsFile      bool   `json:"isFile"`
+}
+
+// WalkParams asks for what is below a directory.
+type WalkParams struct {
+	Path    PathURI     `json:"path"`
+	Options WalkOptions `json:"options"`
+	Sandbox *Sandbox    `json:"sandbox"`
+}
+
+// WalkOptions bound a walk.
+type WalkOptions struct {
+	MaxDepth                uint64 `json:"maxDepth"`
+	MaxDirectories          uint64 `json:"maxDirectories"`
+	MaxEntries              uint64 `json:"maxEntries"`
+	FollowDirectorySymlinks bool   `json:"followDirectorySymlinks"`
+	PruneHiddenDirectories  bool   `json:"pruneHiddenDirectories" wire:"default"`
+}
+
+// WalkResult answers fs/walk.
+type WalkResult struct {
+	Entries   []WalkEntry `json:"entries"`
+	Errors    []WalkError `json:"errors"`
+	Truncated bool        `json:"truncated"`
+}
+
+// WalkEntry is a file or directory that was found.
+type WalkEntry struct {
+	Path string `json:"path"` // a URI
+	Kind string `json:"kind"` // WalkFile or WalkDirectory
+}
+
+// Kinds of WalkEntry.
+const (
+	WalkFile      = "file"
+	WalkDirectory = "directory"
+)
+
+// WalkError is something that could not be looked at.
+type WalkError struct {
+	Path    string `json:"path"` // a URI
+	Message string `json:"message"`
+}
+
+// RemoveParams removes a file or a directory.
+type RemoveParams struct {
+	Path           PathURI  `json:"path"`
+	Recursive      *bool    `json:"recursive"`      // nil: true
+	Force          *bool    `json:"force"`          // nil: true
+	FollowSymlinks *bool    `json:"followSymlinks"` // nil: true
+	Sandbox        *Sandbox `json:"sandbox"`
+}
+
+// CopyParams copies a file, a link or a directory.
+type CopyParams struct {
+	SourcePath      PathURI  `json:"sourcePath"`
+	DestinationPath PathURI  `json:"destinationPath"`
+	Recursive       bool     `json:"recursive"`
+	Sandbox         *Sandbox `json:"sandbox"`
+}
+
+// WatchMissingParams asks to be told when one of several paths comes into being,
+// or when one that exists changes.
+type WatchMissingParams struct {
+	WatchID uint64    `json:"watchId"`
+	Missing []PathURI `json:"missing"`
+	Present *PathURI  `json:"present"`
+}
+
+// WatchMissingResult answers fs/watchMissing.
+type WatchMissingResult struct {
+	Watching bool `json:"watching"`
+}
+
+// MissingChanged is the notification fs/missingChanged.
+type MissingChanged struct {
+	WatchID uint64 `json:"watchId"`
+}
+
+// FollowsLinks reports whether a method with this parameter follows links.
+func FollowsLinks(followSymlinks *bool) bool { return followSymlinks == nil || *followSymlinks }
