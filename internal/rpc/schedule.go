@@ -15,6 +15,12 @@ type Job struct {
 	Process   *string // jobs of one process begin in order
 	Exclusive bool    // later jobs of the process begin when it is done
 	Control   bool    // goes to the control lane
+
+	// Touches are the files that the job depends on. Without a limit it begins when
+	// no earlier job is under way that is in conflict with it.
+	Touches []Touch
+
+	visit *visit // if it touches something
 }
 
 // A Scheduler decides when the requests of one connection run. They are
@@ -28,7 +34,8 @@ type Job struct {
 // place in the other: what could give them one may be a terminate.
 //
 // When the connection is over, what waits for a place never begins: nobody was
-// told that it would. What waits for an exclusive job does, without a limit.
+// told that it would. What waits for an exclusive job, or for one that touches the
+// same files, does, without a limit.
 type Scheduler struct {
 	ctx   context.Context
 	limit int
@@ -38,6 +45,7 @@ type Scheduler struct {
 	mu    sync.Mutex
 	over  bool             // Wait was called
 	lines map[string]*line // processes with an exclusive job under way
+	gate  gate
 	lanes [2]lane
 }
 
@@ -132,13 +140,16 @@ func (s *Scheduler) advance(process string) {
 	}
 }
 
-// place begins a job as soon as its lane has a place.
+// place begins a job as soon as its lane has a place, or without a limit, as soon as
+// no earlier one is in its way.
 func (s *Scheduler) place(j Job) {
 	if s.limit == 0 {
 		if j.Slow {
 			s.slow.Add(1)
 		}
-		s.begin(j, nil)
+		if len(j.Touches) == 0 || s.mayEnter(&j) {
+			s.begin(j, nil)
+		}
 		return
 	}
 	n := &s.lanes[0]
@@ -155,6 +166,28 @@ func (s *Scheduler) place(j Job) {
 		return
 	}
 	s.enqueue(n, j)
+}
+
+// mayEnter notes what a job touches, and whether it may begin at once. If not, it
+// will when it may.
+func (s *Scheduler) mayEnter(j *Job) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var now bool
+	j.visit, now = s.gate.enter(j.Touches, nil)
+	waiting := *j
+	j.visit.begin = func() { s.begin(waiting, nil) }
+	return now
+}
+
+// leave lets those begin who waited for what a job touched.
+func (s *Scheduler) leave(v *visit) {
+	s.mu.Lock()
+	free := s.gate.leave(v)
+	s.mu.Unlock()
+	for _, f := range free {
+		f.begin()
+	}
 }
 
 // take takes a place, if there is one.
@@ -212,7 +245,7 @@ func (s *Scheduler) fillLocked(n *lane) {
 // been added to s.slow.
 func (s *Scheduler) begin(j Job, n *lane) {
 	done := func() {}
-	if n != nil || j.Exclusive {
+	if n != nil || j.Exclusive || j.visit != nil {
 		done = func() { s.finish(j, n) }
 	}
 	if !j.Slow {
@@ -229,6 +262,9 @@ func (s *Scheduler) begin(j Job, n *lane) {
 func (s *Scheduler) finish(j Job, n *lane) {
 	if n != nil {
 		s.vacate(n)
+	}
+	if j.visit != nil {
+		s.leave(j.visit)
 	}
 	if j.Exclusive && s.room == nil {
 		s.advance(*j.Process)
