@@ -45,6 +45,10 @@ func (b *Base64) decodeWire(d *decoder) error {
 	return err
 }
 
+// DecodeBase64 decodes binary data that was left in its text; an error says what is
+// wrong with it in the words of the reference.
+func DecodeBase64(text string) ([]byte, error) { return decodeBase64([]byte(text)) }
+
 // decodeBase64 returns a non-nil slice or an error.
 func decodeBase64(text []byte) ([]byte, error) {
 	if len(text)%4 != 0 {

@@ -1,26 +1,32 @@
 package fsrpc
 
 import (
+	"context"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/wire"
 )
 
+// Metadata returns the facts about path.
+func (Direct) Metadata(_ context.Context, path string, follow bool) (wire.MetadataResult, error) {
+	return Metadata(path, follow)
+}
+
 // Metadata returns the facts about path. Type, size and times are those of a
 // link's target; without follow no component may be a link at all.
 func Metadata(path string, follow bool) (wire.MetadataResult, error) {
-	stat, link := followed, false
-	if !follow {
-		stat = unfollowed
-	}
-	st, err := stat(path)
+	path, err := clean(path, follow)
 	if err != nil {
-		return wire.MetadataResult{}, &Error{err}
+		return wire.MetadataResult{}, failed(err)
 	}
+	stat := unfollowed
 	if follow {
-		var self unix.Statx_t
-		err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_TYPE, &self)
-		link = err == nil && self.Mode&unix.S_IFMT == unix.S_IFLNK
+		stat = followed
+	}
+	st, link, err := stat(path)
+	if err != nil {
+		return wire.MetadataResult{}, failed(err)
 	}
 	return wire.MetadataResult{
 		IsDirectory:  st.Mode&unix.S_IFMT == unix.S_IFDIR,
@@ -34,30 +40,34 @@ func Metadata(path string, follow bool) (wire.MetadataResult, error) {
 
 const wanted = unix.STATX_BASIC_STATS | unix.STATX_BTIME
 
-func followed(path string) (st unix.Statx_t, err error) {
-	err = unix.Statx(unix.AT_FDCWD, path, 0, wanted, &st)
-	return st, err
+// followed looks at what path leads to, and says whether it is a link itself.
+func followed(path string) (st unix.Statx_t, link bool, err error) {
+	err = statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, wanted, &st)
+	if err == nil && isLink(st) {
+		link, err = true, statx(unix.AT_FDCWD, path, 0, wanted, &st)
+	}
+	return st, link, err
 }
 
 // unfollowed looks at path in one step: a link that appears on the way cannot
 // lead it elsewhere.
-func unfollowed(path string) (st unix.Statx_t, err error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_NO_SYMLINKS,
-	})
-	if err == unix.ELOOP { // a link on the way, not at the end
-		return st, unix.ENOTDIR
-	}
+func unfollowed(path string) (st unix.Statx_t, link bool, err error) {
+	at, err := find(path, false)
 	if err != nil {
-		return st, err
+		return st, false, err
 	}
-	defer unix.Close(fd)
-	err = unix.Statx(fd, "", unix.AT_EMPTY_PATH, wanted, &st)
-	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		return st, ErrSymlink
+	defer at.close()
+	err = statx(at.dir, at.name, unix.AT_SYMLINK_NOFOLLOW, wanted, &st)
+	if err == nil && isLink(st) {
+		err = ErrSymlink
 	}
-	return st, err
+	return st, false, err
+}
+
+func isLink(st unix.Statx_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFLNK }
+
+func statx(dir int, name string, flags, mask int, st *unix.Statx_t) error {
+	return retry(func() error { return unix.Statx(dir, name, flags, mask, st) })
 }
 
 // millis is a time in Unix milliseconds, 0 if unknown.

@@ -23,12 +23,12 @@ type visit struct {
 	touches []Touch
 	earlier int      // jobs that it waits for
 	later   []*visit // jobs that wait for it
-	begin   func()   // when it waits for nobody any more
+	begin   func()   // when it waits for nobody any more; nil: its turn has not come
 }
 
-// enter notes a job. If it has to wait, begin will be called when it has not.
-func (g *gate) enter(touches []Touch, begin func()) (v *visit, now bool) {
-	v = &visit{touches: make([]Touch, len(touches)), begin: begin}
+// enter notes a job.
+func (g *gate) enter(touches []Touch) *visit {
+	v := &visit{touches: make([]Touch, len(touches))}
 	for i, t := range touches {
 		v.touches[i] = Touch{path.Clean("/" + t.Path), t.Change}
 	}
@@ -39,11 +39,12 @@ func (g *gate) enter(touches []Touch, begin func()) (v *visit, now bool) {
 		}
 	}
 	g.jobs = append(g.jobs, v)
-	return v, v.earlier == 0
+	return v
 }
 
-// leave forgets a job that is done, and returns those that may begin now.
-func (g *gate) leave(v *visit) (free []*visit) {
+// leave forgets a job that is done, and returns how to begin those that waited for
+// it alone.
+func (g *gate) leave(v *visit) (free []func()) {
 	for i, e := range g.jobs {
 		if e == v {
 			g.jobs = append(g.jobs[:i], g.jobs[i+1:]...)
@@ -51,8 +52,8 @@ func (g *gate) leave(v *visit) (free []*visit) {
 		}
 	}
 	for _, l := range v.later {
-		if l.earlier--; l.earlier == 0 {
-			free = append(free, l)
+		if l.earlier--; l.earlier == 0 && l.begin != nil {
+			free = append(free, l.begin)
 		}
 	}
 	return free

@@ -35,14 +35,10 @@ func TestPathsLikeOneByOne(t *testing.T) {
 		var jobs []*job
 		path := rapid.SampledFrom([]string{"/", "/a", "/a/b", "/a/b/c", "/a/x", "/ab", "/a/../a/b/", "/z"})
 		check := func() {
-
 			for i, j := range jobs {
 				free := true
 				for _, e := range jobs[:i] {
-					v, w := (&gate{}), (&gate{})
-					a, _ := v.enter(e.touches, nil)
-					b, _ := w.enter(j.touches, nil)
-					if !e.finished && a.conflicts(b) {
+					if a, b := new(gate).enter(e.touches), new(gate).enter(j.touches); !e.finished && a.conflicts(b) {
 						free = false
 					}
 				}
@@ -119,4 +115,28 @@ func TestPathsAndLines(t *testing.T) {
 			t.Errorf("began %s", got)
 		}
 	})
+}
+
+// A job that waits for its turn in a line holds its place among those that touch the
+// same files.
+func TestPathsKeepTheOrderOfArrival(t *testing.T) {
+	s := NewScheduler(t.Context(), 0)
+	var log []string
+	done := map[string]func(){}
+	submit := func(name string, j Job) {
+		j.Run = func(d func()) { log, done[name] = append(log, name), d }
+		s.Submit(j)
+	}
+	handle := "h"
+	submit("close", Job{Process: &handle, Exclusive: true})
+	submit("open", Job{Process: &handle, Exclusive: true, Touches: []Touch{{"/d/f", false}}})
+	submit("remove", Job{Touches: []Touch{{"/d", true}}})
+	if got := fmt.Sprint(log); got != "[close]" {
+		t.Errorf("began %s", got)
+	}
+	done["close"]()
+	done["open"]()
+	if got := fmt.Sprint(log); got != "[close open remove]" {
+		t.Errorf("began %s", got)
+	}
 }

@@ -86,8 +86,13 @@ func (s *Scheduler) Submit(j Job) {
 			s.enqueue(&s.lanes[0], j)
 		case <-s.ctx.Done():
 		}
-	case j.Process == nil || !s.mustQueue(j):
-		s.place(j)
+	default:
+		if len(j.Touches) > 0 && s.limit == 0 {
+			j.visit = s.enter(j.Touches)
+		}
+		if j.Process == nil || !s.mustQueue(j) {
+			s.place(j)
+		}
 	}
 }
 
@@ -147,7 +152,7 @@ func (s *Scheduler) place(j Job) {
 		if j.Slow {
 			s.slow.Add(1)
 		}
-		if len(j.Touches) == 0 || s.mayEnter(&j) {
+		if j.visit == nil || s.mayBegin(j) {
 			s.begin(j, nil)
 		}
 		return
@@ -168,16 +173,23 @@ func (s *Scheduler) place(j Job) {
 	s.enqueue(n, j)
 }
 
-// mayEnter notes what a job touches, and whether it may begin at once. If not, it
-// will when it may.
-func (s *Scheduler) mayEnter(j *Job) bool {
+// enter notes what a job touches, in order of arrival.
+func (s *Scheduler) enter(touches []Touch) *visit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var now bool
-	j.visit, now = s.gate.enter(j.Touches, nil)
-	waiting := *j
-	j.visit.begin = func() { s.begin(waiting, nil) }
-	return now
+	return s.gate.enter(touches)
+}
+
+// mayBegin reports whether a job whose turn has come waits for nobody who touches the
+// same files. If it does, it begins when they are done.
+func (s *Scheduler) mayBegin(j Job) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j.visit.earlier == 0 {
+		return true
+	}
+	j.visit.begin = func() { s.begin(j, nil) }
+	return false
 }
 
 // leave lets those begin who waited for what a job touched.
@@ -185,8 +197,8 @@ func (s *Scheduler) leave(v *visit) {
 	s.mu.Lock()
 	free := s.gate.leave(v)
 	s.mu.Unlock()
-	for _, f := range free {
-		f.begin()
+	for _, begin := range free {
+		begin()
 	}
 }
 

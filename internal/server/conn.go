@@ -30,6 +30,7 @@ type conn struct {
 	initialized atomic.Bool
 	polls       atomic.Int64
 	tasks       sync.WaitGroup // requests that wait
+	handles     handles
 
 	mu           sync.Mutex
 	follows      map[*follow]struct{} // what is registered with a log
@@ -56,6 +57,7 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix
 	defer keep()
 	c.scheduler.Wait()
 	c.tasks.Wait()
+	c.handles.closeAll()
 	c.detach() // from what an initialize that was under way has attached
 }
 
@@ -99,7 +101,7 @@ func (c *conn) Request(r *rpc.Request) {
 		return
 	}
 	c.scheduler.Submit(rpc.Job{
-		Process: p.process, Exclusive: p.exclusive, Slow: p.slow, Control: m.control,
+		Process: p.process, Exclusive: p.exclusive, Slow: p.slow, Control: m.control, Touches: p.touches,
 		Run: func(done func()) {
 			a, err := c.ready(m.family)
 			if err != nil {
@@ -179,7 +181,7 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 }
 
 // features are what a tether client may rely on.
-var features = []string{"ack", "closeStdin", "list", "observe", "resize", "retryStart", "sessionTtl", "signal", "termSize"}
+var features = []string{"ack", "closeStdin", "list", "observe", "resize", "retryStart", "sessionTtl", "signal", "termSize", "upload"}
 
 // Notification implements rpc.Handler.
 func (c *conn) Notification(method string, params []byte) error {

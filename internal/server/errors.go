@@ -7,6 +7,7 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/internal/upload"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -44,6 +45,9 @@ func wireError(err error) *wire.Error {
 		return e
 	}
 	if e, ok := errors.AsType[*fsrpc.Error](err); ok {
+		return wire.Errorf(e.Code(), "%v", e)
+	}
+	if e, ok := errors.AsType[*upload.Error](err); ok {
 		return wire.Errorf(e.Code(), "%v", e)
 	}
 	if refusedSandbox(err) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/tetherexec/tether/internal/fsrpc"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
@@ -16,13 +15,34 @@ var methods = map[string]method{
 	wire.MethodEnvironmentInfo:   call("environment info", (*conn).environmentInfo).onControlLane(),
 	wire.MethodEnvironmentStatus: call("environment status", (*conn).environmentStatus).onControlLane(),
 
-	wire.MethodProcessStart:     slow("exec", (*conn).startProcess, func(p *wire.StartParams) string { return p.ProcessID }),
+	wire.MethodProcessStart:     starts((*conn).startProcess),
 	wire.MethodProcessRead:      async("exec", (*conn).readOutput, func(p *wire.ReadParams) string { return p.ProcessID }),
 	wire.MethodProcessWrite:     async("exec", (*conn).writeInput, func(p *wire.WriteParams) string { return p.ProcessID }),
 	wire.MethodProcessSignal:    ordered("exec", (*conn).interrupt, func(p *wire.SignalParams) string { return p.ProcessID }).onControlLane(),
 	wire.MethodProcessTerminate: ordered("exec", (*conn).terminate, func(p *wire.ProcessParams) string { return p.ProcessID }).onControlLane(),
 
-	wire.MethodFsGetMetadata: apart("filesystem", (*conn).metadata),
+	wire.MethodFsReadFile:        answers("filesystem", (*conn).readFile, func(p *wire.ReadFileParams) []rpc.Touch { return touch(nil, p.Path, false) }, nil),
+	wire.MethodFsWriteFile:       changes((*fileRequest).writeFile, func(p *wire.WriteFileParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
+	wire.MethodFsCreateDirectory: changes((*fileRequest).createDirectory, func(p *wire.CreateDirectoryParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
+	wire.MethodFsGetMetadata:     looks((*fileRequest).metadata, func(p *wire.MetadataParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
+	wire.MethodFsCanonicalize:    looks((*fileRequest).canonicalize, func(p *wire.PathParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
+	wire.MethodFsReadDirectory:   looks((*fileRequest).readDirectory, func(p *wire.PathParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
+	wire.MethodFsWalk:            looks((*fileRequest).walk, func(p *wire.WalkParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
+	wire.MethodFsRemove:          changes((*fileRequest).remove, func(p *wire.RemoveParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
+	wire.MethodFsCopy: fileMethod((*fileRequest).copy, func(p *wire.CopyParams) (wire.PathURI, *wire.Sandbox) { return p.DestinationPath, p.Sandbox }, true,
+		func(p *wire.CopyParams) []wire.PathURI { return []wire.PathURI{p.SourcePath} }),
+
+	wire.MethodFsOpen: answers("filesystem", replying((*conn).openFile),
+		func(p *wire.OpenParams) []rpc.Touch { return touch(nil, p.Path, p.Mode == wire.OpenReplace) }, func(p *wire.OpenParams) string { return handleKey(p.HandleID) }),
+	wire.MethodFsReadBlock:  answers("filesystem", (*conn).readBlock, nil, func(p *wire.ReadBlockParams) string { return handleKey(p.HandleID) }),
+	wire.MethodFsWriteBlock: answers("filesystem", replying((*conn).writeBlock), nil, func(p *wire.WriteBlockParams) string { return handleKey(p.HandleID) }),
+	wire.MethodFsClose:      answers("filesystem", replying((*conn).closeFile), nil, func(p *wire.HandleParams) string { return handleKey(p.HandleID) }),
+
+	wire.MethodUploadOpen:   answers("filesystem", replying((*conn).openUpload), nil, func(p *wire.UploadOpenParams) string { return uploadKey(p.UploadID) }),
+	wire.MethodUploadWrite:  answers("filesystem", replying((*conn).writeUpload), nil, func(p *wire.UploadWriteParams) string { return uploadKey(p.UploadID) }),
+	wire.MethodUploadStatus: answers("filesystem", replying((*conn).uploadStatus), nil, func(p *wire.UploadParams) string { return uploadKey(p.UploadID) }),
+	wire.MethodUploadCommit: answers("filesystem", replying((*conn).commitUpload), nil, func(p *wire.UploadCommitParams) string { return uploadKey(p.UploadID) }),
+	wire.MethodUploadAbort:  answers("filesystem", replying((*conn).abortUpload), nil, func(p *wire.UploadParams) string { return uploadKey(p.UploadID) }),
 
 	wire.MethodProcessResize:     ordered("exec", (*conn).resize, func(p *wire.ResizeParams) string { return p.ProcessID }),
 	wire.MethodProcessCloseStdin: ordered("exec", (*conn).closeStdin, func(p *wire.ProcessParams) string { return p.ProcessID }),
@@ -46,6 +66,7 @@ type prepared struct {
 	process   *string // keeps its order among the requests of this process
 	exclusive bool    // and makes the later ones wait
 	slow      bool    // waits while it runs
+	touches   []rpc.Touch
 	run       func(c *conn, a *session.Attachment, r *rpc.Request, done func())
 }
 
@@ -88,30 +109,60 @@ func call[P, R any](family string, f func(*conn, *session.Attachment, *P) (R, er
 	return ordered(family, f, nil)
 }
 
-// apart adapts a function that answers when it returns and may take its time:
-// nothing waits for it.
-func apart[P, R any](family string, f func(*conn, *session.Attachment, *P) (R, error)) method {
-	m := call(family, f)
-	prepare := m.prepare
-	m.prepare = func(params []byte) (prepared, error) {
-		p, err := prepare(params)
-		p.slow = true
-		return p, err
-	}
-	return m
+// answers adapts a function that takes its time and gives its own answer, unless it
+// fails. touches are the files that it depends on; requests with the same line run one
+// after the other. Both may be nil.
+func answers[P any](family string, f func(*conn, *session.Attachment, *rpc.Request, *P) error, touches func(*P) []rpc.Touch, line func(*P) string) method {
+	return method{family: family, prepare: func(params []byte) (prepared, error) {
+		p := new(P)
+		if err := wire.Decode(params, p); err != nil {
+			return prepared{}, wire.Errorf(wire.CodeInvalidParams, "%v", err)
+		}
+		ready := prepared{slow: true, run: func(c *conn, a *session.Attachment, r *rpc.Request, done func()) {
+			defer done()
+			if err := f(c, a, r, p); err != nil {
+				c.fail(r, err)
+			}
+		}}
+		if touches != nil {
+			ready.touches = touches(p)
+		}
+		if line != nil {
+			key := line(p)
+			ready.process, ready.exclusive = &key, true
+		}
+		return ready, nil
+	}}
 }
 
-// slow adapts a function that waits, and that later requests of the same
-// process wait for.
-func slow[P any](family string, f func(*conn, *session.Attachment, *rpc.Request, *P, func()), process func(*P) string) method {
-	m := async(family, f, process)
-	prepare := m.prepare
-	m.prepare = func(params []byte) (prepared, error) {
-		p, err := prepare(params)
-		p.slow, p.exclusive = true, true
-		return p, err
+// replying makes a function that gives its own answer of one that returns it.
+func replying[P, R any](f func(*conn, *session.Attachment, *P) (R, error)) func(*conn, *session.Attachment, *rpc.Request, *P) error {
+	return func(c *conn, a *session.Attachment, r *rpc.Request, p *P) error {
+		result, err := f(c, a, p)
+		if err == nil {
+			r.Reply(result)
+		}
+		return err
 	}
-	return m
+}
+
+// starts adapts process/start: it waits, later requests of the same process wait for
+// it, and it depends on its directory.
+func starts(f func(*conn, *session.Attachment, *rpc.Request, *wire.StartParams, func())) method {
+	return method{family: "exec", prepare: func(params []byte) (prepared, error) {
+		p := new(wire.StartParams)
+		if err := wire.Decode(params, p); err != nil {
+			return prepared{}, wire.Errorf(wire.CodeInvalidParams, "%v", err)
+		}
+		ready := prepared{
+			process: &p.ProcessID, exclusive: true, slow: true,
+			run: func(c *conn, a *session.Attachment, r *rpc.Request, done func()) { f(c, a, r, p, done) },
+		}
+		if cwd, err := p.Cwd.Native(); err == nil {
+			ready.touches = []rpc.Touch{{Path: cwd}}
+		}
+		return ready, nil
+	}}
 }
 
 func (c *conn) environmentInfo(*session.Attachment, *wire.NoParams) (wire.EnvironmentInfo, error) {
@@ -207,27 +258,6 @@ func (c *conn) listProcesses(a *session.Attachment, p *wire.ListParams) (wire.Li
 		return cmp.Or(cmp.Compare(x.StartedAtMs, y.StartedAtMs), cmp.Compare(x.ProcessID, y.ProcessID))
 	})
 	return wire.ListResult{Processes: list}, nil
-}
-
-func (c *conn) metadata(_ *session.Attachment, p *wire.MetadataParams) (wire.MetadataResult, error) {
-	path, err := nativePath(p.Path, p.Sandbox)
-	if err != nil {
-		return wire.MetadataResult{}, err
-	}
-	return fsrpc.Metadata(path, p.FollowSymlinks == nil || *p.FollowSymlinks)
-}
-
-// nativePath is where a filesystem request goes. One that is to be confined is
-// refused.
-func nativePath(uri wire.PathURI, sandbox *wire.Sandbox) (string, error) {
-	path, err := uri.Native()
-	if err != nil {
-		return "", wire.Errorf(wire.CodeInvalidRequest, "%v", err)
-	}
-	if sandbox != nil && !sandbox.Disabled() {
-		return "", &fsrpc.Error{Err: fsrpc.ErrSandbox}
-	}
-	return path, nil
 }
 
 func (c *conn) listSessions(*session.Attachment, *wire.NoParams) (wire.SessionListResult, error) {

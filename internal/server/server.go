@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/internal/upload"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -62,6 +64,11 @@ func New(cfg Config) (*Server, error) {
 	host := environ.ThisHost(env)
 	s.info = host.Info("tether/"+cfg.Version, capabilities())
 	s.procs = proc.New(proc.Config{Log: cfg.Log, Subreaper: cfg.Subreaper})
+	uploads, err := upload.OpenJournal(filepath.Join(state.path, uploadsName))
+	if err != nil {
+		s.procs.Close()
+		return nil, errors.Join(err, state.close())
+	}
 	if s.confiner, err = confine.New(confine.Config{
 		Procs: s.procs, Shared: cfg.StateDir, Own: state.path, Private: cfg.private(), Log: cfg.Log,
 	}); err != nil {
@@ -72,7 +79,7 @@ func New(cfg Config) (*Server, error) {
 		TTL: cfg.SessionTTL, MaxTTL: cfg.SessionTTLMax,
 		Output: outlog.Config{Retain: cfg.Retain, Limit: cfg.SpoolLimit},
 		Pool:   outlog.NewPool(state.path, cfg.SpoolTotal),
-		Procs:  s.procs, Confiner: s.confiner, Env: env, Shell: host.LoginShell, Log: cfg.Log,
+		Procs:  s.procs, Confiner: s.confiner, Uploads: uploads, Env: env, Shell: host.LoginShell, Log: cfg.Log,
 	})
 	return s, nil
 }

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+
+	"github.com/tetherexec/tether/internal/upload"
 )
 
 // A stateDir is a directory that belongs to one running server. It is locked as
@@ -19,6 +21,7 @@ type stateDir struct {
 const (
 	stateDirPattern = "server-*"
 	stateLockName   = "lock"
+	uploadsName     = "uploads" // the journal of uploads
 )
 
 // openStateDir creates a directory for this server below parent and removes
@@ -65,6 +68,11 @@ func sweepStateDirs(parent string, log *slog.Logger) {
 		lock, err := tryLockFile(filepath.Join(path, stateLockName))
 		if err != nil {
 			continue
+		}
+		if err := upload.Sweep(filepath.Join(path, uploadsName)); err != nil {
+			log.Warn("cannot clean up after the uploads of a server that is gone", "dir", path, "err", err)
+			lock.Close()
+			continue // the next server tries again
 		}
 		if err := os.RemoveAll(path); err != nil {
 			log.Warn("cannot remove the state of a server that is gone", "dir", path, "err", err)

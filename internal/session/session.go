@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/upload"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -44,6 +45,7 @@ type Session struct {
 	Public    string // shown in lists
 	Client    string
 	CreatedAt time.Time
+	Uploads   *upload.Table
 
 	table  *Table
 	ttl    time.Duration
@@ -244,6 +246,9 @@ func (s *Session) endAndUnlock() {
 		attachment.peer.Evict(ErrEnded)
 	}
 	children.Wait()
+	if err := s.Uploads.Close(); err != nil {
+		s.log.Warn("cannot clean up after uploads", "err", err)
+	}
 	s.table.remove(s)
 	close(s.gone)
 }

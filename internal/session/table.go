@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/upload"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -26,8 +28,9 @@ type Config struct {
 	Procs  *proc.Supervisor
 
 	Confiner *confine.Confiner // nil: whoever asks for a sandbox is refused
-	Env      []string          // the server's environment
-	Shell    string            // the user's login shell, for terminals
+	Uploads  *upload.Journal
+	Env      []string // the server's environment
+	Shell    string   // the user's login shell, for terminals
 	Log      *slog.Logger
 }
 
@@ -66,22 +69,26 @@ func (t *Table) Open(w Wishes, peer Peer) (*Attachment, error) {
 	}
 	s.log = s.log.With("session", s.Public)
 	s.ctx, s.cancel = context.WithCancelCause(t.ctx)
+	s.Uploads = upload.New(upload.Config{Journal: t.config.Uploads, Idle: max(uploadIdle, s.ttl)})
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case t.closed:
 		s.cancel(ErrEnded)
-		return nil, ErrEnded
+		return nil, errors.Join(ErrEnded, s.Uploads.Close())
 	case len(t.sessions) >= MaxSessions:
 		s.cancel(ErrLimit)
-		return nil, limitReached(MaxSessions, "sessions")
+		return nil, errors.Join(limitReached(MaxSessions, "sessions"), s.Uploads.Close())
 	}
 	t.sessions[s.ID], t.public[s.Public] = s, s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.attachLocked(peer, false), nil
 }
+
+// uploadIdle is how long an upload waits for its next block.
+const uploadIdle = time.Hour
 
 // grant decides how long a detached session lives.
 func (t *Table) grant(wish time.Duration) time.Duration {

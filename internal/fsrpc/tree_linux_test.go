@@ -1,0 +1,328 @@
+package fsrpc
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestRemove(t *testing.T) {
+	type answers struct{ tree, treeNoForce, one, oneNoForce, oneNoFollow told }
+	bothWays(t, func(t *testing.T) {
+		for name, want := range map[string]answers{
+			"f":         {fine, fine, fine, fine, fine},
+			"f/":        {fine, fine, fine, fine, fine},
+			"d":         {fine, fine, nonempty, nonempty, nonempty},
+			"e":         {fine, fine, fine, fine, fine},
+			"l":         {fine, fine, fine, fine, linked},
+			"dl":        {fine, fine, fine, fine, linked},
+			"dl/":       {fine, fine, fine, fine, linked},
+			"dl/in":     {fine, fine, fine, fine, enotdir},
+			"dang":      {fine, fine, fine, fine, linked},
+			"loop":      {fine, fine, fine, fine, linked},
+			"loop/x":    {eloop, eloop, eloop, eloop, enotdir},
+			"fifo":      {fine, fine, fine, fine, fine},
+			"f/x":       {enotdir, enotdir, enotdir, enotdir, enotdir},
+			"missing":   {fine, enoent, fine, enoent, fine},
+			"missing/x": {fine, enoent, fine, enoent, fine},
+			"/":         {ebusy, ebusy, ebusy, ebusy, noEntry},
+			longName:    {ename, ename, ename, ename, ename},
+			"a\x00b":    {nul, nul, nul, nul, einval},
+		} {
+			for i, want := range []told{want.tree, want.treeNoForce, want.one, want.oneNoForce, want.oneNoFollow} {
+				dir := fixture(t)
+				how := RemoveHow{Recursive: i < 2, Force: i%2 == 0, Follow: i < 4}
+				err := direct.Remove(ctx, at(dir, name), how)
+				expect(t, fmt.Sprintf("%.20q %+v", name, how), err, want)
+				if _, there := os.Lstat(filepath.Clean(at(dir, name))); err == nil && there == nil {
+					t.Errorf("%s is still there", name)
+				}
+				if !strings.HasPrefix(name, "f") && read(t, at(dir, "f")) != "hello" {
+					t.Errorf("removing %s has changed f", name)
+				}
+			}
+		}
+	})
+	expect(t, "recursive, no links", direct.Remove(ctx, "/nowhere", RemoveHow{Recursive: true}),
+		told{intl, "recursive no-follow removal is unsupported"})
+}
+
+// deep makes a tree of more levels than a path could name, and returns its top.
+func deep(t testing.TB, levels int) string {
+	t.Helper()
+	top := filepath.Join(t.TempDir(), "top")
+	must(t, os.Mkdir(top, 0o755))
+	dir, err := openDirectory(top, true)
+	must(t, err)
+	for range levels {
+		must(t, unix.Mkdirat(dir, "level", 0o755))
+		must(t, unix.Symlinkat("/etc", dir, "link"))
+		next, err := openat(dir, "level", unix.O_PATH|unix.O_DIRECTORY, 0)
+		must(t, err)
+		unix.Close(dir)
+		dir = next
+	}
+	unix.Close(dir)
+	return top
+}
+
+func TestRemoveDeepTree(t *testing.T) {
+	top := deep(t, 3000)
+	before := openFiles(t)
+	must(t, direct.Remove(ctx, top, RemoveHow{Recursive: true, Follow: true}))
+	if _, err := os.Lstat(top); !os.IsNotExist(err) {
+		t.Errorf("still there: %v", err)
+	}
+	if after := openFiles(t); after != before {
+		t.Errorf("%d files are open, were %d", after, before)
+	}
+}
+
+func openFiles(t testing.TB) int {
+	return len(strings.Fields(names(t, "/proc/self/fd")))
+}
+
+func TestCopyAnswers(t *testing.T) {
+	recursive := told{inv, "fs/copy requires recursive: true when sourcePath is a directory"}
+	inside := told{inv, "fs/copy cannot copy a directory to itself or one of its descendants"}
+	special := told{inv, "fs/copy only supports regular files, directories, and symlinks"}
+	for _, c := range []struct {
+		from, to  string
+		one, tree told
+	}{
+		{"f", "new", fine, fine},
+		{"f", "f", fine, fine},
+		{"f", "l", fine, fine},
+		{"f", "dang", fine, fine},
+		{"f", "d", eisdir, eisdir},
+		{"f", "dl", eisdir, eisdir},
+		{"f", "/", eisdir, eisdir},
+		{"f", "loop", eloop, eloop},
+		{"f", "missing/x", enoent, enoent},
+		{"f", "f/x", enotdir, enotdir},
+		{"f", "/dev/null", fine, fine},
+		{"f", "/dev/full", enospc, enospc},
+		{"f", "fifo", enxio, enxio},
+		{"f", "sock", enxio, enxio},
+		{"f", longName, ename, ename},
+		{"l", "new", fine, fine},
+		{"l", "l", eexist, eexist},
+		{"l", "d", eexist, eexist},
+		{"dl", "new", fine, fine},
+		{"dang", "new", fine, fine},
+		{"l", "missing/new", enoent, enoent},
+		{"d", "new", recursive, fine},
+		{"d/", "new/", recursive, fine},
+		{"d", "e", recursive, fine},
+		{"d", "missing/new", recursive, fine},
+		{"dl/sub", "new", recursive, fine},
+		{"d/sub", "d", recursive, fine},
+		{"d", "d", recursive, inside},
+		{"d", "d/sub", recursive, inside},
+		{"d", "d/new/deep", recursive, inside},
+		{"d", "dl", recursive, inside},
+		{"d", "dl/new", recursive, inside},
+		{"/", "new", recursive, inside},
+		{"d", "d2", recursive, fine},
+		{"d", "f", recursive, eexist},
+		{"d", "f/x", recursive, enotdir},
+		{"d", "l", recursive, eexist},
+		{"d", "dang", recursive, eexist},
+		{"d", "dang/x", recursive, eexist},
+		{"d", "loop/x", recursive, eloop},
+		{"d", "fifo", recursive, eexist},
+		{"d", longName, recursive, ename},
+		{"fifo", "new", special, special},
+		{"sock", "new", special, special},
+		{"/dev/null", "new", special, special},
+		{"missing", "new", enoent, enoent},
+		{"f/x", "new", enotdir, enotdir},
+		{"loop/x", "new", eloop, eloop},
+		{"a\x00", "new", nul, nul},
+		{"d", "a\x00", nul, nul},
+	} {
+		for tree, want := range map[bool]told{false: c.one, true: c.tree} {
+			dir := fixture(t)
+			err := direct.Copy(ctx, at(dir, c.from), at(dir, c.to), tree)
+			expect(t, fmt.Sprintf("%q to %.20q, recursive %v", c.from, c.to, tree), err, want)
+			if read(t, at(dir, "f")) != "hello" || read(t, at(dir, "d/in")) != "inside" {
+				t.Errorf("%s to %s has changed the source", c.from, c.to)
+			}
+		}
+	}
+}
+
+func TestCopyContent(t *testing.T) {
+	dir := fixture(t)
+	must(t, os.Chmod(at(dir, "f"), 0o751|os.ModeSetuid))
+	write(t, at(dir, "g"), "something longer than that")
+	for _, name := range []string{"g", "new"} {
+		must(t, direct.Copy(ctx, at(dir, "f"), at(dir, name), false))
+		if mode := must1(os.Stat(at(dir, name))).Mode(); read(t, at(dir, name)) != "hello" || mode != 0o751|os.ModeSetuid {
+			t.Errorf("%s: %q, %v", name, read(t, at(dir, name)), mode)
+		}
+	}
+	must(t, os.Link(at(dir, "f"), at(dir, "hard")))
+	must(t, direct.Copy(ctx, at(dir, "f"), at(dir, "hard"), false))
+	if read(t, at(dir, "hard")) != "hello" {
+		t.Error("a file that was copied onto itself has changed")
+	}
+	must(t, direct.Copy(ctx, at(dir, "dl"), at(dir, "dl2"), true))
+	if target, err := os.Readlink(at(dir, "dl2")); target != "d" {
+		t.Errorf("a link has become %q, %v", target, err)
+	}
+	must(t, direct.Copy(ctx, "/proc/self/status", at(dir, "status"), false)) // its size is 0
+	if !strings.HasPrefix(read(t, at(dir, "status")), "Name:") {
+		t.Errorf("/proc/self/status has become %q", read(t, at(dir, "status")))
+	}
+}
+
+func TestCopyMerges(t *testing.T) {
+	dir := fixture(t)
+	must(t, os.MkdirAll(at(dir, "new/sub"), 0o700))
+	write(t, at(dir, "new/sub/kept"), "kept")
+	write(t, at(dir, "new/in"), "old, and longer than the new")
+	write(t, at(dir, "d/sub/\xff"), "strange")
+	must(t, direct.Copy(ctx, at(dir, "d"), at(dir, "new"), true))
+	if got := names(t, at(dir, "new")); got != "in lnk sub" { // no FIFO
+		t.Errorf("copied %s", got)
+	}
+	if got := read(t, at(dir, "new/in")) + read(t, at(dir, "new/sub/kept")) + read(t, at(dir, "new/sub/\xff")); got != "insidekeptstrange" {
+		t.Errorf("content %q", got)
+	}
+	expect(t, "again", direct.Copy(ctx, at(dir, "d"), at(dir, "new"), true), eexist) // the link
+	if mode := must1(os.Stat(at(dir, "new/sub"))).Mode(); mode != 0o700|os.ModeDir {
+		t.Errorf("the mode of an existing directory has become %v", mode)
+	}
+}
+
+func TestCopyDeepTree(t *testing.T) {
+	top, before := deep(t, 3000), openFiles(t)
+	expect(t, "deeper than paths", direct.Copy(ctx, top, filepath.Join(t.TempDir(), "new"), true), ename)
+	if after := openFiles(t); after != before {
+		t.Errorf("%d files are open, were %d", after, before)
+	}
+	must(t, direct.Remove(ctx, top, RemoveHow{Recursive: true, Follow: true}))
+}
+
+// swapping exchanges two names as fast as it can while do runs, in turn, rounds
+// times.
+func swapping(t *testing.T, a, b string, rounds int, do func()) {
+	t.Helper()
+	stop, stopped := make(chan struct{}), make(chan error, 1)
+	go func() { // ends with stop, awaited below
+		for {
+			select {
+			case <-stop:
+				stopped <- nil
+				return
+			default:
+			}
+			if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil && err != unix.ENOENT {
+				stopped <- err
+				return
+			}
+		}
+	}()
+	for range rounds {
+		do()
+	}
+	close(stop)
+	if err := <-stopped; err != nil {
+		cannotRun(t, "exchange names: %v", err)
+	}
+}
+
+// A parent that becomes a link, back and forth, never leads a request that may
+// not follow links to where the link points.
+func TestSwappedParent(t *testing.T) {
+	bothWays(t, func(t *testing.T) {
+		dir := fixture(t)
+		outside := t.TempDir()
+		write(t, outside+"/in", "outside")
+		must(t, os.Mkdir(outside+"/sub", 0o755))
+		must(t, os.Symlink(outside, at(dir, "trap")))
+		inside, path := 0, at(dir, "d/in")
+		swapping(t, at(dir, "d"), at(dir, "trap"), 500, func() {
+			if direct.WriteFile(ctx, path, []byte("mine"), false) == nil {
+				inside++
+			}
+			if direct.WriteFile(ctx, at(dir, "d/new"), []byte("mine"), false) == nil {
+				inside++
+			}
+			_ = direct.CreateDirectory(ctx, at(dir, "d/a/b"), true, false)
+			_ = direct.Remove(ctx, at(dir, "d/sub"), RemoveHow{Force: true})
+			if file, err := direct.Open(ctx, path, false); err == nil {
+				buf := make([]byte, 16)
+				n, _ := file.Read(buf)
+				file.Close()
+				if string(buf[:n]) == "outside" {
+					t.Error("read what is outside")
+				}
+			}
+		})
+		if read(t, outside+"/in") != "outside" || names(t, outside) != "in sub" {
+			t.Errorf("outside is now: %s, %q", names(t, outside), read(t, outside+"/in"))
+		}
+		if inside == 0 {
+			t.Error("nothing was ever written: the race was not one")
+		}
+	})
+}
+
+// A directory that becomes a link while the tree around it is removed is removed
+// as a link.
+func TestSwappedInsideARemoval(t *testing.T) {
+	outside := t.TempDir()
+	write(t, outside+"/precious", "")
+	for range 50 {
+		dir := t.TempDir()
+		must(t, os.MkdirAll(dir+"/tree/victim/deep", 0o755))
+		for i := range 20 {
+			write(t, fmt.Sprintf("%s/tree/victim/deep/%d", dir, i), "")
+		}
+		must(t, os.Symlink(outside, dir+"/tree/trap"))
+		swapping(t, dir+"/tree/victim", dir+"/tree/trap", 1, func() {
+			_ = direct.Remove(ctx, dir+"/tree", RemoveHow{Recursive: true, Follow: true})
+		})
+	}
+	if names(t, outside) != "precious" {
+		t.Fatal("something outside was removed")
+	}
+}
+
+// Whoever reads while others write sees one content or another, whole.
+func TestWritersAndReaders(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	contents := []string{strings.Repeat("a", 100_000), strings.Repeat("b", 50_000)}
+	write(t, path, contents[0])
+	done := make(chan error, len(contents))
+	for _, content := range contents {
+		go func() { // ends after its writes, awaited below
+			var err error
+			for i := 0; i < 100 && err == nil; i++ {
+				err = direct.WriteFile(ctx, path, []byte(content), true)
+			}
+			done <- err
+		}()
+	}
+	for left := len(contents); left > 0; {
+		if got := read(t, path); !slices.Contains(contents, got) {
+			t.Errorf("read %d bytes, beginning with %.1q", len(got), got)
+		}
+		select {
+		case err := <-done:
+			must(t, err)
+			left--
+		default:
+		}
+	}
+	if got := names(t, filepath.Dir(path)); got != "f" {
+		t.Errorf("left: %s", got)
+	}
+}

@@ -1,0 +1,413 @@
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"sync"
+
+	fastbase64 "github.com/segmentio/asm/base64"
+
+	"github.com/tetherexec/tether/internal/fsrpc"
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/wire"
+)
+
+// A fileRequest is a request about a path. Its context ends with the connection if
+// it only looks, with the session if it changes something.
+type fileRequest struct {
+	ctx   context.Context
+	conn  *conn
+	files fsrpc.Files
+}
+
+// path is the native form of one of its paths.
+func (f *fileRequest) path(uri wire.PathURI) (string, error) { return nativePath(uri) }
+
+func nativePath(uri wire.PathURI) (string, error) {
+	path, err := uri.Native()
+	if err != nil {
+		return "", wire.Errorf(wire.CodeInvalidRequest, "%v", err)
+	}
+	return path, nil
+}
+
+// looks adapts a file method that changes nothing.
+func looks[P, R any](f func(*fileRequest, *P) (R, error), at func(*P) (wire.PathURI, *wire.Sandbox)) method {
+	return fileMethod(f, at, false, nil)
+}
+
+// changes adapts a file method that changes what is at a path; also another path
+// that it looks at.
+func changes[P, R any](f func(*fileRequest, *P) (R, error), at func(*P) (wire.PathURI, *wire.Sandbox)) method {
+	return fileMethod(f, at, true, nil)
+}
+
+func fileMethod[P, R any](f func(*fileRequest, *P) (R, error), at func(*P) (wire.PathURI, *wire.Sandbox), change bool, also func(*P) []wire.PathURI) method {
+	return method{family: "filesystem", prepare: func(params []byte) (prepared, error) {
+		p := new(P)
+		if err := wire.Decode(params, p); err != nil {
+			return prepared{}, wire.Errorf(wire.CodeInvalidParams, "%v", err)
+		}
+		uri, sandbox := at(p)
+		touches := touch(nil, uri, change)
+		if also != nil {
+			for _, uri := range also(p) {
+				touches = touch(touches, uri, false)
+			}
+		}
+		return prepared{slow: true, touches: touches, run: func(c *conn, a *session.Attachment, r *rpc.Request, done func()) {
+			defer done()
+			request, err := c.fileRequest(a, sandbox, change)
+			var result R
+			if err == nil {
+				result, err = f(request, p)
+			}
+			if err != nil {
+				c.fail(r, err)
+				return
+			}
+			r.Reply(result)
+		}}, nil
+	}}
+}
+
+// touch adds a path. One that means nothing here is refused later.
+func touch(touches []rpc.Touch, uri wire.PathURI, change bool) []rpc.Touch {
+	if path, err := uri.Native(); err == nil {
+		return append(touches, rpc.Touch{Path: path, Change: change})
+	}
+	return touches
+}
+
+// fileRequest finds out who serves a request.
+func (c *conn) fileRequest(a *session.Attachment, sandbox *wire.Sandbox, change bool) (*fileRequest, error) {
+	ctx := a.Context()
+	if change {
+		ctx = a.Session.Context()
+	}
+	files, err := a.Session.Files(ctx, sandbox)
+	if err != nil {
+		return nil, err
+	}
+	return &fileRequest{ctx, c, files}, nil
+}
+
+func (f *fileRequest) metadata(p *wire.MetadataParams) (wire.MetadataResult, error) {
+	path, err := f.path(p.Path)
+	if err != nil {
+		return wire.MetadataResult{}, err
+	}
+	return f.files.Metadata(f.ctx, path, wire.FollowsLinks(p.FollowSymlinks))
+}
+
+func (f *fileRequest) writeFile(p *wire.WriteFileParams) (wire.Empty, error) {
+	path, err := f.path(p.Path)
+	if err != nil {
+		return wire.Empty{}, err
+	}
+	data, err := wire.DecodeBase64(p.DataBase64)
+	if err != nil {
+		return wire.Empty{}, wire.Errorf(wire.CodeInvalidRequest, "fs/writeFile requires valid base64 dataBase64: %v", err)
+	}
+	return wire.Empty{}, f.files.WriteFile(f.ctx, path, data, wire.FollowsLinks(p.FollowSymlinks))
+}
+
+func (f *fileRequest) createDirectory(p *wire.CreateDirectoryParams) (wire.Empty, error) {
+	path, err := f.path(p.Path)
+	if err != nil {
+		return wire.Empty{}, err
+	}
+	return wire.Empty{}, f.files.CreateDirectory(f.ctx, path, orTrue(p.Recursive), wire.FollowsLinks(p.FollowSymlinks))
+}
+
+func orTrue(b *bool) bool { return b == nil || *b }
+
+func (f *fileRequest) canonicalize(p *wire.PathParams) (wire.CanonicalizeResult, error) {
+	path, err := f.path(p.Path)
+	if err != nil {
+		return wire.CanonicalizeResult{}, err
+	}
+	real, err := f.files.Canonicalize(f.ctx, path)
+	return wire.CanonicalizeResult{Path: wire.PathToURI(real)}, err
+}
+
+func (f *fileRequest) readDirectory(p *wire.PathParams) (wire.ReadDirectoryResult, error) {
+	path, err := f.path(p.Path)
+	if err != nil {
+		return wire.ReadDirectoryResult{}, err
+	}
+	entries, err := f.files.ReadDirectory(f.ctx, path)
+	return wire.ReadDirectoryResult{Entries: entries}, err
+}
+
+func (f *fileRequest) walk(p *wire.WalkParams) (wire.WalkResult, error) {
+	path, err := f.path(p.Path)
+	if err != nil {
+		return wire.WalkResult{}, err
+	}
+	return f.files.Walk(f.ctx, path, p.Options)
+}
+
+func (f *fileRequest) remove(p *wire.RemoveParams) (wire.Empty, error) {
+	path, err := f.path(p.Path)
+	if err != nil {
+		return wire.Empty{}, err
+	}
+	return wire.Empty{}, f.files.Remove(f.ctx, path, fsrpc.RemoveHow{
+		Recursive: orTrue(p.Recursive), Force: orTrue(p.Force), Follow: wire.FollowsLinks(p.FollowSymlinks),
+	})
+}
+
+func (f *fileRequest) copy(p *wire.CopyParams) (wire.Empty, error) {
+	source, err := f.path(p.SourcePath)
+	if err != nil {
+		return wire.Empty{}, err
+	}
+	destination, err := f.path(p.DestinationPath)
+	if err != nil {
+		return wire.Empty{}, err
+	}
+	return wire.Empty{}, f.files.Copy(f.ctx, source, destination, p.Recursive)
+}
+
+// readFile answers fs/readFile: the content goes straight into the message.
+func (c *conn) readFile(a *session.Attachment, r *rpc.Request, p *wire.ReadFileParams) error {
+	f, err := c.fileRequest(a, p.Sandbox, false)
+	if err != nil {
+		return err
+	}
+	path, err := f.path(p.Path)
+	if err != nil {
+		return err
+	}
+	file, err := f.files.Open(f.ctx, path, wire.FollowsLinks(p.FollowSymlinks))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return &fsrpc.Error{Err: err}
+	}
+	if info.Size() > fsrpc.MaxReadFile {
+		return fsrpc.ErrTooLarge
+	}
+	if err := r.Permit(f.ctx, encodedSize(int(info.Size()))); err != nil {
+		return err
+	}
+	msg := append(make([]byte, 0, encodedSize(int(info.Size()))), `{"id":`...)
+	msg = r.ID.AppendJSON(msg)
+	msg = append(msg, `,"result":{"dataBase64":"`...)
+	if msg, err = appendFile(msg, file); err != nil {
+		return err
+	}
+	r.ReplyEncoded(append(msg, `"}}`...))
+	return nil
+}
+
+// filePieces are read at a time; a multiple of 3 bytes, so that their encodings can
+// be joined.
+type filePiece [192 << 10]byte
+
+var filePieces = sync.Pool{New: func() any { return new(filePiece) }}
+
+// appendFile appends the content of a file in base64.
+func appendFile(b []byte, file io.Reader) ([]byte, error) {
+	piece := filePieces.Get().(*filePiece)
+	defer filePieces.Put(piece)
+	for total := 0; ; {
+		n, err := io.ReadFull(file, piece[:])
+		if total += n; total > fsrpc.MaxReadFile {
+			return b, fsrpc.ErrTooLarge
+		}
+		b = appendBase64(b, piece[:n])
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return b, nil
+		}
+		if err != nil {
+			return b, &fsrpc.Error{Err: err}
+		}
+	}
+}
+
+// appendBase64 appends the encoding of p, vectorised.
+func appendBase64(b, p []byte) []byte {
+	n := base64.StdEncoding.EncodedLen(len(p))
+	start := len(b)
+	if cap(b)-start < n {
+		b = append(b, make([]byte, n)...)[:start]
+	}
+	fastbase64.StdEncoding.Encode(b[start:start+n], p)
+	return b[:start+n]
+}
+
+// handles are the files that a connection has open.
+type handles struct {
+	mu     sync.Mutex
+	open   map[string]*handle
+	closed bool
+}
+
+// A handle is an open file.
+type handle struct {
+	file *os.File
+}
+
+func checkHandleID(id string) error {
+	if len(id) > fsrpc.MaxHandleID {
+		return wire.Errorf(wire.CodeInvalidRequest, "file handle ID must not exceed %d bytes", fsrpc.MaxHandleID)
+	}
+	return nil
+}
+
+// add notes an open file, or closes it.
+func (h *handles) add(id string, file *os.File) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var err error
+	switch {
+	case h.closed:
+		err = context.Canceled
+	case h.open[id] != nil:
+		err = wire.Errorf(wire.CodeInvalidRequest, "file handle `%s` already exists", id)
+	case len(h.open) >= fsrpc.MaxHandles:
+		err = wire.Errorf(wire.CodeInvalidRequest, "at most %d file handles may be open per connection", fsrpc.MaxHandles)
+	default:
+		if h.open == nil {
+			h.open = map[string]*handle{}
+		}
+		h.open[id] = &handle{file}
+		return nil
+	}
+	file.Close()
+	return err
+}
+
+func (h *handles) find(id string) (*handle, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if found := h.open[id]; found != nil {
+		return found, nil
+	}
+	return nil, wire.Errorf(wire.CodeNotFound, "unknown file handle `%s`", id)
+}
+
+func (h *handles) close(id string) {
+	h.mu.Lock()
+	found := h.open[id]
+	delete(h.open, id)
+	h.mu.Unlock()
+	if found != nil {
+		found.file.Close()
+	}
+}
+
+// closeAll ends them with their connection.
+func (h *handles) closeAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for _, found := range h.open {
+		found.file.Close()
+	}
+	h.open = nil
+}
+
+func (c *conn) openFile(a *session.Attachment, p *wire.OpenParams) (wire.HandleResult, error) {
+	if err := checkHandleID(p.HandleID); err != nil {
+		return wire.HandleResult{}, err
+	}
+	f, err := c.fileRequest(a, p.Sandbox, p.Mode == wire.OpenReplace)
+	if err != nil {
+		return wire.HandleResult{}, err
+	}
+	path, err := f.path(p.Path)
+	if err != nil {
+		return wire.HandleResult{}, err
+	}
+	var file *os.File
+	if p.Mode == wire.OpenReplace {
+		file, err = f.files.Replace(f.ctx, path)
+	} else {
+		file, err = f.files.Open(f.ctx, path, true)
+	}
+	if err != nil {
+		return wire.HandleResult{}, err
+	}
+	return wire.HandleResult{HandleID: p.HandleID}, c.handles.add(p.HandleID, file)
+}
+
+// readBlock answers fs/readBlock. A failure closes the file.
+func (c *conn) readBlock(_ *session.Attachment, r *rpc.Request, p *wire.ReadBlockParams) error {
+	if err := checkHandleID(p.HandleID); err != nil {
+		return err
+	}
+	if p.Len < 1 || p.Len > fsrpc.MaxBlock {
+		return wire.Errorf(wire.CodeInvalidRequest, "file read block length must be between 1 and %d", fsrpc.MaxBlock)
+	}
+	h, err := c.handles.find(p.HandleID)
+	if err != nil {
+		return err
+	}
+	if err := r.Permit(c.rpc.Context(), encodedSize(int(p.Len))); err != nil {
+		return err
+	}
+	block := make([]byte, p.Len)
+	n := 0
+	if p.Offset <= math.MaxInt64 { // beyond there is nothing
+		n, err = h.file.ReadAt(block, int64(p.Offset))
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.handles.close(p.HandleID)
+		return &fsrpc.Error{Err: err}
+	}
+	msg := append(make([]byte, 0, encodedSize(n)), `{"id":`...)
+	msg = r.ID.AppendJSON(msg)
+	msg = append(msg, `,"result":{"chunk":"`...)
+	msg = appendBase64(msg, block[:n])
+	msg = append(msg, `","eof":`...)
+	if n < int(p.Len) {
+		msg = append(msg, "true}}"...)
+	} else {
+		msg = append(msg, "false}}"...)
+	}
+	r.ReplyEncoded(msg)
+	return nil
+}
+
+func (c *conn) writeBlock(_ *session.Attachment, p *wire.WriteBlockParams) (wire.Empty, error) {
+	if err := checkHandleID(p.HandleID); err != nil {
+		return wire.Empty{}, err
+	}
+	size := uint64(len(p.Chunk))
+	if size < 1 || size > fsrpc.MaxBlock {
+		return wire.Empty{}, wire.Errorf(wire.CodeInvalidRequest, "file write block length must be between 1 and %d", fsrpc.MaxBlock)
+	}
+	if p.Offset > math.MaxInt64-size {
+		return wire.Empty{}, wire.Errorf(wire.CodeInvalidRequest, "file write range exceeds the signed 64-bit file offset limit")
+	}
+	h, err := c.handles.find(p.HandleID)
+	if err != nil {
+		return wire.Empty{}, err
+	}
+	if _, err := h.file.WriteAt(p.Chunk, int64(p.Offset)); err != nil {
+		return wire.Empty{}, &fsrpc.Error{Err: err}
+	}
+	return wire.Empty{}, nil
+}
+
+func (c *conn) closeFile(_ *session.Attachment, p *wire.HandleParams) (wire.Empty, error) {
+	if err := checkHandleID(p.HandleID); err != nil {
+		return wire.Empty{}, err
+	}
+	c.handles.close(p.HandleID)
+	return wire.Empty{}, nil
+}
+
+// handleKey keeps the order of requests about one open file.
+func handleKey(id string) string { return "\x00file " + id }

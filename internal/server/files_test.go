@@ -1,0 +1,163 @@
+package server_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
+)
+
+// A fileClient asks a server about files below a directory.
+type fileClient struct {
+	*tethertest.Client
+	t   *testing.T
+	dir string
+}
+
+func newFileClient(t *testing.T) *fileClient {
+	t.Helper()
+	s := tethertest.StartServer(t, server.Config{})
+	return &fileClient{tethertest.Connect(t, s.URL), t, t.TempDir()}
+}
+
+func (c *fileClient) at(name string) string { return filepath.Join(c.dir, name) }
+
+// ask calls a method about a name, with more parameters.
+func (c *fileClient) ask(method, name string, more map[string]any) tethertest.Message {
+	params := map[string]any{"path": wire.PathToURI(c.at(name))}
+	for key, value := range more {
+		params[key] = value
+	}
+	return c.Call(method, params)
+}
+
+// refused checks the error of an answer.
+func (c *fileClient) refused(m tethertest.Message, code int, text string) {
+	c.t.Helper()
+	if m.Error == nil || m.Error.Code != code || m.Error.Message != text {
+		c.t.Errorf("answered %s, want %d %s", m.Raw, code, text)
+	}
+}
+
+func encoded(data []byte) string { return base64.StdEncoding.EncodeToString(data) }
+
+func TestReadAndWriteFile(t *testing.T) {
+	c := newFileClient(t)
+	for _, size := range []int{0, 1, 2, 3, 192<<10 - 1, 192 << 10, 192<<10 + 1, 9 << 20} {
+		data := bytes.Repeat([]byte{0, 1, 254, 255, 'x'}, size/5+1)[:size]
+		var read wire.ReadFileResult
+		c.Must(wire.MethodFsWriteFile, map[string]any{"path": wire.PathToURI(c.at("f")), "dataBase64": encoded(data)}, &wire.Empty{})
+		c.Must(wire.MethodFsReadFile, map[string]any{"path": wire.PathToURI(c.at("f"))}, &read)
+		if !bytes.Equal(read.DataBase64, data) {
+			t.Fatalf("%d bytes came back as %d", size, len(read.DataBase64))
+		}
+	}
+	c.refused(c.ask(wire.MethodFsReadFile, "missing", nil), -32004, "No such file or directory (os error 2)")
+	c.refused(c.ask(wire.MethodFsReadFile, "", nil), -32600, "path `"+c.dir+"` is not a file")
+	c.refused(c.ask(wire.MethodFsWriteFile, "new", map[string]any{"dataBase64": "@"}), -32600,
+		"fs/writeFile requires valid base64 dataBase64: Invalid symbol 64, offset 0.")
+	if _, err := os.Stat(c.at("new")); !os.IsNotExist(err) {
+		t.Errorf("bad data made a file: %v", err)
+	}
+	c.refused(c.Call(wire.MethodFsReadFile, map[string]any{"path": "file:///C:/x"}), -32600, "'file:///C:/x' is invalid on 'linux'")
+}
+
+func TestHandles(t *testing.T) {
+	c := newFileClient(t)
+	open := func(id, name, mode string) tethertest.Message {
+		return c.ask(wire.MethodFsOpen, name, map[string]any{"handleId": id, "mode": mode})
+	}
+	write := func(id string, offset uint64, data string) tethertest.Message {
+		return c.Call(wire.MethodFsWriteBlock, map[string]any{"handleId": id, "offset": offset, "chunk": encoded([]byte(data))})
+	}
+	read := func(id string, offset uint64, n int) tethertest.Message {
+		return c.Call(wire.MethodFsReadBlock, map[string]any{"handleId": id, "offset": offset, "len": n})
+	}
+	ok := func(m tethertest.Message, want string) {
+		t.Helper()
+		if m.Error != nil || string(m.Result) != want {
+			t.Errorf("answered %s, want %s", m.Raw, want)
+		}
+	}
+	ok(open("w", "f", "replace"), `{"handleId":"w"}`)
+	ok(write("w", 3, "def"), `{}`)
+	ok(write("w", 0, "abc"), `{}`)
+	c.refused(read("w", 0, 1), -32603, "Bad file descriptor (os error 9)")
+	c.refused(read("w", 0, 1), -32004, "unknown file handle `w`") // a failed read closes
+	ok(open("r", "f", "read"), `{"handleId":"r"}`)
+	ok(read("r", 0, 6), `{"chunk":"YWJjZGVm","eof":false}`)
+	ok(read("r", 6, 1), `{"chunk":"","eof":true}`)
+	ok(read("r", 4, 10), `{"chunk":"ZWY=","eof":true}`)
+	ok(read("r", 1<<63, 10), `{"chunk":"","eof":true}`)
+	c.refused(write("r", 0, "x"), -32603, "Bad file descriptor (os error 9)")
+	ok(read("r", 0, 1), `{"chunk":"YQ==","eof":false}`) // a failed write does not
+
+	c.refused(open("r", "f", "read"), -32600, "file handle `r` already exists")
+	c.refused(open(strings.Repeat("x", 33), "f", "read"), -32600, "file handle ID must not exceed 32 bytes")
+	c.refused(read("r", 0, 0), -32600, "file read block length must be between 1 and 1048576")
+	c.refused(read("nobody", 0, 1<<20+1), -32600, "file read block length must be between 1 and 1048576")
+	c.refused(write("r", 0, ""), -32600, "file write block length must be between 1 and 1048576")
+	c.refused(write("r", 1<<63-1, "x"), -32600, "file write range exceeds the signed 64-bit file offset limit")
+	for range 2 {
+		ok(c.Call(wire.MethodFsClose, map[string]any{"handleId": "r"}), `{}`)
+	}
+	for i := range 128 {
+		ok(open(fmt.Sprint(i), "f", "read"), fmt.Sprintf(`{"handleId":"%d"}`, i))
+	}
+	c.refused(open("one more", "f", "read"), -32600, "at most 128 file handles may be open per connection")
+}
+
+// Files that a connection has open end with it.
+func TestHandlesEndWithTheirConnection(t *testing.T) {
+	check := tethertest.NothingLeft(t)
+	s := tethertest.StartServer(t, server.Config{})
+	name := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := tethertest.Connect(t, s.URL)
+	c.Must(wire.MethodFsOpen, map[string]any{"handleId": "h", "path": wire.PathToURI(name)}, &wire.HandleResult{})
+	c.Close()
+	tethertest.Eventually(t, func() error {
+		for _, target := range tethertest.OpenFiles() {
+			if target == name {
+				return fmt.Errorf("%s is open", name)
+			}
+		}
+		return nil
+	})
+	s.Stop()
+	check()
+}
+
+// Requests that are sent together have the results of one after the other.
+func TestPipelinedFileRequests(t *testing.T) {
+	c := newFileClient(t)
+	uri := func(name string) string { return wire.PathToURI(c.at(name)) }
+	var last int64
+	for i := range 50 {
+		c.Ask(wire.MethodFsCreateDirectory, map[string]any{"path": uri("d")})
+		c.Ask(wire.MethodFsWriteFile, map[string]any{"path": uri("d/f"), "dataBase64": encoded(fmt.Append(nil, i))})
+		c.Ask(wire.MethodFsOpen, map[string]any{"handleId": "h", "path": uri("d/f")})
+		read := c.Ask(wire.MethodFsReadBlock, map[string]any{"handleId": "h", "offset": 0, "len": 10})
+		c.Ask(wire.MethodFsClose, map[string]any{"handleId": "h"})
+		last = c.Ask(wire.MethodFsRemove, map[string]any{"path": uri("d")})
+		m := c.Answer(read)
+		if want := fmt.Sprintf(`{"chunk":"%s","eof":true}`, encoded(fmt.Append(nil, i))); string(m.Result) != want {
+			t.Fatalf("round %d: %s, want %s", i, m.Raw, want)
+		}
+	}
+	if m := c.Answer(last); m.Error != nil {
+		t.Errorf("answered %s", m.Raw)
+	}
+	if _, err := os.Stat(c.at("d")); !os.IsNotExist(err) {
+		t.Errorf("the directory is still there: %v", err)
+	}
+}

@@ -1,0 +1,80 @@
+package upload
+
+import (
+	"context"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxLinks is how many links a name may lead through, as the kernel has it.
+const maxLinks = 40
+
+// Direct finds a target with the rights of this process. Links are followed, also
+// one that leads to nothing yet; the directory must exist.
+func Direct(_ context.Context, target string) (*os.File, string, error) {
+	if strings.ContainsRune(target, 0) {
+		return nil, "", unix.EINVAL
+	}
+	base := unix.AT_FDCWD // where target starts from, if it is relative
+	for range maxLinks {
+		dir, name, err := openParent(base, target)
+		if base != unix.AT_FDCWD {
+			unix.Close(base)
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		next, err := readLink(dir, name)
+		if err != nil {
+			unix.Close(dir)
+			return nil, "", err
+		}
+		if next == "" {
+			return os.NewFile(uintptr(dir), path.Dir(target)), name, nil
+		}
+		base, target = dir, next
+	}
+	if base != unix.AT_FDCWD {
+		unix.Close(base)
+	}
+	return nil, "", unix.ELOOP
+}
+
+// openParent opens the directory of a target. A target that can only be a directory
+// is refused, as by an open that would make a file.
+func openParent(base int, target string) (dir int, name string, err error) {
+	parent, name := path.Split(strings.TrimRight(target, "/"))
+	if parent == "" && strings.HasPrefix(target, "/") {
+		parent = "/"
+	}
+	if parent == "" {
+		parent = "."
+	}
+	const how = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+	dir, err = retry(func() (int, error) { return unix.Openat(base, parent, how, 0) })
+	if err != nil {
+		return -1, "", err
+	}
+	if name == "" || name == "." || name == ".." || strings.HasSuffix(target, "/") {
+		unix.Close(dir)
+		return -1, "", unix.EISDIR
+	}
+	return dir, name, nil
+}
+
+// readLink returns what a link says, and nothing for what is no link.
+func readLink(dir int, name string) (string, error) {
+	text := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(dir, name, text)
+	switch err {
+	case nil:
+		return string(text[:n]), nil
+	case unix.EINVAL, unix.ENOENT: // no link; nothing
+		return "", nil
+	default:
+		return "", err
+	}
+}

@@ -1,0 +1,365 @@
+package upload
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"math"
+	"os"
+	"reflect"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// Limits of uploads.
+const (
+	MaxUploads   = 16            // that a session has open: each holds two descriptors and disk space
+	MaxCommitted = 64            // that a session remembers, to know a repeated commit
+	MaxID        = 64            // bytes of an upload's id
+	MaxBlock     = 4 << 20       // bytes of one block
+	MaxSize      = math.MaxInt64 // bytes of a file: what an offset can say
+	IdleLimit    = time.Hour     // an upload that nobody has touched for so long is dropped
+)
+
+// A Place finds where the target of an upload is: the directory, as a descriptor to
+// find names with, and the target's name there. The name is no link, and links
+// before it are not followed again. The caller closes the directory. [Direct] is the
+// one for requests without a sandbox.
+type Place func(ctx context.Context, path string) (dir *os.File, name string, err error)
+
+// Config says how a session's uploads are kept.
+type Config struct {
+	Journal *Journal      // nil: what a killed server leaves behind stays
+	Idle    time.Duration // 0: IdleLimit
+}
+
+// A Table has the uploads of one session. Requests about one upload take turns, in
+// whatever order they come; those about others do not wait for them. Errors are
+// *[Error].
+type Table struct {
+	journal *Journal
+	idle    time.Duration
+	sync    func(*os.File) error // puts a file on the disk
+	ctx     context.Context      // ends with Close
+	cancel  context.CancelCauseFunc
+	timers  sync.WaitGroup // armed or running
+
+	mu        sync.Mutex // guards the fields below
+	uploads   map[string]*upload
+	open      int      // uploads that are not committed
+	committed []string // ids, oldest first
+	closed    bool
+}
+
+// New makes an empty table.
+func New(config Config) *Table {
+	if config.Idle <= 0 {
+		config.Idle = IdleLimit
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	return &Table{
+		journal: config.Journal, idle: config.Idle, sync: (*os.File).Sync,
+		ctx: ctx, cancel: cancel, uploads: map[string]*upload{},
+	}
+}
+
+// Open starts an upload, or says how far it has come.
+func (t *Table) Open(ctx context.Context, place Place, p wire.UploadOpenParams) (wire.UploadOpenResult, error) {
+	path, err := checkOpen(p)
+	if err != nil {
+		return wire.UploadOpenResult{}, err
+	}
+	for {
+		u, made, err := t.findOrMake(p)
+		if err != nil {
+			return wire.UploadOpenResult{}, err
+		}
+		if made {
+			if err := t.begin(ctx, u, place, path); err != nil {
+				return wire.UploadOpenResult{}, err
+			}
+		} else if err := t.take(ctx, u); err != nil {
+			return wire.UploadOpenResult{}, err
+		}
+		gone, result := u.state == gone, u.opened()
+		differs := !reflect.DeepEqual(u.params, p)
+		t.release(u)
+		switch {
+		case gone: // it ended while this request waited for its turn
+			continue
+		case differs:
+			return wire.UploadOpenResult{}, about(p.UploadID, ErrDiffers)
+		}
+		return result, nil
+	}
+}
+
+func checkOpen(p wire.UploadOpenParams) (path string, err error) {
+	if n := len(p.UploadID); n == 0 || n > MaxID {
+		return "", refuse(ErrInvalid, "uploadId has %d bytes, not 1 to %d", n, MaxID)
+	}
+	if p.Size > MaxSize {
+		return "", refuse(ErrInvalid, "size %d is above %d", p.Size, uint64(MaxSize))
+	}
+	if p.Mode != nil && *p.Mode > 0o777 {
+		return "", refuse(ErrInvalid, "mode %#o has more than permissions", *p.Mode)
+	}
+	path, err = p.Path.Native()
+	if err != nil {
+		return "", &Error{err, wire.CodeInvalidRequest}
+	}
+	return path, nil
+}
+
+// findOrMake returns the upload with this id. A new one is the caller's turn.
+func (t *Table) findOrMake(p wire.UploadOpenParams) (u *upload, made bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, false, ended()
+	}
+	if u := t.uploads[p.UploadID]; u != nil {
+		return u, false, nil
+	}
+	if t.open >= MaxUploads {
+		return nil, false, refuse(ErrLimit, "%d uploads are open", t.open)
+	}
+	u = newUpload(p)
+	u.timer = time.AfterFunc(math.MaxInt64, func() { t.expire(u) })
+	u.timer.Stop()
+	t.uploads[p.UploadID] = u
+	t.open++
+	return u, true, nil
+}
+
+// begin makes the temporary file of a new upload. If that fails, the upload is gone.
+func (t *Table) begin(ctx context.Context, u *upload, place Place, path string) error {
+	ctx, cancel := t.bound(ctx)
+	defer cancel()
+	dir, name, err := place(ctx, path)
+	if err == nil {
+		u.temp, err = newTemporary(dir, name, t.journal)
+	}
+	if err != nil {
+		t.forget(u)
+		t.release(u)
+		return placing(err)
+	}
+	u.state = receiving
+	return nil
+}
+
+// Write takes a block. One that fails counts as not received, and may be sent again
+// when the cause is gone, as after a full disk.
+func (t *Table) Write(ctx context.Context, p wire.UploadWriteParams) (wire.UploadWriteResult, error) {
+	u, err := t.claim(ctx, p.UploadID)
+	if err != nil {
+		return wire.UploadWriteResult{}, err
+	}
+	defer t.release(u)
+	if u.state == committed {
+		return wire.UploadWriteResult{}, about(p.UploadID, ErrCommitted)
+	}
+	if err := u.write(p.Offset, p.Chunk); err != nil {
+		return wire.UploadWriteResult{}, err
+	}
+	return wire.UploadWriteResult{Received: u.have.total(), Offset: u.have.prefix()}, nil
+}
+
+// Status says what is there.
+func (t *Table) Status(ctx context.Context, p wire.UploadParams) (wire.UploadStatusResult, error) {
+	u, err := t.claim(ctx, p.UploadID)
+	if err != nil {
+		return wire.UploadStatusResult{}, err
+	}
+	defer t.release(u)
+	return wire.UploadStatusResult{
+		Size: u.params.Size, Received: u.have.total(), Offset: u.have.prefix(),
+		Ranges: u.have, Committed: u.state == committed,
+	}, nil
+}
+
+// Commit puts the file in its place. If it fails, the target is what it was, and the
+// upload stays: blocks may be sent again.
+func (t *Table) Commit(ctx context.Context, p wire.UploadCommitParams) error {
+	digest, err := hex.DecodeString(p.SHA256)
+	if err != nil || len(digest) != sha256.Size {
+		return refuse(ErrInvalid, "sha256 is not %d hexadecimal digits", 2*sha256.Size)
+	}
+	u, err := t.claim(ctx, p.UploadID)
+	if err != nil {
+		return err
+	}
+	defer t.release(u)
+	if u.state == committed {
+		if u.digest != [sha256.Size]byte(digest) {
+			return refuse(ErrDigest, "upload %q %v with %x", p.UploadID, ErrCommitted, u.digest)
+		}
+		return nil
+	}
+	ctx, cancel := t.bound(ctx)
+	defer cancel()
+	if err := u.commit(ctx, [sha256.Size]byte(digest), t.sync); err != nil {
+		return err
+	}
+	t.remember(u)
+	return nil
+}
+
+// Abort drops an upload. One that the table does not know is dropped already; one
+// that is committed cannot be.
+func (t *Table) Abort(ctx context.Context, p wire.UploadParams) error {
+	u, err := t.claim(ctx, p.UploadID)
+	if errors.Is(err, ErrUnknown) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer t.release(u)
+	if u.state == committed {
+		return about(p.UploadID, ErrCommitted)
+	}
+	return t.drop(u)
+}
+
+// Close drops all uploads. What is being written or committed ends first, or is
+// given up; requests that come later fail.
+func (t *Table) Close() error {
+	t.cancel(ErrEnded)
+	t.mu.Lock()
+	t.closed = true
+	all := make([]*upload, 0, len(t.uploads))
+	for _, u := range t.uploads {
+		all = append(all, u)
+	}
+	t.mu.Unlock()
+	var errs []error
+	for _, u := range all {
+		u.turn <- struct{}{}
+		t.disarm(u)
+		if u.state == receiving {
+			errs = append(errs, t.drop(u))
+		}
+		t.release(u)
+	}
+	t.timers.Wait()
+	return errors.Join(errs...)
+}
+
+// claim finds an upload that is open or committed, and takes its turn.
+func (t *Table) claim(ctx context.Context, id string) (*upload, error) {
+	for {
+		t.mu.Lock()
+		u, closed := t.uploads[id], t.closed
+		t.mu.Unlock()
+		switch {
+		case closed:
+			return nil, ended()
+		case u == nil:
+			return nil, unknown(id)
+		}
+		if err := t.take(ctx, u); err != nil {
+			return nil, err
+		}
+		if u.state != gone {
+			return u, nil
+		}
+		t.release(u) // it ended in between: look again
+	}
+}
+
+// take waits for the caller's turn with an upload.
+func (t *Table) take(ctx context.Context, u *upload) error {
+	select {
+	case u.turn <- struct{}{}:
+		t.disarm(u)
+		return nil
+	case <-ctx.Done():
+		return failing("wait for upload "+strconv.Quote(u.params.UploadID), context.Cause(ctx))
+	case <-t.ctx.Done():
+		return ended()
+	}
+}
+
+// release ends a turn. An upload that is open starts to be idle.
+func (t *Table) release(u *upload) {
+	if u.state == receiving {
+		u.used = time.Now()
+		t.arm(u)
+	}
+	<-u.turn
+}
+
+func (t *Table) arm(u *upload) {
+	t.timers.Add(1)
+	u.timer.Reset(t.idle)
+}
+
+func (t *Table) disarm(u *upload) {
+	if u.timer.Stop() {
+		t.timers.Done()
+	}
+}
+
+// expire drops an upload that has been idle for too long. It runs on a timer, which
+// Close waits for.
+func (t *Table) expire(u *upload) {
+	defer t.timers.Done()
+	select {
+	case u.turn <- struct{}{}:
+	default: // somebody uses it, and arms the timer afterwards
+		return
+	}
+	t.disarm(u) // somebody has used it since
+	if u.state == receiving && time.Since(u.used) >= t.idle {
+		t.drop(u) // nobody is there to hear of an error; the journal keeps the file's name
+	}
+	if u.state == receiving {
+		t.arm(u) // u.used stays
+	}
+	<-u.turn
+}
+
+// drop ends an upload in the caller's turn. The file's name stays in the journal if
+// it could not be removed.
+func (t *Table) drop(u *upload) error {
+	t.forget(u)
+	if err := u.temp.remove(); err != nil {
+		return failing("remove the temporary file", err)
+	}
+	return nil
+}
+
+// forget takes an upload that is not committed out of the table.
+func (t *Table) forget(u *upload) {
+	u.state = gone
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.uploads, u.params.UploadID)
+	t.open--
+}
+
+// remember keeps what a repeated commit needs, and forgets the oldest if there are
+// too many.
+func (t *Table) remember(u *upload) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open--
+	t.committed = append(t.committed, u.params.UploadID)
+	if len(t.committed) > MaxCommitted {
+		delete(t.uploads, t.committed[0])
+		t.committed = t.committed[1:]
+	}
+}
+
+// bound returns ctx so that it ends with the table, too.
+func (t *Table) bound(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })
+	return ctx, func() { stop(); cancel(nil) }
+}

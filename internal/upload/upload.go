@@ -1,0 +1,134 @@
+package upload
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// A state only moves forward.
+type state int
+
+const (
+	opening   state = iota // its first turn has not ended
+	receiving              // the temporary file is there
+	committed              // the file is in its place
+	gone                   // dropped, or never opened; not in the table any more
+)
+
+// An upload is one file on its way. The fields below turn belong to whoever has it.
+type upload struct {
+	params wire.UploadOpenParams
+	turn   chan struct{} // full: somebody's turn
+	timer  *time.Timer   // runs while the upload is idle
+
+	state  state
+	temp   *temporary
+	have   spans
+	sum    prefixSum
+	digest [sha256.Size]byte // of a committed file
+	used   time.Time         // when the last turn ended
+}
+
+// newUpload makes an upload in its first turn.
+func newUpload(p wire.UploadOpenParams) *upload {
+	u := &upload{params: p, turn: make(chan struct{}, 1)}
+	u.turn <- struct{}{}
+	u.sum.reset()
+	return u
+}
+
+func (u *upload) opened() wire.UploadOpenResult {
+	return wire.UploadOpenResult{Offset: u.have.prefix(), MaxBlock: MaxBlock, Committed: u.state == committed}
+}
+
+// catchUp is how much a write reads back to bring the sum up to blocks that came
+// early: enough to keep up with blocks that are slightly out of order.
+const catchUp = 2 * MaxBlock
+
+func (u *upload) write(offset uint64, block []byte) error {
+	size, n := u.params.Size, uint64(len(block))
+	if n > MaxBlock {
+		return refuse(ErrInvalid, "a block of %d bytes is above %d", n, MaxBlock)
+	}
+	if offset > size || n > size-offset {
+		return refuse(ErrInvalid, "%d bytes at %d are beyond the size %d", n, offset, size)
+	}
+	if n == 0 {
+		return nil
+	}
+	have := u.have.with(offset, offset+n)
+	if len(have) > MaxSpans {
+		return refuse(ErrLimit, "%d parts with gaps between", len(u.have))
+	}
+	offset, block, err := u.news(offset, block)
+	if err == nil {
+		_, err = u.temp.file.WriteAt(block, int64(offset))
+	}
+	if err != nil {
+		return failing(fmt.Sprintf("write %d bytes at %d", len(block), offset), err)
+	}
+	u.have = have
+	u.sum.add(offset, block)
+	// A part that cannot be read now shows at the commit, which reads it again.
+	_ = u.sum.follow(context.Background(), u.temp.file, min(u.have.prefix(), u.sum.upto+catchUp))
+	return nil
+}
+
+// news cuts off what the sum covers and the file has already, as when the answer to
+// a block was lost. If the bytes are others, the sum starts again.
+func (u *upload) news(offset uint64, block []byte) (uint64, []byte, error) {
+	if offset >= u.sum.upto {
+		return offset, block, nil
+	}
+	known := min(uint64(len(block)), u.sum.upto-offset)
+	same, err := holds(u.temp.file, offset, block[:known])
+	if err != nil {
+		return offset, block, err
+	}
+	if !same {
+		u.sum.reset()
+		return offset, block, nil
+	}
+	return offset + known, block[known:], nil
+}
+
+func (u *upload) commit(ctx context.Context, digest [sha256.Size]byte, sync func(*os.File) error) error {
+	if at := u.have.prefix(); at != u.params.Size {
+		return refuse(ErrIncomplete, "%d of %d bytes are there, the first that is missing is at %d",
+			u.have.total(), u.params.Size, at)
+	}
+	if err := u.sum.follow(ctx, u.temp.file, u.params.Size); err != nil {
+		return failing("read the temporary file", err)
+	}
+	if got := u.sum.value(); got != digest {
+		return refuse(ErrDigest, "the bytes that were received have %x", got)
+	}
+	if err := u.install(sync); err != nil {
+		return errors.Join(err, u.temp.hide())
+	}
+	u.state, u.digest, u.temp, u.sum = committed, digest, nil, prefixSum{}
+	return nil
+}
+
+// install puts the file, whose bytes are right, on the disk and in its place.
+func (u *upload) install(sync func(*os.File) error) error {
+	if err := u.temp.prepare(u.params); err != nil {
+		return failing("prepare the file", err)
+	}
+	if err := sync(u.temp.file); err != nil {
+		// What is on the disk is unknown now, and asking again would not tell.
+		u.have = nil
+		u.sum.reset()
+		return failing("put the file on the disk; send it again", err)
+	}
+	if err := u.temp.rename(); err != nil {
+		return failing("put the file in its place", err)
+	}
+	return nil
+}
