@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tetherexec/tether/internal/fswatch"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
@@ -31,6 +32,8 @@ type conn struct {
 	polls       atomic.Int64
 	tasks       sync.WaitGroup // requests that wait
 	handles     handles
+	streams     httpStreams
+	watcher     fswatch.Watcher
 
 	mu           sync.Mutex
 	follows      map[*follow]struct{} // what is registered with a log
@@ -58,6 +61,7 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix
 	c.scheduler.Wait()
 	c.tasks.Wait()
 	c.handles.closeAll()
+	c.watcher.Close()
 	c.detach() // from what an initialize that was under way has attached
 }
 

@@ -3,11 +3,9 @@ package server
 import (
 	"errors"
 
-	"github.com/tetherexec/tether/internal/fsrpc"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/internal/session"
-	"github.com/tetherexec/tether/internal/upload"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -39,15 +37,19 @@ var codes = []struct {
 	{proc.ErrStdinClosed, wire.CodeInvalidRequest},
 }
 
+// A coded error knows its code: those of file requests, uploads, HTTP requests and
+// configuration files.
+type coded interface {
+	error
+	Code() int
+}
+
 // wireError is the only place where a Go error becomes a JSON-RPC error.
 func wireError(err error) *wire.Error {
 	if e, ok := errors.AsType[*wire.Error](err); ok {
 		return e
 	}
-	if e, ok := errors.AsType[*fsrpc.Error](err); ok {
-		return wire.Errorf(e.Code(), "%v", e)
-	}
-	if e, ok := errors.AsType[*upload.Error](err); ok {
+	if e, ok := errors.AsType[coded](err); ok {
 		return wire.Errorf(e.Code(), "%v", e)
 	}
 	if refusedSandbox(err) {

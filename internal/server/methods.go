@@ -32,11 +32,19 @@ var methods = map[string]method{
 	wire.MethodFsCopy: fileMethod((*fileRequest).copy, func(p *wire.CopyParams) (wire.PathURI, *wire.Sandbox) { return p.DestinationPath, p.Sandbox }, true,
 		func(p *wire.CopyParams) []wire.PathURI { return []wire.PathURI{p.SourcePath} }),
 
+	wire.MethodFsWatchMissing: answers("filesystem", (*conn).watchMissing, nil, func(*wire.WatchMissingParams) string { return "\x00watch" }),
+
 	wire.MethodFsOpen: answers("filesystem", replying((*conn).openFile),
 		func(p *wire.OpenParams) []rpc.Touch { return touch(nil, p.Path, p.Mode == wire.OpenReplace) }, func(p *wire.OpenParams) string { return handleKey(p.HandleID) }),
 	wire.MethodFsReadBlock:  answers("filesystem", (*conn).readBlock, nil, func(p *wire.ReadBlockParams) string { return handleKey(p.HandleID) }),
 	wire.MethodFsWriteBlock: answers("filesystem", replying((*conn).writeBlock), nil, func(p *wire.WriteBlockParams) string { return handleKey(p.HandleID) }),
 	wire.MethodFsClose:      answers("filesystem", replying((*conn).closeFile), nil, func(p *wire.HandleParams) string { return handleKey(p.HandleID) }),
+
+	wire.MethodHTTPRequest: answers("http", (*conn).httpRequest, nil, nil),
+
+	wire.MethodEnvironmentConfigRead: answers("environment config", replying((*conn).readConfig), nil, nil),
+	wire.MethodDiscoverRoots:         answers("capability discovery", replying((*conn).discoverRoots), nil, nil),
+	wire.MethodDiscoverCapabilities:  answers("capability discovery", replying((*conn).discoverCapabilities), nil, nil),
 
 	wire.MethodUploadOpen:   answers("filesystem", replying((*conn).openUpload), nil, func(p *wire.UploadOpenParams) string { return uploadKey(p.UploadID) }),
 	wire.MethodUploadWrite:  answers("filesystem", replying((*conn).writeUpload), nil, func(p *wire.UploadWriteParams) string { return uploadKey(p.UploadID) }),
@@ -163,14 +171,6 @@ func starts(f func(*conn, *session.Attachment, *rpc.Request, *wire.StartParams, 
 		}
 		return ready, nil
 	}}
-}
-
-func (c *conn) environmentInfo(*session.Attachment, *wire.NoParams) (wire.EnvironmentInfo, error) {
-	return c.server.info, nil
-}
-
-func (c *conn) environmentStatus(*session.Attachment, *wire.NoParams) (wire.StatusResult, error) {
-	return wire.StatusResult{Status: "ready"}, nil
 }
 
 func (c *conn) startProcess(a *session.Attachment, r *rpc.Request, p *wire.StartParams, done func()) {

@@ -11,12 +11,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/environ"
+	"github.com/tetherexec/tether/internal/httprpc"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
@@ -31,6 +31,8 @@ type Server struct {
 	auth     *Authenticator
 	log      *slog.Logger
 	info     wire.EnvironmentInfo
+	env      []string // this program's
+	http     *httprpc.Client
 	state    *stateDir
 	procs    *proc.Supervisor
 	confiner *confine.Confiner
@@ -60,7 +62,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg.StateDir = state.parent
 	env := os.Environ()
-	s := &Server{config: cfg, auth: auth, log: cfg.Log, state: state}
+	s := &Server{config: cfg, auth: auth, log: cfg.Log, state: state, env: env}
 	host := environ.ThisHost(env)
 	s.info = host.Info("tether/"+cfg.Version, capabilities())
 	s.procs = proc.New(proc.Config{Log: cfg.Log, Subreaper: cfg.Subreaper})
@@ -75,6 +77,7 @@ func New(cfg Config) (*Server, error) {
 		s.procs.Close()
 		return nil, errors.Join(err, state.close())
 	}
+	s.http = httprpc.New(httprpc.Config{Env: env, Log: cfg.Log})
 	s.sessions = session.NewTable(session.Config{
 		TTL: cfg.SessionTTL, MaxTTL: cfg.SessionTTLMax,
 		Output: outlog.Config{Retain: cfg.Retain, Limit: cfg.SpoolLimit},
@@ -87,6 +90,7 @@ func New(cfg Config) (*Server, error) {
 // Close ends all sessions and everything that they started.
 func (s *Server) Close() error {
 	s.sessions.Close()
+	s.http.Close()
 	err := s.confiner.Close()
 	s.procs.Close()
 	return errors.Join(err, s.state.close())
@@ -134,12 +138,4 @@ func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteC
 	s.serve(ctx, rpc.NewLines(in, out), "stdio", "failed to parse JSON-RPC message from exec-server stdio: ")
 	s.sessions.Close()
 	return nil
-}
-
-// capabilities are what clients may ask for beyond the basics. A sandbox that
-// makes everything writable keeps the devices of the machine, and one that was
-// approved keeps what it denies.
-func capabilities() wire.Capabilities {
-	linux := runtime.GOOS == "linux"
-	return wire.Capabilities{LinuxRootWritePreservesDevices: linux, LinuxApprovedRootWritePreservesRestrictions: linux}
 }

@@ -1,0 +1,111 @@
+package codexhome
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"unicode/utf8"
+
+	"github.com/tetherexec/tether/internal/oserr"
+	"github.com/tetherexec/tether/wire"
+)
+
+// maxFile is the size of a configuration file that is still read.
+const maxFile = 4 << 20
+
+// A layer is one configuration file.
+type layer struct {
+	source string // how the client shows it
+	path   string
+	config *table
+}
+
+// wire is what the paths select of the layer, or nil.
+func (l layer) wire(paths [][]string) *wire.ConfigLayer {
+	selected := l.config.keep(paths)
+	if len(selected.keys) == 0 {
+		return nil
+	}
+	dir := wire.PathToURI(filepath.Dir(l.path))
+	return &wire.ConfigLayer{Source: l.source, BaseDir: &dir, TOML: selected.String()}
+}
+
+// A fileError says why a file could not be read or parsed; whose file it is
+// decides about the words.
+type fileError struct {
+	path   string
+	read   error
+	syntax *syntaxError
+}
+
+func (e *fileError) Error() string {
+	if e.syntax != nil {
+		return fmt.Sprintf("%s:%d:%d: %s", e.path, e.syntax.line, e.syntax.column, e.syntax.message)
+	}
+	return e.readText()
+}
+
+func (e *fileError) Unwrap() error    { return e.read }
+func (e *fileError) readText() string { return oserr.Text(e.read) }
+
+// readTOML reads a configuration file. A file that does not exist is nil.
+func readTOML(path string) (*table, *fileError) {
+	document, err := readFile(path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &fileError{path: path, read: err}
+	}
+	config, err := parse(document)
+	if err != nil {
+		syntax, _ := errors.AsType[*syntaxError](err)
+		return nil, &fileError{path: path, syntax: syntax}
+	}
+	return config, nil
+}
+
+// readFile reads a regular file of bounded size. It waits for no FIFO.
+func readFile(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // only read
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("path `%s` is not a file", path)
+	}
+	document, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(document) > maxFile {
+		return nil, fmt.Errorf("file is too large to read: limit is %d bytes", maxFile)
+	}
+	if at := notUTF8(document); at >= 0 {
+		return nil, fmt.Errorf("invalid utf-8 sequence of 1 bytes from index %d", at)
+	}
+	return document, nil
+}
+
+// notUTF8 is the index of the first byte that is not UTF-8, or -1.
+func notUTF8(b []byte) int {
+	if utf8.Valid(b) {
+		return -1
+	}
+	for i := 0; ; {
+		r, size := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && size == 1 {
+			return i
+		}
+		i += size
+	}
+}

@@ -1,0 +1,105 @@
+package codexhome
+
+import (
+	"fmt"
+	"strings"
+)
+
+// requirementsOf are the requirements that a managed configuration implies: what
+// it sets, a user may not change.
+func requirementsOf(managed *table) (*table, error) {
+	required := newTable()
+	policy, err := approvalPolicy(managed.values["approval_policy"])
+	if err != nil {
+		return nil, within(err, "approval_policy")
+	}
+	if policy != nil {
+		required.set("allowed_approval_policies", []any{policy})
+	}
+	reviewer, err := variant(managed.values["approvals_reviewer"], "user", "auto_review", "guardian_subagent")
+	if err != nil {
+		return nil, within(err, "approvals_reviewer")
+	}
+	switch reviewer {
+	case "user":
+		required.set("allowed_approvals_reviewers", []any{"user"})
+	case "auto_review", "guardian_subagent": // two names of one thing
+		required.set("allowed_approvals_reviewers", []any{"auto_review", "user"})
+	}
+	mode, err := variant(managed.values["sandbox_mode"], "read-only", "workspace-write", "danger-full-access")
+	if err != nil {
+		return nil, within(err, "sandbox_mode")
+	}
+	switch mode {
+	case "":
+	case "read-only":
+		required.set("allowed_sandbox_modes", []any{mode})
+	default: // less is always allowed
+		required.set("allowed_sandbox_modes", []any{"read-only", mode})
+	}
+	return required, nil
+}
+
+// approvalPolicy checks a policy; without one it returns nil.
+func approvalPolicy(value any) (any, error) {
+	if t, ok := value.(*table); ok {
+		granular, ok := t.values["granular"].(*table)
+		if !ok || len(t.keys) != 1 {
+			return nil, fmt.Errorf("wanted exactly 1 element, expected `granular`")
+		}
+		return granularPolicy(granular)
+	}
+	name, err := variant(value, "untrusted", "on-failure", "on-request", "granular", "never")
+	switch {
+	case err != nil:
+		return nil, err
+	case name == "granular":
+		return nil, fmt.Errorf("invalid type: unit variant, expected newtype variant")
+	case name == "":
+		return nil, nil
+	}
+	return name, nil
+}
+
+// granularPolicy fills in the defaults.
+func granularPolicy(given *table) (*table, error) {
+	full := newTable()
+	for _, field := range []struct {
+		name     string
+		required bool
+	}{{"sandbox_approval", true}, {"rules", true}, {"skill_approval", false}, {"request_permissions", false}, {"mcp_elicitations", true}} {
+		value, ok := given.values[field.name]
+		switch {
+		case ok:
+			full.set(field.name, value)
+		case field.required:
+			return nil, fmt.Errorf("missing field `%s`", field.name)
+		default:
+			full.set(field.name, raw("false"))
+		}
+	}
+	policy := newTable()
+	policy.set("granular", full)
+	return policy, nil
+}
+
+// variant is a string out of a list; a missing value is empty.
+func variant(value any, allowed ...string) (string, error) {
+	if value == nil {
+		return "", nil
+	}
+	s, ok := value.(string)
+	if !ok {
+		return "", fmt.Errorf("invalid type: unit variant, expected string only")
+	}
+	if contains(allowed, s) {
+		return s, nil
+	}
+	if len(allowed) == 2 {
+		return "", fmt.Errorf("unknown variant `%s`, expected `%s` or `%s`", s, allowed[0], allowed[1])
+	}
+	return "", fmt.Errorf("unknown variant `%s`, expected one of `%s`", s, strings.Join(allowed, "`, `"))
+}
+
+// within says where in the file an error is.
+func within(err error, path string) error { return fmt.Errorf("%w\nin `%s`\n", err, path) } //nolint:staticcheck // the reference's words

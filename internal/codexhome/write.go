@@ -1,0 +1,142 @@
+package codexhome
+
+import (
+	"fmt"
+	"strings"
+)
+
+// String writes a table as a TOML document: in each table the plain values first,
+// then the tables, so that every value stays in its table.
+func (t *table) String() string {
+	var b strings.Builder
+	t.write(&b, "")
+	return b.String()
+}
+
+func (t *table) write(b *strings.Builder, path string) {
+	for _, key := range t.keys {
+		if value := t.values[key]; !isSection(value) {
+			b.WriteString(quoteKey(key) + " = ")
+			writeValue(b, value)
+			b.WriteByte('\n')
+		}
+	}
+	for _, key := range t.keys {
+		name := quoteKey(key)
+		if path != "" {
+			name = path + "." + name
+		}
+		switch value := t.values[key].(type) {
+		case *table:
+			if value.needsHeader() {
+				startSection(b, "["+name+"]")
+			}
+			value.write(b, name)
+		case []any:
+			if !isSection(value) {
+				continue
+			}
+			for _, item := range value {
+				startSection(b, "[["+name+"]]")
+				item.(*table).write(b, name)
+			}
+		}
+	}
+}
+
+func startSection(b *strings.Builder, header string) {
+	if b.Len() > 0 {
+		b.WriteByte('\n')
+	}
+	b.WriteString(header + "\n")
+}
+
+// isSection reports whether a value has a header of its own: a table, or a list of
+// nothing but tables.
+func isSection(value any) bool {
+	switch value := value.(type) {
+	case *table:
+		return true
+	case []any:
+		for _, item := range value {
+			if _, ok := item.(*table); !ok {
+				return false
+			}
+		}
+		return len(value) > 0
+	}
+	return false
+}
+
+// needsHeader is false for a table that its subtables imply.
+func (t *table) needsHeader() bool {
+	for _, value := range t.values {
+		if !isSection(value) {
+			return true
+		}
+	}
+	return len(t.keys) == 0
+}
+
+func writeValue(b *strings.Builder, value any) {
+	switch value := value.(type) {
+	case raw:
+		b.WriteString(string(value))
+	case string:
+		b.WriteString(quote(value))
+	case []any:
+		b.WriteByte('[')
+		for i, item := range value {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			writeValue(b, item)
+		}
+		b.WriteByte(']')
+	case *table:
+		if len(value.keys) == 0 {
+			b.WriteString("{}")
+			return
+		}
+		b.WriteString("{ ")
+		for i, key := range value.keys {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteString(quoteKey(key) + " = ")
+			writeValue(b, value.values[key])
+		}
+		b.WriteString(" }")
+	}
+}
+
+func quoteKey(key string) string {
+	for _, c := range []byte(key) {
+		bare := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
+		if !bare {
+			return quote(key)
+		}
+	}
+	if key == "" {
+		return `""`
+	}
+	return key
+}
+
+var stringEscapes = strings.NewReplacer(
+	`\`, `\\`, `"`, `\"`, "\b", `\b`, "\t", `\t`, "\n", `\n`, "\f", `\f`, "\r", `\r`)
+
+func quote(s string) string {
+	s = stringEscapes.Replace(s)
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		if r < ' ' || r == 0x7f {
+			fmt.Fprintf(&b, `\u%04X`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

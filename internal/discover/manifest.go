@@ -1,0 +1,105 @@
+package discover
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+var (
+	errNotRelative = errors.New("path must start with `./`")
+	errNotBelow    = errors.New("path must remain below the capability root")
+)
+
+// pluginFiles are the files of the plugin whose directory was searched.
+func (s *scan) pluginFiles() *wire.DiscoveredPlugin {
+	if s.plugin == nil {
+		return nil
+	}
+	found := &wire.DiscoveredPlugin{Manifest: *s.plugin}
+	fields, err := object([]byte(s.plugin.Contents))
+	if err != nil {
+		fields = nil // as if it said nothing: what is wrong with it is for the client to say
+	}
+	mcp := fields["mcpServers"]
+	if path, ok := s.named("mcpServers", mcp); ok {
+		found.MCPConfig = s.read(path)
+	} else if !isObject(mcp) {
+		found.MCPConfig = s.read(filepath.Join(s.root, mcpFile))
+	}
+	if path, ok := s.named("apps", fields["apps"]); ok {
+		found.AppsConfig = s.read(path)
+	}
+	return found
+}
+
+// named returns the file that a field of the root's manifest names, if it is a
+// string and acceptable.
+func (s *scan) named(field string, value json.RawMessage) (path string, ok bool) {
+	var name string
+	if len(value) == 0 || value[0] != '"' || json.Unmarshal(value, &name) != nil {
+		return "", false
+	}
+	below, err := localPath(name)
+	if err != nil {
+		s.warn("ignoring %s in %s: %v", field, s.plugin.Path, err)
+		return "", false
+	}
+	return filepath.Join(s.root, below), true
+}
+
+// localPath checks the path of a file below a plugin's directory.
+func localPath(name string) (string, error) {
+	below, ok := strings.CutPrefix(name, "./")
+	if !ok {
+		return "", errNotRelative
+	}
+	for part := range strings.SplitSeq(filepath.ToSlash(below), "/") {
+		if part == ".." {
+			return "", errNotBelow
+		}
+	}
+	if below == "" || strings.HasPrefix(below, "/") || !filepath.IsLocal(below) {
+		return "", errNotBelow
+	}
+	return below, nil
+}
+
+// object reads a JSON object. A key that comes twice is an error: readers would
+// not agree on which one counts.
+func object(text []byte) (map[string]json.RawMessage, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if start, err := d.Token(); err != nil || start != json.Delim('{') {
+		return nil, errors.New("not a JSON object")
+	}
+	fields := map[string]json.RawMessage{}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		name, _ := key.(string)
+		if _, ok := fields[name]; ok {
+			return nil, fmt.Errorf("duplicate field `%s`", name)
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		fields[name] = value
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	if d.More() {
+		return nil, errors.New("trailing characters")
+	}
+	return fields, nil
+}
+
+func isObject(value json.RawMessage) bool { return len(value) > 0 && value[0] == '{' }

@@ -1,0 +1,215 @@
+package discover
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tetherexec/tether/internal/fsrpc"
+	"github.com/tetherexec/tether/wire"
+)
+
+// Limits of the plugin cache.
+const (
+	maxCacheEntries = maxEntries
+	maxPlugins      = 512
+	maxRemoteID     = 1024 // bytes
+)
+
+// remoteFile says where an installed plugin came from.
+const remoteFile = ".codex-remote-plugin-install.json"
+
+// localVersion is the directory of a plugin that its user works on: it comes
+// before all others.
+const localVersion = "local"
+
+// A cachedPlugin is an installed plugin's directory: CACHE/MARKETPLACE/NAME/VERSION.
+type cachedPlugin struct {
+	id, dir, version string
+	remote           *string
+}
+
+// findPlugins lists the installed plugins by id, each in its newest version. The
+// cache need not exist. complete is false if some could not be looked at.
+func findPlugins(ctx context.Context, files fsrpc.Files, cache string) (found []cachedPlugin, complete bool) {
+	c := &cacheReader{ctx: ctx, files: files, left: maxCacheEntries, complete: true}
+	for _, market := range c.list(cache, isPluginName) {
+		for _, name := range c.list(filepath.Join(cache, market), isPluginName) {
+			dir := filepath.Join(cache, market, name)
+			versions := slices.DeleteFunc(c.list(dir, isVersion), func(v string) bool {
+				return c.isLink(filepath.Join(dir, v))
+			})
+			if len(versions) == 0 {
+				continue
+			}
+			if len(found) == maxPlugins {
+				return found, false
+			}
+			version := slices.MaxFunc(versions, compareVersions)
+			found = append(found, cachedPlugin{
+				id: name + "@" + market, dir: filepath.Join(dir, version), version: version, remote: c.remoteID(dir),
+			})
+		}
+	}
+	slices.SortFunc(found, func(a, b cachedPlugin) int { return strings.Compare(a.id, b.id) })
+	return found, c.complete
+}
+
+type cacheReader struct {
+	ctx      context.Context
+	files    fsrpc.Files
+	left     int // directory entries
+	complete bool
+}
+
+// list returns the names of the directories in dir that are acceptable.
+func (c *cacheReader) list(dir string, acceptable func(string) bool) (names []string) {
+	entries, err := c.files.ReadDirectory(c.ctx, dir)
+	if err != nil {
+		return nil // not there, or not to be seen
+	}
+	for _, entry := range entries {
+		if c.left == 0 {
+			c.complete = false
+			break
+		}
+		c.left--
+		if entry.IsDirectory && acceptable(entry.FileName) {
+			names = append(names, entry.FileName)
+		}
+	}
+	return names
+}
+
+func (c *cacheReader) isLink(path string) bool {
+	about, err := c.files.Metadata(c.ctx, path, true)
+	return err != nil || about.IsSymlink
+}
+
+func (c *cacheReader) remoteID(dir string) *string {
+	path := filepath.Join(dir, remoteFile)
+	if _, err := c.files.Metadata(c.ctx, path, true); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var remote struct {
+		SchemaVersion  int    `json:"schema_version"`
+		RemotePluginID string `json:"remote_plugin_id"`
+	}
+	s := newScan(c.ctx, c.files, dir)
+	file := s.read(path)
+	if file == nil || json.Unmarshal([]byte(file.Contents), &remote) != nil || remote.SchemaVersion != 1 ||
+		remote.RemotePluginID == "" || len(remote.RemotePluginID) > maxRemoteID {
+		c.complete = false
+		return nil
+	}
+	return &remote.RemotePluginID
+}
+
+func isPluginName(name string) bool { return isMadeOf(name, "_-") }
+func isVersion(name string) bool    { return isMadeOf(name, "_-.+") && name != "." && name != ".." }
+
+// isMadeOf reports whether s consists of ASCII letters, digits and others.
+func isMadeOf(s, others string) bool {
+	for _, c := range []byte(s) {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte(others, c) < 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// load reads a plugin. Without a valid manifest there is none.
+func (c cachedPlugin) load(ctx context.Context, files fsrpc.Files) (found *Plugin, complete bool) {
+	s := newScan(ctx, files, c.dir)
+	listed := s.list()
+	s.findManifests(listed)
+	s.findSkills(listed)
+	if s.plugin == nil {
+		return nil, false
+	}
+	about, err := readManifest(s.plugin.Contents)
+	if err != nil {
+		return nil, false
+	}
+	found = &Plugin{
+		ID: c.id, DisplayName: about.displayName(c.dir), RemotePluginID: c.remote, Version: c.version,
+		Root: wire.PathToURI(c.dir), Files: s.installedFiles(about),
+	}
+	found.Skills, complete = s.describeSkills(nil)
+	return found, complete && len(s.warnings) == 0
+}
+
+// installedFiles are the files of an installed plugin. Other than those of a root
+// that a client named, they include servers in the manifest itself, apps have a
+// usual place too, and a file that the manifest names has to be there.
+func (s *scan) installedFiles(about pluginManifest) wire.DiscoveredPlugin {
+	files := wire.DiscoveredPlugin{Manifest: *s.plugin}
+	if isObject(about.MCPServers) {
+		files.MCPConfig = s.plugin
+	} else {
+		files.MCPConfig = s.namedOrUsual("mcpServers", about.MCPServers, mcpFile)
+	}
+	files.AppsConfig = s.namedOrUsual("apps", about.apps, appsFile)
+	return files
+}
+
+func (s *scan) namedOrUsual(field string, value json.RawMessage, usual string) *wire.CapabilityFile {
+	path, ok := s.named(field, value)
+	if !ok {
+		return s.read(filepath.Join(s.root, usual))
+	}
+	file := s.read(path)
+	if file == nil {
+		s.warn("ignoring %s in %s: no such file", field, s.plugin.Path)
+	}
+	return file
+}
+
+// pluginManifest is what the server itself has to know of a manifest.
+type pluginManifest struct {
+	Name      *string `json:"name"`
+	Interface *struct {
+		DisplayName *string `json:"displayName"`
+	} `json:"interface"`
+	Apps       *string         `json:"apps"`
+	MCPServers json.RawMessage `json:"mcpServers"`
+
+	apps json.RawMessage // as it is written
+}
+
+var errManifest = errors.New("invalid plugin manifest")
+
+func readManifest(text string) (pluginManifest, error) {
+	fields, err := object([]byte(text))
+	if err != nil {
+		return pluginManifest{}, err
+	}
+	about := pluginManifest{apps: fields["apps"], MCPServers: fields["mcpServers"]}
+	for key, target := range map[string]any{"name": &about.Name, "interface": &about.Interface, "apps": &about.Apps} {
+		if value, ok := fields[key]; ok && json.Unmarshal(value, target) != nil {
+			return pluginManifest{}, errManifest
+		}
+	}
+	return about, nil
+}
+
+// namespace is the plugin's name; that of its directory if it has none.
+func (m pluginManifest) namespace(dir string) string {
+	if m.Name == nil || strings.TrimSpace(*m.Name) == "" {
+		return filepath.Base(dir)
+	}
+	return *m.Name
+}
+
+func (m pluginManifest) displayName(dir string) string {
+	if m.Interface != nil && m.Interface.DisplayName != nil {
+		if name := strings.TrimSpace(*m.Interface.DisplayName); name != "" {
+			return name
+		}
+	}
+	return m.namespace(dir)
+}

@@ -1,0 +1,98 @@
+package discover
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/tetherexec/tether/internal/fsrpc"
+	"github.com/tetherexec/tether/wire"
+)
+
+// Limits of the search.
+const (
+	MaxRoots       = 128
+	maxParallel    = 8       // roots at a time
+	maxFile        = 1 << 20 // bytes of one file
+	maxBundle      = 16 << 20
+	maxDepth       = 6
+	maxDirectories = 2000
+	maxEntries     = 20_000
+)
+
+// Opener returns the files as a sandbox shows them; without one, as this process
+// sees them.
+type Opener func(context.Context, *wire.Sandbox) (fsrpc.Files, error)
+
+// Roots answers capabilityRoots/discoverV1. Results are in the order of the
+// request; a root that cannot be looked at has an error and harms no other. The
+// error is a *wire.Error.
+func Roots(ctx context.Context, p *wire.DiscoverRootsParams, open Opener) (wire.DiscoverRootsResult, error) {
+	if len(p.Roots) > MaxRoots {
+		return wire.DiscoverRootsResult{}, wire.Errorf(wire.CodeInvalidRequest,
+			"capability root discovery accepts at most %d roots", MaxRoots)
+	}
+	found := make([]wire.DiscoveredRoot, len(p.Roots))
+	inParallel(len(p.Roots), func(i int) { found[i] = discoverRoot(ctx, p.Roots[i], open) })
+	return wire.DiscoverRootsResult{Roots: found}, nil
+}
+
+// inParallel calls do for each number below n, some at a time, and waits.
+func inParallel(n int, do func(int)) {
+	var running sync.WaitGroup
+	slots := make(chan struct{}, maxParallel)
+	for i := range n {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			do(i)
+		})
+	}
+	running.Wait()
+}
+
+func discoverRoot(ctx context.Context, root wire.DiscoverRoot, open Opener) wire.DiscoveredRoot {
+	found := wire.DiscoveredRoot{
+		ID: root.ID, Path: root.Path.String(),
+		Skills: []wire.DiscoveredSkill{}, NamespaceManifests: []wire.CapabilityFile{}, Warnings: []string{},
+	}
+	s, err := inspectRoot(ctx, root, open)
+	if err != nil {
+		text := err.Error()
+		found.Error = &text
+		return found
+	}
+	listed := s.list()
+	s.findManifests(listed)
+	found.Plugin = s.pluginFiles()
+	s.findSkills(listed)
+	found.Skills = append(found.Skills, s.skills...)
+	for _, m := range s.manifests {
+		found.NamespaceManifests = append(found.NamespaceManifests, m.file)
+	}
+	found.Warnings = append(found.Warnings, s.warnings...)
+	return found
+}
+
+// inspectRoot prepares the search of a directory.
+func inspectRoot(ctx context.Context, root wire.DiscoverRoot, open Opener) (*scan, error) {
+	inspect := func(err error) error {
+		return fmt.Errorf("failed to inspect capability root %s: %w", root.Path, err)
+	}
+	path, err := root.Path.Native()
+	if err != nil {
+		return nil, inspect(err)
+	}
+	files, err := open(ctx, root.Sandbox)
+	if err != nil {
+		return nil, inspect(err)
+	}
+	about, err := files.Metadata(ctx, path, true)
+	if err != nil {
+		return nil, inspect(err)
+	}
+	if !about.IsDirectory {
+		return nil, fmt.Errorf("capability root %s is not a directory", root.Path)
+	}
+	return newScan(ctx, files, path), nil
+}

@@ -1,0 +1,9 @@
+//go:build !unix
+
+package httprpc
+
+import "net"
+
+// hungUp cannot look ahead on this system: the watch over an idle connection
+// must do.
+func hungUp(net.Conn) bool { return false }

@@ -1,0 +1,60 @@
+package httprpc
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// bodyFailure is how a body that ended too early is reported, whatever the
+// cause: a reset, a timeout, a wrong length, bad chunks.
+const bodyFailure = "error decoding response body"
+
+// Conditions that callers may ask an Error for with errors.Is.
+var (
+	ErrClosed       = errors.New("http client is closed")
+	ErrBodyTooLarge = errors.New("body is too large for one answer")
+)
+
+// An Error is the refusal or failure of a request. Its text is what the
+// client is told; Unwrap gives the cause, which is for the log.
+type Error struct {
+	code  int
+	text  string
+	cause error
+}
+
+func (e *Error) Error() string { return e.text }
+func (e *Error) Unwrap() error { return e.cause }
+
+// Code is the error's code on the wire.
+func (e *Error) Code() int { return e.code }
+
+// invalid refuses the parameters.
+func invalid(format string, args ...any) *Error {
+	return &Error{code: wire.CodeInvalidParams, text: "http/request " + fmt.Sprintf(format, args...)}
+}
+
+// failed reports a request without an answer. Clients retry on this prefix.
+func failed(cause error, format string, args ...any) *Error {
+	return &Error{
+		code:  wire.CodeInternal,
+		text:  "http/request failed: " + fmt.Sprintf(format, args...),
+		cause: cause,
+	}
+}
+
+// unsent reports that u did not answer.
+func unsent(u *target, cause error) *Error {
+	return failed(cause, "error sending request for url (%s)", u)
+}
+
+// badBody reports an answer whose body could not be read to its end.
+func badBody(reason string, cause error) *Error {
+	return &Error{
+		code:  wire.CodeInternal,
+		text:  "failed to read http/request response body: " + reason,
+		cause: cause,
+	}
+}

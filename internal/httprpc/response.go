@@ -1,0 +1,99 @@
+package httprpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+const (
+	// MaxDelta is how many bytes of a body one delta carries. Clients drop the
+	// connection on more.
+	MaxDelta = 1 << 20
+
+	// MaxBuffered bounds a body that is sent in the answer itself: as base64,
+	// with up to 1 MiB of headers whose every byte may need six in JSON, it
+	// must fit a message of 64 MiB. The reference has no bound here; larger
+	// bodies must be streamed.
+	MaxBuffered = (64 - 8) << 20 / 4 * 3
+
+	// firstDelta is the size of a stream's first buffer. It doubles up to
+	// MaxDelta while reads fill it: a quiet stream stays small.
+	firstDelta = 16 << 10
+)
+
+// A Response is the answer to a request. Its body must be closed, directly or
+// by one of the methods.
+type Response struct {
+	Status  int
+	Headers []wire.HTTPResponseHeader // never nil; names in lower case
+	Body    io.ReadCloser             // its errors are *Error
+
+	requestID string
+	length    int64 // of the body; negative: not known
+}
+
+var errTooLarge = badBody(fmt.Sprintf(
+	"it exceeds %d bytes, the most that one answer carries; use streamResponse", MaxBuffered), ErrBodyTooLarge)
+
+// Buffer reads the whole body and returns the answer that carries it.
+func (r *Response) Buffer() (*wire.HTTPResponse, error) {
+	defer r.Body.Close()
+	if r.length > MaxBuffered {
+		return nil, errTooLarge
+	}
+	var data bytes.Buffer
+	n, err := data.ReadFrom(io.LimitReader(r.Body, MaxBuffered+1))
+	if err != nil {
+		return nil, err
+	}
+	if n > MaxBuffered {
+		return nil, errTooLarge
+	}
+	return &wire.HTTPResponse{Status: r.Status, Headers: r.Headers, BodyBase64: data.Bytes()}, nil
+}
+
+// Head returns the answer that goes ahead of a streamed body.
+func (r *Response) Head() *wire.HTTPResponse {
+	return &wire.HTTPResponse{Status: r.Status, Headers: r.Headers, BodyBase64: wire.Base64{}}
+}
+
+// Deltas sends the body piece by piece and closes it. Pieces are numbered from
+// 1 and hold what has arrived, at most MaxDelta bytes; exactly one terminal
+// delta follows them, also after a failure of the body. send may block: then
+// the body is not read, and its server feels it. The bytes of a delta are good
+// until send returns. Deltas returns the error of send, which ends the stream
+// without a terminal delta, or the cause of ctx when it has ended.
+func (r *Response) Deltas(ctx context.Context, send func(wire.HTTPBodyDelta) error) error {
+	defer r.Body.Close()
+	defer context.AfterFunc(ctx, func() { r.Body.Close() })()
+	buffer := make([]byte, firstDelta)
+	for seq := uint64(1); ; seq++ {
+		n, err := r.Body.Read(buffer)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if n == 0 && err == nil {
+			seq--
+			continue
+		}
+		delta := wire.HTTPBodyDelta{RequestID: r.requestID, Seq: seq, DeltaBase64: buffer[:n]}
+		if err != nil {
+			delta.Done = true
+			if !errors.Is(err, io.EOF) {
+				text := bodyFailure
+				delta.Error = &text
+			}
+		}
+		if err := send(delta); err != nil || delta.Done {
+			return err
+		}
+		if n == len(buffer) && n < MaxDelta {
+			buffer = make([]byte, 2*n)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package server
+
+import (
+	"runtime"
+
+	"github.com/tetherexec/tether/internal/codexhome"
+	"github.com/tetherexec/tether/internal/discover"
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/wire"
+)
+
+// capabilities are what clients may ask for beyond the basics. A sandbox that
+// makes everything writable keeps the devices of the machine, and one that was
+// approved keeps what it denies.
+func capabilities() wire.Capabilities {
+	linux := runtime.GOOS == "linux"
+	return wire.Capabilities{
+		CapabilityDiscoverySandbox: true, CapabilityDiscoveryV2: true,
+		EnvironmentConfigRead: true, HTTPHeaderEnvVars: true,
+		FsWatchMissing: linux, FileWriteStreaming: true, SandboxedFileStreaming: linux,
+		LinuxRootWritePreservesDevices: linux, LinuxApprovedRootWritePreservesRestrictions: linux,
+	}
+}
+
+func (c *conn) environmentInfo(*session.Attachment, *wire.NoParams) (wire.EnvironmentInfo, error) {
+	return c.server.info, nil
+}
+
+func (c *conn) environmentStatus(*session.Attachment, *wire.NoParams) (wire.StatusResult, error) {
+	return wire.StatusResult{Status: "ready"}, nil
+}
+
+func (c *conn) readConfig(_ *session.Attachment, p *wire.ConfigReadParams) (wire.ConfigReadResult, error) {
+	return codexhome.Read(c.server.env, p)
+}
+
+func (c *conn) discoverRoots(a *session.Attachment, p *wire.DiscoverRootsParams) (wire.DiscoverRootsResult, error) {
+	return discover.Roots(a.Context(), p, a.Session.Files)
+}
+
+func (c *conn) discoverCapabilities(a *session.Attachment, p *wire.DiscoverCapabilitiesParams) (discover.CapabilitiesResult, error) {
+	return discover.Capabilities(a.Context(), c.server.env, p, a.Session.Files)
+}
+
+// watchMissing answers first: what it reports comes later.
+func (c *conn) watchMissing(_ *session.Attachment, r *rpc.Request, p *wire.WatchMissingParams) error {
+	answered := make(chan struct{})
+	watching := c.watcher.Watch(p, func(id uint64) {
+		select {
+		case <-answered:
+			c.rpc.Notify(wire.NoteFsMissingChanged, wire.MissingChanged{WatchID: id})
+		case <-c.rpc.Context().Done():
+		}
+	})
+	r.Reply(wire.WatchMissingResult{Watching: watching})
+	close(answered)
+	return nil
+}

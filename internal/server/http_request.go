@@ -1,0 +1,69 @@
+package server
+
+import (
+	"sync"
+
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/wire"
+)
+
+// httpStreams are the responses that are being streamed to a client, by the id of
+// their request.
+type httpStreams struct {
+	mu     sync.Mutex
+	active map[string]bool
+}
+
+func (s *httpStreams) begin(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.active[id] {
+		return wire.Errorf(wire.CodeInvalidParams, "http/request streamResponse requestId `%s` is already active", id)
+	}
+	if s.active == nil {
+		s.active = map[string]bool{}
+	}
+	s.active[id] = true
+	return nil
+}
+
+func (s *httpStreams) end(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.active, id)
+}
+
+// httpRequest makes a request from this machine. It ends with the connection.
+func (c *conn) httpRequest(_ *session.Attachment, r *rpc.Request, p *wire.HTTPRequestParams) error {
+	if p.StreamResponse {
+		if err := c.streams.begin(p.RequestID); err != nil {
+			return err
+		}
+	}
+	response, err := c.server.http.Do(c.rpc.Context(), p)
+	switch {
+	case err != nil && p.StreamResponse:
+		c.streams.end(p.RequestID)
+		return err
+	case err != nil:
+		return err
+	case p.StreamResponse:
+		r.Reply(response.Head())
+		c.tasks.Go(func() { // ends with the body or with the connection
+			defer c.streams.end(p.RequestID)
+			response.Deltas(c.rpc.Context(), func(d wire.HTTPBodyDelta) error {
+				if d.Done { // who has heard it may use the id again
+					c.streams.end(p.RequestID)
+				}
+				return c.rpc.Notify(wire.NoteHTTPBodyDelta, d)
+			})
+		})
+		return nil
+	}
+	whole, err := response.Buffer()
+	if err == nil {
+		r.Reply(whole)
+	}
+	return err
+}
