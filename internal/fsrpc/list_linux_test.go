@@ -182,6 +182,20 @@ func TestWalk(t *testing.T) {
 	})
 }
 
+// A directory that has become a link since it was listed is not entered.
+func TestWalkEntersNoLateLink(t *testing.T) {
+	bothWays(t, func(t *testing.T) {
+		root, err := openWalk(walkFixture(t), false)
+		must(t, err)
+		defer root.close()
+		for _, name := range []string{"la", "la/x"} {
+			if _, err := root.list(ctx, name, 1); err != unix.ENOTDIR {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
 func TestWalkStrangeNames(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)

@@ -2,6 +2,7 @@ package fsrpc
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"slices"
@@ -29,9 +30,19 @@ func (p place) temporary(mode uint32) (*temporary, error) {
 	return &temporary{place{p.dir, name}, fd}, nil
 }
 
+// fill writes the temporary, and closes it: that is where a network file system
+// tells of a full disk.
+func (t *temporary) fill(data []byte) error {
+	fd := t.fd
+	t.fd = -1
+	return cmp.Or(writeAll(fd, data), unix.Close(fd)) // both, in this order
+}
+
 // finish closes the temporary, and removes it if it has not become something.
 func (t *temporary) finish() {
-	unix.Close(t.fd)
+	if t.fd >= 0 {
+		unix.Close(t.fd)
+	}
 	if t.name != "" {
 		_ = unix.Unlinkat(t.dir, t.name, 0)
 	}
@@ -56,7 +67,7 @@ func (p place) create(data []byte) error {
 		return p.createPlainly(data)
 	}
 	defer t.finish()
-	if err := writeAll(t.fd, data); err != nil {
+	if err := t.fill(data); err != nil {
 		return err
 	}
 	switch err := t.become(p.name, unix.RENAME_NOREPLACE); err {
@@ -108,7 +119,7 @@ func (p place) replace(old int, data []byte) error {
 	} else if err != nil {
 		return errInPlace
 	}
-	if err := writeAll(t.fd, data); err != nil {
+	if err := t.fill(data); err != nil {
 		return err
 	}
 	switch err := t.become(p.name, 0); err {

@@ -80,7 +80,8 @@ func (p place) openOrMake(mode uint32) (fd int, st unix.Stat_t, err error) {
 
 // WriteFile replaces the content of a file. A plain file with one name is
 // replaced by a rename, so that at every time it has either the old content or
-// the new; so is a new one. What a rename would change (other hard links, an owner
+// the new; so is a new one. A page that covers all of the old is one write. What a
+// rename would change (other hard links, an owner
 // or attributes that we cannot give, a directory that we cannot write) is written
 // in place, after its space was reserved.
 func (Direct) WriteFile(_ context.Context, path string, data []byte, follow bool) error {
@@ -200,23 +201,55 @@ func (p place) overwrite(fd int, st unix.Stat_t, target place, path string, data
 	if err != nil {
 		return err
 	}
-	defer unix.Close(file)
 	switch {
 	case kind(st) == unix.S_IFREG:
-	case follow:
-		return writeAll(file, data) // a device
+		err = target.change(file, data)
+	case follow: // a device
+		err = writeAll(file, data)
 	default:
-		return errNotRegular
+		err = errNotRegular
 	}
-	full := false
-	if target.dir >= 0 {
-		err := target.replace(file, data)
-		full = isFull(err)
-		if !full && !errors.Is(err, errInPlace) {
-			return err
-		}
+	return cmp.Or(err, unix.Close(file)) // where a network file system tells of a full disk
+}
+
+// change gives a regular file, opened to be written, a new content. p is its
+// place, without a directory if that is unknown.
+func (p place) change(file int, data []byte) error {
+	if done, err := writeAtOnce(file, data); done || err != nil {
+		return err
 	}
-	return writeOver(file, data, full)
+	if p.dir < 0 {
+		return writeOver(file, data, false)
+	}
+	err := p.replace(file, data)
+	if full := isFull(err); full || errors.Is(err, errInPlace) {
+		return writeOver(file, data, full)
+	}
+	return err
+}
+
+// atOnce is how much one write changes as a whole or not at all: a page.
+const atOnce = 4096
+
+// writeAtOnce writes in place what covers the old content and fits into a page:
+// there is no half of it, and no new file has to be made, which is what a
+// replacement spends its time on. False is that it was not tried.
+func writeAtOnce(file int, data []byte) (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(file, &st); err != nil {
+		return false, err
+	}
+	if len(data) > atOnce || st.Size > int64(len(data)) {
+		return false, nil
+	}
+	if err := writeAll(file, data); err != nil {
+		return true, err
+	}
+	if err := unix.Fstat(file, &st); err != nil || st.Size == int64(len(data)) {
+		return true, err
+	}
+	// Somebody else has written more in the meantime.
+	return true, retry(func() error { return unix.Ftruncate(file, int64(len(data))) })
 }
 
 func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

@@ -82,9 +82,41 @@ func TestWriteFileInPlace(t *testing.T) {
 	}
 }
 
-func TestWriteFileThroughAKernelLink(t *testing.T) {
+func TestWriteFileAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "short")
+	old := inode(t, path)
+	for _, c := range []struct {
+		size int
+		same bool
+	}{{5, true}, {6, true}, {4096, true}, {4097, false}, {4098, false}, {10, false}, {10, true}, {0, false}, {0, true}} {
+		must(t, direct.WriteFile(ctx, path, bytes.Repeat([]byte{'x'}, c.size), true))
+		if read(t, path) != strings.Repeat("x", c.size) {
+			t.Errorf("%d bytes: there are %d", c.size, len(read(t, path)))
+		}
+		if now := inode(t, path); (now == old) != c.same {
+			t.Errorf("%d bytes: the same file: %v", c.size, now == old)
+		} else {
+			old = now
+		}
+	}
+}
+
+// On a disk that is known to be full, nothing is written that needs space.
+func TestWriteOverFull(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "old")
+	file := must1(os.OpenFile(path, os.O_RDWR, 0))
+	defer file.Close()
+	expect(t, "more", failed(writeOver(int(file.Fd()), []byte("longer"), true)), enospc)
+	if read(t, path) != "old" {
+		t.Errorf("now it is %q", read(t, path))
+	}
+}
+
+func TestWriteFileThroughAKernelLink(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	write(t, path, "the old content")
 	file := must1(os.OpenFile(path, os.O_RDWR, 0))
 	defer file.Close()
 	old := inode(t, path)
@@ -111,8 +143,8 @@ func TestWriteFileKeepsAccessLists(t *testing.T) {
 	}
 	const own, inherited = "system.posix_acl_access", "system.posix_acl_default"
 	listed, plain := filepath.Join(dir, "listed"), filepath.Join(dir, "plain")
-	write(t, listed, "old")
-	write(t, plain, "old")
+	write(t, listed, "the old content")
+	write(t, plain, "the old content")
 	if err := unix.Setxattr(listed, own, acl(4), 0); err != nil {
 		cannotRun(t, "no access lists here: %v", err)
 	}
