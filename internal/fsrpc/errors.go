@@ -64,15 +64,7 @@ type Error struct{ Err error }
 // a helper, whose answer is passed on.
 func NewError(code int, text string) *Error { return &Error{&refusal{code, text}} }
 
-func (e *Error) Error() string {
-	if errno, ok := errors.AsType[syscall.Errno](e.Err); ok {
-		if text, ok := texts[errno]; ok {
-			return fmt.Sprintf("%s (os error %d)", text, int(errno))
-		}
-	}
-	return oserr.Text(e.Err)
-}
-
+func (e *Error) Error() string { return oserr.Text(e.Err) }
 func (e *Error) Unwrap() error { return e.Err }
 
 // Code is the error's code on the wire: clients tell a missing file and a

@@ -16,7 +16,10 @@ func Text(err error) string {
 	if !ok {
 		return err.Error()
 	}
-	text := errno.Error()
+	text, ok := texts[errno]
+	if !ok {
+		text = errno.Error()
+	}
 	first, size := utf8.DecodeRuneInString(text)
 	return fmt.Sprintf("%c%s (os error %d)", unicode.ToUpper(first), text[size:], int(errno))
 }

@@ -1,4 +1,4 @@
-package fsrpc
+package oserr
 
 import "syscall"
 
