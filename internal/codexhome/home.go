@@ -42,7 +42,7 @@ func Find(env []string) (Home, error) {
 func codexDir(userHome, named string) (string, error) {
 	if named == "" {
 		if userHome == "" {
-			return "", errors.New("Could not find home directory") //nolint:staticcheck // the reference's words
+			return "", errors.New("Could not find home directory")
 		}
 		return filepath.Join(userHome, ".codex"), nil
 	}

@@ -2,6 +2,7 @@ package codexhome
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -92,7 +93,7 @@ func variant(value any, allowed ...string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("invalid type: unit variant, expected string only")
 	}
-	if contains(allowed, s) {
+	if slices.Contains(allowed, s) {
 		return s, nil
 	}
 	if len(allowed) == 2 {
@@ -102,4 +103,4 @@ func variant(value any, allowed ...string) (string, error) {
 }
 
 // within says where in the file an error is.
-func within(err error, path string) error { return fmt.Errorf("%w\nin `%s`\n", err, path) } //nolint:staticcheck // the reference's words
+func within(err error, path string) error { return fmt.Errorf("%w\nin `%s`\n", err, path) }

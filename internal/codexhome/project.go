@@ -151,9 +151,9 @@ func readProject(dir string) (*table, error) {
 	config, problem := readTOML(path)
 	switch {
 	case problem != nil && problem.syntax != nil:
-		return nil, fmt.Errorf("Error parsing project config file %s: %s", path, problem.syntax.excerpt()) //nolint:staticcheck // the reference's words
+		return nil, fmt.Errorf("Error parsing project config file %s: %s", path, problem.syntax.excerpt())
 	case problem != nil:
-		return nil, fmt.Errorf("Failed to read project config file %s: %s", path, problem.readText()) //nolint:staticcheck // the reference's words
+		return nil, fmt.Errorf("Failed to read project config file %s: %s", path, problem.readText())
 	}
 	return config, nil
 }

@@ -123,14 +123,14 @@ func (h Home) loadSystem() (f files, err error) {
 	case problem != nil && problem.syntax != nil:
 		return files{}, fmt.Errorf("failed to parse requirements layer %s: %s", path, problem.syntax.excerpt())
 	case problem != nil:
-		return files{}, fmt.Errorf("Failed to read requirements file %s: %s", path, problem.readText()) //nolint:staticcheck // the reference's words
+		return files{}, fmt.Errorf("Failed to read requirements file %s: %s", path, problem.readText())
 	case config != nil:
 		f.requirements = []layer{{source: path, path: path, config: config}}
 	}
 	for _, l := range f.managed {
 		required, err := requirementsOf(l.config)
 		if err != nil {
-			return files{}, fmt.Errorf("Failed to parse config requirements as TOML: %w", err) //nolint:staticcheck // the reference's words
+			return files{}, fmt.Errorf("Failed to parse config requirements as TOML: %w", err)
 		}
 		f.fromManaged = []layer{{source: l.path, path: l.path, config: required}}
 	}

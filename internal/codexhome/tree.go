@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -41,20 +42,11 @@ func (t *table) set(key string, value any) {
 func (t *table) without(keys ...string) *table {
 	rest := newTable()
 	for _, key := range t.keys {
-		if !contains(keys, key) {
+		if !slices.Contains(keys, key) {
 			rest.set(key, t.values[key])
 		}
 	}
 	return rest
-}
-
-func contains(list []string, s string) bool {
-	for _, item := range list {
-		if item == s {
-			return true
-		}
-	}
-	return false
 }
 
 // keep leaves what the paths name. A path that goes on behind a value which is no

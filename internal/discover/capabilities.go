@@ -104,13 +104,14 @@ func capabilities(ctx context.Context, home codexhome.Home, files fsrpc.Files) C
 		skills   []Skill
 		complete bool
 	}
+	total := newBudget()
 	parts := make([]part, len(cached)+len(roots))
 	inParallel(len(parts), func(i int) {
 		part := &parts[i]
 		if i < len(cached) {
-			part.plugin, part.complete = cached[i].load(ctx, files)
+			part.plugin, part.complete = cached[i].load(ctx, files, total)
 		} else {
-			part.skills, part.complete = loadSkills(ctx, files, roots[i-len(cached)])
+			part.skills, part.complete = loadSkills(ctx, files, roots[i-len(cached)], total)
 		}
 	})
 	result := CapabilitiesResult{Plugins: []Plugin{}, Skills: []Skill{}, Warnings: []string{}}
@@ -132,12 +133,12 @@ func capabilities(ctx context.Context, home codexhome.Home, files fsrpc.Files) C
 }
 
 // loadSkills reads the skills in a directory, which need not exist.
-func loadSkills(ctx context.Context, files fsrpc.Files, root SkillRoot) (skills []Skill, complete bool) {
+func loadSkills(ctx context.Context, files fsrpc.Files, root SkillRoot, total *budget) (skills []Skill, complete bool) {
 	about, err := files.Metadata(ctx, root.Path, true)
 	if err != nil || !about.IsDirectory {
 		return nil, true
 	}
-	s := newScan(ctx, files, root.Path)
+	s := newScan(ctx, files, root.Path, total)
 	listed := s.list()
 	s.findManifests(listed)
 	s.findSkills(listed)

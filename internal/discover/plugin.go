@@ -99,7 +99,7 @@ func (c *cacheReader) remoteID(dir string) *string {
 		SchemaVersion  int    `json:"schema_version"`
 		RemotePluginID string `json:"remote_plugin_id"`
 	}
-	s := newScan(c.ctx, c.files, dir)
+	s := newScan(c.ctx, c.files, dir, newBudget())
 	file := s.read(path)
 	if file == nil || json.Unmarshal([]byte(file.Contents), &remote) != nil || remote.SchemaVersion != 1 ||
 		remote.RemotePluginID == "" || len(remote.RemotePluginID) > maxRemoteID {
@@ -123,8 +123,8 @@ func isMadeOf(s, others string) bool {
 }
 
 // load reads a plugin. Without a valid manifest there is none.
-func (c cachedPlugin) load(ctx context.Context, files fsrpc.Files) (found *Plugin, complete bool) {
-	s := newScan(ctx, files, c.dir)
+func (c cachedPlugin) load(ctx context.Context, files fsrpc.Files, total *budget) (found *Plugin, complete bool) {
+	s := newScan(ctx, files, c.dir, total)
 	listed := s.list()
 	s.findManifests(listed)
 	s.findSkills(listed)

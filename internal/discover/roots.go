@@ -12,9 +12,10 @@ import (
 // Limits of the search.
 const (
 	MaxRoots       = 128
-	maxParallel    = 8       // roots at a time
-	maxFile        = 1 << 20 // bytes of one file
-	maxBundle      = 16 << 20
+	maxParallel    = 8        // roots at a time
+	maxFile        = 1 << 20  // bytes of one file
+	maxBundle      = 16 << 20 // bytes per root
+	maxTotal       = 48 << 20 // and request, whose answer is one message
 	maxDepth       = 6
 	maxDirectories = 2000
 	maxEntries     = 20_000
@@ -33,7 +34,8 @@ func Roots(ctx context.Context, p *wire.DiscoverRootsParams, open Opener) (wire.
 			"capability root discovery accepts at most %d roots", MaxRoots)
 	}
 	found := make([]wire.DiscoveredRoot, len(p.Roots))
-	inParallel(len(p.Roots), func(i int) { found[i] = discoverRoot(ctx, p.Roots[i], open) })
+	total := newBudget()
+	inParallel(len(p.Roots), func(i int) { found[i] = discoverRoot(ctx, p.Roots[i], open, total) })
 	return wire.DiscoverRootsResult{Roots: found}, nil
 }
 
@@ -51,12 +53,12 @@ func inParallel(n int, do func(int)) {
 	running.Wait()
 }
 
-func discoverRoot(ctx context.Context, root wire.DiscoverRoot, open Opener) wire.DiscoveredRoot {
+func discoverRoot(ctx context.Context, root wire.DiscoverRoot, open Opener, total *budget) wire.DiscoveredRoot {
 	found := wire.DiscoveredRoot{
 		ID: root.ID, Path: root.Path.String(),
 		Skills: []wire.DiscoveredSkill{}, NamespaceManifests: []wire.CapabilityFile{}, Warnings: []string{},
 	}
-	s, err := inspectRoot(ctx, root, open)
+	s, err := inspectRoot(ctx, root, open, total)
 	if err != nil {
 		text := err.Error()
 		found.Error = &text
@@ -75,7 +77,7 @@ func discoverRoot(ctx context.Context, root wire.DiscoverRoot, open Opener) wire
 }
 
 // inspectRoot prepares the search of a directory.
-func inspectRoot(ctx context.Context, root wire.DiscoverRoot, open Opener) (*scan, error) {
+func inspectRoot(ctx context.Context, root wire.DiscoverRoot, open Opener, total *budget) (*scan, error) {
 	inspect := func(err error) error {
 		return fmt.Errorf("failed to inspect capability root %s: %w", root.Path, err)
 	}
@@ -94,5 +96,5 @@ func inspectRoot(ctx context.Context, root wire.DiscoverRoot, open Opener) (*sca
 	if !about.IsDirectory {
 		return nil, fmt.Errorf("capability root %s is not a directory", root.Path)
 	}
-	return newScan(ctx, files, path), nil
+	return newScan(ctx, files, path, total), nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"unicode/utf8"
 
 	"github.com/tetherexec/tether/internal/fsrpc"
@@ -31,7 +32,8 @@ type scan struct {
 	ctx   context.Context // ends with the request
 	files fsrpc.Files
 	root  string // a native path
-	left  int64  // bytes that may still be read
+	left  int64  // bytes that may still be read here
+	total *budget
 
 	plugin    *wire.CapabilityFile // the root's own manifest
 	manifests []manifest           // of every plugin that skills here may belong to
@@ -45,8 +47,19 @@ type manifest struct {
 	file wire.CapabilityFile
 }
 
-func newScan(ctx context.Context, files fsrpc.Files, root string) *scan {
-	return &scan{ctx: ctx, files: files, root: filepath.Clean(root), left: maxBundle}
+// A budget is what all searches of a request may read together, so that the answer
+// fits into a message. Searches that run at the same time may exceed it by a file
+// each.
+type budget struct{ left atomic.Int64 }
+
+func newBudget() *budget {
+	b := new(budget)
+	b.left.Store(maxTotal)
+	return b
+}
+
+func newScan(ctx context.Context, files fsrpc.Files, root string, total *budget) *scan {
+	return &scan{ctx: ctx, files: files, root: filepath.Clean(root), left: maxBundle, total: total}
 }
 
 func (s *scan) warn(format string, args ...any) {
@@ -167,7 +180,7 @@ func (s *scan) read(path string) *wire.CapabilityFile {
 	switch {
 	case errors.Is(err, errFileSize):
 		s.warn("capability file %s exceeds the %d-byte limit", uri, maxFile)
-	case errors.Is(err, errBundleSize):
+	case errors.Is(err, errBundleSize), errors.Is(err, errTotalSize):
 		s.warn("%v", err)
 	case err != nil:
 		s.warn("failed to read capability file %s: %v", uri, err)
@@ -175,6 +188,7 @@ func (s *scan) read(path string) *wire.CapabilityFile {
 		s.warn("capability file %s is not UTF-8: %s", uri, notUTF8(content))
 	default:
 		s.left -= int64(len(content))
+		s.total.left.Add(-int64(len(content)))
 		return &wire.CapabilityFile{Path: uri, Contents: string(content)}
 	}
 	return nil
@@ -183,6 +197,7 @@ func (s *scan) read(path string) *wire.CapabilityFile {
 var (
 	errFileSize   = errors.New("file too large")
 	errBundleSize = fmt.Errorf("capability root bundle exceeds the %d-byte limit", maxBundle)
+	errTotalSize  = errors.New("capability discovery size limit reached")
 )
 
 // content reads a file that had the given size a moment ago.
@@ -208,6 +223,9 @@ func (s *scan) allow(size int64) error {
 	}
 	if size > s.left {
 		return errBundleSize
+	}
+	if size > s.total.left.Load() {
+		return errTotalSize
 	}
 	return nil
 }

@@ -42,18 +42,9 @@ type node struct {
 }
 
 // start puts a watch in place. Its goroutine ends when it fires or is cancelled.
-//
-// The watches come first, on the very files that were looked at; then everything
-// is looked at once more. A change before that is seen there, a change afterwards
-// is an event.
 func start(missing []string, present string, changed func(), running *sync.WaitGroup) (watch, error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	w, err := newWatch(missing, present)
 	if err != nil {
-		return nil, os.NewSyscallError("inotify_init1", err)
-	}
-	w := &inotifyWatch{file: os.NewFile(uintptr(fd), "inotify"), nodes: map[int32]*node{}}
-	if err := w.install(fd, missing, present); err != nil {
-		w.file.Close() // nothing to lose
 		return nil, err
 	}
 	running.Go(func() { // ends with file
@@ -65,12 +56,31 @@ func start(missing []string, present string, changed func(), running *sync.WaitG
 	return w, nil
 }
 
+func newWatch(missing []string, present string) (*inotifyWatch, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, os.NewSyscallError("inotify_init1", err)
+	}
+	w := &inotifyWatch{file: os.NewFile(uintptr(fd), "inotify"), nodes: map[int32]*node{}}
+	if err := w.install(fd, missing, present); err != nil {
+		w.file.Close() // nothing to lose
+		return nil, err
+	}
+	return w, nil
+}
+
 func (w *inotifyWatch) cancel() {
 	if w.over.CompareAndSwap(false, true) {
 		w.file.Close() // ends wait
 	}
 }
 
+// lookedAt is for tests, which change paths between a look and a watch.
+var lookedAt = func(path string) {}
+
+// install watches the paths. The watches come first, on the very files that were
+// looked at; then everything is looked at once more. A change before that is seen
+// there, a change afterwards is an event.
 func (w *inotifyWatch) install(fd int, missing []string, present string) error {
 	var first []*chain
 	for i := range 2 {
@@ -81,6 +91,7 @@ func (w *inotifyWatch) install(fd int, missing []string, present string) error {
 				return err
 			}
 			if i == 0 {
+				lookedAt(path)
 				err = w.add(fd, c)
 				first = append(first, c)
 			} else if !first[j].same(c) {
@@ -159,14 +170,22 @@ func (w *inotifyWatch) wait() bool {
 		if err != nil {
 			return !w.over.Load() // a queue that cannot be read is one that may have lost events
 		}
-		for events := buffer[:n]; len(events) >= unix.SizeofInotifyEvent; {
-			size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(events[12:]))
-			if size > len(events) || w.matters(events[:size]) {
-				return true
-			}
-			events = events[size:]
+		if w.anyMatters(buffer[:n]) {
+			return true
 		}
 	}
+}
+
+// anyMatters looks at a buffer of events.
+func (w *inotifyWatch) anyMatters(events []byte) bool {
+	for len(events) >= unix.SizeofInotifyEvent {
+		size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(events[12:]))
+		if size > len(events) || w.matters(events[:size]) {
+			return true
+		}
+		events = events[size:]
+	}
+	return false
 }
 
 // matters looks at one struct inotify_event.
