@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/tetherexec/tether/internal/fshelper/inside"
 	"github.com/tetherexec/tether/internal/sandbox/inner"
 	"github.com/tetherexec/tether/internal/sandbox/probe"
 )
@@ -17,6 +18,7 @@ const Command = "be-child"
 const (
 	Sandbox = "sandbox" // the last stage of a sandboxed start
 	Probe   = "probe"   // tries something that a sandbox should stop
+	Files   = "files"   // serves file requests inside a sandbox
 )
 
 // exitUnknown is the exit status for a name that no helper has.
@@ -42,6 +44,8 @@ func run(name string, args []string) int {
 		return inner.Main(args)
 	case Probe:
 		return probe.Main(args)
+	case Files:
+		return inside.Main(args)
 	}
 	fmt.Fprintf(os.Stderr, "Error: no helper is called %q\n", name)
 	return exitUnknown

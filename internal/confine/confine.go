@@ -199,6 +199,9 @@ type Request struct {
 
 	EnforceManagedNetwork bool
 	NetworkProxy          bool
+
+	// NoPlaceholders: see [sandbox.Process]. Only for helpers of ours.
+	NoPlaceholders bool
 }
 
 // A Prepared command is ready to be started, once.
@@ -262,6 +265,10 @@ func (c *Confiner) Compile(r Request, verdict Verdict) (*sandbox.Policy, *sandbo
 	return c.compile(r, verdict, []string{c.self.path})
 }
 
+// Placeholder reports whether a name that exists does so only because a sandbox
+// holds it.
+func (c *Confiner) Placeholder(path string) bool { return c.ledger.Snapshot()(path) }
+
 // startsThroughProc reports whether the last stage can be executed through its
 // descriptor.
 func startsThroughProc(plan *sandbox.Plan) bool {
@@ -273,9 +280,10 @@ func (c *Confiner) compile(r Request, verdict Verdict, runtime []string) (*sandb
 		Cwd: r.Spec.Dir, Env: r.Spec.Env,
 		Private: c.config.Private, Runtime: runtime,
 		EnforceManagedNetwork: r.EnforceManagedNetwork, NetworkProxy: r.NetworkProxy,
-		Placeholder: c.ledger.Snapshot(),
-		Root:        os.Geteuid() == 0,
-		NoProc:      verdict.NoProc,
+		Placeholder:    c.ledger.Snapshot(),
+		NoPlaceholders: r.NoPlaceholders,
+		Root:           os.Geteuid() == 0,
+		NoProc:         verdict.NoProc,
 	}, sandbox.OS{})
 	if err != nil {
 		return nil, nil, err

@@ -132,7 +132,7 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, verdict Verdict) error
 	}
 	stage := &inner.Stage{
 		Argv: p.Spec.Argv, Arg0: p.Spec.Arg0, Env: withVariables(p.Spec.Env, p.Plan.Env), Dir: p.Plan.Cwd,
-		Session: true, TTY: p.Spec.TTY, NoStdin: !p.Spec.TTY && !p.Spec.PipeStdin, Confined: true, Mounts: mounts,
+		Session: true, TTY: p.Spec.TTY, NoStdin: !p.Spec.TTY && !p.Spec.PipeStdin && p.Spec.Stdin == nil, Confined: true, Mounts: mounts,
 	}
 	if stage.Dir == "" {
 		stage.Dir = "/"

@@ -241,7 +241,11 @@ func openTerminal(size *unix.Winsize) (master *os.File, slave int, err error) {
 }
 
 func plumbPipes(c *child, req *forkRequest, spec Spec) error {
-	if spec.PipeStdin {
+	if spec.Stdin != nil {
+		if err := req.giveCopy(spec.Stdin); err != nil {
+			return err
+		}
+	} else if spec.PipeStdin {
 		ours, theirs, err := pipe(false)
 		if err != nil {
 			return err

@@ -59,6 +59,9 @@ type Spec struct {
 	Rows, Cols uint16
 	// PipeStdin gives a process without terminal a pipe as stdin, not /dev/null.
 	PipeStdin bool
+	// Stdin, if any, is the stdin of a process without terminal, such as one end of
+	// a socket; the caller keeps and closes its own. Only on Linux.
+	Stdin *os.File
 
 	// Files become descriptors 3, 4, …, blocking or not as they are; the caller
 	// keeps and closes its own.

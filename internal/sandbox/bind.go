@@ -30,6 +30,10 @@ type Process struct {
 	// it stays when the other ends. Nil: there are none.
 	Placeholder func(path string) bool
 
+	// NoPlaceholders: the process itself refuses to make names that a rule is about
+	// and that do not exist, so nothing has to hold them on the host.
+	NoPlaceholders bool
+
 	Root   bool // it runs as root, to whom the kernel's own files belong
 	NoProc bool // a new procfs cannot be mounted here
 }
@@ -71,6 +75,7 @@ func Bind(intent *wire.Sandbox, process Process, host Host) (*Policy, error) {
 	}
 	policy := &Policy{
 		Network: wire.NetworkEnabled, rules: b.rules, legacy: intent.UseLegacyLandlock, noProc: process.NoProc,
+		bare: process.NoPlaceholders,
 	}
 	switch perms := intent.Permissions; perms.Type {
 	case wire.PermissionsManaged:
@@ -118,6 +123,7 @@ type binder struct {
 
 	entries    []entry
 	globs      []glob
+	applied    []BookGlob // globs, with their directories found
 	sandboxCwd string
 	roots      []string // workspace roots
 }
@@ -210,6 +216,7 @@ func (b *binder) restrict(policy *Policy) error {
 			return err
 		}
 	}
+	policy.globs = b.applied
 	b.addMinimal()
 	b.protect()
 	if err := b.addOwn(policy); err != nil {

@@ -230,7 +230,7 @@ func (c *compiler) fill(r *Rule) error {
 			c.points[at] = &point{ops: []Op{{Kind: OpPin, Path: at, Why: why, Guard: true}}, writes: true}
 		}
 	case gapMissing:
-		if !r.creatable {
+		if !r.creatable || c.policy.bare {
 			return nil
 		}
 		if r.emptyDir && at == r.Path {

@@ -75,16 +75,21 @@ func (b *binder) deny(g glob) error {
 	if at.gap == gapUnknown && b.rules.access(at.gapAt) == Write {
 		return Unenforceable("unreadable glob `%s`: cannot search %s", g.named, g.dir)
 	}
-	if !at.isDir() {
-		return nil
-	}
 	patterns, ok := compileGlob(g.pattern)
-	if !ok {
-		return refusedGlob(g.named)
-	}
+	applied := BookGlob{Dir: at.path, Pattern: g.pattern}
 	w := globWalk{b: b, glob: g, patterns: patterns, visits: maxGlobVisits}
 	if depth := b.intent.Permissions.FileSystem.GlobScanMaxDepth; depth != nil {
 		w.limited, w.depth = true, *depth
+		applied.Depth = *depth
+	}
+	if ok {
+		b.applied = append(b.applied, applied)
+	}
+	switch {
+	case !at.isDir():
+		return nil
+	case !ok:
+		return refusedGlob(g.named)
 	}
 	if err := w.dir(at.path, nil); err != nil {
 		return err

@@ -25,6 +25,8 @@ type Policy struct {
 	noProc       bool     // procfs cannot be mounted
 	procReadOnly []string // what is frozen in a new /proc
 	hasTmp       bool     // /tmp is a directory
+	globs        []BookGlob
+	bare         bool // no placeholders, see Process
 }
 
 // Decide says what a process may do with a path, and by which rule. The path

@@ -11,9 +11,6 @@ import (
 func (s *Session) Context() context.Context { return s.ctx }
 
 // Files returns who serves file requests that are to be confined like this.
-func (s *Session) Files(_ context.Context, sandbox *wire.Sandbox) (fsrpc.Files, error) {
-	if sandbox == nil || sandbox.Disabled() {
-		return fsrpc.Direct{}, nil
-	}
-	return nil, &fsrpc.Error{Err: fsrpc.ErrSandbox}
+func (s *Session) Files(ctx context.Context, sandbox *wire.Sandbox) (fsrpc.Files, error) {
+	return s.files.Files(ctx, sandbox)
 }

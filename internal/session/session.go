@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tetherexec/tether/internal/fshelper"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/upload"
 	"github.com/tetherexec/tether/wire"
@@ -51,6 +52,7 @@ type Session struct {
 	ttl    time.Duration
 	acks   bool
 	log    *slog.Logger
+	files  *fshelper.Pool
 	ctx    context.Context // ends with the session
 	cancel context.CancelCauseFunc
 	gone   chan struct{} // closed when nothing is left of it
@@ -246,6 +248,7 @@ func (s *Session) endAndUnlock() {
 		attachment.peer.Evict(ErrEnded)
 	}
 	children.Wait()
+	s.files.Close()
 	if err := s.Uploads.Close(); err != nil {
 		s.log.Warn("cannot clean up after uploads", "err", err)
 	}

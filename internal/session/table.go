@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/confine"
+	"github.com/tetherexec/tether/internal/fshelper"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/upload"
@@ -69,6 +70,7 @@ func (t *Table) Open(w Wishes, peer Peer) (*Attachment, error) {
 	}
 	s.log = s.log.With("session", s.Public)
 	s.ctx, s.cancel = context.WithCancelCause(t.ctx)
+	s.files = fshelper.New(fshelper.Config{Confiner: t.config.Confiner, Procs: t.config.Procs, Log: s.log})
 	s.Uploads = upload.New(upload.Config{Journal: t.config.Uploads, Idle: max(uploadIdle, s.ttl)})
 
 	t.mu.Lock()
@@ -76,9 +78,11 @@ func (t *Table) Open(w Wishes, peer Peer) (*Attachment, error) {
 	switch {
 	case t.closed:
 		s.cancel(ErrEnded)
+		s.files.Close()
 		return nil, errors.Join(ErrEnded, s.Uploads.Close())
 	case len(t.sessions) >= MaxSessions:
 		s.cancel(ErrLimit)
+		s.files.Close()
 		return nil, errors.Join(limitReached(MaxSessions, "sessions"), s.Uploads.Close())
 	}
 	t.sessions[s.ID], t.public[s.Public] = s, s

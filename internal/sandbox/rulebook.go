@@ -1,0 +1,179 @@
+package sandbox
+
+import (
+	"path"
+	"strings"
+)
+
+// A Rulebook is what a policy and its plan say about paths, in a form that can be
+// sent to another process and applied there, without a look at the machine.
+type Rulebook struct {
+	Rules []BookRule
+	Globs []BookGlob
+	Ops   []Op // of which Kind and Path count
+}
+
+// A BookRule is the rule that was decided on for a path.
+type BookRule struct {
+	Path    string
+	Access  Access
+	Private bool // nothing below is open to other rules
+
+	// Absent is the first component that did not exist when the policy was bound;
+	// empty: all did. A rule other than Write keeps it from coming into being.
+	Absent string
+}
+
+// A BookGlob denies names that match, also those that came into being later.
+type BookGlob struct {
+	Dir     string // without links
+	Pattern string // below Dir
+	Depth   uint64 // how many levels below Dir count; 0: all
+}
+
+// Rulebook returns the rules of the policy together with what the plan, which was
+// compiled from it, makes of them.
+func (p *Policy) Rulebook(plan *Plan) Rulebook {
+	book := Rulebook{Globs: p.globs}
+	for _, at := range sortedPaths(p.rules.byPath) {
+		r := p.rules.byPath[at]
+		rule := BookRule{Path: at, Access: r.Access, Private: r.Origin == FromPrivate}
+		if r.place.gap == gapMissing {
+			rule.Absent = r.place.gapAt
+		}
+		book.Rules = append(book.Rules, rule)
+	}
+	for _, op := range plan.Ops {
+		book.Ops = append(book.Ops, Op{Kind: op.Kind, Path: op.Path})
+	}
+	return book
+}
+
+// A Watch is a path on which a policy and the mounts made for it depend.
+type Watch struct {
+	Path    string
+	Absent  bool // it did not exist when the policy was bound
+	Content bool // what the file says matters too
+}
+
+// Watched returns the paths whose change makes a policy outdated: those with a rule,
+// what was missing on the way to one, and the links on the way. What a glob
+// matched is not among them, because a rulebook applies globs to names as they are.
+func (p *Policy) Watched() []Watch {
+	var watched []Watch
+	seen := make(map[string]bool)
+	add := func(w Watch) {
+		if w.Path != "" && !seen[w.Path] {
+			seen[w.Path] = true
+			watched = append(watched, w)
+		}
+	}
+	for _, r := range p.rules.all {
+		if r.Origin == FromGlob {
+			continue
+		}
+		for _, l := range r.place.links {
+			add(Watch{Path: l.at, Content: true})
+		}
+		switch {
+		case r.place.exists():
+			add(Watch{Path: r.Path, Content: r.Origin == FromProtected && r.place.mode.IsRegular()})
+		default:
+			add(Watch{Path: r.place.gapAt, Absent: r.place.gap == gapMissing})
+		}
+	}
+	for _, g := range p.globs {
+		add(Watch{Path: g.Dir})
+	}
+	return watched
+}
+
+// A Judge applies a Rulebook.
+type Judge struct {
+	rules  map[string]BookRule
+	absent map[string]bool
+	globs  []judgedGlob
+	plan   Plan
+}
+
+type judgedGlob struct {
+	BookGlob
+	patterns []globPattern
+}
+
+// Judge returns who applies the book. Only a pattern with too many alternatives,
+// which Bind refuses, is an error.
+func (b Rulebook) Judge() (*Judge, error) {
+	j := &Judge{rules: make(map[string]BookRule), absent: make(map[string]bool), plan: Plan{Shape: ShapeNamespaces, Ops: b.Ops}}
+	for _, r := range b.Rules {
+		j.rules[r.Path] = r
+		if r.Absent != "" && r.Access != Write {
+			j.absent[r.Absent] = true
+		}
+	}
+	for _, g := range b.Globs {
+		patterns, ok := compileGlob(g.Pattern)
+		if !ok {
+			return nil, refusedGlob(g.Pattern)
+		}
+		j.globs = append(j.globs, judgedGlob{g, patterns})
+	}
+	return j, nil
+}
+
+// A Judgement is what may be done with a path.
+type Judgement struct {
+	Access Access
+	Ruled  bool // a rule says so; else nothing speaks about the path
+	Absent bool // a name that must not come into being, or below one
+	Masked bool // denied, and by a mask on that very path
+	Effect Effect
+}
+
+// Writable reports whether the path may be written and that would reach the host.
+func (j Judgement) Writable() bool { return j.Access == Write && !j.Absent && j.Effect == HostWritable }
+
+// Decide says what may be done with an absolute and clean path without links.
+func (j *Judge) Decide(name string) Judgement {
+	result := Judgement{Access: Deny, Effect: j.plan.Effect(name)}
+	decidedAt := ""
+	for at := name; ; at = path.Dir(at) {
+		if r, ok := j.rules[at]; ok && (!result.Ruled || r.Private) {
+			result.Ruled, result.Access, decidedAt = true, r.Access, at
+			result.Masked = r.Access == Deny && at == name && r.Absent == ""
+		}
+		result.Absent = result.Absent || j.absent[at]
+		if at == "/" {
+			break
+		}
+	}
+	for _, g := range j.globs {
+		if at, ok := g.match(name); ok && len(at) > len(decidedAt) {
+			result.Access, result.Ruled, result.Masked, decidedAt = Deny, true, false, at
+		}
+	}
+	return result
+}
+
+// HasGlobs reports whether names are judged that no mount knows of.
+func (j *Judge) HasGlobs() bool { return len(j.globs) > 0 }
+
+// match returns the deepest part of a path that the glob matches. Whether the last
+// component is a directory is not known: a pattern for directories matches it.
+func (g *judgedGlob) match(name string) (at string, ok bool) {
+	if !below(name, g.Dir) {
+		return "", false
+	}
+	names := components(strings.TrimPrefix(strings.TrimPrefix(name, g.Dir), "/"))
+	if g.Depth > 0 && uint64(len(names)) > g.Depth {
+		names = names[:g.Depth]
+	}
+	for n := len(names); n > 0; n-- {
+		for _, p := range g.patterns {
+			if p.match(names[:n]) {
+				return path.Join(g.Dir, strings.Join(names[:n], "/")), true
+			}
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,58 @@
+package sandbox
+
+import "testing"
+
+func TestJudge(t *testing.T) {
+	book := Rulebook{
+		Rules: []BookRule{
+			{Path: "/", Access: Read},
+			{Path: "/ws", Access: Write},
+			{Path: "/ws/.git", Access: Read, Absent: "/ws/.git"},
+			{Path: "/ws/a/b/secret", Access: Deny, Absent: "/ws/a"},
+			{Path: "/ws/hidden", Access: Deny},
+			{Path: "/ws/hidden/open", Access: Write},
+			{Path: "/ws/own", Access: Deny, Private: true},
+			{Path: "/ws/own/x", Access: Write},
+			{Path: "/ws/env/keep.env", Access: Write},
+		},
+		Globs: []BookGlob{{Dir: "/ws/env", Pattern: "*.env"}, {Dir: "/ws/flat", Pattern: "*.env", Depth: 1}, {Dir: "/ws/deep", Pattern: "x/*/y"}},
+		Ops: []Op{
+			{Kind: OpBindRO, Path: "/"}, {Kind: OpDev, Path: "/dev"}, {Kind: OpProc, Path: "/proc"}, {Kind: OpBindRW, Path: "/ws"},
+			{Kind: OpMaskDir, Path: "/ws/hidden"}, {Kind: OpBindRW, Path: "/ws/hidden/open"}, {Kind: OpMaskDir, Path: "/ws/own"},
+		},
+	}
+	j, err := book.Judge()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]Judgement{
+		"/etc":                {Access: Read, Ruled: true, Effect: HostReadable},
+		"/dev/shm":            {Access: Read, Ruled: true, Effect: Private},
+		"/ws":                 {Access: Write, Ruled: true, Effect: HostWritable},
+		"/ws/x/.git":          {Access: Write, Ruled: true, Effect: HostWritable},
+		"/ws/.git":            {Access: Read, Ruled: true, Absent: true, Effect: HostWritable},
+		"/ws/.git/x":          {Access: Read, Ruled: true, Absent: true, Effect: HostWritable},
+		"/ws/a":               {Access: Write, Ruled: true, Absent: true, Effect: HostWritable},
+		"/ws/a/b/secret/x":    {Access: Deny, Ruled: true, Absent: true, Effect: HostWritable},
+		"/ws/hidden":          {Access: Deny, Ruled: true, Masked: true, Effect: Hidden},
+		"/ws/hidden/x":        {Access: Deny, Ruled: true, Effect: Hidden},
+		"/ws/hidden/open/x":   {Access: Write, Ruled: true, Effect: HostWritable},
+		"/ws/own/x/y":         {Access: Deny, Ruled: true, Effect: Hidden},
+		"/ws/env":             {Access: Write, Ruled: true, Effect: HostWritable},
+		"/ws/env/a/b.env":     {Access: Deny, Ruled: true, Effect: HostWritable},
+		"/ws/env/b.env/below": {Access: Deny, Ruled: true, Effect: HostWritable},
+		"/ws/env/keep.env":    {Access: Write, Ruled: true, Effect: HostWritable},
+		"/ws/flat/b.env":      {Access: Deny, Ruled: true, Effect: HostWritable},
+		"/ws/flat/a/b.env":    {Access: Write, Ruled: true, Effect: HostWritable},
+		"/ws/deep/x/a/y":      {Access: Deny, Ruled: true, Effect: HostWritable},
+		"/ws/deep/x/a":        {Access: Write, Ruled: true, Effect: HostWritable},
+	} {
+		if got := j.Decide(path); got != want {
+			t.Errorf("%s: %+v, want %+v", path, got, want)
+		}
+	}
+	none, err := Rulebook{}.Judge()
+	if err != nil || none.Decide("/x") != (Judgement{}) {
+		t.Errorf("without rules: %+v %v", none.Decide("/x"), err)
+	}
+}
