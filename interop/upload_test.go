@@ -1,0 +1,42 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"crypto/sha256"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	execserver "github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// Two gigabytes over a connection that is cut ten times arrive whole, and the server
+// needs no more memory for them than for two megabytes.
+func TestUploadOfTwoGigabytes(t *testing.T) {
+	s := tethertest.StartServer(t, execserver.Config{})
+	dir, err := os.MkdirTemp(bench.dir, "upload-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	target := filepath.Join(dir, "target")
+	want := tethertest.Upload(t, s.URL, target, 7, 2<<30, 4<<20, 10)
+	f, err := os.Open(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if n, err := io.Copy(sum, f); err != nil || n != 2<<30 || [sha256.Size]byte(sum.Sum(nil)) != want {
+		t.Errorf("%d bytes arrived, and are others: %v", n, err)
+	}
+	var m runtime.MemStats // of client and server
+	runtime.ReadMemStats(&m)
+	if m.Sys > 1<<30 {
+		t.Errorf("client and server have taken %d MiB", m.Sys>>20)
+	}
+}
