@@ -23,8 +23,8 @@ func (p *Pool) unchanged(ctx context.Context, b *binding) (bool, error) {
 func (p *Pool) fingerprint(watch []sandbox.Watch) string {
 	print := make([]byte, 0, 24*len(watch))
 	for _, w := range watch {
-		var st unix.Stat_t
-		err := unix.Lstat(w.Path, &st)
+		var st unix.Statx_t
+		err := unix.Statx(unix.AT_FDCWD, w.Path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
 		if err == nil && w.Absent && p.config.Confiner.Placeholder(w.Path) {
 			err = unix.ENOENT
 		}
@@ -33,14 +33,19 @@ func (p *Pool) fingerprint(watch []sandbox.Watch) string {
 			continue
 		}
 		print = append(print, 1)
-		print = binary.AppendUvarint(print, st.Dev)
+		print = binary.AppendUvarint(print, unix.Mkdev(st.Dev_major, st.Dev_minor))
 		print = binary.AppendUvarint(print, st.Ino)
+		print = appendTime(print, st.Btime) // numbers are used again
 		print = binary.AppendUvarint(print, uint64(st.Mode&unix.S_IFMT))
 		if w.Content {
-			print = binary.AppendVarint(print, st.Mtim.Nano())
-			print = binary.AppendVarint(print, st.Ctim.Nano())
-			print = binary.AppendVarint(print, st.Size)
+			print = appendTime(print, st.Mtime)
+			print = appendTime(print, st.Ctime)
+			print = binary.AppendUvarint(print, st.Size)
 		}
 	}
 	return string(print)
+}
+
+func appendTime(b []byte, t unix.StatxTimestamp) []byte {
+	return binary.AppendUvarint(binary.AppendVarint(b, t.Sec), uint64(t.Nsec))
 }

@@ -84,8 +84,8 @@ func makeAll(path string) error {
 		switch {
 		case err == nil || isDirectory(unix.AT_FDCWD, last):
 			missing = missing[:len(missing)-1]
-		case err == unix.ENOENT && last != "/" && len(missing) < pathMax:
-			missing = append(missing, filepath.Dir(last))
+		case err == unix.ENOENT && last != "/" && len(missing) < pathMax && !isDirectory(unix.AT_FDCWD, filepath.Dir(last)):
+			missing = append(missing, filepath.Dir(last)) // where the parent exists, nothing can be made
 		default:
 			return err
 		}

@@ -1,6 +1,7 @@
 package fsrpc
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/wire"
 )
 
 func TestRemove(t *testing.T) {
@@ -344,5 +347,14 @@ func TestWritersAndReaders(t *testing.T) {
 	}
 	if got := names(t, filepath.Dir(path)); got != "f" {
 		t.Errorf("left: %s", got)
+	}
+}
+
+// Where the system makes no directories, it says that something is missing, although
+// nothing is.
+func TestCreateDirectoryWhereNoneCanBe(t *testing.T) {
+	err := Direct{}.CreateDirectory(t.Context(), "/proc/none/below", true, true)
+	if e, ok := errors.AsType[*Error](err); !ok || e.Code() != wire.CodeNotFound {
+		t.Errorf("made: %v", err)
 	}
 }

@@ -255,7 +255,7 @@ type handles struct {
 
 // A handle is an open file.
 type handle struct {
-	file *os.File
+	file *os.File // nil while it is being opened; guarded by handles
 }
 
 func checkHandleID(id string) error {
@@ -265,33 +265,43 @@ func checkHandleID(id string) error {
 	return nil
 }
 
-// add notes an open file, or closes it.
-func (h *handles) add(id string, file *os.File) error {
+// reserve takes an id for a file that is about to be opened: a file must not be
+// emptied for nothing.
+func (h *handles) reserve(id string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var err error
 	switch {
 	case h.closed:
-		err = context.Canceled
+		return context.Canceled
 	case h.open[id] != nil:
-		err = wire.Errorf(wire.CodeInvalidRequest, "file handle `%s` already exists", id)
+		return wire.Errorf(wire.CodeInvalidRequest, "file handle `%s` already exists", id)
 	case len(h.open) >= fsrpc.MaxHandles:
-		err = wire.Errorf(wire.CodeInvalidRequest, "at most %d file handles may be open per connection", fsrpc.MaxHandles)
-	default:
-		if h.open == nil {
-			h.open = map[string]*handle{}
-		}
-		h.open[id] = &handle{file}
-		return nil
+		return wire.Errorf(wire.CodeInvalidRequest, "at most %d file handles may be open per connection", fsrpc.MaxHandles)
+	case h.open == nil:
+		h.open = map[string]*handle{}
 	}
-	file.Close()
-	return err
+	h.open[id] = &handle{}
+	return nil
+}
+
+// fill gives an id its file; nil: there is none after all.
+func (h *handles) fill(id string, file *os.File) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case file == nil:
+		delete(h.open, id)
+	case h.closed:
+		file.Close()
+	default:
+		h.open[id].file = file
+	}
 }
 
 func (h *handles) find(id string) (*handle, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if found := h.open[id]; found != nil {
+	if found := h.open[id]; found != nil && found.file != nil {
 		return found, nil
 	}
 	return nil, wire.Errorf(wire.CodeNotFound, "unknown file handle `%s`", id)
@@ -302,7 +312,7 @@ func (h *handles) close(id string) {
 	found := h.open[id]
 	delete(h.open, id)
 	h.mu.Unlock()
-	if found != nil {
+	if found != nil && found.file != nil {
 		found.file.Close()
 	}
 }
@@ -313,7 +323,9 @@ func (h *handles) closeAll() {
 	defer h.mu.Unlock()
 	h.closed = true
 	for _, found := range h.open {
-		found.file.Close()
+		if found.file != nil {
+			found.file.Close()
+		}
 	}
 	h.open = nil
 }
@@ -330,6 +342,9 @@ func (c *conn) openFile(a *session.Attachment, p *wire.OpenParams) (wire.HandleR
 	if err != nil {
 		return wire.HandleResult{}, err
 	}
+	if err := c.handles.reserve(p.HandleID); err != nil {
+		return wire.HandleResult{}, err
+	}
 	var file *os.File
 	if p.Mode == wire.OpenReplace {
 		file, err = f.files.Replace(f.ctx, path)
@@ -337,9 +352,10 @@ func (c *conn) openFile(a *session.Attachment, p *wire.OpenParams) (wire.HandleR
 		file, err = f.files.Open(f.ctx, path, true)
 	}
 	if err != nil {
-		return wire.HandleResult{}, err
+		file = nil
 	}
-	return wire.HandleResult{HandleID: p.HandleID}, c.handles.add(p.HandleID, file)
+	c.handles.fill(p.HandleID, file)
+	return wire.HandleResult{HandleID: p.HandleID}, err
 }
 
 // readBlock answers fs/readBlock. A failure closes the file.

@@ -100,6 +100,10 @@ func TestHandles(t *testing.T) {
 	ok(read("r", 0, 1), `{"chunk":"YQ==","eof":false}`) // a failed write does not
 
 	c.refused(open("r", "f", "read"), -32600, "file handle `r` already exists")
+	c.refused(open("r", "f", "replace"), -32600, "file handle `r` already exists")
+	ok(read("r", 0, 1), `{"chunk":"YQ==","eof":false}`) // not emptied
+	c.refused(open("gone", "missing", "read"), -32004, "No such file or directory (os error 2)")
+	c.refused(read("gone", 0, 1), -32004, "unknown file handle `gone`")
 	c.refused(open(strings.Repeat("x", 33), "f", "read"), -32600, "file handle ID must not exceed 32 bytes")
 	c.refused(read("r", 0, 0), -32600, "file read block length must be between 1 and 1048576")
 	c.refused(read("nobody", 0, 1<<20+1), -32600, "file read block length must be between 1 and 1048576")

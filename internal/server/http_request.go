@@ -51,10 +51,11 @@ func (c *conn) httpRequest(_ *session.Attachment, r *rpc.Request, p *wire.HTTPRe
 	case p.StreamResponse:
 		r.Reply(response.Head())
 		c.tasks.Go(func() { // ends with the body or with the connection
-			defer c.streams.end(p.RequestID)
+			end := sync.OnceFunc(func() { c.streams.end(p.RequestID) }) // once: the id may be in use again
+			defer end()
 			response.Deltas(c.rpc.Context(), func(d wire.HTTPBodyDelta) error {
 				if d.Done { // who has heard it may use the id again
-					c.streams.end(p.RequestID)
+					end()
 				}
 				return c.rpc.Notify(wire.NoteHTTPBodyDelta, d)
 			})

@@ -1,0 +1,155 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"encoding/json"
+)
+
+// denyOut is a workspace that may be written, with the secret hidden.
+var denyOut = workspaceOnly.and(at("$OUT", "deny"))
+
+func toOutside(f *fixture) {
+	f.link("ws/l", "$OUT/secret.txt")
+	f.link("ws/ldir", "$OUT")
+	f.link("ws/dangling", "$OUT/none")
+	f.hardLink("ws/h", "out/secret.txt")
+	f.fifo("ws/fifo")
+}
+
+var confinedReadRows = []fileRow{
+	{id: "F02", policy: readOnly, calls: []fileCall{on("readFile", "$OUT/secret.txt")}},
+	{id: "F03", policy: minimalRead, calls: []fileCall{on("readFile", "$WS/a.txt")}},
+	{id: "F04", policy: minimalRead, calls: []fileCall{on("readFile", "$OUT/secret.txt")}},
+	{id: "F05", policy: minimalRead, with: toOutside, calls: []fileCall{on("readFile", "$WS/l")}},
+	{id: "F06", policy: minimalRead, with: toOutside, calls: []fileCall{on("readFile", "$WS/ldir/secret.txt")}},
+	{id: "F07", policy: minimalRead, with: toOutside, calls: []fileCall{on("readFile", "$WS/h")}},
+	{id: "F08", policy: denyOut, calls: []fileCall{on("readFile", "$OUT/secret.txt")}},
+	{id: "F09", policy: denyOut, with: toOutside, calls: []fileCall{on("readFile", "$WS/l")}},
+	{id: "F12", intent: intentFor(`{"type":"disabled"}`, ""), calls: []fileCall{on("readFile", "$OUT/secret.txt"), write("$OUT/n", "x")}},
+	{id: "F13", intent: intentFor(`{"type":"external","network":"restricted"}`, ""), calls: []fileCall{on("readFile", "$OUT/secret.txt"), write("$OUT/n", "x")}},
+	{id: "F16", policy: readOnly, with: toOutside, calls: []fileCall{on("readFile", "$WS/l", noFollow), on("readFile", "$WS/ldir/secret.txt", noFollow), on("readFile", "$WS/a.txt", noFollow)}},
+	{id: "F91", policy: readOnly, calls: []fileCall{on("readFile", "/proc/self/environ"), on("readFile", "/proc/sys/kernel/ostype")}},
+	{id: "F55", policy: denyOut, calls: []fileCall{on("getMetadata", "$OUT")}},
+	{id: "F56", policy: denyOut, calls: []fileCall{on("getMetadata", "$OUT/secret.txt")}},
+	{id: "F67", policy: minimalRead, with: toOutside, calls: []fileCall{on("canonicalize", "$WS/l"), on("canonicalize", "$WS/a.txt")}},
+	{id: "F68", policy: readOnly, with: toOutside, calls: []fileCall{on("canonicalize", "$WS/l")}},
+	{id: "read-only reads", policy: readOnly, with: someLinks, calls: confinedReads},
+	{id: "workspace-write reads", policy: workspaceWrite, with: someLinks, calls: confinedReads},
+	{id: "restricted reads", policy: minimalRead, with: someLinks, calls: confinedReads},
+	{id: "reads beside a deny", policy: denyOut, with: someLinks, calls: confinedReads},
+	{id: "a denied file", policy: readOnly.and(at("$OUT/secret.txt", "deny")), with: toOutside, calls: []fileCall{
+		on("readFile", "$OUT/secret.txt"), on("readFile", "$WS/h"), on("getMetadata", "$OUT/secret.txt"), on("canonicalize", "$WS/l"), on("readDirectory", "$OUT"), walk("$OUT", 1, 1, 9, false)}},
+	{id: "a denied glob", policy: workspaceOnly.and(glob("$WS/**/*.env", "deny")), with: envFiles, calls: []fileCall{
+		on("readFile", "$WS/x.env"), on("readFile", "$WS/d/y.env"), on("readFile", "$WS/a.txt"), write("$WS/x.env", "x"), write("$WS/late.env", "late"), on("remove", "$WS/x.env"), copyTo("$WS/d/y.env", "$WS/z", false)}},
+}
+
+// confinedReads is every request that only looks, with its errors.
+var confinedReads = []fileCall{
+	on("readFile", "$WS/a.txt"), on("readFile", "$WS/none"), on("readFile", "$WS/sub"), on("readFile", "$WS/fifo"), on("readFile", "$WS/l"), on("readFile", "$WS/a.txt/below"),
+	on("readFile", "$WS/loop"), on("readFile", "$WS/dangling"), on("readFile", "$WS/ldir/secret.txt"), on("readFile", "$WS/l", noFollow),
+	on("getMetadata", "$WS/a.txt"), on("getMetadata", "$WS/none"), on("getMetadata", "$WS/l"), on("getMetadata", "$WS/ldir"), on("getMetadata", "$WS/l", noFollow), on("getMetadata", "$WS/sub", noFollow),
+	on("canonicalize", "$WS/l"), on("canonicalize", "$WS/none"), on("canonicalize", "$WS/ldir"), on("canonicalize", "$WS/a.txt/below"),
+	on("readDirectory", "$WS"), on("readDirectory", "$WS/none"), on("readDirectory", "$WS/a.txt"), on("readDirectory", "$WS/ldir"),
+	walk("$WS", 5, 50, 50, true), walk("$WS", 5, 50, 50, false), walk("$WS/none", 5, 5, 50, false), walk("$WS", 65, 5, 50, false),
+	open("h", "$WS/a.txt"), readBlock("h", 2, 3), open("h", "$WS/a.txt"), open("x", "$WS/none"), open("x", "$WS/sub"), open("x", "$WS/ldir/secret.txt"), closeHandle("h"),
+}
+
+var confinedWriteRows = []fileRow{
+	{id: "F30", policy: readOnly, calls: []fileCall{write("$WS/n", "x"), write("$WS/a.txt", "x")}},
+	{id: "F31", policy: workspaceOnly, calls: []fileCall{write("$WS/n", "new"), write("$WS/a.txt", "changed")}},
+	{id: "F32", policy: workspaceOnly, calls: []fileCall{write("$OUT/n", "x"), write("$OUT/secret.txt", "x"), write("$OUT/none/x", "x")}},
+	{id: "F33", policy: workspaceOnly, with: toOutside, calls: []fileCall{write("$WS/l", "x"), write("$WS/dangling", "x")}},
+	{id: "F34", policy: workspaceOnly, with: toOutside, calls: []fileCall{write("$WS/ldir/secret.txt", "x"), write("$WS/ldir/n", "x")}},
+	{id: "F35", policy: workspaceOnly, with: gitDirectory, calls: []fileCall{write("$WS/.git/config", "x"), write("$WS/.git/new", "x")}},
+	{id: "F36", policy: workspaceOnly, calls: []fileCall{write("$WS/.codex/x", "x")}},
+	{id: "F36 existing", policy: workspaceOnly, with: func(f *fixture) { f.dir("ws/.codex") }, calls: []fileCall{write("$WS/.codex/x", "x")}},
+	{id: "F37", policy: workspaceOnly, calls: []fileCall{write("$WS/none/x", "x")}},
+	{id: "F38", policy: workspaceOnly, with: toOutside, calls: []fileCall{write("$WS/h", "changed")}},
+	{id: "F41", policy: workspaceOnly, calls: []fileCall{write(hostTemp("/dev/shm"), "x")}, others: []string{hostTemp("/dev/shm")}},
+	{id: "a missing protected name as a file", policy: workspaceOnly, calls: []fileCall{write("$WS/.git", "x"), write("$WS/.aws", "x")}},
+	{id: "temporary directories", policy: workspaceWrite, calls: []fileCall{write(hostTemp("/tmp"), "x"), write(hostTemp("/var/tmp"), "x")},
+		others: []string{hostTemp("/tmp"), hostTemp("/var/tmp")}},
+	{id: "no temporary directories", policy: workspaceOnly, calls: []fileCall{write(hostTemp("/tmp"), "x")}, others: []string{hostTemp("/tmp")}},
+	{id: "writeFile in a workspace", policy: workspaceOnly, with: someLinks, calls: []fileCall{
+		write("$WS/sub", "x"), write("$WS/l", "through"), write("$WS/loop", "x"), write("$WS/a.txt/below", "x"), write("$WS/l", "x", noFollow), write("$WS/n", "x", noFollow),
+		on("writeFile", "$WS/bad", `"dataBase64":"@@@"`), write("/dev/null", "x")}},
+	{id: "root write", policy: rootWrite, calls: []fileCall{write("$OUT/n", "x"), on("remove", "$OUT/secret.txt"), on("createDirectory", "$WS/.git")}},
+	{id: "root write with a deny", policy: rootWrite.and(at("$OUT", "deny")), calls: []fileCall{write("$FX/n", "x"), write("$OUT/n", "x"), on("readFile", "$OUT/secret.txt"), on("remove", "$OUT/secret.txt")}},
+	{id: "F50", policy: workspaceOnly, calls: []fileCall{on("createDirectory", "$WS/new/deep"), on("createDirectory", "$WS/one", shallow), on("createDirectory", "$WS/sub", shallow), on("createDirectory", "$WS/x/y", shallow)}},
+	{id: "F51", policy: workspaceOnly, calls: []fileCall{on("createDirectory", "$OUT/new"), on("createDirectory", "$OUT/new", shallow), on("createDirectory", "$OUT")}},
+	{id: "F52", policy: workspaceOnly, calls: []fileCall{on("createDirectory", "$WS/.agents")}},
+	{id: "F52 not recursive", policy: workspaceOnly, calls: []fileCall{on("createDirectory", "$WS/.agents", shallow)}},
+	{id: "createDirectory read-only", policy: readOnly, calls: []fileCall{on("createDirectory", "$WS/new"), on("createDirectory", "$WS/sub")}},
+}
+
+var confinedTreeRows = []fileRow{
+	{id: "F57", policy: minimalRead, with: toOutside, calls: []fileCall{on("readDirectory", "$WS")}},
+	{id: "F58", policy: minimalRead, ignore: "tmp", calls: []fileCall{on("readDirectory", "/")}}, // of /tmp see D05
+	{id: "F59", policy: denyOut, calls: []fileCall{on("readDirectory", "$OUT")}},
+	{id: "F60", policy: workspaceOnly, calls: []fileCall{on("remove", "$WS/a.txt"), on("remove", "$WS/sub"), on("remove", "$WS/none"), on("remove", "$WS/none", noForce)}},
+	{id: "F61", policy: workspaceOnly, calls: []fileCall{on("remove", "$OUT/secret.txt"), on("remove", "$OUT"), on("remove", "$OUT/none")}},
+	{id: "F62", policy: workspaceOnly, with: gitDirectory, calls: []fileCall{on("remove", "$WS/.git/config"), on("remove", "$WS/.git")}},
+	{id: "F63", policy: workspaceOnly, with: toOutside, calls: []fileCall{on("remove", "$WS/l"), on("remove", "$WS/ldir"), on("remove", "$WS/dangling")}},
+	{id: "F64", policy: workspaceOnly, calls: []fileCall{copyTo("$OUT/secret.txt", "$WS/c", false), copyTo("$OUT", "$WS/dir", true), copyTo("$WS/sub", "$WS/s", false)}},
+	{id: "F65", policy: workspaceOnly, calls: []fileCall{copyTo("$WS/a.txt", "$OUT/c", false), copyTo("$WS/a.txt", "$OUT/secret.txt", false), copyTo("$WS", "$OUT/ws", true)}},
+	{id: "F66", policy: denyOut, calls: []fileCall{copyTo("$OUT/secret.txt", "$WS/c", false), copyTo("$OUT", "$WS/dir", true)}},
+	{id: "F69", policy: minimalRead, with: toOutside, calls: []fileCall{walk("$WS", 5, 5, 50, true), walk("$FX", 5, 5, 50, true)}},
+	{id: "walk beside a deny", policy: denyOut, calls: []fileCall{walk("$FX", 5, 50, 50, false), walk("$OUT", 5, 5, 50, false)}},
+	{id: "removes and copies read-only", policy: readOnly, calls: []fileCall{on("remove", "$WS/a.txt"), on("remove", "$WS/sub"), copyTo("$WS/a.txt", "$WS/c", false), copyTo("$WS/sub", "$WS/s", true), on("remove", "$WS/none")}},
+	{id: "copy a tree in a workspace", policy: workspaceOnly, with: aTree, calls: []fileCall{copyTo("$WS/t", "$WS/t2", true), on("remove", "$WS/t"), copyTo("$WS/l", "$WS/l2", false), copyTo("$WS/fifo", "$WS/f2", false)}},
+	{id: "remove a missing protected name", policy: workspaceOnly, calls: []fileCall{on("remove", "$WS/.agents"), on("remove", "$WS/.agents", noForce)}},
+	{id: "look at a missing protected name", policy: denyOut, calls: []fileCall{on("getMetadata", "$WS/.agents"), on("readDirectory", "$WS"), on("readDirectory", "$WS/.agents")}},
+	{id: "copy to a missing protected name", policy: workspaceOnly, calls: []fileCall{copyTo("$WS/a.txt", "$WS/.git", false), copyTo("$WS/sub", "$WS/.codex", true)}},
+}
+
+var confinedOpenRows = []fileRow{
+	{id: "F81", policy: minimalRead, calls: []fileCall{open("h", "$OUT/secret.txt"), readBlock("h", 0, 9)}},
+	{id: "F82", policy: minimalRead, with: toOutside, calls: []fileCall{open("h", "$WS/l")}},
+	{id: "F83", policy: denyOut, calls: []fileCall{open("h", "$OUT/secret.txt")}},
+	{id: "F84", policy: readOnly, calls: []fileCall{open("h", "$WS/sub")}},
+	{id: "F85", policy: readOnly, calls: []fileCall{open("h", "/dev/null")}},
+	{id: "F87", policy: readOnly, with: toOutside, calls: []fileCall{open("h", "$WS/fifo")}},
+	{id: "F90", policy: workspaceOnly, with: func(f *fixture) { toOutside(f); gitDirectory(f) }, calls: []fileCall{
+		open("a", "$WS/a.txt", replace), open("o", "$OUT/n", replace), open("g", "$WS/.git/config", replace), open("l", "$WS/l", replace), open("n", "$WS/n", replace),
+		writeBlock("n", 3, "block"), readBlock("n", 0, 1)}},
+	{id: "F90 read-only", policy: readOnly, calls: []fileCall{open("a", "$WS/a.txt", replace)}},
+	{id: "open replace what is no file", policy: workspaceOnly, with: someLinks, calls: []fileCall{
+		open("h", "$WS/sub", replace), open("h", "$WS/fifo", replace), open("h", "$WS/none/x", replace), open("h", "$WS/.agents", replace), open("h", "$WS/.agents/x", replace)}},
+	{id: "open in a restricted workspace", policy: minimalRead, calls: []fileCall{open("h", "$WS/a.txt"), readBlock("h", 0, 9), open("w", "$WS/a.txt", replace)}},
+}
+
+// intentWithout is an intent that lacks members.
+func intentWithout(intent string, names ...string) string {
+	members := map[string]json.RawMessage{}
+	if err := json.Unmarshal([]byte(intent), &members); err != nil {
+		panic("intentWithout: " + err.Error())
+	}
+	for _, name := range names {
+		delete(members, name)
+	}
+	return canonical(members)
+}
+
+// everyMethod is one request of each kind that takes a sandbox.
+var everyMethod = []fileCall{
+	on("readFile", "$WS/a.txt"), open("h", "$WS/a.txt"), open("w", "$WS/w", replace), write("$WS/n", "x"), on("createDirectory", "$WS/d"), on("getMetadata", "$WS/a.txt"),
+	on("canonicalize", "$WS/a.txt"), on("readDirectory", "$WS/sub"), walk("$WS/sub", 1, 1, 1, false), on("remove", "$WS/none"), copyTo("$WS/a.txt", "$WS/c", false),
+}
+
+var confinedIntentRows = []fileRow{
+	{id: "F14", intent: intentWithout(workspaceOnly.intent("restricted", ""), "cwd", "workspaceRoots"), calls: everyMethod},
+	{id: "F14 with roots", intent: intentWithout(workspaceOnly.intent("restricted", ""), "cwd"), calls: everyMethod},
+	{id: "F15", intent: intentWithout(readOnly.intent("restricted", ""), "cwd", "workspaceRoots"), calls: everyMethod},
+	{id: "F21", policy: readOnly.and(at("/C:/x", "read")), calls: everyMethod},
+	{id: "policyContext", intent: intentWithout(workspaceOnly.intent("restricted", `"policyContext":{"cwd":"file://$WS","workspaceRoots":["file://$WS"]}`), "workspaceRoots"), calls: everyMethod},
+	{id: "foreign cwd", intent: readOnly.intent("restricted", `"cwd":"file:///C:/x"`), calls: everyMethod},
+	{id: "a root glob", policy: readOnly.and(glob("/**/*.env", "deny")), calls: everyMethod},
+	{id: "a deny behind a writable link", policy: workspaceOnly.and(at("$WS/lnk/secret.txt", "deny")), with: func(f *fixture) { f.link("ws/lnk", "$OUT") }, calls: everyMethod},
+	{id: "a protected link", policy: workspaceOnly, with: func(f *fixture) { f.dir("ws/real"); f.link("ws/.git", "$WS/real") }, calls: everyMethod},
+	{id: "a missing workspace", intent: workspaceOnly.intent("restricted", `"cwd":"file://$FX/none","workspaceRoots":["file://$FX/none"]`), calls: everyMethod},
+	{id: "network enabled", intent: workspaceOnly.intent("enabled", ""), calls: everyMethod},
+	{id: "unrestricted", intent: intentFor(`{"type":"managed","file_system":{"type":"unrestricted"},"network":"restricted"}`, ""), calls: everyMethod},
+	{id: "landlock", intent: readOnly.intent("restricted", `"useLegacyLandlock":true`), calls: everyMethod},
+	{id: "foreign paths in a sandbox", policy: denyOut, calls: []fileCall{on("readFile", "/C:/x"), write("/C:/x", "x"), on("getMetadata", "/C:/x"), copyTo("$WS/a.txt", "/C:/x", false), open("h", "/C:/x")}},
+}

@@ -1,0 +1,308 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// fileOutcome is what is compared of file requests.
+const fileOutcome comparison = "the answers with code and text, or the results (times only as known or unknown, the birth time only where " +
+	"the row is about it; names of readDirectory sorted; contents decoded); the files of the host afterwards, with modes, contents and link targets"
+
+// A fileCall is one request about files.
+type fileCall struct {
+	method, params string
+	unconfined     bool                              // has no sandbox member
+	brief          bool                              // one of the servers is known not to answer
+	instead        func(c *conn, f *fixture, at int) // instead of a request
+}
+
+// A fileRow is a list of requests on one connection, all with the same sandbox.
+type fileRow struct {
+	id     string
+	policy entries // with intent empty too: no sandbox
+	intent string  // instead of policy
+	with   func(f *fixture)
+	calls  []fileCall
+	others []string // paths beside the fixture to look at, and to remove, afterwards
+	born   bool     // birth times are compared
+	fresh  bool     // a server does not survive it
+	ignore string   // a name that is not compared in readDirectory
+}
+
+// TestFilesDifferential sends the same file requests to both servers.
+func TestFilesDifferential(t *testing.T) {
+	for _, group := range [][]fileRow{
+		plainReadRows, plainBlockRows, plainWriteRows, plainDirectoryRows, plainListRows, plainWalkRows, plainRemoveRows, plainCopyRows,
+		plainParamRows, watchRows,
+	} {
+		playFileRows(t, group)
+	}
+}
+
+// TestFilesDifferentialSandboxed does so with a sandbox in each request. Rows
+// called F… are those of the behaviour table.
+func TestFilesDifferentialSandboxed(t *testing.T) {
+	needBubblewrap(t)
+	for _, group := range [][]fileRow{confinedReadRows, confinedWriteRows, confinedTreeRows, confinedOpenRows, confinedIntentRows, changedRows} {
+		playFileRows(t, group)
+	}
+}
+
+func playFileRows(t *testing.T, rows []fileRow) {
+	for _, row := range rows {
+		t.Run(row.id, func(t *testing.T) {
+			exchange{name: row.id, compares: fileOutcome, fresh: row.fresh, differs: fileDifferences[row.id], play: row.player()}.run(t)
+		})
+	}
+}
+
+// player plays the row with the reference and then with tether. Where tether shows
+// a known bug it gets the reference's observation; so a row stays good when the bug
+// is gone, and its entry can go too.
+func (r fileRow) player() func(p *player) {
+	var reference []observation
+	return func(p *player) {
+		r.run(p)
+		if p.who == ref {
+			reference = p.log
+			return
+		}
+		for i, o := range p.log {
+			for _, bug := range knownFileBugs[r.id] {
+				if o.label[len("000 "):] == bug.label && o.value == bug.want && i < len(reference) {
+					p.t.Logf("%s: known bug: %s", o.label, bug.reason)
+					p.log[i].value = reference[i].value
+				}
+			}
+		}
+	}
+}
+
+// run makes the fixture and sends the requests. Labels are the number and the
+// method of the request, and host.
+func (r fileRow) run(p *player) {
+	f := newFixture(p.t)
+	if r.with != nil {
+		r.with(f)
+	}
+	c := p.open()
+	for i, call := range r.calls {
+		if call.instead != nil {
+			call.instead(c, f, i+1)
+			continue
+		}
+		params := f.expand(call.params)
+		if intent := r.sandbox(); intent != "" && !call.unconfined {
+			params = strings.TrimSuffix(params, "}") + `,"sandbox":` + f.expand(intent) + "}"
+		}
+		limit := patience
+		if call.brief {
+			limit = briefPatience
+		}
+		reply := c.callWithin(limit, call.method, params)
+		if !strings.HasPrefix(reply, "{") && !call.brief {
+			p.t.Errorf("%d %s: %s", i+1, call.method, reply)
+		}
+		p.note(fmt.Sprintf("%d %s", i+1, call.method), r.comparable(withoutID(reply)))
+	}
+	others := make([]string, len(r.others))
+	for i, path := range r.others {
+		others[i] = f.expand(path)
+	}
+	p.note("host", f.state(others)+f.links())
+}
+
+func (r fileRow) sandbox() string {
+	if r.intent == "" && r.policy != nil {
+		return r.policy.intent("restricted", "")
+	}
+	return r.intent
+}
+
+// comparable is an answer without what may differ from run to run.
+func (r fileRow) comparable(reply string) string {
+	var m struct {
+		Result map[string]any `json:"result"`
+	}
+	if json.Unmarshal([]byte(reply), &m) != nil || m.Result == nil {
+		return reply
+	}
+	for _, k := range []string{"createdAtMs", "modifiedAtMs"} {
+		if at, ok := m.Result[k].(float64); ok {
+			m.Result[k] = map[bool]string{true: "known", false: "unknown"}[at > 0]
+		}
+	}
+	if !r.born {
+		delete(m.Result, "createdAtMs")
+	}
+	for _, k := range []string{"dataBase64", "chunk"} {
+		if text, ok := m.Result[k].(string); ok {
+			if data, err := base64.StdEncoding.DecodeString(text); err == nil {
+				m.Result[k] = shorten(string(data))
+			}
+		}
+	}
+	if list, ok := m.Result["entries"].([]any); ok && !strings.Contains(reply, `"truncated"`) { // the order of a walk is compared
+		list = slices.DeleteFunc(list, func(e any) bool {
+			entry, _ := e.(map[string]any)
+			return r.ignore != "" && entry["fileName"] == r.ignore
+		})
+		m.Result["entries"] = list
+		slices.SortFunc(list, func(a, b any) int { return strings.Compare(canonical(a), canonical(b)) })
+	}
+	if text := canonical(map[string]any{"result": m.Result}); len(text) < 4*longOutput {
+		return text
+	}
+	return shorten(canonical(m.Result))
+}
+
+// links lists where the links of a fixture lead.
+func (f *fixture) links() string {
+	var b strings.Builder
+	filepath.WalkDir(f.top, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type()&fs.ModeSymlink != 0 {
+			target, _ := os.Readlink(path)
+			fmt.Fprintf(&b, "%s leads to %s\n", strings.TrimPrefix(path, f.top+"/"), target)
+		}
+		return nil
+	})
+	return b.String()
+}
+
+func (f *fixture) fifo(name string) {
+	if err := syscall.Mkfifo(filepath.Join(f.top, name), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) mode(name string, mode os.FileMode) {
+	if err := os.Chmod(filepath.Join(f.top, name), mode); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// on is a request about one path; more are other members.
+func on(method, path string, more ...string) fileCall {
+	return fileCall{method: "fs/" + method, params: "{" + strings.Join(append([]string{`"path":"file://` + path + `"`}, more...), ",") + "}"}
+}
+
+// with is a request with these params.
+func with(method, params string) fileCall { return fileCall{method: "fs/" + method, params: params} }
+
+func write(path, text string, more ...string) fileCall {
+	return on("writeFile", path, append([]string{fmt.Sprintf(`"dataBase64":%q`, base64Of(text))}, more...)...)
+}
+
+func copyTo(source, destination string, recursive bool) fileCall {
+	return with("copy", fmt.Sprintf(`{"sourcePath":"file://%s","destinationPath":"file://%s","recursive":%t}`, source, destination, recursive))
+}
+
+func walk(path string, depth, directories, entries int, follow bool, more ...string) fileCall {
+	return on("walk", path, fmt.Sprintf(`"options":{%s}`, strings.Join(append([]string{fmt.Sprintf(
+		`"maxDepth":%d,"maxDirectories":%d,"maxEntries":%d,"followDirectorySymlinks":%t`, depth, directories, entries, follow)}, more...), ",")))
+}
+
+// open opens a file; the other three use the handle, and have no sandbox.
+func open(handle, path string, more ...string) fileCall {
+	return on("open", path, append([]string{fmt.Sprintf(`"handleId":%q`, handle)}, more...)...)
+}
+
+func readBlock(handle string, offset, length uint64) fileCall {
+	return fileCall{method: "fs/readBlock", params: fmt.Sprintf(`{"handleId":%q,"offset":%d,"len":%d}`, handle, offset, length), unconfined: true}
+}
+
+func writeBlock(handle string, offset uint64, text string) fileCall {
+	return fileCall{method: "fs/writeBlock", params: fmt.Sprintf(`{"handleId":%q,"offset":%d,"chunk":%q}`, handle, offset, base64Of(text)), unconfined: true}
+}
+
+func closeHandle(handle string) fileCall {
+	return fileCall{method: "fs/close", params: fmt.Sprintf(`{"handleId":%q}`, handle), unconfined: true}
+}
+
+const (
+	noFollow = `"followSymlinks":false`
+	replace  = `"mode":"replace"`
+	shallow  = `"recursive":false`
+	noForce  = `"force":false`
+)
+
+// briefPatience is how long an answer may take that nobody expects.
+const briefPatience = 2 * time.Second
+
+// briefly is a request that one of the servers is known not to answer.
+func briefly(call fileCall) fileCall {
+	call.brief = true
+	return call
+}
+
+// callWithin is call with another patience.
+func (c *conn) callWithin(limit time.Duration, method, params string) string {
+	id := c.send(method, params)
+	if !c.await(limit, func() bool { return len(c.replies[id]) > 0 }) && c.err() == nil {
+		return "no answer"
+	}
+	return c.answer(id)
+}
+
+// drain reads from a FIFO, so that a server that waits for it can end.
+func drain(name string) fileCall {
+	return meanwhile(func(f *fixture) {
+		file, err := os.OpenFile(filepath.Join(f.top, name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		defer file.Close()
+		file.SetReadDeadline(time.Now().Add(briefPatience))
+		file.Read(make([]byte, 1)) // at once if nobody writes
+	})
+}
+
+// meanwhile does something on the host between requests.
+func meanwhile(do func(f *fixture)) fileCall {
+	return fileCall{instead: func(_ *conn, f *fixture, _ int) { do(f) }}
+}
+
+// watch asks for a watch of these paths below the fixture.
+func watch(id int, present string, missing ...string) fileCall {
+	for i, path := range missing {
+		missing[i] = fmt.Sprintf(`"file://%s"`, path)
+	}
+	if present == "" {
+		present = "null"
+	} else {
+		present = fmt.Sprintf(`"file://%s"`, present)
+	}
+	return fileCall{method: "fs/watchMissing", params: fmt.Sprintf(`{"watchId":%d,"missing":[%s],"present":%s}`, id, strings.Join(missing, ","), present)}
+}
+
+// silence is how long a watch is observed that should not fire.
+const silence = 300 * time.Millisecond
+
+// fires does something on the host and records whether the watch says so; expected
+// only decides how long to wait.
+func fires(expected bool, do func(f *fixture)) fileCall {
+	return fileCall{instead: func(c *conn, f *fixture, at int) {
+		c.mu.Lock()
+		before := len(c.events[""])
+		c.mu.Unlock()
+		do(f)
+		limit := silence
+		if expected {
+			limit = patience
+		}
+		fired := c.await(limit, func() bool { return len(c.events[""]) > before && c.events[""][before].Method == "fs/missingChanged" })
+		c.p.note(fmt.Sprintf("%d fs/missingChanged", at), fired)
+	}}
+}

@@ -1,0 +1,461 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// whatWasRead is what is compared of requests without a process.
+const whatWasRead comparison = "replies with the texts of errors; the bytes of HTTP requests; notifications"
+
+// A knownBug is an observation in which tether differs from the reference and
+// should not. The row must go when the bug does.
+type knownBug struct{ exchange, label, bug string }
+
+// knownBugs are the bugs that the exchanges of this file's users have found.
+var knownBugs = []knownBug{
+	{"config selection", "params []", "the struct is named after tether's own type"},
+	{"config selection", "params null", "the struct is named after tether's own type"},
+	{"discover roots trees", "bad manifest below", "a nested manifest that is not UTF-8 is replaced by that of the next name; in the reference there is none"},
+	{"capabilities plugins", `manifest {"name":"plug","mcpServers":{"a":{}}}`, "mcpConfig holds the whole manifest, not the servers in it"},
+	{"capabilities skills", `front "name: a\ndescription: d\nmetadata: null"`, "metadata that is null is taken for none; the reference drops the skill with a warning"},
+	{"capabilities skills", `front "name: a\n<<: {description: d}"`, "merge keys of YAML work; the reference drops the skill with a warning"},
+	{"capabilities metadata", `yaml "policy: {products: null}"`, "products that are null are taken for none; the reference drops the metadata"},
+}
+
+// playBoth plays the exchange with both products on servers that start makes, and
+// compares. What knownBugs lists must differ, and is not compared.
+func playBoth(t *testing.T, x exchange, start func(t testing.TB, who product) *server) {
+	logs := map[product][]observation{}
+	for _, who := range products {
+		t.Run(string(who), func(t *testing.T) {
+			program(t, who)
+			p := &player{t: t, who: who, server: start(t, who)}
+			defer p.close()
+			x.play(p)
+			logs[who] = p.log
+			if *show {
+				for _, o := range p.log {
+					t.Logf("%s\n\t%s", o.label, o.value)
+				}
+			}
+		})
+	}
+	if logs[ref] == nil || logs[tether] == nil {
+		return
+	}
+	for _, b := range knownBugs {
+		if b.exchange != x.name {
+			continue
+		}
+		here := func(o observation) bool { return o.label[len("000 "):] == b.label }
+		i, j := slices.IndexFunc(logs[ref], here), slices.IndexFunc(logs[tether], here)
+		switch {
+		case i < 0 || j < 0:
+			t.Errorf("no observation %q for the known bug: %s", b.label, b.bug)
+			continue
+		case logs[ref][i].value == logs[tether][j].value:
+			t.Errorf("%s: no bug any more, remove it from knownBugs: %s", b.label, b.bug)
+		default:
+			t.Logf("%s: known bug: %s\nref    %s\ntether %s", b.label, b.bug, logs[ref][i].value, logs[tether][j].value)
+		}
+		logs[ref], logs[tether] = slices.Delete(logs[ref], i, i+1), slices.Delete(logs[tether], j, j+1)
+	}
+	x.compare(t, logs[ref], logs[tether])
+}
+
+// shared starts nothing: the run's server without flags.
+func shared(t testing.TB, who product) *server { return sharedServer(t, who) }
+
+// serverWith starts servers of the exchange's own. change may alter the command.
+func serverWith(change func(cmd *exec.Cmd)) func(t testing.TB, who product) *server {
+	return func(t testing.TB, who product) *server {
+		cmd := command(t, who, "--listen", "ws://127.0.0.1:0")
+		change(cmd)
+		s := startCommand(t, who, cmd)
+		t.Cleanup(s.stop)
+		return s
+	}
+}
+
+// A note is a notification, with the number of messages that came before it.
+type note struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	after  int
+}
+
+// A caller is a connection that keeps every notification as it came.
+type caller struct {
+	t    testing.TB
+	ws   *tethertest.WS
+	next int
+	wg   sync.WaitGroup
+
+	mu      sync.Mutex
+	changed chan struct{}
+	count   int
+	replies map[string]string
+	came    map[string]int // number of messages before the reply
+	notes   []note
+	ended   error
+}
+
+// caller opens one and completes the handshake.
+func (p *player) caller() *caller {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	ws, err := tethertest.DialWS(ctx, p.server.url, nil)
+	if err != nil {
+		p.t.Fatalf("%s: %v", p.who, err)
+	}
+	c := &caller{t: p.t, ws: ws, changed: make(chan struct{}), replies: map[string]string{}, came: map[string]int{}}
+	c.wg.Go(c.read) // ends with the connection, which the cleanup closes
+	p.t.Cleanup(func() { ws.Close(); c.wg.Wait() })
+	c.call("initialize", map[string]any{"clientName": "interop"})
+	c.ws.WriteText([]byte(`{"method":"initialized","params":{}}`))
+	return c
+}
+
+func (c *caller) read() {
+	for {
+		_, data, err := c.ws.Read()
+		c.mu.Lock()
+		var m struct {
+			ID json.RawMessage `json:"id"`
+			note
+		}
+		switch {
+		case err != nil:
+			c.ended = err
+		case json.Unmarshal(data, &m) != nil:
+			c.ended = fmt.Errorf("not JSON: %.100q", data)
+		case m.Method == "":
+			c.replies[string(m.ID)], c.came[string(m.ID)] = string(data), c.count
+		default:
+			m.note.after = c.count
+			c.notes = append(c.notes, m.note)
+		}
+		c.count++
+		close(c.changed)
+		c.changed = make(chan struct{})
+		c.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// await waits until ok holds, which is called with the lock held.
+func (c *caller) await(limit time.Duration, ok func() bool) bool {
+	timeout := time.After(limit)
+	for {
+		c.mu.Lock()
+		good, ended, changed := ok(), c.ended != nil, c.changed
+		c.mu.Unlock()
+		if good || ended {
+			return good
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			return false
+		}
+	}
+}
+
+// send sends a request and returns its id.
+func (c *caller) send(method string, params any) string {
+	c.next++
+	c.ws.WriteText([]byte(fmt.Sprintf(`{"id":%d,"method":%q,"params":%s}`, c.next, method, canonical(params))))
+	return strconv.Itoa(c.next)
+}
+
+// answer waits for the reply and returns it without its id.
+func (c *caller) answer(id string) string {
+	var got string
+	if !c.await(patience, func() bool { got = c.replies[id]; return got != "" }) {
+		return fmt.Sprintf("no answer (connection: %v)", c.ended)
+	}
+	return withoutID(got)
+}
+
+func (c *caller) call(method string, params any) string { return c.answer(c.send(method, params)) }
+
+// An origin is a web server on loopback that answers with given bytes and keeps
+// the bytes of every request.
+type origin struct {
+	listener net.Listener
+	port     string
+	wg       sync.WaitGroup
+
+	mu    sync.Mutex
+	got   []string
+	reply func(head string) any // a string, or a func(net.Conn)
+	stays bool                  // connections stay open after an answer
+	open  map[net.Conn]bool
+}
+
+// tlsHandshake is the first byte of a client that wants TLS.
+const tlsHandshake = 0x16
+
+const okAnswer = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+
+func newOrigin(t testing.TB) *origin {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &origin{listener: l, open: map[net.Conn]bool{}}
+	_, o.port, _ = net.SplitHostPort(l.Addr().String())
+	o.wg.Go(func() { // ends with the listener
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			o.mu.Lock()
+			o.open[conn] = true
+			o.mu.Unlock()
+			o.wg.Go(func() { o.serve(conn) }) // ends with the connection
+		}
+	})
+	t.Cleanup(o.close)
+	return o
+}
+
+func (o *origin) close() {
+	o.listener.Close()
+	o.mu.Lock()
+	for c := range o.open {
+		c.Close()
+	}
+	o.mu.Unlock()
+	o.wg.Wait()
+}
+
+// answers sets what the next requests get, and forgets earlier ones.
+func (o *origin) answers(reply func(head string) any, stays bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.reply, o.stays, o.got = reply, stays, nil
+}
+
+// requests returns what has come since answers.
+func (o *origin) requests() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.got)
+}
+
+func (o *origin) serve(conn net.Conn) {
+	defer func() {
+		conn.Close()
+		o.mu.Lock()
+		delete(o.open, conn)
+		o.mu.Unlock()
+	}()
+	in := bufio.NewReader(conn)
+	if first, err := in.Peek(1); err != nil || first[0] == tlsHandshake {
+		return
+	}
+	for {
+		request, head, err := readRequest(in)
+		o.mu.Lock()
+		if request != "" {
+			o.got = append(o.got, request)
+		}
+		reply, stays := o.reply, o.stays
+		o.mu.Unlock()
+		if err != nil {
+			return
+		}
+		var answer any = okAnswer
+		if reply != nil {
+			answer = reply(head)
+		}
+		switch answer := answer.(type) {
+		case string:
+			if _, err := io.WriteString(conn, answer); err != nil {
+				return
+			}
+		case func(net.Conn):
+			answer(conn)
+		}
+		if !stays {
+			return
+		}
+	}
+}
+
+// readRequest reads one request as it came; of chunked bodies up to the last chunk.
+// A long body is kept as its length and sum.
+func readRequest(in *bufio.Reader) (request, head string, err error) {
+	var b strings.Builder
+	length, chunked := 0, false
+	for {
+		line, err := in.ReadString('\n')
+		b.WriteString(line)
+		if err != nil {
+			return b.String(), "", err
+		}
+		if line == "\r\n" {
+			break
+		}
+		name, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ": ")
+		switch name {
+		case "content-length":
+			length, _ = strconv.Atoi(value)
+		case "transfer-encoding":
+			chunked = true
+		}
+	}
+	head = b.String()
+	if !chunked {
+		body := make([]byte, length)
+		n, err := io.ReadFull(in, body)
+		return head + shorten(string(body[:n])), head, err
+	}
+	for !strings.HasSuffix(b.String(), "\r\n0\r\n\r\n") {
+		c, err := in.ReadByte()
+		if err != nil {
+			return b.String(), head, err
+		}
+		b.WriteByte(c)
+	}
+	return b.String(), head, nil
+}
+
+// A web is the two origins of an exchange and the connection that asks.
+type web struct {
+	p           *player
+	c           *caller
+	self, other *origin
+	n           int // of the last request id
+}
+
+func newWeb(p *player) *web {
+	return &web{p: p, c: p.caller(), self: newOrigin(p.t), other: newOrigin(p.t)}
+}
+
+// plain takes the ports out of an observation.
+func (w *web) plain(s string) string {
+	return strings.NewReplacer(":"+w.self.port, ":SELF", ":"+w.other.port, ":OTHER").Replace(s)
+}
+
+// expand puts them in.
+func (w *web) expand(s string) string {
+	return strings.NewReplacer("SELF", "127.0.0.1:"+w.self.port, "OTHER", "127.0.0.1:"+w.other.port,
+		"PORT", w.self.port).Replace(s)
+}
+
+// A get is one http/request. Texts may hold SELF, OTHER and PORT.
+type get struct {
+	label   string
+	method  string // GET unless said
+	url     string // http://SELF/ unless said
+	headers []string
+	body    *string
+	more    map[string]any
+	reply   string // what the origin sends, okAnswer unless said
+	act     func(head string) any
+	closes  bool // the origin closes after its answer
+}
+
+func (g get) params(w *web) map[string]any {
+	w.n++
+	m := map[string]any{"method": "GET", "url": "http://SELF/", "requestId": fmt.Sprintf("r%d", w.n)}
+	if g.method != "" {
+		m["method"] = g.method
+	}
+	if g.url != "" {
+		m["url"] = g.url
+	}
+	if g.url == "-" {
+		m["url"] = ""
+	}
+	m["url"] = w.expand(m["url"].(string))
+	headers := []map[string]any{}
+	for i := 0; i+1 < len(g.headers); i += 2 {
+		h := map[string]any{"name": g.headers[i], "value": g.headers[i+1]}
+		if value, variable, ok := strings.Cut(g.headers[i+1], "$$"); ok {
+			h["value"], h["valueEnvVar"] = value, variable
+		}
+		headers = append(headers, h)
+	}
+	m["headers"] = headers
+	if g.body != nil {
+		m["bodyBase64"] = base64Of(*g.body)
+	}
+	for k, v := range g.more {
+		m[k] = v
+	}
+	return m
+}
+
+// prepare sets up the origins.
+func (g get) prepare(w *web) {
+	if g.closes { // a connection that is about to close is not there for the next request
+		w.self = newOrigin(w.p.t)
+	}
+	reply := g.act
+	if reply == nil && g.reply != "" {
+		reply = func(string) any { return w.expand(g.reply) }
+	}
+	w.self.answers(reply, !g.closes)
+	w.other.answers(nil, true)
+}
+
+// do makes the request and records the answer and the requests the origins saw.
+func (w *web) do(g get) {
+	g.prepare(w)
+	reply := w.c.call("http/request", g.params(w))
+	seen := map[string]any{"answer": decodedBody(reply), "requests": w.self.requests()}
+	if other := w.other.requests(); len(other) > 0 {
+		seen["other"] = other
+	}
+	w.p.note(g.label, w.plain(canonical(seen)))
+}
+
+// decodedBody is an answer with its body as text.
+func decodedBody(reply string) any {
+	var m map[string]any
+	if json.Unmarshal([]byte(reply), &m) != nil {
+		return reply
+	}
+	if result, ok := m["result"].(map[string]any); ok {
+		if text, ok := result["bodyBase64"].(string); ok {
+			body, err := base64.StdEncoding.DecodeString(text)
+			delete(result, "bodyBase64")
+			result["body"] = shorten(string(body))
+			if err != nil {
+				result["body"] = err.Error()
+			}
+		}
+		for _, h := range asList(result["headers"]) {
+			if h, ok := h.(map[string]any); ok {
+				h["value"] = shorten(h["value"].(string))
+			}
+		}
+	}
+	return m
+}
+
+func asList(v any) []any { l, _ := v.([]any); return l }

@@ -1,0 +1,317 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A delta is the parameters of http/request/bodyDelta.
+type delta struct {
+	RequestID string  `json:"requestId"`
+	Seq       int     `json:"seq"`
+	Delta     []byte  `json:"deltaBase64"`
+	Done      bool    `json:"done"`
+	Error     *string `json:"error"`
+	after     int
+}
+
+// deltasLocked returns what has come for a stream.
+func (c *caller) deltasLocked(id string) (all []delta) {
+	for _, n := range c.notes {
+		var d delta
+		if n.Method == "http/request/bodyDelta" && json.Unmarshal(n.Params, &d) == nil && d.RequestID == id {
+			d.after = n.after
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// delivered waits until n deltas of the stream are there.
+func (c *caller) delivered(id string, n int) bool {
+	return c.await(patience, func() bool { return len(c.deltasLocked(id)) >= n })
+}
+
+// body waits for the end of a stream and describes it. How bytes are cut into
+// deltas is up to the server.
+func (c *caller) body(call, id string) map[string]any {
+	ended := c.await(patience, func() bool {
+		all := c.deltasLocked(id)
+		return len(all) > 0 && all[len(all)-1].Done
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var body bytes.Buffer
+	sound, end := true, any("never")
+	for i, d := range c.deltasLocked(id) {
+		body.Write(d.Delta)
+		sound = sound && d.Seq == i+1 && len(d.Delta) <= 1<<20 && d.after > c.came[call] && (d.Done || len(d.Delta) > 0 && d.Error == nil)
+		if d.Done {
+			sound = sound && end == "never" && len(d.Delta) == 0
+			end = d.Error
+		}
+	}
+	return map[string]any{"ended": ended, "error": end, "sound": sound, "body": shorten(body.String())}
+}
+
+// stream makes a streamed request and records the answer and the stream.
+func (w *web) stream(g get) {
+	g.prepare(w)
+	params := g.params(w)
+	params["streamResponse"] = true
+	call := w.c.send("http/request", params)
+	reply := w.c.answer(call)
+	seen := map[string]any{"answer": decodedBody(reply), "requests": w.self.requests()}
+	if strings.Contains(reply, `"result"`) {
+		seen["stream"] = w.c.body(call, params["requestId"].(string))
+	}
+	w.p.note(g.label, w.plain(canonical(seen)))
+}
+
+// stalling sends what it is given and then nothing until the test ends.
+func stalling(t testing.TB, first string) func(string) any {
+	return func(string) any {
+		return func(c net.Conn) { io.WriteString(c, first); <-t.Context().Done() }
+	}
+}
+
+func TestHTTPStreams(t *testing.T) {
+	playBoth(t, exchange{name: "http streams", compares: whatWasRead, play: func(p *player) {
+		w := newWeb(p)
+		w.stream(get{label: "short"})
+		w.stream(get{label: "empty", reply: ok("content-length: 0\r\n", "")})
+		w.stream(get{label: "HEAD", method: "HEAD", reply: ok("content-length: 5\r\n", "")})
+		w.stream(get{label: "204", reply: "HTTP/1.1 204 N\r\n\r\n"})
+		w.stream(get{label: "chunked", reply: ok("transfer-encoding: chunked\r\n", "2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n")})
+		w.stream(get{label: "to the end", reply: ok("", "all of it"), closes: true})
+		w.stream(get{label: "8 MiB", reply: ok(fmt.Sprintf("content-length: %d\r\n", 8<<20), strings.Repeat("0123456789abcdef", 1<<19))})
+		w.stream(get{label: "cut", reply: ok("content-length: 50\r\n", "ok"), closes: true})
+		w.stream(get{label: "cut after 300 KB", reply: ok("content-length: 50000000\r\n", strings.Repeat("x", 300000)), closes: true})
+		w.stream(get{label: "bad chunk", reply: ok("transfer-encoding: chunked\r\n", "2\r\nab\r\nzz\r\n"), closes: true})
+		w.stream(get{label: "closed at once", act: func(string) any { return func(net.Conn) {} }, closes: true, method: "POST"})
+		w.stream(get{label: "timeout 0", more: map[string]any{"timeoutMs": 0}})
+		w.stream(get{label: "stop at a redirect", reply: moved(302, "/x"), more: map[string]any{"redirectPolicy": "stop"}})
+		w.stream(get{label: "bad url", url: "nope"})
+	}}, shared)
+}
+
+func TestHTTPTimeouts(t *testing.T) {
+	playBoth(t, exchange{name: "http timeouts", compares: whatWasRead, play: func(p *player) {
+		w := newWeb(p)
+		soon := map[string]any{"timeoutMs": 300}
+		w.do(get{label: "no head", more: soon, act: stalling(p.t, ""), closes: true})
+		w.do(get{label: "half a head", more: soon, act: stalling(p.t, "HTTP/1.1 200"), closes: true})
+		w.do(get{label: "half a body", more: soon, act: stalling(p.t, ok("content-length: 5\r\n", "ok")), closes: true})
+		w.do(get{label: "one millisecond", more: map[string]any{"timeoutMs": 1}, act: stalling(p.t, ""), closes: true})
+		w.stream(get{label: "stream without head", more: soon, act: stalling(p.t, ""), closes: true})
+		w.stream(get{label: "stream of half a body", more: soon, act: stalling(p.t, ok("content-length: 5\r\n", "ok")), closes: true})
+	}}, shared)
+}
+
+// TestHTTPStreamSteps sends a body piece by piece, each after the last has arrived,
+// so that the sequence of deltas is the same for both, while other requests use the
+// same and another id.
+func TestHTTPStreamSteps(t *testing.T) {
+	playBoth(t, exchange{name: "http stream steps", compares: whatWasRead, play: func(p *player) {
+		w := newWeb(p)
+		step := make(chan string)
+		g := get{closes: true, more: map[string]any{"requestId": "S", "streamResponse": true}, act: func(string) any {
+			return func(c net.Conn) {
+				io.WriteString(c, ok("transfer-encoding: chunked\r\n", ""))
+				for piece := range step {
+					fmt.Fprintf(c, "%x\r\n%s\r\n", len(piece), piece)
+				}
+				io.WriteString(c, "0\r\n\r\n")
+			}
+		}}
+		g.prepare(w)
+		first := w.c.send("http/request", g.params(w))
+		p.note("head", decodedBody(w.c.answer(first)))
+		for i, piece := range []string{"a", "bc", strings.Repeat("d", 1000)} {
+			step <- piece
+			p.note(fmt.Sprintf("piece %d arrives", i+1), fmt.Sprint(w.c.delivered("S", i+1)))
+		}
+		again := get{url: "http://OTHER/", more: g.more}
+		p.note("same id", decodedBody(w.c.call("http/request", again.params(w))))
+		buffered := get{url: "http://OTHER/", more: map[string]any{"requestId": "S"}}
+		p.note("same id, buffered", decodedBody(w.c.call("http/request", buffered.params(w))))
+		beside := get{url: "http://OTHER/", more: map[string]any{"requestId": "T", "streamResponse": true}}
+		call := w.c.send("http/request", beside.params(w))
+		p.note("other id", decodedBody(w.c.answer(call)))
+		p.note("other id's stream", w.c.body(call, "T"))
+		elsewhere := p.caller()
+		call = elsewhere.send("http/request", again.params(w))
+		p.note("same id, other connection", decodedBody(elsewhere.answer(call)))
+		p.note("its stream", elsewhere.body(call, "S"))
+		close(step)
+		p.note("stream", w.c.body(first, "S"))
+		w.c.mu.Lock()
+		all := canonical(w.c.deltasLocked("S"))
+		w.c.notes = nil
+		w.c.mu.Unlock()
+		p.note("deltas", all)
+		call = w.c.send("http/request", again.params(w))
+		p.note("id again", decodedBody(w.c.answer(call)))
+		p.note("id again, stream", w.c.body(call, "S"))
+		failing := get{url: "http://127.0.0.1:1/", more: map[string]any{"requestId": "F", "streamResponse": true}}
+		p.note("failing", decodedBody(w.c.call("http/request", failing.params(w))))
+		p.note("failing again", decodedBody(w.c.call("http/request", failing.params(w))))
+	}}, shared)
+}
+
+const tooLarge = "an answer that the client's WebSocket would not take ends the call, not the connection"
+
+// TestHTTPLimits compares what tether bounds.
+func TestHTTPLimits(t *testing.T) {
+	playBoth(t, exchange{name: "http limits", compares: whatWasRead, differs: []difference{
+		{"48 MiB", tooLarge, `{"answer":{"error":{"code":-32603,"message":"failed to read http/request response body: it exceeds 44040192 bytes, ` +
+			`the most that one answer carries; use streamResponse"}},` + asking},
+		{"afterwards", tooLarge, "<nil>"},
+	}, play: func(p *player) {
+		w := newWeb(p)
+		w.do(get{label: "48 MiB", reply: ok(fmt.Sprintf("content-length: %d\r\n", 48<<20), strings.Repeat("0123456789abcdef", 3<<20)), closes: true})
+		p.note("afterwards", fmt.Sprint(w.c.ended))
+	}}, shared)
+}
+
+// proxyRows are settings of a server's environment and a URL. PROXY is the proxy.
+var proxyRows = []struct {
+	label string
+	env   []string
+	url   string
+}{
+	{"http", []string{"HTTP_PROXY=http://PROXY"}, "http://nowhere.invalid/x?y"},
+	{"https", []string{"HTTPS_PROXY=http://us:pw@PROXY"}, "https://nowhere.invalid:8443/x"},
+	{"lower case first", []string{"http_proxy=http://PROXY", "HTTP_PROXY=http://127.0.0.1:1"}, "http://nowhere.invalid/x"},
+	{"all", []string{"all_proxy=http://PROXY"}, "http://nowhere.invalid/x"},
+	{"own before all", []string{"ALL_PROXY=http://127.0.0.1:1", "HTTP_PROXY=http://PROXY"}, "http://nowhere.invalid/x"},
+	{"loopback too", []string{"HTTP_PROXY=http://PROXY"}, "http://SELF/x"},
+	{"no scheme", []string{"HTTP_PROXY=PROXY"}, "http://nowhere.invalid/x"},
+	{"user", []string{"HTTP_PROXY=http://us%40:pw@PROXY"}, "http://u:p@nowhere.invalid/x#f"},
+	{"as a CGI program", []string{"HTTP_PROXY=http://PROXY", "REQUEST_METHOD=GET"}, "http://SELF/x"},
+	{"bad", []string{"HTTP_PROXY=::: bad"}, "http://SELF/x"},
+	{"refused", []string{"HTTP_PROXY=http://127.0.0.1:1"}, "http://SELF/x"},
+	{"except address", []string{"HTTP_PROXY=http://PROXY", "NO_PROXY=127.0.0.0/8"}, "http://SELF/x"},
+	{"except name", []string{"HTTP_PROXY=http://127.0.0.1:1", "NO_PROXY=.localhost,localhost"}, "http://localhost:PORT/x"},
+	{"except nothing", []string{"HTTP_PROXY=http://PROXY", "NO_PROXY=where.invalid"}, "http://nowhere.invalid/x"},
+	{"except all", []string{"HTTP_PROXY=http://PROXY", "no_proxy=*"}, "http://SELF/x"},
+}
+
+func TestHTTPProxies(t *testing.T) {
+	for _, row := range proxyRows {
+		t.Run(row.label, func(t *testing.T) {
+			proxy := newOrigin(t)
+			start := serverWith(func(cmd *exec.Cmd) {
+				for _, v := range row.env {
+					cmd.Env = append(cmd.Env, strings.ReplaceAll(v, "PROXY", "127.0.0.1:"+proxy.port))
+				}
+			})
+			playBoth(t, exchange{name: "http proxies " + row.label, compares: whatWasRead, play: func(p *player) {
+				w := newWeb(p)
+				proxy.answers(nil, true)
+				w.do(get{label: "answer", url: row.url, headers: []string{"User-Agent", "me", "Proxy-Authorization", "mine"}})
+				p.note("proxy", w.plain(canonical(proxy.requests())))
+			}}, start)
+		})
+	}
+}
+
+// TestHTTPCertificates uses a certificate that only the environment vouches for.
+func TestHTTPCertificates(t *testing.T) {
+	file, certificate := ownCertificate(t)
+	for _, row := range []struct {
+		label, variable string
+		protocols       []string
+		differs         []difference
+	}{
+		{"unknown", "", nil, nil},
+		{"SSL_CERT_FILE", "SSL_CERT_FILE", nil, nil},
+		{"CODEX_CA_CERTIFICATE", "CODEX_CA_CERTIFICATE", []string{"http/1.1"}, nil},
+		{"HTTP 2 offered", "SSL_CERT_FILE", []string{"h2", "http/1.1"}, []difference{{"answer", "HTTP/2 is not spoken",
+			`{"answer":{"result":{"body":"ok","headers":[{"name":"content-length","value":"2"}],"status":200}},"request":"GET / HTTP/1.1\r\naccept: */*\r\nhost: localhost:PORT\r\n\r\n"}`}}},
+	} {
+		t.Run(row.label, func(t *testing.T) {
+			playBoth(t, exchange{name: "http certificates " + row.label, compares: whatWasRead, differs: row.differs, play: func(p *player) {
+				l, err := tls.Listen("tcp4", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: row.protocols})
+				if err != nil {
+					p.t.Fatal(err)
+				}
+				got := make(chan string, 1)
+				go func() { // ends with the only connection, or with the listener
+					got <- serveOnce(l)
+				}()
+				_, port, _ := net.SplitHostPort(l.Addr().String())
+				reply := p.caller().call("http/request", map[string]any{"method": "GET", "url": "https://localhost:" + port + "/", "requestId": "r"})
+				l.Close()
+				seen := map[string]any{"answer": decodedBody(reply), "request": <-got}
+				p.note("answer", strings.ReplaceAll(canonical(seen), port, "PORT"))
+			}}, serverWith(func(cmd *exec.Cmd) {
+				if row.variable != "" {
+					cmd.Env = append(cmd.Env, row.variable+"="+file)
+				}
+			}))
+		})
+	}
+}
+
+// serveOnce answers one connection and returns what it read; a handshake that fails
+// is an empty text.
+func serveOnce(l net.Listener) string {
+	conn, err := l.Accept()
+	if err != nil {
+		return "no connection"
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	if conn.(*tls.Conn).Handshake() != nil {
+		return ""
+	}
+	b := make([]byte, 1000)
+	n, _ := conn.Read(b)
+	io.WriteString(conn, okAnswer)
+	return string(b[:n])
+}
+
+// ownCertificate makes a certificate for localhost, and a file with who signed it.
+func ownCertificate(t *testing.T) (string, tls.Certificate) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		Subject: pkix.Name{CommonName: "interop"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: root.NotBefore, NotAfter: root.NotAfter,
+		DNSNames: []string{"localhost"}, KeyUsage: x509.KeyUsageDigitalSignature}
+	authority, err := x509.CreateCertificate(rand.Reader, root, root, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, root, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(bench.dir, "ca.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority}), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file, tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}

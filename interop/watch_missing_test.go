@@ -1,0 +1,199 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// quiet is how long nothing must come for a watch to count as silent.
+const quiet = 250 * time.Millisecond
+
+// A watchRow is one fs/watchMissing and something that happens then. Words of
+// missing are paths; @ is the directory with the file f and the directory d.
+type watchRow struct {
+	label, before, missing, present, act string
+}
+
+var watchMissingRows = []watchRow{
+	{"file appears", "", "@/m", "", "touch @/m"},
+	{"directory appears", "", "@/m", "", "mkdir @/m"},
+	{"link appears", "", "@/m", "", "ln -s nowhere @/m"},
+	{"renamed to it", "", "@/m", "", "mv @/f @/m"},
+	{"linked to it", "", "@/m", "", "ln @/f @/m"},
+	{"ancestor appears", "", "@/m/a/b", "", "mkdir @/m"},
+	{"sibling", "", "@/m", "", "touch @/other; rm @/f"},
+	{"parent renamed", "", "@/d/m", "", "mv @/d @/e"},
+	{"parent removed", "", "@/d/m", "", "rmdir @/d"},
+	{"grandparent renamed", "", "@/d/m", "", "mv @ @2; rm -rf @2"},
+	{"parent replaced", "", "@/d/m", "", "mkdir -p @/n/m; mv @/d @/o; mv @/n @/d"},
+	{"mode of the parent", "", "@/d/m", "", "chmod 700 @/d"},
+	{"sibling in the parent", "", "@/d/m", "", "touch @/d/x"},
+	{"no path", "", "", "", ""},
+	{"only present", "", "", "@/f", ""},
+	{"64 paths", "", many(64), "", "touch @/m63"},
+	{"65 paths", "", many(65), "", ""},
+	{"same path thrice", "", "@/m @/m @/m", "", "touch @/m"},
+	{"exists", "", "@/f", "", ""},
+	{"one exists", "", "@/m @/d", "", ""},
+	{"present is missing", "", "@/m", "@/nope", ""},
+	{"Windows", "", "file:///C:/x", "", ""},
+	{"another host", "", "file://h/x", "", ""},
+	{"present on Windows", "", "@/m", "file:///C:/x", ""},
+	{"file as ancestor", "", "@/f/m", "", "rm @/f; mkdir -p @/f/m"},
+	{"link as ancestor", "ln -s @/d @/l", "@/l/m", "", "touch @/d/m"},
+	{"dangling link", "ln -s no @/l", "@/l", "", ""},
+	{"dangling link as ancestor", "ln -s no @/l", "@/l/m", "", ""},
+	{"present is a link", "ln -s @/f @/l", "@/m", "@/l", ""},
+	{"present through a link", "ln -s @/d @/l; touch @/d/p", "@/m", "@/l/p", ""},
+	{"present is missing too", "", "@/f", "@/f", ""},
+	{"present is a pipe", "mkfifo @/p", "@/m", "@/p", "chmod 600 @/p"},
+	{"present is a device", "", "@/m", "/dev/null", ""},
+	{"present is the root", "", "@/m", "/", ""},
+	{"the root", "", "/", "", ""},
+	{"proc", "", "/proc/nonexistent", "", ""},
+	{"dots in a name", "", "file://@/d%2F..%2Fm", "", "touch @/m"},
+	{"slash at the end", "", "@/m/", "", "touch @/m"},
+	{"two slashes", "", "@//m", "", "touch @/m"},
+	{"long name", "", "@/" + strings.Repeat("x", 300), "", ""},
+	{"present file grows", "", "@/m", "@/f", "echo y >> @/f"},
+	{"present file truncated", "", "@/m", "@/f", "truncate -s 0 @/f"},
+	{"present file mode", "", "@/m", "@/f", "chmod 600 @/f"},
+	{"present file time", "", "@/m", "@/f", "touch -d 2001-01-01 @/f"},
+	{"present file access time", "", "@/m", "@/f", "touch -a -d 2001-01-01 @/f"},
+	{"present file removed", "", "@/m", "@/f", "rm @/f"},
+	{"present file replaced", "", "@/m", "@/f", "echo z > @/t; mv @/t @/f"},
+	{"present file read", "", "@/m", "@/f", "cat @/f > /dev/null"},
+	{"present file linked", "", "@/m", "@/f", "ln @/f @/h"},
+	{"present file opened", "", "@/m", "@/f", ": >> @/f"},
+	{"present file same content", "", "@/m", "@/f", "printf x > @/f"},
+	{"present file, parent renamed", "", "@/m", "@/f", "mv @ @2; rm -rf @2"},
+	{"present directory gets a file", "", "@/m", "@/d", "touch @/d/x"},
+	{"present directory gets a directory", "", "@/m", "@/d", "mkdir @/d/x"},
+	{"present directory mode", "", "@/m", "@/d", "chmod 700 @/d"},
+	{"present directory time", "", "@/m", "@/d", "touch -d 2001-01-01 @/d"},
+	{"present directory removed", "", "@/m", "@/d", "rmdir @/d"},
+	{"present directory renamed", "", "@/m", "@/d", "mv @/d @/d2"},
+	{"present directory replaced", "", "@/m", "@/d", "mv @/d @/d2; mkdir @/d"},
+	{"present is the parent, sibling", "", "@/d/m", "@/d", "touch @/d/x"},
+	{"present is the parent, appears", "", "@/d/m", "@/d", "touch @/d/m"},
+}
+
+func many(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "@/m%d ", i)
+	}
+	return b.String()
+}
+
+// A lookout watches and records.
+type lookout struct {
+	*household
+	p    *player
+	c    *caller
+	seen int // notifications that were looked at
+}
+
+func (l *lookout) sh(script string) {
+	l.t.Helper()
+	if out, err := exec.Command("/bin/sh", "-c", strings.ReplaceAll(script, "@", l.path("root"))).CombinedOutput(); err != nil {
+		l.t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+}
+
+// anew makes the directory with a file and a directory.
+func (l *lookout) anew() {
+	l.sh("rm -rf @ && mkdir -p @/d && printf x > @/f && chmod 755 @/d && chmod 644 @/f")
+}
+
+// watch sends the request and returns the answer.
+func (l *lookout) watch(id any, missing, present string) string {
+	uri := func(path string) string {
+		path = strings.ReplaceAll(path, "@", l.path("root"))
+		if strings.HasPrefix(path, "file:") {
+			return path
+		}
+		return "file://" + path
+	}
+	params := map[string]any{"watchId": id, "missing": []string{}}
+	for path := range strings.FieldsSeq(missing) {
+		params["missing"] = append(params["missing"].([]string), uri(path))
+	}
+	if present != "" {
+		params["present"] = uri(present)
+	}
+	return l.c.call("fs/watchMissing", params)
+}
+
+// fired returns the ids that come next, until nothing comes for a while. One is
+// expected: the wait is long only for none.
+func (l *lookout) fired() (ids []string) {
+	for l.c.await(quiet, func() bool { return len(l.c.notes) > l.seen }) {
+		l.c.mu.Lock()
+		n := l.c.notes[l.seen]
+		l.c.mu.Unlock()
+		l.seen++
+		var params map[string]json.Number
+		json.Unmarshal(n.Params, &params)
+		ids = append(ids, n.Method+" "+params["watchId"].String())
+	}
+	return ids
+}
+
+func TestWatchMissing(t *testing.T) {
+	playBoth(t, exchange{name: "watch rows", compares: whatWasRead, play: func(p *player) {
+		l := &lookout{household: newHousehold(p.t), p: p, c: p.caller()}
+		for i, row := range watchMissingRows {
+			l.anew()
+			l.sh(row.before)
+			answer := l.watch(i+1, row.missing, row.present)
+			seen := map[string]any{"answer": answer}
+			if strings.Contains(answer, "true") && row.act != "" {
+				l.sh(row.act)
+				seen["fired"] = l.fired()
+			}
+			p.note(row.label, seen)
+		}
+	}}, shared)
+}
+
+// TestWatchMissingIDs replaces watches and uses ids again.
+func TestWatchMissingIDs(t *testing.T) {
+	playBoth(t, exchange{name: "watch ids", compares: whatWasRead, play: func(p *player) {
+		l := &lookout{household: newHousehold(p.t), p: p, c: p.caller()}
+		l.anew()
+		ask := func(label string, id any, missing string) { p.note(label, l.watch(id, missing, "")) }
+		look := func(label, script string) { l.sh(script); p.note(label, l.fired()) }
+		ask("zero", 0, "@/m")
+		ask("zero again", 0, "@/m")
+		ask("five", 5, "@/m")
+		ask("five again", 5, "@/m")
+		ask("four", 4, "@/m")
+		look("fires", "touch @/m")
+		look("not twice", "rm @/m; touch @/m")
+		l.anew()
+		ask("six", 6, "@/m")
+		ask("seven is refused", 7, "@/f")
+		look("six is gone", "touch @/m")
+		l.anew()
+		ask("seven again", 7, "@/m")
+		ask("eight", 8, "@/m")
+		ask("nine", 9, "@/n")
+		look("eight is replaced", "touch @/m")
+		look("nine fires", "touch @/n")
+		ask("largest", json.Number("18446744073709551615"), "@/z")
+		ask("too large", json.Number("18446744073709551616"), "@/z")
+		ask("negative", -1, "@/z")
+		ask("text", "1", "@/z")
+		other := &lookout{household: l.household, p: p, c: p.caller()}
+		p.note("another connection counts for itself", other.watch(1, "@/z", ""))
+		look("largest fires", "touch @/z")
+		p.note("the other one too", other.fired())
+	}}, shared)
+}
