@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -156,7 +157,8 @@ func TestWatchMissing(t *testing.T) {
 			seen := map[string]any{"answer": answer}
 			if strings.Contains(answer, "true") && row.act != "" {
 				l.sh(row.act)
-				seen["fired"] = l.fired()
+				// The watch of the row before may have fired when its files were removed.
+				seen["fired"] = slices.DeleteFunc(l.fired(), func(id string) bool { return !strings.HasSuffix(id, fmt.Sprint(" ", i+1)) })
 			}
 			p.note(row.label, seen)
 		}
