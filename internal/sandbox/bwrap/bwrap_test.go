@@ -18,7 +18,7 @@ var everything = &sandbox.Plan{
 	Shape:      sandbox.ShapeNamespaces,
 	Namespaces: sandbox.Namespaces{User: true, PID: true, IPC: true, Net: true},
 	Filter:     sandbox.FilterRestricted,
-	Cwd:        "/work",
+	Cwd:        "/ws",
 	Ops: []sandbox.Op{
 		{Kind: sandbox.OpScratch, Path: "/"},
 		{Kind: sandbox.OpDev, Path: "/dev"},
@@ -28,13 +28,13 @@ var everything = &sandbox.Plan{
 		{Kind: sandbox.OpDir, Path: "/tmp", Mode: 0o777 | os.ModeSticky},
 		{Kind: sandbox.OpSymlink, Path: "/bin", Target: "usr/bin"},
 		{Kind: sandbox.OpBindRO, Path: "/usr"},
-		{Kind: sandbox.OpBindRW, Path: "/work"},
-		{Kind: sandbox.OpPin, Path: "/work/a"},
-		{Kind: sandbox.OpPlaceholder, Path: "/work/.git", Mode: os.ModeDir},
-		{Kind: sandbox.OpMaskDir, Path: "/work/.git", Mode: 0o555},
-		{Kind: sandbox.OpSeal, Path: "/work/.git"},
-		{Kind: sandbox.OpMaskFile, Path: "/work/a/hidden", Mode: 0},
-		{Kind: sandbox.OpMaskFile, Path: "/work/a/empty", Mode: 0o444},
+		{Kind: sandbox.OpBindRW, Path: "/ws"},
+		{Kind: sandbox.OpPin, Path: "/ws/a"},
+		{Kind: sandbox.OpPlaceholder, Path: "/ws/.git", Mode: os.ModeDir},
+		{Kind: sandbox.OpMaskDir, Path: "/ws/.git", Mode: 0o555},
+		{Kind: sandbox.OpSeal, Path: "/ws/.git"},
+		{Kind: sandbox.OpMaskFile, Path: "/ws/a/hidden", Mode: 0},
+		{Kind: sandbox.OpMaskFile, Path: "/ws/a/empty", Mode: 0o444},
 	},
 }
 
@@ -62,12 +62,12 @@ func TestArguments(t *testing.T) {
 }
 
 func TestArgumentsWithDescriptors(t *testing.T) {
-	args, err := Arguments(everything, Layout{Sources: map[string]int{"/work": 11, "/usr": 12}})
+	args, err := Arguments(everything, Layout{Sources: map[string]int{"/ws": 11, "/usr": 12}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(args, " ")
-	for _, want := range []string{"--bind-fd 11 /work ", "--ro-bind-fd 12 /usr ", "--bind /work/a /work/a "} {
+	for _, want := range []string{"--bind-fd 11 /ws ", "--ro-bind-fd 12 /usr ", "--bind /ws/a /ws/a "} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in %s", want, got)
 		}
@@ -87,7 +87,7 @@ func TestArgumentsWithoutUserNamespace(t *testing.T) {
 func TestTooManyArguments(t *testing.T) {
 	plan := *everything
 	for range maxArguments / 3 {
-		plan.Ops = append(plan.Ops, sandbox.Op{Kind: sandbox.OpMaskFile, Path: "/work/x"})
+		plan.Ops = append(plan.Ops, sandbox.Op{Kind: sandbox.OpMaskFile, Path: "/ws/x"})
 	}
 	if _, err := Arguments(&plan, Layout{}); err == nil || !strings.Contains(err.Error(), "fewer entries") {
 		t.Errorf("refused: %v", err)

@@ -13,13 +13,13 @@ import (
 func example() *Stage {
 	arg0 := "-sh"
 	return &Stage{
-		Argv: []string{"/bin/sh", "-c", "echo \xff", ""}, Arg0: &arg0, Env: []string{"A=1", "B="}, Dir: "/work",
-		NoStdin: true, Freeze: []string{"/proc/sys"}, Seal: []string{"/work/.git", "/work/.codex"},
+		Argv: []string{"/bin/sh", "-c", "echo \xff", ""}, Arg0: &arg0, Env: []string{"A=1", "B="}, Dir: "/ws",
+		NoStdin: true, Freeze: []string{"/proc/sys"}, Seal: []string{"/ws/.git", "/ws/.codex"},
 		Session: true, TTY: true, Confined: true, Filter: []byte{1, 2, 3},
 		Mounts: []Mount{
 			{Path: "/", ReadOnly: true, Dev: 1 << 40, Ino: 2},
 			{Path: "/proc", Kind: MountProc},
-			{Path: "/work/.git", Kind: MountMask, ReadOnly: true},
+			{Path: "/ws/.git", Kind: MountMask, ReadOnly: true},
 		},
 	}
 }
