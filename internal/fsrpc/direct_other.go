@@ -45,13 +45,13 @@ func prepare(path string, follow, whole bool) (string, error) {
 	return path, unlinked(path, whole)
 }
 
-// Metadata returns the facts about path. Creation times are unknown here.
+// metadata returns the facts about path. Creation times are unknown here.
 func (Direct) Metadata(_ context.Context, path string, follow bool) (wire.MetadataResult, error) {
-	return Metadata(path, follow)
+	return metadata(path, follow)
 }
 
-// Metadata returns the facts about path. Creation times are unknown here.
-func Metadata(path string, follow bool) (wire.MetadataResult, error) {
+// metadata returns the facts about path. Creation times are unknown here.
+func metadata(path string, follow bool) (wire.MetadataResult, error) {
 	path, err := prepare(path, follow, true)
 	if err != nil {
 		return wire.MetadataResult{}, failed(err)

@@ -8,14 +8,14 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Metadata returns the facts about path.
+// metadata returns the facts about path.
 func (Direct) Metadata(_ context.Context, path string, follow bool) (wire.MetadataResult, error) {
-	return Metadata(path, follow)
+	return metadata(path, follow)
 }
 
-// Metadata returns the facts about path. Type, size and times are those of a
+// metadata returns the facts about path. Type, size and times are those of a
 // link's target; without follow no component may be a link at all.
-func Metadata(path string, follow bool) (wire.MetadataResult, error) {
+func metadata(path string, follow bool) (wire.MetadataResult, error) {
 	path, err := clean(path, follow)
 	if err != nil {
 		return wire.MetadataResult{}, failed(err)

@@ -50,7 +50,7 @@ func TestMetadata(t *testing.T) {
 		{name: "dirlink/inside", code: wire.CodeInternal, text: "Not a directory (os error 20)"},
 		{name: "file/x", follow: true, code: wire.CodeInternal, text: "Not a directory (os error 20)"},
 	} {
-		got, err := Metadata(at(c.name), c.follow)
+		got, err := metadata(at(c.name), c.follow)
 		if c.text != "" {
 			e, ok := errors.AsType[*Error](err)
 			if !ok || e.Code() != c.code || e.Error() != c.text {

@@ -11,6 +11,7 @@ import (
 	"github.com/tetherexec/tether/internal/fswatch"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/internal/upload"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -185,7 +186,13 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 }
 
 // features are what a tether client may rely on.
-var features = []string{"ack", "closeStdin", "list", "observe", "resize", "retryStart", "sessionTtl", "signal", "termSize", "upload"}
+var features = func() []string {
+	list := []string{"ack", "closeStdin", "list", "observe", "resize", "retryStart", "sessionTtl", "signal", "termSize"}
+	if upload.Supported {
+		list = append(list, "upload")
+	}
+	return list
+}()
 
 // Notification implements rpc.Handler.
 func (c *conn) Notification(method string, params []byte) error {
