@@ -506,6 +506,7 @@ func removeOurs(got reading, parked parkedSpot, g *grip, keep bool) error {
 	if err := g.lock(sp, unix.LOCK_EX); err != nil {
 		return err
 	}
+	defer g.unlock() // before the record's: the next user may be given this very object
 	if keep && got.want.Dir && parked.enter(sp, seen) {
 		return nil
 	}

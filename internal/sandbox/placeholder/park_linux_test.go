@@ -3,6 +3,7 @@ package placeholder
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -139,4 +140,26 @@ func TestMovedWhileHeld(t *testing.T) {
 			b.clean()
 		})
 	}
+}
+
+// Whoever parks a directory has let go of it before the next server can take it.
+func TestParkedBetweenServers(t *testing.T) {
+	b := newBench(t)
+	var servers sync.WaitGroup
+	for range 4 {
+		l := b.open()
+		servers.Go(func() {
+			for range 500 {
+				h, err := l.Hold([]Want{b.dir(".git")})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				h.Release()
+			}
+		})
+	}
+	servers.Wait()
+	b.there()
+	b.clean()
 }
