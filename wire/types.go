@@ -202,3 +202,9 @@ func (c *Cwd) decodeWire(d *decoder) error {
 	c.uri, err = ParsePathURI(s)
 	return err
 }
+
+// ParseCwd reads a directory that is given as a path URI.
+func ParseCwd(uri string) (Cwd, error) {
+	u, err := ParsePathURI(uri)
+	return Cwd{uri: u}, err
+}

@@ -65,6 +65,11 @@ type Config struct {
 	Handler     Handler
 	Log         *slog.Logger
 	ParsePrefix string // of the error that answers a message which is none
+
+	// Client makes the connection treat its peer as a client treats a server: a
+	// message that is none ends the connection, and an answer to a question that
+	// was never asked is ignored.
+	Client bool
 }
 
 // A Conn is one connection to a peer.
@@ -73,6 +78,7 @@ type Conn struct {
 	handler Handler
 	log     *slog.Logger
 	prefix  string
+	client  bool
 	ctx     context.Context // ends with the connection
 	cancel  context.CancelCauseFunc
 	linger  time.Duration
@@ -83,7 +89,8 @@ type Conn struct {
 	acked    atomic.Uint64       // acknowledged bytes when the pinger looked last
 	alive    atomic.Int64        // when acked changed last, unix nanoseconds
 
-	wake chan struct{} // there is something to write
+	wake   chan struct{} // there is something to write
+	served chan struct{} // closed when nothing is read or written any more
 
 	out  sync.Mutex // held by who writes
 	rest *Batch     // what a flush could not write; the next thing to be written
@@ -98,7 +105,7 @@ type Conn struct {
 	ending  error    // why the connection ends; nil while it does not
 	pinger  *time.Timer
 	closer  *time.Timer // closes the stream when its time is over; set with ending
-	calls   map[int64]chan<- wire.Message
+	calls   map[int64]*Call
 	lastID  int64
 }
 
@@ -109,15 +116,17 @@ type answer struct {
 	held    int    // what to give back to requests
 	permit  int64  // what to give back to permits or, if it is no answer, to own
 	written func() // may be nil
+	dropped func() // may be nil: it was not even tried to be written
 }
 
 // New returns a connection that does nothing until Serve is called.
 func New(ctx context.Context, stream Stream, c Config) *Conn {
 	conn := &Conn{
-		stream: stream, handler: c.Handler, log: c.Log, prefix: c.ParsePrefix,
+		stream: stream, handler: c.Handler, log: c.Log, prefix: c.ParsePrefix, client: c.Client,
 		permits: semaphore.NewWeighted(MaxAnswerBytes),
 		own:     semaphore.NewWeighted(maxOwnBytes),
 		wake:    make(chan struct{}, 1),
+		served:  make(chan struct{}),
 		linger:  lingerTime,
 	}
 	conn.ctx, conn.cancel = context.WithCancelCause(ctx)
@@ -131,6 +140,7 @@ func (c *Conn) Context() context.Context { return c.ctx }
 // Serve reads and writes until the connection ends, and returns why. It never
 // returns nil.
 func (c *Conn) Serve() error {
+	defer close(c.served)
 	stop := context.AfterFunc(c.ctx, func() { c.Close(context.Cause(c.ctx)) })
 	defer stop()
 	c.alive.Store(time.Now().UnixNano())
@@ -194,6 +204,8 @@ func (c *Conn) readLoop() error {
 		}
 		msg, err := wire.Parse(data)
 		switch {
+		case err != nil && c.client:
+			return violation(CloseBadData, "not a message: "+err.Error())
 		case err != nil || msg.Kind == wire.KindRequest:
 			if !c.requests.enter(len(data)) {
 				return c.reason()
@@ -293,75 +305,6 @@ func (c *Conn) HeardSince(t time.Time) bool {
 // aliveStep is how often Alive looks for the answer.
 const aliveStep = 2 * time.Millisecond
 
-// Call sends a request to the peer and returns its result. A peer's error is
-// returned as a *wire.Error. Call waits while the peer is far behind.
-func (c *Conn) Call(ctx context.Context, method string, params any) (wire.RawValue, error) {
-	id, reply := c.expect()
-	defer c.forget(id)
-	msg, err := wire.AppendRequest(nil, wire.IntID(id), method, params)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.pushOwn(ctx, msg); err != nil {
-		return nil, err
-	}
-	select {
-	case m := <-reply:
-		return m.Result, callError(m)
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-c.ctx.Done():
-	}
-	select {
-	case m := <-reply: // came before the end
-		return m.Result, callError(m)
-	default:
-		return nil, context.Cause(c.ctx)
-	}
-}
-
-func callError(m wire.Message) error {
-	if m.Err != nil {
-		return m.Err
-	}
-	return nil
-}
-
-// expect prepares for the response to a new request.
-func (c *Conn) expect() (int64, <-chan wire.Message) {
-	reply := make(chan wire.Message, 1)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.calls == nil {
-		c.calls = map[int64]chan<- wire.Message{}
-	}
-	c.lastID++
-	c.calls[c.lastID] = reply
-	return c.lastID, reply
-}
-
-func (c *Conn) forget(id int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.calls, id)
-}
-
-// resolve hands a response to its caller. A late one is ignored, one that
-// nobody can have asked for ends the connection.
-func (c *Conn) resolve(m wire.Message) error {
-	id, ok := m.ID.Int()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !ok || id < 1 || id > c.lastID {
-		return violation(ClosePolicy, "response to a request that was never sent")
-	}
-	if reply, ok := c.calls[id]; ok {
-		delete(c.calls, id)
-		reply <- m
-	}
-	return nil
-}
-
 // Notify sends a notification. It waits while the peer is far behind: a Handler
 // that must not wait uses a Feed.
 func (c *Conn) Notify(method string, params any) error {
@@ -369,7 +312,7 @@ func (c *Conn) Notify(method string, params any) error {
 	if err != nil {
 		return err
 	}
-	return c.pushOwn(c.ctx, msg)
+	return c.pushOwn(c.ctx, answer{msg: msg})
 }
 
 // IsDisconnect reports whether err means that the peer is gone, as opposed to

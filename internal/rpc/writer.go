@@ -56,7 +56,7 @@ func (f *Feed) Wake() {
 // source needs.
 func (f *Feed) WakeNow() {
 	if f.enqueue() {
-		f.conn.flush()
+		f.conn.flush(false)
 	}
 }
 
@@ -131,7 +131,7 @@ func (c *Conn) push(a answer) {
 	c.mu.Lock()
 	if c.ending != nil {
 		c.mu.Unlock()
-		c.settle(a)
+		c.drop(a)
 		return
 	}
 	c.answers = append(c.answers, a)
@@ -139,14 +139,22 @@ func (c *Conn) push(a answer) {
 }
 
 // pushOwn queues a message that is no answer, when there is room for it.
-func (c *Conn) pushOwn(ctx context.Context, msg []byte) error {
-	n := min(int64(len(msg))+messageCost, maxOwnBytes)
-	if err := c.own.Acquire(ctx, n); err != nil {
+func (c *Conn) pushOwn(ctx context.Context, a answer) error {
+	a.permit = min(int64(len(a.msg))+messageCost, maxOwnBytes)
+	if err := c.own.Acquire(ctx, a.permit); err != nil {
 		return context.Cause(ctx)
 	}
-	c.push(answer{msg: msg, permit: n})
-	c.flush()
+	c.push(a)
+	c.flush(false)
 	return nil
+}
+
+// drop gives up a message that was not even tried to be written.
+func (c *Conn) drop(a answer) {
+	if a.dropped != nil {
+		a.dropped()
+	}
+	c.settle(a)
 }
 
 // settle gives back what a message held.
@@ -226,14 +234,15 @@ func (e *eager) allowed() bool {
 
 // flush writes what is ready on the spot, if nobody is writing, it is little and
 // the stream takes it without waiting. All else is left to the writer. It saves
-// a small message the way through another goroutine.
-func (c *Conn) flush() {
+// a small message the way through another goroutine. An urgent one is that for
+// which there is nothing to be collected with: it does not count.
+func (c *Conn) flush(urgent bool) {
 	if !c.out.TryLock() {
 		c.signal() // who writes may have looked already
 		return
 	}
 	defer c.out.Unlock()
-	if c.rest != nil || !c.eager.allowed() || !c.flushable() {
+	if c.rest != nil || !urgent && !c.eager.allowed() || !c.flushable() {
 		c.signal()
 		return
 	}
@@ -428,6 +437,6 @@ func (c *Conn) dropQueued() {
 	c.answers, c.ready = nil, nil
 	c.mu.Unlock()
 	for _, a := range answers {
-		c.settle(a)
+		c.drop(a)
 	}
 }

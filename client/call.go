@@ -1,0 +1,75 @@
+package client
+
+import (
+	"context"
+	"strconv"
+	"time"
+)
+
+func itoa(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// A repeat says what to do with a request whose connection was lost before its
+// answer came. One that surely was not sent is always sent again.
+type repeat uint8
+
+const (
+	once   repeat = iota // it may have been carried out: the caller has to know
+	always               // twice does what once does
+)
+
+// call sends a request, waits for the answer, and sees it through lost connections.
+func (c *Client) call(ctx context.Context, r repeat, method string, params, result any) error {
+	return c.callAs(ctx, r, ordinary, method, params, result)
+}
+
+func (c *Client) callAs(ctx context.Context, r repeat, u urgency, method string, params, result any) error {
+	for {
+		l, err := c.ready(ctx)
+		if err != nil {
+			return err
+		}
+		call, err := l.begin(ctx, u, method, params)
+		if err == nil {
+			err = call.wait(ctx, result)
+		}
+		lost, ok := isLost(err)
+		switch {
+		case !ok:
+			return err
+		case r == once && lost.sent:
+			return &ambiguousError{lost}
+		}
+	}
+}
+
+// ask is call for a question that is answered at once. If it is not, the connection
+// may be dead without anybody noticing; then it is replaced.
+func (c *Client) ask(ctx context.Context, method string, params, result any) error {
+	for {
+		l, err := c.ready(ctx)
+		if err != nil {
+			return err
+		}
+		doubt := time.AfterFunc(softDeadline, func() { l.doubt(method) })
+		err = l.call(ctx, method, params, result)
+		doubt.Stop()
+		if _, lost := isLost(err); !lost {
+			return err
+		}
+	}
+}
+
+// doubt asks the server for a sign of life, and gives the connection up without one.
+func (l *link) doubt(method string) {
+	ctx, cancel := context.WithTimeout(l.conn.Context(), lookTime)
+	defer cancel()
+	if !l.conn.Alive(ctx) && l.conn.Context().Err() == nil {
+		l.close(&slowError{method})
+	}
+}
+
+type slowError struct{ method string }
+
+func (e *slowError) Error() string {
+	return "timed out waiting for exec-server `" + e.method + "` response after " + shortDuration(softDeadline)
+}

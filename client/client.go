@@ -1,0 +1,265 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/wire"
+)
+
+// A Client is one session with a server. It is safe for concurrent use.
+type Client struct {
+	opts   Options
+	dialer dialer
+	ctx    context.Context // ends with the client
+	cancel context.CancelCauseFunc
+	tasks  sync.WaitGroup // everything that runs for this client
+	closed atomic.Bool
+	prefix string // of ids that must not have been used before
+
+	policies chan struct{} // questions of the server that are being decided
+	counter  atomic.Uint64 // for ids
+
+	acknowledges atomic.Bool   // the server wants to know what has arrived
+	mending      chan struct{} // there are holes
+
+	states chan Status // for OnState
+
+	mu        sync.Mutex
+	state     State
+	link      *link // the newest connection; usable while Connected
+	links     int
+	failure   error         // while Failed
+	changed   chan struct{} // closed with the next change of the state
+	session   string
+	ttl       time.Duration // for which the server keeps the session
+	processes map[string]*Process
+	holes     map[*Process]bool // processes that miss an event
+	finals    []wire.AckParams  // last acknowledgements, in case they were lost
+	bodies    bodies
+	watchers  observations
+}
+
+// Dial opens a session with the server at an address: ws://HOST:PORT,
+// wss://HOST:PORT or unix:///PATH. It tries once; the context bounds the attempt.
+func Dial(ctx context.Context, address string, o Options) (*Client, error) {
+	d, err := dialerOf(address, o)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, d, o)
+}
+
+// DialCommand opens a session over the standard input and output of a command, such
+// as "ssh host tether bridge". When the command ends, it is started again to resume
+// the session.
+func DialCommand(ctx context.Context, cmd TransportCommand, o Options) (*Client, error) {
+	d, err := commandDialer(cmd, o)
+	if err != nil {
+		return nil, err
+	}
+	return open(ctx, d, o)
+}
+
+func open(ctx context.Context, d dialer, o Options) (*Client, error) {
+	c := &Client{
+		opts: o.withDefaults(), dialer: d, prefix: rand.Text()[:12] + "-",
+		policies: make(chan struct{}, maxPolicyRequests), changed: make(chan struct{}),
+		processes: make(map[string]*Process), holes: make(map[*Process]bool), mending: make(chan struct{}, 1),
+		state: Recovering, session: o.Resume,
+	}
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	l, err := c.connect(ctx, o.Resume)
+	if err != nil {
+		c.cancel(err)
+		c.tasks.Wait()
+		return nil, &AttemptError{err}
+	}
+	c.session = l.session
+	c.ttl = referenceTTL
+	if l.tether != nil {
+		c.ttl = time.Duration(l.tether.TTLMs) * time.Millisecond
+	}
+	if c.opts.OnState != nil {
+		c.states = make(chan Status, 16)
+		c.tasks.Go(c.tellStates)
+	}
+	c.acknowledges.Store(l.has(FeatureAck))
+	c.install(l)
+	c.tasks.Go(c.run)
+	c.tasks.Go(c.mend)
+	return c, nil
+}
+
+// An AttemptError is a session that could not be opened.
+type AttemptError struct{ Err error }
+
+func (e *AttemptError) Error() string {
+	return "exec-server connection attempt failed: " + e.Err.Error()
+}
+func (e *AttemptError) Unwrap() error { return e.Err }
+
+func (c *Client) initializeParams(resume string) wire.InitializeParams {
+	p := wire.InitializeParams{ClientName: c.opts.Name}
+	if resume != "" {
+		p.ResumeSessionID = &resume
+	}
+	acks := true
+	p.Tether = &wire.InitializeTether{Acks: &acks}
+	if c.opts.TTL > 0 {
+		ms := uint64(c.opts.TTL.Milliseconds())
+		p.Tether.TTLMs = &ms
+	}
+	return p
+}
+
+// Close ends the connection and the client. The server keeps the session, and what
+// runs in it, for its time to live; [Client.End] leaves nothing behind. Processes of
+// this client fail with ErrClosed.
+func (c *Client) Close() error {
+	c.closed.Store(true)
+	c.mu.Lock()
+	l := c.link
+	c.mu.Unlock()
+	l.close(&rpc.CloseError{Code: rpc.CloseNormal})
+	select {
+	case <-l.ended: // with a goodbye that was heard
+	case <-c.ctx.Done():
+	}
+	c.cancel(ErrClosed)
+	c.tasks.Wait()
+	return nil
+}
+
+// SessionID is the secret with which [Options.Resume] takes over the session.
+func (c *Client) SessionID() string { return c.session }
+
+// PublicID names the session in lists of the server; it is empty if the server has
+// none.
+func (c *Client) PublicID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.link.tether == nil {
+		return ""
+	}
+	return c.link.tether.PublicID
+}
+
+// TTL is how long the server keeps the session without a connection.
+func (c *Client) TTL() time.Duration { return c.ttl }
+
+// Features of tether servers, for [Client.Has].
+const (
+	FeatureAck        = "ack"
+	FeatureCloseStdin = "closeStdin"
+	FeatureResize     = "resize"
+	FeatureSignal     = "signal"
+	FeatureList       = "list"
+	FeatureObserve    = "observe"
+	FeatureRetryStart = "retryStart"
+	FeatureTermSize   = "termSize"
+	FeatureUpload     = "upload"
+	FeatureOnce       = "once"
+	FeatureRemote     = "remoteControl"
+	FeatureEndSession = "endSession"
+)
+
+// Has reports whether the server has a feature beyond the reference protocol.
+func (c *Client) Has(feature string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.link.has(feature)
+}
+
+// Info is what the server said about itself when the session was opened.
+func (c *Client) Info() wire.EnvironmentInfo {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.link.info
+}
+
+// Status tells where the client stands.
+func (c *Client) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Status{State: c.state, Connection: c.links, Err: c.failure}
+}
+
+// newID returns an id that was never used before.
+func (c *Client) newID() string {
+	return c.prefix + itoa(c.counter.Add(1))
+}
+
+// ready returns the connection, once there is one.
+func (c *Client) ready(ctx context.Context) (*link, error) {
+	for {
+		c.mu.Lock()
+		l, state, err, changed := c.link, c.state, c.failure, c.changed
+		c.mu.Unlock()
+		switch {
+		case state == Failed:
+			return nil, err
+		case state == Connected && !l.dead():
+			return l, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// setState changes the state and wakes who waits for it. The caller has c.mu.
+func (c *Client) setState(s Status) {
+	c.state = s.State
+	close(c.changed)
+	c.changed = make(chan struct{})
+	c.tell(s)
+}
+
+// tell queues a status for OnState. Who does not keep up misses the oldest.
+func (c *Client) tell(s Status) {
+	if c.states == nil {
+		return
+	}
+	for {
+		select {
+		case c.states <- s:
+			return
+		default:
+		}
+		select {
+		case <-c.states:
+		default:
+		}
+	}
+}
+
+func (c *Client) tellStates() {
+	for {
+		select {
+		case s := <-c.states:
+			c.opts.OnState(s)
+		case <-c.ctx.Done():
+			for {
+				select {
+				case s := <-c.states:
+					c.opts.OnState(s)
+				default:
+					return
+				}
+			}
+		}
+	}
+}
+
+// isLost reports whether err is the end of a connection.
+func isLost(err error) (lost *lostError, ok bool) { return errors.AsType[*lostError](err) }
+
+var _ rpc.Handler = (*link)(nil)

@@ -1,0 +1,131 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience bounds each test; none comes near it.
+const patience = 60 * time.Second
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func dial(t testing.TB, url string, o client.Options) *client.Client {
+	t.Helper()
+	c, err := client.Dial(within(t), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func start(t testing.TB, c *client.Client, cmd client.Command) *client.Process {
+	t.Helper()
+	if cmd.Dir == "" {
+		cmd.Dir = t.TempDir()
+	}
+	p, err := c.Start(within(t), cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func sh(script string) client.Command { return client.Command{Argv: []string{"/bin/sh", "-c", script}} }
+
+func TestRun(t *testing.T) {
+	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
+	p := start(t, c, sh("echo one; echo two >&2; exit 3"))
+	stdout, stderr := p.Stdout(), p.Stderr()
+	for want, r := range map[string]io.Reader{"one\n": stdout, "two\n": stderr} {
+		if got, err := io.ReadAll(r); string(got) != want || err != nil {
+			t.Errorf("read %q, %v; want %q", got, err, want)
+		}
+	}
+	if exit, err := p.Wait(within(t)); exit.Code != 3 || err != nil {
+		t.Errorf("Wait: %+v, %v", exit, err)
+	}
+}
+
+// What goes in comes out, whole and in order, though the cable is cut again and again.
+func TestPipeThroughCuts(t *testing.T) {
+	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	c := dial(t, cable.URL(), client.Options{})
+	cmd := sh("cat")
+	cmd.Stdin = true
+	p := start(t, c, cmd)
+	data := make([]byte, 8<<20)
+	for i := range data {
+		data[i] = byte(rand.Uint32())
+	}
+	writing := make(chan error, 1)
+	go func() {
+		in := p.Stdin()
+		for piece := range bytesChunk(data, 100_000) {
+			if _, err := in.Write(piece); err != nil {
+				writing <- err
+				return
+			}
+		}
+		writing <- in.Close()
+	}()
+	stop := make(chan struct{})
+	cutting := make(chan struct{})
+	go func() {
+		defer close(cutting)
+		for range 20 {
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+				cable.CutFor(5 * time.Millisecond)
+			}
+		}
+	}()
+	got, err := io.ReadAll(p.Output())
+	close(stop)
+	<-cutting
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-writing; err != nil {
+		t.Fatal(err)
+	}
+	if sha256.Sum256(got) != sha256.Sum256(data) {
+		t.Errorf("%d bytes came back of %d, equal: %t", len(got), len(data), bytes.Equal(got, data))
+	}
+	if exit, err := p.Wait(within(t)); exit.Code != 0 || err != nil {
+		t.Errorf("Wait: %+v, %v", exit, err)
+	}
+	t.Logf("%d connections", c.Status().Connection)
+}
+
+func bytesChunk(b []byte, n int) func(func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		for len(b) > 0 {
+			k := min(n, len(b))
+			if !yield(b[:k]) {
+				return
+			}
+			b = b[k:]
+		}
+	}
+}

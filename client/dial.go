@@ -1,0 +1,120 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/gobwas/ws"
+
+	"github.com/tetherexec/tether/internal/rpc"
+)
+
+// A dialer makes connections to one server. Its text names the server in errors.
+type dialer interface {
+	fmt.Stringer
+	dial(context.Context) (rpc.Stream, error)
+}
+
+// maxRefusal is how much of the text is kept with which a server refuses us.
+const maxRefusal = 1 << 10
+
+// webSocket dials a server that listens.
+type webSocket struct {
+	address string // as given
+	url     string // of the upgrade
+	socket  string // path of a Unix socket, or empty
+	opts    Options
+}
+
+func (d *webSocket) String() string { return fmt.Sprintf("websocket `%s`", d.address) }
+
+// dialerOf understands an address.
+func dialerOf(address string, o Options) (dialer, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("address of the server: %w", err)
+	}
+	d := &webSocket{address: address, url: address, opts: o}
+	switch u.Scheme {
+	case "ws", "wss":
+		if u.Host == "" {
+			return nil, fmt.Errorf("address of the server: no host in %q", address)
+		}
+	case "unix":
+		path := strings.TrimPrefix(address, "unix://")
+		if !strings.HasPrefix(path, "/") {
+			return nil, fmt.Errorf("address of the server: %q is not unix:///PATH", address)
+		}
+		d.socket, d.url = path, "ws://localhost/"
+	default:
+		return nil, fmt.Errorf("address of the server: %q is not ws://, wss:// or unix://", address)
+	}
+	return d, nil
+}
+
+func (d *webSocket) dial(ctx context.Context) (rpc.Stream, error) {
+	var refusal string
+	dialer := ws.Dialer{
+		TLSConfig: d.opts.TLS,
+		NetDial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if d.socket != "" {
+				network, addr = "unix", d.socket
+			}
+			// Keep-alive finds dead peers while nobody pings: during the upgrade.
+			return (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext(ctx, network, addr)
+		},
+		OnStatusError: func(_ int, _ []byte, r io.Reader) {
+			refusal = refusalText(r)
+		},
+	}
+	if d.opts.Token != "" {
+		dialer.Header = ws.HandshakeHeaderHTTP{"Authorization": {"Bearer " + d.opts.Token}}
+	}
+	conn, buffered, _, err := dialer.Dial(ctx, d.url)
+	if err != nil {
+		if status, ok := errors.AsType[ws.StatusError](err); ok {
+			return nil, &UpgradeError{d.address, int(status), refusal}
+		}
+		return nil, fmt.Errorf("failed to connect to exec-server websocket `%s`: %w", d.address, err)
+	}
+	var early []byte
+	if buffered != nil {
+		early, _ = buffered.Peek(buffered.Buffered())
+		early = append([]byte(nil), early...)
+		ws.PutReader(buffered)
+	}
+	return &namedStream{rpc.NewWebSocketClient(conn, early), "exec-server websocket " + d.address}, nil
+}
+
+// refusalText is what the server says about its refusal. Only a text of known length
+// is waited for.
+func refusalText(r io.Reader) string {
+	response, err := http.ReadResponse(bufio.NewReader(r), nil)
+	if err != nil || response.ContentLength <= 0 {
+		return ""
+	}
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
+	return strings.TrimSpace(string(text))
+}
+
+// A namedStream says in its errors where they come from.
+type namedStream struct {
+	rpc.Stream
+	name string
+}
+
+func (s *namedStream) Read() ([]byte, error) {
+	data, err := s.Stream.Read()
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("failed to read JSON-RPC message from %s: %w", s.name, err)
+	}
+	return data, err
+}

@@ -1,0 +1,42 @@
+// Package client holds processes, files and HTTP requests on another machine,
+// through any trouble of the network between.
+//
+// A [Client] is one session with a server of the exec-server protocol: tether, or
+// the Codex CLI's own. The session survives its connection. When that is lost, the
+// client connects again by itself, catches up with the output of each process, and
+// repeats what can be repeated without doing it twice; calls made in the meantime
+// wait. A program notices a delay, and nothing else.
+//
+//	c, err := client.Dial(ctx, "ws://127.0.0.1:7777", client.Options{})
+//	if err != nil {
+//		return err
+//	}
+//	defer c.Close()
+//	p, err := c.Start(ctx, client.Command{Argv: []string{"make", "test"}, Dir: "/srv/project"})
+//	if err != nil {
+//		return err
+//	}
+//	go io.Copy(os.Stdout, p.Output())
+//	exit, err := p.Wait(ctx)
+//
+// # What is repeated
+//
+// Reading, looking and asking is repeated after a lost connection. Input for a
+// process is repeated with the same number, and the server drops what it has. A
+// start whose answer was lost is looked up, and sent again if it never arrived.
+// Terminate is repeated. A change to a file, or an HTTP request, that may or may not
+// have happened is an error that is [ErrAmbiguous]; one that surely did not leave
+// is sent again.
+//
+// # When the session is lost
+//
+// If the server does not come back in time or does not know the session any more,
+// the client has failed: each call, and each process, returns the same error, which
+// is [ErrSessionLost]. [Lazy] makes a new client then.
+//
+// # Servers without tether's additions
+//
+// Against the reference server the client does without them: no resizing of
+// terminals, no end of input but by terminate, only the interrupt signal, and output
+// that was held longer than the server keeps it is a [Gap]. [Client.Has] tells.
+package client

@@ -1,0 +1,161 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// Errors to look for with errors.Is.
+var (
+	// ErrSessionLost means that the session is gone with all that was in it, or
+	// that nobody can tell: the server does not know it any more, refused us, or did
+	// not come back in time.
+	ErrSessionLost = errors.New("session lost")
+
+	// ErrRecoveryTimeout means that the server did not come back before its own
+	// patience with the session was over. It is also an ErrSessionLost.
+	ErrRecoveryTimeout = errors.New("recovery timed out")
+
+	// ErrGap means that output was lost.
+	ErrGap = errors.New("output was lost")
+
+	// ErrAmbiguous means that the connection was lost after a request was sent and
+	// before it was answered: it may have been carried out.
+	ErrAmbiguous = errors.New("it is not known whether the request was carried out")
+
+	// ErrUnsupported means that the server does not have what was asked for.
+	ErrUnsupported = errors.New("not supported by this server")
+
+	// ErrClosed means that the client was closed by its owner.
+	ErrClosed = errors.New("client is closed")
+
+	// ErrUnknownProcess means that the server has no such process any more.
+	ErrUnknownProcess = errors.New("unknown process")
+
+	// ErrStdinClosed means that the process takes no more input.
+	ErrStdinClosed = errors.New("standard input is closed")
+
+	// ErrNotConnected means that a fail-fast call met a client that is not connected.
+	ErrNotConnected = errors.New("exec-server environment is recovering")
+
+	// ErrTooManyCalls means that the most calls wait for their answers.
+	ErrTooManyCalls = fmt.Errorf("exec-server has reached its limit of %d pending requests", maxCalls)
+)
+
+// A ServerError is an answer of the server that says no.
+type ServerError struct {
+	Code    int // wire.CodeNotFound and its like
+	Message string
+}
+
+func (e *ServerError) Error() string {
+	return fmt.Sprintf("exec-server rejected request (%d): %s", e.Code, e.Message)
+}
+
+// Is makes the errors of the executor's files those of package fs.
+func (e *ServerError) Is(target error) bool {
+	switch target {
+	case fs.ErrNotExist:
+		return e.Code == wire.CodeNotFound
+	case fs.ErrExist:
+		return strings.HasSuffix(e.Message, "(os error 17)")
+	case fs.ErrPermission:
+		return strings.HasSuffix(e.Message, "(os error 13)") || strings.HasSuffix(e.Message, "(os error 1)")
+	}
+	return false
+}
+
+func serverError(e *wire.Error) error { return &ServerError{e.Code, e.Message} }
+
+// hasCode reports whether err is an answer of the server with this code.
+func hasCode(err error, code int) bool {
+	e, ok := errors.AsType[*ServerError](err)
+	return ok && e.Code == code
+}
+
+// A ProtocolError is an answer that makes no sense.
+type ProtocolError struct{ Reason string }
+
+func (e *ProtocolError) Error() string { return "exec-server protocol error: " + e.Reason }
+
+func protocolError(format string, args ...any) error {
+	return &ProtocolError{fmt.Sprintf(format, args...)}
+}
+
+// A lostError is the end of a connection, before an answer came.
+type lostError struct {
+	cause error // nil: the server ended it properly
+	sent  bool  // the request may have arrived
+}
+
+func (e *lostError) Error() string {
+	if e.cause == nil {
+		return "exec-server transport disconnected"
+	}
+	return "exec-server transport disconnected: " + e.cause.Error()
+}
+
+func (e *lostError) Unwrap() error { return e.cause }
+
+// An ambiguousError is a lost connection after something was sent that is not
+// repeated.
+type ambiguousError struct{ lost error }
+
+func (e *ambiguousError) Error() string   { return e.lost.Error() }
+func (e *ambiguousError) Unwrap() []error { return []error{ErrAmbiguous, e.lost} }
+
+// A SessionError tells why a client has failed. It is an ErrSessionLost.
+type SessionError struct {
+	Loss  error // how the connection ended
+	Cause error // why there was no other
+}
+
+func (e *SessionError) Error() string {
+	return e.Loss.Error() + "; failed to resume exec-server session: " + e.Cause.Error()
+}
+
+// Unwrap makes errors.Is find ErrSessionLost and both reasons.
+func (e *SessionError) Unwrap() []error { return []error{ErrSessionLost, e.Loss, e.Cause} }
+
+type timeoutError struct{ after time.Duration }
+
+func (e *timeoutError) Error() string        { return "recovery timed out after " + shortDuration(e.after) }
+func (e *timeoutError) Is(target error) bool { return target == ErrRecoveryTimeout }
+func (e *timeoutError) Timeout() bool        { return true }
+
+// shortDuration leaves out zero minutes and seconds: 25s, 24h.
+func shortDuration(d time.Duration) string {
+	s := d.Round(time.Millisecond).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// An UpgradeError is a server that answered, but not with a connection.
+type UpgradeError struct {
+	URL    string
+	Status int // of HTTP
+	Text   string
+}
+
+func (e *UpgradeError) Error() string {
+	s := fmt.Sprintf("exec-server websocket `%s` answered with HTTP status %d", e.URL, e.Status)
+	if e.Text != "" {
+		s += ": " + e.Text
+	}
+	return s
+}
+
+// refused reports whether trying again is unlikely to help.
+func (e *UpgradeError) refused() bool {
+	return e.Status == 400 || e.Status == 401 || e.Status == 403 || e.Status == 404
+}

@@ -1,0 +1,225 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/wire"
+)
+
+// A link is one connection of a client, from its handshake to its end.
+type link struct {
+	conn   *rpc.Conn
+	client *Client
+	ended  chan struct{} // closed when the connection is gone; then err is set
+	err    *lostError
+
+	slots   chan struct{} // calls that wait for answers
+	reserve chan struct{} // one more, for clean-up
+
+	// What the server said.
+	session  string
+	tether   *wire.TetherInfo // nil: a server without our additions
+	features map[string]bool
+	info     wire.EnvironmentInfo
+
+	asked struct { // questions of the server that are being answered
+		sync.Mutex
+		ids map[int64]bool
+	}
+}
+
+// connect makes a connection and opens a session on it, or resumes one.
+func (c *Client) connect(ctx context.Context, resume string) (*link, error) {
+	dialing, cancel := context.WithTimeoutCause(ctx, c.opts.ConnectTimeout,
+		fmt.Errorf("timed out connecting to exec-server %s after %s", c.dialer, shortDuration(c.opts.ConnectTimeout)))
+	stream, err := c.dialer.dial(dialing)
+	if err != nil && ctx.Err() == nil && dialing.Err() != nil {
+		err = context.Cause(dialing)
+	}
+	cancel()
+	if err != nil {
+		return nil, err
+	}
+	l := &link{client: c, ended: make(chan struct{}), features: map[string]bool{},
+		slots: make(chan struct{}, maxCalls), reserve: make(chan struct{}, 1)}
+	l.asked.ids = map[int64]bool{}
+	l.conn = rpc.New(c.ctx, stream, rpc.Config{Handler: l, Log: c.opts.Log, Client: true})
+	c.tasks.Go(l.serve)
+	if err := l.handshake(ctx, resume); err != nil {
+		l.close(err)
+		<-l.ended
+		return nil, err
+	}
+	return l, nil
+}
+
+// serve runs the connection until it ends.
+func (l *link) serve() {
+	var watch sync.WaitGroup
+	watch.Go(l.watch)
+	err := l.conn.Serve()
+	watch.Wait()
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	l.err = &lostError{cause: err}
+	close(l.ended)
+}
+
+// watch ends a connection whose other end has fallen silent.
+func (l *link) watch() {
+	look := time.NewTicker(silenceCheck)
+	defer look.Stop()
+	for {
+		select {
+		case <-l.conn.Context().Done():
+			return
+		case <-look.C:
+			if !l.conn.HeardSince(time.Now().Add(-silenceLimit)) {
+				l.close(fmt.Errorf("nothing was heard from the server for %s", shortDuration(silenceLimit)))
+			}
+		}
+	}
+}
+
+// close ends the connection; the first call says why.
+func (l *link) close(why error) { l.conn.Close(why) }
+
+// dead reports whether the connection is known to have ended.
+func (l *link) dead() bool {
+	select {
+	case <-l.conn.Context().Done():
+		return true
+	default:
+		return false
+	}
+}
+
+func (l *link) has(feature string) bool { return l.features[feature] }
+
+// initializeResult is the answer to initialize; a reference server leaves out what
+// only tether has, an older one also what it knows about its environment.
+type initializeResult struct {
+	SessionID       string                `json:"sessionId"`
+	EnvironmentInfo *wire.EnvironmentInfo `json:"environmentInfo"`
+	Tether          *wire.TetherInfo      `json:"tether"`
+}
+
+func (l *link) handshake(ctx context.Context, resume string) error {
+	limit := l.client.opts.InitializeTimeout
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("timed out waiting for exec-server initialize handshake after %s", shortDuration(limit)))
+	defer cancel()
+	var got initializeResult
+	if err := l.call(ctx, wire.MethodInitialize, l.client.initializeParams(resume), &got); err != nil {
+		return err
+	}
+	if resume != "" && got.SessionID != resume {
+		return protocolError("exec-server initialized an unexpected session %s", got.SessionID)
+	}
+	l.session, l.tether = got.SessionID, got.Tether
+	if got.EnvironmentInfo != nil {
+		l.info = *got.EnvironmentInfo
+	}
+	if got.Tether != nil {
+		for _, f := range got.Tether.Features {
+			l.features[f] = true
+		}
+	}
+	return l.notify(wire.MethodInitialized, wire.Empty{})
+}
+
+// A call that cleans up may use the place that is kept for it.
+type urgency bool
+
+const (
+	ordinary urgency = false
+	cleanUp  urgency = true
+)
+
+// enter takes a place for a call.
+func (l *link) enter(u urgency) (leave func(), err error) {
+	select {
+	case l.slots <- struct{}{}:
+		return func() { <-l.slots }, nil
+	default:
+	}
+	if u == ordinary {
+		return nil, ErrTooManyCalls
+	}
+	select {
+	case l.reserve <- struct{}{}:
+		return func() { <-l.reserve }, nil
+	default:
+		// Nobody is answered any more. A new connection is the way out.
+		err := errors.New("no call is answered any more")
+		l.close(err)
+		return nil, &lostError{cause: err}
+	}
+}
+
+// A pending call waits for its answer.
+type pending struct {
+	link  *link
+	call  *rpc.Call
+	leave func()
+}
+
+// begin sends a request; requests of one goroutine leave in order.
+func (l *link) begin(ctx context.Context, u urgency, method string, params any) (*pending, error) {
+	leave, err := l.enter(u)
+	if err != nil {
+		return nil, err
+	}
+	call, err := l.conn.Begin(ctx, method, params)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return &pending{l, call, leave}, nil
+}
+
+// wait returns the answer: a *ServerError if it is no, a *lostError if there is none.
+func (p *pending) wait(ctx context.Context, result any) error {
+	defer p.leave()
+	raw, err := p.call.Wait(ctx)
+	switch e, refused := errors.AsType[*wire.Error](err); {
+	case err == nil:
+	case refused:
+		return serverError(e)
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	default:
+		<-p.link.ended
+		return &lostError{cause: p.link.err.cause, sent: !p.call.NeverSent()}
+	}
+	if result == nil {
+		return nil
+	}
+	if err := wire.Decode(raw, result); err != nil {
+		return protocolError("%v", err)
+	}
+	return nil
+}
+
+// call sends a request on this connection and waits for the answer.
+func (l *link) call(ctx context.Context, method string, params, result any) error {
+	p, err := l.begin(ctx, ordinary, method, params)
+	if err != nil {
+		return err
+	}
+	return p.wait(ctx, result)
+}
+
+func (l *link) notify(method string, params any) error {
+	if err := l.conn.Notify(method, params); err != nil {
+		return &lostError{cause: err}
+	}
+	return nil
+}

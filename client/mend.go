@@ -1,0 +1,96 @@
+package client
+
+import (
+	"context"
+	"time"
+)
+
+// A hole is an event that has not come although later ones have.
+type hole struct {
+	last  uint64 // the last event before it; 0 and zero since: there is none
+	since time.Time
+	full  bool // no more can wait for it
+}
+
+// noteHole notes whether an event is missing, and reports a new hole or one that has
+// become urgent. The caller has p.mu.
+func (p *Process) noteHole(full bool) bool {
+	if !p.seq.behind() || p.failure != nil {
+		p.hole = hole{}
+		return false
+	}
+	if p.hole.since.IsZero() || p.hole.last != p.seq.last {
+		p.hole = hole{last: p.seq.last, since: time.Now(), full: full}
+		return true
+	}
+	urgent := full && !p.hole.full
+	p.hole.full = p.hole.full || full
+	return urgent
+}
+
+// mendStep is how often holes are looked at while there are some.
+const mendStep = 100 * time.Millisecond
+
+// mendSoon has a process looked after that misses an event.
+func (c *Client) mendSoon(p *Process) {
+	c.mu.Lock()
+	c.holes[p] = true
+	c.mu.Unlock()
+	select {
+	case c.mending <- struct{}{}:
+	default:
+	}
+}
+
+// mend fills holes that do not close by themselves. Notifications are not lost on
+// the way, but servers and proxies have bugs.
+func (c *Client) mend() {
+	for {
+		c.mu.Lock()
+		var due []*Process
+		for p := range c.holes {
+			due = append(due, p)
+		}
+		c.mu.Unlock()
+		for _, p := range due {
+			c.mendOne(p)
+		}
+		var again <-chan time.Time
+		if len(due) > 0 {
+			again = time.After(mendStep)
+		}
+		select {
+		case <-again:
+		case <-c.mending:
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+func (c *Client) mendOne(p *Process) {
+	p.mu.Lock()
+	open := !p.hole.since.IsZero()
+	due := open && (p.hole.full || time.Since(p.hole.since) >= holePatience)
+	p.mu.Unlock()
+	if !open {
+		c.mu.Lock()
+		delete(c.holes, p)
+		c.mu.Unlock()
+		return
+	}
+	if !due {
+		return
+	}
+	l, err := c.ready(c.ctx)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, softDeadline)
+	defer cancel()
+	err = p.catchUp(ctx, l)
+	if _, lost := isLost(err); err == nil || lost || ctx.Err() != nil {
+		return
+	}
+	c.giveUp(l, p, &RecoveryError{p.id, err})
+}

@@ -1,0 +1,135 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"time"
+)
+
+// Limits and times of a client.
+const (
+	// maxCalls is how many calls may wait for their answers on a connection. One
+	// more is kept for calls that clean up.
+	maxCalls = 1024
+
+	defaultConnectTimeout    = 10 * time.Second
+	defaultInitializeTimeout = 10 * time.Second
+
+	// referenceTTL is how long a server keeps a detached session that does not say.
+	referenceTTL = 30 * time.Second
+
+	// silenceLimit is the silence after which a connection counts as lost. The
+	// server is pinged every ten seconds.
+	silenceLimit = 20 * time.Second
+
+	// silenceCheck is how often the silence is measured.
+	silenceCheck = time.Second
+
+	// softDeadline is how long a question may wait for its answer before the
+	// connection is looked at, and lookTime how long it then has for a sign of life.
+	softDeadline = 30 * time.Second
+	lookTime     = 5 * time.Second
+
+	// holePatience is how long an event may wait for one before it.
+	holePatience = time.Second
+
+	// parallelCatchUp is how many processes catch up at the same time.
+	parallelCatchUp = 8
+
+	// attachedPause is the longest pause while another connection has the session.
+	attachedPause = 200 * time.Millisecond
+
+	// maxPolicyRequests is how many questions of the server about the network are
+	// answered at the same time.
+	maxPolicyRequests = 256
+)
+
+// backOff are the pauses between attempts to connect again; the last one stays.
+var backOff = []time.Duration{
+	0, 50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond,
+	400 * time.Millisecond, 800 * time.Millisecond, time.Second,
+}
+
+// jitter is how far a pause may be from its length, as a fraction.
+const jitter = 0.25
+
+// Options change what a client does. The zero value is fine.
+type Options struct {
+	// Name tells the server who we are.
+	Name string
+
+	// Token is sent as a bearer token to servers that ask for one.
+	Token string
+
+	// TLS is used for wss:// addresses.
+	TLS *tls.Config
+
+	// TTL asks the server to keep the session this long without a connection. The
+	// client tries to come back for as long as that was granted. Servers that
+	// cannot be asked keep it for 30 s.
+	TTL time.Duration
+
+	// Label names the session in lists, on servers that know labels.
+	Label string
+
+	// RecoveryTimeout bounds the attempts to come back. The zero value derives it
+	// from how long the server keeps the session.
+	RecoveryTimeout time.Duration
+
+	// ConnectTimeout and InitializeTimeout bound one attempt; 10 s if zero.
+	ConnectTimeout    time.Duration
+	InitializeTimeout time.Duration
+
+	// Resume takes over this session instead of opening one.
+	Resume string
+
+	// OnState, if set, is told each change of the state, in order. It must not wait
+	// and must not call the client.
+	OnState func(Status)
+
+	// NetworkPolicy, if set, decides about connections of confined processes that
+	// the server asks about. Without it they are denied.
+	NetworkPolicy func(ctx context.Context, processID string, q NetworkQuestion) NetworkDecision
+
+	// Log gets what happens to the connection; nil discards it.
+	Log *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if o.Name == "" {
+		o.Name = "tether-client"
+	}
+	if o.ConnectTimeout <= 0 {
+		o.ConnectTimeout = defaultConnectTimeout
+	}
+	if o.InitializeTimeout <= 0 {
+		o.InitializeTimeout = defaultInitializeTimeout
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// A State is where a client stands.
+type State uint8
+
+// The states of a client.
+const (
+	Connected  State = iota + 1
+	Recovering       // the connection is lost, calls wait
+	Failed           // the session is lost
+)
+
+func (s State) String() string {
+	return [...]string{"unknown", "connected", "recovering", "failed"}[s]
+}
+
+// A Status is a state and what led to it.
+type Status struct {
+	State      State
+	Connection int   // connections so far, this one included
+	Attempt    int   // while recovering: attempts that have failed
+	Err        error // why the last connection or attempt ended; nil if it did not
+}

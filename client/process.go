@@ -1,0 +1,312 @@
+package client
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// A Process is a command on the executor. It is safe for concurrent use. Forgetting
+// it does not end the command.
+type Process struct {
+	client      *Client
+	id          string
+	tty         bool
+	sandboxType string // empty: not known
+	started     bool   // its start was answered; guarded by client.mu
+	input       input
+
+	exited chan struct{} // closed with the exit, or the failure
+	done   chan struct{} // closed when nothing follows
+
+	mu         sync.Mutex
+	seq        sequence
+	log        eventLog
+	exit       Event // Kind is 0 until it is known
+	closeSeq   uint64
+	failure    error
+	subs       map[*Subscription]struct{}
+	subscribed bool // somebody has asked for events
+	discard    bool // nobody will: output is acknowledged as it comes
+	acked      uint64
+	hole       hole
+}
+
+func newProcess(c *Client, id string) *Process {
+	p := &Process{client: c, id: id, exited: make(chan struct{}), done: make(chan struct{}), subs: make(map[*Subscription]struct{})}
+	p.input.process = p
+	return p
+}
+
+// ID names the process in its session.
+func (p *Process) ID() string { return p.id }
+
+// SandboxType is the kind of sandbox that the command runs in, as the server calls
+// it: "none", "linuxSeccomp", … It is empty if the server did not say.
+func (p *Process) SandboxType() string { return p.sandboxType }
+
+// Exited is closed when the command has exited, or when nobody can tell any more.
+// Output may still follow.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Done is closed when the command has exited and its output has ended, or when it
+// was lost.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// An Exit is how a command ended.
+type Exit struct {
+	Code          int              // 128+n if a signal n ended it
+	SandboxDenied bool             // the sandbox is thought to be the reason of the failure
+	Denial        *wire.DenialFact // what is known about that; may be nil
+}
+
+// Wait returns how the command ended, once its output has ended too. If nobody has
+// asked for its output by then, that is thrown away.
+func (p *Process) Wait(ctx context.Context) (Exit, error) {
+	p.mu.Lock()
+	if !p.subscribed {
+		p.discard = true
+	}
+	ack := p.ackDue(true)
+	p.mu.Unlock()
+	p.sendAck(ack)
+	select {
+	case <-p.done:
+		return p.Result(ctx)
+	case <-ctx.Done():
+		return Exit{}, context.Cause(ctx)
+	}
+}
+
+// Result returns how the command ended without waiting for the end of its output.
+func (p *Process) Result(ctx context.Context) (Exit, error) {
+	select {
+	case <-p.exited:
+	case <-ctx.Done():
+		return Exit{}, context.Cause(ctx)
+	}
+	p.mu.Lock()
+	exit, failure := p.exit, p.failure
+	p.mu.Unlock()
+	if exit.Kind == 0 {
+		return Exit{}, failure
+	}
+	if !exit.verdictKnown { // an old server: ask
+		if r, err := p.Read(ctx, ReadOptions{AfterSeq: exit.Seq}); err == nil {
+			exit.SandboxDenied = r.SandboxDenied
+		}
+	}
+	return Exit{exit.ExitCode, exit.SandboxDenied, exit.Denial}, nil
+}
+
+// Err is why the process was lost; nil if it was not.
+func (p *Process) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failure
+}
+
+// take brings in an event from the wire.
+func (p *Process) take(e Event) {
+	if len(e.Data) > maxChunk {
+		p.client.surrender(p, protocolError("process event exceeds %d bytes", maxChunk))
+		return
+	}
+	p.mu.Lock()
+	if p.failure != nil {
+		p.mu.Unlock()
+		return
+	}
+	kept := p.seq.add(e, p.publish)
+	p.finish(kept)
+}
+
+// finish does what follows new events: it unlocks p.mu.
+func (p *Process) finish(kept bool) {
+	missing := p.noteHole(!kept)
+	closed := p.seq.closed
+	ack := p.ackDue(false)
+	p.mu.Unlock()
+	if closed {
+		p.client.forget(p)
+	}
+	if missing {
+		p.client.mendSoon(p)
+	}
+	p.sendAck(ack)
+}
+
+// publish makes an event visible. The caller has p.mu.
+func (p *Process) publish(e Event) {
+	switch e.Kind {
+	case Exited:
+		p.exit = e
+		close(p.exited)
+	case Closed:
+		p.closeSeq = e.Seq
+		if p.exit.Kind == 0 { // the exit was lost in a gap
+			close(p.exited)
+		}
+		close(p.done)
+	}
+	p.log.add(e, p.needed(), p.client.logRoom())
+	for s := range p.subs {
+		s.signal()
+	}
+}
+
+// needed is the first event that a subscription still has to deliver. The caller has
+// p.mu.
+func (p *Process) needed() uint64 {
+	first := p.seq.last + 1
+	for s := range p.subs {
+		first = min(first, s.next)
+	}
+	return first
+}
+
+// fail ends a process that was lost.
+func (p *Process) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failure != nil || p.seq.closed {
+		return
+	}
+	p.failure = err
+	if p.exit.Kind == 0 {
+		close(p.exited)
+	}
+	close(p.done)
+	for s := range p.subs {
+		s.signal()
+	}
+}
+
+// surrender gives up a process on the present connection, if there is one.
+func (c *Client) surrender(p *Process, err error) {
+	c.mu.Lock()
+	l := c.link
+	c.mu.Unlock()
+	c.giveUp(l, p, err)
+}
+
+// ReadOptions are what to read of a process's output.
+type ReadOptions struct {
+	AfterSeq uint64        // events after this one
+	MaxBytes uint64        // a limit of the answer; 0: the server's own
+	Wait     time.Duration // how long to wait for something new
+}
+
+// Read asks the server for output that it still has. It is for those who keep count
+// themselves; [Process.Subscribe] is easier.
+func (p *Process) Read(ctx context.Context, o ReadOptions) (*wire.ReadResult, error) {
+	params := wire.ReadParams{ProcessID: p.id, AfterSeq: &o.AfterSeq}
+	if o.MaxBytes > 0 {
+		params.MaxBytes = &o.MaxBytes
+	}
+	wait := uint64(o.Wait.Milliseconds())
+	params.WaitMs = &wait
+	r := new(wire.ReadResult)
+	if o.Wait > 0 {
+		return r, p.client.call(ctx, always, wire.MethodProcessRead, params, r)
+	}
+	return r, p.client.ask(ctx, wire.MethodProcessRead, params, r)
+}
+
+// catchUp asks on a connection for what is missing.
+func (p *Process) catchUp(ctx context.Context, l *link) error {
+	p.mu.Lock()
+	after := p.seq.last
+	p.mu.Unlock()
+	var zero uint64
+	var r wire.ReadResult
+	err := l.call(ctx, wire.MethodProcessRead, wire.ReadParams{ProcessID: p.id, AfterSeq: &after, WaitMs: &zero}, &r)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	if p.failure != nil {
+		p.mu.Unlock()
+		return nil
+	}
+	err = p.seq.catchUp(&r, p.publish)
+	p.finish(true)
+	return err
+}
+
+// Interrupt sends SIGINT to the command and its children, once. If the connection is
+// lost at that moment and the server cannot tell a repeated signal, the error is
+// ErrAmbiguous.
+func (p *Process) Interrupt(ctx context.Context) error {
+	params := signalParams{ProcessID: p.id, Signal: string(wire.SignalInterrupt)}
+	return p.callOnce(ctx, wire.MethodProcessSignal, &params, &params.OnceID)
+}
+
+// Signal sends any signal by its name, as "SIGHUP". Servers without
+// FeatureSignal have SIGINT only.
+func (p *Process) Signal(ctx context.Context, name string) error {
+	signal, err := wire.ParseSignal(name)
+	if err != nil {
+		return err
+	}
+	if !p.client.Has(FeatureSignal) {
+		if signal == "SIGINT" {
+			return p.Interrupt(ctx)
+		}
+		return unsupported("signal " + string(signal))
+	}
+	params := signalParams{ProcessID: p.id, Signal: string(signal)}
+	return p.callOnce(ctx, wire.MethodProcessSignalAny, &params, &params.OnceID)
+}
+
+// signalParams are those of process/signal and tether/process/signal. OnceID makes
+// the server ignore a repetition.
+type signalParams struct {
+	ProcessID string `json:"processId"`
+	Signal    string `json:"signal"`
+	OnceID    string `json:"onceId,omitempty"`
+}
+
+// callOnce sends a request that must not be carried out twice.
+func (p *Process) callOnce(ctx context.Context, method string, params any, id *string) error {
+	if p.client.Has(FeatureOnce) {
+		*id = p.client.newID()
+		return p.client.call(ctx, always, method, params, nil)
+	}
+	return p.client.call(ctx, once, method, params, nil)
+}
+
+// Terminate ends the command and all it has started: SIGTERM, and SIGKILL soon
+// after. It reports whether the command was still running. What ended by itself is
+// not asked for.
+func (p *Process) Terminate(ctx context.Context) (running bool, err error) {
+	select {
+	case <-p.done:
+		if err := p.Err(); err != nil {
+			return false, err
+		}
+		return false, nil
+	default:
+	}
+	var r wire.TerminateResult
+	err = p.client.callAs(ctx, always, cleanUp, wire.MethodProcessTerminate, wire.ProcessParams{ProcessID: p.id}, &r)
+	return r.Running, err
+}
+
+// Resize changes the size of the command's terminal.
+func (p *Process) Resize(ctx context.Context, rows, cols int) error {
+	if !p.client.Has(FeatureResize) {
+		return unsupported("resizing a terminal")
+	}
+	return p.client.call(ctx, always, wire.MethodProcessResize,
+		wire.ResizeParams{ProcessID: p.id, Rows: uint16(rows), Cols: uint16(cols)}, nil)
+}
+
+// LastSeq is the number of the last event that has arrived.
+func (p *Process) LastSeq() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seq.last
+}

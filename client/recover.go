@@ -1,0 +1,236 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// run owns the state: it waits for the end of each connection and replaces it, until
+// the client is closed or the session is lost.
+func (c *Client) run() {
+	for {
+		c.mu.Lock()
+		l := c.link
+		c.mu.Unlock()
+		<-l.ended
+		if c.closed.Load() {
+			c.fail(ErrClosed)
+			return
+		}
+		next, err := c.recover(l.err)
+		if err != nil {
+			c.fail(err)
+			return
+		}
+		c.install(next)
+	}
+}
+
+// install makes a connection the current one and lets the waiting calls go on.
+func (c *Client) install(l *link) {
+	c.mu.Lock()
+	c.link = l
+	c.links++
+	finals := c.finals
+	c.setState(Status{State: Connected, Connection: c.links})
+	c.mu.Unlock()
+	if l.has(FeatureAck) {
+		for _, a := range finals {
+			l.notify(wire.MethodAck, a)
+		}
+	}
+}
+
+// fail ends the client: whoever waits, and every process, gets the same error.
+func (c *Client) fail(err error) {
+	c.mu.Lock()
+	c.failure = err
+	processes := c.processes
+	c.processes = make(map[string]*Process)
+	c.setState(Status{State: Failed, Connection: c.links, Err: err})
+	c.mu.Unlock()
+	for _, p := range processes {
+		p.fail(err)
+	}
+	c.failBodies(err)
+	c.failObservations(err)
+	c.cancel(err)
+}
+
+// patience is how long the attempts to come back may take.
+func (c *Client) patience() time.Duration {
+	if c.opts.RecoveryTimeout > 0 {
+		return c.opts.RecoveryTimeout
+	}
+	// Both ends start their clocks separately.
+	return c.ttl - min(c.ttl/6, 30*time.Second)
+}
+
+// recover returns a connection that continues the session, with all processes
+// caught up, or why there is none.
+func (c *Client) recover(loss *lostError) (*link, error) {
+	c.opts.Log.Info("connection lost", "err", loss)
+	limit := c.patience()
+	ctx, cancel := context.WithTimeoutCause(c.ctx, limit, &timeoutError{limit})
+	defer cancel()
+	c.mu.Lock()
+	c.setState(Status{State: Recovering, Connection: c.links, Err: loss})
+	c.mu.Unlock()
+	c.failBodies(loss)
+	c.failObservations(loss)
+	failed := func(cause error) (*link, error) {
+		if c.closed.Load() {
+			return nil, ErrClosed
+		}
+		return nil, &SessionError{loss, cause}
+	}
+	if c.session == "" {
+		return failed(errors.New("missing session id"))
+	}
+	refusals := 0
+	for attempt := 0; ; attempt++ {
+		l, err := c.resume(ctx)
+		if err == nil {
+			return l, nil
+		}
+		if ctx.Err() != nil {
+			return failed(context.Cause(ctx))
+		}
+		if isRefusal(err) {
+			refusals++
+		}
+		if !c.retryable(err) || refusals > 1 {
+			return failed(err)
+		}
+		c.opts.Log.Debug("attempt to resume failed", "attempt", attempt+1, "err", err)
+		c.mu.Lock()
+		c.tell(Status{State: Recovering, Connection: c.links, Attempt: attempt + 1, Err: err})
+		c.mu.Unlock()
+		select {
+		case <-time.After(pause(attempt+1, err)):
+		case <-ctx.Done():
+			return failed(context.Cause(ctx))
+		}
+	}
+}
+
+// pause is how long to wait before an attempt, given why the last one failed.
+func pause(attempt int, err error) time.Duration {
+	d := backOff[min(attempt, len(backOff)-1)]
+	if hasCode(err, wire.CodeSessionAttached) {
+		d = min(d, attachedPause)
+	}
+	return time.Duration(float64(d) * (1 - jitter + 2*jitter*rand.Float64()))
+}
+
+// codeTransportClosed is what a server answers whose own end of a connection closed.
+const codeTransportClosed = -32000
+
+// retryable reports whether another attempt may succeed where this one failed.
+func (c *Client) retryable(err error) bool {
+	if e, ok := errors.AsType[*ServerError](err); ok {
+		return e.Code == wire.CodeSessionAttached || e.Code == codeTransportClosed && e.Message == "JSON-RPC transport closed"
+	}
+	if _, ok := errors.AsType[*ProtocolError](err); ok {
+		return false
+	}
+	return !errors.Is(err, errSpawn)
+}
+
+func isRefusal(err error) bool {
+	e, ok := errors.AsType[*UpgradeError](err)
+	return ok && e.refused()
+}
+
+// resume is one attempt: connect, resume the session, catch up with all processes.
+func (c *Client) resume(ctx context.Context) (*link, error) {
+	l, err := c.connect(ctx, c.session)
+	if err != nil {
+		return nil, err
+	}
+	err = c.catchUpAll(ctx, l)
+	if err == nil && l.dead() {
+		<-l.ended
+		err = l.err
+	}
+	if err != nil {
+		l.close(err)
+		<-l.ended
+		return nil, err
+	}
+	return l, nil
+}
+
+// catchUpAll catches up with each process whose start was answered. A process that
+// cannot be continued is given up; the others go on.
+func (c *Client) catchUpAll(ctx context.Context, l *link) error {
+	c.mu.Lock()
+	var due []*Process
+	for _, p := range c.processes {
+		if p.started {
+			due = append(due, p)
+		}
+	}
+	c.mu.Unlock()
+	type outcome struct {
+		p   *Process
+		err error
+	}
+	results := make(chan outcome, len(due))
+	slots := make(chan struct{}, parallelCatchUp)
+	for _, p := range due {
+		c.tasks.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			results <- outcome{p, p.catchUp(ctx, l)}
+		})
+	}
+	var first error
+	for range due {
+		r := <-results
+		if r.err == nil {
+			continue
+		}
+		if _, lost := isLost(r.err); lost || ctx.Err() != nil {
+			first = r.err
+			continue
+		}
+		c.giveUp(l, r.p, &RecoveryError{r.p.id, r.err})
+	}
+	return first
+}
+
+// A RecoveryError is a process that could not be continued on a new connection.
+type RecoveryError struct {
+	ProcessID string
+	Err       error
+}
+
+func (e *RecoveryError) Error() string {
+	return "failed to recover process " + e.ProcessID + ": " + e.Err.Error()
+}
+func (e *RecoveryError) Unwrap() error { return e.Err }
+
+// giveUp fails a process and ends it on the server.
+func (c *Client) giveUp(l *link, p *Process, err error) {
+	c.forget(p)
+	p.fail(err)
+	c.tasks.Go(func() {
+		call, err := l.begin(c.ctx, cleanUp, wire.MethodProcessTerminate, wire.ProcessParams{ProcessID: p.id})
+		if err == nil {
+			call.wait(c.ctx, nil) // if it is lost, there is nothing left to do
+		}
+	})
+}
+
+func (c *Client) forget(p *Process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.processes[p.id] == p {
+		delete(c.processes, p.id)
+	}
+}

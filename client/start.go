@@ -1,0 +1,257 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// A Command is what to start.
+type Command struct {
+	Argv []string
+	Dir  string // absolute path on the executor, or a file: URI; empty: the server's own
+
+	// Env is added to the environment that EnvPolicy makes of the server's own.
+	// Without a policy, commands inherit everything.
+	Env       map[string]string
+	EnvPolicy *wire.EnvPolicy
+
+	TTY  bool // a terminal instead of pipes
+	Rows int  // size of the terminal, on servers with FeatureTermSize; 24 × 80 if zero
+	Cols int
+
+	Stdin bool   // keep standard input open for Write; a terminal always is
+	Arg0  string // what the command sees as its name, if not empty
+
+	// Sandbox is what to enforce; nil: nothing. A server that cannot enforce it
+	// refuses the command.
+	Sandbox *wire.Sandbox
+
+	ID       string // names the process in the session; made up if empty
+	Metadata *wire.StartMetadata
+
+	// Params, if set, may change what is sent, for parameters that have no field here.
+	Params func(*wire.StartParams)
+}
+
+func (c *Client) startParams(cmd Command) (*wire.StartParams, error) {
+	if len(cmd.Argv) == 0 {
+		return nil, errors.New("no command to start")
+	}
+	p := &wire.StartParams{
+		ProcessID: cmd.ID, Argv: cmd.Argv, Env: maps.Clone(cmd.Env), EnvPolicy: cmd.EnvPolicy, TTY: cmd.TTY, PipeStdin: cmd.Stdin,
+		Sandbox: cmd.Sandbox, Metadata: cmd.Metadata,
+	}
+	if p.ProcessID == "" {
+		p.ProcessID = c.newID()
+	}
+	if p.Env == nil {
+		p.Env = map[string]string{}
+	}
+	if p.EnvPolicy == nil {
+		p.EnvPolicy = &wire.EnvPolicy{Inherit: wire.InheritAll, IgnoreDefaultExcludes: true,
+			Exclude: []string{}, Set: map[string]string{}, IncludeOnly: []string{}}
+	}
+	if cmd.Arg0 != "" {
+		p.Arg0 = &cmd.Arg0
+	}
+	if cmd.TTY && cmd.Rows > 0 && cmd.Cols > 0 {
+		p.Size = &wire.TermSize{Rows: uint16(cmd.Rows), Cols: uint16(cmd.Cols)}
+	}
+	dir := cmd.Dir
+	if info := c.Info(); dir == "" && info.Cwd != nil {
+		dir = *info.Cwd
+	}
+	var err error
+	if p.Cwd, err = cwd(dir); err != nil {
+		return nil, err
+	}
+	if cmd.Params != nil {
+		cmd.Params(p)
+	}
+	return p, nil
+}
+
+func cwd(dir string) (wire.Cwd, error) {
+	if dir == "" {
+		dir = "/"
+	}
+	if strings.HasPrefix(dir, "file:") {
+		return wire.ParseCwd(dir)
+	}
+	return wire.CwdOf(dir), nil
+}
+
+// Start starts a command. A connection that is lost meanwhile does not matter: the
+// command is started once, or the error tells that it may have been (ErrAmbiguous).
+// If the context ends first, a command that starts nevertheless is terminated.
+func (c *Client) Start(ctx context.Context, cmd Command) (*Process, error) {
+	params, err := c.startParams(cmd)
+	if err != nil {
+		return nil, err
+	}
+	p := newProcess(c, params.ProcessID)
+	p.tty = params.TTY
+	if err := c.register(p); err != nil {
+		return nil, err
+	}
+	result := make(chan error, 1)
+	c.tasks.Go(func() { result <- c.start(p, params) })
+	select {
+	case err := <-result:
+		if err != nil {
+			return nil, err
+		}
+		return p, nil
+	case <-ctx.Done():
+	}
+	c.tasks.Go(func() {
+		if <-result == nil {
+			p.Terminate(c.ctx) // if it cannot be told, it ends with the session
+			p.mu.Lock()
+			p.discard = !p.subscribed
+			p.mu.Unlock()
+		}
+	})
+	return nil, context.Cause(ctx)
+}
+
+// register makes the events of a process find it.
+func (c *Client) register(p *Process) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.state == Failed:
+		return c.failure
+	case c.processes[p.id] != nil:
+		return fmt.Errorf("session already registered for process %s", p.id)
+	}
+	c.processes[p.id] = p
+	return nil
+}
+
+// start sees a start through lost connections.
+func (c *Client) start(p *Process, params *wire.StartParams) error {
+	sent := false // on a connection that was lost
+	for {
+		l, err := c.ready(c.ctx)
+		if err != nil {
+			c.forget(p)
+			if sent {
+				err = &ambiguousError{err}
+			}
+			return err
+		}
+		if sent {
+			err = c.startAgain(l, p, params)
+		} else {
+			err = c.startOn(l, p, params)
+		}
+		lost, isLost := isLost(err)
+		switch {
+		case err == nil:
+			return nil
+		case !isLost:
+			c.forget(p)
+			return err
+		case lost.sent:
+			sent = true
+		}
+	}
+}
+
+// startOn sends the start on one connection.
+func (c *Client) startOn(l *link, p *Process, params *wire.StartParams) error {
+	var r startResult
+	if err := l.call(c.ctx, wire.MethodProcessStart, params, &r); err != nil {
+		return err
+	}
+	p.sandboxType = r.SandboxType
+	c.mu.Lock()
+	p.started = true
+	c.mu.Unlock()
+	return nil
+}
+
+// startResult is the answer to process/start; old servers do not tell the sandbox.
+type startResult struct {
+	ProcessID   string `json:"processId"`
+	SandboxType string `json:"sandboxType" wire:"default"`
+}
+
+// startAgain finds out what became of a start whose answer was lost, and makes up
+// for it. At most one process comes of it, as its id is used once.
+func (c *Client) startAgain(l *link, p *Process, params *wire.StartParams) error {
+	if l.has(FeatureRetryStart) {
+		again := *params
+		yes := true
+		again.Retry = &yes
+		if err := c.startOn(l, p, &again); err != nil {
+			return err
+		}
+		return p.catchUp(c.ctx, l)
+	}
+	err := c.adopt(l, p)
+	if hasCode(err, wire.CodeInvalidRequest) {
+		err = c.startOn(l, p, params)
+		if e, ok := errors.AsType[*ServerError](err); ok && e.Code == wire.CodeInvalidRequest && strings.Contains(e.Message, "already exists") {
+			err = c.adopt(l, p) // the first one was slow to arrive
+		}
+	}
+	return err
+}
+
+// startingPause is between questions about a process that is being started.
+const startingPause = 50 * time.Millisecond
+
+// adopt takes over a process that the session has.
+func (c *Client) adopt(l *link, p *Process) error {
+	for {
+		err := p.catchUp(c.ctx, l)
+		if err == nil {
+			c.mu.Lock()
+			p.started = true
+			c.mu.Unlock()
+			return nil
+		}
+		e, ok := errors.AsType[*ServerError](err)
+		if !ok || !strings.Contains(e.Message, "is starting") {
+			return err
+		}
+		select {
+		case <-time.After(startingPause):
+		case <-l.ended:
+			return l.err
+		}
+	}
+}
+
+// Adopt returns a process of this session that was started by an earlier client,
+// see [Options.Resume]. Its events are delivered from the first one that the server
+// still has.
+func (c *Client) Adopt(ctx context.Context, id string) (*Process, error) {
+	p := newProcess(c, id)
+	if err := c.register(p); err != nil {
+		return nil, err
+	}
+	for {
+		l, err := c.ready(ctx)
+		if err == nil {
+			err = c.adopt(l, p)
+		}
+		if err == nil {
+			return p, nil
+		}
+		if _, lost := isLost(err); !lost {
+			c.forget(p)
+			return nil, err
+		}
+	}
+}
+
+func unsupported(what string) error { return fmt.Errorf("%s: %w", what, ErrUnsupported) }

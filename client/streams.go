@@ -1,0 +1,96 @@
+package client
+
+import (
+	"context"
+	"io"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// An OutputReader reads the output of a process as plain bytes. It ends with io.EOF
+// when the output has ended; lost output is a *GapError.
+type OutputReader struct {
+	ctx    context.Context
+	sub    *Subscription
+	stream string // empty: all
+	rest   []byte
+	err    error
+}
+
+// Output reads everything that the command prints, in the order in which the server
+// has read it. With [Process.Stdout] and [Process.Stderr], each of the readers gets
+// all of its part; one that is not read holds up the command in the end, as a pipe
+// does.
+func (p *Process) Output() *OutputReader { return p.reader("") }
+
+// Stdout reads the standard output of a command without a terminal.
+func (p *Process) Stdout() *OutputReader { return p.reader(wire.StreamStdout) }
+
+// Stderr reads the standard error of a command without a terminal.
+func (p *Process) Stderr() *OutputReader { return p.reader(wire.StreamStderr) }
+
+func (p *Process) reader(stream string) *OutputReader {
+	return &OutputReader{ctx: context.Background(), sub: p.Subscribe(), stream: stream}
+}
+
+var (
+	_ io.ReadCloser = (*OutputReader)(nil)
+	_ io.WriterTo   = (*OutputReader)(nil)
+)
+
+// Read implements io.Reader.
+func (r *OutputReader) Read(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	if err := r.fill(); err != nil {
+		return 0, err
+	}
+	n := copy(b, r.rest)
+	r.rest = r.rest[n:]
+	return n, nil
+}
+
+// WriteTo implements io.WriterTo.
+func (r *OutputReader) WriteTo(w io.Writer) (total int64, err error) {
+	for {
+		switch err := r.fill(); err {
+		case nil:
+		case io.EOF:
+			return total, nil
+		default:
+			return total, err
+		}
+		n, err := w.Write(r.rest)
+		total += int64(n)
+		r.rest = r.rest[n:]
+		if err != nil {
+			return total, err
+		}
+	}
+}
+
+// Close ends the reading; what was not read is given up.
+func (r *OutputReader) Close() error {
+	r.sub.Close()
+	return nil
+}
+
+// fill waits until there is something to read.
+func (r *OutputReader) fill() error {
+	for len(r.rest) == 0 {
+		if r.err != nil {
+			return r.err
+		}
+		e, err := r.sub.Next(r.ctx)
+		switch {
+		case err != nil:
+			r.err = err
+		case e.Kind == Gap:
+			r.err = &GapError{e.First, e.Seq}
+		case e.Kind == Output && (r.stream == "" || r.stream == e.Stream):
+			r.rest = e.Data
+		}
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// fetchBytes is how much a subscription that is behind fetches at once.
+const fetchBytes = 1 << 20
+
+// ackEvery is after how many events the server is told what has arrived.
+const ackEvery = 32
+
+// A Subscription delivers the events of a process in order, each once. One that
+// stays behind gets what it missed from the server, as long as that has it; what it
+// has not is a Gap. A Subscription is for one goroutine.
+//
+// On servers with acknowledgements, output that a subscription has not delivered is
+// kept, and the command blocks on its output when there is too much of it.
+type Subscription struct {
+	process *Process
+	wake    chan struct{}
+	next    uint64  // what to deliver next; guarded by process.mu
+	fetched []Event // what was behind the log
+	closed  bool
+}
+
+// Subscribe delivers the events of the process from the first one on.
+func (p *Process) Subscribe() *Subscription { return p.SubscribeAfter(0) }
+
+// SubscribeAfter delivers the events after a number.
+func (p *Process) SubscribeAfter(seq uint64) *Subscription {
+	s := &Subscription{process: p, wake: make(chan struct{}, 1), next: seq + 1}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.subs[s] = struct{}{}
+	p.subscribed, p.discard = true, false
+	return s
+}
+
+func (s *Subscription) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the subscription. What it has not delivered is given up.
+func (s *Subscription) Close() {
+	p := s.process
+	p.mu.Lock()
+	s.closed = true
+	delete(p.subs, s)
+	ack := p.ackDue(true)
+	p.mu.Unlock()
+	p.sendAck(ack)
+}
+
+// Next returns the next event. After Closed it returns io.EOF; if the process is
+// lost, the reason.
+func (s *Subscription) Next(ctx context.Context) (Event, error) {
+	p := s.process
+	for {
+		p.mu.Lock()
+		e, found, behind, err := s.take()
+		ack := uint64(0)
+		if found {
+			s.next = e.Seq + 1
+			ack = p.ackDue(e.Kind == Closed)
+		}
+		p.mu.Unlock()
+		p.sendAck(ack)
+		switch {
+		case found:
+			return e, nil
+		case err != nil:
+			return Event{}, err
+		case behind > 0:
+			if err := s.fetch(ctx, behind); err != nil {
+				return Event{}, err
+			}
+			continue
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return Event{}, context.Cause(ctx)
+		}
+	}
+}
+
+// take looks for the next event. behind is the first number that the log has, if the
+// next event is before that. The caller has process.mu.
+func (s *Subscription) take() (e Event, found bool, behind uint64, err error) {
+	p := s.process
+	switch {
+	case s.closed:
+		return Event{}, false, 0, errors.New("subscription is closed")
+	case len(s.fetched) > 0:
+		e, s.fetched = s.fetched[0], s.fetched[1:]
+		return e, true, 0, nil
+	case s.next < p.log.start:
+		return Event{}, false, p.log.start, nil
+	}
+	if e, ok := p.log.from(s.next); ok {
+		return e, true, 0, nil
+	}
+	switch {
+	case p.failure != nil:
+		return Event{}, false, 0, p.failure
+	case p.seq.closed:
+		return Event{}, false, 0, io.EOF
+	}
+	return Event{}, false, 0, nil
+}
+
+// fetch gets events before end from the server.
+func (s *Subscription) fetch(ctx context.Context, end uint64) error {
+	r, err := s.process.Read(ctx, ReadOptions{AfterSeq: s.next - 1, MaxBytes: fetchBytes})
+	if err != nil {
+		if !hasCode(err, wire.CodeInvalidRequest) {
+			return err
+		}
+		r = new(wire.ReadResult) // the server has forgotten the process
+	}
+	exit := s.process.knownExit()
+	next := s.next
+	for _, c := range r.Chunks {
+		if c.Seq >= end {
+			break
+		}
+		if c.Seq < next {
+			continue
+		}
+		s.fill(next, c.Seq, exit)
+		s.fetched = append(s.fetched, Event{Kind: Output, Seq: c.Seq, Stream: c.Stream, Data: c.Chunk})
+		next = c.Seq + 1
+	}
+	if len(s.fetched) == 0 {
+		s.fill(next, end, exit)
+	}
+	return nil
+}
+
+// fill adds what lies between the numbers and is no output: the exit, or a gap.
+func (s *Subscription) fill(from, end uint64, exit Event) {
+	gap := func(from, end uint64) {
+		if from < end {
+			s.fetched = append(s.fetched, Event{Kind: Gap, First: from, Seq: end - 1})
+		}
+	}
+	if exit.Kind != 0 && from <= exit.Seq && exit.Seq < end {
+		gap(from, exit.Seq)
+		s.fetched = append(s.fetched, exit)
+		from = exit.Seq + 1
+	}
+	gap(from, end)
+}
+
+func (p *Process) knownExit() Event {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.exit
+}
+
+// ackDue returns the number to acknowledge; 0: none. Unless it is urgent, several
+// events are acknowledged together. The caller has p.mu.
+func (p *Process) ackDue(urgent bool) uint64 {
+	if !p.subscribed && !p.discard {
+		return 0
+	}
+	line := p.needed() - 1
+	final := p.seq.closed && line == p.seq.last
+	if line <= p.acked || !urgent && !final && line < p.acked+ackEvery {
+		return 0
+	}
+	p.acked = line
+	return line
+}
+
+// maxFinals is how many last acknowledgements are remembered.
+const maxFinals = 1024
+
+// sendAck tells the server up to where everything has arrived. A lost one does no
+// harm, except for the last one of a process: the server would keep that for ever.
+func (p *Process) sendAck(seq uint64) {
+	c := p.client
+	if seq == 0 || !c.acknowledges.Load() {
+		return
+	}
+	ack := wire.AckParams{ProcessID: p.id, Seq: seq}
+	p.mu.Lock()
+	final := p.seq.closed && seq == p.seq.last
+	p.mu.Unlock()
+	c.mu.Lock()
+	l, connected := c.link, c.state == Connected
+	if final {
+		if len(c.finals) == maxFinals {
+			c.finals = c.finals[1:]
+		}
+		c.finals = append(c.finals, ack)
+	}
+	c.mu.Unlock()
+	if connected {
+		l.notify(wire.MethodAck, ack)
+	}
+}
+
+// A GapError tells readers of plain bytes that some are missing. It is an ErrGap.
+type GapError struct{ First, Last uint64 }
+
+func (e *GapError) Error() string {
+	return fmt.Sprintf("output was lost: events %d to %d are no longer retained", e.First, e.Last)
+}
+func (e *GapError) Is(target error) bool { return target == ErrGap }
