@@ -49,6 +49,9 @@ func commandDialer(cmd TransportCommand, o Options) (dialer, error) {
 
 func (d *commandTransport) String() string { return fmt.Sprintf("stdio command `%s`", d.cmd.Argv[0]) }
 
+// local is false: to start a command again is not cheap.
+func (d *commandTransport) local() bool { return false }
+
 func (d *commandTransport) dial(context.Context) (rpc.Stream, error) {
 	cmd := exec.Command(d.cmd.Argv[0], d.cmd.Argv[1:]...)
 	cmd.Dir = d.cmd.Dir

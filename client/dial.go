@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ import (
 type dialer interface {
 	fmt.Stringer
 	dial(context.Context) (rpc.Stream, error)
+	local() bool // the server is on this machine
 }
 
 // maxRefusal is how much of the text is kept with which a server refuses us.
@@ -31,10 +33,13 @@ type webSocket struct {
 	address string // as given
 	url     string // of the upgrade
 	socket  string // path of a Unix socket, or empty
+	near    bool
 	opts    Options
 }
 
 func (d *webSocket) String() string { return fmt.Sprintf("websocket `%s`", d.address) }
+
+func (d *webSocket) local() bool { return d.near }
 
 // dialerOf understands an address.
 func dialerOf(address string, o Options) (dialer, error) {
@@ -48,12 +53,14 @@ func dialerOf(address string, o Options) (dialer, error) {
 		if u.Host == "" {
 			return nil, fmt.Errorf("address of the server: no host in %q", address)
 		}
+		ip, err := netip.ParseAddr(u.Hostname())
+		d.near = err == nil && ip.IsLoopback() || u.Hostname() == "localhost"
 	case "unix":
 		path := strings.TrimPrefix(address, "unix://")
 		if !strings.HasPrefix(path, "/") {
 			return nil, fmt.Errorf("address of the server: %q is not unix:///PATH", address)
 		}
-		d.socket, d.url = path, "ws://localhost/"
+		d.socket, d.url, d.near = path, "ws://localhost/", true
 	default:
 		return nil, fmt.Errorf("address of the server: %q is not ws://, wss:// or unix://", address)
 	}

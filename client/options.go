@@ -40,6 +40,10 @@ const (
 	// attachedPause is the longest pause while another connection has the session.
 	attachedPause = 200 * time.Millisecond
 
+	// localPause is the longest pause before a server on this machine is tried again:
+	// that costs next to nothing.
+	localPause = 25 * time.Millisecond
+
 	// maxPolicyRequests is how many questions of the server about the network are
 	// answered at the same time.
 	maxPolicyRequests = 256

@@ -111,7 +111,7 @@ func (c *Client) recover(loss *lostError) (*link, error) {
 		c.tell(Status{State: Recovering, Connection: c.links, Attempt: attempt + 1, Err: err})
 		c.mu.Unlock()
 		select {
-		case <-time.After(pause(attempt+1, err)):
+		case <-time.After(c.pause(attempt+1, err)):
 		case <-ctx.Done():
 			return failed(context.Cause(ctx))
 		}
@@ -119,8 +119,11 @@ func (c *Client) recover(loss *lostError) (*link, error) {
 }
 
 // pause is how long to wait before an attempt, given why the last one failed.
-func pause(attempt int, err error) time.Duration {
+func (c *Client) pause(attempt int, err error) time.Duration {
 	d := backOff[min(attempt, len(backOff)-1)]
+	if c.dialer.local() {
+		d = min(d, localPause)
+	}
 	if hasCode(err, wire.CodeSessionAttached) {
 		d = min(d, attachedPause)
 	}
