@@ -50,7 +50,7 @@ func (c *Client) ask(ctx context.Context, method string, params, result any) err
 		if err != nil {
 			return err
 		}
-		doubt := time.AfterFunc(softDeadline, func() { l.doubt(method) })
+		doubt := time.AfterFunc(c.opts.tempo.question, func() { l.doubt(method) })
 		err = l.call(ctx, method, params, result)
 		doubt.Stop()
 		if _, lost := isLost(err); !lost {
@@ -61,15 +61,18 @@ func (c *Client) ask(ctx context.Context, method string, params, result any) err
 
 // doubt asks the server for a sign of life, and gives the connection up without one.
 func (l *link) doubt(method string) {
-	ctx, cancel := context.WithTimeout(l.conn.Context(), lookTime)
+	ctx, cancel := context.WithTimeout(l.conn.Context(), l.client.opts.tempo.look)
 	defer cancel()
 	if !l.conn.Alive(ctx) && l.conn.Context().Err() == nil {
-		l.close(&slowError{method})
+		l.close(&slowError{method, l.client.opts.tempo.question})
 	}
 }
 
-type slowError struct{ method string }
+type slowError struct {
+	method string
+	after  time.Duration
+}
 
 func (e *slowError) Error() string {
-	return "timed out waiting for exec-server `" + e.method + "` response after " + shortDuration(softDeadline)
+	return "timed out waiting for exec-server `" + e.method + "` response after " + shortDuration(e.after)
 }

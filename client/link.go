@@ -74,15 +74,16 @@ func (l *link) serve() {
 
 // watch ends a connection whose other end has fallen silent.
 func (l *link) watch() {
-	look := time.NewTicker(silenceCheck)
+	tempo := l.client.opts.tempo
+	look := time.NewTicker(tempo.check)
 	defer look.Stop()
 	for {
 		select {
 		case <-l.conn.Context().Done():
 			return
 		case <-look.C:
-			if !l.conn.HeardSince(time.Now().Add(-silenceLimit)) {
-				l.close(fmt.Errorf("nothing was heard from the server for %s", shortDuration(silenceLimit)))
+			if !l.conn.HeardSince(time.Now().Add(-tempo.silence)) {
+				l.close(fmt.Errorf("nothing was heard from the server for %s", shortDuration(tempo.silence)))
 			}
 		}
 	}

@@ -71,7 +71,7 @@ func (c *Client) mend() {
 func (c *Client) mendOne(p *Process) {
 	p.mu.Lock()
 	open := !p.hole.since.IsZero()
-	due := open && (p.hole.full || time.Since(p.hole.since) >= holePatience)
+	due := open && (p.hole.full || time.Since(p.hole.since) >= c.opts.tempo.hole)
 	p.mu.Unlock()
 	if !open {
 		c.mu.Lock()
@@ -86,7 +86,7 @@ func (c *Client) mendOne(p *Process) {
 	if err != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, softDeadline)
+	ctx, cancel := context.WithTimeout(c.ctx, c.opts.tempo.question)
 	defer cancel()
 	err = p.catchUp(ctx, l)
 	if _, lost := isLost(err); err == nil || lost || ctx.Err() != nil {

@@ -19,21 +19,6 @@ const (
 	// referenceTTL is how long a server keeps a detached session that does not say.
 	referenceTTL = 30 * time.Second
 
-	// silenceLimit is the silence after which a connection counts as lost. The
-	// server is pinged every ten seconds.
-	silenceLimit = 20 * time.Second
-
-	// silenceCheck is how often the silence is measured.
-	silenceCheck = time.Second
-
-	// softDeadline is how long a question may wait for its answer before the
-	// connection is looked at, and lookTime how long it then has for a sign of life.
-	softDeadline = 30 * time.Second
-	lookTime     = 5 * time.Second
-
-	// holePatience is how long an event may wait for one before it.
-	holePatience = time.Second
-
 	// parallelCatchUp is how many processes catch up at the same time.
 	parallelCatchUp = 8
 
@@ -48,6 +33,27 @@ const (
 	// answered at the same time.
 	maxPolicyRequests = 256
 )
+
+// A tempo is how long a client waits for what should not take time. Tests have less
+// patience.
+type tempo struct {
+	// silence is after which a connection counts as lost. The server is pinged every
+	// ten seconds. check is how often it is measured.
+	silence, check time.Duration
+
+	// question is how long an answer may take before the connection is looked at, and
+	// look how long it then has for a sign of life.
+	question, look time.Duration
+
+	// hole is how long an event may wait for one before it.
+	hole time.Duration
+}
+
+var usualTempo = tempo{
+	silence: 20 * time.Second, check: time.Second,
+	question: 30 * time.Second, look: 5 * time.Second,
+	hole: time.Second,
+}
 
 // backOff are the pauses between attempts to connect again; the last one stays.
 var backOff = []time.Duration{
@@ -98,6 +104,8 @@ type Options struct {
 
 	// Log gets what happens to the connection; nil discards it.
 	Log *slog.Logger
+
+	tempo tempo
 }
 
 func (o Options) withDefaults() Options {
@@ -109,6 +117,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.InitializeTimeout <= 0 {
 		o.InitializeTimeout = defaultInitializeTimeout
+	}
+	if o.tempo == (tempo{}) {
+		o.tempo = usualTempo
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
