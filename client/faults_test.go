@@ -1,0 +1,512 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tetherexec/tether/client"
+)
+
+// The fault scenarios that need a server which does what no real one does. Those that
+// a cable can make are in package interop, with both servers.
+
+// started plays the first part of most scenarios: a session with one process.
+func started(t *testing.T, s *script, o client.Options) (*client.Client, *client.Process, *peer) {
+	t.Helper()
+	var first *peer
+	wait := play(t, func() {
+		first = s.accept()
+		first.welcome("S")
+		first.begin()
+	})
+	c := dial(t, s.url(), o)
+	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+	wait()
+	return c, p, first
+}
+
+// all reads the whole output.
+func all(t *testing.T, p *client.Process) string {
+	t.Helper()
+	b, err := io.ReadAll(p.Output())
+	if err != nil {
+		t.Errorf("read %q, then %v", b, err)
+	}
+	return string(b)
+}
+
+func wantOutput(t *testing.T, p *client.Process, want string) {
+	t.Helper()
+	if got := all(t, p); got != want {
+		t.Errorf("output %q, want %q", got, want)
+	}
+}
+
+// wantFailed waits for the process to be lost and looks at the reason.
+func wantFailed(t *testing.T, p *client.Process, want string) error {
+	t.Helper()
+	_, err := p.Wait(within(t))
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the process failed with %v, want %q", err, want)
+	}
+	return err
+}
+
+func TestF13AnotherSession(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	first.cut()
+	wait := play(t, func() { s.accept().expect1("initialize", `{"sessionId":"OTHER"}`) })
+	err := wantFailed(t, p, "exec-server initialized an unexpected session OTHER")
+	wait()
+	if !errors.Is(err, client.ErrSessionLost) {
+		t.Errorf("%v is not ErrSessionLost", err)
+	}
+}
+
+func (p *peer) expect1(method, result string) { p.say(p.expect(method).answer(result)) }
+
+func TestF14Refused(t *testing.T) {
+	for _, c := range []struct {
+		id   string
+		code int
+		text string
+	}{{"F14", -32603, "broken"}, {"F06", -32600, "unknown session id S"}} {
+		t.Run(c.id, func(t *testing.T) {
+			s := newScript(t)
+			_, p, first := started(t, s, client.Options{})
+			first.cut()
+			wait := play(t, func() {
+				again := s.accept()
+				again.say(again.expect("initialize").refuse(c.code, c.text))
+			})
+			err := wantFailed(t, p, fmt.Sprintf("exec-server transport disconnected; failed to resume exec-server session: exec-server rejected request (%d): %s", c.code, c.text))
+			wait()
+			if !errors.Is(err, client.ErrSessionLost) || errors.Is(err, client.ErrRecoveryTimeout) {
+				t.Errorf("%v is not just ErrSessionLost", err)
+			}
+		})
+	}
+}
+
+// A session that is attached elsewhere is asked for again and again.
+func TestF07Attached(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	first.cut()
+	wait := play(t, func() {
+		for range 5 {
+			again := s.accept()
+			again.say(again.expect("initialize").refuse(-32010, "session S is already attached to another connection"))
+		}
+		again := s.accept()
+		again.welcome("S")
+		again.expect1("process/read", readAnswer(4, true, true, 1))
+	})
+	wantOutput(t, p, "1;")
+	wait()
+}
+
+func TestF15CutBeforeCatchUp(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	first.say(events("P", "o1")...)
+	wait := play(t, func() {
+		first.cut()
+		for range 2 {
+			again := s.accept()
+			again.welcome("S")
+			again.expect("process/read")
+			again.cut()
+		}
+		again := s.accept()
+		again.welcome("S")
+		again.expect1("process/read", readAnswer(5, true, true, 2))
+	})
+	if got := all(t, p); got != "1;2;" {
+		t.Errorf("output %q", got)
+	}
+	wait()
+}
+
+func TestF18Forgotten(t *testing.T) {
+	s := newScript(t)
+	c, p, first := started(t, s, client.Options{})
+	wait := play(t, func() { first.begin() })
+	other := start(t, c, client.Command{Argv: []string{"x"}, ID: "Q"})
+	wait()
+	first.cut()
+	wait = play(t, func() {
+		again := s.accept()
+		again.welcome("S")
+		for range 2 {
+			m := again.expect("process/read")
+			if strings.Contains(string(m.Params), `"P"`) {
+				again.say(m.refuse(-32600, "unknown process id P"))
+			} else {
+				again.say(m.answer(readAnswer(1, false, false)))
+			}
+		}
+		again.expect1("process/terminate", `{"running":false}`)
+		again.say(events("Q", "o1 x2 c3")...)
+	})
+	wantFailed(t, p, "failed to recover process P: exec-server rejected request (-32600): unknown process id P")
+	wantOutput(t, other, "1;")
+	wait()
+}
+
+// F22: late and doubled events do nothing. F23: a flood before the answer is taken.
+func TestF22F23Flood(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	first.say(events("P", "o1 o2")...)
+	const flood = 5000
+	wait := play(t, func() {
+		first.cut()
+		again := s.accept()
+		m := again.expect("initialize")
+		for seq := 1; seq <= flood; seq++ {
+			again.say(events("P", fmt.Sprintf("o%d", seq))...)
+		}
+		again.say(m.answer(`{"sessionId":"S"}`))
+		again.expect("initialized")
+		read := again.expect("process/read")
+		again.say(events("P", "o3 o2 o1")...)
+		again.say(read.answer(readAnswer(flood+1, false, false)))
+		again.say(events("P", fmt.Sprintf("x%d c%d", flood+1, flood+2))...)
+	})
+	var want strings.Builder
+	for seq := 1; seq <= flood; seq++ {
+		fmt.Fprintf(&want, "%d;", seq)
+	}
+	wantOutput(t, p, want.String())
+	wait()
+}
+
+// What a server should not say. In each case the client comes back on a new
+// connection, and nothing is lost.
+func TestF25F26Garbage(t *testing.T) {
+	for name, garbage := range map[string]string{
+		"F25 garbage":           `this is not JSON`,
+		"F26 bad params":        `{"method":"process/output","params":{"processId":"P","seq":"two"}}`,
+		"F60 a delta too large": "",
+		"request id -1":         `{"id":-1,"method":"network/policyRequest","params":{}}`,
+		"request id text":       `{"id":"x","method":"network/policyRequest","params":{}}`,
+	} {
+		if garbage == "" {
+			continue // with HTTP
+		}
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			_, p, first := started(t, s, client.Options{})
+			wait := play(t, func() {
+				first.say(events("P", "o1")...)
+				first.say(garbage)
+				again := s.accept()
+				again.welcome("S")
+				again.expect1("process/read", readAnswer(5, true, true, 2))
+			})
+			wantOutput(t, p, "1;2;")
+			wait()
+		})
+	}
+}
+
+// What a client does not know does not disturb it.
+func TestF27F28Unknown(t *testing.T) {
+	s := newScript(t)
+	c, p, first := started(t, s, client.Options{})
+	wait := play(t, func() {
+		first.say(`{"method":"new/thing","params":{}}`, `{"id":999,"result":{}}`, `{"id":"x","result":{}}`)
+		first.say(events("NOBODY", "o1")...)
+		first.say(`{"id":7,"method":"new/question","params":{}}`)
+		m := first.hear()
+		if m.Error == nil || m.Error.Code != -32601 || m.Error.Message != "exec-server client does not implement `new/question` yet" {
+			panic(fmt.Sprintf("answered %+v", m))
+		}
+		first.say(`{"id":8,"method":"network/policyRequest","params":{"processId":"P","request":{"protocol":"tcp","host":"h","port":1}}}`)
+		if m := first.hear(); string(m.Result) != `{"decision":{"type":"deny","reason":"not_allowed"}}` {
+			panic(string(m.Result))
+		}
+		first.say(events("P", "o1 x2 c3")...)
+	})
+	wantOutput(t, p, "1;")
+	wait()
+	if n := c.Status().Connection; n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// A hole is read after a while, though the connection is fine.
+func TestF47Hole(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Impatient(client.Options{}))
+	wait := play(t, func() {
+		first.say(events("P", "o1 o3 x4 c5")...)
+		first.expect1("process/read", readAnswer(6, true, true, 2, 3))
+	})
+	wantOutput(t, p, "1;2;3;")
+	wait()
+}
+
+// A hole with too much behind it is read at once.
+func TestF49FullHole(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	var later []string
+	for seq := 2; seq <= 300; seq++ {
+		later = append(later, fmt.Sprintf("o%d", seq))
+	}
+	var want strings.Builder
+	for seq := 1; seq <= 300; seq++ {
+		fmt.Fprintf(&want, "%d;", seq)
+	}
+	wait := play(t, func() {
+		first.say(events("P", strings.Join(later, " "))...)
+		m := first.expect("process/read")
+		seqs := []int{}
+		for seq := 1; seq <= 300; seq++ {
+			seqs = append(seqs, seq)
+		}
+		first.say(m.answer(readAnswer(301, false, false, seqs...)))
+		// It has no room for these if it has not looked at the answer yet. Then it asks.
+		first.say(events("P", "x301 c302")...)
+		if m, ok := first.mayHear(); ok {
+			first.say(m.answer(readAnswer(303, true, true)))
+		}
+	})
+	wantOutput(t, p, want.String())
+	first.cut()
+	wait()
+}
+
+// Output that the server does not have any more is a gap; the process goes on.
+func TestF19Gap(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	sub := p.Subscribe()
+	wait := play(t, func() {
+		first.say(events("P", "o1")...)
+		first.cut()
+		again := s.accept()
+		again.welcome("S")
+		again.expect1("process/read", readAnswer(8, false, false, 6, 7))
+		again.say(events("P", "x8 c9")...)
+	})
+	var got []string
+	for {
+		e, err := sub.Next(within(t))
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprintf("%d:%d-%d", e.Kind, e.First, e.Seq))
+	}
+	if want := "1:0-1 4:2-5 1:0-6 1:0-7 2:0-8 3:0-9"; strings.Join(got, " ") != want {
+		t.Errorf("events %q, want %q", got, want)
+	}
+	wait()
+	r := p.Output()
+	b, err := io.ReadAll(r)
+	if string(b) != "1;" || !errors.Is(err, client.ErrGap) {
+		t.Errorf("a reader got %q, %v", b, err)
+	}
+}
+
+func TestF53F54Contradictions(t *testing.T) {
+	for name, c := range map[string]struct{ answer, want string }{
+		"F53": {readAnswer(4, true, true, 1, 2, 3), "failed to recover process P: exec-server protocol error: process close sequence 3 conflicts with recovered output"},
+		"F54": {strings.Replace(readAnswer(4, true, true, 1), `"exitCode":0`, `"exitCode":null`, 1), "recovering exited process did not include its exit code"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			_, p, first := started(t, s, client.Options{})
+			first.cut()
+			wait := play(t, func() {
+				again := s.accept()
+				again.welcome("S")
+				again.expect1("process/read", c.answer)
+				again.expect1("process/terminate", `{"running":true}`)
+			})
+			wantFailed(t, p, c.want)
+			wait()
+		})
+	}
+}
+
+// An exit without a verdict makes the client ask.
+func TestF55OldServer(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	wait := play(t, func() {
+		first.say(`{"method":"process/exited","params":{"processId":"P","seq":1,"exitCode":1}}`)
+		first.say(events("P", "c2")...)
+		first.expect1("process/read", strings.Replace(readAnswer(3, true, true), `"sandboxDenied":false`, `"sandboxDenied":true`, 1))
+	})
+	if exit, err := p.Wait(within(t)); err != nil || !exit.SandboxDenied {
+		t.Errorf("Wait: %+v, %v", exit, err)
+	}
+	wait()
+}
+
+// The answer to a start is lost, on a server without tether's retry.
+func TestAmbiguousStart(t *testing.T) {
+	for name, c := range map[string]func(again *peer){
+		"F34 it runs": func(again *peer) {
+			again.expect1("process/read", readAnswer(2, false, false, 1))
+		},
+		"F35 it never arrived": func(again *peer) {
+			again.say(again.expect("process/read").refuse(-32600, "unknown process id P"))
+			again.begin()
+			again.say(events("P", "o1")...)
+		},
+		"it arrives late": func(again *peer) {
+			again.say(again.expect("process/read").refuse(-32600, "unknown process id P"))
+			again.say(again.expect("process/start").refuse(-32600, "process P already exists"))
+			again.expect1("process/read", readAnswer(2, false, false, 1))
+		},
+		"it is starting": func(again *peer) {
+			for range 3 {
+				again.say(again.expect("process/read").refuse(-32600, "process id P is starting"))
+			}
+			again.expect1("process/read", readAnswer(2, false, false, 1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			wait := play(t, func() {
+				first := s.accept()
+				first.welcome("S")
+				first.expect("process/start")
+				first.cut()
+				again := s.accept()
+				again.welcome("S")
+				c(again)
+				again.say(events("P", "x2 c3")...)
+			})
+			cl := dial(t, s.url(), client.Options{})
+			p := start(t, cl, client.Command{Argv: []string{"x"}, ID: "P"})
+			wantOutput(t, p, "1;")
+			wait()
+		})
+	}
+}
+
+func TestF37CancelledStart(t *testing.T) {
+	s := newScript(t)
+	var first *peer
+	var begun heard
+	wait := play(t, func() {
+		first = s.accept()
+		first.welcome("S")
+		begun = first.expect("process/start")
+	})
+	c := dial(t, s.url(), client.Options{})
+	ctx, cancel := context.WithCancel(within(t))
+	go func() { wait(); cancel() }()
+	if _, err := c.Start(ctx, client.Command{Argv: []string{"x"}, ID: "P"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Start: %v", err)
+	}
+	wait = play(t, func() {
+		first.say(begun.answer(`{"processId":"P","sandboxType":"none"}`))
+		first.expect1("process/terminate", `{"running":true}`)
+	})
+	wait()
+}
+
+// F38: an interrupt in flight is not repeated on a server that cannot tell. F39:
+// terminate is. F40: so is a long poll.
+func TestCallsInFlight(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	next := func(catchUp bool) *peer {
+		again := s.accept()
+		again.welcome("S")
+		if catchUp {
+			again.expect1("process/read", readAnswer(1, false, false))
+		}
+		return again
+	}
+	var second, third *peer
+	wait := play(t, func() {
+		first.expect("process/signal")
+		first.cut()
+		second = next(true)
+	})
+	if err := p.Interrupt(within(t)); !errors.Is(err, client.ErrAmbiguous) {
+		t.Errorf("F38: %v", err)
+	}
+	wait()
+	wait = play(t, func() {
+		second.expect("process/terminate")
+		second.cut()
+		third = next(true)
+		third.expect1("process/terminate", `{"running":true}`)
+	})
+	if running, err := p.Terminate(within(t)); !running || err != nil {
+		t.Errorf("F39: %t, %v", running, err)
+	}
+	wait()
+	wait = play(t, func() {
+		third.expect("process/read")
+		third.cut()
+		again := next(true)
+		again.expect1("process/read", readAnswer(2, false, false, 1))
+	})
+	r, err := p.Read(within(t), client.ReadOptions{Wait: patience})
+	if err != nil || r.NextSeq != 2 {
+		t.Errorf("F40: %+v, %v", r, err)
+	}
+	wait()
+}
+
+// F41: too many calls are refused here. F42: one more terminate is possible, and the
+// next one gives the connection up. F43: when the session is lost, all get to know.
+func TestF41F42F43ManyCalls(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	const most = 1024
+	var calls sync.WaitGroup
+	results := make(chan error, most)
+	wait := play(t, func() {
+		for range most {
+			first.expect("process/read")
+		}
+	})
+	ctx := within(t)
+	for range most {
+		calls.Go(func() {
+			_, err := p.Read(ctx, client.ReadOptions{Wait: patience})
+			results <- err
+		})
+	}
+	wait()
+	if _, err := p.Read(ctx, client.ReadOptions{Wait: patience}); !errors.Is(err, client.ErrTooManyCalls) {
+		t.Errorf("F41: call 1025: %v", err)
+	}
+	calls.Go(func() { p.Terminate(ctx) })
+	wait = play(t, func() { first.expect("process/terminate") })
+	wait()
+	calls.Go(func() { p.Terminate(ctx) })
+	wait = play(t, func() {
+		again := s.accept() // F42
+		again.say(again.expect("initialize").refuse(-32600, "unknown session id S"))
+	})
+	wait()
+	calls.Wait()
+	var text string
+	for range most {
+		err := <-results
+		if !errors.Is(err, client.ErrSessionLost) || text != "" && err.Error() != text {
+			t.Fatalf("F43: %v, before %q", err, text)
+		}
+		text = err.Error()
+	}
+}

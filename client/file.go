@@ -1,0 +1,363 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// How files are read.
+const (
+	// readBlock is how much a file is read at a time; servers give up to 1 MiB.
+	readBlock = 256 << 10
+
+	// maxAhead is how many blocks are on their way at most to a reader that goes
+	// straight on. It begins with one and doubles.
+	maxAhead = 16
+
+	// sendPatience bounds the hand-over of a request whose answer nobody waits for.
+	sendPatience = time.Second
+)
+
+// A File is an open file of the executor, to read. Reading straight on fetches ahead.
+//
+// A handle on the server ends with its connection. After a lost one the file is opened
+// again, and goes on where it was if its size and time are the same; otherwise the
+// error is [ErrChanged]. ReadAt may be called by several goroutines at once, and beside
+// Read, Seek and Close.
+type File struct {
+	files *Files
+	name  string
+	uri   wire.PathURI
+	info  FileInfo
+	ctx   context.Context // ends with the file or the client
+	close context.CancelFunc
+	tasks sync.WaitGroup // fetches ahead and openings
+
+	turn   sync.Mutex // held by Read and Seek
+	pos    int64
+	ahead  []*block // contiguous; the first one has pos, or starts there
+	window int
+
+	mu     sync.Mutex
+	handle *handle // on the newest connection that was used
+}
+
+var (
+	_ io.ReadSeekCloser = (*File)(nil)
+	_ io.ReaderAt       = (*File)(nil)
+	_ fs.File           = (*File)(nil)
+)
+
+// A handle is a file that a connection has open, or is opening.
+type handle struct {
+	link  *link
+	id    string
+	ready chan struct{} // closed when it is open; then err is set
+	err   error
+}
+
+// A block is a part of a file that was asked for.
+type block struct {
+	offset int64
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the rest is set
+	data   []byte
+	eof    bool // the file ends with it
+	err    error
+}
+
+// Open opens a file to read it piece by piece. The context bounds the opening.
+func (f *Files) Open(ctx context.Context, name string) (*File, error) {
+	var file *File
+	err := f.at("open", name, func(uri wire.PathURI) error {
+		info, err := f.stat(ctx, name, uri)
+		if err != nil {
+			return err
+		}
+		file = &File{files: f, name: name, uri: uri, info: info, window: 1}
+		file.ctx, file.close = context.WithCancel(f.client.ctx)
+		err = f.client.onLink(ctx, wire.MethodFsOpen, func(l *link) error {
+			_, err := file.on(ctx, l)
+			return err
+		})
+		if err != nil {
+			file.Close()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return file, nil
+}
+
+// onLink does something that changes nothing on the connection, and again on the next
+// one if that is lost. See ask.
+func (c *Client) onLink(ctx context.Context, method string, do func(*link) error) error {
+	for {
+		l, err := c.ready(ctx)
+		if err != nil {
+			return err
+		}
+		doubt := time.AfterFunc(softDeadline, func() { l.doubt(method) })
+		err = do(l)
+		doubt.Stop()
+		if _, lost := isLost(err); !lost {
+			return err
+		}
+	}
+}
+
+// on returns the file's handle on a connection. Whoever comes first opens it.
+func (f *File) on(ctx context.Context, l *link) (string, error) {
+	f.mu.Lock()
+	h := f.handle
+	if h == nil || h.link != l {
+		again := h != nil && h.opened()
+		h = &handle{link: l, id: f.files.client.newID(), ready: make(chan struct{})}
+		f.handle = h
+		f.tasks.Go(func() {
+			h.err = f.openOn(h, again)
+			close(h.ready)
+		})
+	}
+	f.mu.Unlock()
+	select {
+	case <-h.ready:
+		return h.id, h.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// opened reports whether the handle was of use.
+func (h *handle) opened() bool {
+	select {
+	case <-h.ready:
+		_, lost := isLost(h.err)
+		return !lost
+	default:
+		return false
+	}
+}
+
+// openOn opens the file on a connection. After the first time it must be the same: it
+// is looked at behind the opening, so that another file in its place is noticed.
+func (f *File) openOn(h *handle, again bool) error {
+	params := wire.OpenParams{HandleID: h.id, Path: f.uri, Mode: wire.OpenRead, Sandbox: f.files.sandbox}
+	if err := h.link.call(f.ctx, wire.MethodFsOpen, params, nil); err != nil || !again {
+		return err
+	}
+	now := FileInfo{}
+	err := h.link.call(f.ctx, wire.MethodFsGetMetadata, wire.MetadataParams{Path: f.uri, Sandbox: f.files.sandbox}, &now.meta)
+	switch {
+	case err != nil:
+		return err
+	case !f.info.same(now):
+		return ErrChanged
+	}
+	return nil
+}
+
+// fetch reads n bytes at an offset; fewer only at the end.
+func (f *File) fetch(ctx context.Context, offset int64, n int) (data []byte, eof bool, err error) {
+	for len(data) < n && !eof {
+		var r wire.ReadBlockResult
+		err := f.files.client.onLink(ctx, wire.MethodFsReadBlock, func(l *link) error {
+			id, err := f.on(ctx, l)
+			if err != nil {
+				return err
+			}
+			params := wire.ReadBlockParams{HandleID: id, Offset: uint64(offset) + uint64(len(data)), Len: uint64(n - len(data))}
+			return l.call(ctx, wire.MethodFsReadBlock, params, &r)
+		})
+		if err != nil {
+			return data, false, err
+		}
+		if len(r.Chunk) > n-len(data) || len(r.Chunk) == 0 && !r.EOF {
+			return data, false, protocolError("%d bytes of a file instead of %d", len(r.Chunk), n-len(data))
+		}
+		if data == nil {
+			data = r.Chunk
+		} else {
+			data = append(data, r.Chunk...)
+		}
+		eof = r.EOF
+	}
+	return data, eof, nil
+}
+
+// problem is an error of a reader; the end of the file stays what it is.
+func (f *File) problem(err error) error {
+	switch {
+	case err == nil || err == io.EOF:
+		return err
+	case f.ctx.Err() != nil && f.files.client.ctx.Err() == nil:
+		err = fs.ErrClosed
+	case f.ctx.Err() != nil && errors.Is(err, context.Canceled):
+		err = context.Cause(f.ctx)
+	}
+	return pathError("read", f.name, err)
+}
+
+// Stat tells about the file as it was when it was opened.
+func (f *File) Stat() (fs.FileInfo, error) {
+	if f.ctx.Err() != nil && f.files.client.ctx.Err() == nil {
+		return nil, pathError("stat", f.name, fs.ErrClosed)
+	}
+	return f.info, nil
+}
+
+// Read implements io.Reader.
+func (f *File) Read(b []byte) (int, error) {
+	n, err := f.read(f.ctx, b)
+	return n, f.problem(err)
+}
+
+func (f *File) read(ctx context.Context, b []byte) (int, error) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	if err := f.ctx.Err(); err != nil {
+		return 0, err
+	}
+	if len(b) == 0 {
+		return 0, nil
+	}
+	for {
+		f.reach()
+		first := f.ahead[0]
+		select {
+		case <-first.done:
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+		if skip := f.pos - first.offset; skip < int64(len(first.data)) {
+			n := copy(b, first.data[skip:])
+			f.pos += int64(n)
+			return n, nil
+		}
+		switch {
+		case first.err != nil:
+			f.rest()
+			return 0, first.err
+		case first.eof:
+			f.rest() // it may grow
+			return 0, io.EOF
+		}
+		f.ahead = f.ahead[1:]
+		f.window = min(2*f.window, maxAhead)
+	}
+}
+
+// reach asks for the block at the position and, within the size that the file had, for
+// those behind it.
+func (f *File) reach() {
+	for len(f.ahead) < f.window {
+		next := f.pos
+		if n := len(f.ahead); n > 0 {
+			if next = f.ahead[n-1].offset + readBlock; next >= f.info.Size() {
+				return
+			}
+		}
+		ctx, cancel := context.WithCancel(f.ctx)
+		b := &block{offset: next, cancel: cancel, done: make(chan struct{})}
+		f.ahead = append(f.ahead, b)
+		f.tasks.Go(func() {
+			defer cancel()
+			defer close(b.done)
+			b.data, b.eof, b.err = f.fetch(ctx, b.offset, readBlock)
+		})
+	}
+}
+
+// rest gives up what was fetched ahead.
+func (f *File) rest() {
+	for _, b := range f.ahead {
+		b.cancel()
+	}
+	f.ahead, f.window = nil, 1
+}
+
+// Seek implements io.Seeker. The end is where it was when the file was opened.
+func (f *File) Seek(offset int64, whence int) (int64, error) {
+	f.turn.Lock()
+	defer f.turn.Unlock()
+	switch whence {
+	case io.SeekStart:
+	case io.SeekCurrent:
+		offset += f.pos
+	case io.SeekEnd:
+		offset += f.info.Size()
+	default:
+		offset = -1
+	}
+	if offset < 0 {
+		return f.pos, &fs.PathError{Op: "seek", Path: f.name, Err: fs.ErrInvalid}
+	}
+	for len(f.ahead) > 1 && offset >= f.ahead[1].offset {
+		f.ahead[0].cancel()
+		f.ahead = f.ahead[1:]
+	}
+	if len(f.ahead) > 0 && (offset < f.ahead[0].offset || offset > f.ahead[0].offset+readBlock) {
+		f.rest()
+	}
+	f.pos = offset
+	return offset, nil
+}
+
+// ReadAt implements io.ReaderAt.
+func (f *File) ReadAt(b []byte, offset int64) (total int, err error) {
+	if offset < 0 {
+		return 0, &fs.PathError{Op: "read", Path: f.name, Err: fs.ErrInvalid}
+	}
+	if err := f.ctx.Err(); err != nil {
+		return 0, f.problem(err)
+	}
+	for total < len(b) {
+		data, eof, err := f.fetch(f.ctx, offset+int64(total), min(readBlock, len(b)-total))
+		total += copy(b[total:], data)
+		if err == nil && eof && total < len(b) {
+			err = io.EOF
+		}
+		if err != nil {
+			return total, f.problem(err)
+		}
+	}
+	return total, nil
+}
+
+// Close implements io.Closer. Who is reading gets fs.ErrClosed.
+func (f *File) Close() error {
+	if f.ctx.Err() != nil && f.files.client.ctx.Err() == nil {
+		return pathError("close", f.name, fs.ErrClosed)
+	}
+	f.close()
+	f.tasks.Wait()
+	f.mu.Lock()
+	h := f.handle
+	f.mu.Unlock()
+	if h != nil {
+		h.link.tell(wire.MethodFsClose, wire.HandleParams{HandleID: h.id})
+	}
+	return nil
+}
+
+// tell sends a request whose answer does not matter, if there is somebody to send it
+// to.
+func (l *link) tell(method string, params any) {
+	if l.dead() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(l.client.ctx, sendPatience)
+	call, err := l.begin(ctx, cleanUp, method, params)
+	cancel()
+	if err == nil {
+		call.wait(ctx, nil)
+	}
+}

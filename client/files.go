@@ -1,0 +1,371 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// maxWholeFile is how large a file is at most that travels in one message. Larger
+// ones go in blocks.
+const maxWholeFile = 8 << 20
+
+// ErrChanged means that a file was changed while it was being read, so that what was
+// read may belong to no version of it.
+var ErrChanged = errors.New("file has changed")
+
+// Files are the files of the executor, as far as a sandbox allows. It is safe for
+// concurrent use.
+//
+// Paths are absolute paths of the executor, or file: URIs. Errors are
+// *[fs.PathError]: errors.Is finds [fs.ErrNotExist] and its like in them. What only
+// looks is repeated after a lost connection. What changes something is not, unless it
+// surely was not sent: its error then is [ErrAmbiguous].
+type Files struct {
+	client  *Client
+	sandbox *wire.Sandbox
+}
+
+// Files returns the files of the executor. What a sandbox does not allow is refused
+// by the server; nil is no sandbox.
+func (c *Client) Files(sandbox *wire.Sandbox) *Files { return &Files{c, sandbox} }
+
+// confined reports whether the server has to enforce anything.
+func (f *Files) confined() bool { return f.sandbox != nil && !f.sandbox.Disabled() }
+
+// system is the executor's, as runtime.GOOS calls it. All that matters is how paths
+// look there.
+func (c *Client) system() string {
+	if strings.EqualFold(c.Info().PlatformOS, "windows") {
+		return "windows"
+	}
+	return "linux"
+}
+
+// uri understands a path.
+func (f *Files) uri(name string) (wire.PathURI, error) {
+	if strings.HasPrefix(name, "file:") {
+		return wire.ParsePathURI(name)
+	}
+	system := f.client.system()
+	if !isAbsolute(system, name) {
+		return wire.PathURI{}, errors.New("path is not absolute")
+	}
+	return wire.PathURIOn(system, name), nil
+}
+
+func isAbsolute(system, name string) bool {
+	if system != "windows" {
+		return strings.HasPrefix(name, "/")
+	}
+	return strings.HasPrefix(name, `\\`) || len(name) > 2 && name[1] == ':' && (name[2] == '\\' || name[2] == '/')
+}
+
+// native is the path that a URI of the executor stands for; the URI itself if it
+// stands for none.
+func (f *Files) native(uri string) string {
+	u, err := wire.ParsePathURI(uri)
+	if err != nil {
+		return uri
+	}
+	name, err := u.NativeOn(f.client.system())
+	if err != nil {
+		return uri
+	}
+	return name
+}
+
+// base is the last element of a path.
+func base(name string) string {
+	return path.Base(strings.ReplaceAll(name, `\`, "/"))
+}
+
+func pathError(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+// at runs an operation on a path and names both in its error.
+func (f *Files) at(op, name string, do func(wire.PathURI) error) error {
+	uri, err := f.uri(name)
+	if err == nil {
+		err = do(uri)
+	}
+	return pathError(op, name, err)
+}
+
+// ReadFile returns the content of a file.
+func (f *Files) ReadFile(ctx context.Context, name string) (data []byte, err error) {
+	info, err := f.Stat(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxWholeFile {
+		var b sliceWriter
+		b.data = make([]byte, 0, info.Size())
+		err := f.Download(ctx, name, &b, DownloadOptions{})
+		return b.data, err
+	}
+	err = f.at("read", name, func(uri wire.PathURI) error {
+		var r wire.ReadFileResult
+		err := f.client.ask(ctx, wire.MethodFsReadFile, wire.ReadFileParams{Path: uri, Sandbox: f.sandbox}, &r)
+		data = r.DataBase64
+		return err
+	})
+	return data, err
+}
+
+type sliceWriter struct{ data []byte }
+
+func (w *sliceWriter) Write(b []byte) (int, error) {
+	w.data = append(w.data, b...)
+	return len(b), nil
+}
+
+// WriteFile makes a file with this content, or replaces that of one. Where a rename
+// changes nothing else about the file, it is all or nothing; a large file is sent as
+// by Upload.
+func (f *Files) WriteFile(ctx context.Context, name string, data []byte) error {
+	if len(data) > maxWholeFile {
+		return f.Upload(ctx, name, sliceReader(data), int64(len(data)), UploadOptions{})
+	}
+	return f.at("write", name, func(uri wire.PathURI) error { return f.writeWhole(ctx, uri, data) })
+}
+
+func (f *Files) writeWhole(ctx context.Context, uri wire.PathURI, data []byte) error {
+	return f.client.call(ctx, once, wire.MethodFsWriteFile,
+		wire.WriteFileParams{Path: uri, DataBase64: base64.StdEncoding.EncodeToString(data), Sandbox: f.sandbox}, nil)
+}
+
+// A FileInfo tells about a file. All but IsLink is about what a symbolic link leads
+// to. Permissions are not known: Mode says that everything can be read.
+type FileInfo struct {
+	name string
+	meta wire.MetadataResult
+}
+
+var _ fs.FileInfo = FileInfo{}
+
+// Name is the last element of the path.
+func (i FileInfo) Name() string { return i.name }
+
+// Size is in bytes.
+func (i FileInfo) Size() int64 { return int64(i.meta.Size) }
+
+// Mode has the type of the file; a file that is neither regular nor a directory is
+// irregular.
+func (i FileInfo) Mode() fs.FileMode { return modeOf(i.meta.IsDirectory, i.meta.IsFile) }
+
+// ModTime is when the content was last changed.
+func (i FileInfo) ModTime() time.Time { return time.UnixMilli(i.meta.ModifiedAtMs) }
+
+// Created is when the file was made; zero if that is not known.
+func (i FileInfo) Created() time.Time {
+	if i.meta.CreatedAtMs == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(i.meta.CreatedAtMs)
+}
+
+// IsDir reports whether it is a directory.
+func (i FileInfo) IsDir() bool { return i.meta.IsDirectory }
+
+// IsLink reports whether the path itself is a symbolic link.
+func (i FileInfo) IsLink() bool { return i.meta.IsSymlink }
+
+// Sys is the wire.MetadataResult.
+func (i FileInfo) Sys() any { return i.meta }
+
+// same reports whether both tell of the same version of a file, as far as one can
+// tell from outside.
+func (i FileInfo) same(other FileInfo) bool {
+	return i.meta.Size == other.meta.Size && i.meta.ModifiedAtMs == other.meta.ModifiedAtMs && i.meta.IsFile == other.meta.IsFile
+}
+
+func modeOf(isDirectory, isFile bool) fs.FileMode {
+	switch {
+	case isDirectory:
+		return fs.ModeDir | 0o555
+	case isFile:
+		return 0o444
+	}
+	return fs.ModeIrregular | 0o444
+}
+
+// Stat tells about a file. Links are followed: one that leads nowhere does not exist.
+func (f *Files) Stat(ctx context.Context, name string) (info FileInfo, err error) {
+	err = f.at("stat", name, func(uri wire.PathURI) (err error) {
+		info, err = f.stat(ctx, name, uri)
+		return err
+	})
+	return info, err
+}
+
+func (f *Files) stat(ctx context.Context, name string, uri wire.PathURI) (FileInfo, error) {
+	info := FileInfo{name: base(name)}
+	err := f.client.ask(ctx, wire.MethodFsGetMetadata, wire.MetadataParams{Path: uri, Sandbox: f.sandbox}, &info.meta)
+	return info, err
+}
+
+// ReadDir lists a directory, sorted by name. Links have the type of what they lead to.
+// The Info of an entry asks the server.
+func (f *Files) ReadDir(ctx context.Context, name string) (entries []fs.DirEntry, err error) {
+	err = f.at("readdir", name, func(uri wire.PathURI) error {
+		var r wire.ReadDirectoryResult
+		if err := f.client.ask(ctx, wire.MethodFsReadDirectory, wire.ReadDirectoryParams{Path: uri, Sandbox: f.sandbox}, &r); err != nil {
+			return err
+		}
+		dir := strings.TrimRight(f.native(uri.String()), `/\`)
+		for _, e := range r.Entries {
+			entries = append(entries, &dirEntry{f, dir + "/" + e.FileName, e})
+		}
+		slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
+		return nil
+	})
+	return entries, err
+}
+
+type dirEntry struct {
+	files *Files
+	path  string
+	entry wire.DirectoryEntry
+}
+
+func (e *dirEntry) Name() string      { return e.entry.FileName }
+func (e *dirEntry) IsDir() bool       { return e.entry.IsDirectory }
+func (e *dirEntry) Type() fs.FileMode { return modeOf(e.entry.IsDirectory, e.entry.IsFile).Type() }
+func (e *dirEntry) String() string    { return fs.FormatDirEntry(e) }
+
+// Info implements fs.DirEntry.
+func (e *dirEntry) Info() (fs.FileInfo, error) {
+	info, err := e.files.Stat(e.files.client.ctx, e.path)
+	if err != nil {
+		return nil, err
+	}
+	return info, nil
+}
+
+// Mkdir makes a directory in one that exists.
+func (f *Files) Mkdir(ctx context.Context, name string) error { return f.mkdir(ctx, name, false) }
+
+// MkdirAll makes a directory and those above it that are missing. It may exist.
+func (f *Files) MkdirAll(ctx context.Context, name string) error { return f.mkdir(ctx, name, true) }
+
+func (f *Files) mkdir(ctx context.Context, name string, all bool) error {
+	return f.at("mkdir", name, func(uri wire.PathURI) error {
+		return f.client.call(ctx, once, wire.MethodFsCreateDirectory,
+			wire.CreateDirectoryParams{Path: uri, Recursive: &all, Sandbox: f.sandbox}, nil)
+	})
+}
+
+// Remove removes a file, a link or an empty directory.
+func (f *Files) Remove(ctx context.Context, name string) error { return f.remove(ctx, name, false) }
+
+// RemoveAll removes what is at a path, and everything below it. It need not exist.
+func (f *Files) RemoveAll(ctx context.Context, name string) error { return f.remove(ctx, name, true) }
+
+func (f *Files) remove(ctx context.Context, name string, all bool) error {
+	return f.at("remove", name, func(uri wire.PathURI) error {
+		return f.client.call(ctx, once, wire.MethodFsRemove,
+			wire.RemoveParams{Path: uri, Recursive: &all, Force: &all, Sandbox: f.sandbox}, nil)
+	})
+}
+
+// Copy copies a file or a link on the executor, or a directory with all that is in it.
+func (f *Files) Copy(ctx context.Context, from, to string) error {
+	return f.at("copy", from, func(source wire.PathURI) error {
+		destination, err := f.uri(to)
+		if err != nil {
+			return pathError("copy", to, err)
+		}
+		return f.client.call(ctx, once, wire.MethodFsCopy,
+			wire.CopyParams{SourcePath: source, DestinationPath: destination, Recursive: true, Sandbox: f.sandbox}, nil)
+	})
+}
+
+// Canonical returns the path of a file without links.
+func (f *Files) Canonical(ctx context.Context, name string) (real string, err error) {
+	err = f.at("canonicalize", name, func(uri wire.PathURI) error {
+		var r wire.CanonicalizeResult
+		err := f.client.ask(ctx, wire.MethodFsCanonicalize, wire.CanonicalizeParams{Path: uri, Sandbox: f.sandbox}, &r)
+		real = f.native(r.Path)
+		return err
+	})
+	return real, err
+}
+
+// What a walk covers at most; servers refuse more.
+const (
+	maxWalkDepth       = 64
+	maxWalkDirectories = 10_000
+	maxWalkEntries     = 50_000
+)
+
+// WalkOptions bound a walk; 0 is the most that servers allow.
+type WalkOptions struct {
+	MaxDepth, MaxDirectories, MaxEntries int
+
+	FollowLinks bool // also into directories behind links
+	SkipHidden  bool // not into directories whose name starts with a dot
+}
+
+// A WalkResult is what a walk has found, sorted, what is nearer first.
+type WalkResult struct {
+	Entries   []WalkEntry
+	Errors    []WalkError
+	Truncated bool // there is more than the limits allow
+}
+
+// A WalkEntry is a file or a directory.
+type WalkEntry struct {
+	Path  string
+	IsDir bool
+}
+
+// A WalkError is something that could not be looked at.
+type WalkError struct{ Path, Message string }
+
+func (e WalkError) Error() string { return "walk " + e.Path + ": " + e.Message }
+
+// Walk lists what is below a directory, in one request.
+func (f *Files) Walk(ctx context.Context, name string, o WalkOptions) (*WalkResult, error) {
+	limit := func(n, most int) uint64 {
+		if n <= 0 || n > most {
+			n = most
+		}
+		return uint64(n)
+	}
+	options := wire.WalkOptions{
+		MaxDepth: limit(o.MaxDepth, maxWalkDepth), MaxDirectories: limit(o.MaxDirectories, maxWalkDirectories),
+		MaxEntries: limit(o.MaxEntries, maxWalkEntries), FollowDirectorySymlinks: o.FollowLinks, PruneHiddenDirectories: o.SkipHidden,
+	}
+	result := new(WalkResult)
+	err := f.at("walk", name, func(uri wire.PathURI) error {
+		var r wire.WalkResult
+		if err := f.client.ask(ctx, wire.MethodFsWalk, wire.WalkParams{Path: uri, Options: options, Sandbox: f.sandbox}, &r); err != nil {
+			return err
+		}
+		result.Truncated = r.Truncated
+		for _, e := range r.Entries {
+			result.Entries = append(result.Entries, WalkEntry{f.native(e.Path), e.Kind == wire.WalkDirectory})
+		}
+		for _, e := range r.Errors {
+			result.Errors = append(result.Errors, WalkError{f.native(e.Path), e.Message})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
+}
