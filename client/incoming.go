@@ -47,6 +47,24 @@ func (l *link) Notification(method string, params []byte) error {
 	return nil
 }
 
+// output takes the output of processes, without the detour over a parsed message.
+func (c *Client) output(msg []byte) (taken bool, err error) {
+	n, taken, err := wire.ParseOutput(msg)
+	if err != nil {
+		return taken, fmt.Errorf("exec-server notification handling failed: %s: %w", wire.NoteProcessOutput, err)
+	}
+	if !taken {
+		return false, nil
+	}
+	c.mu.Lock()
+	p := c.processes[string(n.ProcessID)]
+	c.mu.Unlock()
+	if p != nil {
+		p.take(Event{Kind: Output, Seq: n.Seq, Stream: n.Stream, Data: n.Chunk})
+	}
+	return true, nil
+}
+
 // event hands an event to its process; one of an unknown process is ignored.
 func (c *Client) event(processID string, e Event) {
 	c.mu.Lock()

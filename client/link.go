@@ -49,7 +49,7 @@ func (c *Client) connect(ctx context.Context, resume string) (*link, error) {
 	l := &link{client: c, ended: make(chan struct{}), features: map[string]bool{},
 		slots: make(chan struct{}, maxCalls), reserve: make(chan struct{}, 1)}
 	l.asked.ids = map[int64]bool{}
-	l.conn = rpc.New(c.ctx, stream, rpc.Config{Handler: l, Log: c.opts.Log, Client: true})
+	l.conn = rpc.New(c.ctx, stream, rpc.Config{Handler: l, Log: c.opts.Log, Client: true, Peek: c.output})
 	c.tasks.Go(l.serve)
 	if err := l.handshake(ctx, resume); err != nil {
 		l.close(err)

@@ -70,6 +70,10 @@ type Config struct {
 	// message that is none ends the connection, and an answer to a question that
 	// was never asked is ignored.
 	Client bool
+
+	// Peek, if set, sees each message before it is parsed, and keeps those that it
+	// takes. It is called like the methods of the Handler.
+	Peek func(msg []byte) (taken bool, err error)
 }
 
 // A Conn is one connection to a peer.
@@ -79,6 +83,7 @@ type Conn struct {
 	log     *slog.Logger
 	prefix  string
 	client  bool
+	peek    func([]byte) (bool, error)
 	ctx     context.Context // ends with the connection
 	cancel  context.CancelCauseFunc
 	linger  time.Duration
@@ -122,7 +127,7 @@ type answer struct {
 // New returns a connection that does nothing until Serve is called.
 func New(ctx context.Context, stream Stream, c Config) *Conn {
 	conn := &Conn{
-		stream: stream, handler: c.Handler, log: c.Log, prefix: c.ParsePrefix, client: c.Client,
+		stream: stream, handler: c.Handler, log: c.Log, prefix: c.ParsePrefix, client: c.Client, peek: c.Peek,
 		permits: semaphore.NewWeighted(MaxAnswerBytes),
 		own:     semaphore.NewWeighted(maxOwnBytes),
 		wake:    make(chan struct{}, 1),
@@ -201,6 +206,15 @@ func (c *Conn) readLoop() error {
 		}
 		if c.ctx.Err() != nil {
 			return context.Cause(c.ctx)
+		}
+		if c.peek != nil {
+			taken, err := c.peek(data)
+			if err != nil {
+				return err
+			}
+			if taken {
+				continue
+			}
 		}
 		msg, err := wire.Parse(data)
 		switch {

@@ -40,7 +40,7 @@ func (r *Request) Fail(e *wire.Error) {
 // ReplyEncoded answers with a complete message.
 func (r *Request) ReplyEncoded(msg []byte) {
 	r.queue(msg, nil)
-	r.conn.flush()
+	r.conn.flush(r.conn.requests.alone())
 }
 
 // QueueEncoded is ReplyEncoded for callers that hold a lock which written needs:
@@ -102,6 +102,14 @@ func (a *admission) grow(n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.bytes += n
+}
+
+// alone reports whether a request that is not answered yet is the only one: its peer
+// waits for nothing else.
+func (a *admission) alone() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.count <= 1
 }
 
 // leave is called when a request's answer has left.

@@ -11,6 +11,11 @@ type Job struct {
 	// goroutine. Unless the job is Slow, Run itself must not wait.
 	Run func(done func())
 
+	// Try, if not nil, does a slow job on the spot, unless that would mean to wait;
+	// then it reports false, and Run is called. It must not wait for anything, files
+	// included. A job that had to wait for another is not tried.
+	Try func() bool
+
 	Slow      bool    // Run waits, and does not return before done: it gets a goroutine
 	Process   *string // jobs of one process begin in order
 	Exclusive bool    // later jobs of the process begin when it is done
@@ -188,6 +193,7 @@ func (s *Scheduler) mayBegin(j Job) bool {
 	if j.visit.earlier == 0 {
 		return true
 	}
+	j.Try = nil // it would hold up the others that begin at the same time
 	j.visit.begin = func() { s.begin(j, nil) }
 	return false
 }
@@ -262,6 +268,11 @@ func (s *Scheduler) begin(j Job, n *lane) {
 	}
 	if !j.Slow {
 		j.Run(done)
+		return
+	}
+	if j.Try != nil && j.Try() {
+		s.slow.Done()
+		done()
 		return
 	}
 	go func() { // waited for by Wait

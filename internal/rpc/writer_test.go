@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/gobwas/ws"
 
@@ -140,6 +141,29 @@ func TestFlushSendsOnTheSpot(t *testing.T) {
 	}
 	if s.written.Load() != 1 {
 		t.Error("Written was not called")
+	}
+}
+
+// The answer to the only request leaves on the spot however many have done so before;
+// one of several may be collected with others.
+func TestFlushAnswersAlone(t *testing.T) {
+	a, b := tcpPair(t)
+	c := newConn(NewWebSocket(a, nil), echo)                                  // not served: there is no writer
+	c.eager = eager{tick: time.Now().Add(time.Hour), flushes: flushesPerTick} // no more for now
+	answer := func(id int64) {
+		r := &Request{ID: wire.IntID(id), conn: c, size: 1}
+		r.Reply(wire.Empty{})
+	}
+	c.requests.enter(1)
+	answer(1)
+	if id, ok := newPeer(t, b).next().ID.Int(); !ok || id != 1 {
+		t.Errorf("answer to %d", id)
+	}
+	c.requests.enter(1)
+	c.requests.enter(1)
+	answer(2)
+	if len(c.answers) != 1 {
+		t.Error("one of two answers was not left to the writer")
 	}
 }
 
