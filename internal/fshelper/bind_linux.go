@@ -45,7 +45,8 @@ func helperEnv(env []string) []string {
 }
 
 // bind returns what an intent means. What was found out for the same intent before
-// counts if everything about it is still checked when it matters: see use.
+// counts if everything about it is still checked when it matters: see use. The
+// error is for refused.
 func (p *Pool) bind(ctx context.Context, intent *wire.Sandbox) (*binding, error) {
 	if p.config.Confiner == nil {
 		return nil, &fsrpc.Error{Err: fsrpc.ErrSandbox}
@@ -122,7 +123,7 @@ func (p *Pool) bindNew(ctx context.Context, intent *wire.Sandbox, text string) (
 	if err != nil {
 		return nil, err
 	}
-	b, err := proc.Abandonable(ctx, func() (*binding, error) {
+	return proc.Abandonable(ctx, func() (*binding, error) {
 		policy, plan, err := p.config.Confiner.Compile(p.request(intent), verdict)
 		if err != nil {
 			return nil, err
@@ -143,10 +144,6 @@ func (p *Pool) bindNew(ctx context.Context, intent *wire.Sandbox, text string) (
 		b.key = string(sum.Sum(nil))
 		return b, nil
 	}, func(*binding) {})
-	if err != nil {
-		return nil, refused(ctx, err)
-	}
-	return b, nil
 }
 
 // refresh binds anew if the machine has changed.
@@ -197,17 +194,52 @@ func refused(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if e, ok := errors.AsType[*wire.Error](err); ok {
+		return e
+	}
+	if e, ok := errors.AsType[*fsrpc.Error](err); ok {
+		return e
+	}
 	if e, ok := errors.AsType[*sandbox.IntentError](err); ok {
-		code := wire.CodeInvalidParams
-		if strings.HasPrefix(e.Error(), "invalid sandbox permission path URI") {
-			code = wire.CodeInvalidRequest
+		if text, ok := foreignPlace(e); ok {
+			return wire.Errorf(wire.CodeInvalidRequest, "%s", text)
 		}
-		return wire.Errorf(code, "%v", e)
+		if strings.HasPrefix(e.Error(), "invalid sandbox permission path URI") {
+			return wire.Errorf(wire.CodeInvalidRequest, "%v", e)
+		}
+		return wire.Errorf(wire.CodeInvalidParams, "%v", e)
 	}
 	if e, ok := errors.AsType[*sandbox.UnenforceableError](err); ok {
 		return unenforceable(e.Reason)
 	}
 	return failure(err.Error())
+}
+
+// foreignPlace reports whether an intent is about a directory that means nothing
+// here, and how file requests say so.
+func foreignPlace(e *sandbox.IntentError) (text string, ok bool) {
+	switch inner := errors.Unwrap(e); {
+	case inner == nil:
+	case strings.HasPrefix(e.Error(), "sandbox cwd URI"):
+		return inner.Error(), true
+	case strings.HasPrefix(e.Error(), "sandbox workspace root URI"):
+		return "file system sandbox workspace root is not native to this exec-server host: " + inner.Error(), true
+	}
+	return "", false
+}
+
+// readable reports whether what an intent lets be read is known, although there is
+// no sandbox for it because of err: everything.
+func readable(intent *wire.Sandbox, err error) bool {
+	if !readsAll(intent) {
+		return false
+	}
+	if e, ok := errors.AsType[*sandbox.IntentError](err); ok {
+		_, ok := foreignPlace(e)
+		return ok
+	}
+	_, ok := errors.AsType[*sandbox.UnenforceableError](err)
+	return ok
 }
 
 // unenforceable says why there is no sandbox for a request.

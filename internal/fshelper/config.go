@@ -51,3 +51,23 @@ func unconfined(intent *wire.Sandbox) bool {
 	}
 	return intent.Permissions.FileSystem.Type == wire.FileSystemUnrestricted
 }
+
+// readsAll reports whether an intent lets everything be read, whatever its paths
+// mean here. In doubt it does not.
+func readsAll(intent *wire.Sandbox) bool {
+	if intent.Draft != "" || intent.Permissions.Type != wire.PermissionsManaged || intent.Permissions.FileSystem.Type != wire.FileSystemRestricted {
+		return false
+	}
+	root := false
+	for _, e := range intent.Permissions.FileSystem.Entries {
+		switch {
+		case e.Access != wire.AccessRead && e.Access != wire.AccessWrite:
+			return false
+		case e.Path.Type == wire.SandboxPathSpecial:
+			root = root || e.Path.Special.Kind == wire.SpecialRoot
+		case e.Path.Type != wire.SandboxPathURI:
+			return false
+		}
+	}
+	return root
+}

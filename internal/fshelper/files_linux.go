@@ -17,6 +17,7 @@ const maxInline = inside.MaxMessage / 2
 type files struct {
 	pool    *Pool
 	binding *binding
+	refusal error // why there is no helper; nil: there may be one
 }
 
 // direct is who reads if everything may be read.
@@ -25,6 +26,9 @@ func (f *files) direct() fsrpc.Files { return f.pool.config.Direct }
 // ask has the helper do something. The file that comes with the answer is what
 // was opened, or nil.
 func (f *files) ask(ctx context.Context, r *inside.Request) (body []byte, file *os.File, err error) {
+	if f.refusal != nil {
+		return nil, nil, f.refusal
+	}
 	h, err := f.pool.use(ctx, f.binding)
 	if err != nil {
 		return nil, nil, err

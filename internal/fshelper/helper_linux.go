@@ -168,6 +168,9 @@ func (h *helper) start(said *complaint) (err error) {
 	if err := h.teach(); err != nil {
 		conn.Close()
 		h.process.Kill()
+		if h.moved() {
+			return errMoved
+		}
 		if text := said.text(); text != "" {
 			err = errors.New(text)
 		}
@@ -176,11 +179,21 @@ func (h *helper) start(said *complaint) (err error) {
 	return nil
 }
 
+// moved reports whether files that the sandbox is about have changed while it was
+// built, which may be why it could not be.
+func (h *helper) moved() bool {
+	same, err := h.pool.unchanged(h.pool.ctx, h.binding)
+	return err == nil && !same
+}
+
 // launch executes the helper in its sandbox.
 func (h *helper) launch(stdin *os.File, said *complaint) error {
 	request := h.pool.request(h.binding.intent)
 	request.Spec.Stdin = stdin
 	prepared, err := h.pool.config.Confiner.Prepare(h.pool.ctx, request)
+	if err != nil && h.moved() {
+		return errMoved
+	}
 	if err != nil {
 		return refused(h.pool.ctx, err)
 	}
@@ -193,6 +206,9 @@ func (h *helper) launch(stdin *os.File, said *complaint) error {
 		return errMoved
 	}
 	h.process, err = prepared.Start(h.pool.ctx, h.pool.config.Procs, said)
+	if err != nil && h.moved() {
+		return errMoved
+	}
 	if err != nil {
 		return refused(h.pool.ctx, err)
 	}

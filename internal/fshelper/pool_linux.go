@@ -52,7 +52,8 @@ func New(cfg Config) *Pool {
 
 // Files returns who serves a request that asks for this sandbox; nil: for none. The
 // result is meant for this request: the next one asks again. No helper is started
-// before it is needed.
+// before it is needed. Where everything may be read a sandbox that cannot be built
+// keeps only changes from happening.
 //
 // Errors are *[fsrpc.Error] or *[wire.Error], or the end of ctx.
 func (p *Pool) Files(ctx context.Context, intent *wire.Sandbox) (fsrpc.Files, error) {
@@ -60,10 +61,12 @@ func (p *Pool) Files(ctx context.Context, intent *wire.Sandbox) (fsrpc.Files, er
 		return p.config.Direct, nil
 	}
 	b, err := p.bind(ctx, intent)
-	if err != nil {
-		return nil, err
-	}
-	if b.fullWrite {
+	switch {
+	case err != nil && ctx.Err() == nil && readable(intent, err):
+		return &files{pool: p, binding: &binding{fullRead: true}, refusal: refused(ctx, err)}, nil
+	case err != nil:
+		return nil, refused(ctx, err)
+	case b.fullWrite:
 		return p.config.Direct, nil
 	}
 	return &files{pool: p, binding: b}, nil
@@ -92,7 +95,7 @@ func (p *Pool) use(ctx context.Context, b *binding) (*helper, error) {
 	var err error
 	for range bindTries {
 		if b, err = p.refresh(ctx, b); err != nil {
-			return nil, err
+			return nil, refused(ctx, err)
 		}
 		var h *helper
 		if h, err = p.useOnce(ctx, b); !errors.Is(err, errMoved) {

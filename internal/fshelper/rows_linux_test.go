@@ -156,6 +156,7 @@ var rows = []row{
 	{"F50 once", workspace, creates("$WS/sub", false), "-32603 File exists (os error 17)"},
 	{"F50 parent", workspace, creates("$WS/no/deep", false), missing},
 	{"F51", workspace, creates("$OUT/new", true), readonly},
+	{"F51 a file", workspace, creates("$WS/a.txt", true), "-32603 File exists (os error 17)"},
 	{"F52", workspace, creates("$WS/.agents", true), readonly},
 	{"F52 below", workspace, creates("$WS/.agents/deep", true), readonly},
 	{"F52 dangling", workspace, creates("$WS/togit", true), "-32603 File exists (os error 17)"},
@@ -166,6 +167,8 @@ var rows = []row{
 	{"F60", workspace, removes("$WS/sub"), ok},
 	{"F60 missing", workspace, removes("$WS/nothing"), ok},
 	{"F61", workspace, removes("$OUT/secret.txt"), readonly},
+	{"F61 missing", workspace, removes("$OUT/nothing"), ok},
+	{"F61 missing, read-only", readOnly, removes("$WS/nothing"), ok},
 	{"F62", workspace, removes("$WS/.aws"), readonly},
 	{"F62 missing", workspace, removes("$WS/.git"), readonly},
 	{"F63", workspace, removes("$WS/filelink"), ok},
@@ -175,6 +178,11 @@ var rows = []row{
 	{"F66", denyOut, copies("$OUT/secret.txt", "$WS/copy"), denied},
 	{"copy to a protected name", workspace, copies("$OUT", "$WS/.git"), readonly},
 	{"copy a protected name along", workspace, copies("$OUT/repo", "$WS"), readonly},
+	{"copy a directory onto a file", workspace, copies("$WS/sub", "$WS/a.txt"), "-32603 File exists (os error 17)"},
+	{"copy a directory onto a link to nothing", workspace, copies("$WS/sub", "$WS/togit"), "-32603 File exists (os error 17)"},
+	{"copy nothing into what cannot be written", workspace, copies("$WS/sub", "$OUT"), ok},
+	{"copy something into what cannot be written", workspace, copies("$WS", "$OUT/repo"), readonly},
+	{"copy onto a FIFO", workspace, copies("$WS/a.txt", "$WS/fifo"), "-32600 path `$WS/fifo` is not a file"},
 	{"copy a link", workspace, copies("$WS/filelink", "$WS/copy"), ok},
 	{"copy a link onto something", workspace, copies("$WS/filelink", "$WS/a.txt"), "-32603 File exists (os error 17)"},
 	{"copy a link to a protected name", workspace, copies("$WS/filelink", "$WS/.git"), readonly},
@@ -307,8 +315,8 @@ func TestRefused(t *testing.T) {
 	b.must(err)
 	foreign.Permissions.FileSystem.Entries = append(foreign.Permissions.FileSystem.Entries,
 		wire.SandboxEntry{Path: wire.SandboxPath{Type: wire.SandboxPathURI, Path: uri}, Access: wire.AccessRead})
-	foreignCwd := b.intent(readOnly)
-	foreignCwd.Cwd = &uri
+	foreignCwd, foreignRoot := b.intent(minimalRead), b.intent(denyOut)
+	foreignCwd.Cwd, foreignRoot.WorkspaceRoots = &uri, []wire.PathURI{uri}
 	const noRoots = "-32602 file system sandbox context with dynamic permissions requires cwd"
 	for name, c := range map[string]struct {
 		intent *wire.Sandbox
@@ -318,7 +326,8 @@ func TestRefused(t *testing.T) {
 		"relative glob": {noCwd("read :root, glob *.env"), noRoots},
 		"F15":           {noCwd(readOnly), ok},
 		"F21":           {foreign, "-32600 invalid sandbox permission path URI: 'file:///C:/x' is invalid on 'linux'"},
-		"foreign cwd":   {foreignCwd, "-32602 sandbox cwd URI `file:///C:/x` is not valid on this exec-server host: 'file:///C:/x' is invalid on 'linux'"},
+		"foreign cwd":   {foreignCwd, "-32600 'file:///C:/x' is invalid on 'linux'"},
+		"foreign root":  {foreignRoot, "-32600 file system sandbox workspace root is not native to this exec-server host: 'file:///C:/x' is invalid on 'linux'"},
 		"no /proc":      {b.intent("read :root, deny /proc"), "-32600 filesystem sandbox cannot be enforced on this executor: /proc is denied, which file requests need"},
 		"glob":          {b.intent("read :root, glob /*"), "-32600 filesystem sandbox cannot be enforced on this executor: unreadable glob `/*` cannot be safely expanded; use a pattern with a non-root directory prefix"},
 	} {

@@ -31,6 +31,13 @@ type Files interface {
 	Copy(ctx context.Context, source, destination string, recursive bool) error
 }
 
+// Cached is what Files may be besides.
+type Cached interface {
+	// ReadCached reads a whole file, links followed, if that takes no waiting at all
+	// and b is larger than it. False is that it was not possible: Open will tell.
+	ReadCached(path string, b []byte) (n int, ok bool)
+}
+
 // RemoveHow are the choices of fs/remove.
 type RemoveHow struct {
 	Recursive, Force, Follow bool

@@ -22,6 +22,9 @@ func open(path string, follow bool) (*os.File, error) {
 	if path == "/" && !follow {
 		return nil, errNoEntry
 	}
+	if follow { // the kernel finds the way in one step
+		return place{unix.AT_FDCWD, path}.open(path, follow)
+	}
 	at, err := find(path, follow)
 	if err != nil {
 		return nil, err

@@ -59,16 +59,20 @@ func (p place) remove(ctx context.Context, how RemoveHow) error {
 }
 
 // unlink removes what is no directory, and says if it is one.
-func (p place) unlink(kind byte) (isDir bool, err error) {
-	if kind == unix.DT_DIR {
+func (p place) unlink(dirent byte) (isDir bool, err error) {
+	if dirent == unix.DT_DIR {
 		return true, nil
 	}
 	err = unlinkat(p.dir, p.name, 0)
-	if err != unix.EISDIR && err != unix.EPERM {
+	if err != unix.EISDIR && err != unix.EPERM && err != unix.EROFS {
 		return false, err
 	}
 	var st unix.Stat_t
-	if unix.Fstatat(p.dir, p.name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+	found := unix.Fstatat(p.dir, p.name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	switch {
+	case err == unix.EROFS && found == unix.ENOENT: // said before it was looked for
+		return false, found
+	case err != unix.EROFS && found == nil && kind(st) == unix.S_IFDIR:
 		return true, nil
 	}
 	return false, err

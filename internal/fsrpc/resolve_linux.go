@@ -136,7 +136,8 @@ func (p place) reopen(fd int, st unix.Stat_t, flags int) (int, error) {
 		return -1, err
 	}
 	if kind(st) == unix.S_IFREG {
-		if err := unix.SetNonblock(opened, false); err != nil {
+		// There is no other flag that could be lost.
+		if _, err := unix.FcntlInt(uintptr(opened), unix.F_SETFL, 0); err != nil {
 			unix.Close(opened)
 			return -1, err
 		}

@@ -3,6 +3,7 @@ package fsrpc
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -229,13 +230,46 @@ func TestWithoutRights(t *testing.T) {
 	walkWithoutRights(t, mine)
 }
 
-func TestFullDisk(t *testing.T) {
-	attr := &syscall.SysProcAttr{
+// mounting are the rights to make a file system that nobody else sees.
+func mounting() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 	}
-	if !elsewhere(t, attr) {
+}
+
+// Where nothing can be written, what is missing is missing all the same.
+func TestRemoveFromReadOnlyDisk(t *testing.T) {
+	if !elsewhere(t, mounting()) {
+		return
+	}
+	disk := t.TempDir()
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, ""); err != nil {
+		t.Skipf("cannot mount a disk: %v", err)
+	}
+	defer func() { must(t, unix.Unmount(disk, 0)) }()
+	write(t, disk+"/f", "content")
+	must(t, os.Mkdir(disk+"/d", 0o755))
+	must(t, unix.Mount("", disk, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	erofs := told{intl, "Read-only file system (os error 30)"}
+	for i := range 8 {
+		how := RemoveHow{Recursive: i&1 > 0, Force: i&2 > 0, Follow: i&4 > 0}
+		if how.Recursive && !how.Follow {
+			continue
+		}
+		missing := enoent
+		if how.Force {
+			missing = fine
+		}
+		for name, want := range map[string]told{"none": missing, "none/x": missing, "f": erofs, "d": erofs} {
+			expect(t, fmt.Sprintf("%s %+v", name, how), direct.Remove(ctx, filepath.Join(disk, name), how), want)
+		}
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	if !elsewhere(t, mounting()) {
 		return
 	}
 	disk := t.TempDir()

@@ -290,10 +290,7 @@ func (c *Conn) Alive(ctx context.Context) bool {
 		return false
 	}
 	before := c.stream.Heard()
-	c.mu.Lock()
-	c.ping = true
-	c.mu.Unlock()
-	c.signal()
+	c.Ping()
 	look := time.NewTicker(aliveStep)
 	defer look.Stop()
 	for {
@@ -308,6 +305,14 @@ func (c *Conn) Alive(ctx context.Context) bool {
 			return false
 		}
 	}
+}
+
+// Ping asks the peer for a sign of life, on streams that have such.
+func (c *Conn) Ping() {
+	c.mu.Lock()
+	c.ping = true
+	c.mu.Unlock()
+	c.signal()
 }
 
 // HeardSince reports whether something has come from the peer since t. On a

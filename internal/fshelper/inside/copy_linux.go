@@ -56,10 +56,12 @@ func (g *guard) Copy(ctx context.Context, source, destination string, recursive 
 	if err := g.mayRead(from.real); err != nil {
 		return err
 	}
-	if to.exists() {
-		// Into a directory that may not be written nothing is merged, not even nothing.
-		err = g.mayWrite(to.real)
-	} else {
+	switch {
+	case to.exists() && to.kind() != unix.S_IFDIR || to.dangling:
+		err = unix.EEXIST
+	case to.exists(): // what comes into being there is decided about one by one
+		err = g.mayRead(to.real)
+	default:
 		err = g.CreateDirectory(ctx, to.real, true, false)
 	}
 	if err != nil {
@@ -134,7 +136,7 @@ func (g *guard) copyInto(ctx context.Context, source, destination string) error 
 	case to.exists() && to.kind() != unix.S_IFDIR || to.dangling:
 		return unix.EEXIST
 	case to.exists():
-		err = g.mayWrite(to.real)
+		err = g.mayRead(to.real)
 	default:
 		err = g.make(to.real, func(dir int, name string) error { return unix.Mkdirat(dir, name, 0o777) })
 	}
@@ -171,7 +173,7 @@ func (g *guard) copyLink(from *spot, destination string) error {
 	}
 	to.close()
 	if to.missing > 1 {
-		return g.mayFind(to.real)
+		return g.mayFind(to)
 	}
 	return g.make(to.real, func(dir int, name string) error { return unix.Symlinkat(target, dir, name) })
 }

@@ -54,16 +54,28 @@ func (g *guard) mayWrite(real string) error {
 	return nil
 }
 
-// mayFind is the error for a path of which more than the end is missing. Where a
-// command would find a name that cannot be changed, so does a request.
-func (g *guard) mayFind(real string) error {
-	switch j := g.judge.Decide(real); {
+// mayFind is the error for a path of which more than the end is missing.
+func (g *guard) mayFind(s *spot) error {
+	switch j := g.judge.Decide(s.real); {
 	case j.Ruled && j.Access == sandbox.Deny:
 		return unix.EACCES
-	case j.Absent:
+	case g.held(s):
 		return unix.EROFS
 	}
 	return unix.ENOENT
+}
+
+// held reports whether a command would find, at a path that is missing, a name that
+// cannot be changed: one that must not come into being where others may.
+func (g *guard) held(s *spot) bool {
+	if !g.judge.Decide(s.real).Absent {
+		return false
+	}
+	above := s.real
+	for range s.missing {
+		above = path.Dir(above)
+	}
+	return g.judge.Decide(above).Writable()
 }
 
 // Open opens a regular file to read: first without any rights, then, if it is one
@@ -151,7 +163,7 @@ func (g *guard) toWrite(name string, follow bool) (*spot, error) {
 	}
 	switch {
 	case s.missing > 1:
-		err = g.mayFind(s.real)
+		err = g.mayFind(s)
 	case s.exists() && s.kind() == unix.S_IFLNK:
 		err = unix.ELOOP
 	case s.exists() && s.kind() == unix.S_IFDIR:
@@ -208,12 +220,12 @@ func (g *guard) CreateDirectory(ctx context.Context, name string, recursive, fol
 		if g.judge.Decide(s.real).Absent {
 			return unix.EROFS // somebody keeps the name from being used, that is all
 		}
-		if follow && s.kind() == unix.S_IFDIR && !recursive {
+		if follow && (s.kind() != unix.S_IFDIR || !recursive) {
 			return unix.EEXIST
 		}
 		return g.files.CreateDirectory(ctx, s.real, recursive, false)
 	case s.missing > 1 && !recursive:
-		return g.mayFind(s.real)
+		return g.mayFind(s)
 	}
 	for at, n := s.real, s.missing; n > 0; at, n = path.Dir(at), n-1 {
 		if err := g.mayWrite(at); err != nil {
@@ -303,7 +315,7 @@ func (g *guard) Remove(ctx context.Context, name string, how fsrpc.RemoveHow) er
 		return err
 	}
 	defer s.close()
-	if s.exists() || g.judge.Decide(s.real).Absent {
+	if s.exists() || g.held(s) {
 		if err := g.mayWrite(s.real); err != nil {
 			return err
 		}

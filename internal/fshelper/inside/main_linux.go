@@ -26,50 +26,111 @@ const exitBroken = 125
 
 // Main serves requests until the server closes its end of the socket.
 func Main([]string) int {
-	h := &helper{socket: channel, running: make(map[uint64]context.CancelFunc)}
-	if err := h.serve(); err != nil {
+	if err := newHelper(channel).serve(); err != nil {
 		fmt.Fprintf(os.Stderr, "tether: %v\n", err)
 		return exitBroken
 	}
 	return 0
 }
 
-// A helper serves requests from a socket.
+// A helper serves requests from a socket. Who receives a request serves it, so that
+// it need not be passed on: on its way from one thread to another a small one would
+// spend most of its time. Somebody else is waiting for the next one by then.
 type helper struct {
 	socket int
 	files  fsrpc.Files
-	tasks  sync.WaitGroup // requests
+	ended  chan error // has room for one; nil: the other end is closed
 
 	mu      sync.Mutex
 	running map[uint64]context.CancelFunc
+	early   map[uint64]struct{} // cancelled by one receiver before another has noted them
+	waiting int                 // receivers that wait for a request
 }
+
+func newHelper(socket int) *helper {
+	return &helper{
+		socket: socket, ended: make(chan error, 1),
+		running: make(map[uint64]context.CancelFunc), early: make(map[uint64]struct{}),
+	}
+}
+
+// maxWaiting is how many receivers wait for a request: one that has just served one,
+// and one that was there meanwhile. Each is a thread with a buffer.
+const maxWaiting = 2
 
 // serve returns when the other end is closed, without waiting for what nobody would
 // hear of.
 func (h *helper) serve() error {
+	h.waiting = 1
+	go h.receiveAll() // ends with the process, as all that it starts
+	return <-h.ended
+}
+
+// receiveAll serves requests until there are enough others who do.
+func (h *helper) receiveAll() {
 	buffer := make([]byte, MaxMessage)
 	for {
 		r, file, err := h.receive(buffer)
-		switch {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return err
+		if err == nil {
+			err = h.take(r, file)
 		}
-		switch {
-		case r.Op == OpCancel:
-			h.cancel(r.ID)
-		case h.files == nil:
-			if err := h.learn(r, file); err != nil {
-				return err
-			}
-		case r.Op == OpRules:
-			return errors.New("the rules cannot change")
-		default:
-			h.begin(r, file)
-			continue // it closes the file
+		if err != nil {
+			h.end(err)
+			return
 		}
+		h.mu.Lock()
+		enough := h.waiting >= maxWaiting
+		if !enough {
+			h.waiting++
+		}
+		h.mu.Unlock()
+		if enough {
+			return
+		}
+	}
+}
+
+// end is told why nothing is received any more.
+func (h *helper) end(err error) {
+	if err == io.EOF {
+		err = nil
+	}
+	select {
+	case h.ended <- err:
+	default: // somebody else has said it
+	}
+}
+
+// take does what a message asks for. The caller counts as waiting until then.
+func (h *helper) take(r *Request, file *os.File) error {
+	switch {
+	case h.files == nil: // the only receiver so far
+		defer file.Close()
+		h.leave(false)
+		return h.learn(r, file)
+	case r.Op == OpCancel:
+		defer file.Close()
+		h.leave(false)
+		h.cancel(r.ID)
+		return nil
+	case r.Op == OpRules:
 		file.Close()
+		return errors.New("the rules cannot change")
+	}
+	h.leave(true)
+	h.perform(r, file)
+	return nil
+}
+
+// leave notes that a receiver does not wait any more. One that may be busy for long
+// has another wait in its place, if nobody else does.
+func (h *helper) leave(busy bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waiting--
+	if busy && h.waiting == 0 {
+		h.waiting++
+		go h.receiveAll() // ends with the process, or when there are enough
 	}
 }
 
@@ -190,24 +251,32 @@ func (h *helper) cancel(id uint64) {
 	defer h.mu.Unlock()
 	if cancel := h.running[id]; cancel != nil {
 		cancel()
+		return
 	}
+	// Not noted yet, or answered already.
+	if len(h.early) >= AtOnce {
+		clear(h.early)
+	}
+	h.early[id] = struct{}{}
 }
 
-// begin serves a request beside others.
-func (h *helper) begin(r *Request, file *os.File) {
+// perform serves a request.
+func (h *helper) perform(r *Request, file *os.File) {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.mu.Lock()
 	h.running[r.ID] = cancel
-	h.mu.Unlock()
-	h.tasks.Go(func() { // ends with the request, or with the process
-		answer, opened := h.answer(ctx, r, file)
-		file.Close()
-		h.mu.Lock()
-		delete(h.running, r.ID)
-		h.mu.Unlock()
+	if _, ok := h.early[r.ID]; ok {
+		delete(h.early, r.ID)
 		cancel()
-		h.reply(answer, opened)
-	})
+	}
+	h.mu.Unlock()
+	answer, opened := h.answer(ctx, r, file)
+	file.Close()
+	h.mu.Lock()
+	delete(h.running, r.ID)
+	h.mu.Unlock()
+	cancel()
+	h.reply(answer, opened)
 }
 
 // reply sends an answer, whose body may be large.

@@ -1,0 +1,91 @@
+package fsrpc
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// What is in memory is read; everything else is left to Open.
+func TestReadCached(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	content := bytes.Repeat([]byte("x"), 1000)
+	for name, data := range map[string][]byte{"file": content, "empty": nil} {
+		if err := os.WriteFile(at(name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("file", at("link")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.ReadFile(at("link")); err != nil { // the first time notes when it was read
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(at("fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read := func(path string, room int) ([]byte, bool) {
+		b := make([]byte, room)
+		n, ok := Direct{}.ReadCached(path, b)
+		return b[:n], ok
+	}
+	if _, ok := read(at("file"), 1001); !ok {
+		cannotRun(t, "the file system of %s does not say what is in memory", dir)
+	}
+	for _, row := range []struct {
+		path string
+		room int
+		want []byte
+		ok   bool
+	}{
+		{at("file"), 1001, content, true},
+		{at("nothing/../link"), 4096, content, true},
+		{at("empty"), 1, nil, true},
+		{at("file"), 1000, nil, false}, // it could be longer
+		{at("missing"), 4096, nil, false},
+		{at("fifo"), 4096, nil, false},
+		{dir, 4096, nil, false},
+		{"/proc/self/status", 1 << 16, nil, false},
+		{"/dev/null", 4096, nil, false},
+		{"relative", 4096, nil, false},
+	} {
+		got, ok := read(row.path, row.room)
+		if ok != row.ok || ok && !bytes.Equal(got, row.want) {
+			t.Errorf("%s in %d bytes: %d bytes, %v", row.path, row.room, len(got), ok)
+		}
+	}
+}
+
+// Content that would have to come from the disk is not waited for.
+func TestReadCachedCold(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	file, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.Write(make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 4096)
+	if _, ok := (Direct{}).ReadCached(name, b); !ok {
+		cannotRun(t, "the file system does not say what is in memory")
+	}
+	if err := file.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		t.Fatal(err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(file.Fd()), &fs); err != nil || fs.Type == unix.TMPFS_MAGIC {
+		cannotRun(t, "all files are in memory here (%v)", err)
+	}
+	if n, ok := (Direct{}).ReadCached(name, b); ok {
+		t.Errorf("read %d bytes that are on the disk", n)
+	}
+}

@@ -1,0 +1,102 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/tetherexec/tether/internal/environ"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/shellsnap"
+	"github.com/tetherexec/tether/wire"
+)
+
+// launchRestored starts a login shell from a snapshot. It reports false if that is
+// not possible: there is none, or it leaves no room for the arguments.
+func (s *Session) launchRestored(p *Process, spec proc.Spec) (child *proc.Process, ok bool, err error) {
+	snapshot := s.snapshots.Get(s.ctx, snapshotKey(p, spec), s.loginShell(p))
+	if snapshot == nil {
+		return nil, false, nil
+	}
+	argv, env := snapshot.Restore(spec.Argv, adopted(p.params, snapshot))
+	spec.Argv, spec.Env = argv, slices.Concat(spec.Env, env)
+	child, err = s.start(s.ctx, p, spec, nil)
+	return child, !errors.Is(err, syscall.E2BIG), err
+}
+
+// loginShell is the shell of a command, to be captured where the command runs.
+func (s *Session) loginShell(p *Process) *shellsnap.Shell {
+	spec := p.spec()
+	spec.Arg0, spec.TTY, spec.PipeStdin = nil, false, false
+	return &shellsnap.Shell{
+		Kind: p.snapshot.Kind, Path: p.snapshot.Path, Env: spec.Env,
+		Start: func(ctx context.Context, argv []string, sink proc.Sink) (*proc.Process, error) {
+			spec.Argv = argv
+			return s.start(ctx, p, spec, sink)
+		},
+		Left: s.keepSurvivor,
+	}
+}
+
+// keepSurvivor sees to it that what a shell has left running ends with the session.
+func (s *Session) keepSurvivor(c *proc.Process) {
+	s.mu.Lock()
+	ended := s.ended
+	if !ended {
+		s.survivors = slices.DeleteFunc(append(s.survivors, c), func(c *proc.Process) bool { return !c.Leftovers() })
+	}
+	s.mu.Unlock()
+	if ended {
+		c.Kill()
+	}
+}
+
+// decisive are the variables that say which start-up files a shell reads, and what
+// a sandbox allows. The others may differ between commands that share a snapshot.
+var decisive = []string{"HOME", "ZDOTDIR", "BASH_ENV", "ENV", "POSIXLY_CORRECT", "TMPDIR"}
+
+// snapshotKey tells apart the commands that must not share a snapshot. Above all,
+// what one sandbox lets a shell do must not reach another.
+func snapshotKey(p *Process, spec proc.Spec) string {
+	key := *p.params
+	key.ProcessID, key.Metadata, key.Arg0, key.Retry, key.Size = "", nil, nil, nil, nil
+	key.TTY, key.PipeStdin = false, false
+	key.Argv = []string{string(p.snapshot.Kind), p.cwd}
+	key.Env = map[string]string{}
+	for _, entry := range spec.Env {
+		if name, value, _ := strings.Cut(entry, "="); slices.Contains(decisive, name) {
+			key.Env[name] = value
+		}
+	}
+	return encodeStart(key)
+}
+
+// adopted says which changes that start-up files made to the environment apply to a
+// command: what the command was given by name stays, and what its policy takes away
+// does not come back.
+func adopted(p *wire.StartParams, snapshot *shellsnap.Snapshot) func(name string) bool {
+	filter := wire.EnvPolicy{Inherit: wire.InheritAll, IgnoreDefaultExcludes: true}
+	if p.EnvPolicy != nil {
+		filter = *p.EnvPolicy
+		filter.Inherit, filter.Set = wire.InheritAll, nil
+	}
+	names := make([]string, 0, len(snapshot.Set))
+	for name := range snapshot.Set {
+		names = append(names, name+"=")
+	}
+	kept := environ.Build(names, &filter, nil, nil)
+	return func(name string) bool {
+		if _, given := p.Env[name]; given {
+			return false
+		}
+		if p.EnvPolicy != nil {
+			if _, given := p.EnvPolicy.Set[name]; given {
+				return false
+			}
+		}
+		_, set := snapshot.Set[name]
+		return !set || slices.Contains(kept, name+"=")
+	}
+}
