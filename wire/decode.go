@@ -488,12 +488,27 @@ var referenceNames = map[reflect.Type]string{
 	reflect.TypeFor[EnvPolicy]():      "ExecEnvPolicy",
 	reflect.TypeFor[ManagedNetwork](): "ManagedNetworkSandboxContext",
 	reflect.TypeFor[ProcessParams]():  "TerminateParams",
-	reflect.TypeFor[MetadataParams](): "WireFsGetMetadataParams",
 	reflect.TypeFor[sandboxObject]():  "WireFileSystemSandboxContext",
 	reflect.TypeFor[PolicyContext]():  "WireFileSystemPolicyContext",
 	reflect.TypeFor[SandboxEntry]():   "ExecFileSystemSandboxEntry",
 	reflect.TypeFor[traceContext]():   "W3cTraceContext",
 	reflect.TypeFor[errorMember]():    "JSONRPCErrorError",
+
+	reflect.TypeFor[ReadFileParams]():        "WireFsReadFileParams",
+	reflect.TypeFor[WriteFileParams]():       "WireFsWriteFileParams",
+	reflect.TypeFor[OpenParams]():            "WireFsOpenParams",
+	reflect.TypeFor[ReadBlockParams]():       "FsReadBlockParams",
+	reflect.TypeFor[WriteBlockParams]():      "FsWriteBlockParams",
+	reflect.TypeFor[HandleParams]():          "FsCloseParams",
+	reflect.TypeFor[CreateDirectoryParams](): "WireFsCreateDirectoryParams",
+	reflect.TypeFor[MetadataParams]():        "WireFsGetMetadataParams",
+	reflect.TypeFor[CanonicalizeParams]():    "WireFsCanonicalizeParams",
+	reflect.TypeFor[ReadDirectoryParams]():   "WireFsReadDirectoryParams",
+	reflect.TypeFor[WalkParams]():            "WireFsWalkParams",
+	reflect.TypeFor[RemoveParams]():          "WireFsRemoveParams",
+	reflect.TypeFor[CopyParams]():            "WireFsCopyParams",
+	reflect.TypeFor[WatchMissingParams]():    "FsWatchMissingParams",
+	reflect.TypeFor[ConfigReadParams]():      "EnvironmentConfigReadParams",
 }
 
 func structName(t reflect.Type) string {

@@ -84,11 +84,34 @@ func TestDecodeErrors(t *testing.T) {
 		{new(ProcessParams), `null`, "invalid type: null, expected struct TerminateParams"},
 		{new(MetadataParams), `{"path":"/tmp"}`, "invalid URI: relative URL without a base"},
 		{new(MetadataParams), `{"path":"file:///","followSymlinks":5}`, "invalid type: number, expected a boolean"},
+		{new(ReadFileParams), `null`, "invalid type: null, expected struct WireFsReadFileParams"},
+		{new(WriteFileParams), `null`, "invalid type: null, expected struct WireFsWriteFileParams"},
+		{new(OpenParams), `null`, "invalid type: null, expected struct WireFsOpenParams"},
+		{new(ReadBlockParams), `null`, "invalid type: null, expected struct FsReadBlockParams"},
+		{new(WriteBlockParams), `null`, "invalid type: null, expected struct FsWriteBlockParams"},
+		{new(HandleParams), `null`, "invalid type: null, expected struct FsCloseParams"},
+		{new(CreateDirectoryParams), `null`, "invalid type: null, expected struct WireFsCreateDirectoryParams"},
+		{new(CanonicalizeParams), `null`, "invalid type: null, expected struct WireFsCanonicalizeParams"},
+		{new(ReadDirectoryParams), `null`, "invalid type: null, expected struct WireFsReadDirectoryParams"},
+		{new(WalkParams), `null`, "invalid type: null, expected struct WireFsWalkParams"},
+		{new(RemoveParams), `null`, "invalid type: null, expected struct WireFsRemoveParams"},
+		{new(CopyParams), `null`, "invalid type: null, expected struct WireFsCopyParams"},
+		{new(WatchMissingParams), `null`, "invalid type: null, expected struct FsWatchMissingParams"},
+		{new(ConfigReadParams), `[]`, "invalid type: sequence, expected struct EnvironmentConfigReadParams"},
 		{new(NoParams), `{"a":1}`, "invalid type: map, expected unit"},
 		{new(NoParams), `[]`, "invalid type: sequence, expected unit"},
 		{new(NoParams), `5`, "invalid type: number, expected unit"},
 		{new(SignalAnyParams), `{"processId":"p","signal":"nope"}`, "unknown signal `nope`"},
 		{new(ResizeParams), `{"processId":"p","rows":70000,"cols":1}`, "invalid number"},
+		{new(ResizeParams), `{"processId":"p","rows":7,"cols":1,"sessionId":7}`, "invalid type: number, expected a string"},
+		{new(SignalParams), `{"processId":"p","signal":"interrupt","onceId":7}`, "invalid type: number, expected a string"},
+		{new(CloseStdinParams), `{"sessionId":"s","onceId":"o"}`, "missing field `processId`"},
+		{new(WriteAnyParams), `{"sessionId":"s","processId":"p","chunk":"YQ"}`, "Invalid padding"},
+		{new(WriteAnyParams), `{"sessionId":"s","processId":"p","chunk":""}`, "missing field `writeId`"},
+		{new(TerminateAnyParams), `{"sessionId":"s"}`, "missing field `processId`"},
+		{new(SessionEndParams), `{"sessionId":[]}`, "invalid type: sequence, expected a string"},
+		{new(SessionEndParams), `null`, "invalid type: null, expected struct SessionEndParams"},
+		{new(InitializeParams), `{"clientName":"c","tether":{"label":5}}`, "invalid type: number, expected a string"},
 	} {
 		if err := Decode([]byte(tt.in), tt.into); err == nil || err.Error() != tt.want {
 			t.Errorf("Decode(%s, %T): %v; want %s", tt.in, tt.into, err, tt.want)
@@ -159,6 +182,61 @@ func TestCwd(t *testing.T) {
 			t.Errorf("%q: Native %q, %v, String %s; want %q and %s", tt.in, native, err, c, tt.native, tt.uri)
 		}
 	}
+}
+
+// What tether adds to the lists of the reference may be missing in what an older
+// server says.
+func TestDecodeListsWithoutAdditions(t *testing.T) {
+	var session SessionInfo
+	in := `{"sessionId":"s","clientName":"c","attached":true,"createdAtMs":1,"ttlMs":2,"processes":3`
+	if err := Decode([]byte(in+`}`), &session); err != nil || session.Label != "" {
+		t.Errorf("%+v, %v", session, err)
+	}
+	if err := Decode([]byte(in+`,"label":"l"}`), &session); err != nil || session.Label != "l" {
+		t.Errorf("%+v, %v", session, err)
+	}
+	var process ProcessInfo
+	in = `{"sessionId":"s","processId":"p","argv":[],"cwd":"file:///","pid":1,"tty":false,"startedAtMs":1,"state":"running","nextSeq":1,
+		"sentSeq":0,"heldBytes":0,"unsentBytes":0,"spooledBytes":0,"blocked":false,"observers":0`
+	if err := Decode([]byte(in+`}`), &process); err != nil || process.CPUMs != nil || process.MemoryBytes != nil {
+		t.Errorf("%+v, %v", process, err)
+	}
+	if err := Decode([]byte(in+`,"cpuMs":5,"memoryBytes":6}`), &process); err != nil || *process.CPUMs != 5 || *process.MemoryBytes != 6 {
+		t.Errorf("%+v, %v", process, err)
+	}
+}
+
+// Property: what the methods under tether/ take survives a round trip.
+func FuzzDecodeTether(f *testing.F) {
+	for _, seed := range []string{
+		`{"processId":"p","sessionId":"s","signal":"HUP","onceId":"o","rows":1,"cols":2,"chunk":"YQ==","writeId":"w"}`,
+		`{"processId":"p","sessionId":null,"signal":"interrupt","onceId":null,"rows":0,"cols":65535,"chunk":"","writeId":""}`,
+		`{"clientName":"c","tether":{"ttlMs":1,"acks":true,"label":"l"}}`, `{}`, `null`,
+	} {
+		f.Add([]byte(seed))
+	}
+	types := []reflect.Type{
+		reflect.TypeFor[InitializeParams](), reflect.TypeFor[SignalParams](), reflect.TypeFor[SignalAnyParams](), reflect.TypeFor[ResizeParams](),
+		reflect.TypeFor[CloseStdinParams](), reflect.TypeFor[WriteAnyParams](), reflect.TypeFor[TerminateAnyParams](), reflect.TypeFor[SessionEndParams](),
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if _, err := Parse([]byte(request(string(data)))); err != nil || !json.Valid(data) {
+			return
+		}
+		for _, typ := range types {
+			first, second := reflect.New(typ).Interface(), reflect.New(typ).Interface()
+			if Decode(data, first) != nil {
+				continue
+			}
+			again, err := appendAny(nil, first)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := Decode(again, second); err != nil || !reflect.DeepEqual(first, second) {
+				t.Fatalf("%s, written as %s: %v\n%+v\n%+v", data, again, err, first, second)
+			}
+		}
+	})
 }
 
 // Property: what is valid JSON never makes Decode panic, and what it accepts

@@ -116,8 +116,8 @@ type MetadataResult struct {
 	ModifiedAtMs int64  `json:"modifiedAtMs"`
 }
 
-// PathParams names a file.
-type PathParams struct {
+// CanonicalizeParams asks for the path of a file without links.
+type CanonicalizeParams struct {
 	Path    PathURI  `json:"path"`
 	Sandbox *Sandbox `json:"sandbox"`
 }
@@ -125,6 +125,12 @@ type PathParams struct {
 // CanonicalizeResult answers fs/canonicalize.
 type CanonicalizeResult struct {
 	Path string `json:"path"` // a URI
+}
+
+// ReadDirectoryParams asks for the names in a directory.
+type ReadDirectoryParams struct {
+	Path    PathURI  `json:"path"`
+	Sandbox *Sandbox `json:"sandbox"`
 }
 
 // ReadDirectoryResult answers fs/readDirectory.

@@ -87,6 +87,9 @@ func (u *PathURI) decodeWire(d *decoder) error {
 // convention is an error that names this system.
 func (u PathURI) Native() (string, error) { return u.nativeOn(runtime.GOOS) }
 
+// NativeOn is Native for a machine with another system, named as in runtime.GOOS.
+func (u PathURI) NativeOn(goos string) (string, error) { return u.nativeOn(goos) }
+
 func (u PathURI) nativeOn(goos string) (string, error) {
 	rest, ok := strings.CutPrefix(u.uri, "file://")
 	if !ok {
@@ -146,6 +149,10 @@ func (u PathURI) invalid(goos string) error {
 // resolved lexically and slashes at the start merged, as every reader of the
 // URI would do; otherwise the path comes back from Native byte for byte.
 func PathToURI(native string) string { return pathToURIOn(runtime.GOOS, native) }
+
+// PathURIOn is the URI of an absolute path of another system, named as in
+// runtime.GOOS.
+func PathURIOn(goos, native string) PathURI { return PathURI{pathToURIOn(goos, native)} }
 
 func pathToURIOn(goos, native string) string {
 	if goos == "windows" {

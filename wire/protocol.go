@@ -22,14 +22,17 @@ const (
 // Methods and notifications that only tether has. A reference client never
 // sends the first and ignores the second.
 const (
-	MethodAck               = "tether/ack" // notification from the client
-	MethodProcessResize     = "tether/process/resize"
-	MethodProcessCloseStdin = "tether/process/closeStdin"
-	MethodProcessList       = "tether/process/list"
-	MethodProcessSignalAny  = "tether/process/signal"
-	MethodProcessObserve    = "tether/process/observe"
-	MethodProcessUnobserve  = "tether/process/unobserve"
-	MethodSessionList       = "tether/session/list"
+	MethodAck                 = "tether/ack" // notification from the client
+	MethodProcessResize       = "tether/process/resize"
+	MethodProcessCloseStdin   = "tether/process/closeStdin"
+	MethodProcessList         = "tether/process/list"
+	MethodProcessSignalAny    = "tether/process/signal"
+	MethodProcessObserve      = "tether/process/observe"
+	MethodProcessUnobserve    = "tether/process/unobserve"
+	MethodProcessWriteAny     = "tether/process/write"
+	MethodProcessTerminateAny = "tether/process/terminate"
+	MethodSessionList         = "tether/session/list"
+	MethodSessionEnd          = "tether/session/end"
 
 	NoteObservedOutput  = "tether/process/output" // notifications to an observer
 	NoteObservedExited  = "tether/process/exited"
@@ -67,8 +70,9 @@ type InitializeParams struct {
 
 // InitializeTether is what a tether client asks for.
 type InitializeTether struct {
-	TTLMs *uint64 `json:"ttlMs"` // how long the session shall live while detached
-	Acks  *bool   `json:"acks"`  // the client sends tether/ack; output is kept until then
+	TTLMs *uint64 `json:"ttlMs"`           // how long the session shall live while detached
+	Acks  *bool   `json:"acks"`            // the client sends tether/ack; output is kept until then
+	Label *string `json:"label,omitempty"` // a name for lists: at most MaxLabel bytes, printable
 }
 
 // InitializeResult answers initialize.
@@ -132,23 +136,30 @@ type StatusResult struct {
 
 // StartParams starts a process.
 type StartParams struct {
-	ProcessID             string            `json:"processId"`
-	Metadata              *StartMetadata    `json:"metadata"`
-	Argv                  []string          `json:"argv"`
-	Cwd                   Cwd               `json:"cwd"`
-	EnvPolicy             *EnvPolicy        `json:"envPolicy"`
-	Env                   map[string]string `json:"env"`
-	TTY                   bool              `json:"tty"`
-	PipeStdin             bool              `json:"pipeStdin" wire:"default"`
-	Arg0                  *string           `json:"arg0"`
-	Sandbox               *Sandbox          `json:"sandbox"`
-	EnforceManagedNetwork bool              `json:"enforceManagedNetwork" wire:"default"`
-	ManagedNetwork        *ManagedNetwork   `json:"managedNetwork"`
-	NetworkProxy          *RawValue         `json:"networkProxy"`
-	ShellSnapshot         *RawValue         `json:"shellSnapshot"`
+	ProcessID             string                `json:"processId"`
+	Metadata              *StartMetadata        `json:"metadata"`
+	Argv                  []string              `json:"argv"`
+	Cwd                   Cwd                   `json:"cwd"`
+	EnvPolicy             *EnvPolicy            `json:"envPolicy"`
+	Env                   map[string]string     `json:"env"`
+	TTY                   bool                  `json:"tty"`
+	PipeStdin             bool                  `json:"pipeStdin" wire:"default"`
+	Arg0                  *string               `json:"arg0"`
+	Sandbox               *Sandbox              `json:"sandbox"`
+	EnforceManagedNetwork bool                  `json:"enforceManagedNetwork" wire:"default"`
+	ManagedNetwork        *ManagedNetwork       `json:"managedNetwork"`
+	NetworkProxy          *RawValue             `json:"networkProxy"`
+	ShellSnapshot         *ShellSnapshotRequest `json:"shellSnapshot"`
 
 	Retry *bool     `json:"retry"` // tether: the same start again; answer as the first time
 	Size  *TermSize `json:"size"`  // tether: initial size of the terminal
+}
+
+// ShellSnapshotRequest lets a login shell start with the state that an earlier
+// one of the same scope has left.
+type ShellSnapshotRequest struct {
+	ScopeID string    `json:"scopeId"`
+	Shell   ShellInfo `json:"shell"`
 }
 
 // StartMetadata ends up in the child's environment.
@@ -208,6 +219,10 @@ type WriteResult struct {
 type SignalParams struct {
 	ProcessID string      `json:"processId"`
 	Signal    SignalNamed `json:"signal"`
+
+	// tether: what was done under this id, of at most MaxOnceID bytes, is not done
+	// again to the same process.
+	OnceID *string `json:"onceId,omitempty"`
 }
 
 // ProcessParams names a process of the session.

@@ -2,7 +2,8 @@ package wire
 
 // What only tether has: parameters and results of the methods under tether/.
 // Session ids in here are public ones, which name a session but do not let
-// anybody resume it.
+// anybody resume it. Where one is optional, the caller's own session is meant
+// without it.
 
 // AckParams is the notification tether/ack: the client has everything of the
 // process up to and including Seq.
@@ -13,17 +14,53 @@ type AckParams struct {
 
 // ResizeParams changes the size of a process's terminal.
 type ResizeParams struct {
-	ProcessID string `json:"processId"`
-	Rows      uint16 `json:"rows"`
-	Cols      uint16 `json:"cols"`
+	ProcessID string  `json:"processId"`
+	SessionID *string `json:"sessionId,omitempty"`
+	Rows      uint16  `json:"rows"`
+	Cols      uint16  `json:"cols"`
 }
 
 // SignalAnyParams sends any signal to a process.
 type SignalAnyParams struct {
 	ProcessID string    `json:"processId"`
-	SessionID *string   `json:"sessionId"` // public; nil: the caller's
+	SessionID *string   `json:"sessionId,omitempty"`
 	Signal    SignalAny `json:"signal"`
+	OnceID    *string   `json:"onceId,omitempty"` // as in SignalParams
 }
+
+// CloseStdinParams ends the input of a process.
+type CloseStdinParams struct {
+	ProcessID string  `json:"processId"`
+	SessionID *string `json:"sessionId,omitempty"`
+	OnceID    *string `json:"onceId,omitempty"` // as in SignalParams
+}
+
+// WriteAnyParams is WriteParams for a process of any session. Write ids belong to
+// the process: whoever writes to it must choose others.
+type WriteAnyParams struct {
+	ProcessID string  `json:"processId"`
+	SessionID *string `json:"sessionId,omitempty"`
+	Chunk     Base64  `json:"chunk"`
+	WriteID   string  `json:"writeId"`
+}
+
+// TerminateAnyParams ends a process of any session. The answer is a
+// TerminateResult.
+type TerminateAnyParams struct {
+	ProcessID string  `json:"processId"`
+	SessionID *string `json:"sessionId,omitempty"`
+}
+
+// SessionEndParams ends a session and kills what it started.
+type SessionEndParams struct {
+	SessionID *string `json:"sessionId,omitempty"`
+}
+
+// Limits of what a client may choose.
+const (
+	MaxOnceID = 256 // bytes
+	MaxLabel  = 128 // bytes
+)
 
 // ListParams asks for processes.
 type ListParams struct {
@@ -60,6 +97,10 @@ type ProcessInfo struct {
 	SpooledBytes uint64   `json:"spooledBytes"` // of HeldBytes, those on disk
 	Blocked      bool     `json:"blocked"`      // held back: its output is not being read
 	Observers    int      `json:"observers"`
+
+	// Of the process and all that it started; nil where that is not known.
+	CPUMs       *uint64 `json:"cpuMs,omitempty"`       // since its start
+	MemoryBytes *uint64 `json:"memoryBytes,omitempty"` // resident; shared pages count for each process
 }
 
 // ObserveParams asks to see the output of any session's process.
@@ -89,6 +130,7 @@ type SessionListResult struct {
 type SessionInfo struct {
 	SessionID   string  `json:"sessionId"` // public: does not let anybody resume it
 	ClientName  string  `json:"clientName"`
+	Label       string  `json:"label,omitempty" wire:"default"` // what the client called it
 	Attached    bool    `json:"attached"`
 	CreatedAtMs int64   `json:"createdAtMs"`
 	ExpiresInMs *uint64 `json:"expiresInMs,omitempty"` // detached sessions only

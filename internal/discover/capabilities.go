@@ -66,12 +66,16 @@ type Policy struct {
 	Products                []string `json:"products"`
 }
 
-// What a client is told when something is missing. Which file it was stays here:
+// What a client is told when something is missing, once for all locations and once
+// for each plugin or directory of skills. Which file it was stays here:
 // the answer may go to somebody who may not know its name.
 const (
 	warnLocations = "some capability locations could not be resolved; discovery may be incomplete"
 	warnMetadata  = "some capability metadata could not be loaded; discovery may be incomplete"
 )
+
+// maxWarnings is how many of them an answer has.
+const maxWarnings = 64
 
 // Capabilities answers capabilities/discoverV2 for a server with the environment
 // env: the skills of the user and of the machine, and the plugins of CODEX_HOME.
@@ -115,19 +119,17 @@ func capabilities(ctx context.Context, home codexhome.Home, files fsrpc.Files) C
 		}
 	})
 	result := CapabilitiesResult{Plugins: []Plugin{}, Skills: []Skill{}, Warnings: []string{}}
-	loaded := true
+	if !located {
+		result.Warnings = append(result.Warnings, warnLocations)
+	}
 	for _, part := range parts {
 		if part.plugin != nil {
 			result.Plugins = append(result.Plugins, *part.plugin)
 		}
 		result.Skills = append(result.Skills, part.skills...)
-		loaded = loaded && part.complete
-	}
-	if !located {
-		result.Warnings = append(result.Warnings, warnLocations)
-	}
-	if !loaded {
-		result.Warnings = append(result.Warnings, warnMetadata)
+		if !part.complete && len(result.Warnings) < maxWarnings {
+			result.Warnings = append(result.Warnings, warnMetadata)
+		}
 	}
 	return result
 }

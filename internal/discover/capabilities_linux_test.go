@@ -3,6 +3,7 @@ package discover
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -125,6 +126,12 @@ func TestInstalledManifests(t *testing.T) {
 		{`{"name": "n", "apps": {}}`, "", "", false},
 		{`{"name": "n", "interface": {"displayName": 5}}`, "", "", false},
 		{`{"name": "n", "name": "m"}`, "", "", false},
+		{`{"name": null}`, "", "", false},
+		{`{"name": "\ud800"}`, "", "", false},
+		{`{"name": "n"} ]`, "", "", false},
+		{`{"name": "n", "interface": {"DisplayName": "d"}, "x": 1, "x": 2}`, "n", usual, true},
+		{`{"name": "n", "mcpServers": "./a\\..\\b"}`, "n", usual, false},
+		{`{"name": "n", "mcpServers": "./m\u0000"}`, "n", usual, false},
 		{`broken`, "", "", false},
 	}
 	for _, tt := range tests {
@@ -147,6 +154,36 @@ func TestInstalledManifests(t *testing.T) {
 			continue
 		}
 		d.want(tt.manifest, d.plugin(&r.Plugins[0].Files), tt.files)
+	}
+}
+
+// The servers of a manifest are all that is told of it, and a wrong manifest of an
+// inner plugin does not make room for another. What is wrong has a warning each.
+func TestManifestsOfPlugins(t *testing.T) {
+	d := newTree(t)
+	const dir = "codex/plugins/cache/market/plug/1.0.0"
+	d.write(dir+"/.codex-plugin/plugin.json", `{"name": "n", "mcpServers": { "a": {} }}`)
+	d.skill(dir+"/inner/s", "s")
+	d.write(dir+"/inner/.codex-plugin/plugin.json", "\xff")
+	d.write(dir+"/inner/.claude-plugin/plugin.json", `{"name": "second"}`)
+	d.write("codex/skills/bad/SKILL.md", "no front matter")
+	d.skill("codex/skills/p/s", "s")
+	d.write("codex/skills/p/.codex-plugin/plugin.json", `{"name": "`+strings.Repeat("p", 2*maxName)+`"}`)
+	d.skill("home/.agents/skills/q/s", "s")
+	d.write("home/.agents/skills/q/.codex-plugin/plugin.json", `{"name": "q", "apps": 5, "interface": 5}`)
+	r := d.capabilities()
+	d.wantWarnings(r, warnMetadata, warnMetadata)
+	if len(r.Plugins) != 1 || r.Plugins[0].Files.MCPConfig == nil {
+		t.Fatalf("got %+v", r.Plugins)
+	}
+	d.want("servers", r.Plugins[0].Files.MCPConfig.Contents, `{"a":{}}`)
+	d.want("skills", names(r.Plugins[0].Skills), "n:s")
+	d.want("skills of directories", names(r.Skills), "q:s")
+	for i := range 2 * maxWarnings {
+		d.write(fmt.Sprintf("codex/plugins/cache/market/bad%d/1.0.0/.codex-plugin/plugin.json", i), "broken")
+	}
+	if n := len(d.capabilities().Warnings); n != maxWarnings {
+		t.Errorf("%d warnings", n)
 	}
 }
 

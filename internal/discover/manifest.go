@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/tetherexec/tether/wire"
@@ -14,6 +16,9 @@ import (
 var (
 	errNotRelative = errors.New("path must start with `./`")
 	errNotBelow    = errors.New("path must remain below the capability root")
+
+	errNotObject     = errors.New("not a JSON object")
+	errHalfCharacter = errors.New("half a surrogate pair")
 )
 
 // pluginFiles are the files of the plugin whose directory was searched.
@@ -22,7 +27,12 @@ func (s *scan) pluginFiles() *wire.DiscoveredPlugin {
 		return nil
 	}
 	found := &wire.DiscoveredPlugin{Manifest: *s.plugin}
-	fields, err := object([]byte(s.plugin.Contents))
+	fields, err := object([]byte(s.plugin.Contents), "mcpServers", "apps")
+	for _, value := range fields {
+		if err == nil {
+			_, err = compact(value)
+		}
+	}
 	if err != nil {
 		fields = nil // as if it said nothing: what is wrong with it is for the client to say
 	}
@@ -59,44 +69,51 @@ func localPath(name string) (string, error) {
 	if !ok {
 		return "", errNotRelative
 	}
-	for part := range strings.SplitSeq(filepath.ToSlash(below), "/") {
+	for part := range strings.FieldsFuncSeq(below, func(c rune) bool { return c == '/' || c == '\\' }) {
 		if part == ".." {
 			return "", errNotBelow
 		}
 	}
-	if below == "" || strings.HasPrefix(below, "/") || !filepath.IsLocal(below) {
+	if strings.Contains(below, "\x00") || below == "" || strings.HasPrefix(below, "/") || !filepath.IsLocal(below) {
 		return "", errNotBelow
 	}
 	return below, nil
 }
 
-// object reads a JSON object. A key that comes twice is an error: readers would
-// not agree on which one counts.
-func object(text []byte) (map[string]json.RawMessage, error) {
+// object reads those fields of a JSON object that are of use. One that comes twice
+// is an error: readers would not agree on which one counts.
+func object(text []byte, known ...string) (map[string]json.RawMessage, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if start, err := d.Token(); err != nil || start != json.Delim('{') {
-		return nil, errors.New("not a JSON object")
+		return nil, errNotObject
 	}
 	fields := map[string]json.RawMessage{}
 	for d.More() {
+		before := d.InputOffset()
 		key, err := d.Token()
 		if err != nil {
 			return nil, err
 		}
 		name, _ := key.(string)
-		if _, ok := fields[name]; ok {
-			return nil, fmt.Errorf("duplicate field `%s`", name)
+		if halfCharacter(text[before:d.InputOffset()]) {
+			return nil, errHalfCharacter
 		}
 		var value json.RawMessage
 		if err := d.Decode(&value); err != nil {
 			return nil, err
+		}
+		if !slices.Contains(known, name) {
+			continue
+		}
+		if _, ok := fields[name]; ok {
+			return nil, fmt.Errorf("duplicate field `%s`", name)
 		}
 		fields[name] = value
 	}
 	if _, err := d.Token(); err != nil {
 		return nil, err
 	}
-	if d.More() {
+	if _, err := d.Token(); err != io.EOF {
 		return nil, errors.New("trailing characters")
 	}
 	return fields, nil

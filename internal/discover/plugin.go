@@ -148,10 +148,10 @@ func (c cachedPlugin) load(ctx context.Context, files fsrpc.Files, total *budget
 // usual place too, and a file that the manifest names has to be there.
 func (s *scan) installedFiles(about pluginManifest) wire.DiscoveredPlugin {
 	files := wire.DiscoveredPlugin{Manifest: *s.plugin}
-	if isObject(about.MCPServers) {
-		files.MCPConfig = s.plugin
+	if isObject(about.mcpServers) {
+		files.MCPConfig = &wire.CapabilityFile{Path: s.plugin.Path, Contents: string(about.mcpServers)}
 	} else {
-		files.MCPConfig = s.namedOrUsual("mcpServers", about.MCPServers, mcpFile)
+		files.MCPConfig = s.namedOrUsual("mcpServers", about.mcpServers, mcpFile)
 	}
 	files.AppsConfig = s.namedOrUsual("apps", about.apps, appsFile)
 	return files
@@ -171,45 +171,78 @@ func (s *scan) namedOrUsual(field string, value json.RawMessage, usual string) *
 
 // pluginManifest is what the server itself has to know of a manifest.
 type pluginManifest struct {
-	Name      *string `json:"name"`
-	Interface *struct {
-		DisplayName *string `json:"displayName"`
-	} `json:"interface"`
-	Apps       *string         `json:"apps"`
-	MCPServers json.RawMessage `json:"mcpServers"`
+	name, shown string // shown: the display name, may be empty
 
-	apps json.RawMessage // as it is written
+	apps, mcpServers json.RawMessage // mcpServers in one line
 }
 
 var errManifest = errors.New("invalid plugin manifest")
 
-func readManifest(text string) (pluginManifest, error) {
-	fields, err := object([]byte(text))
+func readManifest(text string) (m pluginManifest, err error) {
+	fields, err := object([]byte(text), "name", "interface", "apps", "mcpServers")
 	if err != nil {
-		return pluginManifest{}, err
+		return m, err
 	}
-	about := pluginManifest{apps: fields["apps"], MCPServers: fields["mcpServers"]}
-	for key, target := range map[string]any{"name": &about.Name, "interface": &about.Interface, "apps": &about.Apps} {
-		if value, ok := fields[key]; ok && json.Unmarshal(value, target) != nil {
-			return pluginManifest{}, errManifest
+	if m.name, err = readName(fields); err != nil {
+		return m, err
+	}
+	if about := fields["interface"]; !isNone(about) {
+		inner, err := object(about, "displayName")
+		if err != nil || readText(inner["displayName"], &m.shown) != nil {
+			return m, errManifest
 		}
 	}
-	return about, nil
+	if m.apps = fields["apps"]; readText(m.apps, new(string)) != nil {
+		return m, errManifest
+	}
+	if servers := fields["mcpServers"]; servers != nil {
+		m.mcpServers, err = compact(servers)
+	}
+	return m, err
 }
 
-// namespace is the plugin's name; that of its directory if it has none.
-func (m pluginManifest) namespace(dir string) string {
-	if m.Name == nil || strings.TrimSpace(*m.Name) == "" {
+// readName reads a manifest's name, which may be missing.
+func readName(fields map[string]json.RawMessage) (name string, err error) {
+	if value, ok := fields["name"]; ok && (isNone(value) || readText(value, &name) != nil) {
+		return "", errManifest
+	}
+	return name, nil
+}
+
+// readText reads a string that may be missing.
+func readText(value json.RawMessage, s *string) error {
+	if isNone(value) {
+		return nil
+	}
+	if halfCharacter(value) {
+		return errHalfCharacter
+	}
+	return json.Unmarshal(value, s)
+}
+
+func isNone(value json.RawMessage) bool { return value == nil || string(value) == "null" }
+
+// namespace is the name of the plugin in dir; that of the directory if it has none.
+// Nothing else in the manifest matters.
+func namespace(manifest, dir string) (string, error) {
+	fields, err := object([]byte(manifest), "name")
+	if err != nil {
+		return "", err
+	}
+	name, err := readName(fields)
+	return nameOr(name, dir), err
+}
+
+func nameOr(name, dir string) string {
+	if strings.TrimSpace(name) == "" {
 		return filepath.Base(dir)
 	}
-	return *m.Name
+	return name
 }
 
 func (m pluginManifest) displayName(dir string) string {
-	if m.Interface != nil && m.Interface.DisplayName != nil {
-		if name := strings.TrimSpace(*m.Interface.DisplayName); name != "" {
-			return name
-		}
+	if name := strings.TrimSpace(m.shown); name != "" {
+		return name
 	}
-	return m.namespace(dir)
+	return nameOr(m.name, dir)
 }

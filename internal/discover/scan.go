@@ -101,11 +101,11 @@ func (s *scan) findManifests(listed []string) {
 	} else {
 		s.findOuterManifest()
 	}
-	inner := map[string][]string{} // names of manifests by directory
+	inner := map[string]string{} // the first name of a manifest, by directory
 	for _, name := range manifestFiles {
 		for _, uri := range listed {
-			if dir, ok := strings.CutSuffix(uri, "/"+name); ok {
-				inner[dir] = append(inner[dir], name)
+			if dir, ok := strings.CutSuffix(uri, "/"+name); ok && inner[dir] == "" {
+				inner[dir] = name
 			}
 		}
 	}
@@ -117,7 +117,7 @@ func (s *scan) findManifests(listed []string) {
 		if err != nil {
 			continue // cannot be: it was made of a path
 		}
-		if file := s.manifestOf(path, inner[dir]); file != nil {
+		if file := s.read(filepath.Join(path, inner[dir])); file != nil {
 			s.manifests = append(s.manifests, manifest{dir: dir, file: *file})
 		}
 	}

@@ -15,19 +15,16 @@ import (
 
 // Lengths in characters.
 const (
-	maxName = 64
-	maxText = 1024 // of what a tool says about itself
+	maxName     = 64
+	maxFullName = maxName + 1 + maxName // with the plugin's
+	maxText     = 1024                  // of what a tool says about itself
 )
-
-// maxYAML is the size of YAML that is still parsed: the time that the parser takes
-// grows with the square of the number of keys.
-const maxYAML = 64 << 10
 
 var (
 	errNoFrontMatter = errors.New("no front matter")
 	errNoDescription = errors.New("no description")
 	errName          = errors.New("name too long")
-	errYAMLSize      = errors.New("too much YAML")
+	errProduct       = errors.New("unknown product")
 )
 
 // describeSkills reads what the found skills say about themselves. complete is
@@ -43,6 +40,10 @@ func (s *scan) describeSkills(root *SkillRoot) (skills []Skill, complete bool) {
 		if namespace := s.namespaceOf(skill.Path); namespace != "" {
 			skill.Name = namespace + ":" + skill.Name
 		}
+		if utf8.RuneCountInString(skill.Name) > maxFullName {
+			complete = false
+			continue
+		}
 		skill.DiscoveryRoot = root
 		skills = append(skills, skill)
 	}
@@ -57,45 +58,26 @@ func (s *scan) namespaceOf(uri string) (name string) {
 		if !strings.HasPrefix(uri, strings.TrimSuffix(m.dir, "/")+"/") || len(m.dir) <= depth {
 			continue
 		}
-		about, err := readManifest(m.file.Contents)
-		if err != nil {
-			continue
-		}
 		dir, err := native(m.dir)
 		if err != nil {
 			continue // cannot be: it was made of a path
 		}
-		name, depth = about.namespace(dir), len(m.dir)
+		if inner, err := namespace(m.file.Contents, dir); err == nil {
+			name, depth = inner, len(m.dir)
+		}
 	}
 	return name
 }
 
-// scalar is any plain YAML value, as it is written: a skill may be called 007.
-type scalar string
-
-var errNotScalar = errors.New("not a plain value")
-
-// UnmarshalYAML implements yaml.Unmarshaler.
-func (s *scalar) UnmarshalYAML(n *yaml.Node) error {
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	if n.Kind != yaml.ScalarNode {
-		return errNotScalar
-	}
-	if n.ShortTag() != "!!null" {
-		*s = scalar(n.Value)
-	}
-	return nil
-}
-
 // frontMatter is the head of a skill.
-type frontMatter struct {
-	Name        scalar
-	Description scalar
-	Metadata    struct {
-		ShortDescription scalar `yaml:"short-description"`
-	}
+type frontMatter struct{ name, description, shortDescription string }
+
+func readFrontMatter(text string) (front frontMatter, err error) {
+	return front, readYAML(text, keys{
+		"name":        intoText(&front.name),
+		"description": intoText(&front.description),
+		"metadata":    into(keys{"short-description": intoText(&front.shortDescription)}),
+	})
 }
 
 func describe(found wire.DiscoveredSkill) (Skill, error) {
@@ -103,17 +85,16 @@ func describe(found wire.DiscoveredSkill) (Skill, error) {
 	if !ok {
 		return Skill{}, errNoFrontMatter
 	}
-	var front frontMatter
-	if err := unmarshal(text, &front); err != nil {
-		front = frontMatter{}
-		if err := unmarshal(quoteColons(text), &front); err != nil {
+	front, err := readFrontMatter(text)
+	if err != nil {
+		if front, err = readFrontMatter(repair(text)); err != nil {
 			return Skill{}, err
 		}
 	}
 	skill := Skill{
-		Name:             oneLine(front.Name),
-		Description:      oneLine(front.Description),
-		ShortDescription: optional(oneLine(front.Metadata.ShortDescription), 0),
+		Name:             oneLine(front.name),
+		Description:      oneLine(front.description),
+		ShortDescription: optional(oneLine(front.shortDescription), 0),
 		Path:             found.Instructions.Path,
 	}
 	if skill.Name == "" {
@@ -151,16 +132,27 @@ func head(text string) (string, bool) {
 	return "", false
 }
 
-// quoteColons quotes plain values with a colon in them, which YAML does not allow
-// and people write: "description: do this: that".
-func quoteColons(text string) string {
+// repair quotes values that people write and YAML does not allow, line by line:
+// "description: do this: that", "hint: [file] [word]". Block texts stay as they are.
+func repair(text string) string {
 	var b strings.Builder
+	block := -1 // indentation of the line that began a block text
 	for line := range strings.Lines(text) {
-		key, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ": ")
+		trimmed := strings.TrimSpace(line)
+		indentation := strings.Index(line, trimmed)
+		if block >= 0 && (trimmed == "" || indentation > block) {
+			b.WriteString(line)
+			continue
+		}
+		block = -1
+		key, value, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
+		ok = ok && strings.TrimLeft(value, " \t") != value
 		value, _, _ = strings.Cut(value, " #") // a comment
 		value = strings.TrimSpace(value)
-		plain := ok && value != "" && !strings.ContainsRune("\"'[{|>&*!#", rune(value[0]))
-		if plain && strings.Contains(value, ": ") {
+		switch {
+		case ok && value != "" && (value[0] == '|' || value[0] == '>'):
+			block = indentation
+		case ok && needsQuotes(value):
 			line = key + ": '" + strings.ReplaceAll(value, "'", "''") + "'\n"
 		}
 		b.WriteString(line)
@@ -168,30 +160,24 @@ func quoteColons(text string) string {
 	return b.String()
 }
 
+func needsQuotes(value string) bool {
+	if value == "" || value[0] == '"' || value[0] == '\'' {
+		return false
+	}
+	if strings.Contains(value, ": ") || strings.Contains(value, ":\t") {
+		return true
+	}
+	if strings.IndexByte("[{`@", value[0]) < 0 {
+		return false
+	}
+	_, err := parseYAML(value)
+	return err != nil
+}
+
 // skillMetadata is a skill's second file, as far as it is of use here.
 type skillMetadata struct {
-	Interface struct { // not in the answer, but a wrong one spoils the file
-		DisplayName      scalar `yaml:"display_name"`
-		ShortDescription scalar `yaml:"short_description"`
-		IconSmall        scalar `yaml:"icon_small"`
-		IconLarge        scalar `yaml:"icon_large"`
-		BrandColor       scalar `yaml:"brand_color"`
-		DefaultPrompt    scalar `yaml:"default_prompt"`
-	}
-	Dependencies struct {
-		Tools []struct {
-			Type, Value, Description, Transport, Command, URL scalar
-
-			OAuth struct {
-				CallbackPort  *uint16 `yaml:"callback_port"`
-				CallbackPort2 *uint16 `yaml:"callbackPort"`
-			} `yaml:"oauth"`
-		}
-	}
-	Policy *struct {
-		AllowImplicitInvocation *bool `yaml:"allow_implicit_invocation"`
-		Products                []string
-	}
+	tools  []Tool
+	policy *Policy
 }
 
 var products = []string{"chatgpt", "codex", "atlas"}
@@ -199,54 +185,77 @@ var products = []string{"chatgpt", "codex", "atlas"}
 // readMetadata reads the file; one that is wrong says nothing.
 func readMetadata(text string) (*Dependencies, *Policy) {
 	var m skillMetadata
-	if err := unmarshal(text, &m); err != nil {
+	if err := readYAML(text, m.keys()); err != nil {
 		return nil, nil
 	}
-	var policy *Policy
-	if m.Policy != nil {
-		policy = &Policy{AllowImplicitInvocation: m.Policy.AllowImplicitInvocation, Products: []string{}}
-		for _, name := range m.Policy.Products {
-			lower := strings.ToLower(name)
-			if !slices.Contains(products, lower) || name != lower && name != strings.ToUpper(name) {
-				return nil, nil
-			}
-			policy.Products = append(policy.Products, lower)
-		}
+	if m.tools == nil {
+		return nil, m.policy
 	}
-	var tools []Tool
-	for _, t := range m.Dependencies.Tools {
-		kind, value := optional(oneLine(t.Type), maxName), optional(oneLine(t.Value), maxText)
-		if kind == nil || value == nil {
-			continue
-		}
-		port := t.OAuth.CallbackPort
-		if port == nil {
-			port = t.OAuth.CallbackPort2
-		}
-		tools = append(tools, Tool{
-			Type: *kind, Value: *value,
-			Description:       optional(oneLine(t.Description), maxText),
-			Transport:         optional(oneLine(t.Transport), maxName),
-			Command:           optional(oneLine(t.Command), maxText),
-			URL:               optional(oneLine(t.URL), maxText),
-			OAuthCallbackPort: port,
-		})
-	}
-	if tools == nil {
-		return nil, policy
-	}
-	return &Dependencies{Tools: tools}, policy
+	return &Dependencies{Tools: m.tools}, m.policy
 }
 
-func unmarshal(text string, v any) error {
-	if len(text) > maxYAML {
-		return errYAMLSize
+func (m *skillMetadata) keys() keys {
+	about := keys{} // not in the answer, but a wrong one spoils the file
+	for _, key := range []string{"display_name", "short_description", "icon_small", "icon_large", "brand_color", "default_prompt"} {
+		about[key] = intoText(new(string))
 	}
-	return yaml.Unmarshal([]byte(text), v)
+	return keys{
+		"interface":    unlessNull(into(about)),
+		"dependencies": unlessNull(into(keys{"tools": each(m.addTool)})),
+		"policy":       unlessNull(m.readPolicy),
+	}
+}
+
+func (m *skillMetadata) readPolicy(n *yaml.Node) error {
+	m.policy = &Policy{Products: []string{}}
+	return into(keys{
+		"allow_implicit_invocation": intoBool(&m.policy.AllowImplicitInvocation),
+		"products":                  each(m.addProduct),
+	})(n)
+}
+
+func (m *skillMetadata) addProduct(n *yaml.Node) error {
+	name, err := variant(n)
+	if err != nil {
+		return err
+	}
+	lower := strings.ToLower(name)
+	if !slices.Contains(products, lower) || name != lower && name != strings.ToUpper(name) {
+		return errProduct
+	}
+	m.policy.Products = append(m.policy.Products, lower)
+	return nil
+}
+
+// addTool reads a tool and drops one that does not say what it is.
+func (m *skillMetadata) addTool(n *yaml.Node) error {
+	var kind, value, description, transport, command, url string
+	var port *uint16
+	err := into(keys{
+		"type": intoText(&kind), "value": intoText(&value), "description": intoText(&description),
+		"transport": intoText(&transport), "command": intoText(&command), "url": intoText(&url),
+		"oauth": unlessNull(into(keys{"callback_port": intoPort(&port)})),
+	})(n)
+	if err != nil {
+		return err
+	}
+	shortKind, shortValue := optional(oneLine(kind), maxName), optional(oneLine(value), maxText)
+	if shortKind == nil || shortValue == nil {
+		return nil
+	}
+	m.tools = append(m.tools, Tool{
+		Type: *shortKind, Value: *shortValue,
+		Description:       optional(oneLine(description), maxText),
+		Transport:         optional(oneLine(transport), maxName),
+		Command:           optional(oneLine(command), maxText),
+		URL:               optional(oneLine(url), maxText),
+		OAuthCallbackPort: port,
+	})
+	return nil
 }
 
 // oneLine makes each run of white space one space.
-func oneLine[S ~string](s S) string { return strings.Join(strings.Fields(string(s)), " ") }
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // optional is nil for an empty text and for one that is too long; 0 is no limit.
 func optional(s string, limit int) *string {

@@ -33,6 +33,12 @@ func TestFrontMatter(t *testing.T) {
 		{"---\nname: a: b\ndescription: it's: this # not this\n---\n", "a: b", "it's: this", ""},
 		{"---\nname: " + long + "\ndescription: d\n---\n", long, "d", ""},
 		{"---\nname: n\nunknown: [1, {a: b}]\ndescription: d\n---\n", "n", "d", ""},
+		{"---\nname: n\ndescription: d\nx: 1\nx: 2\n<<: 5\n---\n", "n", "d", ""},
+		{"---\nname: n\ndescription: d\nmetadata:\n---\n", "n", "d", ""},
+		{"---\nname: !!str null\ndescription: &a d\nmetadata: {short-description: *a}\n---\n", "null", "d", "d"},
+		{"---\nname: n\ndescription: {a: b}\n---\n", "n", "{a: b}", ""},
+		{"---\nname: n\ndescription: [a] [b]\nhint: `x\n---\n", "n", "[a] [b]", ""},
+		{"---\nname: n\ndescription: |\n  a: b: c\nhint: [\n---\n", "n", "a: b: c", ""},
 
 		{"---\nname: " + long + "n\ndescription: d\n---\n", "", "", ""},
 		{"---\nname: n\n---\n", "", "", ""},
@@ -40,6 +46,12 @@ func TestFrontMatter(t *testing.T) {
 		{"---\nname: [n]\ndescription: d\n---\n", "", "", ""},
 		{"---\nname: n\nname: m\ndescription: d\n---\n", "", "", ""},
 		{"---\nname: n\ndescription: d\nmetadata: [m]\n---\n", "", "", ""},
+		{"---\nname: n\ndescription: d\nmetadata: null\n---\n", "", "", ""},
+		{"---\nname: n\n<<: {description: d}\n---\n", "", "", ""},
+		{"---\nname: n\ndescription: d\n...\nx: y\n---\n", "", "", ""},
+		{"---\nname: n\ndescription: d\n[x]: y\n---\n", "", "", ""},
+		{"---\nname: !!null n\ndescription: d\n---\n", "", "", ""},
+		{"---\nname: n\ndescription: %d\n---\n", "", "", ""},
 		{"---\nname: n\ndescription: d\n", "", "", ""},
 		{"\n---\nname: n\ndescription: d\n---\n", "", "", ""},
 		{"---\n---\n", "", "", ""},
@@ -64,6 +76,20 @@ func TestSkillMetadata(t *testing.T) {
 		{"policy: {}", "null", `{"allowImplicitInvocation":null,"products":[]}`},
 		{"policy: {allow_implicit_invocation: false, products: [codex, CHATGPT]}", "null", `{"allowImplicitInvocation":false,"products":["codex","chatgpt"]}`},
 		{"policy: {products: [Codex]}", "null", "null"},
+		{"policy: {products: null}", "null", "null"},
+		{"policy: {products: [null]}", "null", "null"},
+		{"policy: {products: [!x codex]}", "null", "null"},
+		{"policy: {products: [!codex ~]}", "null", `{"allowImplicitInvocation":null,"products":["codex"]}`},
+		{"policy:\n  products:\ninterface: null", "null", `{"allowImplicitInvocation":null,"products":[]}`},
+		{"policy: {allow_implicit_invocation: yes}", "null", "null"},
+		{"policy: {}\npolicy: {}", "null", "null"},
+		{"policy: {}\n---\n", "null", "null"},
+		{"policy: {}\ndependencies: {tools: null}", "null", "null"},
+		{tool("{type: t, value: v, oauth: {callback_port: 08}}"), "null", "null"},
+		{tool("{type: t, value: v, oauth: {callback_port: 8.0}}"), "null", "null"},
+		{tool("{type: t, value: v, oauth: {callback_port: '8'}}"), "null", "null"},
+		{tool("{type: t, value: v, oauth: {callback_port: null, callbackPort: 8}}"), "null", "null"},
+		{tool("{type: t, value: v, oauth: {callback_port: +0x1F}}"), `{"tools":[{"type":"t","value":"v",` + nulls + `"oauthCallbackPort":31}]}`, "null"},
 		{"policy: {allow_implicit_invocation: maybe}", "null", "null"},
 		{"policy: 5", "null", "null"},
 		{"interface: 5\npolicy: {}", "null", "null"},
@@ -111,6 +137,24 @@ func TestHostileYAML(t *testing.T) {
 		}
 		if took := time.Since(begin); took > 5*time.Second {
 			t.Errorf("%s: took %v", name, took)
+		}
+	}
+}
+
+func TestCompact(t *testing.T) {
+	for text, want := range map[string]string{
+		` { "b" : [ 1.0, 1E2, 1e-05, -0, -0.0 ] , "a":null } `: `{"b":[1.0,1e+2,1e-05,0,-0.0],"a":null}`,
+		`{"a":1,"b":true,"a":2}`:                               `{"a":2,"b":true}`,
+		`"\u00e9\u2028\/<&\u0007\b\n\"\\\ud83d\ude00"`:         "\"é\u2028/<&\\u0007\\b\\n\\\"\\\\😀\"",
+		`"\ud800"`:       "",
+		`"\ude00\ud83d"`: "",
+		`"\\ud800"`:      `"\\ud800"`,
+		strings.Repeat("[", maxJSONDepth) + strings.Repeat("]", maxJSONDepth):     strings.Repeat("[", maxJSONDepth) + strings.Repeat("]", maxJSONDepth),
+		strings.Repeat("[", maxJSONDepth+1) + strings.Repeat("]", maxJSONDepth+1): "",
+	} {
+		got, err := compact(json.RawMessage(text))
+		if string(got) != want || (err == nil) != (want != "") {
+			t.Errorf("%s: got %s, %v", text, got, err)
 		}
 	}
 }

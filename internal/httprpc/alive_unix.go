@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hungUp tells whether the peer's end of the connection has already arrived.
-// The watch over an idle connection may not have come to read it yet.
+// hungUp tells whether anything has arrived on an idle connection: its end, or
+// bytes that nobody asked for. The watch over it may not have come to read it yet.
 func hungUp(c net.Conn) bool {
 	sc, ok := c.(syscall.Conn)
 	if !ok {
@@ -24,9 +24,8 @@ func hungUp(c net.Conn) bool {
 	gone := false
 	err = raw.Control(func(fd uintptr) {
 		var b [1]byte
-		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		waiting := errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)
-		gone = n <= 0 && !waiting
+		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		gone = !errors.Is(err, unix.EAGAIN)
 	})
 	return gone || err != nil
 }

@@ -158,11 +158,11 @@ func (c *Client) lifetime(ctx context.Context, timeout *uint64) (context.Context
 func (c *Client) roundTrip(ctx context.Context, r *request, cancel context.CancelFunc) (*head, *body, error) {
 	via := newRoute(r.target, c.proxies.forTarget(r.target))
 	for {
-		cn, err := c.connect(ctx, via)
+		cn, err := c.connect(ctx, via, !r.isSafe())
 		if err != nil {
 			return nil, nil, err
 		}
-		x, h, started, err := c.exchange(ctx, cn, r)
+		x, h, err := c.exchange(ctx, cn, r)
 		if err == nil {
 			b, err := newBody(x, h, r, cancel)
 			if err != nil {
@@ -172,18 +172,24 @@ func (c *Client) roundTrip(ctx context.Context, r *request, cancel context.Cance
 			return h, b, nil
 		}
 		// A server may close an idle connection while a request is on its way.
-		if started || !cn.reused || !r.isSafe() || ctx.Err() != nil || errors.Is(err, ErrClosed) {
+		f, ok := errors.AsType[*failure](err)
+		if !ok || !cn.reused || ctx.Err() != nil {
+			return nil, nil, err
+		}
+		c.pool.ended(cn.route, cn.waited, true)
+		if !f.unseen && !r.isSafe() {
 			return nil, nil, err
 		}
 	}
 }
 
-// connect returns a pooled connection or a new one.
-func (c *Client) connect(ctx context.Context, via route) (*conn, error) {
+// connect returns a pooled connection or a new one. A careful caller has a request
+// that must not be sent twice.
+func (c *Client) connect(ctx context.Context, via route, careful bool) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	if cn := c.pool.take(via); cn != nil {
+	if cn := c.pool.take(via, careful); cn != nil {
 		return cn, nil
 	}
 	return c.dial(ctx, via)

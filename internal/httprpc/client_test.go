@@ -204,7 +204,7 @@ func TestIdleTimeout(t *testing.T) {
 	idle.stream.SetReadDeadline(time.Now()) // as if the time had passed
 	<-closed
 	<-idle.idle
-	if cn := c.pool.take(idle.route); cn != nil {
+	if cn := c.pool.take(idle.route, false); cn != nil {
 		t.Error("the pool keeps a connection that it has closed")
 	}
 }

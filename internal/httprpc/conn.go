@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http/httputil"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -25,6 +26,8 @@ type conn struct {
 	route  route
 
 	reused bool          // has carried an exchange before
+	since  time.Time     // when it became idle
+	waited time.Duration // how long it was idle before it was taken
 	idle   chan struct{} // closed when the pool's watch over it has ended
 	idled  error         // what ended the watch
 }
@@ -42,15 +45,24 @@ type exchange struct {
 	written chan error // the writer's result
 }
 
+// A failure is what became of a request that got no answer.
+type failure struct {
+	error
+	unseen bool // the server cannot have read a byte of it
+}
+
+func (f *failure) Unwrap() error { return f.error }
+
 // errCut says that the request's own content-length promised more than its body.
 var errCut = errors.New("request is shorter than its content-length")
 
-// exchange sends a request and reads the head of its answer. started tells
-// whether any byte of an answer came. The connection is the exchange's.
-func (c *Client) exchange(ctx context.Context, cn *conn, r *request) (x *exchange, h *head, started bool, err error) {
-	x = &exchange{client: c, conn: cn, written: make(chan error, 1)}
+// exchange sends a request and reads the head of its answer. The connection is
+// the exchange's. The error is a *failure if no byte of an answer came.
+func (c *Client) exchange(ctx context.Context, cn *conn, r *request) (*exchange, *head, error) {
+	x := &exchange{client: c, conn: cn, written: make(chan error, 1)}
 	x.stop = context.AfterFunc(ctx, cn.close)
 	head, body, whole := r.encode(&cn.route)
+	before, known := acked(cn.socket)
 	// The writer ends with the request or with the connection, and end waits
 	// for it. It does not hold up the answer: a server may refuse early.
 	if !c.spawn(func() {
@@ -63,17 +75,33 @@ func (c *Client) exchange(ctx context.Context, cn *conn, r *request) (x *exchang
 	}) {
 		x.written <- ErrClosed
 		x.end(false)
-		return nil, nil, false, ErrClosed
+		return nil, nil, ErrClosed
 	}
-	if _, err = cn.reader.Peek(1); err == nil {
-		started = true
-		h, err = readHead(cn.reader)
+	if _, err := cn.reader.Peek(1); err != nil {
+		unseen := known && hasEnded(err) && unchanged(cn.socket, before)
+		x.end(false)
+		return nil, nil, &failure{err, unseen}
 	}
+	h, err := readHead(cn.reader)
 	if err != nil {
 		x.end(false)
-		return nil, nil, started, err
+		return nil, nil, err
 	}
-	return x, h, true, nil
+	return x, h, nil
+}
+
+// hasEnded tells whether a read failed because the peer has ended its side of the
+// connection. A reset is not an end, unless it came after one.
+func hasEnded(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) }
+
+// unchanged tells whether the peer's system has confirmed nothing since before.
+//
+// If the peer's end of the connection is here, that means that it had been sent
+// when the request had not yet arrived, because the end confirms everything that
+// came before it. A server that has said its last word reads no more requests.
+func unchanged(c net.Conn, before uint64) bool {
+	now, ok := acked(c)
+	return ok && now == before
 }
 
 // end gives the connection back to the pool if it is fit for another

@@ -109,6 +109,14 @@ func TestBrokenBodies(t *testing.T) {
 		"short":            head200 + "content-length: 5\r\n\r\nok",
 		"bad chunk":        head200 + "transfer-encoding: chunked\r\n\r\nzz\r\nok\r\n0\r\n\r\n",
 		"cut chunk":        head200 + "transfer-encoding: chunked\r\n\r\n5\r\nok",
+		"negative chunk":   head200 + "transfer-encoding: chunked\r\n\r\n-2\r\nok\r\n0\r\n\r\n",
+		"endless chunk":    head200 + "transfer-encoding: chunked\r\n\r\n7fffffffffffffff\r\nok",
+		"overflown chunk":  head200 + "transfer-encoding: chunked\r\n\r\n10000000000000002\r\nok\r\n0\r\n\r\n",
+		"chunk too short":  head200 + "transfer-encoding: chunked\r\n\r\n1\r\nok\r\n0\r\n\r\n",
+		"chunk too long":   head200 + "transfer-encoding: chunked\r\n\r\n3\r\nok\r\n0\r\n\r\n",
+		"no chunk size":    head200 + "transfer-encoding: chunked\r\n\r\n\r\nok\r\n0\r\n\r\n",
+		"long chunk line":  head200 + "transfer-encoding: chunked\r\n\r\n2;" + strings.Repeat("x", 1<<20) + "\r\nok\r\n0\r\n\r\n",
+		"bad trailer":      head200 + "transfer-encoding: chunked\r\n\r\n0\r\nno colon\r\n\r\n",
 		"no last chunk":    head200 + "transfer-encoding: chunked\r\n\r\n2\r\nok\r\n",
 		"no end of chunks": head200 + "transfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n",
 		"huge trailer":     head200 + "transfer-encoding: chunked\r\n\r\n0\r\na: " + strings.Repeat("x", maxHeadBytes) + "\r\n\r\n",
@@ -164,6 +172,12 @@ func TestTimeouts(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("cause is %v", errors.Unwrap(err))
 	}
+	slow, _, _ := stalling(t, head200+"content-le")
+	_, err = fetch(c, timeout(slow, 30))
+	wantError(t, err, wire.CodeInternal, "http/request failed: error sending request for url (http://"+slow.address+"/)")
+	chunk, _, _ := stalling(t, head200+"transfer-encoding: chunked\r\n\r\n5\r\nok")
+	_, err = fetch(c, timeout(chunk, 100))
+	wantError(t, err, wire.CodeInternal, brokenIn)
 	half, _, _ := stalling(t, head200+"content-length: 5\r\n\r\nok")
 	_, err = fetch(c, timeout(half, 100))
 	wantError(t, err, wire.CodeInternal, brokenIn)

@@ -40,7 +40,13 @@ type cgroups struct {
 	parent string
 	lock   int
 	next   int
-	free   []string // empty ones, for reuse
+	free   []freeCgroup // for reuse
+}
+
+// A freeCgroup is empty, but its clock does not begin again.
+type freeCgroup struct {
+	path string
+	used time.Duration // of CPU, by those that were in it
 }
 
 // supervisors tells apart the parents of several supervisors in one program.
@@ -171,30 +177,30 @@ func (c *cgroups) close() {
 // take gives an empty cgroup, opened for a clone into it.
 func (c *cgroups) take() (*cgroup, int, error) {
 	for {
-		path, kept, err := c.emptyPath()
+		empty, kept, err := c.emptyPath()
 		if err != nil {
 			return nil, -1, err
 		}
-		fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		fd, err := unix.Open(empty.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err == nil {
-			return &cgroup{owner: c, path: path}, fd, nil
+			return &cgroup{owner: c, path: empty.path, before: empty.used}, fd, nil
 		}
 		if !kept { // a kept one may have been removed by a tidy administrator
-			return nil, -1, fmt.Errorf("open %s: %w", path, err)
+			return nil, -1, fmt.Errorf("open %s: %w", empty.path, err)
 		}
 	}
 }
 
-func (c *cgroups) emptyPath() (path string, kept bool, err error) {
+func (c *cgroups) emptyPath() (_ freeCgroup, kept bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := len(c.free); n > 0 {
-		path = c.free[n-1]
+		last := c.free[n-1]
 		c.free = c.free[:n-1]
-		return path, true, nil
+		return last, true, nil
 	}
 	c.next++
-	path = filepath.Join(c.parent, strconv.Itoa(c.next))
+	path := filepath.Join(c.parent, strconv.Itoa(c.next))
 	err = unix.Mkdir(path, 0o755)
 	if err == unix.ENOENT {
 		if err = c.makeParent(); err == nil {
@@ -202,20 +208,20 @@ func (c *cgroups) emptyPath() (path string, kept bool, err error) {
 		}
 	}
 	if err != nil {
-		return "", false, fmt.Errorf("make %s: %w", path, err)
+		return freeCgroup{}, false, fmt.Errorf("make %s: %w", path, err)
 	}
-	return path, false, nil
+	return freeCgroup{path: path}, false, nil
 }
 
 // put takes back an empty cgroup.
-func (c *cgroups) put(path string) {
+func (c *cgroups) put(empty freeCgroup) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.free) < cgroupsKept {
-		c.free = append(c.free, path)
+		c.free = append(c.free, empty)
 		return
 	}
-	removeCgroup(path)
+	removeCgroup(empty.path)
 }
 
 // A cgroup is a tree that the kernel keeps together, whatever its processes do to
@@ -223,7 +229,8 @@ func (c *cgroups) put(path string) {
 type cgroup struct {
 	owner  *cgroups
 	path   string
-	killed atomic.Bool // by the kernel, which then kills whatever is started in it
+	before time.Duration // CPU that was used in it before
+	killed atomic.Bool   // by the kernel, which then kills whatever is started in it
 }
 
 func (g *cgroup) file(name string) string { return g.path + "/" + name }
@@ -308,7 +315,8 @@ func (g *cgroup) release(tableView) bool {
 	if g.killed.Load() {
 		removeCgroup(g.path)
 	} else {
-		g.owner.put(g.path)
+		used, _ := g.cpu()
+		g.owner.put(freeCgroup{g.path, used})
 	}
 	return true
 }

@@ -90,6 +90,7 @@ type Supervisor struct {
 	closeHost sync.Once
 
 	pipeBudget atomic.Int64 // bytes by which pipes may still grow
+	usage      usageLooks
 
 	mu        sync.Mutex
 	closed    bool

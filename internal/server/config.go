@@ -36,6 +36,7 @@ type Config struct {
 
 	SessionTTL    time.Duration // how long a session outlives its connection
 	SessionTTLMax time.Duration // the most a client may ask for
+	IdleExit      time.Duration // Serve returns after as long without connections and sessions; 0: never
 
 	Retain     int64 // bytes of output kept per process after they were sent
 	SpoolLimit int64 // bytes of unsent output per process at which it has to wait
@@ -67,6 +68,9 @@ func (c Config) Validate() error {
 		if size.bytes < 0 {
 			return fmt.Errorf("`%s` must not be negative", size.name)
 		}
+	}
+	if c.IdleExit < 0 {
+		return errors.New("`--idle-exit` must not be negative")
 	}
 	if c.SessionTTL < 0 || c.SessionTTLMax < 0 {
 		return errors.New("`--session-ttl` and `--session-ttl-max` must not be negative")

@@ -105,7 +105,7 @@ func (c *conn) Request(r *rpc.Request) {
 		c.refuse(r, err)
 		return
 	}
-	c.scheduler.Submit(rpc.Job{
+	job := rpc.Job{
 		Process: p.process, Exclusive: p.exclusive, Slow: p.slow, Control: m.control, Touches: p.touches,
 		Run: func(done func()) {
 			a, err := c.ready(m.family)
@@ -116,7 +116,17 @@ func (c *conn) Request(r *rpc.Request) {
 			}
 			p.run(c, a, r, done)
 		},
-	})
+	}
+	if p.try != nil {
+		job.Try = func() bool {
+			a, err := c.ready(m.family)
+			return err == nil && p.try(c, a, r)
+		}
+	}
+	if p.passing {
+		job = c.afterChanges(job)
+	}
+	c.scheduler.Submit(job)
 }
 
 // refuse answers a request that cannot be run, in its turn.
@@ -181,13 +191,20 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 			w.TTL = time.Duration(min(*t.TTLMs, uint64(c.server.config.SessionTTLMax.Milliseconds()))) * time.Millisecond
 		}
 		w.Acks = t.Acks != nil && *t.Acks
+		if t.Label != nil {
+			w.Label = *t.Label
+		}
+		if err := checkLabel(w.Label); err != nil {
+			return nil, err
+		}
 	}
 	return c.server.sessions.Open(w, c)
 }
 
 // features are what a tether client may rely on.
 var features = func() []string {
-	list := []string{"ack", "closeStdin", "list", "observe", "resize", "retryStart", "sessionTtl", "signal", "termSize"}
+	list := []string{"ack", "closeStdin", "endSession", "label", "list", "observe", "once", "remoteControl",
+		"resize", "retryStart", "sessionTtl", "signal", "termSize"}
 	if upload.Supported {
 		list = append(list, "upload")
 	}

@@ -19,6 +19,7 @@ func capabilities() wire.Capabilities {
 		CapabilityDiscoverySandbox: true, CapabilityDiscoveryV2: true,
 		EnvironmentConfigRead: true, HTTPHeaderEnvVars: true,
 		FsWatchMissing: linux, FileWriteStreaming: true, SandboxedFileStreaming: linux,
+		ShellSnapshotV2:                runtime.GOOS != "windows",
 		LinuxRootWritePreservesDevices: linux, LinuxApprovedRootWritePreservesRestrictions: linux,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/internal/shellsnap"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -29,9 +30,12 @@ var codes = []struct {
 	{session.ErrEmptyArgv, wire.CodeInvalidParams},
 	{session.ErrEmptyWriteID, wire.CodeInvalidParams},
 	{session.ErrWriteReused, wire.CodeInvalidParams},
+	{session.ErrOnceReused, wire.CodeInvalidParams},
 	{session.ErrUnsupported, wire.CodeInvalidParams},
 	{session.ErrSandbox, wire.CodeInvalidParams},
 	{session.ErrInvalidCwd, wire.CodeInvalidParams},
+	{shellsnap.ErrScope, wire.CodeInvalidParams},
+	{shellsnap.ErrShell, wire.CodeInvalidParams},
 	{proc.ErrNotTTY, wire.CodeInvalidRequest},
 	{proc.ErrNoEOF, wire.CodeInvalidRequest},
 	{proc.ErrStdinClosed, wire.CodeInvalidRequest},

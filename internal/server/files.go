@@ -127,7 +127,7 @@ func (f *fileRequest) createDirectory(p *wire.CreateDirectoryParams) (wire.Empty
 
 func orTrue(b *bool) bool { return b == nil || *b }
 
-func (f *fileRequest) canonicalize(p *wire.PathParams) (wire.CanonicalizeResult, error) {
+func (f *fileRequest) canonicalize(p *wire.CanonicalizeParams) (wire.CanonicalizeResult, error) {
 	path, err := f.path(p.Path)
 	if err != nil {
 		return wire.CanonicalizeResult{}, err
@@ -136,7 +136,7 @@ func (f *fileRequest) canonicalize(p *wire.PathParams) (wire.CanonicalizeResult,
 	return wire.CanonicalizeResult{Path: wire.PathToURI(real)}, err
 }
 
-func (f *fileRequest) readDirectory(p *wire.PathParams) (wire.ReadDirectoryResult, error) {
+func (f *fileRequest) readDirectory(p *wire.ReadDirectoryParams) (wire.ReadDirectoryResult, error) {
 	path, err := f.path(p.Path)
 	if err != nil {
 		return wire.ReadDirectoryResult{}, err
@@ -175,6 +175,74 @@ func (f *fileRequest) copy(p *wire.CopyParams) (wire.Empty, error) {
 	return wire.Empty{}, f.files.Copy(f.ctx, source, destination, p.Recursive)
 }
 
+// readsFile adapts fs/readFile. What the system has in memory is answered on the
+// spot: on its way through another goroutine a small file spends most of its time.
+func readsFile() method {
+	return method{family: "filesystem", prepare: func(params []byte) (prepared, error) {
+		p := new(wire.ReadFileParams)
+		if err := wire.Decode(params, p); err != nil {
+			return prepared{}, wire.Errorf(wire.CodeInvalidParams, "%v", err)
+		}
+		return prepared{
+			slow: true, touches: touch(nil, p.Path, false),
+			try: func(c *conn, a *session.Attachment, r *rpc.Request) bool { return c.readCached(a, r, p) },
+			run: func(c *conn, a *session.Attachment, r *rpc.Request, done func()) {
+				defer done()
+				if err := c.readFile(a, r, p); err != nil {
+					c.fail(r, err)
+				}
+			},
+		}, nil
+	}}
+}
+
+// maxCached is how large a file is at most that is read on the spot. Its answer is
+// one that need not wait for the writer.
+const maxCached = 8 << 10
+
+type cachedFile [maxCached + 1]byte
+
+var cachedFiles = sync.Pool{New: func() any { return new(cachedFile) }}
+
+// readCached answers fs/readFile if nothing has to be waited for.
+func (c *conn) readCached(a *session.Attachment, r *rpc.Request, p *wire.ReadFileParams) bool {
+	if p.Sandbox != nil || !wire.FollowsLinks(p.FollowSymlinks) {
+		return false
+	}
+	path, err := p.Path.Native()
+	if err != nil {
+		return false
+	}
+	files, err := a.Session.Files(a.Context(), nil)
+	if err != nil {
+		return false
+	}
+	cached, ok := files.(fsrpc.Cached)
+	if !ok {
+		return false
+	}
+	content := cachedFiles.Get().(*cachedFile)
+	defer cachedFiles.Put(content)
+	n, ok := cached.ReadCached(path, content[:])
+	if !ok {
+		return false
+	}
+	msg := appendFileAnswer(make([]byte, 0, encodedSize(n)), r.ID)
+	msg = appendBase64(msg, content[:n])
+	r.ReplyEncoded(append(msg, fileAnswerEnd...))
+	return true
+}
+
+// appendFileAnswer appends the answer to fs/readFile up to the content; it is
+// completed by fileAnswerEnd.
+func appendFileAnswer(b []byte, id wire.ID) []byte {
+	b = append(b, `{"id":`...)
+	b = id.AppendJSON(b)
+	return append(b, `,"result":{"dataBase64":"`...)
+}
+
+const fileAnswerEnd = `"}}`
+
 // readFile answers fs/readFile: the content goes straight into the message.
 func (c *conn) readFile(a *session.Attachment, r *rpc.Request, p *wire.ReadFileParams) error {
 	f, err := c.fileRequest(a, p.Sandbox, false)
@@ -200,13 +268,11 @@ func (c *conn) readFile(a *session.Attachment, r *rpc.Request, p *wire.ReadFileP
 	if err := r.Permit(f.ctx, encodedSize(int(info.Size()))); err != nil {
 		return err
 	}
-	msg := append(make([]byte, 0, encodedSize(int(info.Size()))), `{"id":`...)
-	msg = r.ID.AppendJSON(msg)
-	msg = append(msg, `,"result":{"dataBase64":"`...)
+	msg := appendFileAnswer(make([]byte, 0, encodedSize(int(info.Size()))), r.ID)
 	if msg, err = appendFile(msg, file); err != nil {
 		return err
 	}
-	r.ReplyEncoded(append(msg, `"}}`...))
+	r.ReplyEncoded(append(msg, fileAnswerEnd...))
 	return nil
 }
 

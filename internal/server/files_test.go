@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -163,5 +164,82 @@ func TestPipelinedFileRequests(t *testing.T) {
 	}
 	if _, err := os.Stat(c.at("d")); !os.IsNotExist(err) {
 		t.Errorf("the directory is still there: %v", err)
+	}
+}
+
+// A file that is larger than an answer is refused at once, and read in blocks.
+func TestHugeFile(t *testing.T) {
+	c := newFileClient(t)
+	const size = 10 << 30
+	if err := errors.Join(os.WriteFile(c.at("huge"), nil, 0o600), os.Truncate(c.at("huge"), size)); err != nil {
+		t.Fatal(err)
+	}
+	c.refused(c.ask(wire.MethodFsReadFile, "huge", nil), -32600, "file is too large to read: limit is 536870912 bytes")
+	var block wire.ReadBlockResult
+	c.Must(wire.MethodFsOpen, map[string]any{"handleId": "h", "path": wire.PathToURI(c.at("huge"))}, &wire.HandleResult{})
+	c.Must(wire.MethodFsReadBlock, map[string]any{"handleId": "h", "offset": size - 2, "len": 4}, &block)
+	if len(block.Chunk) != 2 || !block.EOF {
+		t.Errorf("the last block is %v", block)
+	}
+}
+
+// A file that becomes shorter between two blocks ends there; so does one whose
+// content was announced as longer.
+func TestShrinkingFile(t *testing.T) {
+	c := newFileClient(t)
+	if err := os.WriteFile(c.at("f"), []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var block wire.ReadBlockResult
+	c.Must(wire.MethodFsOpen, map[string]any{"handleId": "h", "path": wire.PathToURI(c.at("f"))}, &wire.HandleResult{})
+	c.Must(wire.MethodFsReadBlock, map[string]any{"handleId": "h", "offset": 0, "len": 4}, &block)
+	if err := os.Truncate(c.at("f"), 5); err != nil {
+		t.Fatal(err)
+	}
+	c.Must(wire.MethodFsReadBlock, map[string]any{"handleId": "h", "offset": 4, "len": 4}, &block)
+	if string(block.Chunk) != "e" || !block.EOF {
+		t.Errorf("then came %q, %v", block.Chunk, block.EOF)
+	}
+	size := int64(1 << 20)
+	if err := os.Truncate(c.at("f"), size); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(c.at("f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	text, err := server.AppendFile(nil, readerFunc(func(p []byte) (int, error) {
+		n, err := file.Read(p)
+		os.Truncate(c.at("f"), 10) // after the first piece
+		return n, err
+	}))
+	data, wrong := base64.StdEncoding.DecodeString(string(text))
+	if err != nil || wrong != nil || len(data) == 0 || int64(len(data)) >= size {
+		t.Errorf("read %d bytes, %v, %v", len(data), err, wrong)
+	}
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// A handle means nothing to other connections.
+func TestHandlesOfOthers(t *testing.T) {
+	s := tethertest.StartServer(t, server.Config{})
+	mine := &fileClient{tethertest.Connect(t, s.URL), t, t.TempDir()}
+	other := &fileClient{tethertest.Connect(t, s.URL), t, mine.dir}
+	if err := os.WriteFile(mine.at("f"), []byte("content"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mine.Must(wire.MethodFsOpen, map[string]any{"handleId": "h", "path": wire.PathToURI(mine.at("f"))}, &wire.HandleResult{})
+	other.refused(other.Call(wire.MethodFsReadBlock, map[string]any{"handleId": "h", "offset": 0, "len": 1}), -32004, "unknown file handle `h`")
+	other.refused(other.Call(wire.MethodFsWriteBlock, map[string]any{"handleId": "h", "offset": 0, "chunk": "eA=="}), -32004, "unknown file handle `h`")
+	other.Must(wire.MethodFsClose, map[string]any{"handleId": "h"}, &wire.Empty{})
+	other.Must(wire.MethodFsOpen, map[string]any{"handleId": "h", "path": wire.PathToURI(mine.at("new")), "mode": "replace"}, &wire.HandleResult{})
+	var block wire.ReadBlockResult
+	mine.Must(wire.MethodFsReadBlock, map[string]any{"handleId": "h", "offset": 0, "len": 7}, &block)
+	if string(block.Chunk) != "content" {
+		t.Errorf("the handle reads %q", block.Chunk)
 	}
 }

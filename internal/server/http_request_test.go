@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -101,4 +102,40 @@ func TestHTTPStreamEndsWithItsConnection(t *testing.T) {
 	web.Close()
 	s.Stop()
 	check()
+}
+
+// A request that waits for its answer ends with the connection that asked.
+func TestHTTPRequestEndsWithItsConnection(t *testing.T) {
+	for name, beginning := range map[string]string{"before the head": "", "in the head": "HTTP/1.1 200 OK\r\ncont",
+		"in the body": "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nok"} {
+		t.Run(name, func(t *testing.T) {
+			check := tethertest.NothingLeft(t)
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			asked, gone := make(chan struct{}), make(chan struct{})
+			go func() { // ends with the request
+				defer close(gone)
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer c.Close()
+				io.ReadFull(c, make([]byte, len("GET / HTTP/1.1\r\n")))
+				io.WriteString(c, beginning)
+				close(asked)
+				io.Copy(io.Discard, c)
+			}()
+			s := tethertest.StartServer(t, server.Config{})
+			c := tethertest.Connect(t, s.URL)
+			c.Ask(wire.MethodHTTPRequest, map[string]any{"method": "GET", "url": "http://" + l.Addr().String(), "requestId": "r"})
+			<-asked
+			c.Close()
+			<-gone
+			l.Close()
+			s.Stop()
+			check()
+		})
+	}
 }

@@ -23,7 +23,7 @@ var requests = map[string]struct {
 	params any
 	valid  string
 }{
-	wire.MethodInitialize: {wire.InitializeParams{}, `{"clientName":"x","tether":{"ttlMs":1000,"acks":false}}`},
+	wire.MethodInitialize: {wire.InitializeParams{}, `{"clientName":"x","tether":{"ttlMs":1000,"acks":false,"label":"l"}}`},
 	wire.MethodProcessStart: {wire.StartParams{}, `{"processId":"p","argv":["true"],"cwd":"/","env":{},"tty":false,
 		"metadata":{"threadId":"t"},"envPolicy":{"inherit":"core","ignoreDefaultExcludes":false,"exclude":[],"set":{},"includeOnly":[]},
 		"managedNetwork":{"loopbackPorts":[]},"size":{"rows":1,"cols":1}}`},
@@ -32,11 +32,14 @@ var requests = map[string]struct {
 	wire.MethodProcessSignal:     {wire.SignalParams{}, `{"processId":"nobody","signal":"interrupt"}`},
 	wire.MethodProcessTerminate:  {wire.ProcessParams{}, `{"processId":"nobody"}`},
 	wire.MethodProcessResize:     {wire.ResizeParams{}, `{"processId":"nobody","rows":1,"cols":1}`},
-	wire.MethodProcessCloseStdin: {wire.ProcessParams{}, `{"processId":"nobody"}`},
+	wire.MethodProcessCloseStdin: {wire.CloseStdinParams{}, `{"processId":"nobody"}`},
 	wire.MethodProcessSignalAny:  {wire.SignalAnyParams{}, `{"processId":"nobody","signal":"HUP"}`},
 	wire.MethodProcessList:       {wire.ListParams{}, `{}`},
 	wire.MethodProcessObserve:    {wire.ObserveParams{}, `{"sessionId":"nobody","processId":"nobody"}`},
 	wire.MethodProcessUnobserve:  {wire.UnobserveParams{}, `{"observeId":1}`},
+
+	wire.MethodProcessWriteAny:     {wire.WriteAnyParams{}, `{"processId":"nobody","chunk":"","writeId":"w"}`},
+	wire.MethodProcessTerminateAny: {wire.TerminateAnyParams{}, `{"processId":"nobody"}`},
 }
 
 // A variation is a member of the parameters and what it is replaced with.

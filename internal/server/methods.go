@@ -1,8 +1,7 @@
 package server
 
 import (
-	"cmp"
-	"slices"
+	"errors"
 	"syscall"
 
 	"github.com/tetherexec/tether/internal/rpc"
@@ -21,12 +20,12 @@ var methods = map[string]method{
 	wire.MethodProcessSignal:    ordered("exec", (*conn).interrupt, func(p *wire.SignalParams) string { return p.ProcessID }).onControlLane(),
 	wire.MethodProcessTerminate: ordered("exec", (*conn).terminate, func(p *wire.ProcessParams) string { return p.ProcessID }).onControlLane(),
 
-	wire.MethodFsReadFile:        answers("filesystem", (*conn).readFile, func(p *wire.ReadFileParams) []rpc.Touch { return touch(nil, p.Path, false) }, nil),
+	wire.MethodFsReadFile:        readsFile(),
 	wire.MethodFsWriteFile:       changes((*fileRequest).writeFile, func(p *wire.WriteFileParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
 	wire.MethodFsCreateDirectory: changes((*fileRequest).createDirectory, func(p *wire.CreateDirectoryParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
 	wire.MethodFsGetMetadata:     looks((*fileRequest).metadata, func(p *wire.MetadataParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
-	wire.MethodFsCanonicalize:    looks((*fileRequest).canonicalize, func(p *wire.PathParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
-	wire.MethodFsReadDirectory:   looks((*fileRequest).readDirectory, func(p *wire.PathParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
+	wire.MethodFsCanonicalize:    looks((*fileRequest).canonicalize, func(p *wire.CanonicalizeParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
+	wire.MethodFsReadDirectory:   looks((*fileRequest).readDirectory, func(p *wire.ReadDirectoryParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
 	wire.MethodFsWalk:            looks((*fileRequest).walk, func(p *wire.WalkParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
 	wire.MethodFsRemove:          changes((*fileRequest).remove, func(p *wire.RemoveParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
 	wire.MethodFsCopy: fileMethod((*fileRequest).copy, func(p *wire.CopyParams) (wire.PathURI, *wire.Sandbox) { return p.DestinationPath, p.Sandbox }, true,
@@ -53,12 +52,16 @@ var methods = map[string]method{
 	wire.MethodUploadAbort:  answers("filesystem", replying((*conn).abortUpload), nil, func(p *wire.UploadParams) string { return uploadKey(p.UploadID) }),
 
 	wire.MethodProcessResize:     ordered("exec", (*conn).resize, func(p *wire.ResizeParams) string { return p.ProcessID }),
-	wire.MethodProcessCloseStdin: ordered("exec", (*conn).closeStdin, func(p *wire.ProcessParams) string { return p.ProcessID }),
+	wire.MethodProcessCloseStdin: ordered("exec", (*conn).closeStdin, func(p *wire.CloseStdinParams) string { return p.ProcessID }),
 	wire.MethodProcessSignalAny:  ordered("exec", (*conn).signal, func(p *wire.SignalAnyParams) string { return p.ProcessID }).onControlLane(),
-	wire.MethodProcessList:       call("exec", (*conn).listProcesses),
+	wire.MethodProcessList:       async("exec", (*conn).listProcesses, nil),
 	wire.MethodProcessObserve:    async("exec", (*conn).observe, func(p *wire.ObserveParams) string { return p.ProcessID }),
 	wire.MethodProcessUnobserve:  call("exec", (*conn).unobserve),
 	wire.MethodSessionList:       call("exec", (*conn).listSessions),
+	wire.MethodSessionEnd:        answers("exec", (*conn).endAnySession, nil, nil),
+
+	wire.MethodProcessWriteAny:     async("exec", (*conn).writeAnyInput, func(p *wire.WriteAnyParams) string { return p.ProcessID }),
+	wire.MethodProcessTerminateAny: ordered("exec", (*conn).terminateAny, func(p *wire.TerminateAnyParams) string { return p.ProcessID }).onControlLane(),
 }
 
 // A method is one row of the protocol: it decodes the parameters of a request
@@ -75,6 +78,8 @@ type prepared struct {
 	exclusive bool    // and makes the later ones wait
 	slow      bool    // waits while it runs
 	touches   []rpc.Touch
+	passing   bool                                                      // waits for what it touches, but does not make others wait
+	try       func(c *conn, a *session.Attachment, r *rpc.Request) bool // answers if that takes no waiting; may be nil
 	run       func(c *conn, a *session.Attachment, r *rpc.Request, done func())
 }
 
@@ -163,7 +168,7 @@ func starts(f func(*conn, *session.Attachment, *rpc.Request, *wire.StartParams, 
 			return prepared{}, wire.Errorf(wire.CodeInvalidParams, "%v", err)
 		}
 		ready := prepared{
-			process: &p.ProcessID, exclusive: true, slow: true,
+			process: &p.ProcessID, exclusive: true, slow: true, passing: p.ShellSnapshot != nil,
 			run: func(c *conn, a *session.Attachment, r *rpc.Request, done func()) { f(c, a, r, p, done) },
 		}
 		if cwd, err := p.Cwd.Native(); err == nil {
@@ -185,7 +190,11 @@ func (c *conn) startProcess(a *session.Attachment, r *rpc.Request, p *wire.Start
 }
 
 func (c *conn) writeInput(a *session.Attachment, r *rpc.Request, p *wire.WriteParams, done func()) {
-	a.Session.Write(p, func(status string, err error) {
+	c.writeTo(a.Session, r, p, done)
+}
+
+func (c *conn) writeTo(s *session.Session, r *rpc.Request, p *wire.WriteParams, done func()) {
+	s.Write(p, func(status string, err error) {
 		defer done()
 		switch {
 		case err == nil:
@@ -199,67 +208,19 @@ func (c *conn) writeInput(a *session.Attachment, r *rpc.Request, p *wire.WritePa
 }
 
 func (c *conn) interrupt(a *session.Attachment, p *wire.SignalParams) (wire.Empty, error) {
-	return wire.Empty{}, signalError(a.Session.Signal(p.ProcessID, syscall.SIGINT))
-}
-
-func (c *conn) signal(a *session.Attachment, p *wire.SignalAnyParams) (wire.Empty, error) {
-	s, err := c.sessionOf(a, p.SessionID)
-	if err != nil {
+	if err := checkOnceID(p.OnceID); err != nil {
 		return wire.Empty{}, err
 	}
-	sig, err := signalNumber(string(p.Signal))
-	if err != nil {
-		return wire.Empty{}, err
-	}
-	return wire.Empty{}, signalError(s.Signal(p.ProcessID, sig))
+	return wire.Empty{}, signalError(a.Session.Signal(p.ProcessID, syscall.SIGINT, p.OnceID))
 }
 
 func signalError(err error) error {
-	if err != nil {
-		return wire.Errorf(wire.CodeInternal, "failed to signal process: %v", err)
+	if err == nil || errors.Is(err, session.ErrOnceReused) {
+		return err
 	}
-	return nil
-}
-
-// sessionOf is the session that a public id names; without one, the client's own.
-func (c *conn) sessionOf(a *session.Attachment, public *string) (*session.Session, error) {
-	if public == nil {
-		return a.Session, nil
-	}
-	return c.server.sessions.ByPublicID(*public)
+	return wire.Errorf(wire.CodeInternal, "failed to signal process: %v", err)
 }
 
 func (c *conn) terminate(a *session.Attachment, p *wire.ProcessParams) (wire.TerminateResult, error) {
-	return wire.TerminateResult{Running: a.Session.Terminate(p.ProcessID)}, nil
-}
-
-func (c *conn) resize(a *session.Attachment, p *wire.ResizeParams) (wire.Empty, error) {
-	return wire.Empty{}, a.Session.Resize(p.ProcessID, p.Rows, p.Cols)
-}
-
-func (c *conn) closeStdin(a *session.Attachment, p *wire.ProcessParams) (wire.Empty, error) {
-	return wire.Empty{}, a.Session.CloseStdin(p.ProcessID)
-}
-
-func (c *conn) listProcesses(a *session.Attachment, p *wire.ListParams) (wire.ListResult, error) {
-	sessions := c.server.sessions.All()
-	if p.SessionID != nil {
-		s, err := c.server.sessions.ByPublicID(*p.SessionID)
-		if err != nil {
-			return wire.ListResult{}, err
-		}
-		sessions = []*session.Session{s}
-	}
-	list := []wire.ProcessInfo{}
-	for _, s := range sessions {
-		list = append(list, s.Processes()...)
-	}
-	slices.SortStableFunc(list, func(x, y wire.ProcessInfo) int {
-		return cmp.Or(cmp.Compare(x.StartedAtMs, y.StartedAtMs), cmp.Compare(x.ProcessID, y.ProcessID))
-	})
-	return wire.ListResult{Processes: list}, nil
-}
-
-func (c *conn) listSessions(*session.Attachment, *wire.NoParams) (wire.SessionListResult, error) {
-	return wire.SessionListResult{Sessions: c.server.sessions.List()}, nil
+	return wire.TerminateResult{Running: a.Session.Terminate(p.ProcessID, true)}, nil
 }

@@ -39,6 +39,7 @@ type Server struct {
 	sessions *session.Table
 
 	connections atomic.Int64
+	idle        idleWatch
 }
 
 // New returns a server that is ready to serve.
@@ -83,6 +84,7 @@ func New(cfg Config) (*Server, error) {
 		Output: outlog.Config{Retain: cfg.Retain, Limit: cfg.SpoolLimit},
 		Pool:   outlog.NewPool(state.path, cfg.SpoolTotal),
 		Procs:  s.procs, Confiner: s.confiner, Uploads: uploads, Env: env, Shell: host.LoginShell, Log: cfg.Log,
+		Removed: s.idle.released,
 	})
 	return s, nil
 }
@@ -96,14 +98,23 @@ func (s *Server) Close() error {
 	return errors.Join(err, s.state.close())
 }
 
-// Serve accepts WebSocket connections until ctx is over, then ends them with
-// their sessions and returns nil. Detached sessions outlive it until Close.
+// Serve accepts WebSocket connections until ctx is over, or until it has been idle
+// for Config.IdleExit, then ends them with their sessions and returns nil. Detached
+// sessions outlive it until Close.
 func (s *Server) Serve(ctx context.Context, l *Listener) error {
+	ctx, expire := context.WithCancel(ctx)
+	defer expire()
+	defer s.idle.begin(s.config.IdleExit, s.sessions.Len, func() {
+		s.log.Info("nobody has used this server for a while")
+		expire()
+	})()
 	s.confiner.Begin()                                                   // the address is out: nobody waits for this
 	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that clients are told why
 	var conns sync.WaitGroup
 	surface := &Surface{Auth: s.auth, Log: s.log, Accept: func(conn net.Conn, buffered []byte, peer string) {
+		s.idle.connected()
 		conns.Go(func() {
+			defer s.idle.disconnected()
 			stream, prefix := rpc.NewWebSocket(conn, buffered), fmt.Sprintf("failed to parse websocket JSON-RPC message from exec-server websocket %s: ", peer)
 			if s.connections.Add(1) > maxConnections {
 				s.turnAway(serving, stream)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -29,24 +30,41 @@ func nativeCwd(p *wire.StartParams) (string, error) {
 	return cwd, nil
 }
 
-// launch starts a process, in its sandbox if it asks for one.
+// launch starts a process.
 func (s *Session) launch(p *Process) (*proc.Process, error) {
 	spec := p.spec()
+	if p.snapshot != nil {
+		if child, ok, err := s.launchRestored(p, spec); ok {
+			return child, err
+		}
+	}
+	return s.start(s.ctx, p, spec, nil)
+}
+
+// start starts a command of a process, in its sandbox if it asks for one. Without a
+// sink, its output is that of the process.
+func (s *Session) start(ctx context.Context, p *Process, spec proc.Spec, sink proc.Sink) (*proc.Process, error) {
 	if !confined(p.params) {
-		return s.table.config.Procs.Start(s.ctx, spec, p.Log)
+		if sink == nil {
+			sink = p.Log
+		}
+		return s.table.config.Procs.Start(ctx, spec, sink)
 	}
 	confiner := s.table.config.Confiner
 	if confiner == nil {
 		return nil, ErrSandbox
 	}
-	prepared, err := confiner.Prepare(s.ctx, confine.Request{
+	prepared, err := confiner.Prepare(ctx, confine.Request{
 		Intent: p.params.Sandbox, Spec: spec,
 		EnforceManagedNetwork: p.params.EnforceManagedNetwork,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return prepared.Start(s.ctx, s.table.config.Procs, &judgedLog{Log: p.Log, process: p, policy: prepared.Policy})
+	if sink == nil {
+		sink = &judgedLog{Log: p.Log, process: p, policy: prepared.Policy}
+	}
+	return prepared.Start(ctx, s.table.config.Procs, sink)
 }
 
 // SandboxType is how the process is confined, in the spelling of its client.

@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -10,6 +11,7 @@ import (
 	"github.com/tetherexec/tether/internal/environ"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/shellsnap"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -21,6 +23,8 @@ type Process struct {
 	session *Session
 	params  *wire.StartParams
 	cwd     string
+
+	snapshot *shellsnap.Want // nil: it does not begin from a snapshot
 
 	started  chan struct{} // closed when the start has succeeded or failed
 	startErr error         // why it failed; set before started is closed
@@ -47,10 +51,14 @@ func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
 	if err := supported(p); err != nil {
 		return nil, err
 	}
+	snapshot, err := shellsnap.Wanted(p.ShellSnapshot, p.Argv)
+	if err != nil {
+		return nil, err
+	}
 	if len(p.Argv) == 0 {
 		return nil, ErrEmptyArgv
 	}
-	process := &Process{ID: p.ProcessID, session: s, params: p, cwd: cwd, started: make(chan struct{})}
+	process := &Process{ID: p.ProcessID, session: s, params: p, cwd: cwd, snapshot: snapshot, started: make(chan struct{})}
 	process.Log = outlog.New(s.table.config.Pool, s.table.config.Output)
 	if earlier, err := s.reserve(process); err != nil || earlier != nil {
 		return earlier, err
@@ -74,13 +82,18 @@ func supported(p *wire.StartParams) error {
 func sameStart(a, b *wire.StartParams) bool {
 	text := func(p wire.StartParams) string {
 		p.Retry = nil
-		b, err := wire.AppendNotification(nil, wire.MethodProcessStart, p)
-		if err != nil {
-			panic(err) // parameters that were decoded can be encoded
-		}
-		return string(b)
+		return encodeStart(p)
 	}
 	return text(*a) == text(*b)
+}
+
+// encodeStart is a text that two starts share only if they are the same.
+func encodeStart(p wire.StartParams) string {
+	b, err := wire.AppendNotification(nil, wire.MethodProcessStart, p)
+	if err != nil {
+		panic(err) // parameters that were decoded can be encoded
+	}
+	return string(b)
 }
 
 // reserve enters a process that is about to start. A retry of an earlier start
@@ -225,8 +238,9 @@ func (s *Session) find(id string) (*Process, error) {
 	return p, nil
 }
 
-// Terminate ends a process and reports whether it was running.
-func (s *Session) Terminate(id string) (running bool) {
+// Terminate ends a process and reports whether it was running. own says whether
+// it is the session's client that wants this.
+func (s *Session) Terminate(id string, own bool) (running bool) {
 	s.mu.Lock()
 	p := s.processes[id]
 	if p != nil && p.child == nil {
@@ -234,21 +248,30 @@ func (s *Session) Terminate(id string) (running bool) {
 		s.mu.Unlock()
 		return true
 	}
-	if p != nil && p.closeSent {
+	if p != nil && p.closeSent && own {
 		p.known = p.Log.State().Next - 1 // who says goodbye has seen the end
 	}
 	s.mu.Unlock()
 	return p != nil && p.child.Terminate()
 }
 
-// Signal sends a signal to the process group of a process. Processes that do
-// not run any more, or not yet, are none of its business.
-func (s *Session) Signal(id string, sig syscall.Signal) error {
+// Signal sends a signal to the process group of a process, once per once id if
+// there is one. Processes that do not run any more, or not yet, are none of its
+// business.
+func (s *Session) Signal(id string, sig syscall.Signal, once *string) error {
 	p, err := s.find(id)
 	if err != nil {
 		return nil
 	}
-	return p.child.Signal(sig)
+	return p.once(once, "signal "+strconv.Itoa(int(sig)), func() error { return p.child.Signal(sig) })
+}
+
+// once acts, if id is given only the first time.
+func (p *Process) once(id *string, what string, act func() error) error {
+	if id == nil {
+		return act()
+	}
+	return p.writes.once(*id, what, act)
 }
 
 // Resize changes the size of a process's terminal.
@@ -260,13 +283,14 @@ func (s *Session) Resize(id string, rows, cols uint16) error {
 	return p.child.Resize(rows, cols)
 }
 
-// CloseStdin ends the input of a process, behind what was written before.
-func (s *Session) CloseStdin(id string) error {
+// CloseStdin ends the input of a process, behind what was written before, once per
+// once id if there is one.
+func (s *Session) CloseStdin(id string, once *string) error {
 	p, err := s.find(id)
 	if err != nil {
 		return err
 	}
-	return p.child.CloseStdin()
+	return p.once(once, "closeStdin", p.child.CloseStdin)
 }
 
 // Write hands bytes to the standard input of a process, once per write id.
@@ -333,14 +357,20 @@ func (o *Observation) End() {
 	})
 }
 
-// Processes describes the processes of the session.
-func (s *Session) Processes() []wire.ProcessInfo {
+// A Listed process is what a list tells about it, and the child itself.
+type Listed struct {
+	Info  wire.ProcessInfo
+	Child *proc.Process
+}
+
+// Processes describes the processes of the session, but for what they use.
+func (s *Session) Processes() []Listed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := make([]wire.ProcessInfo, 0, len(s.processes))
+	list := make([]Listed, 0, len(s.processes))
 	for _, p := range s.processes {
 		if p.child != nil {
-			list = append(list, p.infoLocked())
+			list = append(list, Listed{p.infoLocked(), p.child})
 		}
 	}
 	return list

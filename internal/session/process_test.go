@@ -47,13 +47,13 @@ func TestCallsWhileStarting(t *testing.T) {
 			t.Errorf("write: %q, %v", status, err)
 		}
 	})
-	if err := s.Signal("p", syscall.SIGINT); err != nil {
+	if err := s.Signal("p", syscall.SIGINT, nil); err != nil {
 		t.Errorf("signal: %v", err)
 	}
 	if _, err := s.StartProcess(startParams("p", "true")); !errors.Is(err, ErrProcessExists) {
 		t.Errorf("second start: %v", err)
 	}
-	if !s.Terminate("p") {
+	if !s.Terminate("p", true) {
 		t.Error("terminate of a starting process answers that it does not run")
 	}
 	child, err := procs.Start(t.Context(), p.spec(), p.Log)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/fshelper"
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/shellsnap"
 	"github.com/tetherexec/tether/internal/upload"
 	"github.com/tetherexec/tether/wire"
 )
@@ -45,17 +46,19 @@ type Session struct {
 	ID        string // secret: who knows it can resume the session
 	Public    string // shown in lists
 	Client    string
+	Label     string // may be empty
 	CreatedAt time.Time
 	Uploads   *upload.Table
 
-	table  *Table
-	ttl    time.Duration
-	acks   bool
-	log    *slog.Logger
-	files  *fshelper.Pool
-	ctx    context.Context // ends with the session
-	cancel context.CancelCauseFunc
-	gone   chan struct{} // closed when nothing is left of it
+	table     *Table
+	ttl       time.Duration
+	acks      bool
+	log       *slog.Logger
+	files     *fshelper.Pool
+	snapshots *shellsnap.Cache
+	ctx       context.Context // ends with the session
+	cancel    context.CancelCauseFunc
+	gone      chan struct{} // closed when nothing is left of it
 
 	mu         sync.Mutex
 	attachment *Attachment // nil while detached
@@ -222,6 +225,19 @@ func (s *Session) End() {
 	s.endAndUnlock()
 }
 
+// EndSelf is End at the wish of the session's own client: it learns that nothing
+// is left, by answer, before it loses its connection.
+func (a *Attachment) EndSelf(answer func()) {
+	s := a.Session
+	s.mu.Lock()
+	if s.attachment == a {
+		s.attachment = nil // nobody is evicted meanwhile
+	}
+	s.endAndUnlock()
+	answer()
+	a.peer.Evict(ErrEnded)
+}
+
 func (s *Session) endAndUnlock() {
 	if s.ended {
 		s.mu.Unlock()
@@ -248,6 +264,7 @@ func (s *Session) endAndUnlock() {
 		attachment.peer.Evict(ErrEnded)
 	}
 	children.Wait()
+	s.snapshots.Close()
 	s.files.Close()
 	if err := s.Uploads.Close(); err != nil {
 		s.log.Warn("cannot clean up after uploads", "err", err)
@@ -260,7 +277,7 @@ func (s *Session) info() wire.SessionInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	info := wire.SessionInfo{
-		SessionID: s.Public, ClientName: s.Client, Attached: s.attachment != nil,
+		SessionID: s.Public, ClientName: s.Client, Label: s.Label, Attached: s.attachment != nil,
 		CreatedAtMs: s.CreatedAt.UnixMilli(), TTLMs: uint64(s.ttl.Milliseconds()), Processes: len(s.processes),
 	}
 	if s.attachment == nil {

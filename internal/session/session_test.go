@@ -287,12 +287,12 @@ func TestTerminateOfASeenEndMakesItKnown(t *testing.T) {
 	p := adopt(a.Session, "p", finished(t))
 	p.Log.Exit(0)
 	p.Log.Close()
-	a.Session.Terminate("p")
+	a.Session.Terminate("p", true)
 	if p.known != 0 {
 		t.Error("an end that was not sent is known")
 	}
 	p.Sent(2)
-	a.Session.Terminate("p")
+	a.Session.Terminate("p", true)
 	if p.known != 2 {
 		t.Errorf("known up to %d", p.known)
 	}

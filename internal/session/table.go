@@ -16,6 +16,7 @@ import (
 	"github.com/tetherexec/tether/internal/fshelper"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/shellsnap"
 	"github.com/tetherexec/tether/internal/upload"
 	"github.com/tetherexec/tether/wire"
 )
@@ -33,6 +34,8 @@ type Config struct {
 	Env      []string // the server's environment
 	Shell    string   // the user's login shell, for terminals
 	Log      *slog.Logger
+
+	Removed func() // called when a session is gone; may be nil
 }
 
 // A Table holds the sessions of a server.
@@ -57,6 +60,7 @@ func NewTable(c Config) *Table {
 // Wishes are what a client may ask for when it opens a session.
 type Wishes struct {
 	Client string        // its name
+	Label  string        // what it calls the session, in lists
 	TTL    time.Duration // 0: the server's
 	Acks   bool          // output is kept until the client acknowledges it
 }
@@ -64,13 +68,14 @@ type Wishes struct {
 // Open begins a session with peer attached.
 func (t *Table) Open(w Wishes, peer Peer) (*Attachment, error) {
 	s := &Session{
-		ID: newUUID(), Public: newPublicID(), Client: w.Client, CreatedAt: time.Now(),
+		ID: newUUID(), Public: newPublicID(), Client: w.Client, Label: w.Label, CreatedAt: time.Now(),
 		gone: make(chan struct{}), table: t, ttl: t.grant(w.TTL), acks: w.Acks, log: t.config.Log,
 		processes: map[string]*Process{},
 	}
 	s.log = s.log.With("session", s.Public)
 	s.ctx, s.cancel = context.WithCancelCause(t.ctx)
 	s.files = fshelper.New(fshelper.Config{Confiner: t.config.Confiner, Procs: t.config.Procs, Log: s.log})
+	s.snapshots = shellsnap.NewCache(s.log)
 	s.Uploads = upload.New(upload.Config{Journal: t.config.Uploads, Idle: max(uploadIdle, s.ttl)})
 
 	t.mu.Lock()
@@ -79,10 +84,12 @@ func (t *Table) Open(w Wishes, peer Peer) (*Attachment, error) {
 	case t.closed:
 		s.cancel(ErrEnded)
 		s.files.Close()
+		s.snapshots.Close()
 		return nil, errors.Join(ErrEnded, s.Uploads.Close())
 	case len(t.sessions) >= MaxSessions:
 		s.cancel(ErrLimit)
 		s.files.Close()
+		s.snapshots.Close()
 		return nil, errors.Join(limitReached(MaxSessions, "sessions"), s.Uploads.Close())
 	}
 	t.sessions[s.ID], t.public[s.Public] = s, s
@@ -148,11 +155,21 @@ func (t *Table) Close() {
 	ends.Wait()
 }
 
-func (t *Table) remove(s *Session) {
+// Len is how many sessions there are.
+func (t *Table) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return len(t.sessions)
+}
+
+func (t *Table) remove(s *Session) {
+	t.mu.Lock()
 	delete(t.sessions, s.ID)
 	delete(t.public, s.Public)
+	t.mu.Unlock()
+	if t.config.Removed != nil {
+		t.config.Removed()
+	}
 }
 
 // newUUID returns a random UUID (version 4).

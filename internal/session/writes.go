@@ -7,7 +7,8 @@ import (
 	"sync"
 )
 
-// rememberedWrites is how many write ids of a process are kept.
+// rememberedWrites is how many ids of a process are kept, of writes and of what
+// else is done once.
 const rememberedWrites = 4096
 
 // maxPendingWrites bounds the bytes of writes that wait for the process to read:
@@ -15,22 +16,28 @@ const rememberedWrites = 4096
 // always fits.
 const maxPendingWrites = 64 << 20
 
-// writes makes each write of a process happen once.
+// writes makes each write of a process happen once, and all else that has an id.
 //
 // The newest ids are remembered with a digest of their bytes. A client that
 // numbers its writes 1, 2, 3, … is protected for ever: whatever is not above
 // its last number was written before.
 type writes struct {
 	mu    sync.Mutex
-	byID  map[string]*write // by shortened id
-	order []string          // of byID, oldest first
-	bytes int               // of the writes that are not settled
+	byID  map[writeKey]*write
+	order []writeKey // of byID, oldest first
+	bytes int        // of the writes that are not settled
 
 	counting bool   // all ids so far were 1, 2, 3, …
 	last     uint64 // the newest of them
 }
 
-// A write was accepted, or is about to be.
+// A writeKey is an id. Writes and other actions do not get into each other's way.
+type writeKey struct {
+	id     string // shortened
+	action bool
+}
+
+// A write was accepted, or is about to be. So was another action.
 type write struct {
 	digest  [sha256.Size]byte
 	settled bool
@@ -40,24 +47,12 @@ type write struct {
 // do passes data to send unless that was done for the same id before. done
 // learns how it went. A failed write is forgotten and may be tried again.
 func (w *writes) do(id string, data []byte, send func([]byte, func(error)), done func(error)) {
-	digest := sha256.Sum256(data)
-	id, name := shorten(id), id
+	key, digest := writeKey{id: shorten(id)}, sha256.Sum256(data)
 	w.mu.Lock()
-	if earlier := w.byID[id]; earlier != nil {
-		switch {
-		case earlier.digest != digest:
-			w.mu.Unlock()
-			done(fmt.Errorf("writeId `%s` %w", name, ErrWriteReused))
-		case earlier.settled:
-			w.mu.Unlock()
-			done(nil)
-		default:
-			earlier.waiting = append(earlier.waiting, done)
-			w.mu.Unlock()
-		}
+	if w.repeatedLocked(key, id, digest, done) {
 		return
 	}
-	if w.countedLocked(id) {
+	if w.countedLocked(key.id) {
 		w.mu.Unlock()
 		done(nil)
 		return
@@ -68,30 +63,78 @@ func (w *writes) do(id string, data []byte, send func([]byte, func(error)), done
 		return
 	}
 	w.bytes += len(data)
-	this := &write{digest: digest}
-	if w.byID == nil {
-		w.byID = map[string]*write{}
-	}
-	w.byID[id] = this
+	this := w.beginLocked(key, digest)
 	w.mu.Unlock()
 
-	send(data, func(err error) {
-		w.mu.Lock()
-		w.bytes -= len(data)
-		this.settled = true
-		repeats := this.waiting
-		this.waiting = nil
-		if err != nil {
-			delete(w.byID, id)
-		} else {
-			w.acceptedLocked(id)
-		}
+	send(data, func(err error) { w.settle(key, this, len(data), err, done) })
+}
+
+// once acts unless that was done for the same id before. what names the action:
+// an id that stands for another one is refused. A failed one is forgotten and may
+// be tried again. A repeat waits for the first, which must not take long.
+func (w *writes) once(id, what string, act func() error) error {
+	key, digest := writeKey{shorten(id), true}, sha256.Sum256([]byte(what))
+	result := make(chan error, 1)
+	done := func(err error) { result <- err }
+	w.mu.Lock()
+	if !w.repeatedLocked(key, id, digest, done) {
+		this := w.beginLocked(key, digest)
 		w.mu.Unlock()
-		done(err)
-		for _, repeat := range repeats {
-			repeat(err)
+		w.settle(key, this, 0, act(), done) // without the lock: act may settle writes
+	}
+	return <-result
+}
+
+// repeatedLocked reports whether key, the short form of id, is known, and then
+// unlocks and sees to it that done is told.
+func (w *writes) repeatedLocked(key writeKey, id string, digest [sha256.Size]byte, done func(error)) bool {
+	earlier := w.byID[key]
+	switch {
+	case earlier == nil:
+		return false
+	case earlier.digest != digest:
+		w.mu.Unlock()
+		if key.action {
+			done(fmt.Errorf("onceId `%s` %w", id, ErrOnceReused))
+		} else {
+			done(fmt.Errorf("writeId `%s` %w", id, ErrWriteReused))
 		}
-	})
+	case earlier.settled:
+		w.mu.Unlock()
+		done(nil)
+	default:
+		earlier.waiting = append(earlier.waiting, done)
+		w.mu.Unlock()
+	}
+	return true
+}
+
+func (w *writes) beginLocked(key writeKey, digest [sha256.Size]byte) *write {
+	if w.byID == nil {
+		w.byID = map[writeKey]*write{}
+	}
+	this := &write{digest: digest}
+	w.byID[key] = this
+	return this
+}
+
+// settle records how it went and tells all who want to know.
+func (w *writes) settle(key writeKey, this *write, size int, err error, done func(error)) {
+	w.mu.Lock()
+	w.bytes -= size
+	this.settled = true
+	repeats := this.waiting
+	this.waiting = nil
+	if err != nil {
+		delete(w.byID, key)
+	} else {
+		w.acceptedLocked(key)
+	}
+	w.mu.Unlock()
+	done(err)
+	for _, repeat := range repeats {
+		repeat(err)
+	}
 }
 
 // countedLocked reports whether id is a number that a counting client has used.
@@ -100,19 +143,25 @@ func (w *writes) countedLocked(id string) bool {
 	return ok && w.counting && n <= w.last
 }
 
-func (w *writes) acceptedLocked(id string) {
+func (w *writes) acceptedLocked(key writeKey) {
+	if !key.action {
+		w.countLocked(key.id)
+	}
+	w.order = append(w.order, key)
+	if len(w.order) > rememberedWrites {
+		delete(w.byID, w.order[0])
+		w.order = w.order[1:]
+	}
+}
+
+// countLocked notes whether the client counts its writes.
+func (w *writes) countLocked(id string) {
 	n, ok := counter(id)
-	first := len(w.order) == 0 && w.last == 0
-	w.counting = ok && (first && n == 1 || w.counting && n == w.last+1)
+	w.counting = ok && (w.last == 0 && n == 1 || w.counting && n == w.last+1)
 	if w.counting {
 		w.last = n
 	} else {
 		w.last = max(w.last, 1) // it will not begin to count later
-	}
-	w.order = append(w.order, id)
-	if len(w.order) > rememberedWrites {
-		delete(w.byID, w.order[0])
-		w.order = w.order[1:]
 	}
 }
 

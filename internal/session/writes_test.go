@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -97,6 +98,73 @@ func TestFailedWriteMayBeTriedAgain(t *testing.T) {
 	p.error = nil
 	if err, _ := p.try(&w, "1", "y"); err != nil || p.text.String() != "y" {
 		t.Errorf("second try: %v, wrote %q", err, &p.text)
+	}
+}
+
+// Actions share the memory of writes, and nothing else with them.
+func TestActionsHappenOnce(t *testing.T) {
+	var w writes
+	var p pipe
+	done := 0
+	act := func() error { done++; return nil }
+	for range 3 {
+		if err := w.once("1", "signal 2", act); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := w.once("1", "signal 15", act); !errors.Is(err, ErrOnceReused) || done != 1 {
+		t.Errorf("the id of another action: %v, done %d times", err, done)
+	}
+	if err, ok := p.try(&w, "1", "x"); err != nil || !ok || p.text.String() != "x" {
+		t.Errorf("a write with the same id: %v, %v, wrote %q", err, ok, &p.text)
+	}
+	failure := errors.New("no")
+	if err := w.once("2", "a", func() error { return failure }); err != failure {
+		t.Error(err)
+	}
+	if err := w.once("2", "b", act); err != nil || done != 2 {
+		t.Errorf("after a failure: %v, done %d times", err, done)
+	}
+	for i := range rememberedWrites {
+		w.once(fmt.Sprint("n", i), "a", act)
+	}
+	if len(w.byID) > rememberedWrites {
+		t.Errorf("%d ids are remembered", len(w.byID))
+	}
+	p.try(&w, "1", "x") // pushed out by the actions, but it was the first of a count
+	if p.text.String() != "x" {
+		t.Errorf("wrote %q", &p.text)
+	}
+}
+
+// An action may be what lets a write that waits go on.
+func TestActionSettlesAWrite(t *testing.T) {
+	var w writes
+	p := pipe{hold: true}
+	p.try(&w, "1", "x")
+	if err := w.once("a", "close", func() error { p.held[0](nil); return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRepeatOfAnActionWaitsForIt(t *testing.T) {
+	var w writes
+	begun, goOn, repeated := make(chan struct{}), make(chan struct{}), make(chan error)
+	first := make(chan error)
+	go func() {
+		first <- w.once("a", "x", func() error { close(begun); <-goOn; return nil })
+	}()
+	<-begun
+	go func() { repeated <- w.once("a", "x", func() error { return errors.New("twice") }) }()
+	for waiting := false; !waiting; {
+		w.mu.Lock()
+		waiting = len(w.byID[writeKey{"a", true}].waiting) == 1
+		w.mu.Unlock()
+		runtime.Gosched()
+	}
+	close(goOn)
+	if err := errors.Join(<-first, <-repeated); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,0 +1,144 @@
+package cable
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// An Action is what a rule does with a message. Several combine: Duplicate and
+// Behind(2) send both copies late.
+type Action struct {
+	name  string // as a Fate
+	apply func(v *verdict, r *Rule, m *Message)
+}
+
+// What can happen to the message itself. A message that is held or late lets the
+// others pass.
+var (
+	Drop      = Action{"dropped", func(v *verdict, _ *Rule, _ *Message) { v.drop = true }}
+	Duplicate = Action{"duplicated", func(v *verdict, _ *Rule, _ *Message) { v.copies++ }}
+	Hold      = Action{"held", func(v *verdict, r *Rule, _ *Message) { v.hold = r }} // until Rule.Release
+)
+
+// What can happen to the connection right before the message would have been
+// forwarded, which then is not, or right after. Sever and Reset concern the
+// message's own connection, Cut and Freeze the whole cable, until Mend and Thaw.
+var (
+	CutBefore    = before("cut before", func(l *link) { l.c.Cut() })
+	CutAfter     = after("cut after", func(l *link) { l.c.Cut() })
+	SeverBefore  = before("severed before", func(l *link) { l.sever("severed by a rule", false) })
+	SeverAfter   = after("severed after", func(l *link) { l.sever("severed by a rule", false) })
+	ResetBefore  = before("reset before", func(l *link) { l.sever("reset by a rule", true) })
+	ResetAfter   = after("reset after", func(l *link) { l.sever("reset by a rule", true) })
+	FreezeBefore = before("frozen before", func(l *link) { l.c.Freeze() }) // the message comes after the thaw
+	FreezeAfter  = after("frozen after", func(l *link) { l.c.Freeze() })
+)
+
+// SwallowAfter lets the message pass and nothing that follows it in this
+// direction of its connection, control frames included. Swallow takes the
+// message too.
+var (
+	SwallowAfter = Action{"swallowed after", func(v *verdict, _ *Rule, _ *Message) { v.mute = true }}
+	Swallow      = Action{"swallowed", func(v *verdict, _ *Rule, _ *Message) { v.drop, v.mute = true, true }}
+)
+
+// HalfCloseAfter ends this direction of the connection behind the message: the
+// receiver sees the end, and what it sends still arrives.
+var HalfCloseAfter = Action{"half-closed after", func(v *verdict, _ *Rule, m *Message) {
+	from := m.From
+	v.after = append(v.after, func(l *link) { l.lines[from].halfClose() })
+}}
+
+// StrandBefore and StrandAfter take the connection from the client only; see
+// Cable.Strand.
+func StrandBefore(as Stranded) Action {
+	return before("stranded before", func(l *link) { l.strand(as) })
+}
+func StrandAfter(as Stranded) Action {
+	return after("stranded after", func(l *link) { l.strand(as) })
+}
+
+func before(name string, fault func(*link)) Action {
+	return Action{name, func(v *verdict, _ *Rule, _ *Message) { v.before = append(v.before, fault) }}
+}
+
+func after(name string, fault func(*link)) Action {
+	return Action{name, func(v *verdict, _ *Rule, _ *Message) { v.after = append(v.after, fault) }}
+}
+
+// Behind sends the message after n later ones, or at the end of the stream.
+func Behind(n int) Action {
+	return Action{fmt.Sprintf("put behind %d", n), func(v *verdict, _ *Rule, _ *Message) { v.behind = n }}
+}
+
+// HoldFor holds the message for a time in which others pass.
+func HoldFor(d time.Duration) Action {
+	return Action{fmt.Sprintf("held for %v", d), func(v *verdict, r *Rule, _ *Message) { v.hold, v.holdFor = r, d }}
+}
+
+// Delay sends the message, and all that follow, so much later.
+func Delay(d time.Duration) Action {
+	return Action{fmt.Sprintf("delayed by %v", d), func(v *verdict, _ *Rule, _ *Message) { v.delay += d }}
+}
+
+// Replace sends something else in place of the message; it need not be JSON.
+func Replace(content string) Action {
+	return Action{"replaced", func(v *verdict, _ *Rule, _ *Message) { v.content = []byte(content) }}
+}
+
+// Edit sends what f makes of the message.
+func Edit(f func(m Message) []byte) Action {
+	return Action{"edited", func(v *verdict, _ *Rule, m *Message) {
+		now := *m
+		if v.content != nil {
+			now.Raw = v.content
+		}
+		v.content = append([]byte{}, f(now)...)
+	}}
+}
+
+// Amend changes members of the message, which must be a JSON object; numbers are
+// json.Number. What is no object passes as it is.
+func Amend(f func(members map[string]any)) Action {
+	return Edit(func(m Message) []byte {
+		members := map[string]any{}
+		decoder := json.NewDecoder(bytes.NewReader(m.Raw))
+		decoder.UseNumber()
+		if decoder.Decode(&members) != nil {
+			return m.Raw
+		}
+		f(members)
+		raw, err := json.Marshal(members)
+		if err != nil {
+			panic(fmt.Sprintf("cable: the amended message is no JSON: %v", err)) // a mistake in the test
+		}
+		return raw
+	})
+}
+
+// Fail turns an answer into an error with its id.
+func Fail(code int, message string) Action {
+	return Amend(func(members map[string]any) {
+		delete(members, "result")
+		members["error"] = map[string]any{"code": code, "message": message}
+	})
+}
+
+// Precede sends other messages right before the message. They concern no rule.
+func Precede(messages ...string) Action {
+	return Action{"preceded", func(v *verdict, _ *Rule, _ *Message) { v.precede = appendTexts(v.precede, messages) }}
+}
+
+// Follow sends other messages right after it.
+func Follow(messages ...string) Action {
+	return Action{"followed", func(v *verdict, _ *Rule, _ *Message) { v.follow = appendTexts(v.follow, messages) }}
+}
+
+func appendTexts(to [][]byte, messages []string) [][]byte {
+	for _, m := range messages {
+		to = append(to, []byte(m))
+	}
+	return to
+}

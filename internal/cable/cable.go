@@ -1,0 +1,397 @@
+package cable
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+)
+
+// maxLinks bounds the connections at one time; more are refused.
+const maxLinks = 1024
+
+// Config says where a cable lies. Only Target is needed.
+type Config struct {
+	// Target is where connections go: ws://HOST:PORT, wss://HOST:PORT, both
+	// perhaps with a path, or unix://PATH. A path replaces that of the client.
+	Target string
+	// Listen is the near end: ws://IP:PORT on loopback, or unix://PATH. The
+	// default is any free port of 127.0.0.1.
+	Listen string
+	// TLS is used for wss://. Nil: certificates of this machine.
+	TLS *tls.Config
+	// Seed makes the dice of jitter and Chance; the same seed rolls the same.
+	Seed uint64
+	// Tap is called with every message and control frame when its fate is
+	// decided and before it is forwarded: a request comes before its answer.
+	// Calls for one direction of one connection come in order, others come
+	// concurrently. It must not call the cable.
+	Tap func(Message)
+	// Notice is called with every event, concurrently. It must not call the
+	// cable.
+	Notice func(Event)
+}
+
+// A Cable is a proxy that makes faults. It owns all its goroutines; Close
+// returns after the last one has ended. Its methods may be called concurrently.
+type Cable struct {
+	cfg Config
+	url string
+	ln  net.Listener
+
+	ctx    context.Context // the lifetime of the cable
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu       sync.Mutex
+	target   endpoint
+	refusing bool
+	thaw     [2]chan struct{} // closed unless that direction is frozen
+	latency  time.Duration
+	jitter   time.Duration
+	rate     int64 // bytes per second; 0: no limit
+	links    map[*link]struct{}
+	rules    []*Rule // replaced, never changed in place
+	upgrades []*Rule // the same
+	stats    Stats
+	changed  chan struct{} // closed and replaced when a connection opens or ends
+
+	diceMu sync.Mutex
+	dice   *rand.Rand
+}
+
+// Lay starts a cable that lies until ctx ends or Close.
+func Lay(ctx context.Context, cfg Config) (*Cable, error) {
+	target, err := parseTarget(cfg.Target)
+	if err != nil {
+		return nil, err
+	}
+	ln, url, err := listen(ctx, cfg.Listen)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cable{
+		cfg: cfg, url: url, ln: ln, target: target,
+		links: make(map[*link]struct{}), changed: make(chan struct{}),
+		dice: rand.New(rand.NewPCG(cfg.Seed, 0)),
+	}
+	for d := range c.thaw {
+		c.thaw[d] = make(chan struct{})
+		close(c.thaw[d])
+	}
+	c.ctx, c.cancel = context.WithCancel(ctx)
+	c.wg.Go(c.accept) // ends with the listener
+	c.wg.Go(func() {  // ends with the context
+		<-c.ctx.Done()
+		ln.Close()
+		c.severAll("the cable was removed", false)
+	})
+	return c, nil
+}
+
+// URL is the near end: what a client dials.
+func (c *Cable) URL() string { return c.url }
+
+// Close ends all connections and waits for the cable's goroutines.
+func (c *Cable) Close() {
+	c.cancel()
+	c.wg.Wait()
+}
+
+// Aim sends later connections to another target, as if the server had been
+// replaced.
+func (c *Cable) Aim(target string) error {
+	t, err := parseTarget(target)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.target = t
+	return nil
+}
+
+// Links tells how many connections reached the target so far.
+func (c *Cable) Links() int { return c.Stats().Links }
+
+// Open tells how many of them are open.
+func (c *Cable) Open() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.openLocked()
+}
+
+func (c *Cable) openLocked() (n int) {
+	for l := range c.links {
+		if l.number > 0 && !l.isSevered() {
+			n++
+		}
+	}
+	return n
+}
+
+// Stats tells what the cable has done so far.
+func (c *Cable) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
+}
+
+// AwaitLinks waits until n connections have reached the target, in all.
+func (c *Cable) AwaitLinks(ctx context.Context, n int) error {
+	return c.await(ctx, func() bool { return c.stats.Links >= n })
+}
+
+// AwaitOpen waits until exactly n connections are open.
+func (c *Cable) AwaitOpen(ctx context.Context, n int) error {
+	return c.await(ctx, func() bool { return c.openLocked() == n })
+}
+
+func (c *Cable) await(ctx context.Context, metLocked func() bool) error {
+	for {
+		c.mu.Lock()
+		met, changed := metLocked(), c.changed
+		c.mu.Unlock()
+		if met {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (c *Cable) changedLocked() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// Cut ends every connection, both sides, and refuses new ones until Mend.
+func (c *Cable) Cut() {
+	c.mu.Lock()
+	c.refusing = true
+	c.stats.Cuts++
+	c.mu.Unlock()
+	c.notice(WasCut, 0, "")
+	c.severAll("cut", false)
+}
+
+// Refuse refuses new connections until Mend; those that are open stay. Refused
+// means: accepted by the kernel and reset at once.
+func (c *Cable) Refuse() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refusing = true
+}
+
+// Mend lets new connections through again.
+func (c *Cable) Mend() {
+	c.mu.Lock()
+	was := c.refusing
+	c.refusing = false
+	c.mu.Unlock()
+	if was {
+		c.notice(WasMended, 0, "")
+	}
+}
+
+// CutFor cuts the cable, waits and mends it.
+func (c *Cable) CutFor(d time.Duration) {
+	c.Cut()
+	select {
+	case <-time.After(d):
+	case <-c.ctx.Done():
+	}
+	c.Mend()
+}
+
+// Sever ends every connection; new ones pass.
+func (c *Cable) Sever() { c.severAll("severed", false) }
+
+// Reset does the same with a reset instead of an orderly end, where the
+// transport has one.
+func (c *Cable) Reset() { c.severAll("reset", true) }
+
+func (c *Cable) severAll(cause string, reset bool) {
+	for _, l := range c.all() {
+		l.sever(cause, reset)
+	}
+}
+
+// all returns the connections of now.
+func (c *Cable) all() []*link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	links := make([]*link, 0, len(c.links))
+	for l := range c.links {
+		links = append(links, l)
+	}
+	return links
+}
+
+// Freeze stops forwarding without closing anything, in the given directions or
+// in both: the ends see a peer that has gone silent. New connections are
+// accepted and silent.
+func (c *Cable) Freeze(directions ...Direction) {
+	c.mu.Lock()
+	frozen := false
+	for _, d := range both(directions) {
+		if isClosed(c.thaw[d]) {
+			c.thaw[d] = make(chan struct{})
+			frozen = true
+		}
+	}
+	if frozen {
+		c.stats.Freezes++
+	}
+	c.mu.Unlock()
+	if frozen {
+		c.notice(WasFrozen, 0, "")
+	}
+}
+
+// Thaw forwards again what was held back, and all that follows.
+func (c *Cable) Thaw(directions ...Direction) {
+	c.mu.Lock()
+	thawed := false
+	for _, d := range both(directions) {
+		if !isClosed(c.thaw[d]) {
+			close(c.thaw[d])
+			thawed = true
+		}
+	}
+	c.mu.Unlock()
+	if thawed {
+		c.notice(WasThawed, 0, "")
+	}
+}
+
+func both(directions []Direction) []Direction {
+	for _, d := range directions {
+		if d == Either {
+			directions = nil
+		}
+	}
+	if len(directions) == 0 {
+		return []Direction{FromClient, FromServer}
+	}
+	return directions
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// HalfClose ends one direction of every connection: the receiver sees the end
+// of the stream, what the sender sends is swallowed, and the other direction
+// goes on.
+func (c *Cable) HalfClose(from Direction) {
+	for _, l := range c.all() {
+		if l.joined() {
+			for _, d := range both([]Direction{from}) {
+				l.lines[d].halfClose()
+			}
+		}
+	}
+}
+
+// SetLatency makes everything that is sent from now on arrive so much later, give
+// or take the jitter. Order is kept, and the link is no slower for it.
+func (c *Cable) SetLatency(latency, jitter time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.latency, c.jitter = latency, jitter
+}
+
+// SetRate limits each direction of each connection to so many bytes per second;
+// 0 lifts the limit.
+func (c *Cable) SetRate(bytesPerSecond int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rate = max(bytesPerSecond, 0)
+}
+
+// Inject sends a message that nobody has sent, on the newest connection, behind
+// what is already on its way. It concerns no rule and need not be JSON.
+func (c *Cable) Inject(from Direction, message string) error {
+	l := c.newest(from)
+	if l == nil {
+		return ErrNoLink
+	}
+	l.inject(encode(from, Text, []byte(message)))
+	return nil
+}
+
+// newest returns a line of the newest open connection that has been upgraded, or
+// nil.
+func (c *Cable) newest(from Direction) *line {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var newest *link
+	for l := range c.links {
+		if l.number > 0 && l.isWebSocket() && !l.isSevered() && (newest == nil || l.number > newest.number) {
+			newest = l
+		}
+	}
+	if newest == nil {
+		return nil
+	}
+	return newest.lines[from]
+}
+
+// lag is how much later something sent now arrives.
+func (c *Cable) lag() time.Duration {
+	c.mu.Lock()
+	latency, jitter := c.latency, c.jitter
+	c.mu.Unlock()
+	if jitter > 0 {
+		latency += time.Duration((2*c.roll() - 1) * float64(jitter))
+	}
+	return max(latency, 0)
+}
+
+// roll rolls the dice: at least 0, below 1.
+func (c *Cable) roll() float64 {
+	c.diceMu.Lock()
+	defer c.diceMu.Unlock()
+	return c.dice.Float64()
+}
+
+func (c *Cable) notice(kind EventKind, link int, detail string) {
+	if c.cfg.Notice != nil {
+		c.cfg.Notice(Event{time.Now(), kind, link, detail})
+	}
+}
+
+// accept serves connections until the listener is closed.
+func (c *Cable) accept() {
+	for {
+		near, err := c.ln.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // of this connection, or for want of files: the next may do
+			c.notice(Refused, 0, fmt.Sprintf("accept: %v", err))
+			select {
+			case <-time.After(acceptPause):
+			case <-c.ctx.Done():
+			}
+			continue
+		}
+		c.wg.Go(func() { c.serve(near) }) // ends with the connection, at the latest in Close
+	}
+}
+
+// acceptPause keeps an accept that fails from spinning.
+const acceptPause = 10 * time.Millisecond

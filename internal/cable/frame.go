@@ -1,0 +1,167 @@
+package cable
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/gobwas/ws"
+)
+
+const (
+	// maxMessage is the largest message that rules can see. It is above the
+	// limit of the protocol's peers; what is larger passes as bytes.
+	maxMessage = 80 << 20
+	// pieceSize is how much is read at once of what is no message.
+	pieceSize = 64 << 10
+)
+
+// A frameReader cuts a stream of frames into messages.
+type frameReader struct {
+	in    *bufio.Reader
+	limit int64           // of a message
+	emit  func(item) bool // false: nobody wants more
+
+	message item // the fragments so far
+	passing bool // the rest of this message passes as bytes
+}
+
+// run reads until the stream ends, and returns why. io.EOF is a sender's end.
+func (r *frameReader) run() error {
+	for {
+		var head bytes.Buffer
+		h, err := ws.ReadHeader(io.TeeReader(r.in, &head))
+		if err != nil {
+			if head.Len() == 0 {
+				r.flush()
+				return err
+			}
+			r.flush()
+			if !r.emit(item{raw: head.Bytes()}) {
+				return nil
+			}
+			return r.bytes(-1) // no frames: not for us to judge
+		}
+		if ok, err := r.frame(h, head.Bytes()); err != nil || !ok {
+			return err
+		}
+	}
+}
+
+// frame reads the payload of one frame. False means that nobody wants more.
+func (r *frameReader) frame(h ws.Header, head []byte) (bool, error) {
+	control := h.OpCode.IsControl()
+	if h.Length > r.limit-int64(len(r.message.raw)) || r.passing && !control {
+		r.flush()
+		r.passing = !h.Fin
+		if !r.emit(item{raw: head}) {
+			return false, nil
+		}
+		err := r.bytes(h.Length)
+		return err == nil, err
+	}
+	raw := bytes.NewBuffer(make([]byte, 0, len(head)+int(min(h.Length, pieceSize))))
+	raw.Write(head)
+	if _, err := io.CopyN(raw, r.in, h.Length); err != nil {
+		r.flush()
+		r.emit(item{raw: raw.Bytes()})
+		return false, err
+	}
+	payload := raw.Bytes()[len(head):]
+	if h.Masked {
+		payload = bytes.Clone(payload)
+		ws.Cipher(payload, h.Mask, 0)
+	}
+	return r.add(h, raw.Bytes(), payload), nil
+}
+
+// add takes a whole frame.
+func (r *frameReader) add(h ws.Header, raw, payload []byte) bool {
+	switch h.OpCode {
+	case ws.OpPing:
+		return r.emit(item{kind: PingFrame, raw: raw, payload: payload})
+	case ws.OpPong:
+		return r.emit(item{kind: PongFrame, raw: raw, payload: payload})
+	case ws.OpClose:
+		return r.emit(item{kind: CloseFrame, raw: raw, payload: payload})
+	case ws.OpText, ws.OpBinary:
+		if !r.flush() { // a peer that begins anew in the middle of a message
+			return false
+		}
+		kind := Text
+		if h.OpCode == ws.OpBinary {
+			kind = Binary
+		}
+		r.message = item{kind: kind, raw: raw, payload: payload}
+	case ws.OpContinuation:
+		if r.message.kind == other {
+			return r.emit(item{raw: raw})
+		}
+		r.message.raw = append(r.message.raw, raw...)
+		r.message.payload = append(r.message.payload[:len(r.message.payload):len(r.message.payload)], payload...)
+	default:
+		return r.flush() && r.emit(item{raw: raw})
+	}
+	if !h.Fin {
+		return true
+	}
+	whole := r.message
+	r.message = item{}
+	return r.emit(whole)
+}
+
+// flush passes on the fragments of a message that will not be completed.
+func (r *frameReader) flush() bool {
+	part := r.message.raw
+	r.message = item{}
+	return len(part) == 0 || r.emit(item{raw: part})
+}
+
+// bytes passes on n bytes, or all that come if n is negative.
+func (r *frameReader) bytes(n int64) error {
+	for n != 0 {
+		size := int64(pieceSize)
+		if n > 0 {
+			size = min(size, n)
+		}
+		piece := make([]byte, size)
+		got, err := r.in.Read(piece)
+		if got > 0 {
+			if !r.emit(item{raw: piece[:got]}) {
+				return io.ErrClosedPipe
+			}
+			if n > 0 {
+				n -= int64(got)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// encode makes one frame that looks as if it came from there.
+func encode(from Direction, kind Kind, payload []byte) []byte {
+	op := ws.OpText
+	switch kind {
+	case Binary:
+		op = ws.OpBinary
+	case PingFrame:
+		op = ws.OpPing
+	case PongFrame:
+		op = ws.OpPong
+	case CloseFrame:
+		op = ws.OpClose
+	}
+	f := ws.NewFrame(op, true, payload)
+	if from == FromClient {
+		f = ws.MaskFrame(f) // a copy
+	}
+	raw, err := ws.CompileFrame(f)
+	if err != nil {
+		panic(fmt.Sprintf("cable: frame: %v", err)) // only a length below zero is refused
+	}
+	return raw
+}

@@ -1,0 +1,70 @@
+package cable
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/gobwas/ws"
+)
+
+// cutUp is what a frameReader makes of a stream.
+func cutUp(stream []byte, limit int64) (items []item, err error) {
+	r := frameReader{in: bufio.NewReader(bytes.NewReader(stream)), limit: limit, emit: func(it item) bool {
+		items = append(items, it)
+		return true
+	}}
+	err = r.run()
+	return items, err
+}
+
+func TestWhatIsTooLargePassesAsBytes(t *testing.T) {
+	var stream []byte
+	add := func(f ws.Frame) { stream = append(stream, ws.MustCompileFrame(f)...) }
+	add(ws.NewFrame(ws.OpText, false, []byte("small")))
+	add(ws.NewFrame(ws.OpContinuation, false, []byte(strings.Repeat("x", 100))))
+	add(ws.NewPingFrame(nil))
+	add(ws.NewFrame(ws.OpContinuation, true, []byte("rest")))
+	add(ws.NewTextFrame([]byte("next")))
+	items, err := cutUp(stream, 50)
+	if err != io.EOF {
+		t.Fatal(err)
+	}
+	var all []byte
+	for i, it := range items {
+		all = append(all, it.raw...)
+		if last := i == len(items)-1; last != (it.kind == Text) {
+			t.Errorf("item %d is of kind %d: %q", i, it.kind, it.payload)
+		}
+	}
+	if !bytes.Equal(all, stream) {
+		t.Errorf("got %q, want %q", all, stream)
+	}
+}
+
+// Whatever comes leaves, in order; only control frames may overtake fragments.
+func FuzzFrames(f *testing.F) {
+	f.Add([]byte("no frames at all"))
+	f.Add(ws.MustCompileFrame(ws.NewTextFrame([]byte("hello"))))
+	f.Add(append(ws.MustCompileFrame(ws.NewFrame(ws.OpText, false, []byte("a"))), ws.MustCompileFrame(ws.NewPingFrame(nil))...))
+	f.Add([]byte{0x01, 0x01, 'a', 0x07, 0x01, 'b'}) // an unknown frame among fragments
+	f.Add([]byte{0x81, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2})
+	f.Add([]byte{0x00, 0x02, 1, 2, 0x83, 0x00, 0x01, 0x01, 1, 0x81, 0x01, 2, 0x81, 0x05})
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		items, err := cutUp(stream, 64)
+		if err == nil {
+			t.Fatal("the end was missed")
+		}
+		var all []byte
+		control := false
+		for _, it := range items {
+			all = append(all, it.raw...)
+			control = control || it.kind != other && !it.kind.isData()
+		}
+		if len(all) != len(stream) || !control && !bytes.Equal(all, stream) {
+			t.Errorf("got %q, want %q", all, stream)
+		}
+	})
+}

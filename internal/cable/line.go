@@ -1,0 +1,348 @@
+package cable
+
+import (
+	"bufio"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxQueued is how much one direction of a connection holds back before its
+	// sender has to wait. It bounds what is on its way at high latency.
+	maxQueued = 4 << 20
+	// rateSteps is into how many pieces per second a slow line cuts what it sends.
+	rateSteps = 50
+)
+
+// An item is something on its way.
+type item struct {
+	kind     Kind
+	raw      []byte // as it was sent, with framing
+	payload  []byte // what it says
+	came     time.Time
+	due      time.Time
+	injected bool // by the cable itself: concerns no rule
+}
+
+// A line is one direction of a link: a queue with a reader that fills it and a
+// writer that empties it.
+type line struct {
+	link *link
+	from Direction
+	in   *bufio.Reader
+	out  net.Conn
+	more chan struct{} // one token: something was queued
+	room chan struct{} // one token: something was taken
+
+	mu     sync.Mutex
+	queue  []item
+	queued int       // bytes
+	due    time.Time // of the last one
+
+	muted  atomic.Bool // what is sent from now on is swallowed
+	closed sync.Once   // the receiver was told of the end
+
+	// Of the writer.
+	parked []parked
+	free   time.Time // when a slow line can take more
+}
+
+// parked is a message that others overtake.
+type parked struct {
+	frame []byte
+	left  int // messages to wait for
+}
+
+func newLine(l *link, from Direction, in *bufio.Reader, out net.Conn) *line {
+	return &line{link: l, from: from, in: in, out: out, more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+}
+
+// push queues an item, and waits for room. False means that the link was severed.
+func (l *line) push(it item) bool {
+	it.came = time.Now()
+	it.due = it.came.Add(l.link.c.lag())
+	for {
+		if l.link.isSevered() {
+			return false
+		}
+		if l.tryPush(it) {
+			return true
+		}
+		select {
+		case <-l.room:
+		case <-l.link.severed:
+			return false
+		}
+	}
+}
+
+func (l *line) tryPush(it item) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.queued >= maxQueued && !it.injected {
+		return false
+	}
+	if it.due.Before(l.due) { // jitter must not change the order
+		it.due = l.due
+	}
+	l.due = it.due
+	l.queue = append(l.queue, it)
+	l.queued += len(it.raw)
+	wake(l.more)
+	return true
+}
+
+// inject queues a frame of the cable itself, room or not.
+func (l *line) inject(frame []byte) {
+	l.tryPush(item{raw: frame, injected: true})
+}
+
+func wake(token chan struct{}) {
+	select {
+	case token <- struct{}{}:
+	default:
+	}
+}
+
+// pop takes the next item. False means that the link was severed.
+func (l *line) pop() (item, bool) {
+	for {
+		if l.link.isSevered() {
+			return item{}, false
+		}
+		l.mu.Lock()
+		if len(l.queue) > 0 {
+			it := l.queue[0]
+			l.queue[0] = item{}
+			l.queue = l.queue[1:]
+			l.queued -= len(it.raw)
+			l.mu.Unlock()
+			wake(l.room)
+			return it, true
+		}
+		l.queue = nil
+		l.mu.Unlock()
+		select {
+		case <-l.more:
+		case <-l.link.severed:
+			return item{}, false
+		}
+	}
+}
+
+// write forwards what is queued until the sender has ended or the link was
+// severed.
+func (l *line) write() {
+	for {
+		it, ok := l.pop()
+		if !ok || !l.link.sleep(time.Until(it.due)) || !l.awaitThaw() {
+			return
+		}
+		if it.kind == end {
+			l.overtaken(-1)
+			l.end()
+			return
+		}
+		l.deliver(it)
+	}
+}
+
+// end tells the receiver that nothing more comes.
+func (l *line) end() {
+	l.closed.Do(func() {
+		if l.link.left.Load() != 0 {
+			l.link.sever("the server has ended it", false) // the client went long ago
+			return
+		}
+		if half, ok := l.out.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite() // it may be gone already
+		}
+	})
+}
+
+// halfClose ends this direction now. The sender is not told.
+func (l *line) halfClose() {
+	l.muted.Store(true)
+	l.end()
+}
+
+// deliver does with an item what is to be done.
+func (l *line) deliver(it item) {
+	if as := Stranded(l.link.left.Load()); as != 0 && !it.injected {
+		if it.kind == PingFrame && as == AnswersPings && l.from == FromServer {
+			l.link.lines[FromClient].inject(encode(FromClient, PongFrame, it.payload))
+		}
+		return
+	}
+	if it.kind == other {
+		l.send(it.raw)
+		return
+	}
+	m := Message{Time: it.came, Link: l.link.number, From: l.from, Kind: it.kind, Raw: it.payload}
+	m.parse()
+	l.link.asked.resolve(&m)
+	v := l.link.c.judge(&m)
+	if m.Kind.isData() {
+		l.link.c.count(func(s *Stats) {
+			s.Messages[l.from]++
+			if v.fate != Forwarded {
+				s.Touched++
+			}
+		})
+	}
+	m.Fate = v.fate
+	announce := sync.OnceFunc(func() {
+		for _, r := range v.rules {
+			r.acted(m)
+		}
+	})
+	if tap := l.link.c.cfg.Tap; tap != nil {
+		tap(m)
+	}
+	l.execute(it, &m, v, announce)
+	announce()
+}
+
+// execute carries out a verdict. It announces a fault that comes before the
+// message itself: behind FreezeBefore the message may wait for long.
+func (l *line) execute(it item, m *Message, v verdict, announce func()) {
+	for _, fault := range v.before {
+		fault(l.link)
+	}
+	if len(v.before) > 0 {
+		announce()
+	}
+	if !l.link.sleep(v.delay) || l.link.left.Load() != 0 {
+		return
+	}
+	frame := it.raw
+	if v.content != nil {
+		frame = encode(l.from, it.kind, v.content)
+	}
+	if it.kind == CloseFrame {
+		l.overtaken(-1) // nothing may follow it
+	}
+	l.sendTexts(v.precede)
+	if !v.drop {
+		l.link.asked.note(m)
+		for range 1 + v.copies {
+			l.route(frame, v)
+		}
+	}
+	l.sendTexts(v.follow)
+	if v.mute {
+		l.muted.Store(true)
+	}
+	for _, fault := range v.after {
+		fault(l.link)
+	}
+	if m.Kind.isData() && !v.drop && v.hold == nil && v.behind == 0 {
+		l.overtaken(1)
+	}
+}
+
+// route sends a frame now or puts it where it waits.
+func (l *line) route(frame []byte, v verdict) {
+	switch {
+	case v.hold != nil && v.hold.keep(l, frame):
+		if v.holdFor > 0 {
+			l.link.c.releaseLater(v.hold, v.holdFor)
+		}
+	case v.behind > 0:
+		l.parked = append(l.parked, parked{frame, v.behind})
+	default:
+		l.send(frame)
+	}
+}
+
+func (l *line) sendTexts(messages [][]byte) {
+	for _, text := range messages {
+		l.send(encode(l.from, Text, text))
+	}
+}
+
+// overtaken counts n messages for those that wait to be overtaken, and sends the
+// ones that have waited enough; below 0, all.
+func (l *line) overtaken(n int) {
+	kept := l.parked[:0]
+	for _, p := range l.parked {
+		if p.left -= n; n < 0 || p.left <= 0 {
+			l.send(p.frame)
+		} else {
+			kept = append(kept, p)
+		}
+	}
+	l.parked = kept
+}
+
+// send writes bytes at the speed of the line. A receiver that is gone severs the
+// link.
+func (l *line) send(b []byte) {
+	for len(b) > 0 && !l.muted.Load() {
+		rate := l.link.c.pace()
+		n := len(b)
+		if rate > 0 {
+			n = int(min(int64(n), max(rate/rateSteps, 1)))
+			if !l.link.sleep(time.Until(l.free)) {
+				return
+			}
+		}
+		if !l.awaitThaw() {
+			return
+		}
+		if _, err := l.out.Write(b[:n]); err != nil {
+			if !l.muted.Load() && l.link.left.Load() == 0 { // neither half-closed nor stranded meanwhile
+				l.link.sever("lost: "+err.Error(), true)
+			}
+			return
+		}
+		if rate > 0 {
+			if now := time.Now(); l.free.Before(now.Add(-time.Second / rateSteps)) {
+				l.free = now // it was idle; a late timer is made up for
+			}
+			l.free = l.free.Add(time.Duration(float64(n) / float64(rate) * float64(time.Second)))
+		}
+		l.link.c.count(func(s *Stats) { s.Bytes[l.from] += int64(n) })
+		b = b[n:]
+	}
+}
+
+// awaitThaw waits while this direction is frozen. False means that the link was
+// severed.
+func (l *line) awaitThaw() bool {
+	c := l.link.c
+	c.mu.Lock()
+	thaw := c.thaw[l.from]
+	c.mu.Unlock()
+	select {
+	case <-l.link.severed:
+		return false
+	default:
+	}
+	select {
+	case <-thaw:
+		return true
+	case <-l.link.severed:
+		return false
+	}
+}
+
+func (c *Cable) pace() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rate
+}
+
+// releaseLater releases the message that a rule has held longest, unless the
+// cable ends before.
+func (c *Cable) releaseLater(r *Rule, d time.Duration) {
+	c.wg.Go(func() { // ends after d or with the cable
+		select {
+		case <-time.After(d):
+			_ = r.release(1) // without a connection it stays
+		case <-c.ctx.Done():
+		}
+	})
+}

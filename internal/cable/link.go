@@ -1,0 +1,266 @@
+package cable
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Stranded is how a connection behaves that the client has lost and the server
+// has not.
+type Stranded int32
+
+// The behaviours of a stranded connection.
+const (
+	// Silent is a path that died: nothing comes back any more.
+	Silent Stranded = iota + 1
+	// AnswersPings is a peer that seems alive.
+	AnswersPings
+)
+
+// A link is one connection through the cable.
+type link struct {
+	c       *Cable
+	near    net.Conn
+	number  int      // from 1; set under c.mu when it has reached the target
+	lines   [2]*line // by direction; set before number
+	asked   pending
+	severed chan struct{} // closed by sever
+	upgrade chan struct{} // closed when the target has answered
+	speaks  atomic.Bool   // WebSocket
+	left    atomic.Int32  // a Stranded; 0: not
+
+	mu    sync.Mutex
+	cause string   // why it was severed
+	far   net.Conn // nil until the target was reached
+}
+
+// sever ends both sides; bytes that the kernel has taken already may arrive.
+func (l *link) sever(cause string, reset bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if isClosed(l.severed) {
+		return
+	}
+	l.cause = cause
+	close(l.severed)
+	closeConn(l.near, reset)
+	if l.far != nil {
+		closeConn(l.far, reset)
+	}
+}
+
+// closeConn ends a connection, with a reset if that is wanted and can be. TLS
+// says no goodbye: a cable that is cut cannot either.
+func closeConn(conn net.Conn, reset bool) {
+	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = secure.NetConn()
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok && reset {
+		tcp.SetLinger(0)
+	}
+	conn.Close()
+}
+
+func (l *link) isSevered() bool   { return isClosed(l.severed) }
+func (l *link) isWebSocket() bool { return isClosed(l.upgrade) && l.speaks.Load() }
+
+// joined says whether the link has reached the target.
+func (l *link) joined() bool {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return l.number > 0
+}
+
+// sleep waits; false means that the link was severed.
+func (l *link) sleep(d time.Duration) bool {
+	if d <= 0 {
+		return !l.isSevered()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.severed:
+		return false
+	}
+}
+
+// strand takes the link from the client only.
+func (l *link) strand(as Stranded) {
+	if l.left.CompareAndSwap(0, int32(as)) {
+		l.c.notice(WasStranded, l.number, "")
+		l.near.Close()
+	}
+}
+
+// Strand takes every connection from the client and leaves it to the server,
+// which learns nothing of it: what it sends is swallowed. New connections pass.
+// The returned function ends the stranded ones; Cut, Sever and Close do too.
+func (c *Cable) Strand(as Stranded) (end func()) {
+	var stranded []*link
+	for _, l := range c.all() {
+		if l.joined() {
+			l.strand(as)
+			stranded = append(stranded, l)
+		}
+	}
+	return func() {
+		for _, l := range stranded {
+			l.sever("stranded", false)
+		}
+	}
+}
+
+// serve carries one accepted connection to its end.
+func (c *Cable) serve(near net.Conn) {
+	l := &link{c: c, near: near, severed: make(chan struct{}), upgrade: make(chan struct{})}
+	if why := c.admit(l); why != "" {
+		c.refuse(l, why)
+		return
+	}
+	defer c.forget(l)
+	in := bufio.NewReaderSize(near, pieceSize)
+	head, err := readHead(in)
+	if err != nil {
+		return // no request, no link
+	}
+	if r := c.judgeUpgrade(); r != nil {
+		c.count(func(s *Stats) { s.Refused++ })
+		c.notice(Refused, 0, r.upgrade.String())
+		r.upgrade.fail(l, in, func() { r.acted(Message{Time: time.Now(), From: FromClient, Raw: head}) })
+		return
+	}
+	c.mu.Lock()
+	target := c.target
+	c.mu.Unlock()
+	far, err := target.dial(c.ctx, c.cfg.TLS)
+	if err != nil {
+		c.refuse(l, "the target does not answer: "+err.Error())
+		return
+	}
+	up := newLine(l, FromClient, in, far)
+	down := newLine(l, FromServer, bufio.NewReaderSize(far, pieceSize), near)
+	if !c.join(l, far, up, down) {
+		c.refuse(l, "the cable was cut")
+		return
+	}
+	c.notice(Opened, l.number, "")
+	up.push(item{raw: target.rewrite(head)})
+	var pumps sync.WaitGroup // they end with their stream, or when the link is severed
+	pumps.Go(func() { up.finish(l.readRequests(up)) })
+	pumps.Go(func() { down.finish(l.readAnswers(down)) })
+	pumps.Go(up.write)
+	pumps.Go(down.write)
+	pumps.Wait()
+	l.sever("closed by both ends", false)
+	c.notice(Ended, l.number, l.cause)
+}
+
+// admit registers a connection, so that it can be severed; else it says why not.
+func (c *Cable) admit(l *link) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.ctx.Err() != nil:
+		return "the cable was removed"
+	case c.refusing:
+		return "the cable is cut"
+	case len(c.links) >= maxLinks:
+		return "too many connections"
+	}
+	c.links[l] = struct{}{}
+	return ""
+}
+
+// join gives the link its far end. False means that it was severed meanwhile.
+func (c *Cable) join(l *link, far net.Conn, up, down *line) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if isClosed(l.severed) {
+		far.Close()
+		return false
+	}
+	l.far, l.lines = far, [2]*line{up, down}
+	c.stats.Links++
+	l.number = c.stats.Links
+	c.changedLocked()
+	return true
+}
+
+func (c *Cable) forget(l *link) {
+	l.sever("closed", false)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.links, l)
+	c.changedLocked()
+}
+
+// refuse ends a connection with a reset, so that the client sees a refusal and
+// not an orderly end.
+func (c *Cable) refuse(l *link, why string) {
+	c.count(func(s *Stats) { s.Refused++ })
+	c.notice(Refused, 0, why)
+	l.sever(why, true)
+}
+
+func (c *Cable) count(f func(*Stats)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(&c.stats)
+}
+
+// readRequests reads what the client sends after its opening request.
+func (l *link) readRequests(up *line) error {
+	if _, err := up.in.Peek(1); err != nil {
+		return err // gone before the answer
+	}
+	select {
+	case <-l.upgrade:
+	case <-l.severed:
+		return net.ErrClosed
+	}
+	return l.read(up)
+}
+
+// readAnswers reads what the target sends.
+func (l *link) readAnswers(down *line) error {
+	head, err := readHead(down.in)
+	l.speaks.Store(err == nil && isSwitch(head))
+	if len(head) > 0 && !down.push(item{raw: head}) {
+		return net.ErrClosed
+	}
+	close(l.upgrade)
+	if err != nil && !errors.Is(err, errHead) {
+		return err
+	}
+	return l.read(down)
+}
+
+// read reads messages, or bytes if no WebSocket is spoken.
+func (l *link) read(from *line) error {
+	frames := frameReader{in: from.in, limit: maxMessage, emit: from.push}
+	if l.speaks.Load() {
+		return frames.run()
+	}
+	return frames.bytes(-1)
+}
+
+// finish ends a direction whose sender has ended.
+func (l *line) finish(err error) {
+	switch {
+	case l.link.left.Load() != 0 && l.from == FromClient:
+		// The client was cut off; the server must not notice.
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || err == nil:
+		l.push(item{kind: end})
+	default:
+		l.link.sever("lost: "+err.Error(), true)
+	}
+}

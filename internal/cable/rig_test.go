@@ -1,0 +1,259 @@
+package cable_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gobwas/ws"
+
+	"github.com/tetherexec/tether/internal/cable"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 10 * time.Second
+
+// A rig is a cable whose two ends are in the hands of the test.
+type rig struct {
+	*cable.Cable
+	t    *testing.T
+	far  *farEnd
+	ctx  context.Context
+	seen *notebook
+}
+
+// A farEnd is a server that upgrades and leaves the rest to the test.
+type farEnd struct {
+	url      string
+	arrived  chan *peer
+	requests chan http.Header // with Host and the request target as Host and :path
+}
+
+// notebook records what a cable tells.
+type notebook struct {
+	mu       sync.Mutex
+	messages []cable.Message
+	events   []string
+}
+
+func (n *notebook) tap(m cable.Message) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.messages = append(n.messages, m)
+}
+
+func (n *notebook) notice(e cable.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.events = append(n.events, e.String())
+}
+
+func (n *notebook) saw(event string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Contains(n.events, event)
+}
+
+func lay(t *testing.T) *rig {
+	t.Helper()
+	return layTo(t, serveFar(t, listenOn(t, "tcp", "127.0.0.1:0"), "ws://"), cable.Config{})
+}
+
+func layTo(t *testing.T, far *farEnd, cfg cable.Config) *rig {
+	t.Helper()
+	r := &rig{t: t, far: far, ctx: timeout(t), seen: new(notebook)}
+	if cfg.Target == "" {
+		cfg.Target = far.url
+	}
+	cfg.Tap, cfg.Notice = r.seen.tap, r.seen.notice
+	var err error
+	if r.Cable, err = cable.Lay(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Close)
+	return r
+}
+
+func timeout(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func listenOn(t *testing.T, network, address string) net.Listener {
+	t.Helper()
+	ln, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
+}
+
+func serveFar(t *testing.T, ln net.Listener, scheme string) *farEnd {
+	f := &farEnd{url: scheme + ln.Addr().String(), arrived: make(chan *peer, 16), requests: make(chan http.Header, 16)}
+	var wg sync.WaitGroup
+	wg.Go(func() { // ends with the listener
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			header := http.Header{}
+			u := ws.Upgrader{
+				OnRequest: func(uri []byte) error { header.Set("Path", string(uri)); return nil },
+				OnHost:    func(host []byte) error { header.Set("Host", string(host)); return nil },
+				OnHeader: func(key, value []byte) error {
+					header.Add(string(key), string(value))
+					return nil
+				},
+			}
+			conn.SetDeadline(time.Now().Add(patience))
+			if _, err := u.Upgrade(conn); err != nil {
+				conn.Close()
+				continue
+			}
+			f.requests <- header
+			f.arrived <- newPeer(t, conn, bufio.NewReader(conn), cable.FromServer)
+		}
+	})
+	t.Cleanup(func() { ln.Close(); wg.Wait() })
+	return f
+}
+
+// dial connects through the cable and returns both ends.
+func (r *rig) dial() (client, server *peer) {
+	r.t.Helper()
+	client = dial(r.t, r.URL(), nil)
+	select {
+	case server = <-r.far.arrived:
+	case <-r.ctx.Done():
+		r.t.Fatal("the connection did not arrive")
+	}
+	return client, server
+}
+
+func dial(t *testing.T, url string, header http.Header) *peer {
+	t.Helper()
+	p, err := tryDial(t, url, header, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func tryDial(t *testing.T, url string, header http.Header, limit time.Duration) (*peer, error) {
+	d := ws.Dialer{Timeout: limit, Header: ws.HandshakeHeaderHTTP(header)}
+	if path, ok := cutUnix(url); ok {
+		d.NetDial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}
+		url = "ws://unix/"
+	}
+	conn, buffered, _, err := d.Dial(context.Background(), url)
+	if err != nil {
+		return nil, err
+	}
+	conn.SetDeadline(time.Now().Add(patience))
+	if buffered == nil {
+		buffered = bufio.NewReader(conn)
+	}
+	return newPeer(t, conn, buffered, cable.FromClient), nil
+}
+
+// A peer is one end of a connection.
+type peer struct {
+	t    *testing.T
+	conn net.Conn
+	in   *bufio.Reader
+	is   cable.Direction
+}
+
+func newPeer(t *testing.T, conn net.Conn, in *bufio.Reader, is cable.Direction) *peer {
+	t.Cleanup(func() { conn.Close() })
+	return &peer{t, conn, in, is}
+}
+
+// send sends texts, each in a frame of its own.
+func (p *peer) send(texts ...string) {
+	p.t.Helper()
+	for _, text := range texts {
+		p.frame(ws.NewTextFrame([]byte(text)))
+	}
+}
+
+func (p *peer) frame(f ws.Frame) {
+	p.t.Helper()
+	if p.is == cable.FromClient {
+		f = ws.MaskFrame(f)
+	}
+	if err := ws.WriteFrame(p.conn, f); err != nil {
+		p.t.Fatalf("send: %v", err)
+	}
+}
+
+// next reads one frame.
+func (p *peer) next() ws.Frame {
+	p.t.Helper()
+	f, err := ws.ReadFrame(p.in)
+	if err != nil {
+		p.t.Fatalf("receive: %v", err)
+	}
+	if f.Header.Masked == (p.is == cable.FromClient) {
+		p.t.Errorf("masked is %v", f.Header.Masked)
+	}
+	if f.Header.Masked {
+		f = ws.UnmaskFrameInPlace(f)
+	}
+	return f
+}
+
+// wants reads texts and compares them.
+func (p *peer) wants(texts ...string) {
+	p.t.Helper()
+	for _, want := range texts {
+		if got := string(p.next().Payload); got != want {
+			p.t.Fatalf("received %.200q, want %.200q", got, want)
+		}
+	}
+}
+
+// ended wants the connection to have ended, and returns how.
+func (p *peer) ended() error {
+	p.t.Helper()
+	f, err := ws.ReadFrame(p.in)
+	if err == nil {
+		p.t.Fatalf("received %.200q, want the end", f.Payload)
+	}
+	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
+		p.t.Fatal("the connection did not end")
+	}
+	return err
+}
+
+// silent wants nothing to arrive and the connection to stay open.
+func (p *peer) silent() {
+	p.t.Helper()
+	p.conn.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
+	b, err := p.in.Peek(1)
+	if ne, ok := errors.AsType[net.Error](err); !ok || !ne.Timeout() {
+		p.t.Fatalf("received %q, %v; want nothing", b, err)
+	}
+	p.in = bufio.NewReader(p.conn) // the error sticks
+	p.conn.SetReadDeadline(time.Now().Add(patience))
+}
+
+func (r *rig) await(rule *cable.Rule, n int) {
+	r.t.Helper()
+	if err := rule.Await(r.ctx, n); err != nil {
+		r.t.Fatalf("the rule has acted %d times, want %d: %v", rule.Count(), n, err)
+	}
+}
+
+func isEOF(err error) bool { return errors.Is(err, io.EOF) }

@@ -1,0 +1,232 @@
+package cable
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// maxHeld bounds the messages that one rule holds; more pass as if the rule
+	// did not exist.
+	maxHeld = 1024
+	// maxRemembered bounds the messages that Rule.Messages returns: the latest.
+	maxRemembered = 1024
+)
+
+// A Rule is a fault that waits for its message, and the record of those it met.
+type Rule struct {
+	c       *Cable
+	from    Direction
+	match   Match
+	actions []Action
+	upgrade Upgrade // rules of OnUpgrade
+
+	mu      sync.Mutex
+	seen    int       // matches
+	claimed int       // matches to act on, perhaps still under way
+	fired   int       // acted
+	met     []Message // acted on, the latest
+	held    []held
+	changed chan struct{} // closed and replaced when it has acted
+}
+
+// held is a message that a rule keeps, as it goes into the connection.
+type held struct {
+	line  *line
+	frame []byte
+}
+
+// On makes a rule: what to do with messages from a direction that match. All
+// rules that match a message act on it, in the order in which they were made.
+// Without actions, the rule only counts.
+func (c *Cable) On(from Direction, match Match, actions ...Action) *Rule {
+	r := &Rule{c: c, from: from, match: match, actions: actions, changed: make(chan struct{})}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rules = append(slices.Clip(c.rules), r) // those who hold the old slice may go on
+	return r
+}
+
+// Remove ends the rule; what it holds stays held.
+func (r *Rule) Remove() {
+	drop := func(rules []*Rule) []*Rule {
+		return slices.DeleteFunc(slices.Clone(rules), func(other *Rule) bool { return other == r })
+	}
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	r.c.rules, r.c.upgrades = drop(r.c.rules), drop(r.c.upgrades)
+}
+
+// Count says how often the rule has acted.
+func (r *Rule) Count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fired
+}
+
+// Messages returns the messages that the rule has acted on, as they were sent;
+// of very many only the latest.
+func (r *Rule) Messages() []Message {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.met)
+}
+
+// Await waits until the rule has acted n times in all: the message was forwarded
+// or lost, the connection is cut.
+func (r *Rule) Await(ctx context.Context, n int) error {
+	for {
+		r.mu.Lock()
+		fired, changed := r.fired, r.changed
+		r.mu.Unlock()
+		if fired >= n {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Fired is closed once the rule has acted for the first time, if it is asked for
+// before that; else it is closed already.
+func (r *Rule) Fired() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fired == 0 {
+		return r.changed
+	}
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+// ErrNoLink is what Release and Inject return when there is no connection.
+var ErrNoLink = errors.New("cable: no connection")
+
+// Release sends what the rule holds behind what is already on its way: on the
+// connection that it came from or, if that is gone, on the newest one. If there
+// is none, all stays held.
+func (r *Rule) Release() error { return r.release(maxHeld) }
+
+// release sends up to n of the held messages, oldest first.
+func (r *Rule) release(n int) error {
+	r.mu.Lock()
+	n = min(n, len(r.held))
+	kept := r.held[:n:n]
+	r.held = r.held[n:]
+	r.mu.Unlock()
+	for i, h := range kept {
+		to := h.line
+		if to.link.isSevered() {
+			if to = r.c.newest(to.from); to == nil {
+				r.mu.Lock()
+				r.held = slices.Concat(kept[i:], r.held)
+				r.mu.Unlock()
+				return ErrNoLink
+			}
+		}
+		to.inject(h.frame)
+	}
+	return nil
+}
+
+// Held says how many messages the rule holds.
+func (r *Rule) Held() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.held)
+}
+
+// keep holds a message; false means that there is no room.
+func (r *Rule) keep(l *line, frame []byte) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.held) >= maxHeld {
+		return false
+	}
+	r.held = append(r.held, held{l, frame})
+	return true
+}
+
+// claims says whether the rule acts on a message.
+func (r *Rule) claims(m *Message) bool {
+	if r.from != Either && r.from != m.From || !r.match.accepts(m) {
+		return false
+	}
+	return r.count()
+}
+
+// count counts a match and says whether the rule acts on it.
+func (r *Rule) count() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen++
+	if !r.match.due(r.seen, r.claimed, r.c.roll) {
+		return false
+	}
+	r.claimed++
+	return true
+}
+
+// acted tells those who wait that the rule has done its work.
+func (r *Rule) acted(m Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fired++
+	if len(r.met) >= maxRemembered {
+		r.met = slices.Delete(r.met, 0, 1)
+	}
+	r.met = append(r.met, m)
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// A verdict is what the rules want done with one message.
+type verdict struct {
+	rules         []*Rule // that have a say
+	fate          string
+	before, after []func(*link)
+	drop          bool
+	copies        int      // beyond the first
+	content       []byte   // replaces what was sent, unless nil
+	precede       [][]byte // messages to send in front
+	follow        [][]byte // and behind
+	behind        int      // messages to let pass first
+	delay         time.Duration
+	hold          *Rule
+	holdFor       time.Duration // 0: until released
+	mute          bool          // nothing more after this one
+}
+
+// judge asks the rules about a message.
+func (c *Cable) judge(m *Message) (v verdict) {
+	c.mu.Lock()
+	rules := c.rules
+	c.mu.Unlock()
+	for _, r := range rules {
+		if !r.claims(m) {
+			continue
+		}
+		v.rules = append(v.rules, r)
+		for _, a := range r.actions {
+			a.apply(&v, r, m)
+			if v.fate != "" {
+				v.fate += ", "
+			}
+			v.fate += a.name
+		}
+	}
+	if v.fate == "" {
+		v.fate = Forwarded
+	}
+	return v
+}
+
+// Forwarded is the Fate of a message that no rule has touched.
+const Forwarded = "forwarded"

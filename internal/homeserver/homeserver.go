@@ -1,0 +1,269 @@
+// Package homeserver finds the server of this user on this machine, and starts it
+// if there is none. It is for those who want a server that outlives them: it runs
+// in the background until it has been idle for a while.
+package homeserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// DefaultIdleExit is how long a server that was started here stays without
+// sessions and connections.
+const DefaultIdleExit = 10 * time.Minute
+
+const (
+	// startLimit is how long a server may take until it listens.
+	startLimit = 20 * time.Second
+	// dialLimit is how long a socket of this machine may take to accept.
+	dialLimit = 5 * time.Second
+	// lockStep is how often somebody who waits for another start looks again.
+	lockStep = 20 * time.Millisecond
+	// maxLog is the size at which a new server begins its log anew.
+	maxLog = 1 << 20
+	// maxReason is how much of the log is quoted when a server does not start.
+	maxReason = 2 << 10
+)
+
+// ErrNoServer says that no server is there, and that none was to be started.
+var ErrNoServer = errors.New("no server is running")
+
+// Options say which server is meant. The zero value is the user's own.
+type Options struct {
+	Socket   string        // path; "": DefaultSocket
+	NoStart  bool          // only find it
+	IdleExit time.Duration // of a server that is started; 0: DefaultIdleExit
+
+	Program string   // the tether program; "": this one
+	Env     []string // of a server that is started; nil: this program's
+}
+
+// Ensure returns the URL of a server that listens, after it has started one if need
+// be. Any number of callers at the same time get the same server. A server that was
+// started does not end with the caller, nor with its terminal or login.
+func Ensure(ctx context.Context, o Options) (url string, err error) {
+	if err := o.complete(); err != nil {
+		return "", err
+	}
+	url = "unix://" + o.Socket
+	missing := o.find(ctx)
+	switch {
+	case missing == nil:
+		return url, nil
+	case o.NoStart:
+		return "", fmt.Errorf("%w on %s", ErrNoServer, o.Socket)
+	}
+	unlock, err := o.lock(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if o.find(ctx) == nil { // somebody else was faster
+		return url, nil
+	}
+	if err := o.start(ctx); err != nil && o.find(ctx) != nil {
+		return "", err
+	}
+	return url, nil
+}
+
+// complete fills in what was left out.
+func (o *Options) complete() (err error) {
+	if o.Socket == "" {
+		if o.Socket, err = DefaultSocket(); err != nil {
+			return err
+		}
+	}
+	if o.Socket, err = filepath.Abs(o.Socket); err != nil {
+		return err
+	}
+	if o.IdleExit <= 0 {
+		o.IdleExit = DefaultIdleExit
+	}
+	if o.Env == nil {
+		o.Env = os.Environ()
+	}
+	if o.Program == "" {
+		o.Program, err = os.Executable()
+	}
+	return err
+}
+
+// find returns nil if somebody listens.
+func (o *Options) find(ctx context.Context) error {
+	conn, err := (&net.Dialer{Timeout: dialLimit}).DialContext(ctx, "unix", o.Socket)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// beside is the name of a file that belongs to the socket.
+func (o *Options) beside(suffix string) string {
+	return strings.TrimSuffix(o.Socket, ".sock") + suffix
+}
+
+// lock keeps others from starting a server meanwhile.
+func (o *Options) lock(ctx context.Context) (unlock func(), err error) {
+	if err := os.MkdirAll(filepath.Dir(o.Socket), 0o700); err != nil {
+		return nil, fmt.Errorf("no place for the server's socket: %w", err)
+	}
+	path := o.beside(".lock")
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("keep others from starting a server: %w", err)
+	}
+	for {
+		held, err := tryLock(file)
+		if err != nil {
+			file.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if held {
+			return func() { file.Close() }, nil
+		}
+		select {
+		case <-time.After(lockStep):
+		case <-ctx.Done():
+			file.Close()
+			return nil, fmt.Errorf("somebody else is starting a server and holds %s: %w", path, context.Cause(ctx))
+		}
+	}
+}
+
+// start runs a server in the background and returns when it listens.
+func (o *Options) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("it does not listen after %v", startLimit))
+	defer cancel()
+	log, begin, err := o.openLog()
+	if err != nil {
+		return fmt.Errorf("open the server's log: %w", err)
+	}
+	defer log.Close()
+	ready, theirs, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer ready.Close()
+	process, err := o.spawn(theirs, log)
+	theirs.Close()
+	if err != nil {
+		return fmt.Errorf("cannot start a server: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { ready.SetReadDeadline(time.Unix(1, 0)) })
+	line, err := readLine(ready)
+	stop()
+	if err == nil && line != "" {
+		return process.Release() // it is on its own now
+	}
+	if why := context.Cause(ctx); why != nil {
+		process.Kill()
+		process.Wait()
+		return fmt.Errorf("cannot start a server: %w; its log is %s", why, log.Name())
+	}
+	state, err := process.Wait() // it has closed its output without a word
+	if err != nil {
+		return fmt.Errorf("cannot start a server: %w; its log is %s", err, log.Name())
+	}
+	return fmt.Errorf("cannot start a server: it ended with %v%s; its log is %s", state, lastWords(log, begin), log.Name())
+}
+
+// spawn starts the program. Its only ties to us are its log and the pipe on which
+// it says that it listens.
+func (o *Options) spawn(stdout, log *os.File) (*os.Process, error) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	argv := []string{o.Program, "serve", "--listen", "unix://" + o.Socket, "--idle-exit", o.IdleExit.String(), "--log-level", "warn"}
+	return os.StartProcess(o.Program, argv, &os.ProcAttr{
+		Dir: homeDir(), Env: withoutLogin(o.Env), Files: []*os.File{null, stdout, log}, Sys: detached(),
+	})
+}
+
+// homeDir is where a server belongs: the caller's directory may be on a disk that
+// somebody wants to unmount.
+func homeDir() string {
+	home, err := os.UserHomeDir()
+	if err == nil {
+		if info, err := os.Stat(home); err == nil && info.IsDir() {
+			return home
+		}
+	}
+	return string(filepath.Separator)
+}
+
+// withoutLogin returns the environment without what names the connection through
+// which the user has come: it will be gone before the server is.
+func withoutLogin(env []string) []string {
+	kept := make([]string, 0, len(env))
+	for _, entry := range env {
+		name, _, _ := strings.Cut(entry, "=")
+		switch name {
+		case "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY", "SSH_AUTH_SOCK", "XDG_SESSION_ID", "XDG_SESSION_TYPE", "XDG_SESSION_CLASS":
+		default:
+			kept = append(kept, entry)
+		}
+	}
+	return kept
+}
+
+// openLog opens the server's log behind what is there, unless that is too much.
+func (o *Options) openLog() (log *os.File, begin int64, err error) {
+	log, err = os.OpenFile(o.beside(".log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := log.Stat()
+	if err == nil {
+		begin = info.Size()
+	}
+	if begin > maxLog {
+		begin, err = 0, log.Truncate(0)
+	}
+	if err != nil {
+		log.Close()
+		return nil, 0, err
+	}
+	return log, begin, nil
+}
+
+// lastWords is what the log holds behind begin, at most the end of it.
+func lastWords(log *os.File, begin int64) string {
+	info, err := log.Stat()
+	if err != nil {
+		return ""
+	}
+	begin = max(begin, info.Size()-maxReason)
+	text := make([]byte, max(0, info.Size()-begin))
+	n, _ := log.ReadAt(text, begin)
+	words := strings.TrimPrefix(strings.TrimSpace(strings.ToValidUTF8(string(text[:n]), "")), "Error: ")
+	if words == "" {
+		return ""
+	}
+	return ": " + words
+}
+
+// readLine reads until the end of a line or of the file.
+func readLine(f *os.File) (string, error) {
+	var line []byte
+	buf := make([]byte, 256)
+	for {
+		n, err := f.Read(buf)
+		line = append(line, buf[:n]...)
+		if text, _, ended := bytes.Cut(line, []byte("\n")); ended {
+			return string(text), nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}

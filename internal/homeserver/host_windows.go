@@ -1,0 +1,23 @@
+package homeserver
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// tryLock does nothing here: of two servers that start at once, the second finds
+// the socket taken and ends.
+func tryLock(*os.File) (held bool, err error) { return true, nil }
+
+// detachedProcess is DETACHED_PROCESS: no console.
+const detachedProcess = 0x8
+
+func detached() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{CreationFlags: detachedProcess | syscall.CREATE_NEW_PROCESS_GROUP}
+}
+
+// Windows has no owner and mode to look at: the access list of the profile protects.
+
+func ownedByUs(fs.FileInfo) bool { return true }
+func open(fs.FileInfo) bool      { return false }

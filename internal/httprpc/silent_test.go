@@ -1,0 +1,95 @@
+package httprpc
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A closer serves requests and ends each connection some time after an answer,
+// without a word about it in the answer. It counts the requests by their path.
+type closer struct {
+	*testing.T
+	address string
+	after   time.Duration
+
+	mu   sync.Mutex
+	seen map[string]int
+}
+
+func newCloser(t *testing.T, after time.Duration) *closer {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &closer{T: t, address: l.Addr().String(), after: after, seen: map[string]int{}}
+	var work sync.WaitGroup
+	t.Cleanup(func() { l.Close(); work.Wait() })
+	work.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			work.Go(func() { s.talk(c) }) // ends by its deadline
+		}
+	})
+	return s
+}
+
+func (s *closer) talk(c net.Conn) {
+	defer c.Close()
+	in := bufio.NewReader(c)
+	for {
+		r, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		io.Copy(io.Discard, r.Body)
+		s.mu.Lock()
+		s.seen[r.URL.Path]++
+		s.mu.Unlock()
+		io.WriteString(c, ok)
+		c.SetReadDeadline(time.Now().Add(s.after))
+	}
+}
+
+// A server that closes idle connections silently costs no request that may be
+// repeated, and of the others at most those from which its habit is learned. None
+// is served twice that must not be.
+func TestSilentCloses(t *testing.T) {
+	const requests, learning = 300, 10
+	for _, after := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond} {
+		for method, tolerated := range map[string]int{"POST": learning, "GET": 0} {
+			t.Run(fmt.Sprint(method, " ", after), func(t *testing.T) {
+				s, c := newCloser(t, after), client(t)
+				failures := 0
+				for i := range requests {
+					body := ""
+					if method == "POST" {
+						body = strings.Repeat("x", i)
+					}
+					if _, err := fetch(c, with(get(fmt.Sprintf("http://%s/%d", s.address, i)), method, body)); err != nil {
+						failures++
+					}
+				}
+				if failures > tolerated {
+					t.Errorf("%d of %d requests failed", failures, requests)
+				}
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				for path, n := range s.seen {
+					if n != 1 && method == "POST" {
+						t.Errorf("%s was served %d times", path, n)
+					}
+				}
+			})
+		}
+	}
+}

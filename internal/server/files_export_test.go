@@ -1,0 +1,4 @@
+package server
+
+// AppendFile is appendFile, for tests.
+var AppendFile = appendFile

@@ -1,0 +1,73 @@
+//go:build unix
+
+package server_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// serveIdly runs a server that ends by itself; ended tells when it has.
+func serveIdly(t *testing.T, cfg server.Config) (url string, ended <-chan time.Time) {
+	t.Helper()
+	cfg.StateDir = t.TempDir()
+	s, err := server.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := server.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan time.Time, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { // waited for by the cleanup
+		err := s.Serve(ctx, l)
+		now := time.Now()
+		if err != nil || s.Close() != nil {
+			t.Errorf("Serve: %v", err)
+		}
+		done <- now
+		close(done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		for range done {
+		}
+	})
+	return l.URL, done
+}
+
+const idleTime = 100 * time.Millisecond
+
+func TestIdleServerEnds(t *testing.T) {
+	begin := time.Now()
+	_, ended := serveIdly(t, server.Config{IdleExit: idleTime})
+	if lived := (<-ended).Sub(begin); lived < idleTime {
+		t.Errorf("ended after %v", lived)
+	}
+}
+
+// A connection without a session, a session without a connection: both are reasons
+// to stay, and the time begins when the last of them is gone.
+func TestServerInUseStays(t *testing.T) {
+	const ttl = 3 * idleTime
+	url, ended := serveIdly(t, server.Config{IdleExit: idleTime, SessionTTL: ttl})
+	silent := tethertest.Dial(t, url)
+	select {
+	case <-ended:
+		t.Fatal("ended with a connection")
+	case <-time.After(2 * idleTime):
+	}
+	c := tethertest.Connect(t, url)
+	silent.Close()
+	left := time.Now()
+	c.Close()
+	if stayed := (<-ended).Sub(left); stayed < ttl+idleTime {
+		t.Errorf("ended %v after the last client had left its session", stayed)
+	}
+}

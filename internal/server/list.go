@@ -1,0 +1,67 @@
+package server
+
+import (
+	"cmp"
+	"slices"
+	"unicode"
+
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/wire"
+)
+
+// listProcesses lists the processes as they are now. To look what they use takes
+// a while, which nobody else has to wait for.
+func (c *conn) listProcesses(a *session.Attachment, r *rpc.Request, p *wire.ListParams, done func()) {
+	sessions := c.server.sessions.All()
+	if p.SessionID != nil {
+		s, err := c.server.sessions.ByPublicID(*p.SessionID)
+		if err != nil {
+			defer done()
+			c.fail(r, err)
+			return
+		}
+		sessions = []*session.Session{s}
+	}
+	var list []session.Listed
+	for _, s := range sessions {
+		list = append(list, s.Processes()...)
+	}
+	slices.SortStableFunc(list, func(x, y session.Listed) int {
+		return cmp.Or(cmp.Compare(x.Info.StartedAtMs, y.Info.StartedAtMs), cmp.Compare(x.Info.ProcessID, y.Info.ProcessID))
+	})
+	c.tasks.Go(func() { // ends after one look; the connection waits for it
+		defer done()
+		r.Reply(wire.ListResult{Processes: c.server.withUsage(list)})
+	})
+}
+
+// withUsage adds what the processes use.
+func (s *Server) withUsage(list []session.Listed) []wire.ProcessInfo {
+	infos := make([]wire.ProcessInfo, 0, len(list))
+	if len(list) == 0 {
+		return infos
+	}
+	usage := s.procs.Usage()
+	for _, p := range list {
+		if used, known := usage[p.Child]; known {
+			cpu := uint64(used.CPU.Milliseconds())
+			p.Info.CPUMs, p.Info.MemoryBytes = &cpu, &used.Memory
+		}
+		infos = append(infos, p.Info)
+	}
+	return infos
+}
+
+func (c *conn) listSessions(*session.Attachment, *wire.NoParams) (wire.SessionListResult, error) {
+	return wire.SessionListResult{Sessions: c.server.sessions.List()}, nil
+}
+
+// checkLabel refuses what would not fit into a line of a list.
+func checkLabel(label string) error {
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
+	if len(label) > wire.MaxLabel || slices.ContainsFunc([]rune(label), unprintable) {
+		return wire.Errorf(wire.CodeInvalidParams, "label must be printable text of at most %d bytes", wire.MaxLabel)
+	}
+	return nil
+}
