@@ -42,16 +42,22 @@ func (c *Client) callAs(ctx context.Context, r repeat, u urgency, method string,
 	}
 }
 
-// ask is call for a question that is answered at once. If it is not, the connection
-// may be dead without anybody noticing; then it is replaced.
+// ask is call for a question that is answered at once.
 func (c *Client) ask(ctx context.Context, method string, params, result any) error {
+	return c.onLink(ctx, method, func(l *link) error { return l.call(ctx, method, params, result) })
+}
+
+// onLink does something that changes nothing on the connection, and again on the next
+// one if that is lost. If it takes long, the connection may be dead without anybody
+// noticing; then it is replaced.
+func (c *Client) onLink(ctx context.Context, method string, do func(*link) error) error {
 	for {
 		l, err := c.ready(ctx)
 		if err != nil {
 			return err
 		}
 		doubt := time.AfterFunc(c.opts.tempo.question, func() { l.doubt(method) })
-		err = l.call(ctx, method, params, result)
+		err = do(l)
 		doubt.Stop()
 		if _, lost := isLost(err); !lost {
 			return err

@@ -111,6 +111,9 @@ func (c *Client) initializeParams(resume string) wire.InitializeParams {
 	}
 	acks := true
 	p.Tether = &wire.InitializeTether{Acks: &acks}
+	if c.opts.Label != "" {
+		p.Tether.Label = &c.opts.Label
+	}
 	if c.opts.TTL > 0 {
 		ms := uint64(c.opts.TTL.Milliseconds())
 		p.Tether.TTLMs = &ms

@@ -63,7 +63,7 @@ func (e *ServerError) Is(target error) bool {
 	case fs.ErrNotExist:
 		return e.Code == wire.CodeNotFound
 	case fs.ErrExist:
-		return strings.HasSuffix(e.Message, "(os error 17)")
+		return strings.HasSuffix(e.Message, "(os error 17)") || e.Message == "directory already exists"
 	case fs.ErrPermission:
 		return strings.HasSuffix(e.Message, "(os error 13)") || strings.HasSuffix(e.Message, "(os error 1)")
 	}

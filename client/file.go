@@ -46,6 +46,7 @@ type File struct {
 
 	mu     sync.Mutex
 	handle *handle // on the newest connection that was used
+	known  bool    // it was open before
 }
 
 var (
@@ -97,33 +98,19 @@ func (f *Files) Open(ctx context.Context, name string) (*File, error) {
 	return file, nil
 }
 
-// onLink does something that changes nothing on the connection, and again on the next
-// one if that is lost. See ask.
-func (c *Client) onLink(ctx context.Context, method string, do func(*link) error) error {
-	for {
-		l, err := c.ready(ctx)
-		if err != nil {
-			return err
-		}
-		doubt := time.AfterFunc(softDeadline, func() { l.doubt(method) })
-		err = do(l)
-		doubt.Stop()
-		if _, lost := isLost(err); !lost {
-			return err
-		}
-	}
-}
-
 // on returns the file's handle on a connection. Whoever comes first opens it.
 func (f *File) on(ctx context.Context, l *link) (string, error) {
 	f.mu.Lock()
+	if err := f.ctx.Err(); err != nil {
+		f.mu.Unlock()
+		return "", err
+	}
 	h := f.handle
 	if h == nil || h.link != l {
-		again := h != nil && h.opened()
 		h = &handle{link: l, id: f.files.client.newID(), ready: make(chan struct{})}
 		f.handle = h
 		f.tasks.Go(func() {
-			h.err = f.openOn(h, again)
+			h.err = f.openOn(h)
 			close(h.ready)
 		})
 	}
@@ -136,33 +123,26 @@ func (f *File) on(ctx context.Context, l *link) (string, error) {
 	}
 }
 
-// opened reports whether the handle was of use.
-func (h *handle) opened() bool {
-	select {
-	case <-h.ready:
-		_, lost := isLost(h.err)
-		return !lost
-	default:
-		return false
-	}
-}
-
 // openOn opens the file on a connection. After the first time it must be the same: it
 // is looked at behind the opening, so that another file in its place is noticed.
-func (f *File) openOn(h *handle, again bool) error {
+func (f *File) openOn(h *handle) error {
 	params := wire.OpenParams{HandleID: h.id, Path: f.uri, Mode: wire.OpenRead, Sandbox: f.files.sandbox}
-	if err := h.link.call(f.ctx, wire.MethodFsOpen, params, nil); err != nil || !again {
+	if err := h.link.call(f.ctx, wire.MethodFsOpen, params, nil); err != nil {
 		return err
+	}
+	f.mu.Lock()
+	known := f.known
+	f.known = true
+	f.mu.Unlock()
+	if !known {
+		return nil
 	}
 	now := FileInfo{}
 	err := h.link.call(f.ctx, wire.MethodFsGetMetadata, wire.MetadataParams{Path: f.uri, Sandbox: f.files.sandbox}, &now.meta)
-	switch {
-	case err != nil:
-		return err
-	case !f.info.same(now):
-		return ErrChanged
+	if err == nil && !f.info.same(now) {
+		err = ErrChanged
 	}
-	return nil
+	return err
 }
 
 // fetch reads n bytes at an offset; fewer only at the end.
@@ -265,15 +245,28 @@ func (f *File) reach() {
 				return
 			}
 		}
-		ctx, cancel := context.WithCancel(f.ctx)
-		b := &block{offset: next, cancel: cancel, done: make(chan struct{})}
-		f.ahead = append(f.ahead, b)
-		f.tasks.Go(func() {
-			defer cancel()
-			defer close(b.done)
-			b.data, b.eof, b.err = f.fetch(ctx, b.offset, readBlock)
-		})
+		f.ahead = append(f.ahead, f.launch(next))
 	}
+}
+
+// launch asks for a block.
+func (f *File) launch(offset int64) *block {
+	ctx, cancel := context.WithCancel(f.ctx)
+	b := &block{offset: offset, cancel: cancel, done: make(chan struct{})}
+	get := func() {
+		defer cancel()
+		defer close(b.done)
+		b.data, b.eof, b.err = f.fetch(ctx, offset, readBlock)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if b.err = f.ctx.Err(); b.err != nil { // Close waits for the last one
+		cancel()
+		close(b.done)
+		return b
+	}
+	f.tasks.Go(get)
+	return b
 }
 
 // rest gives up what was fetched ahead.
@@ -337,11 +330,11 @@ func (f *File) Close() error {
 	if f.ctx.Err() != nil && f.files.client.ctx.Err() == nil {
 		return pathError("close", f.name, fs.ErrClosed)
 	}
-	f.close()
-	f.tasks.Wait()
 	f.mu.Lock()
+	f.close()
 	h := f.handle
 	f.mu.Unlock()
+	f.tasks.Wait()
 	if h != nil {
 		h.link.tell(wire.MethodFsClose, wire.HandleParams{HandleID: h.id})
 	}

@@ -1,9 +1,169 @@
 package client
 
-import "github.com/tetherexec/tether/wire"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
-// bodies are the streamed bodies of HTTP responses.
-type bodies struct{}
+	"github.com/tetherexec/tether/wire"
+)
 
-func (c *Client) bodyDelta(*wire.HTTPBodyDelta) error { return nil }
-func (c *Client) failBodies(error)                    {}
+// MaxRequestBody is the largest body of a request: it travels in one message.
+const MaxRequestBody = 32 << 20
+
+// timeoutMargin is how much longer the executor tries than the caller waits, so that
+// it is the caller's own time that is over.
+const timeoutMargin = time.Second
+
+// A Transport makes HTTP requests from the executor's network, with its proxies and its
+// names. It is an [http.RoundTripper], safe for concurrent use:
+//
+//	web := http.Client{Transport: c.Transport()}
+//
+// Bodies of responses are streamed. They end with the connection: a body that is being
+// read when it is lost fails with the reason, after what had arrived. A request whose
+// answer had not come by then fails with [ErrAmbiguous]. The end of a request's context
+// ends it here; the executor goes on until its time is over. Nothing slows the executor
+// down: of a body that is not read 256 pieces are kept, and 16 MiB of all together;
+// then the body fails.
+//
+// Redirects are not followed here; http.Client does that. A body of a request may have
+// up to MaxRequestBody bytes.
+type Transport struct {
+	// EnvHeaders are added to requests to their hosts.
+	EnvHeaders []EnvHeader
+
+	client *Client
+}
+
+// An EnvHeader is a header of which the executor knows the value: a variable of its
+// environment.
+type EnvHeader struct {
+	Host     string // of the URL, with its port if that has one; other hosts do not get it
+	Name     string
+	Prefix   string // comes before the value, as in "Bearer "
+	Variable string
+}
+
+// Transport returns an http.RoundTripper for requests that the executor makes.
+func (c *Client) Transport() *Transport { return &Transport{client: c} }
+
+var _ http.RoundTripper = (*Transport)(nil)
+
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	params, err := t.params(req)
+	if err != nil {
+		return nil, err
+	}
+	ctx, c := req.Context(), t.client
+	for {
+		l, err := c.ready(ctx)
+		if err != nil {
+			return nil, err
+		}
+		body := c.bodies.open(ctx)
+		params.RequestID = body.id
+		params.TimeoutMs = timeLeft(ctx)
+		var r wire.HTTPResponse
+		err = l.call(ctx, wire.MethodHTTPRequest, params, &r)
+		if err == nil {
+			return response(req, &r, body), nil
+		}
+		body.Close()
+		switch lost, isLost := isLost(err); {
+		case !isLost:
+			return nil, err
+		case lost.sent:
+			return nil, &ambiguousError{lost}
+		}
+	}
+}
+
+func timeLeft(ctx context.Context) *uint64 {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return nil
+	}
+	ms := uint64(max(0, time.Until(deadline)+timeoutMargin).Milliseconds())
+	return &ms
+}
+
+// params is what travels of a request. It takes the body.
+func (t *Transport) params(req *http.Request) (*wire.HTTPRequestParams, error) {
+	body, err := requestBody(req)
+	if err != nil {
+		return nil, err
+	}
+	if req.URL == nil || req.URL.Scheme != "http" && req.URL.Scheme != "https" || req.URL.Host == "" {
+		return nil, fmt.Errorf("executor makes http and https requests only, not %v", req.URL)
+	}
+	u := *req.URL
+	u.User, u.Fragment, u.RawFragment = nil, "", "" // http.Client has made a header of the user
+	p := &wire.HTTPRequestParams{
+		Method: req.Method, URL: u.String(), Headers: []wire.HTTPHeader{},
+		RedirectPolicy: wire.RedirectStop, StreamResponse: true,
+	}
+	if p.Method == "" {
+		p.Method = http.MethodGet
+	}
+	if len(body) > 0 {
+		p.BodyBase64 = (*wire.Base64)(&body)
+	}
+	if req.Host != "" && req.Host != u.Host {
+		p.Headers = append(p.Headers, wire.HTTPHeader{Name: "host", Value: req.Host})
+	}
+	for _, name := range slices.Sorted(maps.Keys(req.Header)) {
+		for _, value := range req.Header[name] {
+			p.Headers = append(p.Headers, wire.HTTPHeader{Name: name, Value: value})
+		}
+	}
+	for _, h := range t.EnvHeaders {
+		if !strings.EqualFold(h.Host, u.Host) {
+			continue
+		}
+		if !t.client.Info().Capabilities.HTTPHeaderEnvVars {
+			return nil, unsupported("a header from the executor's environment")
+		}
+		p.Headers = append(p.Headers, wire.HTTPHeader{Name: h.Name, Value: h.Prefix, ValueEnvVar: &h.Variable})
+	}
+	return p, nil
+}
+
+// requestBody reads a request's body and closes it.
+func requestBody(req *http.Request) ([]byte, error) {
+	if req.Body == nil || req.Body == http.NoBody {
+		return nil, nil
+	}
+	defer req.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(req.Body, MaxRequestBody+1))
+	if err == nil && len(body) > MaxRequestBody {
+		err = fmt.Errorf("body of the request exceeds %d bytes", MaxRequestBody)
+	}
+	return body, err
+}
+
+func response(req *http.Request, r *wire.HTTPResponse, body *body) *http.Response {
+	resp := &http.Response{
+		Status: strings.TrimSpace(strconv.Itoa(r.Status) + " " + http.StatusText(r.Status)), StatusCode: r.Status,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: make(http.Header, len(r.Headers)), Body: body, ContentLength: -1, Request: req,
+	}
+	for _, h := range r.Headers {
+		resp.Header.Add(textproto.CanonicalMIMEHeaderKey(h.Name), h.Value)
+	}
+	if n, err := strconv.ParseInt(resp.Header.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
+		resp.ContentLength = n
+	}
+	return resp
+}
+
+var errBodyClosed = errors.New("http: read on closed response body")

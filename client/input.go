@@ -141,9 +141,9 @@ func land(flights []flight) (open []*write) {
 func (in *input) launch(l *link, w *write) flight {
 	p := in.process
 	f := flight{w, make(chan error, 1)}
-	method, params := wire.MethodProcessWrite, any(wire.WriteParams{ProcessID: p.id, Chunk: w.data, WriteID: w.id})
+	method, params := wire.MethodProcessWrite, any(&wire.WriteParams{ProcessID: p.id, Chunk: w.data, WriteID: w.id})
 	if w.end {
-		method, params = wire.MethodProcessCloseStdin, closeParams{ProcessID: p.id, OnceID: w.id}
+		method, params = wire.MethodProcessCloseStdin, &wire.CloseStdinParams{ProcessID: p.id, OnceID: &w.id}
 	}
 	call, err := l.begin(p.client.ctx, ordinary, method, params)
 	if err != nil {
@@ -161,12 +161,6 @@ func (in *input) launch(l *link, w *write) flight {
 		f.result <- err
 	})
 	return f
-}
-
-// closeParams are those of tether/process/closeStdin.
-type closeParams struct {
-	ProcessID string `json:"processId"`
-	OnceID    string `json:"onceId"`
 }
 
 func writeError(status string) error {

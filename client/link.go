@@ -74,19 +74,33 @@ func (l *link) serve() {
 
 // watch ends a connection whose other end has fallen silent.
 func (l *link) watch() {
-	tempo := l.client.opts.tempo
-	look := time.NewTicker(tempo.check)
-	defer look.Stop()
+	silence := l.client.opts.Silence
+	ask := time.NewTicker(silence / 2)
+	defer ask.Stop()
 	for {
 		select {
 		case <-l.conn.Context().Done():
 			return
-		case <-look.C:
-			if !l.conn.HeardSince(time.Now().Add(-tempo.silence)) {
-				l.close(fmt.Errorf("nothing was heard from the server for %s", shortDuration(tempo.silence)))
-			}
+		case <-ask.C:
+		}
+		heard := l.conn.HeardSince(time.Now().Add(-silence))
+		if l.conn.CanPing() {
+			l.conn.Ping()
+		} else {
+			heard = l.answers(silence)
+		}
+		if !heard {
+			l.close(fmt.Errorf("nothing was heard from the server for %s", shortDuration(silence)))
 		}
 	}
+}
+
+// answers asks for a sign of life where there are no pings, and waits for it.
+func (l *link) answers(limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(l.conn.Context(), limit)
+	defer cancel()
+	err := l.call(ctx, wire.MethodEnvironmentStatus, nil, nil)
+	return err == nil || !errors.Is(err, context.DeadlineExceeded) // a refusal is a sign as well
 }
 
 // close ends the connection; the first call says why.

@@ -1,7 +1,354 @@
 package client
 
-// observations are the processes of other sessions that are being watched.
-type observations struct{}
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
 
-func (l *link) observed(method string, params []byte) error { return nil }
-func (c *Client) failObservations(error)                    {}
+	"github.com/tetherexec/tether/wire"
+)
+
+// Limits of what waits for an observer that is slow. Above them the observation is
+// given up, and begun again where it ended when all of that was taken.
+const (
+	maxObserved      = 1024
+	maxObservedBytes = 4 << 20
+)
+
+// Sessions lists the sessions of the server. Their ids are public: they name a session,
+// but do not let anybody resume it.
+func (c *Client) Sessions(ctx context.Context) ([]wire.SessionInfo, error) {
+	if !c.Has(FeatureList) {
+		return nil, unsupported("listing sessions")
+	}
+	var r wire.SessionListResult
+	err := c.ask(ctx, wire.MethodSessionList, wire.Empty{}, &r)
+	return r.Sessions, err
+}
+
+// Processes lists the processes of a session, or of all if the public id is empty.
+func (c *Client) Processes(ctx context.Context, sessionID string) ([]wire.ProcessInfo, error) {
+	if !c.Has(FeatureList) {
+		return nil, unsupported("listing processes")
+	}
+	var params wire.ListParams
+	if sessionID != "" {
+		params.SessionID = &sessionID
+	}
+	var r wire.ListResult
+	err := c.ask(ctx, wire.MethodProcessList, params, &r)
+	return r.Processes, err
+}
+
+// Observed is an event of a process that is watched, and when it happened. A Gap has no
+// time.
+type Observed struct {
+	Event
+	Time time.Time
+}
+
+// An Observation watches a process of any session without holding it up. Its events
+// come in order, each once; what the server had no more when it was asked for is a Gap.
+// After a lost connection Next goes on behind the last event. An Observation is for one
+// goroutine, except Close.
+type Observation struct {
+	client             *Client
+	sessionID, process string
+	wake               chan struct{}
+
+	// Guarded by client.watchers.mu.
+	last  uint64 // number of the last event that is in the queue, or was
+	queue []Observed
+	bytes int
+	route *route // nil: not being observed at the moment
+	over  bool   // Closed is in the queue, or was
+	shut  bool
+}
+
+// A route is one observation on one connection.
+type route struct {
+	link *link
+	id   int64
+}
+
+// observations are the processes that are being watched.
+type observations struct {
+	mu     sync.Mutex
+	routes map[route]*Observation
+
+	// Events may come before the goroutine that has asked for them has seen the
+	// answer. They wait in an Observation of nobody.
+	asking int // calls that are under way
+	early  map[route]*Observation
+}
+
+// Observe watches a process of any session, by the session's public id, from the event
+// behind a number on; 0: from the first.
+func (c *Client) Observe(ctx context.Context, sessionID, processID string, afterSeq uint64) (*Observation, error) {
+	if !c.Has(FeatureObserve) {
+		return nil, unsupported("observing a process")
+	}
+	o := &Observation{client: c, sessionID: sessionID, process: processID, last: afterSeq, wake: make(chan struct{}, 1)}
+	if err := o.attach(ctx); err != nil {
+		o.Close()
+		return nil, err
+	}
+	return o, nil
+}
+
+// attach begins to observe on the present connection. If the context ends before the
+// answer comes, that still counts.
+func (o *Observation) attach(ctx context.Context) error {
+	return o.client.onLink(ctx, wire.MethodProcessObserve, func(l *link) error {
+		c := o.client
+		after := c.watchers.ask(o)
+		call, err := l.begin(ctx, ordinary, wire.MethodProcessObserve,
+			wire.ObserveParams{SessionID: o.sessionID, ProcessID: o.process, AfterSeq: &after})
+		if err != nil {
+			c.watchers.asked()
+			return err
+		}
+		answered := make(chan error, 1)
+		c.tasks.Go(func() {
+			defer c.watchers.asked()
+			var r wire.ObserveResult
+			err := call.wait(c.ctx, &r)
+			if err == nil {
+				c.watchers.begin(o, route{l, r.ObserveID})
+			}
+			answered <- err
+		})
+		select {
+		case err := <-answered:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+}
+
+// ask begins a call and returns behind which event to observe.
+func (w *observations) ask(o *Observation) uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asking++
+	return o.last
+}
+
+// begin lets events find their observation, with those that came early.
+func (w *observations) begin(o *Observation, r route) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o.shut || o.route != nil { // the latter by an earlier call whose answer was late
+		r.end()
+		return
+	}
+	o.route = &r
+	if w.routes == nil {
+		w.routes = make(map[route]*Observation)
+	}
+	w.routes[r] = o
+	if before := w.early[r]; before != nil {
+		delete(w.early, r)
+		for _, e := range before.queue {
+			o.take(e)
+		}
+		if before.route == nil && !o.over { // there was too much of it
+			o.detach()
+		}
+	}
+}
+
+// asked ends a call. What came early for nobody goes with the last one.
+func (w *observations) asked() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.asking--; w.asking == 0 {
+		w.early = nil
+	}
+}
+
+// end tells the server that nobody watches any more.
+func (r route) end() {
+	// Not here: the reader of the connection must not wait.
+	r.link.client.tasks.Go(func() {
+		r.link.tell(wire.MethodProcessUnobserve, wire.UnobserveParams{ObserveID: r.id})
+	})
+}
+
+// detach stops observing for now. The caller has watchers.mu.
+func (o *Observation) detach() {
+	if o.route != nil {
+		delete(o.client.watchers.routes, *o.route)
+		if !o.over && !o.route.link.dead() {
+			o.route.end()
+		}
+		o.route = nil
+	}
+	o.signal()
+}
+
+func (o *Observation) signal() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// observed takes a notification of the server; ones of unknown methods are ignored.
+func (l *link) observed(method string, params []byte) error {
+	var id int64
+	var e Observed
+	switch method {
+	case wire.NoteObservedOutput:
+		var n wire.ObservedOutput
+		if err := wire.Decode(params, &n); err != nil {
+			return err
+		}
+		id, e = n.ObserveID, Observed{Event{Kind: Output, Seq: n.Seq, Stream: n.Stream, Data: n.Chunk}, time.UnixMilli(n.TimeMs)}
+	case wire.NoteObservedExited:
+		var n wire.ObservedExited
+		if err := wire.Decode(params, &n); err != nil {
+			return err
+		}
+		id, e = n.ObserveID, Observed{Event{Kind: Exited, Seq: n.Seq, ExitCode: n.ExitCode, SandboxDenied: n.SandboxDenied,
+			Denial: n.TetherDenial, verdictKnown: true}, time.UnixMilli(n.TimeMs)}
+	case wire.NoteObservedClosed:
+		var n wire.ObservedClosed
+		if err := wire.Decode(params, &n); err != nil {
+			return err
+		}
+		id, e = n.ObserveID, Observed{Event{Kind: Closed, Seq: n.Seq}, time.UnixMilli(n.TimeMs)}
+	case wire.NoteObservedEvicted:
+		var n wire.ObservedEvicted
+		if err := wire.Decode(params, &n); err != nil {
+			return err
+		}
+		if n.FirstSeq > 0 {
+			id, e = n.ObserveID, Observed{Event: Event{Kind: Gap, Seq: n.FirstSeq - 1}}
+		}
+	default:
+		return nil
+	}
+	l.client.watchers.deliver(route{l, id}, e)
+	return nil
+}
+
+// deliver hands an event to who watches.
+func (w *observations) deliver(r route, e Observed) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if o := w.routes[r]; o != nil {
+		if !o.take(e) {
+			o.detach()
+		}
+		return
+	}
+	if w.asking == 0 {
+		return
+	}
+	o := w.early[r]
+	if o == nil {
+		if w.early == nil {
+			w.early = make(map[route]*Observation)
+		}
+		o = &Observation{route: &r, wake: make(chan struct{}, 1)}
+		w.early[r] = o
+	}
+	if o.route != nil && !o.hold(e) {
+		o.route = nil // full; what follows is asked for again
+	}
+}
+
+// take adds an event behind the last one. False: there are too many. The caller has
+// watchers.mu.
+func (o *Observation) take(e Observed) bool {
+	if o.over || e.Seq <= o.last {
+		return true
+	}
+	if e.Kind != Gap && e.Seq > o.last+1 {
+		if !o.hold(Observed{Event: Event{Kind: Gap, First: o.last + 1, Seq: e.Seq - 1}}) {
+			return false
+		}
+		o.last = e.Seq - 1
+	}
+	if e.Kind == Gap {
+		e.First = o.last + 1
+	}
+	if !o.hold(e) {
+		return false
+	}
+	o.last = e.Seq
+	if e.Kind == Closed {
+		o.over = true
+		o.detach()
+	}
+	o.signal()
+	return true
+}
+
+// hold queues an event if there is room.
+func (o *Observation) hold(e Observed) bool {
+	if len(o.queue) >= maxObserved || len(o.queue) > 0 && o.bytes+len(e.Data) > maxObservedBytes {
+		return false
+	}
+	o.queue = append(o.queue, e)
+	o.bytes += len(e.Data)
+	return true
+}
+
+// Next returns the next event. After Closed it returns io.EOF. Another error than the
+// context's is final: the process, its session or our own is gone.
+func (o *Observation) Next(ctx context.Context) (Observed, error) {
+	w := &o.client.watchers
+	for {
+		w.mu.Lock()
+		if len(o.queue) > 0 {
+			e := o.queue[0]
+			o.queue = o.queue[1:]
+			o.bytes -= len(e.Data)
+			w.mu.Unlock()
+			return e, nil
+		}
+		over, shut, attached := o.over, o.shut, o.route != nil
+		w.mu.Unlock()
+		switch {
+		case shut:
+			return Observed{}, errors.New("observation is closed")
+		case over:
+			return Observed{}, io.EOF
+		case !attached:
+			if err := o.attach(ctx); err != nil {
+				return Observed{}, err
+			}
+			continue
+		}
+		select {
+		case <-o.wake:
+		case <-ctx.Done():
+			return Observed{}, context.Cause(ctx)
+		}
+	}
+}
+
+// Close ends the observation.
+func (o *Observation) Close() {
+	w := &o.client.watchers
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o.shut, o.queue, o.bytes = true, nil, 0
+	o.detach()
+}
+
+// failObservations lets who watches know that the connection is gone.
+func (c *Client) failObservations(error) {
+	w := &c.watchers
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, o := range w.routes {
+		o.detach()
+	}
+	w.early = nil
+}

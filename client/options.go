@@ -15,6 +15,7 @@ const (
 
 	defaultConnectTimeout    = 10 * time.Second
 	defaultInitializeTimeout = 10 * time.Second
+	defaultSilence           = 20 * time.Second
 
 	// referenceTTL is how long a server keeps a detached session that does not say.
 	referenceTTL = 30 * time.Second
@@ -37,10 +38,6 @@ const (
 // A tempo is how long a client waits for what should not take time. Tests have less
 // patience.
 type tempo struct {
-	// silence is after which a connection counts as lost. The server is pinged every
-	// ten seconds. check is how often it is measured.
-	silence, check time.Duration
-
 	// question is how long an answer may take before the connection is looked at, and
 	// look how long it then has for a sign of life.
 	question, look time.Duration
@@ -50,7 +47,6 @@ type tempo struct {
 }
 
 var usualTempo = tempo{
-	silence: 20 * time.Second, check: time.Second,
 	question: 30 * time.Second, look: 5 * time.Second,
 	hole: time.Second,
 }
@@ -91,6 +87,10 @@ type Options struct {
 	ConnectTimeout    time.Duration
 	InitializeTimeout time.Duration
 
+	// Silence is after which a connection counts as lost; 20 s if zero. The server is
+	// asked for a sign of life twice as often.
+	Silence time.Duration
+
 	// Resume takes over this session instead of opening one.
 	Resume string
 
@@ -117,6 +117,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.InitializeTimeout <= 0 {
 		o.InitializeTimeout = defaultInitializeTimeout
+	}
+	if o.Silence <= 0 {
+		o.Silence = defaultSilence
 	}
 	if o.tempo == (tempo{}) {
 		o.tempo = usualTempo

@@ -240,7 +240,7 @@ func (p *Process) catchUp(ctx context.Context, l *link) error {
 // lost at that moment and the server cannot tell a repeated signal, the error is
 // ErrAmbiguous.
 func (p *Process) Interrupt(ctx context.Context) error {
-	params := signalParams{ProcessID: p.id, Signal: string(wire.SignalInterrupt)}
+	params := wire.SignalParams{ProcessID: p.id, Signal: wire.SignalInterrupt}
 	return p.callOnce(ctx, wire.MethodProcessSignal, &params, &params.OnceID)
 }
 
@@ -257,22 +257,16 @@ func (p *Process) Signal(ctx context.Context, name string) error {
 		}
 		return unsupported("signal " + string(signal))
 	}
-	params := signalParams{ProcessID: p.id, Signal: string(signal)}
+	params := wire.SignalAnyParams{ProcessID: p.id, Signal: signal}
 	return p.callOnce(ctx, wire.MethodProcessSignalAny, &params, &params.OnceID)
 }
 
-// signalParams are those of process/signal and tether/process/signal. OnceID makes
-// the server ignore a repetition.
-type signalParams struct {
-	ProcessID string `json:"processId"`
-	Signal    string `json:"signal"`
-	OnceID    string `json:"onceId,omitempty"`
-}
-
-// callOnce sends a request that must not be carried out twice.
-func (p *Process) callOnce(ctx context.Context, method string, params any, id *string) error {
+// callOnce sends a request that must not be carried out twice. id is its member that
+// makes the server ignore a repetition.
+func (p *Process) callOnce(ctx context.Context, method string, params any, id **string) error {
 	if p.client.Has(FeatureOnce) {
-		*id = p.client.newID()
+		once := p.client.newID()
+		*id = &once
 		return p.client.call(ctx, always, method, params, nil)
 	}
 	return p.client.call(ctx, once, method, params, nil)

@@ -15,12 +15,14 @@ const (
 	refusedClearly   = "an intent that cannot be enforced is refused as such, not as a failure of a helper"
 	globHolds        = "a denied glob also holds for names that come later, and says that access is denied"
 	selfCopy         = "copying a file onto itself changes nothing"
+	tooLong          = "inside a sandbox no path is longer than the kernel takes, also where links are not followed"
 	onlyWhatSucceeds = "a copy whose source cannot be read leaves nothing behind"
 )
 
 const (
 	readOnlyFS = `{"error":{"code":-32603,"message":"Read-only file system (os error 30)"}}`
 	denied     = `{"error":{"code":-32600,"message":"Permission denied (os error 13)"}}`
+	longPath   = `{"error":{"code":-32603,"message":"Filename too long (os error 36)"}}`
 	missing    = `{"error":{"code":-32004,"message":"No such file or directory (os error 2)"}}`
 )
 
@@ -38,11 +40,8 @@ func answers(reason, want string, numbers ...int) (differs []difference) {
 	return differs
 }
 
-// Requests of everyMethod that only look, and those that change something.
-var (
-	looking  = []int{1, 2, 6, 7, 8, 9}
-	changing = []int{3, 4, 5, 10, 11}
-)
+// changing are the requests of everyMethod that change something.
+var changing = []int{3, 4, 5, 10, 11}
 
 // cannotEnforce is tether's answer to an intent that cannot be enforced.
 func cannotEnforce(why string) string {
@@ -83,7 +82,7 @@ var fileDifferences = map[string][]difference{
 		{"3 fs/readBlock", "so the handle stays open", `{"result":{"chunk":"i","eof":false}}`},
 	},
 	"writeFile to a FIFO":     {{"1 fs/writeFile", neverBlocks, failure(-32600, "path `$BENCH/rows/ws/fifo` is not a file")}},
-	"copy a file onto a FIFO": {{"1 fs/copy", neverBlocks, failure(-32603, "No such device or address (os error 6)")}},
+	"copy a file onto a FIFO": {{"1 fs/copy", neverBlocks, failure(-32600, "path `$BENCH/rows/ws/fifo` is not a file")}},
 	"walk of strange names": {{"1 fs/walk", "URIs of names are right whatever the bytes", walked("", "ws/t/100%25 file", "ws/t/[x] file", "ws/t/a%20b file",
 		"ws/t/back%5Cslash file", "ws/t/line%0Ahere file", "ws/t/n%FF file", "ws/t/q%3F%23 file", "ws/t/tab%09here file", "ws/t/%C3%BC%C3%B1 file")}},
 	"copy a file onto itself":       {{"host", selfCopy, workspaceWith("-rw------- ws/h \"secret\"\nLrwxrwxrwx ws/l\n") + "ws/l leads to $BENCH/rows/ws/a.txt\n"}},
@@ -115,54 +114,11 @@ var fileDifferences = map[string][]difference{
 	"a root glob":                       answers(refusedClearly, cannotEnforce(rootGlob)),
 	"a deny behind a writable link":     answers(refusedClearly, cannotEnforce(denyBehind)),
 	"a protected link":                  answers(refusedClearly, cannotEnforce(protectedLink), changing...),
+	"a protected link beside a deny":    answers(refusedClearly, cannotEnforce(protectedLink)),
 	"landlock":                          answers(refusedClearly, cannotEnforce(needsBwrap), changing...),
-}
+	"landlock beside a deny":            answers(refusedClearly, cannotEnforce(needsBwrap)),
+	"landlock with restricted reads":    answers(refusedClearly, cannotEnforce(needsBwrap)),
 
-// Reasons of differences that are not meant.
-const (
-	emptiedFirst  = "fs/open looks at the handle only after it has opened, and with replace emptied or made, the file"
-	forceReadOnly = "fs/remove with force of what does not exist fails where nothing may be written; the reference answers {}"
-	readsRefused  = "with full read access the reference reads directly, also if the sandbox could not be set up"
-	foreignCwd    = "the code is -32600 and the text only 'file:///C:/x' is invalid on 'linux'"
-	typeNames     = "the text names the reference's struct"
-	spins         = "recursive createDirectory never ends where mkdir says ENOENT although the parent exists"
-)
-
-// Reasons of differences that are not meant, after changes of the host.
-const (
-	staleHelper  = "a workspace that was removed and made again cannot be written: the warm helper is taken for good (the inode number may be the same)"
-	parentUnseen = "a write below a workspace that is missing is EROFS instead of -32004"
-)
-
-// knownFileBugs are differences that nobody wants, by row.
-var knownFileBugs = map[string][]difference{
-	"createDirectory where nothing can be made": {{"3 fs/createDirectory", spins, "no answer"}},
-	"handle ids":  {{"8 fs/open", emptiedFirst, missing}},
-	"128 handles": {{"host", emptiedFirst, workspaceWith("-rw-r--r-- ws/new \"\"\n")}},
-	"a refused open replace has emptied the file": {{"host", emptiedFirst, plainHost("")}},
-	"the workspace appears":                       {{"1 fs/writeFile", parentUnseen, readOnlyFS}},
-	"the workspace is made anew": {{"3 fs/writeFile", staleHelper, readOnlyFS}, {"4 fs/readDirectory", staleHelper, `{"result":{"entries":[]}}`},
-		{"host", staleHelper, "drwxr-xr-x out\n-rw------- out/secret.txt \"secret\"\ndrwxr-xr-x ws\n"}},
-	"params of the wrong shape":    wrongNames(),
-	"F61":                          {{"3 fs/remove", forceReadOnly, readOnlyFS}},
-	"F15":                          {{"10 fs/remove", forceReadOnly, readOnlyFS}},
-	"a missing workspace":          {{"10 fs/remove", forceReadOnly, readOnlyFS}},
-	"removes and copies read-only": {{"5 fs/remove", forceReadOnly, readOnlyFS}},
-	"a protected link":             answers(readsRefused, cannotEnforce(protectedLink), looking...),
-	"landlock":                     answers(readsRefused, cannotEnforce(needsBwrap), looking...),
-	"foreign cwd": answers(foreignCwd, failure(-32602,
-		"sandbox cwd URI `file:///C:/x` is not valid on this exec-server host: 'file:///C:/x' is invalid on 'linux'")),
-}
-
-// wrongNames are the answers of "params of the wrong shape" to null and to a number.
-func wrongNames() (differs []difference) {
-	names := map[string]string{"readFile": "ReadFile", "writeFile": "WriteFile", "open": "Open", "readBlock": "ReadBlock", "writeBlock": "WriteBlock", "close": "Handle",
-		"createDirectory": "CreateDirectory", "canonicalize": "Path", "readDirectory": "Path", "walk": "Walk", "remove": "Remove", "copy": "Copy", "watchMissing": "WatchMissing"}
-	for i, method := range fileMethods {
-		for n, value := range map[int]string{2: "null", 3: "number"} {
-			differs = append(differs, difference{fmt.Sprintf("%d fs/%s", 7*i+n, method), typeNames,
-				failure(-32602, fmt.Sprintf("invalid type: %s, expected struct %sParams", value, names[method]))})
-		}
-	}
-	return differs
+	"hostile paths in a workspace": {{"230 fs/writeFile", tooLong, longPath}, {"232 fs/createDirectory", tooLong, longPath}, {"237 fs/remove", tooLong, longPath}},
+	"hostile paths beside a deny":  {{"222 fs/readFile", tooLong, longPath}, {"230 fs/writeFile", tooLong, longPath}, {"232 fs/createDirectory", tooLong, longPath}, {"237 fs/remove", tooLong, longPath}},
 }

@@ -29,15 +29,7 @@ const whatWasRead comparison = "replies with the texts of errors; the bytes of H
 type knownBug struct{ exchange, label, bug string }
 
 // knownBugs are the bugs that the exchanges of this file's users have found.
-var knownBugs = []knownBug{
-	{"config selection", "params []", "the struct is named after tether's own type"},
-	{"config selection", "params null", "the struct is named after tether's own type"},
-	{"discover roots trees", "bad manifest below", "a nested manifest that is not UTF-8 is replaced by that of the next name; in the reference there is none"},
-	{"capabilities plugins", `manifest {"name":"plug","mcpServers":{"a":{}}}`, "mcpConfig holds the whole manifest, not the servers in it"},
-	{"capabilities skills", `front "name: a\ndescription: d\nmetadata: null"`, "metadata that is null is taken for none; the reference drops the skill with a warning"},
-	{"capabilities skills", `front "name: a\n<<: {description: d}"`, "merge keys of YAML work; the reference drops the skill with a warning"},
-	{"capabilities metadata", `yaml "policy: {products: null}"`, "products that are null are taken for none; the reference drops the metadata"},
-}
+var knownBugs = []knownBug{}
 
 // playBoth plays the exchange with both products on servers that start makes, and
 // compares. What knownBugs lists must differ, and is not compared.

@@ -24,7 +24,6 @@ type frameReader struct {
 	emit  func(item) bool // false: nobody wants more
 
 	message item // the fragments so far
-	passing bool // the rest of this message passes as bytes
 }
 
 // run reads until the stream ends, and returns why. io.EOF is a sender's end.
@@ -51,10 +50,8 @@ func (r *frameReader) run() error {
 
 // frame reads the payload of one frame. False means that nobody wants more.
 func (r *frameReader) frame(h ws.Header, head []byte) (bool, error) {
-	control := h.OpCode.IsControl()
-	if h.Length > r.limit-int64(len(r.message.raw)) || r.passing && !control {
-		r.flush()
-		r.passing = !h.Fin
+	if h.Length > r.limit-int64(len(r.message.raw)) {
+		r.flush() // what continues it has nothing to continue, and passes too
 		if !r.emit(item{raw: head}) {
 			return false, nil
 		}

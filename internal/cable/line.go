@@ -23,7 +23,8 @@ type item struct {
 	payload  []byte // what it says
 	came     time.Time
 	due      time.Time
-	injected bool // by the cable itself: concerns no rule
+	injected bool   // by the cable itself: concerns no rule
+	mark     func() // called when it is queued and before it is sent; may be nil
 }
 
 // A line is one direction of a link: a queue with a reader that fills it and a
@@ -38,8 +39,7 @@ type line struct {
 
 	mu     sync.Mutex
 	queue  []item
-	queued int       // bytes
-	due    time.Time // of the last one
+	queued int // bytes
 
 	muted  atomic.Bool // what is sent from now on is swallowed
 	closed sync.Once   // the receiver was told of the end
@@ -84,12 +84,11 @@ func (l *line) tryPush(it item) bool {
 	if l.queued >= maxQueued && !it.injected {
 		return false
 	}
-	if it.due.Before(l.due) { // jitter must not change the order
-		it.due = l.due
-	}
-	l.due = it.due
 	l.queue = append(l.queue, it)
 	l.queued += len(it.raw)
+	if it.mark != nil {
+		it.mark()
+	}
 	wake(l.more)
 	return true
 }

@@ -234,10 +234,10 @@ func (l *link) readRequests(up *line) error {
 func (l *link) readAnswers(down *line) error {
 	head, err := readHead(down.in)
 	l.speaks.Store(err == nil && isSwitch(head))
-	if len(head) > 0 && !down.push(item{raw: head}) {
+	// From the moment the client can know, messages can be injected behind it.
+	if !down.push(item{raw: head, mark: func() { close(l.upgrade) }}) {
 		return net.ErrClosed
 	}
-	close(l.upgrade)
 	if err != nil && !errors.Is(err, errHead) {
 		return err
 	}

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -31,9 +31,8 @@ type rig struct {
 
 // A farEnd is a server that upgrades and leaves the rest to the test.
 type farEnd struct {
-	url      string
-	arrived  chan *peer
-	requests chan http.Header // with Host and the request target as Host and :path
+	url     string
+	arrived chan *peer
 }
 
 // notebook records what a cable tells.
@@ -97,7 +96,7 @@ func listenOn(t *testing.T, network, address string) net.Listener {
 }
 
 func serveFar(t *testing.T, ln net.Listener, scheme string) *farEnd {
-	f := &farEnd{url: scheme + ln.Addr().String(), arrived: make(chan *peer, 16), requests: make(chan http.Header, 16)}
+	f := &farEnd{url: scheme + ln.Addr().String(), arrived: make(chan *peer, 16)}
 	var wg sync.WaitGroup
 	wg.Go(func() { // ends with the listener
 		for {
@@ -105,21 +104,11 @@ func serveFar(t *testing.T, ln net.Listener, scheme string) *farEnd {
 			if err != nil {
 				return
 			}
-			header := http.Header{}
-			u := ws.Upgrader{
-				OnRequest: func(uri []byte) error { header.Set("Path", string(uri)); return nil },
-				OnHost:    func(host []byte) error { header.Set("Host", string(host)); return nil },
-				OnHeader: func(key, value []byte) error {
-					header.Add(string(key), string(value))
-					return nil
-				},
-			}
 			conn.SetDeadline(time.Now().Add(patience))
-			if _, err := u.Upgrade(conn); err != nil {
+			if _, err := ws.Upgrade(conn); err != nil {
 				conn.Close()
 				continue
 			}
-			f.requests <- header
 			f.arrived <- newPeer(t, conn, bufio.NewReader(conn), cable.FromServer)
 		}
 	})
@@ -130,7 +119,7 @@ func serveFar(t *testing.T, ln net.Listener, scheme string) *farEnd {
 // dial connects through the cable and returns both ends.
 func (r *rig) dial() (client, server *peer) {
 	r.t.Helper()
-	client = dial(r.t, r.URL(), nil)
+	client = dial(r.t, r.URL())
 	select {
 	case server = <-r.far.arrived:
 	case <-r.ctx.Done():
@@ -139,18 +128,18 @@ func (r *rig) dial() (client, server *peer) {
 	return client, server
 }
 
-func dial(t *testing.T, url string, header http.Header) *peer {
+func dial(t *testing.T, url string) *peer {
 	t.Helper()
-	p, err := tryDial(t, url, header, patience)
+	p, err := tryDial(t, url, patience)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-func tryDial(t *testing.T, url string, header http.Header, limit time.Duration) (*peer, error) {
-	d := ws.Dialer{Timeout: limit, Header: ws.HandshakeHeaderHTTP(header)}
-	if path, ok := cutUnix(url); ok {
+func tryDial(t *testing.T, url string, limit time.Duration) (*peer, error) {
+	d := ws.Dialer{Timeout: limit}
+	if path, ok := strings.CutPrefix(url, "unix://"); ok {
 		d.NetDial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		}

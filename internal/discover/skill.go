@@ -86,10 +86,11 @@ func describe(found wire.DiscoveredSkill) (Skill, error) {
 		return Skill{}, errNoFrontMatter
 	}
 	front, err := readFrontMatter(text)
+	if err != nil && !errors.Is(err, errYAMLSize) {
+		front, err = readFrontMatter(repair(text))
+	}
 	if err != nil {
-		if front, err = readFrontMatter(repair(text)); err != nil {
-			return Skill{}, err
-		}
+		return Skill{}, err
 	}
 	skill := Skill{
 		Name:             oneLine(front.name),

@@ -130,6 +130,8 @@ func TestHostileYAML(t *testing.T) {
 		"sequences": "x:\n  " + strings.Repeat("- ", 30_000),
 		"keys":      keys.String(),
 		"aliases":   aliases.String(),
+		"repairs":   strings.Repeat("a: [b\n", maxYAML/6-1),
+		"comments":  strings.Repeat("- a #c\n\n#d\n", maxYAML/11-1),
 	} {
 		begin := time.Now()
 		if _, err := describeText("---\n"+text+"\n---\n", text); err == nil {

@@ -16,6 +16,7 @@ import (
 // no merge key, only one document, and null is no list and no mapping.
 
 var (
+	errYAMLSize  = errors.New("too much YAML")
 	errDocuments = errors.New("more than one document")
 	errNotMap    = errors.New("not a mapping")
 	errNotList   = errors.New("not a list")
@@ -44,8 +45,14 @@ func readYAML(text string, k keys) error {
 	return into(k)(target(n))
 }
 
+// maxYAML is the size of a text that is still parsed: a second of time at the worst.
+const maxYAML = 256 << 10
+
 // parseYAML reads a text that is one document.
 func parseYAML(text string) (*yaml.Node, error) {
+	if len(text) > maxYAML {
+		return nil, errYAMLSize
+	}
 	d := yaml.NewDecoder(strings.NewReader(text))
 	var doc yaml.Node
 	if err := d.Decode(&doc); err != nil {

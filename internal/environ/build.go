@@ -223,7 +223,13 @@ func isCore(goos, name string) bool {
 // itself hold a "=", and everything after that becomes part of the value.
 func forbidden(name string) bool {
 	seen, _, _ := strings.Cut(name, "=")
-	return seen == forbiddenExactName || containsFold(forbiddenNames, seen)
+	return seen == forbiddenExactName || identity(name)
+}
+
+// identity tells the names of forbiddenNames, as the command will read them.
+func identity(name string) bool {
+	seen, _, _ := strings.Cut(name, "=")
+	return containsFold(forbiddenNames, seen)
 }
 
 func containsFold(names []string, name string) bool {

@@ -146,17 +146,18 @@ func (p *Pool) bindNew(ctx context.Context, intent *wire.Sandbox, text string) (
 	}, func(*binding) {})
 }
 
-// refresh binds anew if the machine has changed.
+// refresh binds anew if the machine has changed, or if the binding was forgotten:
+// then it may be of two minds, the plan from before a change and the print from after.
 func (p *Pool) refresh(ctx context.Context, b *binding) (*binding, error) {
 	p.mu.Lock()
-	if latest := p.bindings[b.text]; latest != nil {
-		b = latest
-	}
+	latest := p.bindings[b.text]
 	p.mu.Unlock()
-	if same, err := p.unchanged(ctx, b); same || err != nil {
-		return b, err
+	if latest != nil {
+		if same, err := p.unchanged(ctx, latest); same || err != nil {
+			return latest, err
+		}
+		p.forget(latest)
 	}
-	p.forget(b)
 	b, err := p.bindNew(ctx, b.intent, b.text)
 	if err == nil {
 		p.remember(b)

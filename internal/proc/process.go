@@ -71,7 +71,12 @@ func (p *Process) run() {
 	defer close(p.done)
 	var copiers sync.WaitGroup
 	for _, out := range p.outputs {
-		copiers.Go(out.copy) // ends at the end of the output, or when it is cut
+		copiers.Go(func() { // ends at the end of the output, or when it is cut
+			out.copy()
+			if sink, ok := p.sink.(StreamSink); ok {
+				sink.EndStream(out.stream)
+			}
+		})
 	}
 	code := p.child.wait()
 	p.mu.Lock()

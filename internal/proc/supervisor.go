@@ -31,6 +31,14 @@ type Sink interface {
 	Close()
 }
 
+// A StreamSink is a Sink that wants to know when a single stream has ended.
+type StreamSink interface {
+	Sink
+	// EndStream is called once per stream, after its last Append and before Close:
+	// at the end of the output, or when no more of it is read.
+	EndStream(s outlog.Stream)
+}
+
 // Config says how a [Supervisor] works; the zero value is fine.
 type Config struct {
 	Log *slog.Logger // nil: no log

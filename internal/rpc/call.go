@@ -92,7 +92,7 @@ func (c *Conn) forget(id int64) {
 }
 
 // resolve hands a response to its caller. A late one is ignored; one that nobody
-// can have asked for ends the connection, unless we are the client.
+// can have asked for ends the connection, unless we are the client or tolerant.
 func (c *Conn) resolve(m wire.Message) error {
 	id, ok := m.ID.Int()
 	c.mu.Lock()
@@ -102,7 +102,7 @@ func (c *Conn) resolve(m wire.Message) error {
 		call.reply <- m
 		return nil
 	}
-	if !c.client && (!ok || id < 1 || id > c.lastID) {
+	if !c.client && c.salvage == nil && (!ok || id < 1 || id > c.lastID) {
 		return violation(ClosePolicy, "response to a request that was never sent")
 	}
 	return nil

@@ -71,6 +71,12 @@ type Config struct {
 	// was never asked is ignored.
 	Client bool
 
+	// Salvage, if set, makes the connection tolerant: an answer to a question that
+	// was never asked is ignored, and a message that is none is dropped, unless
+	// Salvage finds the id under which the peer waits for an answer. It is called
+	// like the methods of the Handler.
+	Salvage func(msg []byte) (id wire.ID, waits bool)
+
 	// Peek, if set, sees each message before it is parsed, and keeps those that it
 	// takes. It is called like the methods of the Handler.
 	Peek func(msg []byte) (taken bool, err error)
@@ -83,6 +89,7 @@ type Conn struct {
 	log     *slog.Logger
 	prefix  string
 	client  bool
+	salvage func([]byte) (wire.ID, bool)
 	peek    func([]byte) (bool, error)
 	ctx     context.Context // ends with the connection
 	cancel  context.CancelCauseFunc
@@ -127,7 +134,7 @@ type answer struct {
 // New returns a connection that does nothing until Serve is called.
 func New(ctx context.Context, stream Stream, c Config) *Conn {
 	conn := &Conn{
-		stream: stream, handler: c.Handler, log: c.Log, prefix: c.ParsePrefix, client: c.Client, peek: c.Peek,
+		stream: stream, handler: c.Handler, log: c.Log, prefix: c.ParsePrefix, client: c.Client, salvage: c.Salvage, peek: c.Peek,
 		permits: semaphore.NewWeighted(MaxAnswerBytes),
 		own:     semaphore.NewWeighted(maxOwnBytes),
 		wake:    make(chan struct{}, 1),
@@ -217,6 +224,15 @@ func (c *Conn) readLoop() error {
 			}
 		}
 		msg, err := wire.Parse(data)
+		unnamed := wire.IntID(-1) // for a request of which nothing is known
+		if err != nil && c.salvage != nil {
+			id, waits := c.salvage(data)
+			if !waits {
+				c.log.Debug("dropped what is not a message", "err", err)
+				continue
+			}
+			unnamed = id
+		}
 		switch {
 		case err != nil && c.client:
 			return violation(CloseBadData, "not a message: "+err.Error())
@@ -225,8 +241,8 @@ func (c *Conn) readLoop() error {
 				return c.reason()
 			}
 			r := &Request{ID: msg.ID, Method: msg.Method, Params: msg.Params, conn: c, size: len(data)}
-			if err != nil { // a request of which nothing is known
-				r.ID = wire.IntID(-1)
+			if err != nil {
+				r.ID = unnamed
 				r.Fail(wire.Errorf(wire.CodeInvalidRequest, "%s%v", c.prefix, err))
 				continue
 			}
@@ -315,10 +331,13 @@ func (c *Conn) Ping() {
 	c.signal()
 }
 
+// CanPing reports whether the stream has pings.
+func (c *Conn) CanPing() bool { return len(c.stream.Control(nil, Ping, nil)) > 0 }
+
 // HeardSince reports whether something has come from the peer since t. On a
 // stream without pings nobody can tell: there the answer is yes.
 func (c *Conn) HeardSince(t time.Time) bool {
-	return c.stream.Heard().After(t) || len(c.stream.Control(nil, Ping, nil)) == 0
+	return c.stream.Heard().After(t) || !c.CanPing()
 }
 
 // aliveStep is how often Alive looks for the answer.

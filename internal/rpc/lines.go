@@ -17,7 +17,12 @@ type Lines struct {
 	src   io.Closer
 	out   io.WriteCloser
 	heard atomic.Int64
+	skip  bool // lines that are not UTF-8
 }
+
+// SkipInvalid makes lines that are not valid UTF-8 be skipped; otherwise they end
+// the stream. It is called before the first Read.
+func (s *Lines) SkipInvalid() { s.skip = true }
 
 // NewLines returns a stream that reads lines from r and writes lines to w.
 func NewLines(r io.ReadCloser, w io.WriteCloser) *Lines {
@@ -39,6 +44,9 @@ func (s *Lines) Read() ([]byte, error) {
 			continue
 		}
 		if !utf8.Valid(line) {
+			if s.skip {
+				continue
+			}
 			return nil, violation(CloseBadData, "line is not valid UTF-8")
 		}
 		return line, nil

@@ -35,6 +35,7 @@ type WebSocket struct {
 	raw       syscall.RawConn // nil unless conn is a plain socket
 	in        *bufio.Reader
 	client    bool // we are the client: what we send is masked
+	textOnly  bool // binary messages are skipped
 	onControl func(Control, []byte)
 	heard     atomic.Int64 // unix nanoseconds
 }
@@ -60,6 +61,10 @@ func newWebSocket(conn net.Conn, buffered []byte, client bool) *WebSocket {
 	s.heard.Store(time.Now().UnixNano())
 	return s
 }
+
+// TextOnly makes binary messages be skipped; otherwise they are read like text. It
+// is called before the first Read.
+func (s *WebSocket) TextOnly() { s.textOnly = true }
 
 // stampedReader notes when bytes arrive.
 type stampedReader struct{ s *WebSocket }
@@ -128,6 +133,10 @@ func (s *WebSocket) Read() ([]byte, error) {
 		text = text || h.OpCode == ws.OpText
 		if !h.Fin {
 			state |= ws.StateFragmented
+			continue
+		}
+		if !text && s.textOnly {
+			msg, state = nil, state.Clear(ws.StateFragmented)
 			continue
 		}
 		if text && !utf8.Valid(msg) {

@@ -113,6 +113,16 @@ func (b *Batch) Open(size int) []byte {
 // Seal completes the message that was begun with Open.
 func (b *Batch) Seal(buf []byte) { b.buf = b.stream.Seal(buf, b.mark, b.size) }
 
+// Whole adds a message of any size. A large one is written from where it is, and
+// may be changed by that.
+func (b *Batch) Whole(msg []byte) {
+	if len(msg) > largeMessage {
+		b.large = msg // which ends the batch
+		return
+	}
+	b.Seal(append(b.Open(len(msg)), msg...))
+}
+
 var batches = sync.Pool{New: func() any { return &Batch{buf: make([]byte, 0, batchSize)} }}
 
 // maxBatchMemory is the largest buffer that goes back to the pool.

@@ -43,6 +43,9 @@ type Surface struct {
 	// caller's stack and buffers live until then.
 	Accept func(conn net.Conn, buffered []byte, peer string)
 	Log    *slog.Logger // nil: nothing is logged
+	// AnyPath makes every path but those of the health checks good for an upgrade,
+	// and adds the health check /healthz.
+	AnyPath bool
 
 	mu       sync.Mutex
 	stopped  bool           // no more upgrades
@@ -110,13 +113,14 @@ func (s *Surface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
-	switch r.URL.EscapedPath() {
-	case "/readyz":
+	path := r.URL.EscapedPath()
+	switch {
+	case path == "/readyz" || path == "/healthz" && s.AnyPath:
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET,HEAD")
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		}
-	case "/", "": // empty in an absolute request target without a path
+	case path == "/" || path == "" || s.AnyPath: // empty in an absolute request target without a path
 		s.serveUpgrade(w, r)
 	default:
 		w.WriteHeader(http.StatusNotFound)

@@ -292,6 +292,10 @@ func TestTerminateOfASeenEndMakesItKnown(t *testing.T) {
 		t.Error("an end that was not sent is known")
 	}
 	p.Sent(2)
+	a.Session.Terminate("p", false)
+	if p.known != 0 {
+		t.Error("a stranger's terminate makes an end known")
+	}
 	a.Session.Terminate("p", true)
 	if p.known != 2 {
 		t.Errorf("known up to %d", p.known)

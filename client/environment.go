@@ -1,0 +1,51 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// How long these answers may take.
+const (
+	infoTimeout   = 30 * time.Second
+	statusTimeout = 10 * time.Second
+)
+
+// Environment asks the server about itself; [Client.Info] is what it said first. The
+// answer may take 30 s.
+func (c *Client) Environment(ctx context.Context) (wire.EnvironmentInfo, error) {
+	var info wire.EnvironmentInfo
+	err := c.askWithin(ctx, infoTimeout, wire.MethodEnvironmentInfo, &info)
+	return info, err
+}
+
+// Ping asks the server whether it is ready. The answer may take 10 s.
+func (c *Client) Ping(ctx context.Context) error {
+	var r wire.StatusResult
+	if err := c.askWithin(ctx, statusTimeout, wire.MethodEnvironmentStatus, &r); err != nil {
+		return err
+	}
+	if r.Status != "ready" {
+		return fmt.Errorf("exec-server environment is %s", r.Status)
+	}
+	return nil
+}
+
+// askWithin is ask for an answer that has its time. The time to get a connection does
+// not count.
+func (c *Client) askWithin(ctx context.Context, limit time.Duration, method string, result any) error {
+	return c.onLink(ctx, method, func(l *link) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, limit, &lateError{slowError{method, limit}})
+		defer cancel()
+		return l.call(ctx, method, wire.Empty{}, result)
+	})
+}
+
+// A lateError is an answer that did not come in its time.
+type lateError struct{ slowError }
+
+func (e *lateError) Is(target error) bool { return target == context.DeadlineExceeded }
+func (e *lateError) Timeout() bool        { return true }

@@ -1,0 +1,46 @@
+package client_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+func TestEnvironment(t *testing.T) {
+	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	c := dial(t, cable.URL(), client.Options{})
+	if info, err := c.Environment(within(t)); err != nil || info.PlatformOS == "" || fmt.Sprint(info) == "" {
+		t.Errorf("Environment: %+v, %v", info, err)
+	}
+	cable.Cut()
+	cable.Mend()
+	if err := c.Ping(within(t)); err != nil {
+		t.Errorf("Ping: %v", err)
+	}
+	if n := c.Status().Connection; n != 2 {
+		t.Errorf("%d connections", n)
+	}
+	c.Close()
+	if err := c.Ping(within(t)); !errors.Is(err, client.ErrClosed) {
+		t.Errorf("Ping of a closed client: %v", err)
+	}
+}
+
+func TestEnvironmentThatIsNotReady(t *testing.T) {
+	s := newScript(t)
+	wait := play(t, func() {
+		p := s.accept()
+		p.welcome("S")
+		p.expect1("environment/status", `{"status":"tired"}`)
+	})
+	c := dial(t, s.url(), client.Options{})
+	if err := c.Ping(within(t)); err == nil || !strings.Contains(err.Error(), "tired") {
+		t.Errorf("Ping: %v", err)
+	}
+	wait()
+}

@@ -1,0 +1,179 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// Limits of streamed bodies.
+const (
+	maxDelta       = 1 << 20  // bytes of one delta; more is not a mistake but an attack
+	maxDeltas      = 256      // that wait to be read, of one body
+	maxQueuedBytes = 16 << 20 // that wait to be read, of all bodies
+)
+
+// bodies are the streamed bodies of HTTP responses that have not ended.
+type bodies struct {
+	mu     sync.Mutex
+	last   uint64           // number of the last id
+	routes map[string]*body // by id
+	queued int              // bytes that wait to be read
+}
+
+// A body is the streamed body of an HTTP response. What happens to it comes from the
+// connection's reader, which does not wait.
+type body struct {
+	bodies *bodies
+	id     string
+	ctx    context.Context
+	unwait func() bool   // stops waiting for the end of ctx
+	wake   chan struct{} // something has come
+
+	// Guarded by bodies.mu.
+	seq   uint64 // of the last delta
+	queue [][]byte
+	err   error // what follows the queue; nil: more is to come
+}
+
+// open makes a body before its request is sent, so that no delta comes too early. Ids
+// are never used again: late deltas then find nobody.
+func (s *bodies) open(ctx context.Context) *body {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last++
+	b := &body{bodies: s, id: "http-" + itoa(s.last), ctx: ctx, wake: make(chan struct{}, 1)}
+	if s.routes == nil {
+		s.routes = make(map[string]*body)
+	}
+	s.routes[b.id] = b
+	b.unwait = context.AfterFunc(ctx, func() { b.drop(context.Cause(ctx)) })
+	return b
+}
+
+// bodyDelta takes a delta. An error ends the connection.
+func (c *Client) bodyDelta(n *wire.HTTPBodyDelta) error {
+	if len(n.DeltaBase64) > maxDelta {
+		return fmt.Errorf("http response body delta exceeds %d bytes", maxDelta)
+	}
+	s := &c.bodies
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.routes[n.RequestID]
+	if b == nil {
+		return nil
+	}
+	switch err := b.take(n); {
+	case err != nil:
+		b.end(err)
+	case n.Done:
+		b.end(io.EOF)
+	}
+	return nil
+}
+
+// take queues a delta. The caller has bodies.mu.
+func (b *body) take(n *wire.HTTPBodyDelta) error {
+	fails := func(format string, args ...any) error {
+		return protocolError("http response stream `%s` "+format, append([]any{b.id}, args...)...)
+	}
+	switch s := b.bodies; {
+	case n.Error != nil:
+		return fails("failed: %s", *n.Error)
+	case n.Seq != b.seq+1:
+		return fails("received seq %d, expected %d", n.Seq, b.seq+1)
+	case len(n.DeltaBase64) == 0:
+	case len(b.queue) == maxDeltas:
+		return fails("failed: body delta channel filled before delivery")
+	case s.queued+len(n.DeltaBase64) > maxQueuedBytes:
+		return fails("failed: queued body deltas exceed %d bytes", maxQueuedBytes)
+	default:
+		s.queued += len(n.DeltaBase64)
+		b.queue = append(b.queue, n.DeltaBase64)
+	}
+	b.seq = n.Seq
+	b.signal()
+	return nil
+}
+
+// end says what follows the queue. The caller has bodies.mu.
+func (b *body) end(err error) {
+	if b.err == nil {
+		b.err = err
+	}
+	delete(b.bodies.routes, b.id)
+	b.unwait()
+	b.signal()
+}
+
+func (b *body) signal() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// failBodies ends all bodies of a lost connection.
+func (c *Client) failBodies(err error) {
+	s := &c.bodies
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.routes {
+		b.end(err)
+	}
+}
+
+// drop ends a body that nobody wants any more.
+func (b *body) drop(err error) {
+	s := b.bodies
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, delta := range b.queue {
+		s.queued -= len(delta)
+	}
+	b.queue = nil
+	if b.err != nil && b.err != io.EOF {
+		err = b.err
+	}
+	b.err = nil
+	b.end(err)
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for {
+		n, err := b.some(p)
+		if n > 0 || err != nil {
+			return n, err
+		}
+		<-b.wake // in the end the body ends, with its context or the client
+	}
+}
+
+// some reads what is there.
+func (b *body) some(p []byte) (int, error) {
+	s := b.bodies
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(b.queue) == 0 {
+		return 0, b.err
+	}
+	n := copy(p, b.queue[0])
+	s.queued -= n
+	if b.queue[0] = b.queue[0][n:]; len(b.queue[0]) == 0 {
+		b.queue = b.queue[1:]
+	}
+	return n, nil
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	b.drop(errBodyClosed)
+	return nil
+}

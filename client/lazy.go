@@ -1,0 +1,181 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// ErrNotReady means that a fail-fast call came before the first connection.
+var ErrNotReady = errors.New("exec-server environment is not ready")
+
+// A Lazy opens a session when it is needed, and another one when that is lost. It is
+// safe for concurrent use.
+type Lazy struct {
+	dial   func(context.Context, Options) (*Client, error)
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup // attempts, and clients that are being closed
+
+	mu      sync.Mutex
+	opts    Options
+	client  *Client  // the newest; nil before the first
+	attempt *attempt // under way; nil: none
+	failure error    // of the last attempt, if it failed
+	closed  bool
+}
+
+// An attempt is shared by all who wait for it.
+type attempt struct {
+	done   chan struct{} // closed when the rest is set
+	client *Client
+	err    error
+}
+
+// NewLazy makes sessions with the server at an address, see [Dial].
+func NewLazy(address string, o Options) *Lazy {
+	return newLazy(o, func(ctx context.Context, o Options) (*Client, error) { return Dial(ctx, address, o) })
+}
+
+// NewLazyCommand makes sessions over a command, see [DialCommand]. The command is
+// started with the first use.
+func NewLazyCommand(cmd TransportCommand, o Options) *Lazy {
+	return newLazy(o, func(ctx context.Context, o Options) (*Client, error) { return DialCommand(ctx, cmd, o) })
+}
+
+func newLazy(o Options, dial func(context.Context, Options) (*Client, error)) *Lazy {
+	l := &Lazy{dial: dial, opts: o}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// Get returns the client. If there is none, or the session of the last one was lost,
+// one attempt is made to open a session, and whoever asks meanwhile shares its outcome.
+// A failed attempt is not remembered: the next Get makes another. The context bounds
+// the waiting, not the attempt, which goes on for others.
+//
+// A client that is recovering is returned as it is: its calls wait. The client belongs
+// to the Lazy; it is not to be closed.
+func (l *Lazy) Get(ctx context.Context) (*Client, error) {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil, ErrClosed
+	}
+	if c := l.client; c != nil && c.Status().State != Failed {
+		l.mu.Unlock()
+		return c, nil
+	}
+	a := l.attempt
+	if a == nil {
+		a = &attempt{done: make(chan struct{})}
+		l.attempt = a
+		l.tasks.Go(func() { l.try(a) })
+	}
+	l.mu.Unlock()
+	select {
+	case <-a.done:
+		return a.client, a.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// try is one attempt. The times of the options bound it.
+func (l *Lazy) try(a *attempt) {
+	defer close(a.done)
+	l.mu.Lock()
+	old, opts := l.client, l.opts
+	l.mu.Unlock()
+	if old != nil {
+		old.Close() // it has failed; what was its own goes
+		opts.Resume = ""
+	}
+	c, err := l.dial(l.ctx, opts)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.attempt, l.failure = nil, err
+	if err == nil && l.closed {
+		l.tasks.Go(func() { c.Close() })
+		c, err = nil, ErrClosed
+	}
+	if err == nil {
+		l.client = c
+	}
+	a.client, a.err = c, err
+}
+
+// Now returns the client if it is connected at this moment. It never waits, and never
+// connects: otherwise the error is ErrNotReady before the first connection,
+// ErrNotConnected while the client is recovering, and else why the session was lost.
+func (l *Lazy) Now() (*Client, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return nil, ErrClosed
+	case l.client == nil:
+		return nil, ErrNotReady
+	}
+	switch s := l.client.Status(); s.State {
+	case Connected:
+		return l.client, nil
+	case Recovering:
+		return nil, ErrNotConnected
+	default:
+		return nil, s.Err
+	}
+}
+
+// A Readiness is what a Lazy can promise about the next call.
+type Readiness uint8
+
+// The values of Readiness.
+const (
+	Pending      Readiness = iota + 1 // not tried yet, or being tried, or recovering
+	Ready                             // there is a connection
+	Disconnected                      // the last attempt failed, or the session was lost
+)
+
+func (r Readiness) String() string {
+	return [...]string{"unknown", "pending", "ready", "disconnected"}[r]
+}
+
+// Status tells how things stand, and why if they are bad. It never waits and never
+// connects; [Client.Ping] asks the server itself.
+func (l *Lazy) Status() (Readiness, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return Disconnected, ErrClosed
+	case l.attempt != nil:
+		return Pending, nil
+	case l.failure != nil:
+		return Disconnected, l.failure
+	case l.client == nil:
+		return Pending, nil
+	}
+	switch s := l.client.Status(); s.State {
+	case Connected:
+		return Ready, nil
+	case Recovering:
+		return Pending, nil
+	default:
+		return Disconnected, s.Err
+	}
+}
+
+// Close ends the attempt that is under way and closes the client.
+func (l *Lazy) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	c := l.client
+	l.mu.Unlock()
+	l.cancel()
+	l.tasks.Wait()
+	if c != nil {
+		return c.Close()
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+func newLazy(t *testing.T, url string, o client.Options) *client.Lazy {
+	l := client.NewLazy(url, o)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func get(t *testing.T, l *client.Lazy) *client.Client {
+	t.Helper()
+	c, err := l.Get(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func wantStatus(t *testing.T, l *client.Lazy, want client.Readiness, text string) {
+	t.Helper()
+	got, err := l.Status()
+	if got != want || (text == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), text) {
+		t.Errorf("status is %v (%v), want %v (%s)", got, err, want, text)
+	}
+}
+
+// F67: ten callers share one connection.
+func TestLazyIsShared(t *testing.T) {
+	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	l := newLazy(t, cable.URL(), client.Options{})
+	wantStatus(t, l, client.Pending, "")
+	if _, err := l.Now(); !errors.Is(err, client.ErrNotReady) {
+		t.Errorf("Now: %v", err)
+	}
+	if cable.Links() != 0 {
+		t.Error("it connected before it was used")
+	}
+	var callers sync.WaitGroup
+	clients := make([]*client.Client, 10)
+	for i := range clients {
+		callers.Go(func() { clients[i], _ = l.Get(within(t)) })
+	}
+	callers.Wait()
+	for _, c := range clients {
+		if c == nil || c != clients[0] {
+			t.Error("not the same client")
+		}
+	}
+	if cable.Links() != 1 {
+		t.Errorf("%d connections", cable.Links())
+	}
+	wantStatus(t, l, client.Ready, "")
+	if c, err := l.Now(); c != clients[0] || err != nil {
+		t.Errorf("Now: %v", err)
+	}
+	cable.Cut()
+	tethertest.Eventually(t, func() error {
+		if _, err := l.Now(); !errors.Is(err, client.ErrNotConnected) {
+			return errors.New("still connected")
+		}
+		return nil
+	})
+	wantStatus(t, l, client.Pending, "")
+	if get(t, l) != clients[0] {
+		t.Error("another client while recovering")
+	}
+}
+
+// F66, F68: a failed attempt is not the last one.
+func TestLazyTriesAgain(t *testing.T) {
+	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cable.Cut()
+	l := newLazy(t, cable.URL(), client.Options{})
+	if _, err := l.Get(within(t)); err == nil || !strings.Contains(err.Error(), "exec-server connection attempt failed") {
+		t.Fatalf("Get: %v", err)
+	}
+	wantStatus(t, l, client.Disconnected, "attempt failed")
+	cable.Mend()
+	get(t, l)
+	wantStatus(t, l, client.Ready, "")
+}
+
+// F05: a lost session is replaced by a new one.
+func TestLazyReplacesALostSession(t *testing.T) {
+	first, second := tethertest.StartServer(t, server.Config{}), tethertest.StartServer(t, server.Config{})
+	line := layCable(t, first.URL)
+	l := newLazy(t, line.URL(), client.Options{})
+	c := get(t, l)
+	if err := line.Aim(second.URL); err != nil {
+		t.Fatal(err)
+	}
+	line.Cut()
+	line.Mend()
+	if err := c.Ping(within(t)); !errors.Is(err, client.ErrSessionLost) {
+		t.Fatalf("Ping: %v", err)
+	}
+	wantStatus(t, l, client.Disconnected, "unknown session id")
+	next := get(t, l)
+	if next == c || next.SessionID() == c.SessionID() || next.Ping(within(t)) != nil {
+		t.Error("no new session")
+	}
+}
+
+// T11: a transport command is started again.
+func TestLazyCommand(t *testing.T) {
+	l := client.NewLazyCommand(client.TransportCommand{Argv: []string{"/nonexistent/command"}}, client.Options{})
+	defer l.Close()
+	for range 2 {
+		if _, err := l.Get(within(t)); err == nil || !strings.Contains(err.Error(), "failed to spawn exec-server") {
+			t.Errorf("Get: %v", err)
+		}
+	}
+}
+
+func TestLazyClose(t *testing.T) {
+	s := newScript(t)
+	l := client.NewLazy(s.url(), client.Options{})
+	ctx, cancel := context.WithCancel(within(t))
+	waiting := make(chan error, 2)
+	go func() { waiting <- second(l.Get(ctx)) }()
+	s.accept() // it does not answer
+	cancel()
+	if err := <-waiting; !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller that gave up: %v", err)
+	}
+	go func() { waiting <- second(l.Get(within(t))) }()
+	l.Close()
+	if err := <-waiting; err == nil {
+		t.Error("Get succeeded")
+	}
+	if _, err := l.Get(within(t)); !errors.Is(err, client.ErrClosed) {
+		t.Errorf("Get of a closed one: %v", err)
+	}
+	wantStatus(t, l, client.Disconnected, "closed")
+}

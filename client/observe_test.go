@@ -1,0 +1,203 @@
+package client_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// twoClients returns an owner of processes and a stranger whose cable can be cut.
+func twoClients(t *testing.T) (owner, other *client.Client, cable *tethertest.Cable) {
+	t.Helper()
+	s := tethertest.StartServer(t, server.Config{})
+	cable = tethertest.NewCable(t, s.URL)
+	return dial(t, s.URL, client.Options{Name: "owner", Label: "build"}), dial(t, cable.URL(), client.Options{}), cable
+}
+
+func TestLists(t *testing.T) {
+	owner, other, _ := twoClients(t)
+	p := start(t, owner, sh("sleep 1000"))
+	sessions, err := other.Sessions(within(t))
+	if err != nil || len(sessions) != 2 {
+		t.Fatalf("Sessions: %+v, %v", sessions, err)
+	}
+	found := false
+	for _, s := range sessions {
+		found = found || s.SessionID == owner.PublicID() && s.ClientName == "owner" && s.Label == "build" && s.Processes == 1
+	}
+	if !found {
+		t.Errorf("the owner is not in %+v", sessions)
+	}
+	for _, session := range []string{"", owner.PublicID()} {
+		if list, err := other.Processes(within(t), session); err != nil || len(list) != 1 || list[0].ProcessID != p.ID() {
+			t.Errorf("Processes(%q): %+v, %v", session, list, err)
+		}
+	}
+	if list, err := other.Processes(within(t), other.PublicID()); err != nil || len(list) != 0 {
+		t.Errorf("own processes: %+v, %v", list, err)
+	}
+}
+
+// watch reads an observation to its end.
+func watch(t *testing.T, o *client.Observation, each func()) (output string, exit int) {
+	t.Helper()
+	var b strings.Builder
+	exit = -1
+	for last := uint64(0); ; {
+		e, err := o.Next(within(t))
+		if err == io.EOF {
+			return b.String(), exit
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Seq != last+1 || e.Time.IsZero() {
+			t.Errorf("event %+v behind %d", e, last)
+		}
+		last = e.Seq
+		switch e.Kind {
+		case client.Output:
+			b.Write(e.Data)
+		case client.Exited:
+			exit = e.ExitCode
+		}
+		each()
+	}
+}
+
+func TestObserveThroughCuts(t *testing.T) {
+	owner, other, cable := twoClients(t)
+	cmd := sh("i=0; while read x; do i=$((i+1)); echo line $i; done; exit 3")
+	cmd.Stdin = true
+	p := start(t, owner, cmd)
+	o, err := other.Observe(within(t), owner.PublicID(), p.ID(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	var want strings.Builder
+	lines := 0
+	next := func() {
+		if lines == 30 {
+			if err := p.CloseStdin(within(t)); err != nil {
+				t.Error(err)
+			}
+		} else if lines < 30 {
+			if err := p.Write(within(t), []byte("x\n")); err != nil {
+				t.Error(err)
+			}
+			fmt.Fprintf(&want, "line %d\n", lines+1)
+		}
+		lines++
+		if lines%7 == 0 {
+			cable.Cut()
+			cable.Mend()
+		}
+	}
+	next()
+	if got, exit := watch(t, o, next); got != want.String() || exit != 3 {
+		t.Errorf("saw %q and exit code %d", got, exit)
+	}
+	if n := other.Status().Connection; n < 4 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// An observer that does not keep up is served in portions.
+func TestSlowObserver(t *testing.T) {
+	owner, other, _ := twoClients(t)
+	p := start(t, owner, sh("head -c 12000000 /dev/zero; read x"))
+	sub := p.Subscribe() // nobody takes anything: the server keeps it
+	defer sub.Close()
+	o, err := other.Observe(within(t), owner.PublicID(), p.ID(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tethertest.Eventually(t, func() error { // what the observer has does not grow any more
+		list, err := other.Processes(within(t), owner.PublicID())
+		if err == nil && (list[0].Observers > 0 || list[0].State == "running") {
+			err = errors.New("still observed")
+		}
+		return err
+	})
+	if got, exit := watch(t, o, func() {}); len(got) != 12_000_000 || exit != 1 {
+		t.Errorf("saw %d bytes and exit code %d", len(got), exit)
+	}
+}
+
+func TestObserveErrors(t *testing.T) {
+	owner, other, _ := twoClients(t)
+	if _, err := other.Observe(within(t), owner.PublicID(), "nobody", 0); err == nil {
+		t.Error("a process that does not exist was observed")
+	}
+	p := start(t, owner, sh("sleep 1000"))
+	o, err := other.Observe(within(t), owner.PublicID(), p.ID(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error, 1)
+	go func() { waiting <- second(o.Next(within(t))) }()
+	o.Close()
+	if err := <-waiting; err == nil {
+		t.Error("Next of a closed observation")
+	}
+	tethertest.Eventually(t, func() error {
+		list, err := other.Processes(within(t), owner.PublicID())
+		if err == nil && list[0].Observers > 0 {
+			err = errors.New("still observed")
+		}
+		return err
+	})
+	if o, err = other.Observe(within(t), owner.PublicID(), p.ID(), 0); err != nil {
+		t.Fatal(err)
+	}
+	go func() { waiting <- second(o.Next(within(t))) }()
+	other.Close()
+	if err := <-waiting; !errors.Is(err, client.ErrClosed) {
+		t.Errorf("Next of a closed client: %v", err)
+	}
+}
+
+// Events that arrive while the answer is still on its way to its goroutine count, and
+// evicted ones are a gap.
+func TestObservedGap(t *testing.T) {
+	s := newScript(t)
+	output := func(seq int, text string) string {
+		return fmt.Sprintf(`{"method":"tether/process/output","params":{"observeId":1,"seq":%d,"timeMs":1,"stream":"stdout","chunk":"%s"}}`, seq, text)
+	}
+	wait := play(t, func() {
+		p := s.accept()
+		p.expect1("initialize", `{"sessionId":"S","tether":{"version":"1","publicId":"P","ttlMs":30000,"features":["observe"]}}`)
+		p.expect("initialized")
+		m := p.expect("tether/process/observe")
+		p.say(m.answer(`{"observeId":1,"nextSeq":9}`), output(1, "eA=="),
+			`{"method":"tether/process/evicted","params":{"observeId":1,"firstSeq":5}}`, output(5, "eQ=="),
+			`{"method":"tether/process/closed","params":{"observeId":1,"seq":6,"timeMs":1}}`)
+	})
+	c := dial(t, s.url(), client.Options{})
+	o, err := c.Observe(within(t), "P", "p", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for {
+		e, err := o.Next(within(t))
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprintf("%d:%d-%d", e.Kind, e.First, e.Seq))
+	}
+	if want := "1:0-1 4:2-4 1:0-5 3:0-6"; strings.Join(got, " ") != want {
+		t.Errorf("events %v, want %s", got, want)
+	}
+	wait()
+}

@@ -1,0 +1,149 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// A Remote is a process of another session, named by the session's public id. Whoever
+// may connect to a server may control all that runs there. It is safe for concurrent
+// use.
+type Remote struct {
+	client             *Client
+	sessionID, process string
+}
+
+// Remote returns a process of another session. The server is not asked yet.
+func (c *Client) Remote(sessionID, processID string) *Remote { return &Remote{c, sessionID, processID} }
+
+func (r *Remote) check() error {
+	if !r.client.Has(FeatureRemote) {
+		return unsupported("control of other sessions")
+	}
+	return nil
+}
+
+// Observe watches the process, see [Client.Observe].
+func (r *Remote) Observe(ctx context.Context, afterSeq uint64) (*Observation, error) {
+	return r.client.Observe(ctx, r.sessionID, r.process, afterSeq)
+}
+
+// Write sends input to the process and returns when the server has accepted it. It
+// arrives once, whatever happens to the connection.
+func (r *Remote) Write(ctx context.Context, data []byte) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	for {
+		n := min(len(data), maxWrite)
+		params := wire.WriteAnyParams{SessionID: &r.sessionID, ProcessID: r.process, Chunk: bytes.Clone(data[:n]), WriteID: r.client.newID()}
+		var result wire.WriteResult
+		err := r.client.call(ctx, always, wire.MethodProcessWriteAny, params, &result)
+		if err == nil {
+			err = writeError(result.Status)
+		}
+		if data = data[n:]; err != nil || len(data) == 0 {
+			return err
+		}
+	}
+}
+
+// CloseStdin ends the input of the process, see [Process.CloseStdin].
+func (r *Remote) CloseStdin(ctx context.Context) error {
+	params := wire.CloseStdinParams{SessionID: &r.sessionID, ProcessID: r.process}
+	return r.callOnce(ctx, wire.MethodProcessCloseStdin, &params, &params.OnceID)
+}
+
+// Signal sends a signal by its name, as "SIGHUP".
+func (r *Remote) Signal(ctx context.Context, name string) error {
+	signal, err := wire.ParseSignal(name)
+	if err != nil {
+		return err
+	}
+	params := wire.SignalAnyParams{SessionID: &r.sessionID, ProcessID: r.process, Signal: signal}
+	return r.callOnce(ctx, wire.MethodProcessSignalAny, &params, &params.OnceID)
+}
+
+// callOnce sends a request that must not be carried out twice. id is where its name
+// goes, by which the server knows a repetition.
+func (r *Remote) callOnce(ctx context.Context, method string, params any, id **string) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	if !r.client.Has(FeatureOnce) {
+		return r.client.call(ctx, once, method, params, nil)
+	}
+	name := r.client.newID()
+	*id = &name
+	return r.client.call(ctx, always, method, params, nil)
+}
+
+// Resize changes the size of the process's terminal.
+func (r *Remote) Resize(ctx context.Context, rows, cols int) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	return r.client.call(ctx, always, wire.MethodProcessResize,
+		wire.ResizeParams{SessionID: &r.sessionID, ProcessID: r.process, Rows: uint16(rows), Cols: uint16(cols)}, nil)
+}
+
+// Terminate ends the process and all it has started, see [Process.Terminate].
+func (r *Remote) Terminate(ctx context.Context) (running bool, err error) {
+	if err := r.check(); err != nil {
+		return false, err
+	}
+	var result wire.TerminateResult
+	err = r.client.callAs(ctx, always, cleanUp, wire.MethodProcessTerminateAny,
+		wire.TerminateAnyParams{SessionID: &r.sessionID, ProcessID: r.process}, &result)
+	return result.Running, err
+}
+
+// EndSession ends another session, by its public id, and all that it has started. It
+// returns when nothing of it is left.
+func (c *Client) EndSession(ctx context.Context, sessionID string) error {
+	if !c.Has(FeatureEndSession) {
+		return unsupported("ending a session")
+	}
+	// Ended twice, it is unknown the second time: that is for the caller to judge.
+	return c.call(ctx, once, wire.MethodSessionEnd, wire.SessionEndParams{SessionID: &sessionID}, nil)
+}
+
+// End ends the session with all that runs in it, and closes the client. On servers
+// that cannot end a session it terminates the processes of this client, and the
+// session expires. If the server was not reached the error tells that, and only the
+// client is closed.
+func (c *Client) End(ctx context.Context) error {
+	var err error
+	if c.Has(FeatureEndSession) {
+		err = c.call(ctx, always, wire.MethodSessionEnd, wire.SessionEndParams{}, nil)
+		if errors.Is(err, ErrSessionLost) && hasCode(err, wire.CodeInvalidRequest) {
+			err = nil // the answer was lost, and then the server did not know the session
+		}
+	} else {
+		err = c.terminateAll(ctx)
+	}
+	c.Close()
+	if err != nil {
+		return fmt.Errorf("end the session: %w", err)
+	}
+	return nil
+}
+
+func (c *Client) terminateAll(ctx context.Context) error {
+	c.mu.Lock()
+	var all []*Process
+	for _, p := range c.processes {
+		all = append(all, p)
+	}
+	c.mu.Unlock()
+	var failures []error
+	for _, p := range all {
+		_, err := p.Terminate(ctx)
+		failures = append(failures, err)
+	}
+	return errors.Join(failures...)
+}

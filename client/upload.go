@@ -1,0 +1,316 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"io/fs"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// How files are sent.
+const (
+	// sendBlock is how much of a file is sent at a time, if the server takes that
+	// much.
+	sendBlock = 1 << 20
+
+	// sendWindow is how many blocks wait for their answers.
+	sendWindow = 4
+)
+
+// UploadOptions change an upload. The zero value is fine.
+type UploadOptions struct {
+	// Mode are the permissions of a new file, whatever the umask of the server; zero:
+	// those of any new file. A file that is replaced keeps its own. Servers without
+	// FeatureUpload do not know it.
+	Mode fs.FileMode
+
+	// Progress, if set, is told what has arrived. It must not wait.
+	Progress func(done, total int64)
+}
+
+func (o UploadOptions) progress(done, total int64) {
+	if o.Progress != nil {
+		o.Progress(done, total)
+	}
+}
+
+// sliceReader reads what is in memory.
+func sliceReader(data []byte) io.ReaderAt { return bytes.NewReader(data) }
+
+// Upload makes a file of the executor of the first size bytes of r, or replaces one.
+//
+// On servers with [FeatureUpload] it goes on after a lost connection with what has not
+// arrived, the server compares the SHA-256 of all bytes, and the file takes its place
+// in one step or not at all. Other servers, and those that shall enforce a sandbox,
+// replace a file of up to 8 MiB with one request. A larger one they empty and fill:
+// until Upload returns nil the file is incomplete, and after a lost connection it is
+// filled from the start.
+func (f *Files) Upload(ctx context.Context, name string, r io.ReaderAt, size int64, o UploadOptions) error {
+	return f.at("upload", name, func(uri wire.PathURI) error {
+		switch info := f.client.Info(); {
+		case size < 0:
+			return fs.ErrInvalid
+		case f.client.Has(FeatureUpload) && !f.confined():
+			return newUpload(f, uri, r, size, o).run(ctx)
+		case size <= maxWholeFile:
+			return f.uploadWhole(ctx, uri, r, size, o)
+		case !info.Capabilities.FileWriteStreaming || f.confined() && !info.Capabilities.SandboxedFileStreaming:
+			return unsupported("a file of this size")
+		}
+		return f.fill(ctx, uri, r, size, o)
+	})
+}
+
+// uploadWhole sends a file in one request.
+func (f *Files) uploadWhole(ctx context.Context, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOptions) error {
+	data := make([]byte, size)
+	if err := readExactly(r, data, 0); err != nil {
+		return err
+	}
+	if err := f.writeWhole(ctx, uri, data); err != nil {
+		return err
+	}
+	o.progress(size, size)
+	return nil
+}
+
+// readExactly fills b; less is an error.
+func readExactly(r io.ReaderAt, b []byte, offset int64) error {
+	n, err := r.ReadAt(b, offset)
+	switch {
+	case n == len(b):
+		return nil
+	case err == nil || errors.Is(err, io.EOF):
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// An upload is a file on its way by tether/upload.
+type upload struct {
+	files  *Files
+	params wire.UploadOpenParams
+	source io.ReaderAt
+	size   int64
+	opts   UploadOptions
+
+	sum      hash.Hash // of the first summed bytes
+	summed   int64
+	finished bool // the commit was sent
+}
+
+func newUpload(f *Files, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOptions) *upload {
+	u := &upload{files: f, source: r, size: size, opts: o, sum: sha256.New()}
+	u.params = wire.UploadOpenParams{UploadID: f.client.newID(), Path: uri, Size: uint64(size), Sandbox: f.sandbox}
+	if o.Mode != 0 {
+		mode := uint32(o.Mode.Perm())
+		u.params.Mode = &mode
+	}
+	return u
+}
+
+// run sees the upload through lost connections.
+func (u *upload) run(ctx context.Context) error {
+	c := u.files.client
+	for {
+		l, err := c.ready(ctx)
+		if err == nil {
+			err = u.runOn(ctx, l)
+			if _, lost := isLost(err); lost {
+				continue
+			}
+			if err != nil {
+				l.tell(wire.MethodUploadAbort, wire.UploadParams{UploadID: u.params.UploadID})
+			}
+		}
+		if _, refused := errors.AsType[*ServerError](err); err != nil && u.finished && !refused {
+			err = &ambiguousError{err}
+		}
+		return err
+	}
+}
+
+// runOn goes on with the upload on one connection.
+func (u *upload) runOn(ctx context.Context, l *link) error {
+	var at wire.UploadOpenResult
+	if err := l.call(ctx, wire.MethodUploadOpen, u.params, &at); err != nil {
+		return err
+	}
+	if at.Committed { // the answer to the commit was lost
+		u.opts.progress(u.size, u.size)
+		return nil
+	}
+	s := sender{
+		link: l, source: u.source, offset: int64(at.Offset), size: u.size,
+		block: int64(min(at.MaxBlock, sendBlock)),
+		request: func(offset int64, data []byte) (string, any) {
+			return wire.MethodUploadWrite, wire.UploadWriteParams{UploadID: u.params.UploadID, Offset: uint64(offset), Chunk: data}
+		},
+		read: u.add, progress: u.opts.progress,
+	}
+	if err := s.run(ctx); err != nil {
+		return err
+	}
+	if u.summed < u.size { // what an earlier connection has sent was not summed up
+		return protocolError("upload goes on at %d though only %d bytes were sent", at.Offset, u.summed)
+	}
+	u.finished = true
+	commit := wire.UploadCommitParams{UploadID: u.params.UploadID, SHA256: hex.EncodeToString(u.sum.Sum(nil))}
+	return l.call(ctx, wire.MethodUploadCommit, commit, nil)
+}
+
+// add sums up what is read for the first time.
+func (u *upload) add(offset int64, data []byte) {
+	if end := offset + int64(len(data)); offset <= u.summed && end > u.summed {
+		u.sum.Write(data[u.summed-offset:])
+		u.summed = end
+	}
+}
+
+// A sender sends the rest of a file on one connection, several blocks at a time.
+type sender struct {
+	link     *link
+	source   io.ReaderAt
+	offset   int64 // where to go on
+	size     int64
+	block    int64
+	request  func(offset int64, data []byte) (method string, params any)
+	read     func(offset int64, data []byte) // is shown each block; may be nil
+	progress func(done, total int64)
+}
+
+// run returns when all blocks are answered, or with the first error.
+func (s *sender) run(ctx context.Context) (err error) {
+	type sent struct {
+		call *pending
+		end  int64
+	}
+	var flying []sent
+	defer func() { // after an error nobody waits for the others
+		gone, cancel := context.WithCancel(ctx)
+		cancel()
+		for _, f := range flying {
+			f.call.wait(gone, nil)
+		}
+	}()
+	if s.block <= 0 {
+		return protocolError("the server takes blocks of %d bytes", s.block)
+	}
+	s.progress(s.offset, s.size)
+	for s.offset < s.size || len(flying) > 0 {
+		if s.offset < s.size && len(flying) < sendWindow {
+			data := make([]byte, min(s.block, s.size-s.offset))
+			if err := readExactly(s.source, data, s.offset); err != nil {
+				return err
+			}
+			if s.read != nil {
+				s.read(s.offset, data)
+			}
+			method, params := s.request(s.offset, data)
+			call, err := s.link.begin(ctx, ordinary, method, params)
+			if err != nil {
+				return err
+			}
+			s.offset += int64(len(data))
+			flying = append(flying, sent{call, s.offset})
+			continue
+		}
+		first := flying[0]
+		flying = flying[1:]
+		if err := first.call.wait(ctx, nil); err != nil {
+			return err
+		}
+		s.progress(first.end, s.size)
+	}
+	return nil
+}
+
+// fill empties a file and writes it in blocks; each connection begins again.
+func (f *Files) fill(ctx context.Context, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOptions) error {
+	for {
+		l, err := f.client.ready(ctx)
+		if err != nil {
+			return err
+		}
+		err = f.fillOn(ctx, l, uri, r, size, o)
+		if _, lost := isLost(err); !lost {
+			return err
+		}
+	}
+}
+
+func (f *Files) fillOn(ctx context.Context, l *link, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOptions) error {
+	id := f.client.newID()
+	params := wire.OpenParams{HandleID: id, Path: uri, Mode: wire.OpenReplace, Sandbox: f.sandbox}
+	if err := l.call(ctx, wire.MethodFsOpen, params, nil); err != nil {
+		return err
+	}
+	s := sender{
+		link: l, source: r, size: size, block: sendBlock,
+		request: func(offset int64, data []byte) (string, any) {
+			return wire.MethodFsWriteBlock, wire.WriteBlockParams{HandleID: id, Offset: uint64(offset), Chunk: data}
+		},
+		progress: o.progress,
+	}
+	if err := s.run(ctx); err != nil {
+		l.tell(wire.MethodFsClose, wire.HandleParams{HandleID: id})
+		return err
+	}
+	call, err := l.begin(ctx, cleanUp, wire.MethodFsClose, wire.HandleParams{HandleID: id})
+	if err != nil {
+		return err
+	}
+	return call.wait(ctx, nil)
+}
+
+// DownloadOptions change a download. The zero value is fine.
+type DownloadOptions struct {
+	// Progress, if set, is told what was written. It must not wait.
+	Progress func(done, total int64)
+}
+
+// Download copies a file of the executor to w, through any number of connections. If
+// the file's size or time changes meanwhile the error is [ErrChanged], and what was
+// written is not to be trusted.
+func (f *Files) Download(ctx context.Context, name string, w io.Writer, o DownloadOptions) error {
+	file, err := f.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	done, total := int64(0), file.info.Size()
+	buf := make([]byte, readBlock)
+	for {
+		n, err := file.read(ctx, buf)
+		if n > 0 {
+			if _, err := w.Write(buf[:n]); err != nil {
+				return err
+			}
+			done += int64(n)
+			if o.Progress != nil {
+				o.Progress(done, max(done, total))
+			}
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return file.problem(err)
+		}
+	}
+	now, err := f.Stat(ctx, name)
+	if err != nil {
+		return err
+	}
+	// Files that the system makes up, as in /proc, say that they are empty.
+	if !file.info.same(now) || done != total && total != 0 {
+		return pathError("read", name, ErrChanged)
+	}
+	return nil
+}

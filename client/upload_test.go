@@ -1,0 +1,153 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/cable"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// layCable returns a cable that knows what passes.
+func layCable(t *testing.T, target string) *cable.Cable {
+	t.Helper()
+	c, err := cable.Lay(context.Background(), cable.Config{Target: target})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// plain makes a server one of the reference: without any additions.
+func plain(c *cable.Cable) {
+	c.On(cable.FromServer, cable.Answer("initialize").Always(), cable.Amend(func(members map[string]any) {
+		if result, ok := members["result"].(map[string]any); ok {
+			delete(result, "tether")
+		}
+	}))
+}
+
+func wantFile(t *testing.T, name string, want []byte) {
+	t.Helper()
+	if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s has %d bytes (%v), not the %d that were sent", name, len(got), err, len(want))
+	}
+}
+
+func TestUploadThroughCuts(t *testing.T) {
+	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	c := dial(t, cable.URL(), client.Options{})
+	data, name := pattern(t, 20<<20+5), filepath.Join(t.TempDir(), "file")
+	cuts := cutter{cable, 8}
+	var last int64
+	err := c.Files(nil).Upload(within(t), name, bytes.NewReader(data), int64(len(data)), client.UploadOptions{
+		Mode: 0o640,
+		Progress: func(done, total int64) {
+			if done > 0 && done < total {
+				cuts.cut()
+			}
+			last = done
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFile(t, name, data)
+	if info, err := os.Stat(name); err != nil || info.Mode() != 0o640 || last != int64(len(data)) {
+		t.Errorf("mode %v, %v; progress %d", info.Mode(), err, last)
+	}
+	if n := c.Status().Connection; n < 5 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// The commit's answer is lost: the upload has happened, once.
+func TestUploadWithLostCommit(t *testing.T) {
+	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	c := dial(t, line.URL(), client.Options{})
+	lost := line.On(cable.FromServer, cable.Answer("tether/upload/commit"), cable.SeverBefore)
+	name := filepath.Join(t.TempDir(), "file")
+	if err := c.Files(nil).Upload(within(t), name, strings.NewReader("hello"), 5, client.UploadOptions{}); err != nil {
+		t.Error(err)
+	}
+	wantFile(t, name, []byte("hello"))
+	if lost.Count() != 1 {
+		t.Errorf("%d commits", lost.Count())
+	}
+}
+
+// A source that is too short, or changes, leaves the target as it was.
+func TestUploadFailsWhole(t *testing.T) {
+	files, ctx := filesOf(t), within(t)
+	name := writeLocal(t, []byte("old"))
+	if err := files.Upload(ctx, name, strings.NewReader("short"), 10<<20, client.UploadOptions{}); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("short source: %v", err)
+	}
+	wantFile(t, name, []byte("old"))
+	tethertest.Eventually(t, func() error { // nobody waits for the answer to the abort
+		if left, err := os.ReadDir(filepath.Dir(name)); err != nil || len(left) != 1 {
+			return fmt.Errorf("there are %v, %v", left, err)
+		}
+		return nil
+	})
+}
+
+func TestUploadEmpty(t *testing.T) {
+	files := filesOf(t)
+	name := writeLocal(t, []byte("old"))
+	if err := files.Upload(within(t), name, strings.NewReader(""), 0, client.UploadOptions{}); err != nil {
+		t.Error(err)
+	}
+	wantFile(t, name, nil)
+}
+
+// Without tether's uploads the file is filled, from the start after a cut.
+func TestUploadToPlainServer(t *testing.T) {
+	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	plain(line)
+	c := dial(t, line.URL(), client.Options{})
+	if c.Has(client.FeatureUpload) {
+		t.Fatal("the server has uploads")
+	}
+	cut := line.On(cable.FromServer, cable.Answer("fs/writeBlock").Nth(7), cable.SeverBefore)
+	data, name := pattern(t, 12<<20+1), filepath.Join(t.TempDir(), "file")
+	if err := c.Files(nil).WriteFile(within(t), name, data); err != nil {
+		t.Fatal(err)
+	}
+	wantFile(t, name, data)
+	if cut.Count() != 1 || c.Status().Connection != 2 {
+		t.Errorf("%d cuts, %d connections", cut.Count(), c.Status().Connection)
+	}
+	if err := c.Files(nil).Upload(within(t), name, strings.NewReader("small"), 5, client.UploadOptions{}); err != nil {
+		t.Error(err)
+	}
+	wantFile(t, name, []byte("small"))
+	if got, err := c.Files(nil).ReadFile(within(t), writeLocal(t, data)); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("ReadFile: %d bytes, %v", len(got), err)
+	}
+}
+
+// A change whose answer was lost is not made again, and the caller knows.
+func TestAmbiguousChange(t *testing.T) {
+	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	c := dial(t, line.URL(), client.Options{})
+	files, ctx, name := c.Files(nil), within(t), filepath.Join(t.TempDir(), "file")
+	line.On(cable.FromServer, cable.Answer("fs/writeFile"), cable.SeverBefore)
+	if err := files.WriteFile(ctx, name, []byte("x")); !errors.Is(err, client.ErrAmbiguous) {
+		t.Errorf("WriteFile: %v", err)
+	}
+	reads := line.On(cable.FromServer, cable.Answer("fs/readFile"), cable.SeverBefore)
+	if got, err := files.ReadFile(ctx, name); string(got) != "x" || err != nil || reads.Count() != 1 {
+		t.Errorf("ReadFile: %q, %v after %d cuts", got, err, reads.Count())
+	}
+}

@@ -1,0 +1,289 @@
+package appserver
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/wire"
+)
+
+// Limits of one connection. At each the client hears that the server is
+// overloaded; it may try again.
+const (
+	// maxProcesses bounds the handles in use, and what ended processes left running.
+	maxProcesses = 4096
+
+	// maxPending and maxPendingBytes bound the spawns and writes that are not
+	// answered. They are half of what the connection takes in before it stops
+	// reading: kills must always come through.
+	maxPending      = rpc.MaxRequests / 2
+	maxPendingBytes = rpc.MaxMessage
+
+	// maxCollected bounds the output in memory that waits for its process to end.
+	maxCollected = 2 << 30
+)
+
+// A conn is one client's connection, with all that it started.
+type conn struct {
+	server    *Server
+	rpc       *rpc.Conn
+	scheduler *rpc.Scheduler
+	log       *slog.Logger
+
+	client    *client // nil before the handshake; only used by the reader
+	pending   atomic.Int64
+	bytes     atomic.Int64 // of what is pending
+	collected atomic.Int64 // bytes of output in memory
+
+	kills sync.WaitGroup // grows only under mu, and not once ended
+
+	mu       sync.Mutex
+	handles  map[string]*process        // in use
+	left     map[*proc.Process]struct{} // ended, but may have left something running
+	sweepAt  int                        // size of left at which it is worth a look
+	lastGasp bool                       // nothing is started or killed any more but by end
+}
+
+// A client is what the handshake told about the other side.
+type client struct {
+	experimental bool
+	optedOut     map[string]bool // notifications that it does not want
+}
+
+// serve runs a connection to its end.
+func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer string) {
+	c := &conn{
+		server: s, log: s.log.With("peer", peer),
+		handles: map[string]*process{}, left: map[*proc.Process]struct{}{}, sweepAt: minSweep,
+	}
+	c.rpc = rpc.New(ctx, stream, rpc.Config{Handler: c, Log: c.log, ParsePrefix: wire.InvalidAppRequest, Salvage: salvage})
+	c.scheduler = rpc.NewScheduler(c.rpc.Context(), 0)
+	why := c.rpc.Serve()
+	if rpc.IsDisconnect(why) {
+		c.log.Debug("connection lost", "err", why)
+	} else {
+		c.log.Info("connection closed", "err", why)
+	}
+	c.end()
+}
+
+// salvage finds the id of a request that our parser refuses, for example because a
+// member comes twice. What is not even that is dropped.
+func salvage(msg []byte) (wire.ID, bool) {
+	var m struct {
+		ID     json.RawMessage `json:"id"`
+		Method *string         `json:"method"`
+	}
+	if json.Unmarshal(msg, &m) != nil || m.Method == nil || len(m.ID) == 0 {
+		return wire.ID{}, false
+	}
+	again, err := wire.Parse([]byte(`{"method":"","id":` + string(m.ID) + `}`))
+	return again.ID, err == nil
+}
+
+// end kills all that the connection started and returns when it is gone.
+func (c *conn) end() {
+	c.mu.Lock()
+	c.lastGasp = true
+	var children []*proc.Process
+	for _, p := range c.handles {
+		if child := p.abandon(); child != nil {
+			children = append(children, child)
+		}
+	}
+	for child := range c.left {
+		children = append(children, child)
+	}
+	c.mu.Unlock()
+	killAll(children)
+	c.scheduler.Wait() // a start that is under way kills what it has started
+	c.kills.Wait()
+}
+
+// Request implements rpc.Handler.
+func (c *conn) Request(r *rpc.Request) {
+	if r.Method == wire.MethodInitialize {
+		c.initialize(r)
+		return
+	}
+	m, known := methods[r.Method]
+	if !known {
+		c.invalid(r, wire.UnknownAppMethod(r.Method, methodNames))
+		return
+	}
+	job, err := m.prepare(c, r)
+	switch {
+	case err != nil:
+		c.invalid(r, err)
+	case c.client == nil:
+		r.Fail(wire.Errorf(wire.CodeInvalidRequest, "Not initialized"))
+	case !c.client.experimental:
+		r.Fail(wire.Errorf(wire.CodeInvalidRequest, "%s requires experimentalApi capability", r.Method))
+	default:
+		c.scheduler.Submit(job)
+	}
+}
+
+// invalid answers a request that cannot be decoded.
+func (c *conn) invalid(r *rpc.Request, err error) {
+	r.Fail(wire.Errorf(wire.CodeInvalidRequest, "%s%v", wire.InvalidAppRequest, err))
+}
+
+// Notification implements rpc.Handler. Clients send initialized, which nothing
+// depends on; everything else is ignored as well.
+func (c *conn) Notification(method string, _ []byte) error {
+	if method != wire.MethodInitialized {
+		c.log.Debug("ignored a notification", "method", method)
+	}
+	return nil
+}
+
+func (c *conn) initialize(r *rpc.Request) {
+	var p wire.AppInitializeParams
+	if err := wire.DecodeAppParams(r.Params, &p); err != nil {
+		c.invalid(r, err)
+		return
+	}
+	switch {
+	case c.client != nil:
+		r.Fail(wire.Errorf(wire.CodeInvalidRequest, "Already initialized"))
+		return
+	case !headerValue(p.ClientInfo.Name):
+		r.Fail(wire.Errorf(wire.CodeInvalidRequest, "Invalid clientInfo.name: '%s'. Must be a valid HTTP header value.", p.ClientInfo.Name))
+		return
+	}
+	c.client = &client{optedOut: map[string]bool{}}
+	if wishes := p.Capabilities; wishes != nil {
+		c.client.experimental = wishes.ExperimentalAPI
+		if wishes.OptOutNotificationMethods != nil {
+			for _, method := range *wishes.OptOutNotificationMethods {
+				c.client.optedOut[method] = true
+			}
+		}
+	}
+	hello := c.server.hello
+	hello.UserAgent = userAgent(p.ClientInfo, c.server.version)
+	r.Reply(hello)
+}
+
+// headerValue reports whether s may be the value of an HTTP header.
+func headerValue(s string) bool {
+	for i := range len(s) {
+		if b := s[i]; b < ' ' && b != '\t' || b == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// enter counts a request that waits, unless there are too many.
+func (c *conn) enter(size int) bool {
+	if c.pending.Add(1) > maxPending || c.bytes.Add(int64(size)) > max(maxPendingBytes, int64(size)) {
+		c.leave(size)
+		return false
+	}
+	return true
+}
+
+func (c *conn) leave(size int) {
+	c.pending.Add(-1)
+	c.bytes.Add(-int64(size))
+}
+
+var errOverloaded = wire.Errorf(wire.CodeOverloaded, "Server overloaded; retry later.")
+
+// minSweep is the least number of ended processes that is worth a look.
+const minSweep = 64
+
+// reserve takes the handle of a process that is about to start.
+func (c *conn) reserve(p *process) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.handles[p.handle] != nil {
+		return wire.Errorf(wire.CodeInvalidRequest, "duplicate active process handle: %s", wire.Quote(p.handle))
+	}
+	if len(c.handles)+len(c.left) >= maxProcesses {
+		c.sweepLocked()
+		if len(c.handles)+len(c.left) >= maxProcesses {
+			return errOverloaded
+		}
+	}
+	c.handles[p.handle] = p
+	return nil
+}
+
+// find returns the process of a handle, if it is running.
+func (c *conn) find(handle string) (*process, error) {
+	c.mu.Lock()
+	p := c.handles[handle]
+	c.mu.Unlock()
+	if p == nil {
+		return nil, wire.Errorf(wire.CodeInvalidRequest, "no active process for process handle %s", wire.Quote(handle))
+	}
+	if !p.running() {
+		return nil, notRunning(handle)
+	}
+	return p, nil
+}
+
+func notRunning(handle string) *wire.Error {
+	return wire.Errorf(wire.CodeInvalidRequest, "process %s is no longer running", wire.Quote(handle))
+}
+
+// release gives a handle back. What the process left running, if it was ever
+// started, is kept in mind until the connection ends.
+func (c *conn) release(p *process, child *proc.Process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lastGasp {
+		return
+	}
+	delete(c.handles, p.handle)
+	if child == nil || !child.Leftovers() {
+		return
+	}
+	c.left[child] = struct{}{}
+	if len(c.left) >= c.sweepAt {
+		c.sweepLocked()
+	}
+}
+
+// sweepLocked forgets the ended processes that left nothing.
+func (c *conn) sweepLocked() {
+	for child := range c.left {
+		if !child.Leftovers() {
+			delete(c.left, child)
+		}
+	}
+	c.sweepAt = max(minSweep, 2*len(c.left))
+}
+
+// kill kills a process and all that it started, without waiting for it.
+func (c *conn) kill(child *proc.Process) {
+	killGroup(child)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.lastGasp { // else end kills it
+		c.kills.Go(child.Kill) // end waits for it
+	}
+}
+
+// killAll kills processes and all that they started, and waits until they are gone.
+func killAll(children []*proc.Process) {
+	for _, child := range children {
+		killGroup(child)
+	}
+	var kills sync.WaitGroup
+	for _, child := range children {
+		kills.Go(child.Kill)
+	}
+	kills.Wait()
+}
+
+// context ends with the connection.
+func (c *conn) context() context.Context { return c.rpc.Context() }

@@ -1,0 +1,243 @@
+package appserver
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/tetherexec/tether/internal/environ"
+	"github.com/tetherexec/tether/internal/oserr"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/wire"
+)
+
+// What a spawn means by leaving something out.
+const (
+	defaultOutputCap = 1 << 20
+	defaultTimeout   = 10 * time.Second
+)
+
+// maxOutputCap is what a client gets of one stream that asks for all of it in one
+// piece. Streamed output has no such limit.
+const maxOutputCap = 64 << 20
+
+// methods is the whole protocol after the handshake.
+var methods = map[string]method{
+	wire.MethodSpawn:      {spawns},
+	wire.MethodWriteStdin: {writes},
+	wire.MethodResizePty: {quick((*conn).resize, func(p *wire.ProcessResizePtyParams) string { return p.ProcessHandle })},
+	wire.MethodKill:      {quick((*conn).killProcess, func(p *wire.ProcessKillParams) string { return p.ProcessHandle })},
+}
+
+// methodNames are all methods, in the order in which an error lists them.
+var methodNames = []string{wire.MethodInitialize, wire.MethodSpawn, wire.MethodWriteStdin, wire.MethodResizePty, wire.MethodKill}
+
+// A method decodes a request and says how it is to be run. Requests that name one
+// handle begin in the order in which they came.
+type method struct {
+	prepare func(c *conn, r *rpc.Request) (rpc.Job, error)
+}
+
+// quick adapts a function that does not wait.
+func quick[P any](f func(*conn, *P) error, handle func(*P) string) func(*conn, *rpc.Request) (rpc.Job, error) {
+	return func(c *conn, r *rpc.Request) (rpc.Job, error) {
+		p := new(P)
+		if err := wire.DecodeAppParams(r.Params, p); err != nil {
+			return rpc.Job{}, err
+		}
+		name := handle(p)
+		return rpc.Job{Process: &name, Run: func(done func()) {
+			defer done()
+			answer(r, f(c, p))
+		}}, nil
+	}
+}
+
+func answer(r *rpc.Request, err error) {
+	if err == nil {
+		r.Reply(wire.Empty{})
+		return
+	}
+	e, ok := errors.AsType[*wire.Error](err)
+	if !ok {
+		e = wire.Errorf(wire.CodeInternal, "%v", err)
+	}
+	r.Fail(e)
+}
+
+// spawns prepares process/spawn: later requests for the handle wait for it.
+func spawns(c *conn, r *rpc.Request) (rpc.Job, error) {
+	p := new(wire.ProcessSpawnParams)
+	if err := wire.DecodeAppParams(r.Params, p); err != nil {
+		return rpc.Job{}, err
+	}
+	size := len(r.Params)
+	if c.client != nil && !c.enter(size) {
+		return rpc.Job{Run: func(done func()) { defer done(); answer(r, errOverloaded) }}, nil
+	}
+	streamed := c.client != nil && c.client.optedOut[wire.NoteOutputDelta]
+	silent := c.client != nil && c.client.optedOut[wire.NoteExited]
+	return rpc.Job{Process: &p.ProcessHandle, Exclusive: true, Slow: true, Run: func(done func()) {
+		defer done()
+		defer c.leave(size)
+		if err := c.spawn(r, p, streamed, silent); err != nil {
+			answer(r, err)
+		}
+	}}, nil
+}
+
+func (c *conn) spawn(r *rpc.Request, params *wire.ProcessSpawnParams, noDeltas, noExit bool) error {
+	if err := c.checkSpawn(params); err != nil {
+		return err
+	}
+	p := newProcess(c, params, noDeltas, noExit)
+	if err := c.reserve(p); err != nil {
+		return err
+	}
+	child, err := c.server.procs.Start(c.context(), c.spec(params), p)
+	if err != nil {
+		c.release(p, nil)
+		return wire.Errorf(wire.CodeInternal, "failed to spawn process: %s", spawnError(err, params))
+	}
+	p.started(child)
+	r.Reply(wire.Empty{})
+	p.answered()
+	return nil
+}
+
+// checkSpawn refuses what makes no sense. The order of the checks is part of the
+// protocol.
+func (c *conn) checkSpawn(p *wire.ProcessSpawnParams) error {
+	switch {
+	case c.server.noLocal:
+		return wire.Errorf(wire.CodeInternal, "local environment is not configured")
+	case len(p.Command) == 0:
+		return wire.Errorf(wire.CodeInvalidRequest, "command must not be empty")
+	case p.ProcessHandle == "":
+		return wire.Errorf(wire.CodeInvalidRequest, "processHandle must not be empty")
+	case p.Size != nil && !p.TTY:
+		return wire.Errorf(wire.CodeInvalidParams, "process/spawn size requires tty: true")
+	case p.TimeoutMs.Wish == wire.Given && p.TimeoutMs.Ms < 0:
+		return wire.Errorf(wire.CodeInvalidParams, "process/spawn timeoutMs must be non-negative, got %d", p.TimeoutMs.Ms)
+	case p.Size != nil:
+		return checkSize(*p.Size)
+	}
+	return nil
+}
+
+func checkSize(size wire.ProcessTerminalSize) error {
+	if size.Rows == 0 || size.Cols == 0 {
+		return wire.Errorf(wire.CodeInvalidParams, "process size rows and cols must be greater than 0")
+	}
+	return nil
+}
+
+func (c *conn) spec(p *wire.ProcessSpawnParams) proc.Spec {
+	spec := proc.Spec{
+		Argv: p.Command, Dir: string(p.Cwd), Env: environ.Overlay(c.server.env, p.Env),
+		TTY: p.TTY, PipeStdin: p.StreamStdin,
+	}
+	if spec.TTY {
+		spec.Env = environ.WithShell(spec.Env, c.server.shell)
+	}
+	if p.Size != nil {
+		spec.Rows, spec.Cols = uint16(p.Size.Rows), uint16(p.Size.Cols)
+	}
+	return spec
+}
+
+// spawnError is why a start failed, in the words of the reference, which says less
+// than we know. It is more talkative about a terminal's program.
+func spawnError(err error, p *wire.ProcessSpawnParams) string {
+	start, ok := errors.AsType[*proc.StartError](err)
+	if !ok {
+		return err.Error()
+	}
+	if missing, ok := errors.AsType[*proc.NotInPathError](start.Err); ok && p.TTY {
+		return fmt.Sprintf("Unable to spawn %s because:\nNo viable candidates found in PATH %s", p.Command[0], wire.Quote(missing.Path))
+	}
+	return oserr.Text(start.Err)
+}
+
+// timeout is how long a process may run; ok is false if there is no limit.
+func timeout(t wire.TimeoutMs) (limit time.Duration, ok bool) {
+	switch {
+	case t.Wish == wire.Default:
+		return defaultTimeout, true
+	case t.Wish == wire.NoLimit || t.Ms > math.MaxInt64/int64(time.Millisecond):
+		return 0, false
+	}
+	return time.Duration(t.Ms) * time.Millisecond, true
+}
+
+// writes prepares process/writeStdin. It is answered when the bytes are in the
+// queue; later requests do not wait for that.
+func writes(c *conn, r *rpc.Request) (rpc.Job, error) {
+	p := new(wire.ProcessWriteStdinParams)
+	if err := wire.DecodeAppParams(r.Params, p); err != nil {
+		return rpc.Job{}, err
+	}
+	size := len(r.Params)
+	if c.client != nil && !c.enter(size) {
+		return rpc.Job{Run: func(done func()) { defer done(); answer(r, errOverloaded) }}, nil
+	}
+	return rpc.Job{Process: &p.ProcessHandle, Run: func(done func()) {
+		defer done()
+		c.write(p, func(err error) {
+			answer(r, err)
+			c.leave(size)
+		})
+	}}, nil
+}
+
+func (c *conn) write(p *wire.ProcessWriteStdinParams, done func(error)) {
+	if p.DeltaBase64 == nil && !p.CloseStdin {
+		done(wire.Errorf(wire.CodeInvalidParams, "process/writeStdin requires deltaBase64 or closeStdin"))
+		return
+	}
+	var data []byte
+	if p.DeltaBase64 != nil {
+		var err error
+		if data, err = wire.DecodeBase64(*p.DeltaBase64); err != nil {
+			done(wire.Errorf(wire.CodeInvalidParams, "invalid deltaBase64: %v", err))
+			return
+		}
+	}
+	process, err := c.find(p.ProcessHandle)
+	switch {
+	case err != nil:
+		done(err)
+	case process.input == nil:
+		done(wire.Errorf(wire.CodeInvalidRequest, "stdin streaming is not enabled for this process"))
+	default:
+		process.input.write(data, p.CloseStdin, done)
+	}
+}
+
+func (c *conn) resize(p *wire.ProcessResizePtyParams) error {
+	if err := checkSize(p.Size); err != nil {
+		return err
+	}
+	process, err := c.find(p.ProcessHandle)
+	if err != nil {
+		return err
+	}
+	err = process.child.Resize(uint16(p.Size.Rows), uint16(p.Size.Cols))
+	switch {
+	case errors.Is(err, proc.ErrNotTTY):
+		return wire.Errorf(wire.CodeInvalidRequest, "failed to resize PTY: process is not attached to a PTY")
+	case err != nil:
+		return wire.Errorf(wire.CodeInvalidRequest, "failed to resize PTY: %s", oserr.Text(err))
+	}
+	return nil
+}
+
+func (c *conn) killProcess(p *wire.ProcessKillParams) error {
+	process, err := c.find(p.ProcessHandle)
+	if err == nil {
+		process.kill()
+	}
+	return err
+}

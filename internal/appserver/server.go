@@ -1,0 +1,142 @@
+package appserver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tetherexec/tether/internal/codexhome"
+	"github.com/tetherexec/tether/internal/environ"
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/wire"
+)
+
+// maxConnections bounds the connections of a server.
+const maxConnections = 1024
+
+// Config says how a [Server] works; the zero value is fine.
+type Config struct {
+	Auth    *server.Authenticator // nil: everyone may connect
+	Env     []string              // what commands begin with; nil: that of this program
+	Version string                // what the server calls itself; "": "dev"
+
+	// Subreaper is that of proc.Config.
+	Subreaper bool
+
+	Log *slog.Logger // nil: nothing is logged
+}
+
+// A Server serves the process API.
+type Server struct {
+	auth    *server.Authenticator
+	env     []string
+	shell   string // for terminals whose environment names none
+	version string
+	log     *slog.Logger
+	hello   wire.AppInitializeResult // but for the user agent
+	noLocal bool                     // commands are to run elsewhere
+	procs   *proc.Supervisor
+	pool    *outlog.Pool
+
+	// Named here so that tests need not wait as long.
+	drainTime     time.Duration
+	stdinPatience time.Duration
+
+	connections atomic.Int64
+}
+
+// New returns a server that is ready to serve. Close it to end what it started.
+func New(cfg Config) (*Server, error) {
+	s := &Server{auth: cfg.Auth, env: cfg.Env, version: cfg.Version, log: cfg.Log, drainTime: drainTime, stdinPatience: stdinPatience}
+	if s.env == nil {
+		s.env = os.Environ()
+	}
+	if s.version == "" {
+		s.version = "dev"
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	home, err := codexhome.Find(s.env)
+	if err != nil {
+		return nil, err
+	}
+	s.shell = environ.ThisHost(s.env).LoginShell
+	s.hello = wire.AppInitializeResult{CodexHome: home.Codex, PlatformFamily: "unix", PlatformOS: runtime.GOOS}
+	switch runtime.GOOS {
+	case "windows":
+		s.hello.PlatformFamily = "windows"
+	case "darwin":
+		s.hello.PlatformOS = "macos"
+	}
+	s.noLocal = executorNamed(s.env)
+	s.procs = proc.New(proc.Config{Log: s.log, Subreaper: cfg.Subreaper})
+	s.pool = outlog.NewPool("", 0) // no log ever needs it
+	return s, nil
+}
+
+// executorNamed reports whether the environment says that commands run on another
+// executor, or nowhere: the process API only knows this machine.
+func executorNamed(env []string) bool {
+	named := false
+	for _, entry := range env {
+		if value, ok := strings.CutPrefix(entry, "CODEX_EXEC_SERVER_URL="); ok {
+			named = strings.TrimSpace(value) != ""
+		}
+	}
+	return named
+}
+
+// Close ends all that is left of what the server started. Nothing is served any
+// more.
+func (s *Server) Close() { s.procs.Close() }
+
+// Serve accepts WebSocket connections until ctx is over, then ends them with all
+// that they started, and returns nil.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that clients are told why
+	var conns sync.WaitGroup
+	surface := &server.Surface{Auth: s.auth, Log: s.log, AnyPath: true, Accept: func(conn net.Conn, buffered []byte, peer string) {
+		conns.Go(func() {
+			stream := rpc.NewWebSocket(conn, buffered)
+			stream.TextOnly()
+			if s.connections.Add(1) > maxConnections {
+				s.turnAway(serving, stream)
+			} else {
+				s.serve(serving, stream, peer)
+			}
+			s.connections.Add(-1)
+		})
+	}}
+	err := surface.Serve(ctx, l)
+	stop(&rpc.CloseError{Code: rpc.CloseGoingAway, Reason: "server is shutting down"})
+	conns.Wait()
+	return err
+}
+
+// turnAway tells a client that there are too many.
+func (s *Server) turnAway(ctx context.Context, stream rpc.Stream) {
+	s.log.Warn("too many connections", "limit", maxConnections)
+	c := rpc.New(ctx, stream, rpc.Config{Log: s.log})
+	c.Close(&rpc.CloseError{Code: rpc.CloseTryAgain, Reason: fmt.Sprintf("limit reached: %d connections", maxConnections)})
+	c.Serve()
+}
+
+// ServeStdio serves one client on in and out and returns when it has left or ctx
+// is over, and all that it started is gone.
+func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) {
+	lines := rpc.NewLines(in, out)
+	lines.SkipInvalid()
+	s.serve(ctx, lines, "stdio")
+}

@@ -1,0 +1,365 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/cable"
+)
+
+// The fault scenarios of a client, each with the reference server and with tether's.
+// They compare nothing but what the client's user sees: the same in both, unless a
+// scenario says otherwise.
+
+// clientPatience bounds one step of a scenario.
+const clientPatience = 60 * time.Second
+
+// A rig is a client, a cable and a server.
+type rig struct {
+	testing.TB
+	who   product
+	cable *cable.Cable
+	*client.Client
+}
+
+// withRig plays a scenario with both products.
+func withRig(t *testing.T, o client.Options, f func(r rig)) {
+	for _, who := range products {
+		t.Run(string(who), func(t *testing.T) {
+			program(t, who)
+			r := rig{TB: t, who: who, cable: layCable(t, sharedServer(t, who).url)}
+			r.Client = r.dial(o)
+			f(r)
+		})
+	}
+}
+
+func layCable(t testing.TB, target string) *cable.Cable {
+	t.Helper()
+	c, err := cable.Lay(context.Background(), cable.Config{Target: target})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (r rig) dial(o client.Options) *client.Client {
+	r.Helper()
+	c, err := client.Dial(r.within(), r.cable.URL(), o)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { c.Close() })
+	return c
+}
+
+func (r rig) within() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), clientPatience)
+	r.Cleanup(cancel)
+	return ctx
+}
+
+func (r rig) start(script string, change ...func(*client.Command)) *client.Process {
+	r.Helper()
+	cmd := client.Command{Argv: []string{"/bin/sh", "-c", script}, Dir: bench.work}
+	for _, f := range change {
+		f(&cmd)
+	}
+	p, err := r.Client.Start(r.within(), cmd)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return p
+}
+
+func withStdin(cmd *client.Command) { cmd.Stdin = true }
+
+// wants reads the whole output and the exit code.
+func (r rig) wants(p *client.Process, output string, code int) {
+	r.Helper()
+	got, err := io.ReadAll(p.Output())
+	if err != nil {
+		r.Fatalf("read %q, then %v", got, err)
+	}
+	if string(got) != output {
+		r.Errorf("output %q, want %q", got, output)
+	}
+	if exit, err := p.Wait(r.within()); err != nil || exit.Code != code {
+		r.Errorf("exit %+v, %v; want %d", exit, err, code)
+	}
+}
+
+// await waits until a rule of the cable has acted.
+func (r rig) await(rule *cable.Rule) {
+	r.Helper()
+	if err := rule.Await(r.within(), 1); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r rig) connections(n int) {
+	r.Helper()
+	if got := r.Client.Status().Connection; got != n {
+		r.Errorf("%d connections, want %d", got, n)
+	}
+}
+
+// count prints numbers, n in all, and needs about a second.
+const count = "for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.1; done; exit 3"
+
+const counted = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n"
+
+func TestClientF01Cut(t *testing.T) {
+	withRig(t, client.Options{}, func(r rig) {
+		r.cable.On(cable.FromServer, cable.Method("process/output").Nth(3), cable.SeverAfter)
+		r.wants(r.start(count), counted, 3)
+		r.connections(2)
+	})
+}
+
+func TestClientF02Outage(t *testing.T) {
+	withRig(t, client.Options{}, func(r rig) {
+		cut := r.cable.On(cable.FromServer, cable.Method("process/output").Nth(3), cable.CutAfter)
+		p := r.start(count)
+		r.await(cut)
+		time.AfterFunc(500*time.Millisecond, r.cable.Mend)
+		r.wants(p, counted, 3)
+		r.connections(2)
+	})
+}
+
+// F03: the server stays away. F04: the next client fails at once. F05: and succeeds
+// when it is back.
+func TestClientF03F04F05(t *testing.T) {
+	withRig(t, client.Options{RecoveryTimeout: 700 * time.Millisecond}, func(r rig) {
+		p := r.start("echo one; sleep 60")
+		sub := p.Subscribe()
+		if e, err := sub.Next(r.within()); string(e.Data) != "one\n" {
+			r.Fatal(e, err)
+		}
+		r.cable.Cut()
+		began := time.Now()
+		_, err := sub.Next(r.within())
+		if !errors.Is(err, client.ErrRecoveryTimeout) || !errors.Is(err, client.ErrSessionLost) ||
+			!strings.HasSuffix(err.Error(), "; failed to resume exec-server session: recovery timed out after 700ms") {
+			r.Errorf("F03: %v", err)
+		}
+		if took := time.Since(began); took < 600*time.Millisecond {
+			r.Errorf("F03: gave up after %v", took)
+		}
+		if _, err := r.Client.Start(r.within(), client.Command{Argv: []string{"true"}}); err == nil || !errors.Is(err, client.ErrSessionLost) {
+			r.Errorf("F03: a start afterwards: %v", err)
+		}
+		lazy := client.NewLazy(r.cable.URL(), client.Options{})
+		r.Cleanup(func() { lazy.Close() })
+		if _, err := lazy.Get(r.within()); err == nil || !strings.HasPrefix(err.Error(), "exec-server connection attempt failed: failed to connect to exec-server websocket `"+r.cable.URL()) {
+			r.Errorf("F04: %v", err)
+		}
+		r.cable.Mend()
+		c, err := lazy.Get(r.within())
+		if err != nil {
+			r.Fatalf("F05: %v", err)
+		}
+		r.Client = c
+		r.wants(r.start("echo two"), "two\n", 0)
+	})
+}
+
+// F06: the server was replaced, and the session is unknown there.
+func TestClientF06Restart(t *testing.T) {
+	withRig(t, client.Options{}, func(r rig) {
+		p := r.start("sleep 60")
+		other := startServer(t, r.who)
+		if err := r.cable.Aim(other.url); err != nil {
+			r.Fatal(err)
+		}
+		r.cable.Sever()
+		_, err := p.Wait(r.within())
+		if !errors.Is(err, client.ErrSessionLost) || !strings.Contains(err.Error(), "exec-server rejected request (-32600): unknown session id "+r.SessionID()) {
+			r.Errorf("%v", err)
+		}
+	})
+}
+
+// F07: the server still has the old connection, which answers pings, for a while.
+func TestClientF07Attached(t *testing.T) {
+	withRig(t, client.Options{}, func(r rig) {
+		p := r.start(count)
+		refused := r.cable.On(cable.FromServer, cable.Answer("initialize").Where(func(m *cable.Message) bool {
+			return m.Error != nil && m.Error.Code == -32010
+		}).Nth(3))
+		end := r.cable.Strand(cable.AnswersPings)
+		r.await(refused)
+		end()
+		r.wants(p, counted, 3)
+	})
+}
+
+// F08: the old connection is half-open. tether lets the owner take over; the reference
+// does not.
+func TestClientF08HalfOpen(t *testing.T) {
+	withRig(t, client.Options{RecoveryTimeout: 3 * time.Second}, func(r rig) {
+		p := r.start(count)
+		r.cable.Strand(cable.Silent)
+		if r.who == tether {
+			r.wants(p, counted, 3)
+			return
+		}
+		if _, err := p.Wait(r.within()); !errors.Is(err, client.ErrRecoveryTimeout) {
+			r.Errorf("%v", err)
+		}
+	})
+}
+
+// Attempts that lead nowhere are given up, and the next one succeeds.
+func TestClientF09F10F11(t *testing.T) {
+	for id, fault := range map[string]func(*cable.Cable) *cable.Rule{
+		"F09 no upgrade": func(c *cable.Cable) *cable.Rule { return c.OnUpgrade(cable.Any(), cable.NoAnswer) },
+		"F10 no initialize": func(c *cable.Cable) *cable.Rule {
+			return c.On(cable.FromServer, cable.Answer("initialize"), cable.Drop)
+		},
+		"F11 503": func(c *cable.Cable) *cable.Rule { return c.OnUpgrade(cable.Any().Times(3), cable.Status(503)) },
+	} {
+		t.Run(id, func(t *testing.T) {
+			withRig(t, client.Options{ConnectTimeout: 500 * time.Millisecond, InitializeTimeout: 500 * time.Millisecond}, func(r rig) {
+				p := r.start(count)
+				rule := fault(r.cable)
+				r.cable.Sever()
+				r.await(rule)
+				r.wants(p, counted, 3)
+				r.connections(2)
+			})
+		})
+	}
+}
+
+// F12: who is not let in need not knock for 25 s.
+func TestClientF12Refused(t *testing.T) {
+	withRig(t, client.Options{}, func(r rig) {
+		p := r.start("sleep 60")
+		refused := r.cable.OnUpgrade(cable.Any().Always(), cable.Status(401))
+		r.cable.Sever()
+		_, err := p.Wait(r.within())
+		if refusal, ok := errors.AsType[*client.UpgradeError](err); !ok || refusal.Status != 401 || !errors.Is(err, client.ErrSessionLost) {
+			r.Errorf("%v", err)
+		}
+		if n := refused.Count(); n != 2 {
+			r.Errorf("%d attempts", n)
+		}
+	})
+}
+
+func TestClientF15CutTwice(t *testing.T) {
+	withRig(t, client.Options{}, func(r rig) {
+		p := r.start(count)
+		r.cable.On(cable.FromServer, cable.Answer("process/read").Times(2), cable.SeverBefore)
+		r.cable.Sever()
+		r.wants(p, counted, 3)
+	})
+}
+
+func TestClientF16ExitMeanwhile(t *testing.T) {
+	withRig(t, client.Options{}, func(r rig) {
+		cut := r.cable.On(cable.FromServer, cable.Method("process/output"), cable.CutAfter)
+		p := r.start("echo one; sleep 0.2; echo two; exit 7")
+		r.await(cut)
+		time.AfterFunc(time.Second, r.cable.Mend)
+		r.wants(p, "one\ntwo\n", 7)
+	})
+}
+
+// F19: more output than the reference keeps. There it is a gap, and the process lives
+// on; tether keeps it all.
+func TestClientF19Backlog(t *testing.T) {
+	withRig(t, client.Options{}, func(r rig) {
+		cut := r.cable.On(cable.FromServer, cable.Method("process/output"), cable.CutAfter)
+		flag := bench.work + "/f19-" + string(r.who)
+		p := r.start(fmt.Sprintf("echo one; sleep 0.2; head -c 3000000 /dev/zero; : > %s; sleep 1; echo end; exit 5", flag))
+		r.await(cut)
+		r.awaitFile(flag)
+		r.cable.Mend()
+		sub := p.Subscribe()
+		bytes, gaps := 0, 0
+		for {
+			e, err := sub.Next(r.within())
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				r.Fatal(err)
+			}
+			bytes += len(e.Data)
+			if e.Kind == client.Gap {
+				gaps++
+			}
+		}
+		const whole = 3000000 + len("one\nend\n")
+		switch {
+		case r.who == tether && (gaps > 0 || bytes != whole):
+			r.Errorf("%d bytes of %d, %d gaps", bytes, whole, gaps)
+		case r.who == ref && (gaps != 1 || bytes < 1<<19 || bytes >= whole):
+			r.Errorf("%d bytes of %d, %d gaps", bytes, whole, gaps)
+		}
+		if exit, err := p.Wait(r.within()); err != nil || exit.Code != 5 {
+			r.Errorf("exit %+v, %v", exit, err)
+		}
+	})
+}
+
+func TestClientF20TwoLosses(t *testing.T) {
+	withRig(t, client.Options{}, func(r rig) {
+		p := r.start(count)
+		r.cable.On(cable.FromServer, cable.Answer("initialize"), cable.SeverAfter)
+		r.cable.Sever()
+		r.wants(p, counted, 3)
+	})
+}
+
+// F24: the connection is open and silent.
+func TestClientF24Silence(t *testing.T) {
+	withRig(t, client.Options{Silence: time.Second, ConnectTimeout: time.Second}, func(r rig) {
+		p := r.start(count)
+		r.cable.On(cable.FromServer, cable.Method("process/output"), cable.SwallowAfter)
+		r.cable.On(cable.FromClient, cable.Ping(), cable.SwallowAfter)
+		if r.who == ref { // its end of the old connection has to go first
+			time.AfterFunc(3*time.Second, r.cable.Sever)
+		}
+		r.wants(p, counted, 3)
+	})
+}
+
+func TestClientF25Garbage(t *testing.T) {
+	withRig(t, client.Options{}, func(r rig) {
+		p := r.start(count)
+		if err := r.cable.Inject(cable.FromServer, "neither JSON nor anything"); err != nil {
+			r.Fatal(err)
+		}
+		r.wants(p, counted, 3)
+		r.connections(2)
+	})
+}
+
+// awaitFile waits for a file that a process makes.
+func (r rig) awaitFile(path string) {
+	r.Helper()
+	for ctx := r.within(); ; {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			r.Fatalf("%s does not come", path)
+		}
+	}
+}
