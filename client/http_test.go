@@ -98,11 +98,13 @@ func TestHTTPRefusals(t *testing.T) {
 
 func TestHTTPEnvHeader(t *testing.T) {
 	t.Setenv("TETHER_TEST_VALUE", "sesame")
-	browser, url, c := web(t, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, r.Header.Get("X-Open")) })
+	browser, url, c := web(t, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Header.Get("X-Open"), r.Header.Get("X-Other"))
+	})
 	transport := c.Transport()
 	transport.EnvHeaders = []client.EnvHeader{
 		{Host: strings.TrimPrefix(url, "http://"), Name: "X-Open", Prefix: "please ", Variable: "TETHER_TEST_VALUE"},
-		{Host: "example.test", Name: "X-Open", Variable: "TETHER_TEST_VALUE"},
+		{Host: "example.test", Name: "X-Other", Variable: "TETHER_TEST_VALUE"},
 	}
 	browser.Transport = transport
 	resp, err := browser.Get(url)

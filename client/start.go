@@ -197,7 +197,7 @@ func (c *Client) startAgain(l *link, p *Process, params *wire.StartParams) error
 		return p.catchUp(c.ctx, l)
 	}
 	err := c.adopt(l, p)
-	if hasCode(err, wire.CodeInvalidRequest) {
+	if hasCode(err, wire.CodeInvalidRequest) && !errors.Is(err, ErrAmbiguous) {
 		err = c.startOn(l, p, params)
 		if e, ok := errors.AsType[*ServerError](err); ok && e.Code == wire.CodeInvalidRequest && strings.Contains(e.Message, "already exists") {
 			err = c.adopt(l, p) // the first one was slow to arrive
@@ -206,12 +206,17 @@ func (c *Client) startAgain(l *link, p *Process, params *wire.StartParams) error
 	return err
 }
 
-// startingPause is between questions about a process that is being started.
-const startingPause = 50 * time.Millisecond
+// startingPause is between questions about a process that is being started, and
+// startingLimit is for how long they are asked: a reference server says so for ever
+// when the connection was cut at a bad moment.
+const (
+	startingPause = 50 * time.Millisecond
+	startingLimit = 10 * time.Second
+)
 
 // adopt takes over a process that the session has.
 func (c *Client) adopt(l *link, p *Process) error {
-	for {
+	for asked := time.Now(); ; {
 		err := p.catchUp(c.ctx, l)
 		if err == nil {
 			c.mu.Lock()
@@ -222,6 +227,10 @@ func (c *Client) adopt(l *link, p *Process) error {
 		e, ok := errors.AsType[*ServerError](err)
 		if !ok || !strings.Contains(e.Message, "is starting") {
 			return err
+		}
+		if time.Since(asked) > startingLimit {
+			c.giveUp(l, p, err)
+			return &ambiguousError{err}
 		}
 		select {
 		case <-time.After(startingPause):

@@ -57,12 +57,21 @@ type client struct {
 
 // serve runs a connection to its end.
 func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer string) {
+	s.newConn(ctx, stream, peer).run()
+}
+
+func (s *Server) newConn(ctx context.Context, stream rpc.Stream, peer string) *conn {
 	c := &conn{
 		server: s, log: s.log.With("peer", peer),
 		handles: map[string]*process{}, left: map[*proc.Process]struct{}{}, sweepAt: minSweep,
 	}
 	c.rpc = rpc.New(ctx, stream, rpc.Config{Handler: c, Log: c.log, ParsePrefix: wire.InvalidAppRequest, Salvage: salvage})
 	c.scheduler = rpc.NewScheduler(c.rpc.Context(), 0)
+	return c
+}
+
+// run returns when the connection has ended and all that it started is gone.
+func (c *conn) run() {
 	why := c.rpc.Serve()
 	if rpc.IsDisconnect(why) {
 		c.log.Debug("connection lost", "err", why)
@@ -124,6 +133,8 @@ func (c *conn) Request(r *rpc.Request) {
 		r.Fail(wire.Errorf(wire.CodeInvalidRequest, "Not initialized"))
 	case !c.client.experimental:
 		r.Fail(wire.Errorf(wire.CodeInvalidRequest, "%s requires experimentalApi capability", r.Method))
+	case m.waits && !c.enter(len(r.Params)):
+		r.Fail(errOverloaded)
 	default:
 		c.scheduler.Submit(job)
 	}
@@ -183,7 +194,8 @@ func headerValue(s string) bool {
 
 // enter counts a request that waits, unless there are too many.
 func (c *conn) enter(size int) bool {
-	if c.pending.Add(1) > maxPending || c.bytes.Add(int64(size)) > max(maxPendingBytes, int64(size)) {
+	pending, bytes := c.pending.Add(1), c.bytes.Add(int64(size))
+	if pending > maxPending || pending > 1 && bytes > maxPendingBytes {
 		c.leave(size)
 		return false
 	}
@@ -284,6 +296,3 @@ func killAll(children []*proc.Process) {
 	}
 	kills.Wait()
 }
-
-// context ends with the connection.
-func (c *conn) context() context.Context { return c.rpc.Context() }

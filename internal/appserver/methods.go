@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/tetherexec/tether/internal/environ"
@@ -25,10 +26,10 @@ const maxOutputCap = 64 << 20
 
 // methods is the whole protocol after the handshake.
 var methods = map[string]method{
-	wire.MethodSpawn:      {spawns},
-	wire.MethodWriteStdin: {writes},
-	wire.MethodResizePty: {quick((*conn).resize, func(p *wire.ProcessResizePtyParams) string { return p.ProcessHandle })},
-	wire.MethodKill:      {quick((*conn).killProcess, func(p *wire.ProcessKillParams) string { return p.ProcessHandle })},
+	wire.MethodSpawn:      {spawns, true},
+	wire.MethodWriteStdin: {writes, true},
+	wire.MethodResizePty:  {quick((*conn).resize, func(p *wire.ProcessResizePtyParams) string { return p.ProcessHandle }), false},
+	wire.MethodKill:       {quick((*conn).killProcess, func(p *wire.ProcessKillParams) string { return p.ProcessHandle }), false},
 }
 
 // methodNames are all methods, in the order in which an error lists them.
@@ -38,6 +39,7 @@ var methodNames = []string{wire.MethodInitialize, wire.MethodSpawn, wire.MethodW
 // handle begin in the order in which they came.
 type method struct {
 	prepare func(c *conn, r *rpc.Request) (rpc.Job, error)
+	waits   bool // its answer may take time: its job must call leave
 }
 
 // quick adapts a function that does not wait.
@@ -73,33 +75,29 @@ func spawns(c *conn, r *rpc.Request) (rpc.Job, error) {
 	if err := wire.DecodeAppParams(r.Params, p); err != nil {
 		return rpc.Job{}, err
 	}
-	size := len(r.Params)
-	if c.client != nil && !c.enter(size) {
-		return rpc.Job{Run: func(done func()) { defer done(); answer(r, errOverloaded) }}, nil
-	}
-	streamed := c.client != nil && c.client.optedOut[wire.NoteOutputDelta]
-	silent := c.client != nil && c.client.optedOut[wire.NoteExited]
+	client := c.client
 	return rpc.Job{Process: &p.ProcessHandle, Exclusive: true, Slow: true, Run: func(done func()) {
 		defer done()
-		defer c.leave(size)
-		if err := c.spawn(r, p, streamed, silent); err != nil {
+		defer c.leave(len(r.Params))
+		if err := c.spawn(r, p, client); err != nil {
 			answer(r, err)
 		}
 	}}, nil
 }
 
-func (c *conn) spawn(r *rpc.Request, params *wire.ProcessSpawnParams, noDeltas, noExit bool) error {
+func (c *conn) spawn(r *rpc.Request, params *wire.ProcessSpawnParams, by *client) error {
 	if err := c.checkSpawn(params); err != nil {
 		return err
 	}
-	p := newProcess(c, params, noDeltas, noExit)
+	p := newProcess(c, params, by)
 	if err := c.reserve(p); err != nil {
 		return err
 	}
-	child, err := c.server.procs.Start(c.context(), c.spec(params), p)
+	spec := c.spec(params)
+	child, err := c.server.procs.Start(c.rpc.Context(), spec, p)
 	if err != nil {
 		c.release(p, nil)
-		return wire.Errorf(wire.CodeInternal, "failed to spawn process: %s", spawnError(err, params))
+		return wire.Errorf(wire.CodeInternal, "failed to spawn process: %s", spawnError(err, spec))
 	}
 	p.started(child)
 	r.Reply(wire.Empty{})
@@ -148,17 +146,28 @@ func (c *conn) spec(p *wire.ProcessSpawnParams) proc.Spec {
 	return spec
 }
 
-// spawnError is why a start failed, in the words of the reference, which says less
-// than we know. It is more talkative about a terminal's program.
-func spawnError(err error, p *wire.ProcessSpawnParams) string {
+// spawnError is why a start failed, in the words of the reference. It says less than
+// we know, but for a terminal, where it has other words for a program that is not
+// found and none at all for a missing directory.
+func spawnError(err error, spec proc.Spec) string {
 	start, ok := errors.AsType[*proc.StartError](err)
-	if !ok {
+	switch {
+	case !ok:
 		return err.Error()
+	case !spec.TTY:
+		return oserr.Text(start.Err)
+	case strings.HasPrefix(start.Detail, "program ") && !strings.Contains(spec.Argv[0], "/"):
+		path := ""
+		for _, entry := range spec.Env {
+			if value, ok := strings.CutPrefix(entry, "PATH="); ok {
+				path = value
+			}
+		}
+		return fmt.Sprintf("Unable to spawn %s because:\nNo viable candidates found in PATH %s", spec.Argv[0], wire.Quote(path))
+	case strings.HasPrefix(start.Detail, "program "):
+		return oserr.Text(start.Err)
 	}
-	if missing, ok := errors.AsType[*proc.NotInPathError](start.Err); ok && p.TTY {
-		return fmt.Sprintf("Unable to spawn %s because:\nNo viable candidates found in PATH %s", p.Command[0], wire.Quote(missing.Path))
-	}
-	return oserr.Text(start.Err)
+	return start.Error()
 }
 
 // timeout is how long a process may run; ok is false if there is no limit.
@@ -179,15 +188,11 @@ func writes(c *conn, r *rpc.Request) (rpc.Job, error) {
 	if err := wire.DecodeAppParams(r.Params, p); err != nil {
 		return rpc.Job{}, err
 	}
-	size := len(r.Params)
-	if c.client != nil && !c.enter(size) {
-		return rpc.Job{Run: func(done func()) { defer done(); answer(r, errOverloaded) }}, nil
-	}
 	return rpc.Job{Process: &p.ProcessHandle, Run: func(done func()) {
 		defer done()
 		c.write(p, func(err error) {
 			answer(r, err)
-			c.leave(size)
+			c.leave(len(r.Params))
 		})
 	}}, nil
 }
@@ -224,7 +229,7 @@ func (c *conn) resize(p *wire.ProcessResizePtyParams) error {
 	if err != nil {
 		return err
 	}
-	err = process.child.Resize(uint16(p.Size.Rows), uint16(p.Size.Cols))
+	err = process.theChild().Resize(uint16(p.Size.Rows), uint16(p.Size.Cols))
 	switch {
 	case errors.Is(err, proc.ErrNotTTY):
 		return wire.Errorf(wire.CodeInvalidRequest, "failed to resize PTY: process is not attached to a PTY")

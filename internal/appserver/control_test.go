@@ -1,0 +1,419 @@
+//go:build unix
+
+package appserver
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// PA-12: what is wrong with a write, in the order of the checks.
+func TestRefusedWrites(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	c := f.connect()
+	c.spawn("w", j{"timeoutMs": nil}, "sleep", "100")
+	c.spawn("in", j{"timeoutMs": nil, "streamStdin": true}, "sleep", "100")
+	for _, try := range []struct {
+		params  j
+		code    int
+		message string // empty: it is accepted
+	}{
+		{j{"processHandle": "nobody"}, -32602, "process/writeStdin requires deltaBase64 or closeStdin"},
+		{j{"processHandle": "nobody", "closeStdin": false, "deltaBase64": nil}, -32602, "process/writeStdin requires deltaBase64 or closeStdin"},
+		{j{"processHandle": "nobody", "deltaBase64": "!!"}, -32602, "invalid deltaBase64: Invalid symbol 33, offset 0."},
+		{j{"processHandle": "nobody", "deltaBase64": "QQ"}, -32602, "invalid deltaBase64: Invalid padding"},
+		{j{"processHandle": "nobody", "deltaBase64": "QR=="}, -32602, "invalid deltaBase64: Invalid last symbol 82, offset 1."},
+		{j{"processHandle": "nobody", "deltaBase64": "-_=="}, -32602, "invalid deltaBase64: Invalid symbol 45, offset 0."},
+		{j{"processHandle": "nobody", "deltaBase64": "eA=="}, -32600, `no active process for process handle "nobody"`},
+		{j{"processHandle": "w", "deltaBase64": "eA=="}, -32600, "stdin streaming is not enabled for this process"},
+		{j{"processHandle": "w", "deltaBase64": ""}, -32600, "stdin streaming is not enabled for this process"},
+		{j{"processHandle": "w", "closeStdin": true}, -32600, "stdin streaming is not enabled for this process"},
+		{j{"processHandle": "in", "deltaBase64": ""}, 0, ""},
+		{j{"processHandle": "in", "deltaBase64": "eA==", "closeStdin": true}, 0, ""},
+		{j{"processHandle": "in", "closeStdin": true}, 0, ""},
+		{j{"processHandle": "in", "deltaBase64": ""}, 0, ""},
+		{j{"processHandle": "in", "deltaBase64": "eA=="}, -32600, "stdin is already closed"},
+		{j{"processHandle": "in", "deltaBase64": "eA==", "closeStdin": true}, -32600, "stdin is already closed"},
+		{j{"processHandle": "in", "closeStdin": nil}, -32600, "Invalid request: invalid type: null, expected a boolean"},
+	} {
+		m := c.Call("process/writeStdin", try.params)
+		if try.message == "" {
+			accepted(t, fmt.Sprint(try.params), m)
+		} else {
+			refused(t, fmt.Sprint(try.params), m, try.code, try.message)
+		}
+	}
+	// A command that has exited, while its output goes on, takes no input.
+	c.sh("gone", j{"streamStdin": true, "streamStdoutStderr": true}, "(sleep 100) & echo x; exit 0")
+	c.until("gone", "x")
+	c.awaitDrain("gone")
+	refused(t, "exited", c.write("gone", "x"), -32600, `process "gone" is no longer running`)
+	refused(t, "exited", c.Call("process/kill", j{"processHandle": "gone"}), -32600, `process "gone" is no longer running`)
+}
+
+// PA-13: all that was written is read before the end of the input.
+func TestWriteAndClose(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	c := f.connect()
+	c.spawn("cat", j{"streamStdin": true, "outputBytesCap": nil}, "wc", "-c")
+	chunk := base64.StdEncoding.EncodeToString(make([]byte, 300_000))
+	for i := range 10 {
+		c.Ask("process/writeStdin", j{"processHandle": "cat", "deltaBase64": chunk, "closeStdin": i == 9})
+	}
+	if e := c.exited("cat"); strings.TrimSpace(e.Stdout) != "3000000" {
+		t.Errorf("got %+v", e)
+	}
+	// On a terminal the end is a line and a character.
+	c.spawn("tty", j{"tty": true}, "cat")
+	accepted(t, "write", c.write("tty", "abc"))
+	accepted(t, "close", c.Call("process/writeStdin", j{"processHandle": "tty", "closeStdin": true}))
+	refused(t, "after the close", c.write("tty", "x"), -32600, "stdin is already closed")
+	if e := c.exited("tty"); e.ExitCode != 0 {
+		t.Errorf("got %+v", e)
+	}
+	if got := c.until("tty", "abc\r\nabc"); !strings.HasPrefix(got, "abc") {
+		t.Errorf("got %q", got)
+	}
+	// Raw terminals get both as they are.
+	c.sh("raw", j{"tty": true}, "stty raw -echo; printf ready; head -c 2 | od -An -c")
+	c.until("raw", "ready")
+	accepted(t, "close", c.Call("process/writeStdin", j{"processHandle": "raw", "closeStdin": true}))
+	c.until("raw", `\n 004`)
+	c.exited("raw")
+	// That nobody reads is not the client's concern.
+	c.sh("deaf", j{"streamStdin": true, "streamStdoutStderr": true, "timeoutMs": nil}, "exec <&-; echo closed; exec sleep 100")
+	c.until("deaf", "closed")
+	for range 3 {
+		accepted(t, "deaf", c.write("deaf", strings.Repeat("x", 100_000)))
+	}
+}
+
+// PA-14: the size of a terminal, and of what is none.
+func TestResize(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	c := f.connect()
+	size := func(rows, cols int) j { return j{"rows": rows, "cols": cols} }
+	refused(t, "zero beats unknown", c.Call("process/resizePty", j{"processHandle": "x", "size": size(0, 1)}), -32602,
+		"process size rows and cols must be greater than 0")
+	refused(t, "unknown", c.Call("process/resizePty", j{"processHandle": "x", "size": size(1, 1)}), -32600, `no active process for process handle "x"`)
+	refused(t, "without size", c.Call("process/resizePty", j{"processHandle": "x"}), -32600, "Invalid request: missing field `size`")
+	c.spawn("pipe", j{"timeoutMs": nil}, "sleep", "100")
+	refused(t, "pipe", c.Call("process/resizePty", j{"processHandle": "pipe", "size": size(1, 1)}), -32600,
+		"failed to resize PTY: process is not attached to a PTY")
+	c.sh("tty", j{"tty": true, "timeoutMs": nil}, "trap 'stty size' WINCH; stty size; while :; do sleep 0.05; done")
+	c.until("tty", "24 80\r\n")
+	accepted(t, "resize", c.Call("process/resizePty", j{"processHandle": "tty", "size": size(48, 160)}))
+	c.until("tty", "48 160\r\n")
+	accepted(t, "interrupt", c.write("tty", "\x03"))
+	if e := c.exited("tty"); e.ExitCode != 130 { // 128 + SIGINT
+		t.Errorf("got %+v", e)
+	}
+	c.spawn("sized", j{"tty": true, "size": size(10, 20)}, "stty", "size")
+	c.until("sized", "10 20\r\n")
+	c.exited("sized")
+}
+
+// PA-15: a kill is at once, kills all, and may be repeated.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	c := f.connect()
+	for _, options := range []j{nil, {"tty": true}} {
+		for _, name := range []string{"child", "session"} {
+			os.Remove(filepath.Join(f.cwd, name))
+		}
+		c.sh("k", options, "trap '' TERM HUP; printf hi; sh -c 'echo $$ >child; exec sleep 100' & setsid sh -c 'echo $$ >session; exec sleep 100' & wait")
+		child, session := pid(t, f.cwd+"/child"), pid(t, f.cwd+"/session")
+		began := time.Now()
+		first, second := c.Ask("process/kill", j{"processHandle": "k"}), c.Ask("process/kill", j{"processHandle": "k"})
+		accepted(t, "kill", c.Answer(first))
+		if m := c.Answer(second); m.Error != nil && m.Error.Message != `process "k" is no longer running` && m.Error.Message != `no active process for process handle "k"` {
+			t.Errorf("second kill: %s", m.Raw)
+		}
+		if e := c.exited("k"); e.ExitCode != 137 || options == nil && e.Stdout != "hi" || e.OutputDrainTimedOut {
+			t.Errorf("got %+v", e)
+		}
+		if took := time.Since(began); took > 1500*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		refused(t, "third kill", c.Call("process/kill", j{"processHandle": "k"}), -32600, `no active process for process handle "k"`)
+		gone(t, child)
+		gone(t, session)
+	}
+	for _, tty := range []bool{false, true} {
+		c.sh("self", j{"tty": tty}, "kill -TERM $$")
+		if e := c.exited("self"); e.ExitCode != 143 {
+			t.Errorf("tty %t: %+v", tty, e)
+		}
+	}
+}
+
+// PA-17: the end of a connection ends all that it started, also what has long left
+// its handle behind.
+func TestConnectionEnd(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	ends := map[string]func(*user){
+		"close frame": func(c *user) { c.WS().WriteFrame(0x80|8, true, []byte{0x03, 0xe8}) },
+		"gone":        func(c *user) { c.Close() },
+		"junk":        func(c *user) { c.WS().WriteFrame(0xff, true, nil) },
+	}
+	for name, end := range ends {
+		c := f.connect()
+		dir := t.TempDir()
+		c.cwd = dir
+		running := "echo $$ >%s; exec sleep 100"
+		c.sh("pipe", j{"timeoutMs": nil}, fmt.Sprintf(running, "pipe"))
+		c.sh("tty", j{"timeoutMs": nil, "tty": true}, fmt.Sprintf(running, "tty"))
+		c.sh("streamed", j{"timeoutMs": nil, "streamStdoutStderr": true}, "echo $$ >streamed; exec cat /dev/zero")
+		c.sh("left", nil, "setsid sh -c 'echo $$ >left; exec sleep 100' >/dev/null 2>&1 & exit 0")
+		c.exited("left")
+		var pids []int
+		for _, file := range []string{"pipe", "tty", "streamed", "left"} {
+			pids = append(pids, pid(t, filepath.Join(dir, file)))
+		}
+		began := time.Now()
+		end(c)
+		for _, pid := range pids {
+			gone(t, pid)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("%s: it took %v", name, took)
+		}
+	}
+}
+
+// PA-22: a command that does not read its input can be killed, times out, and ends
+// with its connection; and whoever writes to it hears about it.
+func TestBlockedInput(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(s *Server) { s.stdinPatience = 200 * time.Millisecond })
+	chunk := base64.StdEncoding.EncodeToString(make([]byte, 256<<10))
+	fill := func(c *user, options j) (ids []int64) {
+		options["streamStdin"] = true
+		c.sh("b", options, "echo $$ >blocked; exec sleep 100")
+		for range 42 { // 10.5 MiB
+			ids = append(ids, c.Ask("process/writeStdin", j{"processHandle": "b", "deltaBase64": chunk}))
+		}
+		return ids
+	}
+	count := func(c *user, ids []int64, messages ...string) {
+		t.Helper()
+		refused := 0
+		for _, id := range ids {
+			if m := c.Answer(id); m.Error != nil {
+				refused++
+				if !slices.Contains(messages, m.Error.Message) {
+					t.Errorf("got %s", m.Raw)
+				}
+			} else if refused > 0 {
+				t.Error("a write was accepted behind one that was refused")
+			}
+		}
+		if refused == 0 || refused == len(ids) {
+			t.Errorf("%d of %d writes refused", refused, len(ids))
+		}
+	}
+
+	c := f.connect()
+	ids := fill(c, j{"timeoutMs": nil})
+	count(c, ids, `stdin queue of process "b" is full: it has not read its input for 200ms; nothing of this write was queued`)
+	accepted(t, "kill", c.Call("process/kill", j{"processHandle": "b"}))
+	if e := c.exited("b"); e.ExitCode != 137 {
+		t.Errorf("got %+v", e)
+	}
+
+	f = start(t, nil)
+	c = f.connect()
+	ids = fill(c, j{"timeoutMs": nil})
+	accepted(t, "kill", c.Call("process/kill", j{"processHandle": "b"})) // behind the writes
+	const ended, forgotten = `process "b" is no longer running`, `no active process for process handle "b"` // the latter if the client was slow
+	count(c, ids, ended)
+	c.exited("b")
+
+	began := time.Now()
+	ids = fill(c, j{"timeoutMs": 2000})
+	if e := c.exited("b"); e.ExitCode != 124 || time.Since(began) > 10*time.Second {
+		t.Errorf("got %+v after %v", e, time.Since(began))
+	}
+	count(c, ids, ended, forgotten)
+
+	os.Remove(f.cwd + "/blocked")
+	fill(c, j{"timeoutMs": nil})
+	child := pid(t, f.cwd+"/blocked")
+	c.Close()
+	gone(t, child)
+}
+
+// A client that has too much under way hears that, and can still kill.
+func TestOverload(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	c := f.connect()
+	c.sh("b", j{"timeoutMs": nil, "streamStdin": true}, "exec sleep 100")
+	chunk := base64.StdEncoding.EncodeToString(make([]byte, 4<<20))
+	var ids []int64
+	for range 24 { // 96 MiB, in base64 128
+		ids = append(ids, c.Ask("process/writeStdin", j{"processHandle": "b", "deltaBase64": chunk}))
+	}
+	refused(t, "overload", c.Answer(ids[len(ids)-1]), -32001, "Server overloaded; retry later.")
+	accepted(t, "kill", c.Call("process/kill", j{"processHandle": "b"}))
+	c.exited("b")
+	for _, id := range ids[:len(ids)-1] {
+		c.Answer(id)
+	}
+	c.spawn("b", nil, "true") // it is over
+	c.exited("b")
+}
+
+// PA-23: output that comes soon after the exit counts.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	c := f.connect()
+	began := time.Now()
+	script := "(sleep 1; printf late1; sleep 3; printf late2) & printf first; exit 5"
+	c.sh("dr", nil, script)
+	c.sh("streamed", j{"streamStdoutStderr": true}, script)
+	c.sh("capped", j{"outputBytesCap": 5}, "sleep 100 2>/dev/null & printf first; exit 5") // one at its cap, one at its end
+	if e := c.exited("capped"); e.OutputDrainTimedOut || !e.StdoutCapReached || e.Stdout != "first" || time.Since(began) > time.Second {
+		t.Errorf("got %+v after %v", e, time.Since(began))
+	}
+	e := c.exited("dr")
+	if took := time.Since(began); took < 2*time.Second || took > 3*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if e != (exit{ProcessHandle: "dr", ExitCode: 5, OutputDrainTimedOut: true, Stdout: "firstlate1"}) {
+		t.Errorf("got %+v", e)
+	}
+	if e := c.exited("streamed"); !e.OutputDrainTimedOut || e.ExitCode != 5 {
+		t.Errorf("got %+v", e)
+	}
+	c.until("streamed", "late1")
+	c.sh("soon", nil, "(sleep 0.3; printf late) & exit 0")
+	if e := c.exited("soon"); e.Stdout != "late" || e.OutputDrainTimedOut {
+		t.Errorf("got %+v", e)
+	}
+}
+
+// PA-20: a client that does not read stops the command, and nobody else; when it
+// reads again, nothing is missing.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	f := start(t, func(s *Server) { s.drainTime = 50 * time.Millisecond })
+	ours, theirs := net.Pipe() // which buffers nothing
+	conn := f.newConn(t.Context(), rpc.NewLines(theirs, theirs), "test")
+	ended := make(chan struct{})
+	go func() { // ends with the connection
+		conn.run()
+		close(ended)
+	}()
+	read := json.NewDecoder(ours)
+	send := func(method string, params any) {
+		text, err := json.Marshal(j{"id": 1, "method": method, "params": params})
+		if err == nil {
+			_, err = ours.Write(append(text, '\n'))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const size = 5_000_000
+	cwd := f.cwd
+	send("initialize", j{"clientInfo": j{"name": "slow", "version": "1"}, "capabilities": j{"experimentalApi": true}})
+	send("process/spawn", j{"command": []string{"sh", "-c", fmt.Sprintf("head -c %d /dev/zero; echo >done", size)}, "processHandle": "big", "cwd": cwd,
+		"streamStdoutStderr": true, "outputBytesCap": nil, "timeoutMs": nil})
+	send("process/spawn", j{"command": []string{"sh", "-c", "head -c 900000 /dev/zero; echo >small"}, "processHandle": "small", "cwd": cwd})
+	send("process/spawn", j{"command": []string{"sh", "-c", "head -c 600000 /dev/zero; exit 6"}, "processHandle": "last words", "cwd": cwd,
+		"streamStdoutStderr": true})
+
+	tethertest.Eventually(t, func() error { // the other handle goes on
+		_, err := os.Stat(filepath.Join(cwd, "small"))
+		return err
+	})
+	c := f.connect() // so does another connection
+	c.spawn("other", nil, "true")
+	c.exited("other")
+	blocked := func(handle string) error {
+		conn.mu.Lock()
+		p := conn.handles[handle]
+		conn.mu.Unlock()
+		if p == nil || !p.log.Stats().Blocked {
+			return errors.New(handle + " is not held back")
+		}
+		return nil
+	}
+	tethertest.Eventually(t, func() error { return blocked("big") })
+	tethertest.Eventually(t, func() error { // it has exited, and its drain time is over
+		if conn.mu.Lock(); conn.handles["last words"].running() {
+			conn.mu.Unlock()
+			return errors.New("still running")
+		}
+		conn.mu.Unlock()
+		return blocked("last words")
+	})
+	if _, err := os.Stat(filepath.Join(cwd, "done")); err == nil {
+		t.Error("the command was not held back")
+	}
+
+	got, exits := map[string]int{}, 0
+	for exits < 3 {
+		var m struct {
+			Method string
+			Params struct {
+				delta
+				exit
+				ProcessHandle string
+			}
+		}
+		if err := read.Decode(&m); err != nil {
+			t.Fatal(err)
+		}
+		switch m.Method {
+		case "process/outputDelta":
+			data, err := base64.StdEncoding.DecodeString(m.Params.DeltaBase64)
+			if err != nil || bytes.Count(data, []byte{0}) != len(data) {
+				t.Fatal(err, "or not what was printed")
+			}
+			got[m.Params.ProcessHandle] += len(data)
+		case "process/exited":
+			exits++
+			got[m.Params.ProcessHandle] += len(m.Params.Stdout)
+			if m.Params.OutputDrainTimedOut {
+				t.Errorf("%s was drained", m.Params.ProcessHandle)
+			}
+		}
+	}
+	if got["big"] != size || got["small"] != 900_000 || got["last words"] != 600_000 {
+		t.Errorf("got %v", got)
+	}
+	ours.Close()
+	<-ended
+}
+
+// A message of any size gets through.
+func TestLargeExit(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	c := f.connect()
+	c.spawn("large", j{"outputBytesCap": nil}, "head", "-c", "3000000", "/dev/zero") // six characters each in JSON
+	if e := c.exited("large"); len(e.Stdout) != 3_000_000 || strings.Trim(e.Stdout, "\x00") != "" || e.StdoutCapReached {
+		t.Errorf("got %d bytes", len(e.Stdout))
+	}
+}

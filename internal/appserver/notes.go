@@ -1,0 +1,205 @@
+package appserver
+
+import (
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/segmentio/asm/base64"
+
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/wire"
+)
+
+// notes turn the output of a process and its end into notifications. They are used
+// by the writer of the connection.
+type notes struct {
+	cursor   *outlog.Cursor
+	prefix   []byte // of an output notification, up to the stream
+	batch    *rpc.Batch
+	visit    func(outlog.Entry)
+	stdoutAt int64 // bytes sent
+	stderrAt int64
+	emptied  [2]bool // a stream of which nothing is wanted was reported
+	ended    bool    // the log has been read to its end
+	exitSent bool
+}
+
+func (p *process) prepareNotes() {
+	p.feed = p.conn.rpc.Feed(p)
+	if p.log == nil {
+		return
+	}
+	p.cursor = p.log.Cursor(0)
+	p.prefix = append(p.prefix, `{"method":"`+wire.NoteOutputDelta+`","params":{"processHandle":`...)
+	p.prefix = wire.AppendString(p.prefix, p.handle)
+	p.prefix = append(p.prefix, `,"stream":"`...)
+	p.visit = func(e outlog.Entry) {
+		switch e.Kind {
+		case outlog.Output:
+			p.encodeDelta(e)
+		case outlog.Closed:
+			p.ended = true
+		}
+	}
+}
+
+// Next implements rpc.Source.
+func (p *process) Next(b *rpc.Batch) bool {
+	if p.exitSent {
+		return false
+	}
+	p.batch = b
+	defer func() { p.batch = nil }()
+	if p.log == nil {
+		p.mu.Lock()
+		isOver := p.state == over
+		p.mu.Unlock()
+		return isOver && p.encodeExit()
+	}
+	if p.encodeEmpty(0, &p.stdout, "stdout") || p.encodeEmpty(1, &p.stderr, "stderr") {
+		return true
+	}
+	if err := p.cursor.Next(p.visit); err != nil {
+		return false
+	}
+	return !p.ended || p.encodeExit()
+}
+
+// Written implements rpc.Source.
+func (p *process) Written() {
+	switch {
+	case p.log == nil:
+	case p.exitSent:
+		p.log.End()
+	default:
+		p.log.Sent(p.cursor.Seq())
+	}
+}
+
+// deltaOverhead is more than an output notification needs besides its prefix and
+// its bytes.
+const deltaOverhead = 128
+
+// encodeDelta adds a piece of output to the batch. It is written straight into the
+// frame.
+func (p *process) encodeDelta(e outlog.Entry) {
+	s, name, at := &p.stdout, "stdout", &p.stdoutAt
+	if e.Stream == outlog.Stderr {
+		s, name, at = &p.stderr, "stderr", &p.stderrAt
+	}
+	*at += int64(len(e.Data))
+	p.appendDelta(name, e.Data, !s.unlimited && *at >= s.limit)
+}
+
+// encodeEmpty tells once that there was output on a stream of which the client
+// wants none.
+func (p *process) encodeEmpty(i int, s *stream, name string) bool {
+	if s.unlimited || s.limit > 0 || p.noDeltas || p.emptied[i] {
+		return false
+	}
+	p.mu.Lock()
+	due := s.any
+	p.mu.Unlock()
+	if due {
+		p.emptied[i] = true
+		p.appendDelta(name, nil, true)
+	}
+	return due
+}
+
+func (p *process) appendDelta(stream string, data []byte, capReached bool) {
+	size := base64.StdEncoding.EncodedLen(len(data))
+	b := p.batch.Open(len(p.prefix) + deltaOverhead + size)
+	b = append(b, p.prefix...)
+	b = append(b, stream...)
+	b = append(b, `","deltaBase64":"`...)
+	b = appendBase64(b, data)
+	b = append(b, `","capReached":`...)
+	b = strconv.AppendBool(b, capReached)
+	p.batch.Seal(appendTime(b))
+}
+
+// appendTime completes a notification whose parameters are still open.
+func appendTime(b []byte) []byte {
+	b = append(b, `},"emittedAtMs":`...)
+	b = strconv.AppendInt(b, time.Now().UnixMilli(), 10)
+	return append(b, '}')
+}
+
+// encodeExit gives the handle back and then, if the client wants to know, adds the
+// end of the process to the batch: who has heard it may use the handle again.
+func (p *process) encodeExit() bool {
+	p.exitSent = true
+	p.mu.Lock()
+	code, drainTimedOut := p.code, p.drainTimedOut
+	if p.timedOut {
+		code = timeoutCode
+	}
+	child, stdout, stderr := p.child, p.stdout, p.stderr
+	p.stdout.text, p.stderr.text = nil, nil
+	p.mu.Unlock()
+	p.conn.release(p, child)
+	p.conn.collected.Add(-int64(len(stdout.text) + len(stderr.text)))
+	if p.noExit {
+		if p.log != nil {
+			p.log.End()
+		}
+		return false
+	}
+	b := make([]byte, 0, 256+len(p.handle)+len(stdout.text)+len(stderr.text))
+	b = append(b, `{"method":"`+wire.NoteExited+`","params":{"processHandle":`...)
+	b = wire.AppendString(b, p.handle)
+	b = append(b, `,"exitCode":`...)
+	b = strconv.AppendInt(b, int64(code), 10)
+	b = append(b, `,"outputDrainTimedOut":`...)
+	b = strconv.AppendBool(b, drainTimedOut)
+	b = stdout.appendTo(b, "stdout")
+	b = stderr.appendTo(b, "stderr")
+	p.batch.Whole(appendTime(b))
+	return true
+}
+
+func (s *stream) appendTo(b []byte, name string) []byte {
+	text := s.text
+	if s.full {
+		text = wholeCharacters(text)
+	}
+	b = append(b, `,"`+name+`":`...)
+	b = wire.AppendString(b, string(text))
+	b = append(b, `,"`+name+`CapReached":`...)
+	return strconv.AppendBool(b, s.full)
+}
+
+// wholeCharacters leaves out a character at the end that was cut in two. Other
+// bytes that are no text stay.
+func wholeCharacters(text []byte) []byte {
+	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
+		last := text[len(text)-i:]
+		if utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				return text[:len(text)-i]
+			}
+			break
+		}
+	}
+	return text
+}
+
+// collect reports whether n more bytes of output may be kept in memory.
+func (c *conn) collect(n int) bool {
+	if c.collected.Add(int64(n)) > maxCollected {
+		c.collected.Add(-int64(n))
+		return false
+	}
+	return true
+}
+
+func appendBase64(b, data []byte) []byte {
+	n := base64.StdEncoding.EncodedLen(len(data))
+	b = slices.Grow(b, n)
+	base64.StdEncoding.Encode(b[len(b):len(b)+n], data)
+	return b[:len(b)+n]
+}

@@ -1,0 +1,350 @@
+package appserver
+
+import (
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/wire"
+)
+
+const (
+	// timeoutCode is the exit code of a process whose time was over.
+	timeoutCode = 124
+
+	// drainTime is how long after the exit the end of the output is awaited: what the
+	// command left running may hold it open for ever.
+	drainTime = 2 * time.Second
+
+	// drainStep is how often a drain whose time is over looks whether the client,
+	// which holds the output up, has caught up.
+	drainStep = 100 * time.Millisecond
+
+	// streamAhead is how much streamed output waits for a client before the command
+	// does. It fits in the memory of a log, which needs no spool then.
+	streamAhead = 512 << 10
+)
+
+// A state of a process only moves forward.
+type state uint8
+
+const (
+	running  state = iota
+	draining       // the command has exited; its output may go on
+	over           // nothing that comes now is of interest
+)
+
+// A process is one command and its handle, until the client was told of its end.
+// It is the sink of its output, and the source of its notifications.
+type process struct {
+	conn     *conn
+	handle   string
+	params   *wire.ProcessSpawnParams
+	input    *input // nil: none
+	log      *outlog.Log
+	feed     *rpc.Feed
+	noDeltas bool // the client does not want them
+	noExit   bool // the client does not want to know
+	notes         // what only the connection's writer uses
+
+	mu            sync.Mutex
+	child         *proc.Process // nil while it is starting
+	state         state
+	ready         bool // the start is answered: notifications may follow
+	killed        bool
+	timedOut      bool
+	deadline      time.Time // zero: none
+	timeout       *time.Timer
+	drain         *time.Timer
+	code          int
+	drainTimedOut bool
+	stdout        stream
+	stderr        stream
+}
+
+// A stream is what is known of one output.
+type stream struct {
+	limit     int64 // bytes that the client wants
+	unlimited bool
+	taken     int64 // bytes that it gets so far
+	any       bool  // there was output
+	full      bool  // it has all that it wants
+	ended     bool
+	text      []byte // collected, unless it is streamed
+}
+
+// newProcess prepares for a command that is about to start.
+func newProcess(c *conn, params *wire.ProcessSpawnParams, by *client) *process {
+	p := &process{
+		conn: c, handle: params.ProcessHandle, params: params,
+		noDeltas: by.optedOut[wire.NoteOutputDelta], noExit: by.optedOut[wire.NoteExited],
+	}
+	streamed := params.TTY || params.StreamStdoutStderr
+	for _, s := range []*stream{&p.stdout, &p.stderr} {
+		switch wish := params.OutputBytesCap; {
+		case wish.Wish == wire.Default:
+			s.limit = defaultOutputCap
+		case wish.Wish == wire.Given:
+			s.limit = wish.Bytes
+		default:
+			s.unlimited = true
+		}
+		if !streamed && (s.unlimited || s.limit > maxOutputCap) {
+			s.limit, s.unlimited = maxOutputCap, false
+		}
+	}
+	p.stderr.ended = params.TTY // a terminal is all stdout
+	if streamed {
+		p.log = outlog.New(c.server.pool, outlog.Config{Retain: 1, Limit: streamAhead})
+	}
+	if params.TTY || params.StreamStdin {
+		p.input = &input{process: p}
+	}
+	p.prepareNotes()
+	return p
+}
+
+func (p *process) of(s outlog.Stream) *stream {
+	if s == outlog.Stderr {
+		return &p.stderr
+	}
+	return &p.stdout
+}
+
+// started notes the child and begins to count its time. If the connection is gone,
+// nobody wants it.
+func (p *process) started(child *proc.Process) {
+	limit, limited := timeout(p.params.TimeoutMs)
+	p.mu.Lock()
+	p.child = child
+	if limited && limit == 0 {
+		p.timedOut = true // however fast it was
+	}
+	if limited && p.state == running {
+		p.deadline = child.StartedAt().Add(limit)
+		p.timeout = time.AfterFunc(limit, p.timeUp)
+	}
+	p.mu.Unlock()
+	p.conn.mu.Lock()
+	late := p.conn.lastGasp
+	p.conn.mu.Unlock()
+	if late { // end may have looked before there was a child
+		p.abandon()
+		killAll([]*proc.Process{child})
+	}
+}
+
+// answered lets notifications follow: the client knows the process now.
+func (p *process) answered() {
+	if p.log != nil {
+		p.log.Follow(func(urgent bool) { // until the log is gone, with the process
+			if urgent {
+				p.feed.WakeNow()
+			} else {
+				p.feed.Wake()
+			}
+		})
+	}
+	p.mu.Lock()
+	p.ready = true
+	p.mu.Unlock()
+	p.feed.Wake()
+}
+
+// running reports whether the command has not exited.
+func (p *process) running() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state == running
+}
+
+// theChild is not nil once the start was answered.
+func (p *process) theChild() *proc.Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.child
+}
+
+// timeUp is called when the process has run for as long as it may.
+func (p *process) timeUp() {
+	p.mu.Lock()
+	mine := p.state == running
+	if mine {
+		p.timedOut = true
+	}
+	p.mu.Unlock()
+	if mine {
+		p.kill()
+	}
+}
+
+// kill kills the process and all that it started, and does not wait for it.
+func (p *process) kill() {
+	p.mu.Lock()
+	child, again := p.child, p.killed
+	p.killed = true
+	p.mu.Unlock()
+	if !again {
+		p.conn.kill(child)
+	}
+}
+
+// killGroup kills the process group on the spot.
+func killGroup(child *proc.Process) { child.Signal(syscall.SIGKILL) } // an error: it is gone
+
+// Append implements proc.Sink. It keeps what the client wants and drops the rest,
+// so that a command never waits for output that nobody will get.
+func (p *process) Append(from outlog.Stream, b []byte) error {
+	s := p.of(from)
+	p.mu.Lock()
+	if s.full || p.state == over {
+		p.mu.Unlock()
+		return nil
+	}
+	s.any = true
+	b = b[:s.room(len(b))]
+	full := false
+	if p.log == nil {
+		if full = !p.conn.collect(len(b)); !full {
+			s.text = append(s.text, b...)
+		}
+	}
+	s.taken += int64(len(b))
+	full = full || !s.unlimited && s.taken >= s.limit
+	p.mu.Unlock()
+	if p.log != nil && !p.noDeltas {
+		p.log.Append(from, b) // an error: nobody is left to get it
+	}
+	if full { // and only now: the end must not overtake the output
+		p.mu.Lock()
+		s.full = true
+		p.mu.Unlock()
+		p.settle()
+		p.wake()
+	}
+	return nil
+}
+
+// room is how many of n bytes the client wants.
+func (s *stream) room(n int) int {
+	if s.unlimited {
+		return n
+	}
+	return int(min(int64(n), s.limit-s.taken))
+}
+
+// Exit implements proc.Sink.
+func (p *process) Exit(code int) {
+	p.mu.Lock()
+	if p.timeout != nil {
+		p.timeout.Stop()
+	}
+	if !p.deadline.IsZero() && !time.Now().Before(p.deadline) {
+		p.timedOut = true
+	}
+	p.code = code
+	if p.state == running {
+		p.state = draining
+		p.drain = time.AfterFunc(p.conn.server.drainTime, p.drainOver)
+	}
+	p.mu.Unlock()
+	if p.input != nil {
+		p.input.end()
+	}
+	p.settle()
+}
+
+// EndStream implements proc.StreamSink.
+func (p *process) EndStream(from outlog.Stream) {
+	p.mu.Lock()
+	p.of(from).ended = true
+	p.mu.Unlock()
+	p.settle()
+}
+
+// Cut implements proc.Sink. It is for those who would wait for ever; we wait for
+// the client as long as it is there.
+func (p *process) Cut() {}
+
+// Close implements proc.Sink.
+func (p *process) Close() {}
+
+// settle ends the process once it has exited and there is no more output to come
+// that the client wants.
+func (p *process) settle() {
+	p.mu.Lock()
+	mine := p.state == draining && p.stdout.done() && p.stderr.done()
+	if mine {
+		p.overLocked()
+	}
+	p.mu.Unlock()
+	if mine {
+		p.announce()
+	}
+}
+
+func (s *stream) done() bool { return s.ended || s.full }
+
+// drainOver is called when the output has not ended in time. Time in which the
+// client keeps it from being read does not count.
+func (p *process) drainOver() {
+	p.mu.Lock()
+	if p.state != draining {
+		p.mu.Unlock()
+		return
+	}
+	if p.log != nil && p.log.Stats().Blocked {
+		p.drain.Reset(drainStep)
+		p.mu.Unlock()
+		return
+	}
+	p.drainTimedOut = true
+	p.overLocked()
+	p.mu.Unlock()
+	p.announce()
+}
+
+func (p *process) overLocked() {
+	p.state = over
+	for _, t := range []*time.Timer{p.timeout, p.drain} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+}
+
+// announce has the client told that the process is over, after all that it is
+// still to get.
+func (p *process) announce() {
+	if p.log != nil {
+		p.log.Close()
+	}
+	p.wake()
+}
+
+// wake lets the writer look for notifications, if they may be sent already.
+func (p *process) wake() {
+	p.mu.Lock()
+	ready := p.ready
+	p.mu.Unlock()
+	if ready {
+		p.feed.Wake()
+	}
+}
+
+// abandon gives up the output, because the connection is gone, and returns the
+// child, if there is one, to be killed.
+func (p *process) abandon() *proc.Process {
+	p.mu.Lock()
+	p.overLocked()
+	p.stdout.text, p.stderr.text = nil, nil
+	child := p.child
+	p.mu.Unlock()
+	if p.log != nil {
+		p.log.End()
+	}
+	return child
+}

@@ -1,0 +1,189 @@
+package appserver
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/wire"
+)
+
+const (
+	// stdinQueue bounds the input that is accepted and that the command has still to
+	// read, besides what proc holds. One write of any size always fits.
+	stdinQueue = 8 << 20
+
+	// writeCost is what a write costs besides its bytes.
+	writeCost = 64
+
+	// stdinPatience is how long a write waits for room in the queue.
+	stdinPatience = 30 * time.Second
+)
+
+// An input takes writes for a command in their order. Nobody waits for it: a write
+// that finds no room is told later, by a callback.
+type input struct {
+	process *process
+
+	mu        sync.Mutex
+	waiting   []*write // without room, oldest first
+	queued    int      // cost of the accepted ones that are not with the child yet
+	admitting bool     // a goroutine takes writes out, one after the other
+	closed    bool     // no more bytes may follow
+	ended     bool     // the command has exited, or is being killed
+	overdue   *time.Timer
+}
+
+// A write is one request.
+type write struct {
+	data  []byte
+	close bool
+	done  func(error)
+	since time.Time
+}
+
+// write queues data and, if asked to, the end of the input. done is called once,
+// from any goroutine, maybe before write returns: with nil when the bytes are in
+// the queue, else nothing of them will be written.
+func (in *input) write(data []byte, closing bool, done func(error)) {
+	w := &write{data, closing, done, time.Now()}
+	in.mu.Lock()
+	if in.ended {
+		in.mu.Unlock()
+		done(notRunning(in.process.handle))
+		return
+	}
+	in.waiting = append(in.waiting, w)
+	in.mu.Unlock()
+	in.admit()
+}
+
+// admit accepts the writes for which there is room, in order.
+func (in *input) admit() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.admitting { // who is at it will look again
+		return
+	}
+	in.admitting = true
+	for len(in.waiting) > 0 && in.roomLocked(in.waiting[0]) {
+		w := in.waiting[0]
+		in.waiting = in.waiting[1:]
+		refused := in.closed && len(w.data) > 0
+		closing := w.close && !in.closed && !refused
+		in.closed = in.closed || closing
+		if !refused {
+			in.queued += w.cost()
+		}
+		in.mu.Unlock()
+		if refused {
+			w.done(wire.Errorf(wire.CodeInvalidRequest, "stdin is already closed"))
+		} else {
+			in.pass(w, closing)
+		}
+		in.mu.Lock()
+	}
+	in.admitting = false
+	switch {
+	case len(in.waiting) == 0:
+		in.waiting = nil
+		in.stopLocked()
+	case in.overdue == nil:
+		in.overdue = time.AfterFunc(in.process.conn.server.stdinPatience, in.lookOverdue)
+	}
+}
+
+func (w *write) cost() int {
+	if len(w.data) == 0 {
+		return 0
+	}
+	return len(w.data) + writeCost
+}
+
+func (in *input) roomLocked(w *write) bool {
+	return in.queued == 0 || in.queued+w.cost() <= stdinQueue || w.cost() == 0
+}
+
+// pass hands an accepted write to the child. That nobody reads it is no concern of
+// the client's.
+func (in *input) pass(w *write, closing bool) {
+	child, tty := in.process.theChild(), in.process.params.TTY
+	if len(w.data) > 0 {
+		cost := w.cost()
+		child.Write(w.data, func(err error) {
+			in.mu.Lock()
+			in.queued -= cost
+			in.mu.Unlock()
+			if errors.Is(err, proc.ErrTerminated) {
+				in.end() // it is as good as gone
+			} else {
+				in.admit()
+			}
+		})
+	}
+	switch {
+	case closing && tty:
+		in.typeEnd()
+	case closing:
+		child.CloseStdin() // an error: it is closed
+	}
+	w.done(nil)
+}
+
+// endOfFile is the character that means the end of the input at a terminal, unless
+// it was set otherwise.
+const endOfFile = 4
+
+// typeEnd ends the input of a terminal as a person would: the last line first.
+func (in *input) typeEnd() {
+	child := in.process.theChild()
+	child.Write([]byte{'\n'}, func(error) {})
+	if child.CloseStdin() != nil { // it does not know the end of a file now
+		child.Write([]byte{endOfFile}, func(error) {})
+	}
+}
+
+// lookOverdue refuses all that waits once the oldest has waited too long. What
+// came behind it must not take its place: that would leave a hole.
+func (in *input) lookOverdue() {
+	in.mu.Lock()
+	in.overdue = nil
+	patience := in.process.conn.server.stdinPatience
+	if len(in.waiting) == 0 {
+		in.mu.Unlock()
+		return
+	}
+	if left := patience - time.Since(in.waiting[0].since); left > 0 {
+		in.overdue = time.AfterFunc(left, in.lookOverdue)
+		in.mu.Unlock()
+		return
+	}
+	refused := in.waiting
+	in.waiting = nil
+	in.mu.Unlock()
+	for _, w := range refused {
+		w.done(wire.Errorf(wire.CodeOverloaded, "stdin queue of process %s is full: it has not read its input for %v; nothing of this write was queued",
+			wire.Quote(in.process.handle), patience))
+	}
+}
+
+func (in *input) stopLocked() {
+	if in.overdue != nil {
+		in.overdue.Stop()
+		in.overdue = nil
+	}
+}
+
+// end refuses what waits and all that follows.
+func (in *input) end() {
+	in.mu.Lock()
+	in.ended = true
+	refused := in.waiting
+	in.waiting = nil
+	in.stopLocked()
+	in.mu.Unlock()
+	for _, w := range refused {
+		w.done(notRunning(in.process.handle))
+	}
+}

@@ -1,0 +1,328 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/cable"
+)
+
+// F31 and F32: a write whose answer, or which itself, is lost arrives once. F33: one
+// that is made during an outage waits.
+func TestClientF31F32F33Writes(t *testing.T) {
+	for id, fault := range map[string]func(*cable.Cable){
+		"F31": func(c *cable.Cable) { c.On(cable.FromServer, cable.Answer("process/write"), cable.SeverBefore) },
+		"F32": func(c *cable.Cable) { c.On(cable.FromClient, cable.Method("process/write"), cable.SeverBefore) },
+		"F33": func(c *cable.Cable) { c.Cut(); time.AfterFunc(300*time.Millisecond, c.Mend) },
+	} {
+		t.Run(id, func(t *testing.T) {
+			withRig(t, client.Options{}, func(r rig) {
+				p := r.start("read line; echo got $line; read -t 1 line && echo twice; exit 4", func(cmd *client.Command) {
+					cmd.Argv[0], cmd.Stdin = "/bin/bash", true
+				})
+				fault(r.cable)
+				if err := p.Write(r.within(), []byte("hello\n")); err != nil {
+					r.Fatal(err)
+				}
+				r.wants(p, "got hello\n", 4)
+				r.connections(2)
+			})
+		})
+	}
+}
+
+// F34 and F35: the answer to a start, or the start itself, is lost; it runs once. F36:
+// a start during an outage waits.
+func TestClientF34F35F36Starts(t *testing.T) {
+	for id, fault := range map[string]func(*cable.Cable){
+		"F34": func(c *cable.Cable) { c.On(cable.FromServer, cable.Answer("process/start"), cable.SeverBefore) },
+		"F35": func(c *cable.Cable) { c.On(cable.FromClient, cable.Method("process/start"), cable.SeverBefore) },
+		"F36": func(c *cable.Cable) { c.Cut(); time.AfterFunc(300*time.Millisecond, c.Mend) },
+	} {
+		t.Run(id, func(t *testing.T) {
+			withRig(t, client.Options{}, func(r rig) {
+				fault(r.cable)
+				file := fmt.Sprintf("%s/%s-%s", bench.work, id, r.who)
+				r.wants(r.start(fmt.Sprintf("echo run >> %s; cat %s; exit 2", file, file)), "run\n", 2)
+				r.connections(2)
+			})
+		})
+	}
+}
+
+// F37: a start that was given up is undone when it succeeds.
+func TestClientF37GivenUp(t *testing.T) {
+	withRig(t, client.Options{}, func(r rig) {
+		held := r.cable.On(cable.FromServer, cable.Answer("process/start"), cable.Hold)
+		ended := r.cable.On(cable.FromServer, cable.Method("process/exited"))
+		ctx, cancel := context.WithCancel(r.within())
+		go func() { r.await(held); cancel() }()
+		_, err := r.Client.Start(ctx, client.Command{Argv: []string{"sleep", "60"}, Dir: bench.work})
+		if !errors.Is(err, context.Canceled) {
+			r.Errorf("%v", err)
+		}
+		if err := held.Release(); err != nil {
+			r.Fatal(err)
+		}
+		r.await(ended)
+	})
+}
+
+// F38: an interrupt whose answer is lost. tether knows it by its number and delivers
+// it once; with the reference nobody can tell.
+func TestClientF38Interrupt(t *testing.T) {
+	withRig(t, client.Options{}, func(r rig) {
+		p := r.start("n=0; trap 'n=$((n+1)); echo int $n' INT; echo ready; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do sleep 0.1; done; exit $n")
+		sub := p.Subscribe()
+		if e, err := sub.Next(r.within()); string(e.Data) != "ready\n" {
+			r.Fatal(e, err)
+		}
+		r.cable.On(cable.FromServer, cable.Answer("process/signal"), cable.SeverBefore)
+		err := p.Interrupt(r.within())
+		if r.who == ref && !errors.Is(err, client.ErrAmbiguous) || r.who == tether && err != nil {
+			r.Errorf("%v", err)
+		}
+		if exit, err := p.Wait(r.within()); err != nil || exit.Code != 1 {
+			r.Errorf("%d interrupts, %v", exit.Code, err)
+		}
+	})
+}
+
+// F39: terminate is repeated. F40: so is a long poll.
+func TestClientF39F40(t *testing.T) {
+	withRig(t, client.Options{}, func(r rig) {
+		p := r.start("echo one; sleep 60")
+		sub := p.Subscribe()
+		if e, err := sub.Next(r.within()); string(e.Data) != "one\n" {
+			r.Fatal(e, err)
+		}
+		poll := r.cable.On(cable.FromClient, cable.Method("process/read"), cable.SeverAfter)
+		done := make(chan error, 1)
+		go func() {
+			answer, err := p.Read(r.within(), client.ReadOptions{AfterSeq: 1, Wait: 2 * time.Second})
+			if err == nil && answer.NextSeq < 2 {
+				err = fmt.Errorf("next %d", answer.NextSeq)
+			}
+			done <- err
+		}()
+		r.await(poll)
+		if err := <-done; err != nil {
+			r.Errorf("F40: %v", err)
+		}
+		r.cable.On(cable.FromClient, cable.Method("process/terminate"), cable.SeverBefore)
+		if running, err := p.Terminate(r.within()); err != nil || !running {
+			r.Errorf("F39: %t, %v", running, err)
+		}
+		if _, err := p.Wait(r.within()); err != nil {
+			r.Errorf("F39: %v", err)
+		}
+	})
+}
+
+// Notifications that are late, doubled or lost.
+func TestClientF45ToF48Order(t *testing.T) {
+	output := cable.Method("process/output")
+	for id, fault := range map[string]func(c *cable.Cable){
+		"F45": func(c *cable.Cable) { c.On(cable.FromServer, output, cable.Duplicate, cable.Behind(2)) },
+		"F46": func(c *cable.Cable) { c.On(cable.FromServer, output.Nth(3), cable.HoldFor(300*time.Millisecond)) },
+		"F47": func(c *cable.Cable) { c.On(cable.FromServer, output.Nth(2), cable.Drop) },
+		"F48": func(c *cable.Cable) {
+			c.On(cable.FromServer, output.Nth(2), cable.Drop)
+			c.On(cable.FromServer, output.Nth(3), cable.SeverAfter)
+		},
+	} {
+		t.Run(id, func(t *testing.T) {
+			withRig(t, client.Options{}, func(r rig) {
+				fault(r.cable)
+				r.wants(r.start("for i in 1 2 3; do echo $i; sleep 0.1; done"), "1\n2\n3\n", 0)
+			})
+		})
+	}
+}
+
+// F51: a subscription that stays behind gets everything, and holds up nobody. F52: so
+// does one that comes after the end, as far as the output is still there.
+func TestClientF51F52Late(t *testing.T) {
+	withRig(t, client.Options{}, func(r rig) {
+		p := r.start("i=0; while [ $i -lt 600 ]; do echo line $i; i=$((i+1)); done")
+		slow, quick := p.Subscribe(), p.Subscribe()
+		read := func(s *client.Subscription) (lines int) {
+			for {
+				e, err := s.Next(r.within())
+				if err != nil {
+					if err != io.EOF {
+						r.Error(err)
+					}
+					return lines
+				}
+				if e.Kind == client.Gap {
+					r.Error("a gap")
+				}
+				lines += strings.Count(string(e.Data), "\n")
+			}
+		}
+		for name, s := range map[string]*client.Subscription{"quick": quick, "F51": slow, "F52": p.Subscribe()} {
+			if n := read(s); n != 600 {
+				r.Errorf("%s: %d lines", name, n)
+			}
+		}
+	})
+}
+
+// F44: a request in flight is not repeated. F56: a body fails at once with the reason.
+// F61: late deltas do no harm.
+func TestClientHTTP(t *testing.T) {
+	var mu sync.Mutex
+	asked := map[string]int{}
+	more := make(chan struct{})
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		mu.Lock()
+		asked[q.URL.Path]++
+		mu.Unlock()
+		if !strings.HasSuffix(q.URL.Path, "/stream") {
+			fmt.Fprint(w, "whole")
+			return
+		}
+		for range 3 {
+			fmt.Fprint(w, "part;")
+			w.(http.Flusher).Flush()
+			select {
+			case <-more:
+			case <-q.Context().Done():
+				return
+			}
+		}
+	}))
+	defer web.Close()
+	withRig(t, client.Options{}, func(r rig) {
+		h := &http.Client{Transport: r.Client.Transport()}
+		get := func(path string) (string, error) {
+			response, err := h.Get(web.URL + "/" + string(r.who) + path)
+			if err != nil {
+				return "", err
+			}
+			defer response.Body.Close()
+			b, err := io.ReadAll(response.Body)
+			return string(b), err
+		}
+		if body, err := get("/plain"); body != "whole" || err != nil {
+			r.Errorf("%q, %v", body, err)
+		}
+		r.cable.On(cable.FromServer, cable.Answer("http/request"), cable.SeverBefore)
+		if _, err := get("/lost"); !errors.Is(err, client.ErrAmbiguous) || !strings.Contains(err.Error(), "exec-server transport disconnected") {
+			r.Errorf("F44: %v", err)
+		}
+		mu.Lock()
+		if n := asked["/"+string(r.who)+"/lost"]; n != 1 {
+			r.Errorf("F44: asked %d times", n)
+		}
+		mu.Unlock()
+		r.cable.On(cable.FromServer, cable.Method("http/request/bodyDelta"), cable.SeverAfter)
+		body, err := get("/stream")
+		if body != "part;" || err == nil || !strings.Contains(err.Error(), "exec-server transport disconnected") {
+			r.Errorf("F56: %q, %v", body, err)
+		}
+		if body, err := get("/again"); body != "whole" || err != nil {
+			r.Errorf("F61: %q, %v", body, err)
+		}
+	})
+	close(more)
+}
+
+// F29: a server on pipes is killed: the session is lost, and the next use starts it
+// again. F30: one that is closed leaves nothing.
+func TestClientF29F30Command(t *testing.T) {
+	for _, who := range products {
+		t.Run(string(who), func(t *testing.T) {
+			r := rig{TB: t, who: who}
+			cmd := command(t, who, "--listen", "stdio")
+			lazy := client.NewLazyCommand(client.TransportCommand{Argv: cmd.Args, Dir: cmd.Dir, Env: cmd.Env}, client.Options{})
+			t.Cleanup(func() { lazy.Close() })
+			use := func() (*client.Client, string) {
+				c, err := lazy.Get(r.within())
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Client = c
+				p := r.start("echo $PPID")
+				pid, err := io.ReadAll(p.Output())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return c, strings.TrimSpace(string(pid))
+			}
+			c, pid := use()
+			p := r.start("sleep 60")
+			if err := exec.Command("kill", "-KILL", pid).Run(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Wait(r.within()); !errors.Is(err, client.ErrSessionLost) {
+				t.Errorf("F29: %v", err)
+			}
+			next, nextPID := use()
+			if next == c || nextPID == pid {
+				t.Errorf("F29: the client is %p, was %p; server %s, was %s", next, c, nextPID, pid)
+			}
+			lazy.Close()
+			var n int
+			fmt.Sscan(nextPID, &n)
+			if err := syscall.Kill(n, 0); err == nil {
+				t.Errorf("F30: the server %d still runs", n)
+			}
+		})
+	}
+}
+
+// F66: nobody is there at first. F67: many callers share an attempt. F68: a failed one
+// is not remembered. F69: a program that is missing.
+func TestClientF66ToF69Lazy(t *testing.T) {
+	withRig(t, client.Options{}, func(r rig) {
+		r.cable.Cut()
+		lazy := client.NewLazy(r.cable.URL(), client.Options{})
+		r.Cleanup(func() { lazy.Close() })
+		if _, err := lazy.Get(r.within()); err == nil {
+			r.Error("F66: connected to nobody")
+		}
+		r.cable.Mend()
+		links := r.cable.Links()
+		var callers sync.WaitGroup
+		got := make(chan *client.Client, 10)
+		for range 10 {
+			callers.Go(func() {
+				c, err := lazy.Get(r.within())
+				if err != nil {
+					r.Errorf("F68: %v", err)
+				}
+				got <- c
+			})
+		}
+		callers.Wait()
+		first := <-got
+		for range 9 {
+			if c := <-got; c != first {
+				r.Error("F67: two clients")
+			}
+		}
+		if n := r.cable.Links() - links; n > 2 { // the rig's own client came back too
+			r.Errorf("F67: %d connections", n)
+		}
+		missing := client.NewLazyCommand(client.TransportCommand{Argv: []string{"/nonexistent/server"}}, client.Options{})
+		defer missing.Close()
+		if _, err := missing.Get(r.within()); err == nil || !strings.Contains(err.Error(), "failed to spawn exec-server") {
+			r.Errorf("F69: %v", err)
+		}
+	})
+}
