@@ -45,7 +45,11 @@ func withRig(t *testing.T, o client.Options, f func(r rig)) {
 
 func layCable(t testing.TB, target string) *cable.Cable {
 	t.Helper()
-	c, err := cable.Lay(context.Background(), cable.Config{Target: target})
+	c, err := cable.Lay(context.Background(), cable.Config{Target: target, Notice: func(e cable.Event) {
+		if *show {
+			t.Log(e)
+		}
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +59,9 @@ func layCable(t testing.TB, target string) *cable.Cable {
 
 func (r rig) dial(o client.Options) *client.Client {
 	r.Helper()
+	if *show {
+		o.OnState = func(s client.Status) { r.Logf("%s %+v", time.Now().Format("05.000"), s) }
+	}
 	c, err := client.Dial(r.within(), r.cable.URL(), o)
 	if err != nil {
 		r.Fatal(err)
@@ -114,23 +121,25 @@ func (r rig) connections(n int) {
 	}
 }
 
-// count prints numbers, n in all, and needs about a second.
+// count prints numbers and needs about a second. Rules that cut are made after the
+// start: the reference sends output before its answer now and then.
 const count = "for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.1; done; exit 3"
 
 const counted = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n"
 
 func TestClientF01Cut(t *testing.T) {
 	withRig(t, client.Options{}, func(r rig) {
+		p := r.start(count)
 		r.cable.On(cable.FromServer, cable.Method("process/output").Nth(3), cable.SeverAfter)
-		r.wants(r.start(count), counted, 3)
+		r.wants(p, counted, 3)
 		r.connections(2)
 	})
 }
 
 func TestClientF02Outage(t *testing.T) {
 	withRig(t, client.Options{}, func(r rig) {
-		cut := r.cable.On(cable.FromServer, cable.Method("process/output").Nth(3), cable.CutAfter)
 		p := r.start(count)
+		cut := r.cable.On(cable.FromServer, cable.Method("process/output").Nth(3), cable.CutAfter)
 		r.await(cut)
 		time.AfterFunc(500*time.Millisecond, r.cable.Mend)
 		r.wants(p, counted, 3)
@@ -180,6 +189,7 @@ func TestClientF06Restart(t *testing.T) {
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start("sleep 60")
 		other := startServer(t, r.who)
+		r.Cleanup(other.stop)
 		if err := r.cable.Aim(other.url); err != nil {
 			r.Fatal(err)
 		}
@@ -253,6 +263,9 @@ func TestClientF12Refused(t *testing.T) {
 		if refusal, ok := errors.AsType[*client.UpgradeError](err); !ok || refusal.Status != 401 || !errors.Is(err, client.ErrSessionLost) {
 			r.Errorf("%v", err)
 		}
+		if err := refused.Await(r.within(), 2); err != nil {
+			r.Errorf("it is not tried again: %v", err)
+		}
 		if n := refused.Count(); n != 2 {
 			r.Errorf("%d attempts", n)
 		}
@@ -270,8 +283,8 @@ func TestClientF15CutTwice(t *testing.T) {
 
 func TestClientF16ExitMeanwhile(t *testing.T) {
 	withRig(t, client.Options{}, func(r rig) {
+		p := r.start("sleep 0.2; echo one; sleep 0.2; echo two; exit 7")
 		cut := r.cable.On(cable.FromServer, cable.Method("process/output"), cable.CutAfter)
-		p := r.start("echo one; sleep 0.2; echo two; exit 7")
 		r.await(cut)
 		time.AfterFunc(time.Second, r.cable.Mend)
 		r.wants(p, "one\ntwo\n", 7)
@@ -282,9 +295,9 @@ func TestClientF16ExitMeanwhile(t *testing.T) {
 // on; tether keeps it all.
 func TestClientF19Backlog(t *testing.T) {
 	withRig(t, client.Options{}, func(r rig) {
-		cut := r.cable.On(cable.FromServer, cable.Method("process/output"), cable.CutAfter)
 		flag := bench.work + "/f19-" + string(r.who)
-		p := r.start(fmt.Sprintf("echo one; sleep 0.2; head -c 3000000 /dev/zero; : > %s; sleep 1; echo end; exit 5", flag))
+		p := r.start(fmt.Sprintf("sleep 0.2; echo one; sleep 0.2; head -c 3000000 /dev/zero; : > %s; sleep 1; echo end; exit 5", flag))
+		cut := r.cable.On(cable.FromServer, cable.Method("process/output"), cable.CutAfter)
 		r.await(cut)
 		r.awaitFile(flag)
 		r.cable.Mend()
