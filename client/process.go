@@ -31,6 +31,7 @@ type Process struct {
 	subscribed bool // somebody has asked for events
 	discard    bool // nobody will: output is acknowledged as it comes
 	acked      uint64
+	unacked    int // bytes that were delivered since, or arrived and are discarded
 	hole       hole
 }
 
@@ -118,6 +119,9 @@ func (p *Process) take(e Event) {
 	if p.failure != nil {
 		p.mu.Unlock()
 		return
+	}
+	if p.discard {
+		p.unacked += len(e.Data)
 	}
 	kept := p.seq.add(e, p.publish)
 	p.finish(kept)

@@ -12,8 +12,12 @@ import (
 // fetchBytes is how much a subscription that is behind fetches at once.
 const fetchBytes = 1 << 20
 
-// ackEvery is after how many events the server is told what has arrived.
-const ackEvery = 32
+// ackEvery and ackBytes are after how many events, or how much output, the server is
+// told what has arrived.
+const (
+	ackEvery = 32
+	ackBytes = 256 << 10
+)
 
 // A Subscription delivers the events of a process in order, each once. One that
 // stays behind gets what it missed from the server, as long as that has it; what it
@@ -70,6 +74,7 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 		ack := uint64(0)
 		if found {
 			s.next = e.Seq + 1
+			p.unacked += len(e.Data)
 			ack = p.ackDue(e.Kind == Closed)
 		}
 		p.mu.Unlock()
@@ -175,10 +180,10 @@ func (p *Process) ackDue(urgent bool) uint64 {
 	}
 	line := p.needed() - 1
 	final := p.seq.closed && line == p.seq.last
-	if line <= p.acked || !urgent && !final && line < p.acked+ackEvery {
+	if line <= p.acked || !urgent && !final && line < p.acked+ackEvery && p.unacked < ackBytes {
 		return 0
 	}
-	p.acked = line
+	p.acked, p.unacked = line, 0
 	return line
 }
 

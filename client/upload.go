@@ -9,6 +9,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"strings"
 
 	"github.com/tetherexec/tether/wire"
 )
@@ -29,6 +30,13 @@ type UploadOptions struct {
 	// those of any new file. A file that is replaced keeps its own. Servers without
 	// FeatureUpload do not know it.
 	Mode fs.FileMode
+
+	// ID, if not empty, names the upload in the session, in up to 64 bytes. A client that
+	// has resumed the session, see Options.Resume, goes on with what an earlier one has
+	// sent under the same ID, if the server finds in the end that all bytes are those
+	// of r; otherwise it begins again. What has arrived when the context ends is kept
+	// for that. Servers without FeatureUpload do not know it.
+	ID string
 
 	// Progress, if set, is told what has arrived. It must not wait.
 	Progress func(done, total int64)
@@ -100,14 +108,19 @@ type upload struct {
 	size   int64
 	opts   UploadOptions
 
-	sum      hash.Hash // of the first summed bytes
-	summed   int64
-	finished bool // the commit was sent
+	sum       hash.Hash // of the first summed bytes
+	summed    int64
+	finished  bool // the commit was sent
+	named     bool // by the caller; the server was not asked yet what it has
+	inherited bool // an earlier client has sent some of it
 }
 
 func newUpload(f *Files, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOptions) *upload {
 	u := &upload{files: f, source: r, size: size, opts: o, sum: sha256.New()}
 	u.params = wire.UploadOpenParams{UploadID: f.client.newID(), Path: uri, Size: uint64(size), Sandbox: f.sandbox}
+	if o.ID != "" {
+		u.params.UploadID, u.named = o.ID, true
+	}
 	if o.Mode != 0 {
 		mode := uint32(o.Mode.Perm())
 		u.params.Mode = &mode
@@ -125,7 +138,11 @@ func (u *upload) run(ctx context.Context) error {
 			if _, lost := isLost(err); lost {
 				continue
 			}
-			if err != nil {
+			if (u.named || u.inherited) && isStale(err) {
+				u.startOver(l)
+				continue
+			}
+			if err != nil && (u.opts.ID == "" || ctx.Err() == nil) {
 				l.tell(wire.MethodUploadAbort, wire.UploadParams{UploadID: u.params.UploadID})
 			}
 		}
@@ -142,9 +159,20 @@ func (u *upload) runOn(ctx context.Context, l *link) error {
 	if err := l.call(ctx, wire.MethodUploadOpen, u.params, &at); err != nil {
 		return err
 	}
-	if at.Committed { // the answer to the commit was lost
+	if u.named {
+		u.named, u.inherited = false, at.Committed || at.Offset > 0
+	}
+	if at.Committed && !u.inherited { // the answer to the commit was lost
 		u.opts.progress(u.size, u.size)
 		return nil
+	}
+	if at.Committed {
+		at.Offset = uint64(u.size) // a commit that is repeated compares the sums
+	}
+	if u.inherited {
+		if err := u.catchUp(ctx, int64(min(at.Offset, uint64(u.size)))); err != nil {
+			return err
+		}
 	}
 	s := sender{
 		link: l, source: u.source, offset: int64(at.Offset), size: u.size,
@@ -163,6 +191,38 @@ func (u *upload) runOn(ctx context.Context, l *link) error {
 	u.finished = true
 	commit := wire.UploadCommitParams{UploadID: u.params.UploadID, SHA256: hex.EncodeToString(u.sum.Sum(nil))}
 	return l.call(ctx, wire.MethodUploadCommit, commit, nil)
+}
+
+// isStale reports whether what an earlier client has sent is part of another file.
+func isStale(err error) bool {
+	refusal, ok := errors.AsType[*ServerError](err)
+	return ok && (strings.HasPrefix(refusal.Message, "sha256 does not match") ||
+		strings.HasSuffix(refusal.Message, "was opened with other parameters"))
+}
+
+// startOver gives up what an earlier client has sent. The file gets another name for
+// its way: one that is in its place cannot be given up.
+func (u *upload) startOver(l *link) {
+	l.tell(wire.MethodUploadAbort, wire.UploadParams{UploadID: u.params.UploadID})
+	u.params.UploadID = u.files.client.newID()
+	u.sum.Reset()
+	u.summed, u.finished, u.named, u.inherited = 0, false, false, false
+}
+
+// catchUp sums up what an earlier client has sent.
+func (u *upload) catchUp(ctx context.Context, upto int64) error {
+	buf := make([]byte, sendBlock)
+	for u.summed < upto {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		data := buf[:min(sendBlock, upto-u.summed)]
+		if err := readExactly(u.source, data, u.summed); err != nil {
+			return err
+		}
+		u.add(u.summed, data)
+	}
+	return nil
 }
 
 // add sums up what is read for the first time.

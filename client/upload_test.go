@@ -86,6 +86,59 @@ func TestUploadWithLostCommit(t *testing.T) {
 	}
 }
 
+// Somebody who was stopped in the middle of an upload goes on with it as another
+// client.
+func TestUploadGoesOnInAnotherClient(t *testing.T) {
+	s := tethertest.StartServer(t, server.Config{})
+	data, other := pattern(t, 12<<20+5), pattern(t, 12<<20+5)
+	other[0]++
+	for _, test := range []struct {
+		name    string
+		data    []byte
+		resumes bool
+	}{{"same", data, true}, {"other bytes", other, false}, {"other size", data[:11<<20], false}} {
+		t.Run(test.name, func(t *testing.T) {
+			name := filepath.Join(t.TempDir(), "file")
+			first := dial(t, s.URL, client.Options{})
+			ctx, stop := context.WithCancel(within(t))
+			err := first.Files(nil).Upload(ctx, name, bytes.NewReader(data), int64(len(data)), client.UploadOptions{ID: "u", Progress: func(done, _ int64) {
+				if done > 4<<20 {
+					stop()
+				}
+			}})
+			if !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			first.Close()
+			second := dial(t, s.URL, client.Options{Resume: first.SessionID()})
+			begin, last := int64(-1), int64(0)
+			err = second.Files(nil).Upload(within(t), name, bytes.NewReader(test.data), int64(len(test.data)), client.UploadOptions{ID: "u", Progress: func(done, _ int64) {
+				if begin < 0 {
+					begin = done
+				}
+				if done == 0 {
+					last = 0
+				}
+				last = max(last, done)
+			}})
+			if err != nil || last != int64(len(test.data)) || test.resumes && begin < 4<<20 {
+				t.Errorf("%v; from %d to %d", err, begin, last)
+			}
+			wantFile(t, name, test.data)
+			// The same again is not sent again; other bytes are.
+			for _, data := range [][]byte{test.data, append([]byte("x"), test.data[1:]...)} {
+				if err := second.Files(nil).Upload(within(t), name, bytes.NewReader(data), int64(len(data)), client.UploadOptions{ID: "u"}); err != nil {
+					t.Error(err)
+				}
+				wantFile(t, name, data)
+			}
+			if left, err := os.ReadDir(filepath.Dir(name)); err != nil || len(left) != 1 {
+				t.Errorf("there are %v, %v", left, err)
+			}
+		})
+	}
+}
+
 // A source that is too short, or changes, leaves the target as it was.
 func TestUploadFailsWhole(t *testing.T) {
 	files, ctx := filesOf(t), within(t)

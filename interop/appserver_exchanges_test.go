@@ -162,8 +162,8 @@ var appExchanges = []appExchange{
 	{name: "buffered run", play: func(p *appPlayer) {
 		p.hello()
 		p.run("a", nil, "sleep 0.3; printf out; printf err >&2; exit 3")
-		p.run("a", nil, "kill -TERM $$")
-		p.run("a", nil, "kill -KILL $$")
+		p.run("term", nil, "kill -TERM $$") // another handle: the reference may not have forgotten the first
+		p.run("kill", nil, "kill -KILL $$")
 	}},
 	{name: "duplicate, then reuse", play: func(p *appPlayer) {
 		p.hello()
@@ -234,15 +234,18 @@ var appExchanges = []appExchange{
 		p.hello()
 		zeroes := "head -c %d /dev/zero | tr '\\0' x"
 		for _, streamed := range []bool{false, true} {
-			with := func(options j) j { options["streamStdoutStderr"] = streamed; return options }
-			p.run("default", with(j{}), fmt.Sprintf(zeroes, 1_500_000))
-			p.run("default, exactly", with(j{}), fmt.Sprintf(zeroes, 1<<20))
-			p.run("none", with(j{"outputBytesCap": nil}), fmt.Sprintf(zeroes, 1_500_000))
-			p.run("0", with(j{"outputBytesCap": 0}), "printf abc; printf de >&2")
-			p.run("0 of nothing", with(j{"outputBytesCap": 0}), "exit 0")
-			p.run("3", with(j{"outputBytesCap": 3}), "printf abc")
-			p.run("4", with(j{"outputBytesCap": 4}), "printf abc")
-			p.run("10", with(j{"outputBytesCap": 10}), "head -c 5000000 /dev/zero; exit 9")
+			run := func(handle string, options j, script string) {
+				options["streamStdoutStderr"] = streamed
+				p.run(fmt.Sprintf("%s, streamed %t", handle, streamed), options, script)
+			}
+			run("default", j{}, fmt.Sprintf(zeroes, 1_500_000))
+			run("default, exactly", j{}, fmt.Sprintf(zeroes, 1<<20))
+			run("none", j{"outputBytesCap": nil}, fmt.Sprintf(zeroes, 1_500_000))
+			run("0", j{"outputBytesCap": 0}, "printf abc; printf de >&2")
+			run("0 of nothing", j{"outputBytesCap": 0}, "exit 0")
+			run("3", j{"outputBytesCap": 3}, "printf abc")
+			run("4", j{"outputBytesCap": 4}, "printf abc")
+			run("10", j{"outputBytesCap": 10}, "head -c 5000000 /dev/zero; exit 9")
 		}
 	}},
 	{name: "bytes", play: func(p *appPlayer) {
@@ -358,7 +361,7 @@ var appRefusals = []appExchange{
 		p.ask("spawn", "process/spawn", p.params("pipe", j{"timeoutMs": nil}, "sleep", "100"))
 		for i, params := range []j{
 			{"processHandle": "x", "size": j{"rows": 0, "cols": 1}}, {"processHandle": "x", "size": j{"rows": 1, "cols": 1}},
-			{"processHandle": "x", "size": nil}, {"processHandle": "x"}, {"processHandle": "x", "size": j{"rows": 1.0e400 / 1e399, "cols": 1}},
+			{"processHandle": "x", "size": nil}, {"processHandle": "x"}, {"processHandle": "x", "size": j{"rows": 1.5, "cols": 1}},
 			{"processHandle": "pipe", "size": j{"rows": 1, "cols": 1}},
 		} {
 			p.ask(fmt.Sprint("resize ", i), "process/resizePty", params)

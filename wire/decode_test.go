@@ -110,6 +110,12 @@ func TestDecodeErrors(t *testing.T) {
 		{new(WriteAnyParams), `{"sessionId":"s","processId":"p","chunk":""}`, "missing field `writeId`"},
 		{new(TerminateAnyParams), `{"sessionId":"s"}`, "missing field `processId`"},
 		{new(SessionEndParams), `{"sessionId":[]}`, "invalid type: sequence, expected a string"},
+		{new(StateParams), `{"sessionId":"s"}`, "missing field `processId`"},
+		{new(StateParams), `{"processId":"p","sessionId":1}`, "invalid type: number, expected a string"},
+		{new(SearchParams), `{"pattern":"x"}`, "missing field `processId`"},
+		{new(SearchParams), `{"processId":"p","fromLine":-1}`, "invalid number"},
+		{new(SearchParams), `{"processId":"p","ignoreCase":"yes"}`, `invalid type: string "yes", expected a boolean`},
+		{new(SearchParams), `{"processId":"p","pattern":5}`, "invalid type: number, expected a string"},
 		{new(SessionEndParams), `null`, "invalid type: null, expected struct SessionEndParams"},
 		{new(InitializeParams), `{"clientName":"c","tether":{"label":5}}`, "invalid type: number, expected a string"},
 	} {
@@ -198,7 +204,11 @@ func TestDecodeListsWithoutAdditions(t *testing.T) {
 	var process ProcessInfo
 	in = `{"sessionId":"s","processId":"p","argv":[],"cwd":"file:///","pid":1,"tty":false,"startedAtMs":1,"state":"running","nextSeq":1,
 		"sentSeq":0,"heldBytes":0,"unsentBytes":0,"spooledBytes":0,"blocked":false,"observers":0`
-	if err := Decode([]byte(in+`}`), &process); err != nil || process.CPUMs != nil || process.MemoryBytes != nil {
+	if err := Decode([]byte(in+`}`), &process); err != nil || process.CPUMs != nil || process.MemoryBytes != nil || process.StateDetail != nil {
+		t.Errorf("%+v, %v", process, err)
+	}
+	detail := `,"stateDetail":{"activity":"sleeping","text":"t","source":"system","asOfMs":1,"silentMs":2}}`
+	if err := Decode([]byte(in+detail), &process); err != nil || process.StateDetail.Activity != ActivitySleeping || process.StateDetail.Evidence != nil {
 		t.Errorf("%+v, %v", process, err)
 	}
 	if err := Decode([]byte(in+`,"cpuMs":5,"memoryBytes":6}`), &process); err != nil || *process.CPUMs != 5 || *process.MemoryBytes != 6 {
@@ -211,6 +221,8 @@ func FuzzDecodeTether(f *testing.F) {
 	for _, seed := range []string{
 		`{"processId":"p","sessionId":"s","signal":"HUP","onceId":"o","rows":1,"cols":2,"chunk":"YQ==","writeId":"w"}`,
 		`{"processId":"p","sessionId":null,"signal":"interrupt","onceId":null,"rows":0,"cols":65535,"chunk":"","writeId":""}`,
+		`{"processId":"p","sessionId":"s","pattern":"a|b","ignoreCase":true,"stream":"stderr","fromLine":1,"toLine":2,"maxMatches":3,"before":4,"after":5}`,
+		`{"lines":[{"line":1,"seq":2,"stream":"pty","text":"x","match":true,"offset":3,"cut":true,"open":true}],"matches":1,"searched":9,"nextSeq":7,"firstSeq":2,"evicted":true,"truncated":"time","nextLine":4,"longLines":1}`,
 		`{"clientName":"c","tether":{"ttlMs":1,"acks":true,"label":"l"}}`, `{}`, `null`,
 	} {
 		f.Add([]byte(seed))
@@ -218,6 +230,7 @@ func FuzzDecodeTether(f *testing.F) {
 	types := []reflect.Type{
 		reflect.TypeFor[InitializeParams](), reflect.TypeFor[SignalParams](), reflect.TypeFor[SignalAnyParams](), reflect.TypeFor[ResizeParams](),
 		reflect.TypeFor[CloseStdinParams](), reflect.TypeFor[WriteAnyParams](), reflect.TypeFor[TerminateAnyParams](), reflect.TypeFor[SessionEndParams](),
+		reflect.TypeFor[StateParams](), reflect.TypeFor[SearchParams](), reflect.TypeFor[SearchResult](),
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if _, err := Parse([]byte(request(string(data)))); err != nil || !json.Valid(data) {

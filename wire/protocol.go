@@ -31,6 +31,8 @@ const (
 	MethodProcessUnobserve    = "tether/process/unobserve"
 	MethodProcessWriteAny     = "tether/process/write"
 	MethodProcessTerminateAny = "tether/process/terminate"
+	MethodProcessState        = "tether/process/state"
+	MethodProcessSearch       = "tether/process/search"
 	MethodSessionList         = "tether/session/list"
 	MethodSessionEnd          = "tether/session/end"
 

@@ -101,6 +101,9 @@ type ProcessInfo struct {
 	// Of the process and all that it started; nil where that is not known.
 	CPUMs       *uint64 `json:"cpuMs,omitempty"`       // since its start
 	MemoryBytes *uint64 `json:"memoryBytes,omitempty"` // resident; shared pages count for each process
+
+	// What it is doing, without evidence; nil: it has ended, or was not looked at.
+	StateDetail *StateDetail `json:"stateDetail,omitempty"`
 }
 
 // ObserveParams asks to see the output of any session's process.

@@ -113,6 +113,9 @@ func (l *lifetime) Set(s string) error {
 
 // String leaves out the zero minutes and seconds that a Duration prints.
 func (l *lifetime) String() string {
+	if *l == 0 {
+		return ""
+	}
 	s := time.Duration(*l).String()
 	for _, zero := range []string{"m0s", "h0m"} {
 		if cut, ok := strings.CutSuffix(s, zero); ok {

@@ -49,7 +49,7 @@ func TestScripts(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range []string{"", "serve", "exec-server", "sandbox", "sandbox run", "sandbox explain", "doctor", "version"} {
+	for _, args := range []string{"", "serve", "exec-server", "app-server", "bridge", "run", "shell", "ps", "logs", "attach", "kill", "sessions", "completion", "sandbox", "sandbox run", "sandbox explain", "doctor", "version"} {
 		t.Run("tether "+args, func(t *testing.T) {
 			var out, stderr bytes.Buffer
 			root := newRoot(append(strings.Fields(args), "--help"), nil, nil, &stderr)

@@ -37,15 +37,19 @@ func report(stderr io.Writer, command string, err error) int {
 	if err == nil {
 		return exitOK
 	}
-	if _, ok := errors.AsType[usageError](err); ok {
-		fmt.Fprintf(stderr, "error: %v\n\nFor more information, try '%s --help'.\n", err, command)
-		return exitUsage
-	}
+	_, usage := errors.AsType[usageError](err)
 	code := exitError
+	if usage {
+		code = exitUsage
+	}
 	if e, ok := errors.AsType[codedError](err); ok {
 		if code = e.code; e.cause == nil {
 			return code
 		}
+	}
+	if usage {
+		fmt.Fprintf(stderr, "error: %v\n\nFor more information, try '%s --help'.\n", err, command)
+		return code
 	}
 	fmt.Fprintf(stderr, "Error: %v\n", err)
 	return code
@@ -69,14 +73,28 @@ func newRoot(args []string, stdin, stdout *os.File, stderr io.Writer) *cobra.Com
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.SetUsageFunc(printUsage)
 	root.SetHelpFunc(printHelp)
-	root.CompletionOptions.HiddenDefaultCmd = true
-	cobra.EnableCommandSorting = false // as added: the one to start with comes first
+	root.CompletionOptions.DisableDefaultCmd = true // ours has words of its own
+	cobra.EnableCommandSorting = false              // as added: the one to start with comes first
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(
 		newServe("serve", "Serve clients on this machine", args, stdin, stdout),
 		newServe("exec-server", "The same, under the name that the Codex CLI gives it", args, stdin, stdout),
+		newAppServer(args, stdin, stdout),
+		newBridge(stdin, stdout),
+		newRun(stdin, stdout),
+		newShell(stdin, stdout),
+		newMCPRun(stdin, stdout),
+		newPs(stdout),
+		newLogs(stdout),
+		newAttach(stdin, stdout),
+		newKill(),
+		newSessions(),
+		newCp(),
+		newFs(stdin),
 		newSandbox(stdin, stdout),
 		newDoctor(),
+		newChaos(stdout),
+		newCompletion(),
 		newVersion(),
 	)
 	return root

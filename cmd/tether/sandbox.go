@@ -45,6 +45,7 @@ const (
 // sandboxFlags say what a sandbox lets its command do.
 type sandboxFlags struct {
 	profile  string
+	flag     string // the name of the flag that profile comes from
 	cwd      string
 	writable []string
 	network  bool
@@ -53,6 +54,7 @@ type sandboxFlags struct {
 
 func (f *sandboxFlags) define(fs *pflag.FlagSet) {
 	fs.SortFlags = false
+	f.flag = "--profile"
 	fs.StringVar(&f.profile, "profile", profileWorkspaceWrite, "a `PROFILE` that says what is allowed: read-only, workspace-write (read\nall, write the workspace and /tmp), full (no sandbox), or a JSON file\nwith the sandbox or permissions object of a request")
 	fs.StringVar(&f.cwd, "cwd", "", "`DIR` to start in, which is also the workspace (default: this one)")
 	fs.StringArrayVar(&f.writable, "writable", nil, "another `DIR` to allow writing to; can be repeated")
@@ -154,7 +156,7 @@ func (f *sandboxFlags) profileIntent(cwd string) (*wire.Sandbox, error) {
 		s.Permissions = wire.Permissions{Type: wire.PermissionsDisabled, Network: wire.NetworkEnabled}
 		return s, nil
 	}
-	return readProfile(f.profile, s)
+	return readProfile(f.profile, f.flag, s)
 }
 
 // workspaceWrite are the entries that the Codex CLI sends for this mode.
@@ -183,16 +185,16 @@ func special(kind string, access wire.Access) wire.SandboxEntry {
 // maxProfile bounds a profile: it is written by people, or copied from a request.
 const maxProfile = 4 << 20
 
-// readProfile reads a sandbox from a file. If the file has only permissions, the
-// rest is taken from around.
-func readProfile(name string, around *wire.Sandbox) (*wire.Sandbox, error) {
+// readProfile reads a sandbox from a file that flag has named. If the file has only
+// permissions, the rest is taken from around.
+func readProfile(name, flag string, around *wire.Sandbox) (*wire.Sandbox, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(name, "./") {
 		return nil, usageError{fmt.Errorf("unknown profile %q: expected %s, %s, %s or a JSON file",
 			name, profileReadOnly, profileWorkspaceWrite, profileFull)}
 	}
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--profile %s: %w", name, cause(err))}
+		return nil, usageError{fmt.Errorf("%s %s: %w", flag, name, cause(err))}
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxProfile+1))

@@ -14,7 +14,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/outlog"
@@ -22,18 +21,6 @@ import (
 	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/internal/sandbox/denial"
 )
-
-// Exit codes of `tether sandbox run` when there was no command to have one, as
-// of env(1) and of shells.
-const (
-	exitRefused       = 125 // the sandbox cannot be had
-	exitNotExecutable = 126
-	exitNotFound      = 127
-	exitSignal        = 128 // plus the signal that ended the command
-)
-
-// passedOn are the signals that are meant for the command.
-var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
 
 // A sandboxRun is one command in a sandbox, on our own standard streams.
 type sandboxRun struct {
@@ -110,21 +97,6 @@ func (r *sandboxRun) run(ctx context.Context) (err error) {
 	return r.command(ctx, w, confine.Request{Intent: intent, Spec: spec})
 }
 
-// isTerminal tells whether somebody sits at the other end.
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && f != nil && term.IsTerminal(int(f.Fd()))
-}
-
-// terminalSize is zero where nobody knows.
-func terminalSize(f *os.File) (rows, cols uint16) {
-	width, height, err := term.GetSize(int(f.Fd()))
-	if err != nil {
-		return 0, 0
-	}
-	return uint16(height), uint16(width)
-}
-
 // command runs the command from start to end.
 func (r *sandboxRun) command(ctx context.Context, w *workshop, request confine.Request) error {
 	signals := make(chan os.Signal, 8)
@@ -178,11 +150,9 @@ func startFailure(program string, err error) error {
 // ended.
 func (r *sandboxRun) attend(p *proc.Process, out *runOutput, signals <-chan os.Signal) {
 	if r.tty {
-		if state, err := term.MakeRaw(int(r.stdin.Fd())); err == nil {
-			defer term.Restore(int(r.stdin.Fd()), state)
-		}
-		stopResizing := followSize(r.stdout, p)
-		defer stopResizing()
+		defer makeRaw(r.stdin)()
+		// It fails only when there is no terminal any more.
+		defer followSize(r.stdout, func(rows, cols uint16) { p.Resize(rows, cols) })()
 	}
 	in := interruptibleReader(r.stdin)
 	var feeding sync.WaitGroup
@@ -203,9 +173,6 @@ func (r *sandboxRun) attend(p *proc.Process, out *runOutput, signals <-chan os.S
 		}
 	}
 }
-
-// feedSize is how much input is read at once.
-const feedSize = 32 << 10
 
 // feed passes input on until there is no more, or nobody wants it.
 func feed(p *proc.Process, in io.Reader) {

@@ -24,12 +24,13 @@ const stopPatience = 5 * time.Second
 
 // serveFlags are the flags of `tether serve` in the form in which they are given.
 type serveFlags struct {
-	cfg                           server.Config
-	authMode, logLevel, logFormat choice
-	concurrent                    count
-	ttl, ttlMax                   lifetime
-	retain, spoolLimit, spoolAll  byteSize
-	reference                     referenceFlags
+	cfg                          server.Config
+	listen                       listenFlags
+	logLevel, logFormat          choice
+	concurrent                   count
+	ttl, ttlMax, idleExit        lifetime
+	retain, spoolLimit, spoolAll byteSize
+	reference                    referenceFlags
 }
 
 // newServe is `tether serve` under either of its names. Its flags are many: they
@@ -76,32 +77,19 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	fs.BoolVar(&f.cfg.InsecureNoAuth, "insecure-no-auth", false, "allow an address that other machines can reach without\nauthentication: whoever reaches it can run commands")
 	group(fs, "Where to listen", "listen", "insecure-no-auth")
 
-	auth := &f.cfg.Auth
-	f.authMode = choice{"", "MODE", []string{server.AuthCapabilityToken, server.AuthSignedBearerToken}}
-	fs.Var(&f.authMode, "ws-auth", "how clients authenticate: capability-token (one shared token)\nor signed-bearer-token (an HS256 JWT)")
-	fs.Var(&optional{&auth.TokenFile, "PATH", true}, "ws-token-file", "file with the capability token")
-	fs.Var(&optional{&auth.TokenSHA256, "HEX", false}, "ws-token-sha256", "SHA-256 digest of the capability token, instead of the file")
-	fs.Var(&optional{&auth.SharedSecretFile, "PATH", true}, "ws-shared-secret-file", "file with the key of signed tokens, at least 32 bytes")
-	fs.Var(&optional{&auth.Issuer, "ISSUER", false}, "ws-issuer", "issuer that signed tokens must name")
-	fs.Var(&optional{&auth.Audience, "AUDIENCE", false}, "ws-audience", "audience that signed tokens must name")
-	fs.Var(&optionalSeconds{&auth.MaxClockSkewSeconds}, "ws-max-clock-skew-seconds", "how far clocks may differ for signed tokens (default 30)")
-	group(fs, "Who may connect", "ws-auth", "ws-token-file", "ws-token-sha256", "ws-shared-secret-file", "ws-issuer", "ws-audience", "ws-max-clock-skew-seconds")
-
-	fs.StringVar(&f.cfg.TLS.CertFile, "tls-cert", "", "`PATH` of the server's certificate and chain (PEM), for wss://")
-	fs.StringVar(&f.cfg.TLS.KeyFile, "tls-key", "", "`PATH` of its private key (PEM)")
-	fs.StringVar(&f.cfg.TLS.ClientCAFile, "tls-client-ca", "", "`PATH` of certificates (PEM); clients must show one signed by them")
-	group(fs, "Who may connect", "tls-cert", "tls-key", "tls-client-ca")
+	f.listen.define(fs, &f.cfg)
 
 	f.ttl, f.ttlMax = lifetime(server.DefaultSessionTTL), lifetime(server.DefaultSessionTTLMax)
 	f.retain, f.spoolLimit, f.spoolAll = server.DefaultRetain, server.DefaultSpoolLimit, server.DefaultSpoolTotal
 	fs.Var(&f.ttl, "session-ttl", "how long a session waits for its client to come back")
 	fs.Var(&f.ttlMax, "session-ttl-max", "the longest wait that a client may ask for")
+	fs.Var(&f.idleExit, "idle-exit", "end after as long without clients and sessions (default never)")
 	fs.Var(&f.retain, "retain", "output kept per process after it was sent")
 	fs.Var(&f.spoolLimit, "spool-limit", "unsent output per process at which the process has to wait")
 	fs.Var(&f.spoolAll, "spool-total", "output kept of all processes together")
 	fs.StringVar(&f.cfg.StateDir, "state-dir", "", "`PATH` for output that does not fit in memory\n(default $XDG_STATE_HOME/tether or ~/.local/state/tether)")
 	fs.Var(&f.concurrent, "concurrent-requests", "schedule requests as codex exec-server does: 1 is one after\nthe other; without this flag none waits for another's wait")
-	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "retain", "spool-limit", "spool-total", "state-dir", "concurrent-requests")
+	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "idle-exit", "retain", "spool-limit", "spool-total", "state-dir", "concurrent-requests")
 
 	f.logLevel = choice{"error", "LEVEL", []string{"error", "warn", "info", "debug"}}
 	f.logFormat = choice{"text", "FORMAT", []string{"text", "json"}}
@@ -126,9 +114,10 @@ func (f *serveFlags) config(stderr io.Writer) (server.Config, error) {
 		_, err := server.ParseListen("")
 		return cfg, err
 	}
-	cfg.Auth.Mode = f.authMode.value
+	cfg.Auth.Mode = f.listen.authMode.value
 	cfg.ConcurrentRequests = int(f.concurrent)
 	cfg.SessionTTL, cfg.SessionTTLMax = time.Duration(f.ttl), time.Duration(f.ttlMax)
+	cfg.IdleExit = time.Duration(f.idleExit)
 	cfg.Retain, cfg.SpoolLimit, cfg.SpoolTotal = int64(f.retain), int64(f.spoolLimit), int64(f.spoolAll)
 	cfg.Version = versionText()
 	cfg.Log = newLog(stderr, f.logLevel.value, f.logFormat.value)

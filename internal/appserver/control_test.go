@@ -16,8 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
 )
 
 // PA-12: what is wrong with a write, in the order of the checks.
@@ -82,13 +84,15 @@ func TestWriteAndClose(t *testing.T) {
 	c.spawn("tty", j{"tty": true}, "cat")
 	accepted(t, "write", c.write("tty", "abc"))
 	accepted(t, "close", c.Call("process/writeStdin", j{"processHandle": "tty", "closeStdin": true}))
-	refused(t, "after the close", c.write("tty", "x"), -32600, "stdin is already closed")
 	if e := c.exited("tty"); e.ExitCode != 0 {
 		t.Errorf("got %+v", e)
 	}
 	if got := c.until("tty", "abc\r\nabc"); !strings.HasPrefix(got, "abc") {
 		t.Errorf("got %q", got)
 	}
+	c.spawn("tty", j{"tty": true, "timeoutMs": nil}, "sleep", "100")
+	accepted(t, "close", c.Call("process/writeStdin", j{"processHandle": "tty", "closeStdin": true}))
+	refused(t, "after the close", c.write("tty", "x"), -32600, "stdin is already closed")
 	// Raw terminals get both as they are.
 	c.sh("raw", j{"tty": true}, "stty raw -echo; printf ready; head -c 2 | od -An -c")
 	c.until("raw", "ready")
@@ -242,7 +246,7 @@ func TestBlockedInput(t *testing.T) {
 	f = start(t, nil)
 	c = f.connect()
 	ids = fill(c, j{"timeoutMs": nil})
-	accepted(t, "kill", c.Call("process/kill", j{"processHandle": "b"})) // behind the writes
+	accepted(t, "kill", c.Call("process/kill", j{"processHandle": "b"}))                                    // behind the writes
 	const ended, forgotten = `process "b" is no longer running`, `no active process for process handle "b"` // the latter if the client was slow
 	count(c, ids, ended)
 	c.exited("b")
@@ -267,10 +271,13 @@ func TestOverload(t *testing.T) {
 	f := start(t, nil)
 	c := f.connect()
 	c.sh("b", j{"timeoutMs": nil, "streamStdin": true}, "exec sleep 100")
-	chunk := base64.StdEncoding.EncodeToString(make([]byte, 4<<20))
+	chunk := base64.StdEncoding.EncodeToString(make([]byte, stdinQueue+1))
 	var ids []int64
-	for range 24 { // 96 MiB, in base64 128
+	for range 2 { // one is with the child, the next fills the queue
 		ids = append(ids, c.Ask("process/writeStdin", j{"processHandle": "b", "deltaBase64": chunk}))
+	}
+	for range maxPending + 1 {
+		ids = append(ids, c.Ask("process/writeStdin", j{"processHandle": "b", "deltaBase64": "eA=="}))
 	}
 	refused(t, "overload", c.Answer(ids[len(ids)-1]), -32001, "Server overloaded; retry later.")
 	accepted(t, "kill", c.Call("process/kill", j{"processHandle": "b"}))
@@ -403,8 +410,33 @@ func TestSlowReader(t *testing.T) {
 	if got["big"] != size || got["small"] != 900_000 || got["last words"] != 600_000 {
 		t.Errorf("got %v", got)
 	}
+	tethertest.Eventually(t, func() error { // nothing is counted any more
+		if requests, bytes, collected := conn.pending.Load(), conn.bytes.Load(), conn.collected.Load(); requests != 0 || bytes != 0 || collected != 0 {
+			return fmt.Errorf("%d requests of %d bytes pending, %d bytes collected", requests, bytes, collected)
+		}
+		return nil
+	})
 	ours.Close()
 	<-ended
+}
+
+// Output that comes when all is over costs nothing.
+func TestOutputAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	defer theirs.Close()
+	conn := f.newConn(t.Context(), rpc.NewLines(theirs, theirs), "test")
+	p := newProcess(conn, &wire.ProcessSpawnParams{}, &client{})
+	p.Append(outlog.Stdout, []byte("in time"))
+	p.Exit(0)
+	p.EndStream(outlog.Stderr)
+	p.drainOver()
+	p.Append(outlog.Stdout, []byte("late"))
+	if got := string(p.stdout.text); got != "in time" || !p.drainTimedOut || conn.collected.Load() != int64(len(got)) {
+		t.Errorf("got %q, %d bytes", got, conn.collected.Load())
+	}
 }
 
 // A message of any size gets through.
@@ -412,8 +444,28 @@ func TestLargeExit(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
 	c := f.connect()
-	c.spawn("large", j{"outputBytesCap": nil}, "head", "-c", "3000000", "/dev/zero") // six characters each in JSON
-	if e := c.exited("large"); len(e.Stdout) != 3_000_000 || strings.Trim(e.Stdout, "\x00") != "" || e.StdoutCapReached {
+	c.spawn("large", j{"outputBytesCap": nil}, "head", "-c", "1500000", "/dev/zero") // six characters each in JSON
+	if e := c.exited("large"); len(e.Stdout) != 1_500_000 || strings.Trim(e.Stdout, "\x00") != "" || e.StdoutCapReached {
 		t.Errorf("got %d bytes", len(e.Stdout))
+	}
+}
+
+// A process without any time has timed out, even if it ended before anybody looked.
+func TestNoTimeAtAll(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	defer theirs.Close()
+	conn := f.newConn(t.Context(), rpc.NewLines(theirs, theirs), "test")
+	params := &wire.ProcessSpawnParams{Command: []string{"true"}, Cwd: "/", TimeoutMs: wire.TimeoutMs{Wish: wire.Given}}
+	p := newProcess(conn, params, &client{})
+	child, err := f.procs.Start(t.Context(), conn.spec(params), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-child.Done()
+	if p.started(child); !p.timedOut {
+		t.Error("it has not timed out")
 	}
 }

@@ -59,13 +59,18 @@ func (p *process) Next(b *rpc.Batch) bool {
 		p.mu.Unlock()
 		return isOver && p.encodeExit()
 	}
-	if p.encodeEmpty(0, &p.stdout, "stdout") || p.encodeEmpty(1, &p.stderr, "stderr") {
+	if p.encodeEmpty() {
 		return true
 	}
-	if err := p.cursor.Next(p.visit); err != nil {
-		return false
+	if !p.ended {
+		if err := p.cursor.Next(p.visit); err != nil {
+			return false
+		}
+		if !p.ended || p.encodeEmpty() { // which may have come meanwhile
+			return true
+		}
 	}
-	return !p.ended || p.encodeExit()
+	return p.encodeExit()
 }
 
 // Written implements rpc.Source.
@@ -94,20 +99,23 @@ func (p *process) encodeDelta(e outlog.Entry) {
 	p.appendDelta(name, e.Data, !s.unlimited && *at >= s.limit)
 }
 
-// encodeEmpty tells once that there was output on a stream of which the client
+// encodeEmpty tells, once per stream, that there was output of which the client
 // wants none.
-func (p *process) encodeEmpty(i int, s *stream, name string) bool {
-	if s.unlimited || s.limit > 0 || p.noDeltas || p.emptied[i] {
-		return false
+func (p *process) encodeEmpty() bool {
+	for i, s := range []*stream{&p.stdout, &p.stderr} {
+		if s.unlimited || s.limit > 0 || p.noDeltas || p.emptied[i] {
+			continue
+		}
+		p.mu.Lock()
+		due := s.any
+		p.mu.Unlock()
+		if due {
+			p.emptied[i] = true
+			p.appendDelta([]string{"stdout", "stderr"}[i], nil, true)
+			return true
+		}
 	}
-	p.mu.Lock()
-	due := s.any
-	p.mu.Unlock()
-	if due {
-		p.emptied[i] = true
-		p.appendDelta(name, nil, true)
-	}
-	return due
+	return false
 }
 
 func (p *process) appendDelta(stream string, data []byte, capReached bool) {

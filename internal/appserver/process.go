@@ -192,6 +192,13 @@ func (p *process) kill() {
 	}
 }
 
+// doomed reports whether the process has been killed.
+func (p *process) doomed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.killed
+}
+
 // killGroup kills the process group on the spot.
 func killGroup(child *proc.Process) { child.Signal(syscall.SIGKILL) } // an error: it is gone
 

@@ -204,6 +204,12 @@ func TestTimeouts(t *testing.T) {
 			t.Errorf("tty %t: %+v", tty, e)
 		}
 	}
+	for range 200 { // however fast it is
+		c.spawn("zero", j{"timeoutMs": 0}, "true")
+		if e := c.exited("zero"); e.ExitCode != 124 {
+			t.Fatalf("got %+v", e)
+		}
+	}
 	for _, handle := range []string{"absent", "absent tty"} {
 		e := c.exited(handle)
 		if took := time.Since(began); e.ExitCode != 124 || took < 10*time.Second || took > 14*time.Second {
@@ -280,6 +286,12 @@ func TestSmallCaps(t *testing.T) {
 	c.sh("s", j{"outputBytesCap": 0}, "exit 0")
 	if e := c.exited("s"); e.StdoutCapReached || e.StderrCapReached {
 		t.Errorf("without output: %+v", e)
+	}
+	for range 300 { // the only delta never gets lost at the end
+		c.sh("s", j{"outputBytesCap": 0, "streamStdoutStderr": true}, "printf abc; printf abc >&2")
+		c.nextDelta("s")
+		c.nextDelta("s")
+		c.exited("s")
 	}
 	// A cap is per stream, and reached in the middle of a piece.
 	c.sh("s", j{"outputBytesCap": 4, "streamStdoutStderr": true, "streamStdin": true}, "printf abc; read x; printf de; printf fg; printf e >&2")

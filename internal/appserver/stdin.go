@@ -115,8 +115,8 @@ func (in *input) pass(w *write, closing bool) {
 			in.mu.Lock()
 			in.queued -= cost
 			in.mu.Unlock()
-			if errors.Is(err, proc.ErrTerminated) {
-				in.end() // it is as good as gone
+			if err != nil && (errors.Is(err, proc.ErrTerminated) || in.process.doomed()) {
+				in.end()
 			} else {
 				in.admit()
 			}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/sandbox"
+	"github.com/tetherexec/tether/internal/search"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/internal/shellsnap"
 	"github.com/tetherexec/tether/wire"
@@ -27,6 +28,7 @@ var codes = []struct {
 	{session.ErrUnknownProcess, wire.CodeInvalidRequest},
 	{session.ErrProcessStarting, wire.CodeInvalidRequest},
 	{session.ErrStartCancelled, wire.CodeInvalidRequest},
+	{search.ErrTooFast, wire.CodeInvalidRequest},
 	{session.ErrEmptyArgv, wire.CodeInvalidParams},
 	{session.ErrEmptyWriteID, wire.CodeInvalidParams},
 	{session.ErrWriteReused, wire.CodeInvalidParams},

@@ -26,7 +26,7 @@ var requests = map[string]struct {
 	wire.MethodInitialize: {wire.InitializeParams{}, `{"clientName":"x","tether":{"ttlMs":1000,"acks":false,"label":"l"}}`},
 	wire.MethodProcessStart: {wire.StartParams{}, `{"processId":"p","argv":["true"],"cwd":"/","env":{},"tty":false,
 		"metadata":{"threadId":"t"},"envPolicy":{"inherit":"core","ignoreDefaultExcludes":false,"exclude":[],"set":{},"includeOnly":[]},
-		"managedNetwork":{"loopbackPorts":[]},"size":{"rows":1,"cols":1}}`},
+		"managedNetwork":{"loopbackPorts":[]},"shellSnapshot":{"scopeId":"s","shell":{"name":"bash","path":"/bin/bash"}},"size":{"rows":1,"cols":1}}`},
 	wire.MethodProcessRead:       {wire.ReadParams{}, `{"processId":"nobody"}`},
 	wire.MethodProcessWrite:      {wire.WriteParams{}, `{"processId":"nobody","chunk":"","writeId":"w"}`},
 	wire.MethodProcessSignal:     {wire.SignalParams{}, `{"processId":"nobody","signal":"interrupt"}`},
@@ -35,6 +35,8 @@ var requests = map[string]struct {
 	wire.MethodProcessCloseStdin: {wire.CloseStdinParams{}, `{"processId":"nobody"}`},
 	wire.MethodProcessSignalAny:  {wire.SignalAnyParams{}, `{"processId":"nobody","signal":"HUP"}`},
 	wire.MethodProcessList:       {wire.ListParams{}, `{}`},
+	wire.MethodProcessState:      {wire.StateParams{}, `{"processId":"nobody"}`},
+	wire.MethodProcessSearch:     {wire.SearchParams{}, `{"processId":"nobody"}`},
 	wire.MethodProcessObserve:    {wire.ObserveParams{}, `{"sessionId":"nobody","processId":"nobody"}`},
 	wire.MethodProcessUnobserve:  {wire.UnobserveParams{}, `{"observeId":1}`},
 

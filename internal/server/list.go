@@ -32,6 +32,7 @@ func (c *conn) listProcesses(a *session.Attachment, r *rpc.Request, p *wire.List
 	})
 	c.tasks.Go(func() { // ends after one look; the connection waits for it
 		defer done()
+		lookAt(list)
 		r.Reply(wire.ListResult{Processes: c.server.withUsage(list)})
 	})
 }

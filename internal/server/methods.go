@@ -55,6 +55,8 @@ var methods = map[string]method{
 	wire.MethodProcessCloseStdin: ordered("exec", (*conn).closeStdin, func(p *wire.CloseStdinParams) string { return p.ProcessID }),
 	wire.MethodProcessSignalAny:  ordered("exec", (*conn).signal, func(p *wire.SignalAnyParams) string { return p.ProcessID }).onControlLane(),
 	wire.MethodProcessList:       async("exec", (*conn).listProcesses, nil),
+	wire.MethodProcessState:      answers("exec", replying((*conn).processState), nil, nil),
+	wire.MethodProcessSearch:     answers("exec", replying((*conn).searchOutput), nil, func(*wire.SearchParams) string { return "\x00search" }),
 	wire.MethodProcessObserve:    async("exec", (*conn).observe, func(p *wire.ObserveParams) string { return p.ProcessID }),
 	wire.MethodProcessUnobserve:  call("exec", (*conn).unobserve),
 	wire.MethodSessionList:       call("exec", (*conn).listSessions),

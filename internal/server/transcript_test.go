@@ -121,6 +121,8 @@ var volatile = []struct {
 }{
 	{regexp.MustCompile(`"(pid|heldBytes|unsentBytes|sentSeq|startedAtMs|createdAtMs|timeMs|expiresInMs)":\d+`), `"$1":<number>`},
 	{regexp.MustCompile(`,"cpuMs":\d+,"memoryBytes":\d+`), ``}, // not known on every machine
+	{regexp.MustCompile(`,"stateDetail":\{[^}]*\}(\}[],])`), `$1`}, // a list; what was seen may differ, and may have been left out
+	{regexp.MustCompile(`"stateDetail":\{.*\}(\}\})$`), `"stateDetail":<detail>$1`},
 	{regexp.MustCompile(`"environmentInfo":\{.*\},"tether"`), `"environmentInfo":<info>,"tether"`},
 	{regexp.MustCompile(`exec-server websocket 127.0.0.1:\d+`), `exec-server websocket <address>`},
 	{regexp.MustCompile(`"shell":\{[^}]*\}`), `"shell":<shell>`},

@@ -361,6 +361,7 @@ func (o *Observation) End() {
 type Listed struct {
 	Info  wire.ProcessInfo
 	Child *proc.Process
+	log   *outlog.Log
 }
 
 // Processes describes the processes of the session, but for what they use.
@@ -370,7 +371,7 @@ func (s *Session) Processes() []Listed {
 	list := make([]Listed, 0, len(s.processes))
 	for _, p := range s.processes {
 		if p.child != nil {
-			list = append(list, Listed{p.infoLocked(), p.child})
+			list = append(list, Listed{p.infoLocked(), p.child, p.Log})
 		}
 	}
 	return list

@@ -1,0 +1,72 @@
+package mcptransport
+
+import "encoding/json"
+
+// maxInFlight is how many requests of a client may wait for an answer.
+const maxInFlight = 10_000
+
+// A ledger is what a client has said that still matters when its server is gone.
+type ledger struct {
+	open        map[string]struct{} // ids of requests without an answer
+	hello       *greeting           // initialize; nil: not answered yet, or not used
+	asked       *greeting           // initialize, while it is not answered
+	initialized []byte              // notifications/initialized
+}
+
+// A greeting is the introduction of the client to its server.
+type greeting struct {
+	line    []byte
+	id      string
+	version string // of the protocol, that the server chose
+}
+
+// said takes note of a message of the client. False: there are too many requests.
+func (l *ledger) said(m *message) bool {
+	switch cancelled := m.cancels(); {
+	case m.isRequest():
+		if len(l.open) >= maxInFlight {
+			return false
+		}
+		if l.open == nil {
+			l.open = map[string]struct{}{}
+		}
+		l.open[m.id] = struct{}{}
+		if m.method == methodInitialize {
+			*l = ledger{open: l.open, asked: &greeting{line: m.raw, id: m.id}}
+		}
+	case cancelled != "":
+		delete(l.open, cancelled) // it gets no answer
+	case m.method == methodInitialized:
+		l.initialized = m.raw
+	}
+	return true
+}
+
+// heard takes note of a message of the server.
+func (l *ledger) heard(m *message) {
+	if !m.isAnswer() {
+		return
+	}
+	delete(l.open, m.id)
+	if l.asked != nil && l.asked.id == m.id && m.result != nil {
+		l.hello = l.asked
+		l.hello.version = chosenVersion(m)
+		l.asked = nil
+	}
+}
+
+// take returns the ids of all requests without an answer, and forgets them.
+func (l *ledger) take() map[string]struct{} {
+	open := l.open
+	l.open, l.asked = nil, nil
+	return open
+}
+
+// chosenVersion is the version of the protocol in an answer to initialize.
+func chosenVersion(m *message) string {
+	var result struct {
+		ProtocolVersion string `json:"protocolVersion"`
+	}
+	json.Unmarshal(m.result, &result) // the client will say what is wrong with it
+	return result.ProtocolVersion
+}

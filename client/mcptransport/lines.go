@@ -1,0 +1,54 @@
+package mcptransport
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// The longest lines; a longer one ends the transport.
+const (
+	maxStdoutLine = 8 << 20
+	maxStderrLine = 1 << 20
+
+	// maxClientLine bounds what is held of a client's message. Servers may take less.
+	maxClientLine = 64 << 20
+)
+
+// A splitter makes lines of pieces.
+type splitter struct {
+	source string // for the error
+	limit  int    // of a line, in bytes
+	rest   []byte // of a line that has not ended
+}
+
+// feed calls f with each line that ends in this piece, without its end. The lines may
+// be kept; they share memory with the piece.
+func (s *splitter) feed(piece []byte, f func(line []byte) error) error {
+	for {
+		line, rest, ended := bytes.Cut(piece, []byte("\n"))
+		if len(s.rest)+len(line) > s.limit {
+			return fmt.Errorf("%s line is longer than %d bytes", s.source, s.limit)
+		}
+		if len(s.rest) > 0 || !ended {
+			s.rest = append(s.rest, line...)
+			line = s.rest
+		}
+		if !ended {
+			return nil
+		}
+		s.rest, piece = nil, rest
+		if err := f(bytes.TrimSuffix(line, []byte("\r"))); err != nil {
+			return err
+		}
+	}
+}
+
+// end calls f with the last line, if that has no end.
+func (s *splitter) end(f func(line []byte) error) error {
+	line := s.rest
+	s.rest = nil
+	if len(line) == 0 {
+		return nil
+	}
+	return f(bytes.TrimSuffix(line, []byte("\r")))
+}

@@ -1,0 +1,262 @@
+package mcptransport_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/mcptransport"
+	"github.com/tetherexec/tether/internal/cable"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// toolserver is a real MCP server, built when it is needed.
+var toolserver = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("go", "build", "-o", filepath.Join(binaries, "toolserver"), "./internal/toolserver").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("build the tool server: %w\n%s", err, out)
+	}
+	return filepath.Join(binaries, "toolserver"), err
+})
+
+var binaries string
+
+func TestMain(m *testing.M) {
+	var err error
+	if binaries, err = os.MkdirTemp("", "mcptransport-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(binaries)
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// patience bounds each test; none comes near it.
+const patience = 60 * time.Second
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A rig is an MCP client whose server runs behind a cable.
+type rig struct {
+	*testing.T
+	dir       string
+	server    *tethertest.Server
+	cable     *cable.Cable
+	executor  *client.Lazy
+	log       *logbook
+	transport *mcptransport.Transport
+	sessions  []*mcp.ClientSession
+
+	mu    sync.Mutex
+	calls []string // methods that went to the executor
+	start json.RawMessage
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	bin, err := toolserver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{T: t, dir: t.TempDir(), server: tethertest.StartServer(t, server.Config{}), log: &logbook{}}
+	if r.cable, err = cable.Lay(context.Background(), cable.Config{Target: r.server.URL, Tap: r.tap}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.cable.Close)
+	r.executor = client.NewLazy(r.cable.URL(), client.Options{})
+	t.Cleanup(func() { r.executor.Close() })
+	r.transport = &mcptransport.Transport{Client: r.get, Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Command: mcptransport.Command{Argv: []string{bin}, Dir: r.dir}}
+	return r
+}
+
+func (r *rig) tap(m cable.Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m.From == cable.FromClient && m.Method != "" {
+		r.calls = append(r.calls, m.Method)
+		if m.Method == "process/start" {
+			r.start = m.Params
+		}
+	}
+}
+
+// called counts requests of a method.
+func (r *rig) called(method string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.calls {
+		if m == method {
+			n++
+		}
+	}
+	return n
+}
+
+// connect opens an MCP session in which the client introduces itself, as of old.
+func (r *rig) connect(o *mcp.ClientOptions) *mcp.ClientSession {
+	return r.connectAs("2025-06-18", o)
+}
+
+func (r *rig) connectAs(version string, o *mcp.ClientOptions) *mcp.ClientSession {
+	r.Helper()
+	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o)
+	s, err := c.Connect(within(r), r.transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.sessions = append(r.sessions, s)
+	r.Cleanup(r.hangUp)
+	return s
+}
+
+// hangUp closes all sessions.
+func (r *rig) hangUp() {
+	for _, s := range r.sessions {
+		s.Close()
+	}
+}
+
+// open starts a server and leaves the lines to the test.
+func (r *rig) open() *mcptransport.Pump {
+	r.Helper()
+	p, err := r.transport.Open(within(r))
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { p.Close() })
+	return p
+}
+
+type args = map[string]any
+
+func (r *rig) call(s *mcp.ClientSession, tool string, a args) (string, error) {
+	result, err := s.CallTool(within(r), &mcp.CallToolParams{Name: tool, Arguments: a})
+	if err != nil {
+		return "", err
+	}
+	text := result.Content[0].(*mcp.TextContent).Text
+	if result.IsError {
+		return "", fmt.Errorf("the tool says: %s", text)
+	}
+	return text, nil
+}
+
+func (r *rig) must(s *mcp.ClientSession, tool string, a args) string {
+	r.Helper()
+	text, err := r.call(s, tool, a)
+	if err != nil {
+		r.Fatalf("%s: %v\n%s", tool, err, r.log)
+	}
+	return text
+}
+
+// lose ends the executor with all that runs there, and puts another one in its place.
+func (r *rig) lose() {
+	r.Helper()
+	r.cable.Cut()
+	r.server.Stop()
+	r.server = tethertest.StartServer(r, server.Config{})
+	r.Cleanup(r.hangUp) // before the server stops
+	if err := r.cable.Aim(r.server.URL); err != nil {
+		r.Fatal(err)
+	}
+	r.cable.Mend()
+}
+
+// awaitFile waits until the server has made a file.
+func (r *rig) awaitFile(name string) {
+	r.Helper()
+	tethertest.Eventually(r, func() error { _, err := os.Stat(name); return err })
+}
+
+// ended waits until a process is gone.
+func (r *rig) ended(pid string) {
+	r.Helper()
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		r.Fatal(err)
+	}
+	tethertest.Eventually(r, func() error {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d", n)); err == nil {
+			return fmt.Errorf("process %d is still there", n)
+		}
+		return nil
+	})
+}
+
+// A logbook is a log that can be read while it is written.
+type logbook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logbook) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *logbook) has(text string) error {
+	if !strings.Contains(l.String(), text) {
+		return fmt.Errorf("the log does not say %q: %.2000s", text, l)
+	}
+	return nil
+}
+
+func serverConfig() server.Config { return server.Config{} }
+
+// setExecutor is another way to an executor, for the next session.
+func (r *rig) setExecutor(url string) {
+	executor := client.NewLazy(url, client.Options{})
+	r.Cleanup(func() { executor.Close() })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.executor = executor
+}
+
+func (r *rig) get(ctx context.Context) (*client.Client, error) {
+	r.mu.Lock()
+	executor := r.executor
+	r.mu.Unlock()
+	return executor.Get(ctx)
+}
+
+func nextName(t *testing.T, name string) string {
+	t.Helper()
+	n, err := strconv.Atoi(strings.TrimPrefix(name, "mcp-stdio-"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("mcp-stdio-%d", n+1)
+}

@@ -1,0 +1,216 @@
+package mcptransport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+)
+
+// Limits of restarts.
+const (
+	maxRestarts   = 3
+	restartWindow = time.Minute
+
+	// restartPatience bounds a new session, the start of a server in it, and its answer
+	// to our introduction.
+	restartPatience = time.Minute
+)
+
+// closePatience is how long the end of a server may take to tell. If the executor is
+// not reached, the server ends with its session.
+const closePatience = 5 * time.Second
+
+// ErrClosed means that the transport was closed by its owner.
+var ErrClosed = errors.New("MCP transport is closed")
+
+// A Pump carries messages between a client and an MCP server on an executor, one per
+// line and without a change, and keeps track of them, so that it can start the server
+// again when the session is lost. The only bytes that it changes are the ids of requests
+// that such a later server makes. It is safe for concurrent use.
+type Pump struct {
+	transport Transport
+	log       *slog.Logger
+	ctx       context.Context // ends with Close
+	cancel    context.CancelCauseFunc
+	tasks     sync.WaitGroup
+	closing   sync.Once
+
+	sends chan *sending
+	lines chan []byte   // for the client
+	ended chan struct{} // closed when nothing follows
+
+	restarts []time.Time // of the last minute; for the sender only
+
+	mu     sync.Mutex
+	run    *run // the newest
+	ledger ledger
+	finish bool  // the client has nothing more to say
+	err    error // why it ended; io.EOF: the server did
+	exit   client.Exit
+}
+
+// A sending is a line on its way to the server, or the end of its input.
+type sending struct {
+	line []byte
+	end  bool
+	done chan error // of capacity 1
+}
+
+// Open starts the server. The context bounds the start only; Close ends the server.
+func (t *Transport) Open(ctx context.Context) (*Pump, error) {
+	p := &Pump{transport: *t, log: t.Log, sends: make(chan *sending), lines: make(chan []byte), ended: make(chan struct{})}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	if err := t.Command.check(); err != nil {
+		return nil, err
+	}
+	executor, err := t.Client(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("session for an MCP server: %w", err)
+	}
+	process, err := t.Command.start(ctx, executor)
+	if err != nil {
+		return nil, err
+	}
+	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	p.begin(newRun(executor, process, 0))
+	p.tasks.Go(p.carry) // ends with p.ctx or p.ended
+	return p, nil
+}
+
+// begin makes a run the newest one.
+func (p *Pump) begin(r *run) {
+	p.mu.Lock()
+	p.run = r
+	p.mu.Unlock()
+	p.tasks.Go(func() { p.follow(r) }) // ends with p.ctx or the process
+}
+
+// Send sends a line, without its end, to the server. It returns when the executor has
+// taken it. If the session is lost, requests are answered with an error, and that is
+// all: only a server that ended or closed its input makes Send fail. If the context
+// ends first, the line may still arrive, as a whole.
+func (p *Pump) Send(ctx context.Context, line []byte) error {
+	return p.submit(ctx, &sending{line: line})
+}
+
+// CloseInput ends the server's standard input, after which most servers end. On
+// executors that cannot do that the error is [client.ErrUnsupported]. The server is not
+// started again after this.
+func (p *Pump) CloseInput(ctx context.Context) error { return p.submit(ctx, &sending{end: true}) }
+
+func (p *Pump) submit(ctx context.Context, s *sending) error {
+	s.done = make(chan error, 1)
+	select {
+	case p.sends <- s:
+	case <-p.ended:
+		return p.gone()
+	case <-p.ctx.Done():
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case err := <-s.done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Receive returns the next line for the client, without its end. When the server has
+// ended, and all that it said was received, the error is io.EOF; lost output is a
+// [client.ErrGap]. Other errors than that of the context are final too.
+func (p *Pump) Receive(ctx context.Context) ([]byte, error) {
+	select {
+	case line := <-p.lines:
+		return line, nil
+	case <-p.ended:
+		return nil, p.reason()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// InFlight is how many requests of the client wait for an answer.
+func (p *Pump) InFlight() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.ledger.open)
+}
+
+// Exit tells how the server ended, if Receive has returned io.EOF.
+func (p *Pump) Exit() client.Exit {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.exit
+}
+
+// Close ends the server, if it has not ended. What was not received is given up.
+func (p *Pump) Close() error {
+	p.closing.Do(func() {
+		p.cancel(ErrClosed)
+		p.tasks.Wait()
+		p.mu.Lock()
+		r := p.run
+		p.mu.Unlock()
+		if r.lost == nil {
+			p.terminate(r)
+		}
+		p.end(ErrClosed)
+	})
+	return nil
+}
+
+// terminate ends a server that did not end by itself. Close and the end of a run that
+// broke a rule may both want that; it is done once.
+func (p *Pump) terminate(r *run) {
+	r.ending.Do(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), closePatience)
+		defer cancel()
+		if _, err := r.process.Terminate(ctx); err != nil {
+			p.log.Warn("the MCP server could not be ended; it ends with its session", "err", err)
+		}
+	})
+}
+
+// end says that nothing follows. The first reason counts.
+func (p *Pump) end(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		p.err = err
+		close(p.ended)
+	}
+}
+
+func (p *Pump) reason() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// gone is why nothing can be sent any more.
+func (p *Pump) gone() error {
+	if err := p.reason(); !errors.Is(err, io.EOF) {
+		return err
+	}
+	return errors.New("broken pipe: the MCP server has ended")
+}
+
+// deliver hands a line to the client; false: the pump was closed.
+func (p *Pump) deliver(line []byte) bool {
+	select {
+	case p.lines <- line:
+		return true
+	case <-p.ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,352 @@
+package mcptransport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
+)
+
+// A run is one life of the server.
+type run struct {
+	executor   *client.Client
+	process    *client.Process
+	generation int // servers before this one
+	ending     sync.Once
+
+	// greeting is our repetition of the client's; nil: the client speaks for itself.
+	greeting *greeting
+	answer   chan message // to the greeting; of capacity 1
+
+	gone chan struct{} // closed when lost is set
+	lost error         // why the session, or we, gave it up; guarded by Pump.mu
+}
+
+func newRun(executor *client.Client, process *client.Process, generation int) *run {
+	return &run{executor: executor, process: process, generation: generation,
+		answer: make(chan message, 1), gone: make(chan struct{})}
+}
+
+// follow passes on what the server says until it ends, one way or another.
+func (p *Pump) follow(r *run) {
+	err := p.read(r)
+	switch {
+	case p.ctx.Err() != nil: // Close does the rest
+	case errors.Is(err, client.ErrSessionLost):
+		p.giveUp(r, err)
+	case p.isLost(r): // ended because of that
+	default:
+		if !errors.Is(err, io.EOF) {
+			p.log.Warn("MCP transport closed", "process", r.process.ID(), "err", err)
+			p.terminate(r)
+		}
+		p.end(err)
+	}
+}
+
+// read passes on what the server says. It returns io.EOF when that has ended.
+func (p *Pump) read(r *run) error {
+	events := r.process.Subscribe()
+	defer events.Close()
+	stdout := splitter{source: "remote MCP server stdout", limit: maxStdoutLine}
+	stderr := splitter{source: "remote MCP server stderr", limit: maxStderrLine}
+	message := func(line []byte) error { return p.heard(r, line) }
+	for {
+		e, err := events.Next(p.ctx)
+		switch {
+		case err != nil:
+			return err
+		case e.Kind == client.Gap:
+			return &LostEventsError{Expected: e.First, Received: e.Seq + 1}
+		case e.Kind == client.Exited:
+			p.mu.Lock()
+			p.exit = client.Exit{Code: e.ExitCode, SandboxDenied: e.SandboxDenied, Denial: e.Denial}
+			p.mu.Unlock()
+		case e.Kind == client.Closed:
+			if err := errors.Join(stderr.end(p.complain), stdout.end(message)); err != nil {
+				return err
+			}
+			return io.EOF
+		case e.Stream == wire.StreamStderr:
+			err = stderr.feed(e.Data, p.complain)
+		default:
+			err = stdout.feed(e.Data, message)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// A LostEventsError means that output of the server is missing. It is a client.ErrGap.
+type LostEventsError struct{ Expected, Received uint64 }
+
+func (e *LostEventsError) Error() string {
+	return fmt.Sprintf("remote MCP server output stream lost process events: expected sequence %d, received %d", e.Expected, e.Received)
+}
+
+// Is makes it a client.ErrGap.
+func (e *LostEventsError) Is(target error) bool { return target == client.ErrGap }
+
+// complain passes on a line of standard error.
+func (p *Pump) complain(line []byte) error {
+	if p.transport.Stderr != nil {
+		p.transport.Stderr(line)
+		return nil
+	}
+	p.log.Info("MCP server stderr", "line", string(line))
+	return nil
+}
+
+// heard passes on a line of the server.
+func (p *Pump) heard(r *run, line []byte) error {
+	if len(bytes.TrimSpace(line)) == 0 {
+		return nil
+	}
+	messages, ok := parse(line)
+	if !ok {
+		p.log.Debug("skipped a line of the MCP server that is not JSON", "bytes", len(line))
+		return nil
+	}
+	if g := r.greeting; g != nil && len(messages) == 1 && messages[0].isAnswer() && messages[0].id == g.id {
+		r.answer <- messages[0] // the first and only one
+		r.greeting = nil
+		return nil
+	}
+	if !p.deliver(toClient(line, messages, r.generation)) {
+		return context.Cause(p.ctx)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range messages {
+		p.ledger.heard(&messages[i]) // not before: nothing is in flight means that all was received
+	}
+	return nil
+}
+
+// isLost reports whether a run was given up.
+func (p *Pump) isLost(r *run) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return r.lost != nil
+}
+
+// giveUp ends a run that the next message replaces. Requests in flight are answered
+// with the reason.
+func (p *Pump) giveUp(r *run, err error) {
+	p.mu.Lock()
+	if r.lost != nil {
+		p.mu.Unlock()
+		return
+	}
+	r.lost = err
+	close(r.gone)
+	open, finish := p.ledger.take(), p.finish
+	p.mu.Unlock()
+	p.log.Warn("MCP server lost", "process", r.process.ID(), "requests", len(open), "err", err)
+	for id := range open {
+		if !p.deliver(failure(id, fmt.Sprintf("Transport closed: %v; the next call starts the MCP server again", err))) {
+			return
+		}
+	}
+	if finish {
+		p.end(err)
+	}
+}
+
+// carry brings lines to the server, one after the other.
+func (p *Pump) carry() {
+	for {
+		select {
+		case s := <-p.sends:
+			if s.end {
+				s.done <- p.closeInput()
+			} else {
+				s.done <- p.send(s.line)
+			}
+		case <-p.ended:
+			return
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}
+
+// send brings a line to the server, to a new one if need be.
+func (p *Pump) send(line []byte) error {
+	messages, _ := parse(line) // what is not JSON is the server's matter
+	for {
+		r, err := p.current(messages)
+		if err != nil {
+			return p.refuse(messages, err)
+		}
+		toSend := toServer(line, messages, r.generation)
+		if toSend == nil {
+			p.log.Debug("dropped an answer to an MCP server that is gone")
+			return nil
+		}
+		switch noted, err := p.note(r, messages); {
+		case err != nil:
+			return p.refuse(messages, err)
+		case !noted:
+			continue // lost at this moment
+		}
+		return p.write(r, toSend)
+	}
+}
+
+// note takes the messages down before they are sent. False: the run is lost.
+func (p *Pump) note(r *run, messages []message) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.lost != nil {
+		return false, nil
+	}
+	for i := range messages {
+		if !p.ledger.said(&messages[i]) {
+			return false, fmt.Errorf("limit reached: %d requests wait for an answer", maxInFlight)
+		}
+	}
+	return true, nil
+}
+
+// write brings a line to this server. That it is lost meanwhile is no error: who
+// waits for an answer gets one.
+func (p *Pump) write(r *run, line []byte) error {
+	err := r.process.Write(p.ctx, append(bytes.Clone(line), '\n'))
+	switch {
+	case err == nil, errors.Is(err, client.ErrSessionLost):
+		return nil
+	case p.ctx.Err() != nil:
+		return ErrClosed
+	case errors.Is(err, client.ErrUnknownProcess):
+		return fmt.Errorf("broken pipe: %w", err)
+	case errors.Is(err, client.ErrStdinClosed):
+		return fmt.Errorf("broken pipe: stdin closed (%w)", err)
+	}
+	return fmt.Errorf("write to the MCP server: %w", err)
+}
+
+// refuse answers requests that reach no server. Nobody waits for the others.
+func (p *Pump) refuse(messages []message, err error) error {
+	if p.ctx.Err() != nil {
+		return ErrClosed
+	}
+	select {
+	case <-p.ended:
+		return p.gone()
+	default:
+	}
+	p.log.Warn("no MCP server to send to", "err", err)
+	for i := range messages {
+		if m := &messages[i]; m.isRequest() && !p.deliver(failure(m.id, "Transport closed: "+err.Error())) {
+			return ErrClosed
+		}
+	}
+	return nil
+}
+
+// closeInput ends the input of the server, or everything if there is none.
+func (p *Pump) closeInput() error {
+	p.mu.Lock()
+	p.finish = true
+	r, lost := p.run, p.run.lost
+	p.mu.Unlock()
+	if lost != nil {
+		p.end(lost)
+		return nil
+	}
+	err := r.process.CloseStdin(p.ctx)
+	if errors.Is(err, client.ErrSessionLost) || errors.Is(err, client.ErrStdinClosed) {
+		return nil
+	}
+	return err
+}
+
+// current returns the server to send to, and starts it again if the last one is lost.
+func (p *Pump) current(messages []message) (*run, error) {
+	p.mu.Lock()
+	r, lost := p.run, p.run.lost
+	hello, initialized := p.ledger.hello, p.ledger.initialized
+	p.mu.Unlock()
+	if lost == nil {
+		return r, nil
+	}
+	if len(messages) > 0 && messages[0].method == methodInitialize {
+		hello = nil
+	}
+	ctx, cancel := context.WithTimeoutCause(p.ctx, restartPatience, errors.New("the MCP server did not start again in time"))
+	defer cancel()
+	next, err := p.restart(ctx, r, hello)
+	if err != nil || hello == nil {
+		return next, err
+	}
+	if err := p.introduce(ctx, next, hello, initialized); err != nil {
+		err = fmt.Errorf("introduce the client to the MCP server that was started again: %w", err)
+		p.giveUp(next, err)
+		p.terminate(next)
+		return nil, err
+	}
+	return next, nil
+}
+
+// restart starts the server again, in a new session.
+func (p *Pump) restart(ctx context.Context, last *run, hello *greeting) (*run, error) {
+	now := time.Now()
+	for len(p.restarts) > 0 && now.Sub(p.restarts[0]) >= restartWindow {
+		p.restarts = p.restarts[1:]
+	}
+	if len(p.restarts) >= maxRestarts {
+		return nil, fmt.Errorf("the MCP server was started again %d times in %s; try again later", maxRestarts, restartWindow)
+	}
+	executor, err := p.transport.Client(ctx)
+	if errors.Is(err, client.ErrClosed) || err == nil && executor == last.executor && executor.Status().State == client.Failed {
+		p.end(last.lost) // there will be no other
+		return nil, last.lost
+	}
+	if err != nil {
+		return nil, fmt.Errorf("session for the MCP server: %w", err)
+	}
+	p.restarts = append(p.restarts, now)
+	process, err := p.transport.Command.start(ctx, executor)
+	if err != nil {
+		return nil, err
+	}
+	p.log.Info("MCP server started again", "process", process.ID())
+	next := newRun(executor, process, last.generation+1)
+	next.greeting = hello
+	p.begin(next)
+	return next, nil
+}
+
+// introduce repeats what the client has said to the first server.
+func (p *Pump) introduce(ctx context.Context, r *run, hello *greeting, initialized []byte) error {
+	if err := p.write(r, hello.line); err != nil {
+		return err
+	}
+	select {
+	case m := <-r.answer:
+		if m.result == nil {
+			return fmt.Errorf("it refused: %.200s", m.raw)
+		}
+		if v := chosenVersion(&m); v != hello.version {
+			return fmt.Errorf("it speaks version %q of the protocol, and the last one spoke %q", v, hello.version)
+		}
+	case <-r.gone:
+		return r.lost
+	case <-p.ended:
+		return p.gone()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if initialized == nil {
+		return nil
+	}
+	return p.write(r, initialized)
+}

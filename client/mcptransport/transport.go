@@ -1,0 +1,95 @@
+package mcptransport
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tetherexec/tether/client"
+)
+
+// A Transport runs a stdio MCP server on an executor, and starts it again when its
+// session is lost. It is an [mcp.Transport]; each Connect starts a server of its own.
+type Transport struct {
+	// Client returns the session to run the server in, and another one when that is
+	// lost, as [client.Lazy.Get] does. If it returns the lost one, the transport is
+	// closed.
+	Client func(context.Context) (*client.Client, error)
+
+	Command Command
+
+	// Stderr, if set, gets each line that the server prints on standard error, in order.
+	// Otherwise they are logged.
+	Stderr func(line []byte)
+
+	Log *slog.Logger // nil discards it
+}
+
+var _ mcp.Transport = (*Transport)(nil)
+
+// Connect implements [mcp.Transport]. The context bounds the start of the server only.
+func (t *Transport) Connect(ctx context.Context) (mcp.Connection, error) {
+	p, err := t.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{pump: p}, nil
+}
+
+// A connection is a pump whose lines are messages of the SDK.
+type connection struct {
+	pump *Pump
+
+	mu      sync.Mutex
+	pending []json.RawMessage // of a batch; Read has one caller
+}
+
+// Read implements [mcp.Connection]. What is no message is skipped.
+func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		for len(c.pending) > 0 {
+			m, err := jsonrpc.DecodeMessage(c.pending[0])
+			c.pending = c.pending[1:]
+			if err == nil {
+				return m, nil
+			}
+			c.pump.log.Warn("skipped a line of the MCP server that is no message", "err", err)
+		}
+		line, err := c.pump.Receive(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if c.pending = []json.RawMessage{line}; isBatch(line) {
+			if err := json.Unmarshal(line, &c.pending); err != nil {
+				return nil, fmt.Errorf("a batch of the MCP server: %w", err) // it was checked
+			}
+		}
+	}
+}
+
+// Write implements [mcp.Connection].
+func (c *connection) Write(ctx context.Context, m jsonrpc.Message) error {
+	line, err := jsonrpc.EncodeMessage(m)
+	if err != nil {
+		return fmt.Errorf("encode a message for the MCP server: %w", err)
+	}
+	err = c.pump.Send(ctx, line)
+	if errors.Is(err, ErrClosed) {
+		return fmt.Errorf("%w: %w", mcp.ErrConnectionClosed, err)
+	}
+	return err
+}
+
+// Close implements [mcp.Connection]. It ends the server.
+func (c *connection) Close() error { return c.pump.Close() }
+
+// SessionID implements [mcp.Connection]. Servers on standard input and output have none.
+func (c *connection) SessionID() string { return "" }

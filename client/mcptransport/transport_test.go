@@ -1,0 +1,421 @@
+package mcptransport_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/mcptransport"
+	"github.com/tetherexec/tether/internal/cable"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// An outcome is what came of a call.
+type outcome struct {
+	text string
+	err  error
+}
+
+// waiting begins a call that ends when the returned file exists.
+func (r *rig) waiting(s *mcp.ClientSession) (file string, result <-chan outcome) {
+	r.Helper()
+	file = filepath.Join(r.dir, "go")
+	done := make(chan outcome, 1)
+	go func() {
+		text, err := r.call(s, "wait", args{"file": file})
+		done <- outcome{text, err}
+	}()
+	r.awaitFile(file + ".begun")
+	if err := os.Remove(file + ".begun"); err != nil {
+		r.Fatal(err)
+	}
+	return file, done
+}
+
+// A cut in the middle of a call is not noticed: the same server answers.
+func TestF62CutDuringCall(t *testing.T) {
+	r := newRig(t)
+	s := r.connect(nil)
+	pid := r.must(s, "pid", nil)
+	file, result := r.waiting(s)
+	r.cable.Cut()
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.cable.Mend()
+	if got := <-result; got.err != nil || got.text != pid {
+		t.Errorf("%+v, want %s", got, pid)
+	}
+	if n := r.cable.Links(); n != 2 {
+		t.Errorf("%d connections", n)
+	}
+	// The request and the answer may be what is lost, too.
+	for _, rule := range []*cable.Rule{
+		r.cable.On(cable.FromClient, cable.Method("process/write"), cable.SeverBefore),
+		r.cable.On(cable.FromServer, cable.Answer("process/write").Nth(2), cable.SeverBefore),
+		r.cable.On(cable.FromServer, cable.Method("process/output").Nth(3), cable.SeverBefore),
+	} {
+		for rule.Count() == 0 {
+			if got := r.must(s, "pid", nil); got != pid {
+				t.Errorf("another server answers: %s, not %s", got, pid)
+			}
+		}
+	}
+}
+
+// A lost session costs the calls in flight, and the next one finds a new server that
+// knows its client.
+func TestF63SessionLost(t *testing.T) {
+	for _, version := range []string{"2025-06-18", ""} { // the newest has no introduction
+		t.Run("version "+version, func(t *testing.T) {
+			r := newRig(t)
+			s := r.connectAs(version, nil)
+			pid := r.must(s, "pid", nil)
+			_, result := r.waiting(s)
+			r.lose()
+			got := <-result
+			if e, ok := errors.AsType[*jsonrpc.Error](got.err); !ok || e.Code != -32000 || !strings.HasPrefix(e.Message, "Transport closed: ") {
+				t.Errorf("%+v", got)
+			}
+			if again := r.must(s, "pid", nil); again == pid {
+				t.Error("the same server")
+			}
+			if tools, err := s.ListTools(within(t), nil); err != nil || len(tools.Tools) != 7 {
+				t.Errorf("%v, %v", tools, err)
+			}
+			if err := r.log.has("MCP server started again"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// While the executor is away for good, each call says so; when it is back, they work.
+func TestF63NoServer(t *testing.T) {
+	r := newRig(t)
+	s := r.connect(nil)
+	r.must(s, "pid", nil)
+	r.cable.Cut()
+	r.server.Stop()
+	lost, err := r.executor.Get(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.cable.OnUpgrade(cable.Any().Always(), cable.Status(404)) // gone for good
+	r.cable.Mend()
+	tethertest.Eventually(t, func() error {
+		if lost.Status().State != client.Failed {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	for range 5 { // those are no restarts
+		if text, err := r.call(s, "pid", nil); err == nil || !strings.Contains(err.Error(), "Transport closed: ") {
+			t.Fatalf("%s, %v", text, err)
+		}
+	}
+	again, err := cable.Lay(context.Background(), cable.Config{Target: tethertest.StartServer(t, serverConfig()).URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(again.Close)
+	r.setExecutor(again.URL())
+	r.must(s, "pid", nil)
+}
+
+// The fourth loss in a minute is one too many.
+func TestF63AtMostThreeTimes(t *testing.T) {
+	r := newRig(t)
+	s := r.connect(nil)
+	for range 3 {
+		_, result := r.waiting(s)
+		r.lose()
+		if got := <-result; got.err == nil {
+			t.Fatal(got)
+		}
+		r.must(s, "pid", nil)
+	}
+	_, result := r.waiting(s)
+	r.lose()
+	<-result
+	for range 2 {
+		if text, err := r.call(s, "pid", nil); err == nil || !strings.Contains(err.Error(), "started again 3 times in 1m0s") {
+			t.Errorf("%s, %v", text, err)
+		}
+	}
+}
+
+// With one session and no other, the transport ends with it.
+func TestF63OneSessionOnly(t *testing.T) {
+	r := newRig(t)
+	only, err := client.Dial(within(t), r.cable.URL(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { only.Close() })
+	r.transport.Client = func(context.Context) (*client.Client, error) { return only, nil }
+	s := r.connect(nil)
+	_, result := r.waiting(s)
+	r.lose()
+	if got := <-result; got.err == nil {
+		t.Error(got)
+	}
+	if text, err := r.call(s, "pid", nil); err == nil {
+		t.Error(text)
+	}
+	if s.Wait() == nil {
+		t.Error("the transport ended without a reason")
+	}
+}
+
+// The client may still be busy with a request of the lost server when the new one asks
+// something under the same id.
+func TestF63RequestsOfTheServer(t *testing.T) {
+	r := newRig(t)
+	asked, answer := make(chan string, 2), make(chan string)
+	s := r.connect(&mcp.ClientOptions{ElicitationHandler: func(ctx context.Context, q *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+		asked <- q.Params.Message
+		if q.Params.Message == "second?" {
+			return &mcp.ElicitResult{Action: "accept"}, nil
+		}
+		<-answer
+		return &mcp.ElicitResult{Action: "decline"}, nil
+	}})
+	first := make(chan error, 1)
+	go func() { _, err := r.call(s, "ask", args{"text": "first?"}); first <- err }()
+	if q := <-asked; q != "first?" {
+		t.Fatal(q)
+	}
+	r.lose()
+	if err := <-first; err == nil || !strings.Contains(err.Error(), "Transport closed") {
+		t.Error(err)
+	}
+	if got := r.must(s, "ask", args{"text": "second?"}); got != "accept" {
+		t.Errorf("the answer to the first server went to the second: %s", got)
+	}
+	close(answer)
+	tethertest.Eventually(t, func() error { return r.log.has("dropped an answer to an MCP server that is gone") })
+	r.must(s, "pid", nil)
+}
+
+func TestF64LongLine(t *testing.T) {
+	r := newRig(t)
+	s := r.connect(nil)
+	pid := r.must(s, "pid", nil)
+	if text, err := r.call(s, "print", args{"bytes": 9 << 20}); err == nil {
+		t.Error(text)
+	}
+	if err := s.Wait(); err == nil || !strings.Contains(err.Error(), "stdout line is longer than 8388608 bytes") {
+		t.Error(err)
+	}
+	r.ended(pid)
+	s.Close()
+	if n := r.called("process/terminate"); n != 1 {
+		t.Errorf("%d times terminated", n)
+	}
+}
+
+func TestF64LongStderrLine(t *testing.T) {
+	r := newRig(t)
+	s := r.connect(nil)
+	pid := r.must(s, "pid", nil)
+	r.call(s, "print", args{"bytes": 2 << 20, "stderr": true}) // the answer may be faster
+	if err := s.Wait(); err == nil || !strings.Contains(err.Error(), "stderr line is longer than 1048576 bytes") {
+		t.Error(err)
+	}
+	r.ended(pid)
+}
+
+// A line of nearly 8 MiB passes.
+func TestLongLinePasses(t *testing.T) {
+	r := newRig(t)
+	s := r.connect(nil)
+	long := strings.Repeat("x", 8<<20-1000)
+	if got := r.must(s, "echo", args{"text": long}); got != long {
+		t.Errorf("%d bytes came back", len(got))
+	}
+}
+
+// Output that is lost for good closes the transport.
+func TestF65LostEvents(t *testing.T) {
+	r := newRig(t)
+	s := r.connect(nil)
+	pid := r.must(s, "pid", nil)
+	lost := r.cable.On(cable.FromServer, cable.Method("process/output"), cable.Drop)
+	r.cable.On(cable.FromServer, cable.Answer("process/read").Always(), cable.Amend(func(m map[string]any) {
+		m["result"].(map[string]any)["chunks"] = []any{}
+	}))
+	go r.call(s, "echo", args{"text": "this answer is lost"}) // ends with the transport
+	if err := lost.Await(within(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	go r.call(s, "echo", args{"text": "and shown to be by this one"})
+	err := s.Wait()
+	if err == nil || !strings.Contains(err.Error(), "remote MCP server output stream lost process events: expected sequence ") {
+		t.Error(err)
+	}
+	r.ended(pid)
+}
+
+func TestLostEventsIsAGap(t *testing.T) {
+	err := error(&mcptransport.LostEventsError{Expected: 3, Received: 7})
+	if !errors.Is(err, client.ErrGap) || err.Error() != "remote MCP server output stream lost process events: expected sequence 3, received 7" {
+		t.Error(err)
+	}
+}
+
+// What a server prints on standard error is logged line by line, however much it is,
+// and what it prints on standard output that is no message is skipped.
+func TestOutputBesideTheProtocol(t *testing.T) {
+	r := newRig(t)
+	lines := 0
+	r.transport.Stderr = func(line []byte) {
+		if len(line) == 99 {
+			lines++
+		}
+	}
+	s := r.connect(nil)
+	r.must(s, "print", args{"bytes": 20_000_000, "stderr": true, "newline": true})
+	r.must(s, "print", args{"text": "hello\r\n\n42\n\"text\"\n{not json}\n{\"no\":\"message\"}\r\n[1]\n"})
+	r.must(s, "pid", nil)
+	s.Close()
+	if lines != 200_000 {
+		t.Errorf("%d lines of standard error", lines)
+	}
+}
+
+func TestStderrIsLogged(t *testing.T) {
+	r := newRig(t)
+	r.must(r.connect(nil), "pid", nil)
+	tethertest.Eventually(t, func() error { return r.log.has(`msg="MCP server stderr" line="toolserver is ready"`) })
+}
+
+// The last line counts, though it has no end and its server has exited; then the
+// transport is closed, and nobody starts the server again.
+func TestServerEnds(t *testing.T) {
+	r := newRig(t)
+	words := make(chan any, 1)
+	s := r.connect(&mcp.ClientOptions{LoggingMessageHandler: func(_ context.Context, m *mcp.LoggingMessageRequest) { words <- m.Params.Data }})
+	if text, err := r.call(s, "exit", nil); err == nil {
+		t.Error(text)
+	}
+	if got := <-words; got != "last words" {
+		t.Error(got)
+	}
+	s.Wait()
+	if text, err := r.call(s, "pid", nil); err == nil {
+		t.Error(text)
+	}
+	s.Close()
+	if n := r.called("process/start"); n != 1 {
+		t.Errorf("%d starts", n)
+	}
+	if n := r.called("process/terminate"); n != 0 {
+		t.Errorf("terminated %d times after its end", n)
+	}
+}
+
+func TestCloseEndsTheServerOnce(t *testing.T) {
+	r := newRig(t)
+	s := r.connect(nil)
+	pid := r.must(s, "pid", nil)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	s.Close()
+	r.ended(pid)
+	if n := r.called("process/terminate"); n != 1 {
+		t.Errorf("%d times terminated", n)
+	}
+}
+
+func TestStartParameters(t *testing.T) {
+	t.Setenv("TETHER_TEST_REMOTE", "from the executor")
+	r := newRig(t)
+	r.transport.Command.Env = map[string]string{"LITERAL": "yes"}
+	s := r.connect(nil)
+	for name, want := range map[string]string{"LITERAL": `"yes" true`, "TETHER_TEST_REMOTE": `"" false`} {
+		if got := r.must(s, "getenv", args{"name": name}); got != want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	var got map[string]any
+	if err := json.Unmarshal(r.start, &got); err != nil {
+		t.Fatal(err)
+	}
+	if id, _ := got["processId"].(string); !strings.HasPrefix(id, "mcp-stdio-") {
+		t.Errorf("process id %s", id)
+	}
+	policy, _ := json.Marshal(got["envPolicy"])
+	want := `{"exclude":[],"ignoreDefaultExcludes":true,"includeOnly":[],"inherit":"core","set":{"LITERAL":"yes"}}`
+	if string(policy) != want || got["tty"] != false || got["pipeStdin"] != true || got["sandbox"] != nil || got["metadata"] != nil {
+		t.Errorf("%s", r.start)
+	}
+
+	r.transport.Command.RemoteEnv = []string{"TETHER_TEST_REMOTE"}
+	s = r.connect(nil)
+	for name, want := range map[string]string{"LITERAL": `"yes" true`, "TETHER_TEST_REMOTE": `"from the executor" true`} {
+		if got := r.must(s, "getenv", args{"name": name}); got != want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	var start struct {
+		EnvPolicy struct {
+			Inherit     string
+			IncludeOnly []string
+		}
+	}
+	json.Unmarshal(r.start, &start)
+	if list := strings.Join(start.EnvPolicy.IncludeOnly, " "); start.EnvPolicy.Inherit != "all" ||
+		list != "HOME LOGNAME PATH SHELL USER __CF_USER_TEXT_ENCODING LANG LC_ALL TERM TMPDIR TZ TETHER_TEST_REMOTE" {
+		t.Errorf("%s", r.start)
+	}
+}
+
+func TestRefusedCommands(t *testing.T) {
+	for want, c := range map[string]mcptransport.Command{
+		"executor stdio server requires an explicit cwd":                        {Argv: []string{"x"}},
+		"no MCP server to start":                                                {Dir: "/"},
+		"command must be valid Unicode for remote MCP stdio":                    {Argv: []string{"\xff"}, Dir: "/"},
+		"argument must be valid Unicode for remote MCP stdio":                   {Argv: []string{"x", "\xff"}, Dir: "/"},
+		"environment variable name must be valid Unicode for remote MCP stdio":  {Argv: []string{"x"}, Dir: "/", Env: map[string]string{"\xff": ""}},
+		"environment variable value must be valid Unicode for remote MCP stdio": {Argv: []string{"x"}, Dir: "/", Env: map[string]string{"x": "\xff"}},
+	} {
+		transport := mcptransport.Transport{Command: c}
+		if _, err := transport.Open(t.Context()); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// In a session that another program has left, its servers keep their names.
+func TestNamesInATakenSession(t *testing.T) {
+	r := newRig(t)
+	r.must(r.connect(nil), "pid", nil)
+	var start struct{ ProcessID string }
+	json.Unmarshal(r.start, &start)
+	earlier, err := client.Dial(within(t), r.cable.URL(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := client.Command{ID: nextName(t, start.ProcessID), Argv: []string{"sleep", "1000"}, Dir: "/"}
+	if _, err := earlier.Start(within(t), taken); err != nil {
+		t.Fatal(err)
+	}
+	earlier.Close()
+	later, err := client.Dial(within(t), r.cable.URL(), client.Options{Resume: earlier.SessionID()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { later.Close() })
+	r.transport.Client = func(context.Context) (*client.Client, error) { return later, nil }
+	r.must(r.connect(nil), "pid", nil)
+}

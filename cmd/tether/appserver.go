@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tetherexec/tether/internal/appserver"
+	"github.com/tetherexec/tether/internal/codexhome"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/server"
+)
+
+// appServerFlags are the flags of `tether app-server`.
+type appServerFlags struct {
+	cfg                 server.Config // where to listen, and for whom
+	listen              listenFlags
+	stdio               bool
+	logLevel, logFormat choice
+}
+
+const appServerName = "app-server"
+
+// newAppServer is `tether app-server`. Its flags are only made if args name it.
+func newAppServer(args []string, stdin, stdout *os.File) *cobra.Command {
+	var flags appServerFlags
+	cmd := &cobra.Command{
+		Use:   appServerName + " [flags]",
+		Short: "Serve the process API of the Codex app-server",
+		Long: "Serve the process API of the Codex app-server: process/spawn, writeStdin, resizePty and kill.\n\n" +
+			"Commands run on this machine, unconfined, and end with the connection that started them.\n" +
+			"On standard input and output the server ends with its input. Otherwise the first line on\n" +
+			"standard output is the URL to connect to, and SIGINT and SIGTERM end the server.",
+		Example: "  tether app-server\n" +
+			"  tether app-server --listen ws://127.0.0.1:7444",
+		Args:                  noArguments,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := flags.config(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			return serveApp(cmd.Context(), cfg, stdin, stdout, cmd.ErrOrStderr())
+		},
+	}
+	if slices.Contains(args, appServerName) {
+		flags.define(cmd)
+	}
+	return cmd
+}
+
+func (f *appServerFlags) define(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVar(&f.cfg.Listen, "listen", "stdio://", "`URL` to listen on: stdio:// for one client on standard input and\noutput, ws://IP:PORT, wss://IP:PORT, unix://PATH, or unix:// for a\nsocket in the Codex home directory")
+	fs.BoolVar(&f.stdio, "stdio", false, "the same as --listen stdio://")
+	fs.BoolVar(&f.cfg.InsecureNoAuth, "insecure-no-auth", false, "allow an address that other machines can reach without\nauthentication: whoever reaches it can run commands")
+	group(fs, "Where to listen", "listen", "stdio", "insecure-no-auth")
+	f.listen.define(fs, &f.cfg)
+	f.logLevel = choice{"error", "LEVEL", []string{"error", "warn", "info", "debug"}}
+	f.logFormat = choice{"text", "FORMAT", []string{"text", "json"}}
+	fs.Var(&f.logLevel, "log-level", "least severity to log on standard error: error, warn, info or debug")
+	fs.Var(&f.logFormat, "log-format", "form of the log: text or json")
+	group(fs, "Logging", "log-level", "log-format")
+	onlyOnce(fs)
+	cmd.MarkFlagsMutuallyExclusive("listen", "stdio")
+}
+
+// config turns the flags into a Config.
+func (f *appServerFlags) config(stderr io.Writer) (server.Config, error) {
+	cfg := f.cfg
+	switch cfg.Listen {
+	case "": // given empty: not the same as not given
+		_, err := server.ParseListen("")
+		return cfg, err
+	case "off":
+		return cfg, errors.New("no transport configured: `--listen off` leaves nothing to serve")
+	case "unix://":
+		path, err := controlSocket()
+		if err != nil {
+			return cfg, err
+		}
+		cfg.Listen += path
+	}
+	cfg.Auth.Mode = f.listen.authMode.value
+	cfg.Version = versionText()
+	cfg.Log = newLog(stderr, f.logLevel.value, f.logFormat.value)
+	return cfg, cfg.Validate()
+}
+
+// controlSocket is where the app-server of a user is expected. It makes the
+// directory.
+func controlSocket() (string, error) {
+	home, err := codexhome.Find(os.Environ())
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(home.Codex, "app-server-control")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make a place for the socket: %w", err)
+	}
+	return filepath.Join(dir, "app-server-control.sock"), nil
+}
+
+// serveApp runs an app-server until its client leaves or a signal ends it.
+func serveApp(ctx context.Context, cfg server.Config, stdin, stdout *os.File, stderr io.Writer) error {
+	if err := proc.ResetInherited(); err != nil {
+		return fmt.Errorf("prepare for children: %w", err)
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	broken := make(chan os.Signal, 1) // a client that is gone is no reason to die with children running
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
+
+	auth, err := server.NewAuthenticator(cfg.Auth)
+	if err != nil {
+		return err
+	}
+	endpoint, err := server.ParseListen(cfg.Listen)
+	if err != nil {
+		return err
+	}
+	var l *server.Listener
+	if endpoint.Transport != server.Stdio {
+		if l, err = server.Open(ctx, cfg); err != nil {
+			return err
+		}
+		defer l.Close()
+	}
+	s, err := appserver.New(appserver.Config{Auth: auth, Version: cfg.Version, Subreaper: true, Log: cfg.Log})
+	if err != nil {
+		return err
+	}
+	if l != nil {
+		if err := announceApp(stdout, stderr, l); err != nil {
+			s.Close()
+			return err
+		}
+	}
+	return untilStopped(ctx, stop, func() error {
+		defer s.Close()
+		if l == nil {
+			s.ServeStdio(ctx, interruptibleReader(stdin), interruptibleWriter(stdout))
+			return nil
+		}
+		return s.Serve(ctx, l)
+	})
+}
+
+// announceApp prints the URL, and for people and scripts that know the reference's
+// form also that.
+func announceApp(stdout *os.File, stderr io.Writer, l *server.Listener) error {
+	if _, err := fmt.Fprintln(stdout, l.URL); err != nil {
+		return fmt.Errorf("print URL: %w", err)
+	}
+	if rest, ok := strings.CutPrefix(l.URL, "ws"); ok {
+		web := "http" + rest
+		fmt.Fprintf(stderr, "tether app-server (WebSockets)\n  listening on: %s\n  readyz: %s/readyz\n  healthz: %s/healthz\n", l.URL, web, web)
+	}
+	return nil
+}

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tetherexec/tether/internal/cable"
+)
+
+// chaosFlags are the flags of `tether chaos` in the form in which they are given.
+type chaosFlags struct {
+	cfg                             cable.Config
+	ca, trace                       string
+	cutEvery, freezeEvery, runFor   lifetime // 0: not given
+	cutFor, freezeFor, holdFor      lifetime
+	latency, jitter                 lifetime
+	rate                            byteSize
+	drop, duplicate, hold, cutAfter []string
+}
+
+func newChaos(stdout *os.File) *cobra.Command {
+	var flags chaosFlags
+	cmd := &cobra.Command{
+		Use:   "chaos --target URL [flags]",
+		Short: "Put a bad network between a client and a server",
+		Long: "Put a bad network between a client and a server of this protocol, to see how they bear it: a\n" +
+			"connection that is cut, falls silent or is slow, and messages that are lost, doubled or late.\n\n" +
+			"The first line on standard output is the URL that the client should use. What happens is told on\n" +
+			"standard error, with a summary at the end. SIGINT and SIGTERM end it.\n\n" +
+			"MESSAGE is the method of a request or notification, such as process/output; or answer:METHOD for\n" +
+			"the answers to a request. It concerns every such message, with :N at its end only the Nth, and\n" +
+			"with :P% each one with that probability.",
+		Example: "  tether chaos --target ws://127.0.0.1:7000 --cut-every 3s\n" +
+			"  tether chaos --target ws://127.0.0.1:7000 --latency 80ms --jitter 20ms --rate 1MiB\n" +
+			"  tether chaos --target unix:///run/user/1000/tether.sock --drop process/output:1% \\\n" +
+			"      --cut-after answer:process/start:1 --trace trace.jsonl --for 1m",
+		Args:                  noArguments,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if flags.cfg.Target == "" {
+				return usageError{errors.New("--target is missing")}
+			}
+			if !cmd.Flags().Changed("seed") {
+				flags.cfg.Seed = rand.Uint64N(1 << 32) // short enough to type again
+			}
+			return flags.run(cmd.Context(), stdout, cmd.ErrOrStderr())
+		},
+	}
+	flags.define(cmd)
+	return cmd
+}
+
+func (f *chaosFlags) define(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVar(&f.cfg.Target, "target", "", "`URL` of the server: ws://HOST:PORT, wss://HOST:PORT or unix://PATH")
+	fs.StringVar(&f.cfg.Listen, "listen", "ws://127.0.0.1:0", "`URL` to listen on: ws://IP:PORT of this machine only, or unix://PATH")
+	fs.StringVar(&f.ca, "tls-ca", "", "`PATH` of certificates (PEM) that vouch for a wss:// target,\ninstead of those of this machine")
+	group(fs, "Between whom", "target", "listen", "tls-ca")
+
+	f.cutFor, f.freezeFor = lifetime(500*time.Millisecond), lifetime(time.Second)
+	fs.Var(&f.cutEvery, "cut-every", "end all connections this often")
+	fs.Var(&f.cutFor, "cut-for", "and refuse new ones for this long")
+	fs.Var(&f.freezeEvery, "freeze-every", "fall silent this often, without ending anything")
+	fs.Var(&f.freezeFor, "freeze-for", "for this long")
+	fs.Var(&f.latency, "latency", "deliver everything this much later, in each direction")
+	fs.Var(&f.jitter, "jitter", "give or take this much")
+	fs.Var(&f.rate, "rate", "bytes per second in each direction of a connection")
+	group(fs, "A bad line", "cut-every", "cut-for", "freeze-every", "freeze-for", "latency", "jitter", "rate")
+
+	f.holdFor = lifetime(time.Second)
+	fs.StringArrayVar(&f.drop, "drop", nil, "lose `MESSAGE`; like the following, more than once if you like")
+	fs.StringArrayVar(&f.duplicate, "duplicate", nil, "deliver `MESSAGE` twice")
+	fs.StringArrayVar(&f.hold, "hold", nil, "keep `MESSAGE` while others pass")
+	fs.Var(&f.holdFor, "hold-for", "for this long")
+	fs.StringArrayVar(&f.cutAfter, "cut-after", nil, "end the connection right after `MESSAGE` was delivered")
+	group(fs, "Bad messages", "drop", "duplicate", "hold", "hold-for", "cut-after")
+
+	fs.Uint64Var(&f.cfg.Seed, "seed", 0, "`NUMBER` that makes the dice roll the same again (default: any)")
+	fs.Var(&f.runFor, "for", "end after this long")
+	fs.StringVar(&f.trace, "trace", "", "`PATH` to write every message to, one JSON object per line; it holds\nall that is typed and shown, so only you can read it")
+	group(fs, "The run", "seed", "for", "trace")
+	onlyOnce(fs)
+}
+
+// run lays the cable and troubles it until a signal or the time ends it.
+func (f *chaosFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
+	rules, err := f.rules()
+	if err != nil {
+		return err
+	}
+	if f.cfg.TLS, err = trusting(f.ca); err != nil {
+		return err
+	}
+	log := &chaosLog{out: stderr, start: time.Now(), fates: map[string]int{}}
+	if f.trace != "" {
+		file, err := openTrace(f.trace)
+		if err != nil {
+			return fmt.Errorf("open trace: %w", err)
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		log.trace = file
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if f.runFor > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(f.runFor))
+		defer cancel()
+	}
+	f.cfg.Tap, f.cfg.Notice = log.message, log.event
+	c, err := cable.Lay(ctx, f.cfg)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	c.SetLatency(time.Duration(f.latency), time.Duration(f.jitter))
+	c.SetRate(int64(f.rate))
+	for _, r := range rules {
+		c.On(cable.Either, r.match, r.action)
+	}
+	if _, err := fmt.Fprintln(stdout, c.URL()); err != nil {
+		return fmt.Errorf("print URL: %w", err)
+	}
+	log.say(fmt.Sprintf("between %s and %s, seed %d", c.URL(), f.cfg.Target, f.cfg.Seed))
+	f.trouble(ctx, c)
+	c.Close()
+	log.summary(c.Stats())
+	return log.err
+}
+
+// trouble cuts and freezes the cable by the clock until ctx ends.
+func (f *chaosFlags) trouble(ctx context.Context, c *cable.Cable) {
+	var clocks sync.WaitGroup // they end with ctx
+	clocks.Go(func() {
+		everySoOften(ctx, f.cutEvery, f.cutFor, c.Cut, c.Mend)
+	})
+	clocks.Go(func() {
+		everySoOften(ctx, f.freezeEvery, f.freezeFor, func() { c.Freeze() }, func() { c.Thaw() })
+	})
+	clocks.Wait()
+}
+
+// everySoOften waits, begins something, waits and ends it, until ctx ends. With
+// every 0 it never begins.
+func everySoOften(ctx context.Context, every, duration lifetime, begin, end func()) {
+	if every == 0 {
+		<-ctx.Done()
+		return
+	}
+	for pause(ctx, every) {
+		begin()
+		pause(ctx, duration)
+		end()
+	}
+}
+
+// pause waits; false means that ctx has ended.
+func pause(ctx context.Context, d lifetime) bool {
+	timer := time.NewTimer(time.Duration(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// trusting returns a configuration for a target whose certificate is signed by
+// those in the file; nil without one.
+func trusting(path string) (*tls.Config, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read --tls-ca: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("--tls-ca %s holds no certificate", path)
+	}
+	return &tls.Config{RootCAs: roots}, nil
+}
+
+// A chaosRule is a rule before there is a cable.
+type chaosRule struct {
+	match  cable.Match
+	action cable.Action
+}
+
+func (f *chaosFlags) rules() ([]chaosRule, error) {
+	var rules []chaosRule
+	for _, list := range []struct {
+		flag   string
+		values []string
+		action cable.Action
+	}{
+		{"drop", f.drop, cable.Drop},
+		{"duplicate", f.duplicate, cable.Duplicate},
+		{"hold", f.hold, cable.HoldFor(time.Duration(f.holdFor))},
+		{"cut-after", f.cutAfter, cable.SeverAfter},
+	} {
+		for _, value := range list.values {
+			match, err := parseMessage(value)
+			if err != nil {
+				return nil, usageError{fmt.Errorf("invalid argument %q for \"--%s\" flag: %w", value, list.flag, err)}
+			}
+			rules = append(rules, chaosRule{match, list.action})
+		}
+	}
+	return rules, nil
+}
+
+// parseMessage understands METHOD, METHOD:N and METHOD:P%, each perhaps with
+// answer: in front.
+func parseMessage(s string) (cable.Match, error) {
+	rest, answer := strings.CutPrefix(s, "answer:")
+	method, number, counted := strings.Cut(rest, ":")
+	if method == "" {
+		return cable.Match{}, errors.New("expected a method such as process/output, or answer:process/write")
+	}
+	match := cable.Method(method)
+	if answer {
+		match = cable.Answer(method)
+	}
+	if !counted {
+		return match.Always(), nil
+	}
+	if percent, ok := strings.CutSuffix(number, "%"); ok {
+		p, err := strconv.ParseFloat(percent, 64)
+		if err != nil || !(p > 0 && p <= 100) {
+			return cable.Match{}, errors.New("expected a probability above 0% and up to 100%")
+		}
+		return match.Chance(p / 100).Always(), nil
+	}
+	var n count
+	if err := n.Set(number); err != nil {
+		return cable.Match{}, err
+	}
+	return match.Nth(int(n)), nil
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/internal/cable"
+)
+
+// A chaosLog tells people what happens on a cable, and machines what is said on
+// it.
+type chaosLog struct {
+	out   io.Writer
+	trace io.Writer // nil: none
+	start time.Time
+
+	mu    sync.Mutex
+	fates map[string]int // of the messages that were not simply forwarded
+	err   error          // the first of the trace
+}
+
+// say prints a line with the time since the start.
+func (l *chaosLog) say(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sayLocked(text)
+}
+
+func (l *chaosLog) sayLocked(text string) {
+	fmt.Fprintf(l.out, "%8.3fs  %s\n", time.Since(l.start).Seconds(), text) // an error is the reader's loss
+}
+
+func (l *chaosLog) event(e cable.Event) { l.say(e.String()) }
+
+// message tells of a message that did not simply pass, and traces all.
+func (l *chaosLog) message(m cable.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m.Fate != cable.Forwarded {
+		l.fates[m.Fate]++
+		what := m.Method
+		if m.AnswerTo != "" {
+			what = "answer to " + m.AnswerTo
+		}
+		l.sayLocked(fmt.Sprintf("link %d %s: %s from the %s (%d bytes)", m.Link, m.Fate, what, m.From, len(m.Raw)))
+	}
+	if l.trace != nil && l.err == nil {
+		l.traceLocked(m)
+	}
+}
+
+// openTrace empties or makes the file, which only this user can read. What is no
+// regular file, such as a pipe, is taken as it is.
+func openTrace(path string) (*os.File, error) {
+	const mode = 0o600
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		err = file.Chmod(mode)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// A traced message is a line of the trace.
+type traced struct {
+	Time    time.Time       `json:"time"`
+	Link    int             `json:"link"`
+	From    string          `json:"from"`
+	Kind    string          `json:"kind"`
+	Fate    string          `json:"fate"`
+	Message json.RawMessage `json:"message,omitempty"` // what is JSON
+	Data    []byte          `json:"data,omitempty"`    // what is not, in base64
+}
+
+func (l *chaosLog) traceLocked(m cable.Message) {
+	line := traced{Time: m.Time, Link: m.Link, From: m.From.String(), Kind: m.Kind.String(), Fate: m.Fate}
+	if json.Valid(m.Raw) {
+		line.Message = m.Raw
+	} else {
+		line.Data = m.Raw
+	}
+	encoder := json.NewEncoder(l.trace)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(line); err != nil {
+		l.err = fmt.Errorf("write trace: %w", err)
+	}
+}
+
+// summary tells what came of it all.
+func (l *chaosLog) summary(s cable.Stats) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sayLocked(fmt.Sprintf("%d links, %d refused, %d cuts, %d freezes; %d messages (%d bytes) from the client, %d (%d bytes) from the server",
+		s.Links, s.Refused, s.Cuts, s.Freezes,
+		s.Messages[cable.FromClient], s.Bytes[cable.FromClient], s.Messages[cable.FromServer], s.Bytes[cable.FromServer]))
+	var parts []string
+	for _, fate := range slices.Sorted(maps.Keys(l.fates)) {
+		parts = append(parts, fmt.Sprintf("%d %s", l.fates[fate], fate))
+	}
+	if len(parts) > 0 {
+		l.sayLocked(strings.Join(parts, ", "))
+	}
+}

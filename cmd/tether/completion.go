@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tetherexec/tether/client"
+)
+
+// completionPatience is how long somebody who has pressed the tabulator waits.
+const completionPatience = time.Second
+
+func newCompletion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish",
+		Short: "Print a script that completes command lines of tether",
+		Long: "Print a script that lets a shell complete commands, flags and the names of processes:\n\n" +
+			"  bash: source <(tether completion bash)\n" +
+			"  zsh:  source <(tether completion zsh)\n" +
+			"  fish: tether completion fish | source",
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return usageError{errors.New("the name of a shell is missing: bash, zsh or fish")}
+			case len(args) > 1:
+				return usageError{fmt.Errorf("unexpected argument %q", args[1])}
+			}
+			return nil
+		},
+		ValidArgs:             []string{"bash", "zsh", "fish"},
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			root, w := cmd.Root(), cmd.OutOrStdout()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(w, true)
+			case "zsh":
+				return root.GenZshCompletion(w)
+			case "fish":
+				return root.GenFishCompletion(w, true)
+			}
+			return usageError{fmt.Errorf("unknown shell %q: expected bash, zsh or fish", args[0])}
+		},
+	}
+}
+
+// completeProcesses offers the names of processes.
+func (f *serverFlags) completeProcesses(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var names []cobra.Completion
+	f.quick(cmd, func(ctx context.Context, conn *connection) {
+		processes, _ := conn.Processes(ctx, "") // without a server, nothing is offered
+		for _, p := range processes {
+			names = append(names, cobra.CompletionWithDesc(p.ProcessID, commandText(p.Argv, 0)))
+		}
+	})
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeSessions offers the ids of sessions.
+func (f *serverFlags) completeSessions(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var ids []cobra.Completion
+	f.quick(cmd, func(ctx context.Context, conn *connection) {
+		sessions, _ := conn.Sessions(ctx)
+		for _, s := range sessions {
+			if s.SessionID != conn.PublicID() {
+				ids = append(ids, cobra.CompletionWithDesc(shortID(s.SessionID), s.Label+" "+s.ClientName))
+			}
+		}
+	})
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
+// quick asks a server something, unless that takes long: commands such as ssh do.
+func (f *serverFlags) quick(cmd *cobra.Command, ask func(context.Context, *connection)) {
+	if a, _, err := f.address(); err != nil || a.command != nil {
+		return
+	}
+	base := cmd.Context()
+	if base == nil {
+		base = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(base, completionPatience)
+	defer cancel()
+	conn, err := f.dial(ctx, nil, client.Options{}, homeServer(false))
+	if err != nil {
+		return
+	}
+	defer conn.end()
+	ask(ctx, conn)
+}

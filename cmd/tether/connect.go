@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/homeserver"
+)
+
+// Environment variables that say which server is meant.
+const (
+	envURL   = "TETHER_URL"
+	envToken = "TETHER_TOKEN"
+)
+
+// maxToken bounds a token file.
+const maxToken = 64 << 10
+
+// endPatience is how long the farewell to a server may take.
+const endPatience = 2 * time.Second
+
+// serverFlags say which server is meant.
+type serverFlags struct {
+	url       string
+	tokenFile string
+	quiet     bool
+}
+
+// define adds the flags. otherwise is what happens without an address.
+func (f *serverFlags) define(fs *pflag.FlagSet, otherwise string) {
+	fs.StringVar(&f.url, "url", "", "`URL` of the server: ws://, wss://, unix://PATH, ssh://[USER@]HOST, or\nexec:COMMAND for one whose input and output speak the protocol\n(default $TETHER_URL; without either, "+otherwise+")")
+	fs.StringVar(&f.tokenFile, "token-file", "", "`PATH` of a file with the token for the server (default: the token\nin $TETHER_TOKEN)")
+	fs.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing about the connection")
+	group(fs, "Server", "url", "token-file", "quiet")
+}
+
+// address returns where the server is; false: none was named.
+func (f *serverFlags) address() (a address, named bool, err error) {
+	text := f.url
+	if text == "" {
+		text = os.Getenv(envURL)
+	}
+	if text == "" {
+		return address{}, false, nil
+	}
+	if a, err = parseAddress(text); err != nil {
+		return a, true, usageError{err}
+	}
+	return a, true, nil
+}
+
+func (f *serverFlags) token() (string, error) {
+	if f.tokenFile == "" {
+		return os.Getenv(envToken), nil
+	}
+	file, err := os.Open(f.tokenFile)
+	if err != nil {
+		return "", fmt.Errorf("--token-file %s: %w", f.tokenFile, cause(err))
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxToken))
+	if err != nil {
+		return "", fmt.Errorf("--token-file %s: %w", f.tokenFile, cause(err))
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", fmt.Errorf("--token-file %s: the file is empty", f.tokenFile)
+	}
+	return token, nil
+}
+
+// A place is the kind of server that was meant.
+type place uint8
+
+const (
+	atAddress place = iota // the one that was named
+	atHome                 // the user's own, which outlives us
+	inProcess              // embedded here, and ends with us
+)
+
+// A connection is a session with a server, and what is to be done at its end.
+type connection struct {
+	*client.Client
+	place  place
+	status *statusLine
+	ended  sync.Once
+	after  func() error // ends an embedded server; may be nil
+}
+
+// errNoServer means that no server was named, and that the user's own is not running.
+var errNoServer = errors.New("no server is running; name one with --url or TETHER_URL, or start something with `tether run --detach`")
+
+// dial opens a session. Without an address it is with the server that ensure finds.
+func (f *serverFlags) dial(ctx context.Context, status *statusLine, o client.Options, ensure func(context.Context) (address, place, func() error, error)) (*connection, error) {
+	a, isNamed, err := f.address()
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{place: atAddress, status: status}
+	if !isNamed {
+		if a, c.place, c.after, err = ensure(ctx); err != nil {
+			return nil, err
+		}
+	} else if o.Token, err = f.token(); err != nil {
+		return nil, err
+	}
+	o.Name = "tether"
+	if status != nil {
+		o.OnState = status.tell
+	}
+	if a.command != nil {
+		notes := &transportNotes{to: os.Stderr}
+		c.Client, err = client.DialCommand(ctx, a.transport(notes), o)
+		notes.silence()
+	} else {
+		c.Client, err = client.Dial(ctx, a.url, o)
+	}
+	if err != nil {
+		if c.after != nil {
+			c.after()
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+// homeServer finds the user's own server, or starts it.
+func homeServer(start bool) func(context.Context) (address, place, func() error, error) {
+	return func(ctx context.Context) (address, place, func() error, error) {
+		url, err := homeserver.Ensure(ctx, homeserver.Options{NoStart: !start})
+		if errors.Is(err, homeserver.ErrNoServer) {
+			err = errNoServer
+		}
+		return address{url: url}, atHome, nil, err
+	}
+}
+
+// end ends the session with all that runs in it, and an embedded server.
+func (c *connection) end() (err error) {
+	c.ended.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), endPatience)
+		defer cancel()
+		if c.place != inProcess && c.Status().State == client.Connected {
+			c.Client.End(ctx) // if it cannot be told, the session expires
+		}
+		err = c.close()
+	})
+	return err
+}
+
+// leave lets the session live on without us.
+func (c *connection) leave() (err error) {
+	c.ended.Do(func() { err = c.close() })
+	return err
+}
+
+func (c *connection) close() error {
+	err := c.Client.Close()
+	if c.status != nil {
+		c.status.close()
+	}
+	if c.after != nil {
+		err = errors.Join(err, c.after())
+	}
+	return err
+}
+
+// transportNotes shows what a transport command says until the connection stands.
+// Later, the state of the connection says it better.
+type transportNotes struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (n *transportNotes) Write(b []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.to != nil {
+		n.to.Write(b)
+	}
+	return len(b), nil
+}
+
+func (n *transportNotes) silence() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.to = nil
+}
+
+// visit opens a session with a server that is there, to look around or to act on the
+// processes of others, and leaves nothing of it.
+func (f *serverFlags) visit(ctx context.Context, stderr io.Writer, do func(*connection) error) error {
+	conn, err := f.dial(ctx, newStatusLine(stderr, f.quiet), client.Options{}, homeServer(false))
+	if err != nil {
+		return err
+	}
+	defer conn.end()
+	return do(conn)
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bufio"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/internal/server"
+)
+
+const (
+	// journalAge is how long the journal of a copy that nobody has gone on with is
+	// kept.
+	journalAge = 30 * 24 * time.Hour
+
+	// worthResuming is the size from which on a part of a file is kept.
+	worthResuming = 4 << 20
+)
+
+// A journal remembers how far a copy has come, so that the same command goes on there
+// after it was stopped. There is one for each server and destination. It has the
+// secret of a session, so only this user can read it. A nil journal forgets.
+type journal struct {
+	path string
+
+	mu      sync.Mutex
+	file    *os.File
+	session string
+	records map[string]record
+}
+
+// A record is how far one file has come.
+type record struct {
+	Key     string `json:"key,omitempty"` // source and target
+	Session string `json:"session,omitempty"`
+
+	Size     int64  `json:"size"` // of the source, as it was
+	Modified int64  `json:"modified"`
+	Done     bool   `json:"done,omitempty"`
+	Upload   string `json:"upload,omitempty"` // its id
+	Got      int64  `json:"got,omitempty"`    // bytes of the part that a download has written
+	SHA256   string `json:"sha256,omitempty"` // of these
+}
+
+// sameSource reports whether the source is as it was, as far as one can tell from
+// outside.
+func (r record) sameSource(size int64, modified time.Time) bool {
+	return r.Key != "" && r.Size == size && r.Modified == modified.UnixNano()
+}
+
+// openJournal finds what is known about copies to a destination. If another copy there
+// is under way, or there is no place for a journal, it is nil: nothing is wrong but
+// that a break costs more.
+func openJournal(address, destination string) *journal {
+	state, err := server.DefaultStateDir()
+	if err != nil {
+		return nil
+	}
+	dir := filepath.Join(state, "copies")
+	if os.MkdirAll(dir, 0o700) != nil {
+		return nil
+	}
+	sweepJournals(dir)
+	j := &journal{path: filepath.Join(dir, recordKey(address, destination)+".jsonl"), records: map[string]record{}}
+	if j.file, err = os.OpenFile(j.path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600); err != nil {
+		return nil
+	}
+	if !tryLock(j.file) {
+		j.file.Close()
+		return nil
+	}
+	lines := bufio.NewScanner(j.file)
+	for lines.Scan() {
+		var r record
+		if json.Unmarshal(lines.Bytes(), &r) != nil {
+			continue // the last line of somebody who was killed
+		}
+		if r.Session != "" {
+			j.session = r.Session
+		}
+		j.records[r.Key] = r
+	}
+	return j
+}
+
+// sweepJournals removes what nobody will ask for.
+func sweepJournals(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), ".jsonl") && time.Since(info.ModTime()) > journalAge {
+			os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+func recordKey(from, to string) string {
+	sum := sha256.Sum256([]byte(from + "\x00" + to))
+	return hex.EncodeToString(sum[:16])
+}
+
+// find returns what is known about a file.
+func (j *journal) find(from, to string) record {
+	if j == nil {
+		return record{}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.records[recordKey(from, to)]
+}
+
+// put remembers. What cannot be written is no reason to stop.
+func (j *journal) put(from, to string, r record) {
+	if j == nil {
+		return
+	}
+	r.Key = recordKey(from, to)
+	j.write(r)
+}
+
+func (j *journal) write(r record) {
+	line, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // it has nothing that could fail
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.records[r.Key] = r
+	if j.file != nil {
+		j.file.Write(append(line, '\n'))
+	}
+}
+
+// setSession remembers the session that has the uploads.
+func (j *journal) setSession(secret string) {
+	if j == nil || j.session == secret {
+		return
+	}
+	j.session = secret
+	j.write(record{Session: secret})
+}
+
+// close keeps the journal if there is something to go on with.
+func (j *journal) close(keep bool) {
+	if j == nil {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if info, err := j.file.Stat(); !keep || err == nil && info.Size() == 0 {
+		os.Remove(j.path)
+	}
+	j.file.Close()
+	j.file = nil
+}
+
+// partName is where a download is written until it is whole. Names have at most 255
+// bytes.
+func partName(from, to string) string {
+	name := filepath.Base(to)
+	return filepath.Join(filepath.Dir(to), "."+name[:min(len(name), 200)]+"."+recordKey(from, to)[:8]+".part")
+}
+
+// dropPart removes the part of a download that nobody will go on with.
+func dropPart(name string) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func newUploadID() string { return "cp-" + rand.Text() }

@@ -1,0 +1,283 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// A job is one thing to be made at the destination.
+type job struct {
+	from, to string
+	size     int64
+	mode     fs.FileMode // of a local source
+	modified time.Time
+	link     string // what a link leads to, relative to where it is
+}
+
+// A copyPlan is all that is to be made, in this order.
+type copyPlan struct {
+	directories []job
+	files       []job
+	links       []job
+}
+
+var (
+	errNotDirectory = errors.New("not a directory")
+	errIsDirectory  = errors.New("is a directory")
+	errNotRegular   = errors.New("neither a file nor a directory")
+	errLoop         = errors.New("the link leads to a directory that it is in")
+)
+
+// plan looks at the sources. What cannot be copied is told at once, and left out.
+func (c *copying) plan(ctx context.Context) (*copyPlan, error) {
+	destination, into, err := c.findDestination(ctx)
+	if err != nil {
+		return nil, err
+	}
+	plan := new(copyPlan)
+	for _, s := range c.sources {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		from, to := s.path, destination
+		if s.remote {
+			if from, err = c.remotePath(s.path); err != nil {
+				return nil, err
+			}
+		}
+		if into {
+			to = c.join(to, lastElement(from))
+		}
+		switch {
+		case s.remote && c.destination.remote:
+			plan.files = append(plan.files, job{from: from, to: to})
+		case s.remote:
+			err = c.planDownload(ctx, plan, from, to)
+		default:
+			err = c.planUpload(plan, from, to)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return plan, nil
+}
+
+// findDestination returns the path of the destination, and whether the sources go into
+// it.
+func (c *copying) findDestination(ctx context.Context) (name string, into bool, err error) {
+	name = c.destination.path
+	var info fs.FileInfo
+	if c.destination.remote {
+		if name, err = c.remotePath(name); err != nil {
+			return "", false, err
+		}
+		info, err = c.files.Stat(ctx, name)
+	} else {
+		info, err = os.Stat(name)
+	}
+	isDir := err == nil && info.IsDir()
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return "", false, fmt.Errorf("%s: %s", c.destination, reason(err))
+	case !isDir && (len(c.sources) > 1 || strings.HasSuffix(name, "/")):
+		return "", false, fmt.Errorf("%s: %w", c.destination, errNotDirectory)
+	case isDir && c.stream:
+		return "", false, fmt.Errorf("%s: %w", c.destination, errIsDirectory)
+	}
+	return name, isDir, nil
+}
+
+// remotePath makes a path of the server's machine absolute.
+func (c *copying) remotePath(name string) (string, error) { return remotePath(c.conn.Info(), name) }
+
+// join appends to a path of the destination.
+func (c *copying) join(dir, name string) string {
+	if c.destination.remote {
+		return joinRemote(dir, name)
+	}
+	return filepath.Join(dir, name)
+}
+
+func joinRemote(dir, name string) string {
+	return strings.TrimRight(dir, "/") + "/" + name
+}
+
+// lastElement is what a source is called in a directory. DIR/. stands for what is in
+// DIR, also where it is a directory that was named without a name.
+func lastElement(name string) string {
+	trimmed := strings.TrimRight(filepath.ToSlash(name), "/")
+	switch last := path.Base(trimmed); {
+	case trimmed == "", last == ".", last == "..":
+		return "."
+	default:
+		return last
+	}
+}
+
+// planUpload looks at a local file or tree. The protocol cannot make links: they are
+// copied as what they lead to.
+func (c *copying) planUpload(plan *copyPlan, from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		c.complain(side{}, from, err)
+		return nil
+	}
+	c.planLocal(plan, from, to, info, nil)
+	return nil
+}
+
+func (c *copying) planLocal(plan *copyPlan, from, to string, info fs.FileInfo, above []fs.FileInfo) {
+	switch {
+	case info.Mode().IsRegular():
+		mode := info.Mode().Perm()
+		if c.stream {
+			mode = 0 // that of our own file means nothing
+		}
+		plan.files = append(plan.files, job{from: from, to: to, size: info.Size(), mode: mode})
+		return
+	case !info.IsDir():
+		c.complain(side{}, from, errNotRegular)
+		return
+	}
+	for _, a := range above {
+		if os.SameFile(a, info) {
+			c.complain(side{}, from, errLoop)
+			return
+		}
+	}
+	plan.directories = append(plan.directories, job{from: from, to: to})
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		c.complain(side{}, from, err)
+		return
+	}
+	above = append(above[:len(above):len(above)], info)
+	for _, e := range entries {
+		name := filepath.Join(from, e.Name())
+		entry, err := os.Stat(name)
+		if err != nil {
+			c.complain(side{}, name, err)
+			continue
+		}
+		c.planLocal(plan, name, joinRemote(to, e.Name()), entry, above)
+	}
+}
+
+// planDownload looks at a file or tree of the server's machine.
+func (c *copying) planDownload(ctx context.Context, plan *copyPlan, from, to string) error {
+	info, err := c.files.Stat(ctx, from)
+	if err == nil && info.IsDir() {
+		var root string
+		if root, err = c.files.Canonical(ctx, from); err == nil {
+			t := treeDownload{c, plan, root, to}
+			return t.directory(ctx, from, root, to)
+		}
+	}
+	if err != nil {
+		return c.tolerate(ctx, from, err)
+	}
+	if !info.Mode().IsRegular() {
+		return c.tolerate(ctx, from, errNotRegular)
+	}
+	plan.files = append(plan.files, job{from: from, to: to, size: info.Size(), modified: info.ModTime()})
+	return nil
+}
+
+// tolerate tells of a remote file that is left out, unless nothing more can be asked.
+func (c *copying) tolerate(ctx context.Context, name string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if isFatal(err) {
+		return err
+	}
+	c.complain(side{remote: true}, name, err)
+	return nil
+}
+
+// A treeDownload plans the copy of one remote tree.
+type treeDownload struct {
+	*copying
+	plan *copyPlan
+	root string // without links
+	to   string
+}
+
+// directory plans one directory. real is its path without links.
+func (t treeDownload) directory(ctx context.Context, from, real, to string) error {
+	t.plan.directories = append(t.plan.directories, job{from: from, to: to})
+	entries, err := listRemote(ctx, t.files, from)
+	if err != nil {
+		return t.tolerate(ctx, from, err)
+	}
+	for _, e := range entries {
+		name, target := joinRemote(from, e.name), filepath.Join(to, e.name)
+		switch {
+		case e.err == nil && !filepath.IsLocal(e.name):
+			e.err = errors.New("the name is none of this system")
+			fallthrough
+		case e.err != nil:
+			err = t.tolerate(ctx, name, e.err)
+		case e.info.IsLink():
+			err = t.linkTo(ctx, e, name, real, target)
+		case e.info.IsDir():
+			err = t.directory(ctx, name, joinRemote(real, e.name), target)
+		default:
+			err = t.file(ctx, e, name, target)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t treeDownload) file(ctx context.Context, e remoteEntry, from, to string) error {
+	if !e.info.Mode().IsRegular() {
+		return t.tolerate(ctx, from, errNotRegular)
+	}
+	t.plan.files = append(t.plan.files, job{from: from, to: to, size: e.info.Size(), modified: e.info.ModTime()})
+	return nil
+}
+
+// linkTo plans a link. One that leads to something in the same tree stays a link; the
+// protocol only tells where it ends. Others are copied as what they lead to.
+func (t treeDownload) linkTo(ctx context.Context, e remoteEntry, from, above, to string) error {
+	real, err := t.files.Canonical(ctx, from)
+	if err != nil {
+		return t.tolerate(ctx, from, err)
+	}
+	if inside, ok := below(t.root, real); ok {
+		text, err := filepath.Rel(filepath.Dir(to), filepath.Join(t.to, filepath.FromSlash(inside)))
+		if err != nil {
+			return t.tolerate(ctx, from, err)
+		}
+		t.plan.links = append(t.plan.links, job{from: from, to: to, link: text})
+		return nil
+	}
+	if !e.info.IsDir() {
+		return t.file(ctx, e, from, to)
+	}
+	if _, loop := below(real, above); loop {
+		return t.tolerate(ctx, from, errLoop)
+	}
+	outside := treeDownload{t.copying, t.plan, real, to}
+	return outside.directory(ctx, from, real, to)
+}
+
+// below reports whether a path is the directory or in it, and where.
+func below(dir, name string) (inside string, ok bool) {
+	inside, ok = strings.CutPrefix(name, strings.TrimRight(dir, "/"))
+	if !ok || inside != "" && inside[0] != '/' {
+		return "", false
+	}
+	return strings.TrimLeft(inside, "/"), true
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
+)
+
+// Exit codes of commands that run a command and give its own, for when there is
+// none: as of env(1), timeout(1), ssh(1) and shells.
+const (
+	exitTimeout       = 124
+	exitRefused       = 125 // tether itself failed
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignal        = 128 // plus the signal that ended the command
+	exitLost          = 255 // the session is lost
+)
+
+// passedOn are the signals that are meant for the command.
+var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+
+// signalName is how the protocol calls a signal of passedOn.
+func signalName(s os.Signal) string {
+	switch s {
+	case syscall.SIGTERM:
+		return "SIGTERM"
+	case syscall.SIGHUP:
+		return "SIGHUP"
+	case syscall.SIGQUIT:
+		return "SIGQUIT"
+	}
+	return "SIGINT"
+}
+
+// failed is an error of tether itself, where codes of the command are expected.
+func failed(err error) error {
+	if _, coded := errors.AsType[codedError](err); err == nil || coded {
+		return err
+	}
+	code := exitRefused
+	if errors.Is(err, client.ErrSessionLost) {
+		code = exitLost
+	}
+	return codedError{code, err}
+}
+
+// osError is how servers name the error number of the system in their texts.
+var osError = regexp.MustCompile(`\(os error (\d+)\)`)
+
+// remoteStartFailure gives the reason why a server did not start a command its exit
+// code. That a directory is missing is not the command's matter.
+func remoteStartFailure(program string, err error) error {
+	refusal, ok := errors.AsType[*client.ServerError](err)
+	if !ok || refusal.Code != wire.CodeInternal || strings.Contains(refusal.Message, "working directory") {
+		return failed(err)
+	}
+	number := osError.FindStringSubmatch(refusal.Message)
+	switch {
+	case number == nil:
+		return failed(err)
+	case number[1] == "2" && !strings.Contains(program, "/"):
+		return codedError{exitNotFound, fmt.Errorf("%s: not found in PATH", program)}
+	case number[1] == "2":
+		return codedError{exitNotFound, fmt.Errorf("%s: %s", program, refusal.Message)}
+	}
+	return codedError{exitNotExecutable, fmt.Errorf("%s: %s", program, refusal.Message)}
+}
+
+// ofCommand is the exit code of a command as an error of ours.
+func ofCommand(code int) error {
+	if code < 0 { // the system does not say
+		code = exitError
+	}
+	if code == 0 {
+		return nil
+	}
+	return codedError{code: code & 0xff}
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tetherexec/tether/client"
+)
+
+func newFs(stdin *os.File) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "fs",
+		Short: "Look at and change files on another machine",
+		Long: "Look at and change files on the server's machine. A PATH there is absolute, ~/PATH below the home\n" +
+			"directory, or one below the server's directory; it may begin with a colon, as for `tether cp`.",
+		Args: noSuchCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newFsLs(), newFsCat(), newFsPut(stdin), newFsGet(), newFsRm(), newFsStat())
+	return cmd
+}
+
+// needPaths wants at least so many paths.
+func needPaths(least int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least {
+			return usageError{errors.New("a PATH is missing")}
+		}
+		for _, a := range args {
+			if a == "" || a == ":" {
+				return usageError{errors.New("a path is empty")}
+			}
+		}
+		return nil
+	}
+}
+
+// A fileVisit is a command that does something to remote files.
+type fileVisit struct {
+	*connection
+	ctx      context.Context
+	files    *client.Files
+	stderr   io.Writer
+	failures int
+}
+
+// visitFiles connects and does something for each path. What fails for one does not stop
+// the others.
+func (f *serverFlags) visitFiles(cmd *cobra.Command, args []string, do func(v *fileVisit, path string) error) error {
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	err := f.visit(ctx, cmd.ErrOrStderr(), func(conn *connection) error {
+		v := &fileVisit{connection: conn, ctx: ctx, files: conn.Files(nil), stderr: cmd.ErrOrStderr()}
+		for _, arg := range args {
+			path, err := remotePath(conn.Info(), parseRemote(arg))
+			if err == nil {
+				err = do(v, path)
+			}
+			switch {
+			case err == nil:
+			case isFatal(err), ctx.Err() != nil, errors.Is(err, errOutput):
+				return err
+			default:
+				v.complain(arg, err)
+			}
+		}
+		if v.failures > 0 {
+			return codedError{code: exitError}
+		}
+		return nil
+	})
+	if reason, ok := errors.AsType[interrupted](context.Cause(ctx)); ok {
+		return codedError{code: exitSignal + int(reason.signal)}
+	}
+	return err
+}
+
+// errOutput means that our own output takes no more.
+var errOutput = errors.New("cannot write the output")
+
+func (v *fileVisit) complain(path string, err error) {
+	v.failures++
+	fmt.Fprintf(v.stderr, "Error: %s: %s\n", nameText(path), reason(err))
+}
+
+// parseRemote understands a path that is remote in any case.
+func parseRemote(arg string) string { return parseSide(arg).path }
+
+func newFsCat() *cobra.Command {
+	var server serverFlags
+	cmd := &cobra.Command{
+		Use:                   "cat [flags] PATH...",
+		Short:                 "Print files",
+		Long:                  "Print files of the server's machine, one after the other.",
+		Example:               "  tether fs cat /etc/os-release",
+		Args:                  needPaths(1),
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := outputWriter{cmd.OutOrStdout()}
+			return server.visitFiles(cmd, args, func(v *fileVisit, path string) error {
+				file, err := v.files.Open(v.ctx, path)
+				if err != nil {
+					return err
+				}
+				defer file.Close()
+				defer context.AfterFunc(v.ctx, func() { file.Close() })()
+				_, err = io.CopyBuffer(out, struct{ io.Reader }{file}, make([]byte, copyBlock))
+				return err
+			})
+		},
+	}
+	server.define(cmd.Flags(), ownServer)
+	onlyOnce(cmd.Flags())
+	return cmd
+}
+
+// An outputWriter marks the errors of our own output.
+type outputWriter struct{ io.Writer }
+
+func (w outputWriter) Write(b []byte) (int, error) {
+	n, err := w.Writer.Write(b)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errOutput, cause(err))
+	}
+	return n, err
+}
+
+func newFsRm() *cobra.Command {
+	var server serverFlags
+	var recursive, force bool
+	cmd := &cobra.Command{
+		Use:                   "rm [flags] PATH...",
+		Short:                 "Remove files and directories",
+		Long:                  "Remove files and links, and with -r directories with all that is in them.",
+		Example:               "  tether fs rm -r /srv/project/build",
+		Args:                  needPaths(1),
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return server.visitFiles(cmd, args, func(v *fileVisit, path string) error {
+				err := v.remove(path, recursive)
+				if force && errors.Is(err, fs.ErrNotExist) {
+					return nil
+				}
+				return err
+			})
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.BoolVarP(&recursive, "recursive", "r", false, "also directories, with all that is in them")
+	fs.BoolVarP(&force, "force", "f", false, "do not mind what does not exist")
+	server.define(fs, ownServer)
+	onlyOnce(fs)
+	return cmd
+}
+
+// remove removes what is at a path. After a lost answer it is asked again; that it is
+// gone then is what was wanted.
+func (v *fileVisit) remove(path string, recursive bool) error {
+	info, err := v.files.Stat(v.ctx, path)
+	if err == nil && info.IsDir() && !info.IsLink() {
+		if !recursive {
+			return fmt.Errorf("%w; -r removes it", errIsDirectory)
+		}
+		return insist(func() error { return v.files.RemoveAll(v.ctx, path) })
+	}
+	doubt := false
+	err = insist(func() error {
+		err := v.files.Remove(v.ctx, path) // also links that lead nowhere
+		if doubt && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		doubt = doubt || errors.Is(err, client.ErrAmbiguous)
+		return err
+	})
+	return err
+}
+
+func newFsPut(stdin *os.File) *cobra.Command {
+	var flags copyFlags
+	cmd := &cobra.Command{
+		Use:   "put [flags] LOCAL... PATH",
+		Short: "Copy local files there",
+		Long: "Copy local files and directories to the server's machine, as `tether cp LOCAL... :PATH` does.\n" +
+			"LOCAL may be - for standard input; then PATH is the name of the file.",
+		Example:               "  tether fs put notes.txt /srv/\n  make-report | tether fs put - /srv/report.txt",
+		Args:                  needPaths(2),
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			last := len(args) - 1
+			destination := side{true, parseRemote(args[last])}
+			if args[0] == "-" && last == 1 {
+				spool, err := spoolInput(stdin)
+				if err != nil {
+					return err
+				}
+				defer os.Remove(spool)
+				flags.stream = true
+				return flags.copy(cmd, []side{{false, spool}}, destination)
+			}
+			var sources []side
+			for _, a := range args[:last] {
+				sources = append(sources, side{false, a})
+			}
+			return flags.copy(cmd, sources, destination)
+		},
+	}
+	flags.define(cmd.Flags())
+	return cmd
+}
+
+// spoolInput keeps standard input in a file: how long it is has to be known before it
+// is sent.
+func spoolInput(stdin *os.File) (name string, err error) {
+	f, err := os.CreateTemp("", "tether-put-")
+	if err != nil {
+		return "", fmt.Errorf("no place for the input: %w", err)
+	}
+	_, err = io.Copy(f, stdin)
+	if err = errors.Join(err, f.Close()); err != nil {
+		os.Remove(f.Name())
+		return "", fmt.Errorf("read the input: %w", err)
+	}
+	return f.Name(), nil
+}
+
+func newFsGet() *cobra.Command {
+	var flags copyFlags
+	cmd := &cobra.Command{
+		Use:   "get [flags] PATH... LOCAL",
+		Short: "Copy files from there",
+		Long: "Copy files and directories of the server's machine here, as `tether cp :PATH... LOCAL` does.\n" +
+			"LOCAL may be - for standard output.",
+		Example:               "  tether fs get /var/log/syslog .",
+		Args:                  needPaths(2),
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			last := len(args) - 1
+			if args[last] == "-" {
+				return flags.print(cmd, args[:last])
+			}
+			var sources []side
+			for _, a := range args[:last] {
+				sources = append(sources, side{true, parseRemote(a)})
+			}
+			return flags.copy(cmd, sources, side{false, args[last]})
+		},
+	}
+	flags.define(cmd.Flags())
+	return cmd
+}
+
+// print copies files to standard output. A file that changes meanwhile is an error.
+func (f *copyFlags) print(cmd *cobra.Command, args []string) error {
+	out := outputWriter{cmd.OutOrStdout()}
+	return f.visitFiles(cmd, args, func(v *fileVisit, path string) error {
+		return v.files.Download(v.ctx, path, out, client.DownloadOptions{})
+	})
+}

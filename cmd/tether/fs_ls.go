@@ -1,0 +1,239 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tetherexec/tether/client"
+)
+
+// fileFacts is what --json tells about a file.
+type fileFacts struct {
+	Path       jsonPath `json:"path"`
+	Type       string   `json:"type"` // "file", "directory" or "other"; of what a link leads to
+	IsLink     bool     `json:"isLink"`
+	LeadsTo    jsonPath `json:"leadsTo,omitempty"` // of a link, without any other
+	Size       int64    `json:"size"`
+	ModifiedMs int64    `json:"modifiedMs"`
+	CreatedMs  int64    `json:"createdMs,omitempty"`
+}
+
+func factsOf(path string, info client.FileInfo) fileFacts {
+	f := fileFacts{Path: jsonPath(path), Type: typeText(info), IsLink: info.IsLink(), Size: info.Size(), ModifiedMs: info.ModTime().UnixMilli()}
+	if created := info.Created(); !created.IsZero() {
+		f.CreatedMs = created.UnixMilli()
+	}
+	return f
+}
+
+func typeText(info client.FileInfo) string {
+	switch {
+	case info.IsDir():
+		return "directory"
+	case info.Mode().IsRegular():
+		return "file"
+	}
+	return "other"
+}
+
+// A lister prints directories.
+type lister struct {
+	out            io.Writer
+	all, long      bool
+	asJSON, titled bool
+	facts          []fileFacts
+	printed        bool // something; then a blank line goes before the next title
+}
+
+func newFsLs() *cobra.Command {
+	var server serverFlags
+	var l lister
+	cmd := &cobra.Command{
+		Use:   "ls [flags] [PATH...]",
+		Short: "List directories",
+		Long: "List directories of the server's machine; without a PATH, the server's own directory. The\n" +
+			"protocol tells no owners and no permissions, and leaves out links that lead nowhere.",
+		Example:               "  tether fs ls -l /srv/project",
+		Args:                  needPaths(0),
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l.out, l.titled = cmd.OutOrStdout(), len(args) > 1
+			if len(args) == 0 {
+				args = []string{"."}
+			}
+			err := server.visitFiles(cmd, args, l.list)
+			if l.asJSON && (err == nil || len(l.facts) > 0) {
+				if l.facts == nil {
+					l.facts = []fileFacts{}
+				}
+				printJSON(l.out, l.facts)
+			}
+			return err
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.BoolVarP(&l.long, "long", "l", false, "with type, size and time of the last change")
+	fs.BoolVarP(&l.all, "all", "a", false, "also names that begin with a dot")
+	fs.BoolVar(&l.asJSON, "json", false, "print a list for machines")
+	server.define(fs, ownServer)
+	onlyOnce(fs)
+	return cmd
+}
+
+// list prints one directory, or a file that was named.
+func (l *lister) list(v *fileVisit, path string) error {
+	info, err := v.files.Stat(v.ctx, path)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return l.print([]remoteEntry{{name: path, info: info}}, "")
+	}
+	entries, err := listRemote(v.ctx, v.files, path)
+	if err != nil {
+		return err
+	}
+	var shown []remoteEntry
+	for _, e := range entries {
+		switch {
+		case strings.HasPrefix(e.name, ".") && !l.all:
+		case e.err != nil:
+			if isFatal(e.err) {
+				return e.err
+			}
+			v.complain(joinRemote(path, e.name), e.err)
+		default:
+			shown = append(shown, e)
+		}
+	}
+	if l.titled && !l.asJSON {
+		if l.printed {
+			fmt.Fprintln(l.out)
+		}
+		fmt.Fprintf(l.out, "%s:\n", nameText(path))
+	}
+	return l.print(shown, path)
+}
+
+// print prints entries of a directory; an empty one means that names are paths.
+func (l *lister) print(entries []remoteEntry, dir string) error {
+	l.printed = true
+	t := newLongList(l.out)
+	for _, e := range entries {
+		path := e.name
+		if dir != "" {
+			path = joinRemote(dir, e.name)
+		}
+		switch {
+		case l.asJSON:
+			l.facts = append(l.facts, factsOf(path, e.info))
+		case l.long:
+			t.row(e.name, e.info)
+		default:
+			if _, err := fmt.Fprintln(l.out, nameText(e.name)); err != nil {
+				return fmt.Errorf("%w: %w", errOutput, cause(err))
+			}
+		}
+	}
+	return t.flush()
+}
+
+// A longList is a list with facts. The sizes end in one column.
+type longList struct {
+	out  io.Writer
+	rows [][4]string
+}
+
+func newLongList(out io.Writer) *longList { return &longList{out: out} }
+
+func (t *longList) row(name string, info client.FileInfo) {
+	kind := "-"
+	switch {
+	case info.IsLink():
+		kind = "l"
+	case info.IsDir():
+		kind = "d"
+	case !info.Mode().IsRegular():
+		kind = "?"
+	}
+	t.rows = append(t.rows, [4]string{kind, fmt.Sprint(info.Size()), info.ModTime().Format(time.DateTime), nameText(name)})
+}
+
+func (t *longList) flush() error {
+	width := 0
+	for _, r := range t.rows {
+		width = max(width, len(r[1]))
+	}
+	for _, r := range t.rows {
+		if _, err := fmt.Fprintf(t.out, "%s  %*s  %s  %s\n", r[0], width, r[1], r[2], r[3]); err != nil {
+			return fmt.Errorf("%w: %w", errOutput, cause(err))
+		}
+	}
+	return nil
+}
+
+func newFsStat() *cobra.Command {
+	var server serverFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:                   "stat [flags] PATH...",
+		Short:                 "Tell about files",
+		Long:                  "Tell type, size and times of files. Of a link, they are those of what it leads to.",
+		Args:                  needPaths(1),
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			facts := []fileFacts{}
+			err := server.visitFiles(cmd, args, func(v *fileVisit, path string) error {
+				info, err := v.files.Stat(v.ctx, path)
+				if err != nil {
+					return err
+				}
+				f := factsOf(path, info)
+				if info.IsLink() {
+					real, err := v.files.Canonical(v.ctx, path)
+					if err != nil {
+						return err
+					}
+					f.LeadsTo = jsonPath(real)
+				}
+				facts = append(facts, f)
+				return nil
+			})
+			if asJSON {
+				printJSON(cmd.OutOrStdout(), facts)
+				return err
+			}
+			for i, f := range facts {
+				if i > 0 {
+					fmt.Fprintln(cmd.OutOrStdout())
+				}
+				f.print(cmd.OutOrStdout())
+			}
+			return err
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.BoolVar(&asJSON, "json", false, "print a list for machines")
+	server.define(fs, ownServer)
+	onlyOnce(fs)
+	return cmd
+}
+
+func (f fileFacts) print(w io.Writer) {
+	fmt.Fprintf(w, "Path      %s\n", nameText(string(f.Path)))
+	if f.IsLink {
+		fmt.Fprintf(w, "Link to   %s\n", nameText(string(f.LeadsTo)))
+	}
+	fmt.Fprintf(w, "Type      %s\n", f.Type)
+	fmt.Fprintf(w, "Size      %d (%s)\n", f.Size, sizeText(uint64(f.Size)))
+	fmt.Fprintf(w, "Modified  %s\n", time.UnixMilli(f.ModifiedMs).Format(time.RFC3339))
+	if f.CreatedMs != 0 {
+		fmt.Fprintf(w, "Created   %s\n", time.UnixMilli(f.CreatedMs).Format(time.RFC3339))
+	}
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
+)
+
+// remoteQuestions is how many files are asked about at a time.
+const remoteQuestions = 16
+
+// remotePath makes a path of the server's machine absolute: below its directory, or
+// the home directory of its user. A dot at the end stays.
+func remotePath(info wire.EnvironmentInfo, name string) (string, error) {
+	system := "linux"
+	if strings.EqualFold(info.PlatformOS, "windows") {
+		system = "windows"
+	}
+	base := info.Cwd
+	switch {
+	case strings.HasPrefix(name, "/"), strings.HasPrefix(name, "file:"),
+		system == "windows" && (strings.HasPrefix(name, `\\`) || len(name) > 2 && name[1] == ':'):
+		return name, nil
+	case name == "~", strings.HasPrefix(name, "~/"):
+		base, name = info.UserHomeDir, strings.TrimPrefix(name[1:], "/")
+	}
+	if base == nil {
+		return "", usageError{errors.New("the path must be absolute: the server does not tell its directories")}
+	}
+	uri, err := wire.ParsePathURI(*base)
+	if err != nil {
+		return "", err
+	}
+	dir, err := uri.NativeOn(system)
+	if err != nil {
+		return "", err
+	}
+	if name == "" {
+		return dir, nil
+	}
+	return joinRemote(dir, name), nil
+}
+
+// A remoteEntry is a name in a directory of the server's machine, and what it is.
+type remoteEntry struct {
+	name string
+	info client.FileInfo
+	err  error // why it is not known
+}
+
+// listRemote lists a directory, sorted by name. Links that lead nowhere are not in it.
+func listRemote(ctx context.Context, files *client.Files, dir string) ([]remoteEntry, error) {
+	names, err := remoteNames(ctx, files, dir)
+	if err != nil {
+		return nil, err
+	}
+	entries := make([]remoteEntry, len(names))
+	places := make(chan struct{}, remoteQuestions)
+	var asking sync.WaitGroup
+	for i, name := range names {
+		places <- struct{}{}
+		asking.Go(func() {
+			defer func() { <-places }()
+			e := &entries[i]
+			if e.name = name; name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
+				e.err = errors.New("the server has sent a name that is none")
+				return
+			}
+			e.info, e.err = files.Stat(ctx, joinRemote(dir, name))
+		})
+	}
+	asking.Wait()
+	return entries, nil
+}
+
+// remoteNames are the names in a directory. A list has names that are no UTF-8 in a
+// form that means nothing; a walk has the true ones, but no links.
+func remoteNames(ctx context.Context, files *client.Files, dir string) ([]string, error) {
+	entries, err := files.ReadDir(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	doubtful := map[string]bool{}
+	for _, e := range entries {
+		if strings.ContainsRune(e.Name(), utf8.RuneError) {
+			doubtful[e.Name()] = true
+		} else {
+			names = append(names, e.Name())
+		}
+	}
+	if len(doubtful) == 0 {
+		return names, nil
+	}
+	walk, err := files.Walk(ctx, dir, client.WalkOptions{MaxDepth: 1})
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range walk.Entries {
+		name := path.Base(e.Path)
+		if like := strings.ToValidUTF8(name, string(utf8.RuneError)); strings.ContainsRune(like, utf8.RuneError) {
+			names = append(names, name)
+			delete(doubtful, like)
+		}
+	}
+	for name := range doubtful { // asking about it tells what is wrong
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// osErrorNumber is how servers name errors of the system.
+var osErrorNumber = regexp.MustCompile(` \(os error \d+\)$`)
+
+// reason is an error about a file in the words that matter to people; the file's name
+// stands before it.
+func reason(err error) string {
+	if refusal, ok := errors.AsType[*client.ServerError](err); ok {
+		return osErrorNumber.ReplaceAllString(refusal.Message, "")
+	}
+	switch e := err.(type) {
+	case *fs.PathError:
+		return e.Err.Error()
+	case *os.LinkError:
+		return e.Err.Error()
+	}
+	return err.Error()
+}
+
+// jsonPath is a path for machines: text, or an object with base64 if it is no UTF-8.
+type jsonPath string
+
+// MarshalJSON implements json.Marshaler.
+func (p jsonPath) MarshalJSON() ([]byte, error) {
+	if utf8.ValidString(string(p)) {
+		return json.Marshal(string(p))
+	}
+	return json.Marshal(struct {
+		Base64 []byte `json:"base64"`
+	}{[]byte(p)})
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+)
+
+// An escape finds, in what is typed, the keys with which the user leaves: the escape
+// character at the beginning of a line, and a full stop. The escape character twice
+// is typed once.
+type escape struct {
+	char  byte
+	state escapeState
+}
+
+type escapeState uint8
+
+const (
+	inLine    escapeState = iota
+	lineBegin             // the next key may be the escape character
+	escaped               // it was
+)
+
+// defaultEscape is that of ssh.
+const defaultEscape = "~"
+
+// errEscape means that the user has typed the keys to leave.
+var errEscape = errors.New("left")
+
+func newEscape(char byte) *escape { return &escape{char, lineBegin} }
+
+// filter returns what is to be passed on, and whether the user leaves.
+func (e *escape) filter(typed []byte) (pass []byte, leave bool) {
+	if e == nil {
+		return typed, false
+	}
+	pass = make([]byte, 0, len(typed)+1)
+	for _, c := range typed {
+		switch {
+		case e.state == lineBegin && c == e.char:
+			e.state = escaped
+			continue
+		case e.state == escaped && c == '.':
+			return pass, true
+		case e.state == escaped && c != e.char:
+			pass = append(pass, e.char)
+		}
+		pass = append(pass, c)
+		e.state = inLine
+		if c == '\r' || c == '\n' {
+			e.state = lineBegin
+		}
+	}
+	return pass, false
+}
+
+// parseEscape reads the flag: one character, or none.
+func parseEscape(text string) (*escape, error) {
+	switch {
+	case text == "none":
+		return nil, nil
+	case len(text) == 1 && text[0] > ' ' && text[0] < 0x7f && text[0] != '.':
+		return newEscape(text[0]), nil
+	}
+	return nil, usageError{errors.New("--escape: expected one character, or none")}
+}
+
+// feedSize is how much input is read at once.
+const feedSize = 32 << 10
+
+// typedAhead is how many pieces of typed input wait for a command that does not read,
+// or for a connection, before the keyboard is not read any more. The keys to leave
+// have to be found behind them.
+const typedAhead = 1024
+
+// A keyboard passes on our standard input.
+type keyboard struct {
+	in     io.ReadCloser
+	escape *escape       // nil: everything is passed on
+	leave  chan error    // the user leaves
+	typed  chan []byte   // on its way to the command
+	gone   chan struct{} // closed when nobody wants it any more
+	tasks  sync.WaitGroup
+}
+
+// newKeyboard passes input on until there is no more, or nobody wants it, or the user
+// leaves, which is told on leave. At the end of the input atEnd is called.
+func newKeyboard(stdin *os.File, e *escape, to io.Writer, atEnd func() error) *keyboard {
+	k := &keyboard{in: interruptibleReader(stdin), escape: e, leave: make(chan error, 1), gone: make(chan struct{})}
+	if e != nil {
+		k.typed = make(chan []byte, typedAhead)
+	} else {
+		k.typed = make(chan []byte) // what is piped is read as it is wanted
+	}
+	k.tasks.Go(k.read) // ends with the input, or when stop closes it
+	k.tasks.Go(func() { k.write(to, atEnd) })
+	return k
+}
+
+func (k *keyboard) read() {
+	defer close(k.typed)
+	buf := make([]byte, feedSize)
+	for {
+		n, err := k.in.Read(buf)
+		pass, leave := k.escape.filter(buf[:n])
+		if len(pass) > 0 {
+			select {
+			case k.typed <- bytes.Clone(pass):
+			case <-k.gone:
+				return
+			}
+		}
+		if leave {
+			k.leave <- errEscape
+		}
+		if leave || err != nil {
+			return
+		}
+	}
+}
+
+func (k *keyboard) write(to io.Writer, atEnd func() error) {
+	defer close(k.gone)
+	for pass := range k.typed {
+		if _, err := to.Write(pass); err != nil {
+			return
+		}
+	}
+	atEnd() // fails only if nobody reads it
+}
+
+// stop ends the reading. Writing ends with the process or the client; wait waits for
+// both.
+func (k *keyboard) stop() { k.in.Close() }
+func (k *keyboard) wait() { k.tasks.Wait() }
+
+// writerTo makes a writer of a function that takes a context.
+type writerTo func(context.Context, []byte) error
+
+func (w writerTo) Write(b []byte) (int, error) {
+	if err := w(context.Background(), b); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}

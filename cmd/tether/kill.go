@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+func newKill() *cobra.Command {
+	var server serverFlags
+	var signal string
+	cmd := &cobra.Command{
+		Use:   "kill [flags] ID...",
+		Short: "End processes, or send them a signal",
+		Long: "End processes with all that they have started: SIGTERM, and SIGKILL soon after. With --signal\n" +
+			"that signal is sent, and nothing else. " + idHelp,
+		Example:               "  tether kill web\n  tether kill --signal HUP 3f2a91c0/web",
+		Args:                  needID(1, -1),
+		DisableFlagsInUseLine: true,
+		ValidArgsFunction:     server.completeProcesses,
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			if signal != "" {
+				name, err := wire.ParseSignal(signalByNumber(signal))
+				if err != nil {
+					return usageError{fmt.Errorf("--signal: %w", err)}
+				}
+				signal = string(name)
+			}
+			return server.visit(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
+				return killAll(cmd.Context(), conn, ids, signal)
+			})
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVarP(&signal, "signal", "s", "", "send this `SIGNAL`, by its name, instead")
+	server.define(fs, ownServer)
+	onlyOnce(fs)
+	return cmd
+}
+
+// idHelp says how processes are named.
+const idHelp = "A process is meant by its name\nas `tether ps` shows it, or SESSION/NAME if there are several of that name."
+
+// needID wants process ids: at least min, at most max if that is not negative.
+func needID(min, max int) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) < min:
+			return usageError{errors.New("the ID of a process is missing")}
+		case max >= 0 && len(args) > max:
+			return usageError{fmt.Errorf("unexpected argument %q", args[max])}
+		}
+		return nil
+	}
+}
+
+// signalByNumber knows the numbers that people type; they are the same everywhere.
+func signalByNumber(text string) string {
+	names := map[string]string{"1": "HUP", "2": "INT", "3": "QUIT", "6": "ABRT", "9": "KILL", "14": "ALRM", "15": "TERM"}
+	if name, ok := names[text]; ok {
+		return name
+	}
+	return text
+}
+
+// killAll ends the named processes, and tells about each that could not be.
+func killAll(ctx context.Context, conn *connection, ids []string, signal string) error {
+	var failures []error
+	for _, id := range ids {
+		p, err := find(ctx, conn, id)
+		switch {
+		case err != nil:
+		case p.State == wire.StateClosed:
+			err = fmt.Errorf("%s has ended already", id)
+		case signal != "":
+			err = conn.Remote(p.SessionID, p.ProcessID).Signal(ctx, signal)
+		default:
+			_, err = conn.Remote(p.SessionID, p.ProcessID).Terminate(ctx)
+		}
+		failures = append(failures, err)
+	}
+	return errors.Join(failures...)
+}

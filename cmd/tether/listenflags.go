@@ -1,0 +1,31 @@
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/tetherexec/tether/internal/server"
+)
+
+// listenFlags say who may connect. They are the same for every kind of server.
+type listenFlags struct {
+	authMode choice
+}
+
+// define adds the flags, which go to cfg, but for the mode of authentication.
+func (f *listenFlags) define(fs *pflag.FlagSet, cfg *server.Config) {
+	auth := &cfg.Auth
+	f.authMode = choice{"", "MODE", []string{server.AuthCapabilityToken, server.AuthSignedBearerToken}}
+	fs.Var(&f.authMode, "ws-auth", "how clients authenticate: capability-token (one shared token)\nor signed-bearer-token (an HS256 JWT)")
+	fs.Var(&optional{&auth.TokenFile, "PATH", true}, "ws-token-file", "file with the capability token")
+	fs.Var(&optional{&auth.TokenSHA256, "HEX", false}, "ws-token-sha256", "SHA-256 digest of the capability token, instead of the file")
+	fs.Var(&optional{&auth.SharedSecretFile, "PATH", true}, "ws-shared-secret-file", "file with the key of signed tokens, at least 32 bytes")
+	fs.Var(&optional{&auth.Issuer, "ISSUER", false}, "ws-issuer", "issuer that signed tokens must name")
+	fs.Var(&optional{&auth.Audience, "AUDIENCE", false}, "ws-audience", "audience that signed tokens must name")
+	fs.Var(&optionalSeconds{&auth.MaxClockSkewSeconds}, "ws-max-clock-skew-seconds", "how far clocks may differ for signed tokens (default 30)")
+	group(fs, "Who may connect", "ws-auth", "ws-token-file", "ws-token-sha256", "ws-shared-secret-file", "ws-issuer", "ws-audience", "ws-max-clock-skew-seconds")
+
+	fs.StringVar(&cfg.TLS.CertFile, "tls-cert", "", "`PATH` of the server's certificate and chain (PEM), for wss://")
+	fs.StringVar(&cfg.TLS.KeyFile, "tls-key", "", "`PATH` of its private key (PEM)")
+	fs.StringVar(&cfg.TLS.ClientCAFile, "tls-client-ca", "", "`PATH` of certificates (PEM); clients must show one signed by them")
+	group(fs, "Who may connect", "tls-cert", "tls-key", "tls-client-ca")
+}

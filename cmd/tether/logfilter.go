@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"regexp"
+	"unicode/utf8"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
+)
+
+// maxLine is the longest line that is looked at as one; a longer one is several.
+const maxLine = 1 << 20
+
+// A logPrinter prints the output of a process, as bytes or by lines.
+type logPrinter struct {
+	stdout, stderr io.Writer
+	grep           *regexp.Regexp // nil: every line
+	tail           int            // hold back all but the newest lines until release; < 0: all
+	asJSON         bool
+
+	parts map[string][]byte // lines that have not ended, by stream
+	held  []logLine
+}
+
+// A logLine is a line of output, or with JSON an event.
+type logLine struct {
+	stream string
+	text   []byte
+}
+
+// byLines reports whether output has to be looked at line by line.
+func (p *logPrinter) byLines() bool { return p.grep != nil || p.tail >= 0 }
+
+// event prints an event.
+func (p *logPrinter) event(e client.Observed) error {
+	if p.asJSON {
+		return p.jsonEvent(e)
+	}
+	if e.Kind != client.Output {
+		return nil
+	}
+	if !p.byLines() {
+		return p.write(logLine{e.Stream, e.Data})
+	}
+	if p.parts == nil {
+		p.parts = map[string][]byte{}
+	}
+	text := append(p.parts[e.Stream], e.Data...)
+	for len(text) > 0 {
+		end := bytes.IndexByte(text, '\n') + 1
+		if end == 0 && len(text) > maxLine {
+			end = maxLine
+		}
+		if end == 0 {
+			break
+		}
+		if err := p.line(e.Stream, text[:end]); err != nil {
+			return err
+		}
+		text = text[end:]
+	}
+	p.parts[e.Stream] = bytes.Clone(text)
+	return nil
+}
+
+// line prints a line, or keeps it for later.
+func (p *logPrinter) line(stream string, text []byte) error {
+	if p.grep != nil && !p.grep.Match(bytes.TrimRight(text, "\r\n")) {
+		return nil
+	}
+	return p.keep(logLine{stream, text})
+}
+
+func (p *logPrinter) keep(l logLine) error {
+	if p.tail < 0 {
+		return p.write(l)
+	}
+	l.text = bytes.Clone(l.text)
+	p.held = append(p.held, l)
+	if len(p.held) > p.tail {
+		p.held[0] = logLine{}
+		p.held = p.held[1:]
+	}
+	return nil
+}
+
+// release prints what was held back; from now on nothing is.
+func (p *logPrinter) release() error {
+	held := p.held
+	p.held, p.tail = nil, -1
+	for _, l := range held {
+		if err := p.write(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish prints the lines that were not ended.
+func (p *logPrinter) finish() error {
+	for _, stream := range []string{wire.StreamStdout, wire.StreamStderr, wire.StreamPTY} {
+		if rest := p.parts[stream]; len(rest) > 0 {
+			if err := p.line(stream, rest); err != nil {
+				return err
+			}
+		}
+	}
+	p.parts = nil
+	return p.release()
+}
+
+func (p *logPrinter) write(l logLine) error {
+	to := p.stdout
+	if l.stream == wire.StreamStderr && !p.asJSON {
+		to = p.stderr
+	}
+	_, err := to.Write(l.text)
+	return err
+}
+
+// A logEvent is an event as machines read it. Text is the output if it is UTF-8, else
+// Base64 is.
+type logEvent struct {
+	Seq      uint64  `json:"seq"`
+	TimeMs   int64   `json:"timeMs,omitempty"` // Unix time; a gap has none
+	Event    string  `json:"event"`            // output, exited, closed or gap
+	Stream   string  `json:"stream,omitempty"`
+	Text     *string `json:"text,omitempty"`
+	Base64   *string `json:"base64,omitempty"`
+	ExitCode *int    `json:"exitCode,omitempty"`
+	FirstSeq uint64  `json:"firstSeq,omitempty"` // of a gap
+}
+
+func (p *logPrinter) jsonEvent(e client.Observed) error {
+	out := logEvent{Seq: e.Seq}
+	if e.Kind != client.Gap {
+		out.TimeMs = e.Time.UnixMilli()
+	}
+	switch e.Kind {
+	case client.Output:
+		if p.grep != nil && !p.grep.Match(e.Data) {
+			return nil
+		}
+		out.Event, out.Stream = "output", e.Stream
+		if text := string(e.Data); utf8.ValidString(text) {
+			out.Text = &text
+		} else {
+			text = base64.StdEncoding.EncodeToString(e.Data)
+			out.Base64 = &text
+		}
+	case client.Exited:
+		out.Event, out.ExitCode = "exited", &e.ExitCode
+	case client.Closed:
+		out.Event = "closed"
+	case client.Gap:
+		out.Event, out.FirstSeq = "gap", e.First
+	}
+	line, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	return p.keep(logLine{wire.StreamStdout, append(line, '\n')})
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"bytes"
+	"regexp"
+	"testing"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
+)
+
+func TestLogPrinter(t *testing.T) {
+	events := []client.Event{
+		{Kind: client.Output, Seq: 1, Stream: wire.StreamStdout, Data: []byte("one\ntw")},
+		{Kind: client.Output, Seq: 2, Stream: wire.StreamStderr, Data: []byte("bad one\n")},
+		{Kind: client.Output, Seq: 3, Stream: wire.StreamStdout, Data: []byte("o\nthree")},
+		{Kind: client.Exited, Seq: 4},
+		{Kind: client.Closed, Seq: 5},
+	}
+	for _, try := range []struct {
+		tail           int
+		grep           string
+		stdout, stderr string
+	}{
+		{-1, "", "one\ntwo\nthree", "bad one\n"},
+		{-1, "^t", "two\nthree", ""},
+		{-1, "one$", "one\n", "bad one\n"},
+		{2, "", "two\nthree", ""},
+		{3, "", "two\nthree", "bad one\n"},
+		{1, "one", "", "bad one\n"},
+		{0, "", "", ""},
+	} {
+		var stdout, stderr bytes.Buffer
+		p := &logPrinter{stdout: &stdout, stderr: &stderr, tail: try.tail}
+		if try.grep != "" {
+			p.grep = regexp.MustCompile(try.grep)
+		}
+		for _, e := range events {
+			if err := p.event(client.Observed{Event: e}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.finish(); err != nil || stdout.String() != try.stdout || stderr.String() != try.stderr {
+			t.Errorf("tail %d, grep %q: %q and %q, %v", try.tail, try.grep, stdout.String(), stderr.String(), err)
+		}
+	}
+}

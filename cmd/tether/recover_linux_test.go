@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// What goes through a cable that is cut again and again comes out whole.
+func TestRunThroughCuts(t *testing.T) {
+	b := newBooth(t)
+	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	data := make([]byte, 24<<20)
+	rand.Read(data)
+	cmd := b.command("run", "--url", cable.URL(), "--", "cat")
+	var out, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(data), &out, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done, cutting := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(cutting)
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(100 * time.Millisecond):
+				cable.CutFor(10 * time.Millisecond)
+			}
+		}
+	}()
+	err := cmd.Wait()
+	close(done)
+	<-cutting
+	if err != nil || sha256.Sum256(out.Bytes()) != sha256.Sum256(data) || cable.Links() < 2 {
+		t.Errorf("%v, %d bytes of %d, %d connections, standard error %q", err, out.Len(), len(data), cable.Links(), stderr.String())
+	}
+}
+
+// Where standard error is a file, each change of a longer outage is a line; --quiet
+// leaves them out.
+func TestOutageIsToldInLines(t *testing.T) {
+	for _, quiet := range []bool{false, true} {
+		b := newBooth(t)
+		cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+		args := []string{"run", "--url", cable.URL(), "--", "cat"}
+		if quiet {
+			args = append(args[:1:1], append([]string{"-q"}, args[1:]...)...)
+		}
+		cmd := b.command(args...)
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		echo := func(text string) {
+			io.WriteString(in, text)
+			got := make([]byte, len(text))
+			if _, err := io.ReadFull(out, got); err != nil || string(got) != text {
+				t.Fatalf("%q, %v", got, err)
+			}
+		}
+		echo("one")
+		cable.CutFor(2 * statusDelay)
+		echo("two")
+		in.Close()
+		want := "tether: the connection is lost, trying to come back\ntether: connected again after "
+		if cmd.Wait(); !quiet && !strings.HasPrefix(stderr.String(), want) || quiet && stderr.Len() > 0 {
+			t.Errorf("quiet %t: %v, %q", quiet, cmd.ProcessState, stderr.String())
+		}
+	}
+}
+
+// On a terminal the status is a line below the output, and gone when that goes on.
+func TestOutageOnATerminal(t *testing.T) {
+	b, s := newBooth(t), newSeat(t)
+	t.Cleanup(s.leave)
+	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cmd := b.start(s, "run", "-te", "PS1", "-e", "ENV", "--url", cable.URL(), "--", "sh", "-i")
+	s.until("$ ")
+	cable.Cut()
+	if drawn := s.until("trying to come back"); !strings.HasSuffix(drawn, escMakeRoom+escSave+escBelow+"tether: the connection is lost, ") {
+		t.Errorf("drawn %q", drawn)
+	}
+	s.typing("echo o''k\r")
+	cable.Mend()
+	if drawn := s.until("ok\r\n"); !strings.Contains(drawn, escRestore+escSave+escBelow+escRestore) {
+		t.Errorf("drawn until the output: %q", drawn)
+	}
+	s.typing("exit\r")
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != 0 {
+		t.Errorf("ended with %v", cmd.ProcessState)
+	}
+}
+
+func TestSessionLost(t *testing.T) {
+	b := newBooth(t)
+	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cmd := b.command("run", "--keep", "1s", "--url", cable.URL(), "--", "sh", "-c", "echo here; exec sleep 1000")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	io.ReadFull(out, make([]byte, len("here\n")))
+	cable.Cut()
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != exitLost || !strings.Contains(stderr.String(), "recovery timed out") {
+		t.Errorf("%v, %q", cmd.ProcessState, stderr.String())
+	}
+}
+
+// Whoever presses Ctrl-C twice while nobody answers does not want to wait any more.
+func TestGiveUpWhileNobodyAnswers(t *testing.T) {
+	b := newBooth(t)
+	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cmd := b.command("run", "--url", cable.URL(), "--", "sh", "-c", "echo here; exec sleep 1000")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	s := &seat{t: t, read: make(chan []byte)}
+	go func() { // ends with the program
+		defer close(s.read)
+		for {
+			buf := make([]byte, 4096)
+			n, err := r.Read(buf)
+			if err != nil {
+				return
+			}
+			s.read <- buf[:n]
+		}
+	}()
+	s.until("here\n")
+	cable.Cut()
+	s.until("trying to come back\n")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		cmd.Wait()
+	}()
+	for waiting := true; waiting; {
+		cmd.Process.Signal(syscall.SIGINT)
+		select {
+		case <-ended:
+			waiting = false
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	for range s.read {
+	}
+	if code := cmd.ProcessState.ExitCode(); code != 130 {
+		t.Errorf("ended with %v", cmd.ProcessState)
+	}
+}

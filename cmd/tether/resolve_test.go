@@ -1,0 +1,53 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+func TestResolve(t *testing.T) {
+	processes := []wire.ProcessInfo{
+		{SessionID: "aaaa1111aaaa", ProcessID: "web", State: wire.StateRunning},
+		{SessionID: "bbbb2222bbbb", ProcessID: "web", State: wire.StateRunning},
+		{SessionID: "cccc3333cccc", ProcessID: "web", State: wire.StateClosed},
+		{SessionID: "cccc3333cccc", ProcessID: "job", State: wire.StateClosed},
+		{SessionID: "dddd4444dddd", ProcessID: "job", State: wire.StateRunning},
+		{SessionID: "dddd4444dddd", ProcessID: "old", State: wire.StateClosed},
+		{SessionID: "dddd4444dddd", ProcessID: "a/b", State: wire.StateRunning},
+	}
+	for id, want := range map[string]string{
+		"job":      "dddd4444dddd job", // the other one has ended
+		"old":      "dddd4444dddd old",
+		"a/b":      "dddd4444dddd a/b",
+		"bbbb/web": "bbbb2222bbbb web",
+		"cccc/web": "cccc3333cccc web",
+		"dddd/a/b": "dddd4444dddd a/b",
+		"web":      `several processes are called "web": aaaa1111/web, bbbb2222/web`,
+		"eeee/web": `no process is called "eeee/web"`,
+		"web-3":    `no process is called "web-3"; there is web`,
+		"/web":     `no process is called "/web"`,
+	} {
+		p, err := resolve(processes, id)
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = p.SessionID + " " + p.ProcessID
+		}
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("%q: %s", id, got)
+		}
+	}
+}
+
+func TestResolveSession(t *testing.T) {
+	sessions := []wire.SessionInfo{{SessionID: "aaaa11"}, {SessionID: "aaaa22", Label: "web"}, {SessionID: "aaaa"}}
+	for id, want := range map[string]string{"aaaa": "aaaa", "aaaa1": "aaaa11", "web": "aaaa22", "aaa": "", "x": "", "": ""} {
+		s, err := resolveSession(sessions, id)
+		if (err != nil) != (want == "") || err == nil && s.SessionID != want {
+			t.Errorf("%q: %+v, %v", id, s, err)
+		}
+	}
+}

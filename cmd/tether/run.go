@@ -1,0 +1,387 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
+)
+
+// How long a server is asked to keep a session whose client is away.
+const (
+	keepAttended = 10 * time.Minute
+	keepDetached = 24 * time.Hour
+)
+
+// A launch is a command to be started on a server, and our end of it.
+type launch struct {
+	serverFlags
+	sandbox sandboxFlags
+	tty     bool
+	login   bool // the user's shell, instead of argv
+	timeout lifetime
+	keep    lifetime
+	env     []string
+	cwd     string
+	name    string
+	detach  bool
+	openIn  bool // keep the input of a detached command open
+	escape  string
+
+	argv          []string
+	stdin, stdout *os.File
+	stderr        io.Writer
+}
+
+func newRun(stdin, stdout *os.File) *cobra.Command {
+	l := launch{stdin: stdin, stdout: stdout}
+	cmd := &cobra.Command{
+		Use:   "run [flags] [--] COMMAND [ARGUMENT...]",
+		Short: "Run a command, here or on another machine",
+		Long: "Run a command as if it ran here: standard input, output and error, signals and the exit code\n" +
+			"pass through, whatever happens to the connection. Without a server it runs on this machine.\n" +
+			"What the command has left running ends with it; --detach lets it run on.\n\n" +
+			"The exit code is that of the command, 128+N if signal N ended it. Else it is 124 after --timeout,\n" +
+			"125 if tether failed, 126 if the command cannot be executed, 127 if it is not found, and 255 if\n" +
+			"the session with the server was lost.",
+		Example: "  tether run -- uname -a\n" +
+			"  tar c . | tether run --url ssh://build -- tar x -C /srv/project\n" +
+			"  tether run --sandbox workspace-write --timeout 10m -- make test\n" +
+			"  tether run --detach --name web -- python3 -m http.server",
+		Args:                  needCommand,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l.argv, l.stderr = args, cmd.ErrOrStderr()
+			return failed(l.run(cmd.Context()))
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.SetInterspersed(false) // what follows the command is the command's
+	fs.BoolVarP(&l.tty, "tty", "t", false, "give the command a terminal; ours, if there is one, passes on\neach key and its size")
+	fs.Var(&l.timeout, "timeout", "end the command after this time")
+	l.defineCommand(fs)
+	fs.BoolVarP(&l.detach, "detach", "d", false, "leave the command running and print its name; without an address it\nruns in a server of this user that is started if need be")
+	fs.BoolVarP(&l.openIn, "stdin", "i", false, "with --detach: keep standard input open for `tether attach`")
+	group(fs, "Command", "tty", "timeout", "detach", "stdin")
+	l.define(fs, "the command runs on this machine")
+	l.defineKeeping(fs)
+	onlyOnce(fs)
+	ownFailures(cmd)
+	return cmd
+}
+
+// needCommand is for commands whose arguments are a command.
+func needCommand(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return codedError{exitRefused, usageError{errors.New("a command to run is missing")}}
+	}
+	return nil
+}
+
+// ownFailures gives mistakes in the command line a code that is not one of the
+// command that was to be run.
+func ownFailures(cmd *cobra.Command) {
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return codedError{exitRefused, usageError{err}}
+	})
+}
+
+// defineCommand adds the flags that say how a command runs.
+func (l *launch) defineCommand(fs *pflag.FlagSet) {
+	l.sandbox.flag = "--sandbox"
+	fs.StringVar(&l.sandbox.profile, "sandbox", "", "a `PROFILE` to enforce: read-only, workspace-write, full (no sandbox),\nor a JSON file, as for `tether sandbox run`")
+	fs.BoolVar(&l.sandbox.network, "network", false, "with --sandbox: allow the network")
+	fs.StringArrayVarP(&l.env, "env", "e", nil, "set a variable of the environment, as `NAME[=VALUE]`; without a value\nit is ours; can be repeated")
+	fs.StringVar(&l.cwd, "cwd", "", "`DIR` to start in (default: here, or the server's own)")
+	fs.StringVar(&l.name, "name", "", "`NAME` of the command for `tether ps` and others")
+	group(fs, "Command", "sandbox", "network", "env", "cwd", "name")
+}
+
+// defineKeeping adds the flags about long absences.
+func (l *launch) defineKeeping(fs *pflag.FlagSet) {
+	fs.Var(&l.keep, "keep", "how long the server is asked to keep the command while there is no\nconnection (default 10m; 24h for --detach)")
+	fs.StringVar(&l.escape, "escape", defaultEscape, "`CHAR` that ends the session when it is typed on a terminal at the\nbeginning of a line with a full stop behind it; or none")
+	group(fs, "Server", "keep", "escape")
+}
+
+// run starts the command and stays until it has ended, unless it is to be left alone.
+func (l *launch) run(ctx context.Context) (err error) {
+	keys, err := l.check()
+	if err != nil {
+		return err
+	}
+	desk := newDesk(l.stdin, l.stdout, l.stderr, l.tty, !l.detach, newStatusLine(l.stderr, l.quiet))
+	desk.timeout = time.Duration(l.timeout)
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, passedOn...)
+	defer signal.Stop(signals)
+	broken := make(chan os.Signal, 1) // a closed output is the command's matter
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
+	starting, stop := signal.NotifyContext(ctx, passedOn...)
+	defer stop()
+
+	conn, err := l.open(starting, desk.status)
+	if err != nil {
+		return startInterrupted(starting, err)
+	}
+	defer func() {
+		if cerr := conn.end(); cerr != nil && err == nil {
+			err = cerr
+		}
+	}()
+	p, err := l.start(starting, conn, desk)
+	if err != nil {
+		return startInterrupted(starting, err)
+	}
+	stop()
+	if l.detach {
+		if _, err := fmt.Fprintln(l.stdout, p.ID()); err != nil {
+			return err
+		}
+		return conn.leave()
+	}
+	if conn.place == inProcess {
+		keys = nil // there is no connection that could make one wait
+	}
+	return l.attend(conn, p, desk, keys, signals)
+}
+
+// check refuses flags that do not fit each other.
+func (l *launch) check() (keys *escape, err error) {
+	refuse := func(text string) (*escape, error) { return nil, usageError{errors.New(text)} }
+	switch {
+	case l.detach && l.timeout > 0:
+		return refuse("--timeout does not go with --detach: nobody would be there")
+	case l.openIn && !l.detach:
+		return refuse("--stdin is for --detach; without it, standard input always is open")
+	case l.sandbox.network && l.sandbox.profile == "":
+		return refuse("--network is for --sandbox; without one, the network is open")
+	case strings.ContainsFunc(l.name, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):
+		return refuse("--name must not have blanks, slashes or control characters")
+	}
+	return parseEscape(l.escape)
+}
+
+// startInterrupted tells a start that a signal has ended from one that failed.
+func startInterrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return codedError{code: exitSignal + int(syscall.SIGINT)}
+	}
+	return err
+}
+
+// open opens the session for the command.
+func (l *launch) open(ctx context.Context, status *statusLine) (*connection, error) {
+	ensure := embeddedServer
+	o := client.Options{TTL: keepAttended, Label: l.name}
+	if l.detach {
+		ensure, o.TTL = homeServer(true), keepDetached
+	}
+	if l.keep > 0 {
+		o.TTL = time.Duration(l.keep)
+	}
+	return l.dial(ctx, status, o, ensure)
+}
+
+// start starts the command in its session.
+func (l *launch) start(ctx context.Context, conn *connection, d *desk) (*client.Process, error) {
+	if l.login {
+		l.argv = []string{conn.Info().Shell.Path}
+	}
+	if l.detach && l.name != "" {
+		if err := nameIsFree(ctx, conn, l.name); err != nil {
+			return nil, err
+		}
+	}
+	cmd, err := l.command(conn, d)
+	if err != nil {
+		return nil, err
+	}
+	p, err := conn.Start(ctx, cmd)
+	if err != nil && ctx.Err() == nil {
+		return nil, remoteStartFailure(l.argv[0], err)
+	}
+	return p, err
+}
+
+// command is what the server is asked to start.
+func (l *launch) command(conn *connection, d *desk) (client.Command, error) {
+	cmd := client.Command{Argv: l.argv, TTY: l.tty, Stdin: !l.detach || l.openIn, ID: l.name}
+	if cmd.ID == "" {
+		cmd.ID = makeName(l.argv[0])
+	}
+	if l.login {
+		cmd.Arg0 = "-" + path.Base(l.argv[0])
+	}
+	if !conn.Has(client.FeatureCloseStdin) && !l.tty && isNull(l.stdin) {
+		cmd.Stdin = false // its end could not be told
+	}
+	cmd.Rows, cmd.Cols = d.size()
+	var err error
+	if cmd.Dir, err = l.dir(conn); err != nil {
+		return cmd, err
+	}
+	if cmd.Env, err = l.environment(conn.place == atHome); err != nil {
+		return cmd, err
+	}
+	if conn.place == atHome { // it has the environment of whoever started it
+		cmd.EnvPolicy = &wire.EnvPolicy{Inherit: wire.InheritNone, IgnoreDefaultExcludes: true,
+			Exclude: []string{}, Set: map[string]string{}, IncludeOnly: []string{}}
+	}
+	if p := l.sandbox.profile; p != "" && p != profileFull {
+		if cmd.Sandbox, err = l.sandbox.intent(cmd.Dir); err != nil {
+			return cmd, err
+		}
+	}
+	return cmd, nil
+}
+
+// dir is where the command starts. On this machine that is here; elsewhere it is what
+// the server likes, or the home of its user for a login shell.
+func (l *launch) dir(conn *connection) (string, error) {
+	if conn.place != atAddress {
+		dir, err := filepath.Abs(l.cwd)
+		if err != nil {
+			return "", fmt.Errorf("find the current directory: %w", err)
+		}
+		return dir, nil
+	}
+	info := conn.Info()
+	base := localPath(info.Cwd)
+	if l.login && info.UserHomeDir != nil {
+		base = localPath(info.UserHomeDir)
+	}
+	switch {
+	case path.IsAbs(l.cwd) || strings.HasPrefix(l.cwd, "file:") || info.PlatformOS == "windows" && l.cwd != "":
+		return l.cwd, nil
+	case base == "" && l.cwd == "":
+		return "/", nil
+	case base == "":
+		return "", usageError{fmt.Errorf("--cwd %s: this server does not say where it is; give the whole path", l.cwd)}
+	}
+	return path.Join(base, l.cwd), nil
+}
+
+// localPath is a path that a server has named, as a plain path.
+func localPath(uri *string) string {
+	if uri == nil {
+		return ""
+	}
+	if u, err := wire.ParsePathURI(*uri); err == nil {
+		if native, err := u.Native(); err == nil {
+			return native
+		}
+	}
+	return *uri
+}
+
+// environment are the variables for the command; whole: all of ours as well.
+func (l *launch) environment(whole bool) (map[string]string, error) {
+	env := map[string]string{}
+	if whole {
+		for _, entry := range os.Environ() {
+			if name, value, ok := strings.Cut(entry, "="); ok && name != "" {
+				env[name] = value
+			}
+		}
+	}
+	if l.tty {
+		for _, name := range []string{"TERM", "COLORTERM"} {
+			if value := os.Getenv(name); value != "" {
+				env[name] = value
+			}
+		}
+	}
+	chosen, err := chosenVariables(l.env)
+	maps.Copy(env, chosen)
+	return env, err
+}
+
+// chosenVariables reads NAME=VALUE, or NAME for the value that it has here. A
+// variable that is not set here is left alone.
+func chosenVariables(entries []string) (map[string]string, error) {
+	env := map[string]string{}
+	for _, entry := range entries {
+		name, value, given := strings.Cut(entry, "=")
+		if name == "" {
+			return nil, usageError{fmt.Errorf("--env %q: expected NAME=VALUE or NAME", entry)}
+		}
+		if !given {
+			if value, given = os.LookupEnv(name); !given {
+				continue
+			}
+		}
+		env[name] = value
+	}
+	return env, nil
+}
+
+// makeName makes up a name for a command that people can type.
+func makeName(program string) string {
+	base := strings.Map(func(r rune) rune {
+		if r <= ' ' || r == '/' || r == '\\' || r == 0x7f {
+			return -1
+		}
+		return r
+	}, path.Base(program))
+	return strings.ToLower(base + "-" + rand.Text()[:5])
+}
+
+// isNull reports whether a file is the one that is always empty.
+func isNull(f *os.File) bool {
+	if f == nil {
+		return true
+	}
+	info, err := f.Stat()
+	null, nerr := os.Stat(os.DevNull)
+	return err == nil && nerr == nil && os.SameFile(info, null)
+}
+
+// attend stays with the command until it has ended.
+func (l *launch) attend(conn *connection, p *client.Process, d *desk, keys *escape, signals <-chan os.Signal) error {
+	d.connected = func() bool { return conn.Status().State == client.Connected }
+	var sources []events
+	for range d.outputs() {
+		sources = append(sources, p.Subscribe())
+	}
+	if !d.raw {
+		keys = nil
+	}
+	end := func() ending {
+		if d.raw {
+			defer makeRaw(l.stdin)()
+			defer followSize(l.stdout, func(rows, cols uint16) {
+				ctx, cancel := context.WithTimeout(context.Background(), sendPatience)
+				defer cancel()
+				p.Resize(ctx, int(rows), int(cols)) // fails only when there is no terminal any more
+			})()
+		}
+		in := p.Stdin()
+		k := newKeyboard(l.stdin, keys, in, in.Close)
+		defer k.wait()
+		defer conn.end() // a keyboard may wait for its command
+		defer k.stop()
+		return d.attend(p, sources, signals, k.leave)
+	}()
+	if errors.Is(end.left, errEscape) {
+		return codedError{exitLost, errors.New("left; the command was ended")}
+	}
+	return end.result()
+}

@@ -1,0 +1,396 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"golang.org/x/term"
+
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// A booth is where tests run the program: directories of its own, no server named.
+type booth struct {
+	t                *testing.T
+	self             string
+	work, state, tmp string
+	env              []string
+}
+
+func newBooth(t *testing.T) *booth {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &booth{t: t, self: self, work: t.TempDir(), state: t.TempDir(), tmp: t.TempDir()}
+	b.env = append(os.Environ(), beTether+"=1", "GORACE=atexit_sleep_ms=0", "XDG_STATE_HOME="+b.state, "XDG_RUNTIME_DIR=",
+		"TMPDIR="+b.tmp, "LC_ALL=C", "TETHER_URL=", "TETHER_TOKEN=")
+	return b
+}
+
+func (b *booth) command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(b.t.Context(), b.self, args...)
+	cmd.Dir, cmd.Env = b.work, b.env
+	return cmd
+}
+
+func (b *booth) tether(stdin io.Reader, args ...string) end {
+	b.t.Helper()
+	var out, stderr bytes.Buffer
+	cmd := b.command(args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, &out, &stderr
+	err := cmd.Run()
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+		b.t.Fatal(err)
+	}
+	return end{cmd.ProcessState.ExitCode(), out.String(), stderr.String()}
+}
+
+// isEmpty checks that nothing was left behind.
+func (b *booth) isEmpty() {
+	b.t.Helper()
+	servers, _ := filepath.Glob(filepath.Join(b.state, "tether", "server-*"))
+	left, err := os.ReadDir(b.tmp)
+	if err != nil || len(left) > 0 || len(servers) > 0 {
+		b.t.Errorf("left behind: %v, %v, %v", left, servers, err)
+	}
+}
+
+// servers are the places where commands are run: in the process itself, and on a
+// server that was named.
+func servers(t *testing.T) map[string][]string {
+	return map[string][]string{
+		"embedded": nil,
+		"named":    {"--url", startTether(t, "serve").line(t)},
+	}
+}
+
+func TestRunExitCodes(t *testing.T) {
+	for name, url := range servers(t) {
+		t.Run(name, func(t *testing.T) {
+			b := newBooth(t)
+			for _, try := range []struct {
+				args   []string
+				code   int
+				stderr string // in it; empty: nothing may be said
+			}{
+				{[]string{"true"}, 0, ""},
+				{[]string{"sh", "-c", "exit 3"}, 3, ""},
+				{[]string{"--", "sh", "-c", "exit 255"}, 255, ""},
+				{[]string{"sh", "-c", "kill -KILL $$"}, 137, ""},
+				{[]string{"sh", "-c", "kill -TERM $$"}, 143, ""},
+				{[]string{"no-such-program"}, 127, "Error: no-such-program: not found in PATH\n"},
+				{[]string{"./missing"}, 127, "Error: ./missing: No such file or directory"},
+				{[]string{"/etc/passwd"}, 126, "Error: /etc/passwd: Permission denied"},
+				{[]string{"/etc"}, 126, "Error: /etc: "},
+				{[]string{"--cwd", "/no/such/directory", "true"}, 125, "working directory"},
+				{[]string{"--timeout", "100ms", "sleep", "1000"}, 124, ""},
+				{[]string{"--timeout", "1h", "true"}, 0, ""},
+				{[]string{"--timeout", "100ms", "sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"}, 124, ""},
+			} {
+				got := b.tether(nil, append(append([]string{"run"}, url...), try.args...)...)
+				if got.code != try.code || got.stdout != "" || !strings.Contains(got.stderr, try.stderr) || try.stderr == "" && got.stderr != "" {
+					t.Errorf("%q: %+v", try.args, got)
+				}
+			}
+			b.isEmpty()
+		})
+	}
+	b := newBooth(t)
+	if got := b.tether(nil, "run", "--url", "ws://127.0.0.1:1", "true"); got.code != exitRefused || !strings.Contains(got.stderr, "ws://127.0.0.1:1") {
+		t.Errorf("without a server: %+v", got)
+	}
+}
+
+func TestRunPassesStreamsUnchanged(t *testing.T) {
+	data := make([]byte, 64<<20)
+	rand.Read(data)
+	b := newBooth(t)
+	b.self = released(t) // it would take long with a race detector
+	serve := b.command("serve")
+	out, err := serve.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer serve.Wait()
+	defer serve.Process.Signal(syscall.SIGTERM)
+	url, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, flags := range map[string][]string{"embedded": nil, "named": {"--url", strings.TrimSpace(url)}} {
+		got := b.tether(bytes.NewReader(data), append(append([]string{"run"}, flags...), "--", "sh", "-c", "echo apart >&2; cat")...)
+		if got.code != 0 || got.stderr != "apart\n" || sha256.Sum256([]byte(got.stdout)) != sha256.Sum256(data) {
+			t.Errorf("%s: code %d, %d bytes of %d, standard error %q", name, got.code, len(got.stdout), len(data), got.stderr)
+		}
+	}
+}
+
+// Both outputs in one place keep their order: one reader has them both.
+func TestRunKeepsTheOrderOfBothOutputs(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	status := newStatusLine(w, true)
+	if n := len(newDesk(nil, w, w, false, true, status).outputs()); n != 1 {
+		t.Errorf("%d readers for one pipe", n)
+	}
+	if n := len(newDesk(nil, w, r, false, true, status).outputs()); n != 1 { // both ends are one pipe
+		t.Errorf("%d readers for one pipe", n)
+	}
+	if n := len(newDesk(nil, w, io.Discard, false, true, status).outputs()); n != 2 {
+		t.Errorf("%d readers for two places", n)
+	}
+	cmd := newBooth(t).command("run", "--", "sh", "-c", "for i in 1 2 3; do echo o$i; sleep 0.05; echo e$i >&2; sleep 0.05; done")
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	got, err := io.ReadAll(r)
+	if cmd.Wait() != nil || err != nil || string(got) != "o1\ne1\no2\ne2\no3\ne3\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// A reader that does not read holds the command up, as a pipe does.
+func TestRunHoldsTheCommandUp(t *testing.T) {
+	b := newBooth(t)
+	counter := filepath.Join(b.work, "written")
+	// Each KiB that was taken from the command is counted.
+	cmd := b.command("run", "--", "sh", "-c", "i=0; while :; do head -c 65536 /dev/zero; i=$((i+1)); echo $i > "+counter+"; done")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Signal(syscall.SIGTERM)
+	last, same := "", 0
+	for deadline := time.Now().Add(patience); same < 10; {
+		text, _ := os.ReadFile(counter)
+		if string(text) == last && last != "" {
+			same++
+		} else {
+			last, same = string(text), 0
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the command still writes: %s", last)
+		}
+		time.Sleep(100 * time.Millisecond) // to see that nothing happens
+	}
+	out.Close()
+}
+
+func TestRunEndsInputAndTakesTheEnvironment(t *testing.T) {
+	b := newBooth(t)
+	b.env = append(b.env, "FROM_HERE=yes")
+	for name, url := range servers(t) {
+		args := append(append([]string{"run"}, url...), "-e", "FROM_HERE", "--env", "SET=a=b", "-e", "NOT_THERE", "--", "sh", "-c", `wc -c; echo "$FROM_HERE/$SET/${NOT_THERE-unset}"`)
+		if got := b.tether(strings.NewReader("12345"), args...); strings.TrimSpace(got.stdout) != "5\nyes/a=b/unset" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestRunPassesSignalsOn(t *testing.T) {
+	b := newBooth(t)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
+		cmd := b.command("run", "sh", "-c", "for s in INT TERM HUP QUIT; do trap \"echo $s; exit 7\" $s; done; echo ready; while :; do sleep 0.05; done")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(out)
+		if line, err := lines.ReadString('\n'); line != "ready\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+		cmd.Process.Signal(sig)
+		rest, _ := io.ReadAll(lines)
+		cmd.Wait()
+		if cmd.ProcessState.ExitCode() != 7 || "SIG"+string(rest) != signalName(sig)+"\n" {
+			t.Errorf("%v: %v, %q", sig, cmd.ProcessState, rest)
+		}
+	}
+	b.isEmpty()
+}
+
+// A command whose reader has gone ends as it would without us in between.
+func TestRunWithoutReader(t *testing.T) {
+	b := newBooth(t)
+	cmd := b.command("run", "yes")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, 2)); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGPIPE) {
+		t.Errorf("ended with %v", cmd.ProcessState)
+	}
+}
+
+// A child in the background that holds the output is not waited for, and does not
+// outlive the command.
+func TestRunLeavesNothingBehind(t *testing.T) {
+	for name, url := range servers(t) {
+		b := newBooth(t)
+		begin := time.Now()
+		got := b.tether(nil, append(append([]string{"run"}, url...), "--", "sh", "-c", "sleep 1000 & echo $!")...)
+		if took := time.Since(begin); got.code != 0 || took < outputGrace || took > patience {
+			t.Errorf("%s: %+v after %v", name, got, took)
+		}
+		pid := 0
+		if _, err := fmt.Sscan(got.stdout, &pid); err != nil {
+			t.Fatal(err)
+		}
+		if runs(pid) {
+			t.Errorf("%s: process %d has outlived its session", name, pid)
+		}
+		b.isEmpty()
+	}
+}
+
+// runs reports whether a process is there; one that was not reaped is not.
+func runs(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(stat), ") Z ")
+}
+
+func TestRunConfined(t *testing.T) {
+	needBubblewrap(t)
+	b := newBooth(t)
+	work, err := os.MkdirTemp("/var/tmp", "tether-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(work)
+	b.work = work
+	for sandbox, code := range map[string]int{"read-only": 2, "workspace-write": 0, "full": 0} {
+		got := b.tether(nil, "run", "--sandbox", sandbox, "--", "sh", "-c", "echo x > written || exit 2")
+		if got.code != code {
+			t.Errorf("%s: %+v", sandbox, got)
+		}
+		os.Remove(filepath.Join(work, "written"))
+	}
+	// The socket of the embedded server would let a command out.
+	if got := b.tether(nil, "run", "--sandbox", "workspace-write", "--", "sh", "-c", "ls -l "+b.tmp+"/*/s"); strings.HasPrefix(got.stdout, "s") {
+		t.Errorf("the socket can be seen: %+v", got)
+	}
+}
+
+// start starts the program on a terminal.
+func (b *booth) start(s *seat, args ...string) *exec.Cmd {
+	b.t.Helper()
+	cmd := b.command(args...)
+	cmd.Env = append(cmd.Env, "PS1=$ ", "ENV=", "SHELL=/bin/sh", "TERM=vt100")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.slave, s.slave, s.slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	return cmd
+}
+
+func TestRunOnATerminal(t *testing.T) {
+	for name, url := range servers(t) {
+		t.Run(name, func(t *testing.T) {
+			b, s := newBooth(t), newSeat(t)
+			t.Cleanup(s.leave)
+			if err := pty.Setsize(s.master, &pty.Winsize{Rows: 11, Cols: 77}); err != nil {
+				t.Fatal(err)
+			}
+			before, err := term.GetState(int(s.slave.Fd()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := b.start(s, append(append([]string{"run", "-t", "-e", "PS1", "-e", "ENV"}, url...), "--", "sh", "-i")...)
+			s.until("$ ")
+			s.typing("stty size; test -t 0 && test -t 1 && echo o''k $TERM\r")
+			if out := s.until("ok vt100\r\n"); !strings.Contains(out, "11 77") {
+				t.Errorf("size: %q", out)
+			}
+			if err := pty.Setsize(s.master, &pty.Winsize{Rows: 33, Cols: 99}); err != nil {
+				t.Fatal(err)
+			}
+			s.typing("while ! stty size | grep 99; do sleep 0.1; done; echo the''n\r")
+			if out := s.until("then\r\n"); !strings.Contains(out, "33 99") {
+				t.Errorf("new size: %q", out)
+			}
+			s.typing("sh -c 'echo wai\"\"ting; exec sleep 1000'\r") // who says so is in the foreground
+			s.until("waiting\r\n")
+			s.typing("\x03") // for sleep, not for tether
+			s.until("$ ")
+			s.typing("exit 9\r")
+			if cmd.Wait(); cmd.ProcessState.ExitCode() != 9 {
+				t.Errorf("ended with %v", cmd.ProcessState)
+			}
+			after, err := term.GetState(int(s.slave.Fd()))
+			if err != nil || fmt.Sprint(*before) != fmt.Sprint(*after) {
+				t.Errorf("the terminal is left in another mode: %v, %v", after, err)
+			}
+		})
+	}
+}
+
+func TestShell(t *testing.T) {
+	b, s := newBooth(t), newSeat(t)
+	t.Cleanup(s.leave)
+	b.env = append(b.env, "HOME="+b.work)
+	cmd := b.start(s, "shell")
+	s.typing("echo \"<$0>\"; exit 5\r")
+	s.until("<-") // a login shell
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != 5 {
+		t.Errorf("ended with %v", cmd.ProcessState)
+	}
+	if got := b.tether(nil, "shell"); got.code != exitRefused || !strings.Contains(got.stderr, "needs a terminal") {
+		t.Errorf("without a terminal: %+v", got)
+	}
+}
+
+// The keys to leave work while nobody answers.
+func TestLeaveShellByEscape(t *testing.T) {
+	b, s := newBooth(t), newSeat(t)
+	t.Cleanup(s.leave)
+	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cmd := b.start(s, "run", "-te", "PS1", "-e", "ENV", "--url", cable.URL(), "--", "sh", "-i")
+	s.until("$ ")
+	cable.Cut()
+	s.typing("echo never\r~.")
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitLost {
+		t.Errorf("ended with %v", cmd.ProcessState)
+	}
+}

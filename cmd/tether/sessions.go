@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
+)
+
+func newSessions() *cobra.Command {
+	var server serverFlags
+	var asJSON bool
+	var end []string
+	cmd := &cobra.Command{
+		Use:   "sessions [flags]",
+		Short: "List the sessions of a server, or end some",
+		Long: "List the sessions of a server, or end some with all that runs in them. A session is meant by\n" +
+			"its id, the beginning of that, or its label.",
+		Example:               "  tether sessions\n  tether sessions --end 3f2a91c0",
+		Args:                  noArguments,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			sessions := []wire.SessionInfo{}
+			err := server.visit(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
+				all, err := conn.Sessions(cmd.Context())
+				own := conn.PublicID()
+				all = slices.DeleteFunc(all, func(s wire.SessionInfo) bool { return s.SessionID == own })
+				if err != nil || len(end) == 0 {
+					sessions = append(sessions, all...)
+					return err
+				}
+				return endSessions(cmd, conn, all, end)
+			})
+			if len(end) > 0 || err != nil && !errors.Is(err, errNoServer) {
+				return err
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), sessions)
+			}
+			return printSessions(cmd.OutOrStdout(), sessions, time.Now())
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.BoolVar(&asJSON, "json", false, "print what the server says, for machines")
+	fs.StringArrayVar(&end, "end", nil, "end this `SESSION` and all that runs in it; can be repeated")
+	server.define(fs, ownServer)
+	onlyOnce(fs)
+	cmd.RegisterFlagCompletionFunc("end", server.completeSessions)
+	return cmd
+}
+
+// endSessions ends those that are named, and tells about each that could not be.
+func endSessions(cmd *cobra.Command, conn *connection, all []wire.SessionInfo, ids []string) error {
+	var failures []error
+	for _, id := range ids {
+		s, err := resolveSession(all, id)
+		if err == nil {
+			err = conn.EndSession(cmd.Context(), s.SessionID)
+		}
+		if errors.Is(err, client.ErrAmbiguous) {
+			err = fmt.Errorf("session %s: %w", id, err)
+		}
+		failures = append(failures, err)
+	}
+	return errors.Join(failures...)
+}

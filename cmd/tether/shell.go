@@ -1,0 +1,38 @@
+package main
+
+import (
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+func newShell(stdin, stdout *os.File) *cobra.Command {
+	l := launch{stdin: stdin, stdout: stdout, tty: true, login: true}
+	cmd := &cobra.Command{
+		Use:   "shell [flags]",
+		Short: "Open a shell, here or on another machine",
+		Long: "Open the login shell of the server's user on this terminal. It survives lost connections.\n" +
+			"To leave it while nobody answers, type Enter ~ . as with ssh; ~~ types one.\n\n" +
+			"The exit codes are those of `tether run`.",
+		Example: "  tether shell --url ssh://build\n" +
+			"  TETHER_URL=wss://build:7443 TETHER_TOKEN=… tether shell --cwd /srv/project",
+		Args:                  func(cmd *cobra.Command, args []string) error { return failed(noArguments(cmd, args)) },
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l.stderr = cmd.ErrOrStderr()
+			if !isTerminal(stdin) || !isTerminal(stdout) {
+				return failed(errors.New("a shell needs a terminal; `tether run -- sh` does not"))
+			}
+			return failed(l.run(cmd.Context()))
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	l.defineCommand(fs)
+	l.define(fs, "it is a shell on this machine")
+	l.defineKeeping(fs)
+	onlyOnce(fs)
+	ownFailures(cmd)
+	return cmd
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+)
+
+const (
+	// statusDelay is how long a connection may be away before we speak of it: most
+	// are back before anybody could read it.
+	statusDelay = 500 * time.Millisecond
+
+	// statusStep is how often the line on a terminal is renewed.
+	statusStep = time.Second
+)
+
+// A statusLine tells people that the connection is lost, and when it is back. On a
+// terminal it is one line below the cursor, which is gone without a trace when output
+// goes on; elsewhere it is a plain line for each event.
+type statusLine struct {
+	to       io.Writer
+	terminal bool
+	quiet    bool
+
+	mu        sync.Mutex
+	raw       bool
+	since     time.Time // of the outage; zero: there is none
+	attempts  int
+	announced bool // that there is an outage
+	shown     shownStatus
+	timer     *time.Timer
+	closed    bool
+	alternate alternateScreen
+}
+
+// shownStatus is where the status stands at the moment.
+type shownStatus uint8
+
+const (
+	notShown shownStatus = iota
+	belowCursor
+	inTitle
+)
+
+// Control sequences. Index goes down one line in the same column and makes room for
+// it at the end of the screen.
+const (
+	escMakeRoom    = "\x1bD\x1b[A"
+	escSave        = "\x1b7"
+	escRestore     = "\x1b8"
+	escBelow       = "\x1b[B\r\x1b[2K"
+	escClearToEnd  = "\x1b[J"
+	escTitleBegin  = "\x1b[22;2t\x1b]2;"
+	escTitleEnd    = "\x07"
+	escTitleGoBack = "\x1b[23;2t"
+)
+
+func newStatusLine(stderr io.Writer, quiet bool) *statusLine {
+	return &statusLine{to: stderr, terminal: isTerminal(stderr), quiet: quiet}
+}
+
+// setRaw says whether the terminal passes on each key, so that it prints nothing by
+// itself.
+func (s *statusLine) setRaw(raw bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.raw = raw
+}
+
+// tell is client.Options.OnState.
+func (s *statusLine) tell(status client.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.quiet {
+		return
+	}
+	switch status.State {
+	case client.Recovering:
+		s.attempts = status.Attempt
+		if s.since.IsZero() {
+			s.since = time.Now()
+			s.timer = time.AfterFunc(statusDelay, s.tick)
+		}
+	case client.Connected:
+		s.over()
+	}
+}
+
+// over ends an outage. The caller has s.mu.
+func (s *statusLine) over() {
+	if s.since.IsZero() {
+		return
+	}
+	s.timer.Stop()
+	s.hide()
+	if s.announced && !s.terminal {
+		fmt.Fprintf(s.to, "tether: connected again after %s\n", roundSeconds(time.Since(s.since)))
+	}
+	s.since, s.announced = time.Time{}, false
+}
+
+// tick shows what there is to show, while the outage lasts.
+func (s *statusLine) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since.IsZero() || s.closed {
+		return
+	}
+	if !s.terminal {
+		s.announced = true
+		fmt.Fprintf(s.to, "tether: the connection is lost, trying to come back\n")
+		return
+	}
+	s.announced = true
+	s.show()
+	s.timer.Reset(statusStep)
+}
+
+// show draws the status. The caller has s.mu.
+func (s *statusLine) show() {
+	text := fmt.Sprintf("tether: the connection is lost, trying to come back (%s)", roundSeconds(time.Since(s.since)))
+	if s.alternate.is {
+		// A program has the whole screen for itself: nothing is drawn into it.
+		s.shown = inTitle
+		io.WriteString(s.to, escTitleBegin+text+escTitleEnd)
+		return
+	}
+	room := ""
+	if s.shown == notShown {
+		room = escMakeRoom
+	}
+	s.shown = belowCursor
+	io.WriteString(s.to, room+escSave+escBelow+fit(text, s.to)+escRestore)
+}
+
+// hide takes the status away. The caller has s.mu.
+func (s *statusLine) hide() {
+	switch s.shown {
+	case inTitle:
+		io.WriteString(s.to, escTitleGoBack)
+	case belowCursor:
+		if s.raw {
+			io.WriteString(s.to, escSave+escBelow+escRestore)
+		} else {
+			// Keys may have moved the cursor, but behind it there is nothing else.
+			io.WriteString(s.to, escClearToEnd)
+		}
+	}
+	s.shown = notShown
+}
+
+// close takes the status away for good.
+func (s *statusLine) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.hide()
+}
+
+// output returns a writer for output that may go to the terminal of the status: each
+// takes care of the other. Other files are written to directly.
+func (s *statusLine) output(f io.Writer) io.Writer {
+	if !s.terminal || !isTerminal(f) {
+		return f
+	}
+	return statusWriter{s, f}
+}
+
+type statusWriter struct {
+	status *statusLine
+	to     io.Writer
+}
+
+// Write holds the lock: nothing is drawn into a piece of output. If the terminal is
+// stopped, only who has to tell a state waits.
+func (w statusWriter) Write(b []byte) (int, error) {
+	s := w.status
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hide()
+	s.alternate.follow(b)
+	return w.to.Write(b)
+}
+
+// fit cuts a text to the width of a terminal.
+func fit(text string, to io.Writer) string {
+	if f, ok := to.(*os.File); ok {
+		if _, cols := terminalSize(f); cols > 1 && len(text) >= int(cols) {
+			return text[:cols-1]
+		}
+	}
+	return text
+}
+
+func roundSeconds(d time.Duration) string { return d.Round(time.Second).String() }
+
+// An alternateScreen knows from the output of a terminal whether a program has
+// switched to the second screen, as editors do.
+type alternateScreen struct {
+	tail []byte // of the output, as long as a sequence may be cut off
+	is   bool
+}
+
+var (
+	alternateOn  = [][]byte{[]byte("\x1b[?1049h"), []byte("\x1b[?1047h"), []byte("\x1b[?47h")}
+	alternateOff = [][]byte{[]byte("\x1b[?1049l"), []byte("\x1b[?1047l"), []byte("\x1b[?47l")}
+)
+
+// longestSwitch is the length of the longest of these sequences.
+const longestSwitch = len("\x1b[?1049h")
+
+func (a *alternateScreen) follow(b []byte) {
+	if len(a.tail) == 0 && bytes.IndexByte(b, 0x1b) < 0 {
+		return
+	}
+	text := append(a.tail, b...)
+	if on, off := lastOf(text, alternateOn), lastOf(text, alternateOff); on != off {
+		a.is = on > off
+	}
+	a.tail = bytes.Clone(text[max(0, len(text)-longestSwitch+1):])
+	if i := bytes.LastIndexByte(a.tail, 0x1b); i >= 0 {
+		a.tail = a.tail[i:]
+	} else {
+		a.tail = nil
+	}
+}
+
+func lastOf(text []byte, sequences [][]byte) int {
+	last := -1
+	for _, s := range sequences {
+		last = max(last, bytes.LastIndex(text, s))
+	}
+	return last
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/tetherexec/tether/client"
+)
+
+// An address is where a server is found: a URL that it listens on, or a command that
+// brings us there.
+type address struct {
+	url     string
+	command []string
+}
+
+// The forms of an address that are commands.
+const (
+	schemeSSH  = "ssh://"
+	schemeExec = "exec:"
+)
+
+// parseAddress understands what --url and TETHER_URL may say.
+func parseAddress(text string) (address, error) {
+	switch {
+	case strings.HasPrefix(text, schemeExec):
+		argv, err := splitWords(strings.TrimPrefix(text, schemeExec))
+		if err == nil && len(argv) == 0 {
+			err = errors.New("no command")
+		}
+		if err != nil {
+			return address{}, fmt.Errorf("address of the server: %q: %w", text, err)
+		}
+		return address{command: argv}, nil
+	case strings.HasPrefix(text, schemeSSH):
+		argv, err := sshCommand(text)
+		return address{command: argv}, err
+	case strings.HasPrefix(text, "unix://"):
+		path, err := filepath.Abs(strings.TrimPrefix(text, "unix://"))
+		return address{url: "unix://" + path}, err
+	case strings.HasPrefix(text, "ws://"), strings.HasPrefix(text, "wss://"):
+		return address{url: text}, nil
+	}
+	return address{}, fmt.Errorf("address of the server: %q is not ws://, wss://, unix://, ssh:// or exec:COMMAND", text)
+}
+
+// sshCommand is the command that reaches the user's server on another machine. It
+// never asks anything: it runs again whenever the connection is lost. A dead link
+// ends it within seconds.
+func sshCommand(text string) ([]string, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("address of the server: %w", err)
+	}
+	if u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" {
+		return nil, fmt.Errorf("address of the server: %q is not ssh://[USER@]HOST[:PORT]", text)
+	}
+	argv := []string{"ssh", "-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3"}
+	if port := u.Port(); port != "" {
+		argv = append(argv, "-p", port)
+	}
+	if name := u.User.Username(); name != "" {
+		argv = append(argv, "-l", name)
+	}
+	return append(argv, "--", u.Hostname(), "tether", "bridge"), nil
+}
+
+func (a address) transport(stderr *transportNotes) client.TransportCommand {
+	return client.TransportCommand{Argv: a.command, Stderr: stderr}
+}
+
+// splitWords splits a command line as a shell does, with quotes and backslashes and
+// nothing else.
+func splitWords(line string) (words []string, err error) {
+	var word strings.Builder
+	var quote rune
+	begun, escaped := false, false
+	for _, c := range line {
+		switch {
+		case escaped:
+			word.WriteRune(c)
+			escaped = false
+		case c == '\\' && quote != '\'':
+			begun, escaped = true, true
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			} else {
+				word.WriteRune(c)
+			}
+		case c == '\'' || c == '"':
+			begun, quote = true, c
+		case c == ' ' || c == '\t' || c == '\n':
+			if begun {
+				words = append(words, word.String())
+				word.Reset()
+				begun = false
+			}
+		default:
+			begun = true
+			word.WriteRune(c)
+		}
+	}
+	switch {
+	case quote != 0:
+		return nil, fmt.Errorf("%c without a partner", quote)
+	case escaped:
+		return nil, errors.New("a backslash at the end")
+	case begun:
+		words = append(words, word.String())
+	}
+	return words, nil
+}

@@ -1,0 +1,78 @@
+package search
+
+import (
+	"math"
+	"regexp"
+	"regexp/syntax"
+
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/wire"
+)
+
+// maxProgram bounds what a pattern is compiled to. A line cannot be left half-way, so
+// this and wire.MaxLineSearched bound how long one can take.
+const maxProgram = 2000
+
+// A Query says which lines are wanted.
+type Query struct {
+	pattern       *regexp.Regexp // nil: all
+	stream        outlog.Stream  // 0: all
+	from, to      uint64         // numbers of lines
+	matches       int
+	before, after int
+}
+
+// NewQuery checks what a client asks for.
+func NewQuery(p *wire.SearchParams) (Query, error) {
+	q := Query{
+		from: max(1, optional(p.FromLine, 1, math.MaxUint64)), to: optional(p.ToLine, math.MaxUint64, math.MaxUint64),
+		matches: int(max(1, optional(p.MaxMatches, wire.DefaultMatches, wire.MaxMatches))),
+		before:  int(optional(p.Before, 0, wire.MaxContext)), after: int(optional(p.After, 0, wire.MaxContext)),
+	}
+	if p.Stream != nil {
+		for _, s := range []outlog.Stream{outlog.Stdout, outlog.Stderr, outlog.PTY} {
+			if s.String() == *p.Stream {
+				q.stream = s
+			}
+		}
+		if q.stream == 0 {
+			return q, wire.Errorf(wire.CodeInvalidParams, "stream must be stdout, stderr or pty")
+		}
+	}
+	if p.Pattern == nil {
+		return q, nil
+	}
+	var err error
+	q.pattern, err = compile(*p.Pattern, p.IgnoreCase != nil && *p.IgnoreCase)
+	return q, err
+}
+
+// optional is a number that may be absent, and at most limit.
+func optional(n *uint64, otherwise, limit uint64) uint64 {
+	if n == nil {
+		return otherwise
+	}
+	return min(*n, limit)
+}
+
+func compile(pattern string, ignoreCase bool) (*regexp.Regexp, error) {
+	if len(pattern) > wire.MaxPattern {
+		return nil, wire.Errorf(wire.CodeInvalidParams, "pattern must have at most %d bytes", wire.MaxPattern)
+	}
+	tree, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return nil, wire.Errorf(wire.CodeInvalidParams, "invalid pattern: %v", err)
+	}
+	program, err := syntax.Compile(tree.Simplify())
+	if err != nil || len(program.Inst) > maxProgram {
+		return nil, wire.Errorf(wire.CodeInvalidParams, "pattern is too complex")
+	}
+	if ignoreCase {
+		pattern = "(?i)" + pattern
+	}
+	compiled, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, wire.Errorf(wire.CodeInvalidParams, "invalid pattern: %v", err)
+	}
+	return compiled, nil
+}
