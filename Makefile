@@ -2,15 +2,16 @@
 
 SHELL := bash
 
-VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LISTEN   ?= ws://127.0.0.1:0
-FUZZTIME ?= 10s
-TIMEOUT  ?= 15m
+VERSION   := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LISTEN    ?= ws://127.0.0.1:0
+FUZZTIME  ?= 10s
+MODELTIME ?= 5m
+TIMEOUT   ?= 15m
 
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-unit interop bench fuzz clean bubblewrap
+.PHONY: help build run test check test-unit interop model bench fuzz clean bubblewrap
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +35,9 @@ test-unit: ## tests beside the code and CLI scripts, with the race detector
 
 interop: build ## play the same exchanges against the reference and bin/tether
 	@scripts/with-reference go test -tags interop -count 1 -timeout $(TIMEOUT) ./interop/...
+
+model: build ## random operations and faults against both servers, for MODELTIME=5m each
+	@scripts/with-reference go test -tags interop -count 1 -timeout 60m -v -run TestClientModel ./interop -model $(MODELTIME)
 
 bench: build ## benchmarks of the hot paths, then end to end beside the reference
 	go test -run '^$$' -bench . -benchmem -benchtime 0.3s ./wire ./internal/...
