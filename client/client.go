@@ -170,6 +170,7 @@ const (
 	FeatureOnce       = "once"
 	FeatureRemote     = "remoteControl"
 	FeatureEndSession = "endSession"
+	FeatureKeepNewest = "keepNewest"
 )
 
 // Has reports whether the server has a feature beyond the reference protocol.

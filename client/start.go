@@ -32,6 +32,11 @@ type Command struct {
 	// refuses the command.
 	Sandbox *wire.Sandbox
 
+	// KeepNewest lets the server forget the oldest output of a command that prints more
+	// than it keeps and that nobody reads, instead of holding the command up. Servers
+	// without FeatureKeepNewest ignore it.
+	KeepNewest bool
+
 	ID       string // names the process in the session; made up if empty
 	Metadata *wire.StartMetadata
 
@@ -62,6 +67,9 @@ func (c *Client) startParams(cmd Command) (*wire.StartParams, error) {
 	}
 	if cmd.TTY && cmd.Rows > 0 && cmd.Cols > 0 {
 		p.Size = &wire.TermSize{Rows: uint16(cmd.Rows), Cols: uint16(cmd.Cols)}
+	}
+	if cmd.KeepNewest {
+		p.KeepNewest = &cmd.KeepNewest
 	}
 	dir := cmd.Dir
 	if info := c.Info(); dir == "" && info.Cwd != nil {

@@ -155,6 +155,10 @@ type StartParams struct {
 
 	Retry *bool     `json:"retry"` // tether: the same start again; answer as the first time
 	Size  *TermSize `json:"size"`  // tether: initial size of the terminal
+
+	// KeepNewest (tether) forgets the oldest output when there is too much that was
+	// not read, instead of holding the process up.
+	KeepNewest *bool `json:"keepNewest"`
 }
 
 // ShellSnapshotRequest lets a login shell start with the state that an earlier

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -69,7 +70,7 @@ type rig struct {
 	executor  *client.Lazy
 	log       *logbook
 	transport *mcptransport.Transport
-	sessions  []*mcp.ClientSession
+	opened    []io.Closer // sessions and pumps
 
 	mu    sync.Mutex
 	calls []string // methods that went to the executor
@@ -129,14 +130,14 @@ func (r *rig) connectAs(version string, o *mcp.ClientOptions) *mcp.ClientSession
 	if err != nil {
 		r.Fatal(err)
 	}
-	r.sessions = append(r.sessions, s)
+	r.opened = append(r.opened, s)
 	r.Cleanup(r.hangUp)
 	return s
 }
 
-// hangUp closes all sessions.
+// hangUp closes all sessions and pumps.
 func (r *rig) hangUp() {
-	for _, s := range r.sessions {
+	for _, s := range r.opened {
 		s.Close()
 	}
 }
@@ -148,7 +149,8 @@ func (r *rig) open() *mcptransport.Pump {
 	if err != nil {
 		r.Fatal(err)
 	}
-	r.Cleanup(func() { p.Close() })
+	r.opened = append(r.opened, p)
+	r.Cleanup(r.hangUp)
 	return p
 }
 

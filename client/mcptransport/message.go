@@ -34,11 +34,11 @@ func (m *message) isAnswer() bool  { return m.method == "" && m.id != "" }
 // parse reads a line: one message or, in old versions of MCP, a batch of them. ok tells
 // whether it can be one: an object or an array in JSON.
 func parse(line []byte) (messages []message, ok bool) {
-	parts := []json.RawMessage{line}
-	if isBatch(line) {
-		if json.Unmarshal(line, &parts) != nil {
-			return nil, false
-		}
+	var parts []json.RawMessage
+	if !isBatch(line) {
+		parts = append(parts, line)
+	} else if json.Unmarshal(line, &parts) != nil {
+		return nil, false
 	}
 	for _, part := range parts {
 		var fields struct {

@@ -167,8 +167,12 @@ func (p *Pump) carry() {
 		case s := <-p.sends:
 			if s.end {
 				s.done <- p.closeInput()
-			} else {
-				s.done <- p.send(s.line)
+				continue
+			}
+			refused, err := p.send(s.line)
+			s.done <- err // who sends need not receive at the same time
+			for i := range refused {
+				p.deliver(refused[i])
 			}
 		case <-p.ended:
 			return
@@ -178,8 +182,9 @@ func (p *Pump) carry() {
 	}
 }
 
-// send brings a line to the server, to a new one if need be.
-func (p *Pump) send(line []byte) error {
+// send brings a line to the server, to a new one if need be. If there is none, it
+// returns answers to the requests in it.
+func (p *Pump) send(line []byte) (refused [][]byte, err error) {
 	messages, _ := parse(line) // what is not JSON is the server's matter
 	for {
 		r, err := p.current(messages)
@@ -189,7 +194,7 @@ func (p *Pump) send(line []byte) error {
 		toSend := toServer(line, messages, r.generation)
 		if toSend == nil {
 			p.log.Debug("dropped an answer to an MCP server that is gone")
-			return nil
+			return nil, nil
 		}
 		switch noted, err := p.note(r, messages); {
 		case err != nil:
@@ -197,7 +202,7 @@ func (p *Pump) send(line []byte) error {
 		case !noted:
 			continue // lost at this moment
 		}
-		return p.write(r, toSend)
+		return nil, p.write(r, toSend)
 	}
 }
 
@@ -234,22 +239,22 @@ func (p *Pump) write(r *run, line []byte) error {
 }
 
 // refuse answers requests that reach no server. Nobody waits for the others.
-func (p *Pump) refuse(messages []message, err error) error {
+func (p *Pump) refuse(messages []message, err error) (refused [][]byte, _ error) {
 	if p.ctx.Err() != nil {
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	select {
 	case <-p.ended:
-		return p.gone()
+		return nil, p.gone()
 	default:
 	}
 	p.log.Warn("no MCP server to send to", "err", err)
 	for i := range messages {
-		if m := &messages[i]; m.isRequest() && !p.deliver(failure(m.id, "Transport closed: "+err.Error())) {
-			return ErrClosed
+		if m := &messages[i]; m.isRequest() {
+			refused = append(refused, failure(m.id, "Transport closed: "+err.Error()))
 		}
 	}
-	return nil
+	return refused, nil
 }
 
 // closeInput ends the input of the server, or everything if there is none.

@@ -67,10 +67,11 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c.pending = []json.RawMessage{line}; isBatch(line) {
-			if err := json.Unmarshal(line, &c.pending); err != nil {
-				return nil, fmt.Errorf("a batch of the MCP server: %w", err) // it was checked
-			}
+		c.pending = nil
+		if !isBatch(line) {
+			c.pending = append(c.pending, line)
+		} else if err := json.Unmarshal(line, &c.pending); err != nil {
+			return nil, fmt.Errorf("a batch of the MCP server: %w", err) // it was checked
 		}
 	}
 }

@@ -81,9 +81,6 @@ func Decide(e Evidence) Verdict {
 	}
 	slices.SortStableFunc(findings, func(a, b finding) int { return cmp.Compare(b.weight, a.weight) })
 	v := Verdict{Activity: Unknown, Partial: e.Partial}
-	for _, f := range findings[:min(len(findings), maxSeen)] {
-		v.Seen = append(v.Seen, Sight{f.process.PID, f.process.Name, f.sight(e)})
-	}
 	switch {
 	case e.Blocked:
 		v.Activity = OutputNotRead
@@ -101,6 +98,9 @@ func Decide(e Evidence) Verdict {
 		v.Activity = Running // that it has not exited is all that is known
 	}
 	v.Text = v.text(e, findings)
+	for _, f := range findings[:min(len(findings), maxSeen)] {
+		v.Seen = append(v.Seen, Sight{f.process.PID, f.process.Name, f.sight(e)})
+	}
 	return v
 }
 
@@ -110,6 +110,7 @@ func (v *Verdict) decide(findings []finding) {
 	v.Activity, v.PID, v.Name = f.activity, f.process.PID, f.process.Name
 	switch {
 	case f.activity == BlockedOnPipe && len(f.file.Holders) > 0:
+		f.file.Holders = busiestFirst(f.file.Holders, findings)
 		v.Holder = f.file.Holders[0]
 	case f.activity == WaitingForChild && f.child > 0:
 		v.Holder.PID = f.child
@@ -119,6 +120,19 @@ func (v *Verdict) decide(findings []finding) {
 			}
 		}
 	}
+}
+
+// busiestFirst puts the holder first whose own activity explains most: a shell has its
+// ends of a pipe only because its children have.
+func busiestFirst(holders []Holder, findings []finding) []Holder {
+	for _, f := range findings { // the weightiest first
+		for i, h := range holders {
+			if h.PID == f.process.PID {
+				return append([]Holder{h}, slices.Delete(slices.Clone(holders), i, i+1)...)
+			}
+		}
+	}
+	return holders
 }
 
 // judge says what one process is doing: what its weightiest thread does.

@@ -69,6 +69,8 @@ func TestDecide(t *testing.T) {
 			Running, 1, 0, "yes (pid 1) runs; nothing was seen that holds it up"},
 		{"a full pipe", Evidence{Processes: []Process{shell, in(2, 1, "yes", CallWrite, pipe(1, other, Holder{3, "sleep"})), in(3, 1, "sleep", CallSleep)}},
 			BlockedOnPipe, 2, 3, "yes (pid 2) is blocked writing to a full pipe held by sleep (pid 3); sleep sleeps for a time"},
+		{"a full pipe of a shell and its child", Evidence{Processes: []Process{shell, in(2, 1, "yes", CallWrite, pipe(1, other, Holder{1, "sh"}, Holder{3, "sleep"})), in(3, 1, "sleep", CallSleep)}},
+			BlockedOnPipe, 2, 3, "yes (pid 2) is blocked writing to a full pipe held by sleep (pid 3) and 1 more; sleep sleeps for a time"},
 		{"an empty pipe of two", Evidence{Processes: []Process{in(2, 1, "cat", CallRead, pipe(0, other, Holder{3, "a"}, Holder{4, "b"}))}},
 			BlockedOnPipe, 2, 3, "cat (pid 2) waits for data from a pipe held by a (pid 3) and 1 more"},
 		{"a pipe of nobody who was seen", Evidence{Processes: []Process{in(2, 1, "cat", CallRead, pipe(0, other))}},

@@ -47,6 +47,14 @@ func NewQuery(p *wire.SearchParams) (Query, error) {
 	return q, err
 }
 
+// match says where the pattern is found first; nil: nowhere.
+func (q Query) match(text []byte) []int {
+	if q.pattern == nil {
+		return []int{0, 0}
+	}
+	return q.pattern.FindIndex(text)
+}
+
 // optional is a number that may be absent, and at most limit.
 func optional(n *uint64, otherwise, limit uint64) uint64 {
 	if n == nil {

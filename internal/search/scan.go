@@ -76,6 +76,9 @@ type line struct {
 func (s *scan) run(log *outlog.Log, first, last uint64) error {
 	cursor := log.Cursor(first - 1)
 	var err error
+	if first > last { // nothing is there: never was, or the log has ended
+		err = log.Cursor(last).Next(func(outlog.Entry) {})
+	}
 	for !s.over && cursor.Seq() < last {
 		err = cursor.Next(func(e outlog.Entry) {
 			if e.Kind == outlog.Output {
@@ -177,10 +180,7 @@ func (s *scan) end(l *line, open bool) {
 		l.text = bytes.TrimSuffix(l.text, []byte("\r")) // how a terminal ends lines
 	}
 	t := &s.tracks[l.stream]
-	where := []int{0, 0}
-	if s.query.pattern != nil {
-		where = s.query.pattern.FindIndex(l.text)
-	}
+	where := s.query.match(l.text)
 	shown := wire.SearchLine{Line: l.number, Seq: l.seq, Stream: l.stream.String(), Match: where != nil, Open: open}
 	switch {
 	case where != nil && s.result.Matches == uint64(s.query.matches):

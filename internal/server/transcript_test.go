@@ -120,7 +120,7 @@ var volatile = []struct {
 	replacement string
 }{
 	{regexp.MustCompile(`"(pid|heldBytes|unsentBytes|sentSeq|startedAtMs|createdAtMs|timeMs|expiresInMs)":\d+`), `"$1":<number>`},
-	{regexp.MustCompile(`,"cpuMs":\d+,"memoryBytes":\d+`), ``}, // not known on every machine
+	{regexp.MustCompile(`,"cpuMs":\d+,"memoryBytes":\d+`), ``},     // not known on every machine
 	{regexp.MustCompile(`,"stateDetail":\{[^}]*\}(\}[],])`), `$1`}, // a list; what was seen may differ, and may have been left out
 	{regexp.MustCompile(`"stateDetail":\{.*\}(\}\})$`), `"stateDetail":<detail>$1`},
 	{regexp.MustCompile(`"environmentInfo":\{.*\},"tether"`), `"environmentInfo":<info>,"tether"`},

@@ -60,11 +60,20 @@ func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
 	}
 	process := &Process{ID: p.ProcessID, session: s, params: p, cwd: cwd, snapshot: snapshot, started: make(chan struct{})}
 	process.Log = outlog.New(s.table.config.Pool, s.table.config.Output)
+	if p.KeepNewest != nil && *p.KeepNewest {
+		keepNewest(process.Log)
+	}
 	if earlier, err := s.reserve(process); err != nil || earlier != nil {
 		return earlier, err
 	}
 	child, err := s.launch(process)
 	return process, s.settle(process, child, err)
+}
+
+// keepNewest lets a log forget what was never sent, as if somebody read all of it at
+// once. It ends with the log.
+func keepNewest(log *outlog.Log) {
+	log.Follow(func(bool) { log.Sent(log.State().Next - 1) })
 }
 
 // supported refuses what the client asked for and this server cannot do.

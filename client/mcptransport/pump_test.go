@@ -1,0 +1,192 @@
+package mcptransport_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tetherexec/tether/client/mcptransport"
+	"github.com/tetherexec/tether/internal/cable"
+)
+
+// script makes a shell script the server.
+func (r *rig) script(text string) {
+	r.transport.Command.Argv = []string{"/bin/sh", "-c", text}
+}
+
+func (r *rig) send(p *mcptransport.Pump, line string) {
+	r.Helper()
+	if err := p.Send(within(r), []byte(line)); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *rig) receive(p *mcptransport.Pump, want string) {
+	r.Helper()
+	line, err := p.Receive(within(r))
+	if err != nil || !strings.HasPrefix(string(line), want) {
+		r.Fatalf("received %.300q, %v; want %.300q\n%s", line, err, want, r.log)
+	}
+}
+
+// What passes, passes as it is.
+func TestPumpChangesNothing(t *testing.T) {
+	r := newRig(t)
+	r.script("cat")
+	p := r.open()
+	for _, line := range []string{`{ "id" :1.0,"method":"x" ,"id":2,"params":"\u00e9 é \/"}`, `[{"id":1,"result":null}]`, `{}`,
+		`{"x":"` + strings.Repeat("y", 1<<20) + `"}`} {
+		r.send(p, line)
+		got, err := p.Receive(within(t))
+		if err != nil || string(got) != line {
+			t.Errorf("%.100q became %.100q, %v", line, got, err)
+		}
+	}
+	if err := p.CloseInput(within(t)); err != nil {
+		t.Error(err)
+	}
+	if line, err := p.Receive(within(t)); err != io.EOF {
+		t.Errorf("%q, %v", line, err)
+	}
+	if err := p.Send(within(t), []byte("{}")); err == nil || !strings.HasPrefix(err.Error(), "broken pipe: ") {
+		t.Error(err)
+	}
+}
+
+// A message that its sender has given up arrives as a whole, or not at all.
+func TestPumpSendGivenUp(t *testing.T) {
+	r := newRig(t)
+	r.script("cat")
+	p := r.open()
+	r.send(p, `{"n":1}`)
+	r.receive(p, `{"n":1}`)
+	first := r.cable.On(cable.FromClient, cable.Method("process/write"), cable.CutBefore)
+	ctx, cancel := context.WithCancel(t.Context())
+	given := make(chan error, 1)
+	long := `{"n":"` + strings.Repeat("2", 1<<20) + `"}`
+	go func() { given <- p.Send(ctx, []byte(long)) }()
+	if err := first.Await(within(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-given; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	r.cable.Mend()
+	r.send(p, `{"n":3}`)
+	r.receive(p, long)
+	r.receive(p, `{"n":3}`)
+}
+
+// A client whose introduction was lost introduces itself again.
+func TestPumpIntroductionInFlight(t *testing.T) {
+	r := newRig(t)
+	r.script(`while read -r line; do echo "$line" >> got; done`)
+	p := r.open()
+	r.send(p, `{"id":1,"method":"initialize"}`)
+	r.awaitFile(filepath.Join(r.dir, "got"))
+	r.lose()
+	r.receive(p, `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Transport closed: `)
+	os.Remove(filepath.Join(r.dir, "got"))
+	r.send(p, `{"id":2,"method":"initialize"}`)
+	r.awaitFile(filepath.Join(r.dir, "got"))
+	if got, err := os.ReadFile(filepath.Join(r.dir, "got")); string(got) != `{"id":2,"method":"initialize"}`+"\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// A server that has changed meanwhile is not taken for the one that the client knows.
+func TestPumpOtherServer(t *testing.T) {
+	r := newRig(t)
+	version := filepath.Join(r.dir, "version")
+	if err := os.WriteFile(version, []byte("v1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.script(`while read -r line; do case $line in
+		*initialize\"*) echo "{\"id\":1,\"result\":{\"protocolVersion\":\"$(cat version)\"}}";;
+		*call*) echo "{\"id\":2,\"result\":{}}";;
+	esac; done`)
+	p := r.open()
+	r.send(p, `{"id":1,"method":"initialize"}`)
+	r.receive(p, `{"id":1,"result":{"protocolVersion":"v1"}}`)
+	r.send(p, `{"method":"notifications/initialized"}`)
+	if err := os.WriteFile(version, []byte("v2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.send(p, `{"id":3,"method":"unanswered"}`)
+	r.lose()
+	r.receive(p, `{"jsonrpc":"2.0","id":3,"error":{"code":-32000,"message":"Transport closed: `)
+	r.send(p, `{"id":2,"method":"call"}`)
+	r.receive(p, `{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"Transport closed: introduce the client to the MCP server that was started again: it speaks version \"v2\" of the protocol, and the last one spoke \"v1\""}}`)
+	if err := os.WriteFile(version, []byte("v1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.send(p, `{"id":2,"method":"call"}`)
+	r.receive(p, `{"id":2,"result":{}}`)
+}
+
+// Relay answers what was asked before the end of the input, and then lets the server end.
+func TestRelay(t *testing.T) {
+	for script, want := range map[string]error{
+		`cat; exit 3`:                                 io.EOF,
+		`cat; exec sleep 1000 < /dev/null`:            mcptransport.ErrLeft, // does not end
+		`read -r line; echo "$line"; exec sleep 1000`: mcptransport.ErrLeft, // does not read
+	} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.script(script)
+			p := r.open()
+			var out strings.Builder
+			err := p.Relay(within(t), strings.NewReader("{\"n\":1}\r\n\n"), &out)
+			if !errors.Is(err, want) || out.String() != "{\"n\":1}\n" {
+				t.Errorf("%v, %q", err, out.String())
+			}
+			if exit := p.Exit(); err == io.EOF && exit.Code != 3 {
+				t.Errorf("%+v", exit)
+			}
+			p.Close()
+		})
+	}
+}
+
+// A session that is lost after the end of the input ends Relay.
+func TestRelaySessionLost(t *testing.T) {
+	r := newRig(t)
+	r.script(`while read -r line; do :; done; echo > ended; exec sleep 1000`)
+	p := r.open()
+	done := make(chan error, 1)
+	var out strings.Builder
+	go func() { done <- p.Relay(within(t), strings.NewReader(`{"id":1,"method":"x"}`), &out) }()
+	r.awaitFile(filepath.Join(r.dir, "ended"))
+	r.lose()
+	if err := <-done; err == nil || !strings.HasPrefix(out.String(), `{"jsonrpc":"2.0","id":1,"error":`) {
+		t.Errorf("%v, %s", err, out.String())
+	}
+	if err := p.Send(within(t), []byte(`{"id":2,"method":"y"}`)); err == nil {
+		t.Error("the server was started again")
+	}
+}
+
+func TestRelayLongLine(t *testing.T) {
+	r := newRig(t)
+	r.script("cat")
+	p := r.open()
+	if err := p.Relay(within(t), endless{}, io.Discard); err == nil || !strings.Contains(err.Error(), fmt.Sprint(64<<20)) {
+		t.Error(err)
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = 'x'
+	}
+	return len(b), nil
+}

@@ -1,0 +1,98 @@
+package client_test
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
+)
+
+func TestState(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux shows what processes do")
+	}
+	owner, other, _ := twoClients(t)
+	cmd := sh("read x; exit 3")
+	cmd.Stdin = true
+	p := start(t, owner, cmd)
+	r := other.Remote(owner.PublicID(), p.ID())
+	for _, state := range []func() (wire.StateResult, error){
+		func() (wire.StateResult, error) { return p.State(within(t)) },
+		func() (wire.StateResult, error) { return r.State(within(t)) },
+	} {
+		tethertest.Eventually(t, func() error {
+			s, err := state()
+			if err == nil && (s.State != wire.StateRunning || s.StateDetail.Activity != wire.ActivityWaitingForInput || len(s.StateDetail.Evidence) == 0) {
+				err = errors.New(s.StateDetail.Text)
+			}
+			return err
+		})
+	}
+	if err := p.CloseStdin(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := p.State(within(t)); err != nil || s.State != wire.StateClosed || *s.ExitCode != 3 || s.StateDetail.Activity != wire.ActivityEnded {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func TestSearch(t *testing.T) {
+	owner, other, _ := twoClients(t)
+	cmd := sh("echo one; echo TWO; echo three; echo four; echo err >&2; read x")
+	cmd.Stdin = true
+	p := start(t, owner, cmd)
+	o, err := other.Observe(within(t), owner.PublicID(), p.ID(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	awaitText(t, o, "err") // the last thing that is written, but the pipes are two
+	tethertest.Eventually(t, func() error {
+		if r, err := p.Search(within(t), client.Search{Pattern: "^four$"}); err != nil || r.Matches != 1 {
+			return errors.Join(errors.New("four is not there"), err)
+		}
+		return nil
+	})
+	full := client.Search{Pattern: "two|three", IgnoreCase: true, Stream: wire.StreamStdout, FromLine: 1, ToLine: 100, MaxMatches: 1, Before: 1, After: 1}
+	for _, search := range []func(client.Search) (wire.SearchResult, error){
+		func(s client.Search) (wire.SearchResult, error) { return p.Search(within(t), s) },
+		func(s client.Search) (wire.SearchResult, error) {
+			return other.Remote(owner.PublicID(), p.ID()).Search(within(t), s)
+		},
+	} {
+		r, err := search(full)
+		if err != nil || r.Matches != 1 || len(r.Lines) != 2 || r.Lines[0].Text != "one" || r.Lines[1].Text != "TWO" || !r.Lines[1].Match ||
+			*r.Truncated != wire.TruncatedMatches || r.NextLine == nil {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if r, err := search(client.Search{}); err != nil || len(r.Lines) != 5 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if _, err := search(client.Search{Pattern: "("}); err == nil {
+			t.Error("a pattern that is none was taken")
+		}
+	}
+	if _, err := p.Terminate(within(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A server of another kind is not asked.
+func TestInspectionIsAFeature(t *testing.T) {
+	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	plain(line)
+	r := dial(t, line.URL(), client.Options{}).Remote("s", "p")
+	if _, err := r.State(within(t)); !errors.Is(err, client.ErrUnsupported) {
+		t.Error(err)
+	}
+	if _, err := r.Search(within(t), client.Search{}); !errors.Is(err, client.ErrUnsupported) {
+		t.Error(err)
+	}
+}

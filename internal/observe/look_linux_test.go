@@ -1,0 +1,134 @@
+package observe
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// stranger is the variable by which this program, started as another user, is told
+// at which process to look.
+const stranger = "TETHER_TEST_LOOK_AT"
+
+func TestMain(m *testing.M) {
+	if pid, err := strconv.Atoi(os.Getenv(stranger)); err == nil {
+		json.NewEncoder(os.Stdout).Encode(Decide(Look(Target{Root: pid, Members: []int{pid}})))
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// started is a command that ends with the test.
+func started(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
+
+// awaitVerdict looks until the verdict is the expected one.
+func awaitVerdict(t *testing.T, look func() Verdict, want Activity) Verdict {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		v := look()
+		if v.Activity == want {
+			return v
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v, want %s", v, want)
+		}
+	}
+}
+
+// Who may not look at a process sees that it waits, and says that this is not all.
+func TestLookWithoutPermission(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can become somebody else")
+	}
+	pid := started(t, exec.Command("sleep", "1000"))
+	v := awaitVerdict(t, func() (v Verdict) {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = []string{stranger + "=" + strconv.Itoa(pid)}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		out, err := cmd.Output()
+		if err != nil {
+			t.Skipf("cannot become somebody else: %v", err)
+		}
+		if err := json.Unmarshal(out, &v); err != nil {
+			t.Fatalf("%s: %v", out, err)
+		}
+		return v
+	}, Waiting)
+	if !v.Partial || len(v.Seen) != 1 || v.Seen[0].Saw != "state S, system call not visible" || v.Name != "sleep" {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestLookAtNobody(t *testing.T) {
+	cmd := exec.Command("true")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if v := Decide(Look(Target{Root: cmd.Process.Pid, Members: []int{cmd.Process.Pid}})); v.Activity != Unknown {
+		t.Errorf("%+v", v)
+	}
+}
+
+// A name may contain anything; what is told of it fits into a line.
+func TestLookAtAStrangeName(t *testing.T) {
+	dir := t.TempDir()
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Skip(err)
+	}
+	name := dir + "/) R\n 1 (x"
+	program, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Skip(err)
+	}
+	if err := os.WriteFile(name, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	pid := started(t, exec.Command(name, "1000"))
+	v := awaitVerdict(t, func() Verdict { return Decide(Look(Target{Root: pid, Members: []int{pid}})) }, Sleeping)
+	if v.Name != ") R? 1 (x" || strings.Contains(v.Text, "\n") {
+		t.Errorf("%+v", v)
+	}
+}
+
+// A zombie is seen as what it is, and its parent's waiting explains more.
+func TestLookAtAZombie(t *testing.T) {
+	cmd := exec.Command("true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	pid := cmd.Process.Pid
+	v := awaitVerdict(t, func() Verdict { return Decide(Look(Target{Root: pid, Members: []int{pid}})) }, Zombie)
+	if v.PID != pid || v.Seen[0].Saw != "state Z" {
+		t.Errorf("%+v", v)
+	}
+}
+
+// A look at many processes does not take for ever, and says that it was cut.
+func TestLookIsBounded(t *testing.T) {
+	pid := started(t, exec.Command("sleep", "1000"))
+	members := make([]int, maxProcesses+1)
+	for i := range members {
+		members[i] = pid
+	}
+	e := Look(Target{Root: pid, Members: members})
+	if len(e.Processes) > maxProcesses || !e.Partial {
+		t.Errorf("%d processes, partial %t", len(e.Processes), e.Partial)
+	}
+}

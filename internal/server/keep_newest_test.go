@@ -1,0 +1,43 @@
+package server_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
+)
+
+// A process whose client is gone waits when too much of its output is unread, unless
+// it was started with keepNewest: then it ends, and the newest output is there.
+func TestKeepNewest(t *testing.T) {
+	s := tethertest.StartServer(t, server.Config{SpoolLimit: 1 << 20, Retain: 256 << 10})
+	watcher := tethertest.Connect(t, s.URL)
+	find := func(id string) (found wire.ProcessInfo) {
+		var list wire.ListResult
+		watcher.Must(wire.MethodProcessList, map[string]any{}, &list)
+		for _, p := range list.Processes {
+			if p.ProcessID == id {
+				found = p
+			}
+		}
+		return found
+	}
+	for _, keep := range []bool{false, true} {
+		id := fmt.Sprint("p-", keep)
+		c := tethertest.Connect(t, s.URL)
+		c.Must(wire.MethodProcessStart, map[string]any{"processId": id, "argv": []string{"/bin/sh", "-c", "sleep 0.2; head -c 8000000 /dev/zero; echo last"},
+			"cwd": "/", "env": map[string]string{"PATH": "/usr/bin:/bin"}, "tty": false, "keepNewest": keep}, nil)
+		c.Close()
+		tethertest.Eventually(t, func() error {
+			switch p := find(id); {
+			case keep && p.State != wire.StateClosed, !keep && !p.Blocked:
+				return fmt.Errorf("%+v", p)
+			case p.HeldBytes > 3<<20:
+				return fmt.Errorf("%d bytes are held", p.HeldBytes)
+			}
+			return nil
+		})
+	}
+}
