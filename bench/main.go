@@ -3,7 +3,7 @@
 // Command bench measures tether beside the reference server, end to end, and
 // prints a Markdown table of medians and their ratios:
 //
-//	go run ./bench [-reps 3] [-quick] [-only starts,output,echo,resume,sandbox]
+//	go run ./bench [-reps 3] [-quick] [-only starts,output,echo,resume,sandbox,client]
 //
 // It is run where go.mod is, after `make build`. A ratio is worth more than a
 // figure: repetitions are the outer loop and the servers the inner one, in
@@ -38,7 +38,7 @@ func main() {
 func run(ctx context.Context) error {
 	reps := flag.Int("reps", 3, "repetitions of each measurement")
 	quick := flag.Bool("quick", false, "a tenth of the work, to see that everything runs")
-	only := flag.String("only", "starts,output,echo,resume,sandbox", "what to measure")
+	only := flag.String("only", "starts,output,echo,resume,sandbox,client", "what to measure")
 	flag.Parse()
 	chosen, err := choose(*only)
 	if err != nil {

@@ -26,6 +26,7 @@ var scenarios = []scenario{
 	{"echo", echo, nil},
 	{"resume", resume, nil},
 	{"sandbox", sandboxed, plainSandbox},
+	{"client", library, nil},
 }
 
 // A trial is one scenario on one fresh server.

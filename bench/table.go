@@ -46,6 +46,10 @@ var rows = []row{
 	{id: "sandboxrocpu", name: "CPU per start, read-only sandbox", unit: "ms"},
 	{id: "sandboxww", name: "start → exited of /bin/true, workspace-write sandbox", unit: "ms"},
 	{id: "sandboxwwcpu", name: "CPU per start, workspace-write sandbox", unit: "ms"},
+	{id: "outage", name: "client library: end of an outage → first output", unit: "ms"},
+	{id: "backlog", name: "client library: 100 processes catch up with 1 MiB each", unit: "ms"},
+	{id: "librarycpu", name: "client library: CPU per GiB of output", unit: "s"},
+	{id: "servercpu", name: "server: CPU per GiB of output for it", unit: "s"},
 	{id: "lost", name: "20 MB/s, 1 s away: output lost", unit: "KiB", zero: true},
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
@@ -304,7 +305,11 @@ func (c *copying) failed(ctx context.Context, j job, err error) bool {
 		return false
 	}
 	c.failures++
-	c.progress.say("Error: %s: %s", c.destination.name(j.to), reason(err))
+	culprit := c.destination.name(j.to)
+	if e, ok := errors.AsType[*fs.PathError](err); ok && e.Path == j.from {
+		culprit = c.sources[0].name(j.from)
+	}
+	c.progress.say("Error: %s: %s", culprit, reason(err))
 	c.event(copyEvent{Event: "error", Source: jsonPath(j.from), Target: jsonPath(j.to), Error: reason(err)})
 	return true
 }

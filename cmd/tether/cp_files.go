@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -213,7 +214,9 @@ func (c *copying) download(ctx context.Context, j job) error {
 	p := &part{copying: c, job: j, target: absolute, name: partName(j.from, absolute)}
 	err = p.fetch(ctx, source, known, old)
 	if err != nil && ctx.Err() == nil && !isFatal(err) {
-		err = errors.Join(err, dropPart(p.name))
+		if left := dropPart(p.name); left != nil {
+			err = errors.Join(err, left)
+		}
 	}
 	return err
 }
@@ -242,7 +245,7 @@ func (c *copying) pour(ctx context.Context, j job, to string) error {
 		c.progress.add(done - last)
 		last = done
 	}})
-	if err = errors.Join(err, f.Close()); err == nil {
+	if err = cmp.Or(err, f.Close()); err == nil {
 		c.copied(j, 0, "")
 	}
 	return err

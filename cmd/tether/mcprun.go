@@ -64,7 +64,7 @@ func newMCPRun(stdin, stdout *os.File) *cobra.Command {
 	fs.StringArrayVarP(&r.env, "env", "e", nil, "set a variable of the environment, as `NAME[=VALUE]`; without a value\nit is ours; can be repeated")
 	fs.StringArrayVar(&r.remoteEnv, "remote-env", nil, "let the server have the executor's variable of this `NAME`, besides\nPATH, HOME and their like; can be repeated")
 	group(fs, "Command", "cwd", "env", "remote-env")
-	r.define(fs, "the server runs on this machine")
+	r.define(fs, "the MCP server runs on this machine")
 	fs.Var(&r.keep, "keep", "how long the executor is asked to keep the server while there is no\nconnection (default 10m)")
 	group(fs, "Server", "keep")
 	onlyOnce(fs)

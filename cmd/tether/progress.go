@@ -276,7 +276,7 @@ func (p *progress) summary() string {
 	defer p.mu.Unlock()
 	took, copied := p.now().Sub(p.started), max(p.done-p.resumed, 0)
 	text := fmt.Sprintf("%s, %s in %s", plural(p.filesDone, "file"), sizeText(uint64(copied)), shortTime(took))
-	if took > 0 {
+	if took >= time.Second {
 		text += fmt.Sprintf(" (%s/s)", sizeText(uint64(float64(copied)/took.Seconds())))
 	}
 	if p.resumed > 0 {

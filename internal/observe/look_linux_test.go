@@ -74,6 +74,26 @@ func TestLookWithoutPermission(t *testing.T) {
 	}
 }
 
+// Who holds a pipe is found outside of the tree as well.
+func TestLookFindsStrangers(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	holder := exec.Command("sleep", "1000")
+	holder.ExtraFiles = []*os.File{w}
+	holderPID := started(t, holder)
+	cat := exec.Command("cat")
+	cat.Stdin = r
+	pid := started(t, cat)
+	r.Close()
+	w.Close()
+	v := awaitVerdict(t, func() Verdict { return Decide(Look(Target{Root: pid, Members: []int{pid}})) }, BlockedOnPipe)
+	if v.Holder != (Holder{holderPID, "sleep"}) {
+		t.Errorf("%+v", v)
+	}
+}
+
 func TestLookAtNobody(t *testing.T) {
 	cmd := exec.Command("true")
 	if err := cmd.Run(); err != nil {

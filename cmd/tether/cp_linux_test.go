@@ -1,0 +1,442 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/internal/cable"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// layLine returns a cable to a new server.
+func layLine(t *testing.T) *cable.Cable {
+	t.Helper()
+	c, err := cable.Lay(context.Background(), cable.Config{Target: tethertest.StartServer(t, server.Config{}).URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// random makes a file of random bytes.
+func random(t *testing.T, name string, size int) []byte {
+	t.Helper()
+	data := make([]byte, size)
+	rand.Read(data)
+	if err := os.WriteFile(name, data, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func wantBytes(t *testing.T, name string, want []byte) {
+	t.Helper()
+	if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s has %d bytes (%v), not the %d that were copied", name, len(got), err, len(want))
+	}
+}
+
+// onlyFiles checks that a directory has these names and nothing else.
+func onlyFiles(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if err != nil || strings.Join(names, " ") != strings.Join(want, " ") {
+		t.Errorf("%s has %q, not %q (%v)", dir, names, want, err)
+	}
+}
+
+// copyEvents are the lines of --json, by the name of the source.
+func copyEvents(t *testing.T, stdout string) map[string]copyEvent {
+	t.Helper()
+	events := map[string]copyEvent{}
+	lines := bufio.NewScanner(strings.NewReader(stdout))
+	for lines.Scan() {
+		var e copyEvent
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			t.Fatal(err)
+		}
+		events[filepath.Base(string(e.Source))] = e
+	}
+	return events
+}
+
+// A transfer is one of the two directions.
+type transfer struct {
+	name     string
+	remoteTo bool
+	answer   string // to what a block is asked with
+	blocks   int    // that are answered before the copy is stopped
+}
+
+var transfers = []transfer{
+	{"upload", true, "tether/upload/write", 30},
+	{"download", false, "fs/readBlock", 150},
+}
+
+// args is a command line that copies from one directory to another.
+func (tr transfer) args(url, from, to string, more ...string) []string {
+	if tr.remoteTo {
+		to = ":" + to
+	} else {
+		from = ":" + from
+	}
+	return append([]string{"cp", "--url", url, "--json"}, append(more, from, to)...)
+}
+
+func TestCopyThroughCuts(t *testing.T) {
+	for _, tr := range transfers {
+		t.Run(tr.name, func(t *testing.T) {
+			b, line := newBooth(t), layLine(t)
+			from, to := filepath.Join(b.work, "file"), t.TempDir()
+			data := random(t, from, 40<<20+7)
+			line.On(cable.FromServer, cable.Answer(tr.answer).Nth(5), cable.SeverBefore)
+			line.On(cable.FromServer, cable.Answer(tr.answer).Nth(20), cable.SeverAfter)
+			line.On(cable.FromServer, cable.Answer("tether/upload/commit"), cable.SeverBefore)
+			line.On(cable.FromServer, cable.Answer("fs/open"), cable.SeverBefore)
+			if got := b.tether(nil, tr.args(line.URL(), from, to)...); got.code != 0 || got.stderr != "" {
+				t.Errorf("%+v", got)
+			}
+			wantBytes(t, filepath.Join(to, "file"), data)
+			onlyFiles(t, to, "file")
+			if n := line.Links(); n < 4 {
+				t.Errorf("%d connections", n)
+			}
+		})
+	}
+}
+
+// A copy that was stopped goes on where it was, unless there is a reason not to.
+func TestCopyGoesOn(t *testing.T) {
+	const size = 40<<20 + 7
+	for _, tr := range transfers {
+		for _, test := range []struct {
+			name    string
+			signal  syscall.Signal
+			between func(t *testing.T, line *cable.Cable, from, to string)
+			resumes bool
+		}{
+			{"interrupted", syscall.SIGINT, nil, true},
+			{"killed", syscall.SIGKILL, nil, true},
+			{"source changed", syscall.SIGINT, func(t *testing.T, _ *cable.Cable, from, _ string) { random(t, from, size) }, false},
+			{"part changed", syscall.SIGINT, func(t *testing.T, _ *cable.Cable, _, to string) { spoilPart(t, to) }, false},
+			{"server restarted", syscall.SIGINT, func(t *testing.T, line *cable.Cable, _, _ string) {
+				line.Aim(tethertest.StartServer(t, server.Config{}).URL)
+			}, !tr.remoteTo},
+		} {
+			if test.name == "part changed" && tr.remoteTo {
+				continue // the server's own
+			}
+			t.Run(tr.name+" "+test.name, func(t *testing.T) {
+				b, line := newBooth(t), layLine(t)
+				from, to := filepath.Join(b.work, "file"), t.TempDir()
+				random(t, from, size)
+				stopCopy(t, b, line, tr, test.signal, from, to)
+				if _, err := os.Stat(filepath.Join(to, "file")); err == nil {
+					t.Error("an incomplete file is in its place")
+				}
+				if test.between != nil {
+					test.between(t, line, from, to)
+				}
+				line.Mend()
+				got := b.tether(nil, tr.args(line.URL(), from, to)...)
+				resumed := copyEvents(t, got.stdout)["file"].Resumed
+				if got.code != 0 || test.resumes != (resumed >= 16<<20) {
+					t.Errorf("%+v; resumed at %d", got, resumed)
+				}
+				data, err := os.ReadFile(from)
+				if err != nil {
+					t.Fatal(err)
+				}
+				wantBytes(t, filepath.Join(to, "file"), data)
+				if tr.remoteTo && !test.resumes && test.name == "server restarted" {
+					return // the old server still has its part, until its session ends
+				}
+				onlyFiles(t, to, "file")
+				onlyFiles(t, filepath.Join(b.state, "tether", "copies"))
+			})
+		}
+	}
+}
+
+// stopCopy lets a copy begin, and ends it in the middle.
+func stopCopy(t *testing.T, b *booth, line *cable.Cable, tr transfer, signal syscall.Signal, from, to string) {
+	t.Helper()
+	stop := line.On(cable.FromServer, cable.Answer(tr.answer).Nth(tr.blocks), cable.CutBefore)
+	cmd := b.command(tr.args(line.URL(), from, to)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := stop.Await(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	if !tr.remoteTo {
+		tethertest.Eventually(t, func() error { return hasCheckpoint(b) })
+	}
+	cmd.Process.Signal(signal)
+	cmd.Wait()
+	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	switch {
+	case signal == syscall.SIGKILL:
+	case status.ExitStatus() != 130 || !strings.Contains(stderr.String(), "interrupted; the same command again goes on where it was"):
+		t.Errorf("%v, %q", cmd.ProcessState, stderr.String())
+	}
+}
+
+// hasCheckpoint reports whether a download has noted a good part of its file.
+func hasCheckpoint(b *booth) error {
+	journals, _ := filepath.Glob(filepath.Join(b.state, "tether", "copies", "*"))
+	for _, name := range journals {
+		if text, _ := os.ReadFile(name); strings.Contains(string(text), fmt.Sprintf(`"got":%d`, copyCheckpoint)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("no checkpoint in %v", journals)
+}
+
+// spoilPart changes a byte of what was downloaded.
+func spoilPart(t *testing.T, dir string) {
+	t.Helper()
+	parts, _ := filepath.Glob(filepath.Join(dir, ".file.*.part"))
+	if len(parts) != 1 {
+		t.Fatalf("parts: %v", parts)
+	}
+	f, err := os.OpenFile(parts[0], os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	one := make([]byte, 1)
+	f.ReadAt(one, 1000)
+	one[0]++
+	f.WriteAt(one, 1000)
+}
+
+// Files of a tree that are there are not sent again; one whose commit was not answered
+// is known to be there by its sum.
+func TestCopyTreeGoesOn(t *testing.T) {
+	b, line := newBooth(t), layLine(t)
+	tree, to := filepath.Join(b.work, "tree"), t.TempDir()
+	if err := os.Mkdir(tree, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		random(t, filepath.Join(tree, name), worthResuming+3)
+	}
+	tr := transfer{"tree", true, "tether/upload/commit", 2}
+	stopCopy(t, b, line, tr, syscall.SIGINT, tree, to)
+	line.Mend()
+	got := b.tether(nil, tr.args(line.URL(), tree, to, "--jobs", "1")...)
+	events := copyEvents(t, got.stdout)
+	if got.code != 0 || len(events) != 4 || events["a"].Resumed+events["b"].Resumed+events["c"].Resumed < 2*worthResuming {
+		t.Errorf("%+v", got)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		data, _ := os.ReadFile(filepath.Join(tree, name))
+		wantBytes(t, filepath.Join(to, "tree", name), data)
+	}
+}
+
+// A session that is lost ends the copy, with a code and a hint.
+func TestCopyLosesItsSession(t *testing.T) {
+	b, line := newBooth(t), layLine(t)
+	from := filepath.Join(b.work, "file")
+	random(t, from, 8<<20)
+	line.On(cable.FromServer, cable.Answer("tether/upload/write").Nth(3), cable.SeverBefore)
+	line.On(cable.FromServer, cable.Answer("initialize").OnLink(2), cable.Fail(-32600, "unknown session"))
+	got := b.tether(nil, "cp", "--url", line.URL(), from, ":"+t.TempDir())
+	if got.code != exitError || !strings.HasSuffix(got.stderr, "the same command again goes on where it was\n") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A server of the reference has no uploads: what it was sent is read back.
+func TestCopyToPlainServer(t *testing.T) {
+	b, line := newBooth(t), layLine(t)
+	line.On(cable.FromServer, cable.Answer("initialize").Always(), cable.Amend(func(members map[string]any) {
+		delete(members["result"].(map[string]any), "tether")
+	}))
+	reads := line.On(cable.FromServer, cable.Answer("fs/readBlock").Always())
+	from, to := filepath.Join(b.work, "file"), t.TempDir()
+	data := random(t, from, 9<<20)
+	if got := b.tether(nil, "cp", "-q", "--url", line.URL(), from, ":"+to); got != (end{}) || reads.Count() < 36 {
+		t.Errorf("%+v, %d blocks read", got, reads.Count())
+	}
+	wantBytes(t, filepath.Join(to, "file"), data)
+}
+
+// Names that would lead out of the destination are refused.
+func TestCopyFromMaliciousServer(t *testing.T) {
+	b, line := newBooth(t), layLine(t)
+	line.On(cable.FromServer, cable.Answer("fs/readDirectory").Always(), cable.Amend(func(members map[string]any) {
+		entries := []any{}
+		for _, name := range []string{"../evil", "..", "/evil", "", "good"} {
+			entries = append(entries, map[string]any{"fileName": name, "isDirectory": false, "isFile": true})
+		}
+		members["result"] = map[string]any{"entries": entries}
+	}))
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "to")
+	random(t, filepath.Join(from, "good"), 10)
+	random(t, filepath.Join(from, "..", "evil"), 10)
+	got := b.tether(nil, "cp", "--url", line.URL(), ":"+from, to)
+	if got.code != exitError || strings.Count(got.stderr, "a name that is none") != 4 {
+		t.Errorf("%+v", got)
+	}
+	onlyFiles(t, to, "good")
+	onlyFiles(t, filepath.Dir(to), "to")
+}
+
+// A disk that is full and files that nobody may read or write, on either side. The
+// program is root of a namespace, without the right to overlook permissions.
+func TestCopyRefused(t *testing.T) {
+	if out, err := exec.Command("unshare", "--map-root-user", "--mount", "setpriv", "--bounding-set", "-dac_override", "true").CombinedOutput(); err != nil {
+		t.Skipf("no namespaces here: %v, %s", err, out)
+	}
+	b := newBooth(t)
+	cmd := exec.CommandContext(t.Context(), "unshare", "--map-root-user", "--mount", "sh", "-e", "-c", prepareRefused)
+	cmd.Dir, cmd.Env = b.work, append(b.env, "TETHER="+b.self, "TRY="+tryRefused)
+	out, err := cmd.CombinedOutput()
+	if err != nil || string(out) != wantRefused {
+		t.Errorf("%v, printed:\n%s", err, out)
+	}
+}
+
+const prepareRefused = `
+mkdir full closed both
+mount -t tmpfs -o size=8m tmpfs full
+head -c 12000000 /dev/urandom >big
+head -c 3000000 /dev/urandom >small
+cp big small both
+echo secret >secret
+chmod 000 secret
+chmod 555 closed
+exec setpriv --bounding-set -dac_override,-dac_read_search sh -e -c "$TRY"
+`
+
+const tryRefused = `
+export TETHER_URL=unix://$PWD/t.sock
+"$TETHER" serve --listen "$TETHER_URL" >serve.out 2>&1 &
+server=$!
+i=0
+until test -e t.sock; do
+	i=$((i + 1))
+	test $i -lt 400
+	sleep 0.05
+done
+try() {
+	code=0
+	"$TETHER" "$@" >out 2>err </dev/null || code=$?
+	echo "$* => $code $(grep Error err | sed "s|$PWD|DIR|g; s|write [0-9]* bytes at [0-9]*|write N bytes|")"
+}
+# What fits is copied, what does not is told, and leaves nothing.
+try cp --jobs 1 both :full
+cmp small full/both/small
+ls -A full/both
+rm -r full/both
+try cp --jobs 1 :both full
+cmp small full/both/small
+ls -A full/both
+# A file that is not replaced stays as it was.
+try cp big :full/both/small
+cmp small full/both/small
+try cp :big full/both/small
+cmp small full/both/small
+ls -A full/both
+try cp :small /dev/full
+try cp small :closed
+try cp :small closed
+try cp secret :taken
+try cp :secret taken
+try fs cat secret
+try fs put - :closed/x
+try fs ls closed/x
+ls -A closed
+kill $server
+wait $server || true
+`
+
+const wantRefused = `cp --jobs 1 both :full => 1 Error: :DIR/full/both/big: write N bytes: No space left on device
+small
+cp --jobs 1 :both full => 1 Error: full/both/big: no space left on device
+small
+cp big :full/both/small => 1 Error: :DIR/full/both/small: write N bytes: No space left on device
+cp :big full/both/small => 1 Error: full/both/small: no space left on device
+small
+cp :small /dev/full => 1 Error: /dev/full: no space left on device
+cp small :closed => 1 Error: :DIR/closed/small: Permission denied
+cp :small closed => 1 Error: closed/small: permission denied
+cp secret :taken => 1 Error: secret: permission denied
+cp :secret taken => 1 Error: :DIR/secret: Permission denied
+fs cat secret => 1 Error: secret: Permission denied
+fs put - :closed/x => 1 Error: :DIR/closed/x: Permission denied
+fs ls closed/x => 1 Error: closed/x: No such file or directory
+`
+
+// On a terminal there is one line that is drawn again, also while nobody answers, and
+// gone in the end.
+func TestCopyOnATerminal(t *testing.T) {
+	b, s, line := newBooth(t), newSeat(t), layLine(t)
+	t.Cleanup(s.leave)
+	from, to := filepath.Join(b.work, "file"), t.TempDir()
+	data := random(t, from, 12<<20)
+	line.On(cable.FromServer, cable.Answer("tether/upload/write").Nth(6), cable.CutBefore)
+	cmd := b.start(s, "cp", "--url", line.URL(), from, ":"+to)
+	if drawn := s.until("trying to come back"); !strings.Contains(drawn, escClearLine+"[") || strings.Contains(drawn, "\n") {
+		t.Errorf("drawn %q", drawn)
+	}
+	line.Mend()
+	s.until(escClearLine + "1 file, 12MiB in ")
+	s.until("; the connection was lost 1 time\r\n")
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != 0 {
+		t.Errorf("ended with %v", cmd.ProcessState)
+	}
+	wantBytes(t, filepath.Join(to, "file"), data)
+}
+
+// Two copies to the same place at once do not disturb each other.
+func TestCopiesAtOnce(t *testing.T) {
+	b, line := newBooth(t), layLine(t)
+	from, to := filepath.Join(b.work, "file"), t.TempDir()
+	data := random(t, from, 8<<20)
+	tr := transfers[0]
+	held := line.On(cable.FromServer, cable.Answer(tr.answer).Nth(3), cable.Hold)
+	first := b.command(tr.args(line.URL(), from, to)...)
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := held.Await(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.tether(nil, tr.args(line.URL(), from, to)...); got.code != 0 {
+		t.Errorf("%+v", got)
+	}
+	wantBytes(t, filepath.Join(to, "file"), data)
+	held.Release()
+	if err := first.Wait(); err != nil {
+		t.Error(err)
+	}
+	wantBytes(t, filepath.Join(to, "file"), data)
+	onlyFiles(t, to, "file")
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tetherexec/tether/internal/cable"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// toolServer builds a real MCP server.
+func toolServer(t *testing.T) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), "toolserver")
+	if out, err := exec.Command("go", "build", "-o", bin, "../../client/mcptransport/internal/toolserver").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return bin
+}
+
+// mcpSession is a client whose server is a command.
+func mcpSession(t *testing.T, cmd *exec.Cmd) *mcp.ClientSession {
+	t.Helper()
+	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
+	s, err := c.Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func callTool(t *testing.T, s *mcp.ClientSession, tool string, args map[string]any) (string, error) {
+	result, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		return "", err
+	}
+	return result.Content[0].(*mcp.TextContent).Text, nil
+}
+
+// F62 and F63, for a client that knows nothing of executors.
+func TestMCPRunF62F63(t *testing.T) {
+	b, bin := newBooth(t), toolServer(t)
+	executor := tethertest.StartServer(t, server.Config{})
+	line, err := cable.Lay(t.Context(), cable.Config{Target: executor.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(line.Close)
+	var stderr bytes.Buffer
+	cmd := b.command("mcp-run", "--url", line.URL(), "--cwd", b.work, "--env", "LITERAL=yes", "--", bin)
+	cmd.Stderr = &stderr
+	s := mcpSession(t, cmd)
+	call := func(tool string, args map[string]any) string {
+		t.Helper()
+		text, err := callTool(t, s, tool, args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	waiting := func() (file string, answer chan string) {
+		file, answer = filepath.Join(b.work, "go"), make(chan string, 1)
+		go func() {
+			text, err := callTool(t, s, "wait", map[string]any{"file": file})
+			if err != nil {
+				text = err.Error()
+			}
+			answer <- text
+		}()
+		tethertest.Eventually(t, func() error { return os.Remove(file + ".begun") })
+		return file, answer
+	}
+	if got := call("getenv", map[string]any{"name": "LITERAL"}); got != `"yes" true` {
+		t.Error(got)
+	}
+	pid := call("pid", nil)
+
+	file, answer := waiting()
+	line.Cut()
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	line.Mend()
+	if got := <-answer; got != pid || line.Links() != 2 {
+		t.Errorf("after a cut: %s, want %s; %d connections", got, pid, line.Links())
+	}
+
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	_, answer = waiting()
+	line.Cut()
+	executor.Stop()
+	if err := line.Aim(tethertest.StartServer(t, server.Config{}).URL); err != nil {
+		t.Fatal(err)
+	}
+	line.Mend()
+	if got := <-answer; !strings.Contains(got, "Transport closed: ") {
+		t.Errorf("after the session was lost: %s", got)
+	}
+	if got := call("pid", nil); got == pid {
+		t.Error("the same server")
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if text := stderr.String(); strings.Count(text, "toolserver is ready\n") != 2 || !strings.Contains(text, "MCP server started again") {
+		t.Errorf("standard error: %s", text)
+	}
+}
+
+func TestMCPRunExitCodes(t *testing.T) {
+	for name, url := range servers(t) {
+		t.Run(name, func(t *testing.T) {
+			b := newBooth(t)
+			for _, try := range []struct {
+				args   []string
+				code   int
+				stdout string
+				stderr string // in it
+			}{
+				{[]string{"cat"}, 0, "{\"n\":1}\n", ""},
+				{[]string{"--", "sh", "-c", "cat; echo bye >&2; exit 3"}, 3, "{\"n\":1}\n", "bye\n"},
+				{[]string{"sh", "-c", "kill -KILL $$"}, 137, "", ""},
+				{[]string{"no-such-program"}, 127, "", "Error: no-such-program: not found in PATH\n"},
+				{[]string{"/etc/passwd"}, 126, "", "Error: /etc/passwd: Permission denied"},
+				{[]string{"--cwd", "/no/such/directory", "cat"}, 125, "", "working directory"},
+				{[]string{"--cwd", "/", "sh", "-c", `echo "{\"cwd\":\"$PWD\"}"`}, 0, "{\"cwd\":\"/\"}\n", ""},
+				{[]string{"sh", "-c", "head -c 9000000 /dev/zero"}, 125, "", "stdout line is longer than 8388608 bytes"},
+				{[]string{}, 125, "", "a command to run is missing"},
+				{[]string{"--env", "=x", "cat"}, 125, "", "--env"},
+			} {
+				got := b.tether(strings.NewReader("{\"n\":1}"), append(append([]string{"mcp-run"}, url...), try.args...)...)
+				if got.code != try.code || got.stdout != try.stdout || !strings.Contains(got.stderr, try.stderr) || try.stderr == "" && got.stderr != "" {
+					t.Errorf("%q: %+v", try.args, got)
+				}
+			}
+			b.isEmpty()
+		})
+	}
+}
+
+// A signal, and a client that reads no more, end the server.
+func TestMCPRunIsEnded(t *testing.T) {
+	for _, how := range []string{"signal", "closed output"} {
+		t.Run(how, func(t *testing.T) {
+			b := newBooth(t)
+			executor := tethertest.StartServer(t, server.Config{})
+			cmd := b.command("mcp-run", "--url", executor.URL, "--cwd", b.work, "--", "sh", "-c", `echo $$ > pid; echo "{}"; while read -r x; do echo "{}"; done; exec sleep 1000`)
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(out, make([]byte, len("{}\n"))); err != nil {
+				t.Fatal(err)
+			}
+			want := exitSignal + int(syscall.SIGTERM)
+			if how == "signal" {
+				cmd.Process.Signal(syscall.SIGTERM)
+			} else {
+				want = 0
+				out.Close()
+				io.WriteString(in, "{}\n")
+			}
+			if cmd.Wait(); cmd.ProcessState.ExitCode() != want {
+				t.Errorf("%v", cmd.ProcessState)
+			}
+			pid, err := os.ReadFile(filepath.Join(b.work, "pid"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tethertest.Eventually(t, func() error {
+				if _, err := os.Stat("/proc/" + strings.TrimSpace(string(pid))); err == nil {
+					return os.ErrExist
+				}
+				return nil
+			})
+		})
+	}
+}

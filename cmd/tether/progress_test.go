@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tetherexec/tether/client"
+)
+
+// newClockedProgress returns a progress whose time the test moves, with nobody who
+// draws.
+func newClockedProgress(out *bytes.Buffer) (p *progress, pass func(time.Duration)) {
+	now := time.Unix(1_000_000, 0)
+	p = &progress{to: out, now: func() time.Time { return now }, started: now}
+	return p, func(d time.Duration) {
+		for step := 100 * time.Millisecond; d > 0; d -= step {
+			now = now.Add(step)
+			p.measure()
+		}
+	}
+}
+
+func TestProgressLine(t *testing.T) {
+	var out bytes.Buffer
+	p, pass := newClockedProgress(&out)
+	want := func(width int, text string) {
+		t.Helper()
+		if got := p.line(width); got != text {
+			t.Errorf("%d columns:\n%q, not\n%q", width, got, text)
+		}
+	}
+	want(0, "looking what there is to copy")
+	p.plan(1, 1<<30)
+	p.begin("big.iso")
+	want(79, "[>                       ]   0%  0B/1.0GiB  -/s  ETA -:--  big.iso")
+	p.skip(256 << 20) // is no part of the rate
+	for range 40 {
+		pass(100 * time.Millisecond)
+		p.add(1 << 20)
+	}
+	pass(100 * time.Millisecond)
+	want(79, "[======>                 ]  28%  296MiB/1.0GiB  10MiB/s  ETA 1:13  big.iso")
+	want(0, " 28%  296MiB/1.0GiB  10MiB/s  ETA 1:13")
+	want(60, "[======>               ]  28%  296MiB/1.0GiB  10MiB/s  ETA 1:13")
+	want(20, " 28%  296MiB/1.0GiB…")
+	p.tell(client.Status{State: client.Recovering})
+	want(0, " 28%  296MiB/1.0GiB  10MiB/s  ETA 1:13")
+	pass(3 * time.Second)
+	want(0, " 28%  296MiB/1.0GiB  the connection is lost, trying to come back (3s)")
+	p.tell(client.Status{State: client.Connected})
+	pass(10 * time.Second)
+	want(0, " 28%  296MiB/1.0GiB  -/s  ETA -:--")
+	p.add(728 << 20)
+	p.finish()
+	if got := p.summary(); got != "1 file, 768MiB in 17s (45MiB/s); 256MiB were there already" {
+		t.Errorf("summary %q", got)
+	}
+	p.plan(3, 0)
+	want(40, "[========================] 100%  1.0GiB/0B  1/3 files  -/s  ETA -:--"[:39]+"…")
+	for width := 1; width < 200; width++ {
+		if n := utf8.RuneCountInString(p.line(width)); n > width {
+			t.Errorf("%d columns in %d", n, width)
+		}
+	}
+}
+
+func TestClock(t *testing.T) {
+	for d, want := range map[time.Duration]string{0: "0:00", 9 * time.Second: "0:09", 750 * time.Second: "12:30", 11045 * time.Second: "3:04:05", 1000 * time.Hour: "-:--"} {
+		if got := clock(d); got != want {
+			t.Errorf("%v is %q", d, got)
+		}
+	}
+}
+
+func TestNameText(t *testing.T) {
+	for name, want := range map[string]string{"plain name": "plain name", "ü": "ü", "a\nb": `"a\nb"`, "\xff": `"\xff"`, "\x1b[2J": `"\x1b[2J"`} {
+		if got := nameText(name); got != want {
+			t.Errorf("%q is shown as %s", name, got)
+		}
+	}
+}
+
+func TestFilesHelp(t *testing.T) {
+	for _, args := range []string{"cp", "fs", "fs ls", "fs cat", "fs put", "fs get", "fs rm", "fs stat"} {
+		t.Run(args, func(t *testing.T) {
+			var out, stderr bytes.Buffer
+			root := newRoot(append(strings.Fields(args), "--help"), nil, nil, &stderr)
+			root.SetOut(&out)
+			if err := root.Execute(); err != nil || stderr.Len() > 0 {
+				t.Fatal(err, stderr.String())
+			}
+			golden := filepath.Join("testdata", "help", fmt.Sprintf("tether %s.txt", args))
+			if *update {
+				if err := os.WriteFile(golden, out.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil || out.String() != string(want) {
+				t.Errorf("help differs from %s (%v; rewrite with -update):\n%s", golden, err, out.String())
+			}
+			for line := range strings.Lines(out.String()) {
+				if len(line) > 121 {
+					t.Errorf("too wide for a terminal: %s", line)
+				}
+			}
+		})
+	}
+}
