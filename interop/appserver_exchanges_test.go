@@ -214,7 +214,7 @@ var appExchanges = []appExchange{
 		p.sh("none", j{"timeoutMs": nil}, "sleep 11")
 		p.run("300", j{"timeoutMs": 300}, "printf before; sleep 5")
 		p.run("300 tty", j{"timeoutMs": 300, "tty": true}, "printf before; sleep 5")
-		p.ask("spawn 0", "process/spawn", p.params("0", j{"timeoutMs": 0}, "true"))
+		p.ask("spawn 0", "process/spawn", p.params("0", j{"timeoutMs": 0}, "sleep", "5"))
 		p.exit("0")
 		p.exit("default")
 		p.note("seconds", fmt.Sprint(int(time.Since(began).Round(time.Second).Seconds())))

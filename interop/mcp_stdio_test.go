@@ -153,6 +153,9 @@ func (m *mcpTurn) want(n int) []string {
 }
 
 func mcpCall(tool string, args map[string]any) modelItem {
+	if args == nil {
+		args = map[string]any{} // the client wants an object
+	}
 	item := functionCall(tool, 0, args)
 	item["namespace"] = "mcp__tools"
 	return item

@@ -135,7 +135,7 @@ func (l *look) thread(pid, tid int, s stat) Thread {
 		case t.Call == CallPoll:
 			t.Files = l.files(pid, s, watched(pid, call)...)
 		case t.Call == CallChild:
-			t.Child = waitedFor(known.name, call)
+			t.Child = childOf(pid, waitedFor(known.name, call))
 		}
 	}
 	if t.Call != CallUnknown {
@@ -153,6 +153,15 @@ func (l *look) thread(pid, tid int, s stat) Thread {
 		t.Files = l.files(pid, s, 1)
 	}
 	return t
+}
+
+// childOf returns a number if it is that of a child. In a sandbox a process calls its
+// children by other numbers than we.
+func childOf(pid, child int) int {
+	if s, ok := readStat(fmt.Sprintf("/proc/%d/stat", child)); !ok || s.parent != pid {
+		return 0
+	}
+	return child
 }
 
 // places are functions of the kernel in which threads wait.

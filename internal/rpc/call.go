@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/tetherexec/tether/wire"
@@ -27,10 +28,13 @@ func (c *Conn) Call(ctx context.Context, method string, params any) (wire.RawVal
 
 // Begin sends a request whose answer is taken with Wait. Requests of one goroutine
 // leave in order. Begin waits while the peer is far behind; after an error nothing
-// was sent.
+// was sent. A request that no peer would read is such an error.
 func (c *Conn) Begin(ctx context.Context, method string, params any) (*Call, error) {
 	call := c.expect()
 	msg, err := wire.AppendRequest(nil, wire.IntID(call.id), method, params)
+	if err == nil && len(msg) > MaxMessage {
+		err = fmt.Errorf("request of %d bytes exceeds the limit of %d", len(msg), MaxMessage)
+	}
 	if err == nil {
 		err = c.pushOwn(ctx, answer{msg: msg, dropped: func() { call.dropped.Store(true) }})
 	}

@@ -353,6 +353,20 @@ func (c *Conn) Notify(method string, params any) error {
 	return c.pushOwn(c.ctx, answer{msg: msg})
 }
 
+// NotifyNow is Notify for who must not wait: the message is queued, however far the
+// peer is behind. The caller sees to it that there are not too many: written is called
+// when the stream has taken the message, by who writes, so it must not wait either. It
+// is not called if the connection ends before.
+func (c *Conn) NotifyNow(method string, params any, written func()) error {
+	msg, err := wire.AppendNotification(nil, method, params)
+	if err != nil {
+		return err
+	}
+	c.push(answer{msg: msg, written: written})
+	c.flush(false)
+	return nil
+}
+
 // IsDisconnect reports whether err means that the peer is gone, as opposed to
 // having done something wrong.
 func IsDisconnect(err error) bool {

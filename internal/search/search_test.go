@@ -137,7 +137,7 @@ func TestLongLines(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	r = find(t, log, wire.SearchParams{ToLine: ptr(uint64(1))})
-	if l := r.Lines[0]; l.Offset != 0 || len(l.Text) != wire.MaxLineText || !l.Cut || r.Searched != 1 {
+	if l := r.Lines[0]; l.Offset != 0 || len(l.Text) != wire.MaxLineText-1 || !l.Cut || r.Searched != 1 {
 		t.Errorf("%+v", l)
 	}
 }

@@ -1,12 +1,15 @@
 package server_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tetherexec/tether/internal/sandbox/bwrap"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/wire"
@@ -117,6 +120,7 @@ func TestStateOfPollers(t *testing.T) {
 		"both":    {"import select, socket; s = socket.create_server(('127.0.0.1', 0)); select.select([0, s],[],[])", wire.ActivityWaitingForEvents, "events of: stdin, a socket"},
 		"network": {"import socket; s = socket.create_server(('127.0.0.1', 0)); s.accept()", wire.ActivityWaitingOnNetwork, "socket"},
 		"thread":  {"import threading; t = threading.Thread(target=input); t.start(); threading.Lock().acquire(); t.join()", wire.ActivityWaitingForInput, "on stdin"},
+		"child":   {"import os, time; p = os.fork() or time.sleep(1000); os.waitpid(p, 0)", wire.ActivitySleeping, "sleeps"},
 		"zombie":  {"import subprocess, time; p = subprocess.Popen(['true']); time.sleep(1000)", wire.ActivitySleeping, "sleeps"},
 	} {
 		t.Run(id, func(t *testing.T) {
@@ -124,6 +128,29 @@ func TestStateOfPollers(t *testing.T) {
 			awaitState(t, c, id, tt.activity, tt.text)
 			c.Terminate(id)
 		})
+	}
+}
+
+// What runs in a sandbox has other numbers and other terminals there; it is seen all
+// the same, under the numbers that hold outside.
+func TestStateInASandbox(t *testing.T) {
+	if _, err := bwrap.Find(bwrap.Dirs); err != nil && os.Getenv("CI") == "" {
+		t.Skip("this needs bubblewrap:", err)
+	}
+	s := tethertest.StartServer(t, server.Config{})
+	c := tethertest.Connect(t, s.URL)
+	sandbox := json.RawMessage(`{"mode":"require","policy":{"type":"read-only"},"sandboxPolicyCwd":"/"}`)
+	for id, more := range map[string]map[string]any{
+		"pipe": {"pipeStdin": true, "sandbox": sandbox},
+		"tty":  {"tty": true, "sandbox": sandbox},
+	} {
+		c.Start(tethertest.Shell(id, "cat; true", more))
+		d := awaitState(t, c, id, wire.ActivityWaitingForInput, "cat (pid ")
+		name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", *d.PID))
+		if err != nil || string(name) != "cat\n" {
+			t.Errorf("%s: pid %d is %q, %v", id, *d.PID, name, err)
+		}
+		c.Terminate(id)
 	}
 }
 
