@@ -11,7 +11,7 @@ TIMEOUT   ?= 15m
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-unit interop model bench fuzz clean bubblewrap
+.PHONY: help build run test check test-unit interop model bench fuzz demos clean bubblewrap
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ bench: build ## benchmarks of the hot paths, then end to end beside the referenc
 
 fuzz: ## run each fuzz target for FUZZTIME=10s
 	@scripts/fuzz $(FUZZTIME)
+
+demos: ## gigabytes, a build and an editor through cut connections; takes minutes
+	@for demo in scripts/pipe-through-cuts scripts/build-through-cuts scripts/cp-through-cuts scripts/editor-through-a-cut; do $$demo || exit 1; done
 
 clean: ## remove what was built; the reference in .reference/ stays
 	rm -rf bin

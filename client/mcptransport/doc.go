@@ -16,7 +16,7 @@
 //
 // A lost connection is not noticed: the server runs on, and what it says, or is told,
 // arrives late. If the session is lost, the server is gone with it. Then the requests
-// that wait for an answer get an error, and the next message starts the server again,
+// that wait for an answer get an error, and the next request starts the server again,
 // in a new session and at most 3 times in 60 s. The client is not asked to introduce
 // itself again: what it said is repeated. Whatever else the server knew is forgotten,
 // subscriptions included.

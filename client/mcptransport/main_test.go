@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds each test; none comes near it.
-const patience = 60 * time.Second
+const patience = 30 * time.Second
 
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -133,6 +133,20 @@ func (r *rig) connectAs(version string, o *mcp.ClientOptions) *mcp.ClientSession
 	r.opened = append(r.opened, s)
 	r.Cleanup(r.hangUp)
 	return s
+}
+
+// over waits for the end of a session.
+func (r *rig) over(s *mcp.ClientSession) error {
+	r.Helper()
+	why := make(chan error, 1)
+	go func() { why <- s.Wait() }() // ends with the session
+	select {
+	case err := <-why:
+		return err
+	case <-within(r).Done():
+		r.Fatal("the session does not end")
+		return nil
+	}
 }
 
 // hangUp closes all sessions and pumps.

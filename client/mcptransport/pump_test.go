@@ -100,6 +100,39 @@ func TestPumpIntroductionInFlight(t *testing.T) {
 	}
 }
 
+// Only requests are a reason to start the server again. It is told what matters of the
+// rest.
+func TestPumpDropsNotices(t *testing.T) {
+	r := newRig(t)
+	r.script(`while read -r line; do echo "$line" >> got; case $line in
+		*initialize\"*) echo "{\"id\":1,\"result\":{}}";;
+		*call*) echo "{\"id\":3,\"result\":{}}";;
+	esac; done`)
+	p := r.open()
+	r.send(p, `{"id":1,"method":"initialize"}`)
+	r.receive(p, `{"id":1,"result":{}}`)
+	r.send(p, `{"id":2,"method":"unanswered"}`)
+	r.lose()
+	r.receive(p, `{"jsonrpc":"2.0","id":2,"error":`)
+	if err := os.Remove(filepath.Join(r.dir, "got")); err != nil {
+		t.Fatal(err)
+	}
+	r.send(p, `{"method":"notifications/initialized"}`)
+	r.send(p, `{"method":"notifications/cancelled","params":{"requestId":2}}`)
+	r.send(p, `{"id":9,"result":{}}`)
+	r.send(p, `not json`)
+	if n := r.called("process/start"); n != 1 {
+		t.Errorf("%d starts", n)
+	}
+	r.send(p, `{"id":3,"method":"call"}`)
+	r.receive(p, `{"id":3,"result":{}}`)
+	got, err := os.ReadFile(filepath.Join(r.dir, "got"))
+	want := `{"id":1,"method":"initialize"}` + "\n" + `{"method":"notifications/initialized"}` + "\n" + `{"id":3,"method":"call"}` + "\n"
+	if string(got) != want {
+		t.Errorf("%v, %s", err, got)
+	}
+}
+
 // A server that has changed meanwhile is not taken for the one that the client knows.
 func TestPumpOtherServer(t *testing.T) {
 	r := newRig(t)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -186,7 +187,11 @@ func (p *Pump) carry() {
 // returns answers to the requests in it.
 func (p *Pump) send(line []byte) (refused [][]byte, err error) {
 	messages, _ := parse(line) // what is not JSON is the server's matter
+	wanted := slices.ContainsFunc(messages, func(m message) bool { return m.isRequest() })
 	for {
+		if !wanted && p.drop(messages) {
+			return nil, nil
+		}
 		r, err := p.current(messages)
 		if err != nil {
 			return p.refuse(messages, err)
@@ -204,6 +209,21 @@ func (p *Pump) send(line []byte) (refused [][]byte, err error) {
 		}
 		return nil, p.write(r, toSend)
 	}
+}
+
+// drop leaves out what was said to a server that is lost: it is no reason to start
+// another. False: it is not lost.
+func (p *Pump) drop(messages []message) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run.lost == nil {
+		return false
+	}
+	for i := range messages {
+		p.ledger.said(&messages[i])
+	}
+	p.log.Debug("dropped what an MCP server that is gone should have been told")
+	return true
 }
 
 // note takes the messages down before they are sent. False: the run is lost.

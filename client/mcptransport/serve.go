@@ -17,6 +17,9 @@ const (
 	// all requests are answered.
 	lingerTime = 5 * time.Second
 
+	// maxLingerTime is how long it may take to answer them.
+	maxLingerTime = 10 * time.Minute
+
 	// deafLingerTime is the same on executors where that end cannot be told.
 	deafLingerTime = 100 * time.Millisecond
 )
@@ -94,7 +97,7 @@ func (p *Pump) linger(ctx context.Context) error {
 	} else if err != nil {
 		return p.unlessOver(err)
 	}
-	tick := time.NewTicker(patience)
+	tick, last := time.NewTicker(patience), time.After(maxLingerTime)
 	defer tick.Stop()
 	for {
 		select {
@@ -102,6 +105,8 @@ func (p *Pump) linger(ctx context.Context) error {
 			if p.InFlight() == 0 {
 				return ErrLeft
 			}
+		case <-last:
+			return ErrLeft
 		case <-p.ended:
 			return nil
 		case <-ctx.Done():

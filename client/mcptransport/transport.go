@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -44,16 +43,12 @@ func (t *Transport) Connect(ctx context.Context) (mcp.Connection, error) {
 
 // A connection is a pump whose lines are messages of the SDK.
 type connection struct {
-	pump *Pump
-
-	mu      sync.Mutex
-	pending []json.RawMessage // of a batch; Read has one caller
+	pump    *Pump
+	pending []json.RawMessage // of a batch; for the one who reads
 }
 
-// Read implements [mcp.Connection]. What is no message is skipped.
+// Read implements [mcp.Connection], for one goroutine. What is no message is skipped.
 func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	for {
 		for len(c.pending) > 0 {
 			m, err := jsonrpc.DecodeMessage(c.pending[0])

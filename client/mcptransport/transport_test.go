@@ -171,7 +171,7 @@ func TestF63OneSessionOnly(t *testing.T) {
 	if text, err := r.call(s, "pid", nil); err == nil {
 		t.Error(text)
 	}
-	if s.Wait() == nil {
+	if r.over(s) == nil {
 		t.Error("the transport ended without a reason")
 	}
 }
@@ -213,7 +213,7 @@ func TestF64LongLine(t *testing.T) {
 	if text, err := r.call(s, "print", args{"bytes": 9 << 20}); err == nil {
 		t.Error(text)
 	}
-	if err := s.Wait(); err == nil || !strings.Contains(err.Error(), "stdout line is longer than 8388608 bytes") {
+	if err := r.over(s); err == nil || !strings.Contains(err.Error(), "stdout line is longer than 8388608 bytes") {
 		t.Error(err)
 	}
 	r.ended(pid)
@@ -228,7 +228,7 @@ func TestF64LongStderrLine(t *testing.T) {
 	s := r.connect(nil)
 	pid := r.must(s, "pid", nil)
 	r.call(s, "print", args{"bytes": 2 << 20, "stderr": true}) // the answer may be faster
-	if err := s.Wait(); err == nil || !strings.Contains(err.Error(), "stderr line is longer than 1048576 bytes") {
+	if err := r.over(s); err == nil || !strings.Contains(err.Error(), "stderr line is longer than 1048576 bytes") {
 		t.Error(err)
 	}
 	r.ended(pid)
@@ -258,7 +258,7 @@ func TestF65LostEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	go r.call(s, "echo", args{"text": "and shown to be by this one"})
-	err := s.Wait()
+	err := r.over(s)
 	if err == nil || !strings.Contains(err.Error(), "remote MCP server output stream lost process events: expected sequence ") {
 		t.Error(err)
 	}
@@ -302,15 +302,17 @@ func TestStderrIsLogged(t *testing.T) {
 // transport is closed, and nobody starts the server again.
 func TestServerEnds(t *testing.T) {
 	r := newRig(t)
-	words := make(chan any, 1)
-	s := r.connect(&mcp.ClientOptions{LoggingMessageHandler: func(_ context.Context, m *mcp.LoggingMessageRequest) { words <- m.Params.Data }})
+	words := make(chan struct{}, 1)
+	s := r.connect(&mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { words <- struct{}{} }})
 	if text, err := r.call(s, "exit", nil); err == nil {
 		t.Error(text)
 	}
-	if got := <-words; got != "last words" {
-		t.Error(got)
+	r.over(s)
+	select {
+	case <-words:
+	case <-within(t).Done():
+		t.Error("the last line is missing")
 	}
-	s.Wait()
 	if text, err := r.call(s, "pid", nil); err == nil {
 		t.Error(text)
 	}

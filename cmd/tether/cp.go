@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
 )
 
 const (
@@ -29,6 +30,11 @@ const (
 	// keepCopy is how long a server is asked to keep what an interrupted copy has
 	// sent. It drops uploads that hear nothing for that long.
 	keepCopy = time.Hour
+
+	// takeOver is how long we try to get the session of a copy that was killed, each
+	// takeOverStep. A server asks a connection that is silent for a sign of life.
+	takeOver     = 10 * time.Second
+	takeOverStep = 200 * time.Millisecond
 )
 
 // A side is one end of a copy.
@@ -226,7 +232,7 @@ func (c *copying) connect(ctx context.Context, status *statusLine) error {
 	}
 	if c.journal != nil && c.journal.session != "" {
 		o.Resume = c.journal.session
-		c.conn, err = c.dial(ctx, status, o, homeServer(false))
+		err = c.comeBack(ctx, status, o)
 		if _, refused := errors.AsType[*client.ServerError](err); err == nil || !refused {
 			return err
 		}
@@ -234,6 +240,25 @@ func (c *copying) connect(ctx context.Context, status *statusLine) error {
 	}
 	c.conn, err = c.dial(ctx, status, o, homeServer(false))
 	return err
+}
+
+// comeBack resumes a session. The server may not have noticed yet that the one who had
+// it is gone.
+func (c *copying) comeBack(ctx context.Context, status *statusLine, o client.Options) (err error) {
+	late := time.After(takeOver)
+	for {
+		c.conn, err = c.dial(ctx, status, o, homeServer(false))
+		if e, ok := errors.AsType[*client.ServerError](err); !ok || e.Code != wire.CodeSessionAttached {
+			return err
+		}
+		select {
+		case <-time.After(takeOverStep):
+		case <-late:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // run copies. Its error is one that ends the whole; those of single files are told as

@@ -21,7 +21,7 @@ const (
 	copyBlock = 256 << 10
 
 	// copyCheckpoint is how much of a download is lost at most when we are killed.
-	copyCheckpoint = 32 << 20
+	copyCheckpoint = 8 << 20
 )
 
 // errDiffers means that what was copied is not what was there.

@@ -56,7 +56,6 @@ type progress struct {
 	current   string
 	samples   []sample // of the last rateSpan, oldest first
 	lost      time.Time
-	told      bool // that the connection is lost
 	drawn     bool
 }
 

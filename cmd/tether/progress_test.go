@@ -47,7 +47,7 @@ func TestProgressLine(t *testing.T) {
 	pass(100 * time.Millisecond)
 	want(79, "[======>                 ]  28%  296MiB/1.0GiB  10MiB/s  ETA 1:13  big.iso")
 	want(0, " 28%  296MiB/1.0GiB  10MiB/s  ETA 1:13")
-	want(60, "[======>               ]  28%  296MiB/1.0GiB  10MiB/s  ETA 1:13")
+	want(60, "[=====>             ]  28%  296MiB/1.0GiB  10MiB/s  ETA 1:13")
 	want(20, " 28%  296MiB/1.0GiB…")
 	p.tell(client.Status{State: client.Recovering})
 	want(0, " 28%  296MiB/1.0GiB  10MiB/s  ETA 1:13")
@@ -62,7 +62,8 @@ func TestProgressLine(t *testing.T) {
 		t.Errorf("summary %q", got)
 	}
 	p.plan(3, 0)
-	want(40, "[========================] 100%  1.0GiB/0B  1/3 files  -/s  ETA -:--"[:39]+"…")
+	want(40, "100%  1.0GiB/0B  1/3 files  -/s  ETA -:…")
+	want(60, "[================] 100%  1.0GiB/0B  1/3 files  -/s  ETA -:--")
 	for width := 1; width < 200; width++ {
 		if n := utf8.RuneCountInString(p.line(width)); n > width {
 			t.Errorf("%d columns in %d", n, width)

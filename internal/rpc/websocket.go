@@ -27,6 +27,11 @@ const (
 	// growStep is how much memory a message gets before its first byte has
 	// arrived; later it grows with what has.
 	growStep = 64 << 10
+
+	// A client has few connections, and servers that it trusts with its memory: it
+	// reads more at once, and a message of output need not grow.
+	clientReadBuffer = 64 << 10
+	clientGrowStep   = 256 << 10
 )
 
 // A WebSocket is a Stream over an upgraded connection.
@@ -36,6 +41,7 @@ type WebSocket struct {
 	in        *bufio.Reader
 	client    bool // we are the client: what we send is masked
 	textOnly  bool // binary messages are skipped
+	growStep  int
 	onControl func(Control, []byte)
 	heard     atomic.Int64 // unix nanoseconds
 }
@@ -52,12 +58,16 @@ func NewWebSocketClient(conn net.Conn, buffered []byte) *WebSocket {
 }
 
 func newWebSocket(conn net.Conn, buffered []byte, client bool) *WebSocket {
-	s := &WebSocket{conn: conn, raw: plainSocket(conn), client: client, onControl: func(Control, []byte) {}}
+	s := &WebSocket{conn: conn, raw: plainSocket(conn), client: client, growStep: growStep, onControl: func(Control, []byte) {}}
+	buffer := readBuffer
+	if client {
+		s.growStep, buffer = clientGrowStep, clientReadBuffer
+	}
 	var r io.Reader = stampedReader{s}
 	if len(buffered) > 0 {
 		r = io.MultiReader(bytes.NewReader(bytes.Clone(buffered)), r)
 	}
-	s.in = bufio.NewReaderSize(r, readBuffer)
+	s.in = bufio.NewReaderSize(r, buffer)
 	s.heard.Store(time.Now().UnixNano())
 	return s
 }
@@ -199,7 +209,7 @@ func noEOF(err error) error {
 func (s *WebSocket) payload(msg []byte, h ws.Header) ([]byte, error) {
 	for left := int(h.Length); left > 0; {
 		start := len(msg)
-		n := min(left, max(growStep, start))
+		n := min(left, max(s.growStep, start))
 		msg = slices.Grow(msg, n)[:start+n]
 		if _, err := io.ReadFull(s.in, msg[start:]); err != nil {
 			return nil, noEOF(err)

@@ -117,7 +117,7 @@ func ask(ctx context.Context, r *mcp.CallToolRequest, in echoInput) (*mcp.CallTo
 
 // exit ends the server in the middle of a line, as a crash does.
 func exit(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
-	os.Stdout.WriteString(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"last words"}}`)
+	os.Stdout.WriteString(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 	syscall.Exit(7)
 	return nil, nil, nil
 }

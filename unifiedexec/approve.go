@@ -1,0 +1,238 @@
+package unifiedexec
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// An Approver asks a person. Approve may take as long as it needs; calls may come at
+// the same time. If it fails the command counts as declined.
+type Approver interface {
+	Approve(context.Context, Question) (Decision, error)
+}
+
+// ApproverFunc is a function as an Approver.
+type ApproverFunc func(context.Context, Question) (Decision, error)
+
+// Approve calls the function.
+func (f ApproverFunc) Approve(ctx context.Context, q Question) (Decision, error) { return f(ctx, q) }
+
+// A Question is about one command.
+type Question struct {
+	EnvironmentID string
+	SessionID     int
+	CallID        string
+
+	Reason  string   // why the question is asked
+	Command []string // what would be started
+	Script  string   // the text for the shell in it
+	Cwd     string
+
+	// Retry: the sandbox has stopped the command, and it would run a second time,
+	// from its beginning, without one. Denial and Output tell about the first time.
+	Retry  bool
+	Denial *wire.DenialFact // may be nil
+	Output string
+
+	// Rule is a beginning of commands that ApprovedRule would approve from now on.
+	Rule []string
+}
+
+// A Decision answers a Question.
+type Decision uint8
+
+// The decisions.
+const (
+	Declined           Decision = iota // the model is told, and goes on
+	Approved                           // this once
+	ApprovedForSession                 // and whenever the same command comes again
+	ApprovedRule                       // and all commands that begin with the question's Rule
+	Cancelled                          // the turn ends
+)
+
+func (d Decision) event() event {
+	switch d {
+	case Approved:
+		return approved
+	case ApprovedForSession, ApprovedRule:
+		return approvedForSession
+	case Cancelled:
+		return cancelled
+	}
+	return declined
+}
+
+// A Mode is when the user is asked.
+type Mode uint8
+
+// The modes.
+const (
+	Never     Mode = iota // what would need an approval is refused
+	OnRequest             // for escalations, dangerous commands and rules
+	Granular              // the same, with a switch for each kind of question; and after denials
+	Untrusted             // for everything without an allow rule; and after denials
+)
+
+// A Policy says when the user is asked. The zero value is never.
+type Policy struct {
+	Mode Mode
+
+	// For Granular: which questions may be asked.
+	SandboxApproval bool // about dangerous commands, escalations and denials
+	Rules           bool // of rules
+
+	// Strict makes an approval before the first attempt count for that one only.
+	Strict bool
+}
+
+// asks reports whether the policy has questions at all.
+func (p Policy) asks() bool { return p.Mode != Never }
+
+// asksRetry reports whether a denial leads to a question.
+func (p Policy) asksRetry() bool {
+	return p.Mode == Untrusted || p.Mode == Granular && p.SandboxApproval
+}
+
+// A Verdict is what rules say about a command.
+type Verdict uint8
+
+// The verdicts. RuleAllow means that each part of the command is allowed, and makes it
+// run without sandbox.
+const (
+	RuleNone Verdict = iota
+	RuleAllow
+	RulePrompt
+	RuleForbidden
+)
+
+// Reasons that the model or the user is given.
+const (
+	reasonRetry     = "command failed; retry without sandbox?"
+	reasonUser      = "rejected by user"
+	reasonNever     = "approval required by policy, but AskForApproval is set to Never"
+	reasonNoRules   = "approval required by policy, but questions about rules are off"
+	reasonNoSandbox = "approval required by policy, but questions about the sandbox are off"
+	reasonDangerous = "rm -f style commands are not permitted. Use a safer approach"
+	reasonBlocked   = "blocked by policy"
+)
+
+// An inquiry is what the first decision about a command depends on.
+type inquiry struct {
+	verdict    Verdict
+	dangerous  bool
+	restricted bool // the files are
+	escalation bool // more than the sandbox allows was asked for
+}
+
+// require decides whether a command may run. A reason is given if it may not.
+func (p Policy) require(q inquiry) (requirement, string) {
+	switch q.verdict {
+	case RuleForbidden:
+		return forbidden, reasonBlocked
+	case RulePrompt:
+		switch {
+		case p.Mode == Never:
+			return forbidden, reasonNever
+		case p.Mode == Granular && !p.Rules:
+			return forbidden, reasonNoRules
+		}
+		return approval, ""
+	case RuleAllow:
+		return skip, ""
+	}
+	switch {
+	case q.dangerous && p.Mode == Never:
+		return forbidden, reasonDangerous
+	case p.Mode == Untrusted:
+		return approval, ""
+	case !q.dangerous && !(q.escalation && q.restricted):
+		return skip, ""
+	case p.Mode == Granular && !p.SandboxApproval:
+		if q.dangerous {
+			return forbidden, reasonDangerous
+		}
+		return forbidden, reasonNoSandbox
+	case p.Mode == Never: // refused with the arguments
+		return forbidden, reasonNever
+	}
+	return approval, ""
+}
+
+// maxRemembered bounds the approvals that are remembered; the oldest go first, and are
+// asked for again.
+const maxRemembered = 1000
+
+// A memory has the approvals that are valid for longer than one command.
+type memory struct {
+	mu    sync.Mutex
+	keys  []string            // oldest first
+	known map[string]bool     // whether the approval was for a run without sandbox
+	rules map[string]struct{} // keys of rules; each is for runs without sandbox
+}
+
+// add remembers an approval.
+func (m *memory) add(key string, open bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.known == nil {
+		m.known = make(map[string]bool)
+	}
+	if was, found := m.known[key]; found {
+		m.known[key] = was || open
+		return
+	}
+	if len(m.keys) == maxRemembered {
+		delete(m.known, m.keys[0])
+		m.keys = m.keys[1:]
+	}
+	m.keys = append(m.keys, key)
+	m.known[key] = open
+}
+
+// find reports whether a command was approved, and whether that was for a run without
+// sandbox.
+func (m *memory) find(key string) (found, open bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	open, found = m.known[key]
+	return found, open
+}
+
+// addRule remembers a beginning of commands.
+func (m *memory) addRule(rule []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.rules == nil {
+		m.rules = make(map[string]struct{})
+	}
+	if len(m.rules) < maxRemembered && len(rule) > 0 {
+		m.rules[keyOf(rule)] = struct{}{}
+	}
+}
+
+// allows reports whether each part of a command begins as a rule says.
+func (m *memory) allows(parts [][]string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(parts) > 0 && !slices.ContainsFunc(parts, func(part []string) bool {
+		for n := 1; n <= len(part); n++ {
+			if _, found := m.rules[keyOf(part[:n])]; found {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// keyOf makes one string of values.
+func keyOf(values ...any) string {
+	text, err := json.Marshal(values)
+	if err != nil {
+		panic(err) // strings and plain structs
+	}
+	return string(text)
+}

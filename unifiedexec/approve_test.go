@@ -1,0 +1,349 @@
+package unifiedexec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
+)
+
+// write is a command that a sandbox which only reads stops.
+const write = "echo data > f"
+
+func (r *rig) wrote(name string) bool {
+	_, err := os.Stat(filepath.Join(r.workspace, name))
+	return err == nil
+}
+
+func always(d Decision) func(Question) Decision { return func(Question) Decision { return d } }
+
+func TestUE15NeverAsks(t *testing.T) {
+	needBubblewrap(t)
+	t.Parallel()
+	for name, p := range map[string]Policy{"never": {}, "on request": {Mode: OnRequest}, "granular without": {Mode: Granular}} {
+		r := newRig(t, sandboxed(ReadOnly(), p))
+		r.answer = always(Approved)
+		got := r.sh(write)
+		if got.ExitCode == nil || *got.ExitCode == 0 || !strings.Contains(got.Output, "Read-only file system") {
+			t.Errorf("%s:\n%s", name, got.Text())
+		}
+		if len(r.questions()) > 0 || r.wrote("f") || len(r.executor.starts()) != 1 {
+			t.Errorf("%s: %d questions, %d starts", name, len(r.questions()), len(r.executor.starts()))
+		}
+	}
+}
+
+func TestUE16U4ApprovedRetry(t *testing.T) {
+	needBubblewrap(t)
+	t.Parallel()
+	r := newRig(t, sandboxed(ReadOnly(), granular))
+	r.answer = always(Approved)
+	cmd := write + " && echo $CODEX_SANDBOX_NETWORK_DISABLED"
+	wantEnd(t, r.exec(ExecArgs{Cmd: cmd, Login: ptr(false), CallID: "c7"}), 0, "\n")
+	if !r.wrote("f") {
+		t.Error("nothing was written")
+	}
+	asked := r.questions()
+	if len(asked) != 1 || asked[0].Reason != "command failed; retry without sandbox?" || !asked[0].Retry || asked[0].CallID != "c7" ||
+		asked[0].Script != cmd || asked[0].Cwd != r.workspace || !strings.Contains(asked[0].Output, "Read-only") {
+		t.Errorf("asked %+v", asked)
+	}
+	starts := r.executor.starts()
+	if len(starts) != 2 || starts[0].Sandbox == nil || starts[1].Sandbox != nil || starts[0].ID == starts[1].ID ||
+		strings.Split(starts[0].ID, "-")[0] != strings.Split(starts[1].ID, "-")[0] || !slices.Equal(starts[0].Argv, starts[1].Argv) {
+		t.Fatalf("started %+v", starts)
+	}
+	if starts[0].Env[noNetworkVariable] != "1" {
+		t.Error("the sandboxed attempt was not told that it has no network")
+	}
+	if v, found := starts[1].Env[noNetworkVariable]; found || !slices.Contains(starts[1].EnvPolicy.Exclude, noNetworkVariable) {
+		t.Errorf("the second attempt has %s=%s", noNetworkVariable, v)
+	}
+}
+
+// A connection that is lost while the user thinks does not matter.
+func TestUE16ThroughACut(t *testing.T) {
+	needBubblewrap(t)
+	t.Parallel()
+	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	r := newRigAt(t, cable.URL(), sandboxed(ReadOnly(), granular))
+	var mending sync.WaitGroup
+	r.answer = func(Question) Decision {
+		cable.Cut()
+		mending.Go(func() {
+			time.Sleep(200 * time.Millisecond) // the length of the outage
+			cable.Mend()
+		})
+		return Approved
+	}
+	wantEnd(t, r.sh(write+" && echo wrote"), 0, "wrote\n")
+	mending.Wait()
+	if cable.Links() < 2 || !r.wrote("f") {
+		t.Errorf("%d connections", cable.Links())
+	}
+}
+
+// The intent that the executor gets is portable: it names the workspace, not mounts.
+func TestSandboxIntent(t *testing.T) {
+	e := Environment{Sandbox: WorkspaceWrite()}
+	s := e.intent("linux", "/home/dev/proj", nil)
+	if s.Cwd.String() != "file:///home/dev/proj" || len(s.WorkspaceRoots) != 1 || s.WorkspaceRoots[0] != *s.Cwd || s.WindowsSandboxLevel != wire.WindowsDisabled {
+		t.Errorf("%+v", s)
+	}
+	if e.Sandbox.Cwd != nil {
+		t.Error("the sandbox of the environment was changed")
+	}
+	if s := e.intent("windows", `C:\proj`, nil); s.Cwd.String() != "file:///C:/proj" {
+		t.Errorf("on Windows: %v", s.Cwd)
+	}
+}
+
+func TestUE17U2DeclineAndCancel(t *testing.T) {
+	needBubblewrap(t)
+	t.Parallel()
+	r := newRig(t, sandboxed(ReadOnly(), granular))
+	got := r.sh("echo before; " + write)
+	if got.ExitCode == nil || *got.ExitCode == 0 || !strings.Contains(got.Output, "before\n") || len(got.Notes) != 1 || !strings.HasPrefix(got.Notes[0], "rejected by user") {
+		t.Errorf("declined:\n%s", got.Text())
+	}
+	r.answer = always(Cancelled)
+	if got, err := r.ExecCommand(within(t), ExecArgs{Cmd: write}); !errors.Is(err, ErrInterrupted) {
+		t.Errorf("cancelled: %v, %v", got, err)
+	}
+	_, err := r.ExecCommand(within(t), ExecArgs{Cmd: write, SandboxPermissions: RequireEscalated})
+	if !errors.Is(err, ErrInterrupted) {
+		t.Errorf("escalation cancelled: %v", err)
+	}
+	r.answer = always(Declined)
+	_, err = r.ExecCommand(within(t), ExecArgs{Cmd: write, SandboxPermissions: RequireEscalated})
+	wantError(t, err, ErrRejected, "exec_command failed: rejected by user")
+	if r.wrote("f") {
+		t.Error("something was written")
+	}
+}
+
+func TestUE18U3ApprovedForSession(t *testing.T) {
+	needBubblewrap(t)
+	t.Parallel()
+	r := newRig(t, sandboxed(ReadOnly(), granular))
+	r.answer = always(ApprovedForSession)
+	wantEnd(t, r.sh(write), 0, "")
+	wantEnd(t, r.sh(write), 0, "")
+	if n := len(r.questions()); n != 1 {
+		t.Errorf("%d questions", n)
+	}
+	if starts := r.executor.starts(); len(starts) != 3 || starts[2].Sandbox != nil {
+		t.Errorf("%d starts, the last with sandbox %v", len(starts), starts[len(starts)-1].Sandbox)
+	}
+	r.sh(write + "2") // another command
+	if n := len(r.questions()); n != 2 {
+		t.Errorf("%d questions", n)
+	}
+}
+
+// An approval of a dangerous command does not open the sandbox for it.
+func TestRememberedBeforeTheRunStaysSandboxed(t *testing.T) {
+	e := &fake{sandboxType: "linuxSeccomp", script: func(_ int, p *fakeProcess) { p.exits(client.Exit{}); p.closes() }}
+	r := newRigOn(t, e, sandboxed(ReadOnly(), Policy{Mode: OnRequest}))
+	r.answer = always(ApprovedForSession)
+	r.sh("rm -rf x")
+	r.sh("rm -rf x")
+	if n := len(r.questions()); n != 1 {
+		t.Errorf("%d questions", n)
+	}
+	for _, p := range e.all() {
+		if p.cmd.Sandbox == nil {
+			t.Error("a command that nobody has approved for that ran without sandbox")
+		}
+	}
+}
+
+func TestApprovedRule(t *testing.T) {
+	e := &fake{sandboxType: "linuxSeccomp", script: func(_ int, p *fakeProcess) { p.exits(client.Exit{}); p.closes() }}
+	r := newRigOn(t, e, sandboxed(ReadOnly(), Policy{Mode: OnRequest}))
+	r.answer = always(ApprovedRule)
+	r.exec(ExecArgs{Cmd: "npm install left-pad", SandboxPermissions: RequireEscalated, PrefixRule: []string{"npm", "install"}})
+	if q := r.questions(); len(q) != 1 || !slices.Equal(q[0].Rule, []string{"npm", "install"}) {
+		t.Fatalf("asked %+v", q)
+	}
+	for cmd, open := range map[string]bool{"npm install": true, "npm install a && npm install b": true, "npm run": false, "npm install > f": false, "npm install; ls": false} {
+		n := len(e.all())
+		r.sh(cmd)
+		if got := e.all()[n].cmd.Sandbox == nil; got != open {
+			t.Errorf("%q runs without sandbox: %t", cmd, got)
+		}
+	}
+	if n := len(r.questions()); n != 1 {
+		t.Errorf("%d questions", n)
+	}
+}
+
+func TestUE19U1LateDenial(t *testing.T) {
+	needBubblewrap(t)
+	t.Parallel()
+	r := newRig(t, sandboxed(ReadOnly(), granular))
+	r.answer = always(Approved)
+	wantEnd(t, r.sh("sleep 0.3; "+write), 0, "")
+	if len(r.questions()) != 1 || !r.wrote("f") {
+		t.Errorf("%d questions", len(r.questions()))
+	}
+}
+
+// The poll that sees the end asks as well.
+func TestUE19U1DenialAtAPoll(t *testing.T) {
+	needBubblewrap(t)
+	t.Parallel()
+	r := newRig(t, sandboxed(ReadOnly(), granular))
+	r.answer = always(Approved)
+	id := wantRunning(t, r.exec(ExecArgs{Cmd: "echo up; read x; " + write, Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1000)}), "up\r\n")
+	got := r.stdin(id, "\n", 2000) // ends the first attempt; the second reads again
+	if wantRunning(t, got, "up\r\n") != id || len(r.questions()) != 1 {
+		t.Fatalf("after the denial:\n%s", got.Text())
+	}
+	if len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "run again") {
+		t.Errorf("notes %q", got.Notes)
+	}
+	if got := r.stdin(id, "\n", 5000); got.ExitCode == nil || *got.ExitCode != 0 || !r.wrote("f") {
+		t.Errorf("the second attempt:\n%s", got.Text())
+	}
+	_, err := r.WriteStdin(within(t), StdinArgs{SessionID: id})
+	if !errors.Is(err, ErrUnknownSession) {
+		t.Errorf("after the end: %v", err)
+	}
+}
+
+// What we have ended ourselves does not fail because of the sandbox.
+func TestInterruptedIsNotDenied(t *testing.T) {
+	e := &fake{sandboxType: "linuxSeccomp"}
+	r := newRigOn(t, e, sandboxed(ReadOnly(), granular))
+	id := wantRunning(t, r.exec(ExecArgs{Cmd: "x", YieldTimeMs: ptr[int64](1)}), "")
+	p := e.all()[0]
+	p.prints("permission denied")
+	go func() { p.exits(client.Exit{Code: 130, SandboxDenied: true}); p.closes() }()
+	wantEnd(t, r.stdin(id, "\x03", 5000), 130, "permission denied")
+	if len(r.questions()) > 0 {
+		t.Error("the user was asked")
+	}
+}
+
+func TestUE20Escalation(t *testing.T) {
+	needBubblewrap(t)
+	t.Parallel()
+	r := newRig(t, sandboxed(ReadOnly(), Policy{Mode: OnRequest}))
+	r.answer = always(Approved)
+	wantEnd(t, r.exec(ExecArgs{Cmd: write, Login: ptr(false), SandboxPermissions: RequireEscalated, Justification: "May I write?"}), 0, "")
+	if q := r.questions(); len(q) != 1 || q[0].Reason != "May I write?" || q[0].Retry {
+		t.Errorf("asked %+v", q)
+	}
+	if starts := r.executor.starts(); len(starts) != 1 || starts[0].Sandbox != nil {
+		t.Errorf("started %+v", starts)
+	}
+}
+
+func TestUE21DeniedReads(t *testing.T) {
+	needBubblewrap(t)
+	t.Parallel()
+	policy := ReadOnly()
+	r := newRig(t, sandboxed(policy, granular))
+	secret := filepath.Join(r.workspace, "secret")
+	if err := os.WriteFile(secret, []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	uri := wire.PathURIOn("linux", secret)
+	policy.Permissions.FileSystem.Entries = append(policy.Permissions.FileSystem.Entries,
+		wire.SandboxEntry{Path: wire.SandboxPath{Type: wire.SandboxPathURI, Path: uri}, Access: wire.AccessDeny})
+	r.answer = always(ApprovedForSession)
+	for _, args := range []ExecArgs{{Cmd: "cat secret; " + write}, {Cmd: "cat secret", SandboxPermissions: RequireEscalated}, {Cmd: "cat secret", SandboxPermissions: RequireEscalated}} {
+		if got := r.exec(args); strings.Contains(got.Output, "s3cret") || *got.ExitCode == 0 {
+			t.Errorf("%+v:\n%s", args, got.Text())
+		}
+	}
+	for _, cmd := range r.executor.starts() {
+		if cmd.Sandbox == nil {
+			t.Errorf("%q ran without sandbox", cmd.Argv)
+		}
+	}
+}
+
+// The verdict is the executor's result if its notification has none.
+func TestUE24VerdictInTheResult(t *testing.T) {
+	e := &fake{sandboxType: "linuxSeccomp", script: func(n int, p *fakeProcess) {
+		p.exits(client.Exit{Code: 2 - n, SandboxDenied: n == 1})
+		p.closes()
+	}}
+	r := newRigOn(t, e, sandboxed(ReadOnly(), granular))
+	r.answer = always(Approved)
+	wantEnd(t, r.sh(write), 0, "")
+	if len(r.questions()) != 1 {
+		t.Errorf("%d questions", len(r.questions()))
+	}
+}
+
+// An executor that says it has applied no sandbox is believed: there is no denial, and
+// no run where one is needed.
+func TestExecutorWithoutSandbox(t *testing.T) {
+	e := &fake{sandboxType: noSandbox}
+	r := newRigOn(t, e, sandboxed(ReadOnly(), granular))
+	_, err := r.ExecCommand(within(t), ExecArgs{Cmd: write})
+	if !errors.Is(err, ErrCreateProcess) {
+		t.Errorf("%v", err)
+	}
+	r.Close()
+	if n := e.all()[0].terminations(); n != 1 {
+		t.Errorf("terminated %d times", n)
+	}
+}
+
+func TestDangerousUnderNever(t *testing.T) {
+	r := newRigOn(t, &fake{}, nil)
+	_, err := r.ExecCommand(within(t), ExecArgs{Cmd: "rm -rf ./x; echo ok"})
+	wantError(t, err, ErrRejected, "exec_command failed: `/bin/sh -lc 'rm -rf ./x; echo ok'` rejected: rm -f style commands are not permitted. Use a safer approach")
+}
+
+// Each attempt has its item, a denied one too.
+func TestU8EventsOfEachAttempt(t *testing.T) {
+	needBubblewrap(t)
+	t.Parallel()
+	r := newRig(t, sandboxed(ReadOnly(), granular))
+	r.answer = always(Approved)
+	r.sh("echo out; " + write)
+	r.Close()
+	var got []string
+	for _, e := range r.observed() {
+		switch e.Kind {
+		case Began:
+			got = append(got, fmt.Sprintf("began %d sandboxed %t", e.Attempt, e.Sandboxed))
+		case Ended:
+			got = append(got, fmt.Sprintf("ended %d %s denied %t %t", e.Attempt, e.Status, e.Denied, strings.Contains(e.Output, "out\n")))
+		}
+	}
+	want := []string{"began 1 sandboxed true", "ended 1 failed denied true true", "began 2 sandboxed false", "ended 2 completed denied false true"}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("events %q", got)
+	}
+}
+
+func TestPolicyNeedsAnApprover(t *testing.T) {
+	if _, err := New(Config{Policy: granular}); err == nil {
+		t.Error("accepted")
+	}
+	r := newRigOn(t, &fake{}, func(c *Config) {
+		c.Policy = Policy{Mode: Untrusted}
+		c.Approver = ApproverFunc(func(context.Context, Question) (Decision, error) { return Approved, errors.New("no terminal") })
+	})
+	_, err := r.ExecCommand(within(t), ExecArgs{Cmd: "x"})
+	wantError(t, err, ErrRejected, "exec_command failed: the user could not be asked: no terminal")
+}

@@ -1,0 +1,151 @@
+package unifiedexec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// SandboxPermissions is what a command asks for besides what the sandbox allows.
+type SandboxPermissions string
+
+// The values of SandboxPermissions. The zero value is UseDefault.
+const (
+	UseDefault       SandboxPermissions = "use_default"
+	RequireEscalated SandboxPermissions = "require_escalated"           // no sandbox
+	WithAdditional   SandboxPermissions = "with_additional_permissions" // a wider sandbox
+)
+
+// ExecArgs are the arguments of exec_command.
+type ExecArgs struct {
+	Cmd             string `json:"cmd" jsonschema:"Shell command to execute."`
+	Workdir         string `json:"workdir,omitempty" jsonschema:"Working directory for the command. Defaults to the working directory of the turn."`
+	Shell           string `json:"shell,omitempty" jsonschema:"Shell binary to launch. Defaults to the shell of the environment."`
+	Login           *bool  `json:"login,omitempty" jsonschema:"True runs the shell with login semantics. Defaults to true if login shells are allowed."`
+	TTY             bool   `json:"tty,omitempty" jsonschema:"True allocates a terminal for the command, which also keeps its standard input open."`
+	YieldTimeMs     *int64 `json:"yield_time_ms,omitempty" jsonschema:"How long to wait for output before yielding, in milliseconds. Defaults to 10000; 250 to 30000 is possible."`
+	MaxOutputTokens *int   `json:"max_output_tokens,omitempty" jsonschema:"Output beyond this many tokens is truncated. Defaults to 10000."`
+
+	SandboxPermissions    SandboxPermissions     `json:"sandbox_permissions,omitempty" jsonschema:"Sandbox permissions for the command: use_default or require_escalated, which asks to run without sandbox. Defaults to use_default."`
+	AdditionalPermissions *AdditionalPermissions `json:"additional_permissions,omitempty" jsonschema:"What the sandbox is to allow besides; only with sandbox_permissions with_additional_permissions."`
+	Justification         string                 `json:"justification,omitempty" jsonschema:"Question to ask the user for approval; only with sandbox_permissions require_escalated."`
+	PrefixRule            []string               `json:"prefix_rule,omitempty" jsonschema:"Prefix of the command that the user may approve for similar commands in the future."`
+
+	EnvironmentID string `json:"environment_id,omitempty" jsonschema:"Environment to run in. Defaults to the primary one."`
+
+	// CallID names the call in events, questions and the command's environment.
+	CallID string `json:"-"`
+}
+
+// StdinArgs are the arguments of write_stdin.
+type StdinArgs struct {
+	SessionID       int    `json:"session_id" jsonschema:"Identifier of the running session."`
+	Chars           string `json:"chars,omitempty" jsonschema:"Bytes to write to standard input; may be empty to poll."`
+	YieldTimeMs     *int64 `json:"yield_time_ms,omitempty" jsonschema:"How long to wait for output before yielding, in milliseconds. Defaults to 250; polls wait at least 5000."`
+	MaxOutputTokens *int   `json:"max_output_tokens,omitempty" jsonschema:"Output beyond this many tokens is truncated. Defaults to 10000."`
+}
+
+// ParseExecArgs reads the arguments that a model has written. Members that are not
+// known are ignored.
+func ParseExecArgs(text []byte) (ExecArgs, error) {
+	var a ExecArgs
+	err := parse(text, &a, "cmd")
+	return a, err
+}
+
+// ParseStdinArgs reads the arguments that a model has written.
+func ParseStdinArgs(text []byte) (StdinArgs, error) {
+	var a StdinArgs
+	err := parse(text, &a, "session_id")
+	return a, err
+}
+
+func parse(text []byte, args interface{ check() error }, required string) error {
+	var members map[string]json.RawMessage
+	err := json.Unmarshal(text, &members)
+	if err == nil {
+		err = json.Unmarshal(text, args)
+	}
+	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		err = fmt.Errorf("invalid type: %s, expected %s for `%s`", mismatch.Value, mismatch.Type, mismatch.Field)
+	}
+	if raw, found := members[required]; err == nil && (!found || bytes.Equal(raw, []byte("null"))) {
+		err = fmt.Errorf("missing field `%s`", required)
+	}
+	if err == nil {
+		err = args.check()
+	}
+	if err != nil {
+		return badArguments("failed to parse function arguments: %v", err)
+	}
+	return nil
+}
+
+func (a *ExecArgs) check() error {
+	switch a.SandboxPermissions {
+	case "", UseDefault, RequireEscalated, WithAdditional:
+	default:
+		return fmt.Errorf("unknown variant `%s`, expected one of `%s`, `%s`, `%s`", a.SandboxPermissions, UseDefault, RequireEscalated, WithAdditional)
+	}
+	return checkNumbers(a.YieldTimeMs, a.MaxOutputTokens)
+}
+
+func (a *StdinArgs) check() error {
+	if a.SessionID != int(int32(a.SessionID)) {
+		return fmt.Errorf("invalid value: integer `%d`, expected i32", a.SessionID)
+	}
+	return checkNumbers(a.YieldTimeMs, a.MaxOutputTokens)
+}
+
+func checkNumbers(yield *int64, tokens *int) error {
+	if yield != nil && *yield < 0 {
+		return fmt.Errorf("invalid value: integer `%d`, expected u64", *yield)
+	}
+	if tokens != nil && *tokens < 0 {
+		return fmt.Errorf("invalid value: integer `%d`, expected usize", *tokens)
+	}
+	return nil
+}
+
+// How long calls wait for output.
+const (
+	defaultYield      = 10 * time.Second
+	defaultStdinYield = 250 * time.Millisecond
+	minYield          = 250 * time.Millisecond
+	maxYield          = 30 * time.Second
+	minYieldWindows   = 10 * time.Second // processes start slowly there
+	minPoll           = 5 * time.Second  // so that a model which only looks does not look often
+	defaultMaxPoll    = 5 * time.Minute
+)
+
+// execYield is how long exec_command waits.
+func execYield(ms *int64, windows bool) time.Duration {
+	least := minYield
+	if windows {
+		least = minYieldWindows
+	}
+	return min(max(asked(ms, defaultYield), least), maxYield)
+}
+
+// stdinYield is how long write_stdin waits: after a write or, polling, for at most
+// maxPoll.
+func stdinYield(ms *int64, polling bool, maxPoll time.Duration) time.Duration {
+	wait := max(asked(ms, defaultStdinYield), minYield)
+	if !polling {
+		return min(wait, maxYield)
+	}
+	if maxPoll == 0 {
+		maxPoll = defaultMaxPoll
+	}
+	return min(max(wait, minPoll), max(maxPoll, minPoll))
+}
+
+func asked(ms *int64, otherwise time.Duration) time.Duration {
+	if ms == nil {
+		return otherwise
+	}
+	return time.Duration(min(*ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+}

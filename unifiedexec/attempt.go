@@ -1,0 +1,210 @@
+package unifiedexec
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+)
+
+// closeWait is how long the end of the output is waited for after an exit: somebody
+// else may hold it open for ever.
+const closeWait = 50 * time.Millisecond
+
+// An attempt is one process of a session, and what it has printed.
+type attempt struct {
+	number  int
+	process Process
+	id      string // on the executor
+	started time.Time
+	ending  sync.Once
+
+	mu      sync.Mutex
+	pending headTail // what no result has had yet
+	all     headTail
+	exit    *client.Exit
+	exitAt  time.Time
+	closed  bool
+	err     error // why the process was lost
+	disowns bool  // we have ended it: its failure is nobody's
+	changed chan struct{}
+}
+
+func newAttempt(number int, id string, p Process) *attempt {
+	return &attempt{number: number, process: p, id: id, started: time.Now(), changed: make(chan struct{})}
+}
+
+// pump takes the events of the process until there are no more. show gets the output.
+func (a *attempt) pump(ctx context.Context, show func(string)) {
+	var cutter deltaCutter
+	defer func() { cutter.flush(show) }()
+	for {
+		e, err := a.process.Next(ctx)
+		if err != nil {
+			a.update(func() {
+				if !errors.Is(err, io.EOF) && a.exit == nil {
+					a.err = err
+				}
+				a.closed = true
+			})
+			return
+		}
+		switch e.Kind {
+		case client.Output:
+			a.update(func() { a.pending.add(e.Data); a.all.add(e.Data) })
+			cutter.cut(e.Data, show)
+		case client.Gap:
+			a.update(func() { a.pending.add(gapMark); a.all.add(gapMark) })
+		case client.Exited, client.Closed:
+			a.ended(ctx, e.Kind == client.Closed)
+		}
+	}
+}
+
+// gapMark stands for output that the executor did not keep.
+var gapMark = []byte("\n... output was lost ...\n")
+
+// ended notes the exit, with the executor's verdict, and the close.
+func (a *attempt) ended(ctx context.Context, closed bool) {
+	var exit client.Exit
+	var err error
+	if !a.hasExited() {
+		exit, err = a.process.Result(ctx)
+	}
+	a.update(func() {
+		switch {
+		case a.exit != nil:
+		case err != nil:
+			a.err = err
+		default:
+			a.exit, a.exitAt = &exit, time.Now()
+		}
+		a.closed = a.closed || closed
+	})
+}
+
+// update changes the attempt and wakes who waits for that.
+func (a *attempt) update(change func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	change()
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+func (a *attempt) hasExited() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.exit != nil || a.err != nil
+}
+
+// isOver reports whether nothing is left of the process, as far as anybody knows.
+func (a *attempt) isOver() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.closed || a.err != nil
+}
+
+// disown says that the process is being ended by us.
+func (a *attempt) disown() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.disowns = true
+}
+
+// outcome is how the attempt stands: alive, exited, sandboxDenied or lost. Where it
+// runs is the executor's word: its sandbox, its verdict.
+func (a *attempt) outcome() (event, *client.Exit, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.err != nil:
+		return lost, nil, a.err
+	case a.exit == nil:
+		return alive, nil, nil
+	case a.exit.SandboxDenied && a.exit.Code != 0 && a.process.SandboxType() != noSandbox && !a.disowns:
+		return sandboxDenied, a.exit, nil
+	}
+	return exited, a.exit, nil
+}
+
+// noSandbox is what executors call no sandbox.
+const noSandbox = "none"
+
+// take returns the output that no result has had yet.
+func (a *attempt) take() *headTail {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := a.pending
+	a.pending = headTail{}
+	return &out
+}
+
+// transcript is all of the output that was kept.
+func (a *attempt) transcript() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return decode(a.all.bytes())
+}
+
+// An until is what is waited for.
+type until uint8
+
+const (
+	exitOnly until = iota // the exit
+	wholeEnd              // the exit, and shortly the close
+)
+
+// await waits for the end of the attempt, or for the deadline. It reports whether the
+// end has come.
+func (a *attempt) await(ctx context.Context, d deadline, what until) (over bool, err error) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		a.mu.Lock()
+		ended, closed, exitAt, changed := a.exit != nil || a.err != nil, a.closed || a.err != nil, a.exitAt, a.changed
+		a.mu.Unlock()
+		if ended && (closed || what == exitOnly) {
+			return true, nil
+		}
+		left, resumed := d.left()
+		if ended {
+			left = min(max(left, 0), closeWait-time.Since(exitAt))
+			resumed = nil
+		}
+		if left <= 0 && resumed == nil {
+			return ended, nil
+		}
+		timer.Reset(max(left, 0))
+		late := timer.C
+		if resumed != nil {
+			late = nil
+		}
+		select {
+		case <-changed:
+		case <-resumed:
+		case <-late:
+		case <-ctx.Done():
+			return ended, context.Cause(ctx)
+		}
+	}
+}
+
+// terminate ends what runs of the attempt, once. It does not ask for what has ended.
+func (a *attempt) terminate() {
+	a.disown()
+	if a.isOver() {
+		return
+	}
+	a.ending.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), endPatience)
+		defer cancel()
+		if a.process.Terminate(ctx) != nil {
+			return // the executor ends it with its session
+		}
+		a.await(ctx, (&patience{}).in(endPatience), exitOnly)
+	})
+}

@@ -1,0 +1,91 @@
+package unifiedexec
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kinds of errors, to look for with errors.Is.
+var (
+	// ErrArguments means that a call makes no sense, or asks for what is not allowed.
+	ErrArguments = errors.New("bad arguments")
+
+	// ErrCreateProcess means that the command could not be started.
+	ErrCreateProcess = errors.New("process was not created")
+
+	// ErrProcessFailed means that the process was lost: nobody can tell how it ended.
+	ErrProcessFailed = errors.New("process was lost")
+
+	// ErrUnknownSession means that there is no such session, or not any more.
+	ErrUnknownSession = errors.New("unknown session")
+
+	// ErrWriteStdin means that the process takes no more input.
+	ErrWriteStdin = errors.New("standard input was not written")
+
+	// ErrStdinClosed means that the session was started without a terminal.
+	ErrStdinClosed = errors.New("standard input is closed")
+
+	// ErrRejected means that a rule, the policy or the user said no.
+	ErrRejected = errors.New("rejected")
+
+	// ErrInterrupted means that the user wants the turn to end. The model is told
+	// nothing.
+	ErrInterrupted = errors.New("interrupted by the user")
+
+	// ErrClosed means that the manager was closed.
+	ErrClosed = errors.New("unified exec is closed")
+)
+
+// The names of the tools.
+const (
+	ToolExecCommand = "exec_command"
+	ToolWriteStdin  = "write_stdin"
+)
+
+// A ToolError is a call that failed. Its text is what the model is to be told.
+type ToolError struct {
+	Tool    string // whose call failed; empty: the arguments were refused, and the text stands alone
+	Kind    error  // ErrArguments and its like
+	Message string
+	Cause   error // may be nil
+}
+
+func (e *ToolError) Error() string {
+	if e.Tool == "" {
+		return e.Message
+	}
+	return e.Tool + " failed: " + e.Message
+}
+
+// Unwrap makes errors.Is find the kind and the cause.
+func (e *ToolError) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{e.Kind}
+	}
+	return []error{e.Kind, e.Cause}
+}
+
+func badArguments(format string, args ...any) error {
+	return &ToolError{Kind: ErrArguments, Message: fmt.Sprintf(format, args...)}
+}
+
+func notCreated(cause error) error {
+	return &ToolError{Tool: ToolExecCommand, Kind: ErrCreateProcess, Message: "Failed to create unified exec process: " + cause.Error(), Cause: cause}
+}
+
+func rejected(reason string) error {
+	return &ToolError{Tool: ToolExecCommand, Kind: ErrRejected, Message: reason}
+}
+
+func processFailed(tool string, cause error) error {
+	return &ToolError{Tool: tool, Kind: ErrProcessFailed, Message: "Unified exec process failed: " + cause.Error(), Cause: cause}
+}
+
+// unknownSession says why there is no such session, if that is known.
+func unknownSession(id int, why string) error {
+	text := fmt.Sprintf("Unknown process id %d", id)
+	if why != "" {
+		text += ": " + why
+	}
+	return &ToolError{Tool: ToolWriteStdin, Kind: ErrUnknownSession, Message: text}
+}

@@ -1,0 +1,256 @@
+package unifiedexec
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
+)
+
+// writePause is how long a program has to answer input before its output is looked at.
+const writePause = 100 * time.Millisecond
+
+// interruptChars is the only input that a process without terminal takes: it is not
+// written, but interrupts the process.
+const interruptChars = "\x03"
+
+// A request is a command as it is going to be run.
+type request struct {
+	environment *Environment
+	callID      string
+	argv        []string
+	script      string
+	cwd         string
+	tty         bool
+	sandbox     *wire.Sandbox // for attempts that are confined; nil: none are
+
+	reason    string   // for the user
+	rejection string   // for the model
+	rule      []string // what the user may approve for good
+	key       string   // the same for commands that are the same
+}
+
+// ExecCommand runs a command and returns what it prints until it ends, or until the
+// time to wait is over: then it goes on as a session. An error is a [ToolError] with the
+// text for the model, [ErrInterrupted], or the error of the context. If the context ends
+// while a session runs, the session stays.
+func (m *Manager) ExecCommand(ctx context.Context, args ExecArgs) (*Result, error) {
+	if err := args.check(); err != nil {
+		return nil, badArguments("failed to parse function arguments: %v", err)
+	}
+	environment, err := m.environment(args.EnvironmentID)
+	if err != nil {
+		return nil, err
+	}
+	if args.Justification != "" && args.SandboxPermissions == "" {
+		return nil, badArguments("`justification` requires an explicit `sandbox_permissions`; " +
+			"use `sandbox_permissions: \"require_escalated\"` for unsandboxed execution, or omit `justification`.")
+	}
+	info, err := environment.Executor.Info(ctx)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, notCreated(err)
+	}
+	s := &session{m: m, lock: make(chan struct{}, 1)}
+	s.lock <- struct{}{} // ours until the result
+	defer s.unlock()
+	if err := s.prepare(environment, info, args); err != nil {
+		return nil, err
+	}
+	if s.id, err = m.reserve(); err != nil {
+		return nil, err
+	}
+	defer m.release(s.id)
+	c := call{ToolExecCommand, execYield(args.YieldTimeMs, goos(info) == "windows"), m.config.Budget.with(args.MaxOutputTokens)}
+	return s.advance(ctx, enter, c)
+}
+
+// prepare makes a request of the arguments, and finds the facts about it.
+func (s *session) prepare(e *Environment, info wire.EnvironmentInfo, args ExecArgs) error {
+	m := s.m
+	shell, err := e.chooseShell(args.Shell, info.Shell)
+	if err != nil {
+		return err
+	}
+	login := !m.config.NoLogin
+	if args.Login != nil {
+		if *args.Login && m.config.NoLogin {
+			return badArguments("login shell is disabled by config; omit `login` or set it to false.")
+		}
+		login = *args.Login
+	}
+	if err := m.checkPermissions(e, args); err != nil {
+		return err
+	}
+	system := goos(info)
+	root, err := e.root(system, info)
+	if err != nil {
+		return notCreated(err)
+	}
+	s.request = request{
+		environment: e, callID: args.CallID, argv: shellArgv(shell, login, args.Cmd), script: args.Cmd,
+		cwd: resolve(system, root, args.Workdir), tty: args.TTY, sandbox: e.intent(system, root, args.AdditionalPermissions),
+	}
+	s.judge(args)
+	return nil
+}
+
+// root is the directory in which commands start.
+func (e *Environment) root(system string, info wire.EnvironmentInfo) (string, error) {
+	root := e.Cwd
+	if root == "" && info.Cwd != nil {
+		root = *info.Cwd
+	}
+	if root == "" {
+		root = "/"
+	}
+	root, err := native(system, root)
+	if err == nil && !isAbsolute(system, root) {
+		err = fmt.Errorf("%s is not valid on %s", root, system)
+	}
+	return root, err
+}
+
+// checkPermissions refuses to ask for what cannot be had.
+func (m *Manager) checkPermissions(e *Environment, args ExecArgs) error {
+	asksMore := args.SandboxPermissions == RequireEscalated || args.SandboxPermissions == WithAdditional
+	switch {
+	case asksMore && m.config.Policy.Mode == Never:
+		return badArguments("approval policy is Never; reject command — you cannot ask for escalated permissions if the approval policy is Never")
+	case args.SandboxPermissions != WithAdditional && args.AdditionalPermissions != nil:
+		return badArguments("`additional_permissions` requires `sandbox_permissions: \"with_additional_permissions\"`")
+	case args.SandboxPermissions != WithAdditional:
+		return nil
+	case !m.config.AdditionalPermissions:
+		return badArguments("additional permissions are disabled; enable `features.exec_permission_approvals` before using `with_additional_permissions`")
+	case args.AdditionalPermissions.empty():
+		return badArguments("missing `additional_permissions`; name `network` or `file_system` permissions")
+	case args.AdditionalPermissions.FileSystem != nil && deniesReads(e.Sandbox):
+		return badArguments("`additional_permissions` cannot change a policy that hides files")
+	}
+	return nil
+}
+
+// judge finds the facts on which the way of a command depends.
+func (s *session) judge(args ExecArgs) {
+	m, r := s.m, &s.request
+	parts, plain := parseScript(args.Cmd)
+	whole := parts
+	if !plain {
+		whole = [][]string{r.argv}
+	}
+	q := inquiry{
+		restricted: restrictsFiles(r.sandbox),
+		escalation: args.SandboxPermissions == RequireEscalated || args.SandboxPermissions == WithAdditional,
+	}
+	for _, part := range parts {
+		q.dangerous = q.dangerous || dangerous(part)
+	}
+	var why string
+	if m.config.Rules != nil {
+		q.verdict, why = m.config.Rules(parts, plain)
+	}
+	if q.verdict == RuleNone && m.memory.allows(whole) {
+		q.verdict = RuleAllow
+	}
+	permissions := args.SandboxPermissions
+	if permissions == "" {
+		permissions = UseDefault
+	}
+	r.key = keyOf(r.environment.ID, r.argv, r.cwd, r.tty, permissions, args.AdditionalPermissions)
+	known, knownOpen := m.memory.find(r.key)
+
+	policy := m.config.Policy
+	s.facts = facts{
+		bypass:      q.verdict == RuleAllow || args.SandboxPermissions == RequireEscalated || knownOpen,
+		deniedReads: deniesReads(r.sandbox), confined: r.sandbox != nil,
+		asksRetry: policy.asksRetry(), approved: known, strict: policy.Strict,
+	}
+	s.facts.requirement, r.rejection = policy.require(q)
+	if s.facts.requirement == approval && known {
+		s.facts.requirement = skip
+	}
+	r.reason = args.Justification
+	if why != "" {
+		r.reason = why
+		if s.facts.requirement == forbidden {
+			r.rejection = why
+		}
+	}
+	switch {
+	case len(args.PrefixRule) > 0:
+		r.rule = args.PrefixRule
+	case len(whole) == 1:
+		r.rule = whole[0]
+	}
+}
+
+// WriteStdin writes to the process of a session, or polls it with empty Chars, and
+// returns what it has printed since the last result. Errors are as for ExecCommand.
+func (m *Manager) WriteStdin(ctx context.Context, args StdinArgs) (*Result, error) {
+	if err := args.check(); err != nil {
+		return nil, badArguments("failed to parse function arguments: %v", err)
+	}
+	s, err := m.find(args.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.lockFor(ctx); err != nil {
+		return nil, err
+	}
+	defer s.unlock()
+	if again, err := m.find(args.SessionID); err != nil || again != s { // it has ended while we waited
+		return nil, cmp.Or(err, unknownSession(args.SessionID, ""))
+	}
+	c := call{ToolWriteStdin, stdinYield(args.YieldTimeMs, args.Chars == "", m.config.MaxPoll), m.config.Budget.with(args.MaxOutputTokens)}
+	if args.Chars != "" {
+		if err := s.write(ctx, args.Chars); err != nil {
+			return nil, err
+		}
+	}
+	e, err := s.wait(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return s.advance(ctx, e, c)
+}
+
+// write gives the process input.
+func (s *session) write(ctx context.Context, chars string) error {
+	a := s.current()
+	var err error
+	switch {
+	case s.request.tty:
+		err = a.process.Write(ctx, []byte(chars))
+	case chars == interruptChars:
+		a.disown()
+		err = a.process.Interrupt(ctx)
+	default:
+		return &ToolError{Tool: ToolWriteStdin, Kind: ErrStdinClosed,
+			Message: "stdin is closed for this session; rerun exec_command with tty=true to keep stdin open"}
+	}
+	if err == nil {
+		if s.request.tty {
+			_, err = a.await(ctx, s.m.patience.in(writePause), exitOnly)
+		}
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if over, _ := a.await(ctx, s.m.patience.in(writePause), exitOnly); over {
+		return nil // it has just ended: that is the result
+	}
+	if errors.Is(err, client.ErrUnknownProcess) || errors.Is(err, client.ErrStdinClosed) {
+		return &ToolError{Tool: ToolWriteStdin, Kind: ErrWriteStdin, Message: "failed to write to stdin", Cause: err}
+	}
+	s.m.drop(s)
+	s.dismiss(a)
+	return processFailed(ToolWriteStdin, err)
+}

@@ -1,0 +1,108 @@
+package unifiedexec
+
+import (
+	"context"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
+)
+
+// An Executor starts processes. [Remote] and [RemoteLazy] make one of a client.
+type Executor interface {
+	// Info describes the machine that runs the commands.
+	Info(context.Context) (wire.EnvironmentInfo, error)
+
+	// Start starts a command. What the command's Sandbox asks for is enforced, or the
+	// command is refused. If the context ends first nothing is left running.
+	Start(context.Context, client.Command) (Process, error)
+}
+
+// A Process is a command that was started. Next is for one goroutine; the rest may be
+// called by any.
+type Process interface {
+	// SandboxType is the sandbox that the executor has put the command into; "none"
+	// is none, and empty is not known.
+	SandboxType() string
+
+	// Next returns the events in order. After client.Closed it returns io.EOF. If it
+	// returns an error it is not called again.
+	Next(context.Context) (client.Event, error)
+
+	// Result returns how the process ended, once that is known, with the verdict of
+	// the executor about its sandbox.
+	Result(context.Context) (client.Exit, error)
+
+	Write(context.Context, []byte) error
+	Interrupt(context.Context) error
+
+	// Terminate ends the command and all that it has started.
+	Terminate(context.Context) error
+}
+
+// A SilenceExplainer is a Process that can tell why it prints nothing: a few words
+// such as "waiting for input", or none.
+type SilenceExplainer interface {
+	ExplainSilence(context.Context) (string, error)
+}
+
+// Remote makes an executor of a client. The client stays the caller's.
+func Remote(c *client.Client) Executor {
+	return &remote{func(context.Context) (*client.Client, error) { return c, nil }}
+}
+
+// RemoteLazy makes an executor that opens a session when one is needed. When that is
+// lost, its processes are, and the next command starts in a new one.
+func RemoteLazy(l *client.Lazy) Executor { return &remote{l.Get} }
+
+type remote struct {
+	client func(context.Context) (*client.Client, error)
+}
+
+func (r *remote) Info(ctx context.Context) (wire.EnvironmentInfo, error) {
+	c, err := r.client(ctx)
+	if err != nil {
+		return wire.EnvironmentInfo{}, err
+	}
+	return c.Info(), nil
+}
+
+func (r *remote) Start(ctx context.Context, cmd client.Command) (Process, error) {
+	c, err := r.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.Start(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	return &remoteProcess{p, p.Subscribe()}, nil
+}
+
+// A remoteProcess is a process of a client with its events.
+type remoteProcess struct {
+	*client.Process
+	events *client.Subscription
+}
+
+func (p *remoteProcess) Next(ctx context.Context) (client.Event, error) {
+	e, err := p.events.Next(ctx)
+	if err != nil {
+		p.events.Close()
+	}
+	return e, err
+}
+
+// Terminate asks only for what has not ended.
+func (p *remoteProcess) Terminate(ctx context.Context) error {
+	_, err := p.Process.Terminate(ctx)
+	return err
+}
+
+// ExplainSilence asks the executor what it sees of the process.
+func (p *remoteProcess) ExplainSilence(ctx context.Context) (string, error) {
+	state, err := p.State(ctx)
+	if err != nil || state.State != wire.StateRunning || state.StateDetail.Text == "" {
+		return "", err
+	}
+	return "no output; observed: " + state.StateDetail.Text, nil
+}

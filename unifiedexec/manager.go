@@ -1,0 +1,285 @@
+package unifiedexec
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	randv2 "math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// An Environment is a place where commands run.
+type Environment struct {
+	ID       string // how calls and questions name it
+	Executor Executor
+
+	// Local means that the executor runs on this machine, so that a shell can be looked
+	// for. Elsewhere only the shell that the executor reports can be used.
+	Local bool
+
+	// Cwd is where commands start, and the workspace of the sandbox; empty: where the
+	// executor itself is.
+	Cwd string
+
+	// Sandbox is what commands run in: the portable intent, which the executor makes
+	// true on its own system. nil or disabled: nothing. Where it names no workspace, Cwd
+	// is meant.
+	Sandbox *wire.Sandbox
+}
+
+// Config is how commands are run. The zero value of each field but Environments works.
+type Config struct {
+	Environments []Environment // the first one is the primary
+
+	Policy   Policy
+	Approver Approver // needed unless the policy never asks
+
+	// Rules, if set, judges a command by its parts; plain is false if the parts are not
+	// all that it does. The reason of a verdict is shown to the user or the model.
+	Rules func(parts [][]string, plain bool) (v Verdict, reason string)
+
+	// Budget is how much output the model takes at once.
+	Budget Budget
+
+	NoLogin               bool          // shells are not login shells
+	AdditionalPermissions bool          // calls may ask for a wider sandbox
+	MaxPoll               time.Duration // the longest poll; 5 minutes if zero
+
+	// Env is added to the environment of commands, which EnvPolicy makes of the
+	// executor's own. Without a policy commands inherit everything.
+	Env       map[string]string
+	EnvPolicy *wire.EnvPolicy
+	Identity  Identity
+
+	// Observe, if set, is told what happens to processes, in order for each of them. A
+	// process whose observer waits has to wait as well.
+	Observe func(Event)
+}
+
+// Limits of the table of sessions.
+const (
+	maxSessions  = 64  // a soft limit: sessions that are in use are not closed
+	protected    = 8   // the most recently used ones are never closed
+	maxPruned    = 256 // closed ones that are remembered
+	minSessionID = 1000
+	maxSessionID = 99999
+)
+
+// endPatience is how long the end of a process is waited for.
+const endPatience = 5 * time.Second
+
+// A Manager runs commands for one model. It is safe for concurrent use.
+type Manager struct {
+	config   Config
+	memory   memory
+	patience patience
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup // those who read output, and those who end processes
+
+	mu       sync.Mutex
+	closed   bool
+	reserved map[int]struct{} // ids of commands that are being started
+	sessions map[int]*session
+	attempts map[*attempt]struct{} // whose output is being read
+	pruned   []int                 // ids, oldest first
+	uses     uint64
+}
+
+// New makes a manager.
+func New(c Config) (*Manager, error) {
+	seen := make(map[string]bool)
+	for _, e := range c.Environments {
+		if e.Executor == nil {
+			return nil, fmt.Errorf("environment %q has no executor", e.ID)
+		}
+		if seen[e.ID] {
+			return nil, fmt.Errorf("two environments are called %q", e.ID)
+		}
+		seen[e.ID] = true
+	}
+	if c.Policy.asks() && c.Approver == nil {
+		return nil, errors.New("the policy asks for approvals, but there is no approver")
+	}
+	m := &Manager{config: c, reserved: make(map[int]struct{}), sessions: make(map[int]*session), attempts: make(map[*attempt]struct{})}
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	return m, nil
+}
+
+// Close ends all sessions with all that runs in them. Calls that are under way fail.
+func (m *Manager) Close() error {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil
+	}
+	m.closed = true
+	left := maps.Clone(m.attempts)
+	clear(m.sessions)
+	m.mu.Unlock()
+	var ending sync.WaitGroup
+	for a := range left {
+		ending.Go(func() { a.terminate() })
+	}
+	ending.Wait()
+	m.cancel()
+	m.tasks.Wait()
+	return nil
+}
+
+// Pause holds the clocks of all calls that wait for output until the returned function
+// is called, as while the user is asked something.
+func (m *Manager) Pause() (resume func()) { return m.patience.pause() }
+
+// environment finds the environment that a call names; empty: the primary.
+func (m *Manager) environment(id string) (*Environment, error) {
+	for i := range m.config.Environments {
+		if e := &m.config.Environments[i]; id == "" || e.ID == id {
+			return e, nil
+		}
+	}
+	if id != "" {
+		return nil, badArguments("unknown turn environment id `%s`", id)
+	}
+	return nil, badArguments("No usable execution environment is available. Wait for an environment to become available before using this tool.")
+}
+
+// reserve makes up an id that is not in use, and was not lately.
+func (m *Manager) reserve() (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return 0, ErrClosed
+	}
+	for {
+		id := minSessionID + randv2.IntN(maxSessionID-minSessionID+1)
+		if _, taken := m.reserved[id]; !taken && m.sessions[id] == nil && !m.wasPruned(id) {
+			m.reserved[id] = struct{}{}
+			return id, nil
+		}
+	}
+}
+
+// release gives an id back.
+func (m *Manager) release(id int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.reserved, id)
+}
+
+// store makes a session known under its id. If there are too many another one is
+// closed, which the model is to be told.
+func (m *Manager) store(s *session) (notes []string, err error) {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return nil, ErrClosed
+	}
+	victim := m.pruneLocked()
+	m.sessions[s.id] = s
+	m.uses++
+	s.used = m.uses
+	delete(m.reserved, s.id)
+	m.mu.Unlock()
+	if victim != nil {
+		victim.dismiss(victim.current())
+		victim.unlock()
+		notes = append(notes, fmt.Sprintf("session %d was closed: limit of %d sessions", victim.id, maxSessions))
+	}
+	return notes, nil
+}
+
+// drop forgets a session.
+func (m *Manager) drop(s *session) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sessions[s.id] == s {
+		delete(m.sessions, s.id)
+	}
+}
+
+// find returns a session and counts that as a use.
+func (m *Manager) find(id int) (*session, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.sessions[id]
+	switch {
+	case m.closed:
+		return nil, ErrClosed
+	case s != nil:
+		m.uses++
+		s.used = m.uses
+		return s, nil
+	case m.wasPruned(id):
+		return nil, unknownSession(id, fmt.Sprintf("the session was closed by the limit of %d sessions", maxSessions))
+	}
+	return nil, unknownSession(id, "")
+}
+
+// A SessionInfo describes a session.
+type SessionInfo struct {
+	ID            int
+	ProcessID     string // on the executor
+	EnvironmentID string
+	CallID        string
+	Command       []string
+	Script        string // the text for the shell in it
+	Cwd           string
+	TTY           bool
+	Started       time.Time
+	ExitCode      *int // nil: it is running; otherwise WriteStdin returns the rest
+}
+
+// Sessions lists the sessions, the oldest first.
+func (m *Manager) Sessions() []SessionInfo {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	infos := make([]SessionInfo, 0, len(m.sessions))
+	for _, s := range m.sessions {
+		infos = append(infos, s.info())
+	}
+	sortSessions(infos)
+	return infos
+}
+
+// Kill ends the process of a session. The next poll returns the rest of its output.
+func (m *Manager) Kill(ctx context.Context, id int) error {
+	s, err := m.find(id)
+	if e, ok := errors.AsType[*ToolError](err); ok {
+		e.Tool = ""
+	}
+	if err != nil {
+		return err
+	}
+	a := s.current()
+	a.disown()
+	if err := a.process.Terminate(ctx); err != nil {
+		return processFailed("", err)
+	}
+	over, err := a.await(ctx, m.patience.in(endPatience), exitOnly)
+	if err == nil && !over {
+		err = fmt.Errorf("session %d has not ended within %v", id, endPatience)
+	}
+	return err
+}
+
+func randomHex(bytes int) string {
+	b := make([]byte, bytes)
+	rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+// randomUUID is a random UUID of version 4.
+func randomUUID() string {
+	b := make([]byte, 16)
+	rand.Read(b)
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

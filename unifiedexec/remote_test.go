@@ -1,0 +1,264 @@
+package unifiedexec
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
+)
+
+func TestUE07Shells(t *testing.T) {
+	for _, row := range []struct {
+		shell wire.ShellInfo
+		login bool
+		want  string
+	}{
+		{wire.ShellInfo{Name: "bash", Path: "/bin/bash"}, true, "/bin/bash -lc x"},
+		{wire.ShellInfo{Name: "zsh", Path: "/bin/zsh"}, false, "/bin/zsh -c x"},
+		{wire.ShellInfo{Name: "sh", Path: "/bin/sh"}, true, "/bin/sh -lc x"},
+		{wire.ShellInfo{Name: "powershell", Path: "pwsh"}, true, "pwsh -Command x"},
+		{wire.ShellInfo{Name: "powershell", Path: "pwsh"}, false, "pwsh -NoProfile -Command x"},
+		{wire.ShellInfo{Name: "cmd", Path: "cmd.exe"}, true, "cmd.exe /c x"},
+	} {
+		if got := strings.Join(shellArgv(row.shell, row.login, "x"), " "); got != row.want {
+			t.Errorf("%v: %s", row, got)
+		}
+	}
+	bash := wire.ShellInfo{Name: "bash", Path: "/opt/bash"}
+	far := Environment{ID: "remote"}
+	for _, asked := range []string{"", "bash", "/usr/local/bin/bash"} {
+		if got, err := far.chooseShell(asked, bash); got != bash || err != nil {
+			t.Errorf("%q far away: %v, %v", asked, got, err)
+		}
+	}
+	for _, asked := range []string{"/bin/sh", "zsh", "fish"} {
+		_, err := far.chooseShell(asked, bash)
+		wantError(t, err, ErrArguments, "environment `remote` only supports `bash`")
+	}
+	_, err := far.chooseShell("bash", wire.ShellInfo{})
+	wantError(t, err, ErrArguments, "environment `remote` does not report a shell")
+	near := Environment{ID: "local", Local: true}
+	for asked, want := range map[string]wire.ShellInfo{
+		"":                  bash,
+		"/bin/sh":           {Name: "sh", Path: "/bin/sh"},
+		"/nonexistent/bash": bash,
+		"fish":              {Name: "sh", Path: "/bin/sh"},
+	} {
+		if got, err := near.chooseShell(asked, bash); got != want || err != nil {
+			t.Errorf("%q here: %v, %v", asked, got, err)
+		}
+	}
+	r := newRig(t, nil)
+	if got := r.exec(ExecArgs{Cmd: "shopt -q login_shell 2>/dev/null && echo login"}); got.Output != "login\n" {
+		t.Logf("the default shell here says %q", got.Output) // it need not be bash
+	}
+	if argv := r.executor.starts()[0].Argv; argv[1] != "-lc" {
+		t.Errorf("started %q", argv)
+	}
+}
+
+func TestUE08U5Environment(t *testing.T) {
+	for _, name := range []string{"LANG", "PAGER"} { // as the orchestrator and the executor have them here
+		t.Setenv(name, forcedVariables[name])
+	}
+	t.Setenv("TERM", "xterm")
+	t.Setenv(noNetworkVariable, "1")
+	r := newRig(t, func(c *Config) {
+		c.Identity = Identity{ThreadID: "T", SessionID: "S", Version: "1.2"}
+		c.Env = map[string]string{"MORE": "yes", "TERM": "vt100"}
+	})
+	got := r.exec(ExecArgs{Cmd: "env", Login: ptr(false), CallID: "C", MaxOutputTokens: ptr(2500)})
+	want := maps.Clone(forcedVariables)
+	maps.Copy(want, map[string]string{"MORE": "yes", "CODEX_THREAD_ID": "T", "CODEX_SESSION_ID": "S", "CODEX_VERSION": "1.2", "CODEX_TOOL_CALL_ID": "C"})
+	for name, value := range want {
+		if !strings.Contains("\n"+got.text, "\n"+name+"="+value+"\n") {
+			t.Errorf("%s=%s is missing", name, value)
+		}
+	}
+	if strings.Contains(got.text, noNetworkVariable) {
+		t.Errorf("%s was inherited", noNetworkVariable)
+	}
+	for name, value := range forcedVariables { // sent, whatever ours are
+		if sent, found := r.executor.starts()[0].Env[name]; !found || sent != value {
+			t.Errorf("%s=%s was sent: %t", name, sent, found)
+		}
+	}
+}
+
+func TestUE22LostForGood(t *testing.T) {
+	t.Parallel()
+	srv := tethertest.StartServer(t, server.Config{})
+	cable := tethertest.NewCable(t, srv.URL)
+	lazy := client.NewLazy(cable.URL(), client.Options{RecoveryTimeout: 300 * time.Millisecond})
+	t.Cleanup(func() { lazy.Close() })
+	r := newRigOn(t, RemoteLazy(lazy), nil)
+	id := wantRunning(t, r.exec(ExecArgs{Cmd: "sleep 60", YieldTimeMs: ptr[int64](1)}), "")
+	cable.Cut()
+	_, err := r.WriteStdin(within(t), StdinArgs{SessionID: id, YieldTimeMs: ptr[int64](20000)})
+	if !errors.Is(err, ErrProcessFailed) || !errors.Is(err, client.ErrSessionLost) || !strings.HasPrefix(err.Error(), "write_stdin failed: Unified exec process failed: ") {
+		t.Errorf("the poll: %v", err)
+	}
+	_, err = r.WriteStdin(within(t), StdinArgs{SessionID: id})
+	wantError(t, err, ErrUnknownSession, fmt.Sprintf("write_stdin failed: Unknown process id %d", id))
+	cable.Mend()
+	wantEnd(t, r.sh("echo again"), 0, "again\n")
+}
+
+func TestUE23LostForAWhile(t *testing.T) {
+	t.Parallel()
+	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	r := newRigAt(t, cable.URL(), nil)
+	id := wantRunning(t, r.exec(ExecArgs{Cmd: "stty -echo; echo one; while read x; do echo \"[$x]\"; done", Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1000)}), "one\r\n")
+	var cut sync.WaitGroup
+	cut.Go(func() { cable.CutFor(3 * time.Second) })
+	got := r.stdin(id, "two\n", 6000)
+	cut.Wait()
+	wantRunning(t, got, "[two]\r\n")
+	if got := r.stdin(id, "\x04", 5000); got.ExitCode == nil {
+		t.Errorf("the end:\n%s", got.Text())
+	}
+	if cable.Links() < 2 {
+		t.Error("the cable was not cut")
+	}
+}
+
+func TestUE25Interrupted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	ctx, cancel := context.WithCancel(within(t))
+	outcome := make(chan error, 1)
+	go func() {
+		_, err := r.ExecCommand(ctx, ExecArgs{Cmd: "echo kept; sleep 60", Login: ptr(false)})
+		outcome <- err
+	}()
+	tethertest.Eventually(t, func() error {
+		if len(r.Sessions()) == 0 {
+			return errors.New("there is no session")
+		}
+		return nil
+	})
+	cancel()
+	err := <-outcome
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("%v", err)
+	}
+	sessions := r.Sessions()
+	if len(sessions) != 1 || sessions[0].ExitCode != nil || sessions[0].Script != "echo kept; sleep 60" {
+		t.Fatalf("sessions %+v", sessions)
+	}
+	wantRunning(t, r.stdin(sessions[0].ID, "", 1), "kept\n")
+	r.Close()
+	if n := r.executor.terminations(); n != 1 {
+		t.Errorf("terminated %d times", n)
+	}
+	for _, e := range r.observed() {
+		if e.Kind == Ended && e.ExitCode <= 0 {
+			t.Errorf("the process ended with %d, %s", e.ExitCode, e.Output)
+		}
+	}
+	if _, err := r.ExecCommand(within(t), ExecArgs{Cmd: "x"}); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+func TestKill(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	id := wantRunning(t, r.exec(ExecArgs{Cmd: "echo up; sleep 60", Login: ptr(false), YieldTimeMs: ptr[int64](1000)}), "up\n")
+	if err := r.Kill(within(t), id); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.stdin(id, "", 1); got.ExitCode == nil || *got.ExitCode <= 128 {
+		t.Errorf("after Kill:\n%s", got.Text())
+	}
+	wantError(t, r.Kill(within(t), id), ErrUnknownSession, fmt.Sprintf("Unknown process id %d", id))
+}
+
+// A finished process costs no request.
+func TestU9NoNeedlessTerminate(t *testing.T) {
+	var mu sync.Mutex
+	var sent bytes.Buffer
+	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL, tethertest.WithTap(func(_ int, fromTarget bool, data []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		if fromTarget {
+			sent.Write(data)
+		}
+	}))
+	r := newRigAt(t, cable.URL(), nil)
+	for range 3 {
+		r.sh("echo x")
+	}
+	r.Close()
+	if n := r.executor.terminations(); n != 0 {
+		t.Errorf("%d terminations of finished processes", n)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if n := bytes.Count(sent.Bytes(), []byte("process/closed")); n != 3 {
+		t.Errorf("%d closes were seen", n)
+	}
+	if bytes.Contains(sent.Bytes(), []byte(`"running"`)) {
+		t.Error("a finished process was terminated")
+	}
+}
+
+// A result that would be empty says what the process is doing.
+func TestSilence(t *testing.T) {
+	c, err := client.Dial(within(t), tethertest.StartServer(t, server.Config{}).URL, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if !c.Has(client.FeatureState) {
+		t.Skip("the server does not look at processes here")
+	}
+	m, err := New(Config{Environments: []Environment{{ID: "e", Executor: Remote(c), Cwd: "/"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	for cmd, notes := range map[string]int{"exec cat": 1, "echo x; exec cat": 0} {
+		got, err := m.ExecCommand(within(t), ExecArgs{Cmd: cmd, Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1000)})
+		if err != nil || len(got.Notes) != notes || notes > 0 && !strings.Contains(got.Text(), "\nNote: no output; observed: ") {
+			t.Errorf("%s: %v, notes %q", cmd, err, got.Notes)
+		}
+	}
+}
+
+// Close ends everything, whatever the calls are doing.
+func TestCloseWhileBusy(t *testing.T) {
+	r := newRig(t, nil)
+	var calls sync.WaitGroup
+	for i := range 8 {
+		calls.Go(func() {
+			for {
+				_, err := r.ExecCommand(within(t), ExecArgs{Cmd: "sleep 60", Login: ptr(false), TTY: i%2 == 0})
+				if errors.Is(err, ErrClosed) {
+					return
+				}
+			}
+		})
+	}
+	tethertest.Eventually(t, func() error {
+		if n := len(r.Sessions()); n < 4 {
+			return fmt.Errorf("%d sessions", n)
+		}
+		return nil
+	})
+	r.Close()
+	calls.Wait()
+	if n := len(r.Sessions()); n > 0 {
+		t.Errorf("%d sessions are left", n)
+	}
+}

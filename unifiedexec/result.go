@@ -1,0 +1,121 @@
+package unifiedexec
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// defaultOutputTokens is how long an output is shown if the call does not say.
+const defaultOutputTokens = 10000
+
+// unknownModelBytes is what a model takes of which nothing is known.
+const unknownModelBytes = 10000
+
+// A Budget is how much of a command's output a model takes at once, in tokens or in
+// bytes. The zero value is that of a model of which nothing is known: 10000 bytes.
+type Budget struct {
+	Tokens int
+	Bytes  int
+}
+
+func (b Budget) limit() limit {
+	switch {
+	case b.Tokens > 0:
+		return limit{b.Tokens * bytesPerToken, true}
+	case b.Bytes > 0:
+		return limit{b.Bytes, false}
+	}
+	return limit{unknownModelBytes, false}
+}
+
+// with returns the tighter of the budget's limit and the call's own, in tokens.
+func (b Budget) with(asked *int) limit {
+	own := defaultOutputTokens
+	if asked != nil {
+		own = *asked
+	}
+	l := b.limit()
+	if own <= l.bytes/bytesPerToken { // also keeps the product small
+		return limit{own * bytesPerToken, true}
+	}
+	return l
+}
+
+// A Result is what a call has to tell the model.
+type Result struct {
+	ChunkID  string        // six hexadecimal digits, to tell results apart
+	WallTime time.Duration // of the waiting for output
+
+	ExitCode  *int // nil: the process is still running
+	SessionID int  // for WriteStdin; 0: the process has ended
+
+	// OriginalTokens estimates the length of the whole output, of which Output may
+	// have less.
+	OriginalTokens int64
+	Output         string
+
+	// Notes are for the model as well: a session that was closed to make room, a retry
+	// that was declined.
+	Notes []string
+
+	text     string // all of the output that was kept
+	omission string
+	asked    limit
+	budget   limit
+}
+
+// newResult makes a result of output.
+func newResult(out *headTail, asked, budget limit) *Result {
+	r := &Result{ChunkID: randomHex(3), OriginalTokens: tokens(out.total()), text: decode(out.bytes()), omission: out.omission(), asked: asked, budget: budget}
+	r.Output = truncate(r.text, asked, r.OriginalTokens, r.omission)
+	return r
+}
+
+// Text is the result as models get it.
+func (r *Result) Text() string {
+	head := r.header()
+	text := r.Output
+	most := r.budget.bytes + r.budget.bytes/5
+	for l := r.asked; l.bytes > 0 && len(head)+len(text) > most; { // a long header leaves less room
+		l.bytes = max(0, min(l.bytes, len(r.text))-max(1, len(head)+len(text)-most))
+		text = truncate(r.text, l, r.OriginalTokens, r.omission)
+	}
+	return head + text
+}
+
+func (r *Result) header() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Chunk ID: %s\n", r.ChunkID)
+	fmt.Fprintf(&b, "Wall time: %.4f seconds\n", r.WallTime.Seconds())
+	if r.ExitCode != nil {
+		fmt.Fprintf(&b, "Process exited with code %d\n", *r.ExitCode)
+	}
+	if r.SessionID != 0 {
+		fmt.Fprintf(&b, "Process running with session ID %d\n", r.SessionID)
+	}
+	fmt.Fprintf(&b, "Original token count: %d\n", r.OriginalTokens)
+	for _, note := range r.Notes {
+		fmt.Fprintf(&b, "Note: %s\n", note)
+	}
+	b.WriteString("Output:\n")
+	return b.String()
+}
+
+// MarshalJSON gives the form for programs.
+func (r *Result) MarshalJSON() ([]byte, error) {
+	var session *int
+	if r.SessionID != 0 {
+		session = &r.SessionID
+	}
+	return json.Marshal(struct {
+		ChunkID  string   `json:"chunk_id,omitempty"`
+		WallTime float64  `json:"wall_time_seconds"`
+		ExitCode *int     `json:"exit_code,omitempty"`
+		Session  *int     `json:"session_id,omitempty"`
+		Tokens   int64    `json:"original_token_count"`
+		Output   string   `json:"output"`
+		Notes    []string `json:"notes,omitempty"`
+	}{r.ChunkID, r.WallTime.Seconds(), r.ExitCode, session, r.OriginalTokens, r.Output, r.Notes})
+}

@@ -1,0 +1,128 @@
+package unifiedexec
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
+)
+
+// ending makes processes that end at once, sandboxed ones with a denial.
+func ending() *fake {
+	return &fake{sandboxType: "linuxSeccomp", script: func(_ int, p *fakeProcess) {
+		if p.cmd.Sandbox != nil {
+			p.exits(client.Exit{Code: 1, SandboxDenied: true})
+		} else {
+			p.exits(client.Exit{})
+		}
+		p.closes()
+	}}
+}
+
+// Who has said yes before the first attempt is not asked before the second, unless the
+// policy is strict.
+func TestApprovedBeforeIsNotAskedAgain(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		policy := granular
+		policy.Strict = strict
+		r := newRigOn(t, ending(), sandboxed(ReadOnly(), policy))
+		r.answer = always(Approved)
+		wantEnd(t, r.sh("rm -rf x"), 0, "")
+		want := 1
+		if strict {
+			want = 2
+		}
+		if n := len(r.questions()); n != want {
+			t.Errorf("strict %t: %d questions", strict, n)
+		}
+	}
+}
+
+func TestRules(t *testing.T) {
+	e := ending()
+	r := newRigOn(t, e, func(c *Config) {
+		sandboxed(ReadOnly(), Policy{Mode: OnRequest})(c)
+		c.Rules = func(parts [][]string, plain bool) (Verdict, string) {
+			switch {
+			case plain && parts[0][0] == "good":
+				return RuleAllow, ""
+			case parts[0][0] == "odd":
+				return RulePrompt, "is it odd?"
+			case parts[0][0] == "bad":
+				return RuleForbidden, ""
+			}
+			return RuleNone, ""
+		}
+	})
+	r.answer = always(Approved)
+	wantEnd(t, r.sh("good"), 0, "") // without sandbox at once
+	wantEnd(t, r.sh("good > f"), 1, "")
+	wantEnd(t, r.sh("odd"), 1, "") // approved, but in the sandbox
+	if q := r.questions(); len(q) != 1 || q[0].Reason != "is it odd?" {
+		t.Errorf("asked %+v", q)
+	}
+	_, err := r.ExecCommand(within(t), ExecArgs{Cmd: "bad", Login: ptr(false)})
+	wantError(t, err, ErrRejected, "exec_command failed: `/bin/sh -c bad` rejected: blocked by policy")
+	if n := len(e.all()); n != 3 {
+		t.Errorf("%d starts", n)
+	}
+}
+
+func TestAdditionalPermissions(t *testing.T) {
+	args, err := ParseExecArgs([]byte(`{"cmd":"x","sandbox_permissions":"with_additional_permissions","justification":"to build",
+		"additional_permissions":{"network":{"enabled":true},"file_system":{"write":["out","/opt"]}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	off := newRigOn(t, ending(), sandboxed(ReadOnly(), Policy{Mode: OnRequest}))
+	_, err = off.ExecCommand(within(t), args)
+	wantError(t, err, ErrArguments, "additional permissions are disabled; enable `features.exec_permission_approvals` before using `with_additional_permissions`")
+
+	e := ending()
+	r := newRigOn(t, e, func(c *Config) {
+		sandboxed(ReadOnly(), Policy{Mode: OnRequest})(c)
+		c.AdditionalPermissions = true
+	})
+	r.answer = always(Approved)
+	r.exec(args)
+	if q := r.questions(); len(q) != 1 || q[0].Reason != "to build" {
+		t.Errorf("asked %+v", q)
+	}
+	got := e.all()[0].cmd.Sandbox
+	var writable []string
+	for _, entry := range got.Permissions.FileSystem.Entries {
+		if entry.Access == wire.AccessWrite {
+			writable = append(writable, strings.TrimPrefix(entry.Path.Path.String(), "file://"))
+		}
+	}
+	if got.Permissions.Network != wire.NetworkEnabled || !slices.Equal(writable, []string{r.workspace + "/out", "/opt"}) {
+		t.Errorf("sandbox %+v", got.Permissions)
+	}
+	if _, found := e.all()[0].cmd.Env[noNetworkVariable]; found {
+		t.Error("a command with network is told that it has none")
+	}
+	args.AdditionalPermissions = nil
+	_, err = r.ExecCommand(within(t), args)
+	wantError(t, err, ErrArguments, "missing `additional_permissions`; name `network` or `file_system` permissions")
+}
+
+func TestEnvironments(t *testing.T) {
+	near, far := ending(), ending()
+	r := newRigOn(t, near, func(c *Config) {
+		c.Environments = append(c.Environments, Environment{ID: "far", Executor: far, Cwd: `file:///C:/proj`})
+		far.info = wire.EnvironmentInfo{PlatformOS: "windows", Shell: wire.ShellInfo{Name: "cmd", Path: `C:\cmd.exe`}}
+	})
+	r.exec(ExecArgs{Cmd: "x"})
+	r.exec(ExecArgs{Cmd: "x", EnvironmentID: "far", Workdir: "sub"})
+	if len(near.all()) != 1 || len(far.all()) != 1 {
+		t.Fatal("a command ran in the wrong environment")
+	}
+	if cmd := far.all()[0].cmd; cmd.Dir != `C:\proj\sub` || !slices.Equal(cmd.Argv, []string{`C:\cmd.exe`, "/c", "x"}) {
+		t.Errorf("on Windows: %q in %s", cmd.Argv, cmd.Dir)
+	}
+	if _, err := New(Config{Environments: []Environment{{ID: "a", Executor: near}, {ID: "a", Executor: far}}}); err == nil {
+		t.Error("two environments of one name were accepted")
+	}
+}

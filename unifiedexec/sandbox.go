@@ -1,0 +1,133 @@
+package unifiedexec
+
+import (
+	"slices"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// ReadOnly is a sandbox in which everything can be read, nothing written, and the
+// network not used.
+func ReadOnly() *wire.Sandbox { return managed(special(wire.SpecialRoot, wire.AccessRead)) }
+
+// WorkspaceWrite is a sandbox in which besides the workspace and the directories for
+// temporary files can be written. What steers programs in a workspace, such as .git, is
+// not.
+func WorkspaceWrite() *wire.Sandbox {
+	s := managed(
+		special(wire.SpecialRoot, wire.AccessRead),
+		special(wire.SpecialProjectRoots, wire.AccessWrite),
+		special(wire.SpecialSlashTmp, wire.AccessWrite),
+		special(wire.SpecialTmpdir, wire.AccessWrite),
+	)
+	for _, name := range []string{".git", ".agents", ".codex", ".aws"} {
+		e, missing := special(wire.SpecialProjectRoots, wire.AccessRead), wire.MissingPathSkip
+		e.Path.Special.Subpath, e.MissingPathBehavior = &name, &missing
+		s.Permissions.FileSystem.Entries = append(s.Permissions.FileSystem.Entries, e)
+	}
+	return s
+}
+
+func managed(entries ...wire.SandboxEntry) *wire.Sandbox {
+	return &wire.Sandbox{
+		WindowsSandboxLevel: wire.WindowsDisabled,
+		Permissions: wire.Permissions{
+			Type: wire.PermissionsManaged, Network: wire.NetworkRestricted,
+			FileSystem: wire.FileSystemPolicy{Type: wire.FileSystemRestricted, Entries: entries},
+		},
+	}
+}
+
+func special(kind string, access wire.Access) wire.SandboxEntry {
+	return wire.SandboxEntry{
+		Path: wire.SandboxPath{Type: wire.SandboxPathSpecial, Special: wire.SpecialPath{Kind: kind}}, Access: access,
+	}
+}
+
+// AdditionalPermissions are what a command asks for besides what its sandbox allows.
+type AdditionalPermissions struct {
+	Network *struct {
+		Enabled bool `json:"enabled"`
+	} `json:"network,omitempty"`
+	FileSystem *struct {
+		Read  []string `json:"read,omitempty"`
+		Write []string `json:"write,omitempty"`
+	} `json:"file_system,omitempty"`
+}
+
+// empty reports whether nothing is asked for.
+func (a *AdditionalPermissions) empty() bool {
+	return a == nil || (a.Network == nil || !a.Network.Enabled) && (a.FileSystem == nil || len(a.FileSystem.Read)+len(a.FileSystem.Write) == 0)
+}
+
+// confines reports whether there is something to enforce.
+func confines(s *wire.Sandbox) bool { return s != nil && !s.Disabled() }
+
+// restrictsFiles reports whether files are out of reach.
+func restrictsFiles(s *wire.Sandbox) bool {
+	return confines(s) && s.Permissions.Type == wire.PermissionsManaged && s.Permissions.FileSystem.Type == wire.FileSystemRestricted
+}
+
+// mustConfine reports whether an executor cannot do without a sandbox of its own: not
+// all files can be written.
+func mustConfine(s *wire.Sandbox) bool {
+	return restrictsFiles(s) && !slices.ContainsFunc(s.Permissions.FileSystem.Entries, func(e wire.SandboxEntry) bool {
+		return e.Access == wire.AccessWrite && e.Path.Type == wire.SandboxPathSpecial && e.Path.Special.Kind == wire.SpecialRoot
+	})
+}
+
+// restrictsNetwork reports whether the network is out of reach.
+func restrictsNetwork(s *wire.Sandbox) bool {
+	return confines(s) && s.Permissions.Network == wire.NetworkRestricted
+}
+
+// deniesReads reports whether files are hidden: what runs without the sandbox would
+// see them.
+func deniesReads(s *wire.Sandbox) bool {
+	return restrictsFiles(s) && slices.ContainsFunc(s.Permissions.FileSystem.Entries, func(e wire.SandboxEntry) bool {
+		return e.Access == wire.AccessDeny
+	})
+}
+
+// intent returns the sandbox of an environment for a command: portable, with the
+// workspace as the executor knows it. nil: there is nothing to enforce.
+func (e *Environment) intent(system, cwd string, more *AdditionalPermissions) *wire.Sandbox {
+	if !confines(e.Sandbox) {
+		return nil
+	}
+	s := *e.Sandbox
+	if s.PolicyContext == nil {
+		root := wire.PathURIOn(system, cwd)
+		if s.Cwd == nil {
+			s.Cwd = &root
+		}
+		if len(s.WorkspaceRoots) == 0 {
+			s.WorkspaceRoots = []wire.PathURI{root}
+		}
+	}
+	if s.WindowsSandboxLevel == "" {
+		s.WindowsSandboxLevel = wire.WindowsDisabled
+	}
+	if s.WindowsSandboxProxySettingsMode == nil {
+		reconcile := wire.ProxyReconcile
+		s.WindowsSandboxProxySettingsMode = &reconcile
+	}
+	if more == nil {
+		return &s
+	}
+	if more.Network != nil && more.Network.Enabled {
+		s.Permissions.Network = wire.NetworkEnabled
+	}
+	if files := &s.Permissions.FileSystem; more.FileSystem != nil && restrictsFiles(&s) {
+		files.Entries = slices.Clone(files.Entries)
+		add := func(access wire.Access, names []string) {
+			for _, name := range names {
+				uri := wire.PathURIOn(system, resolve(system, cwd, name))
+				files.Entries = append(files.Entries, wire.SandboxEntry{Path: wire.SandboxPath{Type: wire.SandboxPathURI, Path: uri}, Access: access})
+			}
+		}
+		add(wire.AccessRead, more.FileSystem.Read)
+		add(wire.AccessWrite, more.FileSystem.Write)
+	}
+	return &s
+}

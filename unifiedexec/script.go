@@ -1,0 +1,131 @@
+package unifiedexec
+
+import (
+	"path"
+	"strings"
+)
+
+// parseScript splits the text for a shell into its commands. plain means that these
+// are all that it does: words and quotes, joined by && || ; | and line ends. Otherwise the
+// parts are a guess, good enough to warn but not to allow.
+func parseScript(text string) (parts [][]string, plain bool) {
+	p := scriptParser{plain: true}
+	for i := 0; i < len(text); i++ {
+		i = p.take(text, i)
+	}
+	p.endCommand()
+	return p.parts, p.plain && !p.open && len(p.parts) > 0
+}
+
+type scriptParser struct {
+	parts  [][]string
+	part   []string
+	word   strings.Builder
+	inWord bool
+	plain  bool
+	open   bool // a quote that does not end
+}
+
+// take reads what begins at i and returns the last position that belongs to it.
+func (p *scriptParser) take(text string, i int) int {
+	switch c := text[i]; c {
+	case ' ', '\t':
+		p.endWord()
+	case '\n', ';':
+		p.endCommand()
+	case '|', '&':
+		doubled := i+1 < len(text) && text[i+1] == c
+		if c == '&' && !doubled { // in the background, or a redirection
+			p.plain = false
+		}
+		p.endCommand()
+		if doubled {
+			i++
+		}
+	case '\'':
+		n := strings.IndexByte(text[i+1:], '\'')
+		if n < 0 {
+			p.open = true
+			return len(text)
+		}
+		p.add(text[i+1 : i+1+n])
+		return i + 1 + n
+	case '"':
+		n := strings.IndexByte(text[i+1:], '"')
+		if n < 0 {
+			p.open = true
+			return len(text)
+		}
+		inside := text[i+1 : i+1+n]
+		if strings.ContainsAny(inside, "$`\\!") {
+			p.plain = false
+		}
+		p.add(inside)
+		return i + 1 + n
+	case '(', ')', '{', '}':
+		p.plain = false
+		p.endCommand()
+	case '$', '`', '<', '>', '*', '?', '[', ']', '~', '#', '\\', '!', '=':
+		p.plain = p.plain && c == '=' && p.inWord && len(p.part) > 0 // --name=value
+		p.add(text[i : i+1])
+	default:
+		p.add(text[i : i+1])
+	}
+	return i
+}
+
+func (p *scriptParser) add(text string) {
+	p.word.WriteString(text)
+	p.inWord = true
+}
+
+func (p *scriptParser) endWord() {
+	if p.inWord {
+		p.part = append(p.part, p.word.String())
+	}
+	p.word.Reset()
+	p.inWord = false
+}
+
+func (p *scriptParser) endCommand() {
+	p.endWord()
+	if len(p.part) > 0 {
+		p.parts = append(p.parts, p.part)
+	}
+	p.part = nil
+}
+
+// dangerous reports whether a command destroys without asking.
+func dangerous(part []string) bool {
+	for len(part) > 0 && path.Base(part[0]) == "sudo" {
+		part = part[1:]
+	}
+	if len(part) == 0 || path.Base(part[0]) != "rm" {
+		return false
+	}
+	for _, word := range part[1:] {
+		switch {
+		case word == "--":
+			return false
+		case word == "--force", strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--") && strings.Contains(word, "f"):
+			return true
+		}
+	}
+	return false
+}
+
+// quoteCommand writes a command as a person would type it.
+func quoteCommand(argv []string) string {
+	quoted := make([]string, len(argv))
+	for i, word := range argv {
+		if word == "" || strings.ContainsFunc(word, needsQuotes) {
+			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+		quoted[i] = word
+	}
+	return strings.Join(quoted, " ")
+}
+
+func needsQuotes(r rune) bool {
+	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_./:=@%+,", r))
+}

@@ -1,0 +1,361 @@
+package unifiedexec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
+)
+
+// earlyExitGrace is how long a process is watched before it counts as a session. The
+// clock of the result starts after it.
+const earlyExitGrace = 150 * time.Millisecond
+
+// silencePatience is how long a process may take to tell why it is silent.
+const silencePatience = time.Second
+
+// A session is a command from the call to its end, over all of its attempts. Its lock
+// belongs to the call that is using it.
+type session struct {
+	m       *Manager
+	id      int
+	request request
+	lock    chan struct{} // has a value while it is locked
+	used    uint64        // guarded by m.mu
+
+	// What follows is guarded by the lock.
+	state    state
+	facts    facts
+	stored   bool
+	reported bool          // a result has had output of the present attempt
+	wall     time.Duration // of the last wait
+	failure  error
+	refusal  string   // why the last question was answered with no
+	notes    []string // for the next result
+	question Question // the last one
+
+	mu      sync.Mutex
+	attempt *attempt // the present one; nil before the first
+}
+
+// A call is what one tool call wants of a session.
+type call struct {
+	tool  string
+	yield time.Duration
+	limit limit
+}
+
+func (s *session) current() *attempt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.attempt
+}
+
+func (s *session) tryLock() bool {
+	select {
+	case s.lock <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *session) isLocked() bool { return len(s.lock) > 0 }
+func (s *session) unlock()        { <-s.lock }
+
+func (s *session) lockFor(ctx context.Context) error {
+	select {
+	case s.lock <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// info describes the session.
+func (s *session) info() SessionInfo {
+	r := &s.request
+	i := SessionInfo{ID: s.id, EnvironmentID: r.environment.ID, CallID: r.callID, Command: r.argv, Script: r.script, Cwd: r.cwd, TTY: r.tty}
+	if a := s.current(); a != nil {
+		i.ProcessID, i.Started = a.id, a.started
+		if _, exit, _ := a.outcome(); exit != nil {
+			i.ExitCode = &exit.Code
+		}
+	}
+	return i
+}
+
+// advance goes on from an event until the call has its result. An error of the
+// context leaves the session where it is.
+func (s *session) advance(ctx context.Context, e event, c call) (*Result, error) {
+	for {
+		var err error
+		act, next := step(s.state, e, s.facts)
+		s.state = next
+		switch act {
+		case proceed:
+			e = enter
+		case ask, askRetry:
+			e = s.ask(ctx, act == askRetry)
+		case remember:
+			s.m.memory.add(s.request.key, s.question.Retry || s.facts.bypass)
+			e = enter
+		case startConfined:
+			e, err = s.start(ctx, s.request.sandbox, c)
+		case startOpen:
+			e, err = s.start(ctx, nil, c)
+		case reportAlive:
+			r := s.report(c)
+			r.SessionID = s.id
+			if r.text == "" {
+				r.Notes = append(r.Notes, s.silence(ctx)...)
+			}
+			return r, nil
+		default:
+			return s.finish(act, c)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// finish ends the session with its last result.
+func (s *session) finish(act action, c call) (r *Result, err error) {
+	s.m.drop(s)
+	switch act {
+	case rejectByRule:
+		err = rejected(fmt.Sprintf("`%s` rejected: %s", quoteCommand(s.request.argv), s.request.rejection))
+	case rejectByUser:
+		s.observe(Event{Kind: Ended, Session: s.info(), Attempt: 1, Status: StatusDeclined, ExitCode: -1})
+		err = rejected(s.refusal)
+	case abort:
+		err = ErrInterrupted
+	case reportNotRetried:
+		s.notes = append(s.notes, s.refusal+": the command was not run again without the sandbox")
+		fallthrough
+	case reportEnd:
+		r = s.report(c)
+		_, exit, _ := s.current().outcome()
+		r.ExitCode = &exit.Code
+	default: // fail
+		err = s.failure
+	}
+	s.dismiss(s.current())
+	return r, err
+}
+
+// report makes a result of the output that is there.
+func (s *session) report(c call) *Result {
+	r := newResult(s.current().take(), c.limit, s.m.config.Budget.limit())
+	r.WallTime, r.Notes = s.wall, s.notes
+	s.notes, s.reported = nil, true
+	return r
+}
+
+// silence tells why a process prints nothing, if somebody knows.
+func (s *session) silence(ctx context.Context) []string {
+	explainer, ok := s.current().process.(SilenceExplainer)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, silencePatience)
+	defer cancel()
+	if text, err := explainer.ExplainSilence(ctx); err == nil && text != "" {
+		return []string{text}
+	}
+	return nil
+}
+
+// ask asks the user. Whoever does not want to wait for the answer ends the turn.
+func (s *session) ask(ctx context.Context, retry bool) event {
+	r := &s.request
+	q := Question{EnvironmentID: r.environment.ID, SessionID: s.id, CallID: r.callID, Command: r.argv, Script: r.script,
+		Cwd: r.cwd, Rule: r.rule, Reason: r.reason, Retry: retry}
+	if retry {
+		a := s.current()
+		q.Reason, q.Output = reasonRetry, a.transcript()
+		if _, exit, _ := a.outcome(); exit != nil {
+			q.Denial = exit.Denial
+		}
+	}
+	s.question, s.refusal = q, reasonUser
+	resume := s.m.patience.pause()
+	d, err := s.m.config.Approver.Approve(ctx, q)
+	resume()
+	switch {
+	case ctx.Err() != nil:
+		return cancelled
+	case err != nil:
+		s.refusal = "the user could not be asked: " + err.Error()
+		return declined
+	case d == ApprovedRule:
+		s.m.memory.addRule(q.Rule)
+		s.facts.approved = true
+		return approved
+	}
+	e := d.event()
+	s.facts.approved = s.facts.approved || e == approved || e == approvedForSession
+	return e
+}
+
+// start makes an attempt in a sandbox, or without one, and waits for what comes of it.
+func (s *session) start(ctx context.Context, sandbox *wire.Sandbox, c call) (event, error) {
+	old := s.current()
+	number := 1
+	if old != nil {
+		number = old.number + 1
+		s.dismiss(old)
+		if s.reported {
+			s.notes = append(s.notes, "the command was run again without the sandbox; its output starts over")
+		}
+	}
+	r := &s.request
+	config := &s.m.config
+	id := fmt.Sprintf("%d-%s", s.id, randomUUID())
+	p, err := r.environment.Executor.Start(ctx, client.Command{
+		ID: id, Argv: r.argv, Dir: r.cwd, TTY: r.tty, Sandbox: sandbox,
+		Env: config.overlay(sandbox), EnvPolicy: config.environmentPolicy(), Metadata: config.metadata(r.callID),
+	})
+	if err != nil {
+		return s.notStarted(ctx, err)
+	}
+	a := newAttempt(number, id, p)
+	s.mu.Lock()
+	s.attempt = a
+	s.mu.Unlock()
+	if !s.m.adopt(s, a) {
+		return s.notStarted(ctx, ErrClosed)
+	}
+	if p.SandboxType() == noSandbox && mustConfine(sandbox) {
+		return s.notStarted(ctx, errors.New("the executor does not apply the sandbox that was asked for"))
+	}
+	over, err := a.await(ctx, s.m.patience.in(earlyExitGrace), exitOnly)
+	if err == nil && !over && !s.stored {
+		var notes []string
+		notes, err = s.m.store(s)
+		s.stored, s.notes = err == nil, append(s.notes, notes...)
+	}
+	if err != nil {
+		s.state = end
+		s.m.drop(s)
+		s.dismiss(a)
+		return lost, err
+	}
+	return s.wait(ctx, c)
+}
+
+// notStarted notes why there is no process. That the caller has left is no reason to
+// tell.
+func (s *session) notStarted(ctx context.Context, err error) (event, error) {
+	if ctx.Err() != nil {
+		s.state = end
+		s.m.drop(s)
+		return lost, context.Cause(ctx)
+	}
+	s.failure = notCreated(err)
+	return notStarted, nil
+}
+
+// wait waits for the end of the present attempt, as long as the call wants, and tells
+// what came.
+func (s *session) wait(ctx context.Context, c call) (event, error) {
+	began := time.Now()
+	a := s.current()
+	_, err := a.await(ctx, s.m.patience.in(c.yield), wholeEnd)
+	s.wall = time.Since(began)
+	if err != nil {
+		return alive, err
+	}
+	e, _, cause := a.outcome()
+	if e == lost {
+		s.failure = processFailed(c.tool, cause)
+	}
+	return e, nil
+}
+
+// dismiss ends what is left of an attempt: the executor need not be told of one whose
+// output has ended.
+func (s *session) dismiss(a *attempt) {
+	if a != nil && !a.isOver() {
+		s.m.spawn(a.terminate)
+	}
+}
+
+// spawn runs a task that Close waits for. After Close it does nothing: all has ended.
+func (m *Manager) spawn(task func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	m.tasks.Go(task)
+	return true
+}
+
+// adopt reads the output of an attempt until it ends.
+func (m *Manager) adopt(s *session, a *attempt) bool {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), endPatience)
+		a.process.Terminate(ctx) // if it cannot be told, it ends with the executor's session
+		cancel()
+		a.process.Next(ctx) // nobody will read the events
+		return false
+	}
+	m.attempts[a] = struct{}{}
+	m.tasks.Go(func() { // ends with the output, or with m.ctx
+		s.follow(m.ctx, a)
+		m.mu.Lock()
+		delete(m.attempts, a)
+		m.mu.Unlock()
+	})
+	m.mu.Unlock()
+	return true
+}
+
+// follow reads the output of an attempt and tells the observer.
+func (s *session) follow(ctx context.Context, a *attempt) {
+	about := Event{Session: s.infoOf(a), Attempt: a.number, Sandboxed: a.process.SandboxType() != noSandbox}
+	tell := func(kind EventKind, text string) {
+		e := about
+		e.Kind, e.Text = kind, text
+		s.observe(e)
+	}
+	tell(Began, "")
+	a.pump(ctx, func(text string) { tell(Output, text) })
+	e := about
+	e.Kind, e.Output, e.Took = Ended, a.transcript(), time.Since(a.started)
+	what, exit, err := a.outcome()
+	switch {
+	case exit == nil:
+		e.Status, e.ExitCode = StatusFailed, -1
+		if err != nil {
+			e.Output += "\n" + err.Error()
+		}
+	default:
+		e.Status, e.ExitCode, e.Denied = StatusCompleted, exit.Code, what == sandboxDenied
+		if exit.Code != 0 {
+			e.Status = StatusFailed
+		}
+	}
+	s.observe(e)
+}
+
+// infoOf is info as it was when an attempt began.
+func (s *session) infoOf(a *attempt) SessionInfo {
+	i := s.info()
+	i.ProcessID, i.Started, i.ExitCode = a.id, a.started, nil
+	return i
+}
+
+func (s *session) observe(e Event) {
+	if s.m.config.Observe != nil {
+		s.m.config.Observe(e)
+	}
+}

@@ -1,0 +1,137 @@
+package unifiedexec
+
+import (
+	"os/exec"
+	"path"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// shellKind returns the kind of a shell by its name or path; empty: none that is known.
+func shellKind(name string) string {
+	name = strings.ToLower(path.Base(strings.ReplaceAll(name, `\`, "/")))
+	switch name = strings.TrimSuffix(name, ".exe"); name {
+	case "bash", "zsh", "sh", "cmd", "powershell":
+		return name
+	case "pwsh":
+		return "powershell"
+	}
+	return ""
+}
+
+// shellArgv is the command line that gives a shell its text.
+func shellArgv(shell wire.ShellInfo, login bool, text string) []string {
+	switch shell.Name {
+	case "powershell":
+		if login {
+			return []string{shell.Path, "-Command", text}
+		}
+		return []string{shell.Path, "-NoProfile", "-Command", text}
+	case "cmd":
+		return []string{shell.Path, "/c", text}
+	}
+	if login {
+		return []string{shell.Path, "-lc", text}
+	}
+	return []string{shell.Path, "-c", text}
+}
+
+// chooseShell finds the shell for a command. own is what the environment reports.
+func (e *Environment) chooseShell(asked string, own wire.ShellInfo) (wire.ShellInfo, error) {
+	own.Name = shellKind(own.Name)
+	switch {
+	case asked == "" && own.Path != "":
+		return own, nil
+	case e.Local:
+		return localShell(asked, own), nil
+	case own.Path == "" || own.Name == "":
+		return own, badArguments("environment `%s` does not report a shell", e.ID)
+	case shellKind(asked) != own.Name:
+		return own, badArguments("environment `%s` only supports `%s`", e.ID, own.Name)
+	}
+	return own, nil
+}
+
+// localShell finds a shell on this machine: the one at the path, else any of its kind,
+// else the simplest.
+func localShell(asked string, own wire.ShellInfo) wire.ShellInfo {
+	kind := shellKind(asked)
+	switch {
+	case kind == "":
+		return fallbackShell(own)
+	case isProgram(asked):
+		return wire.ShellInfo{Name: kind, Path: asked}
+	case kind == own.Name && own.Path != "":
+		return own
+	}
+	if found, err := exec.LookPath(kind); err == nil && filepath.IsAbs(found) {
+		return wire.ShellInfo{Name: kind, Path: found}
+	}
+	return fallbackShell(own)
+}
+
+func fallbackShell(own wire.ShellInfo) wire.ShellInfo {
+	if runtime.GOOS == "windows" {
+		return own
+	}
+	return wire.ShellInfo{Name: "sh", Path: "/bin/sh"}
+}
+
+// isProgram reports whether an absolute path leads to something that can be executed.
+func isProgram(name string) bool {
+	if !filepath.IsAbs(name) {
+		return false
+	}
+	_, err := exec.LookPath(name)
+	return err == nil
+}
+
+// goos is the system of an executor as package runtime names it. An executor that does
+// not tell has ours.
+func goos(info wire.EnvironmentInfo) string {
+	switch info.PlatformOS {
+	case "":
+		return runtime.GOOS
+	case "macos":
+		return "darwin"
+	}
+	return info.PlatformOS
+}
+
+// isAbsolute reports whether a path is absolute on a system.
+func isAbsolute(system, name string) bool {
+	if system != "windows" {
+		return strings.HasPrefix(name, "/")
+	}
+	name = strings.ReplaceAll(name, `\`, "/")
+	return strings.HasPrefix(name, "//") || len(name) > 2 && name[1] == ':' && name[2] == '/'
+}
+
+// resolve returns the directory that name means below base. Links are the executor's
+// matter: dots are left as they are.
+func resolve(system, base, name string) string {
+	switch {
+	case name == "":
+		return base
+	case isAbsolute(system, name):
+		return name
+	case system == "windows":
+		return strings.TrimRight(base, `\/`) + `\` + name
+	}
+	return strings.TrimRight(base, "/") + "/" + name
+}
+
+// native returns a path of an executor that may have come as a file: URI.
+func native(system, name string) (string, error) {
+	if !strings.HasPrefix(name, "file:") {
+		return name, nil
+	}
+	uri, err := wire.ParsePathURI(name)
+	if err != nil {
+		return "", err
+	}
+	return uri.NativeOn(system)
+}

@@ -1,0 +1,86 @@
+package unifiedexec
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// bytesPerToken is the estimate on which all limits are based.
+const bytesPerToken = 4
+
+func tokens(bytes int64) int64 { return (bytes + bytesPerToken - 1) / bytesPerToken }
+
+// decode makes text of bytes. Each longest piece that could have begun a character,
+// but did not go on as one, becomes one U+FFFD.
+func decode(b []byte) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	var out strings.Builder
+	out.Grow(len(b) + len(b)/8)
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		if r == utf8.RuneError && n == 1 {
+			n = brokenLength(b)
+		}
+		out.WriteRune(r)
+		b = b[n:]
+	}
+	return out.String()
+}
+
+// brokenLength is how many bytes at the start of b, where there is no character, count
+// as one broken one.
+func brokenLength(b []byte) int {
+	n := 1
+	for n < len(b) && n < utf8.UTFMax && !utf8.FullRune(b[:n]) {
+		n++
+	}
+	if n > 1 && utf8.FullRune(b[:n]) { // the last byte was the one that did not fit
+		n--
+	}
+	return n
+}
+
+// A limit is how much text a result may have: bytes, and in which unit the model is
+// told what is missing.
+type limit struct {
+	bytes    int
+	inTokens bool
+}
+
+// truncate cuts the middle out of a text that is too long. original is the number of
+// tokens of the whole output, omission what the text has in place of what was not kept.
+func truncate(text string, l limit, original int64, omission string) string {
+	if len(text) <= l.bytes {
+		return text
+	}
+	first := l.bytes / 2
+	last := len(text) - (l.bytes - first)
+	for first > 0 && !utf8.RuneStart(text[first]) {
+		first--
+	}
+	for last < len(text) && !utf8.RuneStart(text[last]) {
+		last++
+	}
+	head, tail := text[:first], text[last:]
+	mark := fmt.Sprintf("…%d chars truncated…", utf8.RuneCountInString(text[first:last]))
+	if l.inTokens {
+		mark = fmt.Sprintf("…%d tokens truncated…", tokens(int64(len(text)-l.bytes)))
+	}
+	about := fmt.Sprintf("Total output lines: %d", countLines(text))
+	if omission != "" && !strings.Contains(head, omission) && !strings.Contains(tail, omission) {
+		about = omission
+	}
+	return fmt.Sprintf("Warning: truncated output (original token count: %d)\n%s\n\n%s%s%s", original, about, head, mark, tail)
+}
+
+// countLines counts lines; the last one need not be terminated.
+func countLines(text string) int {
+	n := strings.Count(text, "\n")
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		n++
+	}
+	return n
+}
