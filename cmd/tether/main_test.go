@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 )
 
@@ -48,8 +50,20 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/script", UpdateScripts: *update})
 }
 
+// commandNames are the names of a command and of those below it, without its own.
+// Those of completion are cobra's.
+func commandNames(cmd *cobra.Command, prefix string) []string {
+	names := []string{strings.TrimSpace(prefix)}
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() && cmd.Name() != "completion" {
+			names = append(names, commandNames(sub, prefix+" "+sub.Name())...)
+		}
+	}
+	return names
+}
+
 func TestHelp(t *testing.T) {
-	for _, args := range []string{"", "serve", "exec-server", "app-server", "bridge", "run", "shell", "ps", "logs", "attach", "kill", "sessions", "completion", "sandbox", "sandbox run", "sandbox explain", "doctor", "version"} {
+	for _, args := range commandNames(newRoot(nil, nil, nil, io.Discard), "") {
 		t.Run("tether "+args, func(t *testing.T) {
 			var out, stderr bytes.Buffer
 			root := newRoot(append(strings.Fields(args), "--help"), nil, nil, &stderr)
