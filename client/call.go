@@ -67,9 +67,16 @@ func (c *Client) onLink(ctx context.Context, method string, do func(*link) error
 
 // doubt asks the server for a sign of life, and gives the connection up without one.
 func (l *link) doubt(method string) {
-	ctx, cancel := context.WithTimeout(l.conn.Context(), l.client.opts.tempo.look)
+	look := l.client.opts.tempo.look
+	ctx, cancel := context.WithTimeout(l.conn.Context(), look)
 	defer cancel()
-	if !l.conn.Alive(ctx) && l.conn.Context().Err() == nil {
+	var alive bool
+	if l.conn.CanPing() {
+		alive = l.conn.Alive(ctx)
+	} else {
+		alive = l.answers(look)
+	}
+	if !alive && l.conn.Context().Err() == nil {
 		l.close(&slowError{method, l.client.opts.tempo.question})
 	}
 }

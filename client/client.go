@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,7 +33,8 @@ type Client struct {
 
 	mu        sync.Mutex
 	state     State
-	link      *link // the newest connection; usable while Connected
+	status    Status // the newest that OnState was told, or would have been
+	link      *link  // the newest connection; usable while Connected
 	links     int
 	failure   error         // while Failed
 	changed   chan struct{} // closed with the next change of the state
@@ -46,7 +48,8 @@ type Client struct {
 }
 
 // Dial opens a session with the server at an address: ws://HOST:PORT,
-// wss://HOST:PORT or unix:///PATH. It tries once; the context bounds the attempt.
+// wss://HOST:PORT or unix:///PATH. It tries once, unless it is to resume a session that
+// still has another connection: then for two seconds. The context bounds the attempt.
 func Dial(ctx context.Context, address string, o Options) (*Client, error) {
 	d, err := dialerOf(address, o)
 	if err != nil {
@@ -75,6 +78,14 @@ func open(ctx context.Context, d dialer, o Options) (*Client, error) {
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	l, err := c.connect(ctx, o.Resume)
+	for began := time.Now(); o.Resume != "" && hasCode(err, wire.CodeSessionAttached) && time.Since(began) < attachedPatience; {
+		select { // the server has not noticed yet that the last client is gone
+		case <-time.After(attachedPause):
+			l, err = c.connect(ctx, o.Resume)
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
 	if err != nil {
 		c.cancel(err)
 		c.tasks.Wait()
@@ -83,7 +94,8 @@ func open(ctx context.Context, d dialer, o Options) (*Client, error) {
 	c.session = l.session
 	c.ttl = referenceTTL
 	if l.tether != nil {
-		c.ttl = time.Duration(l.tether.TTLMs) * time.Millisecond
+		const most = uint64(math.MaxInt64 / time.Millisecond)
+		c.ttl = time.Duration(min(l.tether.TTLMs, most)) * time.Millisecond
 	}
 	if c.opts.OnState != nil {
 		c.states = make(chan Status, 16)
@@ -191,7 +203,19 @@ func (c *Client) Info() wire.EnvironmentInfo {
 func (c *Client) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Status{State: c.state, Connection: c.links, Err: c.failure}
+	return c.status
+}
+
+// spawn runs a task on behalf of a caller. False: the client has failed, and Close may
+// have counted its tasks already.
+func (c *Client) spawn(task func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == Failed {
+		return false
+	}
+	c.tasks.Go(task) // c.run is still among them: it needs c.mu to fail
+	return true
 }
 
 // newID returns an id that was never used before.
@@ -227,8 +251,10 @@ func (c *Client) setState(s Status) {
 	c.tell(s)
 }
 
-// tell queues a status for OnState. Who does not keep up misses the oldest.
+// tell queues a status for OnState. Who does not keep up misses the oldest. The caller
+// has c.mu.
 func (c *Client) tell(s Status) {
+	c.status = s
 	if c.states == nil {
 		return
 	}
@@ -263,7 +289,13 @@ func (c *Client) tellStates() {
 	}
 }
 
-// isLost reports whether err is the end of a connection.
-func isLost(err error) (lost *lostError, ok bool) { return errors.AsType[*lostError](err) }
+// isLost reports whether err is the end of a connection, as opposed to that of the
+// session: then there will be another connection.
+func isLost(err error) (lost *lostError, ok bool) {
+	if _, over := errors.AsType[*SessionError](err); over {
+		return nil, false
+	}
+	return errors.AsType[*lostError](err)
+}
 
 var _ rpc.Handler = (*link)(nil)

@@ -119,7 +119,11 @@ type commandStream struct {
 func (s *commandStream) Close() error {
 	s.once.Do(func() {
 		s.Lines.Close()
-		endGroup(s.process)
+		select {
+		case <-s.ended: // by itself; its number may be somebody else's by now
+		default:
+			endGroup(s.process)
+		}
 		select {
 		case <-s.ended:
 		case <-time.After(commandGrace):

@@ -41,7 +41,7 @@ func (in *input) submit(ctx context.Context, w *write) error {
 	p := in.process
 	in.once.Do(func() {
 		in.queue = make(chan *write)
-		p.client.tasks.Go(in.run)
+		p.client.spawn(in.run) // else nobody takes from the queue, and the client has ended
 	})
 	w.id = p.client.newID()
 	w.done = make(chan error, 1)
@@ -145,7 +145,8 @@ func (in *input) launch(l *link, w *write) flight {
 	if w.end {
 		method, params = wire.MethodProcessCloseStdin, &wire.CloseStdinParams{ProcessID: p.id, OnceID: &w.id}
 	}
-	call, err := l.begin(p.client.ctx, ordinary, method, params)
+	// It waits for its turn: were it refused, later input would overtake it.
+	call, err := l.begin(p.client.ctx, patient, method, params)
 	if err != nil {
 		f.result <- err
 		return f
@@ -179,25 +180,29 @@ func writeError(status string) error {
 // input arrives once and in order, whatever happens to the connection. If the context
 // ends first, it may still arrive.
 func (p *Process) Write(ctx context.Context, data []byte) error {
-	var last *write
+	var answers []chan error
 	for {
 		n := min(len(data), maxWrite)
-		last = &write{data: bytes.Clone(data[:n])}
-		if err := p.input.submit(ctx, last); err != nil {
+		w := &write{data: bytes.Clone(data[:n])}
+		if err := p.input.submit(ctx, w); err != nil {
 			return err
 		}
+		answers = append(answers, w.done)
 		if data = data[n:]; len(data) == 0 {
 			break
 		}
 	}
-	// Answers come in order: the last one is enough, unless an earlier one failed,
-	// and then the last one fails as well.
-	select {
-	case err := <-last.done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	for _, answer := range answers {
+		select {
+		case err := <-answer:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
+	return nil
 }
 
 // CloseStdin ends the command's standard input after what was written before. On a

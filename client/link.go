@@ -28,6 +28,8 @@ type link struct {
 	features map[string]bool
 	info     wire.EnvironmentInfo
 
+	acks acknowledgements
+
 	asked struct { // questions of the server that are being answered
 		sync.Mutex
 		ids map[int64]bool
@@ -49,6 +51,7 @@ func (c *Client) connect(ctx context.Context, resume string) (*link, error) {
 	l := &link{client: c, ended: make(chan struct{}), features: map[string]bool{},
 		slots: make(chan struct{}, maxCalls), reserve: make(chan struct{}, 1)}
 	l.asked.ids = map[int64]bool{}
+	l.acks.newest = map[string]uint64{}
 	l.conn = rpc.New(c.ctx, stream, rpc.Config{Handler: l, Log: c.opts.Log, Client: true, Peek: c.output})
 	c.tasks.Go(l.serve)
 	if err := l.handshake(ctx, resume); err != nil {
@@ -75,18 +78,21 @@ func (l *link) serve() {
 // watch ends a connection whose other end has fallen silent.
 func (l *link) watch() {
 	silence := l.client.opts.Silence
-	ask := time.NewTicker(silence / 2)
-	defer ask.Stop()
-	for {
+	const looks, asks = 10, 2 // in the time of the silence
+	look := time.NewTicker(silence / looks)
+	defer look.Stop()
+	for n := 1; ; n++ {
 		select {
 		case <-l.conn.Context().Done():
 			return
-		case <-ask.C:
+		case <-look.C:
 		}
 		heard := l.conn.HeardSince(time.Now().Add(-silence))
-		if l.conn.CanPing() {
+		switch {
+		case n%(looks/asks) != 0:
+		case l.conn.CanPing():
 			l.conn.Ping()
-		} else {
+		default:
 			heard = l.answers(silence)
 		}
 		if !heard {
@@ -150,23 +156,34 @@ func (l *link) handshake(ctx context.Context, resume string) error {
 	return l.notify(wire.MethodInitialized, wire.Empty{})
 }
 
-// A call that cleans up may use the place that is kept for it.
-type urgency bool
+// An urgency says what a call does when there is no place for it.
+type urgency uint8
 
 const (
-	ordinary urgency = false
-	cleanUp  urgency = true
+	ordinary urgency = iota // it is refused
+	cleanUp                 // it uses the place that is kept for such calls
+	patient                 // it waits for one
 )
 
 // enter takes a place for a call.
-func (l *link) enter(u urgency) (leave func(), err error) {
+func (l *link) enter(ctx context.Context, u urgency) (leave func(), err error) {
 	select {
 	case l.slots <- struct{}{}:
 		return func() { <-l.slots }, nil
 	default:
 	}
-	if u == ordinary {
+	switch u {
+	case ordinary:
 		return nil, ErrTooManyCalls
+	case patient:
+		select {
+		case l.slots <- struct{}{}:
+			return func() { <-l.slots }, nil
+		case <-l.ended:
+			return nil, l.err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
 	}
 	select {
 	case l.reserve <- struct{}{}:
@@ -188,7 +205,7 @@ type pending struct {
 
 // begin sends a request; requests of one goroutine leave in order.
 func (l *link) begin(ctx context.Context, u urgency, method string, params any) (*pending, error) {
-	leave, err := l.enter(u)
+	leave, err := l.enter(ctx, u)
 	if err != nil {
 		return nil, err
 	}

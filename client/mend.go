@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -10,6 +11,7 @@ type hole struct {
 	last  uint64 // the last event before it; 0 and zero since: there is none
 	since time.Time
 	full  bool // no more can wait for it
+	asked bool // the server was asked and did not fill it
 }
 
 // noteHole notes whether an event is missing, and reports a new hole or one that has
@@ -68,10 +70,12 @@ func (c *Client) mend() {
 	}
 }
 
+// mendOne looks after one hole.
 func (c *Client) mendOne(p *Process) {
 	p.mu.Lock()
-	open := !p.hole.since.IsZero()
-	due := open && (p.hole.full || time.Since(p.hole.since) >= c.opts.tempo.hole)
+	open := !p.hole.since.IsZero() && p.failure == nil
+	before := p.hole.last
+	due := open && (p.hole.full && !p.hole.asked || time.Since(p.hole.since) >= c.opts.tempo.hole)
 	p.mu.Unlock()
 	if !open {
 		c.mu.Lock()
@@ -89,7 +93,12 @@ func (c *Client) mendOne(p *Process) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.opts.tempo.question)
 	defer cancel()
 	err = p.catchUp(ctx, l)
-	if _, lost := isLost(err); err == nil || lost || ctx.Err() != nil {
+	p.mu.Lock()
+	if !p.hole.since.IsZero() { // it is not closed; the next question can wait
+		p.hole.since, p.hole.asked = time.Now(), p.hole.last == before
+	}
+	p.mu.Unlock()
+	if _, lost := isLost(err); err == nil || lost || ctx.Err() != nil || errors.Is(err, ErrTooManyCalls) {
 		return
 	}
 	c.giveUp(l, p, &RecoveryError{p.id, err})

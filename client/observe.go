@@ -111,7 +111,7 @@ func (o *Observation) attach(ctx context.Context) error {
 			return err
 		}
 		answered := make(chan error, 1)
-		c.tasks.Go(func() {
+		spawned := c.spawn(func() {
 			defer c.watchers.asked()
 			var r wire.ObserveResult
 			err := call.wait(c.ctx, &r)
@@ -120,6 +120,10 @@ func (o *Observation) attach(ctx context.Context) error {
 			}
 			answered <- err
 		})
+		if !spawned {
+			c.watchers.asked()
+			return c.Status().Err
+		}
 		select {
 		case err := <-answered:
 			return err
@@ -173,7 +177,7 @@ func (w *observations) asked() {
 // end tells the server that nobody watches any more.
 func (r route) end() {
 	// Not here: the reader of the connection must not wait.
-	r.link.client.tasks.Go(func() {
+	r.link.client.spawn(func() {
 		r.link.tell(wire.MethodProcessUnobserve, wire.UnobserveParams{ObserveID: r.id})
 	})
 }

@@ -26,6 +26,10 @@ const (
 	// attachedPause is the longest pause while another connection has the session.
 	attachedPause = 200 * time.Millisecond
 
+	// attachedPatience is for how long a new client asks for a session that another
+	// connection has.
+	attachedPatience = 2 * time.Second
+
 	// localPause is the longest pause before a server on this machine is tried again:
 	// that costs next to nothing.
 	localPause = 25 * time.Millisecond

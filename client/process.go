@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -31,7 +32,7 @@ type Process struct {
 	subscribed bool // somebody has asked for events
 	discard    bool // nobody will: output is acknowledged as it comes
 	acked      uint64
-	unacked    int // bytes that were delivered since, or arrived and are discarded
+	unacked    int // bytes that were delivered since, or arrived when nobody was there
 	hole       hole
 }
 
@@ -64,8 +65,24 @@ type Exit struct {
 }
 
 // Wait returns how the command ended, once its output has ended too. If nobody has
-// asked for its output by then, that is thrown away.
+// asked for its output by then, that is thrown away. If the session is lost after the
+// command has exited, Wait returns both the exit and the error: output may be missing.
 func (p *Process) Wait(ctx context.Context) (Exit, error) {
+	p.throwAway()
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		return Exit{}, context.Cause(ctx)
+	}
+	exit, err := p.Result(ctx)
+	if err == nil {
+		err = p.Err()
+	}
+	return exit, err
+}
+
+// throwAway lets the server forget output that nobody has asked for.
+func (p *Process) throwAway() {
 	p.mu.Lock()
 	if !p.subscribed {
 		p.discard = true
@@ -73,12 +90,6 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	ack := p.ackDue(true)
 	p.mu.Unlock()
 	p.sendAck(ack)
-	select {
-	case <-p.done:
-		return p.Result(ctx)
-	case <-ctx.Done():
-		return Exit{}, context.Cause(ctx)
-	}
 }
 
 // Result returns how the command ended without waiting for the end of its output.
@@ -91,8 +102,12 @@ func (p *Process) Result(ctx context.Context) (Exit, error) {
 	p.mu.Lock()
 	exit, failure := p.exit, p.failure
 	p.mu.Unlock()
-	if exit.Kind == 0 {
+	switch {
+	case exit.Kind != 0:
+	case failure != nil:
 		return Exit{}, failure
+	default:
+		return Exit{}, protocolError("process %s was closed without an exit", p.id)
 	}
 	if !exit.verdictKnown { // an old server: ask
 		if r, err := p.Read(ctx, ReadOptions{AfterSeq: exit.Seq}); err == nil {
@@ -120,7 +135,7 @@ func (p *Process) take(e Event) {
 		p.mu.Unlock()
 		return
 	}
-	if p.discard {
+	if len(p.subs) == 0 {
 		p.unacked += len(e.Data)
 	}
 	kept := p.seq.add(e, p.publish)
@@ -146,8 +161,10 @@ func (p *Process) finish(kept bool) {
 func (p *Process) publish(e Event) {
 	switch e.Kind {
 	case Exited:
-		p.exit = e
-		close(p.exited)
+		if p.exit.Kind == 0 { // a server that says it twice is not believed the second time
+			p.exit = e
+			close(p.exited)
+		}
 	case Closed:
 		p.closeSeq = e.Seq
 		if p.exit.Kind == 0 { // the exit was lost in a gap
@@ -210,7 +227,7 @@ func (p *Process) Read(ctx context.Context, o ReadOptions) (*wire.ReadResult, er
 	if o.MaxBytes > 0 {
 		params.MaxBytes = &o.MaxBytes
 	}
-	wait := uint64(o.Wait.Milliseconds())
+	wait := uint64(max(0, o.Wait.Milliseconds()))
 	params.WaitMs = &wait
 	r := new(wire.ReadResult)
 	if o.Wait > 0 {
@@ -299,8 +316,11 @@ func (p *Process) Resize(ctx context.Context, rows, cols int) error {
 		return unsupported("resizing a terminal")
 	}
 	return p.client.call(ctx, always, wire.MethodProcessResize,
-		wire.ResizeParams{ProcessID: p.id, Rows: uint16(rows), Cols: uint16(cols)}, nil)
+		wire.ResizeParams{ProcessID: p.id, Rows: cells(rows), Cols: cells(cols)}, nil)
 }
+
+// cells is a length of a terminal, within what the protocol can say.
+func cells(n int) uint16 { return uint16(min(max(n, 0), math.MaxUint16)) }
 
 // LastSeq is the number of the last event that has arrived.
 func (p *Process) LastSeq() uint64 {

@@ -3,7 +3,9 @@ package client
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/tetherexec/tether/wire"
@@ -35,13 +37,19 @@ func (c *Client) install(l *link) {
 	c.mu.Lock()
 	c.link = l
 	c.links++
-	finals := c.finals
+	finals := slices.Clone(c.finals)
+	processes := slices.Collect(maps.Values(c.processes))
 	c.setState(Status{State: Connected, Connection: c.links})
 	c.mu.Unlock()
-	if l.has(FeatureAck) {
-		for _, a := range finals {
-			l.notify(wire.MethodAck, a)
-		}
+	if !c.acknowledges.Load() {
+		return
+	}
+	// The last acknowledgements on the old connection may be lost.
+	for _, a := range finals {
+		l.acknowledge(a)
+	}
+	for _, p := range processes {
+		p.ackAgain()
 	}
 }
 
@@ -135,6 +143,9 @@ const codeTransportClosed = -32000
 
 // retryable reports whether another attempt may succeed where this one failed.
 func (c *Client) retryable(err error) bool {
+	if _, lost := isLost(err); lost {
+		return true // whatever was wrong with that connection
+	}
 	if e, ok := errors.AsType[*ServerError](err); ok {
 		return e.Code == wire.CodeSessionAttached || e.Code == codeTransportClosed && e.Message == "JSON-RPC transport closed"
 	}
@@ -222,7 +233,7 @@ func (e *RecoveryError) Unwrap() error { return e.Err }
 func (c *Client) giveUp(l *link, p *Process, err error) {
 	c.forget(p)
 	p.fail(err)
-	c.tasks.Go(func() {
+	c.spawn(func() {
 		call, err := l.begin(c.ctx, cleanUp, wire.MethodProcessTerminate, wire.ProcessParams{ProcessID: p.id})
 		if err == nil {
 			call.wait(c.ctx, nil) // if it is lost, there is nothing left to do

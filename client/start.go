@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,7 +67,7 @@ func (c *Client) startParams(cmd Command) (*wire.StartParams, error) {
 		p.Arg0 = &cmd.Arg0
 	}
 	if cmd.TTY && cmd.Rows > 0 && cmd.Cols > 0 {
-		p.Size = &wire.TermSize{Rows: uint16(cmd.Rows), Cols: uint16(cmd.Cols)}
+		p.Size = &wire.TermSize{Rows: cells(cmd.Rows), Cols: cells(cmd.Cols)}
 	}
 	if cmd.KeepNewest {
 		p.KeepNewest = &cmd.KeepNewest
@@ -109,7 +110,9 @@ func (c *Client) Start(ctx context.Context, cmd Command) (*Process, error) {
 		return nil, err
 	}
 	result := make(chan error, 1)
-	c.tasks.Go(func() { result <- c.start(p, params) })
+	if !c.spawn(func() { result <- c.start(ctx, p, params) }) {
+		return nil, c.Status().Err
+	}
 	select {
 	case err := <-result:
 		if err != nil {
@@ -118,12 +121,10 @@ func (c *Client) Start(ctx context.Context, cmd Command) (*Process, error) {
 		return p, nil
 	case <-ctx.Done():
 	}
-	c.tasks.Go(func() {
+	c.spawn(func() {
 		if <-result == nil {
 			p.Terminate(c.ctx) // if it cannot be told, it ends with the session
-			p.mu.Lock()
-			p.discard = !p.subscribed
-			p.mu.Unlock()
+			p.throwAway()
 		}
 	})
 	return nil, context.Cause(ctx)
@@ -140,14 +141,23 @@ func (c *Client) register(p *Process) error {
 		return fmt.Errorf("session already registered for process %s", p.id)
 	}
 	c.processes[p.id] = p
+	// What the last process of this name has acknowledged is not true of this one.
+	c.finals = slices.DeleteFunc(c.finals, func(a wire.AckParams) bool { return a.ProcessID == p.id })
 	return nil
 }
 
-// start sees a start through lost connections.
-func (c *Client) start(p *Process, params *wire.StartParams) error {
+// start sees a start through lost connections. The context counts until it is sent.
+func (c *Client) start(ctx context.Context, p *Process, params *wire.StartParams) error {
 	sent := false // on a connection that was lost
 	for {
-		l, err := c.ready(c.ctx)
+		waiting := ctx
+		if sent {
+			waiting = c.ctx
+		}
+		l, err := c.ready(waiting)
+		if err == nil {
+			err = context.Cause(waiting)
+		}
 		if err != nil {
 			c.forget(p)
 			if sent {
@@ -158,14 +168,14 @@ func (c *Client) start(p *Process, params *wire.StartParams) error {
 		if sent {
 			err = c.startAgain(l, p, params)
 		} else {
-			err = c.startOn(l, p, params)
+			err = c.startOn(ctx, l, p, params)
 		}
 		lost, isLost := isLost(err)
 		switch {
 		case err == nil:
 			return nil
 		case !isLost:
-			c.forget(p)
+			c.abandon(l, p, err)
 			return err
 		case lost.sent:
 			sent = true
@@ -173,17 +183,43 @@ func (c *Client) start(p *Process, params *wire.StartParams) error {
 	}
 }
 
-// startOn sends the start on one connection.
-func (c *Client) startOn(l *link, p *Process, params *wire.StartParams) error {
+// abandon forgets a process that the caller will not get. One that has started is ended.
+func (c *Client) abandon(l *link, p *Process, err error) {
+	c.mu.Lock()
+	started := p.started
+	c.mu.Unlock()
+	if started {
+		c.giveUp(l, p, err)
+		return
+	}
+	c.forget(p)
+}
+
+// startOn sends the start on one connection. The context counts until it is sent.
+func (c *Client) startOn(ctx context.Context, l *link, p *Process, params *wire.StartParams) error {
+	call, err := l.begin(ctx, ordinary, wire.MethodProcessStart, params)
+	if err != nil {
+		return err
+	}
 	var r startResult
-	if err := l.call(c.ctx, wire.MethodProcessStart, params, &r); err != nil {
+	if err := call.wait(c.ctx, &r); err != nil {
 		return err
 	}
 	p.sandboxType = r.SandboxType
+	return c.follow(l, p)
+}
+
+// follow has a process caught up with after each loss of the connection from now on. If
+// this one is lost already, it may have been left out.
+func (c *Client) follow(l *link, p *Process) error {
 	c.mu.Lock()
 	p.started = true
 	c.mu.Unlock()
-	return nil
+	if !l.dead() {
+		return nil
+	}
+	<-l.ended
+	return &lostError{cause: l.err.cause, sent: true}
 }
 
 // startResult is the answer to process/start; old servers do not tell the sandbox.
@@ -199,16 +235,16 @@ func (c *Client) startAgain(l *link, p *Process, params *wire.StartParams) error
 		again := *params
 		yes := true
 		again.Retry = &yes
-		if err := c.startOn(l, p, &again); err != nil {
+		if err := c.startOn(c.ctx, l, p, &again); err != nil {
 			return err
 		}
 		return p.catchUp(c.ctx, l)
 	}
-	err := c.adopt(l, p)
+	err := c.adopt(c.ctx, l, p)
 	if hasCode(err, wire.CodeInvalidRequest) && !errors.Is(err, ErrAmbiguous) {
-		err = c.startOn(l, p, params)
+		err = c.startOn(c.ctx, l, p, params)
 		if e, ok := errors.AsType[*ServerError](err); ok && e.Code == wire.CodeInvalidRequest && strings.Contains(e.Message, "already exists") {
-			err = c.adopt(l, p) // the first one was slow to arrive
+			err = c.adopt(c.ctx, l, p) // the first one was slow to arrive
 		}
 	}
 	return err
@@ -223,14 +259,11 @@ const (
 )
 
 // adopt takes over a process that the session has.
-func (c *Client) adopt(l *link, p *Process) error {
+func (c *Client) adopt(ctx context.Context, l *link, p *Process) error {
 	for asked := time.Now(); ; {
-		err := p.catchUp(c.ctx, l)
+		err := p.catchUp(ctx, l)
 		if err == nil {
-			c.mu.Lock()
-			p.started = true
-			c.mu.Unlock()
-			return nil
+			return c.follow(l, p)
 		}
 		e, ok := errors.AsType[*ServerError](err)
 		if !ok || !strings.Contains(e.Message, "is starting") {
@@ -243,7 +276,9 @@ func (c *Client) adopt(l *link, p *Process) error {
 		select {
 		case <-time.After(startingPause):
 		case <-l.ended:
-			return l.err
+			return &lostError{cause: l.err.cause, sent: true}
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -259,7 +294,7 @@ func (c *Client) Adopt(ctx context.Context, id string) (*Process, error) {
 	for {
 		l, err := c.ready(ctx)
 		if err == nil {
-			err = c.adopt(l, p)
+			err = c.adopt(ctx, l, p)
 		}
 		if err == nil {
 			return p, nil

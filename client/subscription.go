@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/tetherexec/tether/wire"
 )
@@ -21,7 +22,7 @@ const (
 
 // A Subscription delivers the events of a process in order, each once. One that
 // stays behind gets what it missed from the server, as long as that has it; what it
-// has not is a Gap. A Subscription is for one goroutine.
+// has not is a Gap. A Subscription is for one goroutine, except Close.
 //
 // On servers with acknowledgements, output that a subscription has not delivered is
 // kept, and the command blocks on its output when there is too much of it.
@@ -53,12 +54,14 @@ func (s *Subscription) signal() {
 	}
 }
 
-// Close ends the subscription. What it has not delivered is given up.
+// Close ends the subscription. What it has not delivered is given up, and a Next that
+// waits returns. Any goroutine may call it.
 func (s *Subscription) Close() {
 	p := s.process
 	p.mu.Lock()
 	s.closed = true
 	delete(p.subs, s)
+	s.signal()
 	ack := p.ackDue(true)
 	p.mu.Unlock()
 	p.sendAck(ack)
@@ -187,11 +190,21 @@ func (p *Process) ackDue(urgent bool) uint64 {
 	return line
 }
 
+// ackAgain acknowledges what was acknowledged before, on a new connection.
+func (p *Process) ackAgain() {
+	p.mu.Lock()
+	p.acked = 0
+	ack := p.ackDue(true)
+	p.mu.Unlock()
+	p.sendAck(ack)
+}
+
 // maxFinals is how many last acknowledgements are remembered.
 const maxFinals = 1024
 
-// sendAck tells the server up to where everything has arrived. A lost one does no
-// harm, except for the last one of a process: the server would keep that for ever.
+// sendAck tells the server up to where everything has arrived. It does not wait. What
+// is lost with the connection is said again on the next one, see [Client.install]: the
+// server would keep a closed process for ever, and hold up one that it thinks unread.
 func (p *Process) sendAck(seq uint64) {
 	c := p.client
 	if seq == 0 || !c.acknowledges.Load() {
@@ -211,8 +224,40 @@ func (p *Process) sendAck(seq uint64) {
 	}
 	c.mu.Unlock()
 	if connected {
-		l.notify(wire.MethodAck, ack)
+		l.acknowledge(ack)
 	}
+}
+
+// acknowledgements are those of one connection that the writer has not taken yet: the
+// newest of each process, so that a server which does not read them costs no memory.
+type acknowledgements struct {
+	sync.Mutex
+	newest map[string]uint64 // by process; one of each is queued
+}
+
+// acknowledge sends an acknowledgement without waiting, behind what was sent before.
+func (l *link) acknowledge(a wire.AckParams) {
+	l.acks.Lock()
+	newest, queued := l.acks.newest[a.ProcessID]
+	l.acks.newest[a.ProcessID] = max(newest, a.Seq)
+	l.acks.Unlock()
+	if !queued {
+		l.sendNewest(a)
+	}
+}
+
+func (l *link) sendNewest(a wire.AckParams) {
+	l.conn.NotifyNow(wire.MethodAck, a, func() {
+		l.acks.Lock()
+		newest := l.acks.newest[a.ProcessID]
+		if newest <= a.Seq {
+			delete(l.acks.newest, a.ProcessID)
+		}
+		l.acks.Unlock()
+		if newest > a.Seq {
+			l.sendNewest(wire.AckParams{ProcessID: a.ProcessID, Seq: newest})
+		}
+	})
 }
 
 // A GapError tells readers of plain bytes that some are missing. It is an ErrGap.

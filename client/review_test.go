@@ -1,0 +1,561 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// acksHello is the first answer of a server that wants acknowledgements.
+const acksHello = `{"sessionId":"S","tether":{"version":"1","publicId":"p","ttlMs":30000,"features":["ack"]}}`
+
+func (p *peer) greet(hello string) {
+	p.expect1("initialize", hello)
+	p.expect("initialized")
+}
+
+// connected returns a channel that is closed with the given connection.
+func connected(number int) (<-chan struct{}, func(client.Status)) {
+	there := make(chan struct{})
+	return there, func(s client.Status) {
+		if s.State == client.Connected && s.Connection == number {
+			close(there)
+		}
+	}
+}
+
+// A server that says twice how a process ended is not believed the second time.
+func TestTwoExits(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	first.say(events("P", "o1 x2")...)
+	first.say(`{"method":"process/exited","params":{"processId":"P","seq":3,"exitCode":9,"sandboxDenied":false}}`)
+	first.say(events("P", "c4")...)
+	if exit, err := p.Wait(within(t)); err != nil || exit.Code != 0 {
+		t.Errorf("Wait: %+v, %v", exit, err)
+	}
+}
+
+// An end without an exit is not a success.
+func TestClosedWithoutExit(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	first.say(events("P", "o1 c2")...)
+	if exit, err := p.Wait(within(t)); err == nil {
+		t.Errorf("Wait: %+v", exit)
+	}
+}
+
+// A process that was given up because of a hole is left alone.
+func TestHoleIsGivenUpOnce(t *testing.T) {
+	s := newScript(t)
+	c, p, first := started(t, s, client.Impatient(client.Options{}))
+	reads := 0
+	wait := play(t, func() {
+		first.say(events("P", "o1 o3")...)
+		for asked := false; !asked; {
+			switch m := first.hear(); m.Method {
+			case "process/read":
+				reads++
+				first.say(m.refuse(-32603, "broken"))
+			case "process/terminate":
+				first.say(m.answer(`{"running":true}`))
+			case "process/start": // some time later
+				asked = true
+				first.say(m.answer(`{"processId":"Q","sandboxType":"none"}`))
+			}
+		}
+	})
+	wantFailed(t, p, "broken")
+	select { // ten times as long as the pause between two looks at holes
+	case <-time.After(time.Second):
+	case <-within(t).Done():
+	}
+	start(t, c, client.Command{Argv: []string{"x"}, ID: "Q"})
+	wait()
+	if reads != 1 {
+		t.Errorf("the server was asked %d times", reads)
+	}
+}
+
+// A server that contradicts itself about a hole is not asked all the time.
+func TestHoleThatStays(t *testing.T) {
+	s := newScript(t)
+	c, _, first := started(t, s, client.Options{})
+	reads := 0
+	wait := play(t, func() {
+		first.say(events("P", "o1 o3")...)
+		for {
+			m := first.hear()
+			if m.Method != "process/read" {
+				first.say(m.answer(`{"processId":"Q","sandboxType":"none"}`))
+				return
+			}
+			reads++
+			first.say(m.answer(readAnswer(2, false, false)))
+		}
+	})
+	<-time.After(2500 * time.Millisecond)
+	start(t, c, client.Command{Argv: []string{"x"}, ID: "Q"})
+	wait()
+	if reads > 3 {
+		t.Errorf("the server was asked %d times in 2.5 s", reads)
+	}
+}
+
+// The answer to a start comes, the connection is lost and replaced, and only then does
+// the starter get to see the answer.
+func TestStartAnsweredLate(t *testing.T) {
+	s := newScript(t)
+	wait := play(t, func() {
+		first := s.accept()
+		first.welcome("S")
+		m := first.expect("process/start")
+		// It takes long to read that.
+		first.say(m.answer(fmt.Sprintf(`{"processId":"P","sandboxType":"%s"}`, strings.Repeat(`\n`, 2<<20))))
+		first.conn.Close()
+		again := s.accept()
+		again.welcome("S")
+		again.expect1("process/read", readAnswer(4, true, true, 1))
+	})
+	c := dial(t, s.url(), client.Options{})
+	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if _, err := p.Wait(ctx); err != nil {
+		t.Error(err)
+	}
+	wait()
+}
+
+// A start that is given up before it was sent is not sent.
+func TestCancelledBeforeSent(t *testing.T) {
+	s := newScript(t)
+	c, p, first := started(t, s, client.Options{})
+	first.cut()
+	var again *peer
+	var hello heard
+	wait := play(t, func() {
+		again = s.accept()
+		hello = again.expect("initialize")
+	})
+	wait()
+	ctx, cancel := context.WithCancel(within(t))
+	cancel()
+	if _, err := c.Start(ctx, client.Command{Argv: []string{"x"}, ID: "Q"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Start: %v", err)
+	}
+	ctx, cancel = context.WithTimeout(within(t), 50*time.Millisecond)
+	defer cancel()
+	if _, err := c.Start(ctx, client.Command{Argv: []string{"x"}, ID: "R"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Start: %v", err)
+	}
+	wait = play(t, func() {
+		again.say(hello.answer(`{"sessionId":"S"}`))
+		again.expect("initialized")
+		again.expect1("process/read", readAnswer(1, false, false))
+		again.expect1("process/terminate", `{"running":true}`)
+	})
+	p.Terminate(within(t))
+	wait()
+}
+
+func TestAdoptGivesUpWithItsContext(t *testing.T) {
+	s := newScript(t)
+	c, _, first := started(t, s, client.Options{})
+	wait := play(t, func() {
+		first.expect("process/read")
+	})
+	ctx, cancel := context.WithCancel(within(t))
+	go func() { wait(); cancel() }()
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Adopt(ctx, "OTHER")
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("Adopt goes on")
+	}
+}
+
+// Adopt does not go on without a session.
+func TestAdoptWhenTheSessionIsLost(t *testing.T) {
+	s := newScript(t)
+	c, _, first := started(t, s, client.Options{})
+	wait := play(t, func() {
+		first.expect("process/read")
+		first.cut()
+		again := s.accept()
+		again.say(again.expect("initialize").refuse(-32600, "unknown session id S"))
+	})
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Adopt(within(t), "OTHER")
+		done <- err
+	}()
+	wait()
+	select {
+	case err := <-done:
+		if !errors.Is(err, client.ErrSessionLost) {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("Adopt goes on")
+	}
+}
+
+// The end of a process that was acknowledged is not the end of its namesake.
+func TestNamesake(t *testing.T) {
+	s := newScript(t)
+	begun := make(chan struct{})
+	wait := play(t, func() {
+		first := s.accept()
+		first.greet(acksHello)
+		first.begin()
+		first.say(events("P", "x1 c2")...)
+		if m := first.hear(); m.Method != "tether/ack" {
+			panic(m.Method)
+		}
+		first.begin()
+		first.say(events("P", "o1 o2 o3")...)
+		<-begun
+		first.cut()
+		again := s.accept()
+		again.greet(acksHello)
+		again.say(again.hear().answer(readAnswer(4, false, false)))
+		if m := again.hear(); m.Method != "process/terminate" {
+			panic(fmt.Sprintf("%s %s", m.Method, m.Params))
+		} else {
+			again.say(m.answer(`{"running":true}`))
+		}
+	})
+	again, onState := connected(2)
+	c := dial(t, s.url(), client.Options{OnState: onState})
+	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+	if _, err := p.Wait(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	p = start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+	close(begun)
+	<-again
+	p.Terminate(within(t))
+	wait()
+}
+
+// What the server cannot read is refused here, not sent again and again.
+func TestTooLargeRequest(t *testing.T) {
+	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
+	ctx, cancel := context.WithTimeout(within(t), 20*time.Second)
+	defer cancel()
+	_, err := c.Start(ctx, client.Command{Argv: []string{"true"}, Env: map[string]string{"X": strings.Repeat("x", 65<<20)}})
+	if err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Start: %v", err)
+	}
+	if n := c.Status().Connection; n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// A piece of input that was refused is not made good by the next one.
+func TestRefusedPiece(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	wait := play(t, func() {
+		first.say(first.expect("process/write").answer(`{"status":"starting"}`))
+		first.say(first.expect("process/write").answer(`{"status":"accepted"}`))
+	})
+	if err := p.Write(within(t), make([]byte, 200<<10)); err == nil {
+		t.Error("the write has no error")
+	}
+	wait()
+}
+
+// Input waits for a place among the calls.
+func TestInputWaitsForItsTurn(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	const most = 1024
+	reads := make(chan heard, most)
+	wait := play(t, func() {
+		for range most {
+			reads <- first.expect("process/read")
+		}
+	})
+	var calls sync.WaitGroup
+	ctx, cancel := context.WithCancel(within(t))
+	for range most {
+		calls.Go(func() { p.Read(ctx, client.ReadOptions{Wait: patience}) })
+	}
+	wait()
+	written := make(chan error, 1)
+	go func() { written <- p.Write(within(t), []byte("x")) }()
+	select {
+	case err := <-written:
+		t.Errorf("Write: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	wait = play(t, func() {
+		first.say((<-reads).answer(readAnswer(1, false, false)))
+		first.say(first.expect("process/write").answer(`{"status":"accepted"}`))
+	})
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+	wait()
+	cancel()
+	calls.Wait()
+}
+
+// A connection that is lost in the middle of an attempt is one more attempt, whatever
+// was wrong with it.
+func TestBadRequestIDDuringAttempt(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	first.cut()
+	wait := play(t, func() {
+		again := s.accept()
+		again.welcome("S")
+		again.expect("process/read")
+		again.say(`{"id":-1,"method":"network/policyRequest","params":{}}`)
+		again = s.accept()
+		again.welcome("S")
+		again.expect1("process/read", readAnswer(4, true, true, 1))
+	})
+	wantOutput(t, p, "1;")
+	wait()
+}
+
+// Who uses a client while it is being closed gets an error, and Close misses nobody.
+func TestUseWhileClosing(t *testing.T) {
+	url := tethertest.StartServer(t, server.Config{}).URL
+	for range 20 {
+		c, err := client.Dial(within(t), url, client.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var processes []*client.Process
+		for range 8 {
+			cmd := sh("cat")
+			cmd.Stdin = true
+			processes = append(processes, start(t, c, cmd))
+		}
+		var users sync.WaitGroup
+		for _, p := range processes {
+			users.Go(func() { p.Write(within(t), []byte("x")) })
+			users.Go(func() { c.Start(within(t), sh("true")) })
+		}
+		c.Close()
+		users.Wait()
+	}
+}
+
+// A reader that is closed returns.
+func TestCloseWakesReader(t *testing.T) {
+	s := newScript(t)
+	_, p, _ := started(t, s, client.Options{})
+	r := p.Output()
+	done := make(chan error, 1)
+	go func() {
+		_, err := io.ReadAll(r)
+		done <- err
+	}()
+	<-time.After(20 * time.Millisecond)
+	r.Close()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("no error")
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it goes on")
+		p.Subscribe()
+	}
+}
+
+// The times that a server grants may be absurd.
+func TestAbsurdTTL(t *testing.T) {
+	s := newScript(t)
+	hello := `{"sessionId":"S","tether":{"version":"1","publicId":"p","ttlMs":18446744073709551615,"features":[]}}`
+	wait := play(t, func() {
+		first := s.accept()
+		first.greet(hello)
+		first.cut()
+		again := s.accept()
+		again.greet(hello)
+		again.begin()
+	})
+	again, onState := connected(2)
+	c := dial(t, s.url(), client.Options{OnState: onState})
+	if c.TTL() <= 0 {
+		t.Fatalf("TTL %v", c.TTL())
+	}
+	<-again
+	start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+	wait()
+}
+
+// While much is on its way to a server that is slow to take it, what comes from it is
+// still delivered: acknowledgements wait behind the rest, nobody waits for them.
+func TestAcknowledgeWithoutWaiting(t *testing.T) {
+	s := newScript(t)
+	var first *peer
+	wait := play(t, func() {
+		first = s.accept()
+		first.greet(acksHello)
+		first.begin()
+	})
+	c := dial(t, s.url(), client.Options{})
+	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+	wait()
+	ctx, cancel := context.WithCancel(within(t))
+	var starts sync.WaitGroup
+	for range 2 {
+		starts.Go(func() {
+			c.Start(ctx, client.Command{Argv: []string{"x"}, Env: map[string]string{"X": strings.Repeat("x", 40<<20)}})
+		})
+	}
+	// The first bytes of the large message have come, so both were begun, or will be.
+	sub := p.Subscribe()
+	one := make([]byte, 1)
+	io.ReadFull(first.conn, one)
+	<-time.After(time.Second)
+	const many = 1000
+	for seq := 1; seq <= many; seq++ {
+		first.say(events("P", fmt.Sprintf("o%d", seq))...)
+	}
+	limit, stop := context.WithTimeout(within(t), 5*time.Second)
+	defer stop()
+	for range many {
+		if _, err := sub.Next(limit); err != nil {
+			t.Errorf("event %d: %v", p.LastSeq()+1, err)
+			break
+		}
+	}
+	if limit.Err() != nil {
+		t.Error("it took too long")
+	}
+	cancel()
+	first.cut()
+	s.ln.Close()
+	c.Close()
+	starts.Wait()
+}
+
+// What was acknowledged on a connection that was lost is said again on the next.
+func TestLostAcknowledgement(t *testing.T) {
+	s := newScript(t)
+	acked := make(chan uint64, 1)
+	cut := make(chan struct{})
+	wait := play(t, func() {
+		first := s.accept()
+		first.greet(acksHello)
+		first.begin()
+		for seq := 1; seq <= 40; seq++ {
+			first.say(events("P", fmt.Sprintf("o%d", seq))...)
+		}
+		<-cut
+		first.cut()
+		again := s.accept()
+		again.greet(acksHello)
+		again.say(again.hear().answer(readAnswer(41, false, false)))
+		var a struct {
+			Seq uint64 `json:"seq"`
+		}
+		m := again.hear()
+		if m.Method != "tether/ack" {
+			panic(m.Method)
+		}
+		json.Unmarshal(m.Params, &a)
+		acked <- a.Seq
+	})
+	c := dial(t, s.url(), client.Options{})
+	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+	sub := p.Subscribe()
+	for range 40 {
+		if _, err := sub.Next(within(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(cut)
+	select {
+	case seq := <-acked:
+		if seq != 40 {
+			t.Errorf("acknowledged %d", seq)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("nothing is acknowledged")
+		c.Close()
+		return
+	}
+	wait()
+}
+
+// Output that nobody wants any more is acknowledged by its size too.
+func TestAcknowledgeUnwanted(t *testing.T) {
+	s := newScript(t)
+	closed := make(chan struct{})
+	wait := play(t, func() {
+		first := s.accept()
+		first.greet(acksHello)
+		first.begin()
+		<-closed
+		large, _ := json.Marshal(make([]byte, 100<<10))
+		for seq := 1; seq <= 4; seq++ {
+			first.say(fmt.Sprintf(`{"method":"process/output","params":{"processId":"P","seq":%d,"stream":"stdout","chunk":%s}}`, seq, large))
+		}
+		first.conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if m, ok := first.mayHear(); !ok || m.Method != "tether/ack" {
+			panic("no acknowledgement")
+		}
+	})
+	c := dial(t, s.url(), client.Options{})
+	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+	p.Subscribe().Close()
+	close(closed)
+	wait()
+}
+
+// A question that takes long over a transport without pings is waited for, as long as
+// the server gives signs of life.
+func TestSlowAnswerOverLines(t *testing.T) {
+	server := `
+id() { printf %s "$1" | sed 's/.*"id":\([0-9]*\).*/\1/'; }
+n=0
+while read -r line; do
+	case $line in
+	*'"initialize"'*) n=$((n+1)); printf '{"id":%s,"result":{"sessionId":"S"}}\n' "$(id "$line")" ;;
+	*'"process/start"'*) printf '{"id":%s,"result":{"processId":"P","sandboxType":"none"}}\n' "$(id "$line")" ;;
+	*'"environment/status"'*) printf '{"id":%s,"result":{"status":"ready"}}\n' "$(id "$line")" ;;
+	*'"process/read"'*) slow=$(id "$line"); (sleep 5; printf '{"id":%s,"result":` + readAnswer(1, false, false) + `}\n' "$slow") & ;;
+	esac
+done`
+	c, err := client.DialCommand(within(t), client.TransportCommand{Argv: []string{"/bin/sh", "-c", server}}, client.Impatient(client.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+	ctx, cancel := context.WithTimeout(within(t), 20*time.Second)
+	defer cancel()
+	if _, err := p.Read(ctx, client.ReadOptions{}); err != nil {
+		t.Error(err)
+	}
+	if n := c.Status().Connection; n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
