@@ -245,7 +245,7 @@ func TestDownloadThroughCuts(t *testing.T) {
 	if want := sha256.Sum256(data); !bytes.Equal(sum.Sum(nil), want[:]) || last != int64(len(data)) {
 		t.Errorf("other bytes arrived; progress %d", last)
 	}
-	if n := c.Status().Connection; n < 5 {
+	if n := c.Status().Connection; n < 2 { // several cuts may fall into one recovery
 		t.Errorf("%d connections", n)
 	}
 }

@@ -32,14 +32,19 @@ type eventLog struct {
 	bytes  int
 }
 
-// add appends an event and drops old ones: those before needed as soon as there are
-// too many, the others when there is no room at all.
+// add appends an event.
 func (l *eventLog) add(e Event, needed uint64, late room) {
 	if l.start == 0 {
 		l.start = 1
 	}
 	l.events = append(l.events, e)
 	l.bytes += len(e.Data)
+	l.trim(needed, late)
+}
+
+// trim drops old events: those before needed as soon as there are too many, the others
+// when there is no room at all.
+func (l *eventLog) trim(needed uint64, late room) {
 	drop := 0
 	for drop < len(l.events)-1 {
 		old := l.events[drop]
@@ -56,6 +61,11 @@ func (l *eventLog) add(e Event, needed uint64, late room) {
 		drop++
 	}
 	l.events = l.events[drop:]
+}
+
+// full reports whether so much more would make it drop what is needed.
+func (l *eventLog) full(more int, late room) bool {
+	return l.bytes+more > late.bytes || len(l.events) >= late.events
 }
 
 // from returns the event with this number, or the gap that it is in. False: it is

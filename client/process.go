@@ -34,6 +34,7 @@ type Process struct {
 	acked      uint64
 	unacked    int // bytes that were delivered since, or arrived when nobody was there
 	hole       hole
+	room       chan struct{} // closed when there is room in the log; nil: nobody waits
 }
 
 func newProcess(c *Client, id string) *Process {
@@ -131,6 +132,7 @@ func (p *Process) take(e Event) {
 		return
 	}
 	p.mu.Lock()
+	p.hold(len(e.Data))
 	if p.failure != nil {
 		p.mu.Unlock()
 		return
@@ -172,7 +174,7 @@ func (p *Process) publish(e Event) {
 		}
 		close(p.done)
 	}
-	p.log.add(e, p.needed(), p.client.logRoom())
+	p.log.add(e, p.awaited(), p.client.logRoom())
 	for s := range p.subs {
 		s.signal()
 	}

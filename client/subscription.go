@@ -31,6 +31,7 @@ type Subscription struct {
 	wake    chan struct{}
 	next    uint64  // what to deliver next; guarded by process.mu
 	fetched []Event // what was behind the log
+	idle    bool    // it does not read, and is not waited for; guarded by process.mu
 	closed  bool
 }
 
@@ -62,6 +63,7 @@ func (s *Subscription) Close() {
 	s.closed = true
 	delete(p.subs, s)
 	s.signal()
+	p.goOn(true)
 	ack := p.ackDue(true)
 	p.mu.Unlock()
 	p.sendAck(ack)
@@ -78,6 +80,7 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 		if found {
 			s.next = e.Seq + 1
 			p.unacked += len(e.Data)
+			p.goOn(s.next > p.seq.last)
 			ack = p.ackDue(e.Kind == Closed)
 		}
 		p.mu.Unlock()
@@ -115,6 +118,7 @@ func (s *Subscription) take() (e Event, found bool, behind uint64, err error) {
 		return Event{}, false, p.log.start, nil
 	}
 	if e, ok := p.log.from(s.next); ok {
+		s.idle = s.idle && e.Seq < p.seq.last
 		return e, true, 0, nil
 	}
 	switch {

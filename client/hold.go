@@ -1,0 +1,72 @@
+package client
+
+import "time"
+
+// holdLimit is how long a connection waits for a subscription that is behind.
+const holdLimit = 250 * time.Millisecond
+
+// hold waits for subscriptions that would lose events of the log and had to fetch them
+// again: the network waits with it, and the server, as with a pipe. It is called by the
+// connection's reader before it adds so many bytes, so it does not wait for long: a
+// subscription that does not read is not waited for again until it has caught up. The
+// caller has p.mu, which is given up meanwhile.
+func (p *Process) hold(more int) {
+	late := p.client.logRoom()
+	if len(p.subs) == 0 || !p.log.full(more, late) {
+		return
+	}
+	limit := time.NewTimer(holdLimit)
+	defer limit.Stop()
+	for {
+		first := p.awaited()
+		p.log.trim(first, late)
+		if !p.log.full(more, late) || first > p.seq.last {
+			return
+		}
+		room := make(chan struct{})
+		p.room = room
+		p.mu.Unlock()
+		over := false
+		select {
+		case <-room:
+		case <-limit.C:
+			over = true
+		case <-p.client.ctx.Done():
+			over = true
+		}
+		p.mu.Lock()
+		if over {
+			p.room = nil
+			for s := range p.subs {
+				s.idle = s.idle || s.next <= first
+			}
+			return
+		}
+	}
+}
+
+// awaited is the first event that a subscription which is waited for has still to
+// deliver. The caller has p.mu.
+func (p *Process) awaited() uint64 {
+	first := p.seq.last + 1
+	for s := range p.subs {
+		if !s.idle {
+			first = min(first, s.next)
+		}
+	}
+	return first
+}
+
+// goOn lets the connection go on when there is room again, or nothing to wait for. The
+// caller has p.mu.
+func (p *Process) goOn(now bool) {
+	if p.room == nil {
+		return
+	}
+	late := p.client.logRoom()
+	p.log.trim(p.awaited(), late)
+	if now || !p.log.full(late.bytes/2, late) {
+		close(p.room)
+		p.room = nil
+	}
+}

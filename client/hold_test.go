@@ -1,0 +1,51 @@
+package client_test
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/cable"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// Who reads as fast as he can gets each byte once over the wire: the network waits for
+// him. Who does not read holds up nobody else for long.
+func TestReadersAreWaitedFor(t *testing.T) {
+	wire, err := cable.Lay(context.Background(), cable.Config{Target: tethertest.StartServer(t, server.Config{}).URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(wire.Close)
+	again := wire.On(cable.FromClient, cable.Method("process/read").Always())
+	c := dial(t, wire.URL(), client.Options{})
+	const size = 16 << 20
+	stalled := start(t, c, sh("head -c 16777216 /dev/zero"))
+	sleeper := stalled.Subscribe()
+	p := start(t, c, sh("head -c 16777216 /dev/zero"))
+	began := time.Now()
+	if n, err := io.Copy(io.Discard, struct{ io.Reader }{p.Output()}); n != size || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	t.Logf("%v, %d reads", time.Since(began), again.Count())
+	if n := again.Count(); n > 8 { // not none: a busy machine may not let him read for a while
+		t.Errorf("output was fetched again %d times", n)
+	}
+	total := 0
+	for {
+		e, err := sleeper.Next(within(t))
+		if err == io.EOF {
+			break
+		}
+		if err != nil || e.Kind == client.Gap {
+			t.Fatal(e.Kind, err)
+		}
+		total += len(e.Data)
+	}
+	if total != size {
+		t.Errorf("the one who did not read got %d bytes of %d", total, size)
+	}
+}
