@@ -89,8 +89,6 @@ func (r rig) start(script string, change ...func(*client.Command)) *client.Proce
 	return p
 }
 
-func withStdin(cmd *client.Command) { cmd.Stdin = true }
-
 // wants reads the whole output and the exit code.
 func (r rig) wants(p *client.Process, output string, code int) {
 	r.Helper()

@@ -83,6 +83,7 @@ func newRoot(args []string, stdin, stdout *os.File, stderr io.Writer) *cobra.Com
 		newBridge(stdin, stdout),
 		newRun(stdin, stdout),
 		newShell(stdin, stdout),
+		newMCP(stdin, stdout),
 		newMCPRun(stdin, stdout),
 		newPs(stdout),
 		newLogs(stdout),

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tetherexec/tether/internal/cable"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// An mcpUser is an MCP client whose user answers questions.
+type mcpUser struct {
+	*mcp.ClientSession
+	t      *testing.T
+	action string // the answer
+	asked  []string
+}
+
+func newMCPUser(t *testing.T, transport mcp.Transport) *mcpUser {
+	t.Helper()
+	u := &mcpUser{t: t}
+	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
+		ElicitationHandler: func(_ context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			u.asked = append(u.asked, req.Params.Message) // calls come one after the other
+			return &mcp.ElicitResult{Action: u.action}, nil
+		},
+	})
+	var err error
+	if u.ClientSession, err = c.Connect(t.Context(), transport, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { u.Close() })
+	return u
+}
+
+// want calls a tool whose answer must have these parts, and returns it.
+func (u *mcpUser) want(tool string, args map[string]any, parts ...string) string {
+	u.t.Helper()
+	text, err := callTool(u.t, u.ClientSession, tool, args)
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			u.t.Errorf("%s: want %q in\n%s", tool, part, text)
+		}
+	}
+	return text
+}
+
+// prompt starts a command that asks something, and answers.
+func (u *mcpUser) prompt() {
+	u.t.Helper()
+	text := u.want("exec_command", map[string]any{"cmd": `printf 'name? '; read n; echo "hi $n"`, "tty": true, "yield_time_ms": 500, "login": false}, "name? ")
+	id := regexp.MustCompile(`session ID (\d+)`).FindStringSubmatch(text)
+	if id == nil {
+		u.t.Fatalf("no session:\n%s", text)
+	}
+	var session int
+	fmt.Sscan(id[1], &session)
+	u.want("write_stdin", map[string]any{"session_id": session, "chars": "Ada\n", "yield_time_ms": 5000}, "hi Ada", "Process exited with code 0")
+}
+
+// A command, a prompt, a denial, an approval, a refusal: on the embedded executor and on
+// one that was named.
+func TestMCP(t *testing.T) {
+	if _, err := exec.LookPath("bwrap"); err != nil {
+		t.Skip("bubblewrap is not installed")
+	}
+	for name, url := range servers(t) {
+		t.Run(name, func(t *testing.T) {
+			b := newBooth(t)
+			b.work = outsideTmp(t)
+			cmd := b.command(append([]string{"mcp", "--cwd", b.work}, url...)...)
+			u := newMCPUser(t, &mcp.CommandTransport{Command: cmd})
+			u.want("exec_command", map[string]any{"cmd": "echo text > file; pwd", "login": false}, "Process exited with code 0", "Output:\n"+b.work+"\n")
+			u.want("read_file", map[string]any{"path": "file"}, "text\n")
+			u.prompt()
+			file := filepath.Join(outsideTmp(t), "file")
+			u.action = "decline"
+			u.want("exec_command", map[string]any{"login": false, "cmd": "echo text > " + file}, "Process exited with code 1", "Note: rejected by user")
+			u.action = "accept"
+			u.want("exec_command", map[string]any{"login": false, "cmd": "echo text > " + file}, "Process exited with code 0")
+			if text, err := os.ReadFile(file); string(text) != "text\n" || len(u.asked) != 2 {
+				t.Errorf("%q, %v; %q", text, err, u.asked)
+			}
+			u.want("exec_command", map[string]any{"login": false, "cmd": "exec sleep 1000", "yield_time_ms": 250}, "Process running")
+			if err := u.Close(); err != nil || !cmd.ProcessState.Success() {
+				t.Errorf("%v, %v", err, cmd.ProcessState)
+			}
+			b.isEmpty()
+		})
+	}
+}
+
+// outsideTmp makes a directory that sandboxes do not open.
+func outsideTmp(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "tether-mcp-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+// After a cut everything goes on; after the loss of the session the next command works.
+func TestMCPCutAndLoss(t *testing.T) {
+	b := newBooth(t)
+	executor := tethertest.StartServer(t, server.Config{})
+	line, err := cable.Lay(t.Context(), cable.Config{Target: executor.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(line.Close)
+	u := newMCPUser(t, &mcp.CommandTransport{Command: b.command("mcp", "-q", "--sandbox", "full", "--url", line.URL(), "--cwd", b.work)})
+	text := u.want("exec_command", map[string]any{"login": false, "cmd": "while [ ! -e go ]; do sleep 0.01; done; echo went", "yield_time_ms": 250}, "Process running")
+	line.Cut()
+	if err := os.WriteFile(filepath.Join(b.work, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	line.Mend()
+	var session int
+	fmt.Sscan(regexp.MustCompile(`session ID (\d+)`).FindStringSubmatch(text)[1], &session)
+	u.want("write_stdin", map[string]any{"session_id": session}, "went\n", "Process exited with code 0")
+
+	line.Cut()
+	executor.Stop()
+	if err := line.Aim(tethertest.StartServer(t, server.Config{}).URL); err != nil {
+		t.Fatal(err)
+	}
+	line.Mend()
+	tethertest.Eventually(t, func() error {
+		if text := u.want("exec_command", map[string]any{"login": false, "cmd": "echo again"}); !strings.Contains(text, "again\n") {
+			return fmt.Errorf("%s", text)
+		}
+		return nil
+	})
+}
+
+func TestMCPOverHTTP(t *testing.T) {
+	b := newBooth(t)
+	token := filepath.Join(b.work, "token")
+	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, listen := range [][]string{{"--listen", "http://127.0.0.1:0"}, {"--listen", "http://0.0.0.0:0", "--listen-token-file", token}} {
+		cmd := b.command(append([]string{"mcp", "--sandbox", "full"}, listen...)...)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var url string
+		fmt.Fscanln(out, &url)
+		_, port, err := net.SplitHostPort(strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/mcp"))
+		if err != nil {
+			t.Fatalf("%q: %v", url, err)
+		}
+		transport := &http.Transport{}
+		u := newMCPUser(t, &mcp.StreamableClientTransport{Endpoint: "http://127.0.0.1:" + port + "/mcp", HTTPClient: &http.Client{Transport: withToken{transport}}})
+		u.prompt()
+		u.want("exec_command", map[string]any{"login": false, "cmd": "exec sleep 1000", "yield_time_ms": 250}, "Process running")
+		cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+		u.Close()
+		transport.CloseIdleConnections()
+	}
+	b.isEmpty()
+}
+
+type withToken struct{ http.RoundTripper }
+
+func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer secret")
+	return w.RoundTripper.RoundTrip(r)
+}
+
+func TestMCPRefusals(t *testing.T) {
+	b := newBooth(t)
+	for _, try := range []struct {
+		args   []string
+		stderr string
+	}{
+		{[]string{"--listen", "http://0.0.0.0:0"}, "a token is needed"},
+		{[]string{"--listen", "https://127.0.0.1:0"}, "is not http://IP:PORT"},
+		{[]string{"--listen-token-file", "x"}, "--listen-token-file is for"},
+		{[]string{"--listen", "http://127.0.0.1:0", "--listen-token-file", "missing"}, "--listen-token-file"},
+		{[]string{"--sandbox", "no"}, `unknown profile "no"`},
+		{[]string{"--approval", "always"}, "expected one of never, on-request, granular"},
+		{[]string{"--url", "ws://127.0.0.1:1"}, "ws://127.0.0.1:1"},
+		{[]string{"more"}, "unexpected argument"},
+	} {
+		if got := b.tether(strings.NewReader(""), append([]string{"mcp"}, try.args...)...); got.code == 0 || got.stdout != "" || !strings.Contains(got.stderr, try.stderr) {
+			t.Errorf("%q: %+v", try.args, got)
+		}
+	}
+	if got := b.tether(strings.NewReader(""), "mcp"); got.code != 0 {
+		t.Errorf("a client that says nothing: %+v", got)
+	}
+	b.isEmpty()
+}

@@ -1,0 +1,122 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tetherexec/tether/unifiedexec"
+	"github.com/tetherexec/tether/wire"
+)
+
+// shownOutput is how much of the output of a denied command the user is shown.
+const shownOutput = 1000
+
+// What an answer to a question may say about later commands.
+const (
+	scopeMember  = "scope"
+	scopeOnce    = "once"
+	scopeSession = "session"
+	scopeRule    = "rule"
+)
+
+// errCannotAsk is told to the model, with what to do about it.
+var errCannotAsk = errors.New("the MCP client has no elicitation; the user can allow more with the --sandbox and --approval options of `tether mcp`")
+
+// approve asks the user of the MCP client.
+func (d *desk) approve(ctx context.Context, q unifiedexec.Question) (unifiedexec.Decision, error) {
+	c := callOf(ctx)
+	if c == nil || !asksForms(c.session) {
+		return unifiedexec.Declined, errCannotAsk
+	}
+	answer, err := c.session.Elicit(ctx, &mcp.ElicitParams{Mode: "form", Message: questionText(q), RequestedSchema: questionForm(q)})
+	if err != nil {
+		return unifiedexec.Declined, err
+	}
+	if answer.Action != "accept" {
+		return unifiedexec.Declined, nil
+	}
+	switch answer.Content[scopeMember] {
+	case scopeSession:
+		return unifiedexec.ApprovedForSession, nil
+	case scopeRule:
+		if len(q.Rule) > 0 {
+			return unifiedexec.ApprovedRule, nil
+		}
+	}
+	return unifiedexec.Approved, nil
+}
+
+// asksForms reports whether a client can put a question to its user.
+func asksForms(s *mcp.ServerSession) bool {
+	p := s.InitializeParams()
+	if p == nil || p.Capabilities == nil || p.Capabilities.Elicitation == nil {
+		return false
+	}
+	e := p.Capabilities.Elicitation
+	return e.Form != nil || e.URL == nil
+}
+
+// questionText says what would happen.
+func questionText(q unifiedexec.Question) string {
+	var b strings.Builder
+	if q.Retry {
+		b.WriteString("The sandbox has stopped a command. Run it again, from its beginning, without sandbox?\n")
+	} else {
+		b.WriteString("Run this command? It may run without sandbox.\n")
+	}
+	fmt.Fprintf(&b, "\nCommand: %s\nDirectory: %s\n", q.Script, q.Cwd)
+	if q.Reason != "" && !q.Retry {
+		fmt.Fprintf(&b, "Reason: %s\n", q.Reason)
+	}
+	if what := denialText(q.Denial); what != "" {
+		fmt.Fprintf(&b, "Denied: %s\n", what)
+	}
+	if q.Output != "" {
+		fmt.Fprintf(&b, "Output: %s\n", tail(q.Output, shownOutput))
+	}
+	return b.String()
+}
+
+// denialText is a denial in a few words; empty: nothing is known about it.
+func denialText(f *wire.DenialFact) string {
+	if f == nil {
+		return ""
+	}
+	var words []string
+	for _, w := range []struct {
+		before string
+		text   *string
+	}{{"", f.Access}, {"", f.Path}, {"system call ", f.Syscall}} {
+		if w.text != nil && *w.text != "" {
+			words = append(words, w.before+*w.text)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// tail is the end of a text, of whole characters.
+func tail(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return "…" + strings.ToValidUTF8(text[len(text)-most:], "")
+}
+
+// questionForm asks how far an approval goes. Without an answer it is for once.
+func questionForm(q unifiedexec.Question) map[string]any {
+	values, names := []string{scopeOnce, scopeSession}, []string{"This once", "And whenever the same command comes again"}
+	if len(q.Rule) > 0 && !slices.Equal(q.Rule, q.Command) { // not the same as for the session
+		values, names = append(values, scopeRule), append(names, "And all commands that begin with "+strings.Join(q.Rule, " "))
+	}
+	return map[string]any{
+		"type": "object",
+		"properties": map[string]any{scopeMember: map[string]any{
+			"type": "string", "title": "How long the approval is valid", "enum": values, "enumNames": names, "default": scopeOnce,
+		}},
+	}
+}

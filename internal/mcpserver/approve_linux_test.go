@@ -1,0 +1,302 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/unifiedexec"
+	"github.com/tetherexec/tether/wire"
+)
+
+// outside is a file that the sandbox does not let anybody write.
+func outside(t *testing.T) string { return filepath.Join(workspace(t), "file") }
+
+func wantFile(t *testing.T, name, content string) {
+	t.Helper()
+	if got, err := os.ReadFile(name); content == "" && !os.IsNotExist(err) || string(got) != content {
+		t.Errorf("%s has %q, %v, want %q", name, got, err, content)
+	}
+}
+
+// Denied, asked, approved, run again without the sandbox.
+func TestApproved(t *testing.T) {
+	needBubblewrap(t)
+	r := newRig(t, confined(granular), says("accept", ""))
+	file := outside(t)
+	r.want(r.sh("echo hi > in; cat in"), false, "Process exited with code 0", "hi\n")
+	if len(r.questions()) != 0 {
+		t.Error("asked about the workspace")
+	}
+	r.want(r.sh("echo text > "+file+" && echo done"), false, "Process exited with code 0", "Output:\ndone\n")
+	wantFile(t, file, "text\n")
+	questions := r.questions()
+	if len(questions) != 1 || !strings.Contains(questions[0].Message, "echo text > "+file) || !strings.Contains(questions[0].Message, "without sandbox") {
+		t.Fatalf("%+v", questions)
+	}
+	r.sh("echo more > " + file + " && echo done")
+	r.sh("echo more > " + file + " && echo done")
+	if n := len(r.questions()); n != 3 {
+		t.Errorf("%d questions: an approval was for more than once", n)
+	}
+}
+
+func TestApprovedForSession(t *testing.T) {
+	needBubblewrap(t)
+	r := newRig(t, confined(granular), says("accept", scopeSession))
+	file := outside(t)
+	for range 2 {
+		r.want(r.sh("echo text >> "+file), false, "Process exited with code 0")
+	}
+	wantFile(t, file, "text\ntext\n")
+	if n := len(r.questions()); n != 1 {
+		t.Errorf("%d questions", n)
+	}
+}
+
+// What a user does not allow is not done, and the first output is there.
+func TestDeclined(t *testing.T) {
+	needBubblewrap(t)
+	for _, action := range []string{"decline", "cancel"} {
+		r := newRig(t, confined(granular), says(action, ""))
+		file := outside(t)
+		r.want(r.sh("echo first; echo text > "+file), false, "Process exited with code 1", "first\n",
+			"Note: rejected by user: the command was not run again without the sandbox", "Note: the sandbox was in the way")
+		wantFile(t, file, "")
+		r.want(r.call("exec_command", arguments{"login": false, "cmd": "echo text > " + file, "sandbox_permissions": "require_escalated", "justification": "May I?"}), true, "rejected by user")
+		wantFile(t, file, "")
+		if q := r.questions(); len(q) != 2 || !strings.Contains(q[1].Message, "May I?") {
+			t.Errorf("%+v", q)
+		}
+	}
+}
+
+// A denial after the session was reported leads to the same question.
+func TestApprovedLater(t *testing.T) {
+	needBubblewrap(t)
+	r := newRig(t, confined(granular), says("accept", ""))
+	file := outside(t)
+	id := r.call("exec_command", arguments{"cmd": "sleep 0.6; echo text > " + file, "yield_time_ms": 250, "login": false}).session()
+	if id == 0 {
+		t.Fatal("no session")
+	}
+	r.want(r.call("write_stdin", arguments{"session_id": id}), false, "Process exited with code 0")
+	wantFile(t, file, "text\n")
+}
+
+// A server that ends does not wait for an answer.
+func TestUnanswered(t *testing.T) {
+	needBubblewrap(t)
+	asked, end := make(chan struct{}), make(chan struct{})
+	r := newRig(t, confined(granular), func(*mcp.ElicitParams) *mcp.ElicitResult {
+		close(asked)
+		<-end
+		return &mcp.ElicitResult{Action: "accept"}
+	})
+	file := outside(t)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.session.CallTool(within(t), &mcp.CallToolParams{Name: "exec_command", Arguments: arguments{"login": false, "cmd": "echo text > " + file}})
+	}()
+	<-asked
+	r.server.Close()
+	close(end)
+	<-done
+	wantFile(t, file, "")
+}
+
+// Who cannot be asked is told what was denied, and how it can be allowed.
+func TestNobodyToAsk(t *testing.T) {
+	needBubblewrap(t)
+	file := outside(t)
+	r := newRig(t, confined(granular), nil)
+	r.want(r.sh("echo text > "+file), false, "Process exited with code 1", "the MCP client has no elicitation", "--approval options of `tether mcp`", "the sandbox was in the way: write "+file)
+	r.want(r.call("exec_command", arguments{"login": false, "cmd": "echo text > " + file, "sandbox_permissions": "require_escalated"}), true, "the MCP client has no elicitation")
+
+	r = newRig(t, confined(unifiedexec.Policy{}), says("accept", ""))
+	r.want(r.sh("echo text > "+file), false, "Process exited with code 1", "the sandbox was in the way", "the user can allow more with the --sandbox")
+	r.want(r.call("exec_command", arguments{"login": false, "cmd": "true", "sandbox_permissions": "require_escalated"}), true, "approval policy is Never")
+
+	r = newRig(t, confined(unifiedexec.Policy{Mode: unifiedexec.OnRequest}), says("accept", ""))
+	r.want(r.sh("echo text > "+file), false, "Process exited with code 1", `with sandbox_permissions "require_escalated" exec_command asks the user`)
+	wantFile(t, file, "")
+	r.want(r.call("exec_command", arguments{"login": false, "cmd": "echo text > " + file, "sandbox_permissions": "require_escalated"}), false, "Process exited with code 0")
+	wantFile(t, file, "text\n")
+}
+
+func TestFiles(t *testing.T) {
+	needBubblewrap(t)
+	r := newRig(t, confined(granular), nil)
+	r.want(r.call("write_file", arguments{"path": "a/b.txt", "content": "one\ntwo\nthree\n"}), true, "write_file failed: ")
+	r.want(r.call("write_file", arguments{"path": "a/b.txt", "content": "one\ntwo\nthree\n", "create_directories": true}), false, "Wrote 14 bytes to "+r.workspace+"/a/b.txt")
+	wantFile(t, filepath.Join(r.workspace, "a/b.txt"), "one\ntwo\nthree\n")
+	if got := r.call("read_file", arguments{"path": "a/b.txt"}); got.text != "one\ntwo\nthree\n" || got.data["lines"] != 3.0 {
+		t.Errorf("%+v", got)
+	}
+	if got := r.call("read_file", arguments{"path": filepath.Join(r.workspace, "a/b.txt"), "from_line": 2, "max_lines": 1}); got.text != "Lines 2 to 2 of 3:\ntwo\n" || got.data["content"] != "two\n" {
+		t.Errorf("%+v", got)
+	}
+	r.want(r.call("read_file", arguments{"path": "a/b.txt", "from_line": 9}), false, "No lines from 9 on: there are 3.")
+	if got := r.call("list_dir", nil); got.text != "a/\n" {
+		t.Errorf("%+v", got)
+	}
+	r.want(r.call("list_dir", arguments{"path": "a"}), false, "b.txt\n")
+	r.want(r.call("read_file", arguments{"path": "missing"}), true, "read_file failed: ", "No such file")
+	r.want(r.call("read_file", arguments{}), true, "missing field `path`")
+	r.want(r.call("write_file", arguments{"path": "x"}), true, "missing field `content`")
+
+	file := outside(t)
+	if err := os.WriteFile(file, []byte("old\xff"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.want(r.call("write_file", arguments{"path": file, "content": "new"}), true, "the sandbox may not allow it", "require_escalated")
+	wantFile(t, file, "old\xff")
+	r.want(r.call("read_file", arguments{"path": file}), true, "is not text in UTF-8")
+}
+
+// Several clients over HTTP, each with its own sessions; and who is turned away.
+func TestHTTP(t *testing.T) {
+	needBubblewrap(t)
+	r := newRig(t, confined(granular), says("accept", ""))
+	l, err := Listen(t.Context(), "http://127.0.0.1:0", "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- r.server.ServeHTTP(ctx, l) }()
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	for _, row := range []struct {
+		header, value string
+		status        int
+	}{{"", "", http.StatusUnauthorized}, {"Authorization", "Bearer wrong", http.StatusUnauthorized}, {"Origin", "http://evil.example", http.StatusForbidden}, {"Host", "evil.example", http.StatusUnauthorized}} {
+		if got := post(t, l.URL, row.header, row.value); got != row.status {
+			t.Errorf("%v: %d", row, got)
+		}
+	}
+	web := &http.Client{Transport: bearer{"secret"}}
+	a := r.connect(&mcp.StreamableClientTransport{Endpoint: l.URL, HTTPClient: web})
+	b := r.connect(&mcp.StreamableClientTransport{Endpoint: l.URL, HTTPClient: web})
+	file := outside(t)
+	r.want(callOn(t, a, "exec_command", arguments{"cmd": "echo text > " + file, "login": false}, nil), false, "Process exited with code 0")
+	wantFile(t, file, "text\n")
+	got := callOn(t, a, "exec_command", arguments{"cmd": "echo one; exec sleep 1000", "yield_time_ms": 250, "login": false}, "T")
+	r.want(got, false, "one\n")
+	<-r.told
+	r.want(callOn(t, b, "list_sessions", nil, nil), false, "No sessions.")
+	r.want(callOn(t, b, "write_stdin", arguments{"session_id": got.session()}, nil), true, "Unknown process id")
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := a.CallTool(within(t), &mcp.CallToolParams{Name: "write_stdin", Arguments: arguments{"session_id": got.session(), "yield_time_ms": 300000}})
+		waiting <- err
+	}()
+	leave(t, l.URL, a.ID())
+	<-waiting
+	a.Close() // the server knows it no more
+	tethertest.Eventually(t, func() error {
+		processes, err := r.client.Processes(within(t), "")
+		for _, p := range processes {
+			if p.State == wire.StateRunning {
+				return fmt.Errorf("%v is running", p.Argv)
+			}
+		}
+		return err
+	})
+	r.want(callOn(t, b, "exec_command", arguments{"login": false, "cmd": "echo still"}, nil), false, "still\n")
+	b.Close()
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// A name that was made to lead to the loopback address does not help a web page.
+func TestHTTPRebinding(t *testing.T) {
+	r := newRig(t, nil, nil)
+	l, err := Listen(t.Context(), "http://localhost:0", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- r.server.ServeHTTP(ctx, l) }()
+	if got := post(t, l.URL, "Host", "evil.example"); got != http.StatusForbidden {
+		t.Errorf("%d", got)
+	}
+	if got := post(t, l.URL, "", ""); got != http.StatusOK {
+		t.Errorf("%d", got)
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+func post(t *testing.T, url, header, value string) int {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	switch header {
+	case "":
+	case "Host":
+		req.Host = value
+	default:
+		req.Header.Set(header, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	http.DefaultClient.CloseIdleConnections()
+	return resp.StatusCode
+}
+
+// leave ends a session as clients do.
+func leave(t *testing.T, url, id string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(within(t), http.MethodDelete, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Mcp-Session-Id", id)
+	resp, err := bearer{"secret"}.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusNoContent {
+		t.Errorf("DELETE: %s", resp.Status)
+	}
+}
+
+type bearer struct{ token string }
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func TestListen(t *testing.T) {
+	for address, token := range map[string]string{
+		"http://0.0.0.0:0": "", "http://[::]:0": "", "https://127.0.0.1:0": "t", "http://127.0.0.1": "t", "ws://127.0.0.1:0": "t", "http://example.com:80": "t", "http://127.0.0.1:0/x": "",
+	} {
+		if l, err := Listen(t.Context(), address, token); err == nil {
+			l.Close()
+			t.Errorf("%s was opened", address)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/unifiedexec"
+	"github.com/tetherexec/tether/wire"
+)
+
+// maxProcesses is of how many processes the output can be searched; the oldest are
+// forgotten first. The executor does not keep more for long either.
+const maxProcesses = 256
+
+// maxChunks is how many results are known by their chunk id.
+const maxChunks = 1024
+
+// A desk is what one MCP session works with.
+type desk struct {
+	config  *Config
+	manager *unifiedexec.Manager
+	calls   atomic.Uint64   // for their ids
+	ctx     context.Context // ends with the desk, and its calls with it
+	cancel  context.CancelFunc
+
+	mu       sync.Mutex
+	sessions shelf[int, *process]
+	chunks   shelf[string, *process]
+	watchers map[*progress]struct{}
+}
+
+// A shelf has the newest of its entries.
+type shelf[K comparable, V any] struct {
+	most int
+	keys []K // oldest first
+	at   map[K]V
+}
+
+func (s *shelf[K, V]) put(key K, value V) {
+	if s.at == nil {
+		s.at = make(map[K]V)
+	}
+	if _, known := s.at[key]; known {
+		s.keys = slices.DeleteFunc(s.keys, func(k K) bool { return k == key })
+	} else if len(s.keys) == s.most {
+		delete(s.at, s.keys[0])
+		s.keys = s.keys[1:]
+	}
+	s.keys = append(s.keys, key)
+	s.at[key] = value
+}
+
+func newDesk(c *Config) (*desk, error) {
+	d := &desk{config: c, watchers: make(map[*progress]struct{})}
+	d.sessions.most, d.chunks.most = maxProcesses, maxChunks
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	var err error
+	d.manager, err = unifiedexec.New(unifiedexec.Config{
+		Environments: []unifiedexec.Environment{{
+			ID: "executor", Executor: executor{c.Client}, Local: c.Local, Cwd: c.Cwd, Sandbox: c.Sandbox,
+		}},
+		Policy:                c.Policy,
+		Approver:              unifiedexec.ApproverFunc(d.approve),
+		Budget:                unifiedexec.Budget{Tokens: outputBudget},
+		AdditionalPermissions: c.Policy.Mode != unifiedexec.Never && c.Sandbox != nil,
+		Identity:              unifiedexec.Identity{Version: c.Version},
+		Observe:               d.observe,
+	})
+	return d, err
+}
+
+// close ends the calls and the commands.
+func (d *desk) close() {
+	d.cancel()
+	d.manager.Close()
+}
+
+// A call is one call of a tool. It travels in the context, so that what is started and
+// asked for it can be told from the rest.
+type call struct {
+	id      string
+	session *mcp.ServerSession
+
+	mu      sync.Mutex
+	process *process // the newest one that was started for the call
+}
+
+type callKey struct{}
+
+// begin puts a new call into the context.
+func (d *desk) begin(ctx context.Context, session *mcp.ServerSession) (context.Context, *call) {
+	c := &call{id: fmt.Sprintf("mcp-%d", d.calls.Add(1)), session: session}
+	return context.WithValue(ctx, callKey{}, c), c
+}
+
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+func (c *call) started() *process {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.process
+}
+
+// An executor starts processes and tells their calls.
+type executor struct {
+	client func(context.Context) (*client.Client, error)
+}
+
+func (e executor) Info(ctx context.Context) (wire.EnvironmentInfo, error) {
+	c, err := e.client(ctx)
+	if err != nil {
+		return wire.EnvironmentInfo{}, err
+	}
+	return c.Info(), nil
+}
+
+func (e executor) Start(ctx context.Context, cmd client.Command) (unifiedexec.Process, error) {
+	c, err := e.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := unifiedexec.Remote(c).Start(ctx, cmd)
+	if err != nil {
+		return nil, err
+	}
+	if call := callOf(ctx); call != nil {
+		call.mu.Lock()
+		call.process = &process{p, cmd.Sandbox != nil}
+		call.mu.Unlock()
+	}
+	return p, nil
+}
+
+// A process is what is remembered of one.
+type process struct {
+	unifiedexec.Process
+	confined bool
+}
+
+// A searcher finds lines in the output of a process.
+type searcher interface {
+	Search(context.Context, client.Search) (wire.SearchResult, error)
+}
+
+// remember notes which process a result is of.
+func (d *desk) remember(r *unifiedexec.Result, session int, p *process) {
+	if p == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.chunks.put(r.ChunkID, p)
+	if session != 0 {
+		d.sessions.put(session, p)
+	}
+}
+
+func (d *desk) ofSession(id int) *process {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sessions.at[id]
+}
+
+func (d *desk) ofChunk(id string) *process {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.chunks.at[strings.ToLower(strings.TrimSpace(id))]
+}
+
+// A place is where paths are looked up.
+type place struct {
+	client *client.Client
+	system string // as in runtime.GOOS, as far as paths differ
+	root   string
+}
+
+// place returns the executor's side of things.
+func (d *desk) place(ctx context.Context) (place, error) {
+	c, err := d.config.Client(ctx)
+	if err != nil {
+		return place{}, err
+	}
+	info := c.Info()
+	p := place{client: c, system: "linux", root: d.config.Cwd}
+	if strings.EqualFold(info.PlatformOS, "windows") {
+		p.system = "windows"
+	}
+	if p.root == "" && info.Cwd != nil {
+		p.root = *info.Cwd
+	}
+	if p.root == "" {
+		p.root = "/"
+	}
+	if strings.HasPrefix(p.root, "file:") {
+		uri, err := wire.ParsePathURI(p.root)
+		if err == nil {
+			p.root, err = uri.NativeOn(p.system)
+		}
+		if err != nil {
+			return place{}, fmt.Errorf("directory of the executor: %w", err)
+		}
+	}
+	return p, nil
+}
+
+// path returns the absolute path that name means.
+func (p place) path(name string) string {
+	separator := "/"
+	switch {
+	case name == "" || name == ".":
+		return p.root
+	case strings.HasPrefix(name, "/"), strings.HasPrefix(name, "file:"):
+		return name
+	case p.system == "windows":
+		if len(name) > 1 && name[1] == ':' || strings.HasPrefix(name, `\`) {
+			return name
+		}
+		separator = `\`
+	}
+	return strings.TrimRight(p.root, `/`+separator) + separator + name
+}
+
+// files returns the executor's files as far as a sandbox lets them be reached, which is
+// as far as commands get.
+func (p place) files(sandbox *wire.Sandbox) *client.Files {
+	if sandbox == nil {
+		return p.client.Files(nil)
+	}
+	s := *sandbox
+	if s.PolicyContext == nil {
+		root := wire.PathURIOn(p.system, p.root)
+		if s.Cwd == nil {
+			s.Cwd = &root
+		}
+		if len(s.WorkspaceRoots) == 0 {
+			s.WorkspaceRoots = []wire.PathURI{root}
+		}
+	}
+	if s.WindowsSandboxLevel == "" {
+		s.WindowsSandboxLevel = wire.WindowsDisabled
+	}
+	return p.client.Files(&s)
+}

@@ -1,0 +1,131 @@
+package mcpserver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tetherexec/tether/unifiedexec"
+)
+
+func (d *desk) execCommand(ctx context.Context, req *mcp.CallToolRequest) (outcome, error) {
+	args, err := unifiedexec.ParseExecArgs(req.Params.Arguments)
+	if err != nil {
+		return outcome{}, err
+	}
+	ctx, c := d.begin(ctx, req.Session)
+	args.CallID = c.id
+	defer d.watch(ctx, req, c.id, 0)()
+	r, err := d.manager.ExecCommand(ctx, args)
+	if err != nil {
+		return outcome{}, err
+	}
+	return d.result(ctx, r, r.SessionID, c.started()), nil
+}
+
+func (d *desk) writeStdin(ctx context.Context, req *mcp.CallToolRequest) (outcome, error) {
+	args, err := unifiedexec.ParseStdinArgs(req.Params.Arguments)
+	if err != nil {
+		return outcome{}, err
+	}
+	return d.write(ctx, req, args)
+}
+
+// write is write_stdin, and the end of kill_session.
+func (d *desk) write(ctx context.Context, req *mcp.CallToolRequest, args unifiedexec.StdinArgs) (outcome, error) {
+	ctx, c := d.begin(ctx, req.Session)
+	defer d.watch(ctx, req, "", args.SessionID)()
+	r, err := d.manager.WriteStdin(ctx, args)
+	if err != nil {
+		return outcome{}, err
+	}
+	p := c.started() // run again after an approval
+	if p == nil {
+		p = d.ofSession(args.SessionID)
+	}
+	return d.result(ctx, r, args.SessionID, p), nil
+}
+
+// result is what a model gets. It says what the sandbox has denied, and what can be done
+// about it.
+func (d *desk) result(ctx context.Context, r *unifiedexec.Result, session int, p *process) outcome {
+	d.remember(r, session, p)
+	if r.ExitCode != nil && *r.ExitCode != 0 && p != nil && p.confined {
+		if exit, err := p.Result(ctx); err == nil && exit.SandboxDenied {
+			note := "the sandbox was in the way"
+			if what := denialText(exit.Denial); what != "" {
+				note += ": " + what
+			}
+			if len(r.Notes) == 0 {
+				note += "; " + d.remedy()
+			}
+			r.Notes = append(r.Notes, note)
+		}
+	}
+	return outcome{r.Text(), r}
+}
+
+// remedy says how more can be allowed.
+func (d *desk) remedy() string {
+	if d.config.Policy.Mode == unifiedexec.Never {
+		return "the user can allow more with the --sandbox and --approval options of `tether mcp`"
+	}
+	return "with sandbox_permissions \"require_escalated\" exec_command asks the user"
+}
+
+type killArgs struct {
+	SessionID       int  `json:"session_id" jsonschema:"Identifier of the session to end."`
+	MaxOutputTokens *int `json:"max_output_tokens,omitempty" jsonschema:"Output beyond this many tokens is truncated. Defaults to 10000."`
+}
+
+func (d *desk) killSession(ctx context.Context, req *mcp.CallToolRequest) (outcome, error) {
+	var args killArgs
+	if err := parseArgs(req, &args); err != nil {
+		return outcome{}, err
+	}
+	if err := d.manager.Kill(ctx, args.SessionID); err != nil {
+		return outcome{}, err
+	}
+	return d.write(ctx, req, unifiedexec.StdinArgs{SessionID: args.SessionID, MaxOutputTokens: args.MaxOutputTokens})
+}
+
+// A sessionRow is what list_sessions tells of one.
+type sessionRow struct {
+	SessionID int       `json:"session_id"`
+	Command   string    `json:"command"`
+	Workdir   string    `json:"workdir"`
+	TTY       bool      `json:"tty"`
+	Started   time.Time `json:"started"`
+	ExitCode  *int      `json:"exit_code,omitempty"`
+}
+
+func (d *desk) listSessions(context.Context, *mcp.CallToolRequest) (outcome, error) {
+	rows := []sessionRow{}
+	var b strings.Builder
+	for _, s := range d.manager.Sessions() {
+		rows = append(rows, sessionRow{s.ID, s.Script, s.Cwd, s.TTY, s.Started.UTC(), s.ExitCode})
+		state := "running for " + time.Since(s.Started).Round(time.Second).String()
+		if s.ExitCode != nil {
+			state = fmt.Sprintf("exited with code %d, output left", *s.ExitCode)
+		}
+		fmt.Fprintf(&b, "%d: %s: %s (in %s)\n", s.ID, state, oneLine(s.Script), s.Cwd)
+	}
+	if len(rows) == 0 {
+		b.WriteString("No sessions.\n")
+	}
+	return outcome{b.String(), map[string]any{"sessions": rows}}, nil
+}
+
+// listedCommand is how much of a command is shown in a list.
+const listedCommand = 200
+
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > listedCommand {
+		text = strings.ToValidUTF8(text[:listedCommand], "") + "…"
+	}
+	return text
+}

@@ -1,0 +1,247 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tetherexec/tether/internal/cable"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/unifiedexec"
+)
+
+// The text is that of unified exec, and the data says the same.
+func TestCommand(t *testing.T) {
+	r := newRig(t, nil, nil)
+	got := r.sh("echo hello; exit 3")
+	if !regexp.MustCompile(`^Chunk ID: [0-9a-f]{6}\nWall time: \d+\.\d{4} seconds\nProcess exited with code 3\nOriginal token count: 2\nOutput:\nhello\n$`).MatchString(got.text) {
+		t.Errorf("text: %q", got.text)
+	}
+	if got.data["exit_code"] != 3.0 || got.data["output"] != "hello\n" || got.isErr {
+		t.Errorf("data: %v", got.data)
+	}
+	r.want(r.call("exec_command", arguments{}), true, "failed to parse function arguments: missing field `cmd`")
+	r.want(r.call("write_stdin", arguments{"session_id": 1}), true, "write_stdin failed: Unknown process id 1")
+}
+
+// A prompt is fed, and the session is listed until it ends.
+func TestPrompt(t *testing.T) {
+	r := newRig(t, nil, nil)
+	got := r.call("exec_command", arguments{"cmd": `printf 'name? '; read n; echo "hi $n"`, "tty": true, "yield_time_ms": 250, "login": false})
+	id := got.session()
+	if id == 0 || !strings.Contains(got.text, "name? ") {
+		t.Fatalf("%s", got.text)
+	}
+	list := r.call("list_sessions", nil)
+	r.want(list, false, fmt.Sprintf("%d: running for ", id), "read n")
+	if rows := list.data["sessions"].([]any); len(rows) != 1 || rows[0].(map[string]any)["tty"] != true {
+		t.Errorf("%v", list.data)
+	}
+	r.want(r.call("write_stdin", arguments{"session_id": id, "chars": "Ada\n", "yield_time_ms": 5000}), false, "hi Ada", "Process exited with code 0")
+	r.want(r.call("list_sessions", nil), false, "No sessions.")
+}
+
+func TestKill(t *testing.T) {
+	r := newRig(t, nil, nil)
+	got := r.call("exec_command", arguments{"cmd": "echo begun; exec sleep 1000", "yield_time_ms": 250, "login": false})
+	id := got.session()
+	r.want(r.call("kill_session", arguments{"session_id": id}), false, "Process exited with code 143")
+	r.want(r.call("kill_session", arguments{"session_id": id}), true, "Unknown process id")
+}
+
+// The commands of a client that leaves end, also while it waits for one.
+func TestClientLeaves(t *testing.T) {
+	r := newRig(t, nil, nil)
+	pid := filepath.Join(r.workspace, "pid")
+	done := make(chan struct{})
+	go func() { // ends with the session
+		defer close(done)
+		r.session.CallTool(within(t), &mcp.CallToolParams{Name: "exec_command", Arguments: arguments{"login": false, "cmd": "echo $$ > pid; exec sleep 1000", "yield_time_ms": 30000}})
+	}()
+	tethertest.Eventually(t, func() error { _, err := os.Stat(pid); return err })
+	r.server.Close()
+	<-done
+	gone(t, pid)
+}
+
+// gone waits until the process of which a file has the id is gone.
+func gone(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tethertest.Eventually(t, func() error {
+		if _, err := os.Stat("/proc/" + strings.TrimSpace(string(text))); err == nil {
+			return os.ErrExist
+		}
+		return nil
+	})
+}
+
+// Output comes as it is printed, and the progress grows.
+func TestProgress(t *testing.T) {
+	r := newRig(t, nil, nil)
+	answer := make(chan reply, 1)
+	go func() {
+		answer <- callOn(t, r.session, "exec_command", arguments{"cmd": "echo one; while [ ! -e go ]; do sleep 0.01; done; echo two", "yield_time_ms": 30000, "login": false}, "T")
+	}()
+	<-r.told // while the command runs
+	if first := r.notified()[0]; first.Message != "one\n" || first.ProgressToken != "T" {
+		t.Errorf("%+v", first)
+	}
+	if err := os.WriteFile(filepath.Join(r.workspace, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.want(<-answer, false, "Output:\none\ntwo\n")
+	last := 0.0
+	for _, p := range r.notified() {
+		if p.Progress <= last {
+			t.Errorf("%v after %v", p.Progress, last)
+		}
+		last = p.Progress
+	}
+	before := len(r.notified())
+	r.sh("echo quiet") // nobody has asked for progress
+	if got := r.notified()[before:]; len(got) > 1 || len(got) == 1 && got[0].Message != "two\n" {
+		t.Errorf("%d notifications more", len(got))
+	}
+
+	id := r.call("exec_command", arguments{"cmd": "cat", "tty": true, "yield_time_ms": 250, "login": false}).session()
+	for len(r.told) > 0 {
+		<-r.told
+	}
+	go func() {
+		answer <- callOn(t, r.session, "write_stdin", arguments{"session_id": id, "chars": "three\n", "yield_time_ms": 300}, 7)
+	}()
+	<-r.told
+	<-answer
+	all := r.notified()
+	if p := all[len(all)-1]; !strings.Contains(p.Message, "three") || p.ProgressToken != 7.0 {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestSearch(t *testing.T) {
+	r := newRig(t, nil, nil)
+	got := r.call("exec_command", arguments{"cmd": "seq -f line-%g 1 20000; sleep 0.3", "login": false, "max_output_tokens": 100})
+	if strings.Contains(got.text, "line-12345\n") {
+		t.Fatal("all of it")
+	}
+	chunk := regexp.MustCompile(`Chunk ID: (\S+)`).FindStringSubmatch(got.text)[1]
+	found := r.call("search_output", arguments{"chunk_id": chunk, "pattern": "^LINE-1234[56]$", "ignore_case": true, "before": 1})
+	if want := "2 matching lines of 20000\n12344-line-12344\n12345:line-12345\n12346:line-12346\n"; found.text != want {
+		t.Errorf("%q, want %q", found.text, want)
+	}
+	if found.data["matches"] != 2.0 {
+		t.Errorf("%v", found.data)
+	}
+	r.want(r.call("search_output", arguments{"chunk_id": chunk, "from_line": 7, "to_line": 8}), false, "7:line-7\n8:line-8\n")
+	r.want(r.call("search_output", arguments{"chunk_id": chunk, "max_matches": 1}), false, "go on with from_line 2")
+	r.want(r.call("search_output", arguments{"chunk_id": "x"}), true, "Unknown chunk id x")
+	r.want(r.call("search_output", arguments{}), true, "one of `session_id` and `chunk_id`")
+	r.want(r.call("search_output", arguments{"chunk_id": chunk, "pattern": "("}), true, "search_output failed: ")
+
+	id := r.call("exec_command", arguments{"cmd": "echo needle; exec sleep 1000", "yield_time_ms": 250, "login": false}).session()
+	r.want(r.call("search_output", arguments{"session_id": id, "pattern": "need"}), false, "1:needle\n")
+	r.call("kill_session", arguments{"session_id": id})
+	r.want(r.call("search_output", arguments{"session_id": id, "pattern": "need"}), false, "1:needle\n")
+}
+
+// A cut of the connection to the executor goes unnoticed.
+func TestCut(t *testing.T) {
+	t.Cleanup(tethertest.NothingLeft(t))
+	line, err := cable.Lay(t.Context(), cable.Config{Target: tethertest.StartServer(t, server.Config{}).URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(line.Close)
+	r := newRigAt(t, line.URL(), nil, nil)
+	answer := make(chan reply, 1)
+	go func() {
+		answer <- callOn(t, r.session, "exec_command", arguments{"cmd": "echo one; while [ ! -e go ]; do sleep 0.01; done; echo two", "yield_time_ms": 30000, "login": false}, "T")
+	}()
+	<-r.told
+	line.Cut()
+	if err := os.WriteFile(filepath.Join(r.workspace, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	line.Mend()
+	r.want(<-answer, false, "Process exited with code 0", "Output:\none\ntwo\n")
+	if line.Links() != 2 {
+		t.Errorf("%d connections", line.Links())
+	}
+}
+
+// The published schema has the descriptions and defaults, and only what can be asked for.
+func TestSchemas(t *testing.T) {
+	properties := func(r *rig, tool string) map[string]map[string]any {
+		t.Helper()
+		list, err := r.session.ListTools(within(t), nil)
+		if err != nil || len(list.Tools) != 8 {
+			t.Fatalf("%v, %v", list, err)
+		}
+		for _, tl := range list.Tools {
+			var schema struct {
+				Properties map[string]map[string]any
+			}
+			raw, _ := json.Marshal(tl.InputSchema)
+			if tl.Name == tool && json.Unmarshal(raw, &schema) == nil {
+				return schema.Properties
+			}
+		}
+		t.Fatalf("no %s", tool)
+		return nil
+	}
+	asks := properties(newRig(t, confined(granular), nil), "exec_command")
+	for name, value := range map[string]any{"tty": false, "yield_time_ms": 10000.0, "max_output_tokens": 10000.0, "sandbox_permissions": "use_default", "login": true} {
+		if p := asks[name]; p["default"] != value || p["description"] == "" {
+			t.Errorf("%s: %v", name, p)
+		}
+	}
+	if asks["yield_time_ms"]["type"] != "integer" || asks["justification"] == nil || asks["environment_id"] != nil {
+		t.Errorf("%v", asks)
+	}
+	if never := properties(newRig(t, confined(unifiedexec.Policy{}), nil), "exec_command"); never["justification"] != nil || never["cmd"] == nil {
+		t.Errorf("%v", never)
+	}
+	if p := properties(newRig(t, nil, nil), "write_stdin"); p["yield_time_ms"]["default"] != 250.0 || p["chars"]["default"] != "" {
+		t.Errorf("%v", p)
+	}
+}
+
+// A client on a pair of streams that goes away in the middle of a call.
+func TestStreamsEnd(t *testing.T) {
+	r := newRig(t, nil, nil)
+	in, theirIn := io.Pipe()
+	theirOut, out := io.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- r.server.Serve(context.Background(), in, out) }()
+	go io.Copy(io.Discard, theirOut)
+	for _, line := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec_command","arguments":{"login":false,"cmd":"echo $$ > pid; exec sleep 1000","yield_time_ms":30000}}}`,
+	} {
+		if _, err := io.WriteString(theirIn, line+"\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pid := filepath.Join(r.workspace, "pid")
+	tethertest.Eventually(t, func() error { _, err := os.Stat(pid); return err })
+	theirIn.Close()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	out.Close()
+	gone(t, pid)
+}

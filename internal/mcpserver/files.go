@@ -1,0 +1,189 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tetherexec/tether/client"
+)
+
+const (
+	defaultLines = 2000
+	maxReadText  = 256 << 10 // bytes of a file in one answer
+	maxReadFile  = 32 << 20  // a larger file is for commands
+	maxListed    = 1000      // names in one answer
+)
+
+type readArgs struct {
+	Path     string `json:"path" jsonschema:"File to read; relative paths begin in the working directory."`
+	FromLine int    `json:"from_line,omitempty" jsonschema:"First line to return, counted from 1. Defaults to 1."`
+	MaxLines int    `json:"max_lines,omitempty" jsonschema:"Lines to return at most. Defaults to 2000."`
+}
+
+type writeArgs struct {
+	Path              string  `json:"path" jsonschema:"File to write; relative paths begin in the working directory."`
+	Content           *string `json:"content" jsonschema:"The whole content of the file."`
+	CreateDirectories bool    `json:"create_directories,omitempty" jsonschema:"True makes the directories that are missing. Defaults to false."`
+}
+
+type listArgs struct {
+	Path string `json:"path,omitempty" jsonschema:"Directory to list. Defaults to the working directory."`
+}
+
+// at has the files of the executor and an absolute path.
+func (d *desk) at(ctx context.Context, name string) (*client.Files, string, error) {
+	p, err := d.place(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	return p.files(d.config.Sandbox), p.path(name), nil
+}
+
+// readOnly is how executors say that what was to be written is on a file system that
+// cannot be: within a sandbox most are.
+const readOnly = "(os error 30)"
+
+// failedFile is the error of a tool about a file. It says what can be done where the
+// sandbox may be the reason.
+func (d *desk) failedFile(tool string, err error) error {
+	if d.config.Sandbox != nil && (errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), readOnly)) {
+		return fmt.Errorf("%s failed: %w: the sandbox may not allow it; %s", tool, err, d.remedy())
+	}
+	return fmt.Errorf("%s failed: %w", tool, err)
+}
+
+func missing(member string) error {
+	return fmt.Errorf("failed to parse function arguments: missing field `%s`", member)
+}
+
+func (d *desk) readFile(ctx context.Context, req *mcp.CallToolRequest) (outcome, error) {
+	var args readArgs
+	if err := parseArgs(req, &args); err != nil {
+		return outcome{}, err
+	}
+	if args.Path == "" {
+		return outcome{}, missing("path")
+	}
+	files, name, err := d.at(ctx, args.Path)
+	if err != nil {
+		return outcome{}, d.failedFile(toolReadFile, err)
+	}
+	info, err := files.Stat(ctx, name)
+	if err == nil && info.Size() > maxReadFile {
+		err = fmt.Errorf("%s has %d bytes; read parts of it with exec_command", name, info.Size())
+	}
+	var data []byte
+	if err == nil {
+		data, err = files.ReadFile(ctx, name)
+	}
+	if err == nil && !utf8.Valid(data) {
+		err = fmt.Errorf("%s is not text in UTF-8; look at its %d bytes with exec_command", name, len(data))
+	}
+	if err != nil {
+		return outcome{}, d.failedFile(toolReadFile, err)
+	}
+	return excerpt(name, string(data), max(1, args.FromLine), args.MaxLines), nil
+}
+
+// excerpt shows lines of a text. The note in front of them says what is left out.
+func excerpt(name, text string, from, most int) outcome {
+	if most <= 0 {
+		most = defaultLines
+	}
+	var b strings.Builder
+	line, last := 0, 0
+	for l := range strings.Lines(text) {
+		line++
+		if line < from || line >= from+most || last != 0 && last < line-1 || b.Len()+len(l) > maxReadText && b.Len() > 0 {
+			continue
+		}
+		if len(l) > maxReadText {
+			l = strings.ToValidUTF8(l[:maxReadText], "") + "…\n"
+		}
+		b.WriteString(l)
+		last = line
+	}
+	content := b.String()
+	shown := content
+	if from > 1 || last < line {
+		shown = fmt.Sprintf("Lines %d to %d of %d:\n%s", from, last, line, content)
+		if last == 0 {
+			shown = fmt.Sprintf("No lines from %d on: there are %d.\n", from, line)
+		}
+	}
+	return outcome{shown, map[string]any{"path": name, "content": content, "from_line": from, "to_line": last, "lines": line, "truncated": last != 0 && last < line}}
+}
+
+func (d *desk) writeFile(ctx context.Context, req *mcp.CallToolRequest) (outcome, error) {
+	var args writeArgs
+	if err := parseArgs(req, &args); err != nil {
+		return outcome{}, err
+	}
+	switch {
+	case args.Path == "":
+		return outcome{}, missing("path")
+	case args.Content == nil:
+		return outcome{}, missing("content")
+	}
+	files, name, err := d.at(ctx, args.Path)
+	if err != nil {
+		return outcome{}, d.failedFile(toolWriteFile, err)
+	}
+	if cut := strings.LastIndexAny(name, `/\`); args.CreateDirectories && cut > 0 {
+		err = files.MkdirAll(ctx, name[:cut])
+	}
+	if err == nil {
+		err = files.WriteFile(ctx, name, []byte(*args.Content))
+	}
+	if err != nil {
+		return outcome{}, d.failedFile(toolWriteFile, err)
+	}
+	return outcome{fmt.Sprintf("Wrote %d bytes to %s\n", len(*args.Content), name), map[string]any{"path": name, "bytes": len(*args.Content)}}, nil
+}
+
+// A dirRow is one name of a directory.
+type dirRow struct {
+	Name string `json:"name"`
+	Type string `json:"type"` // file, directory or other
+}
+
+func (d *desk) listDir(ctx context.Context, req *mcp.CallToolRequest) (outcome, error) {
+	var args listArgs
+	if err := parseArgs(req, &args); err != nil {
+		return outcome{}, err
+	}
+	files, name, err := d.at(ctx, args.Path)
+	if err != nil {
+		return outcome{}, d.failedFile(toolListDir, err)
+	}
+	entries, err := files.ReadDir(ctx, name)
+	if err != nil {
+		return outcome{}, d.failedFile(toolListDir, err)
+	}
+	rows := []dirRow{}
+	var b strings.Builder
+	for _, e := range entries[:min(len(entries), maxListed)] {
+		kind, mark := "file", ""
+		switch {
+		case e.IsDir():
+			kind, mark = "directory", "/"
+		case !e.Type().IsRegular():
+			kind = "other"
+		}
+		rows = append(rows, dirRow{e.Name(), kind})
+		b.WriteString(e.Name() + mark + "\n")
+	}
+	if more := len(entries) - len(rows); more > 0 {
+		fmt.Fprintf(&b, "… and %d more\n", more)
+	}
+	if len(entries) == 0 {
+		b.WriteString("The directory is empty.\n")
+	}
+	return outcome{b.String(), map[string]any{"path": name, "entries": rows, "total": len(entries)}}, nil
+}

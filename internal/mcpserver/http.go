@@ -1,0 +1,132 @@
+package mcpserver
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// httpPath is where MCP is spoken.
+const httpPath = "/mcp"
+
+const (
+	// httpIdle is after which the session of a client that is not heard of ends, with its
+	// commands: clients need not say that they leave.
+	httpIdle = 12 * time.Hour
+
+	httpHeaders = 10 * time.Second // to send the head of a request
+	httpEnd     = 2 * time.Second  // for answers under way when the server ends
+)
+
+// A Listener is an address on which clients are served.
+type Listener struct {
+	URL   string // for clients
+	token string
+	net.Listener
+}
+
+// Listen opens http://IP:PORT. Whoever reaches it can run commands: one that other
+// machines reach needs a token, which clients send as a bearer token.
+func Listen(ctx context.Context, address, token string) (*Listener, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" && u.Path != httpPath {
+		return nil, fmt.Errorf("%q is not http://IP:PORT", address)
+	}
+	at, err := netip.ParseAddrPort(strings.Replace(u.Host, "localhost:", "127.0.0.1:", 1))
+	if err != nil {
+		return nil, fmt.Errorf("%q is not http://IP:PORT", address)
+	}
+	if !at.Addr().Unmap().IsLoopback() && token == "" {
+		return nil, fmt.Errorf("%s can be reached from other machines, and whoever reaches it can run commands: a token is needed", address)
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", at.String())
+	if err != nil {
+		return nil, err
+	}
+	return &Listener{"http://" + l.Addr().String() + httpPath, token, l}, nil
+}
+
+// ServeHTTP serves clients until the context ends.
+func (s *Server) ServeHTTP(ctx context.Context, l *Listener) error {
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.mcp }, &mcp.StreamableHTTPOptions{
+		Logger: s.config.Log, SessionTimeout: httpIdle,
+	})
+	mux := http.NewServeMux()
+	mux.Handle(httpPath, s.farewells(handler))
+	web := &http.Server{Handler: guard(l.token, mux), ReadHeaderTimeout: httpHeaders}
+	done := make(chan error, 1)
+	go func() { done <- web.Serve(l) }() // waited for below
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		s.Close() // ends the streams of clients
+		end, cancel := context.WithTimeout(context.Background(), httpEnd)
+		if web.Shutdown(end) != nil {
+			web.Close()
+		}
+		cancel()
+		err = <-done
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// farewells ends the calls of a client that says that it leaves: its session would wait
+// for them.
+func (s *Server) farewells(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if id := r.Header.Get("Mcp-Session-Id"); r.Method == http.MethodDelete && id != "" {
+			for session := range s.mcp.Sessions() {
+				if session.ID() == id {
+					s.dismiss(session)
+				}
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// guard turns away web pages of other origins, and who does not know the token.
+func guard(token string, next http.Handler) http.Handler {
+	want := sha256.Sum256([]byte(token))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !sameOrigin(r) {
+			http.Error(w, "requests of web pages are not served", http.StatusForbidden)
+			return
+		}
+		if token != "" {
+			given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+			if got := sha256.Sum256([]byte(given)); subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// sameOrigin reports whether a request does not come from a foreign web page: without
+// this check any page could run commands on the machine of the person who looks at it.
+// The name in Host is checked behind this, for pages whose name was made to lead here.
+func sameOrigin(r *http.Request) bool {
+	origins, browser := r.Header["Origin"]
+	if !browser {
+		return true
+	}
+	return len(origins) == 1 && origins[0] == "http://"+r.Host
+}

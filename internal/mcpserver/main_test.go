@@ -1,0 +1,218 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/unifiedexec"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patienceOfTests bounds each test; none comes near it.
+const patienceOfTests = 60 * time.Second
+
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patienceOfTests)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+var granular = unifiedexec.Policy{Mode: unifiedexec.Granular, SandboxApproval: true, Rules: true}
+
+// A rig is an MCP client in front of a server with an executor.
+type rig struct {
+	t         *testing.T
+	server    *Server
+	client    *client.Client
+	workspace string
+	session   *mcp.ClientSession
+
+	mu       sync.Mutex
+	asked    []*mcp.ElicitParams
+	progress []*mcp.ProgressNotificationParams
+	told     chan struct{} // has something after each notification
+	answer   func(*mcp.ElicitParams) *mcp.ElicitResult
+}
+
+// newRig starts all of it. Without an answer the MCP client has no elicitation.
+func newRig(t *testing.T, change func(*Config), answer func(*mcp.ElicitParams) *mcp.ElicitResult) *rig {
+	t.Helper()
+	t.Cleanup(tethertest.NothingLeft(t)) // after all that follows
+	return newRigAt(t, tethertest.StartServer(t, server.Config{}).URL, change, answer)
+}
+
+func newRigAt(t *testing.T, url string, change func(*Config), answer func(*mcp.ElicitParams) *mcp.ElicitResult) *rig {
+	t.Helper()
+	c, err := client.Dial(within(t), url, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	r := &rig{t: t, client: c, workspace: workspace(t), answer: answer, told: make(chan struct{}, 1000)}
+	config := Config{Client: func(context.Context) (*client.Client, error) { return c, nil }, Cwd: r.workspace}
+	if change != nil {
+		change(&config)
+	}
+	if r.server, err = New(config); err != nil {
+		t.Fatal(err)
+	}
+	near, far := mcp.NewInMemoryTransports()
+	var serving sync.WaitGroup
+	serving.Go(func() { // ends with the client
+		if err := r.server.serve(context.Background(), far); err != nil {
+			t.Error(err)
+		}
+	})
+	r.session = r.connect(near)
+	t.Cleanup(func() {
+		r.session.Close()
+		serving.Wait()
+		r.server.Close()
+	})
+	return r
+}
+
+// connect makes the MCP client.
+func (r *rig) connect(transport mcp.Transport) *mcp.ClientSession {
+	r.t.Helper()
+	o := &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) {
+		r.mu.Lock()
+		r.progress = append(r.progress, req.Params)
+		r.mu.Unlock()
+		r.told <- struct{}{}
+	}}
+	if r.answer != nil {
+		o.ElicitationHandler = func(_ context.Context, req *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			r.mu.Lock()
+			r.asked = append(r.asked, req.Params)
+			r.mu.Unlock()
+			return r.answer(req.Params), nil
+		}
+	}
+	s, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(within(r.t), transport, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+// workspace makes a directory that is not below /tmp, which sandboxes may open.
+func workspace(t *testing.T) string {
+	dir, err := os.MkdirTemp("/var/tmp", "mcpserver-")
+	if err != nil {
+		dir = t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+type arguments = map[string]any
+
+// A reply is what a tool has answered.
+type reply struct {
+	text  string
+	data  map[string]any
+	isErr bool
+}
+
+// session is the one that the result says is running.
+func (r reply) session() int {
+	id, _ := r.data["session_id"].(float64)
+	return int(id)
+}
+
+func (r *rig) call(tool string, args arguments) reply {
+	r.t.Helper()
+	return callOn(r.t, r.session, tool, args, nil)
+}
+
+func callOn(t *testing.T, s *mcp.ClientSession, tool string, args arguments, token any) reply {
+	t.Helper()
+	params := &mcp.CallToolParams{Name: tool, Arguments: args}
+	if token != nil {
+		params.SetProgressToken(token)
+	}
+	result, err := s.CallTool(within(t), params)
+	if err != nil {
+		t.Fatalf("%s %v: %v", tool, args, err)
+	}
+	if len(result.Content) != 1 {
+		t.Fatalf("%s: %d pieces of content", tool, len(result.Content))
+	}
+	got := reply{text: result.Content[0].(*mcp.TextContent).Text, isErr: result.IsError}
+	raw, err := json.Marshal(result.StructuredContent)
+	if err == nil {
+		err = json.Unmarshal(raw, &got.data)
+	}
+	if err != nil {
+		t.Fatalf("%s: structured content: %v", tool, err)
+	}
+	return got
+}
+
+func (r *rig) sh(cmd string) reply {
+	r.t.Helper()
+	return r.call("exec_command", arguments{"cmd": cmd, "login": false})
+}
+
+func (r *rig) questions() []*mcp.ElicitParams {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]*mcp.ElicitParams(nil), r.asked...)
+}
+
+// notified is the progress so far.
+func (r *rig) notified() []*mcp.ProgressNotificationParams {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]*mcp.ProgressNotificationParams(nil), r.progress...)
+}
+
+func (r *rig) want(got reply, isErr bool, parts ...string) {
+	r.t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(got.text, part) || got.isErr != isErr {
+			r.t.Errorf("answer (error: %v):\n%s\nwant %q", got.isErr, got.text, part)
+		}
+	}
+}
+
+// needBubblewrap skips a test that needs a sandbox.
+func needBubblewrap(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("bwrap"); err == nil {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("bubblewrap is not installed")
+	}
+	t.Skip("bubblewrap is not installed")
+}
+
+// confined gives commands a workspace, and the policy that asks.
+func confined(p unifiedexec.Policy) func(*Config) {
+	return func(c *Config) { c.Sandbox, c.Policy = unifiedexec.WorkspaceWrite(), p }
+}
+
+func says(action, scope string) func(*mcp.ElicitParams) *mcp.ElicitResult {
+	return func(*mcp.ElicitParams) *mcp.ElicitResult {
+		r := &mcp.ElicitResult{Action: action}
+		if scope != "" {
+			r.Content = map[string]any{"scope": scope}
+		}
+		return r
+	}
+}

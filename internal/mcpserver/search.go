@@ -1,0 +1,107 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
+)
+
+type searchArgs struct {
+	SessionID  int    `json:"session_id,omitempty" jsonschema:"Session whose output to search; it may have ended. Either this or chunk_id is needed."`
+	ChunkID    string `json:"chunk_id,omitempty" jsonschema:"Chunk ID of a result of the command, for commands that had no session."`
+	Pattern    string `json:"pattern,omitempty" jsonschema:"Regular expression (RE2) for lines. Without it every line matches."`
+	IgnoreCase bool   `json:"ignore_case,omitempty" jsonschema:"True takes upper and lower case for the same. Defaults to false."`
+	FromLine   uint64 `json:"from_line,omitempty" jsonschema:"First line to look at, counted from 1. Defaults to the first."`
+	ToLine     uint64 `json:"to_line,omitempty" jsonschema:"Last line to look at. Defaults to the last."`
+	MaxMatches int    `json:"max_matches,omitempty" jsonschema:"Lines to return at most, without those around them. Defaults to 100; up to 1000 is possible."`
+	Before     int    `json:"before,omitempty" jsonschema:"Lines to show before each match. Defaults to 0; up to 50 is possible."`
+	After      int    `json:"after,omitempty" jsonschema:"Lines to show after each match. Defaults to 0; up to 50 is possible."`
+}
+
+// searchOutput has the executor look through what it holds of a process's output.
+func (d *desk) searchOutput(ctx context.Context, req *mcp.CallToolRequest) (outcome, error) {
+	var args searchArgs
+	if err := parseArgs(req, &args); err != nil {
+		return outcome{}, err
+	}
+	p, err := d.searched(args)
+	if err != nil {
+		return outcome{}, err
+	}
+	in, ok := p.Process.(searcher)
+	if !ok {
+		return outcome{}, fmt.Errorf("%s: %w", toolSearchOutput, client.ErrUnsupported)
+	}
+	r, err := in.Search(ctx, client.Search{
+		Pattern: args.Pattern, IgnoreCase: args.IgnoreCase, FromLine: args.FromLine, ToLine: args.ToLine,
+		MaxMatches: args.MaxMatches, Before: args.Before, After: args.After,
+	})
+	if err != nil {
+		return outcome{}, fmt.Errorf("%s failed: %w", toolSearchOutput, err)
+	}
+	return outcome{searchText(r), r}, nil
+}
+
+// searched finds the process that is meant.
+func (d *desk) searched(args searchArgs) (*process, error) {
+	switch {
+	case (args.SessionID != 0) == (args.ChunkID != ""):
+		return nil, errors.New("failed to parse function arguments: one of `session_id` and `chunk_id` is needed")
+	case args.SessionID != 0:
+		if p := d.ofSession(args.SessionID); p != nil {
+			return p, nil
+		}
+		return nil, fmt.Errorf("%s failed: Unknown process id %d", toolSearchOutput, args.SessionID)
+	}
+	if p := d.ofChunk(args.ChunkID); p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("%s failed: Unknown chunk id %s", toolSearchOutput, args.ChunkID)
+}
+
+// searchText shows lines as grep does: a match has a colon behind its number, a line
+// around one a dash.
+func searchText(r wire.SearchResult) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d matching lines of %d\n", r.Matches, r.Searched)
+	if r.Evicted {
+		b.WriteString("Note: the beginning of the output is not held any more; lines are counted from what is left\n")
+	}
+	if r.LongLines > 0 {
+		fmt.Fprintf(&b, "Note: %d long lines were not looked at in full\n", r.LongLines)
+	}
+	if r.Truncated != nil {
+		fmt.Fprintf(&b, "Note: there is more (limit: %s)", *r.Truncated)
+		if r.NextLine != nil {
+			fmt.Fprintf(&b, "; go on with from_line %d", *r.NextLine)
+		}
+		b.WriteByte('\n')
+	}
+	last := uint64(0)
+	for _, line := range r.Lines {
+		if last != 0 && line.Line > last+1 {
+			b.WriteString("--\n")
+		}
+		last = line.Line
+		mark := '-'
+		if line.Match {
+			mark = ':'
+		}
+		fmt.Fprintf(&b, "%d%c", line.Line, mark)
+		if line.Offset > 0 {
+			b.WriteString("…")
+		}
+		b.WriteString(line.Text)
+		if line.Cut {
+			b.WriteString("…")
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

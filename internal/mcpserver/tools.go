@@ -1,0 +1,179 @@
+package mcpserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tetherexec/tether/unifiedexec"
+	"github.com/tetherexec/tether/wire"
+)
+
+// The tools besides those of unified exec.
+const (
+	toolKillSession  = "kill_session"
+	toolListSessions = "list_sessions"
+	toolReadFile     = "read_file"
+	toolWriteFile    = "write_file"
+	toolListDir      = "list_dir"
+	toolSearchOutput = "search_output"
+)
+
+// An outcome is what a tool has to say, for models and for programs.
+type outcome struct {
+	text string
+	data any // becomes a JSON object
+}
+
+// A tool is a row of the table below.
+type tool struct {
+	name, description string
+	schema            func() (*jsonschema.Schema, error)
+	defaults          map[string]any
+	hints             mcp.ToolAnnotations
+	run               func(*desk, context.Context, *mcp.CallToolRequest) (outcome, error)
+}
+
+// tools is all that the server offers.
+func tools(c *Config) []tool {
+	no, yes := false, true
+	reads := mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &no}
+	return []tool{
+		{unifiedexec.ToolExecCommand, "Runs a command in a shell, returning output or a session ID for ongoing interaction.",
+			func() (*jsonschema.Schema, error) { return execSchema(c) },
+			map[string]any{"tty": false, "yield_time_ms": 10000, "max_output_tokens": 10000, "sandbox_permissions": "use_default", "login": true},
+			mcp.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &yes}, (*desk).execCommand},
+		{unifiedexec.ToolWriteStdin, "Writes characters to an existing session and returns its recent output. Without characters it waits for output.",
+			schemaOf[unifiedexec.StdinArgs], map[string]any{"chars": "", "yield_time_ms": 250, "max_output_tokens": 10000},
+			mcp.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &yes}, (*desk).writeStdin},
+		{toolKillSession, "Ends a session with all that runs in it, and returns the rest of its output.",
+			schemaOf[killArgs], map[string]any{"max_output_tokens": 10000},
+			mcp.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &no}, (*desk).killSession},
+		{toolListSessions, "Lists the sessions that can be written to, the oldest first.",
+			schemaOf[struct{}], nil, reads, (*desk).listSessions},
+		{toolSearchOutput, "Finds lines in all that a command has printed, also what its results have left out. Names a command by its session, or by the Chunk ID of one of its results. Output that was not returned yet stays for write_stdin.",
+			schemaOf[searchArgs], map[string]any{"ignore_case": false, "from_line": 1, "max_matches": wire.DefaultMatches, "before": 0, "after": 0}, reads, (*desk).searchOutput},
+		{toolReadFile, "Reads lines of a text file.",
+			schemaOf[readArgs], map[string]any{"from_line": 1, "max_lines": defaultLines}, reads, (*desk).readFile},
+		{toolWriteFile, "Makes a file with this content, or replaces the content of one.",
+			schemaOf[writeArgs], map[string]any{"create_directories": false},
+			mcp.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true, OpenWorldHint: &no}, (*desk).writeFile},
+		{toolListDir, "Lists a directory, sorted by name.", schemaOf[listArgs], map[string]any{"path": "."}, reads, (*desk).listDir},
+	}
+}
+
+// addTools makes the table true.
+func (s *Server) addTools() error {
+	for _, t := range tools(&s.config) {
+		schema, err := t.schema()
+		if err == nil {
+			err = withDefaults(schema, t.defaults)
+		}
+		if err != nil {
+			return fmt.Errorf("schema of %s: %w", t.name, err)
+		}
+		s.mcp.AddTool(&mcp.Tool{Name: t.name, Description: t.description, InputSchema: schema, Annotations: &t.hints},
+			func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				d, err := s.desk(req.Session)
+				if err != nil {
+					return nil, err
+				}
+				ctx, cancel := context.WithCancel(ctx)
+				defer cancel()
+				defer context.AfterFunc(d.ctx, cancel)() // a user who was asked need not answer
+				return answer(t.run(d, ctx, req))
+			})
+	}
+	return nil
+}
+
+// answer gives the model the text, and programs the data. An error is for the model to
+// read as well.
+func answer(o outcome, err error) (*mcp.CallToolResult, error) {
+	r := &mcp.CallToolResult{StructuredContent: o.data}
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return nil, err // nobody waits for an answer
+	case err != nil:
+		o.text, r.IsError, r.StructuredContent = err.Error(), true, map[string]any{"error": err.Error()}
+	}
+	r.Content = []mcp.Content{&mcp.TextContent{Text: o.text}}
+	return r, nil
+}
+
+// schemaOf describes the members of a struct, none of which may be null.
+func schemaOf[T any]() (*jsonschema.Schema, error) {
+	s, err := jsonschema.For[T](nil)
+	if err != nil {
+		return nil, err
+	}
+	plain(s)
+	return s, nil
+}
+
+// plain removes null from what is optional anyhow: models need not know of it.
+func plain(s *jsonschema.Schema) {
+	if len(s.Types) == 2 && s.Types[0] == "null" {
+		s.Type, s.Types = s.Types[1], nil
+	}
+	for _, p := range s.Properties {
+		plain(p)
+	}
+}
+
+func withDefaults(s *jsonschema.Schema, defaults map[string]any) error {
+	for name, value := range defaults {
+		p := s.Properties[name]
+		if p == nil {
+			continue // not offered
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		p.Default = text
+	}
+	return nil
+}
+
+// execSchema leaves out what cannot be asked for.
+func execSchema(c *Config) (*jsonschema.Schema, error) {
+	s, err := schemaOf[unifiedexec.ExecArgs]()
+	if err != nil {
+		return nil, err
+	}
+	values := []any{unifiedexec.UseDefault}
+	leave := []string{"environment_id"} // there is one
+	if c.Policy.Mode != unifiedexec.Never && c.Sandbox != nil {
+		values = append(values, unifiedexec.RequireEscalated, unifiedexec.WithAdditional)
+	} else {
+		leave = append(leave, "sandbox_permissions", "additional_permissions", "justification", "prefix_rule")
+	}
+	s.Properties["sandbox_permissions"].Enum = values
+	for _, name := range leave {
+		delete(s.Properties, name)
+	}
+	s.PropertyOrder = nil
+	return s, nil
+}
+
+// parseArgs reads the arguments of tools other than those of unified exec.
+func parseArgs(req *mcp.CallToolRequest, args any) error {
+	raw := bytes.TrimSpace(req.Params.Arguments)
+	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
+		raw = []byte("{}")
+	}
+	err := json.Unmarshal(raw, args)
+	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		err = fmt.Errorf("invalid type: %s, expected %s for `%s`", mismatch.Value, mismatch.Type, mismatch.Field)
+	}
+	if err != nil {
+		return fmt.Errorf("failed to parse function arguments: %w", err)
+	}
+	return nil
+}
