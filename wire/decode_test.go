@@ -17,11 +17,20 @@ func TestDecodeStart(t *testing.T) {
 	in := `{"processId":"p","metadata":{"threadId":"t","toolCallId":null,"new":1},"argv":["a","\u00e9\ud83d\ude00"],
 		"cwd":"file:///a/../b%20c","envPolicy":{"inherit":"core","ignoreDefaultExcludes":true,"exclude":[],"set":{"A":"1"},"includeOnly":["X"]},
 		"env":{"B":"2"},"tty":true,"pipeStdin":true,"arg0":"x","managedNetwork":{"loopbackPorts":[0,65535]},
-		"networkProxy":{"a": 1},"shellSnapshot":null,"retry":true,"size":{"rows":24,"cols":80},"unknown":{"tty":5},"TTY":false}`
+		"networkProxy":{"proxy":{"enabled":true,"enableSocks5":true,"enableSocks5Udp":false,"allowUpstreamProxy":true,
+		"dangerouslyAllowAllUnixSockets":false,"mode":"limited","domains":{"a.example":"allow","b":"none"},"unixSockets":{"/s":"deny"},"allowLocalBinding":true},
+		"auditMetadata":{"model":"m"},"executionId":"e","policyDecisionTimeoutMs":7},"shellSnapshot":null,"retry":true,"size":{"rows":24,"cols":80},"unknown":{"tty":5},"TTY":false}`
 	if err := Decode([]byte(in), &got); err != nil {
 		t.Fatal(err)
 	}
-	thread, arg0, proxy, retry := "t", "x", RawValue(`{"a": 1}`), true
+	thread, arg0, retry, model, execution, limit := "t", "x", true, "m", "e", uint64(7)
+	proxy := NetworkProxy{
+		Proxy: NetworkProxySettings{
+			Enabled: true, EnableSocks5: true, AllowUpstreamProxy: true, Mode: NetworkModeLimited, AllowLocalBinding: true,
+			Domains: &DomainRules{"a.example": DomainAllow, "b": DomainNone}, UnixSockets: &SocketRules{"/s": "deny"},
+		},
+		AuditMetadata: AuditMetadata{Model: &model}, ExecutionID: &execution, PolicyDecisionTimeoutMs: &limit,
+	}
 	want := StartParams{
 		ProcessID: "p", Metadata: &StartMetadata{ThreadID: &thread}, Argv: []string{"a", "é😀"},
 		Cwd:       Cwd{uri: PathURI{"file:///b%20c"}},
@@ -64,6 +73,21 @@ func TestDecodeErrors(t *testing.T) {
 		{new(StartParams), start(`,"managedNetwork":{"loopbackPorts":null}`), "invalid type: null, expected a sequence"},
 		{new(StartParams), start(`,"managedNetwork":{"loopbackPorts":[65536]}`), "invalid number"},
 		{new(StartParams), start(`,"managedNetwork":{"loopbackPorts":["a"]}`), `invalid type: string "a", expected u16`},
+		{new(StartParams), start(`,"managedNetwork":{"dangerouslyAllowAllUnixSockets":5}`), "invalid type: number, expected a boolean"},
+		{new(StartParams), start(`,"networkProxy":5`), "invalid type: number, expected struct RemoteNetworkProxyLaunchConfig"},
+		{new(StartParams), start(`,"networkProxy":{}`), "missing field `proxy`"},
+		{new(StartParams), start(`,"networkProxy":{"proxy":5}`), "invalid type: number, expected struct RemoteNetworkProxyConfig"},
+		{new(StartParams), start(`,"networkProxy":{"proxy":{}}`), "missing field `enabled`"},
+		{new(StartParams), start(`,"networkProxy":{"proxy":{"enabled":true}}`), "missing field `enableSocks5`"},
+		{new(StartParams), start(`,"networkProxy":{"proxy":{"mode":"x"}}`), "unknown variant `x`, expected `limited` or `full`"},
+		{new(StartParams), start(`,"networkProxy":{"proxy":{"mode":null}}`), "invalid type: null, expected string or map"},
+		{new(StartParams), start(`,"networkProxy":{"proxy":{"domains":[]}}`), "invalid type: sequence, expected a map"},
+		{new(StartParams), start(`,"networkProxy":{"proxy":{"domains":{"a":"zzz"}}}`), "unknown variant `zzz`, expected one of `none`, `allow`, `deny`"},
+		{new(StartParams), start(`,"networkProxy":{"proxy":{"domains":{"a":5}}}`), "invalid type: number, expected string or map"},
+		{new(StartParams), start(`,"networkProxy":{"proxy":{"unixSockets":{"/a":"none"}}}`), "unknown variant `none`, expected `allow` or `deny`"},
+		{new(StartParams), start(`,"networkProxy":{"auditMetadata":null}`), "invalid type: null, expected struct NetworkProxyAuditMetadata"},
+		{new(StartParams), start(`,"networkProxy":{"auditMetadata":{"conversationId":5}}`), "invalid type: number, expected a string"},
+		{new(StartParams), start(`,"networkProxy":{"policyDecisionTimeoutMs":-1}`), "invalid number"},
 		{new(StartParams), start(`,"envPolicy":{}`), "missing field `inherit`"},
 		{new(StartParams), start(`,"envPolicy":{"inherit":"xx"}`), "unknown variant `xx`, expected one of `core`, `all`, `none`"},
 		{new(StartParams), start(`,"envPolicy":{"inherit":null}`), "invalid type: null, expected string or map"},

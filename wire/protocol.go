@@ -150,7 +150,7 @@ type StartParams struct {
 	Sandbox               *Sandbox              `json:"sandbox"`
 	EnforceManagedNetwork bool                  `json:"enforceManagedNetwork" wire:"default"`
 	ManagedNetwork        *ManagedNetwork       `json:"managedNetwork"`
-	NetworkProxy          *RawValue             `json:"networkProxy"`
+	NetworkProxy          *NetworkProxy         `json:"networkProxy"`
 	ShellSnapshot         *ShellSnapshotRequest `json:"shellSnapshot"`
 
 	Retry *bool     `json:"retry"` // tether: the same start again; answer as the first time
@@ -181,12 +181,6 @@ type EnvPolicy struct {
 	Exclude               []string          `json:"exclude"`
 	Set                   map[string]string `json:"set"`
 	IncludeOnly           []string          `json:"includeOnly"`
-}
-
-// ManagedNetwork names what stays reachable when the sandbox blocks the network.
-type ManagedNetwork struct {
-	LoopbackPorts     []uint16 `json:"loopbackPorts" wire:"default"`
-	AllowLocalBinding bool     `json:"allowLocalBinding" wire:"default"`
 }
 
 // TermSize is the size of a terminal in characters.
