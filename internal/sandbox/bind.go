@@ -21,9 +21,9 @@ type Process struct {
 	Private []string
 	Runtime []string
 
-	// Asked for beside the intent; there is no managed network yet.
+	// EnforceManagedNetwork and AllUnixSockets are asked for beside the intent.
 	EnforceManagedNetwork bool
-	NetworkProxy          bool
+	AllUnixSockets        bool
 
 	// Placeholder reports whether a name exists only because another sandbox
 	// holds it. For the rules it is missing, so that this one holds it too and
@@ -53,8 +53,6 @@ func NativeCwd(cwd wire.Cwd) (string, error) {
 var (
 	errNUL         = errors.New("the path contains a NUL")
 	errMXC         = &IntentError{text: "native MXC is unavailable on this executor"}
-	errManaged     = &UnenforceableError{Reason: "managed networking (enforceManagedNetwork) is not available on this executor"}
-	errProxy       = &UnenforceableError{Reason: "an executor-local network proxy (networkProxy) is not available on this executor"}
 	errRelativeCwd = errors.New("the path is not absolute")
 )
 
@@ -65,17 +63,13 @@ func Bind(intent *wire.Sandbox, process Process, host Host) (*Policy, error) {
 	if err := b.names(); err != nil {
 		return nil, err
 	}
-	switch {
-	case intent.WindowsSandboxLevel == wire.WindowsMXC:
+	if intent.WindowsSandboxLevel == wire.WindowsMXC {
 		return nil, errMXC
-	case process.EnforceManagedNetwork || intent.EnforceManagedNetwork:
-		return nil, errManaged
-	case process.NetworkProxy:
-		return nil, errProxy
 	}
 	policy := &Policy{
 		Network: wire.NetworkEnabled, rules: b.rules, legacy: intent.UseLegacyLandlock, noProc: process.NoProc,
-		bare: process.NoPlaceholders,
+		bare: process.NoPlaceholders, unixSockets: process.AllUnixSockets,
+		Managed: process.EnforceManagedNetwork || intent.EnforceManagedNetwork,
 	}
 	switch perms := intent.Permissions; perms.Type {
 	case wire.PermissionsManaged:
@@ -96,6 +90,7 @@ func Bind(intent *wire.Sandbox, process Process, host Host) (*Policy, error) {
 	}
 	if policy.unrestricted {
 		policy.FullRead, policy.FullWrite = true, true
+		b.kernel(policy)
 		return policy, nil
 	}
 	if t := intent.Permissions.FileSystem.Type; t != wire.FileSystemRestricted {
@@ -205,6 +200,7 @@ func (b *binder) restrict(policy *Policy) error {
 			b.add(e.path, e.access, FromEntry, e.path, e.index)
 		}
 	}
+	b.kernel(policy)
 	if policy.FullWrite {
 		return nil
 	}
@@ -225,9 +221,11 @@ func (b *binder) restrict(policy *Policy) error {
 	if err := b.checkSeen(); err != nil {
 		return err
 	}
-	if err := b.checkLinks(); err != nil {
-		return err
-	}
+	return b.checkLinks()
+}
+
+// kernel looks at what every namespace has of its own.
+func (b *binder) kernel(policy *Policy) {
 	frozen := frozenProc
 	if b.process.Root {
 		frozen = frozenProcRoot
@@ -238,7 +236,14 @@ func (b *binder) restrict(policy *Policy) error {
 		}
 	}
 	policy.hasTmp = b.isDir("/tmp")
-	return nil
+	if policy.Managed && policy.FullWrite {
+		// The network needs namespaces, in which all is as outside.
+		b.rules = newRules()
+		for _, p := range []string{"/", "/dev/shm"} {
+			b.add(p, Write, Unrestricted, p, -1)
+		}
+		policy.rules = b.rules
+	}
 }
 
 // isDir reports whether p itself, not where a link leads, is a directory.

@@ -42,7 +42,6 @@ func TestBindErrors(t *testing.T) {
 		"absolute subpath": {change: func(s *wire.Sandbox) {
 			s.Permissions.FileSystem.Entries = []wire.SandboxEntry{entryOf(t, "deny roots//etc")}
 		}, want: `failed to prepare process sandbox: the subpath "/etc" of a project root is not a relative path`},
-		"managed":      {process: Process{EnforceManagedNetwork: true}, want: errManaged.Error()},
 		"unknown kind": {change: func(s *wire.Sandbox) { s.Permissions.Type = "new" }, want: "unknown permission profile `new`"},
 		"no network":   {change: func(s *wire.Sandbox) { s.Permissions.Network = "" }, want: "unknown network access ``"},
 	} {

@@ -29,23 +29,28 @@ var privateDevices = []string{"/dev", "/dev/null", "/dev/zero", "/dev/full", "/d
 func (p *Policy) Compile() (*Plan, error) {
 	plan := &Plan{}
 	restricted := p.Network == wire.NetworkRestricted
-	if p.FullWrite {
+	if p.FullWrite && !p.Managed {
 		if restricted {
 			plan.Shape, plan.Filter = ShapeFilter, FilterRestricted
 		}
 		return plan, nil
 	}
-	if p.legacy {
+	if p.legacy && !p.Managed {
 		return nil, Unenforceable("filesystem-restricted execution requires bubblewrap to isolate app-server sockets")
 	}
 	if p.Cwd != "" {
 		plan.Cwd, plan.Env = p.Cwd, []Variable{{"PWD", p.Cwd}}
 	}
 	plan.Shape, plan.Filter = ShapeNamespaces, FilterOpen
-	if restricted {
+	switch {
+	case p.Managed && p.unixSockets:
+		plan.Filter = FilterProxyUnix
+	case p.Managed:
+		plan.Filter = FilterProxy
+	case restricted:
 		plan.Filter = FilterRestricted
 	}
-	plan.Namespaces = Namespaces{User: true, PID: true, IPC: true, Net: restricted}
+	plan.Namespaces = Namespaces{User: true, PID: true, IPC: true, Net: restricted || p.Managed}
 	c := &compiler{policy: p, live: make(map[string]*Rule), points: make(map[string]*point), stepped: make(map[string]bool)}
 	if err := c.collect(); err != nil {
 		return nil, err

@@ -135,8 +135,7 @@ var rows = []row{
 	{id: "order of paths", host: "/fx/ws/a/b/ /fx/ws/a.b/", entries: "write /fx/ws, deny /fx/ws/a, write /fx/ws/a/b, deny /fx/ws/a.b", want: "-/fx/ws/a.b w/fx/ws/a/b/n"},
 	{id: "H4", entries: policyMR, process: &Process{NoProc: true}, want: "r/proc/1"},
 	{id: "H4 root write", entries: policyRW + ", deny /fx/out", process: &Process{NoProc: true}, want: "r/proc/sys w/fx/ws"},
-	{id: "managed", entries: policyRO, process: &Process{EnforceManagedNetwork: true}, err: "enforceManagedNetwork"},
-	{id: "proxy", entries: policyRO, process: &Process{NetworkProxy: true}, err: "networkProxy"},
+	{id: "M06", entries: policyRW, process: &Process{Cwd: "/fx/ws", EnforceManagedNetwork: true}, want: "w/fx/out w/fx/ws p/proc/sys"},
 }
 
 func TestRows(t *testing.T) {

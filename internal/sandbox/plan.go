@@ -26,9 +26,16 @@ const (
 	FilterNone       Filter = iota
 	FilterOpen              // with the network
 	FilterRestricted        // without
+	FilterProxy             // with a network of its own, that others serve
+	FilterProxyUnix         // the same, and unix sockets
 )
 
-func (f Filter) String() string { return [...]string{"none", "open", "restricted"}[f] }
+func (f Filter) String() string {
+	return [...]string{"none", "open", "restricted", "proxy", "proxy-unix"}[f]
+}
+
+// Managed reports whether the process has a network of its own, with a way out.
+func (p *Plan) Managed() bool { return p.Filter == FilterProxy || p.Filter == FilterProxyUnix }
 
 // Namespaces are those that a process gets for itself beside a mount
 // namespace.

@@ -48,9 +48,14 @@ func TestGoldenPlans(t *testing.T) {
 		"root-write":   intentOf(t, policyRW+", deny /home/dev/private", project, network),
 		"full-write":   intentOf(t, policyRW, project),
 		"unrestricted": intentOf(t, "", unrestricted, network),
+
+		"managed":              intentOf(t, policyWN, project, network),
+		"managed-unrestricted": intentOf(t, "", unrestricted, network),
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, plan, err := compiled(host, intent, dev)
+			process := dev
+			process.EnforceManagedNetwork = strings.HasPrefix(name, "managed")
+			_, plan, err := compiled(host, intent, process)
 			if err != nil {
 				t.Fatal(err)
 			}

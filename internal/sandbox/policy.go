@@ -11,6 +11,10 @@ import (
 type Policy struct {
 	Network wire.NetworkAccess
 
+	// Managed: the process has a network of its own, whatever Network says, and gets
+	// out of it only where somebody serves it.
+	Managed bool
+
 	// FullRead and FullWrite tell that no rule narrows reading or writing.
 	// With FullWrite files are not confined at all.
 	FullRead, FullWrite bool
@@ -22,6 +26,7 @@ type Policy struct {
 	rules        *rules
 	unrestricted bool
 	legacy       bool     // the old Landlock backend was asked for
+	unixSockets  bool     // a managed process may use all unix sockets
 	noProc       bool     // procfs cannot be mounted
 	procReadOnly []string // what is frozen in a new /proc
 	hasTmp       bool     // /tmp is a directory

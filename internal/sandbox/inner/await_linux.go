@@ -33,31 +33,34 @@ func NewChannel() (*Channel, *os.File, error) {
 // Close closes the channel.
 func (c *Channel) Close() error { return c.file.Close() }
 
-// Await waits until the command has been executed. io.ErrUnexpectedEOF means
-// that the stage was never reached.
-func (c *Channel) Await(ctx context.Context) (launched proc.Launched, err error) {
+// Await waits until the command has been executed, and returns the listeners that it
+// leaves to us. io.ErrUnexpectedEOF means that the stage was never reached.
+func (c *Channel) Await(ctx context.Context) (launched proc.Launched, listeners []*os.File, err error) {
 	defer context.AfterFunc(ctx, func() { c.file.SetReadDeadline(time.Unix(1, 0)) })()
 	ready := false
 	for {
 		message, control, rerr := c.receive()
 		if rerr == nil && len(message) == 0 { // the end: the socket was closed by the exec, or by a death
 			if ready {
-				return launched, nil
+				return launched, listeners, nil
 			}
-			return proc.Launched{}, io.ErrUnexpectedEOF
+			return proc.Launched{}, nil, io.ErrUnexpectedEOF
 		}
 		if rerr == nil {
-			if l, ok := credentials(control); ok && !ready {
-				launched = l
+			if !ready {
+				launched, listeners = credentials(control)
 			}
 			ready, rerr = parseReport(message)
 		}
 		if rerr != nil {
 			launched.Close()
+			for _, l := range listeners {
+				l.Close()
+			}
 			if ctx.Err() != nil {
 				rerr = context.Cause(ctx)
 			}
-			return proc.Launched{}, rerr
+			return proc.Launched{}, nil, rerr
 		}
 	}
 }
@@ -68,7 +71,7 @@ func (c *Channel) receive() (message, control []byte, err error) {
 		return nil, nil, err
 	}
 	buf := make([]byte, maxReport)
-	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace(2*4))
+	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace((2+MaxListen)*4))
 	var n, oobn int
 	waitErr := conn.Read(func(fd uintptr) bool {
 		for {
@@ -86,10 +89,10 @@ func (c *Channel) receive() (message, control []byte, err error) {
 
 // credentials reads what the kernel says about the sender of a message, and the
 // descriptors that came with it.
-func credentials(control []byte) (l proc.Launched, ok bool) {
+func credentials(control []byte) (l proc.Launched, listeners []*os.File) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
-		return l, false
+		return l, nil
 	}
 	for i := range messages {
 		if cred, err := unix.ParseUnixCredentials(&messages[i]); err == nil {
@@ -102,16 +105,18 @@ func credentials(control []byte) (l proc.Launched, ok bool) {
 		}
 		for j, fd := range fds {
 			unix.SetNonblock(fd, true) // for the poller
-			file := os.NewFile(uintptr(fd), "pidfd")
 			switch j {
 			case 0:
-				l.Leader = file
+				l.Leader = os.NewFile(uintptr(fd), "pidfd")
 			case 1:
-				l.Init = file
+				l.Init = os.NewFile(uintptr(fd), "pidfd")
 			default:
-				file.Close()
+				listeners = append(listeners, os.NewFile(uintptr(fd), "listener"))
 			}
 		}
 	}
-	return l, l.Leader != nil
+	if l.Leader == nil { // the number alone says nothing
+		l.Pid = 0
+	}
+	return l, listeners
 }

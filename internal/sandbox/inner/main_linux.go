@@ -78,6 +78,10 @@ func run(stageFd, reportFd int) error {
 	if err != nil {
 		return err
 	}
+	listeners, err := stage.listen()
+	if err != nil {
+		return err
+	}
 	var none unix.Sigset_t
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil); err != nil {
 		return fmt.Errorf("unblock signals: %w", err)
@@ -85,8 +89,12 @@ func run(stageFd, reportFd int) error {
 	if err := load(stage.Filter); err != nil {
 		return err
 	}
-	if err := ready(reportFd, stage.Session); err != nil {
+	if err := ready(reportFd, stage.Session, listeners); err != nil {
 		return err
+	}
+	if stage.Refusal != "" {
+		unix.Write(2, []byte(stage.Refusal+"\n"))
+		os.Exit(ExitRefused)
 	}
 	argv := stage.Argv
 	if stage.Arg0 != nil {
@@ -160,8 +168,8 @@ func load(program []byte) error {
 
 // ready tells the server that the command is about to be executed. With a
 // process namespace of its own it sends along what names this process and the
-// first one there, whatever numbers they have outside.
-func ready(reportFd int, namespace bool) error {
+// first one there, whatever numbers they have outside, and behind them the listeners.
+func ready(reportFd int, namespace bool, listeners []int) error {
 	var rights []byte
 	if namespace {
 		self, err := unix.PidfdOpen(unix.Getpid(), 0)
@@ -172,7 +180,7 @@ func ready(reportFd int, namespace bool) error {
 		if err != nil {
 			return fmt.Errorf("name the first process: %w", err)
 		}
-		rights = unix.UnixRights(self, init)
+		rights = unix.UnixRights(append([]int{self, init}, listeners...)...)
 	}
 	if err := send(reportFd, []byte{reportReady}, rights); err != nil {
 		return fmt.Errorf("report: %w", err)

@@ -32,6 +32,15 @@ type Stage struct {
 	// right to do so for that long: parts of the new procfs, and mounts.
 	Freeze, Seal []string
 
+	// Listen is how many listeners are opened on the loopback of the sandbox's own
+	// network and handed to the server; Ports says where their numbers go.
+	Listen int
+	Ports  []Port
+
+	// Refusal, if not empty, is all that the command has to say before it exits with
+	// [ExitRefused]; it is not executed.
+	Refusal string
+
 	// Confined: this process must have no capabilities, must not be able to gain
 	// any, and must be under a filter already.
 	Confined bool
@@ -40,6 +49,19 @@ type Stage struct {
 
 	Mounts []Mount
 }
+
+// ExitRefused is the exit status of a command that was refused.
+const ExitRefused = 101
+
+// A Port is a variable that gets to know a listener: the variable becomes
+// Prefix, the number of the port, and Suffix.
+type Port struct {
+	Variable, Prefix, Suffix string
+	Listener                 int
+}
+
+// MaxListen bounds Listen.
+const MaxListen = 64
 
 // A Mount is what must be at a path, seen from inside.
 type Mount struct {
@@ -63,7 +85,7 @@ const (
 
 // stageMagic begins an encoded stage. It changes with the encoding: the program
 // may have been replaced while the server runs.
-const stageMagic = "tether stage 1\n"
+const stageMagic = "tether stage 2\n"
 
 var errStage = errors.New("the stage cannot be decoded")
 
@@ -84,6 +106,13 @@ func (s *Stage) Encode() []byte {
 	e.flag(s.TTY)
 	e.flag(s.Confined)
 	e.text(string(s.Filter))
+	e.text(s.Refusal)
+	e.number(uint64(s.Listen))
+	e.number(uint64(len(s.Ports)))
+	for _, p := range s.Ports {
+		e.list([]string{p.Variable, p.Prefix, p.Suffix})
+		e.number(uint64(p.Listener))
+	}
 	e.number(uint64(len(s.Mounts)))
 	for _, m := range s.Mounts {
 		e.text(m.Path)
@@ -112,6 +141,22 @@ func Decode(b []byte) (*Stage, error) {
 	s.Session, s.TTY, s.Confined = d.flag(), d.flag(), d.flag()
 	if filter := d.text(); filter != "" {
 		s.Filter = []byte(filter)
+	}
+	s.Refusal, s.Listen = d.text(), int(d.number())
+	for range d.count() {
+		p := Port{}
+		if l := d.list(); len(l) == 3 {
+			p.Variable, p.Prefix, p.Suffix = l[0], l[1], l[2]
+		} else {
+			d.broken = true
+		}
+		if p.Listener = int(d.number()); p.Listener < 0 || p.Listener >= s.Listen {
+			d.broken = true
+		}
+		s.Ports = append(s.Ports, p)
+	}
+	if s.Listen < 0 || s.Listen > MaxListen {
+		d.broken = true
 	}
 	for range d.count() {
 		m := Mount{Path: d.text(), ReadOnly: d.flag(), Kind: MountKind(d.number())}

@@ -39,10 +39,12 @@
 // Proxy, for a command whose only way out is a proxy on its own loopback:
 //
 //   - socket fails with EPERM unless the domain is AF_INET or AF_INET6.
-//   - socketpair fails with EPERM unless the domain is AF_UNIX.
+//   - socketpair fails with EPERM unless the domain is AF_UNIX and the type is not
+//     SOCK_DGRAM: such a socket could be connected to one of the host's by its path.
 //   - The ptrace and io_uring groups fail with EPERM.
 //
-// ProxyUnix is Proxy with AF_UNIX added to the domains that socket allows.
+// ProxyUnix is Proxy with AF_UNIX added to the domains that socket allows, and with
+// all types of socketpair.
 //
 // Open, for a command with the host's network:
 //
@@ -67,6 +69,5 @@
 //
 // A filter sees registers, not memory: an address behind a pointer is out of
 // its reach. In Restricted, sendmsg on an AF_UNIX datagram socket can name a
-// path, and in Proxy so can connect, sendto and sendmsg on a datagram socket
-// pair. Sockets that must not be reached have to be masked by the mount plan.
+// path. Sockets that must not be reached have to be masked by the mount plan.
 package seccomp

@@ -51,6 +51,7 @@ const (
 	offsetNumber  = 0
 	offsetArch    = 4
 	offsetArg0Low = 16
+	offsetArg1Low = 24
 )
 
 // What a program answers; an errno is added to retErrno.
@@ -192,7 +193,17 @@ func denyDomains(number uint32, r rule) ([]bpf.Instruction, error) {
 	if r.unless != nil && r.only != nil {
 		return nil, fmt.Errorf("rule for %s has both unless and only", r.name)
 	}
-	size := len(listed) + 3 // load, comparisons, two returns
+	matched := []bpf.Instruction{match}
+	if r.noDatagrams {
+		matched = []bpf.Instruction{
+			load(offsetArg1Low),
+			bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: sockTypes},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: sockDatagram, SkipFalse: 1},
+			fail(r.errno),
+			match,
+		}
+	}
+	size := len(listed) + 2 + len(matched) // load, comparisons, a return
 	if size > maxJump {
 		return nil, fmt.Errorf("rule for %s lists %d domains, too many to jump over", r.name, len(listed))
 	}
@@ -204,7 +215,7 @@ func denyDomains(number uint32, r rule) ([]bpf.Instruction, error) {
 		toMatch := uint8(len(listed) - i) // the comparisons left, and the return for other domains
 		block = append(block, bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(d), SkipTrue: toMatch})
 	}
-	return append(block, other, match), nil
+	return append(append(block, other), matched...), nil
 }
 
 func load(offset uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offset, Size: 4} }

@@ -115,7 +115,7 @@ func specVerdict(mode Mode, arch Arch, c call) uint32 {
 			name = n
 		}
 	}
-	const unix, inet, inet6, vsock = 1, 2, 10, 40
+	const unix, inet, inet6, vsock, datagram = 1, 2, 10, 40, 2
 	domain := uint32(c.args[0])
 	permitted := true
 	switch {
@@ -127,6 +127,8 @@ func specVerdict(mode Mode, arch Arch, c call) uint32 {
 		permitted = domain == inet || domain == inet6
 	case name == "socket" && mode == ProxyUnix:
 		permitted = domain == inet || domain == inet6 || domain == unix
+	case name == "socketpair" && mode == Proxy:
+		permitted = domain == unix && c.args[1]&0xf != datagram
 	case name == "socketpair" && mode != Open:
 		permitted = domain == unix
 	case name == "socket" || name == "socketpair":
@@ -158,8 +160,8 @@ func forEachProgram(t *testing.T, test func(t *testing.T, mode Mode, arch Arch, 
 func check(t *testing.T, m machine, c call, want uint32) {
 	t.Helper()
 	if got := m.verdict(t, c); got != want {
-		t.Errorf("number %d (%#x), arch %#x, first argument %#x: %s, want %s",
-			c.number, c.number, c.audit, c.args[0], describe(got), describe(want))
+		t.Errorf("number %d (%#x), arch %#x, arguments %#x: %s, want %s",
+			c.number, c.number, c.audit, c.args[:2], describe(got), describe(want))
 	}
 }
 
@@ -183,13 +185,18 @@ func TestNamedCalls(t *testing.T) {
 	})
 }
 
+// garbageAbove is in the upper half of a register, which the kernel ignores.
+const garbageAbove = 0xdead << 32
+
 // The neighbours of a denied number and numbers of no call are allowed too.
 func TestEveryNumber(t *testing.T) {
 	forEachProgram(t, func(t *testing.T, mode Mode, arch Arch, m machine) {
 		for number := range uint32(1024) {
 			for _, domain := range []uint64{0, 1, 2, 40} {
-				c := call{number, syscallTables[arch].audit, [6]uint64{domain}}
-				check(t, m, c, specVerdict(mode, arch, c))
+				for _, kind := range []uint64{0, 1, 2, 5, 0x80802, garbageAbove | 2, 18} {
+					c := call{number, syscallTables[arch].audit, [6]uint64{domain, kind}}
+					check(t, m, c, specVerdict(mode, arch, c))
+				}
 			}
 		}
 	})
