@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
+	"github.com/tetherexec/tether/internal/sandbox/inner"
 	"github.com/tetherexec/tether/internal/sandbox/placeholder"
 	"github.com/tetherexec/tether/wire"
 )
@@ -197,11 +199,28 @@ type Request struct {
 	Intent *wire.Sandbox
 	Spec   proc.Spec // as it would be without a sandbox
 
+	// EnforceManagedNetwork: the command has a network of its own, which it can leave
+	// through Gate only. AllUnixSockets: it may use every unix socket that it can name.
 	EnforceManagedNetwork bool
-	NetworkProxy          bool
+	AllUnixSockets        bool
+	Gate                  Gate
+
+	// Refusal, if not empty, is what the command says on its standard error before it
+	// fails, instead of being executed. For who has no Gate to offer.
+	Refusal string
 
 	// NoPlaceholders: see [sandbox.Process]. Only for helpers of ours.
 	NoPlaceholders bool
+}
+
+// A Gate is the way out of a network that a command has for itself.
+type Gate interface {
+	// Ports says how many listeners are needed inside, and which variables of the
+	// command get to know about them.
+	Ports() (listeners int, ports []inner.Port)
+
+	// Serve takes the listeners over when the command is about to be executed.
+	Serve(listeners []net.Listener)
 }
 
 // A Prepared command is ready to be started, once.
@@ -279,7 +298,7 @@ func (c *Confiner) compile(r Request, verdict Verdict, runtime []string) (*sandb
 	policy, err := sandbox.Bind(r.Intent, sandbox.Process{
 		Cwd: r.Spec.Dir, Env: r.Spec.Env,
 		Private: c.config.Private, Runtime: runtime,
-		EnforceManagedNetwork: r.EnforceManagedNetwork, NetworkProxy: r.NetworkProxy,
+		EnforceManagedNetwork: r.EnforceManagedNetwork, AllUnixSockets: r.AllUnixSockets,
 		Placeholder:    c.ledger.Snapshot(),
 		NoPlaceholders: r.NoPlaceholders,
 		Root:           os.Geteuid() == 0,

@@ -70,13 +70,18 @@ func (c *Confiner) prepareOnce(ctx context.Context, r Request, verdict Verdict) 
 	if err := verdict.refusal(); err != nil {
 		return nil, err
 	}
-	return p, c.wrap(ctx, p, verdict)
+	return p, c.wrap(ctx, p, r, verdict)
 }
 
 // filterMode is the seccomp program for a plan.
 func filterMode(f sandbox.Filter) seccomp.Mode {
-	if f == sandbox.FilterOpen {
+	switch f {
+	case sandbox.FilterOpen:
 		return seccomp.Open
+	case sandbox.FilterProxy:
+		return seccomp.Proxy
+	case sandbox.FilterProxyUnix:
+		return seccomp.ProxyUnix
 	}
 	return seccomp.Restricted
 }
@@ -110,7 +115,7 @@ func (c *Confiner) filter(ctx context.Context, p *Prepared) error {
 }
 
 // wrap has bubblewrap carry out the plan, and the stage inside run the command.
-func (c *Confiner) wrap(ctx context.Context, p *Prepared, verdict Verdict) error {
+func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, verdict Verdict) error {
 	// Who is given the right to change mounts must be who we think.
 	seals := verdict.Seals && startsThroughProc(p.Plan)
 	program, err := filterProgram(p.Plan.Filter)
@@ -136,6 +141,9 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, verdict Verdict) error
 	}
 	if stage.Dir == "" {
 		stage.Dir = "/"
+	}
+	if p.Plan.Managed() {
+		l.openGate(r, stage)
 	}
 	if seals {
 		stage.Freeze, stage.Seal = toFinish(mounts)
@@ -262,6 +270,8 @@ type launch struct {
 	diagnostics *os.File // what the launcher says
 	hold        *placeholder.Hold
 	placed      bool
+	gate        Gate // nil: there is no way out
+	listens     int  // how many listeners the gate is to get
 
 	sources map[string]int // what is bound by descriptor
 
@@ -424,9 +434,14 @@ func (l *launch) finish() {
 func (l *launch) confirm(ctx context.Context) (proc.Launched, error) {
 	defer l.leave()
 	l.closeTheirs()
-	launched, err := l.channel.Await(ctx)
+	launched, listeners, err := l.channel.Await(ctx)
 	l.channel.Close()
 	l.channel = nil
+	if err == nil && l.gate != nil {
+		if err = l.serve(listeners); err != nil {
+			launched.Close()
+		}
+	}
 	switch {
 	case err == nil:
 		return launched, nil
