@@ -367,6 +367,22 @@ func (c *Conn) NotifyNow(method string, params any, written func()) error {
 	return nil
 }
 
+// NotifyIfRoom is Notify, but for a peer that is far behind: then the message is dropped,
+// and the answer is no.
+func (c *Conn) NotifyIfRoom(method string, params any) (bool, error) {
+	msg, err := wire.AppendNotification(nil, method, params)
+	if err != nil {
+		return false, err
+	}
+	a := answer{msg: msg, permit: min(int64(len(msg))+messageCost, maxOwnBytes)}
+	if !c.own.TryAcquire(a.permit) {
+		return false, nil
+	}
+	c.push(a)
+	c.flush(false)
+	return true, nil
+}
+
 // IsDisconnect reports whether err means that the peer is gone, as opposed to
 // having done something wrong.
 func IsDisconnect(err error) bool {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,7 @@ type conn struct {
 	attachment  atomic.Pointer[session.Attachment] // set by initialize
 	initialized atomic.Bool
 	polls       atomic.Int64
+	questions   atomic.Int64   // of ours that wait for the client
 	tasks       sync.WaitGroup // requests that wait
 	handles     handles
 	streams     httpStreams
@@ -251,6 +253,28 @@ func (c *conn) Alive(ctx context.Context) bool { return c.rpc.Alive(ctx) }
 
 // HeardSince implements session.Peer.
 func (c *conn) HeardSince(t time.Time) bool { return c.rpc.HeardSince(t) }
+
+// maxQuestions is how many questions to one client may wait for their answers.
+const maxQuestions = 256
+
+// Ask implements session.Peer.
+func (c *conn) Ask(ctx context.Context, method string, params any) (wire.RawValue, error) {
+	if c.questions.Add(1) > maxQuestions {
+		c.questions.Add(-1)
+		return nil, errTooManyQuestions
+	}
+	defer c.questions.Add(-1)
+	return c.rpc.Call(ctx, method, params)
+}
+
+var errTooManyQuestions = fmt.Errorf("the client has %d questions to answer already", maxQuestions)
+
+// Tell implements session.Peer.
+func (c *conn) Tell(method string, params any) {
+	if sent, err := c.rpc.NotifyIfRoom(method, params); !sent || err != nil {
+		c.log.Debug("notification dropped", "method", method, "err", err)
+	}
+}
 
 // Evict implements session.Peer.
 func (c *conn) Evict(why error) {

@@ -20,6 +20,7 @@ func capabilities() wire.Capabilities {
 		EnvironmentConfigRead: true, HTTPHeaderEnvVars: true,
 		FsWatchMissing: linux, FileWriteStreaming: true, SandboxedFileStreaming: linux,
 		ShellSnapshotV2:                runtime.GOOS != "windows",
+		NetworkProxyLaunch:             true,
 		LinuxRootWritePreservesDevices: linux, LinuxApprovedRootWritePreservesRestrictions: linux,
 	}
 }

@@ -30,20 +30,48 @@ func nativeCwd(p *wire.StartParams) (string, error) {
 	return cwd, nil
 }
 
-// launch starts a process.
-func (s *Session) launch(p *Process) (*proc.Process, error) {
-	spec := p.spec()
-	if p.snapshot != nil {
-		if child, ok, err := s.launchRestored(p, spec); ok {
+// launch starts a process, in its network.
+func (s *Session) launch(p *Process) (child *proc.Process, err error) {
+	l := &launch{session: s, process: p, spec: p.spec()}
+	if l.network, err = s.openNetwork(p, l.spec.Env); err != nil {
+		return nil, err
+	}
+	if l.network == nil {
+		return l.run()
+	}
+	l.spec.Env = l.network.env
+	if child, err = l.run(); err != nil {
+		l.network.close()
+		return nil, err
+	}
+	s.networks.Go(func() { // ends with the process
+		<-child.Done()
+		l.network.close()
+	})
+	return child, nil
+}
+
+// A launch is a start that is under way.
+type launch struct {
+	session *Session
+	process *Process
+	spec    proc.Spec
+	network *network // nil: everybody's
+}
+
+func (l *launch) run() (*proc.Process, error) {
+	if l.process.snapshot != nil {
+		if child, ok, err := l.restored(); ok {
 			return child, err
 		}
 	}
-	return s.start(s.ctx, p, spec, nil)
+	return l.start(l.session.ctx, l.spec, nil)
 }
 
 // start starts a command of a process, in its sandbox if it asks for one. Without a
 // sink, its output is that of the process.
-func (s *Session) start(ctx context.Context, p *Process, spec proc.Spec, sink proc.Sink) (*proc.Process, error) {
+func (l *launch) start(ctx context.Context, spec proc.Spec, sink proc.Sink) (*proc.Process, error) {
+	s, p := l.session, l.process
 	if !confined(p.params) {
 		if sink == nil {
 			sink = p.Log
@@ -54,10 +82,17 @@ func (s *Session) start(ctx context.Context, p *Process, spec proc.Spec, sink pr
 	if confiner == nil {
 		return nil, ErrSandbox
 	}
-	prepared, err := confiner.Prepare(ctx, confine.Request{
+	request := confine.Request{
 		Intent: p.params.Sandbox, Spec: spec,
-		EnforceManagedNetwork: p.params.EnforceManagedNetwork,
-	})
+		EnforceManagedNetwork: managed(p.params), AllUnixSockets: allUnixSockets(p.params),
+	}
+	if n := l.network; n != nil {
+		request.Refusal = n.refusal
+		if n.gate != nil {
+			request.Gate = n.gate
+		}
+	}
+	prepared, err := confiner.Prepare(ctx, request)
 	if err != nil {
 		return nil, err
 	}

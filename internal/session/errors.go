@@ -26,6 +26,10 @@ var (
 	ErrUnsupported  = errors.New("not supported")
 	ErrSandbox      = errors.New("sandbox intent cannot be enforced on this executor")
 	ErrInvalidCwd   = errors.New("is not valid on this exec-server host")
+
+	ErrNetworkProxy    = errors.New("invalid network proxy config")
+	ErrDecisionTimeout = errors.New("network policy decision callback timeout must be nonzero")
+	ErrCallbackID      = errors.New("callback-enabled process ID must be non-empty and at most 256 bytes")
 )
 
 // Limits, with the reason that they exist: nothing may grow without bound.

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -71,6 +72,12 @@ func (p *fakePeer) Alive(ctx context.Context) bool {
 }
 
 func (p *fakePeer) HeardSince(time.Time) bool { return !p.silent }
+
+func (p *fakePeer) Ask(context.Context, string, any) (wire.RawValue, error) {
+	return nil, errors.New("nobody answers")
+}
+
+func (p *fakePeer) Tell(string, any) {}
 
 func (p *fakePeer) Evict(why error) { p.evicted = why }
 

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/tetherexec/tether/internal/environ"
+	"github.com/tetherexec/tether/internal/netpolicy"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/shellsnap"
@@ -23,6 +24,7 @@ type Process struct {
 	session *Session
 	params  *wire.StartParams
 	cwd     string
+	rules   *netpolicy.Rules // of a network proxy; nil: it wants none
 
 	snapshot *shellsnap.Want // nil: it does not begin from a snapshot
 
@@ -44,11 +46,12 @@ type Process struct {
 
 // StartProcess starts a command, and returns when it runs.
 func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
-	cwd, err := nativeCwd(p)
+	rules, err := networkRules(p)
 	if err != nil {
 		return nil, err
 	}
-	if err := supported(p); err != nil {
+	cwd, err := nativeCwd(p)
+	if err != nil {
 		return nil, err
 	}
 	snapshot, err := shellsnap.Wanted(p.ShellSnapshot, p.Argv)
@@ -58,7 +61,7 @@ func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
 	if len(p.Argv) == 0 {
 		return nil, ErrEmptyArgv
 	}
-	process := &Process{ID: p.ProcessID, session: s, params: p, cwd: cwd, snapshot: snapshot, started: make(chan struct{})}
+	process := &Process{ID: p.ProcessID, session: s, params: p, cwd: cwd, rules: rules, snapshot: snapshot, started: make(chan struct{})}
 	process.Log = outlog.New(s.table.config.Pool, s.table.config.Output)
 	if p.KeepNewest != nil && *p.KeepNewest {
 		keepNewest(process.Log)
@@ -74,17 +77,6 @@ func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
 // once. It ends with the log.
 func keepNewest(log *outlog.Log) {
 	log.Follow(func(bool) { log.Sent(log.State().Next - 1) })
-}
-
-// supported refuses what the client asked for and this server cannot do.
-func supported(p *wire.StartParams) error {
-	switch {
-	case p.NetworkProxy != nil:
-		return fmt.Errorf("networkProxy is %w: this executor has no network proxy", ErrUnsupported)
-	case p.EnforceManagedNetwork:
-		return fmt.Errorf("%w: enforceManagedNetwork is %w, this executor has no managed network", ErrSandbox, ErrUnsupported)
-	}
-	return nil
 }
 
 // sameStart reports whether two starts ask for the same, the retry mark aside.

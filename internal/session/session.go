@@ -37,6 +37,12 @@ type Peer interface {
 	// so that what was sent before is likely to have arrived.
 	HeardSince(time.Time) bool
 
+	// Ask puts a request to the client and returns its result.
+	Ask(ctx context.Context, method string, params any) (wire.RawValue, error)
+
+	// Tell sends a notification, unless the peer is far behind. It never waits.
+	Tell(method string, params any)
+
 	// Evict tells the peer that its session is gone, and why.
 	Evict(why error)
 }
@@ -69,6 +75,7 @@ type Session struct {
 	survivors  []*proc.Process // of forgotten processes: what they left running
 	forgetting forgetQueue
 	observers  int
+	networks   sync.WaitGroup // of processes that have one; grows only while there are processes
 }
 
 // An Attachment is one peer's hold on a session.
@@ -265,6 +272,7 @@ func (s *Session) endAndUnlock() {
 	}
 	children.Wait()
 	s.snapshots.Close()
+	s.networks.Wait()
 	s.files.Close()
 	if err := s.Uploads.Close(); err != nil {
 		s.log.Warn("cannot clean up after uploads", "err", err)

@@ -8,35 +8,37 @@ import (
 	"syscall"
 
 	"github.com/tetherexec/tether/internal/environ"
+	"github.com/tetherexec/tether/internal/netproxy"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/shellsnap"
 	"github.com/tetherexec/tether/wire"
 )
 
-// launchRestored starts a login shell from a snapshot. It reports false if that is
-// not possible: there is none, or it leaves no room for the arguments.
-func (s *Session) launchRestored(p *Process, spec proc.Spec) (child *proc.Process, ok bool, err error) {
-	snapshot := s.snapshots.Get(s.ctx, snapshotKey(p, spec), s.loginShell(p))
+// restored starts a login shell from a snapshot. It reports false if that is not
+// possible: there is none, or it leaves no room for the arguments.
+func (l *launch) restored() (child *proc.Process, ok bool, err error) {
+	s, p, spec := l.session, l.process, l.spec
+	snapshot := s.snapshots.Get(s.ctx, snapshotKey(p, spec), l.loginShell())
 	if snapshot == nil {
 		return nil, false, nil
 	}
 	argv, env := snapshot.Restore(spec.Argv, adopted(p.params, snapshot))
 	spec.Argv, spec.Env = argv, slices.Concat(spec.Env, env)
-	child, err = s.start(s.ctx, p, spec, nil)
+	child, err = l.start(s.ctx, spec, nil)
 	return child, !errors.Is(err, syscall.E2BIG), err
 }
 
 // loginShell is the shell of a command, to be captured where the command runs.
-func (s *Session) loginShell(p *Process) *shellsnap.Shell {
-	spec := p.spec()
+func (l *launch) loginShell() *shellsnap.Shell {
+	spec := l.spec
 	spec.Arg0, spec.TTY, spec.PipeStdin = nil, false, false
 	return &shellsnap.Shell{
-		Kind: p.snapshot.Kind, Path: p.snapshot.Path, Env: spec.Env,
+		Kind: l.process.snapshot.Kind, Path: l.process.snapshot.Path, Env: spec.Env,
 		Start: func(ctx context.Context, argv []string, sink proc.Sink) (*proc.Process, error) {
 			spec.Argv = argv
-			return s.start(ctx, p, spec, sink)
+			return l.start(ctx, spec, sink)
 		},
-		Left: s.keepSurvivor,
+		Left: l.session.keepSurvivor,
 	}
 }
 
@@ -63,6 +65,11 @@ func snapshotKey(p *Process, spec proc.Spec) string {
 	key := *p.params
 	key.ProcessID, key.Metadata, key.Arg0, key.Retry, key.Size = "", nil, nil, nil, nil
 	key.TTY, key.PipeStdin = false, false
+	if key.NetworkProxy != nil {
+		proxy := *key.NetworkProxy
+		proxy.AuditMetadata, proxy.ExecutionID = wire.AuditMetadata{}, nil // of one command
+		key.NetworkProxy = &proxy
+	}
 	key.Argv = []string{string(p.snapshot.Kind), p.cwd}
 	key.Env = map[string]string{}
 	for _, entry := range spec.Env {
@@ -88,7 +95,7 @@ func adopted(p *wire.StartParams, snapshot *shellsnap.Snapshot) func(name string
 	}
 	kept := environ.Build(names, &filter, nil, nil)
 	return func(name string) bool {
-		if _, given := p.Env[name]; given {
+		if _, given := p.Env[name]; given || p.NetworkProxy != nil && netproxy.Sets(name) {
 			return false
 		}
 		if p.EnvPolicy != nil {

@@ -48,6 +48,8 @@ type Table struct {
 	sessions map[string]*Session // by id, which is a secret
 	public   map[string]*Session // by public id
 	closed   bool
+
+	network NetworkCounts
 }
 
 // NewTable returns an empty table.

@@ -1,0 +1,191 @@
+package netproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/tetherexec/tether/internal/netpolicy"
+)
+
+// A refusedError is returned by decide and dial for what the rules, or whoever was
+// asked, refuse.
+type refusedError struct{ decision netpolicy.Decision }
+
+func (e *refusedError) Error() string { return "refused: " + e.decision.Reason }
+
+// errLoop is returned for a query that leads back to this proxy.
+var errLoop = errors.New("the address is the proxy's own")
+
+// A route is how to go on with a query that was allowed.
+type route struct {
+	upstream  *url.URL         // the proxy to go through, or nil
+	addresses []netip.AddrPort // else: those to try, all allowed, in this order
+}
+
+// dial decides about q, asks if need be, resolves, reports, and connects, through an
+// upstream proxy if there is one. A *refusedError means that nothing was dialled.
+// The caller must close the connection.
+func (p *Proxy) dial(ctx context.Context, q netpolicy.Query, client net.Addr) (net.Conn, error) {
+	r, err := p.decide(ctx, q, client)
+	if err != nil {
+		return nil, err
+	}
+	if r.upstream != nil {
+		return p.dialUpstream(ctx, r.upstream, q)
+	}
+	return p.connect(ctx, r.addresses)
+}
+
+// decide is dial up to the point where something is dialled. The addresses in the route
+// are the ones that were checked: to resolve the name again would let it change its mind.
+func (p *Proxy) decide(ctx context.Context, q netpolicy.Query, client net.Addr) (route, error) {
+	e := Event{Query: q, Client: client.String()}
+	e.Decision = p.config.Rules.Decide(q)
+	if !e.Decision.Allowed && e.Decision.Open && p.config.Ask != nil {
+		e.Asked = true
+		e.Decision = p.ask(ctx, q)
+	}
+	var r route
+	var failed error
+	if e.Decision.Allowed {
+		r, failed = p.route(ctx, q, &e)
+	}
+	p.report(e)
+	if !e.Decision.Allowed {
+		return route{}, &refusedError{e.Decision}
+	}
+	return r, failed
+}
+
+// ask has somebody else settle q. No clear answer is a no.
+func (p *Proxy) ask(ctx context.Context, q netpolicy.Query) netpolicy.Decision {
+	d, err := p.config.Ask(ctx, q)
+	if err != nil || ctx.Err() != nil {
+		return netpolicy.Decision{Source: netpolicy.Decider, Reason: netpolicy.NotAllowed}
+	}
+	return d
+}
+
+// route finds out how to go on with a query that is allowed by name. If one of the
+// name's addresses is not allowed it turns the decision in e around.
+func (p *Proxy) route(ctx context.Context, q netpolicy.Query, e *Event) (route, error) {
+	literal, notAddress := netip.ParseAddr(q.Host)
+	up := p.upstreams.find(q)
+	if up != nil && notAddress != nil {
+		return route{upstream: up}, nil // the name means what it means over there
+	}
+	addrs := []netip.Addr{literal}
+	if notAddress != nil {
+		var err error
+		if addrs, err = p.resolve(ctx, q.Host); err != nil {
+			return route{}, err
+		}
+	}
+	r := route{upstream: up}
+	for _, a := range addrs {
+		target := netip.AddrPortFrom(a.Unmap(), q.Port)
+		if !e.Address.IsValid() {
+			e.Address = target
+		}
+		if d := p.config.Rules.Address(q, target.Addr()); !d.Allowed {
+			e.Decision, e.Address = d, target
+			return route{}, nil
+		}
+		if up == nil && p.listensAt(target) {
+			return route{}, errLoop
+		}
+		r.addresses = append(r.addresses, target)
+	}
+	return r, nil
+}
+
+func (p *Proxy) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	addrs, err := p.config.Resolve(ctx, host)
+	if err != nil {
+		return nil, fmt.Errorf("resolve %s: %w", host, err)
+	}
+	if len(addrs) == 0 {
+		return nil, fmt.Errorf("resolve %s: no addresses", host)
+	}
+	return addrs[:min(len(addrs), maxAddresses)], nil
+}
+
+// report tells of a decision: the log line has the host, never what was asked of it.
+func (p *Proxy) report(e Event) {
+	e.Time = time.Now()
+	decision := "deny"
+	if e.Decision.Allowed {
+		decision = "allow"
+	}
+	p.config.Log.LogAttrs(p.ctx, slog.LevelInfo, "network "+decision,
+		slog.String("host", e.Query.Host), slog.Int("port", int(e.Query.Port)),
+		slog.String("protocol", string(e.Query.Protocol)), slog.String("decision", decision),
+		slog.String("reason", e.Decision.Reason))
+	if p.config.Decided != nil {
+		p.config.Decided(e)
+	}
+}
+
+// connect connects to the first of these addresses that answers. The next one is tried
+// when one fails or takes its time. The caller must close the connection.
+func (p *Proxy) connect(ctx context.Context, addresses []netip.AddrPort) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	stop := context.AfterFunc(p.ctx, cancel)
+	defer stop()
+
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	results := make(chan result)
+	pending := 0
+	try := func(a netip.AddrPort) {
+		pending++
+		go func() { // ends before connect does
+			var d net.Dialer
+			c, err := d.DialContext(ctx, "tcp", a.String())
+			results <- result{c, err}
+		}()
+	}
+
+	var won net.Conn
+	var first error
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for won == nil && (pending > 0 || len(addresses) > 0) {
+		select {
+		case <-timer.C:
+			if len(addresses) > 0 {
+				try(addresses[0])
+				addresses = addresses[1:]
+				timer.Reset(fallbackDelay)
+			}
+		case r := <-results:
+			pending--
+			won = r.conn
+			if r.err != nil && first == nil {
+				first = r.err
+			}
+			timer.Reset(0)
+		}
+	}
+	cancel()
+	for range pending {
+		if r := <-results; r.conn != nil {
+			r.conn.Close()
+		}
+	}
+	if won == nil {
+		return nil, first
+	}
+	return p.track(won, nil)
+}

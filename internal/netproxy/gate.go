@@ -1,0 +1,173 @@
+package netproxy
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Gate leads out of a network that a process has for itself: it serves listeners that
+// lie in there, one for each of its Endpoints.
+type Gate struct {
+	*Endpoints
+	proxy *Proxy
+	serve []func(net.Listener) // in the order of Addresses
+}
+
+// Serve takes over listeners, in the order of Addresses. It can be called again, for
+// another process of the same kind.
+func (g *Gate) Serve(listeners []net.Listener) {
+	for i, l := range listeners {
+		if !g.proxy.run(func() { g.serve[i](inside{l}) }) {
+			l.Close()
+		}
+	}
+}
+
+// inside is a listener in another network, whose address means nothing here.
+type inside struct{ net.Listener }
+
+func (inside) Addr() net.Addr { return elsewhere{} }
+
+type elsewhere struct{}
+
+func (elsewhere) Network() string { return "tcp" }
+func (elsewhere) String() string  { return "in a network of its own" }
+
+// Close closes what was served, and waits for it.
+func (g *Gate) Close() { g.proxy.Close() }
+
+// NewGate returns a gate to the proxies that somebody else has prepared.
+func NewGate(e *Endpoints, log *slog.Logger) *Gate {
+	p := New(Config{Log: log})
+	g := &Gate{Endpoints: e, proxy: p}
+	greeting := e.greeting()
+	for _, address := range e.Addresses {
+		g.serve = append(g.serve, func(l net.Listener) { p.bridge(l, address, greeting) })
+	}
+	return g
+}
+
+// The addresses of a proxy in an environment before it has any: those of its listeners
+// take their place.
+const httpPlace, socksPlace = "127.0.0.1:1", "127.0.0.1:2"
+
+// Gate returns the environment of a process whose only way out this proxy is, and the
+// gate. Closing either closes both.
+func (p *Proxy) Gate(env []string, socks, localBinding bool) ([]string, *Gate, error) {
+	place := ""
+	if socks {
+		place = socksPlace
+	}
+	rest, e, err := FindEndpoints(Environment(env, httpPlace, place, localBinding))
+	if err != nil {
+		return nil, nil, err
+	}
+	g := &Gate{Endpoints: e, proxy: p}
+	for _, address := range e.Addresses {
+		serve := p.ServeHTTP
+		if address.String() == socksPlace {
+			serve = p.ServeSocks
+		}
+		g.serve = append(g.serve, serve)
+	}
+	return rest, g, nil
+}
+
+// Open serves on the host's loopback, and returns the environment of a process that is
+// to use it.
+func (p *Proxy) Open(env []string, socks, localBinding bool) ([]string, error) {
+	http, err := p.openLoopback(p.ServeHTTP)
+	if err != nil {
+		return nil, err
+	}
+	socksAddress := ""
+	if socks {
+		if socksAddress, err = p.openLoopback(p.ServeSocks); err != nil {
+			return nil, err
+		}
+	}
+	return Environment(env, http, socksAddress, localBinding), nil
+}
+
+func (p *Proxy) openLoopback(serve func(net.Listener)) (address string, err error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("listen for a process: %w", err)
+	}
+	if !p.run(func() { serve(l) }) {
+		l.Close()
+	}
+	return l.Addr().String(), nil
+}
+
+// greetingMagic begins what tells a prepared proxy whose connection it is.
+const greetingMagic = "\x00CDXPXY1"
+
+// maxToken bounds a token in a greeting.
+const maxToken = 128
+
+// greeting is what each connection to a prepared proxy begins with; nil: nothing.
+func (e *Endpoints) greeting() []byte {
+	if e.token == "" || len(e.token) > maxToken {
+		return nil
+	}
+	b := binary.BigEndian.AppendUint16([]byte(greetingMagic), uint16(len(e.token)))
+	return append(b, e.token...)
+}
+
+// bridge connects whoever comes to l with the proxy at address.
+func (p *Proxy) bridge(l net.Listener, address netip.AddrPort, greeting []byte) {
+	l, err := p.listen(l)
+	if err != nil {
+		return
+	}
+	p.acceptAll(l, func(c net.Conn) {
+		there, err := p.connect(p.ctx, []netip.AddrPort{address})
+		if err == nil && greeting != nil {
+			if _, err = there.Write(greeting); err != nil {
+				there.Close()
+			}
+		}
+		if err != nil {
+			p.config.Log.Warn("a prepared proxy cannot be reached", "address", address, "err", err)
+			c.Close()
+			return
+		}
+		relay(c, there)
+	})
+}
+
+// acceptAll serves whoever comes to l, until l or the proxy is closed.
+func (p *Proxy) acceptAll(l net.Listener, serve func(net.Conn)) {
+	defer l.Close()
+	for {
+		c, err := l.Accept()
+		if err == nil {
+			if !p.run(func() { serve(c) }) {
+				c.Close()
+			}
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		p.config.Log.Warn("accept a connection of the process", "err", err)
+		select {
+		case <-time.After(acceptPause):
+		case <-p.ctx.Done():
+			return
+		}
+	}
+}
+
+// Sets reports whether a process with a proxy has a variable from us.
+func Sets(name string) bool {
+	return slices.ContainsFunc(Environment(nil, "", "", false), func(v string) bool { return strings.HasPrefix(v, name+"=") })
+}

@@ -1,0 +1,296 @@
+package netproxy
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/internal/netpolicy"
+)
+
+// Limits of the HTTP proxy.
+const (
+	headerTimeout    = 30 * time.Second // for a client to finish its header
+	idleTimeout      = 2 * time.Minute  // for a client between requests
+	maxHeaderBytes   = 256 << 10        // of a request
+	maxAnswerHeader  = 1 << 20          // bytes, of an answer
+	maxIdle          = 64               // kept connections to hosts
+	maxIdlePerHost   = 8                // of those, to one host
+	idleHostTimeout  = time.Minute      // for a kept connection to a host
+	continueTimeout  = time.Second      // for a host to say that it wants the body
+	httpBuffer       = 64 << 10         // bytes, for each direction of a connection to a host
+	answerCopyBuffer = 256 << 10        // bytes, for passing on an answer
+)
+
+// ServeHTTP serves an HTTP proxy on l until Close. It owns l.
+func (p *Proxy) ServeHTTP(l net.Listener) {
+	l, err := p.listen(l)
+	if err != nil {
+		return
+	}
+	defer l.Close()
+	quiet := log.New(io.Discard, "", 0) // these logs would show what was asked for
+	s := &http.Server{
+		Handler: &httpProxy{p, &httputil.ReverseProxy{
+			Rewrite:       rewrite,
+			Transport:     p.transport,
+			FlushInterval: -1, // what a host says is passed on at once
+			BufferPool:    &answerBuffers,
+			ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, err error) { answerFailure(w, err) },
+			ErrorLog:      quiet,
+		}},
+		ErrorLog:                     quiet,
+		DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout:            headerTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               maxHeaderBytes,
+		BaseContext:                  func(net.Listener) context.Context { return p.ctx },
+	}
+	s.Serve(l) // ends with l; its connections are the proxy's to close
+}
+
+// newTransport returns what carries plain requests on. It reuses connections, so that
+// every request must be decided on before it gets here; the decision comes along as the
+// route in the request's context.
+func (p *Proxy) newTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:                  func(r *http.Request) (*url.URL, error) { return routeOf(r.Context()).upstream, nil },
+		DialContext:            p.dialRoute,
+		DisableCompression:     true,
+		MaxIdleConns:           maxIdle,
+		MaxIdleConnsPerHost:    maxIdlePerHost,
+		IdleConnTimeout:        idleHostTimeout,
+		TLSHandshakeTimeout:    dialTimeout,
+		ExpectContinueTimeout:  continueTimeout,
+		MaxResponseHeaderBytes: maxAnswerHeader,
+		ReadBufferSize:         httpBuffer,
+		WriteBufferSize:        httpBuffer,
+		Protocols:              onlyHTTP1(),
+	}
+}
+
+func onlyHTTP1() *http.Protocols {
+	var p http.Protocols
+	p.SetHTTP1(true)
+	return &p
+}
+
+type routeKey struct{}
+
+// routeOf returns the route that a request was given. Without one it leads nowhere.
+func routeOf(ctx context.Context) route {
+	r, _ := ctx.Value(routeKey{}).(route)
+	return r
+}
+
+// dialRoute connects as the route in ctx says. address is the upstream proxy's if there
+// is one, and else of no interest: a name would have to be resolved again.
+func (p *Proxy) dialRoute(ctx context.Context, _, address string) (net.Conn, error) {
+	r := routeOf(ctx)
+	if r.upstream != nil {
+		return p.connectUpstream(ctx, address)
+	}
+	return p.connect(ctx, r.addresses)
+}
+
+// httpProxy handles requests to the proxy.
+type httpProxy struct {
+	proxy   *Proxy
+	reverse *httputil.ReverseProxy
+}
+
+func (h *httpProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodConnect {
+		h.tunnel(w, r)
+		return
+	}
+	q, err := plainQuery(r)
+	if err != nil {
+		answerText(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	to, err := h.proxy.decide(r.Context(), q, clientOf(r))
+	if refused, ok := errors.AsType[*refusedError](err); ok {
+		answerRefusal(w, q, refused.decision)
+		return
+	}
+	if err != nil {
+		answerFailure(w, err)
+		return
+	}
+	ctx := context.WithValue(r.Context(), routeKey{}, to)
+	h.reverse.ServeHTTP(unsniffed{w}, r.WithContext(ctx))
+}
+
+// plainQuery returns what a request in absolute form wants to reach.
+func plainQuery(r *http.Request) (netpolicy.Query, error) {
+	u := r.URL
+	switch {
+	case u.Scheme == "" || u.Host == "":
+		return netpolicy.Query{}, errors.New("this is a proxy: the request needs an absolute URL")
+	case u.Scheme != "http":
+		return netpolicy.Query{}, errors.New("only http URLs can be asked for; others need CONNECT")
+	case u.User != nil:
+		return netpolicy.Query{}, errors.New("the URL must not have user information")
+	}
+	port := u.Port()
+	if port == "" {
+		port = "80"
+	}
+	return newQuery(netpolicy.HTTP, r.Method, u.Hostname(), port)
+}
+
+// tunnelQuery returns what a CONNECT request wants to reach. It must have nothing but a
+// host and a port.
+func tunnelQuery(r *http.Request) (netpolicy.Query, error) {
+	host, port, err := net.SplitHostPort(r.RequestURI)
+	switch {
+	case err != nil || strings.ContainsAny(r.RequestURI, "@/?#"):
+		return netpolicy.Query{}, errors.New("CONNECT needs host:port")
+	case r.ContentLength != 0:
+		return netpolicy.Query{}, errors.New("CONNECT must not have a body")
+	}
+	return newQuery(netpolicy.Connect, http.MethodConnect, host, port)
+}
+
+func newQuery(protocol netpolicy.Protocol, method, host, port string) (netpolicy.Query, error) {
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return netpolicy.Query{}, errors.New("the port must be between 1 and 65535")
+	}
+	name, err := netpolicy.Normalize(host)
+	if err != nil {
+		return netpolicy.Query{}, errors.New("the host is neither a name nor an address")
+	}
+	return netpolicy.Query{Protocol: protocol, Host: name, Port: uint16(n), Method: method}, nil
+}
+
+// rewrite makes the request for the host of one for the proxy. Its target is spelled as
+// it was decided on, so that nobody after us can read it in another way.
+func rewrite(r *httputil.ProxyRequest) {
+	q, err := plainQuery(r.In)
+	if err != nil {
+		panic(err) // it was all right a moment ago
+	}
+	r.Out.URL.Host = net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port)))
+	r.Out.Host = r.Out.URL.Host
+	if r.In.URL.Port() == "" {
+		r.Out.Host = strings.TrimSuffix(r.Out.Host, ":80")
+	}
+	r.Out.URL.RawQuery, r.Out.URL.ForceQuery = r.In.URL.RawQuery, r.In.URL.ForceQuery
+	keepPath(r)
+	r.Out.Trailer = r.In.Trailer // filled when the body has been read
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if values, ok := r.In.Header[name]; ok {
+			r.Out.Header[name] = values // the client's business
+		}
+	}
+}
+
+// keepPath passes the path on byte by byte, where url.URL would escape it anew.
+func keepPath(r *httputil.ProxyRequest) {
+	_, rest, _ := strings.Cut(r.In.RequestURI, "://")
+	path, _, _ := strings.Cut(rest, "?")
+	slash := strings.IndexByte(path, '/')
+	if slash < 0 {
+		return
+	}
+	path = path[slash:]
+	switch {
+	case routeOf(r.In.Context()).upstream != nil:
+		r.Out.URL.Opaque = "//" + r.Out.Host + path
+	case !strings.HasPrefix(path, "//"): // which Opaque would take for a host
+		r.Out.URL.Opaque = path
+	}
+}
+
+// tunnel handles CONNECT. The answer comes when there is a connection.
+func (h *httpProxy) tunnel(w http.ResponseWriter, r *http.Request) {
+	q, err := tunnelQuery(r)
+	if err != nil {
+		w.Header().Set("Connection", "close") // what follows may not be a request
+		answerText(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	host, err := h.proxy.dial(r.Context(), q, clientOf(r))
+	if err != nil {
+		w.Header().Set("Connection", "close")
+	}
+	if refused, ok := errors.AsType[*refusedError](err); ok {
+		answerRefusal(w, q, refused.decision)
+		return
+	}
+	if err != nil {
+		answerFailure(w, err)
+		return
+	}
+	defer host.Close()
+	client, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		answerFailure(w, err)
+		return
+	}
+	defer client.Close()
+	if _, err := io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
+		return
+	}
+	if err := forwardBuffered(host, buffered.Reader); err != nil {
+		return
+	}
+	relay(client, host)
+}
+
+// forwardBuffered sends what a client sent along with its request.
+func forwardBuffered(w io.Writer, r *bufio.Reader) error {
+	early, err := r.Peek(r.Buffered())
+	if err != nil || len(early) == 0 {
+		return err
+	}
+	_, err = w.Write(early)
+	return err
+}
+
+// clientOf returns the address of the process's end of a connection.
+func clientOf(r *http.Request) net.Addr {
+	a, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return net.TCPAddrFromAddrPort(a)
+}
+
+// unsniffed keeps the server from guessing at content types that the host left out.
+type unsniffed struct{ http.ResponseWriter }
+
+func (w unsniffed) WriteHeader(status int) {
+	h := w.Header()
+	if _, ok := h["Content-Type"]; !ok && status >= 200 {
+		h["Content-Type"] = nil
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (w unsniffed) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// answerBuffers are shared by all proxies.
+var answerBuffers bufferPool
+
+type bufferPool struct{ pool sync.Pool }
+
+func (b *bufferPool) Get() []byte {
+	if p, ok := b.pool.Get().(*[answerCopyBuffer]byte); ok {
+		return p[:]
+	}
+	return make([]byte, answerCopyBuffer)
+}
+
+func (b *bufferPool) Put(p []byte) { b.pool.Put((*[answerCopyBuffer]byte)(p)) }

@@ -1,0 +1,239 @@
+// Package netproxy is the way out of a managed network: an HTTP and a SOCKS5 proxy that
+// serve one process and reach what its rules allow, nothing else.
+package netproxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/tetherexec/tether/internal/netpolicy"
+)
+
+// Limits of one process's proxy. Whoever goes over one is made to wait or is turned
+// away; other processes have proxies of their own.
+const (
+	maxClients     = 512              // connections from the process; further ones wait to be accepted
+	resolveTimeout = 10 * time.Second // for finding the addresses of a name
+	dialTimeout    = 30 * time.Second // for a connection to any of a name's addresses
+	fallbackDelay  = 300 * time.Millisecond
+	maxAddresses   = 16 // of one name that are looked at; more than that are ignored
+)
+
+// Config is what a Proxy is made of.
+type Config struct {
+	Rules *netpolicy.Rules
+
+	SocksUDP bool // SOCKS5 clients may send datagrams
+
+	// Upstream is an environment whose HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY
+	// say how to go on from here; nil: directly.
+	Upstream []string
+
+	// Ask, if set, settles queries that the rules leave open. It is given ctx of the
+	// connection, returns in time, and every error is a denial.
+	Ask func(ctx context.Context, q netpolicy.Query) (netpolicy.Decision, error)
+
+	// Decided is told of every decision, before it takes effect. It must not block.
+	Decided func(Event)
+
+	// Resolve finds the addresses of a name; nil: as the system does.
+	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
+
+	Log *slog.Logger // nil: no log
+}
+
+// An Event is a decision that was made.
+type Event struct {
+	Time     time.Time
+	Query    netpolicy.Query
+	Decision netpolicy.Decision
+	Client   string         // address of the process's end of the connection
+	Address  netip.AddrPort // what was or would have been dialled, if it came to that
+	Asked    bool           // the rules left it open
+}
+
+// A Proxy serves one process. Its listeners are handed to it.
+type Proxy struct {
+	config    Config
+	upstreams upstreams
+	transport *http.Transport
+	ctx       context.Context // ends with Close
+	cancel    context.CancelFunc
+	slots     chan struct{} // one for each connection from the process
+
+	mu    sync.Mutex
+	ended bool
+	open  map[*conn]struct{}
+	own   map[net.Listener]netip.AddrPort // listeners, with where they listen
+	busy  sync.WaitGroup                  // goroutines and open connections; grows only before ended
+}
+
+// New returns a proxy without listeners.
+func New(cfg Config) *Proxy {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Resolve == nil {
+		cfg.Resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}
+	}
+	p := &Proxy{
+		config:    cfg,
+		upstreams: upstreamsOf(cfg.Upstream),
+		slots:     make(chan struct{}, maxClients),
+		open:      map[*conn]struct{}{},
+		own:       map[net.Listener]netip.AddrPort{},
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.transport = p.newTransport()
+	return p
+}
+
+// errClosed is returned for what is begun after Close.
+var errClosed = errors.New("the proxy is closed")
+
+// Close ends the proxy, all its connections included, and waits for them.
+func (p *Proxy) Close() {
+	p.cancel()
+	p.mu.Lock()
+	p.ended = true
+	for l := range p.own {
+		l.Close()
+	}
+	for c := range p.open {
+		c.Conn.Close() // its owner notices, and closes c
+	}
+	p.mu.Unlock()
+	p.transport.CloseIdleConnections()
+	p.busy.Wait()
+}
+
+// run starts f in a goroutine that Close waits for. After Close it does nothing and
+// returns false. f must end when p.ctx does or when the connections that it uses are closed.
+func (p *Proxy) run(f func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return false
+	}
+	p.busy.Go(f)
+	return true
+}
+
+// A conn is a connection that Close closes, and whose owner Close waits for: it must be
+// closed by whoever has it.
+type conn struct {
+	net.Conn
+	proxy   *Proxy
+	release func() // may be nil
+	once    sync.Once
+}
+
+// track makes c a connection of this proxy. After Close it closes c and fails.
+func (p *Proxy) track(c net.Conn, release func()) (*conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		c.Close()
+		return nil, errClosed
+	}
+	t := &conn{Conn: c, proxy: p, release: release}
+	p.open[t] = struct{}{}
+	p.busy.Add(1)
+	return t, nil
+}
+
+func (c *conn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() {
+		p := c.proxy
+		p.mu.Lock()
+		delete(p.open, c)
+		p.mu.Unlock()
+		if c.release != nil {
+			c.release()
+		}
+		p.busy.Done()
+	})
+	return err
+}
+
+// CloseWrite says that nothing more will be sent, if that can be said.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// listener accepts tracked connections, as many at a time as there are slots.
+type listener struct {
+	net.Listener
+	proxy *Proxy
+}
+
+// listen takes l over: Close closes it. What the result accepts must be closed by the
+// one who accepts. After Close it closes l and fails.
+func (p *Proxy) listen(l net.Listener) (net.Listener, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		l.Close()
+		return nil, errClosed
+	}
+	p.own[l] = addrPort(l.Addr())
+	return &listener{l, p}, nil
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	p := l.proxy
+	select {
+	case p.slots <- struct{}{}:
+	case <-p.ctx.Done():
+		return nil, net.ErrClosed
+	}
+	release := func() { <-p.slots }
+	c, err := l.Listener.Accept()
+	if err != nil {
+		release()
+		return nil, err
+	}
+	t, err := p.track(c, release)
+	if err != nil {
+		release()
+		return nil, net.ErrClosed
+	}
+	return t, nil
+}
+
+// Close closes the listener and forgets it.
+func (l *listener) Close() error {
+	l.proxy.mu.Lock()
+	delete(l.proxy.own, l.Listener)
+	l.proxy.mu.Unlock()
+	return l.Listener.Close()
+}
+
+// listensAt reports whether one of the proxy's own listeners has this address.
+func (p *Proxy) listensAt(a netip.AddrPort) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, own := range p.own {
+		if own == a || own.Port() == a.Port() && own.Addr().IsUnspecified() && a.Addr().IsLoopback() {
+			return true
+		}
+	}
+	return false
+}
+
+func addrPort(a net.Addr) netip.AddrPort {
+	ap, _ := netip.ParseAddrPort(a.String())
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}

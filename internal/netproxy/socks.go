@@ -1,0 +1,203 @@
+package netproxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tetherexec/tether/internal/netpolicy"
+)
+
+// Limits of a SOCKS5 connection that is not a tunnel yet, or will not become one.
+const (
+	// socksHandshake is how long a client may take to say what it wants, all in all:
+	// a byte now and then does not buy more of it.
+	socksHandshake = 15 * time.Second
+
+	// After a refusal the client gets a moment to read it: to close a connection with
+	// unread bytes would reset it, and the answer might be lost.
+	socksLinger      = time.Second
+	socksLingerBytes = 64 << 10
+
+	acceptPause = 50 * time.Millisecond // after a failed accept, as for want of descriptors
+)
+
+// ServeSocks serves a SOCKS5 proxy on l until Close. It owns l. Without Config.SocksUDP,
+// which must be off when l lies in another network namespace, it is TCP only.
+func (p *Proxy) ServeSocks(l net.Listener) {
+	if l, err := p.listen(l); err == nil {
+		newSocksServer(p).serve(l)
+	}
+}
+
+// A socksServer serves SOCKS5 on one listener.
+type socksServer struct {
+	proxy     *Proxy
+	handshake time.Duration
+	limits    udpLimits
+
+	mu           sync.Mutex
+	associations map[*association]struct{}
+}
+
+func newSocksServer(p *Proxy) *socksServer {
+	return &socksServer{
+		proxy:        p,
+		handshake:    socksHandshake,
+		limits:       defaultUDPLimits,
+		associations: map[*association]struct{}{},
+	}
+}
+
+// serve accepts until l or the proxy is closed.
+func (s *socksServer) serve(l net.Listener) {
+	defer l.Close()
+	for {
+		c, err := l.Accept()
+		if err == nil {
+			if !s.proxy.run(func() { s.client(c) }) {
+				c.Close()
+			}
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		s.proxy.config.Log.Warn("accept SOCKS client", "err", err)
+		select {
+		case <-time.After(acceptPause):
+		case <-s.proxy.ctx.Done():
+			return
+		}
+	}
+}
+
+// client serves one connection and closes it. Who does not speak SOCKS5 gets no answer.
+func (s *socksServer) client(c net.Conn) {
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(s.handshake))
+	methods, err := readSocksGreeting(c)
+	if err != nil {
+		s.garbled(c, err)
+		return
+	}
+	if !bytes.Contains(methods, []byte{socksNoAuth}) {
+		c.Write([]byte{socksVersion, socksNoMethods})
+		linger(c)
+		return
+	}
+	if _, err := c.Write([]byte{socksVersion, socksNoAuth}); err != nil {
+		return
+	}
+	command, to, err := readSocksRequest(c)
+	switch {
+	case errors.Is(err, errSocksAddress):
+		s.fail(c, socksUnknownAddress)
+	case err != nil:
+		s.garbled(c, err)
+	case command == socksConnect:
+		s.connect(c, to)
+	case command == socksAssociate && s.proxy.config.SocksUDP:
+		s.associate(c, to)
+	default:
+		s.fail(c, socksUnknownCommand)
+	}
+}
+
+// connect opens a tunnel to a destination, if the rules let it.
+func (s *socksServer) connect(c net.Conn, to socksAddr) {
+	q, err := to.query(netpolicy.SocksTCP)
+	if err != nil {
+		s.notAName(to, err)
+		s.fail(c, socksRefused)
+		return
+	}
+	ctx, cancel := context.WithCancel(s.proxy.ctx)
+	defer cancel()
+	out, err := s.proxy.dial(ctx, q, c.RemoteAddr())
+	if err != nil {
+		s.fail(c, socksReplyFor(err))
+		return
+	}
+	defer out.Close()
+	if err := s.answer(c, socksOK, addrPort(out.LocalAddr())); err != nil {
+		return
+	}
+	c.SetDeadline(time.Time{})
+	relay(c, out)
+}
+
+// query is what the rules are asked about a destination.
+func (a socksAddr) query(protocol netpolicy.Protocol) (netpolicy.Query, error) {
+	host, err := netpolicy.Normalize(a.host)
+	if err == nil && host == "" {
+		err = errors.New("no host")
+	}
+	return netpolicy.Query{Protocol: protocol, Host: host, Port: a.port}, err
+}
+
+// socksReplyFor says in a byte why a destination could not be reached.
+func socksReplyFor(err error) socksReply {
+	if _, ok := errors.AsType[*refusedError](err); ok {
+		return socksRefused
+	}
+	if _, ok := errors.AsType[*net.DNSError](err); ok {
+		return socksNoHost
+	}
+	timeout, ok := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, errLoop):
+		return socksRefused
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return socksConnRefused
+	case errors.Is(err, syscall.ENETUNREACH):
+		return socksNoNetwork
+	case errors.Is(err, syscall.EHOSTUNREACH), ok && timeout.Timeout():
+		return socksNoHost
+	}
+	return socksFailure
+}
+
+// answer writes a reply. The time that the decision took does not count against the
+// client.
+func (s *socksServer) answer(c net.Conn, code socksReply, bound netip.AddrPort) error {
+	c.SetDeadline(time.Now().Add(s.handshake))
+	_, err := c.Write(appendSocksReply(nil, code, bound))
+	return err
+}
+
+// fail answers that it will not be.
+func (s *socksServer) fail(c net.Conn, code socksReply) {
+	if s.answer(c, code, netip.AddrPort{}) == nil {
+		linger(c)
+	}
+}
+
+// linger waits for the client to hang up, but not for long.
+func linger(c net.Conn) {
+	if closeWrite(c) != nil {
+		return
+	}
+	c.SetReadDeadline(time.Now().Add(socksLinger))
+	io.CopyN(io.Discard, c, socksLingerBytes)
+}
+
+func (s *socksServer) garbled(c net.Conn, err error) {
+	if err != io.EOF { // EOF: connected and thought better of it
+		s.proxy.config.Log.Debug("SOCKS handshake", "client", c.RemoteAddr().String(), "err", err)
+	}
+}
+
+// notAName tells of a destination that no rule can speak of: there is no query, so
+// there is no decision either.
+func (s *socksServer) notAName(to socksAddr, err error) {
+	s.proxy.config.Log.LogAttrs(s.proxy.ctx, slog.LevelInfo, "network deny: not a host",
+		slog.String("host", to.host), slog.Int("port", int(to.port)), slog.Any("err", err))
+}
