@@ -128,7 +128,7 @@ func (b *bench) must(r Request) *outcome {
 
 func TestReadOnly(t *testing.T) {
 	b := newBench(t, nil)
-	o := b.must(b.request(intent(t, wire.NetworkRestricted, "read :root"), "sh", "-c", "pwd; touch new"))
+	o := b.must(b.request(intent(t, wire.NetworkRestricted, "read :root"), "sh", "-c", "exec 2>&1; pwd; touch new"))
 	if o.code != 1 || !strings.Contains(o.text.String(), "Read-only file system") || !strings.HasPrefix(o.text.String(), b.ws+"\n") {
 		t.Errorf("ended with %d: %s", o.code, o.text.String())
 	}
