@@ -143,7 +143,10 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, verdict Ver
 		stage.Dir = "/"
 	}
 	if p.Plan.Managed() {
-		l.openGate(r, stage)
+		if err := l.openGate(r, stage); err != nil {
+			l.end()
+			return err
+		}
 	}
 	if seals {
 		stage.Freeze, stage.Seal = toFinish(mounts)

@@ -1,6 +1,7 @@
 package inner
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,6 +20,13 @@ func (s *Stage) listen() ([]int, error) {
 		fd, port, err := listenLoopback()
 		if err != nil {
 			return nil, fmt.Errorf("listen inside: %w", err)
+		}
+		network, err := Network(fd)
+		if err != nil {
+			return nil, err
+		}
+		if network == s.Outside && network != 0 {
+			return nil, errors.New("it is in the network of the server")
 		}
 		listeners, ports = append(listeners, fd), append(ports, port)
 	}
@@ -49,4 +57,17 @@ func listenLoopback() (fd, port int, err error) {
 		return -1, 0, err
 	}
 	return fd, name.(*unix.SockaddrInet4).Port, nil
+}
+
+// Network names the network that a socket is in; 0 on kernels before 5.14, which have no
+// name for it.
+func Network(socket int) (uint64, error) {
+	cookie, err := unix.GetsockoptUint64(socket, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
+	if err == unix.ENOPROTOOPT {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("look at a network: %w", err)
+	}
+	return cookie, nil
 }

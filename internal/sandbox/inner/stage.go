@@ -37,6 +37,10 @@ type Stage struct {
 	Listen int
 	Ports  []Port
 
+	// Outside is the network of the server, as [Network] names it; 0: unknown. A
+	// listener must not be in it.
+	Outside uint64
+
 	// Refusal, if not empty, is all that the command has to say before it exits with
 	// [ExitRefused]; it is not executed.
 	Refusal string
@@ -108,6 +112,7 @@ func (s *Stage) Encode() []byte {
 	e.text(string(s.Filter))
 	e.text(s.Refusal)
 	e.number(uint64(s.Listen))
+	e.number(s.Outside)
 	e.number(uint64(len(s.Ports)))
 	for _, p := range s.Ports {
 		e.list([]string{p.Variable, p.Prefix, p.Suffix})
@@ -142,7 +147,7 @@ func Decode(b []byte) (*Stage, error) {
 	if filter := d.text(); filter != "" {
 		s.Filter = []byte(filter)
 	}
-	s.Refusal, s.Listen = d.text(), int(d.number())
+	s.Refusal, s.Listen, s.Outside = d.text(), int(d.number()), d.number()
 	for range d.count() {
 		p := Port{}
 		if l := d.list(); len(l) == 3 {

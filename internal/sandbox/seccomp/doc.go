@@ -39,8 +39,9 @@
 // Proxy, for a command whose only way out is a proxy on its own loopback:
 //
 //   - socket fails with EPERM unless the domain is AF_INET or AF_INET6.
-//   - socketpair fails with EPERM unless the domain is AF_UNIX and the type is not
-//     SOCK_DGRAM: such a socket could be connected to one of the host's by its path.
+//   - socketpair fails with EPERM unless the domain is AF_UNIX and the type is
+//     SOCK_STREAM or SOCK_SEQPACKET: one of datagrams, which for the kernel SOCK_RAW
+//     is too, could be connected to a socket of the host by its path.
 //   - The ptrace and io_uring groups fail with EPERM.
 //
 // ProxyUnix is Proxy with AF_UNIX added to the domains that socket allows, and with

@@ -107,6 +107,8 @@ var probes = map[string]probe{
 	"socket vsock, garbage":  {unix.SYS_SOCKET, [4]uintptr{unix.AF_VSOCK | garbage, stream}},
 	"socketpair unix":        {unix.SYS_SOCKETPAIR, [4]uintptr{unix.AF_UNIX, stream, 0, uintptr(unsafe.Pointer(&pairFDs))}},
 	"socketpair datagrams":   {unix.SYS_SOCKETPAIR, [4]uintptr{unix.AF_UNIX, unix.SOCK_DGRAM | unix.SOCK_CLOEXEC, 0, uintptr(unsafe.Pointer(&pairFDs))}},
+	"socketpair raw":         {unix.SYS_SOCKETPAIR, [4]uintptr{unix.AF_UNIX, unix.SOCK_RAW | unix.SOCK_CLOEXEC, 0, uintptr(unsafe.Pointer(&pairFDs))}},
+	"socketpair packets":     {unix.SYS_SOCKETPAIR, [4]uintptr{unix.AF_UNIX, unix.SOCK_SEQPACKET | unix.SOCK_CLOEXEC, 0, uintptr(unsafe.Pointer(&pairFDs))}},
 	"socketpair inet":        {unix.SYS_SOCKETPAIR, [4]uintptr{unix.AF_INET, stream, 0, uintptr(unsafe.Pointer(&pairFDs))}},
 	"socketpair vsock":       {unix.SYS_SOCKETPAIR, [4]uintptr{unix.AF_VSOCK, stream, 0, uintptr(unsafe.Pointer(&pairFDs))}},
 	"connect":                {unix.SYS_CONNECT, [4]uintptr{noFD}},
@@ -158,7 +160,7 @@ var probeDenied = map[Mode][]string{
 	},
 	Proxy: {
 		"socket unix", "socket unix, garbage", "socket netlink", "socket vsock", "socket vsock, garbage",
-		"socketpair datagrams", "socketpair inet", "socketpair vsock",
+		"socketpair datagrams", "socketpair raw", "socketpair inet", "socketpair vsock",
 		"ptrace", "process_vm_readv", "process_vm_writev", "io_uring_setup", "io_uring_enter", "io_uring_register",
 	},
 	ProxyUnix: {

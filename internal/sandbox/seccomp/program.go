@@ -194,11 +194,12 @@ func denyDomains(number uint32, r rule) ([]bpf.Instruction, error) {
 		return nil, fmt.Errorf("rule for %s has both unless and only", r.name)
 	}
 	matched := []bpf.Instruction{match}
-	if r.noDatagrams {
+	if r.connected {
 		matched = []bpf.Instruction{
 			load(offsetArg1Low),
 			bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: sockTypes},
-			bpf.JumpIf{Cond: bpf.JumpEqual, Val: sockDatagram, SkipFalse: 1},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: sockStream, SkipTrue: 2},
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: sockSeqpacket, SkipTrue: 1},
 			fail(r.errno),
 			match,
 		}

@@ -115,7 +115,7 @@ func specVerdict(mode Mode, arch Arch, c call) uint32 {
 			name = n
 		}
 	}
-	const unix, inet, inet6, vsock, datagram = 1, 2, 10, 40, 2
+	const unix, inet, inet6, vsock, stream, seqpacket = 1, 2, 10, 40, 1, 5
 	domain := uint32(c.args[0])
 	permitted := true
 	switch {
@@ -128,7 +128,7 @@ func specVerdict(mode Mode, arch Arch, c call) uint32 {
 	case name == "socket" && mode == ProxyUnix:
 		permitted = domain == inet || domain == inet6 || domain == unix
 	case name == "socketpair" && mode == Proxy:
-		permitted = domain == unix && c.args[1]&0xf != datagram
+		permitted = domain == unix && (c.args[1]&0xf == stream || c.args[1]&0xf == seqpacket)
 	case name == "socketpair" && mode != Open:
 		permitted = domain == unix
 	case name == "socket" || name == "socketpair":
@@ -193,7 +193,7 @@ func TestEveryNumber(t *testing.T) {
 	forEachProgram(t, func(t *testing.T, mode Mode, arch Arch, m machine) {
 		for number := range uint32(1024) {
 			for _, domain := range []uint64{0, 1, 2, 40} {
-				for _, kind := range []uint64{0, 1, 2, 5, 0x80802, garbageAbove | 2, 18} {
+				for _, kind := range []uint64{0, 1, 2, 3, 4, 5, 6, 10, 0x80801, 0x80802, 0x80803, garbageAbove | 2, garbageAbove | 3, 18, 19} {
 					c := call{number, syscallTables[arch].audit, [6]uint64{domain, kind}}
 					check(t, m, c, specVerdict(mode, arch, c))
 				}
@@ -280,10 +280,10 @@ func TestDomainsByHand(t *testing.T) {
 			}
 			m, table := newMachine(t, program), syscallTables[arch]
 			for _, domain := range row.passes {
-				check(t, m, call{table.numbers[row.name], table.audit, [6]uint64{domain}}, allow)
+				check(t, m, call{table.numbers[row.name], table.audit, [6]uint64{domain, 1}}, allow)
 			}
 			for _, domain := range row.fails {
-				check(t, m, call{table.numbers[row.name], table.audit, [6]uint64{domain}}, epermed)
+				check(t, m, call{table.numbers[row.name], table.audit, [6]uint64{domain, 1}}, epermed)
 			}
 		}
 	}

@@ -13,8 +13,9 @@ const (
 	afInet6 domain = 10
 	afVsock domain = 40
 
-	sockDatagram = 2
-	sockTypes    = 0xf // the bits of a type, without flags
+	sockStream    = 1
+	sockSeqpacket = 5
+	sockTypes     = 0xf // the bits of a type, without flags
 )
 
 type (
@@ -40,8 +41,8 @@ func (s modeSet) has(m Mode) bool { return s&(1<<m) != 0 }
 
 // A rule makes a system call fail with errno in the modes it names. With unless
 // it spares the domains listed there, with only it concerns no others; a rule
-// has one of the two at most. Both look at the first argument. noDatagrams spares
-// no sockets of that type, which the second argument says.
+// has one of the two at most. Both look at the first argument. With connected it
+// spares only stream and seqpacket sockets, which the second argument says.
 type rule struct {
 	name   string
 	in     modeSet
@@ -49,7 +50,7 @@ type rule struct {
 	unless []domain
 	only   []domain
 
-	noDatagrams bool
+	connected bool
 }
 
 // rules is everything that any mode denies. A call has one rule per mode at
@@ -77,7 +78,7 @@ var rules = []rule{
 	{name: "socket", in: proxyUnix, errno: ePerm, unless: []domain{afInet, afInet6, afUnix}},
 	{name: "socket", in: open, errno: ePerm, only: []domain{afVsock}},
 	{name: "socketpair", in: restricted | proxyUnix, errno: ePerm, unless: []domain{afUnix}},
-	{name: "socketpair", in: proxy, errno: ePerm, unless: []domain{afUnix}, noDatagrams: true},
+	{name: "socketpair", in: proxy, errno: ePerm, unless: []domain{afUnix}, connected: true},
 	{name: "socketpair", in: open, errno: ePerm, only: []domain{afVsock}},
 
 	{name: "ptrace", in: confined, errno: ePerm},

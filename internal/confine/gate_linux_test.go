@@ -1,0 +1,137 @@
+package confine
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tetherexec/tether/internal/child"
+	"github.com/tetherexec/tether/internal/sandbox/inner"
+	"github.com/tetherexec/tether/wire"
+)
+
+// A testGate answers everybody with "out".
+type testGate struct {
+	listeners int
+	ports     []inner.Port
+	got       []net.Listener
+	serving   sync.WaitGroup
+}
+
+func (g *testGate) Ports() (int, []inner.Port) { return g.listeners, g.ports }
+
+func (g *testGate) Serve(listeners []net.Listener) {
+	g.got = listeners
+	for _, l := range listeners {
+		g.serving.Go(func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				io.WriteString(c, "out\n")
+				c.Close()
+			}
+		})
+	}
+}
+
+func (g *testGate) close() {
+	for _, l := range g.got {
+		l.Close()
+	}
+	g.serving.Wait()
+}
+
+// A command in a network of its own reaches what the gate serves and nothing else, and
+// the numbers of its ports are in its environment.
+func TestGate(t *testing.T) {
+	host, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	b := newBench(t, nil)
+	gate := &testGate{listeners: 2, ports: []inner.Port{
+		{Variable: "ONE", Prefix: "", Listener: 0}, {Variable: "TWO", Prefix: "<", Suffix: ">", Listener: 1},
+	}}
+	defer gate.close()
+	r := b.request(intent(t, wire.NetworkRestricted, "read :root"), "bash", "-c", fmt.Sprintf(
+		`exec 2>&1; cat </dev/tcp/127.0.0.1/$ONE; two=${TWO#<}; cat </dev/tcp/127.0.0.1/${two%%>}; cat </dev/tcp/127.0.0.1/%d; ls /proc/self/fd`,
+		host.Addr().(*net.TCPAddr).Port))
+	r.EnforceManagedNetwork, r.Gate = true, gate
+	r.Spec.Env = append(r.Spec.Env, "ONE=", "TWO=")
+	o := b.must(r)
+	if got := o.text.String(); !strings.HasPrefix(got, "out\nout\n") || !strings.Contains(got, "Connection refused") || !strings.HasSuffix(got, "\n0\n1\n2\n3\n") {
+		t.Errorf("ended with %d: %s", o.code, got)
+	}
+	for _, l := range gate.got {
+		if c, err := net.Dial("tcp", l.Addr().String()); err == nil {
+			c.Close()
+			t.Errorf("a listener inside is at %v of the host", l.Addr())
+		}
+	}
+}
+
+// Whoever has no way out is not executed, and says why.
+func TestGateRefused(t *testing.T) {
+	b := newBench(t, nil)
+	r := b.request(intent(t, wire.NetworkRestricted, "read :root"), "sh", "-c", "echo executed")
+	r.EnforceManagedNetwork, r.Refusal = true, "no way out"
+	if o := b.must(r); o.code != inner.ExitRefused || o.text.String() != "no way out\n" {
+		t.Errorf("ended with %d: %s", o.code, o.text.String())
+	}
+}
+
+// A variable that is not there, and a sandbox that is none: nothing runs.
+func TestGateFails(t *testing.T) {
+	b := newBench(t, nil)
+	gate := &testGate{listeners: 1, ports: []inner.Port{{Variable: "NOT_THERE"}}}
+	r := b.request(intent(t, wire.NetworkRestricted, "read :root"), "true")
+	r.EnforceManagedNetwork, r.Gate = true, gate
+	if _, err := b.run(r); err == nil || !strings.Contains(err.Error(), "NOT_THERE") {
+		t.Errorf("started: %v", err)
+	}
+	if gate.got != nil {
+		t.Error("the gate was opened")
+	}
+}
+
+// A sandbox that is in the network of the server is none, and nothing runs in it.
+func TestGateOutside(t *testing.T) {
+	outside, err := ownNetwork()
+	if err != nil || outside == 0 {
+		t.Skipf("this kernel has no names for networks (%v)", err)
+	}
+	stage := &inner.Stage{Argv: []string{"/bin/echo", "executed"}, Dir: "/", Listen: 1, Outside: outside}
+	channel, theirs, err := inner.NewChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer channel.Close()
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.Write(stage.Encode()); err != nil {
+		t.Fatal(err)
+	}
+	argv := child.Argv(os.Args[0], child.Sandbox, "6", "7")
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.ExtraFiles = []*os.File{os.Stdin, os.Stdout, os.Stderr, file, theirs}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	_, _, err = channel.Await(t.Context())
+	cmd.Wait()
+	if err == nil || !strings.Contains(err.Error(), "network of the server") {
+		t.Errorf("executed: %v", err)
+	}
+}

@@ -1,0 +1,127 @@
+package netproxy
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// preparedProxy accepts one connection, returns all that it is told and answers with
+// "answer".
+func preparedProxy(t *testing.T) (address string, heard chan string) {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard = make(chan string, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		all, _ := io.ReadAll(c) // until the other side has said all
+		heard <- string(all)
+		io.WriteString(c, "answer")
+	}()
+	t.Cleanup(func() { l.Close(); <-done })
+	return l.Addr().String(), heard
+}
+
+func insideListener(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// say sends text, ends, and returns what comes back.
+func say(t *testing.T, to net.Addr, text string) string {
+	t.Helper()
+	c, err := net.Dial("tcp", to.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	io.WriteString(c, text)
+	c.(*net.TCPConn).CloseWrite()
+	var back bytes.Buffer
+	io.Copy(&back, c) // a reset is an empty answer
+	return back.String()
+}
+
+func TestGateToPreparedProxies(t *testing.T) {
+	first, heardFirst := preparedProxy(t)
+	second, heardSecond := preparedProxy(t)
+	_, e, err := FindEndpoints([]string{"HTTP_PROXY=http://" + first, "ALL_PROXY=socks5://" + second, attributionVariable + "=me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := NewGate(e, nil)
+	defer gate.Close()
+	listeners := []net.Listener{insideListener(t), insideListener(t)}
+	gate.Serve(listeners)
+	for i, heard := range []chan string{heardFirst, heardSecond} {
+		if got := say(t, listeners[i].Addr(), "question"); got != "answer" {
+			t.Errorf("listener %d answers %q", i, got)
+		}
+		if got := <-heard; got != "\x00CDXPXY1\x00\x02mequestion" {
+			t.Errorf("proxy %d heard %q", i, got)
+		}
+	}
+}
+
+// Who cannot be connected is not left waiting.
+func TestGateToDeadProxy(t *testing.T) {
+	dead := insideListener(t)
+	address := dead.Addr().String()
+	dead.Close()
+	_, e, err := FindEndpoints([]string{"HTTP_PROXY=http://" + address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := NewGate(e, nil)
+	defer gate.Close()
+	l := insideListener(t)
+	gate.Serve([]net.Listener{l})
+	if got := say(t, l.Addr(), "question"); got != "" {
+		t.Errorf("a dead proxy answers %q", got)
+	}
+}
+
+// With the gate, its connections end, and what comes later is turned away.
+func TestGateCloses(t *testing.T) {
+	address, _ := preparedProxy(t)
+	_, e, err := FindEndpoints([]string{"HTTP_PROXY=http://" + address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate := NewGate(e, nil)
+	l := insideListener(t)
+	gate.Serve([]net.Listener{l})
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, "question")
+	gate.Close()
+	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Errorf("read %d bytes, %v", n, err)
+	}
+	late := insideListener(t)
+	gate.Serve([]net.Listener{late})
+	if c, err := net.Dial("tcp", late.Addr().String()); err == nil {
+		c.Close()
+		t.Error("a closed gate serves")
+	}
+}
