@@ -205,7 +205,7 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 
 // features are what a tether client may rely on.
 var features = func() []string {
-	list := []string{"ack", "closeStdin", "endSession", "keepNewest", "label", "list", "observe", "once", "remoteControl",
+	list := []string{"ack", "closeStdin", "endSession", "hostPorts", "keepNewest", "label", "list", "observe", "once", "remoteControl",
 		"resize", "retryStart", "search", "sessionTtl", "signal", "state", "termSize"}
 	if upload.Supported {
 		list = append(list, "upload")

@@ -43,6 +43,8 @@ type Surface struct {
 	// caller's stack and buffers live until then.
 	Accept func(conn net.Conn, buffered []byte, peer string)
 	Log    *slog.Logger // nil: nothing is logged
+	// Metrics writes what is shown at /metrics; nil: there is nothing there.
+	Metrics func(io.Writer)
 	// AnyPath makes every path but those of the health checks good for an upgrade,
 	// and adds the health check /healthz.
 	AnyPath bool
@@ -120,6 +122,8 @@ func (s *Surface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Allow", "GET,HEAD")
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		}
+	case path == metricsPath && s.Metrics != nil:
+		s.serveMetrics(w, r)
 	case path == "/" || path == "" || s.AnyPath: // empty in an absolute request target without a path
 		s.serveUpgrade(w, r)
 	default:

@@ -111,7 +111,7 @@ func (s *Server) Serve(ctx context.Context, l *Listener) error {
 	s.confiner.Begin()                                                   // the address is out: nobody waits for this
 	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that clients are told why
 	var conns sync.WaitGroup
-	surface := &Surface{Auth: s.auth, Log: s.log, Accept: func(conn net.Conn, buffered []byte, peer string) {
+	surface := &Surface{Auth: s.auth, Log: s.log, Metrics: s.writeMetrics, Accept: func(conn net.Conn, buffered []byte, peer string) {
 		s.idle.connected()
 		conns.Go(func() {
 			defer s.idle.disconnected()

@@ -144,12 +144,18 @@ func (p *Process) decided(e netproxy.Event) {
 	}
 	note := wire.NetworkDecision{
 		ProcessID: p.ID, Timestamp: e.Time.UTC().Format("2006-01-02T15:04:05.000Z"),
-		Scope: "domain", Decision: "deny", Source: string(e.Decision.Source), Reason: e.Decision.Reason,
+		Scope: "domain", Decision: decisionWord(e), Source: string(e.Decision.Source), Reason: e.Decision.Reason,
 		Protocol: string(e.Query.Protocol), Host: e.Query.Host, Port: e.Query.Port, Method: given(e.Query.Method), Client: given(e.Client),
 		TetherRule: given(e.Decision.Rule),
 	}
-	if e.Decision.Allowed {
-		note.Decision, note.PolicyOverride = "allow", e.Asked
+	if s := e.Decision.Source; s != netpolicy.Baseline && s != netpolicy.Decider {
+		note.Scope = "non_domain"
+	}
+	switch {
+	case e.Decision.Allowed && e.Asked:
+		note.PolicyOverride, note.Reason = true, netpolicy.NotAllowed // by the rules alone
+	case e.Decision.Allowed:
+		note.Reason = "allow"
 	}
 	if e.Address.IsValid() {
 		note.TetherAddress = given(e.Address.String())
@@ -194,7 +200,11 @@ func (p *Process) askNetwork(ctx context.Context, q netpolicy.Query) (netpolicy.
 	if answer.Decision.Type == wire.NetworkAllow {
 		return netpolicy.Decision{Allowed: true, Source: netpolicy.Decider}, nil
 	}
-	if reason := answer.Decision.Reason; reason != nil && len(*reason) <= maxReason && printable(*reason) {
+	switch reason := answer.Decision.Reason; {
+	case reason == nil || len(*reason) > maxReason || !printable(*reason):
+	case *reason == "":
+		denied.Reason = "policy_denied"
+	default:
 		denied.Reason = *reason
 	}
 	return denied, nil
@@ -202,3 +212,11 @@ func (p *Process) askNetwork(ctx context.Context, q netpolicy.Query) (netpolicy.
 
 // printable reports whether a text has no control characters.
 func printable(text string) bool { return !strings.ContainsFunc(text, unicode.IsControl) }
+
+// decisionWord is how the wire calls the outcome of a decision.
+func decisionWord(e netproxy.Event) string {
+	if e.Decision.Allowed {
+		return string(wire.NetworkAllow)
+	}
+	return string(wire.NetworkDeny)
+}

@@ -8,30 +8,31 @@ import (
 	"github.com/tetherexec/tether/internal/netproxy"
 )
 
-// NetworkCounts counts decisions about the network of processes.
-type NetworkCounts struct {
+// networkCounts counts decisions about the network of processes.
+type networkCounts struct {
 	mu     sync.Mutex
 	counts map[NetworkOutcome]uint64
 }
 
 // A NetworkOutcome is a kind of decision.
 type NetworkOutcome struct {
-	Allowed  bool
+	Decision string // allow, deny or ask
 	Protocol netpolicy.Protocol
 	Source   netpolicy.Source
 }
 
-func (c *NetworkCounts) count(e netproxy.Event) {
+func (c *networkCounts) count(e netproxy.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counts == nil {
 		c.counts = map[NetworkOutcome]uint64{}
 	}
-	c.counts[NetworkOutcome{e.Decision.Allowed, e.Query.Protocol, e.Decision.Source}]++
+	c.counts[NetworkOutcome{decisionWord(e), e.Query.Protocol, e.Decision.Source}]++
 }
 
-// All returns the counts.
-func (c *NetworkCounts) All() map[NetworkOutcome]uint64 {
+// NetworkDecisions returns how many decisions of each kind there were.
+func (t *Table) NetworkDecisions() map[NetworkOutcome]uint64 {
+	c := &t.network
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.counts)

@@ -281,6 +281,18 @@ func (s *Session) endAndUnlock() {
 	close(s.gone)
 }
 
+// Running is how many processes of the session have not exited.
+func (s *Session) Running() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.processes {
+		if p.child != nil && !p.Log.State().Exited {
+			n++
+		}
+	}
+	return n
+}
+
 func (s *Session) info() wire.SessionInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()

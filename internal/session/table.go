@@ -49,7 +49,7 @@ type Table struct {
 	public   map[string]*Session // by public id
 	closed   bool
 
-	network NetworkCounts
+	network networkCounts
 }
 
 // NewTable returns an empty table.

@@ -1,0 +1,52 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/tetherexec/tether/internal/session"
+)
+
+// metricsPath is where a server shows what it counts.
+const metricsPath = "/metrics"
+
+// serveMetrics shows the counters to whoever may use the server.
+func (s *Surface) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	switch err := s.Auth.Check(r); {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET,HEAD")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	case err != nil:
+		refuse(w, http.StatusUnauthorized, err.Error())
+	default:
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		s.Metrics(w)
+	}
+}
+
+// writeMetrics writes what the server counts in the text format of Prometheus.
+func (s *Server) writeMetrics(w io.Writer) {
+	sessions, running := 0, 0
+	for _, one := range s.sessions.All() {
+		sessions++
+		running += one.Running()
+	}
+	metric := func(name, kind, help string) { fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind) }
+	metric("tether_sessions", "gauge", "Sessions that are open.")
+	fmt.Fprintf(w, "tether_sessions %d\n", sessions)
+	metric("tether_processes_running", "gauge", "Processes that have not exited.")
+	fmt.Fprintf(w, "tether_processes_running %d\n", running)
+
+	metric("tether_network_decisions_total", "counter", "Decisions about hosts that processes tried to reach through a proxy of this server.")
+	counts := s.sessions.NetworkDecisions()
+	outcomes := slices.SortedFunc(maps.Keys(counts), func(a, b session.NetworkOutcome) int {
+		return cmp.Or(cmp.Compare(a.Decision, b.Decision), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Source, b.Source))
+	})
+	for _, o := range outcomes {
+		fmt.Fprintf(w, "tether_network_decisions_total{decision=%q,protocol=%q,source=%q} %d\n", o.Decision, o.Protocol, o.Source, counts[o])
+	}
+}

@@ -1,0 +1,259 @@
+//go:build unix
+
+package server_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// proxied asks for a proxy with these domains; change alters the rest.
+func proxied(domains map[string]string, change func(launch, proxy map[string]any)) map[string]any {
+	proxy := map[string]any{
+		"enabled": true, "enableSocks5": true, "enableSocks5Udp": true, "allowUpstreamProxy": false,
+		"dangerouslyAllowAllUnixSockets": false, "mode": "full", "domains": domains, "unixSockets": nil, "allowLocalBinding": false,
+	}
+	launch := map[string]any{"proxy": proxy}
+	if change != nil {
+		change(launch, proxy)
+	}
+	return map[string]any{"networkProxy": launch}
+}
+
+// asking has the client decide about what the rules leave open, local hosts included.
+func asking(launch, proxy map[string]any) {
+	launch["policyDecisionTimeoutMs"], proxy["allowLocalBinding"] = 60_000, true
+}
+
+// web is a host that greets.
+func web(t *testing.T) (address string) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// get asks the process's own proxy for a page and prints the answer and its status.
+func get(host string) string { return `curl -s -w '[%{http_code}]' -x $HTTP_PROXY http://` + host + `/` }
+
+// A note is what the client is told about a decision.
+type note struct {
+	ProcessID, Scope, Decision, Source, Reason, Protocol, Host, Method, Client string
+	Port                                                                       int
+	PolicyOverride                                                             bool
+}
+
+func (n note) String() string {
+	return fmt.Sprintf("%s %s %s %s %s %s %s override=%v", n.Protocol, n.Method, n.Host, n.Scope, n.Decision, n.Source, n.Reason, n.PolicyOverride)
+}
+
+func awaitNote(t *testing.T, c *tethertest.Client) (n note) {
+	t.Helper()
+	m := c.Await("a decision", func(m tethertest.Message) bool { return m.Method == "network/policyDecision" })
+	if err := json.Unmarshal(m.Params, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func awaitQuestion(t *testing.T, c *tethertest.Client) tethertest.Message {
+	t.Helper()
+	return c.Await("a question", func(m tethertest.Message) bool { return m.Method == "network/policyRequest" })
+}
+
+// What the rules settle is not asked, and all is told.
+func TestNetworkProxy(t *testing.T) {
+	c := tethertest.Connect(t, tethertest.StartServer(t, server.Config{}).URL)
+	host := web(t)
+	c.Start(tethertest.Shell("p", get(host)+"; "+get("refused.example"), proxied(map[string]string{"127.0.0.1": "allow"}, nil)))
+	if got, want := awaitNote(t, c).String(), "http GET 127.0.0.1 domain allow baseline_policy allow override=false"; got != want {
+		t.Errorf("told %s, want %s", got, want)
+	}
+	if got, want := awaitNote(t, c).String(), "http GET refused.example domain deny baseline_policy not_allowed override=false"; got != want {
+		t.Errorf("told %s, want %s", got, want)
+	}
+	want := `hello[200]{"status":"blocked","host":"refused.example","reason":"not_allowed","decision":"deny","source":"baseline_policy","protocol":"http","port":80,"message":"Domain not in allowlist."}[403]`
+	if got := c.Finish("p", 0).Text["stdout"]; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// What the rules leave open is put to the client, whose answer counts if it is clear.
+func TestNetworkQuestions(t *testing.T) {
+	c := tethertest.Connect(t, tethertest.StartServer(t, server.Config{}).URL)
+	host := web(t)
+	const blocked = `{"status":"blocked"`
+	for i, row := range []struct{ answer, out, note string }{
+		{`"result":{"decision":{"type":"allow"}}`, "hello[200]", "allow decider not_allowed override=true"},
+		{`"result":{"decision":{"type":"deny","reason":"because"}}`, blocked, "deny decider because override=false"},
+		{`"result":{"decision":{"type":"deny","reason":""}}`, blocked, "deny decider policy_denied override=false"},
+		{`"result":{"decision":{"type":"deny"}}`, blocked, "deny decider not_allowed override=false"},
+		{`"result":{"decision":{"type":"ask","reason":"hm"}}`, blocked, "ask decider hm override=false"},
+		{`"result":{"decision":{"type":"deny","reason":"a\nb"}}`, blocked, "deny decider not_allowed override=false"},
+		{`"result":{"decision":{"type":"deny","reason":"` + strings.Repeat("x", 1025) + `"}}`, blocked, "deny decider not_allowed override=false"},
+		{`"result":{"decision":{"type":"perhaps"}}`, blocked, "deny decider not_allowed override=false"},
+		{`"result":{}`, blocked, "deny decider not_allowed override=false"},
+		{`"error":{"code":-1,"message":"no"}`, blocked, "deny decider not_allowed override=false"},
+	} {
+		id := fmt.Sprint("p", i)
+		c.Start(tethertest.Shell(id, get(host), proxied(nil, asking)))
+		asked := awaitQuestion(t, c)
+		name, port, _ := strings.Cut(host, ":")
+		if want := fmt.Sprintf(`{"processId":%q,"request":{"protocol":"http","host":%q,"port":%s}}`, id, name, port); string(asked.Params) != want || string(asked.ID) != fmt.Sprint(i+1) {
+			t.Errorf("asked %s as %s, want %s as %d", asked.Params, asked.ID, want, i+1)
+		}
+		c.Send(fmt.Sprintf(`{"id":%s,%s}`, asked.ID, row.answer))
+		if got := awaitNote(t, c).String(); !strings.HasSuffix(got, row.note) {
+			t.Errorf("%s: told %s, want %s", row.answer, got, row.note)
+		}
+		if got := c.Finish(id, 0).Text["stdout"]; !strings.HasPrefix(got, row.out) {
+			t.Errorf("%s: got %s", row.answer, got)
+		}
+	}
+}
+
+// Without a client nobody says yes, whether it has gone before or after the question.
+func TestNetworkQuestionsToNobody(t *testing.T) {
+	s := tethertest.StartServer(t, server.Config{})
+	c := tethertest.Dial(t, s.URL)
+	hello := c.Handshake("")
+	host := web(t)
+	more := proxied(nil, asking)
+	more["pipeStdin"] = true
+	c.Start(tethertest.Shell("p", get(host)+"; read line; "+get(host), more))
+	awaitQuestion(t, c)
+	c.Close()
+	c = tethertest.Dial(t, s.URL)
+	c.Handshake(hello.SessionID)
+	if got := readUntil(t, c, "p", "[403]"); strings.Contains(got, "hello") {
+		t.Errorf("got %s", got)
+	}
+	c.Write("p", "w", "\n")
+	asked := awaitQuestion(t, c)
+	if string(asked.ID) != "1" {
+		t.Errorf("the first question of this connection is %s", asked.ID)
+	}
+	c.Terminate("p") // nobody waits for the answer of a process that has ended
+	c.Send(fmt.Sprintf(`{"id":%s,"result":{"decision":{"type":"allow"}}}`, asked.ID))
+	c.Must("environment/status", nil, nil)
+}
+
+// readUntil reads the output of a process until it has this text.
+func readUntil(t *testing.T, c *tethertest.Client, id, text string) string {
+	t.Helper()
+	var all strings.Builder
+	after := uint64(0)
+	for !strings.Contains(all.String(), text) {
+		r := c.Read(id, after, map[string]any{"waitMs": 10_000})
+		for _, chunk := range r.Chunks {
+			all.Write(chunk.Chunk)
+		}
+		after = r.NextSeq - 1
+		if r.Closed {
+			break
+		}
+	}
+	return all.String()
+}
+
+// The proxy is gone when the process is.
+func TestNetworkProxyEnds(t *testing.T) {
+	c := tethertest.Connect(t, tethertest.StartServer(t, server.Config{}).URL)
+	more := proxied(nil, nil)
+	more["pipeStdin"] = true
+	c.Start(tethertest.Shell("p", "echo $HTTP_PROXY $ALL_PROXY; read line", more))
+	line, err := bufio.NewReader(strings.NewReader(readUntil(t, c, "p", "\n"))).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses := strings.Fields(strings.NewReplacer("http://", "", "socks5h://", "").Replace(line))
+	if len(addresses) != 2 {
+		t.Fatalf("proxies %q", line)
+	}
+	for _, a := range addresses {
+		conn, err := net.Dial("tcp", a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	c.Terminate("p")
+	c.Await("the end", func(m tethertest.Message) bool { return m.Method == "process/closed" })
+	for _, a := range addresses {
+		awaitRefused(t, a)
+	}
+}
+
+// awaitRefused waits until nobody listens there.
+func awaitRefused(t *testing.T, address string) {
+	t.Helper()
+	for range 1000 { // each is a connection of its own
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			return
+		}
+		conn.Read(make([]byte, 1)) // until the proxy closes it
+		conn.Close()
+	}
+	t.Errorf("%s still listens", address)
+}
+
+func TestNetworkProxyRefused(t *testing.T) {
+	c := tethertest.Connect(t, tethertest.StartServer(t, server.Config{}).URL)
+	set := func(name string, value any) map[string]any {
+		return proxied(nil, func(_, proxy map[string]any) { proxy[name] = value })
+	}
+	zero := func(launch, _ map[string]any) { launch["policyDecisionTimeoutMs"] = 0 }
+	long := strings.Repeat("x", 257)
+	for _, row := range []struct {
+		id   string
+		more map[string]any
+		want string
+	}{
+		{"p", set("enabled", false), "invalid network proxy config: executor-local network proxy launch requires an enabled proxy"},
+		{"p", proxied(nil, zero), "network policy decision callback timeout must be nonzero"},
+		{"", proxied(nil, asking), "callback-enabled process ID must be non-empty and at most 256 bytes"},
+		{long, proxied(nil, asking), "callback-enabled process ID must be non-empty and at most 256 bytes"},
+		{"p", set("domains", map[string]string{"a/b": "allow"}), "invalid network proxy config: unsupported domain pattern syntax: a/b"},
+		{"p", set("domains", map[string]string{"*": "deny"}), "invalid network proxy config: invalid value for network.denied_domains: * (allowed exact hosts or scoped wildcards like *.example.com or **.example.com)"},
+	} {
+		m := c.Call("process/start", tethertest.Shell(row.id, "true", row.more))
+		if m.Error == nil || m.Error.Code != -32602 || m.Error.Message != row.want {
+			t.Errorf("got  %v\nwant %s", m.Error, row.want)
+		}
+	}
+}
+
+// Decisions are counted.
+func TestNetworkMetrics(t *testing.T) {
+	s := tethertest.StartServer(t, server.Config{})
+	c := tethertest.Connect(t, s.URL)
+	c.Start(tethertest.Shell("p", get("refused.example")+"; "+get("refused.example"), proxied(nil, nil)))
+	c.Finish("p", 0)
+	r, err := http.Get(strings.Replace(s.URL, "ws://", "http://", 1) + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"\ntether_sessions 1\n", "\ntether_processes_running 0\n",
+		"\n" + `tether_network_decisions_total{decision="deny",protocol="http",source="baseline_policy"} 2` + "\n",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
