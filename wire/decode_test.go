@@ -85,6 +85,7 @@ func TestDecodeErrors(t *testing.T) {
 		{new(StartParams), start(`,"networkProxy":{"proxy":{"domains":{"a":"zzz"}}}`), "unknown variant `zzz`, expected one of `none`, `allow`, `deny`"},
 		{new(StartParams), start(`,"networkProxy":{"proxy":{"domains":{"a":5}}}`), "invalid type: number, expected string or map"},
 		{new(StartParams), start(`,"networkProxy":{"proxy":{"unixSockets":{"/a":"none"}}}`), "unknown variant `none`, expected `allow` or `deny`"},
+		{new(StartParams), start(`,"networkProxy":{"proxy":{"reviewDomains":null}}`), "invalid type: null, expected a sequence"},
 		{new(StartParams), start(`,"networkProxy":{"auditMetadata":null}`), "invalid type: null, expected struct NetworkProxyAuditMetadata"},
 		{new(StartParams), start(`,"networkProxy":{"auditMetadata":{"conversationId":5}}`), "invalid type: number, expected a string"},
 		{new(StartParams), start(`,"networkProxy":{"policyDecisionTimeoutMs":-1}`), "invalid number"},

@@ -41,6 +41,14 @@ type NetworkProxySettings struct {
 	UnixSockets *SocketRules `json:"unixSockets"`
 
 	AllowLocalBinding bool `json:"allowLocalBinding"`
+
+	// ReviewDomains are patterns of hosts that the client decides about, even if Domains
+	// allows them.
+	ReviewDomains []string `json:"reviewDomains,omitempty" wire:"default"`
+
+	// TetherPorts: a pattern with a port matches that port only. Without it, as for the
+	// reference, the port means nothing.
+	TetherPorts *bool `json:"tetherPorts,omitempty"`
 }
 
 // NetworkMode narrows what may be asked of a host that may be reached.

@@ -1,13 +1,24 @@
 // Package netpolicy decides which hosts a process may reach. It is rules and
 // answers only: nothing here resolves, dials or listens.
+//
+// A host has one identity, however it is spelled: 127.1, 0x7f000001 and ::ffff:7f00:1 are
+// the address 127.0.0.1, for patterns and for requests. So a denied address stays denied
+// in every spelling, and also when a name leads to it.
 package netpolicy
 
-import "net/netip"
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
 
 // Mode narrows what may be asked of a host that may be reached.
 type Mode string
 
-// The modes.
+// The modes. The zero value is Full.
 const (
 	Full    Mode = "full"
 	Limited Mode = "limited" // methods that only read, in the clear
@@ -23,16 +34,33 @@ const (
 	None  Access = "none" // as if the pattern were not there
 )
 
-// Settings are rules as they are written down.
+// Settings are rules as they are written down. A pattern is
+//
+//	example.com      that host
+//	*.example.com    all hosts below it
+//	**.example.com   both
+//	192.0.2.1, ::1   that address
+//	*                every host; not for Deny
+//
+// A * or ? elsewhere stands for any text, or any one character, dots too. Only a pattern
+// without them opens a local or private address.
 type Settings struct {
 	Mode              Mode
 	Domains           map[string]Access
-	AllowLocalBinding bool // private and local addresses may be reached like others
+	Review            []string // patterns: Allow does not settle these hosts, somebody must be asked
+	AllowLocalBinding bool     // private and local addresses may be reached like others
+
+	// Ports makes a pattern with a port (example.com:443, [::1]:8080) match that port
+	// only. Without it a port means nothing, as clients expect of Domains that they send.
+	Ports bool
 }
 
 // Rules are compiled settings. They do not change.
 type Rules struct {
-	settings Settings
+	mode                Mode
+	local               bool
+	allow, deny, review ruleSet
+	denyAddress         ruleSet // those of deny that are about addresses
 }
 
 // Protocol is how a process tries to reach a host.
@@ -60,7 +88,7 @@ type Decision struct {
 	Open    bool   // denied only because no rule says anything: somebody else may be asked
 	Source  Source // who decided
 	Reason  string // why not; see the Reason constants
-	Rule    string // the pattern that decided, if one did
+	Rule    string // the pattern, as written, or the range of addresses that decided, if one did
 }
 
 // Source is who made a decision.
@@ -79,20 +107,224 @@ const (
 	NotAllowedLocal  = "not_allowed_local"
 	Denied           = "denied"
 	MethodNotAllowed = "method_not_allowed"
+	MitmRequired     = "mitm_required" // Limited cannot see methods inside a tunnel
 )
 
-// Compile checks settings and makes rules of them.
-func Compile(s Settings) (*Rules, error) { return &Rules{s}, nil }
+// Limits of settings. They are far above what people write, and keep a decision cheap.
+const (
+	MaxPatterns      = 32768
+	MaxGlobs         = 1024 // patterns that have to be tried one by one
+	MaxPatternLength = 1024 // bytes; a name has 253
+)
+
+// Compile checks settings and makes rules of them. Which of several errors is reported
+// does not depend on chance.
+func Compile(s Settings) (*Rules, error) {
+	r := &Rules{mode: s.Mode, local: s.AllowLocalBinding}
+	switch s.Mode {
+	case "":
+		r.mode = Full
+	case Full, Limited:
+	default:
+		return nil, fmt.Errorf("unknown network mode %q", s.Mode)
+	}
+	if len(s.Domains)+len(s.Review) > MaxPatterns {
+		return nil, fmt.Errorf("more than %d domain patterns", MaxPatterns)
+	}
+	for _, text := range slices.Sorted(maps.Keys(s.Domains)) {
+		if err := r.add(text, s.Domains[text], s.Ports); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range s.Review {
+		p, err := parsePattern(text, s.Ports)
+		if err != nil {
+			return nil, err
+		}
+		r.review.add(p.broad())
+	}
+	if len(r.allow.globs)+len(r.deny.globs)+len(r.review.globs) > MaxGlobs {
+		return nil, fmt.Errorf("more than %d domain patterns with wildcards inside", MaxGlobs)
+	}
+	return r, nil
+}
+
+func (r *Rules) add(text string, access Access, ports bool) error {
+	if access == None {
+		return nil // not even checked
+	}
+	p, err := parsePattern(text, ports)
+	if err != nil {
+		return err
+	}
+	switch access {
+	case Allow:
+		r.allow.add(p)
+	case Deny:
+		if p.global() {
+			return fmt.Errorf("invalid value for network.denied_domains: %s (allowed exact hosts or scoped wildcards like *.example.com or **.example.com)", strings.TrimSpace(text))
+		}
+		p = p.broad()
+		r.deny.add(p)
+		if p.numeric() {
+			r.denyAddress.add(p)
+		}
+	default:
+		return fmt.Errorf("unknown access %q for domain pattern %q", access, text)
+	}
+	return nil
+}
+
+// errHost is the error of Normalize.
+var errHost = errors.New("neither a host name nor an address")
 
 // Normalize returns a host in the form that rules compare: a name in lower case without
-// a trailing dot, or an address in its shortest form. What is neither is an error.
-func Normalize(host string) (string, error) { return host, nil }
+// a trailing dot, or an address in its shortest form. What is neither is an error: also
+// an address with a zone, and a name that ends in a number but is no address, since
+// programs do not agree what that is.
+func Normalize(host string) (string, error) {
+	if inner, ok := strings.CutPrefix(host, "["); ok {
+		inner, ok = strings.CutSuffix(inner, "]")
+		if a, err := netip.ParseAddr(inner); ok && err == nil && a.Is6() && a.Zone() == "" {
+			return a.Unmap().String(), nil
+		}
+		return "", errHost
+	}
+	if len(host) > maxName+1 {
+		return "", errHost
+	}
+	if strings.Contains(host, ":") {
+		if a, err := netip.ParseAddr(host); err == nil && a.Zone() == "" {
+			return a.Unmap().String(), nil
+		}
+		return "", errHost
+	}
+	name := lowerASCII(strings.TrimSuffix(host, "."))
+	if a, ok := parseIPv4(name); ok {
+		return a.String(), nil
+	}
+	if !validName(name) {
+		return "", errHost
+	}
+	return name, nil
+}
+
+// localhost is the only name that a rule without wildcards opens although it is local.
+const localhost = "localhost"
 
 // Decide answers a query as far as its name goes. Whoever dials must also ask Address
-// about each address that the name stands for.
-func (r *Rules) Decide(q Query) Decision { return Decision{} }
+// about each address that the name stands for. If the answer is Open and who is asked
+// says yes, Guard is still to be heard; Address does that too.
+//
+// The order is part of the protocol: denied, local, not allowed, mode; for SOCKS the mode
+// comes first.
+func (r *Rules) Decide(q Query) Decision {
+	if q.Protocol != HTTP && q.Protocol != Connect {
+		if d := r.Guard(q); !d.Allowed {
+			return d
+		}
+	}
+	host, err := Normalize(q.Host)
+	if err != nil {
+		return Decision{Source: Baseline, Reason: NotAllowed}
+	}
+	address, err := netip.ParseAddr(host)
+	isAddress := err == nil
+	if rule, ok := r.deny.find(host, q.Port); ok {
+		return Decision{Source: Baseline, Reason: Denied, Rule: rule.pattern}
+	}
+	if isAddress {
+		if d := r.denies(address, q.Port); !d.Allowed {
+			return d
+		}
+	}
+	if host == localhost {
+		address = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	if isAddress || host == localhost {
+		if d := r.opens(host, q.Port, address); !d.Allowed {
+			return d
+		}
+	}
+	if rule, ok := r.review.find(host, q.Port); ok {
+		return Decision{Open: true, Source: Baseline, Reason: NotAllowed, Rule: rule.pattern}
+	}
+	rule, ok := r.allow.find(host, q.Port)
+	if !ok {
+		return Decision{Open: true, Source: Baseline, Reason: NotAllowed}
+	}
+	if d := r.Guard(q); !d.Allowed {
+		return d
+	}
+	return Decision{Allowed: true, Source: Baseline, Rule: rule.pattern}
+}
+
+// Guard decides by the mode alone.
+func (r *Rules) Guard(q Query) Decision {
+	if r.mode == Full {
+		return Decision{Allowed: true, Source: ModeGuard}
+	}
+	reason := MethodNotAllowed
+	switch q.Protocol {
+	case HTTP:
+		switch q.Method { // methods are case-sensitive
+		case "GET", "HEAD", "OPTIONS":
+			return Decision{Allowed: true, Source: ModeGuard}
+		}
+	case Connect:
+		reason = MitmRequired
+	}
+	return Decision{Source: ModeGuard, Reason: reason}
+}
 
 // Address decides whether an address may be dialled for a query that Decide, or somebody
 // who was asked, has allowed. A name does not become a way to a private address by
-// resolving to one.
-func (r *Rules) Address(q Query, a netip.Addr) Decision { return Decision{} }
+// resolving to one, nor to a denied one.
+func (r *Rules) Address(q Query, a netip.Addr) Decision {
+	host, err := Normalize(q.Host)
+	if err != nil || !a.IsValid() {
+		return Decision{Source: Baseline, Reason: NotAllowedLocal}
+	}
+	a = a.WithZone("").Unmap()
+	if d := r.denies(a, q.Port); !d.Allowed {
+		return d
+	}
+	if literal, err := netip.ParseAddr(host); err == nil && literal != a {
+		return Decision{Source: Baseline, Reason: NotAllowedLocal} // an address stands for itself
+	}
+	if d := r.opens(host, q.Port, a); !d.Allowed {
+		return d
+	}
+	if d := r.Guard(q); !d.Allowed {
+		return d
+	}
+	return Decision{Allowed: true, Source: Baseline}
+}
+
+// denies decides whether an address, or one that it embeds, is denied as such.
+func (r *Rules) denies(a netip.Addr, port uint16) Decision {
+	for {
+		if rule, ok := r.denyAddress.find(a.String(), port); ok {
+			return Decision{Source: Baseline, Reason: Denied, Rule: rule.pattern}
+		}
+		inner, ok := embedded(a)
+		if !ok {
+			return Decision{Allowed: true}
+		}
+		a = inner
+	}
+}
+
+// opens decides whether an address is out in the public or else open to host.
+func (r *Rules) opens(host string, port uint16, a netip.Addr) Decision {
+	where := locate(a)
+	switch {
+	case where.reach == public, where.reach == private && r.local:
+		return Decision{Allowed: true}
+	case host == a.String(), host == localhost && a.IsLoopback():
+		if r.allow.names(host, port) {
+			return Decision{Allowed: true}
+		}
+	}
+	return Decision{Source: Baseline, Reason: NotAllowedLocal, Rule: where.String()}
+}

@@ -1,6 +1,7 @@
 package netproxy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,10 +11,6 @@ import (
 	"github.com/tetherexec/tether/internal/netpolicy"
 )
 
-// mitmRequired is the reason for which limited mode refuses tunnels: what goes through
-// one cannot be seen.
-const mitmRequired = "mitm_required"
-
 // explanations say what clients are told about reasons: a class for programs, and a
 // sentence.
 var explanations = map[string]struct{ class, message string }{
@@ -21,7 +18,7 @@ var explanations = map[string]struct{ class, message string }{
 	netpolicy.NotAllowedLocal:  {"blocked-by-allowlist", "Sandbox policy blocks local/private network addresses."},
 	netpolicy.Denied:           {"blocked-by-denylist", "Domain denied by the sandbox policy."},
 	netpolicy.MethodNotAllowed: {"blocked-by-method-policy", "Method not allowed in limited mode."},
-	mitmRequired:               {"blocked-by-mitm-required", "MITM required for limited HTTPS."},
+	netpolicy.MitmRequired:     {"blocked-by-mitm-required", "MITM required for limited HTTPS."},
 }
 
 // refusal is the body of an answer to a plain request.
@@ -51,12 +48,14 @@ func answerRefusal(w http.ResponseWriter, q netpolicy.Query, d netpolicy.Decisio
 	if d.Source == netpolicy.Decider && d.Open {
 		verb = "ask" // who was asked wants to be asked in another way
 	}
-	body, err := json.Marshal(refusal{"blocked", q.Host, d.Reason, verb, d.Source, q.Protocol, q.Port, why.message})
-	if err != nil {
+	var body bytes.Buffer
+	e := json.NewEncoder(&body)
+	e.SetEscapeHTML(false) // no browser reads this
+	if err := e.Encode(refusal{"blocked", q.Host, d.Reason, verb, d.Source, q.Protocol, q.Port, why.message}); err != nil {
 		answerText(w, http.StatusForbidden, why.message)
 		return
 	}
-	answer(w, http.StatusForbidden, "application/json", body)
+	answer(w, http.StatusForbidden, "application/json", bytes.TrimSuffix(body.Bytes(), []byte("\n")))
 }
 
 // answerFailure tells a client that a host was allowed but could not be reached. It says

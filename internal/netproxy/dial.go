@@ -72,22 +72,26 @@ func (p *Proxy) ask(ctx context.Context, q netpolicy.Query) netpolicy.Decision {
 	return d
 }
 
+// unknown stands for the addresses of a name that cannot be resolved: they may be private.
+var unknown = netip.IPv4Unspecified()
+
 // route finds out how to go on with a query that is allowed by name. If one of the
-// name's addresses is not allowed it turns the decision in e around.
+// name's addresses is not allowed it turns the decision in e around. A name is looked at
+// also if an upstream proxy will resolve it again, unless it may stand for anything.
 func (p *Proxy) route(ctx context.Context, q netpolicy.Query, e *Event) (route, error) {
-	literal, notAddress := netip.ParseAddr(q.Host)
-	up := p.upstreams.find(q)
-	if up != nil && notAddress != nil {
-		return route{upstream: up}, nil // the name means what it means over there
+	r := route{upstream: p.upstreams.find(q)}
+	anything := p.config.Rules.Address(q, unknown)
+	if r.upstream != nil && anything.Allowed {
+		return r, nil
 	}
-	addrs := []netip.Addr{literal}
-	if notAddress != nil {
-		var err error
-		if addrs, err = p.resolve(ctx, q.Host); err != nil {
-			return route{}, err
+	addrs, err := p.resolve(ctx, q.Host)
+	if err != nil {
+		p.config.Log.Warn("a host is not known", "host", q.Host, "err", err)
+		if !anything.Allowed {
+			e.Decision = anything
 		}
+		return route{}, err
 	}
-	r := route{upstream: up}
 	for _, a := range addrs {
 		target := netip.AddrPortFrom(a.Unmap(), q.Port)
 		if !e.Address.IsValid() {
@@ -97,7 +101,7 @@ func (p *Proxy) route(ctx context.Context, q netpolicy.Query, e *Event) (route, 
 			e.Decision, e.Address = d, target
 			return route{}, nil
 		}
-		if up == nil && p.listensAt(target) {
+		if r.upstream == nil && p.listensAt(target) {
 			return route{}, errLoop
 		}
 		r.addresses = append(r.addresses, target)
@@ -105,15 +109,19 @@ func (p *Proxy) route(ctx context.Context, q netpolicy.Query, e *Event) (route, 
 	return r, nil
 }
 
+// resolve returns the addresses of a host, at least one.
 func (p *Proxy) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{a}, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	addrs, err := p.config.Resolve(ctx, host)
 	if err != nil {
-		return nil, fmt.Errorf("resolve %s: %w", host, err)
+		return nil, fmt.Errorf("resolve: %w", err)
 	}
 	if len(addrs) == 0 {
-		return nil, fmt.Errorf("resolve %s: no addresses", host)
+		return nil, errors.New("resolve: no addresses")
 	}
 	return addrs[:min(len(addrs), maxAddresses)], nil
 }

@@ -25,16 +25,15 @@ const (
 	idleTimeout      = 2 * time.Minute  // for a client between requests
 	maxHeaderBytes   = 256 << 10        // of a request
 	maxAnswerHeader  = 1 << 20          // bytes, of an answer
-	maxIdle          = 64               // kept connections to hosts
-	maxIdlePerHost   = 8                // of those, to one host
-	idleHostTimeout  = time.Minute      // for a kept connection to a host
 	continueTimeout  = time.Second      // for a host to say that it wants the body
 	httpBuffer       = 64 << 10         // bytes, for each direction of a connection to a host
 	answerCopyBuffer = 256 << 10        // bytes, for passing on an answer
 )
 
 // ServeHTTP serves an HTTP proxy on l until Close. It owns l.
-func (p *Proxy) ServeHTTP(l net.Listener) {
+func (p *Proxy) ServeHTTP(l net.Listener) { p.serveHTTP(l, headerTimeout) }
+
+func (p *Proxy) serveHTTP(l net.Listener, headerTimeout time.Duration) {
 	l, err := p.listen(l)
 	if err != nil {
 		return
@@ -60,17 +59,15 @@ func (p *Proxy) ServeHTTP(l net.Listener) {
 	s.Serve(l) // ends with l; its connections are the proxy's to close
 }
 
-// newTransport returns what carries plain requests on. It reuses connections, so that
-// every request must be decided on before it gets here; the decision comes along as the
-// route in the request's context.
+// newTransport returns what carries plain requests on, as the route in a request's
+// context says. Each request gets a connection of its own: what was checked for it is
+// what it uses, and a host cannot leave anything behind for the next one.
 func (p *Proxy) newTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:                  func(r *http.Request) (*url.URL, error) { return routeOf(r.Context()).upstream, nil },
 		DialContext:            p.dialRoute,
+		DisableKeepAlives:      true,
 		DisableCompression:     true,
-		MaxIdleConns:           maxIdle,
-		MaxIdleConnsPerHost:    maxIdlePerHost,
-		IdleConnTimeout:        idleHostTimeout,
 		TLSHandshakeTimeout:    dialTimeout,
 		ExpectContinueTimeout:  continueTimeout,
 		MaxResponseHeaderBytes: maxAnswerHeader,
@@ -98,11 +95,52 @@ func routeOf(ctx context.Context) route {
 // is one, and else of no interest: a name would have to be resolved again.
 func (p *Proxy) dialRoute(ctx context.Context, _, address string) (net.Conn, error) {
 	r := routeOf(ctx)
+	var c net.Conn
+	var err error
 	if r.upstream != nil {
-		return p.connectUpstream(ctx, address)
+		c, err = p.connectUpstream(ctx, address)
+	} else {
+		c, err = p.connect(ctx, r.addresses)
 	}
-	return p.connect(ctx, r.addresses)
+	if err != nil {
+		return nil, err
+	}
+	return &listenLater{conn: c.(*conn), spoken: make(chan struct{})}, nil
 }
+
+// listenLater hears a host only after it was spoken to. http.Transport would write what
+// comes before to the standard log.
+type listenLater struct {
+	*conn
+	once   sync.Once
+	spoken chan struct{}
+}
+
+func (c *listenLater) Write(b []byte) (int, error) {
+	c.once.Do(func() { close(c.spoken) })
+	return c.conn.Write(b)
+}
+
+func (c *listenLater) Read(b []byte) (int, error) {
+	select {
+	case <-c.spoken:
+	case <-c.proxy.ctx.Done():
+	}
+	return c.conn.Read(b)
+}
+
+func (c *listenLater) Close() error {
+	err := c.conn.Close()
+	c.once.Do(func() { close(c.spoken) })
+	return err
+}
+
+// unixSocketHeader asks for a request to be sent to a unix socket, which a process is
+// not to reach by way of a proxy.
+const unixSocketHeader = "X-Unix-Socket"
+
+// noUnixSockets is the decision about such a request.
+var noUnixSockets = netpolicy.Decision{Source: "proxy_state", Reason: "unix_socket_unsupported"}
 
 // httpProxy handles requests to the proxy.
 type httpProxy struct {
@@ -113,6 +151,12 @@ type httpProxy struct {
 func (h *httpProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodConnect {
 		h.tunnel(w, r)
+		return
+	}
+	if r.Header.Values(unixSocketHeader) != nil {
+		q := netpolicy.Query{Protocol: netpolicy.HTTP, Host: "unix-socket", Method: r.Method}
+		h.proxy.report(Event{Query: q, Client: r.RemoteAddr, Decision: noUnixSockets})
+		answerText(w, http.StatusNotImplemented, "unix sockets unsupported")
 		return
 	}
 	q, err := plainQuery(r)
@@ -207,11 +251,9 @@ func keepPath(r *httputil.ProxyRequest) {
 		return
 	}
 	path = path[slash:]
-	switch {
-	case routeOf(r.In.Context()).upstream != nil:
-		r.Out.URL.Opaque = "//" + r.Out.Host + path
-	case !strings.HasPrefix(path, "//"): // which Opaque would take for a host
-		r.Out.URL.Opaque = path
+	r.Out.URL.Opaque = path
+	if routeOf(r.In.Context()).upstream != nil || strings.HasPrefix(path, "//") {
+		r.Out.URL.Opaque = "//" + r.Out.Host + path // in absolute form, which every host understands
 	}
 }
 

@@ -33,7 +33,7 @@ const (
 // which must be off when l lies in another network namespace, it is TCP only.
 func (p *Proxy) ServeSocks(l net.Listener) {
 	if l, err := p.listen(l); err == nil {
-		newSocksServer(p).serve(l)
+		p.acceptAll(l, newSocksServer(p).client)
 	}
 }
 
@@ -53,29 +53,6 @@ func newSocksServer(p *Proxy) *socksServer {
 		handshake:    socksHandshake,
 		limits:       defaultUDPLimits,
 		associations: map[*association]struct{}{},
-	}
-}
-
-// serve accepts until l or the proxy is closed.
-func (s *socksServer) serve(l net.Listener) {
-	defer l.Close()
-	for {
-		c, err := l.Accept()
-		if err == nil {
-			if !s.proxy.run(func() { s.client(c) }) {
-				c.Close()
-			}
-			continue
-		}
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		s.proxy.config.Log.Warn("accept SOCKS client", "err", err)
-		select {
-		case <-time.After(acceptPause):
-		case <-s.proxy.ctx.Done():
-			return
-		}
 	}
 }
 

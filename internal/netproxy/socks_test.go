@@ -58,7 +58,7 @@ func newSocksTest(t *testing.T, s netpolicy.Settings, cfg Config, tune func(*soc
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.run(func() { st.server.serve(own) })
+	p.run(func() { p.acceptAll(own, st.server.client) })
 	return st
 }
 

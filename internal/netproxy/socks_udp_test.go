@@ -292,18 +292,19 @@ func TestSocksUDPVerdicts(t *testing.T) {
 		s.limits.verdicts, s.limits.deciding = 2, 1
 	})
 	c = st.associate()
-	for i, to := range []uint16{server.port, 1, server.port, 2, server.port} { // the oldest has to go
-		c.send(ipAddr("127.0.0.1", to), "x")
-		if to == server.port {
-			c.wantAnswer(to, "re: x")
-		}
-		if i != 2 {
-			if e := st.event(); e.Query.Port != to {
-				t.Errorf("datagram %d: reported %+v", i, e)
-			}
+	second, third := newUDPServer(t), newUDPServer(t)
+	for i, step := range []struct {
+		to      *udpServer
+		decided bool
+	}{{server, true}, {second, true}, {server, false}, {third, true}, {second, false}, {server, true}} {
+		c.send(ipAddr("127.0.0.1", step.to.port), "x")
+		c.wantAnswer(step.to.port, "re: x") // by then the decision is settled
+		if !step.decided {
+			st.noEvent()
+		} else if e := st.event(); e.Query.Port != step.to.port {
+			t.Errorf("datagram %d: reported %+v", i, e)
 		}
 	}
-	st.noEvent()
 }
 
 // A peer that had to make room is a stranger again.
@@ -377,5 +378,68 @@ func TestSocksUDPToRelay(t *testing.T) {
 	other.wantAnswer(server.port, "re: mine")
 	if got := <-server.got; got != "mine" {
 		t.Errorf("the server got %q", got)
+	}
+}
+
+// Another address is another client, whatever its port.
+func TestSocksUDPOtherHost(t *testing.T) {
+	st := newSocksTest(t, local(), Config{SocksUDP: true}, nil)
+	server := newUDPServer(t)
+	c := st.associate()
+	elsewhere := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), addrPort(c.LocalAddr()).Port())
+	stranger, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(elsewhere))
+	if err != nil {
+		t.Skip("no second loopback address:", err)
+	}
+	defer stranger.Close()
+	here := ipAddr("127.0.0.1", server.port)
+	(&udpClient{stranger, t, nil, c.relay}).send(here, "stolen")
+	c.send(here, "mine")
+	c.wantAnswer(server.port, "re: mine")
+	if got := <-server.got; got != "mine" || len(server.got) > 0 {
+		t.Errorf("the server got %q and %d more", got, len(server.got))
+	}
+}
+
+// All the same over IPv6: listener, relay and peer.
+func TestSocksUDPIPv6(t *testing.T) {
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("no IPv6:", err)
+	}
+	rules := local()
+	rules.Domains["::1"] = netpolicy.Allow
+	st := newSocksTest(t, rules, Config{SocksUDP: true}, nil)
+	st.server.proxy.run(func() { st.server.proxy.ServeSocks(l) })
+	st.addr = l.Addr().String()
+	tcp, code, relay := st.request(socksAssociate, ipAddr("::", 0))
+	if code != socksOK || relay.Addr() != netip.IPv6Loopback() {
+		t.Fatalf("reply %d, bound to %v", code, relay)
+	}
+	loopback := net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.IPv6Loopback(), 0))
+	own, err := net.ListenUDP("udp", loopback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	peer, err := net.ListenUDP("udp", loopback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	own.SetDeadline(time.Now().Add(socksPatience))
+	peer.SetDeadline(time.Now().Add(socksPatience))
+
+	c := &udpClient{own, t, tcp, relay}
+	port := addrPort(peer.LocalAddr()).Port()
+	c.send(ipAddr("::1", port), "six")
+	buf := make([]byte, 100)
+	n, from, err := peer.ReadFromUDPAddrPort(buf)
+	if err != nil || string(buf[:n]) != "six" {
+		t.Fatalf("the peer got %q, %v", buf[:n], err)
+	}
+	peer.WriteToUDPAddrPort([]byte("re: six"), from)
+	if from, got := c.receive(); from != (socksAddr{"::1", port}) || got != "re: six" {
+		t.Errorf("got %q from %v", got, from)
 	}
 }

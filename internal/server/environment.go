@@ -19,8 +19,8 @@ func capabilities() wire.Capabilities {
 		CapabilityDiscoverySandbox: true, CapabilityDiscoveryV2: true,
 		EnvironmentConfigRead: true, HTTPHeaderEnvVars: true,
 		FsWatchMissing: linux, FileWriteStreaming: true, SandboxedFileStreaming: linux,
-		ShellSnapshotV2:                runtime.GOOS != "windows",
-		NetworkProxyLaunch:             true,
+		ShellSnapshotV2:    runtime.GOOS != "windows",
+		NetworkProxyLaunch: true, NetworkProxyReviewDomains: true,
 		LinuxRootWritePreservesDevices: linux, LinuxApprovedRootWritePreservesRestrictions: linux,
 	}
 }

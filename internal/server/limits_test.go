@@ -396,22 +396,6 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 	}
 }
 
-// What only a managed network could enforce is refused, with or without a sandbox.
-func TestManagedNetworkIsRefused(t *testing.T) {
-	s := tethertest.StartServer(t, server.Config{})
-	c := tethertest.Connect(t, s.URL)
-	sandbox := json.RawMessage(`{"permissions":{"type":"disabled"},"windowsSandboxLevel":"disabled"}`)
-	for _, more := range []map[string]any{
-		{"enforceManagedNetwork": true},
-		{"enforceManagedNetwork": true, "sandbox": sandbox},
-	} {
-		m := c.Call("process/start", tethertest.Command("p", []string{"true"}, more))
-		if m.Error == nil || m.Error.Code != -32602 || !strings.HasPrefix(m.Error.Message, "sandbox intent cannot be enforced on this executor: enforceManagedNetwork") {
-			t.Errorf("answered %s", m.Raw)
-		}
-	}
-}
-
 func heapInUse() uint64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -43,7 +43,7 @@ func web(t *testing.T) (address string) {
 }
 
 // get asks the process's own proxy for a page and prints the answer and its status.
-func get(host string) string { return `curl -s -w '[%{http_code}]' -x $HTTP_PROXY http://` + host + `/` }
+func get(host string) string { return `curl -s --noproxy "" -w '[%{http_code}]' -x $HTTP_PROXY http://` + host + `/` }
 
 // A note is what the client is told about a decision.
 type note struct {

@@ -43,7 +43,10 @@ func networkRules(p *wire.StartParams) (*netpolicy.Rules, error) {
 	if !want.Proxy.Enabled {
 		return nil, fmt.Errorf("%w: executor-local network proxy launch requires an enabled proxy", ErrNetworkProxy)
 	}
-	settings := netpolicy.Settings{Mode: netpolicy.Mode(want.Proxy.Mode), AllowLocalBinding: want.Proxy.AllowLocalBinding}
+	settings := netpolicy.Settings{
+		Mode: netpolicy.Mode(want.Proxy.Mode), Review: want.Proxy.ReviewDomains, AllowLocalBinding: want.Proxy.AllowLocalBinding,
+		Ports: want.Proxy.TetherPorts != nil && *want.Proxy.TetherPorts,
+	}
 	if want.Proxy.Domains != nil {
 		settings.Domains = make(map[string]netpolicy.Access, len(*want.Proxy.Domains))
 		for pattern, access := range *want.Proxy.Domains {
@@ -200,6 +203,7 @@ func (p *Process) askNetwork(ctx context.Context, q netpolicy.Query) (netpolicy.
 	if answer.Decision.Type == wire.NetworkAllow {
 		return netpolicy.Decision{Allowed: true, Source: netpolicy.Decider}, nil
 	}
+	denied.Open = answer.Decision.Type == wire.NetworkAsk
 	switch reason := answer.Decision.Reason; {
 	case reason == nil || len(*reason) > maxReason || !printable(*reason):
 	case *reason == "":
@@ -215,8 +219,11 @@ func printable(text string) bool { return !strings.ContainsFunc(text, unicode.Is
 
 // decisionWord is how the wire calls the outcome of a decision.
 func decisionWord(e netproxy.Event) string {
-	if e.Decision.Allowed {
+	switch d := e.Decision; {
+	case d.Allowed:
 		return string(wire.NetworkAllow)
+	case d.Open && d.Source == netpolicy.Decider: // who is asked wants others to be asked
+		return string(wire.NetworkAsk)
 	}
 	return string(wire.NetworkDeny)
 }

@@ -1,0 +1,112 @@
+package netpolicy
+
+import "net/netip"
+
+// reach is from where an address can be used.
+type reach int
+
+const (
+	public  reach = iota
+	private       // this machine or networks around it: AllowLocalBinding opens these
+	special       // only a pattern for the address itself opens these
+)
+
+// A location is a range of addresses and what it is for.
+type location struct {
+	prefix netip.Prefix
+	reach  reach
+	what   string
+}
+
+func (l location) String() string { return l.prefix.String() + " (" + l.what + ")" }
+
+func at(prefix string, r reach, what string) location {
+	return location{netip.MustParsePrefix(prefix), r, what}
+}
+
+// locations are the addresses that are not out in the public. The first that contains an
+// address counts. Compared with what other servers of this protocol refuse, the list has
+// more of IPv6, and the services that hand out credentials to whoever runs on a machine:
+// AllowLocalBinding is about one's own services, so it does not open those.
+var locations = []location{
+	at("0.0.0.0/32", private, "unspecified"), // dialled, it is loopback
+	at("0.0.0.0/8", special, "this network"),
+	at("10.0.0.0/8", private, "private"),
+	at("100.100.100.200/32", special, "cloud metadata"),
+	at("100.64.0.0/10", private, "carrier-grade NAT"),
+	at("127.0.0.0/8", private, "loopback"),
+	at("168.63.129.16/32", special, "cloud metadata"), // public by number only
+	at("169.254.0.0/16", special, "link-local"),       // most clouds' metadata
+	at("172.16.0.0/12", private, "private"),
+	at("192.0.0.0/24", special, "protocol assignments"),
+	at("192.0.2.0/24", private, "documentation"),
+	at("192.88.99.0/24", special, "6to4 relay"),
+	at("192.168.0.0/16", private, "private"),
+	at("198.18.0.0/15", private, "benchmarking"),
+	at("198.51.100.0/24", private, "documentation"),
+	at("203.0.113.0/24", private, "documentation"),
+	at("224.0.0.0/4", special, "multicast"),
+	at("240.0.0.0/4", special, "reserved"),
+
+	at("::/128", private, "unspecified"),
+	at("::1/128", private, "loopback"),
+	at("64:ff9b:1::/48", special, "local NAT64"),
+	at("2001::/23", special, "protocol assignments"), // Teredo too
+	at("2001:db8::/32", private, "documentation"),
+	at("3fff::/20", private, "documentation"),
+	at("fd00:ec2::254/128", special, "cloud metadata"),
+	at("fd20:ce::254/128", special, "cloud metadata"),
+	at("fc00::/7", private, "unique local"),
+	at("fe80::/10", special, "link-local"),
+	at("fec0::/10", private, "site-local"),
+	at("ff00::/8", special, "multicast"),
+}
+
+var (
+	globalUnicast = netip.MustParsePrefix("2000::/3")
+	elsewhere     = at("::/0", special, "not global unicast") // nobody has such an address yet
+	anywhere      = at("::/0", public, "public")
+)
+
+// locate returns where an address is. One that carries an IPv4 address to a translator
+// or through a tunnel is where that one is.
+func locate(a netip.Addr) location {
+	for _, l := range locations {
+		if l.prefix.Contains(a) {
+			return l
+		}
+	}
+	if inner, ok := embedded(a); ok {
+		return locate(inner)
+	}
+	if a.Is6() && !globalUnicast.Contains(a) {
+		return elsewhere
+	}
+	return anywhere
+}
+
+// embeddings are the prefixes after which an IPv4 address follows. Mapped addresses need
+// none: netip knows them.
+var embeddings = []netip.Prefix{
+	netip.MustParsePrefix("::ffff:0:0:0/96"), // translated
+	netip.MustParsePrefix("64:ff9b::/96"),    // NAT64
+	netip.MustParsePrefix("2002::/16"),       // 6to4
+	netip.MustParsePrefix("::/96"),           // compatible
+}
+
+// embedded returns the IPv4 address inside an IPv6 one.
+func embedded(a netip.Addr) (netip.Addr, bool) {
+	if a.Is4In6() {
+		return a.Unmap(), true
+	}
+	if !a.Is6() || a.IsLoopback() || a.IsUnspecified() {
+		return netip.Addr{}, false
+	}
+	for _, p := range embeddings {
+		if p.Contains(a) {
+			b := a.As16()
+			return netip.AddrFrom4([4]byte(b[p.Bits()/8:])), true
+		}
+	}
+	return netip.Addr{}, false
+}

@@ -1,0 +1,234 @@
+package netpolicy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// scope is which hosts around its text a pattern means.
+type scope int
+
+const (
+	itself scope = iota
+	below        // *.
+	around       // **.: itself and below
+)
+
+// A pattern is a pattern, read.
+type pattern struct {
+	pattern string // as written
+	scope   scope
+	host    string // as Normalize has it, but for * and ?
+	zone    bool   // it was an address with a zone
+	odd     bool   // it was an address in a form that only some programs know
+	port    uint16 // 0: any
+}
+
+// parsePattern reads a pattern. Its errors are those that clients know.
+func parsePattern(text string, ports bool) (pattern, error) {
+	s := strings.TrimSpace(text)
+	switch {
+	case s == "":
+		return pattern{}, errors.New("domain pattern is empty")
+	case len(s) > MaxPatternLength:
+		return pattern{}, fmt.Errorf("domain pattern is longer than %d bytes", MaxPatternLength)
+	case strings.ContainsAny(s, `/\{}`), strings.ContainsFunc(s, unicode.IsSpace):
+		return pattern{}, fmt.Errorf("unsupported domain pattern syntax: %s", s)
+	}
+	p := pattern{pattern: s}
+	rest := s
+	if after, ok := strings.CutPrefix(s, "**."); ok {
+		p.scope, rest = around, after
+	} else if after, ok := strings.CutPrefix(s, "*."); ok {
+		p.scope, rest = below, after
+	}
+	if strings.Contains(rest, "**") {
+		return pattern{}, fmt.Errorf("unsupported repeated wildcard: %s", s)
+	}
+	host, port, ok := splitPattern(rest)
+	if !ok {
+		return pattern{}, fmt.Errorf("brackets are only supported for IPv6 literals or [*]: %s", s)
+	}
+	if host = strings.TrimRight(host, "."); host == "" {
+		return pattern{}, errors.New("domain pattern is empty")
+	}
+	if ports && port != "" && port != "*" {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return pattern{}, fmt.Errorf("domain pattern has no port from 1 to 65535: %s", s)
+		}
+		p.port = uint16(n)
+	}
+	p.setHost(host)
+	return p, nil
+}
+
+// splitPattern cuts a port off. ok is false if brackets are around or beside something
+// else than an IPv6 address or *.
+func splitPattern(s string) (host, port string, ok bool) {
+	inner, bracket := strings.CutPrefix(s, "[")
+	if !bracket {
+		if strings.Count(s, ":") == 1 {
+			s, port, _ = strings.Cut(s, ":")
+		}
+		return s, port, !strings.ContainsAny(s+port, "[]")
+	}
+	host, after, closed := strings.Cut(inner, "]")
+	literal, _, _ := strings.Cut(host, "%")
+	if a, err := netip.ParseAddr(literal); host != "*" && (err != nil || !a.Is6()) || !closed {
+		return "", "", false
+	}
+	port, colon := strings.CutPrefix(after, ":")
+	if !colon && strings.Trim(after, ".") != "" || strings.ContainsAny(port, "[]") {
+		return "", "", false
+	}
+	if !colon {
+		port = ""
+	}
+	return host, port, true
+}
+
+// setHost sets the host in the form that requests have.
+func (p *pattern) setHost(s string) {
+	s = strings.ToLower(s)
+	literal, _, zone := strings.Cut(s, "%")
+	if a, err := netip.ParseAddr(literal); err == nil && a.Is6() {
+		p.host, p.zone = a.Unmap().String(), zone
+		return
+	}
+	if a, ok := parseIPv4(s); ok {
+		p.host = a.String()
+		p.odd = p.host != s
+		return
+	}
+	if v4, ok := strings.CutPrefix(s, "::ffff:"); ok && strings.Contains(v4, ".") {
+		s = v4 // of a request for ::ffff:192.0.2.1 the same is left
+	}
+	p.host = asciiName(s)
+}
+
+// global reports whether the pattern matches everything.
+func (p pattern) global() bool { return p.host == "*" && p.scope != below && p.port == 0 }
+
+// names reports whether the pattern is for one host, plainly. What is no plain spelling
+// of an address may match it, but does not open it if it is local.
+func (p pattern) names() bool { return p.scope == itself && !p.wild() && !p.odd && !p.zone }
+
+func (p pattern) wild() bool { return strings.ContainsAny(p.host, "*?") }
+
+// broad returns the pattern for a rule that narrows: an address in any zone is meant.
+// For a rule that opens, one with a zone is for no host, since no request has zones.
+func (p pattern) broad() pattern {
+	p.zone = false
+	return p
+}
+
+// numeric reports whether the pattern can only be meant for addresses. Names that are
+// allowed are held to such patterns once their addresses are known.
+func (p pattern) numeric() bool {
+	if _, err := netip.ParseAddr(p.host); err == nil {
+		return true
+	}
+	digits := "0123456789.*?"
+	if strings.Contains(p.host, ":") {
+		digits += ":abcdef"
+	}
+	return strings.Trim(p.host, digits) == "" && strings.ContainsAny(p.host, "0123456789") &&
+		(p.scope != itself || strings.ContainsAny(p.host, ".:"))
+}
+
+// A ruleSet finds the pattern that matches a host. The zero value matches none.
+type ruleSet struct {
+	hosts   map[string][]pattern // by host: itself, around
+	domains map[string][]pattern // by host: below, around
+	globs   []pattern
+}
+
+func (s *ruleSet) add(p pattern) {
+	if p.zone {
+		return
+	}
+	if p.wild() {
+		s.globs = append(s.globs, p)
+		return
+	}
+	if s.hosts == nil {
+		s.hosts, s.domains = map[string][]pattern{}, map[string][]pattern{}
+	}
+	if p.scope != below {
+		s.hosts[p.host] = append(s.hosts[p.host], p)
+	}
+	if p.scope != itself {
+		s.domains[p.host] = append(s.domains[p.host], p)
+	}
+}
+
+// find returns a pattern that matches, the most precise kind first.
+func (s *ruleSet) find(host string, port uint16) (pattern, bool) {
+	if p, ok := forPort(s.hosts[host], port); ok {
+		return p, true
+	}
+	for _, rest, more := strings.Cut(host, "."); more; _, rest, more = strings.Cut(rest, ".") {
+		if p, ok := forPort(s.domains[rest], port); ok {
+			return p, true
+		}
+	}
+	for _, p := range s.globs {
+		if p.forPort(port) && p.matches(host) {
+			return p, true
+		}
+	}
+	return pattern{}, false
+}
+
+// names reports whether a pattern is for this host alone.
+func (s *ruleSet) names(host string, port uint16) bool {
+	for _, p := range s.hosts[host] {
+		if p.forPort(port) && p.names() {
+			return true
+		}
+	}
+	return false
+}
+
+func forPort(list []pattern, port uint16) (pattern, bool) {
+	for _, p := range list {
+		if p.forPort(port) {
+			return p, true
+		}
+	}
+	return pattern{}, false
+}
+
+func (p pattern) forPort(port uint16) bool { return p.port == 0 || p.port == port }
+
+func (p pattern) matches(host string) bool {
+	return p.scope != below && glob(p.host, host) || p.scope != itself && glob("*."+p.host, host)
+}
+
+// glob reports whether * and ? in a pattern can stand for text so that it is s. The time
+// it takes is at most the product of the lengths.
+func glob(pattern, s string) bool {
+	i, j := 0, 0
+	star, from := -1, 0 // the last *, and where in s what follows it was tried
+	for j < len(s) {
+		switch {
+		case i < len(pattern) && pattern[i] == '*':
+			star, from = i, j
+			i++
+		case i < len(pattern) && (pattern[i] == '?' || pattern[i] == s[j]):
+			i++
+			j++
+		case star >= 0:
+			from++
+			i, j = star+1, from
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[i:], "*") == ""
+}

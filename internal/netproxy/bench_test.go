@@ -1,0 +1,79 @@
+package netproxy
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"testing"
+
+	"github.com/tetherexec/tether/internal/netpolicy"
+)
+
+// BenchmarkDownload fetches 100 MiB from a loopback server: directly, as a plain request
+// through the proxy, and through a tunnel.
+func BenchmarkDownload(b *testing.B) {
+	const size = 100 << 20
+	block := make([]byte, 1<<20)
+	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(size))
+		for range size / len(block) {
+			w.Write(block)
+		}
+	}))
+	defer host.Close()
+	rules, err := netpolicy.Compile(netpolicy.Settings{Mode: netpolicy.Full,
+		Domains: map[string]netpolicy.Access{"127.0.0.1": netpolicy.Allow}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := New(Config{Rules: rules})
+	defer p.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	p.run(func() { p.ServeHTTP(l) })
+	proxy := &url.URL{Scheme: "http", Host: l.Addr().String()}
+
+	for name, t := range map[string]*http.Transport{
+		"direct":  {},
+		"http":    {Proxy: http.ProxyURL(proxy)},
+		"connect": {DialContext: tunnelDialer(proxy.Host)},
+	} {
+		b.Run(name, func(b *testing.B) {
+			defer t.CloseIdleConnections()
+			b.SetBytes(size)
+			buf := make([]byte, 256<<10)
+			for b.Loop() {
+				r, err := (&http.Client{Transport: t}).Get(host.URL)
+				if err != nil {
+					b.Fatal(err)
+				}
+				n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, r.Body, buf)
+				r.Body.Close()
+				if n != size || err != nil {
+					b.Fatal(n, err)
+				}
+			}
+		})
+	}
+}
+
+// tunnelDialer connects through CONNECT, where http.Transport would do so for https only.
+func tunnelDialer(proxy string) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, _, address string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", proxy)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := io.WriteString(c, "CONNECT "+address+" HTTP/1.1\r\nHost: "+address+"\r\n\r\n"); err != nil {
+			return nil, err
+		}
+		_, err = readHead(c)
+		return c, err
+	}
+}
