@@ -46,11 +46,7 @@ func runCodex(t *testing.T, who product, script func(turn int, outputs []string)
 
 	ctx, cancel := context.WithTimeout(t.Context(), codexTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, client, "exec", "--json", "--skip-git-repo-check", "do it")
-	cmd.Dir = filepath.Join(home, "ws")
-	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + filepath.Join(home, "user"), "CODEX_HOME=" + filepath.Join(home, "codex"),
-		"CODEX_EXEC_SERVER_URL=" + r.cable.URL(), "LANG=C.UTF-8"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd := codexExec(ctx, client, home, r.cable.URL())
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	var beside sync.WaitGroup
@@ -65,6 +61,17 @@ func runCodex(t *testing.T, who product, script func(turn int, outputs []string)
 		t.Errorf("codex exec: %v\n%s\n%s", err, shorten(r.stdout), r.stderr)
 	}
 	return r
+}
+
+// codexExec prepares one turn of the real client in front of the server at url, with
+// more arguments for it.
+func codexExec(ctx context.Context, client, home, url string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, client, append(append([]string{"exec", "--json", "--skip-git-repo-check"}, args...), "do it")...)
+	cmd.Dir = filepath.Join(home, "ws")
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + filepath.Join(home, "user"), "CODEX_HOME=" + filepath.Join(home, "codex"),
+		"CODEX_EXEC_SERVER_URL=" + url, "LANG=C.UTF-8"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
 }
 
 // codexHome makes the client's directories with a configuration that knows only

@@ -1,0 +1,281 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/tetherexec/tether/internal/cable"
+)
+
+// A stage is the real client in front of a new server, with a cable in between that
+// writes down what the client asks about processes.
+type stage struct {
+	t         *testing.T
+	model     *model
+	cable     *cable.Cable
+	home      string
+	workspace string // cwd of the turn, on the executor
+
+	mu    sync.Mutex
+	asked []string // methods of processes that the client has called, in order
+}
+
+// newStage starts a server of the given product.
+func newStage(t *testing.T, who product, m *model) *stage {
+	t.Helper()
+	program(t, ref) // the client
+	server := startServer(t, who)
+	t.Cleanup(server.stop)
+	s := &stage{t: t, model: m, home: codexHome(t, m.URL)}
+	s.workspace = filepath.Join(s.home, "ws")
+	var err error
+	if s.cable, err = cable.Lay(context.Background(), cable.Config{Target: server.url, Tap: s.tap}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.cable.Close)
+	return s
+}
+
+func (s *stage) tap(m cable.Message) {
+	if m.From == cable.FromClient && strings.HasPrefix(m.Method, "process/") {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.asked = append(s.asked, m.Method)
+	}
+}
+
+// calls lists the methods of processes that the client has called so far.
+func (s *stage) calls() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked)
+}
+
+// run plays one turn of `codex exec` and returns what the model was shown of its
+// calls.
+func (s *stage) run(args ...string) []string {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), codexTimeout)
+	defer cancel()
+	cmd := codexExec(ctx, program(s.t, ref), s.home, s.cable.URL(), args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		s.t.Errorf("codex exec: %v\n%s\n%s", err, shorten(out.String()), errs.String())
+	}
+	return s.shown()
+}
+
+// What differs between two runs of the same turn.
+var passing = regexp.MustCompile(`(?m)^(Chunk ID: |Wall time: |Process running with session ID ).*$`)
+
+// shown is what the model was shown of its calls, without what differs from run to
+// run.
+func (s *stage) shown() (texts []string) {
+	s.model.mu.Lock()
+	defer s.model.mu.Unlock()
+	for _, text := range s.model.outputs {
+		text = passing.ReplaceAllString(text, "${1}…")
+		texts = append(texts, strings.ReplaceAll(text, s.home, "HOME"))
+	}
+	return texts
+}
+
+// sameForTheModel plays a turn with both products, and compares what the model was
+// shown of its calls.
+func sameForTheModel(t *testing.T, play func(t *testing.T, who product) []string) {
+	t.Helper()
+	shown := map[product][]string{}
+	onProducts(t, func(t *testing.T, who product) { shown[who] = play(t, who) })
+	if shown[ref] == nil || shown[tether] == nil {
+		return // one was skipped, or has failed
+	}
+	if !slices.Equal(shown[ref], shown[tether]) {
+		t.Errorf("through the reference the model was shown\n%s\nand through tether\n%s",
+			shorten(strings.Join(shown[ref], "\n----\n")), shorten(strings.Join(shown[tether], "\n----\n")))
+	}
+}
+
+// wantShown checks the nth text that the model was shown.
+func wantShown(t *testing.T, shown []string, n int, parts ...string) {
+	t.Helper()
+	if len(shown) < n {
+		t.Fatalf("the model was shown %d texts, want %d", len(shown), n)
+	}
+	for _, part := range parts {
+		if !strings.Contains(shown[n-1], part) {
+			t.Errorf("no %q in what the model was shown:\n%s", part, shorten(shown[n-1]))
+		}
+	}
+}
+
+// newBatchModel is a model that makes several calls in its first answer and then ends
+// the turn.
+func newBatchModel(t *testing.T, calls ...modelItem) *model {
+	for i := range calls {
+		calls[i]["call_id"] = fmt.Sprintf("call%d", i+1)
+	}
+	m := &model{}
+	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/responses") {
+			http.NotFound(w, r)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		m.outputs = toolOutputs(body)
+		m.turns++
+		items := calls
+		if m.turns > 1 {
+			items = []modelItem{say("done")}
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		send := func(kind string, event map[string]any) {
+			event["type"] = kind
+			fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, canonical(event))
+		}
+		id := fmt.Sprintf("resp%d", m.turns)
+		send("response.created", map[string]any{"response": map[string]any{"id": id}})
+		for _, item := range items {
+			send("response.output_item.done", map[string]any{"item": item})
+		}
+		send("response.completed", map[string]any{"response": map[string]any{"id": id, "usage": map[string]any{"input_tokens": 1,
+			"input_tokens_details": nil, "output_tokens": 1, "output_tokens_details": nil, "total_tokens": 2}}})
+	}))
+	t.Cleanup(m.Close)
+	return m
+}
+
+// TestCodexLargeOutputShown: of more than 5 MB the model is shown the same beginning
+// and end, and the same count.
+func TestCodexLargeOutputShown(t *testing.T) {
+	const lines = 350_000 // 5.25 MB
+	sameForTheModel(t, func(t *testing.T, who product) []string {
+		shown := newStage(t, who, newModel(t, commands(numberedCommand(lines)))).run()
+		wantShown(t, shown, 1, "Process exited with code 0", "LINE-000000001\n", "LINE-000350000\n")
+		return shown
+	})
+}
+
+// TestCodexWorkspaceWriteOutside: in the workspace a command writes, beside it the
+// write fails; nobody is there to be asked, and the model is told.
+func TestCodexWorkspaceWriteOutside(t *testing.T) {
+	needBubblewrap(t)
+	sameForTheModel(t, func(t *testing.T, who product) []string {
+		s := newStage(t, who, newModel(t, commands("echo data > inside.txt && cat inside.txt", "exec 2>&1; echo tried; echo data > ../outside.txt")))
+		shown := s.run("--sandbox", "workspace-write")
+		wantShown(t, shown, 1, "Process exited with code 0", "data\n")
+		wantContent(t, filepath.Join(s.workspace, "inside.txt"), "data\n")
+		wantShown(t, shown, 2, "Process exited with code 1", "tried\n", "../outside.txt: Read-only file system")
+		if exists(filepath.Join(s.home, "outside.txt")) {
+			t.Error("a command has written outside the workspace")
+		}
+		return shown
+	})
+}
+
+// TestCodexNetwork: a command reaches a listener of this machine only if the sandbox
+// has the network.
+func TestCodexNetwork(t *testing.T) {
+	needBubblewrap(t)
+	for _, open := range []bool{false, true} {
+		t.Run(fmt.Sprintf("network_access=%t", open), func(t *testing.T) {
+			sameForTheModel(t, func(t *testing.T, who product) []string { return dialFromTheSandbox(t, who, open) })
+		})
+	}
+}
+
+func dialFromTheSandbox(t *testing.T, who product, open bool) []string {
+	listener, port := listen(t)
+	dial := fmt.Sprintf(`bash -c 'exec 2>&1; echo trying; exec 9<>/dev/tcp/127.0.0.1/%d && echo "from the sandbox" >&9 && echo reached'`, port)
+	s := newStage(t, who, newModel(t, commands(dial)))
+	shown := s.run("--sandbox", "workspace-write", "-c", fmt.Sprintf("sandbox_workspace_write.network_access=%t", open))
+
+	// Connections are accepted in order: the first one is that of the command, or if
+	// there was none, this one.
+	own, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	first, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	reached := first.RemoteAddr().String() != own.LocalAddr().String()
+	if reached != open {
+		t.Errorf("the command has reached the listener: %t, want %t", reached, open)
+	}
+	if reached {
+		if text, err := io.ReadAll(first); string(text) != "from the sandbox\n" {
+			t.Errorf("the command has sent %q, %v", text, err)
+		}
+	}
+	if open {
+		wantShown(t, shown, 1, "Process exited with code 0", "trying\nreached\n")
+	} else {
+		wantShown(t, shown, 1, "Process exited with code 1", "trying\n", "Operation not permitted")
+	}
+	for i := range shown {
+		shown[i] = strings.ReplaceAll(shown[i], fmt.Sprint(port), "PORT")
+	}
+	return shown
+}
+
+// listen listens on loopback until the test ends.
+func listen(t *testing.T) (*net.TCPListener, int) {
+	t.Helper()
+	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	return listener, listener.Addr().(*net.TCPAddr).Port
+}
+
+// TestCodexParallelCommands: of three calls in one answer each waits for what the
+// next one writes, so that none can end before all have begun.
+func TestCodexParallelCommands(t *testing.T) {
+	needBubblewrap(t)
+	for _, mode := range []string{"danger-full-access", "workspace-write"} {
+		t.Run(mode, func(t *testing.T) {
+			sameForTheModel(t, func(t *testing.T, who product) []string { return commandsInARing(t, who, mode) })
+		})
+	}
+}
+
+func commandsInARing(t *testing.T, who product, mode string) []string {
+	const n = 3
+	var calls []modelItem
+	for i := range n {
+		ring := fmt.Sprintf(`timeout 25 sh -c 'echo from %d > fifo%d & cat fifo%d; wait'`, i, i, (i+1)%n)
+		calls = append(calls, execCommand(0, map[string]any{"cmd": ring, "login": false, "yield_time_ms": 30000}))
+	}
+	s := newStage(t, who, newBatchModel(t, calls...))
+	for i := range n {
+		if err := syscall.Mkfifo(filepath.Join(s.workspace, fmt.Sprintf("fifo%d", i)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shown := s.run("--sandbox", mode)
+	for i := range n {
+		wantShown(t, shown, i+1, "Process exited with code 0", fmt.Sprintf("from %d\n", (i+1)%n))
+	}
+	return shown
+}
