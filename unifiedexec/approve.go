@@ -38,7 +38,13 @@ type Question struct {
 	Denial *wire.DenialFact // may be nil
 	Output string
 
-	// Rule is a beginning of commands that ApprovedRule would approve from now on.
+	// Permissions is what the command asks for besides what its sandbox allows, and
+	// Additional what that is, with absolute paths, if it is WithAdditional.
+	Permissions SandboxPermissions
+	Additional  *AdditionalPermissions
+
+	// Rule is a beginning of commands that ApprovedRule would approve from now on, to
+	// run without sandbox. Without one ApprovedRule is the same as Approved.
 	Rule []string
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/wire"
@@ -189,6 +190,48 @@ func TestApprovedRule(t *testing.T) {
 	}
 }
 
+// A rule is for all that begins alike, wherever it runs; it outlives neither its manager
+// nor a policy that hides files, and no command makes one for others.
+func TestScopeOfARule(t *testing.T) {
+	run := func(r *rig, e *fake, args ExecArgs) (open bool) {
+		t.Helper()
+		n := len(e.all())
+		r.exec(args)
+		return e.all()[n].cmd.Sandbox == nil
+	}
+	first := ExecArgs{Cmd: "npm install a", SandboxPermissions: RequireEscalated, PrefixRule: []string{"npm", "install"}}
+	later := ExecArgs{Cmd: "npm install b", Workdir: "/", TTY: true}
+	e := ending()
+	r := newRigOn(t, e, sandboxed(ReadOnly(), Policy{Mode: OnRequest}))
+	r.answer = always(ApprovedRule)
+	if !run(r, e, first) || !run(r, e, later) {
+		t.Error("a rule does not open the sandbox")
+	}
+	other := ending()
+	if run(newRigOn(t, other, sandboxed(ReadOnly(), Policy{Mode: OnRequest})), other, later) {
+		t.Error("a rule holds for another manager")
+	}
+	// The model asks for a rule that has nothing to do with the command.
+	run(r, e, ExecArgs{Cmd: "ls", SandboxPermissions: RequireEscalated, PrefixRule: []string{"curl"}})
+	if q := r.questions(); !slices.Equal(q[len(q)-1].Rule, []string{"ls"}) {
+		t.Errorf("the user is asked about %q", q[len(q)-1].Rule)
+	}
+	if run(r, e, ExecArgs{Cmd: "curl x"}) {
+		t.Error("the rule of another command was remembered")
+	}
+
+	secret := ReadOnly()
+	uri := wire.PathURIOn("linux", "/secret")
+	secret.Permissions.FileSystem.Entries = append(secret.Permissions.FileSystem.Entries,
+		wire.SandboxEntry{Path: wire.SandboxPath{Type: wire.SandboxPathURI, Path: uri}, Access: wire.AccessDeny})
+	hidden := ending()
+	h := newRigOn(t, hidden, sandboxed(secret, Policy{Mode: OnRequest}))
+	h.answer = always(ApprovedRule)
+	if run(h, hidden, first) || run(h, hidden, later) {
+		t.Error("a rule uncovers hidden files")
+	}
+}
+
 func TestUE19U1LateDenial(t *testing.T) {
 	needBubblewrap(t)
 	t.Parallel()
@@ -276,17 +319,27 @@ func TestUE21DeniedReads(t *testing.T) {
 	}
 }
 
-// The verdict is the executor's result if its notification has none.
+// The executor is asked for its verdict if its notification has none.
 func TestUE24VerdictInTheResult(t *testing.T) {
-	e := &fake{sandboxType: "linuxSeccomp", script: func(n int, p *fakeProcess) {
-		p.exits(client.Exit{Code: 2 - n, SandboxDenied: n == 1})
-		p.closes()
-	}}
-	r := newRigOn(t, e, sandboxed(ReadOnly(), granular))
+	needBubblewrap(t)
+	t.Parallel()
+	line, err := cable.Lay(context.Background(), cable.Config{Target: tethertest.StartServer(t, server.Config{}).URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(line.Close)
+	exits := line.On(cable.FromServer, cable.Method("process/exited").Always(), cable.Amend(func(members map[string]any) {
+		delete(members["params"].(map[string]any), "sandboxDenied")
+	}))
+	reads := line.On(cable.FromClient, cable.Method("process/read").Always())
+	r := newRigAt(t, line.URL(), sandboxed(ReadOnly(), granular))
 	r.answer = always(Approved)
 	wantEnd(t, r.sh(write), 0, "")
-	if len(r.questions()) != 1 {
+	if len(r.questions()) != 1 || !r.wrote("f") {
 		t.Errorf("%d questions", len(r.questions()))
+	}
+	if exits.Count() != 2 || reads.Count() != 2 {
+		t.Errorf("%d exits, %d reads", exits.Count(), reads.Count())
 	}
 }
 

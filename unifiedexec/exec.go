@@ -27,10 +27,12 @@ type request struct {
 	cwd         string
 	tty         bool
 	sandbox     *wire.Sandbox // for attempts that are confined; nil: none are
+	permissions SandboxPermissions
+	additional  *AdditionalPermissions
 
 	reason    string   // for the user
 	rejection string   // for the model
-	rule      []string // what the user may approve for good
+	rule      []string // what the user may approve for good; nil: nothing
 	key       string   // the same for commands that are the same
 }
 
@@ -49,6 +51,9 @@ func (m *Manager) ExecCommand(ctx context.Context, args ExecArgs) (*Result, erro
 	if args.Justification != "" && args.SandboxPermissions == "" {
 		return nil, badArguments("`justification` requires an explicit `sandbox_permissions`; " +
 			"use `sandbox_permissions: \"require_escalated\"` for unsandboxed execution, or omit `justification`.")
+	}
+	if args.AdditionalPermissions != nil && cmp.Or(args.SandboxPermissions, UseDefault) == UseDefault {
+		args.SandboxPermissions = WithAdditional // it goes without saying
 	}
 	info, err := environment.Executor.Info(ctx)
 	if ctx.Err() != nil {
@@ -93,9 +98,11 @@ func (s *session) prepare(e *Environment, info wire.EnvironmentInfo, args ExecAr
 	if err != nil {
 		return notCreated(err)
 	}
+	args.AdditionalPermissions = args.AdditionalPermissions.within(system, root)
 	s.request = request{
 		environment: e, callID: args.CallID, argv: shellArgv(shell, login, args.Cmd), script: args.Cmd,
 		cwd: resolve(system, root, args.Workdir), tty: args.TTY, sandbox: e.intent(system, root, args.AdditionalPermissions),
+		permissions: cmp.Or(args.SandboxPermissions, UseDefault), additional: args.AdditionalPermissions,
 	}
 	s.judge(args)
 	return nil
@@ -124,13 +131,15 @@ func (m *Manager) checkPermissions(e *Environment, args ExecArgs) error {
 	case asksMore && m.config.Policy.Mode == Never:
 		return badArguments("approval policy is Never; reject command — you cannot ask for escalated permissions if the approval policy is Never")
 	case args.SandboxPermissions != WithAdditional && args.AdditionalPermissions != nil:
-		return badArguments("`additional_permissions` requires `sandbox_permissions: \"with_additional_permissions\"`")
+		return badArguments("`additional_permissions` requires `sandbox_permissions` set to `with_additional_permissions`")
 	case args.SandboxPermissions != WithAdditional:
 		return nil
 	case !m.config.AdditionalPermissions:
 		return badArguments("additional permissions are disabled; enable `features.exec_permission_approvals` before using `with_additional_permissions`")
+	case args.AdditionalPermissions == nil:
+		return badArguments("missing `additional_permissions`; provide at least one of `network` or `file_system` when using `with_additional_permissions`")
 	case args.AdditionalPermissions.empty():
-		return badArguments("missing `additional_permissions`; name `network` or `file_system` permissions")
+		return badArguments("`additional_permissions` must include at least one requested permission in `network` or `file_system`")
 	case args.AdditionalPermissions.FileSystem != nil && deniesReads(e.Sandbox):
 		return badArguments("`additional_permissions` cannot change a policy that hides files")
 	}
@@ -146,8 +155,8 @@ func (s *session) judge(args ExecArgs) {
 		whole = [][]string{r.argv}
 	}
 	q := inquiry{
-		restricted: restrictsFiles(r.sandbox),
-		escalation: args.SandboxPermissions == RequireEscalated || args.SandboxPermissions == WithAdditional,
+		restricted: restrictsFiles(r.environment.Sandbox) || restrictsNetwork(r.environment.Sandbox),
+		escalation: r.permissions != UseDefault,
 	}
 	for _, part := range parts {
 		q.dangerous = q.dangerous || dangerous(part)
@@ -159,16 +168,12 @@ func (s *session) judge(args ExecArgs) {
 	if q.verdict == RuleNone && m.memory.allows(whole) {
 		q.verdict = RuleAllow
 	}
-	permissions := args.SandboxPermissions
-	if permissions == "" {
-		permissions = UseDefault
-	}
-	r.key = keyOf(r.environment.ID, r.argv, r.cwd, r.tty, permissions, args.AdditionalPermissions)
+	r.key = keyOf(r.environment.ID, r.argv, r.cwd, r.tty, r.permissions, r.additional)
 	known, knownOpen := m.memory.find(r.key)
 
 	policy := m.config.Policy
 	s.facts = facts{
-		bypass:      q.verdict == RuleAllow || args.SandboxPermissions == RequireEscalated || knownOpen,
+		bypass:      q.verdict == RuleAllow || r.permissions == RequireEscalated || knownOpen,
 		deniedReads: deniesReads(r.sandbox), confined: r.sandbox != nil,
 		asksRetry: policy.asksRetry(), approved: known, strict: policy.Strict,
 	}
@@ -183,11 +188,8 @@ func (s *session) judge(args ExecArgs) {
 			r.rejection = why
 		}
 	}
-	switch {
-	case len(args.PrefixRule) > 0:
-		r.rule = args.PrefixRule
-	case len(whole) == 1:
-		r.rule = whole[0]
+	if r.permissions != WithAdditional { // that is for a wider sandbox, a rule for none
+		r.rule = proposeRule(args.PrefixRule, whole, plain)
 	}
 }
 

@@ -33,6 +33,7 @@ type rig struct {
 	*Manager
 	t         *testing.T
 	workspace string
+	client    *client.Client // nil: there is none
 	executor  *spy
 
 	mu     sync.Mutex
@@ -54,7 +55,9 @@ func newRigAt(t *testing.T, url string, change func(*Config)) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return newRigOn(t, Remote(c), change)
+	r := newRigOn(t, Remote(c), change)
+	r.client = c
+	return r
 }
 
 func newRigOn(t *testing.T, e Executor, change func(*Config)) *rig {

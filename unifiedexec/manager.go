@@ -83,6 +83,7 @@ type Manager struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup // those who read output, and those who end processes
+	ended  chan struct{}  // closed when Close is through
 
 	mu       sync.Mutex
 	closed   bool
@@ -108,16 +109,18 @@ func New(c Config) (*Manager, error) {
 	if c.Policy.asks() && c.Approver == nil {
 		return nil, errors.New("the policy asks for approvals, but there is no approver")
 	}
-	m := &Manager{config: c, reserved: make(map[int]struct{}), sessions: make(map[int]*session), attempts: make(map[*attempt]struct{})}
+	m := &Manager{config: c, reserved: make(map[int]struct{}), sessions: make(map[int]*session), attempts: make(map[*attempt]struct{}), ended: make(chan struct{})}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m, nil
 }
 
 // Close ends all sessions with all that runs in them. Calls that are under way fail.
+// It returns when that is done, whoever has begun it.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
+		<-m.ended
 		return nil
 	}
 	m.closed = true
@@ -131,6 +134,7 @@ func (m *Manager) Close() error {
 	ending.Wait()
 	m.cancel()
 	m.tasks.Wait()
+	close(m.ended)
 	return nil
 }
 

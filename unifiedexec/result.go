@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/tetherexec/tether/wire"
 )
 
 // defaultOutputTokens is how long an output is shown if the call does not say.
@@ -59,6 +61,11 @@ type Result struct {
 	// Notes are for the model as well: a session that was closed to make room, a retry
 	// that was declined.
 	Notes []string
+
+	// What follows is for the program that runs the tools.
+	ProcessID string           // on the executor
+	Denied    bool             // the sandbox was in the way of the process, which has ended
+	Denial    *wire.DenialFact // what is known about that; may be nil
 
 	text     string // all of the output that was kept
 	omission string

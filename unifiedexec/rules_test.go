@@ -1,6 +1,7 @@
 package unifiedexec
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -103,9 +104,91 @@ func TestAdditionalPermissions(t *testing.T) {
 	if _, found := e.all()[0].cmd.Env[noNetworkVariable]; found {
 		t.Error("a command with network is told that it has none")
 	}
-	args.AdditionalPermissions = nil
-	_, err = r.ExecCommand(within(t), args)
-	wantError(t, err, ErrArguments, "missing `additional_permissions`; name `network` or `file_system` permissions")
+	want := &AdditionalPermissions{&NetworkPermissions{true}, &FilePermissions{Write: []string{r.workspace + "/out", "/opt"}}}
+	if q := r.questions()[0]; q.Permissions != WithAdditional || !reflect.DeepEqual(q.Additional, want) || q.Rule != nil {
+		t.Errorf("asked for %s %+v, rule %q", q.Permissions, q.Additional, q.Rule)
+	}
+}
+
+// The texts are those of the reference.
+func TestAdditionalPermissionsErrors(t *testing.T) {
+	e := ending()
+	r := newRigOn(t, e, func(c *Config) {
+		sandboxed(ReadOnly(), Policy{Mode: OnRequest})(c)
+		c.AdditionalPermissions = true
+	})
+	const none = "`additional_permissions` must include at least one requested permission in `network` or `file_system`"
+	for _, row := range []struct{ args, want string }{
+		{`{"cmd":"x","sandbox_permissions":"with_additional_permissions"}`, "missing `additional_permissions`; provide at least one of `network` or `file_system` when using `with_additional_permissions`"},
+		{`{"cmd":"x","sandbox_permissions":"with_additional_permissions","additional_permissions":{}}`, none},
+		{`{"cmd":"x","sandbox_permissions":"with_additional_permissions","additional_permissions":{"network":{}}}`, none},
+		{`{"cmd":"x","sandbox_permissions":"with_additional_permissions","additional_permissions":{"other":{}}}`, none},
+		{`{"cmd":"x","sandbox_permissions":"require_escalated","additional_permissions":{"network":{"enabled":true}}}`, "`additional_permissions` requires `sandbox_permissions` set to `with_additional_permissions`"},
+	} {
+		args, err := ParseExecArgs([]byte(row.args))
+		if err == nil {
+			_, err = r.ExecCommand(within(t), args)
+		}
+		wantError(t, err, ErrArguments, row.want)
+	}
+	// Who names them need not say that there are some.
+	r.answer = always(Approved)
+	r.exec(ExecArgs{Cmd: "x", AdditionalPermissions: &AdditionalPermissions{Network: &NetworkPermissions{true}}})
+	if len(r.questions()) != 1 || e.all()[0].cmd.Sandbox.Permissions.Network != wire.NetworkEnabled {
+		t.Errorf("%d questions", len(r.questions()))
+	}
+	never := newRigOn(t, ending(), sandboxed(ReadOnly(), Policy{}))
+	_, err := never.ExecCommand(within(t), ExecArgs{Cmd: "x", AdditionalPermissions: &AdditionalPermissions{Network: &NetworkPermissions{true}}})
+	wantError(t, err, ErrArguments, "approval policy is Never; reject command — you cannot ask for escalated permissions if the approval policy is Never")
+}
+
+// A sandbox that only takes the network away is not left unasked either.
+func TestEscalationFromANetworkSandbox(t *testing.T) {
+	policy := &wire.Sandbox{WindowsSandboxLevel: wire.WindowsDisabled, Permissions: wire.Permissions{
+		Type: wire.PermissionsManaged, Network: wire.NetworkRestricted, FileSystem: wire.FileSystemPolicy{Type: wire.FileSystemUnrestricted}}}
+	for _, args := range []ExecArgs{
+		{Cmd: "x", SandboxPermissions: RequireEscalated},
+		{Cmd: "x", AdditionalPermissions: &AdditionalPermissions{Network: &NetworkPermissions{true}}},
+	} {
+		e := ending()
+		r := newRigOn(t, e, func(c *Config) {
+			sandboxed(policy, Policy{Mode: OnRequest})(c)
+			c.AdditionalPermissions = true
+		})
+		_, err := r.ExecCommand(within(t), args)
+		wantError(t, err, ErrRejected, "exec_command failed: rejected by user")
+		if len(r.questions()) != 1 || len(e.all()) != 0 {
+			t.Errorf("%s: %d questions, %d starts", args.SandboxPermissions, len(r.questions()), len(e.all()))
+		}
+	}
+}
+
+// What a rule would allow is a beginning of the command, and never everything.
+func TestProposedRule(t *testing.T) {
+	argv := func(script string) string { return "/bin/sh -c " + script }
+	for _, row := range []struct{ cmd, asked, want string }{
+		{"npm install left-pad", "npm install", "npm install"},
+		{"npm install a && npm install b", "npm install", "npm install"},
+		{"npm install a && ls", "npm install", ""},
+		{"ls -l", "npm", "ls -l"},
+		{"ls -l", "ls -l -a", "ls -l"},
+		{"ls -l", "", "ls -l"},
+		{"git status", "git", "git status"},
+		{"git status", "git status", "git status"},
+		{"python3.12 -c 1", "python3.12 -c", "python3.12 -c 1"},
+		{"python3 -u", "", ""},
+		{"sudo", "sudo", ""},
+		{"ls > f", "ls", argv("ls > f")},
+		{"ls > f", "/bin/sh -c", argv("ls > f")},
+	} {
+		parts, plain := parseScript(row.cmd)
+		if !plain {
+			parts = [][]string{{"/bin/sh", "-c", row.cmd}}
+		}
+		if got := strings.Join(proposeRule(strings.Fields(row.asked), parts, plain), " "); got != row.want {
+			t.Errorf("%q with %q: %q, want %q", row.cmd, row.asked, got, row.want)
+		}
+	}
 }
 
 func TestEnvironments(t *testing.T) {

@@ -46,18 +46,40 @@ func special(kind string, access wire.Access) wire.SandboxEntry {
 
 // AdditionalPermissions are what a command asks for besides what its sandbox allows.
 type AdditionalPermissions struct {
-	Network *struct {
-		Enabled bool `json:"enabled"`
-	} `json:"network,omitempty"`
-	FileSystem *struct {
-		Read  []string `json:"read,omitempty"`
-		Write []string `json:"write,omitempty"`
-	} `json:"file_system,omitempty"`
+	Network    *NetworkPermissions `json:"network,omitempty" jsonschema:"Use of the network."`
+	FileSystem *FilePermissions    `json:"file_system,omitempty" jsonschema:"Use of files and directories."`
+}
+
+// NetworkPermissions ask for the network.
+type NetworkPermissions struct {
+	Enabled bool `json:"enabled,omitempty" jsonschema:"True asks for the network; false or nothing does not."`
+}
+
+// FilePermissions ask for files and directories with all that is in them. Relative
+// paths begin in the environment's directory.
+type FilePermissions struct {
+	Read  []string `json:"read,omitempty" jsonschema:"Absolute paths to read; left out if there are none."`
+	Write []string `json:"write,omitempty" jsonschema:"Absolute paths to write; left out if there are none."`
 }
 
 // empty reports whether nothing is asked for.
 func (a *AdditionalPermissions) empty() bool {
-	return a == nil || (a.Network == nil || !a.Network.Enabled) && (a.FileSystem == nil || len(a.FileSystem.Read)+len(a.FileSystem.Write) == 0)
+	return (a.Network == nil || !a.Network.Enabled) && (a.FileSystem == nil || len(a.FileSystem.Read)+len(a.FileSystem.Write) == 0)
+}
+
+// within returns the same with absolute paths: what the user is asked about is what the
+// executor is told.
+func (a *AdditionalPermissions) within(system, root string) *AdditionalPermissions {
+	if a == nil || a.FileSystem == nil {
+		return a
+	}
+	absolute := func(names []string) (all []string) {
+		for _, name := range names {
+			all = append(all, resolve(system, root, name))
+		}
+		return all
+	}
+	return &AdditionalPermissions{a.Network, &FilePermissions{absolute(a.FileSystem.Read), absolute(a.FileSystem.Write)}}
 }
 
 // confines reports whether there is something to enforce.
@@ -90,7 +112,8 @@ func deniesReads(s *wire.Sandbox) bool {
 }
 
 // intent returns the sandbox of an environment for a command: portable, with the
-// workspace as the executor knows it. nil: there is nothing to enforce.
+// workspace as the executor knows it. The paths in more are absolute. nil: there is
+// nothing to enforce.
 func (e *Environment) intent(system, cwd string, more *AdditionalPermissions) *wire.Sandbox {
 	if !confines(e.Sandbox) {
 		return nil
@@ -122,7 +145,7 @@ func (e *Environment) intent(system, cwd string, more *AdditionalPermissions) *w
 		files.Entries = slices.Clone(files.Entries)
 		add := func(access wire.Access, names []string) {
 			for _, name := range names {
-				uri := wire.PathURIOn(system, resolve(system, cwd, name))
+				uri := wire.PathURIOn(system, name)
 				files.Entries = append(files.Entries, wire.SandboxEntry{Path: wire.SandboxPath{Type: wire.SandboxPathURI, Path: uri}, Access: access})
 			}
 		}

@@ -2,6 +2,7 @@ package unifiedexec
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -128,4 +129,33 @@ func quoteCommand(argv []string) string {
 
 func needsQuotes(r rune) bool {
 	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_./:=@%+,", r))
+}
+
+// proposeRule returns a beginning of commands for the user to approve: the one that the
+// model asks for if the command keeps to it, else all words of the command. whole is all
+// that the command does. nil: no rule could allow the command, or it would allow all.
+func proposeRule(asked []string, whole [][]string, plain bool) []string {
+	if plain && len(asked) > 0 && !freePass(asked) && !slices.ContainsFunc(whole, func(part []string) bool { return !startsWith(part, asked) }) {
+		return asked
+	}
+	if len(whole) != 1 || plain && freePass(whole[0]) {
+		return nil
+	}
+	return whole[0]
+}
+
+func startsWith(words, beginning []string) bool {
+	return len(words) >= len(beginning) && slices.Equal(words[:len(beginning)], beginning)
+}
+
+// launchers run whatever their arguments say.
+var launchers = []string{"bash", "cmd", "dash", "doas", "env", "fish", "git", "ksh", "lua", "make", "nice", "node", "nohup", "osascript",
+	"perl", "php", "powershell", "pwsh", "py", "python", "ruby", "sh", "ssh", "sudo", "time", "timeout", "xargs", "zsh"}
+
+// freePass reports whether a rule allows anything: a launcher, perhaps with options,
+// that does not say what is launched.
+func freePass(rule []string) bool {
+	name := strings.TrimSuffix(strings.ToLower(path.Base(rule[0])), ".exe")
+	return slices.Contains(launchers, strings.TrimRight(name, "0123456789.")) &&
+		!slices.ContainsFunc(rule[1:], func(word string) bool { return !strings.HasPrefix(word, "-") })
 }

@@ -140,8 +140,11 @@ func (s *session) finish(act action, c call) (r *Result, err error) {
 		fallthrough
 	case reportEnd:
 		r = s.report(c)
-		_, exit, _ := s.current().outcome()
+		what, exit, _ := s.current().outcome()
 		r.ExitCode = &exit.Code
+		if what == sandboxDenied {
+			r.Denied, r.Denial = true, exit.Denial
+		}
 	default: // fail
 		err = s.failure
 	}
@@ -151,8 +154,9 @@ func (s *session) finish(act action, c call) (r *Result, err error) {
 
 // report makes a result of the output that is there.
 func (s *session) report(c call) *Result {
-	r := newResult(s.current().take(), c.limit, s.m.config.Budget.limit())
-	r.WallTime, r.Notes = s.wall, s.notes
+	a := s.current()
+	r := newResult(a.take(), c.limit, s.m.config.Budget.limit())
+	r.WallTime, r.Notes, r.ProcessID = s.wall, s.notes, a.id
 	s.notes, s.reported = nil, true
 	return r
 }
@@ -175,7 +179,7 @@ func (s *session) silence(ctx context.Context) []string {
 func (s *session) ask(ctx context.Context, retry bool) event {
 	r := &s.request
 	q := Question{EnvironmentID: r.environment.ID, SessionID: s.id, CallID: r.callID, Command: r.argv, Script: r.script,
-		Cwd: r.cwd, Rule: r.rule, Reason: r.reason, Retry: retry}
+		Cwd: r.cwd, Permissions: r.permissions, Additional: r.additional, Rule: r.rule, Reason: r.reason, Retry: retry}
 	if retry {
 		a := s.current()
 		q.Reason, q.Output = reasonRetry, a.transcript()
@@ -240,10 +244,11 @@ func (s *session) start(ctx context.Context, sandbox *wire.Sandbox, c call) (eve
 		notes, err = s.m.store(s)
 		s.stored, s.notes = err == nil, append(s.notes, notes...)
 	}
-	if err != nil {
+	if err != nil && !s.stored { // nobody could come back for it
 		s.state = end
-		s.m.drop(s)
 		s.dismiss(a)
+	}
+	if err != nil {
 		return lost, err
 	}
 	return s.wait(ctx, c)

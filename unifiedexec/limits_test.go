@@ -1,0 +1,131 @@
+package unifiedexec
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
+)
+
+// near is how much later than asked a busy machine may be.
+const near = 3 * time.Second
+
+// The limits of the waiting, with processes that do not end. Those that take longer are
+// tried with a clock of our own.
+func TestUE02RealYield(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	took := func(what string, got *Result, least time.Duration) {
+		t.Helper()
+		if got.WallTime < least || got.WallTime > least+near {
+			t.Errorf("%s has waited %v, want %v", what, got.WallTime, least)
+		}
+	}
+	first := r.exec(ExecArgs{Cmd: "exec sleep 60", Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1)})
+	id := wantRunning(t, first, "")
+	took("exec_command", first, 250*time.Millisecond)
+	took("write_stdin", r.stdin(id, "x", 1), 250*time.Millisecond)
+	took("a poll", r.stdin(id, "", 1), 5*time.Second)
+}
+
+// The 65th session closes the least recently used one: its process is ended, and no
+// other. One that has exited goes first, one in use stays.
+func TestUE14RealPruning(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	start := func(cmd string) *Result {
+		got, err := r.ExecCommand(within(t), ExecArgs{Cmd: cmd, Login: ptr(false), YieldTimeMs: ptr[int64](1)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	run := func() (id int, notes []string) {
+		got := start("exec sleep 100")
+		if got.SessionID == 0 {
+			t.Errorf("it has ended:\n%s", got.Text())
+		}
+		return got.SessionID, got.Notes
+	}
+	oldest, _ := run()
+	second, _ := run()
+	third, _ := run()
+	exits := start("until [ -e go ]; do sleep 0.01; done")
+	var starting sync.WaitGroup
+	for range maxSessions - 4 {
+		starting.Go(func() { run() })
+	}
+	starting.Wait()
+	wantEnd(t, r.stdin(oldest, interruptChars, 5000), 130, "") // it is not there any more
+	if id, notes := run(); len(notes) != 0 || id == oldest {
+		t.Fatalf("there is room for one: %q", notes)
+	}
+	_, notes := run()
+	want := fmt.Sprintf("session %d was closed: limit of 64 sessions", second)
+	if len(notes) != 1 || notes[0] != want {
+		t.Fatalf("the 65th session says %q, want %q", notes, want)
+	}
+	_, err := r.WriteStdin(within(t), StdinArgs{SessionID: second})
+	wantError(t, err, ErrUnknownSession, fmt.Sprintf("write_stdin failed: Unknown process id %d: the session was closed by the limit of 64 sessions", second))
+
+	s := r.peek(exits.SessionID)
+	if err := os.WriteFile(filepath.Join(r.workspace, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	<-ended(s.current())
+	if _, notes := run(); len(notes) != 1 || !strings.Contains(notes[0], strconv.Itoa(exits.SessionID)) {
+		t.Errorf("with one that has exited: %q", notes)
+	}
+	busy := r.peek(third)                           // the oldest now
+	if err := busy.lockFor(within(t)); err != nil { // as a call does
+		t.Fatal(err)
+	}
+	_, notes = run()
+	if len(notes) != 1 || strings.Contains(notes[0], strconv.Itoa(third)) {
+		t.Errorf("with one in use: %q", notes)
+	}
+	busy.unlock()
+	r.wantRunningSessions(second, oldest, exits.SessionID)
+}
+
+// peek returns a session without using it.
+func (r *rig) peek(id int) *session {
+	r.Manager.mu.Lock()
+	defer r.Manager.mu.Unlock()
+	return r.sessions[id]
+}
+
+// wantRunningSessions waits until as many processes run as there may be sessions, and
+// checks that some are not among those.
+func (r *rig) wantRunningSessions(gone ...int) {
+	r.t.Helper()
+	tethertest.Eventually(r.t, func() error {
+		alive := make(map[int]bool)
+		for _, s := range r.Sessions() {
+			alive[s.ID] = true
+		}
+		for _, id := range gone {
+			if alive[id] {
+				return fmt.Errorf("session %d is there", id)
+			}
+		}
+		running := 0
+		processes, err := r.client.Processes(within(r.t), "")
+		for _, p := range processes {
+			if p.State == wire.StateRunning {
+				running++
+			}
+		}
+		if running != maxSessions || len(alive) != maxSessions {
+			return fmt.Errorf("%d processes of %d sessions run", running, len(alive))
+		}
+		return err
+	})
+}
