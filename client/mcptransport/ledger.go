@@ -20,13 +20,21 @@ type greeting struct {
 	version string // of the protocol, that the server chose
 }
 
-// said takes note of a message of the client. False: there are too many requests.
-func (l *ledger) said(m *message) bool {
+// hasRoom reports whether all requests among the messages may wait for an answer.
+func (l *ledger) hasRoom(messages []message) bool {
+	n := len(l.open)
+	for i := range messages {
+		if messages[i].isRequest() {
+			n++
+		}
+	}
+	return n == len(l.open) || n <= maxInFlight
+}
+
+// said takes note of a message of the client.
+func (l *ledger) said(m *message) {
 	switch cancelled := m.cancels(); {
 	case m.isRequest():
-		if len(l.open) >= maxInFlight {
-			return false
-		}
 		if l.open == nil {
 			l.open = map[string]struct{}{}
 		}
@@ -39,7 +47,6 @@ func (l *ledger) said(m *message) bool {
 	case m.method == methodInitialized:
 		l.initialized = m.raw
 	}
-	return true
 }
 
 // heard takes note of a message of the server.

@@ -22,7 +22,7 @@ const codeClosed = -32000
 // A message is one JSON-RPC message.
 type message struct {
 	raw    []byte
-	id     string // as JSON; empty: none
+	id     string // as JSON, see sameID; empty: none
 	method string // empty: an answer
 	params json.RawMessage
 	result json.RawMessage
@@ -50,10 +50,7 @@ func parse(line []byte) (messages []message, ok bool) {
 		if json.Unmarshal(part, &fields) != nil && !json.Valid(part) || !bytes.HasPrefix(bytes.TrimSpace(part), []byte("{")) {
 			return nil, false
 		}
-		m := message{raw: part, id: string(fields.ID), method: fields.Method, params: fields.Params, result: fields.Result}
-		if m.id == "null" {
-			m.id = ""
-		}
+		m := message{raw: part, id: sameID(fields.ID), method: fields.Method, params: fields.Params, result: fields.Result}
 		messages = append(messages, m)
 	}
 	return messages, true
@@ -82,7 +79,20 @@ func (m *message) cancels() string {
 		RequestID json.RawMessage `json:"requestId"`
 	}
 	json.Unmarshal(m.params, &params) // what makes no sense cancels nothing
-	return string(params.RequestID)
+	return sameID(params.RequestID)
+}
+
+// sameID returns one spelling for an id, whatever way a program writes its strings;
+// empty: none.
+func sameID(id json.RawMessage) string {
+	var text string
+	switch {
+	case string(id) == "null":
+		return ""
+	case !bytes.HasPrefix(id, []byte(`"`)) || json.Unmarshal(id, &text) != nil:
+		return string(id)
+	}
+	return quote(text)
 }
 
 // failure answers a request with an error.

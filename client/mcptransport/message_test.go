@@ -149,9 +149,10 @@ func TestLedger(t *testing.T) {
 	var l ledger
 	say := func(line string) {
 		messages, _ := parse([]byte(line))
-		if !l.said(&messages[0]) {
+		if !l.hasRoom(messages) {
 			t.Fatalf("refused: %s", line)
 		}
+		l.said(&messages[0])
 	}
 	hear := func(line string) {
 		messages, _ := parse([]byte(line))
@@ -175,10 +176,15 @@ func TestLedger(t *testing.T) {
 	if open := l.take(); len(open) != 1 || l.initialized == nil || l.hello == nil {
 		t.Errorf("%v, %+v", open, l)
 	}
-	for i := range maxInFlight {
+	for i := range maxInFlight - 1 {
 		say(fmt.Sprintf(`{"id":%d,"method":"a"}`, i))
 	}
-	if l.said(&message{id: "-1", method: "a"}) {
-		t.Error("no limit")
+	one, two := message{id: "-1", method: "a"}, message{id: "-2", method: "a"}
+	if !l.hasRoom([]message{one}) || l.hasRoom([]message{one, two}) || len(l.open) != maxInFlight-1 {
+		t.Errorf("one more: %t, two more: %t, %d wait", l.hasRoom([]message{one}), l.hasRoom([]message{one, two}), len(l.open))
+	}
+	l.said(&one)
+	if l.hasRoom([]message{two}) || !l.hasRoom([]message{{method: "notice"}}) {
+		t.Error("no limit, or one for what needs no answer")
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tetherexec/tether/client/mcptransport"
 	"github.com/tetherexec/tether/internal/cable"
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // script makes a shell script the server.
@@ -222,4 +223,42 @@ func (endless) Read(b []byte) (int, error) {
 		b[i] = 'x'
 	}
 	return len(b), nil
+}
+
+// An input that the server has closed itself is closed: that is no failure.
+func TestPumpInputIsClosed(t *testing.T) {
+	r := newRig(t)
+	r.script(`exec <&-; echo '{}'; until [ -e go ]; do sleep 0.01; done; exit 3`)
+	p := r.open()
+	r.receive(p, "{}")
+	tethertest.Eventually(t, func() error {
+		if err := p.Send(within(t), []byte("{}")); err == nil {
+			return errors.New("the input is open")
+		}
+		return nil
+	})
+	if err := p.CloseInput(within(t)); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := p.Receive(within(t)); err != io.EOF || p.Exit().Code != 3 {
+		t.Errorf("%q, %v, %+v", line, err, p.Exit())
+	}
+}
+
+// A server may write an id in another way than its client.
+func TestPumpSpellingOfIDs(t *testing.T) {
+	r := newRig(t)
+	r.script(`read -r line; echo '{"id":"\u003ca\u003e","result":{}}'; cat`)
+	p := r.open()
+	r.send(p, `{"id":"<a>","method":"x"}`)
+	r.receive(p, `{"id":"\u003ca\u003e"`)
+	tethertest.Eventually(t, func() error {
+		if n := p.InFlight(); n != 0 {
+			return fmt.Errorf("%d requests wait for an answer", n)
+		}
+		return nil
+	})
 }

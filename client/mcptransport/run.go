@@ -233,10 +233,11 @@ func (p *Pump) note(r *run, messages []message) (bool, error) {
 	if r.lost != nil {
 		return false, nil
 	}
+	if !p.ledger.hasRoom(messages) {
+		return false, fmt.Errorf("limit reached: %d requests wait for an answer", maxInFlight)
+	}
 	for i := range messages {
-		if !p.ledger.said(&messages[i]) {
-			return false, fmt.Errorf("limit reached: %d requests wait for an answer", maxInFlight)
-		}
+		p.ledger.said(&messages[i])
 	}
 	return true, nil
 }
@@ -289,6 +290,10 @@ func (p *Pump) closeInput() error {
 	}
 	err := r.process.CloseStdin(p.ctx)
 	if errors.Is(err, client.ErrSessionLost) || errors.Is(err, client.ErrStdinClosed) {
+		return nil
+	}
+	if _, refused := errors.AsType[*client.ServerError](err); refused {
+		p.log.Debug("the input of the MCP server was closed already", "err", err)
 		return nil
 	}
 	return err

@@ -1,19 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/signal"
-	"sync"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/mcpserver"
 	"github.com/tetherexec/tether/unifiedexec"
 	"github.com/tetherexec/tether/wire"
@@ -31,24 +26,18 @@ const listenStdio = "stdio://"
 
 // An mcpServe is an MCP server with an executor behind it.
 type mcpServe struct {
-	serverFlags
-	cwd         string
+	mcpExecutor
 	sandbox     string
 	network     bool
 	approval    choice
-	keep        lifetime
 	listen      string
 	listenToken string
 
 	stdin, stdout *os.File
-	stderr        io.Writer
-
-	mu   sync.Mutex
-	conn *connection // the newest
 }
 
 func newMCP(stdin, stdout *os.File) *cobra.Command {
-	m := mcpServe{stdin: stdin, stdout: stdout}
+	m := mcpServe{mcpExecutor: newMCPExecutor("mcp"), stdin: stdin, stdout: stdout}
 	cmd := &cobra.Command{
 		Use:   "mcp [flags]",
 		Short: "Give an MCP client commands and files, here or on another machine",
@@ -79,15 +68,13 @@ func newMCP(stdin, stdout *os.File) *cobra.Command {
 	fs.StringVar(&m.listen, "listen", listenStdio, "`URL` to serve on: stdio:// for one client on standard input and\noutput, or http://IP:PORT for any number")
 	fs.StringVar(&m.listenToken, "listen-token-file", "", "`PATH` of a file with the bearer token that HTTP clients must send;\nneeded for addresses that other machines can reach")
 	group(fs, "Where to listen", "listen", "listen-token-file")
-	m.define(fs, "commands run on this machine")
-	fs.Var(&m.keep, "keep", "how long the executor is asked to keep the commands while there is no\nconnection (default 10m)")
-	group(fs, "Server", "keep")
+	m.define(fs, "commands run on this machine", "the commands")
 	onlyOnce(fs)
 	ownFailures(cmd)
 	return cmd
 }
 
-func (m *mcpServe) run(ctx context.Context) (err error) {
+func (m *mcpServe) run(ctx context.Context) error {
 	sandbox, err := m.intent()
 	if err != nil {
 		return err
@@ -99,40 +86,28 @@ func (m *mcpServe) run(ctx context.Context) (err error) {
 	if listener != nil {
 		defer listener.Close()
 	}
-	broken := make(chan os.Signal, 1) // a closed output is a client that has left
-	signal.Notify(broken, syscall.SIGPIPE)
-	defer signal.Stop(broken)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer (&mcpRun{}).onSignal(cancel)()
-	defer func() {
-		if cerr := m.leave(); err == nil {
-			err = cerr
+	return m.attend(ctx, func(ctx context.Context, conn *connection, dir string) error {
+		s, err := mcpserver.New(mcpserver.Config{
+			Client: m.client, Local: conn.place == inProcess, Cwd: dir, Sandbox: sandbox, Policy: m.policy(), Version: versionText(),
+		})
+		if err != nil {
+			return err
 		}
-	}()
-
-	conn, err := m.session(ctx)
-	if err != nil {
-		return orSignal(ctx, err)
-	}
-	dir, err := (&launch{cwd: m.cwd}).dir(conn)
-	if err != nil {
-		return err
-	}
-	s, err := mcpserver.New(mcpserver.Config{
-		Client: m.executor, Local: conn.place == inProcess, Cwd: dir, Sandbox: sandbox, Policy: m.policy(), Version: versionText(),
+		defer s.Close()
+		return m.serve(ctx, s, listener)
 	})
-	if err != nil {
+}
+
+// serve serves clients until they have left, or the context ends.
+func (m *mcpServe) serve(ctx context.Context, s *mcpserver.Server, l *mcpserver.Listener) error {
+	if l == nil {
+		err := s.Serve(ctx, m.stdin, m.stdout)
+		return cmp.Or(err, context.Cause(ctx)) // a signal is not how it should end
+	}
+	if _, err := fmt.Fprintln(m.stdout, l.URL); err != nil {
 		return err
 	}
-	defer s.Close()
-	if listener == nil {
-		return orSignal(ctx, s.Serve(ctx, m.stdin, m.stdout))
-	}
-	if _, err := fmt.Fprintln(m.stdout, listener.URL); err != nil {
-		return err
-	}
-	return s.ServeHTTP(ctx, listener) // a signal is how it ends
+	return s.ServeHTTP(ctx, l) // a signal is how it ends
 }
 
 // open opens the address for clients; nil: they are on standard input and output.
@@ -194,44 +169,4 @@ func (m *mcpServe) policy() unifiedexec.Policy {
 		return unifiedexec.Policy{Mode: unifiedexec.OnRequest}
 	}
 	return unifiedexec.Policy{Mode: unifiedexec.Granular, SandboxApproval: true, Rules: true}
-}
-
-// executor returns the session for commands, and another one when that is lost.
-func (m *mcpServe) executor(ctx context.Context) (*client.Client, error) {
-	conn, err := m.session(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return conn.Client, nil
-}
-
-func (m *mcpServe) session(ctx context.Context) (*connection, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.conn != nil {
-		if m.conn.Status().State != client.Failed {
-			return m.conn, nil
-		}
-		m.conn.end()
-		m.conn = nil
-	}
-	o := client.Options{TTL: keepAttended, Label: "mcp"}
-	if m.keep > 0 {
-		o.TTL = time.Duration(m.keep)
-	}
-	conn, err := m.dial(ctx, newStatusLine(m.stderr, m.quiet), o, embeddedServer)
-	if err == nil {
-		m.conn = conn
-	}
-	return conn, err
-}
-
-// leave ends the session with the executor, and all that runs in it.
-func (m *mcpServe) leave() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.conn == nil {
-		return nil
-	}
-	return m.conn.end()
 }

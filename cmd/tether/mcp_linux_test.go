@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -76,9 +75,7 @@ func (u *mcpUser) prompt() {
 // A command, a prompt, a denial, an approval, a refusal: on the embedded executor and on
 // one that was named.
 func TestMCP(t *testing.T) {
-	if _, err := exec.LookPath("bwrap"); err != nil {
-		t.Skip("bubblewrap is not installed")
-	}
+	needBubblewrap(t)
 	for name, url := range servers(t) {
 		t.Run(name, func(t *testing.T) {
 			b := newBooth(t)
@@ -103,6 +100,71 @@ func TestMCP(t *testing.T) {
 			b.isEmpty()
 		})
 	}
+}
+
+// A sandbox of one's own, with its workspace or without.
+func TestMCPSandboxFile(t *testing.T) {
+	needBubblewrap(t)
+	b := newBooth(t)
+	b.work = outsideTmp(t)
+	open := outsideTmp(t)
+	entry := fmt.Sprintf(`{"path":{"type":"path","path":"file://%s"},"access":"write"}`, open)
+	permissions := `{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},` + entry + `]},"network":"restricted"}`
+	for name, text := range map[string]string{
+		"permissions": permissions,
+		"sandbox":     `{"permissions":` + permissions + `,"cwd":"file:///","workspaceRoots":[],"windowsSandboxLevel":"disabled"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "own.json")
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			u := newMCPUser(t, &mcp.CommandTransport{Command: b.command("mcp", "--cwd", b.work, "--sandbox", file, "--approval", "never")})
+			u.want("exec_command", map[string]any{"login": false, "cmd": "pwd; echo text > " + open + "/" + name}, "Process exited with code 0", b.work)
+			u.want("exec_command", map[string]any{"login": false, "cmd": "echo text > here"}, "Process exited with code 1", "Read-only file system", "the sandbox was in the way")
+			u.want("exec_command", map[string]any{"login": false, "cmd": "echo [$CODEX_SANDBOX_NETWORK_DISABLED]"}, "[1]")
+			u.want("write_file", map[string]any{"path": open + "/" + name, "content": "more"}, "Wrote 4 bytes")
+			u.want("write_file", map[string]any{"path": "here", "content": "more"}, "the sandbox may not allow it")
+			u.Close()
+			if text, err := os.ReadFile(filepath.Join(open, name)); string(text) != "more" {
+				t.Errorf("%q, %v", text, err)
+			}
+			if left, err := os.ReadDir(b.work); len(left) > 0 || err != nil {
+				t.Errorf("%v, %v", left, err)
+			}
+			u = newMCPUser(t, &mcp.CommandTransport{Command: b.command("mcp", "--cwd", b.work, "--sandbox", file, "--network")})
+			u.want("exec_command", map[string]any{"login": false, "cmd": "echo [$CODEX_SANDBOX_NETWORK_DISABLED]"}, "[]")
+			u.Close()
+		})
+	}
+	bad := filepath.Join(t.TempDir(), "bad.json")
+	if err := os.WriteFile(bad, []byte(`{"type":"managed"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{bad: "not the permissions of a sandbox", bad + "x": "--sandbox " + bad + "x: "} {
+		if got := b.tether(strings.NewReader(""), "mcp", "--sandbox", file); got.code == 0 || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: %+v", file, got)
+		}
+	}
+	b.isEmpty()
+}
+
+// A signal ends the server with its commands, and is its exit code.
+func TestMCPIsEnded(t *testing.T) {
+	b := newBooth(t)
+	cmd := b.command("mcp", "--sandbox", "full", "--cwd", b.work)
+	u := newMCPUser(t, &mcp.CommandTransport{Command: cmd})
+	text := u.want("exec_command", map[string]any{"login": false, "cmd": "echo $$; exec sleep 1000", "yield_time_ms": 250}, "Process running")
+	pid := 0
+	if _, err := fmt.Sscan(text[strings.LastIndex(text, "Output:\n")+len("Output:\n"):], &pid); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	u.Close()
+	if code := cmd.ProcessState.ExitCode(); code != exitSignal+int(syscall.SIGTERM) || runs(pid) {
+		t.Errorf("%v; process %d runs: %t", cmd.ProcessState, pid, runs(pid))
+	}
+	b.isEmpty()
 }
 
 // outsideTmp makes a directory that sandboxes do not open.

@@ -7,36 +7,25 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
-	"sync"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/client/mcptransport"
 )
 
 // An mcpRun is an MCP server on an executor, and our standard input and output for its
 // client.
 type mcpRun struct {
-	serverFlags
-	cwd       string
+	mcpExecutor
 	env       []string
 	remoteEnv []string
-	keep      lifetime
 
 	argv          []string
 	stdin, stdout *os.File
-	stderr        io.Writer
-
-	mu   sync.Mutex
-	conn *connection // the newest
 }
 
 func newMCPRun(stdin, stdout *os.File) *cobra.Command {
-	r := mcpRun{stdin: stdin, stdout: stdout}
+	r := mcpRun{mcpExecutor: newMCPExecutor("mcp-run"), stdin: stdin, stdout: stdout}
 	cmd := &cobra.Command{
 		Use:   "mcp-run [flags] [--] SERVER [ARGUMENT...]",
 		Short: "Run an MCP server on another machine for a client on this one",
@@ -64,50 +53,34 @@ func newMCPRun(stdin, stdout *os.File) *cobra.Command {
 	fs.StringArrayVarP(&r.env, "env", "e", nil, "set a variable of the environment, as `NAME[=VALUE]`; without a value\nit is ours; can be repeated")
 	fs.StringArrayVar(&r.remoteEnv, "remote-env", nil, "let the server have the executor's variable of this `NAME`, besides\nPATH, HOME and their like; can be repeated")
 	group(fs, "Command", "cwd", "env", "remote-env")
-	r.define(fs, "the MCP server runs on this machine")
-	fs.Var(&r.keep, "keep", "how long the executor is asked to keep the server while there is no\nconnection (default 10m)")
-	group(fs, "Server", "keep")
+	r.define(fs, "the MCP server runs on this machine", "the server")
 	onlyOnce(fs)
 	ownFailures(cmd)
 	return cmd
 }
 
-func (r *mcpRun) run(ctx context.Context) (err error) {
+func (r *mcpRun) run(ctx context.Context) error {
 	env, err := chosenVariables(r.env)
 	if err != nil {
 		return err
 	}
-	broken := make(chan os.Signal, 1) // a closed output is a client that has left
-	signal.Notify(broken, syscall.SIGPIPE)
-	defer signal.Stop(broken)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer r.onSignal(cancel)()
-	defer func() {
-		if cerr := r.leave(); err == nil {
-			err = cerr
-		}
-	}()
+	return r.attend(ctx, func(ctx context.Context, _ *connection, dir string) error {
+		return r.relay(ctx, mcptransport.Command{Argv: r.argv, Dir: dir, Env: env, RemoteEnv: r.remoteEnv})
+	})
+}
 
-	conn, err := r.session(ctx)
-	if err != nil {
-		return orSignal(ctx, err)
-	}
-	dir, err := (&launch{cwd: r.cwd}).dir(conn)
-	if err != nil {
-		return err
-	}
+// relay starts the server and speaks for it until it, or its client, has left.
+func (r *mcpRun) relay(ctx context.Context, server mcptransport.Command) error {
 	transport := mcptransport.Transport{
-		Client:  r.executor,
-		Command: mcptransport.Command{Argv: r.argv, Dir: dir, Env: env, RemoteEnv: r.remoteEnv},
-		Stderr:  func(line []byte) { fmt.Fprintf(r.stderr, "%s\n", line) },
+		Client: r.client, Command: server,
+		Stderr: func(line []byte) { fmt.Fprintf(r.stderr, "%s\n", line) },
 	}
 	if !r.quiet {
 		transport.Log = slog.New(slog.NewTextHandler(r.stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	}
 	pump, err := transport.Open(ctx)
 	if err != nil {
-		return orSignal(ctx, remoteStartFailure(r.argv[0], err))
+		return remoteStartFailure(r.argv[0], err)
 	}
 	defer pump.Close()
 	switch err := pump.Relay(ctx, r.stdin, r.stdout); {
@@ -116,80 +89,6 @@ func (r *mcpRun) run(ctx context.Context) (err error) {
 	case errors.Is(err, mcptransport.ErrLeft):
 		return nil
 	default:
-		return orSignal(ctx, err)
+		return err
 	}
-}
-
-// A caught is a signal that ends us.
-type caught struct{ syscall.Signal }
-
-func (c caught) Error() string { return c.String() }
-
-// onSignal ends the context with the first signal. The returned function undoes that.
-func (r *mcpRun) onSignal(cancel context.CancelCauseFunc) func() {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, passedOn...)
-	done, watching := make(chan struct{}), sync.WaitGroup{}
-	watching.Go(func() {
-		select {
-		case s := <-signals:
-			if number, ok := s.(syscall.Signal); ok {
-				cancel(caught{number})
-			}
-		case <-done:
-		}
-	})
-	return func() {
-		signal.Stop(signals)
-		close(done)
-		watching.Wait()
-	}
-}
-
-// orSignal is the exit code of a signal, if one was the reason.
-func orSignal(ctx context.Context, err error) error {
-	if c, ok := errors.AsType[caught](context.Cause(ctx)); ok {
-		return codedError{code: exitSignal + int(c.Signal)}
-	}
-	return err
-}
-
-// executor returns the session for the server, and another one when that is lost.
-func (r *mcpRun) executor(ctx context.Context) (*client.Client, error) {
-	conn, err := r.session(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return conn.Client, nil
-}
-
-func (r *mcpRun) session(ctx context.Context) (*connection, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.conn != nil {
-		if r.conn.Status().State != client.Failed {
-			return r.conn, nil
-		}
-		r.conn.end()
-		r.conn = nil
-	}
-	o := client.Options{TTL: keepAttended, Label: "mcp-run"}
-	if r.keep > 0 {
-		o.TTL = time.Duration(r.keep)
-	}
-	conn, err := r.dial(ctx, newStatusLine(r.stderr, r.quiet), o, embeddedServer)
-	if err == nil {
-		r.conn = conn
-	}
-	return conn, err
-}
-
-// leave ends the session, and with it the server.
-func (r *mcpRun) leave() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.conn == nil {
-		return nil
-	}
-	return r.conn.end()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -33,7 +34,7 @@ func (d *desk) approve(ctx context.Context, q unifiedexec.Question) (unifiedexec
 	if c == nil || !asksForms(c.session) {
 		return unifiedexec.Declined, errCannotAsk
 	}
-	answer, err := c.session.Elicit(ctx, &mcp.ElicitParams{Mode: "form", Message: questionText(q), RequestedSchema: questionForm(q)})
+	answer, err := c.session.Elicit(ctx, &mcp.ElicitParams{Mode: "form", Message: questionText(q, d.config.Sandbox != nil), RequestedSchema: questionForm(q)})
 	if err != nil {
 		return unifiedexec.Declined, err
 	}
@@ -61,15 +62,35 @@ func asksForms(s *mcp.ServerSession) bool {
 	return e.Form != nil || e.URL == nil
 }
 
-// questionText says what would happen.
-func questionText(q unifiedexec.Question) string {
+// questionText says what would happen. confined: there is a sandbox.
+func questionText(q unifiedexec.Question, confined bool) string {
 	var b strings.Builder
-	if q.Retry {
+	switch {
+	case q.Retry:
 		b.WriteString("The sandbox has stopped a command. Run it again, from its beginning, without sandbox?\n")
-	} else {
-		b.WriteString("Run this command? It may run without sandbox.\n")
+	case q.Permissions == unifiedexec.RequireEscalated:
+		b.WriteString("Run this command without sandbox?\n")
+	case q.Permissions == unifiedexec.WithAdditional:
+		b.WriteString("Run this command in a wider sandbox?\n")
+	case confined:
+		b.WriteString("Run this command in the sandbox?\n")
+	default:
+		b.WriteString("Run this command?\n")
 	}
 	fmt.Fprintf(&b, "\nCommand: %s\nDirectory: %s\n", q.Script, q.Cwd)
+	if more := q.Additional; more != nil && !q.Retry {
+		if more.Network != nil && more.Network.Enabled {
+			b.WriteString("Also allowed: the network\n")
+		}
+		if more.FileSystem != nil {
+			for _, name := range more.FileSystem.Read {
+				fmt.Fprintf(&b, "Also allowed: read %s\n", name)
+			}
+			for _, name := range more.FileSystem.Write {
+				fmt.Fprintf(&b, "Also allowed: write %s\n", name)
+			}
+		}
+	}
 	if q.Reason != "" && !q.Retry {
 		fmt.Fprintf(&b, "Reason: %s\n", q.Reason)
 	}
@@ -78,6 +99,20 @@ func questionText(q unifiedexec.Question) string {
 	}
 	if q.Output != "" {
 		fmt.Fprintf(&b, "Output: %s\n", tail(q.Output, shownOutput))
+	}
+	return visible(b.String())
+}
+
+// visible shows characters that a terminal would obey, or that change the order of the
+// text, by their numbers: what is approved must be what is seen.
+func visible(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, "\\u{%x}", r)
+		}
 	}
 	return b.String()
 }
@@ -111,7 +146,7 @@ func tail(text string, most int) string {
 func questionForm(q unifiedexec.Question) map[string]any {
 	values, names := []string{scopeOnce, scopeSession}, []string{"This once", "And whenever the same command comes again"}
 	if len(q.Rule) > 0 && !slices.Equal(q.Rule, q.Command) { // not the same as for the session
-		values, names = append(values, scopeRule), append(names, "And all commands that begin with "+strings.Join(q.Rule, " "))
+		values, names = append(values, scopeRule), append(names, visible("And all commands that begin with "+strings.Join(q.Rule, " ")+", without sandbox"))
 	}
 	return map[string]any{
 		"type": "object",

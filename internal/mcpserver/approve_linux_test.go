@@ -2,7 +2,7 @@ package mcpserver
 
 import (
 	"context"
-	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,9 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/unifiedexec"
-	"github.com/tetherexec/tether/wire"
 )
 
 // outside is a file that the sandbox does not let anybody write.
@@ -145,6 +143,15 @@ func TestFiles(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	r.want(r.call("read_file", arguments{"path": "a/b.txt", "from_line": 9}), false, "No lines from 9 on: there are 3.")
+	if got := r.call("read_file", arguments{"path": "a/b.txt", "from_line": 2, "max_lines": math.MaxInt64}); got.data["content"] != "two\nthree\n" {
+		t.Errorf("%+v", got)
+	}
+	r.want(r.call("write_file", arguments{"path": `c/d\e`, "content": "x", "create_directories": true}), false, `/c/d\e`)
+	wantFile(t, filepath.Join(r.workspace, "c", `d\e`), "x")
+	if names, err := os.ReadDir(filepath.Join(r.workspace, "c")); len(names) != 1 || err != nil {
+		t.Errorf("%v, %v", names, err)
+	}
+	os.RemoveAll(filepath.Join(r.workspace, "c"))
 	if got := r.call("list_dir", nil); got.text != "a/\n" {
 		t.Errorf("%+v", got)
 	}
@@ -177,7 +184,7 @@ func TestHTTP(t *testing.T) {
 	for _, row := range []struct {
 		header, value string
 		status        int
-	}{{"", "", http.StatusUnauthorized}, {"Authorization", "Bearer wrong", http.StatusUnauthorized}, {"Origin", "http://evil.example", http.StatusForbidden}, {"Host", "evil.example", http.StatusUnauthorized}} {
+	}{{"", "", http.StatusUnauthorized}, {"Authorization", "Bearer wrong", http.StatusUnauthorized}, {"Authorization", "Basic secret", http.StatusUnauthorized}, {"Authorization", "bearer secret", http.StatusOK}, {"Origin", "http://evil.example", http.StatusForbidden}, {"Host", "evil.example", http.StatusUnauthorized}} {
 		if got := post(t, l.URL, row.header, row.value); got != row.status {
 			t.Errorf("%v: %d", row, got)
 		}
@@ -201,15 +208,7 @@ func TestHTTP(t *testing.T) {
 	leave(t, l.URL, a.ID())
 	<-waiting
 	a.Close() // the server knows it no more
-	tethertest.Eventually(t, func() error {
-		processes, err := r.client.Processes(within(t), "")
-		for _, p := range processes {
-			if p.State == wire.StateRunning {
-				return fmt.Errorf("%v is running", p.Argv)
-			}
-		}
-		return err
-	})
+	r.nothingRuns()
 	r.want(callOn(t, b, "exec_command", arguments{"login": false, "cmd": "echo still"}, nil), false, "still\n")
 	b.Close()
 	cancel()
@@ -221,22 +220,12 @@ func TestHTTP(t *testing.T) {
 // A name that was made to lead to the loopback address does not help a web page.
 func TestHTTPRebinding(t *testing.T) {
 	r := newRig(t, nil, nil)
-	l, err := Listen(t.Context(), "http://localhost:0", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- r.server.ServeHTTP(ctx, l) }()
-	if got := post(t, l.URL, "Host", "evil.example"); got != http.StatusForbidden {
+	url := r.listen()
+	if got := post(t, url, "Host", "evil.example"); got != http.StatusForbidden {
 		t.Errorf("%d", got)
 	}
-	if got := post(t, l.URL, "", ""); got != http.StatusOK {
+	if got := post(t, url, "", ""); got != http.StatusOK {
 		t.Errorf("%d", got)
-	}
-	cancel()
-	if err := <-served; err != nil {
-		t.Error(err)
 	}
 }
 
@@ -291,6 +280,11 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestListen(t *testing.T) {
+	l, err := Listen(t.Context(), "http://localhost:0", "")
+	if err != nil || !strings.HasPrefix(l.URL, "http://127.0.0.1:") {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	l.Close()
 	for address, token := range map[string]string{
 		"http://0.0.0.0:0": "", "http://[::]:0": "", "https://127.0.0.1:0": "t", "http://127.0.0.1": "t", "ws://127.0.0.1:0": "t", "http://example.com:80": "t", "http://127.0.0.1:0/x": "",
 	} {

@@ -15,12 +15,13 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// maxProcesses is of how many processes the output can be searched; the oldest are
-// forgotten first. The executor does not keep more for long either.
-const maxProcesses = 256
-
-// maxChunks is how many results are known by their chunk id.
-const maxChunks = 1024
+// maxEnded is how many sessions that have ended are known by their id, maxChunks how
+// many results by theirs; the oldest are forgotten first. The executor does not keep the
+// output of more for long either.
+const (
+	maxEnded  = 256
+	maxChunks = 1024
+)
 
 // A desk is what one MCP session works with.
 type desk struct {
@@ -31,21 +32,21 @@ type desk struct {
 	cancel  context.CancelFunc
 
 	mu       sync.Mutex
-	sessions shelf[int, *process]
-	chunks   shelf[string, *process]
+	sessions shelf[int]    // ids of processes: there is no need to hold on to more
+	chunks   shelf[string] // likewise
 	watchers map[*progress]struct{}
 }
 
 // A shelf has the newest of its entries.
-type shelf[K comparable, V any] struct {
+type shelf[K comparable] struct {
 	most int
 	keys []K // oldest first
-	at   map[K]V
+	at   map[K]string
 }
 
-func (s *shelf[K, V]) put(key K, value V) {
+func (s *shelf[K]) put(key K, value string) {
 	if s.at == nil {
-		s.at = make(map[K]V)
+		s.at = make(map[K]string)
 	}
 	if _, known := s.at[key]; known {
 		s.keys = slices.DeleteFunc(s.keys, func(k K) bool { return k == key })
@@ -59,7 +60,7 @@ func (s *shelf[K, V]) put(key K, value V) {
 
 func newDesk(c *Config) (*desk, error) {
 	d := &desk{config: c, watchers: make(map[*progress]struct{})}
-	d.sessions.most, d.chunks.most = maxProcesses, maxChunks
+	d.sessions.most, d.chunks.most = maxEnded, maxChunks
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	var err error
 	d.manager, err = unifiedexec.New(unifiedexec.Config{
@@ -82,14 +83,11 @@ func (d *desk) close() {
 	d.manager.Close()
 }
 
-// A call is one call of a tool. It travels in the context, so that what is started and
-// asked for it can be told from the rest.
+// A call is one call of a tool. It travels in the context, so that the questions about
+// it reach its client.
 type call struct {
 	id      string
 	session *mcp.ServerSession
-
-	mu      sync.Mutex
-	process *process // the newest one that was started for the call
 }
 
 type callKey struct{}
@@ -105,13 +103,7 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-func (c *call) started() *process {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.process
-}
-
-// An executor starts processes and tells their calls.
+// An executor starts processes in whatever session there is.
 type executor struct {
 	client func(context.Context) (*client.Client, error)
 }
@@ -129,49 +121,32 @@ func (e executor) Start(ctx context.Context, cmd client.Command) (unifiedexec.Pr
 	if err != nil {
 		return nil, err
 	}
-	p, err := unifiedexec.Remote(c).Start(ctx, cmd)
-	if err != nil {
-		return nil, err
-	}
-	if call := callOf(ctx); call != nil {
-		call.mu.Lock()
-		call.process = &process{p, cmd.Sandbox != nil}
-		call.mu.Unlock()
-	}
-	return p, nil
+	return unifiedexec.Remote(c).Start(ctx, cmd)
 }
 
-// A process is what is remembered of one.
-type process struct {
-	unifiedexec.Process
-	confined bool
-}
-
-// A searcher finds lines in the output of a process.
-type searcher interface {
-	Search(context.Context, client.Search) (wire.SearchResult, error)
-}
-
-// remember notes which process a result is of.
-func (d *desk) remember(r *unifiedexec.Result, session int, p *process) {
-	if p == nil {
-		return
-	}
+// remember notes which process a result is of. session is 0 if it had none.
+func (d *desk) remember(r *unifiedexec.Result, session int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.chunks.put(r.ChunkID, p)
+	d.chunks.put(r.ChunkID, r.ProcessID)
 	if session != 0 {
-		d.sessions.put(session, p)
+		d.sessions.put(session, r.ProcessID)
 	}
 }
 
-func (d *desk) ofSession(id int) *process {
+// ofSession is the process of a session, which may have ended; empty: there is none.
+func (d *desk) ofSession(id int) string {
+	for _, s := range d.manager.Sessions() { // also one whose call was cancelled
+		if s.ID == id {
+			return s.ProcessID
+		}
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.sessions.at[id]
 }
 
-func (d *desk) ofChunk(id string) *process {
+func (d *desk) ofChunk(id string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.chunks.at[strings.ToLower(strings.TrimSpace(id))]
@@ -228,6 +203,15 @@ func (p place) path(name string) string {
 		separator = `\`
 	}
 	return strings.TrimRight(p.root, `/`+separator) + separator + name
+}
+
+// parent returns the directory that a path is in; empty: none that could be missing.
+func (p place) parent(name string) string {
+	separators := "/"
+	if p.system == "windows" {
+		separators = `/\`
+	}
+	return name[:max(0, strings.LastIndexAny(name, separators))]
 }
 
 // files returns the executor's files as far as a sandbox lets them be reached, which is

@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ func (d *desk) execCommand(ctx context.Context, req *mcp.CallToolRequest) (outco
 	if err != nil {
 		return outcome{}, err
 	}
-	return d.result(ctx, r, r.SessionID, c.started()), nil
+	return d.result(r, r.SessionID), nil
 }
 
 func (d *desk) writeStdin(ctx context.Context, req *mcp.CallToolRequest) (outcome, error) {
@@ -36,34 +37,28 @@ func (d *desk) writeStdin(ctx context.Context, req *mcp.CallToolRequest) (outcom
 
 // write is write_stdin, and the end of kill_session.
 func (d *desk) write(ctx context.Context, req *mcp.CallToolRequest, args unifiedexec.StdinArgs) (outcome, error) {
-	ctx, c := d.begin(ctx, req.Session)
+	ctx, _ = d.begin(ctx, req.Session)
 	defer d.watch(ctx, req, "", args.SessionID)()
 	r, err := d.manager.WriteStdin(ctx, args)
 	if err != nil {
 		return outcome{}, err
 	}
-	p := c.started() // run again after an approval
-	if p == nil {
-		p = d.ofSession(args.SessionID)
-	}
-	return d.result(ctx, r, args.SessionID, p), nil
+	return d.result(r, args.SessionID), nil
 }
 
 // result is what a model gets. It says what the sandbox has denied, and what can be done
 // about it.
-func (d *desk) result(ctx context.Context, r *unifiedexec.Result, session int, p *process) outcome {
-	d.remember(r, session, p)
-	if r.ExitCode != nil && *r.ExitCode != 0 && p != nil && p.confined {
-		if exit, err := p.Result(ctx); err == nil && exit.SandboxDenied {
-			note := "the sandbox was in the way"
-			if what := denialText(exit.Denial); what != "" {
-				note += ": " + what
-			}
-			if len(r.Notes) == 0 {
-				note += "; " + d.remedy()
-			}
-			r.Notes = append(r.Notes, note)
+func (d *desk) result(r *unifiedexec.Result, session int) outcome {
+	d.remember(r, session)
+	if r.Denied {
+		note := "the sandbox was in the way"
+		if what := denialText(r.Denial); what != "" {
+			note += ": " + what
 		}
+		if len(r.Notes) == 0 {
+			note += "; " + d.remedy()
+		}
+		r.Notes = append(r.Notes, note)
 	}
 	return outcome{r.Text(), r}
 }
@@ -89,7 +84,12 @@ func (d *desk) killSession(ctx context.Context, req *mcp.CallToolRequest) (outco
 	if err := d.manager.Kill(ctx, args.SessionID); err != nil {
 		return outcome{}, err
 	}
-	return d.write(ctx, req, unifiedexec.StdinArgs{SessionID: args.SessionID, MaxOutputTokens: args.MaxOutputTokens})
+	o, err := d.write(ctx, req, unifiedexec.StdinArgs{SessionID: args.SessionID, MaxOutputTokens: args.MaxOutputTokens})
+	if errors.Is(err, unifiedexec.ErrUnknownSession) {
+		return outcome{fmt.Sprintf("Session %d has ended. Another call has returned the rest of its output.\n", args.SessionID),
+			map[string]any{"ended": args.SessionID}}, nil
+	}
+	return o, err
 }
 
 // A sessionRow is what list_sessions tells of one.

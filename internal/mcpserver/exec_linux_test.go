@@ -222,26 +222,68 @@ func TestSchemas(t *testing.T) {
 // A client on a pair of streams that goes away in the middle of a call.
 func TestStreamsEnd(t *testing.T) {
 	r := newRig(t, nil, nil)
+	c := newStreams(r)
+	go io.Copy(io.Discard, c.out)
+	c.say("echo $$ > pid; exec sleep 1000")
+	pid := filepath.Join(r.workspace, "pid")
+	tethertest.Eventually(t, func() error { _, err := os.Stat(pid); return err })
+	c.in.Close()
+	c.end()
+	gone(t, pid)
+}
+
+// One that has said all it has to say is still answered.
+func TestStreamsEndWithQuestions(t *testing.T) {
+	c := newStreams(newRig(t, nil, nil))
+	heard := make(chan string, 1)
+	go func() {
+		text, _ := io.ReadAll(c.out)
+		heard <- string(text)
+	}()
+	c.say("echo hello")
+	c.in.Close()
+	c.end()
+	if text := <-heard; !strings.Contains(text, `"id":1,"result"`) || !strings.Contains(text, `Output:\nhello\n`) {
+		t.Errorf("%s", text)
+	}
+}
+
+// streams are the ends of a client on a pair of streams.
+type streams struct {
+	t      *testing.T
+	in     io.WriteCloser
+	out    io.Reader
+	served chan error
+	close  func() error
+}
+
+func newStreams(r *rig) *streams {
 	in, theirIn := io.Pipe()
 	theirOut, out := io.Pipe()
-	served := make(chan error, 1)
-	go func() { served <- r.server.Serve(context.Background(), in, out) }()
-	go io.Copy(io.Discard, theirOut)
+	c := &streams{r.t, theirIn, theirOut, make(chan error, 1), out.Close}
+	go func() { c.served <- r.server.Serve(context.Background(), in, out) }()
+	return c
+}
+
+// say introduces the client and calls for a command.
+func (c *streams) say(cmd string) {
+	c.t.Helper()
 	for _, line := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
-		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec_command","arguments":{"login":false,"cmd":"echo $$ > pid; exec sleep 1000","yield_time_ms":30000}}}`,
+		fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"exec_command","arguments":{"login":false,"cmd":%q,"yield_time_ms":30000}}}`, cmd),
 	} {
-		if _, err := io.WriteString(theirIn, line+"\n"); err != nil {
-			t.Fatal(err)
+		if _, err := io.WriteString(c.in, line+"\n"); err != nil {
+			c.t.Fatal(err)
 		}
 	}
-	pid := filepath.Join(r.workspace, "pid")
-	tethertest.Eventually(t, func() error { _, err := os.Stat(pid); return err })
-	theirIn.Close()
-	if err := <-served; err != nil {
-		t.Error(err)
+}
+
+// end waits until the client is not served any more.
+func (c *streams) end() {
+	c.t.Helper()
+	if err := <-c.served; err != nil {
+		c.t.Error(err)
 	}
-	out.Close()
-	gone(t, pid)
+	c.close()
 }

@@ -36,13 +36,14 @@ type listArgs struct {
 	Path string `json:"path,omitempty" jsonschema:"Directory to list. Defaults to the working directory."`
 }
 
-// at has the files of the executor and an absolute path.
-func (d *desk) at(ctx context.Context, name string) (*client.Files, string, error) {
+// at has the files of the executor, an absolute path, and the directory that it is in.
+func (d *desk) at(ctx context.Context, name string) (files *client.Files, path, dir string, err error) {
 	p, err := d.place(ctx)
 	if err != nil {
-		return nil, "", err
+		return nil, "", "", err
 	}
-	return p.files(d.config.Sandbox), p.path(name), nil
+	path = p.path(name)
+	return p.files(d.config.Sandbox), path, p.parent(path), nil
 }
 
 // readOnly is how executors say that what was to be written is on a file system that
@@ -70,7 +71,7 @@ func (d *desk) readFile(ctx context.Context, req *mcp.CallToolRequest) (outcome,
 	if args.Path == "" {
 		return outcome{}, missing("path")
 	}
-	files, name, err := d.at(ctx, args.Path)
+	files, name, _, err := d.at(ctx, args.Path)
 	if err != nil {
 		return outcome{}, d.failedFile(toolReadFile, err)
 	}
@@ -100,7 +101,7 @@ func excerpt(name, text string, from, most int) outcome {
 	line, last := 0, 0
 	for l := range strings.Lines(text) {
 		line++
-		if line < from || line >= from+most || last != 0 && last < line-1 || b.Len()+len(l) > maxReadText && b.Len() > 0 {
+		if line < from || line-from >= most || last != 0 && last < line-1 || b.Len()+len(l) > maxReadText && b.Len() > 0 {
 			continue
 		}
 		if len(l) > maxReadText {
@@ -131,12 +132,12 @@ func (d *desk) writeFile(ctx context.Context, req *mcp.CallToolRequest) (outcome
 	case args.Content == nil:
 		return outcome{}, missing("content")
 	}
-	files, name, err := d.at(ctx, args.Path)
+	files, name, dir, err := d.at(ctx, args.Path)
 	if err != nil {
 		return outcome{}, d.failedFile(toolWriteFile, err)
 	}
-	if cut := strings.LastIndexAny(name, `/\`); args.CreateDirectories && cut > 0 {
-		err = files.MkdirAll(ctx, name[:cut])
+	if args.CreateDirectories && dir != "" {
+		err = files.MkdirAll(ctx, dir)
 	}
 	if err == nil {
 		err = files.WriteFile(ctx, name, []byte(*args.Content))
@@ -158,7 +159,7 @@ func (d *desk) listDir(ctx context.Context, req *mcp.CallToolRequest) (outcome, 
 	if err := parseArgs(req, &args); err != nil {
 		return outcome{}, err
 	}
-	files, name, err := d.at(ctx, args.Path)
+	files, name, _, err := d.at(ctx, args.Path)
 	if err != nil {
 		return outcome{}, d.failedFile(toolListDir, err)
 	}

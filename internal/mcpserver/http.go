@@ -25,7 +25,11 @@ const (
 	httpIdle = 12 * time.Hour
 
 	httpHeaders = 10 * time.Second // to send the head of a request
+	httpQuiet   = 2 * time.Minute  // after which a connection without a request is closed
 	httpEnd     = 2 * time.Second  // for answers under way when the server ends
+
+	// maxHTTPClients bounds the sessions: clients that forget theirs leave them behind.
+	maxHTTPClients = 1000
 )
 
 // A Listener is an address on which clients are served.
@@ -60,11 +64,11 @@ func Listen(ctx context.Context, address, token string) (*Listener, error) {
 // ServeHTTP serves clients until the context ends.
 func (s *Server) ServeHTTP(ctx context.Context, l *Listener) error {
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.mcp }, &mcp.StreamableHTTPOptions{
-		Logger: s.config.Log, SessionTimeout: httpIdle,
+		Logger: s.config.Log, SessionTimeout: s.config.HTTPIdle, MaxRequestBodyBytes: maxMessage,
 	})
 	mux := http.NewServeMux()
-	mux.Handle(httpPath, s.farewells(handler))
-	web := &http.Server{Handler: guard(l.token, mux), ReadHeaderTimeout: httpHeaders}
+	mux.Handle(httpPath, s.doorkeeper(handler))
+	web := &http.Server{Handler: guard(l.token, mux), ReadHeaderTimeout: httpHeaders, IdleTimeout: httpQuiet}
 	done := make(chan error, 1)
 	go func() { done <- web.Serve(l) }() // waited for below
 	var err error
@@ -85,16 +89,20 @@ func (s *Server) ServeHTTP(ctx context.Context, l *Listener) error {
 	return err
 }
 
-// farewells ends the calls of a client that says that it leaves: its session would wait
-// for them.
-func (s *Server) farewells(next http.Handler) http.Handler {
+// doorkeeper lets no more clients in than there is room for, and ends the calls of one
+// that says that it leaves: its session would wait for them.
+func (s *Server) doorkeeper(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if id := r.Header.Get("Mcp-Session-Id"); r.Method == http.MethodDelete && id != "" {
-			for session := range s.mcp.Sessions() {
-				if session.ID() == id {
-					s.dismiss(session)
-				}
+		id, clients := r.Header.Get("Mcp-Session-Id"), 0
+		for session := range s.mcp.Sessions() {
+			clients++
+			if r.Method == http.MethodDelete && id != "" && session.ID() == id {
+				s.dismiss(session)
 			}
+		}
+		if id == "" && clients >= maxHTTPClients {
+			http.Error(w, fmt.Sprintf("limit reached: %d clients", maxHTTPClients), http.StatusServiceUnavailable)
+			return
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -109,8 +117,8 @@ func guard(token string, next http.Handler) http.Handler {
 			return
 		}
 		if token != "" {
-			given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-			if got := sha256.Sum256([]byte(given)); subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+			if got := sha256.Sum256([]byte(given)); !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 				w.Header().Set("WWW-Authenticate", "Bearer")
 				http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
 				return

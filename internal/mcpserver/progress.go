@@ -31,6 +31,7 @@ const (
 type progress struct {
 	callID  string // of the call that started the command
 	session int    // or the session that the call is about
+	silence time.Duration
 	notify  func(elapsed time.Duration, text string)
 
 	mu      sync.Mutex
@@ -46,7 +47,7 @@ func (d *desk) watch(ctx context.Context, req *mcp.CallToolRequest, callID strin
 	if token == nil {
 		return func() {}
 	}
-	p := &progress{callID: callID, session: session, changed: make(chan struct{}, 1)}
+	p := &progress{callID: callID, session: session, silence: d.config.Silence, changed: make(chan struct{}, 1)}
 	p.notify = func(elapsed time.Duration, text string) {
 		// A client that is gone is noticed by the call itself.
 		req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: elapsed.Seconds(), Message: text})
@@ -113,7 +114,7 @@ func (p *progress) take() string {
 // tell sends notifications until done.
 func (p *progress) tell(done <-chan struct{}) {
 	began := time.Now()
-	silence := time.NewTimer(progressSilence)
+	silence := time.NewTimer(p.silence)
 	defer silence.Stop()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -138,6 +139,6 @@ func (p *progress) tell(done <-chan struct{}) {
 			pause.Reset(progressPause)
 		}
 		p.notify(time.Since(began), text)
-		silence.Reset(progressSilence)
+		silence.Reset(p.silence)
 	}
 }

@@ -30,18 +30,18 @@ func (d *desk) searchOutput(ctx context.Context, req *mcp.CallToolRequest) (outc
 	if err := parseArgs(req, &args); err != nil {
 		return outcome{}, err
 	}
-	p, err := d.searched(args)
+	process, err := d.searched(args)
 	if err != nil {
 		return outcome{}, err
 	}
-	in, ok := p.Process.(searcher)
-	if !ok {
-		return outcome{}, fmt.Errorf("%s: %w", toolSearchOutput, client.ErrUnsupported)
+	c, err := d.config.Client(ctx)
+	var r wire.SearchResult
+	if err == nil {
+		r, err = c.Remote(c.PublicID(), process).Search(ctx, client.Search{
+			Pattern: args.Pattern, IgnoreCase: args.IgnoreCase, FromLine: args.FromLine, ToLine: args.ToLine,
+			MaxMatches: args.MaxMatches, Before: args.Before, After: args.After,
+		})
 	}
-	r, err := in.Search(ctx, client.Search{
-		Pattern: args.Pattern, IgnoreCase: args.IgnoreCase, FromLine: args.FromLine, ToLine: args.ToLine,
-		MaxMatches: args.MaxMatches, Before: args.Before, After: args.After,
-	})
 	if err != nil {
 		return outcome{}, fmt.Errorf("%s failed: %w", toolSearchOutput, err)
 	}
@@ -49,20 +49,20 @@ func (d *desk) searchOutput(ctx context.Context, req *mcp.CallToolRequest) (outc
 }
 
 // searched finds the process that is meant.
-func (d *desk) searched(args searchArgs) (*process, error) {
+func (d *desk) searched(args searchArgs) (process string, err error) {
 	switch {
 	case (args.SessionID != 0) == (args.ChunkID != ""):
-		return nil, errors.New("failed to parse function arguments: one of `session_id` and `chunk_id` is needed")
+		return "", errors.New("failed to parse function arguments: one of `session_id` and `chunk_id` is needed")
 	case args.SessionID != 0:
-		if p := d.ofSession(args.SessionID); p != nil {
+		if p := d.ofSession(args.SessionID); p != "" {
 			return p, nil
 		}
-		return nil, fmt.Errorf("%s failed: Unknown process id %d", toolSearchOutput, args.SessionID)
+		return "", fmt.Errorf("%s failed: Unknown process id %d", toolSearchOutput, args.SessionID)
 	}
-	if p := d.ofChunk(args.ChunkID); p != nil {
+	if p := d.ofChunk(args.ChunkID); p != "" {
 		return p, nil
 	}
-	return nil, fmt.Errorf("%s failed: Unknown chunk id %s", toolSearchOutput, args.ChunkID)
+	return "", fmt.Errorf("%s failed: Unknown chunk id %s", toolSearchOutput, args.ChunkID)
 }
 
 // searchText shows lines as grep does: a match has a colon behind its number, a line

@@ -10,7 +10,9 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -22,6 +24,9 @@ import (
 // outputBudget is how much output a result has, in tokens: what calls get that do not
 // say how much they want.
 const outputBudget = 10000
+
+// maxMessage bounds what a client may send at once, in bytes: a file to write, say.
+const maxMessage = 16 << 20
 
 // protocolVersions are those in which a server keeps a session and may ask the client
 // something in the middle of a call: commands and approvals need both.
@@ -36,6 +41,9 @@ type Config struct {
 	Cwd     string        // where commands start, and the workspace; empty: where the executor is
 	Sandbox *wire.Sandbox // for commands and files; nil: none
 	Policy  unifiedexec.Policy
+
+	HTTPIdle time.Duration // after which a silent HTTP client has left; 12 hours if zero
+	Silence  time.Duration // after which a silent call is said to go on; 10 s if zero
 
 	Version string
 	Log     *slog.Logger // nil: nothing is logged
@@ -61,6 +69,7 @@ func New(c Config) (*Server, error) {
 		c.Sandbox = nil
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	c.HTTPIdle, c.Silence = cmp.Or(c.HTTPIdle, httpIdle), cmp.Or(c.Silence, progressSilence)
 	s := &Server{config: c, desks: make(map[*mcp.ServerSession]*desk)}
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "tether", Title: "tether", Version: cmp.Or(c.Version, "dev")}, &mcp.ServerOptions{
 		Instructions:              s.instructions(),
@@ -83,12 +92,11 @@ func (s *Server) instructions() string {
 }
 
 // Serve serves one client on a pair of streams until it leaves or the context ends. Its
-// commands end with it.
+// commands end with it; calls under way are answered, if that does not take long.
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	left := &leaving{ReadCloser: in, left: cancel}
-	return s.serve(ctx, &mcp.IOTransport{Reader: left, Writer: out})
+	return s.serve(ctx, &farewell{&mcp.IOTransport{Reader: in, Writer: out, MaxLineLength: maxMessage}, cancel})
 }
 
 // serve serves one client.
@@ -116,33 +124,20 @@ func (s *Server) isClosed() bool {
 	return s.closed
 }
 
-// A leaving reader tells when there is nothing more to read.
-type leaving struct {
-	io.ReadCloser
-	left func()
-}
-
-func (l *leaving) Read(b []byte) (int, error) {
-	n, err := l.ReadCloser.Read(b)
-	if err != nil {
-		l.left()
-	}
-	return n, err
-}
-
 // Close ends all sessions with all that runs in them. The executor's session stays.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	desks := make(map[*mcp.ServerSession]*desk)
-	for session, d := range s.desks {
-		desks[session] = d
-	}
+	desks := maps.Clone(s.desks)
 	s.mu.Unlock()
+	var ending sync.WaitGroup
 	for session, d := range desks {
-		d.close()
-		session.Close()
+		ending.Go(func() { // none waits for the commands of another
+			d.close() // the end of the session waits for its calls
+			session.Close()
+		})
 	}
+	ending.Wait()
 	for session := range s.mcp.Sessions() {
 		session.Close()
 	}

@@ -86,7 +86,11 @@ func (s *Server) addTools() error {
 				ctx, cancel := context.WithCancel(ctx)
 				defer cancel()
 				defer context.AfterFunc(d.ctx, cancel)() // a user who was asked need not answer
-				return answer(t.run(d, ctx, req))
+				o, err := t.run(d, ctx, req)
+				if err != nil && ctx.Err() != nil {
+					return nil, err // nobody waits for an answer
+				}
+				return answer(o, err)
 			})
 	}
 	return nil
@@ -96,10 +100,7 @@ func (s *Server) addTools() error {
 // read as well.
 func answer(o outcome, err error) (*mcp.CallToolResult, error) {
 	r := &mcp.CallToolResult{StructuredContent: o.data}
-	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return nil, err // nobody waits for an answer
-	case err != nil:
+	if err != nil {
 		o.text, r.IsError, r.StructuredContent = err.Error(), true, map[string]any{"error": err.Error()}
 	}
 	r.Content = []mcp.Content{&mcp.TextContent{Text: o.text}}
