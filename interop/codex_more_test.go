@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -121,44 +119,6 @@ func wantShown(t *testing.T, shown []string, n int, parts ...string) {
 			t.Errorf("no %q in what the model was shown:\n%s", part, shorten(shown[n-1]))
 		}
 	}
-}
-
-// newBatchModel is a model that makes several calls in its first answer and then ends
-// the turn.
-func newBatchModel(t *testing.T, calls ...modelItem) *model {
-	for i := range calls {
-		calls[i]["call_id"] = fmt.Sprintf("call%d", i+1)
-	}
-	m := &model{}
-	m.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/responses") {
-			http.NotFound(w, r)
-			return
-		}
-		body, _ := io.ReadAll(r.Body)
-		m.outputs = toolOutputs(body)
-		m.turns++
-		items := calls
-		if m.turns > 1 {
-			items = []modelItem{say("done")}
-		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		send := func(kind string, event map[string]any) {
-			event["type"] = kind
-			fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, canonical(event))
-		}
-		id := fmt.Sprintf("resp%d", m.turns)
-		send("response.created", map[string]any{"response": map[string]any{"id": id}})
-		for _, item := range items {
-			send("response.output_item.done", map[string]any{"item": item})
-		}
-		send("response.completed", map[string]any{"response": map[string]any{"id": id, "usage": map[string]any{"input_tokens": 1,
-			"input_tokens_details": nil, "output_tokens": 1, "output_tokens_details": nil, "total_tokens": 2}}})
-	}))
-	t.Cleanup(m.Close)
-	return m
 }
 
 // TestCodexLargeOutputShown: of more than 5 MB the model is shown the same beginning

@@ -19,7 +19,7 @@ import (
 // with what its script says, and keeps what the tools returned.
 type model struct {
 	*httptest.Server
-	script func(turn int, outputs []string) modelItem
+	script func(turn int, outputs []string) []modelItem
 
 	mu       sync.Mutex
 	turns    int
@@ -53,6 +53,24 @@ func say(text string) modelItem {
 // newModel serves script on loopback until the test ends. The script gets the
 // number of the request (from 1) and all tool outputs so far.
 func newModel(t *testing.T, script func(turn int, outputs []string) modelItem) *model {
+	return serveModel(t, func(turn int, outputs []string) []modelItem { return []modelItem{script(turn, outputs)} })
+}
+
+// newBatchModel is a model that makes several calls in its first answer and then ends
+// the turn.
+func newBatchModel(t *testing.T, calls ...modelItem) *model {
+	for i := range calls {
+		calls[i]["call_id"] = fmt.Sprintf("call%d", i+1)
+	}
+	return serveModel(t, func(turn int, _ []string) []modelItem {
+		if turn > 1 {
+			return []modelItem{say("done")}
+		}
+		return calls
+	})
+}
+
+func serveModel(t *testing.T, script func(turn int, outputs []string) []modelItem) *model {
 	m := &model{script: script}
 	m.Server = httptest.NewServer(m)
 	t.Cleanup(m.Close)
@@ -70,15 +88,15 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	m.outputs = toolOutputs(body)
 	m.turns++
-	item := m.script(m.turns, m.outputs)
-	w.Header().Set("Content-Type", "text/event-stream")
 	id := fmt.Sprintf("resp%d", m.turns)
-	for _, event := range []map[string]any{
-		{"type": "response.created", "response": map[string]any{"id": id}},
-		{"type": "response.output_item.done", "item": item},
-		{"type": "response.completed", "response": map[string]any{"id": id, "usage": map[string]any{"input_tokens": 1,
-			"input_tokens_details": nil, "output_tokens": 1, "output_tokens_details": nil, "total_tokens": 2}}},
-	} {
+	events := []map[string]any{{"type": "response.created", "response": map[string]any{"id": id}}}
+	for _, item := range m.script(m.turns, m.outputs) {
+		events = append(events, map[string]any{"type": "response.output_item.done", "item": item})
+	}
+	events = append(events, map[string]any{"type": "response.completed", "response": map[string]any{"id": id, "usage": map[string]any{"input_tokens": 1,
+		"input_tokens_details": nil, "output_tokens": 1, "output_tokens_details": nil, "total_tokens": 2}}})
+	w.Header().Set("Content-Type", "text/event-stream")
+	for _, event := range events {
 		fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event["type"], canonical(event))
 	}
 }
