@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -37,6 +38,7 @@ var checks = []check{
 	{"privileges", "look at capabilities, no_new_privs and the filter", fixFilter, privileges},
 	{"tracing", "trace a process", fixFilter, filtered("ptrace-child")},
 	{"network", "make an internet socket", fixFilter, filtered("socket", "inet", "stream")},
+	{"managed network", "connect to a port of this machine from a network of its own", fixSpaces, managedNetwork},
 	{"local sockets", "connect to a socket of this machine, with the network off", fixFilter, localSocket},
 	{"asynchronous calls", "set up io_uring", fixFilter, filtered("io-uring-setup")},
 	{"foreign system calls", "make a system call of another architecture", fixFilter, foreignCall},
@@ -191,6 +193,23 @@ func filtered(args ...string) func(context.Context, *fixture) (string, error) {
 	return func(ctx context.Context, f *fixture) (string, error) {
 		return f.refused(ctx, args, "EPERM", "ENOSYS")
 	}
+}
+
+// managedNetwork has a listener of this machine wait for who must not come.
+func managedNetwork(ctx context.Context, f *fixture) (string, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	args := []string{"connect-tcp", l.Addr().String()}
+	o, err := f.config.Runner.Run(ctx, Command{
+		Argv: child.Argv(f.config.Self, child.Probe, args...), Dir: f.work, Env: f.env(), Intent: f.intent, Managed: true,
+	})
+	if err != nil {
+		return "", fmt.Errorf("the command could not be started: %w", err)
+	}
+	return judgeRefusal(o, args[0], []string{"ECONNREFUSED"})
 }
 
 func localSocket(ctx context.Context, f *fixture) (string, error) {

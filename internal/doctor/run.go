@@ -20,6 +20,8 @@ type Command struct {
 	Env    []string
 	Intent *wire.Sandbox
 
+	Managed bool // its network is its own, and leads nowhere
+
 	// On a terminal, Keys are typed once Await was printed.
 	TTY         bool
 	Await, Keys string
@@ -49,7 +51,7 @@ type Sandbox struct {
 
 // Run implements Runner.
 func (s Sandbox) Run(ctx context.Context, c Command) (Outcome, error) {
-	p, err := s.Confiner.Prepare(ctx, confine.Request{Intent: c.Intent, Spec: c.spec()})
+	p, err := s.Confiner.Prepare(ctx, confine.Request{Intent: c.Intent, Spec: c.spec(), EnforceManagedNetwork: c.Managed})
 	if err != nil {
 		return Outcome{}, err
 	}
