@@ -39,12 +39,16 @@ func BenchmarkDownload(b *testing.B) {
 	p.run(func() { p.ServeHTTP(l) })
 	proxy := &url.URL{Scheme: "http", Host: l.Addr().String()}
 
-	for name, t := range map[string]*http.Transport{
-		"direct":  {},
-		"http":    {Proxy: http.ProxyURL(proxy)},
-		"connect": {DialContext: tunnelDialer(proxy.Host)},
+	for _, way := range []struct {
+		name      string
+		transport *http.Transport
+	}{
+		{"direct", &http.Transport{}},
+		{"http", &http.Transport{Proxy: http.ProxyURL(proxy)}},
+		{"connect", &http.Transport{DialContext: tunnelDialer(proxy.Host)}},
 	} {
-		b.Run(name, func(b *testing.B) {
+		b.Run(way.name, func(b *testing.B) {
+			t := way.transport
 			defer t.CloseIdleConnections()
 			b.SetBytes(size)
 			buf := make([]byte, 256<<10)

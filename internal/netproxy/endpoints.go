@@ -27,6 +27,7 @@ const attributionVariable = "CODEX_NETWORK_PROXY_ATTRIBUTION"
 var (
 	errNoProxies   = errors.New("managed proxy mode requires proxy environment variables")
 	errNoEndpoints = errors.New("managed proxy mode requires parseable loopback proxy endpoints")
+	errToken       = fmt.Errorf("managed proxy mode requires an attribution of 1 to %d bytes", maxToken)
 )
 
 // Endpoints are the proxies on the host's loopback that an environment names. A process
@@ -45,6 +46,9 @@ func FindEndpoints(env []string) (rest []string, e *Endpoints, err error) {
 	for _, entry := range env {
 		name, value, _ := strings.Cut(entry, "=")
 		if name == attributionVariable {
+			if value == "" || len(value) > maxToken {
+				return nil, nil, errToken // without it the proxy would not know whose connections they are
+			}
 			e.token = value
 			continue
 		}

@@ -27,7 +27,7 @@ const (
 	maxAnswerHeader  = 1 << 20          // bytes, of an answer
 	continueTimeout  = time.Second      // for a host to say that it wants the body
 	httpBuffer       = 64 << 10         // bytes, for each direction of a connection to a host
-	answerCopyBuffer = 256 << 10        // bytes, for passing on an answer
+	answerCopyBuffer = 512 << 10        // bytes, for passing on an answer
 )
 
 // ServeHTTP serves an HTTP proxy on l until Close. It owns l.

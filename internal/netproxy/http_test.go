@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -211,15 +213,14 @@ func TestKeepAlive(t *testing.T) {
 }
 
 // What a name stands for is looked up once, checked, and dialled: it cannot change in
-// between. One private address among others is enough for a refusal.
+// between. One refused address among others is enough for a refusal.
 func TestResolvedAddresses(t *testing.T) {
 	r := newRecorder(t, recorderAnswer)
-	public := netip.MustParseAddr("8.8.8.8") // never dialled
 	private := netip.MustParseAddr("127.0.0.1")
 	s := names()
 	s.AllowLocalBinding = false
 	for name, addrs := range map[string][]netip.Addr{
-		"private": {private}, "mixed": {public, private}, "mapped": {netip.MustParseAddr("::ffff:127.0.0.1")}, "none": nil,
+		"private": {private}, "mapped": {netip.MustParseAddr("::ffff:127.0.0.1")}, "none": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
@@ -238,6 +239,17 @@ func TestResolvedAddresses(t *testing.T) {
 			}
 		})
 	}
+	t.Run("mixed", func(t *testing.T) {
+		s := names()
+		s.Domains["127.0.0.2"] = netpolicy.Deny
+		h := newHTTPTest(t, s, Config{Resolve: func(context.Context, string) ([]netip.Addr, error) {
+			return []netip.Addr{private, netip.MustParseAddr("127.0.0.2")}, nil
+		}})
+		got := h.exchange("GET http://x.ok.example:" + r.port + "/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		if e := h.decisions(); !strings.HasPrefix(got, "HTTP/1.1 403 ") || len(e) != 1 || e[0].Address.Addr().String() != "127.0.0.2" {
+			t.Errorf("answer %s, decisions %+v", got, e)
+		}
+	})
 	t.Run("changing", func(t *testing.T) {
 		calls := 0
 		h := newHTTPTest(t, names(), Config{Resolve: func(context.Context, string) ([]netip.Addr, error) {
@@ -347,6 +359,69 @@ func TestStreaming(t *testing.T) {
 	}
 }
 
+// Hosts that speak before they are asked, or go on after their answer, write nothing
+// into logs, and answer nobody else.
+func TestTalkativeHost(t *testing.T) {
+	var standard strings.Builder
+	log.SetOutput(&standard)
+	t.Cleanup(func() { log.SetOutput(os.Stderr) })
+	l := listenTCP(t)
+	hosts := make(chan struct{})
+	go func() {
+		defer close(hosts)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			io.WriteString(c, recorderAnswer+strings.Replace(recorderAnswer, "hi", "no", 1))
+			io.Copy(io.Discard, c)
+			c.Close()
+		}
+	}()
+	h := newHTTPTest(t, literals(), Config{})
+	c := h.dial()
+	in := bufio.NewReader(c)
+	for range 20 {
+		io.WriteString(c, "GET http://"+l.Addr().String()+"/ HTTP/1.1\r\nHost: x\r\n\r\n")
+		if _, body := answerOf(t, in, "GET"); body != "hi" {
+			t.Fatalf("answer %q", body)
+		}
+	}
+	h.proxy.Close()
+	l.Close()
+	<-hosts
+	if standard.Len() > 0 {
+		t.Errorf("log %q", standard.String())
+	}
+}
+
+func TestListenLater(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	p := New(Config{})
+	defer p.Close()
+	tracked, err := p.track(near, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &listenLater{conn: tracked, spoken: make(chan struct{})}
+	defer c.Close()
+	heard := make(chan struct{}) // by the reader in the proxy
+	go io.WriteString(far, "x")  // ends with far
+	go func() {
+		c.Read(make([]byte, 1))
+		close(heard)
+	}()
+	select {
+	case <-heard:
+		t.Fatal("heard before anything was said")
+	case <-time.After(20 * time.Millisecond):
+	}
+	go c.Write([]byte("y")) // ends with c
+	<-heard
+}
+
 func TestUpgrade(t *testing.T) {
 	l := listenTCP(t)
 	go func() {
@@ -442,7 +517,7 @@ func TestCloseEndsAll(t *testing.T) {
 		t.Fatal("Close does not return")
 	}
 	for i, c := range []net.Conn{tunnel, fresh, half, idle, waiting, asked} {
-		if _, err := io.ReadAll(c); errors.Is(err, context.DeadlineExceeded) {
+		if _, err := io.ReadAll(c); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("client %d is still connected", i)
 		}
 	}
@@ -486,7 +561,7 @@ func TestSlowHeader(t *testing.T) {
 				time.Sleep(5 * time.Millisecond) // drips
 			}
 		}()
-		if got, err := io.ReadAll(c); errors.Is(err, context.DeadlineExceeded) {
+		if got, err := io.ReadAll(c); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("still connected after %q", got)
 		}
 		c.Close()

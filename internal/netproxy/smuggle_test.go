@@ -91,9 +91,9 @@ func TestBadRequests(t *testing.T) {
 	for _, c := range badRequests {
 		t.Run(c.name, func(t *testing.T) {
 			resolved := false
-			h := newHTTPTest(t, literals(), Config{Resolve: func(context.Context, string) ([]netip.Addr, error) {
+			h := newHTTPTest(t, literals(), Config{Resolve: func(ctx context.Context, name string) ([]netip.Addr, error) {
 				resolved = true
-				return loopback(nil, "")
+				return loopback(ctx, name)
 			}})
 			r := newRecorder(t, recorderAnswer)
 			got := h.exchange(strings.ReplaceAll(c.send, "HOST", "127.0.0.1:"+r.port))
@@ -146,11 +146,11 @@ func FuzzHTTP(f *testing.F) {
 		r := newRecorder(t, recorderAnswer)
 		h := newHTTPTest(t, netpolicy.Settings{AllowLocalBinding: true,
 			Domains: map[string]netpolicy.Access{"ok.example": netpolicy.Allow}},
-			Config{Resolve: func(_ context.Context, name string) ([]netip.Addr, error) {
+			Config{Resolve: func(ctx context.Context, name string) ([]netip.Addr, error) {
 				if name != "ok.example" {
 					t.Errorf("%q is resolved", name)
 				}
-				return loopback(nil, name)
+				return loopback(ctx, name)
 			}})
 		c := h.dial()
 		c.Write(bytes.ReplaceAll(sent, []byte("$P"), []byte(r.port)))

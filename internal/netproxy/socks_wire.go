@@ -89,7 +89,7 @@ func readSocksRequest(r io.Reader) (command byte, to socksAddr, err error) {
 // readSocksAddr reads an address of the given type and the port behind it.
 func readSocksAddr(r io.Reader, kind byte) (socksAddr, error) {
 	var buf [1 + 255 + 2]byte // the longest: a length, a domain, a port
-	rest := buf[:]
+	var rest []byte
 	switch kind {
 	case socksIPv4:
 		rest = buf[:4+2]

@@ -16,7 +16,7 @@ func TestUpstream(t *testing.T) {
 	host := newRecorder(t, recorderAnswer)
 	h := newHTTPTest(t, names(), Config{Resolve: loopback, Upstream: []string{
 		"HTTP_PROXY=http://us:pw@127.0.0.1:" + plain.port, "http_proxy=http://127.0.0.1:1",
-		"https_proxy=127.0.0.1:" + tunnels.port, "NO_PROXY=other.example, .direct.ok.example",
+		"https_proxy=tu:nn@127.0.0.1:" + tunnels.port, "NO_PROXY=other.example, .direct.ok.example",
 	}})
 	get := func(name string) string {
 		return h.exchange("GET http://" + name + ":" + host.port + "/a|b?c HTTP/1.1\r\nHost: x\r\nProxy-Authorization: Basic mine\r\nConnection: close\r\n\r\n")
@@ -48,7 +48,7 @@ func TestUpstream(t *testing.T) {
 	if got := plain.seen(); len(got) != 1 || !sameHeader(got[0], want) {
 		t.Errorf("the plain proxy got %q, want %q", got, want)
 	}
-	want = "CONNECT x.ok.example:443 HTTP/1.1\r\nHost: x.ok.example:443\r\n\r\nhello"
+	want = "CONNECT x.ok.example:443 HTTP/1.1\r\nHost: x.ok.example:443\r\nProxy-Authorization: Basic dHU6bm4=\r\n\r\nhello"
 	if got := tunnels.seen(); len(got) != 1 || got[0] != want {
 		t.Errorf("the tunnel proxy got %q, want %q", got, want)
 	}

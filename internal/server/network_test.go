@@ -43,7 +43,9 @@ func web(t *testing.T) (address string) {
 }
 
 // get asks the process's own proxy for a page and prints the answer and its status.
-func get(host string) string { return `curl -s --noproxy "" -w '[%{http_code}]' -x $HTTP_PROXY http://` + host + `/` }
+func get(host string) string {
+	return `curl -s --noproxy "" -w '[%{http_code}]' -x $HTTP_PROXY http://` + host + `/`
+}
 
 // A note is what the client is told about a decision.
 type note struct {
@@ -255,5 +257,28 @@ func TestNetworkMetrics(t *testing.T) {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+}
+
+// In limited mode the host is decided first, then what is asked of it.
+func TestNetworkLimited(t *testing.T) {
+	c := tethertest.Connect(t, tethertest.StartServer(t, server.Config{}).URL)
+	host := web(t)
+	limited := func(_, proxy map[string]any) { proxy["mode"] = "limited" }
+	c.Start(tethertest.Shell("p", get(host)+"; "+get(host)+" -d x; curl -s -w '[%{http_connect}]' -p -x $HTTP_PROXY http://"+host+"/",
+		proxied(map[string]string{"127.0.0.1": "allow"}, limited)))
+	for _, want := range []string{
+		"http GET 127.0.0.1 domain allow baseline_policy allow override=false",
+		"http POST 127.0.0.1 domain allow baseline_policy allow override=false",
+		"http POST 127.0.0.1 non_domain deny mode_guard method_not_allowed override=false",
+		"https_connect CONNECT 127.0.0.1 domain allow baseline_policy allow override=false",
+		"https_connect CONNECT 127.0.0.1 non_domain deny mode_guard mitm_required override=false",
+	} {
+		if got := awaitNote(t, c).String(); got != want {
+			t.Errorf("told %s, want %s", got, want)
+		}
+	}
+	if got := c.Finish("p", 0).Text["stdout"]; !strings.HasPrefix(got, "hello[200]{") || !strings.HasSuffix(got, "}[403][403]") {
+		t.Errorf("got %s", got)
 	}
 }

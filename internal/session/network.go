@@ -139,6 +139,20 @@ func (p *Process) decided(e netproxy.Event) {
 	if a == nil {
 		return
 	}
+	if h := e.Query.Protocol; e.Decision.Source == netpolicy.ModeGuard && (h == netpolicy.HTTP || h == netpolicy.Connect) {
+		// The mode comes last: clients are told first that the host is all right.
+		host := e
+		host.Decision = netpolicy.Decision{Allowed: true, Source: netpolicy.Baseline}
+		if e.Asked {
+			host.Decision.Source = netpolicy.Decider
+		}
+		a.peer.Tell(wire.NoteNetworkPolicyDecision, p.networkNote(host))
+	}
+	a.peer.Tell(wire.NoteNetworkPolicyDecision, p.networkNote(e))
+}
+
+// networkNote is what the wire says about a decision.
+func (p *Process) networkNote(e netproxy.Event) wire.NetworkDecision {
 	given := func(text string) *string {
 		if text == "" {
 			return nil
@@ -151,10 +165,9 @@ func (p *Process) decided(e netproxy.Event) {
 		Protocol: string(e.Query.Protocol), Host: e.Query.Host, Port: e.Query.Port, Method: given(e.Query.Method), Client: given(e.Client),
 		TetherRule: given(e.Decision.Rule),
 	}
-	if s := e.Decision.Source; s != netpolicy.Baseline && s != netpolicy.Decider {
-		note.Scope = "non_domain"
-	}
 	switch {
+	case e.Decision.Source != netpolicy.Baseline && e.Decision.Source != netpolicy.Decider:
+		note.Scope = "non_domain"
 	case e.Decision.Allowed && e.Asked:
 		note.PolicyOverride, note.Reason = true, netpolicy.NotAllowed // by the rules alone
 	case e.Decision.Allowed:
@@ -163,7 +176,7 @@ func (p *Process) decided(e netproxy.Event) {
 	if e.Address.IsValid() {
 		note.TetherAddress = given(e.Address.String())
 	}
-	a.peer.Tell(wire.NoteNetworkPolicyDecision, note)
+	return note
 }
 
 const (
@@ -203,13 +216,13 @@ func (p *Process) askNetwork(ctx context.Context, q netpolicy.Query) (netpolicy.
 	if answer.Decision.Type == wire.NetworkAllow {
 		return netpolicy.Decision{Allowed: true, Source: netpolicy.Decider}, nil
 	}
-	denied.Open = answer.Decision.Type == wire.NetworkAsk
-	switch reason := answer.Decision.Reason; {
-	case reason == nil || len(*reason) > maxReason || !printable(*reason):
-	case *reason == "":
+	reason := answer.Decision.Reason
+	if reason == nil || len(*reason) > maxReason || !printable(*reason) {
+		return denied, nil
+	}
+	denied.Open, denied.Reason = answer.Decision.Type == wire.NetworkAsk, *reason
+	if denied.Reason == "" {
 		denied.Reason = "policy_denied"
-	default:
-		denied.Reason = *reason
 	}
 	return denied, nil
 }

@@ -95,8 +95,8 @@ func adopted(p *wire.StartParams, snapshot *shellsnap.Snapshot) func(name string
 	}
 	kept := environ.Build(names, &filter, nil, nil)
 	return func(name string) bool {
-		if _, given := p.Env[name]; given || p.NetworkProxy != nil && netproxy.Sets(name) {
-			return false
+		if _, given := p.Env[name]; given || (p.NetworkProxy != nil || managed(p)) && netproxy.Sets(name) {
+			return false // ports differ from network to network
 		}
 		if p.EnvPolicy != nil {
 			if _, given := p.EnvPolicy.Set[name]; given {
