@@ -85,6 +85,12 @@ func (r *DomainRules) decodeWire(d *decoder) (err error) {
 // SocketAccess is what is said about a unix socket.
 type SocketAccess string
 
+// The values of SocketAccess.
+const (
+	SocketAllow SocketAccess = "allow"
+	SocketDeny  SocketAccess = "deny"
+)
+
 func (SocketAccess) variants() []string { return []string{"allow", "deny"} }
 
 // SocketRules are paths of unix sockets.

@@ -96,7 +96,7 @@ type TetherInfo struct {
 type EnvironmentInfo struct {
 	Shell                ShellInfo    `json:"shell"`
 	ExecutorVersion      string       `json:"executorVersion"`
-	ProviderID           string       `json:"providerId,omitempty"`
+	ProviderID           string       `json:"providerId,omitempty" wire:"default"`
 	Cwd                  *string      `json:"cwd"`
 	UserHomeDir          *string      `json:"userHomeDir"`
 	PlatformOS           string       `json:"platformOs"`
