@@ -23,8 +23,10 @@ type Client struct {
 	closed atomic.Bool
 	prefix string // of ids that must not have been used before
 
-	policies chan struct{} // questions of the server that are being decided
-	counter  atomic.Uint64 // for ids
+	policies  chan struct{} // questions of the server that are being decided
+	decisions chan tidings  // for OnNetworkDecision and its like; made by telling
+	telling   sync.Once     // with the first of them
+	counter   atomic.Uint64 // for ids
 
 	acknowledges atomic.Bool   // the server wants to know what has arrived
 	mending      chan struct{} // there are holes
@@ -183,6 +185,7 @@ const (
 	FeatureRemote     = "remoteControl"
 	FeatureEndSession = "endSession"
 	FeatureKeepNewest = "keepNewest"
+	FeatureHostPorts  = "hostPorts"
 )
 
 // Has reports whether the server has a feature beyond the reference protocol.

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/tetherexec/tether/internal/rpc"
@@ -38,6 +37,8 @@ func (l *link) Notification(method string, params []byte) error {
 		if err = wire.Decode(params, &n); err == nil {
 			err = c.bodyDelta(&n)
 		}
+	case wire.NoteNetworkPolicyDecision:
+		c.decided(params)
 	default:
 		err = l.observed(method, params)
 	}
@@ -75,37 +76,6 @@ func (c *Client) event(processID string, e Event) {
 	}
 }
 
-// A NetworkQuestion is a connection that a confined process wants to make.
-type NetworkQuestion struct {
-	Protocol string `json:"protocol"`
-	Host     string `json:"host"`
-	Port     uint16 `json:"port"`
-}
-
-// A NetworkDecision answers a NetworkQuestion.
-type NetworkDecision struct {
-	Type   string `json:"type"` // "allow", "deny" or "ask"
-	Reason string `json:"reason,omitempty"`
-}
-
-// networkPolicyRequest is the one request that a server makes.
-const networkPolicyRequest = "network/policyRequest"
-
-type policyParams struct {
-	ProcessID string   `json:"processId"`
-	Request   question `json:"request"`
-}
-
-type question struct {
-	Protocol string `json:"protocol"`
-	Host     string `json:"host"`
-	Port     uint16 `json:"port"`
-}
-
-type policyResult struct {
-	Decision NetworkDecision `json:"decision"`
-}
-
 // Request answers what the server asks.
 func (l *link) Request(r *rpc.Request) {
 	id, isNumber := r.ID.Int()
@@ -125,43 +95,10 @@ func (l *link) Request(r *rpc.Request) {
 		delete(l.asked.ids, id)
 		l.asked.Unlock()
 	}
-	if r.Method != networkPolicyRequest {
+	if r.Method != wire.MethodNetworkPolicyRequest {
 		done()
 		r.Fail(wire.Errorf(wire.CodeMethodNotFound, "exec-server client does not implement `%s` yet", r.Method))
 		return
 	}
 	l.client.decide(l.conn.Context(), r, done)
-}
-
-// decide answers a question about the network, and denies what nobody decides.
-func (c *Client) decide(ctx context.Context, r *rpc.Request, done func()) {
-	deny := func() {
-		done()
-		r.Reply(policyResult{NetworkDecision{Type: "deny", Reason: "not_allowed"}})
-	}
-	var p policyParams
-	if err := wire.Decode(r.Params, &p); err != nil {
-		done()
-		r.Fail(wire.Errorf(wire.CodeInvalidParams, "%v", err))
-		return
-	}
-	c.mu.Lock()
-	known := c.processes[p.ProcessID] != nil
-	c.mu.Unlock()
-	if c.opts.NetworkPolicy == nil || !known || p.Request.Host == "" {
-		deny()
-		return
-	}
-	select {
-	case c.policies <- struct{}{}:
-	default:
-		deny()
-		return
-	}
-	c.tasks.Go(func() {
-		defer func() { <-c.policies }()
-		d := c.opts.NetworkPolicy(ctx, p.ProcessID, NetworkQuestion(p.Request))
-		done()
-		r.Reply(policyResult{d})
-	})
 }

@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"time"
+
+	"github.com/tetherexec/tether/wire"
 )
 
 // Limits and times of a client.
@@ -105,6 +107,12 @@ type Options struct {
 	// NetworkPolicy, if set, decides about connections of confined processes that
 	// the server asks about. Without it they are denied.
 	NetworkPolicy func(ctx context.Context, processID string, q NetworkQuestion) NetworkDecision
+
+	// OnNetworkDecision, if set, is told each decision of the server about a host that
+	// a process wanted to reach, see [Network], in order. Decisions that are made while
+	// there is no connection are not told, and neither are the oldest to one who does
+	// not keep up. It must not close the client.
+	OnNetworkDecision func(wire.NetworkDecision)
 
 	// Log gets what happens to the connection; nil discards it.
 	Log *slog.Logger

@@ -18,6 +18,7 @@ type Process struct {
 	sandboxType string // empty: not known
 	started     bool   // its start was answered; guarded by client.mu
 	input       input
+	onDecision  func(wire.NetworkDecision) // may be nil
 
 	exited chan struct{} // closed with the exit, or the failure
 	done   chan struct{} // closed when nothing follows

@@ -33,6 +33,10 @@ type Command struct {
 	// refuses the command.
 	Sandbox *wire.Sandbox
 
+	// Network is what the command may reach, and nothing else; nil: what Sandbox says. A
+	// server that cannot make a network refuses the command.
+	Network *Network
+
 	// KeepNewest lets the server forget the oldest output of a command that prints more
 	// than it keeps and that nobody reads, instead of holding the command up. Servers
 	// without FeatureKeepNewest ignore it.
@@ -80,6 +84,9 @@ func (c *Client) startParams(cmd Command) (*wire.StartParams, error) {
 	if p.Cwd, err = cwd(dir); err != nil {
 		return nil, err
 	}
+	if cmd.Network != nil {
+		cmd.Network.ask(p)
+	}
 	if cmd.Params != nil {
 		cmd.Params(p)
 	}
@@ -106,6 +113,9 @@ func (c *Client) Start(ctx context.Context, cmd Command) (*Process, error) {
 	}
 	p := newProcess(c, params.ProcessID)
 	p.tty = params.TTY
+	if cmd.Network != nil {
+		p.onDecision = cmd.Network.OnDecision
+	}
 	if err := c.register(p); err != nil {
 		return nil, err
 	}
@@ -197,6 +207,9 @@ func (c *Client) abandon(l *link, p *Process, err error) {
 
 // startOn sends the start on one connection. The context counts until it is sent.
 func (c *Client) startOn(ctx context.Context, l *link, p *Process, params *wire.StartParams) error {
+	if err := networkFits(l, params); err != nil {
+		return err
+	}
 	call, err := l.begin(ctx, ordinary, wire.MethodProcessStart, params)
 	if err != nil {
 		return err

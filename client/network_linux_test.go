@@ -1,0 +1,138 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/cable"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
+)
+
+// curl prints the status of one request, or the code with which curl fails.
+func curl(url string) string {
+	return fmt.Sprintf("curl -s -o /dev/null -w '%%{http_code}\\n' %s || echo curl $?\n", url)
+}
+
+// site is a web server on a loopback address; host is where.
+func site(t *testing.T) (host string) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// A command reaches what is allowed and nothing else, and each decision is told.
+func TestNetworkOfACommand(t *testing.T) {
+	allowed, other := site(t), site(t)
+	var mu sync.Mutex
+	var told []string
+	var asked []string
+	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{
+		NetworkPolicy: func(_ context.Context, _ string, q client.NetworkQuestion) client.NetworkDecision {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, fmt.Sprintf("%s:%d", q.Host, q.Port))
+			return client.NetworkDecision{Type: "deny", Reason: "not today"}
+		},
+		OnNetworkDecision: func(d wire.NetworkDecision) {
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, fmt.Sprintf("%s %s:%d %s", d.Decision, d.Host, d.Port, d.Reason))
+		},
+	})
+	p := start(t, c, client.Command{
+		Argv: []string{"/bin/sh", "-c", curl("http://"+allowed+"/") + curl("http://"+other+"/") + curl("http://ask.example/") + curl("--noproxy '*' http://"+allowed+"/")},
+		Network: &client.Network{
+			Allow: []string{allowed}, Ask: patience,
+		},
+	})
+	out, err := io.ReadAll(p.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "200\n403\n403\n000\ncurl 7\n"; string(out) != want {
+		t.Errorf("the command says %q, want %q", out, want)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"ask.example:80"}; fmt.Sprint(asked) != fmt.Sprint(want) {
+		t.Errorf("asked %v, want %v", asked, want)
+	}
+	if len(told) != 3 || !strings.HasPrefix(told[0], "allow "+allowed) || told[1] != "deny "+other+" not_allowed_local" || told[2] != "deny ask.example:80 not today" {
+		t.Errorf("told %q", told)
+	}
+}
+
+// A start, or its answer, is lost; the one command that runs has the network that was
+// asked for.
+func TestNetworkSurvivesALostStart(t *testing.T) {
+	allowed, other := site(t), site(t)
+	lost := map[string]func(*cable.Cable) *cable.Rule{
+		"request": func(c *cable.Cable) *cable.Rule {
+			return c.On(cable.FromClient, cable.Method("process/start"), cable.SeverBefore)
+		},
+		"answer": func(c *cable.Cable) *cable.Rule {
+			return c.On(cable.FromServer, cable.Answer("process/start"), cable.SeverBefore)
+		},
+	}
+	url := tethertest.StartServer(t, server.Config{}).URL
+	for name, fault := range lost {
+		t.Run(name, func(t *testing.T) {
+			line, err := cable.Lay(context.Background(), cable.Config{Target: url})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(line.Close)
+			c := dial(t, line.URL(), client.Options{})
+			rule := fault(line)
+			p := start(t, c, client.Command{
+				Argv:    []string{"/bin/sh", "-c", curl("http://"+allowed+"/") + curl("http://"+other+"/")},
+				Network: &client.Network{Allow: []string{allowed}},
+			})
+			if err := rule.Await(within(t), 1); err != nil {
+				t.Fatal(err)
+			}
+			out, err := io.ReadAll(p.Output())
+			if want := "200\n403\n"; string(out) != want || err != nil {
+				t.Errorf("the command says %q, %v; want %q", out, err, want)
+			}
+		})
+	}
+}
+
+// A sandbox stays what it is beside a network.
+func TestNetworkKeepsTheSandbox(t *testing.T) {
+	allowed := site(t)
+	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
+	root := wire.SandboxEntry{Access: wire.AccessRead, Path: wire.SandboxPath{Type: wire.SandboxPathSpecial, Special: wire.SpecialPath{Kind: wire.SpecialRoot}}}
+	p := start(t, c, client.Command{
+		Argv: []string{"/bin/sh", "-c", curl("http://"+allowed+"/") + "touch here 2>/dev/null || echo no"},
+		Sandbox: &wire.Sandbox{WindowsSandboxLevel: wire.WindowsDisabled, WorkspaceRoots: []wire.PathURI{}, Permissions: wire.Permissions{
+			Type: wire.PermissionsManaged, Network: wire.NetworkRestricted,
+			FileSystem: wire.FileSystemPolicy{Type: wire.FileSystemRestricted, Entries: []wire.SandboxEntry{root}},
+		}},
+		Network: &client.Network{Allow: []string{allowed}},
+	})
+	out, err := io.ReadAll(p.Output())
+	if want := "200\nno\n"; string(out) != want || err != nil {
+		t.Errorf("the command says %q, %v; want %q", out, err, want)
+	}
+}
+
+// Bad patterns are refused by the server before anything is started.
+func TestNetworkRefusesBadPatterns(t *testing.T) {
+	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
+	_, err := c.Start(within(t), client.Command{Argv: []string{"true"}, Dir: "/", Network: &client.Network{Allow: []string{"https://example.com/"}}})
+	if err == nil || !strings.Contains(err.Error(), "invalid network proxy config") {
+		t.Errorf("Start: %v", err)
+	}
+}

@@ -1,0 +1,215 @@
+package client_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
+)
+
+// welcomeWith does the handshake of a server that can make networks, or not, and has
+// these features of tether; nil: it is not tether.
+func (p *peer) welcomeWith(session string, networks bool, features []string) {
+	info := wire.EnvironmentInfo{ProviderID: "x", PrependPathDirs: []string{}, TemporaryDirectories: []string{}}
+	info.Capabilities.NetworkProxyLaunch = networks
+	result := map[string]any{"sessionId": session, "environmentInfo": info}
+	if features != nil {
+		result["tether"] = wire.TetherInfo{TTLMs: 60_000, Features: features}
+	}
+	text, err := json.Marshal(result)
+	if err != nil {
+		panic(err)
+	}
+	p.say(p.expect("initialize").answer(string(text)))
+	p.expect("initialized")
+}
+
+// networkParams are the parameters of a start that are about the network.
+type networkParams struct {
+	Retry                 bool            `json:"retry"`
+	Sandbox               json.RawMessage `json:"sandbox"`
+	EnforceManagedNetwork bool            `json:"enforceManagedNetwork"`
+	ManagedNetwork        json.RawMessage `json:"managedNetwork"`
+	NetworkProxy          json.RawMessage `json:"networkProxy"`
+}
+
+func (m heard) network() (p networkParams) {
+	if err := json.Unmarshal(m.Params, &p); err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// What was asked of the network is asked again when the answer was lost.
+func TestNetworkTravels(t *testing.T) {
+	s := newScript(t)
+	var first, again networkParams
+	wait := play(t, func() {
+		one := s.accept()
+		one.welcomeWith("S", true, []string{"retryStart", "hostPorts"})
+		first = one.expect("process/start").network()
+		one.cut()
+		two := s.accept()
+		two.welcomeWith("S", true, []string{"retryStart", "hostPorts"})
+		m := two.expect("process/start")
+		again = m.network()
+		two.say(m.answer(`{"processId":"P","sandboxType":"linuxSeccomp"}`))
+		m = two.expect("process/read")
+		two.say(m.answer(readAnswer(1, false, false)))
+		two.say(events("P", "x1 c2")...)
+	})
+	c := dial(t, s.url(), client.Options{})
+	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P", Network: &client.Network{
+		Allow: []string{"example.com", "*.internal:443"}, Deny: []string{"secret.internal"},
+		Mode: wire.NetworkModeLimited, AllowLocal: true, Ask: 1500 * time.Millisecond,
+	}})
+	if exit, err := p.Wait(within(t)); err != nil || exit.Code != 0 {
+		t.Errorf("Wait: %+v, %v", exit, err)
+	}
+	wait()
+	if first.Retry || !again.Retry {
+		t.Errorf("retry: %t, then %t", first.Retry, again.Retry)
+	}
+	again.Retry = first.Retry
+	if a, b := fmt.Sprintf("%+v", first), fmt.Sprintf("%+v", again); a != b {
+		t.Errorf("sent first  %s\nsent second %s", a, b)
+	}
+	var proxy wire.NetworkProxy
+	if err := wire.Decode(first.NetworkProxy, &proxy); err != nil {
+		t.Fatal(err)
+	}
+	set := proxy.Proxy
+	want := wire.DomainRules{"example.com": wire.DomainAllow, "*.internal:443": wire.DomainAllow, "secret.internal": wire.DomainDeny}
+	if !set.Enabled || !set.EnableSocks5 || set.EnableSocks5UDP || set.DangerouslyAllowAllUnixSockets || !set.AllowLocalBinding ||
+		!set.AllowUpstreamProxy || set.Mode != wire.NetworkModeLimited || fmt.Sprint(*set.Domains) != fmt.Sprint(want) ||
+		*proxy.PolicyDecisionTimeoutMs != 1500 {
+		t.Errorf("networkProxy: %s", first.NetworkProxy)
+	}
+	var sandbox wire.Sandbox
+	if err := wire.Decode(first.Sandbox, &sandbox); err != nil || !sandbox.Disabled() || !first.EnforceManagedNetwork {
+		t.Errorf("without a sandbox nothing is enforced: %v, %+v", err, first)
+	}
+	var managed wire.ManagedNetwork
+	if err := wire.Decode(first.ManagedNetwork, &managed); err != nil || !managed.AllowLocalBinding {
+		t.Errorf("managedNetwork: %v, %s", err, first.ManagedNetwork)
+	}
+}
+
+// A server that would run the command with a wider network is never asked to.
+func TestNetworkNeedsItsServer(t *testing.T) {
+	for _, try := range []struct {
+		name     string
+		networks bool
+		features []string
+		pattern  string
+		refusal  string // in the error; empty: it is started
+	}{
+		{"no networks", false, []string{"hostPorts"}, "example.com", "network"},
+		{"reference", true, nil, "example.com", ""},
+		{"reference, address", true, nil, "2001:db8::1", ""},
+		{"reference, brackets", true, nil, "[2001:db8::1]", ""},
+		{"reference, port", true, nil, "example.com:443", `"example.com:443"`},
+		{"reference, port of an address", true, nil, "[2001:db8::1]:443", `"[2001:db8::1]:443"`},
+		{"old tether, port", true, []string{}, "*.example.com:443", `"*.example.com:443"`},
+		{"tether, port", true, []string{"hostPorts"}, "*.example.com:443", ""},
+	} {
+		t.Run(try.name, func(t *testing.T) {
+			s := newScript(t)
+			var got heard
+			wait := play(t, func() {
+				one := s.accept()
+				one.welcomeWith("S", try.networks, try.features)
+				got = one.expect("process/start")
+				one.say(got.answer(`{"processId":"P","sandboxType":"none"}`))
+			})
+			c := dial(t, s.url(), client.Options{})
+			_, err := c.Start(within(t), client.Command{Argv: []string{"x"}, Dir: "/", ID: "P", Network: &client.Network{Allow: []string{try.pattern}}})
+			if try.refusal == "" {
+				if wait(); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if !errors.Is(err, client.ErrUnsupported) || !strings.Contains(err.Error(), try.refusal) {
+				t.Errorf("Start: %v", err)
+			}
+			// The name is free, and the first start that the server sees is this one.
+			if _, err := c.Start(within(t), client.Command{Argv: []string{"other"}, Dir: "/", ID: "P"}); err != nil {
+				t.Error(err)
+			}
+			wait()
+			if p := got.network(); p.EnforceManagedNetwork || string(p.NetworkProxy) != "null" || !strings.Contains(string(got.Params), `"other"`) {
+				t.Errorf("started %s", got.Params)
+			}
+		})
+	}
+}
+
+// decisionNote is what a server tells about a decision.
+func decisionNote(process, decision, host string, port int) string {
+	return fmt.Sprintf(`{"method":"network/policyDecision","params":{"processId":%q,"timestamp":"2026-11-15T01:19:11.602Z","scope":"domain",`+
+		`"decision":%q,"source":"baseline_policy","reason":"not_allowed","protocol":"http","host":%q,"port":%d,"policyOverride":false}}`, process, decision, host, port)
+}
+
+// Who listens to decisions and is slow holds up nobody and misses the oldest only.
+func TestNetworkDecisionsHoldUpNobody(t *testing.T) {
+	const many = 2000
+	release, begun := make(chan struct{}), make(chan struct{}, 1)
+	s := newScript(t)
+	wait := play(t, func() {
+		one := s.accept()
+		one.welcomeWith("S", true, nil)
+		one.begin()
+		one.begin()
+		one.say(decisionNote("P", "deny", "first", 0))
+		<-begun
+		one.say(`{"method":"network/policyDecision","params":{"processId":"P","nonsense":true}}`)
+		for i := range many {
+			one.say(decisionNote("P", "deny", "many", i))
+		}
+		one.say(decisionNote("other", "allow", "last", 443))
+		one.say(events("P", "x1 c2")...)
+		one.mayHear() // the end
+	})
+	var told, ofProcess []wire.NetworkDecision
+	c := dial(t, s.url(), client.Options{OnNetworkDecision: func(d wire.NetworkDecision) {
+		told = append(told, d)
+		if len(told) == 1 {
+			begun <- struct{}{}
+			<-release
+		}
+	}})
+	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P", Network: &client.Network{
+		OnDecision: func(d wire.NetworkDecision) { ofProcess = append(ofProcess, d) },
+	}})
+	other := start(t, c, client.Command{Argv: []string{"x"}, ID: "other"})
+	if exit, err := p.Wait(within(t)); err != nil || exit.Code != 0 { // nobody waits for the slow one
+		t.Errorf("Wait: %+v, %v", exit, err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close() }()
+	<-other.Done() // so the client has ended
+	close(release)
+	if err := <-closed; err != nil { // all is told when it returns
+		t.Error(err)
+	}
+	wait()
+	if len(told) < 3 || len(told) > 300 {
+		t.Fatalf("%d decisions were told", len(told))
+	}
+	last := told[len(told)-1]
+	if told[0].Host != "first" || last.Host != "last" || last.Decision != "allow" || last.ProcessID != "other" || last.Port != 443 {
+		t.Errorf("first %+v\nlast %+v", told[0], last)
+	}
+	if next := told[len(told)-2]; next.Host != "many" || next.Port != many-1 {
+		t.Errorf("the newest of many: %+v", next)
+	}
+	if len(ofProcess) != len(told)-1 {
+		t.Errorf("%d decisions of the process, %d in all", len(ofProcess), len(told))
+	}
+}
