@@ -62,6 +62,7 @@ func newRun(stdin, stdout *os.File) *cobra.Command {
 		Example: "  tether run -- uname -a\n" +
 			"  tar c . | tether run --url ssh://build -- tar x -C /srv/project\n" +
 			"  tether run --sandbox workspace-write --timeout 10m -- make test\n" +
+			"  tether run --allow-host example.com --allow-host '*.internal:443' -- make deps\n" +
 			"  tether run --detach --name web -- python3 -m http.server",
 		Args:                  needCommand,
 		DisableFlagsInUseLine: true,
@@ -107,10 +108,11 @@ func (l *launch) defineCommand(fs *pflag.FlagSet) {
 	l.sandbox.flag = "--sandbox"
 	fs.StringVar(&l.sandbox.profile, "sandbox", "", "a `PROFILE` to enforce: read-only, workspace-write, full (no sandbox),\nor a JSON file, as for `tether sandbox run`")
 	fs.BoolVar(&l.sandbox.network, "network", false, "with --sandbox: allow the network")
+	l.sandbox.hosts.define(fs)
 	fs.StringArrayVarP(&l.env, "env", "e", nil, "set a variable of the environment, as `NAME[=VALUE]`; without a value\nit is ours; can be repeated")
 	fs.StringVar(&l.cwd, "cwd", "", "`DIR` to start in (default: here, or the server's own)")
 	fs.StringVar(&l.name, "name", "", "`NAME` of the command for `tether ps` and others")
-	group(fs, "Command", "sandbox", "network", "env", "cwd", "name")
+	group(fs, "Command", "sandbox", "network", "allow-host", "deny-host", "env", "cwd", "name")
 }
 
 // defineKeeping adds the flags about long absences.
@@ -137,7 +139,8 @@ func (l *launch) run(ctx context.Context) (err error) {
 	starting, stop := signal.NotifyContext(ctx, passedOn...)
 	defer stop()
 
-	conn, err := l.open(starting, desk.status)
+	news := newRefusals(desk.status)
+	conn, err := l.open(starting, desk.status, news)
 	if err != nil {
 		return startInterrupted(starting, err)
 	}
@@ -146,6 +149,9 @@ func (l *launch) run(ctx context.Context) (err error) {
 			err = cerr
 		}
 	}()
+	if !conn.Has(client.FeatureHostPorts) {
+		news.withoutPorts()
+	}
 	p, err := l.start(starting, conn, desk)
 	if err != nil {
 		return startInterrupted(starting, err)
@@ -176,6 +182,9 @@ func (l *launch) check() (keys *escape, err error) {
 	case strings.ContainsFunc(l.name, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):
 		return refuse("--name must not have blanks, slashes or control characters")
 	}
+	if _, err := l.sandbox.hosts.rules(l.sandbox.network); err != nil {
+		return nil, err
+	}
 	return parseEscape(l.escape)
 }
 
@@ -187,10 +196,10 @@ func startInterrupted(ctx context.Context, err error) error {
 	return err
 }
 
-// open opens the session for the command.
-func (l *launch) open(ctx context.Context, status *statusLine) (*connection, error) {
+// open opens the session for the command. news gets to know which hosts it is refused.
+func (l *launch) open(ctx context.Context, status *statusLine, news *refusals) (*connection, error) {
 	ensure := embeddedServer
-	o := client.Options{TTL: keepAttended, Label: l.name}
+	o := client.Options{TTL: keepAttended, Label: l.name, OnNetworkDecision: news.decided}
 	if l.detach {
 		ensure, o.TTL = homeServer(true), keepDetached
 	}
@@ -249,6 +258,9 @@ func (l *launch) command(conn *connection, d *desk) (client.Command, error) {
 		if cmd.Sandbox, err = l.sandbox.intent(cmd.Dir); err != nil {
 			return cmd, err
 		}
+	}
+	if hosts := l.sandbox.hosts; hosts.given() {
+		cmd.Network = &client.Network{Allow: hosts.allow, Deny: hosts.deny}
 	}
 	return cmd, nil
 }

@@ -217,8 +217,16 @@ func TestRunEndsInputAndTakesTheEnvironment(t *testing.T) {
 
 func TestRunPassesSignalsOn(t *testing.T) {
 	b := newBooth(t)
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
-		cmd := b.command("run", "sh", "-c", "for s in INT TERM HUP QUIT; do trap \"echo $s; exit 7\" $s; done; echo ready; while :; do sleep 0.05; done")
+	passesSignalsOn(t, b.command, []string{"run"}, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	b.isEmpty()
+}
+
+// passesSignalsOn signals tether while a command runs that says which signal it gets.
+func passesSignalsOn(t *testing.T, command func(...string) *exec.Cmd, args []string, signals ...syscall.Signal) {
+	t.Helper()
+	const script = `for s in INT TERM HUP QUIT; do trap "echo $s; exit 7" $s; done; echo ready; while :; do sleep 0.05; done`
+	for _, sig := range signals {
+		cmd := command(append(args[:len(args):len(args)], "sh", "-c", script)...)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -237,13 +245,14 @@ func TestRunPassesSignalsOn(t *testing.T) {
 			t.Errorf("%v: %v, %q", sig, cmd.ProcessState, rest)
 		}
 	}
-	b.isEmpty()
 }
 
 // A command whose reader has gone ends as it would without us in between.
-func TestRunWithoutReader(t *testing.T) {
-	b := newBooth(t)
-	cmd := b.command("run", "yes")
+func TestRunWithoutReader(t *testing.T) { endsWithoutReader(t, newBooth(t).command("run", "yes")) }
+
+// endsWithoutReader takes the reader away from a command that prints for ever.
+func endsWithoutReader(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -49,6 +49,7 @@ type sandboxFlags struct {
 	cwd      string
 	writable []string
 	network  bool
+	hosts    hostFlags
 	stateDir string
 }
 
@@ -59,8 +60,9 @@ func (f *sandboxFlags) define(fs *pflag.FlagSet) {
 	fs.StringVar(&f.cwd, "cwd", "", "`DIR` to start in, which is also the workspace (default: this one)")
 	fs.StringArrayVar(&f.writable, "writable", nil, "another `DIR` to allow writing to; can be repeated")
 	fs.BoolVar(&f.network, "network", false, "allow the network")
+	f.hosts.define(fs)
 	fs.StringVar(&f.stateDir, "state-dir", "", "`PATH` of the state directory, the same as for `tether serve`\n(default $XDG_STATE_HOME/tether or ~/.local/state/tether)")
-	group(fs, "Sandbox", "profile", "cwd", "writable", "network", "state-dir")
+	group(fs, "Sandbox", "profile", "cwd", "writable", "network", "allow-host", "deny-host", "state-dir")
 }
 
 // workspace returns the absolute path of the directory to start in.

@@ -17,21 +17,25 @@ import (
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/sandbox"
+	"github.com/tetherexec/tether/wire"
 )
 
 func newSandboxExplain() *cobra.Command {
 	var flags sandboxFlags
+	var hosts []string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain [flags] [PATH...]",
-		Short: "Show what a sandbox would do, and decide about paths",
+		Short: "Show what a sandbox would do, and decide about paths and hosts",
 		Long: "Show how the sandbox of a profile would be built on this machine, without building it, and\n" +
-			"what a command in it could do with each PATH, by which rule.",
+			"what a command in it could do with each PATH, and whether it could reach each --host, by\n" +
+			"which rule.",
 		Example: "  tether sandbox explain\n" +
-			"  tether sandbox explain --profile read-only ~/.ssh/id_ed25519 /tmp",
+			"  tether sandbox explain --profile read-only ~/.ssh/id_ed25519 /tmp\n" +
+			"  tether sandbox explain --allow-host '*.example.com' --host www.example.com:443",
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			e, err := flags.explain(cmd.Context(), paths)
+			e, err := flags.explain(cmd.Context(), paths, hosts)
 			if err != nil {
 				return err
 			}
@@ -43,6 +47,7 @@ func newSandboxExplain() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	flags.define(fs)
+	fs.StringArrayVar(&hosts, "host", nil, "a `HOST[:PORT]` to decide about, on port 443 if it has none; can be\nrepeated")
 	fs.BoolVar(&asJSON, "json", false, "print JSON")
 	onlyOnce(fs)
 	return cmd
@@ -66,6 +71,7 @@ type explanation struct {
 	Writable  []writablePlace `json:"writableRoots"`
 	Plan      planText        `json:"plan"`
 	Paths     []decision      `json:"paths"`
+	Hosts     []hostDecision  `json:"hosts"`
 }
 
 // backendState is whether the plan could be carried out here.
@@ -117,7 +123,15 @@ type decision struct {
 	Effect   string `json:"effect"`   // what the plan makes of it
 }
 
-func (f *sandboxFlags) explain(ctx context.Context, paths []string) (e *explanation, err error) {
+func (f *sandboxFlags) explain(ctx context.Context, paths, hosts []string) (e *explanation, err error) {
+	rules, err := f.hosts.rules(f.network)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := parseHosts(hosts)
+	if err != nil {
+		return nil, err
+	}
 	cwd, err := f.workspace()
 	if err != nil {
 		return nil, err
@@ -135,14 +149,16 @@ func (f *sandboxFlags) explain(ctx context.Context, paths []string) (e *explanat
 	if err != nil {
 		return nil, err
 	}
-	policy, plan, err := w.confiner.Compile(confine.Request{Intent: intent, Spec: proc.Spec{Dir: cwd, Env: os.Environ()}}, verdict)
+	policy, plan, err := w.confiner.Compile(confine.Request{
+		Intent: intent, Spec: proc.Spec{Dir: cwd, Env: os.Environ()}, EnforceManagedNetwork: rules != nil,
+	}, verdict)
 	if err != nil {
 		return nil, err
 	}
 	e = &explanation{
 		Profile: f.profile, Cwd: policy.Cwd, Network: string(policy.Network), Backend: describeBackend(verdict),
 		FullRead: policy.FullRead, FullWrite: policy.FullWrite, Writable: []writablePlace{},
-		Plan: describePlan(plan), Paths: []decision{},
+		Plan: describePlan(plan), Paths: []decision{}, Hosts: asked,
 	}
 	if !policy.FullWrite {
 		e.Writable = writablePlaces(policy.WritableRoots())
@@ -153,6 +169,12 @@ func (f *sandboxFlags) explain(ctx context.Context, paths []string) (e *explanat
 			return nil, err
 		}
 		e.Paths = append(e.Paths, d)
+	}
+	if rules != nil {
+		e.Network = networkManaged
+	}
+	for i := range asked {
+		asked[i].decide(rules, policy.Network)
 	}
 	return e, nil
 }
@@ -254,7 +276,7 @@ func (e *explanation) print(w io.Writer) error {
 	}
 	row("profile", "%s", e.Profile)
 	row("cwd", "%s", e.Cwd)
-	row("network", "%s", map[string]string{"restricted": "off", "enabled": "on"}[e.Network])
+	row("network", "%s", networkWords[e.Network])
 	switch {
 	case e.Plan.Shape == sandbox.ShapeOpen.String():
 		row("backend", "none needed: nothing is enforced")
@@ -270,6 +292,12 @@ func (e *explanation) print(w io.Writer) error {
 	if len(e.Paths) > 0 {
 		b.WriteString("\npaths\n")
 		for _, d := range e.Paths {
+			d.print(&b)
+		}
+	}
+	if len(e.Hosts) > 0 {
+		b.WriteString("\nhosts\n")
+		for _, d := range e.Hosts {
 			d.print(&b)
 		}
 	}
@@ -296,6 +324,15 @@ func (e *explanation) printWritable(row func(name, format string, args ...any)) 
 			row("", "  except %s: %s (%s)", x.Path, accessWords[x.Access], x.Rule)
 		}
 	}
+}
+
+// networkManaged is a network that leads to some hosts, beside what permissions say.
+const networkManaged = "managed"
+
+// networkWords say what a command can reach, in words.
+var networkWords = map[string]string{
+	string(wire.NetworkRestricted): "off", string(wire.NetworkEnabled): "on",
+	networkManaged: "what --allow-host names, through a proxy",
 }
 
 // accessWords say what a command can do, in words.

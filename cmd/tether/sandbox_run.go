@@ -44,7 +44,8 @@ func newSandboxRun(stdin, stdout *os.File) *cobra.Command {
 			"the sandbox cannot be had, 126 if the command cannot be executed, 127 if it is not found.",
 		Example: "  tether sandbox run -- make test\n" +
 			"  tether sandbox run --profile read-only -- bash\n" +
-			"  tether sandbox run --network --writable ~/.cache -- npm install",
+			"  tether sandbox run --network --writable ~/.cache -- npm install\n" +
+			"  tether sandbox run --allow-host '*.example.com:443' -- make deps",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError{errors.New("a command to run is missing")}
@@ -77,6 +78,10 @@ func (r *sandboxRun) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	rules, err := r.hosts.rules(r.network)
+	if err != nil {
+		return err
+	}
 	if err := proc.ResetInherited(); err != nil {
 		return codedError{exitRefused, fmt.Errorf("prepare for children: %w", err)}
 	}
@@ -94,7 +99,19 @@ func (r *sandboxRun) run(ctx context.Context) (err error) {
 	if r.tty {
 		spec.Rows, spec.Cols = terminalSize(r.stdout)
 	}
-	return r.command(ctx, w, confine.Request{Intent: intent, Spec: spec})
+	request := confine.Request{Intent: intent, Spec: spec}
+	if rules != nil {
+		status := newStatusLine(r.stderr, false)
+		status.setRaw(r.tty)
+		defer status.close()
+		network, err := openLocalNetwork(rules, spec.Env, newRefusals(status))
+		if err != nil {
+			return codedError{exitRefused, err}
+		}
+		defer network.close()
+		request.EnforceManagedNetwork, request.Gate, request.Spec.Env = true, network.gate, network.env
+	}
+	return r.command(ctx, w, request)
 }
 
 // command runs the command from start to end.
@@ -119,7 +136,7 @@ func (r *sandboxRun) command(ctx context.Context, w *workshop, request confine.R
 	}
 	r.attend(process, out, signals)
 	if out.code != 0 && prepared.Plan.Shape != sandbox.ShapeOpen && (r.explainDenial || isTerminal(r.stderr)) {
-		if text := out.denial(prepared.Policy, request.Spec.Dir); text != "" {
+		if text := out.denial(prepared.Policy, request.Spec.Dir, request.EnforceManagedNetwork); text != "" {
 			fmt.Fprintln(r.stderr, text)
 		}
 	}
@@ -241,8 +258,8 @@ func (o *runOutput) Cut() {}
 func (o *runOutput) Close() {}
 
 // denial returns a line about the part that the sandbox may have had in a
-// failure, or nothing.
-func (o *runOutput) denial(policy *sandbox.Policy, cwd string) string {
+// failure, or nothing. managed says that some hosts can be reached.
+func (o *runOutput) denial(policy *sandbox.Policy, cwd string, managed bool) string {
 	var judge denial.Judge
 	var recent denial.Recent
 	for _, c := range o.newest.chunks {
@@ -259,6 +276,8 @@ func (o *runOutput) denial(policy *sandbox.Policy, cwd string) string {
 	case f.Path != "":
 		verb := map[string]string{"read": "reading", "write": "writing"}[f.Access]
 		text += fmt.Sprintf(": %s %s is not allowed (%s)", verb, f.Path, f.Rule)
+	case f.Syscall == denial.SyscallNetwork && managed:
+		text += ": the network leads to what --allow-host names, through a proxy"
 	case f.Syscall == denial.SyscallNetwork:
 		text += ": the network is off (--network allows it)"
 	case f.Syscall == denial.SyscallKilled:

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -201,48 +199,11 @@ func TestSandboxRunProfiles(t *testing.T) {
 }
 
 func TestSandboxRunPassesSignalsOn(t *testing.T) {
-	r := newTrial(t)
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		cmd := r.command("sandbox", "run", "sh", "-c", "trap 'echo trapped; exit 7' INT TERM HUP; echo ready; while :; do sleep 0.1; done")
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewReader(out)
-		if line, err := lines.ReadString('\n'); line != "ready\n" {
-			t.Fatalf("%q, %v", line, err)
-		}
-		cmd.Process.Signal(sig)
-		rest, _ := io.ReadAll(lines)
-		cmd.Wait()
-		if cmd.ProcessState.ExitCode() != 7 || string(rest) != "trapped\n" {
-			t.Errorf("%v: %v, %q", sig, cmd.ProcessState, rest)
-		}
-	}
+	passesSignalsOn(t, newTrial(t).command, []string{"sandbox", "run"}, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 }
 
-// A command whose reader has gone ends as it would without us in between.
 func TestSandboxRunWithoutReader(t *testing.T) {
-	r := newTrial(t)
-	cmd := r.command("sandbox", "run", "yes")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := io.ReadFull(out, make([]byte, 2)); err != nil {
-		t.Fatal(err)
-	}
-	out.Close()
-	cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGPIPE) {
-		t.Errorf("ended with %v", cmd.ProcessState)
-	}
+	endsWithoutReader(t, newTrial(t).command("sandbox", "run", "yes"))
 }
 
 func TestSandboxRunSaysThatItMayBeTheReason(t *testing.T) {

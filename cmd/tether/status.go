@@ -37,6 +37,7 @@ type statusLine struct {
 	timer     *time.Timer
 	closed    bool
 	alternate alternateScreen
+	notes     []string // that wait until a program gives the screen back
 }
 
 // shownStatus is where the status stands at the moment.
@@ -155,6 +156,31 @@ func (s *statusLine) hide() {
 	s.shown = notShown
 }
 
+// note tells something in a line of its own that stays.
+func (s *statusLine) note(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.quiet || s.closed {
+		return
+	}
+	s.notes = append(s.notes, "tether: "+text)
+	if !s.terminal || !s.alternate.is {
+		s.tellNotes()
+	}
+}
+
+// tellNotes prints what waits. The caller has s.mu.
+func (s *statusLine) tellNotes() {
+	s.hide()
+	for _, text := range s.notes {
+		if s.terminal && s.raw { // the cursor may be anywhere, and nobody else sends it home
+			text = "\r\n" + text + "\r"
+		}
+		io.WriteString(s.to, text+"\n")
+	}
+	s.notes = nil
+}
+
 // close takes the status away for good.
 func (s *statusLine) close() {
 	s.mu.Lock()
@@ -164,6 +190,7 @@ func (s *statusLine) close() {
 		s.timer.Stop()
 	}
 	s.hide()
+	s.tellNotes()
 }
 
 // output returns a writer for output that may go to the terminal of the status: each
@@ -188,7 +215,11 @@ func (w statusWriter) Write(b []byte) (int, error) {
 	defer s.mu.Unlock()
 	s.hide()
 	s.alternate.follow(b)
-	return w.to.Write(b)
+	n, err := w.to.Write(b)
+	if len(s.notes) > 0 && !s.alternate.is {
+		s.tellNotes()
+	}
+	return n, err
 }
 
 // fit cuts a text to the width of a terminal.

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/tetherexec/tether/internal/netpolicy"
+	"github.com/tetherexec/tether/wire"
+)
+
+// A hostDecision is whether a command could reach a host.
+type hostDecision struct {
+	Host      string `json:"host"` // as rules compare it
+	Port      uint16 `json:"port"`
+	Reachable bool   `json:"reachable"`
+	Reason    string `json:"reason,omitempty"` // why not, as the wire spells it
+	Rule      string `json:"rule,omitempty"`   // the pattern or range of addresses that decides, if one does
+	Why       string `json:"why"`              // in words
+}
+
+// explainPort is meant when only a host is asked about.
+const explainPort = 443
+
+// parseHosts reads what --host was given.
+func parseHosts(texts []string) ([]hostDecision, error) {
+	hosts := make([]hostDecision, 0, len(texts))
+	for _, text := range texts {
+		host, port, err := splitHost(text)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--host %q: %w", text, err)}
+		}
+		hosts = append(hosts, hostDecision{Host: host, Port: port})
+	}
+	return hosts, nil
+}
+
+// decide decides about a host by rules or, without any, as the network is.
+func (d *hostDecision) decide(rules *netpolicy.Rules, network wire.NetworkAccess) {
+	if rules == nil {
+		d.Reachable = network == wire.NetworkEnabled
+		d.Why = "the network is on, for all hosts"
+		if !d.Reachable {
+			d.Why = "the network is off; --network opens it, --allow-host for some hosts only"
+		}
+		return
+	}
+	q := netpolicy.Query{Protocol: netpolicy.Connect, Host: d.Host, Port: d.Port, Method: "CONNECT"}
+	decision := rules.Decide(q)
+	address, notAddress := netip.ParseAddr(d.Host)
+	if decision.Allowed && notAddress == nil {
+		if at := rules.Address(q, address); !at.Allowed {
+			decision = at
+		}
+	}
+	d.Reachable, d.Rule, d.Reason = decision.Allowed, decision.Rule, decision.Reason
+	if d.Reachable {
+		d.Reason = ""
+	}
+	d.Why = d.words()
+}
+
+// words say why rules have decided so.
+func (d *hostDecision) words() string {
+	switch {
+	case d.Reachable && !isLiteral(d.Host):
+		return "--allow-host " + d.Rule + ", unless it leads to a private or local address when the command asks for it"
+	case d.Reachable:
+		return "--allow-host " + d.Rule
+	case d.Reason == netpolicy.Denied:
+		return "--deny-host " + d.Rule
+	case d.Reason == netpolicy.NotAllowedLocal:
+		return "it is " + localWords(d.Rule) + ", which only an --allow-host for it alone opens, not one with *"
+	case d.Reason == netpolicy.NotAllowed:
+		return "no --allow-host matches"
+	}
+	return d.Reason
+}
+
+// splitHost reads HOST or HOST:PORT.
+func splitHost(text string) (host string, port uint16, err error) {
+	if strings.ContainsAny(text, "/@ ") {
+		return "", 0, errors.New("expected HOST or HOST:PORT")
+	}
+	host, number, err := net.SplitHostPort(text)
+	if err != nil { // no port, or what Normalize will complain about
+		host, number = text, strconv.Itoa(explainPort)
+		if inside, ok := strings.CutPrefix(text, "["); ok {
+			host = strings.TrimSuffix(inside, "]")
+		}
+	}
+	n, err := strconv.ParseUint(number, 10, 16)
+	if err != nil || n == 0 {
+		return "", 0, fmt.Errorf("expected a port from 1 to 65535, not %q", number)
+	}
+	if host, err = netpolicy.Normalize(host); err != nil {
+		return "", 0, err
+	}
+	return host, uint16(n), nil
+}
+
+func (d *hostDecision) print(b *strings.Builder) {
+	verdict := "refused"
+	if d.Reachable {
+		verdict = "reachable"
+	}
+	fmt.Fprintf(b, "  %s\n    %s: %s\n", net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port))), verdict, d.Why)
+}
