@@ -65,7 +65,12 @@ type conn struct {
 	changed chan struct{}
 	replies map[string][]json.RawMessage // by id as JSON text
 	events  map[string][]processEvent    // by process, in order of arrival
+	network []networkMessage             // in order of arrival
 	ended   error                        // nil while connected
+
+	// decide answers what the server asks about hosts; nil, or an empty answer: nobody
+	// does. It is called by the reader.
+	decide func(networkMessage) string
 }
 
 // processEvent is one of the three process notifications.
@@ -170,6 +175,10 @@ func (c *conn) sortLocked(data []byte) {
 	}
 	if m.Method == "" {
 		c.replies[string(m.ID)] = append(c.replies[string(m.ID)], data)
+		return
+	}
+	if strings.HasPrefix(m.Method, "network/") {
+		c.networkLocked(networkMessage{m.ID, m.Method, m.Params})
 		return
 	}
 	e := processEvent{Method: m.Method}

@@ -13,7 +13,7 @@ import (
 func TestSandboxDifferential(t *testing.T) {
 	needBubblewrap(t)
 	for _, group := range [][]sandboxRow{
-		readRows, writeRows, protectedRows, networkRows, lifeRows, terminalRows, environmentRows,
+		readRows, writeRows, protectedRows, networkRows, managedRows, lifeRows, terminalRows, environmentRows,
 	} {
 		for _, row := range group {
 			t.Run(row.id, func(t *testing.T) { row.exchange().run(t) })
@@ -106,8 +106,6 @@ func hostTemp(dir string) string { return fmt.Sprintf("%s/tether-interop-%d", di
 // refusedAtOnce is why tether has no process for an intent that cannot be kept.
 const refusedAtOnce = "an intent that cannot be enforced is refused at the start, not by a process that fails"
 
-const noManagedNetwork = "sandbox intent cannot be enforced on this executor: enforceManagedNetwork is not supported, this executor has no managed network"
-
 func stdout(text string) map[string]string { return map[string]string{"stdout": text} }
 func stderr(text string) map[string]string { return map[string]string{"stderr": text} }
 
@@ -184,14 +182,28 @@ var networkRows = []sandboxRow{
 	{id: "N23", intent: intentFor(`{"type":"external","network":"restricted"}`, ""), argv: socketOf(afInet, 1)},
 	{id: "N24", intent: intentFor(`{"type":"disabled"}`, ""), argv: socketOf(afInet, 1)},
 	{id: "N33", policy: workspaceOnly, network: "enabled", argv: socketOf(afVsock, 1)},
-	{id: "M01", policy: workspaceOnly, start: `"enforceManagedNetwork":true`, script: `true`,
-		differs: refused("there is no managed network yet", -32602, noManagedNetwork)},
-	{id: "M12", intent: "null", start: `"enforceManagedNetwork":true`, argv: socketOf(afInet, 1),
-		differs: refused("there is no managed network yet", -32602, noManagedNetwork)},
 	{id: "S05", policy: workspaceOnly, script: `mount -t tmpfs none sub`},
 	{id: "S08", policy: workspaceOnly, script: `unshare -U true`},
 	{id: "S10", policy: workspaceOnly, script: `unshare -m true`},
 	{id: "S14", policy: workspaceOnly, argv: perl(`chroot("/") or fail()`)},
+}
+
+// managedRows are the rows of the managed network that need no network; for the others
+// see TestNetworkRows.
+var managedRows = []sandboxRow{
+	{id: "M01", policy: workspaceOnly, start: `"enforceManagedNetwork":true`, script: `true`,
+		differs: failsClosed("managed proxy mode requires proxy environment variables")},
+	{id: "M02", policy: workspaceOnly, start: `"enforceManagedNetwork":true,"env":{"PATH":"/usr/bin:/bin","HTTP_PROXY":"http://10.1.2.3:8080"}`, script: `true`,
+		differs: failsClosed("managed proxy mode requires parseable loopback proxy endpoints")},
+	{id: "M08", policy: workspaceOnly, argv: socketOf(afInet, 1),
+		start: `"managedNetwork":{"loopbackPorts":[43123],"allowLocalBinding":true},"env":{"PATH":"/usr/bin:/bin","HTTP_PROXY":"http://127.0.0.1:43123"}`},
+	{id: "M12", intent: "null", start: `"enforceManagedNetwork":true`, argv: socketOf(afInet, 1)},
+	{id: "M22", policy: workspaceOnly, start: networkProxy(`"enabled":false`, ""), script: `true`},
+}
+
+// failsClosed is how a command ends whose network has no way out.
+func failsClosed(why string) []difference {
+	return ends("the text has no place in a source file", 101, true, stderr("tether sandbox: failed to prepare host proxy routing bridge: "+why+"\n"))
 }
 
 var lifeRows = []sandboxRow{

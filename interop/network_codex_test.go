@@ -1,0 +1,323 @@
+//go:build interop
+
+package interop_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// A messageTap keeps every message between client and executor.
+type messageTap struct {
+	mu       sync.Mutex
+	streams  map[tapKey]*frameReader
+	messages []tappedMessage
+}
+
+type tappedMessage struct {
+	fromServer bool
+	lineMessage
+}
+
+func (m *messageTap) tap(link int, fromTarget bool, data []byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := tapKey{link, fromTarget}
+	if m.streams[key] == nil {
+		m.streams[key] = &frameReader{}
+	}
+	for _, text := range m.streams[key].feed(data) {
+		message := tappedMessage{fromServer: fromTarget}
+		if json.Unmarshal(text, &message.lineMessage) == nil {
+			m.messages = append(m.messages, message)
+		}
+	}
+}
+
+// of returns the messages of a method, in order.
+func (m *messageTap) of(method string) (found []tappedMessage) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, message := range m.messages {
+		if message.Method == method {
+			found = append(found, message)
+		}
+	}
+	return found
+}
+
+// answers returns the answers of the client to requests of the server.
+func (m *messageTap) answers() (found []tappedMessage) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, message := range m.messages {
+		if message.Method == "" && !message.fromServer {
+			found = append(found, message)
+		}
+	}
+	return found
+}
+
+// A networkRun is one turn of the real client with its network proxy on.
+type networkRun struct {
+	wire           messageTap
+	model          *model
+	stdout, stderr string
+}
+
+// proxyConfig turns the client's network proxy on.
+const proxyConfig = `
+[sandbox_workspace_write]
+network_access = true
+exclude_slash_tmp = true
+exclude_tmpdir_env_var = true
+[features.network_proxy]
+enabled = true
+allow_local_binding = true
+[features.network_proxy.domains]
+"127.0.0.1" = "allow"
+"localhost" = "allow"
+"denied.example" = "deny"
+`
+
+// runNetworkCodex has the client run commands, with this configuration of approvals and
+// more tables.
+func runNetworkCodex(t *testing.T, who product, approvals, tables string, each ...string) *networkRun {
+	t.Helper()
+	client := program(t, ref)
+	server := startServer(t, who)
+	t.Cleanup(server.stop)
+	r := &networkRun{wire: messageTap{streams: map[tapKey]*frameReader{}}, model: newModel(t, commands(each...))}
+	service := withReviewer(t, r.model)
+	cable := tethertest.NewCable(t, server.url, tethertest.WithTap(r.wire.tap))
+	home := codexHome(t, service.URL)
+	path := filepath.Join(home, "codex", "config.toml")
+	config, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(config), `sandbox_mode = "danger-full-access"`, `sandbox_mode = "workspace-write"`, 1)
+	text = strings.Replace(text, `approval_policy = "never"`, approvals, 1)
+	if err := os.WriteFile(path, []byte(text+tables), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), codexTimeout)
+	defer cancel()
+	cmd := codexExec(ctx, client, home, cable.URL())
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Env = append(cmd.Env, "RUST_LOG=error,codex_otel.log_only=info") // where decisions are logged
+	err = cmd.Run()
+	cable.Close() // after this the tap is quiet
+	r.stdout, r.stderr = out.String(), errs.String()
+	if err != nil {
+		t.Errorf("codex exec: %v\n%s\n%s", err, shorten(r.stdout), r.stderr)
+	}
+	return r
+}
+
+// reviewerAllows is the host that the reviewer lets commands reach.
+const reviewerAllows = "pub.example"
+
+// withReviewer serves a model, and beside it the one that the client has review what it
+// is asked about hosts: it wants an answer of a given form.
+func withReviewer(t *testing.T, m *model) *httptest.Server {
+	verdict := func(outcome string) *model {
+		return newModel(t, func(int, []string) modelItem {
+			return say(canonical(map[string]string{"risk_level": "low", "user_authorization": "high", "outcome": outcome, "rationale": "as the test says"}))
+		})
+	}
+	allow, deny := verdict("allow"), verdict("deny")
+	hostMember := []byte(`\"host\": \"`)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		switch {
+		case !bytes.Contains(body, []byte(`"json_schema"`)):
+			m.ServeHTTP(w, r)
+		case bytes.HasPrefix(body[bytes.LastIndex(body, hostMember)+len(hostMember):], []byte(reviewerAllows)): // those before it are older
+			allow.ServeHTTP(w, r)
+		default:
+			deny.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// starts decodes what the client asked for.
+func (r *networkRun) starts(t *testing.T) (starts []networkStart) {
+	t.Helper()
+	for _, m := range r.wire.of("process/start") {
+		var s networkStart
+		if err := json.Unmarshal(m.Params, &s); err != nil {
+			t.Fatal(err)
+		}
+		starts = append(starts, s)
+	}
+	return starts
+}
+
+// A networkStart is what a start says about the network.
+type networkStart struct {
+	ProcessID             string
+	EnforceManagedNetwork bool
+	NetworkProxy          *struct {
+		PolicyDecisionTimeoutMs int
+		Proxy                   struct {
+			Enabled bool
+			Domains map[string]string
+		}
+	}
+}
+
+// A clientDecision is what the client is told about an attempt.
+type clientDecision struct {
+	ProcessID, Decision, Source, Reason, Protocol, Host string
+	PolicyOverride                                      bool
+}
+
+// wantDecisions checks what the server told the client, and that the client has taken
+// note of each: it logs them.
+func (r *networkRun) wantDecisions(t *testing.T, want ...clientDecision) {
+	t.Helper()
+	var got []clientDecision
+	for _, m := range r.wire.of("network/policyDecision") {
+		var d clientDecision
+		if err := json.Unmarshal(m.Params, &d); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, d)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the client was told\n%+v, want\n%+v", got, want)
+	}
+	var logged []string
+	for line := range strings.Lines(r.stderr) {
+		if strings.Contains(line, `event.name="codex.network_proxy.policy_decision"`) {
+			logged = append(logged, line)
+		}
+	}
+	if len(logged) != len(want) {
+		t.Fatalf("the client has logged %d decisions, want %d:\n%s", len(logged), len(want), r.stderr)
+	}
+	for i, d := range want {
+		for _, part := range []string{fmt.Sprintf("network.policy.decision=%q", d.Decision), fmt.Sprintf("server.address=%q", d.Host), fmt.Sprintf("network.policy.reason=%q", d.Reason)} {
+			if !strings.Contains(logged[i], part) {
+				t.Errorf("no %s in the log of the client: %s", part, logged[i])
+			}
+		}
+	}
+}
+
+// wantShown checks what the model was shown of its nth call.
+func (r *networkRun) wantShown(t *testing.T, n int, parts ...string) {
+	t.Helper()
+	r.model.mu.Lock()
+	defer r.model.mu.Unlock()
+	if len(r.model.outputs) < n {
+		t.Fatalf("the model was shown %d outputs, want %d", len(r.model.outputs), n)
+	}
+	for _, part := range parts {
+		if !strings.Contains(r.model.outputs[n-1], part) {
+			t.Errorf("no %q in what the model was shown:\n%s", part, r.model.outputs[n-1])
+		}
+	}
+}
+
+// TestNetworkCodex has the real client run a command that may reach one host and not
+// two others: it asks the executor for a proxy with its rules, and is told each decision.
+func TestNetworkCodex(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		onProducts(t, func(t *testing.T, who product) {
+			site := httptest.NewServer(http.HandlerFunc(greet))
+			defer site.Close()
+			r := runNetworkCodex(t, who, `approval_policy = "never"`, proxyConfig,
+				curl("--noproxy ''", site.URL, "http://denied.example/", "http://other.example/")+curl("--noproxy '*'", site.URL))
+
+			starts := r.starts(t)
+			if len(starts) != 1 {
+				t.Fatalf("%d starts, want 1", len(starts))
+			}
+			s := starts[0]
+			if p := s.NetworkProxy; !s.EnforceManagedNetwork || p == nil || !p.Proxy.Enabled || p.PolicyDecisionTimeoutMs != 0 ||
+				!maps.Equal(p.Proxy.Domains, map[string]string{"127.0.0.1": "allow", "localhost": "allow", "denied.example": "deny"}) {
+				t.Errorf("the client asked for %+v", s)
+			}
+			r.wantDecisions(t,
+				clientDecision{s.ProcessID, "allow", "baseline_policy", "allow", "http", "127.0.0.1", false},
+				clientDecision{s.ProcessID, "deny", "baseline_policy", "denied", "http", "denied.example", false},
+				clientDecision{s.ProcessID, "deny", "baseline_policy", "not_allowed", "http", "other.example", false})
+			if asked := r.wire.of("network/policyRequest"); len(asked) != 0 {
+				t.Errorf("the client was asked %+v", asked)
+			}
+			r.wantShown(t, 1, "Process exited with code 7", "hello GET /", "200 0\n", `"host":"denied.example","reason":"denied"`, "403 0\n",
+				`"host":"other.example","reason":"not_allowed"`, "000 7\n") // the last one is the direct way
+		})
+	})
+}
+
+// reviewedNetwork is what the system must say for the client to have hosts reviewed.
+const reviewedNetwork = `[experimental_network]
+enabled = true
+[experimental_network.domains]
+"allowed.example" = "allow"
+`
+
+// TestNetworkCodexAsks has the real client decide about hosts that no rule names: the
+// executor asks it, and it asks its reviewer.
+func TestNetworkCodexAsks(t *testing.T) {
+	inNamespace(t, func(t *testing.T) {
+		openWorld(t)
+		if err := os.MkdirAll("/etc/codex", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		requirements := "/etc/codex/requirements.toml" // of the namespace alone
+		if err := os.WriteFile(requirements, []byte(reviewedNetwork), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Remove(requirements)
+		onProducts(t, func(t *testing.T, who product) {
+			r := runNetworkCodex(t, who, "approval_policy = \"on-request\"\napprovals_reviewer = \"auto_review\"", proxyConfig,
+				curl("", "http://"+reviewerAllows+"/"), curl("", "http://other.example/"))
+
+			starts := r.starts(t)
+			if len(starts) != 2 {
+				t.Fatalf("%d starts, want 2", len(starts))
+			}
+			for _, s := range starts {
+				if s.NetworkProxy == nil || s.NetworkProxy.PolicyDecisionTimeoutMs == 0 {
+					t.Errorf("the client does not want to be asked: %+v", s)
+				}
+			}
+			asked, answers := r.wire.of("network/policyRequest"), r.wire.answers()
+			if len(asked) != 2 || len(answers) != 2 {
+				t.Fatalf("%d questions and %d answers, want 2 each: %+v %+v", len(asked), len(answers), asked, answers)
+			}
+			for i, want := range []string{`"allow"`, `"deny"`} {
+				if !strings.Contains(string(answers[i].Result), want) || string(answers[i].ID) != string(asked[i].ID) {
+					t.Errorf("question %d %s was answered %s %s, want %s", i, asked[i].ID, answers[i].ID, answers[i].Result, want)
+				}
+			}
+			r.wantDecisions(t,
+				clientDecision{starts[0].ProcessID, "allow", "decider", "not_allowed", "http", reviewerAllows, true},
+				clientDecision{starts[1].ProcessID, "deny", "decider", "not_allowed", "http", "other.example", false})
+			r.wantShown(t, 1, "Process exited with code 0", "hello GET / host="+reviewerAllows, "200 0\n")
+			r.wantShown(t, 2, "as the test says")
+		})
+	})
+}
