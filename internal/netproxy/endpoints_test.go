@@ -103,11 +103,14 @@ func TestNoWayOut(t *testing.T) {
 		env  []string
 		want string
 	}{
-		"none":         {nil, "managed proxy mode requires proxy environment variables"},
-		"empty":        {[]string{"HTTP_PROXY=", "https_proxy= "}, "managed proxy mode requires proxy environment variables"},
-		"far away":     {[]string{"HTTP_PROXY=http://10.1.2.3:80"}, "managed proxy mode requires parseable loopback proxy endpoints"},
-		"unparseable":  {[]string{"HTTP_PROXY=::::"}, "managed proxy mode requires parseable loopback proxy endpoints"},
-		"no_proxy":     {[]string{"no_proxy=http://127.0.0.1:5"}, "managed proxy mode requires proxy environment variables"},
+		"none":        {nil, "managed proxy mode requires proxy environment variables"},
+		"empty":       {[]string{"HTTP_PROXY=", "https_proxy= "}, "managed proxy mode requires proxy environment variables"},
+		"far away":    {[]string{"HTTP_PROXY=http://10.1.2.3:80"}, "managed proxy mode requires parseable loopback proxy endpoints"},
+		"unparseable": {[]string{"HTTP_PROXY=::::"}, "managed proxy mode requires parseable loopback proxy endpoints"},
+		"no_proxy":    {[]string{"no_proxy=http://127.0.0.1:5"}, "managed proxy mode requires proxy environment variables"},
+		"no token":    {[]string{"HTTP_PROXY=http://127.0.0.1:5", "CODEX_NETWORK_PROXY_ATTRIBUTION="}, "managed proxy mode requires an attribution of 1 to 128 bytes"},
+		"long token": {[]string{"HTTP_PROXY=http://127.0.0.1:5", "CODEX_NETWORK_PROXY_ATTRIBUTION=" + strings.Repeat("x", maxToken+1)},
+			"managed proxy mode requires an attribution of 1 to 128 bytes"},
 		"far too many": {many, "managed proxy mode takes at most 64 different proxies"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -57,7 +59,29 @@ func networkRules(p *wire.StartParams) (*netpolicy.Rules, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNetworkProxy, err)
 	}
+	if err := checkSockets(want.Proxy.UnixSockets); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNetworkProxy, err)
+	}
 	return rules, nil
+}
+
+// checkSockets refuses what cannot be the path of a unix socket. Nothing else is done with
+// the paths: no proxy leads to a unix socket.
+func checkSockets(rules *wire.SocketRules) error {
+	if rules == nil {
+		return nil
+	}
+	allowed := 0
+	for _, path := range slices.Sorted(maps.Keys(*rules)) {
+		if (*rules)[path] != wire.SocketAllow {
+			continue
+		}
+		if !strings.HasPrefix(path, "/") || strings.Contains(path, "\x00") {
+			return fmt.Errorf("invalid network.allow_unix_sockets[%d]: expected a NUL-free absolute path for Linux, got %q", allowed, path)
+		}
+		allowed++
+	}
+	return nil
 }
 
 // A network is what a process reaches the world by, if not like everybody.
