@@ -20,10 +20,13 @@ type client struct {
 	in   io.WriteCloser
 	done sync.WaitGroup
 
+	sending sync.Mutex
+
 	mu      sync.Mutex
 	lastID  int
 	answers map[int]chan message
 	procs   map[string]*process
+	decide  func(question) any // answers about hosts; nil: there are none
 	err     error
 }
 
@@ -89,6 +92,10 @@ func (c *client) dispatch(m message) {
 		if p := c.procs[e.ProcessID]; p != nil {
 			p.add(strings.TrimPrefix(m.Method, "process/"), e)
 		}
+	case strings.HasPrefix(m.Method, "network/"):
+		if err := c.hearLocked(m); err != nil {
+			c.err = errors.Join(c.err, err)
+		}
 	}
 }
 
@@ -109,6 +116,8 @@ func (c *client) fail(err error) {
 func (c *client) send(m any) error {
 	line, err := json.Marshal(m)
 	if err == nil {
+		c.sending.Lock()
+		defer c.sending.Unlock()
 		_, err = c.in.Write(append(line, '\n'))
 	}
 	return err
@@ -181,6 +190,8 @@ type outcome struct {
 	exit           int
 	denied         bool
 	deniedSaid     bool
+	questions      []question // about hosts
+	decisions      []decision
 }
 
 func (p *process) add(method string, e event) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -23,6 +24,10 @@ type fixture struct {
 	ws      string // $WS, the workspace: a.txt, sub/
 	out     string // $OUT, beside it: secret.txt
 	mark    string // in the environment of commands
+
+	vars  map[string]string // more of the environment, and names for texts
+	site  *site             // on the host, if there is one
+	proxy *prepared         // on the host, if there is one
 
 	before map[string]bool // names that might be taken for placeholders
 }
@@ -52,7 +57,11 @@ func newFixture(t *testing.T, a *account) *fixture {
 
 // path puts the real names into a text.
 func (fx *fixture) path(text string) string {
-	return strings.NewReplacer("$WS", fx.ws, "$OUT", fx.out, "$FX", fx.dir, "$SOCK", fx.dir+"/sock", "$PORT", port(), "$MARK", fx.mark, "$TETHER", bench.tether).Replace(text)
+	names := []string{"$WS", fx.ws, "$OUT", fx.out, "$FX", fx.dir, "$SOCK", fx.dir + "/sock", "$PORT", port(), "$MARK", fx.mark, "$TETHER", bench.tether}
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(fx.vars))) { // longer ones first
+		names = append(names, "$"+name, fx.vars[name])
+	}
+	return strings.NewReplacer(names...).Replace(text)
 }
 
 // expand is path for JSON.
@@ -149,12 +158,14 @@ func (fx *fixture) clean() error {
 // env is the environment of a row's command.
 func (fx *fixture) env() map[string]string {
 	name, value, _ := strings.Cut(fx.mark, "=")
-	return map[string]string{
+	env := map[string]string{
 		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "HOME": fx.account.home(),
 		"FX": fx.dir, "WS": fx.ws, "OUT": fx.out, name: value,
 		"TETHER": bench.tether, "PROBE": bench.tether + " be-child probe",
 		"PORT": port(), "SOCK": fx.dir + "/sock",
 	}
+	maps.Copy(env, fx.vars)
+	return env
 }
 
 // greeting is what the peer says to whoever reaches it.

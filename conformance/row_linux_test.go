@@ -28,8 +28,10 @@ type row struct {
 	cwd    string
 	params map[string]any // more of the start
 
-	// drive plays the client while the command runs.
-	drive func(*testing.T, *process)
+	// drive plays the client while the command runs, decide answers its questions
+	// about hosts.
+	drive  func(*testing.T, *process)
+	decide func(question) any
 
 	// What must come of it. Texts are regular expressions over all output in
 	// order of arrival, host names files that must (+) or must not (-) be there
@@ -78,7 +80,7 @@ func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, rows := range [][]row{
 		readRows(), globRows(), writeRows(), protectedRows(), identityRows(), deviceRows(), networkRows(), systemRows(),
-		lifeRows(), exitRows(), denialRows(), terminalRows(), environRows(), refusalRows(), draftRows(),
+		lifeRows(), exitRows(), denialRows(), terminalRows(), environRows(), refusalRows(), draftRows(), managedRows(), proxyRows(),
 	} {
 		for _, r := range rows {
 			if seen[r.id] {
@@ -119,6 +121,9 @@ func (r row) run(t *testing.T, a *account) {
 			s.endLeftovers(fx.mark)
 		}
 	})
+	if r.decide != nil {
+		s.decideBy(t, r.decide)
+	}
 	p, err := s.start(r.start(fx))
 	if r.fails != nil {
 		r.checkFailure(t, err)
@@ -219,8 +224,11 @@ func (r row) checkOutcome(t *testing.T, fx *fixture, o outcome) {
 
 // pattern compiles an expression over lines, with the real names in it.
 func (fx *fixture) pattern(text string) *regexp.Regexp {
-	quoted := strings.NewReplacer("$WS", regexp.QuoteMeta(fx.ws), "$OUT", regexp.QuoteMeta(fx.out), "$FX", regexp.QuoteMeta(fx.dir))
-	return regexp.MustCompile("(?m)" + quoted.Replace(text))
+	names := []string{"$WS", regexp.QuoteMeta(fx.ws), "$OUT", regexp.QuoteMeta(fx.out), "$FX", regexp.QuoteMeta(fx.dir)}
+	for name, value := range fx.vars {
+		names = append(names, "$"+name, regexp.QuoteMeta(value))
+	}
+	return regexp.MustCompile("(?m)" + strings.NewReplacer(names...).Replace(text))
 }
 
 // checkHost makes sure that the machine is as it should be.

@@ -28,7 +28,7 @@ type probe struct {
 // probes is all of them: [Main] finds them here, [Names] lists them.
 var probes = slices.Concat(
 	[]probe{{"ok", "", func([]string) error { return errQuiet }}},
-	socketProbes, unixProbes, fileProbes, mountProbes, namespaceProbes, nestedProbes,
+	socketProbes, unixProbes, reachProbes, fileProbes, mountProbes, namespaceProbes, nestedProbes,
 	processProbes, signalProbes, ipcProbes, kernelProbes, abiProbes, ttyProbes, factProbes,
 )
 

@@ -1,0 +1,342 @@
+package conformance
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A shot is what an attack says to a proxy, byte by byte.
+type shot struct{ name, text string }
+
+// fire says each of them to the proxy on a connection of its own, all at once, and then
+// prints what came back. They are files in the workspace: no shell has to spell them.
+// Some leave a proxy waiting for more.
+const fire = `for f in $(ls -d $WS/http/* $WS/socks/* 2> /dev/null); do
+	case $f in */http/*) port=${HTTP_PROXY##*:};; *) port=${ALL_PROXY##*:};; esac
+	bash -c 'exec 3<> /dev/tcp/127.0.0.1/$0 && cat "$1" >&3 && timeout 5 cat <&3' $port $f > $WS/said.${f##*/} & done; wait
+	for f in $WS/said.*; do echo "== ${f##*/said.}"; cat $f; echo; done`
+
+// load writes shots into the workspace.
+func (fx *fixture) load(http, socks []shot) {
+	fx.t.Helper()
+	for dir, shots := range map[string][]shot{"http": http, "socks": socks} {
+		for i, s := range shots {
+			fx.write(fmt.Sprintf("$WS/%s/%s%03d", dir, dir, i), s.text)
+		}
+	}
+}
+
+// answers returns what the proxy said to each shot, by its name.
+func answers(o outcome, http, socks []shot) map[string]string {
+	parts, said := sections(o.stdout), map[string]string{}
+	for dir, shots := range map[string][]shot{"http": http, "socks": socks} {
+		for i, s := range shots {
+			said[dir+" "+s.name] = parts[fmt.Sprintf("%s%03d", dir, i)]
+		}
+	}
+	return said
+}
+
+// trapPort is where nobody is allowed to go in a town.
+const trapPort = 81
+
+// localHosts are ways to spell what is this machine or close to it.
+func localHosts() []string {
+	return []string{
+		"127.0.0.1", "localhost", "LocalHost", "localhost.", "foo.localhost", "[::1]", "0.0.0.0", "[::]", "127.0.0.1.",
+		"2130706433", "0x7f000001", "0X7F000001", "017700000001", "0177.0.0.1", "127.1", "127.0.1", "0", "0x0", "0x7f.1", "127.000.000.001", "00127.0.0.1",
+		"[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:0001]", "[::127.0.0.1]", "[::ffff:0:127.0.0.1]", "[64:ff9b::7f00:1]", "[64:ff9b::127.0.0.1]", "[2002:7f00:1::]",
+		"[::1%25lo]", "[::1%lo]", "[fe80::1%25lo]", "127.0.0.1%25lo",
+		townMetadata, townMetadata + ".", "2852039166", "0xa9fea9fe", "0xA9.0xFE.0xA9.0xFE", "0251.0376.0251.0376", "169.254.43518", "[::ffff:169.254.169.254]", "[::ffff:a9fe:a9fe]", "[64:ff9b::a9fe:a9fe]",
+		"[fd00:ec2::254]", townPrivate, "10.5046273", "[" + townPrivate6 + "]", townCarrier,
+		"①②⑦.⓪.⓪.①", "127。0。0。1", "１２７.0.0.1", "ⓛocalhost", "loc\u00adalhost",
+		"loop.example", "LOOP.example.", "loop.example..", "six.example", "zero.example", "private.example", "meta.example", "mixed.example",
+		"good.example@127.0.0.1", "good.example:80@127.0.0.1", "good.example%40127.0.0.1", "good.example#@127.0.0.1", `good.example\@127.0.0.1`, "good.example\t@127.0.0.1",
+		"127.0.0.1\\.good.example", "127.0.0.1%00.good.example", "127.0.0.1%2f.good.example", "127.0.0.1?.good.example", "127.0.0.1/.good.example",
+	}
+}
+
+// localShots asks for each of them, in each way that a proxy has.
+func localShots() (http, socks []shot) {
+	request := "GET /attack HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+	for _, host := range localHosts() {
+		http = append(http,
+			shot{"plain " + host, fmt.Sprintf("GET http://%s:%d/attack HTTP/1.1\r\nHost: good.example\r\nConnection: close\r\n\r\n", host, trapPort)},
+			shot{"tunnel " + host, fmt.Sprintf("CONNECT %s:%d HTTP/1.1\r\nHost: good.example\r\n\r\n%s", host, trapPort, request)})
+		bare := strings.Trim(host, "[]")
+		socks = append(socks, shot{"name " + host, socksRequest(3, string(rune(len(host)))+host) + request})
+		if bare != host {
+			socks = append(socks, shot{"name " + bare, socksRequest(3, string(rune(len(bare)))+bare) + request})
+		}
+		if a, err := netip.ParseAddr(bare); err == nil && a.Zone() == "" {
+			kind := byte(1)
+			if a.Is6() {
+				kind = 4
+			}
+			socks = append(socks, shot{"address " + host, socksRequest(kind, string(a.AsSlice())) + request})
+		}
+	}
+	for _, more := range []shot{
+		{"version 4", "\x04\x01\x00\x51\x7f\x00\x00\x01\x00" + request},
+		{"version 4a", "\x04\x01\x00\x51\x00\x00\x00\x01\x00localhost\x00" + request},
+		{"bind", "\x05\x01\x00\x05\x02\x00\x01\x7f\x00\x00\x01\x00\x51" + request},
+		{"udp", "\x05\x01\x00\x05\x03\x00\x01\x7f\x00\x00\x01\x00\x51" + request},
+		{"no name", socksRequest(3, "\x00") + request},
+		{"NUL", socksRequest(3, "\x16good.example\x00127.0.0.1") + request},
+		{"short", "\x05\x01\x00\x05\x01\x00\x03\xff127.0.0.1\x00\x51"},
+		{"kind 2", socksRequest(2, "\x7f\x00\x00\x01") + request},
+		{"http", "GET http://127.0.0.1:81/ HTTP/1.1\r\nHost: good.example\r\n\r\n"},
+	} {
+		socks = append(socks, more)
+	}
+	return http, socks
+}
+
+// socksRequest is the SOCKS5 conversation up to what the address is followed by.
+func socksRequest(kind byte, address string) string {
+	b := append([]byte{5, 1, 0, 5, 1, 0, kind}, address...)
+	return string(binary.BigEndian.AppendUint16(b, trapPort))
+}
+
+// localRules allow all names of the town, however bad their addresses are, and leave the
+// rest to somebody who allows it.
+func localRules() map[string]string {
+	rules := map[string]string{"*": "allow"}
+	for _, name := range []string{"good", "loop", "six", "zero", "private", "meta", "mixed"} {
+		rules[name+".example"] = "allow"
+	}
+	return rules
+}
+
+// No way to spell an address makes the proxy go where the rules do not allow it by that
+// address, whatever the client says about names.
+func TestAdversaryProxyLocal(t *testing.T) {
+	http, socks := localShots()
+	eachTown(t, func(t *testing.T, a *account) {
+		_, s := townServer(t, a, func(fx *fixture) { fx.load(http, socks) })
+		trap := newSite(t, "tcp", fmt.Sprintf(":%d", trapPort))
+		s.decideBy(t, sayYes)
+		for _, mode := range []string{"rules", "client"} {
+			rules := localRules()
+			if mode == "client" {
+				rules = map[string]string{"good.example": "allow"}
+			}
+			o := s.script(t, workspaceOnly(), fire, enforce(networkProxy(rules, asked))).finish(t)
+			if n := trap.visited(); n > 0 {
+				t.Errorf("%s: the trap was reached %d times: %q", mode, n, trap.sent())
+			}
+			for name, said := range answers(o, http, socks) {
+				if strings.HasPrefix(name, "http ") && !regexp.MustCompile(`^HTTP/1\.1 [45]\d\d `).MatchString(said) {
+					t.Errorf("%s: %s: the proxy said %.300q", mode, name, said)
+				}
+				if strings.HasPrefix(name, "socks ") && regexp.MustCompile(`^\x05\x00\x05\x00`).MatchString(said) {
+					t.Errorf("%s: %s: the proxy said %.300q", mode, name, said)
+				}
+			}
+			for _, d := range o.decisions {
+				if d.Decision == "allow" && isLocal(d.Host) {
+					t.Errorf("%s: %v", mode, d)
+				}
+			}
+		}
+	})
+}
+
+// isLocal reports whether a host is one of those that the town has traps for.
+func isLocal(host string) bool {
+	return slices.Contains([]string{"127.0.0.1", "localhost", "::1", "0.0.0.0", "::", townMetadata, townPrivate, townPrivate6, townCarrier,
+		"loop.example", "six.example", "zero.example", "private.example", "meta.example", "mixed.example"}, host)
+}
+
+// The same requests get through where rules name the addresses: the test above can fail.
+func TestAdversaryProxyLocalControl(t *testing.T) {
+	http, socks := localShots()
+	eachTown(t, func(t *testing.T, a *account) {
+		_, s := townServer(t, a, func(fx *fixture) { fx.load(http, socks) })
+		trap := newSite(t, "tcp", fmt.Sprintf(":%d", trapPort))
+		rules := localRules()
+		for _, address := range []string{"127.0.0.1", "localhost", "::1", townMetadata, townPrivate} {
+			rules[address] = "allow"
+		}
+		o := s.script(t, workspaceOnly(), fire, enforce(networkProxy(rules, map[string]any{"allowLocalBinding": true}))).finish(t)
+		said := answers(o, http, socks)
+		for _, host := range []string{"127.0.0.1", "localhost", "[::1]", townMetadata, townPrivate, "loop.example", "six.example", "private.example"} {
+			for _, way := range []string{"http plain ", "http tunnel ", "socks name "} {
+				if !strings.Contains(said[way+host], siteText) {
+					t.Errorf("%s%s: the proxy said %.300q", way, host, said[way+host])
+				}
+			}
+		}
+		for _, address := range []string{"127.0.0.1", "[::1]", townMetadata} {
+			if !strings.Contains(said["socks address "+address], siteText) {
+				t.Errorf("socks address %s: the proxy said %.300q", address, said["socks address "+address])
+			}
+		}
+		if trap.visited() == 0 {
+			t.Error("nobody reached the trap")
+		}
+	})
+}
+
+// smuggling is requests that two parsers may read in two ways. A host that is allowed
+// lives at the address of one that is not.
+func smuggling() []shot {
+	const (
+		inner = "GET /smuggled HTTP/1.1\r\nHost: vhost.example\r\nX: y\r\n\r\n"
+		last  = "GET http://good.example/last HTTP/1.1\r\nHost: good.example\r\nConnection: close\r\n\r\n"
+		to    = "POST http://good.example/a HTTP/1.1\r\nHost: good.example\r\n"
+	)
+	chunk := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(inner), inner)
+	length := func(n int) string { return fmt.Sprintf("Content-Length: %d\r\n", n) }
+	list := []shot{
+		{"CL.TE", to + length(5+len(inner)) + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner + last},
+		{"TE.CL", to + length(4) + "Transfer-Encoding: chunked\r\n\r\n" + chunk + last},
+		{"TE twice", to + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n" + length(4) + "\r\n" + chunk + last},
+		{"CL twice", to + length(0) + length(len(inner)) + "\r\n" + inner + last},
+		{"CL list", to + "Content-Length: 0, " + fmt.Sprint(len(inner)) + "\r\n\r\n" + inner + last},
+		{"CL sign", to + "Content-Length: +" + fmt.Sprint(len(inner)) + "\r\n\r\n" + inner + last},
+		{"CL hex", to + fmt.Sprintf("Content-Length: 0x%x\r\n\r\n", len(inner)) + inner + last},
+		{"CL GET", "GET http://good.example/a HTTP/1.1\r\nHost: good.example\r\n" + length(len(inner)) + "\r\n" + inner + last},
+		{"no length", to + "\r\n" + inner + last},
+		{"HTTP/1.0 TE", "POST http://good.example/a HTTP/1.0\r\nHost: good.example\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner + last},
+		{"bare LF", strings.ReplaceAll(to+length(0)+"\r\n"+inner+last, "\r\n", "\n")},
+		{"bare CR", to + "X: y\rHost: vhost.example\r\n\r\n" + last},
+		{"folded", to + "X: y\r\n Host: vhost.example\r\n" + length(0) + "\r\n" + last},
+		{"space before host", "GET http://good.example/a HTTP/1.1\r\n Host: vhost.example\r\nHost: good.example\r\n\r\n" + last},
+		{"chunk size", to + "Transfer-Encoding: chunked\r\n\r\n0x0\r\n\r\n" + inner + last},
+		{"chunk LF", to + "Transfer-Encoding: chunked\r\n\r\n0\n\n" + inner + last},
+		{"chunk extension", to + "Transfer-Encoding: chunked\r\n\r\n0;\nx\r\n\r\n" + inner + last},
+		{"chunk too long", to + "Transfer-Encoding: chunked\r\n\r\n10000000000000000\r\n" + inner + last},
+		{"trailer", to + "Transfer-Encoding: chunked\r\nTrailer: Host, Content-Length\r\n\r\n0\r\nHost: vhost.example\r\nContent-Length: 9\r\n\r\n" + last},
+		{"other host", "GET http://good.example/a HTTP/1.1\r\nHost: vhost.example\r\n\r\n" + last},
+		{"two hosts", "GET http://good.example/a HTTP/1.1\r\nHost: good.example\r\nHost: vhost.example\r\n\r\n" + last},
+		{"host of the connection", "GET http://good.example/a HTTP/1.1\r\nHost: vhost.example\r\nConnection: Host\r\n\r\n" + last},
+		{"no host", "GET http://good.example/a HTTP/1.1\r\n\r\n" + last},
+		{"origin form", "GET /a HTTP/1.1\r\nHost: vhost.example\r\n\r\n" + last},
+		{"origin form of a friend", last[:len(last)-len("Connection: close\r\n\r\n")] + "\r\n" + inner + last},
+		{"asterisk", "OPTIONS * HTTP/1.1\r\nHost: vhost.example\r\n\r\n" + last},
+		{"double slash", "GET //evil.example/a HTTP/1.1\r\nHost: good.example\r\n\r\n" + last},
+		{"path with a host", "GET http://good.example//vhost.example/a HTTP/1.1\r\nHost: good.example\r\n\r\n" + last},
+		{"line break in the path", "GET http://good.example/%0d%0aHost:%20vhost.example%0d%0a%0d%0aGET%20/smuggled HTTP/1.1\r\nHost: good.example\r\n\r\n" + last},
+		{"line break in a name", "GET http://good.example/a HTTP/1.1\r\nHost: good.example\r\nX: \rHost: vhost.example\r\n\r\n" + last},
+		{"second host", "GET http://good.example/a HTTP/1.1\r\nHost: good.example\r\n\r\nGET http://evil.example/b HTTP/1.1\r\nHost: good.example\r\n\r\n" + last},
+		{"second vhost", "GET http://good.example/a HTTP/1.1\r\nHost: good.example\r\n\r\nGET http://vhost.example/b HTTP/1.1\r\nHost: good.example\r\n\r\n" + last},
+		{"user", "GET http://good.example@evil.example/a HTTP/1.1\r\nHost: good.example\r\n\r\n" + last},
+		{"user and port", "GET http://good.example:80@evil.example/a HTTP/1.1\r\nHost: good.example\r\n\r\n" + last},
+		{"backslash", "GET http://evil.example\\@good.example/a HTTP/1.1\r\nHost: good.example\r\n\r\n" + last},
+		{"fragment", "GET http://evil.example#@good.example/a HTTP/1.1\r\nHost: good.example\r\n\r\n" + last},
+		{"scheme", "GET https://evil.example/a HTTP/1.1\r\nHost: good.example\r\n\r\n" + last},
+		{"ftp", "GET ftp://evil.example/a HTTP/1.1\r\nHost: good.example\r\n\r\n" + last},
+		{"file", "GET file:///etc/passwd HTTP/1.1\r\nHost: good.example\r\n\r\n" + last},
+		{"one slash", "GET http:/evil.example/a HTTP/1.1\r\nHost: evil.example\r\n\r\n" + last},
+		{"upgrade", "GET http://good.example/a HTTP/1.1\r\nHost: good.example\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n\r\n" + inner + last},
+		{"preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + last},
+		{"HTTP/0.9", "GET http://evil.example/\r\n"},
+		{"tunnel to evil", "CONNECT evil.example:80 HTTP/1.1\r\nHost: good.example:80\r\n\r\n" + inner},
+		{"tunnel with a user", "CONNECT good.example:80@evil.example:80 HTTP/1.1\r\nHost: good.example:80\r\n\r\n" + inner},
+		{"tunnel to a URL", "CONNECT http://evil.example:80/ HTTP/1.1\r\nHost: good.example:80\r\n\r\n" + inner},
+		{"tunnel with two ports", "CONNECT good.example:80:81 HTTP/1.1\r\nHost: good.example:80\r\n\r\n" + inner},
+		{"tunnel with a path", "CONNECT good.example:80/../evil.example HTTP/1.1\r\nHost: good.example:80\r\n\r\n" + inner},
+		{"tunnel without a port", "CONNECT evil.example HTTP/1.1\r\nHost: good.example:80\r\n\r\n" + inner},
+		{"tunnel to port 0", "CONNECT good.example:0 HTTP/1.1\r\nHost: good.example:80\r\n\r\n" + inner},
+		{"tunnel to a large port", "CONNECT good.example:65617 HTTP/1.1\r\nHost: good.example:80\r\n\r\n" + inner},
+		{"tunnel to the host header", "CONNECT :80 HTTP/1.1\r\nHost: evil.example:80\r\n\r\n" + inner},
+		{"refused tunnel, then another", "CONNECT evil.example:80 HTTP/1.1\r\nHost: a\r\n\r\nCONNECT vhost.example:80 HTTP/1.1\r\nHost: a\r\n\r\n" + inner},
+	}
+	for _, spelling := range []string{"Transfer-Encoding : chunked", "Transfer-Encoding:\x0bchunked", "Transfer-Encoding: xchunked", "Transfer-Encoding: chunked\x00",
+		"Transfer-Encoding: identity, chunked", "Transfer-Encoding: chunked, chunked", "Transfer_Encoding: chunked", " Transfer-Encoding: chunked", "X: y\nTransfer-Encoding: chunked", "Transfer-Encoding:\tchunked"} {
+		list = append(list, shot{"spelled " + spelling, to + length(5+len(inner)) + spelling + "\r\n\r\n0\r\n\r\n" + inner + last})
+	}
+	return list
+}
+
+// bothLengths is a header that says the length of its body in two ways.
+var bothLengths = regexp.MustCompile(`(?i)(?:content-length:[^\n]*\n(?:[^\r\n]+\r?\n)*transfer-encoding:)|(?:transfer-encoding:[^\n]*\n(?:[^\r\n]+\r?\n)*content-length:)|(?:content-length:[^\n]*\n(?:[^\r\n]+\r?\n)*content-length:)`)
+
+// A host that is allowed does not become the way to one that is not: neither at another
+// address, nor at the same.
+func TestAdversaryProxySmuggling(t *testing.T) {
+	shots := smuggling()
+	eachTown(t, func(t *testing.T, a *account) {
+		_, s := townServer(t, a, func(fx *fixture) { fx.load(shots, nil) })
+		good, evil := newSite(t, "tcp", townGood+":80"), newSite(t, "tcp", townEvil+":80")
+		trap := newSite(t, "tcp", fmt.Sprintf("%s:%d", townGood, trapPort))
+		rules := map[string]string{"good.example": "allow"}
+		o := s.script(t, workspaceOnly(), fire, enforce(networkProxy(rules))).finish(t)
+		if evil.visited()+trap.visited() > 0 {
+			t.Errorf("somebody else was reached: %q %q", evil.asked(), trap.asked())
+		}
+		last := 0
+		for _, r := range good.asked() {
+			if !strings.Contains(r, " good.example ") || strings.Contains(r, " /smuggled") {
+				t.Errorf("a host that is not allowed was asked: %s", r)
+			}
+			if strings.HasSuffix(r, " /last") {
+				last++
+			}
+		}
+		if last == 0 {
+			t.Errorf("not even what is allowed got through: %s", o.all)
+		}
+		for _, raw := range good.sent() {
+			if found := bothLengths.FindString(raw); found != "" {
+				t.Errorf("a request with two lengths was passed on: %q", found)
+			}
+		}
+		for _, d := range o.decisions {
+			if d.Decision == "allow" && d.Host != "good.example" {
+				t.Errorf("decision %v", d)
+			}
+		}
+		if t.Failed() {
+			for name, said := range answers(o, shots, nil) {
+				t.Logf("%s: %.200q", name, said)
+			}
+		}
+		// Who is allowed is reached by the same requests.
+		rules["evil.example"], rules["vhost.example"] = "allow", "allow"
+		s.script(t, workspaceOnly(), fire, enforce(networkProxy(rules))).finish(t)
+		if got := good.asked(); evil.visited() == 0 || !slices.Contains(got, "GET vhost.example /b") {
+			t.Errorf("when all are allowed, evil was reached %d times and good asked for %q", evil.visited(), got)
+		}
+	})
+}
+
+// In a tunnel to a host that is allowed, bytes are bytes: they go there, whatever they say.
+func TestAdversaryProxyTunnel(t *testing.T) {
+	shots := []shot{{"tunnel", "CONNECT good.example:80 HTTP/1.1\r\nHost: evil.example\r\n\r\nGET http://evil.example/x HTTP/1.1\r\nHost: evil.example\r\n\r\n" +
+		"CONNECT evil.example:80 HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"}}
+	eachTown(t, func(t *testing.T, a *account) {
+		_, s := townServer(t, a, func(fx *fixture) { fx.load(shots, nil) })
+		good, evil := newSite(t, "tcp", townGood+":80"), newSite(t, "tcp", townEvil+":80")
+		o := s.script(t, workspaceOnly(), fire, enforce(networkProxy(map[string]string{"good.example": "allow"}))).finish(t)
+		if got := good.asked(); len(got) != 2 || evil.visited() != 0 {
+			t.Errorf("good was asked for %q, evil reached %d times: %s", got, evil.visited(), o.all)
+		}
+	})
+}
+
+// Datagrams do not cross networks; on the host's they obey the same rules.
+func TestAdversaryProxyDatagrams(t *testing.T) {
+	associate := []shot{{"associate", "\x05\x01\x00\x05\x03\x00\x01\x00\x00\x00\x00\x00\x00"}}
+	eachTown(t, func(t *testing.T, a *account) {
+		_, s := townServer(t, a, func(fx *fixture) { fx.load(nil, associate) })
+		resolver := newMailbox(t, "udp", "127.0.0.1:53")
+		o := s.script(t, workspaceOnly(), fire, enforce(networkProxy(loopback))).finish(t)
+		if said := answers(o, nil, associate)["socks associate"]; !strings.HasPrefix(said, "\x05\x00\x05\x07") {
+			t.Errorf("the proxy said %q", said)
+		}
+		if n := resolver.empty(t); n > 0 {
+			t.Errorf("%d datagrams came", n)
+		}
+		o = s.script(t, unconfined(), fire, networkProxy(loopback)).finish(t)
+		if said := answers(o, nil, associate)["socks associate"]; !strings.HasPrefix(said, "\x05\x00\x05\x00") {
+			t.Errorf("on the host's own network, the proxy said %q", said)
+		}
+	})
+}
