@@ -101,6 +101,10 @@ func (p *Proxy) route(ctx context.Context, q netpolicy.Query, e *Event) (route, 
 			e.Decision, e.Address = d, target
 			return route{}, nil
 		}
+		if p.config.Own != nil && p.config.Own(target) {
+			e.Decision, e.Address = ownListener, target
+			return route{}, nil
+		}
 		if r.upstream == nil && p.listensAt(target) {
 			return route{}, errLoop
 		}
@@ -108,6 +112,9 @@ func (p *Proxy) route(ctx context.Context, q netpolicy.Query, e *Event) (route, 
 	}
 	return r, nil
 }
+
+// ownListener is the decision about an address where tether itself listens.
+var ownListener = netpolicy.Decision{Source: netpolicy.Baseline, Reason: netpolicy.NotAllowedLocal, Rule: "tether listens there"}
 
 // resolve returns the addresses of a host, at least one.
 func (p *Proxy) resolve(ctx context.Context, host string) ([]netip.Addr, error) {

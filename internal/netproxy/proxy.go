@@ -42,6 +42,10 @@ type Config struct {
 	// Decided is told of every decision, before it takes effect. It must not block.
 	Decided func(Event)
 
+	// Own, if set, reports whether this program listens at an address. Whoever may
+	// reach a machine may not for that reason command the server of its processes.
+	Own func(netip.AddrPort) bool
+
 	// Resolve finds the addresses of a name; nil: as the system does.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 

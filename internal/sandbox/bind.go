@@ -90,7 +90,9 @@ func Bind(intent *wire.Sandbox, process Process, host Host) (*Policy, error) {
 	}
 	if policy.unrestricted {
 		policy.FullRead, policy.FullWrite = true, true
-		b.kernel(policy)
+		if err := b.kernel(policy); err != nil {
+			return nil, err
+		}
 		return policy, nil
 	}
 	if t := intent.Permissions.FileSystem.Type; t != wire.FileSystemRestricted {
@@ -200,9 +202,8 @@ func (b *binder) restrict(policy *Policy) error {
 			b.add(e.path, e.access, FromEntry, e.path, e.index)
 		}
 	}
-	b.kernel(policy)
-	if policy.FullWrite {
-		return nil
+	if err := b.kernel(policy); err != nil || policy.FullWrite {
+		return err
 	}
 	if err := b.checkGrants(); err != nil {
 		return err
@@ -225,7 +226,7 @@ func (b *binder) restrict(policy *Policy) error {
 }
 
 // kernel looks at what every namespace has of its own.
-func (b *binder) kernel(policy *Policy) {
+func (b *binder) kernel(policy *Policy) error {
 	frozen := frozenProc
 	if b.process.Root {
 		frozen = frozenProcRoot
@@ -236,14 +237,16 @@ func (b *binder) kernel(policy *Policy) {
 		}
 	}
 	policy.hasTmp = b.isDir("/tmp")
-	if policy.Managed && policy.FullWrite {
-		// The network needs namespaces, in which all is as outside.
-		b.rules = newRules()
-		for _, p := range []string{"/", "/dev/shm"} {
-			b.add(p, Write, Unrestricted, p, -1)
-		}
-		policy.rules = b.rules
+	if !policy.Managed || !policy.FullWrite {
+		return nil
 	}
+	// The network needs namespaces, in which all is as outside, but for what is ours.
+	b.rules = newRules()
+	for _, p := range []string{"/", "/dev/shm"} {
+		b.add(p, Write, Unrestricted, p, -1)
+	}
+	policy.rules = b.rules
+	return b.addOwn(policy)
 }
 
 // isDir reports whether p itself, not where a link leads, is a directory.

@@ -282,3 +282,23 @@ func TestNetworkLimited(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// A process that may reach this machine may not command the server.
+func TestNetworkProxyToTheServer(t *testing.T) {
+	s := tethertest.StartServer(t, server.Config{})
+	c := tethertest.Connect(t, s.URL)
+	address := strings.TrimPrefix(s.URL, "ws://")
+	_, port, _ := strings.Cut(address, ":")
+	local := func(_, proxy map[string]any) { proxy["allowLocalBinding"] = true }
+	script := ""
+	for _, host := range []string{address, "localhost:" + port, "0.0.0.0:" + port, "2130706433:" + port} {
+		script += get(host) + ";" + strings.Replace(get(host), "curl", "curl -p", 1) + "; curl -s --noproxy '' -w '[%{http_code}]' -x $ALL_PROXY http://" + host + "/readyz; "
+	}
+	c.Start(tethertest.Shell("p", script, proxied(map[string]string{"*": "allow", "127.0.0.1": "allow", "0.0.0.0": "allow", "localhost": "allow"}, local)))
+	for range 12 {
+		if n := awaitNote(t, c); n.Decision != "deny" || n.Reason != "not_allowed_local" {
+			t.Errorf("told %v", n)
+		}
+	}
+	c.Finish("p", 0)
+}

@@ -40,6 +40,7 @@ type Server struct {
 
 	connections atomic.Int64
 	idle        idleWatch
+	own         ownAddress
 }
 
 // New returns a server that is ready to serve.
@@ -84,7 +85,7 @@ func New(cfg Config) (*Server, error) {
 		Output: outlog.Config{Retain: cfg.Retain, Limit: cfg.SpoolLimit},
 		Pool:   outlog.NewPool(state.path, cfg.SpoolTotal),
 		Procs:  s.procs, Confiner: s.confiner, Uploads: uploads, Env: env, Shell: host.LoginShell, Log: cfg.Log,
-		Removed: s.idle.released,
+		Own: s.own.contains, Removed: s.idle.released,
 	})
 	return s, nil
 }
@@ -108,7 +109,8 @@ func (s *Server) Serve(ctx context.Context, l *Listener) error {
 		s.log.Info("nobody has used this server for a while")
 		expire()
 	})()
-	s.confiner.Begin()                                                   // the address is out: nobody waits for this
+	s.confiner.Begin() // the address is out: nobody waits for this
+	s.own.set(l.Addr())
 	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that clients are told why
 	var conns sync.WaitGroup
 	surface := &Surface{Auth: s.auth, Log: s.log, Metrics: s.writeMetrics, Accept: func(conn net.Conn, buffered []byte, peer string) {

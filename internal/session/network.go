@@ -121,6 +121,7 @@ func (s *Session) openProxy(p *Process, n *network) (err error) {
 		Rules:    p.rules,
 		SocksUDP: want.EnableSocks5UDP && !inside, // datagrams do not cross networks
 		Decided:  p.decided,
+		Own:      s.table.config.Own,
 		Log:      s.log.With("process", p.ID),
 	}
 	if want.AllowUpstreamProxy {

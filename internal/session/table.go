@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -34,6 +35,9 @@ type Config struct {
 	Env      []string // the server's environment
 	Shell    string   // the user's login shell, for terminals
 	Log      *slog.Logger
+
+	// Own reports whether the server listens at an address; nil: nowhere.
+	Own func(netip.AddrPort) bool
 
 	Removed func() // called when a session is gone; may be nil
 }
