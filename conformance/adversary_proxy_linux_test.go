@@ -81,20 +81,17 @@ func localShots() (http, socks []shot) {
 			socks = append(socks, shot{"address " + host, socksRequest(kind, string(a.AsSlice())) + request})
 		}
 	}
-	for _, more := range []shot{
-		{"version 4", "\x04\x01\x00\x51\x7f\x00\x00\x01\x00" + request},
-		{"version 4a", "\x04\x01\x00\x51\x00\x00\x00\x01\x00localhost\x00" + request},
-		{"bind", "\x05\x01\x00\x05\x02\x00\x01\x7f\x00\x00\x01\x00\x51" + request},
-		{"udp", "\x05\x01\x00\x05\x03\x00\x01\x7f\x00\x00\x01\x00\x51" + request},
-		{"no name", socksRequest(3, "\x00") + request},
-		{"NUL", socksRequest(3, "\x16good.example\x00127.0.0.1") + request},
-		{"short", "\x05\x01\x00\x05\x01\x00\x03\xff127.0.0.1\x00\x51"},
-		{"kind 2", socksRequest(2, "\x7f\x00\x00\x01") + request},
-		{"http", "GET http://127.0.0.1:81/ HTTP/1.1\r\nHost: good.example\r\n\r\n"},
-	} {
-		socks = append(socks, more)
-	}
-	return http, socks
+	return http, append(socks,
+		shot{"version 4", "\x04\x01\x00\x51\x7f\x00\x00\x01\x00" + request},
+		shot{"version 4a", "\x04\x01\x00\x51\x00\x00\x00\x01\x00localhost\x00" + request},
+		shot{"bind", "\x05\x01\x00\x05\x02\x00\x01\x7f\x00\x00\x01\x00\x51" + request},
+		shot{"udp", "\x05\x01\x00\x05\x03\x00\x01\x7f\x00\x00\x01\x00\x51" + request},
+		shot{"no name", socksRequest(3, "\x00") + request},
+		shot{"NUL", socksRequest(3, "\x16good.example\x00127.0.0.1") + request},
+		shot{"short", "\x05\x01\x00\x05\x01\x00\x03\xff127.0.0.1\x00\x51"},
+		shot{"kind 2", socksRequest(2, "\x7f\x00\x00\x01") + request},
+		shot{"http", "GET http://127.0.0.1:81/ HTTP/1.1\r\nHost: good.example\r\n\r\n"},
+	)
 }
 
 // socksRequest is the SOCKS5 conversation up to what the address is followed by.
