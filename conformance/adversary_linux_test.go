@@ -141,13 +141,20 @@ func (s *serial) output(t *testing.T, p policy, script string) outcome {
 // attackers returns an armed fixture and a server for it.
 func attackers(t *testing.T, a *account, setup ...func(*fixture)) (*fixture, *serial) {
 	t.Helper()
+	fx := armed(t, a, setup...)
+	return fx, &serial{instance: a.take(t), fx: fx}
+}
+
+// armed returns a fixture that is ready for attacks.
+func armed(t *testing.T, a *account, setup ...func(*fixture)) *fixture {
+	t.Helper()
 	fx := newFixture(t, a)
 	for _, f := range setup {
 		f(fx)
 	}
 	fx.arm()
 	fx.handOver()
-	return fx, &serial{instance: a.take(t), fx: fx}
+	return fx
 }
 
 // wants checks the lines of output: every expression must match, those after it

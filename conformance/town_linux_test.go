@@ -89,12 +89,7 @@ func eachTown(t *testing.T, test func(*testing.T, *account)) {
 // townServer is a server in the town, and a fixture for attacks.
 func townServer(t *testing.T, a *account, setup ...func(*fixture)) (*fixture, *serial) {
 	t.Helper()
-	fx := newFixture(t, a)
-	for _, f := range setup {
-		f(fx)
-	}
-	fx.arm()
-	fx.handOver()
+	fx := armed(t, a, setup...)
 	return fx, &serial{instance: a.own(t, bench.server.Argv, nil), fx: fx}
 }
 

@@ -183,15 +183,9 @@ func awaitEnd() error {
 
 // holdTCP listens until it gets input, and says on which port.
 func holdTCP(args []string) error {
-	fd, addr, err := inetSocket(args[0], unix.SOCK_STREAM)
-	if err != nil {
-		return err
-	}
+	fd, err := listener(args[0])
 	defer unix.Close(fd)
-	if err := unix.Bind(fd, addr); err != nil {
-		return at("bind", err)
-	}
-	if err := unix.Listen(fd, 1); err != nil {
+	if err != nil {
 		return err
 	}
 	name, err := unix.Getsockname(fd)

@@ -121,15 +121,21 @@ func sendUDP(args []string) error {
 }
 
 func listenTCP(args []string) error {
-	fd, addr, err := inetSocket(args[0], unix.SOCK_STREAM)
+	fd, err := listener(args[0])
+	unix.Close(fd)
+	return err
+}
+
+// listener returns a socket, which listens if there is no error.
+func listener(address string) (int, error) {
+	fd, addr, err := inetSocket(address, unix.SOCK_STREAM)
 	if err != nil {
-		return err
+		return fd, err
 	}
-	defer unix.Close(fd)
 	if err := unix.Bind(fd, addr); err != nil {
-		return at("bind", err)
+		return fd, at("bind", err)
 	}
-	return unix.Listen(fd, 1)
+	return fd, unix.Listen(fd, 1)
 }
 
 func closeAll(fds ...int) {
