@@ -89,7 +89,7 @@ func inetAddr(text string) (int, unix.Sockaddr, error) {
 func inetSocket(text string, typ int) (int, unix.Sockaddr, error) {
 	family, addr, err := inetAddr(text)
 	if err != nil {
-		return 0, nil, err
+		return -1, nil, err
 	}
 	fd, err := unix.Socket(family, typ|unix.SOCK_CLOEXEC, 0)
 	return fd, addr, at("socket", err)
