@@ -50,6 +50,7 @@ func TestFindEndpoints(t *testing.T) {
 		"all_proxy=http://10.1.2.3:80",
 		"no_proxy=http://127.0.0.1:5001",
 		"MY_HTTP_PROXY=http://127.0.0.1:5001",
+		"SSL_CERT_FILE=/ca.pem", // certificates of a prepared proxy
 	}
 	rest, e, err := FindEndpoints(env)
 	if err != nil {
