@@ -26,7 +26,10 @@ var requests = map[string]struct {
 	wire.MethodInitialize: {wire.InitializeParams{}, `{"clientName":"x","tether":{"ttlMs":1000,"acks":false,"label":"l"}}`},
 	wire.MethodProcessStart: {wire.StartParams{}, `{"processId":"p","argv":["true"],"cwd":"/","env":{},"tty":false,
 		"metadata":{"threadId":"t"},"envPolicy":{"inherit":"core","ignoreDefaultExcludes":false,"exclude":[],"set":{},"includeOnly":[]},
-		"managedNetwork":{"loopbackPorts":[]},"shellSnapshot":{"scopeId":"s","shell":{"name":"bash","path":"/bin/bash"}},"size":{"rows":1,"cols":1}}`},
+		"managedNetwork":{"loopbackPorts":[]},
+		"networkProxy":{"proxy":{"enabled":true,"enableSocks5":true,"enableSocks5Udp":true,"allowUpstreamProxy":false,"dangerouslyAllowAllUnixSockets":false,
+			"mode":"full","domains":{},"unixSockets":{},"allowLocalBinding":false},"auditMetadata":{},"policyDecisionTimeoutMs":1000},
+		"shellSnapshot":{"scopeId":"s","shell":{"name":"bash","path":"/bin/bash"}},"size":{"rows":1,"cols":1}}`},
 	wire.MethodProcessRead:       {wire.ReadParams{}, `{"processId":"nobody"}`},
 	wire.MethodProcessWrite:      {wire.WriteParams{}, `{"processId":"nobody","chunk":"","writeId":"w"}`},
 	wire.MethodProcessSignal:     {wire.SignalParams{}, `{"processId":"nobody","signal":"interrupt"}`},
@@ -65,7 +68,7 @@ func variations(path []string, typ reflect.Type) (list []variation) {
 		for _, wrong := range wrongValues(t) {
 			list = append(list, variation{name, wrong, true})
 		}
-		if t.Kind() == reflect.Struct && optional && t.NumField() > 0 && t != reflect.TypeFor[wire.Sandbox]() {
+		if t.Kind() == reflect.Struct && (optional || t == reflect.TypeFor[wire.NetworkProxySettings]() || t == reflect.TypeFor[wire.AuditMetadata]()) && t.NumField() > 0 && t != reflect.TypeFor[wire.Sandbox]() {
 			list = append(list, variations(name, t)...)
 		}
 	}
@@ -81,7 +84,7 @@ func wrongValues(t reflect.Type) []string {
 		return []string{`7`, `"%"`, `"YQ"`, `"YR=="`, `[97]`}
 	case t == reflect.TypeFor[wire.Cwd](), t == reflect.TypeFor[wire.PathURI]():
 		return []string{`7`, `""`, `"relative"`, `"http://x/"`, `["/"]`}
-	case t == reflect.TypeFor[wire.Inherit](), t == reflect.TypeFor[wire.SignalNamed](), t == reflect.TypeFor[wire.SignalAny]():
+	case t == reflect.TypeFor[wire.Inherit](), t == reflect.TypeFor[wire.SignalNamed](), t == reflect.TypeFor[wire.SignalAny](), t == reflect.TypeFor[wire.NetworkMode]():
 		return []string{`7`, `""`, `"nonsense"`, `false`}
 	}
 	switch t.Kind() {
