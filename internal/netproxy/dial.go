@@ -77,14 +77,19 @@ var unknown = netip.IPv4Unspecified()
 
 // route finds out how to go on with a query that is allowed by name. If one of the
 // name's addresses is not allowed it turns the decision in e around. A name is looked at
-// also if an upstream proxy will resolve it again, unless it may stand for anything.
+// also if an upstream proxy will resolve it again. Only if it may stand for anything, the
+// proxy is given one that is not known here.
 func (p *Proxy) route(ctx context.Context, q netpolicy.Query, e *Event) (route, error) {
 	r := route{upstream: p.upstreams.find(q)}
 	anything := p.config.Rules.Address(q, unknown)
-	if r.upstream != nil && anything.Allowed {
+	timeout, optional := resolveTimeout, r.upstream != nil && anything.Allowed
+	if optional {
+		timeout = lookTimeout
+	}
+	addrs, err := p.resolve(ctx, q.Host, timeout)
+	if err != nil && optional && ctx.Err() == nil {
 		return r, nil
 	}
-	addrs, err := p.resolve(ctx, q.Host)
 	if err != nil {
 		p.config.Log.Warn("a host is not known", "host", q.Host, "err", err)
 		if !anything.Allowed {
@@ -108,7 +113,9 @@ func (p *Proxy) route(ctx context.Context, q netpolicy.Query, e *Event) (route, 
 		if r.upstream == nil && p.listensAt(target) {
 			return route{}, errLoop
 		}
-		r.addresses = append(r.addresses, target)
+		if len(r.addresses) < maxAddresses {
+			r.addresses = append(r.addresses, target)
+		}
 	}
 	return r, nil
 }
@@ -117,11 +124,11 @@ func (p *Proxy) route(ctx context.Context, q netpolicy.Query, e *Event) (route, 
 var ownListener = netpolicy.Decision{Source: netpolicy.Baseline, Reason: netpolicy.NotAllowedLocal, Rule: "tether listens there"}
 
 // resolve returns the addresses of a host, at least one.
-func (p *Proxy) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
+func (p *Proxy) resolve(ctx context.Context, host string, timeout time.Duration) ([]netip.Addr, error) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{a}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	addrs, err := p.config.Resolve(ctx, host)
 	if err != nil {
@@ -130,7 +137,7 @@ func (p *Proxy) resolve(ctx context.Context, host string) ([]netip.Addr, error) 
 	if len(addrs) == 0 {
 		return nil, errors.New("resolve: no addresses")
 	}
-	return addrs[:min(len(addrs), maxAddresses)], nil
+	return addrs, nil
 }
 
 // report tells of a decision: the log line has the host, never what was asked of it.

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tetherexec/tether/internal/netpolicy"
@@ -28,6 +29,8 @@ const (
 	continueTimeout  = time.Second      // for a host to say that it wants the body
 	httpBuffer       = 64 << 10         // bytes, for each direction of a connection to a host
 	answerCopyBuffer = 512 << 10        // bytes, for passing on an answer
+	maxAnswerBuffers = 32               // of these, for all processes
+	lessAnswerBuffer = 32 << 10         // bytes, when all of them are in use
 )
 
 // ServeHTTP serves an HTTP proxy on l until Close. It owns l.
@@ -42,12 +45,13 @@ func (p *Proxy) serveHTTP(l net.Listener, headerTimeout time.Duration) {
 	quiet := log.New(io.Discard, "", 0) // these logs would show what was asked for
 	s := &http.Server{
 		Handler: &httpProxy{p, &httputil.ReverseProxy{
-			Rewrite:       rewrite,
-			Transport:     p.transport,
-			FlushInterval: -1, // what a host says is passed on at once
-			BufferPool:    &answerBuffers,
-			ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, err error) { answerFailure(w, err) },
-			ErrorLog:      quiet,
+			Rewrite:        p.rewrite,
+			Transport:      p.transport,
+			ModifyResponse: checkSwitch,
+			FlushInterval:  -1, // what a host says is passed on at once
+			BufferPool:     &answerBuffers,
+			ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, err error) { answerFailure(w, err) },
+			ErrorLog:       quiet,
 		}},
 		ErrorLog:                     quiet,
 		DisableGeneralOptionsHandler: true,
@@ -64,7 +68,7 @@ func (p *Proxy) serveHTTP(l net.Listener, headerTimeout time.Duration) {
 // what it uses, and a host cannot leave anything behind for the next one.
 func (p *Proxy) newTransport() *http.Transport {
 	return &http.Transport{
-		Proxy:                  func(r *http.Request) (*url.URL, error) { return routeOf(r.Context()).upstream, nil },
+		Proxy:                  func(r *http.Request) (*url.URL, error) { return carriageOf(r.Context()).upstream, nil },
 		DialContext:            p.dialRoute,
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
@@ -83,18 +87,35 @@ func onlyHTTP1() *http.Protocols {
 	return &p
 }
 
-type routeKey struct{}
-
-// routeOf returns the route that a request was given. Without one it leads nowhere.
-func routeOf(ctx context.Context) route {
-	r, _ := ctx.Value(routeKey{}).(route)
-	return r
+// A carriage is how a plain request is carried on, and for how long.
+type carriage struct {
+	route
+	request context.Context // of the request; what is dialled for it ends with it
 }
+
+type carriageKey struct{}
+
+// carriageOf returns the carriage that a request was given. Without one it leads nowhere.
+func carriageOf(ctx context.Context) carriage {
+	c, _ := ctx.Value(carriageKey{}).(carriage)
+	return c
+}
+
+var errNoRoute = errors.New("the request has no route")
 
 // dialRoute connects as the route in ctx says. address is the upstream proxy's if there
 // is one, and else of no interest: a name would have to be resolved again.
+//
+// The connection is closed when the request is over, whoever has it then: http.Transport
+// dials on when nobody waits any more, and does not always say who is to close.
 func (p *Proxy) dialRoute(ctx context.Context, _, address string) (net.Conn, error) {
-	r := routeOf(ctx)
+	r := carriageOf(ctx)
+	if r.request == nil {
+		return nil, errNoRoute
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.request, cancel)()
 	var c net.Conn
 	var err error
 	if r.upstream != nil {
@@ -105,7 +126,9 @@ func (p *Proxy) dialRoute(ctx context.Context, _, address string) (net.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	return &listenLater{conn: c.(*conn), spoken: make(chan struct{})}, nil
+	l := &listenLater{conn: c.(*conn), spoken: make(chan struct{})}
+	context.AfterFunc(r.request, func() { l.Close() })
+	return l, nil
 }
 
 // listenLater hears a host only after it was spoken to. http.Transport would write what
@@ -173,7 +196,7 @@ func (h *httpProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answerFailure(w, err)
 		return
 	}
-	ctx := context.WithValue(r.Context(), routeKey{}, to)
+	ctx := context.WithValue(r.Context(), carriageKey{}, carriage{to, r.Context()})
 	h.reverse.ServeHTTP(unsniffed{w}, r.WithContext(ctx))
 }
 
@@ -222,7 +245,7 @@ func newQuery(protocol netpolicy.Protocol, method, host, port string) (netpolicy
 
 // rewrite makes the request for the host of one for the proxy. Its target is spelled as
 // it was decided on, so that nobody after us can read it in another way.
-func rewrite(r *httputil.ProxyRequest) {
+func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	q, err := plainQuery(r.In)
 	if err != nil {
 		panic(err) // it was all right a moment ago
@@ -234,6 +257,10 @@ func rewrite(r *httputil.ProxyRequest) {
 	}
 	r.Out.URL.RawQuery, r.Out.URL.ForceQuery = r.In.URL.RawQuery, r.In.URL.ForceQuery
 	keepPath(r)
+	if !p.maySwitch(q, r.In) {
+		r.Out.Header.Del("Upgrade")
+		r.Out.Header.Del("Connection")
+	}
 	r.Out.Trailer = r.In.Trailer // filled when the body has been read
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if values, ok := r.In.Header[name]; ok {
@@ -252,9 +279,33 @@ func keepPath(r *httputil.ProxyRequest) {
 	}
 	path = path[slash:]
 	r.Out.URL.Opaque = path
-	if routeOf(r.In.Context()).upstream != nil || strings.HasPrefix(path, "//") {
+	if carriageOf(r.In.Context()).upstream != nil || strings.HasPrefix(path, "//") {
 		r.Out.URL.Opaque = "//" + r.Out.Host + path // in absolute form, which every host understands
 	}
+}
+
+// maySwitch reports whether a request may ask for another protocol, which makes a tunnel
+// of its connection. Where a query by CONNECT would be refused it may not. Nor may it by
+// way of an upstream proxy: if that does not agree that there is a tunnel, it takes what
+// comes through it for requests, to hosts that nobody has decided about.
+func (p *Proxy) maySwitch(q netpolicy.Query, in *http.Request) bool {
+	q.Protocol, q.Method = netpolicy.Connect, http.MethodConnect
+	return carriageOf(in.Context()).upstream == nil && p.config.Rules.Guard(q).Allowed
+}
+
+var errSwitch = errors.New("the host switches to a protocol that was not asked for")
+
+// checkSwitch refuses an answer that makes a tunnel of the connection, unless it is one
+// that was asked for. The client's own wish says nothing: see maySwitch.
+func checkSwitch(a *http.Response) error {
+	if a.StatusCode != http.StatusSwitchingProtocols {
+		return nil
+	}
+	asked := a.Request.Header.Get("Upgrade")
+	if asked == "" || !strings.EqualFold(asked, a.Header.Get("Upgrade")) {
+		return errSwitch
+	}
+	return nil
 }
 
 // tunnel handles CONNECT. The answer comes when there is a connection.
@@ -326,13 +377,27 @@ func (w unsniffed) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // answerBuffers are shared by all proxies.
 var answerBuffers bufferPool
 
-type bufferPool struct{ pool sync.Pool }
+// A bufferPool has large buffers, which make few answers fast, and small ones for the
+// others: an answer may take as long as its host likes.
+type bufferPool struct {
+	pool  sync.Pool
+	large atomic.Int64 // buffers in use
+}
 
 func (b *bufferPool) Get() []byte {
+	if b.large.Add(1) > maxAnswerBuffers {
+		b.large.Add(-1)
+		return make([]byte, lessAnswerBuffer)
+	}
 	if p, ok := b.pool.Get().(*[answerCopyBuffer]byte); ok {
 		return p[:]
 	}
 	return make([]byte, answerCopyBuffer)
 }
 
-func (b *bufferPool) Put(p []byte) { b.pool.Put((*[answerCopyBuffer]byte)(p)) }
+func (b *bufferPool) Put(p []byte) {
+	if len(p) == answerCopyBuffer {
+		b.large.Add(-1)
+		b.pool.Put((*[answerCopyBuffer]byte)(p))
+	}
+}

@@ -567,3 +567,24 @@ func TestSlowHeader(t *testing.T) {
 		c.Close()
 	}
 }
+
+// Many answers at a time do not take much memory each.
+func TestAnswerBuffers(t *testing.T) {
+	var b bufferPool
+	total := 0
+	var taken [][]byte
+	for range maxClients {
+		p := b.Get()
+		total += len(p)
+		taken = append(taken, p)
+	}
+	if most := 32 << 20; total > most {
+		t.Errorf("%d answers take %d bytes, more than %d", maxClients, total, most)
+	}
+	for _, p := range taken {
+		b.Put(p)
+	}
+	if p := b.Get(); len(p) != answerCopyBuffer {
+		t.Errorf("a single answer gets %d bytes", len(p))
+	}
+}

@@ -20,9 +20,10 @@ import (
 const (
 	maxClients     = 512              // connections from the process; further ones wait to be accepted
 	resolveTimeout = 10 * time.Second // for finding the addresses of a name
+	lookTimeout    = 2 * time.Second  // the same, if an upstream proxy will do it anyway
 	dialTimeout    = 30 * time.Second // for a connection to any of a name's addresses
 	fallbackDelay  = 300 * time.Millisecond
-	maxAddresses   = 16 // of one name that are looked at; more than that are ignored
+	maxAddresses   = 16 // of one name that are tried; all are looked at
 )
 
 // Config is what a Proxy is made of.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -20,6 +21,10 @@ const (
 	// socksHandshake is how long a client may take to say what it wants, all in all:
 	// a byte now and then does not buy more of it.
 	socksHandshake = 15 * time.Second
+
+	// socksEarly is how much a client can send before it has its answer, in bytes; the
+	// rest waits in the kernel.
+	socksEarly = 4 << 10
 
 	// After a refusal the client gets a moment to read it: to close a connection with
 	// unread bytes would reset it, and the answer might be lost.
@@ -98,7 +103,9 @@ func (s *socksServer) connect(c net.Conn, to socksAddr) {
 	}
 	ctx, cancel := context.WithCancel(s.proxy.ctx)
 	defer cancel()
+	early := readAhead(c, cancel)
 	out, err := s.proxy.dial(ctx, q, c.RemoteAddr())
+	hasty := early()
 	if err != nil {
 		s.fail(c, socksReplyFor(err))
 		return
@@ -108,7 +115,41 @@ func (s *socksServer) connect(c net.Conn, to socksAddr) {
 		return
 	}
 	c.SetDeadline(time.Time{})
+	if len(hasty) > 0 {
+		if _, err := out.Write(hasty); err != nil {
+			return
+		}
+	}
 	relay(c, out)
+}
+
+// readAhead watches a client that waits for its answer, and calls gone if it hangs up:
+// nobody needs to be asked for its sake then. The function that it returns ends that, and
+// returns what a client that did not wait has sent.
+func readAhead(c net.Conn, gone func()) (early func() []byte) {
+	c.SetReadDeadline(time.Time{})
+	buf := make([]byte, socksEarly)
+	n := 0
+	var reader sync.WaitGroup
+	reader.Go(func() { // ends with early, or with c
+		for n < len(buf) {
+			m, err := c.Read(buf[n:])
+			n += m
+			switch {
+			case err == nil:
+				continue
+			case err == io.EOF && n > 0: // it has said all, and may still listen
+			case !errors.Is(err, os.ErrDeadlineExceeded):
+				gone()
+			}
+			return
+		}
+	})
+	return func() []byte {
+		c.SetReadDeadline(time.Unix(1, 0))
+		reader.Wait()
+		return buf[:n]
+	}
 }
 
 // query is what the rules are asked about a destination.

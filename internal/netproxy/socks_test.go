@@ -219,13 +219,34 @@ func TestSocksPipelined(t *testing.T) {
 	st := newSocksTest(t, local(), Config{}, nil)
 	port, _ := echoTCP(t)
 	c := st.dial()
-	io.WriteString(c, "\x05\x02\x02\x00"+"\x05\x01\x00"+ipAddr("127.0.0.1", port)+"early ")
+	early := strings.Repeat("early ", socksEarly) // more than is read ahead
+	io.WriteString(c, "\x05\x02\x02\x00"+"\x05\x01\x00"+ipAddr("127.0.0.1", port)+early)
 	c.CloseWrite()
 	if code, _ := readReply(t, c); code != socksOK {
 		t.Fatal("reply", code)
 	}
-	if got, err := io.ReadAll(c); string(got) != "early end" || err != nil {
-		t.Errorf("got %q, %v", got, err)
+	if got, err := io.ReadAll(c); string(got) != early+"end" || err != nil {
+		t.Errorf("got %d bytes, %v", len(got), err)
+	}
+}
+
+// A client that hangs up takes its question back.
+func TestSocksHangUp(t *testing.T) {
+	asked, over := make(chan struct{}), make(chan struct{})
+	st := newSocksTest(t, local(), Config{Ask: func(ctx context.Context, _ netpolicy.Query) (netpolicy.Decision, error) {
+		defer close(over)
+		close(asked)
+		<-ctx.Done()
+		return netpolicy.Decision{}, ctx.Err()
+	}}, nil)
+	c := st.dial()
+	io.WriteString(c, "\x05\x01\x00"+"\x05\x01\x00"+domainAddr("asked.example", 80))
+	<-asked
+	c.Close()
+	select {
+	case <-over:
+	case <-time.After(socksPatience):
+		t.Error("the question is still asked")
 	}
 }
 

@@ -2,8 +2,10 @@ package netproxy
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -95,6 +97,53 @@ func TestUpstreamAddresses(t *testing.T) {
 	}
 	if got := up.seen(); len(got) != 0 {
 		t.Errorf("the upstream proxy got %q", got)
+	}
+}
+
+// Nor, where private addresses may be reached, those that may not even then.
+func TestUpstreamAddressesThatStayRefused(t *testing.T) {
+	up := newRecorder(t, recorderAnswer)
+	own := netip.MustParseAddr("127.0.0.7")
+	addresses := map[string]string{"meta.ok.example": "169.254.169.254", "denied.ok.example": "192.0.2.9", "server.ok.example": own.String()}
+	s := names()
+	s.Domains["192.0.2.9"] = netpolicy.Deny
+	h := newHTTPTest(t, s, Config{
+		Upstream: []string{"ALL_PROXY=http://127.0.0.1:" + up.port},
+		Own:      func(a netip.AddrPort) bool { return a.Addr() == own },
+		Resolve: func(_ context.Context, host string) ([]netip.Addr, error) {
+			a, err := netip.ParseAddr(addresses[host])
+			return []netip.Addr{a}, err
+		},
+	})
+	for name := range addresses {
+		if got := h.exchange("CONNECT " + name + ":80 HTTP/1.1\r\nHost: x\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 403 ") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if got := up.seen(); len(got) != 0 {
+		t.Errorf("the upstream proxy got %q", got)
+	}
+	got := h.exchange("GET http://unknown.ok.example/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	if !strings.HasSuffix(got, "hi") {
+		t.Errorf("a name that only the upstream proxy may know: %s", got)
+	}
+}
+
+// One address among many that is refused is enough: who resolves the name again may take
+// that one.
+func TestOneAddressOfMany(t *testing.T) {
+	up := newRecorder(t, recorderAnswer)
+	h := newHTTPTest(t, names(), Config{
+		Upstream: []string{"ALL_PROXY=http://127.0.0.1:" + up.port},
+		Resolve: func(context.Context, string) (all []netip.Addr, _ error) {
+			for i := range 2 * maxAddresses {
+				all = append(all, netip.AddrFrom4([4]byte{127, 0, 1, byte(i)}))
+			}
+			return append(all, netip.MustParseAddr("169.254.169.254")), nil
+		},
+	})
+	if got := h.exchange("GET http://x.ok.example/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 403 ") {
+		t.Errorf("answer %s", got)
 	}
 }
 

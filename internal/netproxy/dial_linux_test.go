@@ -1,0 +1,72 @@
+package netproxy
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Nothing is dialled for a request that is over: http.Transport would go on, and a
+// process that hangs up again and again would have any number of connections made.
+func TestDialEndsWithRequest(t *testing.T) {
+	p := New(Config{})
+	defer p.Close()
+	began, ended := make(chan struct{}), make(chan error, 1)
+	dial := p.transport.DialContext
+	p.transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		close(began)
+		c, err := dial(ctx, network, address)
+		ended <- err
+		return c, err
+	}
+	request, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	to := carriage{route{addresses: []netip.AddrPort{fullQueue(t)}}, request}
+	r, err := http.NewRequestWithContext(context.WithValue(request, carriageKey{}, to), http.MethodGet, "http://x.example/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		<-began
+		cancel()
+	}()
+	if _, err := p.transport.RoundTrip(r); err == nil {
+		t.Error("there is an answer")
+	}
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "operation was canceled") {
+		t.Errorf("the dial ended with %v", err)
+	}
+}
+
+// fullQueue is an address that does not answer: somebody listens there, but accepts
+// nobody, and there is no room to wait.
+func fullQueue(t *testing.T) netip.AddrPort {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Close(fd) })
+	loopback := [4]byte{127, 0, 0, 1}
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: loopback}); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Listen(fd, 0); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := netip.AddrPortFrom(netip.AddrFrom4(loopback), uint16(name.(*syscall.SockaddrInet4).Port))
+	c, err := net.Dial("tcp", address.String()) // the one who waits
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return address
+}
