@@ -10,7 +10,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tetherexec/tether/internal/server"
@@ -301,4 +304,64 @@ func TestNetworkProxyToTheServer(t *testing.T) {
 		}
 	}
 	c.Finish("p", 0)
+}
+
+// A client that comes back is told and asked nothing before it has said that it is ready.
+func TestNetworkResumed(t *testing.T) {
+	s := tethertest.StartServer(t, server.Config{})
+	c := tethertest.Dial(t, s.URL)
+	hello := c.Handshake("")
+	host, fifo := web(t), filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	turn := func(flag int) { // opens when the other side does
+		f, err := os.OpenFile(fifo, flag, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	script := ": <" + fifo + "; " + get("bad.example") + "; : >" + fifo + "; " + get(host)
+	c.Start(tethertest.Shell("p", script, proxied(map[string]string{"bad.example": "deny"}, asking)))
+	c.Close()
+	c = tethertest.Dial(t, s.URL)
+	c.Must("initialize", map[string]any{"clientName": "test", "resumeSessionId": hello.SessionID}, nil)
+	turn(os.O_WRONLY)
+	turn(os.O_RDONLY) // bad.example was refused
+	c.Notify("initialized", struct{}{})
+	asked := c.Next()
+	if asked.Method != "network/policyRequest" {
+		t.Fatalf("the first message is %s %s", asked.Method, asked.Params)
+	}
+	c.Send(fmt.Sprintf(`{"id":%s,"result":{"decision":{"type":"allow"}}}`, asked.ID))
+	if got := readUntil(t, c, "p", "[200]"); !strings.HasSuffix(got, "hello[200]") {
+		t.Errorf("got %s", got)
+	}
+}
+
+// A process that asks and asks leaves room for the questions of others.
+func TestNetworkQuestionsOfMany(t *testing.T) {
+	c := tethertest.Connect(t, tethertest.StartServer(t, server.Config{}).URL)
+	more := proxied(nil, asking)
+	more["pipeStdin"] = true
+	c.Start(tethertest.Shell("greedy", "echo $HTTP_PROXY; read line", more))
+	proxy := strings.TrimSpace(strings.TrimPrefix(readUntil(t, c, "greedy", "\n"), "http://"))
+	for range 300 { // more than a connection takes
+		conn, err := net.Dial("tcp", proxy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		io.WriteString(conn, "GET http://x.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
+	}
+	awaitNote(t, c) // the first that was too many
+	c.Start(tethertest.Shell("modest", get(web(t)), proxied(nil, asking)))
+	asked := c.Await("its question", func(m tethertest.Message) bool {
+		return m.Method == "network/policyRequest" && strings.Contains(string(m.Params), "modest")
+	})
+	c.Send(fmt.Sprintf(`{"id":%s,"result":{"decision":{"type":"allow"}}}`, asked.ID))
+	if got := c.Finish("modest", 0).Text["stdout"]; got != "hello[200]" {
+		t.Errorf("got %s", got)
+	}
 }

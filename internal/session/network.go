@@ -161,7 +161,7 @@ func (p *Process) decided(e netproxy.Event) {
 	s.mu.Lock()
 	a := s.attachment
 	s.mu.Unlock()
-	if a == nil {
+	if a == nil || !a.isReady() {
 		return
 	}
 	if h := e.Query.Protocol; e.Decision.Source == netpolicy.ModeGuard && (h == netpolicy.HTTP || h == netpolicy.Connect) {
@@ -208,6 +208,10 @@ const (
 	maxReason   = 1024            // bytes of a client's reason
 	answerGrace = 5 * time.Second // for the way of an answer, beside the client's time
 	maxPatience = 24 * time.Hour  // with an answer, whatever the client says
+
+	// maxQuestions is how many questions about one process may wait for the client, which
+	// takes a limited number: no process may use them all up for the others.
+	maxQuestions = 64
 )
 
 // askNetwork puts a query to the client. What is not a clear answer is no permission.
@@ -220,6 +224,11 @@ func (p *Process) askNetwork(ctx context.Context, q netpolicy.Query) (netpolicy.
 	if a == nil {
 		return denied, nil
 	}
+	defer p.questions.Add(-1)
+	if p.questions.Add(1) > maxQuestions {
+		s.log.Warn("too many questions about hosts", "process", p.ID, "host", q.Host, "port", q.Port)
+		return denied, nil
+	}
 	patience := maxPatience
 	if ms := *p.params.NetworkProxy.PolicyDecisionTimeoutMs; ms < uint64(maxPatience/time.Millisecond) {
 		patience = time.Duration(ms)*time.Millisecond + answerGrace
@@ -227,6 +236,11 @@ func (p *Process) askNetwork(ctx context.Context, q netpolicy.Query) (netpolicy.
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	defer context.AfterFunc(a.ctx, cancel)()
+	select {
+	case <-a.ready:
+	case <-ctx.Done():
+		return denied, nil
+	}
 	result, err := a.peer.Ask(ctx, wire.MethodNetworkPolicyRequest, wire.NetworkPolicyParams{
 		ProcessID: p.ID, Request: wire.NetworkQuestion{Protocol: string(q.Protocol), Host: q.Host, Port: q.Port},
 	})

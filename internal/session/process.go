@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/tetherexec/tether/internal/environ"
@@ -40,6 +41,8 @@ type Process struct {
 	observers int
 
 	writes writes
+
+	questions atomic.Int64 // about hosts, that wait for the client
 
 	denial Denial // set before the exit is in the log
 }

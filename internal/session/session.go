@@ -85,6 +85,7 @@ type Attachment struct {
 	peer   Peer
 	ctx    context.Context // ends at detach or with the session; its cause says why
 	cancel context.CancelCauseFunc
+	ready  chan struct{} // closed when the client may be told and asked what it did not ask for
 
 	resumed bool        // processes are followed once the client has read them
 	quiet   *time.Timer // starts what the client does not ask about; nil unless resumed
@@ -93,12 +94,22 @@ type Attachment struct {
 // Context ends when the peer loses the session; its cause says why.
 func (a *Attachment) Context() context.Context { return a.ctx }
 
+// isReady reports whether the client has had its answer to the handshake.
+func (a *Attachment) isReady() bool {
+	select {
+	case <-a.ready:
+		return true
+	default:
+		return false
+	}
+}
+
 // TTL is how long the session lives while nobody is attached.
 func (s *Session) TTL() time.Duration { return s.ttl }
 
 // attachLocked makes peer the attached one.
 func (s *Session) attachLocked(peer Peer, resumed bool) *Attachment {
-	a := &Attachment{Session: s, peer: peer, resumed: resumed}
+	a := &Attachment{Session: s, peer: peer, resumed: resumed, ready: make(chan struct{})}
 	a.ctx, a.cancel = context.WithCancelCause(s.ctx)
 	s.attachment = a
 	if s.expiry != nil {
@@ -151,8 +162,9 @@ func (s *Session) expiredLocked(now time.Time) bool {
 	return s.attachment == nil && now.Sub(s.detachedAt) >= s.ttl
 }
 
-// Initialized is called when a resumed client is ready for notifications.
+// Initialized is called once, when a client is ready for notifications.
 func (a *Attachment) Initialized() {
+	close(a.ready)
 	s := a.Session
 	s.mu.Lock()
 	defer s.mu.Unlock()
