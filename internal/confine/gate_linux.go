@@ -35,7 +35,8 @@ func ownNetwork() (uint64, error) {
 	return inner.Network(fd)
 }
 
-// serve hands the listeners of the stage to the gate.
+// serve hands the listeners of the stage to the gate. They are closed when nothing is
+// left in their network, which may be long before the gate is: it would keep the network.
 func (l *launch) serve(files []*os.File) (err error) {
 	var listeners []net.Listener
 	for _, f := range files {
@@ -56,6 +57,7 @@ func (l *launch) serve(files []*os.File) (err error) {
 		}
 		return fmt.Errorf("take the listeners of the sandbox: %w", err)
 	}
+	l.listeners = listeners
 	l.gate.Serve(listeners)
 	return nil
 }

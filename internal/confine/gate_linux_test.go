@@ -76,6 +76,7 @@ func TestGate(t *testing.T) {
 			t.Errorf("a listener inside is at %v of the host", l.Addr())
 		}
 	}
+	gate.serving.Wait() // the listeners end with the command: they would keep its network
 }
 
 // Whoever has no way out is not executed, and says why.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"runtime"
 	"slices"
@@ -275,6 +276,7 @@ type launch struct {
 	placed      bool
 	gate        Gate // nil: there is no way out
 	listens     int  // how many listeners the gate is to get
+	listeners   []net.Listener
 
 	sources map[string]int // what is bound by descriptor
 
@@ -503,5 +505,8 @@ func (l *launch) end() {
 	}
 	if l.hold != nil {
 		l.hold.Release()
+	}
+	for _, one := range l.listeners {
+		one.Close()
 	}
 }
