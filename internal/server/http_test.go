@@ -138,6 +138,7 @@ func TestHTTPSurface(t *testing.T) {
 		{"OPTIONS /readyz", plain, 405, ""},
 		{"GET /readyz/", plain, 404, ""},
 		{"GET /%72eadyz", plain, 404, ""},
+		{"GET /metrics", plain, 404, ""},
 		{"GET /healthz", plain, 404, ""},
 		{"GET /healthz", good, 404, ""},
 		{"GET //", good, 404, ""},

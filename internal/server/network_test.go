@@ -240,6 +240,7 @@ func TestNetworkProxyRefused(t *testing.T) {
 
 // Decisions are counted.
 func TestNetworkMetrics(t *testing.T) {
+	defer http.DefaultClient.CloseIdleConnections()
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Connect(t, s.URL)
 	c.Start(tethertest.Shell("p", get("refused.example")+"; "+get("refused.example"), proxied(nil, nil)))
@@ -363,5 +364,38 @@ func TestNetworkQuestionsOfMany(t *testing.T) {
 	c.Send(fmt.Sprintf(`{"id":%s,"result":{"decision":{"type":"allow"}}}`, asked.ID))
 	if got := c.Finish("modest", 0).Text["stdout"]; got != "hello[200]" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// Counters are for who may use the server: not for web pages, and not without a token
+// where one is needed.
+func TestMetricsAccess(t *testing.T) {
+	defer http.DefaultClient.CloseIdleConnections()
+	s := tethertest.StartServer(t, server.Config{})
+	url := strings.Replace(s.URL, "ws://", "http://", 1) + "/metrics"
+	_, port, _ := strings.Cut(strings.TrimPrefix(s.URL, "ws://"), ":")
+	for _, row := range []struct {
+		method, host, origin string
+		status               int
+	}{
+		{"GET", "", "", 200}, {"HEAD", "localhost:" + port, "", 200}, {"GET", "[::1]", "", 200}, {"POST", "", "", 405},
+		{"GET", "page.example", "", 403}, {"GET", "page.example:" + port, "", 403}, {"GET", "", "http://page.example", 403},
+	} {
+		r, err := http.NewRequest(row.method, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = row.host
+		if row.origin != "" {
+			r.Header.Set("Origin", row.origin)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != row.status {
+			t.Errorf("%+v: status %d", row, answer.StatusCode)
+		}
 	}
 }
