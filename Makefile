@@ -6,7 +6,7 @@ VERSION   := $(shell git describe --tags --always --dirty 2>/dev/null || echo de
 LISTEN    ?= ws://127.0.0.1:0
 FUZZTIME  ?= 10s
 MODELTIME ?= 5m
-TIMEOUT   ?= 15m
+TIMEOUT   ?= 30m
 
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 
