@@ -312,24 +312,28 @@ func TestNetworkResumed(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Dial(t, s.URL)
 	hello := c.Handshake("")
-	host, fifo := web(t), filepath.Join(t.TempDir(), "fifo")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
+	host, dir := web(t), t.TempDir()
+	// One for each way: a child that the server forks just then has a copy for a moment.
+	begin, ended := filepath.Join(dir, "begin"), filepath.Join(dir, "ended")
+	for _, fifo := range []string{begin, ended} {
+		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	turn := func(flag int) { // opens when the other side does
+	meet := func(fifo string, flag int) { // opens when the other side does
 		f, err := os.OpenFile(fifo, flag, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		f.Close()
 	}
-	script := ": <" + fifo + "; " + get("bad.example") + "; : >" + fifo + "; " + get(host)
+	script := ": <" + begin + "; " + get("bad.example") + "; : >" + ended + "; " + get(host)
 	c.Start(tethertest.Shell("p", script, proxied(map[string]string{"bad.example": "deny"}, asking)))
 	c.Close()
 	c = tethertest.Dial(t, s.URL)
 	c.Must("initialize", map[string]any{"clientName": "test", "resumeSessionId": hello.SessionID}, nil)
-	turn(os.O_WRONLY)
-	turn(os.O_RDONLY) // bad.example was refused
+	meet(begin, os.O_WRONLY)
+	meet(ended, os.O_RDONLY) // bad.example was refused
 	c.Notify("initialized", struct{}{})
 	asked := c.Next()
 	if asked.Method != "network/policyRequest" {
