@@ -293,7 +293,7 @@ func (h *helper) abandon(id uint64, p *pending) bool {
 	return true
 }
 
-// settle hands an answer to who waits for it.
+// settle hands an answer to who waits for it, whose use of the helper has ended by then.
 func (h *helper) settle(id uint64, a reply) {
 	h.mu.Lock()
 	p := h.pending[id]
@@ -305,11 +305,12 @@ func (h *helper) settle(id uint64, a reply) {
 	}
 	if p.abandoned {
 		a.file.Close()
-	} else {
-		p.answer <- a
 	}
 	<-h.slots
 	h.pool.release(h)
+	if !p.abandoned {
+		p.answer <- a
+	}
 }
 
 // fail answers all that will have no answer.
