@@ -136,6 +136,7 @@ func TestSharedTmp(t *testing.T) {
 	}
 	sharedTmp.Lock()
 	defer sharedTmp.Unlock()
+	ownTmp()
 	script := `echo ready; read line; mkdir /tmp/.git; echo inner $?; rmdir /tmp/.git 2>/dev/null; true`
 	for _, order := range [][2]int{{0, 1}, {1, 0}} {
 		first, second := bench.accounts[order[0]], bench.accounts[order[1]]

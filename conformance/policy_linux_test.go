@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"os"
 	"slices"
 	"sync"
 )
@@ -137,6 +138,14 @@ func (p policy) also(name string, value any) policy {
 // they need there are the same names for every server. TestSharedTmp is about
 // that.
 var sharedTmp sync.Mutex
+
+// ownTmp takes what other servers of this machine, such as those of other tests, have left
+// in /tmp out of the way: see docs/rough-edges.md. Nothing that has content goes.
+func ownTmp() {
+	for _, name := range []string{".git", ".agents", ".codex", ".aws"} {
+		os.Remove("/tmp/" + name)
+	}
+}
 
 // opensShared reports whether commands may write to such a directory, in a
 // sandbox.

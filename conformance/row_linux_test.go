@@ -109,6 +109,7 @@ func (r row) run(t *testing.T, a *account) {
 	if r.policy.opensShared() {
 		sharedTmp.Lock()
 		t.Cleanup(sharedTmp.Unlock)
+		ownTmp()
 	}
 	fx := newFixture(t, a)
 	if r.setup != nil {
