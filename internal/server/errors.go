@@ -33,7 +33,6 @@ var codes = []struct {
 	{session.ErrEmptyWriteID, wire.CodeInvalidParams},
 	{session.ErrWriteReused, wire.CodeInvalidParams},
 	{session.ErrOnceReused, wire.CodeInvalidParams},
-	{session.ErrUnsupported, wire.CodeInvalidParams},
 	{session.ErrSandbox, wire.CodeInvalidParams},
 	{session.ErrInvalidCwd, wire.CodeInvalidParams},
 	{session.ErrNetworkProxy, wire.CodeInvalidParams},

@@ -23,7 +23,6 @@ var (
 	ErrEmptyWriteID = errors.New("writeId must not be empty")
 	ErrWriteReused  = errors.New("was used before with other bytes")
 	ErrOnceReused   = errors.New("was used before for something else")
-	ErrUnsupported  = errors.New("not supported")
 	ErrSandbox      = errors.New("sandbox intent cannot be enforced on this executor")
 	ErrInvalidCwd   = errors.New("is not valid on this exec-server host")
 
