@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"io"
 	"math/rand/v2"
@@ -18,18 +17,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds each test; none comes near it.
+// patience is longer than anything in a test takes.
 const patience = 60 * time.Second
-
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 func dial(t testing.TB, url string, o client.Options) *client.Client {
 	t.Helper()
-	c, err := client.Dial(within(t), url, o)
+	c, err := client.Dial(tethertest.Within(t), url, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +35,7 @@ func start(t testing.TB, c *client.Client, cmd client.Command) *client.Process {
 	if cmd.Dir == "" {
 		cmd.Dir = t.TempDir()
 	}
-	p, err := c.Start(within(t), cmd)
+	p, err := c.Start(tethertest.Within(t), cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +53,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("read %q, %v; want %q", got, err, want)
 		}
 	}
-	if exit, err := p.Wait(within(t)); exit.Code != 3 || err != nil {
+	if exit, err := p.Wait(tethertest.Within(t)); exit.Code != 3 || err != nil {
 		t.Errorf("Wait: %+v, %v", exit, err)
 	}
 }
@@ -112,7 +105,7 @@ func TestPipeThroughCuts(t *testing.T) {
 	if sha256.Sum256(got) != sha256.Sum256(data) {
 		t.Errorf("%d bytes came back of %d, equal: %t", len(got), len(data), bytes.Equal(got, data))
 	}
-	if exit, err := p.Wait(within(t)); exit.Code != 0 || err != nil {
+	if exit, err := p.Wait(tethertest.Within(t)); exit.Code != 0 || err != nil {
 		t.Errorf("Wait: %+v, %v", exit, err)
 	}
 	t.Logf("%d connections", c.Status().Connection)

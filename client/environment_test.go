@@ -14,19 +14,19 @@ import (
 func TestEnvironment(t *testing.T) {
 	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
-	if info, err := c.Environment(within(t)); err != nil || info.PlatformOS == "" || fmt.Sprint(info) == "" {
+	if info, err := c.Environment(tethertest.Within(t)); err != nil || info.PlatformOS == "" || fmt.Sprint(info) == "" {
 		t.Errorf("Environment: %+v, %v", info, err)
 	}
 	cable.Cut()
 	cable.Mend()
-	if err := c.Ping(within(t)); err != nil {
+	if err := c.Ping(tethertest.Within(t)); err != nil {
 		t.Errorf("Ping: %v", err)
 	}
 	if n := c.Status().Connection; n != 2 {
 		t.Errorf("%d connections", n)
 	}
 	c.Close()
-	if err := c.Ping(within(t)); !errors.Is(err, client.ErrClosed) {
+	if err := c.Ping(tethertest.Within(t)); !errors.Is(err, client.ErrClosed) {
 		t.Errorf("Ping of a closed client: %v", err)
 	}
 }
@@ -39,7 +39,7 @@ func TestEnvironmentThatIsNotReady(t *testing.T) {
 		p.expect1("environment/status", `{"status":"tired"}`)
 	})
 	c := dial(t, s.url(), client.Options{})
-	if err := c.Ping(within(t)); err == nil || !strings.Contains(err.Error(), "tired") {
+	if err := c.Ping(tethertest.Within(t)); err == nil || !strings.Contains(err.Error(), "tired") {
 		t.Errorf("Ping: %v", err)
 	}
 	wait()

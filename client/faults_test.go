@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // The fault scenarios that need a server which does what no real one does. Those that
@@ -62,7 +63,7 @@ func wantRead(t *testing.T, r io.Reader, want string) {
 // wantFailed waits for the process to be lost and looks at the reason.
 func wantFailed(t *testing.T, p *client.Process, want string) error {
 	t.Helper()
-	_, err := p.Wait(within(t))
+	_, err := p.Wait(tethertest.Within(t))
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the process failed with %v, want %q", err, want)
 	}
@@ -311,7 +312,7 @@ func TestF19Gap(t *testing.T) {
 	})
 	var got []string
 	for {
-		e, err := sub.Next(within(t))
+		e, err := sub.Next(tethertest.Within(t))
 		if err == io.EOF {
 			break
 		}
@@ -361,7 +362,7 @@ func TestF55OldServer(t *testing.T) {
 		first.say(events("P", "c2")...)
 		first.expect1("process/read", strings.Replace(readAnswer(3, true, true), `"sandboxDenied":false`, `"sandboxDenied":true`, 1))
 	})
-	if exit, err := p.Wait(within(t)); err != nil || !exit.SandboxDenied {
+	if exit, err := p.Wait(tethertest.Within(t)); err != nil || !exit.SandboxDenied {
 		t.Errorf("Wait: %+v, %v", exit, err)
 	}
 	wait()
@@ -420,7 +421,7 @@ func TestF37CancelledStart(t *testing.T) {
 		begun = first.expect("process/start")
 	})
 	c := dial(t, s.url(), client.Options{})
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	go func() { wait(); cancel() }()
 	if _, err := c.Start(ctx, client.Command{Argv: []string{"x"}, ID: "P"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Start: %v", err)
@@ -451,7 +452,7 @@ func TestCallsInFlight(t *testing.T) {
 		first.cut()
 		second = next(true)
 	})
-	if err := p.Interrupt(within(t)); !errors.Is(err, client.ErrAmbiguous) {
+	if err := p.Interrupt(tethertest.Within(t)); !errors.Is(err, client.ErrAmbiguous) {
 		t.Errorf("F38: %v", err)
 	}
 	wait()
@@ -461,7 +462,7 @@ func TestCallsInFlight(t *testing.T) {
 		third = next(true)
 		third.expect1("process/terminate", `{"running":true}`)
 	})
-	if running, err := p.Terminate(within(t)); !running || err != nil {
+	if running, err := p.Terminate(tethertest.Within(t)); !running || err != nil {
 		t.Errorf("F39: %t, %v", running, err)
 	}
 	wait()
@@ -471,7 +472,7 @@ func TestCallsInFlight(t *testing.T) {
 		again := next(true)
 		again.expect1("process/read", readAnswer(2, false, false, 1))
 	})
-	r, err := p.Read(within(t), client.ReadOptions{Wait: patience})
+	r, err := p.Read(tethertest.Within(t), client.ReadOptions{Wait: patience})
 	if err != nil || r.NextSeq != 2 {
 		t.Errorf("F40: %+v, %v", r, err)
 	}
@@ -491,7 +492,7 @@ func TestF41F42F43ManyCalls(t *testing.T) {
 			first.expect("process/read")
 		}
 	})
-	ctx := within(t)
+	ctx := tethertest.Within(t)
 	for range most {
 		calls.Go(func() {
 			_, err := p.Read(ctx, client.ReadOptions{Wait: patience})

@@ -45,7 +45,7 @@ func writeLocal(t testing.TB, data []byte) string {
 }
 
 func TestFilesBasics(t *testing.T) {
-	files, ctx, dir := filesOf(t), within(t), t.TempDir()
+	files, ctx, dir := filesOf(t), tethertest.Within(t), t.TempDir()
 	name := filepath.Join(dir, "a b#%", "file.txt")
 	steps := []struct {
 		what string
@@ -87,7 +87,7 @@ func TestFilesBasics(t *testing.T) {
 }
 
 func TestFilesLinks(t *testing.T) {
-	files, ctx := filesOf(t), within(t)
+	files, ctx := filesOf(t), tethertest.Within(t)
 	target := writeLocal(t, []byte("x"))
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(target, link); err != nil {
@@ -102,7 +102,7 @@ func TestFilesLinks(t *testing.T) {
 }
 
 func TestFilesErrors(t *testing.T) {
-	files, ctx, dir := filesOf(t), within(t), t.TempDir()
+	files, ctx, dir := filesOf(t), tethertest.Within(t), t.TempDir()
 	missing := filepath.Join(dir, "missing")
 	for what, c := range map[string]struct {
 		err  error
@@ -147,7 +147,7 @@ func TestSandboxedFiles(t *testing.T) {
 	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
 	disabled := c.Files(&wire.Sandbox{Permissions: wire.Permissions{Type: wire.PermissionsDisabled}, WindowsSandboxLevel: wire.WindowsDisabled})
 	name := writeLocal(t, []byte("x"))
-	if got, err := disabled.ReadFile(within(t), name); string(got) != "x" || err != nil {
+	if got, err := disabled.ReadFile(tethertest.Within(t), name); string(got) != "x" || err != nil {
 		t.Errorf("ReadFile: %q, %v", got, err)
 	}
 }
@@ -155,7 +155,7 @@ func TestSandboxedFiles(t *testing.T) {
 func TestFileSeekAndReadAt(t *testing.T) {
 	files := filesOf(t)
 	data := pattern(t, 3<<20)
-	file, err := files.Open(within(t), writeLocal(t, data))
+	file, err := files.Open(tethertest.Within(t), writeLocal(t, data))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestFileSeekAndReadAt(t *testing.T) {
 func TestFileWithoutSize(t *testing.T) {
 	files := filesOf(t)
 	var b bytes.Buffer
-	if err := files.Download(within(t), "/proc/version", &b, client.DownloadOptions{}); err != nil || b.Len() == 0 {
+	if err := files.Download(tethertest.Within(t), "/proc/version", &b, client.DownloadOptions{}); err != nil || b.Len() == 0 {
 		t.Errorf("Download: %d bytes, %v", b.Len(), err)
 	}
 }
@@ -233,7 +233,7 @@ func TestDownloadThroughCuts(t *testing.T) {
 	sum := sha256.New()
 	var last int64
 	w := &cuttingWriter{sum, cutter{cable, 10}}
-	err := c.Files(nil).Download(within(t), writeLocal(t, data), w, client.DownloadOptions{Progress: func(done, total int64) {
+	err := c.Files(nil).Download(tethertest.Within(t), writeLocal(t, data), w, client.DownloadOptions{Progress: func(done, total int64) {
 		if done < last || total != int64(len(data)) {
 			t.Errorf("progress %d of %d", done, total)
 		}
@@ -255,7 +255,7 @@ func TestFileChangedDuringCut(t *testing.T) {
 	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
 	name := writeLocal(t, pattern(t, 12<<20))
-	file, err := c.Files(nil).Open(within(t), name)
+	file, err := c.Files(nil).Open(tethertest.Within(t), name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestFileChangedDuringCut(t *testing.T) {
 func TestFileReadEndsWithTheClient(t *testing.T) {
 	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
-	file, err := c.Files(nil).Open(within(t), writeLocal(t, []byte("x")))
+	file, err := c.Files(nil).Open(tethertest.Within(t), writeLocal(t, []byte("x")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestFileReadEndsWithTheClient(t *testing.T) {
 func TestDownloadEndsWithItsContext(t *testing.T) {
 	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	w := writerFunc(func(b []byte) (int, error) {
 		cable.Cut()
 		cancel()

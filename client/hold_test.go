@@ -36,7 +36,7 @@ func TestReadersAreWaitedFor(t *testing.T) {
 	}
 	total := 0
 	for {
-		e, err := sleeper.Next(within(t))
+		e, err := sleeper.Next(tethertest.Within(t))
 		if err == io.EOF {
 			break
 		}

@@ -45,7 +45,7 @@ func TestHTTP(t *testing.T) {
 			io.Copy(w, tethertest.Pattern(1, size))
 		}
 	})
-	req, _ := http.NewRequestWithContext(within(t), "GET", strings.Replace(url, "//", "//me:secret@", 1)+"/from", nil)
+	req, _ := http.NewRequestWithContext(tethertest.Within(t), "GET", strings.Replace(url, "//", "//me:secret@", 1)+"/from", nil)
 	resp, err := browser.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestHTTP(t *testing.T) {
 	if body, err := io.ReadAll(resp.Body); err != nil || !bytes.Equal(body, pattern(t, size)) {
 		t.Errorf("%d bytes, %v", len(body), err)
 	}
-	req, _ = http.NewRequestWithContext(within(t), "GET", url+"/to", nil)
+	req, _ = http.NewRequestWithContext(tethertest.Within(t), "GET", url+"/to", nil)
 	req.Host = "example.test"
 	if resp, err = browser.Do(req); err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestHTTPRefusals(t *testing.T) {
 	if _, err := browser.Post(url, "", large); err == nil || !strings.Contains(err.Error(), "exceeds") {
 		t.Errorf("large body: %v", err)
 	}
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	cancel()
 	req, _ := http.NewRequestWithContext(ctx, "GET", url, nil)
 	if _, err := browser.Do(req); !errors.Is(err, context.Canceled) {
@@ -199,7 +199,7 @@ func TestHTTPStreams(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.name == "F58" || c.name == "F59" {
-				if err := conn.Ping(within(t)); err != nil { // its answer comes behind the last delta
+				if err := conn.Ping(tethertest.Within(t)); err != nil { // its answer comes behind the last delta
 					t.Fatal(err)
 				}
 			}
@@ -253,7 +253,7 @@ func TestF61BodyIsCancelled(t *testing.T) {
 	})
 	c := dial(t, s.url(), client.Options{})
 	browser := http.Client{Transport: c.Transport()}
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	req, _ := http.NewRequestWithContext(ctx, "GET", "http://example.test/", nil)
 	resp, err := browser.Do(req)
 	if err != nil {

@@ -20,7 +20,7 @@ func newLazy(t *testing.T, url string, o client.Options) *client.Lazy {
 
 func get(t *testing.T, l *client.Lazy) *client.Client {
 	t.Helper()
-	c, err := l.Get(within(t))
+	c, err := l.Get(tethertest.Within(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestLazyIsShared(t *testing.T) {
 	var callers sync.WaitGroup
 	clients := make([]*client.Client, 10)
 	for i := range clients {
-		callers.Go(func() { clients[i], _ = l.Get(within(t)) })
+		callers.Go(func() { clients[i], _ = l.Get(tethertest.Within(t)) })
 	}
 	callers.Wait()
 	for _, c := range clients {
@@ -82,7 +82,7 @@ func TestLazyTriesAgain(t *testing.T) {
 	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	cable.Cut()
 	l := newLazy(t, cable.URL(), client.Options{})
-	if _, err := l.Get(within(t)); err == nil || !strings.Contains(err.Error(), "exec-server connection attempt failed") {
+	if _, err := l.Get(tethertest.Within(t)); err == nil || !strings.Contains(err.Error(), "exec-server connection attempt failed") {
 		t.Fatalf("Get: %v", err)
 	}
 	wantStatus(t, l, client.Disconnected, "attempt failed")
@@ -102,12 +102,12 @@ func TestLazyReplacesALostSession(t *testing.T) {
 	}
 	line.Cut()
 	line.Mend()
-	if err := c.Ping(within(t)); !errors.Is(err, client.ErrSessionLost) {
+	if err := c.Ping(tethertest.Within(t)); !errors.Is(err, client.ErrSessionLost) {
 		t.Fatalf("Ping: %v", err)
 	}
 	wantStatus(t, l, client.Disconnected, "unknown session id")
 	next := get(t, l)
-	if next == c || next.SessionID() == c.SessionID() || next.Ping(within(t)) != nil {
+	if next == c || next.SessionID() == c.SessionID() || next.Ping(tethertest.Within(t)) != nil {
 		t.Error("no new session")
 	}
 }
@@ -117,7 +117,7 @@ func TestLazyCommand(t *testing.T) {
 	l := client.NewLazyCommand(client.TransportCommand{Argv: []string{"/nonexistent/command"}}, client.Options{})
 	defer l.Close()
 	for range 2 {
-		if _, err := l.Get(within(t)); err == nil || !strings.Contains(err.Error(), "failed to spawn exec-server") {
+		if _, err := l.Get(tethertest.Within(t)); err == nil || !strings.Contains(err.Error(), "failed to spawn exec-server") {
 			t.Errorf("Get: %v", err)
 		}
 	}
@@ -126,7 +126,7 @@ func TestLazyCommand(t *testing.T) {
 func TestLazyClose(t *testing.T) {
 	s := newScript(t)
 	l := client.NewLazy(s.url(), client.Options{})
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	waiting := make(chan error, 2)
 	go func() { waiting <- second(l.Get(ctx)) }()
 	s.accept() // it does not answer
@@ -134,12 +134,12 @@ func TestLazyClose(t *testing.T) {
 	if err := <-waiting; !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller that gave up: %v", err)
 	}
-	go func() { waiting <- second(l.Get(within(t))) }()
+	go func() { waiting <- second(l.Get(tethertest.Within(t))) }()
 	l.Close()
 	if err := <-waiting; err == nil {
 		t.Error("Get succeeded")
 	}
-	if _, err := l.Get(within(t)); !errors.Is(err, client.ErrClosed) {
+	if _, err := l.Get(tethertest.Within(t)); !errors.Is(err, client.ErrClosed) {
 		t.Errorf("Get of a closed one: %v", err)
 	}
 	wantStatus(t, l, client.Disconnected, "closed")

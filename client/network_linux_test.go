@@ -98,7 +98,7 @@ func TestNetworkSurvivesALostStart(t *testing.T) {
 				Argv:    []string{"/bin/sh", "-c", curl("http://"+allowed+"/") + curl("http://"+other+"/")},
 				Network: &client.Network{Allow: []string{allowed}},
 			})
-			if err := rule.Await(within(t), 1); err != nil {
+			if err := rule.Await(tethertest.Within(t), 1); err != nil {
 				t.Fatal(err)
 			}
 			out, err := io.ReadAll(p.Output())
@@ -131,7 +131,7 @@ func TestNetworkKeepsTheSandbox(t *testing.T) {
 // Bad patterns are refused by the server before anything is started.
 func TestNetworkRefusesBadPatterns(t *testing.T) {
 	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
-	_, err := c.Start(within(t), client.Command{Argv: []string{"true"}, Dir: "/", Network: &client.Network{Allow: []string{"https://example.com/"}}})
+	_, err := c.Start(tethertest.Within(t), client.Command{Argv: []string{"true"}, Dir: "/", Network: &client.Network{Allow: []string{"https://example.com/"}}})
 	if err == nil || !strings.Contains(err.Error(), "invalid network proxy config") {
 		t.Errorf("Start: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -68,7 +69,7 @@ func TestNetworkTravels(t *testing.T) {
 		Allow: []string{"example.com", "*.internal:443"}, Deny: []string{"secret.internal"},
 		Mode: wire.NetworkModeLimited, AllowLocal: true, Ask: 1500 * time.Millisecond,
 	}})
-	if exit, err := p.Wait(within(t)); err != nil || exit.Code != 0 {
+	if exit, err := p.Wait(tethertest.Within(t)); err != nil || exit.Code != 0 {
 		t.Errorf("Wait: %+v, %v", exit, err)
 	}
 	wait()
@@ -128,7 +129,7 @@ func TestNetworkNeedsItsServer(t *testing.T) {
 				one.say(got.answer(`{"processId":"P","sandboxType":"none"}`))
 			})
 			c := dial(t, s.url(), client.Options{})
-			_, err := c.Start(within(t), client.Command{Argv: []string{"x"}, Dir: "/", ID: "P", Network: &client.Network{Allow: []string{try.pattern}}})
+			_, err := c.Start(tethertest.Within(t), client.Command{Argv: []string{"x"}, Dir: "/", ID: "P", Network: &client.Network{Allow: []string{try.pattern}}})
 			if try.refusal == "" {
 				if wait(); err != nil {
 					t.Error(err)
@@ -139,7 +140,7 @@ func TestNetworkNeedsItsServer(t *testing.T) {
 				t.Errorf("Start: %v", err)
 			}
 			// The name is free, and the first start that the server sees is this one.
-			if _, err := c.Start(within(t), client.Command{Argv: []string{"other"}, Dir: "/", ID: "P"}); err != nil {
+			if _, err := c.Start(tethertest.Within(t), client.Command{Argv: []string{"other"}, Dir: "/", ID: "P"}); err != nil {
 				t.Error(err)
 			}
 			wait()
@@ -188,7 +189,7 @@ func TestNetworkDecisionsHoldUpNobody(t *testing.T) {
 		OnDecision: func(d wire.NetworkDecision) { ofProcess = append(ofProcess, d) },
 	}})
 	other := start(t, c, client.Command{Argv: []string{"x"}, ID: "other"})
-	if exit, err := p.Wait(within(t)); err != nil || exit.Code != 0 { // nobody waits for the slow one
+	if exit, err := p.Wait(tethertest.Within(t)); err != nil || exit.Code != 0 { // nobody waits for the slow one
 		t.Errorf("Wait: %+v, %v", exit, err)
 	}
 	closed := make(chan error, 1)

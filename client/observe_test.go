@@ -23,7 +23,7 @@ func twoClients(t *testing.T) (owner, other *client.Client, cable *tethertest.Ca
 func TestLists(t *testing.T) {
 	owner, other, _ := twoClients(t)
 	p := start(t, owner, sh("sleep 1000"))
-	sessions, err := other.Sessions(within(t))
+	sessions, err := other.Sessions(tethertest.Within(t))
 	if err != nil || len(sessions) != 2 {
 		t.Fatalf("Sessions: %+v, %v", sessions, err)
 	}
@@ -35,11 +35,11 @@ func TestLists(t *testing.T) {
 		t.Errorf("the owner is not in %+v", sessions)
 	}
 	for _, session := range []string{"", owner.PublicID()} {
-		if list, err := other.Processes(within(t), session); err != nil || len(list) != 1 || list[0].ProcessID != p.ID() {
+		if list, err := other.Processes(tethertest.Within(t), session); err != nil || len(list) != 1 || list[0].ProcessID != p.ID() {
 			t.Errorf("Processes(%q): %+v, %v", session, list, err)
 		}
 	}
-	if list, err := other.Processes(within(t), other.PublicID()); err != nil || len(list) != 0 {
+	if list, err := other.Processes(tethertest.Within(t), other.PublicID()); err != nil || len(list) != 0 {
 		t.Errorf("own processes: %+v, %v", list, err)
 	}
 }
@@ -50,7 +50,7 @@ func watch(t *testing.T, o *client.Observation, each func()) (output string, exi
 	var b strings.Builder
 	exit = -1
 	for last := uint64(0); ; {
-		e, err := o.Next(within(t))
+		e, err := o.Next(tethertest.Within(t))
 		if err == io.EOF {
 			return b.String(), exit
 		}
@@ -76,7 +76,7 @@ func TestObserveThroughCuts(t *testing.T) {
 	cmd := sh("i=0; while read x; do i=$((i+1)); echo line $i; done; exit 3")
 	cmd.Stdin = true
 	p := start(t, owner, cmd)
-	o, err := other.Observe(within(t), owner.PublicID(), p.ID(), 0)
+	o, err := other.Observe(tethertest.Within(t), owner.PublicID(), p.ID(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,11 +85,11 @@ func TestObserveThroughCuts(t *testing.T) {
 	lines := 0
 	next := func() {
 		if lines == 30 {
-			if err := p.CloseStdin(within(t)); err != nil {
+			if err := p.CloseStdin(tethertest.Within(t)); err != nil {
 				t.Error(err)
 			}
 		} else if lines < 30 {
-			if err := p.Write(within(t), []byte("x\n")); err != nil {
+			if err := p.Write(tethertest.Within(t), []byte("x\n")); err != nil {
 				t.Error(err)
 			}
 			fmt.Fprintf(&want, "line %d\n", lines+1)
@@ -116,12 +116,12 @@ func TestSlowObserver(t *testing.T) {
 	p := start(t, owner, sh(fmt.Sprintf("head -c %d /dev/zero; exec sleep 1000", size)))
 	sub := p.Subscribe() // nobody takes anything: the server keeps it
 	defer sub.Close()
-	o, err := other.Observe(within(t), owner.PublicID(), p.ID(), 0)
+	o, err := other.Observe(tethertest.Within(t), owner.PublicID(), p.ID(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tethertest.Eventually(t, func() error {
-		list, err := other.Processes(within(t), owner.PublicID())
+		list, err := other.Processes(tethertest.Within(t), owner.PublicID())
 		if err == nil && list[0].Observers > 0 {
 			err = errors.New("the observation was not given up")
 		}
@@ -129,47 +129,47 @@ func TestSlowObserver(t *testing.T) {
 	})
 	seen := 0
 	for seen < size {
-		e, err := o.Next(within(t))
+		e, err := o.Next(tethertest.Within(t))
 		if err != nil || e.Kind != client.Output {
 			t.Fatalf("%+v, %v after %d bytes", e, err, seen)
 		}
 		seen += len(e.Data)
 	}
-	if _, err := p.Terminate(within(t)); err != nil {
+	if _, err := p.Terminate(tethertest.Within(t)); err != nil {
 		t.Fatal(err)
 	}
-	if e, err := o.Next(within(t)); e.Kind != client.Exited || err != nil {
+	if e, err := o.Next(tethertest.Within(t)); e.Kind != client.Exited || err != nil {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
 
 func TestObserveErrors(t *testing.T) {
 	owner, other, _ := twoClients(t)
-	if _, err := other.Observe(within(t), owner.PublicID(), "nobody", 0); err == nil {
+	if _, err := other.Observe(tethertest.Within(t), owner.PublicID(), "nobody", 0); err == nil {
 		t.Error("a process that does not exist was observed")
 	}
 	p := start(t, owner, sh("sleep 1000"))
-	o, err := other.Observe(within(t), owner.PublicID(), p.ID(), 0)
+	o, err := other.Observe(tethertest.Within(t), owner.PublicID(), p.ID(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	waiting := make(chan error, 1)
-	go func() { waiting <- second(o.Next(within(t))) }()
+	go func() { waiting <- second(o.Next(tethertest.Within(t))) }()
 	o.Close()
 	if err := <-waiting; err == nil {
 		t.Error("Next of a closed observation")
 	}
 	tethertest.Eventually(t, func() error {
-		list, err := other.Processes(within(t), owner.PublicID())
+		list, err := other.Processes(tethertest.Within(t), owner.PublicID())
 		if err == nil && list[0].Observers > 0 {
 			err = errors.New("still observed")
 		}
 		return err
 	})
-	if o, err = other.Observe(within(t), owner.PublicID(), p.ID(), 0); err != nil {
+	if o, err = other.Observe(tethertest.Within(t), owner.PublicID(), p.ID(), 0); err != nil {
 		t.Fatal(err)
 	}
-	go func() { waiting <- second(o.Next(within(t))) }()
+	go func() { waiting <- second(o.Next(tethertest.Within(t))) }()
 	other.Close()
 	if err := <-waiting; !errors.Is(err, client.ErrClosed) {
 		t.Errorf("Next of a closed client: %v", err)
@@ -193,13 +193,13 @@ func TestObservedGap(t *testing.T) {
 			`{"method":"tether/process/closed","params":{"observeId":1,"seq":6,"timeMs":1}}`)
 	})
 	c := dial(t, s.url(), client.Options{})
-	o, err := c.Observe(within(t), "P", "p", 0)
+	o, err := c.Observe(tethertest.Within(t), "P", "p", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	for {
-		e, err := o.Next(within(t))
+		e, err := o.Next(tethertest.Within(t))
 		if err == io.EOF {
 			break
 		}

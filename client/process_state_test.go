@@ -21,8 +21,8 @@ func TestState(t *testing.T) {
 	p := start(t, owner, cmd)
 	r := other.Remote(owner.PublicID(), p.ID())
 	for _, state := range []func() (wire.StateResult, error){
-		func() (wire.StateResult, error) { return p.State(within(t)) },
-		func() (wire.StateResult, error) { return r.State(within(t)) },
+		func() (wire.StateResult, error) { return p.State(tethertest.Within(t)) },
+		func() (wire.StateResult, error) { return r.State(tethertest.Within(t)) },
 	} {
 		tethertest.Eventually(t, func() error {
 			s, err := state()
@@ -32,13 +32,13 @@ func TestState(t *testing.T) {
 			return err
 		})
 	}
-	if err := p.CloseStdin(within(t)); err != nil {
+	if err := p.CloseStdin(tethertest.Within(t)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Wait(within(t)); err != nil {
+	if _, err := p.Wait(tethertest.Within(t)); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := p.State(within(t)); err != nil || s.State != wire.StateClosed || *s.ExitCode != 3 || s.StateDetail.Activity != wire.ActivityEnded {
+	if s, err := p.State(tethertest.Within(t)); err != nil || s.State != wire.StateClosed || *s.ExitCode != 3 || s.StateDetail.Activity != wire.ActivityEnded {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
@@ -48,23 +48,23 @@ func TestSearch(t *testing.T) {
 	cmd := sh("echo one; echo TWO; echo three; echo four; echo err >&2; read x")
 	cmd.Stdin = true
 	p := start(t, owner, cmd)
-	o, err := other.Observe(within(t), owner.PublicID(), p.ID(), 0)
+	o, err := other.Observe(tethertest.Within(t), owner.PublicID(), p.ID(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer o.Close()
 	awaitText(t, o, "err") // the last thing that is written, but the pipes are two
 	tethertest.Eventually(t, func() error {
-		if r, err := p.Search(within(t), client.Search{Pattern: "^four$"}); err != nil || r.Matches != 1 {
+		if r, err := p.Search(tethertest.Within(t), client.Search{Pattern: "^four$"}); err != nil || r.Matches != 1 {
 			return errors.Join(errors.New("four is not there"), err)
 		}
 		return nil
 	})
 	full := client.Search{Pattern: "two|three", IgnoreCase: true, Stream: wire.StreamStdout, FromLine: 1, ToLine: 100, MaxMatches: 1, Before: 1, After: 1}
 	for _, search := range []func(client.Search) (wire.SearchResult, error){
-		func(s client.Search) (wire.SearchResult, error) { return p.Search(within(t), s) },
+		func(s client.Search) (wire.SearchResult, error) { return p.Search(tethertest.Within(t), s) },
 		func(s client.Search) (wire.SearchResult, error) {
-			return other.Remote(owner.PublicID(), p.ID()).Search(within(t), s)
+			return other.Remote(owner.PublicID(), p.ID()).Search(tethertest.Within(t), s)
 		},
 	} {
 		r, err := search(full)
@@ -79,7 +79,7 @@ func TestSearch(t *testing.T) {
 			t.Error("a pattern that is none was taken")
 		}
 	}
-	if _, err := p.Terminate(within(t)); err != nil {
+	if _, err := p.Terminate(tethertest.Within(t)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -89,10 +89,10 @@ func TestInspectionIsAFeature(t *testing.T) {
 	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	plain(line)
 	r := dial(t, line.URL(), client.Options{}).Remote("s", "p")
-	if _, err := r.State(within(t)); !errors.Is(err, client.ErrUnsupported) {
+	if _, err := r.State(tethertest.Within(t)); !errors.Is(err, client.ErrUnsupported) {
 		t.Error(err)
 	}
-	if _, err := r.Search(within(t), client.Search{}); !errors.Is(err, client.ErrUnsupported) {
+	if _, err := r.Search(tethertest.Within(t), client.Search{}); !errors.Is(err, client.ErrUnsupported) {
 		t.Error(err)
 	}
 }

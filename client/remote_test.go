@@ -18,26 +18,26 @@ func TestRemote(t *testing.T) {
 	cmd.TTY = true
 	p := start(t, owner, cmd)
 	r := other.Remote(owner.PublicID(), p.ID())
-	o, err := r.Observe(within(t), 0)
+	o, err := r.Observe(tethertest.Within(t), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer o.Close()
-	if err := r.Resize(within(t), 11, 22); err != nil {
+	if err := r.Resize(tethertest.Within(t), 11, 22); err != nil {
 		t.Error(err)
 	}
-	if err := r.Write(within(t), []byte("hello\n")); err != nil {
+	if err := r.Write(tethertest.Within(t), []byte("hello\n")); err != nil {
 		t.Error(err)
 	}
 	awaitText(t, o, "11 22")
-	if err := r.Signal(within(t), "hup"); err != nil {
+	if err := r.Signal(tethertest.Within(t), "hup"); err != nil {
 		t.Error(err)
 	}
 	awaitText(t, o, "hup")
-	if running, err := r.Terminate(within(t)); !running || err != nil {
+	if running, err := r.Terminate(tethertest.Within(t)); !running || err != nil {
 		t.Errorf("Terminate: %t, %v", running, err)
 	}
-	if exit, err := p.Wait(within(t)); exit.Code == 0 || err != nil {
+	if exit, err := p.Wait(tethertest.Within(t)); exit.Code == 0 || err != nil {
 		t.Errorf("Wait: %+v, %v", exit, err)
 	}
 }
@@ -47,7 +47,7 @@ func awaitText(t *testing.T, o *client.Observation, text string) {
 	t.Helper()
 	var seen []byte
 	for !strings.Contains(string(seen), text) {
-		e, err := o.Next(within(t))
+		e, err := o.Next(tethertest.Within(t))
 		if err != nil {
 			t.Fatalf("%v after %q", err, seen)
 		}
@@ -67,16 +67,16 @@ func TestRemoteStdin(t *testing.T) {
 		b, _ := io.ReadAll(p.Output())
 		reading <- b
 	}()
-	if err := r.Write(within(t), data); err != nil {
+	if err := r.Write(tethertest.Within(t), data); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.CloseStdin(within(t)); err != nil {
+	if err := r.CloseStdin(tethertest.Within(t)); err != nil {
 		t.Error(err)
 	}
 	if got := <-reading; string(got) != string(data) {
 		t.Errorf("%d bytes came of %d", len(got), len(data))
 	}
-	if err := r.Write(within(t), []byte("x")); err == nil {
+	if err := r.Write(tethertest.Within(t), []byte("x")); err == nil {
 		t.Error("a closed input was written to")
 	}
 }
@@ -91,22 +91,22 @@ func TestRemoteThroughLostAnswers(t *testing.T) {
 	p := start(t, owner, cmd)
 	r := other.Remote(owner.PublicID(), p.ID())
 	sub := p.Subscribe()
-	if e, err := sub.Next(within(t)); string(e.Data) != "ready\n" || err != nil {
+	if e, err := sub.Next(tethertest.Within(t)); string(e.Data) != "ready\n" || err != nil {
 		t.Fatalf("%q, %v", e.Data, err)
 	}
 	for _, method := range []string{"tether/process/signal", "tether/process/write"} {
 		line.On(cable.FromServer, cable.Answer(method), cable.SeverBefore)
 	}
-	if err := r.Signal(within(t), "SIGUSR1"); err != nil {
+	if err := r.Signal(tethertest.Within(t), "SIGUSR1"); err != nil {
 		t.Error(err)
 	}
-	if e, err := sub.Next(within(t)); string(e.Data) != "usr1\n" || err != nil {
+	if e, err := sub.Next(tethertest.Within(t)); string(e.Data) != "usr1\n" || err != nil {
 		t.Fatalf("%q, %v", e.Data, err)
 	}
-	if err := r.Write(within(t), []byte("it\n")); err != nil {
+	if err := r.Write(tethertest.Within(t), []byte("it\n")); err != nil {
 		t.Error(err)
 	}
-	if e, err := sub.Next(within(t)); string(e.Data) != "got it\n" || err != nil {
+	if e, err := sub.Next(tethertest.Within(t)); string(e.Data) != "got it\n" || err != nil {
 		t.Fatalf("%q, %v", e.Data, err)
 	}
 }
@@ -114,10 +114,10 @@ func TestRemoteThroughLostAnswers(t *testing.T) {
 func TestEndSession(t *testing.T) {
 	owner, other, _ := twoClients(t)
 	p := start(t, owner, sh("sleep 1000"))
-	if err := other.EndSession(within(t), owner.PublicID()); err != nil {
+	if err := other.EndSession(tethertest.Within(t), owner.PublicID()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Wait(within(t)); !errors.Is(err, client.ErrSessionLost) {
+	if _, err := p.Wait(tethertest.Within(t)); !errors.Is(err, client.ErrSessionLost) {
 		t.Errorf("Wait: %v", err)
 	}
 }
@@ -134,14 +134,14 @@ func TestEnd(t *testing.T) {
 			prepare(line)
 			c, other := dial(t, line.URL(), client.Options{}), dial(t, s.URL, client.Options{})
 			start(t, c, sh("sleep 1000"))
-			if err := c.End(within(t)); err != nil {
+			if err := c.End(tethertest.Within(t)); err != nil {
 				t.Error(err)
 			}
-			if err := c.Ping(within(t)); err == nil {
+			if err := c.Ping(tethertest.Within(t)); err == nil {
 				t.Error("the client is not closed")
 			}
 			tethertest.Eventually(t, func() error {
-				list, err := other.Processes(within(t), "")
+				list, err := other.Processes(tethertest.Within(t), "")
 				if err == nil && len(list) > 0 && list[0].State == "running" {
 					err = errors.New("still running")
 				}
@@ -155,7 +155,7 @@ func TestUnsupported(t *testing.T) {
 	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	plain(line)
 	c := dial(t, line.URL(), client.Options{})
-	r, ctx := c.Remote("s", "p"), within(t)
+	r, ctx := c.Remote("s", "p"), tethertest.Within(t)
 	for what, err := range map[string]error{
 		"Sessions":   second(c.Sessions(ctx)),
 		"Processes":  second(c.Processes(ctx, "")),

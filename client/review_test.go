@@ -41,7 +41,7 @@ func TestTwoExits(t *testing.T) {
 	first.say(events("P", "o1 x2")...)
 	first.say(`{"method":"process/exited","params":{"processId":"P","seq":3,"exitCode":9,"sandboxDenied":false}}`)
 	first.say(events("P", "c4")...)
-	if exit, err := p.Wait(within(t)); err != nil || exit.Code != 0 {
+	if exit, err := p.Wait(tethertest.Within(t)); err != nil || exit.Code != 0 {
 		t.Errorf("Wait: %+v, %v", exit, err)
 	}
 }
@@ -51,7 +51,7 @@ func TestClosedWithoutExit(t *testing.T) {
 	s := newScript(t)
 	_, p, first := started(t, s, client.Options{})
 	first.say(events("P", "o1 c2")...)
-	if exit, err := p.Wait(within(t)); err == nil {
+	if exit, err := p.Wait(tethertest.Within(t)); err == nil {
 		t.Errorf("Wait: %+v", exit)
 	}
 }
@@ -79,7 +79,7 @@ func TestHoleIsGivenUpOnce(t *testing.T) {
 	wantFailed(t, p, "broken")
 	select { // ten times as long as the pause between two looks at holes
 	case <-time.After(time.Second):
-	case <-within(t).Done():
+	case <-tethertest.Within(t).Done():
 	}
 	start(t, c, client.Command{Argv: []string{"x"}, ID: "Q"})
 	wait()
@@ -150,12 +150,12 @@ func TestCancelledBeforeSent(t *testing.T) {
 		hello = again.expect("initialize")
 	})
 	wait()
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	cancel()
 	if _, err := c.Start(ctx, client.Command{Argv: []string{"x"}, ID: "Q"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Start: %v", err)
 	}
-	ctx, cancel = context.WithTimeout(within(t), 50*time.Millisecond)
+	ctx, cancel = context.WithTimeout(tethertest.Within(t), 50*time.Millisecond)
 	defer cancel()
 	if _, err := c.Start(ctx, client.Command{Argv: []string{"x"}, ID: "R"}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Start: %v", err)
@@ -166,7 +166,7 @@ func TestCancelledBeforeSent(t *testing.T) {
 		again.expect1("process/read", readAnswer(1, false, false))
 		again.expect1("process/terminate", `{"running":true}`)
 	})
-	p.Terminate(within(t))
+	p.Terminate(tethertest.Within(t))
 	wait()
 }
 
@@ -176,7 +176,7 @@ func TestAdoptGivesUpWithItsContext(t *testing.T) {
 	wait := play(t, func() {
 		first.expect("process/read")
 	})
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	go func() { wait(); cancel() }()
 	done := make(chan error, 1)
 	go func() {
@@ -205,7 +205,7 @@ func TestAdoptWhenTheSessionIsLost(t *testing.T) {
 	})
 	done := make(chan error, 1)
 	go func() {
-		_, err := c.Adopt(within(t), "OTHER")
+		_, err := c.Adopt(tethertest.Within(t), "OTHER")
 		done <- err
 	}()
 	wait()
@@ -247,20 +247,20 @@ func TestNamesake(t *testing.T) {
 	again, onState := connected(2)
 	c := dial(t, s.url(), client.Options{OnState: onState})
 	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
-	if _, err := p.Wait(within(t)); err != nil {
+	if _, err := p.Wait(tethertest.Within(t)); err != nil {
 		t.Fatal(err)
 	}
 	p = start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
 	close(begun)
 	<-again
-	p.Terminate(within(t))
+	p.Terminate(tethertest.Within(t))
 	wait()
 }
 
 // What the server cannot read is refused here, not sent again and again.
 func TestTooLargeRequest(t *testing.T) {
 	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
-	ctx, cancel := context.WithTimeout(within(t), 20*time.Second)
+	ctx, cancel := context.WithTimeout(tethertest.Within(t), 20*time.Second)
 	defer cancel()
 	_, err := c.Start(ctx, client.Command{Argv: []string{"true"}, Env: map[string]string{"X": strings.Repeat("x", 65<<20)}})
 	if err == nil || errors.Is(err, context.DeadlineExceeded) {
@@ -279,7 +279,7 @@ func TestRefusedPiece(t *testing.T) {
 		first.say(first.expect("process/write").answer(`{"status":"starting"}`))
 		first.say(first.expect("process/write").answer(`{"status":"accepted"}`))
 	})
-	if err := p.Write(within(t), make([]byte, 200<<10)); err == nil {
+	if err := p.Write(tethertest.Within(t), make([]byte, 200<<10)); err == nil {
 		t.Error("the write has no error")
 	}
 	wait()
@@ -297,13 +297,13 @@ func TestInputWaitsForItsTurn(t *testing.T) {
 		}
 	})
 	var calls sync.WaitGroup
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	for range most {
 		calls.Go(func() { p.Read(ctx, client.ReadOptions{Wait: patience}) })
 	}
 	wait()
 	written := make(chan error, 1)
-	go func() { written <- p.Write(within(t), []byte("x")) }()
+	go func() { written <- p.Write(tethertest.Within(t), []byte("x")) }()
 	select {
 	case err := <-written:
 		t.Errorf("Write: %v", err)
@@ -344,7 +344,7 @@ func TestBadRequestIDDuringAttempt(t *testing.T) {
 func TestUseWhileClosing(t *testing.T) {
 	url := tethertest.StartServer(t, server.Config{}).URL
 	for range 20 {
-		c, err := client.Dial(within(t), url, client.Options{})
+		c, err := client.Dial(tethertest.Within(t), url, client.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -356,8 +356,8 @@ func TestUseWhileClosing(t *testing.T) {
 		}
 		var users sync.WaitGroup
 		for _, p := range processes {
-			users.Go(func() { p.Write(within(t), []byte("x")) })
-			users.Go(func() { c.Start(within(t), sh("true")) })
+			users.Go(func() { p.Write(tethertest.Within(t), []byte("x")) })
+			users.Go(func() { c.Start(tethertest.Within(t), sh("true")) })
 		}
 		c.Close()
 		users.Wait()
@@ -422,7 +422,7 @@ func TestAcknowledgeWithoutWaiting(t *testing.T) {
 	c := dial(t, s.url(), client.Options{})
 	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
 	wait()
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	var starts sync.WaitGroup
 	for range 2 {
 		starts.Go(func() {
@@ -438,7 +438,7 @@ func TestAcknowledgeWithoutWaiting(t *testing.T) {
 	for seq := 1; seq <= many; seq++ {
 		first.say(events("P", fmt.Sprintf("o%d", seq))...)
 	}
-	limit, stop := context.WithTimeout(within(t), 5*time.Second)
+	limit, stop := context.WithTimeout(tethertest.Within(t), 5*time.Second)
 	defer stop()
 	for range many {
 		if _, err := sub.Next(limit); err != nil {
@@ -487,7 +487,7 @@ func TestLostAcknowledgement(t *testing.T) {
 	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
 	sub := p.Subscribe()
 	for range 40 {
-		if _, err := sub.Next(within(t)); err != nil {
+		if _, err := sub.Next(tethertest.Within(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -544,13 +544,13 @@ while read -r line; do
 	*'"process/read"'*) slow=$(id "$line"); (sleep 5; printf '{"id":%s,"result":` + readAnswer(1, false, false) + `}\n' "$slow") & ;;
 	esac
 done`
-	c, err := client.DialCommand(within(t), client.TransportCommand{Argv: []string{"/bin/sh", "-c", server}}, client.Impatient(client.Options{}))
+	c, err := client.DialCommand(tethertest.Within(t), client.TransportCommand{Argv: []string{"/bin/sh", "-c", server}}, client.Impatient(client.Options{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
-	ctx, cancel := context.WithTimeout(within(t), 20*time.Second)
+	ctx, cancel := context.WithTimeout(tethertest.Within(t), 20*time.Second)
 	defer cancel()
 	if _, err := p.Read(ctx, client.ReadOptions{}); err != nil {
 		t.Error(err)

@@ -50,7 +50,7 @@ func TestUploadThroughCuts(t *testing.T) {
 	data, name := pattern(t, 20<<20+5), filepath.Join(t.TempDir(), "file")
 	cuts := cutter{cable, 8}
 	var last int64
-	err := c.Files(nil).Upload(within(t), name, bytes.NewReader(data), int64(len(data)), client.UploadOptions{
+	err := c.Files(nil).Upload(tethertest.Within(t), name, bytes.NewReader(data), int64(len(data)), client.UploadOptions{
 		Mode: 0o640,
 		Progress: func(done, total int64) {
 			if done > 0 && done < total {
@@ -77,7 +77,7 @@ func TestUploadWithLostCommit(t *testing.T) {
 	c := dial(t, line.URL(), client.Options{})
 	lost := line.On(cable.FromServer, cable.Answer("tether/upload/commit"), cable.SeverBefore)
 	name := filepath.Join(t.TempDir(), "file")
-	if err := c.Files(nil).Upload(within(t), name, strings.NewReader("hello"), 5, client.UploadOptions{}); err != nil {
+	if err := c.Files(nil).Upload(tethertest.Within(t), name, strings.NewReader("hello"), 5, client.UploadOptions{}); err != nil {
 		t.Error(err)
 	}
 	wantFile(t, name, []byte("hello"))
@@ -100,7 +100,7 @@ func TestUploadGoesOnInAnotherClient(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), "file")
 			first := dial(t, s.URL, client.Options{})
-			ctx, stop := context.WithCancel(within(t))
+			ctx, stop := context.WithCancel(tethertest.Within(t))
 			err := first.Files(nil).Upload(ctx, name, bytes.NewReader(data), int64(len(data)), client.UploadOptions{ID: "u", Progress: func(done, _ int64) {
 				if done > 2<<20 {
 					stop()
@@ -112,12 +112,12 @@ func TestUploadGoesOnInAnotherClient(t *testing.T) {
 			first.Close()
 			var second *client.Client
 			tethertest.Eventually(t, func() (err error) { // the server may not have noticed that the first is gone
-				second, err = client.Dial(within(t), s.URL, client.Options{Resume: first.SessionID()})
+				second, err = client.Dial(tethertest.Within(t), s.URL, client.Options{Resume: first.SessionID()})
 				return err
 			})
 			t.Cleanup(func() { second.Close() })
 			begin, last := int64(-1), int64(0)
-			err = second.Files(nil).Upload(within(t), name, bytes.NewReader(test.data), int64(len(test.data)), client.UploadOptions{ID: "u", Progress: func(done, _ int64) {
+			err = second.Files(nil).Upload(tethertest.Within(t), name, bytes.NewReader(test.data), int64(len(test.data)), client.UploadOptions{ID: "u", Progress: func(done, _ int64) {
 				if begin < 0 {
 					begin = done
 				}
@@ -132,7 +132,7 @@ func TestUploadGoesOnInAnotherClient(t *testing.T) {
 			wantFile(t, name, test.data)
 			// The same again is not sent again; other bytes are.
 			for _, data := range [][]byte{test.data, append([]byte("x"), test.data[1:]...)} {
-				if err := second.Files(nil).Upload(within(t), name, bytes.NewReader(data), int64(len(data)), client.UploadOptions{ID: "u"}); err != nil {
+				if err := second.Files(nil).Upload(tethertest.Within(t), name, bytes.NewReader(data), int64(len(data)), client.UploadOptions{ID: "u"}); err != nil {
 					t.Error(err)
 				}
 				wantFile(t, name, data)
@@ -149,7 +149,7 @@ func TestUploadGoesOnInAnotherClient(t *testing.T) {
 
 // A source that is too short, or changes, leaves the target as it was.
 func TestUploadFailsWhole(t *testing.T) {
-	files, ctx := filesOf(t), within(t)
+	files, ctx := filesOf(t), tethertest.Within(t)
 	name := writeLocal(t, []byte("old"))
 	if err := files.Upload(ctx, name, strings.NewReader("short"), 10<<20, client.UploadOptions{}); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("short source: %v", err)
@@ -166,7 +166,7 @@ func TestUploadFailsWhole(t *testing.T) {
 func TestUploadEmpty(t *testing.T) {
 	files := filesOf(t)
 	name := writeLocal(t, []byte("old"))
-	if err := files.Upload(within(t), name, strings.NewReader(""), 0, client.UploadOptions{}); err != nil {
+	if err := files.Upload(tethertest.Within(t), name, strings.NewReader(""), 0, client.UploadOptions{}); err != nil {
 		t.Error(err)
 	}
 	wantFile(t, name, nil)
@@ -182,18 +182,18 @@ func TestUploadToPlainServer(t *testing.T) {
 	}
 	cut := line.On(cable.FromServer, cable.Answer("fs/writeBlock").Nth(7), cable.SeverBefore)
 	data, name := pattern(t, 12<<20+1), filepath.Join(t.TempDir(), "file")
-	if err := c.Files(nil).WriteFile(within(t), name, data); err != nil {
+	if err := c.Files(nil).WriteFile(tethertest.Within(t), name, data); err != nil {
 		t.Fatal(err)
 	}
 	wantFile(t, name, data)
 	if cut.Count() != 1 || c.Status().Connection != 2 {
 		t.Errorf("%d cuts, %d connections", cut.Count(), c.Status().Connection)
 	}
-	if err := c.Files(nil).Upload(within(t), name, strings.NewReader("small"), 5, client.UploadOptions{}); err != nil {
+	if err := c.Files(nil).Upload(tethertest.Within(t), name, strings.NewReader("small"), 5, client.UploadOptions{}); err != nil {
 		t.Error(err)
 	}
 	wantFile(t, name, []byte("small"))
-	if got, err := c.Files(nil).ReadFile(within(t), writeLocal(t, data)); err != nil || !bytes.Equal(got, data) {
+	if got, err := c.Files(nil).ReadFile(tethertest.Within(t), writeLocal(t, data)); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("ReadFile: %d bytes, %v", len(got), err)
 	}
 }
@@ -202,7 +202,7 @@ func TestUploadToPlainServer(t *testing.T) {
 func TestAmbiguousChange(t *testing.T) {
 	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, line.URL(), client.Options{})
-	files, ctx, name := c.Files(nil), within(t), filepath.Join(t.TempDir(), "file")
+	files, ctx, name := c.Files(nil), tethertest.Within(t), filepath.Join(t.TempDir(), "file")
 	line.On(cable.FromServer, cable.Answer("fs/writeFile"), cable.SeverBefore)
 	if err := files.WriteFile(ctx, name, []byte("x")); !errors.Is(err, client.ErrAmbiguous) {
 		t.Errorf("WriteFile: %v", err)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/cable"
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // goneWithin bounds the time from what ends a command to its end. It is well below
@@ -224,7 +225,7 @@ func TestCodexInterruptedStart(t *testing.T) {
 // TestCodexControlC: the model sends the character of Ctrl-C to a running command,
 // which may catch it. Without a terminal the client makes a signal of it.
 func TestCodexControlC(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	const catches, plain = `trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.05; done`, `echo ready; exec sleep 1000`
 	for _, c := range []struct {
 		name, script, mode string

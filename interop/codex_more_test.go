@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/tetherexec/tether/internal/cable"
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // A stage is the real client in front of a new server, with a cable in between that
@@ -135,7 +136,7 @@ func TestCodexLargeOutputShown(t *testing.T) {
 // TestCodexWorkspaceWriteOutside: in the workspace a command writes, beside it the
 // write fails; nobody is there to be asked, and the model is told.
 func TestCodexWorkspaceWriteOutside(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	sameForTheModel(t, func(t *testing.T, who product) []string {
 		s := newStage(t, who, newModel(t, commands("echo data > inside.txt && cat inside.txt", "exec 2>&1; echo tried; echo data > ../outside.txt")))
 		shown := s.run("--sandbox", "workspace-write")
@@ -152,7 +153,7 @@ func TestCodexWorkspaceWriteOutside(t *testing.T) {
 // TestCodexNetwork: a command reaches a listener of this machine only if the sandbox
 // has the network.
 func TestCodexNetwork(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	for _, open := range []bool{false, true} {
 		t.Run(fmt.Sprintf("network_access=%t", open), func(t *testing.T) {
 			sameForTheModel(t, func(t *testing.T, who product) []string { return dialFromTheSandbox(t, who, open) })
@@ -212,7 +213,7 @@ func listen(t *testing.T) (*net.TCPListener, int) {
 // TestCodexParallelCommands: of three calls in one answer each waits for what the
 // next one writes, so that none can end before all have begun.
 func TestCodexParallelCommands(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	for _, mode := range []string{"danger-full-access", "workspace-write"} {
 		t.Run(mode, func(t *testing.T) {
 			sameForTheModel(t, func(t *testing.T, who product) []string { return commandsInARing(t, who, mode) })

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // A finder discovers and records.
@@ -250,7 +252,7 @@ func denials(paths ...string) map[string]string {
 }
 
 func TestDiscoverConfinedRoots(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	for name, sandbox := range denials("root", "root/a", "root/a/SKILL.md", "root/m", "root/.codex-plugin/plugin.json", "other") {
 		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
 			playBoth(t, exchange{name: "discover confined roots " + name, compares: whatWasRead, play: func(p *player) {
@@ -268,7 +270,7 @@ func TestDiscoverConfinedRoots(t *testing.T) {
 }
 
 func TestDiscoverConfinedCapabilities(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	for name, sandbox := range denials("codex/skills", "codex/plugins", "codex/skills/a/SKILL.md", "home") {
 		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
 			playBoth(t, exchange{name: "discover confined capabilities " + name, compares: whatWasRead, play: func(p *player) {

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // A household is what a server finds of its user: home, configuration, workspace,
@@ -99,7 +101,7 @@ func housed(variables ...string) func(t testing.TB, who product) *server {
 
 // administered starts them where the household's etc is /etc/codex.
 func administered(t testing.TB, who product) *server {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	top := filepath.Join(bench.dir, "house")
 	os.MkdirAll(filepath.Join(top, "etc"), 0o755)
 	args := []string{"bwrap", "--die-with-parent", "--dev-bind", "/", "/", "--tmpfs", "/etc"}

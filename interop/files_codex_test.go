@@ -88,7 +88,7 @@ func (w *fileTap) about(path string) (calls []tappedFileCall) {
 // of a new server of the given product. The model applies one patch a request.
 func newPatcher(t *testing.T, who product, patches func(workspace string) []string) (*appServer, *fileTap) {
 	t.Helper()
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	client := program(t, ref)
 	server := startServer(t, who)
 	t.Cleanup(server.stop)

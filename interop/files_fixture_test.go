@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // fileOutcome is what is compared of file requests.
@@ -54,7 +56,7 @@ func TestFilesDifferential(t *testing.T) {
 // TestFilesDifferentialSandboxed does so with a sandbox in each request. Rows
 // called F… are those of the behaviour table.
 func TestFilesDifferentialSandboxed(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	for _, group := range [][]fileRow{confinedReadRows, confinedWriteRows, confinedTreeRows, confinedOpenRows, confinedIntentRows, changedRows, confinedHostileRows} {
 		playFileRows(t, group)
 	}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // The real client with `tether mcp` as an MCP server. It is driven as editors do it, so
@@ -30,7 +32,7 @@ type mcpThread struct {
 // newMCPThread starts the client with tether's server on an executor.
 func newMCPThread(t *testing.T, accept bool, script func(turn int, outputs []string) modelItem) *mcpThread {
 	t.Helper()
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	client, bin := program(t, ref), program(t, tether)
 	executor := startServer(t, tether)
 	t.Cleanup(executor.stop)
@@ -157,7 +159,7 @@ func TestCodexWithTetherMCP(t *testing.T) {
 
 // `codex exec` has no user: a question is not answered with yes, and the call ends.
 func TestCodexExecWithTetherMCP(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	m := newMCPTurn(t, tether)
 	outside, err := os.MkdirTemp(bench.dir, "outside-")
 	if err != nil {

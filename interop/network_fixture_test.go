@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // namespaceVariable tells a run of the tests that it is in a network of its own.
@@ -39,7 +41,7 @@ func inNamespace(t *testing.T, run func(t *testing.T)) {
 	}
 	program(t, ref)
 	tetherBin := program(t, tether)
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	for _, tool := range []string{"ip", "mount", "cp", "curl", "perl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			cannotRun(t, tool+" is not installed")

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // TestNetworkStarts compares the answers to starts with a proxy: which settings are
 // refused, with which code and text, and which are accepted.
 func TestNetworkStarts(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	exchange{name: "starts", compares: wholeReplies, differs: startDifferences, play: func(p *player) {
 		c := p.open()
 		for i, row := range proxyStarts() {

@@ -63,7 +63,7 @@ type lineMessage struct {
 // a new server of the given product.
 func newAppServer(t *testing.T, who product, mode string, script func(turn int, outputs []string) modelItem) *appServer {
 	t.Helper()
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	client := program(t, ref)
 	server := startServer(t, who)
 	t.Cleanup(server.stop)

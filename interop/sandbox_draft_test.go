@@ -2,12 +2,16 @@
 
 package interop_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest"
+)
 
 // TestSandboxDraft: the reference refuses the draft form of an intent, tether
 // accepts it and answers in the draft's spelling.
 func TestSandboxDraft(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	for _, row := range draftRows {
 		t.Run(row.id, func(t *testing.T) { row.exchange().run(t) })
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,18 +15,6 @@ import (
 // sandboxOutcome is what is compared of a confined command.
 const sandboxOutcome comparison = "the answer to the start with its sandboxType, or the refusal with code and text; output per stream; " +
 	"exit code; sandboxDenied in exited and in process/read; soundness of the numbers; the files of the host afterwards"
-
-// needBubblewrap skips where nothing can be confined; in CI that fails.
-func needBubblewrap(t testing.TB) {
-	t.Helper()
-	if _, err := exec.LookPath("bwrap"); err == nil {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("bubblewrap is not installed")
-	}
-	t.Skip("bubblewrap is not installed")
-}
 
 // A fixture is what confined commands work on: a workspace with a file and a
 // directory, and a directory beside it that holds a secret. It has the same path

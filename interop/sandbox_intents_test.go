@@ -5,12 +5,14 @@ package interop_test
 import (
 	"fmt"
 	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // TestSandboxIntents compares the answers to intents of all shapes: which are
 // refused, with which code and text, and which are accepted.
 func TestSandboxIntents(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	exchange{name: "intents", compares: wholeReplies, differs: intentDifferences, play: func(p *player) {
 		f := newFixture(p.t)
 		c := p.open()

@@ -7,11 +7,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // TestSandboxDifferential plays rows of the behaviour table with both servers.
 func TestSandboxDifferential(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	for _, group := range [][]sandboxRow{
 		readRows, writeRows, protectedRows, networkRows, managedRows, lifeRows, terminalRows, environmentRows,
 	} {

@@ -30,7 +30,7 @@ func (r *rig) wrote(name string) bool {
 func always(d Decision) func(Question) Decision { return func(Question) Decision { return d } }
 
 func TestUE15NeverAsks(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	for name, p := range map[string]Policy{"never": {}, "on request": {Mode: OnRequest}, "granular without": {Mode: Granular}} {
 		r := newRig(t, sandboxed(ReadOnly(), p))
@@ -46,7 +46,7 @@ func TestUE15NeverAsks(t *testing.T) {
 }
 
 func TestUE16U4ApprovedRetry(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	r := newRig(t, sandboxed(ReadOnly(), granular))
 	r.answer = always(Approved)
@@ -75,7 +75,7 @@ func TestUE16U4ApprovedRetry(t *testing.T) {
 
 // A connection that is lost while the user thinks does not matter.
 func TestUE16ThroughACut(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	r := newRigAt(t, cable.URL(), sandboxed(ReadOnly(), granular))
@@ -111,7 +111,7 @@ func TestSandboxIntent(t *testing.T) {
 }
 
 func TestUE17U2DeclineAndCancel(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	r := newRig(t, sandboxed(ReadOnly(), granular))
 	got := r.sh("echo before; " + write)
@@ -119,15 +119,15 @@ func TestUE17U2DeclineAndCancel(t *testing.T) {
 		t.Errorf("declined:\n%s", got.Text())
 	}
 	r.answer = always(Cancelled)
-	if got, err := r.ExecCommand(within(t), ExecArgs{Cmd: write}); !errors.Is(err, ErrInterrupted) {
+	if got, err := r.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: write}); !errors.Is(err, ErrInterrupted) {
 		t.Errorf("cancelled: %v, %v", got, err)
 	}
-	_, err := r.ExecCommand(within(t), ExecArgs{Cmd: write, SandboxPermissions: RequireEscalated})
+	_, err := r.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: write, SandboxPermissions: RequireEscalated})
 	if !errors.Is(err, ErrInterrupted) {
 		t.Errorf("escalation cancelled: %v", err)
 	}
 	r.answer = always(Declined)
-	_, err = r.ExecCommand(within(t), ExecArgs{Cmd: write, SandboxPermissions: RequireEscalated})
+	_, err = r.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: write, SandboxPermissions: RequireEscalated})
 	wantError(t, err, ErrRejected, "exec_command failed: rejected by user")
 	if r.wrote("f") {
 		t.Error("something was written")
@@ -135,7 +135,7 @@ func TestUE17U2DeclineAndCancel(t *testing.T) {
 }
 
 func TestUE18U3ApprovedForSession(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	r := newRig(t, sandboxed(ReadOnly(), granular))
 	r.answer = always(ApprovedForSession)
@@ -233,7 +233,7 @@ func TestScopeOfARule(t *testing.T) {
 }
 
 func TestUE19U1LateDenial(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	r := newRig(t, sandboxed(ReadOnly(), granular))
 	r.answer = always(Approved)
@@ -245,7 +245,7 @@ func TestUE19U1LateDenial(t *testing.T) {
 
 // The poll that sees the end asks as well.
 func TestUE19U1DenialAtAPoll(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	r := newRig(t, sandboxed(ReadOnly(), granular))
 	r.answer = always(Approved)
@@ -260,7 +260,7 @@ func TestUE19U1DenialAtAPoll(t *testing.T) {
 	if got := r.stdin(id, "\n", 5000); got.ExitCode == nil || *got.ExitCode != 0 || !r.wrote("f") {
 		t.Errorf("the second attempt:\n%s", got.Text())
 	}
-	_, err := r.WriteStdin(within(t), StdinArgs{SessionID: id})
+	_, err := r.WriteStdin(tethertest.Within(t), StdinArgs{SessionID: id})
 	if !errors.Is(err, ErrUnknownSession) {
 		t.Errorf("after the end: %v", err)
 	}
@@ -281,7 +281,7 @@ func TestInterruptedIsNotDenied(t *testing.T) {
 }
 
 func TestUE20Escalation(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	r := newRig(t, sandboxed(ReadOnly(), Policy{Mode: OnRequest}))
 	r.answer = always(Approved)
@@ -295,7 +295,7 @@ func TestUE20Escalation(t *testing.T) {
 }
 
 func TestUE21DeniedReads(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	policy := ReadOnly()
 	r := newRig(t, sandboxed(policy, granular))
@@ -321,7 +321,7 @@ func TestUE21DeniedReads(t *testing.T) {
 
 // The executor is asked for its verdict if its notification has none.
 func TestUE24VerdictInTheResult(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	line, err := cable.Lay(context.Background(), cable.Config{Target: tethertest.StartServer(t, server.Config{}).URL})
 	if err != nil {
@@ -348,7 +348,7 @@ func TestUE24VerdictInTheResult(t *testing.T) {
 func TestExecutorWithoutSandbox(t *testing.T) {
 	e := &fake{sandboxType: noSandbox}
 	r := newRigOn(t, e, sandboxed(ReadOnly(), granular))
-	_, err := r.ExecCommand(within(t), ExecArgs{Cmd: write})
+	_, err := r.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: write})
 	if !errors.Is(err, ErrCreateProcess) {
 		t.Errorf("%v", err)
 	}
@@ -360,13 +360,13 @@ func TestExecutorWithoutSandbox(t *testing.T) {
 
 func TestDangerousUnderNever(t *testing.T) {
 	r := newRigOn(t, &fake{}, nil)
-	_, err := r.ExecCommand(within(t), ExecArgs{Cmd: "rm -rf ./x; echo ok"})
+	_, err := r.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: "rm -rf ./x; echo ok"})
 	wantError(t, err, ErrRejected, "exec_command failed: `/bin/sh -lc 'rm -rf ./x; echo ok'` rejected: rm -f style commands are not permitted. Use a safer approach")
 }
 
 // Each attempt has its item, a denied one too.
 func TestU8EventsOfEachAttempt(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	r := newRig(t, sandboxed(ReadOnly(), granular))
 	r.answer = always(Approved)
@@ -397,6 +397,6 @@ func TestPolicyNeedsAnApprover(t *testing.T) {
 		c.Policy = Policy{Mode: Untrusted}
 		c.Approver = ApproverFunc(func(context.Context, Question) (Decision, error) { return Approved, errors.New("no terminal") })
 	})
-	_, err := r.ExecCommand(within(t), ExecArgs{Cmd: "x"})
+	_, err := r.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: "x"})
 	wantError(t, err, ErrRejected, "exec_command failed: the user could not be asked: no terminal")
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 func TestUE01Layout(t *testing.T) {
@@ -59,7 +61,7 @@ func TestUE04OneFinalResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantEnd(t, r.stdin(id, "", 1), 4, "bye\n")
-	_, err := r.WriteStdin(within(t), StdinArgs{SessionID: id})
+	_, err := r.WriteStdin(tethertest.Within(t), StdinArgs{SessionID: id})
 	wantError(t, err, ErrUnknownSession, fmt.Sprintf("write_stdin failed: Unknown process id %d", id))
 }
 
@@ -67,7 +69,7 @@ func TestUE05Input(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	id := wantRunning(t, r.exec(ExecArgs{Cmd: "exec sleep 60", Login: ptr(false), YieldTimeMs: ptr[int64](1)}), "")
-	_, err := r.WriteStdin(within(t), StdinArgs{SessionID: id, Chars: "text\n"})
+	_, err := r.WriteStdin(tethertest.Within(t), StdinArgs{SessionID: id, Chars: "text\n"})
 	wantError(t, err, ErrStdinClosed, "write_stdin failed: stdin is closed for this session; rerun exec_command with tty=true to keep stdin open")
 	wantEnd(t, r.stdin(id, "\x03", 5000), 130, "")
 
@@ -83,7 +85,7 @@ func TestUE05Input(t *testing.T) {
 func TestUE05InputAfterTheEnd(t *testing.T) {
 	r := newRig(t, nil)
 	id := wantRunning(t, r.exec(ExecArgs{Cmd: "read x; echo got; exit 5", Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1)}), "")
-	if err := r.find1(id).current().process.Write(within(t), []byte("\n")); err != nil {
+	if err := r.find1(id).current().process.Write(tethertest.Within(t), []byte("\n")); err != nil {
 		t.Fatal(err)
 	}
 	<-ended(r.find1(id).current())
@@ -101,7 +103,7 @@ func TestUE06Workdir(t *testing.T) {
 	for workdir, want := range map[string]string{"": r.workspace, "sub": r.workspace + "/sub", "./sub/..": r.workspace, "/": "/"} {
 		wantEnd(t, r.exec(ExecArgs{Cmd: "pwd", Login: ptr(false), Workdir: workdir}), 0, want+"\n")
 	}
-	_, err := r.ExecCommand(within(t), ExecArgs{Cmd: "pwd", Workdir: "missing"})
+	_, err := r.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: "pwd", Workdir: "missing"})
 	if !errors.Is(err, ErrCreateProcess) || !strings.HasPrefix(err.Error(), "exec_command failed: Failed to create unified exec process: ") || !strings.Contains(err.Error(), "No such file or directory (os error 2)") {
 		t.Errorf("a missing directory gives %v", err)
 	}
@@ -127,7 +129,7 @@ func TestUE13Parallel(t *testing.T) {
 	var calls sync.WaitGroup
 	for range 3 {
 		calls.Go(func() {
-			got, err := r.ExecCommand(within(t), ExecArgs{Cmd: "sleep 1; echo done", Login: ptr(false)})
+			got, err := r.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: "sleep 1; echo done", Login: ptr(false)})
 			if err != nil || got.Output != "done\n" {
 				t.Errorf("%v, %v", got, err)
 			}
@@ -149,7 +151,7 @@ func TestUE13OverlappingPolls(t *testing.T) {
 	var all string
 	for i := range 4 {
 		calls.Go(func() {
-			got, err := r.WriteStdin(within(t), StdinArgs{SessionID: id, Chars: fmt.Sprintf("%d\n", i)})
+			got, err := r.WriteStdin(tethertest.Within(t), StdinArgs{SessionID: id, Chars: fmt.Sprintf("%d\n", i)})
 			if err != nil {
 				t.Error(err)
 				return
@@ -182,7 +184,7 @@ func TestArgumentErrors(t *testing.T) {
 	} {
 		args, err := ParseExecArgs([]byte(row.args))
 		if err == nil {
-			_, err = r.ExecCommand(within(t), args)
+			_, err = r.ExecCommand(tethertest.Within(t), args)
 		}
 		wantError(t, err, ErrArguments, row.want)
 	}
@@ -200,7 +202,7 @@ func TestArgumentErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer empty.Close()
-	_, err = empty.ExecCommand(within(t), ExecArgs{Cmd: "x"})
+	_, err = empty.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: "x"})
 	wantError(t, err, ErrArguments, "No usable execution environment is available. Wait for an environment to become available before using this tool.")
 }
 

@@ -41,7 +41,7 @@ func TestUE14RealPruning(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	start := func(cmd string) *Result {
-		got, err := r.ExecCommand(within(t), ExecArgs{Cmd: cmd, Login: ptr(false), YieldTimeMs: ptr[int64](1)})
+		got, err := r.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: cmd, Login: ptr(false), YieldTimeMs: ptr[int64](1)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestUE14RealPruning(t *testing.T) {
 	if len(notes) != 1 || notes[0] != want {
 		t.Fatalf("the 65th session says %q, want %q", notes, want)
 	}
-	_, err := r.WriteStdin(within(t), StdinArgs{SessionID: second})
+	_, err := r.WriteStdin(tethertest.Within(t), StdinArgs{SessionID: second})
 	wantError(t, err, ErrUnknownSession, fmt.Sprintf("write_stdin failed: Unknown process id %d: the session was closed by the limit of 64 sessions", second))
 
 	s := r.peek(exits.SessionID)
@@ -83,8 +83,8 @@ func TestUE14RealPruning(t *testing.T) {
 	if _, notes := run(); len(notes) != 1 || !strings.Contains(notes[0], strconv.Itoa(exits.SessionID)) {
 		t.Errorf("with one that has exited: %q", notes)
 	}
-	busy := r.peek(third)                           // the oldest now
-	if err := busy.lockFor(within(t)); err != nil { // as a call does
+	busy := r.peek(third)                                      // the oldest now
+	if err := busy.lockFor(tethertest.Within(t)); err != nil { // as a call does
 		t.Fatal(err)
 	}
 	_, notes = run()
@@ -117,7 +117,7 @@ func (r *rig) wantRunningSessions(gone ...int) {
 			}
 		}
 		running := 0
-		processes, err := r.client.Processes(within(r.t), "")
+		processes, err := r.client.Processes(tethertest.Within(r.t), "")
 		for _, p := range processes {
 			if p.State == wire.StateRunning {
 				running++

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -18,15 +16,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// patienceOfTests bounds each test; none comes near it.
-const patienceOfTests = 60 * time.Second
-
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patienceOfTests)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // A rig is a manager with an executor behind it.
 type rig struct {
@@ -50,7 +39,7 @@ func newRig(t *testing.T, change func(*Config)) *rig {
 
 func newRigAt(t *testing.T, url string, change func(*Config)) *rig {
 	t.Helper()
-	c, err := client.Dial(within(t), url, client.Options{})
+	c, err := client.Dial(tethertest.Within(t), url, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +91,7 @@ func workspace(t *testing.T) string {
 // exec runs a command that must give a result.
 func (r *rig) exec(args ExecArgs) *Result {
 	r.t.Helper()
-	result, err := r.ExecCommand(within(r.t), args)
+	result, err := r.ExecCommand(tethertest.Within(r.t), args)
 	if err != nil {
 		r.t.Fatalf("exec_command %q: %v", args.Cmd, err)
 	}
@@ -118,7 +107,7 @@ func (r *rig) sh(cmd string) *Result {
 // stdin writes or polls, which must give a result.
 func (r *rig) stdin(session int, chars string, yieldMs int64) *Result {
 	r.t.Helper()
-	result, err := r.WriteStdin(within(r.t), StdinArgs{SessionID: session, Chars: chars, YieldTimeMs: &yieldMs})
+	result, err := r.WriteStdin(tethertest.Within(r.t), StdinArgs{SessionID: session, Chars: chars, YieldTimeMs: &yieldMs})
 	if err != nil {
 		r.t.Fatalf("write_stdin %q: %v", chars, err)
 	}
@@ -202,18 +191,6 @@ func (s *spy) terminations() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.terminated
-}
-
-// needBubblewrap skips a test that needs a sandbox.
-func needBubblewrap(t testing.TB) {
-	t.Helper()
-	if _, err := exec.LookPath("bwrap"); err == nil {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("bubblewrap is not installed")
-	}
-	t.Skip("bubblewrap is not installed")
 }
 
 // sandboxed gives the environment a sandbox and the policy that asks about it.

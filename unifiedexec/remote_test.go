@@ -104,11 +104,11 @@ func TestUE22LostForGood(t *testing.T) {
 	r := newRigOn(t, RemoteLazy(lazy), nil)
 	id := wantRunning(t, r.exec(ExecArgs{Cmd: "sleep 60", YieldTimeMs: ptr[int64](1)}), "")
 	cable.Cut()
-	_, err := r.WriteStdin(within(t), StdinArgs{SessionID: id, YieldTimeMs: ptr[int64](20000)})
+	_, err := r.WriteStdin(tethertest.Within(t), StdinArgs{SessionID: id, YieldTimeMs: ptr[int64](20000)})
 	if !errors.Is(err, ErrProcessFailed) || !errors.Is(err, client.ErrSessionLost) || !strings.HasPrefix(err.Error(), "write_stdin failed: Unified exec process failed: ") {
 		t.Errorf("the poll: %v", err)
 	}
-	_, err = r.WriteStdin(within(t), StdinArgs{SessionID: id})
+	_, err = r.WriteStdin(tethertest.Within(t), StdinArgs{SessionID: id})
 	wantError(t, err, ErrUnknownSession, fmt.Sprintf("write_stdin failed: Unknown process id %d", id))
 	cable.Mend()
 	wantEnd(t, r.sh("echo again"), 0, "again\n")
@@ -135,7 +135,7 @@ func TestUE23LostForAWhile(t *testing.T) {
 func TestUE25Interrupted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	outcome := make(chan error, 1)
 	go func() {
 		_, err := r.ExecCommand(ctx, ExecArgs{Cmd: "echo kept; sleep 60", Login: ptr(false)})
@@ -166,7 +166,7 @@ func TestUE25Interrupted(t *testing.T) {
 			t.Errorf("the process ended with %d, %s", e.ExitCode, e.Output)
 		}
 	}
-	if _, err := r.ExecCommand(within(t), ExecArgs{Cmd: "x"}); !errors.Is(err, ErrClosed) {
+	if _, err := r.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: "x"}); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -175,13 +175,13 @@ func TestKill(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	id := wantRunning(t, r.exec(ExecArgs{Cmd: "echo up; sleep 60", Login: ptr(false), YieldTimeMs: ptr[int64](1000)}), "up\n")
-	if err := r.Kill(within(t), id); err != nil {
+	if err := r.Kill(tethertest.Within(t), id); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.stdin(id, "", 1); got.ExitCode == nil || *got.ExitCode <= 128 {
 		t.Errorf("after Kill:\n%s", got.Text())
 	}
-	wantError(t, r.Kill(within(t), id), ErrUnknownSession, fmt.Sprintf("Unknown process id %d", id))
+	wantError(t, r.Kill(tethertest.Within(t), id), ErrUnknownSession, fmt.Sprintf("Unknown process id %d", id))
 }
 
 // A finished process costs no request.
@@ -215,7 +215,7 @@ func TestU9NoNeedlessTerminate(t *testing.T) {
 
 // A result that would be empty says what the process is doing.
 func TestSilence(t *testing.T) {
-	c, err := client.Dial(within(t), tethertest.StartServer(t, server.Config{}).URL, client.Options{})
+	c, err := client.Dial(tethertest.Within(t), tethertest.StartServer(t, server.Config{}).URL, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestSilence(t *testing.T) {
 	}
 	t.Cleanup(func() { m.Close() })
 	for cmd, notes := range map[string]int{"exec cat": 1, "echo x; exec cat": 0} {
-		got, err := m.ExecCommand(within(t), ExecArgs{Cmd: cmd, Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1000)})
+		got, err := m.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: cmd, Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1000)})
 		if err != nil || len(got.Notes) != notes || notes > 0 && !strings.Contains(got.Text(), "\nNote: no output; observed: ") {
 			t.Errorf("%s: %v, notes %q", cmd, err, got.Notes)
 		}
@@ -243,7 +243,7 @@ func TestCloseWhileBusy(t *testing.T) {
 	for i := range 8 {
 		calls.Go(func() {
 			for {
-				_, err := r.ExecCommand(within(t), ExecArgs{Cmd: "sleep 60", Login: ptr(false), TTY: i%2 == 0})
+				_, err := r.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: "sleep 60", Login: ptr(false), TTY: i%2 == 0})
 				if errors.Is(err, ErrClosed) {
 					return
 				}

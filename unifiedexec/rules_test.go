@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -64,7 +65,7 @@ func TestRules(t *testing.T) {
 	if q := r.questions(); len(q) != 1 || q[0].Reason != "is it odd?" {
 		t.Errorf("asked %+v", q)
 	}
-	_, err := r.ExecCommand(within(t), ExecArgs{Cmd: "bad", Login: ptr(false)})
+	_, err := r.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: "bad", Login: ptr(false)})
 	wantError(t, err, ErrRejected, "exec_command failed: `/bin/sh -c bad` rejected: blocked by policy")
 	if n := len(e.all()); n != 3 {
 		t.Errorf("%d starts", n)
@@ -78,7 +79,7 @@ func TestAdditionalPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	off := newRigOn(t, ending(), sandboxed(ReadOnly(), Policy{Mode: OnRequest}))
-	_, err = off.ExecCommand(within(t), args)
+	_, err = off.ExecCommand(tethertest.Within(t), args)
 	wantError(t, err, ErrArguments, "additional permissions are disabled; enable `features.exec_permission_approvals` before using `with_additional_permissions`")
 
 	e := ending()
@@ -127,7 +128,7 @@ func TestAdditionalPermissionsErrors(t *testing.T) {
 	} {
 		args, err := ParseExecArgs([]byte(row.args))
 		if err == nil {
-			_, err = r.ExecCommand(within(t), args)
+			_, err = r.ExecCommand(tethertest.Within(t), args)
 		}
 		wantError(t, err, ErrArguments, row.want)
 	}
@@ -138,7 +139,7 @@ func TestAdditionalPermissionsErrors(t *testing.T) {
 		t.Errorf("%d questions", len(r.questions()))
 	}
 	never := newRigOn(t, ending(), sandboxed(ReadOnly(), Policy{}))
-	_, err := never.ExecCommand(within(t), ExecArgs{Cmd: "x", AdditionalPermissions: &AdditionalPermissions{Network: &NetworkPermissions{true}}})
+	_, err := never.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: "x", AdditionalPermissions: &AdditionalPermissions{Network: &NetworkPermissions{true}}})
 	wantError(t, err, ErrArguments, "approval policy is Never; reject command — you cannot ask for escalated permissions if the approval policy is Never")
 }
 
@@ -155,7 +156,7 @@ func TestEscalationFromANetworkSandbox(t *testing.T) {
 			sandboxed(policy, Policy{Mode: OnRequest})(c)
 			c.AdditionalPermissions = true
 		})
-		_, err := r.ExecCommand(within(t), args)
+		_, err := r.ExecCommand(tethertest.Within(t), args)
 		wantError(t, err, ErrRejected, "exec_command failed: rejected by user")
 		if len(r.questions()) != 1 || len(e.all()) != 0 {
 			t.Errorf("%s: %d questions, %d starts", args.SandboxPermissions, len(r.questions()), len(e.all()))

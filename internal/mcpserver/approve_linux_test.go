@@ -11,6 +11,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/unifiedexec"
 )
 
@@ -26,7 +27,7 @@ func wantFile(t *testing.T, name, content string) {
 
 // Denied, asked, approved, run again without the sandbox.
 func TestApproved(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	r := newRig(t, confined(granular), says("accept", ""))
 	file := outside(t)
 	r.want(r.sh("echo hi > in; cat in"), false, "Process exited with code 0", "hi\n")
@@ -47,7 +48,7 @@ func TestApproved(t *testing.T) {
 }
 
 func TestApprovedForSession(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	r := newRig(t, confined(granular), says("accept", scopeSession))
 	file := outside(t)
 	for range 2 {
@@ -61,7 +62,7 @@ func TestApprovedForSession(t *testing.T) {
 
 // What a user does not allow is not done, and the first output is there.
 func TestDeclined(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	for _, action := range []string{"decline", "cancel"} {
 		r := newRig(t, confined(granular), says(action, ""))
 		file := outside(t)
@@ -78,7 +79,7 @@ func TestDeclined(t *testing.T) {
 
 // A denial after the session was reported leads to the same question.
 func TestApprovedLater(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	r := newRig(t, confined(granular), says("accept", ""))
 	file := outside(t)
 	id := r.call("exec_command", arguments{"cmd": "sleep 0.6; echo text > " + file, "yield_time_ms": 250, "login": false}).session()
@@ -91,7 +92,7 @@ func TestApprovedLater(t *testing.T) {
 
 // A server that ends does not wait for an answer.
 func TestUnanswered(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	asked, end := make(chan struct{}), make(chan struct{})
 	r := newRig(t, confined(granular), func(*mcp.ElicitParams) *mcp.ElicitResult {
 		close(asked)
@@ -102,7 +103,7 @@ func TestUnanswered(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.session.CallTool(within(t), &mcp.CallToolParams{Name: "exec_command", Arguments: arguments{"login": false, "cmd": "echo text > " + file}})
+		r.session.CallTool(tethertest.Within(t), &mcp.CallToolParams{Name: "exec_command", Arguments: arguments{"login": false, "cmd": "echo text > " + file}})
 	}()
 	<-asked
 	r.server.Close()
@@ -113,7 +114,7 @@ func TestUnanswered(t *testing.T) {
 
 // Who cannot be asked is told what was denied, and how it can be allowed.
 func TestNobodyToAsk(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	file := outside(t)
 	r := newRig(t, confined(granular), nil)
 	r.want(r.sh("echo text > "+file), false, "Process exited with code 1", "the MCP client has no elicitation", "--approval options of `tether mcp`", "the sandbox was in the way: write "+file)
@@ -131,7 +132,7 @@ func TestNobodyToAsk(t *testing.T) {
 }
 
 func TestFiles(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	r := newRig(t, confined(granular), nil)
 	r.want(r.call("write_file", arguments{"path": "a/b.txt", "content": "one\ntwo\nthree\n"}), true, "write_file failed: ")
 	r.want(r.call("write_file", arguments{"path": "a/b.txt", "content": "one\ntwo\nthree\n", "create_directories": true}), false, "Wrote 14 bytes to "+r.workspace+"/a/b.txt")
@@ -171,7 +172,7 @@ func TestFiles(t *testing.T) {
 
 // Several clients over HTTP, each with its own sessions; and who is turned away.
 func TestHTTP(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	r := newRig(t, confined(granular), says("accept", ""))
 	l, err := Listen(t.Context(), "http://127.0.0.1:0", "secret")
 	if err != nil {
@@ -202,7 +203,7 @@ func TestHTTP(t *testing.T) {
 	r.want(callOn(t, b, "write_stdin", arguments{"session_id": got.session()}, nil), true, "Unknown process id")
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := a.CallTool(within(t), &mcp.CallToolParams{Name: "write_stdin", Arguments: arguments{"session_id": got.session(), "yield_time_ms": 300000}})
+		_, err := a.CallTool(tethertest.Within(t), &mcp.CallToolParams{Name: "write_stdin", Arguments: arguments{"session_id": got.session(), "yield_time_ms": 300000}})
 		waiting <- err
 	}()
 	leave(t, l.URL, a.ID())
@@ -256,7 +257,7 @@ func post(t *testing.T, url, header, value string) int {
 // leave ends a session as clients do.
 func leave(t *testing.T, url, id string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(within(t), http.MethodDelete, url, nil)
+	req, err := http.NewRequestWithContext(tethertest.Within(t), http.MethodDelete, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

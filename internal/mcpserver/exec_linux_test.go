@@ -65,7 +65,7 @@ func TestClientLeaves(t *testing.T) {
 	done := make(chan struct{})
 	go func() { // ends with the session
 		defer close(done)
-		r.session.CallTool(within(t), &mcp.CallToolParams{Name: "exec_command", Arguments: arguments{"login": false, "cmd": "echo $$ > pid; exec sleep 1000", "yield_time_ms": 30000}})
+		r.session.CallTool(tethertest.Within(t), &mcp.CallToolParams{Name: "exec_command", Arguments: arguments{"login": false, "cmd": "echo $$ > pid; exec sleep 1000", "yield_time_ms": 30000}})
 	}()
 	tethertest.Eventually(t, func() error { _, err := os.Stat(pid); return err })
 	r.server.Close()
@@ -186,7 +186,7 @@ func TestCut(t *testing.T) {
 func TestSchemas(t *testing.T) {
 	properties := func(r *rig, tool string) map[string]map[string]any {
 		t.Helper()
-		list, err := r.session.ListTools(within(t), nil)
+		list, err := r.session.ListTools(tethertest.Within(t), nil)
 		if err != nil || len(list.Tools) != 8 {
 			t.Fatalf("%v, %v", list, err)
 		}

@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
@@ -20,15 +18,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// patienceOfTests bounds each test; none comes near it.
-const patienceOfTests = 60 * time.Second
-
-func within(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patienceOfTests)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 var granular = unifiedexec.Policy{Mode: unifiedexec.Granular, SandboxApproval: true, Rules: true}
 
@@ -56,7 +45,7 @@ func newRig(t *testing.T, change func(*Config), answer func(*mcp.ElicitParams) *
 
 func newRigAt(t *testing.T, url string, change func(*Config), answer func(*mcp.ElicitParams) *mcp.ElicitResult) *rig {
 	t.Helper()
-	c, err := client.Dial(within(t), url, client.Options{})
+	c, err := client.Dial(tethertest.Within(t), url, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +91,7 @@ func (r *rig) connect(transport mcp.Transport) *mcp.ClientSession {
 			return r.answer(req.Params), nil
 		}
 	}
-	s, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(within(r.t), transport, nil)
+	s, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o).Connect(tethertest.Within(r.t), transport, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -145,7 +134,7 @@ func callOn(t *testing.T, s *mcp.ClientSession, tool string, args arguments, tok
 	if token != nil {
 		params.SetProgressToken(token)
 	}
-	result, err := s.CallTool(within(t), params)
+	result, err := s.CallTool(tethertest.Within(t), params)
 	if err != nil {
 		t.Fatalf("%s %v: %v", tool, args, err)
 	}
@@ -188,18 +177,6 @@ func (r *rig) want(got reply, isErr bool, parts ...string) {
 			r.t.Errorf("answer (error: %v):\n%s\nwant %q", got.isErr, got.text, part)
 		}
 	}
-}
-
-// needBubblewrap skips a test that needs a sandbox.
-func needBubblewrap(t testing.TB) {
-	t.Helper()
-	if _, err := exec.LookPath("bwrap"); err == nil {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("bubblewrap is not installed")
-	}
-	t.Skip("bubblewrap is not installed")
 }
 
 // confined gives commands a workspace, and the policy that asks.

@@ -21,7 +21,7 @@ import (
 
 // A rule is for all commands of the MCP session that begin alike, and for nothing else.
 func TestScopeOfARule(t *testing.T) {
-	needBubblewrap(t)
+	tethertest.NeedBubblewrap(t)
 	r := newRig(t, confined(granular), func(q *mcp.ElicitParams) *mcp.ElicitResult {
 		if strings.Contains(fmt.Sprint(q.RequestedSchema), scopeRule) {
 			return says("accept", scopeRule)(q)
@@ -91,7 +91,7 @@ func TestHTTPIdle(t *testing.T) {
 	got := callOn(t, s, "exec_command", arguments{"cmd": "exec sleep 1000", "yield_time_ms": 2500, "login": false}, nil)
 	r.want(got, false, "Process running")
 	r.nothingRuns()
-	if _, err := s.CallTool(within(t), &mcp.CallToolParams{Name: "list_sessions"}); err == nil {
+	if _, err := s.CallTool(tethertest.Within(t), &mcp.CallToolParams{Name: "list_sessions"}); err == nil {
 		t.Error("the session goes on")
 	}
 	s.Close()
@@ -121,7 +121,7 @@ func (r *rig) listen() (url string) {
 func (r *rig) nothingRuns() {
 	r.t.Helper()
 	tethertest.Eventually(r.t, func() error {
-		processes, err := r.client.Processes(within(r.t), "")
+		processes, err := r.client.Processes(tethertest.Within(r.t), "")
 		for _, p := range processes {
 			if p.State == wire.StateRunning {
 				return fmt.Errorf("%v is running", p.Argv)
@@ -181,7 +181,7 @@ func TestStillRunning(t *testing.T) {
 // What a cancelled call has started is a session like others.
 func TestCancelled(t *testing.T) {
 	r := newRig(t, nil, nil)
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	done := make(chan error, 1)
 	go func() {
 		_, err := r.session.CallTool(ctx, &mcp.CallToolParams{Name: "exec_command", Arguments: arguments{"login": false, "cmd": "echo needle; exec sleep 1000", "yield_time_ms": 30000}})

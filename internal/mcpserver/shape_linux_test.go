@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // referenceShapes are the arguments of the reference's tools of the same name, as the
@@ -22,7 +24,7 @@ var referenceShapes = map[string]string{
 
 // A model that knows the reference's tools knows ours.
 func TestShapesOfTheReference(t *testing.T) {
-	list, err := newRig(t, confined(granular), nil).session.ListTools(within(t), nil)
+	list, err := newRig(t, confined(granular), nil).session.ListTools(tethertest.Within(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/unifiedexec"
 	"github.com/tetherexec/tether/unifiedexec/local"
 )
@@ -62,12 +62,7 @@ func Example() {
 
 // Commands of an embedded server are sandboxed as any.
 func TestSandbox(t *testing.T) {
-	if _, err := exec.LookPath("bwrap"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("bubblewrap is not installed")
-		}
-		t.Skip("bubblewrap is not installed")
-	}
+	tethertest.NeedBubblewrap(t)
 	dir, err := os.MkdirTemp("/var/tmp", "tether-local-")
 	if err != nil {
 		t.Fatal(err)
