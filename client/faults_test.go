@@ -479,6 +479,54 @@ func TestCallsInFlight(t *testing.T) {
 	wait()
 }
 
+// A write whose answer was lost is asked for again even if the command has ended
+// meanwhile: it may be what ended it.
+func TestLastWrite(t *testing.T) {
+	for _, c := range []struct {
+		status string
+		want   error
+	}{{"accepted", nil}, {"stdinClosed", client.ErrStdinClosed}, {"unknownProcess", client.ErrUnknownProcess}} {
+		t.Run(c.status, func(t *testing.T) {
+			s := newScript(t)
+			_, p, first := started(t, s, client.Options{})
+			wait := play(t, func() {
+				asked := first.expect("process/write")
+				first.say(events("P", "x1 c2")...)
+				<-p.Done()
+				first.cut()
+				again := s.accept()
+				again.welcome("S")
+				repeated := again.expect("process/write")
+				if string(repeated.Params) != string(asked.Params) {
+					panic(fmt.Sprintf("repeated %s as %s", asked.Params, repeated.Params))
+				}
+				again.say(repeated.answer(fmt.Sprintf(`{"status":%q}`, c.status)))
+			})
+			if err := p.Write(tethertest.Within(t), []byte("exit\n")); !errors.Is(err, c.want) {
+				t.Errorf("the write ended with %v, want %v", err, c.want)
+			}
+			wait()
+		})
+	}
+}
+
+// A write whose answer can never come ends with the session.
+func TestLastWriteOfSession(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	wait := play(t, func() {
+		first.expect("process/write")
+		first.say(events("P", "x1 c2")...)
+		<-p.Done()
+		first.cut()
+		s.accept().expect1("initialize", `{"sessionId":"OTHER"}`)
+	})
+	if err := p.Write(tethertest.Within(t), []byte("exit\n")); !errors.Is(err, client.ErrSessionLost) {
+		t.Errorf("the write ended with %v", err)
+	}
+	wait()
+}
+
 // F41: too many calls are refused here. F42: one more terminate is possible, and the
 // next one gives the connection up. F43: when the session is lost, all get to know.
 func TestF41F42F43ManyCalls(t *testing.T) {

@@ -68,19 +68,24 @@ func (p *Process) inputGone() error {
 	return ErrStdinClosed
 }
 
-// run sends what is submitted, until the process ends.
+// run sends what is submitted until the process has ended and all is answered: a write
+// that was on its way when the command exited may well have been the reason.
 func (in *input) run() {
 	c := in.process.client
 	var open []*write // unanswered, oldest first
-	for done := false; !done; {
+	for {
 		l, err := c.ready(c.ctx)
-		if err != nil {
-			break
+		if err == nil {
+			var done bool
+			if open, done = in.runOn(l, open); !done {
+				continue
+			}
+			err = in.process.inputGone()
 		}
-		open, done = in.runOn(l, open)
-	}
-	for _, w := range open {
-		w.done <- in.process.inputGone()
+		for _, w := range open {
+			w.done <- err
+		}
+		return
 	}
 }
 
@@ -90,38 +95,41 @@ type flight struct {
 	result chan error // of capacity 1
 }
 
-// runOn sends on one connection until that is lost, or the process ends. It returns
-// what is unanswered.
+// runOn sends on one connection until that is lost, or nothing is left to do. It
+// returns what is unanswered.
 func (in *input) runOn(l *link, open []*write) (_ []*write, done bool) {
+	p := in.process
 	var flights []flight
 	for _, w := range open {
 		flights = append(flights, in.launch(l, w))
 	}
-	for {
-		queue := in.queue
+	queue, ended := in.queue, p.done
+	for queue != nil || len(flights) > 0 {
+		take := queue
 		if len(flights) >= writeWindow {
-			queue = nil
+			take = nil
 		}
 		var first chan error
 		if len(flights) > 0 {
 			first = flights[0].result
 		}
 		select {
-		case w := <-queue:
+		case w := <-take:
 			flights = append(flights, in.launch(l, w))
 		case err := <-first:
 			if _, lost := isLost(err); lost {
 				first <- err
-				return land(flights), false
+				return land(flights), p.Err() != nil
 			}
 			flights[0].write.done <- err
 			flights = flights[1:]
-		case <-in.process.done:
-			return land(flights), true
-		case <-in.process.client.ctx.Done():
+		case <-ended:
+			queue, ended = nil, nil // only answers now
+		case <-p.client.ctx.Done():
 			return land(flights), true
 		}
 	}
+	return nil, true
 }
 
 // land waits for the outcome of all flights and returns the writes that have none.
