@@ -23,6 +23,7 @@ import (
 // its user is the test.
 type appServer struct {
 	t         *testing.T
+	who       product
 	workspace string // cwd of the thread, on the executor
 	model     *model
 	wire      *wireTap
@@ -67,7 +68,7 @@ func newAppServer(t *testing.T, who product, mode string, script func(turn int, 
 	client := program(t, ref)
 	server := startServer(t, who)
 	t.Cleanup(server.stop)
-	a := &appServer{t: t, model: newModel(t, script), wire: newWireTap()}
+	a := &appServer{t: t, who: who, model: newModel(t, script), wire: newWireTap()}
 	cable := tethertest.NewCable(t, server.url, tethertest.WithTap(a.wire.tap))
 	home := codexHome(t, a.model.URL)
 	a.workspace = filepath.Join(home, "ws")
