@@ -57,7 +57,8 @@ func (e *ServerError) Error() string {
 	return fmt.Sprintf("exec-server rejected request (%d): %s", e.Code, e.Message)
 }
 
-// Is makes the errors of the executor's files those of package fs.
+// Is makes refusals the errors above, and those of the executor's files the errors of
+// package fs.
 func (e *ServerError) Is(target error) bool {
 	switch target {
 	case fs.ErrNotExist:
@@ -66,6 +67,10 @@ func (e *ServerError) Is(target error) bool {
 		return strings.HasSuffix(e.Message, "(os error 17)") || e.Message == "directory already exists"
 	case fs.ErrPermission:
 		return strings.HasSuffix(e.Message, "(os error 13)") || strings.HasSuffix(e.Message, "(os error 1)")
+	case ErrUnknownProcess:
+		return strings.HasPrefix(e.Message, "unknown process id ")
+	case ErrStdinClosed: // the latter of a process that is being terminated
+		return e.Message == "stdin is closed" || e.Message == "failed to write to process stdin"
 	}
 	return false
 }

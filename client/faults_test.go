@@ -157,10 +157,8 @@ func TestF18Forgotten(t *testing.T) {
 	wait = play(t, func() {
 		again := s.accept()
 		again.welcome("S")
-		for range 3 { // two reads and, behind the first, a terminate
-			switch m := again.hear(); {
-			case m.Method == "process/terminate":
-				again.say(m.answer(`{"running":false}`))
+		for range 2 {
+			switch m := again.expect("process/read"); {
 			case strings.Contains(string(m.Params), `"P"`):
 				again.say(m.refuse(-32600, "unknown process id P"))
 			default:

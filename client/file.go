@@ -110,7 +110,9 @@ func (f *File) on(ctx context.Context, l *link) (string, error) {
 		h = &handle{link: l, id: f.files.client.newID(), ready: make(chan struct{})}
 		f.handle = h
 		f.tasks.Go(func() {
-			h.err = f.openOn(h)
+			if h.err = f.openOn(h); h.err != nil {
+				f.drop(h)
+			}
 			close(h.ready)
 		})
 	}
@@ -127,9 +129,25 @@ func (f *File) on(ctx context.Context, l *link) (string, error) {
 // is looked at behind the opening, so that another file in its place is noticed.
 func (f *File) openOn(h *handle) error {
 	params := wire.OpenParams{HandleID: h.id, Path: f.uri, Mode: wire.OpenRead, Sandbox: f.files.sandbox}
-	if err := h.link.call(f.ctx, wire.MethodFsOpen, params, nil); err != nil {
+	call, err := h.link.begin(f.ctx, ordinary, wire.MethodFsOpen, params)
+	if err != nil {
 		return err
 	}
+	err = call.wait(f.ctx, nil)
+	if _, refused := errors.AsType[*ServerError](err); refused {
+		return err
+	}
+	if err == nil {
+		err = f.check(h.link)
+	}
+	if err != nil {
+		h.link.tell(wire.MethodFsClose, wire.HandleParams{HandleID: h.id}) // it may be open
+	}
+	return err
+}
+
+// check looks whether the file is still the one that was opened first.
+func (f *File) check(l *link) error {
 	f.mu.Lock()
 	known := f.known
 	f.known = true
@@ -138,11 +156,20 @@ func (f *File) openOn(h *handle) error {
 		return nil
 	}
 	now := FileInfo{}
-	err := h.link.call(f.ctx, wire.MethodFsGetMetadata, wire.MetadataParams{Path: f.uri, Sandbox: f.files.sandbox}, &now.meta)
+	err := l.call(f.ctx, wire.MethodFsGetMetadata, wire.MetadataParams{Path: f.uri, Sandbox: f.files.sandbox}, &now.meta)
 	if err == nil && !f.info.same(now) {
 		err = ErrChanged
 	}
 	return err
+}
+
+// drop forgets a handle that could not be opened: the next reader tries again.
+func (f *File) drop(h *handle) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.handle == h {
+		f.handle = nil
+	}
 }
 
 // fetch reads n bytes at an offset; fewer only at the end.
@@ -332,10 +359,9 @@ func (f *File) Close() error {
 	}
 	f.mu.Lock()
 	f.close()
-	h := f.handle
 	f.mu.Unlock()
 	f.tasks.Wait()
-	if h != nil {
+	if h := f.handle; h != nil {
 		h.link.tell(wire.MethodFsClose, wire.HandleParams{HandleID: h.id})
 	}
 	return nil

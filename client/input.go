@@ -163,7 +163,7 @@ func (in *input) launch(l *link, w *write) flight {
 		var r struct {
 			Status string `json:"status" wire:"default"`
 		}
-		err := call.wait(p.client.ctx, &r)
+		err := call.outcome(&r)
 		if err == nil && !w.end {
 			err = writeError(r.Status)
 		}

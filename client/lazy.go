@@ -95,8 +95,10 @@ func (l *Lazy) try(a *attempt) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.attempt, l.failure = nil, err
-	if err == nil && l.closed {
-		l.tasks.Go(func() { c.Close() })
+	if l.closed {
+		if err == nil {
+			l.tasks.Go(func() { c.Close() })
+		}
 		c, err = nil, ErrClosed
 	}
 	if err == nil {

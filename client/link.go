@@ -105,8 +105,11 @@ func (l *link) watch() {
 func (l *link) answers(limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(l.conn.Context(), limit)
 	defer cancel()
-	err := l.call(ctx, wire.MethodEnvironmentStatus, nil, nil)
-	return err == nil || !errors.Is(err, context.DeadlineExceeded) // a refusal is a sign as well
+	call, err := l.begin(ctx, cleanUp, wire.MethodEnvironmentStatus, nil) // a refusal of ours is no sign
+	if err == nil {
+		err = call.wait(ctx, nil)
+	}
+	return err == nil || !errors.Is(err, context.DeadlineExceeded) // one of the server is
 }
 
 // close ends the connection; the first call says why.
@@ -216,6 +219,10 @@ func (l *link) begin(ctx context.Context, u urgency, method string, params any) 
 	}
 	return &pending{l, call, leave}, nil
 }
+
+// outcome is wait for as long as there is a connection: what was answered is answered,
+// even if the client ends at that moment, and else it is known whether it was sent.
+func (p *pending) outcome(result any) error { return p.wait(context.Background(), result) }
 
 // wait returns the answer: a *ServerError if it is no, a *lostError if there is none.
 func (p *pending) wait(ctx context.Context, result any) error {

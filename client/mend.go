@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -98,7 +97,7 @@ func (c *Client) mendOne(p *Process) {
 		p.hole.since, p.hole.asked = time.Now(), p.hole.last == before
 	}
 	p.mu.Unlock()
-	if _, lost := isLost(err); err == nil || lost || ctx.Err() != nil || errors.Is(err, ErrTooManyCalls) {
+	if _, lost := isLost(err); err == nil || lost || ctx.Err() != nil {
 		return
 	}
 	c.giveUp(l, p, &RecoveryError{p.id, err})

@@ -57,6 +57,8 @@ type Observation struct {
 	client             *Client
 	sessionID, process string
 	wake               chan struct{}
+	ctx                context.Context // ends with Close
+	close              context.CancelFunc
 
 	// Guarded by client.watchers.mu.
 	last  uint64 // number of the last event that is in the queue, or was
@@ -64,7 +66,6 @@ type Observation struct {
 	bytes int
 	route *route // nil: not being observed at the moment
 	over  bool   // Closed is in the queue, or was
-	shut  bool
 }
 
 // A route is one observation on one connection.
@@ -91,6 +92,7 @@ func (c *Client) Observe(ctx context.Context, sessionID, processID string, after
 		return nil, unsupported("observing a process")
 	}
 	o := &Observation{client: c, sessionID: sessionID, process: processID, last: afterSeq, wake: make(chan struct{}, 1)}
+	o.ctx, o.close = context.WithCancel(context.Background())
 	if err := o.attach(ctx); err != nil {
 		o.Close()
 		return nil, err
@@ -101,6 +103,9 @@ func (c *Client) Observe(ctx context.Context, sessionID, processID string, after
 // attach begins to observe on the present connection. If the context ends before the
 // answer comes, that still counts.
 func (o *Observation) attach(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(o.ctx, cancel)()
 	return o.client.onLink(ctx, wire.MethodProcessObserve, func(l *link) error {
 		c := o.client
 		after := c.watchers.ask(o)
@@ -145,7 +150,10 @@ func (w *observations) ask(o *Observation) uint64 {
 func (w *observations) begin(o *Observation, r route) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if o.shut || o.route != nil { // the latter by an earlier call whose answer was late
+	switch {
+	case r.link.dead(): // who watches was told before, and is not told again
+		return
+	case o.ctx.Err() != nil || o.route != nil: // the latter by an earlier call whose answer was late
 		r.end()
 		return
 	}
@@ -156,10 +164,14 @@ func (w *observations) begin(o *Observation, r route) {
 	w.routes[r] = o
 	if before := w.early[r]; before != nil {
 		delete(w.early, r)
+		all := before.route != nil
 		for _, e := range before.queue {
-			o.take(e)
+			if !o.take(e) {
+				all = false
+				break
+			}
 		}
-		if before.route == nil && !o.over { // there was too much of it
+		if !all && !o.over { // there was too much of it
 			o.detach()
 		}
 	}
@@ -316,15 +328,15 @@ func (o *Observation) Next(ctx context.Context) (Observed, error) {
 			w.mu.Unlock()
 			return e, nil
 		}
-		over, shut, attached := o.over, o.shut, o.route != nil
+		over, attached := o.over, o.route != nil
 		w.mu.Unlock()
 		switch {
-		case shut:
+		case o.ctx.Err() != nil:
 			return Observed{}, errors.New("observation is closed")
 		case over:
 			return Observed{}, io.EOF
 		case !attached:
-			if err := o.attach(ctx); err != nil {
+			if err := o.attach(ctx); err != nil && o.ctx.Err() == nil {
 				return Observed{}, err
 			}
 			continue
@@ -337,12 +349,13 @@ func (o *Observation) Next(ctx context.Context) (Observed, error) {
 	}
 }
 
-// Close ends the observation.
+// Close ends the observation. A Next that waits returns.
 func (o *Observation) Close() {
 	w := &o.client.watchers
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	o.shut, o.queue, o.bytes = true, nil, 0
+	o.close()
+	o.queue, o.bytes = nil, 0
 	o.detach()
 }
 

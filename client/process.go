@@ -71,16 +71,29 @@ type Exit struct {
 // command has exited, Wait returns both the exit and the error: output may be missing.
 func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	p.throwAway()
-	select {
-	case <-p.done:
-	case <-ctx.Done():
-		return Exit{}, context.Cause(ctx)
+	if err := await(ctx, p.done); err != nil {
+		return Exit{}, err
 	}
 	exit, err := p.Result(ctx)
 	if err == nil {
 		err = p.Err()
 	}
 	return exit, err
+}
+
+// await waits for an event. What has happened counts, even if the context has ended.
+func await(ctx context.Context, event <-chan struct{}) error {
+	select {
+	case <-event:
+		return nil
+	default:
+	}
+	select {
+	case <-event:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // throwAway lets the server forget output that nobody has asked for.
@@ -96,10 +109,8 @@ func (p *Process) throwAway() {
 
 // Result returns how the command ended without waiting for the end of its output.
 func (p *Process) Result(ctx context.Context) (Exit, error) {
-	select {
-	case <-p.exited:
-	case <-ctx.Done():
-		return Exit{}, context.Cause(ctx)
+	if err := await(ctx, p.exited); err != nil {
+		return Exit{}, err
 	}
 	p.mu.Lock()
 	exit, failure := p.exit, p.failure
@@ -246,7 +257,10 @@ func (p *Process) catchUp(ctx context.Context, l *link) error {
 	p.mu.Unlock()
 	var zero uint64
 	var r wire.ReadResult
-	err := l.call(ctx, wire.MethodProcessRead, wire.ReadParams{ProcessID: p.id, AfterSeq: &after, WaitMs: &zero}, &r)
+	call, err := l.begin(ctx, patient, wire.MethodProcessRead, wire.ReadParams{ProcessID: p.id, AfterSeq: &after, WaitMs: &zero})
+	if err == nil {
+		err = call.wait(ctx, &r)
+	}
 	if err != nil {
 		return err
 	}

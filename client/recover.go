@@ -229,14 +229,26 @@ func (e *RecoveryError) Error() string {
 }
 func (e *RecoveryError) Unwrap() error { return e.Err }
 
-// giveUp fails a process and ends it on the server.
+// giveUp fails a process and ends it on the server, on the next connection if this one
+// is lost. If the server does not know it, another one may get its name.
 func (c *Client) giveUp(l *link, p *Process, err error) {
 	c.forget(p)
 	p.fail(err)
+	if errors.Is(err, ErrUnknownProcess) {
+		return
+	}
 	c.spawn(func() {
-		call, err := l.begin(c.ctx, cleanUp, wire.MethodProcessTerminate, wire.ProcessParams{ProcessID: p.id})
-		if err == nil {
-			call.wait(c.ctx, nil) // if it is lost, there is nothing left to do
+		for {
+			call, err := l.begin(c.ctx, patient, wire.MethodProcessTerminate, wire.ProcessParams{ProcessID: p.id})
+			if err == nil {
+				err = call.wait(c.ctx, nil)
+			}
+			if _, lost := isLost(err); !lost {
+				return
+			}
+			if l, err = c.ready(c.ctx); err != nil {
+				return // it ends with the session
+			}
 		}
 	})
 }

@@ -88,7 +88,7 @@ func (r *Remote) Resize(ctx context.Context, rows, cols int) error {
 		return err
 	}
 	return r.client.call(ctx, always, wire.MethodProcessResize,
-		wire.ResizeParams{SessionID: &r.sessionID, ProcessID: r.process, Rows: uint16(rows), Cols: uint16(cols)}, nil)
+		wire.ResizeParams{SessionID: &r.sessionID, ProcessID: r.process, Rows: cells(rows), Cols: cells(cols)}, nil)
 }
 
 // Terminate ends the process and all it has started, see [Process.Terminate].

@@ -178,7 +178,7 @@ func (c *Client) start(ctx context.Context, p *Process, params *wire.StartParams
 		if sent {
 			err = c.startAgain(l, p, params)
 		} else {
-			err = c.startOn(ctx, l, p, params)
+			err = c.startOn(ctx, l, ordinary, p, params)
 		}
 		lost, isLost := isLost(err)
 		switch {
@@ -206,16 +206,16 @@ func (c *Client) abandon(l *link, p *Process, err error) {
 }
 
 // startOn sends the start on one connection. The context counts until it is sent.
-func (c *Client) startOn(ctx context.Context, l *link, p *Process, params *wire.StartParams) error {
+func (c *Client) startOn(ctx context.Context, l *link, u urgency, p *Process, params *wire.StartParams) error {
 	if err := networkFits(l, params); err != nil {
 		return err
 	}
-	call, err := l.begin(ctx, ordinary, wire.MethodProcessStart, params)
+	call, err := l.begin(ctx, u, wire.MethodProcessStart, params)
 	if err != nil {
 		return err
 	}
 	var r startResult
-	if err := call.wait(c.ctx, &r); err != nil {
+	if err := call.outcome(&r); err != nil {
 		return err
 	}
 	p.sandboxType = r.SandboxType
@@ -242,22 +242,25 @@ type startResult struct {
 }
 
 // startAgain finds out what became of a start whose answer was lost, and makes up
-// for it. At most one process comes of it, as its id is used once.
+// for it. At most one process comes of it, as its id is used once. Only the end of the
+// connection makes it give up, not the caller's context or a lack of places for calls:
+// then nobody would know.
 func (c *Client) startAgain(l *link, p *Process, params *wire.StartParams) error {
+	ctx := context.Background()
 	if l.has(FeatureRetryStart) {
 		again := *params
 		yes := true
 		again.Retry = &yes
-		if err := c.startOn(c.ctx, l, p, &again); err != nil {
+		if err := c.startOn(ctx, l, patient, p, &again); err != nil {
 			return err
 		}
-		return p.catchUp(c.ctx, l)
+		return p.catchUp(ctx, l)
 	}
-	err := c.adopt(c.ctx, l, p)
+	err := c.adopt(ctx, l, p)
 	if hasCode(err, wire.CodeInvalidRequest) && !errors.Is(err, ErrAmbiguous) {
-		err = c.startOn(c.ctx, l, p, params)
+		err = c.startOn(ctx, l, patient, p, params)
 		if e, ok := errors.AsType[*ServerError](err); ok && e.Code == wire.CodeInvalidRequest && strings.Contains(e.Message, "already exists") {
-			err = c.adopt(c.ctx, l, p) // the first one was slow to arrive
+			err = c.adopt(ctx, l, p) // the first one was slow to arrive
 		}
 	}
 	return err

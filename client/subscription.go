@@ -29,10 +29,11 @@ const (
 type Subscription struct {
 	process *Process
 	wake    chan struct{}
-	next    uint64  // what to deliver next; guarded by process.mu
-	fetched []Event // what was behind the log
-	idle    bool    // it does not read, and is not waited for; guarded by process.mu
-	closed  bool
+	next    uint64          // what to deliver next; guarded by process.mu
+	fetched []Event         // what was behind the log
+	idle    bool            // it does not read, and is not waited for; guarded by process.mu
+	ctx     context.Context // ends with Close
+	close   context.CancelFunc
 }
 
 // Subscribe delivers the events of the process from the first one on.
@@ -41,6 +42,7 @@ func (p *Process) Subscribe() *Subscription { return p.SubscribeAfter(0) }
 // SubscribeAfter delivers the events after a number.
 func (p *Process) SubscribeAfter(seq uint64) *Subscription {
 	s := &Subscription{process: p, wake: make(chan struct{}, 1), next: seq + 1}
+	s.ctx, s.close = context.WithCancel(context.Background())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.subs[s] = struct{}{}
@@ -60,7 +62,7 @@ func (s *Subscription) signal() {
 func (s *Subscription) Close() {
 	p := s.process
 	p.mu.Lock()
-	s.closed = true
+	s.close()
 	delete(p.subs, s)
 	s.signal()
 	p.goOn(true)
@@ -91,7 +93,7 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 		case err != nil:
 			return Event{}, err
 		case behind > 0:
-			if err := s.fetch(ctx, behind); err != nil {
+			if err := s.fetch(ctx, behind); err != nil && s.ctx.Err() == nil {
 				return Event{}, err
 			}
 			continue
@@ -109,7 +111,7 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 func (s *Subscription) take() (e Event, found bool, behind uint64, err error) {
 	p := s.process
 	switch {
-	case s.closed:
+	case s.ctx.Err() != nil:
 		return Event{}, false, 0, errors.New("subscription is closed")
 	case len(s.fetched) > 0:
 		e, s.fetched = s.fetched[0], s.fetched[1:]
@@ -132,12 +134,15 @@ func (s *Subscription) take() (e Event, found bool, behind uint64, err error) {
 
 // fetch gets events before end from the server.
 func (s *Subscription) fetch(ctx context.Context, end uint64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
 	r, err := s.process.Read(ctx, ReadOptions{AfterSeq: s.next - 1, MaxBytes: fetchBytes})
 	if err != nil {
-		if !hasCode(err, wire.CodeInvalidRequest) {
+		if !errors.Is(err, ErrUnknownProcess) {
 			return err
 		}
-		r = new(wire.ReadResult) // the server has forgotten the process
+		r = new(wire.ReadResult) // the server has forgotten it
 	}
 	exit := s.process.knownExit()
 	next := s.next

@@ -110,7 +110,7 @@ type upload struct {
 
 	sum       hash.Hash // of the first summed bytes
 	summed    int64
-	finished  bool // the commit was sent
+	finished  bool // the commit was sent, and its outcome is not known
 	named     bool // by the caller; the server was not asked yet what it has
 	inherited bool // an earlier client has sent some of it
 }
@@ -146,7 +146,7 @@ func (u *upload) run(ctx context.Context) error {
 				l.tell(wire.MethodUploadAbort, wire.UploadParams{UploadID: u.params.UploadID})
 			}
 		}
-		if _, refused := errors.AsType[*ServerError](err); err != nil && u.finished && !refused {
+		if err != nil && u.finished {
 			err = &ambiguousError{err}
 		}
 		return err
@@ -159,6 +159,7 @@ func (u *upload) runOn(ctx context.Context, l *link) error {
 	if err := l.call(ctx, wire.MethodUploadOpen, u.params, &at); err != nil {
 		return err
 	}
+	u.finished = u.finished && at.Committed
 	if u.named {
 		u.named, u.inherited = false, at.Committed || at.Offset > 0
 	}
@@ -188,9 +189,20 @@ func (u *upload) runOn(ctx context.Context, l *link) error {
 	if u.summed < u.size { // what an earlier connection has sent was not summed up
 		return protocolError("upload goes on at %d though only %d bytes were sent", at.Offset, u.summed)
 	}
-	u.finished = true
-	commit := wire.UploadCommitParams{UploadID: u.params.UploadID, SHA256: hex.EncodeToString(u.sum.Sum(nil))}
-	return l.call(ctx, wire.MethodUploadCommit, commit, nil)
+	return u.commit(ctx, l)
+}
+
+// commit puts the file in its place.
+func (u *upload) commit(ctx context.Context, l *link) error {
+	params := wire.UploadCommitParams{UploadID: u.params.UploadID, SHA256: hex.EncodeToString(u.sum.Sum(nil))}
+	call, err := l.begin(ctx, ordinary, wire.MethodUploadCommit, params)
+	if err != nil {
+		return err
+	}
+	err = call.wait(ctx, nil)
+	_, refused := errors.AsType[*ServerError](err)
+	u.finished = !refused
+	return err
 }
 
 // isStale reports whether what an earlier client has sent is part of another file.

@@ -1,0 +1,524 @@
+package client_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// What becomes of an operation is what the server says, or that nobody knows.
+
+// hello is the first answer of a tether server with some features.
+func hello(features string) string {
+	return fmt.Sprintf(`{"sessionId":"S","tether":{"version":"1","publicId":"p","ttlMs":30000,"features":[%s]}}`, features)
+}
+
+// within fails the test if something that was promised to end does not.
+func within[T any](t *testing.T, what string, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(10 * time.Second):
+		t.Fatal(what + " does not end")
+	}
+	return v
+}
+
+// The refusals of a real server are the errors that were promised.
+func TestRefusals(t *testing.T) {
+	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
+	p := start(t, c, sh("exec sleep 1000"))
+	ctx, mine, nobody := tethertest.Within(t), c.Remote(c.PublicID(), p.ID()), c.Remote(c.PublicID(), "nobody")
+	for name, err := range map[string]error{"CloseStdin": p.CloseStdin(ctx), "Remote.CloseStdin": mine.CloseStdin(ctx)} {
+		if !errors.Is(err, client.ErrStdinClosed) || errors.Is(err, client.ErrUnknownProcess) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, err := range map[string]error{
+		"CloseStdin": nobody.CloseStdin(ctx), "Resize": nobody.Resize(ctx, 1, 1),
+		"Observe": second(nobody.Observe(ctx, 0)), "State": second(nobody.State(ctx)), "Adopt": second(c.Adopt(ctx, "nobody")),
+	} {
+		if !errors.Is(err, client.ErrUnknownProcess) || errors.Is(err, client.ErrStdinClosed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	cmd := sh(`trap "" TERM; echo; while :; do sleep 1000; done`)
+	cmd.Stdin = true
+	deaf := start(t, c, cmd)
+	if _, err := io.ReadFull(deaf.Output(), make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := deaf.Terminate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := deaf.Write(ctx, []byte("x")); !errors.Is(err, client.ErrStdinClosed) {
+		t.Errorf("Write after Terminate: %v", err)
+	}
+}
+
+// The answer to an observe is seen when its connection is gone already: the observation
+// goes on with the next one.
+func TestObserveAnsweredLate(t *testing.T) {
+	s := newScript(t)
+	wait := play(t, func() {
+		first := s.accept()
+		first.greet(hello(`"observe"`))
+		// It takes long to read that.
+		first.say(first.expect("tether/process/observe").answer(fmt.Sprintf(`{"observeId":1,"nextSeq":1,"more":"%s"}`, strings.Repeat(`\n`, 2<<20))))
+		first.cut()
+		again := s.accept()
+		again.greet(hello(`"observe"`))
+		again.expect1("tether/process/observe", `{"observeId":1,"nextSeq":1}`)
+		again.say(`{"method":"tether/process/closed","params":{"observeId":1,"seq":1,"timeMs":1}}`)
+	})
+	c := dial(t, s.url(), client.Options{})
+	o, err := c.Observe(tethertest.Within(t), "p", "P", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	ctx, cancel := context.WithTimeout(tethertest.Within(t), 10*time.Second)
+	defer cancel()
+	if e, err := o.Next(ctx); e.Kind != client.Closed || err != nil {
+		t.Errorf("Next: %+v, %v", e, err)
+	}
+	wait()
+}
+
+// Of what comes before the answer to an observe, nothing is lost.
+func TestObserveMuchBeforeAnswer(t *testing.T) {
+	const most = 1024 // that wait for an observer
+	s := newScript(t)
+	observed := func(id, seq int) string {
+		return fmt.Sprintf(`{"method":"tether/process/output","params":{"observeId":%d,"seq":%d,"stream":"stdout","chunk":%s,"timeMs":1}}`, id, seq, chunk(seq))
+	}
+	wait := play(t, func() {
+		p := s.accept()
+		p.greet(hello(`"observe"`))
+		m := p.expect("tether/process/observe")
+		for seq := 2; seq <= most+1; seq++ { // with the gap before them there is one too many
+			p.say(observed(1, seq))
+		}
+		p.say(m.answer(`{"observeId":1,"nextSeq":1}`))
+		for {
+			switch m := p.hear(); m.Method {
+			case "tether/process/unobserve":
+				p.say(m.answer(`{}`))
+			case "tether/process/observe":
+				if want := fmt.Sprintf(`"afterSeq":%d`, most); !strings.Contains(string(m.Params), want) {
+					panic(string(m.Params))
+				}
+				p.say(m.answer(`{"observeId":2,"nextSeq":1}`), observed(2, most+1), observed(2, most+2))
+				return
+			}
+		}
+	})
+	c := dial(t, s.url(), client.Options{})
+	o, err := c.Observe(tethertest.Within(t), "p", "P", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	ctx, cancel := context.WithTimeout(tethertest.Within(t), 10*time.Second)
+	defer cancel()
+	for seq := uint64(1); seq <= most+2; seq++ {
+		e, err := o.Next(ctx)
+		if err != nil || e.Seq != seq || e.Kind == client.Gap && seq > 1 {
+			t.Fatalf("event %d: %+v, %v", seq, e.Event, err)
+		}
+	}
+	wait()
+}
+
+// A file that could not be opened again is tried again with the next read.
+func TestFileOpenedAgainLater(t *testing.T) {
+	s := newScript(t)
+	const meta = `{"isDirectory":false,"isFile":true,"isSymlink":false,"size":5,"createdAtMs":1,"modifiedAtMs":2}`
+	refused := make(chan struct{})
+	wait := play(t, func() {
+		first := s.accept()
+		first.welcome("S")
+		first.expect1("fs/getMetadata", meta)
+		first.expect1("fs/open", `{}`)
+		first.cut()
+		again := s.accept()
+		again.welcome("S")
+		again.say(again.expect("fs/open").refuse(-32600, "limit reached: 128 open files"))
+		<-refused
+		again.expect1("fs/open", `{}`)
+		again.expect1("fs/getMetadata", meta)
+		again.expect1("fs/readBlock", fmt.Sprintf(`{"chunk":%q,"eof":true}`, base64.StdEncoding.EncodeToString([]byte("hello"))))
+	})
+	c := dial(t, s.url(), client.Options{})
+	f, err := c.Files(nil).Open(tethertest.Within(t), "/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if b, err := io.ReadAll(f); err == nil || !strings.Contains(err.Error(), "limit reached") {
+		t.Errorf("read %q, %v", b, err)
+	}
+	close(refused)
+	if b, err := io.ReadAll(f); string(b) != "hello" || err != nil {
+		t.Errorf("read %q, %v", b, err)
+	}
+	wait()
+}
+
+// A handle of a file that has changed is not left open.
+func TestChangedFileIsClosed(t *testing.T) {
+	s := newScript(t)
+	meta := func(size int) string {
+		return fmt.Sprintf(`{"isDirectory":false,"isFile":true,"isSymlink":false,"size":%d,"createdAtMs":1,"modifiedAtMs":2}`, size)
+	}
+	handle := func(m heard) string { return strings.Split(string(m.Params), `"`)[3] }
+	wait := play(t, func() {
+		first := s.accept()
+		first.welcome("S")
+		first.expect1("fs/getMetadata", meta(5))
+		first.expect1("fs/open", `{}`)
+		first.cut()
+		again := s.accept()
+		again.welcome("S")
+		opened := again.expect("fs/open")
+		again.say(opened.answer(`{}`))
+		again.expect1("fs/getMetadata", meta(6))
+		if closed := again.expect("fs/close"); handle(closed) != handle(opened) {
+			panic(fmt.Sprintf("opened %s and closed %s", opened.Params, closed.Params))
+		}
+	})
+	c := dial(t, s.url(), client.Options{})
+	f, err := c.Files(nil).Open(tethertest.Within(t), "/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := io.ReadAll(f); !errors.Is(err, client.ErrChanged) {
+		t.Errorf("read %q, %v", b, err)
+	}
+	wait()
+	f.Close()
+}
+
+// A process that was given up is ended, though the connection is lost once more.
+func TestGivenUpIsEnded(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	wait := play(t, func() {
+		first.cut()
+		again := s.accept()
+		again.welcome("S")
+		again.expect1("process/read", readAnswer(4, true, true, 1, 2, 3)) // it contradicts itself
+		again.expect("process/terminate")
+		again.cut()
+		again = s.accept()
+		again.welcome("S")
+		again.expect1("process/terminate", `{"running":true}`)
+	})
+	wantFailed(t, p, "conflicts with recovered output")
+	wait()
+}
+
+// A start of which nobody knows whether it was carried out waits for a place among the
+// calls to find that out.
+func TestAmbiguousStartWaitsForItsTurn(t *testing.T) {
+	s := newScript(t)
+	c, p, first := started(t, s, client.Options{})
+	ctx, cancel := context.WithCancel(tethertest.Within(t))
+	var calls sync.WaitGroup
+	occupy := func() {
+		calls.Go(func() {
+			for {
+				if _, err := p.Read(ctx, client.ReadOptions{Wait: patience}); !errors.Is(err, client.ErrTooManyCalls) {
+					return
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	wait := play(t, func() {
+		first.expect("process/start")
+		first.cut()
+		again := s.accept()
+		again.welcome("S")
+		again.expect1("process/read", readAnswer(1, false, false))
+		asked := again.expect("process/read") // what became of it?
+		const most = 1024
+		var reads []heard
+		for range most - 1 {
+			occupy()
+			reads = append(reads, again.expect("process/read"))
+		}
+		occupy()
+		again.say(asked.refuse(-32600, "process id Q is starting"))
+		again.expect("process/read") // the place is taken
+		again.conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		if m, ok := again.mayHear(); ok {
+			panic(fmt.Sprintf("heard %s %s", m.Method, m.Params))
+		}
+		again.conn.SetReadDeadline(time.Now().Add(patience))
+		again.say(reads[0].answer(readAnswer(1, false, false)))
+		asked = again.expect("process/read")
+		if !strings.Contains(string(asked.Params), `"Q"`) {
+			panic(string(asked.Params))
+		}
+		again.say(asked.answer(readAnswer(1, false, false)))
+	})
+	_, err := c.Start(tethertest.Within(t), client.Command{Argv: []string{"x"}, ID: "Q"})
+	if err != nil {
+		t.Errorf("Start: %v", err)
+	}
+	wait()
+	cancel()
+	calls.Wait()
+}
+
+// Who closes the client, or loses the session, while a command is being started is told
+// that it may have been.
+func TestStartWhileTheClientEnds(t *testing.T) {
+	for range 10 {
+		s := newScript(t)
+		c := make(chan *client.Client, 1)
+		wait := play(t, func() {
+			first := s.accept()
+			first.welcome("S")
+			first.expect("process/start")
+			(<-c).Close()
+		})
+		cl := dial(t, s.url(), client.Options{})
+		c <- cl
+		_, err := cl.Start(tethertest.Within(t), client.Command{Argv: []string{"x"}, ID: "P"})
+		if !errors.Is(err, client.ErrAmbiguous) || !errors.Is(err, client.ErrClosed) {
+			t.Fatalf("Start: %v", err)
+		}
+		wait()
+	}
+}
+
+// That there is no place for a question is no sign of life.
+func TestSilentServerWithManyCalls(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "first")
+	script := `
+id() { printf %s "$1" | sed 's/.*"id":\([0-9]*\).*/\1/'; }
+while read -r line; do
+	case $line in
+	*'"initialize"'*) printf '{"id":%s,"result":{"sessionId":"S"}}\n' "$(id "$line")" ;;
+	*'"process/start"'*) printf '{"id":%s,"result":{"processId":"P","sandboxType":"none"}}\n' "$(id "$line")" ;;
+	*'"environment/status"'*) printf '{"id":%s,"result":{"status":"ready"}}\n' "$(id "$line")" ;;
+	*'"process/read"'*)
+		if ! test -e FILE; then
+			echo >FILE
+			exec cat 3>&1 >/dev/null # the network is gone
+		fi
+		printf '{"id":%s,"result":` + readAnswer(1, false, false) + `}\n' "$(id "$line")" ;;
+	esac
+done`
+	again, onState := connected(2)
+	c, err := client.DialCommand(tethertest.Within(t), client.TransportCommand{Argv: []string{"/bin/sh", "-c", strings.ReplaceAll(script, "FILE", file)}},
+		client.Options{Silence: 2 * time.Second, OnState: onState})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+	ctx, cancel := context.WithCancel(tethertest.Within(t))
+	var calls sync.WaitGroup
+	defer c.Close()
+	defer calls.Wait()
+	defer cancel()
+	const most = 1024
+	for range most {
+		calls.Go(func() { p.Read(ctx, client.ReadOptions{Wait: patience}) })
+	}
+	within(t, "the silent connection", again)
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+}
+
+// late returns a process with a reader who comes too late for the log of the client.
+func late(t *testing.T, s *script) (*client.Process, *client.Subscription, *peer) {
+	t.Helper()
+	_, p, first := started(t, s, client.Options{})
+	const many = 300
+	for seq := 1; seq <= many; seq++ {
+		first.say(events("P", fmt.Sprintf("o%d", seq))...)
+	}
+	tethertest.Eventually(t, func() error {
+		if n := p.LastSeq(); n < many {
+			return fmt.Errorf("%d events", n)
+		}
+		return nil
+	})
+	return p, p.Subscribe(), first
+}
+
+// The end of the session is not the end of a process that the server has forgotten.
+func TestLateReaderLosesTheSession(t *testing.T) {
+	s := newScript(t)
+	_, sub, first := late(t, s)
+	wait := play(t, func() {
+		first.expect("process/read")
+		first.cut()
+		again := s.accept()
+		again.say(again.expect("initialize").refuse(-32600, "unknown session id S"))
+	})
+	if e, err := sub.Next(tethertest.Within(t)); !errors.Is(err, client.ErrSessionLost) {
+		t.Errorf("Next: %+v, %v", e, err)
+	}
+	wait()
+}
+
+// What the server has forgotten is a gap.
+func TestLateReaderOfForgotten(t *testing.T) {
+	s := newScript(t)
+	_, sub, first := late(t, s)
+	wait := play(t, func() { first.say(first.expect("process/read").refuse(-32600, "unknown process id P")) })
+	if e, err := sub.Next(tethertest.Within(t)); e.Kind != client.Gap || e.First != 1 || e.Seq != 44 || err != nil {
+		t.Errorf("Next: %+v, %v", e, err)
+	}
+	wait()
+}
+
+// A late reader that is closed returns, whatever it waits for.
+func TestCloseWakesLateReader(t *testing.T) {
+	s := newScript(t)
+	_, sub, first := late(t, s)
+	done := make(chan error, 1)
+	go func() {
+		_, err := sub.Next(tethertest.Within(t))
+		done <- err
+	}()
+	play(t, func() { first.expect("process/read") })()
+	sub.Close()
+	if err := within(t, "the reader", done); err == nil || errors.Is(err, context.Canceled) {
+		t.Errorf("Next: %v", err)
+	}
+}
+
+// Who waits for a session when the Lazy is closed is told that.
+func TestLazyClosedDuringAttempt(t *testing.T) {
+	s := newScript(t)
+	l := newLazy(t, s.url(), client.Options{})
+	wait := play(t, func() {
+		s.accept().expect("initialize")
+		l.Close()
+	})
+	if _, err := l.Get(tethertest.Within(t)); !errors.Is(err, client.ErrClosed) || errors.Is(err, context.Canceled) {
+		t.Errorf("Get: %v", err)
+	}
+	wait()
+}
+
+// A commit whose answer was lost may have been carried out, though the server refuses
+// the upload afterwards. One that was refused was not.
+func TestUploadRefusedAfterLostCommit(t *testing.T) {
+	for _, lost := range []bool{true, false} {
+		t.Run(fmt.Sprintf("lost %t", lost), func(t *testing.T) {
+			s := newScript(t)
+			const refusal = "limit reached: 16 uploads are open"
+			wait := play(t, func() {
+				p := s.accept()
+				p.greet(hello(`"upload"`))
+				p.expect1("tether/upload/open", `{"offset":0,"maxBlock":1024,"committed":false}`)
+				p.expect1("tether/upload/write", `{"received":5,"offset":5}`)
+				m := p.expect("tether/upload/commit")
+				if lost {
+					p.cut()
+					p = s.accept()
+					p.greet(hello(`"upload"`))
+					m = p.expect("tether/upload/open")
+				}
+				p.say(m.refuse(-32600, refusal))
+				p.expect("tether/upload/abort")
+			})
+			c := dial(t, s.url(), client.Options{})
+			err := c.Files(nil).Upload(tethertest.Within(t), "/file", strings.NewReader("hello"), 5, client.UploadOptions{})
+			if errors.Is(err, client.ErrAmbiguous) != lost || !strings.Contains(fmt.Sprint(err), refusal) {
+				t.Errorf("Upload: %v", err)
+			}
+			wait()
+		})
+	}
+}
+
+// Sizes that the protocol cannot say are cut, also for the processes of others.
+func TestRemoteSize(t *testing.T) {
+	s := newScript(t)
+	wait := play(t, func() {
+		p := s.accept()
+		p.greet(hello(`"remoteControl"`))
+		m := p.expect("tether/process/resize")
+		if !strings.Contains(string(m.Params), `"rows":65535`) || !strings.Contains(string(m.Params), `"cols":0`) {
+			panic(string(m.Params))
+		}
+		p.say(m.answer(`{}`))
+	})
+	if err := dial(t, s.url(), client.Options{}).Remote("p", "P").Resize(tethertest.Within(t), 65536+24, -1); err != nil {
+		t.Error(err)
+	}
+	wait()
+}
+
+// An observer that is closed returns, though there is no connection.
+func TestCloseWakesObserver(t *testing.T) {
+	s := newScript(t)
+	var first *peer
+	wait := play(t, func() {
+		first = s.accept()
+		first.greet(hello(`"observe"`))
+		first.expect1("tether/process/observe", `{"observeId":1,"nextSeq":1}`)
+	})
+	lost := make(chan struct{})
+	c := dial(t, s.url(), client.Options{OnState: func(s client.Status) {
+		if s.State == client.Recovering && s.Attempt == 0 {
+			close(lost)
+		}
+	}})
+	o, err := c.Observe(tethertest.Within(t), "p", "P", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait()
+	done := make(chan error, 1)
+	go func() {
+		_, err := o.Next(tethertest.Within(t))
+		done <- err
+	}()
+	first.cut()
+	<-lost
+	play(t, func() { s.accept().expect("initialize") })() // which is not answered
+	o.Close()
+	if err := within(t, "the observer", done); err == nil || errors.Is(err, context.Canceled) {
+		t.Errorf("Next: %v", err)
+	}
+}
+
+// What is known is told, however late one asks.
+func TestWaitTooLate(t *testing.T) {
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	first.say(events("P", "x1 c2")...)
+	<-p.Done()
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	for range 50 {
+		if _, err := p.Wait(ended); err != nil {
+			t.Fatalf("wait: %v", err)
+		}
+		if _, err := p.Result(ended); err != nil {
+			t.Fatalf("result: %v", err)
+		}
+	}
+}
