@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/client/mcptransport"
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/tethertest"
@@ -90,12 +91,12 @@ func TestPumpIntroductionInFlight(t *testing.T) {
 	r.script(`while read -r line; do echo "$line" >> got; done`)
 	p := r.open()
 	r.send(p, `{"id":1,"method":"initialize"}`)
-	r.awaitFile(filepath.Join(r.dir, "got"))
+	r.awaitLine(filepath.Join(r.dir, "got"))
 	r.lose()
 	r.receive(p, `{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Transport closed: `)
 	os.Remove(filepath.Join(r.dir, "got"))
 	r.send(p, `{"id":2,"method":"initialize"}`)
-	r.awaitFile(filepath.Join(r.dir, "got"))
+	r.awaitLine(filepath.Join(r.dir, "got"))
 	if got, err := os.ReadFile(filepath.Join(r.dir, "got")); string(got) != `{"id":2,"method":"initialize"}`+"\n" {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -197,7 +198,7 @@ func TestRelaySessionLost(t *testing.T) {
 	done := make(chan error, 1)
 	var out strings.Builder
 	go func() { done <- p.Relay(within(t), strings.NewReader(`{"id":1,"method":"x"}`), &out) }()
-	r.awaitFile(filepath.Join(r.dir, "ended"))
+	r.awaitLine(filepath.Join(r.dir, "ended"))
 	r.lose()
 	if err := <-done; err == nil || !strings.HasPrefix(out.String(), `{"jsonrpc":"2.0","id":1,"error":`) {
 		t.Errorf("%v, %s", err, out.String())
@@ -261,4 +262,32 @@ func TestPumpSpellingOfIDs(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Requests to a server that is lost are answered, though the client has ended its input
+// by then.
+func TestPumpInputClosedWhenLost(t *testing.T) {
+	r := newRig(t)
+	r.script("exec cat >/dev/null")
+	p := r.open()
+	const many = 8
+	for id := range many {
+		r.send(p, fmt.Sprintf(`{"id":%d,"method":"x"}`, id))
+	}
+	r.lose()
+	tethertest.Eventually(t, func() error {
+		if n := p.InFlight(); n > 0 {
+			return fmt.Errorf("%d in flight", n)
+		}
+		return nil
+	})
+	if err := p.CloseInput(within(t)); err != nil {
+		t.Error(err)
+	}
+	for range many {
+		r.receive(p, `{"jsonrpc":"2.0","id":`)
+	}
+	if line, err := p.Receive(within(t)); !errors.Is(err, client.ErrSessionLost) {
+		t.Errorf("received %q, %v", line, err)
+	}
 }

@@ -27,6 +27,8 @@ type run struct {
 
 	gone chan struct{} // closed when lost is set
 	lost error         // why the session, or we, gave it up; guarded by Pump.mu
+
+	answered bool // those who waited for it know that it is lost; guarded by Pump.mu
 }
 
 func newRun(executor *client.Client, process *client.Process, generation int) *run {
@@ -148,7 +150,7 @@ func (p *Pump) giveUp(r *run, err error) {
 	}
 	r.lost = err
 	close(r.gone)
-	open, finish := p.ledger.take(), p.finish
+	open := p.ledger.take()
 	p.mu.Unlock()
 	p.log.Warn("MCP server lost", "process", r.process.ID(), "requests", len(open), "err", err)
 	for id := range open {
@@ -156,6 +158,10 @@ func (p *Pump) giveUp(r *run, err error) {
 			return
 		}
 	}
+	p.mu.Lock()
+	r.answered = true
+	finish := p.finish
+	p.mu.Unlock()
 	if finish {
 		p.end(err)
 	}
@@ -282,18 +288,16 @@ func (p *Pump) refuse(messages []message, err error) (refused [][]byte, _ error)
 func (p *Pump) closeInput() error {
 	p.mu.Lock()
 	p.finish = true
-	r, lost := p.run, p.run.lost
+	r, lost, answered := p.run, p.run.lost, p.run.answered
 	p.mu.Unlock()
 	if lost != nil {
-		p.end(lost)
+		if answered { // else giveUp is at it
+			p.end(lost)
+		}
 		return nil
 	}
 	err := r.process.CloseStdin(p.ctx)
-	if errors.Is(err, client.ErrSessionLost) || errors.Is(err, client.ErrStdinClosed) {
-		return nil
-	}
-	if _, refused := errors.AsType[*client.ServerError](err); refused {
-		p.log.Debug("the input of the MCP server was closed already", "err", err)
+	if errors.Is(err, client.ErrSessionLost) || errors.Is(err, client.ErrStdinClosed) || errors.Is(err, client.ErrUnknownProcess) {
 		return nil
 	}
 	return err
