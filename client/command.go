@@ -80,7 +80,9 @@ func (d *commandTransport) dial(context.Context) (rpc.Stream, error) {
 	}
 	s := &commandStream{Lines: rpc.NewLines(stdout, stdin), process: cmd.Process, ended: make(chan struct{})}
 	s.waiter.Go(func() {
-		cmd.Wait()
+		if err := cmd.Wait(); err != nil {
+			s.failure = fmt.Errorf("`%s` has ended: %w", d.cmd.Argv[0], err)
+		}
 		killGroup(cmd.Process) // so that standard output ends
 		close(s.ended)
 	})
@@ -112,7 +114,23 @@ type commandStream struct {
 	process *os.Process
 	waiter  sync.WaitGroup
 	ended   chan struct{}
+	failure error // why it has ended, once it has; nil: all was well
 	once    sync.Once
+}
+
+// Read tells how the command has ended, if not well: nothing else says why a login failed.
+func (s *commandStream) Read() ([]byte, error) {
+	data, err := s.Lines.Read()
+	if errors.Is(err, io.EOF) {
+		select {
+		case <-s.ended:
+			if s.failure != nil {
+				err = s.failure
+			}
+		case <-time.After(commandGrace): // it has only closed its output
+		}
+	}
+	return data, err
 }
 
 // Close ends the command: it is asked to, and killed with all its group if it does not.

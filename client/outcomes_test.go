@@ -522,3 +522,11 @@ func TestWaitTooLate(t *testing.T) {
 		}
 	}
 }
+
+// A transport command that fails says so: ssh does when the login is refused.
+func TestCommandFails(t *testing.T) {
+	_, err := client.DialCommand(tethertest.Within(t), client.TransportCommand{Argv: []string{"/bin/sh", "-c", "read x; exit 255"}}, client.Options{})
+	if err == nil || !strings.Contains(err.Error(), "`/bin/sh` has ended: exit status 255") {
+		t.Errorf("the error is %v", err)
+	}
+}

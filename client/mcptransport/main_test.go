@@ -210,6 +210,18 @@ func (r *rig) awaitFile(name string) {
 	tethertest.Eventually(r, func() error { _, err := os.Stat(name); return err })
 }
 
+// awaitLine waits until the server has written a line to a file.
+func (r *rig) awaitLine(name string) {
+	r.Helper()
+	tethertest.Eventually(r, func() error {
+		text, err := os.ReadFile(name)
+		if err == nil && !bytes.HasSuffix(text, []byte("\n")) {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	})
+}
+
 // ended waits until a process is gone.
 func (r *rig) ended(pid string) {
 	r.Helper()

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -276,20 +278,23 @@ func TestLostEventsIsAGap(t *testing.T) {
 // and what it prints on standard output that is no message is skipped.
 func TestOutputBesideTheProtocol(t *testing.T) {
 	r := newRig(t)
-	lines := 0
+	var lines atomic.Int64
 	r.transport.Stderr = func(line []byte) {
 		if len(line) == 99 {
-			lines++
+			lines.Add(1)
 		}
 	}
 	s := r.connect(nil)
 	r.must(s, "print", args{"bytes": 20_000_000, "stderr": true, "newline": true})
 	r.must(s, "print", args{"text": "hello\r\n\n42\n\"text\"\n{not json}\n{\"no\":\"message\"}\r\n[1]\n"})
 	r.must(s, "pid", nil)
+	tethertest.Eventually(t, func() error { // it may come behind the answers
+		if n := lines.Load(); n != 200_000 {
+			return fmt.Errorf("%d lines of standard error", n)
+		}
+		return nil
+	})
 	s.Close()
-	if lines != 200_000 {
-		t.Errorf("%d lines of standard error", lines)
-	}
 }
 
 func TestStderrIsLogged(t *testing.T) {
