@@ -38,6 +38,10 @@ type forkRequest struct {
 	mounts  Mounts
 	cgroup  int // -1: none
 	result  chan forked
+
+	// discarded, if any, is closed when a child that came too late is gone: a launcher
+	// must not go on where what it builds on is taken away.
+	discarded chan struct{}
 }
 
 type forked struct {
@@ -90,7 +94,7 @@ func (f *forker) close() {
 }
 
 // fork runs the request on one of the threads. If ctx ends first, a child that
-// still comes is killed.
+// still comes is killed; that of a launcher is waited for.
 func (f *forker) fork(r *forkRequest) (forked, error) {
 	select {
 	case f.requests <- r:
@@ -102,6 +106,9 @@ func (f *forker) fork(r *forkRequest) (forked, error) {
 	case result := <-r.result:
 		return result, result.err
 	case <-r.ctx.Done():
+		if r.discarded != nil {
+			<-r.discarded
+		}
 		return forked{}, context.Cause(r.ctx)
 	}
 }
@@ -118,6 +125,9 @@ func (f *forker) thread() {
 			case r.result <- result:
 			case <-r.ctx.Done():
 				f.discard(result)
+				if r.discarded != nil {
+					close(r.discarded)
+				}
 			}
 		case <-f.quit:
 			return

@@ -138,6 +138,7 @@ func newForkRequest(ctx context.Context, spec Spec) (*forkRequest, error) {
 	if l := spec.Launcher; l != nil {
 		req.program, req.argv, req.env, req.dir = l.Argv[0], l.Argv, l.Env, "/"
 		req.mounts, req.ctty = l.Mounts, spec.TTY && !l.Stays
+		req.discarded = make(chan struct{})
 		return req, nil
 	}
 	at, err := Abandonable(ctx, func() (place, error) { return find(spec) }, place.close)
