@@ -61,6 +61,7 @@ type process struct {
 	drain         *time.Timer
 	code          int
 	drainTimedOut bool
+	heldUp        bool // by the client, when the drain last looked
 	stdout        stream
 	stderr        stream
 }
@@ -304,7 +305,14 @@ func (p *process) drainOver() {
 		return
 	}
 	if p.log != nil && p.log.Stats().Blocked {
+		p.heldUp = true
 		p.drain.Reset(drainStep)
+		p.mu.Unlock()
+		return
+	}
+	if p.heldUp { // it can be read only now
+		p.heldUp = false
+		p.drain.Reset(p.conn.server.drainTime)
 		p.mu.Unlock()
 		return
 	}

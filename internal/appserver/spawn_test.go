@@ -77,18 +77,21 @@ func TestAnswerComesFirst(t *testing.T) {
 // client is told of its end.
 func TestHandles(t *testing.T) {
 	t.Parallel()
-	f := start(t, nil)
+	f := start(t, patientDrain)
 	c := f.connect()
 	taken := `duplicate active process handle: "d"`
-	c.spawn("d", nil, "sleep", "100")
+	c.spawn("d", j{"timeoutMs": nil}, "sleep", "100")
 	refused(t, "running", c.Call("process/spawn", c.spawnParams("d", nil, "true")), -32600, taken)
 	c.Call("process/kill", j{"processHandle": "d"})
 	c.exited("d")
 
-	c.sh("d", j{"streamStdoutStderr": true}, "echo $$ >pid; (sleep 100) & echo x; exit 0") // the pipe stays open
+	c.sh("d", j{"streamStdoutStderr": true}, "(until [ -e over ]; do sleep 0.02; done) & echo x; exit 0") // the pipe stays open
 	c.until("d", "x")
 	c.awaitDrain("d")
 	refused(t, "draining", c.Call("process/spawn", c.spawnParams("d", nil, "true")), -32600, taken)
+	if err := os.WriteFile(filepath.Join(f.cwd, "over"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	c.exited("d")
 
 	for _, options := range []j{nil, {"streamStdoutStderr": true}, {"tty": true}} {
@@ -115,7 +118,7 @@ func TestRefusedSpawns(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
 	c := f.connect()
-	c.spawn("d", nil, "sleep", "100")
+	c.spawn("d", j{"timeoutMs": nil}, "sleep", "100")
 	file := filepath.Join(f.cwd, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -184,25 +187,30 @@ func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
 	c := f.connect()
+	if defaultTimeout != 10*time.Second {
+		t.Errorf("the default is %v", defaultTimeout)
+	}
 	began := time.Now()
+	const given = 2 * time.Second // so that a busy machine has printed what there is
 	c.sh("absent", nil, "exec sleep 100")
 	c.sh("absent tty", j{"tty": true}, "exec sleep 100")
 	c.sh("null", j{"timeoutMs": nil}, "sleep 10.5; exit 7")
-	for _, tty := range []bool{false, true} {
-		c.sh("given", j{"timeoutMs": 300, "tty": tty}, "printf before; exec sleep 100")
-		e := c.exited("given")
-		if took := time.Since(began); e.ExitCode != 124 || took < 300*time.Millisecond {
-			t.Errorf("tty %t: %+v after %v", tty, e, took)
+	c.sh("given", j{"timeoutMs": given.Milliseconds()}, "printf before; exec sleep 100")
+	c.sh("given tty", j{"timeoutMs": given.Milliseconds(), "tty": true}, "printf before; exec sleep 100")
+	for _, handle := range []string{"given", "given tty"} {
+		e := c.exited(handle)
+		if took := time.Since(began); e.ExitCode != 124 || took < given {
+			t.Errorf("%s: %+v after %v", handle, e, took)
 		}
-		if tty {
-			c.until("given", "before")
+		if handle == "given tty" {
+			c.until(handle, "before")
 		} else if e.Stdout != "before" {
 			t.Errorf("got %+v", e)
 		}
-		c.spawn("zero", j{"timeoutMs": 0, "tty": tty}, "true")
-		if e := c.exited("zero"); e.ExitCode != 124 {
-			t.Errorf("tty %t: %+v", tty, e)
-		}
+	}
+	c.spawn("zero tty", j{"timeoutMs": 0, "tty": true}, "true")
+	if e := c.exited("zero tty"); e.ExitCode != 124 {
+		t.Errorf("got %+v", e)
 	}
 	for range 200 { // however fast it is
 		c.spawn("zero", j{"timeoutMs": 0}, "true")
@@ -212,7 +220,7 @@ func TestTimeouts(t *testing.T) {
 	}
 	for _, handle := range []string{"absent", "absent tty"} {
 		e := c.exited(handle)
-		if took := time.Since(began); e.ExitCode != 124 || took < 10*time.Second || took > 14*time.Second {
+		if took := time.Since(began); e.ExitCode != 124 || took < defaultTimeout {
 			t.Errorf("%s: %+v after %v", handle, e, took)
 		}
 	}
