@@ -241,7 +241,7 @@ func foreignCall(ctx context.Context, f *fixture) (string, error) {
 }
 
 // deathPatience is how long a process that was killed may take to be seen dead.
-const deathPatience = 200 * time.Millisecond
+const deathPatience = 5 * time.Second
 
 // signalOutside judges by whether the process lives: its number may mean another
 // one inside.
