@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(tethertest.AtHome(m)) }
 
 // A rig is a manager with an executor behind it.
 type rig struct {
@@ -104,6 +105,9 @@ func (r *rig) sh(cmd string) *Result {
 	return r.exec(ExecArgs{Cmd: cmd, Login: ptr(false)})
 }
 
+// atEnd is a wait that ends with the process.
+const atEnd = 30_000
+
 // stdin writes or polls, which must give a result.
 func (r *rig) stdin(session int, chars string, yieldMs int64) *Result {
 	r.t.Helper()
@@ -139,6 +143,19 @@ func wantRunning(t *testing.T, r *Result, output string) int {
 		t.Fatalf("result:\n%s\nwant a running session and %q", r.Text(), output)
 	}
 	return r.SessionID
+}
+
+// wantShown is wantRunning for a process that may need more time than was given until it
+// has printed all of this.
+func (r *rig) wantShown(got *Result, output string) int {
+	r.t.Helper()
+	for all := *got; len(all.Output) < len(output) && strings.HasPrefix(output, all.Output) && got.SessionID != 0; {
+		got = r.stdin(got.SessionID, "", 1)
+		more := *got
+		more.Output = all.Output + got.Output
+		all, got = more, &more
+	}
+	return wantRunning(r.t, got, output)
 }
 
 func wantError(t *testing.T, err, kind error, text string) {

@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -17,7 +18,7 @@ import (
 	"github.com/tetherexec/tether/unifiedexec"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(tethertest.AtHome(m)) }
 
 var granular = unifiedexec.Policy{Mode: unifiedexec.Granular, SandboxApproval: true, Rules: true}
 
@@ -155,6 +156,34 @@ func callOn(t *testing.T, s *mcp.ClientSession, tool string, args arguments, tok
 func (r *rig) sh(cmd string) reply {
 	r.t.Helper()
 	return r.call("exec_command", arguments{"cmd": cmd, "login": false})
+}
+
+// shown asks a session for more until it has printed a text. got is its first result.
+func (r *rig) shown(got reply, text string) {
+	r.t.Helper()
+	id, all := got.session(), got.text
+	tethertest.Eventually(r.t, func() error {
+		if strings.Contains(all, text) {
+			return nil
+		}
+		more := r.call("write_stdin", arguments{"session_id": id}) // which waits
+		all += more.text
+		if more.session() != id {
+			return fmt.Errorf("it has ended: %s", all)
+		}
+		return fmt.Errorf("it has printed %s", all)
+	})
+}
+
+// found waits until a search finds something: a command may need time to print.
+func (r *rig) found(id int, pattern, want string) {
+	r.t.Helper()
+	tethertest.Eventually(r.t, func() error {
+		if got := r.call("search_output", arguments{"session_id": id, "pattern": pattern}); got.isErr || !strings.Contains(got.text, want) {
+			return fmt.Errorf("found %s", got.text)
+		}
+		return nil
+	})
 }
 
 func (r *rig) questions() []*mcp.ElicitParams {

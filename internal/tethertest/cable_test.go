@@ -74,7 +74,7 @@ func TestCableForwardsAndTaps(t *testing.T) {
 		}
 	}))
 	conn := dialCable(t, cable)
-	if err := echoes(conn, "hello", 5*time.Second); err != nil {
+	if err := echoes(conn, "hello", patience); err != nil {
 		t.Fatal(err)
 	}
 	conn.Close()
@@ -90,24 +90,24 @@ func TestCableForwardsAndTaps(t *testing.T) {
 func TestCutEndsAndRefusesUntilMend(t *testing.T) {
 	cable := NewCable(t, startEcho(t))
 	conn := dialCable(t, cable)
-	if err := echoes(conn, "before", 5*time.Second); err != nil {
+	if err := echoes(conn, "before", patience); err != nil {
 		t.Fatal(err)
 	}
 	cable.Cut()
-	conn.SetDeadline(time.Now().Add(5 * time.Second))
+	conn.SetDeadline(time.Now().Add(patience))
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Error("read succeeded on a cut cable")
 	} else if ne, ok := err.(net.Error); ok && ne.Timeout() {
 		t.Error("the cut did not end the connection")
 	}
 	if during, err := net.Dial("tcp", cable.Addr()); err == nil { // the reset may come first
-		if echoes(during, "during", 5*time.Second) == nil {
+		if echoes(during, "during", patience) == nil {
 			t.Error("a cut cable let a connection through")
 		}
 		during.Close()
 	}
 	cable.Mend()
-	if err := echoes(dialCable(t, cable), "after", 5*time.Second); err != nil {
+	if err := echoes(dialCable(t, cable), "after", patience); err != nil {
 		t.Errorf("after mending: %v", err)
 	}
 }
@@ -115,17 +115,21 @@ func TestCutEndsAndRefusesUntilMend(t *testing.T) {
 func TestFreezeHoldsAndThawDelivers(t *testing.T) {
 	cable := NewCable(t, startEcho(t))
 	conn := dialCable(t, cable)
-	if err := echoes(conn, "x", 5*time.Second); err != nil {
+	if err := echoes(conn, "x", patience); err != nil {
 		t.Fatal(err)
 	}
 	cable.Freeze()
-	err := echoes(conn, "held", silence)
+	if _, err := io.WriteString(conn, "held"); err != nil {
+		t.Fatal(err)
+	}
+	conn.SetReadDeadline(time.Now().Add(silence))
+	_, err := conn.Read(make([]byte, 1))
 	if ne, ok := err.(net.Error); !ok || !ne.Timeout() {
 		t.Fatalf("frozen cable: %v, want a timeout", err)
 	}
 	cable.Thaw()
 	got := make([]byte, 4)
-	conn.SetDeadline(time.Now().Add(5 * time.Second))
+	conn.SetDeadline(time.Now().Add(patience))
 	if _, err := io.ReadFull(conn, got); err != nil || string(got) != "held" {
 		t.Errorf("after the thaw: %q, %v", got, err)
 	}
@@ -134,7 +138,7 @@ func TestFreezeHoldsAndThawDelivers(t *testing.T) {
 func TestCloseEndsFrozenLinks(t *testing.T) {
 	cable := NewCable(t, startEcho(t))
 	conn := dialCable(t, cable)
-	if err := echoes(conn, "x", 5*time.Second); err != nil {
+	if err := echoes(conn, "x", patience); err != nil {
 		t.Fatal(err)
 	}
 	cable.Freeze()

@@ -16,7 +16,7 @@ import (
 	"github.com/tetherexec/tether/unifiedexec/local"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(tethertest.AtHome(m)) }
 
 // A model runs a command, and talks to a program that waits for input.
 func Example() {
@@ -39,7 +39,7 @@ func Example() {
 	}
 	defer m.Close()
 
-	args, err := unifiedexec.ParseExecArgs([]byte(`{"cmd": "printf 'name? '; read name; echo hello $name", "shell": "/bin/sh", "tty": true, "yield_time_ms": 500}`))
+	args, err := unifiedexec.ParseExecArgs([]byte(`{"cmd": "printf 'name? '; read name; echo hello $name", "shell": "/bin/sh", "tty": true, "yield_time_ms": 3000}`))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func Example() {
 	}
 	fmt.Printf("%s, running: %t\n", r.Output, r.SessionID != 0)
 
-	yield := int64(5000)
+	yield := int64(30_000) // or until it ends
 	r, err = m.WriteStdin(ctx, unifiedexec.StdinArgs{SessionID: r.SessionID, Chars: "tether\n", YieldTimeMs: &yield})
 	if err != nil {
 		log.Fatal(err)

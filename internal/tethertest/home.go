@@ -1,0 +1,27 @@
+package tethertest
+
+import (
+	"fmt"
+	"os"
+
+	"go.uber.org/goleak"
+)
+
+// AtHome runs tests with an empty home directory: what the start-up files of the person
+// who runs them make login shells do, and for how long, is no business of the tests.
+func AtHome(m goleak.TestingM) goleak.TestingM { return atHome{m} }
+
+type atHome struct{ tests goleak.TestingM }
+
+func (h atHome) Run() int {
+	dir, err := os.MkdirTemp("", "tether-home-")
+	if err == nil {
+		err = os.Setenv("HOME", dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tests:", err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	return h.tests.Run()
+}
