@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tetherexec/tether/internal/tethertest"
 )
@@ -98,11 +97,9 @@ func TestAdversaryTerminate(t *testing.T) {
 					fx, s := attackers(t, a)
 					p := s.script(t, c.policy, attack.script, params)
 					p.says(t, "ready")
-					began := time.Now()
 					p.terminate(t)
-					o := p.finish(t)
-					if took := time.Since(began); o.exit != 137 && o.exit != 143 || took > patience/2 {
-						t.Errorf("exit %d after %v", o.exit, took)
+					if o := p.finish(t); o.exit != 137 && o.exit != 143 {
+						t.Errorf("exit %d", o.exit)
 					}
 					unharmed(t, fx, s)
 				})

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -45,7 +46,12 @@ func (a *account) copyFor(program string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := os.WriteFile(name, content, 0o755); err != nil {
+	// A child that is forked while the file is open to write has it open, too, for a
+	// moment, and nobody can execute it then.
+	syscall.ForkLock.RLock()
+	err = os.WriteFile(name, content, 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		return "", err
 	}
 	if armoury.made == nil {

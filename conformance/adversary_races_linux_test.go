@@ -68,7 +68,9 @@ func TestAdversarySymlinkRace(t *testing.T) {
 					t.Errorf("%s, link to %s: what is denied was read: %q", c.name, target, o.all)
 				}
 				strays += r.strays()
-				fx.intact(t)
+				if !strings.HasPrefix(target, oldRoot) { // there, another start can make one just now
+					fx.intact(t)
+				}
 			})
 			t.Logf("link to %s: %d ran, %d refused, seen as link %d times, as directory %d times, strays %d", target, r.ran, r.refused, r.links, r.dirs, strays)
 			if r.dirs == 0 {
@@ -76,6 +78,8 @@ func TestAdversarySymlinkRace(t *testing.T) {
 			}
 			tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
 			tethertest.Eventually(t, fx.clean)
+			strays += r.strays()
+			fx.intact(t)
 			if strays > 0 && !strings.HasPrefix(target, oldRoot) {
 				t.Errorf("link to %s: %d times an empty mount point was made outside, of the name that the policy restricts", target, strays)
 			}

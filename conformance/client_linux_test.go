@@ -13,7 +13,7 @@ import (
 )
 
 // patience is how long what must happen may take.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // A client speaks with one server, in lines of JSON.
 type client struct {

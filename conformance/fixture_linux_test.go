@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -178,11 +179,26 @@ var peer struct {
 }
 
 func openPeer() (err error) {
-	if peer.tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+	if peer.tcp, err = listenApart("127.0.0.1:0"); err != nil {
 		return err
 	}
 	peer.workers.Go(func() { greet(peer.tcp) }) // ends with the listener
 	return nil
+}
+
+// listenApart listens on the host. Port 0 is one that nobody is given who asks for any
+// port: in a network of its own, no proxy has the same by chance.
+func listenApart(address string) (l net.Listener, err error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || port != "0" {
+		return net.Listen("tcp", address)
+	}
+	for range 1000 {
+		if l, err = net.Listen("tcp", net.JoinHostPort(host, fmt.Sprint(20_000+rand.IntN(10_000)))); err == nil {
+			break
+		}
+	}
+	return l, err
 }
 
 func port() string { return fmt.Sprint(peer.tcp.Addr().(*net.TCPAddr).Port) }

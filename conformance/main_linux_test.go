@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 var (
@@ -44,9 +45,12 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (int, error) {
-	dir, err := os.MkdirTemp("/var/tmp", "conformance-")
-	if err != nil {
-		return 0, err
+	dir := os.Getenv(ownTmpVariable)
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("/var/tmp", "conformance-"); err != nil {
+			return 0, err
+		}
 	}
 	defer os.RemoveAll(dir)
 	if err := os.Chmod(dir, 0o755); err != nil {
@@ -58,10 +62,8 @@ func run(m *testing.M) (int, error) {
 	}
 	if bench.tether == "" {
 		bench.tether = filepath.Join(dir, "bin", "tether")
-		build := exec.Command("go", "build", "-o", bench.tether, "github.com/tetherexec/tether/cmd/tether")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return 0, fmt.Errorf("build tether: %w\n%s", err, out)
+		if err := buildTether(); err != nil {
+			return 0, err
 		}
 	}
 	bench.server = Server{Argv: []string{bench.tether, "serve", "--listen", "stdio", "--log-level", "warn"}, Reference: *referenceFlag}
@@ -82,6 +84,69 @@ func run(m *testing.M) (int, error) {
 		return 1, err
 	}
 	return code, nil
+}
+
+// buildTether builds the program, and then begins again in a /tmp of its own, if that
+// is possible.
+func buildTether() error {
+	if os.Getenv(ownTmpVariable) != "" {
+		return nil // that was before
+	}
+	build := exec.Command("go", "build", "-o", bench.tether, "github.com/tetherexec/tether/cmd/tether")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build tether: %w\n%s", err, out)
+	}
+	here, err := os.Getwd()
+	if err != nil || os.Geteuid() != 0 || *serverFlag != "" || strings.HasPrefix(here, "/tmp/") {
+		return err
+	}
+	return enterOwnTmp()
+}
+
+// ownTmpVariable names the directory of the tests, in a process that has a /tmp of its own.
+const ownTmpVariable = "CONFORMANCE_OWN_TMP"
+
+// enterOwnTmp executes this program again where /tmp is its own. Sandboxes that open /tmp
+// hold names there, which are the same for all tests of this machine that run meanwhile.
+func enterOwnTmp() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return nil // not in every container
+	}
+	image, err := os.Open(self)
+	if err != nil {
+		return err
+	}
+	home, err := os.Open(filepath.Dir(self)) // where this is built, results are expected
+	if err != nil {
+		return err
+	}
+	name := func(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
+	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("make mounts private: %w", err)
+	}
+	if err := unix.Mount("none", "/tmp", "tmpfs", 0, "mode=1777"); err != nil {
+		return fmt.Errorf("mount a /tmp: %w", err)
+	}
+	if err := os.MkdirAll(os.TempDir(), 0o777); err != nil {
+		return err
+	}
+	if strings.HasPrefix(home.Name(), "/tmp/") {
+		if err := os.MkdirAll(home.Name(), 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(name(home), home.Name(), "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("keep %s: %w", home.Name(), err)
+		}
+	}
+	if err := os.Setenv(ownTmpVariable, bench.dir); err != nil {
+		return err
+	}
+	return fmt.Errorf("begin again: %w", unix.Exec(name(image), os.Args, os.Environ()))
 }
 
 // findPrograms says what must be installed to run the table.

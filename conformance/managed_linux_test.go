@@ -5,11 +5,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/tethertest"
 )
@@ -47,6 +50,29 @@ func prepare(fx *fixture) {
 	fx.set("http_proxy", "http://localhost:"+fx.proxy.port()) // the only spelling that curl takes for plain HTTP
 	fx.set("ALL_PROXY", "socks5h://"+fx.proxy.addr())
 	fx.set("PREPARED", fx.proxy.addr())
+}
+
+// prepareHeld is prepare, with $HELD for a listener inside.
+func prepareHeld(fx *fixture) {
+	prepare(fx)
+	fx.reserve()
+}
+
+// reserve makes $HELD, a port on which nobody listens on the host while the test runs. It
+// is none of those that are given to whoever asks for any.
+func (fx *fixture) reserve() {
+	fx.t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fx.check(err)
+	fx.t.Cleanup(func() { unix.Close(fd) })
+	for range 1000 {
+		port := 10_000 + rand.IntN(10_000)
+		if unix.Bind(fd, &unix.SockaddrInet4{Port: port}) == nil {
+			fx.set("HELD", fmt.Sprint(port))
+			return
+		}
+	}
+	fx.t.Fatal("no port is free")
 }
 
 // variables is a setup that only sets variables, in pairs.
@@ -108,8 +134,8 @@ func managedRows() []row {
 			check: checkRewritten},
 		{id: "M03-socks", policy: wn, params: enforce(), setup: prepare, script: `curl -sS --socks5-hostname ${ALL_PROXY#socks5h://} http://any.example/x`,
 			out: []string{"^" + proxyText + " GET /x"}, check: nobodyCame},
-		{id: "M04", policy: wn, params: enforce(stdinPipe), setup: prepare, probe: "hold-tcp 127.0.0.1:0", drive: unreachable},
-		{id: "M04-any", policy: wn, params: enforce(stdinPipe), setup: prepare, probe: "hold-tcp 0.0.0.0:0", drive: unreachable},
+		{id: "M04", policy: wn, params: enforce(stdinPipe), setup: prepareHeld, probe: "hold-tcp 127.0.0.1:$HELD", drive: unreachable},
+		{id: "M04-any", policy: wn, params: enforce(stdinPipe), setup: prepareHeld, probe: "hold-tcp 0.0.0.0:$HELD", drive: unreachable},
 		{id: "M05", policy: wn, params: enforce(map[string]any{"managedNetwork": map[string]any{"allowLocalBinding": false}}), setup: prepare,
 			script: `sleep 60 | $PROBE hold-tcp 127.0.0.1:0 > said & until read _ port < said; do :; done 2> /dev/null
 				$PROBE connect-tcp 127.0.0.1:$port; kill $!`, out: []string{"^ok$"}},

@@ -35,7 +35,7 @@ func networkProxy(domains map[string]string, more ...map[string]any) map[string]
 // loopback are rules that allow the host's own loopback by its address, and nothing else.
 var loopback = map[string]string{"127.0.0.1": "allow"}
 
-var asked = map[string]any{"policyDecisionTimeoutMs": 1000}
+var asked = map[string]any{"policyDecisionTimeoutMs": 60_000}
 
 // without leaves a member of the settings out.
 func without(params map[string]any, name string) map[string]any {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -227,8 +228,8 @@ func (r row) checkOutcome(t *testing.T, fx *fixture, o outcome) {
 // pattern compiles an expression over lines, with the real names in it.
 func (fx *fixture) pattern(text string) *regexp.Regexp {
 	names := []string{"$WS", regexp.QuoteMeta(fx.ws), "$OUT", regexp.QuoteMeta(fx.out), "$FX", regexp.QuoteMeta(fx.dir)}
-	for name, value := range fx.vars {
-		names = append(names, "$"+name, regexp.QuoteMeta(value))
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(fx.vars))) { // longer ones first
+		names = append(names, "$"+name, regexp.QuoteMeta(fx.vars[name]))
 	}
 	return regexp.MustCompile("(?m)" + strings.NewReplacer(names...).Replace(text))
 }

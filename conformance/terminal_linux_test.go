@@ -41,7 +41,7 @@ func terminalRows() []row {
 			drive: func(t *testing.T, p *process) {
 				p.write(t, "sleep 1000 & echo started\n")
 				p.says(t, "started\r\n")
-				p.write(t, "kill -STOP %1; wait %1; jobs; kill -9 %1; echo woken | tr a-z a-z\n")
+				p.write(t, "kill -STOP %1; wait %1; jobs; kill -9 %1; wait -f %1; echo woken | tr a-z a-z\n")
 				p.says(t, "\r\nwoken")
 				p.write(t, "exit 0\n")
 			}, Reference: "there is no controlling terminal"},
