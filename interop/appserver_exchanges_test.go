@@ -124,9 +124,11 @@ func (p *appPlayer) pid(file string) (pid int) {
 	return pid
 }
 
-// gone reports whether a process ends soon.
-func (p *appPlayer) gone(pid int) bool {
-	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+// gone reports whether a process ends.
+func (p *appPlayer) gone(pid int) bool { return p.goneWithin(patience, pid) }
+
+func (p *appPlayer) goneWithin(limit time.Duration, pid int) bool {
+	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || strings.Contains(string(stat), ") Z ") {
 			return true
@@ -167,7 +169,7 @@ var appExchanges = []appExchange{
 	}},
 	{name: "duplicate, then reuse", play: func(p *appPlayer) {
 		p.hello()
-		p.ask("spawn", "process/spawn", p.params("d", nil, "sleep", "0.5"))
+		p.ask("spawn", "process/spawn", p.params("d", nil, "sleep", "3"))
 		p.ask("duplicate", "process/spawn", p.params("d", nil, "true"))
 		p.exit("d")
 	}},
@@ -193,11 +195,10 @@ var appExchanges = []appExchange{
 	}},
 	{name: "open output", play: func(p *appPlayer) {
 		p.hello()
-		p.sh("dr", nil, "(sleep 1; printf late1; sleep 3; printf late2) & printf first; echo $$ >dr; exit 5")
-		p.gone(p.pid("dr"))
-		tethertest.Eventually(p.t, func() error {
-			if m := p.Call("process/kill", j{"processHandle": "dr"}); m.Error == nil {
-				return fmt.Errorf("it still runs")
+		p.sh("dr", nil, "(sleep 1; printf late1; sleep 3; printf late2) & printf first; exit 5")
+		tethertest.Eventually(p.t, func() error { // a kill would reach what holds the output open
+			if m := p.Call("process/writeStdin", j{"processHandle": "dr", "closeStdin": true}); m.Error == nil || !strings.Contains(m.Error.Message, "no longer running") {
+				return fmt.Errorf("it still runs: %s", m.Raw)
 			}
 			return nil
 		})
@@ -212,12 +213,13 @@ var appExchanges = []appExchange{
 		p.sh("default", nil, "exec sleep 15")
 		p.sh("default tty", j{"tty": true}, "exec sleep 15")
 		p.sh("none", j{"timeoutMs": nil}, "sleep 11")
-		p.run("300", j{"timeoutMs": 300}, "printf before; sleep 5")
-		p.run("300 tty", j{"timeoutMs": 300, "tty": true}, "printf before; sleep 5")
+		p.run("1500", j{"timeoutMs": 1500}, "printf before; sleep 15")
+		p.run("1500 tty", j{"timeoutMs": 1500, "tty": true}, "printf before; sleep 15")
 		p.ask("spawn 0", "process/spawn", p.params("0", j{"timeoutMs": 0}, "sleep", "5"))
 		p.exit("0")
 		p.exit("default")
-		p.note("seconds", fmt.Sprint(int(time.Since(began).Round(time.Second).Seconds())))
+		took := time.Since(began)
+		p.note("ten seconds", fmt.Sprint(took >= 10*time.Second && took < 14*time.Second)) // not what it was told, 15
 		p.exit("default tty")
 		p.exit("none")
 	}},
@@ -266,7 +268,7 @@ var appExchanges = []appExchange{
 	{name: "terminal", play: func(p *appPlayer) {
 		p.hello()
 		p.sh("pr", j{"tty": true, "timeoutMs": nil}, "trap 'stty size; exit 7' WINCH; echo ready; while :; do sleep 0.05; done")
-		p.until("pr", "ready")
+		p.until("pr", "ready\r\n")
 		p.ask("resize", "process/resizePty", j{"processHandle": "pr", "size": j{"rows": 48, "cols": 160}})
 		p.exit("pr")
 		p.ask("spawn cat", "process/spawn", p.params("cat", j{"tty": true}, "cat"))
@@ -396,7 +398,11 @@ var appDifferences = []appExchange{
 		escaped := p.pid("session")
 		p.ask("kill", "process/kill", j{"processHandle": "k"})
 		p.exit("k")
-		dead := p.gone(escaped)
+		limit := patience
+		if p.who == ref {
+			limit = time.Second // it does not end
+		}
+		dead := p.goneWithin(limit, escaped)
 		p.note("all are dead", fmt.Sprint(dead))
 		if !dead {
 			syscall.Kill(escaped, syscall.SIGKILL)
@@ -406,17 +412,21 @@ var appDifferences = []appExchange{
 		p.hello()
 		began := time.Now()
 		p.run("h", j{"outputBytesCap": 3}, "sleep 30 2>/dev/null & printf abcdef; exit 0")
-		p.note("at once", fmt.Sprint(time.Since(began) < time.Second))
+		p.note("at once", fmt.Sprint(time.Since(began) < 1900*time.Millisecond)) // output is waited for for 2 s
 	}, differs: []difference{{label: "at once", reason: "there is nothing left to wait for", want: "true"}}},
 	{name: "blocked input", play: func(p *appPlayer) {
 		p.hello()
-		p.ask("spawn", "process/spawn", p.params("b", j{"streamStdin": true, "timeoutMs": nil}, "sleep", "6"))
+		sleep, limit := "60", patience
+		if p.who == ref {
+			sleep, limit = "6", 3*time.Second // the kill waits for the end
+		}
+		p.ask("spawn", "process/spawn", p.params("b", j{"streamStdin": true, "timeoutMs": nil}, "sleep", sleep))
 		chunk := b64(strings.Repeat("x", 64<<10))
 		for range 160 {
 			p.Ask("process/writeStdin", j{"processHandle": "b", "deltaBase64": chunk})
 		}
 		kill := fmt.Sprint(p.Ask("process/kill", j{"processHandle": "b"}))
-		m, err := p.AwaitFor(3*time.Second, func(m tethertest.Message) bool { return m.Method == "" && string(m.ID) == kill })
+		m, err := p.AwaitFor(limit, func(m tethertest.Message) bool { return m.Method == "" && string(m.ID) == kill })
 		if err != nil {
 			p.note("kill", "no answer")
 		} else {

@@ -109,7 +109,7 @@ func appServerEnv() []string {
 // end closes the server's input and returns its exit status.
 func (p *appPlayer) end() int {
 	if p.cmd.ProcessState == nil {
-		p.stdin.Close()
+		p.stdin.Close() // a server that listens has none
 		kill := time.AfterFunc(10*time.Second, func() { p.cmd.Process.Kill() })
 		p.cmd.Wait()
 		kill.Stop()

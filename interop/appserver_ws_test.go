@@ -53,10 +53,10 @@ func (p *appPlayer) listen() string {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.stdin = r // closed at the end, with the server
 	p.t.Cleanup(func() {
 		p.cmd.Process.Signal(syscall.SIGTERM)
 		p.end()
+		r.Close() // not before: the server may still want to say something
 	})
 	r.SetReadDeadline(time.Now().Add(startTimeout))
 	for lines := bufio.NewScanner(r); lines.Scan(); {

@@ -177,7 +177,8 @@ func interruptedTurn(t *testing.T, who product, end func(a *appServer)) []string
 	a := s.newThread()
 	turn := a.begin()
 	life.taken()
-	for m := a.next(); m.Method != "item/started" || !strings.Contains(string(m.Params), `"commandExecution"`); m = a.next() {
+	for a.begun == 0 {
+		a.next()
 	}
 	a.interrupt(turn)
 	life.wantLife()

@@ -37,9 +37,9 @@ var readExchanges = []exchange{
 		c := p.open()
 		startTalker(c, "r")
 		c.timed("data is there", `{"processId":"r","waitMs":9000}`)
-		c.timed("nothing comes", `{"processId":"r","afterSeq":3,"waitMs":300}`)
+		c.timed("nothing comes", `{"processId":"r","afterSeq":3,"waitMs":1500}`)
 		c.timed("no waiting", `{"processId":"r","afterSeq":3,"waitMs":0}`)
-		c.timed("beyond the end", `{"processId":"r","afterSeq":99,"waitMs":300}`)
+		c.timed("beyond the end", `{"processId":"r","afterSeq":99,"waitMs":1500}`)
 		c.timed("unknown process", `{"processId":"nobody","waitMs":9000}`)
 		c.write("r", "end", "x 4\n")
 		c.gone("r", "process/closed")
@@ -64,7 +64,7 @@ var readExchanges = []exchange{
 		c.write("r", "1", "go\n")
 		c.gone("r", "process/exited")
 		c.timed("an event newer than the cursor", `{"processId":"r","afterSeq":1,"waitMs":9000}`)
-		c.timed("at the exit it waits", `{"processId":"r","afterSeq":2,"waitMs":300}`)
+		c.timed("at the exit it waits", `{"processId":"r","afterSeq":2,"waitMs":1500}`)
 		poll := c.send("process/read", `{"processId":"r","afterSeq":2,"waitMs":9000}`)
 		late.open(p)
 		got := withoutID(c.answer(poll))
@@ -119,12 +119,12 @@ func readAll(c *conn, id string, maxBytes int) string {
 	return shorten(outputOf(events, "stdout"))
 }
 
-// timed records a read and whether it was answered at once.
+// timed records a read and whether it was answered at once, or after 1.5 s at least.
 func (c *conn) timed(label, params string) {
 	begin := time.Now()
 	got := withoutID(c.call("process/read", params))
 	pace := "at once"
-	if took := time.Since(begin); took >= 250*time.Millisecond {
+	if took := time.Since(begin); took >= 1500*time.Millisecond {
 		pace = "waited"
 	}
 	c.p.note(label, pace+" "+got)
@@ -190,7 +190,7 @@ var inputExchanges = []exchange{
 		p.note("end of file", withoutID(c.write("w", "2", "\x04")))
 		c.process("end", "w")
 		c.start("i", sh(`trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.05; done`), `"tty":true`)
-		c.seen("i", "ready")
+		c.seen("i", "ready\r\n") // the character drops output that nobody has read
 		c.write("i", "1", "\x03")
 		c.process("interrupt character", "i")
 	}},

@@ -110,7 +110,7 @@ func TestCodexWithTetherMCP(t *testing.T) {
 					return mcpCall("exec_command", map[string]any{"cmd": "echo text > in; cat in; pwd", "login": false})
 				},
 				func([]string) modelItem {
-					return mcpCall("exec_command", map[string]any{"cmd": `printf 'name? '; read n; echo "hi $n"`, "tty": true, "yield_time_ms": 500, "login": false})
+					return mcpCall("exec_command", map[string]any{"cmd": `printf 'name? '; read n; echo "hi $n"`, "tty": true, "yield_time_ms": 3000, "login": false})
 				},
 				func(outputs []string) modelItem {
 					session := 0

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -201,6 +202,9 @@ func greet(w http.ResponseWriter, r *http.Request) {
 // world, then the loopback.
 const rebindName = "rebind.example"
 
+// rebindAsked counts how often, for one product.
+var rebindAsked atomic.Int32
+
 // openNames serves the names that are not in the hosts file: rebindName, and no other.
 func openNames(t *testing.T, serving *sync.WaitGroup) {
 	t.Helper()
@@ -211,7 +215,6 @@ func openNames(t *testing.T, serving *sync.WaitGroup) {
 	t.Cleanup(func() { names.Close() })
 	serving.Go(func() { // ends with Close
 		buf := make([]byte, 1500)
-		asked := 0
 		for {
 			n, from, err := names.ReadFrom(buf)
 			if err != nil {
@@ -228,7 +231,7 @@ func openNames(t *testing.T, serving *sync.WaitGroup) {
 				m.RCode = dnsmessage.RCodeNameError
 			case q.Type == dnsmessage.TypeA:
 				address := [4]byte{11, 0, 0, 1}
-				if asked++; asked%2 == 0 {
+				if rebindAsked.Add(1)%2 == 0 {
 					address = [4]byte{127, 0, 0, 1}
 				}
 				m.Answers = append(m.Answers, dnsmessage.Resource{

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -322,18 +323,30 @@ func datagram(host string) probe {
 		}
 		defer out.Close()
 		out.Write(append(append([]byte{0, 0, 0}, socksAddress(host, echoPort)...), "ping"...))
-		out.SetReadDeadline(time.Now().Add(datagramPatience))
 		buf := make([]byte, 1500)
-		n, err := out.Read(buf)
-		if err != nil {
-			return reply + " no datagram"
+		for end := time.Now().Add(probeTimeout); time.Now().Before(end); {
+			out.SetReadDeadline(time.Now().Add(datagramPatience))
+			n, err := out.Read(buf)
+			if err == nil {
+				return reply + fmt.Sprintf(" %q", buf[:n])
+			}
+			if p.c.p.who == ref || p.denied() { // the reference passes none on
+				break
+			}
 		}
-		return reply + fmt.Sprintf(" %q", buf[:n])
+		return reply + " no datagram"
 	}, 1, 0}
 }
 
-// datagramPatience is how long a datagram that may never come is waited for.
+// datagramPatience is how long a datagram that will not come is waited for.
 const datagramPatience = 300 * time.Millisecond
+
+// denied reports whether a denial was told since the last probe.
+func (p *proxied) denied() bool {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	return slices.ContainsFunc(p.c.network[p.heard:], func(m networkMessage) bool { return strings.Contains(string(m.params), `"decision":"deny"`) })
+}
 
 // What a probe is answered, where tether is meant to differ.
 

@@ -35,6 +35,7 @@ func TestNetworkProxies(t *testing.T) {
 }
 
 func (x proxyTable) play(p *player) {
+	rebindAsked.Store(0)
 	c := p.open()
 	c.decide = func(networkMessage) string { return x.answer }
 	process := c.proxied("p", networkProxy(x.settings, x.extra))

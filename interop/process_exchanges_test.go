@@ -162,7 +162,7 @@ var processExchanges = []exchange{
 		c.ask("again", "process/terminate", `{"processId":"t"}`)
 		c.ask("unknown", "process/terminate", `{"processId":"nobody"}`)
 		c.start("tty", sh(`echo ready; sleep 60`), `"tty":true`)
-		c.seen("tty", "ready")
+		c.seen("tty", "ready\r\n")
 		c.call("process/terminate", `{"processId":"tty"}`)
 		c.process("terminal", "tty")
 		c.start("stubborn", sh(`trap '' TERM INT HUP; echo ready; while :; do sleep 0.05; done`), "")

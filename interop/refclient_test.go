@@ -6,6 +6,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -64,21 +66,21 @@ func TestRefClientRecovers(t *testing.T) {
 func TestRefClientSeesTheReferenceLose(t *testing.T) {
 	program(t, ref)
 	ctx, cable, c := dialRef(t, ref)
-	p, err := c.Start(ctx, tethertest.RefStart{ID: "p", Argv: sh(`echo ready; read x; seq 1 1000000; sleep 60`), PipeStdin: true})
+	begin, done := filepath.Join(t.TempDir(), "begin"), filepath.Join(t.TempDir(), "done")
+	p, err := c.Start(ctx, tethertest.RefStart{ID: "p", Argv: sh(fmt.Sprintf(`until [ -e %s ]; do sleep 0.02; done; seq 1 1000000; : > %s; sleep 60`, begin, done))})
 	if err != nil {
 		t.Fatal(err)
-	}
-	for p.Received() == 0 {
-		time.Sleep(time.Millisecond)
 	}
 	p2, err := c.Start(ctx, tethertest.RefStart{ID: "q", Argv: sh(`sleep 2; echo fine`)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Write(ctx, []byte("x\n")); err != nil {
+	cable.Cut()
+	if err := os.WriteFile(begin, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cable.CutFor(1500 * time.Millisecond)
+	tethertest.Eventually(t, func() error { _, err := os.Stat(done); return err })
+	cable.Mend()
 	if _, err := p.Wait(ctx); err == nil || !strings.Contains(err.Error(), "no longer retained") {
 		t.Errorf("the process ended with %v, want a gap", err)
 	}

@@ -32,6 +32,8 @@ type appServer struct {
 	user func(approval approvalRequest) string
 
 	asked  []approvalRequest // in order
+	begun  int               // commands that the user has seen begin
+	ended  int               // turns that have ended
 	thread string
 
 	stdin  *os.File
@@ -146,8 +148,13 @@ func (a *appServer) next() lineMessage {
 	if err := json.Unmarshal([]byte(line), &m); err != nil {
 		a.t.Fatalf("the client said %q: %v", line, err)
 	}
-	if m.Method != "" && len(m.ID) > 0 {
+	switch {
+	case m.Method != "" && len(m.ID) > 0:
 		a.decide(m)
+	case m.Method == "turn/completed":
+		a.ended++
+	case m.Method == "item/started" && strings.Contains(string(m.Params), `"commandExecution"`):
+		a.begun++
 	}
 	return m
 }
@@ -188,8 +195,10 @@ func (a *appServer) call(method string, params map[string]any) json.RawMessage {
 // turn plays one turn to its end.
 func (a *appServer) turn() {
 	a.t.Helper()
+	before := a.ended
 	a.call("turn/start", map[string]any{"threadId": a.thread, "input": []map[string]any{{"type": "text", "text": "do it"}}})
-	for a.next().Method != "turn/completed" {
+	for a.ended == before {
+		a.next()
 	}
 }
 

@@ -24,6 +24,21 @@ func commands(each ...string) func(turn int, outputs []string) modelItem {
 	}
 }
 
+// lateDenials is how often the model tries a command that is denied too late.
+const lateDenials = 8
+
+// untilAsked has the model run commands, and the last one again as long as its denial came
+// too late for a question: no machine is quick enough every time.
+func untilAsked(each ...string) func(turn int, outputs []string) modelItem {
+	once := commands(each...)
+	return func(turn int, outputs []string) modelItem {
+		if turn > len(each) && turn < len(each)+lateDenials && strings.Contains(outputs[len(outputs)-1], "Read-only file system") {
+			return execCommand(turn, map[string]any{"cmd": each[len(each)-1], "login": false})
+		}
+		return once(turn, outputs)
+	}
+}
+
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
@@ -44,17 +59,20 @@ func wantDenied(t *testing.T, s tappedStart, e tappedExit) {
 
 // window is how long after the answer to a start the client looks for a denial, less the
 // time that it may need to hear of it.
-const window = 100 * time.Millisecond
+const window = 50 * time.Millisecond
 
 // askedOnce checks that the user was asked once, about this command. Setting up a sandbox
-// takes the reference so long that on a busy machine it misses the window of its client:
-// then false is returned, and the rest of the story does not happen.
+// takes the reference so long that on a busy machine it misses the window of its client
+// every time: then false is returned, and the rest of the story does not happen.
 func (a *appServer) askedOnce(command string) bool {
 	a.t.Helper()
-	if a.who == ref && len(a.asked) == 0 {
-		starts, exits := a.wire.commands(command)
-		if len(starts) == 1 && len(exits) == 1 && exits[0].at.Sub(starts[0].answered) > window {
-			a.t.Logf("nobody was asked: the denied command ended %v after the answer", exits[0].at.Sub(starts[0].answered))
+	if starts, exits := a.wire.commands(command); a.who == ref && len(a.asked) == 0 && len(starts) == lateDenials {
+		soonest := exits[0].at.Sub(starts[0].answered)
+		for i := range starts {
+			soonest = min(soonest, exits[i].at.Sub(starts[i].answered))
+		}
+		if soonest > window {
+			a.t.Logf("nobody was asked: the denied command ended %v after the answer at best", soonest)
 			return false
 		}
 	}
@@ -87,12 +105,13 @@ func (a *appServer) wantToolOutput(n int, parts ...string) {
 //
 // The client asks only if the denied command has ended within 150 ms after the
 // answer to its start; a denial that comes later is shown to the model, and nobody
-// is asked. So the question itself shows that setting up the sandbox took no time
-// from that window. The command before it, which is late, shows that there is one.
+// is asked. So the question itself, at one attempt of a few, shows that setting up the
+// sandbox took no time from that window. The command before it, which is late, shows
+// that there is one.
 func TestSandboxCodexApproval(t *testing.T) {
 	onProducts(t, func(t *testing.T, who product) {
 		const late, denied = "sleep 1; echo late > late.txt", "echo try; echo data > written.txt && echo wrote"
-		a := newAppServer(t, who, "read-only", commands(late, denied))
+		a := newAppServer(t, who, "read-only", untilAsked(late, denied))
 		written := filepath.Join(a.workspace, "written.txt")
 		early := false
 		a.user = func(approvalRequest) string {
@@ -111,18 +130,21 @@ func TestSandboxCodexApproval(t *testing.T) {
 			t.Errorf("after the approval the file holds %q, %v", content, err)
 		}
 		starts, exits := a.wire.commands(denied)
-		if len(starts) != 2 {
-			t.Fatalf("the command was started %d times, want 2", len(starts))
+		last := len(starts) - 1
+		if last < 1 {
+			t.Fatalf("the command was started %d times, want 2 at least", len(starts))
 		}
-		wantDenied(t, starts[0], exits[0])
-		if retry, exit := starts[1], exits[1]; string(retry.Sandbox) != "null" || retry.Type != "none" ||
+		for i := range last {
+			wantDenied(t, starts[i], exits[i])
+		}
+		if retry, exit := starts[last], exits[last]; string(retry.Sandbox) != "null" || retry.Type != "none" ||
 			exit.Code != 0 || exit.Denied == nil || *exit.Denied {
 			t.Errorf("the retry has sandbox %s, the answer %q and ended with %v", retry.Sandbox, retry.Type, exit)
 		}
-		if starts[0].ProcessID == starts[1].ProcessID {
+		if starts[last-1].ProcessID == starts[last].ProcessID {
 			t.Error("both attempts have the same process id")
 		}
-		a.wantToolOutput(2, "Process exited with code 0", "try\nwrote")
+		a.wantToolOutput(1+last, "Process exited with code 0", "try\nwrote") // behind that of the late command
 
 		starts, exits = a.wire.commands(late)
 		if len(starts) != 1 {
@@ -140,7 +162,7 @@ func TestSandboxCodexApproval(t *testing.T) {
 func TestSandboxCodexDeclined(t *testing.T) {
 	onProducts(t, func(t *testing.T, who product) {
 		const denied = "echo data > written.txt"
-		a := newAppServer(t, who, "read-only", commands(denied))
+		a := newAppServer(t, who, "read-only", untilAsked(denied))
 		a.user = func(approvalRequest) string { return "decline" }
 		a.turn()
 
@@ -148,14 +170,16 @@ func TestSandboxCodexDeclined(t *testing.T) {
 			return
 		}
 		starts, exits := a.wire.commands(denied)
-		if len(starts) != 1 {
-			t.Fatalf("the command was started %d times, want 1", len(starts))
+		for i := range starts {
+			wantDenied(t, starts[i], exits[i])
 		}
-		wantDenied(t, starts[0], exits[0])
 		if exists(filepath.Join(a.workspace, "written.txt")) {
 			t.Error("the file is there although the user has declined")
 		}
-		a.wantToolOutput(1, "rejected by user")
+		if got := len(a.outputs()); got != len(starts) {
+			t.Errorf("the command was started %d times for %d calls", len(starts), got)
+		}
+		a.wantToolOutput(len(starts), "rejected by user")
 	})
 }
 
@@ -164,7 +188,7 @@ func TestSandboxCodexDeclined(t *testing.T) {
 func TestSandboxCodexWorkspaceWrite(t *testing.T) {
 	onProducts(t, func(t *testing.T, who product) {
 		const allowed, denied = "echo data > made.txt && cat made.txt", "echo evil > .git/config"
-		a := newAppServer(t, who, "workspace-write", commands(allowed, denied))
+		a := newAppServer(t, who, "workspace-write", untilAsked(allowed, denied))
 		config := filepath.Join(a.workspace, ".git", "config")
 		if err := os.Mkdir(filepath.Dir(config), 0o755); err != nil {
 			t.Fatal(err)
@@ -186,10 +210,13 @@ func TestSandboxCodexWorkspaceWrite(t *testing.T) {
 		if content, err := os.ReadFile(filepath.Join(a.workspace, "made.txt")); string(content) != "data\n" {
 			t.Errorf("the file in the workspace holds %q, %v", content, err)
 		}
-		if starts, exits = a.wire.commands(denied); len(starts) != 1 {
-			t.Fatalf("the denied command was started %d times, want 1", len(starts))
+		starts, exits = a.wire.commands(denied)
+		if got := len(a.outputs()); got != 1+len(starts) {
+			t.Fatalf("the denied command was started %d times for %d calls", len(starts), got-1)
 		}
-		wantDenied(t, starts[0], exits[0])
+		for i := range starts {
+			wantDenied(t, starts[i], exits[i])
+		}
 		if content, err := os.ReadFile(config); string(content) != "[core]\n" {
 			t.Errorf(".git/config holds %q, %v", content, err)
 		}

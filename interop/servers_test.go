@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -53,10 +54,12 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "interop:", err)
 		os.Exit(1)
 	}
+	go runStarter() // ends with the channel
 	code := m.Run()
 	for _, s := range bench.serve {
 		s.stop()
 	}
+	close(starter)
 	os.RemoveAll(bench.dir)
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
@@ -216,7 +219,8 @@ func startCommand(t testing.TB, who product, cmd *exec.Cmd) *server {
 		t.Fatal(err)
 	}
 	s.cmd.Stdout = w
-	err = s.cmd.Start()
+	s.cmd.WaitDelay = patience // for who still holds its stderr
+	err = startForGood(s.cmd)
 	w.Close()
 	if err != nil {
 		r.Close()
@@ -236,6 +240,25 @@ func startCommand(t testing.TB, who product, cmd *exec.Cmd) *server {
 	}
 	s.url = strings.TrimSuffix(line, "\n")
 	return s
+}
+
+// starter starts commands, on a thread that ends with the tests.
+var starter = make(chan func())
+
+func runStarter() {
+	runtime.LockOSThread() // for good
+	for start := range starter {
+		start()
+	}
+}
+
+// startForGood starts a command that outlives a test. Pdeathsig kills it when the
+// thread that has started it ends, and threads end: a server in the test's process has
+// some of its own, which it takes from those that are there.
+func startForGood(cmd *exec.Cmd) error {
+	started := make(chan error)
+	starter <- func() { started <- cmd.Start() }
+	return <-started
 }
 
 // stop kills the server and waits for its end.

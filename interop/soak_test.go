@@ -210,7 +210,7 @@ func TestSoakCutEvery200ms(t *testing.T) {
 	defer cable.Close()
 	c := soakClient(ctx, t, cable.URL())
 	defer c.Close()
-	stop := cutEvery(cable, 200*time.Millisecond, 30*time.Second)
+	stop := cutEvery(cable, 200*time.Millisecond, 30*time.Second, func(int) bool { return true })
 	defer stop()
 	if err := (job{seed: 2, bytes: 20e6 * 32, over: 32 * time.Second, exit: 3}).run(ctx, t, c, "cuts"); err != nil {
 		t.Fatal(err)
@@ -220,18 +220,23 @@ func TestSoakCutEvery200ms(t *testing.T) {
 	}
 }
 
-// cutEvery cuts a cable again and again until the time is over or stop is called.
-func cutEvery(cable *tethertest.Cable, every, total time.Duration) (stop func()) {
+// cutEvery cuts a cable again and again until the time is over or stop is called. due
+// says whether the next cut may come, after so many.
+func cutEvery(cable *tethertest.Cable, every, total time.Duration, due func(cuts int) bool) (stop func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), total)
 	var cutter sync.WaitGroup
 	cutter.Go(func() {
 		tick := time.NewTicker(every)
 		defer tick.Stop()
-		for {
+		for cuts := 0; ; {
 			select {
 			case <-tick.C:
+				if !due(cuts) {
+					continue
+				}
 				cable.Cut()
 				cable.Mend()
+				cuts++
 			case <-ctx.Done():
 				return
 			}
@@ -269,7 +274,8 @@ func TestSoakManyClients(t *testing.T) {
 			}
 			defer c.Close()
 			time.Sleep(time.Duration(random.Int64N(int64(cuts)))) // not all cut at the same moment
-			stop := cutEvery(cable, cuts, total)
+			// A hundred come back at once: who is slow is not cut off again before.
+			stop := cutEvery(cable, cuts, total, func(cuts int) bool { return c.Recoveries() >= cuts })
 			defer stop()
 			places := make(chan struct{}, atOnce)
 			var jobs sync.WaitGroup

@@ -83,7 +83,7 @@ func (p *player) signalled(label string, sig syscall.Signal) {
 		own.server.stop()
 	}
 	p.note(label+": status", fmt.Sprint(own.server.cmd.ProcessState))
-	p.note(label+": within 2 s", fmt.Sprint(time.Since(begin) < 2*time.Second))
+	p.note(label+": within 5 s", fmt.Sprint(time.Since(begin) < 5*time.Second))
 	gone := false
 	for deadline := time.Now().Add(patience); !gone && time.Now().Before(deadline); {
 		gone = exec.Command("kill", "-0", pid).Run() != nil
