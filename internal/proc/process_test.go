@@ -315,7 +315,7 @@ func TestStartIsRefusedWhenTooLate(t *testing.T) {
 func TestTerminal(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	spec := shell(`trap 'stty size; exit 4' WINCH; test -t 0 && test -t 1 && test -t 2 && stty size && stty -a && tty
-		echo ready; while :; do read x; done`)
+		echo ready; while :; do sleep 0.02; done`) // a signal just before a read would wait for it
 	spec.TTY = true
 	p, sink := start(t, s, spec)
 	sink.awaitText(outlog.PTY, "ready")

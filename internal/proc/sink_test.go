@@ -11,7 +11,7 @@ import (
 )
 
 // patience is how long a test waits for an event before it fails.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // A recorder is a sink that remembers, and that a test can fill up.
 type recorder struct {

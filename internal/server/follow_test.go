@@ -20,14 +20,17 @@ func TestBackPressure(t *testing.T) {
 	c := tethertest.Dial(t, s.URL)
 	hello := c.Handshake("")
 	const size = 8 << 20
-	mark := filepath.Join(t.TempDir(), "mark")
-	c.Start(tethertest.Shell("busy", fmt.Sprintf("read x; head -c %d /dev/zero", size), map[string]any{"pipeStdin": true}))
+	mark, gate := filepath.Join(t.TempDir(), "mark"), filepath.Join(t.TempDir(), "gate")
+	c.Start(tethertest.Shell("busy", fmt.Sprintf("until [ -e %s ]; do sleep 0.02; done; head -c %d /dev/zero", gate, size), nil))
 	c.Start(tethertest.Shell("other", "read x; echo there; read x; echo >"+mark+"; read x", map[string]any{"pipeStdin": true}))
-	c.Write("busy", "1", "\n")
 	c.Write("other", "1", "\n")
 	c.Close()
 
 	watcher := tethertest.Connect(t, s.URL)
+	awaitAlone(t, watcher)
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	tethertest.Eventually(t, func() error {
 		p, err := watcher.Listed("busy")
 		if err == nil && (!p.Blocked || p.State != "running" || p.UnsentBytes > 3<<20) {

@@ -42,9 +42,8 @@ func serveIdly(t *testing.T, cfg server.Config) (url string, ended <-chan time.T
 	return l.URL, done
 }
 
-const idleTime = 100 * time.Millisecond
-
 func TestIdleServerEnds(t *testing.T) {
+	const idleTime = 100 * time.Millisecond
 	begin := time.Now()
 	_, ended := serveIdly(t, server.Config{IdleExit: idleTime})
 	if lived := (<-ended).Sub(begin); lived < idleTime {
@@ -55,13 +54,15 @@ func TestIdleServerEnds(t *testing.T) {
 // A connection without a session, a session without a connection: both are reasons
 // to stay, and the time begins when the last of them is gone.
 func TestServerInUseStays(t *testing.T) {
-	const ttl = 3 * idleTime
+	t.Parallel()
+	const idleTime = 2 * time.Second // a client must have come by then
+	const ttl = 300 * time.Millisecond
 	url, ended := serveIdly(t, server.Config{IdleExit: idleTime, SessionTTL: ttl})
 	silent := tethertest.Dial(t, url)
 	select {
 	case <-ended:
 		t.Fatal("ended with a connection")
-	case <-time.After(2 * idleTime):
+	case <-time.After(idleTime + idleTime/2):
 	}
 	c := tethertest.Connect(t, url)
 	silent.Close()

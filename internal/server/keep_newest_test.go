@@ -2,6 +2,8 @@ package server_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/tetherexec/tether/internal/server"
@@ -25,11 +27,15 @@ func TestKeepNewest(t *testing.T) {
 		return found
 	}
 	for _, keep := range []bool{false, true} {
-		id := fmt.Sprint("p-", keep)
+		id, gate := fmt.Sprint("p-", keep), filepath.Join(t.TempDir(), "gate")
 		c := tethertest.Connect(t, s.URL)
-		c.Must(wire.MethodProcessStart, map[string]any{"processId": id, "argv": []string{"/bin/sh", "-c", "sleep 0.2; head -c 8000000 /dev/zero; echo last"},
+		c.Must(wire.MethodProcessStart, map[string]any{"processId": id, "argv": []string{"/bin/sh", "-c", "until [ -e " + gate + " ]; do sleep 0.02; done; head -c 8000000 /dev/zero; echo last"},
 			"cwd": "/", "env": map[string]string{"PATH": "/usr/bin:/bin"}, "tty": false, "keepNewest": keep}, nil)
 		c.Close()
+		awaitAlone(t, watcher)
+		if err := os.WriteFile(gate, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		tethertest.Eventually(t, func() error {
 			switch p := find(id); {
 			case keep && p.State != wire.StateClosed, !keep && !p.Blocked:
@@ -40,4 +46,25 @@ func TestKeepNewest(t *testing.T) {
 			return nil
 		})
 	}
+}
+
+// awaitAlone waits until the server knows that all other clients are gone.
+func awaitAlone(t *testing.T, c *tethertest.Client) {
+	t.Helper()
+	tethertest.Eventually(t, func() error {
+		var list struct {
+			Sessions []struct{ Attached bool }
+		}
+		c.Must("tether/session/list", nil, &list)
+		attached := 0
+		for _, session := range list.Sessions {
+			if session.Attached {
+				attached++
+			}
+		}
+		if attached != 1 {
+			return fmt.Errorf("%d sessions have a client", attached)
+		}
+		return nil
+	})
 }

@@ -170,7 +170,12 @@ func TestRetriedStartIsTheSameStart(t *testing.T) {
 	if a, b := c.Answer(first), c.Answer(second); string(a.Result) != string(b.Result) || a.Error != nil {
 		t.Errorf("answers differ: %s, %s", a.Raw, b.Raw)
 	}
-	tethertest.Eventually(t, func() error { _, err := os.Stat(marks); return err })
+	tethertest.Eventually(t, func() error {
+		if info, err := os.Stat(marks); err != nil || info.Size() == 0 {
+			return fmt.Errorf("no mark: %v", err)
+		}
+		return nil
+	})
 	for name, other := range map[string]map[string]any{
 		"without retry":    tethertest.Shell("p", `echo x >>`+marks+`; sleep 60`, nil),
 		"other parameters": tethertest.Shell("p", `sleep 60`, map[string]any{"retry": true}),

@@ -97,8 +97,8 @@ func suffer(ctx context.Context, c *tethertest.RefClient, cable *tethertest.Cabl
 	counts, errs := make([]int, chaosProcesses), make([]error, chaosProcesses)
 	for w := range chaosProcesses {
 		sizes := rand.New(rand.NewPCG(random.Uint64(), 0))
-		workers.Go(func() { // ends when the time is over and its process has ended
-			for n := 0; errs[w] == nil && (n == 0 || time.Now().Before(over)); n++ {
+		workers.Go(func() { // ends when the time is over and one of its processes has ended
+			for n := 0; errs[w] == nil && (counts[w] == 0 || time.Now().Before(over)); n++ {
 				size, code := sizes.IntN(len(data)), sizes.IntN(100)
 				err := runOnce(ctx, c, fmt.Sprintf("%d-%d", w, n), file, data[:size], code)
 				switch {

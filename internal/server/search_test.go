@@ -38,12 +38,14 @@ func TestSearchInOutputThatWasNotRead(t *testing.T) {
 		more["sessionId"], more["processId"] = hello.Tether.PublicID, "p"
 		return more
 	}
-	tethertest.Eventually(t, func() error {
-		if r := searchIn(t, other, of(map[string]any{"stream": "stderr"})); len(r.Lines) != 1 {
-			return fmt.Errorf("%+v", r)
-		}
-		return nil
-	})
+	for _, last := range []map[string]any{{"stream": "stderr"}, {"stream": "stdout", "pattern": fmt.Sprintf("^%d$", lines)}} { // either may come first
+		tethertest.Eventually(t, func() error {
+			if r := searchIn(t, other, of(last)); len(r.Lines) != 1 {
+				return fmt.Errorf("%+v", r)
+			}
+			return nil
+		})
+	}
 	before, err := other.Listed("p")
 	if err != nil {
 		t.Fatal(err)

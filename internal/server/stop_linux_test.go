@@ -73,7 +73,7 @@ func testStopDuringAStartThatHangs(t *testing.T, left bool) {
 func awaitDetached(t *testing.T, s *tethertest.Server) {
 	t.Helper()
 	c := tethertest.Connect(t, s.URL)
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); {
 		var list struct {
 			Sessions []struct{ Attached bool }
 		}
