@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 	"syscall"
@@ -82,7 +83,15 @@ func TestDetachAtHome(t *testing.T) {
 	if !ok || err != nil {
 		t.Fatalf("%+v", got)
 	}
-	t.Cleanup(func() { syscall.Kill(server, syscall.SIGTERM) })
+	t.Cleanup(func() {
+		syscall.Kill(server, syscall.SIGTERM)
+		tethertest.Eventually(t, func() error { // its directories go next
+			if runs(server) {
+				return errors.New("the server is still there")
+			}
+			return nil
+		})
+	})
 	if got := b.tether(nil, "kill", "first"); got.code != 0 {
 		t.Errorf("%+v", got)
 	}

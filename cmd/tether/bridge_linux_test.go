@@ -274,7 +274,7 @@ func TestBridgeEndsWithItsServer(t *testing.T) {
 // Nobody has to clean up behind the last client.
 func TestServerOfBridgesEndsByItself(t *testing.T) {
 	h := newBridgeHome(t)
-	b := h.bridge("--idle-exit", "200ms")
+	b := h.bridge("--idle-exit", "2s")
 	b.hello("")
 	server := h.serverPid()
 	b.Must("tether/session/end", map[string]any{}, nil)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -62,14 +63,29 @@ func (u *mcpUser) want(tool string, args map[string]any, parts ...string) string
 // prompt starts a command that asks something, and answers.
 func (u *mcpUser) prompt() {
 	u.t.Helper()
-	text := u.want("exec_command", map[string]any{"cmd": `printf 'name? '; read n; echo "hi $n"`, "tty": true, "yield_time_ms": 500, "login": false}, "name? ")
+	session, _ := u.starts(map[string]any{"cmd": `printf 'name? '; read n; echo "hi $n"`, "tty": true, "yield_time_ms": 250, "login": false}, "name? ")
+	u.want("write_stdin", map[string]any{"session_id": session, "chars": "Ada\n", "yield_time_ms": 30_000}, "hi Ada", "Process exited with code 0")
+}
+
+// starts starts a command that goes on, and waits until it has printed a part. It returns
+// all that was printed so far.
+func (u *mcpUser) starts(args map[string]any, part string) (session int, printed string) {
+	u.t.Helper()
+	text := u.want("exec_command", args)
 	id := regexp.MustCompile(`session ID (\d+)`).FindStringSubmatch(text)
 	if id == nil {
 		u.t.Fatalf("no session:\n%s", text)
 	}
-	var session int
 	fmt.Sscan(id[1], &session)
-	u.want("write_stdin", map[string]any{"session_id": session, "chars": "Ada\n", "yield_time_ms": 5000}, "hi Ada", "Process exited with code 0")
+	for late := time.Now().Add(patience); ; text = u.want("write_stdin", map[string]any{"session_id": session, "yield_time_ms": 250}) {
+		_, output, _ := strings.Cut(text, "Output:\n")
+		if printed += output; strings.Contains(printed, part) {
+			return session, printed
+		}
+		if time.Now().After(late) {
+			u.t.Fatalf("no %q in\n%s", part, printed)
+		}
+	}
 }
 
 // A command, a prompt, a denial, an approval, a refusal: on the embedded executor and on
@@ -81,7 +97,7 @@ func TestMCP(t *testing.T) {
 			b := newBooth(t)
 			b.work = outsideTmp(t)
 			cmd := b.command(append([]string{"mcp", "--cwd", b.work}, url...)...)
-			u := newMCPUser(t, &mcp.CommandTransport{Command: cmd})
+			u := newMCPUser(t, &mcp.CommandTransport{Command: cmd, TerminateDuration: patience})
 			u.want("exec_command", map[string]any{"cmd": "echo text > file; pwd", "login": false}, "Process exited with code 0", "Output:\n"+b.work+"\n")
 			u.want("read_file", map[string]any{"path": "file"}, "text\n")
 			u.prompt()
@@ -119,7 +135,7 @@ func TestMCPSandboxFile(t *testing.T) {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			u := newMCPUser(t, &mcp.CommandTransport{Command: b.command("mcp", "--cwd", b.work, "--sandbox", file, "--approval", "never")})
+			u := newMCPUser(t, &mcp.CommandTransport{Command: b.command("mcp", "--cwd", b.work, "--sandbox", file, "--approval", "never"), TerminateDuration: patience})
 			u.want("exec_command", map[string]any{"login": false, "cmd": "pwd; echo text > " + open + "/" + name}, "Process exited with code 0", b.work)
 			u.want("exec_command", map[string]any{"login": false, "cmd": "echo text > here"}, "Process exited with code 1", "Read-only file system", "the sandbox was in the way")
 			u.want("exec_command", map[string]any{"login": false, "cmd": "echo [$CODEX_SANDBOX_NETWORK_DISABLED]"}, "[1]")
@@ -132,7 +148,7 @@ func TestMCPSandboxFile(t *testing.T) {
 			if left, err := os.ReadDir(b.work); len(left) > 0 || err != nil {
 				t.Errorf("%v, %v", left, err)
 			}
-			u = newMCPUser(t, &mcp.CommandTransport{Command: b.command("mcp", "--cwd", b.work, "--sandbox", file, "--network")})
+			u = newMCPUser(t, &mcp.CommandTransport{Command: b.command("mcp", "--cwd", b.work, "--sandbox", file, "--network"), TerminateDuration: patience})
 			u.want("exec_command", map[string]any{"login": false, "cmd": "echo [$CODEX_SANDBOX_NETWORK_DISABLED]"}, "[]")
 			u.Close()
 		})
@@ -153,10 +169,10 @@ func TestMCPSandboxFile(t *testing.T) {
 func TestMCPIsEnded(t *testing.T) {
 	b := newBooth(t)
 	cmd := b.command("mcp", "--sandbox", "full", "--cwd", b.work)
-	u := newMCPUser(t, &mcp.CommandTransport{Command: cmd})
-	text := u.want("exec_command", map[string]any{"login": false, "cmd": "echo $$; exec sleep 1000", "yield_time_ms": 250}, "Process running")
+	u := newMCPUser(t, &mcp.CommandTransport{Command: cmd, TerminateDuration: patience})
+	_, text := u.starts(map[string]any{"login": false, "cmd": "echo $$; exec sleep 1000", "yield_time_ms": 250}, "\n")
 	pid := 0
-	if _, err := fmt.Sscan(text[strings.LastIndex(text, "Output:\n")+len("Output:\n"):], &pid); err != nil {
+	if _, err := fmt.Sscan(text, &pid); err != nil {
 		t.Fatal(err)
 	}
 	cmd.Process.Signal(syscall.SIGTERM)
@@ -187,7 +203,7 @@ func TestMCPCutAndLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(line.Close)
-	u := newMCPUser(t, &mcp.CommandTransport{Command: b.command("mcp", "-q", "--sandbox", "full", "--url", line.URL(), "--cwd", b.work)})
+	u := newMCPUser(t, &mcp.CommandTransport{Command: b.command("mcp", "-q", "--sandbox", "full", "--url", line.URL(), "--cwd", b.work), TerminateDuration: patience})
 	text := u.want("exec_command", map[string]any{"login": false, "cmd": "while [ ! -e go ]; do sleep 0.01; done; echo went", "yield_time_ms": 250}, "Process running")
 	line.Cut()
 	if err := os.WriteFile(filepath.Join(b.work, "go"), nil, 0o600); err != nil {
@@ -196,7 +212,7 @@ func TestMCPCutAndLoss(t *testing.T) {
 	line.Mend()
 	var session int
 	fmt.Sscan(regexp.MustCompile(`session ID (\d+)`).FindStringSubmatch(text)[1], &session)
-	u.want("write_stdin", map[string]any{"session_id": session}, "went\n", "Process exited with code 0")
+	u.want("write_stdin", map[string]any{"session_id": session, "yield_time_ms": 60_000}, "went\n", "Process exited with code 0")
 
 	line.Cut()
 	executor.Stop()

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
+	"fmt"
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -30,11 +32,11 @@ func TestRunThroughCuts(t *testing.T) {
 	done, cutting := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(cutting)
-		for {
+		for pause := 100 * time.Millisecond; ; pause += pause / 10 { // on a slow machine, too, it gets on
 			select {
 			case <-done:
 				return
-			case <-time.After(100 * time.Millisecond):
+			case <-time.After(pause):
 				cable.CutFor(10 * time.Millisecond)
 			}
 		}
@@ -45,6 +47,24 @@ func TestRunThroughCuts(t *testing.T) {
 	if err != nil || sha256.Sum256(out.Bytes()) != sha256.Sum256(data) || cable.Links() < 2 {
 		t.Errorf("%v, %d bytes of %d, %d connections, standard error %q", err, out.Len(), len(data), cable.Links(), stderr.String())
 	}
+}
+
+// A sharedBuffer can be read while it is written.
+type sharedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *sharedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *sharedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
 }
 
 // Where standard error is a file, each change of a longer outage is a line; --quiet
@@ -66,7 +86,7 @@ func TestOutageIsToldInLines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var stderr bytes.Buffer
+		var stderr sharedBuffer
 		cmd.Stderr = &stderr
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -79,11 +99,22 @@ func TestOutageIsToldInLines(t *testing.T) {
 			}
 		}
 		echo("one")
-		cable.CutFor(2 * statusDelay)
+		const lost = "tether: the connection is lost, trying to come back\n"
+		if quiet {
+			cable.CutFor(2 * statusDelay)
+		} else {
+			cable.Cut()
+			tethertest.Eventually(t, func() error {
+				if stderr.String() != lost {
+					return fmt.Errorf("standard error %q", stderr.String())
+				}
+				return nil
+			})
+			cable.Mend()
+		}
 		echo("two")
 		in.Close()
-		want := "tether: the connection is lost, trying to come back\ntether: connected again after "
-		if cmd.Wait(); !quiet && !strings.HasPrefix(stderr.String(), want) || quiet && stderr.Len() > 0 {
+		if cmd.Wait(); !quiet && !strings.HasPrefix(stderr.String(), lost+"tether: connected again after ") || quiet && stderr.String() != "" {
 			t.Errorf("quiet %t: %v, %q", quiet, cmd.ProcessState, stderr.String())
 		}
 	}

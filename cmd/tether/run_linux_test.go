@@ -161,15 +161,28 @@ func TestRunKeepsTheOrderOfBothOutputs(t *testing.T) {
 	if n := len(newDesk(nil, w, io.Discard, false, true, status).outputs()); n != 2 {
 		t.Errorf("%d readers for two places", n)
 	}
-	cmd := newBooth(t).command("run", "--", "sh", "-c", "for i in 1 2 3; do echo o$i; sleep 0.05; echo e$i >&2; sleep 0.05; done")
+	// The command has two pipes: it waits until each line is there.
+	cmd := newBooth(t).command("run", "--", "sh", "-c", "for i in 1 2 3; do echo o$i; read x; echo e$i >&2; read x; done")
 	cmd.Stdout, cmd.Stderr = w, w
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	w.Close()
-	got, err := io.ReadAll(r)
-	if cmd.Wait() != nil || err != nil || string(got) != "o1\ne1\no2\ne2\no3\ne3\n" {
-		t.Errorf("%q, %v", got, err)
+	lines := bufio.NewReader(r)
+	for _, want := range []string{"o1\n", "e1\n", "o2\n", "e2\n", "o3\n", "e3\n"} {
+		if line, err := lines.ReadString('\n'); line != want {
+			t.Fatalf("%q, %v", line, err)
+		}
+		io.WriteString(in, "\n")
+	}
+	in.Close()
+	rest, err := io.ReadAll(lines)
+	if cmd.Wait() != nil || err != nil || len(rest) > 0 {
+		t.Errorf("%v, %q, %v", cmd.ProcessState, rest, err)
 	}
 }
 
@@ -189,7 +202,7 @@ func TestRunHoldsTheCommandUp(t *testing.T) {
 	defer cmd.Wait()
 	defer cmd.Process.Signal(syscall.SIGTERM)
 	last, same := "", 0
-	for deadline := time.Now().Add(patience); same < 10; {
+	for deadline := time.Now().Add(3 * patience); same < 10; {
 		text, _ := os.ReadFile(counter)
 		if string(text) == last && last != "" {
 			same++

@@ -268,7 +268,7 @@ func (s *seat) leave() {
 }
 
 // patience is how long a test waits for something that should happen at once.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // until reads until text has been printed, and returns all before it.
 func (s *seat) until(text string) string {
