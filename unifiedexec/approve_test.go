@@ -249,15 +249,15 @@ func TestUE19U1DenialAtAPoll(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, sandboxed(ReadOnly(), granular))
 	r.answer = always(Approved)
-	id := wantRunning(t, r.exec(ExecArgs{Cmd: "echo up; read x; " + write, Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1000)}), "up\r\n")
-	got := r.stdin(id, "\n", 2000) // ends the first attempt; the second reads again
-	if wantRunning(t, got, "up\r\n") != id || len(r.questions()) != 1 {
+	id := r.wantShown(r.exec(ExecArgs{Cmd: "echo up; read x; " + write, Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1000)}), "up\r\n")
+	got := r.stdin(id, "\n", 5000) // ends the first attempt; the second reads again
+	if r.wantShown(got, "up\r\n") != id || len(r.questions()) != 1 {
 		t.Fatalf("after the denial:\n%s", got.Text())
 	}
 	if len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "run again") {
 		t.Errorf("notes %q", got.Notes)
 	}
-	if got := r.stdin(id, "\n", 5000); got.ExitCode == nil || *got.ExitCode != 0 || !r.wrote("f") {
+	if got := r.stdin(id, "\n", atEnd); got.ExitCode == nil || *got.ExitCode != 0 || !r.wrote("f") {
 		t.Errorf("the second attempt:\n%s", got.Text())
 	}
 	_, err := r.WriteStdin(tethertest.Within(t), StdinArgs{SessionID: id})
@@ -337,6 +337,11 @@ func TestUE24VerdictInTheResult(t *testing.T) {
 	wantEnd(t, r.sh(write), 0, "")
 	if len(r.questions()) != 1 || !r.wrote("f") {
 		t.Errorf("%d questions", len(r.questions()))
+	}
+	for _, rule := range []*cable.Rule{exits, reads} {
+		if err := rule.Await(tethertest.Within(t), 2); err != nil {
+			t.Error(err)
+		}
 	}
 	if exits.Count() != 2 || reads.Count() != 2 {
 		t.Errorf("%d exits, %d reads", exits.Count(), reads.Count())

@@ -47,9 +47,9 @@ func TestUE03OutputIsDrained(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	first := r.exec(ExecArgs{Cmd: "stty -echo; echo one; read x; echo two; read x", Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1000)})
-	id := wantRunning(t, first, "one\r\n")
-	wantRunning(t, r.stdin(id, "\n", 1000), "two\r\n")
-	wantEnd(t, r.stdin(id, "\n", 3000), 0, "")
+	id := r.wantShown(first, "one\r\n")
+	r.wantShown(r.stdin(id, "\n", 1000), "two\r\n")
+	wantEnd(t, r.stdin(id, "\n", atEnd), 0, "")
 }
 
 func TestUE04OneFinalResult(t *testing.T) {
@@ -60,7 +60,7 @@ func TestUE04OneFinalResult(t *testing.T) {
 	if err := os.WriteFile(gate, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantEnd(t, r.stdin(id, "", 1), 4, "bye\n")
+	wantEnd(t, r.stdin(id, "", atEnd), 4, "bye\n")
 	_, err := r.WriteStdin(tethertest.Within(t), StdinArgs{SessionID: id})
 	wantError(t, err, ErrUnknownSession, fmt.Sprintf("write_stdin failed: Unknown process id %d", id))
 }
@@ -71,11 +71,11 @@ func TestUE05Input(t *testing.T) {
 	id := wantRunning(t, r.exec(ExecArgs{Cmd: "exec sleep 60", Login: ptr(false), YieldTimeMs: ptr[int64](1)}), "")
 	_, err := r.WriteStdin(tethertest.Within(t), StdinArgs{SessionID: id, Chars: "text\n"})
 	wantError(t, err, ErrStdinClosed, "write_stdin failed: stdin is closed for this session; rerun exec_command with tty=true to keep stdin open")
-	wantEnd(t, r.stdin(id, "\x03", 5000), 130, "")
+	wantEnd(t, r.stdin(id, "\x03", atEnd), 130, "")
 
 	id = wantRunning(t, r.exec(ExecArgs{Cmd: "exec cat", Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1)}), "")
-	wantRunning(t, r.stdin(id, "ping\n", 1000), "ping\r\nping\r\n")
-	if got := r.stdin(id, "\x04", 5000); got.ExitCode == nil || *got.ExitCode != 0 {
+	r.wantShown(r.stdin(id, "ping\n", 1000), "ping\r\nping\r\n")
+	if got := r.stdin(id, "\x04", atEnd); got.ExitCode == nil || *got.ExitCode != 0 {
 		t.Errorf("the end of input gives:\n%s", got.Text())
 	}
 	wantEnd(t, r.sh("cat"), 0, "") // has no input at all
@@ -118,27 +118,24 @@ func TestUE12BackgroundChildHoldsOutput(t *testing.T) {
 	r := newRig(t, nil)
 	got := r.sh("(sleep 30; echo late) & echo now; exit 3")
 	wantEnd(t, got, 3, "now\n")
-	if got.WallTime > 5*time.Second {
+	if got.WallTime > 8*time.Second { // it may wait for ten
 		t.Errorf("it took %v", got.WallTime)
 	}
 }
 
 func TestUE13Parallel(t *testing.T) {
 	r := newRig(t, nil)
-	started := time.Now()
 	var calls sync.WaitGroup
-	for range 3 {
+	for i := range 3 { // each waits for the others
 		calls.Go(func() {
-			got, err := r.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: "sleep 1; echo done", Login: ptr(false)})
+			cmd := fmt.Sprintf("echo > %d; until [ -e 0 ] && [ -e 1 ] && [ -e 2 ]; do sleep 0.02; done; echo done", i)
+			got, err := r.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: cmd, Login: ptr(false)})
 			if err != nil || got.Output != "done\n" {
 				t.Errorf("%v, %v", got, err)
 			}
 		})
 	}
 	calls.Wait()
-	if took := time.Since(started); took > 2500*time.Millisecond {
-		t.Errorf("three commands of a second took %v", took)
-	}
 }
 
 // Calls for one session come one after the other: each byte is in one result.
@@ -162,6 +159,11 @@ func TestUE13OverlappingPolls(t *testing.T) {
 		})
 	}
 	calls.Wait()
+	for range 3 { // what comes late
+		if strings.Count(all, "]") < 4 {
+			all += r.stdin(id, "", 1).Output
+		}
+	}
 	for i := range 4 {
 		if n := strings.Count(all, fmt.Sprintf("[%d]", i)); n != 1 {
 			t.Errorf("[%d] was returned %d times in %q", i, n, all)

@@ -118,13 +118,13 @@ func TestUE23LostForAWhile(t *testing.T) {
 	t.Parallel()
 	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	r := newRigAt(t, cable.URL(), nil)
-	id := wantRunning(t, r.exec(ExecArgs{Cmd: "stty -echo; echo one; while read x; do echo \"[$x]\"; done", Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1000)}), "one\r\n")
+	id := r.wantShown(r.exec(ExecArgs{Cmd: "stty -echo; echo one; while read x; do echo \"[$x]\"; done", Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1000)}), "one\r\n")
 	var cut sync.WaitGroup
 	cut.Go(func() { cable.CutFor(3 * time.Second) })
 	got := r.stdin(id, "two\n", 6000)
 	cut.Wait()
-	wantRunning(t, got, "[two]\r\n")
-	if got := r.stdin(id, "\x04", 5000); got.ExitCode == nil {
+	r.wantShown(got, "[two]\r\n")
+	if got := r.stdin(id, "\x04", atEnd); got.ExitCode == nil {
 		t.Errorf("the end:\n%s", got.Text())
 	}
 	if cable.Links() < 2 {
@@ -156,7 +156,7 @@ func TestUE25Interrupted(t *testing.T) {
 	if len(sessions) != 1 || sessions[0].ExitCode != nil || sessions[0].Script != "echo kept; sleep 60" {
 		t.Fatalf("sessions %+v", sessions)
 	}
-	wantRunning(t, r.stdin(sessions[0].ID, "", 1), "kept\n")
+	r.wantShown(r.stdin(sessions[0].ID, "", 1), "kept\n")
 	r.Close()
 	if n := r.executor.terminations(); n != 1 {
 		t.Errorf("terminated %d times", n)
@@ -174,11 +174,11 @@ func TestUE25Interrupted(t *testing.T) {
 func TestKill(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	id := wantRunning(t, r.exec(ExecArgs{Cmd: "echo up; sleep 60", Login: ptr(false), YieldTimeMs: ptr[int64](1000)}), "up\n")
+	id := r.wantShown(r.exec(ExecArgs{Cmd: "echo up; sleep 60", Login: ptr(false), YieldTimeMs: ptr[int64](1000)}), "up\n")
 	if err := r.Kill(tethertest.Within(t), id); err != nil {
 		t.Fatal(err)
 	}
-	if got := r.stdin(id, "", 1); got.ExitCode == nil || *got.ExitCode <= 128 {
+	if got := r.stdin(id, "", atEnd); got.ExitCode == nil || *got.ExitCode <= 128 {
 		t.Errorf("after Kill:\n%s", got.Text())
 	}
 	wantError(t, r.Kill(tethertest.Within(t), id), ErrUnknownSession, fmt.Sprintf("Unknown process id %d", id))
@@ -203,11 +203,16 @@ func TestU9NoNeedlessTerminate(t *testing.T) {
 	if n := r.executor.terminations(); n != 0 {
 		t.Errorf("%d terminations of finished processes", n)
 	}
+	tethertest.Eventually(t, func() error { // the tap comes behind the client
+		mu.Lock()
+		defer mu.Unlock()
+		if n := bytes.Count(sent.Bytes(), []byte("process/closed")); n != 3 {
+			return fmt.Errorf("%d closes were seen", n)
+		}
+		return nil
+	})
 	mu.Lock()
 	defer mu.Unlock()
-	if n := bytes.Count(sent.Bytes(), []byte("process/closed")); n != 3 {
-		t.Errorf("%d closes were seen", n)
-	}
 	if bytes.Contains(sent.Bytes(), []byte(`"running"`)) {
 		t.Error("a finished process was terminated")
 	}
@@ -215,6 +220,7 @@ func TestU9NoNeedlessTerminate(t *testing.T) {
 
 // A result that would be empty says what the process is doing.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	c, err := client.Dial(tethertest.Within(t), tethertest.StartServer(t, server.Config{}).URL, client.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +235,7 @@ func TestSilence(t *testing.T) {
 	}
 	t.Cleanup(func() { m.Close() })
 	for cmd, notes := range map[string]int{"exec cat": 1, "echo x; exec cat": 0} {
-		got, err := m.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: cmd, Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1000)})
+		got, err := m.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: cmd, Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](3000)})
 		if err != nil || len(got.Notes) != notes || notes > 0 && !strings.Contains(got.Text(), "\nNote: no output; observed: ") {
 			t.Errorf("%s: %v, notes %q", cmd, err, got.Notes)
 		}

@@ -86,7 +86,7 @@ func TestApprovedLater(t *testing.T) {
 	if id == 0 {
 		t.Fatal("no session")
 	}
-	r.want(r.call("write_stdin", arguments{"session_id": id}), false, "Process exited with code 0")
+	r.want(r.call("write_stdin", arguments{"session_id": id, "yield_time_ms": 30000}), false, "Process exited with code 0")
 	wantFile(t, file, "text\n")
 }
 
@@ -196,7 +196,7 @@ func TestHTTP(t *testing.T) {
 	file := outside(t)
 	r.want(callOn(t, a, "exec_command", arguments{"cmd": "echo text > " + file, "login": false}, nil), false, "Process exited with code 0")
 	wantFile(t, file, "text\n")
-	got := callOn(t, a, "exec_command", arguments{"cmd": "echo one; exec sleep 1000", "yield_time_ms": 250, "login": false}, "T")
+	got := callOn(t, a, "exec_command", arguments{"cmd": "echo one; exec sleep 1000", "yield_time_ms": 5000, "login": false}, "T")
 	r.want(got, false, "one\n")
 	<-r.told
 	r.want(callOn(t, b, "list_sessions", nil, nil), false, "No sessions.")

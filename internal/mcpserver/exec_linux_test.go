@@ -38,15 +38,16 @@ func TestPrompt(t *testing.T) {
 	r := newRig(t, nil, nil)
 	got := r.call("exec_command", arguments{"cmd": `printf 'name? '; read n; echo "hi $n"`, "tty": true, "yield_time_ms": 250, "login": false})
 	id := got.session()
-	if id == 0 || !strings.Contains(got.text, "name? ") {
+	if id == 0 {
 		t.Fatalf("%s", got.text)
 	}
+	r.shown(got, "name? ")
 	list := r.call("list_sessions", nil)
 	r.want(list, false, fmt.Sprintf("%d: running for ", id), "read n")
 	if rows := list.data["sessions"].([]any); len(rows) != 1 || rows[0].(map[string]any)["tty"] != true {
 		t.Errorf("%v", list.data)
 	}
-	r.want(r.call("write_stdin", arguments{"session_id": id, "chars": "Ada\n", "yield_time_ms": 5000}), false, "hi Ada", "Process exited with code 0")
+	r.want(r.call("write_stdin", arguments{"session_id": id, "chars": "Ada\n", "yield_time_ms": 30000}), false, "hi Ada", "Process exited with code 0")
 	r.want(r.call("list_sessions", nil), false, "No sessions.")
 }
 
@@ -67,10 +68,22 @@ func TestClientLeaves(t *testing.T) {
 		defer close(done)
 		r.session.CallTool(tethertest.Within(t), &mcp.CallToolParams{Name: "exec_command", Arguments: arguments{"login": false, "cmd": "echo $$ > pid; exec sleep 1000", "yield_time_ms": 30000}})
 	}()
-	tethertest.Eventually(t, func() error { _, err := os.Stat(pid); return err })
+	begun(t, pid)
 	r.server.Close()
 	<-done
 	gone(t, pid)
+}
+
+// begun waits until a process has written its id to a file.
+func begun(t *testing.T, file string) {
+	t.Helper()
+	tethertest.Eventually(t, func() error {
+		text, err := os.ReadFile(file)
+		if err == nil && !strings.HasSuffix(string(text), "\n") {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	})
 }
 
 // gone waits until the process of which a file has the id is gone.
@@ -125,9 +138,14 @@ func TestProgress(t *testing.T) {
 	}()
 	<-r.told
 	<-answer
-	all := r.notified()
-	if p := all[len(all)-1]; !strings.Contains(p.Message, "three") || p.ProgressToken != 7.0 {
-		t.Errorf("%+v", p)
+	printed := "" // a terminal may pass it on in pieces
+	for _, p := range r.notified() {
+		if p.ProgressToken == 7.0 {
+			printed += p.Message
+		}
+	}
+	if !strings.Contains(printed, "three") {
+		t.Errorf("printed %q", printed)
 	}
 }
 
@@ -152,7 +170,7 @@ func TestSearch(t *testing.T) {
 	r.want(r.call("search_output", arguments{"chunk_id": chunk, "pattern": "("}), true, "search_output failed: ")
 
 	id := r.call("exec_command", arguments{"cmd": "echo needle; exec sleep 1000", "yield_time_ms": 250, "login": false}).session()
-	r.want(r.call("search_output", arguments{"session_id": id, "pattern": "need"}), false, "1:needle\n")
+	r.found(id, "need", "1:needle\n")
 	r.call("kill_session", arguments{"session_id": id})
 	r.want(r.call("search_output", arguments{"session_id": id, "pattern": "need"}), false, "1:needle\n")
 }
@@ -177,7 +195,7 @@ func TestCut(t *testing.T) {
 	}
 	line.Mend()
 	r.want(<-answer, false, "Process exited with code 0", "Output:\none\ntwo\n")
-	if line.Links() != 2 {
+	if line.Links() < 2 {
 		t.Errorf("%d connections", line.Links())
 	}
 }
@@ -226,7 +244,7 @@ func TestStreamsEnd(t *testing.T) {
 	go io.Copy(io.Discard, c.out)
 	c.say("echo $$ > pid; exec sleep 1000")
 	pid := filepath.Join(r.workspace, "pid")
-	tethertest.Eventually(t, func() error { _, err := os.Stat(pid); return err })
+	begun(t, pid)
 	c.in.Close()
 	c.end()
 	gone(t, pid)
