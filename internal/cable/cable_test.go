@@ -153,9 +153,11 @@ func TestFreezeOneDirection(t *testing.T) {
 
 	// A frozen cable can be cut, and takes connections without a word.
 	r.Freeze()
-	if _, err := tryDial(t, r.URL(), 50*time.Millisecond); err == nil {
-		t.Error("a frozen cable answers")
+	waiting := r.knock()
+	if err := r.AwaitLinks(r.ctx, 2); err != nil {
+		t.Fatal(err)
 	}
+	waiting.silent()
 	server.send("never")
 	r.Cut()
 	client.ended()
@@ -203,7 +205,7 @@ func TestPeersMayHalfClose(t *testing.T) {
 }
 
 func TestLatencyDelaysWithoutSlowing(t *testing.T) {
-	const latency, n = 60 * time.Millisecond, 20
+	const latency, n = 60 * time.Millisecond, 200
 	r := lay(t)
 	client, server := r.dial()
 	r.SetLatency(latency, latency/3)
@@ -233,9 +235,10 @@ func TestSlowLink(t *testing.T) {
 	server.send(text)
 	client.wants(text)
 	ideal := time.Second * size / rate
-	if d := time.Since(start); d < ideal*9/10 || d > 4*ideal {
+	if d := time.Since(start); d < ideal*9/10 || d > 20*ideal { // the machine may be busy
 		t.Errorf("%d bytes took %v, want about %v", size, d, ideal)
 	}
+	r.SetRate(rate / 1000)
 	server.send(text)
 	r.Cut() // in the middle
 	client.ended()
@@ -282,11 +285,9 @@ func TestUpgradeFaults(t *testing.T) {
 	r.dial()
 
 	hung := r.OnUpgrade(cable.Any(), cable.NoAnswer)
-	_, err := tryDial(t, r.URL(), 50*time.Millisecond)
-	if ne, ok := errors.AsType[net.Error](err); !ok || !ne.Timeout() {
-		t.Errorf("dial: %v, want no answer", err)
-	}
+	client := r.knock()
 	r.await(hung, 1)
+	client.silent()
 
 	barred := r.OnUpgrade(cable.Any().Always(), cable.NoEntry)
 	if _, err := tryDial(t, r.URL(), patience); err == nil {

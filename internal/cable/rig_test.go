@@ -156,6 +156,22 @@ func tryDial(t *testing.T, url string, limit time.Duration) (*peer, error) {
 	return newPeer(t, conn, buffered, cable.FromClient), nil
 }
 
+// knock connects and asks for the upgrade, without waiting for the answer.
+func (r *rig) knock() *peer {
+	r.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.URL(), "ws://"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	conn.SetDeadline(time.Now().Add(patience))
+	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return newPeer(r.t, conn, bufio.NewReader(conn), cable.FromClient)
+}
+
 // A peer is one end of a connection.
 type peer struct {
 	t    *testing.T

@@ -112,7 +112,7 @@ func TestHoldAndRelease(t *testing.T) {
 func TestHoldFor(t *testing.T) {
 	r := lay(t)
 	client, server := r.dial()
-	r.On(cable.FromServer, cable.Any(), cable.HoldFor(20*time.Millisecond))
+	r.On(cable.FromServer, cable.Any(), cable.HoldFor(time.Second))      // the next one comes sooner, however busy the machine is
 	r.On(cable.FromServer, cable.Any().Nth(3), cable.HoldFor(time.Hour)) // Close does not wait for it
 	server.send("1", "2", "3")
 	client.wants("2", "1")

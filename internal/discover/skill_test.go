@@ -137,7 +137,7 @@ func TestHostileYAML(t *testing.T) {
 		if _, err := describeText("---\n"+text+"\n---\n", text); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
-		if took := time.Since(begin); took > 5*time.Second {
+		if took := time.Since(begin); took > 30*time.Second { // a second or two, on a machine that is not busy
 			t.Errorf("%s: took %v", name, took)
 		}
 	}

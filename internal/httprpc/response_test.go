@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -175,12 +176,16 @@ func TestTimeouts(t *testing.T) {
 	slow, _, _ := stalling(t, head200+"content-le")
 	_, err = fetch(c, timeout(slow, 30))
 	wantError(t, err, wire.CodeInternal, "http/request failed: error sending request for url (http://"+slow.address+"/)")
-	chunk, _, _ := stalling(t, head200+"transfer-encoding: chunked\r\n\r\n5\r\nok")
-	_, err = fetch(c, timeout(chunk, 100))
-	wantError(t, err, wire.CodeInternal, brokenIn)
-	half, _, _ := stalling(t, head200+"content-length: 5\r\n\r\nok")
-	_, err = fetch(c, timeout(half, 100))
-	wantError(t, err, wire.CodeInternal, brokenIn)
+	const headTime = 2000 // in which even a busy machine has read a head
+	var bodies sync.WaitGroup
+	for _, rest := range []string{"transfer-encoding: chunked\r\n\r\n5\r\nok", "content-length: 5\r\n\r\nok"} {
+		stalled, _, _ := stalling(t, head200+rest)
+		bodies.Go(func() {
+			_, err := fetch(c, timeout(stalled, headTime))
+			wantError(t, err, wire.CodeInternal, brokenIn)
+		})
+	}
+	bodies.Wait()
 	_, err = fetch(c, timeout(s, 0))
 	wantError(t, err, wire.CodeInternal, "http/request failed: route-aware request timed out")
 	mustFetch(t, c, timeout(answering(t, ok), 1<<64-1))

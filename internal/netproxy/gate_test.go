@@ -2,6 +2,7 @@ package netproxy
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net"
 	"testing"
@@ -50,7 +51,7 @@ func say(t *testing.T, to net.Addr, text string) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	io.WriteString(c, text)
 	c.(*net.TCPConn).CloseWrite()
 	var back bytes.Buffer
@@ -81,9 +82,7 @@ func TestGateToPreparedProxies(t *testing.T) {
 
 // Who cannot be connected is not left waiting.
 func TestGateToDeadProxy(t *testing.T) {
-	dead := insideListener(t)
-	address := dead.Addr().String()
-	dead.Close()
+	address := fmt.Sprintf("127.0.0.1:%d", closedPort(t))
 	_, e, err := FindEndpoints([]string{"HTTP_PROXY=http://" + address})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +113,7 @@ func TestGateCloses(t *testing.T) {
 	defer c.Close()
 	io.WriteString(c, "question")
 	gate.Close()
-	c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	c.SetReadDeadline(time.Now().Add(patience))
 	if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Errorf("read %d bytes, %v", n, err)
 	}

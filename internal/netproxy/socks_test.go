@@ -18,7 +18,7 @@ import (
 )
 
 // socksPatience is how long a test waits for what must come.
-const socksPatience = 10 * time.Second
+const socksPatience = patience
 
 // A socksTest is a proxy with a SOCKS5 listener and the decisions that it made.
 type socksTest struct {
@@ -105,11 +105,18 @@ func echoTCP(t *testing.T) (port uint16, accepted chan struct{}) {
 	return addrPort(l.Addr()).Port(), accepted
 }
 
-// closedPort is a port that nobody listens on.
+// closedPort is a port that nobody listens on, and nobody can before the test is over: it
+// is that of a connection.
 func closedPort(t *testing.T) uint16 {
+	t.Helper()
 	l := listenTCP(t)
-	defer l.Close()
-	return addrPort(l.Addr()).Port()
+	t.Cleanup(func() { l.Close() })
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return addrPort(c.LocalAddr()).Port()
 }
 
 // dial connects to the proxy.
@@ -451,17 +458,17 @@ func TestSocksSlowDecision(t *testing.T) {
 		Resolve: func(context.Context, string) ([]netip.Addr, error) {
 			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 		},
-	}, func(s *socksServer) { s.handshake = 50 * time.Millisecond })
+	}, func(s *socksServer) { s.handshake = time.Second }) // which a busy machine keeps
 	port, _ := echoTCP(t)
 	c := st.dial()
 	io.WriteString(c, "\x05\x01\x00"+"\x05\x01\x00"+domainAddr("asked.example", port))
 	<-asked
-	<-time.After(2 * st.server.handshake)
+	<-time.After(st.server.handshake * 11 / 10)
 	answer <- netpolicy.Decision{Allowed: true, Source: netpolicy.Decider}
 	if code, _ := readReply(t, c); code != socksOK {
 		t.Fatal("reply", code)
 	}
-	<-time.After(2 * st.server.handshake)
+	<-time.After(st.server.handshake * 11 / 10)
 	io.WriteString(c, "still here ")
 	c.CloseWrite()
 	if got, err := io.ReadAll(c); string(got) != "still here end" || err != nil {
