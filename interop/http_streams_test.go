@@ -117,6 +117,7 @@ func TestHTTPStreams(t *testing.T) {
 func TestHTTPTimeouts(t *testing.T) {
 	playBoth(t, exchange{name: "http timeouts", compares: whatWasRead, play: func(p *player) {
 		w := newWeb(p)
+		w.clocks = true
 		soon := map[string]any{"timeoutMs": 1500}
 		w.do(get{label: "no head", more: soon, act: stalling(p.t, ""), closes: true})
 		w.do(get{label: "half a head", more: soon, act: stalling(p.t, "HTTP/1.1 200"), closes: true})
