@@ -108,12 +108,25 @@ func New(cfg Config) (*Confiner, error) {
 	if cfg.BubblewrapDirs == nil {
 		cfg.BubblewrapDirs = bwrap.Dirs
 	}
+	cfg.Private = withReal(cfg.Private)
 	c := &Confiner{config: cfg, places: make(chan struct{}, startsAtOnce)}
 	if err := c.open(); err != nil {
 		return nil, err
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
+}
+
+// withReal adds where paths lead now. Later a link in one may lead elsewhere, and a
+// command may have made it do so.
+func withReal(paths []string) []string {
+	all := slices.Clone(paths)
+	for _, p := range paths {
+		if real, err := filepath.EvalSymlinks(p); err == nil && !slices.Contains(all, real) {
+			all = append(all, real)
+		}
+	}
+	return all
 }
 
 // Begin finds out in the background what works here. Without it, the first

@@ -121,6 +121,7 @@ type binder struct {
 	entries    []entry
 	globs      []glob
 	applied    []BookGlob // globs, with their directories found
+	globLinks  []link     // on the way there
 	sandboxCwd string
 	roots      []string // workspace roots
 }
@@ -205,17 +206,17 @@ func (b *binder) restrict(policy *Policy) error {
 	if err := b.kernel(policy); err != nil || policy.FullWrite {
 		return err
 	}
-	if err := b.checkGrants(); err != nil {
-		return err
-	}
 	for _, g := range b.globs {
 		if err := b.deny(g); err != nil {
 			return err
 		}
 	}
-	policy.globs = b.applied
+	policy.globs, policy.globLinks = b.applied, b.globLinks
 	b.addMinimal()
 	b.protect()
+	if err := b.checkGrants(); err != nil {
+		return err
+	}
 	if err := b.addOwn(policy); err != nil {
 		return err
 	}
@@ -268,34 +269,34 @@ func (b *binder) add(name string, access Access, origin Origin, named string, en
 
 // checkGrants refuses to let something be written because a link leads there that
 // a command with the same rules could have made. If it may be written anyway, the
-// link gives nothing.
+// link gives nothing. Two such links do not vouch for each other, and none does for
+// itself.
 func (b *binder) checkGrants() error {
+	sure := newRules()
 	for _, r := range b.rules.all {
-		if r.Access != Write {
-			continue
+		if b.planted(r) == "" {
+			sure.add(*r)
 		}
-		for _, l := range r.place.links {
-			if b.writableWithout(r, l.at) && !b.writableWithout(r, r.Path) {
-				return Unenforceable("cannot let %s be written because it crosses writable symlink %s", r.literal, l.at)
-			}
+	}
+	for _, r := range b.rules.all {
+		if l := b.planted(r); l != "" && sure.access(r.Path) != Write {
+			return Unenforceable("cannot let %s be written because it crosses writable symlink %s", r.literal, l)
 		}
 	}
 	return nil
 }
 
-// writableWithout reports whether a path may be written if there were no rule like
-// this one.
-func (b *binder) writableWithout(rule *Rule, name string) bool {
-	var found *Rule
-	for _, r := range b.rules.all {
-		if r.Path == rule.Path && r.literal == rule.literal || !within(name, r.Path) {
-			continue
-		}
-		if found == nil || len(r.Path) > len(found.Path) || r.Path == found.Path && r.beats(found) {
-			found = r
+// planted returns a link by which a rule lets something be written, and that a
+// command could have made; empty: there is none.
+func (b *binder) planted(r *Rule) string {
+	if r.Access == Write {
+		for _, l := range r.place.links {
+			if b.rules.access(l.at) == Write {
+				return l.at
+			}
 		}
 	}
-	return found != nil && found.Access == Write
+	return ""
 }
 
 // checkSeen refuses restrictions on what could not be looked at. Only a lack of

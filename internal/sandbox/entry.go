@@ -120,7 +120,9 @@ func (b *binder) fullRead() bool {
 	return root && len(b.globs) == 0
 }
 
-// fullWrite reports whether everything may be written.
+// fullWrite reports whether everything may be written. A read entry narrows that,
+// unless a write entry is about the same path, and not because of a link that could
+// have been made on purpose.
 func (b *binder) fullWrite() bool {
 	if !b.rootWrite() || b.hasGlobs() {
 		return false
@@ -128,7 +130,10 @@ func (b *binder) fullWrite() bool {
 	written := make(map[string]bool)
 	for _, e := range b.entries {
 		if e.access == Write && e.path != "" {
-			written[b.finder.find(e.path).path] = true
+			written[e.path] = true
+			if at := b.finder.find(e.path); at.links == nil {
+				written[at.path] = true
+			}
 		}
 	}
 	for _, e := range b.entries {
@@ -136,7 +141,7 @@ func (b *binder) fullWrite() bool {
 		case e.access == Deny:
 			return false
 		case e.access == Write || e.kind == wire.SpecialRoot || e.kind == wire.SpecialMinimal:
-		case e.path == "" || !written[b.finder.find(e.path).path]:
+		case e.path == "" || !written[e.path] && !written[b.finder.find(e.path).path]:
 			return false
 		}
 	}

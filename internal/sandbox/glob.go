@@ -84,6 +84,7 @@ func (b *binder) deny(g glob) error {
 	}
 	if ok {
 		b.applied = append(b.applied, applied)
+		b.globLinks = append(b.globLinks, at.links...)
 	}
 	switch {
 	case !at.isDir():

@@ -31,7 +31,8 @@ type Policy struct {
 	procReadOnly []string // what is frozen in a new /proc
 	hasTmp       bool     // /tmp is a directory
 	globs        []BookGlob
-	bare         bool // no placeholders, see Process
+	globLinks    []link // on the way to the directories of globs
+	bare         bool   // no placeholders, see Process
 }
 
 // Decide says what a process may do with a path, and by which rule. The path

@@ -17,7 +17,8 @@ var protectedNames = []string{".git", ".agents", ".codex", ".aws"}
 // settings of the kernel, most of which belong to root alone.
 var (
 	frozenProc     = []string{"/proc/sys"}
-	frozenProcRoot = []string{"/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/sysrq-trigger"}
+	frozenProcRoot = []string{"/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/sysrq-trigger",
+		"/proc/acpi/wakeup", "/proc/scsi", "/proc/asound", "/proc/dynamic_debug"}
 )
 
 // controlSockets command services that act outside the sandbox. They matter
@@ -79,10 +80,12 @@ func (b *binder) protect() {
 }
 
 // lifted reports whether a write entry speaks about a protected name, or about
-// something below it.
+// something below it. One that gets there by a link which a command could have made
+// does not.
 func (b *binder) lifted(protected string) bool {
 	for _, r := range b.rules.all {
-		if r.Origin == FromEntry && r.Access == Write && (within(r.Path, protected) || within(r.literal, protected)) {
+		if r.Origin == FromEntry && r.Access == Write &&
+			(within(r.literal, protected) || within(r.Path, protected) && b.planted(r) == "") {
 			return true
 		}
 	}

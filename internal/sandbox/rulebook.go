@@ -61,21 +61,27 @@ type Watch struct {
 // matched is not among them, because a rulebook applies globs to names as they are.
 func (p *Policy) Watched() []Watch {
 	var watched []Watch
-	seen := make(map[string]bool)
+	seen := make(map[string]int) // where in watched
 	add := func(w Watch) {
-		if w.Path != "" && !seen[w.Path] {
-			seen[w.Path] = true
+		at, ok := seen[w.Path]
+		switch {
+		case w.Path == "":
+		case ok: // whoever is interested in most decides
+			watched[at].Content = watched[at].Content || w.Content
+		default:
+			seen[w.Path] = len(watched)
 			watched = append(watched, w)
 		}
 	}
+	for _, l := range p.globLinks {
+		add(Watch{Path: l.at, Content: true})
+	}
 	for _, r := range p.rules.all {
-		if r.Origin == FromGlob {
-			continue
-		}
 		for _, l := range r.place.links {
 			add(Watch{Path: l.at, Content: true})
 		}
 		switch {
+		case r.Origin == FromGlob:
 		case r.place.exists():
 			add(Watch{Path: r.Path, Content: r.Origin == FromProtected && r.place.mode.IsRegular()})
 		default:

@@ -1,6 +1,9 @@
 package sandbox
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestJudge(t *testing.T) {
 	book := Rulebook{
@@ -54,5 +57,46 @@ func TestJudge(t *testing.T) {
 	none, err := Rulebook{}.Judge()
 	if err != nil || none.Decide("/x") != (Judgement{}) {
 		t.Errorf("without rules: %+v %v", none.Decide("/x"), err)
+	}
+}
+
+// A file that several rules are about is watched for all that any of them depends on.
+func TestWatched(t *testing.T) {
+	host := newHost(fixture, "/fx/ws/.git:gitdir:_sub /fx/l->out /fx/out/x.env->secret.txt")
+	policy, err := Bind(intentOf(t, policyWN+", deny glob:/fx/l/*.env"), Process{Cwd: "/fx/ws"}, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]bool)
+	for _, w := range policy.Watched() {
+		if _, twice := got[w.Path]; twice {
+			t.Errorf("%s is watched twice", w.Path)
+		}
+		got[w.Path] = w.Content
+	}
+	for path, content := range map[string]bool{"/fx/ws/.git": true, "/fx/l": true, "/fx/out/x.env": true, "/fx/ws": false, "/fx/ws/sub": false} {
+		if now, ok := got[path]; !ok || now != content {
+			t.Errorf("%s: watched %v, with its content %v; want %v", path, ok, now, content)
+		}
+	}
+}
+
+// What root could command the kernel with is frozen in every new /proc.
+func TestFrozenForRoot(t *testing.T) {
+	host := newHost(fixture, "/proc/scsi/scsi /proc/acpi/wakeup /proc/fs/")
+	for root, want := range map[bool]string{true: "/proc/sys /proc/fs /proc/sysrq-trigger /proc/acpi/wakeup /proc/scsi", false: "/proc/sys"} {
+		_, plan, err := compiled(host, intentOf(t, policyRO), Process{Root: root})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var frozen []string
+		for _, op := range plan.Ops {
+			if op.Kind == OpFreeze {
+				frozen = append(frozen, op.Path)
+			}
+		}
+		if got := strings.Join(frozen, " "); got != want {
+			t.Errorf("for root %v: %s", root, got)
+		}
 	}
 }

@@ -108,8 +108,9 @@ func (s *Stage) takeDescriptors() error {
 	stdin := firstStdio
 	if s.NoStdin {
 		// The one that was passed belongs to a mount of the host.
-		if fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-			stdin = fd
+		var err error
+		if stdin, err = nothing(); err != nil {
+			return fmt.Errorf("open an empty standard input: %w", err)
 		}
 	}
 	for i, from := range []int{stdin, firstStdio + 1, firstStdio + 2} {
@@ -118,6 +119,20 @@ func (s *Stage) takeDescriptors() error {
 		}
 	}
 	return nil
+}
+
+// nothing opens what has nothing to read: the sandbox's own /dev/null or, where that
+// is hidden, a pipe that nobody writes to.
+func nothing() (int, error) {
+	if fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+		return fd, nil
+	}
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+		return -1, err
+	}
+	unix.Close(ends[1])
+	return ends[0], nil
 }
 
 // closeOnExecEach is for kernels before 5.11.
