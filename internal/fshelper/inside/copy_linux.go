@@ -60,7 +60,7 @@ func (g *guard) Copy(ctx context.Context, source, destination string, recursive 
 	case to.exists() && to.kind() != unix.S_IFDIR || to.dangling:
 		err = unix.EEXIST
 	case to.exists(): // what comes into being there is decided about one by one
-		err = g.mayRead(to.real)
+		err = g.mayMerge(to.real)
 	default:
 		err = g.CreateDirectory(ctx, to.real, true, false)
 	}
@@ -68,6 +68,18 @@ func (g *guard) Copy(ctx context.Context, source, destination string, recursive 
 		return err
 	}
 	return g.copyTree(ctx, from, to.real)
+}
+
+// mayMerge decides about a directory that exists, to copy another into it. One that
+// only keeps a name from being used does not count.
+func (g *guard) mayMerge(real string) error {
+	if err := g.mayRead(real); err != nil {
+		return err
+	}
+	if g.judge.Decide(real).Absent {
+		return unix.EROFS
+	}
+	return nil
 }
 
 // copyEntry copies what is no directory, unless it is of a kind that is skipped.
@@ -136,7 +148,7 @@ func (g *guard) copyInto(ctx context.Context, source, destination string) error 
 	case to.exists() && to.kind() != unix.S_IFDIR || to.dangling:
 		return unix.EEXIST
 	case to.exists():
-		err = g.mayRead(to.real)
+		err = g.mayMerge(to.real)
 	default:
 		err = g.make(to.real, func(dir int, name string) error { return unix.Mkdirat(dir, name, 0o777) })
 	}

@@ -2,8 +2,10 @@ package inside
 
 import (
 	"context"
+	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -289,11 +291,15 @@ func (g *guard) Walk(ctx context.Context, name string, options wire.WalkOptions)
 		return result, err
 	}
 	visible := result.Entries[:0]
+	shown := make(map[string]bool) // directories
 	for _, entry := range result.Entries {
 		if uri, err := wire.ParsePathURI(entry.Path); err == nil {
 			if at, err := uri.Native(); err == nil {
-				rest := strings.TrimPrefix(at, path.Clean(name))
-				if g.mayRead(path.Dir(path.Join(s.real, rest))) != nil {
+				dir := path.Dir(at)
+				if _, known := shown[dir]; !known {
+					shown[dir] = g.shows(dir)
+				}
+				if !shown[dir] {
 					continue
 				}
 			}
@@ -302,6 +308,17 @@ func (g *guard) Walk(ctx context.Context, name string, options wire.WalkOptions)
 	}
 	result.Entries = visible
 	return result, nil
+}
+
+// shows reports whether the content of a directory may be seen, wherever links in its
+// path lead.
+func (g *guard) shows(dir string) bool {
+	s, err := g.look(dir, true)
+	if err != nil {
+		return false
+	}
+	defer s.close()
+	return g.mayRead(s.real) == nil
 }
 
 // Remove removes a name, not where it leads.
@@ -320,5 +337,27 @@ func (g *guard) Remove(ctx context.Context, name string, how fsrpc.RemoveHow) er
 			return err
 		}
 	}
+	if how.Recursive && s.exists() && g.judge.HasGlobs() {
+		if err := g.mayRemoveAll(ctx, s.real); err != nil {
+			return err
+		}
+	}
 	return g.files.Remove(ctx, s.real, how)
+}
+
+// mayRemoveAll decides about a tree. What only a pattern hides would go with it: no
+// mount keeps it.
+func (g *guard) mayRemoveAll(ctx context.Context, root string) error {
+	return filepath.WalkDir(root, func(at string, _ fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if denied := g.mayRead(at); denied != nil {
+			return denied
+		}
+		if err != nil {
+			return fs.SkipDir // its removal will tell
+		}
+		return nil
+	})
 }
