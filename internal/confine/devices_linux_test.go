@@ -23,8 +23,10 @@ func TestDevicesKeepTheirModes(t *testing.T) {
 		return st.Ctim
 	}
 	for name, row := range map[string]struct{ policy, file string }{
-		"without /dev": {"read :root, deny /dev", "/proc/self/fd/0"},
-		"as it is":     {"read :root", "/dev/null"},
+		"of the first process":                  {"read :root", "/proc/1/fd/0"},
+		"of the first process, where it writes": {"read :root", "/proc/1/fd/1"},
+		"without /dev":                          {"read :root, deny /dev", "/proc/self/fd/0"},
+		"as it is":                              {"read :root", "/dev/null"},
 	} {
 		for _, network := range []wire.NetworkAccess{wire.NetworkRestricted, wire.NetworkEnabled} {
 			before := changed()

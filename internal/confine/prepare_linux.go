@@ -443,9 +443,7 @@ func (l *launch) confirm(ctx context.Context) (proc.Launched, error) {
 	l.channel.Close()
 	l.channel = nil
 	if err == nil && l.gate != nil {
-		if err = l.serve(listeners); err != nil {
-			launched.Close()
-		}
+		err = l.serve(listeners)
 	}
 	switch {
 	case err == nil:

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -25,9 +26,10 @@ type forker struct {
 	threads  sync.WaitGroup
 }
 
-// A forkRequest owns the descriptors in close, whoever holds it.
+// A forkRequest owns the descriptors in close and, before it has a child, its cgroup,
+// whoever holds it.
 type forkRequest struct {
-	ctx     context.Context
+	ctx     context.Context // ends when nobody waits for the child any more
 	program string
 	argv    []string
 	env     []string
@@ -37,11 +39,8 @@ type forkRequest struct {
 	ctty    bool // the terminal becomes the child's own
 	mounts  Mounts
 	cgroup  int // -1: none
+	group   *cgroup
 	result  chan forked
-
-	// discarded, if any, is closed when a child that came too late is gone: a launcher
-	// must not go on where what it builds on is taken away.
-	discarded chan struct{}
 }
 
 type forked struct {
@@ -80,6 +79,16 @@ func (r *forkRequest) drop() {
 	r.close = nil
 }
 
+// giveUp is for a request that has no child, or no more.
+func (r *forkRequest) giveUp() {
+	r.drop()
+	if r.group != nil && !r.group.release(nil) { // a child that came too late had started something
+		r.group.kill()
+		r.group.await(time.Now().Add(killWait))
+		r.group.release(nil)
+	}
+}
+
 func startForker(h *host) *forker {
 	f := &forker{host: h, requests: make(chan *forkRequest), quit: make(chan struct{})}
 	for range forkThreads {
@@ -93,22 +102,19 @@ func (f *forker) close() {
 	f.threads.Wait()
 }
 
-// fork runs the request on one of the threads. If ctx ends first, a child that
-// still comes is killed; that of a launcher is waited for.
-func (f *forker) fork(r *forkRequest) (forked, error) {
+// fork runs the request on one of the threads, unless ctx ends before one is free.
+// If that of the request ends first, a child that still comes is killed.
+func (f *forker) fork(ctx context.Context, r *forkRequest) (forked, error) {
 	select {
 	case f.requests <- r:
-	case <-r.ctx.Done():
-		r.drop()
-		return forked{}, context.Cause(r.ctx)
+	case <-ctx.Done():
+		r.giveUp()
+		return forked{}, context.Cause(ctx)
 	}
 	select {
 	case result := <-r.result:
 		return result, result.err
 	case <-r.ctx.Done():
-		if r.discarded != nil {
-			<-r.discarded
-		}
 		return forked{}, context.Cause(r.ctx)
 	}
 }
@@ -121,12 +127,15 @@ func (f *forker) thread() {
 		select {
 		case r := <-f.requests:
 			result := f.serve(r)
+			if result.err != nil {
+				r.giveUp()
+			}
 			select {
 			case r.result <- result:
 			case <-r.ctx.Done():
-				f.discard(result)
-				if r.discarded != nil {
-					close(r.discarded)
+				if result.err == nil {
+					f.discard(result)
+					r.giveUp()
 				}
 			}
 		case <-f.quit:
@@ -203,9 +212,6 @@ func (m Mounts) apply(sys *syscall.SysProcAttr) {
 
 // discard ends a child that came too late.
 func (f *forker) discard(result forked) {
-	if result.err != nil {
-		return
-	}
 	unix.Kill(-result.pid, unix.SIGKILL)
 	if result.pidfd >= 0 {
 		unix.Close(result.pidfd)

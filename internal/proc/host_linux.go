@@ -101,14 +101,11 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 		req.drop()
 		return nil, err
 	}
-	group := h.takeCgroup(req)
-	f, err := h.forks.fork(req)
+	h.takeCgroup(req)
+	f, err := h.forks.fork(ctx, req)
 	if err != nil {
-		if group != nil {
-			group.release(nil)
-		}
 		err = ExecError(err, req.program)
-		if spec.Launcher != nil {
+		if spec.Launcher != nil && ctx.Err() == nil {
 			err = &LaunchError{err}
 		}
 		return nil, err
@@ -117,13 +114,10 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 	if f.pidfd >= 0 {
 		c.pidfd = os.NewFile(uintptr(f.pidfd), "pidfd")
 	}
-	switch {
-	case group != nil && f.inCgroup:
-		c.tree = group
-	default:
-		if group != nil {
-			group.release(nil)
-		}
+	if f.inCgroup {
+		c.tree = req.group
+	} else {
+		req.giveUp()
 		c.tree = newScanTree(c, spec.TTY)
 	}
 	if spec.Launcher != nil && spec.Launcher.Stays {
@@ -138,7 +132,9 @@ func newForkRequest(ctx context.Context, spec Spec) (*forkRequest, error) {
 	if l := spec.Launcher; l != nil {
 		req.program, req.argv, req.env, req.dir = l.Argv[0], l.Argv, l.Env, "/"
 		req.mounts, req.ctty = l.Mounts, spec.TTY && !l.Stays
-		req.discarded = make(chan struct{})
+		// It must not go on where what it builds on is taken away: there is always
+		// somebody who waits for it, if only to end all that it started.
+		req.ctx = context.WithoutCancel(ctx)
 		return req, nil
 	}
 	at, err := Abandonable(ctx, func() (place, error) { return find(spec) }, place.close)
@@ -185,12 +181,15 @@ func plumbLauncher(req *forkRequest, spec Spec) error {
 	if spec.TTY {
 		req.files = append(req.files, command[0], command[0])
 	} else {
-		null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return fmt.Errorf("open %s: %w", os.DevNull, err)
+		// Not /dev/null, which belongs to a mount of the host: the first process of a
+		// sandbox keeps these, and a command of root could change what they lead to.
+		var ends [2]int
+		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+			return fmt.Errorf("make a pipe: %w", err)
 		}
-		req.give(null)
-		req.files = append(req.files, uintptr(null))
+		unix.Close(ends[1])
+		req.give(ends[0])
+		req.files = append(req.files, uintptr(ends[0]))
 	}
 	if err := req.giveCopy(spec.Launcher.Stderr); err != nil {
 		return err
@@ -295,19 +294,18 @@ func growPipe(fd uintptr, size int) bool {
 }
 
 // takeCgroup gives the request an empty cgroup to be born in, if there are any.
-func (h *host) takeCgroup(req *forkRequest) *cgroup {
+func (h *host) takeCgroup(req *forkRequest) {
 	req.cgroup = -1
 	if h.cgroups == nil || h.cgroups.broken.Load() {
-		return nil
+		return
 	}
 	group, fd, err := h.cgroups.take()
 	if err != nil {
 		h.log.Warn("no cgroup for a process, using the process table", "err", err)
-		return nil
+		return
 	}
-	req.cgroup = fd
+	req.group, req.cgroup = group, fd
 	req.close = append(req.close, fd)
-	return group
 }
 
 // wait returns the exit code when the child has exited, and leaves it unreaped.

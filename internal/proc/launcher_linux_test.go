@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -260,5 +261,52 @@ func TestLateOutput(t *testing.T) {
 				t.Errorf("the sink was told %v", sink.events)
 			}
 		})
+	}
+}
+
+// What was made for a start that nobody waits for any more is used again.
+func TestCancelledStartsGiveTheirCgroupsBack(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	groups := s.host.cgroups
+	if groups == nil {
+		t.Skip("no writable cgroup file system of version 2 here")
+	}
+	for i := range 300 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%30)*100*time.Microsecond)
+		if p, err := s.Start(ctx, shell("true"), newRecorder(t)); err == nil {
+			p.Kill()
+		}
+		cancel()
+	}
+	var made []string
+	var free int
+	for deadline := time.Now().Add(patience / 10); ; time.Sleep(time.Millisecond) { // the late ones are discarded meanwhile
+		made, _ = filepath.Glob(groups.parent + "/[0-9]*")
+		groups.mu.Lock()
+		free = len(groups.free)
+		groups.mu.Unlock()
+		if len(made) == free {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("there are %d cgroups and no process, and %d are free", len(made), free)
+		}
+	}
+}
+
+// That a start was cancelled says nothing about its launcher.
+func TestCancelledStartDoesNotBlameTheLauncher(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		spec, _ := launched(t, "sleep 1000", func(ctx context.Context) (Launched, error) {
+			<-ctx.Done()
+			return Launched{}, context.Cause(ctx)
+		})
+		_, err := s.Start(ctx, spec, newRecorder(t))
+		if _, blamed := errors.AsType[*LaunchError](err); blamed || !errors.Is(err, context.Canceled) {
+			t.Fatalf("started: %v", err)
+		}
 	}
 }
