@@ -267,8 +267,11 @@ func (l *Log) stillHolds(s *segment) error {
 // log has ended.
 func (c *Cursor) read(sp *spool, block int64, offset int, b []byte) error {
 	err := sp.read(block, offset, b)
-	if errors.Is(err, os.ErrClosed) {
+	switch {
+	case errors.Is(err, os.ErrClosed):
 		return ErrEnded
+	case errors.Is(err, io.EOF): // of the file, which is not that of the log
+		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
 		return fmt.Errorf("read spool: %w", err)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"io"
 	"strconv"
 
 	"github.com/segmentio/asm/base64"
@@ -84,6 +85,8 @@ func (f *follow) Next(b *rpc.Batch) bool {
 		// Events that were sent on an earlier connection had to make room. A hole
 		// would be taken for a delay: let the client come back and ask.
 		f.conn.rpc.Close(&rpc.CloseError{Code: rpc.ClosePolicy, Reason: "output that was sent before is no longer kept"})
+	case !errors.Is(err, io.EOF) && !errors.Is(err, outlog.ErrEnded):
+		f.conn.log.Error("output cannot be read", "process", f.process.ID, "err", err) // whoever reads it is told as well
 	}
 	f.end()
 	return false

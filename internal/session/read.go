@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"sync"
 	"time"
@@ -190,8 +191,10 @@ func (r *Read) Collect(visit func(outlog.Entry)) (Page, error) {
 			cursor.Seek(log.Stats().First - 1)
 		case errors.Is(err, outlog.ErrEnded):
 			return Page{}, r.forgotten()
-		case err != nil: // the end, for now or for ever
+		case errors.Is(err, outlog.ErrNone), errors.Is(err, io.EOF): // the end, for now or for ever
 			return r.page(cursor.Seq()+1, last, taken), nil
+		case err != nil:
+			return Page{}, err
 		}
 	}
 	return r.page(cursor.Seq(), last, taken), nil
