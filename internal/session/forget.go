@@ -112,5 +112,10 @@ func (s *Session) forgetDue() {
 func (s *Session) forgetLocked(p *Process) {
 	delete(s.processes, p.ID)
 	p.Log.End()
-	s.survivors = slices.DeleteFunc(append(s.survivors, p.child), func(c *proc.Process) bool { return !c.Leftovers() })
+	s.keepSurvivorsLocked(p.child)
+}
+
+// keepSurvivorsLocked adds to the survivors, and forgets those that have ended.
+func (s *Session) keepSurvivorsLocked(more ...*proc.Process) {
+	s.survivors = slices.DeleteFunc(append(s.survivors, more...), func(c *proc.Process) bool { return !c.Leftovers() })
 }

@@ -111,7 +111,7 @@ func (s *Session) reserve(p *Process) (*Process, error) {
 	earlier := s.processes[p.ID]
 	switch {
 	case earlier == nil:
-		if len(s.processes)+len(s.survivors) >= MaxProcesses {
+		if s.fullLocked() {
 			return nil, limitReached(MaxProcesses, "processes in this session")
 		}
 		s.processes[p.ID] = p
@@ -125,6 +125,14 @@ func (s *Session) reserve(p *Process) (*Process, error) {
 	<-earlier.started
 	s.mu.Lock()
 	return earlier, earlier.startErr
+}
+
+// fullLocked reports whether the session can have no more processes.
+func (s *Session) fullLocked() bool {
+	if len(s.processes)+len(s.survivors) >= MaxProcesses {
+		s.keepSurvivorsLocked() // they may have ended since
+	}
+	return len(s.processes)+len(s.survivors) >= MaxProcesses
 }
 
 func (p *Process) spec() proc.Spec {
@@ -143,7 +151,7 @@ func (p *Process) spec() proc.Spec {
 }
 
 // settle records how a start went. A process that was terminated meanwhile, or
-// whose session ended, is killed.
+// whose session ended, is killed, and belongs to the session until it is gone.
 func (s *Session) settle(p *Process, child *proc.Process, err error) error {
 	s.mu.Lock()
 	if err == nil && (p.cancelled || s.ended) {
@@ -151,8 +159,6 @@ func (s *Session) settle(p *Process, child *proc.Process, err error) error {
 	}
 	if err == nil {
 		p.child = child
-	} else if s.processes[p.ID] == p {
-		delete(s.processes, p.ID)
 	}
 	p.startErr = err
 	s.mu.Unlock()
@@ -161,6 +167,9 @@ func (s *Session) settle(p *Process, child *proc.Process, err error) error {
 		if child != nil {
 			child.Kill()
 		}
+		s.mu.Lock()
+		delete(s.processes, p.ID)
+		s.mu.Unlock()
 	}
 	close(p.started)
 	return err

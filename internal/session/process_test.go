@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -181,4 +183,50 @@ func TestListedCommandLineIsBounded(t *testing.T) {
 			t.Errorf("%s: %d arguments, %.100q", name, len(got), got)
 		}
 	}
+}
+
+// What forgotten processes left running counts only as long as it runs.
+func TestSurvivorsThatHaveEndedMakeRoom(t *testing.T) {
+	table := newTable(t, newSupervisor(t))
+	defer table.Close()
+	s := open(t, table, Wishes{}).Session
+	s.survivors = slices.Repeat([]*proc.Process{finished(t)}, MaxProcesses)
+	if _, err := s.StartProcess(startParams("p", "true")); err != nil {
+		t.Error(err)
+	}
+}
+
+// A session has not ended before a start that was cancelled has left nothing.
+func TestEndWaitsForACancelledStart(t *testing.T) {
+	procs := newSupervisor(t)
+	s := open(t, newTable(t, procs), Wishes{}).Session
+	p := starting(s, "p")
+	p.params.Argv = []string{"sleep", "1000"}
+	child, err := procs.Start(t.Context(), p.spec(), p.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Whoever holds the output makes the kill take a while.
+	output, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/1", child.Pid()), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer output.Close()
+	s.Terminate("p", true)
+	ended := make(chan struct{}) // the log has, and the kill is next
+	tell := sync.OnceFunc(func() { close(ended) })
+	p.Log.Follow(func(bool) { tell() })
+	settled := make(chan struct{})
+	go func() {
+		defer close(settled)
+		s.settle(p, child, nil)
+	}()
+	<-ended
+	s.End()
+	select {
+	case <-child.Done():
+	default:
+		t.Error("the session has ended, and a process of it has not")
+	}
+	<-settled
 }

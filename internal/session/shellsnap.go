@@ -47,7 +47,7 @@ func (s *Session) keepSurvivor(c *proc.Process) {
 	s.mu.Lock()
 	ended := s.ended
 	if !ended {
-		s.survivors = slices.DeleteFunc(append(s.survivors, c), func(c *proc.Process) bool { return !c.Leftovers() })
+		s.keepSurvivorsLocked(c)
 	}
 	s.mu.Unlock()
 	if ended {

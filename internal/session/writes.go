@@ -3,6 +3,7 @@ package session
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -11,10 +12,19 @@ import (
 // else is done once.
 const rememberedWrites = 4096
 
-// maxPendingWrites bounds the bytes of writes that wait for the process to read:
-// they stay when the connection that sent them is gone. One of the largest size
-// always fits.
-const maxPendingWrites = 64 << 20
+const (
+	// maxPendingWrites bounds the bytes of writes that wait for the process to read:
+	// they stay when the connection that sent them is gone. One of the largest size
+	// always fits.
+	maxPendingWrites = 64 << 20
+
+	// pendingWriteCost is what such a write costs besides its bytes.
+	pendingWriteCost = 1 << 10
+
+	// maxRepeats is how many repeats of one may wait with it. Those of connections
+	// that are gone are among them: one more pushes out the oldest.
+	maxRepeats = 16
+)
 
 // writes makes each write of a process happen once, and all else that has an id.
 //
@@ -25,7 +35,7 @@ type writes struct {
 	mu    sync.Mutex
 	byID  map[writeKey]*write
 	order []writeKey // of byID, oldest first
-	bytes int        // of the writes that are not settled
+	bytes int        // of the writes that are not settled, with what they cost besides
 
 	counting bool   // all ids so far were 1, 2, 3, …
 	last     uint64 // the newest of them
@@ -57,16 +67,17 @@ func (w *writes) do(id string, data []byte, send func([]byte, func(error)), done
 		done(nil)
 		return
 	}
-	if w.bytes > 0 && w.bytes+len(data) > maxPendingWrites {
+	cost := len(data) + pendingWriteCost
+	if w.bytes > 0 && w.bytes+cost > maxPendingWrites {
 		w.mu.Unlock()
 		done(limitReached(maxPendingWrites, "bytes that wait to be read by the process"))
 		return
 	}
-	w.bytes += len(data)
+	w.bytes += cost
 	this := w.beginLocked(key, digest)
 	w.mu.Unlock()
 
-	send(data, func(err error) { w.settle(key, this, len(data), err, done) })
+	send(data, func(err error) { w.settle(key, this, cost, err, done) })
 }
 
 // once acts unless that was done for the same id before. what names the action:
@@ -103,8 +114,16 @@ func (w *writes) repeatedLocked(key writeKey, id string, digest [sha256.Size]byt
 		w.mu.Unlock()
 		done(nil)
 	default:
+		var oldest func(error)
+		if len(earlier.waiting) == maxRepeats {
+			oldest = earlier.waiting[0]
+			earlier.waiting = slices.Delete(earlier.waiting, 0, 1)
+		}
 		earlier.waiting = append(earlier.waiting, done)
 		w.mu.Unlock()
+		if oldest != nil {
+			oldest(limitReached(maxRepeats, "repeats of a write that waits"))
+		}
 	}
 	return true
 }
@@ -119,9 +138,9 @@ func (w *writes) beginLocked(key writeKey, digest [sha256.Size]byte) *write {
 }
 
 // settle records how it went and tells all who want to know.
-func (w *writes) settle(key writeKey, this *write, size int, err error, done func(error)) {
+func (w *writes) settle(key writeKey, this *write, cost int, err error, done func(error)) {
 	w.mu.Lock()
-	w.bytes -= size
+	w.bytes -= cost
 	this.settled = true
 	repeats := this.waiting
 	this.waiting = nil

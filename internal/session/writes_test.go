@@ -207,3 +207,47 @@ func TestOtherClientsAreProtectedForManyWrites(t *testing.T) {
 		}
 	}
 }
+
+// Small writes that wait cost more than their bytes.
+func TestWaitingWritesAreBounded(t *testing.T) {
+	var w writes
+	p := pipe{hold: true}
+	const most = 1 << 20 // requests of that many connections
+	waiting := 0
+	for ; waiting < most; waiting++ {
+		if err, told := p.try(&w, fmt.Sprint("w", waiting), ""); told {
+			if !errors.Is(err, ErrLimit) {
+				t.Errorf("write %d: %v", waiting, err)
+			}
+			break
+		}
+	}
+	if waiting == most || waiting < 4*4096 {
+		t.Errorf("%d writes wait", waiting)
+	}
+	for _, done := range p.held {
+		done(nil)
+	}
+	if w.bytes != 0 {
+		t.Errorf("%d bytes wait, of none", w.bytes)
+	}
+}
+
+// A client that comes back again and again asks each time; the newest learns how it ends.
+func TestRepeatsOfAWaitingWriteAreBounded(t *testing.T) {
+	var w writes
+	p := pipe{hold: true}
+	p.try(&w, "a", "x")
+	told := make([]error, 1000)
+	for i := range told {
+		told[i] = errors.New("not told")
+		w.do("a", []byte("x"), p.send, func(err error) { told[i] = err })
+	}
+	if n := len(w.byID[writeKey{id: "a"}].waiting); n > 100 {
+		t.Errorf("%d repeats wait", n)
+	}
+	p.held[0](nil)
+	if told[0] == nil || !errors.Is(told[0], ErrLimit) || told[len(told)-1] != nil {
+		t.Errorf("the first was told %v, the last %v", told[0], told[len(told)-1])
+	}
+}
