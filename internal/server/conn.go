@@ -37,6 +37,7 @@ type conn struct {
 	handles     handles
 	streams     httpStreams
 	watcher     fswatch.Watcher
+	searching   chan struct{} // has a place for one search
 
 	mu           sync.Mutex
 	follows      map[*follow]struct{} // what is registered with a log
@@ -47,7 +48,7 @@ type conn struct {
 
 // serve runs a connection to its end.
 func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix string) {
-	c := &conn{server: s, log: s.log.With("peer", peer), serial: s.config.ConcurrentRequests == 1}
+	c := &conn{server: s, log: s.log.With("peer", peer), serial: s.config.ConcurrentRequests == 1, searching: make(chan struct{}, 1)}
 	c.rpc = rpc.New(ctx, stream, rpc.Config{Handler: c, Log: c.log, ParsePrefix: parsePrefix})
 	c.scheduler = rpc.NewScheduler(c.rpc.Context(), s.config.ConcurrentRequests)
 	why := c.rpc.Serve()
@@ -106,6 +107,9 @@ func (c *conn) Request(r *rpc.Request) {
 	if err != nil {
 		c.refuse(r, err)
 		return
+	}
+	if p.arrive != nil && !c.serial { // else they run one by one anyway
+		p.touches = p.arrive(c)
 	}
 	job := rpc.Job{
 		Process: p.process, Exclusive: p.exclusive, Slow: p.slow, Control: m.control, Touches: p.touches,

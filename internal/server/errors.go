@@ -43,6 +43,7 @@ var codes = []struct {
 	{proc.ErrNotTTY, wire.CodeInvalidRequest},
 	{proc.ErrNoEOF, wire.CodeInvalidRequest},
 	{proc.ErrStdinClosed, wire.CodeInvalidRequest},
+	{proc.ErrTerminated, wire.CodeInvalidRequest},
 }
 
 // A coded error knows its code: those of file requests, uploads, HTTP requests and

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"sync"
 
 	fastbase64 "github.com/segmentio/asm/base64"
@@ -316,12 +317,46 @@ func appendBase64(b, p []byte) []byte {
 type handles struct {
 	mu     sync.Mutex
 	open   map[string]*handle
+	asked  map[string][]*wire.OpenParams // by id, the requests to open one that have not failed and whose file was not closed
 	closed bool
 }
 
 // A handle is an open file.
 type handle struct {
-	file *os.File // nil while it is being opened; guarded by handles
+	asked *wire.OpenParams
+	file  *os.File // nil while it is being opened; guarded by handles
+}
+
+// ask notes that a file is to be opened.
+func (h *handles) ask(p *wire.OpenParams) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.asked == nil {
+		h.asked = map[string][]*wire.OpenParams{}
+	}
+	h.asked[p.HandleID] = append(h.asked[p.HandleID], p)
+}
+
+// touches are the files that a handle may stand for when it is used.
+func (h *handles) touches(id string, change bool) (list []rpc.Touch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.asked[id] {
+		list = touch(list, p.Path, change)
+	}
+	return list
+}
+
+// undo forgets a request to open a file.
+func (h *handles) undo(p *wire.OpenParams) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	rest := slices.DeleteFunc(h.asked[p.HandleID], func(q *wire.OpenParams) bool { return q == p })
+	if len(rest) == 0 {
+		delete(h.asked, p.HandleID)
+		return
+	}
+	h.asked[p.HandleID] = rest
 }
 
 func checkHandleID(id string) error {
@@ -333,7 +368,8 @@ func checkHandleID(id string) error {
 
 // reserve takes an id for a file that is about to be opened: a file must not be
 // emptied for nothing.
-func (h *handles) reserve(id string) error {
+func (h *handles) reserve(p *wire.OpenParams) error {
+	id := p.HandleID
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -346,7 +382,7 @@ func (h *handles) reserve(id string) error {
 	case h.open == nil:
 		h.open = map[string]*handle{}
 	}
-	h.open[id] = &handle{}
+	h.open[id] = &handle{asked: p}
 	return nil
 }
 
@@ -380,6 +416,7 @@ func (h *handles) close(id string) {
 	h.mu.Unlock()
 	if found != nil && found.file != nil {
 		found.file.Close()
+		h.undo(found.asked)
 	}
 }
 
@@ -396,7 +433,18 @@ func (h *handles) closeAll() {
 	h.open = nil
 }
 
-func (c *conn) openFile(a *session.Attachment, p *wire.OpenParams) (wire.HandleResult, error) {
+// opening notes that a file is to be opened, and says which.
+func (c *conn) opening(p *wire.OpenParams) []rpc.Touch {
+	c.handles.ask(p)
+	return touch(nil, p.Path, p.Mode == wire.OpenReplace)
+}
+
+func (c *conn) openFile(a *session.Attachment, p *wire.OpenParams) (_ wire.HandleResult, err error) {
+	defer func() {
+		if err != nil {
+			c.handles.undo(p)
+		}
+	}()
 	if err := checkHandleID(p.HandleID); err != nil {
 		return wire.HandleResult{}, err
 	}
@@ -408,7 +456,7 @@ func (c *conn) openFile(a *session.Attachment, p *wire.OpenParams) (wire.HandleR
 	if err != nil {
 		return wire.HandleResult{}, err
 	}
-	if err := c.handles.reserve(p.HandleID); err != nil {
+	if err := c.handles.reserve(p); err != nil {
 		return wire.HandleResult{}, err
 	}
 	var file *os.File

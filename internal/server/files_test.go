@@ -243,3 +243,22 @@ func TestHandlesOfOthers(t *testing.T) {
 		t.Errorf("the handle reads %q", block.Chunk)
 	}
 }
+
+// What is written to an open file is there for requests about its path that come later.
+func TestPipelinedBlocksAndPaths(t *testing.T) {
+	c := newFileClient(t)
+	uri := func(name string) string { return wire.PathToURI(c.at(name)) }
+	block := bytes.Repeat([]byte("x"), 256<<10)
+	for i := range 20 {
+		c.Ask(wire.MethodFsOpen, map[string]any{"handleId": "h", "path": uri("f"), "mode": "replace"})
+		c.Ask(wire.MethodFsWriteBlock, map[string]any{"handleId": "h", "offset": 0, "chunk": encoded(block)})
+		c.Ask(wire.MethodFsClose, map[string]any{"handleId": "h"})
+		look := c.Ask(wire.MethodFsGetMetadata, map[string]any{"path": uri("f")})
+		var info wire.MetadataResult
+		if m := c.Answer(look); m.Error != nil {
+			t.Fatal(m.Error)
+		} else if err := wire.Decode(m.Result, &info); err != nil || info.Size != uint64(len(block)) {
+			t.Fatalf("round %d: %s", i, m.Raw)
+		}
+	}
+}

@@ -8,6 +8,10 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
+// maxStreams is how many responses may be streamed to one client at a time: each holds a
+// connection to somebody else.
+const maxStreams = 1024
+
 // httpStreams are the responses that are being streamed to a client, by the id of
 // their request.
 type httpStreams struct {
@@ -20,6 +24,9 @@ func (s *httpStreams) begin(id string) error {
 	defer s.mu.Unlock()
 	if s.active[id] {
 		return wire.Errorf(wire.CodeInvalidParams, "http/request streamResponse requestId `%s` is already active", id)
+	}
+	if len(s.active) >= maxStreams {
+		return wire.Errorf(wire.CodeInvalidRequest, "limit reached: %d streamed responses", maxStreams)
 	}
 	if s.active == nil {
 		s.active = map[string]bool{}

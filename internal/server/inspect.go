@@ -33,11 +33,13 @@ func (c *conn) searchOutput(a *session.Attachment, p *wire.SearchParams) (wire.S
 		return wire.SearchResult{}, err
 	}
 	ctx := c.rpc.Context()
-	select {
-	case searches <- struct{}{}:
-		defer func() { <-searches }()
-	case <-ctx.Done():
-		return wire.SearchResult{}, ctx.Err()
+	for _, places := range []chan struct{}{c.searching, searches} {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+		case <-ctx.Done():
+			return wire.SearchResult{}, ctx.Err()
+		}
 	}
 	return s.Search(ctx, p)
 }

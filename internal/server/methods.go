@@ -4,6 +4,7 @@ import (
 	"errors"
 	"syscall"
 
+	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
@@ -33,11 +34,12 @@ var methods = map[string]method{
 
 	wire.MethodFsWatchMissing: answers("filesystem", (*conn).watchMissing, nil, func(*wire.WatchMissingParams) string { return "\x00watch" }),
 
-	wire.MethodFsOpen: answers("filesystem", replying((*conn).openFile),
-		func(p *wire.OpenParams) []rpc.Touch { return touch(nil, p.Path, p.Mode == wire.OpenReplace) }, func(p *wire.OpenParams) string { return handleKey(p.HandleID) }),
-	wire.MethodFsReadBlock:  answers("filesystem", (*conn).readBlock, nil, func(p *wire.ReadBlockParams) string { return handleKey(p.HandleID) }),
-	wire.MethodFsWriteBlock: answers("filesystem", replying((*conn).writeBlock), nil, func(p *wire.WriteBlockParams) string { return handleKey(p.HandleID) }),
-	wire.MethodFsClose:      answers("filesystem", replying((*conn).closeFile), nil, func(p *wire.HandleParams) string { return handleKey(p.HandleID) }),
+	wire.MethodFsOpen: answers("filesystem", replying((*conn).openFile), (*conn).opening, func(p *wire.OpenParams) string { return handleKey(p.HandleID) }),
+	wire.MethodFsReadBlock: answers("filesystem", (*conn).readBlock,
+		func(c *conn, p *wire.ReadBlockParams) []rpc.Touch { return c.handles.touches(p.HandleID, false) }, func(p *wire.ReadBlockParams) string { return handleKey(p.HandleID) }),
+	wire.MethodFsWriteBlock: answers("filesystem", replying((*conn).writeBlock),
+		func(c *conn, p *wire.WriteBlockParams) []rpc.Touch { return c.handles.touches(p.HandleID, true) }, func(p *wire.WriteBlockParams) string { return handleKey(p.HandleID) }),
+	wire.MethodFsClose: answers("filesystem", replying((*conn).closeFile), nil, func(p *wire.HandleParams) string { return handleKey(p.HandleID) }),
 
 	wire.MethodHTTPRequest: answers("http", (*conn).httpRequest, nil, nil),
 
@@ -55,8 +57,8 @@ var methods = map[string]method{
 	wire.MethodProcessCloseStdin: ordered("exec", (*conn).closeStdin, func(p *wire.CloseStdinParams) string { return p.ProcessID }),
 	wire.MethodProcessSignalAny:  ordered("exec", (*conn).signal, func(p *wire.SignalAnyParams) string { return p.ProcessID }).onControlLane(),
 	wire.MethodProcessList:       async("exec", (*conn).listProcesses, nil),
-	wire.MethodProcessState:      answers("exec", replying((*conn).processState), nil, nil),
-	wire.MethodProcessSearch:     answers("exec", replying((*conn).searchOutput), nil, func(*wire.SearchParams) string { return "\x00search" }),
+	wire.MethodProcessState:      inspects((*conn).processState, func(p *wire.StateParams) string { return p.ProcessID }),
+	wire.MethodProcessSearch:     inspects((*conn).searchOutput, func(p *wire.SearchParams) string { return p.ProcessID }),
 	wire.MethodProcessObserve:    async("exec", (*conn).observe, func(p *wire.ObserveParams) string { return p.ProcessID }),
 	wire.MethodProcessUnobserve:  call("exec", (*conn).unobserve),
 	wire.MethodSessionList:       call("exec", (*conn).listSessions),
@@ -80,6 +82,7 @@ type prepared struct {
 	exclusive bool    // and makes the later ones wait
 	slow      bool    // waits while it runs
 	touches   []rpc.Touch
+	arrive    func(*conn) []rpc.Touch                                   // says in order of arrival what it touches; may be nil
 	passing   bool                                                      // waits for what it touches, but does not make others wait
 	try       func(c *conn, a *session.Attachment, r *rpc.Request) bool // answers if that takes no waiting; may be nil
 	run       func(c *conn, a *session.Attachment, r *rpc.Request, done func())
@@ -125,9 +128,9 @@ func call[P, R any](family string, f func(*conn, *session.Attachment, *P) (R, er
 }
 
 // answers adapts a function that takes its time and gives its own answer, unless it
-// fails. touches are the files that it depends on; requests with the same line run one
-// after the other. Both may be nil.
-func answers[P any](family string, f func(*conn, *session.Attachment, *rpc.Request, *P) error, touches func(*P) []rpc.Touch, line func(*P) string) method {
+// fails. touches are the files that it depends on, as of its arrival; requests with the
+// same line run one after the other. Both may be nil.
+func answers[P any](family string, f func(*conn, *session.Attachment, *rpc.Request, *P) error, touches func(*conn, *P) []rpc.Touch, line func(*P) string) method {
 	return method{family: family, prepare: func(params []byte) (prepared, error) {
 		p := new(P)
 		if err := wire.Decode(params, p); err != nil {
@@ -140,7 +143,7 @@ func answers[P any](family string, f func(*conn, *session.Attachment, *rpc.Reque
 			}
 		}}
 		if touches != nil {
-			ready.touches = touches(p)
+			ready.arrive = func(c *conn) []rpc.Touch { return touches(c, p) }
 		}
 		if line != nil {
 			key := line(p)
@@ -148,6 +151,19 @@ func answers[P any](family string, f func(*conn, *session.Attachment, *rpc.Reque
 		}
 		return ready, nil
 	}}
+}
+
+// inspects adapts a function that takes its time to look at a process: it waits for the
+// start of that, and nobody waits for it.
+func inspects[P, R any](f func(*conn, *session.Attachment, *P) (R, error), process func(*P) string) method {
+	m := answers("exec", replying(f), nil, process)
+	prepare := m.prepare
+	m.prepare = func(params []byte) (prepared, error) {
+		p, err := prepare(params)
+		p.exclusive = false
+		return p, err
+	}
+	return m
 }
 
 // replying makes a function that gives its own answer of one that returns it.
@@ -201,7 +217,7 @@ func (c *conn) writeTo(s *session.Session, r *rpc.Request, p *wire.WriteParams, 
 		switch {
 		case err == nil:
 			r.Reply(wire.WriteResult{Status: status})
-		case wireError(err).Code == wire.CodeInternal: // the system's reason is of no use to the client
+		case errors.Is(err, proc.ErrTerminated) || wireError(err).Code == wire.CodeInternal: // the reason is of no use to the client
 			c.fail(r, wire.Errorf(wire.CodeInternal, "failed to write to process stdin"))
 		default:
 			c.fail(r, err)

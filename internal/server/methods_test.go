@@ -280,3 +280,39 @@ func TestStartBeforeInitializedIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// Whoever looks at a process waits for its start.
+func TestPipelinedLooksWaitForTheStart(t *testing.T) {
+	onBothTransports(t, func(t *testing.T, c *tethertest.Client) {
+		for i := range 10 {
+			id := fmt.Sprint("p", i)
+			start := c.Ask("process/start", tethertest.Command(id, []string{"cat"}, map[string]any{"pipeStdin": true}))
+			var looks []int64
+			for _, method := range []string{"tether/process/state", "tether/process/search"} {
+				looks = append(looks, c.Ask(method, map[string]any{"processId": id}))
+			}
+			for _, request := range append(looks, start) {
+				if m := c.Answer(request); m.Error != nil {
+					t.Errorf("answered %s", m.Raw)
+				}
+			}
+			c.Terminate(id)
+		}
+	})
+}
+
+// That a process was terminated is its state, not the system's doing; writes have the
+// reference's answer.
+func TestInputOfATerminatedProcess(t *testing.T) {
+	onBothTransports(t, func(t *testing.T, c *tethertest.Client) {
+		c.Start(tethertest.Command("p", []string{"cat"}, map[string]any{"pipeStdin": true}))
+		c.Terminate("p")
+		if m := c.Call("tether/process/closeStdin", map[string]any{"processId": "p"}); m.Error == nil || m.Error.Code != -32600 {
+			t.Errorf("answered %s", m.Raw)
+		}
+		m := c.Call("process/write", map[string]any{"processId": "p", "writeId": "w", "chunk": ""})
+		if m.Error == nil || m.Error.Code != -32603 || m.Error.Message != "failed to write to process stdin" {
+			t.Errorf("answered %s", m.Raw)
+		}
+	})
+}

@@ -1,0 +1,42 @@
+package server
+
+import (
+	"os"
+	"testing"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// Requests to open a file are remembered as long as they may matter.
+func TestHandlesForgetWhatWasAsked(t *testing.T) {
+	var path wire.PathURI
+	if err := wire.Decode([]byte(`"file:///f"`), &path); err != nil {
+		t.Fatal(err)
+	}
+	var h handles
+	first, second := &wire.OpenParams{HandleID: "h", Path: path}, &wire.OpenParams{HandleID: "h", Path: path}
+	h.ask(first)
+	h.ask(second)
+	if n := len(h.touches("h", true)); n != 2 {
+		t.Errorf("the handle may stand for %d files", n)
+	}
+	if err := h.reserve(first); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.fill("h", file)
+	if h.reserve(second) == nil {
+		t.Error("the handle is open twice")
+	}
+	h.undo(second)
+	if got := h.touches("h", true); len(got) != 1 || got[0].Path != "/f" || !got[0].Change {
+		t.Errorf("the handle stands for %v", got)
+	}
+	h.close("h")
+	if len(h.asked) != 0 {
+		t.Errorf("remembered: %v", h.asked)
+	}
+}
