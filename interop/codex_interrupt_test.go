@@ -210,6 +210,9 @@ func TestCodexInterruptedStart(t *testing.T) {
 		life.taken()
 		a.interrupt(turn)
 		life.wantLife()
+		if err := answer.Await(tethertest.Within(t), 1); err != nil { // the command may be faster than the answer
+			t.Fatal(err)
+		}
 		if err := answer.Release(); err != nil {
 			t.Fatal(err)
 		}
