@@ -134,12 +134,16 @@ func (a *attempt) outcome() (event, *client.Exit, error) {
 // noSandbox is what executors call no sandbox.
 const noSandbox = "none"
 
-// take returns the output that no result has had yet.
-func (a *attempt) take() *headTail {
+// take returns the output that no result has had yet. If more may come, the beginning
+// of a character stays for the next result, which has the rest of it.
+func (a *attempt) take(more bool) *headTail {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := a.pending
 	a.pending = headTail{}
+	if more {
+		a.pending.add(out.cutUnfinished())
+	}
 	return &out
 }
 

@@ -1,6 +1,9 @@
 package unifiedexec
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // bufferLimit is how much of the output between two results is kept: the first half
 // and the last half. What a model can read is far less; what a person wants to see of a
@@ -40,6 +43,21 @@ func (b *headTail) add(data []byte) {
 		b.at = (b.at + n) % half
 		data = data[n:]
 	}
+}
+
+// cutUnfinished takes away what could become a character with more to come.
+func (b *headTail) cutUnfinished() []byte {
+	if b.at > 0 {
+		b.tail, b.at = append(slices.Clone(b.tail[b.at:]), b.tail[:b.at]...), 0
+	}
+	last := &b.tail
+	if len(b.tail) == 0 {
+		last = &b.head
+	}
+	whole := len(*last) - unfinished(*last)
+	rest := (*last)[whole:]
+	*last = (*last)[:whole:whole]
+	return rest
 }
 
 // total is how many bytes were appended.

@@ -62,7 +62,7 @@ func (m *Manager) ExecCommand(ctx context.Context, args ExecArgs) (*Result, erro
 	if err != nil {
 		return nil, notCreated(err)
 	}
-	s := &session{m: m, lock: make(chan struct{}, 1)}
+	s := newSession(m)
 	s.lock <- struct{}{} // ours until the result
 	defer s.unlock()
 	if err := s.prepare(environment, info, args); err != nil {

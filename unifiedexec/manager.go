@@ -262,6 +262,7 @@ func (m *Manager) Kill(ctx context.Context, id int) error {
 	if err != nil {
 		return err
 	}
+	s.kill()
 	a := s.current()
 	a.disown()
 	if err := a.process.Terminate(ctx); err != nil {

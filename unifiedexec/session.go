@@ -38,8 +38,17 @@ type session struct {
 	notes    []string // for the next result
 	question Question // the last one
 
+	alive context.Context // ends when the session is killed: then there is no other attempt
+	kill  context.CancelFunc
+
 	mu      sync.Mutex
 	attempt *attempt // the present one; nil before the first
+}
+
+func newSession(m *Manager) *session {
+	s := &session{m: m, lock: make(chan struct{}, 1)}
+	s.alive, s.kill = context.WithCancel(context.Background())
+	return s
 }
 
 // A call is what one tool call wants of a session.
@@ -109,7 +118,7 @@ func (s *session) advance(ctx context.Context, e event, c call) (*Result, error)
 		case startOpen:
 			e, err = s.start(ctx, nil, c)
 		case reportAlive:
-			r := s.report(c)
+			r := s.report(c, true)
 			r.SessionID = s.id
 			if r.text == "" {
 				r.Notes = append(r.Notes, s.silence(ctx)...)
@@ -139,7 +148,7 @@ func (s *session) finish(act action, c call) (r *Result, err error) {
 		s.notes = append(s.notes, s.refusal+": the command was not run again without the sandbox")
 		fallthrough
 	case reportEnd:
-		r = s.report(c)
+		r = s.report(c, false)
 		what, exit, _ := s.current().outcome()
 		r.ExitCode = &exit.Code
 		if what == sandboxDenied {
@@ -152,10 +161,10 @@ func (s *session) finish(act action, c call) (r *Result, err error) {
 	return r, err
 }
 
-// report makes a result of the output that is there.
-func (s *session) report(c call) *Result {
+// report makes a result of the output that is there. more: it goes on.
+func (s *session) report(c call, more bool) *Result {
 	a := s.current()
-	r := newResult(a.take(), c.limit, s.m.config.Budget.limit())
+	r := newResult(a.take(more), c.limit, s.m.config.Budget.limit())
 	r.WallTime, r.Notes, r.ProcessID = s.wall, s.notes, a.id
 	s.notes, s.reported = nil, true
 	return r
@@ -188,12 +197,18 @@ func (s *session) ask(ctx context.Context, retry bool) event {
 		}
 	}
 	s.question, s.refusal = q, reasonUser
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.alive, cancel)()
 	resume := s.m.patience.pause()
-	d, err := s.m.config.Approver.Approve(ctx, q)
+	d, err := s.m.config.Approver.Approve(asking, q)
 	resume()
 	switch {
 	case ctx.Err() != nil:
 		return cancelled
+	case s.alive.Err() != nil:
+		s.refusal = "the session was killed"
+		return declined
 	case err != nil:
 		s.refusal = "the user could not be asked: " + err.Error()
 		return declined
@@ -209,6 +224,9 @@ func (s *session) ask(ctx context.Context, retry bool) event {
 
 // start makes an attempt in a sandbox, or without one, and waits for what comes of it.
 func (s *session) start(ctx context.Context, sandbox *wire.Sandbox, c call) (event, error) {
+	if s.alive.Err() != nil {
+		return exited, nil // killed behind a denial
+	}
 	old := s.current()
 	number := 1
 	if old != nil {
@@ -235,7 +253,11 @@ func (s *session) start(ctx context.Context, sandbox *wire.Sandbox, c call) (eve
 	if !s.m.adopt(s, a) {
 		return s.notStarted(ctx, ErrClosed)
 	}
+	if s.alive.Err() != nil { // meanwhile: whoever killed it has not seen this one
+		s.dismiss(a)
+	}
 	if p.SandboxType() == noSandbox && mustConfine(sandbox) {
+		s.dismiss(a)
 		return s.notStarted(ctx, errors.New("the executor does not apply the sandbox that was asked for"))
 	}
 	over, err := a.await(ctx, s.m.patience.in(earlyExitGrace), exitOnly)
