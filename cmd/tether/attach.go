@@ -70,27 +70,27 @@ func (a *attachment) run(cmd *cobra.Command, id string) error {
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
-	starting, stop := signal.NotifyContext(ctx, passedOn...)
+	starting, stop := untilSignal(ctx)
 	defer stop()
 
 	status := newStatusLine(cmd.ErrOrStderr(), a.quiet)
 	conn, err := a.dial(starting, status, client.Options{TTL: keepAttended}, homeServer(false))
 	if err != nil {
-		return startInterrupted(starting, err)
+		return orSignal(starting, err)
 	}
 	defer conn.end()
 	p, err := find(starting, conn, id)
 	if err != nil {
-		return startInterrupted(starting, err)
+		return orSignal(starting, err)
 	}
 	desk := newDesk(a.stdin, a.stdout, cmd.ErrOrStderr(), p.TTY, !a.noStdin, status)
 	desk.guest, desk.watching = true, a.noStdin
-	desk.connected = func() bool { return conn.Status().State == client.Connected }
+	desk.on(conn, p.SessionID, p.ProcessID)
 	var sources []events
 	for range desk.outputs() {
 		o, err := conn.Observe(starting, p.SessionID, p.ProcessID, a.begin(p))
 		if err != nil {
-			return startInterrupted(starting, err)
+			return orSignal(starting, err)
 		}
 		sources = append(sources, observed{o})
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,9 +48,11 @@ type desk struct {
 	raw           bool // ours passes on each key
 	status        *statusLine
 	connected     func() bool
-	timeout       time.Duration // 0: none
-	guest         bool          // the command is not ours: it goes on without us
-	watching      bool          // signals are for us, not for the command
+	newest        func(context.Context) (seq uint64, err error) // of the command's events, on the server
+	timeout       time.Duration                                 // 0: none
+	guest         bool                                          // the command is not ours: it goes on without us
+	watching      bool                                          // signals are for us, not for the command
+	exited        atomic.Bool                                   // the command has
 }
 
 // newDesk looks at our standard streams. tty says that the command has a terminal,
@@ -59,6 +62,22 @@ func newDesk(stdin, stdout *os.File, stderr io.Writer, tty, typing bool, status 
 	d.raw = tty && typing && isTerminal(stdin) && isTerminal(stdout)
 	status.setRaw(d.raw)
 	return d
+}
+
+// on says which command it is about.
+func (d *desk) on(conn *connection, session, process string) {
+	d.connected = func() bool { return conn.Status().State == client.Connected }
+	d.newest = func(ctx context.Context) (uint64, error) {
+		all, err := conn.Processes(ctx, session)
+		if err != nil {
+			return 0, err
+		}
+		found := match(all, func(p *wire.ProcessInfo) bool { return p.ProcessID == process })
+		if len(found) == 0 {
+			return 0, client.ErrUnknownProcess
+		}
+		return found[0].NextSeq - 1, nil
+	}
 }
 
 // size is that of our terminal; zero if there is none.
@@ -76,6 +95,7 @@ type ending struct {
 	exited  bool // code is that of the command
 	timeout bool
 	err     error // the command, or its output, was lost
+	output  error // ours took no more
 	left    error // the user has left: errEscape, or a signal while nobody answered
 }
 
@@ -86,7 +106,7 @@ func (d *desk) attend(r handle, sources []events, signals <-chan os.Signal, left
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	results := make(chan copied, len(sources))
-	broken := make(chan struct{}, len(sources))
+	broken := make(chan error, len(sources))
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer cancel()
@@ -114,7 +134,11 @@ func (d *desk) attend(r handle, sources []events, signals <-chan os.Signal, left
 					errors.New("nobody answers; the command may go on until the server gives up this session")}
 				return end
 			}
-		case <-broken:
+		case err := <-broken:
+			if d.guest && err != nil {
+				end.output = err
+				return end
+			}
 			if d.guest {
 				end.left = codedError{code: exitSignal + int(syscall.SIGPIPE)}
 				return end
@@ -122,7 +146,7 @@ func (d *desk) attend(r handle, sources []events, signals <-chan os.Signal, left
 			// The command should learn it by its next write, and by default die.
 			forward.post(func(ctx context.Context) { r.Signal(ctx, "SIGPIPE"); r.Terminate(ctx) })
 		case <-timeout:
-			end.timeout = true
+			end.timeout = !d.exited.Load() // else only its output is waited for
 			forward.post(func(ctx context.Context) { r.Terminate(ctx) })
 			grace = time.After(giveUpGrace)
 		case <-grace:
@@ -140,9 +164,7 @@ func (e *ending) add(c copied) {
 	if c.exited {
 		e.code, e.exited = c.code, true
 	}
-	if c.err != nil && e.err == nil {
-		e.err = c.err
-	}
+	e.err, e.output = cmp.Or(e.err, c.err), cmp.Or(e.output, c.output)
 }
 
 // An output is where some of a command's output goes.
@@ -190,15 +212,17 @@ func sameFile(a *os.File, b io.Writer) bool {
 type copied struct {
 	code   int
 	exited bool
+	last   uint64 // event
 	err    error
+	output error // of ours
 }
 
 // copy writes output until it has ended, or has been silent for a while after the
 // exit of the command.
-func (d *desk) copy(ctx context.Context, from events, out output, broken chan<- struct{}) (c copied) {
+func (d *desk) copy(ctx context.Context, from events, out output, broken chan<- error) (c copied) {
 	dead := false // nobody reads it
 	for {
-		e, err := d.next(ctx, from, c.exited)
+		e, err := d.next(ctx, from, c)
 		switch {
 		case err != nil && (errors.Is(err, io.EOF) || errors.Is(err, errSilent)):
 			return c
@@ -208,9 +232,11 @@ func (d *desk) copy(ctx context.Context, from events, out output, broken chan<- 
 			}
 			return c
 		}
+		c.last = e.Seq
 		switch e.Kind {
 		case client.Exited:
 			c.code, c.exited = e.ExitCode, true
+			d.exited.Store(true)
 		case client.Gap:
 			if d.guest { // nothing is kept for guests
 				continue
@@ -223,7 +249,10 @@ func (d *desk) copy(ctx context.Context, from events, out output, broken chan<- 
 			}
 			if _, err := to.Write(e.Data); err != nil {
 				dead = true
-				broken <- struct{}{}
+				if !errors.Is(err, syscall.EPIPE) { // that is the command's matter
+					c.output = fmt.Errorf("%w: %w", errOutput, cause(err))
+				}
+				broken <- c.output
 			}
 		}
 	}
@@ -232,17 +261,21 @@ func (d *desk) copy(ctx context.Context, from events, out output, broken chan<- 
 // errSilent means that an output was silent for long enough.
 var errSilent = errors.New("no more output")
 
-// next returns the next event. After the exit of the command it is not waited for
-// longer than outputGrace, as long as somebody could tell us about it.
-func (d *desk) next(ctx context.Context, from events, exited bool) (client.Event, error) {
-	if !exited {
+// next returns the event that follows what was copied. After the exit of the command
+// it is not waited for longer than outputGrace, as long as somebody could tell us about
+// it and nothing is on its way.
+func (d *desk) next(ctx context.Context, from events, c copied) (client.Event, error) {
+	if !c.exited {
 		return from.Next(ctx)
 	}
 	for {
 		short, cancel := context.WithTimeoutCause(ctx, outputGrace, errSilent)
 		e, err := from.Next(short)
 		cancel()
-		if !errors.Is(err, errSilent) || d.connected() {
+		if !errors.Is(err, errSilent) {
+			return e, err
+		}
+		if newest, nerr := d.newest(ctx); d.connected() && (nerr != nil || newest <= c.last) {
 			return e, err
 		}
 	}
@@ -304,6 +337,8 @@ func (e ending) result() error {
 			return codedError{exitTimeout, e.err}
 		}
 		return codedError{code: exitTimeout}
+	case e.output != nil:
+		return codedError{exitRefused, e.output}
 	case errors.Is(e.err, client.ErrGap):
 		return codedError{exitRefused, e.err}
 	case e.err != nil:

@@ -157,6 +157,7 @@ type copying struct {
 	mu       sync.Mutex // guards stdout and the fields below
 	failures int
 	fatal    error // the session is lost
+	output   error // of an event
 }
 
 // interrupted is the reason of a copy that a signal has ended.
@@ -168,7 +169,7 @@ func (i interrupted) Error() string { return i.signal.String() }
 func interruptible(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, heeded(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
 	var waiting sync.WaitGroup
 	waiting.Go(func() { // ends with the channel, which the returned function closes
 		if s, ok := <-signals; ok {
@@ -197,7 +198,7 @@ func (f *copyFlags) copy(cmd *cobra.Command, sources []side, destination side) e
 	if err == nil {
 		err = c.run(ctx)
 	}
-	broken := err != nil && (ctx.Err() != nil || errors.Is(err, client.ErrSessionLost))
+	broken := err != nil && !c.stream && (ctx.Err() != nil || errors.Is(err, client.ErrSessionLost))
 	c.progress.close()
 	if c.conn != nil {
 		if broken {
@@ -212,7 +213,11 @@ func (f *copyFlags) copy(cmd *cobra.Command, sources []side, destination side) e
 		return c.report()
 	case ctx.Err() != nil:
 		reason, _ := errors.AsType[interrupted](context.Cause(ctx))
-		return codedError{exitSignal + int(reason.signal), errors.New("interrupted; the same command again goes on where it was")}
+		text := "interrupted"
+		if broken {
+			text += "; the same command again goes on where it was"
+		}
+		return codedError{exitSignal + int(reason.signal), errors.New(text)}
 	case broken:
 		return fmt.Errorf("%w; the same command again goes on where it was", err)
 	}
@@ -225,7 +230,9 @@ func (c *copying) connect(ctx context.Context, status *statusLine) error {
 	if err != nil {
 		return err
 	}
-	c.journal = openJournal(a.url+"\x00"+strings.Join(a.command, "\x00"), c.destination.String())
+	if !c.stream { // which nobody can read again
+		c.journal = openJournal(a.url+"\x00"+strings.Join(a.command, "\x00"), c.destination.String())
+	}
 	o := client.Options{TTL: keepCopy}
 	if c.progress.terminal && !c.progress.quiet {
 		status, o.OnState = nil, c.progress.tell // the bar has only one line
@@ -361,10 +368,10 @@ func (c *copying) report() error {
 		}
 		p.say("%s", text)
 	}
-	if c.failures > 0 {
+	if c.failures > 0 && c.output == nil {
 		return codedError{code: exitError}
 	}
-	return nil
+	return c.output
 }
 
 // A copyEvent is a line of --json.
@@ -383,8 +390,11 @@ type copyEvent struct {
 
 // event prints a line for machines. The caller has c.mu.
 func (c *copying) event(e copyEvent) {
-	if c.asJSON {
-		json.NewEncoder(c.stdout).Encode(e)
+	if !c.asJSON {
+		return
+	}
+	if err := json.NewEncoder(c.stdout).Encode(e); err != nil && c.output == nil {
+		c.output = fmt.Errorf("%w: %w", errOutput, cause(err))
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -55,6 +56,7 @@ func (c *copying) copyFile(ctx context.Context, j job) error {
 	case c.sources[0].remote && c.destination.remote:
 		err := c.files.Copy(ctx, j.from, j.to)
 		if err == nil {
+			c.progress.add(j.size)
 			c.copied(j, 0, "")
 		}
 		return err
@@ -212,13 +214,7 @@ func (c *copying) download(ctx context.Context, j job) error {
 		return nil
 	}
 	p := &part{copying: c, job: j, target: absolute, name: partName(j.from, absolute)}
-	err = p.fetch(ctx, source, known, old)
-	if err != nil && ctx.Err() == nil && !isFatal(err) {
-		if left := dropPart(p.name); left != nil {
-			err = errors.Join(err, left)
-		}
-	}
-	return err
+	return p.fetch(ctx, source, known, old)
 }
 
 // resolveLocal follows a link, so that what it leads to is replaced and not the link.
@@ -257,6 +253,7 @@ type part struct {
 	job
 	target string
 	name   string
+	own    bool // it has the name that a later run looks for
 	file   *os.File
 	sum    hash.Hash
 	got    int64
@@ -265,9 +262,19 @@ type part struct {
 
 // fetch downloads, from where an earlier run has stopped if it has left what it said.
 func (p *part) fetch(ctx context.Context, source *client.File, known record, old fs.FileInfo) (err error) {
-	if p.file, err = os.OpenFile(p.name, os.O_CREATE|os.O_RDWR, 0o666); err != nil {
+	release, err := p.open()
+	if err != nil {
 		return err
 	}
+	defer release()
+	defer func() {
+		if err == nil || p.resumable() && (ctx.Err() != nil || isFatal(err)) {
+			return
+		}
+		if left := dropPart(p.name); left != nil {
+			err = errors.Join(err, left)
+		}
+	}()
 	defer p.file.Close()
 	if err := p.resume(ctx, known); err != nil {
 		return err
@@ -276,7 +283,7 @@ func (p *part) fetch(ctx context.Context, source *client.File, known record, old
 		return err
 	}
 	if err := p.receive(source); err != nil {
-		if p.size >= worthResuming {
+		if p.resumable() {
 			p.checkpoint()
 		}
 		p.progress.add(-p.got)
@@ -304,11 +311,39 @@ func (p *part) fetch(ctx context.Context, source *client.File, known record, old
 	return nil
 }
 
+// open takes the part for us, until it is released. If another copy has it, this one
+// makes its own, which nobody goes on with.
+func (p *part) open() (release func(), err error) {
+	p.own = true
+	if p.file, err = os.OpenFile(p.name, os.O_CREATE|os.O_RDWR, 0o666); err != nil {
+		return nil, err
+	}
+	release, held := hold(p.file)
+	if held && p.isThere() {
+		return release, nil
+	}
+	release()
+	p.file.Close()
+	p.own, p.name = false, p.name+"."+rand.Text()[:8]
+	p.file, err = os.OpenFile(p.name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
+	return func() {}, err
+}
+
+// isThere reports whether the part has not become somebody's file meanwhile.
+func (p *part) isThere() bool {
+	ours, err := p.file.Stat()
+	there, terr := os.Lstat(p.name)
+	return err == nil && terr == nil && os.SameFile(ours, there)
+}
+
+// resumable reports whether a later run may go on with the part.
+func (p *part) resumable() bool { return p.own && p.journal != nil && p.size >= worthResuming }
+
 // resume sums up what an earlier run has written, and begins anew if that is not what
 // it said.
 func (p *part) resume(ctx context.Context, known record) error {
 	p.sum = sha256.New()
-	if known.Got > 0 {
+	if known.Got > 0 && p.own {
 		n, err := io.Copy(p.sum, io.LimitReader(p.file, known.Got))
 		if err != nil || n != known.Got || hex.EncodeToString(p.sum.Sum(nil)) != known.SHA256 {
 			p.sum.Reset()

@@ -144,11 +144,16 @@ func (j *journal) write(r record) {
 
 // setSession remembers the session that has the uploads.
 func (j *journal) setSession(secret string) {
-	if j == nil || j.session == secret {
+	if j == nil {
 		return
 	}
+	j.mu.Lock()
+	known := j.session == secret
 	j.session = secret
-	j.write(record{Session: secret})
+	j.mu.Unlock()
+	if !known {
+		j.write(record{Session: secret})
+	}
 }
 
 // close keeps the journal if there is something to go on with.

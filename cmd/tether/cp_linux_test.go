@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -418,28 +419,130 @@ func TestCopyOnATerminal(t *testing.T) {
 
 // Two copies to the same place at once do not disturb each other.
 func TestCopiesAtOnce(t *testing.T) {
+	for _, tr := range transfers {
+		t.Run(tr.name, func(t *testing.T) {
+			b, line := newBooth(t), layLine(t)
+			from, to := filepath.Join(b.work, "file"), t.TempDir()
+			data := random(t, from, 8<<20)
+			held := line.On(cable.FromServer, cable.Answer(tr.answer).Nth(3), cable.Hold)
+			first := b.command(tr.args(line.URL(), from, to)...)
+			var stderr bytes.Buffer
+			first.Stderr = &stderr
+			if err := first.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			if err := held.Await(ctx, 1); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.tether(nil, tr.args(line.URL(), from, to)...); got.code != 0 {
+				t.Errorf("%+v", got)
+			}
+			wantBytes(t, filepath.Join(to, "file"), data)
+			held.Release()
+			if err := first.Wait(); err != nil {
+				t.Errorf("%v, %s", err, stderr.String())
+			}
+			wantBytes(t, filepath.Join(to, "file"), data)
+			onlyFiles(t, to, "file")
+		})
+	}
+}
+
+// What is too small to be worth going on with is not left behind.
+func TestSmallPartIsNotKept(t *testing.T) {
 	b, line := newBooth(t), layLine(t)
 	from, to := filepath.Join(b.work, "file"), t.TempDir()
-	data := random(t, from, 8<<20)
-	tr := transfers[0]
-	held := line.On(cable.FromServer, cable.Answer(tr.answer).Nth(3), cable.Hold)
-	first := b.command(tr.args(line.URL(), from, to)...)
-	if err := first.Start(); err != nil {
+	random(t, from, worthResuming-1)
+	held := line.On(cable.FromServer, cable.Answer("fs/readBlock").Nth(3), cable.Hold)
+	cmd := b.command(transfers[1].args(line.URL(), from, to)...)
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := held.Await(ctx, 1); err != nil {
+	if err := held.Await(tethertest.Within(t), 1); err != nil {
 		t.Fatal(err)
 	}
-	if got := b.tether(nil, tr.args(line.URL(), from, to)...); got.code != 0 {
+	cmd.Process.Signal(syscall.SIGINT)
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != 130 {
+		t.Errorf("ended with %v", cmd.ProcessState)
+	}
+	onlyFiles(t, to)
+}
+
+// Input that nobody can read again is not kept, neither here nor there, and nobody is
+// told that the copy could go on.
+func TestInterruptedInput(t *testing.T) {
+	b := newBooth(t)
+	url, to := tethertest.StartServer(t, server.Config{}).URL, t.TempDir()
+	cmd := b.command("fs", "put", "--url", url, "-", filepath.Join(to, "file"))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	in.Write([]byte("some"))
+	tethertest.Eventually(t, func() error {
+		if spools, _ := filepath.Glob(filepath.Join(b.tmp, "*")); len(spools) != 1 {
+			return fmt.Errorf("spools: %v", spools)
+		}
+		return nil
+	})
+	cmd.Process.Signal(syscall.SIGINT)
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != 130 {
+		t.Errorf("ended with %v", cmd.ProcessState)
+	}
+	onlyFiles(t, b.tmp)
+
+	line := layLine(t)
+	held := line.On(cable.FromServer, cable.Answer("tether/upload/write").Nth(2), cable.Hold)
+	var stderr bytes.Buffer
+	cmd = b.command("fs", "put", "--url", line.URL(), "-", filepath.Join(to, "file"))
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(make([]byte, 2*worthResuming)), &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := held.Await(tethertest.Within(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Process.Signal(syscall.SIGINT)
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != 130 || stderr.String() != "Error: interrupted\n" {
+		t.Errorf("ended with %v, %q", cmd.ProcessState, stderr.String())
+	}
+	onlyFiles(t, b.tmp)
+	tethertest.Eventually(t, func() error {
+		if left, err := os.ReadDir(to); err != nil || len(left) > 0 {
+			return fmt.Errorf("left on the server: %v, %v", left, err)
+		}
+		return nil
+	})
+}
+
+// What the server copies by itself is told with its size.
+func TestCopyOnTheServer(t *testing.T) {
+	b := newBooth(t)
+	from, to := filepath.Join(b.work, "file"), filepath.Join(t.TempDir(), "copy")
+	data := random(t, from, 1234)
+	got := b.tether(nil, "cp", "--json", "--url", tethertest.StartServer(t, server.Config{}).URL, ":"+from, ":"+to)
+	events := copyEvents(t, got.stdout)
+	if got.code != 0 || events["file"].Bytes != 1234 || events["."].Bytes != 1234 {
 		t.Errorf("%+v", got)
 	}
-	wantBytes(t, filepath.Join(to, "file"), data)
-	held.Release()
-	if err := first.Wait(); err != nil {
-		t.Error(err)
+	wantBytes(t, to, data)
+}
+
+func TestJournalIsForMany(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	j := openJournal("a", "b")
+	defer j.close(false)
+	var workers sync.WaitGroup
+	for range 4 {
+		workers.Go(func() { j.setSession("secret") })
 	}
-	wantBytes(t, filepath.Join(to, "file"), data)
-	onlyFiles(t, to, "file")
+	workers.Wait()
+	if j.session != "secret" {
+		t.Errorf("session %q", j.session)
+	}
 }

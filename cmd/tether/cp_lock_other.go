@@ -7,3 +7,5 @@ import "os"
 // tryLock cannot tell whether another process has the file: two copies to the same
 // place at once are not told apart here.
 func tryLock(*os.File) bool { return true }
+
+func hold(*os.File) (release func(), held bool) { return func() {}, true }

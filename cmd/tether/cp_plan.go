@@ -57,7 +57,11 @@ func (c *copying) plan(ctx context.Context) (*copyPlan, error) {
 		}
 		switch {
 		case s.remote && c.destination.remote:
-			plan.files = append(plan.files, job{from: from, to: to})
+			whole := job{from: from, to: to}
+			if info, err := c.files.Stat(ctx, from); err == nil && info.Mode().IsRegular() {
+				whole.size = info.Size()
+			}
+			plan.files = append(plan.files, whole) // what is wrong shows when it is copied
 		case s.remote:
 			err = c.planDownload(ctx, plan, from, to)
 		default:

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -23,8 +25,16 @@ const (
 	exitLost          = 255 // the session is lost
 )
 
+// nohup: whoever started us wants SIGHUP ignored. It is asked before anything is handled.
+var nohup = signal.Ignored(syscall.SIGHUP)
+
 // passedOn are the signals that are meant for the command.
-var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+var passedOn = heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+
+// heeded leaves out SIGHUP if it is to be ignored.
+func heeded(signals ...os.Signal) []os.Signal {
+	return slices.DeleteFunc(signals, func(s os.Signal) bool { return s == syscall.SIGHUP && nohup })
+}
 
 // signalName is how the protocol calls a signal of passedOn.
 func signalName(s os.Signal) string {

@@ -196,10 +196,13 @@ func newFsPut(stdin *os.File) *cobra.Command {
 			last := len(args) - 1
 			destination := side{true, parseRemote(args[last])}
 			if args[0] == "-" && last == 1 {
-				spool, err := spoolInput(stdin)
+				ctx, stop := interruptible(cmd.Context())
+				defer stop()
+				spool, err := spoolInput(ctx, stdin)
 				if err != nil {
 					return err
 				}
+				cmd.SetContext(ctx)
 				defer os.Remove(spool)
 				flags.stream = true
 				return flags.copy(cmd, []side{{false, spool}}, destination)
@@ -217,14 +220,19 @@ func newFsPut(stdin *os.File) *cobra.Command {
 
 // spoolInput keeps standard input in a file: how long it is has to be known before it
 // is sent.
-func spoolInput(stdin *os.File) (name string, err error) {
+func spoolInput(ctx context.Context, stdin *os.File) (name string, err error) {
 	f, err := os.CreateTemp("", "tether-put-")
 	if err != nil {
 		return "", fmt.Errorf("no place for the input: %w", err)
 	}
-	_, err = io.Copy(f, stdin)
+	in := interruptibleReader(stdin)
+	defer context.AfterFunc(ctx, func() { in.Close() })()
+	_, err = io.Copy(f, in)
 	if err = errors.Join(err, f.Close()); err != nil {
 		os.Remove(f.Name())
+		if reason, ok := errors.AsType[interrupted](context.Cause(ctx)); ok {
+			return "", codedError{code: exitSignal + int(reason.signal)}
+		}
 		return "", fmt.Errorf("read the input: %w", err)
 	}
 	return f.Name(), nil

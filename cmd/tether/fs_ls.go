@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -70,7 +71,7 @@ func newFsLs() *cobra.Command {
 				if l.facts == nil {
 					l.facts = []fileFacts{}
 				}
-				printJSON(l.out, l.facts)
+				err = errors.Join(err, printJSON(l.out, l.facts))
 			}
 			return err
 		},
@@ -205,14 +206,16 @@ func newFsStat() *cobra.Command {
 				return nil
 			})
 			if asJSON {
-				printJSON(cmd.OutOrStdout(), facts)
-				return err
+				return errors.Join(err, printJSON(cmd.OutOrStdout(), facts))
 			}
 			for i, f := range facts {
+				text := f.text()
 				if i > 0 {
-					fmt.Fprintln(cmd.OutOrStdout())
+					text = "\n" + text
 				}
-				f.print(cmd.OutOrStdout())
+				if _, werr := io.WriteString(cmd.OutOrStdout(), text); werr != nil {
+					return errors.Join(err, fmt.Errorf("%w: %w", errOutput, cause(werr)))
+				}
 			}
 			return err
 		},
@@ -225,15 +228,17 @@ func newFsStat() *cobra.Command {
 	return cmd
 }
 
-func (f fileFacts) print(w io.Writer) {
-	fmt.Fprintf(w, "Path      %s\n", nameText(string(f.Path)))
+func (f fileFacts) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Path      %s\n", nameText(string(f.Path)))
 	if f.IsLink {
-		fmt.Fprintf(w, "Link to   %s\n", nameText(string(f.LeadsTo)))
+		fmt.Fprintf(&b, "Link to   %s\n", nameText(string(f.LeadsTo)))
 	}
-	fmt.Fprintf(w, "Type      %s\n", f.Type)
-	fmt.Fprintf(w, "Size      %d (%s)\n", f.Size, sizeText(uint64(f.Size)))
-	fmt.Fprintf(w, "Modified  %s\n", time.UnixMilli(f.ModifiedMs).Format(time.RFC3339))
+	fmt.Fprintf(&b, "Type      %s\n", f.Type)
+	fmt.Fprintf(&b, "Size      %d (%s)\n", f.Size, sizeText(uint64(f.Size)))
+	fmt.Fprintf(&b, "Modified  %s\n", time.UnixMilli(f.ModifiedMs).Format(time.RFC3339))
 	if f.CreatedMs != 0 {
-		fmt.Fprintf(w, "Created   %s\n", time.UnixMilli(f.CreatedMs).Format(time.RFC3339))
+		fmt.Fprintf(&b, "Created   %s\n", time.UnixMilli(f.CreatedMs).Format(time.RFC3339))
 	}
+	return b.String()
 }

@@ -17,6 +17,7 @@ func TestCommandsDoNotInheritIgnoredSignals(t *testing.T) {
 	signal.Ignore(ignored...) // is inherited by the server
 	p := startTether(t, "serve", "--listen", "stdio")
 	signal.Reset(ignored...)
+	heedHangup()
 
 	const ask = `{"id":1,"method":"initialize","params":{"clientName":"t"}}
 {"method":"initialized"}

@@ -88,9 +88,19 @@ func (p *logPrinter) keep(l logLine) error {
 	return nil
 }
 
-// release prints what was held back; from now on nothing is.
+// release prints what was held back; from now on nothing is. Lines that have not ended
+// count: they are printed when they have.
 func (p *logPrinter) release() error {
+	open := 0
+	for _, text := range p.parts {
+		if len(text) > 0 && (p.grep == nil || p.grep.Match(text)) {
+			open++
+		}
+	}
 	held := p.held
+	if over := len(held) + open - p.tail; p.tail >= 0 && over > 0 {
+		held = held[min(over, len(held)):]
+	}
 	p.held, p.tail = nil, -1
 	for _, l := range held {
 		if err := p.write(l); err != nil {

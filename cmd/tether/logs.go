@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"regexp"
 	"strconv"
 	"syscall"
@@ -39,13 +38,9 @@ func newLogs(stdout *os.File) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     r.completeProcesses,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
-			err := r.run(ctx, args[0], stdout, cmd.ErrOrStderr())
-			if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-				return codedError{code: exitSignal + int(syscall.SIGINT)}
-			}
-			return err
+			return orSignal(ctx, r.run(ctx, args[0], stdout, cmd.ErrOrStderr()))
 		},
 	}
 	fs := cmd.Flags()
@@ -111,12 +106,12 @@ func (r *logRequest) print(ctx context.Context, o *client.Observation, p *wire.P
 	newest := p.NextSeq - 1 // when we came
 	last := r.since
 	for {
+		if last >= newest && !r.follow {
+			break
+		}
 		if last >= newest {
 			if err := printer.release(); err != nil {
 				return quietPipe(err)
-			}
-			if !r.follow {
-				break
 			}
 		}
 		e, err := o.Next(ctx)

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -43,7 +45,15 @@ func TestMain(m *testing.M) {
 	if os.Getenv(beTether) != "" {
 		main()
 	}
+	heedHangup()
 	testscript.Main(leakChecked{m}, map[string]func(){"tether": main})
+}
+
+// heedHangup keeps the programs that tests start from being under nohup, even if we are.
+func heedHangup() {
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 }
 
 func TestScripts(t *testing.T) {

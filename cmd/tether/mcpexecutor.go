@@ -141,6 +141,17 @@ func onSignal(cancel context.CancelCauseFunc) func() {
 	}
 }
 
+// untilSignal returns a context that ends with the first signal. The returned function
+// undoes that, and ends the context.
+func untilSignal(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	undo := onSignal(cancel)
+	return ctx, sync.OnceFunc(func() {
+		undo()
+		cancel(nil)
+	})
+}
+
 // orSignal is the exit code of a signal, if one was the reason of a failure.
 func orSignal(ctx context.Context, err error) error {
 	if c, ok := errors.AsType[caught](context.Cause(ctx)); ok && err != nil {

@@ -136,13 +136,13 @@ func (l *launch) run(ctx context.Context) (err error) {
 	broken := make(chan os.Signal, 1) // a closed output is the command's matter
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
-	starting, stop := signal.NotifyContext(ctx, passedOn...)
+	starting, stop := untilSignal(ctx)
 	defer stop()
 
 	news := newRefusals(desk.status)
 	conn, err := l.open(starting, desk.status, news)
 	if err != nil {
-		return startInterrupted(starting, err)
+		return orSignal(starting, err)
 	}
 	defer func() {
 		if cerr := conn.end(); cerr != nil && err == nil {
@@ -154,7 +154,7 @@ func (l *launch) run(ctx context.Context) (err error) {
 	}
 	p, err := l.start(starting, conn, desk)
 	if err != nil {
-		return startInterrupted(starting, err)
+		return orSignal(starting, err)
 	}
 	stop()
 	if l.detach {
@@ -186,14 +186,6 @@ func (l *launch) check() (keys *escape, err error) {
 		return nil, err
 	}
 	return parseEscape(l.escape)
-}
-
-// startInterrupted tells a start that a signal has ended from one that failed.
-func startInterrupted(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return codedError{code: exitSignal + int(syscall.SIGINT)}
-	}
-	return err
 }
 
 // open opens the session for the command. news gets to know which hosts it is refused.
@@ -368,7 +360,7 @@ func isNull(f *os.File) bool {
 
 // attend stays with the command until it has ended.
 func (l *launch) attend(conn *connection, p *client.Process, d *desk, keys *escape, signals <-chan os.Signal) error {
-	d.connected = func() bool { return conn.Status().State == client.Connected }
+	d.on(conn, conn.PublicID(), p.ID())
 	var sources []events
 	for range d.outputs() {
 		sources = append(sources, p.Subscribe())

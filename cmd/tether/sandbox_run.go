@@ -122,19 +122,22 @@ func (r *sandboxRun) command(ctx context.Context, w *workshop, request confine.R
 	broken := make(chan os.Signal, 1) // a closed output is the command's matter, see output
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
-	starting, stop := signal.NotifyContext(ctx, passedOn...)
+	starting, stop := untilSignal(ctx)
 	defer stop()
 
 	prepared, err := w.confiner.Prepare(starting, request)
 	if err != nil {
-		return startFailure(r.argv[0], err)
+		return orSignal(starting, startFailure(r.argv[0], err))
 	}
 	out := newRunOutput(r.stdout, r.stderr)
 	process, err := prepared.Start(starting, w.procs, out)
 	if err != nil {
-		return startFailure(r.argv[0], err)
+		return orSignal(starting, startFailure(r.argv[0], err))
 	}
 	r.attend(process, out, signals)
+	if out.err != nil {
+		return codedError{exitRefused, out.err}
+	}
 	if out.code != 0 && prepared.Plan.Shape != sandbox.ShapeOpen && (r.explainDenial || isTerminal(r.stderr)) {
 		if text := out.denial(prepared.Policy, request.Spec.Dir, request.EnforceManagedNetwork); text != "" {
 			fmt.Fprintln(r.stderr, text)
@@ -148,9 +151,6 @@ func (r *sandboxRun) command(ctx context.Context, w *workshop, request confine.R
 
 // startFailure gives the reason why there was no command its exit code.
 func startFailure(program string, err error) error {
-	if errors.Is(err, context.Canceled) {
-		return codedError{code: exitSignal + int(syscall.SIGINT)}
-	}
 	start, ok := errors.AsType[*proc.StartError](err)
 	switch {
 	case !ok:
@@ -176,15 +176,16 @@ func (r *sandboxRun) attend(p *proc.Process, out *runOutput, signals <-chan os.S
 	feeding.Go(func() { feed(p, in) }) // ends with the input, or when it is closed
 	defer feeding.Wait()
 	defer in.Close()
+	broken := out.broken
 	for {
 		select {
 		case sig := <-signals:
 			p.Signal(sig.(syscall.Signal)) // fails only if nobody is left to signal
-		case <-out.broken:
+		case <-broken:
 			// The command should learn it by its next write, and by default die.
 			p.Signal(syscall.SIGPIPE)
 			p.Terminate()
-			out.broken = nil
+			broken = nil
 		case <-p.Done():
 			return
 		}
@@ -216,6 +217,7 @@ type runOutput struct {
 	code           int           // valid once the process is done
 	broken         chan struct{} // closed when an output cannot be written any more
 	breakOnce      sync.Once
+	err            error // why, unless the reader has gone; valid once the process is done
 
 	mu     sync.Mutex // two streams
 	newest window
@@ -237,8 +239,12 @@ func (o *runOutput) Append(s outlog.Stream, data []byte) error {
 	}
 	_, err := to.Write(data)
 	if err != nil {
-		broken := o.broken
-		o.breakOnce.Do(func() { close(broken) })
+		o.breakOnce.Do(func() {
+			if !errors.Is(err, syscall.EPIPE) { // that is the command's matter
+				o.err = fmt.Errorf("%w: %w", errOutput, cause(err))
+			}
+			close(o.broken)
+		})
 	}
 	return err
 }
