@@ -280,7 +280,7 @@ func TestCancelledStartsGiveTheirCgroupsBack(t *testing.T) {
 	}
 	var made []string
 	var free int
-	for deadline := time.Now().Add(patience / 10); ; time.Sleep(time.Millisecond) { // the late ones are discarded meanwhile
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // the late ones are discarded meanwhile
 		made, _ = filepath.Glob(groups.parent + "/[0-9]*")
 		groups.mu.Lock()
 		free = len(groups.free)
