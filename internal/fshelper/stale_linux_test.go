@@ -39,8 +39,7 @@ func TestRepointedPattern(t *testing.T) {
 	if got := outcome(reads("$OUT/link/x.env", true)(b, t.Context(), b.files(policy))); got != denied {
 		t.Fatalf("before: %q", got)
 	}
-	b.must(os.Symlink("two", b.out+"/new"))
-	b.must(os.Rename(b.out+"/new", b.out+"/link"))
+	b.repoint("link", "two")
 	if got := outcome(reads("$OUT/link/x.env", true)(b, t.Context(), b.files(policy))); got != denied {
 		t.Errorf("afterwards: %q", got)
 	}
@@ -56,11 +55,16 @@ func TestRepointedMatch(t *testing.T) {
 	if got := outcome(reads("$OUT/x.env", true)(b, t.Context(), b.files(policy))); got != denied {
 		t.Fatalf("before: %q", got)
 	}
-	b.must(os.Symlink("two", b.out+"/new"))
-	b.must(os.Rename(b.out+"/new", b.out+"/x.env"))
+	b.repoint("x.env", "two")
 	if got := outcome(reads("$OUT/x.env", true)(b, t.Context(), b.files(policy))); got != denied {
 		t.Errorf("afterwards: %q", got)
 	}
+}
+
+// repoint makes a link outside the workspace lead elsewhere, at once.
+func (b *bench) repoint(link, target string) {
+	b.must(os.Symlink(target, b.out+"/new"))
+	b.must(os.Rename(b.out+"/new", b.out+"/"+link))
 }
 
 // What a pattern hides is not removed along with what it lies in, also if it came

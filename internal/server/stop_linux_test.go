@@ -57,7 +57,7 @@ func testStopDuringAStartThatHangs(t *testing.T, left bool) {
 
 	if left {
 		c.Close()
-		awaitDetached(t, s)
+		awaitAlone(t, tethertest.Connect(t, s.URL))
 	}
 	began := time.Now()
 	s.Stop()
@@ -67,22 +67,4 @@ func testStopDuringAStartThatHangs(t *testing.T, left bool) {
 	if err := syscall.Kill(p.PID, 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("process %d is still there: %v", p.PID, err)
 	}
-}
-
-// awaitDetached waits until a session is without its client.
-func awaitDetached(t *testing.T, s *tethertest.Server) {
-	t.Helper()
-	c := tethertest.Connect(t, s.URL)
-	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); {
-		var list struct {
-			Sessions []struct{ Attached bool }
-		}
-		c.Must("tether/session/list", struct{}{}, &list)
-		for _, session := range list.Sessions {
-			if !session.Attached {
-				return
-			}
-		}
-	}
-	t.Fatal("the session is still attached")
 }
