@@ -145,7 +145,8 @@ func (r *codexRun) wantOutput(t *testing.T, content []byte) {
 		t.Error(p)
 	}
 	if want := fmt.Sprintf("%x", sha256.Sum256(content)); sum != want {
-		t.Errorf("%d bytes with SHA-256 %s went to the client, want %d bytes with %s", n, sum, len(content), want)
+		t.Errorf("%d bytes with SHA-256 %s went to the client, want %d bytes with %s; numbers without output: %d",
+			n, sum, len(content), want, r.recorder.missing())
 	}
 }
 

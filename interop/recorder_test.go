@@ -135,6 +135,21 @@ func (r *recorder) total() int {
 	return n
 }
 
+// missing returns the numbers up to the highest that came with no output. An
+// exit's number may be one of them.
+func (r *recorder) missing() (numbers []int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.processes {
+		for seq := 1; seq <= p.highest; seq++ {
+			if _, known := p.chunks[seq]; !known {
+				numbers = append(numbers, seq)
+			}
+		}
+	}
+	return numbers
+}
+
 // sum returns length and SHA-256 of the only process's output, in order.
 func (r *recorder) sum() (int, string, []string) {
 	r.mu.Lock()

@@ -56,9 +56,11 @@ func (l *cableLink) sever() {
 // A CableOption changes a new cable.
 type CableOption func(*Cable)
 
-// WithTap calls f with every piece of data after it was forwarded. Links are
-// numbered from 1; calls for one direction of one link come in order, others
-// come concurrently. f must not keep data.
+// WithTap calls f with every piece of data: what the client sends before it goes
+// on, so that f knows a request when it sees the answer, and what the target sends
+// after it went on, as far as it did. Links are numbered from 1; calls for one
+// direction of one link come in order, others come concurrently. f must not keep
+// data.
 func WithTap(f func(link int, fromTarget bool, data []byte)) CableOption {
 	return func(c *Cable) { c.tap = f }
 }
@@ -72,7 +74,13 @@ func NewCable(t testing.TB, target string, options ...CableOption) *Cable {
 		t.Fatalf("cable: %v", err)
 	}
 	target = strings.TrimSuffix(strings.TrimPrefix(target, "ws://"), "/")
-	c := &Cable{target: target, ln: ln, thaw: make(chan struct{}), links: map[*cableLink]struct{}{}}
+	c := &Cable{
+		target: target,
+		tap:    func(int, bool, []byte) {},
+		ln:     ln,
+		thaw:   make(chan struct{}),
+		links:  map[*cableLink]struct{}{},
+	}
 	close(c.thaw)
 	for _, option := range options {
 		option(c)
@@ -219,11 +227,15 @@ func (c *Cable) pump(l *cableLink, dst, src net.Conn, fromTarget bool) {
 			if !c.awaitThaw(l) {
 				return
 			}
-			if _, werr := dst.Write(buf[:n]); werr != nil {
-				return
-			}
-			if c.tap != nil {
+			if !fromTarget {
 				c.tap(l.number, fromTarget, buf[:n])
+			}
+			written, werr := dst.Write(buf[:n]) // a cut can leave a part of it written
+			if fromTarget && written > 0 {
+				c.tap(l.number, fromTarget, buf[:written])
+			}
+			if werr != nil {
+				return
 			}
 		}
 		if err != nil {

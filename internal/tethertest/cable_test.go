@@ -2,9 +2,12 @@ package tethertest
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,6 +87,69 @@ func TestCableForwardsAndTaps(t *testing.T) {
 	}
 	if cable.Links() != 1 {
 		t.Errorf("%d links, want 1", cable.Links())
+	}
+}
+
+// TestTapSeesTheRequestFirst: who reads along can tell what an answer is about.
+func TestTapSeesTheRequestFirst(t *testing.T) {
+	answered := make(chan struct{})
+	var early atomic.Bool
+	cable := NewCable(t, startEcho(t), WithTap(func(_ int, fromTarget bool, _ []byte) {
+		if fromTarget {
+			close(answered)
+			return
+		}
+		select {
+		case <-answered:
+			early.Store(true)
+		case <-time.After(200 * time.Millisecond): // an answer needs far less
+		}
+	}))
+	if err := echoes(dialCable(t, cable), "?", patience); err != nil {
+		t.Fatal(err)
+	}
+	cable.Close()
+	if early.Load() {
+		t.Error("an answer was seen before the tap was done with the request")
+	}
+}
+
+// TestTapSeesThePartBeforeACut: a cut in the middle of a piece hides nothing of
+// what the client got.
+func TestTapSeesThePartBeforeACut(t *testing.T) {
+	target, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer target.Close()
+	stuck := make(chan error, 1)
+	go func() { // ends when nothing more fits into the cable
+		conn, err := target.Accept()
+		if err != nil {
+			stuck <- err
+			return
+		}
+		defer conn.Close()
+		piece := make([]byte, 1<<20)
+		for range 1024 {
+			conn.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
+			if _, err = conn.Write(piece); err != nil {
+				break
+			}
+		}
+		if stuck <- err; errors.Is(err, os.ErrDeadlineExceeded) {
+			io.Copy(io.Discard, conn) // the cut ends it
+		}
+	}()
+	var tapped atomic.Int64
+	cable := NewCable(t, target.Addr().String(), WithTap(func(_ int, _ bool, data []byte) { tapped.Add(int64(len(data))) }))
+	conn := dialCable(t, cable)
+	if err := <-stuck; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("the target's writing ended with %v, want it stuck", err)
+	}
+	cable.Close()
+	if got, _ := io.Copy(io.Discard, conn); got > tapped.Load() {
+		t.Errorf("the client got %d bytes, the tap saw %d", got, tapped.Load())
 	}
 }
 
