@@ -111,7 +111,7 @@ func TestCopyThroughCuts(t *testing.T) {
 			line.On(cable.FromServer, cable.Answer(tr.answer).Nth(9), cable.SeverAfter)
 			line.On(cable.FromServer, cable.Answer("tether/upload/commit"), cable.SeverBefore)
 			line.On(cable.FromServer, cable.Answer("fs/open"), cable.SeverBefore)
-			if got := b.tether(nil, tr.args(line.URL(), from, to)...); got.code != 0 || got.stderr != "" {
+			if got := b.tether(nil, tr.args(line.URL(), from, to, "-q")...); got.code != 0 || got.stderr != "" { // not even of long outages
 				t.Errorf("%+v", got)
 			}
 			wantBytes(t, filepath.Join(to, "file"), data)
