@@ -62,32 +62,62 @@ func openCgroups() (*cgroups, error) {
 	c := &cgroups{lock: -1, kills: make(chan struct{}, cgroupKills)}
 	name := fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), supervisors.Add(1))
 	c.parent = filepath.Join(own, name)
-	for range 3 { // somebody's sweep may come between making and locking
-		if err = c.makeParent(); err == nil {
-			return c, nil
-		}
+	if err := c.makeParent(); err != nil {
+		return nil, err
 	}
-	return nil, err
+	return c, nil
 }
 
+// makeParent makes the parent and locks it. Somebody's sweep may come between: it is
+// soon over.
 func (c *cgroups) makeParent() error {
-	if err := os.Mkdir(c.parent, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+	for deadline := time.Now().Add(killWait); ; time.Sleep(time.Millisecond) {
+		if err := os.Mkdir(c.parent, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		fd, err := lockCgroup(c.parent, unix.LOCK_SH)
+		if err == nil {
+			if c.lock >= 0 {
+				unix.Close(c.lock)
+			}
+			c.lock = fd
+			return nil
+		}
+		if !errors.Is(err, errSwept) || time.Now().After(deadline) {
+			os.Remove(c.parent)
+			return fmt.Errorf("lock %s: %w", c.parent, err)
+		}
 	}
-	fd, err := unix.Open(c.parent, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}
+
+// errSwept says that a cgroup is being removed, or was.
+var errSwept = errors.New("it is swept by somebody else")
+
+// lockCgroup opens and locks a cgroup that is still there when it is locked: a lock on
+// one that was removed meanwhile says nothing about what has its name now.
+func lockCgroup(dir string, how int) (fd int, err error) {
+	fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err == unix.ENOENT {
+		return -1, errSwept
+	}
 	if err != nil {
-		os.Remove(c.parent)
-		return fmt.Errorf("open %s: %w", c.parent, err)
+		return -1, err
 	}
-	if err := unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB); err != nil {
+	var locked, there unix.Stat_t
+	if err = unix.Flock(fd, how|unix.LOCK_NB); err == unix.EWOULDBLOCK {
+		err = errSwept
+	}
+	if err == nil {
+		err = unix.Fstat(fd, &locked)
+	}
+	if err == nil && (unix.Stat(dir, &there) != nil || there.Dev != locked.Dev || there.Ino != locked.Ino) {
+		err = errSwept
+	}
+	if err != nil {
 		unix.Close(fd)
-		return fmt.Errorf("lock %s: %w", c.parent, err)
+		return -1, err
 	}
-	if c.lock >= 0 {
-		unix.Close(c.lock)
-	}
-	c.lock = fd
-	return nil
+	return fd, nil
 }
 
 // ownCgroup is the directory of the cgroup (version 2) that this program is in.
@@ -138,17 +168,15 @@ func unescapeMount(s string) string {
 func sweepCgroups(own string) {
 	stale, _ := filepath.Glob(filepath.Join(own, cgroupPrefix+"*"))
 	for _, dir := range stale {
-		fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		fd, err := lockCgroup(dir, unix.LOCK_EX)
 		if err != nil {
 			continue
 		}
-		if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil {
-			if left := (&cgroup{path: dir}); !left.empty() {
-				left.killAll()
-				left.await(time.Now().Add(killWait))
-			}
-			removeCgroup(dir)
+		if left := (&cgroup{path: dir}); !left.empty() {
+			left.killAll()
+			left.await(time.Now().Add(killWait))
 		}
+		removeCgroup(dir)
 		unix.Close(fd)
 	}
 }
