@@ -313,7 +313,7 @@ func (c *Conn) Alive(ctx context.Context) bool {
 		select {
 		case <-look.C:
 			if !c.stream.Heard().Equal(before) {
-				return true
+				return c.ctx.Err() == nil // its last words are no sign of life
 			}
 		case <-c.ctx.Done():
 			return false
