@@ -149,6 +149,7 @@ func TestStartOutlivesItsConnection(t *testing.T) {
 	c := tethertest.Dial(t, s.URL)
 	hello := c.Handshake("")
 	c.Ask("process/start", tethertest.Shell("p", "echo here; sleep 60", nil))
+	c.Must("environment/status", nil, nil) // it has been read: what a lost connection still holds is lost
 	c.Close()
 	again := tethertest.Dial(t, s.URL)
 	again.Handshake(hello.SessionID)
