@@ -88,7 +88,13 @@ func TestLookFindsStrangers(t *testing.T) {
 	pid := started(t, cat)
 	r.Close()
 	w.Close()
-	v := awaitVerdict(t, func() Verdict { return Decide(Look(Target{Root: pid, Members: []int{pid}})) }, BlockedOnPipe)
+	v := awaitVerdict(t, func() Verdict {
+		v := Decide(Look(Target{Root: pid, Members: []int{pid}}))
+		if v.Partial && v.Holder.PID == 0 { // a busy machine has cut it short
+			v.Activity = Unknown
+		}
+		return v
+	}, BlockedOnPipe)
 	if v.Holder != (Holder{holderPID, "sleep"}) {
 		t.Errorf("%+v", v)
 	}

@@ -73,13 +73,15 @@ func TestStateOfRealProcesses(t *testing.T) {
 			id := strings.ReplaceAll(tt.name, " ", "-")
 			c.Start(tethertest.Command(id, tt.argv, tt.more))
 			var d wire.StateDetail
-			tethertest.Eventually(t, func() error { // a verdict may come before the process is where it stays
-				if d = awaitState(t, c, id, tt.activity, tt.text); len(d.Evidence) == 0 || !strings.Contains(d.Evidence[0].Saw, tt.saw) {
+			// A verdict may come before the process is where it stays, and a look on a busy
+			// machine may have been cut short.
+			tethertest.Eventually(t, func() error {
+				if d = awaitState(t, c, id, tt.activity, tt.text); d.Partial || len(d.Evidence) == 0 || !strings.Contains(d.Evidence[0].Saw, tt.saw) {
 					return fmt.Errorf("%+v, want evidence %q", d, tt.saw)
 				}
 				return nil
 			})
-			if d.Source != wire.SourceSystem || d.Partial {
+			if d.Source != wire.SourceSystem {
 				t.Errorf("%+v", d)
 			}
 			if age := time.Since(time.UnixMilli(d.AsOfMs)); age < 0 || age > time.Minute {
