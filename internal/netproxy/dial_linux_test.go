@@ -5,10 +5,13 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Nothing is dialled for a request that is over: http.Transport would go on, and a
@@ -64,14 +67,21 @@ func fullQueue(t *testing.T) netip.AddrPort {
 		t.Fatal(err)
 	}
 	address := netip.AddrPortFrom(netip.AddrFrom4(loopback), uint16(name.(*syscall.SockaddrInet4).Port))
-	const some = 4 // the kernel may be late to count those who wait
-	for range some {
-		c, err := net.DialTimeout("tcp", address.String(), 100*time.Millisecond)
+	c, err := net.Dial("tcp", address.String()) // backlog 0 means one
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	for deadline := time.Now().Add(patience); ; runtime.Gosched() { // the kernel may be late to count who waits
+		info, err := unix.GetsockoptTCPInfo(fd, syscall.IPPROTO_TCP, syscall.TCP_INFO)
 		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Unacked > info.Sacked { // of a listener: those who wait, and the backlog
 			return address
 		}
-		t.Cleanup(func() { c.Close() })
+		if time.Now().After(deadline) {
+			t.Fatal("the queue does not fill up")
+		}
 	}
-	t.Fatal("the queue does not fill up")
-	return address
 }
