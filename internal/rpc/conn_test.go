@@ -63,7 +63,7 @@ func TestMalformedIsAnsweredAndSurvived(t *testing.T) {
 func TestNotificationsAreHandledInOrder(t *testing.T) {
 	a, b := tcpPair(t)
 	var seen []string
-	c := serve(t, NewWebSocket(a, nil), handlerFuncs{
+	conn := newConn(NewWebSocket(a, nil), handlerFuncs{
 		notification: func(method string, params []byte) error {
 			seen = append(seen, method+string(params))
 			if method == "last" {
@@ -73,7 +73,8 @@ func TestNotificationsAreHandledInOrder(t *testing.T) {
 		},
 		request: func(r *Request) { seen = append(seen, r.Method); r.Reply(nil) },
 	})
-	client := newPeer(t, b)
+	conn.linger = patience // what is sent after the end must not reset it
+	c, client := run(t, conn), newPeer(t, b)
 	for _, text := range []string{`{"method":"a","params":1}`, `{"id":1,"method":"b"}`, `{"method":"last"}`, `{"method":"never"}`} {
 		client.send(text)
 	}
