@@ -76,6 +76,10 @@ func (s *stage) run(args ...string) []string {
 	if err := cmd.Run(); err != nil {
 		s.t.Errorf("codex exec: %v\n%s\n%s", err, shorten(out.String()), errs.String())
 	}
+	// What it has asked last may still be on its way.
+	if err := s.cable.AwaitOpen(ctx, 0); err != nil {
+		s.t.Errorf("the client has ended, but not its connection: %v", err)
+	}
 	return s.shown()
 }
 
