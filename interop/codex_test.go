@@ -217,17 +217,23 @@ func TestCodexPolls(t *testing.T) {
 func TestCodexTerminal(t *testing.T) {
 	onProducts(t, func(t *testing.T, who product) {
 		const script = `test -t 0 && echo TTY; stty size; printf 'name? '; read n; echo "hi $n"; cat; echo after`
+		said := map[string]bool{}
 		r := runCodex(t, who, func(turn int, outputs []string) modelItem {
-			session, running := runningSession(outputs)
-			switch {
-			case turn == 1:
+			if turn == 1 {
 				return execCommand(turn, map[string]any{"cmd": script, "tty": true, "yield_time_ms": 500})
-			case turn == 2 && running:
-				return writeStdin(turn, session, "bob\n", 500)
-			case turn == 3 && running:
-				return writeStdin(turn, session, "\x04", 5000)
 			}
-			return say("done")
+			session, running := runningSession(outputs)
+			if !running || turn > 20 {
+				return say("done")
+			}
+			shown := strings.Join(outputs, "\n")
+			for _, step := range []struct{ after, chars string }{{"name?", "bob\n"}, {"hi bob", "\x04"}} {
+				if strings.Contains(shown, step.after) && !said[step.chars] {
+					said[step.chars] = true
+					return writeStdin(turn, session, step.chars, 500)
+				}
+			}
+			return writeStdin(turn, session, "", 5000)
 		}, nil)
 		r.wantExit(t)
 		r.model.mu.Lock()
