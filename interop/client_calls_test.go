@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -55,7 +56,7 @@ func TestClientF34F35F36Starts(t *testing.T) {
 		t.Run(id, func(t *testing.T) {
 			withRig(t, client.Options{}, func(r rig) {
 				fault(r.cable)
-				file := fmt.Sprintf("%s/%s-%s", bench.work, id, r.who)
+				file := filepath.Join(r.TempDir(), "runs")
 				r.wants(r.start(fmt.Sprintf("echo run >> %s; cat %s; exit 2", file, file)), "run\n", 2)
 				r.connections(2)
 			})
@@ -85,7 +86,7 @@ func TestClientF37GivenUp(t *testing.T) {
 // it once; with the reference nobody can tell.
 func TestClientF38Interrupt(t *testing.T) {
 	withRig(t, client.Options{}, func(r rig) {
-		p := r.start("n=0; trap 'n=$((n+1)); echo int $n' INT; echo ready; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do sleep 0.1; done; exit $n")
+		p := r.start("n=0; trap 'n=$((n+1)); echo int $n' INT; echo ready; while [ $n = 0 ]; do sleep 0.1; done; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done; exit $n")
 		sub := p.Subscribe()
 		if e, err := sub.Next(r.within()); string(e.Data) != "ready\n" {
 			r.Fatal(e, err)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,32 @@ func (r rig) start(script string, change ...func(*client.Command)) *client.Proce
 	return p
 }
 
+// startGated starts a script whose gate holds it until open is called: until the rules
+// are made that are to meet what it says then.
+func (r rig) startGated(script string) (p *client.Process, open func()) {
+	r.Helper()
+	file := filepath.Join(r.TempDir(), "gate")
+	p = r.start(fmt.Sprintf("gate() { until [ -e %s ]; do sleep 0.02; done; }; %s", file, script))
+	return p, func() {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// awaitOutput waits until so much of the output has arrived.
+func (r rig) awaitOutput(p *client.Process, text string) {
+	r.Helper()
+	got, sub := "", p.Subscribe()
+	for !strings.Contains(got, text) {
+		e, err := sub.Next(r.within())
+		if err != nil {
+			r.Fatalf("%q, then %v", got, err)
+		}
+		got += string(e.Data)
+	}
+}
+
 // wants reads the whole output and the exit code.
 func (r rig) wants(p *client.Process, output string, code int) {
 	r.Helper()
@@ -132,12 +159,18 @@ func (r rig) connections(n int) {
 // start: the reference sends output before its answer now and then.
 const count = "for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.1; done; exit 3"
 
+// countGated says the rest only behind the gate. Lines may come together: the next output
+// is the only one that is sure to come.
+const countGated = "for i in 1 2 3; do echo $i; sleep 0.1; done; gate; for i in 4 5 6 7 8 9 10; do echo $i; sleep 0.1; done; exit 3"
+
 const counted = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n"
 
 func TestClientF01Cut(t *testing.T) {
 	withRig(t, client.Options{}, func(r rig) {
-		p := r.start(count)
-		r.cable.On(cable.FromServer, cable.Method("process/output").Nth(3), cable.SeverAfter)
+		p, open := r.startGated(countGated)
+		r.awaitOutput(p, "3\n")
+		r.cable.On(cable.FromServer, cable.Method("process/output"), cable.SeverAfter)
+		open()
 		r.wants(p, counted, 3)
 		r.connections(2)
 	})
@@ -145,8 +178,10 @@ func TestClientF01Cut(t *testing.T) {
 
 func TestClientF02Outage(t *testing.T) {
 	withRig(t, client.Options{}, func(r rig) {
-		p := r.start(count)
-		cut := r.cable.On(cable.FromServer, cable.Method("process/output").Nth(3), cable.CutAfter)
+		p, open := r.startGated(countGated)
+		r.awaitOutput(p, "3\n")
+		cut := r.cable.On(cable.FromServer, cable.Method("process/output"), cable.CutAfter)
+		open()
 		r.await(cut)
 		time.AfterFunc(500*time.Millisecond, r.cable.Mend)
 		r.wants(p, counted, 3)
@@ -290,8 +325,9 @@ func TestClientF15CutTwice(t *testing.T) {
 
 func TestClientF16ExitMeanwhile(t *testing.T) {
 	withRig(t, client.Options{}, func(r rig) {
-		p := r.start("sleep 1; echo one; sleep 0.2; echo two; exit 7")
+		p, open := r.startGated("gate; echo one; sleep 0.2; echo two; exit 7")
 		cut := r.cable.On(cable.FromServer, cable.Method("process/output"), cable.CutAfter)
+		open()
 		r.await(cut)
 		time.AfterFunc(time.Second, r.cable.Mend)
 		r.wants(p, "one\ntwo\n", 7)
@@ -302,9 +338,10 @@ func TestClientF16ExitMeanwhile(t *testing.T) {
 // on; tether keeps it all.
 func TestClientF19Backlog(t *testing.T) {
 	withRig(t, client.Options{}, func(r rig) {
-		flag := bench.work + "/f19-" + string(r.who)
-		p := r.start(fmt.Sprintf("sleep 1; echo one; sleep 0.2; head -c 3000000 /dev/zero; : > %s; sleep 1; echo end; exit 5", flag))
+		flag := filepath.Join(r.TempDir(), "flag")
+		p, open := r.startGated(fmt.Sprintf("gate; echo one; sleep 0.2; head -c 3000000 /dev/zero; : > %s; sleep 1; echo end; exit 5", flag))
 		cut := r.cable.On(cable.FromServer, cable.Method("process/output"), cable.CutAfter)
+		open()
 		r.await(cut)
 		r.awaitFile(flag)
 		r.cable.Mend()
