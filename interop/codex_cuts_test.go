@@ -5,6 +5,8 @@ package interop_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,30 +22,47 @@ func paced(n, portion int, pause string) string {
 		n, portion, portion, pause)
 }
 
-// cutWhen cuts the cable for d each time the client has got so many bytes more.
-func cutWhen(every int, times int, d time.Duration) func(ctx context.Context, r *codexRun) {
-	return func(ctx context.Context, r *codexRun) {
-		tick := time.NewTicker(5 * time.Millisecond)
-		defer tick.Stop()
-		for n := 1; n <= times; n++ {
-			for r.recorder.total() < n*every {
-				select {
-				case <-tick.C:
-				case <-ctx.Done():
-					return
-				}
+// A cutter cuts the cable for a while each time the client has got so many bytes more.
+// The command that it is made for has a rest to say until it is done.
+type cutter struct {
+	every, times int
+	pause        time.Duration
+	done         string // a file, there after the last cut
+}
+
+func newCutter(t *testing.T, every, times int, pause time.Duration) cutter {
+	return cutter{every, times, pause, filepath.Join(t.TempDir(), "done")}
+}
+
+// paced is the command: the last tenth of what it prints comes after the cuts.
+func (c cutter) paced(n, portion int, pause string) string {
+	await := fmt.Sprintf("[ $i -le %d ] || until [ -e %s ]; do sleep 0.02; done; ", n-n/10, c.done)
+	return strings.Replace(paced(n, portion, pause), "; do ", "; do "+await, 1)
+}
+
+// run cuts. Only a client that has come back can be cut off again.
+func (c cutter) run(ctx context.Context, r *codexRun) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for n := 1; n <= c.times; n++ {
+		for r.recorder.total() < n*c.every || r.cable.Links() < n {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
 			}
-			r.cable.CutFor(d)
 		}
+		r.cable.CutFor(c.pause)
 	}
+	os.WriteFile(c.done, nil, 0o600) // without it the command does not end
 }
 
 // TestCodexSurvivesOneLongCut cuts the connection for five seconds while the
 // command prints 40 MB: nothing may be lost and the command must end well.
 func TestCodexSurvivesOneLongCut(t *testing.T) {
 	program(t, tether)
-	r := runCodex(t, tether, oneCommand(map[string]any{"cmd": paced(cutLines, 67_500, "0.1"), "yield_time_ms": 30000}),
-		cutWhen(4<<20, 1, 5*time.Second))
+	c := newCutter(t, 4<<20, 1, 5*time.Second)
+	r := runCodex(t, tether, oneCommand(map[string]any{"cmd": c.paced(cutLines, 67_500, "0.1"), "yield_time_ms": 30000}), c.run)
 	r.wantExit(t)
 	if links := r.cable.Links(); links < 2 {
 		t.Errorf("%d connections: the cut hit nothing", links)
@@ -54,8 +73,8 @@ func TestCodexSurvivesOneLongCut(t *testing.T) {
 // TestCodexSurvivesSixCuts does the same with six short ones.
 func TestCodexSurvivesSixCuts(t *testing.T) {
 	program(t, tether)
-	r := runCodex(t, tether, oneCommand(map[string]any{"cmd": paced(cutLines, 67_500, "0.1"), "yield_time_ms": 30000}),
-		cutWhen(5<<20, 6, 700*time.Millisecond))
+	c := newCutter(t, 5<<20, 6, 700*time.Millisecond)
+	r := runCodex(t, tether, oneCommand(map[string]any{"cmd": c.paced(cutLines, 67_500, "0.1"), "yield_time_ms": 30000}), c.run)
 	r.wantExit(t)
 	if links := r.cable.Links(); links < 7 {
 		t.Errorf("%d connections, want at least 7", links)
@@ -67,8 +86,8 @@ func TestCodexSurvivesSixCuts(t *testing.T) {
 // shows that the harness itself can.
 func TestCodexShortCutOfAQuietCommand(t *testing.T) {
 	onProducts(t, func(t *testing.T, who product) {
-		r := runCodex(t, who, oneCommand(map[string]any{"cmd": paced(20_000, 1000, "0.1"), "yield_time_ms": 30000}),
-			cutWhen(60_000, 1, 500*time.Millisecond))
+		c := newCutter(t, 60_000, 1, 500*time.Millisecond)
+		r := runCodex(t, who, oneCommand(map[string]any{"cmd": c.paced(20_000, 1000, "0.1"), "yield_time_ms": 30000}), c.run)
 		r.wantExit(t)
 		if links := r.cable.Links(); links < 2 {
 			t.Errorf("%d connections: the cut hit nothing", links)
@@ -81,8 +100,8 @@ func TestCodexShortCutOfAQuietCommand(t *testing.T) {
 // above are about. When it fails, the reference has got better.
 func TestReferenceKillsTheCommandOnACut(t *testing.T) {
 	program(t, ref)
-	r := runCodex(t, ref, oneCommand(map[string]any{"cmd": paced(cutLines, 67_500, "0.1"), "yield_time_ms": 30000}),
-		cutWhen(4<<20, 1, 5*time.Second))
+	c := newCutter(t, 4<<20, 1, 5*time.Second)
+	r := runCodex(t, ref, oneCommand(map[string]any{"cmd": c.paced(cutLines, 67_500, "0.1"), "yield_time_ms": 30000}), c.run)
 	if strings.Contains(r.last(), "Process exited with code 0") {
 		t.Errorf("the command survived:\n%s", r.last())
 	}
