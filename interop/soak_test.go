@@ -49,6 +49,7 @@ type job struct {
 	over  time.Duration
 	step  time.Duration // 0: a few milliseconds
 	exit  int
+	began func() // called with the first output, unless nil
 }
 
 func (j job) argv(t testing.TB) []string {
@@ -87,8 +88,13 @@ const maxStarts = 20
 // given up by the reference client; it is tried again under another name.
 func (j job) run(ctx context.Context, t testing.TB, c *tethertest.RefClient, id string) error {
 	argv := j.argv(t)
+	began := func(uint64, string, []byte) {}
+	if j.began != nil {
+		first := sync.OnceFunc(j.began)
+		began = func(uint64, string, []byte) { first() }
+	}
 	for attempt := 0; ; attempt++ {
-		p, err := c.Start(ctx, tethertest.RefStart{ID: fmt.Sprintf("%s-%d", id, attempt), Argv: argv})
+		p, err := c.Start(ctx, tethertest.RefStart{ID: fmt.Sprintf("%s-%d", id, attempt), Argv: argv, OnOutput: began})
 		if errors.Is(err, tethertest.ErrDisconnected) && attempt < maxStarts {
 			continue
 		}
@@ -111,9 +117,10 @@ func (j job) run(ctx context.Context, t testing.TB, c *tethertest.RefClient, id 
 }
 
 // soakServer runs a server in this process and checks at the end of the test
-// that nothing is left of it.
+// that nothing is left of it. Its jobs can begin at once.
 func soakServer(t *testing.T) (url string) {
 	t.Helper()
+	job{}.argv(t) // to build the producer takes a while
 	before := goleak.IgnoreCurrent()
 	fds, processes := openFiles(t), children(t)
 	dir := t.TempDir()
@@ -186,15 +193,15 @@ func soakClient(ctx context.Context, t *testing.T, url string) *tethertest.RefCl
 
 // A command that prints 20 MB/s goes on through ten seconds without a connection.
 func TestSoakOutageOfTenSeconds(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	url := soakServer(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // a busy machine needs one
 	defer cancel()
-	cable := tethertest.NewCable(t, soakServer(t))
+	cable := tethertest.NewCable(t, url)
 	defer cable.Close()
 	c := soakClient(ctx, t, cable.URL())
 	defer c.Close()
-	cut := time.AfterFunc(2*time.Second, func() { cable.CutFor(10 * time.Second) })
-	defer cut.Stop()
-	if err := (job{seed: 1, bytes: 20e6 * 14, over: 14 * time.Second, exit: 7}).run(ctx, t, c, "outage"); err != nil {
+	cut := func() { time.AfterFunc(2*time.Second, func() { cable.CutFor(10 * time.Second) }) }
+	if err := (job{seed: 1, bytes: 20e6 * 14, over: 14 * time.Second, exit: 7, began: cut}).run(ctx, t, c, "outage"); err != nil {
 		t.Fatal(err)
 	}
 	if c.Recoveries() != 1 {
@@ -204,9 +211,10 @@ func TestSoakOutageOfTenSeconds(t *testing.T) {
 
 // The same command under a connection that is cut every 200 ms for 30 s.
 func TestSoakCutEvery200ms(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	url := soakServer(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	cable := tethertest.NewCable(t, soakServer(t))
+	cable := tethertest.NewCable(t, url)
 	defer cable.Close()
 	c := soakClient(ctx, t, cable.URL())
 	defer c.Close()
@@ -258,9 +266,9 @@ func TestSoakManyClients(t *testing.T) {
 		cuts     = 2 * time.Second
 		total    = time.Minute
 	)
+	url := soakServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	url := soakServer(t)
 	var all sync.WaitGroup
 	for i := range clients {
 		all.Go(func() {
