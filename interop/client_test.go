@@ -283,7 +283,7 @@ func TestClientF09F10F11(t *testing.T) {
 		"F11 503": func(c *cable.Cable) *cable.Rule { return c.OnUpgrade(cable.Any().Times(3), cable.Status(503)) },
 	} {
 		t.Run(id, func(t *testing.T) {
-			withRig(t, client.Options{ConnectTimeout: 500 * time.Millisecond, InitializeTimeout: 500 * time.Millisecond}, func(r rig) {
+			withRig(t, client.Options{ConnectTimeout: 2 * time.Second, InitializeTimeout: 2 * time.Second}, func(r rig) { // for the first connection too
 				p := r.start(count)
 				rule := fault(r.cable)
 				r.cable.Sever()
@@ -384,7 +384,7 @@ func TestClientF20TwoLosses(t *testing.T) {
 
 // F24: the connection is open and silent.
 func TestClientF24Silence(t *testing.T) {
-	withRig(t, client.Options{Silence: time.Second, ConnectTimeout: time.Second}, func(r rig) {
+	withRig(t, client.Options{Silence: time.Second}, func(r rig) {
 		p := r.start(count)
 		r.cable.On(cable.FromServer, cable.Method("process/output"), cable.SwallowAfter)
 		r.cable.On(cable.FromClient, cable.Ping(), cable.SwallowAfter)
