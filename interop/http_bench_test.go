@@ -340,7 +340,8 @@ type web struct {
 	p           *player
 	c           *caller
 	self, other *origin
-	n           int // of the last request id
+	n           int  // of the last request id
+	closing     bool // self closes its connections, sooner or later
 
 	// clocks is for requests whose time is over before a head has come: the reference
 	// has two clocks for that, and which one rings first is chance.
@@ -411,9 +412,10 @@ func (g get) params(w *web) map[string]any {
 
 // prepare sets up the origins.
 func (g get) prepare(w *web) {
-	if g.closes { // a connection that is about to close is not there for the next request
+	if g.closes || w.closing { // a connection that is about to close is not there for the next request
 		w.self = newOrigin(w.p.t)
 	}
+	w.closing = g.closes
 	reply := g.act
 	if reply == nil && g.reply != "" {
 		reply = func(string) any { return w.expand(g.reply) }
