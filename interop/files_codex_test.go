@@ -100,11 +100,11 @@ func newPatcher(t *testing.T, who product, patches func(workspace string) []stri
 		return modelItem{"type": "custom_tool_call", "name": "apply_patch", "call_id": canonical(turn), "input": each[turn-1]}
 	})}
 	files := &fileTap{streams: map[tapKey]*frameReader{}}
-	cable := tethertest.NewCable(t, server.url, tethertest.WithTap(files.tap))
+	a.cable = tethertest.NewCable(t, server.url, tethertest.WithTap(files.tap))
 	home := codexHome(t, a.model.URL)
 	a.workspace = filepath.Join(home, "ws")
 	each = patches(a.workspace)
-	a.launch(client, home, cable.URL())
+	a.launch(client, home, a.cable.URL())
 	a.call("initialize", map[string]any{"clientInfo": map[string]any{"name": "interop", "title": nil, "version": "1"},
 		"capabilities": map[string]any{"experimentalApi": true}})
 	a.send(map[string]any{"method": "initialized"})
@@ -129,6 +129,7 @@ func (a *appServer) patchStatuses() (statuses []string) {
 		m := a.next()
 		switch m.Method {
 		case "turn/completed":
+			a.cable.Settle()
 			return statuses
 		case "item/completed":
 			var done struct {

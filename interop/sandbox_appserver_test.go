@@ -27,6 +27,7 @@ type appServer struct {
 	workspace string // cwd of the thread, on the executor
 	model     *model
 	wire      *wireTap
+	cable     *tethertest.Cable // to the executor
 
 	// user answers a request for approval with a decision.
 	user func(approval approvalRequest) string
@@ -71,10 +72,10 @@ func newAppServer(t *testing.T, who product, mode string, script func(turn int, 
 	server := startServer(t, who)
 	t.Cleanup(server.stop)
 	a := &appServer{t: t, who: who, model: newModel(t, script), wire: newWireTap()}
-	cable := tethertest.NewCable(t, server.url, tethertest.WithTap(a.wire.tap))
+	a.cable = tethertest.NewCable(t, server.url, tethertest.WithTap(a.wire.tap))
 	home := codexHome(t, a.model.URL)
 	a.workspace = filepath.Join(home, "ws")
-	a.launch(client, home, cable.URL())
+	a.launch(client, home, a.cable.URL())
 
 	a.call("initialize", map[string]any{"clientInfo": map[string]any{"name": "interop", "title": nil, "version": "1"},
 		"capabilities": map[string]any{"experimentalApi": true}})
@@ -192,7 +193,7 @@ func (a *appServer) call(method string, params map[string]any) json.RawMessage {
 	}
 }
 
-// turn plays one turn to its end.
+// turn plays one turn to its end. All that has happened in it is tapped.
 func (a *appServer) turn() {
 	a.t.Helper()
 	before := a.ended
@@ -200,6 +201,7 @@ func (a *appServer) turn() {
 	for a.ended == before {
 		a.next()
 	}
+	a.cable.Settle()
 }
 
 // outputs are the tool outputs that the model was shown.

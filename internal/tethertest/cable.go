@@ -27,6 +27,7 @@ type Cable struct {
 	tap    func(link int, fromTarget bool, data []byte)
 	ln     net.Listener
 	wg     sync.WaitGroup
+	going  sync.RWMutex // held for reading while data of the target goes on and is tapped
 
 	mu    sync.Mutex
 	cut   bool
@@ -148,6 +149,13 @@ func (c *Cable) Thaw() {
 	}
 }
 
+// Settle returns when the tap has been called with all that a client may have acted on
+// by now: it may get data a moment before the tap.
+func (c *Cable) Settle() {
+	c.going.Lock()
+	defer c.going.Unlock()
+}
+
 // Close ends all connections and waits for the cable's goroutines.
 func (c *Cable) Close() {
 	c.mu.Lock()
@@ -227,14 +235,7 @@ func (c *Cable) pump(l *cableLink, dst, src net.Conn, fromTarget bool) {
 			if !c.awaitThaw(l) {
 				return
 			}
-			if !fromTarget {
-				c.tap(l.number, fromTarget, buf[:n])
-			}
-			written, werr := dst.Write(buf[:n]) // a cut can leave a part of it written
-			if fromTarget && written > 0 {
-				c.tap(l.number, fromTarget, buf[:written])
-			}
-			if werr != nil {
+			if c.forward(l, dst, buf[:n], fromTarget) != nil {
 				return
 			}
 		}
@@ -242,6 +243,22 @@ func (c *Cable) pump(l *cableLink, dst, src net.Conn, fromTarget bool) {
 			return
 		}
 	}
+}
+
+// forward sends data on and has it tapped.
+func (c *Cable) forward(l *cableLink, dst net.Conn, data []byte, fromTarget bool) error {
+	if !fromTarget {
+		c.tap(l.number, fromTarget, data)
+		_, err := dst.Write(data)
+		return err
+	}
+	c.going.RLock()
+	defer c.going.RUnlock()
+	n, err := dst.Write(data) // a cut can leave a part of it written
+	if n > 0 {
+		c.tap(l.number, fromTarget, data[:n])
+	}
+	return err
 }
 
 // awaitThaw waits while the cable is frozen; false means that the link was cut.

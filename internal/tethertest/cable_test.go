@@ -114,6 +114,26 @@ func TestTapSeesTheRequestFirst(t *testing.T) {
 	}
 }
 
+// TestSettleWaitsForTheTap: who saw a client act on something finds it tapped.
+func TestSettleWaitsForTheTap(t *testing.T) {
+	release := make(chan struct{})
+	var tapped atomic.Bool
+	cable := NewCable(t, startEcho(t), WithTap(func(_ int, fromTarget bool, _ []byte) {
+		if fromTarget {
+			<-release
+			tapped.Store(true)
+		}
+	}))
+	if err := echoes(dialCable(t, cable), "?", patience); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(50*time.Millisecond, func() { close(release) })
+	cable.Settle()
+	if !tapped.Load() {
+		t.Error("the tap was not called yet")
+	}
+}
+
 // TestTapSeesThePartBeforeACut: a cut in the middle of a piece hides nothing of
 // what the client got.
 func TestTapSeesThePartBeforeACut(t *testing.T) {
