@@ -72,10 +72,11 @@ func (c *conn) environ(label, extra string) {
 	c.nextID++ // a number of its own for the process
 	id := fmt.Sprintf("env-%d", c.nextID)
 	c.start(id, []string{"/usr/bin/env", "-0"}, extra)
-	c.gone(id, "process/closed")
-	c.mu.Lock()
-	names := strings.Split(outputOf(c.events[id], ""), "\x00")
-	c.mu.Unlock()
+	events, closed := c.all(id)
+	if !closed {
+		c.p.t.Errorf("%s: %s: the process does not end", c.p.who, label)
+	}
+	names := strings.Split(outputOf(events, ""), "\x00")
 	for i, n := range names {
 		names[i] = ownPath(n)
 	}

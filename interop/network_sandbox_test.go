@@ -165,11 +165,11 @@ func TestNetworkEnvironment(t *testing.T) {
 			} {
 				c := p.open()
 				c.start("p", []string{"/usr/bin/env", "-0"}, f.expand(`"cwd":"file://$WS",`+row.members))
-				c.gone("p", "process/closed")
-				c.mu.Lock()
-				out := outputOf(c.events["p"], "")
-				c.mu.Unlock()
-				p.note(row.label, comparableVariables(p.who, out))
+				events, closed := c.all("p")
+				if !closed {
+					p.t.Errorf("%s: %s: the process does not end", p.who, row.label)
+				}
+				p.note(row.label, comparableVariables(p.who, outputOf(events, "")))
 			}
 		}, differs: []difference{{"prepared proxy on IPv6", "a proxy on ::1 is a proxy on the loopback",
 			"HTTP_PROXY=http://127.0.0.1 port 4\nPATH=/usr/bin:/bin\nPWD=$BENCH/rows/ws\nWS_PROXY=http://127.0.0.1 port 5"}}}.run(t)

@@ -360,7 +360,14 @@ func (c *conn) gone(id, method string) {
 // process waits for the end of a process and records its output per stream, exit
 // and the soundness of its numbers.
 func (c *conn) process(label, id string) {
-	closed := c.await(patience, func() bool {
+	events, closed := c.all(id)
+	c.p.note(label, summarise(events, closed))
+}
+
+// all waits for the end of a process and returns its events, in order of arrival. That
+// need not be the order of their numbers: what comes after closed is waited for.
+func (c *conn) all(id string) (events []processEvent, closed bool) {
+	closed = c.await(patience, func() bool {
 		last := 0
 		for _, e := range c.events[id] {
 			if e.Method == "process/closed" {
@@ -370,9 +377,8 @@ func (c *conn) process(label, id string) {
 		return last > 0 && len(c.events[id]) >= last
 	})
 	c.mu.Lock()
-	events := append([]processEvent(nil), c.events[id]...)
-	c.mu.Unlock()
-	c.p.note(label, summarise(events, closed))
+	defer c.mu.Unlock()
+	return append([]processEvent(nil), c.events[id]...), closed
 }
 
 func base64Of(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
