@@ -43,6 +43,11 @@ func denialRows() []row {
 	const phrase = "Permission denied"
 	// 1.2 MB in pieces, as a program would print them.
 	flood := `head -c 1200000 /dev/zero | tr '\0' 'x'`
+	// The second half of a phrase comes when the first has arrived.
+	halves := func(t *testing.T, p *process) {
+		p.says(t, "Permission")
+		p.write(t, "go\n")
+	}
 	rows := []row{
 		{id: "X01", policy: workspaceOnly(), script: `echo ` + phrase + `; exit 1`, exit: 1, denied: yes},
 		{id: "X02", policy: workspaceOnly(), script: `echo ` + phrase, denied: no},
@@ -54,8 +59,8 @@ func denialRows() []row {
 		{id: "X08", policy: workspaceOnly(), script: `echo PERMISSION DENIED; exit 1`, exit: 1, denied: yes},
 		{id: "X10", policy: workspaceOnly(), script: `echo ` + phrase + `; ` + flood + `; exit 1`, exit: 1, denied: no},
 		{id: "X11", policy: workspaceOnly(), script: flood + `; echo ` + phrase + `; exit 1`, exit: 1, denied: yes},
-		{id: "X12", policy: workspaceOnly(), script: `printf Permission; sleep 0.1; printf ' denied'; exit 1`, exit: 1, denied: yes},
-		{id: "X13", policy: workspaceOnly(), script: `printf Permission; sleep 0.1; printf ' denied' >&2; exit 1`, exit: 1, denied: yes},
+		{id: "X12", policy: workspaceOnly(), params: stdinPipe, script: `printf Permission; read go; printf ' denied'; exit 1`, drive: halves, exit: 1, denied: yes},
+		{id: "X13", policy: workspaceOnly(), params: stdinPipe, script: `printf Permission; read go; printf ' denied' >&2; exit 1`, drive: halves, exit: 1, denied: yes},
 		{id: "X14", policy: workspaceOnly(), script: `echo EPERM EACCES forbidden; exit 1`, exit: 1, denied: no},
 		{id: "X15", policy: workspaceOnly(), script: `exit 159`, exit: 159, denied: yes},
 		// The verdict is reached at the exit, whatever a child says much later. Here it
