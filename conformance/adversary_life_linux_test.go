@@ -47,7 +47,7 @@ func TestAdversarySignals(t *testing.T) {
 			t.Errorf("%d calls found nothing, the others: %q", n, reached)
 		}
 		free := s.output(t, unconfined(), script)
-		wants(t, fx, free, []string{"^kill: ok", "^tgkill: ok", "^pidfd_open: ok"})
+		wants(t, fx, free, []string{"^kill: ok", "^tgkill: ok", "^pidfd_open: ok", "^setpriority: ok"})
 	})
 }
 

@@ -235,7 +235,7 @@ static int signal_all(char **a) {
 		say("killpg", kill(-pid, 0));
 		say("pidfd_open", syscall(SYS_pidfd_open, pid, 0));
 		say("sigqueue", sigqueue(pid, 0, (union sigval){0}));
-		say("setpriority", setpriority(PRIO_PROCESS, pid, 10));
+		say("setpriority", setpriority(PRIO_PROCESS, pid, getpriority(PRIO_PROCESS, pid))); /* it stays as it was */
 	}
 	return 0;
 }
