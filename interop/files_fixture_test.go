@@ -26,7 +26,7 @@ const fileOutcome comparison = "the answers with code and text, or the results (
 type fileCall struct {
 	method, params string
 	unconfined     bool                              // has no sandbox member
-	brief          bool                              // one of the servers is known not to answer
+	brief          bool                              // the reference is known not to answer
 	instead        func(c *conn, f *fixture, at int) // instead of a request
 }
 
@@ -87,12 +87,12 @@ func (r fileRow) run(p *player) {
 		if intent := r.sandbox(); intent != "" && !call.unconfined {
 			params = strings.TrimSuffix(params, "}") + `,"sandbox":` + f.expand(intent) + "}"
 		}
-		limit := patience
-		if call.brief {
+		limit, silent := patience, call.brief && p.who == ref
+		if silent {
 			limit = briefPatience
 		}
 		reply := c.callWithin(limit, call.method, params)
-		if !strings.HasPrefix(reply, "{") && !call.brief {
+		if !strings.HasPrefix(reply, "{") && !silent {
 			p.t.Errorf("%d %s: %s", i+1, call.method, reply)
 		}
 		p.note(fmt.Sprintf("%d %s", i+1, call.method), r.comparable(withoutID(reply)))
@@ -221,7 +221,7 @@ const (
 // briefPatience is how long an answer may take that nobody expects.
 const briefPatience = 2 * time.Second
 
-// briefly is a request that one of the servers is known not to answer.
+// briefly is a request that the reference is known not to answer.
 func briefly(call fileCall) fileCall {
 	call.brief = true
 	return call
