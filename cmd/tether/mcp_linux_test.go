@@ -176,6 +176,7 @@ func TestMCPIsEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd.Process.Signal(syscall.SIGTERM)
+	u.Wait() // a client that leaves is another reason to end
 	u.Close()
 	if code := cmd.ProcessState.ExitCode(); code != exitSignal+int(syscall.SIGTERM) || runs(pid) {
 		t.Errorf("%v; process %d runs: %t", cmd.ProcessState, pid, runs(pid))
