@@ -101,15 +101,17 @@ func (l *link) watch() {
 	}
 }
 
-// answers asks for a sign of life where there are no pings, and waits for it.
+// answers asks for a sign of life where there are no pings, and waits for it. All that
+// the server says meanwhile is one: it may have much to do before it comes to this.
 func (l *link) answers(limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(l.conn.Context(), limit)
 	defer cancel()
+	asked := time.Now()
 	call, err := l.begin(ctx, cleanUp, wire.MethodEnvironmentStatus, nil) // a refusal of ours is no sign
 	if err == nil {
 		err = call.wait(ctx, nil)
 	}
-	return err == nil || !errors.Is(err, context.DeadlineExceeded) // one of the server is
+	return err == nil || !errors.Is(err, context.DeadlineExceeded) || l.conn.Heard().After(asked) // one of the server is
 }
 
 // close ends the connection; the first call says why.

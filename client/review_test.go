@@ -530,32 +530,55 @@ func TestAcknowledgeUnwanted(t *testing.T) {
 	wait()
 }
 
+// linesServer is a server for one process on standard input and output, as a shell
+// script without a detour over other programs: those may be slow to start. more are the
+// cases that a test adds.
+func linesServer(more string) client.TransportCommand {
+	return client.TransportCommand{Argv: []string{"/bin/sh", "-c", `
+answer() { id=${line#*\"id\":}; printf '{"id":%s,"result":%s}\n' "${id%%[!0-9]*}" "$1"; }
+while read -r line; do
+	case $line in
+	*'"initialize"'*) answer '{"sessionId":"S"}' ;;
+	*'"process/start"'*) answer '{"processId":"P","sandboxType":"none"}' ;;
+	` + more + `
+	*'"environment/status"'*) answer '{"status":"ready"}' ;;
+	esac
+done`}}
+}
+
 // A question that takes long over a transport without pings is waited for, as long as
 // the server gives signs of life.
 func TestSlowAnswerOverLines(t *testing.T) {
-	server := `
-id() { printf %s "$1" | sed 's/.*"id":\([0-9]*\).*/\1/'; }
-n=0
-while read -r line; do
-	case $line in
-	*'"initialize"'*) n=$((n+1)); printf '{"id":%s,"result":{"sessionId":"S"}}\n' "$(id "$line")" ;;
-	*'"process/start"'*) printf '{"id":%s,"result":{"processId":"P","sandboxType":"none"}}\n' "$(id "$line")" ;;
-	*'"environment/status"'*) printf '{"id":%s,"result":{"status":"ready"}}\n' "$(id "$line")" ;;
-	*'"process/read"'*) slow=$(id "$line"); (sleep 5; printf '{"id":%s,"result":` + readAnswer(1, false, false) + `}\n' "$slow") & ;;
-	esac
-done`
-	c, err := client.DialCommand(tethertest.Within(t), client.TransportCommand{Argv: []string{"/bin/sh", "-c", server}}, client.Impatient(client.Options{}))
-	if err != nil {
-		t.Fatal(err)
+	const read = `*'"process/read"'*) (sleep 5; answer '`
+	slow := read + readAnswer(1, false, false) + `') & ;;`
+	for name, try := range map[string]struct {
+		more    string
+		options client.Options
+	}{
+		"it says that it is there": {slow, client.Impatient(client.Options{})},
+		"it says something else":   {`*'"environment/status"'*) ;;` + talking(slow), client.Impatient(client.Options{})},
+		"it always says something": {`*'"environment/status"'*) ;;` + talking(slow), client.Options{Silence: 2 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, err := client.DialCommand(tethertest.Within(t), linesServer(try.more), try.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+			if _, err := p.Read(tethertest.Within(t), client.ReadOptions{}); err != nil {
+				t.Error(err)
+			}
+			if n := c.Status().Connection; n != 1 {
+				t.Errorf("%d connections", n)
+			}
+		})
 	}
-	defer c.Close()
-	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
-	ctx, cancel := context.WithTimeout(tethertest.Within(t), 20*time.Second)
-	defer cancel()
-	if _, err := p.Read(ctx, client.ReadOptions{}); err != nil {
-		t.Error(err)
-	}
-	if n := c.Status().Connection; n != 1 {
-		t.Errorf("%d connections", n)
-	}
+}
+
+// talking makes a server say something all the time from the first read on.
+func talking(cases string) string {
+	const note = `(while sleep 0.1; do echo '{"method":"new/thing","params":{}}'; done) & `
+	return strings.Replace(cases, `*'"process/read"'*) `, `*'"process/read"'*) `+note, 1)
 }

@@ -334,6 +334,9 @@ func (c *Conn) Ping() {
 // CanPing reports whether the stream has pings.
 func (c *Conn) CanPing() bool { return len(c.stream.Control(nil, Ping, nil)) > 0 }
 
+// Heard is when something last came from the peer.
+func (c *Conn) Heard() time.Time { return c.stream.Heard() }
+
 // HeardSince reports whether something has come from the peer since t. On a
 // stream without pings nobody can tell: there the answer is yes.
 func (c *Conn) HeardSince(t time.Time) bool {
