@@ -82,9 +82,12 @@ func TestApprovedLater(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	r := newRig(t, confined(granular), says("accept", ""))
 	file := outside(t)
-	id := r.call("exec_command", arguments{"cmd": "sleep 0.6; echo text > " + file, "yield_time_ms": 250, "login": false}).session()
+	id := r.call("exec_command", arguments{"cmd": "until [ -e go ]; do sleep 0.01; done; echo text > " + file, "yield_time_ms": 250, "login": false}).session()
 	if id == 0 {
 		t.Fatal("no session")
+	}
+	if err := os.WriteFile(filepath.Join(r.workspace, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	r.want(r.call("write_stdin", arguments{"session_id": id, "yield_time_ms": 30000}), false, "Process exited with code 0")
 	wantFile(t, file, "text\n")
