@@ -37,11 +37,12 @@ type output struct {
 	conn   syscall.RawConn
 	sink   Sink
 	budget *atomic.Int64
-	grown  int64 // bytes taken from the budget
-	full   bool  // growth was tried
+	take   func(fd uintptr) bool // o.takeReady, bound once
 
-	take func(fd uintptr) bool // o.takeReady, bound once
-	over bool                  // nothing more is to be read
+	mu    sync.Mutex // held from a read to its append: whoever reads, the order stays
+	grown int64      // bytes taken from the budget
+	full  bool       // growth was tried
+	over  bool       // nothing more is to be read
 }
 
 func newOutput(s *Supervisor, end endpoint, sink Sink) *output {
@@ -54,9 +55,11 @@ func newOutput(s *Supervisor, end endpoint, sink Sink) *output {
 	return o
 }
 
-// copy runs until the output ends, is cut, or the sink takes no more.
+// copy runs until the output ends, is cut, or the sink takes no more. Nothing is read
+// after it.
 func (o *output) copy() {
-	for !o.over {
+	defer o.end()
+	for !o.ended() {
 		err := o.conn.Read(o.take)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			o.copyRest()
@@ -67,10 +70,27 @@ func (o *output) copy() {
 	}
 }
 
+func (o *output) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over = true
+}
+
+func (o *output) ended() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.over
+}
+
 // takeReady hands what can be read now to the sink, at most readSize bytes. It
 // reports false if it is to be called again when there is more. What a child
 // writes in small pieces is collected as long as the next piece is there already.
 func (o *output) takeReady(fd uintptr) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over {
+		return true
+	}
 	buf := buffers.Get().(*[readSize]byte)
 	defer buffers.Put(buf)
 	total := 0
@@ -89,7 +109,7 @@ func (o *output) takeReady(fd uintptr) bool {
 	switch {
 	case total == readSize:
 		if !o.full {
-			o.grow(fd)
+			o.growLocked(fd)
 		}
 		return true // there may be more, but look at the deadline first
 	case errors.Is(err, syscall.EAGAIN):
@@ -99,10 +119,10 @@ func (o *output) takeReady(fd uintptr) bool {
 	return true
 }
 
-// copyRest takes what was written before the cut. A writer that is still there
-// gets no more than a full pipe accepted.
+// copyRest takes what was written before, such as before the cut or the exit, also beside
+// copy. A writer that is still there gets no more than a full pipe accepted.
 func (o *output) copyRest() {
-	for total := 0; total < pipeSize && !o.over; total += readSize {
+	for total := 0; total < pipeSize && !o.ended(); total += readSize {
 		more := false
 		if err := o.conn.Control(func(fd uintptr) { more = o.takeReady(fd) }); err != nil || !more {
 			return
@@ -110,8 +130,8 @@ func (o *output) copyRest() {
 	}
 }
 
-// grow makes the pipe larger, so that a busy child and its reader switch less.
-func (o *output) grow(fd uintptr) {
+// growLocked makes the pipe larger, so that a busy child and its reader switch less.
+func (o *output) growLocked(fd uintptr) {
 	o.full = true
 	const more = pipeSize - readSize
 	if o.stream == outlog.PTY {

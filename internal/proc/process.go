@@ -94,6 +94,7 @@ func (p *Process) run() {
 	if code != 0 && p.spec.LateOutput > 0 {
 		waitFor(&copiers, p.spec.LateOutput)
 	}
+	p.catchUp(&copiers)
 	p.sink.Exit(code)
 	copiers.Wait()
 	p.close()
@@ -108,6 +109,27 @@ func (p *Process) awaitLaunched() {
 	case p.spec.Launcher.Stays:
 		p.child.tree.kill()
 		p.child.tree.await(time.Now().Add(initWait))
+	}
+}
+
+// fullSinkWait is how long an exit waits for a sink that takes no more.
+const fullSinkWait = 2 * time.Second
+
+// catchUp returns when the sink has all that was written so far, however late the copiers
+// get their turn, unless the sink is full. What it starts is of their group.
+func (p *Process) catchUp(copiers *sync.WaitGroup) {
+	caught := make(chan struct{})
+	copiers.Go(func() { // ends with what is there
+		defer close(caught)
+		for _, out := range p.outputs {
+			out.copyRest()
+		}
+	})
+	full := time.NewTimer(p.sup.fullSink)
+	defer full.Stop()
+	select {
+	case <-caught:
+	case <-full.C:
 	}
 }
 

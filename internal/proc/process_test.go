@@ -54,6 +54,61 @@ func finish(t *testing.T, s *Supervisor, spec Spec) *recorder {
 	return sink
 }
 
+// What a command has written comes before its exit, whoever of us is scheduled first.
+func TestOutputComesBeforeTheExit(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	for i := range 200 {
+		spec := shell("echo out; echo err >&2")
+		spec.TTY = i%2 == 0
+		if story := finish(t, s, spec).story(); story != "out exit close" {
+			t.Fatalf("run %d, terminal %t: %s", i, spec.TTY, story)
+		}
+	}
+}
+
+// That is so also if the sink is slow; but a full one does not hold the exit back for ever.
+func TestOutputComesLate(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		full   time.Duration
+		script string
+		story  string
+	}{
+		{"slow", patience, "echo said", "out exit close"},
+		{"slow failure", patience, "echo said; exit 3", "out exit close"},
+		{"full", time.Millisecond, "echo said", "exit out close"},
+		{"full failure", time.Millisecond, "echo said; exit 3", "exit out close"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := newSupervisor(t, Config{})
+			s.fullSink = row.full
+			sink := newRecorder(t)
+			unblock := sink.block()
+			t.Cleanup(unblock)
+			spec := shell(row.script)
+			spec.LateOutput = time.Nanosecond
+			p, err := s.Start(t.Context(), spec, sink)
+			if err != nil {
+				t.Fatal(err)
+			}
+			<-sink.waiting
+			if row.full == patience {
+				for exited := false; !exited; time.Sleep(time.Millisecond) {
+					_, exited = p.Exited()
+				}
+				time.AfterFunc(20*time.Millisecond, unblock) // enough for an exit that does not wait
+			} else {
+				sink.awaitEvent("exit")
+				unblock()
+			}
+			awaitDone(t, p)
+			if story := sink.story(); story != row.story {
+				t.Errorf("events: %s", story)
+			}
+		})
+	}
+}
+
 func TestStreamsAreKeptApart(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	sink := finish(t, s, shell("echo out; echo err >&2; exit 3"))

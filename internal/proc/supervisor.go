@@ -79,7 +79,8 @@ type Spec struct {
 	Launcher *Launcher
 
 	// LateOutput is how long after a failure the exit waits for the output to end,
-	// so that whoever judges the failure has seen it. Successes do not wait.
+	// so that whoever judges the failure has seen it. Successes do not wait. What was
+	// written before the exit is in the sink before it in any case.
 	LateOutput time.Duration
 }
 
@@ -89,7 +90,8 @@ type Supervisor struct {
 	log      *slog.Logger
 	ready    chan struct{} // closed when host is set
 	host     *host         // what the operating system adds
-	grace    time.Duration
+	grace    time.Duration // terminateGrace
+	fullSink time.Duration // fullSinkWait
 	lifetime context.Context
 	end      context.CancelCauseFunc
 	tasks    sync.WaitGroup // every goroutine of every process
@@ -117,6 +119,7 @@ func New(cfg Config) *Supervisor {
 		log:       cfg.Log,
 		ready:     make(chan struct{}),
 		grace:     terminateGrace,
+		fullSink:  fullSinkWait,
 		lifetime:  lifetime,
 		end:       end,
 		processes: make(map[*Process]struct{}),
