@@ -190,6 +190,10 @@ func (c *Conn) Close(why error) {
 	c.signal()
 }
 
+// AwaitAnswered waits until the answers to all requests have left, but not longer than
+// closeGrace: for who wants to close the connection when it has said everything.
+func (c *Conn) AwaitAnswered() { c.requests.awaitNone(closeGrace) }
+
 // stopTimers returns why the connection has ended.
 func (c *Conn) stopTimers() error {
 	c.mu.Lock()

@@ -340,6 +340,37 @@ func TestCloseWhileBlocked(t *testing.T) {
 	}
 }
 
+// Who has said everything can wait until that has left, but not for ever.
+func TestAwaitAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pipePair(t)
+		requests := make(chan *Request, 1)
+		c := serve(t, NewWebSocket(a, nil), handlerFuncs{request: func(r *Request) { requests <- r }})
+		client := newPeer(t, b)
+		client.send(`{"id":1,"method":"m"}`)
+		r := <-requests
+		start, answered := time.Now(), make(chan struct{})
+		go func() {
+			defer close(answered)
+			c.AwaitAnswered()
+		}()
+		r.Reply(nil)
+		synctest.Wait()
+		select {
+		case <-answered:
+			t.Error("nobody has taken the answer yet")
+		default:
+		}
+		client.next()
+		<-answered
+		client.send(`{"id":2,"method":"m"}`)
+		<-requests
+		if c.AwaitAnswered(); time.Since(start) != closeGrace {
+			t.Errorf("it took %v, want %v", time.Since(start), closeGrace)
+		}
+	})
+}
+
 // A peer that was told goodbye can still send for a while, and is not reset
 // before it has read why.
 func TestLinger(t *testing.T) {

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/tetherexec/tether/wire"
 )
@@ -118,7 +119,24 @@ func (a *admission) leave(n int) {
 	defer a.mu.Unlock()
 	a.count--
 	a.bytes -= n
-	a.left.Signal()
+	a.left.Broadcast() // the reader, and who awaits none
+}
+
+// awaitNone returns when no request is unanswered, at the latest after d.
+func (a *admission) awaitNone(d time.Duration) {
+	late := false
+	timer := time.AfterFunc(d, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		late = true
+		a.left.Broadcast()
+	})
+	defer timer.Stop()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for a.count > 0 && !a.closed && !late {
+		a.left.Wait()
+	}
 }
 
 func (a *admission) close() {

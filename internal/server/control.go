@@ -78,7 +78,10 @@ func (c *conn) endAnySession(a *session.Attachment, r *rpc.Request, p *wire.Sess
 	}
 	c.log.Info("session is ended by a client", "session", s.Public)
 	if s == a.Session {
-		a.EndSelf(func() { r.Reply(wire.Empty{}) })
+		a.EndSelf(func() {
+			r.Reply(wire.Empty{})
+			c.rpc.AwaitAnswered() // polls that the end has woken
+		})
 		return nil
 	}
 	s.End()
