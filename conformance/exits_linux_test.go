@@ -95,7 +95,7 @@ func TestX18(t *testing.T) {
 		fx, s := newFixture(t, a), a.take(t)
 		fx.handOver()
 		for i := range 20 {
-			p := s.mustStart(t, fx, row{policy: unrestricted(), script: `(sleep 0.005; echo Permission denied >&2) & exit 1`, params: map[string]any{"processId": fmt.Sprint("p", i)}})
+			p := s.mustStart(t, fx, row{policy: unrestricted(), script: `(sleep 0.005; echo Permission denied >&2) & exit 1`, params: map[string]any{"processId": fmt.Sprintf("%s-%d", fx.mark, i)}})
 			if o := p.finish(t); o.exit != 1 || o.stderr != "Permission denied\n" {
 				t.Errorf("%+v", o)
 			} else if o.denied {

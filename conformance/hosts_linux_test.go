@@ -180,7 +180,7 @@ func TestStartIsAnswered(t *testing.T) {
 			policy policy
 		}{{"unconfined", unconfined()}, {"filtered", unrestricted()}, {"workspace-write", workspaceOnly()}} {
 			began := time.Now()
-			command := s.mustStart(t, fx, row{policy: p.policy, script: `read line; echo got $line`, params: map[string]any{"pipeStdin": true, "processId": p.name}})
+			command := s.mustStart(t, fx, row{policy: p.policy, script: `read line; echo got $line`, params: map[string]any{"pipeStdin": true, "processId": fx.mark + "-" + p.name}})
 			t.Logf("%s: answered after %v", p.name, time.Since(began).Round(time.Millisecond))
 			command.write(t, "it\n")
 			if o := command.finish(t); strings.TrimSpace(o.stdout) != "got it" {

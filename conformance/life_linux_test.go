@@ -97,7 +97,7 @@ func TestRN1(t *testing.T) {
 		if !strings.Contains(o.stderr, textBUSY) {
 			t.Errorf("mv of a directory above a hidden one: %+v", o)
 		}
-		o = s.mustStart(t, fx, row{policy: denying, script: `cat x/secret/k y/secret/k`, params: map[string]any{"processId": "next"}}).finish(t)
+		o = s.mustStart(t, fx, row{policy: denying, script: `cat x/secret/k y/secret/k`, params: map[string]any{"processId": fx.mark + "-next"}}).finish(t)
 		if o.exit == 0 || strings.Contains(o.all, "key text") {
 			t.Errorf("the next command reads it: %+v", o)
 		}

@@ -53,8 +53,8 @@ func TestPAR(t *testing.T) {
 		fx, s := newFixture(t, a), a.take(t)
 		fx.handOver()
 		script := `mkdir .git; echo inner $?; read line; mkdir .git; echo inner $?`
-		first := s.mustStart(t, fx, row{policy: workspaceOnly(), script: script, params: map[string]any{"pipeStdin": true, "processId": "first"}})
-		second := s.mustStart(t, fx, row{policy: workspaceOnly(), script: script, params: map[string]any{"pipeStdin": true, "processId": "second"}})
+		first := s.mustStart(t, fx, row{policy: workspaceOnly(), script: script, params: map[string]any{"pipeStdin": true, "processId": fx.mark + "-first"}})
+		second := s.mustStart(t, fx, row{policy: workspaceOnly(), script: script, params: map[string]any{"pipeStdin": true, "processId": fx.mark + "-second"}})
 		first.says(t, "inner 1")
 		second.says(t, "inner 1")
 		first.write(t, "go\n")
