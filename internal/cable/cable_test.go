@@ -462,3 +462,23 @@ func TestTheContextEndsTheCable(t *testing.T) {
 	cancel()
 	client.ended()
 }
+
+// An end that resets its connection, such as a program that ends with answers unread, has
+// sent what it has sent.
+func TestResetOvertakesNothing(t *testing.T) {
+	for _, from := range []cable.Direction{cable.FromClient, cable.FromServer} {
+		t.Run(from.String(), func(t *testing.T) {
+			r := lay(t)
+			sender, receiver := r.dial()
+			if from == cable.FromServer {
+				sender, receiver = receiver, sender
+			}
+			r.SetLatency(100*time.Millisecond, 0)
+			sender.send("last words")
+			sender.conn.(*net.TCPConn).SetLinger(0)
+			sender.conn.Close()
+			receiver.wants("last words")
+			receiver.ended()
+		})
+	}
+}

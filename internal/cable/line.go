@@ -23,6 +23,7 @@ type item struct {
 	payload  []byte // what it says
 	came     time.Time
 	due      time.Time
+	lost     error  // of an end: it was none in order
 	injected bool   // by the cable itself: concerns no rule
 	mark     func() // called when it is queued and before it is sent; may be nil
 }
@@ -141,6 +142,10 @@ func (l *line) write() {
 		}
 		if it.kind == end {
 			l.overtaken(-1)
+			if it.lost != nil {
+				l.link.sever("lost: "+it.lost.Error(), true)
+				return
+			}
 			l.end()
 			return
 		}

@@ -260,7 +260,7 @@ func (l *line) finish(err error) {
 		// The client was cut off; the server must not notice.
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || err == nil:
 		l.push(item{kind: end})
-	default:
-		l.link.sever("lost: "+err.Error(), true)
+	default: // a reset overtakes nothing that was sent before it
+		l.push(item{kind: end, lost: err})
 	}
 }
