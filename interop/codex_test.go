@@ -194,13 +194,16 @@ func TestCodexNonZeroExit(t *testing.T) {
 // comes back for it.
 func TestCodexPolls(t *testing.T) {
 	onProducts(t, func(t *testing.T, who product) {
-		polls := 0
+		polls, polled := 0, filepath.Join(t.TempDir(), "polled")
 		r := runCodex(t, who, func(turn int, outputs []string) modelItem {
 			if turn == 1 {
-				return execCommand(turn, map[string]any{"cmd": "for i in 1 2 3; do echo tick $i; sleep 0.7; done", "yield_time_ms": 250})
+				return execCommand(turn, map[string]any{"yield_time_ms": 250, "cmd": fmt.Sprintf(
+					"echo tick 1; until [ -e %s ]; do sleep 0.02; done; for i in 2 3; do echo tick $i; sleep 0.7; done", polled)})
 			}
 			if session, running := runningSession(outputs); running && turn < 10 {
-				polls++
+				if polls++; polls == 1 {
+					os.WriteFile(polled, nil, 0o600) // without it the command does not end
+				}
 				return writeStdin(turn, session, "", 5000)
 			}
 			return say("done")
