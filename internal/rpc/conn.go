@@ -313,16 +313,22 @@ func (c *Conn) Alive(ctx context.Context) bool {
 	c.Ping()
 	look := time.NewTicker(aliveStep)
 	defer look.Stop()
-	for {
+	for looks, done, over := 1, ctx.Done(), false; ; {
 		select {
 		case <-look.C:
 			if !c.stream.Heard().Equal(before) {
 				return c.ctx.Err() == nil // its last words are no sign of life
 			}
+			if looks++; over && looks > aliveLooks {
+				return false
+			}
 		case <-c.ctx.Done():
 			return false
-		case <-ctx.Done():
-			return false
+		case <-done:
+			if looks > aliveLooks {
+				return false
+			}
+			done, over = nil, true // the time has passed without us: the answer may have come and not been read
 		}
 	}
 }
@@ -347,8 +353,12 @@ func (c *Conn) HeardSince(t time.Time) bool {
 	return c.stream.Heard().After(t) || !c.CanPing()
 }
 
-// aliveStep is how often Alive looks for the answer.
-const aliveStep = 2 * time.Millisecond
+// aliveStep is how often Alive looks for the answer, and aliveLooks how often at least:
+// a machine that stood still has not listened.
+const (
+	aliveStep  = 2 * time.Millisecond
+	aliveLooks = 50
+)
 
 // Notify sends a notification. It waits while the peer is far behind: a Handler
 // that must not wait uses a Feed.

@@ -257,6 +257,19 @@ func TestAlive(t *testing.T) {
 			}
 		})
 	})
+	t.Run("answers while this program stands still", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := pipePair(t)
+			c := serve(t, NewWebSocket(a, nil), echo)
+			go answerPings(newPeer(t, b))
+			time.Sleep(time.Second)                                      // on the test's own clock
+			ctx, cancel := context.WithDeadline(t.Context(), time.Now()) // as after a pause
+			defer cancel()
+			if !c.Alive(ctx) {
+				t.Error("its answer was not looked for")
+			}
+		})
+	})
 	t.Run("silent", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := pipePair(t)
