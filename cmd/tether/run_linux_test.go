@@ -101,7 +101,7 @@ func TestRunExitCodes(t *testing.T) {
 				{[]string{"--cwd", "/no/such/directory", "true"}, 125, "working directory"},
 				{[]string{"--timeout", "100ms", "sleep", "1000"}, 124, ""},
 				{[]string{"--timeout", "1h", "true"}, 0, ""},
-				{[]string{"--timeout", "1s", "sh", "-c", "sleep 1000 & exit 3"}, 3, ""}, // only its output goes on
+				{[]string{"--timeout", "1900ms", "sh", "-c", "sleep 1000 & exit 3"}, 3, ""}, // only its output goes on
 				{[]string{"--timeout", "100ms", "sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"}, 124, ""},
 			} {
 				got := b.tether(nil, append(append([]string{"run"}, url...), try.args...)...)
