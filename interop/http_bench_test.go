@@ -194,9 +194,10 @@ func (c *caller) call(method string, params any) string { return c.answer(c.send
 // An origin is a web server on loopback that answers with given bytes and keeps
 // the bytes of every request.
 type origin struct {
-	listener net.Listener
-	port     string
-	wg       sync.WaitGroup
+	listener  net.Listener
+	port      string
+	accepting sync.WaitGroup
+	serving   sync.WaitGroup
 
 	mu    sync.Mutex
 	got   []string
@@ -217,7 +218,7 @@ func newOrigin(t testing.TB) *origin {
 	}
 	o := &origin{listener: l, open: map[net.Conn]bool{}}
 	_, o.port, _ = net.SplitHostPort(l.Addr().String())
-	o.wg.Go(func() { // ends with the listener
+	o.accepting.Go(func() { // ends with the listener
 		for {
 			conn, err := l.Accept()
 			if err != nil {
@@ -226,7 +227,7 @@ func newOrigin(t testing.TB) *origin {
 			o.mu.Lock()
 			o.open[conn] = true
 			o.mu.Unlock()
-			o.wg.Go(func() { o.serve(conn) }) // ends with the connection
+			o.serving.Go(func() { o.serve(conn) }) // ends with the connection
 		}
 	})
 	t.Cleanup(o.close)
@@ -235,12 +236,13 @@ func newOrigin(t testing.TB) *origin {
 
 func (o *origin) close() {
 	o.listener.Close()
+	o.accepting.Wait() // all that there will be are open
 	o.mu.Lock()
 	for c := range o.open {
 		c.Close()
 	}
 	o.mu.Unlock()
-	o.wg.Wait()
+	o.serving.Wait()
 }
 
 // answers sets what the next requests get, and forgets earlier ones.

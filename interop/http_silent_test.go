@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -87,6 +88,6 @@ func closingOrigin(t *testing.T, after time.Duration) (address string, served fu
 	return l.Addr().String(), func() map[string]int {
 		mu.Lock()
 		defer mu.Unlock()
-		return seen
+		return maps.Clone(seen)
 	}
 }
