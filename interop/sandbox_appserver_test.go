@@ -27,7 +27,7 @@ type appServer struct {
 	workspace string // cwd of the thread, on the executor
 	model     *model
 	wire      *wireTap
-	cable     *tethertest.Cable // to the executor
+	cable     *tethertest.Cable // to the executor, if somebody reads along
 
 	// user answers a request for approval with a decision.
 	user func(approval approvalRequest) string
@@ -201,7 +201,9 @@ func (a *appServer) turn() {
 	for a.ended == before {
 		a.next()
 	}
-	a.cable.Settle()
+	if a.cable != nil {
+		a.cable.Settle()
+	}
 }
 
 // outputs are the tool outputs that the model was shown.
