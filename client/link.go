@@ -111,7 +111,10 @@ func (l *link) answers(limit time.Duration) bool {
 	if err == nil {
 		err = call.wait(ctx, nil)
 	}
-	return err == nil || !errors.Is(err, context.DeadlineExceeded) || l.conn.Heard().After(asked) // one of the server is
+	if err == nil || !errors.Is(err, context.DeadlineExceeded) { // one of the server is
+		return true
+	}
+	return l.conn.Heard().After(asked)
 }
 
 // close ends the connection; the first call says why.

@@ -125,12 +125,7 @@ func (p *Process) catchUp(copiers *sync.WaitGroup) {
 			out.copyRest()
 		}
 	})
-	full := time.NewTimer(p.sup.fullSink)
-	defer full.Stop()
-	select {
-	case <-caught:
-	case <-full.C:
-	}
+	await(caught, p.sup.fullSink)
 }
 
 // waitFor waits until the group is done, but not longer than d.
@@ -140,6 +135,11 @@ func waitFor(group *sync.WaitGroup, d time.Duration) {
 		group.Wait()
 		close(done)
 	}()
+	await(done, d)
+}
+
+// await waits until done is closed, but not longer than d.
+func await(done <-chan struct{}, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -80,7 +80,7 @@ type Spec struct {
 
 	// LateOutput is how long after a failure the exit waits for the output to end,
 	// so that whoever judges the failure has seen it. Successes do not wait. What was
-	// written before the exit is in the sink before it in any case.
+	// written before the exit is in the sink before it in any case, unless that is full.
 	LateOutput time.Duration
 }
 

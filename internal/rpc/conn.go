@@ -313,22 +313,20 @@ func (c *Conn) Alive(ctx context.Context) bool {
 	c.Ping()
 	look := time.NewTicker(aliveStep)
 	defer look.Stop()
-	for looks, done, over := 1, ctx.Done(), false; ; {
+	var late <-chan struct{} // it is never too late before all looks
+	for looks := 1; ; looks++ {
+		if looks > aliveLooks {
+			late = ctx.Done()
+		}
 		select {
 		case <-look.C:
 			if !c.stream.Heard().Equal(before) {
 				return c.ctx.Err() == nil // its last words are no sign of life
 			}
-			if looks++; over && looks > aliveLooks {
-				return false
-			}
 		case <-c.ctx.Done():
 			return false
-		case <-done:
-			if looks > aliveLooks {
-				return false
-			}
-			done, over = nil, true // the time has passed without us: the answer may have come and not been read
+		case <-late:
+			return false
 		}
 	}
 }
@@ -353,8 +351,8 @@ func (c *Conn) HeardSince(t time.Time) bool {
 	return c.stream.Heard().After(t) || !c.CanPing()
 }
 
-// aliveStep is how often Alive looks for the answer, and aliveLooks how often at least:
-// a machine that stood still has not listened.
+// aliveStep is how often Alive looks for the answer, and aliveLooks how many times at
+// least: if the machine stood still, the answer may have come and not been read.
 const (
 	aliveStep  = 2 * time.Millisecond
 	aliveLooks = 50
