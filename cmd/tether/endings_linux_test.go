@@ -28,17 +28,7 @@ func underNohup(cmd *exec.Cmd) *exec.Cmd {
 func TestNohup(t *testing.T) {
 	b := newBooth(t)
 	cmd := underNohup(b.command("run", "--", "sh", "-c", "echo ready; read x; echo got $x"))
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, out := piped(t, cmd)
 	lines := bufio.NewReader(out)
 	if line, err := lines.ReadString('\n'); line != "ready\n" {
 		t.Fatalf("%q, %v", line, err)

@@ -157,17 +157,7 @@ func TestMCPRunIsEnded(t *testing.T) {
 			b := newBooth(t)
 			executor := tethertest.StartServer(t, server.Config{})
 			cmd := b.command("mcp-run", "--url", executor.URL, "--cwd", b.work, "--", "sh", "-c", `echo $$ > pid; echo "{}"; while read -r x; do echo "{}"; done; exec sleep 1000`)
-			in, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			in, out := piped(t, cmd)
 			if _, err := io.ReadFull(out, make([]byte, len("{}\n"))); err != nil {
 				t.Fatal(err)
 			}

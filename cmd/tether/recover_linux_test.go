@@ -78,19 +78,9 @@ func TestOutageIsToldInLines(t *testing.T) {
 			args = append(args[:1:1], append([]string{"-q"}, args[1:]...)...)
 		}
 		cmd := b.command(args...)
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
 		var stderr sharedBuffer
 		cmd.Stderr = &stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		in, out := piped(t, cmd)
 		echo := func(text string) {
 			io.WriteString(in, text)
 			got := make([]byte, len(text))

@@ -61,6 +61,22 @@ func (b *booth) tether(stdin io.Reader, args ...string) end {
 	return end{cmd.ProcessState.ExitCode(), out.String(), stderr.String()}
 }
 
+// piped starts a command that a test talks to.
+func piped(t *testing.T, cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser) {
+	t.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err = cmd.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return in, out
+}
+
 // isEmpty checks that nothing was left behind.
 func (b *booth) isEmpty() {
 	b.t.Helper()
