@@ -293,8 +293,8 @@ func (p *Process) Kill() {
 	}
 }
 
-// killWait is how long Kill waits for the killed to be gone. Only a process stuck
-// in the kernel takes longer.
+// killWait is how long the killed are waited for. Only a process stuck in the kernel
+// takes longer.
 const killWait = time.Second
 
 func (p *Process) terminate(now bool) bool {
@@ -332,7 +332,8 @@ func (p *Process) terminate(now bool) bool {
 }
 
 // enforce kills what is left of the process after its grace and cuts the output a
-// grace later, at the sink if that is what holds it up.
+// grace later, at the sink if that is what holds it up. It returns when the killed are
+// gone.
 func (p *Process) enforce(e *ending) {
 	defer close(e.finished)
 	grace := time.NewTimer(p.sup.grace)
@@ -362,4 +363,5 @@ func (p *Process) enforce(e *ending) {
 	case <-patience.C: // the sink is full, and nobody reads it
 		p.sink.Cut()
 	}
+	p.child.tree.await(time.Now().Add(killWait))
 }

@@ -122,6 +122,27 @@ func TestTerminateKillsAfterItsGrace(t *testing.T) {
 	})
 }
 
+// Who is killed takes a while to be gone, the more memory it has: when the process is
+// closed, so is that, also if it holds none of our pipes.
+func TestTerminateWaitsForTheKilled(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *Supervisor) {
+		s.grace = time.Millisecond
+		p, sink := start(t, s, shell(`
+			exec 3>&1
+			sh -c 'trap "" TERM; x=$(head -c 100000000 /dev/zero | tr "\0" x); echo pid=$$ >&3; exec 3>&-
+				while :; do sleep 1000; done' >/dev/null 2>&1 &
+			exec 3>&-
+			wait`))
+		pid := awaitPids(t, sink, 1)[0]
+		p.Terminate()
+		awaitDone(t, p)
+		s.settle()
+		if alive(pid) || p.Leftovers() {
+			t.Error("closed before the killed were gone")
+		}
+	})
+}
+
 func TestTerminateTwiceKillsAtOnce(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *Supervisor) {
 		s.grace = time.Hour
