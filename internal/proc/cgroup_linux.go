@@ -295,9 +295,10 @@ func (g *cgroup) members() map[int]bool {
 
 func (g *cgroup) kill() {
 	g.owner.kills <- struct{}{}
-	defer func() { <-g.owner.kills }()
 	g.killed.Store(true)
 	g.killAll()
+	<-g.owner.kills
+	g.await(time.Now().Add(killWait))
 }
 
 func (g *cgroup) killAll() {

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -84,7 +83,6 @@ func (r *forkRequest) giveUp() {
 	r.drop()
 	if r.group != nil && !r.group.release(nil) { // a child that came too late had started something
 		r.group.kill()
-		r.group.await(time.Now().Add(killWait))
 		r.group.release(nil)
 	}
 }

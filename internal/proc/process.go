@@ -108,7 +108,6 @@ func (p *Process) awaitLaunched() {
 		p.child.awaitInit()
 	case p.spec.Launcher.Stays:
 		p.child.tree.kill()
-		p.child.tree.await(time.Now().Add(initWait))
 	}
 }
 
@@ -284,7 +283,6 @@ func (p *Process) Kill() {
 		return
 	}
 	p.child.tree.kill()
-	p.child.tree.await(time.Now().Add(killWait))
 	p.mu.Lock()
 	p.killing--
 	p.mu.Unlock()
@@ -332,20 +330,31 @@ func (p *Process) terminate(now bool) bool {
 }
 
 // enforce kills what is left of the process after its grace and cuts the output a
-// grace later, at the sink if that is what holds it up. It returns when the killed are
-// gone.
+// grace later, at the sink if that is what holds it up. It returns when nothing is left.
 func (p *Process) enforce(e *ending) {
 	defer close(e.finished)
+	var look sync.WaitGroup
+	defer look.Wait()
+	deadline := time.Now().Add(p.sup.grace)
 	grace := time.NewTimer(p.sup.grace)
 	defer grace.Stop()
-	drained := e.drained
+	drained, looked := e.drained, make(chan struct{})
 	for waiting := true; waiting; {
 		select {
 		case <-drained:
 			if p.child.tree.empty() {
 				return
 			}
-			drained = nil // somebody without our pipes is still cleaning up
+			drained = nil
+			look.Go(func() { // ends with the grace at the latest
+				defer close(looked)
+				p.child.tree.await(deadline) // somebody is dying, or cleans up without our pipes
+			})
+		case <-looked:
+			if p.child.tree.empty() {
+				return
+			}
+			looked = nil
 		case <-grace.C:
 			waiting = false
 		case <-e.hurry:
@@ -363,5 +372,4 @@ func (p *Process) enforce(e *ending) {
 	case <-patience.C: // the sink is full, and nobody reads it
 		p.sink.Cut()
 	}
-	p.child.tree.await(time.Now().Add(killWait))
 }

@@ -217,7 +217,19 @@ func (t *scanTree) kill() {
 
 func (t *scanTree) empty() bool { return len(t.members(readProcessTable(), false)) == 0 }
 
-func (t *scanTree) await(time.Time) {} // its kill has waited
+// await leaves out who is forked meanwhile.
+func (t *scanTree) await(deadline time.Time) {
+	for pid, entry := range t.members(readProcessTable(), false) {
+		p, err := pin(pid)
+		if err != nil {
+			continue
+		}
+		if now, ok := readProcess(pid); ok && now.started == entry.started {
+			p.await(deadline)
+		}
+		p.close()
+	}
+}
 
 func (t *scanTree) release(view tableView) bool {
 	if view == nil || len(t.members(view(), false)) > 0 {

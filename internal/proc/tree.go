@@ -12,7 +12,7 @@ type tree interface {
 	signal(sig syscall.Signal)
 	// signalBut leaves one of them out.
 	signalBut(sig syscall.Signal, pid int)
-	// kill kills them.
+	// kill kills them and returns when they are gone, or after killWait.
 	kill()
 	// await returns when all have ended, at the latest at the deadline.
 	await(deadline time.Time)

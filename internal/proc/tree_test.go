@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -122,23 +123,44 @@ func TestTerminateKillsAfterItsGrace(t *testing.T) {
 	})
 }
 
-// Who is killed takes a while to be gone, the more memory it has: when the process is
-// closed, so is that, also if it holds none of our pipes.
+// startHeavy starts a process whose child holds none of our pipes and takes a while to be
+// gone, because it has much memory to give back.
+func startHeavy(t *testing.T, s *Supervisor, before string) (p *Process, child int) {
+	t.Helper()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, sink := start(t, s, shell(fmt.Sprintf(`
+		exec 3>&1
+		sh -c '%s x=$(head -c 100000000 /dev/zero | tr "\0" x); echo pid=$$ >&3; exec 3>&-; read y <> %s' >/dev/null 2>&1 &
+		exec 3>&-
+		wait`, before, fifo)))
+	return p, awaitPids(t, sink, 1)[0]
+}
+
 func TestTerminateWaitsForTheKilled(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *Supervisor) {
 		s.grace = time.Millisecond
-		p, sink := start(t, s, shell(`
-			exec 3>&1
-			sh -c 'trap "" TERM; x=$(head -c 100000000 /dev/zero | tr "\0" x); echo pid=$$ >&3; exec 3>&-
-				while :; do sleep 1000; done' >/dev/null 2>&1 &
-			exec 3>&-
-			wait`))
-		pid := awaitPids(t, sink, 1)[0]
+		p, child := startHeavy(t, s, `trap "" TERM;`)
 		p.Terminate()
 		awaitDone(t, p)
 		s.settle()
-		if alive(pid) || p.Leftovers() {
+		if alive(child) || p.Leftovers() {
 			t.Error("closed before the killed were gone")
+		}
+	})
+}
+
+// Who dies when asked is awaited, and nothing else: the grace is for the others.
+func TestTerminateWaitsForTheDying(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *Supervisor) {
+		s.grace = time.Hour
+		p, child := startHeavy(t, s, "")
+		p.Terminate()
+		awaitDone(t, p)
+		if alive(child) {
+			t.Error("closed before the dying were gone")
 		}
 	})
 }
