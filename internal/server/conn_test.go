@@ -27,9 +27,9 @@ func TestLogForgetsEndedConnections(t *testing.T) {
 		defer cancel()
 		c := &conn{rpc: rpc.New(ctx, rpc.NewWebSocket(near, nil), rpc.Config{Log: slog.New(slog.DiscardHandler)})}
 		p := &session.Process{ID: "p", Log: log}
-		c.Follow(p, 0)
+		c.Follow(p, 0, false)
 		c.endFollows()
-		c.Follow(p, 0) // too late
+		c.Follow(p, 0, false) // too late
 		if len(c.follows) != 0 {
 			t.Errorf("%d follows after the end", len(c.follows))
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"time"
 
 	"github.com/segmentio/asm/base64"
 
@@ -14,13 +15,17 @@ import (
 )
 
 // Follow implements session.Peer: it pushes the events of a process.
-func (c *conn) Follow(p *session.Process, after uint64) {
+func (c *conn) Follow(p *session.Process, after uint64, gently bool) {
 	f := &follow{conn: c, process: p, cursor: p.Log.Cursor(after)}
+	if gently {
+		f.restraint = new(restraint)
+	}
 	f.prefix = append(f.prefix, `{"method":"`+wire.NoteProcessOutput+`","params":{"processId":`...)
 	f.prefix = wire.AppendString(f.prefix, p.ID)
 	f.prefix = append(f.prefix, `,"seq":`...)
 	f.visit = f.encode
 	feed := c.rpc.Feed(f)
+	f.wake = feed.Wake
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
@@ -51,20 +56,66 @@ func (c *conn) endFollows() {
 	defer c.mu.Unlock()
 	c.ended = true
 	for f := range c.follows {
-		f.unfollow()
+		f.stopLocked()
 	}
 	c.follows = nil
 }
 
 // A follow turns the log of a process into notifications, one event each.
 type follow struct {
-	conn     *conn
-	process  *session.Process
-	cursor   *outlog.Cursor
-	prefix   []byte // of an output notification, up to the number
-	visit    func(outlog.Entry)
-	batch    *rpc.Batch // where encode puts the event
-	unfollow func()     // guarded by the connection
+	conn      *conn
+	process   *session.Process
+	cursor    *outlog.Cursor
+	prefix    []byte // of an output notification, up to the number
+	visit     func(outlog.Entry)
+	batch     *rpc.Batch // where encode puts the event
+	wake      func()     // has Next called
+	restraint *restraint // nil: as much as the connection takes
+
+	unfollow func()      // guarded by the connection, as is
+	timer    *time.Timer // which ends the restraint; nil: it needs none
+}
+
+// digestTime is how long a client that came back is given to digest the answer to its
+// read, digestEvents and digestBytes are how much is pushed meanwhile. The reference client
+// parks what comes before it has, and gives the process up at 256 events or 1 MiB: pushed
+// at full speed, that is a matter of milliseconds.
+const (
+	digestTime   = 100 * time.Millisecond
+	digestEvents = 128
+	digestBytes  = 512 << 10
+)
+
+// A restraint says how much a client that came back was pushed, and since when. The answer
+// to its read was sent before.
+type restraint struct {
+	events, bytes int
+	until         time.Time // zero: nothing was pushed yet
+}
+
+func (r *restraint) pushed(bytes int) {
+	if r.until.IsZero() {
+		r.until = time.Now().Add(digestTime)
+	}
+	r.events++
+	r.bytes += bytes
+}
+
+// left is how long nothing more may be pushed.
+func (r *restraint) left() time.Duration {
+	if r.events < digestEvents && r.bytes < digestBytes {
+		return 0
+	}
+	return time.Until(r.until)
+}
+
+// wakeAfter has Next called again after d.
+func (f *follow) wakeAfter(d time.Duration) {
+	f.conn.mu.Lock()
+	defer f.conn.mu.Unlock()
+	if f.timer == nil && !f.conn.ended {
+		f.timer = time.AfterFunc(d, f.wake)
+	}
 }
 
 // notificationOverhead is more than an output notification needs besides its
@@ -73,6 +124,12 @@ const notificationOverhead = 64
 
 // Next implements rpc.Source.
 func (f *follow) Next(b *rpc.Batch) bool {
+	if f.restraint != nil {
+		if d := f.restraint.left(); d > 0 {
+			f.wakeAfter(d)
+			return false
+		}
+	}
 	f.batch = b
 	err := f.cursor.Next(f.visit)
 	f.batch = nil
@@ -95,8 +152,15 @@ func (f *follow) Next(b *rpc.Batch) bool {
 func (f *follow) end() {
 	f.conn.mu.Lock()
 	defer f.conn.mu.Unlock()
-	f.unfollow()
+	f.stopLocked()
 	delete(f.conn.follows, f)
+}
+
+func (f *follow) stopLocked() {
+	f.unfollow()
+	if f.timer != nil {
+		f.timer.Stop()
+	}
 }
 
 // Written implements rpc.Source.
@@ -105,6 +169,9 @@ func (f *follow) Written() { f.process.Sent(f.cursor.Seq()) }
 // encode adds the notification of an event to the batch. An output event is
 // written straight into the frame.
 func (f *follow) encode(e outlog.Entry) {
+	if f.restraint != nil {
+		f.restraint.pushed(len(e.Data))
+	}
 	if e.Kind != outlog.Output {
 		f.encodeEnd(e)
 		return

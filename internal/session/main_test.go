@@ -53,15 +53,16 @@ type fakePeer struct {
 }
 
 type followed struct {
-	id    string
-	after uint64
-	at    time.Time
+	id     string
+	after  uint64
+	gently bool
+	at     time.Time
 }
 
 func newPeer() *fakePeer { return &fakePeer{alive: true, follows: make(chan followed, 100)} }
 
-func (p *fakePeer) Follow(process *Process, after uint64) {
-	p.follows <- followed{process.ID, after, time.Now()}
+func (p *fakePeer) Follow(process *Process, after uint64, gently bool) {
+	p.follows <- followed{process.ID, after, gently, time.Now()}
 }
 
 func (p *fakePeer) Alive(ctx context.Context) bool {

@@ -27,8 +27,9 @@ const (
 // A Peer is the connection that is attached to a session.
 type Peer interface {
 	// Follow pushes the events of p behind number after, from now on, behind
-	// every answer that was given before.
-	Follow(p *Process, after uint64)
+	// every answer that was given before. Gently: the client has just come back, and
+	// cannot take much until it has digested that answer.
+	Follow(p *Process, after uint64, gently bool)
 
 	// Alive reports whether the peer is there. It has until ctx is over.
 	Alive(ctx context.Context) bool
@@ -201,7 +202,7 @@ func (a *Attachment) followLocked(p *Process, after uint64) {
 		return
 	}
 	p.follower = a
-	a.peer.Follow(p, after)
+	a.peer.Follow(p, after, a.resumed && !a.Session.acks)
 }
 
 // Detach lets go of the session: its time to live begins.

@@ -302,3 +302,27 @@ func TestTerminateOfASeenEndMakesItKnown(t *testing.T) {
 	}
 	table.Close()
 }
+
+// Who comes back is spared, unless it acknowledges: such a client repairs its holes.
+func TestFollowGently(t *testing.T) {
+	table := newTable(t, nil)
+	defer table.Close()
+	child := finished(t)
+	for _, acks := range []bool{false, true} {
+		peer := newPeer()
+		a, err := table.Open(Wishes{Acks: acks}, peer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.StartAnswered(adopt(a.Session, "p", child))
+		if f := <-peer.follows; f.gently {
+			t.Errorf("acks %v: a new client is spared", acks)
+		}
+		a.Detach()
+		b, peer := resume(t, table, a.Session)
+		read(t, b, "p", 0)
+		if f := <-peer.follows; f.gently == acks {
+			t.Errorf("acks %v: who came back is spared: %v", acks, f.gently)
+		}
+	}
+}

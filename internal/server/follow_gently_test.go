@@ -1,0 +1,36 @@
+package server
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A client that has come back is pushed no more than it can park, until it has had time to
+// digest the answer to its read.
+func TestRestraint(t *testing.T) {
+	const parkedEvents, parkedBytes, largest = 256, 1 << 20, 64 << 10
+	synctest.Test(t, func(t *testing.T) {
+		for _, size := range []int{0, 1, 5000, largest} {
+			var r restraint
+			time.Sleep(time.Hour) // before the first push
+			for r.left() <= 0 {
+				r.pushed(size)
+				if r.events > parkedEvents || r.bytes > parkedBytes {
+					t.Fatalf("%d events with %d bytes", r.events, r.bytes)
+				}
+			}
+			if r.left() != digestTime {
+				t.Errorf("held back for %v", r.left())
+			}
+			time.Sleep(digestTime - time.Nanosecond)
+			if r.left() <= 0 {
+				t.Error("held back no longer")
+			}
+			time.Sleep(time.Nanosecond)
+			if r.pushed(size); r.left() > 0 {
+				t.Errorf("still held back for %v", r.left())
+			}
+		}
+	})
+}
