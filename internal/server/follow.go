@@ -24,8 +24,7 @@ func (c *conn) Follow(p *session.Process, after uint64, gently bool) {
 	f.prefix = wire.AppendString(f.prefix, p.ID)
 	f.prefix = append(f.prefix, `,"seq":`...)
 	f.visit = f.encode
-	feed := c.rpc.Feed(f)
-	f.wake = feed.Wake
+	f.feed = c.rpc.Feed(f)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
@@ -35,8 +34,8 @@ func (c *conn) Follow(p *session.Process, after uint64, gently bool) {
 		c.follows = map[*follow]struct{}{}
 	}
 	c.follows[f] = struct{}{}
-	f.unfollow = p.Log.Follow(waker(feed))
-	feed.Wake()
+	f.unfollow = p.Log.Follow(waker(f.feed))
+	f.feed.Wake()
 }
 
 // waker wakes a feed, at once if somebody may be waiting for the event.
@@ -69,7 +68,7 @@ type follow struct {
 	prefix    []byte // of an output notification, up to the number
 	visit     func(outlog.Entry)
 	batch     *rpc.Batch // where encode puts the event
-	wake      func()     // has Next called
+	feed      *rpc.Feed  // which calls Next
 	restraint *restraint // nil: as much as the connection takes
 
 	unfollow func()      // guarded by the connection, as is
@@ -109,13 +108,24 @@ func (r *restraint) left() time.Duration {
 	return time.Until(r.until)
 }
 
-// wakeAfter has Next called again after d.
-func (f *follow) wakeAfter(d time.Duration) {
+// restrained reports whether nothing may be pushed now. Then Next is called again when it may.
+func (f *follow) restrained() bool {
+	if f.restraint == nil {
+		return false
+	}
+	left := f.restraint.left()
+	if left < 0 {
+		f.restraint = nil
+	}
+	if left <= 0 {
+		return false
+	}
 	f.conn.mu.Lock()
 	defer f.conn.mu.Unlock()
 	if f.timer == nil && !f.conn.ended {
-		f.timer = time.AfterFunc(d, f.wake)
+		f.timer = time.AfterFunc(left, f.feed.Wake)
 	}
+	return true
 }
 
 // notificationOverhead is more than an output notification needs besides its
@@ -124,11 +134,8 @@ const notificationOverhead = 64
 
 // Next implements rpc.Source.
 func (f *follow) Next(b *rpc.Batch) bool {
-	if f.restraint != nil {
-		if d := f.restraint.left(); d > 0 {
-			f.wakeAfter(d)
-			return false
-		}
+	if f.restrained() {
+		return false
 	}
 	f.batch = b
 	err := f.cursor.Next(f.visit)
