@@ -25,6 +25,9 @@ const (
 	// cgroupKills is how many kills ask the kernel at once. It serves one at a time,
 	// and each that waits holds a thread.
 	cgroupKills = 4
+	// cgroupAwaits is how many are watched at once until they are empty. Each takes a
+	// descriptor.
+	cgroupAwaits = 32
 )
 
 // cgroups keeps a cgroup for each process below one of our own, "tether-PID-N".
@@ -35,6 +38,7 @@ type cgroups struct {
 	broken atomic.Bool // the kernel does not start processes in them
 	proven atomic.Bool // it does
 	kills  chan struct{}
+	awaits chan struct{}
 
 	mu     sync.Mutex
 	parent string
@@ -59,7 +63,7 @@ func openCgroups() (*cgroups, error) {
 		return nil, err
 	}
 	sweepCgroups(own)
-	c := &cgroups{lock: -1, kills: make(chan struct{}, cgroupKills)}
+	c := &cgroups{lock: -1, kills: make(chan struct{}, cgroupKills), awaits: make(chan struct{}, cgroupAwaits)}
 	name := fmt.Sprintf("%s%d-%d", cgroupPrefix, os.Getpid(), supervisors.Add(1))
 	c.parent = filepath.Join(own, name)
 	if err := c.makeParent(); err != nil {
@@ -301,18 +305,28 @@ func (g *cgroup) kill() {
 	g.await(time.Now().Add(killWait))
 }
 
+// killAll tries again for a moment when there is no descriptor left.
 func (g *cgroup) killAll() {
-	if os.WriteFile(g.file("cgroup.kill"), []byte("1"), 0) == nil {
-		return
-	}
-	for range killRounds { // kernels before 5.14
-		if g.signal(unix.SIGKILL); g.empty() {
+	for round := range killRounds {
+		err := os.WriteFile(g.file("cgroup.kill"), []byte("1"), 0)
+		switch {
+		case err == nil:
+			return
+		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+			time.Sleep(time.Millisecond << min(round, 6))
+			continue
+		}
+		if g.signal(unix.SIGKILL); g.empty() { // kernels before 5.14
 			return
 		}
 	}
 }
 
 func (g *cgroup) await(deadline time.Time) {
+	if g.owner != nil {
+		g.owner.awaits <- struct{}{}
+		defer func() { <-g.owner.awaits }()
+	}
 	fd, err := unix.Open(g.file("cgroup.events"), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return

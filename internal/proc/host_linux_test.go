@@ -514,3 +514,44 @@ func TestManyStartsAtOnceSpareDescriptors(t *testing.T) {
 	all.Wait()
 	s.Close()
 }
+
+// A process ends when it is told to, also when there is not one descriptor left.
+func TestTerminateWithoutDescriptors(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *Supervisor) {
+		p, sink := start(t, s, shell("trap '' TERM; sleep 1000 & echo pid=$!; wait; sleep 1000"))
+		pid := awaitPids(t, sink, 1)[0]
+		restore := exhaustDescriptors(t)
+		p.Terminate()
+		awaitDone(t, p)
+		restore()
+		awaitDeath(t, pid)
+		if sink.code != 137 {
+			t.Errorf("code %d", sink.code)
+		}
+		p.Kill()
+		if p.Leftovers() {
+			t.Error("leftovers")
+		}
+	})
+}
+
+// exhaustDescriptors sees to it that none can be opened until restore is called.
+func exhaustDescriptors(t *testing.T) (restore func()) {
+	t.Helper()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 0
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	restore = sync.OnceFunc(func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(restore)
+	return restore
+}

@@ -44,6 +44,7 @@ func (c *child) awaitInit()                       {}
 func (c *child) resize(rows, cols uint16) error   { return ErrUnsupported }
 func (c *child) signalGroup(syscall.Signal) error { return ErrUnsupported }
 
+func killGroup(int)                                {}
 func readDescriptor(uintptr, []byte) (int, error)  { return 0, ErrUnsupported }
 func writeDescriptor(uintptr, []byte) (int, error) { return 0, ErrUnsupported }
 func growPipe(uintptr, int) bool                   { return false }

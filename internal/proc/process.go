@@ -362,6 +362,7 @@ func (p *Process) enforce(e *ending) {
 		}
 	}
 	p.child.tree.kill()
+	killGroup(p.child.pid) // which needs no descriptor, if there was none for the tree
 	for _, out := range p.outputs {
 		out.cutAfter(p.sup.grace)
 	}

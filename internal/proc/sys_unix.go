@@ -29,6 +29,9 @@ func writeDescriptor(fd uintptr, p []byte) (n int, err error) {
 	}
 }
 
+// killGroup kills the group of a child that is not reaped yet.
+func killGroup(pid int) { unix.Kill(-pid, unix.SIGKILL) }
+
 // The terminal of a process that did not ask for a size.
 const (
 	defaultRows = 24
