@@ -224,5 +224,5 @@ func (r *Read) Answer(page Page, reply func(), queue func(sent func())) {
 	}
 	defer a.Session.mu.Unlock()
 	queue(func() { r.Process.Sent(page.Next - 1) })
-	a.followLocked(r.Process, page.Next-1)
+	a.followLocked(r.Process, page.Next-1, !a.Session.acks) // who acknowledges repairs its holes
 }

@@ -27,8 +27,8 @@ const (
 // A Peer is the connection that is attached to a session.
 type Peer interface {
 	// Follow pushes the events of p behind number after, from now on, behind
-	// every answer that was given before. Gently: the client has just come back, and
-	// cannot take much until it has digested that answer.
+	// every answer that was given before. Gently: the client cannot take much until it
+	// has digested the last of them.
 	Follow(p *Process, after uint64, gently bool)
 
 	// Alive reports whether the peer is there. It has until ctx is over.
@@ -193,16 +193,16 @@ func (a *Attachment) followAll() {
 // catchUpLocked pushes p's events from the oldest one on that the client is not
 // known to have and that is still kept.
 func (a *Attachment) catchUpLocked(p *Process) {
-	a.followLocked(p, max(p.known, p.Log.Stats().First-1))
+	a.followLocked(p, max(p.known, p.Log.Stats().First-1), false)
 }
 
 // followLocked pushes p's events from here on, once per attachment.
-func (a *Attachment) followLocked(p *Process, after uint64) {
+func (a *Attachment) followLocked(p *Process, after uint64, gently bool) {
 	if a.Session.attachment != a || p.follower == a {
 		return
 	}
 	p.follower = a
-	a.peer.Follow(p, after, a.resumed && !a.Session.acks)
+	a.peer.Follow(p, after, gently)
 }
 
 // Detach lets go of the session: its time to live begins.

@@ -303,7 +303,8 @@ func TestTerminateOfASeenEndMakesItKnown(t *testing.T) {
 	table.Close()
 }
 
-// Who comes back is spared, unless it acknowledges: such a client repairs its holes.
+// What goes on where a client that came back has read is pushed gently, unless the client
+// acknowledges. What was started meanwhile is not.
 func TestFollowGently(t *testing.T) {
 	table := newTable(t, nil)
 	defer table.Close()
@@ -323,6 +324,10 @@ func TestFollowGently(t *testing.T) {
 		read(t, b, "p", 0)
 		if f := <-peer.follows; f.gently == acks {
 			t.Errorf("acks %v: who came back is spared: %v", acks, f.gently)
+		}
+		b.StartAnswered(adopt(b.Session, "new", child))
+		if f := <-peer.follows; f.id != "new" || f.gently {
+			t.Errorf("acks %v: a new process is followed as %+v", acks, f)
 		}
 	}
 }
