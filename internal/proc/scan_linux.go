@@ -68,6 +68,19 @@ func readProcess(pid int) (processEntry, bool) {
 	}, true
 }
 
+// pin pins the process that was seen, not one that got its number since.
+func (e processEntry) pin(pid int) (pinned, bool) {
+	p, err := pin(pid)
+	if err != nil {
+		return pinned{}, false
+	}
+	if now, ok := readProcess(pid); !ok || now.started != e.started {
+		p.close()
+		return pinned{}, false
+	}
+	return p, true
+}
+
 // A scanTree is found in the process table: the child's group and session, their
 // descendants, whoever holds the child's outputs, and whoever was one of these at
 // an earlier look. It misses a process that left the session, gave up the outputs
@@ -188,11 +201,11 @@ func (t *scanTree) send(sig syscall.Signal, but int) []pinned {
 		if pid == but {
 			continue
 		}
-		p, err := pin(pid)
-		if err != nil {
+		p, ok := entry.pin(pid)
+		if !ok {
 			continue
 		}
-		if now, ok := readProcess(pid); !ok || now.started != entry.started || p.signal(sig) != nil {
+		if p.signal(sig) != nil {
 			p.close()
 			continue
 		}
@@ -220,14 +233,10 @@ func (t *scanTree) empty() bool { return len(t.members(readProcessTable(), false
 // await leaves out who is forked meanwhile.
 func (t *scanTree) await(deadline time.Time) {
 	for pid, entry := range t.members(readProcessTable(), false) {
-		p, err := pin(pid)
-		if err != nil {
-			continue
-		}
-		if now, ok := readProcess(pid); ok && now.started == entry.started {
+		if p, ok := entry.pin(pid); ok {
 			p.await(deadline)
+			p.close()
 		}
-		p.close()
 	}
 }
 
