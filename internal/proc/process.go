@@ -2,6 +2,7 @@ package proc
 
 import (
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -69,15 +70,7 @@ func newProcess(s *Supervisor, c *child, spec Spec, sink Sink) *Process {
 // waiting child costs no thread.
 func (p *Process) run() {
 	defer close(p.done)
-	var copiers sync.WaitGroup
-	for _, out := range p.outputs {
-		copiers.Go(func() { // ends at the end of the output, or when it is cut
-			out.copy()
-			if sink, ok := p.sink.(StreamSink); ok {
-				sink.EndStream(out.stream)
-			}
-		})
-	}
+	ended := p.startCopying()
 	code := p.child.wait()
 	p.mu.Lock()
 	p.state, p.code = exited, code
@@ -92,12 +85,34 @@ func (p *Process) run() {
 		}
 	}
 	if code != 0 && p.spec.LateOutput > 0 {
-		waitFor(&copiers, p.spec.LateOutput)
+		await(ended, p.spec.LateOutput)
 	}
-	p.catchUp(&copiers)
+	caught := p.startCatchUp()
+	await(caught, p.sup.fullSink)
 	p.sink.Exit(code)
-	copiers.Wait()
+	<-ended
+	<-caught
 	p.close()
+}
+
+// startCopying starts one goroutine per output, which ends at the end of the output or when
+// it is cut. The returned channel is closed when the last of them is done.
+func (p *Process) startCopying() (ended <-chan struct{}) {
+	done := make(chan struct{})
+	var left atomic.Int32
+	left.Store(int32(len(p.outputs)))
+	for _, out := range p.outputs {
+		go func() { // run waits for the channel
+			out.copy()
+			if sink, ok := p.sink.(StreamSink); ok {
+				sink.EndStream(out.stream)
+			}
+			if left.Add(-1) == 0 {
+				close(done)
+			}
+		}()
+	}
+	return done
 }
 
 // awaitLaunched returns when nothing is left of what a launcher started. If that
@@ -114,27 +129,17 @@ func (p *Process) awaitLaunched() {
 // fullSinkWait is how long an exit waits for a sink that takes no more.
 const fullSinkWait = 2 * time.Second
 
-// catchUp returns when the sink has all that was written so far, however late the copiers
-// get their turn, unless the sink is full. What it starts is of their group.
-func (p *Process) catchUp(copiers *sync.WaitGroup) {
-	caught := make(chan struct{})
-	copiers.Go(func() { // ends with what is there
-		defer close(caught)
+// startCatchUp hands all that was written so far to the sink, however late the copiers get
+// their turn. The returned channel is closed when the sink has it; a full sink delays that.
+func (p *Process) startCatchUp() (caught <-chan struct{}) {
+	done := make(chan struct{})
+	go func() { // run waits for the channel
+		defer close(done)
 		for _, out := range p.outputs {
 			out.copyRest()
 		}
-	})
-	await(caught, p.sup.fullSink)
-}
-
-// waitFor waits until the group is done, but not longer than d.
-func waitFor(group *sync.WaitGroup, d time.Duration) {
-	done := make(chan struct{})
-	go func() { // ends with the group, which run waits for
-		group.Wait()
-		close(done)
 	}()
-	await(done, d)
+	return done
 }
 
 // await waits until done is closed, but not longer than d.
