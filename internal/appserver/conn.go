@@ -234,7 +234,7 @@ func (c *conn) find(handle string) (*process, error) {
 	c.mu.Lock()
 	p := c.handles[handle]
 	c.mu.Unlock()
-	if p == nil {
+	if p == nil || p.theChild() == nil { // without a child it was never started
 		return nil, wire.Errorf(wire.CodeInvalidRequest, "no active process for process handle %s", wire.Quote(handle))
 	}
 	if !p.running() {
@@ -247,16 +247,13 @@ func notRunning(handle string) *wire.Error {
 	return wire.Errorf(wire.CodeInvalidRequest, "process %s is no longer running", wire.Quote(handle))
 }
 
-// release gives a handle back. What the process left running, if it was ever
-// started, is kept in mind until the connection ends.
+// release gives a handle back. If the process was started, child is remembered until the
+// connection ends or nothing is left of it. Once the connection has ended, end kills child.
 func (c *conn) release(p *process, child *proc.Process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lastGasp {
-		return
-	}
 	delete(c.handles, p.handle)
-	if child == nil || !child.Leftovers() {
+	if c.lastGasp || child == nil || !child.Leftovers() {
 		return
 	}
 	c.left[child] = struct{}{}

@@ -4,6 +4,7 @@ package appserver
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -532,5 +533,57 @@ func TestNoTimeAtAll(t *testing.T) {
 	<-child.Done()
 	if p.started(child); !p.timedOut {
 		t.Error("it has not timed out")
+	}
+}
+
+// A client sends process/spawn and other requests for the same handle in one burst and leaves:
+// they run after the connection has ended, the start fails, and the others find no process.
+func TestRequestsBehindAStartThatTheEndOfTheConnectionFails(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	defer theirs.Close()
+	ctx, leave := context.WithCancel(t.Context())
+	conn := f.newConn(ctx, rpc.NewLines(theirs, theirs), "test")
+	leave()
+	conn.end()
+	params := &wire.ProcessSpawnParams{Command: []string{"cat"}, ProcessHandle: "h", Cwd: "/", TTY: true}
+	if err := conn.spawn(nil, params, &client{}); err == nil {
+		t.Fatal("a process was started on a connection that has ended")
+	}
+	input := "eA=="
+	for name, request := range map[string]func() error{
+		"kill": func() error { return conn.killProcess(&wire.ProcessKillParams{ProcessHandle: "h"}) },
+		"resizePty": func() error {
+			return conn.resize(&wire.ProcessResizePtyParams{ProcessHandle: "h", Size: wire.ProcessTerminalSize{Rows: 1, Cols: 1}})
+		},
+		"writeStdin": func() (err error) {
+			conn.write(&wire.ProcessWriteStdinParams{ProcessHandle: "h", DeltaBase64: &input}, func(e error) { err = e })
+			return err
+		},
+	} {
+		if err := request(); err == nil || err.Error() != `no active process for process handle "h"` {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if len(conn.handles) > 0 {
+		t.Errorf("handles in use: %v", conn.handles)
+	}
+}
+
+// While a start is under way, its handle is in use, but no method finds a process.
+func TestHandleWithoutAChild(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil)
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	defer theirs.Close()
+	conn := f.newConn(t.Context(), rpc.NewLines(theirs, theirs), "test")
+	if err := conn.reserve(newProcess(conn, &wire.ProcessSpawnParams{ProcessHandle: "h"}, &client{})); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.killProcess(&wire.ProcessKillParams{ProcessHandle: "h"}); err == nil {
+		t.Error("a process that was never started was killed")
 	}
 }

@@ -162,7 +162,7 @@ func (p *process) running() bool {
 	return p.state == running
 }
 
-// theChild is not nil once the start was answered.
+// theChild is nil if the process has not been started, or could not be.
 func (p *process) theChild() *proc.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
