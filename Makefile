@@ -7,11 +7,12 @@ LISTEN    ?= ws://127.0.0.1:0
 FUZZTIME  ?= 10s
 MODELTIME ?= 5m
 TIMEOUT   ?= 30m
+SOAKLIMIT ?= 90m
 
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-unit interop model bench fuzz demos clean bubblewrap
+.PHONY: help build run test check test-unit interop soak model bench fuzz demos clean bubblewrap
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +36,11 @@ test-unit: ## tests beside the code and CLI scripts, with the race detector
 
 interop: build ## play the same exchanges against the reference and bin/tether
 	@scripts/with-reference go test -tags interop -count 1 -timeout $(TIMEOUT) ./interop/...
+
+soak: export TETHER_SOAK=1
+soak: bubblewrap build ## the tests of load, time and luck at full length; before a release
+	go test -race -count 1 -timeout $(SOAKLIMIT) ./...
+	@scripts/with-reference go test -tags interop -count 1 -timeout $(SOAKLIMIT) ./interop/...
 
 model: build ## random operations and faults against both servers, for MODELTIME=5m each
 	@scripts/with-reference go test -tags interop -count 1 -timeout 60m -v -run TestClientModel ./interop -model $(MODELTIME)

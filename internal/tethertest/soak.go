@@ -1,0 +1,29 @@
+package tethertest
+
+import (
+	"os"
+	"testing"
+)
+
+// soakVariable is set to 1 by `make soak`.
+const soakVariable = "TETHER_SOAK"
+
+// Soak reports whether tests that search for faults by repetition, load or time run
+// at full length. `make test` runs them short, `make soak` runs them in full.
+func Soak() bool { return os.Getenv(soakVariable) == "1" }
+
+// SoakOnly skips a test whose short form would prove nothing.
+func SoakOnly(t testing.TB) {
+	t.Helper()
+	if !Soak() {
+		t.Skip("runs in make soak only")
+	}
+}
+
+// Scaled returns full in make soak and short otherwise: a duration, a number of rounds.
+func Scaled[T any](short, full T) T {
+	if Soak() {
+		return full
+	}
+	return short
+}
