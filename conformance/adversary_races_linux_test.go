@@ -13,12 +13,14 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// Bounds of races. They are lost early or not at all.
-const (
-	raceStarts = 240
-	raceTime   = 15 * time.Second
-	raceAtOnce = 4
+// Bounds of the race attacks. An attack that can succeed usually does so early.
+var (
+	raceStarts = tethertest.Scaled(80, 240)
+	raceTime   = tethertest.Scaled(4*time.Second, 15*time.Second)
 )
+
+// raceAtOnce is how many commands of a race run at the same time.
+const raceAtOnce = 4
 
 // raceTargets are where the link leads, the last two to names that bubblewrap uses
 // while it works. racePauses are how long the swapper waits between two swaps, at

@@ -19,10 +19,13 @@ import (
 )
 
 // What the chaos is made of.
+var (
+	chaosTime    = tethertest.Scaled(2*time.Second, 20*time.Second)
+	chaosClients = tethertest.Scaled(10, 20)
+)
+
 const (
-	chaosClients   = 20
-	chaosProcesses = 5 // of each client, at once
-	chaosTime      = 5 * time.Second
+	chaosProcesses = 5                      // of each client, at once
 	chaosCut       = 500 * time.Millisecond // between two cuts of a client
 	chaosBytes     = 512 << 10              // the most that a process prints
 )
@@ -30,9 +33,6 @@ const (
 // Many clients lose their connections all the time; nothing is lost, nothing
 // comes twice, nothing is left behind.
 func TestChaos(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes its time")
-	}
 	check := tethertest.NothingLeft(t)
 	file, _ := randomFile(t, chaosBytes)
 	data, err := os.ReadFile(file)
