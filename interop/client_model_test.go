@@ -19,10 +19,11 @@ import (
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/cable"
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // modelTime is for how long TestClientModel looks for trouble, with each product.
-var modelTime = flag.Duration("model", 15*time.Second, "duration of TestClientModel with each product")
+var modelTime = flag.Duration("model", tethertest.Scaled(2*time.Second, 2*time.Minute), "duration of TestClientModel with each product")
 
 // TestClientModel does random things through a cable with random faults, and looks at
 // the history afterwards: each start happened once, each accepted write reached its

@@ -30,7 +30,8 @@ import (
 // These tests keep cutting the connections of clients that behave as the
 // reference client does, and compare each command's output, byte for byte, with
 // what the command is known to print. The server runs in the test's process, so
-// that its goroutines and descriptors can be counted.
+// that its goroutines and descriptors can be counted. In make test they run for
+// some seconds, in make soak for minutes.
 
 // producer builds the command that prints known output.
 var producer = sync.OnceValues(func() (string, error) {
@@ -49,6 +50,7 @@ type job struct {
 	over  time.Duration
 	step  time.Duration // 0: a few milliseconds
 	exit  int
+	gate  string // the last tenth comes when this file exists, unless empty
 	began func() // called with the first output, unless nil
 }
 
@@ -59,7 +61,7 @@ func (j job) argv(t testing.TB) []string {
 		t.Fatal("build the producer:", err)
 	}
 	return []string{path, "-seed", strconv.FormatUint(j.seed, 10), "-bytes", strconv.FormatInt(j.bytes, 10),
-		"-over", j.over.String(), "-step", cmp.Or(j.step, 5*time.Millisecond).String(), "-exit", strconv.Itoa(j.exit)}
+		"-over", j.over.String(), "-step", cmp.Or(j.step, 5*time.Millisecond).String(), "-exit", strconv.Itoa(j.exit), "-gate", j.gate}
 }
 
 // check compares what arrived with what was printed.
@@ -191,7 +193,8 @@ func soakClient(ctx context.Context, t *testing.T, url string) *tethertest.RefCl
 	return c
 }
 
-// A command that prints 20 MB/s goes on through ten seconds without a connection.
+// A command that prints 20 MB/s goes on through ten seconds without a connection
+// (in make test: through one).
 func TestSoakOutageOfTenSeconds(t *testing.T) {
 	url := soakServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // a busy machine needs one
@@ -200,8 +203,10 @@ func TestSoakOutageOfTenSeconds(t *testing.T) {
 	defer cable.Close()
 	c := soakClient(ctx, t, cable.URL())
 	defer c.Close()
-	cut := func() { time.AfterFunc(2*time.Second, func() { cable.CutFor(10 * time.Second) }) }
-	if err := (job{seed: 1, bytes: 20e6 * 14, over: 14 * time.Second, exit: 7, began: cut}).run(ctx, t, c, "outage"); err != nil {
+	before, outage := tethertest.Scaled(500*time.Millisecond, 2*time.Second), tethertest.Scaled(time.Second, 10*time.Second)
+	over := before + outage + before
+	cut := func() { time.AfterFunc(before, func() { cable.CutFor(outage) }) }
+	if err := (job{seed: 1, bytes: 20e6 * int64(over) / int64(time.Second), over: over, exit: 7, began: cut}).run(ctx, t, c, "outage"); err != nil {
 		t.Fatal(err)
 	}
 	if c.Recoveries() != 1 {
@@ -209,7 +214,8 @@ func TestSoakOutageOfTenSeconds(t *testing.T) {
 	}
 }
 
-// The same command under a connection that is cut every 200 ms for 30 s.
+// The same command under a connection that is cut every 200 ms for 30 s (in make
+// test: eight times, each after the client has recovered).
 func TestSoakCutEvery200ms(t *testing.T) {
 	url := soakServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -218,12 +224,23 @@ func TestSoakCutEvery200ms(t *testing.T) {
 	defer cable.Close()
 	c := soakClient(ctx, t, cable.URL())
 	defer c.Close()
-	stop := cutEvery(cable, 200*time.Millisecond, 30*time.Second, func(int) bool { return true })
+	cuts, over := tethertest.Scaled(8, 50), tethertest.Scaled(2*time.Second, 32*time.Second)
+	due, gate := func(int) bool { return true }, ""
+	if !tethertest.Soak() {
+		gate = filepath.Join(t.TempDir(), "gate")
+		due = func(n int) bool {
+			if c.Recoveries() >= cuts {
+				os.WriteFile(gate, nil, 0o600) // without it the command does not end
+			}
+			return n < cuts && c.Recoveries() >= n
+		}
+	}
+	stop := cutEvery(cable, 200*time.Millisecond, tethertest.Scaled(time.Minute, 30*time.Second), due)
 	defer stop()
-	if err := (job{seed: 2, bytes: 20e6 * 32, over: 32 * time.Second, exit: 3}).run(ctx, t, c, "cuts"); err != nil {
+	if err := (job{seed: 2, bytes: 20e6 * int64(over) / int64(time.Second), over: over, exit: 3, gate: gate}).run(ctx, t, c, "cuts"); err != nil {
 		t.Fatal(err)
 	}
-	if c.Recoveries() < 50 {
+	if c.Recoveries() < cuts {
 		t.Errorf("the connection was recovered only %d times", c.Recoveries())
 	}
 }
@@ -257,14 +274,15 @@ func cutEvery(cable *tethertest.Cable, every, total time.Duration, due func(cuts
 }
 
 // A hundred clients run twenty commands each, some of them at the same time,
-// and each client's connection is cut every two seconds for a minute.
+// and each client's connection is cut every two seconds for a minute (in make test:
+// eight clients with six commands each, for three seconds).
 func TestSoakManyClients(t *testing.T) {
-	const (
-		clients  = 100
-		commands = 20
-		atOnce   = 4
-		cuts     = 2 * time.Second
-		total    = time.Minute
+	const atOnce = 4
+	var (
+		clients  = tethertest.Scaled(8, 100)
+		commands = tethertest.Scaled(6, 20)
+		cuts     = tethertest.Scaled(500*time.Millisecond, 2*time.Second)
+		total    = tethertest.Scaled(3*time.Second, time.Minute)
 	)
 	url := soakServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -282,7 +300,7 @@ func TestSoakManyClients(t *testing.T) {
 			}
 			defer c.Close()
 			time.Sleep(time.Duration(random.Int64N(int64(cuts)))) // not all cut at the same moment
-			// A hundred come back at once: who is slow is not cut off again before.
+			// All clients reconnect at once: a slow one is not cut off again before it has recovered.
 			stop := cutEvery(cable, cuts, total, func(cuts int) bool { return c.Recoveries() >= cuts })
 			defer stop()
 			places := make(chan struct{}, atOnce)
@@ -290,7 +308,7 @@ func TestSoakManyClients(t *testing.T) {
 			for k := range commands {
 				// The commands of a client together take about as long as the cuts go on.
 				j := job{seed: uint64(i*commands + k), bytes: random.Int64N(1<<20 + 1), exit: random.IntN(6), step: 100 * time.Millisecond,
-					over: time.Duration(random.Int64N(int64(2 * total * atOnce / commands)))}
+					over: time.Duration(random.Int64N(2 * int64(total) * atOnce / int64(commands)))}
 				places <- struct{}{}
 				jobs.Go(func() {
 					defer func() { <-places }()
