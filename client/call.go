@@ -37,7 +37,7 @@ func (c *Client) callAs(ctx context.Context, r repeat, u urgency, method string,
 		case !ok:
 			return err
 		case r == once && lost.sent:
-			return &ambiguousError{lost}
+			return &ambiguousError{lost: lost}
 		}
 	}
 }

@@ -32,7 +32,10 @@
 //
 // If the server does not come back in time or does not know the session any more,
 // the client has failed: each call, and each process, returns the same error, which
-// is [ErrSessionLost]. [Lazy] makes a new client then.
+// is [ErrSessionLost]. [Lazy] makes a new client then. The error of a server that did
+// not come back in time has the reason of the last attempt. If another client has
+// resumed the session, the error is [ErrTakenOver], and this client does not try to get
+// the session back.
 //
 // # Servers without tether's additions
 //

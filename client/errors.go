@@ -21,6 +21,10 @@ var (
 	// patience with the session was over. It is also an ErrSessionLost.
 	ErrRecoveryTimeout = errors.New("recovery timed out")
 
+	// ErrTakenOver means that another client has resumed the session, which goes on
+	// there. It is also an ErrSessionLost.
+	ErrTakenOver = errors.New("session was taken over by another client")
+
 	// ErrGap means that output was lost.
 	ErrGap = errors.New("output was lost")
 
@@ -107,11 +111,20 @@ func (e *lostError) Error() string {
 
 func (e *lostError) Unwrap() error { return e.cause }
 
-// An ambiguousError is a lost connection after something was sent that is not
-// repeated.
-type ambiguousError struct{ lost error }
+// An ambiguousError is a lost connection after a request was sent that is not repeated.
+type ambiguousError struct {
+	lost error
+	what string // is not known to have happened; empty: that the request was carried out
+}
 
-func (e *ambiguousError) Error() string   { return e.lost.Error() }
+func (e *ambiguousError) Error() string {
+	doubt := ErrAmbiguous.Error()
+	if e.what != "" {
+		doubt = "it is not known whether " + e.what
+	}
+	return doubt + ": " + e.lost.Error()
+}
+
 func (e *ambiguousError) Unwrap() []error { return []error{ErrAmbiguous, e.lost} }
 
 // A SessionError tells why a client has failed. It is an ErrSessionLost.
@@ -121,15 +134,31 @@ type SessionError struct {
 }
 
 func (e *SessionError) Error() string {
+	if e.Cause == ErrTakenOver {
+		return e.Cause.Error()
+	}
 	return e.Loss.Error() + "; failed to resume exec-server session: " + e.Cause.Error()
 }
 
 // Unwrap makes errors.Is find ErrSessionLost and both reasons.
 func (e *SessionError) Unwrap() []error { return []error{ErrSessionLost, e.Loss, e.Cause} }
 
-type timeoutError struct{ after time.Duration }
+// A timeoutError is the end of the attempts to resume a session. It tells why the last
+// one failed but does not wrap that: a socket that does not exist must not look like a
+// file that does not.
+type timeoutError struct {
+	after time.Duration
+	last  error // nil: no attempt had ended by then
+}
 
-func (e *timeoutError) Error() string        { return "recovery timed out after " + shortDuration(e.after) }
+func (e *timeoutError) Error() string {
+	s := "recovery timed out after " + shortDuration(e.after)
+	if e.last != nil {
+		s += "; last attempt: " + e.last.Error()
+	}
+	return s
+}
+
 func (e *timeoutError) Is(target error) bool { return target == ErrRecoveryTimeout }
 func (e *timeoutError) Timeout() bool        { return true }
 

@@ -83,7 +83,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		case !isLost:
 			return nil, err
 		case lost.sent:
-			return nil, &ambiguousError{lost}
+			return nil, &ambiguousError{lost: lost}
 		}
 	}
 }

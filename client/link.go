@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -68,7 +69,10 @@ func (l *link) serve() {
 	watch.Go(l.watch)
 	err := l.conn.Serve()
 	watch.Wait()
-	if errors.Is(err, io.EOF) {
+	switch e, told := errors.AsType[*rpc.CloseError](err); {
+	case told && e.Code == rpc.ClosePolicy && strings.HasSuffix(e.Reason, wire.ReasonResumed):
+		err = ErrTakenOver
+	case errors.Is(err, io.EOF):
 		err = nil
 	}
 	l.err = &lostError{cause: err}

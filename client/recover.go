@@ -83,7 +83,7 @@ func (c *Client) patience() time.Duration {
 func (c *Client) recover(loss *lostError) (*link, error) {
 	c.opts.Log.Info("connection lost", "err", loss)
 	limit := c.patience()
-	ctx, cancel := context.WithTimeoutCause(c.ctx, limit, &timeoutError{limit})
+	ctx, cancel := context.WithTimeoutCause(c.ctx, limit, ErrRecoveryTimeout)
 	defer cancel()
 	c.mu.Lock()
 	c.setState(Status{State: Recovering, Connection: c.links, Err: loss})
@@ -96,8 +96,19 @@ func (c *Client) recover(loss *lostError) (*link, error) {
 		}
 		return nil, &SessionError{loss, cause}
 	}
-	if c.session == "" {
+	switch {
+	case errors.Is(loss, ErrTakenOver): // to resume it now would take it from that client
+		return failed(ErrTakenOver)
+	case c.session == "":
 		return failed(errors.New("missing session id"))
+	}
+	var last error // why the last attempt failed
+	over := func() (*link, error) {
+		cause := context.Cause(ctx)
+		if cause == ErrRecoveryTimeout {
+			cause = &timeoutError{limit, last}
+		}
+		return failed(cause)
 	}
 	refusals := 0
 	for attempt := 0; ; attempt++ {
@@ -106,8 +117,15 @@ func (c *Client) recover(loss *lostError) (*link, error) {
 			return l, nil
 		}
 		if ctx.Err() != nil {
-			return failed(context.Cause(ctx))
+			if last == nil && !errors.Is(err, context.Cause(ctx)) {
+				last = err
+			}
+			return over()
 		}
+		if errors.Is(err, ErrTakenOver) {
+			return failed(ErrTakenOver)
+		}
+		last = err
 		if isRefusal(err) {
 			refusals++
 		}
@@ -121,7 +139,7 @@ func (c *Client) recover(loss *lostError) (*link, error) {
 		select {
 		case <-time.After(c.pause(attempt+1, err)):
 		case <-ctx.Done():
-			return failed(context.Cause(ctx))
+			return over()
 		}
 	}
 }

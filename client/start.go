@@ -171,7 +171,7 @@ func (c *Client) start(ctx context.Context, p *Process, params *wire.StartParams
 		if err != nil {
 			c.forget(p)
 			if sent {
-				err = &ambiguousError{err}
+				err = &ambiguousError{err, commandStarted}
 			}
 			return err
 		}
@@ -235,6 +235,9 @@ func (c *Client) follow(l *link, p *Process) error {
 	return &lostError{cause: l.err.cause, sent: true}
 }
 
+// commandStarted is what is not known when the answer to a start is lost for good.
+const commandStarted = "the command was started"
+
 // startResult is the answer to process/start; old servers do not tell the sandbox.
 type startResult struct {
 	ProcessID   string `json:"processId"`
@@ -287,7 +290,7 @@ func (c *Client) adopt(ctx context.Context, l *link, p *Process) error {
 		}
 		if time.Since(asked) > startingLimit {
 			c.giveUp(l, p, err)
-			return &ambiguousError{err}
+			return &ambiguousError{err, commandStarted}
 		}
 		select {
 		case <-time.After(startingPause):

@@ -147,7 +147,7 @@ func (u *upload) run(ctx context.Context) error {
 			}
 		}
 		if err != nil && u.finished {
-			err = &ambiguousError{err}
+			err = &ambiguousError{lost: err}
 		}
 		return err
 	}

@@ -12,6 +12,10 @@ const (
 	CodeSessionAttached = -32010 // the session has another live connection; worth retrying
 )
 
+// ReasonResumed is what a connection is told whose session another connection has
+// resumed: as the reason of its close frame, and in answers.
+const ReasonResumed = "session has been resumed by another connection"
+
 // An Error is the error member of an answer.
 type Error struct {
 	Code    int      `json:"code"`

@@ -3,13 +3,15 @@ package session
 import (
 	"errors"
 	"fmt"
+
+	"github.com/tetherexec/tether/wire"
 )
 
 // Conditions that callers tell apart.
 var (
 	ErrUnknownSession = errors.New("unknown session id")
 	ErrAttached       = errors.New("is already attached to another connection")
-	ErrResumed        = errors.New("session has been resumed by another connection")
+	ErrResumed        = errors.New(wire.ReasonResumed)
 	ErrEnded          = errors.New("session has ended")
 	ErrLimit          = errors.New("limit reached")
 

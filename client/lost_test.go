@@ -1,0 +1,101 @@
+package client_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// A client whose session another client has resumed fails with that reason at once. It
+// does not try to resume the session.
+func TestTakenOver(t *testing.T) {
+	t.Parallel()
+	srv := tethertest.StartServer(t, server.Config{})
+	cable := tethertest.NewCable(t, srv.URL)
+	first := dial(t, cable.URL(), client.Options{})
+	p := start(t, first, sh("exec sleep 60"))
+	cable.Freeze() // so that it does not answer the server's ping
+	second := dial(t, srv.URL, client.Options{Resume: first.SessionID()})
+	cable.Thaw()
+	_, err := p.Wait(tethertest.Within(t))
+	if !errors.Is(err, client.ErrTakenOver) || !errors.Is(err, client.ErrSessionLost) || err.Error() != "session was taken over by another client" {
+		t.Errorf("the process of the first client failed with %v", err)
+	}
+	if n := cable.Links(); n != 1 {
+		t.Errorf("the first client has made %d connections", n)
+	}
+	if err := second.Ping(tethertest.Within(t)); err != nil {
+		t.Errorf("the second client: %v", err)
+	}
+	if err := second.End(tethertest.Within(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// The error of a session that could not be resumed in time has the reason of the last
+// attempt.
+func TestRecoveryTimeoutHasTheLastReason(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{RecoveryTimeout: 400 * time.Millisecond})
+	const refusal = "session S is already attached to another connection"
+	stop := make(chan struct{})
+	first.cut()
+	wait := play(t, func() {
+		for {
+			select {
+			case again := <-s.peers:
+				if m, ok := again.mayHear(); ok {
+					again.say(m.refuse(-32010, refusal))
+				}
+				again.cut()
+			case <-stop:
+				return
+			}
+		}
+	})
+	_, err := p.Wait(tethertest.Within(t))
+	close(stop)
+	wait()
+	if !errors.Is(err, client.ErrRecoveryTimeout) || !errors.Is(err, client.ErrSessionLost) ||
+		!strings.HasSuffix(err.Error(), "recovery timed out after 400ms; last attempt: exec-server rejected request (-32010): "+refusal) {
+		t.Errorf("the process failed with %v", err)
+	}
+}
+
+// The text of an ambiguous outcome says that it is one, and of what.
+func TestAmbiguousOutcomesSaySo(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	wait := play(t, func() {
+		first := s.accept()
+		first.welcome("S")
+		first.expect("process/start")
+		first.cut()
+		again := s.accept()
+		again.say(again.expect("initialize").refuse(-32600, "unknown session id S"))
+	})
+	c := dial(t, s.url(), client.Options{})
+	_, err := c.Start(tethertest.Within(t), client.Command{Argv: []string{"x"}, ID: "P"})
+	wait()
+	if !errors.Is(err, client.ErrAmbiguous) || !strings.HasPrefix(err.Error(), "it is not known whether the command was started: ") {
+		t.Errorf("a start: %v", err)
+	}
+
+	s = newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	wait = play(t, func() {
+		first.expect("process/signal")
+		first.cut()
+	})
+	err = p.Interrupt(tethertest.Within(t))
+	wait()
+	if !errors.Is(err, client.ErrAmbiguous) || !strings.HasPrefix(err.Error(), "it is not known whether the request was carried out: ") {
+		t.Errorf("an interrupt: %v", err)
+	}
+}
