@@ -129,6 +129,25 @@ func TestK12(t *testing.T) {
 	})
 }
 
+// A server that was killed has what is left of its commands ended by the next.
+func TestK13(t *testing.T) {
+	notForReference(t, "it leaves them running")
+	eachAccount(t, func(t *testing.T, a *account) {
+		fx := newFixture(t, a)
+		fx.handOver()
+		s := a.own(t, bench.server.Argv, nil)
+		t.Cleanup(func() { s.endLeftovers(fx.mark) })
+		p := s.mustStart(t, fx, row{policy: unconfined(), script: stubborn})
+		p.says(t, "ready")
+		q := s.mustStart(t, fx, row{policy: unconfined(), script: `sh -c 'trap "" TERM; echo ready; exec >/dev/null 2>&1; while :; do sleep 1; done' & wait`,
+			params: map[string]any{"processId": fx.mark + "-grandchild"}})
+		q.says(t, "ready")
+		s.kill()
+		a.own(t, bench.server.Argv, nil)
+		tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
+	})
+}
+
 // The names that are kept from commands in /tmp are the same for every user.
 func TestSharedTmp(t *testing.T) {
 	if len(bench.accounts) < 2 {

@@ -5,6 +5,7 @@ package proc
 import (
 	"context"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -44,6 +45,9 @@ func benchmarkStart(b *testing.B, cfg Config, spec Spec) {
 
 func BenchmarkStartTrue(b *testing.B)          { benchmarkStart(b, Config{}, trueSpec) }
 func BenchmarkStartTrueNoCgroup(b *testing.B)  { benchmarkStart(b, Config{NoCgroups: true}, trueSpec) }
+func BenchmarkStartTrueNoted(b *testing.B) {
+	benchmarkStart(b, Config{NoCgroups: true, Notes: filepath.Join(b.TempDir(), "notes")}, trueSpec)
+}
 func BenchmarkStartTrueSubreaper(b *testing.B) { benchmarkStart(b, Config{Subreaper: true}, trueSpec) }
 func BenchmarkStartTrueTTY(b *testing.B) {
 	spec := trueSpec

@@ -24,9 +24,10 @@ const launchesAtOnce = 32
 type host struct {
 	log     *slog.Logger
 	forks   *forker
-	cgroups *cgroups // nil: trees are found in the process table
-	reaper  *reaper  // nil: orphans are not ours
-	own     *pidSet  // children of ours that are not reaped
+	cgroups *cgroups  // nil: trees are found in the process table
+	reaper  *reaper   // nil: orphans are not ours
+	own     *pidSet   // children of ours that are not reaped
+	notes   *notebook // nil: none are kept
 	places  chan struct{}
 }
 
@@ -38,6 +39,12 @@ func newHost(cfg Config) *host {
 			h.log.Info("no cgroup for processes, using the process table", "err", err)
 		}
 		h.cgroups = groups
+	}
+	if cfg.Notes != "" {
+		h.notes = &notebook{path: cfg.Notes, log: h.log}
+		if h.cgroups == nil { // now, so that no start has to wait for it
+			h.notes.open()
+		}
 	}
 	if cfg.Subreaper {
 		reaper, err := startReaper(h.log, h.own)
@@ -59,6 +66,7 @@ func (h *host) close() {
 	if h.cgroups != nil {
 		h.cgroups.close()
 	}
+	h.notes.close()
 }
 
 // A child is a started process: its ends of the pipes, its exit, its tree.
@@ -118,7 +126,7 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 		c.tree = req.group
 	} else {
 		req.giveUp()
-		c.tree = newScanTree(c, spec.TTY)
+		c.tree = newScanTree(c, h.notes)
 	}
 	if spec.Launcher != nil && spec.Launcher.Stays {
 		c.tree = launchedTree{c.tree, c.pid}

@@ -81,45 +81,62 @@ func (e processEntry) pin(pid int) (pinned, bool) {
 	return p, true
 }
 
-// A scanTree is found in the process table: the child's group and session, their
-// descendants, whoever holds the child's outputs, and whoever was one of these at
-// an earlier look. It misses a process that left the session, gave up the outputs
-// and lost its parent before anybody looked.
-//
-// The child stays unreaped until nothing is left, so that the numbers stay its own.
-type scanTree struct {
-	leader  *child
-	outputs map[string]bool // what links in /proc/PID/fd to the child's ends say
+// A treeSearch finds trees in the process table: sessions and groups by their number, their
+// descendants, processes that hold their outputs, and processes that were one of these at an
+// earlier look. It misses a process that left the session, gave up the outputs and lost its
+// parent before the first look.
+type treeSearch struct {
+	leaders map[int]bool    // numbers of leaders, which are those of their groups and sessions
+	outputs map[string]bool // targets of links in /proc/PID/fd to the trees' outputs
 
 	mu    sync.Mutex
 	known map[int]string // pid → started, of all that were ever found
 }
 
-func newScanTree(leader *child, tty bool) *scanTree {
-	t := &scanTree{leader: leader, outputs: make(map[string]bool), known: make(map[int]string)}
+func newTreeSearch() treeSearch {
+	return treeSearch{leaders: make(map[int]bool), outputs: make(map[string]bool), known: make(map[int]string)}
+}
+
+// A scanTree is the tree of one child, found in the process table. The child stays unreaped
+// until nothing is left, so that no other process gets its number.
+type scanTree struct {
+	treeSearch
+	leader *child
+	note   *note // for the next server, should this one be killed; nil: none
+}
+
+func newScanTree(leader *child, notes *notebook) *scanTree {
+	t := &scanTree{treeSearch: newTreeSearch(), leader: leader}
+	t.leaders[leader.pid] = true
+	var pipes []uint64
 	for _, out := range leader.outputs {
 		withDescriptor(out.file, func(fd int) error {
-			if tty {
+			if leader.tty {
 				n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
 				t.outputs["/dev/pts/"+strconv.Itoa(n)] = true
 				return err
 			}
-			link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-			t.outputs[link] = true
+			var st unix.Stat_t
+			err := unix.Fstat(fd, &st)
+			t.outputs[pipeLink(st.Ino)] = true
+			pipes = append(pipes, st.Ino)
 			return err
 		})
 	}
+	t.note = notes.add(leader.pid, pipes)
 	return t
 }
 
-// members are the living processes of the tree, without the child if that has exited.
-func (t *scanTree) members(table processTable, holders bool) map[int]processEntry {
+// pipeLink is the target of a link in /proc/PID/fd to a pipe.
+func pipeLink(inode uint64) string { return "pipe:[" + strconv.FormatUint(inode, 10) + "]" }
+
+// members are the living processes of the trees.
+func (t *treeSearch) members(table processTable, holders bool) map[int]processEntry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	found := make(map[int]processEntry)
 	for pid, entry := range table {
-		leader := t.leader.pid
-		if pid == leader || entry.group == leader || entry.session == leader || t.known[pid] == entry.started {
+		if t.leaders[pid] || t.leaders[entry.group] || t.leaders[entry.session] || t.known[pid] == entry.started {
 			found[pid] = entry
 		}
 	}
@@ -157,10 +174,10 @@ func addDescendants(table processTable, found map[int]processEntry) {
 	}
 }
 
-// holdsOutput reports whether a process can write to the child's outputs. A child
+// holdsOutput reports whether a process can write to one of the outputs. A child
 // of ours between fork and exec may hold copies of everything; it is known by
 // still running our own program.
-func (t *scanTree) holdsOutput(pid int) bool {
+func (t *treeSearch) holdsOutput(pid int) bool {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
@@ -244,6 +261,7 @@ func (t *scanTree) release(view tableView) bool {
 	if view == nil || len(t.members(view(), false)) > 0 {
 		return false
 	}
+	t.note.strike() // before another process can get the number
 	t.leader.reap()
 	return true
 }

@@ -50,6 +50,11 @@ type Config struct {
 	// NoCgroups finds what a process started by looking through the process
 	// table, even where a cgroup could tell exactly.
 	NoCgroups bool
+
+	// Notes is a file that this supervisor creates, for [SweepNotes]: it names the commands that
+	// run without a cgroup, so that another program can end them if this one is killed. It
+	// must be in a directory that only this user can write. "": none. Only on Linux.
+	Notes string
 }
 
 // A Spec says what to start. The environment is exactly Env, the descriptors are

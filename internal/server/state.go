@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/upload"
 )
 
@@ -21,7 +22,8 @@ type stateDir struct {
 const (
 	stateDirPattern = "server-*"
 	stateLockName   = "lock"
-	uploadsName     = "uploads" // the journal of uploads
+	uploadsName     = "uploads"  // the journal of uploads
+	commandsName    = "commands" // the notes about commands
 )
 
 // openStateDir creates a directory for this server below parent and removes
@@ -68,6 +70,9 @@ func sweepStateDirs(parent string, log *slog.Logger) {
 		lock, err := tryLockFile(filepath.Join(path, stateLockName))
 		if err != nil {
 			continue
+		}
+		if err := proc.SweepNotes(filepath.Join(path, commandsName), log); err != nil {
+			log.Warn("cannot end the commands of a server that is gone", "dir", path, "err", err)
 		}
 		if err := upload.Sweep(filepath.Join(path, uploadsName)); err != nil {
 			log.Warn("cannot clean up after the uploads of a server that is gone", "dir", path, "err", err)

@@ -1,0 +1,213 @@
+package proc
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A noted command is what a note says.
+type notedCommand struct {
+	pid   int
+	time  uint64 // it started no later
+	pipes []uint64
+}
+
+// notes is what the notebook of a program that is gone says.
+type notes struct {
+	alive    stamp // the program lived then
+	commands []notedCommand
+}
+
+// SweepNotes ends what is left of the commands that a program noted ([Config.Notes]) before it
+// was killed. The caller makes sure that the program is gone. A file that is missing, or that was
+// written by another user, before the last boot or in another pid namespace names no process.
+//
+// Every process is checked after a pidfd was opened for it, and signalled through the pidfd.
+func SweepNotes(path string, log *slog.Logger) error {
+	n, err := readNotes(path)
+	if err != nil {
+		return fmt.Errorf("read the notes about commands: %w", err)
+	}
+	if n == nil || len(n.commands) == 0 {
+		return nil
+	}
+	count := 0
+	deadline := time.Now().Add(killWait)
+	for range killRounds {
+		killed := n.killRound()
+		for _, p := range killed {
+			p.await(deadline)
+			p.close()
+		}
+		count += len(killed)
+		if len(killed) == 0 || time.Now().After(deadline) {
+			break
+		}
+	}
+	if count > 0 {
+		log.Info("ended processes that a killed server had left running", "processes", count)
+	}
+	return nil
+}
+
+// readNotes returns nil if the file names no process that this program could find.
+func readNotes(path string) (*notes, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, notesHeader+maxNotes*noteSize))
+	if err != nil {
+		return nil, err
+	}
+	identity, err := machineIdentity()
+	if err != nil {
+		return nil, err
+	}
+	if len(text) < notesHeader || string(text[:8]) != notesMagic || binary.LittleEndian.Uint32(text[8:]) != uint32(os.Geteuid()) {
+		return nil, nil
+	}
+	if theirs, _, _ := bytes.Cut(text[notesIdentity:notesHeader], []byte{0}); string(theirs) != identity {
+		return nil, nil
+	}
+	n := &notes{alive: stamp{binary.LittleEndian.Uint64(text[16:]), binary.LittleEndian.Uint64(text[24:])}}
+	for rest := text[notesHeader:]; len(rest) >= noteSize; rest = rest[noteSize:] {
+		command := notedCommand{pid: int(int32(binary.LittleEndian.Uint32(rest))), time: binary.LittleEndian.Uint64(rest[8:])}
+		if command.pid <= 1 {
+			continue
+		}
+		for i := range notesOutputs {
+			if inode := binary.LittleEndian.Uint64(rest[16+8*i:]); inode != 0 {
+				command.pipes = append(command.pipes, inode)
+			}
+		}
+		n.alive.time = max(n.alive.time, command.time)
+		n.commands = append(n.commands, command)
+	}
+	return n, nil
+}
+
+// killRound kills what is left of the commands and returns those that it killed, pinned.
+func (n *notes) killRound() (killed []pinned) {
+	table := readProcessTable()
+	search, spared := n.search(table)
+	for pid, entry := range search.members(table, true) {
+		if spared[pid] {
+			continue
+		}
+		p, ok := entry.pin(pid)
+		if !ok {
+			continue
+		}
+		if p.file == nil || !ownProcess(pid) || p.signal(unix.SIGKILL) != nil {
+			p.close()
+			continue
+		}
+		killed = append(killed, p)
+	}
+	return killed
+}
+
+// search looks for the trees of the commands whose numbers still mean them. Our own ancestors
+// are spared, and a tree that this program belongs to: it was started by a noted command.
+func (n *notes) search(table processTable) (search *treeSearch, spared map[int]bool) {
+	spared, ours := ancestry(table)
+	found := newTreeSearch()
+	wrapped := n.numbersMayBeReused()
+	for _, command := range n.commands {
+		if ours[command.pid] {
+			continue
+		}
+		for _, inode := range command.pipes {
+			found.outputs[pipeLink(inode)] = true
+		}
+		if n.meant(command, table, wrapped) {
+			found.leaders[command.pid] = true
+		}
+	}
+	return &found, spared
+}
+
+// meant reports whether processes with this number, or in the session with this number, are
+// those of the noted command. The kernel does not give a number to a new process while a
+// process, group or session has it.
+func (n *notes) meant(command notedCommand, table processTable, wrapped bool) bool {
+	if leader, ok := table[command.pid]; ok {
+		return leader.startedBy(command.time) // else the number was free meanwhile: nothing is left
+	}
+	// The leader is gone. While the program lived, the number was the command's. So it still is
+	// if a member of the session was there then, or if no number can have been used again since.
+	if !wrapped {
+		return true
+	}
+	for _, entry := range table {
+		if entry.session == command.pid && entry.startedBy(n.alive.time) {
+			return true
+		}
+	}
+	return false
+}
+
+// startedBy reports whether the process had started at a time, in clock ticks since boot.
+func (e processEntry) startedBy(time uint64) bool {
+	started, err := strconv.ParseUint(e.started, 10, 64)
+	return err == nil && started <= time
+}
+
+// numbersMayBeReused reports whether a number that was in use when the stamp was written may
+// belong to a new process by now.
+func (n *notes) numbersMayBeReused() bool {
+	if _, ok := readProcess(1); !ok {
+		return true // this may be another pid namespace
+	}
+	text, _ := os.ReadFile("/proc/sys/kernel/pid_max")
+	limit, _ := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 64) // 0: unknown
+	return mayHaveWrapped(n.alive.forks, forksSinceBoot(), limit)
+}
+
+// mayHaveWrapped reports whether the kernel may have given out all numbers below limit while the
+// number of forks rose from then to now. The kernel gives numbers in ascending order and begins
+// again at the end; it skips those in use, which are far fewer than half.
+func mayHaveWrapped(then, now, limit uint64) bool {
+	return then == 0 || now < then || now-then >= limit/2
+}
+
+// ancestry returns this program's ancestors, and the sessions and groups that it and they are in.
+func ancestry(table processTable) (pids, sessions map[int]bool) {
+	pids, sessions = map[int]bool{}, map[int]bool{}
+	entry, ok := readProcess(os.Getpid())
+	for ok {
+		sessions[entry.session], sessions[entry.group] = true, true
+		pid := entry.parent
+		if entry, ok = table[pid]; !ok || pids[pid] {
+			break
+		}
+		pids[pid] = true
+	}
+	return pids, sessions
+}
+
+// ownProcess reports whether a process runs as this program's user.
+func ownProcess(pid int) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := bytes.Cut(status, []byte("\nUid:\t"))
+	uid, _, _ := bytes.Cut(rest, []byte("\t"))
+	return string(uid) == strconv.Itoa(os.Geteuid())
+}

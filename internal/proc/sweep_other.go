@@ -1,0 +1,8 @@
+//go:build !linux
+
+package proc
+
+import "log/slog"
+
+// SweepNotes does nothing: only Linux has notes.
+func SweepNotes(string, *slog.Logger) error { return nil }
