@@ -43,8 +43,8 @@ func benchmarkStart(b *testing.B, cfg Config, spec Spec) {
 	}
 }
 
-func BenchmarkStartTrue(b *testing.B)          { benchmarkStart(b, Config{}, trueSpec) }
-func BenchmarkStartTrueNoCgroup(b *testing.B)  { benchmarkStart(b, Config{NoCgroups: true}, trueSpec) }
+func BenchmarkStartTrue(b *testing.B)         { benchmarkStart(b, Config{}, trueSpec) }
+func BenchmarkStartTrueNoCgroup(b *testing.B) { benchmarkStart(b, Config{NoCgroups: true}, trueSpec) }
 func BenchmarkStartTrueNoted(b *testing.B) {
 	benchmarkStart(b, Config{NoCgroups: true, Notes: filepath.Join(b.TempDir(), "notes")}, trueSpec)
 }
