@@ -1,6 +1,9 @@
 package conformance
 
-import "regexp"
+import (
+	"maps"
+	"regexp"
+)
 
 // refusalRows are requests that make no sense here: no process is started.
 func refusalRows() []row {
@@ -40,17 +43,86 @@ func refusalRows() []row {
 
 // draftRows are requests in the form of an early design.
 func draftRows() []row {
-	draft := func(mode string, policy any) map[string]any {
-		return map[string]any{"sandbox": map[string]any{"mode": mode, "policy": policy, "sandboxPolicyCwd": "/", "windowsSandboxLevel": "disabled"}}
+	type members = map[string]any
+	draft := func(mode string, more members) members {
+		sandbox := members{"mode": mode, "sandboxPolicyCwd": "$WS", "windowsSandboxLevel": "disabled"}
+		maps.Copy(sandbox, more)
+		return members{"sandbox": sandbox}
 	}
-	const refused = "the form is refused"
-	readOnly := map[string]any{"type": "read-only"}
-	return []row{
-		{id: "DR1", params: draft("require", readOnly), kind: "linux-seccomp", script: `touch n`, exit: 1, denied: yes, out: []string{textROFS}, Reference: refused},
-		{id: "DR2", params: draft("auto", readOnly), kind: "linux-seccomp", script: `touch n`, exit: 1, denied: yes, out: []string{textROFS}, Reference: refused},
-		{id: "DR3", params: draft("disabled", readOnly), kind: "none", script: `touch n`, host: []string{"+$WS/n"}, Reference: refused},
-		{id: "DR4", params: draft("maybe", readOnly), script: `true`, fails: &failure{invalidParams, "maybe"}, Reference: refused},
+	policy := func(kind string, more members) members {
+		p := members{"type": kind}
+		maps.Copy(p, more)
+		return members{"policy": p}
 	}
+	files := func(network string, entries ...members) members {
+		return members{"fileSystemPolicy": members{"kind": "restricted", "entries": entries}, "networkPolicy": network}
+	}
+	plain := func(path, access string) members {
+		return members{"path": members{"type": "path", "path": path}, "access": access}
+	}
+	root := func(access string) members {
+		return members{"path": members{"type": "special", "value": members{"kind": "root"}}, "access": access}
+	}
+	cwd := func(access string) members {
+		return members{"path": members{"type": "special", "value": members{"kind": "current_working_directory"}}, "access": access}
+	}
+	restricted := members{"type": "restricted", "include_platform_defaults": true, "readable_roots": []string{"$FX/more"}}
+	readOnly := policy("read-only", nil)
+	reads := func(r row) row { // what restricted reads let be read
+		r.kind, r.exit = "linux-seccomp", 1
+		r.setup = func(fx *fixture) { fx.write("$FX/more/f", "more\n") }
+		r.script = `cat a.txt $FX/more/f && cat $OUT/secret.txt`
+		r.out, r.not = []string{"^more$", "secret.txt: No such file or directory"}, []string{"top secret"}
+		return r
+	}
+	// A failure that looks like a denial.
+	const looksDenied = `touch $OUT/n; echo Permission denied >&2; exit 1`
+	rows := []row{
+		{id: "DR1", params: draft("require", readOnly), kind: "linux-seccomp", script: `touch n`, exit: 1, denied: yes, out: []string{textROFS}},
+		{id: "DR2", params: draft("auto", readOnly), kind: "linux-seccomp", script: `touch n`, exit: 1, denied: yes, out: []string{textROFS}},
+		{id: "DR3", params: draft("disabled", readOnly), kind: "none", script: `touch n`, host: []string{"+$WS/n"}},
+		{id: "DR4", params: draft("maybe", readOnly), script: `true`, fails: &failure{invalidParams, "maybe"}},
+
+		reads(row{id: "DR-read-only", params: draft("require", policy("read-only", members{"access": restricted}))}),
+		reads(row{id: "DR-read-only-auto", params: draft("auto", policy("read-only", members{"access": restricted, "network_access": true}))}),
+		reads(row{id: "DR-workspace-write", params: draft("require", policy("workspace-write", members{"read_only_access": restricted, "exclude_slash_tmp": true, "exclude_tmpdir_env_var": true}))}),
+		{id: "DR-read-only-root", params: draft("require", merged(policy("read-only", members{"access": restricted}), members{"sandboxPolicyCwd": "/"})),
+			script: `true`, fails: &failure{invalidParams, "cwd .* is hidden by the sandbox"}},
+		{id: "DR-full-access", params: draft("require", policy("read-only", members{"access": members{"type": "full-access"}})), kind: "linux-seccomp",
+			script: `cat $OUT/secret.txt`, out: []string{"top secret"}},
+
+		{id: "DR-plain-paths", params: draft("require", files("restricted", root("read"), cwd("write"), plain("$WS/.git", "read"), plain("$OUT", "none"))),
+			kind: "linux-seccomp", setup: func(fx *fixture) { fx.write("$WS/.git/config", "x") },
+			script: `touch n; touch .git/n; cat $OUT/secret.txt`, exit: 1, denied: yes, out: []string{textROFS, textACCES}, host: []string{"+$WS/n", "-$WS/.git/n"}},
+		{id: "DR-no-entries", params: draft("require", members{"fileSystemPolicy": members{"kind": "restricted"}}), script: `true`,
+			fails: &failure{invalidParams, "cwd .* is hidden by the sandbox"}},
+		{id: "DR-unknown", params: draft("auto", policy("danger-full-access", members{"denied_roots": []string{"/etc"}})), script: `true`,
+			fails: &failure{invalidParams, "^unknown field `denied_roots`"}},
+
+		{id: "DR-auto-full", params: draft("auto", policy("danger-full-access", nil)), kind: "none", script: looksDenied, exit: 1, denied: no, host: []string{"+$OUT/n"}},
+		{id: "DR-auto-external", params: draft("auto", policy("external-sandbox", members{"network_access": "restricted"})), kind: "none", script: looksDenied,
+			exit: 1, denied: no, host: []string{"+$OUT/n"}},
+		{id: "DR-auto-root-write", params: draft("auto", files("enabled", root("write"))), kind: "none", script: looksDenied, exit: 1, denied: no, host: []string{"+$OUT/n"}},
+		{id: "DR-auto-carve-out", params: draft("auto", files("enabled", root("write"), plain("$OUT", "read"))), kind: "linux-seccomp", script: looksDenied,
+			exit: 1, denied: yes, host: []string{"-$OUT/n"}},
+		{id: "DR-auto-network", params: draft("auto", merged(policy("danger-full-access", nil), members{"networkPolicy": "restricted"})), kind: "linux-seccomp",
+			probe: "socket inet stream", exit: 1, out: []string{"EPERM"}},
+		{id: "DR-auto-managed", params: draft("auto", merged(policy("external-sandbox", nil), members{"enforceManagedNetwork": true})), kind: "linux-seccomp",
+			script: `echo ran`, exit: 101, denied: yes, not: []string{"^ran"}},
+		{id: "DR-require-full", params: draft("require", policy("danger-full-access", nil)), kind: "linux-seccomp", script: looksDenied,
+			exit: 1, denied: yes, host: []string{"+$OUT/n"}},
+	}
+	for i := range rows {
+		rows[i].Reference = "the form is refused"
+	}
+	return rows
+}
+
+// merged are the members of both objects.
+func merged(a, b map[string]any) map[string]any {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
 }
 
 // unknownEntry is what a newer client might send.

@@ -171,6 +171,9 @@ func (r row) start(fx *fixture) map[string]any {
 		params["sandbox"] = fx.expand(sandbox)
 	}
 	maps.Copy(params, r.params)
+	if sandbox, given := r.params["sandbox"]; given {
+		params["sandbox"] = fx.expand(sandbox)
+	}
 	return params
 }
 

@@ -31,8 +31,15 @@ func Decode(params []byte, v any) error {
 type decoder struct {
 	scanner
 	// tagged: inside a tagged union, where the reference describes numbers in
-	// other words.
-	tagged bool
+	// other words. tagName is the member that tells the variants apart, until the
+	// struct decoder of the variant has taken it.
+	tagged  bool
+	tagName string
+
+	// draft: inside the draft form of a sandbox. Plain absolute paths count as
+	// URIs, and the name of the first unknown member is kept in unknown.
+	draft   bool
+	unknown []byte
 }
 
 // into decodes the next value into what v points to.
@@ -424,12 +431,17 @@ func structDecoder(t reflect.Type) decodeFunc {
 	expected := "struct " + structName(t)
 	return func(d *decoder, v reflect.Value) error {
 		var seen uint64
+		tag := d.tagName
+		d.tagName = ""
 		err := d.members(expected, func(key []byte) error {
 			for i := range fields {
 				if f := &fields[i]; string(key) == f.name {
 					seen |= 1 << i
 					return f.decode(d, v.Field(f.index))
 				}
+			}
+			if d.draft && d.unknown == nil && string(key) != tag {
+				d.unknown = append([]byte{}, key...)
 			}
 			return d.value()
 		})

@@ -1,8 +1,13 @@
 package wire
 
+import "fmt"
+
 // The draft form of a sandbox: an object with a mode and without permissions,
 // of clients older than the reference that the rest of this package follows.
-// It is read only, into the same Sandbox.
+// It is read only, into the same Sandbox. Its paths are plain absolute paths or
+// file: URIs. An unknown member anywhere in it is refused, unless the mode is
+// disabled: the form is fixed, so a member that is not known here may be a
+// restriction that would not be enforced.
 
 // DraftMode is the mode of a sandbox in its draft form.
 type DraftMode string
@@ -11,8 +16,8 @@ type DraftMode string
 const (
 	DraftNone     DraftMode = ""         // not the draft form
 	DraftDisabled DraftMode = "disabled" // run as without a sandbox
-	DraftAuto     DraftMode = "auto"     // enforce or refuse, like DraftRequire
-	DraftRequire  DraftMode = "require"
+	DraftAuto     DraftMode = "auto"     // enforce or refuse; if the policy restricts nothing, run as without a sandbox
+	DraftRequire  DraftMode = "require"  // enforce or refuse
 )
 
 func (DraftMode) variants() []string { return []string{"disabled", "auto", "require"} }
@@ -35,9 +40,14 @@ func (s *Sandbox) decodeWire(d *decoder) error {
 	if !mode || permissions {
 		return d.into((*sandboxObject)(s))
 	}
+	d.draft, d.unknown = true, nil
+	defer func() { d.draft = false }()
 	var draft draftSandbox
 	if err := d.into(&draft); err != nil {
 		return err
+	}
+	if d.unknown != nil && draft.Mode != DraftDisabled {
+		return fmt.Errorf("unknown field `%s` in a sandbox with a `mode`: it could be a restriction that would not be enforced", clip(d.unknown))
 	}
 	return draft.into(s)
 }
@@ -47,10 +57,11 @@ type draftSandbox struct {
 	Policy                *legacyPolicy    `json:"policy"`
 	FileSystemPolicy      *draftFileSystem `json:"fileSystemPolicy"`
 	NetworkPolicy         *NetworkAccess   `json:"networkPolicy"`
-	SandboxPolicyCwd      *draftPath       `json:"sandboxPolicyCwd"`
+	SandboxPolicyCwd      *PathURI         `json:"sandboxPolicyCwd"`
 	EnforceManagedNetwork bool             `json:"enforceManagedNetwork" wire:"default"`
 	UseLegacyLandlock     bool             `json:"useLegacyLandlock" wire:"default"`
 	PrivateDesktop        bool             `json:"windowsSandboxPrivateDesktop" wire:"default"`
+	WindowsSandboxLevel   RawValue         `json:"windowsSandboxLevel" wire:"default"` // matters on Windows only
 }
 
 // into writes the draft as the present form would say it.
@@ -60,7 +71,7 @@ func (d *draftSandbox) into(s *Sandbox) error {
 		EnforceManagedNetwork: d.EnforceManagedNetwork, UseLegacyLandlock: d.UseLegacyLandlock,
 	}
 	if cwd := d.SandboxPolicyCwd; cwd != nil {
-		s.Cwd, s.WorkspaceRoots = &cwd.PathURI, []PathURI{cwd.PathURI}
+		s.Cwd, s.WorkspaceRoots = cwd, []PathURI{*cwd}
 	}
 	if d.Mode == DraftDisabled {
 		s.Permissions.Type, s.EnforceManagedNetwork = PermissionsDisabled, false
@@ -71,7 +82,7 @@ func (d *draftSandbox) into(s *Sandbox) error {
 	}
 	p := Permissions{Network: NetworkRestricted}
 	if d.Policy != nil {
-		p = d.Policy.Permissions
+		p = d.Policy.permissions(d.SandboxPolicyCwd)
 	}
 	if d.FileSystemPolicy != nil {
 		p.Type, p.FileSystem = d.FileSystemPolicy.Type, d.FileSystemPolicy.FileSystem
@@ -91,103 +102,186 @@ func (f *draftFileSystem) decodeWire(d *decoder) error {
 	if err != nil {
 		return err
 	}
+	var m struct {
+		Entries          []SandboxEntry `json:"entries" wire:"default"`
+		GlobScanMaxDepth *nonzero       `json:"glob_scan_max_depth"`
+	}
+	if err := d.inside(&m); err != nil {
+		return err
+	}
 	f.Type = PermissionsManaged
 	switch kind {
 	case "restricted":
-		var m struct {
-			Entries          []SandboxEntry `json:"entries"`
-			GlobScanMaxDepth *nonzero       `json:"glob_scan_max_depth"`
-		}
-		err = d.inside(&m)
 		f.FileSystem = FileSystemPolicy{FileSystemRestricted, m.Entries, (*uint64)(m.GlobScanMaxDepth)}
-		return err
+		return checkDraftEntries(m.Entries)
 	case "unrestricted":
 		f.FileSystem.Type = FileSystemUnrestricted
 	default:
 		f.Type = PermissionsExternal
 	}
-	return d.value()
+	if len(m.Entries) > 0 {
+		return fmt.Errorf("`entries` need the kind `restricted`: they would not be enforced with the kind `%s`", kind)
+	}
+	return nil
 }
 
-// legacyPolicy is an old policy, as permissions. Its type is managed or
-// external, so that a network policy beside it can still restrict.
-type legacyPolicy struct{ Permissions }
+// checkDraftEntries refuses entries that have no effect and could restrict
+// something: in the present form they are ignored.
+func checkDraftEntries(entries []SandboxEntry) error {
+	for i, e := range entries {
+		switch {
+		case e.Path.Type == SandboxPathGlob && e.Access == AccessRead:
+			return fmt.Errorf("entry %d: a glob pattern can only be denied", i)
+		case e.Path.Type == SandboxPathSpecial && e.Path.Special.Kind == SpecialUnknown && e.Access != AccessWrite:
+			return fmt.Errorf("entry %d: an unknown special path cannot be enforced", i)
+		}
+	}
+	return nil
+}
+
+// legacyPolicy is an old policy. As permissions its type is managed or external,
+// so that a network policy beside it can still restrict.
+type legacyPolicy struct {
+	kind    string
+	network NetworkAccess
+
+	// Of the policies that restrict files.
+	reads  legacyReads
+	writes []SandboxEntry // and carve-outs
+}
 
 func (l *legacyPolicy) decodeWire(d *decoder) error {
-	kind, err := d.tag("type", "SandboxPolicy", "danger-full-access", "read-only", "external-sandbox", "workspace-write")
+	var err error
+	l.kind, err = d.tag("type", "SandboxPolicy", "danger-full-access", "read-only", "external-sandbox", "workspace-write")
 	if err != nil {
 		return err
 	}
-	p := Permissions{Type: PermissionsManaged, Network: NetworkRestricted}
-	switch kind {
+	l.network = NetworkRestricted
+	var network bool
+	switch l.kind {
 	case "danger-full-access":
-		p.Network, p.FileSystem.Type = NetworkEnabled, FileSystemUnrestricted
-		err = d.value()
+		network, err = true, d.inside(&struct{}{})
 	case "external-sandbox":
 		var m struct {
 			NetworkAccess *NetworkAccess `json:"network_access"`
 		}
-		p.Type = PermissionsExternal
 		if err = d.inside(&m); m.NetworkAccess != nil {
-			p.Network = *m.NetworkAccess
+			l.network = *m.NetworkAccess
 		}
+	case "read-only":
+		var m struct {
+			Access        legacyReads `json:"access" wire:"default"`
+			NetworkAccess bool        `json:"network_access" wire:"default"`
+		}
+		err = d.inside(&m)
+		l.reads, network = m.Access, m.NetworkAccess
 	default:
-		var m legacyMembers
-		if err = d.inside(&m); m.NetworkAccess {
-			p.Network = NetworkEnabled
-		}
-		p.FileSystem = FileSystemPolicy{Type: FileSystemRestricted, Entries: m.entries(kind == "workspace-write")}
+		var m legacyWorkspace
+		err = d.inside(&m)
+		l.reads, l.writes, network = m.ReadOnlyAccess, m.writes(), m.NetworkAccess
 	}
-	l.Permissions = p
+	if network {
+		l.network = NetworkEnabled
+	}
 	return err
 }
 
-// legacyMembers are those of the policies that restrict files.
-type legacyMembers struct {
-	WritableRoots       []draftPath `json:"writable_roots" wire:"default"`
+// permissions returns the policy in the present form, for a workspace at cwd.
+func (l *legacyPolicy) permissions(cwd *PathURI) Permissions {
+	p := Permissions{Type: PermissionsManaged, Network: l.network}
+	switch l.kind {
+	case "danger-full-access":
+		p.FileSystem.Type = FileSystemUnrestricted
+	case "external-sandbox":
+		p.Type = PermissionsExternal
+	case "workspace-write":
+		p.FileSystem = FileSystemPolicy{Type: FileSystemRestricted, Entries: append(l.reads.entries(nil), l.writes...)}
+	default:
+		p.FileSystem = FileSystemPolicy{Type: FileSystemRestricted, Entries: l.reads.entries(cwd)}
+	}
+	return p
+}
+
+// legacyReads are the files that an old policy lets be read. The zero value
+// means all.
+type legacyReads struct {
+	restricted bool
+	platform   bool // also the system directories
+	roots      []PathURI
+}
+
+func (r *legacyReads) decodeWire(d *decoder) error {
+	kind, err := d.tag("type", "ReadOnlyAccess", "restricted", "full-access")
+	if err != nil {
+		return err
+	}
+	if kind == "full-access" {
+		*r = legacyReads{}
+		return d.inside(&struct{}{})
+	}
+	m := struct {
+		IncludePlatformDefaults bool      `json:"include_platform_defaults" wire:"default"`
+		ReadableRoots           []PathURI `json:"readable_roots" wire:"default"`
+	}{IncludePlatformDefaults: true}
+	err = d.inside(&m)
+	*r = legacyReads{restricted: true, platform: m.IncludePlatformDefaults, roots: m.ReadableRoots}
+	return err
+}
+
+// entries are the rules for reading. The workspace at cwd, if given, can be read
+// in any case, unless it is the root directory: then nothing would be restricted.
+func (r *legacyReads) entries(cwd *PathURI) []SandboxEntry {
+	if !r.restricted {
+		return []SandboxEntry{specialEntry(SpecialRoot, AccessRead)}
+	}
+	var list []SandboxEntry
+	if cwd != nil && *cwd != rootURI {
+		list = append(list, specialEntry(SpecialProjectRoots, AccessRead))
+	}
+	if r.platform {
+		list = append(list, specialEntry(SpecialMinimal, AccessRead))
+	}
+	return appendPaths(list, r.roots, AccessRead)
+}
+
+// rootURI is the root directory.
+var rootURI = PathURI{"file:///"}
+
+// legacyWorkspace are the members of the old policy workspace-write.
+type legacyWorkspace struct {
+	WritableRoots       []PathURI   `json:"writable_roots" wire:"default"`
+	ReadOnlyAccess      legacyReads `json:"read_only_access" wire:"default"`
 	NetworkAccess       bool        `json:"network_access" wire:"default"`
 	ExcludeTmpdirEnvVar bool        `json:"exclude_tmpdir_env_var" wire:"default"`
 	ExcludeSlashTmp     bool        `json:"exclude_slash_tmp" wire:"default"`
 }
 
-func (m *legacyMembers) entries(writes bool) []SandboxEntry {
-	special := func(kind string, access Access) SandboxEntry {
-		return SandboxEntry{Path: SandboxPath{Type: SandboxPathSpecial, Special: SpecialPath{Kind: kind}}, Access: access}
-	}
-	list := []SandboxEntry{special(SpecialRoot, AccessRead)}
-	if !writes {
-		return list
-	}
-	list = append(list, special(SpecialProjectRoots, AccessWrite))
+// writes are the rules for writing, and the carve-outs of the workspace.
+func (m *legacyWorkspace) writes() []SandboxEntry {
+	list := []SandboxEntry{specialEntry(SpecialProjectRoots, AccessWrite)}
 	if !m.ExcludeSlashTmp {
-		list = append(list, special(SpecialSlashTmp, AccessWrite))
+		list = append(list, specialEntry(SpecialSlashTmp, AccessWrite))
 	}
 	if !m.ExcludeTmpdirEnvVar {
-		list = append(list, special(SpecialTmpdir, AccessWrite))
+		list = append(list, specialEntry(SpecialTmpdir, AccessWrite))
 	}
-	for _, root := range m.WritableRoots {
-		list = append(list, SandboxEntry{Path: SandboxPath{Type: SandboxPathURI, Path: root.PathURI}, Access: AccessWrite})
-	}
+	list = appendPaths(list, m.WritableRoots, AccessWrite)
 	skip := MissingPathSkip
 	for _, name := range []string{".git", ".agents", ".codex", ".aws"} {
-		e := special(SpecialProjectRoots, AccessRead)
+		e := specialEntry(SpecialProjectRoots, AccessRead)
 		e.Path.Special.Subpath, e.MissingPathBehavior = &name, &skip
 		list = append(list, e)
 	}
 	return list
 }
 
-// draftPath is a file: URI or an absolute path.
-type draftPath struct{ PathURI }
+func specialEntry(kind string, access Access) SandboxEntry {
+	return SandboxEntry{Path: SandboxPath{Type: SandboxPathSpecial, Special: SpecialPath{Kind: kind}}, Access: access}
+}
 
-func (p *draftPath) decodeWire(d *decoder) error {
-	s, err := d.text()
-	if err != nil {
-		return err
+func appendPaths(list []SandboxEntry, paths []PathURI, access Access) []SandboxEntry {
+	for _, p := range paths {
+		list = append(list, SandboxEntry{Path: SandboxPath{Type: SandboxPathURI, Path: p}, Access: access})
 	}
-	if isAbsolute(s) {
-		s = PathToURI(s)
-	}
-	p.PathURI, err = ParsePathURI(s)
-	return err
+	return list
 }

@@ -78,6 +78,9 @@ func (u *PathURI) decodeWire(d *decoder) error {
 	if err != nil {
 		return err
 	}
+	if d.draft && isAbsolute(s) {
+		s = PathToURI(s)
+	}
 	*u, err = ParsePathURI(s)
 	return err
 }

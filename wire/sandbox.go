@@ -155,7 +155,7 @@ func (p *Permissions) decodeWire(d *decoder) error {
 		err = d.inside(&m)
 		p.Network = m.Network
 	default:
-		err = d.value()
+		err = d.inside(&struct{}{})
 	}
 	return err
 }
@@ -193,7 +193,7 @@ func (p *FileSystemPolicy) decodeWire(d *decoder) error {
 		return err
 	}
 	if p.Type == FileSystemUnrestricted {
-		return d.value()
+		return d.inside(&struct{}{})
 	}
 	var m struct {
 		Entries          []SandboxEntry `json:"entries"`
@@ -339,7 +339,7 @@ func (p *SpecialPath) decodeWire(d *decoder) error {
 		err = d.inside(&m)
 		p.Path, p.Subpath = m.Path, m.Subpath
 	default:
-		err = d.value()
+		err = d.inside(&struct{}{})
 	}
 	return err
 }
@@ -386,10 +386,12 @@ func (d *decoder) tag(name, union string, variants ...string) (string, error) {
 	if err == nil && !found {
 		err = missingField(name)
 	}
+	d.tagName = name
 	return got, err
 }
 
-// inside decodes the variant of a union into the struct v points to.
+// inside decodes the variant of a union, whose tag was read before, into the
+// struct v points to.
 func (d *decoder) inside(v any) error {
 	outer := d.tagged
 	defer func() { d.tagged = outer }()

@@ -242,6 +242,10 @@ type Prepared struct {
 	Policy *sandbox.Policy
 	Plan   *sandbox.Plan
 
+	// Unconfined: nothing has to be enforced, and the intent asks for no sandbox in
+	// that case (the draft mode auto). The command starts as without an intent.
+	Unconfined bool
+
 	release func() // nil: nothing is held
 }
 
@@ -276,6 +280,12 @@ func (c *Confiner) Prepare(ctx context.Context, r Request) (*Prepared, error) {
 		return nil, err
 	}
 	return proc.Abandonable(ctx, func() (*Prepared, error) { return c.prepare(ctx, r, verdict) }, (*Prepared).Abandon)
+}
+
+// unconfined reports whether a command may run as without an intent: the draft mode
+// auto asks for a sandbox only if there is something to enforce.
+func unconfined(r Request, plan *sandbox.Plan) bool {
+	return r.Intent.Draft == wire.DraftAuto && plan.Shape == sandbox.ShapeOpen
 }
 
 // prepareTime bounds what happens before a command is started: a rule may name a

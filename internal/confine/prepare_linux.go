@@ -60,7 +60,10 @@ func (c *Confiner) prepareOnce(ctx context.Context, r Request, verdict Verdict) 
 	if err != nil {
 		return nil, err
 	}
-	p := &Prepared{Spec: r.Spec, Policy: policy, Plan: plan}
+	p := &Prepared{Spec: r.Spec, Policy: policy, Plan: plan, Unconfined: unconfined(r, plan)}
+	if p.Unconfined {
+		return p, nil
+	}
 	p.Spec.LateOutput = LateOutput
 	switch plan.Shape {
 	case sandbox.ShapeOpen:

@@ -25,5 +25,5 @@ func (c *Confiner) prepare(_ context.Context, r Request, verdict Verdict) (*Prep
 	if plan.Shape != sandbox.ShapeOpen {
 		return nil, verdict.refusal()
 	}
-	return &Prepared{Spec: r.Spec, Policy: policy, Plan: plan}, nil
+	return &Prepared{Spec: r.Spec, Policy: policy, Plan: plan, Unconfined: unconfined(r, plan)}, nil
 }

@@ -77,6 +77,9 @@ func Bind(intent *wire.Sandbox, process Process, host Host) (*Policy, error) {
 		policy.unrestricted = perms.FileSystem.Type == wire.FileSystemUnrestricted
 	case wire.PermissionsExternal:
 		policy.Network, policy.unrestricted = perms.Network, true
+		if intent.Draft == wire.DraftAuto {
+			policy.Network = wire.NetworkEnabled // the external sandbox restricts it
+		}
 	case wire.PermissionsDisabled:
 		policy.unrestricted = true
 	default:

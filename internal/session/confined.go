@@ -96,7 +96,11 @@ func (l *launch) start(ctx context.Context, spec proc.Spec, sink proc.Sink) (*pr
 	if err != nil {
 		return nil, err
 	}
-	if sink == nil {
+	switch {
+	case sink != nil:
+	case prepared.Unconfined:
+		p.unconfined, sink = true, p.Log
+	default:
 		sink = &judgedLog{Log: p.Log, process: p, policy: prepared.Policy}
 	}
 	return prepared.Start(ctx, s.table.config.Procs, sink)
@@ -105,7 +109,7 @@ func (l *launch) start(ctx context.Context, spec proc.Spec, sink proc.Sink) (*pr
 // SandboxType is how the process is confined, in the spelling of its client.
 func (p *Process) SandboxType() string {
 	switch s := p.params.Sandbox; {
-	case !confined(p.params):
+	case !confined(p.params), p.unconfined:
 		return "none"
 	case s.Draft != wire.DraftNone:
 		return draftSandboxType

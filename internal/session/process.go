@@ -32,6 +32,8 @@ type Process struct {
 	started  chan struct{} // closed when the start has succeeded or failed
 	startErr error         // why it failed; set before started is closed
 
+	unconfined bool // its sandbox has nothing to enforce; set before started is closed
+
 	// Guarded by the session.
 	child     *proc.Process // nil while it is starting
 	cancelled bool          // terminated while it was starting
@@ -96,6 +98,9 @@ func encodeStart(p wire.StartParams) string {
 	b, err := wire.AppendNotification(nil, wire.MethodProcessStart, p)
 	if err != nil {
 		panic(err) // parameters that were decoded can be encoded
+	}
+	if s := p.Sandbox; s != nil { // what only the draft form says
+		b = fmt.Appendf(b, "%s %t", s.Draft, s.EnforceManagedNetwork)
 	}
 	return string(b)
 }

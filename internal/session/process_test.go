@@ -107,6 +107,28 @@ func TestRetryWaitsForTheFirstStart(t *testing.T) {
 	}
 }
 
+// Starts that only the draft form tells apart are different ones, for a retry and
+// for snapshots of shells.
+func TestDraftModeTellsStartsApart(t *testing.T) {
+	texts := map[string]string{}
+	for _, draft := range []string{
+		`{"mode":"require","policy":{"type":"external-sandbox"}}`,
+		`{"mode":"auto","policy":{"type":"external-sandbox"}}`,
+		`{"mode":"auto","policy":{"type":"external-sandbox"},"enforceManagedNetwork":true}`,
+	} {
+		p := startParams("p", "true")
+		p.Sandbox = new(wire.Sandbox)
+		if err := wire.Decode([]byte(draft), p.Sandbox); err != nil {
+			t.Fatal(err)
+		}
+		text := encodeStart(*p)
+		if same := texts[text]; same != "" {
+			t.Errorf("%s and %s count as the same", same, draft)
+		}
+		texts[text] = draft
+	}
+}
+
 func TestEndKillsEverythingAndWaits(t *testing.T) {
 	table := newTable(t, newSupervisor(t))
 	s := open(t, table, Wishes{}).Session
