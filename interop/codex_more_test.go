@@ -21,7 +21,7 @@ import (
 )
 
 // A stage is the real client in front of a new server, with a cable in between that
-// writes down what the client asks about processes.
+// writes down what the client asks for.
 type stage struct {
 	t         *testing.T
 	model     *model
@@ -30,7 +30,7 @@ type stage struct {
 	workspace string // cwd of the turn, on the executor
 
 	mu    sync.Mutex
-	asked []string // methods of processes that the client has called, in order
+	asked []string // methods that the client has called, in order
 }
 
 // newStage starts a server of the given product.
@@ -50,18 +50,19 @@ func newStage(t *testing.T, who product, m *model) *stage {
 }
 
 func (s *stage) tap(m cable.Message) {
-	if m.From == cable.FromClient && strings.HasPrefix(m.Method, "process/") {
+	if m.From == cable.FromClient && m.Method != "" {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.asked = append(s.asked, m.Method)
 	}
 }
 
-// calls lists the methods of processes that the client has called so far.
-func (s *stage) calls() []string {
+// calls lists the methods that the client has called so far and that start with
+// prefix.
+func (s *stage) calls(prefix string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.asked)
+	return slices.DeleteFunc(slices.Clone(s.asked), func(method string) bool { return !strings.HasPrefix(method, prefix) })
 }
 
 // run plays one turn of `codex exec` and returns what the model was shown of its
@@ -243,4 +244,16 @@ func commandsInARing(t *testing.T, who product, mode string) []string {
 		wantShown(t, shown, i+1, "Process exited with code 0", fmt.Sprintf("from %d\n", (i+1)%n))
 	}
 	return shown
+}
+
+// TestCodexDiscoversCapabilities: the client asks the executor for its skills and
+// plugins only if it takes the version of the executor for a release that has them.
+func TestCodexDiscoversCapabilities(t *testing.T) {
+	onProducts(t, func(t *testing.T, who product) {
+		s := newStage(t, who, newModel(t, commands("true")))
+		s.run("--enable", "executor_capability_discovery_v2")
+		if got := s.calls("capabilities/"); !slices.Equal(got, []string{"capabilities/discoverV2"}) {
+			t.Errorf("the client has called %q", got)
+		}
+	})
 }

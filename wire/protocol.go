@@ -1,5 +1,8 @@
 package wire
 
+// ReferenceVersion is the release of the reference whose protocol this is.
+const ReferenceVersion = "0.166.0"
+
 // Methods of the reference protocol.
 const (
 	MethodInitialize  = "initialize"
@@ -95,7 +98,7 @@ type TetherInfo struct {
 // EnvironmentInfo describes the executor.
 type EnvironmentInfo struct {
 	Shell                ShellInfo    `json:"shell"`
-	ExecutorVersion      string       `json:"executorVersion"`
+	ExecutorVersion      string       `json:"executorVersion"` // a semantic version, of the reference
 	ProviderID           string       `json:"providerId,omitempty" wire:"default"`
 	Cwd                  *string      `json:"cwd"`
 	UserHomeDir          *string      `json:"userHomeDir"`

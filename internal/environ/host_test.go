@@ -84,8 +84,8 @@ func TestInfoDirectories(t *testing.T) {
 func TestInfoCarriesWhatItIsGiven(t *testing.T) {
 	capabilities := wire.Capabilities{FsWatchMissing: true}
 	host := Host{OS: "darwin", MachineID: "m1", LookPath: programs(nil)}
-	info := host.Info("tether/1", capabilities)
-	if info.ExecutorVersion != "tether/1" || info.Capabilities != capabilities || info.PlatformOS != "macos" {
+	info := host.Info("1.0.0+x", capabilities)
+	if info.ExecutorVersion != "1.0.0+x" || info.Capabilities != capabilities || info.PlatformOS != "macos" {
 		t.Errorf("got %+v", info)
 	}
 	if info.PrependPathDirs == nil || len(info.PrependPathDirs) > 0 {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"runtime"
+	"strings"
 
 	"github.com/tetherexec/tether/internal/codexhome"
 	"github.com/tetherexec/tether/internal/discover"
@@ -23,6 +24,23 @@ func capabilities() wire.Capabilities {
 		NetworkProxyLaunch: true, NetworkProxyReviewDomains: true,
 		LinuxRootWritePreservesDevices: linux, LinuxApprovedRootWritePreservesRestrictions: linux,
 	}
+}
+
+// executorVersion is the version that clients are told. They compare it as a semantic
+// version with releases of the reference before they use some methods, so it is
+// that of the protocol; ours is build metadata, which does not count in comparisons.
+// Build metadata is a list of non-empty words of ASCII letters, digits and hyphens,
+// with dots in between: other characters become hyphens.
+func executorVersion(own string) string {
+	allowed := func(r rune) rune {
+		switch {
+		case '0' <= r && r <= '9', 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', r == '-', r == '.':
+			return r
+		}
+		return '-'
+	}
+	words := strings.FieldsFunc(strings.Map(allowed, own), func(r rune) bool { return r == '.' })
+	return wire.ReferenceVersion + "+" + strings.Join(append([]string{"tether"}, words...), ".")
 }
 
 func (c *conn) environmentInfo(*session.Attachment, *wire.NoParams) (wire.EnvironmentInfo, error) {

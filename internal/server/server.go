@@ -66,7 +66,7 @@ func New(cfg Config) (*Server, error) {
 	env := os.Environ()
 	s := &Server{config: cfg, auth: auth, log: cfg.Log, state: state, env: env}
 	host := environ.ThisHost(env)
-	s.info = host.Info("tether/"+cfg.Version, capabilities())
+	s.info = host.Info(executorVersion(cfg.Version), capabilities())
 	s.procs = proc.New(proc.Config{Log: cfg.Log, Subreaper: cfg.Subreaper, Notes: filepath.Join(state.path, commandsName)})
 	uploads, err := upload.OpenJournal(filepath.Join(state.path, uploadsName))
 	if err != nil {
