@@ -22,17 +22,18 @@ const reapInterval = time.Second
 // that others of this program wait for. A zombie that is not ours and stays one
 // from one look to the next has nobody else who waits for it.
 type reaper struct {
-	log  *slog.Logger
-	own  *pidSet
-	quit chan struct{}
-	done sync.WaitGroup
+	log    *slog.Logger
+	own    *pidSet
+	before map[int]processEntry // children from before this program was executed
+	quit   chan struct{}
+	done   sync.WaitGroup
 }
 
 func startReaper(log *slog.Logger, own *pidSet) (*reaper, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become subreaper: %w", err)
 	}
-	r := &reaper{log: log, own: own, quit: make(chan struct{})}
+	r := &reaper{log: log, own: own, before: childrenIn(readProcessTable()), quit: make(chan struct{})}
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, unix.SIGCHLD)
 	r.done.Go(func() { // ends with close
@@ -45,7 +46,43 @@ func startReaper(log *slog.Logger, own *pidSet) (*reaper, error) {
 func (r *reaper) close() {
 	close(r.quit)
 	r.done.Wait()
+	r.killOrphans()
 	r.reap(r.zombies()) // what the last kills left
+}
+
+// childrenIn are the children of this program.
+func childrenIn(table processTable) map[int]processEntry {
+	children := make(map[int]processEntry)
+	for pid, entry := range table {
+		if entry.parent == os.Getpid() {
+			children[pid] = entry
+		}
+	}
+	return children
+}
+
+// killOrphans kills adopted processes that no other search found, with their descendants. It
+// spares children that this program had before, and children in its own session: commands and
+// all that they start are in other sessions.
+func (r *reaper) killOrphans() {
+	self, ok := readProcess(os.Getpid())
+	if !ok {
+		return
+	}
+	killed := killInRounds(func() map[int]processEntry {
+		table := readProcessTable()
+		found := childrenIn(table)
+		for pid, entry := range found {
+			if entry.session == self.session || r.before[pid].started == entry.started {
+				delete(found, pid)
+			}
+		}
+		addDescendants(table, found)
+		return found
+	})
+	if killed > 0 {
+		r.log.Info("killed orphans of commands", "processes", killed)
+	}
 }
 
 func (r *reaper) run(died <-chan os.Signal) {

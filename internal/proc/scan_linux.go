@@ -206,16 +206,18 @@ func sameProgram(pid int) bool {
 func (t *scanTree) signal(sig syscall.Signal) { t.signalBut(sig, 0) }
 
 func (t *scanTree) signalBut(sig syscall.Signal, but int) {
-	for _, p := range t.send(sig, but) {
+	found := t.members(readProcessTable(), true)
+	delete(found, but)
+	for _, p := range signalEach(found, sig) {
 		p.close()
 	}
 }
 
-// send signals the members but one and returns them, pinned.
-func (t *scanTree) send(sig syscall.Signal, but int) []pinned {
+// signalEach signals processes that were seen alive and returns those that were, pinned.
+func signalEach(seen map[int]processEntry, sig syscall.Signal) []pinned {
 	var signalled []pinned
-	for pid, entry := range t.members(readProcessTable(), true) {
-		if pid == but {
+	for pid, entry := range seen {
+		if entry.dead {
 			continue
 		}
 		p, ok := entry.pin(pid)
@@ -231,18 +233,26 @@ func (t *scanTree) send(sig syscall.Signal, but int) []pinned {
 	return signalled
 }
 
-func (t *scanTree) kill() {
+// killInRounds kills what find returns until that is nothing: processes may have been forked
+// meanwhile. It gives up after killRounds or killWait, and returns how many it killed.
+func killInRounds(find func() map[int]processEntry) (count int) {
 	deadline := time.Now().Add(killWait)
 	for range killRounds {
-		killed := t.send(unix.SIGKILL, 0)
+		killed := signalEach(find(), unix.SIGKILL)
 		for _, p := range killed {
 			p.await(deadline)
 			p.close()
 		}
+		count += len(killed)
 		if len(killed) == 0 || time.Now().After(deadline) {
-			return
+			break
 		}
 	}
+	return count
+}
+
+func (t *scanTree) kill() {
+	killInRounds(func() map[int]processEntry { return t.members(readProcessTable(), true) })
 }
 
 func (t *scanTree) empty() bool { return len(t.members(readProcessTable(), false)) == 0 }

@@ -43,8 +43,9 @@ type StreamSink interface {
 type Config struct {
 	Log *slog.Logger // nil: no log
 
-	// Subreaper makes orphaned descendants children of this program, and reaps
-	// them. It is an attribute of the whole program: only a server should set it.
+	// Subreaper makes orphaned descendants children of this program, reaps them, and
+	// kills those that are left at its end. It is an attribute of the whole program: only
+	// a server should set it.
 	Subreaper bool
 
 	// NoCgroups finds what a process started by looking through the process

@@ -10,9 +10,6 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
-	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // A noted command is what a note says.
@@ -32,7 +29,8 @@ type notes struct {
 // was killed. The caller makes sure that the program is gone. A file that is missing, or that was
 // written by another user, before the last boot or in another pid namespace names no process.
 //
-// Every process is checked after a pidfd was opened for it, and signalled through the pidfd.
+// A process is signalled through a pidfd that was opened before the last check that it is still
+// the same.
 func SweepNotes(path string, log *slog.Logger) error {
 	n, err := readNotes(path)
 	if err != nil {
@@ -41,20 +39,12 @@ func SweepNotes(path string, log *slog.Logger) error {
 	if n == nil || len(n.commands) == 0 {
 		return nil
 	}
-	count := 0
-	deadline := time.Now().Add(killWait)
-	for range killRounds {
-		killed := n.killRound()
-		for _, p := range killed {
-			p.await(deadline)
-			p.close()
-		}
-		count += len(killed)
-		if len(killed) == 0 || time.Now().After(deadline) {
-			break
-		}
+	self, err := pin(os.Getpid())
+	if err != nil || self.file == nil {
+		return fmt.Errorf("this kernel has no pidfds to tell processes apart: %w", errors.ErrUnsupported)
 	}
-	if count > 0 {
+	self.close()
+	if count := killInRounds(n.left); count > 0 {
 		log.Info("ended processes that a killed server had left running", "processes", count)
 	}
 	return nil
@@ -101,25 +91,18 @@ func readNotes(path string) (*notes, error) {
 	return n, nil
 }
 
-// killRound kills what is left of the commands and returns those that it killed, pinned.
-func (n *notes) killRound() (killed []pinned) {
+// left are the processes that are left of the commands. (What is read about a process here holds
+// if the process can then be pinned: it was there all the time.)
+func (n *notes) left() map[int]processEntry {
 	table := readProcessTable()
 	search, spared := n.search(table)
-	for pid, entry := range search.members(table, true) {
-		if spared[pid] {
-			continue
+	found := search.members(table, true)
+	for pid := range found {
+		if spared[pid] || !ownProcess(pid) {
+			delete(found, pid)
 		}
-		p, ok := entry.pin(pid)
-		if !ok {
-			continue
-		}
-		if p.file == nil || !ownProcess(pid) || p.signal(unix.SIGKILL) != nil {
-			p.close()
-			continue
-		}
-		killed = append(killed, p)
 	}
-	return killed
+	return found
 }
 
 // search looks for the trees of the commands whose numbers still mean them. Our own ancestors

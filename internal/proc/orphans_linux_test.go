@@ -1,0 +1,83 @@
+package proc
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// fugitive is a process that no search of its command's tree finds: it has left the session and
+// given up the outputs, and its parent has exited.
+const fugitive = `(setsid sh -c 'trap "" TERM; echo pid=$$; exec >/dev/null 2>&1; while :; do sleep 1000; done' &); `
+
+func init() {
+	helpers["end"] = func() {
+		s := New(Config{Subreaper: true, NoCgroups: true})
+		sink := printSink{make(chan struct{})}
+		if _, err := s.Start(background, shell(fugitive), sink); err != nil {
+			panic(err)
+		}
+		<-sink.done // the fugitive has printed its number and closed its outputs
+		other := exec.Command("sleep", "1000")
+		if err := other.Start(); err != nil {
+			panic(err)
+		}
+		s.Close()
+		fmt.Printf("spared=%d\n", other.Process.Pid)
+		io.Copy(io.Discard, os.Stdin) // until the test has looked
+		other.Process.Kill()
+		other.Wait()
+	}
+}
+
+// At its end a subreaper kills what its commands left, however well that hid, and nothing else.
+func TestSubreaperKillsOrphansAtItsEnd(t *testing.T) {
+	t.Parallel()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdin io.Closer
+	cmd, lines := startHelper(t, "end", func(cmd *exec.Cmd) {
+		cmd.Path = "/bin/sh"
+		cmd.Args = []string{"sh", "-c", `setsid sleep 1000 >/dev/null 2>&1 </dev/null & echo spared=$!; exec "$0"`, exe}
+		if stdin, err = cmd.StdinPipe(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	var fugitives, spared []int
+	for len(spared) < 2 && lines.Scan() {
+		var pid int
+		if _, err := fmt.Sscanf(lines.Text(), "pid=%d", &pid); err == nil {
+			fugitives = append(fugitives, pid)
+		}
+		if _, err := fmt.Sscanf(lines.Text(), "spared=%d", &pid); err == nil {
+			spared = append(spared, pid)
+		}
+	}
+	if len(fugitives) != 1 || len(spared) != 2 {
+		t.Errorf("fugitives %v, spared %v", fugitives, spared)
+	}
+	for _, pid := range fugitives {
+		if alive(pid) {
+			t.Errorf("the orphan %d is alive after the end", pid)
+			syscall.Kill(-pid, syscall.SIGKILL) // it leads its group
+		}
+	}
+	for _, pid := range spared {
+		p, err := pin(pid)
+		if err != nil || !alive(pid) {
+			t.Errorf("process %d, which no command started, was killed (%v)", pid, err)
+			continue
+		}
+		p.signal(9)
+		p.close()
+	}
+	stdin.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}
