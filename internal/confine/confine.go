@@ -120,7 +120,10 @@ func New(cfg Config) (*Confiner, error) {
 // withReal adds where paths lead now. Later a link in one may lead elsewhere, and a
 // command may have made it do so.
 func withReal(paths []string) []string {
-	all := slices.Clone(paths)
+	var all []string
+	for _, p := range paths {
+		all = append(all, filepath.Clean(p))
+	}
 	for _, p := range paths {
 		if real, err := filepath.EvalSymlinks(p); err == nil && !slices.Contains(all, real) {
 			all = append(all, real)

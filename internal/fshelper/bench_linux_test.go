@@ -1,6 +1,7 @@
 package fshelper
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -38,8 +39,12 @@ var shared struct {
 	err      error
 	procs    *proc.Supervisor
 	confiner *confine.Confiner
+	private  []string // a directory, a file, and a file behind a link that leads nowhere yet
 	close    func()
 }
+
+// privateText is in all files that are private.
+const privateText = "private text"
 
 func share() {
 	dir, err := os.MkdirTemp("", "tether-fshelper")
@@ -48,11 +53,14 @@ func share() {
 		return
 	}
 	own := filepath.Join(dir, "own")
-	if shared.err = os.Mkdir(own, 0o700); shared.err != nil {
+	shared.private = []string{filepath.Join(dir, "private"), filepath.Join(dir, "token"), filepath.Join(dir, "link", "rotated")}
+	shared.err = errors.Join(os.Mkdir(own, 0o700), os.Mkdir(shared.private[0], 0o700), os.Symlink("one", filepath.Join(dir, "link")),
+		os.WriteFile(shared.private[0]+"/spool", []byte(privateText), 0o600), os.WriteFile(shared.private[1], []byte(privateText), 0o600))
+	if shared.err != nil {
 		return
 	}
 	shared.procs = proc.New(proc.Config{})
-	shared.confiner, shared.err = confine.New(confine.Config{Procs: shared.procs, Shared: dir, Own: own})
+	shared.confiner, shared.err = confine.New(confine.Config{Procs: shared.procs, Shared: dir, Own: own, Private: shared.private})
 	shared.close = func() {
 		if shared.confiner != nil {
 			shared.confiner.Close()

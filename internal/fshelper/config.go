@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/confine"
-	"github.com/tetherexec/tether/internal/fsrpc"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/wire"
 )
@@ -22,7 +21,6 @@ type Config struct {
 	Confiner *confine.Confiner // nil: requests that need a sandbox are refused
 	Procs    *proc.Supervisor
 
-	Direct    fsrpc.Files   // serves what needs no sandbox; nil: [fsrpc.Direct]
 	IdleLimit time.Duration // 0: 30 s
 	Log       *slog.Logger  // nil: no log
 }
@@ -30,9 +28,6 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Direct == nil {
-		c.Direct = fsrpc.Direct{}
 	}
 	if c.IdleLimit == 0 {
 		c.IdleLimit = idleLimit

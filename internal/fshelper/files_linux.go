@@ -2,6 +2,7 @@ package fshelper
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"github.com/tetherexec/tether/internal/fshelper/inside"
@@ -12,16 +13,26 @@ import (
 // maxInline is how much data travels in a message. More takes a file in memory.
 const maxInline = inside.MaxMessage / 2
 
-// files serves the requests of one policy: what it leaves open is done here, the
-// rest by a helper.
+// files serves the requests of one policy. If everything may be read, this process
+// reads, except for what every sandbox hides and what the kernel shows of itself; a helper
+// does the rest.
 type files struct {
 	pool    *Pool
 	binding *binding
 	refusal error // why there is no helper; nil: there may be one
 }
 
-// direct is who reads if everything may be read.
-func (f *files) direct() fsrpc.Files { return f.pool.config.Direct }
+// read has this process read if everything may be read, otherwise, or if read
+// returns [fsrpc.ErrElsewhere], the helper.
+func read[T any](f *files, direct func(fsrpc.Screened) (T, error), confined func() (T, error)) (T, error) {
+	if f.binding.fullRead {
+		result, err := direct(fsrpc.Screened{Check: f.pool.screen()})
+		if !errors.Is(err, fsrpc.ErrElsewhere) {
+			return result, err
+		}
+	}
+	return confined()
+}
 
 // ask has the helper do something. The file that comes with the answer is what
 // was opened, or nil.
@@ -44,15 +55,12 @@ func (f *files) do(ctx context.Context, r *inside.Request) error {
 
 // Open implements fsrpc.Files.
 func (f *files) Open(ctx context.Context, path string, follow bool) (*os.File, error) {
-	if f.binding.fullRead && !named(path) {
-		file, err := f.direct().Open(ctx, path, follow)
-		if err != nil || !special(file) {
-			return file, err
-		}
-		file.Close()
-	}
-	_, file, err := f.ask(ctx, &inside.Request{Op: inside.OpOpen, Path: path, Follow: follow})
-	return file, err
+	return read(f, func(s fsrpc.Screened) (*os.File, error) {
+		return s.Open(ctx, path, follow)
+	}, func() (*os.File, error) {
+		_, file, err := f.ask(ctx, &inside.Request{Op: inside.OpOpen, Path: path, Follow: follow})
+		return file, err
+	})
 }
 
 // Replace implements fsrpc.Files.
@@ -72,48 +80,40 @@ func (f *files) CreateDirectory(ctx context.Context, path string, recursive, fol
 }
 
 // Metadata implements fsrpc.Files.
-func (f *files) Metadata(ctx context.Context, path string, follow bool) (m wire.MetadataResult, err error) {
-	if f.binding.fullRead && !leadsToSpecial(path) {
-		return f.direct().Metadata(ctx, path, follow)
-	}
-	body, _, err := f.ask(ctx, &inside.Request{Op: inside.OpMetadata, Path: path, Follow: follow})
-	if err != nil {
-		return m, err
-	}
-	return decoded(inside.DecodeMetadata(body))
+func (f *files) Metadata(ctx context.Context, path string, follow bool) (wire.MetadataResult, error) {
+	return read(f, func(s fsrpc.Screened) (wire.MetadataResult, error) {
+		return s.Metadata(ctx, path, follow)
+	}, func() (wire.MetadataResult, error) {
+		return askFor(ctx, f, &inside.Request{Op: inside.OpMetadata, Path: path, Follow: follow}, inside.DecodeMetadata)
+	})
 }
 
 // Canonicalize implements fsrpc.Files.
 func (f *files) Canonicalize(ctx context.Context, path string) (string, error) {
-	if f.binding.fullRead && !leadsToSpecial(path) {
-		return f.direct().Canonicalize(ctx, path)
-	}
-	body, _, err := f.ask(ctx, &inside.Request{Op: inside.OpCanonicalize, Path: path})
-	return string(body), err
+	return read(f, func(s fsrpc.Screened) (string, error) {
+		return s.Canonicalize(ctx, path)
+	}, func() (string, error) {
+		body, _, err := f.ask(ctx, &inside.Request{Op: inside.OpCanonicalize, Path: path})
+		return string(body), err
+	})
 }
 
 // ReadDirectory implements fsrpc.Files.
 func (f *files) ReadDirectory(ctx context.Context, path string) ([]wire.DirectoryEntry, error) {
-	if f.binding.fullRead && !leadsToSpecial(path) {
-		return f.direct().ReadDirectory(ctx, path)
-	}
-	body, _, err := f.ask(ctx, &inside.Request{Op: inside.OpReadDirectory, Path: path})
-	if err != nil {
-		return nil, err
-	}
-	return decoded(inside.DecodeEntries(body))
+	return read(f, func(s fsrpc.Screened) ([]wire.DirectoryEntry, error) {
+		return s.ReadDirectory(ctx, path)
+	}, func() ([]wire.DirectoryEntry, error) {
+		return askFor(ctx, f, &inside.Request{Op: inside.OpReadDirectory, Path: path}, inside.DecodeEntries)
+	})
 }
 
-// Walk implements fsrpc.Files. A walk that may come to /proc is not for this process.
-func (f *files) Walk(ctx context.Context, path string, options wire.WalkOptions) (result wire.WalkResult, err error) {
-	if f.binding.fullRead && !options.FollowDirectorySymlinks && path != "/" && !leadsToSpecial(path) {
-		return f.direct().Walk(ctx, path, options)
-	}
-	body, _, err := f.ask(ctx, &inside.Request{Op: inside.OpWalk, Path: path, Walk: options})
-	if err != nil {
-		return result, err
-	}
-	return decoded(inside.DecodeWalk(body))
+// Walk implements fsrpc.Files.
+func (f *files) Walk(ctx context.Context, path string, options wire.WalkOptions) (wire.WalkResult, error) {
+	return read(f, func(s fsrpc.Screened) (wire.WalkResult, error) {
+		return s.Walk(ctx, path, options)
+	}, func() (wire.WalkResult, error) {
+		return askFor(ctx, f, &inside.Request{Op: inside.OpWalk, Path: path, Walk: options}, inside.DecodeWalk)
+	})
 }
 
 // Remove implements fsrpc.Files.
@@ -126,10 +126,16 @@ func (f *files) Copy(ctx context.Context, source, destination string, recursive 
 	return f.do(ctx, &inside.Request{Op: inside.OpCopy, Path: source, Target: destination, Recursive: recursive})
 }
 
-// decoded words the error of an answer that makes no sense.
-func decoded[T any](answer T, err error) (T, error) {
+// askFor is ask for an answer that has to be decoded.
+func askFor[T any](ctx context.Context, f *files, r *inside.Request, decode func([]byte) (T, error)) (T, error) {
+	var none T
+	body, _, err := f.ask(ctx, r)
 	if err != nil {
-		return answer, failure(err.Error())
+		return none, err
+	}
+	answer, err := decode(body)
+	if err != nil {
+		return none, failure(err.Error())
 	}
 	return answer, nil
 }

@@ -58,7 +58,7 @@ func New(cfg Config) *Pool {
 // Errors are *[fsrpc.Error] or *[wire.Error], or the end of ctx.
 func (p *Pool) Files(ctx context.Context, intent *wire.Sandbox) (fsrpc.Files, error) {
 	if unconfined(intent) {
-		return p.config.Direct, nil
+		return fsrpc.Direct{}, nil
 	}
 	b, err := p.bind(ctx, intent)
 	switch {
@@ -67,7 +67,7 @@ func (p *Pool) Files(ctx context.Context, intent *wire.Sandbox) (fsrpc.Files, er
 	case err != nil:
 		return nil, refused(ctx, err)
 	case b.fullWrite:
-		return p.config.Direct, nil
+		return fsrpc.Direct{}, nil
 	}
 	return &files{pool: p, binding: b}, nil
 }

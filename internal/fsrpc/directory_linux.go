@@ -22,20 +22,26 @@ func (Direct) ReadDirectory(ctx context.Context, path string) ([]wire.DirectoryE
 		return nil, failed(err)
 	}
 	defer names.close()
+	entries, err := names.entries(ctx)
+	return entries, failed(err)
+}
+
+// entries returns what the listed directory has.
+func (l *listing) entries(ctx context.Context) ([]wire.DirectoryEntry, error) {
 	entries := []wire.DirectoryEntry{}
 	for count := 0; ; {
-		raw, kind, err := names.next(ctx)
+		raw, kind, err := l.next(ctx)
 		if err != nil {
-			return nil, failed(err)
+			return nil, err
 		}
 		if raw == nil {
 			if count > MaxDirectory {
-				return nil, failed(errDirectorySize(count))
+				return nil, errDirectorySize(count)
 			}
 			return entries, nil
 		}
 		name := string(raw)
-		if kind, err = names.typeOf(name, kind, true); err != nil {
+		if kind, err = l.typeOf(name, kind, true); err != nil {
 			continue
 		}
 		if count++; count <= MaxDirectory {

@@ -57,6 +57,9 @@ func errDirectorySize(entries int) error {
 	return refuse(wire.CodeInternal, "fs/readDirectory returned %d entries; limit is %d", entries, MaxDirectory)
 }
 
+// ErrElsewhere says that a request is not for this process to serve: see [Screened].
+var ErrElsewhere = errors.New("another process has to serve this request")
+
 // An Error is the refusal of a filesystem request.
 type Error struct{ Err error }
 

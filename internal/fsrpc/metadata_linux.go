@@ -28,6 +28,10 @@ func metadata(path string, follow bool) (wire.MetadataResult, error) {
 	if err != nil {
 		return wire.MetadataResult{}, failed(err)
 	}
+	return facts(st, link), nil
+}
+
+func facts(st unix.Statx_t, link bool) wire.MetadataResult {
 	return wire.MetadataResult{
 		IsDirectory:  st.Mode&unix.S_IFMT == unix.S_IFDIR,
 		IsFile:       st.Mode&unix.S_IFMT == unix.S_IFREG,
@@ -35,7 +39,7 @@ func metadata(path string, follow bool) (wire.MetadataResult, error) {
 		Size:         st.Size,
 		CreatedAtMs:  millis(st.Btime),
 		ModifiedAtMs: millis(st.Mtime),
-	}, nil
+	}
 }
 
 const wanted = unix.STATX_BASIC_STATS | unix.STATX_BTIME

@@ -10,11 +10,14 @@ import (
 
 // Open opens a regular file to read.
 func (Direct) Open(_ context.Context, path string, follow bool) (*os.File, error) {
-	file, err := open(path, follow)
+	file, err := open(path, follow, place.look)
 	return file, failed(err)
 }
 
-func open(path string, follow bool) (*os.File, error) {
+// A lookFunc is [place.look], or one that decides about what it finds.
+type lookFunc func(p place, follow bool) (int, unix.Stat_t, error)
+
+func open(path string, follow bool, look lookFunc) (*os.File, error) {
 	path, err := clean(path, follow)
 	if err != nil {
 		return nil, err
@@ -23,19 +26,19 @@ func open(path string, follow bool) (*os.File, error) {
 		return nil, errNoEntry
 	}
 	if follow { // the kernel finds the way in one step
-		return place{unix.AT_FDCWD, path}.open(path, follow)
+		return place{unix.AT_FDCWD, path}.open(path, follow, look)
 	}
 	at, err := find(path, follow)
 	if err != nil {
 		return nil, err
 	}
 	defer at.close()
-	return at.open(path, follow)
+	return at.open(path, follow, look)
 }
 
 // open opens the regular file at p to read; path is what it is called in errors.
-func (p place) open(path string, follow bool) (*os.File, error) {
-	fd, st, err := p.look(follow)
+func (p place) open(path string, follow bool, look lookFunc) (*os.File, error) {
+	fd, st, err := look(p, follow)
 	if err != nil {
 		return nil, err
 	}

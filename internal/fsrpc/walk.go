@@ -3,6 +3,7 @@ package fsrpc
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,11 +31,11 @@ const (
 // Walk lists what is below a directory, breadth first, each directory in the
 // order of its names. What is too much is left out and said to be.
 func (Direct) Walk(ctx context.Context, path string, options wire.WalkOptions) (wire.WalkResult, error) {
-	result, err := walk(ctx, path, options)
+	result, err := walk(ctx, path, options, openWalk)
 	return result, failed(err)
 }
 
-func walk(ctx context.Context, path string, options wire.WalkOptions) (wire.WalkResult, error) {
+func walk(ctx context.Context, path string, options wire.WalkOptions, open func(path string, follow bool) (*walkRoot, error)) (wire.WalkResult, error) {
 	if options.MaxDirectories == 0 || options.MaxEntries == 0 {
 		return wire.WalkResult{}, errWalkZero
 	}
@@ -47,7 +48,7 @@ func walk(ctx context.Context, path string, options wire.WalkOptions) (wire.Walk
 	}
 	w := &walker{options: options, seen: map[any]bool{}}
 	w.result.Entries, w.result.Errors = []wire.WalkEntry{}, []wire.WalkError{}
-	root, err := openWalk(path, options.FollowDirectorySymlinks)
+	root, err := open(path, options.FollowDirectorySymlinks)
 	if root == nil || err != nil {
 		return w.result, err
 	}
@@ -83,6 +84,9 @@ func (w *walker) run(ctx context.Context, root *walkRoot) error {
 		names, err := root.list(ctx, step.below, w.left+1)
 		if stop := cancelled(ctx); stop != nil {
 			return stop
+		}
+		if errors.Is(err, ErrElsewhere) {
+			return err
 		}
 		dir := joinPath(w.path, step.below)
 		uri := wire.PathToURI(dir)

@@ -13,6 +13,8 @@ type walkRoot struct {
 	follow bool
 	id     any
 	buf    []byte // of the one listing at a time
+
+	check func(fd int) error // see [Screened]; nil: all may be listed
 }
 
 // openWalk opens the root of a walk. One that exists and is no directory, or is a
@@ -30,12 +32,17 @@ func openWalk(path string, follow bool) (*walkRoot, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newWalk(fd, follow)
+}
+
+// newWalk makes the root of a walk of an O_PATH descriptor, which it takes over.
+func newWalk(fd int, follow bool) (*walkRoot, error) {
 	id, isDir, err := identify(fd, "", unix.AT_EMPTY_PATH)
 	if err != nil || !isDir {
 		unix.Close(fd)
 		return nil, err
 	}
-	return &walkRoot{place{fd, "."}, follow, id, make([]byte, listBuffer)}, nil
+	return &walkRoot{place: place{fd, "."}, follow: follow, id: id, buf: make([]byte, listBuffer)}, nil
 }
 
 // A directoryID is the same for two names of one directory.
@@ -92,6 +99,11 @@ func (r *walkRoot) open(below string) (*listing, error) {
 		fd, err = openat(r.dir, below, flags, 0)
 	default:
 		fd, err = openUnlinked(r.dir, below, flags)
+	}
+	if err == nil && r.check != nil {
+		if err = r.check(fd); err != nil {
+			unix.Close(fd)
+		}
 	}
 	return &listing{fd: fd, buf: r.buf}, err
 }
