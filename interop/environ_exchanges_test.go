@@ -93,7 +93,7 @@ func ownPath(variable string) string {
 	}
 	var kept []string
 	for dir := range strings.SplitSeq(list, ":") {
-		if !strings.HasPrefix(dir, bench.root) {
+		if !strings.HasPrefix(dir, bench.root) && !strings.HasPrefix(dir, bench.dir) {
 			kept = append(kept, dir)
 		}
 	}

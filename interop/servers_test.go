@@ -40,7 +40,7 @@ var products = []product{ref, tether}
 // bench is what all tests of a run share: binaries, directories, servers.
 var bench struct {
 	root   string // module root
-	dir    string // scratch below .state: the reference refuses a CODEX_HOME under /tmp
+	dir    string // scratch, see scratchBase
 	work   string // cwd of servers and commands
 	bin    map[product]string
 	why    map[product]string // reason why a product cannot be tested
@@ -77,10 +77,14 @@ func prepare() error {
 	}
 	bench.root, bench.serve = root, map[string]*server{}
 	bench.bin, bench.why = map[product]string{}, map[product]string{}
-	if err := os.MkdirAll(filepath.Join(root, ".state"), 0o755); err != nil {
+	base, err := scratchBase(root)
+	if err != nil {
 		return err
 	}
-	if bench.dir, err = os.MkdirTemp(filepath.Join(root, ".state"), "interop-"); err != nil {
+	if err := os.MkdirAll(base, 0o755); err != nil {
+		return err
+	}
+	if bench.dir, err = os.MkdirTemp(base, "interop-"); err != nil {
 		return err
 	}
 	bench.work = filepath.Join(bench.dir, "work")
@@ -97,6 +101,27 @@ func prepare() error {
 	locateReference()
 	buildTether()
 	return nil
+}
+
+// scratchBase returns the directory for scratch. It must not lie below /tmp or $TMPDIR: the
+// reference refuses a CODEX_HOME there, and both are writable in most sandboxes. So it is
+// .state in the module root, or in the user's cache if the module lies in such a place.
+func scratchBase(root string) (string, error) {
+	bases := []string{filepath.Join(root, ".state")}
+	if cache, err := os.UserCacheDir(); err == nil {
+		bases = append(bases, filepath.Join(cache, "tether-interop"))
+	}
+	for _, base := range bases {
+		temporary := false
+		for _, dir := range []string{"/tmp", os.TempDir()} {
+			relative, err := filepath.Rel(dir, base)
+			temporary = temporary || err == nil && filepath.IsLocal(relative)
+		}
+		if !temporary {
+			return base, nil
+		}
+	}
+	return "", fmt.Errorf("no place for scratch: %s lie below /tmp or $TMPDIR; set XDG_CACHE_HOME to a directory elsewhere", strings.Join(bases, " and "))
 }
 
 func moduleRoot() (string, error) {
