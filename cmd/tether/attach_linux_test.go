@@ -15,6 +15,7 @@ import (
 
 // Somebody sits down at a process on a terminal, leaves it, comes back, and ends it.
 func TestAttach(t *testing.T) {
+	t.Parallel()
 	b := newBooth(t)
 	url := tethertest.StartServer(t, server.Config{}).URL
 	cable := tethertest.NewCable(t, url)
@@ -51,6 +52,7 @@ func TestAttach(t *testing.T) {
 
 // Input reaches a command without a terminal, whose input was kept open.
 func TestAttachToPipes(t *testing.T) {
+	t.Parallel()
 	b := newBooth(t)
 	b.env = append(b.env, "TETHER_URL="+tethertest.StartServer(t, server.Config{}).URL)
 	if got := b.tether(nil, "run", "-di", "--name", "adder", "--", "sh", "-c", "read a; read b; echo $((a+b)); exit 4"); got.code != 0 {
@@ -63,6 +65,7 @@ func TestAttachToPipes(t *testing.T) {
 
 // Without an address, what is detached runs in a server of the user's own.
 func TestDetachAtHome(t *testing.T) {
+	t.Parallel()
 	b := newBooth(t)
 	b.env = append(b.env, "ONLY_HERE=yes")
 	if got := b.tether(nil, "ps", "--json"); got.code != 0 || strings.TrimSpace(got.stdout) != "[]" {

@@ -146,6 +146,7 @@ const echoTwice = `echo one; read x; echo "two $x"`
 // The server is there when it is needed, and stays when the bridge is killed: a
 // second bridge finds the session as it was left.
 func TestSessionOutlivesItsBridge(t *testing.T) {
+	t.Parallel()
 	h := newBridgeHome(t)
 	first := h.bridge()
 	hello := first.hello("")
@@ -181,6 +182,7 @@ func TestSessionOutlivesItsBridge(t *testing.T) {
 
 // A link that is dead for everybody but the bridge must not keep the session.
 func TestSilentBridgeLosesItsSession(t *testing.T) {
+	t.Parallel()
 	h := newBridgeHome(t)
 	first := h.bridge()
 	hello := first.hello("")
@@ -194,6 +196,7 @@ func TestSilentBridgeLosesItsSession(t *testing.T) {
 }
 
 func TestBridgesAtOnceShareAServer(t *testing.T) {
+	t.Parallel()
 	h := newBridgeHome(t)
 	var all []*bridged
 	for range 4 {
@@ -212,6 +215,7 @@ func TestBridgesAtOnceShareAServer(t *testing.T) {
 // Messages of any size pass both ways, and a client that does not read holds up
 // nobody but itself.
 func TestBridgeCarriesLargeMessages(t *testing.T) {
+	t.Parallel()
 	h := newBridgeHome(t)
 	b := h.bridge()
 	b.hello("")
@@ -237,6 +241,7 @@ func TestBridgeCarriesLargeMessages(t *testing.T) {
 }
 
 func TestBridgeWithoutServer(t *testing.T) {
+	t.Parallel()
 	h := newBridgeHome(t)
 	cmd := h.command("--no-start")
 	out, err := cmd.CombinedOutput()
@@ -247,6 +252,7 @@ func TestBridgeWithoutServer(t *testing.T) {
 
 // It says why there is no server, and where to look.
 func TestBridgeWhoseServerFails(t *testing.T) {
+	t.Parallel()
 	h := newBridgeHome(t)
 	h.socket = filepath.Join(filepath.Dir(h.socket), strings.Repeat("long", 30)+".sock")
 	cmd := h.command()
@@ -260,6 +266,7 @@ func TestBridgeWhoseServerFails(t *testing.T) {
 }
 
 func TestBridgeEndsWithItsServer(t *testing.T) {
+	t.Parallel()
 	h := newBridgeHome(t)
 	b := h.bridge()
 	b.hello("")
@@ -273,6 +280,7 @@ func TestBridgeEndsWithItsServer(t *testing.T) {
 
 // Nobody has to clean up behind the last client.
 func TestServerOfBridgesEndsByItself(t *testing.T) {
+	t.Parallel()
 	h := newBridgeHome(t)
 	b := h.bridge("--idle-exit", "2s")
 	b.hello("")

@@ -15,6 +15,7 @@ import (
 // A client behind `tether chaos` meets the faults that the flags name, and all
 // of it is told and traced.
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	server := startTether(t, "serve")
 	trace := filepath.Join(t.TempDir(), "trace.jsonl")
 	if err := os.WriteFile(trace, []byte("an older trace"), 0o644); err != nil {
@@ -90,6 +91,7 @@ func checkTrace(t *testing.T, path string) {
 
 // A signal ends it at once, also in the middle of an outage.
 func TestChaosEndsBySignal(t *testing.T) {
+	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		p := startTether(t, "chaos", "--target", "ws://127.0.0.1:1", "--cut-every", "5ms", "--cut-for", "1h", "--freeze-every", "5ms")
 		p.line(t)

@@ -102,6 +102,7 @@ func (tr transfer) args(url, from, to string, more ...string) []string {
 }
 
 func TestCopyThroughCuts(t *testing.T) {
+	t.Parallel()
 	for _, tr := range transfers {
 		t.Run(tr.name, func(t *testing.T) {
 			b, line := newBooth(t), layLine(t)
@@ -125,6 +126,7 @@ func TestCopyThroughCuts(t *testing.T) {
 
 // A copy that was stopped goes on where it was, unless there is a reason not to.
 func TestCopyGoesOn(t *testing.T) {
+	t.Parallel()
 	const size = 16<<20 + 7
 	for _, tr := range transfers {
 		for _, test := range []struct {
@@ -148,6 +150,7 @@ func TestCopyGoesOn(t *testing.T) {
 				continue // the server's part is its own; a download needs no old session
 			}
 			t.Run(tr.name+" "+test.name, func(t *testing.T) {
+				t.Parallel()
 				b, line := newBooth(t), layLine(t)
 				from, to := filepath.Join(b.work, "file"), t.TempDir()
 				random(t, from, size)
@@ -239,6 +242,7 @@ func spoilPart(t *testing.T, dir string) {
 // Files of a tree that are there are not sent again; one whose commit was not answered
 // is known to be there by its sum.
 func TestCopyTreeGoesOn(t *testing.T) {
+	t.Parallel()
 	b, line := newBooth(t), layLine(t)
 	tree, to := filepath.Join(b.work, "tree"), t.TempDir()
 	if err := os.Mkdir(tree, 0o755); err != nil {
@@ -263,6 +267,7 @@ func TestCopyTreeGoesOn(t *testing.T) {
 
 // A session that is lost ends the copy, with a code and a hint.
 func TestCopyLosesItsSession(t *testing.T) {
+	t.Parallel()
 	b, line := newBooth(t), layLine(t)
 	from := filepath.Join(b.work, "file")
 	random(t, from, 8<<20)
@@ -276,6 +281,7 @@ func TestCopyLosesItsSession(t *testing.T) {
 
 // A server of the reference has no uploads: what it was sent is read back.
 func TestCopyToPlainServer(t *testing.T) {
+	t.Parallel()
 	b, line := newBooth(t), layLine(t)
 	line.On(cable.FromServer, cable.Answer("initialize").Always(), cable.Amend(func(members map[string]any) {
 		delete(members["result"].(map[string]any), "tether")
@@ -291,6 +297,7 @@ func TestCopyToPlainServer(t *testing.T) {
 
 // Names that would lead out of the destination are refused.
 func TestCopyFromMaliciousServer(t *testing.T) {
+	t.Parallel()
 	b, line := newBooth(t), layLine(t)
 	line.On(cable.FromServer, cable.Answer("fs/readDirectory").Always(), cable.Amend(func(members map[string]any) {
 		entries := []any{}
@@ -313,6 +320,7 @@ func TestCopyFromMaliciousServer(t *testing.T) {
 // A disk that is full and files that nobody may read or write, on either side. The
 // program is root of a namespace, without the right to overlook permissions.
 func TestCopyRefused(t *testing.T) {
+	t.Parallel()
 	if out, err := exec.Command("unshare", "--map-root-user", "--mount", "setpriv", "--bounding-set", "-dac_override", "true").CombinedOutput(); err != nil {
 		t.Skipf("no namespaces here: %v, %s", err, out)
 	}
@@ -399,6 +407,7 @@ fs ls closed/x => 1 Error: closed/x: No such file or directory
 // On a terminal there is one line that is drawn again, also while nobody answers, and
 // gone in the end.
 func TestCopyOnATerminal(t *testing.T) {
+	t.Parallel()
 	b, s, line := newBooth(t), newSeat(t), layLine(t)
 	t.Cleanup(s.leave)
 	from, to := filepath.Join(b.work, "file"), t.TempDir()
@@ -419,6 +428,7 @@ func TestCopyOnATerminal(t *testing.T) {
 
 // Two copies to the same place at once do not disturb each other.
 func TestCopiesAtOnce(t *testing.T) {
+	t.Parallel()
 	for _, tr := range transfers {
 		t.Run(tr.name, func(t *testing.T) {
 			b, line := newBooth(t), layLine(t)
@@ -452,6 +462,7 @@ func TestCopiesAtOnce(t *testing.T) {
 
 // What is too small to be worth going on with is not left behind.
 func TestSmallPartIsNotKept(t *testing.T) {
+	t.Parallel()
 	b, line := newBooth(t), layLine(t)
 	from, to := filepath.Join(b.work, "file"), t.TempDir()
 	random(t, from, worthResuming-1)
@@ -473,6 +484,7 @@ func TestSmallPartIsNotKept(t *testing.T) {
 // Input that nobody can read again is not kept, neither here nor there, and nobody is
 // told that the copy could go on.
 func TestInterruptedInput(t *testing.T) {
+	t.Parallel()
 	b := newBooth(t)
 	url, to := tethertest.StartServer(t, server.Config{}).URL, t.TempDir()
 	cmd := b.command("fs", "put", "--url", url, "-", filepath.Join(to, "file"))
@@ -522,6 +534,7 @@ func TestInterruptedInput(t *testing.T) {
 
 // What the server copies by itself is told with its size.
 func TestCopyOnTheServer(t *testing.T) {
+	t.Parallel()
 	b := newBooth(t)
 	from, to := filepath.Join(b.work, "file"), filepath.Join(t.TempDir(), "copy")
 	data := random(t, from, 1234)

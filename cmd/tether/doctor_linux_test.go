@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -20,23 +21,27 @@ import (
 // can execute it.
 func released(t *testing.T) string {
 	t.Helper()
-	if releaseDir == "" {
-		dir, err := os.MkdirTemp("/var/tmp", "tether-release-")
-		if err != nil {
-			t.Fatal(err)
-		}
-		releaseDir = dir
-		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "tether"), ".")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if text, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, text)
-		}
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+	path, err := buildRelease()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return filepath.Join(releaseDir, "tether")
+	return path
 }
+
+var buildRelease = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("/var/tmp", "tether-release-")
+	if err != nil {
+		return "", err
+	}
+	releaseDir = dir
+	path := filepath.Join(dir, "tether")
+	build := exec.Command("go", "build", "-o", path, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, text)
+	}
+	return path, os.Chmod(dir, 0o755)
+})
 
 // stranger is a user without any rights.
 const stranger = 1234
@@ -110,6 +115,7 @@ func doctorCommand(t *testing.T, home string, prefix ...string) *exec.Cmd {
 }
 
 func TestDoctorIsContent(t *testing.T) {
+	t.Parallel()
 	needBubblewrap(t)
 	for _, uid := range []int{os.Geteuid(), stranger} {
 		t.Run(fmt.Sprint("as ", uid), func(t *testing.T) {
@@ -139,6 +145,7 @@ func hidden(t *testing.T) []string {
 }
 
 func TestDoctorMissesBubblewrap(t *testing.T) {
+	t.Parallel()
 	r := examined(t, doctorCommand(t, home(t, os.Geteuid()), hidden(t)...), 1)
 	c := r.find(t, "bubblewrap")
 	if c.Status != doctor.Failed || !strings.Contains(c.Detail, "not installed") || !strings.Contains(c.Fix, "apt-get install bubblewrap") {
@@ -155,6 +162,7 @@ func TestDoctorMissesBubblewrap(t *testing.T) {
 }
 
 func TestDoctorMissesUserNamespaces(t *testing.T) {
+	t.Parallel()
 	needBubblewrap(t)
 	needRoot(t)
 	self, err := os.Executable()
@@ -197,6 +205,7 @@ func init() {
 }
 
 func TestDoctorWithoutState(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -208,6 +217,7 @@ func TestDoctorWithoutState(t *testing.T) {
 }
 
 func TestDoctorTable(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	if err := printTable(&out, []doctor.Result{
 		{Name: "first", Tries: "to pass", Status: doctor.Passed, Detail: "fine"},

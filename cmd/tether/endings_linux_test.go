@@ -26,6 +26,7 @@ func underNohup(cmd *exec.Cmd) *exec.Cmd {
 
 // Under nohup, the end of the login ends neither a command nor a copy.
 func TestNohup(t *testing.T) {
+	t.Parallel()
 	b := newBooth(t)
 	cmd := underNohup(b.command("run", "--", "sh", "-c", "echo ready; read x; echo got $x"))
 	in, out := piped(t, cmd)
@@ -61,6 +62,7 @@ func TestNohup(t *testing.T) {
 
 // A signal while nobody has answered yet is in the exit code.
 func TestSignalWhileConnecting(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -89,6 +91,7 @@ func TestSignalWhileConnecting(t *testing.T) {
 
 // Output that cannot be written is an error, also if the command did not notice.
 func TestOutputTakesNoMore(t *testing.T) {
+	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip(err)
@@ -136,6 +139,7 @@ func TestOutputTakesNoMore(t *testing.T) {
 // What a child in the background prints over a slow line is waited for: the line is
 // silent until a piece has come through, the child is not.
 func TestRunOverASlowLine(t *testing.T) {
+	t.Parallel()
 	b, line := newBooth(t), layLine(t)
 	line.SetRate(10_000)
 	got := b.tether(nil, "run", "--url", line.URL(), "--", "sh", "-c", "(sleep 0.1; head -c 30000 /dev/zero) & exit 3")
@@ -146,6 +150,7 @@ func TestRunOverASlowLine(t *testing.T) {
 
 // A line that has not ended counts as one of the last.
 func TestLogsTailOfUnfinishedLine(t *testing.T) {
+	t.Parallel()
 	b := newBooth(t)
 	url := tethertest.StartServer(t, server.Config{}).URL
 	c, err := client.Dial(tethertest.Within(t), url, client.Options{})

@@ -11,6 +11,7 @@ import (
 )
 
 func TestByteSize(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]byteSize{
 		"1": 1, "67108864": 64 << 20, "64M": 64 << 20, "64MiB": 64 << 20, "64mib": 64 << 20,
 		"3K": 3 << 10, "1GiB": 1 << 30, "2T": 2 << 40, "9223372036854775807": math.MaxInt64,
@@ -34,6 +35,7 @@ func TestByteSize(t *testing.T) {
 }
 
 func TestLifetimeString(t *testing.T) {
+	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		30 * time.Second: "30s", time.Minute: "1m", 24 * time.Hour: "24h", 90 * time.Minute: "1h30m", 90 * time.Second: "1m30s",
 		10 * time.Minute: "10m",
@@ -61,6 +63,7 @@ func configOf(t *testing.T, args string) (cfg server.Config, warnings string, er
 }
 
 func TestConfigDefaults(t *testing.T) {
+	t.Parallel()
 	got, warnings, err := configOf(t, "")
 	if err != nil || warnings != "" {
 		t.Fatal(err, warnings)
@@ -73,6 +76,7 @@ func TestConfigDefaults(t *testing.T) {
 }
 
 func TestConfigFromFlags(t *testing.T) {
+	t.Parallel()
 	cfg, _, err := configOf(t, "--listen wss://192.0.2.1:7 --concurrent-requests 18446744073709551615 --session-ttl 1m --session-ttl-max 2m "+
 		"--retain 1M --spool-limit 2M --spool-total 3M --state-dir d --tls-cert c --tls-key k --tls-client-ca a "+
 		"--ws-auth signed-bearer-token --ws-shared-secret-file s --ws-issuer i --ws-audience u --ws-max-clock-skew-seconds 5")
@@ -92,6 +96,7 @@ func TestConfigFromFlags(t *testing.T) {
 }
 
 func TestReferenceFlags(t *testing.T) {
+	t.Parallel()
 	for _, args := range []string{"-c a=b -c c", "--config a=b", "--enable x --enable y", "--disable x", "--strict-config",
 		"--proxy-private-ips-via-upstream", "--linux-sandbox-pid-namespace inherit", "--environment-id x", "--name x"} {
 		_, warnings, err := configOf(t, args)

@@ -3,6 +3,7 @@ package main
 import "testing"
 
 func TestEscape(t *testing.T) {
+	t.Parallel()
 	for _, try := range []struct {
 		typed []string
 		pass  string

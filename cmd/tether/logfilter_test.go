@@ -10,6 +10,7 @@ import (
 )
 
 func TestLogPrinter(t *testing.T) {
+	t.Parallel()
 	events := []client.Event{
 		{Kind: client.Output, Seq: 1, Stream: wire.StreamStdout, Data: []byte("one\ntw")},
 		{Kind: client.Output, Seq: 2, Stream: wire.StreamStderr, Data: []byte("bad one\n")},

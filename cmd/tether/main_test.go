@@ -37,8 +37,7 @@ func (m leakChecked) Run() int {
 	return code
 }
 
-// releaseDir is where a test has built the program as it is released; empty: none
-// has.
+// releaseDir holds the program as it is released, once a test has built it.
 var releaseDir string
 
 func TestMain(m *testing.M) {
@@ -57,6 +56,7 @@ func heedHangup() {
 }
 
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{Dir: "testdata/script", UpdateScripts: *update})
 }
 
@@ -73,6 +73,7 @@ func commandNames(cmd *cobra.Command, prefix string) []string {
 }
 
 func TestHelp(t *testing.T) {
+	t.Parallel()
 	for _, args := range commandNames(newRoot(nil, nil, nil, io.Discard), "") {
 		t.Run("tether "+args, func(t *testing.T) {
 			var out, stderr bytes.Buffer

@@ -91,6 +91,7 @@ func (u *mcpUser) starts(args map[string]any, part string) (session int, printed
 // A command, a prompt, a denial, an approval, a refusal: on the embedded executor and on
 // one that was named.
 func TestMCP(t *testing.T) {
+	t.Parallel()
 	needBubblewrap(t)
 	for name, url := range servers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -120,6 +121,7 @@ func TestMCP(t *testing.T) {
 
 // A sandbox of one's own, with its workspace or without.
 func TestMCPSandboxFile(t *testing.T) {
+	t.Parallel()
 	needBubblewrap(t)
 	b := newBooth(t)
 	b.work = outsideTmp(t)
@@ -167,6 +169,7 @@ func TestMCPSandboxFile(t *testing.T) {
 
 // A signal ends the server with its commands, and is its exit code.
 func TestMCPIsEnded(t *testing.T) {
+	t.Parallel()
 	b := newBooth(t)
 	cmd := b.command("mcp", "--sandbox", "full", "--cwd", b.work)
 	u := newMCPUser(t, &mcp.CommandTransport{Command: cmd, TerminateDuration: patience})
@@ -197,6 +200,7 @@ func outsideTmp(t *testing.T) string {
 
 // After a cut everything goes on; after the loss of the session the next command works.
 func TestMCPCutAndLoss(t *testing.T) {
+	t.Parallel()
 	b := newBooth(t)
 	executor := tethertest.StartServer(t, server.Config{})
 	line, err := cable.Lay(t.Context(), cable.Config{Target: executor.URL})
@@ -230,6 +234,7 @@ func TestMCPCutAndLoss(t *testing.T) {
 }
 
 func TestMCPOverHTTP(t *testing.T) {
+	t.Parallel()
 	b := newBooth(t)
 	token := filepath.Join(b.work, "token")
 	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
@@ -273,6 +278,7 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestMCPRefusals(t *testing.T) {
+	t.Parallel()
 	b := newBooth(t)
 	for _, try := range []struct {
 		args   []string

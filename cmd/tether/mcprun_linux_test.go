@@ -49,6 +49,7 @@ func callTool(t *testing.T, s *mcp.ClientSession, tool string, args map[string]a
 
 // F62 and F63, for a client that knows nothing of executors.
 func TestMCPRunF62F63(t *testing.T) {
+	t.Parallel()
 	b, bin := newBooth(t), toolServer(t)
 	executor := tethertest.StartServer(t, server.Config{})
 	line, err := cable.Lay(t.Context(), cable.Config{Target: executor.URL})
@@ -120,6 +121,7 @@ func TestMCPRunF62F63(t *testing.T) {
 }
 
 func TestMCPRunExitCodes(t *testing.T) {
+	t.Parallel()
 	for name, url := range servers(t) {
 		t.Run(name, func(t *testing.T) {
 			b := newBooth(t)
@@ -152,6 +154,7 @@ func TestMCPRunExitCodes(t *testing.T) {
 
 // A signal, and a client that reads no more, end the server.
 func TestMCPRunIsEnded(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"signal", "closed output"} {
 		t.Run(how, func(t *testing.T) {
 			b := newBooth(t)

@@ -29,6 +29,7 @@ func curls(options string, hosts ...string) string {
 
 // A command reaches what was allowed, and people learn of each other host once.
 func TestRunAllowsHosts(t *testing.T) {
+	t.Parallel()
 	needBubblewrap(t)
 	allowed, other := site(t), site(t)
 	refused := fmt.Sprintf("tether: refused %s: it is a private or local address, of 127.0.0.0/8 (loopback), and no --allow-host is for it alone; allow it with --allow-host %[1]s\n", other)
@@ -63,6 +64,7 @@ func TestRunAllowsHosts(t *testing.T) {
 }
 
 func TestSandboxRunAllowsHosts(t *testing.T) {
+	t.Parallel()
 	r := newTrial(t)
 	allowed, other := site(t), site(t)
 	got := r.run("--allow-host", allowed, "--", "sh", "-c", curls("", allowed, other, other)+curls("--noproxy '*'", allowed)+"exit 3")
@@ -77,6 +79,7 @@ func TestSandboxRunAllowsHosts(t *testing.T) {
 }
 
 func TestSandboxExplainDecidesAboutHosts(t *testing.T) {
+	t.Parallel()
 	r := newTrial(t)
 	explain := func(args ...string) (e explanation) {
 		t.Helper()
@@ -134,6 +137,7 @@ func TestSandboxExplainDecidesAboutHosts(t *testing.T) {
 }
 
 func TestSandboxExplainReadsAboutHosts(t *testing.T) {
+	t.Parallel()
 	r := newTrial(t)
 	got := r.tether("", "sandbox", "explain", "--allow-host", "*.example.com", "--host", "a.example.com", "--host", "127.0.0.1:80", "--host", "other.test")
 	for _, want := range []string{

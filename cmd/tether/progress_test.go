@@ -27,6 +27,7 @@ func newClockedProgress(out *bytes.Buffer) (p *progress, pass func(time.Duration
 }
 
 func TestProgressLine(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	p, pass := newClockedProgress(&out)
 	want := func(width int, text string) {
@@ -72,6 +73,7 @@ func TestProgressLine(t *testing.T) {
 }
 
 func TestClock(t *testing.T) {
+	t.Parallel()
 	for d, want := range map[time.Duration]string{0: "0:00", 9 * time.Second: "0:09", 750 * time.Second: "12:30", 11045 * time.Second: "3:04:05", 1000 * time.Hour: "-:--"} {
 		if got := clock(d); got != want {
 			t.Errorf("%v is %q", d, got)
@@ -80,6 +82,7 @@ func TestClock(t *testing.T) {
 }
 
 func TestNameText(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]string{"plain name": "plain name", "ü": "ü", "a\nb": `"a\nb"`, "\xff": `"\xff"`, "\x1b[2J": `"\x1b[2J"`} {
 		if got := nameText(name); got != want {
 			t.Errorf("%q is shown as %s", name, got)
@@ -88,6 +91,7 @@ func TestNameText(t *testing.T) {
 }
 
 func TestFilesHelp(t *testing.T) {
+	t.Parallel()
 	for _, args := range []string{"cp", "fs", "fs ls", "fs cat", "fs put", "fs get", "fs rm", "fs stat"} {
 		t.Run(args, func(t *testing.T) {
 			var out, stderr bytes.Buffer

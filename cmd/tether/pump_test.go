@@ -80,6 +80,7 @@ func receivedFrom(t *testing.T, frames ...ws.Frame) (string, error) {
 }
 
 func TestReceiveLines(t *testing.T) {
+	t.Parallel()
 	large := bytes.Repeat([]byte("x"), 3*pumpBuffer)
 	part := func(op ws.OpCode, last bool, text string) ws.Frame { return ws.NewFrame(op, last, []byte(text)) }
 	out, err := receivedFrom(t,
@@ -111,6 +112,7 @@ func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 // A client that is gone is the end of the bridge, and no error.
 func TestPumpEndsWithTheClientsOutput(t *testing.T) {
+	t.Parallel()
 	ours, theirs := net.Pipe()
 	defer ours.Close()
 	stdin, hold := io.Pipe()
@@ -127,6 +129,7 @@ func TestPumpEndsWithTheClientsOutput(t *testing.T) {
 
 // What the server still has to say after the client's last word comes through.
 func TestPumpWaitsForTheLastAnswers(t *testing.T) {
+	t.Parallel()
 	ours, theirs := net.Pipe()
 	defer ours.Close()
 	var out bytes.Buffer

@@ -19,6 +19,7 @@ import (
 
 // What goes through a cable that is cut again and again comes out whole.
 func TestRunThroughCuts(t *testing.T) {
+	t.Parallel()
 	b := newBooth(t)
 	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	data := make([]byte, 24<<20)
@@ -70,6 +71,7 @@ func (b *sharedBuffer) String() string {
 // Where standard error is a file, each change of a longer outage is a line; --quiet
 // leaves them out.
 func TestOutageIsToldInLines(t *testing.T) {
+	t.Parallel()
 	for _, quiet := range []bool{false, true} {
 		b := newBooth(t)
 		cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
@@ -112,6 +114,7 @@ func TestOutageIsToldInLines(t *testing.T) {
 
 // On a terminal the status is a line below the output, and gone when that goes on.
 func TestOutageOnATerminal(t *testing.T) {
+	t.Parallel()
 	b, s := newBooth(t), newSeat(t)
 	t.Cleanup(s.leave)
 	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
@@ -133,6 +136,7 @@ func TestOutageOnATerminal(t *testing.T) {
 }
 
 func TestSessionLost(t *testing.T) {
+	t.Parallel()
 	b := newBooth(t)
 	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	cmd := b.command("run", "--keep", "1s", "--url", cable.URL(), "--", "sh", "-c", "echo here; exec sleep 1000")
@@ -154,6 +158,7 @@ func TestSessionLost(t *testing.T) {
 
 // Whoever presses Ctrl-C twice while nobody answers does not want to wait any more.
 func TestGiveUpWhileNobodyAnswers(t *testing.T) {
+	t.Parallel()
 	b := newBooth(t)
 	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	cmd := b.command("run", "--url", cable.URL(), "--", "sh", "-c", "echo here; exec sleep 1000")

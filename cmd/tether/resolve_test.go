@@ -8,6 +8,7 @@ import (
 )
 
 func TestResolve(t *testing.T) {
+	t.Parallel()
 	processes := []wire.ProcessInfo{
 		{SessionID: "aaaa1111aaaa", ProcessID: "web", State: wire.StateRunning},
 		{SessionID: "bbbb2222bbbb", ProcessID: "web", State: wire.StateRunning},
@@ -43,6 +44,7 @@ func TestResolve(t *testing.T) {
 }
 
 func TestResolveSession(t *testing.T) {
+	t.Parallel()
 	sessions := []wire.SessionInfo{{SessionID: "aaaa11"}, {SessionID: "aaaa22", Label: "web"}, {SessionID: "aaaa"}}
 	for id, want := range map[string]string{"aaaa": "aaaa", "aaaa1": "aaaa11", "web": "aaaa22", "aaa": "", "x": "", "": ""} {
 		s, err := resolveSession(sessions, id)

@@ -97,6 +97,7 @@ func servers(t *testing.T) map[string][]string {
 }
 
 func TestRunExitCodes(t *testing.T) {
+	t.Parallel()
 	for name, url := range servers(t) {
 		t.Run(name, func(t *testing.T) {
 			b := newBooth(t)
@@ -135,6 +136,7 @@ func TestRunExitCodes(t *testing.T) {
 }
 
 func TestRunPassesStreamsUnchanged(t *testing.T) {
+	t.Parallel()
 	data := make([]byte, 64<<20)
 	rand.Read(data)
 	b := newBooth(t)
@@ -163,6 +165,7 @@ func TestRunPassesStreamsUnchanged(t *testing.T) {
 
 // Both outputs in one place keep their order: one reader has them both.
 func TestRunKeepsTheOrderOfBothOutputs(t *testing.T) {
+	t.Parallel()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -205,6 +208,7 @@ func TestRunKeepsTheOrderOfBothOutputs(t *testing.T) {
 
 // A reader that does not read holds the command up, as a pipe does.
 func TestRunHoldsTheCommandUp(t *testing.T) {
+	t.Parallel()
 	b := newBooth(t)
 	counter := filepath.Join(b.work, "written")
 	// Each KiB that was taken from the command is counted.
@@ -235,6 +239,7 @@ func TestRunHoldsTheCommandUp(t *testing.T) {
 }
 
 func TestRunEndsInputAndTakesTheEnvironment(t *testing.T) {
+	t.Parallel()
 	b := newBooth(t)
 	b.env = append(b.env, "FROM_HERE=yes")
 	for name, url := range servers(t) {
@@ -246,6 +251,7 @@ func TestRunEndsInputAndTakesTheEnvironment(t *testing.T) {
 }
 
 func TestRunPassesSignalsOn(t *testing.T) {
+	t.Parallel()
 	b := newBooth(t)
 	passesSignalsOn(t, b.command, []string{"run"}, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	b.isEmpty()
@@ -303,6 +309,7 @@ func endsWithoutReader(t *testing.T, cmd *exec.Cmd) {
 // A child in the background that holds the output is not waited for, and does not
 // outlive the command.
 func TestRunLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	for name, url := range servers(t) {
 		b := newBooth(t)
 		begin := time.Now()
@@ -328,6 +335,7 @@ func runs(pid int) bool {
 }
 
 func TestRunConfined(t *testing.T) {
+	t.Parallel()
 	needBubblewrap(t)
 	b := newBooth(t)
 	work, err := os.MkdirTemp("/var/tmp", "tether-test-")
@@ -364,6 +372,7 @@ func (b *booth) start(s *seat, args ...string) *exec.Cmd {
 }
 
 func TestRunOnATerminal(t *testing.T) {
+	t.Parallel()
 	for name, url := range servers(t) {
 		t.Run(name, func(t *testing.T) {
 			b, s := newBooth(t), newSeat(t)
@@ -405,6 +414,7 @@ func TestRunOnATerminal(t *testing.T) {
 }
 
 func TestShell(t *testing.T) {
+	t.Parallel()
 	b, s := newBooth(t), newSeat(t)
 	t.Cleanup(s.leave)
 	b.env = append(b.env, "HOME="+b.work)
@@ -421,6 +431,7 @@ func TestShell(t *testing.T) {
 
 // The keys to leave work while nobody answers.
 func TestLeaveShellByEscape(t *testing.T) {
+	t.Parallel()
 	b, s := newBooth(t), newSeat(t)
 	t.Cleanup(s.leave)
 	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)

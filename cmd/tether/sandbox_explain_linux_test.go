@@ -10,6 +10,7 @@ import (
 )
 
 func TestSandboxExplainDecides(t *testing.T) {
+	t.Parallel()
 	r := newTrialOf(t, released(t))
 	link := filepath.Join(r.work, "link")
 	if err := os.Symlink("../outside", link); err != nil {
@@ -58,6 +59,7 @@ func TestSandboxExplainDecides(t *testing.T) {
 }
 
 func TestSandboxExplainReads(t *testing.T) {
+	t.Parallel()
 	r := newTrialOf(t, released(t))
 	if err := os.Symlink("../outside", filepath.Join(r.work, "link")); err != nil {
 		t.Fatal(err)
@@ -82,6 +84,7 @@ func TestSandboxExplainReads(t *testing.T) {
 
 // Without bubblewrap there is still a plan to look at, but nothing is run.
 func TestSandboxWithoutBubblewrap(t *testing.T) {
+	t.Parallel()
 	r := newTrialOf(t, released(t))
 	run := func(args ...string) (string, int) {
 		argv := append(append(hidden(t), r.self), args...)

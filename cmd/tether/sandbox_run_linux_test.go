@@ -111,6 +111,7 @@ func (r *trial) file(name, text string) string {
 }
 
 func TestSandboxRunPassesStreamsUnchanged(t *testing.T) {
+	t.Parallel()
 	r := newTrial(t)
 	data := make([]byte, 3<<20)
 	rand.Read(data)
@@ -121,6 +122,7 @@ func TestSandboxRunPassesStreamsUnchanged(t *testing.T) {
 }
 
 func TestSandboxRunExitCodes(t *testing.T) {
+	t.Parallel()
 	r := newTrialOf(t, released(t))
 	legacy := r.file("legacy.json", `{"permissions":{"type":"managed","network":"restricted","file_system":{"type":"restricted","entries":[]}},"windowsSandboxLevel":"disabled","useLegacyLandlock":true}`)
 	for _, try := range []struct {
@@ -152,6 +154,7 @@ func TestSandboxRunExitCodes(t *testing.T) {
 }
 
 func TestSandboxRunProfiles(t *testing.T) {
+	t.Parallel()
 	r := newTrialOf(t, released(t))
 	write := func(dir string) []string { return []string{"sh", "-c", "echo x > " + dir + "/written"} }
 	network := []string{r.self, "be-child", "probe", "socket", "inet", "stream"}
@@ -199,14 +202,17 @@ func TestSandboxRunProfiles(t *testing.T) {
 }
 
 func TestSandboxRunPassesSignalsOn(t *testing.T) {
+	t.Parallel()
 	passesSignalsOn(t, newTrial(t).command, []string{"sandbox", "run"}, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 }
 
 func TestSandboxRunWithoutReader(t *testing.T) {
+	t.Parallel()
 	endsWithoutReader(t, newTrial(t).command("sandbox", "run", "yes"))
 }
 
 func TestSandboxRunSaysThatItMayBeTheReason(t *testing.T) {
+	t.Parallel()
 	r := newTrialOf(t, released(t))
 	const hint = "tether: the sandbox may be the reason for this failure"
 	write := []string{"sh", "-c", "echo x > " + r.outside + "/new"}
@@ -299,6 +305,7 @@ func (s *seat) typing(text string) {
 }
 
 func TestSandboxRunOnATerminal(t *testing.T) {
+	t.Parallel()
 	r := newTrial(t)
 	s := newSeat(t)
 	defer s.leave()
@@ -353,6 +360,7 @@ func TestSandboxRunOnATerminal(t *testing.T) {
 
 // What is redirected is not sent through a terminal, which would change it.
 func TestSandboxRunRedirectedOnATerminal(t *testing.T) {
+	t.Parallel()
 	r := newTrial(t)
 	s := newSeat(t)
 	defer s.leave()

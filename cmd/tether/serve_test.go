@@ -70,6 +70,7 @@ func (p *program) endsWith(t *testing.T, code int) {
 }
 
 func TestSignalsEndTheServer(t *testing.T) {
+	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		p := startTether(t, "exec-server")
 		p.stdin.Close() // changes nothing
@@ -92,6 +93,7 @@ func TestSignalsEndTheServer(t *testing.T) {
 }
 
 func TestSocketFileIsRemoved(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "t.sock")
 	p := startTether(t, "serve", "--listen", "unix://"+path)
 	if url := p.line(t); url != "unix://"+path {
@@ -108,6 +110,7 @@ func TestSocketFileIsRemoved(t *testing.T) {
 }
 
 func TestStdioEndsWithItsInput(t *testing.T) {
+	t.Parallel()
 	p := startTether(t, "serve", "--listen", "stdio")
 	p.stdin.Close()
 	p.endsWith(t, 0)
@@ -115,6 +118,7 @@ func TestStdioEndsWithItsInput(t *testing.T) {
 
 // The signal comes while a read of standard input waits.
 func TestSignalEndsStdio(t *testing.T) {
+	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		p := startTether(t, "serve", "--listen", "stdio")
 		// Malformed text gets an answer: the server is up, and waits for more.
@@ -133,6 +137,7 @@ func TestSignalEndsStdio(t *testing.T) {
 
 // The signal comes while a write to standard output waits for a reader.
 func TestSignalEndsStdioThatNobodyReads(t *testing.T) {
+	t.Parallel()
 	p := startTether(t, "serve", "--listen", "stdio")
 	// The answers are several times what a pipe holds, and one is read.
 	io.WriteString(p.stdin, strings.Repeat("x\n", 5000))
@@ -148,6 +153,7 @@ func TestSignalEndsStdioThatNobodyReads(t *testing.T) {
 // A client that is gone is no reason to be killed by a signal: children would
 // be left behind.
 func TestClosedOutputDoesNotKillStdio(t *testing.T) {
+	t.Parallel()
 	p := startTether(t, "serve", "--listen", "stdio")
 	p.output.Close()
 	io.WriteString(p.stdin, "x\n") // the answer fails, which ends the connection

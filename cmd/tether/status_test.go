@@ -11,6 +11,7 @@ import (
 )
 
 func TestAlternateScreen(t *testing.T) {
+	t.Parallel()
 	const on, off = "\x1b[?1049h", "\x1b[?1049l"
 	for _, try := range []struct {
 		pieces []string
@@ -37,6 +38,7 @@ func TestAlternateScreen(t *testing.T) {
 
 // Nothing is drawn over a program that has the whole screen: the title tells it.
 func TestStatusOnAlternateScreen(t *testing.T) {
+	t.Parallel()
 	var screen bytes.Buffer
 	s := &statusLine{to: &screen, terminal: true}
 	s.alternate.is = true
@@ -51,6 +53,7 @@ func TestStatusOnAlternateScreen(t *testing.T) {
 
 // Notes have lines of their own, and wait while a program has the whole screen.
 func TestNotes(t *testing.T) {
+	t.Parallel()
 	for _, try := range []struct {
 		name string
 		line *statusLine
@@ -91,6 +94,7 @@ func TestNotes(t *testing.T) {
 
 // A command that tries everything is told about for a while.
 func TestRefusalsAreBounded(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	r := newRefusals(newStatusLine(&out, false))
 	for port := range uint16(1000) {
@@ -133,6 +137,7 @@ tether: refused e.test:443: the server says hm
 
 // An outage that is over soon is not worth a word.
 func TestShortOutageIsNotTold(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	s := newStatusLine(&out, false)
 	s.tell(client.Status{State: client.Recovering})
@@ -145,6 +150,7 @@ func TestShortOutageIsNotTold(t *testing.T) {
 }
 
 func TestSpans(t *testing.T) {
+	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		-time.Second: "0s", 1234 * time.Millisecond: "1.2s", 45 * time.Second: "45s", 200 * time.Second: "3m20s",
 		5*time.Hour + 10*time.Minute: "5h10m", 76 * time.Hour: "3d4h",

@@ -7,6 +7,7 @@ import (
 )
 
 func TestParseAddress(t *testing.T) {
+	t.Parallel()
 	ssh := "ssh -T -o BatchMode=yes -o ServerAliveInterval=5 -o ServerAliveCountMax=3 "
 	for _, try := range []struct{ text, url, command, err string }{
 		{"ws://127.0.0.1:7070", "ws://127.0.0.1:7070", "", ""},
@@ -37,6 +38,7 @@ func TestParseAddress(t *testing.T) {
 }
 
 func TestSplitWords(t *testing.T) {
+	t.Parallel()
 	for line, want := range map[string][]string{
 		"":                        nil,
 		"  a  b\t":                {"a", "b"},
