@@ -202,6 +202,19 @@ func (c *Client) Info() wire.EnvironmentInfo {
 	return c.link.info
 }
 
+// Connection returns a context that ends with the present connection: for callers that
+// do not want to wait for another one. If there is none, it has ended already.
+func (c *Client) Connection() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == Connected {
+		return c.link.conn.Context()
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(ErrNotConnected)
+	return ctx
+}
+
 // Status tells where the client stands.
 func (c *Client) Status() Status {
 	c.mu.Lock()

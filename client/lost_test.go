@@ -99,3 +99,26 @@ func TestAmbiguousOutcomesSaySo(t *testing.T) {
 		t.Errorf("an interrupt: %v", err)
 	}
 }
+
+// A command that is abandoned while there is no connection is ended on the next one.
+func TestAbandonDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	c := dial(t, line.URL(), client.Options{})
+	p := start(t, c, sh("exec sleep 60"))
+	connection := c.Connection()
+	if connection.Err() != nil {
+		t.Error("the connection has ended before the cut")
+	}
+	line.Cut()
+	<-connection.Done()
+	p.Abandon()
+	line.Mend()
+	if exit, err := p.Wait(tethertest.Within(t)); err != nil || exit.Code != 143 {
+		t.Errorf("the command ended with %+v, %v", exit, err)
+	}
+	c.Close()
+	if err := c.Connection().Err(); err == nil {
+		t.Error("a closed client has a connection")
+	}
+}

@@ -327,6 +327,13 @@ func (p *Process) Terminate(ctx context.Context) (running bool, err error) {
 	return r.Running, err
 }
 
+// Abandon is Terminate for a caller that does not wait: if there is no connection, the
+// server is told on the next one. It does nothing once the client has failed, because
+// the command ends with its session.
+func (p *Process) Abandon() {
+	p.client.spawn(func() { p.Terminate(p.client.ctx) })
+}
+
 // Resize changes the size of the command's terminal.
 func (p *Process) Resize(ctx context.Context, rows, cols int) error {
 	if !p.client.Has(FeatureResize) {

@@ -10,7 +10,9 @@ import (
 )
 
 // An Approver asks a person. Approve may take as long as it needs; calls may come at
-// the same time. If it fails the command counts as declined.
+// the same time. If it fails the command counts as declined. When its context ends the
+// question is withdrawn: the tool call goes on without the answer, and Approve should
+// return.
 type Approver interface {
 	Approve(context.Context, Question) (Decision, error)
 }

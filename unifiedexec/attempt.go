@@ -197,7 +197,14 @@ func (a *attempt) await(ctx context.Context, d deadline, what until) (over bool,
 	}
 }
 
-// terminate ends what runs of the attempt, once. It does not ask for what has ended.
+// A distant process is one whose executor may be out of reach.
+type distant interface {
+	Connection() context.Context // ends when the executor is out of reach
+	Abandon()                    // Terminate, as soon as the executor can be reached
+}
+
+// terminate ends what runs of the attempt, once. It sends no request for a process that
+// has ended, and does not wait for an executor that is out of reach.
 func (a *attempt) terminate() {
 	a.disown()
 	if a.isOver() {
@@ -206,9 +213,17 @@ func (a *attempt) terminate() {
 	a.ending.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), endPatience)
 		defer cancel()
-		if a.process.Terminate(ctx) != nil {
-			return // the executor ends it with its session
+		far, isFar := a.process.(distant)
+		if isFar {
+			defer context.AfterFunc(far.Connection(), cancel)()
 		}
-		a.await(ctx, (&patience{}).in(endPatience), exitOnly)
+		err := a.process.Terminate(ctx)
+		switch {
+		case err == nil:
+			a.await(ctx, (&patience{}).in(endPatience), exitOnly)
+		case isFar && ctx.Err() != nil:
+			far.Abandon()
+		}
+		// After any other error the process ends with the executor's session.
 	})
 }

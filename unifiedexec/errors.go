@@ -3,6 +3,8 @@ package unifiedexec
 import (
 	"errors"
 	"fmt"
+
+	"github.com/tetherexec/tether/client"
 )
 
 // Kinds of errors, to look for with errors.Is.
@@ -10,7 +12,8 @@ var (
 	// ErrArguments means that a call makes no sense, or asks for what is not allowed.
 	ErrArguments = errors.New("bad arguments")
 
-	// ErrCreateProcess means that the command could not be started.
+	// ErrCreateProcess means that the command could not be started or, if the error is
+	// also a client.ErrAmbiguous, that it is unknown whether it was.
 	ErrCreateProcess = errors.New("process was not created")
 
 	// ErrProcessFailed means that the process was lost: nobody can tell how it ended.
@@ -32,7 +35,7 @@ var (
 	// nothing.
 	ErrInterrupted = errors.New("interrupted by the user")
 
-	// ErrClosed means that the manager was closed.
+	// ErrClosed means that the manager was closed, which has ended its commands.
 	ErrClosed = errors.New("unified exec is closed")
 )
 
@@ -73,12 +76,29 @@ func notCreated(cause error) error {
 	return &ToolError{Tool: ToolExecCommand, Kind: ErrCreateProcess, Message: "Failed to create unified exec process: " + cause.Error(), Cause: cause}
 }
 
+// howToFindOut follows the error of a command that may have run, or part of it: a model
+// that takes it for one that did not would run it again.
+const howToFindOut = "before you run it again, look for its effects with another command: files it would have written, processes it would have left (`ps`)"
+
+// maybeCreated is notCreated if that is certain; else the text says how to find out.
+// process is what the executor would call it.
+func maybeCreated(cause error, process string) error {
+	err := notCreated(cause)
+	if e, ok := errors.AsType[*ToolError](err); ok && errors.Is(cause, client.ErrAmbiguous) {
+		e.Message += fmt.Sprintf(". The command may have run, or may be running: %s. "+
+			"If it was started, the executor calls it %s, and `tether logs %[2]s` prints its output as long as it is kept", howToFindOut, process)
+	}
+	return err
+}
+
 func rejected(reason string) error {
 	return &ToolError{Tool: ToolExecCommand, Kind: ErrRejected, Message: reason}
 }
 
+// processFailed is a process whose end is not known.
 func processFailed(tool string, cause error) error {
-	return &ToolError{Tool: tool, Kind: ErrProcessFailed, Message: "Unified exec process failed: " + cause.Error(), Cause: cause}
+	return &ToolError{Tool: tool, Kind: ErrProcessFailed, Cause: cause,
+		Message: "Unified exec process failed: " + cause.Error() + ". The command was started, and it is unknown how it ended: " + howToFindOut}
 }
 
 // unknownSession says why there is no such session, if that is known.

@@ -38,9 +38,13 @@ type request struct {
 
 // ExecCommand runs a command and returns what it prints until it ends, or until the
 // time to wait is over: then it goes on as a session. An error is a [ToolError] with the
-// text for the model, [ErrInterrupted], or the error of the context. If the context ends
-// while a session runs, the session stays.
+// text for the model, [ErrInterrupted], [ErrClosed], or the error of the context. If the
+// context ends while a session runs, the session stays.
 func (m *Manager) ExecCommand(ctx context.Context, args ExecArgs) (*Result, error) {
+	return m.call(ctx, func(ctx context.Context) (*Result, error) { return m.execCommand(ctx, args) })
+}
+
+func (m *Manager) execCommand(ctx context.Context, args ExecArgs) (*Result, error) {
 	if err := args.check(); err != nil {
 		return nil, badArguments("failed to parse function arguments: %v", err)
 	}
@@ -196,6 +200,10 @@ func (s *session) judge(args ExecArgs) {
 // WriteStdin writes to the process of a session, or polls it with empty Chars, and
 // returns what it has printed since the last result. Errors are as for ExecCommand.
 func (m *Manager) WriteStdin(ctx context.Context, args StdinArgs) (*Result, error) {
+	return m.call(ctx, func(ctx context.Context) (*Result, error) { return m.writeStdin(ctx, args) })
+}
+
+func (m *Manager) writeStdin(ctx context.Context, args StdinArgs) (*Result, error) {
 	if err := args.check(); err != nil {
 		return nil, badArguments("failed to parse function arguments: %v", err)
 	}

@@ -2,6 +2,7 @@ package unifiedexec
 
 import (
 	"context"
+	"time"
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/wire"
@@ -13,7 +14,10 @@ type Executor interface {
 	Info(context.Context) (wire.EnvironmentInfo, error)
 
 	// Start starts a command. What the command's Sandbox asks for is enforced, or the
-	// command is refused. If the context ends first nothing is left running.
+	// command is refused. If the context ends first, Start returns when it is known
+	// what became of the command: the process that was started all the same, or an
+	// error if nothing was and nothing will be. An executor that does not answer is
+	// not waited for longer than 5 s.
 	Start(context.Context, client.Command) (Process, error)
 }
 
@@ -71,18 +75,34 @@ func (r *remote) Start(ctx context.Context, cmd client.Command) (Process, error)
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.Start(ctx, cmd)
+	starting, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer giveUp(nil)
+	returned := make(chan struct{})
+	defer close(returned)
+	defer context.AfterFunc(ctx, func() { // ends when Start returns
+		select {
+		case <-returned:
+		case <-c.Connection().Done():
+		case <-time.After(endPatience):
+		}
+		giveUp(context.Cause(ctx))
+	})()
+	p, err := c.Start(starting, cmd)
 	if err != nil {
 		return nil, err
 	}
-	return &remoteProcess{p, p.Subscribe()}, nil
+	return &remoteProcess{p, c, p.Subscribe()}, nil
 }
 
 // A remoteProcess is a process of a client with its events.
 type remoteProcess struct {
 	*client.Process
+	client *client.Client
 	events *client.Subscription
 }
+
+// Connection ends when the executor is out of reach.
+func (p *remoteProcess) Connection() context.Context { return p.client.Connection() }
 
 func (p *remoteProcess) Next(ctx context.Context) (client.Event, error) {
 	e, err := p.events.Next(ctx)

@@ -183,7 +183,14 @@ func (s *spy) Start(ctx context.Context, cmd client.Command) (Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &spiedProcess{p, s}, nil
+	spied := &spiedProcess{p, s}
+	if far, ok := p.(distant); ok {
+		return struct {
+			*spiedProcess
+			distant
+		}{spied, far}, nil
+	}
+	return spied, nil
 }
 
 type spiedProcess struct {

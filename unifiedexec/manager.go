@@ -80,10 +80,14 @@ type Manager struct {
 	memory   memory
 	patience patience
 
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup // those who read output, and those who end processes
-	ended  chan struct{}  // closed when Close is through
+	closing context.Context // ends, because of ErrClosed, when Close begins
+	close   context.CancelCauseFunc
+	calls   sync.WaitGroup // tool calls under way; only they start attempts and tasks
+
+	reading    context.Context // ends, because of ErrClosed, when Close has ended all attempts
+	endReading context.CancelCauseFunc
+	tasks      sync.WaitGroup // readers of output, and terminations
+	ended      chan struct{}  // closed when Close is through
 
 	mu       sync.Mutex
 	closed   bool
@@ -110,12 +114,16 @@ func New(c Config) (*Manager, error) {
 		return nil, errors.New("the policy asks for approvals, but there is no approver")
 	}
 	m := &Manager{config: c, reserved: make(map[int]struct{}), sessions: make(map[int]*session), attempts: make(map[*attempt]struct{}), ended: make(chan struct{})}
-	m.ctx, m.cancel = context.WithCancel(context.Background())
+	m.closing, m.close = context.WithCancelCause(context.Background())
+	m.reading, m.endReading = context.WithCancelCause(context.Background())
 	return m, nil
 }
 
-// Close ends all sessions with all that runs in them. Calls that are under way fail.
-// It returns when that is done, whoever has begun it.
+// Close ends all sessions with all that runs in them. Calls under way fail with
+// [ErrClosed], and their questions to the user are withdrawn. Close returns when all of
+// that is done, also if another call of Close has begun it; nothing starts afterwards. It
+// does not wait for an executor that is out of reach: commands there are ended when the
+// connection is back, or with the executor's session.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	if m.closed {
@@ -124,18 +132,61 @@ func (m *Manager) Close() error {
 		return nil
 	}
 	m.closed = true
-	left := maps.Clone(m.attempts)
 	clear(m.sessions)
 	m.mu.Unlock()
-	var ending sync.WaitGroup
-	for a := range left {
-		ending.Go(func() { a.terminate() })
-	}
-	ending.Wait()
-	m.cancel()
+	m.close(ErrClosed)
+	m.endAttempts()
+	m.calls.Wait()
+	m.endAttempts() // those that were being started
+	m.endReading(ErrClosed)
 	m.tasks.Wait()
 	close(m.ended)
 	return nil
+}
+
+// endAttempts terminates all attempts that have not ended, and waits for that.
+func (m *Manager) endAttempts() {
+	m.mu.Lock()
+	left := maps.Clone(m.attempts)
+	m.mu.Unlock()
+	var ending sync.WaitGroup
+	for a := range left {
+		ending.Go(a.terminate)
+	}
+	ending.Wait()
+}
+
+// enter begins a call, which Close waits for: the caller calls leave at its end. The
+// returned context also ends, because of ErrClosed, when Close begins.
+func (m *Manager) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, nil, ErrClosed
+	}
+	m.calls.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(m.closing, func() { cancel(ErrClosed) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		m.calls.Done()
+	}, nil
+}
+
+// call runs a tool call. Once Close has begun it fails, whatever came of it: a process
+// that Close has ended has no exit code of its own.
+func (m *Manager) call(ctx context.Context, do func(context.Context) (*Result, error)) (*Result, error) {
+	ctx, leave, err := m.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	r, err := do(ctx)
+	if m.closing.Err() != nil {
+		return nil, ErrClosed
+	}
+	return r, err
 }
 
 // Pause holds the clocks of all calls that wait for output until the returned function
@@ -255,6 +306,11 @@ func (m *Manager) Sessions() []SessionInfo {
 
 // Kill ends the process of a session. The next poll returns the rest of its output.
 func (m *Manager) Kill(ctx context.Context, id int) error {
+	ctx, leave, err := m.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	s, err := m.find(id)
 	if e, ok := errors.AsType[*ToolError](err); ok {
 		e.Tool = ""
@@ -266,7 +322,7 @@ func (m *Manager) Kill(ctx context.Context, id int) error {
 	a := s.current()
 	a.disown()
 	if err := a.process.Terminate(ctx); err != nil {
-		return processFailed("", err)
+		return &ToolError{Kind: ErrProcessFailed, Message: fmt.Sprintf("it is unknown whether the process of session %d was ended: %v", id, err), Cause: err}
 	}
 	over, err := a.await(ctx, m.patience.in(endPatience), exitOnly)
 	if err == nil && !over {

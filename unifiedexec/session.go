@@ -184,7 +184,8 @@ func (s *session) silence(ctx context.Context) []string {
 	return nil
 }
 
-// ask asks the user. Whoever does not want to wait for the answer ends the turn.
+// ask asks the user. If the call's context ends first, or the session is killed, the
+// question is withdrawn, and an answer that comes later is not used.
 func (s *session) ask(ctx context.Context, retry bool) event {
 	r := &s.request
 	q := Question{EnvironmentID: r.environment.ID, SessionID: s.id, CallID: r.callID, Command: r.argv, Script: r.script,
@@ -201,7 +202,7 @@ func (s *session) ask(ctx context.Context, retry bool) event {
 	defer cancel()
 	defer context.AfterFunc(s.alive, cancel)()
 	resume := s.m.patience.pause()
-	d, err := s.m.config.Approver.Approve(asking, q)
+	d, err := s.m.approve(asking, q)
 	resume()
 	switch {
 	case ctx.Err() != nil:
@@ -222,10 +223,31 @@ func (s *session) ask(ctx context.Context, retry bool) event {
 	return e
 }
 
+// approve asks the approver, and does not wait for one that goes on when its context has
+// ended: that is the approver's own goroutine then.
+func (m *Manager) approve(ctx context.Context, q Question) (d Decision, err error) {
+	answered := make(chan struct{})
+	var answer Decision // Declined if the approver ends its goroutine
+	var failure error
+	go func() { // ends with Approve
+		defer close(answered)
+		answer, failure = m.config.Approver.Approve(ctx, q)
+	}()
+	select {
+	case <-answered:
+		return answer, failure
+	case <-ctx.Done():
+		return Declined, context.Cause(ctx)
+	}
+}
+
 // start makes an attempt in a sandbox, or without one, and waits for what comes of it.
 func (s *session) start(ctx context.Context, sandbox *wire.Sandbox, c call) (event, error) {
 	if s.alive.Err() != nil {
 		return exited, nil // killed behind a denial
+	}
+	if s.m.closing.Err() != nil || ctx.Err() != nil {
+		return s.notStarted(ctx, "", ErrClosed)
 	}
 	old := s.current()
 	number := 1
@@ -244,21 +266,19 @@ func (s *session) start(ctx context.Context, sandbox *wire.Sandbox, c call) (eve
 		Env: config.overlay(sandbox), EnvPolicy: config.environmentPolicy(), Metadata: config.metadata(r.callID),
 	})
 	if err != nil {
-		return s.notStarted(ctx, err)
+		return s.notStarted(ctx, id, err)
 	}
 	a := newAttempt(number, id, p)
 	s.mu.Lock()
 	s.attempt = a
 	s.mu.Unlock()
-	if !s.m.adopt(s, a) {
-		return s.notStarted(ctx, ErrClosed)
-	}
+	s.m.adopt(s, a)
 	if s.alive.Err() != nil { // meanwhile: whoever killed it has not seen this one
 		s.dismiss(a)
 	}
 	if p.SandboxType() == noSandbox && mustConfine(sandbox) {
 		s.dismiss(a)
-		return s.notStarted(ctx, errors.New("the executor does not apply the sandbox that was asked for"))
+		return s.notStarted(ctx, id, errors.New("the executor does not apply the sandbox that was asked for"))
 	}
 	over, err := a.await(ctx, s.m.patience.in(earlyExitGrace), exitOnly)
 	if err == nil && !over && !s.stored {
@@ -276,15 +296,15 @@ func (s *session) start(ctx context.Context, sandbox *wire.Sandbox, c call) (eve
 	return s.wait(ctx, c)
 }
 
-// notStarted notes why there is no process. That the caller has left is no reason to
-// tell.
-func (s *session) notStarted(ctx context.Context, err error) (event, error) {
+// notStarted notes why there is no process, which would have had this id. If the call has
+// ended, that is the error.
+func (s *session) notStarted(ctx context.Context, id string, err error) (event, error) {
 	if ctx.Err() != nil {
 		s.state = end
 		s.m.drop(s)
 		return lost, context.Cause(ctx)
 	}
-	s.failure = notCreated(err)
+	s.failure = maybeCreated(err, id)
 	return notStarted, nil
 }
 
@@ -309,41 +329,22 @@ func (s *session) wait(ctx context.Context, c call) (event, error) {
 // output has ended.
 func (s *session) dismiss(a *attempt) {
 	if a != nil && !a.isOver() {
-		s.m.spawn(a.terminate)
+		s.m.tasks.Go(a.terminate)
 	}
 }
 
-// spawn runs a task that Close waits for. After Close it does nothing: all has ended.
-func (m *Manager) spawn(task func()) bool {
+// adopt reads the output of an attempt until it ends. Like all tasks it is begun by a
+// call: Close waits for the calls before it waits for the tasks.
+func (m *Manager) adopt(s *session, a *attempt) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return false
-	}
-	m.tasks.Go(task)
-	return true
-}
-
-// adopt reads the output of an attempt until it ends.
-func (m *Manager) adopt(s *session, a *attempt) bool {
-	m.mu.Lock()
-	if m.closed {
-		m.mu.Unlock()
-		ctx, cancel := context.WithTimeout(context.Background(), endPatience)
-		a.process.Terminate(ctx) // if it cannot be told, it ends with the executor's session
-		cancel()
-		a.process.Next(ctx) // nobody will read the events
-		return false
-	}
 	m.attempts[a] = struct{}{}
-	m.tasks.Go(func() { // ends with the output, or with m.ctx
-		s.follow(m.ctx, a)
+	m.mu.Unlock()
+	m.tasks.Go(func() { // ends with the output, or with m.reading
+		s.follow(m.reading, a)
 		m.mu.Lock()
 		delete(m.attempts, a)
 		m.mu.Unlock()
 	})
-	m.mu.Unlock()
-	return true
 }
 
 // follow reads the output of an attempt and tells the observer.
