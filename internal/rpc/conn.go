@@ -38,6 +38,10 @@ const (
 	// closeGrace is how long the last words to a peer may take.
 	closeGrace = time.Second
 
+	// answerGrace is how long requests may take to be answered when their
+	// connection is dismissed; it leaves some of closeGrace for the goodbye.
+	answerGrace = closeGrace / 2
+
 	// lingerTime is how long a peer that was told goodbye may take to leave,
 	// before the rest of what it sends is answered with a reset.
 	lingerTime = 250 * time.Millisecond
@@ -115,8 +119,10 @@ type Conn struct {
 	pongDue bool     // it is not answered yet
 	ping    bool     // a ping is due
 	ending  error    // why the connection ends; nil while it does not
+	owing   bool     // it ends when the requests that are under way are answered
 	pinger  *time.Timer
 	closer  *time.Timer // closes the stream when its time is over; set with ending
+	debts   *time.Timer // ends owing; nil unless the connection was dismissed
 	calls   map[int64]*Call
 	lastID  int64
 }
@@ -172,15 +178,25 @@ func (c *Conn) Serve() error {
 // Close ends the connection; the first call says why. What is queued is still
 // sent to a peer that may be there, and it is told a *CloseError if it can see
 // such; both within closeGrace.
-func (c *Conn) Close(why error) {
+func (c *Conn) Close(why error) { c.end(why, false) }
+
+// Dismiss is Close for a connection whose requests are about to be answered: the
+// answers that are given within answerGrace are sent before the peer is told why.
+// Nothing else is, and no request is read any more.
+func (c *Conn) Dismiss(why *CloseError) { c.end(why, true) }
+
+func (c *Conn) end(why error, owing bool) {
 	_, told := errors.AsType[*CloseError](why)
 	c.mu.Lock()
 	if c.ending != nil {
 		c.mu.Unlock()
 		return
 	}
-	c.ending = why
+	c.ending, c.owing = why, owing
 	c.closer = time.AfterFunc(closeGrace, func() { c.stream.Close() })
+	if owing {
+		c.debts = time.AfterFunc(answerGrace, c.stopOwing)
+	}
 	c.mu.Unlock()
 	c.cancel(why)
 	c.requests.close()
@@ -190,9 +206,13 @@ func (c *Conn) Close(why error) {
 	c.signal()
 }
 
-// AwaitAnswered waits until the answers to all requests have left, but not longer than
-// closeGrace: for who wants to close the connection when it has said everything.
-func (c *Conn) AwaitAnswered() { c.requests.awaitNone(closeGrace) }
+// stopOwing lets a dismissed connection end without further answers.
+func (c *Conn) stopOwing() {
+	c.mu.Lock()
+	c.owing = false
+	c.mu.Unlock()
+	c.signal()
+}
 
 // stopTimers returns why the connection has ended.
 func (c *Conn) stopTimers() error {
@@ -200,6 +220,9 @@ func (c *Conn) stopTimers() error {
 	defer c.mu.Unlock()
 	c.pinger.Stop()
 	c.closer.Stop()
+	if c.debts != nil {
+		c.debts.Stop()
+	}
 	return c.ending
 }
 

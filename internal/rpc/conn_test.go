@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -353,33 +354,41 @@ func TestCloseWhileBlocked(t *testing.T) {
 	}
 }
 
-// Who has said everything can wait until that has left, but not for ever.
-func TestAwaitAnswered(t *testing.T) {
+// A dismissed peer gets the answers that it waits for, then the reason, and nothing
+// else; it does not wait for long.
+func TestDismissAnswersFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := pipePair(t)
-		requests := make(chan *Request, 1)
-		c := serve(t, NewWebSocket(a, nil), handlerFuncs{request: func(r *Request) { requests <- r }})
-		client := newPeer(t, b)
-		client.send(`{"id":1,"method":"m"}`)
-		r := <-requests
-		start, answered := time.Now(), make(chan struct{})
-		go func() {
-			defer close(answered)
-			c.AwaitAnswered()
-		}()
-		r.Reply(nil)
-		synctest.Wait()
-		select {
-		case <-answered:
-			t.Error("nobody has taken the answer yet")
-		default:
-		}
-		client.next()
-		<-answered
-		client.send(`{"id":2,"method":"m"}`)
-		<-requests
-		if c.AwaitAnswered(); time.Since(start) != closeGrace {
-			t.Errorf("it took %v, want %v", time.Since(start), closeGrace)
+		for late, want := range map[time.Duration][]string{
+			0:                        {"1", "2"},
+			answerGrace - 1:          {"1", "2"},
+			answerGrace + 1:          {"1"},
+			closeGrace + answerGrace: {"1"},
+		} {
+			a, b := pipePair(t)
+			requests := make(chan *Request, 2)
+			c := serve(t, NewWebSocket(a, nil), handlerFuncs{request: func(r *Request) { requests <- r }})
+			client := newPeer(t, b)
+			client.send(`{"id":1,"method":"m"}`)
+			client.send(`{"id":2,"method":"m"}`)
+			first, second := <-requests, <-requests
+			c.Dismiss(violation(ClosePolicy, "why"))
+			start := time.Now()
+			first.Reply(nil)
+			c.NotifyIfRoom("n", nil) // must not arrive
+			timer := time.AfterFunc(late, func() { second.Reply(nil) })
+			var got []string
+			for range want {
+				got = append(got, string(client.next().ID.AppendJSON(nil)))
+			}
+			if code, reason := client.goodbye(); code != ClosePolicy || reason != "why" || !slices.Equal(got, want) {
+				t.Errorf("an answer after %v: the peer was told %q, then %d %q", late, got, code, reason)
+			}
+			if took := time.Since(start); took != min(late, answerGrace) {
+				t.Errorf("an answer after %v: goodbye came after %v", late, took)
+			}
+			b.Close()
+			c.wait(t)
+			timer.Stop()
 		}
 	})
 }

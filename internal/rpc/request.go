@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/tetherexec/tether/wire"
 )
@@ -89,9 +88,12 @@ func (a *admission) enter(n int) bool {
 	for !a.closed && (a.count >= MaxRequests || a.bytes > 0 && a.bytes+n > maxRequestBytes) {
 		a.left.Wait()
 	}
+	if a.closed {
+		return false
+	}
 	a.count++
 	a.bytes += n
-	return !a.closed
+	return true
 }
 
 // grow is called when the answer of a request is larger than the request and
@@ -107,11 +109,7 @@ func (a *admission) grow(n int) {
 
 // alone reports whether a request that is not answered yet is the only one: its peer
 // waits for nothing else.
-func (a *admission) alone() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.count <= 1
-}
+func (a *admission) alone() bool { return !a.more(1) }
 
 // leave is called when a request's answer has left.
 func (a *admission) leave(n int) {
@@ -119,24 +117,15 @@ func (a *admission) leave(n int) {
 	defer a.mu.Unlock()
 	a.count--
 	a.bytes -= n
-	a.left.Broadcast() // the reader, and who awaits none
+	a.left.Signal()
 }
 
-// awaitNone returns when no request is unanswered, at the latest after d.
-func (a *admission) awaitNone(d time.Duration) {
-	late := false
-	timer := time.AfterFunc(d, func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		late = true
-		a.left.Broadcast()
-	})
-	defer timer.Stop()
+// more reports whether more than n requests are unanswered, or have answers that
+// have not left.
+func (a *admission) more(n int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for a.count > 0 && !a.closed && !late {
-		a.left.Wait()
-	}
+	return a.count > n
 }
 
 func (a *admission) close() {

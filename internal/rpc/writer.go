@@ -103,6 +103,16 @@ type Batch struct {
 	last       bool     // nothing comes after it
 }
 
+// requests is how many requests the batch answers.
+func (b *Batch) requests() (n int) {
+	for _, a := range b.answers {
+		if a.request {
+			n++
+		}
+	}
+	return n
+}
+
 // Open begins a message of about size bytes and of at most maxFrame: it is to be
 // appended to the returned buffer, which then goes to Seal.
 func (b *Batch) Open(size int) []byte {
@@ -139,7 +149,7 @@ func (c *Conn) signal() {
 // flush or signal.
 func (c *Conn) push(a answer) {
 	c.mu.Lock()
-	if c.ending != nil {
+	if c.ending != nil && !(c.owing && a.request) {
 		c.mu.Unlock()
 		c.drop(a)
 		return
@@ -302,7 +312,7 @@ func (c *Conn) fill(b *Batch, enough int) {
 	c.pong, c.pongDue, c.ping = nil, false, false
 	c.takeAnswersLocked(b)
 	ending := c.ending
-	b.last = ending != nil && len(c.answers) == 0 && b.large == nil
+	b.last = ending != nil && len(c.answers) == 0 && b.large == nil && !(c.owing && c.requests.more(b.requests()))
 	c.mu.Unlock()
 
 	if pongDue {

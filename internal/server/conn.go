@@ -280,7 +280,8 @@ func (c *conn) Tell(method string, params any) {
 	}
 }
 
-// Evict implements session.Peer.
+// Evict implements session.Peer. Polls that wait were woken by the loss of the
+// session, and are answered first.
 func (c *conn) Evict(why error) {
-	c.rpc.Close(&rpc.CloseError{Code: rpc.ClosePolicy, Reason: why.Error()})
+	c.rpc.Dismiss(&rpc.CloseError{Code: rpc.ClosePolicy, Reason: why.Error()})
 }

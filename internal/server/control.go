@@ -78,10 +78,7 @@ func (c *conn) endAnySession(a *session.Attachment, r *rpc.Request, p *wire.Sess
 	}
 	c.log.Info("session is ended by a client", "session", s.Public)
 	if s == a.Session {
-		a.EndSelf(func() {
-			r.Reply(wire.Empty{})
-			c.rpc.AwaitAnswered() // polls that the end has woken
-		})
+		a.EndSelf(func() { r.Reply(wire.Empty{}) })
 		return nil
 	}
 	s.End()

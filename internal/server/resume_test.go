@@ -287,6 +287,39 @@ func TestTakeoverOfAFrozenConnection(t *testing.T) {
 	}
 }
 
+// The old connection's polls get an answer before it is closed, so that its client
+// learns from both that the session has moved.
+func TestPollsOfAConnectionThatIsTakenOverAreAnswered(t *testing.T) {
+	s := tethertest.StartServer(t, server.Config{})
+	cable := tethertest.NewCable(t, s.URL)
+	c := tethertest.Dial(t, cable.URL())
+	hello := c.Handshake("")
+	c.Start(tethertest.Command("p", []string{"cat"}, map[string]any{"pipeStdin": true}))
+	var polls [3]int64
+	for i := range polls {
+		polls[i] = c.Ask("process/read", map[string]any{"processId": "p", "afterSeq": 0, "maxBytes": nil, "waitMs": 60_000})
+	}
+	c.Must("environment/status", nil, nil) // all of them wait by now
+	cable.Freeze()
+	again := tethertest.Dial(t, s.URL)
+	again.Handshake(hello.SessionID)
+	cable.Thaw()
+	for _, poll := range polls {
+		m := c.Answer(poll)
+		if m.Error == nil || m.Error.Code != -32600 || m.Error.Message != "session has been resumed by another connection" {
+			t.Errorf("answer to a poll: %s", m.Raw)
+		}
+	}
+	if err := c.Ended(); err == nil || !strings.Contains(err.Error(), "session has been resumed by another connection") {
+		t.Errorf("the old connection ended with %v", err)
+	}
+	again.Read("p", 0, nil)
+	again.Write("p", "1", "hello")
+	if e := again.AwaitEvent("p"); string(e.Chunk) != "hello" {
+		t.Errorf("event %+v", e)
+	}
+}
+
 func TestCompetingResumes(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	_, hello, _ := freeze(t, s.URL)
