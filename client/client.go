@@ -100,7 +100,7 @@ func open(ctx context.Context, d dialer, o Options) (*Client, error) {
 		c.ttl = time.Duration(min(l.tether.TTLMs, most)) * time.Millisecond
 	}
 	if c.opts.OnState != nil {
-		c.states = make(chan Status, 16)
+		c.states = make(chan Status, maxStates)
 		c.tasks.Go(c.tellStates)
 	}
 	c.acknowledges.Store(l.has(FeatureAck))
@@ -137,7 +137,8 @@ func (c *Client) initializeParams(resume string) wire.InitializeParams {
 
 // Close ends the connection and the client. The server keeps the session, and what
 // runs in it, for its time to live; [Client.End] leaves nothing behind. Processes of
-// this client fail with ErrClosed.
+// this client fail with ErrClosed. [Options.OnState] has been told Failed when Close
+// returns.
 func (c *Client) Close() error {
 	c.closed.Store(true)
 	c.mu.Lock()
@@ -267,8 +268,8 @@ func (c *Client) setState(s Status) {
 	c.tell(s)
 }
 
-// tell queues a status for OnState. Who does not keep up misses the oldest. The caller
-// has c.mu.
+// tell queues a status for OnState. If OnState is slow, the oldest one that waits is
+// dropped; Failed is the last one, so it is never dropped. The caller has c.mu.
 func (c *Client) tell(s Status) {
 	c.status = s
 	if c.states == nil {
@@ -287,20 +288,12 @@ func (c *Client) tell(s Status) {
 	}
 }
 
+// tellStates calls OnState. It ends with Failed, which c.run queues as its last act.
 func (c *Client) tellStates() {
-	for {
-		select {
-		case s := <-c.states:
-			c.opts.OnState(s)
-		case <-c.ctx.Done():
-			for {
-				select {
-				case s := <-c.states:
-					c.opts.OnState(s)
-				default:
-					return
-				}
-			}
+	for s := range c.states {
+		c.opts.OnState(s)
+		if s.State == Failed {
+			return
 		}
 	}
 }

@@ -36,6 +36,10 @@ const (
 	// that costs next to nothing.
 	localPause = 25 * time.Millisecond
 
+	// maxStates is how many changes of the state wait for OnState; above it the oldest
+	// are dropped.
+	maxStates = 16
+
 	// maxPolicyRequests is how many questions of the server about the network are
 	// answered at the same time.
 	maxPolicyRequests = 256
@@ -100,8 +104,12 @@ type Options struct {
 	// Resume takes over this session instead of opening one.
 	Resume string
 
-	// OnState, if set, is told each change of the state, in order. It must not wait
-	// and must not call the client.
+	// OnState, if set, is called with each change of the state, in order and one call
+	// at a time. The first call is Connected, the last one is Failed: it comes exactly
+	// once, after [Client.Status] has changed and before Close returns, and nothing
+	// follows it. Calls and processes fail at the same time, before or after it. If a
+	// call of OnState takes so long that more than 16 changes wait, the oldest of those
+	// are dropped, but never Failed. OnState must not wait and must not call the client.
 	OnState func(Status)
 
 	// NetworkPolicy, if set, decides about connections of confined processes that

@@ -1,0 +1,80 @@
+package client_test
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// states collects what OnState is told.
+type states struct {
+	mu  sync.Mutex
+	all []client.Status
+}
+
+func (s *states) tell(status client.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, status)
+}
+
+// told returns the states and the error of the last one.
+func (s *states) told() (all []client.State, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, status := range s.all {
+		all, err = append(all, status.State), status.Err
+	}
+	return all, err
+}
+
+// When Close returns, each client has told Failed, once and last.
+func TestCloseTellsFailed(t *testing.T) {
+	t.Parallel()
+	s := tethertest.StartServer(t, server.Config{})
+	const rounds, atATime = 10, 6
+	for range rounds {
+		var heard [atATime]states
+		var clients [atATime]*client.Client
+		for i := range clients {
+			clients[i] = dial(t, s.URL, client.Options{OnState: heard[i].tell})
+		}
+		var closing sync.WaitGroup
+		for i, c := range clients {
+			closing.Go(func() {
+				c.Close()
+				got, err := heard[i].told()
+				if want := []client.State{client.Connected, client.Failed}; !slices.Equal(got, want) || !errors.Is(err, client.ErrClosed) {
+					t.Errorf("OnState was told %v, the last with %v; want %v with ErrClosed", got, err, want)
+				}
+			})
+		}
+		closing.Wait()
+	}
+}
+
+// A lost session is told once, and Close adds nothing to it.
+func TestLostSessionTellsFailedOnce(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	var heard states
+	c, p, first := started(t, s, client.Options{OnState: heard.tell})
+	wait := play(t, func() {
+		first.cut()
+		again := s.accept()
+		again.say(again.expect("initialize").refuse(-32600, "unknown session id S"))
+	})
+	wantFailed(t, p, "unknown session id S")
+	wait()
+	c.Close()
+	c.Close()
+	got, err := heard.told()
+	if want := []client.State{client.Connected, client.Recovering, client.Failed}; !slices.Equal(got, want) || !errors.Is(err, client.ErrSessionLost) {
+		t.Errorf("OnState was told %v, the last with %v; want %v with ErrSessionLost", got, err, want)
+	}
+}
