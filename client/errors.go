@@ -38,6 +38,15 @@ var (
 	// ErrClosed means that the client was closed by its owner.
 	ErrClosed = errors.New("client is closed")
 
+	// ErrReaderClosed means that an OutputReader was closed by its owner.
+	ErrReaderClosed = errors.New("reader of the output is closed")
+
+	// ErrSubscriptionClosed means that a Subscription was closed by its owner.
+	ErrSubscriptionClosed = errors.New("subscription is closed")
+
+	// ErrObservationClosed means that an Observation was closed by its owner.
+	ErrObservationClosed = errors.New("observation is closed")
+
 	// ErrUnknownProcess means that the server has no such process any more.
 	ErrUnknownProcess = errors.New("unknown process")
 

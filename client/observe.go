@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"io"
 	"sync"
 	"time"
@@ -332,7 +331,7 @@ func (o *Observation) Next(ctx context.Context) (Observed, error) {
 		w.mu.Unlock()
 		switch {
 		case o.ctx.Err() != nil:
-			return Observed{}, errors.New("observation is closed")
+			return Observed{}, ErrObservationClosed
 		case over:
 			return Observed{}, io.EOF
 		case !attached:
@@ -349,7 +348,8 @@ func (o *Observation) Next(ctx context.Context) (Observed, error) {
 	}
 }
 
-// Close ends the observation. A Next that waits returns.
+// Close ends the observation. A Next that waits returns ErrObservationClosed, as each
+// later one does.
 func (o *Observation) Close() {
 	w := &o.client.watchers
 	w.mu.Lock()

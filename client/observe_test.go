@@ -213,3 +213,27 @@ func TestObservedGap(t *testing.T) {
 	}
 	wait()
 }
+
+func TestClosedObservation(t *testing.T) {
+	owner, other, _ := twoClients(t)
+	p := start(t, owner, sh("echo one; sleep 1000"))
+	o, err := other.Observe(tethertest.Within(t), owner.PublicID(), p.ID(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error, 1)
+	go func() {
+		for {
+			if _, err := o.Next(tethertest.Within(t)); err != nil {
+				waiting <- err
+				return
+			}
+		}
+	}()
+	o.Close()
+	for _, err := range []error{<-waiting, second(o.Next(tethertest.Within(t)))} {
+		if !errors.Is(err, client.ErrObservationClosed) {
+			t.Errorf("Next after Close: %v", err)
+		}
+	}
+}

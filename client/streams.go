@@ -70,7 +70,8 @@ func (r *OutputReader) WriteTo(w io.Writer) (total int64, err error) {
 	}
 }
 
-// Close ends the reading; what was not read is given up.
+// Close ends the reading. Output that was not read is given up: a Read that waits, and
+// each later one, returns ErrReaderClosed and no bytes. Any goroutine may call it.
 func (r *OutputReader) Close() error {
 	r.sub.Close()
 	return nil
@@ -78,8 +79,14 @@ func (r *OutputReader) Close() error {
 
 // fill waits until there is something to read.
 func (r *OutputReader) fill() error {
-	for len(r.rest) == 0 {
-		if r.err != nil {
+	for {
+		switch {
+		case r.sub.ctx.Err() != nil:
+			r.rest = nil
+			return ErrReaderClosed
+		case len(r.rest) > 0:
+			return nil
+		case r.err != nil:
 			return r.err
 		}
 		e, err := r.sub.Next(r.ctx)
@@ -92,5 +99,4 @@ func (r *OutputReader) fill() error {
 			r.rest = e.Data
 		}
 	}
-	return nil
 }

@@ -57,8 +57,9 @@ func (s *Subscription) signal() {
 	}
 }
 
-// Close ends the subscription. What it has not delivered is given up, and a Next that
-// waits returns. Any goroutine may call it.
+// Close ends the subscription. Events that it has not delivered are given up, and a
+// Next that waits returns ErrSubscriptionClosed, as each later one does. Any goroutine
+// may call it.
 func (s *Subscription) Close() {
 	p := s.process
 	p.mu.Lock()
@@ -112,7 +113,7 @@ func (s *Subscription) take() (e Event, found bool, behind uint64, err error) {
 	p := s.process
 	switch {
 	case s.ctx.Err() != nil:
-		return Event{}, false, 0, errors.New("subscription is closed")
+		return Event{}, false, 0, ErrSubscriptionClosed
 	case len(s.fetched) > 0:
 		e, s.fetched = s.fetched[0], s.fetched[1:]
 		return e, true, 0, nil
