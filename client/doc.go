@@ -16,8 +16,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	go io.Copy(os.Stdout, p.Output())
-//	exit, err := p.Wait(ctx)
+//	exit, err := p.CopyOutput(ctx, os.Stdout, os.Stderr)
 //
 // # What is repeated
 //

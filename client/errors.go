@@ -38,6 +38,10 @@ var (
 	// ErrClosed means that the client was closed by its owner.
 	ErrClosed = errors.New("client is closed")
 
+	// ErrUnread means that Wait gave up on a reader that does not read on. The exit is
+	// returned with it.
+	ErrUnread = errors.New("a reader has left output of the command unread: read it to its end, or close the reader")
+
 	// ErrReaderClosed means that an OutputReader was closed by its owner.
 	ErrReaderClosed = errors.New("reader of the output is closed")
 

@@ -56,7 +56,29 @@ func ExampleDial() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	io.Copy(os.Stdout, p.Output())
+	exit, err := p.CopyOutput(ctx, os.Stdout, os.Stderr)
+	fmt.Println(exit.Code, err)
+	// Output:
+	// hello
+	// 3 <nil>
+}
+
+// Wait returns when the goroutine has printed everything.
+func ExampleProcess_Wait() {
+	url, stop := exampleServer()
+	defer stop()
+	ctx := context.Background()
+
+	c, err := client.Dial(ctx, url, client.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	p, err := c.Start(ctx, client.Command{Argv: []string{"sh", "-c", "echo hello; exit 3"}, Dir: "/"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	go io.Copy(os.Stdout, p.Output())
 	exit, err := p.Wait(ctx)
 	fmt.Println(exit.Code, err)
 	// Output:

@@ -54,11 +54,14 @@ type tempo struct {
 
 	// hole is how long an event may wait for one before it.
 	hole time.Duration
+
+	// unread is how long Wait waits for a reader that does not read on.
+	unread time.Duration
 }
 
 var usualTempo = tempo{
 	question: 30 * time.Second, look: 5 * time.Second,
-	hole: time.Second,
+	hole: time.Second, unread: 10 * time.Second,
 }
 
 // backOff are the pauses between attempts to connect again; the last one stays.

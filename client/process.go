@@ -35,6 +35,7 @@ type Process struct {
 	acked      uint64
 	unacked    int // bytes that were delivered since, or arrived when nobody was there
 	hole       hole
+	readers    chan struct{} // closed when a subscription has finished or was closed; nil: nothing waits for that
 	room       chan struct{} // closed when there is room in the log; nil: nobody waits
 }
 
@@ -55,8 +56,9 @@ func (p *Process) SandboxType() string { return p.sandboxType }
 // Output may still follow.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Done is closed when the command has exited and its output has ended, or when it
-// was lost.
+// Done is closed when the command has exited and all of its output has arrived, or when
+// the process was lost. Readers may still have to read that output; [Process.Wait] waits
+// for them.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // An Exit is how a command ended.
@@ -64,21 +66,6 @@ type Exit struct {
 	Code          int              // 128+n if a signal n ended it
 	SandboxDenied bool             // the sandbox is thought to be the reason of the failure
 	Denial        *wire.DenialFact // what is known about that; may be nil
-}
-
-// Wait returns how the command ended, once its output has ended too. If nobody has
-// asked for its output by then, that is thrown away. If the session is lost after the
-// command has exited, Wait returns both the exit and the error: output may be missing.
-func (p *Process) Wait(ctx context.Context) (Exit, error) {
-	p.throwAway()
-	if err := await(ctx, p.done); err != nil {
-		return Exit{}, err
-	}
-	exit, err := p.Result(ctx)
-	if err == nil {
-		err = p.Err()
-	}
-	return exit, err
 }
 
 // await waits for an event. What has happened counts, even if the context has ended.

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"io"
+	"sync/atomic"
 
 	"github.com/tetherexec/tether/wire"
 )
@@ -15,12 +16,13 @@ type OutputReader struct {
 	stream string // empty: all
 	rest   []byte
 	err    error
+	closed atomic.Bool
 }
 
 // Output reads everything that the command prints, in the order in which the server
 // has read it. With [Process.Stdout] and [Process.Stderr], each of the readers gets
-// all of its part; one that is not read holds up the command in the end, as a pipe
-// does.
+// all of its part. A reader that is not read to its end has to be closed: it holds up
+// the command in the end, as a pipe does, and [Process.Wait] reports it.
 func (p *Process) Output() *OutputReader { return p.reader("") }
 
 // Stdout reads the standard output of a command without a terminal.
@@ -43,6 +45,7 @@ func (r *OutputReader) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
+	r.sub.uses.Add(1)
 	if err := r.fill(); err != nil {
 		return 0, err
 	}
@@ -53,6 +56,8 @@ func (r *OutputReader) Read(b []byte) (int, error) {
 
 // WriteTo implements io.WriterTo.
 func (r *OutputReader) WriteTo(w io.Writer) (total int64, err error) {
+	r.sub.copying.Store(true)
+	defer r.sub.copying.Store(false)
 	for {
 		switch err := r.fill(); err {
 		case nil:
@@ -73,6 +78,7 @@ func (r *OutputReader) WriteTo(w io.Writer) (total int64, err error) {
 // Close ends the reading. Output that was not read is given up: a Read that waits, and
 // each later one, returns ErrReaderClosed and no bytes. Any goroutine may call it.
 func (r *OutputReader) Close() error {
+	r.closed.Store(true)
 	r.sub.Close()
 	return nil
 }
@@ -81,7 +87,7 @@ func (r *OutputReader) Close() error {
 func (r *OutputReader) fill() error {
 	for {
 		switch {
-		case r.sub.ctx.Err() != nil:
+		case r.closed.Load():
 			r.rest = nil
 			return ErrReaderClosed
 		case len(r.rest) > 0:
@@ -95,6 +101,7 @@ func (r *OutputReader) fill() error {
 			r.err = err
 		case e.Kind == Gap:
 			r.err = &GapError{e.First, e.Seq}
+			r.sub.Close() // it would hold up the command, and Wait
 		case e.Kind == Output && (r.stream == "" || r.stream == e.Stream):
 			r.rest = e.Data
 		}

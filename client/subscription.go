@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tetherexec/tether/wire"
 )
@@ -32,6 +33,9 @@ type Subscription struct {
 	next    uint64          // what to deliver next; guarded by process.mu
 	fetched []Event         // what was behind the log
 	idle    bool            // it does not read, and is not waited for; guarded by process.mu
+	over    bool            // its end was delivered; guarded by process.mu
+	uses    atomic.Uint64   // grows while it is read
+	copying atomic.Bool     // a WriteTo is under way
 	ctx     context.Context // ends with Close
 	close   context.CancelFunc
 }
@@ -65,6 +69,7 @@ func (s *Subscription) Close() {
 	p.mu.Lock()
 	s.close()
 	delete(p.subs, s)
+	p.readerOver()
 	s.signal()
 	p.goOn(true)
 	ack := p.ackDue(true)
@@ -76,9 +81,14 @@ func (s *Subscription) Close() {
 // lost, the reason.
 func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	p := s.process
+	s.uses.Add(1)
 	for {
 		p.mu.Lock()
 		e, found, behind, err := s.take()
+		if err != nil || found && e.Kind == Closed {
+			s.over = true
+			p.readerOver()
+		}
 		ack := uint64(0)
 		if found {
 			s.next = e.Seq + 1

@@ -3,10 +3,8 @@ package main
 
 import (
 	"context"
-	"io"
 	"log"
 	"os"
-	"sync"
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/examples/internal/executor"
@@ -41,11 +39,6 @@ func run(ctx context.Context, argv []string) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	stdout, stderr := p.Stdout(), p.Stderr()
-	var copies sync.WaitGroup
-	copies.Go(func() { io.Copy(os.Stdout, stdout) })
-	copies.Go(func() { io.Copy(os.Stderr, stderr) })
-	exit, err := p.Wait(ctx)
-	copies.Wait()
+	exit, err := p.CopyOutput(ctx, os.Stdout, os.Stderr)
 	return exit.Code, err
 }
