@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -293,7 +294,11 @@ func TestSignedBearerStructure(t *testing.T) {
 	}{
 		{"good", good, true},
 		{"no typ", signParts(t, head, body), true},
-		{"other typ, crit", signParts(t, `{"alg":"HS256","typ":"zz","crit":["x"]}`, body), true},
+		{"other typ", signParts(t, `{"alg":"HS256","typ":"zz"}`, body), true},
+		{"crit", signParts(t, `{"alg":"HS256","crit":["x"],"x":1}`, body), false},
+		{"crit of a known name", signParts(t, `{"alg":"HS256","crit":["exp"]}`, body), false},
+		{"empty crit", signParts(t, `{"alg":"HS256","crit":[]}`, body), false},
+		{"null crit", signParts(t, `{"alg":"HS256","crit":null}`, body), false},
 		{"null nbf", signParts(t, head, `{"exp":99999999999,"nbf":null}`), true},
 		{"null exp", signParts(t, head, `{"exp":null}`), false},
 		{"exp in upper case", signParts(t, head, `{"EXP":99999999999}`), false},
@@ -319,6 +324,7 @@ func TestSignedBearerStructure(t *testing.T) {
 		{"two parts", "a.b", false},
 		{"one part", "a", false},
 		{"dots", "..", false},
+		{"many dots", strings.Repeat(".", 1000), false},
 	} {
 		want := ""
 		if !tt.ok {
@@ -327,5 +333,23 @@ func TestSignedBearerStructure(t *testing.T) {
 		if got := authorized(a, "Bearer "+tt.token); got != want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, want)
 		}
+	}
+}
+
+// A token that was not checked yet costs less memory than it is long, however
+// many dots it has.
+func TestUnknownTokenIsNotSplitIntoManyParts(t *testing.T) {
+	s := signedBearer{key: []byte(testSecret)}
+	token, runs := strings.Repeat(".", maxRequestHeader), 100
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range runs {
+		if _, err := s.verify(token); err == nil {
+			t.Fatal("a token of dots is accepted")
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / uint64(runs); each > uint64(len(token)) {
+		t.Errorf("each check of %d bytes allocates %d", len(token), each)
 	}
 }
