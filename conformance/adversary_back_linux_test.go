@@ -236,6 +236,28 @@ func TestAdversaryConnectBackWithoutToken(t *testing.T) {
 	})
 }
 
+// A prepared proxy that is the server's own address is no way back to the server: the
+// command is not run.
+func TestAdversaryConnectBackByPreparedProxy(t *testing.T) {
+	notForReference(t, "it is not attacked")
+	eachAccount(t, func(t *testing.T, a *account) {
+		fx := newFixture(t, a)
+		d := doors(fx)[0]
+		fx.write(d.token, tokenText)
+		fx.handOver()
+		s, url := listening(t, fx, "--listen", d.listen, "--ws-token-file", d.token)
+		_, port, _ := strings.Cut(strings.TrimPrefix(url, "ws://"), ":")
+		for _, variable := range []string{"HTTP_PROXY=http://127.0.0.1:" + port, "ALL_PROXY=socks5://localhost:" + port} {
+			name, value, _ := strings.Cut(variable, "=")
+			env := fx.env()
+			env[name] = value
+			p := s.script(t, workspaceOnly(), `echo ran; bash -c 'exec 3<>/dev/tcp/127.0.0.1/${HTTP_PROXY##*:}; printf "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n" >&3; head -n 1 <&3'`,
+				enforce(map[string]any{"env": fx.expand(env)}))
+			row{exit: 101, denied: yes, out: []string{"tether itself listens at the proxy address 127.0.0.1:" + port}, not: []string{"^ran", "^HTTP"}}.checkOutcome(t, fx, p.finish(t))
+		}
+	})
+}
+
 // A home behind a link is a home: the server starts, and hides its state there too.
 func TestAdversaryStateBehindLink(t *testing.T) {
 	notForReference(t, "it is not attacked")

@@ -43,15 +43,22 @@ func (elsewhere) String() string  { return "in a network of its own" }
 // Close closes what was served, and waits for it.
 func (g *Gate) Close() { g.proxy.Close() }
 
-// NewGate returns a gate to the proxies that somebody else has prepared.
-func NewGate(e *Endpoints, log *slog.Logger) *Gate {
+// NewGate returns a gate to the proxies that the client has prepared. own reports
+// whether this program listens at an address; nil means that it listens nowhere. A
+// gate to this program is refused: the process could command the server through it.
+func NewGate(e *Endpoints, own func(netip.AddrPort) bool, log *slog.Logger) (*Gate, error) {
+	for _, address := range e.Addresses {
+		if own != nil && own(address) {
+			return nil, fmt.Errorf("tether itself listens at the proxy address %s; name the proxy that the command is to use", address)
+		}
+	}
 	p := New(Config{Log: log})
 	g := &Gate{Endpoints: e, proxy: p}
 	greeting := e.greeting()
 	for _, address := range e.Addresses {
 		g.serve = append(g.serve, func(l net.Listener) { p.bridge(l, address, greeting) })
 	}
-	return g
+	return g, nil
 }
 
 // The addresses of a proxy in an environment before it has any: those of its listeners

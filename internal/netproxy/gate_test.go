@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 )
@@ -66,7 +68,10 @@ func TestGateToPreparedProxies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gate := NewGate(e, nil)
+	gate, err := NewGate(e, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer gate.Close()
 	listeners := []net.Listener{insideListener(t), insideListener(t)}
 	gate.Serve(listeners)
@@ -87,7 +92,10 @@ func TestGateToDeadProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gate := NewGate(e, nil)
+	gate, err := NewGate(e, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer gate.Close()
 	l := insideListener(t)
 	gate.Serve([]net.Listener{l})
@@ -103,7 +111,10 @@ func TestGateCloses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gate := NewGate(e, nil)
+	gate, err := NewGate(e, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	l := insideListener(t)
 	gate.Serve([]net.Listener{l})
 	c, err := net.Dial("tcp", l.Addr().String())
@@ -122,5 +133,19 @@ func TestGateCloses(t *testing.T) {
 	if c, err := net.Dial("tcp", late.Addr().String()); err == nil {
 		c.Close()
 		t.Error("a closed gate serves")
+	}
+}
+
+// A gate to the address of this program is refused before anything is dialled.
+func TestGateToThisProgram(t *testing.T) {
+	_, e, err := FindEndpoints([]string{"HTTP_PROXY=http://127.0.0.1:1001", "ALL_PROXY=socks5://[::1]:1002"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, own := range e.Addresses {
+		_, err := NewGate(e, func(a netip.AddrPort) bool { return a == own }, nil)
+		if err == nil || !strings.Contains(err.Error(), own.String()) {
+			t.Errorf("gate to %s: %v", own, err)
+		}
 	}
 }

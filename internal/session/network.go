@@ -102,11 +102,14 @@ func (s *Session) openNetwork(p *Process, env []string) (*network, error) {
 		}
 	case managed(p.params):
 		rest, endpoints, err := netproxy.FindEndpoints(env)
+		if err == nil {
+			n.gate, err = netproxy.NewGate(endpoints, s.table.config.Own, s.log.With("process", p.ID))
+		}
 		if err != nil {
 			n.refusal = "tether sandbox: failed to prepare host proxy routing bridge: " + err.Error()
 			break
 		}
-		n.env, n.gate = rest, netproxy.NewGate(endpoints, s.log.With("process", p.ID))
+		n.env = rest
 	default:
 		return nil, nil
 	}
