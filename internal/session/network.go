@@ -131,6 +131,7 @@ func (s *Session) openProxy(p *Process, n *network) (err error) {
 		cfg.Upstream = s.table.config.Env
 	}
 	if p.params.NetworkProxy.PolicyDecisionTimeoutMs != nil {
+		p.hostLog = netproxy.LimitLog(cfg.Log)
 		cfg.Ask = p.askNetwork
 	}
 	n.proxy = netproxy.New(cfg)
@@ -229,7 +230,7 @@ func (p *Process) askNetwork(ctx context.Context, q netpolicy.Query) (netpolicy.
 	}
 	defer p.questions.Add(-1)
 	if p.questions.Add(1) > maxQuestions {
-		s.log.Warn("too many questions about hosts", "process", p.ID, "host", q.Host, "port", q.Port)
+		p.hostLog.Warn("too many questions about hosts", "host", q.Host, "port", q.Port)
 		return denied, nil
 	}
 	patience := maxPatience
@@ -252,7 +253,7 @@ func (p *Process) askNetwork(ctx context.Context, q netpolicy.Query) (netpolicy.
 		err = wire.Decode(result, &answer)
 	}
 	if err != nil {
-		s.log.Warn("no answer about a host", "process", p.ID, "host", q.Host, "port", q.Port, "err", err)
+		p.hostLog.Warn("no answer about a host", "host", q.Host, "port", q.Port, "err", err)
 		return denied, nil
 	}
 	if answer.Decision.Type == wire.NetworkAllow {

@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -45,6 +46,7 @@ type Process struct {
 	writes writes
 
 	questions atomic.Int64 // about hosts, that wait for the client
+	hostLog   *slog.Logger // for lines about these questions
 
 	denial Denial // set before the exit is in the log
 }
