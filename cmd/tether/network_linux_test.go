@@ -136,6 +136,25 @@ func TestSandboxExplainDecidesAboutHosts(t *testing.T) {
 	}
 }
 
+// A host that is denied in one spelling is denied in all of them.
+func TestDenyHostBeyondASCII(t *testing.T) {
+	r := newTrial(t)
+	for _, deny := range []string{"bücher.example", "bu\u0308cher.example", "ＢÜcher.example", "*.bücher.example"} {
+		host := "xn--bcher-kva.example"
+		if strings.HasPrefix(deny, "*") {
+			host = "a." + host
+		}
+		got := r.tether("", "sandbox", "explain", "--allow-host", "*", "--deny-host", deny, "--host", host)
+		if want := host + ":443\n    refused: --deny-host " + deny + "\n"; got.code != 0 || !strings.Contains(got.stdout, want) {
+			t.Errorf("--deny-host %s: %d %s%s\nwant %s", deny, got.code, got.stdout, got.stderr, want)
+		}
+	}
+	got := r.tether("", "sandbox", "explain", "--allow-host", "*", "--deny-host", "bü*.example", "--host", "a.example")
+	if want := "domain pattern is no host name by the rules for international names: bü*.example: * and ? cannot stand beside"; got.code == 0 || !strings.Contains(got.stderr, want) {
+		t.Errorf("--deny-host bü*.example: %d %s%s\nwant %s", got.code, got.stdout, got.stderr, want)
+	}
+}
+
 func TestSandboxExplainReadsAboutHosts(t *testing.T) {
 	t.Parallel()
 	r := newTrial(t)

@@ -2,8 +2,9 @@
 // answers only: nothing here resolves, dials or listens.
 //
 // A host has one identity, however it is spelled: 127.1, 0x7f000001 and ::ffff:7f00:1 are
-// the address 127.0.0.1, for patterns and for requests. So a denied address stays denied
-// in every spelling, and also when a name leads to it.
+// the address 127.0.0.1, and BÜCHER.example is xn--bcher-kva.example, for patterns and for
+// requests. So a denied host stays denied in every spelling, and a denied address also when
+// a name leads to it.
 package netpolicy
 
 import (
@@ -141,7 +142,9 @@ func Compile(s Settings) (*Rules, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.review.add(p.broad())
+		for _, p := range p.broad() {
+			r.review.add(p)
+		}
 	}
 	if len(r.allow.globs)+len(r.deny.globs)+len(r.review.globs) > MaxGlobs {
 		return nil, fmt.Errorf("more than %d domain patterns with wildcards inside", MaxGlobs)
@@ -164,10 +167,11 @@ func (r *Rules) add(text string, access Access, ports bool) error {
 		if p.global() {
 			return fmt.Errorf("invalid value for network.denied_domains: %s (allowed exact hosts or scoped wildcards like *.example.com or **.example.com)", strings.TrimSpace(text))
 		}
-		p = p.broad()
-		r.deny.add(p)
-		if p.numeric() {
-			r.denyAddress.add(p)
+		for _, p := range p.broad() {
+			r.deny.add(p)
+			if p.numeric() {
+				r.denyAddress.add(p)
+			}
 		}
 	default:
 		return fmt.Errorf("unknown access %q for domain pattern %q", access, text)
@@ -178,10 +182,10 @@ func (r *Rules) add(text string, access Access, ports bool) error {
 // errHost is the error of Normalize.
 var errHost = errors.New("neither a host name nor an address")
 
-// Normalize returns a host in the form that rules compare: a name in lower case without
-// a trailing dot, or an address in its shortest form. What is neither is an error: also
-// an address with a zone, and a name that ends in a number but is no address, since
-// programs do not agree what that is.
+// Normalize returns a host in the form that rules compare: a name in ASCII, in lower case
+// and without a trailing dot, or an address in its shortest form. What is neither is an
+// error: also an address with a zone, and a name that ends in a number but is no address,
+// since programs do not agree what that is.
 func Normalize(host string) (string, error) {
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		inner, ok = strings.CutSuffix(inner, "]")
@@ -198,6 +202,13 @@ func Normalize(host string) (string, error) {
 			return a.Unmap().String(), nil
 		}
 		return "", errHost
+	}
+	if !isASCII(host) {
+		name, err := asciiName(host)
+		if err != nil {
+			return "", errHost
+		}
+		host = name
 	}
 	name := lowerASCII(strings.TrimSuffix(host, "."))
 	if a, ok := parseIPv4(name); ok {

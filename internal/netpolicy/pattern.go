@@ -23,8 +23,9 @@ type pattern struct {
 	pattern string // as written
 	scope   scope
 	host    string // as Normalize has it, but for * and ?
+	older   string // the host as programs have it that map names by IDNA 2003; "": the same
 	zone    bool   // it was an address with a zone
-	odd     bool   // it was an address in a form that only some programs know
+	odd     bool   // it was no plain spelling: an address in a form that only some programs know, or not ASCII
 	port    uint16 // 0: any
 }
 
@@ -63,7 +64,9 @@ func parsePattern(text string, ports bool) (pattern, error) {
 		}
 		p.port = uint16(n)
 	}
-	p.setHost(host)
+	if err := p.setHost(host); err != nil {
+		return pattern{}, fmt.Errorf("domain pattern is no host name by the rules for international names: %s: %w", s, err)
+	}
 	return p, nil
 }
 
@@ -92,23 +95,31 @@ func splitPattern(s string) (host, port string, ok bool) {
 	return host, port, true
 }
 
-// setHost sets the host in the form that requests have.
-func (p *pattern) setHost(s string) {
-	s = strings.ToLower(s)
+// setHost sets the host in the form that requests have. It fails for a name beyond ASCII
+// that has no such form.
+func (p *pattern) setHost(s string) (err error) {
+	if !isASCII(s) {
+		p.odd = true
+		if s, p.older, err = asciiPattern(s); err != nil {
+			return err
+		}
+	}
+	s = lowerASCII(s)
 	literal, _, zone := strings.Cut(s, "%")
 	if a, err := netip.ParseAddr(literal); err == nil && a.Is6() {
 		p.host, p.zone = a.Unmap().String(), zone
-		return
+		return nil
 	}
 	if a, ok := parseIPv4(s); ok {
 		p.host = a.String()
-		p.odd = p.host != s
-		return
+		p.odd = p.odd || p.host != s
+		return nil
 	}
 	if v4, ok := strings.CutPrefix(s, "::ffff:"); ok && strings.Contains(v4, ".") {
 		s = v4 // of a request for ::ffff:192.0.2.1 the same is left
 	}
-	p.host = asciiName(s)
+	p.host = s
+	return nil
 }
 
 // global reports whether the pattern matches everything.
@@ -120,11 +131,17 @@ func (p pattern) names() bool { return p.scope == itself && !p.wild() && !p.odd 
 
 func (p pattern) wild() bool { return strings.ContainsAny(p.host, "*?") }
 
-// broad returns the pattern for a rule that narrows: an address in any zone is meant.
-// For a rule that opens, one with a zone is for no host, since no request has zones.
-func (p pattern) broad() pattern {
+// broad returns the patterns for a rule that narrows: an address in any zone is meant, and
+// a name in either mapping of the few characters in which they differ. A rule that opens
+// is for no host if it has a zone, since no request has zones, and for one name only.
+func (p pattern) broad() []pattern {
 	p.zone = false
-	return p
+	if p.older == "" {
+		return []pattern{p}
+	}
+	older := p
+	older.host = p.older
+	return []pattern{p, older}
 }
 
 // numeric reports whether the pattern can only be meant for addresses. Names that are
