@@ -87,10 +87,12 @@ var socksTables = []proxyTable{
 			socks("PUB.example.", webPort), socks("8.8.8.8", webPort), socks("127.0.0.1.", webPort), socks("nx.example", webPort), socks("pub.example", 81), socks("pub.example", 0),
 			socks("127.1", webPort)},
 		unheard(socksCommand(socksBind, "pub.example", webPort), socksCommand(9, "pub.example", webPort)),
-		notNames, []probe{colons}),
-		differs: append(append(instead(oneSpelling, socks("127.1", webPort), asTheirs, told{"deny", "socks5_tcp", "", "127.0.0.1", webPort, "not_allowed_local", "baseline_policy"}.String()),
-			forbiddenNames()...), instead("an IPv6 address that is spelled as a name is that address", colons, socksForbidden,
-			told{"deny", "socks5_tcp", "", "::1", webPort, "not_allowed_local", "baseline_policy"}.String())...)},
+		notNames, []probe{colons, umlaut}),
+		differs: slices.Concat(instead(oneSpelling, socks("127.1", webPort), asTheirs, told{"deny", "socks5_tcp", "", "127.0.0.1", webPort, "not_allowed_local", "baseline_policy"}.String()),
+			forbiddenNames(), instead("an IPv6 address that is spelled as a name is that address", colons, socksForbidden,
+				told{"deny", "socks5_tcp", "", "::1", webPort, "not_allowed_local", "baseline_policy"}.String()),
+			instead("a name that is not ASCII is mapped", umlaut, dialled("11.0.0.1"),
+				told{"allow", "socks5_tcp", "", "xn--mnchen-3ya.example", webPort, "allow", "baseline_policy"}.String()))},
 	{name: "socks, no datagrams", settings: someDomains + `,"enableSocks5Udp":false`, probes: unheard(datagram("pub.example"))},
 	{name: "datagrams", settings: `"domains":{"pub.example":"allow","denied.example":"deny","loop.example":"allow","11.0.0.1":"allow"}`,
 		probes: lostDatagrams(1, "pub.example", "denied.example", "other.example", "loop.example", "[11.0.0.1]", "[127.0.0.1]"),
@@ -109,7 +111,10 @@ var socksTables = []proxyTable{
 
 // notNames are names in SOCKS5 that are none.
 var notNames = unheard(socks("", webPort), socks("a b", webPort), socks("pub.example:80", webPort), socks("pub.example..", webPort),
-	socks("user@pub.example", webPort), socks("-x.example", webPort), socks("m\u00fcnchen.example", webPort))
+	socks("user@pub.example", webPort), socks("-x.example", webPort))
+
+// umlaut is a name that is not ASCII.
+var umlaut = socks("m\u00fcnchen.example", webPort).hears(0).hearsLess(-1)
 
 // colons is an IPv6 address that is spelled as a name.
 var colons = socks("::1", webPort).hears(0).hearsLess(-1)
