@@ -2,13 +2,17 @@ package unifiedexec
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/wire"
 )
 
-// An Executor starts processes. [Remote] and [RemoteLazy] make one of a client.
+// An Executor starts processes. [Remote], [RemoteLazy] and [RemoteFunc] make one of a
+// client.
 type Executor interface {
 	// Info describes the machine that runs the commands.
 	Info(context.Context) (wire.EnvironmentInfo, error)
@@ -51,23 +55,54 @@ type SilenceExplainer interface {
 
 // Remote makes an executor of a client. The client stays the caller's.
 func Remote(c *client.Client) Executor {
-	return &remote{func(context.Context) (*client.Client, error) { return c, nil }}
+	return RemoteFunc(func(context.Context) (*client.Client, error) { return c, nil })
 }
 
 // RemoteLazy makes an executor that opens a session when one is needed. When that is
 // lost, its processes are, and the next command starts in a new one.
-func RemoteLazy(l *client.Lazy) Executor { return &remote{l.Get} }
+func RemoteLazy(l *client.Lazy) Executor { return RemoteFunc(l.Get) }
+
+// RemoteFunc makes an executor that asks for the client of each command. The clients
+// stay the caller's.
+func RemoteFunc(get func(context.Context) (*client.Client, error)) Executor {
+	return &remote{client: get}
+}
 
 type remote struct {
 	client func(context.Context) (*client.Client, error)
+
+	mu    sync.Mutex
+	asked *client.Client       // the last one whose server had to be asked for info
+	info  wire.EnvironmentInfo // its answer
 }
 
+// Info is what the server said about itself with its first answer. A server that said
+// nothing then is asked, once for each client.
 func (r *remote) Info(ctx context.Context) (wire.EnvironmentInfo, error) {
 	c, err := r.client(ctx)
 	if err != nil {
 		return wire.EnvironmentInfo{}, err
 	}
-	return c.Info(), nil
+	if info := c.Info(); info.Shell.Path != "" {
+		return info, nil
+	}
+	r.mu.Lock()
+	asked, info := r.asked, r.info
+	r.mu.Unlock()
+	if asked == c {
+		return info, nil
+	}
+	info, err = c.Environment(ctx)
+	if _, refused := errors.AsType[*client.ServerError](err); refused {
+		return c.Info(), nil // it does not know the question either
+	}
+	if err != nil {
+		return wire.EnvironmentInfo{}, fmt.Errorf("ask the executor about its environment: %w", err)
+	}
+	r.mu.Lock()
+	r.asked, r.info = c, info
+	r.mu.Unlock()
+	return info, nil
 }
 
 func (r *remote) Start(ctx context.Context, cmd client.Command) (Process, error) {

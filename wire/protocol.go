@@ -95,18 +95,18 @@ type TetherInfo struct {
 	Features []string `json:"features"`
 }
 
-// EnvironmentInfo describes the executor.
+// EnvironmentInfo describes the executor. Older servers leave out all but the shell.
 type EnvironmentInfo struct {
 	Shell                ShellInfo    `json:"shell"`
-	ExecutorVersion      string       `json:"executorVersion"` // a semantic version, of the reference
+	ExecutorVersion      string       `json:"executorVersion" wire:"default"` // a semantic version, of the reference
 	ProviderID           string       `json:"providerId,omitempty" wire:"default"`
 	Cwd                  *string      `json:"cwd"`
 	UserHomeDir          *string      `json:"userHomeDir"`
-	PlatformOS           string       `json:"platformOs"`
-	PrependPathDirs      []string     `json:"prependPathDirs"`
-	TemporaryDirectories []string     `json:"temporaryDirectories"`
-	TempDir              string       `json:"tempDir"`
-	Capabilities         Capabilities `json:"capabilities"`
+	PlatformOS           string       `json:"platformOs" wire:"default"`
+	PrependPathDirs      []string     `json:"prependPathDirs" wire:"default"`
+	TemporaryDirectories []string     `json:"temporaryDirectories" wire:"default"`
+	TempDir              string       `json:"tempDir" wire:"default"`
+	Capabilities         Capabilities `json:"capabilities" wire:"default"`
 }
 
 // ShellInfo names the user's shell.
@@ -117,21 +117,21 @@ type ShellInfo struct {
 
 // Capabilities are the reference's flags; false means the client must not ask.
 type Capabilities struct {
-	NetworkProxyLaunch                          bool `json:"networkProxyLaunch"`
-	NetworkProxyReviewDomains                   bool `json:"networkProxyReviewDomains"`
-	CredentialMasking                           bool `json:"credentialMasking"`
-	CredentialMaskingCustomProviders            bool `json:"credentialMaskingCustomProviders"`
-	CapabilityDiscoverySandbox                  bool `json:"capabilityDiscoverySandbox"`
-	FsWatchMissing                              bool `json:"fsWatchMissing"`
-	CapabilityDiscoveryV2                       bool `json:"capabilityDiscoveryV2"`
-	EnvironmentConfigRead                       bool `json:"environmentConfigRead"`
-	HTTPHeaderEnvVars                           bool `json:"httpHeaderEnvVars"`
-	SandboxedFileStreaming                      bool `json:"sandboxedFileStreaming"`
-	FileWriteStreaming                          bool `json:"fileWriteStreaming"`
-	ShellSnapshotV2                             bool `json:"shellSnapshotV2"`
-	WindowsMxc                                  bool `json:"windowsMxc"`
-	LinuxRootWritePreservesDevices              bool `json:"linuxRootWritePreservesDevices"`
-	LinuxApprovedRootWritePreservesRestrictions bool `json:"linuxApprovedRootWritePreservesRestrictions"`
+	NetworkProxyLaunch                          bool `json:"networkProxyLaunch" wire:"default"`
+	NetworkProxyReviewDomains                   bool `json:"networkProxyReviewDomains" wire:"default"`
+	CredentialMasking                           bool `json:"credentialMasking" wire:"default"`
+	CredentialMaskingCustomProviders            bool `json:"credentialMaskingCustomProviders" wire:"default"`
+	CapabilityDiscoverySandbox                  bool `json:"capabilityDiscoverySandbox" wire:"default"`
+	FsWatchMissing                              bool `json:"fsWatchMissing" wire:"default"`
+	CapabilityDiscoveryV2                       bool `json:"capabilityDiscoveryV2" wire:"default"`
+	EnvironmentConfigRead                       bool `json:"environmentConfigRead" wire:"default"`
+	HTTPHeaderEnvVars                           bool `json:"httpHeaderEnvVars" wire:"default"`
+	SandboxedFileStreaming                      bool `json:"sandboxedFileStreaming" wire:"default"`
+	FileWriteStreaming                          bool `json:"fileWriteStreaming" wire:"default"`
+	ShellSnapshotV2                             bool `json:"shellSnapshotV2" wire:"default"`
+	WindowsMxc                                  bool `json:"windowsMxc" wire:"default"`
+	LinuxRootWritePreservesDevices              bool `json:"linuxRootWritePreservesDevices" wire:"default"`
+	LinuxApprovedRootWritePreservesRestrictions bool `json:"linuxApprovedRootWritePreservesRestrictions" wire:"default"`
 }
 
 // StatusResult answers environment/status.

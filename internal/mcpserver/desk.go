@@ -25,11 +25,12 @@ const (
 
 // A desk is what one MCP session works with.
 type desk struct {
-	config  *Config
-	manager *unifiedexec.Manager
-	calls   atomic.Uint64   // for their ids
-	ctx     context.Context // ends with the desk, and its calls with it
-	cancel  context.CancelFunc
+	config   *Config
+	executor unifiedexec.Executor
+	manager  *unifiedexec.Manager
+	calls    atomic.Uint64   // for their ids
+	ctx      context.Context // ends with the desk, and its calls with it
+	cancel   context.CancelFunc
 
 	mu       sync.Mutex
 	sessions shelf[int]    // ids of processes: there is no need to hold on to more
@@ -59,13 +60,13 @@ func (s *shelf[K]) put(key K, value string) {
 }
 
 func newDesk(c *Config) (*desk, error) {
-	d := &desk{config: c, watchers: make(map[*progress]struct{})}
+	d := &desk{config: c, executor: unifiedexec.RemoteFunc(c.Client), watchers: make(map[*progress]struct{})}
 	d.sessions.most, d.chunks.most = maxEnded, maxChunks
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	var err error
 	d.manager, err = unifiedexec.New(unifiedexec.Config{
 		Environments: []unifiedexec.Environment{{
-			ID: "executor", Executor: executor{c.Client}, Local: c.Local, Cwd: c.Cwd, Sandbox: c.Sandbox,
+			ID: "executor", Executor: d.executor, Local: c.Local, Cwd: c.Cwd, Sandbox: c.Sandbox,
 		}},
 		Policy:                c.Policy,
 		Approver:              unifiedexec.ApproverFunc(d.approve),
@@ -101,27 +102,6 @@ func (d *desk) begin(ctx context.Context, session *mcp.ServerSession) (context.C
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
-}
-
-// An executor starts processes in whatever session there is.
-type executor struct {
-	client func(context.Context) (*client.Client, error)
-}
-
-func (e executor) Info(ctx context.Context) (wire.EnvironmentInfo, error) {
-	c, err := e.client(ctx)
-	if err != nil {
-		return wire.EnvironmentInfo{}, err
-	}
-	return c.Info(), nil
-}
-
-func (e executor) Start(ctx context.Context, cmd client.Command) (unifiedexec.Process, error) {
-	c, err := e.client(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return unifiedexec.Remote(c).Start(ctx, cmd)
 }
 
 // remember notes which process a result is of. session is 0 if it had none.
@@ -165,7 +145,10 @@ func (d *desk) place(ctx context.Context) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	info := c.Info()
+	info, err := d.executor.Info(ctx)
+	if err != nil {
+		return place{}, err
+	}
 	p := place{client: c, system: "linux", root: d.config.Cwd}
 	if strings.EqualFold(info.PlatformOS, "windows") {
 		p.system = "windows"
