@@ -34,7 +34,7 @@ func newAttach(stdin, stdout *os.File) *cobra.Command {
 	a := attachment{stdin: stdin, stdout: stdout}
 	cmd := &cobra.Command{
 		Use:   "attach [flags] ID",
-		Short: "Sit down at a process that runs already",
+		Short: "Attach this terminal to a running process",
 		Long: "Show the output of a process, and pass input, signals and the size of the terminal on to it, as\n" +
 			"if it had been started here. Type Enter ~ . to leave it running; ~~ types one. When it ends, its\n" +
 			"exit code is ours. " + idHelp,
@@ -65,7 +65,7 @@ func (a *attachment) run(cmd *cobra.Command, id string) error {
 	}
 	ctx := cmd.Context()
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, passedOn...)
+	notifySignals(signals)
 	defer signal.Stop(signals)
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
@@ -140,6 +140,7 @@ func (a *attachment) attend(conn *connection, r *client.Remote, d *desk, sources
 		end = d.attend(r, sources, signals, k.leave)
 	}
 	if errors.Is(end.left, errEscape) {
+		d.endLine()
 		return nil
 	}
 	return end.result()

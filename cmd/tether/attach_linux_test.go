@@ -35,7 +35,9 @@ func TestAttach(t *testing.T) {
 	cable.CutFor(0)
 	s.typing("echo aft''er\r")
 	s.until("after\r\n")
+	s.until("$ ")
 	s.typing("~.")
+	s.until("\r\n") // the prompt of our shell gets a line of its own
 	if cmd.Wait(); cmd.ProcessState.ExitCode() != 0 {
 		t.Errorf("left with %v", cmd.ProcessState)
 	}

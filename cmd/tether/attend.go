@@ -89,6 +89,14 @@ func (d *desk) size() (rows, cols int) {
 	return int(r), int(c)
 }
 
+// endLine moves the cursor of our terminal to the beginning of a new line: the program
+// that the user leaves may have it anywhere.
+func (d *desk) endLine() {
+	if d.raw {
+		io.WriteString(d.stderr, "\r\n")
+	}
+}
+
 // An ending is why a desk is left.
 type ending struct {
 	code    int
@@ -125,6 +133,12 @@ func (d *desk) attend(r handle, sources []events, signals <-chan os.Signal, left
 			waiting--
 			end.add(c)
 		case sig := <-signals:
+			if _, harmless := harmlessSignals[sig]; harmless {
+				if !d.watching {
+					forward.send(sig)
+				}
+				continue
+			}
 			if d.watching {
 				end.left = codedError{code: exitSignal + int(sig.(syscall.Signal))}
 				return end

@@ -28,16 +28,28 @@ const (
 // nohup: whoever started us wants SIGHUP ignored. It is asked before anything is handled.
 var nohup = signal.Ignored(syscall.SIGHUP)
 
-// passedOn are the signals that are meant for the command.
+// passedOn are the signals that ask a program to end. tether run and attach pass them on
+// to the command, and harmlessSignals as well.
 var passedOn = heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+
+// notifySignals sends both kinds of signals to the channel.
+func notifySignals(signals chan<- os.Signal) {
+	signal.Notify(signals, passedOn...)
+	for s := range harmlessSignals {
+		signal.Notify(signals, s)
+	}
+}
 
 // heeded leaves out SIGHUP if it is to be ignored.
 func heeded(signals ...os.Signal) []os.Signal {
 	return slices.DeleteFunc(signals, func(s os.Signal) bool { return s == syscall.SIGHUP && nohup })
 }
 
-// signalName is how the protocol calls a signal of passedOn.
+// signalName is how the protocol calls a signal of passedOn or harmlessSignals.
 func signalName(s os.Signal) string {
+	if name, ok := harmlessSignals[s]; ok {
+		return name
+	}
 	switch s {
 	case syscall.SIGTERM:
 		return "SIGTERM"

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -22,6 +23,23 @@ func group(fs *pflag.FlagSet, heading string, names ...string) {
 	}
 }
 
+// newHelp prints the help of a command by its name, and refuses a name that is none.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:                   "help [COMMAND...]",
+		Short:                 "Print the help of a command",
+		DisableFlagsInUseLine: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return noSuchCommand(cmd, append(rest, args...))
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
+	}
+}
+
 func printHelp(cmd *cobra.Command, _ []string) {
 	w := cmd.OutOrStdout()
 	text := cmd.Long
@@ -39,11 +57,17 @@ func printUsage(cmd *cobra.Command) error {
 
 func writeUsage(w io.Writer, cmd *cobra.Command) {
 	if cmd.HasAvailableSubCommands() {
-		fmt.Fprintf(w, "Usage: %s COMMAND\n\nCommands:\n", cmd.CommandPath())
+		fmt.Fprintf(w, "Usage: %s COMMAND\n", cmd.CommandPath())
+		heading := ""
 		for _, sub := range cmd.Commands() {
-			if sub.IsAvailableCommand() {
-				fmt.Fprintf(w, "  %-13s%s\n", sub.Name(), sub.Short)
+			if !sub.IsAvailableCommand() {
+				continue
 			}
+			if title := cmp.Or(sub.GroupID, "Commands"); title != heading {
+				heading = title
+				fmt.Fprintf(w, "\n%s:\n", heading)
+			}
+			fmt.Fprintf(w, "  %-13s%s\n", sub.Name(), sub.Short)
 		}
 	} else {
 		fmt.Fprintf(w, "Usage: %s\n", cmd.UseLine())

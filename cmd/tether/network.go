@@ -36,7 +36,7 @@ func (f *hostFlags) rules(network bool) (*netpolicy.Rules, error) {
 	case !f.given():
 		return nil, nil
 	case len(f.allow) == 0:
-		return nil, usageError{errors.New("--deny-host is for --allow-host; without one, nothing can be reached")}
+		return nil, usageError{errors.New("--deny-host needs --allow-host, e.g. --allow-host '*'")}
 	case network:
 		return nil, usageError{errors.New("--network does not go with --allow-host: it would open the network to all hosts")}
 	}

@@ -56,15 +56,22 @@ func report(stderr io.Writer, command string, err error) int {
 }
 
 func newRoot(args []string, stdin, stdout *os.File, stderr io.Writer) *cobra.Command {
+	showVersion := false
 	root := &cobra.Command{
 		Use:   "tether",
 		Short: "Run commands and touch files on another machine",
-		Long: "tether runs commands and touches files on this machine for a program on another one,\n" +
-			"usually an agent. It speaks the exec-server protocol of the Codex CLI.",
+		Long: "tether runs commands and uses files on another machine, or on this one in a sandbox, for a person\n" +
+			"or an agent, and loses none of their output when a connection breaks. `tether serve` is the other\n" +
+			"end: it speaks the exec-server protocol of the Codex CLI.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noSuchCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if showVersion {
+				return printVersion(cmd.OutOrStdout())
+			}
+			return cmd.Help()
+		},
 	}
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -76,29 +83,28 @@ func newRoot(args []string, stdin, stdout *os.File, stderr io.Writer) *cobra.Com
 	root.CompletionOptions.DisableDefaultCmd = true // ours has words of its own
 	cobra.EnableCommandSorting = false              // as added: the one to start with comes first
 	root.SuggestionsMinimumDistance = 2
-	root.AddCommand(
+	addGroup(root, "Run commands", newRun(stdin, stdout), newShell(stdin, stdout))
+	addGroup(root, "See and steer what runs", newPs(stdout), newLogs(stdout), newAttach(stdin, stdout), newKill(), newSessions())
+	addGroup(root, "Files", newCp(), newFs(stdin))
+	addGroup(root, "Agents", newMCP(stdin, stdout), newMCPRun(stdin, stdout))
+	addGroup(root, "Serve",
 		newServe("serve", "Serve clients on this machine", args, stdin, stdout),
 		newServe("exec-server", "The same, under the name that the Codex CLI gives it", args, stdin, stdout),
 		newAppServer(args, stdin, stdout),
-		newBridge(stdin, stdout),
-		newRun(stdin, stdout),
-		newShell(stdin, stdout),
-		newMCP(stdin, stdout),
-		newMCPRun(stdin, stdout),
-		newPs(stdout),
-		newLogs(stdout),
-		newAttach(stdin, stdout),
-		newKill(),
-		newSessions(),
-		newCp(),
-		newFs(stdin),
-		newSandbox(stdin, stdout),
-		newDoctor(),
-		newChaos(stdout),
-		newCompletion(),
-		newVersion(),
-	)
+		newBridge(stdin, stdout))
+	addGroup(root, "Sandbox and faults", newSandbox(stdin, stdout), newDoctor(), newChaos(stdout))
+	addGroup(root, "About tether", newCompletion(), newVersion(), newHelp(root))
+	root.Flags().BoolVar(&showVersion, "version", false, "print the version")
 	return root
+}
+
+// addGroup adds commands that stand under a heading of their own in the help.
+func addGroup(root *cobra.Command, heading string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: heading, Title: heading})
+	for _, cmd := range commands {
+		cmd.GroupID = heading
+		root.AddCommand(cmd)
+	}
 }
 
 // noSuchCommand refuses arguments that name no subcommand.

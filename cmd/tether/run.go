@@ -41,6 +41,7 @@ type launch struct {
 	name    string
 	detach  bool
 	openIn  bool // keep the input of a detached command open
+	noInput bool // the command gets an empty input instead of ours
 	escape  string
 
 	argv          []string
@@ -78,8 +79,9 @@ func newRun(stdin, stdout *os.File) *cobra.Command {
 	fs.Var(&l.timeout, "timeout", "end the command after this time")
 	l.defineCommand(fs)
 	fs.BoolVarP(&l.detach, "detach", "d", false, "leave the command running and print its name; without an address it\nruns in a server of this user that is started if need be")
-	fs.BoolVarP(&l.openIn, "stdin", "i", false, "with --detach: keep standard input open for `tether attach`")
-	group(fs, "Command", "tty", "timeout", "detach", "stdin")
+	fs.BoolVarP(&l.openIn, "stdin", "i", false, "with --detach: keep standard input open for 'tether attach'")
+	fs.BoolVarP(&l.noInput, "no-stdin", "n", false, "do not read standard input; the command finds its end at once")
+	group(fs, "Command", "tty", "timeout", "detach", "stdin", "no-stdin")
 	l.define(fs, "the command runs on this machine")
 	l.defineKeeping(fs)
 	onlyOnce(fs)
@@ -106,12 +108,12 @@ func ownFailures(cmd *cobra.Command) {
 // defineCommand adds the flags that say how a command runs.
 func (l *launch) defineCommand(fs *pflag.FlagSet) {
 	l.sandbox.flag = "--sandbox"
-	fs.StringVar(&l.sandbox.profile, "sandbox", "", "a `PROFILE` to enforce: read-only, workspace-write, full (no sandbox),\nor a JSON file, as for `tether sandbox run`")
+	fs.StringVar(&l.sandbox.profile, "sandbox", "", "a `PROFILE` to enforce: read-only, workspace-write, full (no sandbox),\nor a JSON file, as for 'tether sandbox run'")
 	fs.BoolVar(&l.sandbox.network, "network", false, "with --sandbox: allow the network")
 	l.sandbox.hosts.define(fs)
 	fs.StringArrayVarP(&l.env, "env", "e", nil, "set a variable of the environment, as `NAME[=VALUE]`; without a value\nit is ours; can be repeated")
 	fs.StringVar(&l.cwd, "cwd", "", "`DIR` to start in (default: here, or the server's own)")
-	fs.StringVar(&l.name, "name", "", "`NAME` of the command for `tether ps` and others")
+	fs.StringVar(&l.name, "name", "", "`NAME` of the command for 'tether ps' and others")
 	group(fs, "Command", "sandbox", "network", "allow-host", "deny-host", "env", "cwd", "name")
 }
 
@@ -128,10 +130,18 @@ func (l *launch) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if l.noInput {
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			return err
+		}
+		defer null.Close()
+		l.stdin = null
+	}
 	desk := newDesk(l.stdin, l.stdout, l.stderr, l.tty, !l.detach, newStatusLine(l.stderr, l.quiet))
 	desk.timeout = time.Duration(l.timeout)
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, passedOn...)
+	notifySignals(signals)
 	defer signal.Stop(signals)
 	broken := make(chan os.Signal, 1) // a closed output is the command's matter
 	signal.Notify(broken, syscall.SIGPIPE)
@@ -177,6 +187,8 @@ func (l *launch) check() (keys *escape, err error) {
 		return refuse("--timeout does not go with --detach: nobody would be there")
 	case l.openIn && !l.detach:
 		return refuse("--stdin is for --detach; without it, standard input always is open")
+	case l.openIn && l.noInput:
+		return refuse("--stdin and --no-stdin exclude each other")
 	case l.sandbox.network && l.sandbox.profile == "":
 		return refuse("--network is for --sandbox; without one, the network is open")
 	case strings.ContainsFunc(l.name, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):
@@ -368,6 +380,7 @@ func (l *launch) attend(conn *connection, p *client.Process, d *desk, keys *esca
 	if !d.raw {
 		keys = nil
 	}
+	reachable := false // when the user left
 	end := func() ending {
 		if d.raw {
 			defer makeRaw(l.stdin)()
@@ -382,9 +395,15 @@ func (l *launch) attend(conn *connection, p *client.Process, d *desk, keys *esca
 		defer k.wait()
 		defer conn.end() // a keyboard may wait for its command
 		defer k.stop()
-		return d.attend(p, sources, signals, k.leave)
+		end := d.attend(p, sources, signals, k.leave)
+		reachable = d.connected()
+		return end
 	}()
 	if errors.Is(end.left, errEscape) {
+		d.endLine()
+		if !reachable {
+			return codedError{exitLost, errors.New("left without a connection: the command runs on until the server ends its session")}
+		}
 		return codedError{exitLost, errors.New("left; the command was ended")}
 	}
 	return end.result()

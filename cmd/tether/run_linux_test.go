@@ -253,14 +253,30 @@ func TestRunEndsInputAndTakesTheEnvironment(t *testing.T) {
 func TestRunPassesSignalsOn(t *testing.T) {
 	t.Parallel()
 	b := newBooth(t)
-	passesSignalsOn(t, b.command, []string{"run"}, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	passesSignalsOn(t, b.command, []string{"run"}, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT)
 	b.isEmpty()
+}
+
+// With -n the command finds the end of its input although ours stays open.
+func TestRunWithoutInput(t *testing.T) {
+	t.Parallel()
+	b := newBooth(t)
+	open, keep, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	defer keep.Close()
+	if got := b.tether(open, "run", "-n", "--", "sh", "-c", "cat; echo end"); got.code != 0 || got.stdout != "end\n" {
+		t.Errorf("%+v", got)
+	}
 }
 
 // passesSignalsOn signals tether while a command runs that says which signal it gets.
 func passesSignalsOn(t *testing.T, command func(...string) *exec.Cmd, args []string, signals ...syscall.Signal) {
 	t.Helper()
-	const script = `for s in INT TERM HUP QUIT; do trap "echo $s; exit 7" $s; done; echo ready; while :; do sleep 0.05; done`
+	const script = `for s in INT TERM HUP QUIT USR1 USR2 WINCH CONT; do trap "echo $s; exit 7" $s; done; echo ready; while :; do sleep 0.05; done`
 	for _, sig := range signals {
 		cmd := command(append(args[:len(args):len(args)], "sh", "-c", script)...)
 		out, err := cmd.StdoutPipe()
@@ -438,7 +454,9 @@ func TestLeaveShellByEscape(t *testing.T) {
 	cmd := b.start(s, "run", "-te", "PS1", "-e", "ENV", "--url", cable.URL(), "--", "sh", "-i")
 	s.until("$ ")
 	cable.Cut()
+	s.until("the connection is lost")
 	s.typing("echo never\r~.")
+	s.until("\r\nError: left without a connection: the command runs on until the server ends its session")
 	cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != exitLost {
 		t.Errorf("ended with %v", cmd.ProcessState)

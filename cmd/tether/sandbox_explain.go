@@ -340,10 +340,10 @@ var accessWords = map[string]string{"deny": "no access", "read": "read only", "w
 
 // effectWords say what the plan puts at a path.
 var effectWords = map[string]string{
-	"hidden":        "nothing or an empty mask is there",
-	"private":       "what is there belongs to the sandbox",
-	"host-readable": "this machine's is there, to read",
-	"host-writable": "this machine's is there, to read and write",
+	"hidden":        "nothing, or an empty file or directory",
+	"private":       "a file of the sandbox's own",
+	"host-readable": "the real file, read-only",
+	"host-writable": "the real file, read and write",
 }
 
 func (d decision) print(b *strings.Builder) {
@@ -358,5 +358,5 @@ func (d decision) print(b *strings.Builder) {
 	if d.RulePath != d.RealPath && d.RulePath != "" {
 		b.WriteString(", for " + d.RulePath)
 	}
-	fmt.Fprintf(b, "\n    in the sandbox, %s\n", effectWords[d.Effect])
+	fmt.Fprintf(b, "\n    inside: %s\n", effectWords[d.Effect])
 }

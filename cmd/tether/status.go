@@ -57,7 +57,8 @@ const (
 	escRestore     = "\x1b8"
 	escBelow       = "\x1b[B\r\x1b[2K"
 	escClearToEnd  = "\x1b[J"
-	escTitleBegin  = "\x1b[22;2t\x1b]2;"
+	escTitleSave   = "\x1b[22;2t"
+	escTitleBegin  = "\x1b]2;"
 	escTitleEnd    = "\x07"
 	escTitleGoBack = "\x1b[23;2t"
 )
@@ -128,8 +129,12 @@ func (s *statusLine) show() {
 	text := fmt.Sprintf("tether: the connection is lost, trying to come back (%s)", roundSeconds(time.Since(s.since)))
 	if s.alternate.is {
 		// A program has the whole screen for itself: nothing is drawn into it.
+		save := escTitleSave
+		if s.shown == inTitle { // the terminal keeps a stack of titles: hide takes one off
+			save = ""
+		}
 		s.shown = inTitle
-		io.WriteString(s.to, escTitleBegin+text+escTitleEnd)
+		io.WriteString(s.to, save+escTitleBegin+text+escTitleEnd)
 		return
 	}
 	room := ""

@@ -44,8 +44,10 @@ func TestStatusOnAlternateScreen(t *testing.T) {
 	s.alternate.is = true
 	s.tell(client.Status{State: client.Recovering})
 	s.tick()
+	s.tick()
 	s.tell(client.Status{State: client.Connected})
-	want := escTitleBegin + "tether: the connection is lost, trying to come back (0s)" + escTitleEnd + escTitleGoBack
+	title := escTitleBegin + "tether: the connection is lost, trying to come back (0s)" + escTitleEnd
+	want := escTitleSave + title + title + escTitleGoBack
 	if screen.String() != want {
 		t.Errorf("drawn %q", screen.String())
 	}

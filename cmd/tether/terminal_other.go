@@ -4,4 +4,6 @@ package main
 
 import "os"
 
+var harmlessSignals map[os.Signal]string
+
 func followSize(*os.File, func(rows, cols uint16)) (stop func()) { return func() {} }

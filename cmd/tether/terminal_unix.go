@@ -9,6 +9,11 @@ import (
 	"syscall"
 )
 
+// harmlessSignals are passed on to the command and do not end tether itself.
+var harmlessSignals = map[os.Signal]string{
+	syscall.SIGUSR1: "SIGUSR1", syscall.SIGUSR2: "SIGUSR2", syscall.SIGWINCH: "SIGWINCH", syscall.SIGCONT: "SIGCONT",
+}
+
 // followSize tells the size of a terminal now and whenever it changes, until the
 // returned function is called.
 func followSize(terminal *os.File, tell func(rows, cols uint16)) (stop func()) {

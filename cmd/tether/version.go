@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -29,8 +30,12 @@ func newVersion() *cobra.Command {
 		Short: "Print the version",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "tether %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return err
+			return printVersion(cmd.OutOrStdout())
 		},
 	}
+}
+
+func printVersion(w io.Writer) error {
+	_, err := fmt.Fprintf(w, "tether %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
 }

@@ -144,7 +144,7 @@ func tail(text string, most int) string {
 
 // questionForm asks how far an approval goes. Without an answer it is for once.
 func questionForm(q unifiedexec.Question) map[string]any {
-	values, names := []string{scopeOnce, scopeSession}, []string{"This once", "And whenever the same command comes again"}
+	values, names := []string{scopeOnce, scopeSession}, []string{"This once", "This command, for the rest of the session"}
 	if len(q.Rule) > 0 && !slices.Equal(q.Rule, q.Command) { // not the same as for the session
 		values, names = append(values, scopeRule), append(names, visible("And all commands that begin with "+strings.Join(q.Rule, " ")+", without sandbox"))
 	}

@@ -16,7 +16,7 @@ type searchArgs struct {
 	SessionID  int    `json:"session_id,omitempty" jsonschema:"Session whose output to search; it may have ended. Either this or chunk_id is needed."`
 	ChunkID    string `json:"chunk_id,omitempty" jsonschema:"Chunk ID of a result of the command, for commands that had no session."`
 	Pattern    string `json:"pattern,omitempty" jsonschema:"Regular expression (RE2) for lines. Without it every line matches."`
-	IgnoreCase bool   `json:"ignore_case,omitempty" jsonschema:"True takes upper and lower case for the same. Defaults to false."`
+	IgnoreCase bool   `json:"ignore_case,omitempty" jsonschema:"Match case-insensitively. Defaults to false."`
 	FromLine   uint64 `json:"from_line,omitempty" jsonschema:"First line to look at, counted from 1. Defaults to the first."`
 	ToLine     uint64 `json:"to_line,omitempty" jsonschema:"Last line to look at. Defaults to the last."`
 	MaxMatches int    `json:"max_matches,omitempty" jsonschema:"Lines to return at most, without those around them. Defaults to 100; up to 1000 is possible."`

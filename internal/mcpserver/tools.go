@@ -56,7 +56,7 @@ func tools(c *Config) []tool {
 			mcp.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &no}, (*desk).killSession},
 		{toolListSessions, "Lists the sessions that can be written to, the oldest first.",
 			schemaOf[struct{}], nil, reads, (*desk).listSessions},
-		{toolSearchOutput, "Finds lines in all that a command has printed, also what its results have left out. Names a command by its session, or by the Chunk ID of one of its results. Output that was not returned yet stays for write_stdin.",
+		{toolSearchOutput, "Finds lines in all that a command has printed, also what its results have left out. Identify the command by session_id or chunk_id. Output that was not returned yet stays for write_stdin.",
 			schemaOf[searchArgs], map[string]any{"ignore_case": false, "from_line": 1, "max_matches": wire.DefaultMatches, "before": 0, "after": 0}, reads, (*desk).searchOutput},
 		{toolReadFile, "Reads lines of a text file.",
 			schemaOf[readArgs], map[string]any{"from_line": 1, "max_lines": defaultLines}, reads, (*desk).readFile},
