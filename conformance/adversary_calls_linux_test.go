@@ -41,8 +41,9 @@ func calls() []call {
 		{probe: "io-uring-register", inside: eperm},
 		{probe: "userfaultfd", inside: harmless},
 		{probe: "perf-event-open", inside: harmless},
-		{probe: "keyctl", inside: harmless},
-		{probe: "add-key", inside: harmless},
+		{probe: "keyctl", inside: eperm},
+		{probe: "add-key", inside: eperm},
+		{probe: "request-key", inside: eperm},
 		{probe: "bpf", inside: eperm, works: "root"},
 		{probe: "fanotify", inside: eperm},
 		{probe: "kexec-load", inside: `: E(PERM|NOSYS)\b`},
@@ -182,4 +183,41 @@ func TestAdversaryUnroot(t *testing.T) {
 			t.Errorf("without a user namespace in between: %s", out)
 		}
 	})
+}
+
+// No filter lets a command reach the key rings of its user, whatever the policy opens.
+func TestAdversaryKeyRings(t *testing.T) {
+	notForReference(t, "it is not attacked")
+	eachAccount(t, func(t *testing.T, a *account) {
+		fx, s := attackers(t, a)
+		name := "tether-" + fx.mark
+		s.output(t, unconfined(), "$ADV putkey '"+name+"' 'top secret'")
+		if o := s.output(t, unconfined(), "$ADV getkey '"+name+"'"); !strings.Contains(o.stdout, "READ top secret") {
+			const reason = "this machine has no key rings: "
+			if inCI() {
+				t.Fatal(reason + o.all)
+			}
+			t.Skip(reason + o.all)
+		}
+		all := append(cages(), cage{"read-only", readOnly()}, cage{"filter alone", rootWrite()}, cage{"unrestricted", unrestricted()})
+		for _, c := range all {
+			t.Run(c.name, func(t *testing.T) { holdsKeys(t, fx, s.script(t, c.policy, keyScript(name))) })
+		}
+		for _, proxied := range []map[string]any{nil, {"managedNetwork": map[string]any{"dangerouslyAllowAllUnixSockets": true}}} {
+			for _, c := range []cage{{"managed", workspaceOnly()}, {"managed, all files", disabled()}} {
+				t.Run(c.name, func(t *testing.T) {
+					holdsKeys(t, fx, s.script(t, c.policy, keyScript(name), enforce(networkProxy(nil), proxied)))
+				})
+			}
+		}
+	})
+}
+
+func keyScript(name string) string {
+	return "$ADV getkey '" + name + "'; $ADV putkey '" + name + "' other"
+}
+
+func holdsKeys(t *testing.T, fx *fixture, p *process) {
+	t.Helper()
+	wants(t, fx, p.finish(t), []string{`^search: EPERM$`, `^request_key: EPERM$`, `^read: EPERM$`, `^add_key: EPERM$`}, "READ", ": ok$")
 }

@@ -367,11 +367,44 @@ static int unroot(char **a) {
 	return 0;
 }
 
+/* The key rings of the kernel, without libkeyutils. */
+enum { USER_KEYRING = -4, KEYCTL_SEARCH = 10, KEYCTL_READ = 11, KEYCTL_SET_TIMEOUT = 15 };
+
+/* putkey NAME TEXT: leave a key in the ring of this user, for five minutes. */
+static int putkey(char **a) {
+	long key = syscall(SYS_add_key, "user", a[0], a[1], strlen(a[1]), USER_KEYRING);
+	say("add_key", key);
+	if (key >= 0)
+		say("timeout", syscall(SYS_keyctl, KEYCTL_SET_TIMEOUT, key, 300));
+	return 0;
+}
+
+/* getkey NAME: find a key of this user in two ways, and read it. */
+static int getkey(char **a) {
+	char text[100];
+	long key = syscall(SYS_keyctl, KEYCTL_SEARCH, USER_KEYRING, "user", a[0], 0);
+	say("search", key);
+	long other = syscall(SYS_request_key, "user", a[0], NULL, 0);
+	say("request_key", other);
+	/* Numbers of keys can be guessed, or seen in /proc/keys. */
+	FILE *keys = fopen("/proc/keys", "r");
+	char line[1000];
+	unsigned listed;
+	while (keys && fgets(line, sizeof line, keys))
+		if (strstr(line, a[0]) && sscanf(line, "%x", &listed) == 1)
+			key = listed;
+	long n = syscall(SYS_keyctl, KEYCTL_READ, key, text, sizeof text);
+	say("read", n);
+	if (n > 0)
+		printf("READ %.*s\n", (int)n, text);
+	return 0;
+}
+
 int main(int argc, char **argv) {
 	static const struct { const char *name; int args; int (*run)(char **); } attacks[] = {
 		{"swap", 3, swap}, {"spin", 1, spin}, {"fds", 0, fds}, {"sendfd", 2, sendfd}, {"fetch", 1, fetch}, {"reach", 1, reach},
 		{"type", 0, type}, {"master", 0, master}, {"signal", 1, signal_all}, {"bomb", 1, bomb}, {"freeze", 0, freeze}, {"init", 0, init},
-		{"unroot", 2, unroot},
+		{"unroot", 2, unroot}, {"putkey", 2, putkey}, {"getkey", 1, getkey},
 	};
 	for (size_t i = 0; argc > 1 && i < sizeof attacks / sizeof attacks[0]; i++)
 		if (!strcmp(argv[1], attacks[i].name) && argc - 2 >= attacks[i].args)

@@ -12,6 +12,7 @@ var ipcProbes = []probe{
 	{"msg-create", "", msgCreate},
 	{"keyctl", "", keyctl},
 	{"add-key", "", addKey},
+	{"request-key", "", requestKey},
 }
 
 // sysV makes a private object and removes it.
@@ -51,4 +52,11 @@ func addKey([]string) error {
 	s.try("add_key", unix.SYS_ADD_KEY, s.text("user"), s.text("tether-probe"), s.data(payload),
 		unsafe.Sizeof(payload[0]), threadKeyring)
 	return s.last()
+}
+
+// requestKey looks for a key that does not exist.
+func requestKey([]string) error {
+	kind, name := [...]byte{'u', 's', 'e', 'r', 0}, [...]byte{'t', 'e', 't', 'h', 'e', 'r', 0}
+	errno := raw(unix.SYS_REQUEST_KEY, uintptr(unsafe.Pointer(&kind)), uintptr(unsafe.Pointer(&name)), 0, 0)
+	return reached(errnoOr(errno), unix.ENOKEY)
 }

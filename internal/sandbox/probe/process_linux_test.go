@@ -27,7 +27,7 @@ func TestOrdinaryCalls(t *testing.T) {
 // What a kernel may have been built or set up without, and nothing else.
 func TestRareCalls(t *testing.T) {
 	for _, name := range []string{
-		"userfaultfd", "io-uring-setup", "io-uring-enter", "io-uring-register", "keyctl", "add-key", "quotactl",
+		"userfaultfd", "io-uring-setup", "io-uring-enter", "io-uring-register", "keyctl", "add-key", "request-key", "quotactl",
 	} {
 		allowed := []string{"ok", name + ": ENOSYS", name + ": EPERM"}
 		if r := run(t, name); !slices.Contains(allowed, r.out) {

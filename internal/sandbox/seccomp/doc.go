@@ -32,6 +32,9 @@
 //   - ptrace, process_vm_readv and process_vm_writev fail with EPERM.
 //   - io_uring_setup, io_uring_enter and io_uring_register fail with EPERM: a
 //     ring performs calls that no filter sees.
+//   - add_key, keyctl and request_key fail with EPERM: key rings belong to the user and
+//     to the session of the server, not to a namespace, so a command would find the
+//     keys there (Kerberos tickets, passphrases of disks) and could leave its own.
 //
 // read, write, sendmsg, recvmsg and recvfrom stay, so a socket pair is a
 // usable pipe between parent and child.
@@ -42,7 +45,7 @@
 //   - socketpair fails with EPERM unless the domain is AF_UNIX and the type is
 //     SOCK_STREAM or SOCK_SEQPACKET: one of datagrams, which for the kernel SOCK_RAW
 //     is too, could be connected to a socket of the host by its path.
-//   - The ptrace and io_uring groups fail with EPERM.
+//   - The ptrace, io_uring and key groups fail with EPERM.
 //
 // ProxyUnix is Proxy with AF_UNIX added to the domains that socket allows, and with
 // all types of socketpair.
@@ -51,7 +54,7 @@
 //
 //   - socket and socketpair fail with EPERM if the domain is AF_VSOCK, which
 //     reaches the hypervisor past any network namespace.
-//   - The io_uring group fails with EPERM. ptrace is allowed.
+//   - The io_uring and key groups fail with EPERM. ptrace is allowed.
 //
 // # Why getpeername differs
 //

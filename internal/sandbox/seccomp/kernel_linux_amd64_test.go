@@ -136,7 +136,9 @@ var probes = map[string]probe{
 	"recvfrom":               {unix.SYS_RECVFROM, [4]uintptr{noFD}},
 	"pidfd_getfd":            {unix.SYS_PIDFD_GETFD, [4]uintptr{noFD}},
 	"unshare with bad flags": {unix.SYS_UNSHARE, [4]uintptr{1}},
-	"keyctl with bad option": {unix.SYS_KEYCTL, [4]uintptr{1 << 20}},
+	"add_key":                {unix.SYS_ADD_KEY, [4]uintptr{}},
+	"keyctl":                 {unix.SYS_KEYCTL, [4]uintptr{1 << 20}},
+	"request_key":            {unix.SYS_REQUEST_KEY, [4]uintptr{}},
 }
 
 // runProbes returns the error number of each probe, 0 for success.
@@ -157,19 +159,23 @@ var probeDenied = map[Mode][]string{
 		"socketpair inet", "socketpair vsock", "connect", "accept", "accept4", "bind", "listen", "getpeername",
 		"getsockname", "shutdown", "sendto", "sendmmsg", "recvmmsg", "getsockopt", "setsockopt",
 		"ptrace", "process_vm_readv", "process_vm_writev", "io_uring_setup", "io_uring_enter", "io_uring_register",
+		"add_key", "keyctl", "request_key",
 	},
 	Proxy: {
 		"socket unix", "socket unix, garbage", "socket netlink", "socket vsock", "socket vsock, garbage",
 		"socketpair datagrams", "socketpair raw", "socketpair inet", "socketpair vsock",
 		"ptrace", "process_vm_readv", "process_vm_writev", "io_uring_setup", "io_uring_enter", "io_uring_register",
+		"add_key", "keyctl", "request_key",
 	},
 	ProxyUnix: {
 		"socket netlink", "socket vsock", "socket vsock, garbage", "socketpair inet", "socketpair vsock",
 		"ptrace", "process_vm_readv", "process_vm_writev", "io_uring_setup", "io_uring_enter", "io_uring_register",
+		"add_key", "keyctl", "request_key",
 	},
 	Open: {
 		"socket vsock", "socket vsock, garbage", "socketpair vsock",
 		"io_uring_setup", "io_uring_enter", "io_uring_register",
+		"add_key", "keyctl", "request_key",
 	},
 }
 

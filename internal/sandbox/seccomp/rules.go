@@ -85,6 +85,10 @@ var rules = []rule{
 	{name: "process_vm_readv", in: confined, errno: ePerm},
 	{name: "process_vm_writev", in: confined, errno: ePerm},
 
+	{name: "add_key", in: all, errno: ePerm},
+	{name: "keyctl", in: all, errno: ePerm},
+	{name: "request_key", in: all, errno: ePerm},
+
 	{name: "io_uring_setup", in: all, errno: ePerm},
 	{name: "io_uring_enter", in: all, errno: ePerm},
 	{name: "io_uring_register", in: all, errno: ePerm},
