@@ -52,6 +52,9 @@ func (m *Manager) execCommand(ctx context.Context, args ExecArgs) (*Result, erro
 	if err != nil {
 		return nil, err
 	}
+	if err := m.config.ShellMode.check(environment); err != nil {
+		return nil, err
+	}
 	if args.Justification != "" && args.SandboxPermissions == "" {
 		return nil, badArguments("`justification` requires an explicit `sandbox_permissions`; " +
 			"use `sandbox_permissions: \"require_escalated\"` for unsandboxed execution, or omit `justification`.")

@@ -47,6 +47,7 @@ type Config struct {
 	// Budget is how much output the model takes at once.
 	Budget Budget
 
+	ShellMode             ShellMode     // how shells are run
 	NoLogin               bool          // shells are not login shells
 	AdditionalPermissions bool          // calls may ask for a wider sandbox
 	MaxPoll               time.Duration // the longest poll; 5 minutes if zero

@@ -67,6 +67,23 @@ func TestUE07Shells(t *testing.T) {
 	}
 }
 
+// Commands in zsh-fork mode are refused before anything is started or asked.
+func TestZshForkIsRefused(t *testing.T) {
+	e := ending()
+	r := newRigOn(t, e, func(c *Config) {
+		c.ShellMode = ShellZshFork
+		c.Environments = append(c.Environments, Environment{ID: "local", Executor: e, Local: true})
+	})
+	for _, environment := range []string{"remote", "local"} {
+		_, err := r.ExecCommand(tethertest.Within(t), ExecArgs{Cmd: "x", Shell: "zsh", EnvironmentID: environment})
+		wantError(t, err, ErrRejected, "exec_command failed: unified_exec zsh-fork is not supported in environment `"+environment+"`: its commands run on an executor, "+
+			"where zsh cannot ask about each program before it runs it. Nothing was run; set the shell mode to direct")
+	}
+	if len(e.all()) != 0 || len(r.questions()) != 0 {
+		t.Errorf("%d starts, %d questions", len(e.all()), len(r.questions()))
+	}
+}
+
 func TestUE08U5Environment(t *testing.T) {
 	for _, name := range []string{"LANG", "PAGER"} { // as the orchestrator and the executor have them here
 		t.Setenv(name, forcedVariables[name])

@@ -1,6 +1,7 @@
 package unifiedexec
 
 import (
+	"fmt"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -9,6 +10,27 @@ import (
 
 	"github.com/tetherexec/tether/wire"
 )
+
+// A ShellMode is how the shell of a command is run.
+type ShellMode uint8
+
+// The shell modes. ShellZshFork asks for what the reference calls zsh-fork: a patched zsh
+// has each program approved before it runs it. For that the zsh must be a child of the
+// program that asks the user. Commands of an Executor never are, so that calls in this
+// mode are refused: to run them without these approvals would be less than was asked for.
+const (
+	ShellDirect ShellMode = iota // the shell is started as it is
+	ShellZshFork
+)
+
+// check refuses a mode that cannot be honoured in an environment.
+func (m ShellMode) check(e *Environment) error {
+	if m == ShellDirect {
+		return nil
+	}
+	return rejected(fmt.Sprintf("unified_exec zsh-fork is not supported in environment `%s`: its commands run on an executor, "+
+		"where zsh cannot ask about each program before it runs it. Nothing was run; set the shell mode to direct", e.ID))
+}
 
 // shellKind returns the kind of a shell by its name or path; empty: none that is known.
 func shellKind(name string) string {
