@@ -147,15 +147,3 @@ func proposeRule(asked []string, whole [][]string, plain bool) []string {
 func startsWith(words, beginning []string) bool {
 	return len(words) >= len(beginning) && slices.Equal(words[:len(beginning)], beginning)
 }
-
-// launchers run whatever their arguments say.
-var launchers = []string{"bash", "cmd", "dash", "doas", "env", "fish", "git", "ksh", "lua", "make", "nice", "node", "nohup", "osascript",
-	"perl", "php", "powershell", "pwsh", "py", "python", "ruby", "sh", "ssh", "sudo", "time", "timeout", "xargs", "zsh"}
-
-// freePass reports whether a rule allows anything: a launcher, perhaps with options,
-// that does not say what is launched.
-func freePass(rule []string) bool {
-	name := strings.TrimSuffix(strings.ToLower(path.Base(rule[0])), ".exe")
-	return slices.Contains(launchers, strings.TrimRight(name, "0123456789.")) &&
-		!slices.ContainsFunc(rule[1:], func(word string) bool { return !strings.HasPrefix(word, "-") })
-}

@@ -3,7 +3,6 @@ package unifiedexec
 import (
 	"fmt"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -34,8 +33,7 @@ func (m ShellMode) check(e *Environment) error {
 
 // shellKind returns the kind of a shell by its name or path; empty: none that is known.
 func shellKind(name string) string {
-	name = strings.ToLower(path.Base(strings.ReplaceAll(name, `\`, "/")))
-	switch name = strings.TrimSuffix(name, ".exe"); name {
+	switch name = programName(name); name {
 	case "bash", "zsh", "sh", "cmd", "powershell":
 		return name
 	case "pwsh":

@@ -1,0 +1,217 @@
+package unifiedexec
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// A launcher is a command that runs other commands. Whether a rule that begins with it
+// says what is run depends on how it takes them.
+type launcher struct {
+	takes takes
+
+	// flags are options without an argument. Any other option may take the next word,
+	// and is read both ways: a rule has to say what is run in each reading.
+	flags []string
+
+	// ends are the letters of options that take the program as their argument, behind
+	// which there are no more options: the c of sh -c.
+	ends string
+
+	verbs       []string // of a program: words before it, as in deno run; of a toolbox: those that run nothing else
+	operands    int      // of a prefix: words between its options and the command, as in timeout 5
+	assignments bool     // of a prefix: NAME=VALUE may be there, too
+	appends     bool     // of a prefix: the command gets more words than are written
+}
+
+// takes is how a launcher is told what to run.
+type takes uint8
+
+const (
+	// program: the first word that is no option is the program or its file, and words
+	// behind that are its input: python3 script.py.
+	program takes = iota
+
+	// prefix: the words that are no options are a command with its words: nice make.
+	prefix
+
+	// toolbox: the first word says what to do, and only the listed verbs run nothing.
+	toolbox
+
+	// anywhere: words at the end can make it run anything, whatever stands before
+	// them: find . -exec, sed x -e 1e, watch with its words for a shell. No rule that
+	// begins with it is safe.
+	anywhere
+)
+
+// launchers are the usual ones by their names, without a version at the end. A rule may
+// begin with any other command.
+var launchers = func() map[string]launcher {
+	all := make(map[string]launcher)
+	add := func(names string, l launcher) {
+		for _, name := range strings.Fields(names) {
+			all[name] = l
+		}
+	}
+	flags := strings.Fields
+
+	add("bash dash ksh sh zsh", launcher{ends: "c"})
+	add("python pypy py", launcher{ends: "cm", flags: flags("-B -E -I -O -s -S -u -v")})
+	add("fish lua luajit node nodejs osascript perl php ruby tclsh wish expect", launcher{})
+	add("awk gawk mawk nawk", launcher{})
+	add("bun", launcher{verbs: flags("exec run x"), flags: flags("--bun --hot --silent --watch")})
+	add("deno", launcher{verbs: flags("eval repl run serve task x"),
+		flags: flags("-A -q --allow-all --allow-env --allow-net --allow-read --allow-run --allow-write --no-check --quiet --watch")})
+	add("git", launcher{flags: flags("-P -p --bare --no-optional-locks --no-pager --paginate")})
+	add("make gmake", launcher{flags: flags("-B -k -s -w --always-make --keep-going --silent")})
+
+	add("command", launcher{takes: prefix, flags: flags("-p -v -V")})
+	add("builtin busybox exec nohup toybox", launcher{takes: prefix})
+	add("env", launcher{takes: prefix, assignments: true, flags: flags("- -0 -i -v --ignore-environment --null")})
+	add("sudo", launcher{takes: prefix, assignments: true, flags: flags("-A -b -E -H -k -n -P -S --non-interactive --preserve-env")})
+	add("doas", launcher{takes: prefix, flags: flags("-n")})
+	add("chroot flock taskset", launcher{takes: prefix, operands: 1})
+	add("chrt", launcher{takes: prefix, operands: 1, flags: flags("-b -f -i -o -r")})
+	add("ionice nice nsenter runuser stdbuf systemd-run unshare", launcher{takes: prefix})
+	add("setsid", launcher{takes: prefix, flags: flags("-c -f -w --ctty --fork --wait")})
+	add("time", launcher{takes: prefix, flags: flags("-p -v --portability --verbose")})
+	add("timeout", launcher{takes: prefix, operands: 1, flags: flags("-v --foreground --preserve-status --verbose")})
+	add("ltrace strace", launcher{takes: prefix, flags: flags("-c -C -f -ff -i -q -r -t -tt -ttt -T -v -y -yy")})
+	add("bunx npx pnpx uvx", launcher{takes: prefix, flags: flags("-q -y --bun --no --no-install --quiet --yes")})
+	add("xargs", launcher{takes: prefix, appends: true, flags: flags("-0 -p -r -t -x --interactive --no-run-if-empty --null --verbose")})
+
+	add("docker nerdctl podman", launcher{takes: toolbox,
+		verbs: flags("diff events history images info inspect kill logs port ps pull rm rmi search stats stop top version wait")})
+
+	add("eval source . trap alias", launcher{takes: anywhere}) // of the shell itself
+	add("cmd powershell pwsh", launcher{takes: anywhere})      // join their words
+	add("find gdb lldb parallel script sed gsed ssh su watch", launcher{takes: anywhere})
+	add("emacs ex nvim screen tmux vi vim", launcher{takes: anywhere})
+	return all
+}()
+
+// findLauncher returns the launcher that a word names, perhaps with its directory or a
+// version: /usr/bin/python3.12.
+func findLauncher(word string) (launcher, bool) {
+	name := programName(word)
+	l, found := launchers[name]
+	if !found {
+		l, found = launchers[strings.TrimRight(name, "0123456789.")]
+	}
+	return l, found
+}
+
+// programName is the name of a program without its directory, and as Windows has it
+// without its extension.
+func programName(word string) string {
+	name := strings.ToLower(path.Base(strings.ReplaceAll(word, `\`, "/")))
+	for _, extension := range []string{".exe", ".cmd", ".bat"} {
+		name = strings.TrimSuffix(name, extension)
+	}
+	return name
+}
+
+// maxRuleWords bounds rules: a user cannot judge a longer one.
+const maxRuleWords = 256
+
+// freePass reports whether a rule allows anything, because it begins with a launcher and
+// does not say, once and for all, what that runs.
+func freePass(rule []string) bool {
+	if len(rule) > maxRuleWords {
+		return true
+	}
+	free := make([]bool, len(rule)+1) // for the rule from each word on
+	free[len(rule)] = true
+	for i := len(rule) - 1; i >= 0; i-- {
+		l, found := findLauncher(rule[i])
+		if !found {
+			continue
+		}
+		switch rest := rule[i+1:]; l.takes {
+		case program:
+			free[i] = !l.namesProgram(rest)
+		case prefix:
+			free[i] = slices.ContainsFunc(l.commands(rest), func(at int) bool {
+				word := i + 1 + at
+				if l.appends && word < len(rule) {
+					if _, launches := findLauncher(rule[word]); launches {
+						return true
+					}
+				}
+				return free[word]
+			})
+		case toolbox:
+			free[i] = len(rest) == 0 || !slices.Contains(l.verbs, rest[0])
+		case anywhere:
+			free[i] = true
+		}
+	}
+	return free[0]
+}
+
+// namesProgram reports whether words name a program in each reading: each option that
+// is no flag is taken to have an argument.
+func (l launcher) namesProgram(words []string) bool {
+	verb := false
+	for i := 0; i < len(words); i++ {
+		word := words[i]
+		switch {
+		case word == "--":
+			return i+1 < len(words)
+		case word == "-": // it reads the program
+			return false
+		case isOption(word) && l.ends != "" && !strings.HasPrefix(word, "--") && strings.ContainsRune(l.ends, rune(word[len(word)-1])):
+			return i+1 < len(words)
+		case isOption(word):
+			if l.mayTakeNext(word) {
+				i++
+			}
+		case !verb && slices.Contains(l.verbs, word):
+			verb = true
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// commands returns each place in the words of a prefix at which its command begins in
+// some reading; behind the last word if there is none.
+func (l launcher) commands(words []string) (places []int) {
+	begins := func(at int) { places = append(places, min(at, len(words))) }
+	options := make([]bool, len(words)+2) // whether the options may go on up to each word
+	options[0] = true
+	for i := 0; i <= len(words); i++ {
+		switch {
+		case !options[i]:
+		case i == len(words):
+			begins(i)
+		case words[i] == "--":
+			begins(i + 1 + l.operands)
+		case isOption(words[i]), slices.Contains(l.flags, words[i]):
+			options[i+1] = true
+			if l.mayTakeNext(words[i]) {
+				options[min(i+2, len(words))] = true
+			}
+		case l.assignments && strings.IndexByte(words[i], '=') > 0:
+			options[i+1] = true
+		default:
+			begins(i + l.operands)
+		}
+	}
+	return places
+}
+
+// isOption reports whether a word looks like an option.
+func isOption(word string) bool {
+	return len(word) > 1 && (word[0] == '-' || word[0] == '+')
+}
+
+// mayTakeNext reports whether an option may have the next word as its argument. One
+// with a = or a number at its end has it already.
+func (l launcher) mayTakeNext(option string) bool {
+	last := option[len(option)-1]
+	attached := strings.Contains(option, "=") || !strings.HasPrefix(option, "--") && '0' <= last && last <= '9'
+	return !attached && !slices.Contains(l.flags, option)
+}
