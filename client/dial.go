@@ -72,6 +72,9 @@ func (d *webSocket) dial(ctx context.Context) (rpc.Stream, error) {
 	dialer := ws.Dialer{
 		TLSConfig: d.opts.TLS,
 		NetDial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if d.opts.Connect != nil {
+				return d.opts.Connect(ctx)
+			}
 			if d.socket != "" {
 				network, addr = "unix", d.socket
 			}

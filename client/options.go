@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/tetherexec/tether/wire"
@@ -83,6 +84,10 @@ type Options struct {
 
 	// TLS is used for wss:// addresses.
 	TLS *tls.Config
+
+	// Connect, if set, makes the connections of [Dial] instead of dialling the host or
+	// the socket of the address.
+	Connect func(context.Context) (net.Conn, error)
 
 	// TTL asks the server to keep the session this long without a connection. The
 	// client tries to come back for as long as that was granted. Servers that

@@ -122,6 +122,7 @@ func (f *serverFlags) dial(ctx context.Context, status *statusLine, o client.Opt
 		c.Client, err = client.DialCommand(ctx, a.transport(notes), o)
 		notes.silence()
 	} else {
+		o.Connect = a.connect
 		c.Client, err = client.Dial(ctx, a.url, o)
 	}
 	if err != nil {

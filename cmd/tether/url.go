@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -11,10 +13,11 @@ import (
 )
 
 // An address is where a server is found: a URL that it listens on, or a command that
-// brings us there.
+// brings us there. connect, if set, makes the connections instead.
 type address struct {
 	url     string
 	command []string
+	connect func(context.Context) (net.Conn, error)
 }
 
 // The forms of an address that are commands.

@@ -23,3 +23,8 @@ func listenPrivate(ctx context.Context, path string) (*net.UnixListener, error) 
 	}
 	return l.(*net.UnixListener), nil
 }
+
+// socketPair makes two connected sockets that no child inherits.
+func socketPair() ([2]int, error) {
+	return syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+}

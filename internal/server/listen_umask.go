@@ -22,3 +22,15 @@ func listenPrivate(ctx context.Context, path string) (*net.UnixListener, error) 
 	}
 	return l.(*net.UnixListener), nil
 }
+
+// socketPair makes two connected sockets that no child inherits.
+func socketPair() ([2]int, error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fds[0])
+		syscall.CloseOnExec(fds[1])
+	}
+	return fds, err
+}

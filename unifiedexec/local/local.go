@@ -36,7 +36,7 @@ func Start(ctx context.Context, o Options) (*Executor, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.Dial(ctx, s.URL, client.Options{Name: "tether-local", Log: o.Log})
+	c, err := client.Dial(ctx, embedded.URL, client.Options{Name: "tether-local", Connect: s.Connect, Log: o.Log})
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
