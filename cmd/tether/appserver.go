@@ -104,7 +104,7 @@ func controlSocket() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(home.Codex, "app-server-control")
+	dir := home.ControlDir()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("make a place for the socket: %w", err)
 	}
@@ -137,7 +137,7 @@ func serveApp(ctx context.Context, cfg server.Config, stdin, stdout *os.File, st
 		}
 		defer l.Close()
 	}
-	s, err := appserver.New(appserver.Config{Auth: auth, Version: cfg.Version, Subreaper: true, Log: cfg.Log})
+	s, err := appserver.New(appserver.Config{Auth: auth, AnyNamespace: cfg.AnyNamespace, Version: cfg.Version, Subreaper: true, Log: cfg.Log})
 	if err != nil {
 		return err
 	}

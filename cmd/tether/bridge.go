@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"strings"
@@ -27,7 +28,12 @@ const (
 	bridgeAttempts = 3
 	// upgradeLimit is how long a server of this machine may take to answer.
 	upgradeLimit = 20 * time.Second
+	// maxRefusal is how much of the text is kept with which a server refuses us.
+	maxRefusal = 1 << 10
 )
+
+// errRefused means that the server has answered and does not want this client.
+var errRefused = errors.New("the server refuses the connection")
 
 func newBridge(stdin, stdout *os.File) *cobra.Command {
 	var options homeserver.Options
@@ -84,6 +90,9 @@ func connectHome(ctx context.Context, o homeserver.Options) (net.Conn, *bufio.Re
 		if err == nil {
 			return conn, in, nil
 		}
+		if errors.Is(err, errRefused) {
+			return nil, nil, fmt.Errorf("%s: %w", url, err)
+		}
 		if attempt == bridgeAttempts {
 			return nil, nil, fmt.Errorf("the server on %s does not answer: %w", url, err)
 		}
@@ -93,13 +102,23 @@ func connectHome(ctx context.Context, o homeserver.Options) (net.Conn, *bufio.Re
 // dialSocket opens a WebSocket on a socket file. What the server sends is read from
 // the reader.
 func dialSocket(ctx context.Context, path string) (net.Conn, *bufio.Reader, error) {
+	var refusal string
 	dialer := ws.Dialer{
 		Timeout: upgradeLimit,
+		OnStatusError: func(_ int, _ []byte, r io.Reader) {
+			if answer, err := http.ReadResponse(bufio.NewReader(r), nil); err == nil && answer.ContentLength > 0 {
+				text, _ := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
+				refusal = string(text)
+			}
+		},
 		NetDial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
 		},
 	}
 	conn, early, _, err := dialer.Dial(ctx, "ws://localhost/")
+	if err != nil && refusal != "" {
+		return nil, nil, fmt.Errorf("%w: %s", errRefused, refusal)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

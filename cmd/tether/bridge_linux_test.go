@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -293,4 +294,21 @@ func TestServerOfBridgesEndsByItself(t *testing.T) {
 	}
 	b = h.bridge()
 	b.hello("") // and there is another one
+}
+
+// A bridge in another container does not get through to the server, and says why.
+func TestBridgeInAnotherNamespaceIsRefused(t *testing.T) {
+	t.Parallel()
+	h := newBridgeHome(t)
+	h.bridge().hello("")
+	cmd := h.command("--no-start")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
+	if os.Geteuid() != 0 {
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
+	}
+	out, err := cmd.CombinedOutput()
+	if _, failed := errors.AsType[*exec.ExitError](err); !failed || !strings.Contains(string(out), "the server refuses the connection: client refused: it is in another container or sandbox") {
+		t.Errorf("%v: %s", err, out)
+	}
 }

@@ -27,5 +27,6 @@ func (f *listenFlags) define(fs *pflag.FlagSet, cfg *server.Config) {
 	fs.StringVar(&cfg.TLS.CertFile, "tls-cert", "", "`PATH` of the server's certificate and chain (PEM), for wss://")
 	fs.StringVar(&cfg.TLS.KeyFile, "tls-key", "", "`PATH` of its private key (PEM)")
 	fs.StringVar(&cfg.TLS.ClientCAFile, "tls-client-ca", "", "`PATH` of certificates (PEM); clients must show one signed by them")
-	group(fs, "Who may connect", "tls-cert", "tls-key", "tls-client-ca")
+	fs.BoolVar(&cfg.AnyNamespace, "any-namespace", false, "for unix://: accept clients in other containers and sandboxes (in\nanother pid or user namespace); confined commands that can see the\nsocket can then run commands outside of their sandbox")
+	group(fs, "Who may connect", "tls-cert", "tls-key", "tls-client-ca", "any-namespace")
 }

@@ -255,7 +255,7 @@ func openWorkshop(stateDir string) (*workshop, error) {
 	w := &workshop{stateDir: shared, closeState: closeState}
 	w.procs = proc.New(proc.Config{Log: log})
 	w.confiner, err = confine.New(confine.Config{
-		Procs: w.procs, Shared: shared, Own: own, Private: []string{shared}, Log: log,
+		Procs: w.procs, Shared: shared, Own: own, Private: append([]string{shared}, server.PrivateDirs(log)...), Log: log,
 	})
 	if err != nil {
 		w.procs.Close()

@@ -31,6 +31,9 @@ type Config struct {
 	Env     []string              // what commands begin with; nil: that of this program
 	Version string                // what the server calls itself; "": "dev"
 
+	// AnyNamespace is that of server.Config.
+	AnyNamespace bool
+
 	// Subreaper is that of proc.Config.
 	Subreaper bool
 
@@ -39,15 +42,16 @@ type Config struct {
 
 // A Server serves the process API.
 type Server struct {
-	auth    *server.Authenticator
-	env     []string
-	shell   string // for terminals whose environment names none
-	version string
-	log     *slog.Logger
-	hello   wire.AppInitializeResult // but for the user agent
-	noLocal bool                     // commands are to run elsewhere
-	procs   *proc.Supervisor
-	pool    *outlog.Pool
+	auth         *server.Authenticator
+	env          []string
+	shell        string // for terminals whose environment names none
+	version      string
+	log          *slog.Logger
+	hello        wire.AppInitializeResult // but for the user agent
+	noLocal      bool                     // commands are to run elsewhere
+	anyNamespace bool
+	procs        *proc.Supervisor
+	pool         *outlog.Pool
 
 	// Named here so that tests need not wait as long.
 	drainTime     time.Duration
@@ -58,7 +62,7 @@ type Server struct {
 
 // New returns a server that is ready to serve. Close it to end what it started.
 func New(cfg Config) (*Server, error) {
-	s := &Server{auth: cfg.Auth, env: cfg.Env, version: cfg.Version, log: cfg.Log, drainTime: drainTime, stdinPatience: stdinPatience}
+	s := &Server{auth: cfg.Auth, anyNamespace: cfg.AnyNamespace, env: cfg.Env, version: cfg.Version, log: cfg.Log, drainTime: drainTime, stdinPatience: stdinPatience}
 	if s.env == nil {
 		s.env = os.Environ()
 	}
@@ -107,7 +111,7 @@ func (s *Server) Close() { s.procs.Close() }
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that clients are told why
 	var conns sync.WaitGroup
-	surface := &server.Surface{Auth: s.auth, Log: s.log, AnyPath: true, Accept: func(conn net.Conn, buffered []byte, peer string) {
+	surface := &server.Surface{Auth: s.auth, AnyNamespace: s.anyNamespace, Log: s.log, AnyPath: true, Accept: func(conn net.Conn, buffered []byte, peer string) {
 		conns.Go(func() {
 			stream := rpc.NewWebSocket(conn, buffered)
 			stream.TextOnly()

@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/tetherexec/tether/internal/peer"
 )
 
 // maxLinks bounds the connections at one time; more are refused.
@@ -387,6 +389,11 @@ func (c *Cable) accept() {
 			case <-time.After(acceptPause):
 			case <-c.ctx.Done():
 			}
+			continue
+		}
+		if err := peer.Check(near); err != nil { // to the target it would be us
+			c.notice(Refused, 0, err.Error())
+			near.Close()
 			continue
 		}
 		c.wg.Go(func() { c.serve(near) }) // ends with the connection, at the latest in Close

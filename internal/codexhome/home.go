@@ -39,6 +39,9 @@ func Find(env []string) (Home, error) {
 	return home, err
 }
 
+// ControlDir is where the app-server of this user has its socket.
+func (h Home) ControlDir() string { return filepath.Join(h.Codex, "app-server-control") }
+
 func codexDir(userHome, named string) (string, error) {
 	if named == "" {
 		if userHome == "" {

@@ -34,8 +34,8 @@ func DefaultSocket() (string, error) {
 }
 
 func socketDir() (string, error) {
-	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) && stays(dir) {
-		return filepath.Join(dir, "tether"), nil
+	if dir := server.RuntimeDir(); dir != "" && stays(filepath.Dir(dir)) {
+		return dir, nil
 	}
 	state, err := server.DefaultStateDir()
 	if err != nil {

@@ -28,6 +28,7 @@ type Config struct {
 	Auth           AuthConfig
 	TLS            TLSConfig
 	InsecureNoAuth bool // listen for other machines without authentication
+	AnyNamespace   bool // a Unix socket takes clients in other containers and sandboxes, too
 
 	// ConcurrentRequests is the reference server's scheduling: 1 is strictly one
 	// request after the other, N are two lanes of N slots. 0 is tether's own:
@@ -132,7 +133,7 @@ func (c Config) endpoint() (Listen, error) {
 
 // private is what no confined command may see: it could become a client.
 func (c Config) private() []string {
-	paths := []string{c.StateDir}
+	paths := append([]string{c.StateDir}, PrivateDirs(c.Log)...)
 	var socket string
 	if l, err := ParseListen(c.Listen); err == nil {
 		socket = l.Path

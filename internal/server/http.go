@@ -15,7 +15,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"github.com/tetherexec/tether/internal/peer"
 )
 
 const (
@@ -45,6 +48,8 @@ type Surface struct {
 	Log    *slog.Logger // nil: nothing is logged
 	// Metrics writes what is shown at /metrics; nil: there is nothing there.
 	Metrics func(io.Writer)
+	// AnyNamespace lets clients in that are in other namespaces, see [peer.Check].
+	AnyNamespace bool
 	// AnyPath makes every path but those of the health checks good for an upgrade,
 	// and adds the health check /healthz.
 	AnyPath bool
@@ -66,6 +71,7 @@ func (s *Surface) Serve(ctx context.Context, l net.Listener) error {
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxRequestHeader,
 		ConnState:                    waiting.track,
+		ConnContext:                  s.checkPeer,
 		DisableGeneralOptionsHandler: true,
 		Protocols:                    new(http.Protocols),
 		ErrorLog:                     slog.NewLogLogger(s.log().Handler(), slog.LevelDebug),
@@ -107,8 +113,37 @@ func (s *Surface) begin() bool {
 	return !s.stopped
 }
 
+// peerKey is the key under which the context of a connection has the reason to refuse it.
+type peerKey struct{}
+
+// checkPeer is the server's ConnContext hook: it runs right after accept.
+func (s *Surface) checkPeer(ctx context.Context, conn net.Conn) context.Context {
+	if s.AnyNamespace {
+		return ctx
+	}
+	if err := peer.Check(conn); err != nil {
+		return context.WithValue(ctx, peerKey{}, err)
+	}
+	return ctx
+}
+
+// refusePeer answers a client that checkPeer has refused. If the server only lacked
+// descriptors or memory to check it, the client may try again.
+func (s *Surface) refusePeer(w http.ResponseWriter, err error) {
+	s.log().Info("client on the Unix socket refused", "err", err)
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) {
+		refuse(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	refuse(w, http.StatusForbidden, err.Error()+"; run the client beside the server, or start the server with --any-namespace")
+}
+
 // ServeHTTP answers one request. The order of the checks is part of the protocol.
 func (s *Surface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err, refused := r.Context().Value(peerKey{}).(error); refused {
+		s.refusePeer(w, err)
+		return
+	}
 	// Only browsers send an Origin. Without this check any web page could
 	// reach a server on the loopback address of the person who looks at it.
 	if _, browser := r.Header["Origin"]; browser {

@@ -51,7 +51,7 @@ func startSurface(t *testing.T, cfg Config, log *slog.Logger) *surface {
 		t.Fatal(err)
 	}
 	s := &surface{l: open(t, cfg), accepted: make(chan acceptedConn, 100)}
-	web := &Surface{Auth: auth, Log: log, Accept: func(conn net.Conn, buffered []byte, peer string) {
+	web := &Surface{Auth: auth, AnyNamespace: cfg.AnyNamespace, Log: log, Accept: func(conn net.Conn, buffered []byte, peer string) {
 		t.Cleanup(func() { conn.Close() })
 		s.accepted <- acceptedConn{conn, string(buffered), peer}
 	}}

@@ -113,7 +113,7 @@ func (s *Server) Serve(ctx context.Context, l *Listener) error {
 	s.own.set(l.Addr())
 	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that clients are told why
 	var conns sync.WaitGroup
-	surface := &Surface{Auth: s.auth, Log: s.log, Metrics: s.writeMetrics, Accept: func(conn net.Conn, buffered []byte, peer string) {
+	surface := &Surface{Auth: s.auth, AnyNamespace: s.config.AnyNamespace, Log: s.log, Metrics: s.writeMetrics, Accept: func(conn net.Conn, buffered []byte, peer string) {
 		s.idle.connected()
 		conns.Go(func() {
 			defer s.idle.disconnected()

@@ -1,0 +1,95 @@
+package conformance
+
+import (
+	"bufio"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// sibling runs a tether of the same user beside the server that is attacked, until the
+// test ends. It returns when that has printed a line; input is sent before.
+func (a *account) sibling(t *testing.T, fx *fixture, input, script string) {
+	t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", "umask 077; "+script)
+	cmd.Dir, cmd.SysProcAttr = a.dir, a.credential()
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "HOME=" + a.home(), "FX=" + fx.dir, "TETHER=" + bench.tether}
+	var stderr lockedBuffer
+	cmd.Stderr = &stderr
+	in, err := cmd.StdinPipe()
+	fx.check(err)
+	out, err := cmd.StdoutPipe()
+	fx.check(err)
+	fx.check(cmd.Start())
+	t.Cleanup(func() {
+		in.Close()
+		cmd.Process.Signal(syscall.SIGTERM)
+		cmd.Wait()
+	})
+	if _, err := in.Write([]byte(input)); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("%s: %q, %v: %s", script, line, err, stderr.String())
+	}
+}
+
+// Servers of the same user start commands that are not confined, for every client. A
+// confined command with the network on is not among the clients, whether it can see a
+// socket or not.
+func TestAdversarySiblings(t *testing.T) {
+	notForReference(t, "it is not attacked")
+	const (
+		hello  = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}` + "\n"
+		serve  = `exec "$TETHER" serve --state-dir "$FX/other" --listen unix://`
+		attack = `for socket in "$VISIBLE" "$RUNTIME" "$STATE" $(find "$FX/tmp" -type s); do
+			"$TETHER" run --url "unix://$socket" -- sh -c 'echo out >> "$0"; echo reached' "$OUT/$1" 2>&1
+		done`
+	)
+	eachAccount(t, func(t *testing.T, a *account) {
+		fx := newFixture(t, a)
+		for _, dir := range []string{"$FX/run", "$FX/tmp", "$FX/home"} {
+			fx.mkdir(dir)
+		}
+		fx.set("VISIBLE", fx.dir+"/visible")
+		fx.set("RUNTIME", fx.dir+"/run/tether/server.sock")
+		fx.set("STATE", filepath.Join(a.dir, "state/tether/home", filepath.Base(fx.dir), "server.sock"))
+		fx.handOver()
+		a.sibling(t, fx, "", serve+fx.path("$VISIBLE"))
+		for _, name := range []string{"$RUNTIME", "$STATE"} {
+			path := fx.path(name)
+			a.sibling(t, fx, "", "mkdir -p "+filepath.Dir(path)+"; "+serve+path)
+		}
+		a.sibling(t, fx, hello, `TMPDIR="$FX/tmp" XDG_STATE_HOME="$FX/other" exec "$TETHER" mcp`)
+
+		argv := append([]string{"env", "XDG_RUNTIME_DIR=" + fx.dir + "/run"}, bench.server.Argv...)
+		s := &serial{instance: a.own(t, append(argv, "--state-dir", fx.dir+"/own"), nil), fx: fx}
+		allUnix := map[string]any{"managedNetwork": map[string]any{"dangerouslyAllowAllUnixSockets": true}}
+		for _, c := range []managedCage{
+			{name: "read-only", policy: readOnly().net()},
+			{name: "workspace", policy: workspaceOnly().net()},
+			{name: "root-deny", policy: rootWrite().deny("$FX/home").net()},
+			{name: "managed", policy: workspaceOnly(), params: enforce(networkProxy(nil), allUnix)},
+		} {
+			name := c.name
+			o := s.script(t, c.policy, "set -- inside; "+attack, c.params).finish(t)
+			wants(t, fx, o, []string{`client refused: it is in another container or sandbox`}, `^reached$`)
+			if n := strings.Count(o.all, "unix://"); n != 3 {
+				t.Errorf("%s: %d sockets were tried", name, n)
+			}
+			for _, hidden := range []string{fx.path("$RUNTIME"), fx.path("$STATE")} {
+				if !strings.Contains(o.all, "dial unix "+hidden+": connect: ") {
+					t.Errorf("%s: %s is not hidden", name, hidden)
+				}
+			}
+			fx.intact(t)
+		}
+		// Without a sandbox they are there.
+		o := s.output(t, unconfined(), `set -- outside; export OUT="$WS"; `+attack)
+		if n := strings.Count(o.stdout, "reached\n"); n != 3 {
+			t.Errorf("without a sandbox, %d of 3 servers were reached: %s", n, o.all)
+		}
+	})
+}

@@ -1,0 +1,15 @@
+// Package peer decides whether the process at the other end of a Unix socket may be a
+// client of this process.
+//
+// A socket file is protected by its mode, which does not stop a confined command of the
+// same user: it can see the file, and a read-only mount does not prevent a connect. Every
+// sandbox of tether has a pid namespace of its own, and nearly all have a user namespace.
+// So a client is accepted only if it is in the pid and user namespaces of this process.
+//
+// The decision fails closed: a client whose namespaces cannot be found out is refused.
+package peer
+
+import "errors"
+
+// ErrRefused is wrapped by all errors of Check.
+var ErrRefused = errors.New("client refused")

@@ -1,0 +1,41 @@
+package server_test
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/tetherexec/tether/internal/server"
+)
+
+// A server that is started later finds its directories made, and hidden by sandboxes that
+// were there before it.
+func TestPrivateDirsExist(t *testing.T) {
+	state, runtime, codex := t.TempDir(), t.TempDir(), t.TempDir()
+	t.Setenv("XDG_STATE_HOME", state)
+	t.Setenv("XDG_RUNTIME_DIR", runtime)
+	t.Setenv("CODEX_HOME", codex)
+	dirs := server.PrivateDirs(slog.New(slog.DiscardHandler))
+	for _, want := range []string{state + "/tether", runtime + "/tether"} {
+		info, err := os.Stat(want)
+		if err != nil || info.Mode() != os.ModeDir|0o700 {
+			t.Errorf("%s: %v, %v", want, info, err)
+		}
+		if !slices.Contains(dirs, want) {
+			t.Errorf("%s is not in %v", want, dirs)
+		}
+	}
+	usual := filepath.Join("/run/user", strconv.Itoa(os.Geteuid()), "tether")
+	for _, want := range []string{usual, codex + "/app-server-control"} {
+		if !slices.Contains(dirs, want) {
+			t.Errorf("%s is not in %v", want, dirs)
+		}
+	}
+	t.Setenv("XDG_RUNTIME_DIR", "")
+	if dirs := server.PrivateDirs(slog.New(slog.DiscardHandler)); len(dirs) != 3 {
+		t.Errorf("without XDG_RUNTIME_DIR: %v", dirs)
+	}
+}
