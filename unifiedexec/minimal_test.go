@@ -66,14 +66,14 @@ func TestMinimalServerReplaced(t *testing.T) {
 	t.Cleanup(func() { lazy.Close() })
 	r := newRigOn(t, RemoteLazy(lazy), nil)
 	wantEnd(t, r.sh("echo one"), 0, "one\n")
-	if err := line.Aim(tethertest.StartServer(t, server.Config{}).URL); err != nil {
-		t.Fatal(err)
-	}
-	line.Sever()
 	c, err := lazy.Get(tethertest.Within(t))
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := line.Aim(tethertest.StartServer(t, server.Config{}).URL); err != nil {
+		t.Fatal(err)
+	}
+	line.Sever()
 	tethertest.Eventually(t, func() error {
 		if s := c.Status(); s.State != client.Failed {
 			return fmt.Errorf("the client is %s", s.State)
