@@ -91,11 +91,12 @@ type ProcessInfo struct {
 	State        string   `json:"state"`
 	ExitCode     *int     `json:"exitCode,omitempty"`
 	NextSeq      uint64   `json:"nextSeq"`
-	SentSeq      uint64   `json:"sentSeq"` // last event sent to the session's client
-	HeldBytes    uint64   `json:"heldBytes"`
-	UnsentBytes  uint64   `json:"unsentBytes"`
-	SpooledBytes uint64   `json:"spooledBytes"` // of HeldBytes, those on disk
-	Blocked      bool     `json:"blocked"`      // held back: its output is not being read
+	SentSeq      uint64   `json:"sentSeq"`                               // last event sent to the session's client
+	HeldBytes    uint64   `json:"heldBytes"`                             // what is kept, with some overhead for each event
+	UnsentBytes  uint64   `json:"unsentBytes"`                           // output after SentSeq
+	SpooledBytes uint64   `json:"spooledBytes"`                          // of HeldBytes, those on disk
+	DroppedBytes uint64   `json:"droppedBytes,omitempty" wire:"default"` // output that is no longer kept
+	Blocked      bool     `json:"blocked"`                               // held back: its output is not being read
 	Observers    int      `json:"observers"`
 
 	// Of the process and all that it started; nil where that is not known.

@@ -68,6 +68,7 @@ type Log struct {
 	memory   int64  // cost of the segments in memory
 	unsent   int64  // cost of the segments with something unsent
 	kept     int64  // cost of the segments without
+	dropped  int64  // bytes of output that are no longer kept
 	spool    *spool // nil before it is needed; set by who has set spooling
 	spooling bool   // one Append is moving a segment to the spool
 	offered  bool   // the pool knows that the oldest segment can be evicted

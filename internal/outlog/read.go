@@ -48,6 +48,7 @@ type Stats struct {
 	Held          int64 // cost of all that is kept
 	Unsent        int64 // of it, not sent yet (to a segment's precision)
 	Spooled       int64 // of it, not in memory
+	Dropped       int64 // bytes of output that are no longer kept, without EntryOverhead
 	Blocked       bool  // the process is held back
 	LastEntryTime time.Time
 }
@@ -57,7 +58,8 @@ func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	held := l.kept + l.unsent
-	s := Stats{First: l.next, Next: l.next, Sent: l.sent, Held: held, Unsent: l.unsent, Spooled: held - l.memory, Blocked: l.blocked > 0}
+	s := Stats{First: l.next, Next: l.next, Sent: l.sent, Held: held, Unsent: l.unsent, Spooled: held - l.memory,
+		Dropped: l.dropped, Blocked: l.blocked > 0}
 	if len(l.segments) > 0 {
 		s.First = l.segments[0].first
 		s.LastEntryTime = time.Unix(0, l.lastAt)
@@ -105,6 +107,26 @@ func (l *Log) Pending(after uint64) (entries uint64, bytes int) {
 	}
 	start, _ := span(tail.content.records, int(after+1-tail.first))
 	return l.next - 1 - after, tail.size - start
+}
+
+// OutputAfter counts the bytes of output that are kept behind the entry with number
+// after. Where after lies in a spooled segment, the whole segment counts: the sizes of
+// its entries are on disk.
+func (l *Log) OutputAfter(after uint64) (bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return 0
+	}
+	for i := l.findLocked(after + 1); i < len(l.segments); i++ {
+		s := l.segments[i]
+		bytes += int64(s.size)
+		if after >= s.first && s.content != nil {
+			start, _ := span(s.content.records, int(after+1-s.first))
+			bytes -= int64(start)
+		}
+	}
+	return bytes
 }
 
 // A Cursor is a position in a log. It holds nothing back: whoever wants entries

@@ -202,6 +202,7 @@ func (l *Log) dropLocked() {
 	s := l.segments[0]
 	l.segments[0] = nil
 	l.segments = l.segments[1:]
+	l.dropped += int64(s.size)
 	if s.last() <= l.sent {
 		l.kept -= s.cost
 	} else {

@@ -61,7 +61,7 @@ func TestSearchInOutputThatWasNotRead(t *testing.T) {
 	if r := searchIn(t, other, of(map[string]any{"fromLine": 200_000, "toLine": 200_001})); len(r.Lines) != 2 || r.Lines[0].Line != 200_000 {
 		t.Errorf("%+v", r)
 	}
-	if after, err := other.Listed("p"); err != nil || after.SentSeq != before.SentSeq || after.UnsentBytes != before.UnsentBytes || after.UnsentBytes == 0 || after.Observers != 0 {
+	if after, err := other.Listed("p"); err != nil || after.SentSeq != before.SentSeq || after.HeldBytes != before.HeldBytes || after.HeldBytes == 0 || after.Observers != 0 {
 		t.Errorf("%+v became %+v, %v", before, after, err)
 	}
 	c.Write("p", "1", "\n")

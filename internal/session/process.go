@@ -43,6 +43,8 @@ type Process struct {
 	closeSent bool
 	observers int
 
+	sent atomic.Uint64 // the newest event that a connection was sent
+
 	writes writes
 
 	questions atomic.Int64 // about hosts, that wait for the client
@@ -208,6 +210,7 @@ func (a *Attachment) StartAnswered(p *Process) {
 // Sent records that the client was sent the events of p up to seq. For a client
 // that acknowledges, that means nothing yet.
 func (p *Process) Sent(seq uint64) {
+	p.sent.Store(seq)
 	if !p.session.acks {
 		p.release(seq)
 	}
@@ -399,12 +402,13 @@ func (s *Session) Processes() []Listed {
 
 func (p *Process) infoLocked() wire.ProcessInfo {
 	state, stats := p.Log.State(), p.Log.Stats()
+	sent := max(p.sent.Load(), stats.Sent) // a client that acknowledges was sent more than it has acknowledged
 	info := wire.ProcessInfo{
 		SessionID: p.session.Public, ProcessID: p.ID, Argv: shortArgv(p.params.Argv), Cwd: p.params.Cwd.String(),
 		PID: p.child.Pid(), TTY: p.params.TTY, StartedAtMs: p.child.StartedAt().UnixMilli(),
-		State: wire.StateRunning, NextSeq: state.Next, SentSeq: stats.Sent,
-		HeldBytes: uint64(stats.Held), UnsentBytes: uint64(stats.Unsent), SpooledBytes: uint64(stats.Spooled),
-		Blocked: stats.Blocked, Observers: p.observers,
+		State: wire.StateRunning, NextSeq: state.Next, SentSeq: sent,
+		HeldBytes: uint64(stats.Held), UnsentBytes: uint64(p.Log.OutputAfter(sent)), SpooledBytes: uint64(stats.Spooled),
+		DroppedBytes: uint64(stats.Dropped), Blocked: stats.Blocked, Observers: p.observers,
 	}
 	if state.Exited {
 		info.State, info.ExitCode = wire.StateExited, &state.ExitCode
