@@ -44,7 +44,7 @@ func newKill() *cobra.Command {
 }
 
 // idHelp says how processes are named.
-const idHelp = "A process is meant by its name\nas `tether ps` shows it, or SESSION/NAME if there are several of that name."
+const idHelp = "A process is meant by its name\nas `tether ps` shows it, the newest of that name, or by SESSION/NAME."
 
 // needID wants process ids: at least min, at most max if that is not negative.
 func needID(min, max int) cobra.PositionalArgs {
@@ -72,7 +72,7 @@ func signalByNumber(text string) string {
 func killAll(ctx context.Context, conn *connection, ids []string, signal string) error {
 	var failures []error
 	for _, id := range ids {
-		p, err := find(ctx, conn, id)
+		p, err := findBy(ctx, conn, id, resolveOnly)
 		switch {
 		case err != nil:
 		case p.State == wire.StateClosed:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"regexp"
+	"time"
 	"unicode/utf8"
 
 	"github.com/tetherexec/tether/client"
@@ -21,8 +22,11 @@ type logPrinter struct {
 	grep           *regexp.Regexp // nil: every line
 	tail           int            // hold back all but the newest lines until release; < 0: all
 	asJSON         bool
+	times          bool      // begin each line with its time
+	from           time.Time // leave out what was printed before
 
-	parts map[string][]byte // lines that have not ended, by stream
+	parts map[string][]byte    // lines that have not ended, by stream
+	began map[string]time.Time // when they began
 	held  []logLine
 }
 
@@ -33,10 +37,13 @@ type logLine struct {
 }
 
 // byLines reports whether output has to be looked at line by line.
-func (p *logPrinter) byLines() bool { return p.grep != nil || p.tail >= 0 }
+func (p *logPrinter) byLines() bool { return p.grep != nil || p.tail >= 0 || p.times }
 
 // event prints an event.
 func (p *logPrinter) event(e client.Observed) error {
+	if e.Kind != client.Gap && e.Time.Before(p.from) {
+		return nil
+	}
 	if p.asJSON {
 		return p.jsonEvent(e)
 	}
@@ -47,7 +54,10 @@ func (p *logPrinter) event(e client.Observed) error {
 		return p.write(logLine{e.Stream, e.Data})
 	}
 	if p.parts == nil {
-		p.parts = map[string][]byte{}
+		p.parts, p.began = map[string][]byte{}, map[string]time.Time{}
+	}
+	if len(p.parts[e.Stream]) == 0 {
+		p.began[e.Stream] = e.Time
 	}
 	text := append(p.parts[e.Stream], e.Data...)
 	for len(text) > 0 {
@@ -62,6 +72,7 @@ func (p *logPrinter) event(e client.Observed) error {
 			return err
 		}
 		text = text[end:]
+		p.began[e.Stream] = e.Time
 	}
 	p.parts[e.Stream] = bytes.Clone(text)
 	return nil
@@ -72,8 +83,14 @@ func (p *logPrinter) line(stream string, text []byte) error {
 	if p.grep != nil && !p.grep.Match(bytes.TrimRight(text, "\r\n")) {
 		return nil
 	}
+	if p.times {
+		text = append(p.began[stream].Local().AppendFormat(nil, timestampLayout+" "), text...)
+	}
 	return p.keep(logLine{stream, text})
 }
+
+// timestampLayout is RFC 3339 with milliseconds.
+const timestampLayout = "2006-01-02T15:04:05.000Z07:00"
 
 func (p *logPrinter) keep(l logLine) error {
 	if p.tail < 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/wire"
@@ -44,5 +45,27 @@ func TestLogPrinter(t *testing.T) {
 		if err := p.finish(); err != nil || stdout.String() != try.stdout || stderr.String() != try.stderr {
 			t.Errorf("tail %d, grep %q: %q and %q, %v", try.tail, try.grep, stdout.String(), stderr.String(), err)
 		}
+	}
+}
+
+// With timestamps each line begins with the time of its first byte; lines from before
+// the time that was asked for are left out.
+func TestLogPrinterTimes(t *testing.T) {
+	t.Parallel()
+	at := func(second int) time.Time { return time.Date(2026, 5, 4, 3, 2, second, 0, time.Local) }
+	var out bytes.Buffer
+	p := &logPrinter{stdout: &out, stderr: &out, tail: -1, times: true, from: at(1)}
+	for i, text := range []string{"early\n", "be", "gun\nwhole\nla", "st\n", "open"} {
+		e := client.Event{Kind: client.Output, Seq: uint64(i + 1), Stream: wire.StreamStdout, Data: []byte(text)}
+		if err := p.event(client.Observed{Event: e, Time: at(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.finish(); err != nil {
+		t.Fatal(err)
+	}
+	line := func(second int, text string) string { return at(second).Format(timestampLayout) + " " + text }
+	if want := line(1, "begun\n") + line(2, "whole\n") + line(2, "last\n") + line(4, "open"); out.String() != want {
+		t.Errorf("printed\n%s\nwant\n%s", out.String(), want)
 	}
 }

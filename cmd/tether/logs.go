@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,11 +21,43 @@ import (
 type logRequest struct {
 	serverFlags
 	follow bool
-	since  uint64
+	since  sinceFlag
 	tail   tailCount
 	grep   string
+	times  bool
 	asJSON bool
 }
+
+// A sinceFlag is where output begins: behind an event, or at a time.
+type sinceFlag struct {
+	seq uint64
+	age time.Duration // 0: not given
+}
+
+func (s *sinceFlag) Set(text string) error {
+	if seq, err := strconv.ParseUint(text, 10, 64); err == nil {
+		*s = sinceFlag{seq: seq}
+		return nil
+	}
+	age, err := time.ParseDuration(text)
+	if err != nil || age <= 0 {
+		return errors.New("expected the number of an event, or a duration such as 30s, 10m or 2h")
+	}
+	*s = sinceFlag{age: age}
+	return nil
+}
+
+func (s *sinceFlag) String() string {
+	switch {
+	case s.age > 0:
+		return s.age.String()
+	case s.seq > 0:
+		return strconv.FormatUint(s.seq, 10)
+	}
+	return ""
+}
+
+func (*sinceFlag) Type() string { return "TIME|SEQ" }
 
 func newLogs(stdout *os.File) *cobra.Command {
 	r := logRequest{tail: -1}
@@ -33,7 +66,7 @@ func newLogs(stdout *os.File) *cobra.Command {
 		Short: "Print the output of a process",
 		Long: "Print the output of a process that the server still has, standard error on standard error.\n" +
 			"Reading it takes nothing away from anybody. " + idHelp,
-		Example:               "  tether logs web\n  tether logs -f --tail 20 --grep 'GET /' web\n  tether logs --json --since 117 web",
+		Example:               "  tether logs web\n  tether logs -f --tail 20 --grep 'GET /' web\n  tether logs -t --since 10m web\n  tether logs --json --since 117 web",
 		Args:                  needID(1, 1),
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     r.completeProcesses,
@@ -46,11 +79,12 @@ func newLogs(stdout *os.File) *cobra.Command {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.BoolVarP(&r.follow, "follow", "f", false, "go on until the output ends")
-	fs.Uint64Var(&r.since, "since", 0, "only what comes after the event with this number (`SEQ`), as in --json")
+	fs.Var(&r.since, "since", "only output of the last `TIME|SEQ`, such as 10m, or after the event with this\nnumber, as in --json")
+	fs.BoolVarP(&r.times, "timestamps", "t", false, "begin each line with the time when it was printed")
 	fs.VarP(&r.tail, "tail", "n", "only the last lines (with --json: events), as many as this")
 	fs.StringVar(&r.grep, "grep", "", "only lines (with --json: output) that match the regular expression `RE`")
 	fs.BoolVar(&r.asJSON, "json", false, "print events for machines, one per line")
-	group(fs, "What to print", "follow", "since", "tail", "grep", "json")
+	group(fs, "What to print", "follow", "since", "timestamps", "tail", "grep", "json")
 	r.define(fs, ownServer)
 	onlyOnce(fs)
 	return cmd
@@ -78,7 +112,13 @@ func (t *tailCount) String() string {
 func (*tailCount) Type() string { return "LINES" }
 
 func (r *logRequest) run(ctx context.Context, id string, stdout *os.File, stderr io.Writer) error {
-	printer := &logPrinter{tail: int(r.tail), asJSON: r.asJSON}
+	if r.times && r.asJSON {
+		return usageError{errors.New("--timestamps is for text; --json has the times anyway")}
+	}
+	printer := &logPrinter{tail: int(r.tail), asJSON: r.asJSON, times: r.times}
+	if r.since.age > 0 {
+		printer.from = time.Now().Add(-r.since.age)
+	}
 	if r.grep != "" {
 		re, err := regexp.Compile(r.grep)
 		if err != nil {
@@ -92,19 +132,20 @@ func (r *logRequest) run(ctx context.Context, id string, stdout *os.File, stderr
 		if err != nil {
 			return err
 		}
-		o, err := conn.Observe(ctx, p.SessionID, p.ProcessID, r.since)
+		o, err := conn.Observe(ctx, p.SessionID, p.ProcessID, r.since.seq)
 		if err != nil {
 			return err
 		}
 		defer o.Close()
-		return r.print(ctx, o, p, printer, stderr)
+		gaps := &gapNotice{conn: conn, process: p, silent: r.asJSON || r.quiet || !printer.from.IsZero(), stderr: stderr}
+		return r.print(ctx, o, p, printer, gaps)
 	})
 }
 
 // print prints what there is, and with follow what comes.
-func (r *logRequest) print(ctx context.Context, o *client.Observation, p *wire.ProcessInfo, printer *logPrinter, stderr io.Writer) error {
+func (r *logRequest) print(ctx context.Context, o *client.Observation, p *wire.ProcessInfo, printer *logPrinter, gaps *gapNotice) error {
 	newest := p.NextSeq - 1 // when we came
-	last := r.since
+	last := r.since.seq
 	for {
 		if last >= newest && !r.follow {
 			break
@@ -122,14 +163,37 @@ func (r *logRequest) print(ctx context.Context, o *client.Observation, p *wire.P
 			return err
 		}
 		last = e.Seq
-		if e.Kind == client.Gap && !r.asJSON && !r.quiet {
-			fmt.Fprintf(stderr, "tether: events %d to %d are not kept any more\n", e.First, e.Seq)
+		if e.Kind == client.Gap {
+			gaps.tell(ctx)
 		}
 		if err := printer.event(e); err != nil {
 			return quietPipe(err)
 		}
 	}
 	return quietPipe(printer.finish())
+}
+
+// A gapNotice says how much output is missing because the server no longer keeps it.
+type gapNotice struct {
+	conn    *connection
+	process *wire.ProcessInfo
+	told    uint64 // bytes that were told already
+	silent  bool
+	stderr  io.Writer
+}
+
+func (g *gapNotice) tell(ctx context.Context) {
+	if g.silent {
+		return
+	}
+	dropped := g.process.DroppedBytes
+	if p, err := find(ctx, g.conn, g.process.SessionID+"/"+g.process.ProcessID); err == nil {
+		dropped = p.DroppedBytes
+	}
+	if dropped > g.told {
+		fmt.Fprintf(g.stderr, "tether: %s of output are no longer kept\n", sizeText(dropped-g.told))
+		g.told = dropped
+	}
 }
 
 // quietPipe ends us without a word if nobody reads what we print.

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,44 +13,90 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
+// watchStep is how often `tether ps --watch` asks the server.
+const watchStep = time.Second
+
+// A processList is what to show of the processes of a server.
+type processList struct {
+	serverFlags
+	asJSON  bool
+	running bool
+	watch   bool
+	stdout  *os.File
+}
+
 func newPs(stdout *os.File) *cobra.Command {
-	var server serverFlags
-	var asJSON bool
+	l := processList{stdout: stdout}
 	cmd := &cobra.Command{
 		Use:   "ps [flags]",
 		Short: "List the processes of a server",
 		Long: "List the processes of a server, of all its sessions. A process is `blocked` if it is held back\n" +
-			"because nobody takes its output; WAITING is what its client has not got yet. CPU and MEMORY are\n" +
-			"those of the process and all that it started, where the server knows them.",
+			"because its output is not read. DOING says why a running process is silent. WAITING is output that\n" +
+			"its client has not been sent yet. CPU and MEMORY are those of the process and all that it started,\n" +
+			"where the server knows them.",
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			processes := []wire.ProcessInfo{}
-			err := server.visit(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
-				all, err := conn.Processes(cmd.Context(), "")
-				processes = append(processes, all...)
-				return err
-			})
-			if err != nil && !errors.Is(err, errNoServer) { // where nobody is, nothing runs
-				return err
+			if l.watch && l.asJSON {
+				return usageError{errors.New("--watch and --json exclude each other")}
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), processes)
-			}
-			width := 0
-			if isTerminal(stdout) {
-				_, cols := terminalSize(stdout)
-				width = int(cols)
-			}
-			return printProcesses(cmd.OutOrStdout(), processes, time.Now(), width)
+			return l.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.BoolVar(&asJSON, "json", false, "print what the server says, for machines")
-	server.define(fs, ownServer)
+	fs.BoolVar(&l.running, "running", false, "leave out processes that have ended")
+	fs.BoolVarP(&l.watch, "watch", "w", false, "print the list again every second until interrupted")
+	fs.BoolVar(&l.asJSON, "json", false, "print what the server says, for machines")
+	l.define(fs, ownServer)
 	onlyOnce(fs)
 	return cmd
+}
+
+func (l *processList) run(ctx context.Context, stdout, stderr io.Writer) error {
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	err := l.visit(ctx, stderr, func(conn *connection) error {
+		for {
+			all, err := conn.Processes(ctx, "")
+			if err != nil {
+				return err
+			}
+			if err := l.print(stdout, all); err != nil || !l.watch {
+				return err
+			}
+			select {
+			case <-time.After(watchStep):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	})
+	if errors.Is(err, errNoServer) && !l.watch { // where no server runs, no process does
+		err = l.print(stdout, nil)
+	}
+	return orSignal(ctx, quietPipe(err))
+}
+
+// escClearScreen moves the cursor to the beginning and clears what follows it.
+const escClearScreen = "\x1b[H\x1b[J"
+
+func (l *processList) print(stdout io.Writer, all []wire.ProcessInfo) error {
+	if l.running {
+		all = slices.DeleteFunc(all, func(p wire.ProcessInfo) bool { return p.State != wire.StateRunning })
+	}
+	if l.asJSON {
+		return printJSON(stdout, append([]wire.ProcessInfo{}, all...))
+	}
+	width := 0
+	if isTerminal(l.stdout) {
+		_, cols := terminalSize(l.stdout)
+		width = int(cols)
+		if l.watch {
+			io.WriteString(stdout, escClearScreen)
+		}
+	}
+	return printProcesses(stdout, all, time.Now(), width)
 }
 
 // ownServer is which server is meant by commands that act on what runs already.

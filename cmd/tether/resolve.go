@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tetherexec/tether/client"
@@ -11,46 +13,57 @@ import (
 )
 
 // resolve finds the process that a person means: by its name, or SESSION/NAME, where
-// the beginning of the session's id is enough. Among several of a name, one that has
-// not ended is meant.
+// the beginning of the session's id is enough. Among several of a name, the newest that
+// has not ended is meant, or the newest of all if all have ended.
 func resolve(processes []wire.ProcessInfo, id string) (*wire.ProcessInfo, error) {
+	found := named(processes, id)
+	if len(found) == 0 {
+		return nil, unknown(processes, id)
+	}
+	return found[0], nil
+}
+
+// resolveOnly is resolve for commands that end a process: it refuses a name that several
+// running processes have.
+func resolveOnly(processes []wire.ProcessInfo, id string) (*wire.ProcessInfo, error) {
+	found := named(processes, id)
+	if len(found) < 2 || found[1].State == wire.StateClosed {
+		return resolve(processes, id)
+	}
+	var ids []string
+	for _, p := range found {
+		if p.State != wire.StateClosed {
+			ids = append(ids, shortID(p.SessionID)+"/"+p.ProcessID)
+		}
+	}
+	return nil, fmt.Errorf("several running processes are called %q; name one of %s", id, strings.Join(ids, ", "))
+}
+
+// named returns the processes that an id can mean, those that have not ended first, the
+// newest first among equals.
+func named(processes []wire.ProcessInfo, id string) []*wire.ProcessInfo {
 	found := match(processes, func(p *wire.ProcessInfo) bool { return p.ProcessID == id })
 	if session, name, whole := strings.Cut(id, "/"); len(found) == 0 && whole && session != "" {
 		found = match(processes, func(p *wire.ProcessInfo) bool {
 			return p.ProcessID == name && strings.HasPrefix(p.SessionID, session)
 		})
 	}
-	if len(found) > 1 {
-		if running := matchOf(found, func(p *wire.ProcessInfo) bool { return p.State != wire.StateClosed }); len(running) == 1 {
-			found = running
+	ended := func(p *wire.ProcessInfo) int {
+		if p.State == wire.StateClosed {
+			return 1
 		}
+		return 0
 	}
-	switch len(found) {
-	case 0:
-		return nil, unknown(processes, id)
-	case 1:
-		return found[0], nil
-	}
-	var ids []string
-	for _, p := range found {
-		ids = append(ids, shortID(p.SessionID)+"/"+p.ProcessID)
-	}
-	return nil, fmt.Errorf("several processes are called %q: %s", id, strings.Join(ids, ", "))
+	slices.SortStableFunc(found, func(a, b *wire.ProcessInfo) int {
+		return cmp.Or(ended(a)-ended(b), cmp.Compare(b.StartedAtMs, a.StartedAtMs))
+	})
+	return found
 }
 
 func match(processes []wire.ProcessInfo, is func(*wire.ProcessInfo) bool) (found []*wire.ProcessInfo) {
 	for i := range processes {
 		if is(&processes[i]) {
 			found = append(found, &processes[i])
-		}
-	}
-	return found
-}
-
-func matchOf(processes []*wire.ProcessInfo, is func(*wire.ProcessInfo) bool) (found []*wire.ProcessInfo) {
-	for _, p := range processes {
-		if is(p) {
-			found = append(found, p)
 		}
 	}
 	return found
@@ -116,9 +129,13 @@ func nameIsFree(ctx context.Context, conn *connection, name string) error {
 
 // find asks the server for the process that a person means.
 func find(ctx context.Context, conn *connection, id string) (*wire.ProcessInfo, error) {
+	return findBy(ctx, conn, id, resolve)
+}
+
+func findBy(ctx context.Context, conn *connection, id string, choose func([]wire.ProcessInfo, string) (*wire.ProcessInfo, error)) (*wire.ProcessInfo, error) {
 	processes, err := conn.Processes(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	return resolve(processes, id)
+	return choose(processes, id)
 }

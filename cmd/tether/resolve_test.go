@@ -10,9 +10,11 @@ import (
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	processes := []wire.ProcessInfo{
-		{SessionID: "aaaa1111aaaa", ProcessID: "web", State: wire.StateRunning},
-		{SessionID: "bbbb2222bbbb", ProcessID: "web", State: wire.StateRunning},
-		{SessionID: "cccc3333cccc", ProcessID: "web", State: wire.StateClosed},
+		{SessionID: "aaaa1111aaaa", ProcessID: "web", State: wire.StateRunning, StartedAtMs: 1},
+		{SessionID: "bbbb2222bbbb", ProcessID: "web", State: wire.StateRunning, StartedAtMs: 2},
+		{SessionID: "cccc3333cccc", ProcessID: "web", State: wire.StateClosed, StartedAtMs: 3},
+		{SessionID: "aaaa1111aaaa", ProcessID: "two", State: wire.StateClosed, StartedAtMs: 1},
+		{SessionID: "bbbb2222bbbb", ProcessID: "two", State: wire.StateClosed, StartedAtMs: 2},
 		{SessionID: "cccc3333cccc", ProcessID: "job", State: wire.StateClosed},
 		{SessionID: "dddd4444dddd", ProcessID: "job", State: wire.StateRunning},
 		{SessionID: "dddd4444dddd", ProcessID: "old", State: wire.StateClosed},
@@ -25,7 +27,8 @@ func TestResolve(t *testing.T) {
 		"bbbb/web": "bbbb2222bbbb web",
 		"cccc/web": "cccc3333cccc web",
 		"dddd/a/b": "dddd4444dddd a/b",
-		"web":      `several processes are called "web": aaaa1111/web, bbbb2222/web`,
+		"web":      "bbbb2222bbbb web", // the newest that runs
+		"two":      "bbbb2222bbbb two", // the newest of all
 		"eeee/web": `no process is called "eeee/web"`,
 		"web-3":    `no process is called "web-3"; there is web`,
 		"/web":     `no process is called "/web"`,
@@ -40,6 +43,12 @@ func TestResolve(t *testing.T) {
 		if !strings.HasPrefix(got, want) {
 			t.Errorf("%q: %s", id, got)
 		}
+	}
+	if p, err := resolveOnly(processes, "web"); err == nil || !strings.Contains(err.Error(), "bbbb2222/web, aaaa1111/web") {
+		t.Errorf("of two that run: %+v, %v", p, err)
+	}
+	if p, err := resolveOnly(processes, "job"); err != nil || p.SessionID != "dddd4444dddd" {
+		t.Errorf("of one that runs: %+v, %v", p, err)
 	}
 }
 

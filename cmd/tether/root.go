@@ -55,6 +55,8 @@ func report(stderr io.Writer, command string, err error) int {
 	return code
 }
 
+func init() { cobra.EnableCommandSorting = false } // the help lists commands as they were added
+
 func newRoot(args []string, stdin, stdout *os.File, stderr io.Writer) *cobra.Command {
 	showVersion := false
 	root := &cobra.Command{
@@ -81,10 +83,9 @@ func newRoot(args []string, stdin, stdout *os.File, stderr io.Writer) *cobra.Com
 	root.SetUsageFunc(printUsage)
 	root.SetHelpFunc(printHelp)
 	root.CompletionOptions.DisableDefaultCmd = true // ours has words of its own
-	cobra.EnableCommandSorting = false              // as added: the one to start with comes first
 	root.SuggestionsMinimumDistance = 2
 	addGroup(root, "Run commands", newRun(stdin, stdout), newShell(stdin, stdout))
-	addGroup(root, "See and steer what runs", newPs(stdout), newLogs(stdout), newAttach(stdin, stdout), newKill(), newSessions())
+	addGroup(root, "See and steer what runs", newPs(stdout), newLogs(stdout), newAttach(stdin, stdout), newWhy(), newWait(), newKill(), newRm(), newSessions())
 	addGroup(root, "Files", newCp(), newFs(stdin))
 	addGroup(root, "Agents", newMCP(stdin, stdout), newMCPRun(stdin, stdout))
 	addGroup(root, "Serve",

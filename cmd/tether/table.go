@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -40,9 +41,9 @@ func printable(s string) string {
 }
 
 func printProcesses(w io.Writer, processes []wire.ProcessInfo, now time.Time, width int) error {
-	t := newTable(w, "NAME", "SESSION", "STATE", "PID", "AGE", "CPU", "MEMORY", "WAITING", "COMMAND")
+	t := newTable(w, "NAME", "SESSION", "STATE", "DOING", "PID", "AGE", "CPU", "MEMORY", "WAITING", "COMMAND")
 	for _, p := range processes {
-		t.row(p.ProcessID, shortID(p.SessionID), stateText(&p), fmt.Sprint(p.PID), ageText(now, p.StartedAtMs),
+		t.row(p.ProcessID, shortID(p.SessionID), stateText(&p), doingText(&p), fmt.Sprint(p.PID), ageText(now, p.StartedAtMs),
 			cpuText(p.CPUMs), bytesText(p.MemoryBytes), waitingText(&p), commandText(p.Argv, width))
 	}
 	return t.flush()
@@ -61,7 +62,25 @@ func stateText(p *wire.ProcessInfo) string {
 	return p.State
 }
 
-// waitingText is the output that its client has not got yet.
+// doingWords say in a few words what a running process is doing.
+var doingWords = map[string]string{
+	wire.ActivityRunning: "running", wire.ActivityUsingCPU: "computes", wire.ActivityWaitingForInput: "waits for input",
+	wire.ActivityOutputNotRead: "output not read", wire.ActivityBlockedOnPipe: "blocked on a pipe", wire.ActivityStopped: "stopped",
+	wire.ActivitySleeping: "sleeps", wire.ActivityWaitingForDisk: "waits for disk", wire.ActivityWaitingOnNetwork: "waits on network",
+	wire.ActivityWaitingForEvents: "waits for events", wire.ActivityWaitingForLock: "waits for a lock",
+	wire.ActivityWaitingForSignal: "waits for a signal", wire.ActivityWaitingForChild: "waits for a child", wire.ActivityWaiting: "waits",
+	wire.ActivityZombie: "zombie", wire.ActivityOutputHeld: "output held open",
+}
+
+// doingText says why a process is silent, if the server has looked at it.
+func doingText(p *wire.ProcessInfo) string {
+	if p.StateDetail == nil {
+		return "-"
+	}
+	return cmp.Or(doingWords[p.StateDetail.Activity], "-")
+}
+
+// waitingText is the output that its client has not been sent yet.
 func waitingText(p *wire.ProcessInfo) string {
 	if p.UnsentBytes == 0 {
 		return "-"
@@ -127,7 +146,7 @@ const minCommand = 20
 // commandText is a command line, cut to what fits; 0: nothing is cut.
 func commandText(argv []string, width int) string {
 	text := strings.Join(argv, " ")
-	const others = 80 // what the other columns take, about
+	const others = 98 // what the other columns take, about
 	room := max(minCommand, width-others)
 	if runes := []rune(text); width > 0 && len(runes) > room {
 		return string(runes[:room-1]) + "…"

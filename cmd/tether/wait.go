@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
+)
+
+func newWait() *cobra.Command {
+	var server serverFlags
+	cmd := &cobra.Command{
+		Use:   "wait [flags] ID",
+		Short: "Wait until a process ends",
+		Long: "Wait until a process has exited, and exit with its code. A process that has exited already is\n" +
+			"not waited for. " + idHelp,
+		Example:               "  tether run --detach --name build -- make\n  tether wait build && echo built",
+		Args:                  func(cmd *cobra.Command, args []string) error { return failed(needID(1, 1)(cmd, args)) },
+		DisableFlagsInUseLine: true,
+		ValidArgsFunction:     server.completeProcesses,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := untilSignal(cmd.Context())
+			defer stop()
+			return failed(orSignal(ctx, server.visit(ctx, cmd.ErrOrStderr(), func(conn *connection) error {
+				return waitFor(ctx, conn, args[0])
+			})))
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	server.define(fs, ownServer)
+	onlyOnce(fs)
+	ownFailures(cmd)
+	return cmd
+}
+
+// waitFor waits for the exit of a process and returns its code as an error.
+func waitFor(ctx context.Context, conn *connection, id string) error {
+	p, err := find(ctx, conn, id)
+	if err != nil {
+		return err
+	}
+	if p.ExitCode != nil {
+		return ofCommand(*p.ExitCode)
+	}
+	o, err := conn.Observe(ctx, p.SessionID, p.ProcessID, p.NextSeq-1)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	for {
+		e, err := o.Next(ctx)
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, client.ErrUnknownProcess):
+			return codedError{exitLost, fmt.Errorf("%s: its session has ended, and its exit code with it", id)}
+		case err != nil:
+			return err
+		case e.Kind == client.Exited:
+			return ofCommand(e.ExitCode)
+		}
+	}
+}
+
+func newRm() *cobra.Command {
+	var server serverFlags
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "rm [flags] ID...",
+		Short: "Remove detached commands that have ended",
+		Long: "Remove commands of `tether run --detach` that have ended, with what is kept of their output. Other\n" +
+			"processes belong to the session of a client and are left alone. " + idHelp,
+		Example:               "  tether rm build\n  tether rm --force web",
+		Args:                  needID(1, -1),
+		DisableFlagsInUseLine: true,
+		ValidArgsFunction:     server.completeProcesses,
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			return server.visit(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
+				var failures []error
+				for _, id := range ids {
+					failures = append(failures, remove(cmd.Context(), conn, id, force))
+				}
+				return errors.Join(failures...)
+			})
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.BoolVarP(&force, "force", "f", false, "end a command that still runs")
+	server.define(fs, ownServer)
+	onlyOnce(fs)
+	return cmd
+}
+
+// remove ends the session of a detached command, which holds nothing else.
+func remove(ctx context.Context, conn *connection, id string, force bool) error {
+	p, err := findBy(ctx, conn, id, resolveOnly)
+	if err != nil {
+		return err
+	}
+	sessions, err := conn.Sessions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range sessions {
+		switch {
+		case s.SessionID != p.SessionID:
+			continue
+		case s.Attached || s.Processes > 1:
+			return fmt.Errorf("%s belongs to a session of %s (%s) that holds more than this command; `tether kill` ends the process, `tether sessions --end %s` the session",
+				id, s.ClientName, shortID(s.SessionID), shortID(s.SessionID))
+		case p.State == wire.StateRunning && !force:
+			return fmt.Errorf("%s is still running; end it with `tether kill %s`, or use --force", id, id)
+		}
+		return conn.EndSession(ctx, s.SessionID)
+	}
+	return nil // it has just ended
+}
+
+func newWhy() *cobra.Command {
+	var server serverFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "why [flags] ID",
+		Short: "Say what a process is doing, or waiting for",
+		Long: "Look at a process and all that it has started, and say what it is doing at this moment: computing,\n" +
+			"waiting for input, for the network, for another process, or for its output to be read. " + idHelp,
+		Example:               "  tether why web",
+		Args:                  needID(1, 1),
+		DisableFlagsInUseLine: true,
+		ValidArgsFunction:     server.completeProcesses,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return server.visit(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
+				p, err := find(cmd.Context(), conn, args[0])
+				if err != nil {
+					return err
+				}
+				state, err := conn.Remote(p.SessionID, p.ProcessID).State(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(cmd.OutOrStdout(), state)
+				}
+				return printState(cmd.OutOrStdout(), &state)
+			})
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.BoolVar(&asJSON, "json", false, "print what the server says, for machines")
+	server.define(fs, ownServer)
+	onlyOnce(fs)
+	return cmd
+}
+
+// printState prints a sentence, and below it what was seen of each process.
+func printState(w io.Writer, state *wire.StateResult) error {
+	if _, err := fmt.Fprintln(w, printable(state.StateDetail.Text)); err != nil {
+		return err
+	}
+	for _, e := range state.StateDetail.Evidence {
+		if _, err := fmt.Fprintf(w, "  %d %s: %s\n", e.PID, printable(e.Command), printable(e.Saw)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
