@@ -15,46 +15,119 @@ const (
 	// maxWrite is the most input in one request.
 	maxWrite = 128 << 10
 
-	// writeWindow is how many requests with input wait for their answers.
-	writeWindow = 8
+	// inputWindow is how much input of a process may wait for its answers: 2 MiB at a
+	// time carry 10 MiB/s over 200 ms.
+	inputWindow = 2 << 20
+
+	// maxWrites is how many requests with input may wait for their answers. Input that
+	// comes in small pieces is collected above that.
+	maxWrites = 64
 )
 
 // An input brings bytes to the standard input of a process, each once and in order,
-// over any number of connections. What is unanswered when a connection is lost is
-// sent again on the next one, under the same numbers.
+// over any number of connections. Requests that are unanswered when a connection is lost
+// are sent again on the next one, under the same numbers.
 type input struct {
 	process *Process
 	once    sync.Once
 	queue   chan *write
+	waiting []*write // taken from the queue and not sent yet; used by run only
 }
 
-// A write is a piece of input, or its end.
+// A write is a piece of input, or its end. It is one request: once it was sent, it does
+// not change.
 type write struct {
-	data []byte
-	end  bool
-	id   string
-	done chan error // of capacity 1
+	data     []byte
+	end      bool
+	id       string
+	receipts []share
 }
 
-// submit hands a write over; it waits for its turn.
-func (in *input) submit(ctx context.Context, w *write) error {
+// A share is how many of the writes of a receipt are in a request.
+type share struct {
+	receipt *receipt
+	writes  int
+}
+
+// settle tells the callers what became of a write.
+func (w *write) settle(err error) {
+	for _, s := range w.receipts {
+		s.receipt.settle(s.writes, err)
+	}
+}
+
+// A receipt tells what became of all the writes of a caller.
+type receipt struct {
+	mu      sync.Mutex
+	open    int           // unanswered writes
+	err     error         // the first error
+	settled chan struct{} // closed with the next answer; nil: nothing waits for it
+}
+
+func (r *receipt) settle(writes int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open -= writes
+	if r.err == nil {
+		r.err = err
+	}
+	if r.settled != nil {
+		close(r.settled)
+		r.settled = nil
+	}
+}
+
+// failed is the first error so far.
+func (r *receipt) failed() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// wait returns when all writes are answered, or with the first error.
+func (r *receipt) wait(ctx context.Context) error {
+	for {
+		r.mu.Lock()
+		open, err := r.open, r.err
+		if r.settled == nil {
+			r.settled = make(chan struct{})
+		}
+		settled := r.settled
+		r.mu.Unlock()
+		if err != nil || open == 0 {
+			return err
+		}
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// submit hands a write over. It waits while too much input is on its way.
+func (in *input) submit(ctx context.Context, w *write, r *receipt) (err error) {
 	p := in.process
 	in.once.Do(func() {
 		in.queue = make(chan *write)
 		p.client.spawn(in.run) // else nobody takes from the queue, and the client has ended
 	})
-	w.id = p.client.newID()
-	w.done = make(chan error, 1)
+	w.receipts = []share{{r, 1}}
+	r.mu.Lock()
+	r.open++
+	r.mu.Unlock()
 	select {
 	case in.queue <- w:
 		return nil
 	case <-p.done:
-		return p.inputGone()
+		err = p.inputGone()
 	case <-p.client.ctx.Done():
-		return p.inputGone()
+		err = p.inputGone()
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
+	r.settle(1, err)
+	return err
 }
 
 // inputGone is why a process takes no input any more.
@@ -82,8 +155,8 @@ func (in *input) run() {
 			}
 			err = in.process.inputGone()
 		}
-		for _, w := range open {
-			w.done <- err
+		for _, w := range append(open, in.waiting...) {
+			w.settle(err)
 		}
 		return
 	}
@@ -105,8 +178,12 @@ func (in *input) runOn(l *link, open []*write) (_ []*write, done bool) {
 	}
 	queue, ended := in.queue, p.done
 	for queue != nil || len(flights) > 0 {
+		for len(in.waiting) > 0 && queue != nil && mayLeave(flights, in.waiting[0]) {
+			flights = append(flights, in.launch(l, in.waiting[0]))
+			in.waiting = in.waiting[1:]
+		}
 		take := queue
-		if len(flights) >= writeWindow {
+		if in.full() {
 			take = nil
 		}
 		var first chan error
@@ -115,13 +192,13 @@ func (in *input) runOn(l *link, open []*write) (_ []*write, done bool) {
 		}
 		select {
 		case w := <-take:
-			flights = append(flights, in.launch(l, w))
+			in.collect(w)
 		case err := <-first:
 			if _, lost := isLost(err); lost {
 				first <- err
 				return land(flights), p.Err() != nil
 			}
-			flights[0].write.done <- err
+			flights[0].write.settle(err)
 			flights = flights[1:]
 		case <-ended:
 			queue, ended = nil, nil // only answers now
@@ -132,6 +209,52 @@ func (in *input) runOn(l *link, open []*write) (_ []*write, done bool) {
 	return nil, true
 }
 
+// mayLeave reports whether a write may join those that are on their way.
+func mayLeave(flights []flight, w *write) bool {
+	bytes := len(w.data)
+	for _, f := range flights {
+		bytes += len(f.write.data)
+	}
+	return len(flights) == 0 || len(flights) < maxWrites && bytes <= inputWindow
+}
+
+// full reports whether enough input waits for its turn.
+func (in *input) full() bool {
+	bytes := 0
+	for _, w := range in.waiting {
+		if w.end {
+			return true
+		}
+		bytes += len(w.data)
+	}
+	return bytes >= maxWrite
+}
+
+// collect adds a write to those that wait for their turn. Small ones become one.
+func (in *input) collect(w *write) {
+	if n := len(in.waiting); n > 0 && !w.end {
+		last := in.waiting[n-1]
+		if !last.end && len(last.data)+len(w.data) <= maxWrite {
+			last.add(w)
+			return
+		}
+	}
+	w.id = in.process.client.newID()
+	in.waiting = append(in.waiting, w)
+}
+
+// add makes another write a part of this one.
+func (w *write) add(more *write) {
+	w.data = append(w.data, more.data...)
+	for _, s := range more.receipts {
+		if last := &w.receipts[len(w.receipts)-1]; last.receipt == s.receipt {
+			last.writes += s.writes
+		} else {
+			w.receipts = append(w.receipts, s)
+		}
+	}
+}
+
 // land waits for the outcome of all flights and returns the writes that have none.
 func land(flights []flight) (open []*write) {
 	for _, f := range flights {
@@ -140,7 +263,7 @@ func land(flights []flight) (open []*write) {
 			open = append(open, f.write)
 			continue
 		}
-		f.write.done <- err
+		f.write.settle(err)
 	}
 	return open
 }
@@ -188,29 +311,16 @@ func writeError(status string) error {
 // input arrives once and in order, whatever happens to the connection. If the context
 // ends first, it may still arrive.
 func (p *Process) Write(ctx context.Context, data []byte) error {
-	var answers []chan error
+	var r receipt
 	for {
 		n := min(len(data), maxWrite)
-		w := &write{data: bytes.Clone(data[:n])}
-		if err := p.input.submit(ctx, w); err != nil {
+		if err := p.input.submit(ctx, &write{data: bytes.Clone(data[:n])}, &r); err != nil {
 			return err
 		}
-		answers = append(answers, w.done)
 		if data = data[n:]; len(data) == 0 {
-			break
+			return r.wait(ctx)
 		}
 	}
-	for _, answer := range answers {
-		select {
-		case err := <-answer:
-			if err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	return nil
 }
 
 // CloseStdin ends the command's standard input after what was written before. On a
@@ -219,62 +329,51 @@ func (p *Process) CloseStdin(ctx context.Context) error {
 	if !p.client.Has(FeatureCloseStdin) {
 		return unsupported("closing standard input")
 	}
-	w := &write{end: true}
-	if err := p.input.submit(ctx, w); err != nil {
+	var r receipt
+	if err := p.input.submit(ctx, &write{end: true}, &r); err != nil {
 		return err
 	}
-	select {
-	case err := <-w.done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return r.wait(ctx)
 }
 
 // Stdin returns a writer for the command's standard input. It does not wait for each
-// answer, so an error may be that of an earlier Write; Close waits for all of them
-// and then ends the input.
+// answer: up to 2 MiB are on their way at a time, small pieces together, so an error may
+// be that of an earlier Write. Close waits for all answers and then ends the input.
 func (p *Process) Stdin() io.WriteCloser { return &stdin{process: p} }
 
 // A stdin is for one goroutine.
 type stdin struct {
 	process *Process
-	open    []*write
-	err     error
+	receipt receipt
+	closed  bool
 }
 
 // Write implements io.Writer.
 func (s *stdin) Write(data []byte) (n int, err error) {
-	for s.err == nil && n < len(data) {
+	for n < len(data) {
+		if err := s.receipt.failed(); err != nil {
+			return n, err
+		}
+		if s.closed {
+			return n, ErrStdinClosed
+		}
 		piece := data[n:min(len(data), n+maxWrite)]
-		w := &write{data: bytes.Clone(piece)}
-		if err := s.process.input.submit(context.Background(), w); err != nil {
-			s.err = err
-			break
+		if err := s.process.input.submit(context.Background(), &write{data: bytes.Clone(piece)}, &s.receipt); err != nil {
+			return n, err
 		}
 		n += len(piece)
-		s.open = append(s.open, w)
-		s.reap(writeWindow)
 	}
-	return n, s.err
-}
-
-// reap takes the answers of all writes but the newest few.
-func (s *stdin) reap(leave int) {
-	for len(s.open) > leave {
-		if err := <-s.open[0].done; err != nil && s.err == nil {
-			s.err = err
-		}
-		s.open = s.open[1:]
-	}
+	return n, nil
 }
 
 // Close implements io.Closer.
 func (s *stdin) Close() error {
-	s.reap(0)
-	if s.err != nil {
-		return s.err
+	if s.closed {
+		return ErrStdinClosed
 	}
-	s.err = ErrStdinClosed
+	if err := s.receipt.wait(context.Background()); err != nil {
+		return err
+	}
+	s.closed = true
 	return s.process.CloseStdin(context.Background())
 }

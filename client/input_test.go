@@ -1,0 +1,154 @@
+package client_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// A written request is a process/write that the script has heard.
+type written struct {
+	heard
+	ID   string `json:"writeId"`
+	Data []byte `json:"chunk"`
+}
+
+func (p *peer) hearWrite() (w written) {
+	w.heard = p.expect("process/write")
+	if err := json.Unmarshal(w.Params, &w); err != nil {
+		panic(err)
+	}
+	return w
+}
+
+func (w written) accept() string { return w.answer(`{"status":"accepted"}`) }
+
+// Input of 1 MiB and more is on its way before the first answer comes.
+func TestInputWindow(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	data := bytes.Repeat([]byte("0123456789abcdef"), 4<<20/16)
+	var got []byte
+	wait := play(t, func() {
+		var unanswered []written
+		for len(got) < 1<<20 {
+			w := first.hearWrite()
+			unanswered, got = append(unanswered, w), append(got, w.Data...)
+		}
+		for _, w := range unanswered {
+			first.say(w.accept())
+		}
+		for len(got) < len(data) {
+			w := first.hearWrite()
+			got = append(got, w.Data...)
+			first.say(w.accept())
+		}
+	})
+	in := p.Stdin()
+	for piece := range bytesChunk(data, 32<<10) { // as io.Copy does
+		if _, err := in.Write(piece); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := in.Close(); !errors.Is(err, client.ErrUnsupported) { // all is answered
+		t.Errorf("Close: %v", err)
+	}
+	wait()
+	if !bytes.Equal(got, data) {
+		t.Errorf("%d bytes arrived of %d, or others", len(got), len(data))
+	}
+}
+
+// Small writes that wait for their turn become one request, and that is repeated as it
+// was when its connection is lost.
+func TestSmallWritesAreCollected(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	const single = 64 // requests that may be unanswered
+	all, wrote := bytes.Repeat([]byte("x"), 1000), make(chan struct{})
+	again := make(chan *peer, 1)
+	wait := play(t, func() {
+		<-wrote // without an answer
+		got := 0
+		for range single {
+			w := first.hearWrite()
+			got += len(w.Data)
+			first.say(w.accept())
+		}
+		rest := first.hearWrite()
+		if got != single || len(rest.Data) != len(all)-single {
+			t.Errorf("heard %d bytes in %d requests, then %d bytes", got, single, len(rest.Data))
+		}
+		first.cut()
+		next := s.accept()
+		next.welcome("S")
+		next.expect1("process/read", readAnswer(1, false, false))
+		repeated := next.hearWrite()
+		if repeated.ID != rest.ID || !bytes.Equal(repeated.Data, rest.Data) {
+			t.Errorf("sent again: %s with %d bytes, was %s with %d", repeated.ID, len(repeated.Data), rest.ID, len(rest.Data))
+		}
+		next.say(repeated.accept())
+		again <- next
+	})
+	in := p.Stdin()
+	for i := range all {
+		if n, err := in.Write(all[i : i+1]); n != 1 || err != nil {
+			t.Fatalf("Write: %d, %v", n, err)
+		}
+	}
+	close(wrote)
+	if err := in.Close(); !errors.Is(err, client.ErrUnsupported) {
+		t.Errorf("Close: %v", err)
+	}
+	wait()
+	// Alone, a write leaves at once.
+	next := <-again
+	wait = play(t, func() {
+		w := next.hearWrite()
+		if string(w.Data) != "alone" {
+			t.Errorf("heard %q", w.Data)
+		}
+		next.say(w.accept())
+	})
+	if err := p.Write(tethertest.Within(t), []byte("alone")); err != nil {
+		t.Error(err)
+	}
+	wait()
+}
+
+// Each caller hears what became of its own input, also if requests were collected.
+func TestCollectedWritesFail(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	in, other, wrote := p.Stdin(), p.Stdin(), make(chan struct{})
+	wait := play(t, func() {
+		<-wrote
+		for range 64 {
+			first.say(first.hearWrite().accept())
+		}
+		first.say(first.hearWrite().answer(`{"status":"stdinClosed"}`))
+	})
+	for range 64 {
+		io.WriteString(in, "x")
+	}
+	io.WriteString(other, "y")
+	io.WriteString(in, "z")
+	close(wrote)
+	for name, w := range map[string]io.WriteCloser{"first": in, "other": other} {
+		if err := w.Close(); !errors.Is(err, client.ErrStdinClosed) {
+			t.Errorf("%s: Close: %v", name, err)
+		}
+		if _, err := io.WriteString(w, "more"); !errors.Is(err, client.ErrStdinClosed) {
+			t.Errorf("%s: Write: %v", name, err)
+		}
+	}
+	wait()
+}
