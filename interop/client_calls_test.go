@@ -87,10 +87,7 @@ func TestClientF37GivenUp(t *testing.T) {
 func TestClientF38Interrupt(t *testing.T) {
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start("n=0; trap 'n=$((n+1)); echo int $n' INT; echo ready; while [ $n = 0 ]; do sleep 0.1; done; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done; exit $n")
-		sub := p.Subscribe()
-		if e, err := sub.Next(r.within()); string(e.Data) != "ready\n" {
-			r.Fatal(e, err)
-		}
+		r.awaitOutput(p, "ready\n")
 		r.cable.On(cable.FromServer, cable.Answer("process/signal"), cable.SeverBefore)
 		err := p.Interrupt(r.within())
 		if r.who == ref && !errors.Is(err, client.ErrAmbiguous) || r.who == tether && err != nil {
@@ -106,10 +103,7 @@ func TestClientF38Interrupt(t *testing.T) {
 func TestClientF39F40(t *testing.T) {
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start("echo one; sleep 60")
-		sub := p.Subscribe()
-		if e, err := sub.Next(r.within()); string(e.Data) != "one\n" {
-			r.Fatal(e, err)
-		}
+		r.awaitOutput(p, "one\n")
 		poll := r.cable.On(cable.FromClient, cable.Method("process/read"), cable.SeverAfter)
 		done := make(chan error, 1)
 		go func() {

@@ -108,6 +108,7 @@ func (r rig) startGated(script string) (p *client.Process, open func()) {
 func (r rig) awaitOutput(p *client.Process, text string) {
 	r.Helper()
 	got, sub := "", p.Subscribe()
+	defer sub.Close()
 	for !strings.Contains(got, text) {
 		e, err := sub.Next(r.within())
 		if err != nil {
