@@ -29,6 +29,7 @@ type Client struct {
 	counter   atomic.Uint64 // for ids
 
 	acknowledges atomic.Bool   // the server wants to know what has arrived
+	kept         *atomic.Int64 // bytes in the logs of all processes
 	mending      chan struct{} // there are holes
 
 	states chan Status // for OnState
@@ -76,7 +77,7 @@ func open(ctx context.Context, d dialer, o Options) (*Client, error) {
 		opts: o.withDefaults(), dialer: d, prefix: rand.Text()[:12] + "-",
 		policies: make(chan struct{}, maxPolicyRequests), changed: make(chan struct{}),
 		processes: make(map[string]*Process), holes: make(map[*Process]bool), mending: make(chan struct{}, 1),
-		state: Recovering, session: o.Resume,
+		state: Recovering, session: o.Resume, kept: new(atomic.Int64),
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	l, err := c.connect(ctx, o.Resume)

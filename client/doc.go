@@ -39,6 +39,10 @@
 // # Servers without tether's additions
 //
 // Against the reference server the client does without them: no resizing of
-// terminals, no end of input but by terminate, only the interrupt signal, and output
-// that was held longer than the server keeps it is a [Gap]. [Client.Has] tells.
+// terminals, no end of input but by terminate, only the interrupt signal. That server
+// keeps the newest 1 MiB of output, whether it was received or not. For a reader that
+// pauses the client therefore keeps up to 64 MiB of each process, 256 MiB in all; more
+// than that, and more than 1 MiB while there is no connection, is a [Gap]. It does not
+// stop reading the connection instead: that would hold up all other processes and calls.
+// [Client.Has] tells what a server has.
 package client

@@ -11,18 +11,13 @@ const holdLimit = 250 * time.Millisecond
 // subscription that does not read is not waited for again until it has caught up. The
 // caller has p.mu, which is given up meanwhile.
 func (p *Process) hold(more int) {
-	late := p.client.logRoom()
-	if len(p.subs) == 0 || !p.log.full(more, late) {
+	late, first := p.logRoom(), p.awaited()
+	if !p.log.full(first, more, late) {
 		return
 	}
 	limit := time.NewTimer(holdLimit)
 	defer limit.Stop()
-	for {
-		first := p.awaited()
-		p.log.trim(first, late)
-		if !p.log.full(more, late) || first > p.seq.last {
-			return
-		}
+	for ; p.log.full(first, more, late); first = p.awaited() {
 		room := make(chan struct{})
 		p.room = room
 		p.mu.Unlock()
@@ -63,9 +58,8 @@ func (p *Process) goOn(now bool) {
 	if p.room == nil {
 		return
 	}
-	late := p.client.logRoom()
-	p.log.trim(p.awaited(), late)
-	if now || !p.log.full(late.bytes/2, late) {
+	late := p.logRoom()
+	if now || !p.log.full(p.awaited(), late.bytes/2, late) {
 		close(p.room)
 		p.room = nil
 	}

@@ -1,7 +1,10 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
+	"fmt"
 	"io"
 	"testing"
 	"time"
@@ -47,5 +50,35 @@ func TestReadersAreWaitedFor(t *testing.T) {
 	}
 	if total != size {
 		t.Errorf("the one who did not read got %d bytes of %d", total, size)
+	}
+}
+
+// A server that keeps little does not have the output of a reader that pauses, so the
+// client keeps it.
+func TestPausedReader(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	r := p.Output()
+	const events, size = 20, 1 << 20
+	chunk := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("x"), size))
+	for seq := 1; seq <= events; seq++ {
+		first.say(fmt.Sprintf(`{"method":"process/output","params":{"processId":"P","seq":%d,"stream":"stdout","chunk":%q}}`, seq, chunk))
+	}
+	tethertest.Eventually(t, func() error { // it pauses until everything has come
+		if n := p.LastSeq(); n < events {
+			return fmt.Errorf("%d events", n)
+		}
+		return nil
+	})
+	first.say(`{"method":"process/exited","params":{"processId":"P","seq":21,"exitCode":0,"sandboxDenied":false}}`,
+		`{"method":"process/closed","params":{"processId":"P","seq":22}}`)
+	go func() { // a read is answered as a server does that has forgotten the process
+		if m, ok := first.mayHear(); ok {
+			first.say(m.refuse(-32600, "unknown process id P"))
+		}
+	}()
+	if n, err := io.Copy(io.Discard, r); n != events*size || err != nil {
+		t.Errorf("read %d bytes of %d, %v", n, events*size, err)
 	}
 }

@@ -2,44 +2,67 @@ package client
 
 import "sort"
 
-// Limits of the events that a process keeps for who comes late.
+// Limits of the events that a process keeps for subscriptions.
 const (
+	// Always kept, for subscriptions that begin late.
 	logEvents = 256
 	logBytes  = 1 << 20
 
-	// While a subscription is behind, more is kept: what falls out has to be fetched
-	// again, and a server without acknowledgements may not have it any more.
-	lateEvents          = 8192
-	lateBytes           = 4 << 20
-	lateBytesReference  = 16 << 20
-	lateEventsReference = 32768
+	// Kept while a subscription reads and is behind: events that fall out of the log
+	// have to be fetched from the server again.
+	lateEvents = 8192
+	lateBytes  = 4 << 20
+
+	// A server without acknowledgements has only the newest 1 MiB of output. There, events
+	// that fall out of the log are lost, so more are kept, also for a subscription that
+	// does not read at the moment: so much for one process, and for all together.
+	lateBytesReference  = 64 << 20
+	lateEventsReference = lateBytesReference / 256
+	lateTotalReference  = 256 << 20
 )
 
 // room is how much a log may keep for subscriptions that are behind.
 type room struct{ events, bytes int }
 
-func (c *Client) logRoom() room {
-	if c.acknowledges.Load() {
+// logRoom is the room of a process's log. The caller has p.mu.
+func (p *Process) logRoom() room {
+	if p.client.acknowledges.Load() {
 		return room{lateEvents, lateBytes}
 	}
-	return room{lateEventsReference, lateBytesReference}
+	left := lateTotalReference - p.client.kept.Load() + p.kept.Load()
+	return room{lateEventsReference, int(min(max(left, logBytes), lateBytesReference))}
+}
+
+// trimLog drops events that are not needed any more, or that there is no room for. The
+// caller has p.mu.
+func (p *Process) trimLog() {
+	needed := p.needed()
+	if p.client.acknowledges.Load() {
+		needed = p.awaited() // the server has the others
+	}
+	p.log.trim(needed, p.logRoom())
+	grown := int64(p.log.bytes) - p.kept.Load()
+	p.kept.Add(grown)
+	p.client.kept.Add(grown)
 }
 
 // An eventLog keeps the newest events of a process, without a hole.
 type eventLog struct {
 	start  uint64 // the first number that is in it, or will be
 	events []Event
-	bytes  int
+	bytes  int    // in the events
+	total  uint64 // bytes of all events so far
 }
 
 // add appends an event.
-func (l *eventLog) add(e Event, needed uint64, late room) {
+func (l *eventLog) add(e Event) {
 	if l.start == 0 {
 		l.start = 1
 	}
-	l.events = append(l.events, e)
 	l.bytes += len(e.Data)
-	l.trim(needed, late)
+	l.total += uint64(len(e.Data))
+	e.end = l.total
+	l.events = append(l.events, e)
 }
 
 // trim drops old events: those before needed as soon as there are too many, the others
@@ -63,15 +86,28 @@ func (l *eventLog) trim(needed uint64, late room) {
 	l.events = l.events[drop:]
 }
 
-// full reports whether so much more would make it drop what is needed.
-func (l *eventLog) full(more int, late room) bool {
-	return l.bytes+more > late.bytes || len(l.events) >= late.events
+// full reports whether so many more bytes would make it drop events from seq on.
+func (l *eventLog) full(seq uint64, more int, late room) bool {
+	if l.bytes+more <= late.bytes && len(l.events) < late.events {
+		return false
+	}
+	i := l.search(seq)
+	if i == len(l.events) {
+		return false
+	}
+	bytes := int(l.total-l.events[i].end) + len(l.events[i].Data)
+	return bytes+more > late.bytes || len(l.events)-i >= late.events
+}
+
+// search returns the index of the event with this number, or of the gap that it is in.
+func (l *eventLog) search(seq uint64) int {
+	return sort.Search(len(l.events), func(i int) bool { return l.events[i].Seq >= seq })
 }
 
 // from returns the event with this number, or the gap that it is in. False: it is
 // not there yet.
 func (l *eventLog) from(seq uint64) (Event, bool) {
-	i := sort.Search(len(l.events), func(i int) bool { return l.events[i].Seq >= seq })
+	i := l.search(seq)
 	if i == len(l.events) {
 		return Event{}, false
 	}

@@ -3,7 +3,9 @@ package client
 import (
 	"context"
 	"math"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tetherexec/tether/wire"
@@ -26,7 +28,8 @@ type Process struct {
 	mu         sync.Mutex
 	seq        sequence
 	log        eventLog
-	exit       Event // Kind is 0 until it is known
+	kept       *atomic.Int64 // bytes of the log, as counted in client.kept
+	exit       Event         // Kind is 0 until it is known
 	closeSeq   uint64
 	failure    error
 	subs       map[*Subscription]struct{}
@@ -40,8 +43,11 @@ type Process struct {
 }
 
 func newProcess(c *Client, id string) *Process {
-	p := &Process{client: c, id: id, exited: make(chan struct{}), done: make(chan struct{}), subs: make(map[*Subscription]struct{})}
+	p := &Process{client: c, id: id, exited: make(chan struct{}), done: make(chan struct{}), subs: make(map[*Subscription]struct{}), kept: new(atomic.Int64)}
 	p.input.process = p
+	// A log that is never read to its end goes with its process.
+	total := c.kept
+	runtime.AddCleanup(p, func(own *atomic.Int64) { total.Add(-own.Load()) }, p.kept)
 	return p
 }
 
@@ -173,7 +179,8 @@ func (p *Process) publish(e Event) {
 		}
 		close(p.done)
 	}
-	p.log.add(e, p.awaited(), p.client.logRoom())
+	p.log.add(e)
+	p.trimLog()
 	for s := range p.subs {
 		s.signal()
 	}

@@ -42,6 +42,8 @@ type Event struct {
 	verdictKnown  bool             // the server said whether it was denied
 
 	First uint64 // of a Gap
+
+	end uint64 // bytes of output up to here; set by the log
 }
 
 // A sequence brings the events of one process into order. Events come from

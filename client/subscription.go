@@ -22,11 +22,13 @@ const (
 )
 
 // A Subscription delivers the events of a process in order, each once. One that
-// stays behind gets what it missed from the server, as long as that has it; what it
-// has not is a Gap. A Subscription is for one goroutine, except Close.
+// stays behind gets the events that it missed from the server; events that the server
+// does not have any more are a Gap. A Subscription is for one goroutine, except Close.
 //
 // On servers with acknowledgements, output that a subscription has not delivered is
-// kept, and the command blocks on its output when there is too much of it.
+// kept, and the command blocks on its output when there is too much of it. A server
+// without them has only the newest 1 MiB, so the client keeps what a subscription has
+// still to deliver, up to 64 MiB of a process and 256 MiB in all; more is lost.
 type Subscription struct {
 	process *Process
 	wake    chan struct{}
@@ -69,6 +71,7 @@ func (s *Subscription) Close() {
 	p.mu.Lock()
 	s.close()
 	delete(p.subs, s)
+	p.trimLog()
 	p.readerOver()
 	s.signal()
 	p.goOn(true)
@@ -94,6 +97,9 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 			s.next = e.Seq + 1
 			p.unacked += len(e.Data)
 			p.goOn(s.next > p.seq.last)
+			if p.log.bytes > logBytes {
+				p.trimLog()
+			}
 			ack = p.ackDue(e.Kind == Closed)
 		}
 		p.mu.Unlock()

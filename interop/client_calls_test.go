@@ -322,3 +322,23 @@ func TestClientF66ToF69Lazy(t *testing.T) {
 		}
 	})
 }
+
+// A reader that pauses while 48 MB are printed gets them all: tether's server keeps them
+// for it, and with the reference, which keeps 1 MiB, the client does.
+func TestClientPausedReader(t *testing.T) {
+	withRig(t, client.Options{}, func(r rig) {
+		const size = 48_000_000
+		p := r.start(fmt.Sprintf("head -c %d /dev/zero; exit 4", size))
+		out := p.Output()
+		if _, err := p.Result(r.within()); err != nil { // it reads only when the command has ended
+			r.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, out)
+		if n != size || err != nil {
+			r.Errorf("read %d bytes of %d, %v", n, size, err)
+		}
+		if exit, err := p.Wait(r.within()); err != nil || exit.Code != 4 {
+			r.Errorf("exit %+v, %v", exit, err)
+		}
+	})
+}
