@@ -180,10 +180,23 @@ type ObservedEvicted struct {
 // A DenialFact is what is known about the failure of a confined process beyond
 // sandboxDenied. It travels as "tetherDenial" beside that.
 type DenialFact struct {
-	Path    *string `json:"path,omitempty"`    // what was reached for
-	Access  *string `json:"access,omitempty"`  // how: "read" or "write"
-	Rule    *string `json:"rule,omitempty"`    // what decided about the path
-	Syscall *string `json:"syscall,omitempty"` // the kind of system call that was stopped
+	Path    *PathURI `json:"path,omitempty"`    // what was reached for
+	Access  *string  `json:"access,omitempty"`  // how: "read" or "write"
+	Rule    *string  `json:"rule,omitempty"`    // what decided about the path
+	Syscall *string  `json:"syscall,omitempty"` // the kind of system call that was stopped
+}
+
+// PathText is the path as its executor spells it, for people; empty: it is not known.
+func (f *DenialFact) PathText() string {
+	if f.Path == nil {
+		return ""
+	}
+	for _, goos := range []string{"linux", "windows"} { // the two conventions; a URI fits one at most
+		if native, err := f.Path.NativeOn(goos); err == nil {
+			return native
+		}
+	}
+	return f.Path.String()
 }
 
 // JSON encodes the fact.

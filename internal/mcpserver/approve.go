@@ -123,10 +123,11 @@ func denialText(f *wire.DenialFact) string {
 		return ""
 	}
 	var words []string
+	path := f.PathText()
 	for _, w := range []struct {
 		before string
 		text   *string
-	}{{"", f.Access}, {"", f.Path}, {"system call ", f.Syscall}} {
+	}{{"", f.Access}, {"", &path}, {"system call ", f.Syscall}} {
 		if w.text != nil && *w.text != "" {
 			words = append(words, w.before+*w.text)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/outlog"
@@ -184,5 +185,10 @@ func (l *judgedLog) explain(code int) *wire.DenialFact {
 		}
 		return &s
 	}
-	return &wire.DenialFact{Path: given(fact.Path), Access: given(fact.Access), Rule: given(fact.Rule), Syscall: given(fact.Syscall)}
+	told := &wire.DenialFact{Access: given(fact.Access), Rule: given(fact.Rule), Syscall: given(fact.Syscall)}
+	if fact.Path != "" {
+		uri := wire.PathURIOn(runtime.GOOS, fact.Path)
+		told.Path = &uri
+	}
+	return told
 }
