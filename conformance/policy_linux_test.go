@@ -113,7 +113,7 @@ func (p policy) net() policy {
 	return p
 }
 
-// in sets the workspace roots, from the cwd of the sandbox.
+// in sets the workspace roots, from the cwd of the sandbox; empty: it has none.
 func (p policy) in(roots ...string) policy {
 	p.roots = roots
 	return p
@@ -189,8 +189,10 @@ func (p policy) wire() map[string]any {
 		roots = append(roots, "file://"+root)
 	}
 	sandbox := map[string]any{
-		"permissions": permissions, "windowsSandboxLevel": "disabled",
-		"cwd": "file://" + p.cwd, "workspaceRoots": roots,
+		"permissions": permissions, "windowsSandboxLevel": "disabled", "workspaceRoots": roots,
+	}
+	if p.cwd != "" {
+		sandbox["cwd"] = "file://" + p.cwd
 	}
 	for name, value := range p.more {
 		sandbox[name] = value

@@ -52,6 +52,12 @@ func readRows() []row {
 			exit:   1, denied: yes, out: []string{"x.env: " + textACCES, "d/y.env: " + textACCES, "^text of a", "^late", "rm: .*" + textBUSY, "mv: .*" + textBUSY}},
 		{id: "R11", policy: workspaceOnly().with(glob("**/*.env", "deny")), setup: envFiles,
 			script: `cat d/y.env`, exit: 1, denied: yes, out: []string{textACCES}},
+		{id: "R11-no-cwd", policy: workspaceOnly().with(glob("**/*.env", "deny")).from(""), setup: envFiles, // that of the process
+			script: `cat d/y.env`, exit: 1, denied: yes, out: []string{textACCES}},
+		{id: "R11-null-cwd", policy: workspaceOnly().with(glob("**/*.env", "deny")).also("cwd", nil), setup: envFiles,
+			script: `cat d/y.env`, exit: 1, denied: yes, out: []string{textACCES}},
+		{id: "R11-missing-cwd", policy: workspaceOnly().with(glob("**/*.env", "deny")).from("$FX/gone"), setup: envFiles, // nothing matches there
+			script: `cat d/y.env && mkdir $FX/gone`, exit: 1, denied: yes, out: []string{textROFS}, not: []string{textACCES}, host: []string{"-$FX/gone"}},
 		{id: "R12", policy: workspaceOnly().with(glob("codex-project-roots://**/*.env", "deny")), setup: envFiles,
 			script: `cat d/y.env`, exit: 1, denied: yes, out: []string{textACCES}},
 		{id: "R13", policy: workspaceOnly().with(glob("$WS/**/*.env", "deny")).scan(1), setup: envFiles,

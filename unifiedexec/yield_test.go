@@ -221,3 +221,42 @@ func TestChooseVictim(t *testing.T) {
 		}
 	}
 }
+
+// Each poll of a session returns what the command has printed since the one before, and
+// nothing twice.
+func TestThreePollsReturnTheirMarkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &fake{script: func(_ int, p *fakeProcess) {
+			p.prints("begin\n")
+			go func() {
+				for i := range 3 {
+					time.Sleep(5 * time.Second)
+					p.prints(fmt.Sprintf("marker %d\n", i+1))
+				}
+				time.Sleep(5 * time.Second)
+				p.exits(client.Exit{Code: 3})
+				p.closes()
+			}()
+		}}
+		m, err := New(Config{Environments: []Environment{{ID: "e", Executor: e, Cwd: "/"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		r, err := m.ExecCommand(context.Background(), ExecArgs{Cmd: "x", YieldTimeMs: ptr[int64](2500)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := wantRunning(t, r, "begin\n")
+		for i := range 3 {
+			if r, err = m.WriteStdin(context.Background(), StdinArgs{SessionID: id, YieldTimeMs: ptr[int64](5000)}); err != nil {
+				t.Fatal(err)
+			}
+			wantRunning(t, r, fmt.Sprintf("marker %d\n", i+1))
+		}
+		if r, err = m.WriteStdin(context.Background(), StdinArgs{SessionID: id, YieldTimeMs: ptr[int64](5000)}); err != nil {
+			t.Fatal(err)
+		}
+		wantEnd(t, r, 3, "")
+	})
+}

@@ -142,6 +142,45 @@ func TestLongPollDelaysNobody(t *testing.T) {
 	})
 }
 
+// Each of three polls is answered with the output that came after the one before.
+func TestThreePollsReturnTheirMarkers(t *testing.T) {
+	onBothTransports(t, func(t *testing.T, c *tethertest.Client) {
+		c.Start(tethertest.Command("p", []string{"cat"}, map[string]any{"pipeStdin": true}))
+		for i := range uint64(3) {
+			poll := c.Ask("process/read", map[string]any{"processId": "p", "afterSeq": i, "maxBytes": nil, "waitMs": 60_000})
+			c.Must("environment/status", nil, nil) // the poll waits by now
+			marker := fmt.Sprintf("marker %d", i)
+			c.Write("p", marker, marker)
+			var answer tethertest.ReadAnswer
+			json.Unmarshal(c.Answer(poll).Result, &answer)
+			if len(answer.Chunks) != 1 || string(answer.Chunks[0].Chunk) != marker || answer.Chunks[0].Seq != i+1 || answer.NextSeq != i+2 || answer.Exited {
+				t.Errorf("poll %d answered %+v", i, answer)
+			}
+		}
+		c.Terminate("p")
+	})
+}
+
+// Requests may carry the context of a trace, and initialized may have any parameters.
+func TestTraceAndNullParametersAreIgnored(t *testing.T) {
+	for _, initialized := range []string{`{"method":"initialized","params":null}`, `{"method":"initialized"}`, `{"method":"initialized","params":{"x":1}}`} {
+		s := tethertest.StartServer(t, server.Config{})
+		c := tethertest.Dial(t, s.URL)
+		c.Send(`{"id":-7,"method":"initialize","params":{"clientName":"test","resumeSessionId":null},` +
+			`"trace":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","tracestate":"vendor=1"}}`)
+		if m := c.Answer(-7); m.Error != nil {
+			t.Fatalf("initialize: %s", m.Raw)
+		}
+		c.Send(initialized)
+		for i, trace := range []string{`null`, `{}`, `{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`, `{"traceparent":null,"tracestate":"vendor=1"}`} {
+			c.Send(fmt.Sprintf(`{"id":%d,"method":"environment/status","params":null,"trace":%s}`, -8-i, trace))
+			if m := c.Answer(int64(-8 - i)); m.Error != nil || string(m.Result) != `{"status":"ready"}` {
+				t.Errorf("after %s, with the trace %s: %s", initialized, trace, m.Raw)
+			}
+		}
+	}
+}
+
 // A start whose connection has gone finishes all the same, and its process
 // belongs to whoever resumes the session.
 func TestStartOutlivesItsConnection(t *testing.T) {

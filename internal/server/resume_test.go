@@ -6,8 +6,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +20,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
 )
 
 // randomFile makes a file of n bytes and returns its path and digest.
@@ -284,6 +288,65 @@ func TestTakeoverOfAFrozenConnection(t *testing.T) {
 	cable.Thaw()
 	if err := c.Ended(); err == nil {
 		t.Error("the old connection goes on")
+	}
+}
+
+// A dropped connection lets go of its session within a second, however it was dropped.
+func TestDroppedConnectionDetachesWithinASecond(t *testing.T) {
+	s := tethertest.StartServer(t, server.Config{})
+	other := tethertest.Connect(t, s.URL)
+	for name, drop := range map[string]func(*net.TCPConn){
+		"closed": func(c *net.TCPConn) { c.Close() },
+		"half":   func(c *net.TCPConn) { c.CloseWrite() },
+		"reset": func(c *net.TCPConn) {
+			c.SetLinger(0)
+			c.Close()
+		},
+	} {
+		c := tethertest.Dial(t, s.URL)
+		hello := c.Handshake("")
+		c.Start(tethertest.Command("p", []string{"sleep", "1000"}, nil))
+		c.Ask("process/read", map[string]any{"processId": "p", "waitMs": 60_000})
+		c.Must("environment/status", nil, nil) // the poll waits by now
+		drop(c.WS().Conn().(*net.TCPConn))
+		dropped := time.Now()
+		tethertest.Eventually(t, func() error {
+			var list wire.SessionListResult
+			if err := wire.Decode(other.Call("tether/session/list", nil).Result, &list); err != nil {
+				return err
+			}
+			for _, one := range list.Sessions {
+				if one.SessionID == hello.Tether.PublicID && one.Attached {
+					return errors.New("it is attached")
+				}
+			}
+			return nil
+		})
+		if took := time.Since(dropped); took > time.Second {
+			t.Errorf("%s: the session was detached after %v", name, took)
+		}
+	}
+}
+
+// What a client is told about the executor and its session does not change by a
+// resume.
+func TestResumedInitializeIsAnsweredLikeTheFirst(t *testing.T) {
+	s := tethertest.StartServer(t, server.Config{})
+	c := tethertest.Dial(t, s.URL)
+	ask := map[string]any{"clientName": "test", "resumeSessionId": nil, "tether": map[string]any{"ttlMs": 5000}}
+	first := c.Call("initialize", ask)
+	var hello tethertest.Hello
+	if err := json.Unmarshal(first.Result, &hello); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		c.Close()
+		c = tethertest.Dial(t, s.URL)
+		// The second and later ones may ask for nothing: the session has its time to live.
+		again := c.Call("initialize", map[string]any{"clientName": "test", "resumeSessionId": hello.SessionID})
+		if string(again.Result) != string(first.Result) {
+			t.Errorf("the first answer was\n%s\nand after a resume\n%s", first.Result, again.Raw)
+		}
 	}
 }
 

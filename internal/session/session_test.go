@@ -216,6 +216,40 @@ func TestClosedProcessIsForgotten(t *testing.T) {
 	})
 }
 
+// The retention begins with the close: a process that has exited, and whose output is
+// still open, can be read for as long as its session lives.
+func TestExitedOpenProcessOutlivesTheRetention(t *testing.T) {
+	child := finished(t)
+	synctest.Test(t, func(t *testing.T) {
+		table := newTable(t, nil)
+		a := open(t, table, Wishes{})
+		p := adopt(a.Session, "p", child)
+		p.Log.Append(outlog.Stdout, []byte("x"))
+		p.Log.Exit(3)
+		p.Sent(2)
+		for range 3 {
+			time.Sleep(10 * keepClosed)
+			synctest.Wait()
+			if page := read(t, a, "p", 0); !page.Exited || page.ExitCode != 3 || page.Closed || page.Next != 3 {
+				t.Fatalf("read gives %+v", page)
+			}
+		}
+		p.Log.Append(outlog.Stdout, []byte("late"))
+		p.Log.Close()
+		p.Sent(4)
+		time.Sleep(keepClosed - time.Nanosecond)
+		if page := read(t, a, "p", 2); !page.Closed || page.Next != 5 {
+			t.Errorf("read after the close gives %+v", page)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if _, err := a.Session.find("p"); !errors.Is(err, ErrUnknownProcess) {
+			t.Errorf("30 s after its close was sent: %v", err)
+		}
+		a.Detach()
+	})
+}
+
 // A close that was sent to a peer that is gone, though nobody knows it yet, may
 // never have arrived: the client that takes over can still read it.
 func TestClosedProcessOfASilentClientIsKept(t *testing.T) {

@@ -118,6 +118,9 @@ func upgrade(conn net.Conn, u *url.URL, header http.Header) (*WS, error) {
 // LocalAddr is the client's side of the connection, as IP:PORT.
 func (w *WS) LocalAddr() string { return w.conn.LocalAddr().String() }
 
+// Conn is the connection below.
+func (w *WS) Conn() net.Conn { return w.conn }
+
 // Close drops the TCP connection without a close frame, as the reference client
 // does.
 func (w *WS) Close() error { return w.conn.Close() }
