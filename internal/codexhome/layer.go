@@ -1,6 +1,7 @@
 package codexhome
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,8 +15,19 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// maxFile is the size of a configuration file that is still read.
-const maxFile = 4 << 20
+// Limits of what a request reads. Files that people write are a hundred times smaller.
+const (
+	maxFile = 256 << 10 // bytes of one file
+	maxAll  = 4 << 20   // bytes of all files that one request reads
+)
+
+// A reader reads the files of one request.
+type reader struct {
+	ctx  context.Context // ends with the request's client
+	left int             // bytes that it may still read
+}
+
+func newReader(ctx context.Context) *reader { return &reader{ctx, maxAll} }
 
 // A layer is one configuration file.
 type layer struct {
@@ -25,13 +37,17 @@ type layer struct {
 }
 
 // wire is what the paths select of the layer, or nil.
-func (l layer) wire(paths [][]string) *wire.ConfigLayer {
+func (l layer) wire(paths [][]string) (*wire.ConfigLayer, error) {
 	selected := l.config.keep(paths)
 	if len(selected.keys) == 0 {
-		return nil
+		return nil, nil
+	}
+	text, err := selected.text()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", l.path, err)
 	}
 	dir := wire.PathToURI(filepath.Dir(l.path))
-	return &wire.ConfigLayer{Source: l.source, BaseDir: &dir, TOML: selected.String()}
+	return &wire.ConfigLayer{Source: l.source, BaseDir: &dir, TOML: text}, nil
 }
 
 // A fileError says why a file could not be read or parsed; whose file it is
@@ -53,18 +69,27 @@ func (e *fileError) Unwrap() error    { return e.read }
 func (e *fileError) readText() string { return oserr.Text(e.read) }
 
 // readTOML reads a configuration file. A file that does not exist is nil.
-func readTOML(path string) (*table, *fileError) {
+func (r *reader) readTOML(path string) (*table, *fileError) {
+	if err := context.Cause(r.ctx); err != nil {
+		return nil, &fileError{path: path, read: err}
+	}
 	document, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, nil
 	}
+	if err == nil && len(document) > r.left {
+		err = fmt.Errorf("configuration files are too large to read: limit is %d bytes for all together", maxAll)
+	}
 	if err != nil {
 		return nil, &fileError{path: path, read: err}
 	}
-	config, err := parse(document)
-	if err != nil {
-		syntax, _ := errors.AsType[*syntaxError](err)
+	r.left -= len(document)
+	config, err := parse(r.ctx, document)
+	if syntax, ok := errors.AsType[*syntaxError](err); ok {
 		return nil, &fileError{path: path, syntax: syntax}
+	}
+	if err != nil {
+		return nil, &fileError{path: path, read: err}
 	}
 	return config, nil
 }

@@ -101,7 +101,7 @@ func unexpected(value any, want string) error {
 
 // projects reads the files of the project around cwd, outermost first, as far as
 // the user trusts them. Those of others are not even opened.
-func (h Home) projects(cwd string, s settings) ([]layer, error) {
+func (h Home) projects(r *reader, cwd string, s settings) ([]layer, error) {
 	root := projectRoot(cwd, s.markers)
 	worktree, mainTree := repository(cwd)
 	var layers []layer
@@ -113,7 +113,7 @@ func (h Home) projects(cwd string, s settings) ([]layer, error) {
 		if info, err := os.Stat(own); err != nil || !info.IsDir() || h.isCodexDir(own) {
 			continue
 		}
-		config, err := readProject(own)
+		config, err := r.readProject(own)
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +130,7 @@ func (h Home) projects(cwd string, s settings) ([]layer, error) {
 			continue
 		}
 		counterpart := filepath.Join(mainTree, below, projectDir)
-		config, err = readProject(counterpart)
+		config, err = r.readProject(counterpart)
 		if err != nil {
 			return nil, err
 		}
@@ -146,9 +146,9 @@ func projectLayer(dir string, config *table) layer {
 	return layer{source: "project (" + path + ")", path: path, config: config}
 }
 
-func readProject(dir string) (*table, error) {
+func (r *reader) readProject(dir string) (*table, error) {
 	path := filepath.Join(dir, configFile)
-	config, problem := readTOML(path)
+	config, problem := r.readTOML(path)
 	switch {
 	case problem != nil && problem.syntax != nil:
 		return nil, fmt.Errorf("Error parsing project config file %s: %s", path, problem.syntax.excerpt())

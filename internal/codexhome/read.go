@@ -1,6 +1,7 @@
 package codexhome
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,9 +17,9 @@ const (
 	projectDir       = ".codex"
 )
 
-// Read answers environmentConfig/read for a server with the environment env.
-// Errors are *[Error].
-func Read(env []string, p *wire.ConfigReadParams) (wire.ConfigReadResult, error) {
+// Read answers environmentConfig/read for a server with the environment env. It
+// gives up when ctx ends. Errors are *[Error].
+func Read(ctx context.Context, env []string, p *wire.ConfigReadParams) (wire.ConfigReadResult, error) {
 	cwd, err := check(p)
 	if err != nil {
 		return wire.ConfigReadResult{}, invalid(err)
@@ -27,7 +28,7 @@ func Read(env []string, p *wire.ConfigReadParams) (wire.ConfigReadResult, error)
 	if err != nil {
 		return wire.ConfigReadResult{}, failed(fmt.Errorf("failed to find Codex home: %w", err))
 	}
-	return home.read(cwd, p)
+	return home.read(ctx, cwd, p)
 }
 
 // check returns the request's directory.
@@ -45,7 +46,7 @@ func check(p *wire.ConfigReadParams) (cwd string, err error) {
 	return p.Cwd.Native()
 }
 
-func (h Home) read(cwd string, p *wire.ConfigReadParams) (wire.ConfigReadResult, error) {
+func (h Home) read(ctx context.Context, cwd string, p *wire.ConfigReadParams) (wire.ConfigReadResult, error) {
 	result := wire.ConfigReadResult{CodexHomeDir: wire.PathToURI(h.Codex)}
 	if h.User != "" {
 		uri := wire.PathToURI(h.User)
@@ -54,22 +55,34 @@ func (h Home) read(cwd string, p *wire.ConfigReadParams) (wire.ConfigReadResult,
 	if name, err := os.Hostname(); err == nil { // null otherwise
 		result.Hostname = &name
 	}
-	files, err := h.load(filepath.Clean(cwd))
+	files, err := h.load(newReader(ctx), filepath.Clean(cwd))
+	if err != nil {
+		if gone := context.Cause(ctx); gone != nil {
+			err = gone
+		}
+		return wire.ConfigReadResult{}, failed(fmt.Errorf("failed to load executor-local config: %w", err))
+	}
+	result.Config, err = choose(p.ConfigPaths, files.system, files.user, files.projects, files.managed)
+	if err == nil {
+		result.Requirements, err = choose(p.RequirementsPaths, files.requirements, files.fromManaged)
+	}
 	if err != nil {
 		return wire.ConfigReadResult{}, failed(fmt.Errorf("failed to load executor-local config: %w", err))
 	}
-	result.Config = choose(p.ConfigPaths, files.system, files.user, files.projects, files.managed)
-	result.Requirements = choose(p.RequirementsPaths, files.requirements, files.fromManaged)
 	return result, nil
 }
 
 // choose makes the answer's layers. What a cloud adds comes after the first group,
 // which is the machine's.
-func choose(paths [][]string, machine []layer, others ...[]layer) wire.ConfigLayers {
+func choose(paths [][]string, machine []layer, others ...[]layer) (wire.ConfigLayers, error) {
 	chosen := wire.ConfigLayers{Layers: []wire.ConfigLayer{}}
 	for i, group := range append([][]layer{machine}, others...) {
 		for _, l := range group {
-			if selected := l.wire(paths); selected != nil {
+			selected, err := l.wire(paths)
+			if err != nil {
+				return wire.ConfigLayers{}, err
+			}
+			if selected != nil {
 				chosen.Layers = append(chosen.Layers, *selected)
 			}
 		}
@@ -77,7 +90,7 @@ func choose(paths [][]string, machine []layer, others ...[]layer) wire.ConfigLay
 			chosen.CloudInsertionIndex = len(chosen.Layers)
 		}
 	}
-	return chosen
+	return chosen, nil
 }
 
 // files are all configuration files that count for a directory, lowest precedence
@@ -87,15 +100,15 @@ type files struct {
 	requirements, fromManaged       []layer
 }
 
-func (h Home) load(cwd string) (files, error) {
+func (h Home) load(r *reader, cwd string) (files, error) {
 	var f files
 	var err error
 	if h.System != "" {
-		if f, err = h.loadSystem(); err != nil {
+		if f, err = h.loadSystem(r); err != nil {
 			return files{}, err
 		}
 	}
-	f.user, err = ordinary("user (%s)", filepath.Join(h.Codex, configFile), "Failed to read config file %s: %s")
+	f.user, err = r.ordinary("user (%s)", filepath.Join(h.Codex, configFile), "Failed to read config file %s: %s")
 	if err != nil {
 		return files{}, err
 	}
@@ -103,22 +116,22 @@ func (h Home) load(cwd string) (files, error) {
 	if err != nil {
 		return files{}, err
 	}
-	f.projects, err = h.projects(cwd, settings)
+	f.projects, err = h.projects(r, cwd, settings)
 	return f, err
 }
 
 // loadSystem reads the files of the machine.
-func (h Home) loadSystem() (f files, err error) {
-	f.system, err = ordinary("system (%s)", filepath.Join(h.System, configFile), "Failed to read config file %s: %s")
+func (h Home) loadSystem(r *reader) (f files, err error) {
+	f.system, err = r.ordinary("system (%s)", filepath.Join(h.System, configFile), "Failed to read config file %s: %s")
 	if err != nil {
 		return files{}, err
 	}
-	f.managed, err = ordinary("legacy managed_config.toml (%s)", filepath.Join(h.System, managedFile), "%[2]s")
+	f.managed, err = r.ordinary("legacy managed_config.toml (%s)", filepath.Join(h.System, managedFile), "%[2]s")
 	if err != nil {
 		return files{}, err
 	}
 	path := filepath.Join(h.System, requirementsFile)
-	config, problem := readTOML(path)
+	config, problem := r.readTOML(path)
 	switch {
 	case problem != nil && problem.syntax != nil:
 		return files{}, fmt.Errorf("failed to parse requirements layer %s: %s", path, problem.syntax.excerpt())
@@ -138,8 +151,8 @@ func (h Home) loadSystem() (f files, err error) {
 }
 
 // ordinary reads a file that need not exist.
-func ordinary(source, path, unreadable string) ([]layer, error) {
-	config, problem := readTOML(path)
+func (r *reader) ordinary(source, path, unreadable string) ([]layer, error) {
+	config, problem := r.readTOML(path)
 	switch {
 	case problem != nil && problem.syntax != nil:
 		return nil, problem

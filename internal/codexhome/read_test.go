@@ -38,7 +38,7 @@ func params(t *testing.T, cwd string, config, requirements [][]string) *wire.Con
 
 func (m machine) readFrom(cwd string, config, requirements [][]string) wire.ConfigReadResult {
 	m.Helper()
-	result, err := m.read(cwd, params(m.T, cwd, config, requirements))
+	result, err := m.read(m.Context(), cwd, params(m.T, cwd, config, requirements))
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -216,14 +216,14 @@ func TestBadFiles(t *testing.T) {
 	for _, tt := range tests {
 		m.write(user, trust("trusted", m.work))
 		m.write(tt.file, tt.text)
-		_, err := m.read(m.work, params(t, m.work, servers, servers))
+		_, err := m.read(t.Context(), m.work, params(t, m.work, servers, servers))
 		wantError(t, err, wire.CodeInternal, "failed to load executor-local config: "+tt.want)
 		if err := os.Remove(tt.file); err != nil {
 			t.Fatal(err)
 		}
 	}
 	m.mkdir(user)
-	_, err := m.read(m.work, params(t, m.work, servers, nil))
+	_, err := m.read(t.Context(), m.work, params(t, m.work, servers, nil))
 	wantError(t, err, wire.CodeInternal, "failed to load executor-local config: Failed to read config file "+user+": path `"+user+"` is not a file")
 }
 
@@ -239,12 +239,12 @@ func TestRead(t *testing.T) {
 	m := newMachine(t)
 	m.write(m.Codex+"/config.toml", server("user"))
 	env := []string{"HOME=" + m.User, "CODEX_HOME=" + m.Codex}
-	r, err := Read(env, params(t, m.work, servers, nil))
+	r, err := Read(t.Context(), env, params(t, m.work, servers, nil))
 	if err != nil || r.CodexHomeDir != wire.PathToURI(m.Codex) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	m.write(m.User+"/.codex/config.toml", "")
-	r, err = Read([]string{"HOME=" + m.User, "CODEX_HOME="}, params(t, m.work, servers, nil))
+	r, err = Read(t.Context(), []string{"HOME=" + m.User, "CODEX_HOME="}, params(t, m.work, servers, nil))
 	if err != nil || r.CodexHomeDir != wire.PathToURI(m.User+"/.codex") {
 		t.Errorf("without CODEX_HOME: got %+v, %v", r, err)
 	}
@@ -265,7 +265,7 @@ func TestRead(t *testing.T) {
 			fmt.Sprintf("failed to find Codex home: CODEX_HOME points to %q, but that path is not a directory", m.Codex+"/config.toml")},
 	}
 	for _, tt := range tests {
-		_, err := Read(tt.env, params(t, tt.cwd, tt.config, tt.requirements))
+		_, err := Read(t.Context(), tt.env, params(t, tt.cwd, tt.config, tt.requirements))
 		wantError(t, err, tt.code, tt.want)
 	}
 }

@@ -2,6 +2,7 @@ package codexhome
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,11 +21,19 @@ type table struct {
 	values map[string]any
 }
 
-// maxNesting bounds the parts of a dotted key, and how deep values may lie in one
-// another. Nobody writes that by hand, and each level costs the stack something.
-const maxNesting = 64
+// Limits of a file. They are checked before the file is decoded: the decoder looks
+// through all earlier keys for each part of a key, and makes a table for each part.
+const (
+	maxNesting = 64    // parts of a dotted key, and how deep values may lie in one another
+	maxKeys    = 16384 // parts of keys, tables and lists: less than half a second of work
+	maxValues  = 65536 // of any kind
+)
 
-var errNesting = &syntaxError{line: 1, column: 1, message: fmt.Sprintf("nested more than %d levels deep", maxNesting)}
+var (
+	errNesting = &syntaxError{line: 1, column: 1, message: fmt.Sprintf("nested more than %d levels deep", maxNesting)}
+	errKeys    = &syntaxError{line: 1, column: 1, message: fmt.Sprintf("more than %d keys, tables and lists", maxKeys)}
+	errValues  = &syntaxError{line: 1, column: 1, message: fmt.Sprintf("more than %d values", maxValues)}
+)
 
 // raw is a number, a boolean or a date as the file spells it.
 type raw string
@@ -52,27 +61,23 @@ func (t *table) without(keys ...string) *table {
 // keep leaves what the paths name. A path that goes on behind a value which is no
 // table keeps the value: what is wrong with it is for the reader to say.
 func (t *table) keep(paths [][]string) *table {
+	whole := map[string]bool{}        // keys that a path ends with
+	deeper := map[string][][]string{} // the rest of the other paths, by their first key
+	for _, path := range paths {
+		if len(path) == 1 {
+			whole[path[0]] = true
+		} else {
+			deeper[path[0]] = append(deeper[path[0]], path[1:])
+		}
+	}
 	kept := newTable()
 	for _, key := range t.keys {
-		var deeper [][]string
-		named, whole := false, false
-		for _, path := range paths {
-			if path[0] != key {
-				continue
-			}
-			named = true
-			if len(path) == 1 {
-				whole = true
-			} else {
-				deeper = append(deeper, path[1:])
-			}
-		}
-		if !named {
+		if !whole[key] && deeper[key] == nil {
 			continue
 		}
 		value := t.values[key]
-		if sub, ok := value.(*table); ok && !whole {
-			value = sub.keep(deeper)
+		if sub, ok := value.(*table); ok && !whole[key] {
+			value = sub.keep(deeper[key])
 		}
 		kept.set(key, value)
 	}
@@ -96,8 +101,11 @@ func (e *syntaxError) excerpt() string {
 		e.line, e.column, margin, number, e.text, margin, strings.Repeat(" ", max(e.column-1, 0)), e.message)
 }
 
-// parse reads a TOML document. Errors are *syntaxError.
-func parse(document []byte) (*table, error) {
+// parse reads a TOML document. Errors are *syntaxError, or the cause of ctx's end.
+func parse(ctx context.Context, document []byte) (*table, error) {
+	if err := checkLimits(ctx, document); err != nil {
+		return nil, err
+	}
 	// The decoder knows all rules, but not the order of keys; the parser below
 	// knows the order, but not, for instance, that a key may not come twice.
 	if err := toml.Unmarshal(document, new(map[string]any)); err != nil {
@@ -109,9 +117,6 @@ func parse(document []byte) (*table, error) {
 	p.Reset(document)
 	for p.NextExpression() {
 		e := p.Expression()
-		if tooDeep(e, 0) {
-			return nil, errNesting
-		}
 		switch e.Kind {
 		case unstable.Table:
 			current = root.descend(keysOf(e))
@@ -131,20 +136,55 @@ func parse(document []byte) (*table, error) {
 	return root, nil
 }
 
-// tooDeep checks an expression, a value or an element of one.
-func tooDeep(n *unstable.Node, level int) bool {
-	if level > maxNesting {
-		return true
-	}
-	children := 0
-	for it := n.Children(); it.Next(); children++ {
-		if tooDeep(it.Node(), level+1) {
-			return true
+// checkLimits reads a document as far as it is TOML, in time that grows with its size
+// only.
+func checkLimits(ctx context.Context, document []byte) error {
+	var n counter
+	var p unstable.Parser
+	p.Reset(document)
+	for p.NextExpression() {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if err := n.add(p.Expression(), 0); err != nil {
+			return err
 		}
 	}
-	// All children of these are parts of a key, but for the value.
-	hasKey := n.Kind == unstable.Table || n.Kind == unstable.ArrayTable || n.Kind == unstable.KeyValue
-	return hasKey && children > maxNesting
+	return nil // what is wrong with it, the decoder says
+}
+
+// A counter counts what is in a document.
+type counter struct{ keys, values int }
+
+// add counts an expression, a value or an element of one, and all below it.
+func (c *counter) add(n *unstable.Node, level int) error {
+	if level > maxNesting {
+		return errNesting
+	}
+	switch n.Kind {
+	case unstable.Table, unstable.ArrayTable, unstable.KeyValue: // their children are the parts of a key, and a value
+		parts := 0
+		for it := n.Children(); it.Next(); parts++ {
+			if parts == maxNesting {
+				return errNesting
+			}
+		}
+	case unstable.Key, unstable.InlineTable, unstable.Array:
+		c.keys++
+	}
+	c.values++
+	switch {
+	case c.keys > maxKeys:
+		return errKeys
+	case c.values > maxValues:
+		return errValues
+	}
+	for it := n.Children(); it.Next(); {
+		if err := c.add(it.Node(), level+1); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func asSyntaxError(document []byte, err error) error {

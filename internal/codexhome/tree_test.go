@@ -22,13 +22,13 @@ func TestWriteKeepsOrderAndMeaning(t *testing.T) {
 		{"n = [1_000, 0xff, 1e3, -inf, true, 1979-05-27T07:32:00Z]\n", "n = [1_000, 0xff, 1e3, -inf, true, 1979-05-27T07:32:00Z]\n"},
 	}
 	for _, tt := range tests {
-		parsed, err := parse([]byte(tt.in))
+		parsed, err := parse(t.Context(), []byte(tt.in))
 		if err != nil {
 			t.Errorf("parse(%q): %v", tt.in, err)
 			continue
 		}
-		if got := parsed.String(); got != tt.out {
-			t.Errorf("%q is written as\n%s\nwant\n%s", tt.in, got, tt.out)
+		if got, err := parsed.text(); err != nil || got != tt.out {
+			t.Errorf("%q is written as\n%s, %v\nwant\n%s", tt.in, got, err, tt.out)
 		}
 	}
 }
@@ -41,7 +41,7 @@ func TestParseErrors(t *testing.T) {
 		"x = " + strings.Repeat("[", 100) + strings.Repeat("]", 100): {1, 1},
 	}
 	for in, want := range tests {
-		_, err := parse([]byte(in))
+		_, err := parse(t.Context(), []byte(in))
 		e, ok := err.(*syntaxError)
 		if !ok || e.line != want.line || e.column != want.column || e.message == "" {
 			t.Errorf("parse(%q) = %#v, want an error at %v", in, err, want)
@@ -50,7 +50,7 @@ func TestParseErrors(t *testing.T) {
 }
 
 func TestExcerptPointsAtTheError(t *testing.T) {
-	_, err := parse([]byte("a = 1\nb = [\n"))
+	_, err := parse(t.Context(), []byte("a = 1\nb = [\n"))
 	want := "TOML parse error at line 2, column 6\n  |\n2 | b = [\n  |      ^\n"
 	if got := err.(*syntaxError).excerpt(); !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want it to start with %q", got, want)
@@ -69,13 +69,13 @@ func TestKeep(t *testing.T) {
 		{[][]string{{"t", "none"}}, "[t]\n"},                                        // there is such a table
 		{[][]string{{"s", "x"}, {"l", "q"}, {"l", "0"}}, "s = 1\n\n[[l]]\nq = 1\n"}, // whole
 	}
-	parsed, err := parse([]byte(text))
+	parsed, err := parse(t.Context(), []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range tests {
-		if got := parsed.keep(tt.paths).String(); got != tt.want {
-			t.Errorf("keep(%q) = %q, want %q", tt.paths, got, tt.want)
+		if got, err := parsed.keep(tt.paths).text(); err != nil || got != tt.want {
+			t.Errorf("keep(%q) = %q, %v, want %q", tt.paths, got, err, tt.want)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func FuzzWrite(f *testing.F) {
 	f.Add("a = 1\n[b.c]\nd = { e = [1, 2.5, '''x''', {}] }\n[[f]]\n[[f.g]]\nh = \"\\u0000\"\n")
 	f.Add("\"\".\"x y\" = [[], [{}]]\na.b = {}\n[z.y]\n[z]\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		parsed, err := parse([]byte(text))
+		parsed, err := parse(t.Context(), []byte(text))
 		if err != nil {
 			return
 		}
@@ -93,7 +93,10 @@ func FuzzWrite(f *testing.F) {
 		if err := toml.Unmarshal([]byte(text), &before); err != nil {
 			t.Fatal(err)
 		}
-		written := parsed.String()
+		written, err := parsed.text()
+		if err != nil {
+			return
+		}
 		if err := toml.Unmarshal([]byte(written), &after); err != nil {
 			t.Fatalf("%q is written as %q: %v", text, written, err)
 		}

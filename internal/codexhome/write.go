@@ -5,14 +5,24 @@ import (
 	"strings"
 )
 
-// String writes a table as a TOML document: in each table the plain values first,
+// maxText bounds what is written of one file: a name that is long in the file once
+// may be needed in the header of each table below it.
+const maxText = 4 * maxFile
+
+var errText = fmt.Errorf("the selected configuration takes more than %d bytes when it is written with full table names", maxText)
+
+// text writes a table as a TOML document: in each table the plain values first,
 // then the tables, so that every value stays in its table.
-func (t *table) String() string {
+func (t *table) text() (string, error) {
 	var b strings.Builder
 	t.write(&b, "")
-	return b.String()
+	if b.Len() > maxText {
+		return "", errText
+	}
+	return b.String(), nil
 }
 
+// write stops soon after maxText.
 func (t *table) write(b *strings.Builder, path string) {
 	for _, key := range t.keys {
 		if value := t.values[key]; !isSection(value) {
@@ -22,21 +32,28 @@ func (t *table) write(b *strings.Builder, path string) {
 		}
 	}
 	for _, key := range t.keys {
+		value := t.values[key]
+		if !isSection(value) {
+			continue
+		}
+		if b.Len() > maxText {
+			return
+		}
 		name := quoteKey(key)
 		if path != "" {
 			name = path + "." + name
 		}
-		switch value := t.values[key].(type) {
+		switch value := value.(type) {
 		case *table:
 			if value.needsHeader() {
 				startSection(b, "["+name+"]")
 			}
 			value.write(b, name)
 		case []any:
-			if !isSection(value) {
-				continue
-			}
 			for _, item := range value {
+				if b.Len() > maxText {
+					return
+				}
 				startSection(b, "[["+name+"]]")
 				item.(*table).write(b, name)
 			}

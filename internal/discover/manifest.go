@@ -18,6 +18,7 @@ var (
 	errNotBelow    = errors.New("path must remain below the capability root")
 
 	errNotObject     = errors.New("not a JSON object")
+	errJSONSize      = errors.New("too much JSON")
 	errHalfCharacter = errors.New("half a surrogate pair")
 )
 
@@ -80,9 +81,16 @@ func localPath(name string) (string, error) {
 	return below, nil
 }
 
+// maxJSON is the size of a manifest that is still parsed. Each of its values costs many
+// times its size while that is done.
+const maxJSON = 256 << 10
+
 // object reads those fields of a JSON object that are of use. One that comes twice
 // is an error: readers would not agree on which one counts.
 func object(text []byte, known ...string) (map[string]json.RawMessage, error) {
+	if len(text) > maxJSON {
+		return nil, errJSONSize
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	if start, err := d.Token(); err != nil || start != json.Delim('{') {
 		return nil, errNotObject

@@ -45,6 +45,22 @@ type scan struct {
 type manifest struct {
 	dir  string // a URI
 	file wire.CapabilityFile
+
+	parsed bool   // the fields below are set: a manifest is parsed once, not for each skill
+	name   string // of the plugin
+	valid  bool
+}
+
+// namespace is the name of the plugin; ok is false if the manifest is broken.
+func (m *manifest) namespace() (name string, ok bool) {
+	if !m.parsed {
+		m.parsed = true
+		if dir, err := native(m.dir); err == nil { // cannot fail: it was made of a path
+			m.name, err = namespace(m.file.Contents, dir)
+			m.valid = err == nil
+		}
+	}
+	return m.name, m.valid
 }
 
 // A budget is what all searches of a request may read together, so that the answer

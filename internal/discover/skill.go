@@ -32,6 +32,9 @@ var (
 func (s *scan) describeSkills(root *SkillRoot) (skills []Skill, complete bool) {
 	skills, complete = []Skill{}, true
 	for _, found := range s.skills {
+		if s.ctx.Err() != nil { // the client has left: nothing is worth reading any more
+			return nil, false
+		}
 		skill, err := describe(found)
 		if err != nil {
 			complete = false
@@ -54,15 +57,12 @@ func (s *scan) describeSkills(root *SkillRoot) (skills []Skill, complete bool) {
 // does not count.
 func (s *scan) namespaceOf(uri string) (name string) {
 	depth := -1
-	for _, m := range s.manifests {
+	for i := range s.manifests {
+		m := &s.manifests[i]
 		if !strings.HasPrefix(uri, strings.TrimSuffix(m.dir, "/")+"/") || len(m.dir) <= depth {
 			continue
 		}
-		dir, err := native(m.dir)
-		if err != nil {
-			continue // cannot be: it was made of a path
-		}
-		if inner, err := namespace(m.file.Contents, dir); err == nil {
+		if inner, ok := m.namespace(); ok {
 			name, depth = inner, len(m.dir)
 		}
 	}

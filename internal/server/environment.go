@@ -51,8 +51,8 @@ func (c *conn) environmentStatus(*session.Attachment, *wire.NoParams) (wire.Stat
 	return wire.StatusResult{Status: "ready"}, nil
 }
 
-func (c *conn) readConfig(_ *session.Attachment, p *wire.ConfigReadParams) (wire.ConfigReadResult, error) {
-	return codexhome.Read(c.server.env, p)
+func (c *conn) readConfig(a *session.Attachment, p *wire.ConfigReadParams) (wire.ConfigReadResult, error) {
+	return codexhome.Read(a.Context(), c.server.env, p)
 }
 
 func (c *conn) discoverRoots(a *session.Attachment, p *wire.DiscoverRootsParams) (wire.DiscoverRootsResult, error) {
