@@ -50,8 +50,7 @@ type Surface struct {
 	Metrics func(io.Writer)
 	// AnyNamespace lets clients in that are in other namespaces, see [peer.Check].
 	AnyNamespace bool
-	// AnyPath makes every path but those of the health checks good for an upgrade,
-	// and adds the health check /healthz.
+	// AnyPath makes every path but those of the health checks good for an upgrade.
 	AnyPath bool
 
 	mu       sync.Mutex
@@ -152,7 +151,7 @@ func (s *Surface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	path := r.URL.EscapedPath()
 	switch {
-	case path == "/readyz" || path == "/healthz" && s.AnyPath:
+	case path == "/readyz" || path == "/healthz":
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET,HEAD")
 			w.WriteHeader(http.StatusMethodNotAllowed)
@@ -168,6 +167,9 @@ func (s *Surface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Surface) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 	if status, problem := checkUpgrade(r); problem != "" {
+		if strings.Contains(r.Header.Get("Accept"), "text/html") {
+			problem = forBrowsers
+		}
 		refuse(w, status, problem)
 		return
 	}
@@ -188,6 +190,10 @@ func (s *Surface) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 	}
 	s.Accept(conn, buffered, peerName(conn))
 }
+
+// forBrowsers is what a person reads who opens the address of a server in a browser.
+const forBrowsers = "This is a tether server. It has no pages: it runs commands for programs that connect by WebSocket,\n" +
+	"for example: tether run --url ws://HOST:PORT -- uname -a\n"
 
 // checkUpgrade returns what is wrong with a WebSocket opening request, or "".
 func checkUpgrade(r *http.Request) (status int, problem string) {

@@ -69,9 +69,12 @@ func ParseListen(url string) (Listen, error) {
 	return Listen{}, fmt.Errorf("unsupported --listen URL `%s`; expected `ws://IP:PORT`, `wss://IP:PORT`, `unix://PATH` or `stdio`", url)
 }
 
-// parseAddr accepts an IP literal, v6 in brackets, and a port. A v6 zone must be
+// parseAddr accepts an IP literal, v6 in brackets, or localhost, and a port. A v6 zone must be
 // an interface number.
 func parseAddr(s string) (netip.AddrPort, error) {
+	if port, ok := strings.CutPrefix(s, "localhost:"); ok {
+		s = "127.0.0.1:" + port
+	}
 	addr, err := netip.ParseAddrPort(s)
 	if err != nil {
 		return addr, err

@@ -24,6 +24,7 @@ func TestParseListen(t *testing.T) {
 		"ws://[::1%1]:0":             tcp("[::1%1]:0"),
 		"ws://[::ffff:127.0.0.1]:80": tcp("[::ffff:127.0.0.1]:80"),
 		"wss://192.0.2.1:443":        secure("192.0.2.1:443"),
+		"ws://localhost:7070":        tcp("127.0.0.1:7070"),
 		"unix:///run/t.sock":         {Transport: UnixSocket, Path: "/run/t.sock"},
 		"unix://t.sock":              {Transport: UnixSocket, Path: "t.sock"},
 	} {
@@ -32,7 +33,7 @@ func TestParseListen(t *testing.T) {
 		}
 	}
 	for _, url := range []string{
-		"ws://", "ws://localhost:0", "ws://127.0.0.1", "ws://127.0.0.1:", "ws://127.0.0.1:0/", "ws://:0",
+		"ws://", "ws://localhost", "ws://localhost.:0", "ws://127.0.0.1", "ws://127.0.0.1:", "ws://127.0.0.1:0/", "ws://:0",
 		"ws://127.0.0.1:99999", "ws://127.0.0.1:65536", "ws://127.0.0.1:00000080000", "ws://127.0.0.1:+1",
 		"ws://127.0.0.1:-1", "ws://127.000.0.1:0", "ws://127.1:0", "ws://[::1]", "ws://::1:0", "ws://[::1%lo]:0",
 		"ws://[127.0.0.1]:0", "ws://user@127.0.0.1:0", "ws://127.0.0.1:0?x", "ws://127.0.0.1:0#", "ws:// 127.0.0.1:0",
