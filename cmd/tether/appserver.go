@@ -92,6 +92,7 @@ func (f *appServerFlags) config(stderr io.Writer) (server.Config, error) {
 		cfg.Listen += path
 	}
 	cfg.Auth.Mode = f.listen.authMode.value
+	f.listen.warn(stderr, &cfg)
 	cfg.Version = versionText()
 	cfg.Log = newLog(stderr, f.logLevel.value, f.logFormat.value)
 	return cfg, cfg.Validate()

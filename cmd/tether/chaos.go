@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -103,7 +101,7 @@ func (f *chaosFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	if err != nil {
 		return err
 	}
-	if f.cfg.TLS, err = trusting(f.ca); err != nil {
+	if f.cfg.TLS, err = (&tlsFlags{ca: f.ca}).config(); err != nil {
 		return err
 	}
 	log := &chaosLog{out: stderr, start: time.Now(), fates: map[string]int{}}
@@ -179,23 +177,6 @@ func pause(ctx context.Context, d lifetime) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// trusting returns a configuration for a target whose certificate is signed by
-// those in the file; nil without one.
-func trusting(path string) (*tls.Config, error) {
-	if path == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("read --tls-ca: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("--tls-ca %s holds no certificate", path)
-	}
-	return &tls.Config{RootCAs: roots}, nil
 }
 
 // A chaosRule is a rule before there is a cable.

@@ -32,6 +32,7 @@ const endPatience = 2 * time.Second
 type serverFlags struct {
 	url       string
 	tokenFile string
+	tls       tlsFlags
 	quiet     bool
 }
 
@@ -39,8 +40,9 @@ type serverFlags struct {
 func (f *serverFlags) define(fs *pflag.FlagSet, otherwise string) {
 	fs.StringVar(&f.url, "url", "", "`URL` of the server: ws://, wss://, unix://PATH, ssh://[USER@]HOST, or\nexec:COMMAND for one whose input and output speak the protocol\n(default $TETHER_URL; without either, "+otherwise+")")
 	fs.StringVar(&f.tokenFile, "token-file", "", "`PATH` of a file with the token for the server (default: the token\nin $TETHER_TOKEN)")
+	f.tls.define(fs)
 	fs.BoolVarP(&f.quiet, "quiet", "q", false, "say nothing about the connection")
-	group(fs, "Server", "url", "token-file", "quiet")
+	group(fs, "Server", "url", "token-file", "tls-ca", "tls-cert", "tls-key", "quiet")
 }
 
 // address returns where the server is; false: none was named.
@@ -67,6 +69,7 @@ func (f *serverFlags) token() (string, error) {
 		return "", fmt.Errorf("--token-file %s: %w", f.tokenFile, cause(err))
 	}
 	defer file.Close()
+	warnReadable(os.Stderr, f.tokenFile)
 	text, err := io.ReadAll(io.LimitReader(file, maxToken))
 	if err != nil {
 		return "", fmt.Errorf("--token-file %s: %w", f.tokenFile, cause(err))
@@ -110,8 +113,13 @@ func (f *serverFlags) dial(ctx context.Context, status *statusLine, o client.Opt
 		if a, c.place, c.after, err = ensure(ctx); err != nil {
 			return nil, err
 		}
-	} else if o.Token, err = f.token(); err != nil {
-		return nil, err
+	} else {
+		if o.Token, err = f.token(); err != nil {
+			return nil, err
+		}
+		if o.TLS, err = f.tls.config(); err != nil {
+			return nil, err
+		}
 	}
 	o.Name = "tether"
 	if status != nil {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+
 	"github.com/spf13/pflag"
 
 	"github.com/tetherexec/tether/internal/server"
@@ -9,6 +11,15 @@ import (
 // listenFlags say who may connect. They are the same for every kind of server.
 type listenFlags struct {
 	authMode choice
+}
+
+// warn warns about secret files that other users can read.
+func (f *listenFlags) warn(stderr io.Writer, cfg *server.Config) {
+	for _, path := range []*string{cfg.Auth.TokenFile, cfg.Auth.SharedSecretFile, &cfg.TLS.KeyFile} {
+		if path != nil && *path != "" {
+			warnReadable(stderr, *path)
+		}
+	}
 }
 
 // define adds the flags, which go to cfg, but for the mode of authentication.

@@ -92,7 +92,8 @@ func newRoot(args []string, stdin, stdout *os.File, stderr io.Writer) *cobra.Com
 		newServe("serve", "Serve clients on this machine", args, stdin, stdout),
 		newServe("exec-server", "The same, under the name that the Codex CLI gives it", args, stdin, stdout),
 		newAppServer(args, stdin, stdout),
-		newBridge(stdin, stdout))
+		newBridge(stdin, stdout),
+		newToken())
 	addGroup(root, "Sandbox and faults", newSandbox(stdin, stdout), newDoctor(), newChaos(stdout))
 	addGroup(root, "About tether", newCompletion(), newVersion(), newHelp(root))
 	root.Flags().BoolVar(&showVersion, "version", false, "print the version")

@@ -115,6 +115,7 @@ func (f *serveFlags) config(stderr io.Writer) (server.Config, error) {
 		return cfg, err
 	}
 	cfg.Auth.Mode = f.listen.authMode.value
+	f.listen.warn(stderr, &cfg)
 	cfg.ConcurrentRequests = int(f.concurrent)
 	cfg.SessionTTL, cfg.SessionTTLMax = time.Duration(f.ttl), time.Duration(f.ttlMax)
 	cfg.IdleExit = time.Duration(f.idleExit)
