@@ -511,7 +511,7 @@ func TestInterruptedInput(t *testing.T) {
 	line := layLine(t)
 	held := line.On(cable.FromServer, cable.Answer("tether/upload/write").Nth(2), cable.Hold)
 	var stderr bytes.Buffer
-	cmd = b.command("fs", "put", "--url", line.URL(), "-", filepath.Join(to, "file"))
+	cmd = b.command("fs", "put", "-q", "--url", line.URL(), "-", filepath.Join(to, "file"))
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(make([]byte, 2*worthResuming)), &stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -26,13 +26,19 @@ func TestRunThroughCuts(t *testing.T) {
 	rand.Read(data)
 	cmd := b.command("run", "--url", cable.URL(), "--", "cat")
 	var out, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(data), &out, &stderr
+	connected := make(chan struct{}) // a first connection is not tried again
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(data), &firstWrite{to: &out, tell: sync.OnceFunc(func() { close(connected) })}, &stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	done, cutting := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(cutting)
+		select {
+		case <-connected:
+		case <-done:
+			return
+		}
 		for pause := 100 * time.Millisecond; ; pause += pause / 10 { // on a slow machine, too, it gets on
 			select {
 			case <-done:
@@ -48,6 +54,17 @@ func TestRunThroughCuts(t *testing.T) {
 	if err != nil || sha256.Sum256(out.Bytes()) != sha256.Sum256(data) || cable.Links() < 2 {
 		t.Errorf("%v, %d bytes of %d, %d connections, standard error %q", err, out.Len(), len(data), cable.Links(), stderr.String())
 	}
+}
+
+// A firstWrite tells when something is written.
+type firstWrite struct {
+	to   io.Writer
+	tell func()
+}
+
+func (w *firstWrite) Write(b []byte) (int, error) {
+	w.tell()
+	return w.to.Write(b)
 }
 
 // A sharedBuffer can be read while it is written.
