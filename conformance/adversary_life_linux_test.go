@@ -121,6 +121,27 @@ func TestAdversaryLeftRunning(t *testing.T) {
 	})
 }
 
+// The exit of a command is reported although a process that it left has stopped or spoiled
+// process 1, or traces the command.
+func TestAdversaryHidesTheExit(t *testing.T) {
+	eachCage(t, func(t *testing.T, a *account, c cage) {
+		fx, s := attackers(t, a)
+		for _, how := range []string{"attach", "spoil", "seize"} {
+			// The shell starts no other process, whose end would be a signal that stops a traced shell.
+			p := s.script(t, c.policy, `"$ADV" hide `+how+` > said-`+how+` & while ! read line < said-`+how+`; do :; done 2> /dev/null; echo "$line"; exit 7`)
+			o := p.finish(t)
+			unknown := how == "spoil" && o.exit == -1 // process 1 has collected the exit code and does not tell it
+			if o.exit != 7 && !unknown || !strings.HasPrefix(o.stdout, how+": ") {
+				t.Errorf("%s: %+v", how, o)
+			}
+			if c.name == "network" && o.stdout != how+": ok\n" && o.stdout != how+": EPERM\n" { // a matter of the kernel's settings
+				t.Errorf("the attack went wrong: %s", o.stdout)
+			}
+			unharmed(t, fx, s)
+		}
+	})
+}
+
 // Process 1 of the sandbox can neither be killed nor stopped from inside.
 func TestAdversaryKillInit(t *testing.T) {
 	eachCage(t, func(t *testing.T, a *account, c cage) {

@@ -260,6 +260,7 @@ func (c *cgroups) put(empty freeCgroup) {
 // their parents and sessions.
 type cgroup struct {
 	owner  *cgroups
+	leader *child // that was started in it; nil: none
 	path   string
 	before time.Duration // CPU that was used in it before
 	killed atomic.Bool   // by the kernel, which then kills whatever is started in it
@@ -352,7 +353,7 @@ func readPopulated(events int) bool {
 }
 
 func (g *cgroup) release(tableView) bool {
-	if !g.empty() {
+	if !g.empty() || g.leader != nil && !g.leader.reap() {
 		return false
 	}
 	if g.killed.Load() {

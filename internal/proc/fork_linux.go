@@ -214,8 +214,8 @@ func (f *forker) discard(result forked) {
 	if result.pidfd >= 0 {
 		unix.Close(result.pidfd)
 	}
-	c := child{pid: result.pid, own: f.host.own}
-	c.reap()
+	reapPid(result.pid, 0)
+	f.host.own.remove(result.pid)
 }
 
 // exitCode tells how a child ended, without reaping it; ok is false while it has

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -81,6 +82,9 @@ type child struct {
 
 	own   *pidSet
 	pidfd *os.File // nil on systems without: then a wait holds a thread
+
+	reaping sync.Mutex
+	reaped  bool
 }
 
 // launch starts spec, which was checked. Everything that may hang for long on a
@@ -123,6 +127,7 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 		c.pidfd = os.NewFile(uintptr(f.pidfd), "pidfd")
 	}
 	if f.inCgroup {
+		req.group.leader = c
 		c.tree = req.group
 	} else {
 		req.giveUp()
@@ -316,14 +321,30 @@ func (h *host) takeCgroup(req *forkRequest) {
 	req.close = append(req.close, fd)
 }
 
-// wait returns the exit code when the child has exited, and leaves it unreaped.
+// wait returns the exit code when the child has exited, and leaves it unreaped. If a launcher
+// stays although its command has exited, the launcher is ended.
 func (c *child) wait() int {
+	if c.launched.Leader == nil {
+		return c.awaitExit()
+	}
+	stop := c.watchLeader()
+	code := c.awaitExit()
+	if own, hidden := stop(); hidden {
+		return own
+	}
+	return code
+}
+
+// awaitExit waits for the child itself.
+func (c *child) awaitExit() int {
 	code := -1
 	if c.pidfd != nil {
 		conn, err := c.pidfd.SyscallConn()
 		if err == nil {
 			err = conn.Read(func(fd uintptr) (ok bool) {
-				code, ok = exitCode(unix.P_PIDFD, int(fd), unix.WNOHANG)
+				if code, ok = exitCode(unix.P_PIDFD, int(fd), unix.WNOHANG); !ok && hasExited(int(fd)) {
+					code, ok = exitCodeInTable(int(fd), c.pid), true // the kernel tells its tracer only
+				}
 				return ok
 			})
 		}
@@ -348,7 +369,7 @@ func (c *child) close() {
 		tree = l.tree
 	}
 	if _, ok := tree.(*cgroup); ok {
-		c.reap() // nobody is found by the child's number any more
+		c.reap() // no process is found by the child's number any more; if this fails, release tries again
 	}
 }
 
@@ -361,13 +382,24 @@ func (c *child) closeFiles() {
 	}
 }
 
-// reap frees the child's pid.
-func (c *child) reap() {
+// reap frees the child's pid, or reports false if that is not possible yet: a process that
+// traces the child has not collected its exit.
+func (c *child) reap() bool {
+	c.reaping.Lock()
+	defer c.reaping.Unlock()
+	if !c.reaped && reapPid(c.pid, unix.WNOHANG) {
+		c.reaped = true
+		c.own.remove(c.pid)
+	}
+	return c.reaped
+}
+
+// reapPid reports whether a child has been reaped, here or elsewhere.
+func reapPid(pid, flags int) bool {
 	for {
-		_, err := unix.Wait4(c.pid, nil, 0, nil)
+		got, err := unix.Wait4(pid, nil, flags, nil)
 		if err != unix.EINTR {
-			break
+			return err != nil || got == pid
 		}
 	}
-	c.own.remove(c.pid)
 }

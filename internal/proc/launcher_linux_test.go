@@ -310,3 +310,96 @@ func TestCancelledStartDoesNotBlameTheLauncher(t *testing.T) {
 		}
 	}
 }
+
+// A launcher that does not notice the exit of its command is ended, and the exit code is that of
+// the command.
+func TestLauncherThatMissesTheExit(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, end string
+		code      int
+	}{
+		{"exit", "exit 7", 7},
+		{"signal", "kill -TERM $$; sleep 1000", 143},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSupervisor(t, Config{NoCgroups: true})
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			// The command waits until a pidfd was opened for it. sleep never collects its exit.
+			spec, _ := launched(t, `setsid sh -c 'echo $$ >&6; exec 6>&-; read line; `+row.end+`' <&3 & exec 6>&-; exec sleep 1000`,
+				func(context.Context) (Launched, error) {
+					w.Close()
+					text, err := io.ReadAll(r)
+					if err != nil {
+						return Launched{}, err
+					}
+					pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+					if err != nil {
+						return Launched{}, err
+					}
+					fd, err := unix.PidfdOpen(pid, unix.O_NONBLOCK)
+					return Launched{Pid: pid, Leader: os.NewFile(uintptr(fd), "pidfd")}, err
+				})
+			spec.Files, spec.Launcher.Stays, spec.PipeStdin = []*os.File{w}, true, true
+			p, sink := start(t, s, spec)
+			p.Write([]byte("\n"), func(error) {})
+			awaitDone(t, p)
+			if sink.code != row.code {
+				t.Errorf("exit code %d, want %d", sink.code, row.code)
+			}
+		})
+	}
+}
+
+func init() {
+	helpers["tracer"] = func() {
+		runtime.LockOSThread() // the thread is the tracer
+		if err := unix.PtraceSeize(unix.Getppid()); err != nil {
+			os.Stdout.WriteString("not allowed\n")
+			os.Exit(1)
+		}
+		os.Stdout.WriteString("traced\n")
+		for _, f := range []*os.File{os.Stdin, os.Stdout, os.Stderr} {
+			f.Close()
+		}
+		for { // until it is killed
+			unix.Pause()
+		}
+	}
+}
+
+// The exit of a command that another process traces is reported, although the kernel tells only
+// the tracer. The command is reaped when the tracer has ended.
+func TestTracerDoesNotHideTheExit(t *testing.T) {
+	inBothModes(t, func(t *testing.T, s *Supervisor) {
+		exe, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := shell(helperVariable + `=tracer "$EXE" & read line; exit 7`)
+		spec.Env, spec.PipeStdin = append(spec.Env, "EXE="+exe), true
+		p, sink := start(t, s, spec)
+		sink.await("the tracer", func() bool { return strings.Contains(sink.text(outlog.Stdout), "\n") })
+		if text := sink.text(outlog.Stdout); text != "traced\n" {
+			p.Kill()
+			t.Skipf("tracing is %s here", text)
+		}
+		p.Write([]byte("\n"), func(error) {})
+		awaitDone(t, p)
+		if sink.code != 7 {
+			t.Errorf("exit code %d", sink.code)
+		}
+		if !p.Leftovers() {
+			t.Error("nothing is left, but the tracer runs")
+		}
+		p.Kill()
+		if p.Leftovers() {
+			t.Error("something is left after Kill")
+		}
+	})
+}

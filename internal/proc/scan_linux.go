@@ -272,6 +272,6 @@ func (t *scanTree) release(view tableView) bool {
 		return false
 	}
 	t.note.strike() // before another process can get the number
-	t.leader.reap()
-	return true
+	t.note = nil
+	return t.leader.reap()
 }

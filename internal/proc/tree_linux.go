@@ -64,10 +64,7 @@ func (p pinned) signal(sig syscall.Signal) error {
 // await returns when the process has ended, at the latest at the deadline.
 func (p pinned) await(deadline time.Time) {
 	if p.file != nil {
-		awaitFile(p.file, deadline, func(fd int) bool {
-			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-			return err == nil && n > 0
-		})
+		awaitFile(p.file, deadline, hasExited)
 	}
 }
 

