@@ -62,8 +62,8 @@ type Log struct {
 	sent     uint64     // up to here entries may be forgotten
 	exitSeq  uint64     // number of the exit, 0 before
 	exitCode int
-	closeSeq uint64 // number of the close, 0 before
-	lastAt   int64  // time of the newest entry
+	closeSeq uint64    // number of the close, 0 before
+	lastAt   time.Time // of the newest entry, with its monotonic reading: silence is counted from it
 
 	memory   int64  // cost of the segments in memory
 	unsent   int64  // cost of the segments with something unsent
@@ -226,7 +226,7 @@ func (l *Log) extendLocked(s Stream, p []byte) int {
 	}
 	c.data = append(c.data, p[:n]...)
 	r.end += uint32(n)
-	l.lastAt = time.Now().UnixNano()
+	l.lastAt = time.Now()
 	l.chargeLocked(tail, n, 0)
 	return n
 }
@@ -251,11 +251,11 @@ func (l *Log) addLocked(r record, p []byte) {
 	c := tail.content
 	c.data = append(c.data, p...)
 	r.end = uint32(len(c.data))
-	r.at = time.Now().UnixNano()
+	l.lastAt = time.Now()
+	r.at = l.lastAt.UnixNano()
 	c.records = append(c.records, r)
 	tail.count++
 	l.next++
-	l.lastAt = r.at
 	l.chargeLocked(tail, len(p), EntryOverhead)
 }
 

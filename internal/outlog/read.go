@@ -62,7 +62,7 @@ func (l *Log) Stats() Stats {
 		Dropped: l.dropped, Blocked: l.blocked > 0}
 	if len(l.segments) > 0 {
 		s.First = l.segments[0].first
-		s.LastEntryTime = time.Unix(0, l.lastAt)
+		s.LastEntryTime = l.lastAt
 	}
 	return s
 }

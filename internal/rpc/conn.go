@@ -103,7 +103,7 @@ type Conn struct {
 	permits  *semaphore.Weighted // bytes of large answers
 	own      *semaphore.Weighted // bytes of our own requests and notifications
 	acked    atomic.Uint64       // acknowledged bytes when the pinger looked last
-	alive    atomic.Int64        // when acked changed last, unix nanoseconds
+	alive    moment              // when acked changed last
 
 	wake   chan struct{} // there is something to write
 	served chan struct{} // closed when nothing is read or written any more
@@ -148,6 +148,7 @@ func New(ctx context.Context, stream Stream, c Config) *Conn {
 		linger:  lingerTime,
 	}
 	conn.ctx, conn.cancel = context.WithCancelCause(ctx)
+	conn.alive.begin()
 	conn.requests.init()
 	return conn
 }
@@ -161,7 +162,7 @@ func (c *Conn) Serve() error {
 	defer close(c.served)
 	stop := context.AfterFunc(c.ctx, func() { c.Close(context.Cause(c.ctx)) })
 	defer stop()
-	c.alive.Store(time.Now().UnixNano())
+	c.alive.note()
 	c.stream.OnControl(c.control)
 	c.mu.Lock()
 	c.pinger = time.AfterFunc(pingInterval, c.tick)
@@ -312,14 +313,14 @@ func (c *Conn) tick() {
 
 func (c *Conn) noteProgress() {
 	if n := c.stream.Acknowledged(); c.acked.Swap(n) != n {
-		c.alive.Store(time.Now().UnixNano())
+		c.alive.note()
 	}
 }
 
 // heard is when the peer last gave a sign of life.
 func (c *Conn) heard() time.Time {
 	at := c.stream.Heard()
-	if progress := time.Unix(0, c.alive.Load()); progress.After(at) {
+	if progress := c.alive.time(); progress.After(at) {
 		at = progress
 	}
 	return at

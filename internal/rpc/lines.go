@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 )
@@ -16,7 +15,7 @@ type Lines struct {
 	in    *bufio.Reader
 	src   io.Closer
 	out   io.WriteCloser
-	heard atomic.Int64
+	heard moment
 	skip  bool // lines that are not UTF-8
 }
 
@@ -27,7 +26,7 @@ func (s *Lines) SkipInvalid() { s.skip = true }
 // NewLines returns a stream that reads lines from r and writes lines to w.
 func NewLines(r io.ReadCloser, w io.WriteCloser) *Lines {
 	s := &Lines{in: bufio.NewReaderSize(r, 64<<10), src: r, out: w}
-	s.heard.Store(time.Now().UnixNano())
+	s.heard.begin()
 	return s
 }
 
@@ -39,7 +38,7 @@ func (s *Lines) Read() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		s.heard.Store(time.Now().UnixNano())
+		s.heard.note()
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
@@ -106,7 +105,7 @@ func (s *Lines) Control(b []byte, _ Control, _ []byte) []byte { return b }
 func (s *Lines) OnControl(func(Control, []byte)) {}
 
 // Heard implements Stream.
-func (s *Lines) Heard() time.Time { return time.Unix(0, s.heard.Load()) }
+func (s *Lines) Heard() time.Time { return s.heard.time() }
 
 // Acknowledged implements Stream.
 func (s *Lines) Acknowledged() uint64 { return 0 }

@@ -47,7 +47,7 @@ type Stream interface {
 	// about pings and pongs, by the goroutine that reads.
 	OnControl(func(kind Control, payload []byte))
 
-	// Heard is when bytes last arrived from the peer.
+	// Heard is when bytes last arrived from the peer, by the monotonic clock.
 	Heard() time.Time
 
 	// Acknowledged counts the bytes that the peer is known to have received; it

@@ -11,7 +11,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -43,7 +42,7 @@ type WebSocket struct {
 	textOnly  bool // binary messages are skipped
 	growStep  int
 	onControl func(Control, []byte)
-	heard     atomic.Int64 // unix nanoseconds
+	heard     moment
 }
 
 // NewWebSocket returns the server's end of an upgraded connection; buffered are
@@ -68,7 +67,7 @@ func newWebSocket(conn net.Conn, buffered []byte, client bool) *WebSocket {
 		r = io.MultiReader(bytes.NewReader(bytes.Clone(buffered)), r)
 	}
 	s.in = bufio.NewReaderSize(r, buffer)
-	s.heard.Store(time.Now().UnixNano())
+	s.heard.begin()
 	return s
 }
 
@@ -82,13 +81,13 @@ type stampedReader struct{ s *WebSocket }
 func (r stampedReader) Read(p []byte) (int, error) {
 	n, err := r.s.conn.Read(p)
 	if n > 0 {
-		r.s.heard.Store(time.Now().UnixNano())
+		r.s.heard.note()
 	}
 	return n, err
 }
 
 // Heard implements Stream.
-func (s *WebSocket) Heard() time.Time { return time.Unix(0, s.heard.Load()) }
+func (s *WebSocket) Heard() time.Time { return s.heard.time() }
 
 // Acknowledged implements Stream.
 func (s *WebSocket) Acknowledged() uint64 { return acknowledged(s.conn) }
