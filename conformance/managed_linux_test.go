@@ -160,6 +160,20 @@ func managedRows() []row {
 		{id: "M11-not", policy: wn, params: enforce(map[string]any{"managedNetwork": map[string]any{}}),
 			setup: func(fx *fixture) { prepare(fx); fx.socket() }, probe: "connect-unix $SOCK", exit: 1, denied: no, out: []string{"EPERM socket"}},
 		{id: "M12", policy: unconfined(), params: enforce(), probe: "connect-tcp 127.0.0.1:$PORT"},
+		// Certificates that the client's proxy needs to be trusted.
+		{id: "M13", policy: minimalRead(), params: enforce(), setup: certificates("$OUT/ca.pem"), script: `cat $SSL_CERT_FILE; ls -A $OUT; cat $OUT/secret.txt; echo x >> $SSL_CERT_FILE`,
+			exit: 2, denied: yes, out: []string{"^trust me\nca.pem\n", "secret.txt: " + textNOENT, "ca.pem: " + textROFS}, check: holds("$OUT/ca.pem", "trust me\n"), Reference: ownCertificates},
+		{id: "M13-link", policy: minimalRead(), params: enforce(), script: `cat $SSL_CERT_FILE; echo $SSL_CERT_FILE`, setup: func(fx *fixture) {
+			certificates("$OUT/ca.pem")(fx)
+			fx.symlink("$OUT/ca.pem", "$FX/alias.pem")
+			fx.set("SSL_CERT_FILE", fx.path("$FX/alias.pem"))
+		}, out: []string{"^trust me\n$OUT/ca.pem$"}, Reference: ownCertificates},
+		{id: "M13-denied", policy: minimalRead().deny("$OUT"), params: enforce(), setup: certificates("$OUT/ca.pem"), script: `cat $SSL_CERT_FILE`, exit: 1, not: []string{"trust me"}},
+		{id: "M13-directory", policy: minimalRead(), params: enforce(), setup: func(fx *fixture) { prepare(fx); fx.set("SSL_CERT_FILE", fx.out) },
+			script: `cat $OUT/secret.txt`, exit: 1, denied: no, out: []string{textNOENT}},
+		{id: "M13-missing", policy: minimalRead(), params: enforce(), setup: func(fx *fixture) { prepare(fx); fx.set("SSL_CERT_FILE", fx.out+"/none") },
+			script: `cat $SSL_CERT_FILE`, exit: 1, denied: no, out: []string{textNOENT}},
+		{id: "M13-unmanaged", policy: minimalRead().net(), setup: certificates("$OUT/ca.pem"), script: `cat $SSL_CERT_FILE`, exit: 1, denied: no, out: []string{textNOENT}},
 	}
 	for i, value := range []string{
 		"http://127.0.0.1:0", "http://127.0.0.2:80", "http://localhost.example:80", "http://[::ffff:127.0.0.1]:80", "http://127.0.0.1:99999",
@@ -169,6 +183,17 @@ func managedRows() []row {
 		rows = append(rows, refused(fmt.Sprintf("M02-%d", i), noEndpoints, "HTTPS_PROXY", value))
 	}
 	return rows
+}
+
+const ownCertificates = "only certificates of its own proxy are made readable"
+
+// certificates is a setup: the client's proxy is there, and SSL_CERT_FILE names a file.
+func certificates(file string) func(*fixture) {
+	return func(fx *fixture) {
+		prepare(fx)
+		fx.write(file, "trust me\n")
+		fx.set("SSL_CERT_FILE", fx.path(file))
+	}
 }
 
 // deadProxy is a setup: nobody listens where the client says that its proxy is.

@@ -14,7 +14,7 @@ import (
 // and about the server that starts it.
 type Process struct {
 	Cwd string   // absolute native path; empty: none
-	Env []string // as the process will see it: decides about TMPDIR
+	Env []string // as the process will see it: decides about TMPDIR and SSL_CERT_FILE
 
 	// Private paths, the server's state and sockets, are hidden whatever the
 	// intent says, if they exist. Runtime files are readable: a backend runs them inside.
@@ -222,6 +222,9 @@ func (b *binder) restrict(policy *Policy) error {
 	}
 	if err := b.addOwn(policy); err != nil {
 		return err
+	}
+	if policy.Managed {
+		b.addCertificates(policy)
 	}
 	if err := b.checkSeen(); err != nil {
 		return err

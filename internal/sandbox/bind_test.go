@@ -248,3 +248,18 @@ func TestUnreadable(t *testing.T) {
 		}
 	}
 }
+
+// Inside, a link to the certificates need not be there: the variable names the file
+// that was made readable.
+func TestCertificatesAreNamedByTheirRealPath(t *testing.T) {
+	host := newHost(fixture, certHost, "/opt/c->/srv/ca/c.pem")
+	for file, want := range map[string]string{"/opt/c": "[{PWD /fx/ws} {SSL_CERT_FILE /srv/ca/c.pem}]", "/srv//ca/./c.pem": "[{PWD /fx/ws} {SSL_CERT_FILE /srv/ca/c.pem}]", "/srv/ca": "[{PWD /fx/ws}]"} {
+		_, plan, err := compiled(host, intentOf(t, policyMR), *certs(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(plan.Env); got != want {
+			t.Errorf("with %s the variables are %s, want %s", file, got, want)
+		}
+	}
+}

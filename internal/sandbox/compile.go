@@ -41,6 +41,7 @@ func (p *Policy) Compile() (*Plan, error) {
 	if p.Cwd != "" {
 		plan.Cwd, plan.Env = p.Cwd, []Variable{{"PWD", p.Cwd}}
 	}
+	plan.Env = append(plan.Env, p.env...)
 	plan.Shape, plan.Filter = ShapeNamespaces, FilterOpen
 	switch {
 	case p.Managed && p.unixSockets:

@@ -40,6 +40,14 @@ type row struct {
 	err     string
 }
 
+// certHost has certificates, and something beside them.
+const certHost = "/srv/ca/c.pem /srv/ca/key /srv/x"
+
+// certs is a process in a managed network that trusts what file holds.
+func certs(file string, private ...string) *Process {
+	return &Process{Cwd: "/fx/ws", Env: []string{"SSL_CERT_FILE=" + file}, Private: private, EnforceManagedNetwork: true}
+}
+
 var tmpEnv = Process{Cwd: "/fx/ws", Env: []string{"TMPDIR=/var/tmp/mine"}}
 
 var rows = []row{
@@ -143,6 +151,23 @@ var rows = []row{
 	{id: "order of paths", host: "/fx/ws/a/b/ /fx/ws/a.b/", entries: "write /fx/ws, deny /fx/ws/a, write /fx/ws/a/b, deny /fx/ws/a.b", want: "-/fx/ws/a.b w/fx/ws/a/b/n"},
 	{id: "H4", entries: policyMR, process: &Process{NoProc: true}, want: "r/proc/1"},
 	{id: "H4 root write", entries: policyRW + ", deny /fx/out", process: &Process{NoProc: true}, want: "r/proc/sys w/fx/ws"},
+	{id: "certificates", host: certHost, entries: policyMR, process: certs("/srv/ca/c.pem"), want: "r/srv/ca/c.pem p/srv/ca/key p/srv/ca"},
+	{id: "certificates below tmp", host: "/tmp/c.pem /tmp/key", entries: policyMR, process: certs("/tmp/c.pem"), want: "r/tmp/c.pem p/tmp/key"},
+	{id: "certificates unclean", host: certHost, entries: policyMR, process: certs("/srv//x/../ca/./c.pem"), want: "r/srv/ca/c.pem"},
+	{id: "certificates root denied", host: certHost, entries: "deny root, " + policyMR, process: certs("/srv/ca/c.pem"), want: "r/srv/ca/c.pem p/srv/ca/key"},
+	{id: "certificates without managed network", host: certHost, entries: policyMR, process: &Process{Cwd: "/fx/ws", Env: []string{"SSL_CERT_FILE=/srv/ca/c.pem"}}, want: "p/srv/ca/c.pem"},
+	{id: "certificates denied", host: certHost, entries: policyMR + ", deny /srv/ca/c.pem", process: certs("/srv/ca/c.pem"), want: "p/srv/ca/c.pem"},
+	{id: "certificates below denied", host: certHost, entries: policyMR + ", deny /srv", process: certs("/srv/ca/c.pem"), want: "p/srv/ca/c.pem"},
+	{id: "certificates in denied part of readable", host: certHost, entries: policyMR + ", read /srv, deny /srv/ca", process: certs("/srv/ca/c.pem"), want: "-/srv/ca/c.pem r/srv/x"},
+	{id: "certificates by glob", host: certHost, entries: policyMR + ", deny glob:/srv/**/*.pem", process: certs("/srv/ca/c.pem"), want: "p/srv/ca/c.pem"},
+	{id: "certificates private", host: certHost, entries: policyMR, process: certs("/srv/ca/c.pem", "/srv"), want: "p/srv/ca/c.pem"},
+	{id: "certificates directory", host: certHost, entries: policyMR, process: certs("/srv/ca"), want: "p/srv/ca/key p/srv/ca/c.pem"},
+	{id: "certificates socket", host: "/srv/s=", entries: policyMR, process: certs("/srv/s"), want: "p/srv/s"},
+	{id: "certificates missing", entries: policyMR, process: certs("/srv/none"), want: "p/srv/none"},
+	{id: "certificates relative", host: certHost, entries: policyMR, process: certs("srv/ca/c.pem"), want: "p/srv/ca/c.pem"},
+	{id: "certificates link", host: certHost + " /opt/c->/srv/ca/c.pem", entries: policyMR, process: certs("/opt/c"), want: "r/srv/ca/c.pem p/opt/c"},
+	{id: "certificates planted link", host: certHost + " /fx/ws/c->/srv/ca/c.pem", entries: policyMW, process: certs("/fx/ws/c"), want: "p/srv/ca/c.pem w/fx/ws/n"},
+	{id: "certificates writable", host: "/fx/ws/c.pem", entries: policyMW, process: certs("/fx/ws/c.pem"), want: "w/fx/ws/c.pem"},
 	{id: "M06", entries: policyRW, process: &Process{Cwd: "/fx/ws", EnforceManagedNetwork: true}, want: "w/fx/out w/fx/ws p/proc/sys"},
 }
 

@@ -82,7 +82,7 @@ func (b *binder) expandSpecial(i int, s wire.SpecialPath, access Access) error {
 	case wire.SpecialRoot:
 		e.path = "/"
 	case wire.SpecialTmpdir:
-		e.path = tmpdir(b.process.Env)
+		e.path = variablePath(b.process.Env, "TMPDIR")
 	case wire.SpecialSlashTmp:
 		if at := b.finder.find("/tmp"); at.isDir() {
 			e.path = "/tmp"
@@ -95,10 +95,11 @@ func (b *binder) expandSpecial(i int, s wire.SpecialPath, access Access) error {
 	return nil
 }
 
-// tmpdir returns TMPDIR of an environment if it is an absolute path.
-func tmpdir(env []string) string {
+// variablePath returns the value of a variable if it is an absolute path, else an empty
+// string.
+func variablePath(env []string, name string) string {
 	for _, v := range env {
-		if p, ok := strings.CutPrefix(v, "TMPDIR="); ok {
+		if p, ok := strings.CutPrefix(v, name+"="); ok {
 			if !path.IsAbs(p) || strings.Contains(p, "\x00") {
 				return ""
 			}

@@ -31,8 +31,9 @@ type Policy struct {
 	procReadOnly []string // what is frozen in a new /proc
 	hasTmp       bool     // /tmp is a directory
 	globs        []BookGlob
-	globLinks    []link // on the way to the directories of globs
-	bare         bool   // no placeholders, see Process
+	globLinks    []link     // on the way to the directories of globs
+	bare         bool       // no placeholders, see Process
+	env          []Variable // that have another value inside
 }
 
 // Decide says what a process may do with a path, and by which rule. The path

@@ -152,6 +152,32 @@ func (b *binder) addOwn(policy *Policy) error {
 	return nil
 }
 
+// certFile is the variable by which programs find the certificates that they trust.
+const certFile = "SSL_CERT_FILE"
+
+// addCertificates makes the file that certFile names readable, and nothing beside it:
+// a proxy that a client has prepared may have certificates of its own. If an entry
+// hides the file, or the way there is a link that a command could have made, it stays
+// unreadable.
+func (b *binder) addCertificates(policy *Policy) {
+	name := variablePath(b.process.Env, certFile)
+	if name == "" {
+		return
+	}
+	at := b.finder.find(name)
+	r := b.rules.decide(at.path)
+	if !at.exists() || !at.mode.IsRegular() || r != nil && !(r.Access == Deny && r.Path == "/") {
+		return
+	}
+	for _, l := range at.links {
+		if b.rules.access(l.at) == Write {
+			return
+		}
+	}
+	b.add(name, Read, FromCertificates, name, -1)
+	policy.env = append(policy.env, Variable{certFile, at.path}) // links need not be there inside
+}
+
 // addControlSockets hides what can be reached but is not given for writing.
 func (b *binder) addControlSockets() {
 	for _, pattern := range controlSockets {

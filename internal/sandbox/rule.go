@@ -23,17 +23,18 @@ type Origin int
 
 // The origins of rules.
 const (
-	NoRule        Origin = iota // nothing speaks about the path
-	FromEntry                   // an entry of the intent
-	FromGlob                    // a path that a glob entry matched
-	FromMinimal                 // the system directories
-	FromProtected               // a protected name below a writable root
-	FromGitdir                  // where a protected .git file points
-	FromControl                 // a socket that commands other services
-	FromSystem                  // what the kernel shows of itself
-	FromPrivate                 // our own state
-	FromRuntime                 // what a backend must be able to run
-	Unrestricted                // files are not restricted at all
+	NoRule           Origin = iota // nothing speaks about the path
+	FromEntry                      // an entry of the intent
+	FromGlob                       // a path that a glob entry matched
+	FromMinimal                    // the system directories
+	FromProtected                  // a protected name below a writable root
+	FromGitdir                     // where a protected .git file points
+	FromControl                    // a socket that commands other services
+	FromSystem                     // what the kernel shows of itself
+	FromPrivate                    // our own state
+	FromRuntime                    // what a backend must be able to run
+	FromCertificates               // what programs in a managed network trust
+	Unrestricted                   // files are not restricted at all
 )
 
 // A Rule is what was decided about one path.
@@ -75,6 +76,8 @@ func (r Rule) String() string {
 		s = "private to tether"
 	case FromRuntime:
 		s = "needed to start"
+	case FromCertificates:
+		s = "certificates"
 	}
 	s += ", " + r.Access.String()
 	if r.Origin == FromEntry && r.Named != r.Path {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/shellsnap"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -126,6 +127,20 @@ func TestDraftModeTellsStartsApart(t *testing.T) {
 			t.Errorf("%s and %s count as the same", same, draft)
 		}
 		texts[text] = draft
+	}
+}
+
+// Commands whose environment decides what their sandboxes allow share no snapshot.
+func TestSnapshotKeyTellsSandboxesApart(t *testing.T) {
+	p := &Process{params: startParams("p", "sh"), snapshot: &shellsnap.Want{}}
+	key := func(env ...string) string { return snapshotKey(p, proc.Spec{Env: env}) }
+	for _, name := range []string{"TMPDIR", "SSL_CERT_FILE"} {
+		if key(name+"=/a") == key(name+"=/b") || key(name+"=/a") == key() {
+			t.Errorf("%s does not count", name)
+		}
+	}
+	if key("OTHER=/a") != key("OTHER=/b") {
+		t.Error("a variable counts that decides nothing")
 	}
 }
 

@@ -57,7 +57,7 @@ func (s *Session) keepSurvivor(c *proc.Process) {
 
 // decisive are the variables that say which start-up files a shell reads, and what
 // a sandbox allows. The others may differ between commands that share a snapshot.
-var decisive = []string{"HOME", "ZDOTDIR", "BASH_ENV", "ENV", "POSIXLY_CORRECT", "TMPDIR"}
+var decisive = []string{"HOME", "ZDOTDIR", "BASH_ENV", "ENV", "POSIXLY_CORRECT", "TMPDIR", "SSL_CERT_FILE"}
 
 // snapshotKey tells apart the commands that must not share a snapshot. Above all,
 // what one sandbox lets a shell do must not reach another.
