@@ -327,6 +327,7 @@ func (c *Confiner) compile(r Request, verdict Verdict, runtime []string) (*sandb
 		EnforceManagedNetwork: r.EnforceManagedNetwork, AllUnixSockets: r.AllUnixSockets,
 		Placeholder:    c.ledger.Snapshot(),
 		NoPlaceholders: r.NoPlaceholders,
+		Covers:         verdict.Seals,
 		Root:           os.Geteuid() == 0,
 		NoProc:         verdict.NoProc,
 	}, sandbox.OS{})

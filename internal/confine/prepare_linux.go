@@ -154,6 +154,11 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, verdict Ver
 	}
 	if seals {
 		stage.Freeze, stage.Seal = toFinish(mounts)
+		for _, op := range p.Plan.Ops {
+			if op.Kind == sandbox.OpCover {
+				stage.Cover = append(stage.Cover, op.Path)
+			}
+		}
 	}
 	if err := l.bubblewrap(verdict, program, stage); err != nil {
 		l.end()
@@ -235,6 +240,8 @@ func (l *launch) expected(sealed, descriptors bool) ([]inner.Mount, error) {
 			err = bind(op, op.Path, false)
 		case sandbox.OpMaskFile:
 			err = bind(op, l.confiner.maskFile(op.Mode), true)
+		case sandbox.OpCover:
+			add(inner.Mount{Path: op.Path, Kind: inner.MountDevice, ReadOnly: true})
 		case sandbox.OpMaskDir:
 			add(inner.Mount{Path: op.Path, Kind: inner.MountMask, ReadOnly: true})
 		case sandbox.OpProc:
@@ -369,7 +376,7 @@ func (l *launch) bubblewrap(verdict Verdict, filter []byte, stage *inner.Stage) 
 		Filter: filterFd, HiddenFile: l.confiner.masks.hidden, EmptyFile: l.confiner.masks.empty, NoUserSpace: verdict.NoUser,
 		Sources: l.sources,
 	}
-	if len(stage.Freeze)+len(stage.Seal) > 0 {
+	if len(stage.Freeze)+len(stage.Seal)+len(stage.Cover) > 0 {
 		layout.Capabilities = inner.Capabilities
 	}
 	args, err := bwrap.Arguments(l.prepared.Plan, layout)

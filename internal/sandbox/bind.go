@@ -34,6 +34,9 @@ type Process struct {
 	// and that do not exist, so nothing has to hold them on the host.
 	NoPlaceholders bool
 
+	// Covers: the backend can put something over a symbolic link (OpCover).
+	Covers bool
+
 	Root   bool // it runs as root, to whom the kernel's own files belong
 	NoProc bool // a new procfs cannot be mounted here
 }
@@ -125,6 +128,7 @@ type binder struct {
 	globs      []glob
 	applied    []BookGlob // globs, with their directories found
 	globLinks  []link     // on the way there
+	left       []string   // links that keepLink has left alone
 	sandboxCwd string
 	roots      []string // workspace roots
 }
@@ -201,8 +205,18 @@ func (b *binder) cwd(policy *Policy) error {
 
 // restrict turns the entries into rules.
 func (b *binder) restrict(policy *Policy) error {
+	var foreign []entry
 	for _, e := range b.entries {
-		if e.path != "" {
+		switch {
+		case e.path == "":
+		case e.access == Read && b.foreignLink(e.path) != "":
+			foreign = append(foreign, e)
+		default:
+			b.add(e.path, e.access, FromEntry, e.path, e.index)
+		}
+	}
+	for _, e := range foreign { // when it is known what may be written
+		if !b.keepLink(e.path, FromEntry, e.index) {
 			b.add(e.path, e.access, FromEntry, e.path, e.index)
 		}
 	}
@@ -217,6 +231,7 @@ func (b *binder) restrict(policy *Policy) error {
 	policy.globs, policy.globLinks = b.applied, b.globLinks
 	b.addMinimal()
 	b.protect()
+	policy.left = b.left
 	if err := b.checkGrants(); err != nil {
 		return err
 	}

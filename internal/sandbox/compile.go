@@ -207,7 +207,12 @@ func (c *compiler) change(at string, r *Rule, outer view) {
 			c.points[at] = &point{ops: []Op{{Kind: OpBindRW, Path: at, Why: why}}, writes: true}
 		}
 	case Read:
-		if outer != viewRead {
+		switch {
+		case r.place.mode&fs.ModeSymlink != 0: // see binder.foreignLink
+			if outer == viewWrite {
+				c.points[at] = &point{ops: []Op{{Kind: OpCover, Path: at, Why: why}}}
+			}
+		case outer != viewRead:
 			c.points[at] = &point{ops: []Op{{Kind: OpBindRO, Path: at, Why: why, Guard: guard}}}
 		}
 	case Deny:

@@ -43,17 +43,19 @@ func (d *dice) host(links bool) memHost {
 		if at := newFinder(h, nil).find(p); at.exists() || at.gapAt != p || len(at.links) > 0 {
 			continue
 		}
-		switch d.roll(5) {
+		switch d.roll(6) {
 		case 0, 1:
 			h.put(p + "/")
 		case 2:
-			h.put(p + ":gitdir:_" + d.pick("a", "../b", "/w/a", "/usr"))
+			h.put(d.pick("", "~") + p + ":gitdir:_" + d.pick("a", "../b", "/w/a", "/usr"))
 		case 3:
 			h.put(p + "/!")
 		case 4:
 			if links {
-				h.put(p + "->" + d.pick(d.path(), "a", "../b", "."))
+				h.put(d.pick("", "~") + p + "->" + d.pick(d.path(), "a", "../b", "."))
 			}
+		case 5:
+			h.put(p + "/+")
 		}
 	}
 	return h
@@ -93,6 +95,7 @@ func FuzzCompile(f *testing.F) {
 		}
 		process := Process{Env: []string{"TMPDIR=" + d.pick("/tmp", "/w/a", "rel", "/")}}
 		process.NoProc = d.roll(4) == 1
+		process.Covers = d.roll(2) == 1
 		if d.roll(3) == 1 {
 			process.Private = []string{d.path()}
 		}

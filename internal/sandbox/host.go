@@ -20,6 +20,13 @@ type Host interface {
 	// CanCreate reports whether the user of this process can make names in a
 	// directory, or could after changing its mode.
 	CanCreate(dir string) bool
+	// CanRemove reports whether the user of this process can remove or replace a
+	// name, or could after changing the mode of its directory.
+	CanRemove(path string) bool
+	// Foreign reports whether a name, a link itself, belongs to another user who is
+	// neither root nor the owner of its directory: one who can make names there, as
+	// everybody can in /tmp, but has no say about what they mean to others.
+	Foreign(path string) bool
 }
 
 // maxLinks is how many symbolic links a path may go through, as in the kernel.

@@ -4,7 +4,9 @@ package sandbox
 
 import (
 	"errors"
+	"io/fs"
 	"os"
+	"path"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -23,4 +25,35 @@ func canCreate(dir string) bool {
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || int(stat.Uid) == os.Geteuid()
+}
+
+// canRemove knows the rule of sticky directories: there only the owner of a name and
+// the owner of the directory can remove it.
+func canRemove(name string) bool {
+	own, dir, ok := owners(name)
+	if ok && dir.Mode&unix.S_ISVTX != 0 && int(own.Uid) != os.Geteuid() && int(dir.Uid) != os.Geteuid() {
+		return false
+	}
+	return canCreate(path.Dir(name))
+}
+
+// isForeign takes a name that cannot be looked at for one of ours.
+func isForeign(name string) bool {
+	own, dir, ok := owners(name)
+	return ok && own.Uid != 0 && int(own.Uid) != os.Geteuid() && own.Uid != dir.Uid
+}
+
+// owners looks at a name, a link itself, and at its directory.
+func owners(name string) (own, dir unix.Stat_t, ok bool) {
+	ok = unix.Lstat(name, &own) == nil && unix.Stat(path.Dir(name), &dir) == nil
+	return own, dir, ok
+}
+
+// openAtOnce opens a file to read, whatever it is, without waiting for anything.
+func openAtOnce(name string) (*os.File, error) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }

@@ -16,11 +16,15 @@ type memNode struct {
 	mode   fs.FileMode
 	text   string // of a file, or the target of a link
 	closed bool   // nobody can make names in it
+	sticky bool   // foreign names in it cannot be removed
+
+	foreign bool // it belongs to another user
 }
 
 // newHost reads one path per word: /d/ is a directory, /f a file, /s= a
 // socket, /l->t a link, /f:text a file with text, /d/! a directory where
-// nothing can be made. Directories above are made too.
+// nothing can be made, /d/+ a sticky one of another user; what begins with ~ is foreign.
+// Directories above are made too.
 func newHost(words ...string) memHost {
 	h := memHost{"/": {mode: fs.ModeDir}}
 	for _, list := range words {
@@ -33,17 +37,21 @@ func newHost(words ...string) memHost {
 
 func (h memHost) put(w string) {
 	node := memNode{}
+	w, foreign := strings.CutPrefix(w, "~")
 	if p, target, ok := strings.Cut(w, "->"); ok {
 		w, node = p, memNode{mode: fs.ModeSymlink, text: target}
 	} else if p, text, ok := strings.Cut(w, ":"); ok {
 		w, node.text = p, strings.ReplaceAll(text, "_", " ")
 	} else if p, ok := strings.CutSuffix(w, "/!"); ok {
 		w, node = p, memNode{mode: fs.ModeDir, closed: true}
+	} else if p, ok := strings.CutSuffix(w, "/+"); ok {
+		w, node = p, memNode{mode: fs.ModeDir, sticky: true}
 	} else if p, ok := strings.CutSuffix(w, "/"); ok {
 		w, node = p, memNode{mode: fs.ModeDir}
 	} else if p, ok := strings.CutSuffix(w, "="); ok {
 		w, node = p, memNode{mode: fs.ModeSocket}
 	}
+	node.foreign = foreign
 	h[w] = node
 	for dir := path.Dir(w); dir != "/"; dir = path.Dir(dir) {
 		if _, ok := h[dir]; !ok {
@@ -94,6 +102,10 @@ func (h memHost) ReadFile(p string, limit int) ([]byte, error) {
 }
 
 func (h memHost) CanCreate(dir string) bool { return !h[dir].closed }
+
+func (h memHost) CanRemove(p string) bool { return !(h[path.Dir(p)].sticky && h[p].foreign) }
+
+func (h memHost) Foreign(p string) bool { return h[p].foreign }
 
 func (h memHost) ReadDir(dir string) ([]fs.DirEntry, error) {
 	if n, err := h.get(dir); err != nil || !n.mode.IsDir() {

@@ -76,11 +76,12 @@ const (
 	OpMaskDir                   // an empty directory with Mode over a directory
 	OpMaskFile                  // an empty read-only file with Mode over anything else
 	OpSeal                      // makes the mask at Path read-only, but nothing mounted below
+	OpCover                     // an empty device over a symbolic link, which is not followed
 	OpPlaceholder               // an empty directory (Mode has fs.ModeDir) or file on the host, until the sandbox ends
 )
 
 var opNames = [...]string{"bind-ro", "bind-rw", "pin", "scratch", "dir", "symlink", "dev", "proc", "freeze",
-	"mask-dir", "mask-file", "seal", "placeholder"}
+	"mask-dir", "mask-file", "seal", "cover", "placeholder"}
 
 func (k OpKind) String() string { return opNames[k] }
 
@@ -191,7 +192,7 @@ func (p *Plan) Effect(name string) Effect {
 			effect = HostWritable
 		case OpScratch, OpDev, OpProc, OpFreeze:
 			effect = Private
-		case OpMaskDir, OpMaskFile:
+		case OpMaskDir, OpMaskFile, OpCover:
 			effect = Hidden
 		case OpSymlink, OpDir, OpSeal, OpPlaceholder:
 		}

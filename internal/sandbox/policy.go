@@ -32,6 +32,7 @@ type Policy struct {
 	hasTmp       bool     // /tmp is a directory
 	globs        []BookGlob
 	globLinks    []link     // on the way to the directories of globs
+	left         []string   // foreign links that no rule is about
 	bare         bool       // no placeholders, see Process
 	env          []Variable // that have another value inside
 }

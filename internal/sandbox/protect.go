@@ -3,6 +3,7 @@ package sandbox
 import (
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -71,6 +72,9 @@ func (b *binder) protect() {
 			if b.lifted(p) || b.rules.access(p) == Deny {
 				continue
 			}
+			if b.keepLink(p, FromProtected, -1) {
+				continue
+			}
 			b.add(p, Read, FromProtected, p, -1)
 			if name == ".git" {
 				b.protectGitdir(p)
@@ -92,10 +96,53 @@ func (b *binder) lifted(protected string) bool {
 	return false
 }
 
+// foreignLink returns the real path of a protected name if another user has made it a
+// symbolic link, as everybody can in /tmp; else it is empty.
+func (b *binder) foreignLink(name string) string {
+	dir, base := path.Split(name)
+	if !slices.Contains(protectedNames, base) {
+		return ""
+	}
+	above := b.finder.find(path.Clean(dir))
+	if !above.isDir() {
+		return ""
+	}
+	p := path.Join(above.path, base)
+	if s := b.finder.look(p); s.err != nil || s.mode&fs.ModeSymlink == 0 || !b.finder.host.Foreign(p) {
+		return ""
+	}
+	return p
+}
+
+// keepLink makes sure that a foreign link in a writable place stays what it is. Where
+// it leads is its owner's choice and means nothing here: following it would let another
+// user decide what is read-only for us, and refusing it what can be started.
+//
+// In a sticky directory of somebody else a command cannot remove the link. Elsewhere
+// the backend covers it, if it can. False is that the name is no such link, or
+// that nothing can be done about it.
+func (b *binder) keepLink(name string, origin Origin, entry int) bool {
+	p := b.foreignLink(name)
+	switch r := b.rules.byPath[p]; {
+	case r != nil && r.place.mode&fs.ModeSymlink != 0: // covered by another rule
+		return true
+	case p == "" || b.rules.access(p) != Write:
+		return false
+	case !b.finder.host.CanRemove(p):
+		b.left = append(b.left, p)
+		return true
+	case b.process.Covers:
+		b.rules.add(Rule{Path: p, Access: Read, Origin: origin, Named: name, Entry: entry, literal: p,
+			place: place{path: p, mode: fs.ModeSymlink}})
+		return true
+	}
+	return false
+}
+
 // protectGitdir protects the directory that a .git file points to, if it could
-// be written.
+// be written. What another user has put there is not believed.
 func (b *binder) protectGitdir(file string) {
-	if s := b.finder.look(file); s.err != nil || !s.mode.IsRegular() {
+	if s := b.finder.look(file); s.err != nil || !s.mode.IsRegular() || b.finder.host.Foreign(file) {
 		return
 	}
 	text, err := b.finder.host.ReadFile(file, gitdirLimit)

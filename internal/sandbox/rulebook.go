@@ -76,6 +76,9 @@ func (p *Policy) Watched() []Watch {
 	for _, l := range p.globLinks {
 		add(Watch{Path: l.at, Content: true})
 	}
+	for _, at := range p.left {
+		add(Watch{Path: at, Content: true})
+	}
 	for _, r := range p.rules.all {
 		for _, l := range r.place.links {
 			add(Watch{Path: l.at, Content: true})

@@ -111,6 +111,10 @@ func (l Layout) operation(op sandbox.Op) ([]string, error) {
 			return nil, nil
 		}
 		return []string{"--remount-ro", op.Path}, nil
+	case sandbox.OpCover:
+		if l.Capabilities != nil { // the stage inside does it
+			return nil, nil
+		}
 	case sandbox.OpPlaceholder:
 		return nil, nil
 	}

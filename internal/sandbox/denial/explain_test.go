@@ -25,6 +25,8 @@ func (dirs) Readlink(string) (string, error)       { return "", fs.ErrInvalid }
 func (dirs) ReadDir(string) ([]fs.DirEntry, error) { return nil, nil }
 func (dirs) ReadFile(string, int) ([]byte, error)  { return nil, fs.ErrNotExist }
 func (dirs) CanCreate(string) bool                 { return true }
+func (dirs) CanRemove(string) bool                 { return true }
+func (dirs) Foreign(string) bool                   { return false }
 
 var machine = dirs{"/fx/ws/.git", "/fx/ws/sub", "/fx/out", "/fx/secret", "/usr/bin", "/tmp"}
 

@@ -10,8 +10,13 @@ import (
 // any. bubblewrap could do the first as well, but reads the whole table of mounts
 // for each of them.
 func (s *Stage) finishMounts() error {
-	if len(s.Freeze)+len(s.Seal) == 0 {
+	if len(s.Freeze)+len(s.Seal)+len(s.Cover) == 0 {
 		return nil
+	}
+	for _, path := range s.Cover {
+		if err := coverLink(path); err != nil {
+			return fmt.Errorf("cover the symbolic link %s: %w", path, err)
+		}
 	}
 	for _, path := range s.Freeze {
 		if err := unix.Mount(path, path, "", unix.MS_BIND, ""); err != nil {
@@ -27,6 +32,29 @@ func (s *Stage) finishMounts() error {
 		}
 	}
 	return dropCapabilities()
+}
+
+// coverLink puts /dev/null over a symbolic link itself, which no path can name as a
+// mount point.
+func coverLink(path string) error {
+	link, err := openNoLinks(path, unix.O_NOFOLLOW)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(link)
+	var st unix.Stat_t
+	if err := unix.Fstat(link, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return fmt.Errorf("it has changed while the sandbox was built")
+	}
+	null, err := unix.OpenTree(unix.AT_FDCWD, "/dev/null", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(null)
+	return unix.MoveMount(null, "", link, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
 // makeReadOnly changes nothing else about a mount: the kernel would not allow it.

@@ -32,6 +32,9 @@ type Stage struct {
 	// right to do so for that long: parts of the new procfs, and mounts.
 	Freeze, Seal []string
 
+	// Cover is symbolic links that /dev/null is put over, in the same way.
+	Cover []string
+
 	// Listen is how many listeners are opened on the loopback of the sandbox's own
 	// network and handed to the server; Ports says where their numbers go.
 	Listen int
@@ -89,7 +92,7 @@ const (
 
 // stageMagic begins an encoded stage. It changes with the encoding: the program
 // may have been replaced while the server runs.
-const stageMagic = "tether stage 2\n"
+const stageMagic = "tether stage 3\n"
 
 var errStage = errors.New("the stage cannot be decoded")
 
@@ -106,6 +109,7 @@ func (s *Stage) Encode() []byte {
 	e.flag(s.NoStdin)
 	e.list(s.Freeze)
 	e.list(s.Seal)
+	e.list(s.Cover)
 	e.flag(s.Session)
 	e.flag(s.TTY)
 	e.flag(s.Confined)
@@ -142,7 +146,7 @@ func Decode(b []byte) (*Stage, error) {
 	}
 	s.Env = d.list()
 	s.Dir = d.text()
-	s.NoStdin, s.Freeze, s.Seal = d.flag(), d.list(), d.list()
+	s.NoStdin, s.Freeze, s.Seal, s.Cover = d.flag(), d.list(), d.list(), d.list()
 	s.Session, s.TTY, s.Confined = d.flag(), d.flag(), d.flag()
 	if filter := d.text(); filter != "" {
 		s.Filter = []byte(filter)

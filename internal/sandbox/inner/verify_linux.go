@@ -51,7 +51,7 @@ func verifyPrivileges() error {
 }
 
 func (m *Mount) verify() error {
-	fd, err := openNoLinks(m.Path)
+	fd, err := openNoLinks(m.Path, 0)
 	if err == unix.EACCES && strangersDoor(m.Path) {
 		return nil // the command will not get there either
 	}
@@ -93,7 +93,7 @@ func (m *Mount) verify() error {
 // Identify opens what a bind of path shows inside, not to be read, and fills in
 // how it will be known.
 func (m *Mount) Identify(path string) (*os.File, error) {
-	fd, err := openNoLinks(path)
+	fd, err := openNoLinks(path, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -106,9 +106,9 @@ func (m *Mount) Identify(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// openNoLinks opens a path that must not lead through symbolic links.
-func openNoLinks(path string) (int, error) {
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+// openNoLinks opens a path that must not lead through symbolic links, with more flags.
+func openNoLinks(path string, flags uint64) (int, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	for {
 		fd, err := unix.Openat2(unix.AT_FDCWD, path, &how)
 		if err != unix.EINTR && err != unix.EAGAIN {
@@ -121,7 +121,7 @@ func openNoLinks(path string) (int, error) {
 // belongs to somebody else, so that the command cannot open it.
 func strangersDoor(name string) bool {
 	for dir := path.Dir(name); ; dir = path.Dir(dir) {
-		fd, err := openNoLinks(dir)
+		fd, err := openNoLinks(dir, 0)
 		if err == nil {
 			defer unix.Close(fd)
 			var st unix.Stat_t

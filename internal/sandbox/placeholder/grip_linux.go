@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -149,7 +150,7 @@ func (l *Ledger) guard(path string) (*grip, error) {
 		return nil, asChange(path, err)
 	}
 	defer sp.close()
-	g, err := sp.guard()
+	g, err := sp.guardSoon()
 	if g == nil || err != nil {
 		return nil, asChange(path, err)
 	}
@@ -181,11 +182,36 @@ func (l *Ledger) unguard(g *grip) {
 	}
 }
 
-func (s spot) guard() (*grip, error) {
-	seen, err := s.look()
+// settleTime is how long a server may take to let everybody read a placeholder that it
+// has made, or to remove one that it has locked. settlePause is between two looks.
+const (
+	settleTime  = 500 * time.Millisecond
+	settlePause = 10 * time.Millisecond
+)
+
+// guardSoon is guard with some patience for another user, whose server may be at work
+// on a placeholder. What he keeps closed or locked for longer is none, and a guard would
+// not help: he can remove it at any time. Otherwise he could keep all others from starting
+// anything in a directory that they share.
+func (s spot) guardSoon() (*grip, error) {
+	for deadline := time.Now().Add(settleTime); ; time.Sleep(settlePause) {
+		seen, err := s.look()
+		if err != nil {
+			return nil, err
+		}
+		g, err := s.guard(seen)
+		stranger := seen.uid != os.Geteuid() && seen.uid != 0
+		switch {
+		case !stranger || err != errOpaque && err != errLocked:
+			return g, err
+		case err == errOpaque && time.Since(time.Unix(0, seen.since)) > settleTime, time.Now().After(deadline):
+			return nil, nil
+		}
+	}
+}
+
+func (s spot) guard(seen sight) (*grip, error) {
 	switch {
-	case err != nil:
-		return nil, err
 	case !seen.there:
 		return nil, unix.ENOENT
 	case seen.mode&os.ModeSymlink != 0:

@@ -395,8 +395,8 @@ func TestLockAfterRemoval(t *testing.T) {
 	}
 }
 
-// Somebody who cannot read an object is told so, unless he owns it: then it is
-// no placeholder.
+// A user who cannot read or lock an object of root is told so. What is his own, and what
+// another user keeps to himself, is no placeholder.
 func TestGuardUnreadable(t *testing.T) {
 	b := newBench(t)
 	l := b.open()
@@ -410,7 +410,20 @@ func TestGuardUnreadable(t *testing.T) {
 		b.hold(l, b.existing("mine")).Release()
 		return
 	}
-	const nobody = 65534
+	const nobody, stranger = 65534, 1234
+	b.must(os.Mkdir(b.path("stranger's"), 0o700))
+	b.must(os.WriteFile(b.path("stranger's file"), nil, 0o600))
+	b.must(os.Mkdir(b.path("locked"), 0o755))
+	b.must(os.Mkdir(b.path("stranger's locked"), 0o755))
+	for _, name := range []string{"locked", "stranger's locked"} {
+		fd, err := unix.Open(b.path(name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		b.must(err)
+		defer unix.Close(fd)
+		b.must(unix.Flock(fd, unix.LOCK_EX))
+	}
+	for _, name := range []string{"stranger's", "stranger's file", "stranger's locked"} {
+		b.must(os.Chown(b.path(name), stranger, stranger))
+	}
 	b.must(os.Chmod(filepath.Dir(b.ws), 0o755))
 	b.must(os.Chown(b.path("mine"), nobody, nobody))
 	// Only a process can be somebody else as a whole.
@@ -418,6 +431,7 @@ func TestGuardUnreadable(t *testing.T) {
 	user := &syscall.Credential{Uid: nobody, Gid: nobody}
 	for name, want := range map[string]string{
 		"mine": "held <nil>", "theirs": errOpaque.Error(), "file": errOpaque.Error(), "full": "held <nil>", "deep": "held <nil>",
+		"stranger's": "held <nil>", "stranger's file": "held <nil>", "locked": errLocked.Error(), "stranger's locked": "held <nil>",
 	} {
 		dir := b.TempDir()
 		b.must(os.Chown(dir, nobody, nobody))
