@@ -2,7 +2,6 @@ package fsrpc
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/rand"
 	"errors"
 	"slices"
@@ -14,70 +13,128 @@ import (
 // content.
 var errInPlace = errors.New("the file has to be written in place")
 
-// A temporary is a file under a hidden name, beside the one that it will become.
+// errNamed says that a file without a name cannot be made here, or not be given one.
+var errNamed = errors.New("the temporary file needs a name")
+
+// A temporary is a file that becomes another one once it is whole. It has no name
+// before (O_TMPFILE), so that a process that is killed meanwhile leaves nothing behind.
+// A file that is replaced can only be by a rename, so for the time of two system
+// calls there is a hidden name beside it. Where the file system cannot do this, the
+// hidden name is there from the beginning.
 type temporary struct {
-	place
-	fd int
+	place // without a name: none yet
+	fd    int
 }
 
-// temporary makes an empty file beside p.
-func (p place) temporary(mode uint32) (*temporary, error) {
-	name := ".tether-" + rand.Text() + ".tmp"
-	fd, err := openat(p.dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
-	if err != nil {
-		return nil, err
+// temporary makes an empty file in the directory of p.
+func (p place) temporary(mode uint32, named bool) (*temporary, error) {
+	if !named {
+		fd, err := openat(p.dir, ".", unix.O_WRONLY|unix.O_TMPFILE|unix.O_CLOEXEC, mode)
+		if err != nil && !isFull(err) {
+			err = errNamed
+		}
+		return &temporary{place{p.dir, ""}, fd}, err
 	}
-	return &temporary{place{p.dir, name}, fd}, nil
+	name := hiddenName()
+	fd, err := openat(p.dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
+	return &temporary{place{p.dir, name}, fd}, err
 }
 
-// fill writes the temporary, and closes it: that is where a network file system
+func hiddenName() string { return ".tether-" + rand.Text() + ".tmp" }
+
+// fill writes the temporary, and closes a duplicate: that is when a network file system
 // tells of a full disk.
 func (t *temporary) fill(data []byte) error {
-	fd := t.fd
-	t.fd = -1
-	return cmp.Or(writeAll(fd, data), unix.Close(fd)) // both, in this order
+	if err := writeAll(t.fd, data); err != nil {
+		return err
+	}
+	duplicate, err := unix.FcntlInt(uintptr(t.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	return unix.Close(duplicate)
 }
 
 // finish closes the temporary, and removes it if it has not become something.
 func (t *temporary) finish() {
-	if t.fd >= 0 {
-		unix.Close(t.fd)
-	}
+	unix.Close(t.fd)
 	if t.name != "" {
 		_ = unix.Unlinkat(t.dir, t.name, 0)
 	}
 }
 
-// become renames the temporary.
-func (t *temporary) become(name string, flags uint) error {
-	err := retry(func() error { return unix.Renameat2(t.dir, t.name, t.dir, name, flags) })
-	if err == unix.ENOSYS && flags == 0 {
-		err = retry(func() error { return unix.Renameat(t.dir, t.name, t.dir, name) })
+// appear gives the temporary its name, which must be new. The error is EEXIST if it
+// is not, errInPlace if the file system cannot promise this.
+func (t *temporary) appear(name string) error {
+	if t.name == "" {
+		return t.link(name)
 	}
+	err := retry(func() error { return unix.Renameat2(t.dir, t.name, t.dir, name, unix.RENAME_NOREPLACE) })
+	switch err {
+	case nil:
+		t.name = ""
+	case unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP:
+		return errInPlace
+	}
+	return err
+}
+
+// replace puts the temporary in the place of another file.
+func (t *temporary) replace(name string) error {
+	if t.name == "" {
+		hidden := hiddenName()
+		if err := t.link(hidden); err != nil {
+			return err
+		}
+		t.name = hidden
+	}
+	err := retry(func() error { return unix.Renameat(t.dir, t.name, t.dir, name) })
 	if err == nil {
 		t.name = ""
 	}
 	return err
 }
 
+// link gives the temporary a name. The error is errNamed if it cannot have one, for
+// example because there is no /proc.
+func (t *temporary) link(name string) error {
+	err := retry(func() error {
+		return unix.Linkat(unix.AT_FDCWD, procPath(t.fd), t.dir, name, unix.AT_SYMLINK_FOLLOW)
+	})
+	if err != nil && err != unix.EEXIST && !isFull(err) {
+		return errNamed
+	}
+	return err
+}
+
 // create makes a new file that appears with its whole content.
 func (p place) create(data []byte) error {
-	t, err := p.temporary(0o666)
+	err := p.createBy(data, false)
+	if err == errNamed {
+		err = p.createBy(data, true)
+	}
+	if err == errInPlace {
+		err = p.createPlainly(data)
+	}
+	return err
+}
+
+func (p place) createBy(data []byte, named bool) error {
+	t, err := p.temporary(0o666, named)
+	if err == errNamed {
+		return err
+	}
 	if err != nil {
-		return p.createPlainly(data)
+		return errInPlace
 	}
 	defer t.finish()
 	if err := t.fill(data); err != nil {
 		return err
 	}
-	switch err := t.become(p.name, unix.RENAME_NOREPLACE); err {
-	case unix.EEXIST:
+	if err = t.appear(p.name); err == unix.EEXIST {
 		return errAppeared
-	case unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP: // a file system that cannot promise this
-		return p.createPlainly(data)
-	default:
-		return err
 	}
+	return err
 }
 
 // createPlainly makes a new file under its own name, which goes again if it
@@ -106,8 +163,16 @@ func (p place) replace(old int, data []byte) error {
 	if err := statx(old, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &st); err != nil || !p.replaceable(st) {
 		return errInPlace
 	}
-	t, err := p.temporary(0o600)
-	if isFull(err) {
+	err := p.replaceBy(old, st, data, false)
+	if err == errNamed {
+		err = p.replaceBy(old, st, data, true)
+	}
+	return err
+}
+
+func (p place) replaceBy(old int, st unix.Statx_t, data []byte, named bool) error {
+	t, err := p.temporary(0o600, named)
+	if isFull(err) || err == errNamed {
 		return err
 	}
 	if err != nil {
@@ -122,7 +187,7 @@ func (p place) replace(old int, data []byte) error {
 	if err := t.fill(data); err != nil {
 		return err
 	}
-	switch err := t.become(p.name, 0); err {
+	switch err := t.replace(p.name); err {
 	case unix.EBUSY, unix.EPERM, unix.EACCES, unix.EXDEV: // a mount point, or not ours to move
 		return errInPlace
 	default:
