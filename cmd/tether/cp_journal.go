@@ -65,8 +65,8 @@ func openJournal(address, destination string) *journal {
 	if err != nil {
 		return nil
 	}
-	dir := filepath.Join(state, "copies")
-	if os.MkdirAll(dir, 0o700) != nil {
+	dir, err := server.TrustedDir(filepath.Join(state, "copies"))
+	if err != nil {
 		return nil
 	}
 	sweepJournals(dir)

@@ -116,7 +116,7 @@ func (o *Options) lock(ctx context.Context) (unlock func(), err error) {
 		return nil, fmt.Errorf("no place for the server's socket: %w", err)
 	}
 	path := o.beside(".lock")
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|noFollow, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("keep others from starting a server: %w", err)
 	}
@@ -218,7 +218,7 @@ func withoutLogin(env []string) []string {
 
 // openLog opens the server's log behind what is there, unless that is too much.
 func (o *Options) openLog() (log *os.File, begin int64, err error) {
-	log, err = os.OpenFile(o.beside(".log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	log, err = os.OpenFile(o.beside(".log"), os.O_CREATE|os.O_RDWR|os.O_APPEND|noFollow, 0o600)
 	if err != nil {
 		return nil, 0, err
 	}

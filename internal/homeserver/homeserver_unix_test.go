@@ -121,6 +121,26 @@ func TestNoServerIsStartedUnlessWanted(t *testing.T) {
 	}
 }
 
+// In a directory that others may write, a link could lead to any file of the user.
+func TestLockAndLogAreNoLinks(t *testing.T) {
+	for _, suffix := range []string{".lock", ".log"} {
+		o := options(t, "failing")
+		if err := os.MkdirAll(filepath.Dir(o.Socket), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		target := filepath.Join(t.TempDir(), "target")
+		if err := os.Symlink(target, o.beside(suffix)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Ensure(t.Context(), o); !errors.Is(err, syscall.ELOOP) || !strings.Contains(err.Error(), o.beside(suffix)) {
+			t.Errorf("%s: %v", suffix, err)
+		}
+		if _, err := os.Lstat(target); !os.IsNotExist(err) {
+			t.Errorf("%s was made through a link: %v", suffix, err)
+		}
+	}
+}
+
 func TestReasonOfAFailedStart(t *testing.T) {
 	o := options(t, "failing")
 	for range 2 {

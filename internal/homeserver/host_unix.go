@@ -9,6 +9,9 @@ import (
 	"syscall"
 )
 
+// noFollow makes it an error to open a link.
+const noFollow = syscall.O_NOFOLLOW
+
 // tryLock locks a file until it is closed, unless somebody else has.
 func tryLock(f *os.File) (held bool, err error) {
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

@@ -6,6 +6,8 @@ import (
 	"syscall"
 )
 
+const noFollow = 0
+
 // tryLock does nothing here: of two servers that start at once, the second finds
 // the socket taken and ends.
 func tryLock(*os.File) (held bool, err error) { return true, nil }

@@ -24,7 +24,7 @@ func DefaultSocket() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if _, err := server.TrustedDir(dir); err != nil {
 		return "", fmt.Errorf("no place for the server's socket: %w", err)
 	}
 	if err := checkPrivate(dir); err != nil {

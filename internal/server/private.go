@@ -19,7 +19,7 @@ import (
 func PrivateDirs(log *slog.Logger) []string {
 	var dirs []string
 	if state, err := DefaultStateDir(); err == nil {
-		if err := os.MkdirAll(state, 0o700); err != nil {
+		if _, err := TrustedDir(state); err != nil {
 			log.Debug("cannot make the default state directory in order to hide it", "err", err)
 		}
 		dirs = append(dirs, state)

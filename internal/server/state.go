@@ -29,9 +29,9 @@ const (
 // openStateDir creates a directory for this server below parent and removes
 // those whose owners are gone.
 func openStateDir(parent string, log *slog.Logger) (*stateDir, error) {
-	parent, err := realDir(parent)
+	parent, err := TrustedDir(parent)
 	if err != nil {
-		return nil, fmt.Errorf("create state directory: %w", err)
+		return nil, fmt.Errorf("open state directory: %w", err)
 	}
 	unlock, err := lockFile(filepath.Join(parent, stateLockName))
 	if err != nil {
@@ -50,23 +50,15 @@ func openStateDir(parent string, log *slog.Logger) (*stateDir, error) {
 	return &stateDir{parent, path, lock}, nil
 }
 
-// realDir makes a directory and returns its name without links.
-func realDir(name string) (string, error) {
-	name, err := filepath.Abs(name)
-	if err != nil {
-		return "", err
-	}
-	if err := os.MkdirAll(name, 0o700); err != nil {
-		return "", err
-	}
-	return filepath.EvalSymlinks(name)
-}
-
-// sweepStateDirs removes the directories whose lock nobody holds. The parent is
+// sweepStateDirs removes the directories of this user whose lock is free. The parent is
 // locked, so none of them is just being made.
 func sweepStateDirs(parent string, log *slog.Logger) {
 	old, _ := filepath.Glob(filepath.Join(parent, stateDirPattern)) // the pattern is well-formed
 	for _, path := range old {
+		if !ownDir(path) {
+			log.Warn("cannot remove the state of a server that is gone: not a directory of this user", "dir", path)
+			continue
+		}
 		lock, err := tryLockFile(filepath.Join(path, stateLockName))
 		if err != nil {
 			continue

@@ -14,7 +14,7 @@ func lockFile(path string) (*os.File, error) { return flock(path, syscall.LOCK_E
 func tryLockFile(path string) (*os.File, error) { return flock(path, syscall.LOCK_EX|syscall.LOCK_NB) }
 
 func flock(path string, how int) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,114 @@
+//go:build unix
+
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// maxDirLinks is how many symbolic links the name of a directory may go through, as in
+// the kernel.
+const maxDirLinks = 40
+
+// TrustedDir makes a directory if it is missing and returns its name without links. It is
+// an error if another user than root could change what is in it, or could put something
+// else in its place: files of a state directory say what is locked, killed and removed.
+// So nothing is followed on the way that another user could have made.
+//
+// A directory that the user's own group may change is accepted: where the umask is 002,
+// each user has a group of their own.
+func TrustedDir(name string) (string, error) {
+	name, err := filepath.Abs(name)
+	if err != nil {
+		return "", err
+	}
+	here, links := "/", 0
+	for todo := strings.Split(name, "/"); len(todo) > 0; {
+		part := todo[0]
+		todo = todo[1:]
+		if part == "" || part == "." {
+			continue
+		}
+		if err := checkTrust(here, true); err != nil {
+			return "", err
+		}
+		next := filepath.Join(here, part)
+		info, err := lstatOrMake(next)
+		switch {
+		case err != nil:
+			return "", err
+		case info.IsDir():
+			here = next
+			continue
+		case info.Mode().Type() != fs.ModeSymlink:
+			return "", &fs.PathError{Op: "open", Path: next, Err: syscall.ENOTDIR}
+		}
+		if uid := info.Sys().(*syscall.Stat_t).Uid; !trustedOwner(uid) {
+			return "", fmt.Errorf("the link %s belongs to user %d: %w", next, uid, errUntrusted)
+		}
+		if links++; links > maxDirLinks {
+			return "", &fs.PathError{Op: "open", Path: name, Err: syscall.ELOOP}
+		}
+		target, err := os.Readlink(next)
+		if err != nil {
+			return "", err
+		}
+		if filepath.IsAbs(target) {
+			here = "/"
+		}
+		todo = append(strings.Split(target, "/"), todo...)
+	}
+	return here, checkTrust(here, false)
+}
+
+var errUntrusted = errors.New("name a directory of your own with `--state-dir` or XDG_STATE_HOME")
+
+// lstatOrMake looks at a file, after it has made a directory there if there is nothing.
+func lstatOrMake(name string) (fs.FileInfo, error) {
+	info, err := os.Lstat(name)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return info, err
+	}
+	if err := os.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return os.Lstat(name)
+}
+
+// checkTrust refuses a directory in which another user could replace names. Above the
+// directory that is wanted, it is enough that the users can replace only their own.
+func checkTrust(dir string, above bool) error {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	stat := info.Sys().(*syscall.Stat_t)
+	if !trustedOwner(stat.Uid) {
+		return fmt.Errorf("%s belongs to user %d: %w", dir, stat.Uid, errUntrusted)
+	}
+	mode := info.Mode()
+	open := mode&0o002 != 0 || mode&0o020 != 0 && int(stat.Gid) != os.Getegid()
+	if open && !(above && mode&fs.ModeSticky != 0) {
+		return fmt.Errorf("other users may change %s (mode %04o): forbid it with `chmod go-w`, or %w", dir, mode.Perm(), errUntrusted)
+	}
+	return nil
+}
+
+// trustedOwner reports whether files of a user may be relied on: those of ours and of root.
+// In a user namespace that does not map the root of the machine, root's files belong to the
+// number of all users that are not mapped. It is accepted, since / has it.
+func trustedOwner(uid uint32) bool {
+	return int(uid) == os.Geteuid() || uid == 0 || unmapped(uid)
+}
+
+// ownDir reports whether name itself is a directory, not a link to one, and ours.
+func ownDir(name string) bool {
+	info, err := os.Lstat(name)
+	return err == nil && info.IsDir() && int(info.Sys().(*syscall.Stat_t).Uid) == os.Geteuid()
+}
