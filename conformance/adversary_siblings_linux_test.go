@@ -93,3 +93,31 @@ func TestAdversarySiblings(t *testing.T) {
 		}
 	})
 }
+
+// A socket of another program of the user is hidden, unless the server or the client opens
+// it. The server knows this one by its environment.
+func TestAdversaryUserSockets(t *testing.T) {
+	notForReference(t, "it is not attacked")
+	const attack = `$PROBE connect-unix-type "$SOCK" stream`
+	eachAccount(t, func(t *testing.T, a *account) {
+		fx := armed(t, a, (*fixture).socket)
+		shared(t, fx.path("$SOCK"))
+		env := []string{"env", "SSH_AUTH_SOCK=" + fx.path("$SOCK")}
+		start := func(flags ...string) *serial {
+			argv := append(append([]string{}, env...), bench.server.Argv...)
+			return &serial{instance: a.own(t, append(argv, flags...), nil), fx: fx}
+		}
+		closed, open := start(), start("--user-sockets")
+		for name, p := range map[string]policy{"read-only": readOnly(), "workspace": workspaceOnly(), "writable": workspaceOnly().with(at("$FX", "write"))} {
+			o := closed.output(t, p.net(), attack)
+			wants(t, fx, o, []string{`^connect-unix-type: E`}, "^ok$")
+			o = closed.output(t, p.with(at("$SOCK", "write")).net(), attack)
+			if o.stdout != "ok\n" {
+				t.Errorf("%s, with an entry for the socket: %s", name, o.all)
+			}
+			if o := open.output(t, p.net(), attack); o.stdout != "ok\n" {
+				t.Errorf("%s, with --user-sockets: %s", name, o.all)
+			}
+		}
+	})
+}

@@ -102,6 +102,9 @@ type connection struct {
 // errNoServer means that no server was named, and that the user's own is not running.
 var errNoServer = errors.New("no server is running; name one with --url or TETHER_URL, or start something with `tether run --detach`")
 
+// errServerSockets means that a flag is given to a client which only a server can obey.
+var errServerSockets = errors.New("--user-sockets is for commands on this machine; a server that stays decides by the same flag of `tether serve`")
+
 // dial opens a session. Without an address it is with the server that ensure finds.
 func (f *serverFlags) dial(ctx context.Context, status *statusLine, o client.Options, ensure func(context.Context) (address, place, func() error, error)) (*connection, error) {
 	a, isNamed, err := f.address()

@@ -61,7 +61,7 @@ func examine(ctx context.Context, stateDir string) (results []doctor.Result, err
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	w, err := openWorkshop(stateDir)
+	w, err := openWorkshop(stateDir, false)
 	if err != nil {
 		return []doctor.Result{noState(err)}, nil
 	}

@@ -63,8 +63,9 @@ func newMCP(stdin, stdout *os.File) *cobra.Command {
 	fs.StringVar(&m.cwd, "cwd", "", "`DIR` where commands start, and the workspace of the sandbox\n(default: here, or the executor's own)")
 	fs.StringVar(&m.sandbox, "sandbox", profileWorkspaceWrite, "a `PROFILE` that says what commands may do: read-only, workspace-write,\nfull (no sandbox), or a JSON file, as for `tether sandbox run`")
 	fs.BoolVar(&m.network, "network", false, "allow the network in the sandbox")
+	defineUserSockets(fs, &m.sockets)
 	fs.Var(&m.approval, "approval", "when the user is asked to allow more: never, on-request (when the model\nwants that), or granular (also when the sandbox has stopped a command)")
-	group(fs, "Commands", "cwd", "sandbox", "network", "approval")
+	group(fs, "Commands", "cwd", "sandbox", "network", userSockets, "approval")
 	fs.StringVar(&m.listen, "listen", listenStdio, "`URL` to serve on: stdio:// for one client on standard input and\noutput, or http://IP:PORT for any number")
 	fs.StringVar(&m.listenToken, "listen-token-file", "", "`PATH` of a file with the bearer token that HTTP clients must send;\nneeded for addresses that other machines can reach")
 	group(fs, "Where to listen", "listen", "listen-token-file")
@@ -75,6 +76,9 @@ func newMCP(stdin, stdout *os.File) *cobra.Command {
 }
 
 func (m *mcpServe) run(ctx context.Context) error {
+	if _, named, _ := m.address(); named && m.sockets {
+		return usageError{errServerSockets}
+	}
 	sandbox, err := m.intent()
 	if err != nil {
 		return err

@@ -24,6 +24,8 @@ type mcpExecutor struct {
 	label  string // of the sessions
 	stderr io.Writer
 
+	sockets bool // those of the user's programs are open to confined commands here
+
 	turn chan struct{} // has a value while one uses what follows: who waits for it may give up
 	conn *connection   // the newest
 	left bool
@@ -97,7 +99,7 @@ func (e *mcpExecutor) session(ctx context.Context) (*connection, error) {
 	if e.keep > 0 {
 		o.TTL = time.Duration(e.keep)
 	}
-	conn, err := e.dial(ctx, newStatusLine(e.stderr, e.quiet), o, embeddedServer)
+	conn, err := e.dial(ctx, newStatusLine(e.stderr, e.quiet), o, embeddedServer(e.sockets))
 	if err == nil {
 		e.conn = conn
 	}

@@ -110,11 +110,12 @@ func (l *launch) defineCommand(fs *pflag.FlagSet) {
 	l.sandbox.flag = "--sandbox"
 	fs.StringVar(&l.sandbox.profile, "sandbox", "", "a `PROFILE` to enforce: read-only, workspace-write, full (no sandbox),\nor a JSON file, as for 'tether sandbox run'")
 	fs.BoolVar(&l.sandbox.network, "network", false, "with --sandbox: allow the network")
+	defineUserSockets(fs, &l.sandbox.sockets)
 	l.sandbox.hosts.define(fs)
 	fs.StringArrayVarP(&l.env, "env", "e", nil, "set a variable of the environment, as `NAME[=VALUE]`; without a value\nit is ours; can be repeated")
 	fs.StringVar(&l.cwd, "cwd", "", "`DIR` to start in (default: here, or the server's own)")
 	fs.StringVar(&l.name, "name", "", "`NAME` of the command for 'tether ps' and others")
-	group(fs, "Command", "sandbox", "network", "allow-host", "deny-host", "env", "cwd", "name")
+	group(fs, "Command", "sandbox", "network", userSockets, "allow-host", "deny-host", "env", "cwd", "name")
 }
 
 // defineKeeping adds the flags about long absences.
@@ -191,6 +192,10 @@ func (l *launch) check() (keys *escape, err error) {
 		return refuse("--stdin and --no-stdin exclude each other")
 	case l.sandbox.network && l.sandbox.profile == "":
 		return refuse("--network is for --sandbox; without one, the network is open")
+	case l.sandbox.sockets && l.sandbox.profile == "":
+		return refuse("--user-sockets is for --sandbox; without one, the sockets are open")
+	case l.sandbox.sockets && l.remote():
+		return nil, usageError{errServerSockets}
 	case strings.ContainsFunc(l.name, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):
 		return refuse("--name must not have blanks, slashes or control characters")
 	}
@@ -200,9 +205,15 @@ func (l *launch) check() (keys *escape, err error) {
 	return parseEscape(l.escape)
 }
 
+// remote reports whether the command runs in a server that was there before, or stays.
+func (l *launch) remote() bool {
+	_, named, _ := l.address()
+	return named || l.detach
+}
+
 // open opens the session for the command. news gets to know which hosts it is refused.
 func (l *launch) open(ctx context.Context, status *statusLine, news *refusals) (*connection, error) {
-	ensure := embeddedServer
+	ensure := embeddedServer(l.sandbox.sockets)
 	o := client.Options{TTL: keepAttended, Label: l.name, OnNetworkDecision: news.decided}
 	if l.detach {
 		ensure, o.TTL = homeServer(true), keepDetached

@@ -49,6 +49,7 @@ type sandboxFlags struct {
 	cwd      string
 	writable []string
 	network  bool
+	sockets  bool // those of the user's programs
 	hosts    hostFlags
 	stateDir string
 }
@@ -60,9 +61,17 @@ func (f *sandboxFlags) define(fs *pflag.FlagSet) {
 	fs.StringVar(&f.cwd, "cwd", "", "`DIR` to start in, which is also the workspace (default: this one)")
 	fs.StringArrayVar(&f.writable, "writable", nil, "another `DIR` to allow writing to; can be repeated")
 	fs.BoolVar(&f.network, "network", false, "allow the network")
+	defineUserSockets(fs, &f.sockets)
 	f.hosts.define(fs)
 	fs.StringVar(&f.stateDir, "state-dir", "", "`PATH` of the state directory, the same as for `tether serve`\n(default $XDG_STATE_HOME/tether or ~/.local/state/tether)")
-	group(fs, "Sandbox", "profile", "cwd", "writable", "network", "allow-host", "deny-host", "state-dir")
+	group(fs, "Sandbox", "profile", "cwd", "writable", "network", "user-sockets", "allow-host", "deny-host", "state-dir")
+}
+
+// userSockets is the name of a flag.
+const userSockets = "user-sockets"
+
+func defineUserSockets(fs *pflag.FlagSet, open *bool) {
+	fs.BoolVar(open, userSockets, false, "with the network: let sandboxed commands use the sockets of tmux, screen,\nssh-agent, gpg-agent and editors of this user, which act outside")
 }
 
 // workspace returns the absolute path of the directory to start in.
@@ -240,7 +249,7 @@ type workshop struct {
 
 // openWorkshop shares a state directory with servers: they must know of each
 // other's placeholders.
-func openWorkshop(stateDir string) (*workshop, error) {
+func openWorkshop(stateDir string, userSockets bool) (*workshop, error) {
 	if stateDir == "" {
 		var err error
 		if stateDir, err = server.DefaultStateDir(); err != nil {
@@ -255,7 +264,8 @@ func openWorkshop(stateDir string) (*workshop, error) {
 	w := &workshop{stateDir: shared, closeState: closeState}
 	w.procs = proc.New(proc.Config{Log: log})
 	w.confiner, err = confine.New(confine.Config{
-		Procs: w.procs, Shared: shared, Own: own, Private: append([]string{shared}, server.PrivateDirs(log)...), Log: log,
+		Procs: w.procs, Shared: shared, Own: own, Private: append([]string{shared}, server.PrivateDirs(log)...),
+		UserSockets: userSockets, Log: log,
 	})
 	if err != nil {
 		w.procs.Close()

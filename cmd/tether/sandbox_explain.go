@@ -140,7 +140,7 @@ func (f *sandboxFlags) explain(ctx context.Context, paths, hosts []string) (e *e
 	if err != nil {
 		return nil, err
 	}
-	w, err := openWorkshop(f.stateDir)
+	w, err := openWorkshop(f.stateDir, f.sockets)
 	if err != nil {
 		return nil, err
 	}

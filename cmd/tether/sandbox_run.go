@@ -85,7 +85,7 @@ func (r *sandboxRun) run(ctx context.Context) (err error) {
 	if err := proc.ResetInherited(); err != nil {
 		return codedError{exitRefused, fmt.Errorf("prepare for children: %w", err)}
 	}
-	w, err := openWorkshop(r.stateDir)
+	w, err := openWorkshop(r.stateDir, r.sockets)
 	if err != nil {
 		return codedError{exitRefused, err}
 	}
@@ -125,12 +125,8 @@ func (r *sandboxRun) command(ctx context.Context, w *workshop, request confine.R
 	starting, stop := untilSignal(ctx)
 	defer stop()
 
-	prepared, err := w.confiner.Prepare(starting, request)
-	if err != nil {
-		return orSignal(starting, startFailure(r.argv[0], err))
-	}
 	out := newRunOutput(r.stdout, r.stderr)
-	process, err := prepared.Start(starting, w.procs, out)
+	process, prepared, err := w.confiner.Start(starting, request, func(*confine.Prepared) proc.Sink { return out })
 	if err != nil {
 		return orSignal(starting, startFailure(r.argv[0], err))
 	}

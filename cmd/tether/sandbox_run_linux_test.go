@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -150,6 +151,36 @@ func TestSandboxRunExitCodes(t *testing.T) {
 	}
 	if left, err := os.ReadDir(r.work); err != nil || len(left) > 0 {
 		t.Errorf("left in the workspace: %v, %v", left, err)
+	}
+}
+
+// The sockets of the user's other programs can be seen only if a flag says so.
+func TestUserSocketsFlag(t *testing.T) {
+	t.Parallel()
+	r := newTrialOf(t, released(t))
+	socket := r.outside + "/agent"
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, try := range []struct {
+		flags string
+		ok    bool
+	}{
+		{"sandbox run --network --", false},
+		{"sandbox run --network --user-sockets --", true},
+		{"sandbox run --network --writable " + socket + " --", true},
+		{"sandbox run --", true}, // without network it cannot be used
+		{"run --sandbox read-only --network --", false},
+		{"run --sandbox read-only --network --user-sockets --", true},
+	} {
+		cmd := r.command(append(strings.Fields(try.flags), "test", "-S", socket)...)
+		cmd.Env = append(cmd.Env, "SSH_AUTH_SOCK="+socket)
+		out, err := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code > 1 || (code == 0) != try.ok {
+			t.Errorf("%s: %v: %s", try.flags, err, out)
+		}
 	}
 }
 

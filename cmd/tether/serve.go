@@ -89,6 +89,8 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	fs.Var(&f.spoolAll, "spool-total", "output kept of all processes together")
 	fs.StringVar(&f.cfg.StateDir, "state-dir", "", "`PATH` for output that does not fit in memory\n(default $XDG_STATE_HOME/tether or ~/.local/state/tether)")
 	fs.Var(&f.concurrent, "concurrent-requests", "schedule requests as codex exec-server does: 1 is one after\nthe other; without this flag none waits for another's wait")
+	defineUserSockets(fs, &f.cfg.UserSockets)
+	group(fs, "Sandbox", userSockets)
 	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "idle-exit", "retain", "spool-limit", "spool-total", "state-dir", "concurrent-requests")
 
 	f.logLevel = choice{"error", "LEVEL", []string{"error", "warn", "info", "debug"}}

@@ -18,12 +18,17 @@ func BenchmarkPrepare(b *testing.B) {
 	}
 	defer c.Close()
 	ws := b.TempDir()
-	for _, row := range []struct{ name, entries string }{
-		{"read-only", "read :root"},
-		{"workspace-write", "read :root, write " + ws + ", write :slash_tmp"},
+	for _, row := range []struct {
+		name    string
+		network wire.NetworkAccess
+		entries string
+	}{
+		{"read-only", wire.NetworkRestricted, "read :root"},
+		{"workspace-write", wire.NetworkRestricted, "read :root, write " + ws + ", write :slash_tmp"},
+		{"network", wire.NetworkEnabled, "read :root, write " + ws + ", write :slash_tmp"},
 	} {
 		b.Run(row.name, func(b *testing.B) {
-			r := Request{Intent: intent(b, wire.NetworkRestricted, row.entries), Spec: proc.Spec{Argv: []string{"true"}, Dir: ws}}
+			r := Request{Intent: intent(b, row.network, row.entries), Spec: proc.Spec{Argv: []string{"true"}, Dir: ws}}
 			for b.Loop() {
 				p, err := c.Prepare(b.Context(), r)
 				if err != nil {

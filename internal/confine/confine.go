@@ -11,11 +11,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -49,6 +52,10 @@ type Config struct {
 	// Private paths are hidden from every sandbox.
 	Private []string
 
+	// UserSockets lets commands with the network on use the sockets of other programs of
+	// this user, see [sandbox.User].
+	UserSockets bool
+
 	// BubblewrapDirs are where bubblewrap is looked for; nil: [bwrap.Dirs].
 	BubblewrapDirs []string
 
@@ -62,6 +69,7 @@ type Config struct {
 type Confiner struct {
 	config Config
 	self   program
+	user   *sandbox.User // nil: its sockets are open
 	ledger *placeholder.Ledger
 	masks  masks
 	places chan struct{}
@@ -110,11 +118,26 @@ func New(cfg Config) (*Confiner, error) {
 	}
 	cfg.Private = withReal(cfg.Private)
 	c := &Confiner{config: cfg, places: make(chan struct{}, startsAtOnce)}
+	if !cfg.UserSockets {
+		c.user = thisUser()
+	}
 	if err := c.open(); err != nil {
 		return nil, err
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
+}
+
+// thisUser is the user of this process.
+func thisUser() *sandbox.User {
+	u := &sandbox.User{ID: strconv.Itoa(os.Geteuid()), Env: os.Environ()}
+	if me, err := user.Current(); err == nil {
+		u.Name, u.Home = me.Username, me.HomeDir
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		u.Home = home
+	}
+	return u
 }
 
 // withReal adds where paths lead now. Later a link in one may lead elsewhere, and a
@@ -266,6 +289,35 @@ func (p *Prepared) Start(ctx context.Context, procs *proc.Supervisor, sink proc.
 	return nil, err
 }
 
+// Start prepares a command and starts it. Sockets that are to be hidden may vanish while
+// the sandbox is built: then it is built again. sink is asked for before each attempt.
+func (c *Confiner) Start(ctx context.Context, r Request, sink func(*Prepared) proc.Sink) (*proc.Process, *Prepared, error) {
+	for attempt := 1; ; attempt++ {
+		prepared, err := c.Prepare(ctx, r)
+		if err != nil {
+			return nil, nil, err
+		}
+		process, err := prepared.Start(ctx, c.config.Procs, sink(prepared))
+		if err == nil || attempt == startAttempts || ctx.Err() != nil || !prepared.outdated() {
+			return process, prepared, err
+		}
+	}
+}
+
+// startAttempts is how often a command is tried to be started.
+const startAttempts = 3
+
+// outdated reports whether something is gone that the plan hides.
+func (p *Prepared) outdated() bool {
+	return slices.ContainsFunc(p.Plan.Ops, func(op sandbox.Op) bool {
+		if op.Kind != sandbox.OpMaskDir && op.Kind != sandbox.OpMaskFile {
+			return false
+		}
+		_, err := os.Lstat(op.Path)
+		return errors.Is(err, fs.ErrNotExist)
+	})
+}
+
 // Abandon gives back what is held for a command that was not started.
 func (p *Prepared) Abandon() {
 	if p.release != nil {
@@ -321,9 +373,13 @@ func startsThroughProc(plan *sandbox.Plan) bool {
 }
 
 func (c *Confiner) compile(r Request, verdict Verdict, runtime []string) (*sandbox.Policy, *sandbox.Plan, error) {
+	user := c.user
+	if r.NoPlaceholders {
+		user = nil // our helpers connect to nothing, and would be started anew for each socket
+	}
 	policy, err := sandbox.Bind(r.Intent, sandbox.Process{
 		Cwd: r.Spec.Dir, Env: r.Spec.Env,
-		Private: c.config.Private, Runtime: runtime,
+		Private: c.config.Private, Runtime: runtime, User: user,
 		EnforceManagedNetwork: r.EnforceManagedNetwork, AllUnixSockets: r.AllUnixSockets,
 		Placeholder:    c.ledger.Snapshot(),
 		NoPlaceholders: r.NoPlaceholders,

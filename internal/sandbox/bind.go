@@ -21,6 +21,9 @@ type Process struct {
 	Private []string
 	Runtime []string
 
+	// User, if set, is whose sockets are hidden while the network is open.
+	User *User
+
 	// EnforceManagedNetwork and AllUnixSockets are asked for beside the intent.
 	EnforceManagedNetwork bool
 	AllUnixSockets        bool

@@ -64,6 +64,7 @@ type finder struct {
 	host        Host
 	placeholder func(string) bool // may be nil
 	seen        map[string]sight
+	lists       map[string][]fs.DirEntry
 	holds       map[string]bool // what placeholder said
 }
 
@@ -74,7 +75,7 @@ type sight struct {
 }
 
 func newFinder(host Host, placeholder func(string) bool) *finder {
-	return &finder{host, placeholder, make(map[string]sight), make(map[string]bool)}
+	return &finder{host, placeholder, make(map[string]sight), make(map[string][]fs.DirEntry), make(map[string]bool)}
 }
 
 func (f *finder) look(p string) sight {
@@ -87,6 +88,17 @@ func (f *finder) look(p string) sight {
 		f.seen[p] = s
 	}
 	return s
+}
+
+// list returns what is in a directory. One that cannot be read is empty: a confined
+// command can do no more than we.
+func (f *finder) list(dir string) []fs.DirEntry {
+	entries, ok := f.lists[dir]
+	if !ok {
+		entries, _ = f.host.ReadDir(dir)
+		f.lists[dir] = entries
+	}
+	return entries
 }
 
 // find resolves a clean absolute path.

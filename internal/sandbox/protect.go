@@ -168,6 +168,9 @@ func (b *binder) protectGitdir(file string) {
 func (b *binder) addOwn(policy *Policy) error {
 	if policy.Network == wire.NetworkEnabled {
 		b.addControlSockets()
+		if err := b.addUserSockets(policy); err != nil {
+			return err
+		}
 	}
 	if r := b.rules.decide("/sys"); r != nil && r.Path == "/" && r.Access == Write && b.isDir("/sys") {
 		b.add("/sys", Read, FromSystem, "/sys", -1) // its owner could command the kernel
@@ -229,6 +232,9 @@ func (b *binder) addCertificates(policy *Policy) {
 func (b *binder) addControlSockets() {
 	for _, pattern := range controlSockets {
 		for _, p := range b.starNames(pattern) {
+			if b.finder.look(p).err != nil {
+				continue
+			}
 			if at := b.finder.find(p); at.exists() && !at.isDir() && b.rules.access(at.path) == Read {
 				b.add(p, Deny, FromControl, p, -1)
 			}
@@ -243,11 +249,7 @@ func (b *binder) starNames(pattern string) []string {
 		return []string{pattern}
 	}
 	var paths []string
-	entries, err := b.finder.host.ReadDir(dir)
-	if err != nil {
-		return nil
-	}
-	for _, e := range entries {
+	for _, e := range b.finder.list(dir) {
 		if e.Type()&fs.ModeDir != 0 {
 			paths = append(paths, path.Join(dir, e.Name(), rest))
 		}

@@ -46,6 +46,10 @@ type Config struct {
 	StateDir string // "": DefaultStateDir
 	Version  string // what the server calls itself; "": "dev"
 
+	// UserSockets lets confined commands with the network on use the sockets of other
+	// programs of this user, see confine.Config.
+	UserSockets bool
+
 	// Subreaper makes this process adopt and reap the orphans of commands. Only
 	// a program that is nothing but a server may want that.
 	Subreaper bool

@@ -74,7 +74,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.Join(err, state.close())
 	}
 	if s.confiner, err = confine.New(confine.Config{
-		Procs: s.procs, Shared: cfg.StateDir, Own: state.path, Private: cfg.private(), Log: cfg.Log,
+		Procs: s.procs, Shared: cfg.StateDir, Own: state.path, Private: cfg.private(), UserSockets: cfg.UserSockets, Log: cfg.Log,
 	}); err != nil {
 		s.procs.Close()
 		return nil, errors.Join(err, state.close())

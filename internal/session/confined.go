@@ -93,18 +93,17 @@ func (l *launch) start(ctx context.Context, spec proc.Spec, sink proc.Sink) (*pr
 			request.Gate = n.gate
 		}
 	}
-	prepared, err := confiner.Prepare(ctx, request)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case sink != nil:
-	case prepared.Unconfined:
-		p.unconfined, sink = true, p.Log
-	default:
-		sink = &judgedLog{Log: p.Log, process: p, policy: prepared.Policy}
-	}
-	return prepared.Start(ctx, s.table.config.Procs, sink)
+	child, _, err := confiner.Start(ctx, request, func(prepared *confine.Prepared) proc.Sink {
+		switch {
+		case sink != nil:
+			return sink
+		case prepared.Unconfined:
+			p.unconfined = true
+			return p.Log
+		}
+		return &judgedLog{Log: p.Log, process: p, policy: prepared.Policy}
+	})
+	return child, err
 }
 
 // SandboxType is how the process is confined, in the spelling of its client.

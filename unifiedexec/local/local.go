@@ -21,6 +21,10 @@ type Options struct {
 	Version  string       // what the server calls itself
 	StateDir string       // for output that does not fit into memory; empty: the user's
 	Log      *slog.Logger // nil: nothing is logged
+
+	// UserSockets lets confined commands with the network on use the sockets of tmux,
+	// ssh-agent, editors and the like of this user, which act outside of the sandbox.
+	UserSockets bool
 }
 
 // An Executor runs commands on this machine.
@@ -32,7 +36,7 @@ type Executor struct {
 
 // Start makes an executor. The context bounds the start only.
 func Start(ctx context.Context, o Options) (*Executor, error) {
-	s, err := embedded.Start(ctx, server.Config{Version: o.Version, StateDir: o.StateDir, Log: o.Log})
+	s, err := embedded.Start(ctx, server.Config{Version: o.Version, StateDir: o.StateDir, UserSockets: o.UserSockets, Log: o.Log})
 	if err != nil {
 		return nil, err
 	}
