@@ -215,6 +215,19 @@ func TestDefaultSocket(t *testing.T) {
 			t.Errorf("XDG_RUNTIME_DIR=%q: %s, %v", dir, path, err)
 		}
 	}
+	if os.Geteuid() == 0 { // after su
+		theirs := t.TempDir()
+		if err := os.Chown(theirs, 4321, 4321); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("XDG_RUNTIME_DIR", theirs)
+		if path, err := DefaultSocket(); err != nil || !strings.HasPrefix(path, state) {
+			t.Errorf("the runtime directory of another user: %s, %v", path, err)
+		}
+		if _, err := os.Stat(filepath.Join(theirs, "tether")); !os.IsNotExist(err) {
+			t.Errorf("something was made there: %v", err)
+		}
+	}
 	t.Setenv("XDG_RUNTIME_DIR", runtime)
 	dir := filepath.Join(runtime, "tether")
 	if err := os.Chmod(dir, 0o755); err != nil {

@@ -48,11 +48,12 @@ func socketDir() (string, error) {
 	return filepath.Join(state, "home", machine), nil
 }
 
-// stays reports whether a runtime directory is there and outlives the login. The
+// stays reports whether a runtime directory is there, is ours (after su it is not), and
+// outlives the login. The
 // login manager removes /run/user/UID when the last one ends, and with it the socket
 // of a server that is to be found again, unless the user may linger.
 func stays(dir string) bool {
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() || !ownedByUs(info) {
 		return false
 	}
 	if filepath.Dir(filepath.Clean(dir)) != "/run/user" {

@@ -25,10 +25,14 @@ func PrivateDirs(log *slog.Logger) []string {
 		dirs = append(dirs, state)
 	}
 	for _, dir := range runtimeDirs() {
-		if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
+		dirs = append(dirs, dir)
+		if _, err := os.Stat(filepath.Dir(dir)); err != nil {
+			continue // there is no login session
+		}
+		// After su, the variable names the directory of another user: leave it alone.
+		if _, err := TrustedDir(dir); err != nil {
 			log.Debug("cannot make the directory for sockets in order to hide it", "err", err)
 		}
-		dirs = append(dirs, dir)
 	}
 	if home, err := codexhome.Find(os.Environ()); err == nil {
 		dirs = append(dirs, home.ControlDir()) // only made when an app-server listens there

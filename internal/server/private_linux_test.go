@@ -34,6 +34,17 @@ func TestPrivateDirsExist(t *testing.T) {
 			t.Errorf("%s is not in %v", want, dirs)
 		}
 	}
+	if os.Geteuid() == 0 { // after su
+		theirs := t.TempDir()
+		if err := os.Chown(theirs, 4321, 4321); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("XDG_RUNTIME_DIR", theirs)
+		server.PrivateDirs(slog.New(slog.DiscardHandler))
+		if made, err := os.ReadDir(theirs); err != nil || len(made) > 0 {
+			t.Errorf("made in the directory of another user: %v, %v", made, err)
+		}
+	}
 	t.Setenv("XDG_RUNTIME_DIR", "")
 	if dirs := server.PrivateDirs(slog.New(slog.DiscardHandler)); len(dirs) != 3 {
 		t.Errorf("without XDG_RUNTIME_DIR: %v", dirs)
