@@ -163,7 +163,7 @@ func startServer(t *testing.T, uid int) string {
 	return path
 }
 
-// A client is who connects.
+// A client is a process that connects.
 type client struct {
 	uid int
 	how string

@@ -63,8 +63,8 @@ func upgradeFrom(t *testing.T, path string, namespaces uintptr) string {
 	return string(out)
 }
 
-// Only processes in the server's own namespaces get through its socket. Whoever else
-// connects is told why.
+// Only processes in the server's own namespaces get through its socket. Others get the
+// reason as an answer.
 func TestSocketRefusesOtherNamespaces(t *testing.T) {
 	for _, row := range []struct {
 		any        bool

@@ -12,7 +12,7 @@ import (
 	"github.com/tetherexec/tether/internal/server"
 )
 
-// stranger is a user that is neither root nor the one who runs the tests.
+// stranger is a user other than root and the user of the tests.
 const stranger = 4321
 
 func must(t *testing.T, err error) {
@@ -125,7 +125,7 @@ func TestStateDirThatOthersCanChange(t *testing.T) {
 	}
 }
 
-// Whoever can make a link, or owns a directory on the way, decides where a name leads.
+// A user that can make a link, or owns a directory on the way, decides where a name leads.
 func TestWayToTheStateDirThroughAnotherUser(t *testing.T) {
 	t.Parallel()
 	dir := realTemp(t)
