@@ -42,7 +42,7 @@ func TestTakenOver(t *testing.T) {
 func TestRecoveryTimeoutHasTheLastReason(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)
-	_, p, first := started(t, s, client.Options{RecoveryTimeout: 400 * time.Millisecond})
+	_, p, first := started(t, s, client.Options{RecoveryTimeout: 3 * time.Second})
 	const refusal = "session S is already attached to another connection"
 	stop := make(chan struct{})
 	first.cut()
@@ -63,7 +63,7 @@ func TestRecoveryTimeoutHasTheLastReason(t *testing.T) {
 	close(stop)
 	wait()
 	if !errors.Is(err, client.ErrRecoveryTimeout) || !errors.Is(err, client.ErrSessionLost) ||
-		!strings.HasSuffix(err.Error(), "recovery timed out after 400ms; last attempt: exec-server rejected request (-32010): "+refusal) {
+		!strings.HasSuffix(err.Error(), "recovery timed out after 3s; last attempt: exec-server rejected request (-32010): "+refusal) {
 		t.Errorf("the process failed with %v", err)
 	}
 }
