@@ -60,11 +60,13 @@ func (r *Rule) Remove() {
 	r.c.rules, r.c.upgrades = drop(r.c.rules), drop(r.c.upgrades)
 }
 
-// Count says how often the rule has acted.
+// Count says on how many messages the rule acts or has acted. A message is counted
+// before anything happens to it, so that a peer that has noticed the effect finds it
+// counted; Fired and Await tell when the rule has done its work.
 func (r *Rule) Count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.fired
+	return r.claimed
 }
 
 // Messages returns the messages that the rule has acted on, as they were sent;
