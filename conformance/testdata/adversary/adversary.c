@@ -298,11 +298,20 @@ static long spoil(void) {
 	return pwrite(mem, loop, sizeof loop, (off_t)strtoull(at, NULL, 0));
 }
 
+/* stop_init attaches to process 1 and waits until it has stopped: before that, it could
+ * still collect the exit of the command, and then not tell it. */
+static long stop_init(void) {
+	long result = ptrace(PTRACE_ATTACH, 1, NULL, NULL);
+	if (result == 0)
+		waitpid(1, NULL, __WALL);
+	return result;
+}
+
 /* hide HOW: keep the exit of the command from whoever waits for it. attach stops
  * process 1, spoil makes it loop, seize traces the parent, which then exits. */
 static int hide(char **a) {
 	caged();
-	long result = !strcmp(a[0], "attach") ? ptrace(PTRACE_ATTACH, 1, NULL, NULL)
+	long result = !strcmp(a[0], "attach") ? stop_init()
 		: !strcmp(a[0], "seize") ? ptrace(PTRACE_SEIZE, getppid(), NULL, NULL) : spoil();
 	int saved = errno, null = open("/dev/null", O_RDWR);
 	dup2(null, 2);
