@@ -88,7 +88,7 @@ func readOn(seen, open map[*Subscription]uint64) bool {
 	return false
 }
 
-// readerOver wakes who waits for readers. The caller has p.mu.
+// readerOver wakes the calls that wait for readers. The caller has p.mu.
 func (p *Process) readerOver() {
 	if p.readers != nil {
 		close(p.readers)

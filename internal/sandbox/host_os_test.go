@@ -64,7 +64,7 @@ func TestCanCreate(t *testing.T) {
 	}
 }
 
-// A FIFO where a file was expected does not hold up who wants to read it.
+// A FIFO where a file was expected does not block the reader.
 func TestReadFileDoesNotWait(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), ".git")
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {

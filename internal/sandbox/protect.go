@@ -118,7 +118,7 @@ func (b *binder) foreignLink(name string) string {
 // it leads is its owner's choice and means nothing here: following it would let another
 // user decide what is read-only for us, and refusing it what can be started.
 //
-// In a sticky directory of somebody else a command cannot remove the link. Elsewhere
+// In a sticky directory of another user a command cannot remove the link. Elsewhere
 // the backend covers it, if it can. False is that the name is no such link, or
 // that nothing can be done about it.
 func (b *binder) keepLink(name string, origin Origin, entry int) bool {
