@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"strconv"
-	"time"
 )
 
 func itoa(n uint64) string { return strconv.FormatUint(n, 10) }
@@ -44,48 +43,20 @@ func (c *Client) callAs(ctx context.Context, r repeat, u urgency, method string,
 
 // ask is call for a question that is answered at once.
 func (c *Client) ask(ctx context.Context, method string, params, result any) error {
-	return c.onLink(ctx, method, func(l *link) error { return l.call(ctx, method, params, result) })
+	return c.onLink(ctx, func(l *link) error { return l.call(ctx, method, params, result) })
 }
 
 // onLink does something that changes nothing on the connection, and again on the next
-// one if that is lost. If it takes long, the connection may be dead without anybody
-// noticing; then it is replaced.
-func (c *Client) onLink(ctx context.Context, method string, do func(*link) error) error {
+// one if that is lost.
+func (c *Client) onLink(ctx context.Context, do func(*link) error) error {
 	for {
 		l, err := c.ready(ctx)
 		if err != nil {
 			return err
 		}
-		doubt := time.AfterFunc(c.opts.tempo.question, func() { l.doubt(method) })
 		err = do(l)
-		doubt.Stop()
 		if _, lost := isLost(err); !lost {
 			return err
 		}
 	}
-}
-
-// doubt asks the server for a sign of life, and gives the connection up without one.
-func (l *link) doubt(method string) {
-	look := l.client.opts.tempo.look
-	ctx, cancel := context.WithTimeout(l.conn.Context(), look)
-	defer cancel()
-	var alive bool
-	if l.conn.CanPing() {
-		alive = l.conn.Alive(ctx)
-	} else {
-		alive = l.answers(look)
-	}
-	if !alive && l.conn.Context().Err() == nil {
-		l.close(&slowError{method, l.client.opts.tempo.question})
-	}
-}
-
-type slowError struct {
-	method string
-	after  time.Duration
-}
-
-func (e *slowError) Error() string {
-	return "timed out waiting for exec-server `" + e.method + "` response after " + shortDuration(e.after)
 }

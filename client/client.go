@@ -188,6 +188,7 @@ const (
 	FeatureEndSession = "endSession"
 	FeatureKeepNewest = "keepNewest"
 	FeatureHostPorts  = "hostPorts"
+	FeatureConcurrent = "concurrent"
 )
 
 // Has reports whether the server has a feature beyond the reference protocol.

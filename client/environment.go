@@ -37,15 +37,21 @@ func (c *Client) Ping(ctx context.Context) error {
 // askWithin is ask for an answer that has its time. The time to get a connection does
 // not count.
 func (c *Client) askWithin(ctx context.Context, limit time.Duration, method string, result any) error {
-	return c.onLink(ctx, method, func(l *link) error {
-		ctx, cancel := context.WithTimeoutCause(ctx, limit, &lateError{slowError{method, limit}})
+	return c.onLink(ctx, func(l *link) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, limit, &lateError{method, limit})
 		defer cancel()
 		return l.call(ctx, method, wire.Empty{}, result)
 	})
 }
 
 // A lateError is an answer that did not come in its time.
-type lateError struct{ slowError }
+type lateError struct {
+	method string
+	after  time.Duration
+}
 
+func (e *lateError) Error() string {
+	return "timed out waiting for exec-server `" + e.method + "` response after " + shortDuration(e.after)
+}
 func (e *lateError) Is(target error) bool { return target == context.DeadlineExceeded }
 func (e *lateError) Timeout() bool        { return true }

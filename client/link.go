@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/wire"
@@ -60,15 +59,13 @@ func (c *Client) connect(ctx context.Context, resume string) (*link, error) {
 		<-l.ended
 		return nil, err
 	}
+	c.tasks.Go(l.watch) // ends with the connection
 	return l, nil
 }
 
 // serve runs the connection until it ends.
 func (l *link) serve() {
-	var watch sync.WaitGroup
-	watch.Go(l.watch)
 	err := l.conn.Serve()
-	watch.Wait()
 	switch e, told := errors.AsType[*rpc.CloseError](err); {
 	case told && e.Code == rpc.ClosePolicy && strings.HasSuffix(e.Reason, wire.ReasonResumed):
 		err = ErrTakenOver
@@ -77,48 +74,6 @@ func (l *link) serve() {
 	}
 	l.err = &lostError{cause: err}
 	close(l.ended)
-}
-
-// watch ends a connection whose other end has fallen silent.
-func (l *link) watch() {
-	silence := l.client.opts.Silence
-	const looks, asks = 10, 2 // in the time of the silence
-	look := time.NewTicker(silence / looks)
-	defer look.Stop()
-	for n := 1; ; n++ {
-		select {
-		case <-l.conn.Context().Done():
-			return
-		case <-look.C:
-		}
-		heard := l.conn.HeardSince(time.Now().Add(-silence))
-		switch {
-		case n%(looks/asks) != 0:
-		case l.conn.CanPing():
-			l.conn.Ping()
-		default:
-			heard = l.answers(silence)
-		}
-		if !heard {
-			l.close(fmt.Errorf("nothing was heard from the server for %s", shortDuration(silence)))
-		}
-	}
-}
-
-// answers asks for a sign of life where there are no pings, and waits for it. All that
-// the server says meanwhile is one: it may have much to do before it comes to this.
-func (l *link) answers(limit time.Duration) bool {
-	ctx, cancel := context.WithTimeout(l.conn.Context(), limit)
-	defer cancel()
-	asked := time.Now()
-	call, err := l.begin(ctx, cleanUp, wire.MethodEnvironmentStatus, nil) // a refusal of ours is no sign
-	if err == nil {
-		err = call.wait(ctx, nil)
-	}
-	if err == nil || !errors.Is(err, context.DeadlineExceeded) { // one of the server is
-		return true
-	}
-	return l.conn.Heard().After(asked)
 }
 
 // close ends the connection; the first call says why.

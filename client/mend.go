@@ -89,7 +89,7 @@ func (c *Client) mendOne(p *Process) {
 	if err != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.opts.tempo.question)
+	ctx, cancel := context.WithTimeout(c.ctx, c.opts.FollowUp)
 	defer cancel()
 	err = p.catchUp(ctx, l)
 	p.mu.Lock()

@@ -105,7 +105,7 @@ func (o *Observation) attach(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(o.ctx, cancel)()
-	return o.client.onLink(ctx, wire.MethodProcessObserve, func(l *link) error {
+	return o.client.onLink(ctx, func(l *link) error {
 		c := o.client
 		after := c.watchers.ask(o)
 		call, err := l.begin(ctx, ordinary, wire.MethodProcessObserve,

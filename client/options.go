@@ -19,6 +19,7 @@ const (
 	defaultConnectTimeout    = 10 * time.Second
 	defaultInitializeTimeout = 10 * time.Second
 	defaultSilence           = 20 * time.Second
+	defaultFollowUp          = 30 * time.Second
 
 	// referenceTTL is how long a server keeps a detached session that does not say.
 	referenceTTL = 30 * time.Second
@@ -49,9 +50,8 @@ const (
 // A tempo is how long a client waits for what should not take time. Tests have less
 // patience.
 type tempo struct {
-	// question is how long an answer may take before the connection is looked at, and
-	// look how long it then has for a sign of life.
-	question, look time.Duration
+	// look is how long the answer to a follow-up may take while little else comes.
+	look time.Duration
 
 	// hole is how long an event may wait for one before it.
 	hole time.Duration
@@ -61,7 +61,7 @@ type tempo struct {
 }
 
 var usualTempo = tempo{
-	question: 30 * time.Second, look: 5 * time.Second,
+	look: 5 * time.Second,
 	hole: time.Second, unread: 10 * time.Second,
 }
 
@@ -105,9 +105,17 @@ type Options struct {
 	ConnectTimeout    time.Duration
 	InitializeTimeout time.Duration
 
-	// Silence is after which a connection counts as lost; 20 s if zero. The server is
-	// asked for a sign of life twice as often.
+	// Silence is the time without a byte from the server after which a connection counts
+	// as lost; 20 s if zero. The server is asked for a sign of life twice as often.
 	Silence time.Duration
+
+	// FollowUp is how long a request may be unanswered before it is followed up by a
+	// question that the server answers at once, and again after each such time; 30 s if
+	// zero. Without an answer to that within 5 s, or FollowUp if that is shorter, the
+	// connection is replaced, even if output goes on coming: the way to the server is
+	// dead. An answer that waits behind output on a slow link may take longer. A request
+	// that takes long, such as a long poll, is not a reason to replace the connection.
+	FollowUp time.Duration
 
 	// Resume takes over this session instead of opening one.
 	Resume string
@@ -149,6 +157,9 @@ func (o Options) withDefaults() Options {
 	if o.Silence <= 0 {
 		o.Silence = defaultSilence
 	}
+	if o.FollowUp <= 0 {
+		o.FollowUp = defaultFollowUp
+	}
 	if o.tempo == (tempo{}) {
 		o.tempo = usualTempo
 	}
@@ -156,6 +167,11 @@ func (o Options) withDefaults() Options {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
+}
+
+// look is how long the answer to a follow-up may take while little else comes.
+func (o *Options) look() time.Duration {
+	return min(o.tempo.look, max(o.FollowUp, o.tempo.look/5))
 }
 
 // A State is where a client stands.

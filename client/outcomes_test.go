@@ -319,7 +319,9 @@ func TestSilentServerWithManyCalls(t *testing.T) {
 		fi
 		answer '` + readAnswer(1, false, false) + `' ;;`
 	again, onState := connected(2)
-	c, err := client.DialCommand(tethertest.Within(t), linesServer(strings.ReplaceAll(script, "FILE", file)),
+	transport := linesServer(strings.ReplaceAll(script, "FILE", file))
+	transport.Argv[2] = strings.Replace(transport.Argv[2], `{"sessionId":"S"}`, hello(`"concurrent"`), 1)
+	c, err := client.DialCommand(tethertest.Within(t), transport,
 		client.Options{Silence: 2 * time.Second, OnState: onState})
 	if err != nil {
 		t.Fatal(err)

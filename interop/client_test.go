@@ -421,3 +421,35 @@ func (r rig) awaitFile(path string) {
 		}
 	}
 }
+
+// Requests no longer reach the server, while its output goes on coming: the connection is
+// replaced, the request is answered, and no output is lost.
+func TestClientOneWayLink(t *testing.T) {
+	withRig(t, client.Options{FollowUp: time.Second}, func(r rig) {
+		stop := filepath.Join(r.TempDir(), "stop")
+		p := r.start(fmt.Sprintf("i=0; until [ -e %s ]; do i=$((i+1)); echo $i; sleep 0.02; done; exit 3", stop))
+		out := p.Output()
+		r.cable.On(cable.FromClient, cable.Method("fs/getMetadata"), cable.Drop, cable.SwallowAfter)
+		if _, err := r.Files(nil).Stat(r.within(), "/"); err != nil {
+			r.Errorf("Stat: %v", err)
+		}
+		if n := r.Status().Connection; n < 2 {
+			r.Errorf("%d connections", n)
+		}
+		if err := os.WriteFile(stop, nil, 0o600); err != nil {
+			r.Fatal(err)
+		}
+		text, err := io.ReadAll(out)
+		if err != nil {
+			r.Error(err)
+		}
+		for i, line := range strings.Fields(string(text)) {
+			if line != fmt.Sprint(i+1) {
+				r.Fatalf("line %d is %q", i+1, line)
+			}
+		}
+		if exit, err := p.Wait(r.within()); err != nil || exit.Code != 3 {
+			r.Errorf("exit %+v, %v", exit, err)
+		}
+	})
+}

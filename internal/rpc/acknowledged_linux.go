@@ -7,24 +7,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// acknowledged counts the bytes that the peer's TCP has acknowledged.
-func acknowledged(conn net.Conn) uint64 {
+// acknowledged counts the bytes that the peer's TCP has acknowledged, and reports whether
+// others still wait for that.
+func acknowledged(conn net.Conn) (bytes uint64, waiting bool) {
 	if t, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = t.NetConn()
 	}
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
-		return 0
+		return 0, false
 	}
 	raw, err := tcp.SyscallConn()
 	if err != nil {
-		return 0
+		return 0, false
 	}
-	var bytes uint64
 	_ = raw.Control(func(fd uintptr) {
 		if info, err := unix.GetsockoptTCPInfo(int(fd), syscall.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-			bytes = info.Bytes_acked
+			bytes, waiting = info.Bytes_acked, info.Unacked > 0 || info.Notsent_bytes > 0
 		}
 	})
-	return bytes
+	return bytes, waiting
 }

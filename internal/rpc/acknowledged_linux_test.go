@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"testing"
+	"time"
 )
 
 func TestAcknowledged(t *testing.T) {
@@ -47,5 +48,29 @@ func TestProgressIsASignOfLife(t *testing.T) {
 	c.noteProgress()
 	if !c.heard().After(before) {
 		t.Error("progress is not noted")
+	}
+}
+
+// Bytes that the peer does not take are unacknowledged, until it does.
+func TestUnacknowledged(t *testing.T) {
+	a, b := tcpPair(t)
+	server, client := NewWebSocket(a, nil), NewWebSocketClient(b, nil)
+	wrote := make(chan error, 1)
+	go func() { wrote <- server.WriteMessage(make([]byte, 16<<20)) }()
+	for deadline := time.Now().Add(patience); !server.Unacknowledged(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("everything is acknowledged, though nothing was read")
+		}
+	}
+	if _, err := client.Read(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-wrote; err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); server.Unacknowledged(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("not everything is acknowledged, though everything was read")
+		}
 	}
 }

@@ -4,4 +4,4 @@ package rpc
 
 import "net"
 
-func acknowledged(net.Conn) uint64 { return 0 }
+func acknowledged(net.Conn) (bytes uint64, waiting bool) { return 0, false }

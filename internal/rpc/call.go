@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/tetherexec/tether/wire"
 )
@@ -12,6 +13,9 @@ import (
 type Call struct {
 	conn    *Conn
 	id      int64
+	method  string
+	begun   time.Time
+	size    int               // of the request; guarded by conn.mu
 	reply   chan wire.Message // of capacity 1
 	dropped atomic.Bool
 }
@@ -30,12 +34,15 @@ func (c *Conn) Call(ctx context.Context, method string, params any) (wire.RawVal
 // leave in order. Begin waits while the peer is far behind; after an error nothing
 // was sent. A request that no peer would read is such an error.
 func (c *Conn) Begin(ctx context.Context, method string, params any) (*Call, error) {
-	call := c.expect()
+	call := c.expect(method)
 	msg, err := wire.AppendRequest(nil, wire.IntID(call.id), method, params)
 	if err == nil && len(msg) > MaxMessage {
 		err = fmt.Errorf("request of %d bytes exceeds the limit of %d", len(msg), MaxMessage)
 	}
 	if err == nil {
+		c.mu.Lock()
+		call.size = len(msg)
+		c.mu.Unlock()
 		err = c.pushOwn(ctx, answer{msg: msg, dropped: func() { call.dropped.Store(true) }})
 	}
 	if err != nil {
@@ -76,8 +83,8 @@ func callError(m wire.Message) error {
 }
 
 // expect prepares for the response to a new request.
-func (c *Conn) expect() *Call {
-	call := &Call{conn: c, reply: make(chan wire.Message, 1)}
+func (c *Conn) expect(method string) *Call {
+	call := &Call{conn: c, method: method, begun: time.Now(), reply: make(chan wire.Message, 1)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls == nil {

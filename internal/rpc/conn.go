@@ -105,6 +105,8 @@ type Conn struct {
 	acked    atomic.Uint64       // acknowledged bytes when the pinger looked last
 	alive    moment              // when acked changed last
 
+	signs signs
+
 	wake   chan struct{} // there is something to write
 	served chan struct{} // closed when nothing is read or written any more
 
@@ -118,6 +120,7 @@ type Conn struct {
 	pong    []byte   // payload of the newest ping
 	pongDue bool     // it is not answered yet
 	ping    bool     // a ping is due
+	pings   uint64   // asked for so far
 	ending  error    // why the connection ends; nil while it does not
 	owing   bool     // it ends when the requests that are under way are answered
 	pinger  *time.Timer
@@ -235,6 +238,7 @@ func (c *Conn) reason() error {
 
 func (c *Conn) readLoop() error {
 	for {
+		c.signs.reading.Store(true)
 		data, err := c.stream.Read()
 		if err != nil {
 			return err
@@ -242,6 +246,8 @@ func (c *Conn) readLoop() error {
 		if c.ctx.Err() != nil {
 			return context.Cause(c.ctx)
 		}
+		c.signs.reading.Store(false)
+		c.signs.told.Add(uint64(len(data)))
 		if c.peek != nil {
 			taken, err := c.peek(data)
 			if err != nil {
@@ -280,6 +286,7 @@ func (c *Conn) readLoop() error {
 				return err
 			}
 		default:
+			c.signs.answers.Add(1)
 			if err := c.resolve(msg); err != nil {
 				return err
 			}
@@ -291,7 +298,11 @@ func (c *Conn) readLoop() error {
 // while the writer is busy, the newest is answered.
 func (c *Conn) control(kind Control, payload []byte) {
 	if kind != Ping {
-		return // Heard has noted it
+		c.signs.ponged(payload)
+		return
+	}
+	if c.client {
+		c.signs.reported(payload)
 	}
 	c.mu.Lock()
 	c.pong, c.pongDue = payload, true
@@ -306,6 +317,7 @@ func (c *Conn) tick() {
 	defer c.mu.Unlock()
 	if c.ending == nil {
 		c.ping = true
+		c.pings++
 		c.signal()
 		c.pinger.Reset(pingInterval)
 	}
@@ -355,12 +367,16 @@ func (c *Conn) Alive(ctx context.Context) bool {
 	}
 }
 
-// Ping asks the peer for a sign of life, on streams that have such.
-func (c *Conn) Ping() {
+// Ping asks the peer for a sign of life, on streams that have such. Signs.Pong is the
+// returned number, or a higher one, when the peer has answered.
+func (c *Conn) Ping() (number uint64) {
 	c.mu.Lock()
 	c.ping = true
+	c.pings++
+	number = c.pings
 	c.mu.Unlock()
 	c.signal()
+	return number
 }
 
 // CanPing reports whether the stream has pings.

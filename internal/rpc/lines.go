@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 )
@@ -13,10 +14,11 @@ import (
 // Lines is a Stream of one message per line.
 type Lines struct {
 	in    *bufio.Reader
-	src   io.Closer
+	src   io.ReadCloser
 	out   io.WriteCloser
 	heard moment
-	skip  bool // lines that are not UTF-8
+	count atomic.Uint64 // bytes that have arrived
+	skip  bool          // lines that are not UTF-8
 }
 
 // SkipInvalid makes lines that are not valid UTF-8 be skipped; otherwise they end
@@ -25,9 +27,19 @@ func (s *Lines) SkipInvalid() { s.skip = true }
 
 // NewLines returns a stream that reads lines from r and writes lines to w.
 func NewLines(r io.ReadCloser, w io.WriteCloser) *Lines {
-	s := &Lines{in: bufio.NewReaderSize(r, 64<<10), src: r, out: w}
+	s := &Lines{src: r, out: w}
+	s.in = bufio.NewReaderSize(countedReader{s}, 64<<10)
 	s.heard.begin()
 	return s
+}
+
+// countedReader counts the bytes that arrive.
+type countedReader struct{ s *Lines }
+
+func (r countedReader) Read(p []byte) (int, error) {
+	n, err := r.s.src.Read(p)
+	r.s.count.Add(uint64(max(n, 0)))
+	return n, err
 }
 
 // Read implements Stream. Blank lines are skipped; a last line without its end
@@ -107,8 +119,14 @@ func (s *Lines) OnControl(func(Control, []byte)) {}
 // Heard implements Stream.
 func (s *Lines) Heard() time.Time { return s.heard.time() }
 
+// Received implements Stream.
+func (s *Lines) Received() uint64 { return s.count.Load() }
+
 // Acknowledged implements Stream.
 func (s *Lines) Acknowledged() uint64 { return 0 }
+
+// Unacknowledged implements Stream.
+func (s *Lines) Unacknowledged() bool { return false }
 
 // CloseWrite implements Stream.
 func (s *Lines) CloseWrite() error { return s.Close() }

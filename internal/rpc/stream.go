@@ -50,9 +50,16 @@ type Stream interface {
 	// Heard is when bytes last arrived from the peer, by the monotonic clock.
 	Heard() time.Time
 
+	// Received counts the bytes that have arrived from the peer.
+	Received() uint64
+
 	// Acknowledged counts the bytes that the peer is known to have received; it
 	// is 0 where nobody can tell.
 	Acknowledged() uint64
+
+	// Unacknowledged reports whether bytes were written that the peer is not known
+	// to have received; it is false where nobody can tell.
+	Unacknowledged() bool
 
 	// CloseWrite tells the peer that nothing follows. A stream that cannot do
 	// this while it is still read is closed.

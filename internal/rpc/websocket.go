@@ -11,6 +11,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -43,6 +44,7 @@ type WebSocket struct {
 	growStep  int
 	onControl func(Control, []byte)
 	heard     moment
+	received  atomic.Uint64
 }
 
 // NewWebSocket returns the server's end of an upgraded connection; buffered are
@@ -75,13 +77,14 @@ func newWebSocket(conn net.Conn, buffered []byte, client bool) *WebSocket {
 // is called before the first Read.
 func (s *WebSocket) TextOnly() { s.textOnly = true }
 
-// stampedReader notes when bytes arrive.
+// stampedReader notes when bytes arrive, and how many.
 type stampedReader struct{ s *WebSocket }
 
 func (r stampedReader) Read(p []byte) (int, error) {
 	n, err := r.s.conn.Read(p)
 	if n > 0 {
 		r.s.heard.note()
+		r.s.received.Add(uint64(n))
 	}
 	return n, err
 }
@@ -89,8 +92,20 @@ func (r stampedReader) Read(p []byte) (int, error) {
 // Heard implements Stream.
 func (s *WebSocket) Heard() time.Time { return s.heard.time() }
 
+// Received implements Stream.
+func (s *WebSocket) Received() uint64 { return s.received.Load() }
+
 // Acknowledged implements Stream.
-func (s *WebSocket) Acknowledged() uint64 { return acknowledged(s.conn) }
+func (s *WebSocket) Acknowledged() uint64 {
+	bytes, _ := acknowledged(s.conn)
+	return bytes
+}
+
+// Unacknowledged implements Stream.
+func (s *WebSocket) Unacknowledged() bool {
+	_, waiting := acknowledged(s.conn)
+	return waiting
+}
 
 // OnControl implements Stream.
 func (s *WebSocket) OnControl(f func(Control, []byte)) { s.onControl = f }

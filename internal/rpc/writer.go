@@ -308,7 +308,7 @@ func (c *Conn) newBatch() *Batch {
 // fill takes what is to be written next, from the sources until there is enough.
 func (c *Conn) fill(b *Batch, enough int) {
 	c.mu.Lock()
-	pong, pongDue, ping := c.pong, c.pongDue, c.ping
+	pong, pongDue, ping, number := c.pong, c.pongDue, c.ping, c.pings
 	c.pong, c.pongDue, c.ping = nil, false, false
 	c.takeAnswersLocked(b)
 	ending := c.ending
@@ -319,7 +319,7 @@ func (c *Conn) fill(b *Batch, enough int) {
 		b.buf = c.stream.Control(b.buf, Pong, pong)
 	}
 	if ping {
-		b.buf = c.stream.Control(b.buf, Ping, nil)
+		b.buf = c.stream.Control(b.buf, Ping, c.pingPayload(number))
 	}
 	for _, a := range b.answers {
 		if len(a.msg) <= largeMessage {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -182,7 +183,7 @@ func (c *conn) initialize(r *rpc.Request) {
 		SessionID: s.ID, EnvironmentInfo: c.server.info,
 		Tether: wire.TetherInfo{
 			Version: c.server.config.Version, PublicID: s.Public,
-			TTLMs: uint64(s.TTL().Milliseconds()), Features: features,
+			TTLMs: uint64(s.TTL().Milliseconds()), Features: c.features(),
 		},
 	})
 }
@@ -208,14 +209,18 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 }
 
 // features are what a tether client may rely on.
-var features = func() []string {
+func (c *conn) features() []string {
 	list := []string{"ack", "closeStdin", "endSession", "hostPorts", "keepNewest", "label", "list", "observe", "once", "remoteControl",
 		"resize", "retryStart", "search", "sessionTtl", "signal", "state", "termSize"}
 	if upload.Supported {
 		list = append(list, "upload")
 	}
+	if !c.serial {
+		list = append(list, "concurrent")
+	}
+	slices.Sort(list)
 	return list
-}()
+}
 
 // Notification implements rpc.Handler.
 func (c *conn) Notification(method string, params []byte) error {

@@ -1,0 +1,238 @@
+package client_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gobwas/ws"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/cable"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+)
+
+// soon is after which these tests follow up unanswered requests.
+const soon = 300 * time.Millisecond
+
+// Requests no longer reach the server, while its output goes on coming. The connection
+// is replaced, the request is answered, and no output is lost.
+func TestLinkDeadInOneDirection(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]server.Config{
+		"followed up with a status": {},
+		"followed up with a ping":   {ConcurrentRequests: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bad, err := cable.Lay(t.Context(), cable.Config{Target: tethertest.StartServer(t, config).URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer bad.Close()
+			c := dial(t, bad.URL(), client.Impatient(client.Options{FollowUp: soon}))
+			p := start(t, c, sh("i=0; while :; do i=$((i+1)); echo $i; sleep 0.02; done"))
+			out := p.Output()
+			swallowed := bad.On(cable.FromClient, cable.Method("fs/getMetadata"), cable.Drop, cable.SwallowAfter)
+			if _, err := c.Files(nil).Stat(tethertest.Within(t), "/"); err != nil {
+				t.Errorf("Stat: %v", err)
+			}
+			if n := swallowed.Count(); n != 1 {
+				t.Errorf("%d requests were swallowed", n)
+			}
+			if n := c.Status().Connection; n < 2 {
+				t.Errorf("%d connections", n)
+			}
+			p.Terminate(tethertest.Within(t))
+			text, err := io.ReadAll(out)
+			if err != nil {
+				t.Error(err)
+			}
+			for i, line := range strings.Fields(string(text)) {
+				if line != fmt.Sprint(i+1) {
+					t.Fatalf("line %d is %q", i+1, line)
+				}
+			}
+		})
+	}
+}
+
+// hearFrame returns the next message or ping of the client. Pings are answered.
+func (p *peer) hearFrame() (m heard, ping bool) {
+	f, err := ws.ReadFrame(p.conn)
+	if err != nil {
+		panic(err)
+	}
+	f = ws.UnmaskFrameInPlace(f)
+	switch f.Header.OpCode {
+	case ws.OpPing:
+		ws.WriteFrame(p.conn, ws.NewPongFrame(f.Payload))
+		return m, true
+	case ws.OpText:
+		if err := json.Unmarshal(f.Payload, &m); err != nil {
+			panic(err)
+		}
+	}
+	return m, false
+}
+
+// A request that the server is busy with is followed up again and again, and waited for.
+func TestLongRequestIsFollowedUp(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	c, p, first := started(t, s, client.Options{FollowUp: soon})
+	wait := play(t, func() {
+		asked, _ := first.hearFrame()
+		for asked.Method != "process/read" {
+			asked, _ = first.hearFrame()
+		}
+		for pings := 0; pings < 5; {
+			if _, ping := first.hearFrame(); ping {
+				pings++
+			}
+		}
+		first.say(asked.answer(readAnswer(1, false, false)))
+	})
+	if _, err := p.Read(tethertest.Within(t), client.ReadOptions{}); err != nil {
+		t.Error(err)
+	}
+	wait()
+	if n := c.Status().Connection; n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// An answer that waits behind output on a slow link is waited for, though a ping is not
+// answered either until then.
+func TestAnswerBehindOutput(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	c, p, first := started(t, s, client.Options{FollowUp: soon})
+	out := p.Output()
+	const many = 30
+	wait := play(t, func() {
+		asked := first.expect("process/read")
+		for seq := 1; seq <= many; seq++ { // 40 KiB, ten times per second
+			first.say(fmt.Sprintf(`{"method":"process/output","params":{"processId":"P","seq":%d,"stream":"stdout","chunk":%q}}`, seq, strings.Repeat("QUFB", 10<<10)))
+			time.Sleep(100 * time.Millisecond) // the rate of the link
+		}
+		first.say(asked.answer(readAnswer(1, false, false)))
+		first.say(events("P", fmt.Sprintf("x%d c%d", many+1, many+2))...)
+	})
+	if _, err := p.Read(tethertest.Within(t), client.ReadOptions{}); err != nil {
+		t.Error(err)
+	}
+	wait()
+	if n := len(whole(t, out)); n != many*30<<10 {
+		t.Errorf("%d bytes of output", n)
+	}
+	if n := c.Status().Connection; n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// A server that says that it executes requests at the same time is asked for its status.
+func TestLongRequestOfConcurrentServer(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	var first *peer
+	wait := play(t, func() {
+		first = s.accept()
+		first.say(first.expect("initialize").answer(hello(`"concurrent"`)))
+		first.expect("initialized")
+		first.begin()
+		asked := first.expect("process/read")
+		for range 3 {
+			first.expect1("environment/status", `{"status":"ready"}`)
+		}
+		first.say(asked.answer(readAnswer(1, false, false)))
+	})
+	c := dial(t, s.url(), client.Options{FollowUp: soon})
+	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+	if _, err := p.Read(tethertest.Within(t), client.ReadOptions{Wait: patience}); err != nil {
+		t.Error(err)
+	}
+	wait()
+	if n := c.Status().Connection; n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// A server that tells that it hears nothing is connected to again, without any request.
+func TestServerThatHearsNothing(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	again, onState := connected(2)
+	_, p, first := started(t, s, client.Impatient(client.Options{OnState: onState}))
+	stop := make(chan struct{})
+	wait := play(t, func() {
+		for ended := false; !ended; {
+			ended = ws.WriteFrame(first.conn, ws.NewPingFrame([]byte("unheard-ms=60000"))) != nil
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	})
+	resumed := play(t, func() {
+		next := s.accept()
+		next.welcome("S")
+		next.expect1("process/read", readAnswer(4, true, true, 1))
+	})
+	within(t, "the connection that the server hears nothing from", again)
+	close(stop)
+	wait()
+	resumed()
+	wantOutput(t, p, "1;")
+}
+
+// A server that executes one request after the other cannot answer over a pipe meanwhile.
+// It is not given up, though it is silent.
+func TestLongRequestOfSerialServerOverLines(t *testing.T) {
+	t.Parallel()
+	serial := linesServer(`*'"process/read"'*) sleep 3; answer '` + readAnswer(1, false, false) + `' ;;`)
+	c, err := client.DialCommand(tethertest.Within(t), serial, client.Options{Silence: 500 * time.Millisecond, FollowUp: soon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+	if _, err := p.Read(tethertest.Within(t), client.ReadOptions{Wait: patience}); err != nil {
+		t.Error(err)
+	}
+	if n := c.Status().Connection; n != 1 {
+		t.Errorf("%d connections", n)
+	}
+}
+
+// Over a pipe to a server that executes requests at the same time, a status that is not
+// answered means that requests do not arrive, though output comes.
+func TestPipeDeadInOneDirection(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "first")
+	half := linesServer(`*'"process/read"'*)
+		if ! test -e ` + file + `; then
+			echo >` + file + `
+			while sleep 0.02; do echo '{"method":"new/thing","params":{}}'; done
+		fi
+		answer '` + readAnswer(1, false, false) + `' ;;`)
+	half.Argv[2] = strings.Replace(half.Argv[2], `{"sessionId":"S"}`, hello(`"concurrent"`), 1)
+	c, err := client.DialCommand(tethertest.Within(t), half, client.Impatient(client.Options{FollowUp: soon}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+	if _, err := p.Read(tethertest.Within(t), client.ReadOptions{Wait: patience}); err != nil {
+		t.Error(err)
+	}
+	if n := c.Status().Connection; n < 2 {
+		t.Errorf("%d connections", n)
+	}
+}

@@ -1,0 +1,169 @@
+package rpc
+
+import (
+	"context"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gobwas/ws"
+)
+
+// ping returns the payload of the next ping.
+func (p *peer) ping() string {
+	p.t.Helper()
+	f, err := p.frame()
+	if err != nil || f.Header.OpCode != ws.OpPing {
+		p.t.Fatalf("got %+v, %v instead of a ping", f, err)
+	}
+	return string(f.Payload)
+}
+
+// A server tells with its pings for how long it has heard nothing.
+func TestServerTellsWhatItHears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pipePair(t)
+		busy, goOn := make(chan struct{}), make(chan struct{})
+		serve(t, NewWebSocket(a, nil), handlerFuncs{notification: func(method string, _ []byte) error {
+			if method == "work" {
+				close(busy)
+				<-goOn
+			}
+			return nil
+		}})
+		client := newPeer(t, b)
+		for _, want := range []string{"unheard-ms=10000", "unheard-ms=20000"} {
+			if got := client.ping(); got != want {
+				t.Errorf("ping %q, want %q", got, want)
+			}
+		}
+		time.Sleep(7 * time.Second) // on the test's own clock
+		client.send(`{"method":"rest"}`)
+		if got := client.ping(); got != "unheard-ms=3000" {
+			t.Errorf("after a message: %q", got)
+		}
+		client.send(`{"method":"work"}`)
+		<-busy
+		if got := client.ping(); got != "unheard-ms=0" {
+			t.Errorf("a server that does not read: %q", got)
+		}
+		close(goOn)
+	})
+}
+
+// asClient runs the client's end of a connection; the peer is a server.
+func asClient(t *testing.T, conn net.Conn) *served {
+	return run(t, New(context.Background(), NewWebSocketClient(conn, nil), Config{Handler: echo, Client: true}))
+}
+
+// fromServer sends a frame as a server does.
+func fromServer(t *testing.T, conn net.Conn, f ws.Frame) {
+	t.Helper()
+	if err := ws.WriteFrame(conn, f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSignsOfServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pipePair(t)
+		c := asClient(t, a)
+		next := func() string {
+			f, err := ws.ReadFrame(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(ws.UnmaskFrame(f).Payload)
+		}
+		first := c.Ping()
+		payload := next()
+		second := c.Ping()
+		if newer := next(); payload == newer || second <= first {
+			t.Errorf("pings %d %q and %d %q", first, payload, second, newer)
+		}
+		synctest.Wait()
+		if s := c.Signs(); s.Pong >= first || s.Answers != 0 || s.Reports != 0 || !s.Reading {
+			t.Errorf("before an answer: %+v", s)
+		}
+		fromServer(t, b, ws.NewPongFrame([]byte(payload)))
+		fromServer(t, b, ws.NewPongFrame([]byte("other")))
+		synctest.Wait()
+		if s := c.Signs(); s.Pong < first || s.Pong >= second || s.Answers != 2 {
+			t.Errorf("after the first pong: %+v", s)
+		}
+		before := c.Signs()
+		const note = `{"method":"n"}`
+		fromServer(t, b, ws.NewTextFrame([]byte(note)))
+		synctest.Wait()
+		if s := c.Signs(); s.Messages-before.Messages != uint64(len(note)) || s.Received-before.Received != uint64(len(note))+2 || s.Answers != before.Answers {
+			t.Errorf("after a notification: %+v, before %+v", s, before)
+		}
+		go ws.ReadFrame(b) // the pong
+		fromServer(t, b, ws.NewPingFrame([]byte("unheard-ms=21500")))
+		synctest.Wait()
+		if s := c.Signs(); s.Reports != 1 || s.Unheard != 21500*time.Millisecond {
+			t.Errorf("after a report: %+v", s)
+		}
+		for _, other := range []string{"", "unheard-ms=", "unheard-ms=x", "unheard-ms=99999999999999999999"} {
+			go ws.ReadFrame(b) // the pong
+			fromServer(t, b, ws.NewPingFrame([]byte(other)))
+		}
+		synctest.Wait()
+		if s := c.Signs(); s.Reports != 1 {
+			t.Errorf("after pings that report nothing: %+v", s)
+		}
+		// An answer arrives in pieces.
+		before = c.Signs()
+		answer := ws.MustCompileFrame(ws.NewTextFrame([]byte(`{"id":99,"result":1}`)))
+		b.Write(answer[:7])
+		synctest.Wait()
+		if s := c.Signs(); s.Received-before.Received != 7 || s.Messages != before.Messages {
+			t.Errorf("in the middle of an answer: %+v, before %+v", s, before)
+		}
+		b.Write(answer[7:])
+		synctest.Wait()
+		if s := c.Signs(); s.Answers != before.Answers+1 {
+			t.Errorf("after an answer: %+v, before %+v", s, before)
+		}
+	})
+}
+
+func TestWaitingCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := pipePair(t)
+		c := asClient(t, a)
+		go func() { // takes what comes
+			for {
+				if _, err := ws.ReadFrame(b); err != nil {
+					return
+				}
+			}
+		}()
+		if w := c.Waiting(nil); w.Calls != 0 {
+			t.Errorf("at first: %+v", w)
+		}
+		began := time.Now()
+		var calls []*Call
+		for _, method := range []string{"one", "two", "three"} {
+			call, err := c.Begin(t.Context(), method, make([]byte, 1000*len(calls)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			calls = append(calls, call)
+			time.Sleep(time.Second) // on the test's own clock
+		}
+		if w := c.Waiting(nil); w.Calls != 3 || w.Method != "one" || !w.Oldest.Equal(began) || w.Largest < 2000 {
+			t.Errorf("three calls: %+v", w)
+		}
+		if w := c.Waiting(calls[0]); w.Calls != 2 || w.Method != "two" || !w.Oldest.Equal(began.Add(time.Second)) {
+			t.Errorf("without the first: %+v", w)
+		}
+		fromServer(t, b, ws.NewTextFrame([]byte(`{"id":1,"result":1}`)))
+		fromServer(t, b, ws.NewTextFrame([]byte(`{"id":3,"result":1}`)))
+		synctest.Wait()
+		if w := c.Waiting(nil); w.Calls != 1 || w.Method != "two" || w.Largest > 2000 {
+			t.Errorf("after two answers: %+v", w)
+		}
+	})
+}
