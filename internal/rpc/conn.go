@@ -26,11 +26,13 @@ const (
 
 	// MaxAnswerBytes is how large the answers may be that wait for the peer to
 	// take them. Large answers take a permit before their data is read.
-	MaxAnswerBytes = 64 << 20
+	MaxAnswerBytes = 32 << 20
 
 	// maxOwnBytes is how large our own requests and notifications may be that
-	// wait for the peer to take them.
-	maxOwnBytes = 64 << 20
+	// wait for the peer to take them; maxNoteBytes is the same for a server, which
+	// has many peers and few requests.
+	maxOwnBytes  = 64 << 20
+	maxNoteBytes = 4 << 20
 
 	// messageCost is what a queued message costs besides its bytes.
 	messageCost = 128
@@ -81,6 +83,19 @@ type Config struct {
 	// like the methods of the Handler.
 	Salvage func(msg []byte) (id wire.ID, waits bool)
 
+	// Memory is that of the server, which its connections share; nil: the connection
+	// has its own.
+	Memory *Memory
+
+	// Urgent, if set, reports whether requests of a method are let in although the
+	// connection has many that are not answered: they are small, and answered at once.
+	Urgent func(method string) bool
+
+	// Refusal, if set, returns the answer to a request for which there was no room. If
+	// that is nil, the connection ends instead: for requests of which a later one must
+	// not take effect without the one before it.
+	Refusal func(method string) *wire.Error
+
 	// Peek, if set, sees each message before it is parsed, and keeps those that it
 	// takes. It is called like the methods of the Handler.
 	Peek func(msg []byte) (taken bool, err error)
@@ -99,9 +114,15 @@ type Conn struct {
 	cancel  context.CancelCauseFunc
 	linger  time.Duration
 
+	memory   *Memory
+	room     arrival // of the message that is being read
+	urgent   func(string) bool
+	refusal  func(string) *wire.Error
 	requests admission
 	permits  *semaphore.Weighted // bytes of large answers
+	spare    *semaphore.Weighted // bytes of those that need no room in memory
 	own      *semaphore.Weighted // bytes of our own requests and notifications
+	maxOwn   int64               // of them
 	acked    atomic.Uint64       // acknowledged bytes when the pinger looked last
 	alive    moment              // when acked changed last
 
@@ -135,24 +156,42 @@ type answer struct {
 	msg     []byte
 	request bool   // it answers a request
 	held    int    // what to give back to requests
-	permit  int64  // what to give back to permits or, if it is no answer, to own
+	free    bool   // which have no room in memory
+	charge  int64  // what to give back to memory
+	permit  permit // what to give back
+	own     int64  // what to give back to own, if it is no answer
+	pieces  Pieces // instead of msg
 	written func() // may be nil
 	dropped func() // may be nil: it was not even tried to be written
+	settled func() // may be nil: it was written or dropped
 }
 
 // New returns a connection that does nothing until Serve is called.
 func New(ctx context.Context, stream Stream, c Config) *Conn {
 	conn := &Conn{
 		stream: stream, handler: c.Handler, log: c.Log, prefix: c.ParsePrefix, client: c.Client, salvage: c.Salvage, peek: c.Peek,
+		memory: c.Memory, urgent: c.Urgent, refusal: c.Refusal,
 		permits: semaphore.NewWeighted(MaxAnswerBytes),
-		own:     semaphore.NewWeighted(maxOwnBytes),
+		spare:   semaphore.NewWeighted(spareAnswers),
+		maxOwn:  maxNoteBytes,
 		wake:    make(chan struct{}, 1),
 		served:  make(chan struct{}),
 		linger:  lingerTime,
 	}
+	if c.Client {
+		conn.maxOwn = maxOwnBytes
+	}
+	conn.own = semaphore.NewWeighted(conn.maxOwn)
+	if conn.memory == nil {
+		conn.memory = NewMemory()
+	}
 	conn.ctx, conn.cancel = context.WithCancelCause(ctx)
 	conn.alive.begin()
 	conn.requests.init()
+	conn.room = arrival{memory: conn.memory, ctx: conn.ctx, waiting: func(waits bool) { conn.signs.reading.Store(!waits) }}
+	if l, ok := stream.(limited); ok {
+		l.limit(&conn.room)
+	}
 	return conn
 }
 
@@ -173,8 +212,10 @@ func (c *Conn) Serve() error {
 	var writer sync.WaitGroup
 	writer.Go(c.writeLoop)
 	c.Close(c.readLoop())
+	c.room.drop()
 	c.stream.Drain()
 	writer.Wait()
+	c.dropRest()
 	c.stream.Close()
 	return c.stopTimers()
 }
@@ -240,7 +281,7 @@ func (c *Conn) readLoop() error {
 	for {
 		c.signs.reading.Store(true)
 		data, err := c.stream.Read()
-		if err != nil {
+		if err != nil && !errors.Is(err, errRefused) {
 			return err
 		}
 		if c.ctx.Err() != nil {
@@ -248,50 +289,62 @@ func (c *Conn) readLoop() error {
 		}
 		c.signs.reading.Store(false)
 		c.signs.told.Add(uint64(len(data)))
-		if c.peek != nil {
-			taken, err := c.peek(data)
-			if err != nil {
-				return err
-			}
-			if taken {
-				continue
-			}
+		charge, ok := c.room.take()
+		if err == nil && ok {
+			err = c.receive(data, charge)
+		} else {
+			err = c.refuse(data)
 		}
-		msg, err := wire.Parse(data)
-		unnamed := wire.IntID(-1) // for a request of which nothing is known
-		if err != nil && c.salvage != nil {
-			id, waits := c.salvage(data)
-			if !waits {
-				c.log.Debug("dropped what is not a message", "err", err)
-				continue
-			}
-			unnamed = id
-		}
-		switch {
-		case err != nil && c.client:
-			return violation(CloseBadData, "not a message: "+err.Error())
-		case err != nil || msg.Kind == wire.KindRequest:
-			if !c.requests.enter(len(data)) {
-				return c.reason()
-			}
-			r := &Request{ID: msg.ID, Method: msg.Method, Params: msg.Params, conn: c, size: len(data)}
-			if err != nil {
-				r.ID = unnamed
-				r.Fail(wire.Errorf(wire.CodeInvalidRequest, "%s%v", c.prefix, err))
-				continue
-			}
-			c.handler.Request(r)
-		case msg.Kind == wire.KindNotification:
-			if err := c.handler.Notification(msg.Method, msg.Params); err != nil {
-				return err
-			}
-		default:
-			c.signs.answers.Add(1)
-			if err := c.resolve(msg); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 	}
+}
+
+// receive does what a message says. charge is the room that it has.
+func (c *Conn) receive(data []byte, charge int64) error {
+	if c.peek != nil {
+		if taken, err := c.peek(data); taken || err != nil {
+			c.memory.in.Release(charge)
+			return err
+		}
+	}
+	msg, err := wire.Parse(data)
+	unnamed := wire.IntID(-1) // for a request of which nothing is known
+	if err != nil && c.salvage != nil {
+		id, waits := c.salvage(data)
+		if !waits {
+			c.memory.in.Release(charge)
+			c.log.Debug("dropped what is not a message", "err", err)
+			return nil
+		}
+		unnamed = id
+	}
+	if err != nil && c.client {
+		return violation(CloseBadData, "not a message: "+err.Error())
+	}
+	if err != nil || msg.Kind == wire.KindRequest {
+		r := &Request{ID: msg.ID, Method: msg.Method, Params: msg.Params, conn: c, size: len(data), charge: charge}
+		if err != nil {
+			r.ID = unnamed
+		}
+		in, ending := c.admit(r)
+		switch {
+		case !in:
+			return ending
+		case err != nil:
+			r.Fail(wire.Errorf(wire.CodeInvalidRequest, "%s%v", c.prefix, err))
+		default:
+			c.handler.Request(r)
+		}
+		return nil
+	}
+	defer c.memory.in.Release(charge)
+	if msg.Kind == wire.KindNotification {
+		return c.handler.Notification(msg.Method, msg.Params)
+	}
+	c.signs.answers.Add(1)
+	return c.resolve(msg)
 }
 
 // control is told about pings and pongs by the reader. However many pings come
@@ -408,6 +461,26 @@ func (c *Conn) Notify(method string, params any) error {
 	return c.pushOwn(c.ctx, answer{msg: msg})
 }
 
+// NotifyLarge is Notify for a message of about size bytes, which is not even encoded
+// before there is room for it.
+func (c *Conn) NotifyLarge(method string, params any, size int) error {
+	a := answer{own: c.ownCost(size)}
+	if err := c.own.Acquire(c.ctx, a.own); err != nil {
+		return context.Cause(c.ctx)
+	}
+	var err error
+	if a.msg, err = wire.AppendNotification(make([]byte, 0, size), method, params); err != nil {
+		c.own.Release(a.own)
+		return err
+	}
+	c.push(a)
+	c.flush(false)
+	return nil
+}
+
+// ownCost is what a message of ours takes of what own may be.
+func (c *Conn) ownCost(size int) int64 { return min(int64(size)+messageCost, c.maxOwn) }
+
 // NotifyNow is Notify for who must not wait: the message is queued, however far the
 // peer is behind. The caller sees to it that there are not too many: written is called
 // when the stream has taken the message, by who writes, so it must not wait either. It
@@ -429,8 +502,8 @@ func (c *Conn) NotifyIfRoom(method string, params any) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	a := answer{msg: msg, permit: min(int64(len(msg))+messageCost, maxOwnBytes)}
-	if !c.own.TryAcquire(a.permit) {
+	a := answer{msg: msg, own: c.ownCost(len(msg))}
+	if !c.own.TryAcquire(a.own) {
 		return false, nil
 	}
 	c.push(a)

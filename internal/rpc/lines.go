@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -19,7 +21,11 @@ type Lines struct {
 	heard moment
 	count atomic.Uint64 // bytes that have arrived
 	skip  bool          // lines that are not UTF-8
+	room  *arrival      // nil: no limit but MaxMessage
 }
+
+// limit implements limited. A line cannot be evicted: a server has no other client then.
+func (s *Lines) limit(room *arrival) { s.room = room }
 
 // SkipInvalid makes lines that are not valid UTF-8 be skipped; otherwise they end
 // the stream. It is called before the first Read.
@@ -48,7 +54,7 @@ func (s *Lines) Read() ([]byte, error) {
 	for {
 		line, err := s.line()
 		if err != nil {
-			return nil, err
+			return line, err
 		}
 		s.heard.note()
 		if len(bytes.TrimSpace(line)) == 0 {
@@ -64,24 +70,48 @@ func (s *Lines) Read() ([]byte, error) {
 	}
 }
 
+// line reads a line. Of one for which there is no room it keeps the head.
 func (s *Lines) line() ([]byte, error) {
 	var line []byte
+	size, refused := 0, false
 	for {
 		part, err := s.in.ReadSlice('\n')
-		line = append(line, part...)
+		size += len(part)
+		if !refused {
+			// Room is taken by doubling, as memory is.
+			if room := s.room.reserve(roomFor(size)); errors.Is(room, errRefused) {
+				s.room.drop()
+				refused, line = true, slices.Clone(line[:min(len(line), headSize)])
+			} else if room != nil {
+				return nil, room
+			}
+		}
+		if !refused || len(line) < headSize {
+			line = append(line, part...)
+		}
 		switch {
+		case err == nil && refused && size <= MaxMessage+2:
+			return line[:min(len(line), headSize)], errRefused
 		case err == nil:
 			line = bytes.TrimSuffix(line[:len(line)-1], []byte("\r"))
-			if len(line) > MaxMessage {
+			if len(line) > MaxMessage || refused {
 				return nil, errTooLong
 			}
 			return line, nil
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, err
-		case len(line) > MaxMessage+1:
+		case size > MaxMessage+1:
 			return nil, errTooLong
 		}
 	}
+}
+
+// roomFor is the room for a line of which size bytes have arrived.
+func roomFor(size int) int {
+	if size <= smallMessage {
+		return size
+	}
+	return min(1<<bits.Len(uint(size-1)), MaxMessage)
 }
 
 var errTooLong = violation(CloseTooBig, fmt.Sprintf("line exceeds the limit of %d bytes", MaxMessage))
@@ -108,6 +138,14 @@ func (s *Lines) WriteMessage(msg []byte) error {
 		return err
 	}
 	return s.Write([]byte{'\n'})
+}
+
+// WritePart implements Stream.
+func (s *Lines) WritePart(part []byte, _, last bool) error {
+	if last {
+		part = append(part, '\n')
+	}
+	return s.Write(part)
 }
 
 // Control implements Stream: lines have no control frames.

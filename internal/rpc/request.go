@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"context"
 	"sync"
 
 	"github.com/tetherexec/tether/wire"
@@ -15,7 +14,9 @@ type Request struct {
 
 	conn   *Conn
 	size   int
-	permit int64
+	free   bool  // it is one of those that need no room in memory
+	charge int64 // what it has of memory
+	permit permit
 }
 
 // Reply answers with a result.
@@ -52,20 +53,27 @@ func (r *Request) QueueEncoded(msg []byte, written func()) {
 }
 
 func (r *Request) queue(msg []byte, written func()) {
-	held := max(r.size, len(msg)-int(r.permit))
-	r.conn.requests.grow(held - r.size)
-	r.conn.push(answer{msg: msg, request: true, held: held, permit: r.permit, written: written})
+	if r.permit != (permit{}) {
+		r.trim(int64(len(msg)))
+	}
+	r.push(answer{msg: msg, written: written})
 }
 
-// Permit waits until an answer of n bytes may be prepared. It is given back
-// when the answer has left. A request takes at most one.
-func (r *Request) Permit(ctx context.Context, n int64) error {
-	n = min(n, MaxAnswerBytes)
-	if err := r.conn.permits.Acquire(ctx, n); err != nil {
-		return context.Cause(ctx)
-	}
-	r.permit = n
-	return nil
+// ReplyPieces answers with a message that is made while it is written. It waits until
+// that is done, or the connection has ended.
+func (r *Request) ReplyPieces(pieces Pieces) {
+	done := make(chan struct{})
+	r.push(answer{pieces: pieces, settled: func() { close(done) }})
+	r.conn.signal()
+	<-done
+}
+
+// push queues the answer with all that the request holds.
+func (r *Request) push(a answer) {
+	a.request, a.free, a.charge, a.permit = true, r.free, r.charge, r.permit
+	a.held = max(r.size, len(a.msg)-int(r.permit.size()))
+	r.conn.requests.grow(a.held-r.size, r.free)
+	r.conn.push(a)
 }
 
 // admission bounds the requests that are unanswered and those whose answers
@@ -75,36 +83,41 @@ type admission struct {
 	left   sync.Cond
 	count  int
 	bytes  int
+	free   int // of bytes, what has no room in memory
 	closed bool
 }
 
 func (a *admission) init() { a.left.L = &a.mu }
 
-// enter waits until a request of n bytes may come in. It returns false when the
-// connection ends.
-func (a *admission) enter(n int) bool {
+// enter waits until a request of n bytes may come in. charged says that it has room in
+// memory; otherwise free says that it needs none. An urgent one never does. ok is false
+// when the connection ends.
+func (a *admission) enter(n int, charged, urgent bool) (free, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for !a.closed && (a.count >= MaxRequests || a.bytes > 0 && a.bytes+n > maxRequestBytes) {
 		a.left.Wait()
 	}
-	if a.closed {
-		return false
-	}
 	a.count++
 	a.bytes += n
-	return true
+	if free = !charged && (urgent || a.free+n <= spareRequests); free {
+		a.free += n
+	}
+	return free, !a.closed
 }
 
 // grow is called when the answer of a request is larger than the request and
 // has no permit.
-func (a *admission) grow(n int) {
+func (a *admission) grow(n int, free bool) {
 	if n == 0 {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.bytes += n
+	if free {
+		a.free += n
+	}
 }
 
 // alone reports whether a request that is not answered yet is the only one: its peer
@@ -112,11 +125,14 @@ func (a *admission) grow(n int) {
 func (a *admission) alone() bool { return !a.more(1) }
 
 // leave is called when a request's answer has left.
-func (a *admission) leave(n int) {
+func (a *admission) leave(n int, free bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.count--
 	a.bytes -= n
+	if free {
+		a.free -= n
+	}
 	a.left.Signal()
 }
 

@@ -40,6 +40,10 @@ type Stream interface {
 	// WriteMessage frames and sends one message of any size. It may change msg.
 	WriteMessage(msg []byte) error
 
+	// WritePart sends a part of a message, of at most maxFrame, and may change it.
+	// Between the parts of a message nothing but control frames may be written.
+	WritePart(part []byte, first, last bool) error
+
 	// Control appends a control frame, on streams that have such.
 	Control(b []byte, kind Control, payload []byte) []byte
 
@@ -73,6 +77,11 @@ type Stream interface {
 	// twice does no harm.
 	Close() error
 }
+
+// limited is a Stream whose messages need room. limit is called before the first Read.
+// A Read for whose message there is no room returns its first headSize bytes and
+// errRefused.
+type limited interface{ limit(*arrival) }
 
 // Control is the kind of a control frame.
 type Control uint8
@@ -115,5 +124,6 @@ const (
 	CloseBadData   = 1007
 	ClosePolicy    = 1008
 	CloseTooBig    = 1009
+	CloseInternal  = 1011
 	CloseTryAgain  = 1013
 )

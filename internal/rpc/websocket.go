@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -45,6 +46,8 @@ type WebSocket struct {
 	onControl func(Control, []byte)
 	heard     moment
 	received  atomic.Uint64
+	room      *arrival // nil: no limit but MaxMessage
+	refused   bool     // there is no room for the message that is being read
 }
 
 // NewWebSocket returns the server's end of an upgraded connection; buffered are
@@ -76,6 +79,13 @@ func newWebSocket(conn net.Conn, buffered []byte, client bool) *WebSocket {
 // TextOnly makes binary messages be skipped; otherwise they are read like text. It
 // is called before the first Read.
 func (s *WebSocket) TextOnly() { s.textOnly = true }
+
+// limit implements limited.
+func (s *WebSocket) limit(room *arrival) {
+	s.room = room
+	room.interrupt = func() { s.conn.SetReadDeadline(time.Unix(1, 0)) }
+	room.restore = func() { s.conn.SetReadDeadline(time.Time{}) }
+}
 
 // stampedReader notes when bytes arrive, and how many.
 type stampedReader struct{ s *WebSocket }
@@ -127,6 +137,7 @@ func (s *WebSocket) Drain() { _, _ = io.Copy(io.Discard, s.conn) }
 // Read implements Stream.
 func (s *WebSocket) Read() ([]byte, error) {
 	var msg []byte
+	s.refused = false
 	state := ws.StateServerSide
 	if s.client {
 		state = ws.StateClientSide
@@ -151,6 +162,9 @@ func (s *WebSocket) Read() ([]byte, error) {
 		if h.Length > MaxMessage-int64(len(msg)) {
 			return nil, violation(CloseTooBig, fmt.Sprintf("message exceeds the limit of %d bytes", MaxMessage))
 		}
+		if err := s.reserve(len(msg) + int(h.Length)); err != nil {
+			return nil, err
+		}
 		if msg, err = s.payload(msg, h); err != nil {
 			return nil, err
 		}
@@ -158,6 +172,9 @@ func (s *WebSocket) Read() ([]byte, error) {
 		if !h.Fin {
 			state |= ws.StateFragmented
 			continue
+		}
+		if s.refused {
+			return msg, errRefused
 		}
 		if !text && s.textOnly {
 			msg, state = nil, state.Clear(ws.StateFragmented)
@@ -170,10 +187,61 @@ func (s *WebSocket) Read() ([]byte, error) {
 	}
 }
 
+// reserve makes room for a message of size bytes, or has it refused.
+func (s *WebSocket) reserve(size int) error {
+	if s.refused {
+		return nil
+	}
+	err := s.room.reserve(size)
+	if errors.Is(err, errRefused) {
+		s.refuse()
+		return nil
+	}
+	return err
+}
+
+// refuse drops the message that is being read, but for its head. What is left of it is
+// read all the same: the messages behind it are not to blame.
+func (s *WebSocket) refuse() {
+	s.refused = true
+	s.room.drop()
+}
+
+// evicted reports whether err only says that the message being read has to make room for
+// others. Then it is refused, and reading goes on.
+func (s *WebSocket) evicted(err error) bool {
+	if !errors.Is(err, os.ErrDeadlineExceeded) || !s.room.wasEvicted() {
+		return false
+	}
+	s.refuse()
+	return true
+}
+
+// peek is that of the reader.
+func (s *WebSocket) peek(n int) ([]byte, error) {
+	for {
+		b, err := s.in.Peek(n)
+		if err == nil || !s.evicted(err) {
+			return b, err
+		}
+	}
+}
+
+// readFull reads all of p.
+func (s *WebSocket) readFull(p []byte) error {
+	for {
+		n, err := io.ReadFull(s.in, p)
+		if err == nil || !s.evicted(err) {
+			return noEOF(err)
+		}
+		p = p[n:]
+	}
+}
+
 // header reads the header of a frame. It returns io.EOF only at the border
 // between frames.
 func (s *WebSocket) header() (h ws.Header, err error) {
-	b, err := s.in.Peek(2)
+	b, err := s.peek(2)
 	if err != nil {
 		if len(b) > 0 {
 			err = noEOF(err)
@@ -193,7 +261,7 @@ func (s *WebSocket) header() (h ws.Header, err error) {
 	if h.Masked {
 		size += 4
 	}
-	if b, err = s.in.Peek(size); err != nil {
+	if b, err = s.peek(size); err != nil {
 		return h, noEOF(err)
 	}
 	switch h.Length {
@@ -218,14 +286,19 @@ func noEOF(err error) error {
 	return err
 }
 
-// payload appends the payload of a frame to msg. Memory grows with what has
-// arrived, not with what the header promises.
+// payload appends the payload of a frame to msg, of a refused message only its head.
+// Memory grows with what has arrived, not with what the header promises.
 func (s *WebSocket) payload(msg []byte, h ws.Header) ([]byte, error) {
 	for left := int(h.Length); left > 0; {
+		if s.refused {
+			msg = slices.Clone(msg[:min(len(msg), headSize)]) // what is not needed is not held
+		}
 		start := len(msg)
 		n := min(left, max(s.growStep, start))
 		msg = slices.Grow(msg, n)[:start+n]
-		if _, err := io.ReadFull(s.in, msg[start:]); err != nil {
+		n, err := io.ReadFull(s.in, msg[start:])
+		msg = msg[:start+n]
+		if err != nil && !s.evicted(err) {
 			return nil, noEOF(err)
 		}
 		if h.Masked {
@@ -233,13 +306,19 @@ func (s *WebSocket) payload(msg []byte, h ws.Header) ([]byte, error) {
 		}
 		left -= n
 	}
+	if s.refused {
+		msg = slices.Clone(msg[:min(len(msg), headSize)])
+	}
 	return msg, nil
 }
 
 func (s *WebSocket) control(h ws.Header) error {
-	payload, err := s.payload(nil, h)
-	if err != nil {
+	payload := make([]byte, h.Length) // of at most 125 bytes
+	if err := s.readFull(payload); err != nil {
 		return err
+	}
+	if h.Masked {
+		ws.Cipher(payload, h.Mask, 0)
 	}
 	switch h.OpCode {
 	case ws.OpPing:
@@ -347,19 +426,27 @@ func (s *WebSocket) TryWrite(b []byte) (n int, err error) {
 
 // WriteMessage implements Stream.
 func (s *WebSocket) WriteMessage(msg []byte) error {
-	op := ws.OpText
 	for first := true; first || len(msg) > 0; first = false {
 		part := msg[:min(len(msg), maxFrame)]
 		msg = msg[len(part):]
-		header := make([]byte, s.headerSize(len(part)))
-		s.seal(header, part, op, len(msg) == 0)
-		frame := net.Buffers{header, part}
-		if _, err := frame.WriteTo(s.conn); err != nil {
+		if err := s.WritePart(part, first, len(msg) == 0); err != nil {
 			return err
 		}
-		op = ws.OpContinuation
 	}
 	return nil
+}
+
+// WritePart implements Stream.
+func (s *WebSocket) WritePart(part []byte, first, last bool) error {
+	op := ws.OpContinuation
+	if first {
+		op = ws.OpText
+	}
+	header := make([]byte, s.headerSize(len(part)))
+	s.seal(header, part, op, last)
+	frame := net.Buffers{header, part}
+	_, err := frame.WriteTo(s.conn)
+	return err
 }
 
 // Control implements Stream.

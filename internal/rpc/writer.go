@@ -100,6 +100,7 @@ type Batch struct {
 	feeds      []*Feed  // whose messages are in it
 	answers    []answer // of which it consists besides
 	large      []byte   // the last answer, if that goes behind buf on its own
+	pieces     Pieces   // the same, if it is made while it is written
 	last       bool     // nothing comes after it
 }
 
@@ -133,6 +134,12 @@ func (b *Batch) Whole(msg []byte) {
 	b.Seal(append(b.Open(len(msg)), msg...))
 }
 
+// InPieces adds a message that is made while it is written. It ends the batch.
+func (b *Batch) InPieces(pieces Pieces) { b.pieces = pieces }
+
+// whole reports whether the batch ends with a message that goes on its own.
+func (b *Batch) whole() bool { return b.large != nil || b.pieces != nil }
+
 var batches = sync.Pool{New: func() any { return &Batch{buf: make([]byte, 0, batchSize)} }}
 
 // maxBatchMemory is the largest buffer that goes back to the pool.
@@ -160,8 +167,8 @@ func (c *Conn) push(a answer) {
 
 // pushOwn queues a message that is no answer, when there is room for it.
 func (c *Conn) pushOwn(ctx context.Context, a answer) error {
-	a.permit = min(int64(len(a.msg))+messageCost, maxOwnBytes)
-	if err := c.own.Acquire(ctx, a.permit); err != nil {
+	a.own = c.ownCost(len(a.msg))
+	if err := c.own.Acquire(ctx, a.own); err != nil {
 		return context.Cause(ctx)
 	}
 	c.push(a)
@@ -179,14 +186,20 @@ func (c *Conn) drop(a answer) {
 
 // settle gives back what a message held.
 func (c *Conn) settle(a answer) {
-	switch {
-	case !a.request:
-		c.own.Release(a.permit)
-		return
-	case a.permit > 0:
-		c.permits.Release(a.permit)
+	if a.settled != nil {
+		defer a.settled()
 	}
-	c.requests.leave(a.held)
+	if !a.request {
+		c.own.Release(a.own)
+		return
+	}
+	if a.permit != (permit{}) {
+		c.giveBack(a.permit)
+	}
+	if a.charge > 0 {
+		c.memory.in.Release(a.charge)
+	}
+	c.requests.leave(a.held, a.free)
 }
 
 // writeLoop writes what is ready, and waits for the stream as long as it takes.
@@ -215,6 +228,9 @@ func (c *Conn) writeReady() (ended bool) {
 		err := c.send(b)
 		c.recycle(b)
 		switch {
+		case errors.Is(err, errCutShort):
+			c.leave()
+			return true
 		case err != nil:
 			c.Close(err)
 			c.stream.Close()
@@ -269,7 +285,7 @@ func (c *Conn) flush(urgent bool) {
 	b := c.newBatch()
 	c.fill(b, flushSize)
 	n, err := c.stream.TryWrite(b.buf)
-	if err != nil || n < len(b.buf) || b.large != nil || b.last {
+	if err != nil || n < len(b.buf) || b.whole() || b.last {
 		b.buf = append(b.buf[:0], b.buf[n:]...)
 		c.rest = b
 		c.signal()
@@ -289,6 +305,9 @@ func (c *Conn) flushable() bool {
 	size := 0
 	for _, a := range c.answers {
 		size += len(a.msg)
+		if a.pieces != nil {
+			return false
+		}
 	}
 	return c.ending == nil && size <= flushSize
 }
@@ -308,28 +327,21 @@ func (c *Conn) newBatch() *Batch {
 // fill takes what is to be written next, from the sources until there is enough.
 func (c *Conn) fill(b *Batch, enough int) {
 	c.mu.Lock()
-	pong, pongDue, ping, number := c.pong, c.pongDue, c.ping, c.pings
-	c.pong, c.pongDue, c.ping = nil, false, false
+	due := c.takeControlLocked()
 	c.takeAnswersLocked(b)
 	ending := c.ending
-	b.last = ending != nil && len(c.answers) == 0 && b.large == nil && !(c.owing && c.requests.more(b.requests()))
+	b.last = ending != nil && len(c.answers) == 0 && !b.whole() && !(c.owing && c.requests.more(b.requests()))
 	c.mu.Unlock()
-
-	if pongDue {
-		b.buf = c.stream.Control(b.buf, Pong, pong)
-	}
-	if ping {
-		b.buf = c.stream.Control(b.buf, Ping, c.pingPayload(number))
-	}
+	b.buf = c.appendControl(b.buf, due)
 	for _, a := range b.answers {
-		if len(a.msg) <= largeMessage {
+		if len(a.msg) <= largeMessage && a.pieces == nil {
 			b.Seal(append(b.Open(len(a.msg)), a.msg...))
 		}
 	}
 	if e, ok := errors.AsType[*CloseError](ending); ok && b.last {
 		b.buf = c.stream.Control(b.buf, Goodbye, goodbye(e))
 	}
-	for ending == nil && b.large == nil && len(b.buf) < enough {
+	for ending == nil && !b.whole() && len(b.buf) < enough {
 		f := c.nextReady()
 		if f == nil {
 			break
@@ -344,6 +356,29 @@ func (c *Conn) fill(b *Batch, enough int) {
 	}
 }
 
+// controlDue are the control frames that are to be written.
+type controlDue struct {
+	pong          []byte
+	pongDue, ping bool
+	number        uint64 // of the ping
+}
+
+func (c *Conn) takeControlLocked() controlDue {
+	due := controlDue{c.pong, c.pongDue, c.ping, c.pings}
+	c.pong, c.pongDue, c.ping = nil, false, false
+	return due
+}
+
+func (c *Conn) appendControl(b []byte, due controlDue) []byte {
+	if due.pongDue {
+		b = c.stream.Control(b, Pong, due.pong)
+	}
+	if due.ping {
+		b = c.stream.Control(b, Ping, c.pingPayload(due.number))
+	}
+	return b
+}
+
 // takeAnswersLocked moves answers to the batch, as many as make a good write. A
 // large one comes alone.
 func (c *Conn) takeAnswersLocked(b *Batch) {
@@ -352,9 +387,12 @@ func (c *Conn) takeAnswersLocked(b *Batch) {
 		if size >= batchSize {
 			break
 		}
-		if len(a.msg) > largeMessage {
+		if len(a.msg) > largeMessage || a.pieces != nil {
 			if taken == 0 {
-				b.large = a.msg
+				b.pieces = a.pieces
+				if a.pieces == nil {
+					b.large = a.msg
+				}
 				taken = 1
 			}
 			break
@@ -405,6 +443,11 @@ func (c *Conn) send(b *Batch) error {
 			return err
 		}
 	}
+	if b.pieces != nil {
+		if err := c.writePieces(b.pieces); err != nil {
+			return err
+		}
+	}
 	c.tell(b)
 	return nil
 }
@@ -429,7 +472,7 @@ func (c *Conn) recycle(b *Batch) {
 	}
 	clear(b.answers)
 	clear(b.feeds)
-	b.answers, b.feeds, b.buf, b.large, b.last, b.stream = b.answers[:0], b.feeds[:0], b.buf[:0], nil, false, nil
+	b.answers, b.feeds, b.buf, b.large, b.pieces, b.last, b.stream = b.answers[:0], b.feeds[:0], b.buf[:0], nil, nil, false, nil
 	if cap(b.buf) <= maxBatchMemory {
 		batches.Put(b)
 	}
@@ -449,12 +492,23 @@ func (c *Conn) leave() {
 	c.stream.CloseWrite()
 }
 
+// dropRest gives back what a flush could not write, if the writer has ended since. As the
+// connection has ended, no other flush can leave anything.
+func (c *Conn) dropRest() {
+	c.out.Lock()
+	defer c.out.Unlock()
+	if b := c.rest; b != nil {
+		c.rest = nil
+		c.recycle(b)
+	}
+}
+
 // dropQueued gives back what was never written. As the connection has ended,
 // nothing is queued any more.
 func (c *Conn) dropQueued() {
 	c.mu.Lock()
 	answers := c.answers
-	c.answers, c.ready = nil, nil
+	c.answers, c.ready, c.owing = nil, nil, false
 	c.mu.Unlock()
 	for _, a := range answers {
 		c.drop(a)

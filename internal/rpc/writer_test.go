@@ -154,13 +154,13 @@ func TestFlushAnswersAlone(t *testing.T) {
 		r := &Request{ID: wire.IntID(id), conn: c, size: 1}
 		r.Reply(wire.Empty{})
 	}
-	c.requests.enter(1)
+	c.requests.enter(1, false, false)
 	answer(1)
 	if id, ok := newPeer(t, b).next().ID.Int(); !ok || id != 1 {
 		t.Errorf("answer to %d", id)
 	}
-	c.requests.enter(1)
-	c.requests.enter(1)
+	c.requests.enter(1, false, false)
+	c.requests.enter(1, false, false)
 	answer(2)
 	if len(c.answers) != 1 {
 		t.Error("one of two answers was not left to the writer")
@@ -208,7 +208,7 @@ func TestFirstNotificationFollowsTheAnswer(t *testing.T) {
 	other.before = func() {
 		other.before = nil
 		r := &Request{ID: wire.IntID(1), conn: c.Conn, size: 10}
-		if !c.requests.enter(r.size) {
+		if _, ok := c.requests.enter(r.size, false, false); !ok {
 			t.Error("ended")
 		}
 		r.Reply("started")
@@ -265,7 +265,7 @@ func TestLargeAnswersKeepTheirPlace(t *testing.T) {
 			}
 			for i, n := range sizes { // all queued together
 				r := &Request{ID: wire.IntID(int64(i)), conn: r.conn, size: 1}
-				r.conn.requests.enter(r.size)
+				r.conn.requests.enter(r.size, false, false)
 				msg, _ := wire.AppendResult(nil, r.ID, strings.Repeat("x", n))
 				r.QueueEncoded(msg, func() { written = append(written, i) })
 			}
@@ -464,7 +464,7 @@ func TestNotifyWaitsForThePeer(t *testing.T) {
 		}()
 		synctest.Wait()
 		full := sent.Load()
-		if full*size > maxOwnBytes || full < maxOwnBytes/size-2 {
+		if full*size > maxNoteBytes || full < maxNoteBytes/size-2 {
 			t.Errorf("%d notifications are queued", full)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 1)
@@ -489,6 +489,8 @@ func TestPermits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pipePair(t)
 		const share = MaxAnswerBytes / 4
+		answer := `{"id":1,"result":"` + strings.Repeat("x", share-20) + `"}`
+		gate := make(chan struct{}) // huge answers are not ready before
 		var granted atomic.Int64
 		var tasks sync.WaitGroup
 		c := serve(t, NewWebSocket(a, nil), handlerFuncs{request: func(r *Request) {
@@ -502,7 +504,12 @@ func TestPermits(t *testing.T) {
 					return
 				}
 				granted.Add(1)
-				r.Reply(r.Params)
+				if r.Method == "huge" {
+					<-gate
+					r.Reply(r.Params)
+					return
+				}
+				r.ReplyEncoded([]byte(answer))
 			})
 		}})
 		client := newPeer(t, b)
@@ -513,29 +520,29 @@ func TestPermits(t *testing.T) {
 		if granted.Load() != 4 {
 			t.Errorf("%d permits were granted", granted.Load())
 		}
-		client.next()
+		client.message()
 		synctest.Wait()
 		if granted.Load() < 5 {
 			t.Errorf("%d permits were granted when one answer was taken", granted.Load())
 		}
 		for range 5 {
-			client.next()
+			client.message()
 		}
-		client.send(`{"id":7,"method":"huge"}`)
-		client.next()
-		synctest.Wait()
 		client.send(`{"id":8,"method":"huge"}`)
+		synctest.Wait()
 		client.send(`{"id":9,"method":"m"}`)
 		synctest.Wait()
-		if granted.Load() != 8 {
+		if granted.Load() != 7 {
 			t.Errorf("%d permits were granted", granted.Load())
 		}
 		c.Close(io.ErrClosedPipe) // frees who waits
+		close(gate)
 		tasks.Wait()
 		<-c.ended
-		if !c.permits.TryAcquire(MaxAnswerBytes) {
+		if !c.permits.TryAcquire(MaxAnswerBytes) || !c.spare.TryAcquire(spareAnswers) {
 			t.Error("a permit was not given back")
 		}
+		nothingHeld(t, c.memory)
 	})
 }
 

@@ -1,0 +1,63 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Pieces makes a message while it is written, so that no more than a piece of it is in
+// memory. Each call appends the next piece to b, of about PieceSize bytes, and says
+// whether there are more. It is called by the writer of the connection, which it holds up.
+//
+// A message that cannot be completed ends the connection: the peer has a part of it.
+type Pieces func(b []byte) (piece []byte, more bool, err error)
+
+// PieceSize is the room in the buffer that Pieces are given.
+const PieceSize = 512 << 10
+
+var pieceBuffers = sync.Pool{New: func() any { b := make([]byte, 0, PieceSize); return &b }}
+
+// errCutShort means that a message could not be completed, and that the peer was told.
+var errCutShort = errors.New("a message was cut short")
+
+// writePieces writes a message that is made meanwhile.
+func (c *Conn) writePieces(next Pieces) error {
+	buffer := pieceBuffers.Get().(*[]byte)
+	defer pieceBuffers.Put(buffer)
+	for first, more := true, true; more; first = false {
+		var piece []byte
+		var err error
+		if piece, more, err = next((*buffer)[:0]); err != nil {
+			return c.cutShort(err)
+		}
+		if err := c.stream.WritePart(piece, first, !more); err != nil {
+			return err
+		}
+		if err := c.writeControl(); err != nil && more {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeControl writes the control frames that are due, in the middle of a message.
+func (c *Conn) writeControl() error {
+	c.mu.Lock()
+	due := c.takeControlLocked()
+	c.mu.Unlock()
+	if b := c.appendControl(nil, due); len(b) > 0 {
+		return c.stream.Write(b)
+	}
+	return nil
+}
+
+// cutShort ends the connection in the middle of a message.
+func (c *Conn) cutShort(why error) error {
+	e := violation(CloseInternal, fmt.Sprintf("an answer could not be completed: %v", why))
+	c.Close(e)
+	if err := c.stream.Write(c.stream.Control(nil, Goodbye, goodbye(e))); err != nil {
+		return err
+	}
+	return errCutShort
+}
