@@ -80,7 +80,7 @@ const maxWarnings = 64
 // Capabilities answers capabilities/discoverV2 for a server with the environment
 // env: the skills of the user and of the machine, and the plugins of CODEX_HOME.
 // The error is a *wire.Error.
-func Capabilities(ctx context.Context, env []string, p *wire.DiscoverCapabilitiesParams, open Opener) (CapabilitiesResult, error) {
+func Capabilities(ctx context.Context, env []string, p *wire.DiscoverCapabilitiesParams, open Opener, room Room) (CapabilitiesResult, error) {
 	home, err := codexhome.Find(env)
 	if err != nil {
 		return CapabilitiesResult{}, wire.Errorf(wire.CodeInternal, "%v", err)
@@ -89,10 +89,10 @@ func Capabilities(ctx context.Context, env []string, p *wire.DiscoverCapabilitie
 	if err != nil {
 		return CapabilitiesResult{}, wire.Errorf(wire.CodeInternal, "%v", err)
 	}
-	return capabilities(ctx, home, files), nil
+	return capabilities(ctx, home, files, room), nil
 }
 
-func capabilities(ctx context.Context, home codexhome.Home, files fsrpc.Files) CapabilitiesResult {
+func capabilities(ctx context.Context, home codexhome.Home, files fsrpc.Files, room Room) CapabilitiesResult {
 	roots := []SkillRoot{{ID: "codex-home-skills", Path: filepath.Join(home.Codex, "skills")}}
 	if home.User != "" {
 		roots = append(roots, SkillRoot{ID: "user-agent-skills", Path: filepath.Join(home.User, ".agents", "skills")})
@@ -100,7 +100,8 @@ func capabilities(ctx context.Context, home codexhome.Home, files fsrpc.Files) C
 	if home.System != "" {
 		roots = append(roots, SkillRoot{ID: "system-skills", Path: filepath.Join(home.System, "skills")})
 	}
-	cached, located := findPlugins(ctx, files, filepath.Join(home.Codex, "plugins", "cache"))
+	total := newBudget(room)
+	cached, located := findPlugins(ctx, files, filepath.Join(home.Codex, "plugins", "cache"), total)
 
 	// A part is what one directory has.
 	type part struct {
@@ -108,7 +109,6 @@ func capabilities(ctx context.Context, home codexhome.Home, files fsrpc.Files) C
 		skills   []Skill
 		complete bool
 	}
-	total := newBudget()
 	parts := make([]part, len(cached)+len(roots))
 	inParallel(len(parts), func(i int) {
 		part := &parts[i]

@@ -19,7 +19,7 @@ func (t tree) home() codexhome.Home {
 
 func (t tree) capabilities() CapabilitiesResult {
 	t.Helper()
-	return capabilities(t.Context(), t.home(), fsrpc.Direct{})
+	return capabilities(t.Context(), t.home(), fsrpc.Direct{}, nil)
 }
 
 // skill writes a skill with nothing but the needed.
@@ -189,13 +189,13 @@ func TestManifestsOfPlugins(t *testing.T) {
 
 func TestCapabilitiesErrors(t *testing.T) {
 	d := newTree(t)
-	_, err := Capabilities(t.Context(), []string{"CODEX_HOME=" + d.at("none")}, &wire.DiscoverCapabilitiesParams{}, direct)
+	_, err := Capabilities(t.Context(), []string{"CODEX_HOME=" + d.at("none")}, &wire.DiscoverCapabilitiesParams{}, direct, nil)
 	e, ok := errors.AsType[*wire.Error](err)
 	if !ok || e.Code != wire.CodeInternal || !strings.HasPrefix(e.Message, "CODEX_HOME points to ") {
 		t.Errorf("got %v", err)
 	}
 	d.skill("skills/s", "s")
-	r, err := Capabilities(t.Context(), []string{"CODEX_HOME=" + d.dir, "HOME=" + d.at("home")}, &wire.DiscoverCapabilitiesParams{}, direct)
+	r, err := Capabilities(t.Context(), []string{"CODEX_HOME=" + d.dir, "HOME=" + d.at("home")}, &wire.DiscoverCapabilitiesParams{}, direct, nil)
 	if err != nil || len(r.Skills) == 0 || r.Skills[0].Name != "s" {
 		t.Errorf("got %+v, %v", r, err)
 	}

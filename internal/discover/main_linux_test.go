@@ -76,7 +76,7 @@ func (t tree) root(id, name string) wire.DiscoverRoot {
 
 func (t tree) discover(open Opener, roots ...wire.DiscoverRoot) []wire.DiscoveredRoot {
 	t.Helper()
-	result, err := Roots(t.Context(), &wire.DiscoverRootsParams{Roots: roots}, open)
+	result, err := Roots(t.Context(), &wire.DiscoverRootsParams{Roots: roots}, open, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,8 +35,8 @@ type cachedPlugin struct {
 
 // findPlugins lists the installed plugins by id, each in its newest version. The
 // cache need not exist. complete is false if some could not be looked at.
-func findPlugins(ctx context.Context, files fsrpc.Files, cache string) (found []cachedPlugin, complete bool) {
-	c := &cacheReader{ctx: ctx, files: files, left: maxCacheEntries, complete: true}
+func findPlugins(ctx context.Context, files fsrpc.Files, cache string, total *budget) (found []cachedPlugin, complete bool) {
+	c := &cacheReader{ctx: ctx, files: files, total: total, left: maxCacheEntries, complete: true}
 	for _, market := range c.list(cache, isPluginName) {
 		for _, name := range c.list(filepath.Join(cache, market), isPluginName) {
 			dir := filepath.Join(cache, market, name)
@@ -62,6 +62,7 @@ func findPlugins(ctx context.Context, files fsrpc.Files, cache string) (found []
 type cacheReader struct {
 	ctx      context.Context
 	files    fsrpc.Files
+	total    *budget
 	left     int // directory entries
 	complete bool
 }
@@ -99,7 +100,7 @@ func (c *cacheReader) remoteID(dir string) *string {
 		SchemaVersion  int    `json:"schema_version"`
 		RemotePluginID string `json:"remote_plugin_id"`
 	}
-	s := newScan(c.ctx, c.files, dir, newBudget())
+	s := newScan(c.ctx, c.files, dir, c.total)
 	file := s.read(path)
 	if file == nil || json.Unmarshal([]byte(file.Contents), &remote) != nil || remote.SchemaVersion != 1 ||
 		remote.RemotePluginID == "" || len(remote.RemotePluginID) > maxRemoteID {

@@ -21,6 +21,10 @@ const (
 	maxEntries     = 20_000
 )
 
+// Room is asked before bytes are read that go into the answer. An error means that
+// there is no room for them.
+type Room func(bytes int64) error
+
 // Opener returns the files as a sandbox shows them; without one, as this process
 // sees them.
 type Opener func(context.Context, *wire.Sandbox) (fsrpc.Files, error)
@@ -28,13 +32,13 @@ type Opener func(context.Context, *wire.Sandbox) (fsrpc.Files, error)
 // Roots answers capabilityRoots/discoverV1. Results are in the order of the
 // request; a root that cannot be looked at has an error and harms no other. The
 // error is a *wire.Error.
-func Roots(ctx context.Context, p *wire.DiscoverRootsParams, open Opener) (wire.DiscoverRootsResult, error) {
+func Roots(ctx context.Context, p *wire.DiscoverRootsParams, open Opener, room Room) (wire.DiscoverRootsResult, error) {
 	if len(p.Roots) > MaxRoots {
 		return wire.DiscoverRootsResult{}, wire.Errorf(wire.CodeInvalidRequest,
 			"capability root discovery accepts at most %d roots", MaxRoots)
 	}
 	found := make([]wire.DiscoveredRoot, len(p.Roots))
-	total := newBudget()
+	total := newBudget(room)
 	inParallel(len(p.Roots), func(i int) { found[i] = discoverRoot(ctx, p.Roots[i], open, total) })
 	return wire.DiscoverRootsResult{Roots: found}, nil
 }

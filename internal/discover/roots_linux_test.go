@@ -203,7 +203,7 @@ func TestOneBadRootHarmsNoOther(t *testing.T) {
 	if none == nil {
 		t.Error("no list of roots")
 	}
-	_, err := Roots(t.Context(), &wire.DiscoverRootsParams{Roots: make([]wire.DiscoverRoot, MaxRoots+1)}, direct)
+	_, err := Roots(t.Context(), &wire.DiscoverRootsParams{Roots: make([]wire.DiscoverRoot, MaxRoots+1)}, direct, nil)
 	e, ok := errors.AsType[*wire.Error](err)
 	if !ok || e.Code != wire.CodeInvalidRequest || e.Message != "capability root discovery accepts at most 128 roots" {
 		t.Errorf("got %v", err)
@@ -262,5 +262,29 @@ func TestRootsInParallel(t *testing.T) {
 	}
 	if most.Load() > maxParallel {
 		t.Errorf("%d at a time", most.Load())
+	}
+}
+
+// A search for which there is no more room tells what it has found, and that something is
+// missing.
+func TestNoRoomForFiles(t *testing.T) {
+	d := newTree(t)
+	for i := range 4 {
+		d.write(fmt.Sprintf("%d/SKILL.md", i), strings.Repeat("x", 1000))
+	}
+	left := int64(2500)
+	root, err := wire.ParsePathURI(d.uri("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Roots(t.Context(), &wire.DiscoverRootsParams{Roots: []wire.DiscoverRoot{{ID: "r", Path: root}}}, direct, func(n int64) error {
+		if left < n {
+			return errors.New("no room")
+		}
+		left -= n
+		return nil
+	})
+	if err != nil || len(r.Roots[0].Skills) != 2 || len(r.Roots[0].Warnings) != 2 || r.Roots[0].Warnings[0] != "capability discovery size limit reached" {
+		t.Errorf("%d skills, warnings %q, %v", len(r.Roots[0].Skills), r.Roots[0].Warnings, err)
 	}
 }

@@ -66,10 +66,13 @@ func (m *manifest) namespace() (name string, ok bool) {
 // A budget is what all searches of a request may read together, so that the answer
 // fits into a message. Searches that run at the same time may exceed it by a file
 // each.
-type budget struct{ left atomic.Int64 }
+type budget struct {
+	left atomic.Int64
+	room Room // nil: there is always room
+}
 
-func newBudget() *budget {
-	b := new(budget)
+func newBudget(room Room) *budget {
+	b := &budget{room: room}
 	b.left.Store(maxTotal)
 	return b
 }
@@ -220,6 +223,9 @@ var (
 func (s *scan) content(path string, size int64) ([]byte, error) {
 	if err := s.allow(size); err != nil {
 		return nil, err
+	}
+	if s.total.room != nil && s.total.room(size) != nil {
+		return nil, errTotalSize
 	}
 	f, err := s.files.Open(s.ctx, path, true)
 	if err != nil {

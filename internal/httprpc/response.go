@@ -1,7 +1,6 @@
 package httprpc
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +19,9 @@ const (
 	// must fit a message of 64 MiB. The reference has no bound here; larger
 	// bodies must be streamed.
 	MaxBuffered = (64 - 8) << 20 / 4 * 3
+
+	// firstBuffer is the size of the first buffer of a body that is sent in the answer.
+	firstBuffer = 64 << 10
 
 	// firstDelta is the size of a stream's first buffer. It doubles up to
 	// MaxDelta while reads fill it: a quiet stream stays small.
@@ -40,21 +42,37 @@ type Response struct {
 var errTooLarge = badBody(fmt.Sprintf(
 	"it exceeds %d bytes, the most that one answer carries; use streamResponse", MaxBuffered), ErrBodyTooLarge)
 
-// Buffer reads the whole body and returns the answer that carries it.
-func (r *Response) Buffer() (*wire.HTTPResponse, error) {
+// Buffer reads the whole body and returns the answer that carries it. Before it takes
+// memory for more than firstBuffer bytes it asks for room; the error of room is returned.
+func (r *Response) Buffer(room func(bytes int) error) (*wire.HTTPResponse, error) {
 	defer r.Body.Close()
 	if r.length > MaxBuffered {
 		return nil, errTooLarge
 	}
-	var data bytes.Buffer
-	n, err := data.ReadFrom(io.LimitReader(r.Body, MaxBuffered+1))
-	if err != nil {
-		return nil, err
+	size := firstBuffer
+	if r.length > firstBuffer {
+		size = int(r.length) + 1 // to see the end
 	}
-	if n > MaxBuffered {
-		return nil, errTooLarge
+	var data []byte
+	for {
+		if size > firstBuffer {
+			if err := room(size); err != nil {
+				return nil, err
+			}
+		}
+		data = append(make([]byte, 0, size), data...)
+		n, err := io.ReadFull(r.Body, data[len(data):size])
+		data = data[:len(data)+n]
+		switch {
+		case err == io.EOF || err == io.ErrUnexpectedEOF: // of ReadFull; the body's own errors are *Error
+			return &wire.HTTPResponse{Status: r.Status, Headers: r.Headers, BodyBase64: data}, nil
+		case err != nil:
+			return nil, err
+		case len(data) > MaxBuffered:
+			return nil, errTooLarge
+		}
+		size = min(2*size, MaxBuffered+1)
 	}
-	return &wire.HTTPResponse{Status: r.Status, Headers: r.Headers, BodyBase64: data.Bytes()}, nil
 }
 
 // Head returns the answer that goes ahead of a streamed body.
@@ -67,8 +85,9 @@ func (r *Response) Head() *wire.HTTPResponse {
 // delta follows them, also after a failure of the body. send may block: then
 // the body is not read, and its server feels it. The bytes of a delta are good
 // until send returns. Deltas returns the error of send, which ends the stream
-// without a terminal delta, or the cause of ctx when it has ended.
-func (r *Response) Deltas(ctx context.Context, send func(wire.HTTPBodyDelta) error) error {
+// without a terminal delta, or the cause of ctx when it has ended. The buffer grows only
+// if room has as many bytes more.
+func (r *Response) Deltas(ctx context.Context, room func(more int) bool, send func(wire.HTTPBodyDelta) error) error {
 	defer r.Body.Close()
 	defer context.AfterFunc(ctx, func() { r.Body.Close() })()
 	buffer := make([]byte, firstDelta)
@@ -92,7 +111,7 @@ func (r *Response) Deltas(ctx context.Context, send func(wire.HTTPBodyDelta) err
 		if err := send(delta); err != nil || delta.Done {
 			return err
 		}
-		if n == len(buffer) && n < MaxDelta {
+		if n == len(buffer) && n < MaxDelta && room(n) {
 			buffer = make([]byte, 2*n)
 		}
 	}

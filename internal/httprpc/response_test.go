@@ -143,7 +143,7 @@ func TestResetInBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = r.Buffer()
+	_, err = r.Buffer(always)
 	wantError(t, err, wire.CodeInternal, brokenIn)
 }
 
@@ -212,7 +212,7 @@ func TestCancelClosesTheSocket(t *testing.T) {
 			go func() { // ends with the request
 				r, err := c.Do(ctx, get("http://"+s.address))
 				if err == nil {
-					_, err = r.Buffer()
+					_, err = r.Buffer(always)
 				}
 				done <- err
 			}()
@@ -234,7 +234,7 @@ func TestCloseEndsRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	_, err = r.Buffer()
+	_, err = r.Buffer(always)
 	wantError(t, err, wire.CodeInternal, brokenIn)
 	if _, err := c.Do(t.Context(), get("http://"+s.address)); !errors.Is(err, ErrClosed) {
 		t.Errorf("after Close: %v", err)
@@ -274,7 +274,7 @@ func collect(t *testing.T, p *wire.HTTPRequestParams) []wire.HTTPBodyDelta {
 		t.Fatal(err)
 	}
 	var list []wire.HTTPBodyDelta
-	err = r.Deltas(t.Context(), func(d wire.HTTPBodyDelta) error {
+	err = r.Deltas(t.Context(), hasRoom, func(d wire.HTTPBodyDelta) error {
 		d.DeltaBase64 = bytes.Clone(d.DeltaBase64)
 		list = append(list, d)
 		return nil
@@ -321,7 +321,7 @@ func TestDeltasAreSentAsTheyCome(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	err = r.Deltas(t.Context(), func(d wire.HTTPBodyDelta) error {
+	err = r.Deltas(t.Context(), hasRoom, func(d wire.HTTPBodyDelta) error {
 		got = append(got, string(d.DeltaBase64))
 		if !d.Done {
 			more <- struct{}{} // the server writes the next only when this one is here
@@ -341,7 +341,7 @@ func TestDeltasEnd(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	lost := errors.New("connection lost")
-	err = r.Deltas(ctx, func(d wire.HTTPBodyDelta) error {
+	err = r.Deltas(ctx, hasRoom, func(d wire.HTTPBodyDelta) error {
 		cancel(lost)
 		return nil
 	})
@@ -355,7 +355,7 @@ func TestDeltasEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent := 0
-	if err := r.Deltas(t.Context(), func(wire.HTTPBodyDelta) error { sent++; return lost }); err != lost || sent != 1 {
+	if err := r.Deltas(t.Context(), hasRoom, func(wire.HTTPBodyDelta) error { sent++; return lost }); err != lost || sent != 1 {
 		t.Errorf("Deltas returned %v after %d deltas, of which the first failed", err, sent)
 	}
 }
@@ -374,7 +374,7 @@ func TestGibibyteInFlatMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	total, largest := 0, 0
-	err = r.Deltas(t.Context(), func(d wire.HTTPBodyDelta) error {
+	err = r.Deltas(t.Context(), hasRoom, func(d wire.HTTPBodyDelta) error {
 		total += len(d.DeltaBase64)
 		largest = max(largest, len(d.DeltaBase64))
 		return nil
@@ -385,6 +385,40 @@ func TestGibibyteInFlatMemory(t *testing.T) {
 	}
 	if used := after.TotalAlloc - before.TotalAlloc; used > 16<<20 {
 		t.Errorf("allocated %d bytes", used)
+	}
+}
+
+// Memory for a body is asked for before it is taken; without room a stream goes on in
+// small pieces, and a body for one answer is given up.
+func TestBodiesNeedRoom(t *testing.T) {
+	const size = 1 << 20
+	s := answering(t, head200+"\r\n"+strings.Repeat("x", size))
+	full := errors.New("no room")
+	r, err := client(t).Do(t.Context(), get("http://"+s.address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked []int
+	_, err = r.Buffer(func(n int) error {
+		if asked = append(asked, n); n > 200<<10 {
+			return full
+		}
+		return nil
+	})
+	if want := []int{2 * firstBuffer, 4 * firstBuffer}; !errors.Is(err, full) || !slices.Equal(asked, want) {
+		t.Errorf("%v after asking for %v, want %v", err, asked, want)
+	}
+	if r, err = client(t).Do(t.Context(), get("http://"+s.address)); err != nil {
+		t.Fatal(err)
+	}
+	total, largest := 0, 0
+	err = r.Deltas(t.Context(), func(int) bool { return false }, func(d wire.HTTPBodyDelta) error {
+		total += len(d.DeltaBase64)
+		largest = max(largest, len(d.DeltaBase64))
+		return nil
+	})
+	if err != nil || total != size || largest > firstDelta {
+		t.Errorf("got %d bytes in pieces up to %d: %v", total, largest, err)
 	}
 }
 
@@ -402,7 +436,7 @@ func TestBackPressure(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := errors.New("enough")
-	err = r.Deltas(t.Context(), func(wire.HTTPBodyDelta) error {
+	err = r.Deltas(t.Context(), hasRoom, func(wire.HTTPBodyDelta) error {
 		if n := <-written; n > 64<<20 {
 			t.Errorf("the server could send %d bytes ahead", n)
 		}

@@ -39,6 +39,7 @@ type conn struct {
 	streams     httpStreams
 	watcher     fswatch.Watcher
 	searching   chan struct{} // has a place for one search
+	reading     chan struct{} // has a place for each file that is read as a whole
 
 	mu           sync.Mutex
 	follows      map[*follow]struct{} // what is registered with a log
@@ -49,8 +50,14 @@ type conn struct {
 
 // serve runs a connection to its end.
 func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix string) {
-	c := &conn{server: s, log: s.log.With("peer", peer), serial: s.config.ConcurrentRequests == 1, searching: make(chan struct{}, 1)}
-	c.rpc = rpc.New(ctx, stream, rpc.Config{Handler: c, Log: c.log, ParsePrefix: parsePrefix})
+	c := &conn{
+		server: s, log: s.log.With("peer", peer), serial: s.config.ConcurrentRequests == 1,
+		searching: make(chan struct{}, 1), reading: make(chan struct{}, maxFileReads),
+	}
+	c.rpc = rpc.New(ctx, stream, rpc.Config{
+		Handler: c, Log: c.log, ParsePrefix: parsePrefix, Memory: s.memory, Refusal: refusal,
+		Urgent: func(method string) bool { return methods[method].control },
+	})
 	c.scheduler = rpc.NewScheduler(c.rpc.Context(), s.config.ConcurrentRequests)
 	why := c.rpc.Serve()
 	if rpc.IsDisconnect(why) {
@@ -102,6 +109,7 @@ func (c *conn) Request(r *rpc.Request) {
 		return
 	}
 	p, err := m.prepare(r.Params)
+	r.Params = nil // what is left of it was copied
 	if err == nil && !c.serial {
 		_, err = c.ready(m.family) // now: the handshake may be done before it runs
 	}
@@ -134,6 +142,15 @@ func (c *conn) Request(r *rpc.Request) {
 		job = c.afterChanges(job)
 	}
 	c.scheduler.Submit(job)
+}
+
+// refusal is the answer to a request for which there was no room. Input must not have
+// holes: when a write was refused, none that is on its way behind it may be accepted.
+func refusal(method string) *wire.Error {
+	if method == wire.MethodProcessWrite || method == wire.MethodProcessWriteAny {
+		return nil
+	}
+	return wireError(rpc.ErrNoRoom)
 }
 
 // refuse answers a request that cannot be run, in its turn.

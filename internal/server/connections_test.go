@@ -10,29 +10,34 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// One client too many is told so; when there is room again the next is served.
-func TestConnectionsAreBounded(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
+// serveHere serves a server whose inside the test can reach until the test ends.
+func serveHere(t *testing.T) (s *server.Server, url string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
 	cfg := server.Config{StateDir: t.TempDir()}
 	l, err := server.Open(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := server.New(cfg)
-	if err != nil {
+	if s, err = server.New(cfg); err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(ctx, l) }()
-	defer func() {
+	t.Cleanup(func() {
 		cancel()
 		if err := errors.Join(<-served, s.Close()); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	return s, l.URL
+}
 
+// One client too many is told so; when there is room again the next is served.
+func TestConnectionsAreBounded(t *testing.T) {
+	s, url := serveHere(t)
 	server.SetConnections(s, server.MaxConnections)
-	ws, err := tethertest.DialWS(t.Context(), l.URL, nil)
+	ws, err := tethertest.DialWS(t.Context(), url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +48,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 
 	server.SetConnections(s, 0)
-	c, err := tethertest.DialRef(t.Context(), l.URL, tethertest.RefOptions{})
+	c, err := tethertest.DialRef(t.Context(), url, tethertest.RefOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"runtime"
 	"strings"
+	"sync"
 
 	"github.com/tetherexec/tether/internal/codexhome"
 	"github.com/tetherexec/tether/internal/discover"
@@ -51,16 +52,62 @@ func (c *conn) environmentStatus(*session.Attachment, *wire.NoParams) (wire.Stat
 	return wire.StatusResult{Status: "ready"}, nil
 }
 
-func (c *conn) readConfig(a *session.Attachment, p *wire.ConfigReadParams) (wire.ConfigReadResult, error) {
-	return codexhome.Read(a.Context(), c.server.env, p)
+func (c *conn) readConfig(a *session.Attachment, r *rpc.Request, p *wire.ConfigReadParams) error {
+	if err := r.Permit(a.Context(), longAnswer); err != nil {
+		return err
+	}
+	result, err := codexhome.Read(a.Context(), c.server.env, p)
+	if err == nil {
+		r.Reply(result)
+	}
+	return err
 }
 
-func (c *conn) discoverRoots(a *session.Attachment, p *wire.DiscoverRootsParams) (wire.DiscoverRootsResult, error) {
-	return discover.Roots(a.Context(), p, a.Session.Files)
+func (c *conn) discoverRoots(a *session.Attachment, r *rpc.Request, p *wire.DiscoverRootsParams) error {
+	room, err := discoveryRoom(a, r)
+	if err != nil {
+		return err
+	}
+	result, err := discover.Roots(a.Context(), p, a.Session.Files, room)
+	if err == nil {
+		r.Reply(result)
+	}
+	return err
 }
 
-func (c *conn) discoverCapabilities(a *session.Attachment, p *wire.DiscoverCapabilitiesParams) (discover.CapabilitiesResult, error) {
-	return discover.Capabilities(a.Context(), c.server.env, p, a.Session.Files)
+func (c *conn) discoverCapabilities(a *session.Attachment, r *rpc.Request, p *wire.DiscoverCapabilitiesParams) error {
+	room, err := discoveryRoom(a, r)
+	if err != nil {
+		return err
+	}
+	result, err := discover.Capabilities(a.Context(), c.server.env, p, a.Session.Files, room)
+	if err == nil {
+		r.Reply(result)
+	}
+	return err
+}
+
+// discoveryRoom returns what makes room for the files that a search reads. What longAnswer
+// has room for needs no more.
+func discoveryRoom(a *session.Attachment, r *rpc.Request) (func(bytes int64) error, error) {
+	if err := r.Permit(a.Context(), longAnswer); err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex // searches run at the same time
+	var read, room int64 = 0, longAnswer
+	return func(n int64) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if read += n; read <= room {
+			return nil
+		}
+		if err := r.PermitMore(a.Context(), longAnswer); err != nil {
+			read -= n
+			return err
+		}
+		room += longAnswer
+		return nil
+	}, nil
 }
 
 // watchMissing answers first: what it reports comes later.

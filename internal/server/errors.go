@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/internal/search"
 	"github.com/tetherexec/tether/internal/session"
@@ -40,6 +41,7 @@ var codes = []struct {
 	{session.ErrCallbackID, wire.CodeInvalidParams},
 	{shellsnap.ErrScope, wire.CodeInvalidParams},
 	{shellsnap.ErrShell, wire.CodeInvalidParams},
+	{rpc.ErrNoRoom, wire.CodeInvalidRequest},
 	{proc.ErrNotTTY, wire.CodeInvalidRequest},
 	{proc.ErrNoEOF, wire.CodeInvalidRequest},
 	{proc.ErrStdinClosed, wire.CodeInvalidRequest},

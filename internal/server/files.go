@@ -2,15 +2,12 @@ package server
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"io"
 	"math"
 	"os"
 	"slices"
 	"sync"
-
-	fastbase64 "github.com/segmentio/asm/base64"
 
 	"github.com/tetherexec/tether/internal/fsrpc"
 	"github.com/tetherexec/tether/internal/rpc"
@@ -41,6 +38,31 @@ func nativePath(uri wire.PathURI) (string, error) {
 func looks[P, R any](f func(*fileRequest, *P) (R, error), at func(*P) (wire.PathURI, *wire.Sandbox)) method {
 	return fileMethod(f, at, false, nil)
 }
+
+// lists adapts a file method that changes nothing and may have much to tell.
+func lists[P, R any](f func(*fileRequest, *P) (R, error), at func(*P) (wire.PathURI, *wire.Sandbox)) method {
+	m := looks(f, at)
+	prepare := m.prepare
+	m.prepare = func(params []byte) (prepared, error) {
+		p, err := prepare(params)
+		run := p.run
+		p.run = func(c *conn, a *session.Attachment, r *rpc.Request, done func()) {
+			if err := r.Permit(a.Context(), longAnswer); err != nil {
+				defer done()
+				c.fail(r, err)
+				return
+			}
+			run(c, a, r, done)
+		}
+		return p, err
+	}
+	return m
+}
+
+// longAnswer is the room that a request takes before it knows how much it has to tell:
+// lists of files, configuration, skills. It never has to wait for other connections for
+// so much, and gives back what it does not need when it is answered.
+const longAnswer = 2 << 20
 
 // changes adapts a file method that changes what is at a path; also another path
 // that it looks at.
@@ -174,143 +196,6 @@ func (f *fileRequest) copy(p *wire.CopyParams) (wire.Empty, error) {
 		return wire.Empty{}, err
 	}
 	return wire.Empty{}, f.files.Copy(f.ctx, source, destination, p.Recursive)
-}
-
-// readsFile adapts fs/readFile. What the system has in memory is answered on the
-// spot: on its way through another goroutine a small file spends most of its time.
-func readsFile() method {
-	return method{family: "filesystem", prepare: func(params []byte) (prepared, error) {
-		p := new(wire.ReadFileParams)
-		if err := wire.Decode(params, p); err != nil {
-			return prepared{}, wire.Errorf(wire.CodeInvalidParams, "%v", err)
-		}
-		return prepared{
-			slow: true, touches: touch(nil, p.Path, false),
-			try: func(c *conn, a *session.Attachment, r *rpc.Request) bool { return c.readCached(a, r, p) },
-			run: func(c *conn, a *session.Attachment, r *rpc.Request, done func()) {
-				defer done()
-				if err := c.readFile(a, r, p); err != nil {
-					c.fail(r, err)
-				}
-			},
-		}, nil
-	}}
-}
-
-// maxCached is how large a file is at most that is read on the spot. Its answer is
-// one that need not wait for the writer.
-const maxCached = 8 << 10
-
-type cachedFile [maxCached + 1]byte
-
-var cachedFiles = sync.Pool{New: func() any { return new(cachedFile) }}
-
-// readCached answers fs/readFile if nothing has to be waited for.
-func (c *conn) readCached(a *session.Attachment, r *rpc.Request, p *wire.ReadFileParams) bool {
-	if p.Sandbox != nil || !wire.FollowsLinks(p.FollowSymlinks) {
-		return false
-	}
-	path, err := p.Path.Native()
-	if err != nil {
-		return false
-	}
-	files, err := a.Session.Files(a.Context(), nil)
-	if err != nil {
-		return false
-	}
-	cached, ok := files.(fsrpc.Cached)
-	if !ok {
-		return false
-	}
-	content := cachedFiles.Get().(*cachedFile)
-	defer cachedFiles.Put(content)
-	n, ok := cached.ReadCached(path, content[:])
-	if !ok {
-		return false
-	}
-	msg := appendFileAnswer(make([]byte, 0, encodedSize(n)), r.ID)
-	msg = appendBase64(msg, content[:n])
-	r.ReplyEncoded(append(msg, fileAnswerEnd...))
-	return true
-}
-
-// appendFileAnswer appends the answer to fs/readFile up to the content; it is
-// completed by fileAnswerEnd.
-func appendFileAnswer(b []byte, id wire.ID) []byte {
-	b = append(b, `{"id":`...)
-	b = id.AppendJSON(b)
-	return append(b, `,"result":{"dataBase64":"`...)
-}
-
-const fileAnswerEnd = `"}}`
-
-// readFile answers fs/readFile: the content goes straight into the message.
-func (c *conn) readFile(a *session.Attachment, r *rpc.Request, p *wire.ReadFileParams) error {
-	f, err := c.fileRequest(a, p.Sandbox, false)
-	if err != nil {
-		return err
-	}
-	path, err := f.path(p.Path)
-	if err != nil {
-		return err
-	}
-	file, err := f.files.Open(f.ctx, path, wire.FollowsLinks(p.FollowSymlinks))
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return &fsrpc.Error{Err: err}
-	}
-	if info.Size() > fsrpc.MaxReadFile {
-		return fsrpc.ErrTooLarge
-	}
-	if err := r.Permit(f.ctx, encodedSize(int(info.Size()))); err != nil {
-		return err
-	}
-	msg := appendFileAnswer(make([]byte, 0, encodedSize(int(info.Size()))), r.ID)
-	if msg, err = appendFile(msg, file); err != nil {
-		return err
-	}
-	r.ReplyEncoded(append(msg, fileAnswerEnd...))
-	return nil
-}
-
-// filePieces are read at a time; a multiple of 3 bytes, so that their encodings can
-// be joined.
-type filePiece [192 << 10]byte
-
-var filePieces = sync.Pool{New: func() any { return new(filePiece) }}
-
-// appendFile appends the content of a file in base64.
-func appendFile(b []byte, file io.Reader) ([]byte, error) {
-	piece := filePieces.Get().(*filePiece)
-	defer filePieces.Put(piece)
-	for total := 0; ; {
-		n, err := io.ReadFull(file, piece[:])
-		if total += n; total > fsrpc.MaxReadFile {
-			return b, fsrpc.ErrTooLarge
-		}
-		b = appendBase64(b, piece[:n])
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return b, nil
-		}
-		if err != nil {
-			return b, &fsrpc.Error{Err: err}
-		}
-	}
-}
-
-// appendBase64 appends the encoding of p, vectorised.
-func appendBase64(b, p []byte) []byte {
-	n := base64.StdEncoding.EncodedLen(len(p))
-	start := len(b)
-	if cap(b)-start < n {
-		b = append(b, make([]byte, n)...)[:start]
-	}
-	fastbase64.StdEncoding.Encode(b[start:start+n], p)
-	return b[:start+n]
 }
 
 // handles are the files that a connection has open.

@@ -51,7 +51,7 @@ func encoded(data []byte) string { return base64.StdEncoding.EncodeToString(data
 
 func TestReadAndWriteFile(t *testing.T) {
 	c := newFileClient(t)
-	for _, size := range []int{0, 1, 2, 3, 192<<10 - 1, 192 << 10, 192<<10 + 1, 9 << 20} {
+	for _, size := range []int{0, 1, 2, 3, 192<<10 - 1, 192 << 10, 192<<10 + 1, 5*192<<10 - 1, 5 * 192 << 10, 5*192<<10 + 1, 6 * 192 << 10, 9<<20 + 1} {
 		data := bytes.Repeat([]byte{0, 1, 254, 255, 'x'}, size/5+1)[:size]
 		var read wire.ReadFileResult
 		c.Must(wire.MethodFsWriteFile, map[string]any{"path": wire.PathToURI(c.at("f")), "dataBase64": encoded(data)}, &wire.Empty{})
@@ -209,7 +209,7 @@ func TestShrinkingFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	text, err := server.AppendFile(nil, readerFunc(func(p []byte) (int, error) {
+	text, _, err := server.AppendFile(nil, readerFunc(func(p []byte) (int, error) {
 		n, err := file.Read(p)
 		os.Truncate(c.at("f"), 10) // after the first piece
 		return n, err

@@ -3,6 +3,7 @@ package server
 import (
 	"sync"
 
+	"github.com/tetherexec/tether/internal/httprpc"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
@@ -60,18 +61,51 @@ func (c *conn) httpRequest(_ *session.Attachment, r *rpc.Request, p *wire.HTTPRe
 		c.tasks.Go(func() { // ends with the body or with the connection
 			end := sync.OnceFunc(func() { c.streams.end(p.RequestID) }) // once: the id may be in use again
 			defer end()
-			response.Deltas(c.rpc.Context(), func(d wire.HTTPBodyDelta) error {
-				if d.Done { // who has heard it may use the id again
-					end()
-				}
-				return c.rpc.Notify(wire.NoteHTTPBodyDelta, d)
-			})
+			c.streamResponse(response, end)
 		})
 		return nil
 	}
-	whole, err := response.Buffer()
+	if err := r.Permit(c.rpc.Context(), encodedSize(bufferedFirst)); err != nil {
+		response.Body.Close()
+		return err
+	}
+	permitted := bufferedFirst
+	whole, err := response.Buffer(func(size int) error {
+		if size <= permitted {
+			return nil
+		}
+		if err := r.PermitMore(c.rpc.Context(), encodedSize(size-permitted)); err != nil {
+			return err
+		}
+		permitted = size
+		return nil
+	})
 	if err == nil {
 		r.Reply(whole)
 	}
 	return err
+}
+
+// bufferedFirst is how large a body may be that is sent in its answer before it needs
+// more room than every request has.
+const bufferedFirst = 1 << 20
+
+// streamResponse sends the body of a response; end is called before its last piece.
+func (c *conn) streamResponse(response *httprpc.Response, end func()) {
+	var taken int64
+	defer func() { c.server.memory.FreeBuffer(taken) }()
+	room := func(more int) bool {
+		n := int64(more)
+		if !c.server.memory.TryBuffer(n) {
+			return false
+		}
+		taken += n
+		return true
+	}
+	response.Deltas(c.rpc.Context(), room, func(d wire.HTTPBodyDelta) error {
+		if d.Done { // who has heard it may use the id again
+			end()
+		}
+		return c.rpc.NotifyLarge(wire.NoteHTTPBodyDelta, d, int(encodedSize(len(d.DeltaBase64))))
+	})
 }

@@ -26,8 +26,8 @@ var methods = map[string]method{
 	wire.MethodFsCreateDirectory: changes((*fileRequest).createDirectory, func(p *wire.CreateDirectoryParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
 	wire.MethodFsGetMetadata:     looks((*fileRequest).metadata, func(p *wire.MetadataParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
 	wire.MethodFsCanonicalize:    looks((*fileRequest).canonicalize, func(p *wire.CanonicalizeParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
-	wire.MethodFsReadDirectory:   looks((*fileRequest).readDirectory, func(p *wire.ReadDirectoryParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
-	wire.MethodFsWalk:            looks((*fileRequest).walk, func(p *wire.WalkParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
+	wire.MethodFsReadDirectory:   lists((*fileRequest).readDirectory, func(p *wire.ReadDirectoryParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
+	wire.MethodFsWalk:            lists((*fileRequest).walk, func(p *wire.WalkParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
 	wire.MethodFsRemove:          changes((*fileRequest).remove, func(p *wire.RemoveParams) (wire.PathURI, *wire.Sandbox) { return p.Path, p.Sandbox }),
 	wire.MethodFsCopy: fileMethod((*fileRequest).copy, func(p *wire.CopyParams) (wire.PathURI, *wire.Sandbox) { return p.DestinationPath, p.Sandbox }, true,
 		func(p *wire.CopyParams) []wire.PathURI { return []wire.PathURI{p.SourcePath} }),
@@ -43,9 +43,9 @@ var methods = map[string]method{
 
 	wire.MethodHTTPRequest: answers("http", (*conn).httpRequest, nil, nil),
 
-	wire.MethodEnvironmentConfigRead: answers("environment config", replying((*conn).readConfig), nil, nil),
-	wire.MethodDiscoverRoots:         answers("capability discovery", replying((*conn).discoverRoots), nil, nil),
-	wire.MethodDiscoverCapabilities:  answers("capability discovery", replying((*conn).discoverCapabilities), nil, nil),
+	wire.MethodEnvironmentConfigRead: answers("environment config", (*conn).readConfig, nil, nil),
+	wire.MethodDiscoverRoots:         answers("capability discovery", (*conn).discoverRoots, nil, nil),
+	wire.MethodDiscoverCapabilities:  answers("capability discovery", (*conn).discoverCapabilities, nil, nil),
 
 	wire.MethodUploadOpen:   answers("filesystem", replying((*conn).openUpload), nil, func(p *wire.UploadOpenParams) string { return uploadKey(p.UploadID) }),
 	wire.MethodUploadWrite:  answers("filesystem", replying((*conn).writeUpload), nil, func(p *wire.UploadWriteParams) string { return uploadKey(p.UploadID) }),

@@ -68,17 +68,27 @@ func (c *conn) poll(a *session.Attachment, r *rpc.Request, read *session.Read, d
 	})
 }
 
+// answerLargeRead answers with less if there is no room for all that was asked for: the
+// client reads on from there.
 func (c *conn) answerLargeRead(r *rpc.Request, read *session.Read, done func()) {
-	if err := r.Permit(c.rpc.Context(), encodedSize(read.MaxBytes())); err != nil {
+	most := encodedSize(read.MaxBytes())
+	granted, err := r.PermitSome(c.rpc.Context(), most)
+	if err != nil {
 		defer done()
 		c.fail(r, err)
 		return
+	}
+	if granted < most {
+		read.Limit(decodedSize(granted))
 	}
 	c.answerRead(r, read, done)
 }
 
 // encodedSize is about how large n bytes of output are in an answer.
 func encodedSize(n int) int64 { return int64(base64.StdEncoding.EncodedLen(n)) + 4096 }
+
+// decodedSize is about how many bytes of output an answer of size n has.
+func decodedSize(n int64) int { return int(n-4096) / 4 * 3 }
 
 func (c *conn) answerRead(r *rpc.Request, read *session.Read, done func()) {
 	defer done()

@@ -37,6 +37,7 @@ type Server struct {
 	procs    *proc.Supervisor
 	confiner *confine.Confiner
 	sessions *session.Table
+	memory   *rpc.Memory // for the messages of all connections
 
 	connections atomic.Int64
 	idle        idleWatch
@@ -64,7 +65,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg.StateDir = state.parent
 	env := os.Environ()
-	s := &Server{config: cfg, auth: auth, log: cfg.Log, state: state, env: env}
+	s := &Server{config: cfg, auth: auth, log: cfg.Log, state: state, env: env, memory: rpc.NewMemory()}
 	host := environ.ThisHost(env)
 	s.info = host.Info(executorVersion(cfg.Version), capabilities())
 	s.procs = proc.New(proc.Config{Log: cfg.Log, Subreaper: cfg.Subreaper, Notes: filepath.Join(state.path, commandsName)})

@@ -92,6 +92,9 @@ func (r *Read) noteKnown() {
 // MaxBytes is the most output that the answer will hold.
 func (r *Read) MaxBytes() int { return max(r.limit, outlog.MaxEntry) }
 
+// Limit makes the answer hold at most n bytes of output, but one event at least.
+func (r *Read) Limit(n int) { r.limit = min(r.limit, n) }
+
 // Small reports whether there are no more than the given number of events and
 // bytes to look at.
 func (r *Read) Small(events uint64, bytes int) bool {

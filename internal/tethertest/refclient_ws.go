@@ -163,6 +163,18 @@ func (w *WS) WriteFrame(first byte, masked bool, payload []byte) error {
 	return err
 }
 
+// WriteRaw sends bytes as they are, such as a part of a frame.
+func (w *WS) WriteRaw(b []byte) error {
+	_, err := w.conn.Write(b)
+	return err
+}
+
+// ReadRaw fills b with the bytes that come next, frame headers included.
+func (w *WS) ReadRaw(b []byte) error {
+	_, err := io.ReadFull(w.in, b)
+	return err
+}
+
 // Read returns the next message. Pings are answered; a close frame gives a
 // *CloseError; a frame or message above the reference client's limits is an
 // error, after which the connection must be closed.

@@ -1,0 +1,217 @@
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	fastbase64 "github.com/segmentio/asm/base64"
+
+	"github.com/tetherexec/tether/internal/fsrpc"
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/wire"
+)
+
+// readsFile adapts fs/readFile. What the system has in memory is answered on the
+// spot: on its way through another goroutine a small file spends most of its time.
+func readsFile() method {
+	return method{family: "filesystem", prepare: func(params []byte) (prepared, error) {
+		p := new(wire.ReadFileParams)
+		if err := wire.Decode(params, p); err != nil {
+			return prepared{}, wire.Errorf(wire.CodeInvalidParams, "%v", err)
+		}
+		return prepared{
+			slow: true, touches: touch(nil, p.Path, false),
+			try: func(c *conn, a *session.Attachment, r *rpc.Request) bool { return c.readCached(a, r, p) },
+			run: func(c *conn, a *session.Attachment, r *rpc.Request, done func()) {
+				defer done()
+				if err := c.readFile(a, r, p); err != nil {
+					c.fail(r, err)
+				}
+			},
+		}, nil
+	}}
+}
+
+// maxCached is how large a file is at most that is read on the spot. Its answer is
+// one that need not wait for the writer.
+const maxCached = 8 << 10
+
+type cachedFile [maxCached + 1]byte
+
+var cachedFiles = sync.Pool{New: func() any { return new(cachedFile) }}
+
+// readCached answers fs/readFile if nothing has to be waited for.
+func (c *conn) readCached(a *session.Attachment, r *rpc.Request, p *wire.ReadFileParams) bool {
+	if p.Sandbox != nil || !wire.FollowsLinks(p.FollowSymlinks) {
+		return false
+	}
+	path, err := p.Path.Native()
+	if err != nil {
+		return false
+	}
+	files, err := a.Session.Files(a.Context(), nil)
+	if err != nil {
+		return false
+	}
+	cached, ok := files.(fsrpc.Cached)
+	if !ok {
+		return false
+	}
+	content := cachedFiles.Get().(*cachedFile)
+	defer cachedFiles.Put(content)
+	n, ok := cached.ReadCached(path, content[:])
+	if !ok {
+		return false
+	}
+	msg := appendFileAnswer(make([]byte, 0, encodedSize(n)), r.ID)
+	msg = appendBase64(msg, content[:n])
+	r.ReplyEncoded(append(msg, fileAnswerEnd...))
+	return true
+}
+
+// appendFileAnswer appends the answer to fs/readFile up to the content; it is
+// completed by fileAnswerEnd.
+func appendFileAnswer(b []byte, id wire.ID) []byte {
+	b = append(b, `{"id":`...)
+	b = id.AppendJSON(b)
+	return append(b, `,"result":{"dataBase64":"`...)
+}
+
+const fileAnswerEnd = `"}}`
+
+const (
+	// maxWhole is how large a file is at most that is read as a whole. A larger one is
+	// read while its answer is written.
+	maxWhole = 5 * len(filePiece{})
+
+	// maxFileReads is how many files one connection may have open to answer fs/readFile.
+	maxFileReads = 64
+)
+
+// readFile answers fs/readFile: the content goes straight into the message.
+func (c *conn) readFile(a *session.Attachment, r *rpc.Request, p *wire.ReadFileParams) error {
+	f, err := c.fileRequest(a, p.Sandbox, false)
+	if err != nil {
+		return err
+	}
+	path, err := f.path(p.Path)
+	if err != nil {
+		return err
+	}
+	select {
+	case c.reading <- struct{}{}:
+		defer func() { <-c.reading }()
+	case <-f.ctx.Done():
+		return context.Cause(f.ctx)
+	}
+	file, err := f.files.Open(f.ctx, path, wire.FollowsLinks(p.FollowSymlinks))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return &fsrpc.Error{Err: err}
+	}
+	size := info.Size()
+	if size > fsrpc.MaxReadFile {
+		return fsrpc.ErrTooLarge
+	}
+	if err := r.Permit(f.ctx, encodedSize(int(min(size, int64(maxWhole))))); err != nil {
+		return err
+	}
+	msg, more, err := appendFile(appendFileAnswer(make([]byte, 0, encodedSize(int(min(size, int64(maxWhole))))), r.ID), file)
+	if err != nil {
+		return err
+	}
+	if !more {
+		r.ReplyEncoded(append(msg, fileAnswerEnd...))
+		return nil
+	}
+	if size > int64(maxWhole) {
+		streamFile(r, msg, io.LimitReader(file, size-int64(maxWhole))) // if it grows meanwhile, it is answered as it was
+	} else {
+		streamFile(r, msg, &moreThanSaid{file, fsrpc.MaxReadFile - int64(maxWhole)})
+	}
+	return nil
+}
+
+// moreThanSaid reads a file that is larger than it says, up to a limit.
+type moreThanSaid struct {
+	file io.Reader
+	left int64
+}
+
+func (m *moreThanSaid) Read(p []byte) (int, error) {
+	n, err := m.file.Read(p)
+	if m.left -= int64(n); m.left < 0 {
+		return 0, fsrpc.ErrTooLarge
+	}
+	return n, err
+}
+
+// streamFile completes an answer with the content of a file, which is read while the
+// client takes it.
+func streamFile(r *rpc.Request, msg []byte, content io.Reader) {
+	r.ReplyPieces(func(b []byte) ([]byte, bool, error) {
+		if msg != nil {
+			b, msg = msg, nil
+			return b, true, nil
+		}
+		b, more, err := appendPiece(b, content)
+		if err != nil {
+			return nil, false, fmt.Errorf("a file cannot be read: %w", err)
+		}
+		if !more {
+			b = append(b, fileAnswerEnd...)
+		}
+		return b, more, nil
+	})
+}
+
+// A filePiece is read at a time; it has a multiple of 3 bytes, so that encodings can be
+// joined.
+type filePiece [192 << 10]byte
+
+var filePieces = sync.Pool{New: func() any { return new(filePiece) }}
+
+// appendFile appends the content of a file in base64, up to maxWhole bytes, and reports
+// whether there may be more.
+func appendFile(b []byte, file io.Reader) (_ []byte, more bool, err error) {
+	more = true
+	for total := 0; more && total < maxWhole && err == nil; total += len(filePiece{}) {
+		b, more, err = appendPiece(b, file)
+	}
+	return b, more, err
+}
+
+// appendPiece appends the next piece of a file, and reports whether there may be more.
+func appendPiece(b []byte, file io.Reader) (_ []byte, more bool, err error) {
+	piece := filePieces.Get().(*filePiece)
+	defer filePieces.Put(piece)
+	n, err := io.ReadFull(file, piece[:])
+	b = appendBase64(b, piece[:n])
+	switch {
+	case err == nil:
+		return b, true, nil
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return b, false, nil
+	}
+	return b, false, &fsrpc.Error{Err: err}
+}
+
+// appendBase64 appends the encoding of p, vectorised.
+func appendBase64(b, p []byte) []byte {
+	n := base64.StdEncoding.EncodedLen(len(p))
+	start := len(b)
+	if cap(b)-start < n {
+		b = append(b, make([]byte, n)...)[:start]
+	}
+	fastbase64.StdEncoding.Encode(b[start:start+n], p)
+	return b[:start+n]
+}
