@@ -23,10 +23,12 @@ const (
 	// reading: kills must always come through.
 	maxPending      = rpc.MaxRequests / 2
 	maxPendingBytes = rpc.MaxMessage
-
-	// maxCollected bounds the output in memory that waits for its process to end.
-	maxCollected = 2 << 30
 )
+
+// maxCollected bounds the output in memory, of all connections of a server, that waits
+// for its process to end and for the client to take it. At the limit output is cut off,
+// as at the limit that a client has set.
+const maxCollected = 512 << 20
 
 // A conn is one client's connection, with all that it started.
 type conn struct {
@@ -38,7 +40,7 @@ type conn struct {
 	client    *client // nil before the handshake; only used by the reader
 	pending   atomic.Int64
 	bytes     atomic.Int64 // of what is pending
-	collected atomic.Int64 // bytes of output in memory
+	collected atomic.Int64 // bytes of output in memory; the server counts them too
 
 	kills sync.WaitGroup // grows only under mu, and not once ended
 
@@ -65,7 +67,10 @@ func (s *Server) newConn(ctx context.Context, stream rpc.Stream, peer string) *c
 		server: s, log: s.log.With("peer", peer),
 		handles: map[string]*process{}, left: map[*proc.Process]struct{}{}, sweepAt: minSweep,
 	}
-	c.rpc = rpc.New(ctx, stream, rpc.Config{Handler: c, Log: c.log, ParsePrefix: wire.InvalidAppRequest, Salvage: salvage})
+	c.rpc = rpc.New(ctx, stream, rpc.Config{
+		Handler: c, Log: c.log, ParsePrefix: wire.InvalidAppRequest, Salvage: salvage, Memory: s.memory, Refusal: refusal,
+		Urgent: func(method string) bool { return methods[method].prepare != nil && !methods[method].waits },
+	})
 	c.scheduler = rpc.NewScheduler(c.rpc.Context(), 0)
 	return c
 }
@@ -112,6 +117,16 @@ func (c *conn) end() {
 	killAll(children)
 	c.scheduler.Wait() // a start that is under way kills what it has started
 	c.kills.Wait()
+	c.forget(c.collected.Load()) // what was not sent never will be
+}
+
+// refusal is the answer to a request for which there was no room. Input must not have
+// holes: when a write was refused, none that is on its way behind it may be accepted.
+func refusal(method string) *wire.Error {
+	if method == wire.MethodWriteStdin {
+		return nil
+	}
+	return errOverloaded
 }
 
 // Request implements rpc.Handler.

@@ -25,6 +25,8 @@ type notes struct {
 	emptied  [2]bool // a stream of which nothing is wanted was reported
 	ended    bool    // the log has been read to its end
 	exitSent bool
+
+	exitBytes int64 // of collected output, in the last notification
 }
 
 func (p *process) prepareNotes() {
@@ -77,6 +79,7 @@ func (p *process) Next(b *rpc.Batch) bool {
 func (p *process) Written() {
 	switch {
 	case p.log == nil:
+		p.conn.forget(p.exitBytes)
 	case p.exitSent:
 		p.log.End()
 	default:
@@ -150,35 +153,100 @@ func (p *process) encodeExit() bool {
 	p.stdout.text, p.stderr.text = nil, nil
 	p.mu.Unlock()
 	p.conn.release(p, child)
-	p.conn.collected.Add(-int64(len(stdout.text) + len(stderr.text)))
+	p.exitBytes = int64(len(stdout.text) + len(stderr.text))
 	if p.noExit {
+		p.conn.forget(p.exitBytes)
 		if p.log != nil {
 			p.log.End()
 		}
 		return false
 	}
-	b := make([]byte, 0, 256+len(p.handle)+len(stdout.text)+len(stderr.text))
+	b := make([]byte, 0, 256+len(p.handle))
 	b = append(b, `{"method":"`+wire.NoteExited+`","params":{"processHandle":`...)
 	b = wire.AppendString(b, p.handle)
 	b = append(b, `,"exitCode":`...)
 	b = strconv.AppendInt(b, int64(code), 10)
 	b = append(b, `,"outputDrainTimedOut":`...)
 	b = strconv.AppendBool(b, drainTimedOut)
-	b = stdout.appendTo(b, "stdout")
-	b = stderr.appendTo(b, "stderr")
+	if p.exitBytes > exitPiece {
+		p.batch.InPieces(exitPieces(b, stdout, stderr))
+		return true
+	}
+	for _, s := range []struct {
+		name string
+		stream
+	}{{"stdout", stdout}, {"stderr", stderr}} {
+		b = append(b, `,"`+s.name+`":`...)
+		b = wire.AppendString(b, string(s.wanted()))
+		b = s.appendEnd(b, s.name)
+	}
 	p.batch.Whole(appendTime(b))
 	return true
 }
 
-func (s *stream) appendTo(b []byte, name string) []byte {
-	text := s.text
+// wanted is the collected text, in whole characters.
+func (s *stream) wanted() []byte {
 	if s.full {
-		text = wholeCharacters(text)
+		return wholeCharacters(s.text)
 	}
-	b = append(b, `,"`+name+`":`...)
-	b = wire.AppendString(b, string(text))
+	return s.text
+}
+
+func (s *stream) appendEnd(b []byte, name string) []byte {
 	b = append(b, `,"`+name+`CapReached":`...)
 	return strconv.AppendBool(b, s.full)
+}
+
+// exitPiece is how much output goes into a piece of a notification: a byte of it may need
+// six there.
+const exitPiece = rpc.PieceSize / 8
+
+// exitPieces completes the notification of an exit, which begins with b, with much output.
+func exitPieces(b []byte, stdout, stderr stream) rpc.Pieces {
+	head, names, streams := b, []string{"stdout", "stderr"}, []*stream{&stdout, &stderr}
+	var text []byte // what is left of the first of streams
+	begun := false
+	return func(b []byte) ([]byte, bool, error) {
+		b = append(b, head...)
+		head = nil
+		if !begun {
+			begun, text = true, streams[0].wanted()
+			b = append(b, `,"`+names[0]+`":"`...)
+		}
+		cut := cutBefore(text, exitPiece)
+		b = appendQuoted(b, text[:cut])
+		if text = text[cut:]; len(text) > 0 {
+			return b, true, nil
+		}
+		b = streams[0].appendEnd(append(b, '"'), names[0])
+		names, streams, begun = names[1:], streams[1:], false
+		if len(streams) > 0 {
+			return b, true, nil
+		}
+		return appendTime(b), false, nil
+	}
+}
+
+// cutBefore is where a text can be cut so that no more than n bytes are before the cut, and
+// no character is cut in two.
+func cutBefore(text []byte, n int) int {
+	if len(text) <= n {
+		return len(text)
+	}
+	for i := n; i > n-utf8.UTFMax; i-- {
+		if utf8.RuneStart(text[i]) {
+			return i
+		}
+	}
+	return n // these are no characters
+}
+
+// appendQuoted appends a text as it is between the quotes of a JSON string.
+func appendQuoted(b, text []byte) []byte {
+	start := len(b)
+	b = wire.AppendString(b, string(text))
+	copy(b[start:], b[start+1:len(b)-1])
+	return b[:len(b)-2]
 }
 
 // wholeCharacters leaves out a character at the end that was cut in two. Other
@@ -198,11 +266,18 @@ func wholeCharacters(text []byte) []byte {
 
 // collect reports whether n more bytes of output may be kept in memory.
 func (c *conn) collect(n int) bool {
-	if c.collected.Add(int64(n)) > maxCollected {
-		c.collected.Add(-int64(n))
+	if c.server.collected.Add(int64(n)) > c.server.maxCollected {
+		c.server.collected.Add(-int64(n))
 		return false
 	}
+	c.collected.Add(int64(n))
 	return true
+}
+
+// forget is called when n bytes of output are kept no more.
+func (c *conn) forget(n int64) {
+	c.collected.Add(-n)
+	c.server.collected.Add(-n)
 }
 
 func appendBase64(b, data []byte) []byte {

@@ -52,17 +52,21 @@ type Server struct {
 	anyNamespace bool
 	procs        *proc.Supervisor
 	pool         *outlog.Pool
+	memory       *rpc.Memory // for the messages of all connections
 
 	// Named here so that tests need not wait as long.
 	drainTime     time.Duration
 	stdinPatience time.Duration
+	maxCollected  int64
 
 	connections atomic.Int64
+	collected   atomic.Int64 // bytes of output in memory, of all connections
 }
 
 // New returns a server that is ready to serve. Close it to end what it started.
 func New(cfg Config) (*Server, error) {
-	s := &Server{auth: cfg.Auth, anyNamespace: cfg.AnyNamespace, env: cfg.Env, version: cfg.Version, log: cfg.Log, drainTime: drainTime, stdinPatience: stdinPatience}
+	s := &Server{auth: cfg.Auth, anyNamespace: cfg.AnyNamespace, env: cfg.Env, version: cfg.Version, log: cfg.Log,
+		memory: rpc.NewMemory(), drainTime: drainTime, stdinPatience: stdinPatience, maxCollected: maxCollected}
 	if s.env == nil {
 		s.env = os.Environ()
 	}
