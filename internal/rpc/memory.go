@@ -39,6 +39,10 @@ const (
 	// roomPatience is how long a message waits for room before it is refused, and how
 	// long one may take to arrive while others wait.
 	roomPatience = 10 * time.Second
+
+	// maxEvictions is how many messages a message that waits may evict. It waits no
+	// longer than that, and one more time: its connection is not read meanwhile.
+	maxEvictions = 2
 )
 
 // ErrNoRoom means that the connections of a server together hold as much as they may.
@@ -139,14 +143,14 @@ func (a *arrival) reserve(size int) error {
 }
 
 // await waits for room. When patience is over, the oldest message that has been arriving
-// for as long has to go.
+// for as long has to go; but others may have waited for its room for longer.
 func (a *arrival) await(n int64) error {
 	if a.waiting != nil {
 		a.waiting(true)
 		defer a.waiting(false)
 	}
 	m := a.memory
-	for {
+	for evictions := 0; ; evictions++ {
 		ctx, cancel := context.WithTimeout(a.ctx, m.patience)
 		if !m.waits(a, cancel) {
 			cancel()
@@ -163,7 +167,7 @@ func (a *arrival) await(n int64) error {
 			return errRefused
 		case a.ctx.Err() != nil:
 			return context.Cause(a.ctx)
-		case evicted || !m.evictOldest(a):
+		case evicted || evictions == maxEvictions || !m.evictOldest(a):
 			return errRefused
 		}
 	}

@@ -465,3 +465,28 @@ func TestPiecesOfAnEndedConnection(t *testing.T) {
 	<-settled
 	c.wait(t)
 }
+
+// A message waits no longer than for what it may evict, however often others were first.
+func TestWaitForRoomIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 1 << 20
+		m := newMemory(10*size, MaxOutgoing)
+		m.in.TryAcquire(6 * size) // requests that take their time
+		var stalled []*begun
+		for i := range 4 {
+			stalled = append(stalled, begin(t, m, i, size))
+			synctest.Wait()
+		}
+		start := time.Now()
+		a := arrival{memory: m, ctx: t.Context()}
+		if err := a.reserve(8 * size); err != errRefused || time.Since(start) != (maxEvictions+1)*roomPatience {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		synctest.Wait()
+		if n := len(m.arriving); n != 4-maxEvictions {
+			t.Errorf("%d messages are left", n)
+		}
+		m.in.Release(6 * size)
+		endAll(t, m, stalled)
+	})
+}
