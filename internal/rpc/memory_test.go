@@ -2,11 +2,13 @@ package rpc
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -163,6 +165,50 @@ func TestStalledMessageIsEvicted(t *testing.T) {
 		}
 		endAll(t, m, []*begun{stalled, waiting})
 	})
+}
+
+// Over TLS a message can be evicted in the middle of a record.
+func TestStalledMessageIsEvictedOverTLS(t *testing.T) {
+	certified := httptest.NewTLSServer(nil)
+	defer certified.Close()
+	const size = 1 << 20
+	m := newMemory(size+size/2, MaxOutgoing)
+	m.patience = 10 * time.Millisecond
+	a, b := tcpPair(t)
+	c := sharing(t, m, NewWebSocket(tls.Server(a, &tls.Config{Certificates: certified.TLS.Certificates}), nil), echo)
+	client := newPeer(t, tls.Client(b, &tls.Config{InsecureSkipVerify: true}))
+	text := `{"id":1,"method":"m","params":"` + strings.Repeat("x", size) + `"}`
+	var frame bytes.Buffer
+	ws.WriteFrame(&frame, ws.MaskFrame(ws.NewTextFrame([]byte(text))))
+	client.raw(frame.Next(size / 2))
+	begun := func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.arriving) == 1
+	}
+	for start := time.Now(); !begun(); time.Sleep(time.Millisecond) {
+		if time.Since(start) > patience {
+			t.Fatal("the message does not arrive")
+		}
+	}
+	waiting := arrival{memory: m, ctx: t.Context()}
+	for err := errRefused; err != nil; { // until the other has been arriving for long enough, and has to go
+		if err = waiting.reserve(size); err != nil && err != errRefused {
+			t.Fatal(err)
+		}
+	}
+	client.raw(frame.Bytes())
+	if answer := client.next(); answer.Err == nil || answer.Err.Message != "no room for m" {
+		t.Errorf("the one that stalled: %.100s %v", answer.Result, answer.Err)
+	}
+	waiting.drop()
+	client.send(`{"id":3,"method":"m","params":"again"}`)
+	if answer := client.next(); string(answer.Result) != `"again"` {
+		t.Errorf("afterwards: %s %v", answer.Result, answer.Err)
+	}
+	c.Close(io.ErrClosedPipe)
+	c.wait(t)
+	nothingHeld(t, m)
 }
 
 // A message for which there is no room is dropped after a while, and answered; the
