@@ -24,7 +24,7 @@ func TestExitInPieces(t *testing.T) {
 		}
 		return []byte(b.String())
 	}
-	for i := range 50 {
+	for i := range 15 {
 		stdout, stderr := stream{text: text(random.IntN(4 * exitPiece))}, stream{text: text(random.IntN(2 * exitPiece)), full: true}
 		var got []byte
 		pieces := exitPieces([]byte("head"), stdout, stderr)
