@@ -51,11 +51,11 @@ func TestExitInPieces(t *testing.T) {
 // when the client has it, or has left.
 func TestCollectedOutputOfAllClients(t *testing.T) {
 	t.Parallel()
-	const limit = 4 << 20
+	const limit = 1 << 20
 	f := start(t, func(s *Server) { s.maxCollected = limit })
 	first, second := f.connect(), f.connect()
 	print := func(c *user, handle string) {
-		c.sh(handle, j{"outputBytesCap": limit, "streamStdin": true}, fmt.Sprintf("head -c %d /dev/zero; read x", limit*3/4))
+		c.sh(handle, j{"outputBytesCap": limit, "streamStdin": true}, fmt.Sprintf(`head -c %d /dev/zero | tr '\\0' x; read x`, limit*3/4))
 	}
 	print(first, "a")
 	tethertest.Eventually(t, func() error {
