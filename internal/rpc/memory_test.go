@@ -512,6 +512,24 @@ func TestPiecesOfAnEndedConnection(t *testing.T) {
 	c.wait(t)
 }
 
+// While a connection waits for room it is not read, which is no silence of its peer.
+func TestWaitForRoomIsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 1 << 20
+		m := newMemory(size, MaxOutgoing)
+		m.in.TryAcquire(size)
+		g := begin(t, m, 1, size)
+		time.Sleep(roomPatience - 1)
+		synctest.Wait()
+		if got := string(g.served.pingPayload(1)); got != "unheard-ms=0" {
+			t.Errorf("a ping says %s", got)
+		}
+		m.in.Release(size)
+		<-g.sent
+		endAll(t, m, []*begun{g})
+	})
+}
+
 // A message waits no longer than for what it may evict, however often others were first.
 func TestWaitForRoomIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
