@@ -12,8 +12,14 @@ import (
 
 // Limits of input on its way.
 const (
-	// maxWrite is the most input in one request.
+	// maxWrite is the most input in one request, if the server keeps the order of
+	// requests: then several are on their way.
 	maxWrite = 128 << 10
+
+	// maxOnlyWrite is the most input in one request to other servers. The reference
+	// with --concurrent-requests executes requests in any order, so one is on its way at
+	// a time, and it carries more.
+	maxOnlyWrite = 1 << 20
 
 	// inputWindow is how much input of a process may wait for its answers: 2 MiB at a
 	// time carry 10 MiB/s over 200 ms.
@@ -178,12 +184,12 @@ func (in *input) runOn(l *link, open []*write) (_ []*write, done bool) {
 	}
 	queue, ended := in.queue, p.done
 	for queue != nil || len(flights) > 0 {
-		for len(in.waiting) > 0 && queue != nil && mayLeave(flights, in.waiting[0]) {
+		for len(in.waiting) > 0 && queue != nil && l.mayWrite(flights, in.waiting[0]) {
 			flights = append(flights, in.launch(l, in.waiting[0]))
 			in.waiting = in.waiting[1:]
 		}
 		take := queue
-		if in.full() {
+		if in.full(l.maxWrite()) {
 			take = nil
 		}
 		var first chan error
@@ -192,7 +198,7 @@ func (in *input) runOn(l *link, open []*write) (_ []*write, done bool) {
 		}
 		select {
 		case w := <-take:
-			in.collect(w)
+			in.collect(w, l.maxWrite())
 		case err := <-first:
 			if _, lost := isLost(err); lost {
 				first <- err
@@ -209,17 +215,28 @@ func (in *input) runOn(l *link, open []*write) (_ []*write, done bool) {
 	return nil, true
 }
 
-// mayLeave reports whether a write may join those that are on their way.
-func mayLeave(flights []flight, w *write) bool {
+// maxWrite is the most input in one request on this connection.
+func (l *link) maxWrite() int {
+	if l.tether == nil {
+		return maxOnlyWrite
+	}
+	return maxWrite
+}
+
+// mayWrite reports whether a write may join those that are on their way.
+func (l *link) mayWrite(flights []flight, w *write) bool {
+	if len(flights) == 0 {
+		return true
+	}
 	bytes := len(w.data)
 	for _, f := range flights {
 		bytes += len(f.write.data)
 	}
-	return len(flights) == 0 || len(flights) < maxWrites && bytes <= inputWindow
+	return l.tether != nil && len(flights) < maxWrites && bytes <= inputWindow
 }
 
-// full reports whether enough input waits for its turn.
-func (in *input) full() bool {
+// full reports whether enough input for a request waits for its turn.
+func (in *input) full(enough int) bool {
 	bytes := 0
 	for _, w := range in.waiting {
 		if w.end {
@@ -227,14 +244,14 @@ func (in *input) full() bool {
 		}
 		bytes += len(w.data)
 	}
-	return bytes >= maxWrite
+	return bytes >= enough
 }
 
 // collect adds a write to those that wait for their turn. Small ones become one.
-func (in *input) collect(w *write) {
+func (in *input) collect(w *write, most int) {
 	if n := len(in.waiting); n > 0 && !w.end {
 		last := in.waiting[n-1]
-		if !last.end && len(last.data)+len(w.data) <= maxWrite {
+		if !last.end && len(last.data)+len(w.data) <= most {
 			last.add(w)
 			return
 		}

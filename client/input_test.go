@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/tetherexec/tether/client"
@@ -28,11 +31,31 @@ func (p *peer) hearWrite() (w written) {
 
 func (w written) accept() string { return w.answer(`{"status":"accepted"}`) }
 
+// startedTether is started with a server that has tether's order of requests, and none of
+// its features.
+func startedTether(t *testing.T, s *script) (*client.Process, *peer) {
+	t.Helper()
+	var first *peer
+	wait := play(t, func() {
+		first = s.accept()
+		first.welcomeTether()
+		first.begin()
+	})
+	p := start(t, dial(t, s.url(), client.Options{}), client.Command{Argv: []string{"x"}, ID: "P"})
+	wait()
+	return p, first
+}
+
+func (p *peer) welcomeTether() {
+	p.say(p.expect("initialize").answer(hello("")))
+	p.expect("initialized")
+}
+
 // Input of 1 MiB and more is on its way before the first answer comes.
 func TestInputWindow(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)
-	_, p, first := started(t, s, client.Options{})
+	p, first := startedTether(t, s)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 4<<20/16)
 	var got []byte
 	wait := play(t, func() {
@@ -70,7 +93,7 @@ func TestInputWindow(t *testing.T) {
 func TestSmallWritesAreCollected(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)
-	_, p, first := started(t, s, client.Options{})
+	p, first := startedTether(t, s)
 	const single = 64 // requests that may be unanswered
 	all, wrote := bytes.Repeat([]byte("x"), 1000), make(chan struct{})
 	again := make(chan *peer, 1)
@@ -88,7 +111,7 @@ func TestSmallWritesAreCollected(t *testing.T) {
 		}
 		first.cut()
 		next := s.accept()
-		next.welcome("S")
+		next.welcomeTether()
 		next.expect1("process/read", readAnswer(1, false, false))
 		repeated := next.hearWrite()
 		if repeated.ID != rest.ID || !bytes.Equal(repeated.Data, rest.Data) {
@@ -127,7 +150,7 @@ func TestSmallWritesAreCollected(t *testing.T) {
 func TestCollectedWritesFail(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)
-	_, p, first := started(t, s, client.Options{})
+	p, first := startedTether(t, s)
 	in, other, wrote := p.Stdin(), p.Stdin(), make(chan struct{})
 	wait := play(t, func() {
 		<-wrote
@@ -151,4 +174,52 @@ func TestCollectedWritesFail(t *testing.T) {
 		}
 	}
 	wait()
+}
+
+// A server that may execute requests in any order gets one with input at a time, and up
+// to 1 MiB in it.
+func TestInputOneAtATime(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	data := bytes.Repeat([]byte("0123456789abcdef"), 4<<20/16)
+	var got []byte
+	var sizes []int
+	var submitted atomic.Int64
+	held := make(chan struct{})
+	wait := play(t, func() {
+		for len(got) < len(data) {
+			w := first.hearWrite()
+			got, sizes = append(got, w.Data...), append(sizes, len(w.Data))
+			if len(sizes) == 2 { // it is not answered until 1 MiB waits behind it
+				tethertest.Eventually(t, func() error {
+					if n := submitted.Load() - int64(len(got)); n < 1<<20 {
+						return fmt.Errorf("%d bytes wait", n)
+					}
+					return nil
+				})
+				close(held)
+				first.expect1("process/read", readAnswer(1, false, false)) // the next request is not a write
+			}
+			first.say(w.accept())
+		}
+	})
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	reading.Go(func() {
+		<-held
+		p.Read(tethertest.Within(t), client.ReadOptions{})
+	})
+	in := p.Stdin()
+	for piece := range bytesChunk(data, 32<<10) {
+		if _, err := in.Write(piece); err != nil {
+			t.Fatal(err)
+		}
+		submitted.Add(int64(len(piece)))
+	}
+	in.Close()
+	wait()
+	if !bytes.Equal(got, data) || sizes[2] != 1<<20 {
+		t.Errorf("%d bytes arrived of %d, or others, in %d", len(got), len(data), sizes)
+	}
 }

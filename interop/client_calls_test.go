@@ -342,3 +342,32 @@ func TestClientPausedReader(t *testing.T) {
 		}
 	})
 }
+
+// Input keeps its order with servers that execute requests at the same time.
+func TestClientInputOrder(t *testing.T) {
+	for _, who := range products {
+		t.Run(string(who), func(t *testing.T) {
+			program(t, who)
+			r := rig{TB: t, who: who, cable: layCable(t, sharedServer(t, who, "--concurrent-requests", "4").url)}
+			r.Client = r.dial(client.Options{})
+			const lines = 20_000
+			p := r.start(fmt.Sprintf("head -n %d", lines), func(cmd *client.Command) { cmd.Stdin = true })
+			in := p.Stdin()
+			for i := range lines {
+				if _, err := fmt.Fprintln(in, i); err != nil {
+					r.Fatal(err)
+				}
+			}
+			text, err := io.ReadAll(p.Output())
+			if err != nil {
+				r.Fatal(err)
+			}
+			got := strings.Fields(string(text))
+			for i := range lines {
+				if i >= len(got) || got[i] != fmt.Sprint(i) {
+					r.Fatalf("line %d of %d is wrong", i, len(got))
+				}
+			}
+		})
+	}
+}
