@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -36,7 +37,8 @@ func TestLinkDeadInOneDirection(t *testing.T) {
 			}
 			defer bad.Close()
 			c := dial(t, bad.URL(), client.Impatient(client.Options{FollowUp: soon}))
-			p := start(t, c, sh("i=0; while :; do i=$((i+1)); echo $i; sleep 0.02; done"))
+			stop := filepath.Join(t.TempDir(), "stop")
+			p := start(t, c, sh("i=0; until [ -e "+stop+" ]; do i=$((i+1)); echo $i; sleep 0.02; done"))
 			out := p.Output()
 			swallowed := bad.On(cable.FromClient, cable.Method("fs/getMetadata"), cable.Drop, cable.SwallowAfter)
 			if _, err := c.Files(nil).Stat(tethertest.Within(t), "/"); err != nil {
@@ -48,7 +50,9 @@ func TestLinkDeadInOneDirection(t *testing.T) {
 			if n := c.Status().Connection; n < 2 {
 				t.Errorf("%d connections", n)
 			}
-			p.Terminate(tethertest.Within(t))
+			if err := os.WriteFile(stop, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
 			text, err := io.ReadAll(out)
 			if err != nil {
 				t.Error(err)
