@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/nolinks"
 )
 
 // Hidden returns the paths that every sandbox hides, with all that is below: as they
@@ -25,9 +27,7 @@ func (c *Confiner) Hidden() []string {
 // hasNoLinks reports whether something is at a path and no link leads there. It is
 // quicker than to find out where one leads.
 func hasNoLinks(path string) bool {
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
-	})
+	fd, err := nolinks.Open(unix.AT_FDCWD, path, unix.O_PATH|unix.O_CLOEXEC)
 	if err != nil {
 		return false
 	}

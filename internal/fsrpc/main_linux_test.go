@@ -12,6 +12,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/nolinks"
 )
 
 // partEnv names the test that this binary plays a part of, as another user or on
@@ -206,8 +208,8 @@ func at(dir, name string) string {
 func bothWays(t *testing.T, test func(t *testing.T)) {
 	t.Run("openat2", test)
 	t.Run("stepwise", func(t *testing.T) {
-		openat2Missing.Store(true)
-		defer openat2Missing.Store(false)
+		nolinks.Missing.Store(true)
+		defer nolinks.Missing.Store(false)
 		test(t)
 	})
 }

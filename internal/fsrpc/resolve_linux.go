@@ -4,10 +4,10 @@ import (
 	"errors"
 	"path/filepath"
 	"strconv"
-	"strings"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/nolinks"
 )
 
 // pathMax is the longest path, with its end, that a system call takes.
@@ -44,65 +44,14 @@ func openDirectory(path string, follow bool) (int, error) {
 	return openUnlinked(unix.AT_FDCWD, path, flags)
 }
 
-// openat2Missing is set by the first call that an old kernel does not know.
-var openat2Missing atomic.Bool
-
 // openUnlinked opens a directory to which no link leads; one on the way is
 // ENOTDIR.
 func openUnlinked(at int, path string, flags int) (int, error) {
-	if len(path) < pathMax && !openat2Missing.Load() {
-		var fd int
-		err := retry(func() (err error) {
-			fd, err = unix.Openat2(at, path, &unix.OpenHow{
-				Flags:   uint64(flags | unix.O_NOFOLLOW),
-				Resolve: unix.RESOLVE_NO_SYMLINKS,
-			})
-			return err
-		})
-		switch err {
-		case nil:
-			return fd, nil
-		case unix.ELOOP:
-			return -1, unix.ENOTDIR
-		case unix.ENOSYS:
-			openat2Missing.Store(true)
-		case unix.EPERM: // a filter's no, or the file system's: the steps will tell
-		default:
-			return -1, err
-		}
+	fd, err := nolinks.Open(at, path, flags)
+	if err == unix.ELOOP {
+		err = unix.ENOTDIR
 	}
-	return openStepwise(at, path, flags)
-}
-
-// openStepwise is openUnlinked with one call per name: as safe, but slower, and
-// without a limit to the length of the path.
-func openStepwise(at int, path string, flags int) (int, error) {
-	const step = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	dir := at
-	if strings.HasPrefix(path, "/") {
-		var err error
-		if dir, err = openat(unix.AT_FDCWD, "/", step, 0); err != nil {
-			return -1, err
-		}
-	}
-	enter := func(name string, flags int) error {
-		next, err := openat(dir, name, flags, 0)
-		if dir != at {
-			unix.Close(dir)
-		}
-		dir = next
-		return err
-	}
-	for name := range strings.SplitSeq(path, "/") {
-		if name == "" || name == "." {
-			continue
-		}
-		if err := enter(name, step); err != nil {
-			return -1, err
-		}
-	}
-	err := enter(".", flags)
-	return dir, err
+	return fd, err
 }
 
 // look opens what is at p without opening it for anything, a link itself if not

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/nolinks"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -249,10 +250,7 @@ func (t *temporary) remove() error {
 // left of asking for a mode. No part of dir may be a link: it was written down
 // without any.
 func removeLeft(dir, name string) error {
-	fd, err := unix.Openat2(unix.AT_FDCWD, dir, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_NO_SYMLINKS,
-	})
+	fd, err := nolinks.Open(unix.AT_FDCWD, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
 	switch err {
 	case nil:
 	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:

@@ -139,17 +139,10 @@ func (g *guard) Replace(_ context.Context, name string) (*os.File, error) {
 	default:
 		return nil, notFile(name)
 	}
-	fd, err := retry(func() (int, error) {
-		return unix.Openat2(unix.AT_FDCWD, s.real, &unix.OpenHow{
-			Flags:   unix.O_WRONLY | unix.O_CREAT | unix.O_TRUNC | unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-			Mode:    0o666,
-			Resolve: unix.RESOLVE_NO_SYMLINKS,
-		})
-	})
+	f, err := makeFile(s.real, unix.O_TRUNC, 0o666, name)
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), name)
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		f.Close()
 		return nil, notFile(name)

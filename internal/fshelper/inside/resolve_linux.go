@@ -2,11 +2,14 @@ package inside
 
 import (
 	"errors"
+	"os"
 	"path"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/nolinks"
 )
 
 // maxLinks is how many dangling links are followed, as in the kernel.
@@ -62,17 +65,7 @@ func lastLink(follow bool) links {
 func find(name string, follow links) (*spot, error) { return findWithin(name, follow, maxLinks) }
 
 func findWithin(name string, follow links, left int) (*spot, error) {
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
-	if follow != allLinks {
-		how.Flags |= unix.O_NOFOLLOW
-	}
-	if follow == noLinks {
-		how.Resolve |= unix.RESOLVE_NO_SYMLINKS
-	}
-	fd, err := retry(func() (int, error) { return unix.Openat2(unix.AT_FDCWD, name, &how) })
-	if err == unix.ELOOP && follow == noLinks {
-		err = unix.ENOTDIR
-	}
+	fd, err := openPath(name, follow)
 	switch {
 	case err == nil:
 		return opened(fd)
@@ -102,6 +95,46 @@ func findWithin(name string, follow links, left int) (*spot, error) {
 		}
 	}
 	return &spot{real: path.Join(parent.real, base), missing: parent.missing + 1, fd: -1}, nil
+}
+
+func openPath(name string, follow links) (int, error) {
+	flags := unix.O_PATH | unix.O_CLOEXEC
+	if follow != allLinks {
+		flags |= unix.O_NOFOLLOW
+	}
+	if len(name) >= unix.PathMax { // a search for what is missing would take too long
+		return -1, unix.ENAMETOOLONG
+	}
+	if follow == noLinks {
+		fd, err := nolinks.Open(unix.AT_FDCWD, name, flags)
+		if err == unix.ELOOP {
+			err = unix.ENOTDIR
+		}
+		return fd, err
+	}
+	how := unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_MAGICLINKS}
+	fd, err := retry(func() (int, error) { return unix.Openat2(unix.AT_FDCWD, name, &how) })
+	if err == unix.ENOSYS {
+		// In the sandbox of another server, whose filter refuses openat2. What the links of
+		// /proc lead to is judged by its real path, too.
+		fd, err = retry(func() (int, error) { return unix.Open(name, flags, 0) })
+	}
+	return fd, err
+}
+
+// makeFile opens a file to write, which is made if it is missing. No link leads there.
+func makeFile(real string, flags int, mode uint32, name string) (*os.File, error) {
+	dir, err := nolinks.Open(unix.AT_FDCWD, path.Dir(real), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(dir)
+	flags |= unix.O_WRONLY | unix.O_CREAT | unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := retry(func() (int, error) { return unix.Openat(dir, path.Base(real), flags, mode) })
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // followDangling finds out where a link would lead to that leads nowhere yet.

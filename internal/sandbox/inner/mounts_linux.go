@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/nolinks"
 )
 
 // finishMounts makes the last mounts read-only and gives up the right to change
@@ -37,7 +39,7 @@ func (s *Stage) finishMounts() error {
 // coverLink puts /dev/null over a symbolic link itself, which no path can name as a
 // mount point.
 func coverLink(path string) error {
-	link, err := openNoLinks(path, unix.O_NOFOLLOW)
+	link, err := nolinks.Open(unix.AT_FDCWD, path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC)
 	if err != nil {
 		return err
 	}

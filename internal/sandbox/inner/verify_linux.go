@@ -6,6 +6,8 @@ import (
 	"path"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/nolinks"
 )
 
 // verify makes sure that what was asked for has been made. Whoever swaps a
@@ -51,7 +53,7 @@ func verifyPrivileges() error {
 }
 
 func (m *Mount) verify() error {
-	fd, err := openNoLinks(m.Path, 0)
+	fd, err := openNoLinks(m.Path)
 	if err == unix.EACCES && strangersDoor(m.Path) {
 		return nil // the command will not get there either
 	}
@@ -93,7 +95,7 @@ func (m *Mount) verify() error {
 // Identify opens what a bind of path shows inside, not to be read, and fills in
 // how it will be known.
 func (m *Mount) Identify(path string) (*os.File, error) {
-	fd, err := openNoLinks(path, 0)
+	fd, err := openNoLinks(path)
 	if err != nil {
 		return nil, err
 	}
@@ -106,22 +108,16 @@ func (m *Mount) Identify(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// openNoLinks opens a path that must not lead through symbolic links, with more flags.
-func openNoLinks(path string, flags uint64) (int, error) {
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | flags, Resolve: unix.RESOLVE_NO_SYMLINKS}
-	for {
-		fd, err := unix.Openat2(unix.AT_FDCWD, path, &how)
-		if err != unix.EINTR && err != unix.EAGAIN {
-			return fd, err
-		}
-	}
+// openNoLinks opens a path that must not lead through symbolic links, not to be read.
+func openNoLinks(path string) (int, error) {
+	return nolinks.Open(unix.AT_FDCWD, path, unix.O_PATH|unix.O_CLOEXEC)
 }
 
 // strangersDoor reports whether the way to a path is barred by a directory that
 // belongs to somebody else, so that the command cannot open it.
 func strangersDoor(name string) bool {
 	for dir := path.Dir(name); ; dir = path.Dir(dir) {
-		fd, err := openNoLinks(dir, 0)
+		fd, err := openNoLinks(dir)
 		if err == nil {
 			defer unix.Close(fd)
 			var st unix.Stat_t

@@ -181,26 +181,6 @@ func TestUnwritableParent(t *testing.T) {
 	b.clean()
 }
 
-func TestWalkPlain(t *testing.T) {
-	b := newBench(t)
-	b.must(os.MkdirAll(b.path("a/b"), 0o755))
-	b.must(os.Symlink("a", b.path("link")))
-	fd, err := walkPlain(b.path("a/b"))
-	b.must(err)
-	defer unix.Close(fd)
-	var got, want unix.Stat_t
-	b.must(unix.Fstat(fd, &got))
-	b.must(unix.Lstat(b.path("a/b"), &want))
-	if got.Ino != want.Ino {
-		t.Error("another directory")
-	}
-	for path, want := range map[string]error{"link/b": unix.ENOTDIR, "a/link": unix.ENOENT, "link": unix.ENOTDIR} {
-		if fd, err := walkPlain(b.path(path)); err != want {
-			t.Errorf("walkPlain(%s) = %d, %v", path, fd, err)
-		}
-	}
-}
-
 // What else lies in the registry does no harm; damaged entries go.
 func TestGarbage(t *testing.T) {
 	b := newBench(t)

@@ -4,9 +4,10 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/nolinks"
 )
 
 // Modes of placeholders, whatever the umask. The host may use one in earnest:
@@ -32,33 +33,8 @@ func openSpot(p string) (spot, error) {
 
 func (s spot) close() { unix.Close(s.parent) }
 
-const openParent = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
-
 func openPlain(dir string) (int, error) {
-	how := unix.OpenHow{Flags: openParent, Resolve: unix.RESOLVE_NO_SYMLINKS}
-	fd, err := again(func() (int, error) { return unix.Openat2(unix.AT_FDCWD, dir, &how) })
-	if err == unix.ENOSYS || err == unix.EPERM { // before Linux 5.6, or a filter that does not know the call
-		return walkPlain(dir)
-	}
-	return fd, err
-}
-
-// walkPlain is openPlain, one component at a time.
-func walkPlain(dir string) (int, error) {
-	fd, err := unix.Open("/", openParent, 0)
-	for component := range strings.SplitSeq(dir, "/") {
-		if err != nil {
-			return -1, err
-		}
-		if component == "" {
-			continue
-		}
-		var next int
-		next, err = again(func() (int, error) { return unix.Openat(fd, component, openParent|unix.O_NOFOLLOW, 0) })
-		unix.Close(fd)
-		fd = next
-	}
-	return fd, err
+	return nolinks.Open(unix.AT_FDCWD, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
 }
 
 // A sight is what was seen at a spot. The zero sight: nothing.
