@@ -90,8 +90,8 @@ func filterMode(f sandbox.Filter) seccomp.Mode {
 	return seccomp.Restricted
 }
 
-func filterProgram(f sandbox.Filter) ([]byte, error) {
-	program, err := seccomp.Program(filterMode(f), seccomp.Arch(runtime.GOARCH))
+func filterProgram(mode seccomp.Mode) ([]byte, error) {
+	program, err := seccomp.Program(mode, seccomp.Arch(runtime.GOARCH))
 	if err != nil {
 		return nil, sandbox.Unenforceable("%v", err)
 	}
@@ -100,7 +100,7 @@ func filterProgram(f sandbox.Filter) ([]byte, error) {
 
 // filter has the command run under a system call filter and nothing else.
 func (c *Confiner) filter(ctx context.Context, p *Prepared) error {
-	program, err := filterProgram(p.Plan.Filter)
+	program, err := filterProgram(filterMode(p.Plan.Filter))
 	if err != nil {
 		return err
 	}
@@ -122,9 +122,15 @@ func (c *Confiner) filter(ctx context.Context, p *Prepared) error {
 func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, verdict Verdict) error {
 	// Who is given the right to change mounts must be who we think.
 	seals := verdict.Seals && startsThroughProc(p.Plan)
-	program, err := filterProgram(p.Plan.Filter)
+	program, err := filterProgram(filterMode(p.Plan.Filter))
 	if err != nil {
 		return err
+	}
+	var last []byte
+	if !p.Policy.FullWrite && !r.NoPlaceholders { // helpers of ours, and the stage, need openat2
+		if last, err = filterProgram(seccomp.SetID); err != nil {
+			return err
+		}
 	}
 	l, err := c.newLaunch(ctx, p)
 	if err != nil {
@@ -142,6 +148,7 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, verdict Ver
 	stage := &inner.Stage{
 		Argv: p.Spec.Argv, Arg0: p.Spec.Arg0, Env: withVariables(p.Spec.Env, p.Plan.Env), Dir: p.Plan.Cwd,
 		Session: true, TTY: p.Spec.TTY, NoStdin: !p.Spec.TTY && !p.Spec.PipeStdin && p.Spec.Stdin == nil, Confined: true, Mounts: mounts,
+		Filter: last,
 	}
 	if stage.Dir == "" {
 		stage.Dir = "/"

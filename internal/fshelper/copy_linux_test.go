@@ -40,3 +40,14 @@ func TestCopyTree(t *testing.T) {
 		t.Errorf("%q %v", text, err)
 	}
 }
+
+// A copy does not run with the rights of who made it.
+func TestCopySetID(t *testing.T) {
+	b := newBench(t, nil)
+	b.write(b.ws+"/program", "") // a write would take the bits away
+	b.must(os.Chmod(b.ws+"/program", 0o755|os.ModeSetuid|os.ModeSetgid|os.ModeSticky))
+	b.must(b.files(workspace).Copy(t.Context(), b.ws+"/program", b.ws+"/copy", false))
+	if info, err := os.Stat(b.ws + "/copy"); err != nil || info.Mode() != 0o755|os.ModeSticky {
+		t.Errorf("the mode is %v, %v", info.Mode(), err)
+	}
+}

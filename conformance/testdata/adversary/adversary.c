@@ -442,11 +442,59 @@ static int getkey(char **a) {
 	return 0;
 }
 
+/* setid DIR: leave a file that runs with the rights of its owner, in every way that gives a
+ * file a mode. */
+static int setid(char **a) {
+	static const struct { const char *name; mode_t bits; } kinds[] = {{"suid", 04755}, {"sgid", 02755}, {"both", 06711}};
+	enum { CHMOD, FCHMOD, FCHMODAT, FCHMODAT2, LCHMOD, MKNOD, MKNODAT, CREAT, OPEN, OPENAT, TMPFILE, OPENAT2, OPENAT2_TMPFILE, WAYS };
+	static const char *ways[] = {"chmod", "fchmod", "fchmodat", "fchmodat2", "fchmodat2-empty", "mknod", "mknodat", "creat", "open", "openat", "tmpfile", "openat2", "openat2-tmpfile"};
+	umask(0);
+	for (int way = 0; way < WAYS; way++)
+		for (int kind = 0; kind < 3; kind++) {
+			char path[4096], step[100], link[64];
+			mode_t mode = kinds[kind].bits;
+			struct { unsigned long long flags, mode, resolve; } how = {O_CREAT | O_EXCL | O_WRONLY, mode, 0};
+			snprintf(path, sizeof path, "%s/%s-%s", a[0], ways[way], kinds[kind].name);
+			snprintf(step, sizeof step, "%s %s", ways[way], kinds[kind].name);
+			int fd = way < MKNOD ? open(path, O_CREAT | O_EXCL | O_WRONLY, 0755) : -1;
+			long r = -1;
+			errno = ENOSYS;
+			switch (way) {
+#ifdef SYS_chmod
+			case CHMOD: r = syscall(SYS_chmod, path, mode); break;
+			case MKNOD: r = syscall(SYS_mknod, path, S_IFREG | mode, 0); break;
+			case CREAT: r = fd = syscall(SYS_creat, path, mode); break;
+			case OPEN: r = fd = syscall(SYS_open, path, O_CREAT | O_EXCL | O_WRONLY, mode); break;
+#endif
+			case FCHMOD: r = syscall(SYS_fchmod, fd, mode); break;
+			case FCHMODAT: r = syscall(SYS_fchmodat, AT_FDCWD, path, mode); break;
+			case FCHMODAT2: r = syscall(452, AT_FDCWD, path, mode, AT_SYMLINK_NOFOLLOW); break;
+			case LCHMOD: r = syscall(452, fd, "", mode, AT_EMPTY_PATH); break;
+			case MKNODAT: r = syscall(SYS_mknodat, AT_FDCWD, path, S_IFREG | mode, 0); break;
+			case OPENAT: r = fd = syscall(SYS_openat, AT_FDCWD, path, O_CREAT | O_EXCL | O_WRONLY, mode); break;
+			case TMPFILE: r = fd = syscall(SYS_openat, AT_FDCWD, a[0], O_TMPFILE | O_WRONLY, mode); break;
+			case OPENAT2_TMPFILE: how.flags = O_TMPFILE | O_WRONLY; /* fall through */
+			case OPENAT2: r = fd = syscall(437, AT_FDCWD, way == OPENAT2 ? path : a[0], &how, sizeof how); break;
+			}
+			say(step, r);
+			if (fd >= 0 && (way == TMPFILE || way == OPENAT2_TMPFILE)) {
+				snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+				linkat(AT_FDCWD, link, AT_FDCWD, path, AT_SYMLINK_FOLLOW);
+			}
+			struct stat st;
+			if (!stat(path, &st) && st.st_mode & 06000)
+				printf("GIVEN %s %o\n", step, st.st_mode);
+			unlink(path);
+			close(fd);
+		}
+	return 0;
+}
+
 int main(int argc, char **argv) {
 	static const struct { const char *name; int args; int (*run)(char **); } attacks[] = {
 		{"swap", 3, swap}, {"spin", 1, spin}, {"fds", 0, fds}, {"sendfd", 2, sendfd}, {"fetch", 1, fetch}, {"reach", 1, reach},
 		{"type", 0, type}, {"master", 0, master}, {"signal", 1, signal_all}, {"bomb", 1, bomb}, {"freeze", 0, freeze}, {"init", 0, init},
-		{"unroot", 2, unroot}, {"putkey", 2, putkey}, {"getkey", 1, getkey}, {"hide", 1, hide},
+		{"unroot", 2, unroot}, {"putkey", 2, putkey}, {"getkey", 1, getkey}, {"hide", 1, hide}, {"setid", 1, setid},
 	};
 	for (size_t i = 0; argc > 1 && i < sizeof attacks / sizeof attacks[0]; i++)
 		if (!strcmp(argv[1], attacks[i].name) && argc - 2 >= attacks[i].args)

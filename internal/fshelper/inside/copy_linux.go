@@ -214,7 +214,8 @@ func (g *guard) copyFile(ctx context.Context, from *spot, destination string) er
 		return err // a file onto itself
 	}
 	if old.Mode().IsRegular() {
-		if err := unix.Fchmod(int(target.Fd()), from.mode&0o7777); err != nil {
+		// As a command inside, a request cannot make a file run with the rights of its owner.
+		if err := unix.Fchmod(int(target.Fd()), from.mode&0o1777); err != nil {
 			return err
 		}
 		if err := target.Truncate(0); err != nil {
@@ -237,17 +238,7 @@ func (g *guard) copyFile(ctx context.Context, from *spot, destination string) er
 func openTarget(to *spot, mode uint32, name string) (*os.File, error) {
 	switch {
 	case !to.exists():
-		fd, err := retry(func() (int, error) {
-			return unix.Openat2(unix.AT_FDCWD, to.real, &unix.OpenHow{
-				Flags:   unix.O_WRONLY | unix.O_CREAT | unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-				Mode:    uint64(mode & 0o777),
-				Resolve: unix.RESOLVE_NO_SYMLINKS,
-			})
-		})
-		if err != nil {
-			return nil, err
-		}
-		return os.NewFile(uintptr(fd), name), nil
+		return makeFile(to.real, 0, mode&0o777, name)
 	case to.kind() == unix.S_IFREG || to.kind() == unix.S_IFCHR:
 		return open(to.magic(), unix.O_WRONLY|unix.O_NONBLOCK, name)
 	}

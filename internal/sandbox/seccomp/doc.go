@@ -56,6 +56,18 @@
 //     reaches the hypervisor past any network namespace.
 //   - The io_uring and key groups fail with EPERM. ptrace is allowed.
 //
+// SetID, beside one of the others, for a command whose files are confined:
+//
+//   - chmod, fchmod, fchmodat, fchmodat2, mknod, mknodat, creat, and open and openat if
+//     they make a file, fail with EPERM if the mode has S_ISUID or S_ISGID. A file
+//     that runs with the rights of its owner would outlive the sandbox, and another
+//     user of the machine could execute it.
+//   - openat2 fails with ENOSYS: its mode lies in memory. Programs that use it cope
+//     with kernels that do not have it.
+//
+// A filter cannot tell a directory from a file. On a directory S_ISGID is harmless, but
+// refused all the same.
+//
 // # Why getpeername differs
 //
 // bash -c, as Debian builds it, asks for the peer of its standard input. Unless

@@ -139,6 +139,20 @@ var probes = map[string]probe{
 	"add_key":                {unix.SYS_ADD_KEY, [4]uintptr{}},
 	"keyctl":                 {unix.SYS_KEYCTL, [4]uintptr{1 << 20}},
 	"request_key":            {unix.SYS_REQUEST_KEY, [4]uintptr{}},
+	"chmod":                  {unix.SYS_CHMOD, [4]uintptr{0, 0o755}},
+	"chmod u+s":              {unix.SYS_CHMOD, [4]uintptr{0, 0o4755}},
+	"fchmod g+s":             {unix.SYS_FCHMOD, [4]uintptr{noFD, 0o2755}},
+	"fchmodat u+s":           {unix.SYS_FCHMODAT, [4]uintptr{noFD, 0, 0o4755}},
+	"fchmodat2 u+s":          {unix.SYS_FCHMODAT2, [4]uintptr{noFD, 0, 0o4755}},
+	"mknod u+s":              {unix.SYS_MKNOD, [4]uintptr{0, unix.S_IFREG | 0o4755}},
+	"mknodat u+s":            {unix.SYS_MKNODAT, [4]uintptr{noFD, 0, unix.S_IFREG | 0o4755}},
+	"creat u+s":              {unix.SYS_CREAT, [4]uintptr{0, 0o4755}},
+	"open, garbage":          {unix.SYS_OPEN, [4]uintptr{0, unix.O_RDONLY, 0o4755}},
+	"open u+s":               {unix.SYS_OPEN, [4]uintptr{0, unix.O_CREAT | unix.O_RDWR, 0o4755}},
+	"openat u+s":             {unix.SYS_OPENAT, [4]uintptr{noFD, 0, unix.O_CREAT | unix.O_RDWR, 0o4755}},
+	"openat tmpfile g+s":     {unix.SYS_OPENAT, [4]uintptr{noFD, 0, unix.O_TMPFILE | unix.O_RDWR, 0o2755}},
+	"openat":                 {unix.SYS_OPENAT, [4]uintptr{noFD, 0, unix.O_CREAT | unix.O_RDWR, 0o755}},
+	"openat2":                {unix.SYS_OPENAT2, [4]uintptr{noFD}},
 }
 
 // runProbes returns the error number of each probe, 0 for success.
@@ -152,7 +166,7 @@ func runProbes() map[string]syscall.Errno {
 }
 
 // probeDenied lists by mode the probes that must fail; all fail with EPERM, but
-// getpeername with ENOTCONN. The others must end as without a filter.
+// getpeername with ENOTCONN and openat2 with ENOSYS. The others must end as without a filter.
 var probeDenied = map[Mode][]string{
 	Restricted: {
 		"socket inet", "socket inet6", "socket netlink", "socket vsock", "socket vsock, garbage",
@@ -177,6 +191,10 @@ var probeDenied = map[Mode][]string{
 		"io_uring_setup", "io_uring_enter", "io_uring_register",
 		"add_key", "keyctl", "request_key",
 	},
+	SetID: {
+		"chmod u+s", "fchmod g+s", "fchmodat u+s", "fchmodat2 u+s", "mknod u+s", "mknodat u+s", "creat u+s",
+		"open u+s", "openat u+s", "openat tmpfile g+s", "openat2",
+	},
 }
 
 // needFilters asks the kernel for the one action that came late, in 4.14.
@@ -199,8 +217,11 @@ func TestKernelEnforces(t *testing.T) {
 				want := plain[name]
 				if slices.Contains(probeDenied[mode], name) {
 					want = unix.EPERM
-					if name == "getpeername" {
+					switch name {
+					case "getpeername":
 						want = unix.ENOTCONN
+					case "openat2":
+						want = unix.ENOSYS
 					}
 				}
 				if got != want {
@@ -212,7 +233,7 @@ func TestKernelEnforces(t *testing.T) {
 	if e := plain["socket unix"]; e != 0 {
 		t.Errorf("socket unix fails without a filter: %v", e)
 	}
-	for _, name := range slices.Concat(probeDenied[Restricted], probeDenied[Proxy]) { // the others deny no more
+	for _, name := range slices.Concat(probeDenied[Restricted], probeDenied[Proxy], probeDenied[SetID]) { // the others deny no more
 		if plain[name] == unix.EPERM {
 			cannotRun(t, "%s fails with EPERM here without a filter too, so it shows nothing", name)
 		}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/bpf"
 )
 
-// A Mode is what a command may do with the network; it selects the rules.
+// A Mode selects rules: what a command may do with the network, or with files.
 type Mode uint8
 
 const (
@@ -16,9 +16,13 @@ const (
 	Proxy                  // internet sockets, which lead to a proxy on loopback only
 	ProxyUnix              // Proxy with Unix sockets (dangerouslyAllowAllUnixSockets)
 	Open                   // the host's network
+
+	// SetID is a program of its own, beside that of the network, for a command whose
+	// files are confined: it cannot make files that run with the rights of their owner.
+	SetID
 )
 
-var modeNames = []string{Restricted: "restricted", Proxy: "proxy", ProxyUnix: "proxy-unix", Open: "open"}
+var modeNames = []string{Restricted: "restricted", Proxy: "proxy", ProxyUnix: "proxy-unix", Open: "open", SetID: "set-id"}
 
 func (m Mode) String() string {
 	if int(m) < len(modeNames) {
@@ -41,6 +45,7 @@ type syscallTable struct {
 	audit   uint32            // its AUDIT_ARCH value
 	x32     bool              // its calls share their numbers' space with those of x32
 	numbers map[string]uint32 // of each call in rules
+	lacks   []string          // calls in rules that it does not have
 }
 
 var syscallTables = map[Arch]syscallTable{AMD64: amd64, ARM64: arm64}
@@ -51,7 +56,8 @@ const (
 	offsetNumber  = 0
 	offsetArch    = 4
 	offsetArg0Low = 16
-	offsetArg1Low = 24
+	offsetArg1Low = offsetArg0Low + sizeArg
+	sizeArg       = 8
 )
 
 // What a program answers; an errno is added to retErrno.
@@ -116,6 +122,9 @@ func compile(rules []rule, mode Mode, table syscallTable) ([]bpf.RawInstruction,
 		if !r.in.has(mode) {
 			continue
 		}
+		if slices.Contains(table.lacks, r.name) {
+			continue
+		}
 		number, ok := table.numbers[r.name]
 		if !ok {
 			return nil, fmt.Errorf("no number for system call %s", r.name)
@@ -124,6 +133,10 @@ func compile(rules []rule, mode Mode, table syscallTable) ([]bpf.RawInstruction,
 			return nil, fmt.Errorf("two rules for system call %s", r.name)
 		}
 		seen[r.name] = true
+		if r.mode > 0 {
+			blocks = append(blocks, denySetID(number, r)...)
+			continue
+		}
 		if r.unless != nil || r.only != nil {
 			block, err := denyDomains(number, r)
 			if err != nil {
@@ -217,6 +230,25 @@ func denyDomains(number uint32, r rule) ([]bpf.Instruction, error) {
 		block = append(block, bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(d), SkipTrue: toMatch})
 	}
 	return append(append(block, other), matched...), nil
+}
+
+// denySetID decides the call number by the mode that it gives a file, and falls through
+// for other calls.
+func denySetID(number uint32, r rule) []bpf.Instruction {
+	var block []bpf.Instruction
+	if r.flags > 0 { // without one of these the mode means nothing, and may be garbage
+		block = append(block,
+			load(offsetArg0Low+uint32(r.flags)*sizeArg),
+			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: makesFile, SkipFalse: 3},
+		)
+	}
+	block = append(block,
+		load(offsetArg0Low+uint32(r.mode)*sizeArg),
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: setIDBits, SkipFalse: 1},
+		fail(r.errno),
+		bpf.RetConstant{Val: retAllow},
+	)
+	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpEqual, Val: number, SkipFalse: uint8(len(block))}}, block...)
 }
 
 func load(offset uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offset, Size: 4} }

@@ -16,6 +16,9 @@ const (
 	sockStream    = 1
 	sockSeqpacket = 5
 	sockTypes     = 0xf // the bits of a type, without flags
+
+	setIDBits = 0o6000             // S_ISUID, S_ISGID
+	makesFile = 0o100 | 0o20000000 // O_CREAT, and the bit that only O_TMPFILE has
 )
 
 type (
@@ -31,6 +34,7 @@ const (
 	proxy      modeSet = 1 << Proxy
 	proxyUnix  modeSet = 1 << ProxyUnix
 	open       modeSet = 1 << Open
+	setID      modeSet = 1 << SetID
 
 	proxied  = proxy | proxyUnix
 	confined = restricted | proxied
@@ -43,6 +47,9 @@ func (s modeSet) has(m Mode) bool { return s&(1<<m) != 0 }
 // it spares the domains listed there, with only it concerns no others; a rule
 // has one of the two at most. Both look at the first argument. With connected it
 // spares only stream and seqpacket sockets, which the second argument says.
+//
+// With mode it concerns only calls with a set-id bit in that argument, with flags
+// only if that one says that a file is made. Both count from 0, which is none.
 type rule struct {
 	name   string
 	in     modeSet
@@ -51,6 +58,8 @@ type rule struct {
 	only   []domain
 
 	connected bool
+
+	mode, flags int
 }
 
 // rules is everything that any mode denies. A call has one rule per mode at
@@ -92,4 +101,15 @@ var rules = []rule{
 	{name: "io_uring_setup", in: all, errno: ePerm},
 	{name: "io_uring_enter", in: all, errno: ePerm},
 	{name: "io_uring_register", in: all, errno: ePerm},
+
+	{name: "chmod", in: setID, errno: ePerm, mode: 1},
+	{name: "fchmod", in: setID, errno: ePerm, mode: 1},
+	{name: "fchmodat", in: setID, errno: ePerm, mode: 2},
+	{name: "fchmodat2", in: setID, errno: ePerm, mode: 2},
+	{name: "mknod", in: setID, errno: ePerm, mode: 1},
+	{name: "mknodat", in: setID, errno: ePerm, mode: 2},
+	{name: "creat", in: setID, errno: ePerm, mode: 1},
+	{name: "open", in: setID, errno: ePerm, mode: 2, flags: 1},
+	{name: "openat", in: setID, errno: ePerm, mode: 3, flags: 2},
+	{name: "openat2", in: setID, errno: eNoSys},
 }

@@ -18,6 +18,9 @@ func TestNativeTableAgreesWithSys(t *testing.T) {
 		"add_key":           unix.SYS_ADD_KEY,
 		"bind":              unix.SYS_BIND,
 		"connect":           unix.SYS_CONNECT,
+		"fchmod":            unix.SYS_FCHMOD,
+		"fchmodat":          unix.SYS_FCHMODAT,
+		"fchmodat2":         unix.SYS_FCHMODAT2,
 		"getpeername":       unix.SYS_GETPEERNAME,
 		"getsockname":       unix.SYS_GETSOCKNAME,
 		"getsockopt":        unix.SYS_GETSOCKOPT,
@@ -26,6 +29,9 @@ func TestNativeTableAgreesWithSys(t *testing.T) {
 		"io_uring_setup":    unix.SYS_IO_URING_SETUP,
 		"keyctl":            unix.SYS_KEYCTL,
 		"listen":            unix.SYS_LISTEN,
+		"mknodat":           unix.SYS_MKNODAT,
+		"openat":            unix.SYS_OPENAT,
+		"openat2":           unix.SYS_OPENAT2,
 		"process_vm_readv":  unix.SYS_PROCESS_VM_READV,
 		"process_vm_writev": unix.SYS_PROCESS_VM_WRITEV,
 		"ptrace":            unix.SYS_PTRACE,
@@ -38,6 +44,7 @@ func TestNativeTableAgreesWithSys(t *testing.T) {
 		"socket":            unix.SYS_SOCKET,
 		"socketpair":        unix.SYS_SOCKETPAIR,
 	}
+	maps.Copy(want, oldNumbers)
 	if got := syscallTables[Arch(runtime.GOARCH)].numbers; !maps.Equal(got, want) {
 		t.Errorf("table is %v, want %v", got, want)
 	}
@@ -60,6 +67,8 @@ func TestConstantsAgreeWithSys(t *testing.T) {
 		{"AF_INET", uint32(afInet), unix.AF_INET},
 		{"AF_INET6", uint32(afInet6), unix.AF_INET6},
 		{"AF_VSOCK", uint32(afVsock), unix.AF_VSOCK},
+		{"S_ISUID, S_ISGID", setIDBits, unix.S_ISUID | unix.S_ISGID},
+		{"O_CREAT, O_TMPFILE", makesFile, (unix.O_CREAT | unix.O_TMPFILE) &^ unix.O_DIRECTORY},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s is %#x here, %#x in x/sys", c.name, c.got, c.want)

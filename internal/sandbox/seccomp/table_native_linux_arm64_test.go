@@ -1,0 +1,4 @@
+package seccomp
+
+// oldNumbers are calls that newer architectures do not have.
+var oldNumbers = map[string]uint32{}
