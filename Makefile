@@ -12,7 +12,7 @@ SOAKLIMIT ?= 90m
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test check test-unit interop soak model bench fuzz demos clean bubblewrap
+.PHONY: help build run test check test-unit test-interop interop record soak model bench fuzz demos clean bubblewrap
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,7 +23,7 @@ build: ## build bin/tether
 run: bubblewrap build ## build, install what is missing, serve on loopback; LISTEN=ws://IP:PORT
 	@exec bin/tether serve --listen $(LISTEN)
 
-test: check bubblewrap test-unit interop ## everything CI runs
+test: check bubblewrap test-unit test-interop ## everything CI runs
 
 check: ## format, vet for each platform, lint
 	@files="$$(gofmt -l $(GO_FILES))"; test -z "$$files" || { echo "gofmt -w these:"; echo "$$files"; exit 1; }
@@ -34,13 +34,19 @@ check: ## format, vet for each platform, lint
 test-unit: ## tests beside the code and CLI scripts, with the race detector
 	go test -race -parallel 4 -timeout $(TIMEOUT) ./...
 
-interop: build ## play the same exchanges against the reference and bin/tether
-	@scripts/with-reference go test -tags interop -count 1 -timeout $(TIMEOUT) ./interop/...
+test-interop: build ## compare bin/tether with the recorded reference, and run the real client through it
+	@scripts/with-reference --optional go test -tags interop -count 1 -parallel 4 -timeout $(TIMEOUT) ./interop
+
+interop: build ## compare bin/tether and the recording with the live reference
+	@scripts/with-reference go test -tags interop -count 1 -timeout $(TIMEOUT) ./interop -live
+
+record: ## record what the reference does, in interop/testdata
+	@scripts/with-reference scripts/record-reference $(TIMEOUT)
 
 soak: export TETHER_SOAK=1
 soak: bubblewrap build ## the tests of load, time and luck at full length; before a release
 	go test -race -count 1 -timeout $(SOAKLIMIT) ./...
-	@scripts/with-reference go test -tags interop -count 1 -timeout $(SOAKLIMIT) ./interop/...
+	@scripts/with-reference go test -tags interop -count 1 -timeout $(SOAKLIMIT) ./interop -live
 
 model: build ## random operations and faults against both servers, for MODELTIME=5m each
 	@scripts/with-reference go test -tags interop -count 1 -timeout 60m -v -run TestClientModel ./interop -model $(MODELTIME)

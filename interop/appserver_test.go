@@ -26,34 +26,28 @@ type appExchange struct {
 	env     []string // in addition
 	play    func(p *appPlayer)
 	differs []difference
+	asRoot  bool // an ordinary user sees something else
 }
 
 // TestAppServer plays all exchanges and compares tether with the reference.
 func TestAppServer(t *testing.T) {
+	t.Parallel()
 	for _, group := range [][]appExchange{appHandshakes, appExchanges, appRefusals, appDifferences} {
 		for _, x := range group {
-			t.Run(x.name, func(t *testing.T) { x.run(t) })
+			t.Run(x.name, func(t *testing.T) {
+				t.Parallel()
+				x.run(t)
+			})
 		}
 	}
 }
 
 func (x appExchange) run(t *testing.T) {
-	logs := map[product][]observation{}
-	for _, who := range products {
-		t.Run(string(who), func(t *testing.T) {
-			p := newAppPlayer(t, who, x.env)
-			x.play(p)
-			logs[who] = p.log
-			if *show {
-				for _, o := range p.log {
-					t.Logf("%s\n\t%s", o.label, o.value)
-				}
-			}
-		})
-	}
-	if logs[ref] != nil && logs[tether] != nil {
-		exchange{compares: wholeReplies, differs: x.differs}.compare(t, logs[ref], logs[tether])
-	}
+	exchange{compares: wholeReplies, differs: x.differs, asRoot: x.asRoot}.compareWith(t, func(t *testing.T, who product) []observation {
+		p := newAppPlayer(t, who, x.env)
+		x.play(p)
+		return p.log
+	})
 }
 
 // An appPlayer is a client of one app-server.
@@ -71,7 +65,7 @@ func newAppPlayer(t *testing.T, who product, env []string) *appPlayer {
 	t.Helper()
 	p := &appPlayer{player: &player{t: t, who: who}, dir: t.TempDir()}
 	p.cmd = productCommand(t, who, "app-server")
-	p.cmd.Env = append(appServerEnv(), env...)
+	p.cmd.Env = append(appServerEnv(t), env...)
 	theirIn, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -93,11 +87,16 @@ func newAppPlayer(t *testing.T, who product, env []string) *appPlayer {
 }
 
 // appServerEnv is the environment of both app-servers. What would make the reference
-// sign in is left out.
-func appServerEnv() []string {
-	env := []string{"SHELL=/bin/sh", "MY_SECRET=kept", "NODE_REPL_AUTH_TOKEN=forbidden"}
+// sign in is left out. Each has a CODEX_HOME of its own: the reference keeps a database
+// there, and two that begin at the same time get in each other's way.
+func appServerEnv(t testing.TB) []string {
+	home := ownDir(t, "codex")
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"SHELL=/bin/sh", "MY_SECRET=kept", "NODE_REPL_AUTH_TOKEN=forbidden", "CODEX_HOME=" + home}
 	for _, entry := range serverEnv() {
-		for _, name := range []string{"PATH", "HOME", "CODEX_HOME", "XDG_STATE_HOME", "LANG"} {
+		for _, name := range []string{"PATH", "HOME", "XDG_STATE_HOME", "LANG"} {
 			if strings.HasPrefix(entry, name+"=") {
 				env = append(env, entry)
 			}

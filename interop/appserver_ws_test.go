@@ -19,22 +19,17 @@ import (
 // TestAppServerWebSocket compares what only a listener has: paths, health checks,
 // binary frames, and two clients at once (PA-16, PA-17, PA-25).
 func TestAppServerWebSocket(t *testing.T) {
-	logs := map[product][]observation{}
-	for _, who := range products {
-		t.Run(string(who), func(t *testing.T) {
-			p := &appPlayer{player: &player{t: t, who: who}, dir: t.TempDir()}
-			url := p.listen()
-			p.web(url)
-			p.two(url)
-			p.endings(url)
-			p.cmd.Process.Signal(syscall.SIGTERM)
-			p.note("exit status", fmt.Sprint(p.end()))
-			logs[who] = p.log
-		})
-	}
-	if logs[ref] != nil && logs[tether] != nil {
-		exchange{compares: wholeReplies}.compare(t, logs[ref], logs[tether])
-	}
+	t.Parallel()
+	exchange{compares: wholeReplies}.compareWith(t, func(t *testing.T, who product) []observation {
+		p := &appPlayer{player: &player{t: t, who: who}, dir: t.TempDir()}
+		url := p.listen()
+		p.web(url)
+		p.two(url)
+		p.endings(url)
+		p.cmd.Process.Signal(syscall.SIGTERM)
+		p.note("exit status", fmt.Sprint(p.end()))
+		return p.log
+	})
 }
 
 // listen starts a server on loopback and returns its URL, which both print to
@@ -42,7 +37,7 @@ func TestAppServerWebSocket(t *testing.T) {
 func (p *appPlayer) listen() string {
 	p.t.Helper()
 	p.cmd = productCommand(p.t, p.who, "app-server", "--listen", "ws://127.0.0.1:0")
-	p.cmd.Env = appServerEnv()
+	p.cmd.Env = appServerEnv(p.t)
 	r, w, err := os.Pipe()
 	if err != nil {
 		p.t.Fatal(err)

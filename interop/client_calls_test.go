@@ -24,12 +24,14 @@ import (
 // F31 and F32: a write whose answer, or which itself, is lost arrives once. F33: one
 // that is made during an outage waits.
 func TestClientF31F32F33Writes(t *testing.T) {
+	t.Parallel()
 	for id, fault := range map[string]func(*cable.Cable){
 		"F31": func(c *cable.Cable) { c.On(cable.FromServer, cable.Answer("process/write"), cable.SeverBefore) },
 		"F32": func(c *cable.Cable) { c.On(cable.FromClient, cable.Method("process/write"), cable.SeverBefore) },
 		"F33": func(c *cable.Cable) { c.Cut(); time.AfterFunc(300*time.Millisecond, c.Mend) },
 	} {
 		t.Run(id, func(t *testing.T) {
+			t.Parallel()
 			withRig(t, client.Options{}, func(r rig) {
 				p := r.start("read line; echo got $line; read -t 1 line && echo twice; exit 4", func(cmd *client.Command) {
 					cmd.Argv[0], cmd.Stdin = "/bin/bash", true
@@ -48,12 +50,14 @@ func TestClientF31F32F33Writes(t *testing.T) {
 // F34 and F35: the answer to a start, or the start itself, is lost; it runs once. F36:
 // a start during an outage waits.
 func TestClientF34F35F36Starts(t *testing.T) {
+	t.Parallel()
 	for id, fault := range map[string]func(*cable.Cable){
 		"F34": func(c *cable.Cable) { c.On(cable.FromServer, cable.Answer("process/start"), cable.SeverBefore) },
 		"F35": func(c *cable.Cable) { c.On(cable.FromClient, cable.Method("process/start"), cable.SeverBefore) },
 		"F36": func(c *cable.Cable) { c.Cut(); time.AfterFunc(300*time.Millisecond, c.Mend) },
 	} {
 		t.Run(id, func(t *testing.T) {
+			t.Parallel()
 			withRig(t, client.Options{}, func(r rig) {
 				fault(r.cable)
 				file := filepath.Join(r.TempDir(), "runs")
@@ -66,6 +70,7 @@ func TestClientF34F35F36Starts(t *testing.T) {
 
 // F37: a start that was given up is undone when it succeeds.
 func TestClientF37GivenUp(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		held := r.cable.On(cable.FromServer, cable.Answer("process/start"), cable.Hold)
 		ended := r.cable.On(cable.FromServer, cable.Method("process/exited"))
@@ -85,6 +90,7 @@ func TestClientF37GivenUp(t *testing.T) {
 // F38: an interrupt whose answer is lost. tether knows it by its number and delivers
 // it once; with the reference nobody can tell.
 func TestClientF38Interrupt(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start("n=0; trap 'n=$((n+1)); echo int $n' INT; echo ready; while [ $n = 0 ]; do sleep 0.1; done; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done; exit $n")
 		r.awaitOutput(p, "ready\n")
@@ -101,6 +107,7 @@ func TestClientF38Interrupt(t *testing.T) {
 
 // F39: terminate is repeated. F40: so is a long poll.
 func TestClientF39F40(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start("echo one; sleep 60")
 		r.awaitOutput(p, "one\n")
@@ -129,6 +136,7 @@ func TestClientF39F40(t *testing.T) {
 
 // Notifications that are late, doubled or lost.
 func TestClientF45ToF48Order(t *testing.T) {
+	t.Parallel()
 	output := cable.Method("process/output")
 	for id, fault := range map[string]func(c *cable.Cable){
 		"F45": func(c *cable.Cable) { c.On(cable.FromServer, output, cable.Duplicate, cable.Behind(2)) },
@@ -140,6 +148,7 @@ func TestClientF45ToF48Order(t *testing.T) {
 		},
 	} {
 		t.Run(id, func(t *testing.T) {
+			t.Parallel()
 			withRig(t, client.Options{}, func(r rig) {
 				fault(r.cable)
 				r.wants(r.start("for i in 1 2 3; do echo $i; sleep 0.1; done"), "1\n2\n3\n", 0)
@@ -151,6 +160,7 @@ func TestClientF45ToF48Order(t *testing.T) {
 // F51: a subscription that stays behind gets everything, and holds up nobody. F52: so
 // does one that comes after the end, as far as the output is still there.
 func TestClientF51F52Late(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start("i=0; while [ $i -lt 600 ]; do echo line $i; i=$((i+1)); done")
 		slow, quick := p.Subscribe(), p.Subscribe()
@@ -180,6 +190,7 @@ func TestClientF51F52Late(t *testing.T) {
 // F44: a request in flight is not repeated. F56: a body fails at once with the reason.
 // F61: late deltas do no harm.
 func TestClientHTTP(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	asked := map[string]int{}
 	more := make(chan struct{})
@@ -240,6 +251,8 @@ func TestClientHTTP(t *testing.T) {
 // F29: a server on pipes is killed: the session is lost, and the next use starts it
 // again. F30: one that is closed leaves nothing.
 func TestClientF29F30Command(t *testing.T) {
+	t.Parallel()
+	program(t, tether)
 	for _, who := range products {
 		t.Run(string(who), func(t *testing.T) {
 			r := rig{TB: t, who: who}
@@ -284,6 +297,7 @@ func TestClientF29F30Command(t *testing.T) {
 // F66: nobody is there at first. F67: many callers share an attempt. F68: a failed one
 // is not remembered. F69: a program that is missing.
 func TestClientF66ToF69Lazy(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		own := layCable(r, sharedServer(r, r.who).url) // the rig's client comes back too, and may need several attempts
 		own.Cut()

@@ -35,6 +35,7 @@ type rig struct {
 
 // withRig plays a scenario with both products.
 func withRig(t *testing.T, o client.Options, f func(r rig)) {
+	program(t, tether)
 	for _, who := range products {
 		t.Run(string(who), func(t *testing.T) {
 			program(t, who)
@@ -167,6 +168,7 @@ const countGated = "for i in 1 2 3; do echo $i; sleep 0.1; done; gate; for i in 
 const counted = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n"
 
 func TestClientF01Cut(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p, open := r.startGated(countGated)
 		r.awaitOutput(p, "3\n")
@@ -178,6 +180,7 @@ func TestClientF01Cut(t *testing.T) {
 }
 
 func TestClientF02Outage(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p, open := r.startGated(countGated)
 		r.awaitOutput(p, "3\n")
@@ -193,6 +196,7 @@ func TestClientF02Outage(t *testing.T) {
 // F03: the server stays away. F04: the next client fails at once. F05: and succeeds
 // when it is back.
 func TestClientF03F04F05(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{RecoveryTimeout: 700 * time.Millisecond}, func(r rig) {
 		p := r.start("echo one; sleep 60")
 		sub := p.Subscribe()
@@ -229,6 +233,7 @@ func TestClientF03F04F05(t *testing.T) {
 
 // F06: the server was replaced, and the session is unknown there.
 func TestClientF06Restart(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start("sleep 60")
 		other := startServer(t, r.who)
@@ -246,6 +251,7 @@ func TestClientF06Restart(t *testing.T) {
 
 // F07: the server still has the old connection, which answers pings, for a while.
 func TestClientF07Attached(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start(count)
 		refused := r.cable.On(cable.FromServer, cable.Answer("initialize").Where(func(m *cable.Message) bool {
@@ -261,6 +267,7 @@ func TestClientF07Attached(t *testing.T) {
 // F08: the old connection is half-open. tether lets the owner take over; the reference
 // does not.
 func TestClientF08HalfOpen(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{RecoveryTimeout: 3 * time.Second}, func(r rig) {
 		p := r.start(count)
 		r.cable.Strand(cable.Silent)
@@ -276,6 +283,7 @@ func TestClientF08HalfOpen(t *testing.T) {
 
 // Attempts that lead nowhere are given up, and the next one succeeds.
 func TestClientF09F10F11(t *testing.T) {
+	t.Parallel()
 	for id, fault := range map[string]func(*cable.Cable) *cable.Rule{
 		"F09 no upgrade": func(c *cable.Cable) *cable.Rule { return c.OnUpgrade(cable.Any(), cable.NoAnswer) },
 		"F10 no initialize": func(c *cable.Cable) *cable.Rule {
@@ -284,6 +292,7 @@ func TestClientF09F10F11(t *testing.T) {
 		"F11 503": func(c *cable.Cable) *cable.Rule { return c.OnUpgrade(cable.Any().Times(3), cable.Status(503)) },
 	} {
 		t.Run(id, func(t *testing.T) {
+			t.Parallel()
 			withRig(t, client.Options{ConnectTimeout: 2 * time.Second, InitializeTimeout: 2 * time.Second}, func(r rig) { // for the first connection too
 				p := r.start(count)
 				rule := fault(r.cable)
@@ -298,6 +307,7 @@ func TestClientF09F10F11(t *testing.T) {
 
 // F12: who is not let in need not knock for 25 s.
 func TestClientF12Refused(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start("sleep 60")
 		refused := r.cable.OnUpgrade(cable.Any().Always(), cable.Status(401))
@@ -316,6 +326,7 @@ func TestClientF12Refused(t *testing.T) {
 }
 
 func TestClientF15CutTwice(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start(count)
 		r.cable.On(cable.FromServer, cable.Answer("process/read").Times(2), cable.SeverBefore)
@@ -325,6 +336,7 @@ func TestClientF15CutTwice(t *testing.T) {
 }
 
 func TestClientF16ExitMeanwhile(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p, open := r.startGated("gate; echo one; sleep 0.2; echo two; exit 7")
 		cut := r.cable.On(cable.FromServer, cable.Method("process/output"), cable.CutAfter)
@@ -338,6 +350,7 @@ func TestClientF16ExitMeanwhile(t *testing.T) {
 // F19: more output than the reference keeps. There it is a gap, and the process lives
 // on; tether keeps it all.
 func TestClientF19Backlog(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		flag := filepath.Join(r.TempDir(), "flag")
 		p, open := r.startGated(fmt.Sprintf("gate; echo one; sleep 0.2; head -c 3000000 /dev/zero; : > %s; sleep 1; echo end; exit 5", flag))
@@ -375,6 +388,7 @@ func TestClientF19Backlog(t *testing.T) {
 }
 
 func TestClientF20TwoLosses(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start(count)
 		r.cable.On(cable.FromServer, cable.Answer("initialize"), cable.SeverAfter)
@@ -385,6 +399,7 @@ func TestClientF20TwoLosses(t *testing.T) {
 
 // F24: the connection is open and silent.
 func TestClientF24Silence(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{Silence: time.Second}, func(r rig) {
 		p := r.start(count)
 		r.cable.On(cable.FromServer, cable.Method("process/output"), cable.SwallowAfter)
@@ -397,6 +412,7 @@ func TestClientF24Silence(t *testing.T) {
 }
 
 func TestClientF25Garbage(t *testing.T) {
+	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start(count)
 		if err := r.cable.Inject(cable.FromServer, "neither JSON nor anything"); err != nil {

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// cutLines is 40 MB of output in lines of 15 bytes.
-const cutLines = 2_700_000
+// cutLines is 40 MB of output in lines of 15 bytes; in make test 10 MB.
+var cutLines = tethertest.Scaled(675_000, 2_700_000)
 
 // paced prints n numbered lines in portions with short pauses, so that the command
 // is still printing when the cable is cut and goes on while it is.
@@ -57,11 +59,13 @@ func (c cutter) run(ctx context.Context, r *codexRun) {
 	os.WriteFile(c.done, nil, 0o600) // without it the command does not end
 }
 
-// TestCodexSurvivesOneLongCut cuts the connection for five seconds while the
-// command prints 40 MB: nothing may be lost and the command must end well.
+// TestCodexSurvivesOneLongCut cuts the connection for five seconds (in make test: for
+// one) while the command prints 10 MB a second: nothing may be lost and the command must
+// end well.
 func TestCodexSurvivesOneLongCut(t *testing.T) {
+	t.Parallel()
 	program(t, tether)
-	c := newCutter(t, 4<<20, 1, 5*time.Second)
+	c := newCutter(t, 4<<20, 1, tethertest.Scaled(time.Second, 5*time.Second))
 	r := runCodex(t, tether, oneCommand(map[string]any{"cmd": c.paced(cutLines, 67_500, "0.1"), "yield_time_ms": 30000}), c.run)
 	r.wantExit(t)
 	if links := r.cable.Links(); links < 2 {
@@ -72,8 +76,9 @@ func TestCodexSurvivesOneLongCut(t *testing.T) {
 
 // TestCodexSurvivesSixCuts does the same with six short ones.
 func TestCodexSurvivesSixCuts(t *testing.T) {
+	t.Parallel()
 	program(t, tether)
-	c := newCutter(t, 5<<20, 6, 700*time.Millisecond)
+	c := newCutter(t, tethertest.Scaled(1<<20, 5<<20), 6, tethertest.Scaled(100*time.Millisecond, 700*time.Millisecond))
 	r := runCodex(t, tether, oneCommand(map[string]any{"cmd": c.paced(cutLines, 67_500, "0.1"), "yield_time_ms": 30000}), c.run)
 	r.wantExit(t)
 	if links := r.cable.Links(); links < 7 {
@@ -85,6 +90,7 @@ func TestCodexSurvivesSixCuts(t *testing.T) {
 // TestCodexShortCutOfAQuietCommand is a cut that the reference survives too: it
 // shows that the harness itself can.
 func TestCodexShortCutOfAQuietCommand(t *testing.T) {
+	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
 		c := newCutter(t, 60_000, 1, 500*time.Millisecond)
 		r := runCodex(t, who, oneCommand(map[string]any{"cmd": c.paced(20_000, 1000, "0.1"), "yield_time_ms": 30000}), c.run)
@@ -99,7 +105,8 @@ func TestCodexShortCutOfAQuietCommand(t *testing.T) {
 // TestReferenceKillsTheCommandOnACut states the reference's defect that the tests
 // above are about. When it fails, the reference has got better.
 func TestReferenceKillsTheCommandOnACut(t *testing.T) {
-	program(t, ref)
+	t.Parallel()
+	referenceOnly(t)
 	c := newCutter(t, 4<<20, 1, 5*time.Second)
 	r := runCodex(t, ref, oneCommand(map[string]any{"cmd": c.paced(cutLines, 67_500, "0.1"), "yield_time_ms": 30000}), c.run)
 	if strings.Contains(r.last(), "Process exited with code 0") {

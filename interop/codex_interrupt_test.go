@@ -74,6 +74,7 @@ func (l *lifeline) wantGone() {
 // TestCodexInterruptedExec: who interrupts `codex exec` leaves nothing behind on the
 // executor. The client asks for the end of the command before it ends itself.
 func TestCodexInterruptedExec(t *testing.T) {
+	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
 		life := newLifeline(t)
 		s := newStage(t, who, newModel(t, commands(life.command)))
@@ -158,6 +159,7 @@ func (a *appServer) interrupt(turn string) {
 // TestCodexInterruptedTurn: a command that the user has seen begin outlives the turn
 // that is interrupted, unchanged; its end comes from the user, or with the client.
 func TestCodexInterruptedTurn(t *testing.T) {
+	t.Parallel()
 	ends := map[string]func(a *appServer){
 		"ended by the user": func(a *appServer) {
 			a.call("thread/backgroundTerminals/clean", map[string]any{"threadId": a.thread})
@@ -166,6 +168,7 @@ func TestCodexInterruptedTurn(t *testing.T) {
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			sameForTheModel(t, func(t *testing.T, who product) []string { return interruptedTurn(t, who, end) })
 		})
 	}
@@ -201,6 +204,7 @@ func interruptedTurn(t *testing.T, who product, end func(a *appServer)) []string
 // answer to a start. The command runs, and nobody would ever ask for it: the client
 // asks for its end.
 func TestCodexInterruptedStart(t *testing.T) {
+	t.Parallel()
 	sameForTheModel(t, func(t *testing.T, who product) []string {
 		life := newLifeline(t)
 		s := newStage(t, who, newModel(t, commands(life.command, "echo again")))
@@ -229,6 +233,7 @@ func TestCodexInterruptedStart(t *testing.T) {
 // TestCodexControlC: the model sends the character of Ctrl-C to a running command,
 // which may catch it. Without a terminal the client makes a signal of it.
 func TestCodexControlC(t *testing.T) {
+	t.Parallel()
 	tethertest.NeedBubblewrap(t)
 	const catches, plain = `trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.05; done`, `echo ready; exec sleep 1000`
 	for _, c := range []struct {
@@ -244,6 +249,7 @@ func TestCodexControlC(t *testing.T) {
 		{"pipes in a sandbox, caught", catches, "workspace-write", false, map[product]int{ref: 130, tether: 5}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			onProducts(t, func(t *testing.T, who product) {
 				s := newStage(t, who, newModel(t, controlC(c.script, c.tty)))
 				shown := s.run("--sandbox", c.mode)

@@ -103,15 +103,12 @@ func (s *stage) shown() (texts []string) {
 // shown of its calls.
 func sameForTheModel(t *testing.T, play func(t *testing.T, who product) []string) {
 	t.Helper()
-	shown := map[product][]string{}
-	onProducts(t, func(t *testing.T, who product) { shown[who] = play(t, who) })
-	if shown[ref] == nil || shown[tether] == nil {
-		return // one was skipped, or has failed
-	}
-	if !slices.Equal(shown[ref], shown[tether]) {
-		t.Errorf("through the reference the model was shown\n%s\nand through tether\n%s",
-			shorten(strings.Join(shown[ref], "\n----\n")), shorten(strings.Join(shown[tether], "\n----\n")))
-	}
+	exchange{compares: wholeReplies}.compareWith(t, func(t *testing.T, who product) (log []observation) {
+		for i, text := range play(t, who) {
+			log = append(log, observation{fmt.Sprintf("%03d shown", i+1), shorten(text)})
+		}
+		return log
+	})
 }
 
 // wantShown checks the nth text that the model was shown.
@@ -130,6 +127,7 @@ func wantShown(t *testing.T, shown []string, n int, parts ...string) {
 // TestCodexLargeOutputShown: of more than 5 MB the model is shown the same beginning
 // and end, and the same count.
 func TestCodexLargeOutputShown(t *testing.T) {
+	t.Parallel()
 	const lines = 350_000 // 5.25 MB
 	sameForTheModel(t, func(t *testing.T, who product) []string {
 		shown := newStage(t, who, newModel(t, commands(numberedCommand(lines)))).run()
@@ -141,6 +139,7 @@ func TestCodexLargeOutputShown(t *testing.T) {
 // TestCodexWorkspaceWriteOutside: in the workspace a command writes, beside it the
 // write fails; nobody is there to be asked, and the model is told.
 func TestCodexWorkspaceWriteOutside(t *testing.T) {
+	t.Parallel()
 	tethertest.NeedBubblewrap(t)
 	sameForTheModel(t, func(t *testing.T, who product) []string {
 		s := newStage(t, who, newModel(t, commands("echo data > inside.txt && cat inside.txt", "exec 2>&1; echo tried; echo data > ../outside.txt")))
@@ -158,9 +157,11 @@ func TestCodexWorkspaceWriteOutside(t *testing.T) {
 // TestCodexNetwork: a command reaches a listener of this machine only if the sandbox
 // has the network.
 func TestCodexNetwork(t *testing.T) {
+	t.Parallel()
 	tethertest.NeedBubblewrap(t)
 	for _, open := range []bool{false, true} {
 		t.Run(fmt.Sprintf("network_access=%t", open), func(t *testing.T) {
+			t.Parallel()
 			sameForTheModel(t, func(t *testing.T, who product) []string { return dialFromTheSandbox(t, who, open) })
 		})
 	}
@@ -218,9 +219,11 @@ func listen(t *testing.T) (*net.TCPListener, int) {
 // TestCodexParallelCommands: of three calls in one answer each waits for what the
 // next one writes, so that none can end before all have begun.
 func TestCodexParallelCommands(t *testing.T) {
+	t.Parallel()
 	tethertest.NeedBubblewrap(t)
 	for _, mode := range []string{"danger-full-access", "workspace-write"} {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
 			sameForTheModel(t, func(t *testing.T, who product) []string { return commandsInARing(t, who, mode) })
 		})
 	}
@@ -249,6 +252,7 @@ func commandsInARing(t *testing.T, who product, mode string) []string {
 // TestCodexDiscoversCapabilities: the client asks the executor for its skills and
 // plugins only if it takes the version of the executor for a release that has them.
 func TestCodexDiscoversCapabilities(t *testing.T) {
+	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
 		s := newStage(t, who, newModel(t, commands("true")))
 		s.run("--enable", "executor_capability_discovery_v2")

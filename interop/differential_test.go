@@ -17,14 +17,19 @@ const (
 	errorCodes   comparison = "as wholeReplies, but of errors only the code (of programs: the exit status)"
 )
 
-// An exchange is one conversation that is played with both servers.
+// An exchange is one conversation that is played with both servers, or with tether and
+// compared with a recording of the reference.
 type exchange struct {
 	name     string
 	compares comparison
-	flags    []string // of both servers
-	fresh    bool     // needs a server of its own
+	flags    []string                                // of both servers
+	fresh    bool                                    // needs a server of its own
+	start    func(t testing.TB, who product) *server // starts that server, if it is not an ordinary one
 	play     func(p *player)
 	differs  []difference // where tether is meant to differ
+	varies   []string     // labels of observations of the reference that depend on chance or place
+	liveOnly string       // why the reference's observations cannot be recorded; empty: they can
+	asRoot   bool         // the observations are others for an ordinary user: the recording is root's
 }
 
 // A difference is an intended one: what tether does instead, and why.
@@ -36,12 +41,16 @@ type difference struct {
 
 // TestDifferential plays all exchanges and compares tether with the reference.
 func TestDifferential(t *testing.T) {
+	t.Parallel()
 	for _, group := range [][]exchange{
 		handshakeExchanges, envelopeExchanges, paramsExchanges, processExchanges, readExchanges, inputExchanges,
 		environExchanges, sessionExchanges, httpExchanges, authExchanges, startupExchanges, stdioExchanges,
 	} {
 		for _, x := range group {
-			t.Run(x.name, func(t *testing.T) { x.run(t) })
+			t.Run(x.name, func(t *testing.T) {
+				t.Parallel()
+				x.run(t)
+			})
 		}
 	}
 }
@@ -50,32 +59,21 @@ func (x exchange) run(t *testing.T) {
 	if x.compares == "" {
 		t.Fatal("the exchange does not say what is compared")
 	}
-	logs := map[product][]observation{}
-	for _, who := range products {
-		t.Run(string(who), func(t *testing.T) {
-			program(t, who)
-			p := &player{t: t, who: who, flags: x.flags}
-			switch {
-			case x.fresh:
-				p.server = startServer(t, who, x.flags...)
-				t.Cleanup(p.server.stop)
-			default:
-				p.server = sharedServer(t, who, x.flags...)
-			}
-			defer p.close()
-			x.play(p)
-			logs[who] = p.log
-			if *show {
-				for _, o := range p.log {
-					t.Logf("%s\n\t%s", o.label, o.value)
-				}
-			}
-		})
-	}
-	if logs[ref] == nil || logs[tether] == nil {
-		return
-	}
-	x.compare(t, logs[ref], logs[tether])
+	x.compareWith(t, func(t *testing.T, who product) []observation {
+		p := &player{t: t, who: who, flags: x.flags}
+		switch {
+		case x.start != nil:
+			p.server = x.start(t, who)
+		case x.fresh:
+			p.server = startServer(t, who, x.flags...)
+			t.Cleanup(p.server.stop)
+		default:
+			p.server = sharedServer(t, who, x.flags...)
+		}
+		defer p.close()
+		x.play(p)
+		return p.log
+	})
 }
 
 func (x exchange) compare(t *testing.T, reference, ours []observation) {

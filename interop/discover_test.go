@@ -72,10 +72,12 @@ func (f *finder) confinedRoot(label, sandbox string) {
 		map[string]any{"id": "r", "path": "file://" + f.path("root"), "sandbox": json.RawMessage(f.expand(sandbox))}}}))
 }
 
-// capabilities records discoverV2, from a server of its own: the reference keeps its
+// capabilities records discoverV2. The reference gets a new server for that: it keeps its
 // first answer for as long as it runs.
 func (f *finder) capabilities(label string) {
-	f.restart()
+	if f.p.who == ref {
+		f.restart()
+	}
 	f.again(label)
 }
 
@@ -102,8 +104,10 @@ func confinement(e entries) string {
 func (f *finder) skillAt(dir string) { f.put(dir+"/SKILL.md", "---\nname: x\n---\n") }
 
 func TestDiscoverRoots(t *testing.T) {
+	t.Parallel()
 	for name, play := range map[string]func(p *player){"roots plugins": playRootPlugins, "roots trees": playRootTrees, "roots limits": playRootLimits} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			playBoth(t, exchange{name: "discover " + name, compares: whatWasRead, play: play, differs: rootDifferences}, housed())
 		})
 	}
@@ -298,14 +302,18 @@ func (f *finder) plugin(where, manifest string) string {
 }
 
 func TestDiscoverCapabilities(t *testing.T) {
+	t.Parallel()
 	for _, x := range []exchange{
-		{name: "capabilities skills", play: playSkills, differs: skillDifferences},
+		{name: "capabilities skills", play: playSkills, differs: skillDifferences, varies: []string{"later"}}, // the reference keeps its first answer, for some time
 		{name: "capabilities metadata", play: playSkillMetadata},
 		{name: "capabilities plugins", play: playPlugins},
 		{name: "capabilities places", play: playSkillPlaces},
 	} {
 		x.compares = whatWasRead
-		t.Run(x.name, func(t *testing.T) { playBoth(t, x, housed()) })
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			playBoth(t, x, housed())
+		})
 	}
 }
 

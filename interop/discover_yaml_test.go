@@ -14,6 +14,7 @@ import (
 // TestDiscoverYAML asks for many skills at once, because a server per skill takes
 // its time, and compares them one by one.
 func TestDiscoverYAML(t *testing.T) {
+	t.Parallel()
 	for _, x := range []exchange{
 		{name: "many fronts", play: func(p *player) {
 			playSkillsAtOnce(p, fronts(), func(f *finder, dir, text string) { f.putRaw(dir+"/SKILL.md", "---\n"+text+"\n---\nbody\n") })
@@ -34,7 +35,10 @@ func TestDiscoverYAML(t *testing.T) {
 		{name: "many manifests below", play: playManifestsBelow},
 	} {
 		x.compares = whatWasRead
-		t.Run(x.name, func(t *testing.T) { playBoth(t, x, housed()) })
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			playBoth(t, x, housed())
+		})
 	}
 }
 

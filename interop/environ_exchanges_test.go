@@ -79,6 +79,9 @@ func (c *conn) environ(label, extra string) {
 	names := strings.Split(outputOf(events, ""), "\x00")
 	for i, n := range names {
 		names[i] = ownPath(n)
+		if n == "SHELL="+loginShell() && !strings.Contains(extra, `"envPolicy"`) { // else it may be the server's
+			names[i] = "SHELL=LOGIN"
+		}
 	}
 	sort.Strings(names)
 	c.p.note(label, fmt.Sprintf("%q", names))

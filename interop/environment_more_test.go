@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -27,7 +28,7 @@ type household struct {
 
 // newHousehold empties it. What the reference keeps in its home while it runs stays.
 func newHousehold(t testing.TB) *household {
-	h := &household{t, filepath.Join(bench.dir, "house")}
+	h := &household{t, ownDir(t, "house")}
 	for _, name := range []string{"home", "ws", "other", "repo", "wt", "root", "link"} {
 		h.remove(name)
 	}
@@ -78,8 +79,8 @@ func (h *household) plain(s string) string { return strings.ReplaceAll(s, h.top,
 
 // housed starts servers that live in the household; variables win.
 func housed(variables ...string) func(t testing.TB, who product) *server {
-	return serverWith(func(cmd *exec.Cmd) {
-		top := filepath.Join(bench.dir, "house")
+	return serverWith(func(t testing.TB, cmd *exec.Cmd) {
+		top := ownDir(t, "house")
 		for _, d := range []string{"home", "codex", "ws"} {
 			os.MkdirAll(filepath.Join(top, d), 0o755)
 		}
@@ -102,7 +103,7 @@ func housed(variables ...string) func(t testing.TB, who product) *server {
 // administered starts them where the household's etc is /etc/codex.
 func administered(t testing.TB, who product) *server {
 	tethertest.NeedBubblewrap(t)
-	top := filepath.Join(bench.dir, "house")
+	top := ownDir(t, "house")
 	os.MkdirAll(filepath.Join(top, "etc"), 0o755)
 	args := []string{"bwrap", "--die-with-parent", "--dev-bind", "/", "/", "--tmpfs", "/etc"}
 	for _, f := range []string{"/etc/passwd", "/etc/group", "/etc/hosts", "/etc/nsswitch.conf"} {
@@ -154,7 +155,18 @@ func (r *configReader) paths(label, cwd string, config, requirements [][]string)
 		cwd = "file://" + r.expand(cwd)
 	}
 	reply := r.c.call("environmentConfig/read", map[string]any{"cwd": cwd, "configPaths": config, "requirementsPaths": requirements})
-	r.p.note(label, r.plain(withParsedTOML(reply)))
+	r.p.note(label, withoutHost(r.plain(withParsedTOML(reply))))
+}
+
+// withoutHost takes the names of the machine and of the user's home out of an answer.
+func withoutHost(reply string) string {
+	if host, err := os.Hostname(); err == nil {
+		reply = strings.ReplaceAll(reply, fmt.Sprintf(`"hostname":%q`, host), `"hostname":"HOST"`)
+	}
+	if u, err := user.Current(); err == nil {
+		reply = strings.ReplaceAll(reply, fmt.Sprintf(`"userHomeDir":"file://%s"`, u.HomeDir), `"userHomeDir":"USERHOME"`)
+	}
+	return reply
 }
 
 // withParsedTOML replaces the text of each layer by what it says: there are many
@@ -226,6 +238,7 @@ func badConfig(message string) string {
 }
 
 func TestEnvironmentConfig(t *testing.T) {
+	t.Parallel()
 	for _, x := range []exchange{
 		{name: "config trust", play: playTrust},
 		{name: "config selection", play: playSelection, differs: []difference{
@@ -240,7 +253,10 @@ func TestEnvironmentConfig(t *testing.T) {
 		{name: "config links", play: playConfigLinks},
 	} {
 		x.compares = whatWasRead
-		t.Run(x.name, func(t *testing.T) { playBoth(t, x, housed()) })
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			playBoth(t, x, housed())
+		})
 	}
 }
 
@@ -420,6 +436,7 @@ func playConfigLinks(p *player) {
 
 // TestEnvironmentConfigHomes starts servers with other homes.
 func TestEnvironmentConfigHomes(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		label     string
 		variables []string
@@ -432,21 +449,26 @@ func TestEnvironmentConfigHomes(t *testing.T) {
 		{"home relative", []string{"HOME=rel", "CODEX_HOME=@/codex"}},
 	} {
 		t.Run(row.label, func(t *testing.T) {
-			h := newHousehold(t)
-			h.put("codex/config.toml", "[mcp_servers.a]\nurl=\"x\"\n")
-			h.put("home/.codex/config.toml", "[mcp_servers.h]\nurl=\"h\"\n")
-			h.link("root/l", "@/codex")
+			t.Parallel()
+			start := func(t testing.TB, who product) *server {
+				h := newHousehold(t)
+				h.put("codex/config.toml", "[mcp_servers.a]\nurl=\"x\"\n")
+				h.put("home/.codex/config.toml", "[mcp_servers.h]\nurl=\"h\"\n")
+				h.link("root/l", "@/codex")
+				return housed(row.variables...)(t, who)
+			}
 			playBoth(t, exchange{name: "config homes " + row.label, compares: whatWasRead, play: func(p *player) {
-				r := &configReader{h, p, p.caller()}
+				r := &configReader{&household{p.t, ownDir(p.t, "house")}, p, p.caller()}
 				r.read("read", "@/ws")
 				r.read("cwd is home", "@/home")
-			}}, housed(row.variables...))
+			}}, start)
 		})
 	}
 }
 
 // TestEnvironmentConfigManaged reads what an administrator says in /etc/codex.
 func TestEnvironmentConfigManaged(t *testing.T) {
+	t.Parallel()
 	playBoth(t, exchange{name: "config managed", compares: whatWasRead, differs: []difference{
 		{"system broken", parserWords, badConfig("/etc/codex/config.toml:1:9: array is incomplete")},
 		{"managed broken", parserWords, badConfig("/etc/codex/managed_config.toml:1:9: array is incomplete")},

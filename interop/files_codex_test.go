@@ -179,6 +179,7 @@ func wantConfined(t *testing.T, files *fileTap, method, path, part string) {
 // TestFilesCodexApplyPatch: the real client changes, adds, deletes and moves files of
 // the workspace by a patch, all by requests in the sandbox, and asks nobody.
 func TestFilesCodexApplyPatch(t *testing.T) {
+	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
 		a, files := newPatcher(t, who, func(string) []string {
 			return []string{patch("*** Update File: old.txt", "@@", " alpha", "-beta", "+BETA", " gamma",
@@ -221,6 +222,7 @@ func TestFilesCodexApplyPatch(t *testing.T) {
 // may be written. A link from the workspace to the outside, of which the client
 // knows nothing, is stopped by the executor, and only then the user is asked.
 func TestFilesCodexApplyPatchOutside(t *testing.T) {
+	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
 		outside := ""
 		a, files := newPatcher(t, who, func(workspace string) []string {

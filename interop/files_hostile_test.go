@@ -70,6 +70,6 @@ var confinedHostileRows = []fileRow{
 func elsewhere(call fileCall) fileCall {
 	return fileCall{instead: func(c *conn, f *fixture, at int) {
 		other := c.p.open()
-		c.p.note(call.method+" elsewhere", fileRow{}.comparable(withoutID(other.call(call.method, f.expand(call.params)))))
+		c.p.note(call.method+" elsewhere", fileRow{}.comparable(f, withoutID(other.call(call.method, f.expand(call.params)))))
 	}}
 }

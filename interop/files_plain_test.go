@@ -33,7 +33,7 @@ var plainReadRows = []fileRow{
 		calls: []fileCall{on("readFile", "$WS/b"), on("readFile", "$WS/empty")}},
 	{id: "readFile of a name with everything", with: func(f *fixture) { f.file("ws/a b%#?ü", "x") },
 		calls: []fileCall{on("readFile", "$WS/a%20b%25%23%3F%C3%BC"), on("readFile", "$WS/a b%25%23%3Fü")}},
-	{id: "readFile without the right", with: func(f *fixture) { f.mode("out/secret.txt", 0); f.dir("ws/closed"); f.mode("ws/closed", 0) },
+	{id: "readFile without the right", asRoot: true, with: func(f *fixture) { f.mode("out/secret.txt", 0); f.dir("ws/closed"); f.mode("ws/closed", 0) },
 		calls: []fileCall{on("readFile", "$OUT/secret.txt"), on("readFile", "$WS/closed/x"), meanwhile(func(f *fixture) { f.mode("ws/closed", 0o755) })}},
 	{id: "readFile of a huge file", with: func(f *fixture) { f.sparse(".huge", 512<<20+1) }, others: []string{"$FX.huge"},
 		calls: []fileCall{on("readFile", "$FX.huge")}},
@@ -132,8 +132,8 @@ var plainWriteRows = []fileRow{
 		on("writeFile", "$WS/new", `"dataBase64":"YQ==\n"`), on("writeFile", "$WS/none/x", `"dataBase64":"Y"`), on("writeFile", "$WS/a.txt", `"dataBase64":"-_-_"`),
 	}},
 	{id: "writeFile of a large file", calls: []fileCall{write("$WS/large", strings.Repeat("0123456789abcdef", 1<<17))}},
-	{id: "writeFile to a read-only file", with: func(f *fixture) { f.mode("ws/a.txt", 0o444) }, calls: []fileCall{write("$WS/a.txt", "changed")}},
-	{id: "writeFile where the kernel forbids", calls: []fileCall{write("/proc/version", "x"), write("/proc/none", "x"), write("/sys/none", "x")}},
+	{id: "writeFile to a read-only file", asRoot: true, with: func(f *fixture) { f.mode("ws/a.txt", 0o444) }, calls: []fileCall{write("$WS/a.txt", "changed")}},
+	{id: "writeFile where the kernel forbids", asRoot: true, calls: []fileCall{write("/proc/version", "x"), write("/proc/none", "x"), write("/sys/none", "x")}},
 }
 
 var plainDirectoryRows = []fileRow{

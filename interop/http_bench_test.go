@@ -24,62 +24,21 @@ import (
 // whatWasRead is what is compared of requests without a process.
 const whatWasRead comparison = "replies with the texts of errors; the bytes of HTTP requests; notifications"
 
-// A knownBug is an observation in which tether differs from the reference and
-// should not. The row must go when the bug does.
-type knownBug struct{ exchange, label, bug string }
-
-// knownBugs are the bugs that the exchanges of this file's users have found.
-var knownBugs = []knownBug{}
-
-// playBoth plays the exchange with both products on servers that start makes, and
-// compares. What knownBugs lists must differ, and is not compared.
+// playBoth is run for an exchange whose server start makes.
 func playBoth(t *testing.T, x exchange, start func(t testing.TB, who product) *server) {
-	logs := map[product][]observation{}
-	for _, who := range products {
-		t.Run(string(who), func(t *testing.T) {
-			program(t, who)
-			p := &player{t: t, who: who, server: start(t, who)}
-			defer p.close()
-			x.play(p)
-			logs[who] = p.log
-			if *show {
-				for _, o := range p.log {
-					t.Logf("%s\n\t%s", o.label, o.value)
-				}
-			}
-		})
-	}
-	if logs[ref] == nil || logs[tether] == nil {
-		return
-	}
-	for _, b := range knownBugs {
-		if b.exchange != x.name {
-			continue
-		}
-		here := func(o observation) bool { return o.label[len("000 "):] == b.label }
-		i, j := slices.IndexFunc(logs[ref], here), slices.IndexFunc(logs[tether], here)
-		switch {
-		case i < 0 || j < 0:
-			t.Errorf("no observation %q for the known bug: %s", b.label, b.bug)
-			continue
-		case logs[ref][i].value == logs[tether][j].value:
-			t.Errorf("%s: no bug any more, remove it from knownBugs: %s", b.label, b.bug)
-		default:
-			t.Logf("%s: known bug: %s\nref    %s\ntether %s", b.label, b.bug, logs[ref][i].value, logs[tether][j].value)
-		}
-		logs[ref], logs[tether] = slices.Delete(logs[ref], i, i+1), slices.Delete(logs[tether], j, j+1)
-	}
-	x.compare(t, logs[ref], logs[tether])
+	t.Helper()
+	x.start = start
+	x.run(t)
 }
 
 // shared starts nothing: the run's server without flags.
 func shared(t testing.TB, who product) *server { return sharedServer(t, who) }
 
 // serverWith starts servers of the exchange's own. change may alter the command.
-func serverWith(change func(cmd *exec.Cmd)) func(t testing.TB, who product) *server {
+func serverWith(change func(t testing.TB, cmd *exec.Cmd)) func(t testing.TB, who product) *server {
 	return func(t testing.TB, who product) *server {
 		cmd := command(t, who, "--listen", "ws://127.0.0.1:0")
-		change(cmd)
+		change(t, cmd)
 		s := startCommand(t, who, cmd)
 		t.Cleanup(s.stop)
 		return s

@@ -15,15 +15,19 @@ import (
 	"time"
 )
 
-// TestHTTPSilentCloses counts how many requests a server costs that closes idle
-// connections without a word. Tether must lose no more than the reference, but for
-// chance, and no request may be served twice.
+// TestHTTPSilentCloses counts how many requests are lost to a web server that closes idle
+// connections without a word. No request may be served twice, and with -live tether must
+// lose no more than the reference, but for chance: the number depends on the machine, so
+// there is no recording of it.
 func TestHTTPSilentCloses(t *testing.T) {
 	const requests, chance = 200, 5
 	for _, after := range []time.Duration{0, 200 * time.Microsecond, time.Millisecond} {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {
 			lost := map[product]int{}
 			for _, who := range products {
+				if who == ref && !*live {
+					continue
+				}
 				program(t, who)
 				p := &player{t: t, who: who, server: shared(t, who)}
 				address, served := closingOrigin(t, after)
@@ -43,7 +47,7 @@ func TestHTTPSilentCloses(t *testing.T) {
 				p.close()
 			}
 			t.Logf("of %d requests lost: %v", requests, lost)
-			if lost[tether] > lost[ref]+chance {
+			if *live && lost[tether] > lost[ref]+chance {
 				t.Errorf("lost: %v", lost)
 			}
 		})

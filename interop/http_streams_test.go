@@ -95,6 +95,7 @@ func stalling(t testing.TB, first string) func(string) any {
 }
 
 func TestHTTPStreams(t *testing.T) {
+	t.Parallel()
 	playBoth(t, exchange{name: "http streams", compares: whatWasRead, play: func(p *player) {
 		w := newWeb(p)
 		w.stream(get{label: "short"})
@@ -115,6 +116,7 @@ func TestHTTPStreams(t *testing.T) {
 }
 
 func TestHTTPTimeouts(t *testing.T) {
+	t.Parallel()
 	playBoth(t, exchange{name: "http timeouts", compares: whatWasRead, play: func(p *player) {
 		w := newWeb(p)
 		w.clocks = true
@@ -135,6 +137,7 @@ func TestHTTPTimeouts(t *testing.T) {
 // so that the sequence of deltas is the same for both, while other requests use the
 // same and another id.
 func TestHTTPStreamSteps(t *testing.T) {
+	t.Parallel()
 	playBoth(t, exchange{name: "http stream steps", compares: whatWasRead, play: func(p *player) {
 		w := newWeb(p)
 		step := make(chan string)
@@ -186,6 +189,7 @@ const tooLarge = "an answer that the client's WebSocket would not take ends the 
 
 // TestHTTPLimits compares what tether bounds.
 func TestHTTPLimits(t *testing.T) {
+	t.Parallel()
 	playBoth(t, exchange{name: "http limits", compares: whatWasRead, differs: []difference{
 		{"48 MiB", tooLarge, `{"answer":{"error":{"code":-32603,"message":"failed to read http/request response body: it exceeds 44040192 bytes, ` +
 			`the most that one answer carries; use streamResponse"}},` + asking},
@@ -221,10 +225,12 @@ var proxyRows = []struct {
 }
 
 func TestHTTPProxies(t *testing.T) {
+	t.Parallel()
 	for _, row := range proxyRows {
 		t.Run(row.label, func(t *testing.T) {
+			t.Parallel()
 			proxy := newOrigin(t)
-			start := serverWith(func(cmd *exec.Cmd) {
+			start := serverWith(func(_ testing.TB, cmd *exec.Cmd) {
 				for _, v := range row.env {
 					name, value, _ := strings.Cut(v, "=")
 					cmd.Env = append(cmd.Env, name+"="+strings.ReplaceAll(value, "PROXY", "127.0.0.1:"+proxy.port))
@@ -247,6 +253,7 @@ func TestHTTPProxies(t *testing.T) {
 
 // TestHTTPCertificates uses a certificate that only the environment vouches for.
 func TestHTTPCertificates(t *testing.T) {
+	t.Parallel()
 	file, certificate := ownCertificate(t)
 	for _, row := range []struct {
 		label, variable string
@@ -260,6 +267,7 @@ func TestHTTPCertificates(t *testing.T) {
 			`{"answer":{"result":{"body":"ok","headers":[{"name":"content-length","value":"2"}],"status":200}},"request":"GET / HTTP/1.1\r\naccept: */*\r\nhost: localhost:PORT\r\n\r\n"}`}}},
 	} {
 		t.Run(row.label, func(t *testing.T) {
+			t.Parallel()
 			playBoth(t, exchange{name: "http certificates " + row.label, compares: whatWasRead, differs: row.differs, play: func(p *player) {
 				l, err := tls.Listen("tcp4", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: row.protocols})
 				if err != nil {
@@ -274,7 +282,7 @@ func TestHTTPCertificates(t *testing.T) {
 				l.Close()
 				seen := map[string]any{"answer": decodedBody(reply), "request": <-got}
 				p.note("answer", strings.ReplaceAll(canonical(seen), port, "PORT"))
-			}}, serverWith(func(cmd *exec.Cmd) {
+			}}, serverWith(func(_ testing.TB, cmd *exec.Cmd) {
 				if row.variable != "" {
 					cmd.Env = append(cmd.Env, row.variable+"="+file)
 				}

@@ -16,6 +16,7 @@ var hello = text("hello")
 // TestHTTP plays requests through both servers: what a web server sees of them and
 // what the client gets back.
 func TestHTTP(t *testing.T) {
+	t.Parallel()
 	for _, group := range []struct {
 		name  string
 		gets  []get
@@ -28,6 +29,7 @@ func TestHTTP(t *testing.T) {
 		{"answers", answerGets, answerDifferences},
 	} {
 		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
 			playBoth(t, exchange{name: "http " + group.name, compares: whatWasRead, differs: group.other, play: func(p *player) {
 				w := newWeb(p)
 				for _, g := range group.gets {
@@ -328,6 +330,7 @@ func statusRedirects() (rows []redirect) {
 
 // TestHTTPRedirects follows redirects and stops at them.
 func TestHTTPRedirects(t *testing.T) {
+	t.Parallel()
 	playBoth(t, exchange{name: "http redirects", compares: whatWasRead, play: func(p *player) {
 		w := newWeb(p)
 		for _, r := range redirects {

@@ -98,8 +98,10 @@ func (m *mcpThread) play() {
 // A command, a prompt, and a write that the sandbox denies. The user is asked: who says
 // yes sees it done, who says no sees the first output.
 func TestCodexWithTetherMCP(t *testing.T) {
+	t.Parallel()
 	for _, accept := range []bool{true, false} {
 		t.Run(fmt.Sprintf("accept=%v", accept), func(t *testing.T) {
+			t.Parallel()
 			outside, err := os.MkdirTemp(bench.dir, "outside-")
 			if err != nil {
 				t.Fatal(err)
@@ -159,6 +161,7 @@ func TestCodexWithTetherMCP(t *testing.T) {
 
 // `codex exec` has no user: a question is not answered with yes, and the call ends.
 func TestCodexExecWithTetherMCP(t *testing.T) {
+	t.Parallel()
 	tethertest.NeedBubblewrap(t)
 	m := newMCPTurn(t, tether)
 	outside, err := os.MkdirTemp(bench.dir, "outside-")

@@ -180,6 +180,7 @@ func awaitBegun(ctx context.Context, file string) bool {
 func (m *mcpTurn) waitFile() string { return filepath.Join(m.t.TempDir(), "go") }
 
 func TestCodexMCPServerOnTheExecutor(t *testing.T) {
+	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
 		m := newMCPTurn(t, who)
 		starts := m.cable.On(cable.FromClient, cable.Method("process/start").Where(func(m *cable.Message) bool {
@@ -197,11 +198,15 @@ func TestCodexMCPServerOnTheExecutor(t *testing.T) {
 
 // F62 with the real client: the same server answers after the cut.
 func TestCodexMCPF62Cut(t *testing.T) {
+	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) { testMCPCut(t, who, (*mcpTurn).placed) })
 }
 
 // The same with tether's own client in between.
-func TestCodexMCPRunF62Cut(t *testing.T) { testMCPCut(t, tether, (*mcpTurn).through) }
+func TestCodexMCPRunF62Cut(t *testing.T) {
+	t.Parallel()
+	testMCPCut(t, tether, (*mcpTurn).through)
+}
 
 func testMCPCut(t *testing.T, who product, config func(*mcpTurn) string) {
 	m := newMCPTurn(t, who)
@@ -247,6 +252,7 @@ func (m *mcpTurn) replace(file string) func(context.Context) {
 // F63 with the real client: after a lost session it does not start its server again.
 // When this fails, the reference has got better.
 func TestCodexMCPF63IsFinalForTheReference(t *testing.T) {
+	t.Parallel()
 	m := newMCPTurn(t, tether)
 	file := m.waitFile()
 	m.run(m.placed(), []modelItem{mcpCall("wait", map[string]any{"file": file}), mcpCall("pid", nil)}, m.replace(file), m.remote())
@@ -257,6 +263,7 @@ func TestCodexMCPF63IsFinalForTheReference(t *testing.T) {
 
 // F63 with tether in between: the call in flight fails, and the next one works.
 func TestCodexMCPRunF63Restart(t *testing.T) {
+	t.Parallel()
 	m := newMCPTurn(t, tether)
 	file := m.waitFile()
 	m.run(m.through(), []modelItem{mcpCall("pid", nil), mcpCall("wait", map[string]any{"file": file}), mcpCall("pid", nil)}, m.replace(file))

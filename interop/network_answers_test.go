@@ -54,26 +54,27 @@ func answersOf(answers map[string]string) (tables []proxyTable) {
 
 // TestNetworkSilence asks a client that does not answer: the time that it has is its own
 // and five seconds more. What is compared is as in TestNetworkProxies, and that the answer
-// came within three seconds after the time.
+// came after that time and not much later.
 func TestNetworkSilence(t *testing.T) {
+	t.Parallel()
 	inNamespace(t, func(t *testing.T) {
 		openWorld(t)
 		exchange{name: "silence", compares: proxyOutcome, play: func(p *player) {
 			c := p.open()
 			process := c.proxied("p", networkProxy("", `"policyDecisionTimeoutMs":300`))
-			process.play(timed(fetch("other.example"), 5300*time.Millisecond).hears(2))
+			process.play(timed(fetch("other.example"), 5300*time.Millisecond, 20*time.Second).hears(2))
 			process.stop()
 		}}.run(t)
 	})
 }
 
-// timed adds to a probe whether it took a time, or up to three seconds more.
-func timed(b probe, want time.Duration) probe {
+// timed adds to a probe whether it took a time, or up to slack more.
+func timed(b probe, want, slack time.Duration) probe {
 	do := b.do
 	b.do = func(p *proxied) string {
 		begun := time.Now()
 		result := do(p)
-		if took := time.Since(begun); took < want || took > want+3*time.Second {
+		if took := time.Since(begun); took < want || took > want+slack {
 			return fmt.Sprintf("%s after %v", result, took)
 		}
 		return result + " in time"

@@ -266,6 +266,7 @@ func (r *networkRun) wantShown(t *testing.T, n int, parts ...string) {
 // TestNetworkCodex has the real client run a command that may reach one host and not
 // two others: it asks the executor for a proxy with its rules, and is told each decision.
 func TestNetworkCodex(t *testing.T) {
+	t.Parallel()
 	inNamespace(t, func(t *testing.T) {
 		onProducts(t, func(t *testing.T, who product) {
 			site := httptest.NewServer(http.HandlerFunc(greet))
@@ -305,6 +306,7 @@ enabled = true
 // TestNetworkCodexAsks has the real client decide about hosts that no rule names: the
 // executor asks it, and it asks its reviewer.
 func TestNetworkCodexAsks(t *testing.T) {
+	t.Parallel()
 	inNamespace(t, func(t *testing.T) {
 		openWorld(t)
 		if err := os.MkdirAll("/etc/codex", 0o755); err != nil {

@@ -40,8 +40,12 @@ func inNamespace(t *testing.T, run func(t *testing.T)) {
 		run(t)
 		return
 	}
-	program(t, ref)
-	tetherBin := program(t, tether)
+	if *live || *record {
+		program(t, ref)
+	}
+	if !*record {
+		program(t, tether)
+	}
 	tethertest.NeedBubblewrap(t)
 	for _, tool := range []string{"ip", "mount", "cp", "curl", "perl"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -56,8 +60,8 @@ func inNamespace(t *testing.T, run func(t *testing.T)) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), self, "-test.run="+only(t.Name()), "-test.timeout="+flag.Lookup("test.timeout").Value.String(),
-		fmt.Sprint("-test.v=", testing.Verbose()), fmt.Sprint("-show=", *show))
-	cmd.Env = append(os.Environ(), namespaceVariable+"=1", "TETHER_BIN="+tetherBin)
+		fmt.Sprint("-test.v=", testing.Verbose()), fmt.Sprint("-show=", *show), fmt.Sprint("-live=", *live), fmt.Sprint("-record=", *record))
+	cmd.Env = append(os.Environ(), namespaceVariable+"=1", "TETHER_BIN="+bench.bin[tether])
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
 	out, err := cmd.CombinedOutput()
 	if err != nil && cmd.ProcessState == nil {

@@ -14,6 +14,7 @@ import (
 // TestNetworkLife compares how proxies end: with their process, and what becomes of
 // questions when nobody is there to answer. What is compared is as in TestNetworkProxies.
 func TestNetworkLife(t *testing.T) {
+	t.Parallel()
 	inNamespace(t, func(t *testing.T) {
 		openWorld(t)
 		for _, x := range []exchange{
@@ -36,7 +37,7 @@ func TestNetworkLife(t *testing.T) {
 				c := p.open()
 				process := c.proxied("p", networkProxy(someDomains, asks))
 				c.decide = func(networkMessage) string { c.ws.Close(); return "" }
-				b := timed(fetch("other.example"), 0)
+				b := timed(fetch("other.example"), 0, 9*time.Second) // who waits for an answer waits for 10 s
 				p.note(b.label, b.do(process))
 			}},
 			{name: "ended meanwhile", compares: proxyOutcome, play: func(p *player) {
@@ -75,6 +76,7 @@ func gone(address string) string {
 // What is compared is as in TestNetworkProxies; the upstream proxy answers with the first
 // line that it gets.
 func TestNetworkUpstream(t *testing.T) {
+	t.Parallel()
 	inNamespace(t, func(t *testing.T) {
 		openWorld(t)
 		openPrepared(t)

@@ -89,6 +89,10 @@ const (
 	world        = "http://pub.example/"
 )
 
+// noAnswer asks through a proxy that closes the connection. Whether curl sees its end or a
+// reset is chance.
+const noAnswer = `curl -s ` + world + `; case $? in 52 | 56) echo no answer;; esac`
+
 // managedProxy is a start with a proxy of its own, in a network of its own.
 func managedProxy(settings string) string {
 	return `"enforceManagedNetwork":true,` + networkProxy(settings, "")
@@ -102,7 +106,7 @@ var gatedRows = []sandboxRow{
 	{id: "M06 through", intent: intentFor(disabled, ""), start: prepared(bothPrepared), script: curl("", world) + `echo x > $OUT/n; grep -E '^(CapEff|Seccomp:)' /proc/self/status; ls /dev | wc -l`},
 	{id: "M07", policy: workspaceOnly, network: "enabled", start: prepared(bothPrepared), argv: attempts(preparedPort, webPort)},
 	{id: "M07 through", policy: workspaceOnly, network: "enabled", start: prepared(bothPrepared), script: curl("", world)},
-	{id: "M09", policy: workspaceOnly, start: prepared(`"http_proxy":"http://127.0.0.1:9"`), script: `curl -s ` + world + `; case $? in 52 | 56) echo no answer;; esac`}, // empty, or reset: who is first
+	{id: "M09", policy: workspaceOnly, start: prepared(`"http_proxy":"http://127.0.0.1:9"`), script: noAnswer},
 	{id: "M10", policy: workspaceOnly, over: `"useLegacyLandlock":true`, start: prepared(bothPrepared), script: curl("", world)},
 	{id: "M20", intent: "null", start: networkProxy(worldOnly, ""), script: curl("", world, "http://denied.example/", "http://other.example/")},
 	{id: "M21", policy: workspaceOnly, start: managedProxy(worldOnly), script: curl("", world, "http://denied.example/", "http://other.example/") + curl("--noproxy '*'", "http://11.0.0.1/") + `exit 1`},
@@ -115,9 +119,9 @@ var gatedRows = []sandboxRow{
 	{id: "local binding", policy: workspaceOnly, start: managedProxy(`"domains":{"127.0.0.1":"allow","localhost":"allow"},"allowLocalBinding":true`),
 		script: curl("--noproxy ''", "http://127.0.0.1/", world) + curl("", "http://127.0.0.1/")},
 	{id: "attribution", policy: workspaceOnly, start: prepared(bothPrepared + `,"CODEX_NETWORK_PROXY_ATTRIBUTION":"token-1"`), script: curl("", world) + `env | grep -c ATTRIBUTION`},
-	{id: "attribution, too long", policy: workspaceOnly, start: prepared(bothPrepared + `,"CODEX_NETWORK_PROXY_ATTRIBUTION":"` + strings.Repeat("t", 129) + `"`), script: curl("", world),
+	{id: "attribution, too long", policy: workspaceOnly, start: prepared(bothPrepared + `,"CODEX_NETWORK_PROXY_ATTRIBUTION":"` + strings.Repeat("t", 129) + `"`), script: noAnswer,
 		differs: failsClosed("managed proxy mode requires an attribution of 1 to 128 bytes")},
-	{id: "attribution, empty", policy: workspaceOnly, start: prepared(bothPrepared + `,"CODEX_NETWORK_PROXY_ATTRIBUTION":""`), script: curl("", world),
+	{id: "attribution, empty", policy: workspaceOnly, start: prepared(bothPrepared + `,"CODEX_NETWORK_PROXY_ATTRIBUTION":""`), script: noAnswer,
 		differs: failsClosed("managed proxy mode requires an attribution of 1 to 128 bytes")},
 	{id: "IPv6", policy: workspaceOnly, start: prepared(`"http_proxy":"http://[::1]:3129"`), script: curl("", world),
 		differs: ends("a proxy on ::1 is a proxy on the loopback", 0, false, stdout("prepared \"GET http://pub.example/ HTTP/1.1\\r\\n\"\n200 0\n"))},
@@ -127,6 +131,7 @@ var gatedRows = []sandboxRow{
 
 // TestNetworkRows plays rows of the managed network. What is compared is sandboxOutcome.
 func TestNetworkRows(t *testing.T) {
+	t.Parallel()
 	inNamespace(t, func(t *testing.T) {
 		openWorld(t)
 		openPrepared(t)
@@ -141,6 +146,7 @@ const childEnvironment comparison = "every variable of the process; of ports onl
 
 // TestNetworkEnvironment compares the whole environment of processes.
 func TestNetworkEnvironment(t *testing.T) {
+	t.Parallel()
 	const foreign = `"env":{"PATH":"/usr/bin:/bin","A":"1","Http_Proxy":"http://10.0.0.1:1","HTTP_PROXY":"http://10.0.0.1:1","no_proxy":"x","CODEX_NETWORK_PROXY_ATTRIBUTION":"t",` +
 		`"CODEX_NETWORK_PROXY_ACTIVE":"0","SSL_CERT_FILE":"/etc/ssl/x.pem","RSYNC_PROXY":"10.0.0.1:1"}`
 	inNamespace(t, func(t *testing.T) {

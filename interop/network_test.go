@@ -24,6 +24,7 @@ type proxyTable struct {
 
 // TestNetworkProxies tries the same with the proxies of both servers.
 func TestNetworkProxies(t *testing.T) {
+	t.Parallel()
 	inNamespace(t, func(t *testing.T) {
 		openWorld(t)
 		for _, table := range proxyTables {

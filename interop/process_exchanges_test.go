@@ -120,7 +120,7 @@ var processExchanges = []exchange{
 		for _, row := range [][2]string{
 			{"size", `stty size`}, {"modes", `stty -a | tail -n +2`}, {"is one", `test -t 0 && test -t 1 && test -t 2 && echo yes`},
 			{"one stream", `echo out; echo err >&2`}, {"controlling", `echo hello > /dev/tty`}, {"no TERM", `echo "[$TERM]"`},
-			{"SHELL", `echo "$SHELL"`},
+			{"SHELL", `test "$SHELL" = "$(getent passwd "$(id -u)" | cut -d: -f7)" && echo "the user's"`},
 		} {
 			c.start(row[0], sh(row[1]), `"tty":true`)
 			c.process(row[0], row[0])

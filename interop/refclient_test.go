@@ -34,6 +34,7 @@ func dialRef(t *testing.T, who product) (context.Context, *tethertest.Cable, *te
 // TestRefClientRecovers shows that the strict client does what the real one does:
 // it gets all output across a cut that both servers survive.
 func TestRefClientRecovers(t *testing.T) {
+	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
 		ctx, cable, c := dialRef(t, who)
 		p, err := c.Start(ctx, tethertest.RefStart{ID: "p", Argv: sh(`read x; ` + paced(2000, 100, "0.05")), PipeStdin: true})
@@ -67,7 +68,8 @@ func TestRefClientRecovers(t *testing.T) {
 // TestRefClientSeesTheReferenceLose checks the strict client against the one known
 // loss of the reference: more than 1 MiB printed during a cut.
 func TestRefClientSeesTheReferenceLose(t *testing.T) {
-	program(t, ref)
+	t.Parallel()
+	referenceOnly(t)
 	ctx, cable, c := dialRef(t, ref)
 	begin, done := filepath.Join(t.TempDir(), "begin"), filepath.Join(t.TempDir(), "done")
 	p, err := c.Start(ctx, tethertest.RefStart{ID: "p", Argv: sh(fmt.Sprintf(`until [ -e %s ]; do sleep 0.02; done; seq 1 1000000; : > %s; sleep 60`, begin, done))})
@@ -109,6 +111,7 @@ func TestNonUTF8Variable(t *testing.T) {
 
 // TestServeSubcommand: `tether serve` prints the same URL line as exec-server.
 func TestServeSubcommand(t *testing.T) {
+	t.Parallel()
 	s := startCommand(t, tether, productCommand(t, tether, "serve", "--listen", "ws://127.0.0.1:0"))
 	defer s.stop()
 	p := &player{t: t, who: tether, server: s}

@@ -111,6 +111,7 @@ func (a *appServer) wantToolOutput(n int, parts ...string) {
 // sandbox took no time from that window. The command before it, which is late, shows
 // that there is one.
 func TestSandboxCodexApproval(t *testing.T) {
+	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
 		const late, denied = "sleep 1; echo late > late.txt", "echo try; echo data > written.txt && echo wrote"
 		a := newAppServer(t, who, "read-only", untilAsked(late, denied))
@@ -162,6 +163,7 @@ func TestSandboxCodexApproval(t *testing.T) {
 
 // TestSandboxCodexDeclined: without approval there is no second attempt.
 func TestSandboxCodexDeclined(t *testing.T) {
+	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
 		const denied = "echo data > written.txt"
 		a := newAppServer(t, who, "read-only", untilAsked(denied))
@@ -188,6 +190,7 @@ func TestSandboxCodexDeclined(t *testing.T) {
 // TestSandboxCodexWorkspaceWrite: a command may write into the workspace without a
 // question, but not into its .git.
 func TestSandboxCodexWorkspaceWrite(t *testing.T) {
+	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
 		const allowed, denied = "echo data > made.txt && cat made.txt", "echo evil > .git/config"
 		a := newAppServer(t, who, "workspace-write", untilAsked(allowed, denied))

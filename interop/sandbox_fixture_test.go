@@ -18,8 +18,8 @@ const sandboxOutcome comparison = "the answer to the start with its sandboxType,
 	"exit code; sandboxDenied in exited and in process/read; soundness of the numbers; the files of the host afterwards"
 
 // A fixture is what confined commands work on: a workspace with a file and a
-// directory, and a directory beside it that holds a secret. It has the same path
-// for both products, and is made anew for each row.
+// directory, and a directory beside it that holds a secret. It is made anew for each
+// row.
 type fixture struct {
 	t   testing.TB
 	top string // $FX
@@ -27,7 +27,7 @@ type fixture struct {
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	f := &fixture{t, filepath.Join(bench.dir, "rows")} // a name without any word of a denial
+	f := &fixture{t, ownDir(t, "rows")} // a name without any word of a denial
 	if err := os.RemoveAll(f.top); err != nil {
 		t.Fatal(err)
 	}
@@ -65,9 +65,9 @@ func (f *fixture) hardLink(name, target string) {
 	}
 }
 
-// expand replaces $WS, $OUT and $FX by paths.
+// expand replaces $WS, $OUT and $FX by paths, and $FIRST by the name in / that leads there.
 func (f *fixture) expand(s string) string {
-	return strings.NewReplacer("$WS", f.top+"/ws", "$OUT", f.top+"/out", "$FX", f.top).Replace(s)
+	return strings.NewReplacer("$WS", f.top+"/ws", "$OUT", f.top+"/out", "$FX", f.top, "$FIRST", strings.Split(f.top, "/")[1]).Replace(s)
 }
 
 // state lists every file with its kind, mode and content, and says of each path
@@ -85,6 +85,9 @@ func (f *fixture) state(others []string) string {
 		fmt.Fprintf(&b, "%v %s", info.Mode(), strings.TrimPrefix(path, f.top+"/"))
 		if d.Type().IsRegular() {
 			content, _ := os.ReadFile(path)
+			if len(content) > longOutput {
+				content = []byte(shorten(string(content)))
+			}
 			fmt.Fprintf(&b, " %q", content)
 		}
 		b.WriteString("\n")
@@ -169,11 +172,13 @@ type sandboxRow struct {
 	others  []string // paths on the host to look at afterwards
 	play    func(c *conn)
 	differs []difference
+	varies  []string // as in exchange
+	asRoot  bool     // an ordinary user sees something else
 }
 
 // exchange is the row as something to play: labels are start, end, read, host.
 func (r sandboxRow) exchange() exchange {
-	return exchange{name: r.id, compares: sandboxOutcome, differs: r.differs, play: r.run}
+	return exchange{name: r.id, compares: sandboxOutcome, differs: r.differs, varies: r.varies, asRoot: r.asRoot, play: r.run}
 }
 
 // hastyVerdicts is how often a row is played before a verdict that is too early is one.

@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -47,9 +49,14 @@ var bench struct {
 	broken bool               // tether does not build
 	mu     sync.Mutex
 	serve  map[string]*server
+	own    map[string]string // directories of tests, see ownDir
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if signal.Ignored(syscall.SIGHUP) { // as under nohup: servers and commands would inherit that
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	if err := prepare(); err != nil {
 		fmt.Fprintln(os.Stderr, "interop:", err)
 		os.Exit(1)
@@ -75,7 +82,7 @@ func prepare() error {
 	if err != nil {
 		return err
 	}
-	bench.root, bench.serve = root, map[string]*server{}
+	bench.root, bench.serve, bench.own = root, map[string]*server{}, map[string]string{}
 	bench.bin, bench.why = map[product]string{}, map[product]string{}
 	base, err := scratchBase(root)
 	if err != nil {
@@ -145,11 +152,22 @@ func locateReference() {
 		return
 	}
 	bench.bin[ref] = found[0]
+	if !*live && !*record {
+		return
+	}
+	if version, err := exec.Command(found[0], "--version").Output(); err != nil || !strings.HasSuffix(strings.TrimSpace(string(version)), " "+referenceVersion) {
+		bench.why[ref] = fmt.Sprintf("%s reports version %q (%v), and the recordings are of %s", found[0], version, err, referenceVersion)
+		delete(bench.bin, ref)
+	}
 }
 
 // buildTether fills in tether's binary. Sources that do not build fail the tests
 // that need it; no sources at all are a reason to skip.
 func buildTether() {
+	if *record {
+		bench.why[tether] = "only the reference is recorded"
+		return
+	}
 	if bin := os.Getenv("TETHER_BIN"); bin != "" {
 		bench.bin[tether] = bin
 		return
@@ -173,12 +191,33 @@ func program(t testing.TB, who product) string {
 	t.Helper()
 	bin, ok := bench.bin[who]
 	if !ok {
-		if os.Getenv("CI") == "true" || who == tether && bench.broken {
+		switch {
+		case who == tether && *record:
+		case who == ref && *record, who == tether && bench.broken, os.Getenv("CI") == "true":
 			t.Fatalf("%s: %s", who, bench.why[who])
 		}
 		t.Skipf("%s: %s", who, bench.why[who])
 	}
 	return bin
+}
+
+// ownDir returns the path of a directory that belongs to a test and is removed at its end.
+// It is the same for each call with this kind; normalise writes it as $BENCH/KIND.
+func ownDir(t testing.TB, kind string) string {
+	t.Helper()
+	bench.mu.Lock()
+	defer bench.mu.Unlock()
+	key := kind + " " + t.Name()
+	if _, ok := bench.own[key]; !ok {
+		dir := filepath.Join(bench.dir, fmt.Sprintf("%s%04d", kind, len(bench.own)))
+		bench.own[key] = dir
+		t.Cleanup(func() {
+			if err := os.RemoveAll(dir); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return bench.own[key]
 }
 
 // serverEnv is the whole environment of every server, the same for both products:
@@ -244,7 +283,7 @@ func startCommand(t testing.TB, who product, cmd *exec.Cmd) *server {
 		t.Fatal(err)
 	}
 	s.cmd.Stdout = w
-	s.cmd.WaitDelay = patience // for who still holds its stderr
+	s.cmd.WaitDelay = 8 * time.Second // if a child still holds its stderr
 	err = startForGood(s.cmd)
 	w.Close()
 	if err != nil {
@@ -327,7 +366,7 @@ type outcome struct {
 // not end within the time is killed and reported with exit -1.
 func runToEnd(t testing.TB, who product, stdin io.Reader, args ...string) outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := command(t, who, args...)
 	var out, errs bytes.Buffer

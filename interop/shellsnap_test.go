@@ -22,6 +22,7 @@ func TestShellSnapshots(t *testing.T) {
 // The real client asks for snapshots when its feature is on: start-up files are read
 // once for three commands.
 func TestCodexShellSnapshot(t *testing.T) {
+	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
 		const commands = 3
 		model := newModel(t, func(turn int, outputs []string) modelItem {
@@ -204,7 +205,7 @@ set -o noclobber -o pipefail -u
 			h.run(fmt.Sprint("dash ", i), "/bin/sh", "hi\nf\necho $A", "")
 		}
 	}},
-	{name: "snapshot/zsh", compares: wholeReplies, differs: []difference{
+	{name: "snapshot/zsh", liveOnly: "few machines have zsh", compares: wholeReplies, differs: []difference{
 		snapDiffers("zsh 0", "aliases are not lost", 0, map[string]string{"stdout": "aliased\nfunction\nrc zero a b\nextendedglob\nnohashdirs\nlogin\n"}),
 		snapDiffers("zsh 1", "aliases are not lost", 0, map[string]string{"stdout": "aliased\nfunction\nrc zero a b\nextendedglob\nnohashdirs\nlogin\n"}),
 	}, play: func(p *player) {

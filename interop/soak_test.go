@@ -122,6 +122,7 @@ func (j job) run(ctx context.Context, t testing.TB, c *tethertest.RefClient, id 
 // that nothing is left of it. Its jobs can begin at once.
 func soakServer(t *testing.T) (url string) {
 	t.Helper()
+	program(t, tether)
 	job{}.argv(t) // to build the producer takes a while
 	before := goleak.IgnoreCurrent()
 	fds, processes := openFiles(t), children(t)

@@ -17,6 +17,7 @@ import (
 // Two gigabytes (in make test: 64 MiB) over a connection that is cut ten times arrive
 // whole, and the server needs no more memory for two gigabytes than for two megabytes.
 func TestUploadOfTwoGigabytes(t *testing.T) {
+	program(t, tether)
 	size := tethertest.Scaled[int64](64<<20, 2<<30)
 	s := tethertest.StartServer(t, execserver.Config{})
 	dir, err := os.MkdirTemp(bench.dir, "upload-")

@@ -159,29 +159,33 @@ func (l *lookout) fired(expected string) []string {
 }
 
 func TestWatchMissing(t *testing.T) {
-	playBoth(t, exchange{name: "watch rows", compares: whatWasRead, play: func(p *player) {
-		l := &lookout{household: newHousehold(p.t), p: p, c: p.caller()}
-		for i, row := range watchMissingRows {
-			l.anew()
-			l.sh(row.before)
-			answer := l.watch(i+1, row.missing, row.present)
-			seen := map[string]any{"answer": answer}
-			if strings.Contains(answer, "true") && row.act != "" {
-				l.sh(row.act)
-				expected := fmt.Sprint(i + 1)
-				if slices.Contains(silentRows, row.label) {
-					expected = ""
+	t.Parallel()
+	for i, row := range watchMissingRows {
+		t.Run(row.label, func(t *testing.T) {
+			t.Parallel()
+			playBoth(t, exchange{name: row.label, compares: whatWasRead, play: func(p *player) {
+				l := &lookout{household: newHousehold(p.t), p: p, c: p.caller()}
+				l.anew()
+				l.sh(row.before)
+				answer := l.watch(i+1, row.missing, row.present)
+				seen := map[string]any{"answer": answer}
+				if strings.Contains(answer, "true") && row.act != "" {
+					l.sh(row.act)
+					expected := fmt.Sprint(i + 1)
+					if slices.Contains(silentRows, row.label) {
+						expected = ""
+					}
+					seen["fired"] = l.fired(expected)
 				}
-				// The watch of the row before may have fired when its files were removed.
-				seen["fired"] = slices.DeleteFunc(l.fired(expected), func(id string) bool { return !strings.HasSuffix(id, fmt.Sprint(" ", i+1)) })
-			}
-			p.note(row.label, seen)
-		}
-	}}, shared)
+				p.note("watch", seen)
+			}}, shared)
+		})
+	}
 }
 
 // TestWatchMissingIDs replaces watches and uses ids again.
 func TestWatchMissingIDs(t *testing.T) {
+	t.Parallel()
 	playBoth(t, exchange{name: "watch ids", compares: whatWasRead, play: func(p *player) {
 		l := &lookout{household: newHousehold(p.t), p: p, c: p.caller()}
 		l.anew()
