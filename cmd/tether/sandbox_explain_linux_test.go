@@ -69,8 +69,8 @@ func TestSandboxExplainReads(t *testing.T) {
 		want []string
 	}{
 		{"--profile read-only link", []string{"network   off\n", "writable  nothing\n",
-			"  " + r.work + "/link -> " + r.outside + "\n    read only: entry 0, read, for /\n", "\nplan\n  shape namespaces\n", "  bind-ro /  # entry 0, read\n"}},
-		{"--network", []string{"network   on\n", "writable  /tmp\n", "          " + r.work + "\n            except " + r.work + "/.agents: read only (entry 5, read)\n"}},
+			"  " + r.work + "/link -> " + r.outside + "\n    read only: entry :root, read, for /\n", "\nplan\n  shape namespaces\n", "  bind-ro /  # entry :root, read\n"}},
+		{"--network", []string{"network   on\n", "writable  /tmp\n", "          " + r.work + "\n            except " + r.work + "/.agents: read only (entry :project_roots/.agents, read)\n"}},
 		{"--profile full missing", []string{"backend   none needed", "writable  everything\n", "/missing (does not exist)\n    read and write: unrestricted"}},
 	} {
 		got := r.tether("", append([]string{"sandbox", "explain"}, strings.Fields(try.args)...)...)
@@ -94,7 +94,7 @@ func TestSandboxWithoutBubblewrap(t *testing.T) {
 		return string(text), cmd.ProcessState.ExitCode()
 	}
 	text, code := run("sandbox", "explain", "/etc/passwd")
-	for _, part := range []string{"MISSING, the command would be refused: bubblewrap is not installed", "apt-get install bubblewrap", "read only: entry 0", "bind-ro /"} {
+	for _, part := range []string{"MISSING, the command would be refused: bubblewrap is not installed", "apt-get install bubblewrap", "read only: entry :root, read", "bind-ro /"} {
 		if !strings.Contains(text, part) || code != 0 {
 			t.Errorf("no %q, code %d: %s", part, code, text)
 		}

@@ -251,7 +251,7 @@ func TestSandboxRunSaysThatItMayBeTheReason(t *testing.T) {
 		args []string
 		want string // the last line of standard error
 	}{
-		{append([]string{"--explain-denial"}, write...), hint + ": writing " + r.outside + "/new is not allowed (entry 0, read)"},
+		{append([]string{"--explain-denial"}, write...), hint + ": writing " + r.outside + "/new is not allowed (entry :root, read)"},
 		{append([]string{"--explain-denial", "--profile", "full"}, "sh", "-c", "echo 'permission denied' >&2; exit 1"), "permission denied"},
 		{[]string{"--explain-denial", "sh", "-c", "echo 'Operation not permitted' >&2; exit 1"}, hint},
 		{[]string{"--explain-denial", "sh", "-c", "echo 'Operation not permitted' >&2"}, "Operation not permitted"},

@@ -215,12 +215,12 @@ func (b *binder) restrict(policy *Policy) error {
 		case e.access == Read && b.foreignLink(e.path) != "":
 			foreign = append(foreign, e)
 		default:
-			b.add(e.path, e.access, FromEntry, e.path, e.index)
+			b.add(e.path, e.access, FromEntry, e.name)
 		}
 	}
 	for _, e := range foreign { // when it is known what may be written
-		if !b.keepLink(e.path, FromEntry, e.index) {
-			b.add(e.path, e.access, FromEntry, e.path, e.index)
+		if !b.keepLink(e.path, FromEntry, e.name) {
+			b.add(e.path, e.access, FromEntry, e.name)
 		}
 	}
 	if err := b.kernel(policy); err != nil || policy.FullWrite {
@@ -268,7 +268,7 @@ func (b *binder) kernel(policy *Policy) error {
 	// The network needs namespaces, in which all is as outside, but for what is ours.
 	b.rules = newRules()
 	for _, p := range []string{"/", "/dev/shm"} {
-		b.add(p, Write, Unrestricted, p, -1)
+		b.add(p, Write, Unrestricted, p)
 	}
 	policy.rules = b.rules
 	return b.addOwn(policy)
@@ -281,9 +281,9 @@ func (b *binder) isDir(p string) bool {
 }
 
 // add resolves a path and adds the rule about it.
-func (b *binder) add(name string, access Access, origin Origin, named string, entry int) {
+func (b *binder) add(name string, access Access, origin Origin, named string) {
 	at := b.finder.find(name)
-	r := Rule{Path: at.path, Access: access, Origin: origin, Named: named, Entry: entry, literal: name, place: at,
+	r := Rule{Path: at.path, Access: access, Origin: origin, Named: named, literal: name, place: at,
 		emptyDir: origin == FromProtected}
 	if at.gap == gapMissing {
 		r.creatable = b.finder.host.CanCreate(path.Dir(at.gapAt))
@@ -331,7 +331,7 @@ func (b *binder) checkSeen() error {
 			continue
 		}
 		if err := b.finder.look(r.place.gapAt).err; !errors.Is(err, fs.ErrPermission) {
-			return Unenforceable("cannot look at %s to restrict %s: %w", r.place.gapAt, r.Named, err)
+			return Unenforceable("cannot look at %s to restrict %s: %w", r.place.gapAt, r.literal, err)
 		}
 	}
 	return nil

@@ -171,7 +171,7 @@ func (c *compiler) counts(at string, r *Rule) (bool, error) {
 		return r.Access == Deny, nil
 	case within(at, "/proc"):
 		if r.Access == Deny && c.view("/proc") != viewMasked {
-			return false, Unenforceable("a path below /proc cannot be denied: %s", r.Named)
+			return false, Unenforceable("a path below /proc cannot be denied: %s", r.literal)
 		}
 		return false, nil
 	case !within(at, "/dev"):
@@ -254,7 +254,7 @@ func (c *compiler) fill(r *Rule) error {
 			{Kind: OpPlaceholder, Path: at, Why: why},
 			{Kind: OpMaskFile, Path: at, Mode: modeEmptyFile, Why: why}}}
 	default:
-		return Unenforceable("cannot look at %s to restrict %s", at, r.Named)
+		return Unenforceable("cannot look at %s to restrict %s", at, r.literal)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ const symbolicGlob = "codex-project-roots://"
 // An entry is an entry of the intent with its name replaced: one per workspace
 // root where it named those.
 type entry struct {
-	index  int
+	name   string // as the intent has it; :KIND for a special path
 	kind   string // of wire.SandboxPath or, for special ones, of wire.SpecialPath
 	access Access
 	path   string // absolute and clean; empty if it names nothing here
@@ -33,13 +33,13 @@ func (b *binder) expand(native map[int]string) error {
 		}
 		switch e.Path.Type {
 		case wire.SandboxPathURI:
-			b.entries = append(b.entries, entry{i, e.Path.Type, access, native[i]})
+			b.entries = append(b.entries, entry{native[i], e.Path.Type, access, native[i]})
 		case wire.SandboxPathGlob:
-			if err := b.expandGlob(i, e.Path.Pattern, access); err != nil {
+			if err := b.expandGlob(e.Path.Pattern, access); err != nil {
 				return err
 			}
 		case wire.SandboxPathSpecial:
-			if err := b.expandSpecial(i, e.Path.Special, access); err != nil {
+			if err := b.expandSpecial(e.Path.Special, access); err != nil {
 				return err
 			}
 		default:
@@ -61,8 +61,8 @@ func accessOf(a wire.Access) (Access, error) {
 	return Deny, &IntentError{text: "unknown sandbox access `" + string(a) + "`"}
 }
 
-func (b *binder) expandSpecial(i int, s wire.SpecialPath, access Access) error {
-	e := entry{index: i, kind: s.Kind, access: access}
+func (b *binder) expandSpecial(s wire.SpecialPath, access Access) error {
+	e := entry{name: ":" + s.Kind, kind: s.Kind, access: access}
 	switch s.Kind {
 	case wire.SpecialUnknown:
 		return nil
@@ -73,6 +73,9 @@ func (b *binder) expandSpecial(i int, s wire.SpecialPath, access Access) error {
 		}
 		if path.IsAbs(subpath) || strings.Contains(subpath, "\x00") {
 			return Unenforceable("the subpath %q of a project root is not a relative path", subpath)
+		}
+		if subpath != "" {
+			e.name += "/" + subpath
 		}
 		for _, root := range b.roots {
 			e.path = path.Join(root, subpath)
@@ -172,13 +175,13 @@ func (b *binder) hasGlobs() bool {
 // them, or only one about the root. It never takes away: what is open already
 // stays as open as it is.
 func (b *binder) addMinimal() {
-	access, index := Deny, -1
+	access, name := Deny, ""
 	for _, e := range b.entries {
-		if e.kind == wire.SpecialMinimal && (index < 0 || e.access == Deny) {
-			access, index = min(e.access, Read), e.index
+		if e.kind == wire.SpecialMinimal && (name == "" || e.access == Deny) {
+			access, name = min(e.access, Read), e.name
 		}
 	}
-	if index < 0 {
+	if name == "" {
 		return
 	}
 	var open []string // found before the first rule of ours counts
@@ -193,6 +196,6 @@ func (b *binder) addMinimal() {
 		}
 	}
 	for _, p := range open {
-		b.add(p, access, FromMinimal, p, index)
+		b.add(p, access, FromMinimal, name)
 	}
 }

@@ -212,7 +212,7 @@ func named(host memHost, e wire.SandboxEntry, policy *Policy, process Process) [
 	case wire.SpecialProjectRoots:
 		var paths []string
 		for _, r := range policy.rules.all {
-			if r.Origin == FromEntry && r.Entry >= 0 {
+			if r.Origin == FromEntry {
 				paths = append(paths, rootsNamed(r, e)...)
 			}
 		}
@@ -228,8 +228,8 @@ func rootsNamed(r *Rule, e wire.SandboxEntry) []string {
 	if e.Path.Special.Subpath != nil {
 		sub = "/" + *e.Path.Special.Subpath
 	}
-	if r.Access.String() == string(e.Access) && strings.HasSuffix(r.Named, sub) {
-		return []string{r.Named}
+	if r.Access.String() == string(e.Access) && strings.HasSuffix(r.literal, sub) {
+		return []string{r.literal}
 	}
 	return nil
 }

@@ -16,7 +16,6 @@ const (
 
 // A glob denies what matches a pattern below a directory.
 type glob struct {
-	entry   int
 	named   string // the pattern as it was given
 	dir     string // where the search starts; absolute and clean
 	pattern string // the rest, relative to dir
@@ -28,7 +27,7 @@ func refusedGlob(pattern string) error {
 
 // expandGlob binds a pattern to its base directories. Only a deny has an
 // effect.
-func (b *binder) expandGlob(i int, pattern string, access Access) error {
+func (b *binder) expandGlob(pattern string, access Access) error {
 	if access != Deny {
 		return nil
 	}
@@ -43,7 +42,7 @@ func (b *binder) expandGlob(i int, pattern string, access Access) error {
 		if !ok {
 			return refusedGlob(pattern)
 		}
-		g.entry, g.named = i, pattern
+		g.named = pattern
 		b.globs = append(b.globs, g)
 	}
 	return nil
@@ -97,7 +96,7 @@ func (b *binder) deny(g glob) error {
 	}
 	for _, rel := range w.found {
 		// By its name below the given directory: links count as crossed.
-		b.add(path.Join(g.dir, rel), Deny, FromGlob, g.named, g.entry)
+		b.add(path.Join(g.dir, rel), Deny, FromGlob, g.named)
 	}
 	return nil
 }

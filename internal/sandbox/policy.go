@@ -41,7 +41,7 @@ type Policy struct {
 // must be absolute and, as rules are about real paths, without links.
 func (p *Policy) Decide(name string) (Access, Rule) {
 	if p.unrestricted {
-		return Write, Rule{Path: "/", Access: Write, Origin: Unrestricted, Entry: -1}
+		return Write, Rule{Path: "/", Access: Write, Origin: Unrestricted}
 	}
 	if p.FullWrite {
 		name = "/"
@@ -49,7 +49,7 @@ func (p *Policy) Decide(name string) (Access, Rule) {
 	if r := p.rules.decide(path.Clean("/" + name)); r != nil {
 		return r.Access, *r
 	}
-	return Deny, Rule{Path: "/", Entry: -1}
+	return Deny, Rule{Path: "/"}
 }
 
 // A WritableRoot is a place to write to, and what is narrower inside.

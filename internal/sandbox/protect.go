@@ -72,10 +72,10 @@ func (b *binder) protect() {
 			if b.lifted(p) || b.rules.access(p) == Deny {
 				continue
 			}
-			if b.keepLink(p, FromProtected, -1) {
+			if b.keepLink(p, FromProtected, p) {
 				continue
 			}
-			b.add(p, Read, FromProtected, p, -1)
+			b.add(p, Read, FromProtected, p)
 			if name == ".git" {
 				b.protectGitdir(p)
 			}
@@ -121,7 +121,7 @@ func (b *binder) foreignLink(name string) string {
 // In a sticky directory of another user a command cannot remove the link. Elsewhere
 // the backend covers it, if it can. False is that the name is no such link, or
 // that nothing can be done about it.
-func (b *binder) keepLink(name string, origin Origin, entry int) bool {
+func (b *binder) keepLink(name string, origin Origin, named string) bool {
 	p := b.foreignLink(name)
 	switch r := b.rules.byPath[p]; {
 	case r != nil && r.place.mode&fs.ModeSymlink != 0: // covered by another rule
@@ -132,7 +132,7 @@ func (b *binder) keepLink(name string, origin Origin, entry int) bool {
 		b.left = append(b.left, p)
 		return true
 	case b.process.Covers:
-		b.rules.add(Rule{Path: p, Access: Read, Origin: origin, Named: name, Entry: entry, literal: p,
+		b.rules.add(Rule{Path: p, Access: Read, Origin: origin, Named: named, literal: p,
 			place: place{path: p, mode: fs.ModeSymlink}})
 		return true
 	}
@@ -160,7 +160,7 @@ func (b *binder) protectGitdir(file string) {
 	}
 	target = path.Clean(target)
 	if at := b.finder.find(target); at.exists() && b.rules.access(at.path) == Write && !b.lifted(at.path) {
-		b.add(target, Read, FromGitdir, target, -1)
+		b.add(target, Read, FromGitdir, target)
 	}
 }
 
@@ -173,17 +173,17 @@ func (b *binder) addOwn(policy *Policy) error {
 		}
 	}
 	if r := b.rules.decide("/sys"); r != nil && r.Path == "/" && r.Access == Write && b.isDir("/sys") {
-		b.add("/sys", Read, FromSystem, "/sys", -1) // its owner could command the kernel
+		b.add("/sys", Read, FromSystem, "/sys") // its owner could command the kernel
 	}
 	if r := b.rules.byPath["/proc"]; policy.noProc && (r == nil || r.Access != Deny) {
-		b.add("/proc", Read, FromSystem, "/proc", -1)
+		b.add("/proc", Read, FromSystem, "/proc")
 	}
 	for _, p := range b.process.Private {
 		switch at := b.finder.find(path.Clean(p)); {
 		case at.path == "/":
 			return Unenforceable("%s is private: nothing would be left", p)
 		case at.exists():
-			b.add(path.Clean(p), Deny, FromPrivate, p, -1)
+			b.add(path.Clean(p), Deny, FromPrivate, p)
 		}
 	}
 	for _, p := range b.process.Runtime {
@@ -194,7 +194,7 @@ func (b *binder) addOwn(policy *Policy) error {
 		if b.rules.access(at.path) != Deny {
 			continue
 		}
-		b.add(path.Clean(p), Read, FromRuntime, p, -1)
+		b.add(path.Clean(p), Read, FromRuntime, p)
 		if b.rules.access(at.path) == Deny {
 			return Unenforceable("%s, which starts commands, is hidden by the sandbox", p)
 		}
@@ -224,7 +224,7 @@ func (b *binder) addCertificates(policy *Policy) {
 			return
 		}
 	}
-	b.add(name, Read, FromCertificates, name, -1)
+	b.add(name, Read, FromCertificates, name)
 	policy.env = append(policy.env, Variable{certFile, at.path}) // links need not be there inside
 }
 
@@ -236,7 +236,7 @@ func (b *binder) addControlSockets() {
 				continue
 			}
 			if at := b.finder.find(p); at.exists() && !at.isDir() && b.rules.access(at.path) == Read {
-				b.add(p, Deny, FromControl, p, -1)
+				b.add(p, Deny, FromControl, p)
 			}
 		}
 	}

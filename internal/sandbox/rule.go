@@ -42,8 +42,7 @@ type Rule struct {
 	Path   string // without links
 	Access Access
 	Origin Origin
-	Named  string // as the intent spells it: a path or a pattern
-	Entry  int    // position of the entry in the intent; -1: none
+	Named  string // as the intent names it: a path, a pattern, or :KIND for a special path
 
 	literal   string // before links were followed
 	place     place
@@ -51,6 +50,8 @@ type Rule struct {
 	creatable bool // the gap could be filled by the user
 }
 
+// String names the rule and what it allows. A rule of an entry has the name that the
+// intent gives it, so that its author recognises it.
 func (r Rule) String() string {
 	var s string
 	switch r.Origin {
@@ -58,12 +59,8 @@ func (r Rule) String() string {
 		return "no entry"
 	case Unrestricted:
 		return "unrestricted"
-	case FromEntry:
-		s = "entry " + strconv.Itoa(r.Entry)
-	case FromGlob:
-		s = "entry " + strconv.Itoa(r.Entry) + " glob " + quoted(r.Named)
-	case FromMinimal:
-		s = "minimal"
+	case FromEntry, FromGlob, FromMinimal:
+		s = "entry " + quoted(shortened(r.Named))
 	case FromProtected:
 		s = "protected name"
 	case FromGitdir:
@@ -79,11 +76,7 @@ func (r Rule) String() string {
 	case FromCertificates:
 		s = "certificates"
 	}
-	s += ", " + r.Access.String()
-	if r.Origin == FromEntry && r.Named != r.Path {
-		s += " " + quoted(r.Named)
-	}
-	return s
+	return s + ", " + r.Access.String()
 }
 
 // beats reports whether r decides where both speak about the same path.
@@ -143,6 +136,19 @@ func (rs *rules) access(p string) Access {
 		return r.Access
 	}
 	return Deny
+}
+
+// maxRuleName is how many bytes of a name are told: a client can spell a path with as
+// many detours as a message holds.
+const maxRuleName = 512
+
+// shortened leaves out the middle of a name that is too long.
+func shortened(name string) string {
+	if len(name) <= maxRuleName {
+		return name
+	}
+	head, tail := name[:maxRuleName/2], name[len(name)-maxRuleName/2:]
+	return strings.ToValidUTF8(head, "") + "…" + strings.ToValidUTF8(tail, "")
 }
 
 // quoted writes a path as it is unless that would be hard to read.

@@ -197,6 +197,6 @@ func (h *socketHider) open(real string) bool {
 
 func (h *socketHider) hide(p string) {
 	if h.hidden++; h.hidden <= maxUserSockets {
-		h.add(p, Deny, FromControl, p, -1)
+		h.add(p, Deny, FromControl, p)
 	}
 }

@@ -82,9 +82,9 @@ func recently(chunks ...chunk) *Recent {
 
 // The rules of the policy.
 const (
-	byRoot = " by entry 0, read"
-	byGit  = " by entry 2, read"
-	byDeny = " by entry 3, deny"
+	byRoot = " by entry :root, read"
+	byGit  = " by entry /fx/ws/.git, read"
+	byDeny = " by entry /fx/secret, deny"
 )
 
 // TestExplainLines has what programs print, in /fx/out unless the row says ws.
