@@ -43,6 +43,7 @@ type launch struct {
 	openIn  bool // keep the input of a detached command open
 	noInput bool // the command gets an empty input instead of ours
 	escape  string
+	explain bool // a denial, also where standard error is not a terminal
 
 	argv          []string
 	stdin, stdout *os.File
@@ -81,7 +82,8 @@ func newRun(stdin, stdout *os.File) *cobra.Command {
 	fs.BoolVarP(&l.detach, "detach", "d", false, "leave the command running and print its name; without an address it\nruns in a server of this user that is started if need be")
 	fs.BoolVarP(&l.openIn, "stdin", "i", false, "with --detach: keep standard input open for 'tether attach'")
 	fs.BoolVarP(&l.noInput, "no-stdin", "n", false, "do not read standard input; the command finds its end at once")
-	group(fs, "Command", "tty", "timeout", "detach", "stdin", "no-stdin")
+	defineExplainDenial(fs, &l.explain)
+	group(fs, "Command", "tty", "timeout", "detach", "stdin", "no-stdin", explainDenial)
 	l.define(fs, "the command runs on this machine")
 	l.defineKeeping(fs)
 	onlyOnce(fs)
@@ -196,6 +198,10 @@ func (l *launch) check() (keys *escape, err error) {
 		return refuse("--user-sockets is for --sandbox; without one, the sockets are open")
 	case l.sandbox.sockets && l.remote():
 		return nil, usageError{errServerSockets}
+	case l.explain && l.detach:
+		return refuse("--explain-denial does not go with --detach: the command fails later")
+	case l.explain && l.sandbox.profile == "" && !l.sandbox.hosts.given():
+		return refuse("--explain-denial is for --sandbox; without one, nothing is denied")
 	case strings.ContainsFunc(l.name, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):
 		return refuse("--name must not have blanks, slashes or control characters")
 	}
@@ -392,6 +398,7 @@ func (l *launch) attend(conn *connection, p *client.Process, d *desk, keys *esca
 		keys = nil
 	}
 	reachable := false // when the user left
+	denial := ""
 	end := func() ending {
 		if d.raw {
 			defer makeRaw(l.stdin)()
@@ -408,6 +415,7 @@ func (l *launch) attend(conn *connection, p *client.Process, d *desk, keys *esca
 		defer k.stop()
 		end := d.attend(p, sources, signals, k.leave)
 		reachable = d.connected()
+		denial = l.denial(p, end)
 		return end
 	}()
 	if errors.Is(end.left, errEscape) {
@@ -417,5 +425,29 @@ func (l *launch) attend(conn *connection, p *client.Process, d *desk, keys *esca
 		}
 		return codedError{exitLost, errors.New("left; the command was ended")}
 	}
+	if denial != "" {
+		fmt.Fprintln(l.stderr, denial)
+	}
 	return end.result()
+}
+
+// verdictPatience bounds the question whether the sandbox denied something: only servers
+// that do not say it with the exit are asked.
+const verdictPatience = 5 * time.Second
+
+// denial returns a line that explains the failure of a confined command, empty if there is
+// nothing to explain or the user does not want to read it. What is denied in a login shell
+// is for the shell to tell.
+func (l *launch) denial(p *client.Process, end ending) string {
+	confined := l.sandbox.profile != "" && l.sandbox.profile != profileFull || l.sandbox.hosts.given()
+	if !confined || l.login || !end.exited || end.code == 0 || end.timeout || end.left != nil || !l.explain && (l.quiet || !isTerminal(l.stderr)) {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), verdictPatience)
+	defer cancel()
+	exit, err := p.Result(ctx)
+	if err != nil || !exit.SandboxDenied {
+		return ""
+	}
+	return denialText(exit.Denial, l.sandbox.hosts.given())
 }

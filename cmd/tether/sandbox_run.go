@@ -20,6 +20,7 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/internal/sandbox/denial"
+	"github.com/tetherexec/tether/wire"
 )
 
 // A sandboxRun is one command in a sandbox, on our own standard streams.
@@ -61,7 +62,7 @@ func newSandboxRun(stdin, stdout *os.File) *cobra.Command {
 	fs := cmd.Flags()
 	fs.SetInterspersed(false) // what follows the command is the command's
 	run.define(fs)
-	fs.BoolVar(&run.explainDenial, "explain-denial", false, "say when the sandbox may be the reason for a failure, even if\nstandard error is not a terminal")
+	defineExplainDenial(fs, &run.explainDenial)
 	onlyOnce(fs)
 	return cmd
 }
@@ -135,8 +136,8 @@ func (r *sandboxRun) command(ctx context.Context, w *workshop, request confine.R
 		return codedError{exitRefused, out.err}
 	}
 	if out.code != 0 && prepared.Plan.Shape != sandbox.ShapeOpen && (r.explainDenial || isTerminal(r.stderr)) {
-		if text := out.denial(prepared.Policy, request.Spec.Dir, request.EnforceManagedNetwork); text != "" {
-			fmt.Fprintln(r.stderr, text)
+		if denied, fact := out.denial(prepared.Policy, request.Spec.Dir); denied {
+			fmt.Fprintln(r.stderr, denialText(fact, request.EnforceManagedNetwork))
 		}
 	}
 	if out.code != 0 {
@@ -259,9 +260,9 @@ func (o *runOutput) Cut() {}
 // Close implements proc.Sink.
 func (o *runOutput) Close() {}
 
-// denial returns a line about the part that the sandbox may have had in a
-// failure, or nothing. managed says that some hosts can be reached.
-func (o *runOutput) denial(policy *sandbox.Policy, cwd string, managed bool) string {
+// denial reports whether the sandbox may be the reason for the failure of the command, and
+// what is known about it, which may be nil.
+func (o *runOutput) denial(policy *sandbox.Policy, cwd string) (bool, *wire.DenialFact) {
 	var judge denial.Judge
 	var recent denial.Recent
 	for _, c := range o.newest.chunks {
@@ -269,23 +270,9 @@ func (o *runOutput) denial(policy *sandbox.Policy, cwd string, managed bool) str
 		recent.Add(c.stream, c.data)
 	}
 	if !judge.Denied(o.code) {
-		return ""
+		return false, nil
 	}
-	text := "tether: the sandbox may be the reason for this failure"
-	f := denial.Explain(policy, cwd, o.code, &recent)
-	switch {
-	case f == nil:
-	case f.Path != "":
-		verb := map[string]string{"read": "reading", "write": "writing"}[f.Access]
-		text += fmt.Sprintf(": %s %s is not allowed (%s)", verb, f.Path, f.Rule)
-	case f.Syscall == denial.SyscallNetwork && managed:
-		text += ": the network leads to what --allow-host names, through a proxy"
-	case f.Syscall == denial.SyscallNetwork:
-		text += ": the network is off (--network allows it)"
-	case f.Syscall == denial.SyscallKilled:
-		text += ": a forbidden system call ended it"
-	}
-	return text
+	return true, denial.Explain(policy, cwd, o.code, &recent).Wire()
 }
 
 // A window is the newest output, as much as a failure is judged by.

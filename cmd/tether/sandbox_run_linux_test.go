@@ -242,31 +242,6 @@ func TestSandboxRunWithoutReader(t *testing.T) {
 	endsWithoutReader(t, newTrial(t).command("sandbox", "run", "yes"))
 }
 
-func TestSandboxRunSaysThatItMayBeTheReason(t *testing.T) {
-	t.Parallel()
-	r := newTrialOf(t, released(t))
-	const hint = "tether: the sandbox may be the reason for this failure"
-	write := []string{"sh", "-c", "echo x > " + r.outside + "/new"}
-	for _, try := range []struct {
-		args []string
-		want string // the last line of standard error
-	}{
-		{append([]string{"--explain-denial"}, write...), hint + ": writing " + r.outside + "/new is not allowed (entry :root, read)"},
-		{append([]string{"--explain-denial", "--profile", "full"}, "sh", "-c", "echo 'permission denied' >&2; exit 1"), "permission denied"},
-		{[]string{"--explain-denial", "sh", "-c", "echo 'Operation not permitted' >&2; exit 1"}, hint},
-		{[]string{"--explain-denial", "sh", "-c", "echo 'Operation not permitted' >&2"}, "Operation not permitted"},
-		{[]string{"--explain-denial", "sh", "-c", "echo boom >&2; exit 1"}, "boom"},
-		{[]string{"--explain-denial", r.self, "be-child", "probe", "int80", "getpid"}, hint + ": a forbidden system call ended it"},
-		{[]string{"sh", "-c", "echo 'Operation not permitted' >&2; exit 1"}, "Operation not permitted"},
-	} {
-		got := r.run(try.args...)
-		lines := strings.Split(strings.TrimSpace(got.stderr), "\n")
-		if lines[len(lines)-1] != try.want {
-			t.Errorf("%q: %+v", try.args, got)
-		}
-	}
-}
-
 // A seat is a terminal that somebody sits at.
 type seat struct {
 	t             *testing.T

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/outlog"
@@ -174,20 +173,5 @@ func (l *judgedLog) explain(code int) *wire.DenialFact {
 	if err := l.Tail(denial.RecentBytes, denial.WindowEntries, func(e outlog.Entry) { recent.Add(e.Stream, e.Data) }); err != nil {
 		return nil
 	}
-	fact := denial.Explain(l.policy, l.policy.Cwd, code, &recent)
-	if fact == nil {
-		return nil
-	}
-	given := func(s string) *string {
-		if s == "" {
-			return nil
-		}
-		return &s
-	}
-	told := &wire.DenialFact{Access: given(fact.Access), Rule: given(fact.Rule), Syscall: given(fact.Syscall)}
-	if fact.Path != "" {
-		uri := wire.PathURIOn(runtime.GOOS, fact.Path)
-		told.Path = &uri
-	}
-	return told
+	return denial.Explain(l.policy, l.policy.Cwd, code, &recent).Wire()
 }

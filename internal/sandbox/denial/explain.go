@@ -2,6 +2,7 @@ package denial
 
 import (
 	"path"
+	"runtime"
 	"strings"
 	"unicode/utf8"
 
@@ -17,6 +18,25 @@ type Fact struct {
 	Rule   string
 
 	Syscall string // SyscallKilled or SyscallNetwork
+}
+
+// Wire is the fact as clients are told; nil stays nil.
+func (f *Fact) Wire() *wire.DenialFact {
+	if f == nil {
+		return nil
+	}
+	given := func(s string) *string {
+		if s == "" {
+			return nil
+		}
+		return &s
+	}
+	told := &wire.DenialFact{Access: given(f.Access), Rule: given(f.Rule), Syscall: given(f.Syscall)}
+	if f.Path != "" {
+		uri := wire.PathURIOn(runtime.GOOS, f.Path)
+		told.Path = &uri
+	}
+	return told
 }
 
 // The kinds of system calls.

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tetherexec/tether/internal/sandbox/denial"
+	"github.com/tetherexec/tether/wire"
+)
+
+// explainDenial is the name of a flag.
+const explainDenial = "explain-denial"
+
+func defineExplainDenial(fs *pflag.FlagSet, always *bool) {
+	fs.BoolVar(always, explainDenial, false, "say when the sandbox may be the reason for a failure, even if\nstandard error is not a terminal")
+}
+
+// denialText is the line that tells the user of a command that the sandbox may be the
+// reason for its failure. fact is what the executor knows about that, nil if nothing.
+// managed says that the command may reach some hosts.
+func denialText(fact *wire.DenialFact, managed bool) string {
+	const text = "tether: the sandbox may be the reason for this failure"
+	if fact == nil {
+		return text
+	}
+	given := func(s *string) string {
+		if s == nil {
+			return ""
+		}
+		return printable(*s)
+	}
+	verb := map[string]string{"read": "reading", "write": "writing"}[given(fact.Access)]
+	switch path, syscall := nameText(fact.PathText()), given(fact.Syscall); {
+	case path != "" && verb != "":
+		return fmt.Sprintf("%s: %s %s is not allowed (%s)", text, verb, path, given(fact.Rule))
+	case syscall == denial.SyscallNetwork && managed:
+		return text + ": the network leads to what --allow-host names, through a proxy"
+	case syscall == denial.SyscallNetwork:
+		return text + ": the network is off (--network allows it)"
+	case syscall == denial.SyscallKilled:
+		return text + ": a forbidden system call ended it"
+	}
+	return text
+}

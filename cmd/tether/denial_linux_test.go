@@ -1,0 +1,74 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// `tether run` and `tether sandbox run` explain a denial with the same line.
+func TestDenialIsExplained(t *testing.T) {
+	t.Parallel()
+	r := newTrialOf(t, released(t))
+	const hint = "tether: the sandbox may be the reason for this failure"
+	write := []string{"sh", "-c", "echo x > " + r.outside + "/new"}
+	for name, command := range map[string]func(profile string, flags ...string) []string{
+		"sandbox run": func(profile string, flags ...string) []string {
+			return append([]string{"sandbox", "run", "--profile", profile}, flags...)
+		},
+		"run": func(profile string, flags ...string) []string {
+			return append([]string{"run", "--sandbox", profile}, flags...)
+		},
+	} {
+		const explain, workspace = "--explain-denial", profileWorkspaceWrite
+		for _, try := range []struct {
+			flags, argv []string
+			want        string // the last line of standard error
+		}{
+			{command(workspace, explain), write, hint + ": writing " + r.outside + "/new is not allowed (entry :root, read)"},
+			{command(profileFull, explain), []string{"sh", "-c", "echo 'permission denied' >&2; exit 1"}, "permission denied"},
+			{command(workspace, explain), []string{"sh", "-c", "echo 'Operation not permitted' >&2; exit 1"}, hint},
+			{command(workspace, explain), []string{"sh", "-c", "echo 'connect: Operation not permitted' >&2; exit 1"}, hint + ": the network is off (--network allows it)"},
+			{command(workspace, explain, "--allow-host", "example.com"), []string{"sh", "-c", "echo 'connect: Operation not permitted' >&2; exit 1"},
+				hint + ": the network leads to what --allow-host names, through a proxy"},
+			{command(workspace, explain), []string{"sh", "-c", "echo 'Operation not permitted' >&2"}, "Operation not permitted"},
+			{command(workspace, explain), []string{"sh", "-c", "echo boom >&2; exit 1"}, "boom"},
+			{command(workspace, explain), []string{r.self, "be-child", "probe", "int80", "getpid"}, hint + ": a forbidden system call ended it"},
+			{command(workspace), []string{"sh", "-c", "echo 'Operation not permitted' >&2; exit 1"}, "Operation not permitted"},
+		} {
+			got := r.tether("", append(try.flags, try.argv...)...)
+			lines := strings.Split(strings.TrimSpace(got.stderr), "\n")
+			if lines[len(lines)-1] != try.want {
+				t.Errorf("%s: %q: %+v", name, append(try.flags, try.argv...), got)
+			}
+		}
+	}
+}
+
+// On a terminal, `tether run` explains a denial without being asked.
+func TestDenialIsExplainedOnATerminal(t *testing.T) {
+	t.Parallel()
+	r := newTrial(t)
+	for _, flags := range [][]string{nil, {"--tty"}} {
+		s := newSeat(t)
+		cmd := r.command(append(append([]string{"run", "--sandbox", profileReadOnly}, flags...), "sh", "-c", "echo x > forbidden")...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = s.slave, s.slave, s.slave
+		cmd.Run()
+		s.until("may be the reason for this failure: writing " + r.work + "/forbidden is not allowed (entry :root, read)\r\n")
+		s.leave()
+	}
+}
+
+// A denial that would never be told is a mistake in the command line.
+func TestExplainDenialNeedsASandbox(t *testing.T) {
+	t.Parallel()
+	r := newTrial(t)
+	for _, try := range []struct{ flags, want string }{
+		{"--explain-denial", "--explain-denial is for --sandbox"},
+		{"--explain-denial --sandbox read-only --detach", "--explain-denial does not go with --detach"},
+	} {
+		got := r.tether("", append(append([]string{"run"}, strings.Fields(try.flags)...), "true")...)
+		if got.code != exitRefused || !strings.Contains(got.stderr, try.want) {
+			t.Errorf("%s: %+v", try.flags, got)
+		}
+	}
+}
