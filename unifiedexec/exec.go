@@ -45,6 +45,7 @@ func (m *Manager) ExecCommand(ctx context.Context, args ExecArgs) (*Result, erro
 }
 
 func (m *Manager) execCommand(ctx context.Context, args ExecArgs) (*Result, error) {
+	began := time.Now()
 	if err := args.check(); err != nil {
 		return nil, badArguments("failed to parse function arguments: %v", err)
 	}
@@ -79,7 +80,7 @@ func (m *Manager) execCommand(ctx context.Context, args ExecArgs) (*Result, erro
 		return nil, err
 	}
 	defer m.release(s.id)
-	c := call{ToolExecCommand, execYield(args.YieldTimeMs, goos(info) == "windows"), m.config.Budget.with(args.MaxOutputTokens)}
+	c := call{ToolExecCommand, began, execYield(args.YieldTimeMs, goos(info) == "windows"), m.config.Budget.with(args.MaxOutputTokens)}
 	return s.advance(ctx, enter, c)
 }
 
@@ -207,6 +208,7 @@ func (m *Manager) WriteStdin(ctx context.Context, args StdinArgs) (*Result, erro
 }
 
 func (m *Manager) writeStdin(ctx context.Context, args StdinArgs) (*Result, error) {
+	began := time.Now()
 	if err := args.check(); err != nil {
 		return nil, badArguments("failed to parse function arguments: %v", err)
 	}
@@ -221,7 +223,7 @@ func (m *Manager) writeStdin(ctx context.Context, args StdinArgs) (*Result, erro
 	if again, err := m.find(args.SessionID); err != nil || again != s { // it has ended while we waited
 		return nil, cmp.Or(err, unknownSession(args.SessionID, ""))
 	}
-	c := call{ToolWriteStdin, stdinYield(args.YieldTimeMs, args.Chars == "", m.config.MaxPoll), m.config.Budget.with(args.MaxOutputTokens)}
+	c := call{ToolWriteStdin, began, stdinYield(args.YieldTimeMs, args.Chars == "", m.config.MaxPoll), m.config.Budget.with(args.MaxOutputTokens)}
 	if args.Chars != "" {
 		if err := s.write(ctx, args.Chars); err != nil {
 			return nil, err

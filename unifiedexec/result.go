@@ -48,7 +48,7 @@ func (b Budget) with(asked *int) limit {
 // A Result is what a call has to tell the model.
 type Result struct {
 	ChunkID  string        // six hexadecimal digits, to tell results apart
-	WallTime time.Duration // of the waiting for output
+	WallTime time.Duration // from the call to the result, questions to the user included
 
 	ExitCode  *int // nil: the process is still running
 	SessionID int  // for WriteStdin; 0: the process has ended

@@ -11,8 +11,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// earlyExitGrace is how long a process is watched before it counts as a session. The
-// clock of the result starts after it.
+// earlyExitGrace is how long a process is watched before it counts as a session.
 const earlyExitGrace = 150 * time.Millisecond
 
 // silencePatience is how long a process may take to tell why it is silent.
@@ -31,8 +30,7 @@ type session struct {
 	state    state
 	facts    facts
 	stored   bool
-	reported bool          // a result has had output of the present attempt
-	wall     time.Duration // of the last wait
+	reported bool // a result has had output of the present attempt
 	failure  error
 	refusal  string   // why the last question was answered with no
 	notes    []string // for the next result
@@ -54,6 +52,7 @@ func newSession(m *Manager) *session {
 // A call is what one tool call wants of a session.
 type call struct {
 	tool  string
+	began time.Time
 	yield time.Duration
 	limit limit
 }
@@ -165,7 +164,7 @@ func (s *session) finish(act action, c call) (r *Result, err error) {
 func (s *session) report(c call, more bool) *Result {
 	a := s.current()
 	r := newResult(a.take(more), c.limit, s.m.config.Budget.limit())
-	r.WallTime, r.Notes, r.ProcessID = s.wall, s.notes, a.id
+	r.WallTime, r.Notes, r.ProcessID = time.Since(c.began), s.notes, a.id
 	s.notes, s.reported = nil, true
 	return r
 }
@@ -311,11 +310,8 @@ func (s *session) notStarted(ctx context.Context, id string, err error) (event, 
 // wait waits for the end of the present attempt, as long as the call wants, and tells
 // what came.
 func (s *session) wait(ctx context.Context, c call) (event, error) {
-	began := time.Now()
 	a := s.current()
-	_, err := a.await(ctx, s.m.patience.in(c.yield), wholeEnd)
-	s.wall = time.Since(began)
-	if err != nil {
+	if _, err := a.await(ctx, s.m.patience.in(c.yield), wholeEnd); err != nil {
 		return alive, err
 	}
 	e, _, cause := a.outcome()

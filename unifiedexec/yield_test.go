@@ -29,8 +29,8 @@ func TestUE02Yield(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.WallTime != want {
-				t.Errorf("exec_command with yield %d waits %v, want %v", ms, r.WallTime, want)
+			if r.WallTime != earlyExitGrace+want {
+				t.Errorf("exec_command with yield %d takes %v, want %v", ms, r.WallTime, earlyExitGrace+want)
 			}
 			id = r.SessionID
 		}
@@ -42,17 +42,16 @@ func TestUE02Yield(t *testing.T) {
 			{"x", 1, 250 * time.Millisecond}, {"x", 99999, 30 * time.Second}, {"", 1, 5 * time.Second}, {"", 99999, 99999 * time.Millisecond},
 			{"", math.MaxInt64, 5 * time.Minute},
 		} {
-			began := time.Now()
 			r, err := m.WriteStdin(context.Background(), StdinArgs{SessionID: id, Chars: row.chars, YieldTimeMs: &row.ms})
 			if err != nil {
 				t.Fatal(err)
 			}
-			pause := time.Duration(0)
+			want := row.want
 			if row.chars != "" {
-				pause = writePause
+				want += writePause
 			}
-			if r.WallTime != row.want || time.Since(began) != row.want+pause {
-				t.Errorf("write_stdin %q with yield %d waits %v of %v, want %v", row.chars, row.ms, r.WallTime, time.Since(began), row.want)
+			if r.WallTime != want {
+				t.Errorf("write_stdin %q with yield %d takes %v, want %v", row.chars, row.ms, r.WallTime, want)
 			}
 		}
 		if execYield(ptr[int64](1), true) != 10*time.Second {
@@ -80,8 +79,35 @@ func TestYieldWaitsForTheUser(t *testing.T) {
 			m.ExecCommand(context.Background(), ExecArgs{Cmd: "rm -rf x"})
 		}()
 		r, err := m.ExecCommand(context.Background(), ExecArgs{Cmd: "x"})
-		if err != nil || r.WallTime != 70*time.Second {
+		if err != nil || r.WallTime != earlyExitGrace+70*time.Second {
 			t.Errorf("waited %v, %v", r.WallTime, err)
+		}
+	})
+}
+
+// The wall time of a result includes the question to the user and the start.
+func TestWallTimeCountsFromTheCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &fake{script: func(_ int, p *fakeProcess) {
+			time.Sleep(3 * time.Second) // the executor is slow
+			p.exits(client.Exit{})
+			p.closes()
+		}}
+		m, err := New(Config{
+			Environments: []Environment{{ID: "e", Executor: e, Cwd: "/"}}, Policy: Policy{Mode: OnRequest},
+			Approver: ApproverFunc(func(context.Context, Question) (Decision, error) {
+				time.Sleep(time.Minute)
+				return Approved, nil
+			}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+		for cmd, want := range map[string]time.Duration{"make": 3 * time.Second, "rm -rf x": 63 * time.Second} {
+			if r, err := m.ExecCommand(context.Background(), ExecArgs{Cmd: cmd}); err != nil || r.WallTime != want {
+				t.Errorf("%s: %v, %v; want %v", cmd, r, err, want)
+			}
 		}
 	})
 }
@@ -109,7 +135,7 @@ func TestU6EndRule(t *testing.T) {
 		for i, want := range []struct {
 			wall   time.Duration
 			output string
-		}{{30 * time.Millisecond, "now late"}, {250 * time.Millisecond, "now"}} {
+		}{{30 * time.Millisecond, "now late"}, {earlyExitGrace + 250*time.Millisecond, "now"}} {
 			r, err := m.ExecCommand(context.Background(), ExecArgs{Cmd: "x", YieldTimeMs: ptr[int64](250)})
 			if err != nil || r.WallTime != want.wall || r.Output != want.output || r.ExitCode == nil {
 				t.Errorf("command %d: %v\n%s", i+1, err, r.Text())

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// startMCP starts `tether mcp` in the directory of a booth, with an MCP client.
+func (b *booth) startMCP(args ...string) *mcpUser {
+	b.t.Helper()
+	args = append([]string{"mcp", "--cwd", b.work}, args...)
+	return newMCPUser(b.t, &mcp.CommandTransport{Command: b.command(args...), TerminateDuration: patience})
+}
+
+// The wall time of a result counts from the call, also for a command that ends at once.
+func TestMCPWallTime(t *testing.T) {
+	t.Parallel()
+	u := newBooth(t).startMCP("--sandbox", "full")
+	began := time.Now()
+	text := u.want("exec_command", map[string]any{"cmd": "sleep 0.1", "login": false})
+	took := time.Since(began).Seconds()
+	var wall float64
+	_, after, _ := strings.Cut(text, "Wall time: ")
+	if _, err := fmt.Sscanf(after, "%f seconds", &wall); err != nil || wall < 0.1 || wall > took {
+		t.Errorf("wall time %v of a call that took %v s: %v", wall, took, err)
+	}
+}
