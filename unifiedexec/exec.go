@@ -86,8 +86,8 @@ func (m *Manager) execCommand(ctx context.Context, args ExecArgs) (*Result, erro
 
 // prepare makes a request of the arguments, and finds the facts about it.
 func (s *session) prepare(e *Environment, info wire.EnvironmentInfo, args ExecArgs) error {
-	m := s.m
-	shell, err := e.chooseShell(args.Shell, info.Shell)
+	m, system := s.m, goos(info)
+	shell, err := e.chooseShell(system, args.Shell, info.Shell)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,6 @@ func (s *session) prepare(e *Environment, info wire.EnvironmentInfo, args ExecAr
 	if err := m.checkPermissions(e, args); err != nil {
 		return err
 	}
-	system := goos(info)
 	root, err := e.root(system, info)
 	if err != nil {
 		return notCreated(err)

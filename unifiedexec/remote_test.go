@@ -34,36 +34,50 @@ func TestUE07Shells(t *testing.T) {
 			t.Errorf("%v: %s", row, got)
 		}
 	}
-	bash := wire.ShellInfo{Name: "bash", Path: "/opt/bash"}
-	far := Environment{ID: "remote"}
-	for _, asked := range []string{"", "bash", "/usr/local/bin/bash"} {
-		if got, err := far.chooseShell(asked, bash); got != bash || err != nil {
-			t.Errorf("%q far away: %v, %v", asked, got, err)
-		}
-	}
-	for _, asked := range []string{"/bin/sh", "zsh", "fish"} {
-		_, err := far.chooseShell(asked, bash)
-		wantError(t, err, ErrArguments, "environment `remote` only supports `bash`")
-	}
-	_, err := far.chooseShell("bash", wire.ShellInfo{})
-	wantError(t, err, ErrArguments, "environment `remote` does not report a shell")
-	near := Environment{ID: "local", Local: true}
-	for asked, want := range map[string]wire.ShellInfo{
-		"":                  bash,
-		"/bin/sh":           {Name: "sh", Path: "/bin/sh"},
-		"/nonexistent/bash": bash,
-		"fish":              {Name: "sh", Path: "/bin/sh"},
-	} {
-		if got, err := near.chooseShell(asked, bash); got != want || err != nil {
-			t.Errorf("%q here: %v, %v", asked, got, err)
-		}
-	}
 	r := newRig(t, nil)
 	if got := r.exec(ExecArgs{Cmd: "shopt -q login_shell 2>/dev/null && echo login"}); got.Output != "login\n" {
 		t.Logf("the default shell here says %q", got.Output) // it need not be bash
 	}
 	if argv := r.executor.starts()[0].Argv; argv[1] != "-lc" {
 		t.Errorf("started %q", argv)
+	}
+}
+
+// A shell that a call names is used, or the call is refused.
+func TestUE07ChosenShell(t *testing.T) {
+	bash := wire.ShellInfo{Name: "bash", Path: "/opt/bash"}
+	near, far := Environment{ID: "local", Local: true}, Environment{ID: "remote"}
+	for _, row := range []struct {
+		at    Environment
+		asked string
+		own   wire.ShellInfo
+		want  string // the path, or the error
+	}{
+		{far, "", bash, "/opt/bash"},
+		{far, "bash", bash, "/opt/bash"},
+		{far, "/usr/local/bin/bash", bash, "/usr/local/bin/bash"}, // the executor says whether it is there
+		{far, "bin/bash", bash, "shell `bin/bash` is a relative path; use a name or an absolute path, or omit `shell`"},
+		{far, "/bin/sh", bash, "environment `remote` only supports `bash`"},
+		{far, "zsh", bash, "environment `remote` only supports `bash`"},
+		{far, "fish", bash, "environment `remote` only supports `bash`"},
+		{far, "bash", wire.ShellInfo{}, "environment `remote` does not report a shell"},
+		{far, "", wire.ShellInfo{}, "environment `remote` does not report a shell"},
+		{near, "", bash, "/opt/bash"},
+		{near, "", wire.ShellInfo{}, "/bin/sh"},
+		{near, "/bin/sh", bash, "/bin/sh"},
+		{near, "bash", bash, "/opt/bash"},
+		{near, "/nonexistent", bash, "shell `/nonexistent` is not supported; use `bash`, `zsh`, `sh`, `powershell` or `cmd`, or omit `shell`"},
+		{near, "/nonexistent/bash", bash, "shell `/nonexistent/bash` does not exist or cannot be executed; use another one, or omit `shell`"},
+		{near, "fish", bash, "shell `fish` is not supported; use `bash`, `zsh`, `sh`, `powershell` or `cmd`, or omit `shell`"},
+		{near, "powershell.exe", bash, "shell `powershell.exe` is not installed; use another one, or omit `shell`"},
+	} {
+		got, err := row.at.chooseShell("linux", row.asked, row.own)
+		switch {
+		case err != nil:
+			wantError(t, err, ErrArguments, row.want)
+		case got.Path != row.want:
+			t.Errorf("%q in %s: %v, want %s", row.asked, row.at.ID, got, row.want)
+		}
 	}
 }
 

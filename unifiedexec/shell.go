@@ -59,45 +59,37 @@ func shellArgv(shell wire.ShellInfo, login bool, text string) []string {
 	return []string{shell.Path, "-c", text}
 }
 
-// chooseShell finds the shell for a command. own is what the environment reports.
-func (e *Environment) chooseShell(asked string, own wire.ShellInfo) (wire.ShellInfo, error) {
+// chooseShell finds the shell for a command on a system. own is what the environment
+// reports. A shell that the call names is used or refused, never replaced by another one.
+func (e *Environment) chooseShell(system, asked string, own wire.ShellInfo) (wire.ShellInfo, error) {
 	own.Name = shellKind(own.Name)
+	kind := shellKind(asked)
+	isPath := strings.ContainsAny(asked, `/\`)
 	switch {
 	case asked == "" && own.Path != "":
 		return own, nil
-	case e.Local:
-		return localShell(asked, own), nil
-	case own.Path == "" || own.Name == "":
+	case asked == "" && e.Local && runtime.GOOS != "windows":
+		return wire.ShellInfo{Name: "sh", Path: "/bin/sh"}, nil
+	case !e.Local && (own.Path == "" || own.Name == ""), asked == "":
 		return own, badArguments("environment `%s` does not report a shell", e.ID)
-	case shellKind(asked) != own.Name:
+	case !e.Local && kind != own.Name:
 		return own, badArguments("environment `%s` only supports `%s`", e.ID, own.Name)
-	}
-	return own, nil
-}
-
-// localShell finds a shell on this machine: the one at the path, else any of its kind,
-// else the simplest.
-func localShell(asked string, own wire.ShellInfo) wire.ShellInfo {
-	kind := shellKind(asked)
-	switch {
 	case kind == "":
-		return fallbackShell(own)
-	case isProgram(asked):
-		return wire.ShellInfo{Name: kind, Path: asked}
+		return own, badArguments("shell `%s` is not supported; use `bash`, `zsh`, `sh`, `powershell` or `cmd`, or omit `shell`", asked)
+	case isPath && !isAbsolute(system, asked):
+		return own, badArguments("shell `%s` is a relative path; use a name or an absolute path, or omit `shell`", asked)
+	case isPath && e.Local && !isProgram(asked):
+		return own, badArguments("shell `%s` does not exist or cannot be executed; use another one, or omit `shell`", asked)
+	case isPath:
+		return wire.ShellInfo{Name: kind, Path: asked}, nil
 	case kind == own.Name && own.Path != "":
-		return own
+		return own, nil
 	}
-	if found, err := exec.LookPath(kind); err == nil && filepath.IsAbs(found) {
-		return wire.ShellInfo{Name: kind, Path: found}
+	found, err := exec.LookPath(asked)
+	if err != nil || !filepath.IsAbs(found) {
+		return own, badArguments("shell `%s` is not installed; use another one, or omit `shell`", asked)
 	}
-	return fallbackShell(own)
-}
-
-func fallbackShell(own wire.ShellInfo) wire.ShellInfo {
-	if runtime.GOOS == "windows" {
-		return own
-	}
-	return wire.ShellInfo{Name: "sh", Path: "/bin/sh"}
+	return wire.ShellInfo{Name: kind, Path: found}, nil
 }
 
 // isProgram reports whether an absolute path leads to something that can be executed.

@@ -29,3 +29,20 @@ func TestMCPWallTime(t *testing.T) {
 		t.Errorf("wall time %v of a call that took %v s: %v", wall, took, err)
 	}
 }
+
+// A shell that does not exist is an error, here and on a named server.
+func TestMCPMissingShell(t *testing.T) {
+	t.Parallel()
+	for name, url := range servers(t) {
+		t.Run(name, func(t *testing.T) {
+			u := newBooth(t).startMCP(append(url, "--sandbox", "full")...)
+			for _, shell := range []string{"/nonexistent", "/nonexistent/sh", "/nonexistent/bash", "nonexistent"} {
+				text := u.want("exec_command", map[string]any{"cmd": "echo ran", "shell": shell, "login": false})
+				if strings.Contains(text, "ran") || strings.Contains(text, "Process ") {
+					t.Errorf("%s: %s", shell, text)
+				}
+			}
+			u.want("exec_command", map[string]any{"cmd": "echo ran", "login": false}, "Output:\nran\n")
+		})
+	}
+}
