@@ -14,6 +14,9 @@ import (
 // earlyExitGrace is how long a process is watched before it counts as a session.
 const earlyExitGrace = 150 * time.Millisecond
 
+// noteRunAgain is for the first result of a second attempt.
+const noteRunAgain = "after an approval the command was run again from its beginning, without the sandbox; the output is that of the second run"
+
 // silencePatience is how long a process may take to tell why it is silent.
 const silencePatience = time.Second
 
@@ -30,7 +33,6 @@ type session struct {
 	state    state
 	facts    facts
 	stored   bool
-	reported bool // a result has had output of the present attempt
 	failure  error
 	refusal  string   // why the last question was answered with no
 	notes    []string // for the next result
@@ -165,7 +167,7 @@ func (s *session) report(c call, more bool) *Result {
 	a := s.current()
 	r := newResult(a.take(more), c.limit, s.m.config.Budget.limit())
 	r.WallTime, r.Notes, r.ProcessID = time.Since(c.began), s.notes, a.id
-	s.notes, s.reported = nil, true
+	s.notes = nil
 	return r
 }
 
@@ -253,9 +255,7 @@ func (s *session) start(ctx context.Context, sandbox *wire.Sandbox, c call) (eve
 	if old != nil {
 		number = old.number + 1
 		s.dismiss(old)
-		if s.reported {
-			s.notes = append(s.notes, "the command was run again without the sandbox; its output starts over")
-		}
+		s.notes = append(s.notes, noteRunAgain)
 	}
 	r := &s.request
 	config := &s.m.config

@@ -106,7 +106,8 @@ func TestMCP(t *testing.T) {
 			u.action = "decline"
 			u.want("exec_command", map[string]any{"login": false, "cmd": "echo text > " + file}, "Process exited with code 1", "Note: rejected by user")
 			u.action = "accept"
-			u.want("exec_command", map[string]any{"login": false, "cmd": "echo text > " + file}, "Process exited with code 0")
+			u.want("exec_command", map[string]any{"login": false, "cmd": "echo text > " + file}, "Process exited with code 0",
+				"Note: after an approval the command was run again from its beginning, without the sandbox")
 			if text, err := os.ReadFile(file); string(text) != "text\n" || len(u.asked) != 2 {
 				t.Errorf("%q, %v; %q", text, err, u.asked)
 			}
