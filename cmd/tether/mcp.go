@@ -29,6 +29,7 @@ type mcpServe struct {
 	mcpExecutor
 	sandbox     string
 	network     bool
+	noLogin     bool
 	approval    choice
 	listen      string
 	listenToken string
@@ -64,8 +65,9 @@ func newMCP(stdin, stdout *os.File) *cobra.Command {
 	fs.StringVar(&m.sandbox, "sandbox", profileWorkspaceWrite, "a `PROFILE` that says what commands may do: read-only, workspace-write,\nfull (no sandbox), or a JSON file, as for `tether sandbox run`")
 	fs.BoolVar(&m.network, "network", false, "allow the network in the sandbox")
 	defineUserSockets(fs, &m.sockets)
+	fs.BoolVar(&m.noLogin, "no-login", false, "run commands in a shell that is not a login shell, unless a call asks\nfor one")
 	fs.Var(&m.approval, "approval", "when the user is asked to allow more: never, on-request (when the model\nwants that), or granular (also when the sandbox has stopped a command)")
-	group(fs, "Commands", "cwd", "sandbox", "network", userSockets, "approval")
+	group(fs, "Commands", "cwd", "sandbox", "network", userSockets, "no-login", "approval")
 	fs.StringVar(&m.listen, "listen", listenStdio, "`URL` to serve on: stdio:// for one client on standard input and\noutput, or http://IP:PORT for any number")
 	fs.StringVar(&m.listenToken, "listen-token-file", "", "`PATH` of a file with the bearer token that HTTP clients must send;\nneeded for addresses that other machines can reach")
 	group(fs, "Where to listen", "listen", "listen-token-file")
@@ -92,7 +94,8 @@ func (m *mcpServe) run(ctx context.Context) error {
 	}
 	return m.attend(ctx, func(ctx context.Context, conn *connection, dir string) error {
 		s, err := mcpserver.New(mcpserver.Config{
-			Client: m.client, Local: conn.place == inProcess, Cwd: dir, Sandbox: sandbox, Policy: m.policy(), Version: versionText(),
+			Client: m.client, Local: conn.place == inProcess, Cwd: dir, Sandbox: sandbox, Policy: m.policy(), NoLogin: m.noLogin,
+			Version: versionText(),
 		})
 		if err != nil {
 			return err

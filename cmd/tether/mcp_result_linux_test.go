@@ -2,6 +2,9 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,5 +47,40 @@ func TestMCPMissingShell(t *testing.T) {
 			}
 			u.want("exec_command", map[string]any{"cmd": "echo ran", "login": false}, "Output:\nran\n")
 		})
+	}
+}
+
+// Shells are login shells by default, and with --no-login if a call asks for one.
+func TestMCPNoLogin(t *testing.T) {
+	t.Parallel()
+	b := newBooth(t)
+	home := t.TempDir()
+	b.env = append(b.env, "HOME="+home, "SHELL=/bin/sh")
+	if err := os.WriteFile(filepath.Join(home, ".profile"), []byte("echo profile\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const bare, profile = "Output:\nran\n", "Output:\nprofile\nran\n"
+	for _, row := range []struct {
+		flags []string
+		login any
+		want  string
+	}{
+		{nil, nil, profile}, {nil, false, bare},
+		{[]string{"--no-login"}, nil, bare}, {[]string{"--no-login"}, true, profile},
+	} {
+		u := b.startMCP(append(row.flags, "--sandbox", "full")...)
+		args := map[string]any{"cmd": "echo ran"}
+		if row.login != nil {
+			args["login"] = row.login
+		}
+		u.want("exec_command", args, row.want)
+		tools, err := u.ListTools(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		schema := fmt.Sprint(tools.Tools[slices.IndexFunc(tools.Tools, func(tool *mcp.Tool) bool { return tool.Name == "exec_command" })].InputSchema)
+		if want := fmt.Sprintf("Defaults to %t.", row.flags == nil); !strings.Contains(schema, "profile. "+want) {
+			t.Errorf("%q: no %q in %s", row.flags, want, schema)
+		}
 	}
 }

@@ -19,6 +19,10 @@ func (d *desk) execCommand(ctx context.Context, req *mcp.CallToolRequest) (outco
 	}
 	ctx, c := d.begin(ctx, req.Session)
 	args.CallID = c.id
+	if args.Login == nil {
+		login := !d.config.NoLogin
+		args.Login = &login
+	}
 	defer d.watch(ctx, req, c.id, 0)()
 	r, err := d.manager.ExecCommand(ctx, args)
 	if err != nil {

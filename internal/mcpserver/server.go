@@ -41,6 +41,7 @@ type Config struct {
 	Cwd     string        // where commands start, and the workspace; empty: where the executor is
 	Sandbox *wire.Sandbox // for commands and files; nil: none
 	Policy  unifiedexec.Policy
+	NoLogin bool // shells are login shells only if a call asks for one
 
 	HTTPIdle time.Duration // after which a silent HTTP client has left; 12 hours if zero
 	Silence  time.Duration // after which a silent call is said to go on; 10 s if zero

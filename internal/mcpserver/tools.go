@@ -46,7 +46,7 @@ func tools(c *Config) []tool {
 	return []tool{
 		{unifiedexec.ToolExecCommand, "Runs a command in a shell, returning output or a session ID for ongoing interaction.",
 			func() (*jsonschema.Schema, error) { return execSchema(c) },
-			map[string]any{"tty": false, "yield_time_ms": 10000, "max_output_tokens": 10000, "sandbox_permissions": "use_default", "login": true},
+			map[string]any{"tty": false, "yield_time_ms": 10000, "max_output_tokens": 10000, "sandbox_permissions": "use_default", "login": !c.NoLogin},
 			mcp.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &yes}, (*desk).execCommand},
 		{unifiedexec.ToolWriteStdin, "Writes characters to an existing session and returns its recent output. Without characters it waits for output.",
 			schemaOf[unifiedexec.StdinArgs], map[string]any{"chars": "", "yield_time_ms": 250, "max_output_tokens": 10000},
@@ -156,6 +156,7 @@ func execSchema(c *Config) (*jsonschema.Schema, error) {
 		leave = append(leave, "sandbox_permissions", "additional_permissions", "justification", "prefix_rule")
 	}
 	s.Properties["sandbox_permissions"].Enum = values
+	s.Properties["login"].Description = fmt.Sprintf("True runs the shell as a login shell, which reads the user's profile. Defaults to %t.", !c.NoLogin)
 	for _, name := range leave {
 		delete(s.Properties, name)
 	}
