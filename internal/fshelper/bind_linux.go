@@ -134,7 +134,7 @@ func (p *Pool) bindNew(ctx context.Context, intent *wire.Sandbox, text string) (
 		b := &binding{
 			intent: intent, text: text,
 			fullRead: policy.FullRead, fullWrite: policy.FullWrite,
-			plan: plan.String(), watch: policy.Watched(),
+			plan: plan.Effects(), watch: policy.Watched(),
 		}
 		b.print = p.fingerprint(b.watch)
 		sum := sha256.New()

@@ -201,7 +201,7 @@ func (h *helper) launch(stdin *os.File, said *complaint) error {
 	// Nothing has changed while the sandbox was bound if nothing has before and
 	// after.
 	same, err := h.pool.unchanged(h.pool.ctx, h.binding)
-	if err != nil || !same || prepared.Plan.String() != h.binding.plan {
+	if err != nil || !same || prepared.Plan.Effects() != h.binding.plan {
 		prepared.Abandon()
 		return errMoved
 	}

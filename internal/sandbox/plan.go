@@ -143,7 +143,13 @@ type Plan struct {
 }
 
 // String returns the plan as text that does not change without need.
-func (p *Plan) String() string {
+func (p *Plan) String() string { return p.text(true) }
+
+// Effects returns the text without the rules behind it: plans that do the same have the same,
+// however their rules are named.
+func (p *Plan) Effects() string { return p.text(false) }
+
+func (p *Plan) text(rules bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "shape %v\nunshare %v\nfilter %v\n", p.Shape, p.Namespaces, p.Filter)
 	if p.Cwd != "" {
@@ -153,6 +159,9 @@ func (p *Plan) String() string {
 		fmt.Fprintf(&b, "env %s=%s\n", v.Name, quoted(v.Value))
 	}
 	for _, op := range p.Ops {
+		if !rules {
+			op.Why = ""
+		}
 		fmt.Fprintln(&b, op)
 	}
 	return b.String()
