@@ -57,16 +57,14 @@ func (s *Lines) Read() ([]byte, error) {
 			return line, err
 		}
 		s.heard.note()
-		if len(bytes.TrimSpace(line)) == 0 {
-			continue
-		}
-		if !utf8.Valid(line) {
-			if s.skip {
-				continue
-			}
+		valid := utf8.Valid(line)
+		if !valid && !s.skip {
 			return nil, violation(CloseBadData, "line is not valid UTF-8")
 		}
-		return line, nil
+		if valid && len(bytes.TrimSpace(line)) > 0 {
+			return line, nil
+		}
+		s.room.drop()
 	}
 }
 

@@ -231,7 +231,7 @@ func (a *arrival) take() (held int64, ok bool) {
 	m.mu.Lock()
 	m.arriving = slices.DeleteFunc(m.arriving, func(b *arrival) bool { return b == a })
 	evicted := a.evicted
-	a.evicted = false
+	a.evicted, a.cancel = false, nil
 	m.mu.Unlock()
 	if evicted {
 		a.restore()
@@ -243,6 +243,9 @@ func (a *arrival) take() (held int64, ok bool) {
 
 // drop gives the room of a message back that is not kept.
 func (a *arrival) drop() {
+	if a == nil {
+		return
+	}
 	if held, ok := a.take(); ok {
 		a.memory.in.Release(held)
 	}

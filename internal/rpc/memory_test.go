@@ -554,3 +554,82 @@ func TestWaitForRoomIsBounded(t *testing.T) {
 		endAll(t, m, stalled)
 	})
 }
+
+// A message can be evicted just before its reader begins to wait for more room. The next
+// message of the connection can then be evicted like any other.
+func TestEvictedBeforeItWaits(t *testing.T) {
+	m := newMemory(smallMessage+1, MaxOutgoing)
+	m.patience = 0
+	interrupts := 0
+	a := arrival{memory: m, ctx: t.Context(), interrupt: func() { interrupts++ }, restore: func() {}}
+	for round := 1; round <= 2; round++ {
+		if err := a.reserve(smallMessage + 1); err != nil {
+			t.Fatal(err)
+		}
+		if !m.evictOldest(nil) || interrupts != round {
+			t.Fatalf("message %d: the reader was interrupted %d times", round, interrupts)
+		}
+		if err := a.reserve(smallMessage + 2); err != errRefused {
+			t.Fatalf("message %d: more room gives %v", round, err)
+		}
+		a.drop()
+	}
+	nothingHeld(t, m)
+}
+
+// A binary message that is skipped holds no room, whether there was room for it or not.
+func TestSkippedMessagesHoldNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(2*smallMessage, MaxOutgoing)
+		a, b := pipePair(t)
+		stream := NewWebSocket(a, nil)
+		stream.TextOnly()
+		sharing(t, m, stream, echo)
+		client := newPeer(t, b)
+		for _, size := range []int{2 * smallMessage, 3 * smallMessage} {
+			client.write(ws.NewBinaryFrame(make([]byte, size)))
+			synctest.Wait()
+			nothingHeld(t, m)
+			client.send(`{"id":1,"method":"m","params":"ok"}`)
+			if answer := client.next(); string(answer.Result) != `"ok"` {
+				t.Errorf("after %d bytes: %s %v", size, answer.Result, answer.Err)
+			}
+		}
+	})
+}
+
+// A line that is skipped holds no room.
+func TestSkippedLinesHoldNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(4*smallMessage, MaxOutgoing)
+		in, feed := io.Pipe()
+		stream := NewLines(in, nopCloser{io.Discard})
+		stream.SkipInvalid()
+		c := sharing(t, m, stream, echo)
+		for _, line := range []string{strings.Repeat(" ", 2*smallMessage), strings.Repeat("\xff", 2*smallMessage)} {
+			io.WriteString(feed, line+"\n")
+			synctest.Wait()
+			nothingHeld(t, m)
+		}
+		feed.Close()
+		c.wait(t)
+	})
+}
+
+// A request that is refused because its connection ends does not count as unanswered: a
+// dismissed connection would wait for its answer.
+func TestRequestsRefusedAtTheEndAreNotCounted(t *testing.T) {
+	a, _ := pipePair(t)
+	c := New(t.Context(), NewWebSocket(a, nil), Config{Handler: echo, Memory: newMemory(requestCost-1, MaxOutgoing)})
+	c.cancel(io.ErrClosedPipe)
+	if in, err := c.admit(&Request{conn: c, size: spareRequests + 1}); in || err != io.ErrClosedPipe {
+		t.Errorf("a request that waits for room: %v, %v", in, err)
+	}
+	c.Dismiss(violation(ClosePolicy, "why"))
+	if in, err := c.admit(&Request{conn: c}); in || err == nil {
+		t.Errorf("a request of a dismissed connection: %v, %v", in, err)
+	}
+	if c.requests.more(0) {
+		t.Error("refused requests are counted as unanswered")
+	}
+}

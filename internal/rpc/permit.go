@@ -26,6 +26,7 @@ func (c *Conn) admit(r *Request) (bool, error) {
 		r.charge = cost
 		return true, nil
 	case !errors.Is(err, ErrNoRoom):
+		c.requests.leave(r.size, false)
 		return false, err
 	}
 	refusal := c.refusalOf(r.Method)

@@ -98,12 +98,15 @@ func (a *admission) enter(n int, charged, urgent bool) (free, ok bool) {
 	for !a.closed && (a.count >= MaxRequests || a.bytes > 0 && a.bytes+n > maxRequestBytes) {
 		a.left.Wait()
 	}
+	if a.closed {
+		return false, false
+	}
 	a.count++
 	a.bytes += n
 	if free = !charged && (urgent || a.free+n <= spareRequests); free {
 		a.free += n
 	}
-	return free, !a.closed
+	return free, true
 }
 
 // grow is called when the answer of a request is larger than the request and

@@ -173,12 +173,13 @@ func (s *WebSocket) Read() ([]byte, error) {
 			state |= ws.StateFragmented
 			continue
 		}
+		if !text && s.textOnly {
+			s.room.drop()
+			msg, state, s.refused = nil, state.Clear(ws.StateFragmented), false
+			continue
+		}
 		if s.refused {
 			return msg, errRefused
-		}
-		if !text && s.textOnly {
-			msg, state = nil, state.Clear(ws.StateFragmented)
-			continue
 		}
 		if text && !utf8.Valid(msg) {
 			return nil, violation(CloseBadData, "text message is not valid UTF-8")
