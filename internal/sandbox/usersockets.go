@@ -132,13 +132,16 @@ func (h *socketHider) hideBelow(bases, patterns []string) {
 	}
 }
 
-// expand returns the names that a pattern below a directory stands for.
+// expand returns the names that a pattern below a directory stands for. Names that another
+// user has made in a shared directory, such as /tmp, are left out: they are no programs of
+// this user, and where a link leads would be the choice of another. Only a directory by its
+// exact name is not: the first user of screen makes one for all.
 func (h *socketHider) expand(base, pattern string) []string {
 	first, rest, more := strings.Cut(pattern, "/")
-	var names []string
 	prefix, _, star := strings.Cut(first, "*")
+	var names []string
 	if !star {
-		if h.finder.look(path.Join(base, first)).err == nil {
+		if s := h.finder.look(path.Join(base, first)); s.err == nil && (!more && s.mode.IsDir() || !h.foreign(base, first)) {
 			names = []string{first}
 		}
 	} else {
@@ -146,7 +149,7 @@ func (h *socketHider) expand(base, pattern string) []string {
 			if !strings.HasPrefix(e.Name(), prefix) {
 				continue // as most names in a /tmp
 			}
-			if ok, _ := path.Match(first, e.Name()); ok {
+			if ok, _ := path.Match(first, e.Name()); ok && !h.foreign(base, e.Name()) {
 				names = append(names, e.Name())
 			}
 		}
@@ -162,18 +165,26 @@ func (h *socketHider) expand(base, pattern string) []string {
 	return found
 }
 
+func (h *socketHider) foreign(dir, name string) bool {
+	return h.finder.host.Foreign(path.Join(dir, name))
+}
+
 // hideDir hides a directory. If the command starts in it, or an entry opens something in
-// it, the sockets that are there are hidden instead.
+// it, the sockets that are there are hidden instead; also if it is only found through a
+// link that a command could have made.
 func (h *socketHider) hideDir(p string) {
 	at := h.finder.find(p)
 	if !at.isDir() || h.open(at.path) {
 		return
 	}
-	opened := within(h.cwd, at.path) && h.cwd != ""
+	only := within(h.cwd, at.path) && h.cwd != ""
 	for _, r := range h.rules.all {
-		opened = opened || r.Origin == FromEntry && r.Access != Deny && below(r.Path, at.path)
+		only = only || r.Origin == FromEntry && r.Access != Deny && below(r.Path, at.path)
 	}
-	if !opened {
+	for _, l := range at.links {
+		only = only || h.rules.access(l.at) == Write
+	}
+	if !only {
 		h.hide(p)
 		return
 	}

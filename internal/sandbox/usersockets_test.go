@@ -44,6 +44,14 @@ func TestUserSockets(t *testing.T) {
 		{id: "an entry to read", entries: policyRO + ", read /tmp/ssh-aB/agent.7", options: []intentOption{network}, want: "-/tmp/ssh-aB/agent.7"},
 		{id: "the cwd is among them", entries: policyRO, host: "/tmp/tmux-1000/sub/", process: Process{Cwd: "/tmp/tmux-1000/sub"}, options: []intentOption{network},
 			want: "-/tmp/tmux-1000/default r/tmp/tmux-1000/sub/x"},
+		{id: "a link of another user", entries: policyRO, host: "~/tmp/uscreens->/usr ~/tmp/zellij-1000->/fx/ws ~/tmp/kitty-1->/fx/ws/s /fx/ws/s=", options: []intentOption{network},
+			want: "r/usr r/fx/ws r/fx/ws/s -/tmp/tmux-1000/default"},
+		{id: "a directory of another user", entries: policyRO, host: "~/tmp/uscreens/ /tmp/uscreens/S-ann/3= ~/tmp/ssh-x/ /tmp/ssh-x/agent.1=", options: []intentOption{network},
+			want: "-/tmp/uscreens/S-ann/3 r/tmp/ssh-x/agent.1"},
+		{id: "a link that a command could have made", entries: policyWW, host: "/tmp/uscreens->/usr /tmp/zellij-1000->/mine", options: []intentOption{network},
+			want: "r/usr r/mine/file -/mine/agent"},
+		{id: "our own link", entries: policyWW, host: "/mine/home/.emacs.d->/mine/dots /mine/dots/server/server", process: Process{User: &User{ID: "1000", Home: "/mine/home"}},
+			options: []intentOption{network}, want: "-/mine/dots/server/server"},
 		{id: "hidden anyway", entries: policyMR, options: []intentOption{network}, want: "p/home/ann/.gnupg/S.gpg-agent"},
 		{id: "variables of the server", entries: policyRO, options: []intentOption{network}, process: Process{User: &User{ID: "1000", Env: []string{
 			"TMUX_TMPDIR=/mine", "XDG_RUNTIME_DIR=/mine/run/", "SSH_AUTH_SOCK=/mine/agent-link", "NVIM=/mine/nvim", "TMUX=/mine/mux,77,0", "ZELLIJ_SOCKET_DIR=/mine/dir", "KITTY_LISTEN_ON=unix:/mine/file"}}},
@@ -74,6 +82,22 @@ func TestUserSockets(t *testing.T) {
 				t.Errorf("not hidden, but %v %v", plan, err)
 			}
 		})
+	}
+}
+
+// Another user can make any number of sockets in /tmp. They are not this user's, and do not
+// keep commands from being started.
+func TestManySocketsOfAnotherUser(t *testing.T) {
+	var words strings.Builder
+	for i := range maxUserSockets + 1 {
+		fmt.Fprintf(&words, "~/tmp/vscode-%d.sock= ~/tmp/nvim.ann/ /tmp/nvim.ann/x/%d= ", i, i)
+	}
+	_, plan, err := compiled(newHost(fixture, words.String()), intentOf(t, policyRO, network), Process{Cwd: "/fx/ws", User: &ann})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := plan.Effect("/tmp/vscode-0.sock"); got != HostReadable {
+		t.Errorf("a socket of another user is %v", got)
 	}
 }
 
