@@ -342,9 +342,10 @@ func (c *child) awaitExit() int {
 		conn, err := c.pidfd.SyscallConn()
 		if err == nil {
 			err = conn.Read(func(fd uintptr) (ok bool) {
-				if code, ok = exitCode(unix.P_PIDFD, int(fd), unix.WNOHANG); !ok && hasExited(int(fd)) {
-					code, ok = exitCodeInTable(int(fd), c.pid), true // the kernel tells its tracer only
-				}
+				code, ok = exitOf(
+					func() (int, bool) { return exitCode(unix.P_PIDFD, int(fd), unix.WNOHANG) },
+					func() bool { return hasExited(int(fd)) },
+					func() int { return exitCodeInTable(int(fd), c.pid) })
 				return ok
 			})
 		}

@@ -105,6 +105,19 @@ func (c *child) killLaunched() {
 	c.tree.kill()
 }
 
+// exitOf returns how a child ended; ok is false while it has not. wait does not see a child
+// that another process traces, although it has exited. The process table does, but tells less,
+// so it is asked only if wait still sees nothing once the child is known to have exited.
+func exitOf(wait func() (int, bool), exited func() bool, table func() int) (code int, ok bool) {
+	if code, ok = wait(); ok || !exited() {
+		return code, ok
+	}
+	if code, ok = wait(); ok {
+		return code, true
+	}
+	return table(), true
+}
+
 // hasExited reports whether the process of a pidfd has exited.
 func hasExited(pidfd int) bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)

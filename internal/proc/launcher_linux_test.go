@@ -373,6 +373,25 @@ func init() {
 	}
 }
 
+// A child may exit between the moment at which it is waited for and the one at which it is
+// looked at. Its exit is then that which the wait tells.
+func TestExitBetweenTwoLooks(t *testing.T) {
+	t.Parallel()
+	never := func() int { t.Error("the process table was asked"); return -1 }
+	waits := 0
+	late := func() (int, bool) { waits++; return 7, waits > 1 }
+	if code, ok := exitOf(late, func() bool { return true }, never); code != 7 || !ok {
+		t.Errorf("exit %d, %v", code, ok)
+	}
+	running := func() (int, bool) { return -1, false }
+	if _, ok := exitOf(running, func() bool { return false }, never); ok {
+		t.Error("a child that runs has ended")
+	}
+	if code, ok := exitOf(running, func() bool { return true }, func() int { return 8 }); code != 8 || !ok {
+		t.Errorf("exit of a traced child %d, %v", code, ok)
+	}
+}
+
 // The exit of a command that another process traces is reported, although the kernel tells only
 // the tracer. The command is reaped when the tracer has ended.
 func TestTracerDoesNotHideTheExit(t *testing.T) {
@@ -387,6 +406,9 @@ func TestTracerDoesNotHideTheExit(t *testing.T) {
 		sink.await("the tracer", func() bool { return strings.Contains(sink.text(outlog.Stdout), "\n") })
 		if text := sink.text(outlog.Stdout); text != "traced\n" {
 			p.Kill()
+			if os.Getenv("CI") == "true" {
+				t.Fatalf("tracing is %s here", text)
+			}
 			t.Skipf("tracing is %s here", text)
 		}
 		p.Write([]byte("\n"), func(error) {})

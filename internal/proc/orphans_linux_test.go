@@ -81,3 +81,16 @@ func TestSubreaperKillsOrphansAtItsEnd(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A program knows whether it has children without a look at all processes.
+func TestHasChildren(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if !hasChildren() {
+		t.Error("a child is not seen")
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+}

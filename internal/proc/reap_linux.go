@@ -2,7 +2,9 @@ package proc
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -33,7 +35,10 @@ func startReaper(log *slog.Logger, own *pidSet) (*reaper, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("become subreaper: %w", err)
 	}
-	r := &reaper{log: log, own: own, before: childrenIn(readProcessTable()), quit: make(chan struct{})}
+	r := &reaper{log: log, own: own, quit: make(chan struct{})}
+	if hasChildren() {
+		r.before = childrenIn(readProcessTable())
+	}
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, unix.SIGCHLD)
 	r.done.Go(func() { // ends with close
@@ -48,6 +53,18 @@ func (r *reaper) close() {
 	r.done.Wait()
 	r.killOrphans()
 	r.reap(r.zombies()) // what the last kills left
+}
+
+// hasChildren reports whether this program has children. If the kernel does not list them, it
+// may have some. The answer spares most programs a look at all processes of the machine.
+func hasChildren() bool {
+	lists, _ := filepath.Glob("/proc/self/task/*/children")
+	for _, list := range lists {
+		if children, err := os.ReadFile(list); len(children) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+	}
+	return len(lists) == 0
 }
 
 // childrenIn are the children of this program.
@@ -66,7 +83,7 @@ func childrenIn(table processTable) map[int]processEntry {
 // all that they start are in other sessions.
 func (r *reaper) killOrphans() {
 	self, ok := readProcess(os.Getpid())
-	if !ok {
+	if !ok || !hasChildren() {
 		return
 	}
 	killed := killInRounds(func() map[int]processEntry {
