@@ -61,7 +61,7 @@ func asciiPattern(s string) (name, inOlder string, err error) {
 		return name, inOlder, nil
 	}
 	// What a wildcard stands for is not known, so only the labels around it can be mapped.
-	labels := strings.Split(dots.Replace(s), ".")
+	labels := strings.Split(strings.TrimRight(dots.Replace(lowerASCII(s)), "."), ".")
 	olderLabels := make([]string, len(labels))
 	for i, label := range labels {
 		olderLabels[i] = label

@@ -66,6 +66,9 @@ func TestPatternsBeyondASCII(t *testing.T) {
 		"**.bücher。example":      {"bücher.example", "a.xn--bcher-kva.example"},
 		"*-x.bücher.example":     {"a-x.xn--bcher-kva.example", "a-x.ｂücher.example"},
 		"*-x.straße.example:443": {"a-x.straße.example", "a-x.strasse.example"},
+		"*-X.straße.EXAMPLE":     {"a-x.straße.example", "a-x.strasse.example"},
+		"*-x.bücher。example。":    {"a-x.bücher.example"},
+		"*-x.bücher.example．":    {"a-x.bücher.example"},
 		"straße.example":         {"straße.example", "xn--strae-oqa.example", "strasse.example"},
 		"１０.０.０.*":               {"10.0.0.1"},
 		"**.ｅｘａｍｐｌｅ.com:４４３":     nil, // the port means nothing here
