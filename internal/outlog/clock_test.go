@@ -1,8 +1,11 @@
 package outlog
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // The time of the newest entry has the monotonic clock: how long a process has been silent
@@ -19,4 +22,32 @@ func TestSilenceIsMonotonic(t *testing.T) {
 			t.Errorf("the newest entry is of %v, by the wall clock", at)
 		}
 	}
+}
+
+// Output of a quiet process that is not read does not join an old entry: the time of an
+// entry is that of its output, to a second.
+func TestEntriesHaveTheirOwnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(NewPool(t.TempDir(), 1<<20), Config{})
+		defer l.End()
+		for _, pause := range []time.Duration{0, joinTime, 1, time.Hour} {
+			time.Sleep(pause)
+			if err := l.Append(Stdout, []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var sizes []int
+		var times []time.Time
+		c := l.Cursor(0)
+		for len(sizes) < 3 {
+			if err := c.Next(func(e Entry) {
+				sizes, times = append(sizes, len(e.Data)), append(times, e.Time)
+			}); err != nil {
+				t.Fatalf("%v after entries of %v bytes", err, sizes)
+			}
+		}
+		if !slices.Equal(sizes, []int{2, 1, 1}) || times[2].Sub(times[0]) != time.Hour+joinTime+1 {
+			t.Errorf("entries of %v bytes at %v", sizes, times)
+		}
+	})
 }

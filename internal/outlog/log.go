@@ -30,6 +30,10 @@ const (
 	// all.
 	memoryLimit = memoryCost + segmentCost
 
+	// joinTime is how long output joins an entry that is not read: an entry has one time,
+	// by which output is found and shown.
+	joinTime = time.Second
+
 	// retrySpool is how long Append waits before it tries a full spool again, in
 	// case that the disk has room now.
 	retrySpool = 250 * time.Millisecond
@@ -210,8 +214,8 @@ func (l *Log) markSent(seq uint64) (dropped bool) {
 	return dropped
 }
 
-// extendLocked adds the beginning of p to the newest entry, if that is open,
-// and returns how much it took.
+// extendLocked adds the beginning of p to the newest entry, if that is open and not
+// older than joinTime, and returns how much it took.
 func (l *Log) extendLocked(s Stream, p []byte) int {
 	if len(l.segments) == 0 || l.sealed+1 >= l.next {
 		return 0
@@ -224,9 +228,13 @@ func (l *Log) extendLocked(s Stream, p []byte) int {
 	if r.kind != Output || r.stream != s || n <= 0 {
 		return 0
 	}
+	now := time.Now()
+	if age := now.UnixNano() - r.at; age < 0 || age > int64(joinTime) { // by the wall clock, which may be set
+		return 0
+	}
 	c.data = append(c.data, p[:n]...)
 	r.end += uint32(n)
-	l.lastAt = time.Now()
+	l.lastAt = now
 	l.chargeLocked(tail, n, 0)
 	return n
 }
