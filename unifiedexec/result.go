@@ -68,16 +68,41 @@ type Result struct {
 	Denial    *wire.DenialFact // what is known about that; may be nil
 
 	text     string // all of the output that was kept
-	omission string
+	omission string // stands in text for what was not; empty: nothing
+	hole     int    // where in text the line with the omission begins
+	lost     int64  // bytes that were not kept
 	asked    limit
 	budget   limit
+	mark     func(missing int64) string // nil: as the reference does it
 }
 
 // newResult makes a result of output.
 func newResult(out *headTail, asked, budget limit) *Result {
-	r := &Result{ChunkID: randomHex(3), OriginalTokens: tokens(out.total()), text: decode(out.bytes()), omission: out.omission(), asked: asked, budget: budget}
-	r.Output = truncate(r.text, asked, r.OriginalTokens, r.omission)
+	r := &Result{ChunkID: randomHex(3), OriginalTokens: tokens(out.total()), text: decode(out.bytes()), omission: out.omission(), lost: out.lost, asked: asked, budget: budget}
+	if r.omission != "" {
+		r.hole = len(decode(out.head))
+	}
+	r.Output = r.shorten(asked)
 	return r
+}
+
+// MarkWith shows what is left out of the output by one mark, on a line of its own, instead
+// of the warning and the marks of the reference. mark gets the number of missing tokens.
+func (r *Result) MarkWith(mark func(missing int64) string) {
+	r.mark = mark
+	r.Output = r.shorten(r.asked)
+}
+
+// shorten makes the output fit a limit.
+func (r *Result) shorten(l limit) string {
+	if r.mark == nil {
+		return truncate(r.text, l, r.OriginalTokens, r.omission)
+	}
+	head, tail := r.text, ""
+	if r.omission != "" {
+		head, tail = r.text[:r.hole], r.text[r.hole+len("\n"+r.omission+"\n"):]
+	}
+	return markMiddle(head, tail, r.lost, l, r.mark)
 }
 
 // Text is the result as models get it.
@@ -87,7 +112,7 @@ func (r *Result) Text() string {
 	most := r.budget.bytes + r.budget.bytes/5
 	for l := r.asked; l.bytes > 0 && len(head)+len(text) > most; { // a long header leaves less room
 		l.bytes = max(0, min(l.bytes, len(r.text))-max(1, len(head)+len(text)-most))
-		text = truncate(r.text, l, r.OriginalTokens, r.omission)
+		text = r.shorten(l)
 	}
 	return head + text
 }

@@ -56,14 +56,7 @@ func truncate(text string, l limit, original int64, omission string) string {
 	if len(text) <= l.bytes {
 		return text
 	}
-	first := l.bytes / 2
-	last := len(text) - (l.bytes - first)
-	for first > 0 && !utf8.RuneStart(text[first]) {
-		first--
-	}
-	for last < len(text) && !utf8.RuneStart(text[last]) {
-		last++
-	}
+	first, last := cutMiddle(text, l.bytes)
 	head, tail := text[:first], text[last:]
 	mark := fmt.Sprintf("…%d chars truncated…", utf8.RuneCountInString(text[first:last]))
 	if l.inTokens {
@@ -74,6 +67,42 @@ func truncate(text string, l limit, original int64, omission string) string {
 		about = omission
 	}
 	return fmt.Sprintf("Warning: truncated output (original token count: %d)\n%s\n\n%s%s%s", original, about, head, mark, tail)
+}
+
+// markMiddle joins the beginning and the end of an output, between which bytes were lost.
+// If they are too long, it cuts the middle out. One mark stands for all that is missing.
+func markMiddle(head, tail string, lost int64, l limit, mark func(missing int64) string) string {
+	text := head + tail
+	first, last := len(head), len(head)
+	if len(text) > l.bytes {
+		first, last = cutMiddle(text, l.bytes)
+		if lost > 0 { // the one mark is where bytes were lost
+			first, last = min(first, len(head)), max(last, len(head))
+		}
+	}
+	missing := lost + int64(last-first)
+	if missing == 0 {
+		return text
+	}
+	before := text[:first]
+	if before != "" && !strings.HasSuffix(before, "\n") {
+		before += "\n"
+	}
+	return before + mark(tokens(missing)) + "\n" + text[last:]
+}
+
+// cutMiddle returns where the middle of a text begins and ends, without which the text has
+// at most so many bytes. It divides no character.
+func cutMiddle(text string, most int) (first, last int) {
+	first = most / 2
+	last = len(text) - (most - first)
+	for first > 0 && !utf8.RuneStart(text[first]) {
+		first--
+	}
+	for last < len(text) && !utf8.RuneStart(text[last]) {
+		last++
+	}
+	return first, last
 }
 
 // countLines counts lines; the last one need not be terminated.

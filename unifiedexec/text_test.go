@@ -98,6 +98,43 @@ func TestUE10Truncation(t *testing.T) {
 	}
 }
 
+// With a mark of the caller's there is one, for all that is missing, and nothing else.
+func TestMarkWith(t *testing.T) {
+	long := seq(300_000, "") // of which the middle is not kept
+	kept := long[:half] + long[len(long)-half:]
+	mark := func(missing int64) string { return fmt.Sprintf("[%d]", missing) }
+	for _, row := range []struct {
+		name, text string
+		budget     Budget
+		tokens     *int
+		want       string
+	}{
+		{"short", "short\n", Budget{}, nil, "short\n"},
+		{"within a line", "123456789", Budget{}, ptr(2), "1234\n[1]\n6789"},
+		{"behind a line", "123\n56789", Budget{}, ptr(2), "123\n[1]\n6789"},
+		{"nothing", seq(100, ""), Budget{}, ptr(0), "[73]\n"},
+		{"tokens", seq(20000, ""), Budget{Tokens: 10000}, ptr(50), seq(20000, "")[:100] + "\n[27174]\n" + seq(20000, "")[len(seq(20000, ""))-100:]},
+		{"not kept", long, Budget{Tokens: 10000}, ptr(50), kept[:100] + fmt.Sprintf("\n[%d]\n", tokens(int64(len(long)-200))) + kept[len(kept)-100:]},
+		{"not kept, and the rest fits", long, Budget{Tokens: 1 << 20}, ptr(1 << 20), kept[:half] + fmt.Sprintf("\n[%d]\n", tokens(int64(len(long)-len(kept)))) + kept[half:]},
+		{"characters", strings.Repeat("€", 100), Budget{}, ptr(2), "€\n[74]\n€"},
+	} {
+		r := resultOf(row.text, row.budget, row.tokens)
+		r.MarkWith(mark)
+		if r.Output != row.want {
+			t.Errorf("%s: %.300q\nwant %.300q", row.name, r.Output, row.want)
+		}
+		if text := r.Text(); !strings.HasSuffix(text, row.want) && row.budget.Tokens < 1<<20 {
+			t.Errorf("%s: %.300q\nwant %.300q", row.name, text, row.want)
+		}
+	}
+	// Broken characters are longer in text than they were: the place of the loss is not the middle.
+	broken := resultOf(strings.Repeat("\xff", half)+strings.Repeat("x", half+100), Budget{Bytes: 1_500_000}, ptr(1<<20))
+	broken.MarkWith(mark)
+	if got := broken.Output; strings.Count(got, "[") != 1 || !strings.Contains(got, "\uFFFD\n[") || !strings.Contains(got, "]\nx") {
+		t.Errorf("%d bytes: %.100q", len(got), got)
+	}
+}
+
 // All of a result fits into the budget and a fifth.
 func TestResultFitsTheBudget(t *testing.T) {
 	for size := 100; size < 4000; size += 333 {

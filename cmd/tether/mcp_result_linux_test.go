@@ -84,3 +84,31 @@ func TestMCPNoLogin(t *testing.T) {
 		}
 	}
 }
+
+// A result that is too long has one mark, which says how much is missing and how to find it.
+func TestMCPTruncationMark(t *testing.T) {
+	t.Parallel()
+	u := newBooth(t).startMCP("--sandbox", "full")
+	for _, lines := range []int{20_000, 400_000} { // of the second one a part is not kept for results
+		text := u.want("exec_command", map[string]any{"cmd": fmt.Sprintf("seq -f %%08.0f 1 %d", lines), "login": false, "yield_time_ms": 30_000})
+		var tokens, missing int
+		var chunk string
+		_, after, _ := strings.Cut(text, "Original token count: ")
+		fmt.Sscan(after, &tokens)
+		before, after, _ := strings.Cut(after, "…")
+		if _, err := fmt.Sscanf(after, "%d tokens truncated; search_output with chunk_id %q finds them…\n", &missing, &chunk); err != nil {
+			t.Fatalf("%v in %.300q", err, after)
+		}
+		_, head, _ := strings.Cut(before, "Output:\n")
+		_, tail, _ := strings.Cut(after, "…\n")
+		if shown := (len(head) + len(tail)) / 4; tokens != lines*9/4 || missing < tokens-shown-2 || missing > tokens-shown+2 {
+			t.Errorf("%d of %d tokens are missing, %d are shown", missing, tokens, shown)
+		}
+		for _, mark := range []string{"Warning", "omitted", "truncated", "missing"} {
+			if n := strings.Count(text, mark); n != strings.Count("truncated", mark) {
+				t.Errorf("%d times %q", n, mark)
+			}
+		}
+		u.want("search_output", map[string]any{"chunk_id": chunk, "pattern": fmt.Sprintf("^%08d$", lines/2+5)}, fmt.Sprintf(":%08d\n", lines/2+5))
+	}
+}

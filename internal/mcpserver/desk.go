@@ -29,6 +29,7 @@ type desk struct {
 	executor unifiedexec.Executor
 	manager  *unifiedexec.Manager
 	calls    atomic.Uint64   // for their ids
+	searches atomic.Bool     // the executor can search output
 	ctx      context.Context // ends with the desk, and its calls with it
 	cancel   context.CancelFunc
 
@@ -60,7 +61,8 @@ func (s *shelf[K]) put(key K, value string) {
 }
 
 func newDesk(c *Config) (*desk, error) {
-	d := &desk{config: c, executor: unifiedexec.RemoteFunc(c.Client), watchers: make(map[*progress]struct{})}
+	d := &desk{config: c, watchers: make(map[*progress]struct{})}
+	d.executor = unifiedexec.RemoteFunc(d.client)
 	d.sessions.most, d.chunks.most = maxEnded, maxChunks
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	var err error
@@ -76,6 +78,15 @@ func newDesk(c *Config) (*desk, error) {
 		Observe:               d.observe,
 	})
 	return d, err
+}
+
+// client returns the session with the executor, and notes what that can do.
+func (d *desk) client(ctx context.Context) (*client.Client, error) {
+	c, err := d.config.Client(ctx)
+	if err == nil {
+		d.searches.Store(c.Has(client.FeatureSearch))
+	}
+	return c, err
 }
 
 // close ends the calls and the commands.

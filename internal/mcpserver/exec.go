@@ -54,6 +54,12 @@ func (d *desk) write(ctx context.Context, req *mcp.CallToolRequest, args unified
 // about it.
 func (d *desk) result(r *unifiedexec.Result, session int) outcome {
 	d.remember(r, session)
+	r.MarkWith(func(missing int64) string {
+		if !d.searches.Load() {
+			return fmt.Sprintf("…%d tokens truncated…", missing)
+		}
+		return fmt.Sprintf("…%d tokens truncated; %s with chunk_id \"%s\" finds them…", missing, toolSearchOutput, r.ChunkID)
+	})
 	if r.Denied {
 		note := "the sandbox was in the way"
 		if what := denialText(r.Denial); what != "" {
