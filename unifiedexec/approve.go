@@ -34,11 +34,13 @@ type Question struct {
 	Script  string   // the text for the shell in it
 	Cwd     string
 
-	// Retry: the sandbox has stopped the command, and it would run a second time,
-	// from its beginning, without one. Denial and Output tell about the first time.
-	Retry  bool
-	Denial *wire.DenialFact // may be nil
-	Output string
+	// Retry: the sandbox has stopped the command, and it would run a second time, from
+	// its beginning: without sandbox or, if Network is set, in the same sandbox with the
+	// network. Denial and Output tell about the first time.
+	Retry   bool
+	Network bool
+	Denial  *wire.DenialFact // may be nil
+	Output  string
 
 	// Permissions is what the command asks for besides what its sandbox allows, and
 	// Additional what that is, with absolute paths, if it is WithAdditional.
@@ -120,6 +122,7 @@ const (
 // Reasons that the model or the user is given.
 const (
 	reasonRetry     = "command failed; retry without sandbox?"
+	reasonNetwork   = "command failed; retry with network?"
 	reasonUser      = "rejected by user"
 	reasonNever     = "approval required by policy, but AskForApproval is set to Never"
 	reasonNoRules   = "approval required by policy, but questions about rules are off"
@@ -174,23 +177,32 @@ func (p Policy) require(q inquiry) (requirement, string) {
 // asked for again.
 const maxRemembered = 1000
 
+// An extent is how far an approval goes.
+type extent uint8
+
+const (
+	inSandbox      extent = iota + 1 // the command may run
+	withNetwork                      // the same, and with the network
+	withoutSandbox                   // the command may run without sandbox
+)
+
 // A memory has the approvals that are valid for longer than one command.
 type memory struct {
 	mu    sync.Mutex
 	keys  []string            // oldest first
-	known map[string]bool     // whether the approval was for a run without sandbox
+	known map[string]extent   // by key
 	rules map[string]struct{} // keys of rules; each is for runs without sandbox
 }
 
 // add remembers an approval.
-func (m *memory) add(key string, open bool) {
+func (m *memory) add(key string, e extent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.known == nil {
-		m.known = make(map[string]bool)
+		m.known = make(map[string]extent)
 	}
 	if was, found := m.known[key]; found {
-		m.known[key] = was || open
+		m.known[key] = max(was, e)
 		return
 	}
 	if len(m.keys) == maxRemembered {
@@ -198,16 +210,14 @@ func (m *memory) add(key string, open bool) {
 		m.keys = m.keys[1:]
 	}
 	m.keys = append(m.keys, key)
-	m.known[key] = open
+	m.known[key] = e
 }
 
-// find reports whether a command was approved, and whether that was for a run without
-// sandbox.
-func (m *memory) find(key string) (found, open bool) {
+// find returns how far a command was approved; 0: it was not.
+func (m *memory) find(key string) extent {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	open, found = m.known[key]
-	return found, open
+	return m.known[key]
 }
 
 // addRule remembers a beginning of commands.

@@ -73,6 +73,102 @@ func TestUE16U4ApprovedRetry(t *testing.T) {
 	}
 }
 
+// failing is an executor whose confined commands without network fail as one that needs it.
+func failing(text string, exit client.Exit) *fake {
+	return &fake{sandboxType: "linuxSeccomp", script: func(_ int, p *fakeProcess) {
+		if restrictsNetwork(p.cmd.Sandbox) {
+			p.prints(text)
+			p.exits(exit)
+		} else {
+			p.prints("fetched\n")
+			p.exits(client.Exit{})
+		}
+		p.closes()
+	}}
+}
+
+// A command that needs the network is run again in its sandbox with the network, if the user
+// says so, also where files are hidden.
+func TestRetryWithNetwork(t *testing.T) {
+	network, path := wire.DeniedNetwork, wire.PathURIOn("linux", "/x")
+	hides := ReadOnly()
+	hides.Permissions.FileSystem.Entries = append(hides.Permissions.FileSystem.Entries, special(wire.SpecialTmpdir, wire.AccessDeny))
+	const unresolved = "curl: (6) Could not resolve host: x.invalid\n"
+	for _, row := range []struct {
+		name    string
+		sandbox *wire.Sandbox
+		text    string
+		exit    client.Exit
+		asks    bool // for the network
+	}{
+		{"by the words", WorkspaceWrite(), unresolved, client.Exit{Code: 6}, true},
+		{"by the fact", WorkspaceWrite(), "failed\n", client.Exit{Code: 1, SandboxDenied: true, Denial: &wire.DenialFact{Syscall: &network}}, true},
+		{"files are hidden", hides, unresolved, client.Exit{Code: 6}, true},
+		{"another fact", WorkspaceWrite(), unresolved, client.Exit{Code: 6, SandboxDenied: true, Denial: &wire.DenialFact{Path: &path}}, false},
+		{"success", WorkspaceWrite(), unresolved, client.Exit{}, false},
+		{"other words", WorkspaceWrite(), "connection refused\n", client.Exit{Code: 7}, false},
+		{"old words", WorkspaceWrite(), unresolved + strings.Repeat("x", networkWindow), client.Exit{Code: 6}, false},
+	} {
+		e := failing(row.text, row.exit)
+		r := newRigOn(t, e, sandboxed(row.sandbox, granular))
+		r.answer = func(q Question) Decision {
+			if q.Network {
+				return Approved
+			}
+			return Declined
+		}
+		got := r.sh("fetch")
+		if !row.asks {
+			if len(e.all()) != 1 || got.Network || len(r.questions()) > 0 && r.questions()[0].Network {
+				t.Errorf("%s: %d starts, asked %+v", row.name, len(e.all()), r.questions())
+			}
+			continue
+		}
+		wantEnd(t, got, 0, "fetched\n")
+		if q := r.questions(); len(q) != 1 || !q[0].Retry || q[0].Rule != nil || q[0].Output != row.text || q[0].Reason != reasonNetwork {
+			t.Errorf("%s: asked %+v", row.name, q)
+		}
+		second := e.all()[1].cmd
+		if len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "run again from its beginning, with the network") ||
+			second.Sandbox == nil || len(second.Sandbox.Permissions.FileSystem.Entries) != len(row.sandbox.Permissions.FileSystem.Entries) || second.Env[noNetworkVariable] != "" {
+			t.Errorf("%s: %q, %+v", row.name, got.Notes, second)
+		}
+	}
+}
+
+// An approval of the network for the session is not one to leave the sandbox.
+func TestNetworkApprovedForSession(t *testing.T) {
+	e := failing("getaddrinfo EAI_AGAIN x.invalid\n", client.Exit{Code: 1})
+	r := newRigOn(t, e, sandboxed(WorkspaceWrite(), granular))
+	r.answer = always(ApprovedForSession)
+	for range 2 {
+		wantEnd(t, r.sh("npm install"), 0, "fetched\n")
+	}
+	if len(r.questions()) != 1 || len(e.all()) != 3 || restrictsNetwork(e.all()[2].cmd.Sandbox) || e.all()[2].cmd.Sandbox == nil {
+		t.Fatalf("%d questions, %d starts", len(r.questions()), len(e.all()))
+	}
+	e.script = func(_ int, p *fakeProcess) { p.exits(client.Exit{Code: 1, SandboxDenied: true}); p.closes() }
+	r.answer = always(Declined)
+	if got := r.sh("npm install"); !got.Denied || got.Network || !got.Declined || len(r.questions()) != 2 || r.questions()[1].Network {
+		t.Errorf("%s\nasked %+v", got.Text(), r.questions())
+	}
+}
+
+// Where the user is not asked, the result says that the network was missing.
+func TestNetworkFailureIsReported(t *testing.T) {
+	for _, p := range []Policy{{}, {Mode: OnRequest}, granular} {
+		e := failing("fatal: unable to access 'https://x.invalid/': Could not resolve host: x.invalid\n", client.Exit{Code: 128})
+		r := newRigOn(t, e, sandboxed(WorkspaceWrite(), p)) // who declines
+		got := r.sh("git pull")
+		if !got.Denied || !got.Network || got.Declined != p.asksRetry() || len(e.all()) != 1 || *got.ExitCode != 128 {
+			t.Errorf("%+v: %+v", p, got)
+		}
+		if want := "rejected by user: the command was not run again with the network"; got.Declined && got.Notes[0] != want {
+			t.Errorf("notes %q", got.Notes)
+		}
+	}
+}
+
 // A connection that is lost while the user thinks does not matter.
 func TestUE16ThroughACut(t *testing.T) {
 	tethertest.NeedBubblewrap(t)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
 )
 
 // closeWait is how long the end of the output is waited for after an exit: somebody
@@ -21,6 +22,8 @@ type attempt struct {
 	id      string // on the executor
 	started time.Time
 	ending  sync.Once
+
+	closedNetwork bool // its sandbox has no network
 
 	mu      sync.Mutex
 	pending headTail // what no result has had yet
@@ -125,10 +128,31 @@ func (a *attempt) outcome() (event, *client.Exit, error) {
 		return lost, nil, a.err
 	case a.exit == nil:
 		return alive, nil, nil
-	case a.exit.SandboxDenied && a.exit.Code != 0 && a.process.SandboxType() != noSandbox && !a.disowns:
+	case a.exit.Code == 0 || a.process.SandboxType() == noSandbox || a.disowns:
+	case a.exit.SandboxDenied, a.neededNetworkLocked():
 		return sandboxDenied, a.exit, nil
 	}
 	return exited, a.exit, nil
+}
+
+// neededNetwork reports whether the attempt, which was denied something, failed because its
+// sandbox has no network.
+func (a *attempt) neededNetwork() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.neededNetworkLocked()
+}
+
+// neededNetworkLocked goes by what the executor knows about the failure and, if that is
+// nothing, by what the command has printed.
+func (a *attempt) neededNetworkLocked() bool {
+	switch {
+	case !a.closedNetwork || a.exit == nil || a.exit.Code == 0:
+		return false
+	case a.exit.Denial != nil:
+		return a.exit.Denial.Syscall != nil && *a.exit.Denial.Syscall == wire.DeniedNetwork
+	}
+	return networkFailure(a.all.bytes())
 }
 
 // noSandbox is what executors call no sandbox.

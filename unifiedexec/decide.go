@@ -18,7 +18,7 @@ const (
 	run1                // the first attempt: with or without a sandbox?
 	wait1               // it runs
 	denied              // the sandbox was in its way
-	ask2                // the user is asked whether to run it again without
+	ask2                // the user is asked whether to run it again, with more rights
 	run2                // the second attempt
 	wait2               // it runs
 	end
@@ -49,9 +49,10 @@ type action uint8
 const (
 	proceed          action = iota // to the next state
 	ask                            // the user, before the command runs
-	askRetry                       // the user, whether to run it without sandbox
+	askRetry                       // the user, whether to run it with the network, or without sandbox
 	remember                       // the approval, for the same command later
 	startConfined                  // and wait
+	startNetworked                 // confined, but with the network, and wait
 	startOpen                      // without sandbox, and wait
 	rejectByRule                   // error
 	rejectByUser                   // error
@@ -71,6 +72,7 @@ type facts struct {
 	asksRetry   bool // the approval policy lets us ask after a denial
 	approved    bool // the user has said yes to this command
 	strict      bool // that was not for a run without sandbox
+	network     bool // the next attempt is to have the network: an approval of it is remembered, or the last attempt needed it
 }
 
 // A transition applies to the first state and event that it names, if when is true.
@@ -95,6 +97,7 @@ var transitions = []transition{
 	{ask1, cancelled, nil, abort, end},
 
 	{run1, enter, func(f facts) bool { return f.bypass && !f.deniedReads }, startOpen, wait1},
+	{run1, enter, func(f facts) bool { return f.confined && f.network }, startNetworked, wait1},
 	{run1, enter, func(f facts) bool { return f.confined }, startConfined, wait1},
 	{run1, enter, nil, startOpen, wait1},
 
@@ -105,6 +108,7 @@ var transitions = []transition{
 	{wait1, sandboxDenied, nil, proceed, denied},
 
 	{denied, enter, func(f facts) bool { return !f.asksRetry }, reportEnd, end},
+	{denied, enter, func(f facts) bool { return f.network }, askRetry, ask2}, // the sandbox stays
 	{denied, enter, func(f facts) bool { return f.deniedReads }, reportEnd, end},
 	{denied, enter, func(f facts) bool { return f.approved && !f.strict }, proceed, run2},
 	{denied, enter, nil, askRetry, ask2},
@@ -114,6 +118,7 @@ var transitions = []transition{
 	{ask2, declined, nil, reportNotRetried, end},
 	{ask2, cancelled, nil, abort, end},
 
+	{run2, enter, func(f facts) bool { return f.network }, startNetworked, wait2},
 	{run2, enter, nil, startOpen, wait2},
 
 	{wait2, notStarted, nil, fail, end},

@@ -25,8 +25,9 @@ func TestStateTable(t *testing.T) {
 		{"declined", ask1, declined, any, rejectByUser, end},
 		{"cancelled", ask1, cancelled, any, abort, end},
 		{"no sandbox for this one", run1, enter, func(f facts) bool { return f.bypass && !f.deniedReads }, startOpen, wait1},
-		{"hidden files stay hidden", run1, enter, func(f facts) bool { return f.bypass && f.deniedReads && f.confined }, startConfined, wait1},
-		{"sandboxed", run1, enter, func(f facts) bool { return !f.bypass && f.confined }, startConfined, wait1},
+		{"hidden files stay hidden", run1, enter, func(f facts) bool { return f.bypass && f.deniedReads && f.confined && !f.network }, startConfined, wait1},
+		{"sandboxed", run1, enter, func(f facts) bool { return !f.bypass && f.confined && !f.network }, startConfined, wait1},
+		{"sandboxed, with the network", run1, enter, func(f facts) bool { return (!f.bypass || f.deniedReads) && f.confined && f.network }, startNetworked, wait1},
 		{"nothing to enforce", run1, enter, func(f facts) bool { return !f.bypass && !f.confined }, startOpen, wait1},
 		{"start failed", wait1, notStarted, any, fail, end},
 		{"lost", wait1, lost, any, fail, end},
@@ -34,15 +35,17 @@ func TestStateTable(t *testing.T) {
 		{"exit", wait1, exited, any, reportEnd, end},
 		{"denied", wait1, sandboxDenied, any, proceed, denied},
 		{"the policy does not ask", denied, enter, func(f facts) bool { return !f.asksRetry }, reportEnd, end},
-		{"never without sandbox", denied, enter, func(f facts) bool { return f.deniedReads }, reportEnd, end},
-		{"asked before", denied, enter, func(f facts) bool { return f.asksRetry && !f.deniedReads && f.approved && !f.strict }, proceed, run2},
+		{"never without sandbox", denied, enter, func(f facts) bool { return f.deniedReads && !f.network }, reportEnd, end},
+		{"ask for the network", denied, enter, func(f facts) bool { return f.asksRetry && f.network }, askRetry, ask2},
+		{"asked before", denied, enter, func(f facts) bool { return f.asksRetry && !f.deniedReads && f.approved && !f.strict && !f.network }, proceed, run2},
 		{"asked before, but strict", denied, enter, func(f facts) bool { return f.asksRetry && !f.deniedReads && f.approved && f.strict }, askRetry, ask2},
 		{"ask", denied, enter, func(f facts) bool { return f.asksRetry && !f.deniedReads && !f.approved }, askRetry, ask2},
 		{"retry", ask2, approved, any, proceed, run2},
 		{"retry for session", ask2, approvedForSession, any, remember, run2},
 		{"no retry", ask2, declined, any, reportNotRetried, end},
 		{"retry cancelled", ask2, cancelled, any, abort, end},
-		{"second attempt", run2, enter, any, startOpen, wait2},
+		{"second attempt", run2, enter, func(f facts) bool { return !f.network }, startOpen, wait2},
+		{"second attempt, with the network", run2, enter, func(f facts) bool { return f.network }, startNetworked, wait2},
 		{"second start failed", wait2, notStarted, any, fail, end},
 		{"second lost", wait2, lost, any, fail, end},
 		{"second alive", wait2, alive, any, reportAlive, wait2},
@@ -83,6 +86,9 @@ func TestNeverOpenUnasked(t *testing.T) {
 		if do == startOpen && f.confined && (f.deniedReads || !f.bypass && !asked && !f.approved) {
 			t.Errorf("from state %d with %+v: a start without sandbox", s, f)
 		}
+		if do == startNetworked && !f.confined || do == startNetworked && s == run2 && !asked {
+			t.Errorf("from state %d with %+v: a start with the network", s, f)
+		}
 		if to == end || depth > 12 || do == reportAlive && depth > 6 {
 			return
 		}
@@ -94,10 +100,13 @@ func TestNeverOpenUnasked(t *testing.T) {
 				g.approved = f.approved || yes
 				walk(to, e, g, asked || yes, depth+1)
 			}
-		case startConfined, startOpen, reportAlive:
+		case startConfined, startNetworked, startOpen, reportAlive:
 			for _, e := range []event{notStarted, alive, exited, sandboxDenied, lost} {
 				walk(to, e, f, asked, depth+1)
 			}
+			g := f
+			g.network = do == startConfined
+			walk(to, sandboxDenied, g, false, depth+1) // an approval to start is not one for the network
 		default:
 			walk(to, enter, f, asked, depth+1)
 		}
@@ -108,11 +117,11 @@ func TestNeverOpenUnasked(t *testing.T) {
 }
 
 func allFacts() (all []facts) {
-	for bits := range 64 {
+	for bits := range 128 {
 		bit := func(n int) bool { return bits>>n&1 == 1 }
 		for _, r := range []requirement{skip, approval, forbidden} {
-			f := facts{r, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5)}
-			if f.deniedReads && !f.confined {
+			f := facts{r, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5), bit(6)}
+			if (f.deniedReads || f.network) && !f.confined {
 				continue // cannot be
 			}
 			all = append(all, f)

@@ -176,16 +176,18 @@ func (s *session) judge(args ExecArgs) {
 		q.verdict = RuleAllow
 	}
 	r.key = keyOf(r.environment.ID, r.argv, r.cwd, r.tty, r.permissions, r.additional)
-	known, knownOpen := m.memory.find(r.key)
+	known := m.memory.find(r.key)
 
 	policy := m.config.Policy
 	s.facts = facts{
-		bypass:      q.verdict == RuleAllow || r.permissions == RequireEscalated || knownOpen,
+		bypass:      q.verdict == RuleAllow || r.permissions == RequireEscalated || known == withoutSandbox,
 		deniedReads: deniesReads(r.sandbox), confined: r.sandbox != nil,
-		asksRetry: policy.asksRetry(), approved: known, strict: policy.Strict,
+		asksRetry: policy.asksRetry(), strict: policy.Strict,
+		approved: known == inSandbox || known == withoutSandbox, // an approval of the network is not one to leave the sandbox
+		network:  known == withNetwork,
 	}
 	s.facts.requirement, r.rejection = policy.require(q)
-	if s.facts.requirement == approval && known {
+	if s.facts.requirement == approval && known != 0 {
 		s.facts.requirement = skip
 	}
 	r.reason = args.Justification

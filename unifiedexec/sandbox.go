@@ -103,6 +103,13 @@ func restrictsNetwork(s *wire.Sandbox) bool {
 	return confines(s) && s.Permissions.Network == wire.NetworkRestricted
 }
 
+// withNetworkOn returns the same sandbox with the network.
+func withNetworkOn(s *wire.Sandbox) *wire.Sandbox {
+	open := *s
+	open.Permissions.Network = wire.NetworkEnabled
+	return &open
+}
+
 // deniesReads reports whether files are hidden: what runs without the sandbox would
 // see them.
 func deniesReads(s *wire.Sandbox) bool {

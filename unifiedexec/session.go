@@ -14,8 +14,12 @@ import (
 // earlyExitGrace is how long a process is watched before it counts as a session.
 const earlyExitGrace = 150 * time.Millisecond
 
-// noteRunAgain is for the first result of a second attempt.
-const noteRunAgain = "after an approval the command was run again from its beginning, without the sandbox; the output is that of the second run"
+// Notes of results: of the first one of a second attempt, and of one that has no second
+// attempt because of a refusal.
+const (
+	noteRunAgain    = "after an approval the command was run again from its beginning, %s; the output is that of the second run"
+	noteNotRunAgain = "%s: the command was not run again %s"
+)
 
 // silencePatience is how long a process may take to tell why it is silent.
 const silencePatience = time.Second
@@ -112,10 +116,12 @@ func (s *session) advance(ctx context.Context, e event, c call) (*Result, error)
 		case ask, askRetry:
 			e = s.ask(ctx, act == askRetry)
 		case remember:
-			s.m.memory.add(s.request.key, s.question.Retry || s.facts.bypass)
+			s.m.memory.add(s.request.key, s.extent())
 			e = enter
 		case startConfined:
 			e, err = s.start(ctx, s.request.sandbox, c)
+		case startNetworked:
+			e, err = s.start(ctx, withNetworkOn(s.request.sandbox), c)
 		case startOpen:
 			e, err = s.start(ctx, nil, c)
 		case reportAlive:
@@ -134,6 +140,25 @@ func (s *session) advance(ctx context.Context, e event, c call) (*Result, error)
 	}
 }
 
+// extent is how far the answer to the last question goes.
+func (s *session) extent() extent {
+	switch {
+	case s.question.Network:
+		return withNetwork
+	case s.question.Retry || s.facts.bypass:
+		return withoutSandbox
+	}
+	return inSandbox
+}
+
+// more says in a few words what a second attempt has that the first one had not.
+func (s *session) more() string {
+	if s.facts.network {
+		return "with the network"
+	}
+	return "without the sandbox"
+}
+
 // finish ends the session with its last result.
 func (s *session) finish(act action, c call) (r *Result, err error) {
 	s.m.drop(s)
@@ -146,14 +171,14 @@ func (s *session) finish(act action, c call) (r *Result, err error) {
 	case abort:
 		err = ErrInterrupted
 	case reportNotRetried:
-		s.notes = append(s.notes, s.refusal+": the command was not run again without the sandbox")
+		s.notes = append(s.notes, fmt.Sprintf(noteNotRunAgain, s.refusal, s.more()))
 		fallthrough
 	case reportEnd:
 		r = s.report(c, false)
 		what, exit, _ := s.current().outcome()
 		r.ExitCode = &exit.Code
 		if what == sandboxDenied {
-			r.Denied, r.Denial = true, exit.Denial
+			r.Denied, r.Denial, r.Network, r.Declined = true, exit.Denial, s.facts.network, act == reportNotRetried
 		}
 	default: // fail
 		err = s.failure
@@ -194,6 +219,9 @@ func (s *session) ask(ctx context.Context, retry bool) event {
 	if retry {
 		a := s.current()
 		q.Reason, q.Output = reasonRetry, a.transcript()
+		if s.facts.network {
+			q.Network, q.Reason, q.Rule = true, reasonNetwork, nil // a rule is for runs without sandbox
+		}
 		if _, exit, _ := a.outcome(); exit != nil {
 			q.Denial = exit.Denial
 		}
@@ -255,7 +283,7 @@ func (s *session) start(ctx context.Context, sandbox *wire.Sandbox, c call) (eve
 	if old != nil {
 		number = old.number + 1
 		s.dismiss(old)
-		s.notes = append(s.notes, noteRunAgain)
+		s.notes = append(s.notes, fmt.Sprintf(noteRunAgain, s.more()))
 	}
 	r := &s.request
 	config := &s.m.config
@@ -268,6 +296,7 @@ func (s *session) start(ctx context.Context, sandbox *wire.Sandbox, c call) (eve
 		return s.notStarted(ctx, id, err)
 	}
 	a := newAttempt(number, id, p)
+	a.closedNetwork = restrictsNetwork(sandbox)
 	s.mu.Lock()
 	s.attempt = a
 	s.mu.Unlock()
@@ -315,8 +344,11 @@ func (s *session) wait(ctx context.Context, c call) (event, error) {
 		return alive, err
 	}
 	e, _, cause := a.outcome()
-	if e == lost {
+	switch e {
+	case lost:
 		s.failure = processFailed(c.tool, cause)
+	case sandboxDenied:
+		s.facts.network = a.neededNetwork()
 	}
 	return e, nil
 }

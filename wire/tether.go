@@ -183,8 +183,11 @@ type DenialFact struct {
 	Path    *PathURI `json:"path,omitempty"`    // what was reached for
 	Access  *string  `json:"access,omitempty"`  // how: "read" or "write"
 	Rule    *string  `json:"rule,omitempty"`    // what decided about the path
-	Syscall *string  `json:"syscall,omitempty"` // the kind of system call that was stopped
+	Syscall *string  `json:"syscall,omitempty"` // the kind of system call that was stopped, such as DeniedNetwork
 }
+
+// DeniedNetwork is the Syscall of a DenialFact about a call that would use the network.
+const DeniedNetwork = "network"
 
 // PathText is the path as its executor spells it, for people; empty: it is not known.
 func (f *DenialFact) PathText() string {

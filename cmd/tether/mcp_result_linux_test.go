@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,4 +112,51 @@ func TestMCPTruncationMark(t *testing.T) {
 		}
 		u.want("search_output", map[string]any{"chunk_id": chunk, "pattern": fmt.Sprintf("^%08d$", lines/2+5)}, fmt.Sprintf(":%08d\n", lines/2+5))
 	}
+}
+
+// A command that fails because the sandbox has no network gets a note, and the user is asked
+// for the network, where that can be.
+func TestMCPClosedNetwork(t *testing.T) {
+	t.Parallel()
+	needBubblewrap(t)
+	b := newBooth(t)
+	b.work = outsideTmp(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	connect := fmt.Sprintf("bash -c 'echo text > /dev/tcp/127.0.0.1/%d'", l.Addr().(*net.TCPAddr).Port)
+	const unresolved = "echo 'curl: (6) Could not resolve host: x.invalid' >&2; exit 6"
+	args := func(cmd string) map[string]any { return map[string]any{"cmd": cmd, "login": false} }
+	const because = "Note: the sandbox has no network, which seems to be why the command failed"
+
+	for approval, remedy := range map[string]string{
+		"never":      "; the user can open it with the --network option of `tether mcp`",
+		"on-request": `; exec_command with additional_permissions {"network":{"enabled":true}} asks the user for it`,
+	} {
+		u := b.startMCP("--approval", approval)
+		u.want("exec_command", args(connect), "Process exited with code 1", because+remedy)
+		u.want("exec_command", args(unresolved), "Process exited with code 6", because+remedy)
+		if text := u.want("exec_command", args("exit 6"), "Process exited with code 6"); strings.Contains(text, "Note:") || len(u.asked) > 0 {
+			t.Errorf("%s\nasked %q", text, u.asked)
+		}
+		u.Close()
+	}
+
+	u := b.startMCP()
+	u.action = "decline"
+	u.want("exec_command", args(unresolved), "Process exited with code 6", because, "Note: rejected by user: the command was not run again with the network")
+	u.action = "accept"
+	u.want("exec_command", args(connect), "Process exited with code 0", "Note: after an approval the command was run again from its beginning, with the network")
+	outside := filepath.Join(outsideTmp(t), "file")
+	u.want("exec_command", args(fmt.Sprintf("[ -z \"$CODEX_SANDBOX_NETWORK_DISABLED\" ] || { %s; }; echo x > %s", unresolved, outside)), "Read-only file system")
+	if len(u.asked) != 3 || !strings.Contains(u.asked[1], "seems to need the network") || strings.Contains(u.asked[1], "without sandbox") {
+		t.Errorf("asked %q", u.asked)
+	}
+	if _, err := os.Stat(outside); err == nil {
+		t.Error("with the network the command was not in its sandbox")
+	}
+	u.Close()
+	b.isEmpty()
 }

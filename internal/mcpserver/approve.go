@@ -25,13 +25,20 @@ const (
 	scopeRule    = "rule"
 )
 
-// errCannotAsk is told to the model, with what to do about it.
-var errCannotAsk = errors.New("the MCP client has no elicitation; the user can allow more with the --sandbox and --approval options of `tether mcp`")
+// Why the user cannot be asked, with what to do about it, for the model.
+var (
+	errCannotAsk        = errors.New("the MCP client has no elicitation; the user can allow more with the --sandbox option of `tether mcp`")
+	errCannotAskNetwork = errors.New("the MCP client has no elicitation; the user can open the network with the --network option of `tether mcp`")
+)
 
 // approve asks the user of the MCP client.
 func (d *desk) approve(ctx context.Context, q unifiedexec.Question) (unifiedexec.Decision, error) {
 	c := callOf(ctx)
-	if c == nil || !asksForms(c.session) {
+	switch {
+	case c != nil && asksForms(c.session.InitializeParams()):
+	case q.Network:
+		return unifiedexec.Declined, errCannotAskNetwork
+	default:
 		return unifiedexec.Declined, errCannotAsk
 	}
 	answer, err := c.session.Elicit(ctx, &mcp.ElicitParams{Mode: "form", Message: questionText(q, d.config.Sandbox != nil), RequestedSchema: questionForm(q)})
@@ -53,8 +60,7 @@ func (d *desk) approve(ctx context.Context, q unifiedexec.Question) (unifiedexec
 }
 
 // asksForms reports whether a client can put a question to its user.
-func asksForms(s *mcp.ServerSession) bool {
-	p := s.InitializeParams()
+func asksForms(p *mcp.InitializeParams) bool {
 	if p == nil || p.Capabilities == nil || p.Capabilities.Elicitation == nil {
 		return false
 	}
@@ -66,6 +72,8 @@ func asksForms(s *mcp.ServerSession) bool {
 func questionText(q unifiedexec.Question, confined bool) string {
 	var b strings.Builder
 	switch {
+	case q.Network:
+		b.WriteString("A command has failed and seems to need the network, which the sandbox does not have. Run it again, from its beginning, with the network?\n")
 	case q.Retry:
 		b.WriteString("The sandbox has stopped a command. Run it again, from its beginning, without sandbox?\n")
 	case q.Permissions == unifiedexec.RequireEscalated:
@@ -94,7 +102,7 @@ func questionText(q unifiedexec.Question, confined bool) string {
 	if q.Reason != "" && !q.Retry {
 		fmt.Fprintf(&b, "Reason: %s\n", q.Reason)
 	}
-	if what := denialText(q.Denial); what != "" {
+	if what := denialText(q.Denial); what != "" && !q.Network {
 		fmt.Fprintf(&b, "Denied: %s\n", what)
 	}
 	if q.Output != "" {

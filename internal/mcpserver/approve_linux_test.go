@@ -120,7 +120,7 @@ func TestNobodyToAsk(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	file := outside(t)
 	r := newRig(t, confined(granular), nil)
-	r.want(r.sh("echo text > "+file), false, "Process exited with code 1", "the MCP client has no elicitation", "--approval options of `tether mcp`", "the sandbox was in the way: write "+file)
+	r.want(r.sh("echo text > "+file), false, "Process exited with code 1", "the MCP client has no elicitation", "the user can allow more with the --sandbox option of `tether mcp`", "the sandbox was in the way: write "+file)
 	r.want(r.call("exec_command", arguments{"login": false, "cmd": "echo text > " + file, "sandbox_permissions": "require_escalated"}), true, "the MCP client has no elicitation")
 
 	r = newRig(t, confined(unifiedexec.Policy{}), says("accept", ""))
@@ -136,7 +136,7 @@ func TestNobodyToAsk(t *testing.T) {
 
 func TestFiles(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
-	r := newRig(t, confined(granular), nil)
+	r := newRig(t, confined(granular), says("decline", ""))
 	r.want(r.call("write_file", arguments{"path": "a/b.txt", "content": "one\ntwo\nthree\n"}), true, "write_file failed: ")
 	r.want(r.call("write_file", arguments{"path": "a/b.txt", "content": "one\ntwo\nthree\n", "create_directories": true}), false, "Wrote 14 bytes to "+r.workspace+"/a/b.txt")
 	wantFile(t, filepath.Join(r.workspace, "a/b.txt"), "one\ntwo\nthree\n")

@@ -30,6 +30,7 @@ type desk struct {
 	manager  *unifiedexec.Manager
 	calls    atomic.Uint64   // for their ids
 	searches atomic.Bool     // the executor can search output
+	asks     bool            // the user can be asked to allow more
 	ctx      context.Context // ends with the desk, and its calls with it
 	cancel   context.CancelFunc
 
@@ -60,8 +61,8 @@ func (s *shelf[K]) put(key K, value string) {
 	s.at[key] = value
 }
 
-func newDesk(c *Config) (*desk, error) {
-	d := &desk{config: c, watchers: make(map[*progress]struct{})}
+func newDesk(c *Config, asks bool) (*desk, error) {
+	d := &desk{config: c, asks: asks, watchers: make(map[*progress]struct{})}
 	d.executor = unifiedexec.RemoteFunc(d.client)
 	d.sessions.most, d.chunks.most = maxEnded, maxChunks
 	d.ctx, d.cancel = context.WithCancel(context.Background())
@@ -73,7 +74,7 @@ func newDesk(c *Config) (*desk, error) {
 		Policy:                c.Policy,
 		Approver:              unifiedexec.ApproverFunc(d.approve),
 		Budget:                unifiedexec.Budget{Tokens: outputBudget},
-		AdditionalPermissions: c.Policy.Mode != unifiedexec.Never && c.Sandbox != nil,
+		AdditionalPermissions: c.asks(),
 		Identity:              unifiedexec.Identity{Version: c.Version},
 		Observe:               d.observe,
 	})

@@ -62,23 +62,32 @@ func (d *desk) result(r *unifiedexec.Result, session int) outcome {
 	})
 	if r.Denied {
 		note := "the sandbox was in the way"
-		if what := denialText(r.Denial); what != "" {
+		if r.Network {
+			note = "the sandbox has no network, which seems to be why the command failed"
+		} else if what := denialText(r.Denial); what != "" {
 			note += ": " + what
 		}
-		if len(r.Notes) == 0 {
-			note += "; " + d.remedy()
+		if !r.Declined {
+			note += "; " + d.remedy(r.Network)
 		}
 		r.Notes = append(r.Notes, note)
 	}
 	return outcome{r.Text(), r}
 }
 
-// remedy says how more can be allowed.
-func (d *desk) remedy() string {
-	if d.config.Policy.Mode == unifiedexec.Never {
+// remedy says how more can be allowed: the network, or anything.
+func (d *desk) remedy(network bool) string {
+	switch {
+	case network && d.asks:
+		return `exec_command with additional_permissions {"network":{"enabled":true}} asks the user for it`
+	case network:
+		return "the user can open it with the --network option of `tether mcp`"
+	case d.asks:
+		return `with sandbox_permissions "require_escalated" exec_command asks the user`
+	case d.config.Policy.Mode == unifiedexec.Never:
 		return "the user can allow more with the --sandbox and --approval options of `tether mcp`"
 	}
-	return "with sandbox_permissions \"require_escalated\" exec_command asks the user"
+	return "the user can allow more with the --sandbox option of `tether mcp`"
 }
 
 type killArgs struct {

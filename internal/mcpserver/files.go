@@ -54,7 +54,7 @@ const readOnly = "(os error 30)"
 // sandbox may be the reason.
 func (d *desk) failedFile(tool string, err error) error {
 	if d.config.Sandbox != nil && (errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), readOnly)) {
-		return fmt.Errorf("%s failed: %w: the sandbox may not allow it; %s", tool, err, d.remedy())
+		return fmt.Errorf("%s failed: %w: the sandbox may not allow it; %s", tool, err, d.remedy(false))
 	}
 	return fmt.Errorf("%s failed: %w", tool, err)
 }

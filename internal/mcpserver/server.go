@@ -50,6 +50,10 @@ type Config struct {
 	Log     *slog.Logger // nil: nothing is logged
 }
 
+// asks reports whether there is something that the user can be asked to allow, as far as
+// it depends on the server.
+func (c *Config) asks() bool { return c.Policy.Mode != unifiedexec.Never && c.Sandbox != nil }
+
 // A Server has the tools. It is safe for concurrent use.
 type Server struct {
 	config Config
@@ -159,7 +163,7 @@ func (s *Server) desk(session *mcp.ServerSession) (*desk, error) {
 	if d := s.desks[session]; d != nil {
 		return d, nil
 	}
-	d, err := newDesk(&s.config)
+	d, err := newDesk(&s.config, s.config.asks() && asksForms(session.InitializeParams()))
 	if err != nil {
 		return nil, err
 	}

@@ -150,7 +150,7 @@ func execSchema(c *Config) (*jsonschema.Schema, error) {
 	}
 	values := []any{unifiedexec.UseDefault}
 	leave := []string{"environment_id"} // there is one
-	if c.Policy.Mode != unifiedexec.Never && c.Sandbox != nil {
+	if c.asks() {
 		values = append(values, unifiedexec.RequireEscalated, unifiedexec.WithAdditional)
 	} else {
 		leave = append(leave, "sandbox_permissions", "additional_permissions", "justification", "prefix_rule")

@@ -46,7 +46,7 @@ const (
 	SyscallKilled = "sigsys"
 
 	// SyscallNetwork is one that would use the network.
-	SyscallNetwork = "network"
+	SyscallNetwork = wire.DeniedNetwork
 )
 
 // An osError is an error of the system as programs print it.
