@@ -34,9 +34,14 @@ const (
 	// connection has.
 	attachedPatience = 2 * time.Second
 
-	// localPause is the longest pause before a server on this machine is tried again:
-	// that costs next to nothing.
+	// localPause is the longest pause before one of the first localBurst attempts to
+	// connect again to a server on this machine: most outages there are short.
 	localPause = 25 * time.Millisecond
+	localBurst = 10
+
+	// localSteadyPause is the pause before each later attempt on this machine. Jitter
+	// makes it 255 ms at least: an outage that lasts costs at most 4 attempts per second.
+	localSteadyPause = 340 * time.Millisecond
 
 	// maxStates is how many changes of the state wait for OnState; above it the oldest
 	// are dropped.

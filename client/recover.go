@@ -144,14 +144,18 @@ func (c *Client) recover(loss *lostError) (*link, error) {
 	}
 }
 
-// pause is how long to wait before an attempt, given why the last one failed.
-func (c *Client) pause(attempt int, err error) time.Duration {
-	d := backOff[min(attempt, len(backOff)-1)]
-	if c.dialer.local() {
-		d = min(d, localPause)
-	}
+// pause is how long to wait before the next attempt when so many have failed, the last
+// one with err.
+func (c *Client) pause(failed int, err error) time.Duration {
+	d := backOff[min(failed, len(backOff)-1)]
 	if hasCode(err, wire.CodeSessionAttached) {
 		d = min(d, attachedPause)
+	}
+	switch local := c.dialer.local(); {
+	case local && failed < localBurst:
+		d = min(d, localPause)
+	case local:
+		d = localSteadyPause
 	}
 	return time.Duration(float64(d) * (1 - jitter + 2*jitter*rand.Float64()))
 }

@@ -1,0 +1,65 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gobwas/ws"
+
+	"github.com/tetherexec/tether/client"
+)
+
+// A client tries a server on this machine often at first, and later at most 4 times per
+// second.
+func TestAttemptsOnLoopback(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lost := make(chan struct{})
+		served := make(chan struct{})
+		var attempts []time.Time
+		connected := false
+		connect := func(context.Context) (net.Conn, error) {
+			if connected {
+				attempts = append(attempts, time.Now())
+				return nil, errors.New("nobody listens")
+			}
+			connected = true
+			ours, theirs := net.Pipe()
+			go func() {
+				defer close(served)
+				defer theirs.Close()
+				if _, err := ws.Upgrade(theirs); err != nil {
+					t.Error(err)
+					return
+				}
+				(&peer{t, theirs}).welcome("S")
+				<-lost
+			}()
+			return ours, nil
+		}
+		c, err := client.Dial(t.Context(), "ws://127.0.0.1:1", client.Options{Connect: connect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		close(lost)
+		time.Sleep(10 * time.Second)
+		c.Close()
+		<-served
+		const burst = 10
+		if len(attempts) < burst+10 {
+			t.Fatalf("%d attempts in 10 s", len(attempts))
+		}
+		if took := attempts[burst-1].Sub(attempts[0]); took > time.Second {
+			t.Errorf("the first %d attempts took %v", burst, took)
+		}
+		for i := burst; i < len(attempts); i++ {
+			if pause := attempts[i].Sub(attempts[i-1]); pause < time.Second/4 || pause > time.Second/2 {
+				t.Errorf("attempt %d was made %v after the one before", i+1, pause)
+			}
+		}
+	})
+}
