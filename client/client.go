@@ -124,8 +124,8 @@ func (c *Client) initializeParams(resume string) wire.InitializeParams {
 	if resume != "" {
 		p.ResumeSessionID = &resume
 	}
-	acks := true
-	p.Tether = &wire.InitializeTether{Acks: &acks}
+	yes := true
+	p.Tether = &wire.InitializeTether{Acks: &yes, Goodbye: &yes}
 	if c.opts.Label != "" {
 		p.Tether.Label = &c.opts.Label
 	}

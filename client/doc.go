@@ -34,7 +34,8 @@
 // is [ErrSessionLost]. [Lazy] makes a new client then. The error of a server that did
 // not come back in time has the reason of the last attempt. If another client has
 // resumed the session, the error is [ErrTakenOver], and this client does not try to get
-// the session back.
+// the session back. If a tether server is shut down, it tells its clients, which fail at
+// once with [ErrServerStopped].
 //
 // # Servers without tether's additions
 //

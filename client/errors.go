@@ -25,6 +25,10 @@ var (
 	// there. It is also an ErrSessionLost.
 	ErrTakenOver = errors.New("session was taken over by another client")
 
+	// ErrServerStopped means that the server was shut down on purpose and has said so: all
+	// its sessions have ended. It is also an ErrSessionLost.
+	ErrServerStopped = errors.New("the server was shut down, and its sessions have ended with it")
+
 	// ErrGap means that output was lost.
 	ErrGap = errors.New("output was lost")
 
@@ -109,6 +113,17 @@ func protocolError(format string, args ...any) error {
 	return &ProtocolError{fmt.Sprintf(format, args...)}
 }
 
+// sessionOver returns ErrTakenOver or ErrServerStopped, if err says that it makes no sense
+// to resume the session, and else nil.
+func sessionOver(err error) error {
+	for _, over := range []error{ErrTakenOver, ErrServerStopped} {
+		if errors.Is(err, over) {
+			return over
+		}
+	}
+	return nil
+}
+
 // A lostError is the end of a connection, before an answer came.
 type lostError struct {
 	cause error // nil: the server ended it properly
@@ -147,7 +162,7 @@ type SessionError struct {
 }
 
 func (e *SessionError) Error() string {
-	if e.Cause == ErrTakenOver {
+	if e.Cause == ErrTakenOver || e.Cause == ErrServerStopped {
 		return e.Cause.Error()
 	}
 	return e.Loss.Error() + "; failed to resume exec-server session: " + e.Cause.Error()

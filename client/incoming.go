@@ -39,6 +39,8 @@ func (l *link) Notification(method string, params []byte) error {
 		}
 	case wire.NoteNetworkPolicyDecision:
 		c.decided(params)
+	case wire.NoteGoodbye:
+		return ErrServerStopped // this ends the connection, and with it the client
 	default:
 		err = l.observed(method, params)
 	}

@@ -69,6 +69,8 @@ func (l *link) serve() {
 	switch e, told := errors.AsType[*rpc.CloseError](err); {
 	case told && e.Code == rpc.ClosePolicy && strings.HasSuffix(e.Reason, wire.ReasonResumed):
 		err = ErrTakenOver
+	case told && e.Code == rpc.CloseGoingAway && strings.HasSuffix(e.Reason, wire.ReasonStopping):
+		err = ErrServerStopped
 	case errors.Is(err, io.EOF):
 		err = nil
 	}

@@ -96,10 +96,10 @@ func (c *Client) recover(loss *lostError) (*link, error) {
 		}
 		return nil, &SessionError{loss, cause}
 	}
-	switch {
-	case errors.Is(loss, ErrTakenOver): // to resume it now would take it from that client
-		return failed(ErrTakenOver)
-	case c.session == "":
+	if over := sessionOver(loss); over != nil {
+		return failed(over)
+	}
+	if c.session == "" {
 		return failed(errors.New("missing session id"))
 	}
 	var last error // why the last attempt failed
@@ -122,8 +122,8 @@ func (c *Client) recover(loss *lostError) (*link, error) {
 			}
 			return over()
 		}
-		if errors.Is(err, ErrTakenOver) {
-			return failed(ErrTakenOver)
+		if over := sessionOver(err); over != nil {
+			return failed(over)
 		}
 		last = err
 		if isRefusal(err) {

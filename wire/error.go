@@ -16,6 +16,10 @@ const (
 // resumed: as the reason of its close frame, and in answers.
 const ReasonResumed = "session has been resumed by another connection"
 
+// ReasonStopping is what all connections of a server are told that ends with its sessions,
+// as the reason of the close frame with code 1001.
+const ReasonStopping = "server is shutting down, and its sessions end with it"
+
 // An Error is the error member of an answer.
 type Error struct {
 	Code    int      `json:"code"`

@@ -39,6 +39,10 @@ const (
 	MethodSessionList         = "tether/session/list"
 	MethodSessionEnd          = "tether/session/end"
 
+	// NoteGoodbye is the last notification of a server that ends with its sessions, for
+	// clients that have asked for it in initialize. It has no parameters.
+	NoteGoodbye = "tether/goodbye"
+
 	NoteObservedOutput  = "tether/process/output" // notifications to an observer
 	NoteObservedExited  = "tether/process/exited"
 	NoteObservedClosed  = "tether/process/closed"
@@ -78,6 +82,10 @@ type InitializeTether struct {
 	TTLMs *uint64 `json:"ttlMs"`           // how long the session shall live while detached
 	Acks  *bool   `json:"acks"`            // the client sends tether/ack; output is kept until then
 	Label *string `json:"label,omitempty"` // a name for lists: at most MaxLabel bytes, printable
+
+	// Goodbye says that the client wants NoteGoodbye. It counts for the connection, also
+	// when that resumes a session.
+	Goodbye *bool `json:"goodbye,omitempty"`
 }
 
 // InitializeResult answers initialize.

@@ -273,7 +273,7 @@ func TestBridgeEndsWithItsServer(t *testing.T) {
 	b.hello("")
 	server := h.serverPid()
 	syscall.Kill(server, syscall.SIGTERM)
-	if code := b.wait(); code != 1 || b.stderr.String() != "Error: the server has ended the connection: server is shutting down\n" {
+	if code := b.wait(); code != 1 || b.stderr.String() != "Error: the server has ended the connection: server is shutting down, and its sessions end with it\n" {
 		t.Errorf("ended with %d: %s", code, b.stderr)
 	}
 	h.awaitEnd(server)

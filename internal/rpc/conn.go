@@ -96,6 +96,11 @@ type Config struct {
 	// not take effect without the one before it.
 	Refusal func(method string) *wire.Error
 
+	// Farewell, if set, returns a message that is sent as the last one before the close
+	// frame, on streams without such as the last one of all; nil: none. It is not sent
+	// if the connection ends in the middle of another message. It is called by the writer.
+	Farewell func(*CloseError) []byte
+
 	// Peek, if set, sees each message before it is parsed, and keeps those that it
 	// takes. It is called like the methods of the Handler.
 	Peek func(msg []byte) (taken bool, err error)
@@ -108,6 +113,7 @@ type Conn struct {
 	log     *slog.Logger
 	prefix  string
 	client  bool
+	last    func(*CloseError) []byte
 	salvage func([]byte) (wire.ID, bool)
 	peek    func([]byte) (bool, error)
 	ctx     context.Context // ends with the connection
@@ -169,7 +175,7 @@ type answer struct {
 // New returns a connection that does nothing until Serve is called.
 func New(ctx context.Context, stream Stream, c Config) *Conn {
 	conn := &Conn{
-		stream: stream, handler: c.Handler, log: c.Log, prefix: c.ParsePrefix, client: c.Client, salvage: c.Salvage, peek: c.Peek,
+		stream: stream, handler: c.Handler, log: c.Log, prefix: c.ParsePrefix, client: c.Client, last: c.Farewell, salvage: c.Salvage, peek: c.Peek,
 		memory: c.Memory, urgent: c.Urgent, refusal: c.Refusal,
 		permits: semaphore.NewWeighted(MaxAnswerBytes),
 		spare:   semaphore.NewWeighted(spareAnswers),

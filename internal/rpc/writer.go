@@ -339,6 +339,7 @@ func (c *Conn) fill(b *Batch, enough int) {
 		}
 	}
 	if e, ok := errors.AsType[*CloseError](ending); ok && b.last {
+		c.appendFarewell(b, e)
 		b.buf = c.stream.Control(b.buf, Goodbye, goodbye(e))
 	}
 	for ending == nil && !b.whole() && len(b.buf) < enough {
@@ -353,6 +354,16 @@ func (c *Conn) fill(b *Batch, enough int) {
 			}
 			f.enqueue() // at the end of the row
 		}
+	}
+}
+
+// appendFarewell adds the last message of the connection, if there is one.
+func (c *Conn) appendFarewell(b *Batch, why *CloseError) {
+	if c.last == nil {
+		return
+	}
+	if msg := c.last(why); msg != nil {
+		b.Seal(append(b.Open(len(msg)), msg...))
 	}
 }
 

@@ -32,6 +32,7 @@ type conn struct {
 
 	attachment  atomic.Pointer[session.Attachment] // set by initialize
 	initialized atomic.Bool
+	goodbye     atomic.Bool // the client wants to know that the server ends
 	polls       atomic.Int64
 	questions   atomic.Int64   // of ours that wait for the client
 	tasks       sync.WaitGroup // requests that wait
@@ -55,7 +56,7 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix
 		searching: make(chan struct{}, 1), reading: make(chan struct{}, maxFileReads),
 	}
 	c.rpc = rpc.New(ctx, stream, rpc.Config{
-		Handler: c, Log: c.log, ParsePrefix: parsePrefix, Memory: s.memory, Refusal: refusal,
+		Handler: c, Log: c.log, ParsePrefix: parsePrefix, Memory: s.memory, Refusal: refusal, Farewell: c.farewell,
 		Urgent: func(method string) bool { return methods[method].control },
 	})
 	c.scheduler = rpc.NewScheduler(c.rpc.Context(), s.config.ConcurrentRequests)
@@ -195,6 +196,9 @@ func (c *conn) initialize(r *rpc.Request) {
 		return
 	}
 	c.attachment.Store(a)
+	if t := p.Tether; t != nil && t.Goodbye != nil {
+		c.goodbye.Store(*t.Goodbye)
+	}
 	s := a.Session
 	r.Reply(wire.InitializeResult{
 		SessionID: s.ID, EnvironmentInfo: c.server.info,
@@ -227,7 +231,7 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 
 // features are what a tether client may rely on.
 func (c *conn) features() []string {
-	list := []string{"ack", "closeStdin", "endSession", "hostPorts", "keepNewest", "label", "list", "observe", "once", "remoteControl",
+	list := []string{"ack", "closeStdin", "endSession", "goodbye", "hostPorts", "keepNewest", "label", "list", "observe", "once", "remoteControl",
 		"resize", "retryStart", "search", "sessionTtl", "signal", "state", "termSize"}
 	if upload.Supported {
 		list = append(list, "upload")

@@ -128,9 +128,28 @@ func (s *Server) Serve(ctx context.Context, l *Listener) error {
 		})
 	}}
 	err := surface.Serve(ctx, l)
-	stop(&rpc.CloseError{Code: rpc.CloseGoingAway, Reason: "server is shutting down"})
+	stop(errStopping)
 	conns.Wait()
 	return err
+}
+
+// errStopping is the reason of all connections that end with the server. Sessions live in
+// this process, so they end as well, and clients are told that there is nothing to resume.
+// If sessions ever outlive this process (a restart that keeps them), its connections must
+// end with another reason: then clients resume as after any lost connection.
+var errStopping = &rpc.CloseError{Code: rpc.CloseGoingAway, Reason: wire.ReasonStopping}
+
+// farewell is the last message to a client: a goodbye, if the server ends and the client
+// has asked for one. The close frame says the same, but not all transports have one.
+func (c *conn) farewell(why *rpc.CloseError) []byte {
+	if why != errStopping || !c.goodbye.Load() {
+		return nil
+	}
+	msg, err := wire.AppendNotification(nil, wire.NoteGoodbye, wire.Empty{})
+	if err != nil {
+		c.log.Error("goodbye cannot be encoded", "err", err)
+	}
+	return msg
 }
 
 // maxConnections bounds the connections, of which each session has at most one;
@@ -149,7 +168,9 @@ func (s *Server) turnAway(ctx context.Context, stream rpc.Stream) {
 // or ctx is over. Nothing can resume its session, so that ends as well.
 func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	s.confiner.Begin()
-	s.serve(ctx, rpc.NewLines(in, out), "stdio", "failed to parse JSON-RPC message from exec-server stdio: ")
+	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, func() { stop(errStopping) })()
+	s.serve(serving, rpc.NewLines(in, out), "stdio", "failed to parse JSON-RPC message from exec-server stdio: ")
 	s.sessions.Close()
 	return nil
 }

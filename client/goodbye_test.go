@@ -1,0 +1,115 @@
+package client_test
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/gobwas/ws"
+	"github.com/gobwas/ws/wsutil"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
+)
+
+const goodbye = `{"method":"tether/goodbye","params":{}}`
+
+// wantStopped checks that a process has failed because its server was shut down.
+func wantStopped(t *testing.T, p *client.Process) {
+	t.Helper()
+	_, err := p.Wait(tethertest.Within(t))
+	if !errors.Is(err, client.ErrServerStopped) || !errors.Is(err, client.ErrSessionLost) || err.Error() != client.ErrServerStopped.Error() {
+		t.Errorf("the process failed with %v", err)
+	}
+}
+
+// When a server is shut down, its clients fail at once with that reason, though they
+// could try to resume their sessions for an hour.
+func TestServerStops(t *testing.T) {
+	t.Parallel()
+	for name, listen := range map[string]string{"tcp": "", "unix": "unix://" + filepath.Join(t.TempDir(), "s")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := tethertest.StartServer(t, server.Config{Listen: listen})
+			var heard states
+			c := dial(t, srv.URL, client.Options{TTL: time.Hour, OnState: heard.tell})
+			p := start(t, c, sh("exec sleep 60"))
+			srv.Stop()
+			wantStopped(t, p)
+			if _, err := c.Start(tethertest.Within(t), sh("true")); !errors.Is(err, client.ErrServerStopped) {
+				t.Errorf("a later start failed with %v", err)
+			}
+			c.Close()
+			if n := len(heard.all); n != 3 { // Connected, Recovering, Failed
+				t.Errorf("the client has tried to come back: %d states", n)
+			}
+		})
+	}
+}
+
+// The connection may break right behind the goodbye.
+func TestCutBehindTheGoodbye(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{RecoveryTimeout: time.Hour})
+	first.say(goodbye)
+	first.cut()
+	wantStopped(t, p)
+	if n := len(s.peers); n > 0 {
+		t.Errorf("the client has made %d more connections", n)
+	}
+}
+
+// A client that is resuming its session when the server is shut down fails with that
+// reason, whether the server has read its request or not.
+func TestServerStopsDuringResume(t *testing.T) {
+	t.Parallel()
+	for name, say := range map[string]func(*peer){
+		"request read": func(p *peer) {
+			m := p.expect("initialize")
+			var params wire.InitializeParams
+			if err := json.Unmarshal(m.Params, &params); err != nil || params.Tether == nil || params.Tether.Goodbye == nil || !*params.Tether.Goodbye {
+				t.Errorf("a goodbye was not asked for (%v): %s", err, m.Params)
+			}
+			p.say(goodbye)
+		},
+		"request not read": func(p *peer) { p.leave(wire.ReasonStopping) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScript(t)
+			_, p, first := started(t, s, client.Options{RecoveryTimeout: time.Hour})
+			first.cut()
+			wait := play(t, func() { say(s.accept()) })
+			wantStopped(t, p)
+			wait()
+		})
+	}
+}
+
+// leave ends the connection with code 1001.
+func (p *peer) leave(reason string) {
+	wsutil.WriteServerMessage(p.conn, ws.OpClose, ws.NewCloseFrameBody(ws.StatusGoingAway, reason))
+}
+
+// A close frame of code 1001 alone, such as that of a proxy that restarts, is a lost
+// connection: the session is resumed.
+func TestProxyGoesAway(t *testing.T) {
+	t.Parallel()
+	s := newScript(t)
+	_, p, first := started(t, s, client.Options{})
+	first.leave("server is shutting down")
+	wait := play(t, func() {
+		again := s.accept()
+		again.welcome("S")
+		again.say(again.expect("process/read").answer(readAnswer(3, true, true)))
+	})
+	if exit, err := p.Wait(tethertest.Within(t)); err != nil {
+		t.Errorf("%+v, %v", exit, err)
+	}
+	wait()
+}
