@@ -105,6 +105,9 @@ var errNoServer = errors.New("no server is running; name one with --url or TETHE
 // errServerSockets means that a flag is given to a client which only a server can obey.
 var errServerSockets = errors.New("--user-sockets is for commands on this machine; a server that stays decides by the same flag of `tether serve`")
 
+// clientName is how the sessions of this program are listed.
+const clientName = "tether"
+
 // dial opens a session. Without an address it is with the server that ensure finds.
 func (f *serverFlags) dial(ctx context.Context, status *statusLine, o client.Options, ensure func(context.Context) (address, place, func() error, error)) (*connection, error) {
 	a, isNamed, err := f.address()
@@ -124,7 +127,7 @@ func (f *serverFlags) dial(ctx context.Context, status *statusLine, o client.Opt
 			return nil, err
 		}
 	}
-	o.Name = "tether"
+	o.Name = clientName
 	if status != nil {
 		o.OnState = status.tell
 	}

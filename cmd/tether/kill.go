@@ -18,10 +18,7 @@ func newKill() *cobra.Command {
 		Short: "End processes, or send them a signal",
 		Long: "End processes with all that they have started: SIGTERM, and SIGKILL soon after. With --signal\n" +
 			"that signal is sent, and nothing else. " + idHelp,
-		Example:               "  tether kill web\n  tether kill --signal HUP 3f2a91c0/web",
-		Args:                  needID(1, -1),
-		DisableFlagsInUseLine: true,
-		ValidArgsFunction:     server.completeProcesses,
+		Example: "  tether kill web\n  tether kill --signal HUP 3f2a91c0/web",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if signal != "" {
 				name, err := wire.ParseSignal(signalByNumber(signal))
@@ -35,12 +32,18 @@ func newKill() *cobra.Command {
 			})
 		},
 	}
-	fs := cmd.Flags()
-	fs.SortFlags = false
-	fs.StringVarP(&signal, "signal", "s", "", "send this `SIGNAL`, by its name, instead")
-	server.define(fs, ownServer)
-	onlyOnce(fs)
+	cmd.Flags().StringVarP(&signal, "signal", "s", "", "send this `SIGNAL`, by its name, instead")
+	server.defineFor(cmd, 1, -1)
 	return cmd
+}
+
+// defineFor completes a command on processes of a server that runs already: it takes their
+// ids, at least min and at most max, and the flags that say where the server is, behind its own.
+func (f *serverFlags) defineFor(cmd *cobra.Command, min, max int) {
+	cmd.Args, cmd.ValidArgsFunction, cmd.DisableFlagsInUseLine = needID(min, max), f.completeProcesses, true
+	cmd.Flags().SortFlags = false
+	f.define(cmd.Flags(), ownServer)
+	onlyOnce(cmd.Flags())
 }
 
 // idHelp says how processes are named.

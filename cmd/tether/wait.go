@@ -19,10 +19,7 @@ func newWait() *cobra.Command {
 		Short: "Wait until a process ends",
 		Long: "Wait until a process has exited, and exit with its code. A process that has exited already is\n" +
 			"not waited for. " + idHelp,
-		Example:               "  tether run --detach --name build -- make\n  tether wait build && echo built",
-		Args:                  func(cmd *cobra.Command, args []string) error { return failed(needID(1, 1)(cmd, args)) },
-		DisableFlagsInUseLine: true,
-		ValidArgsFunction:     server.completeProcesses,
+		Example: "  tether run --detach --name build -- make\n  tether wait build && echo built",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
@@ -31,10 +28,9 @@ func newWait() *cobra.Command {
 			})))
 		},
 	}
-	fs := cmd.Flags()
-	fs.SortFlags = false
-	server.define(fs, ownServer)
-	onlyOnce(fs)
+	server.defineFor(cmd, 1, 1)
+	args := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, ids []string) error { return failed(args(cmd, ids)) }
 	ownFailures(cmd)
 	return cmd
 }
@@ -62,6 +58,10 @@ func waitFor(ctx context.Context, conn *connection, id string) error {
 			return err
 		case e.Kind == client.Exited:
 			return ofCommand(e.ExitCode)
+		case e.Kind == client.Gap, e.Kind == client.Closed: // the exit may be among the events that are no longer kept
+			if p, err := find(ctx, conn, p.SessionID+"/"+p.ProcessID); err == nil && p.ExitCode != nil {
+				return ofCommand(*p.ExitCode)
+			}
 		}
 	}
 }
@@ -74,10 +74,7 @@ func newRm() *cobra.Command {
 		Short: "Remove detached commands that have ended",
 		Long: "Remove commands of `tether run --detach` that have ended, with what is kept of their output. Other\n" +
 			"processes belong to the session of a client and are left alone. " + idHelp,
-		Example:               "  tether rm build\n  tether rm --force web",
-		Args:                  needID(1, -1),
-		DisableFlagsInUseLine: true,
-		ValidArgsFunction:     server.completeProcesses,
+		Example: "  tether rm build\n  tether rm --force web",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return server.visit(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
 				var failures []error
@@ -88,15 +85,14 @@ func newRm() *cobra.Command {
 			})
 		},
 	}
-	fs := cmd.Flags()
-	fs.SortFlags = false
-	fs.BoolVarP(&force, "force", "f", false, "end a command that still runs")
-	server.define(fs, ownServer)
-	onlyOnce(fs)
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "end a command that still runs")
+	server.defineFor(cmd, 1, -1)
 	return cmd
 }
 
-// remove ends the session of a detached command, which holds nothing else.
+// remove ends the session of a detached command, which holds nothing else. The session has
+// the name of its command, if that was given one. A session of another client is left alone,
+// also while it has no connection: its client may come back.
 func remove(ctx context.Context, conn *connection, id string, force bool) error {
 	p, err := findBy(ctx, conn, id, resolveOnly)
 	if err != nil {
@@ -110,8 +106,8 @@ func remove(ctx context.Context, conn *connection, id string, force bool) error 
 		switch {
 		case s.SessionID != p.SessionID:
 			continue
-		case s.Attached || s.Processes > 1:
-			return fmt.Errorf("%s belongs to a session of %s (%s) that holds more than this command; `tether kill` ends the process, `tether sessions --end %s` the session",
+		case s.Attached || s.Processes > 1 || s.ClientName != clientName || s.Label != "" && s.Label != p.ProcessID:
+			return fmt.Errorf("%s belongs to a session of %s (%s), not to `tether run --detach`; `tether kill` ends the process, `tether sessions --end %s` the session",
 				id, s.ClientName, shortID(s.SessionID), shortID(s.SessionID))
 		case p.State == wire.StateRunning && !force:
 			return fmt.Errorf("%s is still running; end it with `tether kill %s`, or use --force", id, id)
@@ -129,10 +125,7 @@ func newWhy() *cobra.Command {
 		Short: "Say what a process is doing, or waiting for",
 		Long: "Look at a process and all that it has started, and say what it is doing at this moment: computing,\n" +
 			"waiting for input, for the network, for another process, or for its output to be read. " + idHelp,
-		Example:               "  tether why web",
-		Args:                  needID(1, 1),
-		DisableFlagsInUseLine: true,
-		ValidArgsFunction:     server.completeProcesses,
+		Example: "  tether why web",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return server.visit(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
 				p, err := find(cmd.Context(), conn, args[0])
@@ -150,11 +143,8 @@ func newWhy() *cobra.Command {
 			})
 		},
 	}
-	fs := cmd.Flags()
-	fs.SortFlags = false
-	fs.BoolVar(&asJSON, "json", false, "print what the server says, for machines")
-	server.define(fs, ownServer)
-	onlyOnce(fs)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print what the server says, for machines")
+	server.defineFor(cmd, 1, 1)
 	return cmd
 }
 
