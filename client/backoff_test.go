@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,6 +48,9 @@ func TestAttemptsOnLoopback(t *testing.T) {
 		}
 		close(lost)
 		time.Sleep(10 * time.Second)
+		if s := c.Status(); s.State != client.Recovering || !strings.HasSuffix(s.Reason(), "nobody listens") {
+			t.Errorf("the status is %+v, its reason %q", s, s.Reason())
+		}
 		c.Close()
 		<-served
 		const burst = 10

@@ -200,3 +200,16 @@ type Status struct {
 	Attempt    int   // while recovering: attempts that have failed
 	Err        error // why the last connection or attempt ended; nil if it did not
 }
+
+// Reason is what Err says to people who know already that the connection is lost. It is
+// empty if nothing more is known. It may hold words of the server.
+func (s Status) Reason() string {
+	err := s.Err
+	if lost, ok := isLost(err); ok {
+		err = lost.cause
+	}
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -414,7 +414,7 @@ func TestCopyOnATerminal(t *testing.T) {
 	data := random(t, from, 12<<20)
 	line.On(cable.FromServer, cable.Answer("tether/upload/write").Nth(6), cable.CutBefore)
 	cmd := b.start(s, "cp", "--url", line.URL(), from, ":"+to)
-	if drawn := s.until("trying to come back"); !strings.Contains(drawn, escClearLine+"[") || strings.Contains(drawn, "\n") {
+	if drawn := s.until("connection lost, reconnecting ("); !strings.Contains(drawn, escClearLine+"[") || strings.Contains(drawn, "\n") {
 		t.Errorf("drawn %q", drawn)
 	}
 	line.Mend()

@@ -56,6 +56,7 @@ type progress struct {
 	current   string
 	samples   []sample // of the last rateSpan, oldest first
 	lost      time.Time
+	reason    string // why; may be empty
 	drawn     bool
 }
 
@@ -188,6 +189,7 @@ func (p *progress) tell(status client.Status) {
 	defer p.mu.Unlock()
 	switch status.State {
 	case client.Recovering:
+		p.reason = status.Reason()
 		if p.lost.IsZero() {
 			p.lost = p.now()
 		}
@@ -229,7 +231,7 @@ func (p *progress) line(width int) string {
 		parts = append(parts, fmt.Sprintf("%d/%d files", p.filesDone, p.files))
 	}
 	if away := p.now().Sub(p.lost); !p.lost.IsZero() && away >= statusDelay {
-		parts = append(parts, fmt.Sprintf("the connection is lost, trying to come back (%s)", roundSeconds(away)))
+		parts = append(parts, outageText(away, p.reason))
 	} else if rate := p.rate(); rate > 0 {
 		parts = append(parts, sizeText(uint64(rate))+"/s", "ETA "+clock(time.Duration(float64(max(p.total-p.done, 0))/rate*float64(time.Second))))
 	} else {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,7 +54,9 @@ func TestProgressLine(t *testing.T) {
 	p.tell(client.Status{State: client.Recovering})
 	want(0, " 28%  296MiB/1.0GiB  10MiB/s  ETA 1:13")
 	pass(3 * time.Second)
-	want(0, " 28%  296MiB/1.0GiB  the connection is lost, trying to come back (3s)")
+	want(0, " 28%  296MiB/1.0GiB  connection lost, reconnecting (3s)")
+	p.tell(client.Status{State: client.Recovering, Err: errors.New("nobody listens")})
+	want(0, " 28%  296MiB/1.0GiB  connection lost, reconnecting (3s): nobody listens")
 	p.tell(client.Status{State: client.Connected})
 	pass(10 * time.Second)
 	want(0, " 28%  296MiB/1.0GiB  -/s  ETA -:--")

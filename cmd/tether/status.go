@@ -31,8 +31,8 @@ type statusLine struct {
 	mu        sync.Mutex
 	raw       bool
 	since     time.Time // of the outage; zero: there is none
-	attempts  int
-	announced bool // that there is an outage
+	reason    string    // why the connection, or the last attempt, has ended; may be empty
+	announced bool      // that there is an outage
 	shown     shownStatus
 	timer     *time.Timer
 	closed    bool
@@ -84,7 +84,7 @@ func (s *statusLine) tell(status client.Status) {
 	}
 	switch status.State {
 	case client.Recovering:
-		s.attempts = status.Attempt
+		s.reason = status.Reason()
 		if s.since.IsZero() {
 			s.since = time.Now()
 			s.timer = time.AfterFunc(statusDelay, s.tick)
@@ -116,7 +116,7 @@ func (s *statusLine) tick() {
 	}
 	if !s.terminal {
 		s.announced = true
-		fmt.Fprintf(s.to, "tether: the connection is lost, trying to come back\n")
+		fmt.Fprintf(s.to, "tether: %s\n", outageText(0, s.reason))
 		return
 	}
 	s.announced = true
@@ -124,9 +124,24 @@ func (s *statusLine) tick() {
 	s.timer.Reset(statusStep)
 }
 
+// maxReason is how many characters of a reason are shown.
+const maxReason = 300
+
+// outageText tells of an outage that has lasted for a time; 0: do not say how long.
+func outageText(lasted time.Duration, reason string) string {
+	text := "connection lost, reconnecting"
+	if lasted > 0 {
+		text += " (" + roundSeconds(lasted) + ")"
+	}
+	if reason != "" {
+		text += ": " + cutTo(printable(reason), maxReason)
+	}
+	return text
+}
+
 // show draws the status. The caller has s.mu.
 func (s *statusLine) show() {
-	text := fmt.Sprintf("tether: the connection is lost, trying to come back (%s)", roundSeconds(time.Since(s.since)))
+	text := "tether: " + outageText(max(time.Since(s.since), 1), s.reason)
 	if s.alternate.is {
 		// A program has the whole screen for itself: nothing is drawn into it.
 		save := escTitleSave
@@ -230,8 +245,8 @@ func (w statusWriter) Write(b []byte) (int, error) {
 // fit cuts a text to the width of a terminal.
 func fit(text string, to io.Writer) string {
 	if f, ok := to.(*os.File); ok {
-		if _, cols := terminalSize(f); cols > 1 && len(text) >= int(cols) {
-			return text[:cols-1]
+		if _, cols := terminalSize(f); cols > 1 {
+			return cutTo(text, int(cols)-1)
 		}
 	}
 	return text

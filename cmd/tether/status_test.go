@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -46,10 +47,38 @@ func TestStatusOnAlternateScreen(t *testing.T) {
 	s.tick()
 	s.tick()
 	s.tell(client.Status{State: client.Connected})
-	title := escTitleBegin + "tether: the connection is lost, trying to come back (0s)" + escTitleEnd
+	title := escTitleBegin + "tether: connection lost, reconnecting (0s)" + escTitleEnd
 	want := escTitleSave + title + title + escTitleGoBack
 	if screen.String() != want {
 		t.Errorf("drawn %q", screen.String())
+	}
+}
+
+// The status has the reason of the last attempt, without characters that could do
+// something to a terminal.
+func TestStatusHasTheReason(t *testing.T) {
+	t.Parallel()
+	for _, terminal := range []bool{true, false} {
+		var out bytes.Buffer
+		s := &statusLine{to: &out, terminal: terminal}
+		s.tell(client.Status{State: client.Recovering, Err: errors.New("reset")})
+		s.tell(client.Status{State: client.Recovering, Attempt: 1, Err: errors.New("nobody\x1b[2J\nlistens")})
+		s.tick()
+		want := "tether: connection lost, reconnecting: nobody?[2J?listens\n"
+		if terminal {
+			want = escMakeRoom + escSave + escBelow + "tether: connection lost, reconnecting (0s): nobody?[2J?listens" + escRestore
+		}
+		if out.String() != want {
+			t.Errorf("terminal %t: %q", terminal, out.String())
+		}
+		if terminal {
+			s.tell(client.Status{State: client.Recovering, Attempt: 2, Err: errors.New("no route")})
+			s.tick()
+			if !strings.HasSuffix(out.String(), ": no route"+escRestore) {
+				t.Errorf("after the next attempt %q", out.String())
+			}
+		}
+		s.close()
 	}
 }
 
