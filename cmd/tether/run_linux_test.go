@@ -454,7 +454,7 @@ func TestLeaveShellByEscape(t *testing.T) {
 	cmd := b.start(s, "run", "-te", "PS1", "-e", "ENV", "--url", cable.URL(), "--", "sh", "-i")
 	s.until("$ ")
 	cable.Cut()
-	s.until("the connection is lost")
+	s.until("connection lost, reconnecting")
 	s.typing("echo never\r~.")
 	s.until("\r\nError: left without a connection: the command runs on until the server ends its session")
 	cmd.Wait()
