@@ -22,17 +22,17 @@ const (
 // ExecArgs are the arguments of exec_command.
 type ExecArgs struct {
 	Cmd             string `json:"cmd" jsonschema:"Shell command to execute."`
-	Workdir         string `json:"workdir,omitempty" jsonschema:"Working directory for the command. Defaults to the working directory of the turn."`
-	Shell           string `json:"shell,omitempty" jsonschema:"Shell binary to launch. Defaults to the shell of the environment."`
-	Login           *bool  `json:"login,omitempty" jsonschema:"True runs the shell with login semantics. Defaults to true if login shells are allowed."`
-	TTY             bool   `json:"tty,omitempty" jsonschema:"True allocates a terminal for the command, which also keeps its standard input open."`
-	YieldTimeMs     *int64 `json:"yield_time_ms,omitempty" jsonschema:"How long to wait for output before yielding, in milliseconds. Defaults to 10000; 250 to 30000 is possible."`
+	Workdir         string `json:"workdir,omitempty" jsonschema:"Directory to run the command in; a relative path begins in the default one."`
+	Shell           string `json:"shell,omitempty" jsonschema:"Shell to run the command with: a name or an absolute path. Defaults to the shell of the environment."`
+	Login           *bool  `json:"login,omitempty" jsonschema:"True runs the shell as a login shell, which reads the user's profile. Defaults to true if login shells are allowed."`
+	TTY             bool   `json:"tty,omitempty" jsonschema:"True gives the command a terminal, which also keeps its standard input open. Defaults to false."`
+	YieldTimeMs     *int64 `json:"yield_time_ms,omitempty" jsonschema:"How long to wait for the end of the command before it goes on as a session, in milliseconds. Defaults to 10000; at least 250, at most 30000."`
 	MaxOutputTokens *int   `json:"max_output_tokens,omitempty" jsonschema:"Output beyond this many tokens is truncated. Defaults to 10000."`
 
-	SandboxPermissions    SandboxPermissions     `json:"sandbox_permissions,omitempty" jsonschema:"Sandbox permissions for the command: use_default or require_escalated, which asks to run without sandbox. Defaults to use_default."`
-	AdditionalPermissions *AdditionalPermissions `json:"additional_permissions,omitempty" jsonschema:"What the sandbox is to allow besides; only with sandbox_permissions with_additional_permissions."`
-	Justification         string                 `json:"justification,omitempty" jsonschema:"Question to ask the user for approval; only with sandbox_permissions require_escalated."`
-	PrefixRule            []string               `json:"prefix_rule,omitempty" jsonschema:"Prefix of the command that the user may approve for similar commands in the future."`
+	SandboxPermissions    SandboxPermissions     `json:"sandbox_permissions,omitempty" jsonschema:"use_default runs the command in the sandbox; require_escalated asks the user to run it without the sandbox; with_additional_permissions asks the user for what additional_permissions names. Defaults to use_default."`
+	AdditionalPermissions *AdditionalPermissions `json:"additional_permissions,omitempty" jsonschema:"What the sandbox should allow in addition; only with sandbox_permissions with_additional_permissions."`
+	Justification         string                 `json:"justification,omitempty" jsonschema:"Why the command needs it, as a question to the user; only with sandbox_permissions require_escalated or with_additional_permissions."`
+	PrefixRule            []string               `json:"prefix_rule,omitempty" jsonschema:"First words of the command. The user may approve all later commands that begin with them."`
 
 	EnvironmentID string `json:"environment_id,omitempty" jsonschema:"Environment to run in. Defaults to the primary one."`
 
@@ -43,8 +43,8 @@ type ExecArgs struct {
 // StdinArgs are the arguments of write_stdin.
 type StdinArgs struct {
 	SessionID       int    `json:"session_id" jsonschema:"Identifier of the running session."`
-	Chars           string `json:"chars,omitempty" jsonschema:"Bytes to write to standard input; may be empty to poll."`
-	YieldTimeMs     *int64 `json:"yield_time_ms,omitempty" jsonschema:"How long to wait for output before yielding, in milliseconds. Defaults to 250; polls wait at least 5000."`
+	Chars           string `json:"chars,omitempty" jsonschema:"Text to write to standard input. Empty waits for output. Without a terminal only \\u0003 is accepted, which interrupts the command."`
+	YieldTimeMs     *int64 `json:"yield_time_ms,omitempty" jsonschema:"How long to wait for the end of the command before the output so far is returned, in milliseconds. Defaults to 250; without chars at least 5000."`
 	MaxOutputTokens *int   `json:"max_output_tokens,omitempty" jsonschema:"Output beyond this many tokens is truncated. Defaults to 10000."`
 }
 

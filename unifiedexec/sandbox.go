@@ -46,20 +46,20 @@ func special(kind string, access wire.Access) wire.SandboxEntry {
 
 // AdditionalPermissions are what a command asks for besides what its sandbox allows.
 type AdditionalPermissions struct {
-	Network    *NetworkPermissions `json:"network,omitempty" jsonschema:"Use of the network."`
-	FileSystem *FilePermissions    `json:"file_system,omitempty" jsonschema:"Use of files and directories."`
+	Network    *NetworkPermissions `json:"network,omitempty" jsonschema:"The network."`
+	FileSystem *FilePermissions    `json:"file_system,omitempty" jsonschema:"Files and directories."`
 }
 
 // NetworkPermissions ask for the network.
 type NetworkPermissions struct {
-	Enabled bool `json:"enabled,omitempty" jsonschema:"True asks for the network; false or nothing does not."`
+	Enabled bool `json:"enabled,omitempty" jsonschema:"True asks for the network."`
 }
 
 // FilePermissions ask for files and directories with all that is in them. Relative
 // paths begin in the environment's directory.
 type FilePermissions struct {
-	Read  []string `json:"read,omitempty" jsonschema:"Absolute paths to read; left out if there are none."`
-	Write []string `json:"write,omitempty" jsonschema:"Absolute paths to write; left out if there are none."`
+	Read  []string `json:"read,omitempty" jsonschema:"Paths to read, with all that is below them."`
+	Write []string `json:"write,omitempty" jsonschema:"Paths to write, with all that is below them."`
 }
 
 // empty reports whether nothing is asked for.

@@ -115,3 +115,21 @@ func TestReferenceFlags(t *testing.T) {
 		}
 	}
 }
+
+// The name of the executor's machine that models get has no secrets.
+func TestMCPWhere(t *testing.T) {
+	for address, want := range map[string]string{
+		"":                                 "this machine",
+		"ws://127.0.0.1:7777":              "the machine at ws://127.0.0.1:7777",
+		"wss://me:secret@build/x?token=no": "the machine at wss://me@build/x",
+		"ssh://me@build:22":                "the machine at ssh://me@build:22",
+		"unix:///run/t.sock":               "the machine at unix:///run/t.sock",
+		"exec:reach --token secret":        "the machine that exec:reach leads to",
+	} {
+		t.Setenv(envURL, address)
+		e := newMCPExecutor("test")
+		if got := e.where(); got != want {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
+	}
+}

@@ -94,7 +94,7 @@ func (m *mcpServe) run(ctx context.Context) error {
 	}
 	return m.attend(ctx, func(ctx context.Context, conn *connection, dir string) error {
 		s, err := mcpserver.New(mcpserver.Config{
-			Client: m.client, Local: conn.place == inProcess, Cwd: dir, Sandbox: sandbox, Policy: m.policy(), NoLogin: m.noLogin,
+			Client: m.client, Local: conn.place == inProcess, Where: m.where(), Cwd: dir, Sandbox: sandbox, Policy: m.policy(), NoLogin: m.noLogin,
 			Version: versionText(),
 		})
 		if err != nil {

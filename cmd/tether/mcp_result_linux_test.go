@@ -160,3 +160,67 @@ func TestMCPClosedNetwork(t *testing.T) {
 	u.Close()
 	b.isEmpty()
 }
+
+// The instructions and the text of exec_command say where commands run and what they may
+// do, as this server is configured, and for clients that can ask how to get more.
+func TestMCPInstructions(t *testing.T) {
+	t.Parallel()
+	b := newBooth(t)
+	b.work = outsideTmp(t)
+	named := servers(t)["named"]
+	own := filepath.Join(t.TempDir(), "own.json")
+	if err := os.WriteFile(own, []byte(`{"type":"managed","file_system":{"type":"restricted","entries":[{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},`+
+		`{"path":{"type":"path","path":"file:///srv/open"},"access":"write"}]},"network":"enabled"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.env = append(b.env, "SHELL=/bin/sh")
+	const off, on, asks, cannot = "The network is off for commands.", "The network is on for commands.", "To ask the user for more, call exec_command", "The user cannot be asked to allow more."
+	here := "Commands run on this machine (Linux), in " + b.work + " unless workdir names another directory, with /bin/"
+	write := "may write only " + b.work + ", /tmp and $TMPDIR, but not " + b.work + "/.git"
+	for _, row := range []struct {
+		flags []string
+		mute  bool // the client has no elicitation
+		want  []string
+		not   []string
+	}{
+		{nil, false, []string{here, "sh as a login shell.", write, "they may read everything", off, asks, "the user is asked whether to run it again"}, []string{cannot}},
+		{nil, true, []string{here, write, off, cannot}, []string{asks, "sandbox_permissions"}},
+		{[]string{"--approval", "on-request", "--no-login"}, false, []string{off, asks, "sh.\n"}, []string{cannot, "run it again", "login shell."}},
+		{[]string{"--approval", "never"}, false, []string{off, cannot}, []string{asks, "sandbox_permissions"}},
+		{[]string{"--sandbox", "read-only", "--network"}, false, []string{"may write no files; they may read everything.", on, asks}, []string{off}},
+		{[]string{"--sandbox", "full"}, false, []string{here, "There is no sandbox"}, []string{off, on, asks, cannot, "sandbox_permissions"}},
+		{[]string{"--sandbox", own}, false, []string{"may write only /srv/open; they may read everything.", on}, []string{off}},
+		{named, false, []string{"Commands run on the machine at " + named[1] + " (Linux), in " + b.work, write, off, asks}, []string{"this machine"}},
+	} {
+		cmd := b.command(append([]string{"mcp", "--cwd", b.work}, row.flags...)...)
+		transport := &mcp.CommandTransport{Command: cmd, TerminateDuration: patience}
+		var session *mcp.ClientSession
+		if row.mute {
+			var err error
+			if session, err = mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), transport, nil); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			session = newMCPUser(t, transport).ClientSession
+		}
+		tools, err := session.ListTools(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exec := tools.Tools[slices.IndexFunc(tools.Tools, func(tool *mcp.Tool) bool { return tool.Name == "exec_command" })]
+		for of, text := range map[string]string{"instructions": session.InitializeResult().Instructions, "exec_command": exec.Description + fmt.Sprint(exec.InputSchema)} {
+			for _, want := range row.want {
+				if !strings.Contains(text, want) {
+					t.Errorf("%q: %s: no %q in\n%s", row.flags, of, want, text)
+				}
+			}
+			for _, not := range row.not {
+				if strings.Contains(text, not) {
+					t.Errorf("%q: %s: %q in\n%s", row.flags, of, not, text)
+				}
+			}
+		}
+		session.Close()
+	}
+	b.isEmpty()
+}

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"net/url"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -67,6 +70,27 @@ func (e *mcpExecutor) attend(ctx context.Context, do func(ctx context.Context, c
 		return err
 	}
 	return orSignal(ctx, do(ctx, conn, dir))
+}
+
+// where names the machine of the executor to models, without what could be a secret.
+func (e *mcpExecutor) where() string {
+	a, named, err := e.address()
+	if err != nil || !named {
+		return "this machine"
+	}
+	text := cmp.Or(e.url, os.Getenv(envURL))
+	if strings.HasPrefix(text, schemeExec) {
+		return "the machine that " + schemeExec + a.command[0] + " leads to"
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return "another machine"
+	}
+	if u.User != nil {
+		u.User = url.User(u.User.Username())
+	}
+	u.RawQuery, u.Fragment = "", ""
+	return "the machine at " + u.String()
 }
 
 // client returns the session to use, and another one when that is lost.

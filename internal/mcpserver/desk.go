@@ -161,7 +161,14 @@ func (d *desk) place(ctx context.Context) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	p := place{client: c, system: "linux", root: d.config.Cwd}
+	p, err := placeOf(d.config, info)
+	p.client = c
+	return p, err
+}
+
+// placeOf returns the place that an executor describes.
+func placeOf(c *Config, info wire.EnvironmentInfo) (place, error) {
+	p := place{system: "linux", root: c.Cwd}
 	if strings.EqualFold(info.PlatformOS, "windows") {
 		p.system = "windows"
 	}

@@ -82,7 +82,7 @@ func (d *desk) remedy(network bool) string {
 		return `exec_command with additional_permissions {"network":{"enabled":true}} asks the user for it`
 	case network:
 		return "the user can open it with the --network option of `tether mcp`"
-	case d.asks:
+	case d.asks && !d.config.hides():
 		return `with sandbox_permissions "require_escalated" exec_command asks the user`
 	case d.config.Policy.Mode == unifiedexec.Never:
 		return "the user can allow more with the --sandbox and --approval options of `tether mcp`"

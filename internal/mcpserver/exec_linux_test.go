@@ -220,7 +220,8 @@ func TestSchemas(t *testing.T) {
 		t.Fatalf("no %s", tool)
 		return nil
 	}
-	asks := properties(newRig(t, confined(granular), nil), "exec_command")
+	answers := says("decline", "")
+	asks := properties(newRig(t, confined(granular), answers), "exec_command")
 	for name, value := range map[string]any{"tty": false, "yield_time_ms": 10000.0, "max_output_tokens": 10000.0, "sandbox_permissions": "use_default", "login": true} {
 		if p := asks[name]; p["default"] != value || p["description"] == "" {
 			t.Errorf("%s: %v", name, p)
@@ -229,8 +230,10 @@ func TestSchemas(t *testing.T) {
 	if asks["yield_time_ms"]["type"] != "integer" || asks["justification"] == nil || asks["environment_id"] != nil {
 		t.Errorf("%v", asks)
 	}
-	if never := properties(newRig(t, confined(unifiedexec.Policy{}), nil), "exec_command"); never["justification"] != nil || never["cmd"] == nil {
-		t.Errorf("%v", never)
+	for _, r := range []*rig{newRig(t, confined(unifiedexec.Policy{}), answers), newRig(t, confined(granular), nil), newRig(t, nil, answers)} {
+		if p := properties(r, "exec_command"); p["justification"] != nil || p["sandbox_permissions"] != nil || p["cmd"] == nil {
+			t.Errorf("%v", p)
+		}
 	}
 	if p := properties(newRig(t, nil, nil), "write_stdin"); p["yield_time_ms"]["default"] != 250.0 || p["chars"]["default"] != "" {
 		t.Errorf("%v", p)

@@ -21,15 +21,15 @@ const (
 )
 
 type readArgs struct {
-	Path     string `json:"path" jsonschema:"File to read; relative paths begin in the working directory."`
+	Path     string `json:"path" jsonschema:"File to read."`
 	FromLine int    `json:"from_line,omitempty" jsonschema:"First line to return, counted from 1. Defaults to 1."`
-	MaxLines int    `json:"max_lines,omitempty" jsonschema:"Lines to return at most. Defaults to 2000."`
+	MaxLines int    `json:"max_lines,omitempty" jsonschema:"Maximum number of lines to return. Defaults to 2000."`
 }
 
 type writeArgs struct {
-	Path              string  `json:"path" jsonschema:"File to write; relative paths begin in the working directory."`
+	Path              string  `json:"path" jsonschema:"File to write."`
 	Content           *string `json:"content" jsonschema:"The whole content of the file."`
-	CreateDirectories bool    `json:"create_directories,omitempty" jsonschema:"True makes the directories that are missing. Defaults to false."`
+	CreateDirectories bool    `json:"create_directories,omitempty" jsonschema:"True creates missing parent directories. Defaults to false."`
 }
 
 type listArgs struct {

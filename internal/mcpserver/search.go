@@ -15,13 +15,13 @@ import (
 type searchArgs struct {
 	SessionID  int    `json:"session_id,omitempty" jsonschema:"Session whose output to search; it may have ended. Either this or chunk_id is needed."`
 	ChunkID    string `json:"chunk_id,omitempty" jsonschema:"Chunk ID of a result of the command, for commands that had no session."`
-	Pattern    string `json:"pattern,omitempty" jsonschema:"Regular expression (RE2) for lines. Without it every line matches."`
+	Pattern    string `json:"pattern,omitempty" jsonschema:"Regular expression (RE2) that lines have to match. Without it all lines match."`
 	IgnoreCase bool   `json:"ignore_case,omitempty" jsonschema:"Match case-insensitively. Defaults to false."`
-	FromLine   uint64 `json:"from_line,omitempty" jsonschema:"First line to look at, counted from 1. Defaults to the first."`
-	ToLine     uint64 `json:"to_line,omitempty" jsonschema:"Last line to look at. Defaults to the last."`
-	MaxMatches int    `json:"max_matches,omitempty" jsonschema:"Lines to return at most, without those around them. Defaults to 100; up to 1000 is possible."`
-	Before     int    `json:"before,omitempty" jsonschema:"Lines to show before each match. Defaults to 0; up to 50 is possible."`
-	After      int    `json:"after,omitempty" jsonschema:"Lines to show after each match. Defaults to 0; up to 50 is possible."`
+	FromLine   uint64 `json:"from_line,omitempty" jsonschema:"First line to search, counted from 1. Defaults to 1."`
+	ToLine     uint64 `json:"to_line,omitempty" jsonschema:"Last line to search. Defaults to the last one."`
+	MaxMatches int    `json:"max_matches,omitempty" jsonschema:"Maximum number of matching lines to return. Defaults to 100; at most 1000."`
+	Before     int    `json:"before,omitempty" jsonschema:"Lines to show before each match. Defaults to 0; at most 50."`
+	After      int    `json:"after,omitempty" jsonschema:"Lines to show after each match. Defaults to 0; at most 50."`
 }
 
 // searchOutput has the executor look through what it holds of a process's output.

@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +39,7 @@ type Config struct {
 	Client func(context.Context) (*client.Client, error)
 
 	Local   bool          // the executor is on this machine
+	Where   string        // the machine of the executor, in words for models; empty: "the executor"
 	Cwd     string        // where commands start, and the workspace; empty: where the executor is
 	Sandbox *wire.Sandbox // for commands and files; nil: none
 	Policy  unifiedexec.Policy
@@ -53,6 +55,11 @@ type Config struct {
 // asks reports whether there is something that the user can be asked to allow, as far as
 // it depends on the server.
 func (c *Config) asks() bool { return c.Policy.Mode != unifiedexec.Never && c.Sandbox != nil }
+
+// hides reports whether the sandbox hides files: then no approval lets a command leave it.
+func (c *Config) hides() bool {
+	return c.Sandbox != nil && slices.ContainsFunc(c.Sandbox.Permissions.FileSystem.Entries, func(e wire.SandboxEntry) bool { return e.Access == wire.AccessDeny })
+}
 
 // A Server has the tools. It is safe for concurrent use.
 type Server struct {
@@ -77,23 +84,15 @@ func New(c Config) (*Server, error) {
 	c.HTTPIdle, c.Silence = cmp.Or(c.HTTPIdle, httpIdle), cmp.Or(c.Silence, progressSilence)
 	s := &Server{config: c, desks: make(map[*mcp.ServerSession]*desk)}
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "tether", Title: "tether", Version: cmp.Or(c.Version, "dev")}, &mcp.ServerOptions{
-		Instructions:              s.instructions(),
 		Capabilities:              &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 		SupportedProtocolVersions: protocolVersions,
 		Logger:                    c.Log,
 	})
+	s.mcp.AddReceivingMiddleware(s.tells)
 	if err := s.addTools(); err != nil {
 		return nil, err
 	}
 	return s, nil
-}
-
-func (s *Server) instructions() string {
-	text := "exec_command runs a shell command; one that does not end in time goes on as a session, for write_stdin, search_output and kill_session."
-	if s.config.Sandbox != nil {
-		text += " Commands and files are confined by a sandbox."
-	}
-	return text
 }
 
 // Serve serves one client on a pair of streams until it leaves or the context ends. Its

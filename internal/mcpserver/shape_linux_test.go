@@ -24,7 +24,7 @@ var referenceShapes = map[string]string{
 
 // A model that knows the reference's tools knows ours.
 func TestShapesOfTheReference(t *testing.T) {
-	list, err := newRig(t, confined(granular), nil).session.ListTools(tethertest.Within(t), nil)
+	list, err := newRig(t, confined(granular), says("decline", "")).session.ListTools(tethertest.Within(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,59 +39,67 @@ type tool struct {
 	run               func(*desk, context.Context, *mcp.CallToolRequest) (outcome, error)
 }
 
-// tools is all that the server offers.
-func tools(c *Config) []tool {
+// tools is all that the server offers to a client.
+func tools(sc scene) []tool {
 	no, yes := false, true
 	reads := mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &no}
 	return []tool{
-		{unifiedexec.ToolExecCommand, "Runs a command in a shell, returning output or a session ID for ongoing interaction.",
-			func() (*jsonschema.Schema, error) { return execSchema(c) },
-			map[string]any{"tty": false, "yield_time_ms": 10000, "max_output_tokens": 10000, "sandbox_permissions": "use_default", "login": !c.NoLogin},
+		{unifiedexec.ToolExecCommand, "Runs a command in a shell, returning output or a session ID for ongoing interaction.\n" + sc.surroundings(),
+			func() (*jsonschema.Schema, error) { return execSchema(sc) },
+			map[string]any{"tty": false, "yield_time_ms": 10000, "max_output_tokens": 10000, "sandbox_permissions": "use_default", "login": !sc.config.NoLogin},
 			mcp.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &yes}, (*desk).execCommand},
-		{unifiedexec.ToolWriteStdin, "Writes characters to an existing session and returns its recent output. Without characters it waits for output.",
+		{unifiedexec.ToolWriteStdin, "Writes characters to a running session and returns its recent output. Without characters it waits for output.",
 			schemaOf[unifiedexec.StdinArgs], map[string]any{"chars": "", "yield_time_ms": 250, "max_output_tokens": 10000},
 			mcp.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &yes}, (*desk).writeStdin},
-		{toolKillSession, "Ends a session with all that runs in it, and returns the rest of its output.",
+		{toolKillSession, "Ends a session and all processes in it, and returns the rest of its output.",
 			schemaOf[killArgs], map[string]any{"max_output_tokens": 10000},
 			mcp.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &no}, (*desk).killSession},
-		{toolListSessions, "Lists the sessions that can be written to, the oldest first.",
+		{toolListSessions, "Lists the running sessions, and those that have ended but have output left, oldest first.",
 			schemaOf[struct{}], nil, reads, (*desk).listSessions},
-		{toolSearchOutput, "Finds lines in all that a command has printed, also what its results have left out. Identify the command by session_id or chunk_id. Output that was not returned yet stays for write_stdin.",
+		{toolSearchOutput, "Finds lines in all that a command has printed, including what was truncated in its results. Identify the command by session_id or chunk_id. Output that was not returned yet is still returned by write_stdin.",
 			schemaOf[searchArgs], map[string]any{"ignore_case": false, "from_line": 1, "max_matches": wire.DefaultMatches, "before": 0, "after": 0}, reads, (*desk).searchOutput},
-		{toolReadFile, "Reads lines of a text file.",
+		{toolReadFile, "Reads lines of a text file. " + sc.paths(),
 			schemaOf[readArgs], map[string]any{"from_line": 1, "max_lines": defaultLines}, reads, (*desk).readFile},
-		{toolWriteFile, "Makes a file with this content, or replaces the content of one.",
+		{toolWriteFile, "Creates a text file, or replaces the content of one. " + sc.paths() + " " + sc.files(),
 			schemaOf[writeArgs], map[string]any{"create_directories": false},
 			mcp.ToolAnnotations{DestructiveHint: &yes, IdempotentHint: true, OpenWorldHint: &no}, (*desk).writeFile},
-		{toolListDir, "Lists a directory, sorted by name.", schemaOf[listArgs], map[string]any{"path": "."}, reads, (*desk).listDir},
+		{toolListDir, "Lists a directory, sorted by name. " + sc.paths(), schemaOf[listArgs], map[string]any{"path": "."}, reads, (*desk).listDir},
 	}
 }
 
-// addTools makes the table true.
+// published is the tool as clients see it.
+func (t tool) published() (*mcp.Tool, error) {
+	schema, err := t.schema()
+	if err == nil {
+		err = withDefaults(schema, t.defaults)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("schema of %s: %w", t.name, err)
+	}
+	return &mcp.Tool{Name: t.name, Description: t.description, InputSchema: schema, Annotations: &t.hints}, nil
+}
+
+// addTools makes the table true. What clients see of it is described for each of them.
 func (s *Server) addTools() error {
-	for _, t := range tools(&s.config) {
-		schema, err := t.schema()
-		if err == nil {
-			err = withDefaults(schema, t.defaults)
-		}
+	for _, t := range tools(scene{config: &s.config}) {
+		published, err := t.published()
 		if err != nil {
-			return fmt.Errorf("schema of %s: %w", t.name, err)
+			return err
 		}
-		s.mcp.AddTool(&mcp.Tool{Name: t.name, Description: t.description, InputSchema: schema, Annotations: &t.hints},
-			func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-				d, err := s.desk(req.Session)
-				if err != nil {
-					return nil, err
-				}
-				ctx, cancel := context.WithCancel(ctx)
-				defer cancel()
-				defer context.AfterFunc(d.ctx, cancel)() // a user who was asked need not answer
-				o, err := t.run(d, ctx, req)
-				if err != nil && ctx.Err() != nil {
-					return nil, err // nobody waits for an answer
-				}
-				return answer(o, err)
-			})
+		s.mcp.AddTool(published, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			d, err := s.desk(req.Session)
+			if err != nil {
+				return nil, err
+			}
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(d.ctx, cancel)() // a user who was asked need not answer
+			o, err := t.run(d, ctx, req)
+			if err != nil && ctx.Err() != nil {
+				return nil, err // nobody waits for an answer
+			}
+			return answer(o, err)
+		})
 	}
 	return nil
 }
@@ -143,20 +151,20 @@ func withDefaults(s *jsonschema.Schema, defaults map[string]any) error {
 }
 
 // execSchema leaves out what cannot be asked for.
-func execSchema(c *Config) (*jsonschema.Schema, error) {
+func execSchema(sc scene) (*jsonschema.Schema, error) {
 	s, err := schemaOf[unifiedexec.ExecArgs]()
 	if err != nil {
 		return nil, err
 	}
 	values := []any{unifiedexec.UseDefault}
 	leave := []string{"environment_id"} // there is one
-	if c.asks() {
+	if sc.asks {
 		values = append(values, unifiedexec.RequireEscalated, unifiedexec.WithAdditional)
 	} else {
 		leave = append(leave, "sandbox_permissions", "additional_permissions", "justification", "prefix_rule")
 	}
 	s.Properties["sandbox_permissions"].Enum = values
-	s.Properties["login"].Description = fmt.Sprintf("True runs the shell as a login shell, which reads the user's profile. Defaults to %t.", !c.NoLogin)
+	s.Properties["login"].Description = fmt.Sprintf("True runs the shell as a login shell, which reads the user's profile. Defaults to %t.", !sc.config.NoLogin)
 	for _, name := range leave {
 		delete(s.Properties, name)
 	}
