@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
 // anotherUser is neither root nor the ordinary user.
@@ -17,7 +19,7 @@ const anotherUser = ordinaryUser + 1
 // decide what they may write, and commands cannot change them.
 func TestAdversarySharedDirectory(t *testing.T) {
 	if len(bench.accounts) < 2 {
-		t.Skip("needs root, to make names of others")
+		need.CannotRun(t, "needs root, to make names of others")
 	}
 	notForReference(t, "it is not attacked")
 	sharedTmp.Lock()

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
 // namespaceVariable tells a run of the tests that it is in a network of its own.
@@ -49,11 +50,11 @@ func inNamespace(t *testing.T, run func(t *testing.T)) {
 	tethertest.NeedBubblewrap(t)
 	for _, tool := range []string{"ip", "mount", "cp", "curl", "perl"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			cannotRun(t, tool+" is not installed")
+			need.CannotRun(t, tool+" is not installed")
 		}
 	}
 	if os.Geteuid() != 0 {
-		cannotRun(t, "needs root for a network namespace")
+		need.CannotRun(t, "needs root for a network namespace")
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -65,7 +66,7 @@ func inNamespace(t *testing.T, run func(t *testing.T)) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
 	out, err := cmd.CombinedOutput()
 	if err != nil && cmd.ProcessState == nil {
-		cannotRun(t, "no network namespace: "+err.Error())
+		need.CannotRun(t, "no network namespace: "+err.Error())
 	}
 	if err != nil || testing.Verbose() {
 		t.Logf("in a network of its own:\n%s", out)
@@ -73,15 +74,6 @@ func inNamespace(t *testing.T, run func(t *testing.T)) {
 	if err != nil {
 		t.Error(err)
 	}
-}
-
-// cannotRun skips; in CI that fails.
-func cannotRun(t testing.TB, why string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
 }
 
 // only is the pattern for one test, with the subtests that were asked for.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
 // The kernel may have to wait now and then for what is in memory too, for example while
@@ -52,7 +54,7 @@ func TestReadCached(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, ok := readCached(at("file"), 1001, true); !ok {
-		cannotRun(t, "the file system of %s does not say what is in memory", dir)
+		need.CannotRun(t, "the file system of %s does not say what is in memory", dir)
 	}
 	for _, row := range []struct {
 		path string
@@ -90,11 +92,11 @@ func TestReadCachedCold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, ok := readCached(name, 4096, true); !ok {
-		cannotRun(t, "the file system does not say what is in memory")
+		need.CannotRun(t, "the file system does not say what is in memory")
 	}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(file.Fd()), &fs); err != nil || fs.Type == unix.TMPFS_MAGIC {
-		cannotRun(t, "all files are in memory here (%v)", err)
+		need.CannotRun(t, "all files are in memory here (%v)", err)
 	}
 	var b []byte
 	for range cacheTries { // somebody may be busy with the page

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/nolinks"
+	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
 // partEnv names the test that this binary plays a part of, as another user or on
@@ -21,16 +22,6 @@ import (
 const partEnv = "TETHER_FSRPC_TEST"
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// cannotRun skips a test that this machine cannot decide, and fails it in CI,
-// where a test that never runs would go unnoticed.
-func cannotRun(t *testing.T, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("cannot run: "+format, args...)
-	}
-	t.Skipf("cannot run: "+format, args...)
-}
 
 // elsewhere runs the calling test again in another process. It returns true in
 // that process only.
@@ -46,11 +37,11 @@ func elsewhere(t *testing.T, attr *syscall.SysProcAttr) bool {
 	out, err := cmd.CombinedOutput()
 	switch {
 	case errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSPC):
-		cannotRun(t, "another process with other rights: %v", err)
+		need.CannotRun(t, "another process with other rights: %v", err)
 	case err != nil:
 		t.Fatalf("%v\n%s", err, out)
 	case strings.Contains(string(out), "--- SKIP"):
-		cannotRun(t, "%s", out)
+		need.CannotRun(t, "%s", out)
 	case !strings.Contains(string(out), "--- PASS"):
 		t.Fatalf("the other process tested nothing:\n%s", out)
 	}
@@ -63,7 +54,7 @@ func asNobody(t *testing.T) (theirs, mine string, ok bool) {
 	t.Helper()
 	const nobody = 65534
 	if os.Getenv(partEnv) == "" && os.Geteuid() != 0 {
-		cannotRun(t, "only root can become somebody else")
+		need.CannotRun(t, "only root can become somebody else")
 	}
 	if os.Getenv(partEnv) == "" {
 		base, err := os.MkdirTemp("", "fsrpc")

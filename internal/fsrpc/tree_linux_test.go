@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/tethertest/need"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -251,7 +252,7 @@ func swapping(t *testing.T, a, b string, rounds int, do func()) {
 	}
 	close(stop)
 	if err := <-stopped; err != nil {
-		cannotRun(t, "exchange names: %v", err)
+		need.CannotRun(t, "exchange names: %v", err)
 	}
 }
 

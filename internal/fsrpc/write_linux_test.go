@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
 func TestWriteFileReplacesAPlainFile(t *testing.T) {
@@ -147,7 +149,7 @@ func TestWriteFileKeepsAccessLists(t *testing.T) {
 	write(t, listed, "the old content")
 	write(t, plain, "the old content")
 	if err := unix.Setxattr(listed, own, acl(4), 0); err != nil {
-		cannotRun(t, "no access lists here: %v", err)
+		need.CannotRun(t, "no access lists here: %v", err)
 	}
 	must(t, unix.Setxattr(dir, inherited, acl(0), 0))
 	for _, path := range []string{listed, plain} {

@@ -14,6 +14,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
 // Variables that make the test binary one end of a connection.
@@ -195,20 +197,12 @@ func (c client) ask(t *testing.T, path string) string {
 	}
 	out, err := cmd.Output()
 	if errors.Is(err, unix.EPERM) && c.ns != 0 {
-		t.Skipf("%v cannot be made here: %v", c, err)
+		need.CannotRun(t, "%v cannot be made here: %v", c, err)
 	}
 	if err != nil {
 		t.Fatalf("%v: %v", c, err)
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// needRoot skips tests that play several users.
-func needRoot(t *testing.T) {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("not started as root: no other users can be played")
-	}
 }
 
 const accepted = "<nil>"
@@ -231,7 +225,7 @@ func TestClientsInOurNamespacesAreAccepted(t *testing.T) {
 // those of its user that forbid it.
 func TestUnreadableClientsInOurNamespacesAreAccepted(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
+	need.Root(t, "to play several users")
 	path := startServer(t, ordinaryUser)
 	for _, c := range []client{{uid: ordinaryUser}, {uid: ordinaryUser, how: undumpable}, {uid: 0}, {uid: 0, how: undumpable}} {
 		if got := c.ask(t, path); got != accepted {
@@ -246,7 +240,7 @@ func TestUnreadableClientsInOurNamespacesAreAccepted(t *testing.T) {
 
 func TestClientsInOtherNamespacesAreRefused(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
+	need.Root(t, "to play several users")
 	for _, server := range []int{0, ordinaryUser} {
 		path := startServer(t, server)
 		for _, uid := range []int{0, ordinaryUser} {
@@ -266,7 +260,7 @@ func TestClientsInOtherNamespacesAreRefused(t *testing.T) {
 // Before Linux 6.5 there is only the number of the client.
 func TestClientsWithoutADescriptor(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
+	need.Root(t, "to play several users")
 	for ns, want := range map[uintptr]string{0: "", unix.CLONE_NEWPID: "its pid namespace differs", unix.CLONE_NEWUSER: "its user namespace differs"} {
 		cmd := exec.Command("cat")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: ns}

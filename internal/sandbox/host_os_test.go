@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
 func TestOSHost(t *testing.T) {
@@ -98,9 +100,7 @@ func TestReadFileDoesNotWait(t *testing.T) {
 
 // Names of others are told from ours, root's and those of the directory's owner.
 func TestForeign(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("this needs root, to make names of others")
-	}
+	need.Root(t, "to make names of others")
 	const user, other = 1234, 1235
 	for name, c := range map[string]struct {
 		dir, own               int

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
 // stranger is a user other than root and the user of the tests.
@@ -41,9 +42,7 @@ func makeDir(t *testing.T, name string, mode os.FileMode) string {
 // giveAway gives a file, or a link itself, to another user.
 func giveAway(t *testing.T, name string, uid, gid int) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("not started as root: nothing can be given to another user")
-	}
+	need.Root(t, "to give something to another user")
 	must(t, os.Lchown(name, uid, gid))
 }
 

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tetherexec/tether/internal/tethertest/need"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -160,7 +161,7 @@ func TestFullDisk(t *testing.T) {
 	err := cmd.Run()
 	exit, ran := errors.AsType[*exec.ExitError](err)
 	if err != nil && (!ran || exit.ExitCode() == cannotMount) {
-		cannotRun(t, "no namespace with a small disk: %v\n%s", err, &out)
+		need.CannotRun(t, "no namespace with a small disk: %v\n%s", err, &out)
 	}
 	if err != nil {
 		t.Errorf("%v\n%s", err, &out)

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/tethertest/need"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -66,7 +67,7 @@ func TestMode(t *testing.T) {
 
 func TestOwnerIsKept(t *testing.T) {
 	if os.Geteuid() != 0 {
-		cannotRun(t, "only root can give files away")
+		need.CannotRun(t, "only root can give files away")
 	}
 	s := newSite(t)
 	s.put("f", "old", 0o640)
@@ -84,7 +85,7 @@ func TestOwnerIsKept(t *testing.T) {
 func asNobody(t *testing.T, dir string, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		cannotRun(t, "only root can become somebody else")
+		need.CannotRun(t, "only root can become somebody else")
 	}
 	const nobody = 65534
 	if err := os.Chown(dir, nobody, nobody); err != nil {
@@ -161,13 +162,13 @@ func TestAccessListIsKept(t *testing.T) {
 	s.put("listed", "old", 0o644)
 	s.put("unlisted", "old", 0o604)
 	if err := unix.Setxattr(s.path("listed"), accessList, acl(1234), 0); err != nil {
-		cannotRun(t, "no access lists here: %v", err)
+		need.CannotRun(t, "no access lists here: %v", err)
 	}
 	if err := unix.Setxattr(s.dir, "system.posix_acl_default", acl(2345), 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Setxattr(s.path("listed"), "user.note", bytes.Repeat([]byte("n"), 1000), 0); err != nil {
-		cannotRun(t, "no attributes here: %v", err)
+		need.CannotRun(t, "no attributes here: %v", err)
 	}
 	for name, want := range map[string][]byte{"listed": acl(1234), "unlisted": nil, "new": acl(2345)} {
 		s.send(name, "data", nil)

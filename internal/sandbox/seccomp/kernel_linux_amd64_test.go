@@ -17,6 +17,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
 // The tests in this file load programs into the kernel they run on. A helper, the
@@ -203,7 +205,7 @@ func needFilters(t *testing.T) {
 	action := uint32(unix.SECCOMP_RET_KILL_PROCESS)
 	_, _, e := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action)))
 	if e != 0 {
-		cannotRun(t, "this kernel has no filters that kill a process: %v", e)
+		need.CannotRun(t, "this kernel has no filters that kill a process: %v", e)
 	}
 }
 
@@ -235,7 +237,7 @@ func TestKernelEnforces(t *testing.T) {
 	}
 	for _, name := range slices.Concat(probeDenied[Restricted], probeDenied[Proxy], probeDenied[SetID]) { // the others deny no more
 		if plain[name] == unix.EPERM {
-			cannotRun(t, "%s fails with EPERM here without a filter too, so it shows nothing", name)
+			need.CannotRun(t, "%s fails with EPERM here without a filter too, so it shows nothing", name)
 		}
 	}
 }
@@ -276,7 +278,7 @@ func TestKernelKillsInt80(t *testing.T) {
 	needFilters(t)
 	program := writeInt80(t)
 	if err := helperCommand(t, taskExec+" "+noFilter, program).Run(); err != nil {
-		cannotRun(t, "int 0x80 does not work here without a filter either: %v", err)
+		need.CannotRun(t, "int 0x80 does not work here without a filter either: %v", err)
 	}
 	for _, mode := range allModes {
 		err := helperCommand(t, taskExec+" "+mode.String(), program).Run()
@@ -296,7 +298,7 @@ func TestBubblewrapTakesTheProgram(t *testing.T) {
 	needFilters(t)
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {
-		cannotRun(t, "%v", err)
+		need.CannotRun(t, "%v", err)
 	}
 	target := writeInt80(t)
 	run := func(program []byte) (int, string) {
@@ -322,7 +324,7 @@ func TestBubblewrapTakesTheProgram(t *testing.T) {
 		return cmd.ProcessState.ExitCode(), string(out)
 	}
 	if code, out := run(nil); code != 0 {
-		cannotRun(t, "bubblewrap without a filter exits %d: %s", code, out)
+		need.CannotRun(t, "bubblewrap without a filter exits %d: %s", code, out)
 	}
 	program, err := Program(Restricted, AMD64)
 	if err != nil {

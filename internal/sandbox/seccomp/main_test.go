@@ -20,13 +20,3 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m)
 }
-
-// cannotRun skips a test that this machine cannot decide, and fails it in CI,
-// where a test that never runs would go unnoticed.
-func cannotRun(t *testing.T, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("cannot run: "+format, args...)
-	}
-	t.Skipf("cannot run: "+format, args...)
-}

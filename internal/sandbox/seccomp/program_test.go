@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/net/bpf"
+
+	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
 var (
@@ -454,7 +456,7 @@ func TestWidestDomainList(t *testing.T) {
 
 func TestEncode(t *testing.T) {
 	if order := binary.NativeEndian.Uint16([]byte{1, 0}); order != 1 {
-		cannotRun(t, "the expected bytes are little-endian, %s is not", runtime.GOARCH)
+		need.CannotRun(t, "the expected bytes are little-endian, %s is not", runtime.GOARCH)
 	}
 	got := Encode([]bpf.RawInstruction{{Op: 0x0120, Jt: 3, Jf: 4, K: 0x8090a0b0}, {Op: 6}})
 	want := []byte{0x20, 0x01, 3, 4, 0xb0, 0xa0, 0x90, 0x80, 6, 0, 0, 0, 0, 0, 0, 0}

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
 func TestTablesNumberWhatTheRulesName(t *testing.T) {
@@ -32,7 +34,7 @@ func TestTablesNumberWhatTheRulesName(t *testing.T) {
 func TestTablesAgreeWithSys(t *testing.T) {
 	out, err := exec.Command("go", "list", "-f", "{{.Dir}}", "golang.org/x/sys/unix").Output()
 	if err != nil {
-		cannotRun(t, "the go command does not find golang.org/x/sys/unix: %v", err)
+		need.CannotRun(t, "the go command does not find golang.org/x/sys/unix: %v", err)
 	}
 	for arch, table := range syscallTables {
 		name := filepath.Join(strings.TrimSpace(string(out)), "zsysnum_linux_"+string(arch)+".go")
