@@ -5,6 +5,11 @@ import "io"
 // AppendFile is appendFile, for tests.
 var AppendFile = appendFile
 
+// MaxWhole is maxWhole, and FirstPart firstPart, for tests.
+const MaxWhole = maxWhole
+
+var FirstPart = firstPart
+
 // Refusal is refusal, for tests.
 var Refusal = refusal
 

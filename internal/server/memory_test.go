@@ -182,6 +182,15 @@ func TestFilesLargerThanTheySay(t *testing.T) {
 	}
 }
 
+// Room is taken for what may be read of a file before its answer is written.
+func TestRoomForFiles(t *testing.T) {
+	for size, want := range map[int64]int{0: server.MaxWhole, 1: 1, int64(server.MaxWhole): server.MaxWhole, 1 << 30: server.MaxWhole} {
+		if got := server.FirstPart(size); got != want {
+			t.Errorf("a file of %d bytes has room for %d, want %d", size, got, want)
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for method, closes := range map[string]bool{
 		wire.MethodProcessWrite: true, wire.MethodProcessWriteAny: true,

@@ -122,7 +122,7 @@ func (c *conn) readFile(a *session.Attachment, r *rpc.Request, p *wire.ReadFileP
 	if size > fsrpc.MaxReadFile {
 		return fsrpc.ErrTooLarge
 	}
-	if err := r.Permit(f.ctx, encodedSize(int(min(size, int64(maxWhole))))); err != nil {
+	if err := r.Permit(f.ctx, encodedSize(firstPart(size))); err != nil {
 		return err
 	}
 	msg, more, err := appendFile(appendFileAnswer(make([]byte, 0, encodedSize(int(min(size, int64(maxWhole))))), r.ID), file)
@@ -139,6 +139,15 @@ func (c *conn) readFile(a *session.Attachment, r *rpc.Request, p *wire.ReadFileP
 		streamFile(r, msg, &moreThanSaid{file, fsrpc.MaxReadFile - int64(maxWhole)})
 	}
 	return nil
+}
+
+// firstPart is how much of a file of this size may be read before its answer is written. A
+// file that says it is empty may have any size, as those of /proc.
+func firstPart(size int64) int {
+	if size == 0 {
+		return maxWhole
+	}
+	return int(min(size, int64(maxWhole)))
 }
 
 // moreThanSaid reads a file that is larger than it says, up to a limit.
