@@ -75,3 +75,26 @@ func TestWriteFileByName(t *testing.T) {
 		t.Errorf("the directory had %s, has %s", before, after)
 	}
 }
+
+// A file without a name that ignores the umask is not used: it would let other users write.
+func TestWriteFileWithoutUmask(t *testing.T) {
+	before := umask
+	defer func() { umask = before }()
+	dir := t.TempDir()
+	at := must1(find(filepath.Join(dir, "new"), true))
+	defer at.close()
+	if file, err := at.temporary(0o666, false); err != nil {
+		t.Errorf("with umask %03o: %v", umask(), err)
+	} else {
+		file.finish()
+	}
+	umask = func() uint32 { return 0o777 } // as if the kernel had not looked at it
+	if _, err := at.temporary(0o666, false); err != errNamed {
+		t.Errorf("with a umask that is ignored: %v", err)
+	}
+	must(t, direct.WriteFile(ctx, filepath.Join(dir, "new"), []byte("x"), true))
+	info := must1(os.Stat(filepath.Join(dir, "new")))
+	if mode := uint32(info.Mode().Perm()); mode != 0o666&^before() || names(t, dir) != "new" {
+		t.Errorf("the new file has mode %03o, and the directory has %s", mode, names(t, dir))
+	}
+}

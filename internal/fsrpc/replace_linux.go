@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"crypto/rand"
 	"errors"
+	"os"
 	"slices"
+	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,8 +33,12 @@ type temporary struct {
 func (p place) temporary(mode uint32, named bool) (*temporary, error) {
 	if !named {
 		fd, err := openat(p.dir, ".", unix.O_WRONLY|unix.O_TMPFILE|unix.O_CLOEXEC, mode)
-		if err != nil && !isFull(err) {
+		switch {
+		case err != nil && !isFull(err):
 			err = errNamed
+		case err == nil && !masked(fd):
+			unix.Close(fd)
+			fd, err = -1, errNamed
 		}
 		return &temporary{place{p.dir, ""}, fd}, err
 	}
@@ -39,6 +46,26 @@ func (p place) temporary(mode uint32, named bool) (*temporary, error) {
 	fd, err := openat(p.dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
 	return &temporary{place{p.dir, name}, fd}, err
 }
+
+// masked reports whether a new file has no permission that the umask takes away. Before Linux
+// 6.0, files without a name ignored the umask on file systems without access control lists.
+func masked(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&umask() == 0
+}
+
+// umask is that of this process, which does not change it. If the system does not say, it
+// takes away everything.
+var umask = sync.OnceValue(func() uint32 {
+	status, _ := os.ReadFile("/proc/self/status")
+	_, rest, _ := bytes.Cut(status, []byte("\nUmask:\t"))
+	digits, _, _ := bytes.Cut(rest, []byte("\n"))
+	mask, err := strconv.ParseUint(string(digits), 8, 32)
+	if err != nil {
+		return 0o777
+	}
+	return uint32(mask)
+})
 
 func hiddenName() string { return ".tether-" + rand.Text() + ".tmp" }
 
