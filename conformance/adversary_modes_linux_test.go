@@ -53,8 +53,8 @@ echo all of it`
 	})
 }
 
-// In a directory that hands its group on, what is made has its set-group-ID bit without a
-// system call that asks for it.
+// In a directory with the set-group-ID bit, new directories get that bit from the kernel,
+// without a system call that asks for it.
 func TestModesOfSharedDirectories(t *testing.T) {
 	const script = `cd $WS/shared; mkdir -p a/b && cp -r a c && tar cf t.tar a && mkdir x && { tar xf t.tar -C x || test $(id -u) = 0; } && git init -q repo && touch a/f && stat -c %a a/b && echo all of it
 chmod 2770 a; chmod g-s a/b && echo removed`

@@ -129,7 +129,7 @@ func TestK12(t *testing.T) {
 	})
 }
 
-// A server that was killed has what is left of its commands ended by the next.
+// When a server was killed, the next one ends what is left of its commands.
 func TestK13(t *testing.T) {
 	notForReference(t, "it leaves them running")
 	eachAccount(t, func(t *testing.T, a *account) {

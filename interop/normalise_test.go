@@ -48,7 +48,7 @@ func normalise(s string) string {
 }
 
 // withoutInternalSignals takes the signals of the C library, 32 and 33, out of a set of
-// ignored ones: whoever was started by make ignores the first of them.
+// ignored ones: a process that make has started ignores the first of them.
 func withoutInternalSignals(line string) string {
 	m := ignoredSet.FindStringSubmatch(line)
 	set, _ := strconv.ParseUint(m[2], 16, 64)

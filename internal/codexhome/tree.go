@@ -150,7 +150,7 @@ func checkLimits(ctx context.Context, document []byte) error {
 			return err
 		}
 	}
-	return nil // what is wrong with it, the decoder says
+	return nil // the decoder reports errors of syntax
 }
 
 // A counter counts what is in a document.

@@ -41,7 +41,7 @@ func TestCopyTree(t *testing.T) {
 	}
 }
 
-// A copy does not run with the rights of who made it.
+// A copy has neither the set-user-ID nor the set-group-ID bit.
 func TestCopySetID(t *testing.T) {
 	b := newBench(t, nil)
 	b.write(b.ws+"/program", "") // a write would take the bits away

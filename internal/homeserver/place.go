@@ -49,9 +49,8 @@ func socketDir() (string, error) {
 }
 
 // stays reports whether a runtime directory is there, is ours (after su it is not), and
-// outlives the login. The
-// login manager removes /run/user/UID when the last one ends, and with it the socket
-// of a server that is to be found again, unless the user may linger.
+// outlives the login. The login manager removes /run/user/UID, and the socket of a server
+// in it, when the last login of the user ends, unless the user may linger.
 func stays(dir string) bool {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() || !ownedByUs(info) {
 		return false

@@ -1,4 +1,4 @@
-// Package nolinks opens paths through which no symbolic link leads. It does so in one
-// step where the system can (openat2), so that a link that appears meanwhile leads
-// nobody astray, and else name by name, which is as safe but slower.
+// Package nolinks opens paths that lead through no symbolic link. It uses openat2 where
+// the system has it, and opens one name after the other elsewhere, which is as safe but
+// slower: a link that appears meanwhile is never followed.
 package nolinks

@@ -13,12 +13,12 @@ import (
 // Limits of all connections of a server together, and what each connection has beside
 // them, so that small requests never wait for another connection.
 const (
-	// MaxIncoming is how large the messages may be together that are arriving, and
-	// the requests that wait for their answers.
+	// MaxIncoming bounds the messages that are arriving and the requests that wait for
+	// their answers, together.
 	MaxIncoming = 3 * MaxMessage
 
-	// MaxOutgoing is how large the answers may be together that are being prepared,
-	// or wait for their peers to take them.
+	// MaxOutgoing bounds the answers that are being prepared or wait for their peers to
+	// take them, together.
 	MaxOutgoing = 3 * MaxMessage
 
 	// smallMessage is what a message may grow to before it needs room in MaxIncoming.
@@ -40,8 +40,8 @@ const (
 	// long one may take to arrive while others wait.
 	roomPatience = 10 * time.Second
 
-	// maxEvictions is how many messages a message that waits may evict. It waits no
-	// longer than that, and one more time: its connection is not read meanwhile.
+	// maxEvictions is how many messages a waiting message may evict. It waits roomPatience
+	// before each eviction and once after the last: its connection is not read meanwhile.
 	maxEvictions = 2
 )
 
@@ -112,7 +112,7 @@ type arrival struct {
 	// lets it read again. Both are nil if that is not possible.
 	interrupt, restore func()
 
-	waiting func(bool) // is told when the reader begins and ends to wait for room; may be nil
+	waiting func(bool) // called when the reader begins (true) and ends (false) to wait for room; may be nil
 
 	// Guarded by memory.
 	since   time.Time          // when it began to hold room
@@ -142,8 +142,9 @@ func (a *arrival) reserve(size int) error {
 	return nil
 }
 
-// await waits for room. When patience is over, the oldest message that has been arriving
-// for as long has to go; but others may have waited for its room for longer.
+// await waits for room. When its patience is over, it evicts the message that has been
+// arriving for longest, and waits again: that room goes first to messages that have waited
+// for longer.
 func (a *arrival) await(n int64) error {
 	if a.waiting != nil {
 		a.waiting(true)
@@ -241,7 +242,7 @@ func (a *arrival) take() (held int64, ok bool) {
 	return held, true
 }
 
-// drop gives the room of a message back that is not kept.
+// drop gives back the room of a message that is not kept.
 func (a *arrival) drop() {
 	if a == nil {
 		return

@@ -257,7 +257,7 @@ func TestMessageWithoutRoomIsRefused(t *testing.T) {
 	})
 }
 
-// What is too long to be known is refused by ending the connection.
+// The id and the method of a dropped request are found in its head, or else not at all.
 func TestGlimpse(t *testing.T) {
 	for head, want := range map[string]string{
 		`{"id":1,"method":"m","params":[`:                 "m",
@@ -375,7 +375,7 @@ func TestAnswersNeedRoom(t *testing.T) {
 	})
 }
 
-// Lines need room like frames. What is dropped of a line is not mistaken for a message.
+// Lines need room like frames. The dropped rest of a line is not taken for a message.
 func TestLinesNeedRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(1<<20, MaxOutgoing)

@@ -58,9 +58,9 @@ func (s *signs) ponged(payload []byte) {
 // unheardPrefix begins the payload of a server's ping. Milliseconds follow.
 var unheardPrefix = []byte("unheard-ms=")
 
-// pingPayload is a number, from a client, or for how long nothing was heard, from a
-// server: a client whose requests do not arrive learns it that way. A server that does
-// not read because it is busy has heard enough.
+// pingPayload is, from a client, the number of the ping. From a server it is for how long
+// the server has heard nothing, so that a client learns that its requests do not arrive. It
+// is 0 while the server does not read because it is busy.
 func (c *Conn) pingPayload(number uint64) []byte {
 	if c.client {
 		return strconv.AppendUint(nil, number, 10)

@@ -201,8 +201,8 @@ func (s *WebSocket) reserve(size int) error {
 	return err
 }
 
-// refuse drops the message that is being read, but for its head. What is left of it is
-// read all the same: the messages behind it are not to blame.
+// refuse drops the message that is being read, except for its head, and gives back its room.
+// The rest of the message is still read, so that the messages behind it can be.
 func (s *WebSocket) refuse() {
 	s.refused = true
 	s.room.drop()
@@ -292,7 +292,7 @@ func noEOF(err error) error {
 func (s *WebSocket) payload(msg []byte, h ws.Header) ([]byte, error) {
 	for left := int(h.Length); left > 0; {
 		if s.refused {
-			msg = slices.Clone(msg[:min(len(msg), headSize)]) // what is not needed is not held
+			msg = slices.Clone(msg[:min(len(msg), headSize)]) // frees the rest
 		}
 		start := len(msg)
 		n := min(left, max(s.growStep, start))

@@ -23,9 +23,9 @@ type Host interface {
 	// CanRemove reports whether the user of this process can remove or replace a
 	// name, or could after changing the mode of its directory.
 	CanRemove(path string) bool
-	// Foreign reports whether a name, a link itself, belongs to another user who is
-	// neither root nor the owner of its directory: one who can make names there, as
-	// everybody can in /tmp, but has no say about what they mean to others.
+	// Foreign reports whether a name (of a link: not its target) belongs to a user other
+	// than ours, root and the owner of the directory. Such a user can make names there, as
+	// in /tmp, and they must not decide anything for us.
 	Foreign(path string) bool
 }
 

@@ -114,13 +114,13 @@ func (b *binder) foreignLink(name string) string {
 	return p
 }
 
-// keepLink makes sure that a foreign link in a writable place stays what it is. Where
-// it leads is its owner's choice and means nothing here: following it would let another
-// user decide what is read-only for us, and refusing it what can be started.
+// keepLink makes sure that a command cannot replace a foreign link in a writable place. The
+// link is not followed: another user would decide what is read-only for us. And it is no
+// reason to refuse the sandbox: another user could keep us from starting anything.
 //
 // In a sticky directory of another user a command cannot remove the link. Elsewhere
-// the backend covers it, if it can. False is that the name is no such link, or
-// that nothing can be done about it.
+// the backend covers it, if it can. keepLink returns false if the name is no such link, or
+// if the backend cannot cover it.
 func (b *binder) keepLink(name string, origin Origin, named string) bool {
 	p := b.foreignLink(name)
 	switch r := b.rules.byPath[p]; {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A User is whose programs listen outside of the sandbox and act for that user there:
-// terminal multiplexers, agents that hold keys, editors.
+// A User is the user of the server. Programs of that user listen on sockets outside of the
+// sandbox and act for each client: terminal multiplexers, agents that hold keys, editors.
 type User struct {
 	ID   string // the number
 	Name string // empty: unknown

@@ -103,7 +103,7 @@ func (c *conn) streamResponse(response *httprpc.Response, end func()) {
 		return true
 	}
 	response.Deltas(c.rpc.Context(), room, func(d wire.HTTPBodyDelta) error {
-		if d.Done { // who has heard it may use the id again
+		if d.Done { // a client that has received it may use the id again
 			end()
 		}
 		return c.rpc.NotifyLarge(wire.NoteHTTPBodyDelta, d, int(encodedSize(len(d.DeltaBase64))))

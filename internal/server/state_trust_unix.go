@@ -16,10 +16,10 @@ import (
 // the kernel.
 const maxDirLinks = 40
 
-// TrustedDir makes a directory if it is missing and returns its name without links. It is
-// an error if another user than root could change what is in it, or could put something
-// else in its place: files of a state directory say what is locked, killed and removed.
-// So nothing is followed on the way that another user could have made.
+// TrustedDir makes a directory if it is missing and returns its name without links. The
+// files in a state directory decide what is locked, killed and removed. So it is an error if
+// a user other than ours and root can change the directory or put another one in its place,
+// or has made a link on the way.
 //
 // A directory that the user's own group may change is accepted: where the umask is 002,
 // each user has a group of their own.

@@ -189,10 +189,10 @@ const (
 	settlePause = 10 * time.Millisecond
 )
 
-// guardSoon is guard with some patience for another user, whose server may be at work
-// on a placeholder. What he keeps closed or locked for longer is none, and a guard would
-// not help: he can remove it at any time. Otherwise he could keep all others from starting
-// anything in a directory that they share.
+// guardSoon is guard, but waits for up to settleTime while another user's server may be
+// making or removing a placeholder. An object of another user that stays closed or locked
+// for longer is not guarded: its owner can remove it at any time. If it were refused, that
+// user could keep all others from starting anything in a shared directory.
 func (s spot) guardSoon() (*grip, error) {
 	for deadline := time.Now().Add(settleTime); ; time.Sleep(settlePause) {
 		seen, err := s.look()

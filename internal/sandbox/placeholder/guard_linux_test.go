@@ -395,8 +395,8 @@ func TestLockAfterRemoval(t *testing.T) {
 	}
 }
 
-// A user who cannot read or lock an object of root is told so. What is his own, and what
-// another user keeps to himself, is no placeholder.
+// An object of root that cannot be read or locked is an error. An unreadable object of the
+// user, or of another user, is no placeholder.
 func TestGuardUnreadable(t *testing.T) {
 	b := newBench(t)
 	l := b.open()

@@ -48,8 +48,9 @@ func (s modeSet) has(m Mode) bool { return s&(1<<m) != 0 }
 // has one of the two at most. Both look at the first argument. With connected it
 // spares only stream and seqpacket sockets, which the second argument says.
 //
-// With mode it concerns only calls with a set-id bit in that argument, with flags
-// only if that one says that a file is made. Both count from 0, which is none.
+// With mode it concerns only calls with a set-id bit in that argument and, with flags, only
+// if that argument says that a file is made. Arguments count from 0; here 0 means no such
+// argument.
 type rule struct {
 	name   string
 	in     modeSet
