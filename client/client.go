@@ -189,6 +189,7 @@ const (
 	FeatureKeepNewest = "keepNewest"
 	FeatureHostPorts  = "hostPorts"
 	FeatureConcurrent = "concurrent"
+	FeatureAttributes = "fileAttributes"
 )
 
 // Has reports whether the server has a feature beyond the reference protocol.

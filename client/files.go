@@ -148,7 +148,7 @@ func (f *Files) writeWhole(ctx context.Context, uri wire.PathURI, data []byte) e
 }
 
 // A FileInfo tells about a file. All but IsLink is about what a symbolic link leads
-// to. Permissions are not known: Mode says that everything can be read.
+// to.
 type FileInfo struct {
 	name string
 	meta wire.MetadataResult
@@ -163,8 +163,22 @@ func (i FileInfo) Name() string { return i.name }
 func (i FileInfo) Size() int64 { return int64(i.meta.Size) }
 
 // Mode has the type of the file; a file that is neither regular nor a directory is
-// irregular.
-func (i FileInfo) Mode() fs.FileMode { return modeOf(i.meta.IsDirectory, i.meta.IsFile) }
+// irregular. Its permissions say that everything can be read if they are not known.
+func (i FileInfo) Mode() fs.FileMode {
+	mode := modeOf(i.meta.IsDirectory, i.meta.IsFile)
+	if perm, known := i.Permissions(); known {
+		return mode.Type() | perm
+	}
+	return mode
+}
+
+// Permissions are those of the file. Servers without [FeatureAttributes] do not tell them.
+func (i FileInfo) Permissions() (perm fs.FileMode, known bool) {
+	if i.meta.TetherMode == nil {
+		return 0, false
+	}
+	return fs.FileMode(*i.meta.TetherMode).Perm(), true
+}
 
 // ModTime is when the content was last changed.
 func (i FileInfo) ModTime() time.Time { return time.UnixMilli(i.meta.ModifiedAtMs) }
@@ -213,7 +227,11 @@ func (f *Files) Stat(ctx context.Context, name string) (info FileInfo, err error
 
 func (f *Files) stat(ctx context.Context, name string, uri wire.PathURI) (FileInfo, error) {
 	info := FileInfo{name: base(name)}
-	err := f.client.ask(ctx, wire.MethodFsGetMetadata, wire.MetadataParams{Path: uri, Sandbox: f.sandbox}, &info.meta)
+	params := wire.MetadataParams{Path: uri, Sandbox: f.sandbox}
+	if f.client.Has(FeatureAttributes) {
+		params.TetherMode = new(true)
+	}
+	err := f.client.ask(ctx, wire.MethodFsGetMetadata, params, &info.meta)
 	return info, err
 }
 
@@ -265,6 +283,31 @@ func (f *Files) mkdir(ctx context.Context, name string, all bool) error {
 	return f.at("mkdir", name, func(uri wire.PathURI) error {
 		return f.client.call(ctx, once, wire.MethodFsCreateDirectory,
 			wire.CreateDirectoryParams{Path: uri, Recursive: &all, Sandbox: f.sandbox}, nil)
+	})
+}
+
+// Attributes are what can be noted about a file besides its content. What is nil stays as
+// it is.
+type Attributes struct {
+	Permissions *fs.FileMode
+	Modified    *time.Time // to the millisecond
+}
+
+// SetAttributes changes what is noted about a file or directory, on servers with
+// [FeatureAttributes]. To do it twice is the same as once. It cannot be confined.
+func (f *Files) SetAttributes(ctx context.Context, name string, a Attributes) error {
+	return f.at("set attributes", name, func(uri wire.PathURI) error {
+		if !f.client.Has(FeatureAttributes) {
+			return unsupported("setting permissions and times of files")
+		}
+		params := wire.SetAttributesParams{Path: uri, Sandbox: f.sandbox}
+		if a.Permissions != nil {
+			params.Mode = new(uint32(a.Permissions.Perm()))
+		}
+		if a.Modified != nil {
+			params.ModifiedAtMs = new(a.Modified.UnixMilli())
+		}
+		return f.client.call(ctx, once, wire.MethodFsSetAttributes, params, nil)
 	})
 }
 

@@ -103,6 +103,7 @@ type MetadataParams struct {
 	Path           PathURI  `json:"path"`
 	FollowSymlinks *bool    `json:"followSymlinks"` // nil: true
 	Sandbox        *Sandbox `json:"sandbox"`
+	TetherMode     *bool    `json:"tetherMode,omitempty"` // tether's addition: tell the permissions
 }
 
 // MetadataResult answers fs/getMetadata. Type, size and times are those of
@@ -114,6 +115,25 @@ type MetadataResult struct {
 	Size         uint64 `json:"size"`
 	CreatedAtMs  int64  `json:"createdAtMs"` // Unix time; 0: unknown
 	ModifiedAtMs int64  `json:"modifiedAtMs"`
+
+	// TetherMode is tether's addition: the nine bits of the permissions, if they were asked
+	// for.
+	TetherMode *uint32 `json:"tetherMode,omitempty"`
+}
+
+// MethodFsSetAttributes is tether's addition to the file methods.
+const MethodFsSetAttributes = "tether/fs/setAttributes"
+
+// MaxMode has all bits of permissions: a mode has no others.
+const MaxMode = 0o777
+
+// SetAttributesParams changes what is noted about a file or directory. Links are
+// followed.
+type SetAttributesParams struct {
+	Path         PathURI  `json:"path"`
+	Mode         *uint32  `json:"mode,omitempty"`         // permissions, at most MaxMode; nil: as they are
+	ModifiedAtMs *int64   `json:"modifiedAtMs,omitempty"` // Unix time of the last change; nil: as it is
+	Sandbox      *Sandbox `json:"sandbox"`
 }
 
 // CanonicalizeParams asks for the path of a file without links.

@@ -64,9 +64,10 @@ func metadata(path string, follow bool) (wire.MetadataResult, error) {
 	if err != nil {
 		return wire.MetadataResult{}, failed(err)
 	}
+	mode := uint32(info.Mode().Perm())
 	return wire.MetadataResult{
 		IsDirectory: info.IsDir(), IsFile: info.Mode().IsRegular(), IsSymlink: self.Mode()&fs.ModeSymlink != 0,
-		Size: uint64(info.Size()), ModifiedAtMs: info.ModTime().UnixMilli(),
+		Size: uint64(info.Size()), ModifiedAtMs: info.ModTime().UnixMilli(), TetherMode: &mode,
 	}, nil
 }
 

@@ -32,6 +32,7 @@ func metadata(path string, follow bool) (wire.MetadataResult, error) {
 }
 
 func facts(st unix.Statx_t, link bool) wire.MetadataResult {
+	mode := uint32(st.Mode) & wire.MaxMode
 	return wire.MetadataResult{
 		IsDirectory:  st.Mode&unix.S_IFMT == unix.S_IFDIR,
 		IsFile:       st.Mode&unix.S_IFMT == unix.S_IFREG,
@@ -39,6 +40,7 @@ func facts(st unix.Statx_t, link bool) wire.MetadataResult {
 		Size:         st.Size,
 		CreatedAtMs:  millis(st.Btime),
 		ModifiedAtMs: millis(st.Mtime),
+		TetherMode:   &mode,
 	}
 }
 

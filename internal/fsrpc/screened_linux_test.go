@@ -3,6 +3,7 @@ package fsrpc
 import (
 	"io"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -105,7 +106,7 @@ func TestScreenedAnswersLikeDirect(t *testing.T) {
 
 func sameAnswer(t *testing.T, what string, a, b any, errA, errB error) {
 	t.Helper()
-	if a != b || (errA == nil) != (errB == nil) || errA != nil && errA.Error() != errB.Error() {
+	if !reflect.DeepEqual(a, b) || (errA == nil) != (errB == nil) || errA != nil && errA.Error() != errB.Error() {
 		t.Errorf("%.40q: %v %v, want %v %v", what, b, errB, a, errA)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tetherexec/tether/internal/fsrpc"
 	"github.com/tetherexec/tether/internal/fswatch"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
@@ -233,6 +234,9 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 func (c *conn) features() []string {
 	list := []string{"ack", "closeStdin", "endSession", "goodbye", "hostPorts", "keepNewest", "label", "list", "observe", "once", "remoteControl",
 		"resize", "retryStart", "search", "sessionTtl", "signal", "state", "termSize"}
+	if fsrpc.HasModes {
+		list = append(list, "fileAttributes")
+	}
 	if upload.Supported {
 		list = append(list, "upload")
 	}

@@ -125,7 +125,25 @@ func (f *fileRequest) metadata(p *wire.MetadataParams) (wire.MetadataResult, err
 	if err != nil {
 		return wire.MetadataResult{}, err
 	}
-	return f.files.Metadata(f.ctx, path, wire.FollowsLinks(p.FollowSymlinks))
+	result, err := f.files.Metadata(f.ctx, path, wire.FollowsLinks(p.FollowSymlinks))
+	if p.TetherMode == nil || !*p.TetherMode || !fsrpc.HasModes {
+		result.TetherMode = nil // other clients get what they know
+	}
+	return result, err
+}
+
+// errSandboxedAttributes: a helper inside the sandbox would have to set them.
+var errSandboxedAttributes = wire.Errorf(wire.CodeInvalidRequest, "%s cannot be confined", wire.MethodFsSetAttributes)
+
+func (c *conn) setAttributes(_ *session.Attachment, p *wire.SetAttributesParams) (wire.Empty, error) {
+	if p.Sandbox != nil && !p.Sandbox.Disabled() {
+		return wire.Empty{}, errSandboxedAttributes
+	}
+	path, err := nativePath(p.Path)
+	if err != nil {
+		return wire.Empty{}, err
+	}
+	return wire.Empty{}, fsrpc.Direct{}.SetAttributes(path, p.Mode, p.ModifiedAtMs)
 }
 
 func (f *fileRequest) writeFile(p *wire.WriteFileParams) (wire.Empty, error) {

@@ -47,6 +47,9 @@ var methods = map[string]method{
 	wire.MethodDiscoverRoots:         answers("capability discovery", (*conn).discoverRoots, nil, nil),
 	wire.MethodDiscoverCapabilities:  answers("capability discovery", (*conn).discoverCapabilities, nil, nil),
 
+	wire.MethodFsSetAttributes: answers("filesystem", replying((*conn).setAttributes),
+		func(_ *conn, p *wire.SetAttributesParams) []rpc.Touch { return touch(nil, p.Path, true) }, nil),
+
 	wire.MethodUploadOpen:   answers("filesystem", replying((*conn).openUpload), nil, func(p *wire.UploadOpenParams) string { return uploadKey(p.UploadID) }),
 	wire.MethodUploadWrite:  answers("filesystem", replying((*conn).writeUpload), nil, func(p *wire.UploadWriteParams) string { return uploadKey(p.UploadID) }),
 	wire.MethodUploadStatus: answers("filesystem", replying((*conn).uploadStatus), nil, func(p *wire.UploadParams) string { return uploadKey(p.UploadID) }),

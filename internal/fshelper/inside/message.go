@@ -176,6 +176,11 @@ func AppendMetadata(b []byte, m wire.MetadataResult) []byte {
 	e.number(m.Size)
 	e.signed(m.CreatedAtMs)
 	e.signed(m.ModifiedAtMs)
+	mode := uint64(0)
+	if m.TetherMode != nil {
+		mode = uint64(*m.TetherMode)
+	}
+	e.number(mode)
 	return e
 }
 
@@ -184,6 +189,11 @@ func DecodeMetadata(b []byte) (m wire.MetadataResult, err error) {
 	d := &decoder{rest: b}
 	m.IsDirectory, m.IsFile, m.IsSymlink = d.flag(), d.flag(), d.flag()
 	m.Size, m.CreatedAtMs, m.ModifiedAtMs = d.number(), d.signed(), d.signed()
+	mode := uint32(min(d.number(), wire.MaxMode+1))
+	if mode > wire.MaxMode {
+		d.fail()
+	}
+	m.TetherMode = &mode
 	if !d.done() {
 		return wire.MetadataResult{}, ErrMessage
 	}
