@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -68,17 +69,21 @@ type copyFlags struct {
 	verbose bool
 	verify  bool
 	jobs    count
+	keep    bool // times and permissions
+	exclude []string
 	stream  bool // the source is what was read from standard input
 }
 
 func (f *copyFlags) define(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	f.jobs = copyJobs
+	fs.BoolVarP(&f.keep, "preserve", "p", false, "keep times and permissions, also of directories and of files that are\nreplaced")
+	fs.StringArrayVar(&f.exclude, "exclude", nil, "leave out files and directories below a source that match `PATTERN`, as\nin a .gitignore file; can be repeated")
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "name each file that was copied")
 	fs.BoolVar(&f.verify, "verify", false, "read every file once more on both sides, and compare")
 	fs.Var(&f.jobs, "jobs", fmt.Sprintf("copy so many files at a time, at most %d", copyJobsMax))
 	fs.BoolVar(&f.asJSON, "json", false, "print one JSON object per line for each file")
-	group(fs, "Copy", "verbose", "verify", "jobs", "json")
+	group(fs, "Copy", "preserve", "exclude", "verbose", "verify", "jobs", "json")
 	f.serverFlags.define(fs, ownServer)
 	fs.Lookup("quiet").Usage = "say nothing but errors"
 	onlyOnce(fs)
@@ -97,6 +102,7 @@ func newCp() *cobra.Command {
 			"was. What is uploaded is compared by its SHA-256 and takes its place when it is whole.",
 		Example: "  tether cp big.iso :/srv/images/\n" +
 			"  tether cp :/var/log/syslog .\n" +
+			"  tether cp -p --exclude .git --exclude '*.o' src :/srv/\n" +
 			"  tether cp --url ssh://build src docs :project",
 		Args: func(_ *cobra.Command, args []string) error {
 			_, _, err := parseSides(args)
@@ -148,6 +154,8 @@ type copying struct {
 	sources     []side
 	destination side
 	stdout      io.Writer
+	excluded    []sandbox.Glob
+	umask       fs.FileMode
 
 	conn     *connection
 	files    *client.Files
@@ -188,13 +196,21 @@ func interruptible(ctx context.Context) (context.Context, func()) {
 
 // copy does what the command line says.
 func (f *copyFlags) copy(cmd *cobra.Command, sources []side, destination side) error {
+	excluded, err := parseExcludes(f.exclude)
+	if err != nil {
+		return err
+	}
+	if f.keep && f.stream {
+		return usageError{errors.New("-p does not go with standard input, which has no time and no permissions")}
+	}
+	mask := umask() // before anything else could make a file
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
 	f.jobs = min(f.jobs, copyJobsMax)
-	c := &copying{copyFlags: *f, sources: sources, destination: destination, stdout: cmd.OutOrStdout()}
+	c := &copying{copyFlags: *f, sources: sources, destination: destination, stdout: cmd.OutOrStdout(), excluded: excluded, umask: mask}
 	status := newStatusLine(cmd.ErrOrStderr(), f.quiet)
 	c.progress = newProgress(cmd.ErrOrStderr(), f.quiet || f.asJSON)
-	err := c.connect(ctx, status)
+	err = c.connect(ctx, status)
 	if err == nil {
 		err = c.run(ctx)
 	}
@@ -272,6 +288,9 @@ func (c *copying) comeBack(ctx context.Context, status *statusLine, o client.Opt
 // they come.
 func (c *copying) run(ctx context.Context) error {
 	c.files = c.conn.Files(nil)
+	if c.keep && !c.conn.Has(client.FeatureAttributes) {
+		return errNoAttributes
+	}
 	plan, err := c.plan(ctx)
 	if err != nil {
 		return err
@@ -289,6 +308,9 @@ func (c *copying) run(ctx context.Context) error {
 		if err := c.all(ctx, s.jobs, s.do); err != nil {
 			return err
 		}
+	}
+	if c.keep {
+		return c.keepDirectories(ctx, plan.directories)
 	}
 	return nil
 }

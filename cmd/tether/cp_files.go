@@ -54,7 +54,7 @@ func (c *copying) copyFile(ctx context.Context, j job) error {
 	c.progress.begin(nameText(filepath.Base(j.to)))
 	switch {
 	case c.sources[0].remote && c.destination.remote:
-		err := c.files.Copy(ctx, j.from, j.to)
+		err := c.copyOnServer(ctx, j)
 		if err == nil {
 			c.progress.add(j.size)
 			c.copied(j, 0, "")
@@ -64,6 +64,21 @@ func (c *copying) copyFile(ctx context.Context, j job) error {
 		return c.download(ctx, j)
 	}
 	return c.upload(ctx, j)
+}
+
+// copyOnServer lets the server copy something by itself.
+func (c *copying) copyOnServer(ctx context.Context, j job) error {
+	do := func() error { return c.files.Copy(ctx, j.from, j.to) }
+	var err error
+	if j.regular {
+		err = insist(do)
+	} else {
+		err = do() // a second copy of a link finds the first
+	}
+	if err != nil {
+		return err
+	}
+	return c.keepRemote(ctx, j)
 }
 
 // insist repeats a change that does the same twice as once.
@@ -97,13 +112,16 @@ func (c *copying) upload(ctx context.Context, j job) error {
 		return err
 	}
 	c.progress.resize(info.Size() - j.size)
-	j.size = info.Size()
+	j.size, j.modified = info.Size(), info.ModTime()
 	known := c.journal.find(from, j.to)
 	if !known.sameSource(j.size, info.ModTime()) {
 		known = record{}
 	}
 	if known.Done {
 		if there, err := c.files.Stat(ctx, j.to); err == nil && there.Size() == j.size {
+			if err := c.keepRemote(ctx, j); err != nil {
+				return err
+			}
 			c.progress.skip(j.size)
 			c.copied(j, j.size, "")
 			return nil
@@ -125,9 +143,12 @@ func (c *copying) upload(ctx context.Context, j job) error {
 		return errors.Join(client.ErrChanged, err)
 	}
 	if c.verify || !c.conn.Has(client.FeatureUpload) {
-		if err := c.compare(ctx, j.from, j.to); err != nil {
+		if err := c.compare(ctx, io.NewSectionReader(f, 0, j.size), j.to); err != nil {
 			return err
 		}
+	}
+	if err := c.keepRemote(ctx, j); err != nil {
+		return err
 	}
 	now.Upload, now.Done = "", true
 	c.journal.put(from, j.to, now)
@@ -155,14 +176,9 @@ func (c *copying) send(ctx context.Context, f *os.File, j job, id string) (resum
 }
 
 // compare reads both files and compares their sums.
-func (c *copying) compare(ctx context.Context, local, remote string) error {
-	f, err := os.Open(local)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+func (c *copying) compare(ctx context.Context, local io.Reader, remote string) error {
 	here, there := sha256.New(), sha256.New()
-	if _, err := io.Copy(here, f); err != nil {
+	if _, err := io.Copy(here, local); err != nil {
 		return err
 	}
 	if err := c.files.Download(ctx, remote, there, client.DownloadOptions{}); err != nil {
@@ -200,6 +216,9 @@ func (c *copying) download(ctx context.Context, j job) error {
 	}
 	c.progress.resize(info.Size() - j.size)
 	j.size, j.modified = info.Size(), info.ModTime()
+	if told, ok := info.(client.FileInfo); ok {
+		j.mode, j.hasMode = told.Permissions()
+	}
 	absolute, err := filepath.Abs(to)
 	if err != nil {
 		return err
@@ -209,6 +228,9 @@ func (c *copying) download(ctx context.Context, j job) error {
 		known = record{}
 	}
 	if known.Done && old != nil && old.Size() == j.size {
+		if err := c.keepLocal(j, to); err != nil {
+			return err
+		}
 		c.progress.skip(j.size)
 		c.copied(j, j.size, known.SHA256)
 		return nil
@@ -296,13 +318,13 @@ func (p *part) fetch(ctx context.Context, source *client.File, known record, old
 	case p.got != p.size && p.size != 0, now.Size() != p.size, !now.ModTime().Equal(p.modified):
 		return client.ErrChanged
 	}
-	if err := p.install(old); err != nil {
-		return err
-	}
 	if p.verify {
-		if err := p.compare(ctx, p.target, p.from); err != nil {
+		if err := p.compare(ctx, io.NewSectionReader(p.file, 0, p.got), p.from); err != nil {
 			return err
 		}
+	}
+	if err := p.install(old); err != nil {
+		return err
 	}
 	r := p.record()
 	r.Done = true
@@ -315,7 +337,11 @@ func (p *part) fetch(ctx context.Context, source *client.File, known record, old
 // makes its own, which nobody goes on with.
 func (p *part) open() (release func(), err error) {
 	p.own = true
-	if p.file, err = os.OpenFile(p.name, os.O_CREATE|os.O_RDWR, 0o666); err != nil {
+	perm := fs.FileMode(0o666)
+	if p.hasMode {
+		perm = 0o600 // until it has those of the source
+	}
+	if p.file, err = os.OpenFile(p.name, os.O_CREATE|os.O_RDWR, perm); err != nil {
 		return nil, err
 	}
 	release, held := hold(p.file)
@@ -325,7 +351,7 @@ func (p *part) open() (release func(), err error) {
 	release()
 	p.file.Close()
 	p.own, p.name = false, p.name+"."+rand.Text()[:8]
-	p.file, err = os.OpenFile(p.name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
+	p.file, err = os.OpenFile(p.name, os.O_CREATE|os.O_EXCL|os.O_RDWR, perm)
 	return func() {}, err
 }
 
@@ -392,14 +418,24 @@ func (p *part) record() record {
 
 func (p *part) checkpoint() { p.journal.put(p.from, p.target, p.record()) }
 
-// install puts the file in its place. One that is replaced keeps its permissions.
+// install puts the file in its place. A new one gets the permissions of the source as far as
+// our umask allows, one that is replaced keeps its own.
 func (p *part) install(old fs.FileInfo) error {
-	if old != nil {
-		if err := p.file.Chmod(old.Mode().Perm()); err != nil {
-			return err
-		}
+	var err error
+	switch {
+	case p.keep: // see below
+	case old != nil:
+		err = p.file.Chmod(old.Mode().Perm())
+	case p.hasMode:
+		err = p.file.Chmod(p.mode &^ p.umask)
+	}
+	if err != nil {
+		return err
 	}
 	if err := p.file.Close(); err != nil {
+		return err
+	}
+	if err := p.keepLocal(p.job, p.name); err != nil {
 		return err
 	}
 	return os.Rename(p.name, p.target)

@@ -10,15 +10,19 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/tetherexec/tether/client"
 )
 
 // A job is one thing to be made at the destination.
 type job struct {
 	from, to string
 	size     int64
-	mode     fs.FileMode // of a local source
+	mode     fs.FileMode // permissions of the source
+	hasMode  bool        // they are known
 	modified time.Time
 	link     string // what a link leads to, relative to where it is
+	regular  bool   // for the server to copy: a file, which can be copied again after a lost answer
 }
 
 // A copyPlan is all that is to be made, in this order.
@@ -56,10 +60,12 @@ func (c *copying) plan(ctx context.Context) (*copyPlan, error) {
 			to = c.join(to, lastElement(from))
 		}
 		switch {
+		case s.remote && c.destination.remote && (c.keep || len(c.excluded) > 0):
+			err = c.planOnServer(ctx, plan, from, to)
 		case s.remote && c.destination.remote:
 			whole := job{from: from, to: to}
 			if info, err := c.files.Stat(ctx, from); err == nil && info.Mode().IsRegular() {
-				whole.size = info.Size()
+				whole.size, whole.regular = info.Size(), !info.IsLink()
 			}
 			plan.files = append(plan.files, whole) // what is wrong shows when it is copied
 		case s.remote:
@@ -134,18 +140,20 @@ func (c *copying) planUpload(plan *copyPlan, from, to string) error {
 		c.complain(side{}, from, err)
 		return nil
 	}
-	c.planLocal(plan, from, to, info, nil)
+	c.planLocal(plan, from, to, info, nil, nil)
 	return nil
 }
 
-func (c *copying) planLocal(plan *copyPlan, from, to string, info fs.FileInfo, above []fs.FileInfo) {
+// planLocal plans what is at from. inside is where that is below its source, and above
+// has the directories on the way there.
+func (c *copying) planLocal(plan *copyPlan, from, to string, info fs.FileInfo, inside []string, above []fs.FileInfo) {
+	made := job{from: from, to: to, size: info.Size(), mode: info.Mode().Perm(), hasMode: true, modified: info.ModTime()}
 	switch {
 	case info.Mode().IsRegular():
-		mode := info.Mode().Perm()
 		if c.stream {
-			mode = 0 // that of our own file means nothing
+			made.mode, made.hasMode = 0, false // that of our own file means nothing
 		}
-		plan.files = append(plan.files, job{from: from, to: to, size: info.Size(), mode: mode})
+		plan.files = append(plan.files, made)
 		return
 	case !info.IsDir():
 		c.complain(side{}, from, errNotRegular)
@@ -157,7 +165,7 @@ func (c *copying) planLocal(plan *copyPlan, from, to string, info fs.FileInfo, a
 			return
 		}
 	}
-	plan.directories = append(plan.directories, job{from: from, to: to})
+	plan.directories = append(plan.directories, made)
 	entries, err := os.ReadDir(from)
 	if err != nil {
 		c.complain(side{}, from, err)
@@ -165,13 +173,18 @@ func (c *copying) planLocal(plan *copyPlan, from, to string, info fs.FileInfo, a
 	}
 	above = append(above[:len(above):len(above)], info)
 	for _, e := range entries {
-		name := filepath.Join(from, e.Name())
+		name, below := filepath.Join(from, e.Name()), append(inside[:len(inside):len(inside)], e.Name())
+		if c.excludes(below, false) {
+			continue // whatever it is, and also if that cannot be found out
+		}
 		entry, err := os.Stat(name)
 		if err != nil {
 			c.complain(side{}, name, err)
 			continue
 		}
-		c.planLocal(plan, name, joinRemote(to, e.Name()), entry, above)
+		if !c.excludes(below, entry.IsDir()) {
+			c.planLocal(plan, name, joinRemote(to, e.Name()), entry, below, above)
+		}
 	}
 }
 
@@ -182,7 +195,7 @@ func (c *copying) planDownload(ctx context.Context, plan *copyPlan, from, to str
 		var root string
 		if root, err = c.files.Canonical(ctx, from); err == nil {
 			t := treeDownload{c, plan, root, to}
-			return t.directory(ctx, from, root, to)
+			return t.directory(ctx, info, from, root, to, nil)
 		}
 	}
 	if err != nil {
@@ -191,8 +204,15 @@ func (c *copying) planDownload(ctx context.Context, plan *copyPlan, from, to str
 	if !info.Mode().IsRegular() {
 		return c.tolerate(ctx, from, errNotRegular)
 	}
-	plan.files = append(plan.files, job{from: from, to: to, size: info.Size(), modified: info.ModTime()})
+	plan.files = append(plan.files, remoteJob(info, from, to))
 	return nil
+}
+
+// remoteJob is a job for what is at a path of the server's machine.
+func remoteJob(info client.FileInfo, from, to string) job {
+	j := job{from: from, to: to, size: info.Size(), modified: info.ModTime()}
+	j.mode, j.hasMode = info.Permissions()
+	return j
 }
 
 // tolerate tells of a remote file that is left out, unless nothing more can be asked.
@@ -215,25 +235,28 @@ type treeDownload struct {
 	to   string
 }
 
-// directory plans one directory. real is its path without links.
-func (t treeDownload) directory(ctx context.Context, from, real, to string) error {
-	t.plan.directories = append(t.plan.directories, job{from: from, to: to})
+// directory plans one directory. real is its path without links, inside where it is below
+// the source.
+func (t treeDownload) directory(ctx context.Context, info client.FileInfo, from, real, to string, inside []string) error {
+	t.plan.directories = append(t.plan.directories, remoteJob(info, from, to))
 	entries, err := listRemote(ctx, t.files, from)
 	if err != nil {
 		return t.tolerate(ctx, from, err)
 	}
 	for _, e := range entries {
 		name, target := joinRemote(from, e.name), filepath.Join(to, e.name)
+		below := append(inside[:len(inside):len(inside)], e.name)
 		switch {
+		case t.excludes(below, e.err == nil && e.info.IsDir()):
 		case e.err == nil && !filepath.IsLocal(e.name):
 			e.err = errors.New("the name is none of this system")
 			fallthrough
 		case e.err != nil:
 			err = t.tolerate(ctx, name, e.err)
 		case e.info.IsLink():
-			err = t.linkTo(ctx, e, name, real, target)
+			err = t.linkTo(ctx, e, name, real, target, below)
 		case e.info.IsDir():
-			err = t.directory(ctx, name, joinRemote(real, e.name), target)
+			err = t.directory(ctx, e.info, name, joinRemote(real, e.name), target, below)
 		default:
 			err = t.file(ctx, e, name, target)
 		}
@@ -248,13 +271,13 @@ func (t treeDownload) file(ctx context.Context, e remoteEntry, from, to string) 
 	if !e.info.Mode().IsRegular() {
 		return t.tolerate(ctx, from, errNotRegular)
 	}
-	t.plan.files = append(t.plan.files, job{from: from, to: to, size: e.info.Size(), modified: e.info.ModTime()})
+	t.plan.files = append(t.plan.files, remoteJob(e.info, from, to))
 	return nil
 }
 
 // linkTo plans a link. One that leads to something in the same tree stays a link; the
 // protocol only tells where it ends. Others are copied as what they lead to.
-func (t treeDownload) linkTo(ctx context.Context, e remoteEntry, from, above, to string) error {
+func (t treeDownload) linkTo(ctx context.Context, e remoteEntry, from, above, to string, at []string) error {
 	real, err := t.files.Canonical(ctx, from)
 	if err != nil {
 		return t.tolerate(ctx, from, err)
@@ -274,7 +297,7 @@ func (t treeDownload) linkTo(ctx context.Context, e remoteEntry, from, above, to
 		return t.tolerate(ctx, from, errLoop)
 	}
 	outside := treeDownload{t.copying, t.plan, real, to}
-	return outside.directory(ctx, from, real, to)
+	return outside.directory(ctx, e.info, from, real, to, at)
 }
 
 // below reports whether a path is the directory or in it, and where.

@@ -22,7 +22,7 @@ func newFs(stdin *os.File) *cobra.Command {
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newFsLs(), newFsCat(), newFsPut(stdin), newFsGet(), newFsRm(), newFsStat())
+	cmd.AddCommand(newFsLs(), newFsCat(), newFsPut(stdin), newFsGet(), newFsMkdir(), newFsRm(), newFsStat())
 	return cmd
 }
 
@@ -129,6 +129,49 @@ func (w outputWriter) Write(b []byte) (int, error) {
 		err = fmt.Errorf("%w: %w", errOutput, cause(err))
 	}
 	return n, err
+}
+
+func newFsMkdir() *cobra.Command {
+	var server serverFlags
+	var parents bool
+	cmd := &cobra.Command{
+		Use:                   "mkdir [flags] PATH...",
+		Short:                 "Make directories",
+		Long:                  "Make directories. With -p, those above that are missing are made too, and a directory that exists is\nno error.",
+		Example:               "  tether fs mkdir -p /srv/project/build",
+		Args:                  needPaths(1),
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return server.visitFiles(cmd, args, func(v *fileVisit, path string) error {
+				if parents {
+					return insist(func() error { return v.files.MkdirAll(v.ctx, path) })
+				}
+				return v.mkdir(path)
+			})
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.BoolVarP(&parents, "parents", "p", false, "also those above; a directory that exists is no error")
+	server.define(fs, ownServer)
+	onlyOnce(fs)
+	return cmd
+}
+
+// mkdir makes a directory. After a lost answer it is asked again; that the directory exists
+// then is what was wanted.
+func (v *fileVisit) mkdir(path string) error {
+	doubt := false
+	return insist(func() error {
+		err := v.files.Mkdir(v.ctx, path)
+		if err != nil && doubt && !errors.Is(err, client.ErrAmbiguous) {
+			if info, serr := v.files.Stat(v.ctx, path); serr == nil && info.IsDir() {
+				return nil
+			}
+		}
+		doubt = doubt || errors.Is(err, client.ErrAmbiguous)
+		return err
+	})
 }
 
 func newFsRm() *cobra.Command {
@@ -266,6 +309,9 @@ func newFsGet() *cobra.Command {
 
 // print copies files to standard output. A file that changes meanwhile is an error.
 func (f *copyFlags) print(cmd *cobra.Command, args []string) error {
+	if f.keep || len(f.exclude) > 0 {
+		return usageError{errors.New("-p and --exclude do not go with standard output")}
+	}
 	out := outputWriter{cmd.OutOrStdout()}
 	return f.visitFiles(cmd, args, func(v *fileVisit, path string) error {
 		return v.files.Download(v.ctx, path, out, client.DownloadOptions{})

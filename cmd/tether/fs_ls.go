@@ -18,6 +18,7 @@ type fileFacts struct {
 	Type       string   `json:"type"` // "file", "directory" or "other"; of what a link leads to
 	IsLink     bool     `json:"isLink"`
 	LeadsTo    jsonPath `json:"leadsTo,omitempty"` // of a link, without any other
+	Mode       string   `json:"mode,omitempty"`    // permissions in octal; empty: the server does not tell
 	Size       int64    `json:"size"`
 	ModifiedMs int64    `json:"modifiedMs"`
 	CreatedMs  int64    `json:"createdMs,omitempty"`
@@ -25,6 +26,9 @@ type fileFacts struct {
 
 func factsOf(path string, info client.FileInfo) fileFacts {
 	f := fileFacts{Path: jsonPath(path), Type: typeText(info), IsLink: info.IsLink(), Size: info.Size(), ModifiedMs: info.ModTime().UnixMilli()}
+	if perm, known := info.Permissions(); known {
+		f.Mode = fmt.Sprintf("%04o", perm)
+	}
 	if created := info.Created(); !created.IsZero() {
 		f.CreatedMs = created.UnixMilli()
 	}
@@ -57,7 +61,7 @@ func newFsLs() *cobra.Command {
 		Use:   "ls [flags] [PATH...]",
 		Short: "List directories",
 		Long: "List directories of the server's machine; without a PATH, the server's own directory. The\n" +
-			"protocol tells no owners and no permissions, and leaves out links that lead nowhere.",
+			"protocol tells no owners, and leaves out links that lead nowhere.",
 		Example:               "  tether fs ls -l /srv/project",
 		Args:                  needPaths(0),
 		DisableFlagsInUseLine: true,
@@ -78,7 +82,7 @@ func newFsLs() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.BoolVarP(&l.long, "long", "l", false, "with type, size and time of the last change")
+	fs.BoolVarP(&l.long, "long", "l", false, "with type, permissions, size and time of the last change")
 	fs.BoolVarP(&l.all, "all", "a", false, "also names that begin with a dot")
 	fs.BoolVar(&l.asJSON, "json", false, "print a list for machines")
 	server.define(fs, ownServer)
@@ -162,6 +166,9 @@ func (t *longList) row(name string, info client.FileInfo) {
 	case !info.Mode().IsRegular():
 		kind = "?"
 	}
+	if perm, known := info.Permissions(); known {
+		kind += perm.String()[1:]
+	}
 	t.rows = append(t.rows, [4]string{kind, fmt.Sprint(info.Size()), info.ModTime().Format(time.DateTime), nameText(name)})
 }
 
@@ -184,7 +191,7 @@ func newFsStat() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:                   "stat [flags] PATH...",
 		Short:                 "Tell about files",
-		Long:                  "Tell type, size and times of files. Of a link, they are those of what it leads to.",
+		Long:                  "Tell type, permissions, size and times of files. Of a link, they are those of what it leads to.",
 		Args:                  needPaths(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -235,6 +242,9 @@ func (f fileFacts) text() string {
 		fmt.Fprintf(&b, "Link to   %s\n", nameText(string(f.LeadsTo)))
 	}
 	fmt.Fprintf(&b, "Type      %s\n", f.Type)
+	if f.Mode != "" {
+		fmt.Fprintf(&b, "Mode      %s\n", f.Mode)
+	}
 	fmt.Fprintf(&b, "Size      %d (%s)\n", f.Size, sizeText(uint64(f.Size)))
 	fmt.Fprintf(&b, "Modified  %s\n", time.UnixMilli(f.ModifiedMs).Format(time.RFC3339))
 	if f.CreatedMs != 0 {

@@ -95,7 +95,7 @@ func TestNameText(t *testing.T) {
 
 func TestFilesHelp(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"cp", "fs", "fs ls", "fs cat", "fs put", "fs get", "fs rm", "fs stat"} {
+	for _, args := range []string{"cp", "fs", "fs ls", "fs cat", "fs put", "fs get", "fs mkdir", "fs rm", "fs stat"} {
 		t.Run(args, func(t *testing.T) {
 			var out, stderr bytes.Buffer
 			root := newRoot(append(strings.Fields(args), "--help"), nil, nil, &stderr)

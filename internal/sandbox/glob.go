@@ -74,7 +74,7 @@ func (b *binder) deny(g glob) error {
 	if at.gap == gapUnknown && b.rules.access(at.gapAt) == Write {
 		return Unenforceable("unreadable glob `%s`: cannot search %s", g.named, g.dir)
 	}
-	patterns, ok := compileGlob(g.pattern)
+	patterns, ok := ParseGlob(g.pattern)
 	applied := BookGlob{Dir: at.path, Pattern: g.pattern}
 	w := globWalk{b: b, glob: g, patterns: patterns, visits: maxGlobVisits}
 	if depth := b.intent.Permissions.FileSystem.GlobScanMaxDepth; depth != nil {
@@ -105,7 +105,7 @@ func (b *binder) deny(g glob) error {
 type globWalk struct {
 	b        *binder
 	glob     glob
-	patterns []globPattern
+	patterns Glob
 	limited  bool
 	depth    uint64
 	visits   int
@@ -132,7 +132,7 @@ func (w *globWalk) dir(real string, rel []string) error {
 		name := append(rel[:len(rel):len(rel)], e.Name())
 		child := path.Join(real, e.Name())
 		isDir := e.Type().IsDir()
-		matched := w.matches(name, isDir || e.Type()&fs.ModeSymlink != 0)
+		matched := w.patterns.Match(name, isDir || e.Type()&fs.ModeSymlink != 0)
 		if matched {
 			if len(w.found) == maxGlobMatches {
 				return Unenforceable("unreadable glob expansion for %s matched more than %d paths", w.glob.dir, maxGlobMatches)
@@ -147,15 +147,6 @@ func (w *globWalk) dir(real string, rel []string) error {
 		}
 	}
 	return nil
-}
-
-func (w *globWalk) matches(name []string, maybeDir bool) bool {
-	for _, p := range w.patterns {
-		if (maybeDir || !p.dirOnly) && p.match(name) {
-			return true
-		}
-	}
-	return false
 }
 
 // opened reports whether an entry speaks about something below a directory.

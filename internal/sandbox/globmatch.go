@@ -5,6 +5,10 @@ import (
 	"unicode/utf8"
 )
 
+// A Glob matches paths below a directory. It has one pattern for each alternative of
+// its braces.
+type Glob []globPattern
+
 // A globPattern matches relative paths, with the meaning that ignore files
 // give to patterns: ** stands for any number of directories, a pattern without
 // a slash matches in every directory, one that ends in a slash only
@@ -14,10 +18,10 @@ type globPattern struct {
 	dirOnly bool
 }
 
-// compileGlob reads a pattern; {a,b} gives one result per alternative. It
+// ParseGlob reads a pattern; {a,b} gives one result per alternative. It
 // reports false if there are too many.
-func compileGlob(pattern string) ([]globPattern, bool) {
-	var patterns []globPattern
+func ParseGlob(pattern string) (Glob, bool) {
+	var patterns Glob
 	for _, alternative := range expandBraces([]string{pattern}) {
 		var p globPattern
 		text := strings.TrimRight(alternative, "/")
@@ -38,6 +42,17 @@ func compileGlob(pattern string) ([]globPattern, bool) {
 		patterns = append(patterns, p)
 	}
 	return patterns, len(patterns) > 0
+}
+
+// Match reports whether the glob matches a path, given by its components. maybeDir says that
+// it is a directory, or could be one.
+func (g Glob) Match(name []string, maybeDir bool) bool {
+	for _, p := range g {
+		if (maybeDir || !p.dirOnly) && p.match(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // expandBraces replaces the first group of each pattern until there are none;

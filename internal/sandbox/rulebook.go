@@ -107,7 +107,7 @@ type Judge struct {
 
 type judgedGlob struct {
 	BookGlob
-	patterns []globPattern
+	patterns Glob
 }
 
 // Judge returns who applies the book. Only a pattern with too many alternatives,
@@ -121,7 +121,7 @@ func (b Rulebook) Judge() (*Judge, error) {
 		}
 	}
 	for _, g := range b.Globs {
-		patterns, ok := compileGlob(g.Pattern)
+		patterns, ok := ParseGlob(g.Pattern)
 		if !ok {
 			return nil, refusedGlob(g.Pattern)
 		}
@@ -178,10 +178,8 @@ func (g *judgedGlob) match(name string) (at string, ok bool) {
 		names = names[:g.Depth]
 	}
 	for n := len(names); n > 0; n-- {
-		for _, p := range g.patterns {
-			if p.match(names[:n]) {
-				return path.Join(g.Dir, strings.Join(names[:n], "/")), true
-			}
+		if g.patterns.Match(names[:n], true) {
+			return path.Join(g.Dir, strings.Join(names[:n], "/")), true
 		}
 	}
 	return "", false

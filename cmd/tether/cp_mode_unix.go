@@ -1,0 +1,16 @@
+//go:build unix
+
+package main
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// umask has the permissions that new files of this process do not get. The system can only
+// tell it by changing it: nothing else may make a file meanwhile.
+func umask() fs.FileMode {
+	mask := syscall.Umask(0)
+	syscall.Umask(mask)
+	return fs.FileMode(mask).Perm()
+}
