@@ -170,6 +170,10 @@ type StartParams struct {
 	// KeepNewest (tether) forgets the oldest output when there is too much that was
 	// not read, instead of holding the process up.
 	KeepNewest *bool `json:"keepNewest"`
+
+	// OneStream (tether) gives a process without terminal one pipe for standard output and
+	// standard error. All of its output is StreamStdout.
+	OneStream *bool `json:"oneStream,omitempty"`
 }
 
 // ShellSnapshotRequest lets a login shell start with the state that an earlier

@@ -49,6 +49,11 @@ func BenchmarkStartTrueNoted(b *testing.B) {
 	benchmarkStart(b, Config{NoCgroups: true, Notes: filepath.Join(b.TempDir(), "notes")}, trueSpec)
 }
 func BenchmarkStartTrueSubreaper(b *testing.B) { benchmarkStart(b, Config{Subreaper: true}, trueSpec) }
+func BenchmarkStartTrueOneStream(b *testing.B) {
+	spec := trueSpec
+	spec.OneStream = true
+	benchmarkStart(b, Config{}, spec)
+}
 func BenchmarkStartTrueTTY(b *testing.B) {
 	spec := trueSpec
 	spec.TTY = true

@@ -109,13 +109,16 @@ func (c *child) plumb(spec Spec) (theirs []*os.File, err error) {
 		return nil, err
 	}
 	theirs = append(theirs, in)
-	for _, stream := range []outlog.Stream{outlog.Stdout, outlog.Stderr} {
+	for _, stream := range spec.streams() {
 		r, w, err := os.Pipe()
 		if err != nil {
 			return theirs, err
 		}
 		c.outputs = append(c.outputs, endpoint{stream, r})
 		theirs = append(theirs, w)
+		if spec.OneStream {
+			theirs = append(theirs, w)
+		}
 	}
 	return theirs, nil
 }

@@ -272,13 +272,16 @@ func plumbPipes(c *child, req *forkRequest, spec Spec) error {
 		}
 		req.give(null)
 	}
-	for _, stream := range []outlog.Stream{outlog.Stdout, outlog.Stderr} {
+	for _, stream := range spec.streams() {
 		ours, theirs, err := pipe(true)
 		if err != nil {
 			return err
 		}
 		c.outputs = append(c.outputs, endpoint{stream, ours})
 		req.give(theirs)
+		if spec.OneStream {
+			req.files = append(req.files, uintptr(theirs))
+		}
 	}
 	return nil
 }

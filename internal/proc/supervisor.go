@@ -34,7 +34,7 @@ type Sink interface {
 // A StreamSink is a Sink that wants to know when a single stream has ended.
 type StreamSink interface {
 	Sink
-	// EndStream is called once per stream, after its last Append and before Close:
+	// EndStream is called once per stream that the process has, after its last Append and before Close:
 	// at the end of the output, or when no more of it is read.
 	EndStream(s outlog.Stream)
 }
@@ -76,6 +76,9 @@ type Spec struct {
 	// Stdin, if any, is the stdin of a process without terminal, such as one end of
 	// a socket; the caller keeps and closes its own. Only on Linux.
 	Stdin *os.File
+	// OneStream gives a process without terminal one pipe for stdout and stderr, so that
+	// what it writes to both keeps its order. All of it is outlog.Stdout.
+	OneStream bool
 
 	// Files become descriptors 3, 4, …, blocking or not as they are; the caller
 	// keeps and closes its own.

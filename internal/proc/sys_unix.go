@@ -9,7 +9,19 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/outlog"
 )
+
+var bothStreams = []outlog.Stream{outlog.Stdout, outlog.Stderr}
+
+// streams are the output pipes of a process without terminal.
+func (s *Spec) streams() []outlog.Stream {
+	if s.OneStream {
+		return bothStreams[:1]
+	}
+	return bothStreams
+}
 
 func readDescriptor(fd uintptr, p []byte) (n int, err error) {
 	for {

@@ -232,8 +232,8 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 
 // features are what a tether client may rely on.
 func (c *conn) features() []string {
-	list := []string{"ack", "closeStdin", "endSession", "goodbye", "hostPorts", "keepNewest", "label", "list", "observe", "once", "remoteControl",
-		"resize", "retryStart", "search", "sessionTtl", "signal", "state", "termSize"}
+	list := []string{"ack", "closeStdin", "endSession", "goodbye", "hostPorts", "keepNewest", "label", "list", "observe", "once", "oneStream",
+		"remoteControl", "resize", "retryStart", "search", "sessionTtl", "signal", "state", "termSize"}
 	if fsrpc.HasModes {
 		list = append(list, "fileAttributes")
 	}

@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/tetherexec/tether/internal/server"
@@ -11,14 +12,20 @@ import (
 )
 
 // Like every path on the wire, that of a denial is a URI, in notifications and answers.
-func TestDenialNamesThePathAsURI(t *testing.T) {
+func TestDenialNamesThePathAsURI(t *testing.T) { testDenial(t, false) }
+
+// The verdict does not depend on a standard error of its own.
+func TestDenialWithOneStream(t *testing.T) { testDenial(t, true) }
+
+func testDenial(t *testing.T, oneStream bool) {
 	tethertest.NeedBubblewrap(t)
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Connect(t, s.URL)
 	file := filepath.Join(t.TempDir(), "a new file")
-	c.Start(tethertest.Shell("p", `touch "$FILE"`, map[string]any{
-		"env":     map[string]string{"PATH": "/usr/bin:/bin", "FILE": file},
-		"sandbox": json.RawMessage(`{"mode":"require","policy":{"type":"read-only"},"sandboxPolicyCwd":"/"}`),
+	c.Start(tethertest.Shell("p", `echo begin; touch "$FILE"; echo end; exit 1`, map[string]any{
+		"oneStream": oneStream,
+		"env":       map[string]string{"PATH": "/usr/bin:/bin", "FILE": file},
+		"sandbox":   json.RawMessage(`{"mode":"require","policy":{"type":"read-only"},"sandboxPolicyCwd":"/"}`),
 	}))
 	var exited wire.ProcessExited
 	m := c.Await("the exit", func(m tethertest.Message) bool { return m.Method == wire.NoteProcessExited })
@@ -29,6 +36,12 @@ func TestDenialNamesThePathAsURI(t *testing.T) {
 	var read wire.ReadResult
 	if err := wire.Decode(m.Result, &read); err != nil {
 		t.Fatalf("%s: %v", m.Raw, err)
+	}
+	if exited.SandboxDenied == nil || !*exited.SandboxDenied || !read.SandboxDenied {
+		t.Errorf("sandboxDenied is missing in %+v or %+v", exited, read)
+	}
+	if stderr := slices.ContainsFunc(read.Chunks, func(o wire.OutputChunk) bool { return o.Stream == wire.StreamStderr }); stderr == oneStream {
+		t.Errorf("one stream: %t, a stream of errors: %t", oneStream, stderr)
 	}
 	for from, fact := range map[string]*wire.DenialFact{"process/exited": exited.TetherDenial, "process/read": read.TetherDenial} {
 		if fact == nil || fact.Path == nil || fact.Path.String() != wire.PathToURI(file) || fact.PathText() != file || fact.Access == nil || *fact.Access != "write" {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -82,6 +83,18 @@ func TestSnapshotOncePerScope(t *testing.T) {
 	c.expect(c.run(script, nil), want, 1)
 	c.expect(c.run(script, nil), want, 1)
 	c.expect(c.run(script, map[string]any{"tty": true}), "aliased\r\nhello you\r\nrc zero a b\r\nexit 3", 1)
+}
+
+// A command with one stream shares the snapshot of one with two. What the shell prints on
+// standard error while its state is captured is not a part of the state.
+func TestSnapshotWithOneStream(t *testing.T) {
+	c := newSnapClient(t, "greet() { echo \"hello $1\"; }; set -x\n")
+	const script, want = "set +x; greet you; greet me >&2", "hello you\nhello me\nexit 0"
+	clean := func(output string) string {
+		return regexp.MustCompile(`(?m)^\+.*\n`).ReplaceAllString(output, "")
+	}
+	c.expect(clean(c.run(script, map[string]any{"oneStream": true})), want, 1)
+	c.expect(clean(c.run(script, nil)), want, 1)
 }
 
 func TestSnapshotKeys(t *testing.T) {

@@ -148,7 +148,7 @@ func (p *Process) spec() proc.Spec {
 	spec := proc.Spec{
 		Argv: p.params.Argv, Arg0: p.params.Arg0, Dir: p.cwd,
 		Env: environ.Build(p.session.table.config.Env, p.params.EnvPolicy, p.params.Env, p.params.Metadata),
-		TTY: p.params.TTY, PipeStdin: p.params.PipeStdin,
+		TTY: p.params.TTY, PipeStdin: p.params.PipeStdin, OneStream: p.params.OneStream != nil && *p.params.OneStream,
 	}
 	if spec.TTY {
 		spec.Env = environ.WithShell(spec.Env, p.session.table.config.Shell)

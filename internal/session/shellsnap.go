@@ -32,6 +32,7 @@ func (l *launch) restored() (child *proc.Process, ok bool, err error) {
 func (l *launch) loginShell() *shellsnap.Shell {
 	spec := l.spec
 	spec.Arg0, spec.TTY, spec.PipeStdin = nil, false, false
+	spec.OneStream = false // the shell's state is what it prints on standard output alone
 	return &shellsnap.Shell{
 		Kind: l.process.snapshot.Kind, Path: l.process.snapshot.Path, Env: spec.Env,
 		Start: func(ctx context.Context, argv []string, sink proc.Sink) (*proc.Process, error) {
@@ -64,7 +65,7 @@ var decisive = []string{"HOME", "ZDOTDIR", "BASH_ENV", "ENV", "POSIXLY_CORRECT",
 func snapshotKey(p *Process, spec proc.Spec) string {
 	key := *p.params
 	key.ProcessID, key.Metadata, key.Arg0, key.Retry, key.Size = "", nil, nil, nil, nil
-	key.TTY, key.PipeStdin = false, false
+	key.TTY, key.PipeStdin, key.OneStream = false, false, nil
 	if key.NetworkProxy != nil {
 		proxy := *key.NetworkProxy
 		proxy.AuditMetadata, proxy.ExecutionID = wire.AuditMetadata{}, nil // of one command
