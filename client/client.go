@@ -51,8 +51,9 @@ type Client struct {
 }
 
 // Dial opens a session with the server at an address: ws://HOST:PORT,
-// wss://HOST:PORT or unix:///PATH. It tries once, unless it is to resume a session that
-// still has another connection: then for two seconds. The context bounds the attempt.
+// wss://HOST:PORT or unix:///PATH. It tries once, or for [Options.Wait], and two seconds
+// more if it is to resume a session that still has another connection. The context bounds
+// all of it.
 func Dial(ctx context.Context, address string, o Options) (*Client, error) {
 	d, err := dialerOf(address, o)
 	if err != nil {
@@ -80,16 +81,15 @@ func open(ctx context.Context, d dialer, o Options) (*Client, error) {
 		state: Recovering, session: o.Resume, kept: new(atomic.Int64),
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	l, err := c.connect(ctx, o.Resume)
-	for began := time.Now(); o.Resume != "" && hasCode(err, wire.CodeSessionAttached) && time.Since(began) < attachedPatience; {
-		select { // the server has not noticed yet that the last client is gone
-		case <-time.After(attachedPause):
-			l, err = c.connect(ctx, o.Resume)
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
+	if c.opts.OnState != nil {
+		c.states = make(chan Status, maxStates)
+		c.tasks.Go(c.tellStates)
 	}
+	l, err := c.first(ctx)
 	if err != nil {
+		if c.states != nil {
+			close(c.states) // so that tellStates ends: there is no Failed
+		}
 		c.cancel(err)
 		c.tasks.Wait()
 		return nil, &AttemptError{err}
@@ -99,10 +99,6 @@ func open(ctx context.Context, d dialer, o Options) (*Client, error) {
 	if l.tether != nil {
 		const most = uint64(math.MaxInt64 / time.Millisecond)
 		c.ttl = time.Duration(min(l.tether.TTLMs, most)) * time.Millisecond
-	}
-	if c.opts.OnState != nil {
-		c.states = make(chan Status, maxStates)
-		c.tasks.Go(c.tellStates)
 	}
 	c.acknowledges.Store(l.has(FeatureAck))
 	c.install(l)
@@ -291,7 +287,8 @@ func (c *Client) tell(s Status) {
 	}
 }
 
-// tellStates calls OnState. It ends with Failed, which c.run queues as its last act.
+// tellStates calls OnState. It ends with Failed, which c.run queues as its last act, or
+// when open has failed.
 func (c *Client) tellStates() {
 	for s := range c.states {
 		c.opts.OnState(s)

@@ -18,6 +18,8 @@
 //	}
 //	exit, err := p.CopyOutput(ctx, os.Stdout, os.Stderr)
 //
+// [Dial] tries once, unless [Options.Wait] gives a server time that is still starting.
+//
 // # What is repeated
 //
 // Reading, looking and asking is repeated after a lost connection. Input for a

@@ -106,6 +106,12 @@ type Options struct {
 	// from how long the server keeps the session.
 	RecoveryTimeout time.Duration
 
+	// Wait is for how long a server is tried again that cannot be reached when the session
+	// is to be opened, because it is still starting, for example. Zero: it is tried once.
+	// A server that refuses this client, or has a certificate that is not trusted, is not
+	// waited for. If Wait is over, the error is that of the last attempt.
+	Wait time.Duration
+
 	// ConnectTimeout and InitializeTimeout bound one attempt; 10 s if zero.
 	ConnectTimeout    time.Duration
 	InitializeTimeout time.Duration
@@ -128,7 +134,8 @@ type Options struct {
 	// OnState, if set, is called with each change of the state, in order and one call
 	// at a time. The first call is Connected, the last one is Failed: it comes exactly
 	// once, after [Client.Status] has changed and before Close returns, and nothing
-	// follows it. Calls and processes fail at the same time, before or after it. If a
+	// follows it. With Wait, each attempt that is to be followed by another one is told
+	// as Connecting before that; if no session could be opened, nothing follows. Calls and processes fail at the same time, before or after it. If a
 	// call of OnState takes so long that more than 16 changes wait, the oldest of those
 	// are dropped, but never Failed. OnState must not wait and must not call the client.
 	OnState func(Status)
@@ -187,17 +194,18 @@ const (
 	Connected  State = iota + 1
 	Recovering       // the connection is lost, calls wait
 	Failed           // the session is lost
+	Connecting       // there is no session yet
 )
 
 func (s State) String() string {
-	return [...]string{"unknown", "connected", "recovering", "failed"}[s]
+	return [...]string{"unknown", "connected", "recovering", "failed", "connecting"}[s]
 }
 
 // A Status is a state and what led to it.
 type Status struct {
 	State      State
 	Connection int   // connections so far, this one included
-	Attempt    int   // while recovering: attempts that have failed
+	Attempt    int   // while connecting or recovering: attempts that have failed
 	Err        error // why the last connection or attempt ended; nil if it did not
 }
 

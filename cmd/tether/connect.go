@@ -34,10 +34,18 @@ type serverFlags struct {
 	tokenFile string
 	tls       tlsFlags
 	quiet     bool
+	wait      lifetime // how long a server is waited for that cannot be reached yet
 }
 
 // define adds the flags. otherwise is what happens without an address.
 func (f *serverFlags) define(fs *pflag.FlagSet, otherwise string) {
+	f.defineServer(fs, otherwise)
+	fs.Var(&f.wait, "wait", "if the server named by --url cannot be reached yet, keep trying for\nthis long (default: try once)")
+	group(fs, "Server", "wait")
+}
+
+// defineServer is define without --wait.
+func (f *serverFlags) defineServer(fs *pflag.FlagSet, otherwise string) {
 	fs.StringVar(&f.url, "url", "", "`URL` of the server: ws://, wss://, unix://PATH, ssh://[USER@]HOST, or\nexec:COMMAND for one whose input and output speak the protocol\n(default $TETHER_URL; without either, "+otherwise+")")
 	fs.StringVar(&f.tokenFile, "token-file", "", "`PATH` of a file with the token for the server (default: the token\nin $TETHER_TOKEN)")
 	f.tls.define(fs)
@@ -114,6 +122,9 @@ func (f *serverFlags) dial(ctx context.Context, status *statusLine, o client.Opt
 	if err != nil {
 		return nil, err
 	}
+	if f.wait > 0 && !isNamed {
+		return nil, usageError{errors.New("--wait needs a server to wait for; name one with --url or " + envURL)}
+	}
 	c := &connection{place: atAddress, status: status}
 	if !isNamed {
 		if a, c.place, c.after, err = ensure(ctx); err != nil {
@@ -127,12 +138,15 @@ func (f *serverFlags) dial(ctx context.Context, status *statusLine, o client.Opt
 			return nil, err
 		}
 	}
-	o.Name = clientName
+	o.Name, o.Wait = clientName, time.Duration(f.wait)
 	if status != nil {
 		o.OnState = status.tell
 	}
 	if a.command != nil {
 		notes := &transportNotes{to: os.Stderr}
+		if f.wait > 0 {
+			notes.to = io.Discard // it would say the same with each attempt
+		}
 		c.Client, err = client.DialCommand(ctx, a.transport(notes), o)
 		notes.silence()
 	} else {

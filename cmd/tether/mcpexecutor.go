@@ -41,7 +41,7 @@ func newMCPExecutor(label string) mcpExecutor {
 // define adds the flags of the server. otherwise is what happens without an address,
 // kept what is kept while there is no connection.
 func (e *mcpExecutor) define(fs *pflag.FlagSet, otherwise, kept string) {
-	e.serverFlags.define(fs, otherwise)
+	e.defineServer(fs, otherwise)
 	fs.Var(&e.keep, "keep", "how long the executor is asked to keep "+kept+" while there is no\nconnection (default 10m)")
 	group(fs, "Server", "keep")
 }

@@ -188,6 +188,11 @@ func (p *progress) tell(status client.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch status.State {
+	case client.Connecting:
+		if status.Attempt == 1 && !p.quiet {
+			p.hide()
+			fmt.Fprintf(p.to, "tether: %s\n", connectingText(status))
+		}
 	case client.Recovering:
 		p.reason = status.Reason()
 		if p.lost.IsZero() {

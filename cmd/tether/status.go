@@ -83,6 +83,10 @@ func (s *statusLine) tell(status client.Status) {
 		return
 	}
 	switch status.State {
+	case client.Connecting:
+		if status.Attempt == 1 {
+			s.noteLocked(connectingText(status))
+		}
 	case client.Recovering:
 		s.reason = status.Reason()
 		if s.since.IsZero() {
@@ -176,13 +180,21 @@ func (s *statusLine) hide() {
 	s.shown = notShown
 }
 
+// connectingText tells of a server that could not be reached and is tried again.
+func connectingText(status client.Status) string {
+	return "waiting for the server: " + cutTo(printable(status.Err.Error()), maxReason)
+}
+
 // note tells something in a line of its own that stays.
 func (s *statusLine) note(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.quiet || s.closed {
-		return
+	if !s.quiet && !s.closed {
+		s.noteLocked(text)
 	}
+}
+
+func (s *statusLine) noteLocked(text string) {
 	s.notes = append(s.notes, "tether: "+text)
 	if !s.terminal || !s.alternate.is {
 		s.tellNotes()

@@ -1,0 +1,75 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// first makes the first connection. A server that cannot be reached is tried again for
+// Options.Wait. A session that another connection still has is asked for again for
+// attachedPatience: the server may not have noticed yet that the last client is gone.
+func (c *Client) first(ctx context.Context) (*link, error) {
+	until := time.Now().Add(c.opts.Wait)
+	var attached time.Time // until when a session that another connection has is asked for
+	l, err := c.connect(ctx, c.opts.Resume)
+	for failed := 1; err != nil && ctx.Err() == nil; failed++ {
+		end := until
+		isAttached := c.opts.Resume != "" && hasCode(err, wire.CodeSessionAttached)
+		switch {
+		case isAttached && attached.IsZero():
+			attached = time.Now().Add(attachedPatience)
+			end = attached
+		case isAttached:
+			end = attached
+		case !c.mayCome(err):
+			return nil, err
+		}
+		pause := c.pause(failed, err)
+		if time.Until(end) <= pause {
+			return nil, err
+		}
+		if !isAttached {
+			c.mu.Lock()
+			c.tell(Status{State: Connecting, Attempt: failed, Err: &AttemptError{err}})
+			c.mu.Unlock()
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		attempt, cancel := ctx, context.CancelFunc(func() {})
+		if !isAttached {
+			attempt, cancel = context.WithDeadline(ctx, until)
+		}
+		last := err
+		l, err = c.connect(attempt, c.opts.Resume)
+		cutShort := attempt.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err != nil && cutShort {
+			return nil, last // the error of this attempt says nothing
+		}
+	}
+	return l, err
+}
+
+// mayCome reports whether a later attempt may find a server where this one has not. It
+// does not if the server has answered that it does not want this client, or if it is not
+// the one that was meant.
+func (c *Client) mayCome(err error) bool {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return false
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return false
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "remote error" { // an alert of TLS
+		return false
+	}
+	return c.retryable(err) && !isRefusal(err)
+}
