@@ -88,7 +88,7 @@ func StartStdio(t testing.TB, cfg server.Config) *Client {
 	}
 	in, toServer := pipe(t)
 	fromServer, out := pipe(t)
-	c := newClient(t, newLines(fromServer, toServer))
+	c := NewLines(t, fromServer, toServer)
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() { // ends with ctx or the client

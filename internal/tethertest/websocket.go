@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 )
@@ -65,15 +66,23 @@ type WS struct {
 	IgnorePing bool
 }
 
-// DialWS opens a WebSocket to a ws:// URL. Only the headers that the reference
-// client sends are sent, plus header.
+// DialWS opens a WebSocket to a ws:// URL or to unix://PATH. Only the headers that the
+// reference client sends are sent, plus header.
 func DialWS(ctx context.Context, rawURL string, header http.Header) (*WS, error) {
-	u, err := url.Parse(rawURL)
+	request, network := rawURL, "tcp"
+	path, isUnix := strings.CutPrefix(rawURL, "unix://")
+	if isUnix {
+		request, network = "ws://localhost/", "unix"
+	}
+	u, err := url.Parse(request)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", rawURL, err)
 	}
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", u.Host)
+	address := u.Host
+	if isUnix {
+		address = path
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
