@@ -95,7 +95,7 @@ func (c *RefClient) Close() {
 	c.cancel()
 	c.mu.Lock()
 	if c.gen != nil {
-		c.gen.ws.Close()
+		c.gen.Drop(ErrClosed)
 	}
 	c.mu.Unlock()
 	c.wg.Wait()
@@ -128,7 +128,7 @@ func (c *RefClient) connected(ctx context.Context) (*generation, error) {
 		switch {
 		case failed != nil:
 			return nil, failed
-		case g != nil && !g.over():
+		case g != nil && g.Err() == nil:
 			return g, nil
 		}
 		select {
@@ -167,7 +167,7 @@ func (c *RefClient) signalLocked() {
 // closed or has failed.
 func (c *RefClient) maintain(g *generation) {
 	for {
-		<-g.done
+		<-g.Ended()
 		c.mu.Lock()
 		c.gen = nil
 		c.signalLocked()
@@ -176,10 +176,10 @@ func (c *RefClient) maintain(g *generation) {
 		if over {
 			return
 		}
-		c.opt.Logf("connection lost: %v", g.err)
+		c.opt.Logf("connection lost: %v", g.Err())
 		next, err := c.recover()
 		if err != nil {
-			c.fail(fmt.Errorf("%w: %v; failed to resume exec-server session: %w", ErrDisconnected, g.err, err))
+			c.fail(fmt.Errorf("%w: %v; failed to resume exec-server session: %w", ErrDisconnected, g.Err(), err))
 			return
 		}
 		g = next
@@ -227,25 +227,32 @@ func (c *RefClient) attempt(ctx context.Context) (*generation, error) {
 		return nil, err
 	}
 	if err := c.settled(ctx); err != nil {
-		g.drop()
+		g.Close()
 		return nil, err
 	}
 	for _, p := range c.live() {
 		if err := c.catchUp(ctx, g, p); err != nil {
-			g.drop()
+			g.Close()
 			return nil, err
 		}
 	}
+	if err := c.install(g); err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// install makes g the connection of new calls, unless the client has failed meanwhile.
+func (c *RefClient) install(g *generation) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failed != nil {
-		g.ws.Close()
-		return nil, c.failed
+	if c.failed == nil {
+		c.gen = g
+		c.recoveries++
+		c.signalLocked()
 	}
-	c.gen = g
-	c.recoveries++
-	c.signalLocked()
-	return g, nil
+	return c.failed
 }
 
 // settled waits until no start of the lost connection is undecided: a process
@@ -312,8 +319,7 @@ func (c *RefClient) connect(ctx context.Context, resume string) (*generation, er
 	if err != nil {
 		return nil, err
 	}
-	g := &generation{ws: ws, done: make(chan struct{}), pending: map[int64]chan reply{}}
-	c.wg.Go(func() { g.read(c.notified) }) // ends when the connection does
+	g := newGeneration(ws, c.notified)
 	var hello struct {
 		SessionID string `json:"sessionId"`
 	}
@@ -324,15 +330,15 @@ func (c *RefClient) connect(ctx context.Context, resume string) (*generation, er
 	shaking, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	if err := g.call(shaking, "initialize", params, &hello); err != nil {
-		g.drop()
+		g.Close()
 		return nil, err
 	}
 	if hello.SessionID == "" || resume != "" && hello.SessionID != resume {
-		g.drop()
+		g.Close()
 		return nil, &protocolError{fmt.Sprintf("asked for session %q, got %q", resume, hello.SessionID)}
 	}
-	if err := g.notify("initialized", struct{}{}); err != nil {
-		g.drop()
+	if err := g.Notify("initialized", struct{}{}); err != nil {
+		g.Close()
 		return nil, err
 	}
 	c.mu.Lock()
@@ -439,7 +445,7 @@ func (c *RefClient) undo(id string) {
 			if !errors.Is(err, ErrDisconnected) {
 				return
 			}
-			<-g.done // the next round waits for the next connection
+			<-g.Ended() // the next round waits for the next connection
 		}
 	})
 }

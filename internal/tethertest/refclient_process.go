@@ -205,7 +205,7 @@ func (p *RefProcess) Write(ctx context.Context, data []byte) (status string, err
 			return answer.Status, err
 		}
 		select {
-		case <-g.done:
+		case <-g.Ended():
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		}
