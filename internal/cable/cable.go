@@ -33,6 +33,11 @@ type Config struct {
 	// Calls for one direction of one connection come in order, others come
 	// concurrently. It must not call the cable.
 	Tap func(Message)
+	// Sent is called with every message and control frame right after all of it was
+	// written to its receiver: not with one that a cut has caught before. A message that
+	// a rule holds back or puts behind others is not reported. The calls come as those
+	// of Tap do, but an answer may be reported before its request.
+	Sent func(Message)
 	// Notice is called with every event, concurrently. It must not call the
 	// cable.
 	Notice func(Event)

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -83,6 +84,36 @@ func TestTapAndStats(t *testing.T) {
 	}
 	if !r.seen.saw("link 1 opened") || !r.seen.saw("link 1 ended: the cable was removed") {
 		t.Errorf("events %q", r.seen.events)
+	}
+}
+
+// Sent is told of what the receiver can have, and not of what a cut has caught.
+func TestSent(t *testing.T) {
+	var sent notebook
+	r := layTo(t, serveFar(t, listenOn(t, "tcp", "127.0.0.1:0"), "ws://"), cable.Config{Sent: sent.tap})
+	client, server := r.dial()
+	client.send("a")
+	server.wants("a")
+	r.On(cable.FromServer, cable.Any(), cable.Drop)
+	server.send("dropped", "b")
+	client.wants("b")
+	frozen := r.On(cable.FromServer, cable.Any(), cable.FreezeBefore)
+	server.send("caught")
+	r.await(frozen, 1)
+	r.Cut()
+	r.Close() // after this, all is recorded
+
+	texts := func(n *notebook) (all []string) {
+		for _, m := range n.messages {
+			all = append(all, string(m.Raw))
+		}
+		return all
+	}
+	if got := slices.Sorted(slices.Values(texts(&sent))); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("sent %q", got)
+	}
+	if got := texts(r.seen); !slices.Equal(got, []string{"a", "dropped", "b", "caught"}) {
+		t.Errorf("tapped %q", got)
 	}
 }
 

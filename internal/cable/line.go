@@ -232,7 +232,7 @@ func (l *line) execute(it item, m *Message, v verdict, announce func()) {
 	if !v.drop {
 		l.link.asked.note(m)
 		for range 1 + v.copies {
-			l.route(frame, v)
+			l.route(frame, m, v)
 		}
 	}
 	l.sendTexts(v.follow)
@@ -248,7 +248,7 @@ func (l *line) execute(it item, m *Message, v verdict, announce func()) {
 }
 
 // route sends a frame now or puts it where it waits.
-func (l *line) route(frame []byte, v verdict) {
+func (l *line) route(frame []byte, m *Message, v verdict) {
 	switch {
 	case v.hold != nil && v.hold.keep(l, frame):
 		if v.holdFor > 0 {
@@ -257,7 +257,9 @@ func (l *line) route(frame []byte, v verdict) {
 	case v.behind > 0:
 		l.parked = append(l.parked, parked{frame, v.behind})
 	default:
-		l.send(frame)
+		if sent := l.link.c.cfg.Sent; l.send(frame) && sent != nil {
+			sent(*m)
+		}
 	}
 }
 
@@ -281,26 +283,29 @@ func (l *line) overtaken(n int) {
 	l.parked = kept
 }
 
-// send writes bytes at the speed of the line. A receiver that is gone severs the
-// link.
-func (l *line) send(b []byte) {
-	for len(b) > 0 && !l.muted.Load() {
+// send writes bytes at the speed of the line, and says whether all of them were written.
+// A receiver that is gone severs the link.
+func (l *line) send(b []byte) bool {
+	for len(b) > 0 {
+		if l.muted.Load() {
+			return false
+		}
 		rate := l.link.c.pace()
 		n := len(b)
 		if rate > 0 {
 			n = int(min(int64(n), max(rate/rateSteps, 1)))
 			if !l.link.sleep(time.Until(l.free)) {
-				return
+				return false
 			}
 		}
 		if !l.awaitThaw() {
-			return
+			return false
 		}
 		if _, err := l.out.Write(b[:n]); err != nil {
 			if !l.muted.Load() && l.link.left.Load() == 0 { // neither half-closed nor stranded meanwhile
 				l.link.sever("lost: "+err.Error(), true)
 			}
-			return
+			return false
 		}
 		if rate > 0 {
 			if now := time.Now(); l.free.Before(now.Add(-time.Second / rateSteps)) {
@@ -311,6 +316,7 @@ func (l *line) send(b []byte) {
 		l.link.c.count(func(s *Stats) { s.Bytes[l.from] += int64(n) })
 		b = b[n:]
 	}
+	return true
 }
 
 // awaitThaw waits while this direction is frozen. False means that the link was
