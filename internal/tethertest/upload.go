@@ -16,7 +16,7 @@ import (
 // a connection that is cut now and then, and returns their SHA-256.
 func Upload(t testing.TB, url, target string, seed uint64, size int64, block, cuts int) [sha256.Size]byte {
 	t.Helper()
-	cable := NewCable(t, url)
+	cable := LayCable(t, url)
 	c := Dial(t, cable.URL())
 	session := c.Handshake("").SessionID
 	open := map[string]any{"uploadId": "u", "path": wire.PathToURI(target), "size": size}

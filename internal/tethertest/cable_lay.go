@@ -1,0 +1,25 @@
+package tethertest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/tetherexec/tether/internal/cable"
+)
+
+// LayCable lays a cable to a server, which lies until the test ends.
+func LayCable(t testing.TB, target string) *cable.Cable {
+	t.Helper()
+	return LayCableWith(t, cable.Config{Target: target})
+}
+
+// LayCableWith is LayCable with more settings.
+func LayCableWith(t testing.TB, cfg cable.Config) *cable.Cable {
+	t.Helper()
+	c, err := cable.Lay(context.Background(), cfg)
+	if err != nil {
+		t.Fatalf("cable: %v", err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
