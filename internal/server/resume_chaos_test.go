@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
@@ -46,7 +47,7 @@ func TestChaos(t *testing.T) {
 	var mu sync.Mutex
 	finished, recovered := 0, 0
 	for i := range chaosClients {
-		cable := tethertest.NewCable(t, s.URL)
+		cable := tethertest.LayCable(t, s.URL)
 		c, err := tethertest.DialRef(ctx, cable.URL(), tethertest.RefOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -74,7 +75,7 @@ func TestChaos(t *testing.T) {
 
 // suffer runs processes through a cable that is cut again and again, and returns
 // how many have ended as they should.
-func suffer(ctx context.Context, c *tethertest.RefClient, cable *tethertest.Cable, file string, data []byte, random *rand.Rand) (int, error) {
+func suffer(ctx context.Context, c *tethertest.RefClient, cable *cable.Cable, file string, data []byte, random *rand.Rand) (int, error) {
 	over := time.Now().Add(chaosTime)
 	ended := make(chan struct{})
 	var cutter sync.WaitGroup

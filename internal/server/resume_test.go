@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/wire"
@@ -67,7 +68,7 @@ func TestOutageWhileOutputFlows(t *testing.T) {
 	const megabytes = 20*outageSeconds + 10
 	file, digest := randomFile(t, megabytes*1_000_000)
 	s := tethertest.StartServer(t, server.Config{})
-	cable := tethertest.NewCable(t, s.URL)
+	cable := tethertest.LayCable(t, s.URL)
 	c := dialRef(t, cable.URL())
 	begun := make(chan struct{}, 1)
 	p, err := c.Start(t.Context(), tethertest.RefStart{
@@ -99,7 +100,7 @@ func TestManyCutsWhileOutputFlows(t *testing.T) {
 	file, digest := randomFile(t, megabytes*1_000_000)
 	gate := filepath.Join(t.TempDir(), "gate") // the second half waits for it
 	s := tethertest.StartServer(t, server.Config{})
-	cable := tethertest.NewCable(t, s.URL)
+	cable := tethertest.LayCable(t, s.URL)
 	c := dialRef(t, cable.URL())
 	p, err := c.Start(t.Context(), tethertest.RefStart{
 		ID: "p", Argv: []string{"/bin/sh", "-c", "(N=$((N/2)); " + rateScript + "); until [ -e $GATE ]; do sleep 0.02; done; " + strings.Replace(rateScript, "i=0", "i=$((N/2))", 1)},
@@ -261,9 +262,9 @@ func TestResumeWhileAliveIsRefused(t *testing.T) {
 
 // freeze gives a client whose connection has gone silent, and the means to end
 // the silence.
-func freeze(t *testing.T, url string) (*tethertest.Client, tethertest.Hello, *tethertest.Cable) {
+func freeze(t *testing.T, url string) (*tethertest.Client, tethertest.Hello, *cable.Cable) {
 	t.Helper()
-	cable := tethertest.NewCable(t, url)
+	cable := tethertest.LayCable(t, url)
 	c := tethertest.Dial(t, cable.URL())
 	hello := c.Handshake("")
 	c.Start(tethertest.Command("p", []string{"cat"}, map[string]any{"pipeStdin": true}))
@@ -354,7 +355,7 @@ func TestResumedInitializeIsAnsweredLikeTheFirst(t *testing.T) {
 // learns from both that the session has moved.
 func TestPollsOfAConnectionThatIsTakenOverAreAnswered(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
-	cable := tethertest.NewCable(t, s.URL)
+	cable := tethertest.LayCable(t, s.URL)
 	c := tethertest.Dial(t, cable.URL())
 	hello := c.Handshake("")
 	c.Start(tethertest.Command("p", []string{"cat"}, map[string]any{"pipeStdin": true}))
