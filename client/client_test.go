@@ -60,7 +60,7 @@ func TestRun(t *testing.T) {
 
 // What goes in comes out, whole and in order, though the cable is cut again and again.
 func TestPipeThroughCuts(t *testing.T) {
-	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
 	cmd := sh("cat")
 	cmd.Stdin = true

@@ -12,7 +12,7 @@ import (
 )
 
 func TestEnvironment(t *testing.T) {
-	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
 	if info, err := c.Environment(tethertest.Within(t)); err != nil || info.PlatformOS == "" || fmt.Sprint(info) == "" {
 		t.Errorf("Environment: %+v, %v", info, err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/wire"
@@ -204,7 +205,7 @@ func TestFileWithoutSize(t *testing.T) {
 
 // cutter cuts a cable at each call until there were enough.
 type cutter struct {
-	cable *tethertest.Cable
+	cable *cable.Cable
 	left  int
 }
 
@@ -227,7 +228,7 @@ func (w *cuttingWriter) Write(b []byte) (int, error) {
 }
 
 func TestDownloadThroughCuts(t *testing.T) {
-	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
 	data := pattern(t, 20<<20)
 	sum := sha256.New()
@@ -252,7 +253,7 @@ func TestDownloadThroughCuts(t *testing.T) {
 
 // After a cut a file that is another one is not mixed with what was read.
 func TestFileChangedDuringCut(t *testing.T) {
-	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
 	name := writeLocal(t, pattern(t, 12<<20))
 	file, err := c.Files(nil).Open(tethertest.Within(t), name)
@@ -276,7 +277,7 @@ func TestFileChangedDuringCut(t *testing.T) {
 }
 
 func TestFileReadEndsWithTheClient(t *testing.T) {
-	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
 	file, err := c.Files(nil).Open(tethertest.Within(t), writeLocal(t, []byte("x")))
 	if err != nil {
@@ -292,7 +293,7 @@ func TestFileReadEndsWithTheClient(t *testing.T) {
 }
 
 func TestDownloadEndsWithItsContext(t *testing.T) {
-	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
 	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	w := writerFunc(func(b []byte) (int, error) {

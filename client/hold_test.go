@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -18,11 +17,7 @@ import (
 // Who reads as fast as he can gets each byte once over the wire: the network waits for
 // him. Who does not read holds up nobody else for long.
 func TestReadersAreWaitedFor(t *testing.T) {
-	wire, err := cable.Lay(context.Background(), cable.Config{Target: tethertest.StartServer(t, server.Config{}).URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(wire.Close)
+	wire := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	again := wire.On(cable.FromClient, cable.Method("process/read").Always())
 	c := dial(t, wire.URL(), client.Options{})
 	const size = 16 << 20

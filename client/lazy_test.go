@@ -37,7 +37,7 @@ func wantStatus(t *testing.T, l *client.Lazy, want client.Readiness, text string
 
 // F67: ten callers share one connection.
 func TestLazyIsShared(t *testing.T) {
-	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	l := newLazy(t, cable.URL(), client.Options{})
 	wantStatus(t, l, client.Pending, "")
 	if _, err := l.Now(); !errors.Is(err, client.ErrNotReady) {
@@ -79,7 +79,7 @@ func TestLazyIsShared(t *testing.T) {
 
 // F66, F68: a failed attempt is not the last one.
 func TestLazyTriesAgain(t *testing.T) {
-	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	cable.Cut()
 	l := newLazy(t, cable.URL(), client.Options{})
 	if _, err := l.Get(tethertest.Within(t)); err == nil || !strings.Contains(err.Error(), "exec-server connection attempt failed") {
@@ -94,7 +94,7 @@ func TestLazyTriesAgain(t *testing.T) {
 // F05: a lost session is replaced by a new one.
 func TestLazyReplacesALostSession(t *testing.T) {
 	first, second := tethertest.StartServer(t, server.Config{}), tethertest.StartServer(t, server.Config{})
-	line := layCable(t, first.URL)
+	line := tethertest.LayCable(t, first.URL)
 	l := newLazy(t, line.URL(), client.Options{})
 	c := get(t, l)
 	if err := line.Aim(second.URL); err != nil {

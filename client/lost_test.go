@@ -16,7 +16,7 @@ import (
 func TestTakenOver(t *testing.T) {
 	t.Parallel()
 	srv := tethertest.StartServer(t, server.Config{})
-	cable := tethertest.NewCable(t, srv.URL)
+	cable := tethertest.LayCable(t, srv.URL)
 	first := dial(t, cable.URL(), client.Options{})
 	p := start(t, first, sh("exec sleep 60"))
 	cable.Freeze() // so that it does not answer the server's ping
@@ -103,7 +103,7 @@ func TestAmbiguousOutcomesSaySo(t *testing.T) {
 // A command that is abandoned while there is no connection is ended on the next one.
 func TestAbandonDuringAnOutage(t *testing.T) {
 	t.Parallel()
-	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, line.URL(), client.Options{})
 	p := start(t, c, sh("exec sleep 60"))
 	connection := c.Connection()

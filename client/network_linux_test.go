@@ -87,11 +87,7 @@ func TestNetworkSurvivesALostStart(t *testing.T) {
 	url := tethertest.StartServer(t, server.Config{}).URL
 	for name, fault := range lost {
 		t.Run(name, func(t *testing.T) {
-			line, err := cable.Lay(context.Background(), cable.Config{Target: url})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(line.Close)
+			line := tethertest.LayCable(t, url)
 			c := dial(t, line.URL(), client.Options{})
 			rule := fault(line)
 			p := start(t, c, client.Command{

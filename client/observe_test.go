@@ -8,15 +8,16 @@ import (
 	"testing"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // twoClients returns an owner of processes and a stranger whose cable can be cut.
-func twoClients(t *testing.T) (owner, other *client.Client, cable *tethertest.Cable) {
+func twoClients(t *testing.T) (owner, other *client.Client, cable *cable.Cable) {
 	t.Helper()
 	s := tethertest.StartServer(t, server.Config{})
-	cable = tethertest.NewCable(t, s.URL)
+	cable = tethertest.LayCable(t, s.URL)
 	return dial(t, s.URL, client.Options{Name: "owner", Label: "build"}), dial(t, cable.URL(), client.Options{}), cable
 }
 

@@ -31,11 +31,7 @@ func TestLinkDeadInOneDirection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			bad, err := cable.Lay(t.Context(), cable.Config{Target: tethertest.StartServer(t, config).URL})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer bad.Close()
+			bad := tethertest.LayCable(t, tethertest.StartServer(t, config).URL)
 			c := dial(t, bad.URL(), client.Impatient(client.Options{FollowUp: soon}))
 			stop := filepath.Join(t.TempDir(), "stop")
 			p := start(t, c, sh("i=0; until [ -e "+stop+" ]; do i=$((i+1)); echo $i; sleep 0.02; done"))

@@ -84,7 +84,7 @@ func TestRemoteStdin(t *testing.T) {
 // What was sent and not answered is sent again, and done once.
 func TestRemoteThroughLostAnswers(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
-	line := layCable(t, s.URL)
+	line := tethertest.LayCable(t, s.URL)
 	owner, other := dial(t, s.URL, client.Options{}), dial(t, line.URL(), client.Options{})
 	cmd := sh("trap 'echo usr1' USR1; echo ready; while ! read x; do :; done; echo got $x; read y")
 	cmd.Stdin = true
@@ -130,7 +130,7 @@ func TestEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := tethertest.StartServer(t, server.Config{})
-			line := layCable(t, s.URL)
+			line := tethertest.LayCable(t, s.URL)
 			prepare(line)
 			c, other := dial(t, line.URL(), client.Options{}), dial(t, s.URL, client.Options{})
 			start(t, c, sh("sleep 1000"))
@@ -152,7 +152,7 @@ func TestEnd(t *testing.T) {
 }
 
 func TestUnsupported(t *testing.T) {
-	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	plain(line)
 	c := dial(t, line.URL(), client.Options{})
 	r, ctx := c.Remote("s", "p"), tethertest.Within(t)

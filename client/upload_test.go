@@ -17,17 +17,6 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// layCable returns a cable that knows what passes.
-func layCable(t *testing.T, target string) *cable.Cable {
-	t.Helper()
-	c, err := cable.Lay(context.Background(), cable.Config{Target: target})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
-}
-
 // plain makes a server one of the reference: without any additions.
 func plain(c *cable.Cable) {
 	c.On(cable.FromServer, cable.Answer("initialize").Always(), cable.Amend(func(members map[string]any) {
@@ -45,7 +34,7 @@ func wantFile(t *testing.T, name string, want []byte) {
 }
 
 func TestUploadThroughCuts(t *testing.T) {
-	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
 	data, name := pattern(t, 20<<20+5), filepath.Join(t.TempDir(), "file")
 	cuts := cutter{cable, 8}
@@ -73,7 +62,7 @@ func TestUploadThroughCuts(t *testing.T) {
 
 // The commit's answer is lost: the upload has happened, once.
 func TestUploadWithLostCommit(t *testing.T) {
-	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, line.URL(), client.Options{})
 	lost := line.On(cable.FromServer, cable.Answer("tether/upload/commit"), cable.SeverBefore)
 	name := filepath.Join(t.TempDir(), "file")
@@ -174,7 +163,7 @@ func TestUploadEmpty(t *testing.T) {
 
 // Without tether's uploads the file is filled, from the start after a cut.
 func TestUploadToPlainServer(t *testing.T) {
-	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	plain(line)
 	c := dial(t, line.URL(), client.Options{})
 	if c.Has(client.FeatureUpload) {
@@ -200,7 +189,7 @@ func TestUploadToPlainServer(t *testing.T) {
 
 // A change whose answer was lost is not made again, and the caller knows.
 func TestAmbiguousChange(t *testing.T) {
-	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, line.URL(), client.Options{})
 	files, ctx, name := c.Files(nil), tethertest.Within(t), filepath.Join(t.TempDir(), "file")
 	line.On(cable.FromServer, cable.Answer("fs/writeFile"), cable.SeverBefore)

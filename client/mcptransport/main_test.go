@@ -84,10 +84,7 @@ func newRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{T: t, dir: t.TempDir(), server: tethertest.StartServer(t, server.Config{}), log: &logbook{}}
-	if r.cable, err = cable.Lay(context.Background(), cable.Config{Target: r.server.URL, Tap: r.tap}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.cable.Close)
+	r.cable = tethertest.LayCableWith(t, cable.Config{Target: r.server.URL, Tap: r.tap})
 	r.executor = client.NewLazy(r.cable.URL(), client.Options{})
 	t.Cleanup(func() { r.executor.Close() })
 	r.transport = &mcptransport.Transport{Client: r.get, Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

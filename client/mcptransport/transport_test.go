@@ -124,11 +124,7 @@ func TestF63NoServer(t *testing.T) {
 			t.Fatalf("%s, %v", text, err)
 		}
 	}
-	again, err := cable.Lay(context.Background(), cable.Config{Target: tethertest.StartServer(t, serverConfig()).URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(again.Close)
+	again := tethertest.LayCable(t, tethertest.StartServer(t, serverConfig()).URL)
 	r.setExecutor(again.URL())
 	r.must(s, "pid", nil)
 }
