@@ -173,7 +173,7 @@ func TestNetworkFailureIsReported(t *testing.T) {
 func TestUE16ThroughACut(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	t.Parallel()
-	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	r := newRigAt(t, cable.URL(), sandboxed(ReadOnly(), granular))
 	var mending sync.WaitGroup
 	r.answer = func(Question) Decision {
@@ -419,11 +419,7 @@ func TestUE21DeniedReads(t *testing.T) {
 func TestUE24VerdictInTheResult(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	t.Parallel()
-	line, err := cable.Lay(context.Background(), cable.Config{Target: tethertest.StartServer(t, server.Config{}).URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(line.Close)
+	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	exits := line.On(cable.FromServer, cable.Method("process/exited").Always(), cable.Amend(func(members map[string]any) {
 		delete(members["params"].(map[string]any), "sandboxDenied")
 	}))

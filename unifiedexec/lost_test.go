@@ -1,7 +1,6 @@
 package unifiedexec
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,20 +14,10 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-func layCable(t *testing.T, target string) *cable.Cable {
-	t.Helper()
-	line, err := cable.Lay(context.Background(), cable.Config{Target: target})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(line.Close)
-	return line
-}
-
 // newRigOver is newRigAt with a cable in between.
 func newRigOver(t *testing.T, url string, o client.Options) (*rig, *cable.Cable) {
 	t.Helper()
-	line := layCable(t, url)
+	line := tethertest.LayCable(t, url)
 	c, err := client.Dial(tethertest.Within(t), line.URL(), o)
 	if err != nil {
 		t.Fatal(err)

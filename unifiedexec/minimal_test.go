@@ -24,7 +24,7 @@ func silentAboutItself(line *cable.Cable) {
 // shell and its directory, once. Old ones do not tell more than these.
 func TestMinimalServer(t *testing.T) {
 	t.Parallel()
-	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	silentAboutItself(line)
 	line.On(cable.FromServer, cable.Answer(wire.MethodEnvironmentInfo).Always(), cable.Amend(func(m map[string]any) {
 		m["result"] = map[string]any{
@@ -48,7 +48,7 @@ func TestMinimalServer(t *testing.T) {
 // A server that does not know the question has no shell.
 func TestServerWithoutInfo(t *testing.T) {
 	t.Parallel()
-	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	silentAboutItself(line)
 	line.On(cable.FromServer, cable.Answer(wire.MethodEnvironmentInfo).Always(), cable.Fail(wire.CodeMethodNotFound, "unknown method"))
 	r := newRigAt(t, line.URL(), nil)
@@ -59,7 +59,7 @@ func TestServerWithoutInfo(t *testing.T) {
 // After a lost session the next server is asked again.
 func TestMinimalServerReplaced(t *testing.T) {
 	t.Parallel()
-	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	silentAboutItself(line)
 	questions := line.On(cable.FromClient, cable.Method(wire.MethodEnvironmentInfo).Always())
 	lazy := client.NewLazy(line.URL(), client.Options{})

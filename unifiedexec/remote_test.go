@@ -1,7 +1,6 @@
 package unifiedexec
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/wire"
@@ -129,7 +129,7 @@ func TestUE08U5Environment(t *testing.T) {
 func TestUE22LostForGood(t *testing.T) {
 	t.Parallel()
 	srv := tethertest.StartServer(t, server.Config{})
-	cable := tethertest.NewCable(t, srv.URL)
+	cable := tethertest.LayCable(t, srv.URL)
 	lazy := client.NewLazy(cable.URL(), client.Options{RecoveryTimeout: 300 * time.Millisecond})
 	t.Cleanup(func() { lazy.Close() })
 	r := newRigOn(t, RemoteLazy(lazy), nil)
@@ -147,7 +147,7 @@ func TestUE22LostForGood(t *testing.T) {
 
 func TestUE23LostForAWhile(t *testing.T) {
 	t.Parallel()
-	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	r := newRigAt(t, cable.URL(), nil)
 	id := r.wantShown(r.exec(ExecArgs{Cmd: "stty -echo; echo one; while read x; do echo \"[$x]\"; done", Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1000)}), "one\r\n")
 	var cut sync.WaitGroup
@@ -217,16 +217,10 @@ func TestKill(t *testing.T) {
 
 // A finished process costs no request.
 func TestU9NoNeedlessTerminate(t *testing.T) {
-	var mu sync.Mutex
-	var sent bytes.Buffer
-	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL, tethertest.WithTap(func(_ int, fromTarget bool, data []byte) {
-		mu.Lock()
-		defer mu.Unlock()
-		if fromTarget {
-			sent.Write(data)
-		}
-	}))
-	r := newRigAt(t, cable.URL(), nil)
+	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	closed := line.On(cable.FromServer, cable.Method("process/closed").Always())
+	terminated := line.On(cable.FromClient, cable.Method("process/terminate").Always())
+	r := newRigAt(t, line.URL(), nil)
 	for range 3 {
 		r.sh("echo x")
 	}
@@ -234,18 +228,11 @@ func TestU9NoNeedlessTerminate(t *testing.T) {
 	if n := r.executor.terminations(); n != 0 {
 		t.Errorf("%d terminations of finished processes", n)
 	}
-	tethertest.Eventually(t, func() error { // the tap comes behind the client
-		mu.Lock()
-		defer mu.Unlock()
-		if n := bytes.Count(sent.Bytes(), []byte("process/closed")); n != 3 {
-			return fmt.Errorf("%d closes were seen", n)
-		}
-		return nil
-	})
-	mu.Lock()
-	defer mu.Unlock()
-	if bytes.Contains(sent.Bytes(), []byte(`"running"`)) {
-		t.Error("a finished process was terminated")
+	if err := r.client.Ping(tethertest.Within(t)); err != nil { // the answer is behind all that was sent before
+		t.Fatal(err)
+	}
+	if closed.Count() != 3 || terminated.Count() != 0 {
+		t.Errorf("%d processes have closed, and %d were terminated", closed.Count(), terminated.Count())
 	}
 }
 
