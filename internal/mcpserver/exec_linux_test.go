@@ -13,7 +13,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/unifiedexec"
@@ -178,11 +177,7 @@ func TestSearch(t *testing.T) {
 // A cut of the connection to the executor goes unnoticed.
 func TestCut(t *testing.T) {
 	t.Cleanup(tethertest.NothingLeft(t))
-	line, err := cable.Lay(t.Context(), cable.Config{Target: tethertest.StartServer(t, server.Config{}).URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(line.Close)
+	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	r := newRigAt(t, line.URL(), nil, nil)
 	answer := make(chan reply, 1)
 	go func() {
