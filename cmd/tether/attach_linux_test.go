@@ -18,7 +18,7 @@ func TestAttach(t *testing.T) {
 	t.Parallel()
 	b := newBooth(t)
 	url := tethertest.StartServer(t, server.Config{}).URL
-	cable := tethertest.NewCable(t, url)
+	cable := tethertest.LayCable(t, url)
 	b.env = append(b.env, "TETHER_URL="+cable.URL(), "PS1=$ ", "ENV=")
 	if got := b.tether(nil, "run", "-dte", "PS1", "-e", "ENV", "--name", "work", "--", "sh", "-i"); got.stdout != "work\n" {
 		t.Fatalf("%+v", got)

@@ -24,11 +24,7 @@ import (
 // layLine returns a cable to a new server.
 func layLine(t *testing.T) *cable.Cable {
 	t.Helper()
-	c, err := cable.Lay(context.Background(), cable.Config{Target: tethertest.StartServer(t, server.Config{}).URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
+	c := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	return c
 }
 

@@ -15,7 +15,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
@@ -204,11 +203,7 @@ func TestMCPCutAndLoss(t *testing.T) {
 	t.Parallel()
 	b := newBooth(t)
 	executor := tethertest.StartServer(t, server.Config{})
-	line, err := cable.Lay(t.Context(), cable.Config{Target: executor.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(line.Close)
+	line := tethertest.LayCable(t, executor.URL)
 	u := newMCPUser(t, &mcp.CommandTransport{Command: b.command("mcp", "-q", "--sandbox", "full", "--url", line.URL(), "--cwd", b.work), TerminateDuration: patience})
 	text := u.want("exec_command", map[string]any{"login": false, "cmd": "while [ ! -e go ]; do sleep 0.01; done; echo went", "yield_time_ms": 250}, "Process running")
 	line.Cut()

@@ -12,7 +12,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
@@ -52,11 +51,7 @@ func TestMCPRunF62F63(t *testing.T) {
 	t.Parallel()
 	b, bin := newBooth(t), toolServer(t)
 	executor := tethertest.StartServer(t, server.Config{})
-	line, err := cable.Lay(t.Context(), cable.Config{Target: executor.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(line.Close)
+	line := tethertest.LayCable(t, executor.URL)
 	var stderr bytes.Buffer
 	cmd := b.command("mcp-run", "--url", line.URL(), "--cwd", b.work, "--env", "LITERAL=yes", "--", bin)
 	cmd.Stderr = &stderr

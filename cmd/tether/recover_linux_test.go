@@ -22,7 +22,7 @@ import (
 func TestRunThroughCuts(t *testing.T) {
 	t.Parallel()
 	b := newBooth(t)
-	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	data := make([]byte, 24<<20)
 	rand.Read(data)
 	cmd := b.command("run", "--url", cable.URL(), "--", "cat")
@@ -92,7 +92,7 @@ func TestOutageIsToldInLines(t *testing.T) {
 	t.Parallel()
 	for _, quiet := range []bool{false, true} {
 		b := newBooth(t)
-		cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+		cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 		args := []string{"run", "--url", cable.URL(), "--", "cat"}
 		if quiet {
 			args = append(args[:1:1], append([]string{"-q"}, args[1:]...)...)
@@ -135,7 +135,7 @@ func TestOutageOnATerminal(t *testing.T) {
 	t.Parallel()
 	b, s := newBooth(t), newSeat(t)
 	t.Cleanup(s.leave)
-	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	cmd := b.start(s, "run", "-te", "PS1", "-e", "ENV", "--url", cable.URL(), "--", "sh", "-i")
 	s.until("$ ")
 	cable.Cut()
@@ -157,7 +157,7 @@ func TestOutageOnATerminal(t *testing.T) {
 func TestSessionLost(t *testing.T) {
 	t.Parallel()
 	b := newBooth(t)
-	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	cmd := b.command("run", "--keep", "1s", "--url", cable.URL(), "--", "sh", "-c", "echo here; exec sleep 1000")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -179,7 +179,7 @@ func TestSessionLost(t *testing.T) {
 func TestGiveUpWhileNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	b := newBooth(t)
-	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	cmd := b.command("run", "--url", cable.URL(), "--", "sh", "-c", "echo here; exec sleep 1000")
 	r, w, err := os.Pipe()
 	if err != nil {

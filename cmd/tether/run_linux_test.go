@@ -450,7 +450,7 @@ func TestLeaveShellByEscape(t *testing.T) {
 	t.Parallel()
 	b, s := newBooth(t), newSeat(t)
 	t.Cleanup(s.leave)
-	cable := tethertest.NewCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	cmd := b.start(s, "run", "-te", "PS1", "-e", "ENV", "--url", cable.URL(), "--", "sh", "-i")
 	s.until("$ ")
 	cable.Cut()
