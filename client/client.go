@@ -186,6 +186,7 @@ const (
 	FeatureHostPorts  = "hostPorts"
 	FeatureConcurrent = "concurrent"
 	FeatureAttributes = "fileAttributes"
+	FeatureOneStream  = "oneStream"
 )
 
 // Has reports whether the server has a feature beyond the reference protocol.

@@ -42,6 +42,12 @@ type Command struct {
 	// without FeatureKeepNewest ignore it.
 	KeepNewest bool
 
+	// OneStream gives a command without a terminal one pipe for standard output and standard
+	// error, so that what it prints on both keeps its order. All of it is
+	// wire.StreamStdout. It is sent only to servers with FeatureOneStream; on others the
+	// command has two pipes, and the order is that in which the server has read them.
+	OneStream bool
+
 	ID       string // names the process in the session; made up if empty
 	Metadata *wire.StartMetadata
 
@@ -75,6 +81,9 @@ func (c *Client) startParams(cmd Command) (*wire.StartParams, error) {
 	}
 	if cmd.KeepNewest {
 		p.KeepNewest = &cmd.KeepNewest
+	}
+	if cmd.OneStream && !cmd.TTY && c.Has(FeatureOneStream) {
+		p.OneStream = &cmd.OneStream
 	}
 	dir := cmd.Dir
 	if info := c.Info(); dir == "" && info.Cwd != nil {

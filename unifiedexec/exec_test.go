@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
@@ -40,6 +41,36 @@ func TestUE01Layout(t *testing.T) {
 	}
 	if fields["exit_code"] != 3.0 || fields["output"] != "hello\n" || fields["wall_time_seconds"] == nil || fields["session_id"] != nil {
 		t.Errorf("for programs: %s", text)
+	}
+}
+
+// Lines that a command prints on standard output and standard error keep their order, with a
+// sandbox and without.
+func TestOutputKeepsItsOrder(t *testing.T) {
+	t.Parallel()
+	lines := tethertest.Interleaved(1000)
+	for name, change := range map[string]func(*Config){"open": nil, "sandbox": sandboxed(WorkspaceWrite(), granular)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if change != nil {
+				tethertest.NeedBubblewrap(t)
+			}
+			r := newRig(t, change)
+			wantEnd(t, r.exec(ExecArgs{Cmd: lines.Script, Login: ptr(false), YieldTimeMs: ptr[int64](atEnd)}), 0, lines.Both)
+		})
+	}
+}
+
+// A server that cannot give a command one stream gives it two, and no line is lost.
+func TestOutputOfTwoStreams(t *testing.T) {
+	t.Parallel()
+	lines := tethertest.Interleaved(1000)
+	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	silentAboutItself(line)
+	r := newRigAt(t, line.URL(), nil)
+	got := r.exec(ExecArgs{Cmd: lines.Script, Login: ptr(false), YieldTimeMs: ptr[int64](atEnd)})
+	if stdout, stderr := lines.Split(got.Output); stdout != lines.Stdout || stderr != lines.Stderr {
+		t.Errorf("%s", got.Text())
 	}
 }
 

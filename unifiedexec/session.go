@@ -289,7 +289,7 @@ func (s *session) start(ctx context.Context, sandbox *wire.Sandbox, c call) (eve
 	config := &s.m.config
 	id := fmt.Sprintf("%d-%s", s.id, randomUUID())
 	p, err := r.environment.Executor.Start(ctx, client.Command{
-		ID: id, Argv: r.argv, Dir: r.cwd, TTY: r.tty, Sandbox: sandbox,
+		ID: id, Argv: r.argv, Dir: r.cwd, TTY: r.tty, OneStream: true, Sandbox: sandbox,
 		Env: config.overlay(sandbox), EnvPolicy: config.environmentPolicy(), Metadata: config.metadata(r.callID),
 	})
 	if err != nil {

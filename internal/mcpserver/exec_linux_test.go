@@ -32,6 +32,17 @@ func TestCommand(t *testing.T) {
 	r.want(r.call("write_stdin", arguments{"session_id": 1}), true, "write_stdin failed: Unknown process id 1")
 }
 
+// Lines on standard output and standard error keep their order, in results and in searches.
+func TestOrderOfOutput(t *testing.T) {
+	r := newRig(t, nil, nil)
+	lines := tethertest.Interleaved(1000)
+	got := r.call("exec_command", arguments{"cmd": lines.Script, "login": false, "yield_time_ms": 30000})
+	if got.data["output"] != lines.Both {
+		t.Errorf("%s", got.text)
+	}
+	r.want(r.call("search_output", arguments{"chunk_id": got.data["chunk_id"], "pattern": "^e100$", "before": 1}), false, "199-o100\n200:e100\n")
+}
+
 // A prompt is fed, and the session is listed until it ends.
 func TestPrompt(t *testing.T) {
 	r := newRig(t, nil, nil)

@@ -81,6 +81,11 @@ func TestSandbox(t *testing.T) {
 	}
 	defer m.Close()
 	outside := filepath.Join(filepath.Dir(dir), filepath.Base(dir)+"-outside")
+	lines := tethertest.Interleaved(1000)
+	yield := int64(30_000) // or until it ends
+	if r, err := m.ExecCommand(t.Context(), unifiedexec.ExecArgs{Cmd: lines.Script, Shell: "/bin/sh", YieldTimeMs: &yield}); err != nil || r.Output != lines.Both {
+		t.Errorf("lines on both outputs come as %v, %v", r, err)
+	}
 	for cmd, want := range map[string]string{"echo x > inside && cat inside": "x\n", "echo x > " + outside: "Read-only file system"} {
 		r, err := m.ExecCommand(t.Context(), unifiedexec.ExecArgs{Cmd: cmd})
 		if err != nil || !strings.Contains(r.Output, want) {
