@@ -187,8 +187,8 @@ type output struct {
 }
 
 // outputs returns where output goes. If both streams end in the same place, one
-// reader keeps their order; else each has its own, so that one may be held up while
-// the other goes on.
+// reader writes to it what the server has read, in that order. Else each stream has its own
+// reader, so that one may be held up while the other goes on.
 func (d *desk) outputs() []output {
 	stdout, stderr := d.status.output(d.stdout), d.status.output(d.stderr)
 	both := func(stream string) io.Writer {
@@ -211,15 +211,13 @@ func (d *desk) outputs() []output {
 	return []output{only(false), only(true)}
 }
 
-// sameFile reports whether two streams end in the same place.
+// sameFile reports whether two streams end in the same file, pipe or terminal.
 func sameFile(a *os.File, b io.Writer) bool {
 	f, ok := b.(*os.File)
 	if !ok || a == nil || f == nil {
 		return false
 	}
-	ai, aerr := a.Stat()
-	bi, berr := f.Stat()
-	return aerr == nil && berr == nil && os.SameFile(ai, bi)
+	return isSame(a, f)
 }
 
 // A copied is how the copying of an output ended.

@@ -254,6 +254,7 @@ func (l *launch) start(ctx context.Context, conn *connection, d *desk) (*client.
 // command is what the server is asked to start.
 func (l *launch) command(conn *connection, d *desk) (client.Command, error) {
 	cmd := client.Command{Argv: l.argv, TTY: l.tty, Stdin: !l.detach || l.openIn, KeepNewest: l.detach, ID: l.name}
+	cmd.OneStream = sameFile(l.stdout, l.stderr)
 	if cmd.ID == "" {
 		cmd.ID = makeName(l.argv[0])
 	}

@@ -96,7 +96,8 @@ func (r *sandboxRun) run(ctx context.Context) (err error) {
 		}
 	}()
 	r.tty = isTerminal(r.stdin) && isTerminal(r.stdout) && isTerminal(r.stderr)
-	spec := proc.Spec{Argv: r.argv, Dir: cwd, Env: os.Environ(), PipeStdin: true, TTY: r.tty}
+	spec := proc.Spec{Argv: r.argv, Dir: cwd, Env: os.Environ(), PipeStdin: true, TTY: r.tty,
+		OneStream: sameFile(r.stdout, r.stderr)}
 	if r.tty {
 		spec.Rows, spec.Cols = terminalSize(r.stdout)
 	}

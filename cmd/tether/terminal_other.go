@@ -6,4 +6,15 @@ import "os"
 
 var harmlessSignals map[os.Signal]string
 
+// isSame reports whether two handles are of the same file, or both of the console. Pipes count
+// as different: Windows gives them no number, and os.SameFile takes any two for the same.
+func isSame(a, b *os.File) bool {
+	ai, aerr := a.Stat()
+	bi, berr := b.Stat()
+	if aerr != nil || berr != nil || !ai.Mode().IsRegular() || !bi.Mode().IsRegular() {
+		return isTerminal(a) && isTerminal(b)
+	}
+	return os.SameFile(ai, bi)
+}
+
 func followSize(*os.File, func(rows, cols uint16)) (stop func()) { return func() {} }

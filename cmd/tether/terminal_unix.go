@@ -14,6 +14,13 @@ var harmlessSignals = map[os.Signal]string{
 	syscall.SIGUSR1: "SIGUSR1", syscall.SIGUSR2: "SIGUSR2", syscall.SIGWINCH: "SIGWINCH", syscall.SIGCONT: "SIGCONT",
 }
 
+// isSame reports whether two descriptors have the same device and inode.
+func isSame(a, b *os.File) bool {
+	ai, aerr := a.Stat()
+	bi, berr := b.Stat()
+	return aerr == nil && berr == nil && os.SameFile(ai, bi)
+}
+
 // followSize tells the size of a terminal now and whenever it changes, until the
 // returned function is called.
 func followSize(terminal *os.File, tell func(rows, cols uint16)) (stop func()) {

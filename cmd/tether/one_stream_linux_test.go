@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/creack/pty"
+
+	"github.com/tetherexec/tether/internal/cable"
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
+)
+
+// together runs a command with one file as its standard output and standard error, and returns
+// what the file has then.
+func together(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	file, err := os.CreateTemp(t.TempDir(), "both")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	cmd.Stdout, cmd.Stderr = file, file
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%q: %v", cmd.Args, err)
+	}
+	text, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Lines on standard output and standard error keep their order if both are the same file, pipe
+// or terminal here. The command has no terminal in any of these cases.
+func TestRunKeepsTheOrderOfOutput(t *testing.T) {
+	t.Parallel()
+	lines := tethertest.Interleaved(1000)
+	for name, url := range servers(t) {
+		run := append(append([]string{"run"}, url...), "--", "sh", "-c", lines.Script)
+		for to, get := range map[string]func(*testing.T, *exec.Cmd) string{
+			"file": together,
+			"pipe": func(t *testing.T, cmd *exec.Cmd) string {
+				var both bytes.Buffer
+				cmd.Stdout, cmd.Stderr = &both, &both
+				if err := cmd.Run(); err != nil {
+					t.Error(err)
+				}
+				return both.String()
+			},
+			"terminal": onTerminal,
+		} {
+			t.Run(name+" to a "+to, func(t *testing.T) {
+				if got := get(t, newBooth(t).command(run...)); got != lines.Both {
+					t.Errorf("%q", got)
+				}
+			})
+		}
+	}
+}
+
+// onTerminal runs a command with a terminal as its standard output and standard error.
+func onTerminal(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	master, slave, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	cmd.Stdout, cmd.Stderr = slave, slave
+	err = cmd.Start()
+	slave.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := io.ReadAll(master) // ends with an error
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	return strings.ReplaceAll(string(text), "\r\n", "\n")
+}
+
+// In a sandbox, too.
+func TestSandboxedRunKeepsTheOrderOfOutput(t *testing.T) {
+	t.Parallel()
+	lines := tethertest.Interleaved(1000)
+	r := newTrial(t)
+	for _, args := range [][]string{{"run", "--sandbox", "workspace-write"}, {"sandbox", "run"}} {
+		if got := together(t, r.command(append(args, "--", "sh", "-c", lines.Script)...)); got != lines.Both {
+			t.Errorf("%q: %q", args, got)
+		}
+	}
+}
+
+// Two files get what was printed for each.
+func TestRunKeepsTwoFilesApart(t *testing.T) {
+	t.Parallel()
+	lines := tethertest.Interleaved(1000)
+	for name, url := range servers(t) {
+		b := newBooth(t)
+		names := []string{filepath.Join(b.work, "out"), filepath.Join(b.work, "err")}
+		cmd := b.command(append(append([]string{"run"}, url...), "--", "sh", "-c", lines.Script)...)
+		var files []*os.File
+		for _, name := range names {
+			file, err := os.Create(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer file.Close()
+			files = append(files, file)
+		}
+		cmd.Stdout, cmd.Stderr = files[0], files[1]
+		if err := cmd.Run(); err != nil {
+			t.Error(name, err)
+		}
+		for i, want := range []string{lines.Stdout, lines.Stderr} {
+			if got, err := os.ReadFile(names[i]); string(got) != want || err != nil {
+				t.Errorf("%s: %s has %q, %v", name, names[i], got, err)
+			}
+		}
+	}
+}
+
+// What a detached command prints keeps its order in the log if both outputs of `tether run`
+// were the same.
+func TestLogsKeepTheOrderOfOutput(t *testing.T) {
+	t.Parallel()
+	lines := tethertest.Interleaved(1000)
+	b := newBooth(t)
+	b.env = append(b.env, "TETHER_URL="+tethertest.StartServer(t, server.Config{}).URL)
+	if got := together(t, b.command("run", "--detach", "--name", "both", "--", "sh", "-c", lines.Script)); got != "both\n" {
+		t.Fatalf("%q", got)
+	}
+	if got := b.tether(nil, "wait", "both"); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	for _, args := range [][]string{{"logs", "both"}, {"logs", "--follow", "--grep", ".", "both"}, {"attach", "both"}} {
+		if got := together(t, b.command(args...)); got != lines.Both {
+			t.Errorf("%q: %q", args, got)
+		}
+	}
+	if got := b.tether(nil, "logs", "both"); got.stdout != lines.Both || got.stderr != "" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A server that does not know one stream, as the reference, gives the command two. Then the
+// order is that of arrival, and no line is lost.
+func TestRunOnAServerWithTwoStreams(t *testing.T) {
+	t.Parallel()
+	line, err := cable.Lay(context.Background(), cable.Config{Target: tethertest.StartServer(t, server.Config{}).URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(line.Close)
+	line.On(cable.FromServer, cable.Answer(wire.MethodInitialize).Always(), cable.Amend(func(members map[string]any) {
+		delete(members["result"].(map[string]any), "tether")
+	}))
+	lines := tethertest.Interleaved(1000)
+	got := together(t, newBooth(t).command("run", "--url", line.URL(), "--", "sh", "-c", lines.Script))
+	if stdout, stderr := lines.Split(got); stdout != lines.Stdout || stderr != lines.Stderr {
+		t.Errorf("%q", got)
+	}
+}
