@@ -26,6 +26,7 @@ type message struct {
 	method string // empty: an answer
 	params json.RawMessage
 	result json.RawMessage
+	valid  bool // it has what makes a request, a notification or an answer
 }
 
 func (m *message) isRequest() bool { return m.method != "" && m.id != "" }
@@ -46,11 +47,13 @@ func parse(line []byte) (messages []message, ok bool) {
 			Method string          `json:"method"`
 			Params json.RawMessage `json:"params"`
 			Result json.RawMessage `json:"result"`
+			Error  json.RawMessage `json:"error"`
 		}
 		if json.Unmarshal(part, &fields) != nil && !json.Valid(part) || !bytes.HasPrefix(bytes.TrimSpace(part), []byte("{")) {
 			return nil, false
 		}
 		m := message{raw: part, id: sameID(fields.ID), method: fields.Method, params: fields.Params, result: fields.Result}
+		m.valid = m.method != "" || fields.Result != nil || fields.Error != nil
 		messages = append(messages, m)
 	}
 	return messages, true

@@ -20,6 +20,7 @@ type run struct {
 	process    *client.Process
 	generation int // servers before this one
 	ending     sync.Once
+	lines      int // that it has printed; for follow only
 
 	// greeting is our repetition of the client's; nil: the client speaks for itself.
 	greeting *greeting
@@ -109,10 +110,14 @@ func (p *Pump) complain(line []byte) error {
 
 // heard passes on a line of the server.
 func (p *Pump) heard(r *run, line []byte) error {
+	r.lines++
 	if len(bytes.TrimSpace(line)) == 0 {
 		return nil
 	}
 	messages, ok := parse(line)
+	if tell := p.transport.NotMessage; tell != nil && (!ok || slices.ContainsFunc(messages, func(m message) bool { return !m.valid })) {
+		tell(r.lines, line)
+	}
 	if !ok {
 		p.log.Debug("skipped a line of the MCP server that is not JSON", "bytes", len(line))
 		return nil

@@ -27,6 +27,11 @@ type Transport struct {
 	// Otherwise they are logged.
 	Stderr func(line []byte)
 
+	// NotMessage, if set, is told of each line on standard output that is no message of
+	// JSON-RPC, with its number from 1. If it is no JSON object or array either, it does
+	// not reach the client.
+	NotMessage func(number int, line []byte)
+
 	Log *slog.Logger // nil discards it
 }
 

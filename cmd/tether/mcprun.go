@@ -7,6 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -71,9 +73,13 @@ func (r *mcpRun) run(ctx context.Context) error {
 
 // relay starts the server and speaks for it until it, or its client, has left.
 func (r *mcpRun) relay(ctx context.Context, server mcptransport.Command) error {
+	var once sync.Once
 	transport := mcptransport.Transport{
 		Client: r.client, Command: server,
 		Stderr: func(line []byte) { fmt.Fprintf(r.stderr, "%s\n", line) },
+		NotMessage: func(number int, line []byte) {
+			once.Do(func() { fmt.Fprintln(r.stderr, notMessageText(r.argv[0], number, line)) })
+		},
 	}
 	if !r.quiet {
 		transport.Log = slog.New(slog.NewTextHandler(r.stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
@@ -85,10 +91,31 @@ func (r *mcpRun) relay(ctx context.Context, server mcptransport.Command) error {
 	defer pump.Close()
 	switch err := pump.Relay(ctx, r.stdin, r.stdout); {
 	case errors.Is(err, io.EOF):
+		if n := pump.InFlight(); n > 0 {
+			fmt.Fprintf(r.stderr, "tether: %s has ended with exit code %d and left %s without an answer\n", nameText(r.argv[0]), pump.Exit().Code, plural(n, "request"))
+		}
 		return ofCommand(pump.Exit().Code)
 	case errors.Is(err, mcptransport.ErrLeft):
 		return nil
 	default:
 		return err
 	}
+}
+
+// notMessageShown is how many bytes are shown of a line that is no message.
+const notMessageShown = 120
+
+// notMessageText says that a server has printed something else than MCP, and what to do
+// about it.
+func notMessageText(server string, number int, line []byte) string {
+	shown, more := line, ""
+	if n := notMessageShown; len(line) > n {
+		for n > 0 && !utf8.RuneStart(line[n]) {
+			n--
+		}
+		shown, more = line[:n], "…"
+	}
+	return fmt.Sprintf("tether: line %d of the standard output of %s is not a JSON-RPC message: %q%s\n"+
+		"tether: an MCP server prints nothing else there; check its flags (some servers need --stdio), and that it logs to standard error",
+		number, nameText(server), shown, more)
 }

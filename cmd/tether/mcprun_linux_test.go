@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -126,24 +127,51 @@ func TestMCPRunExitCodes(t *testing.T) {
 				stdout string
 				stderr string // in it
 			}{
-				{[]string{"cat"}, 0, "{\"n\":1}\n", ""},
-				{[]string{"--", "sh", "-c", "cat; echo bye >&2; exit 3"}, 3, "{\"n\":1}\n", "bye\n"},
+				{[]string{"cat"}, 0, "{\"method\":\"n\"}\n", ""},
+				{[]string{"--", "sh", "-c", "cat; echo bye >&2; exit 3"}, 3, "{\"method\":\"n\"}\n", "bye\n"},
 				{[]string{"sh", "-c", "kill -KILL $$"}, 137, "", ""},
 				{[]string{"no-such-program"}, 127, "", "Error: no-such-program: not found in PATH\n"},
 				{[]string{"/etc/passwd"}, 126, "", "Error: /etc/passwd: Permission denied"},
 				{[]string{"--cwd", "/no/such/directory", "cat"}, 125, "", "working directory"},
-				{[]string{"--cwd", "/", "sh", "-c", `echo "{\"cwd\":\"$PWD\"}"`}, 0, "{\"cwd\":\"/\"}\n", ""},
+				{[]string{"--cwd", "/", "sh", "-c", `echo "{\"method\":\"$PWD\"}"`}, 0, "{\"method\":\"/\"}\n", ""},
 				{[]string{"sh", "-c", "head -c 9000000 /dev/zero"}, 125, "", "stdout line is longer than 8388608 bytes"},
 				{[]string{}, 125, "", "a command to run is missing"},
 				{[]string{"--env", "=x", "cat"}, 125, "", "--env"},
 			} {
-				got := b.tether(strings.NewReader("{\"n\":1}"), append(append([]string{"mcp-run"}, url...), try.args...)...)
+				got := b.tether(strings.NewReader("{\"method\":\"n\"}"), append(append([]string{"mcp-run"}, url...), try.args...)...)
 				if got.code != try.code || got.stdout != try.stdout || !strings.Contains(got.stderr, try.stderr) || try.stderr == "" && got.stderr != "" {
 					t.Errorf("%q: %+v", try.args, got)
 				}
 			}
 			b.isEmpty()
 		})
+	}
+}
+
+// A command that is no MCP server is told as such, once, with the first line that is no
+// message.
+func TestMCPRunTellsWhatIsNoMessage(t *testing.T) {
+	t.Parallel()
+	const hint = "tether: an MCP server prints nothing else there; check its flags (some servers need --stdio), and that it logs to standard error\n"
+	first := func(number int, quoted string) string {
+		return fmt.Sprintf("tether: line %d of the standard output of sh is not a JSON-RPC message: %s\n", number, quoted) + hint
+	}
+	const left = "tether: sh has ended with exit code 0 and left 1 request without an answer\n"
+	b := newBooth(t)
+	url := tethertest.StartServer(t, server.Config{}).URL
+	for _, try := range []struct{ script, stdout, stderr string }{
+		{`printf 'ready\033[1m\nagain\n'`, "", first(1, `"ready\x1b[1m"`) + left},
+		{`printf '\n{"method":"n"}\n[x\n'`, "{\"method\":\"n\"}\n", first(3, `"[x"`) + left},
+		{`printf '{"level":"info"}\n{"id":1,"result":{}}\n'`, "{\"level\":\"info\"}\n{\"id\":1,\"result\":{}}\n", first(1, `"{\"level\":\"info\"}"`)},
+		{`printf '%0119dä%050d\n' 1 2`, "", first(1, `"`+strings.Repeat("0", 118)+`1"…`) + left},
+		{`printf '{"id":1,"error":{"code":1,"message":"no"}}\n[{"id":null,"error":{}},{"method":"m"}]\n'`,
+			"{\"id\":1,\"error\":{\"code\":1,\"message\":\"no\"}}\n[{\"id\":null,\"error\":{}},{\"method\":\"m\"}]\n", ""},
+		{`true`, "", left},
+	} {
+		got := b.tether(strings.NewReader(`{"id":1,"method":"initialize"}`), "mcp-run", "--url", url, "--", "sh", "-c", "read -r hello; "+try.script)
+		if got != (end{0, try.stdout, try.stderr}) {
+			t.Errorf("%s: got %+v\nwant %q, %q", try.script, got, try.stdout, try.stderr)
+		}
 	}
 }
 
