@@ -37,7 +37,7 @@ func TestOneStream(t *testing.T) {
 // A terminal is one stream anyway.
 func TestOneStreamIsNotAskedFor(t *testing.T) {
 	t.Parallel()
-	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	plain(line)
 	var asked atomic.Int32
 	starts := line.On(cable.FromClient, cable.Method(wire.MethodProcessStart).Always(), cable.Amend(func(members map[string]any) {

@@ -65,7 +65,7 @@ func TestOutputKeepsItsOrder(t *testing.T) {
 func TestOutputOfTwoStreams(t *testing.T) {
 	t.Parallel()
 	lines := tethertest.Interleaved(1000)
-	line := layCable(t, tethertest.StartServer(t, server.Config{}).URL)
+	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	silentAboutItself(line)
 	r := newRigAt(t, line.URL(), nil)
 	got := r.exec(ExecArgs{Cmd: lines.Script, Login: ptr(false), YieldTimeMs: ptr[int64](atEnd)})

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -155,11 +154,7 @@ func TestLogsKeepTheOrderOfOutput(t *testing.T) {
 // order is that of arrival, and no line is lost.
 func TestRunOnAServerWithTwoStreams(t *testing.T) {
 	t.Parallel()
-	line, err := cable.Lay(context.Background(), cable.Config{Target: tethertest.StartServer(t, server.Config{}).URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(line.Close)
+	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	line.On(cable.FromServer, cable.Answer(wire.MethodInitialize).Always(), cable.Amend(func(members map[string]any) {
 		delete(members["result"].(map[string]any), "tether")
 	}))
