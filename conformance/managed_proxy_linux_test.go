@@ -230,8 +230,8 @@ func TestM28End(t *testing.T) {
 
 // The environment of a process with a proxy, complete.
 func TestProxyEnvironment(t *testing.T) {
-	const httpNames = `HTTP_PROXY HTTPS_PROXY http_proxy https_proxy YARN_HTTP_PROXY YARN_HTTPS_PROXY npm_config_http_proxy npm_config_https_proxy
-		npm_config_proxy NPM_CONFIG_HTTP_PROXY NPM_CONFIG_HTTPS_PROXY NPM_CONFIG_PROXY BUNDLE_HTTP_PROXY BUNDLE_HTTPS_PROXY PIP_PROXY
+	const httpNames = `HTTP_PROXY HTTPS_PROXY http_proxy https_proxy YARN_HTTP_PROXY YARN_HTTPS_PROXY npm_config_https_proxy
+		npm_config_proxy NPM_CONFIG_HTTPS_PROXY NPM_CONFIG_PROXY BUNDLE_HTTP_PROXY BUNDLE_HTTPS_PROXY PIP_PROXY
 		DOCKER_HTTP_PROXY DOCKER_HTTPS_PROXY WS_PROXY WSS_PROXY ws_proxy wss_proxy`
 	const socksNames, noNames = `ALL_PROXY all_proxy FTP_PROXY ftp_proxy`, `NO_PROXY no_proxy npm_config_noproxy NPM_CONFIG_NOPROXY YARN_NO_PROXY BUNDLE_NO_PROXY`
 	foreign := map[string]string{"HTTP_PROXY": "http://10.1.2.3:1", "NO_PROXY": "*", "all_proxy": "socks5://10.1.2.3:2", "CODEX_NETWORK_PROXY_ATTRIBUTION": "t0k3n",

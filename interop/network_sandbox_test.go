@@ -190,8 +190,9 @@ const preparedVariables = `"HTTP_PROXY":"http://127.0.0.1:3128","https_proxy":"h
 var anyPort = regexp.MustCompile(`(127\.0\.0\.1|\[::1\]):(\d+)`)
 
 // comparableVariables sorts variables and numbers ports in the order of their appearance;
-// those that a test has chosen stay. Two differences are meant to be: yarn gets what other
-// programs get for NO_PROXY, and variables for proxies are replaced in any case.
+// those that a test has chosen stay. Three differences are meant to be: yarn gets what other
+// programs get for NO_PROXY, variables for proxies are replaced in any case, and the variable
+// http_proxy of npm, which npm does not know, is not set.
 func comparableVariables(who product, environment string) string {
 	variables := strings.Split(strings.TrimSuffix(environment, "\x00"), "\x00")
 	slices.Sort(variables)
@@ -202,7 +203,10 @@ func comparableVariables(who product, environment string) string {
 	case who == tether && ok && proxied && slices.Contains(variables, strings.TrimPrefix(variables[i], "YARN_")):
 		variables = slices.Delete(variables, i, i+1)
 	case who == ref && proxied:
-		variables = slices.DeleteFunc(variables, func(v string) bool { return strings.HasPrefix(v, "Http_Proxy=") })
+		variables = slices.DeleteFunc(variables, func(v string) bool {
+			name, _, _ := strings.Cut(v, "=")
+			return name == "Http_Proxy" || strings.EqualFold(name, "npm_config_http_proxy")
+		})
 	}
 	seen := []string{"0", "3128", "3129", "3130"}
 	return anyPort.ReplaceAllStringFunc(strings.Join(variables, "\n"), func(address string) string {

@@ -3,6 +3,7 @@ package netproxy
 import (
 	"slices"
 	"strings"
+	"sync"
 )
 
 // The variables of a process that is to use proxies, by what they are set to.
@@ -10,8 +11,7 @@ var (
 	httpVariables = []string{
 		"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy",
 		"YARN_HTTP_PROXY", "YARN_HTTPS_PROXY",
-		"npm_config_http_proxy", "npm_config_https_proxy", "npm_config_proxy",
-		"NPM_CONFIG_HTTP_PROXY", "NPM_CONFIG_HTTPS_PROXY", "NPM_CONFIG_PROXY",
+		"npm_config_https_proxy", "npm_config_proxy", "NPM_CONFIG_HTTPS_PROXY", "NPM_CONFIG_PROXY",
 		"BUNDLE_HTTP_PROXY", "BUNDLE_HTTPS_PROXY", "PIP_PROXY",
 		"DOCKER_HTTP_PROXY", "DOCKER_HTTPS_PROXY",
 		"WS_PROXY", "WSS_PROXY", "ws_proxy", "wss_proxy",
@@ -21,7 +21,32 @@ var (
 		"NO_PROXY", "no_proxy", "npm_config_noproxy", "NPM_CONFIG_NOPROXY",
 		"YARN_NO_PROXY", "BUNDLE_NO_PROXY",
 	}
+
+	// switchVariables turn on what the others say.
+	switchVariables = []string{
+		"CODEX_NETWORK_PROXY_ACTIVE", "CODEX_NETWORK_ALLOW_LOCAL_BINDING", "ELECTRON_GET_USE_PROXY", "NODE_USE_ENV_PROXY",
+	}
+
+	// removedVariables are not set, but whatever a process was given for them is another
+	// proxy. npm has no setting http-proxy and warns about the variable; the one for
+	// HTTP is called proxy.
+	removedVariables = []string{"npm_config_http_proxy", attributionVariable}
 )
+
+// owned are the names, in upper case, of variables that a process has from us or not at
+// all.
+var owned = sync.OnceValue(func() map[string]bool {
+	names := map[string]bool{}
+	for _, name := range slices.Concat(httpVariables, socksVariables, noVariables, switchVariables, removedVariables) {
+		names[strings.ToUpper(name)] = true
+	}
+	return names
+})
+
+// Owns reports whether a process with a proxy has a variable from us or not at all,
+// whatever its environment says. Http_Proxy would be another way out, so case does not
+// count.
+func Owns(name string) bool { return owned()[strings.ToUpper(name)] }
 
 // localHosts is what a process with local binding reaches without a proxy.
 const localHosts = "localhost,127.0.0.1,::1,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16"
@@ -55,15 +80,9 @@ func Environment(env []string, http, socks string, localBinding bool) []string {
 	for _, name := range noVariables {
 		set = append(set, name+"="+direct)
 	}
-
-	taken := map[string]bool{attributionVariable: true}
-	for _, v := range set {
-		name, _, _ := strings.Cut(v, "=")
-		taken[strings.ToUpper(name)] = true
-	}
 	kept := slices.DeleteFunc(slices.Clone(env), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return taken[strings.ToUpper(name)] // in any case, or Http_Proxy would be another way
+		return Owns(name)
 	})
 	return append(kept, set...)
 }

@@ -2,9 +2,13 @@ package netproxy
 
 import (
 	"maps"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
 func TestEnvironment(t *testing.T) {
@@ -26,7 +30,7 @@ func TestEnvironment(t *testing.T) {
 				"ELECTRON_GET_USE_PROXY": "true", "NODE_USE_ENV_PROXY": "1",
 			}
 			for name := range strings.FieldsSeq(`HTTP_PROXY HTTPS_PROXY http_proxy https_proxy YARN_HTTP_PROXY YARN_HTTPS_PROXY
-				npm_config_http_proxy npm_config_https_proxy npm_config_proxy NPM_CONFIG_HTTP_PROXY NPM_CONFIG_HTTPS_PROXY
+				npm_config_https_proxy npm_config_proxy NPM_CONFIG_HTTPS_PROXY
 				NPM_CONFIG_PROXY BUNDLE_HTTP_PROXY BUNDLE_HTTPS_PROXY PIP_PROXY DOCKER_HTTP_PROXY DOCKER_HTTPS_PROXY WS_PROXY
 				WSS_PROXY ws_proxy wss_proxy`) {
 				want[name] = http
@@ -38,7 +42,7 @@ func TestEnvironment(t *testing.T) {
 				want[name] = c.want[1]
 			}
 			before := []string{"PATH=/bin", "HTTP_PROXY=http://elsewhere", "Http_Proxy=http://elsewhere", "no_proxy=*", "No_Proxy=*",
-				"HTTP_PROXY=http://twice", "CODEX_NETWORK_PROXY_ATTRIBUTION=token", "CODEX_NETWORK_PROXY_ACTIVE=0", "EMPTY="}
+				"npm_config_http_proxy=http://elsewhere", "NPM_CONFIG_HTTP_PROXY=http://elsewhere", "HTTP_PROXY=http://twice", "CODEX_NETWORK_PROXY_ATTRIBUTION=token", "CODEX_NETWORK_PROXY_ACTIVE=0", "EMPTY="}
 			given := slices.Clone(before)
 			got := map[string]string{}
 			for _, v := range Environment(given, "127.0.0.1:1001", c.socks, c.binding) {
@@ -48,6 +52,11 @@ func TestEnvironment(t *testing.T) {
 				}
 				got[name] = value
 			}
+			for name := range got {
+				if Owns(name) != (name != "PATH" && name != "EMPTY") {
+					t.Errorf("Owns(%s) is %v", name, Owns(name))
+				}
+			}
 			if !maps.Equal(got, want) {
 				t.Errorf("got %v\nwant %v", got, want)
 			}
@@ -55,5 +64,22 @@ func TestEnvironment(t *testing.T) {
 				t.Error("the argument has changed")
 			}
 		})
+	}
+}
+
+// npm knows all of its settings that it finds in the environment of a process with a proxy.
+func TestNPMDoesNotWarn(t *testing.T) {
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		need.CannotRun(t, "npm is not installed")
+	}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "NO_UPDATE_NOTIFIER=1", "npm_config_http_proxy=http://127.0.0.1:1"}
+	for setting, want := range map[string]string{"proxy": "http://127.0.0.1:1001", "https-proxy": "http://127.0.0.1:1001", "noproxy": ""} {
+		cmd := exec.CommandContext(t.Context(), npm, "config", "get", setting, "--offline")
+		cmd.Dir, cmd.Env = t.TempDir(), Environment(env, "127.0.0.1:1001", "127.0.0.1:1002", false)
+		out, err := cmd.CombinedOutput()
+		if err != nil || strings.Trim(string(out), "\"\n/") != strings.Trim(want, "/") {
+			t.Errorf("npm says %q (%v) of %s, want %q", out, err, setting, want)
+		}
 	}
 }

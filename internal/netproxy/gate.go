@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -172,9 +170,4 @@ func (p *Proxy) acceptAll(l net.Listener, serve func(net.Conn)) {
 			return
 		}
 	}
-}
-
-// Sets reports whether a process with a proxy has a variable from us.
-func Sets(name string) bool {
-	return slices.ContainsFunc(Environment(nil, "", "", false), func(v string) bool { return strings.HasPrefix(v, name+"=") })
 }

@@ -96,7 +96,7 @@ func adopted(p *wire.StartParams, snapshot *shellsnap.Snapshot) func(name string
 	}
 	kept := environ.Build(names, &filter, nil, nil)
 	return func(name string) bool {
-		if _, given := p.Env[name]; given || (p.NetworkProxy != nil || managed(p)) && netproxy.Sets(name) {
+		if _, given := p.Env[name]; given || (p.NetworkProxy != nil || managed(p)) && netproxy.Owns(name) {
 			return false // ports differ from network to network
 		}
 		if p.EnvPolicy != nil {
