@@ -48,16 +48,11 @@ func withRig(t *testing.T, o client.Options, f func(r rig)) {
 
 func layCable(t testing.TB, target string) *cable.Cable {
 	t.Helper()
-	c, err := cable.Lay(context.Background(), cable.Config{Target: target, Notice: func(e cable.Event) {
+	return tethertest.LayCableWith(t, cable.Config{Target: target, Notice: func(e cable.Event) {
 		if *show {
 			t.Log(e)
 		}
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
 }
 
 func (r rig) dial(o client.Options) *client.Client {

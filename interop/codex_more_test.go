@@ -41,11 +41,7 @@ func newStage(t *testing.T, who product, m *model) *stage {
 	t.Cleanup(server.stop)
 	s := &stage{t: t, model: m, home: codexHome(t, m.URL)}
 	s.workspace = filepath.Join(s.home, "ws")
-	var err error
-	if s.cable, err = cable.Lay(context.Background(), cable.Config{Target: server.url, Tap: s.tap}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.cable.Close)
+	s.cable = tethertest.LayCableWith(t, cable.Config{Target: server.url, Tap: s.tap})
 	return s
 }
 

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
@@ -25,7 +26,7 @@ const codexTimeout = 150 * time.Second
 // A codexRun is one run of the unmodified Codex CLI in front of an exec-server.
 type codexRun struct {
 	model    *model
-	cable    *tethertest.Cable
+	cable    *cable.Cable
 	recorder *recorder
 	stdout   string // events of the client, one JSON object per line
 	stderr   string
@@ -41,7 +42,7 @@ func runCodex(t *testing.T, who product, script func(turn int, outputs []string)
 	server := startServer(t, who)
 	t.Cleanup(server.stop)
 	r := &codexRun{model: newModel(t, script), recorder: newRecorder()}
-	r.cable = tethertest.NewCable(t, server.url, tethertest.WithTap(r.recorder.tap))
+	r.cable = tethertest.LayCableWith(t, cable.Config{Target: server.url, Sent: r.recorder.sent})
 	home := codexHome(t, r.model.URL)
 
 	ctx, cancel := context.WithTimeout(t.Context(), codexTimeout)
@@ -139,7 +140,7 @@ func (r *codexRun) wantExit(t *testing.T) {
 // wantOutput checks that what went to the client is exactly content.
 func (r *codexRun) wantOutput(t *testing.T, content []byte) {
 	t.Helper()
-	r.cable.Close() // after this the tap is quiet
+	r.cable.Close() // after this nothing more is recorded
 	n, sum, problems := r.recorder.sum()
 	for _, p := range problems {
 		t.Error(p)

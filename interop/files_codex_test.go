@@ -4,13 +4,16 @@ package interop_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
 )
 
 // patchApproval is how the client asks its user about a patch.
@@ -19,54 +22,34 @@ const patchApproval = "item/fileChange/requestApproval"
 // A fileTap reads along between client and executor and keeps requests about
 // files, with their answers.
 type fileTap struct {
-	mu      sync.Mutex
-	streams map[tapKey]*frameReader
-	calls   []*tappedFileCall
+	mu    sync.Mutex
+	calls []*tappedFileCall
 }
 
 // A tappedFileCall is one request about a file.
 type tappedFileCall struct {
 	link     int
-	ID       json.RawMessage
-	Method   string
-	Path     string
-	Sandbox  string // "null" for none
+	id       string
+	method   string
+	Path     string          `json:"path"`
+	Sandbox  json.RawMessage `json:"sandbox"` // "null" for none
 	answered bool
-	Error    string
+	err      *wire.Error
 }
 
-func (w *fileTap) tap(link int, fromTarget bool, data []byte) {
+func (w *fileTap) tap(m cable.Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := tapKey{link, fromTarget}
-	if w.streams[key] == nil {
-		w.streams[key] = &frameReader{}
-	}
-	for _, text := range w.streams[key].feed(data) {
-		w.message(key, text)
-	}
-}
-
-func (w *fileTap) message(key tapKey, text []byte) {
-	var m struct {
-		ID     json.RawMessage `json:"id"`
-		Method string          `json:"method"`
-		Params struct {
-			Path    string          `json:"path"`
-			Sandbox json.RawMessage `json:"sandbox"`
-		} `json:"params"`
-		Error json.RawMessage `json:"error"`
-	}
-	if json.Unmarshal(text, &m) != nil {
-		return // a message of another kind
-	}
 	switch {
-	case !key.fromTarget && strings.HasPrefix(m.Method, "fs/"):
-		w.calls = append(w.calls, &tappedFileCall{link: key.link, ID: m.ID, Method: m.Method, Path: m.Params.Path, Sandbox: string(m.Params.Sandbox)})
-	case key.fromTarget && m.Method == "":
+	case m.From == cable.FromClient && strings.HasPrefix(m.Method, "fs/"):
+		c := &tappedFileCall{link: m.Link, id: m.ID, method: m.Method}
+		if json.Unmarshal(m.Params, c) == nil {
+			w.calls = append(w.calls, c)
+		}
+	case m.From == cable.FromServer && strings.HasPrefix(m.AnswerTo, "fs/"):
 		for _, c := range w.calls {
-			if c.link == key.link && string(c.ID) == string(m.ID) && !c.answered {
-				c.answered, c.Error = true, string(m.Error)
+			if c.link == m.Link && c.id == m.ID && !c.answered {
+				c.answered, c.err = true, m.Error
 			}
 		}
 	}
@@ -99,12 +82,12 @@ func newPatcher(t *testing.T, who product, patches func(workspace string) []stri
 		}
 		return modelItem{"type": "custom_tool_call", "name": "apply_patch", "call_id": canonical(turn), "input": each[turn-1]}
 	})}
-	files := &fileTap{streams: map[tapKey]*frameReader{}}
-	a.cable = tethertest.NewCable(t, server.url, tethertest.WithTap(files.tap))
+	files := &fileTap{}
+	line := tethertest.LayCableWith(t, cable.Config{Target: server.url, Tap: files.tap})
 	home := codexHome(t, a.model.URL)
 	a.workspace = filepath.Join(home, "ws")
 	each = patches(a.workspace)
-	a.launch(client, home, a.cable.URL())
+	a.launch(client, home, line.URL())
 	a.call("initialize", map[string]any{"clientInfo": map[string]any{"name": "interop", "title": nil, "version": "1"},
 		"capabilities": map[string]any{"experimentalApi": true}})
 	a.send(map[string]any{"method": "initialized"})
@@ -129,7 +112,6 @@ func (a *appServer) patchStatuses() (statuses []string) {
 		m := a.next()
 		switch m.Method {
 		case "turn/completed":
-			a.cable.Settle()
 			return statuses
 		case "item/completed":
 			var done struct {
@@ -162,16 +144,16 @@ func wantConfined(t *testing.T, files *fileTap, method, path, part string) {
 	t.Helper()
 	var last *tappedFileCall
 	for _, c := range files.about(path) {
-		if c.Method == method {
+		if c.method == method {
 			last = &c
 		}
 	}
 	switch {
 	case last == nil:
 		t.Errorf("no %s of %s", method, path)
-	case !last.answered || last.Error != "":
-		t.Errorf("%s of %s was answered: %t, with error %q", method, path, last.answered, last.Error)
-	case !strings.Contains(last.Sandbox, `"restricted"`) || !strings.Contains(last.Sandbox, part):
+	case !last.answered || last.err != nil:
+		t.Errorf("%s of %s was answered: %t, with error %v", method, path, last.answered, last.err)
+	case !strings.Contains(string(last.Sandbox), `"restricted"`) || !strings.Contains(string(last.Sandbox), part):
 		t.Errorf("%s of %s has the sandbox %s, want one with %s", method, path, last.Sandbox, part)
 	}
 }
@@ -267,8 +249,8 @@ func TestFilesCodexApplyPatchOutside(t *testing.T) {
 		}
 		var refusals []string
 		for _, c := range files.about(filepath.Join(a.workspace, "link/evil.txt")) {
-			if c.Method == "fs/writeFile" {
-				refusals = append(refusals, c.Error)
+			if c.method == "fs/writeFile" {
+				refusals = append(refusals, fmt.Sprint(c.err))
 			}
 		}
 		if len(refusals) != 1 || !strings.Contains(refusals[0], "Read-only file system (os error 30)") {

@@ -17,63 +17,40 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // A messageTap keeps every message between client and executor.
 type messageTap struct {
 	mu       sync.Mutex
-	streams  map[tapKey]*frameReader
-	messages []tappedMessage
+	messages []cable.Message
 }
 
-type tappedMessage struct {
-	fromServer bool
-	lineMessage
-}
-
-func (m *messageTap) tap(link int, fromTarget bool, data []byte) {
+func (m *messageTap) tap(message cable.Message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := tapKey{link, fromTarget}
-	if m.streams[key] == nil {
-		m.streams[key] = &frameReader{}
-	}
-	for _, text := range m.streams[key].feed(data) {
-		message := tappedMessage{fromServer: fromTarget}
-		if json.Unmarshal(text, &message.lineMessage) == nil {
-			m.messages = append(m.messages, message)
-		}
-	}
+	m.messages = append(m.messages, message)
 }
 
 // of returns the messages of a method, in order.
-func (m *messageTap) of(method string) (found []tappedMessage) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, message := range m.messages {
-		if message.Method == method {
-			found = append(found, message)
-		}
-	}
-	return found
-}
-
-// await waits until there are n messages of a method, or for too long.
-func (m *messageTap) await(method string, n int) {
-	for end := time.Now().Add(patience); len(m.of(method)) < n && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
-	}
+func (m *messageTap) of(method string) []cable.Message {
+	return m.where(func(message cable.Message) bool { return message.Method == method })
 }
 
 // answers returns the answers of the client to requests of the server.
-func (m *messageTap) answers() (found []tappedMessage) {
+func (m *messageTap) answers() []cable.Message {
+	return m.where(func(message cable.Message) bool {
+		return message.From == cable.FromClient && message.AnswerTo != ""
+	})
+}
+
+func (m *messageTap) where(match func(cable.Message) bool) (found []cable.Message) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, message := range m.messages {
-		if message.Method == "" && !message.fromServer {
+		if match(message) {
 			found = append(found, message)
 		}
 	}
@@ -110,16 +87,19 @@ func runNetworkCodex(t *testing.T, who product, approvals, tables string, decisi
 	client := program(t, ref)
 	server := startServer(t, who)
 	t.Cleanup(server.stop)
-	r := &networkRun{wire: messageTap{streams: map[tapKey]*frameReader{}}}
+	r := &networkRun{}
+	line := tethertest.LayCableWith(t, cable.Config{Target: server.url, Tap: r.wire.tap})
+	told := line.On(cable.FromServer, cable.Method("network/policyDecision").Always())
 	script := commands(each...)
 	r.model = newModel(t, func(turn int, outputs []string) modelItem {
 		if turn > len(each) {
-			r.wire.await("network/policyDecision", decisions)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			_ = told.Await(ctx, decisions) // wantDecisions counts them
 		}
 		return script(turn, outputs)
 	})
 	service := withReviewer(t, r.model)
-	cable := tethertest.NewCable(t, server.url, tethertest.WithTap(r.wire.tap))
 	home := codexHome(t, service.URL)
 	path := filepath.Join(home, "codex", "config.toml")
 	config, err := os.ReadFile(path)
@@ -133,12 +113,12 @@ func runNetworkCodex(t *testing.T, who product, approvals, tables string, decisi
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), codexTimeout)
 	defer cancel()
-	cmd := codexExec(ctx, client, home, cable.URL())
+	cmd := codexExec(ctx, client, home, line.URL())
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.Env = append(cmd.Env, "RUST_LOG=error,codex_otel.log_only=info") // where decisions are logged
 	err = cmd.Run()
-	cable.Close() // after this the tap is quiet
+	line.Close() // after this the tap is quiet
 	r.stdout, r.stderr = out.String(), errs.String()
 	if err != nil {
 		t.Errorf("codex exec: %v\n%s\n%s", err, shorten(r.stdout), r.stderr)
@@ -335,7 +315,7 @@ func TestNetworkCodexAsks(t *testing.T) {
 				t.Fatalf("%d questions and %d answers, want 2 each: %+v %+v", len(asked), len(answers), asked, answers)
 			}
 			for i, want := range []string{`"allow"`, `"deny"`} {
-				if !strings.Contains(string(answers[i].Result), want) || string(answers[i].ID) != string(asked[i].ID) {
+				if !strings.Contains(string(answers[i].Result), want) || answers[i].ID != asked[i].ID {
 					t.Errorf("question %d %s was answered %s %s, want %s", i, asked[i].ID, answers[i].ID, answers[i].Result, want)
 				}
 			}

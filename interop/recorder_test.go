@@ -5,99 +5,64 @@ package interop_test
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"sync"
 
-	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/cable"
 )
 
-// A recorder reads along on a cable and keeps every output event that went to the
-// client: from notifications, and from the answers to process/read after a resume.
-// Numbers that came more than once are kept once, and must be equal.
+// A recorder keeps every output event that a cable has sent to the client: from
+// notifications, and from the answers to process/read after a resume. Numbers that came
+// more than once are kept once, and must be equal.
 type recorder struct {
 	mu        sync.Mutex
-	streams   map[tapKey]*frameReader
-	reads     map[readKey]string // process of each process/read in flight
 	processes map[string]*recording
 	problems  []string
 }
 
-type tapKey struct {
-	link       int
-	fromTarget bool
-}
-
-type readKey struct {
-	link int
-	id   string
-}
-
 // recording is what was seen of one process.
 type recording struct {
-	chunks   map[int][]byte
-	repeated int
-	bytes    int
-	exits    int // exited notifications
-	highest  int // highest number of any notification or chunk
+	chunks  map[int][]byte
+	bytes   int
+	highest int // highest number of a chunk
 }
 
-func newRecorder() *recorder {
-	return &recorder{streams: map[tapKey]*frameReader{}, reads: map[readKey]string{}, processes: map[string]*recording{}}
+// A recordedChunk is output in a notification or in an answer to process/read.
+type recordedChunk struct {
+	ProcessID string `json:"processId"`
+	Seq       int    `json:"seq"`
+	Chunk     []byte `json:"chunk"`
 }
 
-// tap is the cable's tap.
-func (r *recorder) tap(link int, fromTarget bool, data []byte) {
+func newRecorder() *recorder { return &recorder{processes: map[string]*recording{}} }
+
+// sent is told of the messages that the cable has sent.
+func (r *recorder) sent(m cable.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := tapKey{link, fromTarget}
-	s := r.streams[key]
-	if s == nil {
-		s = &frameReader{}
-		r.streams[key] = s
-	}
-	for _, message := range s.feed(data) {
-		r.message(key, message)
-	}
-}
-
-func (r *recorder) message(key tapKey, text []byte) {
-	var m struct {
-		ID     json.RawMessage `json:"id"`
-		Method string          `json:"method"`
-		Params struct {
-			ProcessID string `json:"processId"`
-			Seq       int    `json:"seq"`
-			Chunk     []byte `json:"chunk"`
-		} `json:"params"`
-		Result struct {
-			Chunks []struct {
-				Seq   int    `json:"seq"`
-				Chunk []byte `json:"chunk"`
-			} `json:"chunks"`
-		} `json:"result"`
-	}
-	if json.Unmarshal(text, &m) != nil {
-		// Params of other methods may have other types; only output matters here.
-		if key.fromTarget && bytes.Contains(text, []byte(`"process/output"`)) {
-			r.problems = append(r.problems, fmt.Sprintf("undecodable message of %d bytes", len(text)))
-		}
+	if m.From != cable.FromServer {
 		return
 	}
 	switch {
-	case !key.fromTarget && m.Method == "process/read":
-		r.reads[readKey{key.link, string(m.ID)}] = m.Params.ProcessID
-	case key.fromTarget && m.Method == "process/output":
-		r.chunk(m.Params.ProcessID, m.Params.Seq, m.Params.Chunk)
-	case key.fromTarget && m.Method == "process/exited":
-		r.process(m.Params.ProcessID).exits++
-	case key.fromTarget && m.Method == "":
-		if id, ok := r.reads[readKey{key.link, string(m.ID)}]; ok {
-			for _, c := range m.Result.Chunks {
-				r.chunk(id, c.Seq, c.Chunk)
-			}
+	case m.Method == "process/output":
+		var c recordedChunk
+		r.decode(m.Params, &c)
+		r.chunk(c.ProcessID, c)
+	case m.AnswerTo == "process/read" && m.Error == nil:
+		var answer struct {
+			Chunks []recordedChunk `json:"chunks"`
 		}
+		r.decode(m.Result, &answer)
+		for _, c := range answer.Chunks {
+			r.chunk(m.Process(), c)
+		}
+	}
+}
+
+func (r *recorder) decode(text json.RawMessage, v any) {
+	if err := json.Unmarshal(text, v); err != nil {
+		r.problems = append(r.problems, fmt.Sprintf("undecodable message of %d bytes: %v", len(text), err))
 	}
 }
 
@@ -110,18 +75,17 @@ func (r *recorder) process(id string) *recording {
 	return p
 }
 
-func (r *recorder) chunk(id string, seq int, data []byte) {
+func (r *recorder) chunk(id string, c recordedChunk) {
 	p := r.process(id)
-	p.highest = max(p.highest, seq)
-	if old, known := p.chunks[seq]; known {
-		p.repeated++
-		if !bytes.Equal(old, data) {
-			r.problems = append(r.problems, fmt.Sprintf("number %d came with two contents", seq))
+	p.highest = max(p.highest, c.Seq)
+	if old, known := p.chunks[c.Seq]; known {
+		if !bytes.Equal(old, c.Chunk) {
+			r.problems = append(r.problems, fmt.Sprintf("number %d came with two contents", c.Seq))
 		}
 		return
 	}
-	p.chunks[seq] = data
-	p.bytes += len(data)
+	p.chunks[c.Seq] = c.Chunk
+	p.bytes += len(c.Chunk)
 }
 
 // total is how many bytes of output went to the client so far.
@@ -166,72 +130,4 @@ func (r *recorder) sum() (int, string, []string) {
 		}
 	}
 	return n, fmt.Sprintf("%x", h.Sum(nil)), problems
-}
-
-// A frameReader takes the bytes of one direction of a WebSocket connection and
-// gives its text messages.
-type frameReader struct {
-	buf      []byte
-	upgraded bool
-	message  []byte
-}
-
-func (f *frameReader) feed(data []byte) (messages [][]byte) {
-	f.buf = append(f.buf, data...)
-	if !f.upgraded {
-		end := bytes.Index(f.buf, []byte("\r\n\r\n"))
-		if end < 0 {
-			return nil
-		}
-		f.buf, f.upgraded = f.buf[end+4:], true
-	}
-	for {
-		first, payload, rest, ok := cutFrame(f.buf)
-		if !ok {
-			f.buf = append([]byte(nil), f.buf...) // let go of what was read
-			return messages
-		}
-		f.buf = rest
-		if first&0x0f >= tethertest.OpClose {
-			continue
-		}
-		f.message = append(f.message, payload...)
-		if first&0x80 != 0 {
-			messages = append(messages, f.message)
-			f.message = nil
-		}
-	}
-}
-
-// cutFrame takes the first frame off buf, unmasked.
-func cutFrame(buf []byte) (first byte, payload, rest []byte, ok bool) {
-	if len(buf) < 2 {
-		return 0, nil, buf, false
-	}
-	size, head := int(buf[1]&0x7f), 2
-	switch {
-	case size == 126 && len(buf) >= 4:
-		size, head = int(binary.BigEndian.Uint16(buf[2:])), 4
-	case size == 127 && len(buf) >= 10:
-		size, head = int(binary.BigEndian.Uint64(buf[2:])), 10
-	case size >= 126:
-		return 0, nil, buf, false
-	}
-	var key []byte
-	if buf[1]&0x80 != 0 {
-		if len(buf) < head+4 {
-			return 0, nil, buf, false
-		}
-		key, head = buf[head:head+4], head+4
-	}
-	if len(buf) < head+size {
-		return 0, nil, buf, false
-	}
-	payload = append([]byte(nil), buf[head:head+size]...)
-	for i := range payload {
-		if key != nil {
-			payload[i] ^= key[i&3]
-		}
-	}
-	return buf[0], payload, buf[head+size:], true
 }

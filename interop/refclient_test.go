@@ -9,18 +9,20 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // dialRef connects the strict client through a cable.
-func dialRef(t *testing.T, who product) (context.Context, *tethertest.Cable, *tethertest.RefClient) {
+func dialRef(t *testing.T, who product) (context.Context, *cable.Cable, *tethertest.RefClient) {
 	t.Helper()
 	server := startServer(t, who)
 	t.Cleanup(server.stop)
-	cable := tethertest.NewCable(t, server.url)
+	cable := tethertest.LayCable(t, server.url)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	t.Cleanup(cancel)
 	c, err := tethertest.DialRef(ctx, cable.URL(), tethertest.RefOptions{Logf: t.Logf})
@@ -37,15 +39,20 @@ func TestRefClientRecovers(t *testing.T) {
 	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
 		ctx, cable, c := dialRef(t, who)
-		p, err := c.Start(ctx, tethertest.RefStart{ID: "p", Argv: sh(`read x; ` + paced(2000, 100, "0.05")), PipeStdin: true})
+		printing := make(chan struct{})
+		began := sync.OnceFunc(func() { close(printing) })
+		p, err := c.Start(ctx, tethertest.RefStart{ID: "p", Argv: sh(`read x; ` + paced(2000, 100, "0.05")), PipeStdin: true,
+			OnOutput: func(uint64, string, []byte) { began() }})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if status, err := p.Write(ctx, []byte("go\n")); err != nil || status != "accepted" {
 			t.Fatalf("write: %q, %v", status, err)
 		}
-		for p.Received() == 0 {
-			time.Sleep(time.Millisecond)
+		select {
+		case <-printing:
+		case <-ctx.Done():
+			t.Fatal("no output")
 		}
 		cable.CutFor(300 * time.Millisecond)
 		got, err := p.Wait(ctx)

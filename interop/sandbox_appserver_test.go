@@ -15,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
 )
 
 // An appServer is the real client as editors drive it: `codex app-server`, one
@@ -27,7 +29,6 @@ type appServer struct {
 	workspace string // cwd of the thread, on the executor
 	model     *model
 	wire      *wireTap
-	cable     *tethertest.Cable // to the executor, if somebody reads along
 
 	// user answers a request for approval with a decision.
 	user func(approval approvalRequest) string
@@ -72,10 +73,10 @@ func newAppServer(t *testing.T, who product, mode string, script func(turn int, 
 	server := startServer(t, who)
 	t.Cleanup(server.stop)
 	a := &appServer{t: t, who: who, model: newModel(t, script), wire: newWireTap()}
-	a.cable = tethertest.NewCable(t, server.url, tethertest.WithTap(a.wire.tap))
+	line := tethertest.LayCableWith(t, cable.Config{Target: server.url, Tap: a.wire.tap})
 	home := codexHome(t, a.model.URL)
 	a.workspace = filepath.Join(home, "ws")
-	a.launch(client, home, a.cable.URL())
+	a.launch(client, home, line.URL())
 
 	a.call("initialize", map[string]any{"clientInfo": map[string]any{"name": "interop", "title": nil, "version": "1"},
 		"capabilities": map[string]any{"experimentalApi": true}})
@@ -201,9 +202,6 @@ func (a *appServer) turn() {
 	for a.ended == before {
 		a.next()
 	}
-	if a.cable != nil {
-		a.cable.Settle()
-	}
 }
 
 // outputs are the tool outputs that the model was shown.
@@ -216,29 +214,29 @@ func (a *appServer) outputs() []string {
 // A wireTap reads along between client and executor and keeps what concerns
 // processes.
 type wireTap struct {
-	mu      sync.Mutex
-	streams map[tapKey]*frameReader
-	starts  []*tappedStart
-	exits   map[string]*tappedExit
+	mu     sync.Mutex
+	starts []*tappedStart
+	exits  map[string]*tappedExit
 }
 
 // A tappedStart is one process/start and its answer.
 type tappedStart struct {
-	link, ID  int
-	ProcessID string
-	Sandbox   json.RawMessage
-	Argv      []string
+	link      int
+	id        string
+	ProcessID string          `json:"processId"`
+	Sandbox   json.RawMessage `json:"sandbox"`
+	Argv      []string        `json:"argv"`
 	asked     time.Time
-	answered  time.Time // zero: not yet
-	Type      string    // sandboxType of the answer
-	Error     string
+	answered  time.Time   // zero: not yet
+	Type      string      `json:"sandboxType"` // of the answer
+	err       *wire.Error // of the answer
 }
 
 // A tappedExit is one process/exited.
 type tappedExit struct {
 	at     time.Time
-	Code   int
-	Denied *bool // nil: not said
+	Code   int   `json:"exitCode"`
+	Denied *bool `json:"sandboxDenied"` // nil: not said
 }
 
 func (e tappedExit) String() string {
@@ -249,50 +247,28 @@ func (e tappedExit) String() string {
 }
 
 func newWireTap() *wireTap {
-	return &wireTap{streams: map[tapKey]*frameReader{}, exits: map[string]*tappedExit{}}
+	return &wireTap{exits: map[string]*tappedExit{}}
 }
 
-func (w *wireTap) tap(link int, fromTarget bool, data []byte) {
+func (w *wireTap) tap(m cable.Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	key := tapKey{link, fromTarget}
-	if w.streams[key] == nil {
-		w.streams[key] = &frameReader{}
-	}
-	for _, text := range w.streams[key].feed(data) {
-		w.message(key, text)
-	}
-}
-
-func (w *wireTap) message(key tapKey, text []byte) {
-	var m struct {
-		ID     int    `json:"id"`
-		Method string `json:"method"`
-		Params struct {
-			ProcessID     string          `json:"processId"`
-			Argv          []string        `json:"argv"`
-			Sandbox       json.RawMessage `json:"sandbox"`
-			ExitCode      int             `json:"exitCode"`
-			SandboxDenied *bool           `json:"sandboxDenied"`
-		} `json:"params"`
-		Result struct {
-			SandboxType string `json:"sandboxType"`
-		} `json:"result"`
-		Error json.RawMessage `json:"error"`
-	}
-	if json.Unmarshal(text, &m) != nil {
-		return // a message of another kind
-	}
 	switch {
-	case !key.fromTarget && m.Method == "process/start":
-		w.starts = append(w.starts, &tappedStart{link: key.link, ID: m.ID, ProcessID: m.Params.ProcessID,
-			Sandbox: m.Params.Sandbox, Argv: m.Params.Argv, asked: time.Now()})
-	case key.fromTarget && m.Method == "process/exited":
-		w.exits[m.Params.ProcessID] = &tappedExit{time.Now(), m.Params.ExitCode, m.Params.SandboxDenied}
-	case key.fromTarget && m.Method == "":
+	case m.From == cable.FromClient && m.Method == "process/start":
+		s := &tappedStart{link: m.Link, id: m.ID, asked: m.Time}
+		if json.Unmarshal(m.Params, s) == nil {
+			w.starts = append(w.starts, s)
+		}
+	case m.From == cable.FromServer && m.Method == "process/exited":
+		e := &tappedExit{at: m.Time}
+		if json.Unmarshal(m.Params, e) == nil {
+			w.exits[m.Process()] = e
+		}
+	case m.From == cable.FromServer && m.AnswerTo == "process/start":
 		for _, s := range w.starts {
-			if s.link == key.link && s.ID == m.ID && s.answered.IsZero() {
-				s.answered, s.Type, s.Error = time.Now(), m.Result.SandboxType, string(m.Error)
+			if s.link == m.Link && s.id == m.ID && s.answered.IsZero() {
+				s.answered, s.err = m.Time, m.Error
+				_ = json.Unmarshal(m.Result, s) // an error has none
 			}
 		}
 	}

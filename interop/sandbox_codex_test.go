@@ -51,7 +51,7 @@ func (a *appServer) wantDenied(s tappedStart, e tappedExit) {
 	t := a.t
 	t.Helper()
 	if !strings.Contains(string(s.Sandbox), `"permissions"`) || s.Type != "linuxSeccomp" {
-		t.Errorf("the first start has sandbox %s and the answer %q %s, want an intent and linuxSeccomp", s.Sandbox, s.Type, s.Error)
+		t.Errorf("the first start has sandbox %s and the answer %q %v, want an intent and linuxSeccomp", s.Sandbox, s.Type, s.err)
 	}
 	if e.Code == 0 || e.Denied == nil || !*e.Denied && a.who != ref {
 		t.Errorf("the attempt in the sandbox ended with %v, want sandboxDenied true", e)

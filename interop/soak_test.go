@@ -23,6 +23,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tetherexec/tether/internal/cable"
 	execserver "github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
@@ -200,7 +201,7 @@ func TestSoakOutageOfTenSeconds(t *testing.T) {
 	url := soakServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // a busy machine needs one
 	defer cancel()
-	cable := tethertest.NewCable(t, url)
+	cable := tethertest.LayCable(t, url)
 	defer cable.Close()
 	c := soakClient(ctx, t, cable.URL())
 	defer c.Close()
@@ -221,7 +222,7 @@ func TestSoakCutEvery200ms(t *testing.T) {
 	url := soakServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	cable := tethertest.NewCable(t, url)
+	cable := tethertest.LayCable(t, url)
 	defer cable.Close()
 	c := soakClient(ctx, t, cable.URL())
 	defer c.Close()
@@ -248,7 +249,7 @@ func TestSoakCutEvery200ms(t *testing.T) {
 
 // cutEvery cuts a cable again and again until the time is over or stop is called. due
 // says whether the next cut may come, after so many.
-func cutEvery(cable *tethertest.Cable, every, total time.Duration, due func(cuts int) bool) (stop func()) {
+func cutEvery(cable *cable.Cable, every, total time.Duration, due func(cuts int) bool) (stop func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), total)
 	var cutter sync.WaitGroup
 	cutter.Go(func() {
@@ -292,7 +293,7 @@ func TestSoakManyClients(t *testing.T) {
 	for i := range clients {
 		all.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(i), 1))
-			cable := tethertest.NewCable(t, url)
+			cable := tethertest.LayCable(t, url)
 			defer cable.Close()
 			c, err := tethertest.DialRef(ctx, cable.URL(), tethertest.RefOptions{})
 			if err != nil {
