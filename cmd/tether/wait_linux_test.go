@@ -36,7 +36,7 @@ func TestWaitForAnExitThatIsNoLongerKept(t *testing.T) {
 	t.Parallel()
 	b := newBooth(t)
 	s := tethertest.StartServer(t, server.Config{Retain: 1})
-	cable := tethertest.NewCable(t, s.URL)
+	cable := tethertest.LayCable(t, s.URL)
 	gate := filepath.Join(b.work, "gate")
 	c, p := agent(t, s.URL, "until [ -e "+gate+" ]; do sleep 0.02; done; head -c 8000000 /dev/zero & exit 7")
 	eventually := func(is func(wire.ProcessInfo) bool) {
