@@ -92,7 +92,7 @@ func open(ctx context.Context, d dialer, o Options) (*Client, error) {
 		}
 		c.cancel(err)
 		c.tasks.Wait()
-		return nil, &AttemptError{err}
+		return nil, &AttemptError{d.String(), err}
 	}
 	c.session = l.session
 	c.ttl = referenceTTL
@@ -106,14 +106,6 @@ func open(ctx context.Context, d dialer, o Options) (*Client, error) {
 	c.tasks.Go(c.mend)
 	return c, nil
 }
-
-// An AttemptError is a session that could not be opened.
-type AttemptError struct{ Err error }
-
-func (e *AttemptError) Error() string {
-	return "exec-server connection attempt failed: " + e.Err.Error()
-}
-func (e *AttemptError) Unwrap() error { return e.Err }
 
 func (c *Client) initializeParams(resume string) wire.InitializeParams {
 	p := wire.InitializeParams{ClientName: c.opts.Name}

@@ -1,13 +1,16 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,11 +25,12 @@ const commandGrace = 2 * time.Second
 const maxStderrLine = 4 << 10
 
 // errSpawn is a transport command that could not be started.
-var errSpawn = errors.New("failed to spawn exec-server")
+var errSpawn = errors.New("cannot be started")
 
 // A TransportCommand speaks the protocol on its standard input and output, one
 // message per line: "ssh host tether bridge", or "codex exec-server --listen stdio".
 type TransportCommand struct {
+	Name string // of the server, for errors; empty: the first of Argv
 	Argv []string
 	Dir  string   // empty: the present one
 	Env  []string // added to the present environment, as NAME=VALUE
@@ -47,7 +51,9 @@ func commandDialer(cmd TransportCommand, o Options) (dialer, error) {
 	return &commandTransport{cmd, o.withDefaults().Log}, nil
 }
 
-func (d *commandTransport) String() string { return fmt.Sprintf("stdio command `%s`", d.cmd.Argv[0]) }
+func (d *commandTransport) String() string {
+	return cmp.Or(d.cmd.Name, "`"+d.cmd.Argv[0]+"`")
+}
 
 // local is false: to start a command again is not cheap.
 func (d *commandTransport) local() bool { return false }
@@ -60,52 +66,92 @@ func (d *commandTransport) dial(context.Context) (rpc.Stream, error) {
 	cmd.WaitDelay = commandGrace // for who holds standard error open
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errSpawn, err)
+		return nil, d.failed(err)
 	}
 	// Not StdoutPipe: Wait would take away what was not read yet.
 	stdout, theirs, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errSpawn, err)
+		return nil, d.failed(err)
 	}
 	cmd.Stdout = theirs
-	cmd.Stderr = d.cmd.Stderr
-	if cmd.Stderr == nil {
-		cmd.Stderr = &lineLog{log: d.log}
-	}
+	said := &lineLog{log: d.log, to: d.cmd.Stderr}
+	cmd.Stderr = said
 	err = cmd.Start()
 	theirs.Close()
 	if err != nil {
 		stdout.Close()
-		return nil, fmt.Errorf("%w: %w", errSpawn, err)
+		return nil, d.failed(err)
 	}
-	s := &commandStream{Lines: rpc.NewLines(stdout, stdin), process: cmd.Process, ended: make(chan struct{})}
+	s := &commandStream{process: cmd.Process, ended: make(chan struct{})}
+	s.Lines = rpc.NewLines(stdout, commandInput{stdin, s})
 	s.waiter.Go(func() {
 		if err := cmd.Wait(); err != nil {
-			s.failure = fmt.Errorf("`%s` has ended: %w", d.cmd.Argv[0], err)
+			s.failure = &CommandError{d.cmd.Argv[0], err, said.last()}
 		}
 		killGroup(cmd.Process) // so that standard output ends
 		close(s.ended)
 	})
-	return &namedStream{s, "exec-server stdio command"}, nil
+	return unlimitedStream{s}, nil
 }
 
-// A lineLog writes lines to a log.
+// failed is the error of a command that could not be started.
+func (d *commandTransport) failed(err error) error {
+	if e, ok := errors.AsType[*exec.Error](err); ok {
+		err = e.Err
+	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	return &CommandError{Name: d.cmd.Argv[0], Err: fmt.Errorf("%w: %w", errSpawn, err)}
+}
+
+// A lineLog passes on what a transport command says, or else logs it line by line. It
+// remembers the last line: mostly that says why the command has ended.
 type lineLog struct {
-	log  *slog.Logger
-	line []byte
+	log *slog.Logger
+	to  io.Writer // may be nil
+
+	mu     sync.Mutex
+	line   []byte // as much as there is of it
+	newest string // that was not empty
 }
 
 func (l *lineLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, c := range b {
 		switch {
 		case c == '\n':
-			l.log.Info("exec-server stdio command", "line", string(l.line))
-			l.line = l.line[:0]
+			l.end()
 		case len(l.line) < maxStderrLine:
 			l.line = append(l.line, c)
 		}
 	}
+	if l.to != nil {
+		return l.to.Write(b)
+	}
 	return len(b), nil
+}
+
+// end ends a line. The caller has l.mu.
+func (l *lineLog) end() {
+	if l.to == nil {
+		l.log.Info("transport command", "line", string(l.line))
+	}
+	if text := strings.TrimSpace(strings.ToValidUTF8(string(l.line), "")); text != "" {
+		l.newest = text
+	}
+	l.line = l.line[:0]
+}
+
+// last is the last line that was not empty.
+func (l *lineLog) last() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.line) > 0 {
+		l.end()
+	}
+	return l.newest
 }
 
 // A commandStream is the standard input and output of a command that ends with it.
@@ -122,15 +168,35 @@ type commandStream struct {
 func (s *commandStream) Read() ([]byte, error) {
 	data, err := s.Lines.Read()
 	if errors.Is(err, io.EOF) {
-		select {
-		case <-s.ended:
-			if s.failure != nil {
-				err = s.failure
-			}
-		case <-time.After(commandGrace): // it has only closed its output
-		}
+		err = s.why(err)
 	}
 	return data, err
+}
+
+// why is how the command has ended, if not well, instead of an error of its pipes.
+func (s *commandStream) why(err error) error {
+	select {
+	case <-s.ended:
+		if s.failure != nil {
+			return s.failure
+		}
+	case <-time.After(commandGrace): // it has only closed a pipe
+	}
+	return err
+}
+
+// A commandInput is the standard input of the command.
+type commandInput struct {
+	io.WriteCloser
+	stream *commandStream
+}
+
+func (in commandInput) Write(b []byte) (int, error) {
+	n, err := in.WriteCloser.Write(b)
+	if err != nil {
+		err = in.stream.why(err)
+	}
+	return n, err
 }
 
 // Close ends the command: it is asked to, and killed with all its group if it does not.

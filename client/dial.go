@@ -37,7 +37,7 @@ type webSocket struct {
 	opts    Options
 }
 
-func (d *webSocket) String() string { return fmt.Sprintf("websocket `%s`", d.address) }
+func (d *webSocket) String() string { return d.address }
 
 func (d *webSocket) local() bool { return d.near }
 
@@ -69,6 +69,7 @@ func dialerOf(address string, o Options) (dialer, error) {
 
 func (d *webSocket) dial(ctx context.Context) (rpc.Stream, error) {
 	var refusal string
+	var answer *answerConn
 	dialer := ws.Dialer{
 		TLSConfig: d.opts.TLS,
 		NetDial: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -79,7 +80,12 @@ func (d *webSocket) dial(ctx context.Context) (rpc.Stream, error) {
 				network, addr = "unix", d.socket
 			}
 			// Keep-alive finds dead peers while nobody pings: during the upgrade.
-			return (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext(ctx, network, addr)
+			conn, err := (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext(ctx, network, addr)
+			if err != nil || !strings.HasPrefix(d.url, "ws://") || d.socket != "" {
+				return conn, err
+			}
+			answer = &answerConn{Conn: conn}
+			return answer, nil
 		},
 		OnStatusError: func(_ int, _ []byte, r io.Reader) {
 			refusal = refusalText(r)
@@ -93,7 +99,13 @@ func (d *webSocket) dial(ctx context.Context) (rpc.Stream, error) {
 		if status, ok := errors.AsType[ws.StatusError](err); ok {
 			return nil, &UpgradeError{d.address, int(status), refusal}
 		}
-		return nil, fmt.Errorf("failed to connect to exec-server websocket `%s`: %w", d.address, err)
+		if answer != nil && answer.speaksTLS() {
+			err = errSpeaksTLS
+		}
+		return nil, &DialError{d.address, err}
+	}
+	if conn == net.Conn(answer) {
+		conn = answer.Conn
 	}
 	var early []byte
 	if buffered != nil {
@@ -101,7 +113,31 @@ func (d *webSocket) dial(ctx context.Context) (rpc.Stream, error) {
 		early = append([]byte(nil), early...)
 		ws.PutReader(buffered)
 	}
-	return &namedStream{rpc.NewWebSocketClient(conn, early), "exec-server websocket " + d.address}, nil
+	return unlimitedStream{rpc.NewWebSocketClient(conn, early)}, nil
+}
+
+// errSpeaksTLS means that a ws:// address leads to a port that expects TLS.
+var errSpeaksTLS = errors.New("the port speaks TLS")
+
+// An answerConn remembers the beginning of what the server says, which is nothing that
+// a WebSocket begins with if the port is not for that.
+type answerConn struct {
+	net.Conn
+	begin []byte // up to maxRefusal
+}
+
+func (c *answerConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.begin = append(c.begin, b[:min(n, maxRefusal-len(c.begin))]...)
+	return n, err
+}
+
+// speaksTLS reports whether the server has told us that it expects TLS: by an alert of
+// TLS, or as Go's and other HTTPS servers do, in words.
+func (c *answerConn) speaksTLS() bool {
+	text := string(c.begin)
+	return strings.HasPrefix(text, "\x15\x03") || strings.HasPrefix(text, "HTTP/1.") &&
+		(strings.Contains(text, "HTTP request to an HTTPS server") || strings.Contains(text, "HTTP request was sent to HTTPS port"))
 }
 
 // refusalText is what the server says about its refusal. Only a text of known length
@@ -115,16 +151,6 @@ func refusalText(r io.Reader) string {
 	return strings.TrimSpace(string(text))
 }
 
-// A namedStream says in its errors where they come from.
-type namedStream struct {
-	rpc.Stream
-	name string
-}
-
-func (s *namedStream) Read() ([]byte, error) {
-	data, err := s.Stream.Read()
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = fmt.Errorf("failed to read JSON-RPC message from %s: %w", s.name, err)
-	}
-	return data, err
-}
+// An unlimitedStream does not make its messages wait for room in memory, as those of a
+// server do: a client receives what it has asked for.
+type unlimitedStream struct{ rpc.Stream }

@@ -29,7 +29,7 @@ func (c *Client) Ping(ctx context.Context) error {
 		return err
 	}
 	if r.Status != "ready" {
-		return fmt.Errorf("exec-server environment is %s", r.Status)
+		return fmt.Errorf("the server is not ready: its status is %s", r.Status)
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ type lateError struct {
 }
 
 func (e *lateError) Error() string {
-	return "timed out waiting for exec-server `" + e.method + "` response after " + shortDuration(e.after)
+	return "the server has not answered `" + e.method + "` for " + shortDuration(e.after)
 }
 func (e *lateError) Is(target error) bool { return target == context.DeadlineExceeded }
 func (e *lateError) Timeout() bool        { return true }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/tetherexec/tether/internal/wording"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -19,7 +21,7 @@ var (
 
 	// ErrRecoveryTimeout means that the server did not come back before its own
 	// patience with the session was over. It is also an ErrSessionLost.
-	ErrRecoveryTimeout = errors.New("recovery timed out")
+	ErrRecoveryTimeout = errors.New("the server did not come back in time")
 
 	// ErrTakenOver means that another client has resumed the session, which goes on
 	// there. It is also an ErrSessionLost.
@@ -62,20 +64,33 @@ var (
 	ErrStdinClosed = errors.New("standard input is closed")
 
 	// ErrNotConnected means that a fail-fast call met a client that is not connected.
-	ErrNotConnected = errors.New("exec-server environment is recovering")
+	ErrNotConnected = errors.New("the connection to the server is lost at the moment")
 
 	// ErrTooManyCalls means that the most calls wait for their answers.
-	ErrTooManyCalls = fmt.Errorf("exec-server has reached its limit of %d pending requests", maxCalls)
+	ErrTooManyCalls = fmt.Errorf("limit reached: %d requests wait for answers of the server", maxCalls)
 )
 
-// A ServerError is an answer of the server that says no.
+// A ServerError is an answer of the server that says no. Its text is for people; the
+// fields are what the server said.
 type ServerError struct {
-	Code    int // wire.CodeNotFound and its like
+	Method  string // of the request
+	Code    int    // wire.CodeNotFound and its like
 	Message string
 }
 
 func (e *ServerError) Error() string {
-	return fmt.Sprintf("exec-server rejected request (%d): %s", e.Code, e.Message)
+	text := wording.Text(e.Message)
+	if e.Method == wire.MethodProcessStart && strings.HasSuffix(e.Message, ")") && e.OSError() != 0 {
+		return "the command cannot be started: " + text // a server that does not say more
+	}
+	return text
+}
+
+// OSError is the error of the server's operating system that the server names as its
+// reason; zero: none.
+func (e *ServerError) OSError() syscall.Errno {
+	number, _ := wording.OSError(e.Message)
+	return number
 }
 
 // Is makes refusals the errors above, and those of the executor's files the errors of
@@ -96,7 +111,9 @@ func (e *ServerError) Is(target error) bool {
 	return false
 }
 
-func serverError(e *wire.Error) error { return &ServerError{e.Code, e.Message} }
+func serverError(method string, e *wire.Error) error {
+	return &ServerError{method, e.Code, e.Message}
+}
 
 // hasCode reports whether err is an answer of the server with this code.
 func hasCode(err error, code int) bool {
@@ -107,7 +124,9 @@ func hasCode(err error, code int) bool {
 // A ProtocolError is an answer that makes no sense.
 type ProtocolError struct{ Reason string }
 
-func (e *ProtocolError) Error() string { return "exec-server protocol error: " + e.Reason }
+func (e *ProtocolError) Error() string {
+	return "protocol error of the server: " + wording.Text(e.Reason)
+}
 
 func protocolError(format string, args ...any) error {
 	return &ProtocolError{fmt.Sprintf(format, args...)}
@@ -132,9 +151,9 @@ type lostError struct {
 
 func (e *lostError) Error() string {
 	if e.cause == nil {
-		return "exec-server transport disconnected"
+		return "the connection was lost"
 	}
-	return "exec-server transport disconnected: " + e.cause.Error()
+	return "the connection was lost: " + connectionText(e.cause)
 }
 
 func (e *lostError) Unwrap() error { return e.cause }
@@ -165,7 +184,7 @@ func (e *SessionError) Error() string {
 	if e.Cause == ErrTakenOver || e.Cause == ErrServerStopped {
 		return e.Cause.Error()
 	}
-	return e.Loss.Error() + "; failed to resume exec-server session: " + e.Cause.Error()
+	return e.Loss.Error() + "; the session could not be resumed: " + connectionText(e.Cause)
 }
 
 // Unwrap makes errors.Is find ErrSessionLost and both reasons.
@@ -180,9 +199,9 @@ type timeoutError struct {
 }
 
 func (e *timeoutError) Error() string {
-	s := "recovery timed out after " + shortDuration(e.after)
+	s := "the server did not come back within " + shortDuration(e.after)
 	if e.last != nil {
-		s += "; last attempt: " + e.last.Error()
+		s += "; last attempt: " + connectionText(e.last)
 	}
 	return s
 }
@@ -200,24 +219,4 @@ func shortDuration(d time.Duration) string {
 		s = strings.TrimSuffix(s, "0m")
 	}
 	return s
-}
-
-// An UpgradeError is a server that answered, but not with a connection.
-type UpgradeError struct {
-	URL    string
-	Status int // of HTTP
-	Text   string
-}
-
-func (e *UpgradeError) Error() string {
-	s := fmt.Sprintf("exec-server websocket `%s` answered with HTTP status %d", e.URL, e.Status)
-	if e.Text != "" {
-		s += ": " + e.Text
-	}
-	return s
-}
-
-// refused reports whether trying again is unlikely to help.
-func (e *UpgradeError) refused() bool {
-	return e.Status == 400 || e.Status == 401 || e.Status == 403 || e.Status == 404
 }

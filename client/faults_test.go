@@ -75,7 +75,7 @@ func TestF13AnotherSession(t *testing.T) {
 	_, p, first := started(t, s, client.Options{})
 	first.cut()
 	wait := play(t, func() { s.accept().expect1("initialize", `{"sessionId":"OTHER"}`) })
-	err := wantFailed(t, p, "exec-server initialized an unexpected session OTHER")
+	err := wantFailed(t, p, "protocol error of the server: it has opened another session than the one to be resumed")
 	wait()
 	if !errors.Is(err, client.ErrSessionLost) {
 		t.Errorf("%v is not ErrSessionLost", err)
@@ -84,12 +84,16 @@ func TestF13AnotherSession(t *testing.T) {
 
 func (p *peer) expect1(method, result string) { p.say(p.expect(method).answer(result)) }
 
+// forgotten is what people are told of a session that the server does not know.
+const forgotten = "the server does not know the session any more: it was restarted, or there was no connection for too long; what ran in the session has ended"
+
 func TestF14Refused(t *testing.T) {
 	for _, c := range []struct {
 		id   string
 		code int
 		text string
-	}{{"F14", -32603, "broken"}, {"F06", -32600, "unknown session id S"}} {
+		want string
+	}{{"F14", -32603, "broken", "broken"}, {"F06", -32600, "unknown session id S", forgotten}} {
 		t.Run(c.id, func(t *testing.T) {
 			s := newScript(t)
 			_, p, first := started(t, s, client.Options{})
@@ -98,7 +102,7 @@ func TestF14Refused(t *testing.T) {
 				again := s.accept()
 				again.say(again.expect("initialize").refuse(c.code, c.text))
 			})
-			err := wantFailed(t, p, fmt.Sprintf("exec-server transport disconnected; failed to resume exec-server session: exec-server rejected request (%d): %s", c.code, c.text))
+			err := wantFailed(t, p, "the connection was lost; the session could not be resumed: "+c.want)
 			wait()
 			if !errors.Is(err, client.ErrSessionLost) || errors.Is(err, client.ErrRecoveryTimeout) {
 				t.Errorf("%v is not just ErrSessionLost", err)
@@ -167,7 +171,7 @@ func TestF18Forgotten(t *testing.T) {
 		}
 		again.say(events("Q", "o1 x2 c3")...)
 	})
-	wantFailed(t, p, "failed to recover process P: exec-server rejected request (-32600): unknown process id P")
+	wantFailed(t, p, "failed to recover process P: the server has no process P any more")
 	wantOutput(t, other, "1;")
 	wait()
 }
@@ -332,7 +336,7 @@ func TestF19Gap(t *testing.T) {
 
 func TestF53F54Contradictions(t *testing.T) {
 	for name, c := range map[string]struct{ answer, want string }{
-		"F53": {readAnswer(4, true, true, 1, 2, 3), "failed to recover process P: exec-server protocol error: process close sequence 3 conflicts with recovered output"},
+		"F53": {readAnswer(4, true, true, 1, 2, 3), "failed to recover process P: protocol error of the server: process close sequence 3 conflicts with recovered output"},
 		"F54": {strings.Replace(readAnswer(4, true, true, 1), `"exitCode":0`, `"exitCode":null`, 1), "recovering exited process did not include its exit code"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,7 @@ func (c *Client) first(ctx context.Context) (*link, error) {
 		}
 		if !isAttached {
 			c.mu.Lock()
-			c.tell(Status{State: Connecting, Attempt: failed, Err: &AttemptError{err}})
+			c.tell(Status{State: Connecting, Attempt: failed, Err: &AttemptError{c.dialer.String(), err}})
 			c.mu.Unlock()
 		}
 		select {
@@ -65,7 +65,7 @@ func (c *Client) mayCome(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return false
 	}
-	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok || errors.Is(err, errSpeaksTLS) {
 		return false
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "remote error" { // an alert of TLS

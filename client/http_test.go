@@ -168,7 +168,7 @@ func TestHTTPStreams(t *testing.T) {
 				s.delta(i+1, mega, goesOn)
 			}
 		}},
-		{"T12", "one", "exec-server transport disconnected", func(s stream) { s.delta(1, "one", goesOn); s.cut() }},
+		{"T12", "one", "the connection was lost", func(s stream) { s.delta(1, "one", goesOn); s.cut() }},
 		{"F60", "one", "exceeds 1048576 bytes", func(s stream) { s.delta(1, "one", goesOn); s.delta(2, mega+"x", goesOn) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestF44RequestInFlight(t *testing.T) {
 	})
 	c := dial(t, s.url(), client.Options{})
 	browser := http.Client{Transport: c.Transport()}
-	if _, err := browser.Get("http://example.test/"); !errors.Is(err, client.ErrAmbiguous) || !strings.Contains(err.Error(), "transport disconnected") {
+	if _, err := browser.Get("http://example.test/"); !errors.Is(err, client.ErrAmbiguous) || !strings.Contains(err.Error(), "the connection was lost") {
 		t.Errorf("the lost request: %v", err)
 	}
 	if resp, err := browser.Get("http://example.test/"); err != nil || second(io.ReadAll(resp.Body)) != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/wording"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -45,16 +46,21 @@ func (l *link) Notification(method string, params []byte) error {
 		err = l.observed(method, params)
 	}
 	if err != nil {
-		return fmt.Errorf("exec-server notification handling failed: %s: %w", method, err)
+		return badNotification(method, err)
 	}
 	return nil
+}
+
+// badNotification is a notification that cannot be understood. It ends the connection.
+func badNotification(method string, err error) error {
+	return fmt.Errorf("the server sent a `%s` that makes no sense: %w", method, wording.Error(err))
 }
 
 // output takes the output of processes, without the detour over a parsed message.
 func (c *Client) output(msg []byte) (taken bool, err error) {
 	n, taken, err := wire.ParseOutput(msg)
 	if err != nil {
-		return taken, fmt.Errorf("exec-server notification handling failed: %s: %w", wire.NoteProcessOutput, err)
+		return taken, badNotification(wire.NoteProcessOutput, err)
 	}
 	if !taken {
 		return false, nil

@@ -7,7 +7,7 @@ import (
 )
 
 // ErrNotReady means that a fail-fast call came before the first connection.
-var ErrNotReady = errors.New("exec-server environment is not ready")
+var ErrNotReady = errors.New("there is no connection to the server yet")
 
 // A Lazy opens a session when it is needed, and another one when that is lost. It is
 // safe for concurrent use.

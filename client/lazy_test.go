@@ -82,10 +82,10 @@ func TestLazyTriesAgain(t *testing.T) {
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	cable.Cut()
 	l := newLazy(t, cable.URL(), client.Options{})
-	if _, err := l.Get(tethertest.Within(t)); err == nil || !strings.Contains(err.Error(), "exec-server connection attempt failed") {
+	if _, err := l.Get(tethertest.Within(t)); err == nil || !strings.Contains(err.Error(), "cannot connect to "+cable.URL()+": ") {
 		t.Fatalf("Get: %v", err)
 	}
-	wantStatus(t, l, client.Disconnected, "attempt failed")
+	wantStatus(t, l, client.Disconnected, "cannot connect to ")
 	cable.Mend()
 	get(t, l)
 	wantStatus(t, l, client.Ready, "")
@@ -105,7 +105,7 @@ func TestLazyReplacesALostSession(t *testing.T) {
 	if err := c.Ping(tethertest.Within(t)); !errors.Is(err, client.ErrSessionLost) {
 		t.Fatalf("Ping: %v", err)
 	}
-	wantStatus(t, l, client.Disconnected, "unknown session id")
+	wantStatus(t, l, client.Disconnected, "does not know the session any more")
 	next := get(t, l)
 	if next == c || next.SessionID() == c.SessionID() || next.Ping(tethertest.Within(t)) != nil {
 		t.Error("no new session")
@@ -117,7 +117,7 @@ func TestLazyCommand(t *testing.T) {
 	l := client.NewLazyCommand(client.TransportCommand{Argv: []string{"/nonexistent/command"}}, client.Options{})
 	defer l.Close()
 	for range 2 {
-		if _, err := l.Get(tethertest.Within(t)); err == nil || !strings.Contains(err.Error(), "failed to spawn exec-server") {
+		if _, err := l.Get(tethertest.Within(t)); err == nil || err.Error() != "cannot connect to `/nonexistent/command`: `/nonexistent/command` cannot be started: no such file or directory" {
 			t.Errorf("Get: %v", err)
 		}
 	}

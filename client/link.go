@@ -39,7 +39,7 @@ type link struct {
 // connect makes a connection and opens a session on it, or resumes one.
 func (c *Client) connect(ctx context.Context, resume string) (*link, error) {
 	dialing, cancel := context.WithTimeoutCause(ctx, c.opts.ConnectTimeout,
-		fmt.Errorf("timed out connecting to exec-server %s after %s", c.dialer, shortDuration(c.opts.ConnectTimeout)))
+		fmt.Errorf("no connection after %s", shortDuration(c.opts.ConnectTimeout)))
 	stream, err := c.dialer.dial(dialing)
 	if err != nil && ctx.Err() == nil && dialing.Err() != nil {
 		err = context.Cause(dialing)
@@ -104,14 +104,14 @@ type initializeResult struct {
 func (l *link) handshake(ctx context.Context, resume string) error {
 	limit := l.client.opts.InitializeTimeout
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
-		fmt.Errorf("timed out waiting for exec-server initialize handshake after %s", shortDuration(limit)))
+		fmt.Errorf("it accepts connections, but has not answered for %s", shortDuration(limit)))
 	defer cancel()
 	var got initializeResult
 	if err := l.call(ctx, wire.MethodInitialize, l.client.initializeParams(resume), &got); err != nil {
 		return err
 	}
 	if resume != "" && got.SessionID != resume {
-		return protocolError("exec-server initialized an unexpected session %s", got.SessionID)
+		return protocolError("it has opened another session than the one to be resumed")
 	}
 	l.session, l.tether = got.SessionID, got.Tether
 	if got.EnvironmentInfo != nil {
@@ -167,9 +167,10 @@ func (l *link) enter(ctx context.Context, u urgency) (leave func(), err error) {
 
 // A pending call waits for its answer.
 type pending struct {
-	link  *link
-	call  *rpc.Call
-	leave func()
+	link   *link
+	method string
+	call   *rpc.Call
+	leave  func()
 }
 
 // begin sends a request; requests of one goroutine leave in order.
@@ -183,7 +184,7 @@ func (l *link) begin(ctx context.Context, u urgency, method string, params any) 
 		leave()
 		return nil, err
 	}
-	return &pending{l, call, leave}, nil
+	return &pending{l, method, call, leave}, nil
 }
 
 // outcome is wait for as long as there is a connection: what was answered is answered,
@@ -197,7 +198,7 @@ func (p *pending) wait(ctx context.Context, result any) error {
 	switch e, refused := errors.AsType[*wire.Error](err); {
 	case err == nil:
 	case refused:
-		return serverError(e)
+		return serverError(p.method, e)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	default:

@@ -219,5 +219,5 @@ func (s Status) Reason() string {
 	if err == nil {
 		return ""
 	}
-	return err.Error()
+	return connectionText(err)
 }

@@ -520,8 +520,8 @@ func TestWaitTooLate(t *testing.T) {
 
 // A transport command that fails says so: ssh does when the login is refused.
 func TestCommandFails(t *testing.T) {
-	_, err := client.DialCommand(tethertest.Within(t), client.TransportCommand{Argv: []string{"/bin/sh", "-c", "read x; exit 255"}}, client.Options{})
-	if err == nil || !strings.Contains(err.Error(), "`/bin/sh` has ended: exit status 255") {
+	_, err := client.DialCommand(tethertest.Within(t), client.TransportCommand{Argv: []string{"/bin/sh", "-c", "echo first >&2; echo 'no entry' >&2; echo >&2; read x; exit 255"}}, client.Options{})
+	if err == nil || err.Error() != "cannot connect to `/bin/sh`: `/bin/sh` has ended (exit status 255): no entry" {
 		t.Errorf("the error is %v", err)
 	}
 }

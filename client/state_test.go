@@ -69,7 +69,7 @@ func TestLostSessionTellsFailedOnce(t *testing.T) {
 		again := s.accept()
 		again.say(again.expect("initialize").refuse(-32600, "unknown session id S"))
 	})
-	wantFailed(t, p, "unknown session id S")
+	wantFailed(t, p, forgotten)
 	wait()
 	c.Close()
 	c.Close()

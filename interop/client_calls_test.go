@@ -228,7 +228,7 @@ func TestClientHTTP(t *testing.T) {
 			r.Errorf("%q, %v", body, err)
 		}
 		r.cable.On(cable.FromServer, cable.Answer("http/request"), cable.SeverBefore)
-		if _, err := get("/lost"); !errors.Is(err, client.ErrAmbiguous) || !strings.Contains(err.Error(), "exec-server transport disconnected") {
+		if _, err := get("/lost"); !errors.Is(err, client.ErrAmbiguous) || !strings.Contains(err.Error(), "the connection was lost") {
 			r.Errorf("F44: %v", err)
 		}
 		mu.Lock()
@@ -238,7 +238,7 @@ func TestClientHTTP(t *testing.T) {
 		mu.Unlock()
 		r.cable.On(cable.FromServer, cable.Method("http/request/bodyDelta"), cable.SeverAfter)
 		body, err := get("/stream")
-		if body != "part;" || err == nil || !strings.Contains(err.Error(), "exec-server transport disconnected") {
+		if body != "part;" || err == nil || !strings.Contains(err.Error(), "the connection was lost") {
 			r.Errorf("F56: %q, %v", body, err)
 		}
 		if body, err := get("/again"); body != "whole" || err != nil {
@@ -331,7 +331,7 @@ func TestClientF66ToF69Lazy(t *testing.T) {
 		}
 		missing := client.NewLazyCommand(client.TransportCommand{Argv: []string{"/nonexistent/server"}}, client.Options{})
 		defer missing.Close()
-		if _, err := missing.Get(r.within()); err == nil || !strings.Contains(err.Error(), "failed to spawn exec-server") {
+		if _, err := missing.Get(r.within()); err == nil || !strings.Contains(err.Error(), " cannot be started: ") {
 			r.Errorf("F69: %v", err)
 		}
 	})

@@ -378,7 +378,11 @@ func runToEnd(t testing.TB, who product, stdin io.Reader, args ...string) outcom
 	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
 	cmd.Wait()
 	stop()
-	return outcome{cmd.ProcessState.ExitCode(), out.String(), aliasWarning.ReplaceAllString(errs.String(), "")}
+	text := aliasWarning.ReplaceAllString(errs.String(), "")
+	if rest, ok := strings.CutPrefix(text, "tether: "); ok && who == tether {
+		text = "Error: " + rest // tether begins all its lines with its name
+	}
+	return outcome{cmd.ProcessState.ExitCode(), out.String(), text}
 }
 
 // aliasWarning is what the reference says when the checkout lies below /tmp.

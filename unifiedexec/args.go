@@ -3,10 +3,11 @@ package unifiedexec
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/tetherexec/tether/internal/wording"
 )
 
 // SandboxPermissions is what a command asks for besides what the sandbox allows.
@@ -69,11 +70,9 @@ func parse(text []byte, args interface{ check() error }, required string) error 
 	if err == nil {
 		err = json.Unmarshal(text, args)
 	}
-	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		err = fmt.Errorf("invalid type: %s, expected %s for `%s`", mismatch.Value, mismatch.Type, mismatch.Field)
-	}
+	err = wording.JSON(err)
 	if raw, found := members[required]; err == nil && (!found || bytes.Equal(raw, []byte("null"))) {
-		err = fmt.Errorf("missing field `%s`", required)
+		err = wording.Missing(required)
 	}
 	if err == nil {
 		err = args.check()
@@ -88,24 +87,24 @@ func (a *ExecArgs) check() error {
 	switch a.SandboxPermissions {
 	case "", UseDefault, RequireEscalated, WithAdditional:
 	default:
-		return fmt.Errorf("unknown variant `%s`, expected one of `%s`, `%s`, `%s`", a.SandboxPermissions, UseDefault, RequireEscalated, WithAdditional)
+		return fmt.Errorf("`sandbox_permissions` must be %s, %s or %s, not %q", UseDefault, RequireEscalated, WithAdditional, a.SandboxPermissions)
 	}
 	return checkNumbers(a.YieldTimeMs, a.MaxOutputTokens)
 }
 
 func (a *StdinArgs) check() error {
 	if a.SessionID != int(int32(a.SessionID)) {
-		return fmt.Errorf("invalid value: integer `%d`, expected i32", a.SessionID)
+		return fmt.Errorf("`session_id` is not the number of a session: %d", a.SessionID)
 	}
 	return checkNumbers(a.YieldTimeMs, a.MaxOutputTokens)
 }
 
 func checkNumbers(yield *int64, tokens *int) error {
 	if yield != nil && *yield < 0 {
-		return fmt.Errorf("invalid value: integer `%d`, expected u64", *yield)
+		return fmt.Errorf("`yield_time_ms` must not be negative: %d", *yield)
 	}
 	if tokens != nil && *tokens < 0 {
-		return fmt.Errorf("invalid value: integer `%d`, expected usize", *tokens)
+		return fmt.Errorf("`max_output_tokens` must not be negative: %d", *tokens)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func TestUnknownStart(t *testing.T) {
 	}
 	for _, part := range []string{
 		"exec_command failed: Failed to create unified exec process: it is not known whether the command was started: ",
-		"recovery timed out after 500ms; last attempt: ",
+		"the server did not come back within 500ms; last attempt: ",
 		"The command may have run, or may be running: before you run it again, look for its effects",
 		"`tether logs " + r.executor.starts()[0].ID + "`",
 	} {

@@ -176,7 +176,7 @@ func TestSessionOutlivesItsBridge(t *testing.T) {
 	third := h.bridge("--no-start")
 	third.hello(hello.SessionID)
 	third.Must("tether/session/end", map[string]any{}, nil)
-	if code := third.wait(); code != 1 || third.stderr.String() != "Error: the server has ended the connection: session has ended\n" {
+	if code := third.wait(); code != 1 || third.stderr.String() != "tether: the server has ended the connection: session has ended\n" {
 		t.Errorf("ended with %d: %s", code, third.stderr)
 	}
 }
@@ -246,7 +246,7 @@ func TestBridgeWithoutServer(t *testing.T) {
 	h := newBridgeHome(t)
 	cmd := h.command("--no-start")
 	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != 1 || string(out) != "Error: no server is running on "+h.socket+"\n" {
+	if cmd.ProcessState.ExitCode() != 1 || string(out) != "tether: no server is running on "+h.socket+"\n" {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -258,7 +258,7 @@ func TestBridgeWhoseServerFails(t *testing.T) {
 	h.socket = filepath.Join(filepath.Dir(h.socket), strings.Repeat("long", 30)+".sock")
 	cmd := h.command()
 	out, err := cmd.CombinedOutput()
-	for _, want := range []string{"Error: cannot start a server: it ended with exit status 1: cannot listen on", "about 100 bytes", "; its log is " + strings.TrimSuffix(h.socket, "sock") + "log\n"} {
+	for _, want := range []string{"tether: cannot start a server: it ended with exit status 1: cannot listen on", "about 100 bytes", "; its log is " + strings.TrimSuffix(h.socket, "sock") + "log\n"} {
 		if !strings.Contains(string(out), want) || cmd.ProcessState.ExitCode() != 1 {
 			t.Errorf("%v: %s\nwithout %q", err, out, want)
 		}
@@ -273,7 +273,7 @@ func TestBridgeEndsWithItsServer(t *testing.T) {
 	b.hello("")
 	server := h.serverPid()
 	syscall.Kill(server, syscall.SIGTERM)
-	if code := b.wait(); code != 1 || b.stderr.String() != "Error: the server has ended the connection: server is shutting down, and its sessions end with it\n" {
+	if code := b.wait(); code != 1 || b.stderr.String() != "tether: the server has ended the connection: server is shutting down, and its sessions end with it\n" {
 		t.Errorf("ended with %d: %s", code, b.stderr)
 	}
 	h.awaitEnd(server)

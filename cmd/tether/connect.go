@@ -148,7 +148,7 @@ func (f *serverFlags) dial(ctx context.Context, status *statusLine, o client.Opt
 			notes.to = io.Discard // it would say the same with each attempt
 		}
 		c.Client, err = client.DialCommand(ctx, a.transport(notes), o)
-		notes.silence()
+		notes.silence(err)
 	} else {
 		o.Connect = a.connect
 		c.Client, err = client.Dial(ctx, a.url, o)
@@ -157,7 +157,7 @@ func (f *serverFlags) dial(ctx context.Context, status *statusLine, o client.Opt
 		if c.after != nil {
 			c.after()
 		}
-		return nil, err
+		return nil, f.advise(a, err)
 	}
 	return c, nil
 }
@@ -201,28 +201,6 @@ func (c *connection) close() error {
 		err = errors.Join(err, c.after())
 	}
 	return err
-}
-
-// transportNotes shows what a transport command says until the connection stands.
-// Later, the state of the connection says it better.
-type transportNotes struct {
-	mu sync.Mutex
-	to io.Writer
-}
-
-func (n *transportNotes) Write(b []byte) (int, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.to != nil {
-		n.to.Write(b)
-	}
-	return len(b), nil
-}
-
-func (n *transportNotes) silence() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.to = nil
 }
 
 // visit opens a session with a server that is there, to look around or to act on the

@@ -363,7 +363,7 @@ func (c *copying) failed(ctx context.Context, j job, err error) bool {
 	if e, ok := errors.AsType[*fs.PathError](err); ok && e.Path == j.from {
 		culprit = c.sources[0].name(j.from)
 	}
-	c.progress.say("Error: %s: %s", culprit, reason(err))
+	c.progress.say("%s%s: %s", prefix, culprit, reason(err))
 	c.event(copyEvent{Event: "error", Source: jsonPath(j.from), Target: jsonPath(j.to), Error: reason(err)})
 	return true
 }
@@ -373,7 +373,7 @@ func (c *copying) complain(s side, path string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failures++
-	c.progress.say("Error: %s: %s", s.name(path), reason(err))
+	c.progress.say("%s%s: %s", prefix, s.name(path), reason(err))
 	c.event(copyEvent{Event: "error", Source: jsonPath(path), Error: reason(err)})
 }
 

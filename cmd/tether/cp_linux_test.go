@@ -354,7 +354,7 @@ done
 try() {
 	code=0
 	"$TETHER" "$@" >out 2>err </dev/null || code=$?
-	echo "$* => $code $(grep Error err | sed "s|$PWD|DIR|g; s|write [0-9]* bytes at [0-9]*|write N bytes|")"
+	echo "$* => $code $(grep "^tether: " err | grep -v ETA | sed "s|$PWD|DIR|g; s|write [0-9]* bytes at [0-9]*|write N bytes|")"
 }
 # What fits is copied, what does not is told, and leaves nothing.
 try cp --jobs 1 both :full
@@ -378,26 +378,29 @@ try cp :secret taken
 try fs cat secret
 try fs put - :closed/x
 try fs ls closed/x
+chmod 000 t.sock
+try ps
 ls -A closed
 kill $server
 wait $server || true
 `
 
-const wantRefused = `cp --jobs 1 both :full => 1 Error: :DIR/full/both/big: write N bytes: No space left on device
+const wantRefused = `cp --jobs 1 both :full => 1 tether: :DIR/full/both/big: write N bytes: no space left on device
 small
-cp --jobs 1 :both full => 1 Error: full/both/big: no space left on device
+cp --jobs 1 :both full => 1 tether: full/both/big: no space left on device
 small
-cp big :full/both/small => 1 Error: :DIR/full/both/small: write N bytes: No space left on device
-cp :big full/both/small => 1 Error: full/both/small: no space left on device
+cp big :full/both/small => 1 tether: :DIR/full/both/small: write N bytes: no space left on device
+cp :big full/both/small => 1 tether: full/both/small: no space left on device
 small
-cp :small /dev/full => 1 Error: /dev/full: no space left on device
-cp small :closed => 1 Error: :DIR/closed/small: Permission denied
-cp :small closed => 1 Error: closed/small: permission denied
-cp secret :taken => 1 Error: secret: permission denied
-cp :secret taken => 1 Error: :DIR/secret: Permission denied
-fs cat secret => 1 Error: secret: Permission denied
-fs put - :closed/x => 1 Error: :DIR/closed/x: Permission denied
-fs ls closed/x => 1 Error: closed/x: No such file or directory
+cp :small /dev/full => 1 tether: /dev/full: no space left on device
+cp small :closed => 1 tether: :DIR/closed/small: permission denied for the user of the server
+cp :small closed => 1 tether: closed/small: permission denied
+cp secret :taken => 1 tether: secret: permission denied
+cp :secret taken => 1 tether: :DIR/secret: permission denied for the user of the server
+fs cat secret => 1 tether: secret: permission denied for the user of the server
+fs put - :closed/x => 1 tether: :DIR/closed/x: permission denied for the user of the server
+fs ls closed/x => 1 tether: closed/x: no such file or directory
+ps => 1 tether: cannot connect to unix://DIR/t.sock: permission denied: the socket is for the user who runs the server
 `
 
 // On a terminal there is one line that is drawn again, also while nobody answers, and
@@ -516,7 +519,7 @@ func TestInterruptedInput(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd.Process.Signal(syscall.SIGINT)
-	if cmd.Wait(); cmd.ProcessState.ExitCode() != 130 || stderr.String() != "Error: interrupted\n" {
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != 130 || stderr.String() != "tether: interrupted\n" {
 		t.Errorf("ended with %v, %q", cmd.ProcessState, stderr.String())
 	}
 	onlyFiles(t, b.tmp)

@@ -2,15 +2,14 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/wording"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -73,26 +72,35 @@ func failed(err error) error {
 	return codedError{code, err}
 }
 
-// osError is how servers name the error number of the system in their texts.
-var osError = regexp.MustCompile(`\(os error (\d+)\)`)
-
 // remoteStartFailure gives the reason why a server did not start a command its exit
 // code. That a directory is missing is not the command's matter.
 func remoteStartFailure(program string, err error) error {
 	refusal, ok := errors.AsType[*client.ServerError](err)
-	if !ok || refusal.Code != wire.CodeInternal || strings.Contains(refusal.Message, "working directory") {
-		return failed(err)
-	}
-	number := osError.FindStringSubmatch(refusal.Message)
 	switch {
-	case number == nil:
+	case !ok || refusal.Code != wire.CodeInternal || refusal.OSError() == 0:
 		return failed(err)
-	case number[1] == "2" && !strings.Contains(program, "/"):
-		return codedError{exitNotFound, fmt.Errorf("%s: not found in PATH", program)}
-	case number[1] == "2":
-		return codedError{exitNotFound, fmt.Errorf("%s: %s", program, refusal.Message)}
+	case strings.Contains(refusal.Message, "working directory"):
+		return failed(&advisedError{err, refusal.Error() + "; choose one with --cwd"})
 	}
-	return codedError{exitNotExecutable, fmt.Errorf("%s: %s", program, refusal.Message)}
+	text, number := refusal.Error(), refusal.OSError()
+	if !strings.Contains(refusal.Message, "program ") { // a server that says nothing but the system's error
+		text = program + ": " + wording.Text(refusal.Message)
+		if number == syscall.ENOENT && !strings.Contains(program, "/") {
+			text = program + ": not found in PATH, or the working directory does not exist"
+		}
+	}
+	return notStarted(number, &advisedError{err, text})
+}
+
+// notStarted is the exit code for an error of the system about a command.
+func notStarted(number syscall.Errno, err error) error {
+	switch number {
+	case syscall.ENOENT:
+		return codedError{exitNotFound, err}
+	case syscall.EACCES:
+		err = &advisedError{err, err.Error() + "; is it a program that may be executed (chmod +x)?"}
+	}
+	return codedError{exitNotExecutable, err}
 }
 
 // ofCommand is the exit code of a command as an error of ours.

@@ -100,7 +100,7 @@ func TestReferenceFlags(t *testing.T) {
 	for _, args := range []string{"-c a=b -c c", "--config a=b", "--enable x --enable y", "--disable x", "--strict-config",
 		"--proxy-private-ips-via-upstream", "--linux-sandbox-pid-namespace inherit", "--environment-id x", "--name x"} {
 		_, warnings, err := configOf(t, args)
-		if err != nil || strings.Count(warnings, "\n") != 1 || !strings.HasPrefix(warnings, "Warning: `--") {
+		if err != nil || strings.Count(warnings, "\n") != 1 || !strings.HasPrefix(warnings, "tether: warning: `--") {
 			t.Errorf("%s: %v, warnings %q", args, err, warnings)
 		}
 	}

@@ -86,7 +86,7 @@ var errOutput = errors.New("cannot write the output")
 
 func (v *fileVisit) complain(path string, err error) {
 	v.failures++
-	fmt.Fprintf(v.stderr, "Error: %s: %s\n", nameText(path), reason(err))
+	complain(v.stderr, nameText(path)+": "+reason(err))
 }
 
 // parseRemote understands a path that is remote in any case.

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -121,14 +120,14 @@ func remoteNames(ctx context.Context, files *client.Files, dir string) ([]string
 	return names, nil
 }
 
-// osErrorNumber is how servers name errors of the system.
-var osErrorNumber = regexp.MustCompile(` \(os error \d+\)$`)
-
 // reason is an error about a file in the words that matter to people; the file's name
 // stands before it.
 func reason(err error) string {
 	if refusal, ok := errors.AsType[*client.ServerError](err); ok {
-		return osErrorNumber.ReplaceAllString(refusal.Message, "")
+		if errors.Is(refusal, fs.ErrPermission) {
+			return refusal.Error() + " for the user of the server"
+		}
+		return refusal.Error()
 	}
 	switch e := err.(type) {
 	case *fs.PathError:

@@ -191,7 +191,7 @@ func (g *gapNotice) tell(ctx context.Context) {
 		dropped = p.DroppedBytes
 	}
 	if dropped > g.told {
-		fmt.Fprintf(g.stderr, "tether: %s of output are no longer kept\n", sizeText(dropped-g.told))
+		complain(g.stderr, sizeText(dropped-g.told)+" of output are no longer kept")
 		g.told = dropped
 	}
 }

@@ -82,7 +82,7 @@ func (r *mcpRun) relay(ctx context.Context, server mcptransport.Command) error {
 		},
 	}
 	if !r.quiet {
-		transport.Log = slog.New(slog.NewTextHandler(r.stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+		transport.Log = slog.New(noteLog{r.stderr})
 	}
 	pump, err := transport.Open(ctx)
 	if err != nil {

@@ -111,7 +111,7 @@ func TestMCPRunF62F63(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if text := stderr.String(); strings.Count(text, "toolserver is ready\n") != 2 || !strings.Contains(text, "MCP server started again") {
+	if text := stderr.String(); strings.Count(text, "toolserver is ready\n") != 2 || !strings.Contains(text, "tether: MCP server started again\n") {
 		t.Errorf("standard error: %s", text)
 	}
 }
@@ -130,8 +130,8 @@ func TestMCPRunExitCodes(t *testing.T) {
 				{[]string{"cat"}, 0, "{\"method\":\"n\"}\n", ""},
 				{[]string{"--", "sh", "-c", "cat; echo bye >&2; exit 3"}, 3, "{\"method\":\"n\"}\n", "bye\n"},
 				{[]string{"sh", "-c", "kill -KILL $$"}, 137, "", ""},
-				{[]string{"no-such-program"}, 127, "", "Error: no-such-program: not found in PATH\n"},
-				{[]string{"/etc/passwd"}, 126, "", "Error: /etc/passwd: Permission denied"},
+				{[]string{"no-such-program"}, 127, "", "tether: no-such-program: not found in PATH ("},
+				{[]string{"/etc/passwd"}, 126, "", "tether: /etc/passwd cannot be executed: permission denied; is it a program that may be executed (chmod +x)?\n"},
 				{[]string{"--cwd", "/no/such/directory", "cat"}, 125, "", "working directory"},
 				{[]string{"--cwd", "/", "sh", "-c", `echo "{\"method\":\"$PWD\"}"`}, 0, "{\"method\":\"/\"}\n", ""},
 				{[]string{"sh", "-c", "head -c 9000000 /dev/zero"}, 125, "", "stdout line is longer than 8388608 bytes"},

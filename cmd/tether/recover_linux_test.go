@@ -170,7 +170,7 @@ func TestSessionLost(t *testing.T) {
 	}
 	io.ReadFull(out, make([]byte, len("here\n")))
 	cable.Cut()
-	if cmd.Wait(); cmd.ProcessState.ExitCode() != exitLost || !strings.Contains(stderr.String(), "recovery timed out") {
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != exitLost || !strings.Contains(stderr.String(), "\ntether: the connection was lost; the session could not be resumed: the server did not come back within 833ms; last attempt: ") {
 		t.Errorf("%v, %q", cmd.ProcessState, stderr.String())
 	}
 }

@@ -31,8 +31,15 @@ func (e codedError) Error() string {
 
 func (e codedError) Unwrap() error { return e.cause }
 
-// report prints the error, if any, and returns the exit code for it. The two
-// forms are those of the reference server: people and scripts look for them.
+// prefix begins each line that tether itself writes to standard error.
+const prefix = "tether: "
+
+// complain prints an error.
+func complain(stderr io.Writer, text string) {
+	fmt.Fprintf(stderr, "%s%s\n", prefix, strings.ReplaceAll(text, "\n", "\n"+prefix))
+}
+
+// report prints the error, if any, and returns the exit code for it.
 func report(stderr io.Writer, command string, err error) int {
 	if err == nil {
 		return exitOK
@@ -47,11 +54,10 @@ func report(stderr io.Writer, command string, err error) int {
 			return code
 		}
 	}
+	complain(stderr, err.Error())
 	if usage {
-		fmt.Fprintf(stderr, "error: %v\n\nFor more information, try '%s --help'.\n", err, command)
-		return code
+		fmt.Fprintf(stderr, "\nFor more information, try '%s --help'.\n", command)
 	}
-	fmt.Fprintf(stderr, "Error: %v\n", err)
 	return code
 }
 

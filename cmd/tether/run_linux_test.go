@@ -111,10 +111,10 @@ func TestRunExitCodes(t *testing.T) {
 				{[]string{"--", "sh", "-c", "exit 255"}, 255, ""},
 				{[]string{"sh", "-c", "kill -KILL $$"}, 137, ""},
 				{[]string{"sh", "-c", "kill -TERM $$"}, 143, ""},
-				{[]string{"no-such-program"}, 127, "Error: no-such-program: not found in PATH\n"},
-				{[]string{"./missing"}, 127, "Error: ./missing: No such file or directory"},
-				{[]string{"/etc/passwd"}, 126, "Error: /etc/passwd: Permission denied"},
-				{[]string{"/etc"}, 126, "Error: /etc: "},
+				{[]string{"no-such-program"}, 127, "tether: no-such-program: not found in PATH ("},
+				{[]string{"./missing"}, 127, "tether: ./missing: no such file or directory\n"},
+				{[]string{"/etc/passwd"}, 126, "tether: /etc/passwd cannot be executed: permission denied; is it a program that may be executed (chmod +x)?\n"},
+				{[]string{"/etc"}, 126, "tether: /etc cannot be executed: "},
 				{[]string{"--cwd", "/no/such/directory", "true"}, 125, "working directory"},
 				{[]string{"--timeout", "100ms", "sleep", "1000"}, 124, ""},
 				{[]string{"--timeout", "1h", "true"}, 0, ""},
@@ -456,7 +456,7 @@ func TestLeaveShellByEscape(t *testing.T) {
 	cable.Cut()
 	s.until("connection lost, reconnecting")
 	s.typing("echo never\r~.")
-	s.until("\r\nError: left without a connection: the command runs on until the server ends its session")
+	s.until("\r\ntether: left without a connection: the command runs on until the server ends its session")
 	cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != exitLost {
 		t.Errorf("ended with %v", cmd.ProcessState)

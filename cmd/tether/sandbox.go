@@ -17,6 +17,7 @@ import (
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/wording"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -225,13 +226,13 @@ func readProfile(name, flag string, around *wire.Sandbox) (*wire.Sandbox, error)
 	if _, only := members["type"]; only {
 		around.Permissions = wire.Permissions{}
 		if err := wire.Decode(text, &around.Permissions); err != nil {
-			return nil, fmt.Errorf("%s: not the permissions of a sandbox: %w", name, err)
+			return nil, fmt.Errorf("%s: not the permissions of a sandbox: %w", name, wording.Error(err))
 		}
 		return around, nil
 	}
 	var s wire.Sandbox
 	if err := wire.Decode(text, &s); err != nil {
-		return nil, fmt.Errorf("%s: not a sandbox: %w", name, err)
+		return nil, fmt.Errorf("%s: not a sandbox: %w", name, wording.Error(err))
 	}
 	if s.Draft == wire.DraftDisabled {
 		s.Permissions = wire.Permissions{Type: wire.PermissionsDisabled, Network: wire.NetworkEnabled}

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -20,6 +18,7 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/internal/sandbox/denial"
+	"github.com/tetherexec/tether/internal/wording"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -130,7 +129,7 @@ func (r *sandboxRun) command(ctx context.Context, w *workshop, request confine.R
 	out := newRunOutput(r.stdout, r.stderr)
 	process, prepared, err := w.confiner.Start(starting, request, func(*confine.Prepared) proc.Sink { return out })
 	if err != nil {
-		return orSignal(starting, startFailure(r.argv[0], err))
+		return orSignal(starting, startFailure(err))
 	}
 	r.attend(process, out, signals)
 	if out.err != nil {
@@ -148,17 +147,13 @@ func (r *sandboxRun) command(ctx context.Context, w *workshop, request confine.R
 }
 
 // startFailure gives the reason why there was no command its exit code.
-func startFailure(program string, err error) error {
+func startFailure(err error) error {
 	start, ok := errors.AsType[*proc.StartError](err)
-	switch {
-	case !ok:
-		return codedError{exitRefused, err}
-	case errors.Is(start.Err, fs.ErrNotExist) && !strings.Contains(program, "/"):
-		return codedError{exitNotFound, fmt.Errorf("%s: not found in PATH", program)}
-	case errors.Is(start.Err, fs.ErrNotExist):
-		return codedError{exitNotFound, fmt.Errorf("%s: %w", program, err)}
+	if !ok {
+		return codedError{exitRefused, wording.Error(err)}
 	}
-	return codedError{exitNotExecutable, fmt.Errorf("%s: %w", program, err)}
+	number, _ := errors.AsType[syscall.Errno](start.Err)
+	return notStarted(number, wording.Error(err))
 }
 
 // attend connects the process to our input and passes signals on until it has

@@ -109,7 +109,7 @@ func (f *serveFlags) config(stderr io.Writer) (server.Config, error) {
 		return server.Config{}, err
 	}
 	for _, warning := range warnings {
-		fmt.Fprintln(stderr, "Warning:", warning)
+		complain(stderr, "warning: "+warning)
 	}
 	cfg := f.cfg
 	if cfg.Listen == "" { // given empty: not the same as not given

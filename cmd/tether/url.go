@@ -17,6 +17,7 @@ import (
 type address struct {
 	url     string
 	command []string
+	text    string // of a command, for errors: without what may be secret
 	connect func(context.Context) (net.Conn, error)
 }
 
@@ -37,10 +38,10 @@ func parseAddress(text string) (address, error) {
 		if err != nil {
 			return address{}, fmt.Errorf("address of the server: %q: %w", text, err)
 		}
-		return address{command: argv}, nil
+		return address{command: argv, text: schemeExec + argv[0]}, nil
 	case strings.HasPrefix(text, schemeSSH):
 		argv, err := sshCommand(text)
-		return address{command: argv}, err
+		return address{command: argv, text: withoutPassword(text)}, err
 	case strings.HasPrefix(text, "unix://"):
 		path, err := filepath.Abs(strings.TrimPrefix(text, "unix://"))
 		return address{url: "unix://" + path}, err
@@ -72,7 +73,36 @@ func sshCommand(text string) ([]string, error) {
 }
 
 func (a address) transport(stderr *transportNotes) client.TransportCommand {
-	return client.TransportCommand{Argv: a.command, Stderr: stderr}
+	return client.TransportCommand{Name: a.text, Argv: a.command, Stderr: stderr}
+}
+
+// withoutPassword is a URL without the password that some people put into it.
+func withoutPassword(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.User == nil {
+		return text
+	}
+	u.User = url.User(u.User.Username())
+	return u.String()
+}
+
+// sshHost is where an address of ssh leads, as arguments for ssh; empty: it is another one.
+func (a address) sshHost() string {
+	if !strings.HasPrefix(a.text, schemeSSH) {
+		return ""
+	}
+	u, err := url.Parse(a.text)
+	if err != nil {
+		return ""
+	}
+	host := u.Hostname()
+	if name := u.User.Username(); name != "" {
+		host = name + "@" + host
+	}
+	if port := u.Port(); port != "" {
+		host = "-p " + port + " " + host
+	}
+	return host
 }
 
 // splitWords splits a command line as a shell does, with quotes and backslashes and

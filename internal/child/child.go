@@ -47,6 +47,6 @@ func run(name string, args []string) int {
 	case Files:
 		return inside.Main(args)
 	}
-	fmt.Fprintf(os.Stderr, "Error: no helper is called %q\n", name)
+	fmt.Fprintf(os.Stderr, "tether: no helper is called %q\n", name)
 	return exitUnknown
 }

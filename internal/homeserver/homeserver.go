@@ -245,7 +245,7 @@ func lastWords(log *os.File, begin int64) string {
 	begin = max(begin, info.Size()-maxReason)
 	text := make([]byte, max(0, info.Size()-begin))
 	n, _ := log.ReadAt(text, begin)
-	words := strings.TrimPrefix(strings.TrimSpace(strings.ToValidUTF8(string(text[:n]), "")), "Error: ")
+	words := strings.TrimPrefix(strings.TrimSpace(strings.ToValidUTF8(string(text[:n]), "")), "tether: ")
 	if words == "" {
 		return ""
 	}

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 func pretend(kind string) int {
 	switch kind {
 	case "failing":
-		fmt.Fprintln(os.Stderr, "Error: this machine is\nnot good enough")
+		fmt.Fprintln(os.Stderr, "tether: this machine is\nnot good enough")
 		return 3
 	case "hanging":
 		time.Sleep(time.Hour) // until it is killed

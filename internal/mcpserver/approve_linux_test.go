@@ -160,9 +160,9 @@ func TestFiles(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	r.want(r.call("list_dir", arguments{"path": "a"}), false, "b.txt\n")
-	r.want(r.call("read_file", arguments{"path": "missing"}), true, "read_file failed: ", "No such file")
-	r.want(r.call("read_file", arguments{}), true, "missing field `path`")
-	r.want(r.call("write_file", arguments{"path": "x"}), true, "missing field `content`")
+	r.want(r.call("read_file", arguments{"path": "missing"}), true, "read_file failed: ", "/missing: no such file or directory")
+	r.want(r.call("read_file", arguments{}), true, "`path` is missing")
+	r.want(r.call("write_file", arguments{"path": "x"}), true, "`content` is missing")
 
 	file := outside(t)
 	if err := os.WriteFile(file, []byte("old\xff"), 0o600); err != nil {

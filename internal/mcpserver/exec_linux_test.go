@@ -28,7 +28,7 @@ func TestCommand(t *testing.T) {
 	if got.data["exit_code"] != 3.0 || got.data["output"] != "hello\n" || got.isErr {
 		t.Errorf("data: %v", got.data)
 	}
-	r.want(r.call("exec_command", arguments{}), true, "failed to parse function arguments: missing field `cmd`")
+	r.want(r.call("exec_command", arguments{}), true, "failed to parse function arguments: `cmd` is missing")
 	r.want(r.call("write_stdin", arguments{"session_id": 1}), true, "write_stdin failed: Unknown process id 1")
 }
 

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/wording"
 )
 
 const (
@@ -46,21 +48,27 @@ func (d *desk) at(ctx context.Context, name string) (files *client.Files, path, 
 	return p.files(d.config.Sandbox), path, p.parent(path), nil
 }
 
-// readOnly is how executors say that what was to be written is on a file system that
-// cannot be: within a sandbox most are.
-const readOnly = "(os error 30)"
-
 // failedFile is the error of a tool about a file. It says what can be done where the
 // sandbox may be the reason.
 func (d *desk) failedFile(tool string, err error) error {
-	if d.config.Sandbox != nil && (errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), readOnly)) {
-		return fmt.Errorf("%s failed: %w: the sandbox may not allow it; %s", tool, err, d.remedy(false))
+	refusal, _ := errors.AsType[*client.ServerError](err)
+	readOnly := refusal != nil && refusal.OSError() == syscall.EROFS // in a sandbox most file systems are
+	if d.config.Sandbox != nil && (readOnly || errors.Is(err, fs.ErrPermission)) {
+		return fmt.Errorf("%s failed: %w: the sandbox may not allow it; %s", tool, withoutCall(err), d.remedy(false))
 	}
-	return fmt.Errorf("%s failed: %w", tool, err)
+	return fmt.Errorf("%s failed: %w", tool, withoutCall(err))
+}
+
+// withoutCall is an error about a file without the name of the system call.
+func withoutCall(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return fmt.Errorf("%s: %w", e.Path, e.Err)
+	}
+	return err
 }
 
 func missing(member string) error {
-	return fmt.Errorf("failed to parse function arguments: missing field `%s`", member)
+	return badArguments(wording.Missing(member))
 }
 
 func (d *desk) readFile(ctx context.Context, req *mcp.CallToolRequest) (outcome, error) {

@@ -52,7 +52,7 @@ func (d *desk) searchOutput(ctx context.Context, req *mcp.CallToolRequest) (outc
 func (d *desk) searched(args searchArgs) (process string, err error) {
 	switch {
 	case (args.SessionID != 0) == (args.ChunkID != ""):
-		return "", errors.New("failed to parse function arguments: one of `session_id` and `chunk_id` is needed")
+		return "", badArguments(errors.New("one of `session_id` and `chunk_id` is needed"))
 	case args.SessionID != 0:
 		if p := d.ofSession(args.SessionID); p != "" {
 			return p, nil

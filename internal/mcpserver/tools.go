@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/tetherexec/tether/internal/wording"
 	"github.com/tetherexec/tether/unifiedexec"
 	"github.com/tetherexec/tether/wire"
 )
@@ -178,12 +178,14 @@ func parseArgs(req *mcp.CallToolRequest, args any) error {
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		raw = []byte("{}")
 	}
-	err := json.Unmarshal(raw, args)
-	if mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		err = fmt.Errorf("invalid type: %s, expected %s for `%s`", mismatch.Value, mismatch.Type, mismatch.Field)
-	}
-	if err != nil {
-		return fmt.Errorf("failed to parse function arguments: %w", err)
+	if err := json.Unmarshal(raw, args); err != nil {
+		return badArguments(wording.JSON(err))
 	}
 	return nil
+}
+
+// badArguments is the error of arguments that a tool does not understand, in the form
+// that those of unified exec have.
+func badArguments(err error) error {
+	return fmt.Errorf("failed to parse function arguments: %w", err)
 }

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"crypto/x509"
+	"errors"
+	"io"
+	"io/fs"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/server"
+)
+
+// An advisedError says what the user can do about an error.
+type advisedError struct {
+	error
+	text string // of the whole
+}
+
+func (e *advisedError) Error() string { return e.text }
+func (e *advisedError) Unwrap() error { return e.error }
+
+// advise adds what the user can do about a connection that could not be made, with the
+// flags of this program.
+func (f *serverFlags) advise(a address, err error) error {
+	if host := a.sshHost(); host != "" {
+		if text := sshAdvice(a.text, host, err); text != "" {
+			return &advisedError{err, text}
+		}
+	}
+	if text := f.advice(a, err); text != "" {
+		return &advisedError{err, err.Error() + "; " + text}
+	}
+	return err
+}
+
+// Exit codes that ssh and the shell behind it use for themselves.
+const (
+	sshNotFound = 127 // the shell there did not find the command
+	sshFailed   = 255 // ssh did not get there
+)
+
+// sshAdvice is the whole text of an error of ssh; empty: there is nothing to add.
+func sshAdvice(address, host string, err error) string {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	switch {
+	case ok && exit.ExitCode() == sshNotFound:
+		return "cannot connect to " + address + ": there is no tether in the PATH of that machine; install it there, so that `ssh " + host + " tether version` works"
+	case ok && exit.ExitCode() == sshFailed:
+		return err.Error() + "; `ssh " + host + " true` must work without asking anything"
+	}
+	return ""
+}
+
+// advice is what the user can do about an error; empty if there is no advice.
+func (f *serverFlags) advice(a address, err error) string {
+	if e, ok := errors.AsType[*client.UpgradeError](err); ok && e.Status == 401 {
+		switch {
+		case strings.HasPrefix(e.Text, "missing "):
+			return "name the file that holds it with --token-file, or set " + envToken
+		case f.tokenFile != "":
+			return "--token-file " + f.tokenFile + " must hold a token that the server accepts"
+		}
+		return envToken + " must be a token that the server accepts"
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return "name a file with the certificate, or with that of its authority, with --tls-ca"
+	}
+	dial, ok := errors.AsType[*client.DialError](err)
+	switch {
+	case ok && strings.Contains(dial.Error(), "requires a certificate"):
+		return "give one with --tls-cert and --tls-key"
+	case ok && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist)):
+		return startOne(a.url)
+	case errors.Is(err, exec.ErrNotFound):
+		return "is it installed?"
+	}
+	return ""
+}
+
+// startOne says how to start a server that listens at an address.
+func startOne(url string) string {
+	l, err := server.ParseListen(url)
+	if err != nil || l.TLS { // a name, or a server that needs more than an address
+		return "start one with `tether serve`"
+	}
+	return "start one with `tether serve --listen " + url + "`"
+}
+
+// A transportNotes shows what a transport command says until the connection stands.
+// Later, the state of the connection says it better. The last line is held back: if the
+// connection fails, it is in the error.
+type transportNotes struct {
+	mu   sync.Mutex
+	to   io.Writer
+	held []byte
+}
+
+// maxHeld is how much of a last line is held back.
+const maxHeld = 4 << 10
+
+func (n *transportNotes) Write(b []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.to == nil {
+		return len(b), nil
+	}
+	text := append(n.held, b...)
+	last := bytes.LastIndexByte(bytes.TrimRight(text, "\r\n"), '\n') + 1
+	if len(text)-last > maxHeld {
+		last = len(text)
+	}
+	n.to.Write(text[:last])
+	n.held = append([]byte(nil), text[last:]...)
+	return len(b), nil
+}
+
+// silence ends the showing, after the last line unless err tells of it.
+func (n *transportNotes) silence(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	e, told := errors.AsType[*client.CommandError](err)
+	if !told || e.Said == "" {
+		n.to.Write(n.held)
+	}
+	n.to, n.held = nil, nil
+}
