@@ -81,20 +81,24 @@ func mkdirat(dir int, name string) error {
 	return retry(func() error { return unix.Mkdirat(dir, name, 0o777) })
 }
 
-// makeAll makes path and what is missing above it, through links that exist.
+// makeAll makes path and what is missing above it, through links that exist. Others may
+// make the same directories at the same time.
 func makeAll(path string) error {
 	missing := []string{path} // the deepest first
 	for len(missing) > 0 {
 		last := missing[len(missing)-1]
 		err := mkdirat(unix.AT_FDCWD, last)
-		switch {
-		case err == nil || isDirectory(unix.AT_FDCWD, last):
-			missing = missing[:len(missing)-1]
-		case err == unix.ENOENT && last != "/" && len(missing) < pathMax && !isDirectory(unix.AT_FDCWD, filepath.Dir(last)):
-			missing = append(missing, filepath.Dir(last)) // where the parent exists, nothing can be made
-		default:
+		if err == unix.ENOENT && last != "/" && len(missing) < pathMax {
+			if parent := filepath.Dir(last); !isDirectory(unix.AT_FDCWD, parent) {
+				missing = append(missing, parent)
+				continue
+			}
+			err = mkdirat(unix.AT_FDCWD, last) // the parent was made meanwhile, or nothing can be made in it
+		}
+		if err != nil && !isDirectory(unix.AT_FDCWD, last) {
 			return err
 		}
+		missing = missing[:len(missing)-1]
 	}
 	return nil
 }

@@ -6,7 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -363,5 +365,22 @@ func TestCreateDirectoryWhereNoneCanBe(t *testing.T) {
 	err := Direct{}.CreateDirectory(t.Context(), "/proc/none/below", true, true)
 	if e, ok := errors.AsType[*Error](err); !ok || e.Code() != wire.CodeNotFound {
 		t.Errorf("made: %v", err)
+	}
+}
+
+// Requests that make a directory and others below it may run at the same time: `tether cp`
+// sends them so.
+func TestCreateDirectoriesAtOnce(t *testing.T) {
+	for i := range 100 {
+		top := filepath.Join(t.TempDir(), strconv.Itoa(i), "to")
+		var group sync.WaitGroup
+		for _, below := range []string{"", "a", "a/b", "a/b/c", "d", "d/e"} {
+			group.Go(func() {
+				if err := (Direct{}).CreateDirectory(t.Context(), filepath.Join(top, below), true, true); err != nil {
+					t.Errorf("%q: %v", below, err)
+				}
+			})
+		}
+		group.Wait()
 	}
 }
