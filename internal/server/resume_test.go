@@ -292,8 +292,11 @@ func TestTakeoverOfAFrozenConnection(t *testing.T) {
 	}
 }
 
-// A dropped connection lets go of its session within a second, however it was dropped.
-func TestDroppedConnectionDetachesWithinASecond(t *testing.T) {
+// A dropped connection lets go of its session at once, which takes milliseconds, however it
+// was dropped. The server does not wait for its next ping: on a busy machine, too, that
+// would take longer than the limit here.
+func TestDroppedConnectionDetachesAtOnce(t *testing.T) {
+	const limit = 8 * time.Second // pings are sent every 10 s
 	s := tethertest.StartServer(t, server.Config{})
 	other := tethertest.Connect(t, s.URL)
 	for name, drop := range map[string]func(*net.TCPConn){
@@ -323,7 +326,7 @@ func TestDroppedConnectionDetachesWithinASecond(t *testing.T) {
 			}
 			return nil
 		})
-		if took := time.Since(dropped); took > time.Second {
+		if took := time.Since(dropped); took > limit {
 			t.Errorf("%s: the session was detached after %v", name, took)
 		}
 	}
