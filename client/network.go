@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -129,10 +131,14 @@ func (c *Client) decided(params []byte) {
 	}
 	t := tidings{decision: d}
 	c.mu.Lock()
-	if p := c.processes[d.ProcessID]; p != nil {
-		t.process = p.onDecision
-	}
+	p := c.processes[d.ProcessID]
 	c.mu.Unlock()
+	if p != nil {
+		t.process = p.onDecision
+		if d.Decision != string(wire.NetworkAllow) {
+			p.refuse(net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port)))) // before its exit, which follows
+		}
+	}
 	if t.process == nil && c.opts.OnNetworkDecision == nil {
 		return
 	}

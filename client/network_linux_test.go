@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -60,6 +61,9 @@ func TestNetworkOfACommand(t *testing.T) {
 	}
 	if want := "200\n403\n403\n000\ncurl 7\n"; string(out) != want {
 		t.Errorf("the command says %q, want %q", out, want)
+	}
+	if got, want := p.RefusedHosts(), []string{other, "ask.example:80"}; !slices.Equal(got, want) {
+		t.Errorf("refused %q, want %q", got, want)
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)

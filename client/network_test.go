@@ -192,6 +192,9 @@ func TestNetworkDecisionsHoldUpNobody(t *testing.T) {
 	if exit, err := p.Wait(tethertest.Within(t)); err != nil || exit.Code != 0 { // nobody waits for the slow one
 		t.Errorf("Wait: %+v, %v", exit, err)
 	}
+	if hosts := p.RefusedHosts(); len(hosts) != 16 || hosts[0] != "first:0" || hosts[1] != "many:0" || len(other.RefusedHosts()) > 0 {
+		t.Errorf("refused %q", hosts)
+	}
 	closed := make(chan error, 1)
 	go func() { closed <- c.Close() }()
 	<-other.Done() // so the client has ended

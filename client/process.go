@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,7 @@ type Process struct {
 	exit       Event         // Kind is 0 until it is known
 	closeSeq   uint64
 	failure    error
+	refused    []string // see RefusedHosts
 	subs       map[*Subscription]struct{}
 	subscribed bool // somebody has asked for events
 	discard    bool // nobody will: output is acknowledged as it comes
@@ -121,6 +123,27 @@ func (p *Process) Result(ctx context.Context) (Exit, error) {
 		}
 	}
 	return Exit{exit.ExitCode, exit.SandboxDenied, exit.Denial}, nil
+}
+
+// maxRefusedHosts is how many hosts a process remembers: a command may try every host.
+const maxRefusedHosts = 16
+
+// RefusedHosts returns the hosts that the command was refused so far, as HOST:PORT, each
+// once; of many the first 16. Only a command with a [Network] is refused hosts. What was
+// decided while there was no connection is missing.
+func (p *Process) RefusedHosts() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.refused)
+}
+
+// refuse remembers a host that the command was refused.
+func (p *Process) refuse(host string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.refused) < maxRefusedHosts && !slices.Contains(p.refused, host) {
+		p.refused = append(p.refused, host)
+	}
 }
 
 // Err is why the process was lost; nil if it was not.

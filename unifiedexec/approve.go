@@ -36,9 +36,10 @@ type Question struct {
 
 	// Retry: the sandbox has stopped the command, and it would run a second time, from
 	// its beginning: without sandbox or, if Network is set, in the same sandbox with the
-	// network. Denial and Output tell about the first time.
+	// network. Denial, Hosts (which it was refused) and Output tell about the first time.
 	Retry   bool
 	Network bool
+	Hosts   []string
 	Denial  *wire.DenialFact // may be nil
 	Output  string
 
@@ -135,7 +136,7 @@ const (
 type inquiry struct {
 	verdict    Verdict
 	dangerous  bool
-	restricted bool // the files are
+	restricted bool // the files or the network are
 	escalation bool // more than the sandbox allows was asked for
 }
 

@@ -136,6 +136,43 @@ func TestRetryWithNetwork(t *testing.T) {
 	}
 }
 
+// The hosts of an environment are for commands that have nothing but its sandbox.
+func TestEnvironmentNetwork(t *testing.T) {
+	if _, err := New(Config{Environments: []Environment{{ID: "e", Executor: &fake{}, Network: &client.Network{}}}}); err == nil {
+		t.Error("hosts without a sandbox were accepted")
+	}
+	e := &fake{sandboxType: "linuxSeccomp", script: func(_ int, p *fakeProcess) { p.exits(client.Exit{}); p.closes() }}
+	open := WorkspaceWrite()
+	open.Permissions.Network, open.Permissions.FileSystem = wire.NetworkEnabled, wire.FileSystemPolicy{Type: wire.FileSystemUnrestricted}
+	r := newRigOn(t, e, func(c *Config) {
+		sandboxed(open, granular)(c)
+		c.Environments[0].Network, c.AdditionalPermissions = &client.Network{Allow: []string{"a.example"}}, true
+	})
+	r.answer = always(Approved)
+	for i, row := range []struct {
+		args    ExecArgs
+		network bool // the hosts
+		open    bool // the sandbox has the network
+	}{
+		{ExecArgs{Cmd: "x"}, true, false},
+		{ExecArgs{Cmd: "x", AdditionalPermissions: &AdditionalPermissions{FileSystem: &FilePermissions{Write: []string{"/w"}}}}, true, false},
+		{ExecArgs{Cmd: "x", AdditionalPermissions: &AdditionalPermissions{Network: &NetworkPermissions{Enabled: true}}}, false, true},
+		{ExecArgs{Cmd: "x", SandboxPermissions: RequireEscalated}, false, true},
+	} {
+		r.exec(row.args)
+		cmd := e.all()[i].cmd
+		if (cmd.Network != nil) != row.network || restrictsNetwork(cmd.Sandbox) == row.open || cmd.Env[noNetworkVariable] != "" {
+			t.Errorf("%+v: network %v, sandbox %+v", row.args, cmd.Network, cmd.Sandbox)
+		}
+	}
+	if n := len(r.questions()); n != 3 {
+		t.Errorf("%d questions", n)
+	}
+	if open.Permissions.Network != wire.NetworkEnabled {
+		t.Error("the sandbox of the environment was changed")
+	}
+}
+
 // An approval of the network for the session is not one to leave the sandbox.
 func TestNetworkApprovedForSession(t *testing.T) {
 	e := failing("getaddrinfo EAI_AGAIN x.invalid\n", client.Exit{Code: 1})

@@ -23,7 +23,7 @@ type attempt struct {
 	started time.Time
 	ending  sync.Once
 
-	closedNetwork bool // its sandbox has no network
+	closedNetwork bool // its sandbox has no network, or some hosts only
 
 	mu      sync.Mutex
 	pending headTail // what no result has had yet
@@ -136,15 +136,15 @@ func (a *attempt) outcome() (event, *client.Exit, error) {
 }
 
 // neededNetwork reports whether the attempt, which was denied something, failed because its
-// sandbox has no network.
+// sandbox has no network, or not to that host.
 func (a *attempt) neededNetwork() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.neededNetworkLocked()
 }
 
-// neededNetworkLocked goes by what the executor knows about the failure and, if that is
-// nothing, by what the command has printed.
+// neededNetworkLocked goes by what the executor knows about the failure, by the hosts that
+// it has refused, and last by what the command has printed.
 func (a *attempt) neededNetworkLocked() bool {
 	switch {
 	case !a.closedNetwork || a.exit == nil || a.exit.Code == 0:
@@ -152,7 +152,15 @@ func (a *attempt) neededNetworkLocked() bool {
 	case a.exit.Denial != nil:
 		return a.exit.Denial.Syscall != nil && *a.exit.Denial.Syscall == wire.DeniedNetwork
 	}
-	return networkFailure(a.all.bytes())
+	return len(a.refusedHosts()) > 0 || networkFailure(a.all.bytes())
+}
+
+// refusedHosts are those that the executor did not let the process reach.
+func (a *attempt) refusedHosts() []string {
+	if p, ok := a.process.(HostRefuser); ok {
+		return p.RefusedHosts()
+	}
+	return nil
 }
 
 // noSandbox is what executors call no sandbox.

@@ -39,9 +39,9 @@ type Identity struct {
 	Version   string
 }
 
-// overlay returns the variables that are added to what the policy gives. sandbox is
-// what the command runs in; nil: nothing.
-func (c *Config) overlay(sandbox *wire.Sandbox) map[string]string {
+// overlay returns the variables that are added to what the policy gives, for a command in
+// these bounds.
+func (c *Config) overlay(b bounds) map[string]string {
 	env := maps.Clone(c.Env)
 	if env == nil {
 		env = make(map[string]string)
@@ -55,7 +55,7 @@ func (c *Config) overlay(sandbox *wire.Sandbox) map[string]string {
 		}
 	}
 	delete(env, noNetworkVariable)
-	if sandbox != nil && restrictsNetwork(sandbox) {
+	if restrictsNetwork(b.sandbox) && b.network == nil {
 		env[noNetworkVariable] = "1"
 	}
 	return env

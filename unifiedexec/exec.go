@@ -26,7 +26,7 @@ type request struct {
 	script      string
 	cwd         string
 	tty         bool
-	sandbox     *wire.Sandbox // for attempts that are confined; nil: none are
+	bounds      bounds // of attempts that are confined; without a sandbox none are
 	permissions SandboxPermissions
 	additional  *AdditionalPermissions
 
@@ -108,7 +108,7 @@ func (s *session) prepare(e *Environment, info wire.EnvironmentInfo, args ExecAr
 	args.AdditionalPermissions = args.AdditionalPermissions.within(system, root)
 	s.request = request{
 		environment: e, callID: args.CallID, argv: shellArgv(shell, login, args.Cmd), script: args.Cmd,
-		cwd: resolve(system, root, args.Workdir), tty: args.TTY, sandbox: e.intent(system, root, args.AdditionalPermissions),
+		cwd: resolve(system, root, args.Workdir), tty: args.TTY, bounds: e.bounds(system, root, args.AdditionalPermissions),
 		permissions: cmp.Or(args.SandboxPermissions, UseDefault), additional: args.AdditionalPermissions,
 	}
 	s.judge(args)
@@ -162,7 +162,7 @@ func (s *session) judge(args ExecArgs) {
 		whole = [][]string{r.argv}
 	}
 	q := inquiry{
-		restricted: restrictsFiles(r.environment.Sandbox) || restrictsNetwork(r.environment.Sandbox),
+		restricted: restrictsFiles(r.environment.Sandbox) || restrictsNetwork(r.environment.Sandbox) || r.environment.Network != nil,
 		escalation: r.permissions != UseDefault,
 	}
 	for _, part := range parts {
@@ -181,7 +181,7 @@ func (s *session) judge(args ExecArgs) {
 	policy := m.config.Policy
 	s.facts = facts{
 		bypass:      q.verdict == RuleAllow || r.permissions == RequireEscalated || known == withoutSandbox,
-		deniedReads: deniesReads(r.sandbox), confined: r.sandbox != nil,
+		deniedReads: deniesReads(r.bounds.sandbox), confined: r.bounds.sandbox != nil,
 		asksRetry: policy.asksRetry(), strict: policy.Strict,
 		approved: known == inSandbox || known == withoutSandbox, // an approval of the network is not one to leave the sandbox
 		network:  known == withNetwork,

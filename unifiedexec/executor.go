@@ -53,6 +53,12 @@ type SilenceExplainer interface {
 	ExplainSilence(context.Context) (string, error)
 }
 
+// A HostRefuser is a Process that knows which hosts it was refused (HOST:PORT) because its
+// [client.Network] does not allow them.
+type HostRefuser interface {
+	RefusedHosts() []string
+}
+
 // Remote makes an executor of a client. The client stays the caller's.
 func Remote(c *client.Client) Executor {
 	return RemoteFunc(func(context.Context) (*client.Client, error) { return c, nil })

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -31,6 +32,11 @@ type Environment struct {
 	// true on its own system. nil or disabled: nothing. Where it names no workspace, Cwd
 	// is meant.
 	Sandbox *wire.Sandbox
+
+	// Network, if set, has the hosts that commands in the Sandbox may reach, whatever
+	// that says about the network. Commands that are approved to have the network reach
+	// all hosts.
+	Network *client.Network
 }
 
 // Config is how commands are run. The zero value of each field but Environments works.
@@ -105,6 +111,9 @@ func New(c Config) (*Manager, error) {
 	for _, e := range c.Environments {
 		if e.Executor == nil {
 			return nil, fmt.Errorf("environment %q has no executor", e.ID)
+		}
+		if e.Network != nil && !confines(e.Sandbox) {
+			return nil, fmt.Errorf("environment %q has hosts that commands may reach, but no sandbox", e.ID)
 		}
 		if seen[e.ID] {
 			return nil, fmt.Errorf("two environments are called %q", e.ID)

@@ -66,7 +66,8 @@ type Result struct {
 	ProcessID string           // on the executor
 	Denied    bool             // the sandbox was in the way of the process, which has ended
 	Denial    *wire.DenialFact // what is known about that; may be nil
-	Network   bool             // it was in the way because it has no network
+	Network   bool             // it was in the way because it has no network, or some hosts only
+	Hosts     []string         // that the process was refused, as HOST:PORT
 	Declined  bool             // the user was asked to let the process run again with more rights, and did not
 
 	text     string // all of the output that was kept

@@ -3,6 +3,7 @@ package unifiedexec
 import (
 	"slices"
 
+	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -103,11 +104,29 @@ func restrictsNetwork(s *wire.Sandbox) bool {
 	return confines(s) && s.Permissions.Network == wire.NetworkRestricted
 }
 
-// withNetworkOn returns the same sandbox with the network.
-func withNetworkOn(s *wire.Sandbox) *wire.Sandbox {
-	open := *s
+// bounds are what an attempt is kept in: a sandbox, and the hosts that can be reached from
+// it, if not all or none. The zero value is no sandbox.
+type bounds struct {
+	sandbox *wire.Sandbox
+	network *client.Network
+}
+
+// bounds returns what a command is kept in that asks for more.
+func (e *Environment) bounds(system, cwd string, more *AdditionalPermissions) bounds {
+	b := bounds{e.intent(system, cwd, more), e.Network}
+	if b.network != nil && more != nil && more.Network != nil && more.Network.Enabled {
+		b.network = nil
+	} else if b.network != nil {
+		b.sandbox.Permissions.Network = wire.NetworkRestricted
+	}
+	return b
+}
+
+// withNetwork returns the same bounds with the whole network.
+func (b bounds) withNetwork() bounds {
+	open := *b.sandbox
 	open.Permissions.Network = wire.NetworkEnabled
-	return &open
+	return bounds{sandbox: &open}
 }
 
 // deniesReads reports whether files are hidden: what runs without the sandbox would

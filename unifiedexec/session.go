@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/client"
-	"github.com/tetherexec/tether/wire"
 )
 
 // earlyExitGrace is how long a process is watched before it counts as a session.
@@ -119,11 +118,11 @@ func (s *session) advance(ctx context.Context, e event, c call) (*Result, error)
 			s.m.memory.add(s.request.key, s.extent())
 			e = enter
 		case startConfined:
-			e, err = s.start(ctx, s.request.sandbox, c)
+			e, err = s.start(ctx, s.request.bounds, c)
 		case startNetworked:
-			e, err = s.start(ctx, withNetworkOn(s.request.sandbox), c)
+			e, err = s.start(ctx, s.request.bounds.withNetwork(), c)
 		case startOpen:
-			e, err = s.start(ctx, nil, c)
+			e, err = s.start(ctx, bounds{}, c)
 		case reportAlive:
 			r := s.report(c, true)
 			r.SessionID = s.id
@@ -179,6 +178,7 @@ func (s *session) finish(act action, c call) (r *Result, err error) {
 		r.ExitCode = &exit.Code
 		if what == sandboxDenied {
 			r.Denied, r.Denial, r.Network, r.Declined = true, exit.Denial, s.facts.network, act == reportNotRetried
+			r.Hosts = s.current().refusedHosts()
 		}
 	default: // fail
 		err = s.failure
@@ -220,7 +220,7 @@ func (s *session) ask(ctx context.Context, retry bool) event {
 		a := s.current()
 		q.Reason, q.Output = reasonRetry, a.transcript()
 		if s.facts.network {
-			q.Network, q.Reason, q.Rule = true, reasonNetwork, nil // a rule is for runs without sandbox
+			q.Network, q.Hosts, q.Reason, q.Rule = true, a.refusedHosts(), reasonNetwork, nil // a rule is for runs without sandbox
 		}
 		if _, exit, _ := a.outcome(); exit != nil {
 			q.Denial = exit.Denial
@@ -270,8 +270,8 @@ func (m *Manager) approve(ctx context.Context, q Question) (d Decision, err erro
 	}
 }
 
-// start makes an attempt in a sandbox, or without one, and waits for what comes of it.
-func (s *session) start(ctx context.Context, sandbox *wire.Sandbox, c call) (event, error) {
+// start makes an attempt in these bounds and waits for what comes of it.
+func (s *session) start(ctx context.Context, b bounds, c call) (event, error) {
 	if s.alive.Err() != nil {
 		return exited, nil // killed behind a denial
 	}
@@ -289,14 +289,14 @@ func (s *session) start(ctx context.Context, sandbox *wire.Sandbox, c call) (eve
 	config := &s.m.config
 	id := fmt.Sprintf("%d-%s", s.id, randomUUID())
 	p, err := r.environment.Executor.Start(ctx, client.Command{
-		ID: id, Argv: r.argv, Dir: r.cwd, TTY: r.tty, OneStream: true, Sandbox: sandbox,
-		Env: config.overlay(sandbox), EnvPolicy: config.environmentPolicy(), Metadata: config.metadata(r.callID),
+		ID: id, Argv: r.argv, Dir: r.cwd, TTY: r.tty, OneStream: true, Sandbox: b.sandbox, Network: b.network,
+		Env: config.overlay(b), EnvPolicy: config.environmentPolicy(), Metadata: config.metadata(r.callID),
 	})
 	if err != nil {
 		return s.notStarted(ctx, id, err)
 	}
 	a := newAttempt(number, id, p)
-	a.closedNetwork = restrictsNetwork(sandbox)
+	a.closedNetwork = restrictsNetwork(b.sandbox)
 	s.mu.Lock()
 	s.attempt = a
 	s.mu.Unlock()
@@ -304,7 +304,7 @@ func (s *session) start(ctx context.Context, sandbox *wire.Sandbox, c call) (eve
 	if s.alive.Err() != nil { // meanwhile: whoever killed it has not seen this one
 		s.dismiss(a)
 	}
-	if p.SandboxType() == noSandbox && mustConfine(sandbox) {
+	if p.SandboxType() == noSandbox && mustConfine(b.sandbox) {
 		s.dismiss(a)
 		return s.notStarted(ctx, id, errors.New("the executor does not apply the sandbox that was asked for"))
 	}

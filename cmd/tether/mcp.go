@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/mcpserver"
 	"github.com/tetherexec/tether/unifiedexec"
 	"github.com/tetherexec/tether/wire"
@@ -29,6 +30,7 @@ type mcpServe struct {
 	mcpExecutor
 	sandbox     string
 	network     bool
+	hosts       hostFlags
 	noLogin     bool
 	approval    choice
 	listen      string
@@ -62,12 +64,13 @@ func newMCP(stdin, stdout *os.File) *cobra.Command {
 	fs.SortFlags = false
 	m.approval = choice{approvalGranular, "WHEN", []string{approvalNever, approvalOnRequest, approvalGranular}}
 	fs.StringVar(&m.cwd, "cwd", "", "`DIR` where commands start, and the workspace of the sandbox\n(default: here, or the executor's own)")
-	fs.StringVar(&m.sandbox, "sandbox", profileWorkspaceWrite, "a `PROFILE` that says what commands may do: read-only, workspace-write,\nfull (no sandbox), or a JSON file, as for `tether sandbox run`")
+	fs.StringVar(&m.sandbox, "sandbox", profileWorkspaceWrite, "a `PROFILE` that says what commands may do: read-only,\nworkspace-write, full (no sandbox), or a JSON file, as for\n`tether sandbox run`")
 	fs.BoolVar(&m.network, "network", false, "allow the network in the sandbox")
+	m.hosts.define(fs)
 	defineUserSockets(fs, &m.sockets)
 	fs.BoolVar(&m.noLogin, "no-login", false, "run commands in a shell that is not a login shell, unless a call asks\nfor one")
-	fs.Var(&m.approval, "approval", "when the user is asked to allow more: never, on-request (when the model\nwants that), or granular (also when the sandbox has stopped a command)")
-	group(fs, "Commands", "cwd", "sandbox", "network", userSockets, "no-login", "approval")
+	fs.Var(&m.approval, "approval", "when the user is asked to allow more: never, on-request (when the\nmodel wants that), or granular (also when the sandbox has\nstopped a command)")
+	group(fs, "Commands", "cwd", "sandbox", "network", "allow-host", "deny-host", userSockets, "no-login", "approval")
 	fs.StringVar(&m.listen, "listen", listenStdio, "`URL` to serve on: stdio:// for one client on standard input and\noutput, or http://IP:PORT for any number")
 	fs.StringVar(&m.listenToken, "listen-token-file", "", "`PATH` of a file with the bearer token that HTTP clients must send;\nneeded for addresses that other machines can reach")
 	group(fs, "Where to listen", "listen", "listen-token-file")
@@ -85,6 +88,10 @@ func (m *mcpServe) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	network, err := m.reach(sandbox)
+	if err != nil {
+		return err
+	}
 	listener, err := m.open(ctx)
 	if err != nil {
 		return err
@@ -94,7 +101,7 @@ func (m *mcpServe) run(ctx context.Context) error {
 	}
 	return m.attend(ctx, func(ctx context.Context, conn *connection, dir string) error {
 		s, err := mcpserver.New(mcpserver.Config{
-			Client: m.client, Local: conn.place == inProcess, Where: m.where(), Cwd: dir, Sandbox: sandbox, Policy: m.policy(), NoLogin: m.noLogin,
+			Client: m.client, Local: conn.place == inProcess, Where: m.where(), Cwd: dir, Sandbox: sandbox, Network: network, Policy: m.policy(), NoLogin: m.noLogin,
 			Version: versionText(),
 		})
 		if err != nil {
@@ -166,6 +173,18 @@ func (m *mcpServe) intent() (s *wire.Sandbox, err error) {
 		s.Permissions.Network = wire.NetworkEnabled
 	}
 	return s, nil
+}
+
+// reach is what commands in the sandbox may reach; nil: as the sandbox says.
+func (m *mcpServe) reach(sandbox *wire.Sandbox) (*client.Network, error) {
+	rules, err := m.hosts.rules(m.network)
+	switch {
+	case err != nil || rules == nil:
+		return nil, err
+	case sandbox == nil || sandbox.Disabled():
+		return nil, usageError{errors.New("--allow-host needs a sandbox: without one, commands reach everything")}
+	}
+	return &client.Network{Allow: m.hosts.allow, Deny: m.hosts.deny}, nil
 }
 
 func (m *mcpServe) policy() unifiedexec.Policy {

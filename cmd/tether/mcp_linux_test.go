@@ -287,6 +287,9 @@ func TestMCPRefusals(t *testing.T) {
 		{[]string{"--sandbox", "no"}, `unknown profile "no"`},
 		{[]string{"--approval", "always"}, "expected one of never, on-request, granular"},
 		{[]string{"--url", "ws://127.0.0.1:1"}, "ws://127.0.0.1:1"},
+		{[]string{"--sandbox", "full", "--allow-host", "x.example"}, "--allow-host needs a sandbox"},
+		{[]string{"--network", "--allow-host", "x.example"}, "--network does not go with --allow-host"},
+		{[]string{"--deny-host", "x.example"}, "--deny-host needs --allow-host"},
 		{[]string{"more"}, "unexpected argument"},
 	} {
 		if got := b.tether(strings.NewReader(""), append([]string{"mcp"}, try.args...)...); got.code == 0 || got.stdout != "" || !strings.Contains(got.stderr, try.stderr) {

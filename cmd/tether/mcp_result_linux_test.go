@@ -132,7 +132,7 @@ func TestMCPClosedNetwork(t *testing.T) {
 	const because = "Note: the sandbox has no network, which seems to be why the command failed"
 
 	for approval, remedy := range map[string]string{
-		"never":      "; the user can open it with the --network option of `tether mcp`",
+		"never":      "; the user can open the network with the --network or --allow-host options of `tether mcp`",
 		"on-request": `; exec_command with additional_permissions {"network":{"enabled":true}} asks the user for it`,
 	} {
 		u := b.startMCP("--approval", approval)
@@ -223,4 +223,39 @@ func TestMCPInstructions(t *testing.T) {
 		session.Close()
 	}
 	b.isEmpty()
+}
+
+// With --allow-host commands reach these hosts, the model is told which, and a command that
+// was refused another one gets a note and the question.
+func TestMCPAllowHosts(t *testing.T) {
+	t.Parallel()
+	needBubblewrap(t)
+	allowed, other := site(t), site(t)
+	get := func(host string) map[string]any {
+		return map[string]any{"cmd": "curl -sf http://" + host + "/ && echo [$CODEX_SANDBOX_NETWORK_DISABLED]", "login": false}
+	}
+	refused := "Note: the sandbox does not let the command reach " + other + ", which seems to be why the command failed; "
+	for name, url := range servers(t) {
+		t.Run(name, func(t *testing.T) {
+			b := newBooth(t)
+			b.work = outsideTmp(t)
+			flags := append(url, "--allow-host", allowed, "--allow-host", "*.example", "--deny-host", "b.example")
+			u := b.startMCP(append(flags, "--approval", "never")...)
+			told := "Commands reach only these hosts, through the proxy that HTTP_PROXY and the like name: " + allowed + " and *.example; but not b.example.\n"
+			if text := u.InitializeResult().Instructions; !strings.Contains(text, told) {
+				t.Errorf("no %q in\n%s", told, text)
+			}
+			u.want("exec_command", get(allowed), "Process exited with code 0", "Output:\nhello[]\n")
+			u.want("exec_command", get(other), "Process exited with code 22", refused+"the user can open the network with the --network or --allow-host options")
+			u.Close()
+			u = b.startMCP(flags...)
+			u.action = "accept"
+			u.want("exec_command", get(other), "Process exited with code 0", "run again from its beginning, with the network", "Output:\nhello[]\n")
+			if len(u.asked) != 1 || !strings.Contains(u.asked[0], "was not allowed to reach "+other+".") {
+				t.Errorf("asked %q", u.asked)
+			}
+			u.Close()
+			b.isEmpty()
+		})
+	}
 }

@@ -28,7 +28,7 @@ const (
 // Why the user cannot be asked, with what to do about it, for the model.
 var (
 	errCannotAsk        = errors.New("the MCP client has no elicitation; the user can allow more with the --sandbox option of `tether mcp`")
-	errCannotAskNetwork = errors.New("the MCP client has no elicitation; the user can open the network with the --network option of `tether mcp`")
+	errCannotAskNetwork = errors.New("the MCP client has no elicitation; " + networkOptions)
 )
 
 // approve asks the user of the MCP client.
@@ -72,6 +72,8 @@ func asksForms(p *mcp.InitializeParams) bool {
 func questionText(q unifiedexec.Question, confined bool) string {
 	var b strings.Builder
 	switch {
+	case q.Network && len(q.Hosts) > 0:
+		fmt.Fprintf(&b, "A command has failed and was not allowed to reach %s. Run it again, from its beginning, with the network open to all hosts?\n", list(q.Hosts))
 	case q.Network:
 		b.WriteString("A command has failed and seems to need the network, which the sandbox does not have. Run it again, from its beginning, with the network?\n")
 	case q.Retry:

@@ -18,7 +18,7 @@ const (
 	// executor says about its machine. Without that the texts say less.
 	describePatience = 3 * time.Second
 
-	// maxPlaces is how many paths of one kind the texts name.
+	// maxPlaces is how many paths or hosts of one kind the texts name.
 	maxPlaces = 16
 )
 
@@ -176,6 +176,12 @@ func (sc scene) network() string {
 	switch s := sc.config.Sandbox; {
 	case s == nil:
 		return ""
+	case sc.config.Network != nil:
+		text := "Commands reach only these hosts, through the proxy that HTTP_PROXY and the like name: " + list(sc.config.Network.Allow)
+		if deny := sc.config.Network.Deny; len(deny) > 0 {
+			text += "; but not " + list(deny)
+		}
+		return text + "."
 	case s.Permissions.Network == wire.NetworkRestricted:
 		return "The network is off for commands."
 	}
@@ -185,7 +191,7 @@ func (sc scene) network() string {
 // more says how more can be asked for, if it can.
 func (sc scene) more() string {
 	const ask, network = "call exec_command with a justification and sandbox_permissions ", `additional_permissions {"network":{"enabled":true}}`
-	closed := sc.config.Sandbox != nil && sc.config.Sandbox.Permissions.Network == wire.NetworkRestricted
+	closed := sc.config.Network != nil || sc.config.Sandbox != nil && sc.config.Sandbox.Permissions.Network == wire.NetworkRestricted
 	switch policy := sc.config.Policy; {
 	case sc.config.Sandbox == nil:
 		return ""

@@ -69,7 +69,7 @@ func newDesk(c *Config, asks bool) (*desk, error) {
 	var err error
 	d.manager, err = unifiedexec.New(unifiedexec.Config{
 		Environments: []unifiedexec.Environment{{
-			ID: "executor", Executor: d.executor, Local: c.Local, Cwd: c.Cwd, Sandbox: c.Sandbox,
+			ID: "executor", Executor: d.executor, Local: c.Local, Cwd: c.Cwd, Sandbox: c.Sandbox, Network: c.Network,
 		}},
 		Policy:                c.Policy,
 		Approver:              unifiedexec.ApproverFunc(d.approve),

@@ -63,7 +63,7 @@ func (d *desk) result(r *unifiedexec.Result, session int) outcome {
 	if r.Denied {
 		note := "the sandbox was in the way"
 		if r.Network {
-			note = "the sandbox has no network, which seems to be why the command failed"
+			note = d.networkText(r.Hosts) + ", which seems to be why the command failed"
 		} else if what := denialText(r.Denial); what != "" {
 			note += ": " + what
 		}
@@ -75,13 +75,28 @@ func (d *desk) result(r *unifiedexec.Result, session int) outcome {
 	return outcome{r.Text(), r}
 }
 
+// networkText says what the sandbox does not let commands reach: hosts that one was
+// refused, or what is known without such.
+func (d *desk) networkText(refused []string) string {
+	switch {
+	case len(refused) > 0:
+		return "the sandbox does not let the command reach " + list(refused)
+	case d.config.Network != nil:
+		return "the sandbox lets commands reach some hosts only, through the proxy that HTTP_PROXY and the like name"
+	}
+	return "the sandbox has no network"
+}
+
+// networkOptions say how a user can open the network to a server that cannot ask.
+const networkOptions = "the user can open the network with the --network or --allow-host options of `tether mcp`"
+
 // remedy says how more can be allowed: the network, or anything.
 func (d *desk) remedy(network bool) string {
 	switch {
 	case network && d.asks:
 		return `exec_command with additional_permissions {"network":{"enabled":true}} asks the user for it`
 	case network:
-		return "the user can open it with the --network option of `tether mcp`"
+		return networkOptions
 	case d.asks && !d.config.hides():
 		return `with sandbox_permissions "require_escalated" exec_command asks the user`
 	case d.config.Policy.Mode == unifiedexec.Never:

@@ -38,10 +38,11 @@ type Config struct {
 	// Client returns the session with the executor, and another one when that is lost.
 	Client func(context.Context) (*client.Client, error)
 
-	Local   bool          // the executor is on this machine
-	Where   string        // the machine of the executor, in words for models; empty: "the executor"
-	Cwd     string        // where commands start, and the workspace; empty: where the executor is
-	Sandbox *wire.Sandbox // for commands and files; nil: none
+	Local   bool            // the executor is on this machine
+	Where   string          // the machine of the executor, in words for models; empty: "the executor"
+	Cwd     string          // where commands start, and the workspace; empty: where the executor is
+	Sandbox *wire.Sandbox   // for commands and files; nil: none
+	Network *client.Network // what commands in the sandbox reach; nil: as the sandbox says
 	Policy  unifiedexec.Policy
 	NoLogin bool // shells are login shells only if a call asks for one
 
