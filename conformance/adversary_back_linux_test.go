@@ -2,17 +2,13 @@ package conformance
 
 import (
 	"bufio"
-	"context"
 	"fmt"
-	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -21,65 +17,6 @@ import (
 
 // tokenText is what a client needs to run commands without a sandbox.
 const tokenText = "token-that-opens-everything"
-
-// A webStream makes a stream of lines of a WebSocket.
-type webStream struct {
-	ws   *tethertest.WS
-	rest []byte
-}
-
-func (s *webStream) Write(line []byte) (int, error) {
-	return len(line), s.ws.WriteText(line[:len(line)-1])
-}
-
-func (s *webStream) Read(b []byte) (int, error) {
-	if len(s.rest) == 0 {
-		_, message, err := s.ws.Read()
-		if err != nil {
-			return 0, err
-		}
-		s.rest = append(message, '\n')
-	}
-	n := copy(b, s.rest)
-	s.rest = s.rest[n:]
-	return n, nil
-}
-
-func (s *webStream) Close() error { return s.ws.Close() }
-
-// relay makes a unix socket reachable for tests, which speak TCP.
-func relay(t *testing.T, path string) (url string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var workers sync.WaitGroup
-	workers.Go(func() { // ends with the listener
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("unix", path)
-			if err != nil {
-				near.Close()
-				continue
-			}
-			for _, pair := range [][2]net.Conn{{near, far}, {far, near}} {
-				workers.Go(func() { // ends with either side
-					io.Copy(pair[0], pair[1])
-					pair[0].Close()
-				})
-			}
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		workers.Wait()
-	})
-	return "ws://" + l.Addr().String()
-}
 
 // listening starts a server that others can connect to, and connects.
 func listening(t *testing.T, fx *fixture, flags ...string) (s *serial, url string) {
@@ -105,22 +42,14 @@ func listening(t *testing.T, fx *fixture, flags ...string) (s *serial, url strin
 		t.Fatalf("no URL: %v, %s", err, i.stderr.String())
 	}
 	url = strings.TrimSpace(line)
-	dial := url
-	if path, ok := strings.CutPrefix(url, "unix://"); ok {
-		dial = relay(t, path)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := within()
 	defer cancel()
-	ws, err := tethertest.DialWS(ctx, dial, http.Header{"Authorization": {"Bearer " + tokenText}})
+	ws, err := tethertest.DialWS(ctx, url, http.Header{"Authorization": {"Bearer " + tokenText}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream := &webStream{ws: ws}
-	i.client = newClient(stream, stream)
-	t.Cleanup(func() {
-		i.client.hangUp()
-		i.client.wait()
-	})
+	i.client = newClient(func(handle tethertest.Handler) *tethertest.Conn { return tethertest.NewConn(ws, handle) })
+	t.Cleanup(i.client.Close)
 	fx.check(i.handshake())
 	return &serial{instance: i, fx: fx}, url
 }

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // The adversary tests attack from inside. Each says what the attack does in a
@@ -206,7 +208,7 @@ var errRefused = errors.New("refused")
 
 // refusedOr returns errRefused for refusals that say why.
 func refusedOr(err error) error {
-	if e, ok := errors.AsType[*rpcError](err); ok && (e.Code == invalidParams || e.Code == internalError) && e.Message != "" {
+	if e, ok := errors.AsType[*tethertest.RPCError](err); ok && (e.Code == invalidParams || e.Code == internalError) && e.Message != "" {
 		return fmt.Errorf("%w: %s", errRefused, e.Message)
 	}
 	return err

@@ -1,162 +1,76 @@
 package conformance
 
 import (
-	"bufio"
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // patience is how long what must happen may take.
 const patience = 60 * time.Second
 
-// A client speaks with one server, in lines of JSON.
+// A client speaks with one server and sorts what the server says by process.
 type client struct {
-	in   io.WriteCloser
-	done sync.WaitGroup
+	*tethertest.Conn
 
-	sending sync.Mutex
-
-	mu      sync.Mutex
-	lastID  int
-	answers map[int]chan message
-	procs   map[string]*process
-	decide  func(question) any // answers about hosts; nil: there are none
-	err     error
+	mu     sync.Mutex
+	procs  map[string]*process
+	decide func(question) any // answers about hosts; nil: there are none
 }
 
-type message struct {
-	ID     *int            `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  *rpcError       `json:"error"`
-}
-
-type rpcError struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
-}
-
-func (e *rpcError) Error() string { return fmt.Sprintf("%d %s", e.Code, e.Message) }
-
-func newClient(in io.WriteCloser, out io.ReadCloser) *client {
-	c := &client{in: in, answers: map[int]chan message{}, procs: map[string]*process{}}
-	c.done.Go(func() { // ends when the server closes its output
-		defer out.Close()
-		c.fail(c.read(out))
-	})
+// newClient has connect open the connection.
+func newClient(connect func(tethertest.Handler) *tethertest.Conn) *client {
+	c := &client{procs: map[string]*process{}}
+	c.Conn = connect(c.handle)
 	return c
 }
 
-// hangUp tells the server that the client is gone. wait waits until the server
-// is, too.
-func (c *client) hangUp() { c.in.Close() }
-func (c *client) wait()   { c.done.Wait() }
-
-func (c *client) read(out io.Reader) error {
-	lines := bufio.NewReaderSize(out, 1<<20)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			return fmt.Errorf("the server has ended: %w", err)
-		}
-		var m message
-		if err := json.Unmarshal(line, &m); err != nil {
-			return fmt.Errorf("message %.200q: %w", line, err)
-		}
-		c.dispatch(m)
-	}
-}
-
-func (c *client) dispatch(m message) {
+// handle takes all messages but answers. A message that makes no sense ends the
+// connection, so that whatever waits for it fails with the reason.
+func (c *client) handle(conn *tethertest.Conn, m tethertest.Message) (taken bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	var err error
 	switch {
-	case m.Method == "" && m.ID != nil:
-		if answer := c.answers[*m.ID]; answer != nil {
-			delete(c.answers, *m.ID)
-			answer <- m // there is room
-		}
+	case m.Method == "":
+		return false
 	case strings.HasPrefix(m.Method, "process/"):
 		var e event
-		if err := json.Unmarshal(m.Params, &e); err != nil {
-			c.err = errors.Join(c.err, err)
-			return
-		}
-		if p := c.procs[e.ProcessID]; p != nil {
-			p.add(strings.TrimPrefix(m.Method, "process/"), e)
+		if err = json.Unmarshal(m.Params, &e); err == nil && c.procs[e.ProcessID] != nil {
+			c.procs[e.ProcessID].state.add(strings.TrimPrefix(m.Method, "process/"), e)
 		}
 	case strings.HasPrefix(m.Method, "network/"):
-		if err := c.hearLocked(m); err != nil {
-			c.err = errors.Join(c.err, err)
-		}
+		err = c.hearLocked(conn, m)
 	}
+	if err != nil {
+		conn.Drop(fmt.Errorf("%.200s: %w", m.Raw, err))
+	}
+	return true
 }
 
-// fail ends everybody who waits.
-func (c *client) fail(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.err = err
-	for id, answer := range c.answers {
-		delete(c.answers, id)
-		answer <- message{Error: &rpcError{Message: err.Error()}}
-	}
-	for _, p := range c.procs {
-		p.fail(err)
-	}
-}
-
-func (c *client) send(m any) error {
-	line, err := json.Marshal(m)
-	if err == nil {
-		c.sending.Lock()
-		defer c.sending.Unlock()
-		_, err = c.in.Write(append(line, '\n'))
-	}
-	return err
+// within bounds what must happen.
+func within() (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("nothing within %v", patience))
 }
 
 // call asks and waits for the answer.
 func (c *client) call(method string, params, result any) error {
-	answer := make(chan message, 1)
-	c.mu.Lock()
-	if c.err != nil {
-		defer c.mu.Unlock()
-		return c.err
-	}
-	c.lastID++
-	id := c.lastID
-	c.answers[id] = answer
-	c.mu.Unlock()
-	if err := c.send(map[string]any{"id": id, "method": method, "params": params}); err != nil {
-		return err
-	}
-	select {
-	case m := <-answer:
-		if m.Error != nil {
-			return m.Error
-		}
-		if result == nil {
-			return nil
-		}
-		return json.Unmarshal(m.Result, result)
-	case <-time.After(patience):
-		return fmt.Errorf("no answer to %s within %v", method, patience)
-	}
+	ctx, cancel := within()
+	defer cancel()
+	return c.Call(ctx, method, params, result)
 }
 
 func (c *client) handshake() error {
 	if err := c.call("initialize", map[string]any{"clientName": "conformance"}, nil); err != nil {
 		return err
 	}
-	return c.send(map[string]any{"method": "initialized", "params": map[string]any{}})
+	return c.Notify("initialized", map[string]any{})
 }
 
 type event struct {
@@ -174,11 +88,7 @@ type process struct {
 
 	SandboxType string
 	writes      int
-
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced with every event
-	state   outcome
-	err     error
+	state       outcome // guarded by the client
 }
 
 // An outcome is what is known about a process.
@@ -194,10 +104,7 @@ type outcome struct {
 	decisions      []decision
 }
 
-func (p *process) add(method string, e event) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := &p.state
+func (s *outcome) add(method string, e event) {
 	switch method {
 	case "output":
 		text := string(e.Chunk)
@@ -218,24 +125,11 @@ func (p *process) add(method string, e event) {
 	case "closed":
 		s.closed = true
 	}
-	p.wakeLocked()
-}
-
-func (p *process) fail(err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.err = err
-	p.wakeLocked()
-}
-
-func (p *process) wakeLocked() {
-	close(p.changed)
-	p.changed = make(chan struct{})
 }
 
 // start starts a process.
 func (c *client) start(params map[string]any) (*process, error) {
-	p := &process{client: c, id: params["processId"].(string), changed: make(chan struct{})}
+	p := &process{client: c, id: params["processId"].(string)}
 	c.mu.Lock()
 	c.procs[p.id] = p
 	c.mu.Unlock()
@@ -248,26 +142,20 @@ func (c *client) start(params map[string]any) (*process, error) {
 }
 
 // until waits for a state.
-func (p *process) until(t *testing.T, what string, met func(outcome) bool) outcome {
+func (p *process) until(t *testing.T, what string, met func(outcome) bool) (state outcome) {
 	t.Helper()
-	timeout := time.NewTimer(patience)
-	defer timeout.Stop()
-	for {
-		p.mu.Lock()
-		state, err, changed := p.state, p.err, p.changed
-		p.mu.Unlock()
-		if met(state) {
-			return state
-		}
-		if err != nil {
-			t.Fatalf("waiting for %s: %v", what, err)
-		}
-		select {
-		case <-changed:
-		case <-timeout.C:
-			t.Fatalf("no %s within %v; so far: %q, exited %v", what, patience, state.all, state.exited)
-		}
+	ctx, cancel := within()
+	defer cancel()
+	err := p.client.Wait(ctx, func() bool {
+		p.client.mu.Lock()
+		defer p.client.mu.Unlock()
+		state = p.state
+		return met(state)
+	})
+	if err != nil {
+		t.Fatalf("waiting for %s: %v; so far: %q, exited %v", what, err, state.all, state.exited)
 	}
+	return state
 }
 
 // finish waits until the process has closed.

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // A question is what a server asks about a host.
@@ -45,7 +47,7 @@ func (d decision) String() string {
 }
 
 // hearLocked takes a message about the network of a process.
-func (c *client) hearLocked(m message) error {
+func (c *client) hearLocked(conn *tethertest.Conn, m tethertest.Message) error {
 	var params struct {
 		decision
 		Request *question `json:"request"`
@@ -59,13 +61,13 @@ func (c *client) hearLocked(m message) error {
 	}
 	switch {
 	case m.Method == "network/policyDecision" && m.ID == nil:
-		p.note(func(o *outcome) { o.decisions = append(o.decisions, params.decision) })
+		p.state.decisions = append(p.state.decisions, params.decision)
 		return nil
 	case m.Method != "network/policyRequest" || m.ID == nil || params.Request == nil:
 		return fmt.Errorf("strange message %s", m.Method)
 	}
-	p.note(func(o *outcome) { o.questions = append(o.questions, *params.Request) })
-	answer := any(map[string]any{"id": m.ID, "error": rpcError{-32601, "nobody decides"}})
+	p.state.questions = append(p.state.questions, *params.Request)
+	answer := any(map[string]any{"id": m.ID, "error": tethertest.RPCError{Code: -32601, Message: "nobody decides"}})
 	if c.decide != nil {
 		decided := c.decide(*params.Request)
 		if decided == nil {
@@ -73,15 +75,7 @@ func (c *client) hearLocked(m message) error {
 		}
 		answer = map[string]any{"id": m.ID, "result": decided}
 	}
-	return c.send(answer)
-}
-
-// note changes what is known about a process.
-func (p *process) note(change func(*outcome)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	change(&p.state)
-	p.wakeLocked()
+	return conn.SendJSON(answer)
 }
 
 // decideBy has a test answer questions about hosts, with what is the result.

@@ -190,7 +190,7 @@ func (r row) checkType(t *testing.T, p *process) {
 
 func (r row) checkFailure(t *testing.T, err error) {
 	t.Helper()
-	e, ok := errors.AsType[*rpcError](err)
+	e, ok := errors.AsType[*tethertest.RPCError](err)
 	if !ok {
 		t.Fatalf("the start gave %v, want error %d", err, r.fails.code)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // A Server is a program that speaks the protocol on its standard input and
@@ -44,6 +47,7 @@ type instance struct {
 	*client
 	account *account
 	cmd     *exec.Cmd
+	stdin   io.Closer // the server ends with it
 	stderr  lockedBuffer
 	exited  chan struct{}
 	broken  bool         // not to be used again
@@ -99,7 +103,10 @@ func (a *account) start(argv []string, attr *syscall.SysProcAttr) (*instance, er
 		outRead.Close()
 		return nil, fmt.Errorf("start server: %w", err)
 	}
-	s.client = newClient(in, outRead)
+	s.stdin = in
+	s.client = newClient(func(handle tethertest.Handler) *tethertest.Conn {
+		return tethertest.NewLinesConn(outRead, in, handle)
+	})
 	go func() { // ends with the server, which stop waits for
 		defer close(s.exited)
 		s.cmd.Wait()
@@ -117,14 +124,14 @@ func (a *account) start(argv []string, attr *syscall.SysProcAttr) (*instance, er
 
 // stop ends the server.
 func (s *instance) stop() {
-	s.client.hangUp()
+	s.stdin.Close()
 	select {
 	case <-s.exited:
 	case <-time.After(patience):
 		s.cmd.Process.Kill()
 		<-s.exited
 	}
-	s.client.wait()
+	s.client.Close()
 }
 
 // kill ends the server without giving it a chance.
@@ -132,8 +139,7 @@ func (s *instance) kill() {
 	s.broken = true
 	s.cmd.Process.Kill()
 	<-s.exited
-	s.client.hangUp()
-	s.client.wait()
+	s.client.Close()
 }
 
 // take returns a server for t alone, until it ends.
