@@ -91,14 +91,11 @@ func TestCodexInterruptedExec(t *testing.T) {
 			t.Fatal(err)
 		}
 		life.taken()
-		events := newLines(out)
-		for line, ok := events.next(); ; line, ok = events.next() {
-			if !ok {
+		events := bufio.NewReader(out)
+		for line := ""; !strings.Contains(line, `"item.started"`) || !strings.Contains(line, `"command_execution"`); {
+			if line, err = events.ReadString('\n'); err != nil {
 				cmd.Wait()
-				t.Fatalf("the client has not shown the command:\n%s", errs.String())
-			}
-			if strings.Contains(line, `"item.started"`) && strings.Contains(line, `"command_execution"`) {
-				break
+				t.Fatalf("the client has not shown the command: %v\n%s", err, errs.String())
 			}
 		}
 		cmd.Process.Signal(os.Interrupt)
@@ -118,15 +115,7 @@ func (s *stage) newThread() *appServer {
 	s.t.Helper()
 	a := &appServer{t: s.t, model: s.model, workspace: s.workspace}
 	a.launch(program(s.t, ref), s.home, s.cable.URL())
-	a.call("initialize", map[string]any{"clientInfo": map[string]any{"name": "interop", "title": nil, "version": "1"},
-		"capabilities": map[string]any{"experimentalApi": true}})
-	a.send(map[string]any{"method": "initialized"})
-	var started struct{ Thread struct{ ID string } }
-	reply := a.call("thread/start", map[string]any{"cwd": a.workspace, "sandbox": "danger-full-access", "approvalPolicy": "never"})
-	if err := json.Unmarshal(reply, &started); err != nil || started.Thread.ID == "" {
-		s.t.Fatalf("thread/start: %s", reply)
-	}
-	a.thread = started.Thread.ID
+	a.open("danger-full-access", "never")
 	return a
 }
 

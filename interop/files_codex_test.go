@@ -88,19 +88,7 @@ func newPatcher(t *testing.T, who product, patches func(workspace string) []stri
 	a.workspace = filepath.Join(home, "ws")
 	each = patches(a.workspace)
 	a.launch(client, home, line.URL())
-	a.call("initialize", map[string]any{"clientInfo": map[string]any{"name": "interop", "title": nil, "version": "1"},
-		"capabilities": map[string]any{"experimentalApi": true}})
-	a.send(map[string]any{"method": "initialized"})
-	var started struct {
-		Thread struct {
-			ID string `json:"id"`
-		} `json:"thread"`
-	}
-	reply := a.call("thread/start", map[string]any{"cwd": a.workspace, "sandbox": "workspace-write", "approvalPolicy": "on-request"})
-	if err := json.Unmarshal(reply, &started); err != nil || started.Thread.ID == "" {
-		t.Fatalf("thread/start: %s", reply)
-	}
-	a.thread = started.Thread.ID
+	a.open("workspace-write", "on-request")
 	return a, files
 }
 

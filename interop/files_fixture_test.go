@@ -248,7 +248,7 @@ func briefly(call fileCall) fileCall {
 // callWithin is call with another patience.
 func (c *conn) callWithin(limit time.Duration, method, params string) string {
 	id := c.send(method, params)
-	if !c.await(limit, func() bool { return len(c.replies[id]) > 0 }) && c.err() == nil {
+	if !c.await(limit, func() bool { return len(c.replies[id]) > 0 }) && c.Err() == nil {
 		return "no answer"
 	}
 	return c.answer(id)

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tetherexec/tether/internal/tethertest"
 )
@@ -45,27 +44,10 @@ func serverWith(change func(t testing.TB, cmd *exec.Cmd)) func(t testing.TB, who
 	}
 }
 
-// A note is a notification, with the number of messages that came before it.
-type note struct {
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	after  int
-}
-
 // A caller is a connection that keeps every notification as it came.
 type caller struct {
-	t    testing.TB
-	ws   *tethertest.WS
-	next int
-	wg   sync.WaitGroup
-
-	mu      sync.Mutex
-	changed chan struct{}
-	count   int
-	replies map[string]string
-	came    map[string]int // number of messages before the reply
-	notes   []note
-	ended   error
+	*tethertest.Conn
+	came map[int64]int // number of each answer among all messages
 }
 
 // caller opens one and completes the handshake.
@@ -77,78 +59,40 @@ func (p *player) caller() *caller {
 	if err != nil {
 		p.t.Fatalf("%s: %v", p.who, err)
 	}
-	c := &caller{t: p.t, ws: ws, changed: make(chan struct{}), replies: map[string]string{}, came: map[string]int{}}
-	c.wg.Go(c.read) // ends with the connection, which the cleanup closes
-	p.t.Cleanup(func() { ws.Close(); c.wg.Wait() })
+	c := &caller{tethertest.NewConn(ws, nil), map[int64]int{}}
+	p.t.Cleanup(c.Close)
 	c.call("initialize", map[string]any{"clientName": "interop"})
-	c.ws.WriteText([]byte(`{"method":"initialized","params":{}}`))
+	c.Notify("initialized", map[string]any{})
 	return c
 }
 
-func (c *caller) read() {
-	for {
-		_, data, err := c.ws.Read()
-		c.mu.Lock()
-		var m struct {
-			ID json.RawMessage `json:"id"`
-			note
-		}
-		switch {
-		case err != nil:
-			c.ended = err
-		case json.Unmarshal(data, &m) != nil:
-			c.ended = fmt.Errorf("not JSON: %.100q", data)
-		case m.Method == "":
-			c.replies[string(m.ID)], c.came[string(m.ID)] = string(data), c.count
-		default:
-			m.note.after = c.count
-			c.notes = append(c.notes, m.note)
-		}
-		c.count++
-		close(c.changed)
-		c.changed = make(chan struct{})
-		c.mu.Unlock()
-		if err != nil {
-			return
-		}
-	}
-}
-
-// await waits until ok holds, which is called with the lock held.
-func (c *caller) await(limit time.Duration, ok func() bool) bool {
-	timeout := time.After(limit)
-	for {
-		c.mu.Lock()
-		good, ended, changed := ok(), c.ended != nil, c.changed
-		c.mu.Unlock()
-		if good || ended {
-			return good
-		}
-		select {
-		case <-changed:
-		case <-timeout:
-			return false
-		}
-	}
-}
-
-// send sends a request and returns its id.
-func (c *caller) send(method string, params any) string {
-	c.next++
-	c.ws.WriteText([]byte(fmt.Sprintf(`{"id":%d,"method":%q,"params":%s}`, c.next, method, canonical(params))))
-	return strconv.Itoa(c.next)
+// send sends a request and returns its id. That it could not be sent is seen by its
+// answer.
+func (c *caller) send(method string, params any) int64 {
+	id, _ := c.Ask(method, params)
+	return id
 }
 
 // answer waits for the reply and returns it without its id.
-func (c *caller) answer(id string) string {
-	var got string
-	if !c.await(patience, func() bool { got = c.replies[id]; return got != "" }) {
-		return fmt.Sprintf("no answer (connection: %v)", c.ended)
+func (c *caller) answer(id int64) string {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	m, err := c.Answer(ctx, id)
+	if err != nil {
+		return fmt.Sprintf("no answer (connection: %v)", c.Err())
 	}
-	return withoutID(got)
+	c.came[id] = m.Number
+	return withoutID(string(m.Raw))
 }
 
 func (c *caller) call(method string, params any) string { return c.answer(c.send(method, params)) }
+
+// await waits until ok holds; false: the time is over or the connection has ended.
+func (c *caller) await(ok func() bool) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return c.Wait(ctx, ok) == nil
+}
 
 // An origin is a web server on loopback that answers with given bytes and keeps
 // the bytes of every request.

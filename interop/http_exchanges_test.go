@@ -98,7 +98,7 @@ func (p *player) upgradeWith(label string, authorization ...string) {
 		return
 	}
 	p.note(label, "upgraded")
-	c.drop()
+	c.Close()
 }
 
 const (

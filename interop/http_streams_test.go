@@ -4,6 +4,7 @@ package interop_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -22,6 +23,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // A delta is the parameters of http/request/bodyDelta.
@@ -31,40 +34,52 @@ type delta struct {
 	Delta     []byte  `json:"deltaBase64"`
 	Done      bool    `json:"done"`
 	Error     *string `json:"error"`
-	after     int
+	number    int     // among all messages
 }
 
-// deltasLocked returns what has come for a stream.
-func (c *caller) deltasLocked(id string) (all []delta) {
-	for _, n := range c.notes {
-		var d delta
-		if n.Method == "http/request/bodyDelta" && json.Unmarshal(n.Params, &d) == nil && d.RequestID == id {
-			d.after = n.after
+// deltas returns what has come for a stream.
+func (c *caller) deltas(id string) (all []delta) {
+	for _, m := range c.Kept() {
+		if d, ok := deltaOf(m, id); ok {
 			all = append(all, d)
 		}
 	}
 	return all
 }
 
+func deltaOf(m tethertest.Message, id string) (d delta, ok bool) {
+	ok = m.Method == "http/request/bodyDelta" && json.Unmarshal(m.Params, &d) == nil && d.RequestID == id
+	d.number = m.Number
+	return d, ok
+}
+
+// forget takes the deltas of a stream out of what has come.
+func (c *caller) forget(id string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel() // none is waited for
+	for err := error(nil); err == nil; {
+		_, err = c.Take(ctx, func(m tethertest.Message) bool { _, ok := deltaOf(m, id); return ok })
+	}
+}
+
 // delivered waits until n deltas of the stream are there.
 func (c *caller) delivered(id string, n int) bool {
-	return c.await(patience, func() bool { return len(c.deltasLocked(id)) >= n })
+	return c.await(func() bool { return len(c.deltas(id)) >= n })
 }
 
 // body waits for the end of a stream and describes it. How bytes are cut into
 // deltas is up to the server.
-func (c *caller) body(call, id string) map[string]any {
-	ended := c.await(patience, func() bool {
-		all := c.deltasLocked(id)
+func (c *caller) body(call int64, id string) map[string]any {
+	var all []delta
+	ended := c.await(func() bool {
+		all = c.deltas(id)
 		return len(all) > 0 && all[len(all)-1].Done
 	})
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	var body bytes.Buffer
 	sound, end := true, any("never")
-	for i, d := range c.deltasLocked(id) {
+	for i, d := range all {
 		body.Write(d.Delta)
-		sound = sound && d.Seq == i+1 && len(d.Delta) <= 1<<20 && d.after > c.came[call] && (d.Done || len(d.Delta) > 0 && d.Error == nil)
+		sound = sound && d.Seq == i+1 && len(d.Delta) <= 1<<20 && d.number > c.came[call] && (d.Done || len(d.Delta) > 0 && d.Error == nil)
 		if d.Done {
 			sound = sound && end == "never" && len(d.Delta) == 0
 			end = d.Error
@@ -171,11 +186,8 @@ func TestHTTPStreamSteps(t *testing.T) {
 		p.note("its stream", elsewhere.body(call, "S"))
 		close(step)
 		p.note("stream", w.c.body(first, "S"))
-		w.c.mu.Lock()
-		all := canonical(w.c.deltasLocked("S"))
-		w.c.notes = nil
-		w.c.mu.Unlock()
-		p.note("deltas", all)
+		p.note("deltas", canonical(w.c.deltas("S")))
+		w.c.forget("S")
 		call = w.c.send("http/request", again.params(w))
 		p.note("id again", decodedBody(w.c.answer(call)))
 		p.note("id again, stream", w.c.body(call, "S"))
@@ -197,7 +209,7 @@ func TestHTTPLimits(t *testing.T) {
 	}, play: func(p *player) {
 		w := newWeb(p)
 		w.do(get{label: "48 MiB", reply: ok(fmt.Sprintf("content-length: %d\r\n", 48<<20), strings.Repeat("0123456789abcdef", 3<<20)), closes: true})
-		p.note("afterwards", fmt.Sprint(w.c.ended))
+		p.note("afterwards", fmt.Sprint(w.c.Err()))
 	}}, shared)
 }
 

@@ -49,16 +49,7 @@ func newMCPThread(t *testing.T, accept bool, script func(turn int, outputs []str
 		t.Fatal(err)
 	}
 	m.launch(client, home, "") // no executor of its own: a stdio server needs the local machine
-	m.call("initialize", map[string]any{"clientInfo": map[string]any{"name": "interop", "title": nil, "version": "1"},
-		"capabilities": map[string]any{"experimentalApi": true}})
-	m.send(map[string]any{"method": "initialized"})
-	var started struct{ Thread struct{ ID string } }
-	reply := m.call("thread/start", map[string]any{"cwd": m.workspace, "sandbox": "danger-full-access",
-		"approvalPolicy": map[string]any{"granular": map[string]any{"sandbox_approval": true, "rules": true, "mcp_elicitations": true}}})
-	if err := json.Unmarshal(reply, &started); err != nil || started.Thread.ID == "" {
-		t.Fatalf("thread/start: %s", reply)
-	}
-	m.thread = started.Thread.ID
+	m.open("danger-full-access", granularApproval)
 	return m
 }
 
@@ -67,14 +58,7 @@ func (m *mcpThread) play() {
 	m.t.Helper()
 	m.send(map[string]any{"id": 1000, "method": "turn/start", "params": map[string]any{"threadId": m.thread, "input": []map[string]any{{"type": "text", "text": "do it"}}}})
 	for {
-		line, ok := m.stdout.next()
-		if !ok {
-			m.t.Fatal("the client has ended, or says nothing more")
-		}
-		var message lineMessage
-		if err := json.Unmarshal([]byte(line), &message); err != nil {
-			m.t.Fatalf("the client said %q: %v", line, err)
-		}
+		message := m.hear()
 		switch {
 		case message.Method == "turn/completed":
 			return

@@ -28,7 +28,7 @@ func TestNetworkLife(t *testing.T) {
 			{name: "detached", compares: proxyOutcome, play: func(p *player) {
 				c := p.open()
 				process := c.proxied("p", networkProxy(someDomains, asks))
-				c.drop()
+				c.Close()
 				for _, b := range all("pub.example", "other.example") {
 					p.note(b.label, b.do(process))
 				}
@@ -36,7 +36,7 @@ func TestNetworkLife(t *testing.T) {
 			{name: "detached meanwhile", compares: proxyOutcome, play: func(p *player) {
 				c := p.open()
 				process := c.proxied("p", networkProxy(someDomains, asks))
-				c.decide = func(networkMessage) string { c.ws.Close(); return "" }
+				c.decideBy(func(networkMessage) string { c.ws.Close(); return "" })
 				b := timed(fetch("other.example"), 0, 9*time.Second) // who waits for an answer waits for 10 s
 				p.note(b.label, b.do(process))
 			}},
@@ -44,7 +44,7 @@ func TestNetworkLife(t *testing.T) {
 				c := p.open()
 				process := c.proxied("p", networkProxy(someDomains, asks))
 				asked := make(chan struct{})
-				c.decide = func(networkMessage) string { close(asked); return "" }
+				c.decideBy(func(networkMessage) string { close(asked); return "" })
 				answer := make(chan string)
 				go func() { answer <- fetch("other.example").do(process) }() // ends with the proxy
 				<-asked

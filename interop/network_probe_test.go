@@ -33,7 +33,7 @@ func (c *conn) networkLocked(m networkMessage) {
 	c.network = append(c.network, m)
 	if m.id != nil && c.decide != nil {
 		if answer := c.decide(m); answer != "" {
-			c.ws.WriteText([]byte(fmt.Sprintf(`{"id":%s,%s}`, m.id, answer)))
+			c.ws.WriteText(fmt.Appendf(nil, `{"id":%s,%s}`, m.id, answer))
 		}
 	}
 }

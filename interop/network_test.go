@@ -38,7 +38,7 @@ func TestNetworkProxies(t *testing.T) {
 func (x proxyTable) play(p *player) {
 	rebindAsked.Store(0)
 	c := p.open()
-	c.decide = func(networkMessage) string { return x.answer }
+	c.decideBy(func(networkMessage) string { return x.answer })
 	process := c.proxied("p", networkProxy(x.settings, x.extra))
 	for _, b := range x.probes {
 		process.play(b)

@@ -3,13 +3,11 @@
 package interop_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -50,28 +48,24 @@ func (p *player) note(label string, value any) {
 // close drops what the exchange left open.
 func (p *player) close() {
 	for _, c := range p.conns {
-		c.drop()
+		c.Close()
 	}
 }
 
-// A conn is one WebSocket connection of a player.
+// A conn is one WebSocket connection of a player, with what has come sorted by what it is
+// about.
 type conn struct {
+	*tethertest.Conn
 	p       *player
 	ws      *tethertest.WS
 	nextID  int
 	session string
-	wg      sync.WaitGroup
 
 	mu      sync.Mutex
-	changed chan struct{}
 	replies map[string][]json.RawMessage // by id as JSON text
 	events  map[string][]processEvent    // by process, in order of arrival
 	network []networkMessage             // in order of arrival
-	ended   error                        // nil while connected
-
-	// decide answers what the server asks about hosts; nil, or an empty answer: nobody
-	// does. It is called by the reader.
-	decide func(networkMessage) string
+	decide  func(networkMessage) string  // see decideBy
 }
 
 // processEvent is one of the three process notifications.
@@ -109,9 +103,8 @@ func (p *player) tryDial(header ...string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{p: p, ws: ws, changed: make(chan struct{}),
-		replies: map[string][]json.RawMessage{}, events: map[string][]processEvent{}}
-	c.wg.Go(c.read) // ends with the connection, which drop closes
+	c := &conn{p: p, ws: ws, replies: map[string][]json.RawMessage{}, events: map[string][]processEvent{}}
+	c.Conn = tethertest.NewConn(ws, c.handle)
 	p.conns = append(p.conns, c)
 	return c, nil
 }
@@ -145,79 +138,52 @@ func (c *conn) initialize(resume string) string {
 	return string(m.Error)
 }
 
-func (c *conn) read() {
-	for {
-		_, data, err := c.ws.Read()
-		c.mu.Lock()
-		if err != nil {
-			c.ended = err
-		} else {
-			c.sortLocked(data)
-		}
-		close(c.changed)
-		c.changed = make(chan struct{})
-		c.mu.Unlock()
-		if err != nil {
-			c.ws.Close()
-			return
-		}
+// handle sorts a message.
+func (c *conn) handle(_ *tethertest.Conn, m tethertest.Message) (taken bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case m.Method == "":
+		c.replies[string(m.ID)] = append(c.replies[string(m.ID)], m.Raw)
+	case strings.HasPrefix(m.Method, "network/"):
+		c.networkLocked(networkMessage{m.ID, m.Method, m.Params})
+	default:
+		e := processEvent{Method: m.Method}
+		json.Unmarshal(m.Params, &e.Params)
+		c.events[e.Params.ProcessID] = append(c.events[e.Params.ProcessID], e)
 	}
+	return true
 }
 
-func (c *conn) sortLocked(data []byte) {
-	var m struct {
-		ID     json.RawMessage `json:"id"`
-		Method string          `json:"method"`
-		Params json.RawMessage `json:"params"`
-	}
-	if err := json.Unmarshal(data, &m); err != nil {
-		c.replies["garbage"] = append(c.replies["garbage"], data)
-		return
-	}
-	if m.Method == "" {
-		c.replies[string(m.ID)] = append(c.replies[string(m.ID)], data)
-		return
-	}
-	if strings.HasPrefix(m.Method, "network/") {
-		c.networkLocked(networkMessage{m.ID, m.Method, m.Params})
-		return
-	}
-	e := processEvent{Method: m.Method}
-	json.Unmarshal(m.Params, &e.Params)
-	c.events[e.Params.ProcessID] = append(c.events[e.Params.ProcessID], e)
+// decideBy has a function answer what the server asks about hosts. It is called by the
+// reader; an empty answer is not sent.
+func (c *conn) decideBy(decide func(networkMessage) string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.decide = decide
 }
 
 // await waits until ok holds, which is called with the lock held. It returns false
 // when the time is over or the connection has ended.
 func (c *conn) await(limit time.Duration, ok func() bool) bool {
-	timeout := time.After(limit)
-	for {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return c.Wait(ctx, func() bool {
 		c.mu.Lock()
-		good, ended, changed := ok(), c.ended != nil, c.changed
-		c.mu.Unlock()
-		if good || ended {
-			return good
-		}
-		select {
-		case <-changed:
-		case <-timeout:
-			return false
-		}
-	}
+		defer c.mu.Unlock()
+		return ok()
+	}) == nil
 }
 
+// awaitEnd waits until the server has ended the connection.
+func (c *conn) awaitEnd() { c.await(patience, func() bool { return false }) }
+
 // text sends one text frame.
-func (c *conn) text(message string) { c.ws.WriteText([]byte(expand(message))) }
+func (c *conn) text(message string) { c.Send(expand(message)) }
 
 // frame sends one frame as it is.
 func (c *conn) frame(first byte, masked bool, payload string) {
 	c.ws.WriteFrame(first, masked, []byte(payload))
-}
-
-// drop ends the connection without a close frame and waits for the reader.
-func (c *conn) drop() {
-	c.ws.Close()
-	c.wg.Wait()
 }
 
 // answer waits for the next reply to one of the ids (as JSON texts) and returns it
@@ -236,16 +202,10 @@ func (c *conn) answer(ids ...string) string {
 	switch {
 	case ok:
 		return string(got)
-	case c.err() != nil:
-		return "connection ended: " + describeEnd(c.err())
+	case c.Err() != nil:
+		return "connection ended: " + describeEnd(c.Err())
 	}
 	return "no answer"
-}
-
-func (c *conn) err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ended
 }
 
 // send sends a request with the next id and returns the id.
@@ -283,12 +243,12 @@ func (c *conn) alive(label string) {
 
 // end records how the connection ends.
 func (c *conn) end(label string) {
-	c.await(patience, func() bool { return c.ended != nil })
-	if c.err() == nil {
+	c.awaitEnd()
+	if c.Err() == nil {
 		c.p.note(label, "stays open")
 		return
 	}
-	c.p.note(label, describeEnd(c.err()))
+	c.p.note(label, describeEnd(c.Err()))
 }
 
 func describeEnd(err error) string {
@@ -402,14 +362,3 @@ func decodeRead(reply string) (r readReply) {
 	json.Unmarshal([]byte(reply), &r)
 	return r
 }
-
-// lines reads a stream line by line.
-type lines struct{ s *bufio.Scanner }
-
-func newLines(r io.Reader) *lines {
-	s := bufio.NewScanner(r)
-	s.Buffer(nil, 1<<26)
-	return &lines{s}
-}
-
-func (l *lines) next() (string, bool) { ok := l.s.Scan(); return l.s.Text(), ok }

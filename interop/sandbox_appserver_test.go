@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,10 +39,9 @@ type appServer struct {
 	ended  int               // turns that have ended
 	thread string
 
-	stdin  *os.File
-	stdout *lines
-	stderr bytes.Buffer // read only after the client has ended
-	nextID int
+	client *tethertest.Client // speaks with the program
+	stdin  io.Closer          // the program ends with it
+	stderr bytes.Buffer       // read only after the program has ended
 }
 
 // An approvalRequest is what the client asks its user about a command.
@@ -53,15 +53,6 @@ type approvalRequest struct {
 	Cmd    string `json:"command"`
 	Cwd    string `json:"cwd"`
 	Raw    string `json:"-"`
-}
-
-// A lineMessage is any message of the app-server's protocol.
-type lineMessage struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  json.RawMessage `json:"error"`
 }
 
 // newAppServer starts the client with a thread in this sandbox mode, in front of
@@ -77,22 +68,25 @@ func newAppServer(t *testing.T, who product, mode string, script func(turn int, 
 	home := codexHome(t, a.model.URL)
 	a.workspace = filepath.Join(home, "ws")
 	a.launch(client, home, line.URL())
+	a.open(mode, granularApproval)
+	return a
+}
 
+// granularApproval has the client ask its user about everything.
+var granularApproval = map[string]any{"granular": map[string]any{"sandbox_approval": true, "rules": true, "mcp_elicitations": true}}
+
+// open shakes hands and begins a thread in the workspace.
+func (a *appServer) open(sandbox string, approvalPolicy any) {
+	a.t.Helper()
 	a.call("initialize", map[string]any{"clientInfo": map[string]any{"name": "interop", "title": nil, "version": "1"},
 		"capabilities": map[string]any{"experimentalApi": true}})
 	a.send(map[string]any{"method": "initialized"})
-	var started struct {
-		Thread struct {
-			ID string `json:"id"`
-		} `json:"thread"`
-	}
-	reply := a.call("thread/start", map[string]any{"cwd": a.workspace, "sandbox": mode,
-		"approvalPolicy": map[string]any{"granular": map[string]any{"sandbox_approval": true, "rules": true, "mcp_elicitations": true}}})
+	var started struct{ Thread struct{ ID string } }
+	reply := a.call("thread/start", map[string]any{"cwd": a.workspace, "sandbox": sandbox, "approvalPolicy": approvalPolicy})
 	if err := json.Unmarshal(reply, &started); err != nil || started.Thread.ID == "" {
-		t.Fatalf("thread/start: %s", reply)
+		a.t.Fatalf("thread/start: %s", reply)
 	}
 	a.thread = started.Thread.ID
-	return a
 }
 
 // launch starts the program; it ends with the test.
@@ -118,14 +112,12 @@ func (a *appServer) launch(client, home, url string) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	out.SetReadDeadline(time.Now().Add(codexTimeout))
-	a.stdin, a.stdout = in, newLines(out)
+	a.client, a.stdin = tethertest.NewLines(a.t, out, in), in
 	a.t.Cleanup(func() {
 		in.Close() // the client ends with its input
 		kill := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
 		cmd.Wait()
 		kill.Stop()
-		out.Close()
 		if a.t.Failed() {
 			a.t.Logf("the client's log:\n%s", a.stderr.String())
 		}
@@ -134,22 +126,23 @@ func (a *appServer) launch(client, home, url string) {
 
 func (a *appServer) send(message map[string]any) {
 	a.t.Helper()
-	if _, err := a.stdin.WriteString(canonical(message) + "\n"); err != nil {
-		a.t.Fatalf("write to the client: %v", err)
-	}
+	a.client.Send(canonical(message))
 }
 
-// next reads one message, and answers it if it is a request.
-func (a *appServer) next() lineMessage {
+// hear takes the next message.
+func (a *appServer) hear() tethertest.Message {
 	a.t.Helper()
-	line, ok := a.stdout.next()
-	if !ok {
-		a.t.Fatal("the client has ended, or says nothing more")
+	m, err := a.client.AwaitFor(codexTimeout, func(tethertest.Message) bool { return true })
+	if err != nil {
+		a.t.Fatalf("waiting for a message of the client: %v", err)
 	}
-	var m lineMessage
-	if err := json.Unmarshal([]byte(line), &m); err != nil {
-		a.t.Fatalf("the client said %q: %v", line, err)
-	}
+	return m
+}
+
+// next takes the next message, and answers it if it is a request.
+func (a *appServer) next() tethertest.Message {
+	a.t.Helper()
+	m := a.hear()
 	switch {
 	case m.Method != "" && len(m.ID) > 0:
 		a.decide(m)
@@ -162,7 +155,7 @@ func (a *appServer) next() lineMessage {
 }
 
 // decide has the user answer a request.
-func (a *appServer) decide(m lineMessage) {
+func (a *appServer) decide(m tethertest.Message) {
 	a.t.Helper()
 	r := approvalRequest{Method: m.Method, Raw: string(m.Params)}
 	if err := json.Unmarshal(m.Params, &r); err != nil {
@@ -179,16 +172,14 @@ func (a *appServer) decide(m lineMessage) {
 // call sends a request and returns its result.
 func (a *appServer) call(method string, params map[string]any) json.RawMessage {
 	a.t.Helper()
-	a.nextID++
-	id := fmt.Sprint(a.nextID)
-	a.send(map[string]any{"id": a.nextID, "method": method, "params": params})
+	id := fmt.Sprint(a.client.Ask(method, params))
 	for {
 		m := a.next()
-		if m.Method != "" || string(m.ID) != id {
+		if !m.Answers(id) {
 			continue
 		}
 		if m.Error != nil {
-			a.t.Fatalf("%s: %s", method, m.Error)
+			a.t.Fatalf("%s: %v", method, m.Error)
 		}
 		return m.Result
 	}

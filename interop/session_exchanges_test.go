@@ -12,7 +12,7 @@ var sessionExchanges = []exchange{
 	{name: "session/resume", compares: wholeReplies, play: func(p *player) {
 		a := p.open()
 		startTalker(a, "r")
-		a.drop()
+		a.Close()
 		b := p.resume(a)
 		b.ask("before initialized", "process/read", `{"processId":"r"}`)
 		b.text(`{"method":"initialized","params":{}}`)
@@ -31,7 +31,7 @@ var sessionExchanges = []exchange{
 		detached, done := p.newGate("detached"), p.newGate("done")
 		a.start("r", sh(`echo before; `+detached.awaited()+`; echo while; `+done.opened()+`; exit 5`), "")
 		a.seen("r", "before")
-		a.drop()
+		a.Close()
 		detached.open(p)
 		done.await(p) // the process has said all
 		b := p.resume(a)
@@ -44,7 +44,7 @@ var sessionExchanges = []exchange{
 		b.ask("resume of a live session", "initialize", `{"clientName":"x","resumeSessionId":"`+a.session+`"}`)
 		a.ask("the old one is undisturbed", "environment/status", `null`)
 		b.ask("a session of its own", "initialize", helloParams)
-		a.drop()
+		a.Close()
 		c := p.resume(a)
 		p.note("after the drop", fmt.Sprint(c.session == a.session))
 	}},
@@ -58,7 +58,7 @@ var sessionExchanges = []exchange{
 		a := p.open()
 		a.start("r", sh("read x; echo $x"), `"pipeStdin":true`)
 		a.text(`{"method":"no/such"}`)
-		a.await(patience, func() bool { return a.ended != nil })
+		a.awaitEnd()
 		b := p.resume(a)
 		b.text(`{"method":"initialized","params":{}}`)
 		p.note("process lives", withoutID(b.write("r", "1", "hi\n")))
@@ -89,7 +89,7 @@ func (p *player) resume(old *conn) *conn {
 			}
 			return c
 		}
-		c.drop()
+		c.Close()
 	}
 }
 

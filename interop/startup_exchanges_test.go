@@ -4,12 +4,13 @@ package interop_test
 
 import (
 	"fmt"
-	"io"
 	"os/exec"
 	"sort"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 var startupExchanges = []exchange{
@@ -69,7 +70,7 @@ func (p *player) signalled(label string, sig syscall.Signal) {
 	own.log, own.conns = nil, nil
 	own.server = startServer(p.t, p.who)
 	c := own.open()
-	defer c.drop()
+	defer c.Close()
 	c.start("child", sh("echo $$; exec sleep 60"), "")
 	c.seen("child", "\n")
 	c.mu.Lock()
@@ -129,25 +130,22 @@ func (p *player) stdio(listen string, lines []string, answers int) {
 	}
 	watchdog := time.AfterFunc(patience, func() { cmd.Process.Kill() })
 	defer watchdog.Stop()
-	io.WriteString(in, strings.Join(lines, "\n")+"\n")
-	rest := newLines(out)
+	c := tethertest.NewLinesConn(out, in, nil)
+	c.Send(strings.Join(lines, "\n"))
 	var seen []string
 	for len(seen) < answers {
-		line, ok := rest.next()
-		if !ok {
+		m, err := c.Take(p.t.Context(), func(m tethertest.Message) bool { return m.Method == "" })
+		if err != nil {
 			break
 		}
-		if !strings.HasPrefix(line, `{"method"`) {
-			seen = append(seen, withID(line))
-		}
+		seen = append(seen, withID(string(m.Raw)))
 	}
 	sort.Strings(seen) // answers may overtake each other
 	for _, line := range seen {
 		p.note(listen+" answer", line)
 	}
 	in.Close()
-	for _, ok := rest.next(); ok; _, ok = rest.next() {
-	}
+	<-c.Ended() // all was read, and the program has closed its output
 	cmd.Wait()
 	p.note(listen+" status", fmt.Sprint(cmd.ProcessState))
 }

@@ -3,6 +3,7 @@
 package interop_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // quiet is how long nothing must come for a watch to count as silent.
@@ -96,9 +99,8 @@ func many(n int) string {
 // A lookout watches and records.
 type lookout struct {
 	*household
-	p    *player
-	c    *caller
-	seen int // notifications that were looked at
+	p *player
+	c *caller
 }
 
 func (l *lookout) sh(script string) {
@@ -146,16 +148,17 @@ func (l *lookout) fired(expected string) []string {
 		}
 		return patience
 	}
-	for l.c.await(limit(), func() bool { return len(l.c.notes) > l.seen }) {
-		l.c.mu.Lock()
-		n := l.c.notes[l.seen]
-		l.c.mu.Unlock()
-		l.seen++
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), limit())
+		m, err := l.c.Take(ctx, func(m tethertest.Message) bool { return m.Method != "" })
+		cancel()
+		if err != nil {
+			return ids
+		}
 		var params map[string]json.Number
-		json.Unmarshal(n.Params, &params)
-		ids = append(ids, n.Method+" "+params["watchId"].String())
+		json.Unmarshal(m.Params, &params)
+		ids = append(ids, m.Method+" "+params["watchId"].String())
 	}
-	return ids
 }
 
 func TestWatchMissing(t *testing.T) {
