@@ -99,10 +99,10 @@ func (r *rig) exec(args ExecArgs) *Result {
 	return result
 }
 
-// sh runs a command with the defaults.
+// sh runs a command until its end.
 func (r *rig) sh(cmd string) *Result {
 	r.t.Helper()
-	return r.exec(ExecArgs{Cmd: cmd, Login: ptr(false)})
+	return r.exec(ExecArgs{Cmd: cmd, Login: ptr(false), YieldTimeMs: ptr[int64](atEnd)})
 }
 
 // atEnd is a wait that ends with the process.

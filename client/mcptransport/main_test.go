@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds each test; none comes near it.
-const patience = 30 * time.Second
+const patience = 60 * time.Second
 
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
