@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"time"
 
 	"github.com/tetherexec/tether/client"
@@ -101,7 +102,7 @@ func (s *session) prepare(e *Environment, info wire.EnvironmentInfo, args ExecAr
 	if err := m.checkPermissions(e, args); err != nil {
 		return err
 	}
-	root, err := e.root(system, info)
+	root, err := e.Dir(info)
 	if err != nil {
 		return notCreated(err)
 	}
@@ -115,20 +116,36 @@ func (s *session) prepare(e *Environment, info wire.EnvironmentInfo, args ExecAr
 	return nil
 }
 
-// root is the directory in which commands start.
-func (e *Environment) root(system string, info wire.EnvironmentInfo) (string, error) {
-	root := e.Cwd
-	if root == "" && info.Cwd != nil {
-		root = *info.Cwd
+// Dir is the directory in which commands start, on an executor that describes itself so.
+func (e *Environment) Dir(info wire.EnvironmentInfo) (string, error) {
+	system, other := goos(info), "windows"
+	if system == other {
+		other = "linux"
 	}
-	if root == "" {
-		root = "/"
+	own := "/"
+	if info.Cwd != nil {
+		own = *info.Cwd
 	}
-	root, err := native(system, root)
-	if err == nil && !isAbsolute(system, root) {
-		err = fmt.Errorf("%s is not valid on %s", root, system)
+	own, err := native(system, own)
+	if err != nil {
+		return "", fmt.Errorf("directory of the executor: %w", err)
 	}
-	return root, err
+	dir, err := native(system, e.Cwd)
+	switch {
+	case err != nil:
+		return "", err
+	case dir == "":
+		dir = own
+	case isAbsolute(system, dir), isAbsolute(other, dir), info.Cwd == nil: // or not, but not a relative path
+	case system == "windows":
+		dir = resolve(system, own, dir)
+	default:
+		dir = path.Join(own, dir)
+	}
+	if !isAbsolute(system, dir) {
+		return "", fmt.Errorf("%s is not an absolute path on the executor, which is a %s machine", dir, system)
+	}
+	return dir, nil
 }
 
 // checkPermissions refuses to ask for what cannot be had.

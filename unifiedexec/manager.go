@@ -24,8 +24,8 @@ type Environment struct {
 	// for. Elsewhere only the shell that the executor reports can be used.
 	Local bool
 
-	// Cwd is where commands start, and the workspace of the sandbox; empty: where the
-	// executor itself is.
+	// Cwd is where commands start, and the workspace of the sandbox: an absolute path, a
+	// file: URI, or a path below the directory of the executor; empty: that directory.
 	Cwd string
 
 	// Sandbox is what commands run in: the portable intent, which the executor makes

@@ -16,7 +16,7 @@ import (
 // A Command is an MCP server to run on the executor. It runs without a sandbox.
 type Command struct {
 	Argv []string
-	Dir  string // absolute path on the executor, or a file: URI; it must be given
+	Dir  string // absolute path on the executor, or a file: URI; it must be given, unless Transport.Dir is
 
 	// Env is added to the few variables of the executor that servers inherit: PATH,
 	// HOME and their like.
@@ -32,11 +32,12 @@ var inherited = []string{"HOME", "LOGNAME", "PATH", "SHELL", "USER", "__CF_USER_
 	"LANG", "LC_ALL", "TERM", "TMPDIR", "TZ"}
 
 // check refuses what could not be started as it was meant.
-func (c *Command) check() error {
+func (t *Transport) check() error {
+	c := &t.Command
 	if len(c.Argv) == 0 {
 		return errors.New("no MCP server to start")
 	}
-	if c.Dir == "" {
+	if c.Dir == "" && t.Dir == nil {
 		return errors.New("executor stdio server requires an explicit cwd")
 	}
 	unicode := func(what string, texts ...string) error {
@@ -77,11 +78,17 @@ var started atomic.Uint64
 // left to us with servers of its own.
 const startTries = 64
 
-// start starts the server.
-func (c *Command) start(ctx context.Context, executor *client.Client) (p *client.Process, err error) {
+// start starts the server in a session.
+func (t *Transport) start(ctx context.Context, executor *client.Client) (p *client.Process, err error) {
+	c, dir := &t.Command, t.Command.Dir
+	if t.Dir != nil {
+		if dir, err = t.Dir(executor); err != nil {
+			return nil, err
+		}
+	}
 	for range startTries {
 		id := fmt.Sprintf("mcp-stdio-%d", started.Add(1))
-		p, err = executor.Start(ctx, client.Command{ID: id, Argv: c.Argv, Dir: c.Dir, Env: c.Env, EnvPolicy: c.policy(), Stdin: true})
+		p, err = executor.Start(ctx, client.Command{ID: id, Argv: c.Argv, Dir: dir, Env: c.Env, EnvPolicy: c.policy(), Stdin: true})
 		if err == nil || !strings.Contains(err.Error(), "process "+id+" already exists") {
 			break
 		}

@@ -21,6 +21,9 @@
 // itself again: what it said is repeated. Whatever else the server knew is forgotten,
 // subscriptions included.
 //
+// With [Transport.Lazy], the same holds before there was a session: requests get an error
+// until the executor can be reached, and then start the server.
+//
 // A server that ends by itself is not started again: the transport is closed. So it is
 // when output was lost, since half a message must not pass for a whole one.
 package mcptransport

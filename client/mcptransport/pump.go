@@ -62,25 +62,34 @@ type sending struct {
 	done chan error // of capacity 1
 }
 
-// Open starts the server. The context bounds the start only; Close ends the server.
+// Open starts the server, or leaves that to the first request, see [Transport.Lazy]. The
+// context bounds the start only; Close ends the server.
 func (t *Transport) Open(ctx context.Context) (*Pump, error) {
 	p := &Pump{transport: *t, log: t.Log, sends: make(chan *sending), lines: make(chan []byte), ended: make(chan struct{})}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
-	if err := t.Command.check(); err != nil {
+	if err := t.check(); err != nil {
 		return nil, err
 	}
 	executor, err := t.Client(ctx)
-	if err != nil {
+	switch {
+	case err != nil && (!t.Lazy || ctx.Err() != nil):
 		return nil, fmt.Errorf("session for an MCP server: %w", err)
+	case err != nil:
+		p.log.Debug("no session for the MCP server yet; each request tries again", "err", err)
+		p.run = neverRun(err)
 	}
-	process, err := t.Command.start(ctx, executor)
-	if err != nil {
-		return nil, err
+	var process *client.Process
+	if err == nil {
+		if process, err = t.start(ctx, executor); err != nil {
+			return nil, err
+		}
 	}
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	p.begin(newRun(executor, process, 0))
+	if process != nil {
+		p.begin(newRun(executor, process, 0))
+	}
 	p.tasks.Go(p.carry) // ends with p.ctx or p.ended
 	return p, nil
 }

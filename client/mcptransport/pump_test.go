@@ -291,3 +291,44 @@ func TestPumpInputClosedWhenLost(t *testing.T) {
 		t.Errorf("received %q, %v", line, err)
 	}
 }
+
+// A lazy transport opens although there is no session. Requests are answered with the
+// reason, however many, and the first one that finds a session starts the server.
+func TestLazy(t *testing.T) {
+	r := newRig(t)
+	r.script(`pwd >&2; cat`)
+	get, err := r.transport.Client, errors.New("nobody listens")
+	r.transport.Client = func(ctx context.Context) (*client.Client, error) {
+		if err != nil {
+			return nil, err
+		}
+		return get(ctx)
+	}
+	if _, oerr := r.transport.Open(within(t)); !errors.Is(oerr, err) {
+		t.Errorf("a transport that is not lazy: %v", oerr)
+	}
+	dir := r.transport.Command.Dir
+	r.transport.Lazy, r.transport.Command.Dir = true, ""
+	r.transport.Dir = func(*client.Client) (string, error) { return dir, nil }
+	p := r.open()
+	for n := range 5 {
+		r.send(p, fmt.Sprintf(`{"id":%d,"method":"x"}`, n))
+		line, rerr := p.Receive(within(t))
+		r.send(p, `{"method":"notice"}`) // gets no answer
+		if want := fmt.Sprintf(`"id":%d,`, n); rerr != nil || !strings.Contains(string(line), want) || !strings.Contains(string(line), "nobody listens") {
+			t.Errorf("%s, %v", line, rerr)
+		}
+	}
+	err = nil // Client is called by Send
+	r.send(p, `{"id":9,"method":"x"}`)
+	r.receive(p, `{"id":9,"method":"x"}`)
+	if err := r.log.has(dir); err != nil {
+		t.Error(err)
+	}
+	if err := p.CloseInput(within(t)); err != nil {
+		t.Error(err)
+	}
+	if line, err := p.Receive(within(t)); err != io.EOF {
+		t.Errorf("%q, %v", line, err)
+	}
+}

@@ -37,6 +37,14 @@ func newRun(executor *client.Client, process *client.Process, generation int) *r
 		answer: make(chan message, 1), gone: make(chan struct{})}
 }
 
+// neverRun stands for the server before there was one, and why.
+func neverRun(why error) *run {
+	r := newRun(nil, nil, -1)
+	r.lost, r.answered = why, true
+	close(r.gone)
+	return r
+}
+
 // follow passes on what the server says until it ends, one way or another.
 func (p *Pump) follow(r *run) {
 	err := p.read(r)
@@ -308,7 +316,8 @@ func (p *Pump) closeInput() error {
 	return err
 }
 
-// current returns the server to send to, and starts it again if the last one is lost.
+// current returns the server to send to, and starts it if the last one is lost, or if
+// there was none yet.
 func (p *Pump) current(messages []message) (*run, error) {
 	p.mu.Lock()
 	r, lost := p.run, p.run.lost
@@ -335,7 +344,7 @@ func (p *Pump) current(messages []message) (*run, error) {
 	return next, nil
 }
 
-// restart starts the server again, in a new session.
+// restart starts the server in a new session.
 func (p *Pump) restart(ctx context.Context, last *run, hello *greeting) (*run, error) {
 	now := time.Now()
 	for len(p.restarts) > 0 && now.Sub(p.restarts[0]) >= restartWindow {
@@ -353,11 +362,13 @@ func (p *Pump) restart(ctx context.Context, last *run, hello *greeting) (*run, e
 		return nil, fmt.Errorf("session for the MCP server: %w", err)
 	}
 	p.restarts = append(p.restarts, now)
-	process, err := p.transport.Command.start(ctx, executor)
+	process, err := p.transport.start(ctx, executor)
 	if err != nil {
 		return nil, err
 	}
-	p.log.Info("MCP server started again", "process", process.ID())
+	if last.process != nil {
+		p.log.Info("MCP server started again", "process", process.ID())
+	}
 	next := newRun(executor, process, last.generation+1)
 	next.greeting = hello
 	p.begin(next)

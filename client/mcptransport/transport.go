@@ -23,6 +23,14 @@ type Transport struct {
 
 	Command Command
 
+	// Dir, if set, returns where the server starts in a session, instead of Command.Dir.
+	Dir func(*client.Client) (string, error)
+
+	// Lazy makes Open succeed although Client returns an error: the executor may be out of
+	// reach for now. Until there is a session, each request is answered with an error that
+	// says why there is none. The first request for which there is one starts the server.
+	Lazy bool
+
 	// Stderr, if set, gets each line that the server prints on standard error, in order.
 	// Otherwise they are logged.
 	Stderr func(line []byte)

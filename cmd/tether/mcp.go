@@ -41,13 +41,15 @@ type mcpServe struct {
 
 func newMCP(stdin, stdout *os.File) *cobra.Command {
 	m := mcpServe{mcpExecutor: newMCPExecutor("mcp"), stdin: stdin, stdout: stdout}
+	m.tells = true // once; the errors are for the model
 	cmd := &cobra.Command{
 		Use:   "mcp [flags]",
 		Short: "Give an MCP client commands and files, here or on another machine",
 		Long: "Serve MCP with the tools exec_command, write_stdin, kill_session, list_sessions, search_output,\n" +
 			"read_file, write_file and list_dir. Commands and files are confined by a sandbox; when it is in\n" +
 			"the way, the user of the MCP client is asked, if that has elicitation. Commands end with the MCP\n" +
-			"session. Lost connections to the executor are not noticed.\n\n" +
+			"session. Lost connections to the executor are not noticed. An executor that cannot be reached yet\n" +
+			"is tried again with each request.\n\n" +
 			"On standard input and output the server ends with its input. With --listen http://IP:PORT the\n" +
 			"first line on standard output is the URL of the MCP server, and SIGINT and SIGTERM end it.",
 		Example: "  tether mcp\n" +
@@ -99,9 +101,13 @@ func (m *mcpServe) run(ctx context.Context) error {
 	if listener != nil {
 		defer listener.Close()
 	}
-	return m.attend(ctx, func(ctx context.Context, conn *connection, dir string) error {
+	dir, err := m.workspace()
+	if err != nil {
+		return err
+	}
+	return m.attend(ctx, func(ctx context.Context) error {
 		s, err := mcpserver.New(mcpserver.Config{
-			Client: m.client, Local: conn.place == inProcess, Where: m.where(), Cwd: dir, Sandbox: sandbox, Network: network, Policy: m.policy(), NoLogin: m.noLogin,
+			Client: m.client, Local: !m.isRemote(), Where: m.where(), Cwd: dir, Sandbox: sandbox, Network: network, Policy: m.policy(), NoLogin: m.noLogin,
 			Version: versionText(),
 		})
 		if err != nil {
@@ -110,6 +116,15 @@ func (m *mcpServe) run(ctx context.Context) error {
 		defer s.Close()
 		return m.serve(ctx, s, listener)
 	})
+}
+
+// workspace is where commands start. On an executor that was named, a relative path
+// begins in its own directory, wherever that is.
+func (m *mcpServe) workspace() (string, error) {
+	if m.isRemote() {
+		return m.cwd, nil
+	}
+	return m.dir(nil)
 }
 
 // serve serves clients until they have left, or the context ends.

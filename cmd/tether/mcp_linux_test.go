@@ -286,18 +286,22 @@ func TestMCPRefusals(t *testing.T) {
 		{[]string{"--listen", "http://127.0.0.1:0", "--listen-token-file", "missing"}, "--listen-token-file"},
 		{[]string{"--sandbox", "no"}, `unknown profile "no"`},
 		{[]string{"--approval", "always"}, "expected one of never, on-request, granular"},
-		{[]string{"--url", "ws://127.0.0.1:1"}, "ws://127.0.0.1:1"},
 		{[]string{"--sandbox", "full", "--allow-host", "x.example"}, "--allow-host needs a sandbox"},
 		{[]string{"--network", "--allow-host", "x.example"}, "--network does not go with --allow-host"},
 		{[]string{"--deny-host", "x.example"}, "--deny-host needs --allow-host"},
+		{[]string{"--url", "nonsense"}, "nonsense"},
+		{[]string{"--url", "ws://127.0.0.1:1", "--token-file", "missing"}, "--token-file missing"},
+		{[]string{"--url", "wss://127.0.0.1:1", "--tls-ca", "missing"}, "--tls-ca missing"},
 		{[]string{"more"}, "unexpected argument"},
 	} {
 		if got := b.tether(strings.NewReader(""), append([]string{"mcp"}, try.args...)...); got.code == 0 || got.stdout != "" || !strings.Contains(got.stderr, try.stderr) {
 			t.Errorf("%q: %+v", try.args, got)
 		}
 	}
-	if got := b.tether(strings.NewReader(""), "mcp"); got.code != 0 {
-		t.Errorf("a client that says nothing: %+v", got)
+	for _, args := range [][]string{{"mcp"}, {"mcp", "--url", "ws://127.0.0.1:1"}} {
+		if got := b.tether(strings.NewReader(""), args...); got.code != 0 || got.stderr != "" {
+			t.Errorf("%q, and a client that says nothing: %+v", args, got)
+		}
 	}
 	b.isEmpty()
 }

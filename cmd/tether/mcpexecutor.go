@@ -28,15 +28,27 @@ type mcpExecutor struct {
 	stderr io.Writer
 
 	sockets bool // those of the user's programs are open to confined commands here
+	tells   bool // why the executor cannot be reached; else the caller of session does
 
-	turn chan struct{} // has a value while one uses what follows: who waits for it may give up
-	conn *connection   // the newest
-	left bool
+	ctx    context.Context // of attempts to open a session; ends with attend
+	cancel context.CancelCauseFunc
+	tasks  sync.WaitGroup // attempts
+
+	mu      sync.Mutex
+	conn    *connection // the newest
+	attempt *mcpAttempt // under way; nil: none
+	told    string      // about the last attempt that failed
+	left    bool
 }
 
-func newMCPExecutor(label string) mcpExecutor {
-	return mcpExecutor{label: label, turn: make(chan struct{}, 1)}
+// An mcpAttempt to open a session is shared by all requests that wait for it.
+type mcpAttempt struct {
+	done chan struct{} // closed when the rest is set
+	conn *connection
+	err  error
 }
+
+func newMCPExecutor(label string) mcpExecutor { return mcpExecutor{label: label} }
 
 // define adds the flags of the server. otherwise is what happens without an address,
 // kept what is kept while there is no connection.
@@ -47,29 +59,61 @@ func (e *mcpExecutor) define(fs *pflag.FlagSet, otherwise, kept string) {
 }
 
 // attend does something with an executor, and then ends the session and all that runs in
-// it. dir is where commands start. A signal ends the context; its number is the exit code
-// if do fails then.
-func (e *mcpExecutor) attend(ctx context.Context, do func(ctx context.Context, conn *connection, dir string) error) (err error) {
+// it. An executor on this machine must be there at once. One that was named is connected
+// to when it is needed, and tried again then if it is out of reach: an MCP client starts
+// its servers once, often before the network is there. A signal ends the context; its
+// number is the exit code if do fails then.
+func (e *mcpExecutor) attend(ctx context.Context, do func(context.Context) error) (err error) {
 	broken := make(chan os.Signal, 1) // a closed output is a client that has left
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer onSignal(cancel)()
+	e.ctx, e.cancel = context.WithCancelCause(ctx)
+	defer e.cancel(nil)
+	defer onSignal(e.cancel)()
+	if err := e.check(); err != nil {
+		return err
+	}
 	defer func() {
 		if cerr := e.leave(); err == nil {
 			err = cerr
 		}
 	}()
-	conn, err := e.session(ctx)
-	if err != nil {
-		return orSignal(ctx, err)
+	if !e.isRemote() {
+		if _, err := e.session(e.ctx); err != nil {
+			return orSignal(e.ctx, err)
+		}
 	}
-	dir, err := (&launch{cwd: e.cwd}).dir(conn)
-	if err != nil {
+	return orSignal(e.ctx, do(e.ctx))
+}
+
+// isRemote reports whether a server was named.
+func (e *mcpExecutor) isRemote() bool {
+	_, named, _ := e.address()
+	return named
+}
+
+// check refuses flags with which no attempt can succeed.
+func (e *mcpExecutor) check() error {
+	if _, _, err := e.address(); err != nil {
 		return err
 	}
-	return orSignal(ctx, do(ctx, conn, dir))
+	if !e.isRemote() {
+		return nil
+	}
+	if _, err := e.token(); err != nil {
+		return err
+	}
+	_, err := e.tls.config()
+	return err
+}
+
+// dir is where commands start in a session.
+func (e *mcpExecutor) dir(c *client.Client) (string, error) {
+	conn := &connection{Client: c, place: inProcess}
+	if e.isRemote() {
+		conn.place = atAddress
+	}
+	return (&launch{cwd: e.cwd}).dir(conn)
 }
 
 // where names the machine of the executor to models, without what could be a secret.
@@ -102,39 +146,66 @@ func (e *mcpExecutor) client(ctx context.Context) (*client.Client, error) {
 	return conn.Client, nil
 }
 
+// session returns the session to use. If there is none, one attempt is made to open one,
+// and all requests that ask meanwhile share its outcome. The context bounds the waiting,
+// not the attempt: a request that cannot wait for ssh does not end it.
 func (e *mcpExecutor) session(ctx context.Context) (*connection, error) {
+	e.mu.Lock()
+	if e.left {
+		e.mu.Unlock()
+		return nil, client.ErrClosed
+	}
+	if e.conn != nil && e.conn.Status().State != client.Failed {
+		defer e.mu.Unlock()
+		return e.conn, nil
+	}
+	a := e.attempt
+	if a == nil {
+		a = &mcpAttempt{done: make(chan struct{})}
+		e.attempt = a
+		e.tasks.Go(func() { e.try(a) })
+	}
+	e.mu.Unlock()
 	select {
-	case e.turn <- struct{}{}:
-		defer func() { <-e.turn }()
+	case <-a.done:
+		return a.conn, a.err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if e.left {
-		return nil, client.ErrClosed
-	}
-	if e.conn != nil {
-		if e.conn.Status().State != client.Failed {
-			return e.conn, nil
-		}
-		e.conn.end()
-		e.conn = nil
+}
+
+// try is one attempt to open a session.
+func (e *mcpExecutor) try(a *mcpAttempt) {
+	defer close(a.done)
+	e.mu.Lock()
+	old := e.conn
+	e.conn = nil
+	e.mu.Unlock()
+	if old != nil {
+		old.end() // it has failed; an embedded server ends with it
 	}
 	o := client.Options{TTL: keepAttended, Label: e.label}
 	if e.keep > 0 {
 		o.TTL = time.Duration(e.keep)
 	}
-	conn, err := e.dial(ctx, newStatusLine(e.stderr, e.quiet), o, embeddedServer(e.sockets))
-	if err == nil {
-		e.conn = conn
+	status := newStatusLine(e.stderr, e.quiet)
+	a.conn, a.err = e.dial(e.ctx, status, o, embeddedServer(e.sockets))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.attempt, e.conn = nil, a.conn
+	if e.tells && a.err != nil && e.isRemote() && e.ctx.Err() == nil && e.told != a.err.Error() {
+		e.told = a.err.Error()
+		status.note(printable(e.told) + "; the next request tries again")
 	}
-	return conn, err
 }
 
 // leave ends the session with all that runs in it. There is no other after this.
 func (e *mcpExecutor) leave() error {
-	e.turn <- struct{}{} // whoever dials has been told to end
-	defer func() { <-e.turn }()
+	e.mu.Lock()
 	e.left = true
+	e.mu.Unlock()
+	e.cancel(nil)
+	e.tasks.Wait()
 	if e.conn == nil {
 		return nil
 	}

@@ -32,9 +32,10 @@ func newMCPRun(stdin, stdout *os.File) *cobra.Command {
 		Use:   "mcp-run [flags] [--] SERVER [ARGUMENT...]",
 		Short: "Run an MCP server on another machine for a client on this one",
 		Long: "Run a stdio MCP server on the executor and speak for it on standard input and output, so that\n" +
-			"any MCP client can start it as if it were here. The client does not notice lost connections. If\n" +
-			"the session is lost, requests in flight get an error, and the next one starts the server again,\n" +
-			"at most 3 times in 60 s. What the server prints on standard error is printed there.\n\n" +
+			"any MCP client can start it as if it were here. The client does not notice lost connections. An\n" +
+			"executor that cannot be reached yet is tried again with each request. If the session is lost,\n" +
+			"requests in flight get an error, and the next one starts the server again, at most 3 times in\n" +
+			"60 s. What the server prints on standard error is printed there.\n\n" +
 			"The exit code is that of the server, 128+N if signal N ended it or us, and 0 if the client left\n" +
 			"and the server had to be ended. Else it is 125 if tether failed or the server broke the protocol,\n" +
 			"126 if the server cannot be executed, 127 if it is not found, and 255 if the session with the\n" +
@@ -66,8 +67,8 @@ func (r *mcpRun) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.attend(ctx, func(ctx context.Context, _ *connection, dir string) error {
-		return r.relay(ctx, mcptransport.Command{Argv: r.argv, Dir: dir, Env: env, RemoteEnv: r.remoteEnv})
+	return r.attend(ctx, func(ctx context.Context) error {
+		return r.relay(ctx, mcptransport.Command{Argv: r.argv, Env: env, RemoteEnv: r.remoteEnv})
 	})
 }
 
@@ -75,7 +76,7 @@ func (r *mcpRun) run(ctx context.Context) error {
 func (r *mcpRun) relay(ctx context.Context, server mcptransport.Command) error {
 	var once sync.Once
 	transport := mcptransport.Transport{
-		Client: r.client, Command: server,
+		Client: r.client, Command: server, Dir: r.dir, Lazy: r.isRemote(),
 		Stderr: func(line []byte) { fmt.Fprintf(r.stderr, "%s\n", line) },
 		NotMessage: func(number int, line []byte) {
 			once.Do(func() { fmt.Fprintln(r.stderr, notMessageText(r.argv[0], number, line)) })

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -245,8 +246,8 @@ func (sc scene) workspace() []string {
 	roots := sc.config.Sandbox.WorkspaceRoots
 	if c := sc.config.Sandbox.PolicyContext; c != nil {
 		roots = c.WorkspaceRoots
-	} else if len(roots) == 0 && sc.at.root != "" {
-		return []string{sc.at.root}
+	} else if len(roots) == 0 {
+		return []string{cmp.Or(sc.at.root, "the workspace")} // while the executor has not said where it is
 	}
 	var paths []string
 	for _, root := range roots {

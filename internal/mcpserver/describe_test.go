@@ -74,6 +74,14 @@ func TestDescribedSandbox(t *testing.T) {
 	}
 }
 
+// While the executor has not said where it is, the workspace has no path.
+func TestWorkspaceWithoutExecutor(t *testing.T) {
+	sc := scene{config: &Config{Sandbox: unifiedexec.WorkspaceWrite()}, at: place{system: "linux"}}
+	if got := sc.files(); !strings.Contains(got, "may write only the workspace, /tmp and $TMPDIR") {
+		t.Errorf("%s", got)
+	}
+}
+
 // A client can introduce itself while the executor cannot be reached.
 func TestDescribedWithoutExecutor(t *testing.T) {
 	s, err := New(Config{Client: func(context.Context) (*client.Client, error) { return nil, errors.New("out of reach") }, Where: "this machine", Cwd: "/srv/p"})

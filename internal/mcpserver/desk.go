@@ -168,26 +168,13 @@ func (d *desk) place(ctx context.Context) (place, error) {
 
 // placeOf returns the place that an executor describes.
 func placeOf(c *Config, info wire.EnvironmentInfo) (place, error) {
-	p := place{system: "linux", root: c.Cwd}
+	p := place{system: "linux"}
 	if strings.EqualFold(info.PlatformOS, "windows") {
 		p.system = "windows"
 	}
-	if p.root == "" && info.Cwd != nil {
-		p.root = *info.Cwd
-	}
-	if p.root == "" {
-		p.root = "/"
-	}
-	if strings.HasPrefix(p.root, "file:") {
-		uri, err := wire.ParsePathURI(p.root)
-		if err == nil {
-			p.root, err = uri.NativeOn(p.system)
-		}
-		if err != nil {
-			return place{}, fmt.Errorf("directory of the executor: %w", err)
-		}
-	}
-	return p, nil
+	var err error
+	p.root, err = (&unifiedexec.Environment{Cwd: c.Cwd}).Dir(info)
+	return p, err
 }
 
 // path returns the absolute path that name means.

@@ -40,7 +40,7 @@ type Config struct {
 
 	Local   bool            // the executor is on this machine
 	Where   string          // the machine of the executor, in words for models; empty: "the executor"
-	Cwd     string          // where commands start, and the workspace; empty: where the executor is
+	Cwd     string          // where commands start, and the workspace, as in unifiedexec.Environment
 	Sandbox *wire.Sandbox   // for commands and files; nil: none
 	Network *client.Network // what commands in the sandbox reach; nil: as the sandbox says
 	Policy  unifiedexec.Policy
