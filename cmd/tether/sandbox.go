@@ -278,5 +278,5 @@ func openWorkshop(stateDir string, userSockets bool) (*workshop, error) {
 func (w *workshop) close() error {
 	err := w.confiner.Close()
 	w.procs.Close()
-	return errors.Join(err, w.closeState())
+	return errors.Join(err, w.closeState(), w.confiner.Leave())
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/fshelper/inside"
 	"github.com/tetherexec/tether/internal/sandbox/inner"
+	"github.com/tetherexec/tether/internal/sandbox/placeholder"
 	"github.com/tetherexec/tether/internal/sandbox/probe"
 )
 
@@ -19,6 +20,7 @@ const (
 	Sandbox = "sandbox" // the last stage of a sandboxed start
 	Probe   = "probe"   // tries something that a sandbox should stop
 	Files   = "files"   // serves file requests inside a sandbox
+	Sweeper = "sweeper" // removes placeholders that other users' sandboxes still need
 )
 
 // exitUnknown is the exit status for a name that no helper has.
@@ -46,6 +48,8 @@ func run(name string, args []string) int {
 		return probe.Main(args)
 	case Files:
 		return inside.Main(args)
+	case Sweeper:
+		return placeholder.SweeperMain(args)
 	}
 	fmt.Fprintf(os.Stderr, "tether: no helper is called %q\n", name)
 	return exitUnknown

@@ -23,6 +23,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tetherexec/tether/internal/child"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
@@ -220,6 +221,17 @@ func (c *Confiner) Close() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Leave starts a process that removes the placeholders which Close had to leave because
+// sandboxes of other users, or of servers with another state directory, need them. Call it
+// after Close, and last: a supervisor that is closed kills processes that it does not know.
+func (c *Confiner) Leave() error {
+	program := "/proc/self/exe"
+	if c.config.Self != "" {
+		program = c.config.Self
+	}
+	return c.ledger.StartSweeper(program, child.Argv("tether", child.Sweeper))
 }
 
 // Verdict waits until it is known what works here.

@@ -97,7 +97,7 @@ func (s *Server) Close() error {
 	s.http.Close()
 	err := s.confiner.Close()
 	s.procs.Close()
-	return errors.Join(err, s.state.close())
+	return errors.Join(err, s.state.close(), s.confiner.Leave())
 }
 
 // Serve accepts WebSocket connections until ctx is over, or until it has been idle

@@ -31,15 +31,17 @@ func (l *Ledger) keep(file string) {
 	}
 }
 
-// drop removes a registry file that nobody uses, and what it stands for.
-func (l *Ledger) drop(file string) {
+// drop removes a registry file that nobody uses, and what it stands for. True: it is ours to
+// remove, but another ledger guards it.
+func (l *Ledger) drop(file string) (guarded bool) {
 	r, err := openRecord(file, 0)
 	switch {
 	case err == nil:
-		l.retire(r, nil, false)
+		return l.retire(r, nil, false)
 	case !errors.Is(err, fs.ErrNotExist):
 		l.log.Warn("placeholder not swept", "err", err)
 	}
+	return false
 }
 
 // later notes a registry file whose placeholder another ledger guards. After

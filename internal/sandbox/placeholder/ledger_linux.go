@@ -36,6 +36,7 @@ type Ledger struct {
 	busy     map[string]bool // registry files of placeholders that another ledger guards
 	retrying bool
 	closed   bool
+	left     bool // Close has left placeholders that others guard
 }
 
 // A slot is this server's part in one placeholder.
@@ -60,6 +61,15 @@ func Open(dir string, log *slog.Logger) (*Ledger, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("placeholder ledger: %w", err)
 	}
+	l, err := newLedger(dir, log)
+	if err != nil {
+		return nil, err
+	}
+	return l, l.Sweep()
+}
+
+// newLedger returns the ledger in a directory that exists.
+func newLedger(dir string, log *slog.Logger) (*Ledger, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return nil, fmt.Errorf("placeholder ledger: %w", err)
@@ -77,7 +87,7 @@ func Open(dir string, log *slog.Logger) (*Ledger, error) {
 	if l.park, err = openPark(dir); err != nil {
 		return nil, fmt.Errorf("placeholder ledger: %w", err)
 	}
-	return l, l.Sweep()
+	return l, nil
 }
 
 // A Hold is a sandbox's part in its placeholders, and its guards.
@@ -213,8 +223,8 @@ func (l *Ledger) isClosed() bool {
 
 // Close ends the part of this server in all its placeholders and guards, as if
 // each Hold had been released. What another server uses stays: one that shares
-// the registry removes it, else the next Open does. Call Close when no sandbox
-// runs any more.
+// the registry removes it, else StartSweeper or the next Open sees to it. Call
+// Close when no sandbox runs any more.
 func (l *Ledger) Close() error {
 	l.mu.Lock()
 	if !l.closed {
@@ -222,6 +232,7 @@ func (l *Ledger) Close() error {
 		close(l.done)
 	}
 	var open []*slot
+	guarded := false
 	for _, s := range l.slots {
 		open = append(open, s)
 	}
@@ -239,14 +250,17 @@ func (l *Ledger) Close() error {
 		s.mu.Lock() // a Hold under way ends first; one that comes later sees closed
 		if s.users > 0 {
 			s.users = 0
-			l.retire(s.record, s.grip, false)
+			guarded = l.retire(s.record, s.grip, false) || guarded
 			s.grip = nil
 		}
 		s.mu.Unlock()
 	}
 	for file := range left {
-		l.drop(file)
+		guarded = l.drop(file) || guarded
 	}
+	l.mu.Lock()
+	l.left = l.left || guarded
+	l.mu.Unlock()
 	if err := l.park.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("placeholder ledger: %w", err)
 	}
@@ -549,16 +563,28 @@ func locate(got reading, g *grip) (spot, sight, error) {
 
 // Sweep removes the placeholders that servers left which did not end in order.
 func (l *Ledger) Sweep() error {
-	files, err := os.ReadDir(l.dir)
+	files, err := l.registryFiles()
 	if err != nil {
-		return fmt.Errorf("sweep placeholders: %w", err)
+		return err
 	}
-	for _, f := range files {
-		if !isRegistryName(f.Name()) || !f.Type().IsRegular() {
-			continue
-		}
-		l.drop(filepath.Join(l.dir, f.Name()))
+	for _, file := range files {
+		l.drop(file)
 	}
 	l.sweepPark()
 	return nil
+}
+
+// registryFiles are the paths of all entries.
+func (l *Ledger) registryFiles() ([]string, error) {
+	entries, err := os.ReadDir(l.dir)
+	if err != nil {
+		return nil, fmt.Errorf("sweep placeholders: %w", err)
+	}
+	var files []string
+	for _, e := range entries {
+		if isRegistryName(e.Name()) && e.Type().IsRegular() {
+			files = append(files, filepath.Join(l.dir, e.Name()))
+		}
+	}
+	return files, nil
 }

@@ -32,3 +32,9 @@ func (l *Ledger) Sweep() error { return nil }
 
 // Close does nothing.
 func (l *Ledger) Close() error { return nil }
+
+// StartSweeper does nothing.
+func (l *Ledger) StartSweeper(string, []string) error { return nil }
+
+// SweeperMain refuses.
+func SweeperMain([]string) int { return 1 }

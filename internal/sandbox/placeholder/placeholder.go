@@ -34,7 +34,8 @@
 // the object itself, and so does every sandbox that builds on an empty directory
 // or file, whoever made it. Nothing is removed or moved away without the
 // exclusive lock. What cannot be removed for that reason is tried again: when
-// this ledger releases something, every second or so, and by the next server.
+// this ledger releases something, every second or so, by a sweeper that stays when
+// the server ends, and by the next server.
 package placeholder
 
 import (
