@@ -240,5 +240,11 @@ func listenError(endpoint Listen, err error) error {
 	if endpoint.Transport == UnixSocket && errors.Is(err, syscall.EINVAL) {
 		err = fmt.Errorf("%w (a socket path may have about 100 bytes, this one has %d)", err, len(endpoint.Path))
 	}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		err = fmt.Errorf("%w; another program listens there, choose another port", err)
+	case endpoint.Transport != UnixSocket && errors.Is(err, syscall.EACCES):
+		err = fmt.Errorf("%w; ports below 1024 are for root, choose a higher one", err)
+	}
 	return fmt.Errorf("cannot listen on `%s`: %w", endpoint.URL(), err)
 }

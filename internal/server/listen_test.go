@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -112,13 +113,21 @@ func open(t *testing.T, cfg Config) *Listener {
 	return l
 }
 
+// An ordinary user who chooses a port of root's is told so.
+func TestListenErrorOfAPrivilegedPort(t *testing.T) {
+	err := listenError(Listen{Transport: TCP, Addr: netip.MustParseAddrPort("127.0.0.1:80")}, &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EACCES)})
+	if want := "cannot listen on `ws://127.0.0.1:80`: bind: permission denied; ports below 1024 are for root, choose a higher one"; err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 func TestOpenNamesTheRealPort(t *testing.T) {
 	l := open(t, Config{})
 	if want := "ws://" + l.Addr().String(); l.URL != want || strings.HasSuffix(l.URL, ":0") {
 		t.Errorf("URL %s, want %s", l.URL, want)
 	}
 	_, err := Open(context.Background(), Config{Listen: l.URL})
-	if want := "cannot listen on `" + l.URL + "`: bind: address already in use"; errText(err) != want {
+	if want := "cannot listen on `" + l.URL + "`: bind: address already in use; another program listens there, choose another port"; errText(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

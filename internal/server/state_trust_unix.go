@@ -42,7 +42,7 @@ func TrustedDir(name string) (string, error) {
 		info, err := lstatOrMake(next)
 		switch {
 		case err != nil:
-			return "", err
+			return "", fmt.Errorf("%w; %w", err, errUntrusted)
 		case info.IsDir():
 			here = next
 			continue

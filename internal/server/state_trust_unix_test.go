@@ -180,3 +180,12 @@ func TestStateDirLoops(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A state directory that cannot be made: the error says how to choose another one.
+func TestStateDirThatCannotBeMade(t *testing.T) {
+	name := filepath.Join(t.TempDir(), strings.Repeat("x", 300))
+	_, err := server.TrustedDir(name)
+	if want := "lstat " + name + ": file name too long; name a directory of your own with `--state-dir` or XDG_STATE_HOME"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
