@@ -97,12 +97,22 @@ func (c *copying) findDestination(ctx context.Context) (name string, into bool, 
 	switch {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return "", false, fmt.Errorf("%s: %s", c.destination, reason(err))
+	case err != nil && (len(c.sources) > 1 || strings.HasSuffix(name, "/")):
+		return "", false, fmt.Errorf("%s: %w", c.destination, c.missingDirectory())
 	case !isDir && (len(c.sources) > 1 || strings.HasSuffix(name, "/")):
 		return "", false, fmt.Errorf("%s: %w", c.destination, errNotDirectory)
 	case isDir && c.stream:
 		return "", false, fmt.Errorf("%s: %w", c.destination, errIsDirectory)
 	}
 	return name, isDir, nil
+}
+
+// missingDirectory is the error of a destination that must be a directory and does not exist.
+func (c *copying) missingDirectory() error {
+	if c.destination.remote {
+		return fmt.Errorf("no such directory; make it with `tether fs mkdir -p %s`", c.destination.path)
+	}
+	return errors.New("no such directory; make it with `mkdir -p`")
 }
 
 // remotePath makes a path of the server's machine absolute.
