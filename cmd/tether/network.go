@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
 
 	"github.com/spf13/pflag"
 
@@ -60,9 +61,19 @@ func (f *hostFlags) rules(network bool) (*netpolicy.Rules, error) {
 	return rules, nil
 }
 
+var errHostSyntax = errors.New("expected HOST or HOST:PORT, such as example.com or *.example.com:443")
+
 // checkPattern refuses what is no pattern, and what is one but cannot match any host:
 // whoever typed that meant something else.
 func checkPattern(pattern string, access netpolicy.Access) error {
+	switch {
+	case strings.TrimSpace(pattern) == "":
+		return errors.New("the name of a host is missing")
+	case strings.ContainsAny(pattern, `/\{}`), strings.ContainsFunc(pattern, unicode.IsSpace):
+		return errHostSyntax
+	case access == netpolicy.Deny && strings.Trim(pattern, "*.") == "":
+		return errors.New("this denies every host; expected some hosts, such as example.com or *.example.com")
+	}
 	one := map[string]netpolicy.Access{pattern: access}
 	if _, err := netpolicy.Compile(netpolicy.Settings{Domains: one, Ports: true}); err != nil {
 		return err
@@ -74,7 +85,7 @@ func checkPattern(pattern string, access netpolicy.Access) error {
 	case strings.Contains(pattern, ".."):
 		return errors.New("no host has two dots in a row")
 	case strings.ContainsAny(pattern, "@!,;=&%#"):
-		return errors.New("expected HOST or HOST:PORT")
+		return errHostSyntax
 	case strings.Count(pattern, ":") > 1 && notAddress != nil && !strings.ContainsAny(pattern, "[*?"):
 		return errors.New("expected HOST:PORT, or an IPv6 address")
 	}

@@ -81,9 +81,9 @@ func unknown(processes []wire.ProcessInfo, id string) error {
 		}
 	}
 	if len(near) > 0 {
-		text += "; there is " + strings.Join(near, ", ")
+		return errors.New(text + "; there is " + strings.Join(near, ", "))
 	}
-	return errors.New(text)
+	return errors.New(text + "; `tether ps` lists all processes")
 }
 
 // shortID is as much of a session's id as is enough for people.
@@ -103,7 +103,7 @@ func resolveSession(sessions []wire.SessionInfo, id string) (*wire.SessionInfo, 
 	}
 	switch len(found) {
 	case 0:
-		return nil, fmt.Errorf("no session is called %q", id)
+		return nil, fmt.Errorf("no session is called %q; `tether sessions` lists all sessions", id)
 	case 1:
 		return found[0], nil
 	}
@@ -121,7 +121,7 @@ func nameIsFree(ctx context.Context, conn *connection, name string) error {
 	}
 	for _, p := range processes {
 		if p.ProcessID == name && p.State == wire.StateRunning {
-			return fmt.Errorf("a process called %q is running already (session %s)", name, shortID(p.SessionID))
+			return fmt.Errorf("a process called %q is running already (session %s); choose another name with --name, or end it with `tether kill %[1]s`", name, shortID(p.SessionID))
 		}
 	}
 	return nil

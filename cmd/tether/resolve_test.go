@@ -29,7 +29,7 @@ func TestResolve(t *testing.T) {
 		"dddd/a/b": "dddd4444dddd a/b",
 		"web":      "bbbb2222bbbb web", // the newest that runs
 		"two":      "bbbb2222bbbb two", // the newest of all
-		"eeee/web": `no process is called "eeee/web"`,
+		"eeee/web": "no process is called \"eeee/web\"; `tether ps` lists all processes",
 		"web-3":    `no process is called "web-3"; there is web`,
 		"/web":     `no process is called "/web"`,
 	} {

@@ -192,7 +192,7 @@ func (l *launch) check() (keys *escape, err error) {
 		return refuse("--stdin is for --detach; without it, standard input always is open")
 	case l.openIn && l.noInput:
 		return refuse("--stdin and --no-stdin exclude each other")
-	case l.sandbox.network && l.sandbox.profile == "":
+	case l.sandbox.network && l.sandbox.profile == "" && !l.sandbox.hosts.given():
 		return refuse("--network is for --sandbox; without one, the network is open")
 	case l.sandbox.sockets && l.sandbox.profile == "":
 		return refuse("--user-sockets is for --sandbox; without one, the sockets are open")

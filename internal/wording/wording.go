@@ -63,6 +63,8 @@ type rule struct {
 var rules = []rule{
 	{regexp.MustCompile("^exec-server stub does not implement `(.*)` yet$"),
 		"the server does not know the request `$1`: it is older than this tether, or another program"},
+	{regexp.MustCompile("^exec-server client does not implement `initialize` yet$"), // our own answer to our own request
+		"the other side repeats each message: it is not a tether server"},
 	{regexp.MustCompile(`^unknown session id .*$`),
 		"the server does not know the session any more: it was restarted, or there was no connection for too long; what ran in the session has ended"},
 	{regexp.MustCompile(`^unknown process id (.*)$`), "the server has no process $1 any more"},

@@ -26,6 +26,7 @@ func TestText(t *testing.T) {
 		`No such file or directory (os error 2): the interpreter or loader of program "./bad"`:    "./bad cannot be executed: its interpreter or loader does not exist",
 		"unknown session id 01890000-0000-7000-8000-000000000000":                                 "the server does not know the session any more: it was restarted, or there was no connection for too long; what ran in the session has ended",
 		"unknown process id web":                                                                  "the server has no process web any more",
+		"exec-server client does not implement `initialize` yet":                                  "the other side repeats each message: it is not a tether server",
 		"exec-server stub does not implement `tether/why` yet":                                    "the server does not know the request `tether/why`: it is older than this tether, or another program",
 		"cwd URI `file:///C:/x` is not valid on this exec-server host: 'x' is invalid on 'linux'": "the working directory file:///C:/x is not a path of the server's system",
 		"'file://h/x' is invalid on 'linux'":                                                      "not a path of the server's system",
