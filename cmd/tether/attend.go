@@ -145,7 +145,7 @@ func (d *desk) attend(r handle, sources []events, signals <-chan os.Signal, left
 			}
 			if !forward.send(sig) && !d.connected() {
 				end.left = codedError{exitSignal + int(sig.(syscall.Signal)),
-					errors.New("nobody answers; the command may go on until the server gives up this session")}
+					errors.New("the server cannot be reached; the command may run on until the server ends this session")}
 				return end
 			}
 		case err := <-broken:

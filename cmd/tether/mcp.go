@@ -55,7 +55,7 @@ func newMCP(stdin, stdout *os.File) *cobra.Command {
 		Example: "  tether mcp\n" +
 			"  tether mcp --url ssh://build --cwd /srv/project\n" +
 			"  tether mcp --sandbox read-only --approval never --listen http://127.0.0.1:7450",
-		Args:                  noArguments,
+		Args:                  func(cmd *cobra.Command, args []string) error { return failed(noArguments(cmd, args)) },
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			m.stderr = cmd.ErrOrStderr()

@@ -276,11 +276,17 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestMCPRefusals(t *testing.T) {
 	t.Parallel()
 	b := newBooth(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
 	for _, try := range []struct {
 		args   []string
 		stderr string
 	}{
-		{[]string{"--listen", "http://0.0.0.0:0"}, "a token is needed"},
+		{[]string{"--listen", "http://0.0.0.0:0"}, "a token is needed, in the file that --listen-token-file names"},
+		{[]string{"--listen", "http://" + taken.Addr().String()}, "--listen: http://" + taken.Addr().String() + " is in use: another program listens there, choose another port"},
 		{[]string{"--listen", "https://127.0.0.1:0"}, "is not http://IP:PORT"},
 		{[]string{"--listen-token-file", "x"}, "--listen-token-file is for"},
 		{[]string{"--listen", "http://127.0.0.1:0", "--listen-token-file", "missing"}, "--listen-token-file"},
@@ -294,7 +300,7 @@ func TestMCPRefusals(t *testing.T) {
 		{[]string{"--url", "wss://127.0.0.1:1", "--tls-ca", "missing"}, "--tls-ca missing"},
 		{[]string{"more"}, "unexpected argument"},
 	} {
-		if got := b.tether(strings.NewReader(""), append([]string{"mcp"}, try.args...)...); got.code == 0 || got.stdout != "" || !strings.Contains(got.stderr, try.stderr) {
+		if got := b.tether(strings.NewReader(""), append([]string{"mcp"}, try.args...)...); got.code != exitRefused || got.stdout != "" || !strings.Contains(got.stderr, try.stderr) {
 			t.Errorf("%q: %+v", try.args, got)
 		}
 	}

@@ -13,7 +13,7 @@ func newShell(stdin, stdout *os.File) *cobra.Command {
 		Use:   "shell [flags]",
 		Short: "Open a shell, here or on another machine",
 		Long: "Open the login shell of the server's user on this terminal. It survives lost connections.\n" +
-			"To leave it while nobody answers, type Enter ~ . as with ssh; ~~ types one.\n\n" +
+			"With a server, Enter ~ . leaves it and ends it, also while the connection is lost; ~~ types one ~.\n\n" +
 			"The exit codes are those of `tether run`.",
 		Example: "  tether shell --url ssh://build\n" +
 			"  TETHER_URL=wss://build:7443 TETHER_TOKEN=… tether shell --cwd /srv/project",

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -51,10 +52,13 @@ func Listen(ctx context.Context, address, token string) (*Listener, error) {
 		return nil, fmt.Errorf("%q is not http://IP:PORT", address)
 	}
 	if !at.Addr().Unmap().IsLoopback() && token == "" {
-		return nil, fmt.Errorf("%s can be reached from other machines, and whoever reaches it can run commands: a token is needed", address)
+		return nil, fmt.Errorf("%s can be reached from other machines, and whoever reaches it can run commands: a token is needed, in the file that --listen-token-file names", address)
 	}
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", at.String())
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s is in use: another program listens there, choose another port", address)
+	}
 	if err != nil {
 		return nil, err
 	}
