@@ -9,12 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/embedded"
 	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -119,5 +121,28 @@ func TestConnectAgain(t *testing.T) {
 	}
 	if _, err := s.Connect(t.Context()); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("after Close: %v", err)
+	}
+}
+
+// The end of the server is the end of its sessions, and its clients are told.
+func TestCloseWithAClient(t *testing.T) {
+	s, err := embedded.Start(t.Context(), server.Config{StateDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.Dial(t.Context(), embedded.URL, client.Options{Connect: s.Connect, TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	p, err := c.Start(t.Context(), client.Command{Argv: []string{"sleep", "60"}, Dir: "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := p.Wait(tethertest.Within(t)); !errors.Is(err, client.ErrServerStopped) {
+		t.Errorf("the command ended with %v", err)
 	}
 }
