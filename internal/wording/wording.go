@@ -10,18 +10,19 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"unicode"
 	"unicode/utf8"
 )
 
 // osError is how the protocol shows an error of the operating system.
-var osError = regexp.MustCompile(`([^:]*) \(os error (\d+)\)`)
+var osError = when(`([^:]*) \(os error (\d+)\)`)
 
 // OSError returns the number of the system's error in a message. The system is the
 // server's; the numbers of common errors are the same on all Unix systems.
 func OSError(message string) (number syscall.Errno, ok bool) {
-	m := osError.FindStringSubmatch(message)
+	m := osError().FindStringSubmatch(message)
 	if m == nil {
 		return 0, false
 	}
@@ -35,10 +36,10 @@ func Text(message string) string {
 		return text
 	}
 	for _, r := range rules {
-		message = r.from.ReplaceAllString(message, r.to)
+		message = r.from().ReplaceAllString(message, r.to)
 	}
-	return osError.ReplaceAllStringFunc(message, func(part string) string {
-		return systemText(osError.FindStringSubmatch(part)[1])
+	return osError().ReplaceAllStringFunc(message, func(part string) string {
+		return systemText(osError().FindStringSubmatch(part)[1])
 	})
 }
 
@@ -55,47 +56,53 @@ func systemText(text string) string {
 
 // A rule replaces a phrase.
 type rule struct {
-	from *regexp.Regexp
+	from func() *regexp.Regexp
 	to   string
+}
+
+// when compiles an expression when it is first used: most programs that have this package
+// in them, such as the helpers of a sandbox, never show an error of the protocol.
+func when(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }
 
 // rules are applied one after the other.
 var rules = []rule{
-	{regexp.MustCompile("^exec-server stub does not implement `(.*)` yet$"),
+	{when("^exec-server stub does not implement `(.*)` yet$"),
 		"the server does not know the request `$1`: it is older than this tether, or another program"},
-	{regexp.MustCompile("^exec-server client does not implement `initialize` yet$"), // our own answer to our own request
+	{when("^exec-server client does not implement `initialize` yet$"), // our own answer to our own request
 		"the other side repeats each message: it is not a tether server"},
-	{regexp.MustCompile(`^unknown session id .*$`),
+	{when(`^unknown session id .*$`),
 		"the server does not know the session any more: it was restarted, or there was no connection for too long; what ran in the session has ended"},
-	{regexp.MustCompile(`^unknown process id (.*)$`), "the server has no process $1 any more"},
-	{regexp.MustCompile(`^session \S+ is already attached to another connection$`), "another client is connected to the session"},
-	{regexp.MustCompile("^cwd URI `(.*)` is not valid on this exec-server host: .*$"), "the working directory $1 is not a path of the server's system"},
-	{regexp.MustCompile("^path `(.*)` is not a file$"), "not a file"},
-	{regexp.MustCompile(`'[^']*' is invalid on '\w+'$`), "not a path of the server's system"},
-	{regexp.MustCompile(`invalid URI: relative URL without a base$`), "a path must be absolute"},
-	{regexp.MustCompile(`^missing program for (?:pipe|PTY) spawn$`), "the name of the program is empty"},
-	{regexp.MustCompile(`^(?:nul byte found in provided data|data provided contains a nul byte)$`), "an argument or a variable contains a NUL byte"},
-	{regexp.MustCompile(`^internal error$`), "the server has failed; its log says why"},
-	{regexp.MustCompile("missing field (`[^`]*`)"), "$1 is missing"},
-	{regexp.MustCompile("invalid value: integer `([^`]*)`, expected (.*)"), "expected $2, not $1"},
-	{regexp.MustCompile(`invalid (?:type|value): (.*), expected (.*)`), "expected $2, not $1"},
-	{regexp.MustCompile("unknown variant (`[^`]*`), expected"), "$1 is not known, expected"},
-	{regexp.MustCompile(`\bexpected (?:struct \w+|map|internally tagged enum \w+)\b`), "expected an object"},
-	{regexp.MustCompile(`\bnot map\b`), "not an object"},
-	{regexp.MustCompile(`\bexpected a sequence\b`), "expected a list"},
-	{regexp.MustCompile(`\bnot sequence\b`), "not a list"},
-	{regexp.MustCompile(`\bexpected (?:[ui](?:8|16|32|64|128|size)|nonzero \w+)\b`), "expected a whole number in range"},
-	{regexp.MustCompile(` at line \d+ column \d+`), ""},
-	{regexp.MustCompile(`\bthis exec-server host\b`), "the server's system"},
-	{regexp.MustCompile(`\bfrom exec-server (?:websocket \S+|stdio):`), "from the client:"},
+	{when(`^unknown process id (.*)$`), "the server has no process $1 any more"},
+	{when(`^session \S+ is already attached to another connection$`), "another client is connected to the session"},
+	{when("^cwd URI `(.*)` is not valid on this exec-server host: .*$"), "the working directory $1 is not a path of the server's system"},
+	{when("^path `(.*)` is not a file$"), "not a file"},
+	{when(`'[^']*' is invalid on '\w+'$`), "not a path of the server's system"},
+	{when(`invalid URI: relative URL without a base$`), "a path must be absolute"},
+	{when(`^missing program for (?:pipe|PTY) spawn$`), "the name of the program is empty"},
+	{when(`^(?:nul byte found in provided data|data provided contains a nul byte)$`), "an argument or a variable contains a NUL byte"},
+	{when(`^internal error$`), "the server has failed; its log says why"},
+	{when("missing field (`[^`]*`)"), "$1 is missing"},
+	{when("invalid value: integer `([^`]*)`, expected (.*)"), "expected $2, not $1"},
+	{when(`invalid (?:type|value): (.*), expected (.*)`), "expected $2, not $1"},
+	{when("unknown variant (`[^`]*`), expected"), "$1 is not known, expected"},
+	{when(`\bexpected (?:struct \w+|map|internally tagged enum \w+)\b`), "expected an object"},
+	{when(`\bnot map\b`), "not an object"},
+	{when(`\bexpected a sequence\b`), "expected a list"},
+	{when(`\bnot sequence\b`), "not a list"},
+	{when(`\bexpected (?:[ui](?:8|16|32|64|128|size)|nonzero \w+)\b`), "expected a whole number in range"},
+	{when(` at line \d+ column \d+`), ""},
+	{when(`\bthis exec-server host\b`), "the server's system"},
+	{when(`\bfrom exec-server (?:websocket \S+|stdio):`), "from the client:"},
 }
 
 // startError is how tether servers say what kept a command from starting.
-var startError = regexp.MustCompile(`^(.*) \(os error (\d+)\): (working directory|program|the interpreter or loader of program) ("(?:[^"\\]|\\.)*")(?: in PATH ("(?:[^"\\]|\\.)*"))?$`)
+var startError = when(`^(.*) \(os error (\d+)\): (working directory|program|the interpreter or loader of program) ("(?:[^"\\]|\\.)*")(?: in PATH ("(?:[^"\\]|\\.)*"))?$`)
 
 // startText rewords why a command could not be started.
 func startText(message string) (text string, ok bool) {
-	m := startError.FindStringSubmatch(message)
+	m := startError().FindStringSubmatch(message)
 	if m == nil {
 		return "", false
 	}
