@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"time"
 
 	"github.com/tetherexec/tether/wire"
 )
@@ -22,6 +23,9 @@ const (
 
 	// sendWindow is how many blocks wait for their answers.
 	sendWindow = 4
+
+	// abortPatience bounds the wait until the server has removed an upload that failed.
+	abortPatience = 5 * time.Second
 )
 
 // UploadOptions change an upload. The zero value is fine.
@@ -143,7 +147,7 @@ func (u *upload) run(ctx context.Context) error {
 				continue
 			}
 			if err != nil && (u.opts.ID == "" || ctx.Err() == nil) {
-				l.tell(wire.MethodUploadAbort, wire.UploadParams{UploadID: u.params.UploadID})
+				u.abort(ctx, l)
 			}
 		}
 		if err != nil && u.finished {
@@ -203,6 +207,21 @@ func (u *upload) commit(ctx context.Context, l *link) error {
 	_, refused := errors.AsType[*ServerError](err)
 	u.finished = !refused
 	return err
+}
+
+// abort lets the server remove what has arrived, and waits for that unless the caller is
+// in a hurry: after an upload that failed, nothing of it is to be seen.
+func (u *upload) abort(ctx context.Context, l *link) {
+	params := wire.UploadParams{UploadID: u.params.UploadID}
+	if ctx.Err() != nil {
+		l.tell(wire.MethodUploadAbort, params)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, abortPatience)
+	defer cancel()
+	if call, err := l.begin(ctx, cleanUp, wire.MethodUploadAbort, params); err == nil {
+		call.wait(ctx, nil)
+	}
 }
 
 // isStale reports whether what an earlier client has sent is part of another file.
