@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,6 +22,10 @@ import (
 // soon is after which these tests follow up unanswered requests.
 const soon = 300 * time.Millisecond
 
+// beforeTheServer is less than the 40 s after which a server ends a connection from which
+// it hears nothing.
+const beforeTheServer = 25 * time.Second
+
 // Requests no longer reach the server, while its output goes on coming. The connection
 // is replaced, the request is answered, and no output is lost.
 func TestLinkDeadInOneDirection(t *testing.T) {
@@ -37,7 +42,9 @@ func TestLinkDeadInOneDirection(t *testing.T) {
 			p := start(t, c, sh("i=0; until [ -e "+stop+" ]; do i=$((i+1)); echo $i; sleep 0.02; done"))
 			out := p.Output()
 			swallowed := bad.On(cable.FromClient, cable.Method("fs/getMetadata"), cable.Drop, cable.SwallowAfter)
-			if _, err := c.Files(nil).Stat(tethertest.Within(t), "/"); err != nil {
+			ctx, cancel := context.WithTimeout(t.Context(), beforeTheServer)
+			defer cancel()
+			if _, err := c.Files(nil).Stat(ctx, "/"); err != nil {
 				t.Errorf("Stat: %v", err)
 			}
 			if n := swallowed.Count(); n != 1 {

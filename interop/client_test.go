@@ -441,7 +441,9 @@ func TestClientOneWayLink(t *testing.T) {
 		p := r.start(fmt.Sprintf("i=0; until [ -e %s ]; do i=$((i+1)); echo $i; sleep 0.02; done; exit 3", stop))
 		out := p.Output()
 		r.cable.On(cable.FromClient, cable.Method("fs/getMetadata"), cable.Drop, cable.SwallowAfter)
-		if _, err := r.Files(nil).Stat(r.within(), "/"); err != nil {
+		ctx, cancel := context.WithTimeout(r.Context(), 25*time.Second) // tether ends a connection from which it hears nothing after 40 s
+		defer cancel()
+		if _, err := r.Files(nil).Stat(ctx, "/"); err != nil {
 			r.Errorf("Stat: %v", err)
 		}
 		if n := r.Status().Connection; n < 2 {
