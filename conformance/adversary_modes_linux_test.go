@@ -45,7 +45,7 @@ test -x clone/a; mktemp -p .; touch n; mkfifo p; rm -rf x d2 d3 clone repo
 echo all of it`
 	eachCage(t, func(t *testing.T, a *account, c cage) {
 		if c.name == "minimal" {
-			t.Skip("git wants to see more")
+			t.Skip("git needs files that this policy hides")
 		}
 		fx, s := attackers(t, a)
 		o := s.output(t, c.policy, script)

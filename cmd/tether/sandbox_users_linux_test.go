@@ -17,7 +17,7 @@ import (
 
 // Two users run commands in a directory that is everybody's, with the sticky bit as /tmp has
 // it. While one of them runs, protected names cannot be made there. When both have ended,
-// whoever was first, nothing is left.
+// in either order, nothing is left.
 func TestTwoUsersLeaveNoPlaceholders(t *testing.T) {
 	t.Parallel()
 	need.Root(t, "to be two users")

@@ -286,7 +286,7 @@ func TestSwappedParent(t *testing.T) {
 				}
 			}
 		}
-		// On a busy machine nobody may swap for many rounds.
+		// On a busy machine the goroutine that swaps may not run for many rounds.
 		for deadline := time.Now().Add(10 * time.Second); inside == 0 && time.Now().Before(deadline); {
 			swapping(t, at(dir, "d"), at(dir, "trap"), 500, attack)
 		}

@@ -93,10 +93,10 @@ func (s *Server) addTools() error {
 			}
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
-			defer context.AfterFunc(d.ctx, cancel)() // a user who was asked need not answer
+			defer context.AfterFunc(d.ctx, cancel)() // the end of the desk ends the call, also one that waits for an answer of the user
 			o, err := t.run(d, ctx, req)
 			if err != nil && ctx.Err() != nil {
-				return nil, err // nobody waits for an answer
+				return nil, err // the client has cancelled the call or left: it reads no result
 			}
 			return answer(o, err)
 		})

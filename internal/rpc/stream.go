@@ -58,11 +58,11 @@ type Stream interface {
 	Received() uint64
 
 	// Acknowledged counts the bytes that the peer is known to have received; it
-	// is 0 where nobody can tell.
+	// is 0 for a stream that cannot know.
 	Acknowledged() uint64
 
 	// Unacknowledged reports whether bytes were written that the peer is not known
-	// to have received; it is false where nobody can tell.
+	// to have received; it is false for a stream that cannot know.
 	Unacknowledged() bool
 
 	// CloseWrite tells the peer that nothing follows. A stream that cannot do

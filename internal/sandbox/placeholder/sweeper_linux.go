@@ -18,8 +18,8 @@ import (
 // ledgers with another registry, and removes them when they are not. In a directory with
 // the sticky bit, such as /tmp, only the user who made a placeholder can do that.
 const (
-	// maxSweep is how long a sweeper stays: another user can keep a placeholder locked as
-	// long as he likes. What it leaves, the next server removes.
+	// maxSweep is how long a sweeper stays: another user can keep a placeholder locked for
+	// ever. The next server removes the placeholders that a sweeper leaves.
 	maxSweep = 24 * time.Hour
 
 	// sweeperPatience is how long a second sweeper waits for the first. In that time the
