@@ -3,9 +3,9 @@ package server
 import (
 	"sync"
 
-	"github.com/tetherexec/tether/internal/httprpc"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/internal/web"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -91,7 +91,7 @@ func (c *conn) httpRequest(_ *session.Attachment, r *rpc.Request, p *wire.HTTPRe
 const bufferedFirst = 1 << 20
 
 // streamResponse sends the body of a response; end is called before its last piece.
-func (c *conn) streamResponse(response *httprpc.Response, end func()) {
+func (c *conn) streamResponse(response *web.Response, end func()) {
 	var taken int64
 	defer func() { c.server.memory.FreeBuffer(taken) }()
 	room := func(more int) bool {

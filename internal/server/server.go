@@ -16,12 +16,12 @@ import (
 
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/environ"
-	"github.com/tetherexec/tether/internal/httprpc"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/internal/upload"
+	"github.com/tetherexec/tether/internal/web"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -32,7 +32,7 @@ type Server struct {
 	log      *slog.Logger
 	info     wire.EnvironmentInfo
 	env      []string // this program's
-	http     *httprpc.Client
+	http     *web.Client
 	state    *stateDir
 	procs    *proc.Supervisor
 	confiner *confine.Confiner
@@ -80,7 +80,7 @@ func New(cfg Config) (*Server, error) {
 		s.procs.Close()
 		return nil, errors.Join(err, state.close())
 	}
-	s.http = httprpc.New(httprpc.Config{Env: env, Log: cfg.Log})
+	s.http = web.New(web.Config{Env: env, Log: cfg.Log})
 	s.sessions = session.NewTable(session.Config{
 		TTL: cfg.SessionTTL, MaxTTL: cfg.SessionTTLMax,
 		Output: outlog.Config{Retain: cfg.Retain, Limit: cfg.SpoolLimit},

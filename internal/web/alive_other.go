@@ -1,6 +1,6 @@
 //go:build !unix
 
-package httprpc
+package web
 
 import "net"
 

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package httprpc
+package web
 
 import "net"
 

@@ -1,4 +1,4 @@
-// Package httprpc makes the HTTP requests that a client asks for with
+// Package web makes the HTTP requests that a client asks for with
 // http/request. It knows no connection to that client: the caller hands in the
 // parameters and carries the answer.
 //
@@ -12,4 +12,4 @@
 // then its socket is closed at once; what a peer can make this package keep in
 // memory is bounded by the constants of this package; every error is an *Error
 // with the code and text that goes on the wire.
-package httprpc
+package web
