@@ -9,6 +9,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/schedule"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -34,7 +35,7 @@ const maxCollected = 512 << 20
 type conn struct {
 	server    *Server
 	rpc       *rpc.Conn
-	scheduler *rpc.Scheduler
+	scheduler *schedule.Scheduler
 	log       *slog.Logger
 
 	client    *client // nil before the handshake; only used by the reader
@@ -71,7 +72,7 @@ func (s *Server) newConn(ctx context.Context, stream rpc.Stream, peer string) *c
 		Handler: c, Log: c.log, ParsePrefix: wire.InvalidAppRequest, Salvage: salvage, Memory: s.memory, Refusal: refusal,
 		Urgent: func(method string) bool { return methods[method].prepare != nil && !methods[method].waits },
 	})
-	c.scheduler = rpc.NewScheduler(c.rpc.Context(), 0)
+	c.scheduler = schedule.NewScheduler(c.rpc.Context(), 0)
 	return c
 }
 

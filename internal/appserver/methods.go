@@ -11,6 +11,7 @@ import (
 	"github.com/tetherexec/tether/internal/oserr"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/schedule"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -38,19 +39,19 @@ var methodNames = []string{wire.MethodInitialize, wire.MethodSpawn, wire.MethodW
 // A method decodes a request and says how it is to be run. Requests that name one
 // handle begin in the order in which they came.
 type method struct {
-	prepare func(c *conn, r *rpc.Request) (rpc.Job, error)
+	prepare func(c *conn, r *rpc.Request) (schedule.Job, error)
 	waits   bool // its answer may take time: its job must call leave
 }
 
 // quick adapts a function that does not wait.
-func quick[P any](f func(*conn, *P) error, handle func(*P) string) func(*conn, *rpc.Request) (rpc.Job, error) {
-	return func(c *conn, r *rpc.Request) (rpc.Job, error) {
+func quick[P any](f func(*conn, *P) error, handle func(*P) string) func(*conn, *rpc.Request) (schedule.Job, error) {
+	return func(c *conn, r *rpc.Request) (schedule.Job, error) {
 		p := new(P)
 		if err := wire.DecodeAppParams(r.Params, p); err != nil {
-			return rpc.Job{}, err
+			return schedule.Job{}, err
 		}
 		name := handle(p)
-		return rpc.Job{Process: &name, Run: func(done func()) {
+		return schedule.Job{Process: &name, Run: func(done func()) {
 			defer done()
 			answer(r, f(c, p))
 		}}, nil
@@ -70,13 +71,13 @@ func answer(r *rpc.Request, err error) {
 }
 
 // spawns prepares process/spawn: later requests for the handle wait for it.
-func spawns(c *conn, r *rpc.Request) (rpc.Job, error) {
+func spawns(c *conn, r *rpc.Request) (schedule.Job, error) {
 	p := new(wire.ProcessSpawnParams)
 	if err := wire.DecodeAppParams(r.Params, p); err != nil {
-		return rpc.Job{}, err
+		return schedule.Job{}, err
 	}
 	client := c.client
-	return rpc.Job{Process: &p.ProcessHandle, Exclusive: true, Slow: true, Run: func(done func()) {
+	return schedule.Job{Process: &p.ProcessHandle, Exclusive: true, Slow: true, Run: func(done func()) {
 		defer done()
 		defer c.leave(len(r.Params))
 		if err := c.spawn(r, p, client); err != nil {
@@ -183,12 +184,12 @@ func timeout(t wire.TimeoutMs) (limit time.Duration, ok bool) {
 
 // writes prepares process/writeStdin. It is answered when the bytes are in the
 // queue; later requests do not wait for that.
-func writes(c *conn, r *rpc.Request) (rpc.Job, error) {
+func writes(c *conn, r *rpc.Request) (schedule.Job, error) {
 	p := new(wire.ProcessWriteStdinParams)
 	if err := wire.DecodeAppParams(r.Params, p); err != nil {
-		return rpc.Job{}, err
+		return schedule.Job{}, err
 	}
-	return rpc.Job{Process: &p.ProcessHandle, Run: func(done func()) {
+	return schedule.Job{Process: &p.ProcessHandle, Run: func(done func()) {
 		defer done()
 		c.write(p, func(err error) {
 			answer(r, err)

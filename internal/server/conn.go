@@ -13,6 +13,7 @@ import (
 	"github.com/tetherexec/tether/internal/fsrpc"
 	"github.com/tetherexec/tether/internal/fswatch"
 	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/schedule"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/internal/upload"
 	"github.com/tetherexec/tether/wire"
@@ -27,7 +28,7 @@ const maxPolls = 1024
 type conn struct {
 	server    *Server
 	rpc       *rpc.Conn
-	scheduler *rpc.Scheduler
+	scheduler *schedule.Scheduler
 	log       *slog.Logger
 	serial    bool // everything goes through the scheduler, one after the other
 
@@ -60,7 +61,7 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix
 		Handler: c, Log: c.log, ParsePrefix: parsePrefix, Memory: s.memory, Refusal: refusal, Farewell: c.farewell,
 		Urgent: func(method string) bool { return methods[method].control },
 	})
-	c.scheduler = rpc.NewScheduler(c.rpc.Context(), s.config.ConcurrentRequests)
+	c.scheduler = schedule.NewScheduler(c.rpc.Context(), s.config.ConcurrentRequests)
 	why := c.rpc.Serve()
 	if rpc.IsDisconnect(why) {
 		c.log.Debug("connection lost", "err", why)
@@ -99,7 +100,7 @@ func (c *conn) Request(r *rpc.Request) {
 			c.initialize(r)
 			return
 		}
-		c.scheduler.Submit(rpc.Job{Run: func(done func()) {
+		c.scheduler.Submit(schedule.Job{Run: func(done func()) {
 			defer done()
 			c.initialize(r)
 		}})
@@ -122,7 +123,7 @@ func (c *conn) Request(r *rpc.Request) {
 	if p.arrive != nil && !c.serial { // else they run one by one anyway
 		p.touches = p.arrive(c)
 	}
-	job := rpc.Job{
+	job := schedule.Job{
 		Process: p.process, Exclusive: p.exclusive, Slow: p.slow, Control: m.control, Touches: p.touches,
 		Run: func(done func()) {
 			a, err := c.ready(m.family)
@@ -157,7 +158,7 @@ func refusal(method string) *wire.Error {
 
 // refuse answers a request that cannot be run, in its turn.
 func (c *conn) refuse(r *rpc.Request, err error) {
-	c.scheduler.Submit(rpc.Job{Control: true, Run: func(done func()) {
+	c.scheduler.Submit(schedule.Job{Control: true, Run: func(done func()) {
 		c.fail(r, err)
 		done()
 	}})
@@ -252,7 +253,7 @@ func (c *conn) Notification(method string, params []byte) error {
 	if !c.serial {
 		return c.notified(method, params)
 	}
-	c.scheduler.Submit(rpc.Job{Run: func(done func()) {
+	c.scheduler.Submit(schedule.Job{Run: func(done func()) {
 		defer done()
 		if err := c.notified(method, params); err != nil {
 			c.rpc.Close(err)

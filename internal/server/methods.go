@@ -1,11 +1,8 @@
 package server
 
 import (
-	"errors"
-	"syscall"
-
-	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/schedule"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
 )
@@ -36,9 +33,9 @@ var methods = map[string]method{
 
 	wire.MethodFsOpen: answers("filesystem", replying((*conn).openFile), (*conn).opening, func(p *wire.OpenParams) string { return handleKey(p.HandleID) }),
 	wire.MethodFsReadBlock: answers("filesystem", (*conn).readBlock,
-		func(c *conn, p *wire.ReadBlockParams) []rpc.Touch { return c.handles.touches(p.HandleID, false) }, func(p *wire.ReadBlockParams) string { return handleKey(p.HandleID) }),
+		func(c *conn, p *wire.ReadBlockParams) []schedule.Touch { return c.handles.touches(p.HandleID, false) }, func(p *wire.ReadBlockParams) string { return handleKey(p.HandleID) }),
 	wire.MethodFsWriteBlock: answers("filesystem", replying((*conn).writeBlock),
-		func(c *conn, p *wire.WriteBlockParams) []rpc.Touch { return c.handles.touches(p.HandleID, true) }, func(p *wire.WriteBlockParams) string { return handleKey(p.HandleID) }),
+		func(c *conn, p *wire.WriteBlockParams) []schedule.Touch { return c.handles.touches(p.HandleID, true) }, func(p *wire.WriteBlockParams) string { return handleKey(p.HandleID) }),
 	wire.MethodFsClose: answers("filesystem", replying((*conn).closeFile), nil, func(p *wire.HandleParams) string { return handleKey(p.HandleID) }),
 
 	wire.MethodHTTPRequest: answers("http", (*conn).httpRequest, nil, nil),
@@ -48,7 +45,7 @@ var methods = map[string]method{
 	wire.MethodDiscoverCapabilities:  answers("capability discovery", (*conn).discoverCapabilities, nil, nil),
 
 	wire.MethodFsSetAttributes: answers("filesystem", replying((*conn).setAttributes),
-		func(_ *conn, p *wire.SetAttributesParams) []rpc.Touch { return touch(nil, p.Path, true) }, nil),
+		func(_ *conn, p *wire.SetAttributesParams) []schedule.Touch { return touch(nil, p.Path, true) }, nil),
 
 	wire.MethodUploadOpen:   answers("filesystem", replying((*conn).openUpload), nil, func(p *wire.UploadOpenParams) string { return uploadKey(p.UploadID) }),
 	wire.MethodUploadWrite:  answers("filesystem", replying((*conn).writeUpload), nil, func(p *wire.UploadWriteParams) string { return uploadKey(p.UploadID) }),
@@ -84,8 +81,8 @@ type prepared struct {
 	process   *string // keeps its order among the requests of this process
 	exclusive bool    // and makes the later ones wait
 	slow      bool    // waits while it runs
-	touches   []rpc.Touch
-	arrive    func(*conn) []rpc.Touch                                   // says in order of arrival what it touches; may be nil
+	touches   []schedule.Touch
+	arrive    func(*conn) []schedule.Touch                              // says in order of arrival what it touches; may be nil
 	passing   bool                                                      // waits for what it touches, but does not make others wait
 	try       func(c *conn, a *session.Attachment, r *rpc.Request) bool // answers if that takes no waiting; may be nil
 	run       func(c *conn, a *session.Attachment, r *rpc.Request, done func())
@@ -133,7 +130,7 @@ func call[P, R any](family string, f func(*conn, *session.Attachment, *P) (R, er
 // answers adapts a function that takes its time and gives its own answer, unless it
 // fails. touches are the files that it depends on, as of its arrival; requests with the
 // same line run one after the other. Both may be nil.
-func answers[P any](family string, f func(*conn, *session.Attachment, *rpc.Request, *P) error, touches func(*conn, *P) []rpc.Touch, line func(*P) string) method {
+func answers[P any](family string, f func(*conn, *session.Attachment, *rpc.Request, *P) error, touches func(*conn, *P) []schedule.Touch, line func(*P) string) method {
 	return method{family: family, prepare: func(params []byte) (prepared, error) {
 		p := new(P)
 		if err := wire.Decode(params, p); err != nil {
@@ -146,7 +143,7 @@ func answers[P any](family string, f func(*conn, *session.Attachment, *rpc.Reque
 			}
 		}}
 		if touches != nil {
-			ready.arrive = func(c *conn) []rpc.Touch { return touches(c, p) }
+			ready.arrive = func(c *conn) []schedule.Touch { return touches(c, p) }
 		}
 		if line != nil {
 			key := line(p)
@@ -193,55 +190,8 @@ func starts(f func(*conn, *session.Attachment, *rpc.Request, *wire.StartParams, 
 			run: func(c *conn, a *session.Attachment, r *rpc.Request, done func()) { f(c, a, r, p, done) },
 		}
 		if cwd, err := p.Cwd.Native(); err == nil {
-			ready.touches = []rpc.Touch{{Path: cwd}}
+			ready.touches = []schedule.Touch{{Path: cwd}}
 		}
 		return ready, nil
 	}}
-}
-
-func (c *conn) startProcess(a *session.Attachment, r *rpc.Request, p *wire.StartParams, done func()) {
-	defer done()
-	process, err := a.Session.StartProcess(p)
-	if err != nil {
-		c.fail(r, err)
-		return
-	}
-	r.Reply(wire.StartResult{ProcessID: process.ID, SandboxType: process.SandboxType()})
-	a.StartAnswered(process)
-}
-
-func (c *conn) writeInput(a *session.Attachment, r *rpc.Request, p *wire.WriteParams, done func()) {
-	c.writeTo(a.Session, r, p, done)
-}
-
-func (c *conn) writeTo(s *session.Session, r *rpc.Request, p *wire.WriteParams, done func()) {
-	s.Write(p, func(status string, err error) {
-		defer done()
-		switch {
-		case err == nil:
-			r.Reply(wire.WriteResult{Status: status})
-		case errors.Is(err, proc.ErrTerminated) || wireError(err).Code == wire.CodeInternal: // the reason is of no use to the client
-			c.fail(r, wire.Errorf(wire.CodeInternal, "failed to write to process stdin"))
-		default:
-			c.fail(r, err)
-		}
-	})
-}
-
-func (c *conn) interrupt(a *session.Attachment, p *wire.SignalParams) (wire.Empty, error) {
-	if err := checkOnceID(p.OnceID); err != nil {
-		return wire.Empty{}, err
-	}
-	return wire.Empty{}, signalError(a.Session.Signal(p.ProcessID, syscall.SIGINT, p.OnceID))
-}
-
-func signalError(err error) error {
-	if err == nil || errors.Is(err, session.ErrOnceReused) {
-		return err
-	}
-	return wire.Errorf(wire.CodeInternal, "failed to signal process: %v", err)
-}
-
-func (c *conn) terminate(a *session.Attachment, p *wire.ProcessParams) (wire.TerminateResult, error) {
-	return wire.TerminateResult{Running: a.Session.Terminate(p.ProcessID, true)}, nil
 }

@@ -1,4 +1,4 @@
-package rpc
+package schedule
 
 import (
 	"context"
@@ -237,7 +237,7 @@ func TestWaitingJobsDoNotNest(t *testing.T) {
 			s.Submit(Job{Run: func(done func()) { hold = append(hold, done) }})
 		}
 		depth, deepest, count := 0, 0, 0
-		for range MaxRequests {
+		for range maxWaiting {
 			s.Submit(Job{Run: func(done func()) {
 				depth++
 				count++
@@ -247,7 +247,7 @@ func TestWaitingJobsDoNotNest(t *testing.T) {
 			}})
 		}
 		hold[0]()
-		if count != MaxRequests || deepest != 1 {
+		if count != maxWaiting || deepest != 1 {
 			t.Errorf("limit %d: %d jobs ran, %d deep", limit, count, deepest)
 		}
 	}

@@ -1,4 +1,4 @@
-package rpc
+package schedule
 
 import (
 	"path"

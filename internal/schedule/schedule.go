@@ -1,4 +1,4 @@
-package rpc
+package schedule
 
 import (
 	"context"
@@ -70,7 +70,7 @@ type lane struct {
 
 // maxWaiting is how many jobs may wait for their turn where one runs after the
 // other; then Submit waits. Requests alone are never so many.
-const maxWaiting = 2 * MaxRequests
+const maxWaiting = 2 * 4096
 
 // NewScheduler returns a scheduler for one connection, whose context is ctx. A
 // limit of 0 means none.

@@ -1,0 +1,246 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/tetherexec/tether/internal/fsrpc"
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/schedule"
+	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/wire"
+)
+
+// handles are the files that a connection has open.
+type handles struct {
+	mu     sync.Mutex
+	open   map[string]*handle
+	asked  map[string][]*wire.OpenParams // by id, the requests to open one that have not failed and whose file was not closed
+	closed bool
+}
+
+// A handle is an open file.
+type handle struct {
+	asked *wire.OpenParams
+	file  *os.File // nil while it is being opened; guarded by handles
+}
+
+// ask notes that a file is to be opened.
+func (h *handles) ask(p *wire.OpenParams) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.asked == nil {
+		h.asked = map[string][]*wire.OpenParams{}
+	}
+	h.asked[p.HandleID] = append(h.asked[p.HandleID], p)
+}
+
+// touches are the files that a handle may stand for when it is used.
+func (h *handles) touches(id string, change bool) (list []schedule.Touch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.asked[id] {
+		list = touch(list, p.Path, change)
+	}
+	return list
+}
+
+// undo forgets a request to open a file.
+func (h *handles) undo(p *wire.OpenParams) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	rest := slices.DeleteFunc(h.asked[p.HandleID], func(q *wire.OpenParams) bool { return q == p })
+	if len(rest) == 0 {
+		delete(h.asked, p.HandleID)
+		return
+	}
+	h.asked[p.HandleID] = rest
+}
+
+func checkHandleID(id string) error {
+	if len(id) > fsrpc.MaxHandleID {
+		return wire.Errorf(wire.CodeInvalidRequest, "file handle ID must not exceed %d bytes", fsrpc.MaxHandleID)
+	}
+	return nil
+}
+
+// reserve takes an id for a file that is about to be opened: a file must not be
+// emptied for nothing.
+func (h *handles) reserve(p *wire.OpenParams) error {
+	id := p.HandleID
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.closed:
+		return context.Canceled
+	case h.open[id] != nil:
+		return wire.Errorf(wire.CodeInvalidRequest, "file handle `%s` already exists", id)
+	case len(h.open) >= fsrpc.MaxHandles:
+		return wire.Errorf(wire.CodeInvalidRequest, "at most %d file handles may be open per connection", fsrpc.MaxHandles)
+	case h.open == nil:
+		h.open = map[string]*handle{}
+	}
+	h.open[id] = &handle{asked: p}
+	return nil
+}
+
+// fill gives an id its file; nil: there is none after all.
+func (h *handles) fill(id string, file *os.File) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case file == nil:
+		delete(h.open, id)
+	case h.closed:
+		file.Close()
+	default:
+		h.open[id].file = file
+	}
+}
+
+func (h *handles) find(id string) (*handle, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if found := h.open[id]; found != nil && found.file != nil {
+		return found, nil
+	}
+	return nil, wire.Errorf(wire.CodeNotFound, "unknown file handle `%s`", id)
+}
+
+func (h *handles) close(id string) {
+	h.mu.Lock()
+	found := h.open[id]
+	delete(h.open, id)
+	h.mu.Unlock()
+	if found != nil && found.file != nil {
+		found.file.Close()
+		h.undo(found.asked)
+	}
+}
+
+// closeAll ends them with their connection.
+func (h *handles) closeAll() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for _, found := range h.open {
+		if found.file != nil {
+			found.file.Close()
+		}
+	}
+	h.open = nil
+}
+
+// opening notes that a file is to be opened, and says which.
+func (c *conn) opening(p *wire.OpenParams) []schedule.Touch {
+	c.handles.ask(p)
+	return touch(nil, p.Path, p.Mode == wire.OpenReplace)
+}
+
+func (c *conn) openFile(a *session.Attachment, p *wire.OpenParams) (_ wire.HandleResult, err error) {
+	defer func() {
+		if err != nil {
+			c.handles.undo(p)
+		}
+	}()
+	if err := checkHandleID(p.HandleID); err != nil {
+		return wire.HandleResult{}, err
+	}
+	f, err := c.fileRequest(a, p.Sandbox, p.Mode == wire.OpenReplace)
+	if err != nil {
+		return wire.HandleResult{}, err
+	}
+	path, err := f.path(p.Path)
+	if err != nil {
+		return wire.HandleResult{}, err
+	}
+	if err := c.handles.reserve(p); err != nil {
+		return wire.HandleResult{}, err
+	}
+	var file *os.File
+	if p.Mode == wire.OpenReplace {
+		file, err = f.files.Replace(f.ctx, path)
+	} else {
+		file, err = f.files.Open(f.ctx, path, true)
+	}
+	if err != nil {
+		file = nil
+	}
+	c.handles.fill(p.HandleID, file)
+	return wire.HandleResult{HandleID: p.HandleID}, err
+}
+
+// readBlock answers fs/readBlock. A failure closes the file.
+func (c *conn) readBlock(_ *session.Attachment, r *rpc.Request, p *wire.ReadBlockParams) error {
+	if err := checkHandleID(p.HandleID); err != nil {
+		return err
+	}
+	if p.Len < 1 || p.Len > fsrpc.MaxBlock {
+		return wire.Errorf(wire.CodeInvalidRequest, "file read block length must be between 1 and %d", fsrpc.MaxBlock)
+	}
+	h, err := c.handles.find(p.HandleID)
+	if err != nil {
+		return err
+	}
+	if err := r.Permit(c.rpc.Context(), encodedSize(int(p.Len))); err != nil {
+		return err
+	}
+	block := make([]byte, p.Len)
+	n := 0
+	if p.Offset <= math.MaxInt64 { // beyond there is nothing
+		n, err = h.file.ReadAt(block, int64(p.Offset))
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.handles.close(p.HandleID)
+		return &fsrpc.Error{Err: err}
+	}
+	msg := append(make([]byte, 0, encodedSize(n)), `{"id":`...)
+	msg = r.ID.AppendJSON(msg)
+	msg = append(msg, `,"result":{"chunk":"`...)
+	msg = appendBase64(msg, block[:n])
+	msg = append(msg, `","eof":`...)
+	if n < int(p.Len) {
+		msg = append(msg, "true}}"...)
+	} else {
+		msg = append(msg, "false}}"...)
+	}
+	r.ReplyEncoded(msg)
+	return nil
+}
+
+func (c *conn) writeBlock(_ *session.Attachment, p *wire.WriteBlockParams) (wire.Empty, error) {
+	if err := checkHandleID(p.HandleID); err != nil {
+		return wire.Empty{}, err
+	}
+	size := uint64(len(p.Chunk))
+	if size < 1 || size > fsrpc.MaxBlock {
+		return wire.Empty{}, wire.Errorf(wire.CodeInvalidRequest, "file write block length must be between 1 and %d", fsrpc.MaxBlock)
+	}
+	if p.Offset > math.MaxInt64-size {
+		return wire.Empty{}, wire.Errorf(wire.CodeInvalidRequest, "file write range exceeds the signed 64-bit file offset limit")
+	}
+	h, err := c.handles.find(p.HandleID)
+	if err != nil {
+		return wire.Empty{}, err
+	}
+	if _, err := h.file.WriteAt(p.Chunk, int64(p.Offset)); err != nil {
+		return wire.Empty{}, &fsrpc.Error{Err: err}
+	}
+	return wire.Empty{}, nil
+}
+
+func (c *conn) closeFile(_ *session.Attachment, p *wire.HandleParams) (wire.Empty, error) {
+	if err := checkHandleID(p.HandleID); err != nil {
+		return wire.Empty{}, err
+	}
+	c.handles.close(p.HandleID)
+	return wire.Empty{}, nil
+}
+
+// handleKey keeps the order of requests about one open file.
+func handleKey(id string) string { return "\x00file " + id }
