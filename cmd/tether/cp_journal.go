@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/statedir"
 )
 
 const (
@@ -61,11 +61,11 @@ func (r record) sameSource(size int64, modified time.Time) bool {
 // is under way, or there is no place for a journal, it is nil: nothing is wrong but
 // that a break costs more.
 func openJournal(address, destination string) *journal {
-	state, err := server.DefaultStateDir()
+	state, err := statedir.Default()
 	if err != nil {
 		return nil
 	}
-	dir, err := server.TrustedDir(filepath.Join(state, "copies"))
+	dir, err := statedir.Trusted(filepath.Join(state, "copies"))
 	if err != nil {
 		return nil
 	}

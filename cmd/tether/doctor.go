@@ -72,7 +72,7 @@ func examine(ctx context.Context, stateDir string) (results []doctor.Result, err
 	}
 	return doctor.Examine(ctx, doctor.Config{
 		Verdict: verdict, Runner: doctor.Sandbox{Confiner: w.confiner, Procs: w.procs},
-		Procs: w.procs, Self: self, StateDir: w.stateDir,
+		Procs: w.procs, Self: self, StateDir: w.state.Shared,
 	})
 }
 

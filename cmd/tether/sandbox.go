@@ -16,7 +16,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/proc"
-	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/statedir"
 	"github.com/tetherexec/tether/internal/wording"
 	"github.com/tetherexec/tether/wire"
 )
@@ -242,10 +242,9 @@ func readProfile(name, flag string, around *wire.Sandbox) (*wire.Sandbox, error)
 
 // A workshop confines commands without a server.
 type workshop struct {
-	procs      *proc.Supervisor
-	confiner   *confine.Confiner
-	stateDir   string
-	closeState func() error
+	procs    *proc.Supervisor
+	confiner *confine.Confiner
+	state    *statedir.Dir
 }
 
 // openWorkshop shares a state directory with servers: they must know of each
@@ -253,24 +252,24 @@ type workshop struct {
 func openWorkshop(stateDir string, userSockets bool) (*workshop, error) {
 	if stateDir == "" {
 		var err error
-		if stateDir, err = server.DefaultStateDir(); err != nil {
+		if stateDir, err = statedir.Default(); err != nil {
 			return nil, err
 		}
 	}
 	log := slog.New(slog.DiscardHandler)
-	shared, own, closeState, err := server.OpenState(stateDir, log)
+	state, err := statedir.Open(stateDir, log)
 	if err != nil {
 		return nil, err
 	}
-	w := &workshop{stateDir: shared, closeState: closeState}
+	w := &workshop{state: state}
 	w.procs = proc.New(proc.Config{Log: log})
 	w.confiner, err = confine.New(confine.Config{
-		Procs: w.procs, Shared: shared, Own: own, Private: append([]string{shared}, server.PrivateDirs(log)...),
+		Procs: w.procs, Shared: state.Shared, Own: state.Own, Private: append([]string{state.Shared}, statedir.Private(log)...),
 		UserSockets: userSockets, Log: log,
 	})
 	if err != nil {
 		w.procs.Close()
-		return nil, errors.Join(err, closeState())
+		return nil, errors.Join(err, state.Close())
 	}
 	return w, nil
 }
@@ -278,5 +277,5 @@ func openWorkshop(stateDir string, userSockets bool) (*workshop, error) {
 func (w *workshop) close() error {
 	err := w.confiner.Close()
 	w.procs.Close()
-	return errors.Join(err, w.closeState(), w.confiner.Leave())
+	return errors.Join(err, w.state.Close(), w.confiner.Leave())
 }

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/statedir"
 )
 
 // socketName is the socket file in its directory.
@@ -24,7 +24,7 @@ func DefaultSocket() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := server.TrustedDir(dir); err != nil {
+	if _, err := statedir.Trusted(dir); err != nil {
 		return "", fmt.Errorf("no place for the server's socket: %w", err)
 	}
 	if err := checkPrivate(dir); err != nil {
@@ -34,10 +34,10 @@ func DefaultSocket() (string, error) {
 }
 
 func socketDir() (string, error) {
-	if dir := server.RuntimeDir(); dir != "" && stays(filepath.Dir(dir)) {
+	if dir := statedir.Runtime(); dir != "" && stays(filepath.Dir(dir)) {
 		return dir, nil
 	}
-	state, err := server.DefaultStateDir()
+	state, err := statedir.Default()
 	if err != nil {
 		return "", err
 	}

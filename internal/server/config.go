@@ -4,12 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/user"
 	"path/filepath"
 	"time"
 
 	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/statedir"
 )
 
 // What a Config means by zero.
@@ -43,7 +42,7 @@ type Config struct {
 	SpoolLimit int64 // bytes of unsent output per process at which it has to wait
 	SpoolTotal int64 // bytes of output of all processes together
 
-	StateDir string // "": DefaultStateDir
+	StateDir string // "": statedir.Default
 	Version  string // what the server calls itself; "": "dev"
 
 	// UserSockets lets confined commands with the network on use the sockets of other
@@ -137,7 +136,7 @@ func (c Config) endpoint() (Listen, error) {
 
 // private is what no confined command may see: it could become a client.
 func (c Config) private() []string {
-	paths := append([]string{c.StateDir}, PrivateDirs(c.Log)...)
+	paths := append([]string{c.StateDir}, statedir.Private(c.Log)...)
 	var socket string
 	if l, err := ParseListen(c.Listen); err == nil {
 		socket = l.Path
@@ -151,20 +150,4 @@ func (c Config) private() []string {
 		}
 	}
 	return paths
-}
-
-// DefaultStateDir is $XDG_STATE_HOME/tether, or ~/.local/state/tether.
-func DefaultStateDir() (string, error) {
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "tether"), nil
-	}
-	home, err := os.UserHomeDir()
-	if err != nil { // a bare environment
-		me, uerr := user.Current()
-		if uerr != nil || me.HomeDir == "" {
-			return "", fmt.Errorf("no place for the state directory, name one with `--state-dir`: %w", err)
-		}
-		home = me.HomeDir
-	}
-	return filepath.Join(home, ".local", "state", "tether"), nil
 }

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/internal/statedir"
 	"github.com/tetherexec/tether/internal/upload"
 	"github.com/tetherexec/tether/internal/web"
 	"github.com/tetherexec/tether/wire"
@@ -33,7 +33,7 @@ type Server struct {
 	info     wire.EnvironmentInfo
 	env      []string // this program's
 	http     *web.Client
-	state    *stateDir
+	state    *statedir.Dir
 	procs    *proc.Supervisor
 	confiner *confine.Confiner
 	sessions *session.Table
@@ -55,36 +55,36 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	if cfg.StateDir == "" {
-		if cfg.StateDir, err = DefaultStateDir(); err != nil {
+		if cfg.StateDir, err = statedir.Default(); err != nil {
 			return nil, err
 		}
 	}
-	state, err := openStateDir(cfg.StateDir, cfg.Log)
+	state, err := statedir.Open(cfg.StateDir, cfg.Log)
 	if err != nil {
 		return nil, err
 	}
-	cfg.StateDir = state.parent
+	cfg.StateDir = state.Shared
 	env := os.Environ()
 	s := &Server{config: cfg, auth: auth, log: cfg.Log, state: state, env: env, memory: rpc.NewMemory()}
 	host := environ.ThisHost(env)
 	s.info = host.Info(executorVersion(cfg.Version), capabilities())
-	s.procs = proc.New(proc.Config{Log: cfg.Log, Subreaper: cfg.Subreaper, Notes: filepath.Join(state.path, commandsName)})
-	uploads, err := upload.OpenJournal(filepath.Join(state.path, uploadsName))
+	s.procs = proc.New(proc.Config{Log: cfg.Log, Subreaper: cfg.Subreaper, Notes: state.Commands()})
+	uploads, err := upload.OpenJournal(state.Uploads())
 	if err != nil {
 		s.procs.Close()
-		return nil, errors.Join(err, state.close())
+		return nil, errors.Join(err, state.Close())
 	}
 	if s.confiner, err = confine.New(confine.Config{
-		Procs: s.procs, Shared: cfg.StateDir, Own: state.path, Private: cfg.private(), UserSockets: cfg.UserSockets, Log: cfg.Log,
+		Procs: s.procs, Shared: cfg.StateDir, Own: state.Own, Private: cfg.private(), UserSockets: cfg.UserSockets, Log: cfg.Log,
 	}); err != nil {
 		s.procs.Close()
-		return nil, errors.Join(err, state.close())
+		return nil, errors.Join(err, state.Close())
 	}
 	s.http = web.New(web.Config{Env: env, Log: cfg.Log})
 	s.sessions = session.NewTable(session.Config{
 		TTL: cfg.SessionTTL, MaxTTL: cfg.SessionTTLMax,
 		Output: outlog.Config{Retain: cfg.Retain, Limit: cfg.SpoolLimit},
-		Pool:   outlog.NewPool(state.path, cfg.SpoolTotal),
+		Pool:   outlog.NewPool(state.Own, cfg.SpoolTotal),
 		Procs:  s.procs, Confiner: s.confiner, Uploads: uploads, Env: env, Shell: host.LoginShell, Log: cfg.Log,
 		Own: s.own.contains, Removed: s.idle.released,
 	})
@@ -97,7 +97,7 @@ func (s *Server) Close() error {
 	s.http.Close()
 	err := s.confiner.Close()
 	s.procs.Close()
-	return errors.Join(err, s.state.close(), s.confiner.Leave())
+	return errors.Join(err, s.state.Close(), s.confiner.Leave())
 }
 
 // Serve accepts WebSocket connections until ctx is over, or until it has been idle

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package server
+package statedir
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 )
 
-// TrustedDir makes a directory if it is missing and returns its name without links. There
+// Trusted makes a directory if it is missing and returns its name without links. There
 // is no owner and mode to look at: the access list of the user's profile protects it.
-func TrustedDir(name string) (string, error) {
+func Trusted(name string) (string, error) {
 	name, err := filepath.Abs(name)
 	if err != nil {
 		return "", err

@@ -1,4 +1,4 @@
-package server_test
+package statedir_test
 
 import (
 	"log/slog"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/statedir"
 )
 
 // A server sweeps what dead servers left, and nothing that a living one has.
@@ -58,14 +59,14 @@ func TestStateDirIsReal(t *testing.T) {
 	}
 	t.Chdir(real)
 	for _, name := range []string{"state", filepath.Join(link, "state")} {
-		shared, own, closeState, err := server.OpenState(name, slog.New(slog.DiscardHandler))
+		d, err := statedir.Open(name, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := filepath.Join(real, "state"); shared != want || filepath.Dir(own) != want {
-			t.Errorf("%s is %s with %s", name, shared, own)
+		if want := filepath.Join(real, "state"); d.Shared != want || filepath.Dir(d.Own) != want {
+			t.Errorf("%s is %s with %s", name, d.Shared, d.Own)
 		}
-		if err := closeState(); err != nil {
+		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package server_test
+package statedir_test
 
 import (
 	"log/slog"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/statedir"
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
@@ -47,11 +47,11 @@ func giveAway(t *testing.T, name string, uid, gid int) {
 }
 
 func openState(name string) (string, error) {
-	shared, _, closeState, err := server.OpenState(name, slog.New(slog.DiscardHandler))
-	if err == nil {
-		err = closeState()
+	d, err := statedir.Open(name, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", err
 	}
-	return shared, err
+	return d.Shared, d.Close()
 }
 
 // In the directory of another user nothing is followed, locked or swept.
@@ -184,7 +184,7 @@ func TestStateDirLoops(t *testing.T) {
 // A state directory that cannot be made: the error says how to choose another one.
 func TestStateDirThatCannotBeMade(t *testing.T) {
 	name := filepath.Join(t.TempDir(), strings.Repeat("x", 300))
-	_, err := server.TrustedDir(name)
+	_, err := statedir.Trusted(name)
 	if want := "lstat " + name + ": file name too long; name a directory of your own with `--state-dir` or XDG_STATE_HOME"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -1,4 +1,4 @@
-package server
+package statedir
 
 import (
 	"log/slog"
@@ -9,17 +9,17 @@ import (
 	"github.com/tetherexec/tether/internal/codexhome"
 )
 
-// PrivateDirs returns the directories in which programs of this user keep the state and
+// Private returns the directories in which programs of this user keep the state and
 // the sockets of tether servers: the default ones, whichever this server uses. Every
 // sandbox hides them. A confined command that reaches a socket there could become a client
 // of that server and start commands that are not confined.
 //
 // A sandbox can only hide a directory that exists when the command starts, and another
 // server may be started later. So directories that are missing are made, if possible.
-func PrivateDirs(log *slog.Logger) []string {
+func Private(log *slog.Logger) []string {
 	var dirs []string
-	if state, err := DefaultStateDir(); err == nil {
-		if _, err := TrustedDir(state); err != nil {
+	if state, err := Default(); err == nil {
+		if _, err := Trusted(state); err != nil {
 			log.Debug("cannot make the default state directory in order to hide it", "err", err)
 		}
 		dirs = append(dirs, state)
@@ -30,7 +30,7 @@ func PrivateDirs(log *slog.Logger) []string {
 			continue // there is no login session
 		}
 		// After su, the variable names the directory of another user: leave it alone.
-		if _, err := TrustedDir(dir); err != nil {
+		if _, err := Trusted(dir); err != nil {
 			log.Debug("cannot make the directory for sockets in order to hide it", "err", err)
 		}
 	}
@@ -40,19 +40,19 @@ func PrivateDirs(log *slog.Logger) []string {
 	return dirs
 }
 
-// RuntimeDir is tether's directory in $XDG_RUNTIME_DIR; "": there is no such variable.
-func RuntimeDir() string {
+// Runtime is tether's directory in $XDG_RUNTIME_DIR; "": there is no such variable.
+func Runtime() string {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "tether")
 	}
 	return ""
 }
 
-// runtimeDirs are RuntimeDir and the directory that it is in a login session: a server
+// runtimeDirs are Runtime and the directory that it is in a login session: a server
 // that was not started in one does not have the variable.
 func runtimeDirs() []string {
 	usual := filepath.Join("/run/user", strconv.Itoa(os.Geteuid()), "tether")
-	switch dir := RuntimeDir(); dir {
+	switch dir := Runtime(); dir {
 	case "", usual:
 		return []string{usual}
 	default:

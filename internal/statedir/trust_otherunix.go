@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package server
+package statedir
 
 // unmapped is false: there are no user namespaces here.
 func unmapped(uint32) bool { return false }

@@ -1,4 +1,4 @@
-package server_test
+package statedir_test
 
 import (
 	"log/slog"
@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/statedir"
 )
 
 // A server that is started later finds its directories made, and hidden by sandboxes that
@@ -18,7 +18,7 @@ func TestPrivateDirsExist(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", state)
 	t.Setenv("XDG_RUNTIME_DIR", runtime)
 	t.Setenv("CODEX_HOME", codex)
-	dirs := server.PrivateDirs(slog.New(slog.DiscardHandler))
+	dirs := statedir.Private(slog.New(slog.DiscardHandler))
 	for _, want := range []string{state + "/tether", runtime + "/tether"} {
 		info, err := os.Stat(want)
 		if err != nil || info.Mode() != os.ModeDir|0o700 {
@@ -40,13 +40,13 @@ func TestPrivateDirsExist(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Setenv("XDG_RUNTIME_DIR", theirs)
-		server.PrivateDirs(slog.New(slog.DiscardHandler))
+		statedir.Private(slog.New(slog.DiscardHandler))
 		if made, err := os.ReadDir(theirs); err != nil || len(made) > 0 {
 			t.Errorf("made in the directory of another user: %v, %v", made, err)
 		}
 	}
 	t.Setenv("XDG_RUNTIME_DIR", "")
-	if dirs := server.PrivateDirs(slog.New(slog.DiscardHandler)); len(dirs) != 3 {
+	if dirs := statedir.Private(slog.New(slog.DiscardHandler)); len(dirs) != 3 {
 		t.Errorf("without XDG_RUNTIME_DIR: %v", dirs)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package server
+package statedir
 
 import (
 	"errors"
@@ -16,14 +16,14 @@ import (
 // the kernel.
 const maxDirLinks = 40
 
-// TrustedDir makes a directory if it is missing and returns its name without links. The
+// Trusted makes a directory if it is missing and returns its name without links. The
 // files in a state directory decide what is locked, killed and removed. So it is an error if
 // a user other than ours and root can change the directory or put another one in its place,
 // or has made a link on the way.
 //
 // A directory that the user's own group may change is accepted: where the umask is 002,
 // each user has a group of their own.
-func TrustedDir(name string) (string, error) {
+func Trusted(name string) (string, error) {
 	name, err := filepath.Abs(name)
 	if err != nil {
 		return "", err

@@ -1,4 +1,4 @@
-package server
+package statedir
 
 import (
 	"errors"
@@ -11,55 +11,61 @@ import (
 	"github.com/tetherexec/tether/internal/upload"
 )
 
-// A stateDir is a directory that belongs to one running server. It is locked as
+// A Dir is a directory that belongs to one running server. It is locked as
 // long as the server lives; what a dead one left behind is removed by the next.
-type stateDir struct {
-	parent string // what servers share
-	path   string
+type Dir struct {
+	Shared string // the real name of the directory that servers share
+	Own    string // a directory in Shared that belongs to this server alone
 	lock   *os.File
 }
 
+// Uploads is where the journal of uploads is.
+func (d *Dir) Uploads() string { return filepath.Join(d.Own, uploadsName) }
+
+// Commands is where the notes about commands are.
+func (d *Dir) Commands() string { return filepath.Join(d.Own, commandsName) }
+
 const (
-	stateDirPattern = "server-*"
-	stateLockName   = "lock"
-	uploadsName     = "uploads"  // the journal of uploads
-	commandsName    = "commands" // the notes about commands
+	ownPattern   = "server-*"
+	lockName     = "lock"
+	uploadsName  = "uploads"  // the journal of uploads
+	commandsName = "commands" // the notes about commands
 )
 
-// openStateDir creates a directory for this server below parent and removes
+// Open creates a directory for this server below parent and removes
 // those whose owners are gone.
-func openStateDir(parent string, log *slog.Logger) (*stateDir, error) {
-	parent, err := TrustedDir(parent)
+func Open(parent string, log *slog.Logger) (*Dir, error) {
+	parent, err := Trusted(parent)
 	if err != nil {
 		return nil, fmt.Errorf("open state directory: %w", err)
 	}
-	unlock, err := lockFile(filepath.Join(parent, stateLockName))
+	unlock, err := lockFile(filepath.Join(parent, lockName))
 	if err != nil {
 		return nil, fmt.Errorf("lock state directory: %w", err)
 	}
 	defer unlock.Close()
-	sweepStateDirs(parent, log)
-	path, err := os.MkdirTemp(parent, stateDirPattern)
+	sweep(parent, log)
+	path, err := os.MkdirTemp(parent, ownPattern)
 	if err != nil {
 		return nil, fmt.Errorf("create state directory: %w", err)
 	}
-	lock, err := lockFile(filepath.Join(path, stateLockName))
+	lock, err := lockFile(filepath.Join(path, lockName))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock state directory: %w", err), os.RemoveAll(path))
 	}
-	return &stateDir{parent, path, lock}, nil
+	return &Dir{parent, path, lock}, nil
 }
 
-// sweepStateDirs removes the directories of this user whose lock is free. The parent is
+// sweep removes the directories of this user whose lock is free. The parent is
 // locked, so none of them is just being made.
-func sweepStateDirs(parent string, log *slog.Logger) {
-	old, _ := filepath.Glob(filepath.Join(parent, stateDirPattern)) // the pattern is well-formed
+func sweep(parent string, log *slog.Logger) {
+	old, _ := filepath.Glob(filepath.Join(parent, ownPattern)) // the pattern is well-formed
 	for _, path := range old {
 		if !ownDir(path) {
 			log.Warn("cannot remove the state of a server that is gone: not a directory of this user", "dir", path)
 			continue
 		}
-		lock, err := tryLockFile(filepath.Join(path, stateLockName))
+		lock, err := tryLockFile(filepath.Join(path, lockName))
 		if err != nil {
 			continue
 		}
@@ -78,6 +84,7 @@ func sweepStateDirs(parent string, log *slog.Logger) {
 	}
 }
 
-func (d *stateDir) close() error {
-	return errors.Join(os.RemoveAll(d.path), d.lock.Close())
+// Close removes the directory of this server.
+func (d *Dir) Close() error {
+	return errors.Join(os.RemoveAll(d.Own), d.lock.Close())
 }

@@ -1,0 +1,13 @@
+// Package statedir owns the state directory of this user: $XDG_STATE_HOME/tether, or another one that a server was given.
+//
+// All servers of the user share the directory, and each has a directory of its own in it ([Dir.Own]). A server locks its
+// own directory as long as it runs. The next server that opens the shared directory removes those whose lock is free,
+// together with the uploads and commands that their servers left.
+//
+// The content of the directory decides which files are removed and which processes are killed. So [Trusted] refuses a
+// directory that another user could change or replace.
+//
+//   - statedir.go: the directory of one server, and the sweep
+//   - default.go, private.go: where the directories of this user are, and which of them sandboxes hide
+//   - trust_*.go: which directories are safe to use
+package statedir
