@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 
-	_ "github.com/tetherexec/tether/internal/child" // helpers
+	_ "github.com/tetherexec/tether/internal/reexec" // helpers
 )
 
 // Exit codes, the same for every subcommand.

@@ -23,12 +23,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tetherexec/tether/internal/child"
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
-	"github.com/tetherexec/tether/internal/sandbox/inner"
 	"github.com/tetherexec/tether/internal/sandbox/placeholder"
+	"github.com/tetherexec/tether/internal/sandbox/stage"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -231,7 +231,7 @@ func (c *Confiner) Leave() error {
 	if c.config.Self != "" {
 		program = c.config.Self
 	}
-	return c.ledger.StartSweeper(program, child.Argv("tether", child.Sweeper))
+	return c.ledger.StartSweeper(program, reexec.Argv("tether", reexec.Sweeper))
 }
 
 // Verdict waits until it is known what works here.
@@ -268,7 +268,7 @@ type Request struct {
 type Gate interface {
 	// Ports says how many listeners are needed inside, and which variables of the
 	// command get to know about them.
-	Ports() (listeners int, ports []inner.Port)
+	Ports() (listeners int, ports []stage.Port)
 
 	// Serve takes the listeners over when the command is about to be executed.
 	Serve(listeners []net.Listener)

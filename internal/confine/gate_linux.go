@@ -8,20 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/sandbox"
-	"github.com/tetherexec/tether/internal/sandbox/inner"
+	"github.com/tetherexec/tether/internal/sandbox/stage"
 )
 
 // openGate has the stage listen for the gate. Without one, the network of the command
 // leads nowhere.
-func (l *launch) openGate(r Request, stage *inner.Stage) (err error) {
-	stage.Refusal = r.Refusal
+func (l *launch) openGate(r Request, config *stage.Config) (err error) {
+	config.Refusal = r.Refusal
 	if r.Gate == nil {
 		return nil
 	}
 	l.gate = r.Gate
-	stage.Listen, stage.Ports = l.gate.Ports()
-	l.listens = stage.Listen
-	stage.Outside, err = ownNetwork()
+	config.Listen, config.Ports = l.gate.Ports()
+	l.listens = config.Listen
+	config.Outside, err = ownNetwork()
 	return err
 }
 
@@ -32,7 +32,7 @@ func ownNetwork() (uint64, error) {
 		return 0, fmt.Errorf("make a socket: %w", err)
 	}
 	defer unix.Close(fd)
-	return inner.Network(fd)
+	return stage.Network(fd)
 }
 
 // serve hands the listeners of the stage to the gate. They are closed when nothing is

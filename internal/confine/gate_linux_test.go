@@ -11,20 +11,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tetherexec/tether/internal/child"
-	"github.com/tetherexec/tether/internal/sandbox/inner"
+	"github.com/tetherexec/tether/internal/reexec"
+	"github.com/tetherexec/tether/internal/sandbox/stage"
 	"github.com/tetherexec/tether/wire"
 )
 
 // A testGate answers everybody with "out".
 type testGate struct {
 	listeners int
-	ports     []inner.Port
+	ports     []stage.Port
 	got       []net.Listener
 	serving   sync.WaitGroup
 }
 
-func (g *testGate) Ports() (int, []inner.Port) { return g.listeners, g.ports }
+func (g *testGate) Ports() (int, []stage.Port) { return g.listeners, g.ports }
 
 func (g *testGate) Serve(listeners []net.Listener) {
 	g.got = listeners
@@ -58,7 +58,7 @@ func TestGate(t *testing.T) {
 	}
 	defer host.Close()
 	b := newBench(t, nil)
-	gate := &testGate{listeners: 2, ports: []inner.Port{
+	gate := &testGate{listeners: 2, ports: []stage.Port{
 		{Variable: "ONE", Prefix: "", Listener: 0}, {Variable: "TWO", Prefix: "<", Suffix: ">", Listener: 1},
 	}}
 	defer gate.close()
@@ -88,7 +88,7 @@ func TestGateRefused(t *testing.T) {
 	b := newBench(t, nil)
 	r := b.request(intent(t, wire.NetworkRestricted, "read :root"), "sh", "-c", "echo executed")
 	r.EnforceManagedNetwork, r.Refusal = true, "no way out"
-	if o := b.must(r); o.code != inner.ExitRefused || o.text.String() != "no way out\n" {
+	if o := b.must(r); o.code != stage.ExitRefused || o.text.String() != "no way out\n" {
 		t.Errorf("ended with %d: %s", o.code, o.text.String())
 	}
 }
@@ -96,7 +96,7 @@ func TestGateRefused(t *testing.T) {
 // A variable that is not there, and a sandbox that is none: nothing runs.
 func TestGateFails(t *testing.T) {
 	b := newBench(t, nil)
-	gate := &testGate{listeners: 1, ports: []inner.Port{{Variable: "NOT_THERE"}}}
+	gate := &testGate{listeners: 1, ports: []stage.Port{{Variable: "NOT_THERE"}}}
 	r := b.request(intent(t, wire.NetworkRestricted, "read :root"), "true")
 	r.EnforceManagedNetwork, r.Gate = true, gate
 	if _, err := b.run(r); err == nil || !strings.Contains(err.Error(), "NOT_THERE") {
@@ -113,8 +113,8 @@ func TestGateOutside(t *testing.T) {
 	if err != nil || outside == 0 {
 		t.Skipf("this kernel has no names for networks (%v)", err)
 	}
-	stage := &inner.Stage{Argv: []string{"/bin/echo", "executed"}, Dir: "/", Listen: 1, Outside: outside}
-	channel, theirs, err := inner.NewChannel()
+	config := &stage.Config{Argv: []string{"/bin/echo", "executed"}, Dir: "/", Listen: 1, Outside: outside}
+	channel, theirs, err := stage.NewChannel()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,10 +124,10 @@ func TestGateOutside(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if _, err := file.Write(stage.Encode()); err != nil {
+	if _, err := file.Write(config.Encode()); err != nil {
 		t.Fatal(err)
 	}
-	argv := child.Argv(os.Args[0], child.Sandbox, "6", "7")
+	argv := reexec.Argv(os.Args[0], reexec.Sandbox, "6", "7")
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.ExtraFiles = []*os.File{os.Stdin, os.Stdout, os.Stderr, file, theirs}
 	if err := cmd.Start(); err != nil {

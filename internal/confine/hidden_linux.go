@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tetherexec/tether/internal/nolinks"
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // Hidden returns the paths that every sandbox hides, with all that is below: as they
@@ -27,7 +27,7 @@ func (c *Confiner) Hidden() []string {
 // hasNoLinks reports whether something is at a path and no link leads there. It is
 // quicker than to find out where one leads.
 func hasNoLinks(path string) bool {
-	fd, err := nolinks.Open(unix.AT_FDCWD, path, unix.O_PATH|unix.O_CLOEXEC)
+	fd, err := at.Open(unix.AT_FDCWD, path, unix.O_PATH|unix.O_CLOEXEC)
 	if err != nil {
 		return false
 	}

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tetherexec/tether/internal/child"
+	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
 	"github.com/tetherexec/tether/wire"
 )
@@ -39,7 +39,7 @@ func TestHostFilesKeepTheirModes(t *testing.T) {
 	for _, argv := range [][]string{
 		{"sh", "-c", `for f in /proc/1/exe /proc/self/exe /proc/self/fd/0 /dev/null /dev/zero /dev/tty; do chmod 0777 $f; done`},
 		// A command that is tether itself, which is executed by descriptor.
-		child.Argv("/proc/self/exe", child.Probe, "chmod", "/proc/self/exe"),
+		reexec.Argv("/proc/self/exe", reexec.Probe, "chmod", "/proc/self/exe"),
 		{"sh", "-c", `printf '#!/proc/self/exe\n' > self; chmod +x self; ./self; true`},
 	} {
 		o, err := b.run(b.request(policy, argv...))

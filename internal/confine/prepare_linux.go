@@ -16,13 +16,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tetherexec/tether/internal/child"
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
-	"github.com/tetherexec/tether/internal/sandbox/inner"
 	"github.com/tetherexec/tether/internal/sandbox/placeholder"
 	"github.com/tetherexec/tether/internal/sandbox/seccomp"
+	"github.com/tetherexec/tether/internal/sandbox/stage"
 )
 
 // tries is how often a plan is made again when the files that it speaks about
@@ -104,12 +104,12 @@ func (c *Confiner) filter(ctx context.Context, p *Prepared) error {
 	if err != nil {
 		return err
 	}
-	stage := &inner.Stage{Argv: p.Spec.Argv, Arg0: p.Spec.Arg0, Env: p.Spec.Env, Dir: p.Spec.Dir, Filter: program}
+	config := &stage.Config{Argv: p.Spec.Argv, Arg0: p.Spec.Arg0, Env: p.Spec.Env, Dir: p.Spec.Dir, Filter: program}
 	l, err := c.newLaunch(ctx, p)
 	if err != nil {
 		return err
 	}
-	if err := l.stage(stage); err != nil {
+	if err := l.stage(config); err != nil {
 		l.end()
 		return err
 	}
@@ -145,29 +145,29 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, verdict Ver
 		l.end()
 		return err
 	}
-	stage := &inner.Stage{
+	config := &stage.Config{
 		Argv: p.Spec.Argv, Arg0: p.Spec.Arg0, Env: withVariables(p.Spec.Env, p.Plan.Env), Dir: p.Plan.Cwd,
 		Session: true, TTY: p.Spec.TTY, NoStdin: !p.Spec.TTY && !p.Spec.PipeStdin && p.Spec.Stdin == nil, Confined: true, Mounts: mounts,
 		Filter: last,
 	}
-	if stage.Dir == "" {
-		stage.Dir = "/"
+	if config.Dir == "" {
+		config.Dir = "/"
 	}
 	if p.Plan.Managed() {
-		if err := l.openGate(r, stage); err != nil {
+		if err := l.openGate(r, config); err != nil {
 			l.end()
 			return err
 		}
 	}
 	if seals {
-		stage.Freeze, stage.Seal = toFinish(mounts)
+		config.Freeze, config.Seal = toFinish(mounts)
 		for _, op := range p.Plan.Ops {
 			if op.Kind == sandbox.OpCover {
-				stage.Cover = append(stage.Cover, op.Path)
+				config.Cover = append(config.Cover, op.Path)
 			}
 		}
 	}
-	if err := l.bubblewrap(verdict, program, stage); err != nil {
+	if err := l.bubblewrap(verdict, program, config); err != nil {
 		l.end()
 		return err
 	}
@@ -176,13 +176,13 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, verdict Ver
 }
 
 // toFinish is what the stage has to make read-only.
-func toFinish(mounts []inner.Mount) (freeze, seal []string) {
+func toFinish(mounts []stage.Mount) (freeze, seal []string) {
 	for _, m := range mounts {
 		switch {
 		case !m.ReadOnly:
-		case m.Kind == inner.MountProc:
+		case m.Kind == stage.MountProc:
 			freeze = append(freeze, m.Path)
-		case m.Kind == inner.MountMask, m.Kind == inner.MountDevice:
+		case m.Kind == stage.MountMask, m.Kind == stage.MountDevice:
 			seal = append(seal, m.Path)
 		}
 	}
@@ -214,17 +214,17 @@ const maxSources = 256
 
 // expected says what the stage must find inside. What a command could swap while the
 // sandbox is built is kept open, to be bound by descriptor.
-func (l *launch) expected(sealed, descriptors bool) ([]inner.Mount, error) {
-	var base, mounts []inner.Mount
-	add := func(m inner.Mount) {
+func (l *launch) expected(sealed, descriptors bool) ([]stage.Mount, error) {
+	var base, mounts []stage.Mount
+	add := func(m stage.Mount) {
 		mounts = append(mounts, m)
 		// What every sandbox has comes first, and may be covered by a rule.
-		base = slices.DeleteFunc(base, func(old inner.Mount) bool {
+		base = slices.DeleteFunc(base, func(old stage.Mount) bool {
 			return old.Path == m.Path || strings.HasPrefix(old.Path, m.Path+"/")
 		})
 	}
 	bind := func(op sandbox.Op, source string, readOnly bool) error {
-		m := inner.Mount{Path: op.Path, Kind: inner.MountBind, ReadOnly: readOnly}
+		m := stage.Mount{Path: op.Path, Kind: stage.MountBind, ReadOnly: readOnly}
 		f, err := m.Identify(source)
 		if err != nil {
 			return &movedError{fmt.Errorf("%s has changed while the sandbox was built: %w", source, err)}
@@ -248,17 +248,17 @@ func (l *launch) expected(sealed, descriptors bool) ([]inner.Mount, error) {
 		case sandbox.OpMaskFile:
 			err = bind(op, l.confiner.maskFile(op.Mode), true)
 		case sandbox.OpCover:
-			add(inner.Mount{Path: op.Path, Kind: inner.MountDevice, ReadOnly: true})
+			add(stage.Mount{Path: op.Path, Kind: stage.MountDevice, ReadOnly: true})
 		case sandbox.OpMaskDir:
-			add(inner.Mount{Path: op.Path, Kind: inner.MountMask, ReadOnly: true})
+			add(stage.Mount{Path: op.Path, Kind: stage.MountMask, ReadOnly: true})
 		case sandbox.OpProc:
-			base = append(base, inner.Mount{Path: op.Path, Kind: inner.MountProc})
+			base = append(base, stage.Mount{Path: op.Path, Kind: stage.MountProc})
 		case sandbox.OpFreeze:
-			base = append(base, inner.Mount{Path: op.Path, Kind: inner.MountProc, ReadOnly: true})
+			base = append(base, stage.Mount{Path: op.Path, Kind: stage.MountProc, ReadOnly: true})
 		case sandbox.OpDev:
-			base = append(base, inner.Mount{Path: op.Path, Kind: inner.MountDev})
+			base = append(base, stage.Mount{Path: op.Path, Kind: stage.MountDev})
 			for _, name := range bwrap.Devices { // root could change those of the host
-				base = append(base, inner.Mount{Path: op.Path + "/" + name, Kind: inner.MountDevice, ReadOnly: sealed})
+				base = append(base, stage.Mount{Path: op.Path + "/" + name, Kind: stage.MountDevice, ReadOnly: sealed})
 			}
 		case sandbox.OpScratch, sandbox.OpDir, sandbox.OpSymlink, sandbox.OpSeal, sandbox.OpPlaceholder:
 		}
@@ -287,7 +287,7 @@ type launch struct {
 	launcher *proc.Launcher
 
 	files       []*os.File // for the launcher; closed once it runs
-	channel     *inner.Channel
+	channel     *stage.Channel
 	diagnostics *os.File // what the launcher says
 	hold        *placeholder.Hold
 	placed      bool
@@ -346,11 +346,11 @@ func (l *launch) giveBytes(name string, b []byte) (int, error) {
 }
 
 // stage passes the stage, and the socket that it reports on.
-func (l *launch) stage(s *inner.Stage) (err error) {
+func (l *launch) stage(s *stage.Config) (err error) {
 	if l.stageFd, err = l.giveBytes("stage", s.Encode()); err != nil {
 		return err
 	}
-	channel, theirs, err := inner.NewChannel()
+	channel, theirs, err := stage.NewChannel()
 	if err != nil {
 		return err
 	}
@@ -370,11 +370,11 @@ func (l *launch) stageArgv() []string {
 	if startsThroughProc(l.prepared.Plan) {
 		self = descriptorPath(l.selfFd)
 	}
-	return child.Argv(self, child.Sandbox, strconv.Itoa(l.stageFd), strconv.Itoa(l.reportFd))
+	return reexec.Argv(self, reexec.Sandbox, strconv.Itoa(l.stageFd), strconv.Itoa(l.reportFd))
 }
 
 // bubblewrap makes the launcher a bubblewrap that carries out the plan.
-func (l *launch) bubblewrap(verdict Verdict, filter []byte, stage *inner.Stage) error {
+func (l *launch) bubblewrap(verdict Verdict, filter []byte, config *stage.Config) error {
 	filterFd, err := l.giveBytes("filter", filter)
 	if err != nil {
 		return err
@@ -383,8 +383,8 @@ func (l *launch) bubblewrap(verdict Verdict, filter []byte, stage *inner.Stage) 
 		Filter: filterFd, HiddenFile: l.confiner.masks.hidden, EmptyFile: l.confiner.masks.empty, NoUserSpace: verdict.NoUser,
 		Sources: l.sources,
 	}
-	if len(stage.Freeze)+len(stage.Seal)+len(stage.Cover) > 0 {
-		layout.Capabilities = inner.Capabilities
+	if len(config.Freeze)+len(config.Seal)+len(config.Cover) > 0 {
+		layout.Capabilities = stage.Capabilities
 	}
 	args, err := bwrap.Arguments(l.prepared.Plan, layout)
 	if err != nil {
@@ -394,7 +394,7 @@ func (l *launch) bubblewrap(verdict Verdict, filter []byte, stage *inner.Stage) 
 	if err != nil {
 		return err
 	}
-	if err := l.stage(stage); err != nil {
+	if err := l.stage(config); err != nil {
 		return err
 	}
 	program := verdict.Bubblewrap.Path
@@ -467,7 +467,7 @@ func (l *launch) confirm(ctx context.Context) (proc.Launched, error) {
 		return launched, nil
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		err = sandbox.Unenforceable("%s", l.complaint())
-	case errors.Is(err, inner.ErrBroken):
+	case errors.Is(err, stage.ErrBroken):
 		err = sandbox.Unenforceable("%v", err)
 	}
 	return launched, err

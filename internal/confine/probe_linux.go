@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tetherexec/tether/internal/child"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
 	"github.com/tetherexec/tether/wire"
 )
@@ -142,7 +142,7 @@ func nothingShared() bool {
 func (c *Confiner) try(ctx context.Context, way Verdict) error {
 	p, err := c.prepare(ctx, Request{
 		Intent: readOnly(),
-		Spec:   proc.Spec{Argv: child.Argv(c.self.path, child.Probe, "ok"), Dir: "/"},
+		Spec:   proc.Spec{Argv: reexec.Argv(c.self.path, reexec.Probe, "ok"), Dir: "/"},
 	}, way)
 	if err != nil {
 		return err

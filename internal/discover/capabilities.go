@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/tetherexec/tether/internal/codexhome"
-	"github.com/tetherexec/tether/internal/fsrpc"
+	"github.com/tetherexec/tether/internal/files"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -92,7 +92,7 @@ func Capabilities(ctx context.Context, env []string, p *wire.DiscoverCapabilitie
 	return capabilities(ctx, home, files, room), nil
 }
 
-func capabilities(ctx context.Context, home codexhome.Home, files fsrpc.Files, room Room) CapabilitiesResult {
+func capabilities(ctx context.Context, home codexhome.Home, files files.Files, room Room) CapabilitiesResult {
 	roots := []SkillRoot{{ID: "codex-home-skills", Path: filepath.Join(home.Codex, "skills")}}
 	if home.User != "" {
 		roots = append(roots, SkillRoot{ID: "user-agent-skills", Path: filepath.Join(home.User, ".agents", "skills")})
@@ -135,7 +135,7 @@ func capabilities(ctx context.Context, home codexhome.Home, files fsrpc.Files, r
 }
 
 // loadSkills reads the skills in a directory, which need not exist.
-func loadSkills(ctx context.Context, files fsrpc.Files, root SkillRoot, total *budget) (skills []Skill, complete bool) {
+func loadSkills(ctx context.Context, files files.Files, root SkillRoot, total *budget) (skills []Skill, complete bool) {
 	about, err := files.Metadata(ctx, root.Path, true)
 	if err != nil || !about.IsDirectory {
 		return nil, true

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/tetherexec/tether/internal/codexhome"
-	"github.com/tetherexec/tether/internal/fsrpc"
+	"github.com/tetherexec/tether/internal/files"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -19,7 +19,7 @@ func (t tree) home() codexhome.Home {
 
 func (t tree) capabilities() CapabilitiesResult {
 	t.Helper()
-	return capabilities(t.Context(), t.home(), fsrpc.Direct{}, nil)
+	return capabilities(t.Context(), t.home(), files.Direct{}, nil)
 }
 
 // skill writes a skill with nothing but the needed.

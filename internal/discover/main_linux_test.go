@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tetherexec/tether/internal/fsrpc"
+	"github.com/tetherexec/tether/internal/files"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -63,7 +63,7 @@ func (t tree) link(target, name string) {
 }
 
 // direct opens the files of this process.
-func direct(context.Context, *wire.Sandbox) (fsrpc.Files, error) { return fsrpc.Direct{}, nil }
+func direct(context.Context, *wire.Sandbox) (files.Files, error) { return files.Direct{}, nil }
 
 func (t tree) root(id, name string) wire.DiscoverRoot {
 	t.Helper()
@@ -135,20 +135,20 @@ func (t tree) want(what, got, want string) {
 
 // denying refuses to open some files.
 type denying struct {
-	fsrpc.Files
+	files.Files
 	denied map[string]bool
 }
 
 func (d denying) Open(ctx context.Context, path string, follow bool) (*os.File, error) {
 	if d.denied[path] {
-		return nil, &fsrpc.Error{Err: syscall.EACCES}
+		return nil, &files.Error{Err: syscall.EACCES}
 	}
 	return d.Files.Open(ctx, path, follow)
 }
 
 func (d denying) Metadata(ctx context.Context, path string, follow bool) (wire.MetadataResult, error) {
 	if d.denied[filepath.Dir(path)] {
-		return wire.MetadataResult{}, &fsrpc.Error{Err: syscall.EACCES}
+		return wire.MetadataResult{}, &files.Error{Err: syscall.EACCES}
 	}
 	return d.Files.Metadata(ctx, path, follow)
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tetherexec/tether/internal/fsrpc"
+	"github.com/tetherexec/tether/internal/files"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -35,7 +35,7 @@ type cachedPlugin struct {
 
 // findPlugins lists the installed plugins by id, each in its newest version. The
 // cache need not exist. complete is false if some could not be looked at.
-func findPlugins(ctx context.Context, files fsrpc.Files, cache string, total *budget) (found []cachedPlugin, complete bool) {
+func findPlugins(ctx context.Context, files files.Files, cache string, total *budget) (found []cachedPlugin, complete bool) {
 	c := &cacheReader{ctx: ctx, files: files, total: total, left: maxCacheEntries, complete: true}
 	for _, market := range c.list(cache, isPluginName) {
 		for _, name := range c.list(filepath.Join(cache, market), isPluginName) {
@@ -61,7 +61,7 @@ func findPlugins(ctx context.Context, files fsrpc.Files, cache string, total *bu
 
 type cacheReader struct {
 	ctx      context.Context
-	files    fsrpc.Files
+	files    files.Files
 	total    *budget
 	left     int // directory entries
 	complete bool
@@ -124,7 +124,7 @@ func isMadeOf(s, others string) bool {
 }
 
 // load reads a plugin. Without a valid manifest there is none.
-func (c cachedPlugin) load(ctx context.Context, files fsrpc.Files, total *budget) (found *Plugin, complete bool) {
+func (c cachedPlugin) load(ctx context.Context, files files.Files, total *budget) (found *Plugin, complete bool) {
 	s := newScan(ctx, files, c.dir, total)
 	listed := s.list()
 	s.findManifests(listed)

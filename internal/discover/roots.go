@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/tetherexec/tether/internal/fsrpc"
+	"github.com/tetherexec/tether/internal/files"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -27,7 +27,7 @@ type Room func(bytes int64) error
 
 // Opener returns the files as a sandbox shows them; without one, as this process
 // sees them.
-type Opener func(context.Context, *wire.Sandbox) (fsrpc.Files, error)
+type Opener func(context.Context, *wire.Sandbox) (files.Files, error)
 
 // Roots answers capabilityRoots/discoverV1. Results are in the order of the
 // request; a root that cannot be looked at has an error and harms no other. The

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tetherexec/tether/internal/fsrpc"
+	"github.com/tetherexec/tether/internal/files"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -179,11 +179,11 @@ func TestOneBadRootHarmsNoOther(t *testing.T) {
 	foreign.Path, _ = wire.ParsePathURI("file:///C:/x")
 	boxed := d.root("boxed", "good")
 	boxed.Sandbox = new(wire.Sandbox)
-	open := func(_ context.Context, s *wire.Sandbox) (fsrpc.Files, error) {
+	open := func(_ context.Context, s *wire.Sandbox) (files.Files, error) {
 		if s != nil {
 			return nil, errors.New("no such box")
 		}
-		return fsrpc.Direct{}, nil
+		return files.Direct{}, nil
 	}
 	roots := d.discover(open, d.root("missing", "none"), d.root("file", "file"), foreign, boxed, d.root("good", "good"))
 	for i, want := range []string{
@@ -215,8 +215,8 @@ func TestDeniedFiles(t *testing.T) {
 	d.write("a/SKILL.md", "x")
 	d.write("b/SKILL.md", "x")
 	d.write("b/agents/openai.yaml", "x")
-	open := func(context.Context, *wire.Sandbox) (fsrpc.Files, error) {
-		return denying{fsrpc.Direct{}, map[string]bool{d.at("a/SKILL.md"): true, d.at("b/agents"): true}}, nil
+	open := func(context.Context, *wire.Sandbox) (files.Files, error) {
+		return denying{files.Direct{}, map[string]bool{d.at("a/SKILL.md"): true, d.at("b/agents"): true}}, nil
 	}
 	r := d.discover(open, d.root("", "."))[0]
 	d.want("skills", d.skills(r), "b/SKILL.md")
@@ -228,14 +228,14 @@ func TestRootsInParallel(t *testing.T) {
 	d := newTree(t)
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var running, most atomic.Int32
-	open := func(context.Context, *wire.Sandbox) (fsrpc.Files, error) {
+	open := func(context.Context, *wire.Sandbox) (files.Files, error) {
 		if n := running.Add(1); n > most.Load() {
 			most.Store(n) // the counts are near enough: all wait for each other
 		}
 		defer running.Add(-1)
 		entered <- struct{}{}
 		<-leave
-		return fsrpc.Direct{}, nil
+		return files.Direct{}, nil
 	}
 	var roots []wire.DiscoverRoot
 	for i := range 2 * maxParallel {

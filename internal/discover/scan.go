@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"unicode/utf8"
 
-	"github.com/tetherexec/tether/internal/fsrpc"
+	"github.com/tetherexec/tether/internal/files"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -30,7 +30,7 @@ var manifestFiles = []string{".codex-plugin/plugin.json", ".claude-plugin/plugin
 // A scan is the search of one directory.
 type scan struct {
 	ctx   context.Context // ends with the request
-	files fsrpc.Files
+	files files.Files
 	root  string // a native path
 	left  int64  // bytes that may still be read here
 	total *budget
@@ -77,7 +77,7 @@ func newBudget(room Room) *budget {
 	return b
 }
 
-func newScan(ctx context.Context, files fsrpc.Files, root string, total *budget) *scan {
+func newScan(ctx context.Context, files files.Files, root string, total *budget) *scan {
 	return &scan{ctx: ctx, files: files, root: filepath.Clean(root), left: maxBundle, total: total}
 }
 
@@ -234,7 +234,7 @@ func (s *scan) content(path string, size int64) ([]byte, error) {
 	defer f.Close() // only read
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return nil, &fsrpc.Error{Err: err}
+		return nil, &files.Error{Err: err}
 	}
 	return content, s.allow(int64(len(content))) // it may have grown
 }

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tetherexec/tether/internal/child"
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/reexec"
 )
 
 // What to do about a wall with a hole depends on who built the wall.
@@ -152,7 +152,7 @@ func plantedBubblewrap(ctx context.Context, f *fixture) (string, error) {
 	outside := filepath.Join(f.outside, "unconfined")
 	args := []string{"write-file", outside}
 	o, err := f.config.Runner.Run(ctx, Command{
-		Argv: child.Argv(f.config.Self, child.Probe, args...), Dir: f.work, Env: f.env(f.planted), Intent: f.intent,
+		Argv: reexec.Argv(f.config.Self, reexec.Probe, args...), Dir: f.work, Env: f.env(f.planted), Intent: f.intent,
 	})
 	if ran := absent(filepath.Join(f.outside, "planted-ran")); ran != nil {
 		return "", errors.New("it was run")
@@ -204,7 +204,7 @@ func managedNetwork(ctx context.Context, f *fixture) (string, error) {
 	defer l.Close()
 	args := []string{"connect-tcp", l.Addr().String()}
 	o, err := f.config.Runner.Run(ctx, Command{
-		Argv: child.Argv(f.config.Self, child.Probe, args...), Dir: f.work, Env: f.env(), Intent: f.intent, Managed: true,
+		Argv: reexec.Argv(f.config.Self, reexec.Probe, args...), Dir: f.work, Env: f.env(), Intent: f.intent, Managed: true,
 	})
 	if err != nil {
 		return "", fmt.Errorf("the command could not be started: %w", err)

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tetherexec/tether/internal/child"
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -167,7 +167,7 @@ func (f *fixture) run(ctx context.Context, argv ...string) (Outcome, error) {
 
 // probe runs a probe in the workspace.
 func (f *fixture) probe(ctx context.Context, args ...string) (Outcome, error) {
-	return f.run(ctx, child.Argv(f.config.Self, child.Probe, args...)...)
+	return f.run(ctx, reexec.Argv(f.config.Self, reexec.Probe, args...)...)
 }
 
 // refused runs a probe that must fail, for one of these reasons if any is given.

@@ -7,14 +7,14 @@ import (
 	"os/exec"
 	"syscall"
 
-	"github.com/tetherexec/tether/internal/child"
 	"github.com/tetherexec/tether/internal/oserr"
+	"github.com/tetherexec/tether/internal/reexec"
 )
 
 // tryUserNamespace starts a command in a user namespace of its own, as sandboxes
 // do.
 func tryUserNamespace(ctx context.Context, self string, env []string) error {
-	argv := child.Argv(self, child.Probe, "ok")
+	argv := reexec.Argv(self, reexec.Probe, "ok")
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env, cmd.Dir = append([]string{}, env...), "/" // not nil: that would be ours
 	cmd.SysProcAttr = &syscall.SysProcAttr{

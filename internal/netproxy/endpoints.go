@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tetherexec/tether/internal/sandbox/inner"
+	"github.com/tetherexec/tether/internal/sandbox/stage"
 )
 
 // proxyVariables are the names, in upper case, under which programs look for a proxy.
@@ -34,7 +34,7 @@ var (
 // with a network of its own needs one listener for each.
 type Endpoints struct {
 	Addresses []netip.AddrPort
-	ports     []inner.Port
+	ports     []stage.Port
 	token     string // of attributionVariable; may be empty
 }
 
@@ -71,7 +71,7 @@ func FindEndpoints(env []string) (rest []string, e *Endpoints, err error) {
 }
 
 // Ports says which variables get to know about the listeners, in the order of Addresses.
-func (e *Endpoints) Ports() (listeners int, ports []inner.Port) { return len(e.Addresses), e.ports }
+func (e *Endpoints) Ports() (listeners int, ports []stage.Port) { return len(e.Addresses), e.ports }
 
 // add takes a variable up, if it names a proxy on the loopback. Others stay as they are,
 // and lead nowhere.
@@ -82,8 +82,8 @@ func (e *Endpoints) add(name, value string) error {
 	}
 	p.Variable = name
 	if p.Listener = slices.Index(e.Addresses, address); p.Listener < 0 {
-		if len(e.Addresses) == inner.MaxListen {
-			return fmt.Errorf("managed proxy mode takes at most %d different proxies", inner.MaxListen)
+		if len(e.Addresses) == stage.MaxListen {
+			return fmt.Errorf("managed proxy mode takes at most %d different proxies", stage.MaxListen)
 		}
 		p.Listener = len(e.Addresses)
 		e.Addresses = append(e.Addresses, address)
@@ -94,7 +94,7 @@ func (e *Endpoints) add(name, value string) error {
 
 // parseEndpoint takes a URL of a proxy apart around its host and port. Everything else
 // about it is kept.
-func parseEndpoint(value string) (p inner.Port, address netip.AddrPort, ok bool) {
+func parseEndpoint(value string) (p stage.Port, address netip.AddrPort, ok bool) {
 	value = strings.TrimSpace(value)
 	scheme, rest, given := strings.Cut(value, "://")
 	if !given {

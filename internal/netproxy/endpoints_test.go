@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tetherexec/tether/internal/sandbox/inner"
+	"github.com/tetherexec/tether/internal/sandbox/stage"
 )
 
 // rewritten is what a process finds in its environment when listener n has port 1000n.
@@ -86,7 +86,7 @@ func TestFindEndpoints(t *testing.T) {
 
 func TestNoWayOut(t *testing.T) {
 	var many []string
-	for i := range inner.MaxListen + 1 {
+	for i := range stage.MaxListen + 1 {
 		name := []byte("http_proxy") // each spelling is another variable
 		for bit, c := range name[:4] {
 			if i>>bit&1 == 1 {

@@ -10,12 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tetherexec/tether/internal/fsrpc"
-	"github.com/tetherexec/tether/internal/fswatch"
+	"github.com/tetherexec/tether/internal/files"
+	"github.com/tetherexec/tether/internal/files/upload"
+	"github.com/tetherexec/tether/internal/files/watch"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/schedule"
 	"github.com/tetherexec/tether/internal/session"
-	"github.com/tetherexec/tether/internal/upload"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -40,7 +40,7 @@ type conn struct {
 	tasks       sync.WaitGroup // requests that wait
 	handles     handles
 	streams     httpStreams
-	watcher     fswatch.Watcher
+	watcher     watch.Watcher
 	searching   chan struct{} // has a place for one search
 	reading     chan struct{} // has a place for each file that is read as a whole
 
@@ -235,7 +235,7 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 func (c *conn) features() []string {
 	list := []string{"ack", "closeStdin", "endSession", "goodbye", "hostPorts", "keepNewest", "label", "list", "observe", "once", "oneStream",
 		"remoteControl", "resize", "retryStart", "search", "sessionTtl", "signal", "state", "termSize"}
-	if fsrpc.HasModes {
+	if files.HasModes {
 		list = append(list, "fileAttributes")
 	}
 	if upload.Supported {

@@ -3,7 +3,7 @@ package server
 import (
 	"context"
 
-	"github.com/tetherexec/tether/internal/fsrpc"
+	"github.com/tetherexec/tether/internal/files"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/schedule"
 	"github.com/tetherexec/tether/internal/session"
@@ -15,7 +15,7 @@ import (
 type fileRequest struct {
 	ctx   context.Context
 	conn  *conn
-	files fsrpc.Files
+	files files.Files
 }
 
 // path is the native form of one of its paths.
@@ -121,7 +121,7 @@ func (f *fileRequest) metadata(p *wire.MetadataParams) (wire.MetadataResult, err
 		return wire.MetadataResult{}, err
 	}
 	result, err := f.files.Metadata(f.ctx, path, wire.FollowsLinks(p.FollowSymlinks))
-	if p.TetherMode == nil || !*p.TetherMode || !fsrpc.HasModes {
+	if p.TetherMode == nil || !*p.TetherMode || !files.HasModes {
 		result.TetherMode = nil // other clients get what they know
 	}
 	return result, err
@@ -138,7 +138,7 @@ func (c *conn) setAttributes(_ *session.Attachment, p *wire.SetAttributesParams)
 	if err != nil {
 		return wire.Empty{}, err
 	}
-	return wire.Empty{}, fsrpc.Direct{}.SetAttributes(path, p.Mode, p.ModifiedAtMs)
+	return wire.Empty{}, files.Direct{}.SetAttributes(path, p.Mode, p.ModifiedAtMs)
 }
 
 func (f *fileRequest) writeFile(p *wire.WriteFileParams) (wire.Empty, error) {
@@ -194,7 +194,7 @@ func (f *fileRequest) remove(p *wire.RemoveParams) (wire.Empty, error) {
 	if err != nil {
 		return wire.Empty{}, err
 	}
-	return wire.Empty{}, f.files.Remove(f.ctx, path, fsrpc.RemoveHow{
+	return wire.Empty{}, f.files.Remove(f.ctx, path, files.RemoveHow{
 		Recursive: orTrue(p.Recursive), Force: orTrue(p.Force), Follow: wire.FollowsLinks(p.FollowSymlinks),
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/tetherexec/tether/internal/fsrpc"
+	"github.com/tetherexec/tether/internal/files"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/schedule"
 	"github.com/tetherexec/tether/internal/session"
@@ -63,8 +63,8 @@ func (h *handles) undo(p *wire.OpenParams) {
 }
 
 func checkHandleID(id string) error {
-	if len(id) > fsrpc.MaxHandleID {
-		return wire.Errorf(wire.CodeInvalidRequest, "file handle ID must not exceed %d bytes", fsrpc.MaxHandleID)
+	if len(id) > files.MaxHandleID {
+		return wire.Errorf(wire.CodeInvalidRequest, "file handle ID must not exceed %d bytes", files.MaxHandleID)
 	}
 	return nil
 }
@@ -80,8 +80,8 @@ func (h *handles) reserve(p *wire.OpenParams) error {
 		return context.Canceled
 	case h.open[id] != nil:
 		return wire.Errorf(wire.CodeInvalidRequest, "file handle `%s` already exists", id)
-	case len(h.open) >= fsrpc.MaxHandles:
-		return wire.Errorf(wire.CodeInvalidRequest, "at most %d file handles may be open per connection", fsrpc.MaxHandles)
+	case len(h.open) >= files.MaxHandles:
+		return wire.Errorf(wire.CodeInvalidRequest, "at most %d file handles may be open per connection", files.MaxHandles)
 	case h.open == nil:
 		h.open = map[string]*handle{}
 	}
@@ -180,8 +180,8 @@ func (c *conn) readBlock(_ *session.Attachment, r *rpc.Request, p *wire.ReadBloc
 	if err := checkHandleID(p.HandleID); err != nil {
 		return err
 	}
-	if p.Len < 1 || p.Len > fsrpc.MaxBlock {
-		return wire.Errorf(wire.CodeInvalidRequest, "file read block length must be between 1 and %d", fsrpc.MaxBlock)
+	if p.Len < 1 || p.Len > files.MaxBlock {
+		return wire.Errorf(wire.CodeInvalidRequest, "file read block length must be between 1 and %d", files.MaxBlock)
 	}
 	h, err := c.handles.find(p.HandleID)
 	if err != nil {
@@ -197,7 +197,7 @@ func (c *conn) readBlock(_ *session.Attachment, r *rpc.Request, p *wire.ReadBloc
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		c.handles.close(p.HandleID)
-		return &fsrpc.Error{Err: err}
+		return &files.Error{Err: err}
 	}
 	msg := append(make([]byte, 0, encodedSize(n)), `{"id":`...)
 	msg = r.ID.AppendJSON(msg)
@@ -218,8 +218,8 @@ func (c *conn) writeBlock(_ *session.Attachment, p *wire.WriteBlockParams) (wire
 		return wire.Empty{}, err
 	}
 	size := uint64(len(p.Chunk))
-	if size < 1 || size > fsrpc.MaxBlock {
-		return wire.Empty{}, wire.Errorf(wire.CodeInvalidRequest, "file write block length must be between 1 and %d", fsrpc.MaxBlock)
+	if size < 1 || size > files.MaxBlock {
+		return wire.Empty{}, wire.Errorf(wire.CodeInvalidRequest, "file write block length must be between 1 and %d", files.MaxBlock)
 	}
 	if p.Offset > math.MaxInt64-size {
 		return wire.Empty{}, wire.Errorf(wire.CodeInvalidRequest, "file write range exceeds the signed 64-bit file offset limit")
@@ -229,7 +229,7 @@ func (c *conn) writeBlock(_ *session.Attachment, p *wire.WriteBlockParams) (wire
 		return wire.Empty{}, err
 	}
 	if _, err := h.file.WriteAt(p.Chunk, int64(p.Offset)); err != nil {
-		return wire.Empty{}, &fsrpc.Error{Err: err}
+		return wire.Empty{}, &files.Error{Err: err}
 	}
 	return wire.Empty{}, nil
 }

@@ -10,7 +10,7 @@ import (
 
 	fastbase64 "github.com/segmentio/asm/base64"
 
-	"github.com/tetherexec/tether/internal/fsrpc"
+	"github.com/tetherexec/tether/internal/files"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
@@ -54,11 +54,11 @@ func (c *conn) readCached(a *session.Attachment, r *rpc.Request, p *wire.ReadFil
 	if err != nil {
 		return false
 	}
-	files, err := a.Session.Files(a.Context(), nil)
+	own, err := a.Session.Files(a.Context(), nil)
 	if err != nil {
 		return false
 	}
-	cached, ok := files.(fsrpc.Cached)
+	cached, ok := own.(files.Cached)
 	if !ok {
 		return false
 	}
@@ -116,11 +116,11 @@ func (c *conn) readFile(a *session.Attachment, r *rpc.Request, p *wire.ReadFileP
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
-		return &fsrpc.Error{Err: err}
+		return &files.Error{Err: err}
 	}
 	size := info.Size()
-	if size > fsrpc.MaxReadFile {
-		return fsrpc.ErrTooLarge
+	if size > files.MaxReadFile {
+		return files.ErrTooLarge
 	}
 	if err := r.Permit(f.ctx, encodedSize(firstPart(size))); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (c *conn) readFile(a *session.Attachment, r *rpc.Request, p *wire.ReadFileP
 	if size > int64(maxWhole) {
 		streamFile(r, msg, io.LimitReader(file, size-int64(maxWhole))) // if it grows meanwhile, it is answered as it was
 	} else {
-		streamFile(r, msg, &moreThanSaid{file, fsrpc.MaxReadFile - int64(maxWhole)})
+		streamFile(r, msg, &moreThanSaid{file, files.MaxReadFile - int64(maxWhole)})
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ type moreThanSaid struct {
 func (m *moreThanSaid) Read(p []byte) (int, error) {
 	n, err := m.file.Read(p)
 	if m.left -= int64(n); m.left < 0 {
-		return 0, fsrpc.ErrTooLarge
+		return 0, files.ErrTooLarge
 	}
 	return n, err
 }
@@ -211,7 +211,7 @@ func appendPiece(b []byte, file io.Reader) (_ []byte, more bool, err error) {
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return b, false, nil
 	}
-	return b, false, &fsrpc.Error{Err: err}
+	return b, false, &files.Error{Err: err}
 }
 
 // appendBase64 appends the encoding of p, vectorised.

@@ -15,12 +15,12 @@ import (
 
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/environ"
+	"github.com/tetherexec/tether/internal/files/upload"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/internal/statedir"
-	"github.com/tetherexec/tether/internal/upload"
 	"github.com/tetherexec/tether/internal/web"
 	"github.com/tetherexec/tether/wire"
 )

@@ -3,14 +3,14 @@ package server
 import (
 	"errors"
 
-	"github.com/tetherexec/tether/internal/fsrpc"
+	"github.com/tetherexec/tether/internal/files"
+	"github.com/tetherexec/tether/internal/files/upload"
 	"github.com/tetherexec/tether/internal/session"
-	"github.com/tetherexec/tether/internal/upload"
 	"github.com/tetherexec/tether/wire"
 )
 
 // errSandboxedUpload: the directory would have to be opened inside.
-var errSandboxedUpload = &fsrpc.Error{Err: errors.New("uploads cannot be confined; use fs/open and fs/writeBlock")}
+var errSandboxedUpload = &files.Error{Err: errors.New("uploads cannot be confined; use fs/open and fs/writeBlock")}
 
 func (c *conn) openUpload(a *session.Attachment, p *wire.UploadOpenParams) (wire.UploadOpenResult, error) {
 	if p.Sandbox != nil && !p.Sandbox.Disabled() {

@@ -3,7 +3,7 @@ package session
 import (
 	"context"
 
-	"github.com/tetherexec/tether/internal/fsrpc"
+	"github.com/tetherexec/tether/internal/files"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -11,6 +11,6 @@ import (
 func (s *Session) Context() context.Context { return s.ctx }
 
 // Files returns who serves file requests that are to be confined like this.
-func (s *Session) Files(ctx context.Context, sandbox *wire.Sandbox) (fsrpc.Files, error) {
+func (s *Session) Files(ctx context.Context, sandbox *wire.Sandbox) (files.Files, error) {
 	return s.files.Files(ctx, sandbox)
 }

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tetherexec/tether/internal/fshelper"
+	confinedfiles "github.com/tetherexec/tether/internal/files/confined"
+	"github.com/tetherexec/tether/internal/files/upload"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/shellsnap"
-	"github.com/tetherexec/tether/internal/upload"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -61,7 +61,7 @@ type Session struct {
 	ttl       time.Duration
 	acks      bool
 	log       *slog.Logger
-	files     *fshelper.Pool
+	files     *confinedfiles.Pool
 	snapshots *shellsnap.Cache
 	ctx       context.Context // ends with the session
 	cancel    context.CancelCauseFunc

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/confine"
-	"github.com/tetherexec/tether/internal/fshelper"
+	confinedfiles "github.com/tetherexec/tether/internal/files/confined"
+	"github.com/tetherexec/tether/internal/files/upload"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/shellsnap"
-	"github.com/tetherexec/tether/internal/upload"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -80,7 +80,7 @@ func (t *Table) Open(w Wishes, peer Peer) (*Attachment, error) {
 	}
 	s.log = s.log.With("session", s.Public)
 	s.ctx, s.cancel = context.WithCancelCause(t.ctx)
-	s.files = fshelper.New(fshelper.Config{Confiner: t.config.Confiner, Procs: t.config.Procs, Log: s.log})
+	s.files = confinedfiles.New(confinedfiles.Config{Confiner: t.config.Confiner, Procs: t.config.Procs, Log: s.log})
 	s.snapshots = shellsnap.NewCache(s.log)
 	s.Uploads = upload.New(upload.Config{Journal: t.config.Uploads, Idle: max(uploadIdle, s.ttl)})
 

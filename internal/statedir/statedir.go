@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/tetherexec/tether/internal/files/upload"
 	"github.com/tetherexec/tether/internal/proc"
-	"github.com/tetherexec/tether/internal/upload"
 )
 
 // A Dir is a directory that belongs to one running server. It is locked as

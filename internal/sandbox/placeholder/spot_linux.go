@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tetherexec/tether/internal/nolinks"
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // Modes of placeholders, whatever the umask. The host may use one in earnest:
@@ -34,7 +34,7 @@ func openSpot(p string) (spot, error) {
 func (s spot) close() { unix.Close(s.parent) }
 
 func openPlain(dir string) (int, error) {
-	return nolinks.Open(unix.AT_FDCWD, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	return at.Open(unix.AT_FDCWD, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
 }
 
 // A sight is what was seen at a spot. The zero sight: nothing.

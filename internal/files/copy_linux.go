@@ -1,0 +1,251 @@
+package files
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// copyPiece is how much of a file is copied between two looks at the context.
+const copyPiece = 32 << 20
+
+// Copy copies a file, a link itself or, with recursive, a directory, into which
+// an existing one at the destination is merged. A file that is copied onto itself
+// stays as it is.
+func (Direct) Copy(ctx context.Context, source, destination string, recursive bool) error {
+	source, err := clean(source, true)
+	if err != nil {
+		return failed(err)
+	}
+	if destination, err = clean(destination, true); err != nil {
+		return failed(err)
+	}
+	from, err := find(source, true)
+	if err != nil {
+		return failed(err)
+	}
+	defer from.close()
+	fd, st, err := from.look(false)
+	if err != nil {
+		return failed(err)
+	}
+	defer unix.Close(fd)
+	if kind(st) == unix.S_IFDIR {
+		if !recursive {
+			return failed(errCopyDirectory)
+		}
+		return failed(copyTree(ctx, from, fd, destination))
+	}
+	to, err := find(destination, true)
+	if err != nil {
+		return failed(err)
+	}
+	defer to.close()
+	switch kind(st) {
+	case unix.S_IFREG:
+		err = copyFile(ctx, from, fd, st, to, destination)
+	case unix.S_IFLNK:
+		err = copyLink(from, to)
+	default:
+		err = errCopyKind
+	}
+	return failed(err)
+}
+
+func copyLink(from, to place) error {
+	target := make([]byte, pathMax)
+	n, err := unix.Readlinkat(from.dir, from.name, target)
+	if err != nil {
+		return err
+	}
+	return retry(func() error { return unix.Symlinkat(string(target[:n]), to.dir, to.name) })
+}
+
+// copyFile copies the regular file that fd stands for, found at from, with its
+// permissions. path is what the destination is called in errors.
+func copyFile(ctx context.Context, from place, fd int, st unix.Stat_t, to place, path string) error {
+	in, err := from.reopen(fd, st, unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	source := os.NewFile(uintptr(in), path)
+	defer source.Close()
+	out, old, err := to.openToWrite(st.Mode & 0o777)
+	if kind(old) == unix.S_IFIFO && err == unix.ENXIO { // nobody reads it, which changes nothing
+		return errNotFile(path)
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case same(st, old):
+		unix.Close(out)
+		return nil
+	case kind(old) != unix.S_IFREG:
+		defer unix.Close(out)
+		if kind(old) == unix.S_IFIFO {
+			return errNotFile(path)
+		}
+		return copyToDevice(ctx, source, out)
+	}
+	destination := os.NewFile(uintptr(out), path)
+	err = unix.Fchmod(out, st.Mode&0o7777)
+	if err == nil {
+		err = destination.Truncate(0)
+	}
+	for err == nil {
+		if err = cancelled(ctx); err == nil {
+			_, err = io.CopyN(destination, source, copyPiece)
+		}
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return cmp.Or(err, destination.Close())
+}
+
+func copyToDevice(ctx context.Context, source io.Reader, device int) error {
+	buf := make([]byte, 64<<10)
+	for {
+		if err := cancelled(ctx); err != nil {
+			return err
+		}
+		n, err := source.Read(buf)
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = writeAll(device, buf[:n])
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// copyTree copies the directory that fd stands for, found at from.
+func copyTree(ctx context.Context, from place, fd int, destination string) error {
+	inside, err := leadsInto(fd, destination)
+	if err != nil {
+		return err
+	}
+	if inside {
+		return errCopyIntoSelf
+	}
+	if err := makeAll(destination); err != nil {
+		return err
+	}
+	to, err := openDirectory(destination, true)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(to)
+	t := &treeCopy{ctx: ctx}
+	if err := unix.Fstat(to, &t.top); err != nil {
+		return err
+	}
+	return t.directory(from, to, len(destination))
+}
+
+// leadsInto reports whether destination, of which the last part may be missing,
+// is the directory fd or below it.
+func leadsInto(fd int, destination string) (bool, error) {
+	source, ok := realPath(fd)
+	if !ok {
+		return false, unix.ENOENT
+	}
+	existing, missing := destination, ""
+	for {
+		real, err := Direct{}.Canonicalize(context.Background(), existing)
+		if err == nil {
+			existing = real
+			break
+		}
+		if existing == "/" {
+			return false, err
+		}
+		missing = joinPath(filepath.Base(existing), missing)
+		existing = filepath.Dir(existing)
+	}
+	inside, found := strings.CutPrefix(joinPath(existing, missing), source)
+	return found && (inside == "" || inside[0] == '/' || source == "/"), nil
+}
+
+// A treeCopy is the copy of a directory under way.
+type treeCopy struct {
+	ctx context.Context // of the one request that this is
+	top unix.Stat_t     // where it goes: must not be met in what is copied
+}
+
+// directory copies what is in the directory at from into the directory to.
+// length is that of to's path: a tree ends where paths do.
+func (t *treeCopy) directory(from place, to, length int) error {
+	names, err := from.list(false, treeBuffer)
+	if err != nil {
+		return err
+	}
+	defer names.close()
+	var self unix.Stat_t
+	if err := unix.Fstat(names.fd, &self); err != nil {
+		return err
+	}
+	if same(self, t.top) {
+		return errCopyIntoSelf
+	}
+	for {
+		name, kind, err := names.next(t.ctx)
+		if name == nil || err != nil {
+			return err
+		}
+		if length+1+len(name) >= pathMax {
+			return unix.ENAMETOOLONG
+		}
+		if err := t.entry(place{names.fd, string(name)}, kind, to, length); err != nil {
+			return err
+		}
+	}
+}
+
+func (t *treeCopy) entry(from place, dirent byte, to, length int) error {
+	target := place{to, from.name}
+	switch dirent {
+	case unix.DT_DIR:
+		return t.subdirectory(from, target, length)
+	case unix.DT_LNK:
+		return copyLink(from, target)
+	case unix.DT_REG, unix.DT_UNKNOWN:
+	default:
+		return nil
+	}
+	fd, st, err := from.look(false)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	switch kind(st) {
+	case unix.S_IFREG:
+		return copyFile(t.ctx, from, fd, st, target, from.name)
+	case unix.S_IFDIR:
+		return t.subdirectory(from, target, length)
+	case unix.S_IFLNK:
+		return copyLink(from, target)
+	}
+	return nil
+}
+
+func (t *treeCopy) subdirectory(from, to place, length int) error {
+	if err := mkdirat(to.dir, to.name); err != nil && !isDirectory(to.dir, to.name) {
+		return err
+	}
+	fd, err := openat(to.dir, to.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return t.directory(from, fd, length+1+len(to.name))
+}

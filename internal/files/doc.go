@@ -1,0 +1,3 @@
+// Package files is the filesystem part of the protocol: what a client may ask
+// about files of this machine.
+package files

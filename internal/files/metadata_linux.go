@@ -1,0 +1,80 @@
+package files
+
+import (
+	"context"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// metadata returns the facts about path.
+func (Direct) Metadata(_ context.Context, path string, follow bool) (wire.MetadataResult, error) {
+	return metadata(path, follow)
+}
+
+// metadata returns the facts about path. Type, size and times are those of a
+// link's target; without follow no component may be a link at all.
+func metadata(path string, follow bool) (wire.MetadataResult, error) {
+	path, err := clean(path, follow)
+	if err != nil {
+		return wire.MetadataResult{}, failed(err)
+	}
+	stat := unfollowed
+	if follow {
+		stat = followed
+	}
+	st, link, err := stat(path)
+	if err != nil {
+		return wire.MetadataResult{}, failed(err)
+	}
+	return facts(st, link), nil
+}
+
+func facts(st unix.Statx_t, link bool) wire.MetadataResult {
+	mode := uint32(st.Mode) & wire.MaxMode
+	return wire.MetadataResult{
+		IsDirectory:  st.Mode&unix.S_IFMT == unix.S_IFDIR,
+		IsFile:       st.Mode&unix.S_IFMT == unix.S_IFREG,
+		IsSymlink:    link,
+		Size:         st.Size,
+		CreatedAtMs:  millis(st.Btime),
+		ModifiedAtMs: millis(st.Mtime),
+		TetherMode:   &mode,
+	}
+}
+
+const wanted = unix.STATX_BASIC_STATS | unix.STATX_BTIME
+
+// followed looks at what path leads to, and says whether it is a link itself.
+func followed(path string) (st unix.Statx_t, link bool, err error) {
+	err = statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, wanted, &st)
+	if err == nil && isLink(st) {
+		link, err = true, statx(unix.AT_FDCWD, path, 0, wanted, &st)
+	}
+	return st, link, err
+}
+
+// unfollowed looks at path in one step: a link that appears on the way cannot
+// lead it elsewhere.
+func unfollowed(path string) (st unix.Statx_t, link bool, err error) {
+	at, err := find(path, false)
+	if err != nil {
+		return st, false, err
+	}
+	defer at.close()
+	err = statx(at.dir, at.name, unix.AT_SYMLINK_NOFOLLOW, wanted, &st)
+	if err == nil && isLink(st) {
+		err = ErrSymlink
+	}
+	return st, false, err
+}
+
+func isLink(st unix.Statx_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFLNK }
+
+func statx(dir int, name string, flags, mask int, st *unix.Statx_t) error {
+	return retry(func() error { return unix.Statx(dir, name, flags, mask, st) })
+}
+
+// millis is a time in Unix milliseconds, 0 if unknown.
+func millis(t unix.StatxTimestamp) int64 { return t.Sec*1000 + int64(t.Nsec)/1e6 }

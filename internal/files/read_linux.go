@@ -1,0 +1,114 @@
+package files
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Open opens a regular file to read.
+func (Direct) Open(_ context.Context, path string, follow bool) (*os.File, error) {
+	file, err := open(path, follow, place.look)
+	return file, failed(err)
+}
+
+// A lookFunc is [place.look], or one that decides about what it finds.
+type lookFunc func(p place, follow bool) (int, unix.Stat_t, error)
+
+func open(path string, follow bool, look lookFunc) (*os.File, error) {
+	path, err := clean(path, follow)
+	if err != nil {
+		return nil, err
+	}
+	if path == "/" && !follow {
+		return nil, errNoEntry
+	}
+	if follow { // the kernel finds the way in one step
+		return place{unix.AT_FDCWD, path}.open(path, follow, look)
+	}
+	at, err := find(path, follow)
+	if err != nil {
+		return nil, err
+	}
+	defer at.close()
+	return at.open(path, follow, look)
+}
+
+// open opens the regular file at p to read; path is what it is called in errors.
+func (p place) open(path string, follow bool, look lookFunc) (*os.File, error) {
+	fd, st, err := look(p, follow)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	switch kind(st) {
+	case unix.S_IFREG:
+	case unix.S_IFLNK:
+		return nil, unix.ELOOP
+	case unix.S_IFSOCK:
+		return nil, unix.ENXIO
+	default:
+		if err := mayAccess(fd, unix.R_OK); err != nil {
+			return nil, err
+		}
+		return nil, notFile(path, follow)
+	}
+	opened, err := p.reopen(fd, st, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(opened), path), nil
+}
+
+// notFile is the refusal of what is not a regular file.
+func notFile(path string, follow bool) error {
+	if follow {
+		return errNotFile(path)
+	}
+	return errNotRegular
+}
+
+// mayAccess reports whether opening fd's file anew would be denied, without
+// opening it. A kernel that cannot say (before 5.8) denies nothing here.
+func mayAccess(fd int, mode uint32) error {
+	err := unix.Faccessat(fd, "", mode, unix.AT_EMPTY_PATH|unix.AT_EACCESS)
+	if err == unix.EACCES {
+		return err
+	}
+	return nil
+}
+
+// Canonicalize returns the path without links to something that exists.
+func (Direct) Canonicalize(_ context.Context, path string) (string, error) {
+	path, err := clean(path, true)
+	if err != nil {
+		return "", failed(err)
+	}
+	fd, err := openat(unix.AT_FDCWD, path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", failed(err)
+	}
+	defer unix.Close(fd)
+	if real, ok := realPath(fd); ok {
+		return real, nil
+	}
+	real, err := filepath.EvalSymlinks(path)
+	return real, failed(err)
+}
+
+// realPath is where the kernel says that fd's file lies, if it still lies there.
+func realPath(fd int) (string, bool) {
+	buf := make([]byte, pathMax)
+	n, err := unix.Readlink(procPath(fd), buf)
+	if err != nil || n == len(buf) || n == 0 || buf[0] != '/' {
+		return "", false
+	}
+	real := string(buf[:n])
+	var here, there unix.Stat_t
+	if unix.Fstat(fd, &here) != nil || unix.Lstat(real, &there) != nil || !same(here, there) {
+		return "", false
+	}
+	return real, true
+}

@@ -1,0 +1,172 @@
+package files
+
+import (
+	"context"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// Screened is [Direct] for requests that only read, with a check of what they find.
+//
+// Check gets the descriptor of each file and directory before the request returns
+// anything about it, so a link that is moved meanwhile changes nothing. The
+// descriptor may be open for nothing (O_PATH). An error of Check fails the request; below
+// the root of a walk it fails only that directory. [ErrElsewhere] always fails the
+// whole request, and is also the answer to paths through the kernel's own links
+// (/proc/self/fd), which lead to files that need not have a name.
+type Screened struct {
+	Check func(fd int) error
+}
+
+// look is [place.look] with the check.
+func (s Screened) look(p place, follow bool) (int, unix.Stat_t, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
+	if !follow {
+		how.Flags |= unix.O_NOFOLLOW
+	}
+	var st unix.Stat_t
+	var fd int
+	err := retry(func() (err error) {
+		fd, err = unix.Openat2(p.dir, p.name, &how)
+		return err
+	})
+	switch err {
+	case nil:
+	case unix.ELOOP: // a loop, or one of the kernel's own links
+		if fd, _, err := p.look(follow); err != nil {
+			return -1, st, err
+		} else {
+			unix.Close(fd)
+		}
+		return -1, st, ErrElsewhere
+	case unix.ENOSYS, unix.EPERM: // an old kernel, or a filter's no
+		return -1, st, ErrElsewhere
+	default:
+		return -1, st, err
+	}
+	err = s.Check(fd)
+	if err == nil {
+		err = unix.Fstat(fd, &st)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, st, err
+	}
+	return fd, st, nil
+}
+
+// Open is [Files.Open].
+func (s Screened) Open(_ context.Context, path string, follow bool) (*os.File, error) {
+	file, err := open(path, follow, s.look)
+	return file, failed(err)
+}
+
+// Metadata is [Files.Metadata].
+func (s Screened) Metadata(_ context.Context, path string, follow bool) (wire.MetadataResult, error) {
+	result, err := s.metadata(path, follow)
+	return result, failed(err)
+}
+
+func (s Screened) metadata(path string, follow bool) (result wire.MetadataResult, err error) {
+	if path, err = clean(path, follow); err != nil {
+		return result, err
+	}
+	at := place{unix.AT_FDCWD, path}
+	if !follow {
+		if at, err = find(path, false); err != nil {
+			return result, err
+		}
+		defer at.close()
+	}
+	fd, st, err := s.look(at, false)
+	if err != nil {
+		return result, err
+	}
+	defer func() { unix.Close(fd) }()
+	link := kind(st) == unix.S_IFLNK
+	if link {
+		if !follow {
+			return result, ErrSymlink
+		}
+		target, _, err := s.look(at, true)
+		if err != nil {
+			return result, err
+		}
+		unix.Close(fd)
+		fd = target
+	}
+	var about unix.Statx_t
+	if err := statx(fd, "", unix.AT_EMPTY_PATH, wanted, &about); err != nil {
+		return result, err
+	}
+	return facts(about, link), nil
+}
+
+// Canonicalize is [Files.Canonicalize].
+func (s Screened) Canonicalize(_ context.Context, path string) (string, error) {
+	fd, err := s.find(path)
+	if err != nil {
+		return "", failed(err)
+	}
+	defer unix.Close(fd)
+	real, ok := realPath(fd)
+	if !ok {
+		return "", failed(ErrElsewhere)
+	}
+	return real, nil
+}
+
+// find opens what a path leads to, for nothing.
+func (s Screened) find(path string) (int, error) {
+	path, err := clean(path, true)
+	if err != nil {
+		return -1, err
+	}
+	fd, _, err := s.look(place{unix.AT_FDCWD, path}, true)
+	return fd, err
+}
+
+// ReadDirectory is [Files.ReadDirectory].
+func (s Screened) ReadDirectory(ctx context.Context, path string) ([]wire.DirectoryEntry, error) {
+	fd, err := s.find(path)
+	if err != nil {
+		return nil, failed(err)
+	}
+	defer unix.Close(fd)
+	names, err := place{unix.AT_FDCWD, procPath(fd)}.list(true, listBuffer)
+	if err != nil {
+		return nil, failed(err)
+	}
+	defer names.close()
+	entries, err := names.entries(ctx)
+	return entries, failed(err)
+}
+
+// Walk is [Files.Walk] without links.
+func (s Screened) Walk(ctx context.Context, path string, options wire.WalkOptions) (wire.WalkResult, error) {
+	if options.FollowDirectorySymlinks {
+		return wire.WalkResult{}, failed(ErrElsewhere)
+	}
+	result, err := walk(ctx, path, options, s.openWalk)
+	return result, failed(err)
+}
+
+func (s Screened) openWalk(path string, follow bool) (*walkRoot, error) {
+	target, err := s.find(path) // a link that leads nowhere is an error, others are no directories
+	if err != nil {
+		return nil, err
+	}
+	unix.Close(target)
+	fd, _, err := s.look(place{unix.AT_FDCWD, path}, follow)
+	if err != nil {
+		return nil, err
+	}
+	root, err := newWalk(fd, follow)
+	if root != nil {
+		root.check = s.Check
+	}
+	return root, err
+}

@@ -1,0 +1,277 @@
+package upload
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/files/at"
+	"github.com/tetherexec/tether/wire"
+)
+
+// Supported says whether this system has uploads.
+const Supported = true
+
+// A temporary is a file that waits beside its target. Nothing about it is found by
+// a path: all names are names in dir.
+type temporary struct {
+	file    *os.File
+	dir     *os.File
+	name    string
+	target  string
+	journal *Journal
+}
+
+// newTemporary makes a file beside the target. It takes over dir, also if it fails.
+func newTemporary(dir *os.File, target string, journal *Journal) (_ *temporary, err error) {
+	t := &temporary{dir: dir, name: tempName(), target: target, journal: journal}
+	defer func() {
+		if err != nil {
+			dir.Close()
+		}
+	}()
+	if target == "" || target == "." || target == ".." || strings.ContainsAny(target, "/\x00") {
+		return nil, unix.EINVAL // it would lead out of dir
+	}
+	old, err := t.replaced()
+	if err != nil {
+		return nil, err
+	}
+	path, err := os.Readlink(t.way(""))
+	if err != nil {
+		return nil, err
+	}
+	if err := journal.add(path, t.name); err != nil {
+		return nil, err
+	}
+	if t.file, err = t.create(t.name, 0o600); err != nil {
+		return nil, errors.Join(err, journal.done(t.name))
+	}
+	if old != nil {
+		err = t.tryOwner(old) // better now than after the last byte
+	}
+	if err != nil {
+		return nil, errors.Join(err, t.remove())
+	}
+	return t, nil
+}
+
+func (t *temporary) at() int { return int(t.dir.Fd()) }
+
+// way is a path to a name in dir, for calls that take no directory.
+func (t *temporary) way(name string) string {
+	way := "/proc/self/fd/" + strconv.Itoa(t.at())
+	if name != "" {
+		way += "/" + name
+	}
+	return way
+}
+
+// create makes a file that was not there.
+func (t *temporary) create(name string, mode uint32) (*os.File, error) {
+	const how = unix.O_RDWR | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := retry(func() (int, error) { return unix.Openat(t.at(), name, how, mode) })
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// replaced returns what is known of the file that is to be replaced, nil if there
+// is none. It must be a file that this user could write.
+func (t *temporary) replaced() (*unix.Stat_t, error) {
+	var st unix.Stat_t
+	err := unix.Fstatat(t.at(), t.target, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if err == unix.ENOENT {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+	case unix.S_IFDIR:
+		return nil, unix.EISDIR
+	case unix.S_IFLNK: // Place has followed the links that were there
+		return nil, refuse(ErrChanged, "a link has taken the target's place")
+	default:
+		return nil, refuse(ErrNotRegular, "only a file can be replaced by an upload")
+	}
+	if err := unix.Faccessat(t.at(), t.target, unix.W_OK, unix.AT_EACCESS); err != nil {
+		if errors.Is(err, fs.ErrPermission) {
+			return nil, &Error{worded{err}, wire.CodeInvalidRequest}
+		}
+		return nil, err
+	}
+	return &st, nil
+}
+
+// prepare gives the file what the old one has, or what new files get, and checks that
+// it is what it was made as. If the rename does not follow, hide must.
+func (t *temporary) prepare(p wire.UploadOpenParams) (err error) {
+	if err := t.untouched(p.Size); err != nil {
+		return err
+	}
+	old, err := t.replaced()
+	if err != nil {
+		return err
+	}
+	var mode uint32
+	switch {
+	case old != nil:
+		if err := t.keep(old); err != nil {
+			return err
+		}
+		// As a write would: what ran with somebody's rights does so no more.
+		mode = old.Mode & 0o777
+	case p.Mode != nil:
+		mode = *p.Mode
+	default:
+		if mode, err = t.newMode(); err != nil {
+			return err
+		}
+	}
+	return unix.Fchmod(int(t.file.Fd()), mode)
+}
+
+// untouched checks that the name still is that of the file, with all its bytes.
+func (t *temporary) untouched(size uint64) error {
+	var open, named unix.Stat_t
+	if err := unix.Fstat(int(t.file.Fd()), &open); err != nil {
+		return err
+	}
+	err := unix.Fstatat(t.at(), t.name, &named, unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil && err != unix.ENOENT {
+		return err
+	}
+	if err != nil || open.Dev != named.Dev || open.Ino != named.Ino || uint64(open.Size) != size {
+		return refuse(ErrChanged, "the temporary file was removed or replaced, or has another size")
+	}
+	return nil
+}
+
+// newMode asks the system what mode a new file gets here: that depends on the umask
+// and on the directory.
+func (t *temporary) newMode() (uint32, error) {
+	name := t.name + modeSuffix
+	f, err := t.create(name, 0o666)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	err = errors.Join(unix.Fstat(int(f.Fd()), &st), unix.Unlinkat(t.at(), name, 0))
+	return st.Mode & 0o777, err
+}
+
+// tryOwner finds out whether the file can be given to the owner of the old one.
+func (t *temporary) tryOwner(old *unix.Stat_t) error {
+	var own unix.Stat_t
+	if err := unix.Fstat(int(t.file.Fd()), &own); err != nil {
+		return err
+	}
+	if err := t.keepOwner(old); err != nil {
+		return err
+	}
+	return t.keepOwner(&own)
+}
+
+func (t *temporary) keepOwner(old *unix.Stat_t) error {
+	var own unix.Stat_t
+	if err := unix.Fstat(int(t.file.Fd()), &own); err != nil {
+		return err
+	}
+	if own.Uid == old.Uid && own.Gid == old.Gid {
+		return nil
+	}
+	if err := unix.Fchown(int(t.file.Fd()), int(old.Uid), int(old.Gid)); err != nil {
+		return refuse(ErrOwner, "user %d, group %d: %v", old.Uid, old.Gid, worded{err})
+	}
+	return nil
+}
+
+// keep gives the file the owner and the access list of the old one, and its extended
+// attributes as far as the system lets this user set them.
+func (t *temporary) keep(old *unix.Stat_t) error {
+	if err := t.keepOwner(old); err != nil {
+		return err
+	}
+	if err := t.keepAccess(); err != nil {
+		return fmt.Errorf("keep the access list: %w", err)
+	}
+	t.keepAttributes()
+	return nil
+}
+
+// hide takes back what prepare has allowed others.
+func (t *temporary) hide() error { return unix.Fchmod(int(t.file.Fd()), 0o600) }
+
+// rename puts the file in its place. The upload is over then.
+func (t *temporary) rename() error {
+	if err := unix.Renameat(t.at(), t.name, t.at(), t.target); err != nil {
+		return err
+	}
+	t.syncDir()
+	// What fails from here on changes nothing: the file is in its place, and its
+	// bytes are on the disk.
+	t.file.Close()
+	t.dir.Close()
+	_ = t.journal.done(t.name)
+	return nil
+}
+
+// syncDir puts the new name on the disk, as far as the directory can be read. After
+// a power cut the target has all of its old content or all of the new one anyway.
+func (t *temporary) syncDir() {
+	fd, err := unix.Openat(t.at(), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	_ = unix.Fsync(fd)
+}
+
+// remove ends the file.
+func (t *temporary) remove() error {
+	defer t.dir.Close()
+	defer t.file.Close()
+	if err := unix.Unlinkat(t.at(), t.name, 0); err != nil && err != unix.ENOENT {
+		return err
+	}
+	return t.journal.done(t.name)
+}
+
+// removeLeft removes a temporary file of a server that is gone, and what it may have
+// left of asking for a mode. No part of dir may be a link: it was written down
+// without any.
+func removeLeft(dir, name string) error {
+	fd, err := at.Open(unix.AT_FDCWD, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	switch err {
+	case nil:
+	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
+		return nil // the directory is not there any more
+	default:
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	defer unix.Close(fd)
+	for _, left := range []string{name, name + modeSuffix} {
+		if err := unix.Unlinkat(fd, left, 0); err != nil && err != unix.ENOENT {
+			return fmt.Errorf("%s/%s: %w", dir, left, err)
+		}
+	}
+	return nil
+}
+
+// retry repeats a call that a signal has interrupted.
+func retry(call func() (int, error)) (n int, err error) {
+	for {
+		if n, err = call(); err != unix.EINTR {
+			return n, err
+		}
+	}
+}

@@ -1,0 +1,311 @@
+package files
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// openFlags are those of everything that is opened to be written: nobody waits
+// for the other end of a FIFO, and no terminal becomes ours.
+const openFlags = unix.O_WRONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+
+// Replace makes or empties a file, to be written.
+func (Direct) Replace(_ context.Context, path string) (*os.File, error) {
+	path, err := clean(path, true)
+	if err != nil {
+		return nil, failed(err)
+	}
+	at, err := find(path, true)
+	if err != nil {
+		return nil, failed(err)
+	}
+	defer at.close()
+	fd, st, err := at.openToWrite(0o666)
+	if err != nil {
+		return nil, failed(err)
+	}
+	if kind(st) != unix.S_IFREG {
+		unix.Close(fd)
+		return nil, failed(errNotFile(path))
+	}
+	if err := retry(func() error { return unix.Ftruncate(fd, 0) }); err != nil && st.Size > 0 {
+		unix.Close(fd)
+		return nil, failed(err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// openToWrite opens what is at p, links followed, or makes a file of mode. It empties
+// nothing. Directories and sockets are errors, FIFOs without a reader too.
+func (p place) openToWrite(mode uint32) (int, unix.Stat_t, error) {
+	fd, st, err := p.look(true)
+	if err == unix.ENOENT { // nothing, or a link to nothing
+		return p.openOrMake(mode)
+	}
+	if err != nil {
+		return -1, st, err
+	}
+	defer unix.Close(fd)
+	switch kind(st) {
+	case unix.S_IFDIR:
+		return -1, st, unix.EISDIR
+	case unix.S_IFSOCK:
+		return -1, st, unix.ENXIO
+	}
+	opened, err := p.reopen(fd, st, unix.O_WRONLY)
+	return opened, st, err
+}
+
+// openOrMake lets the kernel make a file where p leads to.
+func (p place) openOrMake(mode uint32) (fd int, st unix.Stat_t, err error) {
+	fd, err = openat(p.dir, p.name, openFlags|unix.O_CREAT, mode)
+	if err != nil {
+		return -1, st, err
+	}
+	err = unix.Fstat(fd, &st)
+	if err == nil && kind(st) == unix.S_IFREG {
+		err = unix.SetNonblock(fd, false)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, st, err
+	}
+	return fd, st, nil
+}
+
+// WriteFile replaces the content of a file. A plain file with one name is
+// replaced by a rename, so that at every time it has either the old content or
+// the new; so is a new one. A page that covers all of the old is one write. What a
+// rename would change (other hard links, an owner
+// or attributes that we cannot give, a directory that we cannot write) is written
+// in place, after its space was reserved.
+func (Direct) WriteFile(_ context.Context, path string, data []byte, follow bool) error {
+	path, err := clean(path, follow)
+	if err != nil {
+		return failed(err)
+	}
+	if path == "/" && !follow {
+		return failed(errNoEntry)
+	}
+	at, err := find(path, follow)
+	if err != nil {
+		return failed(err)
+	}
+	defer at.close()
+	for range appearances {
+		if err = at.write(path, data, follow); !errors.Is(err, errAppeared) {
+			break
+		}
+	}
+	return failed(err)
+}
+
+// appearances is how often a file may come into being between the look that did
+// not find it and its making, until that is an error.
+const appearances = 8
+
+var errAppeared = fmt.Errorf("somebody else has made the file: %w", unix.EEXIST)
+
+func (p place) write(path string, data []byte, follow bool) error {
+	fd, st, err := p.look(false)
+	if err == unix.ENOENT {
+		return p.create(data)
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if kind(st) != unix.S_IFLNK {
+		return p.overwrite(fd, st, p, path, data, follow)
+	}
+	if !follow {
+		return unix.ELOOP
+	}
+	return p.writeThrough(path, data)
+}
+
+// writeThrough writes what the link at p leads to. The kernel follows it, with
+// its own rules about links of strangers.
+func (p place) writeThrough(path string, data []byte) error {
+	fd, st, err := p.look(true)
+	if err == unix.ENOENT {
+		fd, st, err := p.openOrMake(0o666)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if kind(st) != unix.S_IFREG {
+			return errNotFile(path)
+		}
+		return writeOver(fd, data, false)
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	target := place{dir: -1}
+	if kind(st) == unix.S_IFREG && !p.isProc() {
+		if found, ok := locate(fd, st); ok {
+			defer found.close()
+			target = found
+		}
+	}
+	return p.overwrite(fd, st, target, path, data, true)
+}
+
+// isProc reports whether p is one of the kernel's own links, which lead to a file
+// and not to a name.
+func (p place) isProc() bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(p.dir, &st) != nil || st.Type == unix.PROC_SUPER_MAGIC
+}
+
+// locate finds the place of an open file.
+func locate(fd int, st unix.Stat_t) (place, bool) {
+	path, ok := realPath(fd)
+	if !ok {
+		return place{}, false
+	}
+	at, err := find(path, false)
+	if err != nil {
+		return place{}, false
+	}
+	var there unix.Stat_t
+	if unix.Fstatat(at.dir, at.name, &there, unix.AT_SYMLINK_NOFOLLOW) != nil || !same(st, there) {
+		at.close()
+		return place{}, false
+	}
+	return at, true
+}
+
+// overwrite gives the existing file that fd stands for a new content. The file
+// is opened before anything else is tried: who may not write it fails here.
+// target is where the file itself lies, without a directory if that is unknown.
+func (p place) overwrite(fd int, st unix.Stat_t, target place, path string, data []byte, follow bool) error {
+	switch kind(st) {
+	case unix.S_IFDIR:
+		return unix.EISDIR
+	case unix.S_IFSOCK:
+		return unix.ENXIO
+	case unix.S_IFIFO:
+		if follow {
+			return cmp.Or(mayAccess(fd, unix.W_OK), errNotFile(path))
+		}
+	}
+	file, err := p.reopen(fd, st, unix.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	switch {
+	case kind(st) == unix.S_IFREG:
+		err = target.change(file, data)
+	case follow: // a device
+		err = writeAll(file, data)
+	default:
+		err = errNotRegular
+	}
+	return cmp.Or(err, unix.Close(file)) // where a network file system tells of a full disk
+}
+
+// change gives a regular file, opened to be written, a new content. p is its
+// place, without a directory if that is unknown.
+func (p place) change(file int, data []byte) error {
+	if done, err := writeAtOnce(file, data); done || err != nil {
+		return err
+	}
+	if p.dir < 0 {
+		return writeOver(file, data, false)
+	}
+	err := p.replace(file, data)
+	if full := isFull(err); full || errors.Is(err, errInPlace) {
+		return writeOver(file, data, full)
+	}
+	return err
+}
+
+// atOnce is how much one write changes as a whole or not at all: a page.
+const atOnce = 4096
+
+// writeAtOnce writes in place what covers the old content and fits into a page:
+// there is no half of it, and no new file has to be made, which is what a
+// replacement spends its time on. False is that it was not tried.
+func writeAtOnce(file int, data []byte) (bool, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(file, &st); err != nil {
+		return false, err
+	}
+	if len(data) > atOnce || st.Size > int64(len(data)) {
+		return false, nil
+	}
+	if err := writeAll(file, data); err != nil {
+		return true, err
+	}
+	if err := unix.Fstat(file, &st); err != nil || st.Size == int64(len(data)) {
+		return true, err
+	}
+	// Somebody else has written more in the meantime.
+	return true, retry(func() error { return unix.Ftruncate(file, int64(len(data))) })
+}
+
+func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
+// writeOver writes a regular file in place. The space is reserved first, so that
+// a full disk costs no content. On a disk that is known to be full it writes only
+// if no space is needed at all, and the file system is one that never moves what
+// is overwritten.
+func writeOver(fd int, data []byte, full bool) error {
+	var before unix.Stat_t
+	if err := unix.Fstat(fd, &before); err != nil {
+		return err
+	}
+	if full && (int64(len(data)) > before.Size || !overwritesInPlace(fd)) {
+		return unix.ENOSPC
+	}
+	if len(data) > 0 {
+		err := retry(func() error { return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(data))) })
+		if isFull(err) {
+			_ = unix.Ftruncate(fd, before.Size) // gives back what was reserved beyond the end
+			return err
+		}
+		if full && err != nil {
+			return unix.ENOSPC
+		}
+	}
+	if err := writeAll(fd, data); err != nil {
+		return err
+	}
+	return retry(func() error { return unix.Ftruncate(fd, int64(len(data))) })
+}
+
+func overwritesInPlace(fd int) bool {
+	var st unix.Statfs_t
+	if unix.Fstatfs(fd, &st) != nil {
+		return false
+	}
+	return st.Type == unix.EXT4_SUPER_MAGIC || st.Type == unix.TMPFS_MAGIC
+}
+
+// writeAll writes data where fd stands. A device that has no room fails.
+func writeAll(fd int, data []byte) error {
+	const piece = 1 << 30 // more than a system call takes would be cut anyway
+	for len(data) > 0 {
+		var n int
+		err := retry(func() (err error) {
+			n, err = unix.Write(fd, data[:min(len(data), piece)])
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if n <= 0 {
+			return unix.EIO
+		}
+		data = data[n:]
+	}
+	return nil
+}

@@ -1,3 +1,0 @@
-// Package fsrpc is the filesystem part of the protocol: what a client may ask
-// about files of this machine.
-package fsrpc

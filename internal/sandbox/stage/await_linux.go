@@ -1,0 +1,122 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/proc"
+)
+
+// A Channel is the server's side of the socket on which the stage reports.
+type Channel struct{ file *os.File }
+
+// NewChannel returns a channel, and the end that goes into the sandbox.
+func NewChannel() (*Channel, *os.File, error) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a socket pair: %w", err)
+	}
+	if err := errors.Join(unix.SetNonblock(ends[0], true), unix.SetsockoptInt(ends[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1)); err != nil {
+		unix.Close(ends[0])
+		unix.Close(ends[1])
+		return nil, nil, fmt.Errorf("prepare a socket: %w", err)
+	}
+	return &Channel{os.NewFile(uintptr(ends[0]), "report")}, os.NewFile(uintptr(ends[1]), "report"), nil
+}
+
+// Close closes the channel.
+func (c *Channel) Close() error { return c.file.Close() }
+
+// Await waits until the command has been executed, and returns the listeners that it
+// leaves to us. io.ErrUnexpectedEOF means that the stage was never reached.
+func (c *Channel) Await(ctx context.Context) (launched proc.Launched, listeners []*os.File, err error) {
+	defer context.AfterFunc(ctx, func() { c.file.SetReadDeadline(time.Unix(1, 0)) })()
+	ready := false
+	for {
+		message, control, rerr := c.receive()
+		if rerr == nil && len(message) == 0 { // the end: the socket was closed by the exec, or by a death
+			if ready {
+				return launched, listeners, nil
+			}
+			return proc.Launched{}, nil, io.ErrUnexpectedEOF
+		}
+		if rerr == nil {
+			if !ready {
+				launched, listeners = credentials(control)
+			}
+			ready, rerr = parseReport(message)
+		}
+		if rerr != nil {
+			launched.Close()
+			for _, l := range listeners {
+				l.Close()
+			}
+			if ctx.Err() != nil {
+				rerr = context.Cause(ctx)
+			}
+			return proc.Launched{}, nil, rerr
+		}
+	}
+}
+
+func (c *Channel) receive() (message, control []byte, err error) {
+	conn, err := c.file.SyscallConn()
+	if err != nil {
+		return nil, nil, err
+	}
+	buf := make([]byte, maxReport)
+	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred)+unix.CmsgSpace((2+MaxListen)*4))
+	var n, oobn int
+	waitErr := conn.Read(func(fd uintptr) bool {
+		for {
+			n, oobn, _, _, err = unix.Recvmsg(int(fd), buf, oob, unix.MSG_CMSG_CLOEXEC)
+			if err != unix.EINTR {
+				return err != unix.EAGAIN
+			}
+		}
+	})
+	if waitErr != nil {
+		return nil, nil, waitErr
+	}
+	return buf[:max(n, 0)], oob[:max(oobn, 0)], err
+}
+
+// credentials reads what the kernel says about the sender of a message, and the
+// descriptors that came with it.
+func credentials(control []byte) (l proc.Launched, listeners []*os.File) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return l, nil
+	}
+	for i := range messages {
+		if cred, err := unix.ParseUnixCredentials(&messages[i]); err == nil {
+			l.Pid = int(cred.Pid)
+			continue
+		}
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			continue
+		}
+		for j, fd := range fds {
+			unix.SetNonblock(fd, true) // for the poller
+			switch j {
+			case 0:
+				l.Leader = os.NewFile(uintptr(fd), "pidfd")
+			case 1:
+				l.Init = os.NewFile(uintptr(fd), "pidfd")
+			default:
+				listeners = append(listeners, os.NewFile(uintptr(fd), "listener"))
+			}
+		}
+	}
+	if l.Leader == nil { // the number alone says nothing
+		l.Pid = 0
+	}
+	return l, listeners
+}

@@ -1,0 +1,59 @@
+package stage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/tetherexec/tether/internal/proc"
+)
+
+// A report is one message to the server. Its first byte says which.
+const (
+	reportReady  = 'R' // about to execute; with descriptors of this process and of the first one
+	reportExec   = 'E' // the command cannot be executed: error number, then what it was about
+	reportBroken = 'B' // the sandbox is not what it should be: why
+)
+
+// maxReport bounds a report.
+const maxReport = 4 << 10
+
+// ErrBroken means that a sandbox was made but is not what it should be.
+var ErrBroken = errors.New("the sandbox is not what it should be")
+
+// reportOf encodes the reason why there is no command.
+func reportOf(err error) []byte {
+	var b []byte
+	if start, ok := errors.AsType[*proc.StartError](err); ok {
+		if errno, ok := errors.AsType[syscall.Errno](start.Err); ok {
+			b = binary.AppendUvarint([]byte{reportExec}, uint64(errno))
+			b = append(b, start.Detail...)
+		}
+	}
+	if b == nil {
+		b = append([]byte{reportBroken}, err.Error()...)
+	}
+	return b[:min(len(b), maxReport)]
+}
+
+// parseReport returns whether a report announces the command, or why there will
+// be none.
+func parseReport(b []byte) (ready bool, err error) {
+	if len(b) == 0 {
+		return false, fmt.Errorf("%w: an empty report", ErrBroken)
+	}
+	switch b[0] {
+	case reportReady:
+		return true, nil
+	case reportExec:
+		errno, n := binary.Uvarint(b[1:])
+		if n <= 0 || errno == 0 || errno > 4095 {
+			return false, fmt.Errorf("%w: an unreadable report", ErrBroken)
+		}
+		return false, &proc.StartError{Err: syscall.Errno(errno), Detail: string(b[1+n:])}
+	case reportBroken:
+		return false, fmt.Errorf("%w: %s", ErrBroken, b[1:])
+	}
+	return false, fmt.Errorf("%w: an unknown report", ErrBroken)
+}
