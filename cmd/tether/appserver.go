@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/tetherexec/tether/internal/codexhome"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/terminal"
 )
 
 // appServerFlags are the flags of `tether app-server`.
@@ -117,11 +117,9 @@ func serveApp(ctx context.Context, cfg server.Config, stdin, stdout *os.File, st
 	if err := proc.ResetInherited(); err != nil {
 		return fmt.Errorf("prepare for children: %w", err)
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	broken := make(chan os.Signal, 1) // a client that is gone is no reason to die with children running
-	signal.Notify(broken, syscall.SIGPIPE)
-	defer signal.Stop(broken)
+	defer brokenPipeIsError()()
 
 	auth, err := server.NewAuthenticator(cfg.Auth)
 	if err != nil {
@@ -151,7 +149,7 @@ func serveApp(ctx context.Context, cfg server.Config, stdin, stdout *os.File, st
 	return untilStopped(ctx, stop, func() error {
 		defer s.Close()
 		if l == nil {
-			s.ServeStdio(ctx, interruptibleReader(stdin), interruptibleWriter(stdout))
+			s.ServeStdio(ctx, terminal.InterruptibleReader(stdin), terminal.InterruptibleWriter(stdout))
 			return nil
 		}
 		return s.Serve(ctx, l)

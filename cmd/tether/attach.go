@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -51,7 +50,7 @@ func newAttach(stdin, stdout *os.File) *cobra.Command {
 	fs.SortFlags = false
 	fs.BoolVar(&a.noStdin, "no-stdin", false, "only watch: pass on neither input nor signals")
 	fs.Uint64Var(&a.since, "since", 0, "begin with the output after the event with this number (`SEQ`;\ndefault: what was printed recently)")
-	fs.StringVar(&a.escape, "escape", defaultEscape, "`CHAR` that leaves the process when it is typed at the beginning of a\nline with a full stop behind it; or none")
+	fs.StringVar(&a.escape, "escape", terminal.DefaultEscape, "`CHAR` that leaves the process when it is typed at the beginning of a\nline with a full stop behind it; or none")
 	a.define(fs, ownServer)
 	onlyOnce(fs)
 	ownFailures(cmd)
@@ -64,16 +63,13 @@ func (a *attachment) run(cmd *cobra.Command, id string) error {
 		return err
 	}
 	ctx := cmd.Context()
-	signals := make(chan os.Signal, 8)
-	notifySignals(signals)
-	defer signal.Stop(signals)
-	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGPIPE)
-	defer signal.Stop(broken)
+	signals, ignore := terminal.CatchSignals()
+	defer ignore()
+	defer brokenPipeIsError()()
 	starting, stop := untilSignal(ctx)
 	defer stop()
 
-	status := newStatusLine(cmd.ErrOrStderr(), a.quiet)
+	status := terminal.NewStatusLine(cmd.ErrOrStderr(), a.quiet)
 	conn, err := a.dial(starting, status, client.Options{TTL: keepAttended}, homeServer(false))
 	if err != nil {
 		return orSignal(starting, err)
@@ -83,11 +79,11 @@ func (a *attachment) run(cmd *cobra.Command, id string) error {
 	if err != nil {
 		return orSignal(starting, err)
 	}
-	desk := newDesk(a.stdin, a.stdout, cmd.ErrOrStderr(), p.TTY, !a.noStdin, status)
-	desk.guest, desk.watching = true, a.noStdin
-	desk.on(conn, p.SessionID, p.ProcessID)
-	var sources []events
-	for range desk.outputs() {
+	session := terminal.NewSession(a.stdin, a.stdout, cmd.ErrOrStderr(), p.TTY, !a.noStdin, status)
+	session.Guest, session.Watching = true, a.noStdin
+	session.On(conn.Client, p.SessionID, p.ProcessID)
+	var sources []terminal.Events
+	for range session.Outputs() {
 		o, err := conn.Observe(starting, p.SessionID, p.ProcessID, a.begin(p))
 		if err != nil {
 			return orSignal(starting, err)
@@ -95,7 +91,18 @@ func (a *attachment) run(cmd *cobra.Command, id string) error {
 		sources = append(sources, observed{o})
 	}
 	stop()
-	return a.attend(conn, conn.Remote(p.SessionID, p.ProcessID), desk, sources, keys, signals)
+	process := conn.Remote(p.SessionID, p.ProcessID)
+	var in *terminal.Input
+	if !a.noStdin {
+		in = &terminal.Input{To: terminal.WriterFunc(process.Write), Close: func() error { return nil }, Escape: keys,
+			Ended: func(terminal.Ending) { conn.end() }}
+	}
+	end := session.Stream(process, sources, in, signals)
+	if errors.Is(end.Left, terminal.ErrEscape) {
+		session.EndLine()
+		return nil
+	}
+	return endingError(end)
 }
 
 // begin is the event after which the output is shown.
@@ -115,33 +122,4 @@ type observed struct{ *client.Observation }
 func (o observed) Next(ctx context.Context) (client.Event, error) {
 	e, err := o.Observation.Next(ctx)
 	return e.Event, err
-}
-
-func (a *attachment) attend(conn *connection, r *client.Remote, d *desk, sources []events, keys *escape, signals chan os.Signal) error {
-	if d.raw {
-		defer makeRaw(a.stdin)()
-		defer followSize(a.stdout, func(rows, cols uint16) {
-			ctx, cancel := context.WithTimeout(context.Background(), sendPatience)
-			defer cancel()
-			r.Resize(ctx, int(rows), int(cols)) // fails only when there is no terminal any more
-		})()
-	}
-	var end ending
-	if a.noStdin {
-		end = d.attend(r, sources, signals, nil)
-	} else {
-		if !isTerminal(a.stdin) {
-			keys = nil
-		}
-		k := newKeyboard(a.stdin, keys, writerTo(r.Write), func() error { return nil })
-		defer k.wait()
-		defer conn.end() // a keyboard may wait for its command
-		defer k.stop()
-		end = d.attend(r, sources, signals, k.leave)
-	}
-	if errors.Is(end.left, errEscape) {
-		d.endLine()
-		return nil
-	}
-	return end.result()
 }

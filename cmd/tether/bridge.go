@@ -10,9 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gobwas/ws"
@@ -66,9 +64,7 @@ func bridge(ctx context.Context, o homeserver.Options, stdin io.Reader, stdout i
 	if err := proc.ResetInherited(); err != nil { // what a server would keep open
 		return fmt.Errorf("prepare for a server: %w", err)
 	}
-	broken := make(chan os.Signal, 1) // a client that is gone is the end, not a crash
-	signal.Notify(broken, syscall.SIGPIPE)
-	defer signal.Stop(broken)
+	defer brokenPipeIsError()()
 
 	conn, in, err := connectHome(ctx, o)
 	if err != nil {

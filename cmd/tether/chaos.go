@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
@@ -113,7 +112,7 @@ func (f *chaosFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 		defer func() { err = errors.Join(err, file.Close()) }()
 		log.trace = file
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if f.runFor > 0 {
 		var cancel context.CancelFunc

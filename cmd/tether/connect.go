@@ -14,6 +14,7 @@ import (
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/homeserver"
+	"github.com/tetherexec/tether/internal/terminal"
 )
 
 // Environment variables that say which server is meant.
@@ -102,7 +103,7 @@ const (
 type connection struct {
 	*client.Client
 	place  place
-	status *statusLine
+	status *terminal.StatusLine
 	ended  sync.Once
 	after  func() error // ends an embedded server; may be nil
 }
@@ -117,7 +118,7 @@ var errServerSockets = errors.New("--user-sockets is for commands on this machin
 const clientName = "tether"
 
 // dial opens a session. Without an address it is with the server that ensure finds.
-func (f *serverFlags) dial(ctx context.Context, status *statusLine, o client.Options, ensure func(context.Context) (address, place, func() error, error)) (*connection, error) {
+func (f *serverFlags) dial(ctx context.Context, status *terminal.StatusLine, o client.Options, ensure func(context.Context) (address, place, func() error, error)) (*connection, error) {
 	a, isNamed, err := f.address()
 	if err != nil {
 		return nil, err
@@ -140,7 +141,7 @@ func (f *serverFlags) dial(ctx context.Context, status *statusLine, o client.Opt
 	}
 	o.Name, o.Wait = clientName, time.Duration(f.wait)
 	if status != nil {
-		o.OnState = status.tell
+		o.OnState = status.Tell
 	}
 	if a.command != nil {
 		notes := &transportNotes{to: os.Stderr}
@@ -195,7 +196,7 @@ func (c *connection) leave() (err error) {
 func (c *connection) close() error {
 	err := c.Client.Close()
 	if c.status != nil {
-		c.status.close()
+		c.status.Close()
 	}
 	if c.after != nil {
 		err = errors.Join(err, c.after())
@@ -206,7 +207,7 @@ func (c *connection) close() error {
 // visit opens a session with a server that is there, to look around or to act on the
 // processes of others, and leaves nothing of it.
 func (f *serverFlags) visit(ctx context.Context, stderr io.Writer, do func(*connection) error) error {
-	conn, err := f.dial(ctx, newStatusLine(stderr, f.quiet), client.Options{}, homeServer(false))
+	conn, err := f.dial(ctx, terminal.NewStatusLine(stderr, f.quiet), client.Options{}, homeServer(false))
 	if err != nil {
 		return err
 	}

@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +16,7 @@ import (
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/sandbox"
+	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -57,9 +55,9 @@ func (s side) String() string { return s.name(s.path) }
 // name is how a path of this side is shown.
 func (s side) name(path string) string {
 	if s.remote {
-		return nameText(":" + path)
+		return terminal.Name(":" + path)
 	}
-	return nameText(path)
+	return terminal.Name(path)
 }
 
 // copyFlags say how to copy.
@@ -159,39 +157,13 @@ type copying struct {
 
 	conn     *connection
 	files    *client.Files
-	progress *progress
+	progress *terminal.Progress
 	journal  *journal
 
 	mu       sync.Mutex // guards stdout and the fields below
 	failures int
 	fatal    error // the session is lost
 	output   error // of an event
-}
-
-// interrupted is the reason of a copy that a signal has ended.
-type interrupted struct{ signal syscall.Signal }
-
-func (i interrupted) Error() string { return i.signal.String() }
-
-// interruptible ends the context at the first signal; the second has its usual effect.
-func interruptible(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, heeded(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
-	var waiting sync.WaitGroup
-	waiting.Go(func() { // ends with the channel, which the returned function closes
-		if s, ok := <-signals; ok {
-			signal.Stop(signals)
-			number, _ := s.(syscall.Signal)
-			cancel(interrupted{number})
-		}
-	})
-	return ctx, func() {
-		signal.Stop(signals)
-		close(signals)
-		waiting.Wait()
-		cancel(nil)
-	}
 }
 
 // copy does what the command line says.
@@ -208,14 +180,14 @@ func (f *copyFlags) copy(cmd *cobra.Command, sources []side, destination side) e
 	defer stop()
 	f.jobs = min(f.jobs, copyJobsMax)
 	c := &copying{copyFlags: *f, sources: sources, destination: destination, stdout: cmd.OutOrStdout(), excluded: excluded, umask: mask}
-	status := newStatusLine(cmd.ErrOrStderr(), f.quiet)
-	c.progress = newProgress(cmd.ErrOrStderr(), f.quiet || f.asJSON)
+	status := terminal.NewStatusLine(cmd.ErrOrStderr(), f.quiet)
+	c.progress = terminal.NewProgress(cmd.ErrOrStderr(), f.quiet || f.asJSON)
 	err = c.connect(ctx, status)
 	if err == nil {
 		err = c.run(ctx)
 	}
 	broken := err != nil && !c.stream && (ctx.Err() != nil || errors.Is(err, client.ErrSessionLost))
-	c.progress.close()
+	c.progress.Close()
 	if c.conn != nil {
 		if broken {
 			c.conn.leave() // it has what was sent
@@ -228,12 +200,12 @@ func (f *copyFlags) copy(cmd *cobra.Command, sources []side, destination side) e
 	case err == nil:
 		return c.report()
 	case ctx.Err() != nil:
-		reason, _ := errors.AsType[interrupted](context.Cause(ctx))
+		reason, _ := errors.AsType[terminal.SignalError](context.Cause(ctx))
 		text := "interrupted"
 		if broken {
 			text += "; the same command again goes on where it was"
 		}
-		return codedError{exitSignal + int(reason.signal), errors.New(text)}
+		return codedError{exitSignal + int(reason.Signal), errors.New(text)}
 	case broken:
 		return fmt.Errorf("%w; the same command again goes on where it was", err)
 	}
@@ -241,7 +213,7 @@ func (f *copyFlags) copy(cmd *cobra.Command, sources []side, destination side) e
 }
 
 // connect opens a session, if possible the one that has what was sent before.
-func (c *copying) connect(ctx context.Context, status *statusLine) error {
+func (c *copying) connect(ctx context.Context, status *terminal.StatusLine) error {
 	a, _, err := c.address()
 	if err != nil {
 		return err
@@ -250,8 +222,8 @@ func (c *copying) connect(ctx context.Context, status *statusLine) error {
 		c.journal = openJournal(a.url+"\x00"+strings.Join(a.command, "\x00"), c.destination.String())
 	}
 	o := client.Options{TTL: keepCopy}
-	if c.progress.terminal && !c.progress.quiet {
-		status, o.OnState = nil, c.progress.tell // the bar has only one line
+	if c.progress.Bar() {
+		status, o.OnState = nil, c.progress.Tell // the bar has only one line
 	}
 	if c.journal != nil && c.journal.session != "" {
 		o.Resume = c.journal.session
@@ -267,7 +239,7 @@ func (c *copying) connect(ctx context.Context, status *statusLine) error {
 
 // comeBack resumes a session. The server may not have noticed yet that the one who had
 // it is gone.
-func (c *copying) comeBack(ctx context.Context, status *statusLine, o client.Options) (err error) {
+func (c *copying) comeBack(ctx context.Context, status *terminal.StatusLine, o client.Options) (err error) {
 	late := time.After(takeOver)
 	for {
 		c.conn, err = c.dial(ctx, status, o, homeServer(false))
@@ -299,7 +271,7 @@ func (c *copying) run(ctx context.Context) error {
 	for _, j := range plan.files {
 		total += j.size
 	}
-	c.progress.plan(len(plan.files), total)
+	c.progress.Plan(len(plan.files), total)
 	steps := []struct {
 		jobs []job
 		do   func(context.Context, job) error
@@ -363,7 +335,7 @@ func (c *copying) failed(ctx context.Context, j job, err error) bool {
 	if e, ok := errors.AsType[*fs.PathError](err); ok && e.Path == j.from {
 		culprit = c.sources[0].name(j.from)
 	}
-	c.progress.say("%s%s: %s", prefix, culprit, reason(err))
+	c.progress.Say("%s%s: %s", prefix, culprit, reason(err))
 	c.event(copyEvent{Event: "error", Source: jsonPath(j.from), Target: jsonPath(j.to), Error: reason(err)})
 	return true
 }
@@ -373,7 +345,7 @@ func (c *copying) complain(s side, path string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failures++
-	c.progress.say("%s%s: %s", prefix, s.name(path), reason(err))
+	c.progress.Say("%s%s: %s", prefix, s.name(path), reason(err))
 	c.event(copyEvent{Event: "error", Source: jsonPath(path), Error: reason(err)})
 }
 
@@ -382,13 +354,14 @@ func (c *copying) report() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := c.progress
-	c.event(copyEvent{Event: "done", Files: &p.filesDone, Bytes: p.done, Failures: c.failures, Ms: p.now().Sub(p.started).Milliseconds()})
+	files, bytes, took := p.Totals()
+	c.event(copyEvent{Event: "done", Files: &files, Bytes: bytes, Failures: c.failures, Ms: took.Milliseconds()})
 	if !c.quiet && !c.asJSON {
-		text := p.summary()
+		text := p.Summary()
 		if n := c.conn.Status().Connection - 1; n > 0 {
-			text += "; the connection was lost " + plural(n, "time")
+			text += "; the connection was lost " + terminal.Plural(n, "time")
 		}
-		p.say("%s", text)
+		p.Say("%s", text)
 	}
 	if c.failures > 0 && c.output == nil {
 		return codedError{code: exitError}
@@ -416,17 +389,17 @@ func (c *copying) event(e copyEvent) {
 		return
 	}
 	if err := json.NewEncoder(c.stdout).Encode(e); err != nil && c.output == nil {
-		c.output = fmt.Errorf("%w: %w", errOutput, cause(err))
+		c.output = terminal.OutputError(err)
 	}
 }
 
 // copied tells of a file.
 func (c *copying) copied(j job, resumed int64, sum string) {
-	c.progress.finish()
+	c.progress.Finish()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.event(copyEvent{Event: "copied", Source: jsonPath(j.from), Target: jsonPath(j.to), Bytes: j.size, Resumed: resumed, SHA256: sum})
 	if c.verbose && !c.asJSON {
-		c.progress.say("%s -> %s", c.sources[0].name(j.from), c.destination.name(j.to))
+		c.progress.Say("%s -> %s", c.sources[0].name(j.from), c.destination.name(j.to))
 	}
 }

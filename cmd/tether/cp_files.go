@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/terminal"
 )
 
 const (
@@ -51,12 +52,12 @@ func (c *copying) makeLink(_ context.Context, j job) error {
 
 // copyFile copies one file.
 func (c *copying) copyFile(ctx context.Context, j job) error {
-	c.progress.begin(nameText(filepath.Base(j.to)))
+	c.progress.Begin(terminal.Name(filepath.Base(j.to)))
 	switch {
 	case c.sources[0].remote && c.destination.remote:
 		err := c.copyOnServer(ctx, j)
 		if err == nil {
-			c.progress.add(j.size)
+			c.progress.Add(j.size)
 			c.copied(j, 0, "")
 		}
 		return err
@@ -111,7 +112,7 @@ func (c *copying) upload(ctx context.Context, j job) error {
 	if err != nil {
 		return err
 	}
-	c.progress.resize(info.Size() - j.size)
+	c.progress.Resize(info.Size() - j.size)
 	j.size, j.modified = info.Size(), info.ModTime()
 	known := c.journal.find(from, j.to)
 	if !known.sameSource(j.size, info.ModTime()) {
@@ -122,7 +123,7 @@ func (c *copying) upload(ctx context.Context, j job) error {
 			if err := c.keepRemote(ctx, j); err != nil {
 				return err
 			}
-			c.progress.skip(j.size)
+			c.progress.Skip(j.size)
 			c.copied(j, j.size, "")
 			return nil
 		}
@@ -162,15 +163,15 @@ func (c *copying) send(ctx context.Context, f *os.File, j job, id string) (resum
 	o := client.UploadOptions{Mode: j.mode, ID: id, Progress: func(done, _ int64) {
 		if first && done > 0 && id != "" {
 			resumed = done
-			c.progress.skip(done)
+			c.progress.Skip(done)
 		} else {
-			c.progress.add(done - last)
+			c.progress.Add(done - last)
 		}
 		first, last = false, done
 	}}
 	err = insist(func() error { return c.files.Upload(ctx, j.to, f, j.size, o) })
 	if err != nil {
-		c.progress.add(-last)
+		c.progress.Add(-last)
 	}
 	return resumed, err
 }
@@ -214,7 +215,7 @@ func (c *copying) download(ctx context.Context, j job) error {
 	if err != nil {
 		return err
 	}
-	c.progress.resize(info.Size() - j.size)
+	c.progress.Resize(info.Size() - j.size)
 	j.size, j.modified = info.Size(), info.ModTime()
 	if told, ok := info.(client.FileInfo); ok {
 		j.mode, j.hasMode = told.Permissions()
@@ -231,7 +232,7 @@ func (c *copying) download(ctx context.Context, j job) error {
 		if err := c.keepLocal(j, to); err != nil {
 			return err
 		}
-		c.progress.skip(j.size)
+		c.progress.Skip(j.size)
 		c.copied(j, j.size, known.SHA256)
 		return nil
 	}
@@ -260,7 +261,7 @@ func (c *copying) pour(ctx context.Context, j job, to string) error {
 	}
 	last := int64(0)
 	err = c.files.Download(ctx, j.from, f, client.DownloadOptions{Progress: func(done, _ int64) {
-		c.progress.add(done - last)
+		c.progress.Add(done - last)
 		last = done
 	}})
 	if err = cmp.Or(err, f.Close()); err == nil {
@@ -308,7 +309,7 @@ func (p *part) fetch(ctx context.Context, source *client.File, known record, old
 		if p.resumable() {
 			p.checkpoint()
 		}
-		p.progress.add(-p.got)
+		p.progress.Add(-p.got)
 		return err
 	}
 	now, err := p.files.Stat(ctx, p.from)
@@ -375,7 +376,7 @@ func (p *part) resume(ctx context.Context, known record) error {
 			p.sum.Reset()
 		} else {
 			p.got, p.kept = n, n
-			p.progress.skip(n)
+			p.progress.Skip(n)
 		}
 	}
 	if err := p.file.Truncate(p.got); err != nil {
@@ -397,7 +398,7 @@ func (p *part) receive(source io.Reader) error {
 			}
 			p.sum.Write(buf[:n])
 			p.got += int64(n)
-			p.progress.add(int64(n))
+			p.progress.Add(int64(n))
 			if p.got >= next {
 				p.checkpoint()
 				next += copyCheckpoint

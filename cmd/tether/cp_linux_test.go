@@ -413,11 +413,11 @@ func TestCopyOnATerminal(t *testing.T) {
 	data := random(t, from, 12<<20)
 	line.On(cable.FromServer, cable.Answer("tether/upload/write").Nth(6), cable.CutBefore)
 	cmd := b.start(s, "cp", "--url", line.URL(), from, ":"+to)
-	if drawn := s.until("connection lost, reconnecting ("); !strings.Contains(drawn, escClearLine+"[") || strings.Contains(drawn, "\n") {
+	if drawn := s.until("connection lost, reconnecting ("); !strings.Contains(drawn, "\r\x1b[2K"+"[") || strings.Contains(drawn, "\n") {
 		t.Errorf("drawn %q", drawn)
 	}
 	line.Mend()
-	s.until(escClearLine + "1 file, 12MiB in ")
+	s.until("\r\x1b[2K" + "1 file, 12MiB in ")
 	s.until("; the connection was lost 1 time\r\n")
 	if cmd.Wait(); cmd.ProcessState.ExitCode() != 0 {
 		t.Errorf("ended with %v", cmd.ProcessState)

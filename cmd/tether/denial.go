@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tetherexec/tether/internal/sandbox/denial"
+	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -28,10 +29,10 @@ func denialText(fact *wire.DenialFact, managed bool) string {
 		if s == nil {
 			return ""
 		}
-		return printable(*s)
+		return terminal.Printable(*s)
 	}
 	verb := map[string]string{"read": "reading", "write": "writing"}[given(fact.Access)]
-	switch path, syscall := nameText(fact.PathText()), given(fact.Syscall); {
+	switch path, syscall := terminal.Name(fact.PathText()), given(fact.Syscall); {
 	case path != "" && verb != "":
 		return fmt.Sprintf("%s: %s %s is not allowed (%s)", text, verb, path, given(fact.Rule))
 	case syscall == denial.SyscallNetwork && managed:

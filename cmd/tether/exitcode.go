@@ -2,13 +2,12 @@ package main
 
 import (
 	"errors"
-	"os"
-	"os/signal"
-	"slices"
+	"fmt"
 	"strings"
 	"syscall"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/internal/wording"
 	"github.com/tetherexec/tether/wire"
 )
@@ -23,42 +22,6 @@ const (
 	exitSignal        = 128 // plus the signal that ended the command
 	exitLost          = 255 // the session is lost
 )
-
-// nohup: whoever started us wants SIGHUP ignored. It is asked before anything is handled.
-var nohup = signal.Ignored(syscall.SIGHUP)
-
-// passedOn are the signals that ask a program to end. tether run and attach pass them on
-// to the command, and harmlessSignals as well.
-var passedOn = heeded(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-
-// notifySignals sends both kinds of signals to the channel.
-func notifySignals(signals chan<- os.Signal) {
-	signal.Notify(signals, passedOn...)
-	for s := range harmlessSignals {
-		signal.Notify(signals, s)
-	}
-}
-
-// heeded leaves out SIGHUP if it is to be ignored.
-func heeded(signals ...os.Signal) []os.Signal {
-	return slices.DeleteFunc(signals, func(s os.Signal) bool { return s == syscall.SIGHUP && nohup })
-}
-
-// signalName is how the protocol calls a signal of passedOn or harmlessSignals.
-func signalName(s os.Signal) string {
-	if name, ok := harmlessSignals[s]; ok {
-		return name
-	}
-	switch s {
-	case syscall.SIGTERM:
-		return "SIGTERM"
-	case syscall.SIGHUP:
-		return "SIGHUP"
-	case syscall.SIGQUIT:
-		return "SIGQUIT"
-	}
-	return "SIGINT"
-}
 
 // failed is an error of tether itself, where codes of the command are expected.
 func failed(err error) error {
@@ -112,4 +75,35 @@ func ofCommand(code int) error {
 		return nil
 	}
 	return codedError{code: code & 0xff}
+}
+
+// endingError is the exit code of a command whose output was shown here, and what there is to
+// say about its end.
+func endingError(e terminal.Ending) error {
+	switch s, signal := errors.AsType[terminal.SignalError](e.Left); {
+	case signal && errors.Is(e.Left, terminal.ErrUnreachable):
+		return codedError{signaled(s).code, terminal.ErrUnreachable}
+	case signal:
+		return signaled(s)
+	case e.Timeout:
+		return codedError{exitTimeout, e.Err}
+	case e.Output != nil:
+		return codedError{exitRefused, e.Output}
+	case errors.Is(e.Err, client.ErrGap):
+		return codedError{exitRefused, e.Err}
+	case e.Err != nil:
+		return codedError{exitLost, e.Err}
+	case !e.Exited:
+		return codedError{exitLost, errors.New("nobody knows how the command ended")}
+	}
+	return ofCommand(e.Code)
+}
+
+// parseEscape reads the value of --escape.
+func parseEscape(text string) (*terminal.Escape, error) {
+	keys, err := terminal.ParseEscape(text)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--escape: %w", err)}
+	}
+	return keys, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/terminal"
 )
 
 func newFs(stdin *os.File) *cobra.Command {
@@ -64,7 +65,7 @@ func (f *serverFlags) visitFiles(cmd *cobra.Command, args []string, do func(v *f
 			}
 			switch {
 			case err == nil:
-			case isFatal(err), ctx.Err() != nil, errors.Is(err, errOutput):
+			case isFatal(err), ctx.Err() != nil, errors.Is(err, terminal.ErrOutput):
 				return err
 			default:
 				v.complain(arg, err)
@@ -75,18 +76,12 @@ func (f *serverFlags) visitFiles(cmd *cobra.Command, args []string, do func(v *f
 		}
 		return nil
 	})
-	if reason, ok := errors.AsType[interrupted](context.Cause(ctx)); ok {
-		return codedError{code: exitSignal + int(reason.signal)}
-	}
-	return err
+	return orSignal(ctx, err)
 }
-
-// errOutput means that our own output takes no more.
-var errOutput = errors.New("cannot write the output")
 
 func (v *fileVisit) complain(path string, err error) {
 	v.failures++
-	complain(v.stderr, nameText(path)+": "+reason(err))
+	complain(v.stderr, terminal.Name(path)+": "+reason(err))
 }
 
 // parseRemote understands a path that is remote in any case.
@@ -102,7 +97,7 @@ func newFsCat() *cobra.Command {
 		Args:                  needPaths(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out := outputWriter{cmd.OutOrStdout()}
+			out := terminal.OutputWriter{Writer: cmd.OutOrStdout()}
 			return server.visitFiles(cmd, args, func(v *fileVisit, path string) error {
 				file, err := v.files.Open(v.ctx, path)
 				if err != nil {
@@ -118,17 +113,6 @@ func newFsCat() *cobra.Command {
 	server.define(cmd.Flags(), ownServer)
 	onlyOnce(cmd.Flags())
 	return cmd
-}
-
-// An outputWriter marks the errors of our own output.
-type outputWriter struct{ io.Writer }
-
-func (w outputWriter) Write(b []byte) (int, error) {
-	n, err := w.Writer.Write(b)
-	if err != nil {
-		err = fmt.Errorf("%w: %w", errOutput, cause(err))
-	}
-	return n, err
 }
 
 func newFsMkdir() *cobra.Command {
@@ -268,15 +252,12 @@ func spoolInput(ctx context.Context, stdin *os.File) (name string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("no place for the input: %w", err)
 	}
-	in := interruptibleReader(stdin)
+	in := terminal.InterruptibleReader(stdin)
 	defer context.AfterFunc(ctx, func() { in.Close() })()
 	_, err = io.Copy(f, in)
 	if err = errors.Join(err, f.Close()); err != nil {
 		os.Remove(f.Name())
-		if reason, ok := errors.AsType[interrupted](context.Cause(ctx)); ok {
-			return "", codedError{code: exitSignal + int(reason.signal)}
-		}
-		return "", fmt.Errorf("read the input: %w", err)
+		return "", orSignal(ctx, fmt.Errorf("read the input: %w", err))
 	}
 	return f.Name(), nil
 }
@@ -312,7 +293,7 @@ func (f *copyFlags) print(cmd *cobra.Command, args []string) error {
 	if f.keep || len(f.exclude) > 0 {
 		return usageError{errors.New("-p and --exclude do not go with standard output")}
 	}
-	out := outputWriter{cmd.OutOrStdout()}
+	out := terminal.OutputWriter{Writer: cmd.OutOrStdout()}
 	return f.visitFiles(cmd, args, func(v *fileVisit, path string) error {
 		return v.files.Download(v.ctx, path, out, client.DownloadOptions{})
 	})

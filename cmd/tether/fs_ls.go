@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/terminal"
 )
 
 // fileFacts is what --json tells about a file.
@@ -120,7 +121,7 @@ func (l *lister) list(v *fileVisit, path string) error {
 		if l.printed {
 			fmt.Fprintln(l.out)
 		}
-		fmt.Fprintf(l.out, "%s:\n", nameText(path))
+		fmt.Fprintf(l.out, "%s:\n", terminal.Name(path))
 	}
 	return l.print(shown, path)
 }
@@ -140,8 +141,8 @@ func (l *lister) print(entries []remoteEntry, dir string) error {
 		case l.long:
 			t.row(e.name, e.info)
 		default:
-			if _, err := fmt.Fprintln(l.out, nameText(e.name)); err != nil {
-				return fmt.Errorf("%w: %w", errOutput, cause(err))
+			if _, err := fmt.Fprintln(l.out, terminal.Name(e.name)); err != nil {
+				return terminal.OutputError(err)
 			}
 		}
 	}
@@ -169,7 +170,7 @@ func (t *longList) row(name string, info client.FileInfo) {
 	if perm, known := info.Permissions(); known {
 		kind += perm.String()[1:]
 	}
-	t.rows = append(t.rows, [4]string{kind, fmt.Sprint(info.Size()), info.ModTime().Format(time.DateTime), nameText(name)})
+	t.rows = append(t.rows, [4]string{kind, fmt.Sprint(info.Size()), info.ModTime().Format(time.DateTime), terminal.Name(name)})
 }
 
 func (t *longList) flush() error {
@@ -179,7 +180,7 @@ func (t *longList) flush() error {
 	}
 	for _, r := range t.rows {
 		if _, err := fmt.Fprintf(t.out, "%s  %*s  %s  %s\n", r[0], width, r[1], r[2], r[3]); err != nil {
-			return fmt.Errorf("%w: %w", errOutput, cause(err))
+			return terminal.OutputError(err)
 		}
 	}
 	return nil
@@ -221,7 +222,7 @@ func newFsStat() *cobra.Command {
 					text = "\n" + text
 				}
 				if _, werr := io.WriteString(cmd.OutOrStdout(), text); werr != nil {
-					return errors.Join(err, fmt.Errorf("%w: %w", errOutput, cause(werr)))
+					return errors.Join(err, terminal.OutputError(werr))
 				}
 			}
 			return err
@@ -237,15 +238,15 @@ func newFsStat() *cobra.Command {
 
 func (f fileFacts) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Path      %s\n", nameText(string(f.Path)))
+	fmt.Fprintf(&b, "Path      %s\n", terminal.Name(string(f.Path)))
 	if f.IsLink {
-		fmt.Fprintf(&b, "Link to   %s\n", nameText(string(f.LeadsTo)))
+		fmt.Fprintf(&b, "Link to   %s\n", terminal.Name(string(f.LeadsTo)))
 	}
 	fmt.Fprintf(&b, "Type      %s\n", f.Type)
 	if f.Mode != "" {
 		fmt.Fprintf(&b, "Mode      %s\n", f.Mode)
 	}
-	fmt.Fprintf(&b, "Size      %d (%s)\n", f.Size, sizeText(uint64(f.Size)))
+	fmt.Fprintf(&b, "Size      %d (%s)\n", f.Size, terminal.Bytes(uint64(f.Size)))
 	fmt.Fprintf(&b, "Modified  %s\n", time.UnixMilli(f.ModifiedMs).Format(time.RFC3339))
 	if f.CreatedMs != 0 {
 		fmt.Fprintf(&b, "Created   %s\n", time.UnixMilli(f.CreatedMs).Format(time.RFC3339))

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -127,7 +128,7 @@ func (r *logRequest) run(ctx context.Context, id string, stdout *os.File, stderr
 		printer.grep = re
 	}
 	return r.visit(ctx, stderr, func(conn *connection) error {
-		printer.stdout, printer.stderr = conn.status.output(stdout), conn.status.output(stderr)
+		printer.stdout, printer.stderr = conn.status.Output(stdout), conn.status.Output(stderr)
 		p, err := find(ctx, conn, id)
 		if err != nil {
 			return err
@@ -191,7 +192,7 @@ func (g *gapNotice) tell(ctx context.Context) {
 		dropped = p.DroppedBytes
 	}
 	if dropped > g.told {
-		complain(g.stderr, sizeText(dropped-g.told)+" of output are no longer kept")
+		complain(g.stderr, terminal.Bytes(dropped-g.told)+" of output are no longer kept")
 		g.told = dropped
 	}
 }

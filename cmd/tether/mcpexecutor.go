@@ -3,19 +3,17 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"net/url"
 	"os"
-	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/terminal"
 )
 
 // An mcpExecutor is what stands behind an MCP command: a session with an executor, and
@@ -64,12 +62,11 @@ func (e *mcpExecutor) define(fs *pflag.FlagSet, otherwise, kept string) {
 // its servers once, often before the network is there. A signal ends the context; its
 // number is the exit code if do fails then.
 func (e *mcpExecutor) attend(ctx context.Context, do func(context.Context) error) (err error) {
-	broken := make(chan os.Signal, 1) // a closed output is a client that has left
-	signal.Notify(broken, syscall.SIGPIPE)
-	defer signal.Stop(broken)
+	defer brokenPipeIsError()() // then the client has left
+	ctx, stop := untilSignal(ctx)
+	defer stop()
 	e.ctx, e.cancel = context.WithCancelCause(ctx)
 	defer e.cancel(nil)
-	defer onSignal(e.cancel)()
 	if err := e.check(); err != nil {
 		return err
 	}
@@ -188,14 +185,14 @@ func (e *mcpExecutor) try(a *mcpAttempt) {
 	if e.keep > 0 {
 		o.TTL = time.Duration(e.keep)
 	}
-	status := newStatusLine(e.stderr, e.quiet)
+	status := terminal.NewStatusLine(e.stderr, e.quiet)
 	a.conn, a.err = e.dial(e.ctx, status, o, embeddedServer(e.sockets))
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.attempt, e.conn = nil, a.conn
 	if e.tells && a.err != nil && e.isRemote() && e.ctx.Err() == nil && e.told != a.err.Error() {
 		e.told = a.err.Error()
-		status.note(printable(e.told) + "; the next request tries again")
+		status.Note(terminal.Printable(e.told) + "; the next request tries again")
 	}
 }
 
@@ -210,49 +207,4 @@ func (e *mcpExecutor) leave() error {
 		return nil
 	}
 	return e.conn.end()
-}
-
-// A caught is a signal that ends us.
-type caught struct{ syscall.Signal }
-
-func (c caught) Error() string { return c.String() }
-
-// onSignal ends the context with the first signal. The returned function undoes that.
-func onSignal(cancel context.CancelCauseFunc) func() {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, passedOn...)
-	done, watching := make(chan struct{}), sync.WaitGroup{}
-	watching.Go(func() {
-		select {
-		case s := <-signals:
-			if number, ok := s.(syscall.Signal); ok {
-				cancel(caught{number})
-			}
-		case <-done:
-		}
-	})
-	return func() {
-		signal.Stop(signals)
-		close(done)
-		watching.Wait()
-	}
-}
-
-// untilSignal returns a context that ends with the first signal. The returned function
-// undoes that, and ends the context.
-func untilSignal(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	undo := onSignal(cancel)
-	return ctx, sync.OnceFunc(func() {
-		undo()
-		cancel(nil)
-	})
-}
-
-// orSignal is the exit code of a signal, if one was the reason of a failure.
-func orSignal(ctx context.Context, err error) error {
-	if c, ok := errors.AsType[caught](context.Cause(ctx)); ok && err != nil {
-		return codedError{code: exitSignal + int(c.Signal)}
-	}
-	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tetherexec/tether/client/mcptransport"
+	"github.com/tetherexec/tether/internal/terminal"
 )
 
 // An mcpRun is an MCP server on an executor, and our standard input and output for its
@@ -93,7 +94,7 @@ func (r *mcpRun) relay(ctx context.Context, server mcptransport.Command) error {
 	switch err := pump.Relay(ctx, r.stdin, r.stdout); {
 	case errors.Is(err, io.EOF):
 		if n := pump.InFlight(); n > 0 {
-			fmt.Fprintf(r.stderr, "tether: %s has ended with exit code %d and left %s without an answer\n", nameText(r.argv[0]), pump.Exit().Code, plural(n, "request"))
+			fmt.Fprintf(r.stderr, "tether: %s has ended with exit code %d and left %s without an answer\n", terminal.Name(r.argv[0]), pump.Exit().Code, terminal.Plural(n, "request"))
 		}
 		return ofCommand(pump.Exit().Code)
 	case errors.Is(err, mcptransport.ErrLeft):
@@ -118,5 +119,5 @@ func notMessageText(server string, number int, line []byte) string {
 	}
 	return fmt.Sprintf("tether: line %d of the standard output of %s is not a JSON-RPC message: %q%s\n"+
 		"tether: an MCP server prints nothing else there; check its flags (some servers need --stdio), and that it logs to standard error",
-		number, nameText(server), shown, more)
+		number, terminal.Name(server), shown, more)
 }

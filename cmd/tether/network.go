@@ -14,6 +14,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/netpolicy"
 	"github.com/tetherexec/tether/internal/netproxy"
+	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -103,28 +104,28 @@ type refusal struct {
 
 // text tells people about it. The host is from the command: it is not trusted.
 func (r refusal) text(ports bool) string {
-	at := net.JoinHostPort(printable(r.host), strconv.Itoa(int(r.port)))
+	at := net.JoinHostPort(terminal.Printable(r.host), strconv.Itoa(int(r.port)))
 	advice := "; allow it with --allow-host "
 	if ports {
 		advice += at
 	} else {
-		advice += printable(r.host)
+		advice += terminal.Printable(r.host)
 	}
-	why := "the server says " + printable(r.reason)
+	why := "the server says " + terminal.Printable(r.reason)
 	switch r.reason {
 	case netpolicy.NotAllowed:
 		why = "no --allow-host matches" + advice
 	case netpolicy.Denied:
 		why = "--deny-host matches"
 		if r.rule != "" {
-			why = "--deny-host " + printable(r.rule)
+			why = "--deny-host " + terminal.Printable(r.rule)
 		}
 	case netpolicy.NotAllowedLocal:
 		switch {
 		case isLiteral(r.host):
 			why = "it is " + localWords(r.rule) + ", and no --allow-host is for it alone" + advice
 		case r.address != "":
-			why = "it leads to " + printable(r.address) + ", " + localWords(r.rule)
+			why = "it leads to " + terminal.Printable(r.address) + ", " + localWords(r.rule)
 		default:
 			why = "it leads to " + localWords(r.rule) + ", or to none"
 		}
@@ -137,7 +138,7 @@ func localWords(where string) string {
 	if where == "" {
 		return "a private or local address"
 	}
-	return "a private or local address, of " + printable(where)
+	return "a private or local address, of " + terminal.Printable(where)
 }
 
 // isLiteral reports whether a host stands for itself: an address, or the one name that
@@ -153,14 +154,14 @@ const maxRefusals = 100
 
 // refusals tell people which hosts a command was refused, each once.
 type refusals struct {
-	status *statusLine
+	status *terminal.StatusLine
 
 	mu    sync.Mutex
 	ports bool // the server knows ports in patterns
 	seen  map[string]bool
 }
 
-func newRefusals(status *statusLine) *refusals {
+func newRefusals(status *terminal.StatusLine) *refusals {
 	return &refusals{status: status, ports: true, seen: map[string]bool{}}
 }
 
@@ -202,11 +203,11 @@ func (r *refusals) tell(one refusal) {
 		return
 	case len(r.seen) == maxRefusals:
 		r.seen[key] = true
-		r.status.note("refused more than " + strconv.Itoa(maxRefusals) + " hosts; the others are not told")
+		r.status.Note("refused more than " + strconv.Itoa(maxRefusals) + " hosts; the others are not told")
 		return
 	}
 	r.seen[key] = true
-	r.status.note(one.text(r.ports))
+	r.status.Note(one.text(r.ports))
 }
 
 // A localNetwork is the network of a command that runs without a server.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -89,8 +90,8 @@ func (l *processList) print(stdout io.Writer, all []wire.ProcessInfo) error {
 		return printJSON(stdout, append([]wire.ProcessInfo{}, all...))
 	}
 	width := 0
-	if isTerminal(l.stdout) {
-		_, cols := terminalSize(l.stdout)
+	if terminal.Is(l.stdout) {
+		_, cols := terminal.Size(l.stdout)
 		width = int(cols)
 		if l.watch {
 			io.WriteString(stdout, escClearScreen)

@@ -8,17 +8,16 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/signal"
 	"path"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -123,7 +122,7 @@ func (l *launch) defineCommand(fs *pflag.FlagSet) {
 // defineKeeping adds the flags about long absences.
 func (l *launch) defineKeeping(fs *pflag.FlagSet) {
 	fs.Var(&l.keep, "keep", "how long the server is asked to keep the command while there is no\nconnection (default 10m; 24h for --detach)")
-	fs.StringVar(&l.escape, "escape", defaultEscape, "`CHAR` that ends the session when it is typed on a terminal at the\nbeginning of a line with a full stop behind it; or none")
+	fs.StringVar(&l.escape, "escape", terminal.DefaultEscape, "`CHAR` that ends the session when it is typed on a terminal at the\nbeginning of a line with a full stop behind it; or none")
 	group(fs, "Server", "keep", "escape")
 }
 
@@ -141,19 +140,16 @@ func (l *launch) run(ctx context.Context) (err error) {
 		defer null.Close()
 		l.stdin = null
 	}
-	desk := newDesk(l.stdin, l.stdout, l.stderr, l.tty, !l.detach, newStatusLine(l.stderr, l.quiet))
-	desk.timeout = time.Duration(l.timeout)
-	signals := make(chan os.Signal, 8)
-	notifySignals(signals)
-	defer signal.Stop(signals)
-	broken := make(chan os.Signal, 1) // a closed output is the command's matter
-	signal.Notify(broken, syscall.SIGPIPE)
-	defer signal.Stop(broken)
+	session := terminal.NewSession(l.stdin, l.stdout, l.stderr, l.tty, !l.detach, terminal.NewStatusLine(l.stderr, l.quiet))
+	session.Timeout = time.Duration(l.timeout)
+	signals, ignore := terminal.CatchSignals()
+	defer ignore()
+	defer brokenPipeIsError()() // the command is told
 	starting, stop := untilSignal(ctx)
 	defer stop()
 
-	news := newRefusals(desk.status)
-	conn, err := l.open(starting, desk.status, news)
+	news := newRefusals(session.Status)
+	conn, err := l.open(starting, session.Status, news)
 	if err != nil {
 		return orSignal(starting, err)
 	}
@@ -165,7 +161,7 @@ func (l *launch) run(ctx context.Context) (err error) {
 	if !conn.Has(client.FeatureHostPorts) {
 		news.withoutPorts()
 	}
-	p, err := l.start(starting, conn, desk)
+	p, err := l.start(starting, conn, session)
 	if err != nil {
 		return orSignal(starting, err)
 	}
@@ -179,12 +175,12 @@ func (l *launch) run(ctx context.Context) (err error) {
 	if conn.place == inProcess {
 		keys = nil // there is no connection that could make one wait
 	}
-	return l.attend(conn, p, desk, keys, signals)
+	return l.stream(conn, p, session, keys, signals)
 }
 
 // check refuses flags that do not fit each other.
-func (l *launch) check() (keys *escape, err error) {
-	refuse := func(text string) (*escape, error) { return nil, usageError{errors.New(text)} }
+func (l *launch) check() (keys *terminal.Escape, err error) {
+	refuse := func(text string) (*terminal.Escape, error) { return nil, usageError{errors.New(text)} }
 	switch {
 	case l.detach && l.timeout > 0:
 		return refuse("--timeout does not go with --detach: nobody would be there")
@@ -218,7 +214,7 @@ func (l *launch) remote() bool {
 }
 
 // open opens the session for the command. news gets to know which hosts it is refused.
-func (l *launch) open(ctx context.Context, status *statusLine, news *refusals) (*connection, error) {
+func (l *launch) open(ctx context.Context, status *terminal.StatusLine, news *refusals) (*connection, error) {
 	ensure := embeddedServer(l.sandbox.sockets)
 	o := client.Options{TTL: keepAttended, Label: l.name, OnNetworkDecision: news.decided}
 	if l.detach {
@@ -231,7 +227,7 @@ func (l *launch) open(ctx context.Context, status *statusLine, news *refusals) (
 }
 
 // start starts the command in its session.
-func (l *launch) start(ctx context.Context, conn *connection, d *desk) (*client.Process, error) {
+func (l *launch) start(ctx context.Context, conn *connection, s *terminal.Session) (*client.Process, error) {
 	if l.login {
 		l.argv = []string{conn.Info().Shell.Path}
 	}
@@ -240,7 +236,7 @@ func (l *launch) start(ctx context.Context, conn *connection, d *desk) (*client.
 			return nil, err
 		}
 	}
-	cmd, err := l.command(conn, d)
+	cmd, err := l.command(conn, s)
 	if err != nil {
 		return nil, err
 	}
@@ -252,9 +248,9 @@ func (l *launch) start(ctx context.Context, conn *connection, d *desk) (*client.
 }
 
 // command is what the server is asked to start.
-func (l *launch) command(conn *connection, d *desk) (client.Command, error) {
+func (l *launch) command(conn *connection, s *terminal.Session) (client.Command, error) {
 	cmd := client.Command{Argv: l.argv, TTY: l.tty, Stdin: !l.detach || l.openIn, KeepNewest: l.detach, ID: l.name}
-	cmd.OneStream = sameFile(l.stdout, l.stderr)
+	cmd.OneStream = terminal.SameFile(l.stdout, l.stderr)
 	if cmd.ID == "" {
 		cmd.ID = makeName(l.argv[0])
 	}
@@ -264,7 +260,7 @@ func (l *launch) command(conn *connection, d *desk) (client.Command, error) {
 	if !conn.Has(client.FeatureCloseStdin) && !l.tty && isNull(l.stdin) {
 		cmd.Stdin = false // its end could not be told
 	}
-	cmd.Rows, cmd.Cols = d.size()
+	cmd.Rows, cmd.Cols = s.Size()
 	var err error
 	if cmd.Dir, err = l.dir(conn); err != nil {
 		return cmd, err
@@ -388,39 +384,23 @@ func isNull(f *os.File) bool {
 	return err == nil && nerr == nil && os.SameFile(info, null)
 }
 
-// attend stays with the command until it has ended.
-func (l *launch) attend(conn *connection, p *client.Process, d *desk, keys *escape, signals <-chan os.Signal) error {
-	d.on(conn, conn.PublicID(), p.ID())
-	var sources []events
-	for range d.outputs() {
+// stream stays with the command until it has ended.
+func (l *launch) stream(conn *connection, p *client.Process, s *terminal.Session, keys *terminal.Escape, signals <-chan os.Signal) error {
+	s.On(conn.Client, conn.PublicID(), p.ID())
+	var sources []terminal.Events
+	for range s.Outputs() {
 		sources = append(sources, p.Subscribe())
-	}
-	if !d.raw {
-		keys = nil
 	}
 	reachable := false // when the user left
 	denial := ""
-	end := func() ending {
-		if d.raw {
-			defer makeRaw(l.stdin)()
-			defer followSize(l.stdout, func(rows, cols uint16) {
-				ctx, cancel := context.WithTimeout(context.Background(), sendPatience)
-				defer cancel()
-				p.Resize(ctx, int(rows), int(cols)) // fails only when there is no terminal any more
-			})()
-		}
-		in := p.Stdin()
-		k := newKeyboard(l.stdin, keys, in, in.Close)
-		defer k.wait()
-		defer conn.end() // a keyboard may wait for its command
-		defer k.stop()
-		end := d.attend(p, sources, signals, k.leave)
-		reachable = d.connected()
+	stdin := p.Stdin()
+	end := s.Stream(p, sources, &terminal.Input{To: stdin, Close: stdin.Close, Escape: keys, Ended: func(end terminal.Ending) {
+		reachable = s.Connected()
 		denial = l.denial(p, end)
-		return end
-	}()
-	if errors.Is(end.left, errEscape) {
-		d.endLine()
+		conn.end()
+	}}, signals)
+	if errors.Is(end.Left, terminal.ErrEscape) {
+		s.EndLine()
 		if !reachable {
 			return codedError{exitLost, errors.New("left without a connection: the command runs on until the server ends its session")}
 		}
@@ -429,7 +409,7 @@ func (l *launch) attend(conn *connection, p *client.Process, d *desk, keys *esca
 	if denial != "" {
 		fmt.Fprintln(l.stderr, denial)
 	}
-	return end.result()
+	return endingError(end)
 }
 
 // verdictPatience bounds the question whether the sandbox denied something: only servers
@@ -439,9 +419,9 @@ const verdictPatience = 5 * time.Second
 // denial returns a line that explains the failure of a confined command, empty if there is
 // nothing to explain or the user does not want to read it. What is denied in a login shell
 // is for the shell to tell.
-func (l *launch) denial(p *client.Process, end ending) string {
+func (l *launch) denial(p *client.Process, end terminal.Ending) string {
 	confined := l.sandbox.profile != "" && l.sandbox.profile != profileFull || l.sandbox.hosts.given()
-	if !confined || l.login || !end.exited || end.code == 0 || end.timeout || end.left != nil || !l.explain && (l.quiet || !isTerminal(l.stderr)) {
+	if !confined || l.login || !end.Exited || end.Code == 0 || end.Timeout || end.Left != nil || !l.explain && (l.quiet || !terminal.Is(l.stderr)) {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), verdictPatience)

@@ -18,6 +18,7 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/internal/sandbox/denial"
+	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/internal/wording"
 	"github.com/tetherexec/tether/wire"
 )
@@ -94,17 +95,17 @@ func (r *sandboxRun) run(ctx context.Context) (err error) {
 			err = codedError{exitRefused, cerr}
 		}
 	}()
-	r.tty = isTerminal(r.stdin) && isTerminal(r.stdout) && isTerminal(r.stderr)
+	r.tty = terminal.Is(r.stdin) && terminal.Is(r.stdout) && terminal.Is(r.stderr)
 	spec := proc.Spec{Argv: r.argv, Dir: cwd, Env: os.Environ(), PipeStdin: true, TTY: r.tty,
-		OneStream: sameFile(r.stdout, r.stderr)}
+		OneStream: terminal.SameFile(r.stdout, r.stderr)}
 	if r.tty {
-		spec.Rows, spec.Cols = terminalSize(r.stdout)
+		spec.Rows, spec.Cols = terminal.Size(r.stdout)
 	}
 	request := confine.Request{Intent: intent, Spec: spec}
 	if rules != nil {
-		status := newStatusLine(r.stderr, false)
-		status.setRaw(r.tty)
-		defer status.close()
+		status := terminal.NewStatusLine(r.stderr, false)
+		status.SetRaw(r.tty)
+		defer status.Close()
 		network, err := openLocalNetwork(rules, spec.Env, newRefusals(status))
 		if err != nil {
 			return codedError{exitRefused, err}
@@ -118,11 +119,9 @@ func (r *sandboxRun) run(ctx context.Context) (err error) {
 // command runs the command from start to end.
 func (r *sandboxRun) command(ctx context.Context, w *workshop, request confine.Request) error {
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, passedOn...)
+	signal.Notify(signals, terminal.EndingSignals...)
 	defer signal.Stop(signals)
-	broken := make(chan os.Signal, 1) // a closed output is the command's matter, see output
-	signal.Notify(broken, syscall.SIGPIPE)
-	defer signal.Stop(broken)
+	defer brokenPipeIsError()() // the command is told, see attend
 	starting, stop := untilSignal(ctx)
 	defer stop()
 
@@ -135,7 +134,7 @@ func (r *sandboxRun) command(ctx context.Context, w *workshop, request confine.R
 	if out.err != nil {
 		return codedError{exitRefused, out.err}
 	}
-	if out.code != 0 && prepared.Plan.Shape != sandbox.ShapeOpen && (r.explainDenial || isTerminal(r.stderr)) {
+	if out.code != 0 && prepared.Plan.Shape != sandbox.ShapeOpen && (r.explainDenial || terminal.Is(r.stderr)) {
 		if denied, fact := out.denial(prepared.Policy, request.Spec.Dir); denied {
 			fmt.Fprintln(r.stderr, denialText(fact, request.EnforceManagedNetwork))
 		}
@@ -160,11 +159,11 @@ func startFailure(err error) error {
 // ended.
 func (r *sandboxRun) attend(p *proc.Process, out *runOutput, signals <-chan os.Signal) {
 	if r.tty {
-		defer makeRaw(r.stdin)()
+		defer terminal.MakeRaw(r.stdin)()
 		// It fails only when there is no terminal any more.
-		defer followSize(r.stdout, func(rows, cols uint16) { p.Resize(rows, cols) })()
+		defer terminal.FollowSize(r.stdout, func(rows, cols uint16) { p.Resize(rows, cols) })()
 	}
-	in := interruptibleReader(r.stdin)
+	in := terminal.InterruptibleReader(r.stdin)
 	var feeding sync.WaitGroup
 	feeding.Go(func() { feed(p, in) }) // ends with the input, or when it is closed
 	defer feeding.Wait()
@@ -188,7 +187,7 @@ func (r *sandboxRun) attend(p *proc.Process, out *runOutput, signals <-chan os.S
 // feed passes input on until there is no more, or nobody wants it.
 func feed(p *proc.Process, in io.Reader) {
 	accepted := make(chan error, 1)
-	buf := make([]byte, feedSize)
+	buf := make([]byte, terminal.FeedSize)
 	for {
 		n, err := in.Read(buf)
 		if n > 0 {
@@ -234,7 +233,7 @@ func (o *runOutput) Append(s outlog.Stream, data []byte) error {
 	if err != nil {
 		o.breakOnce.Do(func() {
 			if !errors.Is(err, syscall.EPIPE) { // that is the command's matter
-				o.err = fmt.Errorf("%w: %w", errOutput, cause(err))
+				o.err = terminal.OutputError(err)
 			}
 			close(o.broken)
 		})

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"slices"
 	"syscall"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/terminal"
 )
 
 // stopPatience bounds a shutdown. Serving ends within milliseconds; what could
@@ -144,14 +144,9 @@ func serve(ctx context.Context, cfg server.Config, stdin, stdout *os.File) error
 	if err := proc.ResetInherited(); err != nil {
 		return fmt.Errorf("prepare for children: %w", err)
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// A client that closes our standard output is an error to handle, not a
-	// reason to die with children running. (To ignore the signal would be
-	// inherited by every command.)
-	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGPIPE)
-	defer signal.Stop(broken)
+	defer brokenPipeIsError()()
 
 	endpoint, err := server.ParseListen(cfg.Listen)
 	if err != nil {
@@ -162,7 +157,9 @@ func serve(ctx context.Context, cfg server.Config, stdin, stdout *os.File) error
 		if err != nil {
 			return err
 		}
-		return untilStopped(ctx, stop, func() error { return s.ServeStdio(ctx, interruptibleReader(stdin), interruptibleWriter(stdout)) })
+		return untilStopped(ctx, stop, func() error {
+			return s.ServeStdio(ctx, terminal.InterruptibleReader(stdin), terminal.InterruptibleWriter(stdout))
+		})
 	}
 	l, err := server.Open(ctx, cfg)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/tetherexec/tether/internal/terminal"
 )
 
 func newShell(stdin, stdout *os.File) *cobra.Command {
@@ -21,7 +22,7 @@ func newShell(stdin, stdout *os.File) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l.stderr = cmd.ErrOrStderr()
-			if !isTerminal(stdin) || !isTerminal(stdout) {
+			if !terminal.Is(stdin) || !terminal.Is(stdout) {
 				return failed(errors.New("a shell needs a terminal; `tether run -- sh` does not"))
 			}
 			return failed(l.run(cmd.Context()))

@@ -5,48 +5,19 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/wire"
 )
 
-// A table is printed in columns.
-type table struct{ w *tabwriter.Writer }
-
-func newTable(w io.Writer, headings ...string) *table {
-	t := &table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
-	t.row(headings...)
-	return t
-}
-
-func (t *table) row(cells ...string) {
-	for i, c := range cells {
-		cells[i] = printable(c)
-	}
-	fmt.Fprintln(t.w, strings.Join(cells, "\t"))
-}
-
-func (t *table) flush() error { return t.w.Flush() }
-
-// printable takes out what could move the cursor of a terminal: names and arguments
-// come from others.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, s)
-}
-
 func printProcesses(w io.Writer, processes []wire.ProcessInfo, now time.Time, width int) error {
-	t := newTable(w, "NAME", "SESSION", "STATE", "DOING", "PID", "AGE", "CPU", "MEMORY", "WAITING", "COMMAND")
+	t := terminal.NewTable(w, "NAME", "SESSION", "STATE", "DOING", "PID", "AGE", "CPU", "MEMORY", "WAITING", "COMMAND")
 	for _, p := range processes {
-		t.row(p.ProcessID, shortID(p.SessionID), stateText(&p), doingText(&p), fmt.Sprint(p.PID), ageText(now, p.StartedAtMs),
+		t.Row(p.ProcessID, shortID(p.SessionID), stateText(&p), doingText(&p), fmt.Sprint(p.PID), ageText(now, p.StartedAtMs),
 			cpuText(p.CPUMs), bytesText(p.MemoryBytes), waitingText(&p), commandText(p.Argv, width))
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // stateText is what a process does. One whose output nobody reads is held back.
@@ -85,59 +56,25 @@ func waitingText(p *wire.ProcessInfo) string {
 	if p.UnsentBytes == 0 {
 		return "-"
 	}
-	return sizeText(p.UnsentBytes)
+	return terminal.Bytes(p.UnsentBytes)
 }
 
 func cpuText(ms *uint64) string {
 	if ms == nil {
 		return "-"
 	}
-	return shortTime(time.Duration(*ms) * time.Millisecond)
+	return terminal.Span(time.Duration(*ms) * time.Millisecond)
 }
 
 func bytesText(n *uint64) string {
 	if n == nil {
 		return "-"
 	}
-	return sizeText(*n)
-}
-
-// sizeText is a size with at most one decimal.
-func sizeText(n uint64) string {
-	const units = "KMGTPE"
-	if n < 1<<10 {
-		return fmt.Sprintf("%dB", n)
-	}
-	value, unit := float64(n), 0
-	for value /= 1 << 10; value >= 1000 && unit < len(units)-1; unit++ {
-		value /= 1 << 10
-	}
-	if value < 9.95 {
-		return fmt.Sprintf("%.1f%ciB", value, units[unit])
-	}
-	return fmt.Sprintf("%.0f%ciB", value, units[unit])
-}
-
-// shortTime is a time span as people say it: 1.2s, 45s, 3m20s, 5h10m, 3d4h.
-func shortTime(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < 0:
-		return "0s"
-	case d < 10*time.Second:
-		return fmt.Sprintf("%.1fs", d.Seconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
-	case d < day:
-		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
-	}
-	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+	return terminal.Bytes(*n)
 }
 
 func ageText(now time.Time, startedMs int64) string {
-	return shortTime(now.Sub(time.UnixMilli(startedMs)))
+	return terminal.Span(now.Sub(time.UnixMilli(startedMs)))
 }
 
 // minCommand is the least room for a command in a table.
@@ -155,20 +92,20 @@ func commandText(argv []string, width int) string {
 }
 
 func printSessions(w io.Writer, sessions []wire.SessionInfo, now time.Time) error {
-	t := newTable(w, "SESSION", "LABEL", "CLIENT", "STATE", "AGE", "ENDS IN", "PROCESSES")
+	t := terminal.NewTable(w, "SESSION", "LABEL", "CLIENT", "STATE", "AGE", "ENDS IN", "PROCESSES")
 	for _, s := range sessions {
 		state, ends := "attached", "-"
 		if !s.Attached {
 			state = "detached"
 		}
 		if s.ExpiresInMs != nil {
-			ends = shortTime(time.Duration(*s.ExpiresInMs) * time.Millisecond)
+			ends = terminal.Span(time.Duration(*s.ExpiresInMs) * time.Millisecond)
 		}
 		label := s.Label
 		if label == "" {
 			label = "-"
 		}
-		t.row(shortID(s.SessionID), label, s.ClientName, state, ageText(now, s.CreatedAtMs), ends, fmt.Sprint(s.Processes))
+		t.Row(shortID(s.SessionID), label, s.ClientName, state, ageText(now, s.CreatedAtMs), ends, fmt.Sprint(s.Processes))
 	}
-	return t.flush()
+	return t.Flush()
 }

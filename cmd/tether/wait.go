@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -150,11 +151,11 @@ func newWhy() *cobra.Command {
 
 // printState prints a sentence, and below it what was seen of each process.
 func printState(w io.Writer, state *wire.StateResult) error {
-	if _, err := fmt.Fprintln(w, printable(state.StateDetail.Text)); err != nil {
+	if _, err := fmt.Fprintln(w, terminal.Printable(state.StateDetail.Text)); err != nil {
 		return err
 	}
 	for _, e := range state.StateDetail.Evidence {
-		if _, err := fmt.Fprintf(w, "  %d %s: %s\n", e.PID, printable(e.Command), printable(e.Saw)); err != nil {
+		if _, err := fmt.Fprintf(w, "  %d %s: %s\n", e.PID, terminal.Printable(e.Command), terminal.Printable(e.Saw)); err != nil {
 			return err
 		}
 	}

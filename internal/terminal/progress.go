@@ -1,15 +1,12 @@
-package main
+package terminal
 
 import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/tetherexec/tether/client"
 )
@@ -32,10 +29,10 @@ const (
 // escClearLine goes to the start of the line and empties it.
 const escClearLine = "\r\x1b[2K"
 
-// A progress tells people how a copy is going: on a terminal by one line that is drawn
+// A Progress tells people how a copy is going: on a terminal by one line that is drawn
 // again and again, elsewhere by a plain line now and then. It is safe for concurrent
 // use. A goroutine draws until close.
-type progress struct {
+type Progress struct {
 	to       io.Writer
 	terminal bool
 	quiet    bool
@@ -66,14 +63,14 @@ type sample struct {
 	bytes int64
 }
 
-func newProgress(stderr io.Writer, quiet bool) *progress {
-	p := &progress{to: stderr, terminal: isTerminal(stderr), quiet: quiet, now: time.Now, stop: make(chan struct{})}
+func NewProgress(stderr io.Writer, quiet bool) *Progress {
+	p := &Progress{to: stderr, terminal: Is(stderr), quiet: quiet, now: time.Now, stop: make(chan struct{})}
 	p.width = func() int {
 		f, ok := stderr.(*os.File)
 		if !ok {
 			return 80
 		}
-		if _, cols := terminalSize(f); cols > 0 {
+		if _, cols := Size(f); cols > 0 {
 			return int(cols)
 		}
 		return 80
@@ -85,7 +82,7 @@ func newProgress(stderr io.Writer, quiet bool) *progress {
 	return p
 }
 
-func (p *progress) draw() {
+func (p *Progress) draw() {
 	step := lineStep
 	if p.terminal {
 		step = barStep
@@ -111,8 +108,8 @@ func (p *progress) draw() {
 	}
 }
 
-// close takes the line away and draws no more.
-func (p *progress) close() {
+// Close takes the line away and draws no more.
+func (p *Progress) Close() {
 	if p.quiet {
 		return
 	}
@@ -124,67 +121,67 @@ func (p *progress) close() {
 }
 
 // hide takes the line away. The caller has p.mu.
-func (p *progress) hide() {
+func (p *Progress) hide() {
 	if p.drawn {
 		io.WriteString(p.to, escClearLine)
 		p.drawn = false
 	}
 }
 
-// say prints a line that stays.
-func (p *progress) say(format string, args ...any) {
+// Say prints a line that stays.
+func (p *Progress) Say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hide()
 	fmt.Fprintf(p.to, format+"\n", args...)
 }
 
-// plan says what there is to do.
-func (p *progress) plan(files int, total int64) {
+// Plan says what there is to do.
+func (p *Progress) Plan(files int, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.planned, p.files, p.total = true, files, total
 	p.started, p.samples = p.now(), nil
 }
 
-// begin says which file is copied now.
-func (p *progress) begin(name string) {
+// Begin says which file is copied now.
+func (p *Progress) Begin(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.current = name
 }
 
-// add counts bytes; there are fewer than none when a file begins again.
-func (p *progress) add(n int64) {
+// Add counts bytes; there are fewer than none when a file begins again.
+func (p *Progress) Add(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done += n
 }
 
-// resize corrects the total: a file has another size than it had when it was planned.
-func (p *progress) resize(by int64) {
+// Resize corrects the total: a file has another size than it had when it was planned.
+func (p *Progress) Resize(by int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.total += by
 }
 
-// skip counts bytes that were copied earlier.
-func (p *progress) skip(n int64) {
+// Skip counts bytes that were copied earlier.
+func (p *Progress) Skip(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.done += n
 	p.resumed += n
 }
 
-// finish counts a file.
-func (p *progress) finish() {
+// Finish counts a file.
+func (p *Progress) Finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.filesDone++
 }
 
-// tell is client.Options.OnState.
-func (p *progress) tell(status client.Status) {
+// Tell is client.Options.OnState.
+func (p *Progress) Tell(status client.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch status.State {
@@ -204,7 +201,7 @@ func (p *progress) tell(status client.Status) {
 }
 
 // measure takes a sample. The caller has p.mu.
-func (p *progress) measure() {
+func (p *Progress) measure() {
 	now := p.now()
 	p.samples = append(p.samples, sample{now, p.done - p.resumed})
 	for len(p.samples) > 2 && now.Sub(p.samples[1].at) >= rateSpan {
@@ -213,7 +210,7 @@ func (p *progress) measure() {
 }
 
 // rate is in bytes per second, lately; 0: not known. The caller has p.mu.
-func (p *progress) rate() float64 {
+func (p *Progress) rate() float64 {
 	if len(p.samples) == 0 {
 		return 0
 	}
@@ -227,18 +224,18 @@ func (p *progress) rate() float64 {
 
 // line is all that is known, in at most width columns; 0: no bar, any width. The
 // caller has p.mu.
-func (p *progress) line(width int) string {
+func (p *Progress) line(width int) string {
 	if !p.planned {
-		return cutTo("looking what there is to copy", width)
+		return Cut("looking what there is to copy", width)
 	}
-	parts := []string{p.percent(), sizeText(uint64(max(p.done, 0))) + "/" + sizeText(uint64(p.total))}
+	parts := []string{p.percent(), Bytes(uint64(max(p.done, 0))) + "/" + Bytes(uint64(p.total))}
 	if p.files > 1 {
 		parts = append(parts, fmt.Sprintf("%d/%d files", p.filesDone, p.files))
 	}
 	if away := p.now().Sub(p.lost); !p.lost.IsZero() && away >= statusDelay {
 		parts = append(parts, outageText(away, p.reason))
 	} else if rate := p.rate(); rate > 0 {
-		parts = append(parts, sizeText(uint64(rate))+"/s", "ETA "+clock(time.Duration(float64(max(p.total-p.done, 0))/rate*float64(time.Second))))
+		parts = append(parts, Bytes(uint64(rate))+"/s", "ETA "+clock(time.Duration(float64(max(p.total-p.done, 0))/rate*float64(time.Second))))
 	} else {
 		parts = append(parts, "-/s", "ETA -:--")
 	}
@@ -252,22 +249,22 @@ func (p *progress) line(width int) string {
 		room -= bar
 	}
 	if room -= len("  "); room >= 8 && p.current != "" {
-		text += "  " + cutTo(p.current, room)
+		text += "  " + Cut(p.current, room)
 	}
-	return cutTo(text, width)
+	return Cut(text, width)
 }
 
 // share is what is done, from 0 to 1.
-func (p *progress) share() float64 {
+func (p *Progress) share() float64 {
 	if p.total <= 0 {
 		return 1
 	}
 	return min(1, max(0, float64(p.done)/float64(p.total)))
 }
 
-func (p *progress) percent() string { return fmt.Sprintf("%3d%%", int(p.share()*100)) }
+func (p *Progress) percent() string { return fmt.Sprintf("%3d%%", int(p.share()*100)) }
 
-func (p *progress) bar(width int) string {
+func (p *Progress) bar(width int) string {
 	full := int(p.share() * float64(width))
 	bar := strings.Repeat("=", full)
 	if full < width {
@@ -276,26 +273,29 @@ func (p *progress) bar(width int) string {
 	return "[" + bar + "]"
 }
 
-// summary is what was done in the end.
-func (p *progress) summary() string {
+// Bar reports whether the progress has a line of a terminal for itself.
+func (p *Progress) Bar() bool { return p.terminal && !p.quiet }
+
+// Totals returns how many files and bytes were copied, and in what time.
+func (p *Progress) Totals() (files int, bytes int64, took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.filesDone, p.done, p.now().Sub(p.started)
+}
+
+// Summary is what was done in the end.
+func (p *Progress) Summary() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	took, copied := p.now().Sub(p.started), max(p.done-p.resumed, 0)
-	text := fmt.Sprintf("%s, %s in %s", plural(p.filesDone, "file"), sizeText(uint64(copied)), shortTime(took))
+	text := fmt.Sprintf("%s, %s in %s", Plural(p.filesDone, "file"), Bytes(uint64(copied)), Span(took))
 	if took >= time.Second {
-		text += fmt.Sprintf(" (%s/s)", sizeText(uint64(float64(copied)/took.Seconds())))
+		text += fmt.Sprintf(" (%s/s)", Bytes(uint64(float64(copied)/took.Seconds())))
 	}
 	if p.resumed > 0 {
-		text += fmt.Sprintf("; %s were there already", sizeText(uint64(p.resumed)))
+		text += fmt.Sprintf("; %s were there already", Bytes(uint64(p.resumed)))
 	}
 	return text
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // clock is a time to wait: 0:09, 12:30, 3:04:05.
@@ -308,23 +308,4 @@ func clock(d time.Duration) string {
 		return fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)
 	}
 	return fmt.Sprintf("%d:%02d", s/60, s%60)
-}
-
-// cutTo shortens a text to so many characters; 0 or less: any number.
-func cutTo(text string, width int) string {
-	if width <= 0 || utf8.RuneCountInString(text) <= width {
-		return text
-	}
-	return string([]rune(text)[:width-1]) + "…"
-}
-
-// nameText is a name for people. One that could be misread, or could do something to a
-// terminal, is quoted.
-func nameText(name string) string {
-	for _, r := range name {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return strconv.Quote(name)
-		}
-	}
-	return name
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package terminal
 
 import (
 	"os"
@@ -21,15 +21,15 @@ func isSame(a, b *os.File) bool {
 	return aerr == nil && berr == nil && os.SameFile(ai, bi)
 }
 
-// followSize tells the size of a terminal now and whenever it changes, until the
+// FollowSize tells the size of a terminal now and whenever it changes, until the
 // returned function is called.
-func followSize(terminal *os.File, tell func(rows, cols uint16)) (stop func()) {
+func FollowSize(terminal *os.File, tell func(rows, cols uint16)) (stop func()) {
 	changes := make(chan os.Signal, 1)
 	signal.Notify(changes, syscall.SIGWINCH)
 	var following sync.WaitGroup
 	following.Go(func() { // ends when stop closes the channel
 		for range changes {
-			if rows, cols := terminalSize(terminal); rows > 0 && cols > 0 {
+			if rows, cols := Size(terminal); rows > 0 && cols > 0 {
 				tell(rows, cols)
 			}
 		}

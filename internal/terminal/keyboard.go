@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"bytes"
@@ -9,10 +9,10 @@ import (
 	"sync"
 )
 
-// An escape finds, in what is typed, the keys with which the user leaves: the escape
+// An Escape finds, in what is typed, the keys with which the user leaves: the escape
 // character at the beginning of a line, and a full stop. The escape character twice
 // is typed once.
-type escape struct {
+type Escape struct {
 	char  byte
 	state escapeState
 }
@@ -25,16 +25,16 @@ const (
 	escaped               // it was
 )
 
-// defaultEscape is that of ssh.
-const defaultEscape = "~"
+// DefaultEscape is that of ssh.
+const DefaultEscape = "~"
 
-// errEscape means that the user has typed the keys to leave.
-var errEscape = errors.New("left")
+// ErrEscape means that the user has typed the keys to leave.
+var ErrEscape = errors.New("left")
 
-func newEscape(char byte) *escape { return &escape{char, lineBegin} }
+func newEscape(char byte) *Escape { return &Escape{char, lineBegin} }
 
 // filter returns what is to be passed on, and whether the user leaves.
-func (e *escape) filter(typed []byte) (pass []byte, leave bool) {
+func (e *Escape) filter(typed []byte) (pass []byte, leave bool) {
 	if e == nil {
 		return typed, false
 	}
@@ -58,19 +58,19 @@ func (e *escape) filter(typed []byte) (pass []byte, leave bool) {
 	return pass, false
 }
 
-// parseEscape reads the flag: one character, or none.
-func parseEscape(text string) (*escape, error) {
+// ParseEscape reads one character, or the word none: then the result is nil, and no key leaves.
+func ParseEscape(text string) (*Escape, error) {
 	switch {
 	case text == "none":
 		return nil, nil
 	case len(text) == 1 && text[0] > ' ' && text[0] < 0x7f && text[0] != '.':
 		return newEscape(text[0]), nil
 	}
-	return nil, usageError{errors.New("--escape: expected one character, or none")}
+	return nil, errors.New("expected one character, or none")
 }
 
-// feedSize is how much input is read at once.
-const feedSize = 32 << 10
+// FeedSize is how much input is read at once.
+const FeedSize = 32 << 10
 
 // typedAhead is how many pieces of typed input wait for a command that does not read,
 // or for a connection, before the keyboard is not read any more. The keys to leave
@@ -80,7 +80,7 @@ const typedAhead = 1024
 // A keyboard passes on our standard input.
 type keyboard struct {
 	in     io.ReadCloser
-	escape *escape       // nil: everything is passed on
+	escape *Escape       // nil: everything is passed on
 	leave  chan error    // the user leaves
 	typed  chan []byte   // on its way to the command
 	gone   chan struct{} // closed when nobody wants it any more
@@ -89,8 +89,8 @@ type keyboard struct {
 
 // newKeyboard passes input on until there is no more, or nobody wants it, or the user
 // leaves, which is told on leave. At the end of the input atEnd is called.
-func newKeyboard(stdin *os.File, e *escape, to io.Writer, atEnd func() error) *keyboard {
-	k := &keyboard{in: interruptibleReader(stdin), escape: e, leave: make(chan error, 1), gone: make(chan struct{})}
+func newKeyboard(stdin *os.File, e *Escape, to io.Writer, atEnd func() error) *keyboard {
+	k := &keyboard{in: InterruptibleReader(stdin), escape: e, leave: make(chan error, 1), gone: make(chan struct{})}
 	if e != nil {
 		k.typed = make(chan []byte, typedAhead)
 	} else {
@@ -103,7 +103,7 @@ func newKeyboard(stdin *os.File, e *escape, to io.Writer, atEnd func() error) *k
 
 func (k *keyboard) read() {
 	defer close(k.typed)
-	buf := make([]byte, feedSize)
+	buf := make([]byte, FeedSize)
 	for {
 		n, err := k.in.Read(buf)
 		pass, leave := k.escape.filter(buf[:n])
@@ -115,7 +115,7 @@ func (k *keyboard) read() {
 			}
 		}
 		if leave {
-			k.leave <- errEscape
+			k.leave <- ErrEscape
 		}
 		if leave || err != nil {
 			return
@@ -138,10 +138,10 @@ func (k *keyboard) write(to io.Writer, atEnd func() error) {
 func (k *keyboard) stop() { k.in.Close() }
 func (k *keyboard) wait() { k.tasks.Wait() }
 
-// writerTo makes a writer of a function that takes a context.
-type writerTo func(context.Context, []byte) error
+// WriterFunc makes a writer of a function that takes a context.
+type WriterFunc func(context.Context, []byte) error
 
-func (w writerTo) Write(b []byte) (int, error) {
+func (w WriterFunc) Write(b []byte) (int, error) {
 	if err := w(context.Background(), b); err != nil {
 		return 0, err
 	}

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"io"
@@ -11,8 +11,8 @@ import (
 // system call that waits. So the waiting is done by a goroutine that can be left
 // behind; it ends with its system call or with the process.
 
-// interruptibleReader returns a reader of f whose Close ends a Read that waits.
-func interruptibleReader(f *os.File) io.ReadCloser {
+// InterruptibleReader returns a reader of f whose Close ends a Read that waits.
+func InterruptibleReader(f *os.File) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {
 		_, err := io.Copy(w, f)
@@ -21,9 +21,9 @@ func interruptibleReader(f *os.File) io.ReadCloser {
 	return r
 }
 
-// interruptibleWriter returns a writer to f whose Close ends a Write that waits.
+// InterruptibleWriter returns a writer to f whose Close ends a Write that waits.
 // There may be one Write at a time.
-func interruptibleWriter(f *os.File) io.WriteCloser {
+func InterruptibleWriter(f *os.File) io.WriteCloser {
 	w := &detachedWriter{texts: make(chan []byte), results: make(chan writeResult, 1), closed: make(chan struct{})}
 	w.close = sync.OnceFunc(func() { close(w.closed) })
 	go w.run(f)

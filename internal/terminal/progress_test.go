@@ -1,12 +1,8 @@
-package main
+package terminal
 
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -16,9 +12,9 @@ import (
 
 // newClockedProgress returns a progress whose time the test moves, with nobody who
 // draws.
-func newClockedProgress(out *bytes.Buffer) (p *progress, pass func(time.Duration)) {
+func newClockedProgress(out *bytes.Buffer) (p *Progress, pass func(time.Duration)) {
 	now := time.Unix(1_000_000, 0)
-	p = &progress{to: out, now: func() time.Time { return now }, started: now}
+	p = &Progress{to: out, now: func() time.Time { return now }, started: now}
 	return p, func(d time.Duration) {
 		for step := 100 * time.Millisecond; d > 0; d -= step {
 			now = now.Add(step)
@@ -38,34 +34,34 @@ func TestProgressLine(t *testing.T) {
 		}
 	}
 	want(0, "looking what there is to copy")
-	p.plan(1, 1<<30)
-	p.begin("big.iso")
+	p.Plan(1, 1<<30)
+	p.Begin("big.iso")
 	want(79, "[>                       ]   0%  0B/1.0GiB  -/s  ETA -:--  big.iso")
-	p.skip(256 << 20) // is no part of the rate
+	p.Skip(256 << 20) // is no part of the rate
 	for range 40 {
 		pass(100 * time.Millisecond)
-		p.add(1 << 20)
+		p.Add(1 << 20)
 	}
 	pass(100 * time.Millisecond)
 	want(79, "[======>                 ]  28%  296MiB/1.0GiB  10MiB/s  ETA 1:13  big.iso")
 	want(0, " 28%  296MiB/1.0GiB  10MiB/s  ETA 1:13")
 	want(60, "[=====>             ]  28%  296MiB/1.0GiB  10MiB/s  ETA 1:13")
 	want(20, " 28%  296MiB/1.0GiB…")
-	p.tell(client.Status{State: client.Recovering})
+	p.Tell(client.Status{State: client.Recovering})
 	want(0, " 28%  296MiB/1.0GiB  10MiB/s  ETA 1:13")
 	pass(3 * time.Second)
 	want(0, " 28%  296MiB/1.0GiB  connection lost, reconnecting (3s)")
-	p.tell(client.Status{State: client.Recovering, Err: errors.New("nobody listens")})
+	p.Tell(client.Status{State: client.Recovering, Err: errors.New("nobody listens")})
 	want(0, " 28%  296MiB/1.0GiB  connection lost, reconnecting (3s): nobody listens")
-	p.tell(client.Status{State: client.Connected})
+	p.Tell(client.Status{State: client.Connected})
 	pass(10 * time.Second)
 	want(0, " 28%  296MiB/1.0GiB  -/s  ETA -:--")
-	p.add(728 << 20)
-	p.finish()
-	if got := p.summary(); got != "1 file, 768MiB in 17s (45MiB/s); 256MiB were there already" {
+	p.Add(728 << 20)
+	p.Finish()
+	if got := p.Summary(); got != "1 file, 768MiB in 17s (45MiB/s); 256MiB were there already" {
 		t.Errorf("summary %q", got)
 	}
-	p.plan(3, 0)
+	p.Plan(3, 0)
 	want(40, "100%  1.0GiB/0B  1/3 files  -/s  ETA -:…")
 	want(60, "[================] 100%  1.0GiB/0B  1/3 files  -/s  ETA -:--")
 	for width := 1; width < 200; width++ {
@@ -87,37 +83,8 @@ func TestClock(t *testing.T) {
 func TestNameText(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{"plain name": "plain name", "ü": "ü", "a\nb": `"a\nb"`, "\xff": `"\xff"`, "\x1b[2J": `"\x1b[2J"`} {
-		if got := nameText(name); got != want {
+		if got := Name(name); got != want {
 			t.Errorf("%q is shown as %s", name, got)
 		}
-	}
-}
-
-func TestFilesHelp(t *testing.T) {
-	t.Parallel()
-	for _, args := range []string{"cp", "fs", "fs ls", "fs cat", "fs put", "fs get", "fs mkdir", "fs rm", "fs stat"} {
-		t.Run(args, func(t *testing.T) {
-			var out, stderr bytes.Buffer
-			root := newRoot(append(strings.Fields(args), "--help"), nil, nil, &stderr)
-			root.SetOut(&out)
-			if err := root.Execute(); err != nil || stderr.Len() > 0 {
-				t.Fatal(err, stderr.String())
-			}
-			golden := filepath.Join("testdata", "help", fmt.Sprintf("tether %s.txt", args))
-			if *update {
-				if err := os.WriteFile(golden, out.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil || out.String() != string(want) {
-				t.Errorf("help differs from %s (%v; rewrite with -update):\n%s", golden, err, out.String())
-			}
-			for line := range strings.Lines(out.String()) {
-				if len(line) > 121 {
-					t.Errorf("too wide for a terminal: %s", line)
-				}
-			}
-		})
 	}
 }

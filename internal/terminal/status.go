@@ -1,10 +1,9 @@
-package main
+package terminal
 
 import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
@@ -20,10 +19,10 @@ const (
 	statusStep = time.Second
 )
 
-// A statusLine tells people that the connection is lost, and when it is back. On a
+// A StatusLine tells people that the connection is lost, and when it is back. On a
 // terminal it is one line below the cursor, which is gone without a trace when output
 // goes on; elsewhere it is a plain line for each event.
-type statusLine struct {
+type StatusLine struct {
 	to       io.Writer
 	terminal bool
 	quiet    bool
@@ -63,20 +62,20 @@ const (
 	escTitleGoBack = "\x1b[23;2t"
 )
 
-func newStatusLine(stderr io.Writer, quiet bool) *statusLine {
-	return &statusLine{to: stderr, terminal: isTerminal(stderr), quiet: quiet}
+func NewStatusLine(stderr io.Writer, quiet bool) *StatusLine {
+	return &StatusLine{to: stderr, terminal: Is(stderr), quiet: quiet}
 }
 
-// setRaw says whether the terminal passes on each key, so that it prints nothing by
+// SetRaw says whether the terminal passes on each key, so that it prints nothing by
 // itself.
-func (s *statusLine) setRaw(raw bool) {
+func (s *StatusLine) SetRaw(raw bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.raw = raw
 }
 
-// tell is client.Options.OnState.
-func (s *statusLine) tell(status client.Status) {
+// Tell is client.Options.OnState.
+func (s *StatusLine) Tell(status client.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.quiet {
@@ -99,7 +98,7 @@ func (s *statusLine) tell(status client.Status) {
 }
 
 // over ends an outage. The caller has s.mu.
-func (s *statusLine) over() {
+func (s *StatusLine) over() {
 	if s.since.IsZero() {
 		return
 	}
@@ -112,7 +111,7 @@ func (s *statusLine) over() {
 }
 
 // tick shows what there is to show, while the outage lasts.
-func (s *statusLine) tick() {
+func (s *StatusLine) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.since.IsZero() || s.closed {
@@ -138,13 +137,13 @@ func outageText(lasted time.Duration, reason string) string {
 		text += " (" + roundSeconds(lasted) + ")"
 	}
 	if reason != "" {
-		text += ": " + cutTo(printable(reason), maxReason)
+		text += ": " + Cut(Printable(reason), maxReason)
 	}
 	return text
 }
 
 // show draws the status. The caller has s.mu.
-func (s *statusLine) show() {
+func (s *StatusLine) show() {
 	text := "tether: " + outageText(max(time.Since(s.since), 1), s.reason)
 	if s.alternate.is {
 		// A program has the whole screen for itself: nothing is drawn into it.
@@ -165,7 +164,7 @@ func (s *statusLine) show() {
 }
 
 // hide takes the status away. The caller has s.mu.
-func (s *statusLine) hide() {
+func (s *StatusLine) hide() {
 	switch s.shown {
 	case inTitle:
 		io.WriteString(s.to, escTitleGoBack)
@@ -182,11 +181,11 @@ func (s *statusLine) hide() {
 
 // connectingText tells of a server that could not be reached and is tried again.
 func connectingText(status client.Status) string {
-	return "waiting for the server: " + cutTo(printable(status.Err.Error()), maxReason)
+	return "waiting for the server: " + Cut(Printable(status.Err.Error()), maxReason)
 }
 
-// note tells something in a line of its own that stays.
-func (s *statusLine) note(text string) {
+// Note tells something in a line of its own that stays.
+func (s *StatusLine) Note(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.quiet && !s.closed {
@@ -194,7 +193,7 @@ func (s *statusLine) note(text string) {
 	}
 }
 
-func (s *statusLine) noteLocked(text string) {
+func (s *StatusLine) noteLocked(text string) {
 	s.notes = append(s.notes, "tether: "+text)
 	if !s.terminal || !s.alternate.is {
 		s.tellNotes()
@@ -202,7 +201,7 @@ func (s *statusLine) noteLocked(text string) {
 }
 
 // tellNotes prints what waits. The caller has s.mu.
-func (s *statusLine) tellNotes() {
+func (s *StatusLine) tellNotes() {
 	s.hide()
 	for _, text := range s.notes {
 		if s.terminal && s.raw { // the cursor may be anywhere, and nobody else sends it home
@@ -213,8 +212,8 @@ func (s *statusLine) tellNotes() {
 	s.notes = nil
 }
 
-// close takes the status away for good.
-func (s *statusLine) close() {
+// Close takes the status away for good.
+func (s *StatusLine) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
@@ -225,17 +224,17 @@ func (s *statusLine) close() {
 	s.tellNotes()
 }
 
-// output returns a writer for output that may go to the terminal of the status: each
+// Output returns a writer for output that may go to the terminal of the status: each
 // takes care of the other. Other files are written to directly.
-func (s *statusLine) output(f io.Writer) io.Writer {
-	if !s.terminal || !isTerminal(f) {
+func (s *StatusLine) Output(f io.Writer) io.Writer {
+	if !s.terminal || !Is(f) {
 		return f
 	}
 	return statusWriter{s, f}
 }
 
 type statusWriter struct {
-	status *statusLine
+	status *StatusLine
 	to     io.Writer
 }
 
@@ -252,16 +251,6 @@ func (w statusWriter) Write(b []byte) (int, error) {
 		s.tellNotes()
 	}
 	return n, err
-}
-
-// fit cuts a text to the width of a terminal.
-func fit(text string, to io.Writer) string {
-	if f, ok := to.(*os.File); ok {
-		if _, cols := terminalSize(f); cols > 1 {
-			return cutTo(text, int(cols)-1)
-		}
-	}
-	return text
 }
 
 func roundSeconds(d time.Duration) string { return d.Round(time.Second).String() }

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"os"
@@ -6,14 +6,14 @@ import (
 	"golang.org/x/term"
 )
 
-// isTerminal tells whether somebody sits at the other end.
-func isTerminal(stream any) bool {
+// Is tells whether somebody sits at the other end.
+func Is(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && f != nil && term.IsTerminal(int(f.Fd()))
 }
 
-// terminalSize is zero where nobody knows.
-func terminalSize(f *os.File) (rows, cols uint16) {
+// Size is zero where nobody knows.
+func Size(f *os.File) (rows, cols uint16) {
 	width, height, err := term.GetSize(int(f.Fd()))
 	if err != nil {
 		return 0, 0
@@ -21,9 +21,9 @@ func terminalSize(f *os.File) (rows, cols uint16) {
 	return uint16(height), uint16(width)
 }
 
-// makeRaw lets a terminal pass on each key as it is, until the returned function is
+// MakeRaw lets a terminal pass on each key as it is, until the returned function is
 // called.
-func makeRaw(f *os.File) (restore func()) {
+func MakeRaw(f *os.File) (restore func()) {
 	state, err := term.MakeRaw(int(f.Fd()))
 	if err != nil {
 		return func() {}

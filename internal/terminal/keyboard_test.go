@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import "testing"
 
@@ -29,7 +29,7 @@ func TestEscape(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "ab", ".", " ", "\x03"} {
-		if _, err := parseEscape(bad); err == nil {
+		if _, err := ParseEscape(bad); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package main
+package terminal
 
 import "os"
 
@@ -12,9 +12,9 @@ func isSame(a, b *os.File) bool {
 	ai, aerr := a.Stat()
 	bi, berr := b.Stat()
 	if aerr != nil || berr != nil || !ai.Mode().IsRegular() || !bi.Mode().IsRegular() {
-		return isTerminal(a) && isTerminal(b)
+		return Is(a) && Is(b)
 	}
 	return os.SameFile(ai, bi)
 }
 
-func followSize(*os.File, func(rows, cols uint16)) (stop func()) { return func() {} }
+func FollowSize(*os.File, func(rows, cols uint16)) (stop func()) { return func() {} }

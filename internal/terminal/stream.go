@@ -1,0 +1,392 @@
+package terminal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
+)
+
+const (
+	// outputGrace is how long the output of a command that has exited may be silent
+	// before it is not waited for any more: a child in the background may hold it.
+	outputGrace = 2 * time.Second
+
+	// giveUpGrace is how long a command may take to end after its time is over.
+	giveUpGrace = 10 * time.Second
+
+	// sendTimeout bounds a signal or a new size: after that it is out of date.
+	sendTimeout = time.Minute
+)
+
+// A Process is a command that runs on a server.
+type Process interface {
+	Signal(ctx context.Context, name string) error
+	Resize(ctx context.Context, rows, cols int) error
+	Terminate(ctx context.Context) (running bool, err error)
+}
+
+// Events returns what a command does, in order.
+type Events interface {
+	Next(context.Context) (client.Event, error)
+}
+
+// A Session connects the standard streams of this program, which may be a terminal, with a
+// command. Its methods are called by one goroutine.
+type Session struct {
+	Status   *StatusLine
+	Timeout  time.Duration // after it the command is terminated; 0: never
+	Guest    bool          // the command is another client's: it runs on when this session ends
+	Watching bool          // signals end this session and are not passed on to the command
+
+	stdin, stdout *os.File
+	stderr        io.Writer
+	tty           bool // the command has a terminal
+	raw           bool // our terminal passes on each key
+	connected     func() bool
+	newest        func(context.Context) (seq uint64, err error) // of the command's events, on the server
+	exited        atomic.Bool                                   // the command has exited
+}
+
+// NewSession looks at our standard streams. tty says that the command has a terminal,
+// typing that it gets our input.
+func NewSession(stdin, stdout *os.File, stderr io.Writer, tty, typing bool, status *StatusLine) *Session {
+	s := &Session{stdin: stdin, stdout: stdout, stderr: stderr, tty: tty, Status: status}
+	s.raw = tty && typing && Is(stdin) && Is(stdout)
+	status.SetRaw(s.raw)
+	return s
+}
+
+// On says which command the session is about. session is the public id of the command's session.
+func (s *Session) On(c *client.Client, session, process string) {
+	s.connected = func() bool { return c.Status().State == client.Connected }
+	s.newest = func(ctx context.Context) (uint64, error) {
+		all, err := c.Processes(ctx, session)
+		if err != nil {
+			return 0, err
+		}
+		for _, p := range all {
+			if p.ProcessID == process {
+				return p.NextSeq - 1, nil
+			}
+		}
+		return 0, client.ErrUnknownProcess
+	}
+}
+
+// Connected reports whether the server can be reached at the moment.
+func (s *Session) Connected() bool { return s.connected() }
+
+// Size returns the size of our terminal, and zero if the command does not get it.
+func (s *Session) Size() (rows, cols int) {
+	if !s.raw {
+		return 0, 0
+	}
+	r, c := Size(s.stdout)
+	return int(r), int(c)
+}
+
+// EndLine moves the cursor of our terminal to the beginning of a new line: the program
+// that the user leaves may have put it anywhere.
+func (s *Session) EndLine() {
+	if s.raw {
+		io.WriteString(s.stderr, "\r\n")
+	}
+}
+
+// An Ending is why a session has ended.
+type Ending struct {
+	Code    int
+	Exited  bool // Code is that of the command
+	Timeout bool
+	Err     error // the command, or its output, was lost
+	Output  error // our own output takes no more
+	Left    error // the user has left: ErrEscape, a SignalError or ErrUnreachable
+}
+
+// ErrUnreachable means, together with a SignalError, that the signal could not be passed on.
+var ErrUnreachable = errors.New("the server cannot be reached; the command may run on until the server ends this session")
+
+// An Input is where the keyboard, or whatever our standard input is, leads to.
+type Input struct {
+	To     io.Writer
+	Close  func() error // passes on the end of the input; its error is ignored
+	Escape *Escape      // the keys to leave; nil: none. They count on a terminal only
+	// Ended is called when the session has ended. It must end a Write that waits, usually by
+	// closing the client.
+	Ended func(Ending)
+}
+
+// Stream carries output, input, signals and the size of the terminal until the command has
+// ended or the user has left. sources has one source of events for each of s.Outputs. Without
+// an input only output is carried.
+func (s *Session) Stream(p Process, sources []Events, in *Input, signals <-chan os.Signal) Ending {
+	if s.raw {
+		defer MakeRaw(s.stdin)()
+		defer FollowSize(s.stdout, func(rows, cols uint16) {
+			ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
+			defer cancel()
+			p.Resize(ctx, int(rows), int(cols)) // fails only if the command has no terminal any more
+		})()
+	}
+	if in == nil {
+		return s.carry(p, sources, signals, nil)
+	}
+	keys := in.Escape
+	if !Is(s.stdin) || !s.Guest && !s.raw {
+		keys = nil
+	}
+	k := newKeyboard(s.stdin, keys, in.To, in.Close)
+	defer k.wait()
+	defer k.stop()
+	end := s.carry(p, sources, signals, k.leave)
+	in.Ended(end)
+	return end
+}
+
+// carry writes output until the command has ended, and does meanwhile what signals and the
+// terminal ask for. left tells that the user wants to leave; it may be nil.
+func (s *Session) carry(p Process, sources []Events, signals <-chan os.Signal, left <-chan error) Ending {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	results := make(chan copied, len(sources))
+	broken := make(chan error, len(sources))
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer cancel()
+	for i, out := range s.outputs() {
+		tasks.Go(func() { results <- s.copy(ctx, sources[i], out, broken) })
+	}
+	var timeout, grace <-chan time.Time
+	if s.Timeout > 0 {
+		timeout = time.After(s.Timeout)
+	}
+	forward := newForwarder(ctx, &tasks, p)
+	end := Ending{}
+	for waiting := len(sources); waiting > 0; {
+		select {
+		case c := <-results:
+			waiting--
+			end.add(c)
+		case sig := <-signals:
+			if end.Left = s.signal(sig, forward); end.Left != nil {
+				return end
+			}
+		case err := <-broken:
+			if s.Guest && err != nil {
+				end.Output = err
+				return end
+			}
+			if s.Guest {
+				end.Left = SignalError{syscall.SIGPIPE}
+				return end
+			}
+			// The command should learn it by its next write, and by default die.
+			forward.post(func(ctx context.Context) { p.Signal(ctx, "SIGPIPE"); p.Terminate(ctx) })
+		case <-timeout:
+			end.Timeout = !s.exited.Load() // otherwise only its output is waited for
+			forward.post(func(ctx context.Context) { p.Terminate(ctx) })
+			grace = time.After(giveUpGrace)
+		case <-grace:
+			end.Err = errors.New("the command has not ended in time")
+			return end
+		case err := <-left:
+			end.Left = err
+			return end
+		}
+	}
+	return end
+}
+
+// signal passes a signal on to the command. Its error is that the session ends by the signal
+// instead.
+func (s *Session) signal(sig os.Signal, forward *forwarder) error {
+	_, harmless := harmlessSignals[sig]
+	switch {
+	case harmless && s.Watching:
+		return nil
+	case harmless:
+		forward.send(sig)
+		return nil
+	case s.Watching:
+		return SignalError{sig.(syscall.Signal)}
+	case !forward.send(sig) && !s.connected():
+		return errors.Join(SignalError{sig.(syscall.Signal)}, ErrUnreachable)
+	}
+	return nil
+}
+
+func (e *Ending) add(c copied) {
+	if c.exited {
+		e.Code, e.Exited = c.code, true
+	}
+	e.Err, e.Output = cmp.Or(e.Err, c.err), cmp.Or(e.Output, c.output)
+}
+
+// An output is where some of a command's output goes.
+type output struct {
+	to func(stream string) io.Writer // nil: nowhere
+}
+
+// Outputs is how many sources of events Stream needs.
+func (s *Session) Outputs() int { return len(s.outputs()) }
+
+// outputs returns where output goes. If both streams end in the same place, one
+// reader writes to it what the server has read, in that order. Else each stream has its own
+// reader, so that one may be held up while the other goes on.
+func (s *Session) outputs() []output {
+	stdout, stderr := s.Status.Output(s.stdout), s.Status.Output(s.stderr)
+	both := func(stream string) io.Writer {
+		if stream == wire.StreamStderr {
+			return stderr
+		}
+		return stdout
+	}
+	if s.tty || SameFile(s.stdout, s.stderr) {
+		return []output{{to: both}}
+	}
+	only := func(isStderr bool) output {
+		return output{to: func(stream string) io.Writer {
+			if (stream == wire.StreamStderr) != isStderr {
+				return nil
+			}
+			return both(stream)
+		}}
+	}
+	return []output{only(false), only(true)}
+}
+
+// SameFile reports whether two streams lead to the same file, pipe or terminal.
+func SameFile(a *os.File, b io.Writer) bool {
+	f, ok := b.(*os.File)
+	if !ok || a == nil || f == nil {
+		return false
+	}
+	return isSame(a, f)
+}
+
+// A copied is how the copying of an output ended.
+type copied struct {
+	code   int
+	exited bool
+	last   uint64 // event
+	err    error
+	output error // of ours
+}
+
+// copy writes output until it has ended, or has been silent for a while after the
+// exit of the command.
+func (s *Session) copy(ctx context.Context, from Events, out output, broken chan<- error) (c copied) {
+	dead := false // the output takes no more
+	for {
+		e, err := s.next(ctx, from, c)
+		switch {
+		case err != nil && (errors.Is(err, io.EOF) || errors.Is(err, errSilent)):
+			return c
+		case err != nil:
+			if ctx.Err() == nil {
+				c.err = err
+			}
+			return c
+		}
+		c.last = e.Seq
+		switch e.Kind {
+		case client.Exited:
+			c.code, c.exited = e.ExitCode, true
+			s.exited.Store(true)
+		case client.Gap:
+			if s.Guest { // the server keeps nothing for observers
+				continue
+			}
+			c.err = &client.GapError{First: e.First, Last: e.Seq}
+		case client.Output:
+			to := out.to(e.Stream)
+			if to == nil || dead {
+				continue
+			}
+			if _, err := to.Write(e.Data); err != nil {
+				dead = true
+				if !errors.Is(err, syscall.EPIPE) { // that is the command's matter
+					c.output = OutputError(err)
+				}
+				broken <- c.output
+			}
+		}
+	}
+}
+
+// errSilent means that an output was silent for long enough.
+var errSilent = errors.New("no more output")
+
+// next returns the event that follows what was copied. After the exit of the command
+// it is not waited for longer than outputGrace, as long as somebody could tell us about
+// it and nothing is on its way.
+func (s *Session) next(ctx context.Context, from Events, c copied) (client.Event, error) {
+	if !c.exited {
+		return from.Next(ctx)
+	}
+	for {
+		short, cancel := context.WithTimeoutCause(ctx, outputGrace, errSilent)
+		e, err := from.Next(short)
+		cancel()
+		if !errors.Is(err, errSilent) {
+			return e, err
+		}
+		if newest, nerr := s.newest(ctx); s.connected() && (nerr != nil || newest <= c.last) {
+			return e, err
+		}
+	}
+}
+
+// A forwarder sends requests to a command one after the other, in a goroutine of its own.
+type forwarder struct {
+	process Process
+	jobs    chan func(context.Context)
+	pending atomic.Int32 // jobs that are waiting, or being done
+}
+
+// maxPending is how many jobs wait for their turn.
+const maxPending = 8
+
+func newForwarder(ctx context.Context, tasks *sync.WaitGroup, p Process) *forwarder {
+	f := &forwarder{process: p, jobs: make(chan func(context.Context), maxPending)}
+	tasks.Go(func() { // ends with ctx
+		for {
+			select {
+			case job := <-f.jobs:
+				limited, cancel := context.WithTimeout(ctx, sendTimeout)
+				job(limited)
+				cancel()
+				f.pending.Add(-1)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return f
+}
+
+// post asks for something to be done; false: too much waits already.
+func (f *forwarder) post(job func(context.Context)) bool {
+	select {
+	case f.jobs <- job:
+		f.pending.Add(1)
+		return true
+	default:
+		return false
+	}
+}
+
+// send passes a signal on. It reports whether nothing else was waiting.
+func (f *forwarder) send(sig os.Signal) bool {
+	idle := f.pending.Load() <= 0
+	return f.post(func(ctx context.Context) { f.process.Signal(ctx, signalName(sig)) }) && idle
+}

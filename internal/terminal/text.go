@@ -1,0 +1,93 @@
+package terminal
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Cut shortens a text to so many characters; 0 or less: any number.
+func Cut(text string, width int) string {
+	if width <= 0 || utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:width-1]) + "…"
+}
+
+// Name is a name for people. One that could be misread, or could do something to a
+// terminal, is quoted.
+func Name(name string) string {
+	for _, r := range name {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return strconv.Quote(name)
+		}
+	}
+	return name
+}
+
+// Printable takes out what could move the cursor of a terminal: names and arguments
+// come from others.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// fit cuts a text to the width of a terminal.
+func fit(text string, to io.Writer) string {
+	if f, ok := to.(*os.File); ok {
+		if _, cols := Size(f); cols > 1 {
+			return Cut(text, int(cols)-1)
+		}
+	}
+	return text
+}
+
+// Bytes is a size with at most one decimal.
+func Bytes(n uint64) string {
+	const units = "KMGTPE"
+	if n < 1<<10 {
+		return fmt.Sprintf("%dB", n)
+	}
+	value, unit := float64(n), 0
+	for value /= 1 << 10; value >= 1000 && unit < len(units)-1; unit++ {
+		value /= 1 << 10
+	}
+	if value < 9.95 {
+		return fmt.Sprintf("%.1f%ciB", value, units[unit])
+	}
+	return fmt.Sprintf("%.0f%ciB", value, units[unit])
+}
+
+// Span is a time span as people say it: 1.2s, 45s, 3m20s, 5h10m, 3d4h.
+func Span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < 0:
+		return "0s"
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < day:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+}
+
+func Plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
