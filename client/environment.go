@@ -37,7 +37,7 @@ func (c *Client) Ping(ctx context.Context) error {
 // askWithin is ask for an answer that has its time. The time to get a connection does
 // not count.
 func (c *Client) askWithin(ctx context.Context, limit time.Duration, method string, result any) error {
-	return c.onLink(ctx, func(l *link) error {
+	return c.through(ctx, idempotent, func(l *link) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, limit, &lateError{method, limit})
 		defer cancel()
 		return l.call(ctx, method, wire.Empty{}, result)

@@ -83,7 +83,7 @@ func (f *Files) Open(ctx context.Context, name string) (*File, error) {
 		}
 		file = &File{files: f, name: name, uri: uri, info: info, window: 1}
 		file.ctx, file.close = context.WithCancel(f.client.ctx)
-		err = f.client.onLink(ctx, func(l *link) error {
+		err = f.client.through(ctx, idempotent, func(l *link) error {
 			_, err := file.on(ctx, l)
 			return err
 		})
@@ -176,7 +176,7 @@ func (f *File) drop(h *handle) {
 func (f *File) fetch(ctx context.Context, offset int64, n int) (data []byte, eof bool, err error) {
 	for len(data) < n && !eof {
 		var r wire.ReadBlockResult
-		err := f.files.client.onLink(ctx, func(l *link) error {
+		err := f.files.client.through(ctx, idempotent, func(l *link) error {
 			id, err := f.on(ctx, l)
 			if err != nil {
 				return err

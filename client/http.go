@@ -64,28 +64,21 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, c := req.Context(), t.client
-	for {
-		l, err := c.ready(ctx)
-		if err != nil {
-			return nil, err
-		}
-		body := c.bodies.open(ctx)
+	ctx := req.Context()
+	var resp *http.Response
+	err = t.client.through(ctx, atMostOnce, func(l *link) error {
+		body := t.client.bodies.open(ctx)
 		params.RequestID = body.id
 		params.TimeoutMs = timeLeft(ctx)
 		var r wire.HTTPResponse
-		err = l.call(ctx, wire.MethodHTTPRequest, params, &r)
-		if err == nil {
-			return response(req, &r, body), nil
+		if err := l.call(ctx, wire.MethodHTTPRequest, params, &r); err != nil {
+			body.Close()
+			return err
 		}
-		body.Close()
-		switch lost, isLost := isLost(err); {
-		case !isLost:
-			return nil, err
-		case lost.sent:
-			return nil, &ambiguousError{lost: lost}
-		}
-	}
+		resp = response(req, &r, body)
+		return nil
+	})
+	return resp, err
 }
 
 func timeLeft(ctx context.Context) *uint64 {

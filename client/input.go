@@ -152,19 +152,12 @@ func (p *Process) inputGone() error {
 func (in *input) run() {
 	c := in.process.client
 	var open []*write // unanswered, oldest first
-	for {
-		l, err := c.ready(c.ctx)
-		if err == nil {
-			var done bool
-			if open, done = in.runOn(l, open); !done {
-				continue
-			}
-			err = in.process.inputGone()
-		}
-		for _, w := range append(open, in.waiting...) {
-			w.settle(err)
-		}
-		return
+	err := c.through(c.ctx, idempotent, func(l *link) (err error) {
+		open, err = in.runOn(l, open)
+		return err
+	})
+	for _, w := range append(open, in.waiting...) {
+		w.settle(err)
 	}
 }
 
@@ -174,9 +167,9 @@ type flight struct {
 	result chan error // of capacity 1
 }
 
-// runOn sends on one connection until that is lost, or nothing is left to do. It
-// returns what is unanswered.
-func (in *input) runOn(l *link, open []*write) (_ []*write, done bool) {
+// runOn sends on one connection until that is lost, or nothing is left to do. It returns
+// the writes that are unanswered, and why it has ended.
+func (in *input) runOn(l *link, open []*write) ([]*write, error) {
 	p := in.process
 	var flights []flight
 	for _, w := range open {
@@ -202,17 +195,21 @@ func (in *input) runOn(l *link, open []*write) (_ []*write, done bool) {
 		case err := <-first:
 			if _, lost := isLost(err); lost {
 				first <- err
-				return land(flights), p.Err() != nil
+				open = land(flights)
+				if p.Err() != nil {
+					err = p.inputGone() // the next connection would not help
+				}
+				return open, err
 			}
 			flights[0].write.settle(err)
 			flights = flights[1:]
 		case <-ended:
 			queue, ended = nil, nil // only answers now
 		case <-p.client.ctx.Done():
-			return land(flights), true
+			return land(flights), p.inputGone()
 		}
 	}
-	return nil, true
+	return nil, p.inputGone()
 }
 
 // maxWrite is the most input in one request on this connection.

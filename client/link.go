@@ -216,7 +216,11 @@ func (p *pending) wait(ctx context.Context, result any) error {
 
 // call sends a request on this connection and waits for the answer.
 func (l *link) call(ctx context.Context, method string, params, result any) error {
-	p, err := l.begin(ctx, ordinary, method, params)
+	return l.callAs(ctx, ordinary, method, params, result)
+}
+
+func (l *link) callAs(ctx context.Context, u urgency, method string, params, result any) error {
+	p, err := l.begin(ctx, u, method, params)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -69,6 +70,9 @@ func (c *Client) mend() {
 	}
 }
 
+// errNotFilled means that the server has not answered in time. It is asked again later.
+var errNotFilled = errors.New("the server has not sent the missing events in time")
+
 // mendOne looks after one hole.
 func (c *Client) mendOne(p *Process) {
 	p.mu.Lock()
@@ -85,20 +89,18 @@ func (c *Client) mendOne(p *Process) {
 	if !due {
 		return
 	}
-	l, err := c.ready(c.ctx)
-	if err != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(c.ctx, c.opts.FollowUp)
-	defer cancel()
-	err = p.catchUp(ctx, l)
+	err := c.through(c.ctx, idempotent, func(l *link) error {
+		ctx, cancel := context.WithTimeoutCause(c.ctx, c.opts.FollowUp, errNotFilled)
+		defer cancel()
+		return p.catchUp(ctx, l)
+	})
 	p.mu.Lock()
 	if !p.hole.since.IsZero() { // it is not closed; the next question can wait
 		p.hole.since, p.hole.asked = time.Now(), p.hole.last == before
 	}
 	p.mu.Unlock()
-	if _, lost := isLost(err); err == nil || lost || ctx.Err() != nil {
+	if err == nil || err == errNotFilled || c.ctx.Err() != nil {
 		return
 	}
-	c.giveUp(l, p, &RecoveryError{p.id, err})
+	c.giveUp(p, &RecoveryError{p.id, err})
 }

@@ -23,7 +23,7 @@ func (c *Client) Sessions(ctx context.Context) ([]wire.SessionInfo, error) {
 		return nil, unsupported("listing sessions")
 	}
 	var r wire.SessionListResult
-	err := c.ask(ctx, wire.MethodSessionList, wire.Empty{}, &r)
+	err := c.call(ctx, idempotent, wire.MethodSessionList, wire.Empty{}, &r)
 	return r.Sessions, err
 }
 
@@ -37,7 +37,7 @@ func (c *Client) Processes(ctx context.Context, sessionID string) ([]wire.Proces
 		params.SessionID = &sessionID
 	}
 	var r wire.ListResult
-	err := c.ask(ctx, wire.MethodProcessList, params, &r)
+	err := c.call(ctx, idempotent, wire.MethodProcessList, params, &r)
 	return r.Processes, err
 }
 
@@ -105,7 +105,7 @@ func (o *Observation) attach(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(o.ctx, cancel)()
-	return o.client.onLink(ctx, func(l *link) error {
+	return o.client.through(ctx, idempotent, func(l *link) error {
 		c := o.client
 		after := c.watchers.ask(o)
 		call, err := l.begin(ctx, ordinary, wire.MethodProcessObserve,

@@ -156,7 +156,7 @@ func (p *Process) Err() error {
 // take brings in an event from the wire.
 func (p *Process) take(e Event) {
 	if len(e.Data) > maxChunk {
-		p.client.surrender(p, protocolError("process event exceeds %d bytes", maxChunk))
+		p.client.giveUp(p, protocolError("process event exceeds %d bytes", maxChunk))
 		return
 	}
 	p.mu.Lock()
@@ -236,14 +236,6 @@ func (p *Process) fail(err error) {
 	}
 }
 
-// surrender gives up a process on the present connection, if there is one.
-func (c *Client) surrender(p *Process, err error) {
-	c.mu.Lock()
-	l := c.link
-	c.mu.Unlock()
-	c.giveUp(l, p, err)
-}
-
 // ReadOptions are what to read of a process's output.
 type ReadOptions struct {
 	AfterSeq uint64        // events after this one
@@ -261,10 +253,7 @@ func (p *Process) Read(ctx context.Context, o ReadOptions) (*wire.ReadResult, er
 	wait := uint64(max(0, o.Wait.Milliseconds()))
 	params.WaitMs = &wait
 	r := new(wire.ReadResult)
-	if o.Wait > 0 {
-		return r, p.client.call(ctx, always, wire.MethodProcessRead, params, r)
-	}
-	return r, p.client.ask(ctx, wire.MethodProcessRead, params, r)
+	return r, p.client.call(ctx, idempotent, wire.MethodProcessRead, params, r)
 }
 
 // catchUp asks on a connection for what is missing.
@@ -274,10 +263,7 @@ func (p *Process) catchUp(ctx context.Context, l *link) error {
 	p.mu.Unlock()
 	var zero uint64
 	var r wire.ReadResult
-	call, err := l.begin(ctx, patient, wire.MethodProcessRead, wire.ReadParams{ProcessID: p.id, AfterSeq: &after, WaitMs: &zero})
-	if err == nil {
-		err = call.wait(ctx, &r)
-	}
+	err := l.callAs(ctx, patient, wire.MethodProcessRead, wire.ReadParams{ProcessID: p.id, AfterSeq: &after, WaitMs: &zero}, &r)
 	if err != nil {
 		return err
 	}
@@ -322,9 +308,9 @@ func (p *Process) callOnce(ctx context.Context, method string, params any, id **
 	if p.client.Has(FeatureOnce) {
 		once := p.client.newID()
 		*id = &once
-		return p.client.call(ctx, always, method, params, nil)
+		return p.client.call(ctx, idempotent, method, params, nil)
 	}
-	return p.client.call(ctx, once, method, params, nil)
+	return p.client.call(ctx, atMostOnce, method, params, nil)
 }
 
 // Terminate ends the command and all it has started: SIGTERM, and SIGKILL soon
@@ -340,7 +326,7 @@ func (p *Process) Terminate(ctx context.Context) (running bool, err error) {
 	default:
 	}
 	var r wire.TerminateResult
-	err = p.client.callAs(ctx, always, cleanUp, wire.MethodProcessTerminate, wire.ProcessParams{ProcessID: p.id}, &r)
+	err = p.client.callAs(ctx, idempotent, cleanUp, wire.MethodProcessTerminate, wire.ProcessParams{ProcessID: p.id}, &r)
 	return r.Running, err
 }
 
@@ -356,7 +342,7 @@ func (p *Process) Resize(ctx context.Context, rows, cols int) error {
 	if !p.client.Has(FeatureResize) {
 		return unsupported("resizing a terminal")
 	}
-	return p.client.call(ctx, always, wire.MethodProcessResize,
+	return p.client.call(ctx, idempotent, wire.MethodProcessResize,
 		wire.ResizeParams{ProcessID: p.id, Rows: cells(rows), Cols: cells(cols)}, nil)
 }
 

@@ -235,7 +235,7 @@ func (c *Client) catchUpAll(ctx context.Context, l *link) error {
 			first = r.err
 			continue
 		}
-		c.giveUp(l, r.p, &RecoveryError{r.p.id, r.err})
+		c.giveUp(r.p, &RecoveryError{r.p.id, r.err})
 	}
 	return first
 }
@@ -251,27 +251,16 @@ func (e *RecoveryError) Error() string {
 }
 func (e *RecoveryError) Unwrap() error { return e.Err }
 
-// giveUp fails a process and ends it on the server, on the next connection if this one
-// is lost. If the server does not know it, another one may get its name.
-func (c *Client) giveUp(l *link, p *Process, err error) {
+// giveUp fails a process and ends it on the server. If the server does not know it,
+// another one may get its name.
+func (c *Client) giveUp(p *Process, err error) {
 	c.forget(p)
 	p.fail(err)
 	if errors.Is(err, ErrUnknownProcess) {
 		return
 	}
-	c.spawn(func() {
-		for {
-			call, err := l.begin(c.ctx, patient, wire.MethodProcessTerminate, wire.ProcessParams{ProcessID: p.id})
-			if err == nil {
-				err = call.wait(c.ctx, nil)
-			}
-			if _, lost := isLost(err); !lost {
-				return
-			}
-			if l, err = c.ready(c.ctx); err != nil {
-				return // it ends with the session
-			}
-		}
+	c.spawn(func() { // if there is no other connection, the process ends with the session
+		c.callAs(c.ctx, idempotent, patient, wire.MethodProcessTerminate, wire.ProcessParams{ProcessID: p.id}, nil)
 	})
 }
 

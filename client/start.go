@@ -165,50 +165,40 @@ func (c *Client) register(p *Process) error {
 	return nil
 }
 
-// start sees a start through lost connections. The context counts until it is sent.
+// start starts a process, once, through lost connections. The context counts until the
+// start is sent: from then on only the end of the client ends it.
 func (c *Client) start(ctx context.Context, p *Process, params *wire.StartParams) error {
-	sent := false // on a connection that was lost
-	for {
-		waiting := ctx
-		if sent {
-			waiting = c.ctx
+	err := c.through(ctx, atMostOnce, func(l *link) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-		l, err := c.ready(waiting)
-		if err == nil {
-			err = context.Cause(waiting)
-		}
-		if err != nil {
-			c.forget(p)
-			if sent {
-				err = &ambiguousError{err, commandStarted}
-			}
+		return c.startOn(ctx, l, ordinary, p, params)
+	})
+	if errors.Is(err, ErrAmbiguous) {
+		known := false // what became of the start
+		err = c.through(c.ctx, idempotent, func(l *link) error {
+			err := c.startAgain(l, p, params)
+			_, lost := isLost(err)
+			known = !lost
 			return err
-		}
-		if sent {
-			err = c.startAgain(l, p, params)
-		} else {
-			err = c.startOn(ctx, l, ordinary, p, params)
-		}
-		lost, isLost := isLost(err)
-		switch {
-		case err == nil:
-			return nil
-		case !isLost:
-			c.abandon(l, p, err)
-			return err
-		case lost.sent:
-			sent = true
+		})
+		if !known {
+			err = &ambiguousError{err, commandStarted}
 		}
 	}
+	if err != nil {
+		c.abandon(p, err)
+	}
+	return err
 }
 
 // abandon forgets a process that the caller will not get. One that has started is ended.
-func (c *Client) abandon(l *link, p *Process, err error) {
+func (c *Client) abandon(p *Process, err error) {
 	c.mu.Lock()
 	started := p.started
 	c.mu.Unlock()
 	if started {
-		c.giveUp(l, p, err)
+		c.giveUp(p, err)
 		return
 	}
 	c.forget(p)
@@ -298,7 +288,7 @@ func (c *Client) adopt(ctx context.Context, l *link, p *Process) error {
 			return err
 		}
 		if time.Since(asked) > startingLimit {
-			c.giveUp(l, p, err)
+			c.giveUp(p, err)
 			return &ambiguousError{err, commandStarted}
 		}
 		select {
@@ -319,19 +309,11 @@ func (c *Client) Adopt(ctx context.Context, id string) (*Process, error) {
 	if err := c.register(p); err != nil {
 		return nil, err
 	}
-	for {
-		l, err := c.ready(ctx)
-		if err == nil {
-			err = c.adopt(ctx, l, p)
-		}
-		if err == nil {
-			return p, nil
-		}
-		if _, lost := isLost(err); !lost {
-			c.forget(p)
-			return nil, err
-		}
+	if err := c.through(ctx, idempotent, func(l *link) error { return c.adopt(ctx, l, p) }); err != nil {
+		c.forget(p)
+		return nil, err
 	}
+	return p, nil
 }
 
 func unsupported(what string) error { return fmt.Errorf("%s: %w", what, ErrUnsupported) }

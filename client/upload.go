@@ -134,27 +134,21 @@ func newUpload(f *Files, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOp
 
 // run sees the upload through lost connections.
 func (u *upload) run(ctx context.Context) error {
-	c := u.files.client
-	for {
-		l, err := c.ready(ctx)
-		if err == nil {
+	err := u.files.client.through(ctx, idempotent, func(l *link) error {
+		err := u.runOn(ctx, l)
+		if (u.named || u.inherited) && isStale(err) {
+			u.startOver(l)
 			err = u.runOn(ctx, l)
-			if _, lost := isLost(err); lost {
-				continue
-			}
-			if (u.named || u.inherited) && isStale(err) {
-				u.startOver(l)
-				continue
-			}
-			if err != nil && (u.opts.ID == "" || ctx.Err() == nil) {
-				u.abort(ctx, l)
-			}
 		}
-		if err != nil && u.finished {
-			err = &ambiguousError{lost: err}
+		if err != nil && !l.dead() && (u.opts.ID == "" || ctx.Err() == nil) {
+			u.abort(ctx, l)
 		}
 		return err
+	})
+	if err != nil && u.finished {
+		err = &ambiguousError{lost: err}
 	}
+	return err
 }
 
 // runOn goes on with the upload on one connection.
@@ -324,16 +318,7 @@ func (s *sender) run(ctx context.Context) (err error) {
 
 // fill empties a file and writes it in blocks; each connection begins again.
 func (f *Files) fill(ctx context.Context, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOptions) error {
-	for {
-		l, err := f.client.ready(ctx)
-		if err != nil {
-			return err
-		}
-		err = f.fillOn(ctx, l, uri, r, size, o)
-		if _, lost := isLost(err); !lost {
-			return err
-		}
-	}
+	return f.client.through(ctx, idempotent, func(l *link) error { return f.fillOn(ctx, l, uri, r, size, o) })
 }
 
 func (f *Files) fillOn(ctx context.Context, l *link, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOptions) error {
