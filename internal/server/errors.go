@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 
+	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/sandbox"
@@ -30,15 +31,15 @@ var codes = []struct {
 	{session.ErrProcessStarting, wire.CodeInvalidRequest},
 	{session.ErrStartCancelled, wire.CodeInvalidRequest},
 	{search.ErrTooFast, wire.CodeInvalidRequest},
-	{session.ErrEmptyArgv, wire.CodeInvalidParams},
+	{launch.ErrEmptyArgv, wire.CodeInvalidParams},
 	{session.ErrEmptyWriteID, wire.CodeInvalidParams},
 	{session.ErrWriteReused, wire.CodeInvalidParams},
 	{session.ErrOnceReused, wire.CodeInvalidParams},
-	{session.ErrSandbox, wire.CodeInvalidParams},
-	{session.ErrInvalidCwd, wire.CodeInvalidParams},
-	{session.ErrNetworkProxy, wire.CodeInvalidParams},
-	{session.ErrDecisionTimeout, wire.CodeInvalidParams},
-	{session.ErrCallbackID, wire.CodeInvalidParams},
+	{launch.ErrSandbox, wire.CodeInvalidParams},
+	{launch.ErrInvalidCwd, wire.CodeInvalidParams},
+	{launch.ErrNetworkProxy, wire.CodeInvalidParams},
+	{launch.ErrDecisionTimeout, wire.CodeInvalidParams},
+	{launch.ErrCallbackID, wire.CodeInvalidParams},
 	{shellsnap.ErrScope, wire.CodeInvalidParams},
 	{shellsnap.ErrShell, wire.CodeInvalidParams},
 	{rpc.ErrNoRoom, wire.CodeInvalidRequest},

@@ -203,7 +203,7 @@ func (f *follow) encodeEnd(e outlog.Entry) {
 	if e.Kind == outlog.Exited {
 		b = append(b, `,"exitCode":`...)
 		b = strconv.AppendInt(b, int64(e.ExitCode), 10)
-		b = appendDenial(b, f.process.Denial())
+		b = appendDenial(b, f.process.Command.Denial())
 	}
 	f.batch.Seal(append(b, "}}"...))
 }

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/internal/launch"
 )
 
 // metricsPath is where a server shows what it counts.
@@ -57,8 +57,8 @@ func (s *Server) writeMetrics(w io.Writer) {
 	fmt.Fprintf(w, "tether_processes_running %d\n", running)
 
 	metric("tether_network_decisions_total", "counter", "Decisions about hosts that processes tried to reach through a proxy of this server.")
-	counts := s.sessions.NetworkDecisions()
-	outcomes := slices.SortedFunc(maps.Keys(counts), func(a, b session.NetworkOutcome) int {
+	counts := s.decisions.Counts()
+	outcomes := slices.SortedFunc(maps.Keys(counts), func(a, b launch.NetworkOutcome) int {
 		return cmp.Or(cmp.Compare(a.Decision, b.Decision), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Source, b.Source))
 	})
 	for _, o := range outcomes {

@@ -157,7 +157,7 @@ func (o *observation) encode(e outlog.Entry) {
 	case outlog.Exited:
 		b = append(b, `,"exitCode":`...)
 		b = strconv.AppendInt(b, int64(e.ExitCode), 10)
-		b = appendDenial(b, o.seen.Process.Denial())
+		b = appendDenial(b, o.seen.Process.Command.Denial())
 	}
 	o.batch.Seal(append(b, "}}"...))
 }

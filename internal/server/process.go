@@ -17,7 +17,7 @@ func (c *conn) startProcess(a *session.Attachment, r *rpc.Request, p *wire.Start
 		c.fail(r, err)
 		return
 	}
-	r.Reply(wire.StartResult{ProcessID: process.ID, SandboxType: process.SandboxType()})
+	r.Reply(wire.StartResult{ProcessID: process.ID, SandboxType: process.Command.SandboxType()})
 	a.StartAnswered(process)
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/segmentio/asm/base64" // vectorised: encoding is most of the server's own work
 
+	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
@@ -123,9 +124,9 @@ func (c *conn) answerRead(r *rpc.Request, read *session.Read, done func()) {
 	msg = append(msg, `,"closed":`...)
 	msg = strconv.AppendBool(msg, page.Closed)
 	msg = append(msg, `,"failure":null`...)
-	var denial session.Denial
+	var denial launch.Denial
 	if page.Exited {
-		denial = read.Process.Denial()
+		denial = read.Process.Command.Denial()
 	}
 	msg = append(appendDenial(msg, denial), `}}`...)
 	read.Answer(page, func() { r.ReplyEncoded(msg) }, func(sent func()) { r.QueueEncoded(msg, sent) })
@@ -144,7 +145,7 @@ func appendChunk(b []byte, e outlog.Entry) []byte {
 
 // appendDenial appends the members "sandboxDenied" and, if there is something to
 // tell, "tetherDenial".
-func appendDenial(b []byte, d session.Denial) []byte {
+func appendDenial(b []byte, d launch.Denial) []byte {
 	b = append(b, `,"sandboxDenied":`...)
 	b = strconv.AppendBool(b, d.Denied)
 	if d.Fact != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/tetherexec/tether/internal/confine"
 	"github.com/tetherexec/tether/internal/environ"
 	"github.com/tetherexec/tether/internal/files/upload"
+	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
@@ -40,6 +41,7 @@ type Server struct {
 	memory   *rpc.Memory // for the messages of all connections
 
 	connections atomic.Int64
+	decisions   launch.NetworkDecisions
 	idle        idleWatch
 	own         ownAddress
 }
@@ -85,8 +87,10 @@ func New(cfg Config) (*Server, error) {
 		TTL: cfg.SessionTTL, MaxTTL: cfg.SessionTTLMax,
 		Output: outlog.Config{Retain: cfg.Retain, Limit: cfg.SpoolLimit},
 		Pool:   outlog.NewPool(state.Own, cfg.SpoolTotal),
-		Procs:  s.procs, Confiner: s.confiner, Uploads: uploads, Env: env, Shell: host.LoginShell, Log: cfg.Log,
-		Own: s.own.contains, Removed: s.idle.released,
+		Launch: launch.Config{
+			Procs: s.procs, Confiner: s.confiner, Env: env, Shell: host.LoginShell, Own: s.own.contains, Decisions: &s.decisions,
+		},
+		Uploads: uploads, Log: cfg.Log, Removed: s.idle.released,
 	})
 	return s, nil
 }

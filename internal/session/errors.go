@@ -21,16 +21,9 @@ var (
 	ErrStartCancelled  = errors.New("start was cancelled")
 	ErrRetryDiffers    = errors.New("was started with other parameters")
 
-	ErrEmptyArgv    = errors.New("argv must not be empty")
 	ErrEmptyWriteID = errors.New("writeId must not be empty")
 	ErrWriteReused  = errors.New("was used before with other bytes")
 	ErrOnceReused   = errors.New("was used before for something else")
-	ErrSandbox      = errors.New("sandbox intent cannot be enforced on this executor")
-	ErrInvalidCwd   = errors.New("is not valid on this exec-server host")
-
-	ErrNetworkProxy    = errors.New("invalid network proxy config")
-	ErrDecisionTimeout = errors.New("network policy decision callback timeout must be nonzero")
-	ErrCallbackID      = errors.New("callback-enabled process ID must be non-empty and at most 256 bytes")
 )
 
 // Limits, with the reason that they exist: nothing may grow without bound.

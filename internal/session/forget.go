@@ -119,3 +119,16 @@ func (s *Session) forgetLocked(p *Process) {
 func (s *Session) keepSurvivorsLocked(more ...*proc.Process) {
 	s.survivors = slices.DeleteFunc(append(s.survivors, more...), func(c *proc.Process) bool { return !c.Leftovers() })
 }
+
+// keepSurvivor sees to it that what a shell has left running ends with the session.
+func (s *Session) keepSurvivor(c *proc.Process) {
+	s.mu.Lock()
+	ended := s.ended
+	if !ended {
+		s.keepSurvivorsLocked(c)
+	}
+	s.mu.Unlock()
+	if ended {
+		c.Kill()
+	}
+}

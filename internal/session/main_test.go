@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/wire"
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // with it unless procs is set.
 func newTable(t *testing.T, procs *proc.Supervisor) *Table {
 	return NewTable(Config{
-		TTL: time.Hour, MaxTTL: 24 * time.Hour, Procs: procs,
+		TTL: time.Hour, MaxTTL: 24 * time.Hour, Launch: launch.Config{Procs: procs},
 		Pool: outlog.NewPool(t.TempDir(), 1<<30), Log: slog.New(slog.DiscardHandler),
 	})
 }

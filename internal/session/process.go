@@ -3,37 +3,29 @@ package session
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 
-	"github.com/tetherexec/tether/internal/environ"
-	"github.com/tetherexec/tether/internal/netpolicy"
+	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
-	"github.com/tetherexec/tether/internal/shellsnap"
 	"github.com/tetherexec/tether/wire"
 )
 
 // A Process is one command of a session, from its start until it is forgotten.
 type Process struct {
-	ID  string
-	Log *outlog.Log
+	ID      string
+	Log     *outlog.Log
+	Command *launch.Command
 
 	session *Session
 	params  *wire.StartParams
-	cwd     string
-	rules   *netpolicy.Rules // of a network proxy; nil: it wants none
-
-	snapshot *shellsnap.Want // nil: it does not begin from a snapshot
 
 	started  chan struct{} // closed when the start has succeeded or failed
 	startErr error         // why it failed; set before started is closed
-
-	unconfined bool // its sandbox has nothing to enforce; set before started is closed
 
 	// Guarded by the session.
 	child     *proc.Process // nil while it is starting
@@ -46,31 +38,15 @@ type Process struct {
 	sent atomic.Uint64 // the newest event that a connection was sent
 
 	writes writes
-
-	questions atomic.Int64 // about hosts, that wait for the client
-	hostLog   *slog.Logger // for lines about these questions
-
-	denial Denial // set before the exit is in the log
 }
 
 // StartProcess starts a command, and returns when it runs.
 func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
-	rules, err := networkRules(p)
+	command, err := launch.Check(p)
 	if err != nil {
 		return nil, err
 	}
-	cwd, err := nativeCwd(p)
-	if err != nil {
-		return nil, err
-	}
-	snapshot, err := shellsnap.Wanted(p.ShellSnapshot, p.Argv)
-	if err != nil {
-		return nil, err
-	}
-	if len(p.Argv) == 0 {
-		return nil, ErrEmptyArgv
-	}
-	process := &Process{ID: p.ProcessID, session: s, params: p, cwd: cwd, rules: rules, snapshot: snapshot, started: make(chan struct{})}
+	process := &Process{ID: p.ProcessID, Command: command, session: s, params: p, started: make(chan struct{})}
 	process.Log = outlog.New(s.table.config.Pool, s.table.config.Output)
 	if p.KeepNewest != nil && *p.KeepNewest {
 		keepNewest(process.Log)
@@ -78,7 +54,7 @@ func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
 	if earlier, err := s.reserve(process); err != nil || earlier != nil {
 		return earlier, err
 	}
-	child, err := s.launch(process)
+	child, err := s.launcher.Start(s.ctx, command, process.Log)
 	return process, s.settle(process, child, err)
 }
 
@@ -86,27 +62,6 @@ func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
 // once. It ends with the log.
 func keepNewest(log *outlog.Log) {
 	log.Follow(func(bool) { log.Sent(log.State().Next - 1) })
-}
-
-// sameStart reports whether two starts ask for the same, the retry mark aside.
-func sameStart(a, b *wire.StartParams) bool {
-	text := func(p wire.StartParams) string {
-		p.Retry = nil
-		return encodeStart(p)
-	}
-	return text(*a) == text(*b)
-}
-
-// encodeStart is a text that two starts share only if they are the same.
-func encodeStart(p wire.StartParams) string {
-	b, err := wire.AppendNotification(nil, wire.MethodProcessStart, p)
-	if err != nil {
-		panic(err) // parameters that were decoded can be encoded
-	}
-	if s := p.Sandbox; s != nil { // what only the draft form says
-		b = fmt.Appendf(b, "%s %t", s.Draft, s.EnforceManagedNetwork)
-	}
-	return string(b)
 }
 
 // reserve enters a process that is about to start. A retry of an earlier start
@@ -127,7 +82,7 @@ func (s *Session) reserve(p *Process) (*Process, error) {
 		return nil, nil
 	case p.params.Retry == nil || !*p.params.Retry:
 		return nil, fmt.Errorf("process %s %w", p.ID, ErrProcessExists)
-	case !sameStart(earlier.params, p.params):
+	case !launch.Same(earlier.params, p.params):
 		return nil, fmt.Errorf("process %s %w", p.ID, ErrRetryDiffers)
 	}
 	s.mu.Unlock()
@@ -142,21 +97,6 @@ func (s *Session) fullLocked() bool {
 		s.keepSurvivorsLocked() // they may have ended since
 	}
 	return len(s.processes)+len(s.survivors) >= MaxProcesses
-}
-
-func (p *Process) spec() proc.Spec {
-	spec := proc.Spec{
-		Argv: p.params.Argv, Arg0: p.params.Arg0, Dir: p.cwd,
-		Env: environ.Build(p.session.table.config.Env, p.params.EnvPolicy, p.params.Env, p.params.Metadata),
-		TTY: p.params.TTY, PipeStdin: p.params.PipeStdin, OneStream: p.params.OneStream != nil && *p.params.OneStream,
-	}
-	if spec.TTY {
-		spec.Env = environ.WithShell(spec.Env, p.session.table.config.Shell)
-	}
-	if size := p.params.Size; size != nil {
-		spec.Rows, spec.Cols = size.Rows, size.Cols
-	}
-	return spec
 }
 
 // settle records how a start went. A process that was terminated meanwhile, or

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
-	"github.com/tetherexec/tether/internal/shellsnap"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -28,7 +28,12 @@ func startParams(id string, argv ...string) *wire.StartParams {
 
 // starting enters a process whose start hangs in the system.
 func starting(s *Session, id string) *Process {
-	p := &Process{ID: id, session: s, params: startParams(id, "true"), Log: outlog.New(s.table.config.Pool, outlog.Config{}), started: make(chan struct{})}
+	params := startParams(id, "true")
+	command, err := launch.Check(params)
+	if err != nil {
+		panic(err)
+	}
+	p := &Process{ID: id, Command: command, session: s, params: params, Log: outlog.New(s.table.config.Pool, outlog.Config{}), started: make(chan struct{})}
 	if earlier, err := s.reserve(p); earlier != nil || err != nil {
 		panic(err)
 	}
@@ -36,8 +41,7 @@ func starting(s *Session, id string) *Process {
 }
 
 func TestCallsWhileStarting(t *testing.T) {
-	procs := newSupervisor(t)
-	table := newTable(t, procs)
+	table := newTable(t, newSupervisor(t))
 	defer table.Close()
 	a := open(t, table, Wishes{})
 	s := a.Session
@@ -59,7 +63,7 @@ func TestCallsWhileStarting(t *testing.T) {
 	if !s.Terminate("p", true) {
 		t.Error("terminate of a starting process answers that it does not run")
 	}
-	child, err := procs.Start(t.Context(), p.spec(), p.Log)
+	child, err := s.launcher.Start(t.Context(), p.Command, p.Log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,8 +79,7 @@ func TestCallsWhileStarting(t *testing.T) {
 }
 
 func TestRetryWaitsForTheFirstStart(t *testing.T) {
-	procs := newSupervisor(t)
-	table := newTable(t, procs)
+	table := newTable(t, newSupervisor(t))
 	defer table.Close()
 	s := open(t, table, Wishes{}).Session
 	p := starting(s, "p")
@@ -96,7 +99,7 @@ func TestRetryWaitsForTheFirstStart(t *testing.T) {
 		t.Fatal("answered before the first start was")
 	case <-time.After(20 * time.Millisecond): // may miss a defect, cannot invent one
 	}
-	child, err := procs.Start(t.Context(), p.spec(), p.Log)
+	child, err := s.launcher.Start(t.Context(), p.Command, p.Log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,42 +108,6 @@ func TestRetryWaitsForTheFirstStart(t *testing.T) {
 	}
 	if <-got != p {
 		t.Error("the retry is another process")
-	}
-}
-
-// Starts that only the draft form tells apart are different ones, for a retry and
-// for snapshots of shells.
-func TestDraftModeTellsStartsApart(t *testing.T) {
-	texts := map[string]string{}
-	for _, draft := range []string{
-		`{"mode":"require","policy":{"type":"external-sandbox"}}`,
-		`{"mode":"auto","policy":{"type":"external-sandbox"}}`,
-		`{"mode":"auto","policy":{"type":"external-sandbox"},"enforceManagedNetwork":true}`,
-	} {
-		p := startParams("p", "true")
-		p.Sandbox = new(wire.Sandbox)
-		if err := wire.Decode([]byte(draft), p.Sandbox); err != nil {
-			t.Fatal(err)
-		}
-		text := encodeStart(*p)
-		if same := texts[text]; same != "" {
-			t.Errorf("%s and %s count as the same", same, draft)
-		}
-		texts[text] = draft
-	}
-}
-
-// Commands whose environment decides what their sandboxes allow share no snapshot.
-func TestSnapshotKeyTellsSandboxesApart(t *testing.T) {
-	p := &Process{params: startParams("p", "sh"), snapshot: &shellsnap.Want{}}
-	key := func(env ...string) string { return snapshotKey(p, proc.Spec{Env: env}) }
-	for _, name := range []string{"TMPDIR", "SSL_CERT_FILE"} {
-		if key(name+"=/a") == key(name+"=/b") || key(name+"=/a") == key() {
-			t.Errorf("%s does not count", name)
-		}
-	}
-	if key("OTHER=/a") != key("OTHER=/b") {
-		t.Error("a variable counts that decides nothing")
 	}
 }
 
@@ -239,7 +206,7 @@ func TestEndWaitsForACancelledStart(t *testing.T) {
 	s := open(t, newTable(t, procs), Wishes{}).Session
 	p := starting(s, "p")
 	p.params.Argv = []string{"sleep", "1000"}
-	child, err := procs.Start(t.Context(), p.spec(), p.Log)
+	child, err := s.launcher.Start(t.Context(), p.Command, p.Log)
 	if err != nil {
 		t.Fatal(err)
 	}

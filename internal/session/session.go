@@ -9,8 +9,8 @@ import (
 
 	confinedfiles "github.com/tetherexec/tether/internal/files/confined"
 	"github.com/tetherexec/tether/internal/files/upload"
+	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/proc"
-	"github.com/tetherexec/tether/internal/shellsnap"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -57,15 +57,15 @@ type Session struct {
 	CreatedAt time.Time
 	Uploads   *upload.Table
 
-	table     *Table
-	ttl       time.Duration
-	acks      bool
-	log       *slog.Logger
-	files     *confinedfiles.Pool
-	snapshots *shellsnap.Cache
-	ctx       context.Context // ends with the session
-	cancel    context.CancelCauseFunc
-	gone      chan struct{} // closed when nothing is left of it
+	table    *Table
+	ttl      time.Duration
+	acks     bool
+	log      *slog.Logger
+	files    *confinedfiles.Pool
+	launcher *launch.Launcher
+	ctx      context.Context // ends with the session
+	cancel   context.CancelCauseFunc
+	gone     chan struct{} // closed when nothing is left of it
 
 	mu         sync.Mutex
 	attachment *Attachment // nil while detached
@@ -76,7 +76,6 @@ type Session struct {
 	survivors  []*proc.Process // of forgotten processes: what they left running
 	forgetting forgetQueue
 	observers  int
-	networks   sync.WaitGroup // of processes that have one; grows only while there are processes
 }
 
 // An Attachment is one peer's hold on a session.
@@ -94,16 +93,6 @@ type Attachment struct {
 
 // Context ends when the peer loses the session; its cause says why.
 func (a *Attachment) Context() context.Context { return a.ctx }
-
-// isReady reports whether the client has had its answer to the handshake.
-func (a *Attachment) isReady() bool {
-	select {
-	case <-a.ready:
-		return true
-	default:
-		return false
-	}
-}
 
 // TTL is how long the session lives while nobody is attached.
 func (s *Session) TTL() time.Duration { return s.ttl }
@@ -284,8 +273,7 @@ func (s *Session) endAndUnlock() {
 		attachment.peer.Evict(ErrEnded)
 	}
 	children.Wait()
-	s.snapshots.Close()
-	s.networks.Wait()
+	s.launcher.Close()
 	s.files.Close()
 	if err := s.Uploads.Close(); err != nil {
 		s.log.Warn("cannot clean up after uploads", "err", err)

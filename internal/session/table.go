@@ -8,37 +8,26 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/tetherexec/tether/internal/confine"
 	confinedfiles "github.com/tetherexec/tether/internal/files/confined"
 	"github.com/tetherexec/tether/internal/files/upload"
+	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/outlog"
-	"github.com/tetherexec/tether/internal/proc"
-	"github.com/tetherexec/tether/internal/shellsnap"
 	"github.com/tetherexec/tether/wire"
 )
 
 // Config is what sessions are made of.
 type Config struct {
-	TTL    time.Duration // how long a detached session lives
-	MaxTTL time.Duration // the most that a client may ask for
-	Output outlog.Config
-	Pool   *outlog.Pool
-	Procs  *proc.Supervisor
-
-	Confiner *confine.Confiner // nil: whoever asks for a sandbox is refused
-	Uploads  *upload.Journal
-	Env      []string // the server's environment
-	Shell    string   // the user's login shell, for terminals
-	Log      *slog.Logger
-
-	// Own reports whether the server listens at an address; nil: nowhere.
-	Own func(netip.AddrPort) bool
-
+	TTL     time.Duration // how long a detached session lives
+	MaxTTL  time.Duration // the most that a client may ask for
+	Output  outlog.Config
+	Pool    *outlog.Pool
+	Launch  launch.Config
+	Uploads *upload.Journal
+	Log     *slog.Logger
 	Removed func() // called when a session is gone; may be nil
 }
 
@@ -52,8 +41,6 @@ type Table struct {
 	sessions map[string]*Session // by id, which is a secret
 	public   map[string]*Session // by public id
 	closed   bool
-
-	network networkCounts
 }
 
 // NewTable returns an empty table.
@@ -80,8 +67,8 @@ func (t *Table) Open(w Wishes, peer Peer) (*Attachment, error) {
 	}
 	s.log = s.log.With("session", s.Public)
 	s.ctx, s.cancel = context.WithCancelCause(t.ctx)
-	s.files = confinedfiles.New(confinedfiles.Config{Confiner: t.config.Confiner, Procs: t.config.Procs, Log: s.log})
-	s.snapshots = shellsnap.NewCache(s.log)
+	s.files = confinedfiles.New(confinedfiles.Config{Confiner: t.config.Launch.Confiner, Procs: t.config.Launch.Procs, Log: s.log})
+	s.launcher = launch.New(t.config.Launch, launch.Owner{Ask: s.ask, Tell: s.tell, Keep: s.keepSurvivor}, s.log)
 	s.Uploads = upload.New(upload.Config{Journal: t.config.Uploads, Idle: max(uploadIdle, s.ttl)})
 
 	t.mu.Lock()
@@ -90,12 +77,12 @@ func (t *Table) Open(w Wishes, peer Peer) (*Attachment, error) {
 	case t.closed:
 		s.cancel(ErrEnded)
 		s.files.Close()
-		s.snapshots.Close()
+		s.launcher.Close()
 		return nil, errors.Join(ErrEnded, s.Uploads.Close())
 	case len(t.sessions) >= MaxSessions:
 		s.cancel(ErrLimit)
 		s.files.Close()
-		s.snapshots.Close()
+		s.launcher.Close()
 		return nil, errors.Join(limitReached(MaxSessions, "sessions"), s.Uploads.Close())
 	}
 	t.sessions[s.ID], t.public[s.Public] = s, s

@@ -1,4 +1,4 @@
-package session
+package launch
 
 import (
 	"context"
@@ -16,43 +16,30 @@ import (
 
 // restored starts a login shell from a snapshot. It reports false if that is not
 // possible: there is none, or it leaves no room for the arguments.
-func (l *launch) restored() (child *proc.Process, ok bool, err error) {
-	s, p, spec := l.session, l.process, l.spec
-	snapshot := s.snapshots.Get(s.ctx, snapshotKey(p, spec), l.loginShell())
+func (s *start) restored() (child *proc.Process, ok bool, err error) {
+	spec := s.spec
+	snapshot := s.launcher.snapshots.Get(s.ctx, snapshotKey(s.command, spec), s.loginShell())
 	if snapshot == nil {
 		return nil, false, nil
 	}
-	argv, env := snapshot.Restore(spec.Argv, adopted(p.params, snapshot))
+	argv, env := snapshot.Restore(spec.Argv, adopted(s.command.params, snapshot))
 	spec.Argv, spec.Env = argv, slices.Concat(spec.Env, env)
-	child, err = l.start(s.ctx, spec, nil)
+	child, err = s.exec(s.ctx, spec, nil)
 	return child, !errors.Is(err, syscall.E2BIG), err
 }
 
 // loginShell is the shell of a command, to be captured where the command runs.
-func (l *launch) loginShell() *shellsnap.Shell {
-	spec := l.spec
+func (s *start) loginShell() *shellsnap.Shell {
+	spec := s.spec
 	spec.Arg0, spec.TTY, spec.PipeStdin = nil, false, false
 	spec.OneStream = false // the shell's state is what it prints on standard output alone
 	return &shellsnap.Shell{
-		Kind: l.process.snapshot.Kind, Path: l.process.snapshot.Path, Env: spec.Env,
+		Kind: s.command.snapshot.Kind, Path: s.command.snapshot.Path, Env: spec.Env,
 		Start: func(ctx context.Context, argv []string, sink proc.Sink) (*proc.Process, error) {
 			spec.Argv = argv
-			return l.start(ctx, spec, sink)
+			return s.exec(ctx, spec, sink)
 		},
-		Left: l.session.keepSurvivor,
-	}
-}
-
-// keepSurvivor sees to it that what a shell has left running ends with the session.
-func (s *Session) keepSurvivor(c *proc.Process) {
-	s.mu.Lock()
-	ended := s.ended
-	if !ended {
-		s.keepSurvivorsLocked(c)
-	}
-	s.mu.Unlock()
-	if ended {
-		c.Kill()
+		Left: s.launcher.owner.Keep,
 	}
 }
 
@@ -62,8 +49,8 @@ var decisive = []string{"HOME", "ZDOTDIR", "BASH_ENV", "ENV", "POSIXLY_CORRECT",
 
 // snapshotKey tells apart the commands that must not share a snapshot. Above all,
 // what one sandbox lets a shell do must not reach another.
-func snapshotKey(p *Process, spec proc.Spec) string {
-	key := *p.params
+func snapshotKey(c *Command, spec proc.Spec) string {
+	key := *c.params
 	key.ProcessID, key.Metadata, key.Arg0, key.Retry, key.Size = "", nil, nil, nil, nil
 	key.TTY, key.PipeStdin, key.OneStream = false, false, nil
 	if key.NetworkProxy != nil {
@@ -71,14 +58,14 @@ func snapshotKey(p *Process, spec proc.Spec) string {
 		proxy.AuditMetadata, proxy.ExecutionID = wire.AuditMetadata{}, nil // of one command
 		key.NetworkProxy = &proxy
 	}
-	key.Argv = []string{string(p.snapshot.Kind), p.cwd}
+	key.Argv = []string{string(c.snapshot.Kind), c.cwd}
 	key.Env = map[string]string{}
 	for _, entry := range spec.Env {
 		if name, value, _ := strings.Cut(entry, "="); slices.Contains(decisive, name) {
 			key.Env[name] = value
 		}
 	}
-	return encodeStart(key)
+	return encode(key)
 }
 
 // adopted says which changes that start-up files made to the environment apply to a

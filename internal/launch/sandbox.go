@@ -1,4 +1,4 @@
-package session
+package launch
 
 import (
 	"context"
@@ -30,85 +30,46 @@ func nativeCwd(p *wire.StartParams) (string, error) {
 	return cwd, nil
 }
 
-// launch starts a process, in its network.
-func (s *Session) launch(p *Process) (child *proc.Process, err error) {
-	l := &launch{session: s, process: p, spec: p.spec()}
-	if l.network, err = s.openNetwork(p, l.spec.Env); err != nil {
-		return nil, err
-	}
-	if l.network == nil {
-		return l.run()
-	}
-	l.spec.Env = l.network.env
-	if child, err = l.run(); err != nil {
-		l.network.close()
-		return nil, err
-	}
-	s.networks.Go(func() { // ends with the process
-		<-child.Done()
-		l.network.close()
-	})
-	return child, nil
-}
-
-// A launch is a start that is under way.
-type launch struct {
-	session *Session
-	process *Process
-	spec    proc.Spec
-	network *network // nil: everybody's
-}
-
-func (l *launch) run() (*proc.Process, error) {
-	if l.process.snapshot != nil {
-		if child, ok, err := l.restored(); ok {
-			return child, err
-		}
-	}
-	return l.start(l.session.ctx, l.spec, nil)
-}
-
-// start starts a command of a process, in its sandbox if it asks for one. Without a
-// sink, its output is that of the process.
-func (l *launch) start(ctx context.Context, spec proc.Spec, sink proc.Sink) (*proc.Process, error) {
-	s, p := l.session, l.process
-	if !confined(p.params) {
+// exec runs spec in the sandbox of the command, if it asks for one. Without a sink,
+// the output is that of the command.
+func (s *start) exec(ctx context.Context, spec proc.Spec, sink proc.Sink) (*proc.Process, error) {
+	p := s.command.params
+	if !confined(p) {
 		if sink == nil {
-			sink = p.Log
+			sink = s.log
 		}
-		return s.table.config.Procs.Start(ctx, spec, sink)
+		return s.launcher.config.Procs.Start(ctx, spec, sink)
 	}
-	confiner := s.table.config.Confiner
-	if confiner == nil {
+	if s.launcher.config.Confiner == nil {
 		return nil, ErrSandbox
 	}
 	request := confine.Request{
-		Intent: p.params.Sandbox, Spec: spec,
-		EnforceManagedNetwork: managed(p.params), AllUnixSockets: allUnixSockets(p.params),
+		Intent: p.Sandbox, Spec: spec,
+		EnforceManagedNetwork: managed(p), AllUnixSockets: allUnixSockets(p),
 	}
-	if n := l.network; n != nil {
+	if n := s.network; n != nil {
 		request.Refusal = n.refusal
 		if n.gate != nil {
 			request.Gate = n.gate
 		}
 	}
-	child, _, err := confiner.Start(ctx, request, func(prepared *confine.Prepared) proc.Sink {
+	child, _, err := s.launcher.config.Confiner.Start(ctx, request, func(prepared *confine.Prepared) proc.Sink {
 		switch {
 		case sink != nil:
 			return sink
 		case prepared.Unconfined:
-			p.unconfined = true
-			return p.Log
+			s.command.unconfined = true
+			return s.log
 		}
-		return &judgedLog{Log: p.Log, process: p, policy: prepared.Policy}
+		return &judgedLog{Log: s.log, start: s, policy: prepared.Policy}
 	})
 	return child, err
 }
 
-// SandboxType is how the process is confined, in the spelling of its client.
-func (p *Process) SandboxType() string {
-	switch s := p.params.Sandbox; {
-	case !confined(p.params), p.unconfined:
+// SandboxType is how the command is confined, in the spelling of its client.
+func (c *Command) SandboxType() string {
+	switch s := c.params.Sandbox; {
+	case !confined(c.params), c.unconfined:
 		return "none"
 	case s.Draft != wire.DraftNone:
 		return draftSandboxType
@@ -119,26 +80,26 @@ func (p *Process) SandboxType() string {
 // draftSandboxType is confine.SandboxType for clients that send the draft form.
 const draftSandboxType = "linux-seccomp"
 
-// A Denial is the verdict on a process that has exited.
+// A Denial is the verdict on a command that has exited.
 type Denial struct {
 	Denied bool             // the sandbox is thought to be the reason for the failure
 	Fact   *wire.DenialFact // what is known about it; nil: nothing
 }
 
-// Denial returns the verdict on a process that has exited.
-func (p *Process) Denial() Denial { return p.denial }
+// Denial returns the verdict on a command that has exited.
+func (c *Command) Denial() Denial { return c.denial }
 
-// A judgedLog reaches a verdict on a failure before anybody learns of it.
+// A judgedLog reaches a verdict on a failure before the exit is in the log.
 type judgedLog struct {
 	*outlog.Log
-	process *Process
-	policy  *sandbox.Policy
+	start  *start
+	policy *sandbox.Policy
 }
 
 // Exit implements proc.Sink.
 func (l *judgedLog) Exit(code int) {
 	if code != 0 {
-		l.process.denial = l.judge(code)
+		l.start.command.denial = l.judge(code)
 	}
 	l.policy = nil // rules can be many
 	l.Log.Exit(code)
@@ -159,7 +120,7 @@ func (l *judgedLog) judge(code int) (d Denial) {
 		}
 	}
 	if err != nil {
-		l.process.session.log.Warn("cannot look at all output of a failed command", "process", l.process.ID, "err", err)
+		l.start.launcher.log.Warn("cannot look at all output of a failed command", "process", l.start.command.params.ProcessID, "err", err)
 	}
 	if d.Denied {
 		d.Fact = l.explain(code)

@@ -1,0 +1,84 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode"
+
+	"github.com/tetherexec/tether/internal/netpolicy"
+	"github.com/tetherexec/tether/internal/netproxy"
+	"github.com/tetherexec/tether/wire"
+)
+
+const (
+	maxReason   = 1024            // bytes of a client's reason
+	answerGrace = 5 * time.Second // for the way of an answer, beside the client's time
+	maxPatience = 24 * time.Hour  // with an answer, whatever the client says
+
+	// maxQuestions is how many questions about one process may wait for the client, which
+	// takes a limited number: no process may use them all up for the others.
+	maxQuestions = 64
+)
+
+// An asker asks the client which hosts one process may reach.
+type asker struct {
+	process  string
+	owner    Owner
+	patience time.Duration // with an answer
+	log      *slog.Logger
+	waiting  atomic.Int64 // questions without an answer
+}
+
+// newAsker returns an asker for a client that wants to have timeoutMs for each answer.
+func newAsker(process string, timeoutMs uint64, owner Owner, log *slog.Logger) *asker {
+	a := &asker{process: process, owner: owner, patience: maxPatience, log: netproxy.LimitLog(log)}
+	if timeoutMs < uint64(maxPatience/time.Millisecond) {
+		a.patience = time.Duration(timeoutMs)*time.Millisecond + answerGrace
+	}
+	return a
+}
+
+// ask puts a query to the client. What is not a clear answer is no permission.
+func (a *asker) ask(ctx context.Context, q netpolicy.Query) (netpolicy.Decision, error) {
+	denied := netpolicy.Decision{Source: netpolicy.Decider, Reason: netpolicy.NotAllowed}
+	defer a.waiting.Add(-1)
+	if a.waiting.Add(1) > maxQuestions {
+		a.log.Warn("too many questions about hosts", "host", q.Host, "port", q.Port)
+		return denied, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.patience)
+	defer cancel()
+	result, err := a.owner.Ask(ctx, wire.MethodNetworkPolicyRequest, wire.NetworkPolicyParams{
+		ProcessID: a.process, Request: wire.NetworkQuestion{Protocol: string(q.Protocol), Host: q.Host, Port: q.Port},
+	})
+	if errors.Is(err, ErrNoClient) {
+		return denied, nil
+	}
+	var answer wire.NetworkPolicyResult
+	if err == nil {
+		err = wire.Decode(result, &answer)
+	}
+	if err != nil {
+		a.log.Warn("no answer about a host", "host", q.Host, "port", q.Port, "err", err)
+		return denied, nil
+	}
+	if answer.Decision.Type == wire.NetworkAllow {
+		return netpolicy.Decision{Allowed: true, Source: netpolicy.Decider}, nil
+	}
+	reason := answer.Decision.Reason
+	if reason == nil || len(*reason) > maxReason || !printable(*reason) {
+		return denied, nil
+	}
+	denied.Open, denied.Reason = answer.Decision.Type == wire.NetworkAsk, *reason
+	if denied.Reason == "" {
+		denied.Reason = "policy_denied"
+	}
+	return denied, nil
+}
+
+// printable reports whether a text has no control characters.
+func printable(text string) bool { return !strings.ContainsFunc(text, unicode.IsControl) }

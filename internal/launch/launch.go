@@ -1,0 +1,175 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"sync"
+
+	"github.com/tetherexec/tether/internal/confine"
+	"github.com/tetherexec/tether/internal/environ"
+	"github.com/tetherexec/tether/internal/netpolicy"
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/shellsnap"
+	"github.com/tetherexec/tether/wire"
+)
+
+// Config is what all starts of a server share.
+type Config struct {
+	Procs     *proc.Supervisor
+	Confiner  *confine.Confiner // nil: a command that asks for a sandbox is refused
+	Env       []string          // the server's environment
+	Shell     string            // the user's login shell, for terminals
+	Decisions *NetworkDecisions
+
+	// Own reports whether the server listens at an address; nil: nowhere.
+	Own func(netip.AddrPort) bool
+}
+
+// An Owner is what a Launcher needs of the session whose commands it starts.
+type Owner struct {
+	// Ask puts a request to the session's client and returns its result. It
+	// returns ErrNoClient if none is attached, or if it goes before it is asked.
+	Ask func(ctx context.Context, method string, params any) (wire.RawValue, error)
+
+	// Tell sends the session's client a notification, if one is attached and not
+	// far behind. It never waits.
+	Tell func(method string, params any)
+
+	// Keep kills what a process has left running when the session ends.
+	Keep func(*proc.Process)
+}
+
+// A Launcher starts the commands of one session.
+type Launcher struct {
+	config    Config
+	owner     Owner
+	log       *slog.Logger
+	snapshots *shellsnap.Cache
+	networks  sync.WaitGroup // of commands that have one; grows only while commands run
+}
+
+// New returns a launcher. Close it when the last command has ended.
+func New(c Config, owner Owner, log *slog.Logger) *Launcher {
+	return &Launcher{config: c, owner: owner, log: log, snapshots: shellsnap.NewCache(log)}
+}
+
+// Close waits until nothing is left of what was opened for commands. The commands
+// have ended.
+func (l *Launcher) Close() {
+	l.snapshots.Close()
+	l.networks.Wait()
+}
+
+// A Command is what a client wants to be started, checked.
+type Command struct {
+	params   *wire.StartParams
+	cwd      string
+	rules    *netpolicy.Rules // of a network proxy; nil: it wants none
+	snapshot *shellsnap.Want  // nil: it does not begin from a snapshot
+
+	unconfined bool   // its sandbox has nothing to enforce; set before Start returns
+	denial     Denial // set before the exit is in the log
+}
+
+// Check returns the command that a client wants to be started, or what is wrong
+// with it.
+func Check(p *wire.StartParams) (*Command, error) {
+	rules, err := networkRules(p)
+	if err != nil {
+		return nil, err
+	}
+	cwd, err := nativeCwd(p)
+	if err != nil {
+		return nil, err
+	}
+	snapshot, err := shellsnap.Wanted(p.ShellSnapshot, p.Argv)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.Argv) == 0 {
+		return nil, ErrEmptyArgv
+	}
+	return &Command{params: p, cwd: cwd, rules: rules, snapshot: snapshot}, nil
+}
+
+// Start starts a command and returns when it runs. Its events go to log. It does
+// not end with ctx, only the start does.
+func (l *Launcher) Start(ctx context.Context, c *Command, log *outlog.Log) (child *proc.Process, err error) {
+	s := &start{launcher: l, command: c, ctx: ctx, log: log, spec: l.spec(c)}
+	if s.network, err = l.openNetwork(c, s.spec.Env); err != nil {
+		return nil, err
+	}
+	if s.network == nil {
+		return s.run()
+	}
+	s.spec.Env = s.network.env
+	if child, err = s.run(); err != nil {
+		s.network.close()
+		return nil, err
+	}
+	l.networks.Go(func() { // ends with the process
+		<-child.Done()
+		s.network.close()
+	})
+	return child, nil
+}
+
+// spec is what a command is without sandbox, network and snapshot.
+func (l *Launcher) spec(c *Command) proc.Spec {
+	spec := proc.Spec{
+		Argv: c.params.Argv, Arg0: c.params.Arg0, Dir: c.cwd,
+		Env: environ.Build(l.config.Env, c.params.EnvPolicy, c.params.Env, c.params.Metadata),
+		TTY: c.params.TTY, PipeStdin: c.params.PipeStdin, OneStream: c.params.OneStream != nil && *c.params.OneStream,
+	}
+	if spec.TTY {
+		spec.Env = environ.WithShell(spec.Env, l.config.Shell)
+	}
+	if size := c.params.Size; size != nil {
+		spec.Rows, spec.Cols = size.Rows, size.Cols
+	}
+	return spec
+}
+
+// A start is under way.
+type start struct {
+	launcher *Launcher
+	command  *Command
+	ctx      context.Context
+	log      *outlog.Log
+	spec     proc.Spec
+	network  *network // nil: the machine's
+}
+
+// run starts the command, from its snapshot if there is one.
+func (s *start) run() (*proc.Process, error) {
+	if s.command.snapshot != nil {
+		if child, ok, err := s.restored(); ok {
+			return child, err
+		}
+	}
+	return s.exec(s.ctx, s.spec, nil)
+}
+
+// Same reports whether two starts ask for the same, the retry mark aside.
+func Same(a, b *wire.StartParams) bool {
+	text := func(p wire.StartParams) string {
+		p.Retry = nil
+		return encode(p)
+	}
+	return text(*a) == text(*b)
+}
+
+// encode is a text that two starts share only if they are the same.
+func encode(p wire.StartParams) string {
+	b, err := wire.AppendNotification(nil, wire.MethodProcessStart, p)
+	if err != nil {
+		panic(err) // parameters that were decoded can be encoded
+	}
+	if s := p.Sandbox; s != nil { // what only the draft form says
+		b = fmt.Appendf(b, "%s %t", s.Draft, s.EnforceManagedNetwork)
+	}
+	return string(b)
+}

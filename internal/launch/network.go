@@ -1,0 +1,156 @@
+package launch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tetherexec/tether/internal/netpolicy"
+	"github.com/tetherexec/tether/internal/netproxy"
+	"github.com/tetherexec/tether/wire"
+)
+
+// managed reports whether a process has a network of its own, with a way out.
+func managed(p *wire.StartParams) bool {
+	return confined(p) && (p.EnforceManagedNetwork || p.Sandbox.EnforceManagedNetwork)
+}
+
+// allUnixSockets reports whether a client insists on unix sockets in a managed network.
+func allUnixSockets(p *wire.StartParams) bool {
+	return p.ManagedNetwork != nil && p.ManagedNetwork.DangerouslyAllowAllUnixSockets ||
+		p.NetworkProxy != nil && p.NetworkProxy.Proxy.DangerouslyAllowAllUnixSockets
+}
+
+// maxCallbackID bounds the id of a process whose client is asked about hosts.
+const maxCallbackID = 256
+
+// networkRules checks what a client wants of a proxy; nil: it wants none.
+func networkRules(p *wire.StartParams) (*netpolicy.Rules, error) {
+	want := p.NetworkProxy
+	if want == nil {
+		return nil, nil
+	}
+	if timeout := want.PolicyDecisionTimeoutMs; timeout != nil {
+		if *timeout == 0 {
+			return nil, ErrDecisionTimeout
+		}
+		if p.ProcessID == "" || len(p.ProcessID) > maxCallbackID {
+			return nil, ErrCallbackID
+		}
+	}
+	if !want.Proxy.Enabled {
+		return nil, fmt.Errorf("%w: executor-local network proxy launch requires an enabled proxy", ErrNetworkProxy)
+	}
+	settings := netpolicy.Settings{
+		Mode: netpolicy.Mode(want.Proxy.Mode), Review: want.Proxy.ReviewDomains, AllowLocalBinding: want.Proxy.AllowLocalBinding,
+		Ports: want.Proxy.TetherPorts != nil && *want.Proxy.TetherPorts,
+	}
+	if want.Proxy.Domains != nil {
+		settings.Domains = make(map[string]netpolicy.Access, len(*want.Proxy.Domains))
+		for pattern, access := range *want.Proxy.Domains {
+			settings.Domains[pattern] = netpolicy.Access(access)
+		}
+	}
+	rules, err := netpolicy.Compile(settings)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNetworkProxy, err)
+	}
+	if err := checkSockets(want.Proxy.UnixSockets); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNetworkProxy, err)
+	}
+	return rules, nil
+}
+
+// checkSockets refuses what cannot be the path of a unix socket. Nothing else is done with
+// the paths: no proxy leads to a unix socket.
+func checkSockets(rules *wire.SocketRules) error {
+	if rules == nil {
+		return nil
+	}
+	allowed := 0
+	for _, path := range slices.Sorted(maps.Keys(*rules)) {
+		if (*rules)[path] != wire.SocketAllow {
+			continue
+		}
+		if !strings.HasPrefix(path, "/") || strings.Contains(path, "\x00") {
+			return fmt.Errorf("invalid network.allow_unix_sockets[%d]: expected a NUL-free absolute path for Linux, got %q", allowed, path)
+		}
+		allowed++
+	}
+	return nil
+}
+
+// A network is what a process reaches the world by, if not like everybody.
+type network struct {
+	env     []string        // of the process
+	proxy   *netproxy.Proxy // of its own; nil: none
+	gate    *netproxy.Gate  // out of a network of its own; nil: none
+	refusal string          // why it has a network of its own and no way out; may be empty
+}
+
+// openNetwork makes the network that a command asks for; nil: it asks for none.
+func (l *Launcher) openNetwork(c *Command, env []string) (*network, error) {
+	n := &network{env: env}
+	switch {
+	case c.rules != nil:
+		if err := l.openProxy(c, n); err != nil {
+			return nil, err
+		}
+	case managed(c.params):
+		rest, endpoints, err := netproxy.FindEndpoints(env)
+		if err == nil {
+			n.gate, err = netproxy.NewGate(endpoints, l.config.Own, l.log.With("process", c.params.ProcessID))
+		}
+		if err != nil {
+			n.refusal = "tether sandbox: failed to prepare host proxy routing bridge: " + err.Error()
+			break
+		}
+		n.env = rest
+	default:
+		return nil, nil
+	}
+	return n, nil
+}
+
+// openProxy gives a command a proxy. In a network of its own no other process gets to it.
+func (l *Launcher) openProxy(c *Command, n *network) (err error) {
+	want := c.params.NetworkProxy.Proxy
+	inside := managed(c.params)
+	log := l.log.With("process", c.params.ProcessID)
+	cfg := netproxy.Config{
+		Rules:    c.rules,
+		SocksUDP: want.EnableSocks5UDP && !inside, // datagrams do not cross networks
+		Decided:  func(e netproxy.Event) { l.decided(c.params.ProcessID, e) },
+		Own:      l.config.Own,
+		Log:      log,
+	}
+	if want.AllowUpstreamProxy {
+		cfg.Upstream = l.config.Env
+	}
+	if timeout := c.params.NetworkProxy.PolicyDecisionTimeoutMs; timeout != nil {
+		cfg.Ask = newAsker(c.params.ProcessID, *timeout, l.owner, log).ask
+	}
+	n.proxy = netproxy.New(cfg)
+	defer func() {
+		if err != nil {
+			n.close()
+		}
+	}()
+	if inside {
+		n.env, n.gate, err = n.proxy.Gate(n.env, want.EnableSocks5, want.AllowLocalBinding)
+		return err
+	}
+	n.env, err = n.proxy.Open(n.env, want.EnableSocks5, want.AllowLocalBinding)
+	return err
+}
+
+// close ends the network, all connections included.
+func (n *network) close() {
+	if n.proxy != nil {
+		n.proxy.Close()
+	}
+	if n.gate != nil {
+		n.gate.Close()
+	}
+}
