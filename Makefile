@@ -23,7 +23,8 @@ build: ## build bin/tether
 run: bubblewrap build ## build, install what is missing, serve on loopback; LISTEN=ws://IP:PORT
 	@exec bin/tether serve --listen $(LISTEN)
 
-test: check bubblewrap test-unit test-interop ## everything CI runs
+test: bubblewrap ## everything CI runs: check, test-unit and test-interop, side by side
+	@$(MAKE) --no-print-directory -j 3 check test-unit test-interop
 
 check: ## format, vet for each platform, lint
 	@files="$$(gofmt -l $(GO_FILES))"; test -z "$$files" || { echo "gofmt -w these:"; echo "$$files"; exit 1; }
@@ -31,6 +32,8 @@ check: ## format, vet for each platform, lint
 	@echo "vet with interop"; go vet -tags interop ./...
 	@echo staticcheck; go tool -modfile=tools/go.mod staticcheck -tags interop ./...
 
+# The race detector makes each program wait a second before it exits, in case of late reports.
+test-unit soak: export GORACE=atexit_sleep_ms=0
 test-unit: ## tests beside the code and CLI scripts, with the race detector
 	go test -race -parallel 4 -timeout $(TIMEOUT) ./...
 

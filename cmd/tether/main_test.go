@@ -57,7 +57,10 @@ func heedHangup() {
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", UpdateScripts: *update})
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", UpdateScripts: *update, Setup: func(env *testscript.Env) error {
+		env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command takes a second to exit
+		return nil
+	}})
 }
 
 // commandNames are the names of a command and of those below it, without its own.
