@@ -9,9 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gobwas/ws"
-
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
 // A client tries a server on this machine often at first, and later at most 4 times per
@@ -33,11 +32,12 @@ func TestAttemptsOnLoopback(t *testing.T) {
 			go func() {
 				defer close(served)
 				defer theirs.Close()
-				if _, err := ws.Upgrade(theirs); err != nil {
+				p, err := scripted.NewPeer(theirs)
+				if err != nil {
 					t.Error(err)
 					return
 				}
-				(&peer{t, theirs}).welcome("S")
+				p.Welcome("S")
 				<-lost
 			}()
 			return ours, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
 func TestEnvironment(t *testing.T) {
@@ -32,13 +33,13 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestEnvironmentThatIsNotReady(t *testing.T) {
-	s := newScript(t)
-	wait := play(t, func() {
-		p := s.accept()
-		p.welcome("S")
-		p.expect1("environment/status", `{"status":"tired"}`)
+	s := scripted.NewServer(t)
+	wait := scripted.Play(t, func() {
+		p := s.Accept()
+		p.Welcome("S")
+		p.Serve("environment/status", `{"status":"tired"}`)
 	})
-	c := dial(t, s.url(), client.Options{})
+	c := dial(t, s.URL(), client.Options{})
 	if err := c.Ping(tethertest.Within(t)); err == nil || !strings.Contains(err.Error(), "tired") {
 		t.Errorf("Ping: %v", err)
 	}

@@ -11,21 +11,22 @@ import (
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
 // The fault scenarios that need a server which does what no real one does. Those that
 // a cable can make are in package interop, with both servers.
 
 // started plays the first part of most scenarios: a session with one process.
-func started(t *testing.T, s *script, o client.Options) (*client.Client, *client.Process, *peer) {
+func started(t *testing.T, s *scripted.Server, o client.Options) (*client.Client, *client.Process, *scripted.Peer) {
 	t.Helper()
-	var first *peer
-	wait := play(t, func() {
-		first = s.accept()
-		first.welcome("S")
-		first.begin()
+	var first *scripted.Peer
+	wait := scripted.Play(t, func() {
+		first = s.Accept()
+		first.Welcome("S")
+		first.Begin()
 	})
-	c := dial(t, s.url(), o)
+	c := dial(t, s.URL(), o)
 	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
 	wait()
 	return c, p, first
@@ -71,18 +72,16 @@ func wantFailed(t *testing.T, p *client.Process, want string) error {
 }
 
 func TestF13AnotherSession(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	first.cut()
-	wait := play(t, func() { s.accept().expect1("initialize", `{"sessionId":"OTHER"}`) })
+	first.Cut()
+	wait := scripted.Play(t, func() { s.Accept().Serve("initialize", `{"sessionId":"OTHER"}`) })
 	err := wantFailed(t, p, "protocol error of the server: it has opened another session than the one to be resumed")
 	wait()
 	if !errors.Is(err, client.ErrSessionLost) {
 		t.Errorf("%v is not ErrSessionLost", err)
 	}
 }
-
-func (p *peer) expect1(method, result string) { p.say(p.expect(method).answer(result)) }
 
 // forgotten is what people are told of a session that the server does not know.
 const forgotten = "the server does not know the session any more: it was restarted, or there was no connection for too long; what ran in the session has ended"
@@ -95,12 +94,12 @@ func TestF14Refused(t *testing.T) {
 		want string
 	}{{"F14", -32603, "broken", "broken"}, {"F06", -32600, "unknown session id S", forgotten}} {
 		t.Run(c.id, func(t *testing.T) {
-			s := newScript(t)
+			s := scripted.NewServer(t)
 			_, p, first := started(t, s, client.Options{})
-			first.cut()
-			wait := play(t, func() {
-				again := s.accept()
-				again.say(again.expect("initialize").refuse(c.code, c.text))
+			first.Cut()
+			wait := scripted.Play(t, func() {
+				again := s.Accept()
+				again.Say(again.Expect("initialize").Refuse(c.code, c.text))
 			})
 			err := wantFailed(t, p, "the connection was lost; the session could not be resumed: "+c.want)
 			wait()
@@ -113,37 +112,37 @@ func TestF14Refused(t *testing.T) {
 
 // A session that is attached elsewhere is asked for again and again.
 func TestF07Attached(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	first.cut()
-	wait := play(t, func() {
+	first.Cut()
+	wait := scripted.Play(t, func() {
 		for range 5 {
-			again := s.accept()
-			again.say(again.expect("initialize").refuse(-32010, "session S is already attached to another connection"))
+			again := s.Accept()
+			again.Say(again.Expect("initialize").Refuse(-32010, "session S is already attached to another connection"))
 		}
-		again := s.accept()
-		again.welcome("S")
-		again.expect1("process/read", readAnswer(4, true, true, 1))
+		again := s.Accept()
+		again.Welcome("S")
+		again.Serve("process/read", scripted.ReadAnswer(4, true, true, 1))
 	})
 	wantOutput(t, p, "1;")
 	wait()
 }
 
 func TestF15CutBeforeCatchUp(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	first.say(events("P", "o1")...)
-	wait := play(t, func() {
-		first.cut()
+	first.Say(scripted.Events("P", "o1")...)
+	wait := scripted.Play(t, func() {
+		first.Cut()
 		for range 2 {
-			again := s.accept()
-			again.welcome("S")
-			again.expect("process/read")
-			again.cut()
+			again := s.Accept()
+			again.Welcome("S")
+			again.Expect("process/read")
+			again.Cut()
 		}
-		again := s.accept()
-		again.welcome("S")
-		again.expect1("process/read", readAnswer(5, true, true, 2))
+		again := s.Accept()
+		again.Welcome("S")
+		again.Serve("process/read", scripted.ReadAnswer(5, true, true, 2))
 	})
 	if got := all(t, p); got != "1;2;" {
 		t.Errorf("output %q", got)
@@ -152,24 +151,24 @@ func TestF15CutBeforeCatchUp(t *testing.T) {
 }
 
 func TestF18Forgotten(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	c, p, first := started(t, s, client.Options{})
-	wait := play(t, func() { first.begin() })
+	wait := scripted.Play(t, func() { first.Begin() })
 	other := start(t, c, client.Command{Argv: []string{"x"}, ID: "Q"})
 	wait()
-	first.cut()
-	wait = play(t, func() {
-		again := s.accept()
-		again.welcome("S")
+	first.Cut()
+	wait = scripted.Play(t, func() {
+		again := s.Accept()
+		again.Welcome("S")
 		for range 2 {
-			switch m := again.expect("process/read"); {
+			switch m := again.Expect("process/read"); {
 			case strings.Contains(string(m.Params), `"P"`):
-				again.say(m.refuse(-32600, "unknown process id P"))
+				again.Say(m.Refuse(-32600, "unknown process id P"))
 			default:
-				again.say(m.answer(readAnswer(1, false, false)))
+				again.Say(m.Answer(scripted.ReadAnswer(1, false, false)))
 			}
 		}
-		again.say(events("Q", "o1 x2 c3")...)
+		again.Say(scripted.Events("Q", "o1 x2 c3")...)
 	})
 	wantFailed(t, p, "failed to recover process P: the server has no process P any more")
 	wantOutput(t, other, "1;")
@@ -178,24 +177,24 @@ func TestF18Forgotten(t *testing.T) {
 
 // F22: late and doubled events do nothing. F23: a flood before the answer is taken.
 func TestF22F23Flood(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	r := p.Output()
-	first.say(events("P", "o1 o2")...)
+	first.Say(scripted.Events("P", "o1 o2")...)
 	const flood = 5000
-	wait := play(t, func() {
-		first.cut()
-		again := s.accept()
-		m := again.expect("initialize")
+	wait := scripted.Play(t, func() {
+		first.Cut()
+		again := s.Accept()
+		m := again.Expect("initialize")
 		for seq := 1; seq <= flood; seq++ {
-			again.say(events("P", fmt.Sprintf("o%d", seq))...)
+			again.Say(scripted.Events("P", fmt.Sprintf("o%d", seq))...)
 		}
-		again.say(m.answer(`{"sessionId":"S"}`))
-		again.expect("initialized")
-		read := again.expect("process/read")
-		again.say(events("P", "o3 o2 o1")...)
-		again.say(read.answer(readAnswer(flood+1, false, false)))
-		again.say(events("P", fmt.Sprintf("x%d c%d", flood+1, flood+2))...)
+		again.Say(m.Answer(`{"sessionId":"S"}`))
+		again.Expect("initialized")
+		read := again.Expect("process/read")
+		again.Say(scripted.Events("P", "o3 o2 o1")...)
+		again.Say(read.Answer(scripted.ReadAnswer(flood+1, false, false)))
+		again.Say(scripted.Events("P", fmt.Sprintf("x%d c%d", flood+1, flood+2))...)
 	})
 	var want strings.Builder
 	for seq := 1; seq <= flood; seq++ {
@@ -215,14 +214,14 @@ func TestF25F26Garbage(t *testing.T) {
 		"request id text": `{"id":"x","method":"network/policyRequest","params":{}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScript(t)
+			s := scripted.NewServer(t)
 			_, p, first := started(t, s, client.Options{})
-			wait := play(t, func() {
-				first.say(events("P", "o1")...)
-				first.say(garbage)
-				again := s.accept()
-				again.welcome("S")
-				again.expect1("process/read", readAnswer(5, true, true, 2))
+			wait := scripted.Play(t, func() {
+				first.Say(scripted.Events("P", "o1")...)
+				first.Say(garbage)
+				again := s.Accept()
+				again.Welcome("S")
+				again.Serve("process/read", scripted.ReadAnswer(5, true, true, 2))
 			})
 			wantOutput(t, p, "1;2;")
 			wait()
@@ -232,21 +231,21 @@ func TestF25F26Garbage(t *testing.T) {
 
 // What a client does not know does not disturb it.
 func TestF27F28Unknown(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	c, p, first := started(t, s, client.Options{})
-	wait := play(t, func() {
-		first.say(`{"method":"new/thing","params":{}}`, `{"id":999,"result":{}}`, `{"id":"x","result":{}}`)
-		first.say(events("NOBODY", "o1")...)
-		first.say(`{"id":7,"method":"new/question","params":{}}`)
-		m := first.hear()
+	wait := scripted.Play(t, func() {
+		first.Say(`{"method":"new/thing","params":{}}`, `{"id":999,"result":{}}`, `{"id":"x","result":{}}`)
+		first.Say(scripted.Events("NOBODY", "o1")...)
+		first.Say(`{"id":7,"method":"new/question","params":{}}`)
+		m := first.Hear()
 		if m.Error == nil || m.Error.Code != -32601 || m.Error.Message != "exec-server client does not implement `new/question` yet" {
 			panic(fmt.Sprintf("answered %+v", m))
 		}
-		first.say(`{"id":8,"method":"network/policyRequest","params":{"processId":"P","request":{"protocol":"tcp","host":"h","port":1}}}`)
-		if m := first.hear(); string(m.Result) != `{"decision":{"type":"deny","reason":"not_allowed"}}` {
+		first.Say(`{"id":8,"method":"network/policyRequest","params":{"processId":"P","request":{"protocol":"tcp","host":"h","port":1}}}`)
+		if m := first.Hear(); string(m.Result) != `{"decision":{"type":"deny","reason":"not_allowed"}}` {
 			panic(string(m.Result))
 		}
-		first.say(events("P", "o1 x2 c3")...)
+		first.Say(scripted.Events("P", "o1 x2 c3")...)
 	})
 	wantOutput(t, p, "1;")
 	wait()
@@ -257,11 +256,11 @@ func TestF27F28Unknown(t *testing.T) {
 
 // A hole is read after a while, though the connection is fine.
 func TestF47Hole(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Impatient(client.Options{}))
-	wait := play(t, func() {
-		first.say(events("P", "o1 o3 x4 c5")...)
-		first.expect1("process/read", readAnswer(6, true, true, 2, 3))
+	wait := scripted.Play(t, func() {
+		first.Say(scripted.Events("P", "o1 o3 x4 c5")...)
+		first.Serve("process/read", scripted.ReadAnswer(6, true, true, 2, 3))
 	})
 	wantOutput(t, p, "1;2;3;")
 	wait()
@@ -269,7 +268,7 @@ func TestF47Hole(t *testing.T) {
 
 // A hole with too much behind it is read at once.
 func TestF49FullHole(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	r := p.Output()
 	var later []string
@@ -280,37 +279,37 @@ func TestF49FullHole(t *testing.T) {
 	for seq := 1; seq <= 300; seq++ {
 		fmt.Fprintf(&want, "%d;", seq)
 	}
-	wait := play(t, func() {
-		first.say(events("P", strings.Join(later, " "))...)
-		m := first.expect("process/read")
+	wait := scripted.Play(t, func() {
+		first.Say(scripted.Events("P", strings.Join(later, " "))...)
+		m := first.Expect("process/read")
 		seqs := []int{}
 		for seq := 1; seq <= 300; seq++ {
 			seqs = append(seqs, seq)
 		}
-		first.say(m.answer(readAnswer(301, false, false, seqs...)))
+		first.Say(m.Answer(scripted.ReadAnswer(301, false, false, seqs...)))
 		// It has no room for these if it has not looked at the answer yet. Then it asks.
-		first.say(events("P", "x301 c302")...)
-		if m, ok := first.mayHear(); ok {
-			first.say(m.answer(readAnswer(303, true, true)))
+		first.Say(scripted.Events("P", "x301 c302")...)
+		if m, ok := first.MayHear(); ok {
+			first.Say(m.Answer(scripted.ReadAnswer(303, true, true)))
 		}
 	})
 	wantRead(t, r, want.String())
-	first.cut()
+	first.Cut()
 	wait()
 }
 
 // Output that the server does not have any more is a gap; the process goes on.
 func TestF19Gap(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	sub := p.Subscribe()
-	wait := play(t, func() {
-		first.say(events("P", "o1")...)
-		first.cut()
-		again := s.accept()
-		again.welcome("S")
-		again.expect1("process/read", readAnswer(8, false, false, 6, 7))
-		again.say(events("P", "x8 c9")...)
+	wait := scripted.Play(t, func() {
+		first.Say(scripted.Events("P", "o1")...)
+		first.Cut()
+		again := s.Accept()
+		again.Welcome("S")
+		again.Serve("process/read", scripted.ReadAnswer(8, false, false, 6, 7))
+		again.Say(scripted.Events("P", "x8 c9")...)
 	})
 	var got []string
 	for {
@@ -336,18 +335,18 @@ func TestF19Gap(t *testing.T) {
 
 func TestF53F54Contradictions(t *testing.T) {
 	for name, c := range map[string]struct{ answer, want string }{
-		"F53": {readAnswer(4, true, true, 1, 2, 3), "failed to recover process P: protocol error of the server: process close sequence 3 conflicts with recovered output"},
-		"F54": {strings.Replace(readAnswer(4, true, true, 1), `"exitCode":0`, `"exitCode":null`, 1), "recovering exited process did not include its exit code"},
+		"F53": {scripted.ReadAnswer(4, true, true, 1, 2, 3), "failed to recover process P: protocol error of the server: process close sequence 3 conflicts with recovered output"},
+		"F54": {strings.Replace(scripted.ReadAnswer(4, true, true, 1), `"exitCode":0`, `"exitCode":null`, 1), "recovering exited process did not include its exit code"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScript(t)
+			s := scripted.NewServer(t)
 			_, p, first := started(t, s, client.Options{})
-			first.cut()
-			wait := play(t, func() {
-				again := s.accept()
-				again.welcome("S")
-				again.expect1("process/read", c.answer)
-				again.expect1("process/terminate", `{"running":true}`)
+			first.Cut()
+			wait := scripted.Play(t, func() {
+				again := s.Accept()
+				again.Welcome("S")
+				again.Serve("process/read", c.answer)
+				again.Serve("process/terminate", `{"running":true}`)
 			})
 			wantFailed(t, p, c.want)
 			wait()
@@ -357,12 +356,12 @@ func TestF53F54Contradictions(t *testing.T) {
 
 // An exit without a verdict makes the client ask.
 func TestF55OldServer(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	wait := play(t, func() {
-		first.say(`{"method":"process/exited","params":{"processId":"P","seq":1,"exitCode":1}}`)
-		first.say(events("P", "c2")...)
-		first.expect1("process/read", strings.Replace(readAnswer(3, true, true), `"sandboxDenied":false`, `"sandboxDenied":true`, 1))
+	wait := scripted.Play(t, func() {
+		first.Say(`{"method":"process/exited","params":{"processId":"P","seq":1,"exitCode":1}}`)
+		first.Say(scripted.Events("P", "c2")...)
+		first.Serve("process/read", strings.Replace(scripted.ReadAnswer(3, true, true), `"sandboxDenied":false`, `"sandboxDenied":true`, 1))
 	})
 	if exit, err := p.Wait(tethertest.Within(t)); err != nil || !exit.SandboxDenied {
 		t.Errorf("Wait: %+v, %v", exit, err)
@@ -372,40 +371,40 @@ func TestF55OldServer(t *testing.T) {
 
 // The answer to a start is lost, on a server without tether's retry.
 func TestAmbiguousStart(t *testing.T) {
-	for name, c := range map[string]func(again *peer){
-		"F34 it runs": func(again *peer) {
-			again.expect1("process/read", readAnswer(2, false, false, 1))
+	for name, c := range map[string]func(again *scripted.Peer){
+		"F34 it runs": func(again *scripted.Peer) {
+			again.Serve("process/read", scripted.ReadAnswer(2, false, false, 1))
 		},
-		"F35 it never arrived": func(again *peer) {
-			again.say(again.expect("process/read").refuse(-32600, "unknown process id P"))
-			again.begin()
-			again.say(events("P", "o1")...)
+		"F35 it never arrived": func(again *scripted.Peer) {
+			again.Say(again.Expect("process/read").Refuse(-32600, "unknown process id P"))
+			again.Begin()
+			again.Say(scripted.Events("P", "o1")...)
 		},
-		"it arrives late": func(again *peer) {
-			again.say(again.expect("process/read").refuse(-32600, "unknown process id P"))
-			again.say(again.expect("process/start").refuse(-32600, "process P already exists"))
-			again.expect1("process/read", readAnswer(2, false, false, 1))
+		"it arrives late": func(again *scripted.Peer) {
+			again.Say(again.Expect("process/read").Refuse(-32600, "unknown process id P"))
+			again.Say(again.Expect("process/start").Refuse(-32600, "process P already exists"))
+			again.Serve("process/read", scripted.ReadAnswer(2, false, false, 1))
 		},
-		"it is starting": func(again *peer) {
+		"it is starting": func(again *scripted.Peer) {
 			for range 3 {
-				again.say(again.expect("process/read").refuse(-32600, "process id P is starting"))
+				again.Say(again.Expect("process/read").Refuse(-32600, "process id P is starting"))
 			}
-			again.expect1("process/read", readAnswer(2, false, false, 1))
+			again.Serve("process/read", scripted.ReadAnswer(2, false, false, 1))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScript(t)
-			wait := play(t, func() {
-				first := s.accept()
-				first.welcome("S")
-				first.expect("process/start")
-				first.cut()
-				again := s.accept()
-				again.welcome("S")
+			s := scripted.NewServer(t)
+			wait := scripted.Play(t, func() {
+				first := s.Accept()
+				first.Welcome("S")
+				first.Expect("process/start")
+				first.Cut()
+				again := s.Accept()
+				again.Welcome("S")
 				c(again)
-				again.say(events("P", "x2 c3")...)
+				again.Say(scripted.Events("P", "x2 c3")...)
 			})
-			cl := dial(t, s.url(), client.Options{})
+			cl := dial(t, s.URL(), client.Options{})
 			p := start(t, cl, client.Command{Argv: []string{"x"}, ID: "P"})
 			wantOutput(t, p, "1;")
 			wait()
@@ -414,23 +413,23 @@ func TestAmbiguousStart(t *testing.T) {
 }
 
 func TestF37CancelledStart(t *testing.T) {
-	s := newScript(t)
-	var first *peer
-	var begun heard
-	wait := play(t, func() {
-		first = s.accept()
-		first.welcome("S")
-		begun = first.expect("process/start")
+	s := scripted.NewServer(t)
+	var first *scripted.Peer
+	var begun scripted.Message
+	wait := scripted.Play(t, func() {
+		first = s.Accept()
+		first.Welcome("S")
+		begun = first.Expect("process/start")
 	})
-	c := dial(t, s.url(), client.Options{})
+	c := dial(t, s.URL(), client.Options{})
 	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	go func() { wait(); cancel() }()
 	if _, err := c.Start(ctx, client.Command{Argv: []string{"x"}, ID: "P"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Start: %v", err)
 	}
-	wait = play(t, func() {
-		first.say(begun.answer(`{"processId":"P","sandboxType":"none"}`))
-		first.expect1("process/terminate", `{"running":true}`)
+	wait = scripted.Play(t, func() {
+		first.Say(begun.Answer(`{"processId":"P","sandboxType":"none"}`))
+		first.Serve("process/terminate", `{"running":true}`)
 	})
 	wait()
 }
@@ -438,41 +437,41 @@ func TestF37CancelledStart(t *testing.T) {
 // F38: an interrupt in flight is not repeated on a server that cannot tell. F39:
 // terminate is. F40: so is a long poll.
 func TestCallsInFlight(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	next := func(catchUp bool) *peer {
-		again := s.accept()
-		again.welcome("S")
+	next := func(catchUp bool) *scripted.Peer {
+		again := s.Accept()
+		again.Welcome("S")
 		if catchUp {
-			again.expect1("process/read", readAnswer(1, false, false))
+			again.Serve("process/read", scripted.ReadAnswer(1, false, false))
 		}
 		return again
 	}
-	var second, third *peer
-	wait := play(t, func() {
-		first.expect("process/signal")
-		first.cut()
+	var second, third *scripted.Peer
+	wait := scripted.Play(t, func() {
+		first.Expect("process/signal")
+		first.Cut()
 		second = next(true)
 	})
 	if err := p.Interrupt(tethertest.Within(t)); !errors.Is(err, client.ErrAmbiguous) {
 		t.Errorf("F38: %v", err)
 	}
 	wait()
-	wait = play(t, func() {
-		second.expect("process/terminate")
-		second.cut()
+	wait = scripted.Play(t, func() {
+		second.Expect("process/terminate")
+		second.Cut()
 		third = next(true)
-		third.expect1("process/terminate", `{"running":true}`)
+		third.Serve("process/terminate", `{"running":true}`)
 	})
 	if running, err := p.Terminate(tethertest.Within(t)); !running || err != nil {
 		t.Errorf("F39: %t, %v", running, err)
 	}
 	wait()
-	wait = play(t, func() {
-		third.expect("process/read")
-		third.cut()
+	wait = scripted.Play(t, func() {
+		third.Expect("process/read")
+		third.Cut()
 		again := next(true)
-		again.expect1("process/read", readAnswer(2, false, false, 1))
+		again.Serve("process/read", scripted.ReadAnswer(2, false, false, 1))
 	})
 	r, err := p.Read(tethertest.Within(t), client.ReadOptions{Wait: patience})
 	if err != nil || r.NextSeq != 2 {
@@ -489,20 +488,20 @@ func TestLastWrite(t *testing.T) {
 		want   error
 	}{{"accepted", nil}, {"stdinClosed", client.ErrStdinClosed}, {"unknownProcess", client.ErrUnknownProcess}} {
 		t.Run(c.status, func(t *testing.T) {
-			s := newScript(t)
+			s := scripted.NewServer(t)
 			_, p, first := started(t, s, client.Options{})
-			wait := play(t, func() {
-				asked := first.expect("process/write")
-				first.say(events("P", "x1 c2")...)
+			wait := scripted.Play(t, func() {
+				asked := first.Expect("process/write")
+				first.Say(scripted.Events("P", "x1 c2")...)
 				<-p.Done()
-				first.cut()
-				again := s.accept()
-				again.welcome("S")
-				repeated := again.expect("process/write")
+				first.Cut()
+				again := s.Accept()
+				again.Welcome("S")
+				repeated := again.Expect("process/write")
 				if string(repeated.Params) != string(asked.Params) {
 					panic(fmt.Sprintf("repeated %s as %s", asked.Params, repeated.Params))
 				}
-				again.say(repeated.answer(fmt.Sprintf(`{"status":%q}`, c.status)))
+				again.Say(repeated.Answer(fmt.Sprintf(`{"status":%q}`, c.status)))
 			})
 			if err := p.Write(tethertest.Within(t), []byte("exit\n")); !errors.Is(err, c.want) {
 				t.Errorf("the write ended with %v, want %v", err, c.want)
@@ -514,14 +513,14 @@ func TestLastWrite(t *testing.T) {
 
 // A write whose answer can never come ends with the session.
 func TestLastWriteOfSession(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	wait := play(t, func() {
-		first.expect("process/write")
-		first.say(events("P", "x1 c2")...)
+	wait := scripted.Play(t, func() {
+		first.Expect("process/write")
+		first.Say(scripted.Events("P", "x1 c2")...)
 		<-p.Done()
-		first.cut()
-		s.accept().expect1("initialize", `{"sessionId":"OTHER"}`)
+		first.Cut()
+		s.Accept().Serve("initialize", `{"sessionId":"OTHER"}`)
 	})
 	if err := p.Write(tethertest.Within(t), []byte("exit\n")); !errors.Is(err, client.ErrSessionLost) {
 		t.Errorf("the write ended with %v", err)
@@ -532,14 +531,14 @@ func TestLastWriteOfSession(t *testing.T) {
 // F41: too many calls are refused here. F42: one more terminate is possible, and the
 // next one gives the connection up. F43: when the session is lost, all get to know.
 func TestF41F42F43ManyCalls(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	const most = 1024
 	var calls sync.WaitGroup
 	results := make(chan error, most)
-	wait := play(t, func() {
+	wait := scripted.Play(t, func() {
 		for range most {
-			first.expect("process/read")
+			first.Expect("process/read")
 		}
 	})
 	ctx := tethertest.Within(t)
@@ -554,12 +553,12 @@ func TestF41F42F43ManyCalls(t *testing.T) {
 		t.Errorf("F41: call 1025: %v", err)
 	}
 	calls.Go(func() { p.Terminate(ctx) })
-	wait = play(t, func() { first.expect("process/terminate") })
+	wait = scripted.Play(t, func() { first.Expect("process/terminate") })
 	wait()
 	calls.Go(func() { p.Terminate(ctx) })
-	wait = play(t, func() {
-		again := s.accept() // F42
-		again.say(again.expect("initialize").refuse(-32600, "unknown session id S"))
+	wait = scripted.Play(t, func() {
+		again := s.Accept() // F42
+		again.Say(again.Expect("initialize").Refuse(-32600, "unknown session id S"))
 	})
 	wait()
 	calls.Wait()

@@ -14,10 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gobwas/ws"
-
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
 // A waiting is a client with an injected network that waits for its server.
@@ -56,13 +55,14 @@ func served(t *testing.T, serve func(net.Conn)) net.Conn {
 }
 
 // upgraded is for servers that speak the protocol.
-func upgraded(t *testing.T, serve func(*peer)) func(net.Conn) {
+func upgraded(t *testing.T, serve func(*scripted.Peer)) func(net.Conn) {
 	return func(conn net.Conn) {
-		if _, err := ws.Upgrade(conn); err != nil {
+		p, err := scripted.NewPeer(conn)
+		if err != nil {
 			t.Error(err)
 			return
 		}
-		serve(&peer{t, conn})
+		serve(p)
 	}
 }
 
@@ -78,11 +78,11 @@ func TestDialWaitsForTheServer(t *testing.T) {
 			}
 			if !gone { // the first server goes away at once
 				gone = true
-				return served(t, upgraded(t, func(p *peer) { p.expect("initialize") })), nil
+				return served(t, upgraded(t, func(p *scripted.Peer) { p.Expect("initialize") })), nil
 			}
-			return served(t, upgraded(t, func(p *peer) {
-				p.welcome("S")
-				p.mayHear()
+			return served(t, upgraded(t, func(p *scripted.Peer) {
+				p.Welcome("S")
+				p.MayHear()
 			})), nil
 		})
 		if w.err != nil || w.took > 22*time.Second {
@@ -137,9 +137,9 @@ func TestDialFirstAttemptIsNotCutShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := client.Dial(t.Context(), "ws://127.0.0.1:1", client.Options{Wait: time.Second, Connect: func(context.Context) (net.Conn, error) {
 			time.Sleep(5 * time.Second)
-			return served(t, upgraded(t, func(p *peer) {
-				p.welcome("S")
-				p.mayHear()
+			return served(t, upgraded(t, func(p *scripted.Peer) {
+				p.Welcome("S")
+				p.MayHear()
 			})), nil
 		}})
 		if err != nil {
@@ -157,7 +157,7 @@ func TestDialDoesNotWaitAfterARefusal(t *testing.T) {
 			conn.Read(make([]byte, 4096))
 			io.WriteString(conn, "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
 		},
-		"initialize": upgraded(t, func(p *peer) { p.say(p.expect("initialize").refuse(-32602, "no")) }),
+		"initialize": upgraded(t, func(p *scripted.Peer) { p.Say(p.Expect("initialize").Refuse(-32602, "no")) }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -7,12 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gobwas/ws"
-	"github.com/gobwas/ws/wsutil"
-
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -54,12 +52,12 @@ func TestServerStops(t *testing.T) {
 // The connection may break right behind the goodbye.
 func TestCutBehindTheGoodbye(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{RecoveryTimeout: time.Hour})
-	first.say(goodbye)
-	first.cut()
+	first.Say(goodbye)
+	first.Cut()
 	wantStopped(t, p)
-	if n := len(s.peers); n > 0 {
+	if n := len(s.Peers); n > 0 {
 		t.Errorf("the client has made %d more connections", n)
 	}
 }
@@ -68,45 +66,40 @@ func TestCutBehindTheGoodbye(t *testing.T) {
 // reason, whether the server has read its request or not.
 func TestServerStopsDuringResume(t *testing.T) {
 	t.Parallel()
-	for name, say := range map[string]func(*peer){
-		"request read": func(p *peer) {
-			m := p.expect("initialize")
+	for name, say := range map[string]func(*scripted.Peer){
+		"request read": func(p *scripted.Peer) {
+			m := p.Expect("initialize")
 			var params wire.InitializeParams
 			if err := json.Unmarshal(m.Params, &params); err != nil || params.Tether == nil || params.Tether.Goodbye == nil || !*params.Tether.Goodbye {
 				t.Errorf("a goodbye was not asked for (%v): %s", err, m.Params)
 			}
-			p.say(goodbye)
+			p.Say(goodbye)
 		},
-		"request not read": func(p *peer) { p.leave(wire.ReasonStopping) },
+		"request not read": func(p *scripted.Peer) { p.Leave(wire.ReasonStopping) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newScript(t)
+			s := scripted.NewServer(t)
 			_, p, first := started(t, s, client.Options{RecoveryTimeout: time.Hour})
-			first.cut()
-			wait := play(t, func() { say(s.accept()) })
+			first.Cut()
+			wait := scripted.Play(t, func() { say(s.Accept()) })
 			wantStopped(t, p)
 			wait()
 		})
 	}
 }
 
-// leave ends the connection with code 1001.
-func (p *peer) leave(reason string) {
-	wsutil.WriteServerMessage(p.conn, ws.OpClose, ws.NewCloseFrameBody(ws.StatusGoingAway, reason))
-}
-
 // A close frame of code 1001 alone, such as that of a proxy that restarts, is a lost
 // connection: the session is resumed.
 func TestProxyGoesAway(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	first.leave("server is shutting down")
-	wait := play(t, func() {
-		again := s.accept()
-		again.welcome("S")
-		again.say(again.expect("process/read").answer(readAnswer(3, true, true)))
+	first.Leave("server is shutting down")
+	wait := scripted.Play(t, func() {
+		again := s.Accept()
+		again.Welcome("S")
+		again.Say(again.Expect("process/read").Answer(scripted.ReadAnswer(3, true, true)))
 	})
 	if exit, err := p.Wait(tethertest.Within(t)); err != nil {
 		t.Errorf("%+v, %v", exit, err)

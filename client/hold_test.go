@@ -12,6 +12,7 @@ import (
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
 // Who reads as fast as he can gets each byte once over the wire: the network waits for
@@ -52,13 +53,13 @@ func TestReadersAreWaitedFor(t *testing.T) {
 // client keeps it.
 func TestPausedReader(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	r := p.Output()
 	const events, size = 20, 1 << 20
 	chunk := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("x"), size))
 	for seq := 1; seq <= events; seq++ {
-		first.say(fmt.Sprintf(`{"method":"process/output","params":{"processId":"P","seq":%d,"stream":"stdout","chunk":%q}}`, seq, chunk))
+		first.Say(fmt.Sprintf(`{"method":"process/output","params":{"processId":"P","seq":%d,"stream":"stdout","chunk":%q}}`, seq, chunk))
 	}
 	tethertest.Eventually(t, func() error { // it pauses until everything has come
 		if n := p.LastSeq(); n < events {
@@ -66,11 +67,11 @@ func TestPausedReader(t *testing.T) {
 		}
 		return nil
 	})
-	first.say(`{"method":"process/exited","params":{"processId":"P","seq":21,"exitCode":0,"sandboxDenied":false}}`,
+	first.Say(`{"method":"process/exited","params":{"processId":"P","seq":21,"exitCode":0,"sandboxDenied":false}}`,
 		`{"method":"process/closed","params":{"processId":"P","seq":22}}`)
 	go func() { // a read is answered as a server does that has forgotten the process
-		if m, ok := first.mayHear(); ok {
-			first.say(m.refuse(-32600, "unknown process id P"))
+		if m, ok := first.MayHear(); ok {
+			first.Say(m.Refuse(-32600, "unknown process id P"))
 		}
 	}()
 	if n, err := io.Copy(io.Discard, r); n != events*size || err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
 // web starts a web server and a client that reaches it through an executor.
@@ -118,22 +119,22 @@ func TestHTTPEnvHeader(t *testing.T) {
 
 // A stream is a scripted server's answer to one request.
 type stream struct {
-	*peer
+	*scripted.Peer
 	id string
 }
 
-func (p *peer) stream() stream {
-	m := p.expect("http/request")
+func streamOf(p *scripted.Peer) stream {
+	m := p.Expect("http/request")
 	var params struct{ RequestID string }
 	if err := json.Unmarshal(m.Params, &params); err != nil {
 		panic(err)
 	}
-	p.say(m.answer(`{"status":200,"headers":[],"bodyBase64":""}`))
+	p.Say(m.Answer(`{"status":200,"headers":[],"bodyBase64":""}`))
 	return stream{p, params.RequestID}
 }
 
 func (s stream) delta(seq int, data string, more string) {
-	s.say(fmt.Sprintf(`{"method":"http/request/bodyDelta","params":{"requestId":%q,"seq":%d,"deltaBase64":%q%s}}`,
+	s.Say(fmt.Sprintf(`{"method":"http/request/bodyDelta","params":{"requestId":%q,"seq":%d,"deltaBase64":%q%s}}`,
 		s.id, seq, base64.StdEncoding.EncodeToString([]byte(data)), more))
 }
 
@@ -168,31 +169,31 @@ func TestHTTPStreams(t *testing.T) {
 				s.delta(i+1, mega, goesOn)
 			}
 		}},
-		{"T12", "one", "the connection was lost", func(s stream) { s.delta(1, "one", goesOn); s.cut() }},
+		{"T12", "one", "the connection was lost", func(s stream) { s.delta(1, "one", goesOn); s.Cut() }},
 		{"F60", "one", "exceeds 1048576 bytes", func(s stream) { s.delta(1, "one", goesOn); s.delta(2, mega+"x", goesOn) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newScript(t)
-			wait := play(t, func() {
-				p := s.accept()
-				p.welcome("S")
-				stream := p.stream()
+			s := scripted.NewServer(t)
+			wait := scripted.Play(t, func() {
+				p := s.Accept()
+				p.Welcome("S")
+				stream := streamOf(p)
 				c.play(stream)
 				switch c.name {
 				case "F58", "F59":
-					p.expect1("fs/getMetadata", `{"isDirectory":true,"isFile":false,"isSymlink":false,"size":0,"createdAtMs":1,"modifiedAtMs":2}`)
+					p.Serve("fs/getMetadata", `{"isDirectory":true,"isFile":false,"isSymlink":false,"size":0,"createdAtMs":1,"modifiedAtMs":2}`)
 				case "F60", "T12": // the connection is lost
-					p = s.accept()
-					p.welcome("S")
+					p = s.Accept()
+					p.Welcome("S")
 				}
-				next := p.stream()
+				next := streamOf(p)
 				if stream.id != "http-1" || next.id != "http-2" {
 					panic("ids " + stream.id + " and " + next.id)
 				}
 				stream.delta(9, "late", goesOn) // nobody cares
 				next.delta(1, "", isDone)
 			})
-			conn := dial(t, s.url(), client.Options{})
+			conn := dial(t, s.URL(), client.Options{})
 			browser := http.Client{Transport: conn.Transport()}
 			resp, err := browser.Get("http://example.test/")
 			if err != nil {
@@ -218,17 +219,17 @@ func TestHTTPStreams(t *testing.T) {
 
 // A request whose answer is lost is not made again; one that waits for a connection is.
 func TestF44RequestInFlight(t *testing.T) {
-	s := newScript(t)
-	wait := play(t, func() {
-		p := s.accept()
-		p.welcome("S")
-		p.expect("http/request")
-		p.cut()
-		p = s.accept()
-		p.welcome("S")
-		p.stream().delta(1, "x", isDone)
+	s := scripted.NewServer(t)
+	wait := scripted.Play(t, func() {
+		p := s.Accept()
+		p.Welcome("S")
+		p.Expect("http/request")
+		p.Cut()
+		p = s.Accept()
+		p.Welcome("S")
+		streamOf(p).delta(1, "x", isDone)
 	})
-	c := dial(t, s.url(), client.Options{})
+	c := dial(t, s.URL(), client.Options{})
 	browser := http.Client{Transport: c.Transport()}
 	if _, err := browser.Get("http://example.test/"); !errors.Is(err, client.ErrAmbiguous) || !strings.Contains(err.Error(), "the connection was lost") {
 		t.Errorf("the lost request: %v", err)
@@ -240,19 +241,19 @@ func TestF44RequestInFlight(t *testing.T) {
 }
 
 func TestF61BodyIsCancelled(t *testing.T) {
-	s := newScript(t)
-	wait := play(t, func() {
-		p := s.accept()
-		p.welcome("S")
-		first := p.stream()
+	s := scripted.NewServer(t)
+	wait := scripted.Play(t, func() {
+		p := s.Accept()
+		p.Welcome("S")
+		first := streamOf(p)
 		first.delta(1, "x", goesOn)
-		closed := p.stream()
-		second := p.stream()
+		closed := streamOf(p)
+		second := streamOf(p)
 		first.delta(2, "late", goesOn)
 		closed.delta(1, "late", goesOn)
 		second.delta(1, "y", isDone)
 	})
-	c := dial(t, s.url(), client.Options{})
+	c := dial(t, s.URL(), client.Options{})
 	browser := http.Client{Transport: c.Transport()}
 	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	req, _ := http.NewRequestWithContext(ctx, "GET", "http://example.test/", nil)

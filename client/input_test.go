@@ -12,65 +12,61 @@ import (
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
 // A written request is a process/write that the script has heard.
 type written struct {
-	heard
+	scripted.Message
 	ID   string `json:"writeId"`
 	Data []byte `json:"chunk"`
 }
 
-func (p *peer) hearWrite() (w written) {
-	w.heard = p.expect("process/write")
+func hearWrite(p *scripted.Peer) (w written) {
+	w.Message = p.Expect("process/write")
 	if err := json.Unmarshal(w.Params, &w); err != nil {
 		panic(err)
 	}
 	return w
 }
 
-func (w written) accept() string { return w.answer(`{"status":"accepted"}`) }
+func (w written) accept() string { return w.Answer(`{"status":"accepted"}`) }
 
 // startedTether is started with a server that has tether's order of requests, and none of
 // its features.
-func startedTether(t *testing.T, s *script) (*client.Process, *peer) {
+func startedTether(t *testing.T, s *scripted.Server) (*client.Process, *scripted.Peer) {
 	t.Helper()
-	var first *peer
-	wait := play(t, func() {
-		first = s.accept()
-		first.welcomeTether()
-		first.begin()
+	var first *scripted.Peer
+	wait := scripted.Play(t, func() {
+		first = s.Accept()
+		first.WelcomeTether()
+		first.Begin()
 	})
-	p := start(t, dial(t, s.url(), client.Options{}), client.Command{Argv: []string{"x"}, ID: "P"})
+	p := start(t, dial(t, s.URL(), client.Options{}), client.Command{Argv: []string{"x"}, ID: "P"})
 	wait()
 	return p, first
-}
-
-func (p *peer) welcomeTether() {
-	p.say(p.expect("initialize").answer(hello("")))
-	p.expect("initialized")
 }
 
 // Input of 1 MiB and more is on its way before the first answer comes.
 func TestInputWindow(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	p, first := startedTether(t, s)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 4<<20/16)
 	var got []byte
-	wait := play(t, func() {
+	wait := scripted.Play(t, func() {
 		var unanswered []written
 		for len(got) < 1<<20 {
-			w := first.hearWrite()
+			w := hearWrite(first)
 			unanswered, got = append(unanswered, w), append(got, w.Data...)
 		}
 		for _, w := range unanswered {
-			first.say(w.accept())
+			first.Say(w.accept())
 		}
 		for len(got) < len(data) {
-			w := first.hearWrite()
+			w := hearWrite(first)
 			got = append(got, w.Data...)
-			first.say(w.accept())
+			first.Say(w.accept())
 		}
 	})
 	in := p.Stdin()
@@ -92,32 +88,32 @@ func TestInputWindow(t *testing.T) {
 // was when its connection is lost.
 func TestSmallWritesAreCollected(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	p, first := startedTether(t, s)
 	const single = 64 // requests that may be unanswered
 	all, wrote := bytes.Repeat([]byte("x"), 1000), make(chan struct{})
-	again := make(chan *peer, 1)
-	wait := play(t, func() {
+	again := make(chan *scripted.Peer, 1)
+	wait := scripted.Play(t, func() {
 		<-wrote // without an answer
 		got := 0
 		for range single {
-			w := first.hearWrite()
+			w := hearWrite(first)
 			got += len(w.Data)
-			first.say(w.accept())
+			first.Say(w.accept())
 		}
-		rest := first.hearWrite()
+		rest := hearWrite(first)
 		if got != single || len(rest.Data) != len(all)-single {
 			t.Errorf("heard %d bytes in %d requests, then %d bytes", got, single, len(rest.Data))
 		}
-		first.cut()
-		next := s.accept()
-		next.welcomeTether()
-		next.expect1("process/read", readAnswer(1, false, false))
-		repeated := next.hearWrite()
+		first.Cut()
+		next := s.Accept()
+		next.WelcomeTether()
+		next.Serve("process/read", scripted.ReadAnswer(1, false, false))
+		repeated := hearWrite(next)
 		if repeated.ID != rest.ID || !bytes.Equal(repeated.Data, rest.Data) {
 			t.Errorf("sent again: %s with %d bytes, was %s with %d", repeated.ID, len(repeated.Data), rest.ID, len(rest.Data))
 		}
-		next.say(repeated.accept())
+		next.Say(repeated.accept())
 		again <- next
 	})
 	in := p.Stdin()
@@ -133,12 +129,12 @@ func TestSmallWritesAreCollected(t *testing.T) {
 	wait()
 	// Alone, a write leaves at once.
 	next := <-again
-	wait = play(t, func() {
-		w := next.hearWrite()
+	wait = scripted.Play(t, func() {
+		w := hearWrite(next)
 		if string(w.Data) != "alone" {
 			t.Errorf("heard %q", w.Data)
 		}
-		next.say(w.accept())
+		next.Say(w.accept())
 	})
 	if err := p.Write(tethertest.Within(t), []byte("alone")); err != nil {
 		t.Error(err)
@@ -149,15 +145,15 @@ func TestSmallWritesAreCollected(t *testing.T) {
 // Each caller hears what became of its own input, also if requests were collected.
 func TestCollectedWritesFail(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	p, first := startedTether(t, s)
 	in, other, wrote := p.Stdin(), p.Stdin(), make(chan struct{})
-	wait := play(t, func() {
+	wait := scripted.Play(t, func() {
 		<-wrote
 		for range 64 {
-			first.say(first.hearWrite().accept())
+			first.Say(hearWrite(first).accept())
 		}
-		first.say(first.hearWrite().answer(`{"status":"stdinClosed"}`))
+		first.Say(hearWrite(first).Answer(`{"status":"stdinClosed"}`))
 	})
 	for range 64 {
 		io.WriteString(in, "x")
@@ -180,16 +176,16 @@ func TestCollectedWritesFail(t *testing.T) {
 // to 1 MiB in it.
 func TestInputOneAtATime(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	data := bytes.Repeat([]byte("0123456789abcdef"), 4<<20/16)
 	var got []byte
 	var sizes []int
 	var submitted atomic.Int64
 	held := make(chan struct{})
-	wait := play(t, func() {
+	wait := scripted.Play(t, func() {
 		for len(got) < len(data) {
-			w := first.hearWrite()
+			w := hearWrite(first)
 			got, sizes = append(got, w.Data...), append(sizes, len(w.Data))
 			if len(sizes) == 2 { // it is not answered until 1 MiB waits behind it
 				tethertest.Eventually(t, func() error {
@@ -199,9 +195,9 @@ func TestInputOneAtATime(t *testing.T) {
 					return nil
 				})
 				close(held)
-				first.expect1("process/read", readAnswer(1, false, false)) // the next request is not a write
+				first.Serve("process/read", scripted.ReadAnswer(1, false, false)) // the next request is not a write
 			}
-			first.say(w.accept())
+			first.Say(w.accept())
 		}
 	})
 	var reading sync.WaitGroup

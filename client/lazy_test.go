@@ -10,6 +10,7 @@ import (
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
 func newLazy(t *testing.T, url string, o client.Options) *client.Lazy {
@@ -124,12 +125,12 @@ func TestLazyCommand(t *testing.T) {
 }
 
 func TestLazyClose(t *testing.T) {
-	s := newScript(t)
-	l := client.NewLazy(s.url(), client.Options{})
+	s := scripted.NewServer(t)
+	l := client.NewLazy(s.URL(), client.Options{})
 	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	waiting := make(chan error, 2)
 	go func() { waiting <- second(l.Get(ctx)) }()
-	s.accept() // it does not answer
+	s.Accept() // it does not answer
 	cancel()
 	if err := <-waiting; !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller that gave up: %v", err)

@@ -10,6 +10,7 @@ import (
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
 // A client whose session another client has resumed fails with that reason at once. It
@@ -56,18 +57,18 @@ func TestRecoveryTimeoutHasTheLastReason(t *testing.T) {
 // refusedUntil returns how a process ends whose client is refused by the server until it
 // gives up.
 func refusedUntil(t *testing.T, limit time.Duration) error {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{RecoveryTimeout: limit})
 	stop := make(chan struct{})
-	first.cut()
-	wait := play(t, func() {
+	first.Cut()
+	wait := scripted.Play(t, func() {
 		for {
 			select {
-			case again := <-s.peers:
-				if m, ok := again.mayHear(); ok {
-					again.say(m.refuse(-32010, "session S is already attached to another connection"))
+			case again := <-s.Peers:
+				if m, ok := again.MayHear(); ok {
+					again.Say(m.Refuse(-32010, "session S is already attached to another connection"))
 				}
-				again.cut()
+				again.Cut()
 			case <-stop:
 				return
 			}
@@ -82,27 +83,27 @@ func refusedUntil(t *testing.T, limit time.Duration) error {
 // The text of an ambiguous outcome says that it is one, and of what.
 func TestAmbiguousOutcomesSaySo(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
-	wait := play(t, func() {
-		first := s.accept()
-		first.welcome("S")
-		first.expect("process/start")
-		first.cut()
-		again := s.accept()
-		again.say(again.expect("initialize").refuse(-32600, "unknown session id S"))
+	s := scripted.NewServer(t)
+	wait := scripted.Play(t, func() {
+		first := s.Accept()
+		first.Welcome("S")
+		first.Expect("process/start")
+		first.Cut()
+		again := s.Accept()
+		again.Say(again.Expect("initialize").Refuse(-32600, "unknown session id S"))
 	})
-	c := dial(t, s.url(), client.Options{})
+	c := dial(t, s.URL(), client.Options{})
 	_, err := c.Start(tethertest.Within(t), client.Command{Argv: []string{"x"}, ID: "P"})
 	wait()
 	if !errors.Is(err, client.ErrAmbiguous) || !strings.HasPrefix(err.Error(), "it is not known whether the command was started: ") {
 		t.Errorf("a start: %v", err)
 	}
 
-	s = newScript(t)
+	s = scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	wait = play(t, func() {
-		first.expect("process/signal")
-		first.cut()
+	wait = scripted.Play(t, func() {
+		first.Expect("process/signal")
+		first.Cut()
 	})
 	err = p.Interrupt(tethertest.Within(t))
 	wait()

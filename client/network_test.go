@@ -10,25 +10,9 @@ import (
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 	"github.com/tetherexec/tether/wire"
 )
-
-// welcomeWith does the handshake of a server that can make networks, or not, and has
-// these features of tether; nil: it is not tether.
-func (p *peer) welcomeWith(session string, networks bool, features []string) {
-	info := wire.EnvironmentInfo{ProviderID: "x", PrependPathDirs: []string{}, TemporaryDirectories: []string{}}
-	info.Capabilities.NetworkProxyLaunch = networks
-	result := map[string]any{"sessionId": session, "environmentInfo": info}
-	if features != nil {
-		result["tether"] = wire.TetherInfo{TTLMs: 60_000, Features: features}
-	}
-	text, err := json.Marshal(result)
-	if err != nil {
-		panic(err)
-	}
-	p.say(p.expect("initialize").answer(string(text)))
-	p.expect("initialized")
-}
 
 // networkParams are the parameters of a start that are about the network.
 type networkParams struct {
@@ -39,7 +23,7 @@ type networkParams struct {
 	NetworkProxy          json.RawMessage `json:"networkProxy"`
 }
 
-func (m heard) network() (p networkParams) {
+func networkOf(m scripted.Message) (p networkParams) {
 	if err := json.Unmarshal(m.Params, &p); err != nil {
 		panic(err)
 	}
@@ -48,23 +32,23 @@ func (m heard) network() (p networkParams) {
 
 // What was asked of the network is asked again when the answer was lost.
 func TestNetworkTravels(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	var first, again networkParams
-	wait := play(t, func() {
-		one := s.accept()
-		one.welcomeWith("S", true, []string{"retryStart", "hostPorts"})
-		first = one.expect("process/start").network()
-		one.cut()
-		two := s.accept()
-		two.welcomeWith("S", true, []string{"retryStart", "hostPorts"})
-		m := two.expect("process/start")
-		again = m.network()
-		two.say(m.answer(`{"processId":"P","sandboxType":"linuxSeccomp"}`))
-		m = two.expect("process/read")
-		two.say(m.answer(readAnswer(1, false, false)))
-		two.say(events("P", "x1 c2")...)
+	wait := scripted.Play(t, func() {
+		one := s.Accept()
+		one.WelcomeWith("S", true, []string{"retryStart", "hostPorts"})
+		first = networkOf(one.Expect("process/start"))
+		one.Cut()
+		two := s.Accept()
+		two.WelcomeWith("S", true, []string{"retryStart", "hostPorts"})
+		m := two.Expect("process/start")
+		again = networkOf(m)
+		two.Say(m.Answer(`{"processId":"P","sandboxType":"linuxSeccomp"}`))
+		m = two.Expect("process/read")
+		two.Say(m.Answer(scripted.ReadAnswer(1, false, false)))
+		two.Say(scripted.Events("P", "x1 c2")...)
 	})
-	c := dial(t, s.url(), client.Options{})
+	c := dial(t, s.URL(), client.Options{})
 	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P", Network: &client.Network{
 		Allow: []string{"example.com", "*.internal:443"}, Deny: []string{"secret.internal"},
 		Mode: wire.NetworkModeLimited, AllowLocal: true, Ask: 1500 * time.Millisecond,
@@ -120,15 +104,15 @@ func TestNetworkNeedsItsServer(t *testing.T) {
 		{"tether, port", true, []string{"hostPorts"}, "*.example.com:443", ""},
 	} {
 		t.Run(try.name, func(t *testing.T) {
-			s := newScript(t)
-			var got heard
-			wait := play(t, func() {
-				one := s.accept()
-				one.welcomeWith("S", try.networks, try.features)
-				got = one.expect("process/start")
-				one.say(got.answer(`{"processId":"P","sandboxType":"none"}`))
+			s := scripted.NewServer(t)
+			var got scripted.Message
+			wait := scripted.Play(t, func() {
+				one := s.Accept()
+				one.WelcomeWith("S", try.networks, try.features)
+				got = one.Expect("process/start")
+				one.Say(got.Answer(`{"processId":"P","sandboxType":"none"}`))
 			})
-			c := dial(t, s.url(), client.Options{})
+			c := dial(t, s.URL(), client.Options{})
 			_, err := c.Start(tethertest.Within(t), client.Command{Argv: []string{"x"}, Dir: "/", ID: "P", Network: &client.Network{Allow: []string{try.pattern}}})
 			if try.refusal == "" {
 				if wait(); err != nil {
@@ -144,7 +128,7 @@ func TestNetworkNeedsItsServer(t *testing.T) {
 				t.Error(err)
 			}
 			wait()
-			if p := got.network(); p.EnforceManagedNetwork || string(p.NetworkProxy) != "null" || !strings.Contains(string(got.Params), `"other"`) {
+			if p := networkOf(got); p.EnforceManagedNetwork || string(p.NetworkProxy) != "null" || !strings.Contains(string(got.Params), `"other"`) {
 				t.Errorf("started %s", got.Params)
 			}
 		})
@@ -161,24 +145,24 @@ func decisionNote(process, decision, host string, port int) string {
 func TestNetworkDecisionsHoldUpNobody(t *testing.T) {
 	const many = 2000
 	release, begun := make(chan struct{}), make(chan struct{}, 1)
-	s := newScript(t)
-	wait := play(t, func() {
-		one := s.accept()
-		one.welcomeWith("S", true, nil)
-		one.begin()
-		one.begin()
-		one.say(decisionNote("P", "deny", "first", 0))
+	s := scripted.NewServer(t)
+	wait := scripted.Play(t, func() {
+		one := s.Accept()
+		one.WelcomeWith("S", true, nil)
+		one.Begin()
+		one.Begin()
+		one.Say(decisionNote("P", "deny", "first", 0))
 		<-begun
-		one.say(`{"method":"network/policyDecision","params":{"processId":"P","nonsense":true}}`)
+		one.Say(`{"method":"network/policyDecision","params":{"processId":"P","nonsense":true}}`)
 		for i := range many {
-			one.say(decisionNote("P", "deny", "many", i))
+			one.Say(decisionNote("P", "deny", "many", i))
 		}
-		one.say(decisionNote("other", "allow", "last", 443))
-		one.say(events("P", "x1 c2")...)
-		one.mayHear() // the end
+		one.Say(decisionNote("other", "allow", "last", 443))
+		one.Say(scripted.Events("P", "x1 c2")...)
+		one.MayHear() // the end
 	})
 	var told, ofProcess []wire.NetworkDecision
-	c := dial(t, s.url(), client.Options{OnNetworkDecision: func(d wire.NetworkDecision) {
+	c := dial(t, s.URL(), client.Options{OnNetworkDecision: func(d wire.NetworkDecision) {
 		told = append(told, d)
 		if len(told) == 1 {
 			begun <- struct{}{}

@@ -11,6 +11,7 @@ import (
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
 // twoClients returns an owner of processes and a stranger whose cable can be cut.
@@ -180,20 +181,20 @@ func TestObserveErrors(t *testing.T) {
 // Events that arrive while the answer is still on its way to its goroutine count, and
 // evicted ones are a gap.
 func TestObservedGap(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	output := func(seq int, text string) string {
 		return fmt.Sprintf(`{"method":"tether/process/output","params":{"observeId":1,"seq":%d,"timeMs":1,"stream":"stdout","chunk":"%s"}}`, seq, text)
 	}
-	wait := play(t, func() {
-		p := s.accept()
-		p.expect1("initialize", `{"sessionId":"S","tether":{"version":"1","publicId":"P","ttlMs":30000,"features":["observe"]}}`)
-		p.expect("initialized")
-		m := p.expect("tether/process/observe")
-		p.say(m.answer(`{"observeId":1,"nextSeq":9}`), output(1, "eA=="),
+	wait := scripted.Play(t, func() {
+		p := s.Accept()
+		p.Serve("initialize", `{"sessionId":"S","tether":{"version":"1","publicId":"P","ttlMs":30000,"features":["observe"]}}`)
+		p.Expect("initialized")
+		m := p.Expect("tether/process/observe")
+		p.Say(m.Answer(`{"observeId":1,"nextSeq":9}`), output(1, "eA=="),
 			`{"method":"tether/process/evicted","params":{"observeId":1,"firstSeq":5}}`, output(5, "eQ=="),
 			`{"method":"tether/process/closed","params":{"observeId":1,"seq":6,"timeMs":1}}`)
 	})
-	c := dial(t, s.url(), client.Options{})
+	c := dial(t, s.URL(), client.Options{})
 	o, err := c.Observe(tethertest.Within(t), "P", "p", 0)
 	if err != nil {
 		t.Fatal(err)

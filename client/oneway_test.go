@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +16,7 @@ import (
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
 // soon is after which these tests follow up unanswered requests.
@@ -69,41 +69,22 @@ func TestLinkDeadInOneDirection(t *testing.T) {
 	}
 }
 
-// hearFrame returns the next message or ping of the client. Pings are answered.
-func (p *peer) hearFrame() (m heard, ping bool) {
-	f, err := ws.ReadFrame(p.conn)
-	if err != nil {
-		panic(err)
-	}
-	f = ws.UnmaskFrameInPlace(f)
-	switch f.Header.OpCode {
-	case ws.OpPing:
-		ws.WriteFrame(p.conn, ws.NewPongFrame(f.Payload))
-		return m, true
-	case ws.OpText:
-		if err := json.Unmarshal(f.Payload, &m); err != nil {
-			panic(err)
-		}
-	}
-	return m, false
-}
-
 // A request that the server is busy with is followed up again and again, and waited for.
 func TestLongRequestIsFollowedUp(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	c, p, first := started(t, s, client.Options{FollowUp: soon})
-	wait := play(t, func() {
-		asked, _ := first.hearFrame()
+	wait := scripted.Play(t, func() {
+		asked, _ := first.HearFrame()
 		for asked.Method != "process/read" {
-			asked, _ = first.hearFrame()
+			asked, _ = first.HearFrame()
 		}
 		for pings := 0; pings < 5; {
-			if _, ping := first.hearFrame(); ping {
+			if _, ping := first.HearFrame(); ping {
 				pings++
 			}
 		}
-		first.say(asked.answer(readAnswer(1, false, false)))
+		first.Say(asked.Answer(scripted.ReadAnswer(1, false, false)))
 	})
 	if _, err := p.Read(tethertest.Within(t), client.ReadOptions{}); err != nil {
 		t.Error(err)
@@ -118,18 +99,18 @@ func TestLongRequestIsFollowedUp(t *testing.T) {
 // answered either until then.
 func TestAnswerBehindOutput(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	c, p, first := started(t, s, client.Options{FollowUp: soon})
 	out := p.Output()
 	const many = 30
-	wait := play(t, func() {
-		asked := first.expect("process/read")
+	wait := scripted.Play(t, func() {
+		asked := first.Expect("process/read")
 		for seq := 1; seq <= many; seq++ { // 40 KiB, ten times per second
-			first.say(fmt.Sprintf(`{"method":"process/output","params":{"processId":"P","seq":%d,"stream":"stdout","chunk":%q}}`, seq, strings.Repeat("QUFB", 10<<10)))
+			first.Say(fmt.Sprintf(`{"method":"process/output","params":{"processId":"P","seq":%d,"stream":"stdout","chunk":%q}}`, seq, strings.Repeat("QUFB", 10<<10)))
 			time.Sleep(100 * time.Millisecond) // the rate of the link
 		}
-		first.say(asked.answer(readAnswer(1, false, false)))
-		first.say(events("P", fmt.Sprintf("x%d c%d", many+1, many+2))...)
+		first.Say(asked.Answer(scripted.ReadAnswer(1, false, false)))
+		first.Say(scripted.Events("P", fmt.Sprintf("x%d c%d", many+1, many+2))...)
 	})
 	if _, err := p.Read(tethertest.Within(t), client.ReadOptions{}); err != nil {
 		t.Error(err)
@@ -146,20 +127,20 @@ func TestAnswerBehindOutput(t *testing.T) {
 // A server that says that it executes requests at the same time is asked for its status.
 func TestLongRequestOfConcurrentServer(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
-	var first *peer
-	wait := play(t, func() {
-		first = s.accept()
-		first.say(first.expect("initialize").answer(hello(`"concurrent"`)))
-		first.expect("initialized")
-		first.begin()
-		asked := first.expect("process/read")
+	s := scripted.NewServer(t)
+	var first *scripted.Peer
+	wait := scripted.Play(t, func() {
+		first = s.Accept()
+		first.Say(first.Expect("initialize").Answer(scripted.Hello(`"concurrent"`)))
+		first.Expect("initialized")
+		first.Begin()
+		asked := first.Expect("process/read")
 		for range 3 {
-			first.expect1("environment/status", `{"status":"ready"}`)
+			first.Serve("environment/status", `{"status":"ready"}`)
 		}
-		first.say(asked.answer(readAnswer(1, false, false)))
+		first.Say(asked.Answer(scripted.ReadAnswer(1, false, false)))
 	})
-	c := dial(t, s.url(), client.Options{FollowUp: soon})
+	c := dial(t, s.URL(), client.Options{FollowUp: soon})
 	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
 	if _, err := p.Read(tethertest.Within(t), client.ReadOptions{Wait: patience}); err != nil {
 		t.Error(err)
@@ -173,13 +154,13 @@ func TestLongRequestOfConcurrentServer(t *testing.T) {
 // A server that tells that it hears nothing is connected to again, without any request.
 func TestServerThatHearsNothing(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	again, onState := connected(2)
 	_, p, first := started(t, s, client.Impatient(client.Options{OnState: onState}))
 	stop := make(chan struct{})
-	wait := play(t, func() {
+	wait := scripted.Play(t, func() {
 		for ended := false; !ended; {
-			ended = ws.WriteFrame(first.conn, ws.NewPingFrame([]byte("unheard-ms=60000"))) != nil
+			ended = ws.WriteFrame(first.Conn, ws.NewPingFrame([]byte("unheard-ms=60000"))) != nil
 			select {
 			case <-stop:
 				return
@@ -187,10 +168,10 @@ func TestServerThatHearsNothing(t *testing.T) {
 			}
 		}
 	})
-	resumed := play(t, func() {
-		next := s.accept()
-		next.welcome("S")
-		next.expect1("process/read", readAnswer(4, true, true, 1))
+	resumed := scripted.Play(t, func() {
+		next := s.Accept()
+		next.Welcome("S")
+		next.Serve("process/read", scripted.ReadAnswer(4, true, true, 1))
 	})
 	within(t, "the connection that the server hears nothing from", again)
 	close(stop)
@@ -203,7 +184,7 @@ func TestServerThatHearsNothing(t *testing.T) {
 // It is not given up, though it is silent.
 func TestLongRequestOfSerialServerOverLines(t *testing.T) {
 	t.Parallel()
-	serial := linesServer(`*'"process/read"'*) sleep 3; answer '` + readAnswer(1, false, false) + `' ;;`)
+	serial := linesServer(`*'"process/read"'*) sleep 3; answer '` + scripted.ReadAnswer(1, false, false) + `' ;;`)
 	c, err := client.DialCommand(tethertest.Within(t), serial, client.Options{Silence: 500 * time.Millisecond, FollowUp: soon})
 	if err != nil {
 		t.Fatal(err)
@@ -228,8 +209,8 @@ func TestPipeDeadInOneDirection(t *testing.T) {
 			echo >` + file + `
 			while sleep 0.02; do echo '{"method":"new/thing","params":{}}'; done
 		fi
-		answer '` + readAnswer(1, false, false) + `' ;;`)
-	half.Argv[2] = strings.Replace(half.Argv[2], `{"sessionId":"S"}`, hello(`"concurrent"`), 1)
+		answer '` + scripted.ReadAnswer(1, false, false) + `' ;;`)
+	half.Argv[2] = strings.Replace(half.Argv[2], `{"sessionId":"S"}`, scripted.Hello(`"concurrent"`), 1)
 	c, err := client.DialCommand(tethertest.Within(t), half, client.Impatient(client.Options{FollowUp: soon}))
 	if err != nil {
 		t.Fatal(err)

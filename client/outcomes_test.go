@@ -17,14 +17,10 @@ import (
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
 // What becomes of an operation is what the server says, or that nobody knows.
-
-// hello is the first answer of a tether server with some features.
-func hello(features string) string {
-	return fmt.Sprintf(`{"sessionId":"S","tether":{"version":"1","publicId":"p","ttlMs":30000,"features":[%s]}}`, features)
-}
 
 // within fails the test if something that was promised to end does not.
 func within[T any](t *testing.T, what string, c <-chan T) (v T) {
@@ -72,19 +68,19 @@ func TestRefusals(t *testing.T) {
 // The answer to an observe is seen when its connection is gone already: the observation
 // goes on with the next one.
 func TestObserveAnsweredLate(t *testing.T) {
-	s := newScript(t)
-	wait := play(t, func() {
-		first := s.accept()
-		first.greet(hello(`"observe"`))
+	s := scripted.NewServer(t)
+	wait := scripted.Play(t, func() {
+		first := s.Accept()
+		first.Greet(scripted.Hello(`"observe"`))
 		// It takes long to read that.
-		first.say(first.expect("tether/process/observe").answer(fmt.Sprintf(`{"observeId":1,"nextSeq":1,"more":"%s"}`, strings.Repeat(`\n`, 2<<20))))
-		first.cut()
-		again := s.accept()
-		again.greet(hello(`"observe"`))
-		again.expect1("tether/process/observe", `{"observeId":1,"nextSeq":1}`)
-		again.say(`{"method":"tether/process/closed","params":{"observeId":1,"seq":1,"timeMs":1}}`)
+		first.Say(first.Expect("tether/process/observe").Answer(fmt.Sprintf(`{"observeId":1,"nextSeq":1,"more":"%s"}`, strings.Repeat(`\n`, 2<<20))))
+		first.Cut()
+		again := s.Accept()
+		again.Greet(scripted.Hello(`"observe"`))
+		again.Serve("tether/process/observe", `{"observeId":1,"nextSeq":1}`)
+		again.Say(`{"method":"tether/process/closed","params":{"observeId":1,"seq":1,"timeMs":1}}`)
 	})
-	c := dial(t, s.url(), client.Options{})
+	c := dial(t, s.URL(), client.Options{})
 	o, err := c.Observe(tethertest.Within(t), "p", "P", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -101,32 +97,32 @@ func TestObserveAnsweredLate(t *testing.T) {
 // Of what comes before the answer to an observe, nothing is lost.
 func TestObserveMuchBeforeAnswer(t *testing.T) {
 	const most = 1024 // that wait for an observer
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	observed := func(id, seq int) string {
-		return fmt.Sprintf(`{"method":"tether/process/output","params":{"observeId":%d,"seq":%d,"stream":"stdout","chunk":%s,"timeMs":1}}`, id, seq, chunk(seq))
+		return fmt.Sprintf(`{"method":"tether/process/output","params":{"observeId":%d,"seq":%d,"stream":"stdout","chunk":%s,"timeMs":1}}`, id, seq, scripted.Chunk(seq))
 	}
-	wait := play(t, func() {
-		p := s.accept()
-		p.greet(hello(`"observe"`))
-		m := p.expect("tether/process/observe")
+	wait := scripted.Play(t, func() {
+		p := s.Accept()
+		p.Greet(scripted.Hello(`"observe"`))
+		m := p.Expect("tether/process/observe")
 		for seq := 2; seq <= most+1; seq++ { // with the gap before them there is one too many
-			p.say(observed(1, seq))
+			p.Say(observed(1, seq))
 		}
-		p.say(m.answer(`{"observeId":1,"nextSeq":1}`))
+		p.Say(m.Answer(`{"observeId":1,"nextSeq":1}`))
 		for {
-			switch m := p.hear(); m.Method {
+			switch m := p.Hear(); m.Method {
 			case "tether/process/unobserve":
-				p.say(m.answer(`{}`))
+				p.Say(m.Answer(`{}`))
 			case "tether/process/observe":
 				if want := fmt.Sprintf(`"afterSeq":%d`, most); !strings.Contains(string(m.Params), want) {
 					panic(string(m.Params))
 				}
-				p.say(m.answer(`{"observeId":2,"nextSeq":1}`), observed(2, most+1), observed(2, most+2))
+				p.Say(m.Answer(`{"observeId":2,"nextSeq":1}`), observed(2, most+1), observed(2, most+2))
 				return
 			}
 		}
 	})
-	c := dial(t, s.url(), client.Options{})
+	c := dial(t, s.URL(), client.Options{})
 	o, err := c.Observe(tethertest.Within(t), "p", "P", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -145,24 +141,24 @@ func TestObserveMuchBeforeAnswer(t *testing.T) {
 
 // A file that could not be opened again is tried again with the next read.
 func TestFileOpenedAgainLater(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	const meta = `{"isDirectory":false,"isFile":true,"isSymlink":false,"size":5,"createdAtMs":1,"modifiedAtMs":2}`
 	refused := make(chan struct{})
-	wait := play(t, func() {
-		first := s.accept()
-		first.welcome("S")
-		first.expect1("fs/getMetadata", meta)
-		first.expect1("fs/open", `{}`)
-		first.cut()
-		again := s.accept()
-		again.welcome("S")
-		again.say(again.expect("fs/open").refuse(-32600, "limit reached: 128 open files"))
+	wait := scripted.Play(t, func() {
+		first := s.Accept()
+		first.Welcome("S")
+		first.Serve("fs/getMetadata", meta)
+		first.Serve("fs/open", `{}`)
+		first.Cut()
+		again := s.Accept()
+		again.Welcome("S")
+		again.Say(again.Expect("fs/open").Refuse(-32600, "limit reached: 128 open files"))
 		<-refused
-		again.expect1("fs/open", `{}`)
-		again.expect1("fs/getMetadata", meta)
-		again.expect1("fs/readBlock", fmt.Sprintf(`{"chunk":%q,"eof":true}`, base64.StdEncoding.EncodeToString([]byte("hello"))))
+		again.Serve("fs/open", `{}`)
+		again.Serve("fs/getMetadata", meta)
+		again.Serve("fs/readBlock", fmt.Sprintf(`{"chunk":%q,"eof":true}`, base64.StdEncoding.EncodeToString([]byte("hello"))))
 	})
-	c := dial(t, s.url(), client.Options{})
+	c := dial(t, s.URL(), client.Options{})
 	f, err := c.Files(nil).Open(tethertest.Within(t), "/file")
 	if err != nil {
 		t.Fatal(err)
@@ -180,27 +176,27 @@ func TestFileOpenedAgainLater(t *testing.T) {
 
 // A handle of a file that has changed is not left open.
 func TestChangedFileIsClosed(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	meta := func(size int) string {
 		return fmt.Sprintf(`{"isDirectory":false,"isFile":true,"isSymlink":false,"size":%d,"createdAtMs":1,"modifiedAtMs":2}`, size)
 	}
-	handle := func(m heard) string { return strings.Split(string(m.Params), `"`)[3] }
-	wait := play(t, func() {
-		first := s.accept()
-		first.welcome("S")
-		first.expect1("fs/getMetadata", meta(5))
-		first.expect1("fs/open", `{}`)
-		first.cut()
-		again := s.accept()
-		again.welcome("S")
-		opened := again.expect("fs/open")
-		again.say(opened.answer(`{}`))
-		again.expect1("fs/getMetadata", meta(6))
-		if closed := again.expect("fs/close"); handle(closed) != handle(opened) {
+	handle := func(m scripted.Message) string { return strings.Split(string(m.Params), `"`)[3] }
+	wait := scripted.Play(t, func() {
+		first := s.Accept()
+		first.Welcome("S")
+		first.Serve("fs/getMetadata", meta(5))
+		first.Serve("fs/open", `{}`)
+		first.Cut()
+		again := s.Accept()
+		again.Welcome("S")
+		opened := again.Expect("fs/open")
+		again.Say(opened.Answer(`{}`))
+		again.Serve("fs/getMetadata", meta(6))
+		if closed := again.Expect("fs/close"); handle(closed) != handle(opened) {
 			panic(fmt.Sprintf("opened %s and closed %s", opened.Params, closed.Params))
 		}
 	})
-	c := dial(t, s.url(), client.Options{})
+	c := dial(t, s.URL(), client.Options{})
 	f, err := c.Files(nil).Open(tethertest.Within(t), "/file")
 	if err != nil {
 		t.Fatal(err)
@@ -214,18 +210,18 @@ func TestChangedFileIsClosed(t *testing.T) {
 
 // A process that was given up is ended, though the connection is lost once more.
 func TestGivenUpIsEnded(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	wait := play(t, func() {
-		first.cut()
-		again := s.accept()
-		again.welcome("S")
-		again.expect1("process/read", readAnswer(4, true, true, 1, 2, 3)) // it contradicts itself
-		again.expect("process/terminate")
-		again.cut()
-		again = s.accept()
-		again.welcome("S")
-		again.expect1("process/terminate", `{"running":true}`)
+	wait := scripted.Play(t, func() {
+		first.Cut()
+		again := s.Accept()
+		again.Welcome("S")
+		again.Serve("process/read", scripted.ReadAnswer(4, true, true, 1, 2, 3)) // it contradicts itself
+		again.Expect("process/terminate")
+		again.Cut()
+		again = s.Accept()
+		again.Welcome("S")
+		again.Serve("process/terminate", `{"running":true}`)
 	})
 	wantFailed(t, p, "conflicts with recovered output")
 	wait()
@@ -234,7 +230,7 @@ func TestGivenUpIsEnded(t *testing.T) {
 // A start of which nobody knows whether it was carried out waits for a place among the
 // calls to find that out.
 func TestAmbiguousStartWaitsForItsTurn(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	c, p, first := started(t, s, client.Options{})
 	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	var calls sync.WaitGroup
@@ -248,35 +244,35 @@ func TestAmbiguousStartWaitsForItsTurn(t *testing.T) {
 			}
 		})
 	}
-	wait := play(t, func() {
-		first.expect("process/start")
-		first.cut()
-		again := s.accept()
-		again.welcome("S")
-		again.expect1("process/read", readAnswer(1, false, false))
-		asked := again.expect("process/read") // what became of it?
+	wait := scripted.Play(t, func() {
+		first.Expect("process/start")
+		first.Cut()
+		again := s.Accept()
+		again.Welcome("S")
+		again.Serve("process/read", scripted.ReadAnswer(1, false, false))
+		asked := again.Expect("process/read") // what became of it?
 		const most = 1024
-		var reads []heard
+		var reads []scripted.Message
 		for range most - 1 {
 			occupy()
-			reads = append(reads, again.expect("process/read"))
+			reads = append(reads, again.Expect("process/read"))
 		}
 		occupy()
 		for strings.Contains(string(asked.Params), `"Q"`) { // until somebody else is in its place
-			again.say(asked.refuse(-32600, "process id Q is starting"))
-			asked = again.expect("process/read")
+			again.Say(asked.Refuse(-32600, "process id Q is starting"))
+			asked = again.Expect("process/read")
 		}
-		again.conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
-		if m, ok := again.mayHear(); ok {
+		again.Conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		if m, ok := again.MayHear(); ok {
 			panic(fmt.Sprintf("heard %s %s", m.Method, m.Params))
 		}
-		again.conn.SetReadDeadline(time.Now().Add(patience))
-		again.say(reads[0].answer(readAnswer(1, false, false)))
-		asked = again.expect("process/read")
+		again.Conn.SetReadDeadline(time.Now().Add(patience))
+		again.Say(reads[0].Answer(scripted.ReadAnswer(1, false, false)))
+		asked = again.Expect("process/read")
 		if !strings.Contains(string(asked.Params), `"Q"`) {
 			panic(string(asked.Params))
 		}
-		again.say(asked.answer(readAnswer(1, false, false)))
+		again.Say(asked.Answer(scripted.ReadAnswer(1, false, false)))
 	})
 	_, err := c.Start(tethertest.Within(t), client.Command{Argv: []string{"x"}, ID: "Q"})
 	if err != nil {
@@ -291,15 +287,15 @@ func TestAmbiguousStartWaitsForItsTurn(t *testing.T) {
 // that it may have been.
 func TestStartWhileTheClientEnds(t *testing.T) {
 	for range 10 {
-		s := newScript(t)
+		s := scripted.NewServer(t)
 		c := make(chan *client.Client, 1)
-		wait := play(t, func() {
-			first := s.accept()
-			first.welcome("S")
-			first.expect("process/start")
+		wait := scripted.Play(t, func() {
+			first := s.Accept()
+			first.Welcome("S")
+			first.Expect("process/start")
 			(<-c).Close()
 		})
-		cl := dial(t, s.url(), client.Options{})
+		cl := dial(t, s.URL(), client.Options{})
 		c <- cl
 		_, err := cl.Start(tethertest.Within(t), client.Command{Argv: []string{"x"}, ID: "P"})
 		if !errors.Is(err, client.ErrAmbiguous) || !errors.Is(err, client.ErrClosed) {
@@ -317,10 +313,10 @@ func TestSilentServerWithManyCalls(t *testing.T) {
 			echo >FILE
 			exec cat 3>&1 >/dev/null # the network is gone
 		fi
-		answer '` + readAnswer(1, false, false) + `' ;;`
+		answer '` + scripted.ReadAnswer(1, false, false) + `' ;;`
 	again, onState := connected(2)
 	transport := linesServer(strings.ReplaceAll(script, "FILE", file))
-	transport.Argv[2] = strings.Replace(transport.Argv[2], `{"sessionId":"S"}`, hello(`"concurrent"`), 1)
+	transport.Argv[2] = strings.Replace(transport.Argv[2], `{"sessionId":"S"}`, scripted.Hello(`"concurrent"`), 1)
 	c, err := client.DialCommand(tethertest.Within(t), transport,
 		client.Options{Silence: 2 * time.Second, OnState: onState})
 	if err != nil {
@@ -343,12 +339,12 @@ func TestSilentServerWithManyCalls(t *testing.T) {
 }
 
 // late returns a process with a reader who comes too late for the log of the client.
-func late(t *testing.T, s *script) (*client.Process, *client.Subscription, *peer) {
+func late(t *testing.T, s *scripted.Server) (*client.Process, *client.Subscription, *scripted.Peer) {
 	t.Helper()
 	_, p, first := started(t, s, client.Options{})
 	const many = 300
 	for seq := 1; seq <= many; seq++ {
-		first.say(events("P", fmt.Sprintf("o%d", seq))...)
+		first.Say(scripted.Events("P", fmt.Sprintf("o%d", seq))...)
 	}
 	tethertest.Eventually(t, func() error {
 		if n := p.LastSeq(); n < many {
@@ -361,13 +357,13 @@ func late(t *testing.T, s *script) (*client.Process, *client.Subscription, *peer
 
 // The end of the session is not the end of a process that the server has forgotten.
 func TestLateReaderLosesTheSession(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, sub, first := late(t, s)
-	wait := play(t, func() {
-		first.expect("process/read")
-		first.cut()
-		again := s.accept()
-		again.say(again.expect("initialize").refuse(-32600, "unknown session id S"))
+	wait := scripted.Play(t, func() {
+		first.Expect("process/read")
+		first.Cut()
+		again := s.Accept()
+		again.Say(again.Expect("initialize").Refuse(-32600, "unknown session id S"))
 	})
 	if e, err := sub.Next(tethertest.Within(t)); !errors.Is(err, client.ErrSessionLost) {
 		t.Errorf("Next: %+v, %v", e, err)
@@ -377,9 +373,9 @@ func TestLateReaderLosesTheSession(t *testing.T) {
 
 // What the server has forgotten is a gap.
 func TestLateReaderOfForgotten(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, sub, first := late(t, s)
-	wait := play(t, func() { first.say(first.expect("process/read").refuse(-32600, "unknown process id P")) })
+	wait := scripted.Play(t, func() { first.Say(first.Expect("process/read").Refuse(-32600, "unknown process id P")) })
 	if e, err := sub.Next(tethertest.Within(t)); e.Kind != client.Gap || e.First != 1 || e.Seq != 44 || err != nil {
 		t.Errorf("Next: %+v, %v", e, err)
 	}
@@ -388,14 +384,14 @@ func TestLateReaderOfForgotten(t *testing.T) {
 
 // A late reader that is closed returns, whatever it waits for.
 func TestCloseWakesLateReader(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, sub, first := late(t, s)
 	done := make(chan error, 1)
 	go func() {
 		_, err := sub.Next(tethertest.Within(t))
 		done <- err
 	}()
-	play(t, func() { first.expect("process/read") })()
+	scripted.Play(t, func() { first.Expect("process/read") })()
 	sub.Close()
 	if err := within(t, "the reader", done); err == nil || errors.Is(err, context.Canceled) {
 		t.Errorf("Next: %v", err)
@@ -404,10 +400,10 @@ func TestCloseWakesLateReader(t *testing.T) {
 
 // Who waits for a session when the Lazy is closed is told that.
 func TestLazyClosedDuringAttempt(t *testing.T) {
-	s := newScript(t)
-	l := newLazy(t, s.url(), client.Options{})
-	wait := play(t, func() {
-		s.accept().expect("initialize")
+	s := scripted.NewServer(t)
+	l := newLazy(t, s.URL(), client.Options{})
+	wait := scripted.Play(t, func() {
+		s.Accept().Expect("initialize")
 		l.Close()
 	})
 	if _, err := l.Get(tethertest.Within(t)); !errors.Is(err, client.ErrClosed) || errors.Is(err, context.Canceled) {
@@ -421,24 +417,24 @@ func TestLazyClosedDuringAttempt(t *testing.T) {
 func TestUploadRefusedAfterLostCommit(t *testing.T) {
 	for _, lost := range []bool{true, false} {
 		t.Run(fmt.Sprintf("lost %t", lost), func(t *testing.T) {
-			s := newScript(t)
+			s := scripted.NewServer(t)
 			const refusal = "limit reached: 16 uploads are open"
-			wait := play(t, func() {
-				p := s.accept()
-				p.greet(hello(`"upload"`))
-				p.expect1("tether/upload/open", `{"offset":0,"maxBlock":1024,"committed":false}`)
-				p.expect1("tether/upload/write", `{"received":5,"offset":5}`)
-				m := p.expect("tether/upload/commit")
+			wait := scripted.Play(t, func() {
+				p := s.Accept()
+				p.Greet(scripted.Hello(`"upload"`))
+				p.Serve("tether/upload/open", `{"offset":0,"maxBlock":1024,"committed":false}`)
+				p.Serve("tether/upload/write", `{"received":5,"offset":5}`)
+				m := p.Expect("tether/upload/commit")
 				if lost {
-					p.cut()
-					p = s.accept()
-					p.greet(hello(`"upload"`))
-					m = p.expect("tether/upload/open")
+					p.Cut()
+					p = s.Accept()
+					p.Greet(scripted.Hello(`"upload"`))
+					m = p.Expect("tether/upload/open")
 				}
-				p.say(m.refuse(-32600, refusal))
-				p.expect("tether/upload/abort")
+				p.Say(m.Refuse(-32600, refusal))
+				p.Expect("tether/upload/abort")
 			})
-			c := dial(t, s.url(), client.Options{})
+			c := dial(t, s.URL(), client.Options{})
 			err := c.Files(nil).Upload(tethertest.Within(t), "/file", strings.NewReader("hello"), 5, client.UploadOptions{})
 			if errors.Is(err, client.ErrAmbiguous) != lost || !strings.Contains(fmt.Sprint(err), refusal) {
 				t.Errorf("Upload: %v", err)
@@ -450,17 +446,17 @@ func TestUploadRefusedAfterLostCommit(t *testing.T) {
 
 // Sizes that the protocol cannot say are cut, also for the processes of others.
 func TestRemoteSize(t *testing.T) {
-	s := newScript(t)
-	wait := play(t, func() {
-		p := s.accept()
-		p.greet(hello(`"remoteControl"`))
-		m := p.expect("tether/process/resize")
+	s := scripted.NewServer(t)
+	wait := scripted.Play(t, func() {
+		p := s.Accept()
+		p.Greet(scripted.Hello(`"remoteControl"`))
+		m := p.Expect("tether/process/resize")
 		if !strings.Contains(string(m.Params), `"rows":65535`) || !strings.Contains(string(m.Params), `"cols":0`) {
 			panic(string(m.Params))
 		}
-		p.say(m.answer(`{}`))
+		p.Say(m.Answer(`{}`))
 	})
-	if err := dial(t, s.url(), client.Options{}).Remote("p", "P").Resize(tethertest.Within(t), 65536+24, -1); err != nil {
+	if err := dial(t, s.URL(), client.Options{}).Remote("p", "P").Resize(tethertest.Within(t), 65536+24, -1); err != nil {
 		t.Error(err)
 	}
 	wait()
@@ -468,15 +464,15 @@ func TestRemoteSize(t *testing.T) {
 
 // An observer that is closed returns, though there is no connection.
 func TestCloseWakesObserver(t *testing.T) {
-	s := newScript(t)
-	var first *peer
-	wait := play(t, func() {
-		first = s.accept()
-		first.greet(hello(`"observe"`))
-		first.expect1("tether/process/observe", `{"observeId":1,"nextSeq":1}`)
+	s := scripted.NewServer(t)
+	var first *scripted.Peer
+	wait := scripted.Play(t, func() {
+		first = s.Accept()
+		first.Greet(scripted.Hello(`"observe"`))
+		first.Serve("tether/process/observe", `{"observeId":1,"nextSeq":1}`)
 	})
 	lost := make(chan struct{})
-	c := dial(t, s.url(), client.Options{OnState: func(s client.Status) {
+	c := dial(t, s.URL(), client.Options{OnState: func(s client.Status) {
 		if s.State == client.Recovering && s.Attempt == 0 {
 			close(lost)
 		}
@@ -491,9 +487,9 @@ func TestCloseWakesObserver(t *testing.T) {
 		_, err := o.Next(tethertest.Within(t))
 		done <- err
 	}()
-	first.cut()
+	first.Cut()
 	<-lost
-	play(t, func() { s.accept().expect("initialize") })() // which is not answered
+	scripted.Play(t, func() { s.Accept().Expect("initialize") })() // which is not answered
 	o.Close()
 	if err := within(t, "the observer", done); err == nil || errors.Is(err, context.Canceled) {
 		t.Errorf("Next: %v", err)
@@ -502,9 +498,9 @@ func TestCloseWakesObserver(t *testing.T) {
 
 // What is known is told, however late one asks.
 func TestWaitTooLate(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	first.say(events("P", "x1 c2")...)
+	first.Say(scripted.Events("P", "x1 c2")...)
 	<-p.Done()
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -14,15 +14,11 @@ import (
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
 // acksHello is the first answer of a server that wants acknowledgements.
 const acksHello = `{"sessionId":"S","tether":{"version":"1","publicId":"p","ttlMs":30000,"features":["ack"]}}`
-
-func (p *peer) greet(hello string) {
-	p.expect1("initialize", hello)
-	p.expect("initialized")
-}
 
 // connected returns a channel that is closed with the given connection.
 func connected(number int) (<-chan struct{}, func(client.Status)) {
@@ -36,11 +32,11 @@ func connected(number int) (<-chan struct{}, func(client.Status)) {
 
 // A server that says twice how a process ended is not believed the second time.
 func TestTwoExits(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	first.say(events("P", "o1 x2")...)
-	first.say(`{"method":"process/exited","params":{"processId":"P","seq":3,"exitCode":9,"sandboxDenied":false}}`)
-	first.say(events("P", "c4")...)
+	first.Say(scripted.Events("P", "o1 x2")...)
+	first.Say(`{"method":"process/exited","params":{"processId":"P","seq":3,"exitCode":9,"sandboxDenied":false}}`)
+	first.Say(scripted.Events("P", "c4")...)
 	if exit, err := p.Wait(tethertest.Within(t)); err != nil || exit.Code != 0 {
 		t.Errorf("Wait: %+v, %v", exit, err)
 	}
@@ -48,9 +44,9 @@ func TestTwoExits(t *testing.T) {
 
 // An end without an exit is not a success.
 func TestClosedWithoutExit(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	first.say(events("P", "o1 c2")...)
+	first.Say(scripted.Events("P", "o1 c2")...)
 	if exit, err := p.Wait(tethertest.Within(t)); err == nil {
 		t.Errorf("Wait: %+v", exit)
 	}
@@ -58,21 +54,21 @@ func TestClosedWithoutExit(t *testing.T) {
 
 // A process that was given up because of a hole is left alone.
 func TestHoleIsGivenUpOnce(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	c, p, first := started(t, s, client.Impatient(client.Options{}))
 	reads := 0
-	wait := play(t, func() {
-		first.say(events("P", "o1 o3")...)
+	wait := scripted.Play(t, func() {
+		first.Say(scripted.Events("P", "o1 o3")...)
 		for asked := false; !asked; {
-			switch m := first.hear(); m.Method {
+			switch m := first.Hear(); m.Method {
 			case "process/read":
 				reads++
-				first.say(m.refuse(-32603, "broken"))
+				first.Say(m.Refuse(-32603, "broken"))
 			case "process/terminate":
-				first.say(m.answer(`{"running":true}`))
+				first.Say(m.Answer(`{"running":true}`))
 			case "process/start": // some time later
 				asked = true
-				first.say(m.answer(`{"processId":"Q","sandboxType":"none"}`))
+				first.Say(m.Answer(`{"processId":"Q","sandboxType":"none"}`))
 			}
 		}
 	})
@@ -90,19 +86,19 @@ func TestHoleIsGivenUpOnce(t *testing.T) {
 
 // A server that contradicts itself about a hole is not asked all the time.
 func TestHoleThatStays(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	c, _, first := started(t, s, client.Options{})
 	reads, began := 0, time.Now()
-	wait := play(t, func() {
-		first.say(events("P", "o1 o3")...)
+	wait := scripted.Play(t, func() {
+		first.Say(scripted.Events("P", "o1 o3")...)
 		for {
-			m := first.hear()
+			m := first.Hear()
 			if m.Method != "process/read" {
-				first.say(m.answer(`{"processId":"Q","sandboxType":"none"}`))
+				first.Say(m.Answer(`{"processId":"Q","sandboxType":"none"}`))
 				return
 			}
 			reads++
-			first.say(m.answer(readAnswer(2, false, false)))
+			first.Say(m.Answer(scripted.ReadAnswer(2, false, false)))
 		}
 	})
 	<-time.After(2500 * time.Millisecond)
@@ -116,19 +112,19 @@ func TestHoleThatStays(t *testing.T) {
 // The answer to a start comes, the connection is lost and replaced, and only then does
 // the starter get to see the answer.
 func TestStartAnsweredLate(t *testing.T) {
-	s := newScript(t)
-	wait := play(t, func() {
-		first := s.accept()
-		first.welcome("S")
-		m := first.expect("process/start")
+	s := scripted.NewServer(t)
+	wait := scripted.Play(t, func() {
+		first := s.Accept()
+		first.Welcome("S")
+		m := first.Expect("process/start")
 		// It takes long to read that.
-		first.say(m.answer(fmt.Sprintf(`{"processId":"P","sandboxType":"%s"}`, strings.Repeat(`\n`, 2<<20))))
-		first.conn.Close()
-		again := s.accept()
-		again.welcome("S")
-		again.expect1("process/read", readAnswer(4, true, true, 1))
+		first.Say(m.Answer(fmt.Sprintf(`{"processId":"P","sandboxType":"%s"}`, strings.Repeat(`\n`, 2<<20))))
+		first.Conn.Close()
+		again := s.Accept()
+		again.Welcome("S")
+		again.Serve("process/read", scripted.ReadAnswer(4, true, true, 1))
 	})
-	c := dial(t, s.url(), client.Options{})
+	c := dial(t, s.URL(), client.Options{})
 	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -140,14 +136,14 @@ func TestStartAnsweredLate(t *testing.T) {
 
 // A start that is given up before it was sent is not sent.
 func TestCancelledBeforeSent(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	c, p, first := started(t, s, client.Options{})
-	first.cut()
-	var again *peer
-	var hello heard
-	wait := play(t, func() {
-		again = s.accept()
-		hello = again.expect("initialize")
+	first.Cut()
+	var again *scripted.Peer
+	var hello scripted.Message
+	wait := scripted.Play(t, func() {
+		again = s.Accept()
+		hello = again.Expect("initialize")
 	})
 	wait()
 	ctx, cancel := context.WithCancel(tethertest.Within(t))
@@ -160,21 +156,21 @@ func TestCancelledBeforeSent(t *testing.T) {
 	if _, err := c.Start(ctx, client.Command{Argv: []string{"x"}, ID: "R"}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Start: %v", err)
 	}
-	wait = play(t, func() {
-		again.say(hello.answer(`{"sessionId":"S"}`))
-		again.expect("initialized")
-		again.expect1("process/read", readAnswer(1, false, false))
-		again.expect1("process/terminate", `{"running":true}`)
+	wait = scripted.Play(t, func() {
+		again.Say(hello.Answer(`{"sessionId":"S"}`))
+		again.Expect("initialized")
+		again.Serve("process/read", scripted.ReadAnswer(1, false, false))
+		again.Serve("process/terminate", `{"running":true}`)
 	})
 	p.Terminate(tethertest.Within(t))
 	wait()
 }
 
 func TestAdoptGivesUpWithItsContext(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	c, _, first := started(t, s, client.Options{})
-	wait := play(t, func() {
-		first.expect("process/read")
+	wait := scripted.Play(t, func() {
+		first.Expect("process/read")
 	})
 	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	go func() { wait(); cancel() }()
@@ -195,13 +191,13 @@ func TestAdoptGivesUpWithItsContext(t *testing.T) {
 
 // Adopt does not go on without a session.
 func TestAdoptWhenTheSessionIsLost(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	c, _, first := started(t, s, client.Options{})
-	wait := play(t, func() {
-		first.expect("process/read")
-		first.cut()
-		again := s.accept()
-		again.say(again.expect("initialize").refuse(-32600, "unknown session id S"))
+	wait := scripted.Play(t, func() {
+		first.Expect("process/read")
+		first.Cut()
+		again := s.Accept()
+		again.Say(again.Expect("initialize").Refuse(-32600, "unknown session id S"))
 	})
 	done := make(chan error, 1)
 	go func() {
@@ -221,31 +217,31 @@ func TestAdoptWhenTheSessionIsLost(t *testing.T) {
 
 // The end of a process that was acknowledged is not the end of its namesake.
 func TestNamesake(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	begun := make(chan struct{})
-	wait := play(t, func() {
-		first := s.accept()
-		first.greet(acksHello)
-		first.begin()
-		first.say(events("P", "x1 c2")...)
-		if m := first.hear(); m.Method != "tether/ack" {
+	wait := scripted.Play(t, func() {
+		first := s.Accept()
+		first.Greet(acksHello)
+		first.Begin()
+		first.Say(scripted.Events("P", "x1 c2")...)
+		if m := first.Hear(); m.Method != "tether/ack" {
 			panic(m.Method)
 		}
-		first.begin()
-		first.say(events("P", "o1 o2 o3")...)
+		first.Begin()
+		first.Say(scripted.Events("P", "o1 o2 o3")...)
 		<-begun
-		first.cut()
-		again := s.accept()
-		again.greet(acksHello)
-		again.say(again.hear().answer(readAnswer(4, false, false)))
-		if m := again.hear(); m.Method != "process/terminate" {
+		first.Cut()
+		again := s.Accept()
+		again.Greet(acksHello)
+		again.Say(again.Hear().Answer(scripted.ReadAnswer(4, false, false)))
+		if m := again.Hear(); m.Method != "process/terminate" {
 			panic(fmt.Sprintf("%s %s", m.Method, m.Params))
 		} else {
-			again.say(m.answer(`{"running":true}`))
+			again.Say(m.Answer(`{"running":true}`))
 		}
 	})
 	again, onState := connected(2)
-	c := dial(t, s.url(), client.Options{OnState: onState})
+	c := dial(t, s.URL(), client.Options{OnState: onState})
 	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
 	if _, err := p.Wait(tethertest.Within(t)); err != nil {
 		t.Fatal(err)
@@ -273,11 +269,11 @@ func TestTooLargeRequest(t *testing.T) {
 
 // A piece of input that was refused is not made good by the next one.
 func TestRefusedPiece(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	wait := play(t, func() {
-		first.say(first.expect("process/write").answer(`{"status":"starting"}`))
-		first.say(first.expect("process/write").answer(`{"status":"accepted"}`))
+	wait := scripted.Play(t, func() {
+		first.Say(first.Expect("process/write").Answer(`{"status":"starting"}`))
+		first.Say(first.Expect("process/write").Answer(`{"status":"accepted"}`))
 	})
 	if err := p.Write(tethertest.Within(t), make([]byte, 200<<10)); err == nil {
 		t.Error("the write has no error")
@@ -287,13 +283,13 @@ func TestRefusedPiece(t *testing.T) {
 
 // Input waits for a place among the calls.
 func TestInputWaitsForItsTurn(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	const most = 1024
-	reads := make(chan heard, most)
-	wait := play(t, func() {
+	reads := make(chan scripted.Message, most)
+	wait := scripted.Play(t, func() {
 		for range most {
-			reads <- first.expect("process/read")
+			reads <- first.Expect("process/read")
 		}
 	})
 	var calls sync.WaitGroup
@@ -309,9 +305,9 @@ func TestInputWaitsForItsTurn(t *testing.T) {
 		t.Errorf("Write: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
-	wait = play(t, func() {
-		first.say((<-reads).answer(readAnswer(1, false, false)))
-		first.say(first.expect("process/write").answer(`{"status":"accepted"}`))
+	wait = scripted.Play(t, func() {
+		first.Say((<-reads).Answer(scripted.ReadAnswer(1, false, false)))
+		first.Say(first.Expect("process/write").Answer(`{"status":"accepted"}`))
 	})
 	if err := <-written; err != nil {
 		t.Error(err)
@@ -324,17 +320,17 @@ func TestInputWaitsForItsTurn(t *testing.T) {
 // A connection that is lost in the middle of an attempt is one more attempt, whatever
 // was wrong with it.
 func TestBadRequestIDDuringAttempt(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	first.cut()
-	wait := play(t, func() {
-		again := s.accept()
-		again.welcome("S")
-		again.expect("process/read")
-		again.say(`{"id":-1,"method":"network/policyRequest","params":{}}`)
-		again = s.accept()
-		again.welcome("S")
-		again.expect1("process/read", readAnswer(4, true, true, 1))
+	first.Cut()
+	wait := scripted.Play(t, func() {
+		again := s.Accept()
+		again.Welcome("S")
+		again.Expect("process/read")
+		again.Say(`{"id":-1,"method":"network/policyRequest","params":{}}`)
+		again = s.Accept()
+		again.Welcome("S")
+		again.Serve("process/read", scripted.ReadAnswer(4, true, true, 1))
 	})
 	wantOutput(t, p, "1;")
 	wait()
@@ -366,7 +362,7 @@ func TestUseWhileClosing(t *testing.T) {
 
 // A reader that is closed returns.
 func TestCloseWakesReader(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, _ := started(t, s, client.Options{})
 	r := p.Output()
 	done := make(chan error, 1)
@@ -389,18 +385,18 @@ func TestCloseWakesReader(t *testing.T) {
 
 // The times that a server grants may be absurd.
 func TestAbsurdTTL(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	hello := `{"sessionId":"S","tether":{"version":"1","publicId":"p","ttlMs":18446744073709551615,"features":[]}}`
-	wait := play(t, func() {
-		first := s.accept()
-		first.greet(hello)
-		first.cut()
-		again := s.accept()
-		again.greet(hello)
-		again.begin()
+	wait := scripted.Play(t, func() {
+		first := s.Accept()
+		first.Greet(hello)
+		first.Cut()
+		again := s.Accept()
+		again.Greet(hello)
+		again.Begin()
 	})
 	again, onState := connected(2)
-	c := dial(t, s.url(), client.Options{OnState: onState})
+	c := dial(t, s.URL(), client.Options{OnState: onState})
 	if c.TTL() <= 0 {
 		t.Fatalf("TTL %v", c.TTL())
 	}
@@ -412,14 +408,14 @@ func TestAbsurdTTL(t *testing.T) {
 // While much is on its way to a server that is slow to take it, what comes from it is
 // still delivered: acknowledgements wait behind the rest, nobody waits for them.
 func TestAcknowledgeWithoutWaiting(t *testing.T) {
-	s := newScript(t)
-	var first *peer
-	wait := play(t, func() {
-		first = s.accept()
-		first.greet(acksHello)
-		first.begin()
+	s := scripted.NewServer(t)
+	var first *scripted.Peer
+	wait := scripted.Play(t, func() {
+		first = s.Accept()
+		first.Greet(acksHello)
+		first.Begin()
 	})
-	c := dial(t, s.url(), client.Options{})
+	c := dial(t, s.URL(), client.Options{})
 	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
 	wait()
 	ctx, cancel := context.WithCancel(tethertest.Within(t))
@@ -432,11 +428,11 @@ func TestAcknowledgeWithoutWaiting(t *testing.T) {
 	// The first bytes of the large message have come, so both were begun, or will be.
 	sub := p.Subscribe()
 	one := make([]byte, 1)
-	io.ReadFull(first.conn, one)
+	io.ReadFull(first.Conn, one)
 	<-time.After(time.Second)
 	const many = 1000
 	for seq := 1; seq <= many; seq++ {
-		first.say(events("P", fmt.Sprintf("o%d", seq))...)
+		first.Say(scripted.Events("P", fmt.Sprintf("o%d", seq))...)
 	}
 	limit, stop := context.WithTimeout(tethertest.Within(t), 5*time.Second)
 	defer stop()
@@ -450,40 +446,40 @@ func TestAcknowledgeWithoutWaiting(t *testing.T) {
 		t.Error("it took too long")
 	}
 	cancel()
-	first.cut()
-	s.ln.Close()
+	first.Cut()
+	s.Close()
 	c.Close()
 	starts.Wait()
 }
 
 // What was acknowledged on a connection that was lost is said again on the next.
 func TestLostAcknowledgement(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	acked := make(chan uint64, 1)
 	cut := make(chan struct{})
-	wait := play(t, func() {
-		first := s.accept()
-		first.greet(acksHello)
-		first.begin()
+	wait := scripted.Play(t, func() {
+		first := s.Accept()
+		first.Greet(acksHello)
+		first.Begin()
 		for seq := 1; seq <= 40; seq++ {
-			first.say(events("P", fmt.Sprintf("o%d", seq))...)
+			first.Say(scripted.Events("P", fmt.Sprintf("o%d", seq))...)
 		}
 		<-cut
-		first.cut()
-		again := s.accept()
-		again.greet(acksHello)
-		again.say(again.hear().answer(readAnswer(41, false, false)))
+		first.Cut()
+		again := s.Accept()
+		again.Greet(acksHello)
+		again.Say(again.Hear().Answer(scripted.ReadAnswer(41, false, false)))
 		var a struct {
 			Seq uint64 `json:"seq"`
 		}
-		m := again.hear()
+		m := again.Hear()
 		if m.Method != "tether/ack" {
 			panic(m.Method)
 		}
 		json.Unmarshal(m.Params, &a)
 		acked <- a.Seq
 	})
-	c := dial(t, s.url(), client.Options{})
+	c := dial(t, s.URL(), client.Options{})
 	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
 	sub := p.Subscribe()
 	for range 40 {
@@ -507,23 +503,23 @@ func TestLostAcknowledgement(t *testing.T) {
 
 // Output that nobody wants any more is acknowledged by its size too.
 func TestAcknowledgeUnwanted(t *testing.T) {
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	closed := make(chan struct{})
-	wait := play(t, func() {
-		first := s.accept()
-		first.greet(acksHello)
-		first.begin()
+	wait := scripted.Play(t, func() {
+		first := s.Accept()
+		first.Greet(acksHello)
+		first.Begin()
 		<-closed
 		large, _ := json.Marshal(make([]byte, 100<<10))
 		for seq := 1; seq <= 4; seq++ {
-			first.say(fmt.Sprintf(`{"method":"process/output","params":{"processId":"P","seq":%d,"stream":"stdout","chunk":%s}}`, seq, large))
+			first.Say(fmt.Sprintf(`{"method":"process/output","params":{"processId":"P","seq":%d,"stream":"stdout","chunk":%s}}`, seq, large))
 		}
-		first.conn.SetReadDeadline(time.Now().Add(5 * time.Second))
-		if m, ok := first.mayHear(); !ok || m.Method != "tether/ack" {
+		first.Conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if m, ok := first.MayHear(); !ok || m.Method != "tether/ack" {
 			panic("no acknowledgement")
 		}
 	})
-	c := dial(t, s.url(), client.Options{})
+	c := dial(t, s.URL(), client.Options{})
 	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
 	p.Subscribe().Close()
 	close(closed)
@@ -550,7 +546,7 @@ done`}}
 // the server gives signs of life.
 func TestSlowAnswerOverLines(t *testing.T) {
 	const read = `*'"process/read"'*) (sleep 5; answer '`
-	slow := read + readAnswer(1, false, false) + `') & ;;`
+	slow := read + scripted.ReadAnswer(1, false, false) + `') & ;;`
 	for name, try := range map[string]struct {
 		more    string
 		options client.Options

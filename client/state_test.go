@@ -9,6 +9,7 @@ import (
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
 // states collects what OnState is told.
@@ -61,13 +62,13 @@ func TestCloseTellsFailed(t *testing.T) {
 // A lost session is told once, and Close adds nothing to it.
 func TestLostSessionTellsFailedOnce(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	var heard states
 	c, p, first := started(t, s, client.Options{OnState: heard.tell})
-	wait := play(t, func() {
-		first.cut()
-		again := s.accept()
-		again.say(again.expect("initialize").refuse(-32600, "unknown session id S"))
+	wait := scripted.Play(t, func() {
+		first.Cut()
+		again := s.Accept()
+		again.Say(again.Expect("initialize").Refuse(-32600, "unknown session id S"))
 	})
 	wantFailed(t, p, forgotten)
 	wait()

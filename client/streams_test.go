@@ -7,14 +7,15 @@ import (
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
 // A closed reader returns an error and none of the bytes that it had taken before.
 func TestClosedReader(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	first.say(events("P", "o1 o2 x3 c4")...)
+	first.Say(scripted.Events("P", "o1 o2 x3 c4")...)
 	<-p.Done()
 	r := p.Output()
 	if n, err := r.Read(make([]byte, 1)); n != 1 || err != nil {
@@ -34,9 +35,9 @@ func TestClosedReader(t *testing.T) {
 // The end of the output is no longer told by a reader that was closed.
 func TestReaderClosedAtTheEnd(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	first.say(events("P", "o1 x2 c3")...)
+	first.Say(scripted.Events("P", "o1 x2 c3")...)
 	r := p.Output()
 	if got := whole(t, r); got != "1;" {
 		t.Errorf("output %q", got)
@@ -50,9 +51,9 @@ func TestReaderClosedAtTheEnd(t *testing.T) {
 // A writer that closes the reader in between gets nothing more.
 func TestReaderClosedWhileCopying(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	first.say(events("P", "o1 o2 x3 c4")...)
+	first.Say(scripted.Events("P", "o1 o2 x3 c4")...)
 	r := p.Output()
 	got := ""
 	n, err := io.Copy(writerFunc(func(b []byte) (int, error) {
@@ -67,9 +68,9 @@ func TestReaderClosedWhileCopying(t *testing.T) {
 // Next returns the sentinels, also if it waits at the moment of Close.
 func TestClosedSubscription(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	first.say(events("P", "o1")...)
+	first.Say(scripted.Events("P", "o1")...)
 	sub := p.Subscribe()
 	if _, err := sub.Next(tethertest.Within(t)); err != nil {
 		t.Fatal(err)

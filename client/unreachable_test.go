@@ -13,6 +13,7 @@ import (
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -82,7 +83,7 @@ func TestAlertOfTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	wait := play(t, func() {
+	wait := scripted.Play(t, func() {
 		conn, err := l.Accept()
 		if err != nil {
 			return

@@ -11,14 +11,15 @@ import (
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
 // finished starts a process that has printed "1;2;" and ended.
 func finished(t *testing.T, o client.Options) *client.Process {
 	t.Helper()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, o)
-	first.say(events("P", "o1 o2 x3 c4")...)
+	first.Say(scripted.Events("P", "o1 o2 x3 c4")...)
 	<-p.Done()
 	return p
 }
@@ -128,15 +129,15 @@ func TestWaitBesideFinishedReaders(t *testing.T) {
 // A reader that has met a gap does not delay Wait.
 func TestWaitBesideGap(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	r := p.Output()
-	first.say(events("P", "o1")...)
-	wait := play(t, func() {
-		first.cut()
-		again := s.accept()
-		again.welcome("S")
-		again.expect1("process/read", readAnswer(6, true, true, 3))
+	first.Say(scripted.Events("P", "o1")...)
+	wait := scripted.Play(t, func() {
+		first.Cut()
+		again := s.Accept()
+		again.Welcome("S")
+		again.Serve("process/read", scripted.ReadAnswer(6, true, true, 3))
 	})
 	if b, err := io.ReadAll(r); string(b) != "1;" || !errors.Is(err, client.ErrGap) {
 		t.Errorf("read %q, %v", b, err)
@@ -172,13 +173,13 @@ func TestCopyOutput(t *testing.T) {
 // If the session is lost, readers get what has arrived, and Wait the reason.
 func TestWaitForReadersOfLostProcess(t *testing.T) {
 	t.Parallel()
-	s := newScript(t)
+	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
-	first.say(events("P", "o1")...)
-	wait := play(t, func() {
-		first.cut()
-		again := s.accept()
-		again.say(again.expect("initialize").refuse(-32600, "unknown session id S"))
+	first.Say(scripted.Events("P", "o1")...)
+	wait := scripted.Play(t, func() {
+		first.Cut()
+		again := s.Accept()
+		again.Say(again.Expect("initialize").Refuse(-32600, "unknown session id S"))
 	})
 	var out bytes.Buffer
 	go io.Copy(&out, p.Output())

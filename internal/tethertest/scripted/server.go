@@ -1,0 +1,238 @@
+// Package scripted has a server that says what a test tells it to say: for tests of a
+// client that must meet a server at a certain moment, or one that breaks the protocol.
+package scripted
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/gobwas/ws"
+	"github.com/gobwas/ws/wsutil"
+
+	"github.com/tetherexec/tether/wire"
+)
+
+// patience is longer than anything in a test takes.
+const patience = 60 * time.Second
+
+// A Server accepts connections and hands them to the test.
+type Server struct {
+	t     testing.TB
+	ln    net.Listener
+	Peers chan *Peer // accepted, for a test that waits for something else too
+}
+
+// A Peer is the server's end of one connection. Its methods panic when the client does not
+// do what the test expects; Play makes that a failure of the test.
+type Peer struct{ Conn net.Conn }
+
+// NewServer listens on a port of this machine until the end of the test.
+func NewServer(t testing.TB) *Server {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{t, ln, make(chan *Peer, 16)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			conn.SetDeadline(time.Now().Add(patience))
+			p, err := NewPeer(conn)
+			if err != nil {
+				conn.Close()
+				continue
+			}
+			s.Peers <- p
+		}
+	}()
+	t.Cleanup(func() {
+		ln.Close()
+		<-done
+		for len(s.Peers) > 0 {
+			(<-s.Peers).Cut()
+		}
+	})
+	return s
+}
+
+// NewPeer does the server's part of the WebSocket upgrade on a connection.
+func NewPeer(conn net.Conn) (*Peer, error) {
+	_, err := ws.Upgrade(conn)
+	return &Peer{conn}, err
+}
+
+// Close lets no more clients connect.
+func (s *Server) Close() { s.ln.Close() }
+
+// URL is the address for clients.
+func (s *Server) URL() string { return "ws://" + s.ln.Addr().String() }
+
+// Accept waits for a connection.
+func (s *Server) Accept() *Peer {
+	select {
+	case p := <-s.Peers:
+		s.t.Cleanup(p.Cut)
+		return p
+	case <-time.After(patience):
+		s.t.Error("no client connects")
+		panic("no client connects")
+	}
+}
+
+// Cut ends the connection without a word.
+func (p *Peer) Cut() { p.Conn.Close() }
+
+// Leave ends the connection with code 1001.
+func (p *Peer) Leave(reason string) {
+	wsutil.WriteServerMessage(p.Conn, ws.OpClose, ws.NewCloseFrameBody(ws.StatusGoingAway, reason))
+}
+
+// A Message is what the client has sent.
+type Message struct {
+	ID     *int64          `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Error  *struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	} `json:"error"`
+	Result json.RawMessage `json:"result"`
+}
+
+// Hear returns the next message.
+func (p *Peer) Hear() Message {
+	m, ok := p.MayHear()
+	if !ok {
+		panic("the client is gone")
+	}
+	return m
+}
+
+// MayHear returns the next message; false if the connection has ended.
+func (p *Peer) MayHear() (m Message, ok bool) {
+	data, _, err := wsutil.ReadClientData(p.Conn)
+	if err != nil {
+		return m, false
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		panic(err)
+	}
+	return m, true
+}
+
+// HearFrame returns the next message or ping of the client. Pings are answered.
+func (p *Peer) HearFrame() (m Message, ping bool) {
+	f, err := ws.ReadFrame(p.Conn)
+	if err != nil {
+		panic(err)
+	}
+	f = ws.UnmaskFrameInPlace(f)
+	switch f.Header.OpCode {
+	case ws.OpPing:
+		ws.WriteFrame(p.Conn, ws.NewPongFrame(f.Payload))
+		return m, true
+	case ws.OpText:
+		if err := json.Unmarshal(f.Payload, &m); err != nil {
+			panic(err)
+		}
+	}
+	return m, false
+}
+
+// Expect returns the next message, which must have this method; tether/ack is skipped.
+func (p *Peer) Expect(method string) Message {
+	for {
+		m := p.Hear()
+		if m.Method == method {
+			return m
+		}
+		if m.Method != "tether/ack" {
+			panic(fmt.Sprintf("heard %s %s, expected %s", m.Method, m.Params, method))
+		}
+	}
+}
+
+// Say sends messages as they are. The client may be gone by then.
+func (p *Peer) Say(messages ...string) {
+	for _, m := range messages {
+		wsutil.WriteServerText(p.Conn, []byte(m))
+	}
+}
+
+// Serve answers the next message, which must have this method.
+func (p *Peer) Serve(method, result string) { p.Say(p.Expect(method).Answer(result)) }
+
+// Answer is the answer to a request.
+func (m Message) Answer(result string) string {
+	return fmt.Sprintf(`{"id":%d,"result":%s}`, *m.ID, result)
+}
+
+// Refuse is the answer that refuses a request.
+func (m Message) Refuse(code int, message string) string {
+	return fmt.Sprintf(`{"id":%d,"error":{"code":%d,"message":%q}}`, *m.ID, code, message)
+}
+
+// Greet does the handshake with this answer to initialize.
+func (p *Peer) Greet(hello string) {
+	p.Serve("initialize", hello)
+	p.Expect("initialized")
+}
+
+// Welcome does the handshake of a server without tether's additions.
+func (p *Peer) Welcome(session string) { p.Greet(fmt.Sprintf(`{"sessionId":%q}`, session)) }
+
+// WelcomeTether does the handshake of a server that has tether's order of requests, and
+// none of its features.
+func (p *Peer) WelcomeTether() { p.Greet(Hello("")) }
+
+// Hello is the answer to initialize of a tether server with some features.
+func Hello(features string) string {
+	return fmt.Sprintf(`{"sessionId":"S","tether":{"version":"1","publicId":"p","ttlMs":30000,"features":[%s]}}`, features)
+}
+
+// WelcomeWith does the handshake of a server that can make networks, or not, and has
+// these features of tether; nil: it is not tether.
+func (p *Peer) WelcomeWith(session string, networks bool, features []string) {
+	info := wire.EnvironmentInfo{ProviderID: "x", PrependPathDirs: []string{}, TemporaryDirectories: []string{}}
+	info.Capabilities.NetworkProxyLaunch = networks
+	result := map[string]any{"sessionId": session, "environmentInfo": info}
+	if features != nil {
+		result["tether"] = wire.TetherInfo{TTLMs: 60_000, Features: features}
+	}
+	text, err := json.Marshal(result)
+	if err != nil {
+		panic(err)
+	}
+	p.Greet(string(text))
+}
+
+// Play runs the server's part of a test beside the client's. It fails the test if the
+// part does not go as written.
+func Play(t testing.TB, part func()) (wait func()) {
+	t.Helper()
+	done := make(chan any, 1)
+	go func() {
+		defer func() { done <- recover() }()
+		part()
+	}()
+	return func() {
+		t.Helper()
+		select {
+		case failure := <-done:
+			if failure != nil {
+				t.Fatalf("the server's part: %v", failure)
+			}
+		case <-time.After(patience):
+			t.Fatal("the server's part does not end")
+		}
+	}
+}
