@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/server"
 )
 
@@ -28,7 +29,7 @@ func exampleServer() (url string, stop func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	l, err := server.Open(ctx, cfg)
+	l, err := listen.Open(ctx, cfg.Listen)
 	if err != nil {
 		log.Fatal(err)
 	}

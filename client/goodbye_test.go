@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
@@ -29,10 +30,10 @@ func wantStopped(t *testing.T, p *client.Process) {
 // could try to resume their sessions for an hour.
 func TestServerStops(t *testing.T) {
 	t.Parallel()
-	for name, listen := range map[string]string{"tcp": "", "unix": "unix://" + filepath.Join(t.TempDir(), "s")} {
+	for name, url := range map[string]string{"tcp": "", "unix": "unix://" + filepath.Join(t.TempDir(), "s")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			srv := tethertest.StartServer(t, server.Config{Listen: listen})
+			srv := tethertest.StartServer(t, server.Config{Listen: listen.Config{URL: url}})
 			var heard states
 			c := dial(t, srv.URL, client.Options{TTL: time.Hour, OnState: heard.tell})
 			p := start(t, c, sh("exec sleep 60"))

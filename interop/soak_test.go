@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tetherexec/tether/internal/cable"
+	door "github.com/tetherexec/tether/internal/listen"
 	execserver "github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
@@ -130,7 +131,7 @@ func soakServer(t *testing.T) (url string) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
 	cfg := execserver.Config{StateDir: dir}
-	l, err := execserver.Open(ctx, cfg)
+	l, err := door.Open(ctx, cfg.Listen)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"github.com/tetherexec/tether/client"
-	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/listen"
 )
 
 // An advisedError says what the user can do about an error.
@@ -84,7 +84,7 @@ func (f *serverFlags) advice(a address, err error) string {
 
 // startOne says how to start a server that listens at an address.
 func startOne(url string) string {
-	l, err := server.ParseListen(url)
+	l, err := listen.ParseURL(url)
 	if err != nil || l.TLS { // a name, or a server that needs more than an address
 		return "start one with `tether serve`"
 	}

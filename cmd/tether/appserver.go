@@ -15,6 +15,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/appserver"
 	"github.com/tetherexec/tether/internal/codexhome"
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/terminal"
@@ -61,11 +62,11 @@ func newAppServer(args []string, stdin, stdout *os.File) *cobra.Command {
 func (f *appServerFlags) define(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&f.cfg.Listen, "listen", "stdio://", "`URL` to listen on: stdio:// for one client on standard input and\noutput, ws://IP:PORT, wss://IP:PORT, unix://PATH, or unix:// for a\nsocket in the Codex home directory")
+	fs.StringVar(&f.cfg.Listen.URL, "listen", "stdio://", "`URL` to listen on: stdio:// for one client on standard input and\noutput, ws://IP:PORT, wss://IP:PORT, unix://PATH, or unix:// for a\nsocket in the Codex home directory")
 	fs.BoolVar(&f.stdio, "stdio", false, "the same as --listen stdio://")
-	fs.BoolVar(&f.cfg.InsecureNoAuth, "insecure-no-auth", false, "allow an address that other machines can reach without\nauthentication: whoever reaches it can run commands")
+	fs.BoolVar(&f.cfg.Listen.InsecureNoAuth, "insecure-no-auth", false, "allow an address that other machines can reach without\nauthentication: whoever reaches it can run commands")
 	group(fs, "Where to listen", "listen", "stdio", "insecure-no-auth")
-	f.listen.define(fs, &f.cfg)
+	f.listen.define(fs, &f.cfg.Listen)
 	f.logLevel = choice{"error", "LEVEL", []string{"error", "warn", "info", "debug"}}
 	f.logFormat = choice{"text", "FORMAT", []string{"text", "json"}}
 	fs.Var(&f.logLevel, "log-level", "least severity to log on standard error: error, warn, info or debug")
@@ -78,9 +79,9 @@ func (f *appServerFlags) define(cmd *cobra.Command) {
 // config turns the flags into a Config.
 func (f *appServerFlags) config(stderr io.Writer) (server.Config, error) {
 	cfg := f.cfg
-	switch cfg.Listen {
+	switch cfg.Listen.URL {
 	case "": // given empty: not the same as not given
-		_, err := server.ParseListen("")
+		_, err := listen.ParseURL("")
 		return cfg, err
 	case "off":
 		return cfg, errors.New("no transport configured: `--listen off` leaves nothing to serve")
@@ -89,10 +90,10 @@ func (f *appServerFlags) config(stderr io.Writer) (server.Config, error) {
 		if err != nil {
 			return cfg, err
 		}
-		cfg.Listen += path
+		cfg.Listen.URL += path
 	}
-	cfg.Auth.Mode = f.listen.authMode.value
-	f.listen.warn(stderr, &cfg)
+	cfg.Listen.Auth.Mode = f.listen.authMode.value
+	f.listen.warn(stderr, &cfg.Listen)
 	cfg.Version = versionText()
 	cfg.Log = newLog(stderr, f.logLevel.value, f.logFormat.value)
 	return cfg, cfg.Validate()
@@ -121,22 +122,22 @@ func serveApp(ctx context.Context, cfg server.Config, stdin, stdout *os.File, st
 	defer stop()
 	defer brokenPipeIsError()()
 
-	auth, err := server.NewAuthenticator(cfg.Auth)
+	auth, err := listen.NewAuthenticator(cfg.Listen.Auth)
 	if err != nil {
 		return err
 	}
-	endpoint, err := server.ParseListen(cfg.Listen)
+	endpoint, err := listen.ParseURL(cfg.Listen.URL)
 	if err != nil {
 		return err
 	}
-	var l *server.Listener
-	if endpoint.Transport != server.Stdio {
-		if l, err = server.Open(ctx, cfg); err != nil {
+	var l *listen.Listener
+	if endpoint.Transport != listen.Stdio {
+		if l, err = listen.Open(ctx, cfg.Listen); err != nil {
 			return err
 		}
 		defer l.Close()
 	}
-	s, err := appserver.New(appserver.Config{Auth: auth, AnyNamespace: cfg.AnyNamespace, Version: cfg.Version, Subreaper: true, Log: cfg.Log})
+	s, err := appserver.New(appserver.Config{Auth: auth, AnyNamespace: cfg.Listen.AnyNamespace, Version: cfg.Version, Subreaper: true, Log: cfg.Log})
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func serveApp(ctx context.Context, cfg server.Config, stdin, stdout *os.File, st
 
 // announceApp prints the URL, and for people and scripts that know the reference's
 // form also that.
-func announceApp(stdout *os.File, stderr io.Writer, l *server.Listener) error {
+func announceApp(stdout *os.File, stderr io.Writer, l *listen.Listener) error {
 	if _, err := fmt.Fprintln(stdout, l.URL); err != nil {
 		return fmt.Errorf("print URL: %w", err)
 	}

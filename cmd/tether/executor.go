@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/server"
 )
 
@@ -18,7 +19,7 @@ func newExecutor(cfg server.Config) (executor, error) {
 }
 
 // Serve serves WebSocket clients until ctx ends and everything is shut down.
-func (e executor) Serve(ctx context.Context, l *server.Listener) error {
+func (e executor) Serve(ctx context.Context, l *listen.Listener) error {
 	return errors.Join(e.server.Serve(ctx, l), e.server.Close())
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/server"
 )
 
@@ -68,7 +69,7 @@ func TestConfigDefaults(t *testing.T) {
 	if err != nil || warnings != "" {
 		t.Fatal(err, warnings)
 	}
-	want := server.Config{}.WithDefaults()
+	want := server.Config{Listen: listen.Config{URL: listen.DefaultURL}}.WithDefaults()
 	got.Log, want.Log, want.Version = nil, nil, got.Version
 	if got != want {
 		t.Errorf("flags and zero values disagree:\ngot  %+v\nwant %+v", got, want)
@@ -83,13 +84,13 @@ func TestConfigFromFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.Listen != "wss://192.0.2.1:7" || cfg.ConcurrentRequests != math.MaxInt32 || cfg.SessionTTL != time.Minute || cfg.SessionTTLMax != 2*time.Minute ||
+	if cfg.Listen.URL != "wss://192.0.2.1:7" || cfg.ConcurrentRequests != math.MaxInt32 || cfg.SessionTTL != time.Minute || cfg.SessionTTLMax != 2*time.Minute ||
 		cfg.Retain != 1<<20 || cfg.SpoolLimit != 2<<20 || cfg.SpoolTotal != 3<<20 || cfg.StateDir != "d" ||
-		cfg.TLS != (server.TLSConfig{CertFile: "c", KeyFile: "k", ClientCAFile: "a"}) {
+		cfg.Listen.TLS != (listen.TLSConfig{CertFile: "c", KeyFile: "k", ClientCAFile: "a"}) {
 		t.Errorf("got %+v", cfg)
 	}
-	a := cfg.Auth
-	if a.Mode != server.AuthSignedBearerToken || *a.SharedSecretFile != "s" || *a.Issuer != "i" || *a.Audience != "u" || *a.MaxClockSkewSeconds != 5 ||
+	a := cfg.Listen.Auth
+	if a.Mode != listen.AuthSignedBearerToken || *a.SharedSecretFile != "s" || *a.Issuer != "i" || *a.Audience != "u" || *a.MaxClockSkewSeconds != 5 ||
 		a.TokenFile != nil || a.TokenSHA256 != nil {
 		t.Errorf("got %+v", a)
 	}

@@ -5,16 +5,16 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/listen"
 )
 
-// listenFlags say who may connect. They are the same for every kind of server.
+// listenFlags say who may connect. They are the same for every kind of listen.
 type listenFlags struct {
 	authMode choice
 }
 
 // warn warns about secret files that other users can read.
-func (f *listenFlags) warn(stderr io.Writer, cfg *server.Config) {
+func (f *listenFlags) warn(stderr io.Writer, cfg *listen.Config) {
 	for _, path := range []*string{cfg.Auth.TokenFile, cfg.Auth.SharedSecretFile, &cfg.TLS.KeyFile} {
 		if path != nil && *path != "" {
 			warnReadable(stderr, *path)
@@ -23,9 +23,9 @@ func (f *listenFlags) warn(stderr io.Writer, cfg *server.Config) {
 }
 
 // define adds the flags, which go to cfg, but for the mode of authentication.
-func (f *listenFlags) define(fs *pflag.FlagSet, cfg *server.Config) {
+func (f *listenFlags) define(fs *pflag.FlagSet, cfg *listen.Config) {
 	auth := &cfg.Auth
-	f.authMode = choice{"", "MODE", []string{server.AuthCapabilityToken, server.AuthSignedBearerToken}}
+	f.authMode = choice{"", "MODE", []string{listen.AuthCapabilityToken, listen.AuthSignedBearerToken}}
 	fs.Var(&f.authMode, "ws-auth", "how clients authenticate: capability-token (one shared token)\nor signed-bearer-token (an HS256 JWT)")
 	fs.Var(&optional{&auth.TokenFile, "PATH", true}, "ws-token-file", "file with the capability token")
 	fs.Var(&optional{&auth.TokenSHA256, "HEX", false}, "ws-token-sha256", "SHA-256 digest of the capability token, instead of the file")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/terminal"
@@ -73,11 +74,11 @@ func serveArguments(cmd *cobra.Command, args []string) error {
 func (f *serveFlags) define(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&f.cfg.Listen, "listen", server.DefaultListen, "`URL` to listen on: ws://IP:PORT, wss://IP:PORT, unix://PATH,\nor stdio for one client on standard input and output")
-	fs.BoolVar(&f.cfg.InsecureNoAuth, "insecure-no-auth", false, "allow an address that other machines can reach without\nauthentication: whoever reaches it can run commands")
+	fs.StringVar(&f.cfg.Listen.URL, "listen", listen.DefaultURL, "`URL` to listen on: ws://IP:PORT, wss://IP:PORT, unix://PATH,\nor stdio for one client on standard input and output")
+	fs.BoolVar(&f.cfg.Listen.InsecureNoAuth, "insecure-no-auth", false, "allow an address that other machines can reach without\nauthentication: whoever reaches it can run commands")
 	group(fs, "Where to listen", "listen", "insecure-no-auth")
 
-	f.listen.define(fs, &f.cfg)
+	f.listen.define(fs, &f.cfg.Listen)
 
 	f.ttl, f.ttlMax = lifetime(server.DefaultSessionTTL), lifetime(server.DefaultSessionTTLMax)
 	f.retain, f.spoolLimit, f.spoolAll = server.DefaultRetain, server.DefaultSpoolLimit, server.DefaultSpoolTotal
@@ -112,12 +113,12 @@ func (f *serveFlags) config(stderr io.Writer) (server.Config, error) {
 		complain(stderr, "warning: "+warning)
 	}
 	cfg := f.cfg
-	if cfg.Listen == "" { // given empty: not the same as not given
-		_, err := server.ParseListen("")
+	if cfg.Listen.URL == "" { // given empty: not the same as not given
+		_, err := listen.ParseURL("")
 		return cfg, err
 	}
-	cfg.Auth.Mode = f.listen.authMode.value
-	f.listen.warn(stderr, &cfg)
+	cfg.Listen.Auth.Mode = f.listen.authMode.value
+	f.listen.warn(stderr, &cfg.Listen)
 	cfg.ConcurrentRequests = int(f.concurrent)
 	cfg.SessionTTL, cfg.SessionTTLMax = time.Duration(f.ttl), time.Duration(f.ttlMax)
 	cfg.IdleExit = time.Duration(f.idleExit)
@@ -148,11 +149,11 @@ func serve(ctx context.Context, cfg server.Config, stdin, stdout *os.File) error
 	defer stop()
 	defer brokenPipeIsError()()
 
-	endpoint, err := server.ParseListen(cfg.Listen)
+	endpoint, err := listen.ParseURL(cfg.Listen.URL)
 	if err != nil {
 		return err
 	}
-	if endpoint.Transport == server.Stdio {
+	if endpoint.Transport == listen.Stdio {
 		s, err := newExecutor(cfg)
 		if err != nil {
 			return err
@@ -161,7 +162,7 @@ func serve(ctx context.Context, cfg server.Config, stdin, stdout *os.File) error
 			return s.ServeStdio(ctx, terminal.InterruptibleReader(stdin), terminal.InterruptibleWriter(stdout))
 		})
 	}
-	l, err := server.Open(ctx, cfg)
+	l, err := listen.Open(ctx, cfg.Listen)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
@@ -45,7 +45,7 @@ func start(t testing.TB, change func(*Server)) *fixture {
 	if change != nil {
 		change(s)
 	}
-	l, err := server.Open(t.Context(), server.Config{})
+	l, err := listen.Open(t.Context(), listen.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,10 +15,10 @@ import (
 
 	"github.com/tetherexec/tether/internal/codexhome"
 	"github.com/tetherexec/tether/internal/environ"
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
-	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -27,11 +27,11 @@ const maxConnections = 1024
 
 // Config says how a [Server] works; the zero value is fine.
 type Config struct {
-	Auth    *server.Authenticator // nil: everyone may connect
+	Auth    *listen.Authenticator // nil: everyone may connect
 	Env     []string              // what commands begin with; nil: that of this program
 	Version string                // what the server calls itself; "": "dev"
 
-	// AnyNamespace is that of server.Config.
+	// AnyNamespace is that of listen.Config.
 	AnyNamespace bool
 
 	// Subreaper is that of proc.Config.
@@ -42,7 +42,7 @@ type Config struct {
 
 // A Server serves the process API.
 type Server struct {
-	auth         *server.Authenticator
+	auth         *listen.Authenticator
 	env          []string
 	shell        string // for terminals whose environment names none
 	version      string
@@ -115,7 +115,7 @@ func (s *Server) Close() { s.procs.Close() }
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that clients are told why
 	var conns sync.WaitGroup
-	surface := &server.Surface{Auth: s.auth, AnyNamespace: s.anyNamespace, Log: s.log, AnyPath: true, Accept: func(conn net.Conn, buffered []byte, peer string) {
+	surface := &listen.Surface{Auth: s.auth, AnyNamespace: s.anyNamespace, Log: s.log, AnyPath: true, Accept: func(conn net.Conn, buffered []byte, peer string) {
 		conns.Go(func() {
 			stream := rpc.NewWebSocket(conn, buffered)
 			stream.TextOnly()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/server"
 )
 
@@ -28,13 +29,13 @@ type Server struct {
 // Start starts a server. What cfg says about where to listen and how much output to
 // hold is ignored. The context bounds the start only.
 func Start(ctx context.Context, cfg server.Config) (*Server, error) {
-	cfg.Listen = ""
+	cfg.Listen = listen.Config{}
 	cfg.SpoolLimit, cfg.Retain = spool, spool
 	s, err := server.New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	l, connect := server.OpenInProcess()
+	l, connect := listen.OpenInProcess()
 	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(serving, l) }() // close waits for it

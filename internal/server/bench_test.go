@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
@@ -119,13 +120,13 @@ func BenchmarkPump(b *testing.B) {
 }
 
 // startServer serves on loopback until the benchmark ends.
-func startServer(b *testing.B) *Listener {
+func startServer(b *testing.B) *listen.Listener {
 	cfg := Config{StateDir: b.TempDir()}
 	s, err := New(cfg)
 	if err != nil {
 		b.Fatal(err)
 	}
-	l, err := Open(b.Context(), cfg)
+	l, err := listen.Open(b.Context(), cfg.Listen)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func startServer(b *testing.B) *Listener {
 }
 
 // dialServer returns an upgraded connection.
-func dialServer(b *testing.B, l *Listener) net.Conn {
+func dialServer(b *testing.B, l *listen.Listener) net.Conn {
 	host := strings.TrimPrefix(l.URL, "ws://")
 	conn, err := net.Dial("tcp", host)
 	if err != nil {

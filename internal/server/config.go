@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/statedir"
 )
@@ -23,11 +24,7 @@ const (
 // Config is everything that can be chosen about a server. The zero value is a
 // server on a free port of the loopback address with the default limits.
 type Config struct {
-	Listen         string // as for ParseListen; "": DefaultListen
-	Auth           AuthConfig
-	TLS            TLSConfig
-	InsecureNoAuth bool // listen for other machines without authentication
-	AnyNamespace   bool // a Unix socket takes clients in other containers and sandboxes, too
+	Listen listen.Config // where to listen, and for whom
 
 	// ConcurrentRequests is the reference server's scheduling: 1 is strictly one
 	// request after the other, N are two lanes of N slots. 0 is tether's own:
@@ -59,7 +56,7 @@ type Config struct {
 // Validate checks that the settings are possible and fit each other. It touches
 // nothing outside c.
 func (c Config) Validate() error {
-	if _, err := c.endpoint(); err != nil {
+	if err := c.Listen.Validate(); err != nil {
 		return err
 	}
 	if c.ConcurrentRequests < 0 {
@@ -88,7 +85,6 @@ func (c Config) Validate() error {
 // WithDefaults returns c with the meaning of its zero values filled in, except
 // for StateDir.
 func (c Config) WithDefaults() Config {
-	orElse(&c.Listen, DefaultListen)
 	orElse(&c.SessionTTL, DefaultSessionTTL)
 	orElse(&c.SessionTTLMax, DefaultSessionTTLMax)
 	orElse(&c.Retain, DefaultRetain)
@@ -106,48 +102,7 @@ func orElse[T comparable](v *T, fallback T) {
 	}
 }
 
-// endpoint returns where to listen, after the checks that concern who may
-// connect.
-func (c Config) endpoint() (Listen, error) {
-	if err := c.Auth.Validate(); err != nil {
-		return Listen{}, err
-	}
-	if err := c.TLS.Validate(); err != nil {
-		return Listen{}, err
-	}
-	url := c.WithDefaults().Listen
-	l, err := ParseListen(url)
-	if err != nil {
-		return l, err
-	}
-	switch {
-	case l.Transport == Stdio && c.Auth.Mode != "":
-		return l, errors.New("WebSocket auth requires a WebSocket listener, not stdio")
-	case l.TLS && !c.TLS.Enabled():
-		return l, fmt.Errorf("--listen URL `%s` requires `--tls-cert` and `--tls-key`", url)
-	case !l.TLS && c.TLS.Enabled():
-		return l, fmt.Errorf("TLS flags require a `wss://IP:PORT` --listen URL, not `%s`", url)
-	case l.Exposed() && c.Auth.Mode == "" && c.TLS.ClientCAFile == "" && !c.InsecureNoAuth:
-		return l, fmt.Errorf("refusing to listen on `%s` without authentication: whoever can reach it can run commands on this machine. "+
-			"Add `--ws-auth` (or `--tls-client-ca`), listen on 127.0.0.1 or `unix://PATH`, or accept the risk with `--insecure-no-auth`", url)
-	}
-	return l, nil
-}
-
 // private is what no confined command may see: it could become a client.
 func (c Config) private() []string {
-	paths := append([]string{c.StateDir}, statedir.Private(c.Log)...)
-	var socket string
-	if l, err := ParseListen(c.Listen); err == nil {
-		socket = l.Path
-	}
-	for _, name := range []*string{&socket, c.Auth.TokenFile, c.Auth.SharedSecretFile, &c.TLS.KeyFile} {
-		if name == nil || *name == "" {
-			continue
-		}
-		if absolute, err := filepath.Abs(*name); err == nil {
-			paths = append(paths, absolute)
-		}
-	}
-	return paths
+	return slices.Concat([]string{c.StateDir}, statedir.Private(c.Log), c.Listen.Private())
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
@@ -15,7 +16,7 @@ func serveHere(t *testing.T) (s *server.Server, url string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cfg := server.Config{StateDir: t.TempDir()}
-	l, err := server.Open(ctx, cfg)
+	l, err := listen.Open(ctx, cfg.Listen)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,415 +1,141 @@
-package server
+package server_test
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
+
+	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/wire"
 )
 
-const upgradeHeaders = "Host: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" +
-	"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+func TestHTTPRequest(t *testing.T) {
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"} {
+		t.Setenv(name, "")
+	}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("X-Seen", r.Method+" "+r.Header.Get("X-Given"))
+		w.WriteHeader(http.StatusTeapot)
+		w.Write(bytes.Repeat(body, 1000))
+	}))
+	defer web.Close()
+	s := tethertest.StartServer(t, server.Config{})
+	c := tethertest.Connect(t, s.URL)
+	params := map[string]any{
+		"method": "POST", "url": web.URL + "/x", "requestId": "r1", "bodyBase64": encoded([]byte("hello ")),
+		"headers": []map[string]any{{"name": "X-Given", "value": "a"}},
+	}
+	var whole wire.HTTPResponse
+	c.Must(wire.MethodHTTPRequest, params, &whole)
+	if whole.Status != http.StatusTeapot || string(whole.BodyBase64) != strings.Repeat("hello ", 1000) {
+		t.Errorf("answered %d with %d bytes", whole.Status, len(whole.BodyBase64))
+	}
+	found := false
+	for _, h := range whole.Headers {
+		found = found || h.Name == "x-seen" && h.Value == "POST a"
+	}
+	if !found {
+		t.Errorf("headers %v", whole.Headers)
+	}
 
-// without returns upgradeHeaders with one of them replaced, or removed.
-func without(old, replacement string) string {
-	var lines []string
-	for line := range strings.Lines(upgradeHeaders) {
-		if strings.HasPrefix(line, old+":") {
-			line = replacement
+	params["streamResponse"] = true
+	for range 2 { // the id is free again after the last piece
+		var head wire.HTTPResponse
+		c.Must(wire.MethodHTTPRequest, params, &head)
+		if head.Status != http.StatusTeapot || len(head.BodyBase64) > 0 {
+			t.Errorf("answered %+v", head)
 		}
-		lines = append(lines, line)
-	}
-	return strings.Join(lines, "")
-}
-
-type acceptedConn struct {
-	conn     net.Conn
-	buffered string
-	peer     string
-}
-
-// surface is a running Surface whose accepted connections go to the test.
-type surface struct {
-	l        *Listener
-	accepted chan acceptedConn
-	stop     func() // and wait
-}
-
-func startSurface(t *testing.T, cfg Config, log *slog.Logger) *surface {
-	t.Helper()
-	auth, err := NewAuthenticator(cfg.Auth)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &surface{l: open(t, cfg), accepted: make(chan acceptedConn, 100)}
-	web := &Surface{Auth: auth, AnyNamespace: cfg.AnyNamespace, Log: log, Accept: func(conn net.Conn, buffered []byte, peer string) {
-		t.Cleanup(func() { conn.Close() })
-		s.accepted <- acceptedConn{conn, string(buffered), peer}
-	}}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- web.Serve(ctx, s.l) }()
-	s.stop = func() {
-		if cancel == nil {
-			return
+		var body []byte
+		for seq := uint64(1); ; seq++ {
+			m := c.Await("a piece of the body", func(m tethertest.Message) bool { return m.Method == wire.NoteHTTPBodyDelta })
+			var d wire.HTTPBodyDelta
+			if err := wire.Decode(m.Params, &d); err != nil || d.RequestID != "r1" || d.Seq != seq {
+				t.Fatalf("piece %d is %s: %v", seq, m.Raw, err)
+			}
+			body = append(body, d.DeltaBase64...)
+			if d.Done {
+				break
+			}
 		}
-		cancel()
-		cancel = nil
-		if err := <-served; err != nil {
-			t.Errorf("Serve: %v", err)
-		}
-	}
-	t.Cleanup(s.stop)
-	return s
-}
-
-func (s *surface) dial(t *testing.T) net.Conn {
-	t.Helper()
-	conn, err := net.Dial(s.l.Addr().Network(), s.l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(10 * time.Second))
-	return conn
-}
-
-// ask sends raw text and returns the answer.
-func (s *surface) ask(t *testing.T, request string) (*http.Response, string) {
-	t.Helper()
-	conn := s.dial(t)
-	if _, err := io.WriteString(conn, request); err != nil {
-		t.Fatal(err)
-	}
-	method, _, _ := strings.Cut(request, " ")
-	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
-	if err != nil {
-		t.Fatalf("%q: %v", request, err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode == http.StatusSwitchingProtocols {
-		return resp, ""
-	}
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatalf("%q: %v", request, err)
-	}
-	return resp, string(body)
-}
-
-func readHead(r io.Reader) (string, error) {
-	var head strings.Builder
-	for lines := bufio.NewReader(r); ; {
-		line, err := lines.ReadString('\n')
-		head.WriteString(line)
-		if err != nil || line == "\r\n" {
-			return head.String(), err
+		if string(body) != strings.Repeat("hello ", 1000) {
+			t.Errorf("%d bytes came", len(body))
 		}
 	}
+	m := c.Call(wire.MethodHTTPRequest, map[string]any{"method": "GET", "url": "ftp://127.0.0.1/", "requestId": "r"})
+	if m.Error == nil || m.Error.Code != -32602 || m.Error.Message != "http/request only supports http and https URLs, got ftp" {
+		t.Errorf("answered %s", m.Raw)
+	}
 }
 
-func TestHTTPSurface(t *testing.T) {
-	s := startSurface(t, Config{Auth: AuthConfig{Mode: AuthCapabilityToken, TokenFile: new(secretFile(t, "tok"))}}, nil)
-	const (
-		plain  = "Host: x\r\n"
-		good   = upgradeHeaders + "Authorization: Bearer tok\r\n"
-		noConn = "Connection header did not include 'upgrade'"
-		noUp   = "`Upgrade` header did not include 'websocket'"
-		noVer  = "`Sec-WebSocket-Version` header did not include '13'"
-	)
-	for _, tt := range []struct {
-		request, headers string
-		status           int
-		body             string
-	}{
-		{"GET /readyz", plain, 200, ""},
-		{"GET /readyz?x=y", plain, 200, ""},
-		{"HEAD /readyz", plain, 200, ""},
-		{"POST /readyz", plain, 405, ""},
-		{"OPTIONS /readyz", plain, 405, ""},
-		{"GET /readyz/", plain, 404, ""},
-		{"GET /%72eadyz", plain, 404, ""},
-		{"GET /metrics", plain, 404, ""},
-		{"GET /healthz", plain, 200, ""},
-		{"GET /healthz", good, 200, ""},
-		{"POST /healthz", plain, 405, ""},
-		{"GET //", good, 404, ""},
-		{"OPTIONS *", plain, 404, ""},
-
-		{"GET /", good + "Origin: http://evil.example\r\n", 403, ""},
-		{"GET /", upgradeHeaders + "Origin:\r\n", 403, ""},
-		{"GET /readyz", plain + "Origin:\r\n", 403, ""},
-		{"PUT /nowhere", plain + "Origin: x\r\n", 403, ""},
-		{"OPTIONS *", plain + "Origin: x\r\n", 403, ""},
-
-		{"POST /", good, 405, "Request method must be `GET`"},
-		{"POST /", plain, 405, "Request method must be `GET`"},
-		{"HEAD /", good, 405, ""},
-		{"GET /", plain, 400, noConn},
-		{"GET /", plain + "Accept: text/html,application/xhtml+xml\r\n", 400, forBrowsers},
-		{"GET /", without("Connection", ""), 400, noConn},
-		{"GET /", without("Connection", "Connection: close\r\n"), 400, noConn},
-		{"GET /", without("Upgrade", ""), 400, noUp},
-		{"GET /", without("Upgrade", "Upgrade: h2c\r\n"), 400, noUp},
-		{"GET /", without("Upgrade", "Upgrade: h2c, websocket\r\n"), 400, noUp},
-		{"GET /", without("Sec-WebSocket-Version", ""), 400, noVer},
-		{"GET /", without("Sec-WebSocket-Version", "Sec-WebSocket-Version: 12\r\n"), 400, noVer},
-		{"GET /", without("Sec-WebSocket-Version", "Sec-WebSocket-Version: 8, 13\r\n"), 400, noVer},
-		{"GET /", without("Sec-WebSocket-Key", ""), 400, "`Sec-WebSocket-Key` header missing"},
-
-		{"GET /", upgradeHeaders, 401, "missing websocket bearer token"},
-		{"GET /", upgradeHeaders + "Authorization: Basic tok\r\n", 401, "invalid authorization header"},
-		{"GET /", upgradeHeaders + "Authorization: Bearer tock\r\n", 401, "invalid websocket bearer token"},
-
-		{"GET /", good, 101, ""},
-		{"GET /?a=b", good, 101, ""},
-		{"GET http://anywhere", good, 101, ""},
-		{"GET /", without("Connection", "Connection: keep-alive, upGRADE\r\n") + "Authorization: Bearer tok\r\n", 101, ""},
-		{"GET /", without("Connection", "Connection: keep-alive\r\nConnection: upgrade\r\n") + "Authorization: Bearer tok\r\n", 101, ""},
-		{"GET /", without("Upgrade", "Upgrade: WebSocket\r\n") + "Authorization: Bearer tok\r\n", 101, ""},
-	} {
-		t.Run(fmt.Sprint(tt.request, " ", tt.status), func(t *testing.T) {
-			resp, body := s.ask(t, tt.request+" HTTP/1.1\r\n"+tt.headers+"\r\n")
-			if resp.StatusCode != tt.status || body != tt.body {
-				t.Fatalf("%q\ngot %d %q, want %d %q", tt.headers, resp.StatusCode, body, tt.status, tt.body)
+// A stream that nobody reads ends with its connection, and its id is taken until then.
+func TestHTTPStreamEndsWithItsConnection(t *testing.T) {
+	check := tethertest.NothingLeft(t)
+	gone := make(chan struct{})
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer close(gone)
+		w.WriteHeader(http.StatusOK)
+		for {
+			if _, err := fmt.Fprint(w, "tick "); err != nil {
+				return
 			}
-			if kind := resp.Header.Get("Content-Type"); body != "" && kind != "text/plain; charset=utf-8" {
-				t.Errorf("Content-Type %q", kind)
+			if http.NewResponseController(w).Flush() != nil || r.Context().Err() != nil {
+				return
 			}
-			if allow := resp.Header.Get("Allow"); tt.status == 405 && strings.Contains(tt.request, "readyz") && allow != "GET,HEAD" {
-				t.Errorf("Allow %q", allow)
+		}
+	}))
+	s := tethertest.StartServer(t, server.Config{})
+	c := tethertest.Connect(t, s.URL)
+	params := map[string]any{"method": "GET", "url": web.URL, "requestId": "endless", "streamResponse": true}
+	c.Must(wire.MethodHTTPRequest, params, &wire.HTTPResponse{})
+	if m := c.Call(wire.MethodHTTPRequest, params); m.Error == nil || m.Error.Message != "http/request streamResponse requestId `endless` is already active" {
+		t.Errorf("answered %s", m.Raw)
+	}
+	c.Close()
+	<-gone
+	web.Close()
+	s.Stop()
+	check()
+}
+
+// A request that waits for its answer ends with the connection that asked.
+func TestHTTPRequestEndsWithItsConnection(t *testing.T) {
+	for name, beginning := range map[string]string{"before the head": "", "in the head": "HTTP/1.1 200 OK\r\ncont",
+		"in the body": "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nok"} {
+		t.Run(name, func(t *testing.T) {
+			check := tethertest.NothingLeft(t)
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
 			}
-			if tt.status == 101 {
-				<-s.accepted
-			}
+			asked, gone := make(chan struct{}), make(chan struct{})
+			go func() { // ends with the request
+				defer close(gone)
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer c.Close()
+				io.ReadFull(c, make([]byte, len("GET / HTTP/1.1\r\n")))
+				io.WriteString(c, beginning)
+				close(asked)
+				io.Copy(io.Discard, c)
+			}()
+			s := tethertest.StartServer(t, server.Config{})
+			c := tethertest.Connect(t, s.URL)
+			c.Ask(wire.MethodHTTPRequest, map[string]any{"method": "GET", "url": "http://" + l.Addr().String(), "requestId": "r"})
+			<-asked
+			c.Close()
+			<-gone
+			l.Close()
+			s.Stop()
+			check()
 		})
-	}
-	if resp, body := s.ask(t, "GET / HTTP/1.0\r\n"+good+"\r\n"); resp.StatusCode != 426 {
-		t.Errorf("HTTP/1.0: got %d %q", resp.StatusCode, body)
-	}
-	if len(s.accepted) != 0 {
-		t.Errorf("%d connections accepted without a 101", len(s.accepted))
-	}
-}
-
-func TestUpgradeHandsOverTheConnection(t *testing.T) {
-	s := startSurface(t, Config{}, nil)
-	conn := s.dial(t)
-	io.WriteString(conn, "GET / HTTP/1.1\r\n"+upgradeHeaders+
-		"Authorization: ignored\r\nSec-WebSocket-Protocol: a\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\nearly bytes")
-	head, err := readHead(conn)
-	const want = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n" +
-		"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n"
-	if err != nil || head != want {
-		t.Fatalf("got %q, %v", head, err)
-	}
-	got := <-s.accepted
-	if got.peer != conn.LocalAddr().String() {
-		t.Errorf("peer %q, want %q", got.peer, conn.LocalAddr())
-	}
-	if _, ok := got.conn.(*net.TCPConn); !ok {
-		t.Errorf("accepted a %T", got.conn)
-	}
-	// The early bytes come first, whether they were read with the request or not.
-	io.WriteString(conn, " and late ones")
-	rest := make([]byte, len("early bytes and late ones")-len(got.buffered))
-	if _, err := io.ReadFull(got.conn, rest); err != nil {
-		t.Fatal(err)
-	}
-	if all := got.buffered + string(rest); all != "early bytes and late ones" {
-		t.Errorf("got %q", all)
-	}
-}
-
-func TestUpgradeOnSocketFile(t *testing.T) {
-	s := startSurface(t, Config{Listen: "unix://" + t.TempDir() + "/s"}, nil)
-	if resp, _ := s.ask(t, "GET / HTTP/1.1\r\n"+upgradeHeaders+"\r\n"); resp.StatusCode != 101 {
-		t.Fatal(resp.Status)
-	}
-	if got := <-s.accepted; got.peer != "unix" {
-		t.Errorf("peer %q", got.peer)
-	}
-}
-
-func TestStopClosesWaitingConnectionsOnly(t *testing.T) {
-	s := startSurface(t, Config{}, nil)
-	upgraded := s.dial(t)
-	io.WriteString(upgraded, "GET / HTTP/1.1\r\n"+upgradeHeaders+"\r\n")
-	if _, err := readHead(upgraded); err != nil {
-		t.Fatal(err)
-	}
-	peer := (<-s.accepted).conn
-	silent := s.dial(t)
-	// An answered request proves that the connection was accepted.
-	io.WriteString(silent, "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
-	if _, err := readHead(silent); err != nil {
-		t.Fatal(err)
-	}
-	s.stop()
-	if n, err := silent.Read(make([]byte, 1)); err == nil {
-		t.Errorf("read %d bytes from a closed connection", n)
-	}
-	if _, err := net.Dial("tcp", s.l.Addr().String()); err == nil {
-		t.Error("still listening")
-	}
-	if _, err := io.WriteString(peer, "x"); err != nil {
-		t.Error(err)
-	}
-	if _, err := io.ReadFull(upgraded, make([]byte, 1)); err != nil {
-		t.Error(err)
-	}
-}
-
-// pipeListener accepts connections that live in memory, so that time can be faked.
-type pipeListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (l pipeListener) Accept() (net.Conn, error) {
-	select {
-	case conn := <-l.conns:
-		return conn, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (l pipeListener) Close() error   { close(l.closed); return nil }
-func (l pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
-
-func TestSilentClientsAreDropped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := pipeListener{make(chan net.Conn), make(chan struct{})}
-		connect := func(send string) net.Conn {
-			client, server := net.Pipe()
-			l.conns <- server
-			io.WriteString(client, send)
-			return client
-		}
-		accepted := make(chan net.Conn, 1)
-		web := &Surface{Accept: func(conn net.Conn, _ []byte, _ string) { accepted <- conn }}
-		ctx, cancel := context.WithCancel(context.Background())
-		served := make(chan error)
-		go func() { served <- web.Serve(ctx, l) }()
-
-		start := time.Now()
-		for _, sent := range []string{"", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\n" + upgradeHeaders} {
-			client := connect(sent)
-			opened := time.Now()
-			io.Copy(io.Discard, client) // until the server has had enough
-			if waited := time.Since(opened); waited != handshakeTimeout {
-				t.Errorf("%q: dropped after %v", sent, waited)
-			}
-			client.Close()
-		}
-
-		client := connect("GET / HTTP/1.1\r\n" + upgradeHeaders + "\r\n")
-		readHead(client)
-		conn := <-accepted
-		time.Sleep(time.Hour) // of fake time, in which nothing is said
-		go io.WriteString(client, "x")
-		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
-			t.Errorf("after %v: %v", time.Since(start), err)
-		}
-		client.Close()
-		conn.Close()
-		cancel()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func TestServeWaitsForUpgrades(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := pipeListener{make(chan net.Conn), make(chan struct{})}
-		accepting, goOn := make(chan net.Conn), make(chan struct{})
-		web := &Surface{Accept: func(conn net.Conn, _ []byte, _ string) {
-			accepting <- conn
-			<-goOn
-		}}
-		ctx, cancel := context.WithCancel(context.Background())
-		served := make(chan error, 1)
-		go func() { served <- web.Serve(ctx, l) }()
-		client, server := net.Pipe()
-		l.conns <- server
-		io.WriteString(client, "GET / HTTP/1.1\r\n"+upgradeHeaders+"\r\n")
-		readHead(client)
-		conn := <-accepting
-		cancel()
-		synctest.Wait()
-		if len(served) != 0 {
-			t.Error("Serve returned while Accept was running")
-		}
-		close(goOn)
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-		client.Close()
-		conn.Close()
-
-		r := httptest.NewRequest("GET", "/", nil)
-		for line := range strings.Lines(upgradeHeaders) {
-			name, value, _ := strings.Cut(line, ":")
-			r.Header.Set(name, strings.TrimSpace(value))
-		}
-		w := httptest.NewRecorder()
-		if web.ServeHTTP(w, r); w.Code != http.StatusServiceUnavailable {
-			t.Errorf("an upgrade after the end got %d", w.Code)
-		}
-	})
-}
-
-func TestTooManyWaitingConnections(t *testing.T) {
-	var room waitingRoom
-	conns := make([]net.Conn, maxWaiting+2)
-	for i := range conns {
-		conns[i], _ = net.Pipe()
-		t.Cleanup(func() { conns[i].Close() })
-	}
-	closed := func(conn net.Conn) bool { return conn.SetDeadline(time.Time{}) != nil }
-
-	for _, conn := range conns[:maxWaiting] {
-		room.track(conn, http.StateNew)
-	}
-	room.track(conns[0], http.StateHijacked)
-	room.track(conns[maxWaiting], http.StateNew) // takes the seat of the one that left
-	for i := range 2 {
-		if closed(conns[i]) {
-			t.Fatalf("connection %d closed though there was room", i)
-		}
-	}
-	room.track(conns[maxWaiting+1], http.StateNew)
-	if !closed(conns[1]) || closed(conns[0]) || closed(conns[2]) {
-		t.Error("not exactly the oldest was closed")
-	}
-	for _, conn := range conns {
-		room.track(conn, http.StateClosed)
-	}
-	if room.order.Len() != 0 || len(room.seats) != 0 {
-		t.Errorf("%d seats taken in an empty room", room.order.Len())
-	}
-}
-
-func TestSecretsAreNotLogged(t *testing.T) {
-	var log bytes.Buffer
-	s := startSurface(t, Config{Auth: AuthConfig{Mode: AuthCapabilityToken, TokenFile: new(secretFile(t, "right-token"))}},
-		slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
-	for _, token := range []string{"wrong-token", "right-token"} {
-		s.ask(t, "GET / HTTP/1.1\r\n"+upgradeHeaders+"Authorization: Bearer "+token+"\r\n\r\n")
-	}
-	s.stop()
-	if text := log.String(); strings.Contains(text, "-token") || !strings.Contains(text, "not authenticated") {
-		t.Errorf("log: %s", text)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
@@ -19,7 +20,7 @@ func serveIdly(t *testing.T, cfg server.Config) (url string, ended <-chan time.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := server.Open(t.Context(), cfg)
+	l, err := listen.Open(t.Context(), cfg.Listen)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,43 +5,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
-	"net/http"
-	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/tetherexec/tether/internal/launch"
 )
-
-// metricsPath is where a server shows what it counts.
-const metricsPath = "/metrics"
-
-// serveMetrics shows the counters to whoever may use the server. A web page that gave its
-// own name our address sends that name.
-func (s *Surface) serveMetrics(w http.ResponseWriter, r *http.Request) {
-	switch err := s.Auth.Check(r); {
-	case s.Auth == nil && !namesAddress(r.Host):
-		refuse(w, http.StatusForbidden, "without authentication, ask by address or as localhost")
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		w.Header().Set("Allow", "GET,HEAD")
-		w.WriteHeader(http.StatusMethodNotAllowed)
-	case err != nil:
-		refuse(w, http.StatusUnauthorized, err.Error())
-	default:
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		s.Metrics(w)
-	}
-}
-
-// namesAddress reports whether a Host header is an address or localhost.
-func namesAddress(host string) bool {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil || host == "localhost"
-}
 
 // writeMetrics writes what the server counts in the text format of Prometheus.
 func (s *Server) writeMetrics(w io.Writer) {

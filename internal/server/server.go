@@ -1,5 +1,5 @@
-// Package server is the exec server: listeners, authentication, the handshake,
-// the table of methods, and an orderly end.
+// Package server is the exec server: the handshake, the table of methods, and an
+// orderly end.
 package server
 
 import (
@@ -17,6 +17,7 @@ import (
 	"github.com/tetherexec/tether/internal/environ"
 	"github.com/tetherexec/tether/internal/files/upload"
 	"github.com/tetherexec/tether/internal/launch"
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
@@ -29,7 +30,7 @@ import (
 // A Server owns sessions and the connections to them.
 type Server struct {
 	config   Config
-	auth     *Authenticator
+	auth     *listen.Authenticator
 	log      *slog.Logger
 	info     wire.EnvironmentInfo
 	env      []string // this program's
@@ -43,7 +44,7 @@ type Server struct {
 	connections atomic.Int64
 	decisions   launch.NetworkDecisions
 	idle        idleWatch
-	own         ownAddress
+	own         listen.OwnAddress
 }
 
 // New returns a server that is ready to serve.
@@ -52,7 +53,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	cfg = cfg.WithDefaults()
-	auth, err := NewAuthenticator(cfg.Auth)
+	auth, err := listen.NewAuthenticator(cfg.Listen.Auth)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func New(cfg Config) (*Server, error) {
 		Output: outlog.Config{Retain: cfg.Retain, Limit: cfg.SpoolLimit},
 		Pool:   outlog.NewPool(state.Own, cfg.SpoolTotal),
 		Launch: launch.Config{
-			Procs: s.procs, Confiner: s.confiner, Env: env, Shell: host.LoginShell, Own: s.own.contains, Decisions: &s.decisions,
+			Procs: s.procs, Confiner: s.confiner, Env: env, Shell: host.LoginShell, Own: s.own.Contains, Decisions: &s.decisions,
 		},
 		Uploads: uploads, Log: cfg.Log, Removed: s.idle.released,
 	})
@@ -107,7 +108,7 @@ func (s *Server) Close() error {
 // Serve accepts WebSocket connections until ctx is over, or until it has been idle
 // for Config.IdleExit, then ends them with their sessions and returns nil. Detached
 // sessions outlive it until Close.
-func (s *Server) Serve(ctx context.Context, l *Listener) error {
+func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
 	ctx, expire := context.WithCancel(ctx)
 	defer expire()
 	defer s.idle.begin(s.config.IdleExit, s.sessions.Len, func() {
@@ -115,10 +116,10 @@ func (s *Server) Serve(ctx context.Context, l *Listener) error {
 		expire()
 	})()
 	s.confiner.Begin() // the address is out: nobody waits for this
-	s.own.set(l.Addr())
+	s.own.Set(l.Addr())
 	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that clients are told why
 	var conns sync.WaitGroup
-	surface := &Surface{Auth: s.auth, AnyNamespace: s.config.AnyNamespace, Log: s.log, Metrics: s.writeMetrics, Accept: func(conn net.Conn, buffered []byte, peer string) {
+	surface := &listen.Surface{Auth: s.auth, AnyNamespace: s.config.Listen.AnyNamespace, Log: s.log, Metrics: s.writeMetrics, Accept: func(conn net.Conn, buffered []byte, peer string) {
 		s.idle.connected()
 		conns.Go(func() {
 			defer s.idle.disconnected()

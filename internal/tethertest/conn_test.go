@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/server"
 )
 
@@ -155,11 +156,11 @@ func TestConnDropFailsWaits(t *testing.T) {
 
 func TestConnOverTransports(t *testing.T) {
 	t.Parallel()
-	for _, listen := range []string{"ws://127.0.0.1:0", "unix://" + filepath.Join(t.TempDir(), "s")} {
-		c := Connect(t, StartServer(t, server.Config{Listen: listen}).URL)
+	for _, url := range []string{"ws://127.0.0.1:0", "unix://" + filepath.Join(t.TempDir(), "s")} {
+		c := Connect(t, StartServer(t, server.Config{Listen: listen.Config{URL: url}}).URL)
 		c.Start(Shell("p", "echo hello", nil))
 		if out := c.Finish("p", 0); out.Text["stdout"] != "hello\n" {
-			t.Errorf("%s: %+v", listen, out)
+			t.Errorf("%s: %+v", url, out)
 		}
 	}
 }

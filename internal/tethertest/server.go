@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/server"
 )
 
@@ -30,7 +31,7 @@ func StartServer(t testing.TB, cfg server.Config) *Server {
 	if err != nil {
 		t.Fatalf("server: %v", err)
 	}
-	l, err := server.Open(context.Background(), cfg)
+	l, err := listen.Open(context.Background(), cfg.Listen)
 	if err != nil {
 		t.Fatalf("server: %v", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/server"
 )
 
@@ -33,7 +34,7 @@ func serve(ctx context.Context, cfg server.Config) (url string, stop func(), err
 	if err != nil {
 		return "", nil, err
 	}
-	l, err := server.Open(ctx, cfg)
+	l, err := listen.Open(ctx, cfg.Listen)
 	if err != nil {
 		s.Close()
 		return "", nil, err

@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 	"time"
 )
 
-// DefaultListen is the endpoint used when none is named: this machine only, any
+// DefaultURL is the endpoint used when none is named: this machine only, any
 // free port.
-const DefaultListen = "ws://127.0.0.1:0"
+const DefaultURL = "ws://127.0.0.1:0"
 
 // keepAlive makes a dead peer known after about a quarter of an hour: a laptop
 // that sleeps keeps its connection as long as that, and one that is gone for
@@ -29,27 +29,27 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: t
 // A Transport is a way for bytes to reach the server.
 type Transport int
 
-// The transports a Listen can name.
+// The transports an Endpoint can name.
 const (
 	Stdio      Transport = iota // one connection on standard input and output
 	TCP                         // WebSocket
 	UnixSocket                  // WebSocket on a socket file of this user
 )
 
-// A Listen is an endpoint, as parsed from --listen.
-type Listen struct {
+// An Endpoint is where to listen, as parsed from --listen.
+type Endpoint struct {
 	Transport Transport
 	TLS       bool           // TCP only
 	Addr      netip.AddrPort // TCP only
 	Path      string         // UnixSocket only; may be relative
 }
 
-// ParseListen understands `ws://IP:PORT`, `wss://IP:PORT`, `unix://PATH`, `stdio`
+// ParseURL understands `ws://IP:PORT`, `wss://IP:PORT`, `unix://PATH`, `stdio`
 // and `stdio://`. Host names are refused: they may resolve to more than one
 // address, or to another one tomorrow.
-func ParseListen(url string) (Listen, error) {
+func ParseURL(url string) (Endpoint, error) {
 	if url == "stdio" || url == "stdio://" {
-		return Listen{Transport: Stdio}, nil
+		return Endpoint{Transport: Stdio}, nil
 	}
 	scheme, rest, _ := strings.Cut(url, "://")
 	switch {
@@ -57,16 +57,16 @@ func ParseListen(url string) (Listen, error) {
 	case scheme == "ws" || scheme == "wss":
 		addr, err := parseAddr(rest)
 		if err != nil {
-			return Listen{}, fmt.Errorf("invalid websocket --listen URL `%s`; expected `%s://IP:PORT`", url, scheme)
+			return Endpoint{}, fmt.Errorf("invalid websocket --listen URL `%s`; expected `%s://IP:PORT`", url, scheme)
 		}
-		return Listen{Transport: TCP, TLS: scheme == "wss", Addr: addr}, nil
+		return Endpoint{Transport: TCP, TLS: scheme == "wss", Addr: addr}, nil
 	case scheme == "unix":
 		if rest == "" || strings.ContainsFunc(rest, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return Listen{}, fmt.Errorf("invalid socket --listen URL `%s`; expected `unix://PATH`", url)
+			return Endpoint{}, fmt.Errorf("invalid socket --listen URL `%s`; expected `unix://PATH`", url)
 		}
-		return Listen{Transport: UnixSocket, Path: rest}, nil
+		return Endpoint{Transport: UnixSocket, Path: rest}, nil
 	}
-	return Listen{}, fmt.Errorf("unsupported --listen URL `%s`; expected `ws://IP:PORT`, `wss://IP:PORT`, `unix://PATH` or `stdio`", url)
+	return Endpoint{}, fmt.Errorf("unsupported --listen URL `%s`; expected `ws://IP:PORT`, `wss://IP:PORT`, `unix://PATH` or `stdio`", url)
 }
 
 // parseAddr accepts an IP literal, v6 in brackets, or localhost, and a port. A v6 zone must be
@@ -88,20 +88,20 @@ func parseAddr(s string) (netip.AddrPort, error) {
 }
 
 // Exposed says whether other machines may reach the endpoint.
-func (l Listen) Exposed() bool {
-	return l.Transport == TCP && !l.Addr.Addr().Unmap().IsLoopback()
+func (e Endpoint) Exposed() bool {
+	return e.Transport == TCP && !e.Addr.Addr().Unmap().IsLoopback()
 }
 
 // URL is the endpoint as a client dials it.
-func (l Listen) URL() string {
-	switch l.Transport {
+func (e Endpoint) URL() string {
+	switch e.Transport {
 	case TCP:
-		if l.TLS {
-			return "wss://" + l.Addr.String()
+		if e.TLS {
+			return "wss://" + e.Addr.String()
 		}
-		return "ws://" + l.Addr.String()
+		return "ws://" + e.Addr.String()
 	case UnixSocket:
-		path := l.Path
+		path := e.Path
 		if abs, err := filepath.Abs(path); err == nil {
 			path = abs
 		}
@@ -146,7 +146,7 @@ func Open(ctx context.Context, cfg Config) (*Listener, error) {
 	return openTCP(ctx, endpoint, tlsConfig)
 }
 
-func openTCP(ctx context.Context, endpoint Listen, tlsConfig *tls.Config) (*Listener, error) {
+func openTCP(ctx context.Context, endpoint Endpoint, tlsConfig *tls.Config) (*Listener, error) {
 	// "tcp" would turn 0.0.0.0 into all addresses of both families.
 	network := "tcp"
 	if endpoint.Addr.Addr().Is4() {
@@ -170,7 +170,7 @@ func openTCP(ctx context.Context, endpoint Listen, tlsConfig *tls.Config) (*List
 
 // openSocket creates a socket file that only this user can connect to, from its
 // first moment on.
-func openSocket(ctx context.Context, endpoint Listen) (*Listener, error) {
+func openSocket(ctx context.Context, endpoint Endpoint) (*Listener, error) {
 	path, err := filepath.Abs(endpoint.Path)
 	if err != nil {
 		return nil, listenError(endpoint, err)
@@ -233,7 +233,7 @@ func removeStale(ctx context.Context, path string) error {
 
 // listenError says what could not be opened and why, without repeating the
 // address in the words of the system call.
-func listenError(endpoint Listen, err error) error {
+func listenError(endpoint Endpoint, err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err
 	}

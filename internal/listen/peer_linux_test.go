@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"bufio"
@@ -76,7 +76,7 @@ func TestSocketRefusesOtherNamespaces(t *testing.T) {
 		{true, unix.CLONE_NEWPID, "status 101"},
 	} {
 		path := t.TempDir() + "/s"
-		startSurface(t, Config{Listen: "unix://" + path, AnyNamespace: row.any}, nil)
+		startSurface(t, Config{URL: "unix://" + path, AnyNamespace: row.any}, nil)
 		if got := upgradeFrom(t, path, row.namespaces); !strings.HasPrefix(got, row.want) {
 			t.Errorf("%+v: %s", row, got)
 		}

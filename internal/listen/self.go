@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"net"
@@ -6,20 +6,21 @@ import (
 	"sync/atomic"
 )
 
-// ownAddress is where a server listens.
-type ownAddress struct {
+// An OwnAddress is where a server listens.
+type OwnAddress struct {
 	at atomic.Pointer[netip.AddrPort]
 }
 
-func (o *ownAddress) set(a net.Addr) {
+// Set says where the server listens.
+func (o *OwnAddress) Set(a net.Addr) {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		at := tcp.AddrPort()
 		o.at.Store(&at)
 	}
 }
 
-// contains reports whether a connection to a comes to this server.
-func (o *ownAddress) contains(a netip.AddrPort) bool {
+// Contains reports whether a connection to a comes to this server.
+func (o *OwnAddress) Contains(a netip.AddrPort) bool {
 	own := o.at.Load()
 	switch {
 	case own == nil || own.Port() != a.Port():

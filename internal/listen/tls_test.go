@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"crypto/tls"
@@ -54,7 +54,7 @@ func TestTLSErrors(t *testing.T) {
 
 func TestUpgradeOverTLS(t *testing.T) {
 	server, client, stranger := newIdentity(t, "server"), newIdentity(t, "client"), newIdentity(t, "stranger")
-	s := startSurface(t, Config{Listen: "wss://127.0.0.1:0", TLS: TLSConfig{server.certFile, server.keyFile, client.certFile}}, nil)
+	s := startSurface(t, Config{URL: "wss://127.0.0.1:0", TLS: TLSConfig{server.certFile, server.keyFile, client.certFile}}, nil)
 	if !strings.HasPrefix(s.l.URL, "wss://127.0.0.1:") {
 		t.Errorf("URL %s", s.l.URL)
 	}

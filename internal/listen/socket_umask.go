@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package server
+package listen
 
 import (
 	"context"

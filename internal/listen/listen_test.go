@@ -1,4 +1,4 @@
-package server
+package listen
 
 import (
 	"context"
@@ -11,12 +11,12 @@ import (
 	"testing"
 )
 
-func TestParseListen(t *testing.T) {
-	tcp := func(addr string) Listen { return Listen{Transport: TCP, Addr: netip.MustParseAddrPort(addr)} }
-	secure := func(addr string) Listen {
-		return Listen{Transport: TCP, TLS: true, Addr: netip.MustParseAddrPort(addr)}
+func TestParseURL(t *testing.T) {
+	tcp := func(addr string) Endpoint { return Endpoint{Transport: TCP, Addr: netip.MustParseAddrPort(addr)} }
+	secure := func(addr string) Endpoint {
+		return Endpoint{Transport: TCP, TLS: true, Addr: netip.MustParseAddrPort(addr)}
 	}
-	for url, want := range map[string]Listen{
+	for url, want := range map[string]Endpoint{
 		"stdio":                      {Transport: Stdio},
 		"stdio://":                   {Transport: Stdio},
 		"ws://127.0.0.1:0":           tcp("127.0.0.1:0"),
@@ -29,7 +29,7 @@ func TestParseListen(t *testing.T) {
 		"unix:///run/t.sock":         {Transport: UnixSocket, Path: "/run/t.sock"},
 		"unix://t.sock":              {Transport: UnixSocket, Path: "t.sock"},
 	} {
-		if got, err := ParseListen(url); err != nil || got != want {
+		if got, err := ParseURL(url); err != nil || got != want {
 			t.Errorf("%s: got %v, %v; want %v", url, got, err, want)
 		}
 	}
@@ -39,23 +39,23 @@ func TestParseListen(t *testing.T) {
 		"ws://127.0.0.1:-1", "ws://127.000.0.1:0", "ws://127.1:0", "ws://[::1]", "ws://::1:0", "ws://[::1%lo]:0",
 		"ws://[127.0.0.1]:0", "ws://user@127.0.0.1:0", "ws://127.0.0.1:0?x", "ws://127.0.0.1:0#", "ws:// 127.0.0.1:0",
 	} {
-		_, err := ParseListen(url)
+		_, err := ParseURL(url)
 		if want := "invalid websocket --listen URL `" + url + "`; expected `ws://IP:PORT`"; errText(err) != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
-		_, err = ParseListen("wss" + url[2:])
+		_, err = ParseURL("wss" + url[2:])
 		if want := "invalid websocket --listen URL `wss" + url[2:] + "`; expected `wss://IP:PORT`"; errText(err) != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}
 	for _, url := range []string{"", "STDIO", "stdio:", "stdio:///", " stdio", "WS://127.0.0.1:0", "http://127.0.0.1:0", "127.0.0.1:0", "ws", "ws:", "://", "UNIX://x"} {
-		_, err := ParseListen(url)
+		_, err := ParseURL(url)
 		if want := "unsupported --listen URL `" + url + "`; expected `ws://IP:PORT`, `wss://IP:PORT`, `unix://PATH` or `stdio`"; errText(err) != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}
 	for _, url := range []string{"unix://", "unix://a\nb", "unix://a\x00"} {
-		_, err := ParseListen(url)
+		_, err := ParseURL(url)
 		if want := "invalid socket --listen URL `" + url + "`; expected `unix://PATH`"; errText(err) != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
@@ -73,28 +73,28 @@ func TestEndpointChecks(t *testing.T) {
 		want string // start of the error
 	}{
 		{"default", Config{}, ""},
-		{"loopback v4", Config{Listen: "ws://127.9.9.9:1"}, ""},
-		{"loopback v6", Config{Listen: "ws://[::1]:1"}, ""},
-		{"loopback v4 in v6", Config{Listen: "ws://[::ffff:127.0.0.1]:1"}, ""},
-		{"unix", Config{Listen: "unix://s"}, ""},
-		{"stdio", Config{Listen: "stdio"}, ""},
-		{"any v4", Config{Listen: "ws://0.0.0.0:1"}, refusing},
-		{"any v6", Config{Listen: "ws://[::]:1"}, refusing},
-		{"any v4 in v6", Config{Listen: "ws://[::ffff:0.0.0.0]:1"}, refusing},
-		{"network", Config{Listen: "ws://192.0.2.1:1"}, refusing},
-		{"network, TLS alone", Config{Listen: "wss://192.0.2.1:1", TLS: cert}, refusing},
-		{"network, token", Config{Listen: "ws://192.0.2.1:1", Auth: token}, ""},
-		{"network, client certificates", Config{Listen: "wss://192.0.2.1:1", TLS: mutual}, ""},
-		{"network, insecure", Config{Listen: "ws://192.0.2.1:1", InsecureNoAuth: true}, ""},
-		{"stdio with auth", Config{Listen: "stdio", Auth: token}, "WebSocket auth requires a WebSocket listener, not stdio"},
-		{"auth before listen", Config{Listen: "bogus", Auth: AuthConfig{TokenFile: new("x")}}, "websocket auth flags require"},
-		{"listen before secret", Config{Listen: "bogus", Auth: AuthConfig{Mode: AuthCapabilityToken, TokenFile: new("/nonexistent")}}, "unsupported --listen URL"},
-		{"wss without TLS", Config{Listen: "wss://127.0.0.1:1"}, "--listen URL `wss://127.0.0.1:1` requires `--tls-cert` and `--tls-key`"},
-		{"ws with TLS", Config{Listen: "ws://127.0.0.1:1", TLS: cert}, "TLS flags require a `wss://IP:PORT` --listen URL, not `ws://127.0.0.1:1`"},
+		{"loopback v4", Config{URL: "ws://127.9.9.9:1"}, ""},
+		{"loopback v6", Config{URL: "ws://[::1]:1"}, ""},
+		{"loopback v4 in v6", Config{URL: "ws://[::ffff:127.0.0.1]:1"}, ""},
+		{"unix", Config{URL: "unix://s"}, ""},
+		{"stdio", Config{URL: "stdio"}, ""},
+		{"any v4", Config{URL: "ws://0.0.0.0:1"}, refusing},
+		{"any v6", Config{URL: "ws://[::]:1"}, refusing},
+		{"any v4 in v6", Config{URL: "ws://[::ffff:0.0.0.0]:1"}, refusing},
+		{"network", Config{URL: "ws://192.0.2.1:1"}, refusing},
+		{"network, TLS alone", Config{URL: "wss://192.0.2.1:1", TLS: cert}, refusing},
+		{"network, token", Config{URL: "ws://192.0.2.1:1", Auth: token}, ""},
+		{"network, client certificates", Config{URL: "wss://192.0.2.1:1", TLS: mutual}, ""},
+		{"network, insecure", Config{URL: "ws://192.0.2.1:1", InsecureNoAuth: true}, ""},
+		{"stdio with auth", Config{URL: "stdio", Auth: token}, "WebSocket auth requires a WebSocket listener, not stdio"},
+		{"auth before listen", Config{URL: "bogus", Auth: AuthConfig{TokenFile: new("x")}}, "websocket auth flags require"},
+		{"listen before secret", Config{URL: "bogus", Auth: AuthConfig{Mode: AuthCapabilityToken, TokenFile: new("/nonexistent")}}, "unsupported --listen URL"},
+		{"wss without TLS", Config{URL: "wss://127.0.0.1:1"}, "--listen URL `wss://127.0.0.1:1` requires `--tls-cert` and `--tls-key`"},
+		{"ws with TLS", Config{URL: "ws://127.0.0.1:1", TLS: cert}, "TLS flags require a `wss://IP:PORT` --listen URL, not `ws://127.0.0.1:1`"},
 		{"default with TLS", Config{TLS: cert}, "TLS flags require a `wss://IP:PORT` --listen URL, not `ws://127.0.0.1:0`"},
-		{"unix with TLS", Config{Listen: "unix://s", TLS: cert}, "TLS flags require a `wss://IP:PORT` --listen URL, not `unix://s`"},
-		{"stdio with TLS", Config{Listen: "stdio", TLS: cert}, "TLS flags require"},
-		{"half TLS", Config{Listen: "wss://127.0.0.1:1", TLS: TLSConfig{KeyFile: "k"}}, "`--tls-key` requires `--tls-cert`"},
+		{"unix with TLS", Config{URL: "unix://s", TLS: cert}, "TLS flags require a `wss://IP:PORT` --listen URL, not `unix://s`"},
+		{"stdio with TLS", Config{URL: "stdio", TLS: cert}, "TLS flags require"},
+		{"half TLS", Config{URL: "wss://127.0.0.1:1", TLS: TLSConfig{KeyFile: "k"}}, "`--tls-key` requires `--tls-cert`"},
 	} {
 		err := tt.conf.Validate()
 		if got := errText(err); (got == "") != (tt.want == "") || !strings.HasPrefix(got, tt.want) {
@@ -115,7 +115,7 @@ func open(t *testing.T, cfg Config) *Listener {
 
 // An ordinary user who chooses a port of root's is told so.
 func TestListenErrorOfAPrivilegedPort(t *testing.T) {
-	err := listenError(Listen{Transport: TCP, Addr: netip.MustParseAddrPort("127.0.0.1:80")}, &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EACCES)})
+	err := listenError(Endpoint{Transport: TCP, Addr: netip.MustParseAddrPort("127.0.0.1:80")}, &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EACCES)})
 	if want := "cannot listen on `ws://127.0.0.1:80`: bind: permission denied; ports below 1024 are for root, choose a higher one"; err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -126,7 +126,7 @@ func TestOpenNamesTheRealPort(t *testing.T) {
 	if want := "ws://" + l.Addr().String(); l.URL != want || strings.HasSuffix(l.URL, ":0") {
 		t.Errorf("URL %s, want %s", l.URL, want)
 	}
-	_, err := Open(context.Background(), Config{Listen: l.URL})
+	_, err := Open(context.Background(), Config{URL: l.URL})
 	if want := "cannot listen on `" + l.URL + "`: bind: address already in use; another program listens there, choose another port"; errText(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -136,7 +136,7 @@ func TestSocketFile(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	path := filepath.Join(dir, "@t.sock") // must not become an abstract name
-	l := open(t, Config{Listen: "unix://@t.sock"})
+	l := open(t, Config{URL: "unix://@t.sock"})
 	if l.URL != "unix://"+path || l.SocketPath != path {
 		t.Errorf("URL %s, path %s, want %s", l.URL, l.SocketPath, path)
 	}
@@ -147,7 +147,7 @@ func TestSocketFile(t *testing.T) {
 	if info.Mode() != os.ModeSocket|0o600 {
 		t.Errorf("mode %v", info.Mode())
 	}
-	_, err = Open(context.Background(), Config{Listen: "unix://" + path})
+	_, err = Open(context.Background(), Config{URL: "unix://" + path})
 	if want := "cannot listen on `unix://" + path + "`: another server is listening there"; errText(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -174,7 +174,7 @@ func staleSocket(t *testing.T) string {
 
 func TestStaleSocketFileIsReplaced(t *testing.T) {
 	path := staleSocket(t)
-	first := open(t, Config{Listen: "unix://" + path})
+	first := open(t, Config{URL: "unix://" + path})
 	conn, err := net.Dial("unix", path)
 	if err != nil {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestStaleSocketFileIsReplaced(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	open(t, Config{Listen: "unix://" + path})
+	open(t, Config{URL: "unix://" + path})
 	first.Close()
 	if _, err := os.Lstat(path); err != nil {
 		t.Error(err)
@@ -194,16 +194,16 @@ func TestStaleSocketFileIsReplaced(t *testing.T) {
 
 func TestOtherFilesAreNotReplaced(t *testing.T) {
 	path := secretFile(t, "precious")
-	_, err := Open(context.Background(), Config{Listen: "unix://" + path})
+	_, err := Open(context.Background(), Config{URL: "unix://" + path})
 	if want := "cannot listen on `unix://" + path + "`: the file exists and is not a socket"; errText(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	missing := filepath.Join(path, "dir", "t.sock")
-	if _, err := Open(context.Background(), Config{Listen: "unix://" + missing}); err == nil {
+	if _, err := Open(context.Background(), Config{URL: "unix://" + missing}); err == nil {
 		t.Error("opened a socket below a file")
 	}
 	long := filepath.Join(t.TempDir(), strings.Repeat("x", 120))
-	if _, err := Open(context.Background(), Config{Listen: "unix://" + long}); !strings.Contains(errText(err), "a socket path may have about 100 bytes") {
+	if _, err := Open(context.Background(), Config{URL: "unix://" + long}); !strings.Contains(errText(err), "a socket path may have about 100 bytes") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -214,7 +214,7 @@ func TestServersThatStartTogetherDoNotStealTheSocket(t *testing.T) {
 	results := make(chan *Listener, starters)
 	for range starters {
 		go func() {
-			l, _ := Open(context.Background(), Config{Listen: "unix://" + path})
+			l, _ := Open(context.Background(), Config{URL: "unix://" + path})
 			results <- l
 		}()
 	}

@@ -1,0 +1,314 @@
+package listen
+
+import (
+	"container/list"
+	"context"
+	"crypto/sha1"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tetherexec/tether/internal/peer"
+)
+
+const (
+	// handshakeTimeout is how long a client may take from connecting to the
+	// end of its request (with TLS: for each of the two). A real client needs
+	// one round trip.
+	handshakeTimeout = 10 * time.Second
+	// idleTimeout ends a kept-alive HTTP connection, such as a health check's,
+	// that asks nothing more.
+	idleTimeout = 60 * time.Second
+	// maxRequestHeader leaves room for a large bearer token.
+	maxRequestHeader = 32 << 10
+	// maxWaiting bounds the connections that have not become WebSockets. One
+	// more pushes out the oldest: an honest client is through in milliseconds,
+	// so the oldest is the least likely to be one.
+	maxWaiting = 1024
+)
+
+// A Surface is what a listener shows to HTTP: a health check, and the upgrade to
+// WebSocket. It knows nothing of what is spoken afterwards.
+type Surface struct {
+	Auth *Authenticator // nil: no authentication
+	// Accept takes over a connection whose upgrade was answered. buffered holds
+	// what the client sent after its request. Accept must return at once: the
+	// caller's stack and buffers live until then.
+	Accept func(conn net.Conn, buffered []byte, peer string)
+	Log    *slog.Logger // nil: nothing is logged
+	// Metrics writes what is shown at /metrics; nil: there is nothing there.
+	Metrics func(io.Writer)
+	// AnyNamespace lets clients in that are in other namespaces, see [peer.Check].
+	AnyNamespace bool
+	// AnyPath makes every path but those of the health checks good for an upgrade.
+	AnyPath bool
+
+	mu       sync.Mutex
+	stopped  bool           // no more upgrades
+	upgrades sync.WaitGroup // in progress; grows only under mu and before stopped
+}
+
+// Serve answers requests on l until ctx ends, then closes l and every connection
+// that was not handed to Accept, and returns nil. Accept is not called after
+// Serve has returned.
+func (s *Surface) Serve(ctx context.Context, l net.Listener) error {
+	var waiting waitingRoom
+	srv := &http.Server{
+		Handler:                      s,
+		ReadTimeout:                  handshakeTimeout,
+		WriteTimeout:                 handshakeTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               maxRequestHeader,
+		ConnState:                    waiting.track,
+		ConnContext:                  s.checkPeer,
+		DisableGeneralOptionsHandler: true,
+		Protocols:                    new(http.Protocols),
+		ErrorLog:                     slog.NewLogLogger(s.log().Handler(), slog.LevelDebug),
+	}
+	srv.Protocols.SetHTTP1(true)
+	cancel := context.AfterFunc(ctx, func() { srv.Close() })
+	defer cancel()
+	err := srv.Serve(l)
+	srv.Close()
+	s.stop()
+	if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("accept connections: %w", err)
+}
+
+func (s *Surface) log() *slog.Logger {
+	if s.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return s.Log
+}
+
+// stop refuses further upgrades and waits for those in progress.
+func (s *Surface) stop() {
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
+	s.upgrades.Wait()
+}
+
+// begin counts an upgrade, unless the surface has stopped.
+func (s *Surface) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.upgrades.Add(1)
+	}
+	return !s.stopped
+}
+
+// peerKey is the key under which the context of a connection has the reason to refuse it.
+type peerKey struct{}
+
+// checkPeer is the server's ConnContext hook: it runs right after accept.
+func (s *Surface) checkPeer(ctx context.Context, conn net.Conn) context.Context {
+	if s.AnyNamespace {
+		return ctx
+	}
+	if err := peer.Check(conn); err != nil {
+		return context.WithValue(ctx, peerKey{}, err)
+	}
+	return ctx
+}
+
+// refusePeer answers a client that checkPeer has refused. If the server only lacked
+// descriptors or memory to check it, the client may try again.
+func (s *Surface) refusePeer(w http.ResponseWriter, err error) {
+	s.log().Info("client on the Unix socket refused", "err", err)
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) {
+		refuse(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	refuse(w, http.StatusForbidden, err.Error()+"; run the client beside the server, or start the server with --any-namespace")
+}
+
+// ServeHTTP answers one request. The order of the checks is part of the protocol.
+func (s *Surface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err, refused := r.Context().Value(peerKey{}).(error); refused {
+		s.refusePeer(w, err)
+		return
+	}
+	// Only browsers send an Origin. Without this check any web page could
+	// reach a server on the loopback address of the person who looks at it.
+	if _, browser := r.Header["Origin"]; browser {
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	path := r.URL.EscapedPath()
+	switch {
+	case path == "/readyz" || path == "/healthz":
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET,HEAD")
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		}
+	case path == metricsPath && s.Metrics != nil:
+		s.serveMetrics(w, r)
+	case path == "/" || path == "" || s.AnyPath: // empty in an absolute request target without a path
+		s.serveUpgrade(w, r)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+func (s *Surface) serveUpgrade(w http.ResponseWriter, r *http.Request) {
+	if status, problem := checkUpgrade(r); problem != "" {
+		if strings.Contains(r.Header.Get("Accept"), "text/html") {
+			problem = forBrowsers
+		}
+		refuse(w, status, problem)
+		return
+	}
+	if err := s.Auth.Check(r); err != nil {
+		s.log().Info("client not authenticated", "peer", r.RemoteAddr, "err", err)
+		refuse(w, http.StatusUnauthorized, err.Error())
+		return
+	}
+	if !s.begin() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	defer s.upgrades.Done()
+	conn, buffered, err := switchProtocols(w, r.Header["Sec-Websocket-Key"][0])
+	if err != nil {
+		s.log().Debug("upgrade failed", "peer", r.RemoteAddr, "err", err)
+		return
+	}
+	s.Accept(conn, buffered, peerName(conn))
+}
+
+// forBrowsers is what a person reads who opens the address of a server in a browser.
+const forBrowsers = "This is a tether server. It has no pages: it runs commands for programs that connect by WebSocket,\n" +
+	"for example: tether run --url ws://HOST:PORT -- uname -a\n"
+
+// checkUpgrade returns what is wrong with a WebSocket opening request, or "".
+func checkUpgrade(r *http.Request) (status int, problem string) {
+	switch {
+	case r.Method != http.MethodGet:
+		return http.StatusMethodNotAllowed, "Request method must be `GET`"
+	case !slices.ContainsFunc(r.Header["Connection"], func(v string) bool { return strings.Contains(strings.ToLower(v), "upgrade") }):
+		return http.StatusBadRequest, "Connection header did not include 'upgrade'"
+	case !slices.ContainsFunc(r.Header["Upgrade"], func(v string) bool { return strings.EqualFold(v, "websocket") }):
+		return http.StatusBadRequest, "`Upgrade` header did not include 'websocket'"
+	case !slices.ContainsFunc(r.Header["Sec-Websocket-Version"], func(v string) bool { return v == "13" }):
+		return http.StatusBadRequest, "`Sec-WebSocket-Version` header did not include '13'"
+	case len(r.Header["Sec-Websocket-Key"]) == 0:
+		return http.StatusBadRequest, "`Sec-WebSocket-Key` header missing"
+	case !r.ProtoAtLeast(1, 1):
+		return http.StatusUpgradeRequired, "WebSocket request couldn't be upgraded since no upgrade state was present"
+	}
+	return 0, ""
+}
+
+func refuse(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	io.WriteString(w, text) // an error is the client's loss
+}
+
+// switchProtocols takes the connection from the HTTP server and answers 101. No
+// subprotocol and no extension is ever agreed on. The connection comes back
+// without deadlines, with the bytes that arrived after the request.
+func switchProtocols(w http.ResponseWriter, key string) (net.Conn, []byte, error) {
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return nil, nil, fmt.Errorf("take over connection: %w", err)
+	}
+	early, _ := rw.Reader.Peek(rw.Reader.Buffered()) // cannot fail: no more than is there
+	buffered := append([]byte(nil), early...)        // the reader's own memory goes with it
+	conn.SetDeadline(time.Now().Add(handshakeTimeout))
+	_, err = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n"+
+		"Connection: upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Accept: "+acceptKey(key)+"\r\n\r\n")
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		conn.Close()
+		return nil, nil, fmt.Errorf("answer upgrade: %w", err)
+	}
+	return conn, buffered, nil
+}
+
+// acceptKey proves to the client that the server understood its key (RFC 6455,
+// section 4.2.2).
+func acceptKey(key string) string {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// peerName says for the log who is at the other end.
+func peerName(conn net.Conn) string {
+	if addr := conn.RemoteAddr(); addr != nil && addr.Network() != "unix" {
+		return addr.String()
+	}
+	return "unix"
+}
+
+// A waitingRoom holds the connections that are neither upgraded nor closed,
+// oldest first. Its zero value is empty.
+type waitingRoom struct {
+	mu    sync.Mutex
+	order list.List // of net.Conn
+	seats map[net.Conn]*list.Element
+}
+
+// track is the server's ConnState hook. For a new connection it runs in the
+// accept loop.
+func (w *waitingRoom) track(conn net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if oldest := w.enter(conn); oldest != nil {
+			closeNow(oldest)
+		}
+	case http.StateHijacked, http.StateClosed:
+		w.leave(conn)
+	}
+}
+
+// enter returns the connection that has to make room, if any.
+func (w *waitingRoom) enter(conn net.Conn) (oldest net.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.seats == nil {
+		w.seats = make(map[net.Conn]*list.Element)
+	}
+	w.seats[conn] = w.order.PushBack(conn)
+	if w.order.Len() <= maxWaiting {
+		return nil
+	}
+	oldest = w.order.Remove(w.order.Front()).(net.Conn)
+	delete(w.seats, oldest)
+	return oldest
+}
+
+func (w *waitingRoom) leave(conn net.Conn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if seat, ok := w.seats[conn]; ok {
+		w.order.Remove(seat)
+		delete(w.seats, conn)
+	}
+}
+
+// closeNow closes without the farewell of TLS, which may wait for the peer.
+func closeNow(conn net.Conn) {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	conn.Close()
+}
