@@ -5,8 +5,6 @@ package main
 import (
 	"io"
 	"os"
-
-	_ "github.com/tetherexec/tether/internal/reexec" // helpers
 )
 
 // Exit codes, the same for every subcommand.

@@ -15,6 +15,7 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
+	_ "github.com/tetherexec/tether/internal/sandbox/probe" // the helper that runs in each of the sandboxes
 	"github.com/tetherexec/tether/wire"
 )
 

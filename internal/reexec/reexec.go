@@ -1,15 +1,15 @@
-// Package reexec runs the helpers of tether: `tether be-child NAME …` is this
-// program, started again to do one small thing, mostly inside a sandbox.
+// Package reexec starts this program again as one of its helpers: `tether be-child NAME …`
+// does one small thing, mostly inside a sandbox.
+//
+// It knows the names of the helpers and how they are started, not what they do: the package of
+// a helper registers it. A program that embeds tether needs to do nothing, because the helpers
+// run before its main function, and before most packages are initialized.
 package reexec
 
 import (
 	"fmt"
 	"os"
-
-	"github.com/tetherexec/tether/internal/files/confined/helper"
-	"github.com/tetherexec/tether/internal/sandbox/placeholder"
-	"github.com/tetherexec/tether/internal/sandbox/probe"
-	"github.com/tetherexec/tether/internal/sandbox/stage"
+	"slices"
 )
 
 // Command is the first argument of a helper.
@@ -17,10 +17,10 @@ const Command = "be-child"
 
 // The names of the helpers.
 const (
-	Sandbox = "sandbox" // the last stage of a sandboxed start
-	Probe   = "probe"   // tries something that a sandbox should stop
-	Files   = "files"   // serves file requests inside a sandbox
-	Sweeper = "sweeper" // removes placeholders that other users' sandboxes still need
+	Sandbox = "sandbox" // the last stage of a sandboxed start: package sandbox/stage
+	Probe   = "probe"   // tries something that a sandbox should stop: package sandbox/probe
+	Files   = "files"   // serves file requests inside a sandbox: package files/confined/helper
+	Sweeper = "sweeper" // removes placeholders that other users' sandboxes still need: package sandbox/placeholder
 )
 
 // exitUnknown is the exit status for a name that no helper has.
@@ -31,26 +31,21 @@ func Argv(self, name string, args ...string) []string {
 	return append([]string{self, Command, name}, args...)
 }
 
-// init runs a helper if this program was started as one. Helpers start with every
-// sandboxed command: here most packages have not been initialized yet, and a
-// program that embeds tether needs to do nothing.
-func init() {
-	if len(os.Args) > 2 && os.Args[1] == Command {
-		os.Exit(run(os.Args[2], os.Args[3:]))
+// Register names the main function of a helper, which returns the exit status. If this program
+// was started as that helper, Register runs it and does not return. Call it in an init function:
+// a helper starts with every sandboxed command, so it should not wait for the initialization
+// of packages that it does not use.
+func Register(name string, main func(args []string) int) {
+	if started() && os.Args[2] == name {
+		os.Exit(main(os.Args[3:]))
 	}
 }
 
-func run(name string, args []string) int {
-	switch name {
-	case Sandbox:
-		return stage.Main(args)
-	case Probe:
-		return probe.Main(args)
-	case Files:
-		return helper.Main(args)
-	case Sweeper:
-		return placeholder.SweeperMain(args)
+func started() bool { return len(os.Args) > 2 && os.Args[1] == Command }
+
+func init() {
+	if started() && !slices.Contains([]string{Sandbox, Probe, Files, Sweeper}, os.Args[2]) {
+		fmt.Fprintf(os.Stderr, "tether: no helper is called %q\n", os.Args[2])
+		os.Exit(exitUnknown)
 	}
-	fmt.Fprintf(os.Stderr, "tether: no helper is called %q\n", name)
-	return exitUnknown
 }

@@ -35,6 +35,3 @@ func (l *Ledger) Close() error { return nil }
 
 // StartSweeper does nothing.
 func (l *Ledger) StartSweeper(string, []string) error { return nil }
-
-// SweeperMain refuses.
-func SweeperMain([]string) int { return 1 }

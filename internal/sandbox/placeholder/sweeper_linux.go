@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/reexec"
 )
 
 // A sweeper is a process that stays when a server has ended whose placeholders are in use by
@@ -27,7 +29,7 @@ const (
 	sweeperPatience = 2 * lastRetry
 )
 
-// Arguments of SweeperMain, before the registry.
+// Arguments of runSweeper, before the registry.
 const (
 	sweeperStart = "start" // start the sweeper in a session of its own
 	sweeperRun   = "run"   // be it
@@ -35,7 +37,7 @@ const (
 
 // StartSweeper starts a sweeper if Close had to leave placeholders that ledgers with another
 // registry guard. The program, with argv as the beginning of its command line, calls
-// SweeperMain. The sweeper is no child of this process.
+// runSweeper. The sweeper is no child of this process.
 func (l *Ledger) StartSweeper(program string, argv []string) error {
 	l.mu.Lock()
 	left := l.left
@@ -57,8 +59,10 @@ func sweeperCommand(program string, argv []string, verb, dir string) *exec.Cmd {
 	return cmd
 }
 
-// SweeperMain is what a sweeper does; args are those of sweeperCommand.
-func SweeperMain(args []string) int {
+func init() { reexec.Register(reexec.Sweeper, runSweeper) }
+
+// runSweeper is what a sweeper does; args are those of sweeperCommand.
+func runSweeper(args []string) int {
 	if len(args) != 2 {
 		return 2
 	}

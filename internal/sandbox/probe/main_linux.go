@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/reexec"
 )
 
 // Exit statuses.
@@ -25,7 +27,7 @@ type probe struct {
 	run   func(args []string) error
 }
 
-// probes is all of them: [Main] finds them here, [Names] lists them.
+// probes is all of them: runHelper finds them here, names lists them.
 var probes = slices.Concat(
 	[]probe{{"ok", "", func([]string) error { return errQuiet }}},
 	socketProbes, unixProbes, reachProbes, fileProbes, mountProbes, namespaceProbes, nestedProbes,
@@ -73,12 +75,14 @@ func reached(err error, refusals ...unix.Errno) error {
 	return err
 }
 
-// Main runs the probe args[0] and returns its exit status.
-func Main(args []string) int {
+func init() { reexec.Register(reexec.Probe, runHelper) }
+
+// runHelper runs the probe args[0] and returns its exit status.
+func runHelper(args []string) int {
 	runtime.LockOSThread() // namespaces, keyrings and tracing belong to threads
 	defer runtime.UnlockOSThread()
 	if len(args) == 0 {
-		fmt.Fprintf(os.Stderr, "usage: probe NAME ARGS…, NAME is one of\n  %s\n", strings.Join(Names(), "\n  "))
+		fmt.Fprintf(os.Stderr, "usage: probe NAME ARGS…, NAME is one of\n  %s\n", strings.Join(names(), "\n  "))
 		return exitUsage
 	}
 	i := slices.IndexFunc(probes, func(p probe) bool { return p.name == args[0] })
@@ -152,8 +156,8 @@ func accepts(usage string, n int) bool {
 	return n >= least && n <= max(most, least)
 }
 
-// Names lists the probes, sorted.
-func Names() []string {
+// names lists the probes, sorted.
+func names() []string {
 	names := make([]string, 0, len(probes))
 	for _, p := range probes {
 		names = append(names, p.name)

@@ -19,7 +19,7 @@ const asProbe = "TETHER_TEST_PROBE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProbe) != "" {
-		os.Exit(Main(os.Args[1:]))
+		os.Exit(runHelper(os.Args[1:]))
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -114,7 +114,7 @@ func TestOKPrintsNothing(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	names := Names()
+	names := names()
 	if !slices.IsSorted(names) {
 		t.Error("not sorted")
 	}

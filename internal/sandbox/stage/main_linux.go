@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/reexec"
 )
 
 // The command's descriptors 0 to 2 are passed as these: see [proc.Launcher].
@@ -20,10 +21,12 @@ const firstStdio = 3
 // more from the report.
 const exitBroken = 125
 
-// Main runs the stage in descriptor args[0], reports to descriptor args[1], and
+func init() { reexec.Register(reexec.Sandbox, runHelper) }
+
+// runHelper runs the stage in descriptor args[0], reports to descriptor args[1], and
 // does not return if all goes well. It must be called while the program is being
 // initialized: then it runs on the main thread, to which filters and sessions belong.
-func Main(args []string) int {
+func runHelper(args []string) int {
 	if unix.Gettid() != unix.Getpid() {
 		fmt.Fprintln(os.Stderr, "tether: this helper was started too late")
 		return exitBroken

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/files"
+	"github.com/tetherexec/tether/internal/reexec"
 )
 
 // channel is the socket to the server.
@@ -24,8 +25,10 @@ const AtOnce = 64
 // exitBroken is the exit status of a helper that could not go on.
 const exitBroken = 125
 
-// Main serves requests until the server closes its end of the socket.
-func Main([]string) int {
+func init() { reexec.Register(reexec.Files, runHelper) }
+
+// runHelper serves requests until the server closes its end of the socket.
+func runHelper([]string) int {
 	if err := newHelper(channel).serve(); err != nil {
 		fmt.Fprintf(os.Stderr, "tether: %v\n", err)
 		return exitBroken
