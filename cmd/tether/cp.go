@@ -6,58 +6,34 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/copy"
 	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/internal/terminal"
-	"github.com/tetherexec/tether/wire"
 )
 
 const (
-	// copyJobs is how many files are under way at a time. A server has at most 16
-	// uploads of a session open, and those of an interrupted copy count.
-	copyJobs    = 4
-	copyJobsMax = 8
+	// copyJobs is how many files are under way at a time.
+	copyJobs = 4
 
 	// keepCopy is how long a server is asked to keep what an interrupted copy has
 	// sent. It drops uploads that hear nothing for that long.
 	keepCopy = time.Hour
-
-	// takeOver is how long we try to get the session of a copy that was killed, each
-	// takeOverStep. A server asks a connection that is silent for a sign of life.
-	takeOver     = 10 * time.Second
-	takeOverStep = 200 * time.Millisecond
 )
 
-// A side is one end of a copy.
-type side struct {
-	remote bool
-	path   string // as it was given
-}
-
-// parseSide understands PATH and :PATH.
-func parseSide(arg string) side {
-	if path, ok := strings.CutPrefix(arg, ":"); ok {
-		return side{true, path}
-	}
-	return side{false, arg}
-}
-
-func (s side) String() string { return s.name(s.path) }
-
-// name is how a path of this side is shown.
-func (s side) name(path string) string {
-	if s.remote {
-		return terminal.Name(":" + path)
-	}
-	return terminal.Name(path)
+// parseLocation understands PATH and :PATH.
+func parseLocation(arg string) copy.Location {
+	path, remote := strings.CutPrefix(arg, ":")
+	return copy.Location{Remote: remote, Path: path}
 }
 
 // copyFlags say how to copy.
@@ -79,7 +55,7 @@ func (f *copyFlags) define(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.exclude, "exclude", nil, "leave out files and directories below a source that match `PATTERN`, as\nin a .gitignore file; can be repeated")
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "name each file that was copied")
 	fs.BoolVar(&f.verify, "verify", false, "read every file once more on both sides, and compare")
-	fs.Var(&f.jobs, "jobs", fmt.Sprintf("copy so many files at a time, at most %d", copyJobsMax))
+	fs.Var(&f.jobs, "jobs", fmt.Sprintf("copy so many files at a time, at most %d", copy.MaxJobs))
 	fs.BoolVar(&f.asJSON, "json", false, "print one JSON object per line for each file")
 	group(fs, "Copy", "preserve", "exclude", "verbose", "verify", "jobs", "json")
 	f.serverFlags.define(fs, ownServer)
@@ -103,12 +79,12 @@ func newCp() *cobra.Command {
 			"  tether cp -p --exclude .git --exclude '*.o' src :/srv/\n" +
 			"  tether cp --url ssh://build src docs :project",
 		Args: func(_ *cobra.Command, args []string) error {
-			_, _, err := parseSides(args)
+			_, _, err := parseLocations(args)
 			return err
 		},
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			sources, destination, err := parseSides(args)
+			sources, destination, err := parseLocations(args)
 			if err != nil {
 				return err
 			}
@@ -122,52 +98,35 @@ func newCp() *cobra.Command {
 	return cmd
 }
 
-// parseSides understands the arguments of cp.
-func parseSides(args []string) (sources []side, destination side, err error) {
+// parseLocations understands the arguments of cp.
+func parseLocations(args []string) (sources []copy.Location, destination copy.Location, err error) {
+	refuse := func(text string) ([]copy.Location, copy.Location, error) {
+		return nil, copy.Location{}, usageError{errors.New(text)}
+	}
 	if len(args) < 2 {
-		return nil, side{}, usageError{errors.New("a source and a destination are needed")}
+		return refuse("a source and a destination are needed")
 	}
 	for _, a := range args {
 		if a == "" {
-			return nil, side{}, usageError{errors.New("a path is empty")}
+			return refuse("a path is empty")
 		}
-		sources = append(sources, parseSide(a))
+		sources = append(sources, parseLocation(a))
 	}
 	last := len(sources) - 1
 	sources, destination = sources[:last], sources[last]
 	for _, s := range sources {
 		switch {
-		case s.remote != sources[0].remote:
-			return nil, side{}, usageError{errors.New("all sources must be on the same side")}
-		case !s.remote && !destination.remote:
-			return nil, side{}, usageError{errors.New("neither side is on the server; its paths begin with a colon, as in :/srv/x")}
+		case s.Remote != sources[0].Remote:
+			return refuse("all sources must be on the same side")
+		case !s.Remote && !destination.Remote:
+			return refuse("neither side is on the server; its paths begin with a colon, as in :/srv/x")
 		}
 	}
 	return sources, destination, nil
 }
 
-// A copying is a copy under way.
-type copying struct {
-	copyFlags
-	sources     []side
-	destination side
-	stdout      io.Writer
-	excluded    []sandbox.Glob
-	umask       fs.FileMode
-
-	conn     *connection
-	files    *client.Files
-	progress *terminal.Progress
-	journal  *journal
-
-	mu       sync.Mutex // guards stdout and the fields below
-	failures int
-	fatal    error // the session is lost
-	output   error // of an event
-}
-
 // copy does what the command line says.
-func (f *copyFlags) copy(cmd *cobra.Command, sources []side, destination side) error {
+func (f *copyFlags) copy(cmd *cobra.Command, sources []copy.Location, destination copy.Location) error {
 	excluded, err := parseExcludes(f.exclude)
 	if err != nil {
 		return err
@@ -175,198 +134,118 @@ func (f *copyFlags) copy(cmd *cobra.Command, sources []side, destination side) e
 	if f.keep && f.stream {
 		return usageError{errors.New("-p does not go with standard input, which has no time and no permissions")}
 	}
-	mask := umask() // before anything else could make a file
+	mask := copy.Umask() // before anything else could make a file
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
-	f.jobs = min(f.jobs, copyJobsMax)
-	c := &copying{copyFlags: *f, sources: sources, destination: destination, stdout: cmd.OutOrStdout(), excluded: excluded, umask: mask}
-	status := terminal.NewStatusLine(cmd.ErrOrStderr(), f.quiet)
-	c.progress = terminal.NewProgress(cmd.ErrOrStderr(), f.quiet || f.asJSON)
-	err = c.connect(ctx, status)
+	r := &copyReport{flags: f, from: sources[0].Remote, to: destination.Remote, stdout: cmd.OutOrStdout(),
+		Progress: terminal.NewProgress(cmd.ErrOrStderr(), f.quiet || f.asJSON)}
+	conn, journal, err := f.connect(ctx, cmd.ErrOrStderr(), r.Progress, destination)
 	if err == nil {
-		err = c.run(ctx)
-	}
-	broken := err != nil && !c.stream && (ctx.Err() != nil || errors.Is(err, client.ErrSessionLost))
-	c.progress.Close()
-	if c.conn != nil {
-		if broken {
-			c.conn.leave() // it has what was sent
-		} else {
-			c.conn.end()
-		}
-	}
-	c.journal.close(broken)
-	switch {
-	case err == nil:
-		return c.report()
-	case ctx.Err() != nil:
-		reason, _ := errors.AsType[terminal.SignalError](context.Cause(ctx))
-		text := "interrupted"
-		if broken {
-			text += "; the same command again goes on where it was"
-		}
-		return codedError{exitSignal + int(reason.Signal), errors.New(text)}
-	case broken:
-		return fmt.Errorf("%w; the same command again goes on where it was", err)
-	}
-	return err
-}
-
-// connect opens a session, if possible the one that has what was sent before.
-func (c *copying) connect(ctx context.Context, status *terminal.StatusLine) error {
-	a, _, err := c.address()
-	if err != nil {
-		return err
-	}
-	if !c.stream { // which nobody can read again
-		c.journal = openJournal(a.url+"\x00"+strings.Join(a.command, "\x00"), c.destination.String())
-	}
-	o := client.Options{TTL: keepCopy}
-	if c.progress.Bar() {
-		status, o.OnState = nil, c.progress.Tell // the bar has only one line
-	}
-	if c.journal != nil && c.journal.session != "" {
-		o.Resume = c.journal.session
-		err = c.comeBack(ctx, status, o)
-		if _, refused := errors.AsType[*client.ServerError](err); err == nil || !refused {
-			return err
-		}
-		o.Resume = "" // it has ended
-	}
-	c.conn, err = c.dial(ctx, status, o, homeServer(false))
-	return err
-}
-
-// comeBack resumes a session. The server may not have noticed yet that the one who had
-// it is gone.
-func (c *copying) comeBack(ctx context.Context, status *terminal.StatusLine, o client.Options) (err error) {
-	late := time.After(takeOver)
-	for {
-		c.conn, err = c.dial(ctx, status, o, homeServer(false))
-		if e, ok := errors.AsType[*client.ServerError](err); !ok || e.Code != wire.CodeSessionAttached {
-			return err
-		}
-		select {
-		case <-time.After(takeOverStep):
-		case <-late:
-			return err
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// run copies. Its error is one that ends the whole; those of single files are told as
-// they come.
-func (c *copying) run(ctx context.Context) error {
-	c.files = c.conn.Files(nil)
-	if c.keep && !c.conn.Has(client.FeatureAttributes) {
-		return errNoAttributes
-	}
-	plan, err := c.plan(ctx)
-	if err != nil {
-		return err
-	}
-	total := int64(0)
-	for _, j := range plan.files {
-		total += j.size
-	}
-	c.progress.Plan(len(plan.files), total)
-	steps := []struct {
-		jobs []job
-		do   func(context.Context, job) error
-	}{{plan.directories, c.makeDirectory}, {plan.files, c.copyFile}, {plan.links, c.makeLink}}
-	for _, s := range steps {
-		if err := c.all(ctx, s.jobs, s.do); err != nil {
-			return err
-		}
-	}
-	if c.keep {
-		return c.keepDirectories(ctx, plan.directories)
-	}
-	return nil
-}
-
-// all does the jobs, several at a time. A job that fails does not stop the others,
-// unless the session is lost.
-func (c *copying) all(ctx context.Context, jobs []job, do func(context.Context, job) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	queue := make(chan job)
-	var workers sync.WaitGroup
-	for range min(int(c.jobs), len(jobs)) {
-		workers.Go(func() { // ends with the queue
-			for j := range queue {
-				if err := do(ctx, j); err != nil && !c.failed(ctx, j, err) {
-					cancel()
-				}
-			}
+		err = copy.Run(ctx, conn.Client, journal, copy.Config{
+			Sources: sources, Destination: destination, Preserve: f.keep, Verify: f.verify, Excluded: excluded,
+			Jobs: min(int(f.jobs), copy.MaxJobs), Stream: f.stream, Umask: mask, Report: r,
 		})
 	}
-	for _, j := range jobs {
-		select {
-		case queue <- j:
-			continue
-		case <-ctx.Done():
+	resumable := err != nil && !f.stream && (ctx.Err() != nil || errors.Is(err, client.ErrSessionLost))
+	r.Close()
+	lost := 0
+	if conn != nil {
+		lost = conn.Status().Connection - 1
+		if resumable {
+			conn.leave() // it has what was sent
+		} else {
+			conn.end()
 		}
-		break
 	}
-	close(queue)
-	workers.Wait()
-	if c.fatal != nil {
-		return c.fatal
+	journal.Close(resumable)
+	const again = "; the same command again goes on where it was"
+	switch s, interrupted := errors.AsType[terminal.SignalError](context.Cause(ctx)); {
+	case err == nil:
+		return r.summary(lost)
+	case interrupted && resumable:
+		return codedError{signaled(s).code, errors.New("interrupted" + again)}
+	case interrupted:
+		return codedError{signaled(s).code, errors.New("interrupted")}
+	case resumable:
+		return fmt.Errorf("%w"+again, err)
+	case errors.Is(err, copy.ErrRelative):
+		return usageError{err}
 	}
-	return context.Cause(ctx)
+	return err
 }
 
-// failed notes what went wrong, and reports whether others may go on.
-func (c *copying) failed(ctx context.Context, j job, err error) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case ctx.Err() != nil:
-		return false
-	case errors.Is(err, client.ErrSessionLost):
-		c.fatal = err
-		return false
+// connect opens a session, if possible the one that has what an interrupted copy has sent.
+func (f *copyFlags) connect(ctx context.Context, stderr io.Writer, p *terminal.Progress, destination copy.Location) (conn *connection, journal *copy.Journal, err error) {
+	a, _, err := f.address()
+	if err != nil {
+		return nil, nil, err
 	}
-	c.failures++
-	culprit := c.destination.name(j.to)
-	if e, ok := errors.AsType[*fs.PathError](err); ok && e.Path == j.from {
-		culprit = c.sources[0].name(j.from)
+	if !f.stream { // which cannot be read again
+		journal = copy.OpenJournal(a.url+"\x00"+strings.Join(a.command, "\x00"), destination.String())
 	}
-	c.progress.Say("%s%s: %s", prefix, culprit, reason(err))
-	c.event(copyEvent{Event: "error", Source: jsonPath(j.from), Target: jsonPath(j.to), Error: reason(err)})
-	return true
+	status := terminal.NewStatusLine(stderr, f.quiet)
+	o := client.Options{TTL: keepCopy, Resume: journal.Session()}
+	if p.Bar() {
+		status, o.OnState = nil, p.Tell // the terminal has one line for both
+	}
+	conn, err = f.dial(ctx, status, o, homeServer(false))
+	if _, refused := errors.AsType[*client.ServerError](err); refused && o.Resume != "" { // the session has ended
+		o.Resume = ""
+		conn, err = f.dial(ctx, status, o, homeServer(false))
+	}
+	return conn, journal, err
 }
 
-// complain tells of something that is not copied.
-func (c *copying) complain(s side, path string, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.failures++
-	c.progress.Say("%s%s: %s", prefix, s.name(path), reason(err))
-	c.event(copyEvent{Event: "error", Source: jsonPath(path), Error: reason(err)})
+// A copyReport tells people, or with --json machines, how a copy is going. It is a copy.Reporter.
+type copyReport struct {
+	*terminal.Progress
+	flags    *copyFlags
+	from, to bool // which side is remote
+
+	mu       sync.Mutex // guards stdout and the fields below
+	stdout   io.Writer
+	failures int
+	output   error // of stdout
 }
 
-// report says how it went.
-func (c *copying) report() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p := c.progress
-	files, bytes, took := p.Totals()
-	c.event(copyEvent{Event: "done", Files: &files, Bytes: bytes, Failures: c.failures, Ms: took.Milliseconds()})
-	if !c.quiet && !c.asJSON {
-		text := p.Summary()
-		if n := c.conn.Status().Connection - 1; n > 0 {
-			text += "; the connection was lost " + terminal.Plural(n, "time")
+// Failed implements copy.Reporter.
+func (r *copyReport) Failed(f copy.Failure) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures++
+	reason := copy.Reason(f.Err)
+	r.Say("%s%s: %s", prefix, f.At, reason)
+	r.event(copyEvent{Event: "error", Source: jsonPath(f.From), Target: jsonPath(f.To), Error: reason})
+}
+
+// Copied implements copy.Reporter.
+func (r *copyReport) Copied(f copy.File) {
+	r.Finish()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.event(copyEvent{Event: "copied", Source: jsonPath(f.From), Target: jsonPath(f.To), Bytes: f.Bytes, Resumed: f.Resumed, SHA256: f.SHA256})
+	if r.flags.verbose && !r.flags.asJSON {
+		r.Say("%s -> %s", copy.Location{Remote: r.from, Path: f.From}, copy.Location{Remote: r.to, Path: f.To})
+	}
+}
+
+// summary says how it went. lost is how often the connection was lost.
+func (r *copyReport) summary(lost int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	files, bytes, took := r.Totals()
+	r.event(copyEvent{Event: "done", Files: &files, Bytes: bytes, Failures: r.failures, Ms: took.Milliseconds()})
+	if !r.flags.quiet && !r.flags.asJSON {
+		text := r.Summary()
+		if lost > 0 {
+			text += "; the connection was lost " + terminal.Plural(lost, "time")
 		}
-		p.Say("%s", text)
+		r.Say("%s", text)
 	}
-	if c.failures > 0 && c.output == nil {
+	if r.failures > 0 && r.output == nil {
 		return codedError{code: exitError}
 	}
-	return c.output
+	return r.output
 }
 
 // A copyEvent is a line of --json.
@@ -383,23 +262,54 @@ type copyEvent struct {
 	Ms       int64    `json:"ms,omitempty"`
 }
 
-// event prints a line for machines. The caller has c.mu.
-func (c *copying) event(e copyEvent) {
-	if !c.asJSON {
+// event prints a line for machines. The caller has r.mu.
+func (r *copyReport) event(e copyEvent) {
+	if !r.flags.asJSON {
 		return
 	}
-	if err := json.NewEncoder(c.stdout).Encode(e); err != nil && c.output == nil {
-		c.output = terminal.OutputError(err)
+	if err := json.NewEncoder(r.stdout).Encode(e); err != nil && r.output == nil {
+		r.output = terminal.OutputError(err)
 	}
 }
 
-// copied tells of a file.
-func (c *copying) copied(j job, resumed int64, sum string) {
-	c.progress.Finish()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.event(copyEvent{Event: "copied", Source: jsonPath(j.from), Target: jsonPath(j.to), Bytes: j.size, Resumed: resumed, SHA256: sum})
-	if c.verbose && !c.asJSON {
-		c.progress.Say("%s -> %s", c.sources[0].name(j.from), c.destination.name(j.to))
+// parseExcludes reads the patterns of --exclude. Without any, it returns nil.
+func parseExcludes(patterns []string) (excluded func(inside []string, isDir bool) bool, err error) {
+	var globs []sandbox.Glob
+	for _, p := range patterns {
+		refuse := func(text string) (func([]string, bool) bool, error) {
+			return nil, usageError{fmt.Errorf("--exclude %q: %s", p, text)}
+		}
+		if strings.Trim(p, "/") == "" {
+			return refuse("the pattern is empty")
+		}
+		for part := range strings.SplitSeq(p, "/") {
+			if part == "." || part == ".." {
+				return refuse("no name below a source has . or .. in its path; /NAME is what is directly below it")
+			}
+		}
+		g, ok := sandbox.ParseGlob(p)
+		if !ok {
+			return refuse("the braces have too many alternatives")
+		}
+		globs = append(globs, g)
 	}
+	if len(globs) == 0 {
+		return nil, nil
+	}
+	return func(inside []string, isDir bool) bool {
+		return slices.ContainsFunc(globs, func(g sandbox.Glob) bool { return g.Match(inside, isDir) })
+	}, nil
+}
+
+// jsonPath is a path for machines: text, or an object with base64 if it is no UTF-8.
+type jsonPath string
+
+// MarshalJSON implements json.Marshaler.
+func (p jsonPath) MarshalJSON() ([]byte, error) {
+	if utf8.ValidString(string(p)) {
+		return json.Marshal(string(p))
+	}
+	return json.Marshal(struct {
+		Base64 []byte `json:"base64"`
+	}{[]byte(p)})
 }

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -19,6 +18,12 @@ import (
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/wire"
+)
+
+// As in internal/copy.
+const (
+	copyCheckpoint = 8 << 20 // bytes of a download between two notes in the journal
+	worthResuming  = 4 << 20 // size from which on a part of a file is kept
 )
 
 // layLine returns a cable to a new server.
@@ -543,18 +548,4 @@ func TestCopyOnTheServer(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	wantBytes(t, to, data)
-}
-
-func TestJournalIsForMany(t *testing.T) {
-	t.Setenv("XDG_STATE_HOME", t.TempDir())
-	j := openJournal("a", "b")
-	defer j.close(false)
-	var workers sync.WaitGroup
-	for range 4 {
-		workers.Go(func() { j.setSession("secret") })
-	}
-	workers.Wait()
-	if j.session != "secret" {
-		t.Errorf("session %q", j.session)
-	}
 }

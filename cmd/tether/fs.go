@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/copy"
 	"github.com/tetherexec/tether/internal/terminal"
 )
 
@@ -59,13 +60,13 @@ func (f *serverFlags) visitFiles(cmd *cobra.Command, args []string, do func(v *f
 	err := f.visit(ctx, cmd.ErrOrStderr(), func(conn *connection) error {
 		v := &fileVisit{connection: conn, ctx: ctx, files: conn.Files(nil), stderr: cmd.ErrOrStderr()}
 		for _, arg := range args {
-			path, err := remotePath(conn.Info(), parseRemote(arg))
+			path, err := copy.RemotePath(conn.Info(), parseRemote(arg))
 			if err == nil {
 				err = do(v, path)
 			}
 			switch {
 			case err == nil:
-			case isFatal(err), ctx.Err() != nil, errors.Is(err, terminal.ErrOutput):
+			case copy.IsFatal(err), ctx.Err() != nil, errors.Is(err, terminal.ErrOutput):
 				return err
 			default:
 				v.complain(arg, err)
@@ -81,11 +82,14 @@ func (f *serverFlags) visitFiles(cmd *cobra.Command, args []string, do func(v *f
 
 func (v *fileVisit) complain(path string, err error) {
 	v.failures++
-	complain(v.stderr, terminal.Name(path)+": "+reason(err))
+	complain(v.stderr, terminal.Name(path)+": "+copy.Reason(err))
 }
 
 // parseRemote understands a path that is remote in any case.
-func parseRemote(arg string) string { return parseSide(arg).path }
+func parseRemote(arg string) string { return parseLocation(arg).Path }
+
+// catBlock is how much of a file is read at a time.
+const catBlock = 256 << 10
 
 func newFsCat() *cobra.Command {
 	var server serverFlags
@@ -105,7 +109,7 @@ func newFsCat() *cobra.Command {
 				}
 				defer file.Close()
 				defer context.AfterFunc(v.ctx, func() { file.Close() })()
-				_, err = io.CopyBuffer(out, struct{ io.Reader }{file}, make([]byte, copyBlock))
+				_, err = io.CopyBuffer(out, struct{ io.Reader }{file}, make([]byte, catBlock))
 				return err
 			})
 		},
@@ -128,7 +132,7 @@ func newFsMkdir() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return server.visitFiles(cmd, args, func(v *fileVisit, path string) error {
 				if parents {
-					return insist(func() error { return v.files.MkdirAll(v.ctx, path) })
+					return copy.RetryIdempotent(func() error { return v.files.MkdirAll(v.ctx, path) })
 				}
 				return v.mkdir(path)
 			})
@@ -146,7 +150,7 @@ func newFsMkdir() *cobra.Command {
 // then is what was wanted.
 func (v *fileVisit) mkdir(path string) error {
 	doubt := false
-	return insist(func() error {
+	return copy.RetryIdempotent(func() error {
 		err := v.files.Mkdir(v.ctx, path)
 		if err != nil && doubt && !errors.Is(err, client.ErrAmbiguous) {
 			if info, serr := v.files.Stat(v.ctx, path); serr == nil && info.IsDir() {
@@ -193,12 +197,12 @@ func (v *fileVisit) remove(path string, recursive bool) error {
 	info, err := v.files.Stat(v.ctx, path)
 	if err == nil && info.IsDir() && !info.IsLink() {
 		if !recursive {
-			return fmt.Errorf("%w; -r removes it", errIsDirectory)
+			return fmt.Errorf("%w; -r removes it", copy.ErrIsDirectory)
 		}
-		return insist(func() error { return v.files.RemoveAll(v.ctx, path) })
+		return copy.RetryIdempotent(func() error { return v.files.RemoveAll(v.ctx, path) })
 	}
 	doubt := false
-	err = insist(func() error {
+	err = copy.RetryIdempotent(func() error {
 		err := v.files.Remove(v.ctx, path) // also links that lead nowhere
 		if doubt && errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -221,7 +225,7 @@ func newFsPut(stdin *os.File) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			last := len(args) - 1
-			destination := side{true, parseRemote(args[last])}
+			destination := copy.Location{Remote: true, Path: parseRemote(args[last])}
 			if args[0] == "-" && last == 1 {
 				ctx, stop := interruptible(cmd.Context())
 				defer stop()
@@ -232,11 +236,11 @@ func newFsPut(stdin *os.File) *cobra.Command {
 				cmd.SetContext(ctx)
 				defer os.Remove(spool)
 				flags.stream = true
-				return flags.copy(cmd, []side{{false, spool}}, destination)
+				return flags.copy(cmd, []copy.Location{{Path: spool}}, destination)
 			}
-			var sources []side
+			var sources []copy.Location
 			for _, a := range args[:last] {
-				sources = append(sources, side{false, a})
+				sources = append(sources, copy.Location{Remote: false, Path: a})
 			}
 			return flags.copy(cmd, sources, destination)
 		},
@@ -277,11 +281,11 @@ func newFsGet() *cobra.Command {
 			if args[last] == "-" {
 				return flags.print(cmd, args[:last])
 			}
-			var sources []side
+			var sources []copy.Location
 			for _, a := range args[:last] {
-				sources = append(sources, side{true, parseRemote(a)})
+				sources = append(sources, copy.Location{Remote: true, Path: parseRemote(a)})
 			}
-			return flags.copy(cmd, sources, side{false, args[last]})
+			return flags.copy(cmd, sources, copy.Location{Remote: false, Path: args[last]})
 		},
 	}
 	flags.define(cmd.Flags())

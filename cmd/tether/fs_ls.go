@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/copy"
 	"github.com/tetherexec/tether/internal/terminal"
 )
 
@@ -98,21 +99,21 @@ func (l *lister) list(v *fileVisit, path string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return l.print([]remoteEntry{{name: path, info: info}}, "")
+		return l.print([]copy.Entry{{Name: path, Info: info}}, "")
 	}
-	entries, err := listRemote(v.ctx, v.files, path)
+	entries, err := copy.List(v.ctx, v.files, path)
 	if err != nil {
 		return err
 	}
-	var shown []remoteEntry
+	var shown []copy.Entry
 	for _, e := range entries {
 		switch {
-		case strings.HasPrefix(e.name, ".") && !l.all:
-		case e.err != nil:
-			if isFatal(e.err) {
-				return e.err
+		case strings.HasPrefix(e.Name, ".") && !l.all:
+		case e.Err != nil:
+			if copy.IsFatal(e.Err) {
+				return e.Err
 			}
-			v.complain(joinRemote(path, e.name), e.err)
+			v.complain(copy.Join(path, e.Name), e.Err)
 		default:
 			shown = append(shown, e)
 		}
@@ -127,21 +128,21 @@ func (l *lister) list(v *fileVisit, path string) error {
 }
 
 // print prints entries of a directory; an empty one means that names are paths.
-func (l *lister) print(entries []remoteEntry, dir string) error {
+func (l *lister) print(entries []copy.Entry, dir string) error {
 	l.printed = true
 	t := newLongList(l.out)
 	for _, e := range entries {
-		path := e.name
+		path := e.Name
 		if dir != "" {
-			path = joinRemote(dir, e.name)
+			path = copy.Join(dir, e.Name)
 		}
 		switch {
 		case l.asJSON:
-			l.facts = append(l.facts, factsOf(path, e.info))
+			l.facts = append(l.facts, factsOf(path, e.Info))
 		case l.long:
-			t.row(e.name, e.info)
+			t.row(e.Name, e.Info)
 		default:
-			if _, err := fmt.Fprintln(l.out, terminal.Name(e.name)); err != nil {
+			if _, err := fmt.Fprintln(l.out, terminal.Name(e.Name)); err != nil {
 				return terminal.OutputError(err)
 			}
 		}

@@ -148,7 +148,7 @@ func (p *Progress) Plan(files int, total int64) {
 func (p *Progress) Begin(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.current = name
+	p.current = Name(name)
 }
 
 // Add counts bytes; there are fewer than none when a file begins again.

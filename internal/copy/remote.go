@@ -1,8 +1,7 @@
-package main
+package copy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -19,9 +18,12 @@ import (
 // remoteQuestions is how many files are asked about at a time.
 const remoteQuestions = 16
 
-// remotePath makes a path of the server's machine absolute: below its directory, or
+// ErrRelative means that a relative path cannot be made absolute.
+var ErrRelative = errors.New("the path must be absolute: the server does not tell its directories")
+
+// RemotePath makes a path of the server's machine absolute: below its directory, or
 // the home directory of its user. A dot at the end stays.
-func remotePath(info wire.EnvironmentInfo, name string) (string, error) {
+func RemotePath(info wire.EnvironmentInfo, name string) (string, error) {
 	system := "linux"
 	if strings.EqualFold(info.PlatformOS, "windows") {
 		system = "windows"
@@ -35,7 +37,7 @@ func remotePath(info wire.EnvironmentInfo, name string) (string, error) {
 		base, name = info.UserHomeDir, strings.TrimPrefix(name[1:], "/")
 	}
 	if base == nil {
-		return "", usageError{errors.New("the path must be absolute: the server does not tell its directories")}
+		return "", ErrRelative
 	}
 	uri, err := wire.ParsePathURI(*base)
 	if err != nil {
@@ -48,23 +50,23 @@ func remotePath(info wire.EnvironmentInfo, name string) (string, error) {
 	if name == "" {
 		return dir, nil
 	}
-	return joinRemote(dir, name), nil
+	return Join(dir, name), nil
 }
 
-// A remoteEntry is a name in a directory of the server's machine, and what it is.
-type remoteEntry struct {
-	name string
-	info client.FileInfo
-	err  error // why it is not known
+// An Entry is a name in a directory of the server's machine, and what it is.
+type Entry struct {
+	Name string
+	Info client.FileInfo
+	Err  error // why Info is not known
 }
 
-// listRemote lists a directory, sorted by name. Links that lead nowhere are not in it.
-func listRemote(ctx context.Context, files *client.Files, dir string) ([]remoteEntry, error) {
+// List lists a directory, sorted by name. Links that lead nowhere are not in it.
+func List(ctx context.Context, files *client.Files, dir string) ([]Entry, error) {
 	names, err := remoteNames(ctx, files, dir)
 	if err != nil {
 		return nil, err
 	}
-	entries := make([]remoteEntry, len(names))
+	entries := make([]Entry, len(names))
 	places := make(chan struct{}, remoteQuestions)
 	var asking sync.WaitGroup
 	for i, name := range names {
@@ -72,11 +74,11 @@ func listRemote(ctx context.Context, files *client.Files, dir string) ([]remoteE
 		asking.Go(func() {
 			defer func() { <-places }()
 			e := &entries[i]
-			if e.name = name; name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
-				e.err = errors.New("the server has sent a name that is none")
+			if e.Name = name; name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
+				e.Err = errors.New("the server has sent a name that is none")
 				return
 			}
-			e.info, e.err = files.Stat(ctx, joinRemote(dir, name))
+			e.Info, e.Err = files.Stat(ctx, Join(dir, name))
 		})
 	}
 	asking.Wait()
@@ -120,9 +122,9 @@ func remoteNames(ctx context.Context, files *client.Files, dir string) ([]string
 	return names, nil
 }
 
-// reason is an error about a file in the words that matter to people; the file's name
+// Reason is an error about a file in the words that matter to people; the file's name
 // stands before it.
-func reason(err error) string {
+func Reason(err error) string {
 	if refusal, ok := errors.AsType[*client.ServerError](err); ok {
 		if errors.Is(refusal, fs.ErrPermission) {
 			return refusal.Error() + " for the user of the server"
@@ -136,17 +138,4 @@ func reason(err error) string {
 		return e.Err.Error()
 	}
 	return err.Error()
-}
-
-// jsonPath is a path for machines: text, or an object with base64 if it is no UTF-8.
-type jsonPath string
-
-// MarshalJSON implements json.Marshaler.
-func (p jsonPath) MarshalJSON() ([]byte, error) {
-	if utf8.ValidString(string(p)) {
-		return json.Marshal(string(p))
-	}
-	return json.Marshal(struct {
-		Base64 []byte `json:"base64"`
-	}{[]byte(p)})
 }

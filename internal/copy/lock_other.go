@@ -1,6 +1,6 @@
 //go:build !unix
 
-package main
+package copy
 
 import "os"
 
@@ -8,4 +8,4 @@ import "os"
 // place at once are not told apart here.
 func tryLock(*os.File) bool { return true }
 
-func hold(*os.File) (release func(), held bool) { return func() {}, true }
+func lock(*os.File) (release func(), held bool) { return func() {}, true }

@@ -1,4 +1,4 @@
-package main
+package copy
 
 import (
 	"bufio"
@@ -26,20 +26,20 @@ const (
 	worthResuming = 4 << 20
 )
 
-// A journal remembers how far a copy has come, so that the same command goes on there
+// A Journal remembers how far a copy has come, so that the same command goes on there
 // after it was stopped. There is one for each server and destination. It has the
 // secret of a session, so only this user can read it. A nil journal forgets.
-type journal struct {
+type Journal struct {
 	path string
 
 	mu      sync.Mutex
 	file    *os.File
 	session string
-	records map[string]record
+	records map[string]fileState
 }
 
-// A record is how far one file has come.
-type record struct {
+// A fileState is how far one file has come.
+type fileState struct {
 	Key     string `json:"key,omitempty"` // source and target
 	Session string `json:"session,omitempty"`
 
@@ -53,14 +53,14 @@ type record struct {
 
 // sameSource reports whether the source is as it was, as far as one can tell from
 // outside.
-func (r record) sameSource(size int64, modified time.Time) bool {
+func (r fileState) sameSource(size int64, modified time.Time) bool {
 	return r.Key != "" && r.Size == size && r.Modified == modified.UnixNano()
 }
 
-// openJournal finds what is known about copies to a destination. If another copy there
+// OpenJournal finds what is known about copies to a destination. If another copy there
 // is under way, or there is no place for a journal, it is nil: nothing is wrong but
 // that a break costs more.
-func openJournal(address, destination string) *journal {
+func OpenJournal(address, destination string) *Journal {
 	state, err := statedir.Default()
 	if err != nil {
 		return nil
@@ -70,7 +70,7 @@ func openJournal(address, destination string) *journal {
 		return nil
 	}
 	sweepJournals(dir)
-	j := &journal{path: filepath.Join(dir, recordKey(address, destination)+".jsonl"), records: map[string]record{}}
+	j := &Journal{path: filepath.Join(dir, recordKey(address, destination)+".jsonl"), records: map[string]fileState{}}
 	if j.file, err = os.OpenFile(j.path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600); err != nil {
 		return nil
 	}
@@ -80,7 +80,7 @@ func openJournal(address, destination string) *journal {
 	}
 	lines := bufio.NewScanner(j.file)
 	for lines.Scan() {
-		var r record
+		var r fileState
 		if json.Unmarshal(lines.Bytes(), &r) != nil {
 			continue // the last line of somebody who was killed
 		}
@@ -111,9 +111,9 @@ func recordKey(from, to string) string {
 }
 
 // find returns what is known about a file.
-func (j *journal) find(from, to string) record {
+func (j *Journal) find(from, to string) fileState {
 	if j == nil {
-		return record{}
+		return fileState{}
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -121,7 +121,7 @@ func (j *journal) find(from, to string) record {
 }
 
 // put remembers. What cannot be written is no reason to stop.
-func (j *journal) put(from, to string, r record) {
+func (j *Journal) put(from, to string, r fileState) {
 	if j == nil {
 		return
 	}
@@ -129,7 +129,7 @@ func (j *journal) put(from, to string, r record) {
 	j.write(r)
 }
 
-func (j *journal) write(r record) {
+func (j *Journal) write(r fileState) {
 	line, err := json.Marshal(r)
 	if err != nil {
 		panic(err) // it has nothing that could fail
@@ -142,8 +142,17 @@ func (j *journal) write(r record) {
 	}
 }
 
+// Session returns the secret of the session that has the uploads of an earlier copy, empty if
+// there is none.
+func (j *Journal) Session() string {
+	if j == nil {
+		return ""
+	}
+	return j.session
+}
+
 // setSession remembers the session that has the uploads.
-func (j *journal) setSession(secret string) {
+func (j *Journal) setSession(secret string) {
 	if j == nil {
 		return
 	}
@@ -152,12 +161,12 @@ func (j *journal) setSession(secret string) {
 	j.session = secret
 	j.mu.Unlock()
 	if !known {
-		j.write(record{Session: secret})
+		j.write(fileState{Session: secret})
 	}
 }
 
-// close keeps the journal if there is something to go on with.
-func (j *journal) close(keep bool) {
+// Close keeps the journal if there is something to go on with.
+func (j *Journal) Close(keep bool) {
 	if j == nil {
 		return
 	}

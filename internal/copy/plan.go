@@ -1,4 +1,4 @@
-package main
+package copy
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/tetherexec/tether/client"
 )
 
-// A job is one thing to be made at the destination.
-type job struct {
+// An item is one thing to be made at the destination.
+type item struct {
 	from, to string
 	size     int64
 	mode     fs.FileMode // permissions of the source
@@ -25,34 +25,36 @@ type job struct {
 	regular  bool   // for the server to copy: a file, which can be copied again after a lost answer
 }
 
-// A copyPlan is all that is to be made, in this order.
-type copyPlan struct {
-	directories []job
-	files       []job
-	links       []job
+// A plan is all that is to be made, in this order.
+type plan struct {
+	directories []item
+	files       []item
+	links       []item
 }
+
+// ErrIsDirectory means that a file was expected and is a directory.
+var ErrIsDirectory = errors.New("is a directory")
 
 var (
 	errNotDirectory = errors.New("not a directory")
-	errIsDirectory  = errors.New("is a directory")
 	errNotRegular   = errors.New("neither a file nor a directory")
 	errLoop         = errors.New("the link leads to a directory that it is in")
 )
 
 // plan looks at the sources. What cannot be copied is told at once, and left out.
-func (c *copying) plan(ctx context.Context) (*copyPlan, error) {
+func (c *copier) plan(ctx context.Context) (*plan, error) {
 	destination, into, err := c.findDestination(ctx)
 	if err != nil {
 		return nil, err
 	}
-	plan := new(copyPlan)
-	for _, s := range c.sources {
+	p := new(plan)
+	for _, s := range c.Sources {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
-		from, to := s.path, destination
-		if s.remote {
-			if from, err = c.remotePath(s.path); err != nil {
+		from, to := s.Path, destination
+		if s.Remote {
+			if from, err = c.remotePath(s.Path); err != nil {
 				return nil, err
 			}
 		}
@@ -60,32 +62,32 @@ func (c *copying) plan(ctx context.Context) (*copyPlan, error) {
 			to = c.join(to, lastElement(from))
 		}
 		switch {
-		case s.remote && c.destination.remote && (c.keep || len(c.excluded) > 0):
-			err = c.planOnServer(ctx, plan, from, to)
-		case s.remote && c.destination.remote:
-			whole := job{from: from, to: to}
+		case s.Remote && c.Destination.Remote && (c.Preserve || c.Excluded != nil):
+			err = c.planOnServer(ctx, p, from, to)
+		case s.Remote && c.Destination.Remote:
+			whole := item{from: from, to: to}
 			if info, err := c.files.Stat(ctx, from); err == nil && info.Mode().IsRegular() {
 				whole.size, whole.regular = info.Size(), !info.IsLink()
 			}
-			plan.files = append(plan.files, whole) // what is wrong shows when it is copied
-		case s.remote:
-			err = c.planDownload(ctx, plan, from, to)
+			p.files = append(p.files, whole) // what is wrong shows when it is copied
+		case s.Remote:
+			err = c.planDownload(ctx, p, from, to)
 		default:
-			err = c.planUpload(plan, from, to)
+			err = c.planUpload(p, from, to)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	return plan, nil
+	return p, nil
 }
 
 // findDestination returns the path of the destination, and whether the sources go into
 // it.
-func (c *copying) findDestination(ctx context.Context) (name string, into bool, err error) {
-	name = c.destination.path
+func (c *copier) findDestination(ctx context.Context) (name string, into bool, err error) {
+	name = c.Destination.Path
 	var info fs.FileInfo
-	if c.destination.remote {
+	if c.Destination.Remote {
 		if name, err = c.remotePath(name); err != nil {
 			return "", false, err
 		}
@@ -96,37 +98,37 @@ func (c *copying) findDestination(ctx context.Context) (name string, into bool, 
 	isDir := err == nil && info.IsDir()
 	switch {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return "", false, fmt.Errorf("%s: %s", c.destination, reason(err))
-	case err != nil && (len(c.sources) > 1 || strings.HasSuffix(name, "/")):
-		return "", false, fmt.Errorf("%s: %w", c.destination, c.missingDirectory())
-	case !isDir && (len(c.sources) > 1 || strings.HasSuffix(name, "/")):
-		return "", false, fmt.Errorf("%s: %w", c.destination, errNotDirectory)
-	case isDir && c.stream:
-		return "", false, fmt.Errorf("%s: %w", c.destination, errIsDirectory)
+		return "", false, fmt.Errorf("%s: %s", c.Destination, Reason(err))
+	case err != nil && (len(c.Sources) > 1 || strings.HasSuffix(name, "/")):
+		return "", false, fmt.Errorf("%s: %w", c.Destination, c.missingDirectory())
+	case !isDir && (len(c.Sources) > 1 || strings.HasSuffix(name, "/")):
+		return "", false, fmt.Errorf("%s: %w", c.Destination, errNotDirectory)
+	case isDir && c.Stream:
+		return "", false, fmt.Errorf("%s: %w", c.Destination, ErrIsDirectory)
 	}
 	return name, isDir, nil
 }
 
 // missingDirectory is the error of a destination that must be a directory and does not exist.
-func (c *copying) missingDirectory() error {
-	if c.destination.remote {
-		return fmt.Errorf("no such directory; make it with `tether fs mkdir -p %s`", c.destination.path)
+func (c *copier) missingDirectory() error {
+	if c.Destination.Remote {
+		return fmt.Errorf("no such directory; make it with `tether fs mkdir -p %s`", c.Destination.Path)
 	}
 	return errors.New("no such directory; make it with `mkdir -p`")
 }
 
 // remotePath makes a path of the server's machine absolute.
-func (c *copying) remotePath(name string) (string, error) { return remotePath(c.conn.Info(), name) }
+func (c *copier) remotePath(name string) (string, error) { return RemotePath(c.client.Info(), name) }
 
 // join appends to a path of the destination.
-func (c *copying) join(dir, name string) string {
-	if c.destination.remote {
-		return joinRemote(dir, name)
+func (c *copier) join(dir, name string) string {
+	if c.Destination.Remote {
+		return Join(dir, name)
 	}
 	return filepath.Join(dir, name)
 }
 
-func joinRemote(dir, name string) string {
+func Join(dir, name string) string {
 	return strings.TrimRight(dir, "/") + "/" + name
 }
 
@@ -144,10 +146,10 @@ func lastElement(name string) string {
 
 // planUpload looks at a local file or tree. The protocol cannot make links: they are
 // copied as what they lead to.
-func (c *copying) planUpload(plan *copyPlan, from, to string) error {
+func (c *copier) planUpload(plan *plan, from, to string) error {
 	info, err := os.Stat(from)
 	if err != nil {
-		c.complain(side{}, from, err)
+		c.leftOut(from, err)
 		return nil
 	}
 	c.planLocal(plan, from, to, info, nil, nil)
@@ -156,29 +158,29 @@ func (c *copying) planUpload(plan *copyPlan, from, to string) error {
 
 // planLocal plans what is at from. inside is where that is below its source, and above
 // has the directories on the way there.
-func (c *copying) planLocal(plan *copyPlan, from, to string, info fs.FileInfo, inside []string, above []fs.FileInfo) {
-	made := job{from: from, to: to, size: info.Size(), mode: info.Mode().Perm(), hasMode: true, modified: info.ModTime()}
+func (c *copier) planLocal(plan *plan, from, to string, info fs.FileInfo, inside []string, above []fs.FileInfo) {
+	made := item{from: from, to: to, size: info.Size(), mode: info.Mode().Perm(), hasMode: true, modified: info.ModTime()}
 	switch {
 	case info.Mode().IsRegular():
-		if c.stream {
+		if c.Stream {
 			made.mode, made.hasMode = 0, false // that of our own file means nothing
 		}
 		plan.files = append(plan.files, made)
 		return
 	case !info.IsDir():
-		c.complain(side{}, from, errNotRegular)
+		c.leftOut(from, errNotRegular)
 		return
 	}
 	for _, a := range above {
 		if os.SameFile(a, info) {
-			c.complain(side{}, from, errLoop)
+			c.leftOut(from, errLoop)
 			return
 		}
 	}
 	plan.directories = append(plan.directories, made)
 	entries, err := os.ReadDir(from)
 	if err != nil {
-		c.complain(side{}, from, err)
+		c.leftOut(from, err)
 		return
 	}
 	above = append(above[:len(above):len(above)], info)
@@ -189,17 +191,17 @@ func (c *copying) planLocal(plan *copyPlan, from, to string, info fs.FileInfo, i
 		}
 		entry, err := os.Stat(name)
 		if err != nil {
-			c.complain(side{}, name, err)
+			c.leftOut(name, err)
 			continue
 		}
 		if !c.excludes(below, entry.IsDir()) {
-			c.planLocal(plan, name, joinRemote(to, e.Name()), entry, below, above)
+			c.planLocal(plan, name, Join(to, e.Name()), entry, below, above)
 		}
 	}
 }
 
 // planDownload looks at a file or tree of the server's machine.
-func (c *copying) planDownload(ctx context.Context, plan *copyPlan, from, to string) error {
+func (c *copier) planDownload(ctx context.Context, plan *plan, from, to string) error {
 	info, err := c.files.Stat(ctx, from)
 	if err == nil && info.IsDir() {
 		var root string
@@ -214,33 +216,33 @@ func (c *copying) planDownload(ctx context.Context, plan *copyPlan, from, to str
 	if !info.Mode().IsRegular() {
 		return c.tolerate(ctx, from, errNotRegular)
 	}
-	plan.files = append(plan.files, remoteJob(info, from, to))
+	plan.files = append(plan.files, remoteItem(info, from, to))
 	return nil
 }
 
-// remoteJob is a job for what is at a path of the server's machine.
-func remoteJob(info client.FileInfo, from, to string) job {
-	j := job{from: from, to: to, size: info.Size(), modified: info.ModTime()}
+// remoteItem is a job for what is at a path of the server's machine.
+func remoteItem(info client.FileInfo, from, to string) item {
+	j := item{from: from, to: to, size: info.Size(), modified: info.ModTime()}
 	j.mode, j.hasMode = info.Permissions()
 	return j
 }
 
 // tolerate tells of a remote file that is left out, unless nothing more can be asked.
-func (c *copying) tolerate(ctx context.Context, name string, err error) error {
+func (c *copier) tolerate(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if isFatal(err) {
+	if IsFatal(err) {
 		return err
 	}
-	c.complain(side{remote: true}, name, err)
+	c.leftOut(name, err)
 	return nil
 }
 
 // A treeDownload plans the copy of one remote tree.
 type treeDownload struct {
-	*copying
-	plan *copyPlan
+	*copier
+	plan *plan
 	root string // without links
 	to   string
 }
@@ -248,25 +250,25 @@ type treeDownload struct {
 // directory plans one directory. real is its path without links, inside where it is below
 // the source.
 func (t treeDownload) directory(ctx context.Context, info client.FileInfo, from, real, to string, inside []string) error {
-	t.plan.directories = append(t.plan.directories, remoteJob(info, from, to))
-	entries, err := listRemote(ctx, t.files, from)
+	t.plan.directories = append(t.plan.directories, remoteItem(info, from, to))
+	entries, err := List(ctx, t.files, from)
 	if err != nil {
 		return t.tolerate(ctx, from, err)
 	}
 	for _, e := range entries {
-		name, target := joinRemote(from, e.name), filepath.Join(to, e.name)
-		below := append(inside[:len(inside):len(inside)], e.name)
+		name, target := Join(from, e.Name), filepath.Join(to, e.Name)
+		below := append(inside[:len(inside):len(inside)], e.Name)
 		switch {
-		case t.excludes(below, e.err == nil && e.info.IsDir()):
-		case e.err == nil && !filepath.IsLocal(e.name):
-			e.err = errors.New("the name is none of this system")
+		case t.excludes(below, e.Err == nil && e.Info.IsDir()):
+		case e.Err == nil && !filepath.IsLocal(e.Name):
+			e.Err = errors.New("the name is none of this system")
 			fallthrough
-		case e.err != nil:
-			err = t.tolerate(ctx, name, e.err)
-		case e.info.IsLink():
+		case e.Err != nil:
+			err = t.tolerate(ctx, name, e.Err)
+		case e.Info.IsLink():
 			err = t.linkTo(ctx, e, name, real, target, below)
-		case e.info.IsDir():
-			err = t.directory(ctx, e.info, name, joinRemote(real, e.name), target, below)
+		case e.Info.IsDir():
+			err = t.directory(ctx, e.Info, name, Join(real, e.Name), target, below)
 		default:
 			err = t.file(ctx, e, name, target)
 		}
@@ -277,17 +279,17 @@ func (t treeDownload) directory(ctx context.Context, info client.FileInfo, from,
 	return nil
 }
 
-func (t treeDownload) file(ctx context.Context, e remoteEntry, from, to string) error {
-	if !e.info.Mode().IsRegular() {
+func (t treeDownload) file(ctx context.Context, e Entry, from, to string) error {
+	if !e.Info.Mode().IsRegular() {
 		return t.tolerate(ctx, from, errNotRegular)
 	}
-	t.plan.files = append(t.plan.files, remoteJob(e.info, from, to))
+	t.plan.files = append(t.plan.files, remoteItem(e.Info, from, to))
 	return nil
 }
 
 // linkTo plans a link. One that leads to something in the same tree stays a link; the
 // protocol only tells where it ends. Others are copied as what they lead to.
-func (t treeDownload) linkTo(ctx context.Context, e remoteEntry, from, above, to string, at []string) error {
+func (t treeDownload) linkTo(ctx context.Context, e Entry, from, above, to string, at []string) error {
 	real, err := t.files.Canonical(ctx, from)
 	if err != nil {
 		return t.tolerate(ctx, from, err)
@@ -297,17 +299,17 @@ func (t treeDownload) linkTo(ctx context.Context, e remoteEntry, from, above, to
 		if err != nil {
 			return t.tolerate(ctx, from, err)
 		}
-		t.plan.links = append(t.plan.links, job{from: from, to: to, link: text})
+		t.plan.links = append(t.plan.links, item{from: from, to: to, link: text})
 		return nil
 	}
-	if !e.info.IsDir() {
+	if !e.Info.IsDir() {
 		return t.file(ctx, e, from, to)
 	}
 	if _, loop := below(real, above); loop {
 		return t.tolerate(ctx, from, errLoop)
 	}
-	outside := treeDownload{t.copying, t.plan, real, to}
-	return outside.directory(ctx, e.info, from, real, to, at)
+	outside := treeDownload{t.copier, t.plan, real, to}
+	return outside.directory(ctx, e.Info, from, real, to, at)
 }
 
 // below reports whether a path is the directory or in it, and where.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package copy
 
 import (
 	"os"
@@ -14,9 +14,9 @@ func tryLock(f *os.File) bool {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }
 
-// hold takes a file for this process, unless another has it, until it is released: it
+// lock takes a file for this process, unless another has it, until it is released: it
 // may be closed before.
-func hold(f *os.File) (release func(), held bool) {
+func lock(f *os.File) (release func(), held bool) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return func() {}, false

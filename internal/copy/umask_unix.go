@@ -1,15 +1,15 @@
 //go:build unix
 
-package main
+package copy
 
 import (
 	"io/fs"
 	"syscall"
 )
 
-// umask has the permissions that new files of this process do not get. The system can only
+// Umask has the permissions that new files of this process do not get. The system can only
 // tell it by changing it: nothing else may make a file meanwhile.
-func umask() fs.FileMode {
+func Umask() fs.FileMode {
 	mask := syscall.Umask(0)
 	syscall.Umask(mask)
 	return fs.FileMode(mask).Perm()

@@ -1,0 +1,112 @@
+package copy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+)
+
+// errNoAttributes: without them a copy would not be what -p promises.
+var errNoAttributes = errors.New("this server does not tell and set permissions of files, so that -p cannot keep them; copy without -p")
+
+// keepRemote gives a file or directory on the server's machine the time and the permissions
+// of its source, if -p asks for that.
+func (c *copier) keepRemote(ctx context.Context, j item) error {
+	if !c.Preserve || !j.hasMode {
+		return nil
+	}
+	a := client.Attributes{Permissions: &j.mode, Modified: &j.modified}
+	return RetryIdempotent(func() error { return c.files.SetAttributes(ctx, j.to, a) })
+}
+
+// keepLocal does the same for a local one at a path.
+func (c *copier) keepLocal(j item, path string) error {
+	if !c.Preserve || !j.hasMode {
+		return nil
+	}
+	if err := os.Chtimes(path, time.Time{}, j.modified); err != nil {
+		return err
+	}
+	return os.Chmod(path, j.mode)
+}
+
+// keepDirectories does the same for directories, when all is in them. Those that are deeper
+// come first: the permissions of one above could forbid the way there.
+func (c *copier) keepDirectories(ctx context.Context, directories []item) error {
+	depth := func(j item) int { return strings.Count(j.to, "/") + strings.Count(j.to, string(os.PathSeparator)) }
+	sorted := slices.SortedStableFunc(slices.Values(directories), func(a, b item) int { return cmp.Compare(depth(b), depth(a)) })
+	for len(sorted) > 0 {
+		n := 1
+		for n < len(sorted) && depth(sorted[n]) == depth(sorted[0]) {
+			n++
+		}
+		if err := c.all(ctx, sorted[:n], c.keepDirectory); err != nil {
+			return err
+		}
+		sorted = sorted[n:]
+	}
+	return nil
+}
+
+func (c *copier) keepDirectory(ctx context.Context, j item) error {
+	if c.Destination.Remote {
+		return c.keepRemote(ctx, j)
+	}
+	return c.keepLocal(j, j.to)
+}
+
+// excludes reports whether a path below a source, given by its components, is left out.
+func (c *copier) excludes(inside []string, isDir bool) bool {
+	return c.Excluded != nil && c.Excluded(inside, isDir)
+}
+
+// planOnServer plans a copy from the server's machine to itself file by file, so that each
+// can be left out, and gets time and permissions.
+func (c *copier) planOnServer(ctx context.Context, plan *plan, from, to string) error {
+	info, err := c.files.Stat(ctx, from)
+	if err != nil {
+		return c.tolerate(ctx, from, err)
+	}
+	return c.planRemoteTree(ctx, plan, info, from, to, nil)
+}
+
+func (c *copier) planRemoteTree(ctx context.Context, plan *plan, info client.FileInfo, from, to string, inside []string) error {
+	made := remoteItem(info, from, to)
+	switch {
+	case info.IsLink():
+		made.hasMode, made.size = false, 0 // the server copies the link itself
+		plan.files = append(plan.files, made)
+		return nil
+	case info.Mode().IsRegular():
+		made.regular = true
+		plan.files = append(plan.files, made)
+		return nil
+	case !info.IsDir():
+		return c.tolerate(ctx, from, errNotRegular)
+	}
+	plan.directories = append(plan.directories, made)
+	entries, err := List(ctx, c.files, from)
+	if err != nil {
+		return c.tolerate(ctx, from, err)
+	}
+	for _, e := range entries {
+		name, below := Join(from, e.Name), append(inside[:len(inside):len(inside)], e.Name)
+		switch {
+		case c.excludes(below, e.Err == nil && e.Info.IsDir()):
+		case e.Err != nil:
+			err = c.tolerate(ctx, name, e.Err)
+		default:
+			err = c.planRemoteTree(ctx, plan, e.Info, name, Join(to, e.Name), below)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+package copy
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/terminal"
+)
+
+// A Location is one end of a copy.
+type Location struct {
+	Remote bool // on the server's machine
+	Path   string
+}
+
+func (l Location) String() string { return l.Name(l.Path) }
+
+// Name is how a path on the side of the location is shown to people.
+func (l Location) Name(path string) string {
+	if l.Remote {
+		return terminal.Name(":" + path)
+	}
+	return terminal.Name(path)
+}
+
+// MaxJobs is how many files are under way at a time, at most. A server has at most 16
+// uploads of a session open, and those of an interrupted copy count.
+const MaxJobs = 8
+
+// A Config says what to copy, and how.
+type Config struct {
+	Sources     []Location // all on the same side
+	Destination Location
+	Preserve    bool                                   // keep times and permissions
+	Verify      bool                                   // read every file once more on both sides, and compare
+	Excluded    func(inside []string, isDir bool) bool // leave out this path below a source; nil: nothing
+	Jobs        int                                    // files at a time, from 1 to MaxJobs
+	Stream      bool                                   // the source is a temporary file: its time and permissions mean nothing
+	Umask       fs.FileMode                            // permissions that new local files do not get, see Umask
+	Report      Reporter
+}
+
+// A Reporter is told how a copy goes. Its methods are called by several goroutines.
+type Reporter interface {
+	Plan(files int, bytes int64) // this is to be done
+	Begin(name string)           // a file is begun
+	Add(n int64)                 // bytes were copied; negative: a file begins again
+	Skip(n int64)                // bytes are there from an earlier copy
+	Resize(by int64)             // a file has another size than planned
+	Copied(File)
+	Failed(Failure)
+}
+
+// A File was copied.
+type File struct {
+	From, To string
+	Bytes    int64
+	Resumed  int64  // of Bytes: from an earlier copy
+	SHA256   string // if it is known
+}
+
+// A Failure is a file or directory that was not copied, or not as it should have been.
+type Failure struct {
+	From, To string
+	At       Location // which of both the error is about
+	Err      error
+}
+
+// A copier is a copy under way.
+type copier struct {
+	Config
+	client  *client.Client
+	files   *client.Files
+	journal *Journal
+
+	mu    sync.Mutex
+	fatal error // the session is lost
+}
+
+// Run copies. Its error is one that ends the whole copy; those of single files are reported.
+// The journal may be nil.
+func Run(ctx context.Context, c *client.Client, j *Journal, cfg Config) error {
+	return (&copier{Config: cfg, client: c, files: c.Files(nil), journal: j}).run(ctx)
+}
+
+// run makes everything that is planned.
+func (c *copier) run(ctx context.Context) error {
+	if c.Preserve && !c.client.Has(client.FeatureAttributes) {
+		return errNoAttributes
+	}
+	p, err := c.plan(ctx)
+	if err != nil {
+		return err
+	}
+	total := int64(0)
+	for _, j := range p.files {
+		total += j.size
+	}
+	c.Report.Plan(len(p.files), total)
+	steps := []struct {
+		items []item
+		do    func(context.Context, item) error
+	}{{p.directories, c.makeDirectory}, {p.files, c.copyFile}, {p.links, c.makeLink}}
+	for _, s := range steps {
+		if err := c.all(ctx, s.items, s.do); err != nil {
+			return err
+		}
+	}
+	if c.Preserve {
+		return c.keepDirectories(ctx, p.directories)
+	}
+	return nil
+}
+
+// all makes the items, several at a time. One that fails does not stop the others, unless the
+// session is lost.
+func (c *copier) all(ctx context.Context, items []item, do func(context.Context, item) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	queue := make(chan item)
+	var workers sync.WaitGroup
+	for range min(c.Jobs, len(items)) {
+		workers.Go(func() { // ends with the queue
+			for j := range queue {
+				if err := do(ctx, j); err != nil && !c.failed(ctx, j, err) {
+					cancel()
+				}
+			}
+		})
+	}
+	for _, j := range items {
+		select {
+		case queue <- j:
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	close(queue)
+	workers.Wait()
+	if c.fatal != nil {
+		return c.fatal
+	}
+	return context.Cause(ctx)
+}
+
+// failed reports an error, and returns whether the other items can still be made.
+func (c *copier) failed(ctx context.Context, j item, err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return false
+	case errors.Is(err, client.ErrSessionLost):
+		c.fatal = err
+		return false
+	}
+	at := Location{c.Destination.Remote, j.to}
+	if e, ok := errors.AsType[*fs.PathError](err); ok && e.Path == j.from {
+		at = Location{c.Sources[0].Remote, j.from}
+	}
+	c.Report.Failed(Failure{From: j.from, To: j.to, At: at, Err: err})
+	return true
+}
+
+// leftOut reports a source that is not copied.
+func (c *copier) leftOut(path string, err error) {
+	c.Report.Failed(Failure{From: path, At: Location{c.Sources[0].Remote, path}, Err: err})
+}
+
+func (c *copier) copied(j item, resumed int64, sum string) {
+	c.Report.Copied(File{From: j.from, To: j.to, Bytes: j.size, Resumed: resumed, SHA256: sum})
+}
+
+// errDiffers means that what was copied is not what was there.
+var errDiffers = errors.New("the copy has other bytes than the source")
+
+// makeDirectory makes a directory at the destination, if there is none.
+func (c *copier) makeDirectory(ctx context.Context, j item) error {
+	if !c.Destination.Remote {
+		return os.MkdirAll(j.to, 0o777)
+	}
+	return RetryIdempotent(func() error { return c.files.MkdirAll(ctx, j.to) })
+}
+
+// makeLink makes a local link.
+func (c *copier) makeLink(_ context.Context, j item) error {
+	if old, err := os.Lstat(j.to); err == nil && !old.IsDir() {
+		if text, err := os.Readlink(j.to); err == nil && text == j.link {
+			return nil
+		}
+		if err := os.Remove(j.to); err != nil {
+			return err
+		}
+	}
+	return os.Symlink(j.link, j.to)
+}
+
+// copyFile copies one file.
+func (c *copier) copyFile(ctx context.Context, j item) error {
+	c.Report.Begin(filepath.Base(j.to))
+	switch {
+	case c.Sources[0].Remote && c.Destination.Remote:
+		err := c.copyOnServer(ctx, j)
+		if err == nil {
+			c.Report.Add(j.size)
+			c.copied(j, 0, "")
+		}
+		return err
+	case c.Sources[0].Remote:
+		return c.download(ctx, j)
+	}
+	return c.upload(ctx, j)
+}
+
+// copyOnServer lets the server copy something by itself.
+func (c *copier) copyOnServer(ctx context.Context, j item) error {
+	do := func() error { return c.files.Copy(ctx, j.from, j.to) }
+	var err error
+	if j.regular {
+		err = RetryIdempotent(do)
+	} else {
+		err = do() // a second copy of a link finds the first
+	}
+	if err != nil {
+		return err
+	}
+	return c.keepRemote(ctx, j)
+}
+
+// RetryIdempotent makes a change again as long as its answer is lost. Twice must do the same as once.
+func RetryIdempotent(change func() error) error {
+	for {
+		err := change()
+		if !errors.Is(err, client.ErrAmbiguous) || IsFatal(err) {
+			return err
+		}
+	}
+}
+
+// IsFatal reports whether the server cannot be asked any more.
+func IsFatal(err error) bool {
+	return errors.Is(err, client.ErrSessionLost) || errors.Is(err, client.ErrClosed) || errors.Is(err, context.Canceled)
+}
+
+// compare reads both files and compares their sums.
+func (c *copier) compare(ctx context.Context, local io.Reader, remote string) error {
+	here, there := sha256.New(), sha256.New()
+	if _, err := io.Copy(here, local); err != nil {
+		return err
+	}
+	if err := c.files.Download(ctx, remote, there, client.DownloadOptions{}); err != nil {
+		return err
+	}
+	if string(here.Sum(nil)) != string(there.Sum(nil)) {
+		return errDiffers
+	}
+	return nil
+}
