@@ -58,8 +58,8 @@ func fileFrom(st *unix.Stat_t) File {
 	return f
 }
 
-// Identify says how processes see the file behind one of our descriptors.
-func Identify(fd int) FileID {
+// identify says how processes see the file behind one of our descriptors.
+func identify(fd int) FileID {
 	if n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN); err == nil { // the master of a terminal: they have the slave
 		return FileID{Rdev: unix.Mkdev(136, uint32(n))}
 	}

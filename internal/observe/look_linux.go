@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/tetherexec/tether/internal/proc"
 )
 
 // Limits of one look. They bound its cost whatever a process has started.
@@ -54,6 +56,17 @@ func Look(target Target) Evidence {
 	}
 	e.Partial = e.Partial || l.partial
 	return e
+}
+
+// LookAt sees what the child of p and all that it started are doing.
+func LookAt(p *proc.Process) Evidence {
+	_, exited := p.Exited()
+	target := Target{Root: p.Pid(), Members: proc.NewFinder().Members(p), Exited: exited}
+	p.Ends(
+		func(fd int) { target.Input = identify(fd) },
+		func(fd int) { target.Outputs = append(target.Outputs, identify(fd)) },
+	)
+	return Look(target)
 }
 
 // A look is one under way.

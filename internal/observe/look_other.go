@@ -2,15 +2,14 @@
 
 package observe
 
-import "time"
+import (
+	"time"
 
-// A Target is what Look looks at.
-type Target struct {
-	Root   int
-	Exited bool
-}
+	"github.com/tetherexec/tether/internal/proc"
+)
 
-// Look sees nothing on this system.
-func Look(target Target) Evidence {
-	return Evidence{At: time.Now(), Root: target.Root, Exited: target.Exited}
+// LookAt knows only whether the child has exited on this system.
+func LookAt(p *proc.Process) Evidence {
+	_, exited := p.Exited()
+	return Evidence{At: time.Now(), Root: p.Pid(), Exited: exited}
 }

@@ -101,7 +101,7 @@ func TestLauncherThatFailsLeavesNothing(t *testing.T) {
 	if len(sink.events) > 0 {
 		t.Errorf("the sink was told %v", sink.events)
 	}
-	if left := s.unsettled(); len(left) > 0 {
+	if left := s.Processes(); len(left) > 0 {
 		t.Errorf("%d processes are left", len(left))
 	}
 }

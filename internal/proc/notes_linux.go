@@ -236,12 +236,16 @@ type stamp struct {
 
 func newStamp() stamp { return stamp{ticksSinceBoot(), forksSinceBoot()} }
 
+// ClockTick is the unit of times in /proc, the same on every architecture that Go
+// runs on.
+const ClockTick = time.Second / 100
+
 func ticksSinceBoot() uint64 {
 	var now unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
 		return 0
 	}
-	return uint64(now.Nano() / int64(clockTick))
+	return uint64(now.Nano() / int64(ClockTick))
 }
 
 // forksSinceBoot is 0 if the system does not say. Each fork takes at most one new number.

@@ -109,7 +109,6 @@ type Supervisor struct {
 	closeHost sync.Once
 
 	pipeBudget atomic.Int64 // bytes by which pipes may still grow
-	usage      usageLooks
 
 	mu        sync.Mutex
 	closed    bool
@@ -203,7 +202,7 @@ func (s *Supervisor) Close() {
 	s.end(ErrClosed)
 	s.starts.Wait()
 
-	left := s.unsettled()
+	left := s.Processes()
 	for _, p := range left {
 		p.terminate(true)
 	}
@@ -211,7 +210,7 @@ func (s *Supervisor) Close() {
 		<-p.done
 	}
 	s.settle() // most have left nothing
-	for _, p := range s.unsettled() {
+	for _, p := range s.Processes() {
 		p.Kill()
 	}
 	s.mu.Lock()
@@ -221,7 +220,8 @@ func (s *Supervisor) Close() {
 	s.closeHost.Do(s.host.close)
 }
 
-func (s *Supervisor) unsettled() []*Process {
+// Processes returns those of which something is left, or may be.
+func (s *Supervisor) Processes() []*Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := make([]*Process, 0, len(s.processes))
@@ -268,7 +268,7 @@ func (s *Supervisor) stopSettlingLocked() {
 
 // settle forgets the closed processes that left nothing behind.
 func (s *Supervisor) settle() {
-	list := s.unsettled()                               // before the look: who closes later is seen by the next one
+	list := s.Processes()                               // before the look: who closes later is seen by the next one
 	view := tableView(sync.OnceValue(readProcessTable)) // one look for all, if any needs it
 	left := false
 	for _, p := range list {

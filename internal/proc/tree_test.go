@@ -260,7 +260,7 @@ func TestLeftoversThatEndAreForgotten(t *testing.T) {
 		if p.Leftovers() {
 			t.Error("still leftovers")
 		}
-		if n := len(s.unsettled()); n != 0 {
+		if n := len(s.Processes()); n != 0 {
 			t.Errorf("%d processes remembered", n)
 		}
 		if _, ok := readProcess(p.Pid()); ok {

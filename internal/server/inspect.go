@@ -1,8 +1,13 @@
 package server
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
+	"github.com/tetherexec/tether/internal/observe"
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/search"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
 )
@@ -14,6 +19,10 @@ const (
 	listedLookTime = 250 * time.Millisecond
 )
 
+// searchTime is how long a search may take. The whole log of a process takes less
+// unless it is very long, the pattern very costly or the disk very slow.
+const searchTime = 10 * time.Second
+
 // searches has a place for each search that may be under way in this program: they
 // take a processor each, and there are others who need one.
 var searches = make(chan struct{}, 2)
@@ -23,10 +32,17 @@ func (c *conn) processState(a *session.Attachment, p *wire.StateParams) (wire.St
 	if err != nil {
 		return wire.StateResult{}, err
 	}
-	return s.State(p.ProcessID)
+	process, err := s.Find(p.ProcessID)
+	if err != nil {
+		return wire.StateResult{}, err
+	}
+	l := process.Listed()
+	return wire.StateResult{State: l.Info.State, ExitCode: l.Info.ExitCode, StateDetail: describe(l)}, nil
 }
 
-// searchOutput ends with the connection: nobody is left to read the answer.
+// searchOutput looks for lines in the output of a process, as far as that is still held.
+// That does not count as reading it. A search ends with the connection, because no client
+// is left to read the answer.
 func (c *conn) searchOutput(a *session.Attachment, p *wire.SearchParams) (wire.SearchResult, error) {
 	s, err := c.sessionOf(a, p.SessionID)
 	if err != nil {
@@ -41,7 +57,19 @@ func (c *conn) searchOutput(a *session.Attachment, p *wire.SearchParams) (wire.S
 			return wire.SearchResult{}, ctx.Err()
 		}
 	}
-	return s.Search(ctx, p)
+	query, err := search.NewQuery(p)
+	if err != nil {
+		return wire.SearchResult{}, err
+	}
+	process, err := s.Find(p.ProcessID)
+	if err != nil {
+		return wire.SearchResult{}, err
+	}
+	result, err := search.Run(ctx, process.Log, query, time.Now().Add(searchTime))
+	if errors.Is(err, outlog.ErrEnded) {
+		return result, fmt.Errorf("%w %s", session.ErrUnknownProcess, process.ID)
+	}
+	return result, err
 }
 
 // lookAt adds to a list what its processes are doing, the newest first, as long as
@@ -53,9 +81,50 @@ func lookAt(list []session.Listed) {
 		if list[i].Info.State == wire.StateClosed {
 			continue
 		}
-		detail := list[i].Look()
+		detail := describe(list[i])
 		detail.Evidence = nil
 		list[i].Info.StateDetail = &detail
 		looks++
 	}
 }
+
+// describe says what a process is doing at this moment, from what the system shows.
+func describe(l session.Listed) wire.StateDetail {
+	state, stats := l.Log.State(), l.Log.Stats()
+	spoken := l.Child.StartedAt()
+	if !stats.LastEntryTime.IsZero() {
+		spoken = stats.LastEntryTime
+	}
+	if state.Closed {
+		now := time.Now()
+		return wire.StateDetail{Activity: wire.ActivityEnded, Text: fmt.Sprintf("it has ended with exit code %d", state.ExitCode),
+			Source: wire.SourceServer, AsOfMs: now.UnixMilli(), SilentMs: since(spoken, now)}
+	}
+	evidence := observe.LookAt(l.Child)
+	evidence.Blocked = l.Log.Stats().Blocked
+	v := observe.Decide(evidence)
+	d := wire.StateDetail{Activity: string(v.Activity), Text: v.Text, Source: wire.SourceServer,
+		AsOfMs: evidence.At.UnixMilli(), SilentMs: since(spoken, evidence.At), Partial: v.Partial}
+	if evidence.Looked {
+		d.Source = wire.SourceSystem
+	}
+	if silent := time.Duration(d.SilentMs) * time.Millisecond; silent >= time.Second {
+		d.Text += fmt.Sprintf("; no output for %d s", int(silent.Seconds()))
+	}
+	if v.PID != 0 {
+		d.PID, d.Command = &v.PID, &v.Name
+	}
+	if v.Holder.PID != 0 {
+		d.HolderPID = &v.Holder.PID
+		if v.Holder.Name != "" {
+			d.HolderCommand = &v.Holder.Name
+		}
+	}
+	for _, seen := range v.Seen {
+		d.Evidence = append(d.Evidence, wire.StateEvidence{PID: seen.PID, Command: seen.Name, Saw: seen.Saw})
+	}
+	return d
+}
+
+// since is a time in milliseconds; clocks that were set back do not count.
+func since(then, now time.Time) uint64 { return uint64(max(0, now.Sub(then).Milliseconds())) }

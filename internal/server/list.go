@@ -43,7 +43,7 @@ func (s *Server) withUsage(list []session.Listed) []wire.ProcessInfo {
 	if len(list) == 0 {
 		return infos
 	}
-	usage := s.procs.Usage()
+	usage := s.usage.Usage()
 	for _, p := range list {
 		if used, known := usage[p.Child]; known {
 			cpu := uint64(used.CPU.Milliseconds())

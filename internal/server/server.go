@@ -18,6 +18,7 @@ import (
 	"github.com/tetherexec/tether/internal/files/upload"
 	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/listen"
+	"github.com/tetherexec/tether/internal/observe"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
@@ -37,6 +38,7 @@ type Server struct {
 	http     *web.Client
 	state    *statedir.Dir
 	procs    *proc.Supervisor
+	usage    *observe.Meter
 	confiner *confine.Confiner
 	sessions *session.Table
 	memory   *rpc.Memory // for the messages of all connections
@@ -72,6 +74,7 @@ func New(cfg Config) (*Server, error) {
 	host := environ.ThisHost(env)
 	s.info = host.Info(executorVersion(cfg.Version), capabilities())
 	s.procs = proc.New(proc.Config{Log: cfg.Log, Subreaper: cfg.Subreaper, Notes: state.Commands()})
+	s.usage = observe.NewMeter(s.procs)
 	uploads, err := upload.OpenJournal(state.Uploads())
 	if err != nil {
 		s.procs.Close()

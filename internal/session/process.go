@@ -174,7 +174,7 @@ func (p *Process) release(seq uint64) {
 
 // Ack records that the client has the events of a process up to seq.
 func (s *Session) Ack(id string, seq uint64) {
-	p, _ := s.find(id)
+	p, _ := s.Find(id)
 	if p == nil {
 		return
 	}
@@ -187,8 +187,8 @@ func (s *Session) Ack(id string, seq uint64) {
 	}
 }
 
-// find returns a process that has started.
-func (s *Session) find(id string) (*Process, error) {
+// Find returns a process that has started.
+func (s *Session) Find(id string) (*Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.processes[id]
@@ -222,7 +222,7 @@ func (s *Session) Terminate(id string, own bool) (running bool) {
 // there is one. Processes that do not run any more, or not yet, are none of its
 // business.
 func (s *Session) Signal(id string, sig syscall.Signal, once *string) error {
-	p, err := s.find(id)
+	p, err := s.Find(id)
 	if err != nil {
 		return nil
 	}
@@ -239,7 +239,7 @@ func (p *Process) once(id *string, what string, act func() error) error {
 
 // Resize changes the size of a process's terminal.
 func (s *Session) Resize(id string, rows, cols uint16) error {
-	p, err := s.find(id)
+	p, err := s.Find(id)
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (s *Session) Resize(id string, rows, cols uint16) error {
 // CloseStdin ends the input of a process, behind what was written before, once per
 // once id if there is one.
 func (s *Session) CloseStdin(id string, once *string) error {
-	p, err := s.find(id)
+	p, err := s.Find(id)
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func (s *Session) Write(w *wire.WriteParams, done func(status string, err error)
 		done("", ErrEmptyWriteID)
 		return
 	}
-	p, err := s.find(w.ProcessID)
+	p, err := s.Find(w.ProcessID)
 	switch {
 	case errors.Is(err, ErrProcessStarting):
 		done(wire.WriteStarting, nil)
@@ -291,7 +291,7 @@ type Observation struct {
 // Observe begins an observation of a process behind number after, or from the
 // oldest event that is kept.
 func (s *Session) Observe(id string, after *uint64) (*Observation, error) {
-	p, err := s.find(id)
+	p, err := s.Find(id)
 	if err != nil {
 		return nil, err
 	}
@@ -324,8 +324,17 @@ func (o *Observation) End() {
 type Listed struct {
 	Info  wire.ProcessInfo
 	Child *proc.Process
-	log   *outlog.Log
+	Log   *outlog.Log
 }
+
+// Listed describes one process, but for what it uses.
+func (p *Process) Listed() Listed {
+	p.session.mu.Lock()
+	defer p.session.mu.Unlock()
+	return p.listedLocked()
+}
+
+func (p *Process) listedLocked() Listed { return Listed{p.infoLocked(), p.child, p.Log} }
 
 // Processes describes the processes of the session, but for what they use.
 func (s *Session) Processes() []Listed {
@@ -334,7 +343,7 @@ func (s *Session) Processes() []Listed {
 	list := make([]Listed, 0, len(s.processes))
 	for _, p := range s.processes {
 		if p.child != nil {
-			list = append(list, Listed{p.infoLocked(), p.child, p.Log})
+			list = append(list, p.listedLocked())
 		}
 	}
 	return list

@@ -50,7 +50,7 @@ type Page struct {
 
 // Read prepares a read of a process.
 func (a *Attachment) Read(p *wire.ReadParams) (*Read, error) {
-	process, err := a.Session.find(p.ProcessID)
+	process, err := a.Session.Find(p.ProcessID)
 	if err != nil {
 		return nil, err
 	}

@@ -192,7 +192,7 @@ func TestClosedProcessIsForgotten(t *testing.T) {
 		p.Log.Close()
 		kept := func() bool {
 			synctest.Wait()
-			_, err := s.find("p")
+			_, err := s.Find("p")
 			return err == nil
 		}
 		time.Sleep(time.Hour)
@@ -243,7 +243,7 @@ func TestExitedOpenProcessOutlivesTheRetention(t *testing.T) {
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if _, err := a.Session.find("p"); !errors.Is(err, ErrUnknownProcess) {
+		if _, err := a.Session.Find("p"); !errors.Is(err, ErrUnknownProcess) {
 			t.Errorf("30 s after its close was sent: %v", err)
 		}
 		a.Detach()
@@ -276,7 +276,7 @@ func TestClosedProcessOfASilentClientIsKept(t *testing.T) {
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if _, err := a.Session.find("p"); !errors.Is(err, ErrUnknownProcess) {
+		if _, err := a.Session.Find("p"); !errors.Is(err, ErrUnknownProcess) {
 			t.Errorf("a client that is there still finds it: %v", err)
 		}
 		b.Detach()
@@ -299,7 +299,7 @@ func TestAcknowledgingClientKeepsAClosedProcessUntilItSaysSo(t *testing.T) {
 		}
 		time.Sleep(10 * keepClosed)
 		synctest.Wait()
-		if _, err := s.find("p"); err != nil {
+		if _, err := s.Find("p"); err != nil {
 			t.Fatal(err)
 		}
 		s.Ack("p", 1<<60) // more than there is
@@ -308,7 +308,7 @@ func TestAcknowledgingClientKeepsAClosedProcessUntilItSaysSo(t *testing.T) {
 		}
 		time.Sleep(keepClosed)
 		synctest.Wait()
-		if _, err := s.find("p"); !errors.Is(err, ErrUnknownProcess) {
+		if _, err := s.Find("p"); !errors.Is(err, ErrUnknownProcess) {
 			t.Errorf("find: %v", err)
 		}
 		a.Detach()

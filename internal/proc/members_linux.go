@@ -2,8 +2,8 @@ package proc
 
 import (
 	"bytes"
-	"fmt"
-	"os"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -11,77 +11,70 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clockTick is the unit of times in /proc, the same on every architecture that Go
-// runs on.
-const clockTick = time.Second / 100
+// A Finder finds what processes have started. Where that takes a look at the process
+// table, one look serves all processes that the finder is asked about.
+type Finder struct{ table func() processIndex }
 
-// lookAtUsage costs a few small files per process and member; without cgroups one
-// look at the process table in addition, whatever the number of processes.
-func lookAtUsage(list []*Process) map[*Process]Usage {
-	found := make(map[*Process]Usage, len(list))
-	table := sync.OnceValue(indexProcesses)
-	for _, p := range list {
-		if used, ok := p.usage(table); ok {
-			found[p] = used
-		}
-	}
-	return found
-}
+// NewFinder returns a finder for this moment.
+func NewFinder() *Finder { return &Finder{sync.OnceValue(indexProcesses)} }
 
-// usage finds the members of a cgroup while that cannot be released, and all else
-// without holding anybody up: a number that was given to somebody else in between is
-// a wrong figure in a list, no more.
-func (p *Process) usage(table func() processIndex) (used Usage, ok bool) {
+// Members returns the numbers of the child and of all that it started: the members of
+// its cgroup or, without one, those that the process table shows. The table does not
+// show a process that has left the session and lost its parent. When nothing is left,
+// there are none. The numbers are good for lists only: each may belong to another
+// process a moment later.
+func (f *Finder) Members(p *Process) []int {
 	p.mu.Lock()
 	if p.settled {
 		p.mu.Unlock()
-		return Usage{}, false
+		return nil
 	}
 	tree, reaped := p.child.tree, p.state == closed
 	if launched, ok := tree.(launchedTree); ok {
 		tree = launched.tree
 	}
 	var members map[int]bool
-	var total time.Duration
-	group, counted := tree.(*cgroup)
-	if counted {
-		members = group.members()
-		total, counted = group.cpu()
-		total -= group.before
+	if group, ok := tree.(*cgroup); ok {
+		members = group.members() // while it cannot be released
 	}
 	p.mu.Unlock()
 	if scan, ok := tree.(*scanTree); ok {
-		members = scan.membersIn(table())
+		members = scan.membersIn(f.table())
 	} else if !reaped {
-		members[p.child.pid] = true // the dead are no members
+		members[p.child.pid] = true // a process that has exited is no member of its cgroup
 	}
-	for pid := range members {
-		if one, there := readUsage(pid); there {
-			used.CPU += one.CPU
-			used.Memory += one.Memory
-			ok = true
-		}
-	}
-	if counted {
-		used.CPU = total
-	}
-	return used, ok
+	return slices.Collect(maps.Keys(members))
 }
 
-// readUsage reads what one process uses, with the time of its children that it has
-// waited for.
-func readUsage(pid int) (Usage, bool) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return Usage{}, false
+// CPU returns the time that the child and all that it started have used, also those
+// that have ended. It is only known of a process that has a cgroup.
+func (p *Process) CPU() (used time.Duration, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.settled {
+		return 0, false
 	}
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 22 {
-		return Usage{}, false
+	tree := p.child.tree
+	if launched, ok := tree.(launchedTree); ok {
+		tree = launched.tree
 	}
-	number := func(i int) uint64 { n, _ := strconv.ParseUint(string(fields[i]), 10, 63); return n }
-	ticks := number(11) + number(12) + number(13) + number(14)
-	return Usage{time.Duration(ticks) * clockTick, number(21) * uint64(os.Getpagesize())}, true
+	group, ok := tree.(*cgroup)
+	if !ok {
+		return 0, false
+	}
+	used, known = group.cpu()
+	return used - group.before, known
+}
+
+// Ends lends our ends of the child's standard input and outputs, as descriptors. An
+// end that is closed is left out.
+func (p *Process) Ends(input, output func(fd int)) {
+	if p.child.stdin != nil {
+		withDescriptor(p.child.stdin, func(fd int) error { input(fd); return nil })
+	}
+	for _, out := range p.outputs {
+		withDescriptor(out.file, func(fd int) error { output(fd); return nil })
+	}
 }
 
 // A processIndex is a look at all processes, in the order in which trees are found.
@@ -102,8 +95,8 @@ func indexProcesses() processIndex {
 	return x
 }
 
-// membersIn finds the tree without looking at everybody: who only holds its outputs
-// is missing.
+// membersIn finds the tree in the process table alone: a process that only holds one
+// of the tree's outputs is missing.
 func (t *scanTree) membersIn(x processIndex) map[int]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,6 +1,0 @@
-//go:build !linux
-
-package proc
-
-// lookAtUsage knows nothing here.
-func lookAtUsage([]*Process) map[*Process]Usage { return nil }
