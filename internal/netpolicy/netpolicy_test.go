@@ -241,26 +241,6 @@ func TestDenyBeatsAllow(t *testing.T) {
 	})
 }
 
-// A glob of a few characters is held against the slow, obvious definition.
-func TestGlobIsWhatItSays(t *testing.T) {
-	var slow func(p, s string) bool
-	slow = func(p, s string) bool {
-		if p == "" {
-			return s == ""
-		}
-		if p[0] == '*' {
-			return slow(p[1:], s) || s != "" && slow(p, s[1:])
-		}
-		return s != "" && (p[0] == '?' || p[0] == s[0]) && slow(p[1:], s[1:])
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		p, s := rapid.StringMatching(`[ab.*?]{0,8}`).Draw(t, "pattern"), rapid.StringMatching(`[ab.]{0,8}`).Draw(t, "text")
-		if got, want := glob(p, s), slow(p, s); got != want {
-			t.Fatalf("glob(%q, %q) = %v", p, s, got)
-		}
-	})
-}
-
 // spellings are forms in which a program may write an IPv4 address.
 func spellings(b [4]byte) []string {
 	n := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])

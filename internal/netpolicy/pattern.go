@@ -4,9 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/tetherexec/tether/internal/glob"
 )
 
 // scope is which hosts around its text a pattern means.
@@ -162,7 +165,7 @@ func (p pattern) numeric() bool {
 type ruleSet struct {
 	hosts   map[string][]pattern // by host: itself, around
 	domains map[string][]pattern // by host: below, around
-	globs   []pattern
+	globs   []wildcard
 }
 
 func (s *ruleSet) add(p pattern) {
@@ -170,7 +173,7 @@ func (s *ruleSet) add(p pattern) {
 		return
 	}
 	if p.wild() {
-		s.globs = append(s.globs, p)
+		s.globs = append(s.globs, newWildcard(p))
 		return
 	}
 	if s.hosts == nil {
@@ -194,9 +197,9 @@ func (s *ruleSet) find(host string, port uint16) (pattern, bool) {
 			return p, true
 		}
 	}
-	for _, p := range s.globs {
-		if p.forPort(port) && p.matches(host) {
-			return p, true
+	for _, w := range s.globs {
+		if w.forPort(port) && w.matches(host) {
+			return w.pattern, true
 		}
 	}
 	return pattern{}, false
@@ -223,29 +226,23 @@ func forPort(list []pattern, port uint16) (pattern, bool) {
 
 func (p pattern) forPort(port uint16) bool { return p.port == 0 || p.port == port }
 
-func (p pattern) matches(host string) bool {
-	return p.scope != below && glob(p.host, host) || p.scope != itself && glob("*."+p.host, host)
+// A wildcard is a pattern with * or ?, prepared for many hosts.
+type wildcard struct {
+	pattern
+	forms []glob.Pattern // the host matches one of these
 }
 
-// glob reports whether * and ? in a pattern can stand for text so that it is s. The time
-// it takes is at most the product of the lengths.
-func glob(pattern, s string) bool {
-	i, j := 0, 0
-	star, from := -1, 0 // the last *, and where in s what follows it was tried
-	for j < len(s) {
-		switch {
-		case i < len(pattern) && pattern[i] == '*':
-			star, from = i, j
-			i++
-		case i < len(pattern) && (pattern[i] == '?' || pattern[i] == s[j]):
-			i++
-			j++
-		case star >= 0:
-			from++
-			i, j = star+1, from
-		default:
-			return false
-		}
+func newWildcard(p pattern) wildcard {
+	w := wildcard{pattern: p}
+	if p.scope != below {
+		w.forms = append(w.forms, glob.Compile(p.host))
 	}
-	return strings.Trim(pattern[i:], "*") == ""
+	if p.scope != itself {
+		w.forms = append(w.forms, glob.Compile("*."+p.host))
+	}
+	return w
+}
+
+func (w wildcard) matches(host string) bool {
+	return slices.ContainsFunc(w.forms, func(g glob.Pattern) bool { return g.Match(host) })
 }

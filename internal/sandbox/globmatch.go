@@ -6,7 +6,8 @@ import (
 )
 
 // A Glob matches paths below a directory. It has one pattern for each alternative of
-// its braces.
+// its braces. Package glob cannot do this: here * and ? stop at slashes, and there are
+// **, classes, escapes and braces.
 type Glob []globPattern
 
 // A globPattern matches relative paths, with the meaning that ignore files
