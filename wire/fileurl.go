@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
 )
 
@@ -14,7 +13,6 @@ var (
 	errQuery    = errors.New("query parameters are not allowed in path URIs")
 	errFragment = errors.New("fragments are not allowed in path URIs")
 	errDomain   = errors.New("invalid URI: invalid international domain name")
-	errIPv4     = errors.New("invalid URI: invalid IPv4 address")
 	errIPv6     = errors.New("invalid URI: invalid IPv6 address")
 	errNoHost   = errors.New("invalid URI: empty host")
 )
@@ -163,8 +161,8 @@ func escapeSegment(segment string) string {
 }
 
 // parseHost normalises the host of a URI. Such a URI is never native to a POSIX
-// system. Names beyond ASCII are refused: mapping them takes tables that are
-// not worth their size here.
+// system. So short forms of IPv4 addresses stay as they are, and names beyond ASCII
+// are refused: mapping them takes tables that are not worth their size here.
 func parseHost(host string) (string, error) {
 	if strings.HasPrefix(host, "[") {
 		addr, err := netip.ParseAddr(strings.TrimSuffix(host[1:], "]"))
@@ -182,54 +180,5 @@ func parseHost(host string) (string, error) {
 	if host == "" {
 		return "", errNoHost
 	}
-	return parseIPv4(host)
-}
-
-// parseIPv4 writes a host whose last label is a number as four decimal parts
-// and returns other hosts as they are.
-func parseIPv4(host string) (string, error) {
-	labels := strings.Split(strings.TrimSuffix(host, "."), ".")
-	last := labels[len(labels)-1]
-	if _, ok := ipv4Part(last); !ok && strings.Trim(last, "0123456789") != "" || last == "" {
-		return host, nil
-	}
-	if len(labels) > 4 {
-		return "", errIPv4
-	}
-	var addr uint64
-	for i, label := range labels {
-		n, ok := ipv4Part(label)
-		room := uint64(1) << 8 // each part fills a byte, the last one the rest
-		if i == len(labels)-1 {
-			room = 1 << (8 * (4 - i))
-		}
-		if !ok || n >= room {
-			return "", errIPv4
-		}
-		if i < len(labels)-1 {
-			n <<= 8 * (3 - i)
-		}
-		addr |= n
-	}
-	return netip.AddrFrom4([4]byte{byte(addr >> 24), byte(addr >> 16), byte(addr >> 8), byte(addr)}).String(), nil
-}
-
-// ipv4Part reads a decimal, octal (0…) or hexadecimal (0x…) number. A bare 0x
-// is 0.
-func ipv4Part(label string) (uint64, bool) {
-	base := 10
-	switch {
-	case strings.HasPrefix(label, "0x"):
-		if label = label[2:]; label == "" {
-			return 0, true
-		}
-		base = 16
-	case len(label) > 1 && label[0] == '0':
-		base = 8
-	}
-	if strings.ContainsAny(label, "+-_") {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(label, base, 64)
-	return n, err == nil
+	return host, nil
 }

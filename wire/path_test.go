@@ -88,8 +88,7 @@ func TestForeignPathURI(t *testing.T) {
 		"file://SERVER/share": "file://server/share", "file://tmp": "file://tmp/", `file:\\server\share`: "file://server/share",
 		"file://server//c|/x": "file://server/c|/x", "file://server/a/../..": "file://server/", "file://ex%41mple/x": "file://example/x",
 		"file://./x": "file://./x", "file://a_b!~/x": "file://a_b!~/x", "file://localhost./x": "file://localhost./x",
-		"file://0x7f.1/x": "file://127.0.0.1/x", "file://1.2.3/x": "file://1.2.0.3/x", "file://0x/x": "file://0.0.0.0/x",
-		"file://1.2.3.4./x": "file://1.2.3.4/x", "file://4294967295/x": "file://255.255.255.255/x", "file://[::1]/x": "file://[::1]/x",
+		"file://1.2.3.4/x": "file://1.2.3.4/x", "file://0x7F.1/x": "file://0x7f.1/x", "file://256.1/x": "file://256.1/x", "file://[::1]/x": "file://[::1]/x",
 		"file:///%00/bad/path/L3RtcA": "file:///%00/bad/path/L3RtcA", // has an ordinary URI
 	} {
 		u, err := ParsePathURI(in)
@@ -107,7 +106,6 @@ func TestForeignPathURI(t *testing.T) {
 
 func TestPathURIErrors(t *testing.T) {
 	const idn = "invalid URI: invalid international domain name"
-	const ipv4 = "invalid URI: invalid IPv4 address"
 	invalid := func(uri string) string { return PathURI{uri}.invalid(runtime.GOOS).Error() }
 	for in, want := range map[string]string{
 		"/tmp": errRelative.Error(), "tmp": errRelative.Error(), "": errRelative.Error(), "file": errRelative.Error(),
@@ -118,8 +116,6 @@ func TestPathURIErrors(t *testing.T) {
 		"file://u@h/a": idn, "file://h:80/a": idn, "file://localhost:/x": idn, "file://a b/x": idn, "file://a%20b/x": idn,
 		"file://c:x/y": idn, "file://a<b/x": idn, "file://%00/x": idn,
 		"file://[zz]/x": "invalid URI: invalid IPv6 address", "file://[::1/x": "invalid URI: invalid IPv6 address",
-		"file://1.2.3.4.5/x": ipv4, "file://256.1/x": ipv4, "file://08/x": ipv4, "file://a.1/x": ipv4, "file://a.0x1/x": ipv4,
-		"file://1..2/x": ipv4, "file://4294967296/x": ipv4, "file://1.2.3.256/x": ipv4,
 		"file:///a%00b": invalid("file:///a%00b"), "file:///a\x00b": invalid("file:///a%00b"), "file:///C:/%00": invalid("file:///C:/%00"),
 		"file:///%00/bad/path":               invalid("file:///%00/bad/path"),
 		"file:///%00/bad/path/":              invalid("file:///%00/bad/path/"),

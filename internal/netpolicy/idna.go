@@ -3,59 +3,42 @@ package netpolicy
 import (
 	"errors"
 	"strings"
-	"unicode/utf8"
 
-	"golang.org/x/net/idna"
+	"github.com/tetherexec/tether/internal/host"
 )
 
-// Names beyond ASCII are mapped by UTS 46, as programs do before they look a name up:
-// composed or not, full-width or not, in any case, each has one form in ASCII.
-//
-// Programs that still follow IDNA 2003 map four characters to others (ß to ss, for one).
-var (
-	current = idna.New(mapping(idna.Transitional(false))...)
-	older   = idna.New(mapping(idna.Transitional(true))...)
-)
-
-func mapping(which idna.Option) []idna.Option {
-	return []idna.Option{
-		idna.MapForLookup(), idna.BidiRule(), which,
-		idna.CheckHyphens(false), idna.StrictDomainName(false), // validName has our own rules for these
-	}
-}
-
-func isASCII(s string) bool {
-	return !strings.ContainsFunc(s, func(c rune) bool { return c >= utf8.RuneSelf })
-}
-
-// asciiName maps a name. It may become an address.
-func asciiName(s string) (string, error) { return mapName(current, s) }
-
-func mapName(profile *idna.Profile, s string) (string, error) {
-	if !utf8.ValidString(s) {
-		return "", errors.New("not UTF-8")
-	}
-	name, err := profile.ToASCII(s)
+// asciiName maps a name that may be beyond ASCII by toASCII, to one that can be looked up or to an address.
+func asciiName(s string, toASCII func(string) (string, error)) (string, error) {
+	name, err := toASCII(s)
 	if err != nil {
 		return "", err
 	}
 	name = strings.TrimSuffix(name, ".")
-	if _, ok := parseIPv4(name); !ok && !validName(name) {
+	if _, ok := host.ParseIPv4(name); !ok && !host.ValidName(name) {
 		return "", errHost
 	}
 	return name, nil
 }
 
+func lowerASCII(s string) string {
+	return strings.Map(func(c rune) rune {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		return c
+	}, s)
+}
+
 var errWildLabel = errors.New("* and ? cannot stand beside characters that are not ASCII")
 
-// asciiPattern maps a name that may have wildcards, also in the older way; "" means that
-// both are the same.
+// asciiPattern maps a name that may have wildcards, by the current rules and by those of IDNA 2003. inOlder is "" if
+// both give the same.
 func asciiPattern(s string) (name, inOlder string, err error) {
 	if !strings.ContainsAny(s, "*?") {
-		if name, err = mapName(current, s); err != nil {
+		if name, err = asciiName(s, host.ToASCII); err != nil {
 			return "", "", err
 		}
-		if inOlder, err = mapName(older, s); err != nil || inOlder == name {
+		if inOlder, err = asciiName(s, host.ToASCII2003); err != nil || inOlder == name {
 			inOlder = ""
 		}
 		return name, inOlder, nil
@@ -65,7 +48,7 @@ func asciiPattern(s string) (name, inOlder string, err error) {
 	olderLabels := make([]string, len(labels))
 	for i, label := range labels {
 		olderLabels[i] = label
-		if isASCII(label) {
+		if host.IsASCII(label) {
 			continue
 		}
 		if strings.ContainsAny(label, "*?") {

@@ -14,6 +14,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/tetherexec/tether/internal/host"
 )
 
 // Mode narrows what may be asked of a host that may be reached.
@@ -186,35 +188,35 @@ var errHost = errors.New("neither a host name nor an address")
 // and without a trailing dot, or an address in its shortest form. What is neither is an
 // error: also an address with a zone, and a name that ends in a number but is no address,
 // since programs do not agree what that is.
-func Normalize(host string) (string, error) {
-	if inner, ok := strings.CutPrefix(host, "["); ok {
+func Normalize(s string) (string, error) {
+	if inner, ok := strings.CutPrefix(s, "["); ok {
 		inner, ok = strings.CutSuffix(inner, "]")
 		if a, err := netip.ParseAddr(inner); ok && err == nil && a.Is6() && a.Zone() == "" {
 			return a.Unmap().String(), nil
 		}
 		return "", errHost
 	}
-	if len(host) > maxName+1 {
+	if len(s) > host.MaxName+1 {
 		return "", errHost
 	}
-	if strings.Contains(host, ":") {
-		if a, err := netip.ParseAddr(host); err == nil && a.Zone() == "" {
+	if strings.Contains(s, ":") {
+		if a, err := netip.ParseAddr(s); err == nil && a.Zone() == "" {
 			return a.Unmap().String(), nil
 		}
 		return "", errHost
 	}
-	if !isASCII(host) {
-		name, err := asciiName(host)
+	if !host.IsASCII(s) {
+		name, err := asciiName(s, host.ToASCII)
 		if err != nil {
 			return "", errHost
 		}
-		host = name
+		s = name
 	}
-	name := lowerASCII(strings.TrimSuffix(host, "."))
-	if a, ok := parseIPv4(name); ok {
+	name := lowerASCII(strings.TrimSuffix(s, "."))
+	if a, ok := host.ParseIPv4(name); ok {
 		return a.String(), nil
 	}
-	if !validName(name) {
+	if !host.ValidName(name) {
 		return "", errHost
 	}
 	return name, nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tetherexec/tether/internal/host"
 	"pgregory.net/rapid"
 )
 
@@ -280,14 +281,14 @@ func FuzzNormalize(f *testing.F) {
 	for _, s := range []string{"Example.COM.", "[::1]", "0x7f.1", "::ffff:1.2.3.4", "a..b", "[fe80::1%25lo]", "2130706433", "xn--a", "\x00", "é"} {
 		f.Add(s)
 	}
-	f.Fuzz(func(t *testing.T, host string) {
-		once, err := Normalize(host)
+	f.Fuzz(func(t *testing.T, spelling string) {
+		once, err := Normalize(spelling)
 		if err != nil {
 			return
 		}
 		twice, err := Normalize(once)
 		if err != nil || twice != once {
-			t.Fatalf("%q, then %q, then %q, %v", host, once, twice, err)
+			t.Fatalf("%q, then %q, then %q, %v", spelling, once, twice, err)
 		}
 		if upper, err := Normalize(strings.ToUpper(once)); err != nil || upper != once {
 			t.Fatalf("%q in upper case: %q, %v", once, upper, err)
@@ -296,7 +297,7 @@ func FuzzNormalize(f *testing.F) {
 			if a.String() != once || a.Is4In6() || a.Zone() != "" {
 				t.Fatalf("%q is not the shortest form", once)
 			}
-		} else if !validName(once) {
+		} else if !host.ValidName(once) {
 			t.Fatalf("%q is neither", once)
 		}
 		// What is a host can be written as a pattern, and is then that host.
@@ -304,8 +305,8 @@ func FuzzNormalize(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := r.Decide(Query{Protocol: HTTP, Method: "GET", Host: host, Port: 80}); d.Reason != Denied {
-			t.Fatalf("%q denied as %q: %+v", host, once, d)
+		if d := r.Decide(Query{Protocol: HTTP, Method: "GET", Host: spelling, Port: 80}); d.Reason != Denied {
+			t.Fatalf("%q denied as %q: %+v", spelling, once, d)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/tetherexec/tether/internal/glob"
+	"github.com/tetherexec/tether/internal/host"
 )
 
 // scope is which hosts around its text a pattern means.
@@ -101,7 +102,7 @@ func splitPattern(s string) (host, port string, ok bool) {
 // setHost sets the host in the form that requests have. It fails for a name beyond ASCII
 // that has no such form.
 func (p *pattern) setHost(s string) (err error) {
-	if !isASCII(s) {
+	if !host.IsASCII(s) {
 		p.odd = true
 		if s, p.older, err = asciiPattern(s); err != nil {
 			return err
@@ -113,7 +114,7 @@ func (p *pattern) setHost(s string) (err error) {
 		p.host, p.zone = a.Unmap().String(), zone
 		return nil
 	}
-	if a, ok := parseIPv4(s); ok {
+	if a, ok := host.ParseIPv4(s); ok {
 		p.host = a.String()
 		p.odd = p.odd || p.host != s
 		return nil

@@ -3,6 +3,7 @@ package netproxy
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/tetherexec/tether/internal/host"
 	"github.com/tetherexec/tether/internal/netpolicy"
 )
 
@@ -69,15 +71,8 @@ func BenchmarkDownload(b *testing.B) {
 
 // tunnelDialer connects through CONNECT, where http.Transport would do so for https only.
 func tunnelDialer(proxy string) func(context.Context, string, string) (net.Conn, error) {
+	up := host.ProxiesOf([]string{"ALL_PROXY=" + proxy}, slog.New(slog.DiscardHandler)).All
 	return func(ctx context.Context, _, address string) (net.Conn, error) {
-		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", proxy)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := io.WriteString(c, "CONNECT "+address+" HTTP/1.1\r\nHost: "+address+"\r\n\r\n"); err != nil {
-			return nil, err
-		}
-		_, err = readHead(c)
-		return c, err
+		return host.Dialer{}.Tunnel(ctx, up, address)
 	}
 }

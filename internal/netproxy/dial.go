@@ -7,9 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"net/url"
 	"time"
 
+	"github.com/tetherexec/tether/internal/host"
 	"github.com/tetherexec/tether/internal/netpolicy"
 )
 
@@ -24,7 +24,7 @@ var errLoop = errors.New("the address is the proxy's own")
 
 // A route is how to go on with a query that was allowed.
 type route struct {
-	upstream  *url.URL         // the proxy to go through, or nil
+	upstream  *host.Proxy      // the proxy to go through, or nil
 	addresses []netip.AddrPort // else: those to try, all allowed, in this order
 }
 
@@ -37,7 +37,7 @@ func (p *Proxy) dial(ctx context.Context, q netpolicy.Query, client net.Addr) (n
 		return nil, err
 	}
 	if r.upstream != nil {
-		return p.dialUpstream(ctx, r.upstream, q)
+		return p.dialUpstream(ctx, r.upstream, addressOf(q))
 	}
 	return p.connect(ctx, r.addresses)
 }
@@ -80,7 +80,7 @@ var unknown = netip.IPv4Unspecified()
 // also if an upstream proxy will resolve it again. Only if it may stand for anything, the
 // proxy is given one that is not known here.
 func (p *Proxy) route(ctx context.Context, q netpolicy.Query, e *Event) (route, error) {
-	r := route{upstream: p.upstreams.find(q)}
+	r := route{upstream: upstreamFor(p.proxies, q)}
 	anything := p.config.Rules.Address(q, unknown)
 	timeout, optional := resolveTimeout, r.upstream != nil && anything.Allowed
 	if optional {

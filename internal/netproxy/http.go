@@ -68,7 +68,7 @@ func (p *Proxy) serveHTTP(l net.Listener, headerTimeout time.Duration) {
 // what it uses, and a host cannot leave anything behind for the next one.
 func (p *Proxy) newTransport() *http.Transport {
 	return &http.Transport{
-		Proxy:                  func(r *http.Request) (*url.URL, error) { return carriageOf(r.Context()).upstream, nil },
+		Proxy:                  func(r *http.Request) (*url.URL, error) { return carriageOf(r.Context()).forwarder(), nil },
 		DialContext:            p.dialRoute,
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
@@ -95,6 +95,14 @@ type carriage struct {
 
 type carriageKey struct{}
 
+// forwarder returns the URL of the upstream proxy that is given the request in absolute form, or nil.
+func (c carriage) forwarder() *url.URL {
+	if c.upstream == nil || !c.upstream.Forwards() {
+		return nil
+	}
+	return c.upstream.URL()
+}
+
 // carriageOf returns the carriage that a request was given. Without one it leads nowhere.
 func carriageOf(ctx context.Context) carriage {
 	c, _ := ctx.Value(carriageKey{}).(carriage)
@@ -103,8 +111,9 @@ func carriageOf(ctx context.Context) carriage {
 
 var errNoRoute = errors.New("the request has no route")
 
-// dialRoute connects as the route in ctx says. address is the upstream proxy's if there
-// is one, and else of no interest: a name would have to be resolved again.
+// dialRoute connects as the route in ctx says. address is that of the upstream proxy if the
+// proxy is given the request, and else that of the host. Without a proxy it is not used: the
+// name would have to be resolved again.
 //
 // The connection is closed when the request is over, whoever has it then: http.Transport
 // dials on when nobody waits any more, and does not always say who is to close.
@@ -118,10 +127,13 @@ func (p *Proxy) dialRoute(ctx context.Context, _, address string) (net.Conn, err
 	defer context.AfterFunc(r.request, cancel)()
 	var c net.Conn
 	var err error
-	if r.upstream != nil {
-		c, err = p.connectUpstream(ctx, address)
-	} else {
+	switch {
+	case r.upstream == nil:
 		c, err = p.connect(ctx, r.addresses)
+	case r.upstream.Forwards():
+		c, err = p.connectUpstream(ctx, "tcp", address)
+	default:
+		c, err = p.dialUpstream(ctx, r.upstream, address)
 	}
 	if err != nil {
 		return nil, err
@@ -279,7 +291,7 @@ func keepPath(r *httputil.ProxyRequest) {
 	}
 	path = path[slash:]
 	r.Out.URL.Opaque = path
-	if carriageOf(r.In.Context()).upstream != nil || strings.HasPrefix(path, "//") {
+	if carriageOf(r.In.Context()).forwarder() != nil || strings.HasPrefix(path, "//") {
 		r.Out.URL.Opaque = "//" + r.Out.Host + path // in absolute form, which every host understands
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tetherexec/tether/internal/host"
 	"github.com/tetherexec/tether/internal/netpolicy"
 )
 
@@ -66,7 +67,7 @@ type Event struct {
 // A Proxy serves one process. Its listeners are handed to it.
 type Proxy struct {
 	config    Config
-	upstreams upstreams
+	proxies   *host.Proxies // those of Config.Upstream
 	transport *http.Transport
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
@@ -91,11 +92,11 @@ func New(cfg Config) *Proxy {
 		}
 	}
 	p := &Proxy{
-		config:    cfg,
-		upstreams: upstreamsOf(cfg.Upstream),
-		slots:     make(chan struct{}, maxClients),
-		open:      map[*conn]struct{}{},
-		own:       map[net.Listener]netip.AddrPort{},
+		config:  cfg,
+		proxies: host.ProxiesOf(cfg.Upstream, slog.New(slog.DiscardHandler)), // the server has reported unusable ones
+		slots:   make(chan struct{}, maxClients),
+		open:    map[*conn]struct{}{},
+		own:     map[net.Listener]netip.AddrPort{},
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	p.transport = p.newTransport()

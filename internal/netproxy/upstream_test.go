@@ -4,12 +4,16 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
 
+	"github.com/tetherexec/tether/internal/host"
 	"github.com/tetherexec/tether/internal/netpolicy"
+	"github.com/tetherexec/tether/internal/tethertest/noproxy"
 )
 
 func TestUpstream(t *testing.T) {
@@ -151,7 +155,7 @@ func TestUpstreamRefuses(t *testing.T) {
 	for name, answer := range map[string]string{
 		"refusal": "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n",
 		"garbage": "SSH-2.0-x\r\n\r\n",
-		"endless": strings.Repeat("x", maxConnectAnswer),
+		"endless": strings.Repeat("x", 64<<10),
 	} {
 		t.Run(name, func(t *testing.T) {
 			up := newRecorder(t, answer)
@@ -174,6 +178,7 @@ func TestFindUpstream(t *testing.T) {
 		host     string
 		want     string
 	}{
+		{"", netpolicy.HTTP, "a.example", ""},
 		{"HTTP_PROXY=" + up, netpolicy.HTTP, "a.example", up},
 		{"HTTP_PROXY=" + up, netpolicy.Connect, "a.example", up},
 		{"HTTPS_PROXY=" + up, netpolicy.HTTP, "a.example", ""},
@@ -182,31 +187,68 @@ func TestFindUpstream(t *testing.T) {
 		{"all_proxy=" + up, netpolicy.Connect, "a.example", up},
 		{"ALL_PROXY=" + up, netpolicy.SocksTCP, "a.example", ""},
 		{"HTTP_PROXY=proxy.example:3128", netpolicy.HTTP, "a.example", up},
-		{"HTTP_PROXY=socks5h://proxy.example:1080", netpolicy.HTTP, "a.example", ""},
+		{"HTTP_PROXY=socks5h://proxy.example:1080", netpolicy.HTTP, "a.example", "socks5://proxy.example:1080"},
 		{"HTTP_PROXY=::::", netpolicy.HTTP, "a.example", ""},
 		{"HTTP_PROXY=", netpolicy.HTTP, "a.example", ""},
-		{"HTTP_PROXY=socks5://x http_proxy=" + up, netpolicy.HTTP, "a.example", up},
+		{"HTTP_PROXY= http_proxy=" + up, netpolicy.HTTP, "a.example", ""},
+		{"HTTP_PROXY=ftp://x ALL_PROXY=" + up, netpolicy.HTTP, "a.example", up},
+		{"HTTP_PROXY=" + up + " REQUEST_METHOD=GET", netpolicy.HTTP, "a.example", ""},
 		{"HTTP_PROXY=" + up, netpolicy.HTTP, "localhost", ""},
 		{"HTTP_PROXY=" + up, netpolicy.HTTP, "127.0.0.1", ""},
 		{"HTTP_PROXY=" + up, netpolicy.HTTP, "10.1.1.1", ""},
 		{"HTTP_PROXY=" + up, netpolicy.HTTP, "fd00::1", ""},
 		{"HTTP_PROXY=" + up, netpolicy.HTTP, "203.0.113.1", up},
-		{"NO_PROXY=* HTTP_PROXY=" + up, netpolicy.HTTP, "a.example", ""},
-		{"NO_PROXY=example HTTP_PROXY=" + up, netpolicy.HTTP, "a.example", ""},
-		{"NO_PROXY=*.example HTTP_PROXY=" + up, netpolicy.HTTP, "a.example", ""},
-		{"NO_PROXY=b.a.example,xa.example HTTP_PROXY=" + up, netpolicy.HTTP, "a.example", up},
-		{"NO_PROXY=A.EXAMPLE:80 HTTP_PROXY=" + up, netpolicy.HTTP, "a.example", ""},
-		{"NO_PROXY=a.example:81 HTTP_PROXY=" + up, netpolicy.HTTP, "a.example", up},
-		{"no_proxy=203.0.113.0/24 HTTP_PROXY=" + up, netpolicy.HTTP, "203.0.113.1", ""},
-		{"no_proxy=203.0.113.2 HTTP_PROXY=" + up, netpolicy.HTTP, "203.0.113.1", up},
-		{"no_proxy=[2001:db8::1]:80 HTTP_PROXY=" + up, netpolicy.HTTP, "2001:db8::1", ""},
 	} {
-		got := upstreamsOf(strings.Fields(c.env)).find(netpolicy.Query{Protocol: c.protocol, Host: c.host, Port: 80})
-		if (got == nil) != (c.want == "") || got != nil && got.String() != c.want {
+		proxies := host.ProxiesOf(strings.Fields(c.env), slog.New(slog.DiscardHandler))
+		got := upstreamFor(proxies, netpolicy.Query{Protocol: c.protocol, Host: c.host, Port: 80})
+		if (got == nil) != (c.want == "") || got != nil && got.URL().String() != c.want {
 			t.Errorf("%s, %s %s: %v, want %q", c.env, c.protocol, c.host, got, c.want)
 		}
 	}
-	if got := upstreamsOf(nil).find(netpolicy.Query{Protocol: netpolicy.HTTP, Host: "a.example", Port: 80}); got != nil {
-		t.Errorf("no environment: %v", got)
+}
+
+func TestNoProxy(t *testing.T) {
+	for _, c := range noproxy.Cases {
+		proxies := host.ProxiesOf([]string{"HTTP_PROXY=http://127.0.0.1:1", "NO_PROXY=" + c.List}, slog.New(slog.DiscardHandler))
+		for _, protocol := range []netpolicy.Protocol{netpolicy.HTTP, netpolicy.Connect} {
+			q := netpolicy.Query{Protocol: protocol, Host: c.Host, Port: c.Port}
+			if direct := upstreamFor(proxies, q) == nil; direct != c.Direct {
+				t.Errorf("NO_PROXY=%q: %s to %s goes directly: %v", c.List, protocol, addressOf(q), direct)
+			}
+		}
+	}
+}
+
+// A SOCKS5 proxy of the environment is used for requests and for tunnels. A request is not in absolute form: the host
+// reads it.
+func TestUpstreamSOCKS(t *testing.T) {
+	target := newRecorder(t, recorderAnswer)
+	socks := newHTTPTest(t, names(), Config{Resolve: loopback})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	socks.proxy.run(func() { socks.proxy.ServeSocks(l) })
+	h := newHTTPTest(t, names(), Config{Resolve: loopback, Upstream: []string{"ALL_PROXY=socks5h://" + l.Addr().String()}})
+	address := "x.ok.example:" + target.port
+	got := h.exchange("GET http://" + address + "/a?b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	if !strings.HasSuffix(got, "hi") {
+		t.Errorf("a request: %s", got)
+	}
+	c := h.dial()
+	io.WriteString(c, "CONNECT "+address+" HTTP/1.1\r\nHost: x\r\n\r\nGET /tunnel HTTP/1.1\r\n\r\n")
+	answer := make([]byte, len("HTTP/1.1 200 OK\r\n\r\n"+recorderAnswer))
+	if _, err := io.ReadFull(c, answer); err != nil || !strings.HasSuffix(string(answer), "hi") {
+		t.Errorf("a tunnel: %s, %v", answer, err)
+	}
+	c.Close()
+	if n := len(socks.decisions()); n != 2 {
+		t.Errorf("the SOCKS5 proxy was asked %d times", n)
+	}
+	h.proxy.Close()
+	socks.proxy.Close()
+	target.stop()
+	if seen := target.seen(); len(seen) != 2 || !strings.HasPrefix(seen[0], "GET /a?b HTTP/1.1\r\n") || !strings.HasPrefix(seen[1], "GET /tunnel HTTP/1.1\r\n") {
+		t.Errorf("the host got %q", seen)
 	}
 }

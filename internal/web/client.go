@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tetherexec/tether/internal/host"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -32,7 +33,7 @@ type Config struct {
 // is enough for a server. Its methods may be called at the same time.
 type Client struct {
 	env     environment
-	proxies *proxies
+	proxies *host.Proxies
 	roots   func() *x509.CertPool // read when first needed
 	pool    pool
 
@@ -50,7 +51,7 @@ func New(config Config) *Client {
 		config.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Client{env: newEnvironment(config.Env)}
-	c.proxies = newProxies(c.env, config.Log)
+	c.proxies = host.ProxiesOf(config.Env, config.Log)
 	c.roots = sync.OnceValue(func() *x509.CertPool { return loadRoots(config, c.env) })
 	c.pool.client = c
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -156,7 +157,7 @@ func (c *Client) lifetime(ctx context.Context, timeout *uint64) (context.Context
 
 // roundTrip makes one hop.
 func (c *Client) roundTrip(ctx context.Context, r *request, cancel context.CancelFunc) (*head, *body, error) {
-	via := newRoute(r.target, c.proxies.forTarget(r.target))
+	via := c.routeTo(r.target)
 	for {
 		cn, err := c.connect(ctx, via, !r.isSafe())
 		if err != nil {

@@ -16,11 +16,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/tetherexec/tether/internal/tethertest/noproxy"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -386,40 +388,15 @@ func TestPlainProxy(t *testing.T) {
 }
 
 func TestNoProxy(t *testing.T) {
-	tests := []struct {
-		list, url string
-		direct    bool
-	}{
-		{"127.0.0.1", "http://127.0.0.1/", true},
-		{"127.0.0.0/8", "http://127.9.9.9/", true},
-		{"::1", "http://[::1]/", true},
-		{"*", "http://127.0.0.1/", false},
-		{"*", "http://a.example/", true},
-		{"127.0.0.1:80", "http://127.0.0.1/", false},
-		{"example", "http://a.example/", true},
-		{".example", "http://a.example/", true},
-		{".example", "http://example/", true},
-		{"*.example", "http://a.example/", false},
-		{"a.example", "http://ba.example/", false},
-		{" x , A.EXAMPLE ", "http://a.example/", true},
-		{"a.example:80", "http://a.example/", false},
-		{"", "http://a.example/", false},
-	}
-	for _, test := range tests {
-		for _, variable := range []string{"NO_PROXY", "no_proxy"} {
-			c := client(t, "HTTP_PROXY=http://127.0.0.1:1", variable+"="+test.list)
-			u, err := parseTarget(test.url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if direct := c.proxies.forTarget(u) == nil; direct != test.direct {
-				t.Errorf("%s=%q: %s direct is %v", variable, test.list, test.url, direct)
-			}
+	for _, test := range noproxy.Cases {
+		c := client(t, "HTTP_PROXY=http://127.0.0.1:1", "NO_PROXY="+test.List)
+		u, err := parseTarget("http://" + net.JoinHostPort(test.Host, strconv.Itoa(int(test.Port))))
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	c := client(t, "ALL_PROXY=http://127.0.0.1:1", "NO_PROXY=x", "no_proxy=a.example")
-	if u, _ := parseTarget("https://a.example"); c.proxies.forTarget(u) == nil {
-		t.Error("no_proxy counts beside NO_PROXY")
+		if direct := c.routeTo(u).proxy == nil; direct != test.Direct {
+			t.Errorf("NO_PROXY=%q: %s is reached directly: %v", test.List, u, direct)
+		}
 	}
 }
 

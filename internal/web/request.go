@@ -138,8 +138,8 @@ func (r *request) isSafe() bool {
 func (r *request) encode(via *route) (head, body []byte, whole bool) {
 	h := r.header.clone()
 	h.addMissing("accept", "*/*")
-	if via.absolute() && via.proxy.auth != "" {
-		h.addMissing("proxy-authorization", via.proxy.auth)
+	if via.absolute() && via.proxy.Authorization() != "" {
+		h.addMissing("proxy-authorization", via.proxy.Authorization())
 	}
 	h.addMissing("host", r.target.authority())
 	body, whole = r.frame(&h)

@@ -1,0 +1,77 @@
+package host
+
+import (
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+)
+
+// MaxName is the length of a name that can be looked up, in bytes, and maxLabel that of each part (RFC 1035).
+const (
+	MaxName  = 253
+	maxLabel = 63
+)
+
+// Names beyond ASCII are mapped by UTS 46, as programs do before they look a name up: composed or not, full-width or
+// not, in any case, each has one form in ASCII. Programs that still follow IDNA 2003 map four characters differently
+// (ß to ss, for one).
+var (
+	current = idna.New(mapping(idna.Transitional(false))...)
+	older   = idna.New(mapping(idna.Transitional(true))...)
+)
+
+func mapping(which idna.Option) []idna.Option {
+	return []idna.Option{
+		idna.MapForLookup(), idna.BidiRule(), which,
+		idna.CheckHyphens(false), idna.StrictDomainName(false), // callers have their own rules for these
+	}
+}
+
+var errUTF8 = errors.New("not UTF-8")
+
+// ToASCII maps a name that may be beyond ASCII to the form in which it is looked up. The result may be an address, and
+// may have characters that no name has: the caller checks that.
+func ToASCII(name string) (string, error) { return toASCII(current, name) }
+
+// ToASCII2003 is ToASCII in the older way, by the rules of IDNA 2003.
+func ToASCII2003(name string) (string, error) { return toASCII(older, name) }
+
+func toASCII(profile *idna.Profile, name string) (string, error) {
+	if !utf8.ValidString(name) {
+		return "", errUTF8
+	}
+	return profile.ToASCII(name)
+}
+
+// IsASCII reports whether all characters of s are ASCII.
+func IsASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool { return c >= utf8.RuneSelf })
+}
+
+// ValidName reports whether s, in lower case, is a name that can be looked up and is not taken for an address.
+// Underscores are in use.
+func ValidName(s string) bool {
+	if s == "" || len(s) > MaxName {
+		return false
+	}
+	for label := range strings.SplitSeq(s, ".") {
+		if !validLabel(label) {
+			return false
+		}
+	}
+	return !EndsInNumber(s)
+}
+
+func validLabel(s string) bool {
+	if s == "" || len(s) > maxLabel || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for _, c := range []byte(s) {
+		if !('a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
+			return false
+		}
+	}
+	return true
+}
