@@ -141,7 +141,7 @@ func (p *process) started(child *proc.Process) {
 // answered lets notifications follow: the client knows the process now.
 func (p *process) answered() {
 	if p.log != nil {
-		p.log.Follow(func(urgent bool) { // until the log is gone, with the process
+		p.log.OnAppend(func(urgent bool) { // until the log is gone, with the process
 			if urgent {
 				p.feed.WakeNow()
 			} else {

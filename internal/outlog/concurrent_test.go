@@ -44,7 +44,7 @@ func wait(ctx context.Context, l *Log, after uint64) error {
 			}
 		}
 	}
-	defer l.Follow(look)()
+	defer l.OnAppend(look)()
 	look(false)
 	select {
 	case <-ready:
@@ -62,7 +62,7 @@ func wait(ctx context.Context, l *Log, after uint64) error {
 func follow(ctx context.Context, l *Log, always bool, visit func(Entry)) error {
 	wake := make(chan struct{}, 1)
 	if always {
-		defer l.Follow(func(bool) {
+		defer l.OnAppend(func(bool) {
 			select {
 			case wake <- struct{}{}:
 			default:

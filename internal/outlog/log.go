@@ -81,11 +81,11 @@ type Log struct {
 	ended    bool
 
 	room      chan struct{} // closed when there may be room; made when somebody waits
-	followers []*follower   // replaced, never modified
+	listeners []*listener   // replaced, never modified
 }
 
-// A follower is told about new entries.
-type follower struct{ wake func(urgent bool) }
+// A listener is told about new entries.
+type listener struct{ wake func(urgent bool) }
 
 // New returns an empty log that spools into pool.
 func New(pool *Pool, c Config) *Log {
@@ -289,9 +289,9 @@ const urgentSize = 4 << 10
 
 // announceAndUnlock tells everybody who waits for entries to look again.
 func (l *Log) announceAndUnlock(urgent bool) {
-	followers := l.followers
+	listeners := l.listeners
 	l.mu.Unlock()
-	for _, f := range slices.Backward(followers) { // who waits for one event came last
+	for _, f := range slices.Backward(listeners) { // who waits for one event came last
 		f.wake(urgent)
 	}
 }

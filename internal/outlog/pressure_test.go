@@ -373,8 +373,8 @@ func TestEndIsNews(t *testing.T) {
 func TestFollowersAreWoken(t *testing.T) {
 	l := New(NewPool(t.TempDir(), ample), Config{})
 	var once, always int
-	stop := l.Follow(func(bool) { once++ })
-	l.Follow(func(bool) { always++ })
+	stop := l.OnAppend(func(bool) { once++ })
+	l.OnAppend(func(bool) { always++ })
 	if err := l.Append(Stdout, []byte("x")); err != nil {
 		t.Fatal(err)
 	}

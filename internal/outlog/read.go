@@ -67,26 +67,26 @@ func (l *Log) Stats() Stats {
 	return s
 }
 
-// Follow arranges for wake to be called after every new entry and at the end,
+// OnAppend arranges for wake to be called after every new entry and at the end,
 // from the goroutine that caused it, which holds no lock of the log: wake must be
 // quick. An urgent entry is a small one; wake may deliver it on the spot. The end is
-// not urgent: its caller may hold locks of its own. Follow returns a function that
+// not urgent: its caller may hold locks of its own. OnAppend returns a function that
 // ends the arrangement; a call that is under way then may still arrive.
-func (l *Log) Follow(wake func(urgent bool)) (stop func()) {
-	f := &follower{wake}
+func (l *Log) OnAppend(wake func(urgent bool)) (stop func()) {
+	f := &listener{wake}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.followers = append(slices.Clip(l.followers), f)
+	l.listeners = append(slices.Clip(l.listeners), f)
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.followers = slices.DeleteFunc(slices.Clone(l.followers), func(g *follower) bool { return g == f })
+		l.listeners = slices.DeleteFunc(slices.Clone(l.listeners), func(g *listener) bool { return g == f })
 	}
 }
 
 // Ready reports whether a reader behind the entry with number after has something
 // to learn: there is output after it, or the process has exited and that is news,
-// or it has closed, or the log has ended. Follow tells when it is worth asking.
+// or it has closed, or the log has ended. OnAppend tells when it is worth asking.
 func (l *Log) Ready(after uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -41,7 +41,7 @@ func (n *nowhere) Close() error {
 
 // An encoding is a source that always has the same event, left times.
 type encoding struct {
-	*follow
+	*outputPush
 	entry outlog.Entry
 	left  int
 	done  chan struct{} // closed when all are written
@@ -65,7 +65,7 @@ func (e *encoding) Written() {
 }
 
 // BenchmarkEncodeOutput is an event on its way from the log into a frame: what a
-// follow does, and the writer that asks it. Nothing is sent.
+// push does, and the writer that asks it. Nothing is sent.
 func BenchmarkEncodeOutput(b *testing.B) {
 	for _, size := range []struct {
 		name  string
@@ -79,7 +79,7 @@ func BenchmarkEncodeOutput(b *testing.B) {
 			defer serving.Wait()
 			defer conn.Close(io.EOF)
 			e := &encoding{
-				follow: &follow{process: &session.Process{ID: "bench"},
+				outputPush: &outputPush{process: &session.Process{ID: "bench"},
 					prefix: []byte(`{"method":"` + wire.NoteProcessOutput + `","params":{"processId":"bench","seq":`)},
 				entry: outlog.Entry{Kind: outlog.Output, Stream: outlog.Stdout, Data: make([]byte, size.bytes)},
 				left:  b.N, done: make(chan struct{}),

@@ -45,7 +45,7 @@ type conn struct {
 	reading     chan struct{} // has a place for each file that is read as a whole
 
 	mu           sync.Mutex
-	follows      map[*follow]struct{} // what is registered with a log
+	pushes       map[*outputPush]struct{} // what is registered with a log
 	observations map[int64]*observation
 	lastObserve  int64
 	ended        bool // nothing is followed or observed any more
@@ -69,7 +69,7 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix
 		c.log.Info("connection closed", "err", why)
 	}
 	c.detach()
-	c.endFollows()
+	c.endPushes()
 	c.endObservations()
 	keep := context.AfterFunc(ctx, c.endSession) // a start that hangs must not hold up the server's end
 	defer keep()

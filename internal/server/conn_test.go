@@ -27,11 +27,11 @@ func TestLogForgetsEndedConnections(t *testing.T) {
 		defer cancel()
 		c := &conn{rpc: rpc.New(ctx, rpc.NewWebSocket(near, nil), rpc.Config{Log: slog.New(slog.DiscardHandler)})}
 		p := &session.Process{ID: "p", Log: log}
-		c.Follow(p, 0, false)
-		c.endFollows()
-		c.Follow(p, 0, false) // too late
-		if len(c.follows) != 0 {
-			t.Errorf("%d follows after the end", len(c.follows))
+		c.Push(p, 0, false)
+		c.endPushes()
+		c.Push(p, 0, false) // too late
+		if len(c.pushes) != 0 {
+			t.Errorf("%d pushes after the end", len(c.pushes))
 		}
 		return weak.Make(c)
 	}()

@@ -36,7 +36,7 @@ func (c *conn) observe(a *session.Attachment, r *rpc.Request, p *wire.ObservePar
 		return
 	}
 	r.Reply(wire.ObserveResult{ObserveID: o.id, NextSeq: seen.Process.Log.State().Next})
-	o.follow()
+	o.start()
 }
 
 func (c *conn) unobserve(_ *session.Attachment, p *wire.UnobserveParams) (wire.Empty, error) {
@@ -68,14 +68,14 @@ func (c *conn) endObservations() {
 
 // An observation is the rpc.Source of an observer.
 type observation struct {
-	conn     *conn
-	id       int64
-	seen     *session.Observation
-	cursor   *outlog.Cursor
-	feed     *rpc.Feed
-	visit    func(outlog.Entry)
-	batch    *rpc.Batch
-	unfollow func() // nil before the answer; guarded by the connection
+	conn          *conn
+	id            int64
+	seen          *session.Observation
+	cursor        *outlog.Cursor
+	feed          *rpc.Feed
+	visit         func(outlog.Entry)
+	batch         *rpc.Batch
+	stopListening func() // nil before the answer; guarded by the connection
 }
 
 // begin gives the observation its number. It fails when the connection has
@@ -96,13 +96,13 @@ func (o *observation) begin() bool {
 	return true
 }
 
-// follow lets the events out, behind the answer, unless it is over already.
-func (o *observation) follow() {
+// start lets the events out, behind the answer, unless it is over already.
+func (o *observation) start() {
 	c := o.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.observations[o.id] == o {
-		o.unfollow = o.seen.Process.Log.Follow(waker(o.feed))
+		o.stopListening = o.seen.Process.Log.OnAppend(waker(o.feed))
 		o.feed.Wake()
 	}
 }
@@ -112,8 +112,8 @@ func (o *observation) end() {
 	o.conn.mu.Lock()
 	defer o.conn.mu.Unlock()
 	delete(o.conn.observations, o.id)
-	if o.unfollow != nil {
-		o.unfollow()
+	if o.stopListening != nil {
+		o.stopListening()
 	}
 }
 

@@ -49,21 +49,21 @@ func finished(t *testing.T) *proc.Process {
 type fakePeer struct {
 	alive   bool // else Alive waits until its time is over
 	silent  bool // nothing is heard of it
-	follows chan followed
+	pushes  chan pushed
 	evicted error
 }
 
-type followed struct {
-	id     string
-	after  uint64
-	gently bool
-	at     time.Time
+type pushed struct {
+	id    string
+	after uint64
+	paced bool
+	at    time.Time
 }
 
-func newPeer() *fakePeer { return &fakePeer{alive: true, follows: make(chan followed, 100)} }
+func newPeer() *fakePeer { return &fakePeer{alive: true, pushes: make(chan pushed, 100)} }
 
-func (p *fakePeer) Follow(process *Process, after uint64, gently bool) {
-	p.follows <- followed{process.ID, after, gently, time.Now()}
+func (p *fakePeer) Push(process *Process, after uint64, paced bool) {
+	p.pushes <- pushed{process.ID, after, paced, time.Now()}
 }
 
 func (p *fakePeer) Alive(ctx context.Context) bool {

@@ -30,7 +30,7 @@ type Process struct {
 	// Guarded by the session.
 	child     *proc.Process // nil while it is starting
 	cancelled bool          // terminated while it was starting
-	follower  *Attachment   // who pushes its events
+	pusher    *Attachment   // who pushes its events
 	known     uint64        // the client is known to have the events up to here
 	closeSent bool
 	observers int
@@ -61,7 +61,7 @@ func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
 // keepNewest lets a log forget what was never sent, as if somebody read all of it at
 // once. It ends with the log.
 func keepNewest(log *outlog.Log) {
-	log.Follow(func(bool) { log.Sent(log.State().Next - 1) })
+	log.OnAppend(func(bool) { log.Sent(log.State().Next - 1) })
 }
 
 // reserve enters a process that is about to start. A retry of an earlier start

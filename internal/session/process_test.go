@@ -219,7 +219,7 @@ func TestEndWaitsForACancelledStart(t *testing.T) {
 	s.Terminate("p", true)
 	ended := make(chan struct{}) // the log has, and the kill is next
 	tell := sync.OnceFunc(func() { close(ended) })
-	p.Log.Follow(func(bool) { tell() })
+	p.Log.OnAppend(func(bool) { tell() })
 	settled := make(chan struct{})
 	go func() {
 		defer close(settled)

@@ -81,7 +81,7 @@ func (r *Read) noteKnown() {
 	if sent := p.Log.Stats().Sent; r.After <= sent {
 		p.known = max(p.known, r.After)
 	}
-	if a.resumed && p.follower != a {
+	if a.resumed && p.pusher != a {
 		r.limit = min(r.limit, firstReadBytes)
 		if a.quiet != nil && s.attachment == a {
 			a.quiet.Reset(resumeQuiet)
@@ -112,7 +112,7 @@ func (r *Read) Ready() bool { return r.Wait == 0 || r.Process.Log.Ready(r.After)
 func (r *Read) Await(ctx context.Context, answer func(hot bool, err error)) {
 	w := &waiter{answer: answer}
 	log := r.Process.Log
-	w.also(log.Follow(func(urgent bool) {
+	w.also(log.OnAppend(func(urgent bool) {
 		if log.Ready(r.After) {
 			w.end(urgent, nil)
 		}
@@ -220,12 +220,12 @@ func (r *Read) page(next, last uint64, taken int) Page {
 func (r *Read) Answer(page Page, reply func(), queue func(sent func())) {
 	a := r.attachment
 	a.Session.mu.Lock()
-	if !a.resumed || r.Process.follower == a {
+	if !a.resumed || r.Process.pusher == a {
 		a.Session.mu.Unlock()
 		reply()
 		return
 	}
 	defer a.Session.mu.Unlock()
 	queue(func() { r.Process.Sent(page.Next - 1) })
-	a.followLocked(r.Process, page.Next-1, !a.Session.acks) // who acknowledges repairs its holes
+	a.pushLocked(r.Process, page.Next-1, !a.Session.acks) // who acknowledges repairs its holes
 }

@@ -26,10 +26,10 @@ const (
 
 // A Peer is the connection that is attached to a session.
 type Peer interface {
-	// Follow pushes the events of p behind number after, from now on, behind
-	// every answer that was given before. Gently: the client cannot take much until it
+	// Push pushes the events of p behind number after, from now on, behind
+	// every answer that was given before. Paced: the client cannot take much until it
 	// has digested the last of them.
-	Follow(p *Process, after uint64, gently bool)
+	Push(p *Process, after uint64, paced bool)
 
 	// Alive reports whether the peer is there. It has until ctx is over.
 	Alive(ctx context.Context) bool
@@ -74,7 +74,7 @@ type Session struct {
 	ended      bool
 	processes  map[string]*Process
 	survivors  []*proc.Process // of forgotten processes: what they left running
-	forgetting forgetQueue
+	retention  retention
 	observers  int
 }
 
@@ -105,7 +105,7 @@ func (s *Session) attachLocked(peer Peer, resumed bool) *Attachment {
 	if s.expiry != nil {
 		s.expiry.Stop()
 	}
-	s.forgetting.resume(time.Now())
+	s.retention.resume(time.Now())
 	s.scheduleForgetLocked()
 	return a
 }
@@ -159,13 +159,13 @@ func (a *Attachment) Initialized() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a.resumed && a.quiet == nil && s.attachment == a {
-		a.quiet = time.AfterFunc(resumeQuiet, a.followAll)
+		a.quiet = time.AfterFunc(resumeQuiet, a.pushAll)
 	}
 }
 
-// followAll pushes every process that the client has not asked about, from the
+// pushAll pushes every process that the client has not asked about, from the
 // oldest event that it is not known to have.
-func (a *Attachment) followAll() {
+func (a *Attachment) pushAll() {
 	s := a.Session
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,16 +182,16 @@ func (a *Attachment) followAll() {
 // catchUpLocked pushes p's events from the oldest one on that the client is not
 // known to have and that is still kept.
 func (a *Attachment) catchUpLocked(p *Process) {
-	a.followLocked(p, max(p.known, p.Log.Stats().First-1), false)
+	a.pushLocked(p, max(p.known, p.Log.Stats().First-1), false)
 }
 
-// followLocked pushes p's events from here on, once per attachment.
-func (a *Attachment) followLocked(p *Process, after uint64, gently bool) {
-	if a.Session.attachment != a || p.follower == a {
+// pushLocked pushes p's events from here on, once per attachment.
+func (a *Attachment) pushLocked(p *Process, after uint64, paced bool) {
+	if a.Session.attachment != a || p.pusher == a {
 		return
 	}
-	p.follower = a
-	a.peer.Follow(p, after, gently)
+	p.pusher = a
+	a.peer.Push(p, after, paced)
 }
 
 // Detach lets go of the session: its time to live begins.
@@ -210,7 +210,7 @@ func (a *Attachment) detach(why error) {
 	}
 	s.attachment = nil
 	s.detachedAt = time.Now()
-	s.forgetting.pause(s.detachedAt)
+	s.retention.pause(s.detachedAt)
 	if !s.ended {
 		s.expiry = time.AfterFunc(s.ttl, s.expire)
 	}
@@ -257,7 +257,7 @@ func (s *Session) endAndUnlock() {
 	if s.expiry != nil {
 		s.expiry.Stop()
 	}
-	s.forgetting.stop()
+	s.retention.stop()
 	attachment := s.attachment
 	var children sync.WaitGroup
 	for _, p := range s.processes {

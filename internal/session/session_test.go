@@ -114,21 +114,21 @@ func TestQuietClientIsPushedWhatItDoesNotAskFor(t *testing.T) {
 		if page := read(t, b, "read", 1); page.Next != 4 {
 			t.Errorf("read up to %d", page.Next)
 		}
-		if f := <-peer.follows; f.id != "read" || f.after != 3 {
-			t.Errorf("the read process is followed as %+v", f)
+		if f := <-peer.pushes; f.id != "read" || f.after != 3 {
+			t.Errorf("the read process is pushed as %+v", f)
 		}
 		asked := time.Now()
 		want := map[string]uint64{"acked": 2, "unknown": 0}
 		for range 2 {
-			f := <-peer.follows
+			f := <-peer.pushes
 			if after, ok := want[f.id]; !ok || after != f.after || f.at.Sub(asked) != resumeQuiet {
 				t.Errorf("pushed %+v, %v after the last read", f, f.at.Sub(asked))
 			}
 			delete(want, f.id)
 		}
 		synctest.Wait()
-		if len(peer.follows) > 0 {
-			t.Errorf("followed twice: %+v", <-peer.follows)
+		if len(peer.pushes) > 0 {
+			t.Errorf("pushed twice: %+v", <-peer.pushes)
 		}
 		b.Detach()
 	})
@@ -153,7 +153,7 @@ func TestCatchUpBeginsWithWhatIsKept(t *testing.T) {
 		a.Detach()
 		b, peer := resume(t, table, a.Session)
 		b.Initialized()
-		if f := <-peer.follows; f.after != first-1 {
+		if f := <-peer.pushes; f.after != first-1 {
 			t.Errorf("pushed behind %d, the oldest event is %d", f.after, first)
 		}
 		b.Detach()
@@ -174,7 +174,7 @@ func TestLateStartIsPushedAfterAQuietTime(t *testing.T) {
 		time.Sleep(2 * resumeQuiet)
 		a.StartAnswered(adopt(a.Session, "late", child))
 		answered := time.Now()
-		if f := <-peer.follows; f.id != "late" || f.at.Sub(answered) != resumeQuiet {
+		if f := <-peer.pushes; f.id != "late" || f.at.Sub(answered) != resumeQuiet {
 			t.Errorf("pushed %+v", f)
 		}
 		b.Detach()
@@ -337,9 +337,9 @@ func TestTerminateOfASeenEndMakesItKnown(t *testing.T) {
 	table.Close()
 }
 
-// What goes on where a client that came back has read is pushed gently, unless the client
+// What goes on where a client that came back has read is pushed at a limited pace, unless the client
 // acknowledges. What was started meanwhile is not.
-func TestFollowGently(t *testing.T) {
+func TestPushAfterResumeIsPaced(t *testing.T) {
 	table := newTable(t, nil)
 	defer table.Close()
 	child := finished(t)
@@ -350,18 +350,18 @@ func TestFollowGently(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.StartAnswered(adopt(a.Session, "p", child))
-		if f := <-peer.follows; f.gently {
+		if f := <-peer.pushes; f.paced {
 			t.Errorf("acks %v: a new client is spared", acks)
 		}
 		a.Detach()
 		b, peer := resume(t, table, a.Session)
 		read(t, b, "p", 0)
-		if f := <-peer.follows; f.gently == acks {
-			t.Errorf("acks %v: who came back is spared: %v", acks, f.gently)
+		if f := <-peer.pushes; f.paced == acks {
+			t.Errorf("acks %v: who came back is spared: %v", acks, f.paced)
 		}
 		b.StartAnswered(adopt(b.Session, "new", child))
-		if f := <-peer.follows; f.id != "new" || f.gently {
-			t.Errorf("acks %v: a new process is followed as %+v", acks, f)
+		if f := <-peer.pushes; f.id != "new" || f.paced {
+			t.Errorf("acks %v: a new process is pushed as %+v", acks, f)
 		}
 	}
 }

@@ -8,11 +8,11 @@ import (
 
 // A client that has come back is pushed no more than it can park, until it has had time to
 // digest the answer to its read.
-func TestRestraint(t *testing.T) {
+func TestResumePacing(t *testing.T) {
 	const parkedEvents, parkedBytes, largest = 256, 1 << 20, 64 << 10
 	synctest.Test(t, func(t *testing.T) {
 		for _, size := range []int{0, 1, 5000, largest} {
-			var r restraint
+			var r resumePacing
 			time.Sleep(time.Hour) // before the first push
 			for r.left() <= 0 {
 				r.pushed(size)
@@ -20,10 +20,10 @@ func TestRestraint(t *testing.T) {
 					t.Fatalf("%d events with %d bytes", r.events, r.bytes)
 				}
 			}
-			if r.left() != digestTime {
+			if r.left() != pacingTime {
 				t.Errorf("held back for %v", r.left())
 			}
-			time.Sleep(digestTime - time.Nanosecond)
+			time.Sleep(pacingTime - time.Nanosecond)
 			if r.left() <= 0 {
 				t.Error("held back no longer")
 			}

@@ -21,15 +21,15 @@ const (
 	keepResumed = 2 * resumeQuiet
 )
 
-// A forgetQueue holds the processes whose close was sent, in that order, until
+// A retention holds the processes whose close was sent, in that order, until
 // they are to be forgotten. Its clock stands still while the session is
 // detached, and nothing is forgotten while the client has not been heard since:
 // one that is away loses nothing, whether we know that it is away or not.
-type forgetQueue struct {
-	waiting []forgetEntry
-	behind  time.Duration // how long the clock has stood still so far
-	paused  time.Time     // since when it stands still; zero while it runs
-	timer   *time.Timer
+type retention struct {
+	waiting   []forgetEntry
+	pausedFor time.Duration // how long the clock has stood still so far
+	paused    time.Time     // since when it stands still; zero while it runs
+	timer     *time.Timer
 }
 
 type forgetEntry struct {
@@ -38,23 +38,23 @@ type forgetEntry struct {
 	at      time.Time // by the queue's clock
 }
 
-func (q *forgetQueue) clock(now time.Time) time.Time {
+func (q *retention) clock(now time.Time) time.Time {
 	if !q.paused.IsZero() {
 		now = q.paused
 	}
-	return now.Add(-q.behind)
+	return now.Add(-q.pausedFor)
 }
 
-func (q *forgetQueue) pause(now time.Time) {
+func (q *retention) pause(now time.Time) {
 	if q.paused.IsZero() {
 		q.paused = now
 	}
 	q.stop()
 }
 
-func (q *forgetQueue) resume(now time.Time) {
+func (q *retention) resume(now time.Time) {
 	if !q.paused.IsZero() {
-		q.behind += now.Sub(q.paused)
+		q.pausedFor += now.Sub(q.paused)
 		q.paused = time.Time{}
 	}
 	least := q.clock(now).Add(keepResumed)
@@ -65,7 +65,7 @@ func (q *forgetQueue) resume(now time.Time) {
 	}
 }
 
-func (q *forgetQueue) stop() {
+func (q *retention) stop() {
 	if q.timer != nil {
 		q.timer.Stop()
 		q.timer = nil
@@ -74,7 +74,7 @@ func (q *forgetQueue) stop() {
 
 // closeSentLocked is called once per process, when its close was sent.
 func (s *Session) closeSentLocked(p *Process) {
-	q := &s.forgetting
+	q := &s.retention
 	now := time.Now()
 	q.waiting = append(q.waiting, forgetEntry{p, now, q.clock(now).Add(keepClosed)})
 	s.scheduleForgetLocked()
@@ -83,7 +83,7 @@ func (s *Session) closeSentLocked(p *Process) {
 // scheduleForgetLocked sees to it that the first of the queue is forgotten in
 // time.
 func (s *Session) scheduleForgetLocked() {
-	q := &s.forgetting
+	q := &s.retention
 	if s.ended || q.timer != nil || len(q.waiting) == 0 || !q.paused.IsZero() {
 		return
 	}
@@ -93,7 +93,7 @@ func (s *Session) scheduleForgetLocked() {
 func (s *Session) forgetDue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := &s.forgetting
+	q := &s.retention
 	q.stop()
 	now := q.clock(time.Now())
 	for !s.ended && q.paused.IsZero() && len(q.waiting) > 0 && !q.waiting[0].at.After(now) {
