@@ -13,6 +13,7 @@ import (
 
 	"github.com/tetherexec/tether/internal/doctor"
 	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/sandboxhost"
 )
 
 func newDoctor() *cobra.Command {
@@ -61,18 +62,18 @@ func examine(ctx context.Context, stateDir string) (results []doctor.Result, err
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	w, err := openWorkshop(stateDir, false)
+	h, err := sandboxhost.Open(stateDir, false)
 	if err != nil {
 		return []doctor.Result{noState(err)}, nil
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
-	verdict, err := w.confiner.Verdict(ctx)
+	defer func() { err = errors.Join(err, h.Close()) }()
+	verdict, err := h.Confiner.Verdict(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return doctor.Examine(ctx, doctor.Config{
-		Verdict: verdict, Runner: doctor.Sandbox{Confiner: w.confiner, Procs: w.procs},
-		Procs: w.procs, Self: self, StateDir: w.state.Shared,
+		Verdict: verdict, Runner: doctor.Sandbox{Confiner: h.Confiner, Procs: h.Procs},
+		Procs: h.Procs, Self: self, StateDir: h.StateDir(),
 	})
 }
 

@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/tetherexec/tether/internal/sandboxhost"
 )
 
 // site is a web server on a loopback address; host is where.
@@ -81,7 +83,7 @@ func TestSandboxRunAllowsHosts(t *testing.T) {
 func TestSandboxExplainDecidesAboutHosts(t *testing.T) {
 	t.Parallel()
 	r := newTrial(t)
-	explain := func(args ...string) (e explanation) {
+	explain := func(args ...string) (e sandboxhost.Explanation) {
 		t.Helper()
 		got := r.tether("", append([]string{"sandbox", "explain", "--json"}, args...)...)
 		if err := json.Unmarshal([]byte(got.stdout), &e); err != nil || got.code != 0 {
@@ -95,7 +97,7 @@ func TestSandboxExplainDecidesAboutHosts(t *testing.T) {
 		args = append(args, "--host", host)
 	}
 	e := explain(append(args, "--allow-host", "**.example.com", "--allow-host", "*.internal:443", "--allow-host", "127.0.0.1:8080", "--deny-host", "secret.internal")...)
-	want := []hostDecision{
+	want := []sandboxhost.HostDecision{
 		{Host: "www.example.com", Port: 443, Reachable: true, Rule: "**.example.com"},
 		{Host: "example.com", Port: 80, Reachable: true, Rule: "**.example.com"},
 		{Host: "a.internal", Port: 443, Reachable: true, Rule: "*.internal:443"},
@@ -108,7 +110,7 @@ func TestSandboxExplainDecidesAboutHosts(t *testing.T) {
 		{Host: "10.0.0.1", Port: 443, Reason: "not_allowed_local", Rule: "10.0.0.0/8 (private)"},
 		{Host: "other.test", Port: 443, Reason: "not_allowed"},
 	}
-	if len(e.Hosts) != len(want) || e.Network != networkManaged {
+	if len(e.Hosts) != len(want) || e.Network != "managed" {
 		t.Fatalf("%+v", e)
 	}
 	for i, d := range e.Hosts {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/sandboxhost"
 	"github.com/tetherexec/tether/internal/terminal"
 	"github.com/tetherexec/tether/wire"
 )
@@ -148,7 +149,7 @@ func (l *launch) run(ctx context.Context) (err error) {
 	starting, stop := untilSignal(ctx)
 	defer stop()
 
-	news := newRefusals(session.Status)
+	news := sandboxhost.NewRefusals(session.Status)
 	conn, err := l.open(starting, session.Status, news)
 	if err != nil {
 		return orSignal(starting, err)
@@ -159,7 +160,7 @@ func (l *launch) run(ctx context.Context) (err error) {
 		}
 	}()
 	if !conn.Has(client.FeatureHostPorts) {
-		news.withoutPorts()
+		news.WithoutPorts()
 	}
 	p, err := l.start(starting, conn, session)
 	if err != nil {
@@ -214,9 +215,9 @@ func (l *launch) remote() bool {
 }
 
 // open opens the session for the command. news gets to know which hosts it is refused.
-func (l *launch) open(ctx context.Context, status *terminal.StatusLine, news *refusals) (*connection, error) {
+func (l *launch) open(ctx context.Context, status *terminal.StatusLine, news *sandboxhost.Refusals) (*connection, error) {
 	ensure := embeddedServer(l.sandbox.sockets)
-	o := client.Options{TTL: keepAttended, Label: l.name, OnNetworkDecision: news.decided}
+	o := client.Options{TTL: keepAttended, Label: l.name, OnNetworkDecision: news.Decided}
 	if l.detach {
 		ensure, o.TTL = homeServer(true), keepDetached
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,10 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/tetherexec/tether/internal/confine"
-	"github.com/tetherexec/tether/internal/proc"
-	"github.com/tetherexec/tether/internal/statedir"
 	"github.com/tetherexec/tether/internal/wording"
+	"github.com/tetherexec/tether/unifiedexec"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -150,48 +147,19 @@ func (f *sandboxFlags) profileIntent(cwd string) (*wire.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &wire.Sandbox{
-		Cwd: &root, WorkspaceRoots: []wire.PathURI{root}, WindowsSandboxLevel: wire.WindowsDisabled,
-		Permissions: wire.Permissions{
-			Type: wire.PermissionsManaged, Network: wire.NetworkRestricted,
-			FileSystem: wire.FileSystemPolicy{Type: wire.FileSystemRestricted},
-		},
-	}
+	s := unifiedexec.ReadOnly()
 	switch f.profile {
-	case profileReadOnly:
-		s.Permissions.FileSystem.Entries = []wire.SandboxEntry{special(wire.SpecialRoot, wire.AccessRead)}
-		return s, nil
 	case profileWorkspaceWrite:
-		s.Permissions.FileSystem.Entries = workspaceWrite()
-		return s, nil
+		s = unifiedexec.WorkspaceWrite()
 	case profileFull:
 		s.Permissions = wire.Permissions{Type: wire.PermissionsDisabled, Network: wire.NetworkEnabled}
+	}
+	s.Cwd, s.WorkspaceRoots = &root, []wire.PathURI{root}
+	switch f.profile {
+	case profileReadOnly, profileWorkspaceWrite, profileFull:
 		return s, nil
 	}
 	return readProfile(f.profile, f.flag, s)
-}
-
-// workspaceWrite are the entries that the Codex CLI sends for this mode.
-func workspaceWrite() []wire.SandboxEntry {
-	entries := []wire.SandboxEntry{
-		special(wire.SpecialRoot, wire.AccessRead),
-		special(wire.SpecialProjectRoots, wire.AccessWrite),
-		special(wire.SpecialSlashTmp, wire.AccessWrite),
-		special(wire.SpecialTmpdir, wire.AccessWrite),
-	}
-	for _, name := range []string{".git", ".agents", ".codex", ".aws"} {
-		e, skip := special(wire.SpecialProjectRoots, wire.AccessRead), wire.MissingPathSkip
-		e.Path.Special.Subpath, e.MissingPathBehavior = &name, &skip
-		entries = append(entries, e)
-	}
-	return entries
-}
-
-func special(kind string, access wire.Access) wire.SandboxEntry {
-	return wire.SandboxEntry{
-		Path:   wire.SandboxPath{Type: wire.SandboxPathSpecial, Special: wire.SpecialPath{Kind: kind}},
-		Access: access,
-	}
 }
 
 // maxProfile bounds a profile: it is written by people, or copied from a request.
@@ -240,42 +208,9 @@ func readProfile(name, flag string, around *wire.Sandbox) (*wire.Sandbox, error)
 	return &s, nil
 }
 
-// A workshop confines commands without a server.
-type workshop struct {
-	procs    *proc.Supervisor
-	confiner *confine.Confiner
-	state    *statedir.Dir
-}
-
-// openWorkshop shares a state directory with servers: they must know of each
-// other's placeholders.
-func openWorkshop(stateDir string, userSockets bool) (*workshop, error) {
-	if stateDir == "" {
-		var err error
-		if stateDir, err = statedir.Default(); err != nil {
-			return nil, err
-		}
-	}
-	log := slog.New(slog.DiscardHandler)
-	state, err := statedir.Open(stateDir, log)
-	if err != nil {
-		return nil, err
-	}
-	w := &workshop{state: state}
-	w.procs = proc.New(proc.Config{Log: log})
-	w.confiner, err = confine.New(confine.Config{
-		Procs: w.procs, Shared: state.Shared, Own: state.Own, Private: append([]string{state.Shared}, statedir.Private(log)...),
-		UserSockets: userSockets, Log: log,
-	})
-	if err != nil {
-		w.procs.Close()
-		return nil, errors.Join(err, state.Close())
-	}
-	return w, nil
-}
-
-func (w *workshop) close() error {
-	err := w.confiner.Close()
-	w.procs.Close()
-	return errors.Join(err, w.state.Close(), w.confiner.Leave())
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
 }

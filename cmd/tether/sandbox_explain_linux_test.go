@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/tetherexec/tether/internal/sandboxhost"
 )
 
 func TestSandboxExplainDecides(t *testing.T) {
@@ -20,14 +22,14 @@ func TestSandboxExplainDecides(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := r.tether("", "sandbox", "explain", "--json", "--writable", "/opt", "new", "link/file", "dangling", ".git/config", r.state+"/tether", "/opt", "/etc/passwd", "/dev/null")
-	var e explanation
+	var e sandboxhost.Explanation
 	if err := json.Unmarshal([]byte(got.stdout), &e); err != nil || got.code != 0 {
 		t.Fatalf("%v: %+v", err, got)
 	}
 	if e.Cwd != r.work || e.Network != "restricted" || !e.Backend.Usable || e.Plan.Shape != "namespaces" || len(e.Plan.Ops) == 0 {
 		t.Errorf("%+v", e)
 	}
-	want := []decision{
+	want := []sandboxhost.PathDecision{
 		{Path: r.work + "/new", RealPath: r.work + "/new", Access: "write", RulePath: r.work, Effect: "host-writable"},
 		{Path: link + "/file", RealPath: r.outside + "/file", Access: "read", RulePath: "/", Effect: "host-readable"},
 		{Path: r.work + "/dangling", RealPath: r.outside + "/nowhere", Access: "read", RulePath: "/", Effect: "host-readable"},

@@ -1,4 +1,4 @@
-package main
+package sandboxhost
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 func TestRefusalsAreBounded(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	r := newRefusals(terminal.NewStatusLine(&out, false))
+	r := NewRefusals(terminal.NewStatusLine(&out, false))
 	for port := range uint16(1000) {
 		for range 2 {
 			r.tell(refusal{host: "evil\x1b[2J.example", port: port, reason: "not_allowed"})
@@ -27,8 +27,8 @@ func TestRefusalsAreBounded(t *testing.T) {
 		t.Errorf("%q", lines[1])
 	}
 	out.Reset()
-	r = newRefusals(terminal.NewStatusLine(&out, false))
-	r.withoutPorts()
+	r = NewRefusals(terminal.NewStatusLine(&out, false))
+	r.WithoutPorts()
 	for _, d := range []wire.NetworkDecision{
 		{Host: "a.test", Port: 443, Decision: "allow"},
 		{Host: "a.test", Port: 443, Decision: "deny", Reason: "not_allowed"},
@@ -38,7 +38,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 		{Host: "::1", Port: 443, Decision: "deny", Reason: "not_allowed_local"},
 		{Host: "e.test", Port: 443, Decision: "ask", Reason: "hm"},
 	} {
-		r.decided(d)
+		r.Decided(d)
 	}
 	want := `tether: refused a.test:443: no --allow-host matches; allow it with --allow-host a.test
 tether: refused b.test:443: --deny-host matches

@@ -1,4 +1,4 @@
-package main
+package sandboxhost
 
 import (
 	"errors"
@@ -12,8 +12,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A hostDecision is whether a command could reach a host.
-type hostDecision struct {
+// A HostDecision is whether a command could reach a host.
+type HostDecision struct {
 	Host      string `json:"host"` // as rules compare it
 	Port      uint16 `json:"port"`
 	Reachable bool   `json:"reachable"`
@@ -25,21 +25,8 @@ type hostDecision struct {
 // explainPort is meant when only a host is asked about.
 const explainPort = 443
 
-// parseHosts reads what --host was given.
-func parseHosts(texts []string) ([]hostDecision, error) {
-	hosts := make([]hostDecision, 0, len(texts))
-	for _, text := range texts {
-		host, port, err := splitHost(text)
-		if err != nil {
-			return nil, usageError{fmt.Errorf("--host %q: %w", text, err)}
-		}
-		hosts = append(hosts, hostDecision{Host: host, Port: port})
-	}
-	return hosts, nil
-}
-
 // decide decides about a host by rules or, without any, as the network is.
-func (d *hostDecision) decide(rules *netpolicy.Rules, network wire.NetworkAccess) {
+func (d *HostDecision) decide(rules *netpolicy.Rules, network wire.NetworkAccess) {
 	if rules == nil {
 		d.Reachable = network == wire.NetworkEnabled
 		d.Why = "the network is on, for all hosts"
@@ -64,7 +51,7 @@ func (d *hostDecision) decide(rules *netpolicy.Rules, network wire.NetworkAccess
 }
 
 // words say why rules have decided so.
-func (d *hostDecision) words() string {
+func (d *HostDecision) words() string {
 	switch {
 	case d.Reachable && !isLiteral(d.Host):
 		return "--allow-host " + d.Rule + ", unless it leads to a private or local address when the command asks for it"
@@ -80,7 +67,12 @@ func (d *hostDecision) words() string {
 	return d.Reason
 }
 
-// splitHost reads HOST or HOST:PORT.
+// ParseHost reads HOST or HOST:PORT, for a [Question].
+func ParseHost(text string) (HostDecision, error) {
+	host, port, err := splitHost(text)
+	return HostDecision{Host: host, Port: port}, err
+}
+
 func splitHost(text string) (host string, port uint16, err error) {
 	if strings.ContainsAny(text, "/@ ") {
 		return "", 0, errors.New("expected HOST or HOST:PORT")
@@ -102,7 +94,7 @@ func splitHost(text string) (host string, port uint16, err error) {
 	return host, uint16(n), nil
 }
 
-func (d *hostDecision) print(b *strings.Builder) {
+func (d *HostDecision) print(b *strings.Builder) {
 	verdict := "refused"
 	if d.Reachable {
 		verdict = "reachable"

@@ -1,0 +1,311 @@
+package sandboxhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tetherexec/tether/internal/confine"
+	"github.com/tetherexec/tether/internal/netpolicy"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/sandbox"
+	"github.com/tetherexec/tether/wire"
+)
+
+// A Question is about a sandbox, paths and hosts.
+type Question struct {
+	Profile string // what the intent is called
+	Cwd     string
+	Intent  *wire.Sandbox
+	Rules   *netpolicy.Rules // the hosts that a command may reach; nil: as the intent says
+	Paths   []string
+	Hosts   []HostDecision // see ParseHost
+}
+
+// An Explanation is what `tether sandbox explain` has found out.
+type Explanation struct {
+	Profile   string          `json:"profile"`
+	Cwd       string          `json:"cwd"`
+	Network   string          `json:"network"`
+	Backend   backendState    `json:"backend"`
+	FullRead  bool            `json:"fullRead"`
+	FullWrite bool            `json:"fullWrite"`
+	Writable  []writablePlace `json:"writableRoots"`
+	Plan      planText        `json:"plan"`
+	Paths     []PathDecision  `json:"paths"`
+	Hosts     []HostDecision  `json:"hosts"`
+}
+
+// backendState is whether the plan could be carried out here.
+type backendState struct {
+	Usable     bool   `json:"usable"`
+	Bubblewrap string `json:"bubblewrap,omitempty"`
+	Version    string `json:"version,omitempty"`
+	Problem    string `json:"problem,omitempty"`
+	Advice     string `json:"advice,omitempty"`
+}
+
+type writablePlace struct {
+	Path   string      `json:"path"`
+	Except []exception `json:"except"`
+}
+
+type exception struct {
+	Path   string `json:"path"`
+	Access string `json:"access"`
+	Rule   string `json:"rule"`
+}
+
+type planText struct {
+	Shape   string   `json:"shape"`
+	Unshare string   `json:"unshare"`
+	Filter  string   `json:"filter"`
+	Cwd     string   `json:"cwd,omitempty"`
+	Ops     []planOp `json:"ops"`
+
+	text string
+}
+
+type planOp struct {
+	Op     string `json:"op"`
+	Path   string `json:"path"`
+	Target string `json:"target,omitempty"`
+	Mode   string `json:"mode,omitempty"`
+	Why    string `json:"why,omitempty"`
+}
+
+// A PathDecision is what a command could do with a path.
+type PathDecision struct {
+	Path     string `json:"path"`     // absolute, as it was asked for
+	RealPath string `json:"realPath"` // without links
+	Exists   bool   `json:"exists"`
+	Access   string `json:"access"`
+	Rule     string `json:"rule"`
+	RulePath string `json:"rulePath"` // what the rule is about
+	Effect   string `json:"effect"`   // what the plan makes of it
+}
+
+// Explain says how a sandbox would be built here, without building it, and what a command in it
+// could do with paths and hosts.
+func (h *Host) Explain(ctx context.Context, q Question) (*Explanation, error) {
+	verdict, err := h.Confiner.Verdict(ctx)
+	if err != nil {
+		return nil, err
+	}
+	policy, plan, err := h.Confiner.Compile(confine.Request{
+		Intent: q.Intent, Spec: proc.Spec{Dir: q.Cwd, Env: os.Environ()}, EnforceManagedNetwork: q.Rules != nil,
+	}, verdict)
+	if err != nil {
+		return nil, err
+	}
+	e := &Explanation{
+		Profile: q.Profile, Cwd: policy.Cwd, Network: string(policy.Network), Backend: describeBackend(verdict),
+		FullRead: policy.FullRead, FullWrite: policy.FullWrite, Writable: []writablePlace{},
+		Plan: describePlan(plan), Paths: []PathDecision{}, Hosts: q.Hosts,
+	}
+	if !policy.FullWrite {
+		e.Writable = writablePlaces(policy.WritableRoots())
+	}
+	for _, name := range q.Paths {
+		d, err := decide(policy, plan, name)
+		if err != nil {
+			return nil, err
+		}
+		e.Paths = append(e.Paths, d)
+	}
+	if q.Rules != nil {
+		e.Network = networkManaged
+	}
+	for i := range e.Hosts {
+		e.Hosts[i].decide(q.Rules, policy.Network)
+	}
+	return e, nil
+}
+
+// writablePlaces names each exception once, below the innermost root that has it.
+func writablePlaces(roots []sandbox.WritableRoot) []writablePlace {
+	places := []writablePlace{}
+	for i, root := range roots {
+		place := writablePlace{Path: root.Path, Except: []exception{}}
+		for _, rule := range root.CarveOuts {
+			inner := slices.ContainsFunc(roots[i+1:], func(r sandbox.WritableRoot) bool {
+				return len(r.Path) > len(root.Path) && slices.ContainsFunc(r.CarveOuts, func(c sandbox.Rule) bool { return c.Path == rule.Path })
+			})
+			if !inner {
+				place.Except = append(place.Except, exception{rule.Path, rule.Access.String(), rule.String()})
+			}
+		}
+		places = append(places, place)
+	}
+	return places
+}
+
+func describeBackend(v confine.Verdict) backendState {
+	b := backendState{Usable: v.Problem == nil, Bubblewrap: v.Bubblewrap.Path, Version: v.Bubblewrap.Version, Advice: v.Advice}
+	if v.Problem != nil {
+		b.Problem = v.Problem.Error()
+		if e, ok := errors.AsType[*sandbox.UnenforceableError](v.Problem); ok {
+			b.Problem = e.Reason
+		}
+	}
+	return b
+}
+
+func describePlan(p *sandbox.Plan) planText {
+	t := planText{
+		Shape: p.Shape.String(), Unshare: p.Namespaces.String(), Filter: p.Filter.String(), Cwd: p.Cwd,
+		Ops: []planOp{}, text: p.String(),
+	}
+	for _, op := range p.Ops {
+		o := planOp{Op: op.Kind.String(), Path: op.Path, Target: op.Target, Why: op.Why}
+		switch op.Kind {
+		case sandbox.OpDir, sandbox.OpMaskDir, sandbox.OpMaskFile:
+			o.Mode = fmt.Sprintf("%04o", sandbox.UnixMode(op.Mode))
+		}
+		t.Ops = append(t.Ops, o)
+	}
+	return t
+}
+
+func decide(policy *sandbox.Policy, plan *sandbox.Plan, name string) (PathDecision, error) {
+	path, err := filepath.Abs(name)
+	if err != nil {
+		return PathDecision{}, fmt.Errorf("find the current directory: %w", err)
+	}
+	real, exists, err := realPath(path)
+	if err != nil {
+		return PathDecision{}, err
+	}
+	access, rule := policy.Decide(real)
+	return PathDecision{
+		Path: path, RealPath: real, Exists: exists,
+		Access: access.String(), Rule: rule.String(), RulePath: rule.Path, Effect: plan.Effect(real).String(),
+	}, nil
+}
+
+// maxLinks is how many links that lead nowhere are followed, as in the kernel.
+const maxLinks = 40
+
+// realPath follows the links in a path, as far as it exists: rules are about what
+// a name leads to.
+func realPath(path string) (real string, exists bool, err error) {
+	rest := ""
+	for range maxLinks * 8 { // each round takes a component or a link
+		real, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			return filepath.Join(real, rest), rest == "", nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || path == filepath.Dir(path) {
+			return filepath.Join(path, rest), false, nil // nobody can look behind it, or no further
+		}
+		if target, err := os.Readlink(path); err == nil {
+			if !filepath.IsAbs(target) {
+				target = filepath.Join(filepath.Dir(path), target)
+			}
+			path = target
+			continue
+		}
+		rest = filepath.Join(filepath.Base(path), rest)
+		path = filepath.Dir(path)
+	}
+	return "", false, fmt.Errorf("%s: too many symbolic links", path)
+}
+
+// Print writes the explanation for people.
+func (e *Explanation) Print(w io.Writer) error {
+	var b strings.Builder
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-10s"+format+"\n", append([]any{name}, args...)...)
+	}
+	row("profile", "%s", e.Profile)
+	row("cwd", "%s", e.Cwd)
+	row("network", "%s", networkWords[e.Network])
+	switch {
+	case e.Plan.Shape == sandbox.ShapeOpen.String():
+		row("backend", "none needed: nothing is enforced")
+	case e.Backend.Usable:
+		row("backend", "%s, %s", e.Backend.Bubblewrap, e.Backend.Version)
+	default:
+		row("backend", "MISSING, the command would be refused: %s", e.Backend.Problem)
+		if e.Backend.Advice != "" {
+			row("", "%s", e.Backend.Advice)
+		}
+	}
+	e.printWritable(row)
+	if len(e.Paths) > 0 {
+		b.WriteString("\npaths\n")
+		for _, d := range e.Paths {
+			d.print(&b)
+		}
+	}
+	if len(e.Hosts) > 0 {
+		b.WriteString("\nhosts\n")
+		for _, d := range e.Hosts {
+			d.print(&b)
+		}
+	}
+	b.WriteString("\nplan\n")
+	for line := range strings.Lines(e.Plan.text) {
+		b.WriteString("  " + line)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (e *Explanation) printWritable(row func(name, format string, args ...any)) {
+	heading := "writable"
+	switch {
+	case e.FullWrite:
+		row(heading, "everything")
+	case len(e.Writable) == 0:
+		row(heading, "nothing")
+	}
+	for _, place := range e.Writable {
+		row(heading, "%s", place.Path)
+		heading = ""
+		for _, x := range place.Except {
+			row("", "  except %s: %s (%s)", x.Path, accessWords[x.Access], x.Rule)
+		}
+	}
+}
+
+// networkManaged is a network that leads to some hosts, beside what permissions say.
+const networkManaged = "managed"
+
+// networkWords say what a command can reach, in words.
+var networkWords = map[string]string{
+	string(wire.NetworkRestricted): "off", string(wire.NetworkEnabled): "on",
+	networkManaged: "what --allow-host names, through a proxy",
+}
+
+// accessWords say what a command can do, in words.
+var accessWords = map[string]string{"deny": "no access", "read": "read only", "write": "read and write"}
+
+// effectWords say what the plan puts at a path.
+var effectWords = map[string]string{
+	"hidden":        "nothing, or an empty file or directory",
+	"private":       "a file of the sandbox's own",
+	"host-readable": "the real file, read-only",
+	"host-writable": "the real file, read and write",
+}
+
+func (d PathDecision) print(b *strings.Builder) {
+	b.WriteString("  " + d.Path)
+	if d.RealPath != d.Path {
+		b.WriteString(" -> " + d.RealPath)
+	}
+	if !d.Exists {
+		b.WriteString(" (does not exist)")
+	}
+	fmt.Fprintf(b, "\n    %s: %s", accessWords[d.Access], d.Rule)
+	if d.RulePath != d.RealPath && d.RulePath != "" {
+		b.WriteString(", for " + d.RulePath)
+	}
+	fmt.Fprintf(b, "\n    inside: %s\n", effectWords[d.Effect])
+}

@@ -1,0 +1,54 @@
+package sandboxhost
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/tetherexec/tether/internal/confine"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/internal/statedir"
+)
+
+// A Host confines commands on this machine without a server.
+type Host struct {
+	Procs    *proc.Supervisor
+	Confiner *confine.Confiner
+	state    *statedir.Dir
+}
+
+// Open makes a host. It shares the state directory with servers, since they must know of each
+// other's placeholders; an empty stateDir is the default one.
+func Open(stateDir string, userSockets bool) (*Host, error) {
+	if stateDir == "" {
+		var err error
+		if stateDir, err = statedir.Default(); err != nil {
+			return nil, err
+		}
+	}
+	log := slog.New(slog.DiscardHandler)
+	state, err := statedir.Open(stateDir, log)
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{state: state}
+	h.Procs = proc.New(proc.Config{Log: log})
+	h.Confiner, err = confine.New(confine.Config{
+		Procs: h.Procs, Shared: state.Shared, Own: state.Own, Private: append([]string{state.Shared}, statedir.Private(log)...),
+		UserSockets: userSockets, Log: log,
+	})
+	if err != nil {
+		h.Procs.Close()
+		return nil, errors.Join(err, state.Close())
+	}
+	return h, nil
+}
+
+// StateDir is the state directory that the host shares with servers.
+func (h *Host) StateDir() string { return h.state.Shared }
+
+// Close ends all commands and gives up the state directory.
+func (h *Host) Close() error {
+	err := h.Confiner.Close()
+	h.Procs.Close()
+	return errors.Join(err, h.state.Close(), h.Confiner.Leave())
+}

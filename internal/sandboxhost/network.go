@@ -1,0 +1,58 @@
+package sandboxhost
+
+import (
+	"fmt"
+
+	"github.com/tetherexec/tether/internal/netpolicy"
+	"github.com/tetherexec/tether/internal/netproxy"
+)
+
+// A network is that of a command that runs without a server.
+type network struct {
+	gate   *netproxy.Gate
+	env    []string // of the command
+	events chan refusal
+	done   chan struct{} // closed when all events are told
+}
+
+// maxEvents is how many refusals wait to be told; further ones are not.
+const maxEvents = 256
+
+// openNetwork makes a network. env is what the command would have without it.
+func openNetwork(rules *netpolicy.Rules, env []string, news *Refusals) (*network, error) {
+	n := &network{events: make(chan refusal, maxEvents), done: make(chan struct{})}
+	proxy := netproxy.New(netproxy.Config{Rules: rules, Upstream: env, Decided: n.decided})
+	var err error
+	if n.env, n.gate, err = proxy.Gate(env, true, false); err != nil {
+		proxy.Close()
+		return nil, fmt.Errorf("make a network for the command: %w", err)
+	}
+	go func() { // ends with close
+		defer close(n.done)
+		for e := range n.events {
+			news.tell(e)
+		}
+	}()
+	return n, nil
+}
+
+func (n *network) decided(e netproxy.Event) {
+	if e.Decision.Allowed {
+		return
+	}
+	one := refusal{host: e.Query.Host, port: e.Query.Port, reason: e.Decision.Reason, rule: e.Decision.Rule}
+	if e.Address.IsValid() {
+		one.address = e.Address.Addr().String()
+	}
+	select {
+	case n.events <- one:
+	default:
+	}
+}
+
+// close ends the network when its command has ended, and tells what is left to tell.
+func (n *network) close() {
+	n.gate.Close() // the last decision has been made then
+	close(n.events)
+	<-n.done
+}
