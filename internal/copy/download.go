@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/filelock"
 )
 
 const (
@@ -179,11 +180,12 @@ func (p *partialFile) open() (release func(), err error) {
 	if p.file, err = os.OpenFile(p.name, os.O_CREATE|os.O_RDWR, perm); err != nil {
 		return nil, err
 	}
-	release, held := lock(p.file)
-	if held && p.isThere() {
-		return release, nil
+	if release, err := filelock.Hold(p.file); err == nil {
+		if p.isThere() {
+			return release, nil
+		}
+		release()
 	}
-	release()
 	p.file.Close()
 	p.own, p.name = false, p.name+"."+rand.Text()[:8]
 	p.file, err = os.OpenFile(p.name, os.O_CREATE|os.O_EXCL|os.O_RDWR, perm)

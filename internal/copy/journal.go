@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tetherexec/tether/internal/filelock"
 	"github.com/tetherexec/tether/internal/statedir"
 )
 
@@ -74,7 +75,7 @@ func OpenJournal(address, destination string) *Journal {
 	if j.file, err = os.OpenFile(j.path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600); err != nil {
 		return nil
 	}
-	if !tryLock(j.file) {
+	if filelock.Try(int(j.file.Fd()), filelock.Exclusive) != nil {
 		j.file.Close()
 		return nil
 	}

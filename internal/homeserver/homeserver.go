@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/tetherexec/tether/internal/filelock"
 )
 
 // DefaultIdleExit is how long a server that was started here stays without
@@ -24,8 +26,6 @@ const (
 	startLimit = 20 * time.Second
 	// dialLimit is how long a socket of this machine may take to accept.
 	dialLimit = 5 * time.Second
-	// lockStep is how often somebody who waits for another start looks again.
-	lockStep = 20 * time.Millisecond
 	// maxLog is the size at which a new server begins its log anew.
 	maxLog = 1 << 20
 	// maxReason is how much of the log is quoted when a server does not start.
@@ -115,27 +115,14 @@ func (o *Options) lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(o.Socket), 0o700); err != nil {
 		return nil, fmt.Errorf("no place for the server's socket: %w", err)
 	}
-	path := o.beside(".lock")
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|noFollow, 0o600)
-	if err != nil {
+	file, err := filelock.Lock(ctx, o.beside(".lock"))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, fmt.Errorf("another process is starting a server: %w", err)
+	case err != nil:
 		return nil, fmt.Errorf("keep others from starting a server: %w", err)
 	}
-	for {
-		held, err := tryLock(file)
-		if err != nil {
-			file.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		if held {
-			return func() { file.Close() }, nil
-		}
-		select {
-		case <-time.After(lockStep):
-		case <-ctx.Done():
-			file.Close()
-			return nil, fmt.Errorf("somebody else is starting a server and holds %s: %w", path, context.Cause(ctx))
-		}
-	}
+	return func() { file.Close() }, nil
 }
 
 // start runs a server in the background and returns when it listens.

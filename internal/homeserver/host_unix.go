@@ -3,7 +3,6 @@
 package homeserver
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"syscall"
@@ -11,15 +10,6 @@ import (
 
 // noFollow makes it an error to open a link.
 const noFollow = syscall.O_NOFOLLOW
-
-// tryLock locks a file until it is closed, unless somebody else has.
-func tryLock(f *os.File) (held bool, err error) {
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR) {
-		return false, nil
-	}
-	return err == nil, err
-}
 
 // detached takes a server out of our session: neither the terminal nor the end of
 // the login reaches it.

@@ -2,15 +2,10 @@ package homeserver
 
 import (
 	"io/fs"
-	"os"
 	"syscall"
 )
 
 const noFollow = 0
-
-// tryLock does nothing here: of two servers that start at once, the second finds
-// the socket taken and ends.
-func tryLock(*os.File) (held bool, err error) { return true, nil }
 
 // detachedProcess is DETACHED_PROCESS: no console.
 const detachedProcess = 0x8

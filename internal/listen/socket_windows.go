@@ -14,9 +14,3 @@ func listenPrivate(ctx context.Context, path string) (*net.UnixListener, error) 
 	}
 	return l.(*net.UnixListener), nil
 }
-
-// lockDir does nothing: two servers that start on one socket file in the same
-// instant are not kept apart here.
-func lockDir(context.Context, string) (unlock func(), err error) {
-	return func() {}, nil
-}

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/filelock"
 )
 
 const (
@@ -79,7 +81,7 @@ func (c *cgroups) makeParent() error {
 		if err := os.Mkdir(c.parent, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		fd, err := lockCgroup(c.parent, unix.LOCK_SH)
+		fd, err := lockCgroup(c.parent, filelock.Shared)
 		if err == nil {
 			if c.lock >= 0 {
 				unix.Close(c.lock)
@@ -99,7 +101,7 @@ var errSwept = errors.New("it is swept by somebody else")
 
 // lockCgroup opens and locks a cgroup that is still there when it is locked: a lock on
 // one that was removed meanwhile says nothing about what has its name now.
-func lockCgroup(dir string, how int) (fd int, err error) {
+func lockCgroup(dir string, mode filelock.Mode) (fd int, err error) {
 	fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT {
 		return -1, errSwept
@@ -108,7 +110,7 @@ func lockCgroup(dir string, how int) (fd int, err error) {
 		return -1, err
 	}
 	var locked, there unix.Stat_t
-	if err = unix.Flock(fd, how|unix.LOCK_NB); err == unix.EWOULDBLOCK {
+	if err = filelock.Try(fd, mode); err == filelock.ErrHeld {
 		err = errSwept
 	}
 	if err == nil {
@@ -172,7 +174,7 @@ func unescapeMount(s string) string {
 func sweepCgroups(own string) {
 	stale, _ := filepath.Glob(filepath.Join(own, cgroupPrefix+"*"))
 	for _, dir := range stale {
-		fd, err := lockCgroup(dir, unix.LOCK_EX)
+		fd, err := lockCgroup(dir, filelock.Exclusive)
 		if err != nil {
 			continue
 		}

@@ -1,12 +1,14 @@
 package statedir
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 
+	"github.com/tetherexec/tether/internal/filelock"
 	"github.com/tetherexec/tether/internal/files/upload"
 	"github.com/tetherexec/tether/internal/proc"
 )
@@ -39,17 +41,17 @@ func Open(parent string, log *slog.Logger) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open state directory: %w", err)
 	}
-	unlock, err := lockFile(filepath.Join(parent, lockName))
+	parentLock, err := filelock.Lock(context.Background(), filepath.Join(parent, lockName))
 	if err != nil {
 		return nil, fmt.Errorf("lock state directory: %w", err)
 	}
-	defer unlock.Close()
+	defer parentLock.Close()
 	sweep(parent, log)
 	path, err := os.MkdirTemp(parent, ownPattern)
 	if err != nil {
 		return nil, fmt.Errorf("create state directory: %w", err)
 	}
-	lock, err := lockFile(filepath.Join(path, lockName))
+	lock, err := filelock.Lock(context.Background(), filepath.Join(path, lockName))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock state directory: %w", err), os.RemoveAll(path))
 	}
@@ -59,13 +61,16 @@ func Open(parent string, log *slog.Logger) (*Dir, error) {
 // sweep removes the directories of this user whose lock is free. The parent is
 // locked, so none of them is just being made.
 func sweep(parent string, log *slog.Logger) {
+	if !filelock.Supported {
+		return // the directories of running servers look the same
+	}
 	old, _ := filepath.Glob(filepath.Join(parent, ownPattern)) // the pattern is well-formed
 	for _, path := range old {
 		if !ownDir(path) {
 			log.Warn("cannot remove the state of a server that is gone: not a directory of this user", "dir", path)
 			continue
 		}
-		lock, err := tryLockFile(filepath.Join(path, lockName))
+		lock, err := filelock.TryLock(filepath.Join(path, lockName))
 		if err != nil {
 			continue
 		}

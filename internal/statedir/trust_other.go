@@ -3,7 +3,6 @@
 package statedir
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 )
@@ -22,9 +21,3 @@ func Trusted(name string) (string, error) {
 }
 
 func ownDir(string) bool { return true }
-
-func lockFile(path string) (*os.File, error) { return os.Create(path) }
-
-// tryLockFile never succeeds: without locks nobody can tell whether the owner
-// of a directory is gone.
-func tryLockFile(string) (*os.File, error) { return nil, errors.ErrUnsupported }

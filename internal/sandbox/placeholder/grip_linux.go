@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/filelock"
 )
 
 var (
@@ -72,7 +74,7 @@ func (s spot) grasp(seen sight) (*grip, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := g.lock(s, unix.LOCK_SH); err != nil {
+	if err := g.lock(s, filelock.Shared); err != nil {
 		g.release()
 		return nil, err
 	}
@@ -82,13 +84,13 @@ func (s spot) grasp(seen sight) (*grip, error) {
 // lock takes or converts the lock without waiting. Then it looks whether the
 // name still leads to the object: whoever takes it away has the exclusive lock
 // only until he has done so. After an error there is no lock.
-func (g *grip) lock(at spot, how int) error {
-	err := againErr(func() error { return unix.Flock(g.fd, how|unix.LOCK_NB) })
-	if err == unix.EWOULDBLOCK {
+func (g *grip) lock(at spot, mode filelock.Mode) error {
+	err := filelock.Try(g.fd, mode)
+	if err == filelock.ErrHeld {
 		return errLocked
 	}
 	if err != nil {
-		return os.NewSyscallError("flock", err)
+		return err
 	}
 	now, err := at.look()
 	if err == nil && now.id != g.id {
@@ -104,7 +106,7 @@ func (g *grip) lock(at spot, how int) error {
 // until it runs its program.
 func (g *grip) unlock() {
 	if g != nil {
-		unix.Flock(g.fd, unix.LOCK_UN)
+		filelock.Unlock(g.fd)
 	}
 }
 
@@ -231,7 +233,7 @@ func (s spot) guard(seen sight) (*grip, error) {
 	}
 	empty, err := g.empty(seen)
 	if empty && err == nil {
-		err = g.lock(s, unix.LOCK_SH)
+		err = g.lock(s, filelock.Shared)
 	}
 	if !empty || err != nil {
 		g.release()

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/filelock"
 )
 
 // elsewhere is the same workspace for a server with another registry.
@@ -385,7 +387,7 @@ func TestLockAfterRemoval(t *testing.T) {
 		if replace {
 			b.must(os.Mkdir(b.path("x"), 0o755))
 		}
-		if err := g.lock(sp, unix.LOCK_SH); err != errMoved {
+		if err := g.lock(sp, filelock.Shared); err != errMoved {
 			t.Errorf("lock: %v", err)
 		}
 		g.release()

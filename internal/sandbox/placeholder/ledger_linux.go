@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/filelock"
 )
 
 var (
@@ -297,10 +299,10 @@ func (l *Ledger) acquire(want Want) (record, *grip, error) {
 // try again.
 // What it returns is the caller's in any case.
 func (l *Ledger) join(r record, want Want) (g *grip, done bool, err error) {
-	alone, err := r.lock(unix.LOCK_EX)
+	alone, err := r.lock(filelock.Exclusive)
 	if err == nil && !alone {
 		var shared bool
-		if shared, err = r.lock(unix.LOCK_SH); !shared {
+		if shared, err = r.lock(filelock.Shared); !shared {
 			return nil, false, err
 		}
 	}
@@ -327,7 +329,7 @@ func (l *Ledger) join(r record, want Want) (g *grip, done bool, err error) {
 	if err != nil || !alone {
 		return g, err == nil, err
 	}
-	if shared, err := r.lock(unix.LOCK_SH); !shared {
+	if shared, err := r.lock(filelock.Shared); !shared {
 		return g, false, err
 	}
 	// Giving up the exclusive lock and taking the shared one need not be one step.
@@ -449,7 +451,7 @@ func put(r record, sp spot, want Want, found phase) (*grip, error) {
 func (l *Ledger) retire(r record, g *grip, keep bool) (guarded bool) {
 	defer g.release()
 	g.unlock() // before the record's: whoever is alone with that finds no lock of ours here
-	alone, err := r.lock(unix.LOCK_EX)
+	alone, err := r.lock(filelock.Exclusive)
 	if !alone {
 		r.close()
 		if err != nil {
@@ -517,7 +519,7 @@ func removeOurs(got reading, parked parkedSpot, g *grip, keep bool) error {
 		}
 		defer g.release()
 	}
-	if err := g.lock(sp, unix.LOCK_EX); err != nil {
+	if err := g.lock(sp, filelock.Exclusive); err != nil {
 		return err
 	}
 	defer g.unlock() // before the record's: the next user may be given this very object

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/filelock"
 )
 
 // A placeholder directory that is not needed any more is likely to be needed
@@ -88,7 +90,7 @@ func (p parkedSpot) moveOut(r record, to spot, g *grip) (done bool, err error) {
 	}
 	moved := move(p.spot, to)
 	if moved == nil {
-		err := g.lock(to, unix.LOCK_SH)
+		err := g.lock(to, filelock.Shared)
 		return err == nil, err
 	}
 	if err := r.add(lineGone); err != nil {

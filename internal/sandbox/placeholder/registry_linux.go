@@ -1,12 +1,15 @@
 package placeholder
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/filelock"
 )
 
 // A record is an open registry file. Its lock is the descriptor's; a child that
@@ -29,19 +32,19 @@ func openRecord(file string, flags int) (record, error) {
 
 // lock takes or converts the lock without waiting. False: others have it, and
 // then this record has none.
-func (r record) lock(how int) (bool, error) {
-	err := againErr(func() error { return unix.Flock(r.fd, how|unix.LOCK_NB) })
-	switch err {
+func (r record) lock(mode filelock.Mode) (bool, error) {
+	switch err := filelock.Try(r.fd, mode); err {
 	case nil:
 		return true, nil
-	case unix.EWOULDBLOCK:
+	case filelock.ErrHeld:
 		return false, nil
+	default:
+		return false, fmt.Errorf("lock registry file %s: %w", filepath.Base(r.file), err)
 	}
-	return false, fmt.Errorf("lock registry file %s: %w", filepath.Base(r.file), err)
 }
 
 func (r record) close() {
-	unix.Flock(r.fd, unix.LOCK_UN)
+	filelock.Unlock(r.fd)
 	unix.Close(r.fd)
 }
 
@@ -154,18 +157,11 @@ func lockRegistry(dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("registry: %w", err)
 	}
-	r := record{fd, dir}
-	for w := (waiter{}); ; {
-		got, err := r.lock(unix.LOCK_EX)
-		if got {
-			return r.close, nil
-		}
-		if err == nil && !w.wait() {
-			err = errBusy
-		}
-		if err != nil {
-			r.close()
-			return nil, err
-		}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errBusy)
+	defer cancel()
+	if err := filelock.Wait(ctx, fd, filelock.Exclusive); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("lock registry: %w", err)
 	}
+	return record{fd, dir}.close, nil
 }

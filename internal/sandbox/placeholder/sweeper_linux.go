@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/filelock"
+
 	"github.com/tetherexec/tether/internal/reexec"
 )
 
@@ -103,7 +105,7 @@ func finish(ctx context.Context, dir string, patience time.Duration) error {
 	}
 	defer lock.close()
 	for until := time.Now().Add(patience); ; {
-		if alone, err := lock.lock(unix.LOCK_EX); err != nil || !alone && time.Now().After(until) {
+		if alone, err := lock.lock(filelock.Exclusive); err != nil || !alone && time.Now().After(until) {
 			return err
 		} else if alone {
 			break

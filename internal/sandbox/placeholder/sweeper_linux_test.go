@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/tetherexec/tether/internal/filelock"
 )
 
 // When a ledger is closed while another one guards its placeholder, a sweeper removes the
@@ -33,12 +33,12 @@ func TestSweeperOutlivesLedger(t *testing.T) {
 	b.must(err)
 	defer lock.close()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) { // until it is at work
-		alone, err := lock.lock(unix.LOCK_SH)
+		alone, err := lock.lock(filelock.Shared)
 		b.must(err)
 		if !alone {
 			break
 		}
-		unix.Flock(lock.fd, unix.LOCK_UN)
+		filelock.Unlock(lock.fd)
 		if time.Now().After(deadline) {
 			t.Fatal("the sweeper does not begin")
 		}

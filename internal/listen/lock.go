@@ -1,13 +1,12 @@
-//go:build unix
-
 package listen
 
 import (
 	"context"
 	"errors"
 	"os"
-	"syscall"
 	"time"
+
+	"github.com/tetherexec/tether/internal/filelock"
 )
 
 // lockPatience is how long a start waits for another one in the same directory,
@@ -21,22 +20,11 @@ func lockDir(ctx context.Context, dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, errors.New("another process holds a lock on the directory "+dir))
 	defer cancel()
-	for {
-		err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { d.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			d.Close()
-			return nil, os.NewSyscallError("flock "+dir, err)
-		}
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-ctx.Done():
-			d.Close()
-			return nil, errors.New("another process holds a lock on the directory " + dir)
-		}
+	if err := filelock.Wait(ctx, int(d.Fd()), filelock.Exclusive); err != nil {
+		d.Close()
+		return nil, err
 	}
+	return func() { d.Close() }, nil
 }
