@@ -1,0 +1,102 @@
+// Package bridge is the engine of `tether bridge`: it connects a client that speaks in lines, on
+// standard input and output, with the WebSocket of the user's server on this machine.
+//
+// It holds a bounded piece of each message and answers no pings of the server, so that a link
+// behind it which is dead is found out. bridge.go finds the server, pump.go carries messages.
+package bridge
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gobwas/ws"
+
+	"github.com/tetherexec/tether/internal/homeserver"
+)
+
+const (
+	// maxAttempts is how often a server is looked for if it ends just when it is found.
+	maxAttempts = 3
+	// upgradeLimit is how long a server of this machine may take to answer.
+	upgradeLimit = 20 * time.Second
+	// maxRefusal is how much of the text is kept with which a server refuses us.
+	maxRefusal = 1 << 10
+)
+
+// errRefused means that the server has answered and does not want this client.
+var errRefused = errors.New("the server refuses the connection")
+
+// Run connects a client on standard input and output to the user's server, until one of them
+// leaves.
+func Run(ctx context.Context, o homeserver.Options, stdin io.Reader, stdout io.Writer) error {
+	conn, in, err := connectHome(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return pump(stdin, stdout, conn, in)
+}
+
+// connectHome opens a WebSocket to the user's server. One that was found may be
+// about to end by itself: then another one is started.
+func connectHome(ctx context.Context, o homeserver.Options) (net.Conn, *bufio.Reader, error) {
+	for attempt := 1; ; attempt++ {
+		url, err := homeserver.Ensure(ctx, o)
+		if err != nil {
+			return nil, nil, err
+		}
+		conn, in, err := dialSocket(ctx, strings.TrimPrefix(url, "unix://"))
+		if err == nil {
+			return conn, in, nil
+		}
+		if errors.Is(err, errRefused) {
+			return nil, nil, fmt.Errorf("%s: %w", url, err)
+		}
+		if attempt == maxAttempts {
+			return nil, nil, fmt.Errorf("the server on %s does not answer: %w", url, err)
+		}
+	}
+}
+
+// dialSocket opens a WebSocket on a socket file. What the server sends is read from
+// the reader.
+func dialSocket(ctx context.Context, path string) (net.Conn, *bufio.Reader, error) {
+	var refusal string
+	dialer := ws.Dialer{
+		Timeout: upgradeLimit,
+		OnStatusError: func(_ int, _ []byte, r io.Reader) {
+			if answer, err := http.ReadResponse(bufio.NewReader(r), nil); err == nil && answer.ContentLength > 0 {
+				text, _ := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
+				refusal = string(text)
+			}
+		},
+		NetDial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		},
+	}
+	conn, early, _, err := dialer.Dial(ctx, "ws://localhost/")
+	if err != nil && refusal != "" {
+		return nil, nil, fmt.Errorf("%w: %s", errRefused, refusal)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	var in io.Reader = conn
+	if early != nil { // came with the answer
+		text, err := early.Peek(early.Buffered())
+		if err != nil {
+			return nil, nil, errors.Join(err, conn.Close())
+		}
+		in = io.MultiReader(bytes.NewReader(bytes.Clone(text)), conn)
+		ws.PutReader(early)
+	}
+	return conn, bufio.NewReaderSize(in, pumpBuffer), nil
+}
