@@ -191,8 +191,7 @@ func (w *watcher) ask(now time.Time) {
 }
 
 // mustAnswer reports whether an environment/status is answered before the requests that
-// wait. The reference server, and tether with --concurrent-requests 1, executes one
-// request after the other.
+// wait. The reference server executes one request after the other.
 func (w *watcher) mustAnswer(waiting rpc.Waiting) bool {
 	return w.link.has(FeatureConcurrent) || waiting.Calls == 0 || waiting.Oldest.After(w.status.sent)
 }

@@ -84,7 +84,7 @@ func TestConfigFromFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.Listen.URL != "wss://192.0.2.1:7" || cfg.ConcurrentRequests != math.MaxInt32 || cfg.SessionTTL != time.Minute || cfg.SessionTTLMax != 2*time.Minute ||
+	if cfg.Listen.URL != "wss://192.0.2.1:7" || cfg.SessionTTL != time.Minute || cfg.SessionTTLMax != 2*time.Minute ||
 		cfg.Retain != 1<<20 || cfg.SpoolLimit != 2<<20 || cfg.SpoolTotal != 3<<20 || cfg.StateDir != "d" ||
 		cfg.Listen.TLS != (listen.TLSConfig{CertFile: "c", KeyFile: "k", ClientCAFile: "a"}) {
 		t.Errorf("got %+v", cfg)

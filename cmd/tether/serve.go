@@ -89,7 +89,7 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	fs.Var(&f.spoolLimit, "spool-limit", "unsent output per process at which the process has to wait")
 	fs.Var(&f.spoolAll, "spool-total", "output kept of all processes together")
 	fs.StringVar(&f.cfg.StateDir, "state-dir", "", "`PATH` for output that does not fit in memory\n(default $XDG_STATE_HOME/tether or ~/.local/state/tether)")
-	fs.Var(&f.concurrent, "concurrent-requests", "schedule requests as codex exec-server does: 1 is one after\nthe other; without this flag none waits for another's wait")
+	fs.Var(&f.concurrent, "concurrent-requests", "accepted as codex exec-server has it, without effect: requests\nalways run concurrently, in order where they depend on each other")
 	defineUserSockets(fs, &f.cfg.UserSockets)
 	group(fs, "Sandbox", userSockets)
 	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "idle-exit", "retain", "spool-limit", "spool-total", "state-dir", "concurrent-requests")
@@ -119,7 +119,6 @@ func (f *serveFlags) config(stderr io.Writer) (server.Config, error) {
 	}
 	cfg.Listen.Auth.Mode = f.listen.authMode.value
 	f.listen.warn(stderr, &cfg.Listen)
-	cfg.ConcurrentRequests = int(f.concurrent)
 	cfg.SessionTTL, cfg.SessionTTLMax = time.Duration(f.ttl), time.Duration(f.ttlMax)
 	cfg.IdleExit = time.Duration(f.idleExit)
 	cfg.Retain, cfg.SpoolLimit, cfg.SpoolTotal = int64(f.retain), int64(f.spoolLimit), int64(f.spoolAll)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
 // A program is a running tether.
@@ -160,5 +162,27 @@ func TestClosedOutputDoesNotKillStdio(t *testing.T) {
 	p.Wait()
 	if code := p.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("ended with %v; standard error: %s", p.ProcessState, p.stderr)
+	}
+}
+
+// --concurrent-requests has no effect: however many long polls wait, other requests are answered.
+func TestConcurrentRequestsDelayNothing(t *testing.T) {
+	t.Parallel()
+	for _, n := range []string{"1", "2"} {
+		t.Run(n, func(t *testing.T) {
+			t.Parallel()
+			c := tethertest.Connect(t, startTether(t, "serve", "--concurrent-requests", n).line(t))
+			file := filepath.Join(t.TempDir(), "f")
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c.Must("fs/open", map[string]any{"handleId": "h", "path": "file://" + file}, nil)
+			c.Start(tethertest.Command("p", []string{"sleep", "1000"}, nil))
+			for range 5 {
+				c.Ask("process/read", map[string]any{"processId": "p", "waitMs": time.Hour.Milliseconds()})
+			}
+			c.Must("fs/close", map[string]any{"handleId": "h"}, nil)
+			c.Terminate("p")
+		})
 	}
 }

@@ -35,7 +35,7 @@ const maxCollected = 512 << 20
 type conn struct {
 	server    *Server
 	rpc       *rpc.Conn
-	scheduler *schedule.Scheduler
+	scheduler schedule.Scheduler
 	log       *slog.Logger
 
 	client    *client // nil before the handshake; only used by the reader
@@ -72,7 +72,6 @@ func (s *Server) newConn(ctx context.Context, stream rpc.Stream, peer string) *c
 		Handler: c, Log: c.log, ParsePrefix: wire.InvalidAppRequest, Salvage: salvage, Memory: s.memory, Refusal: refusal,
 		Urgent: func(method string) bool { return methods[method].prepare != nil && !methods[method].waits },
 	})
-	c.scheduler = schedule.NewScheduler(c.rpc.Context(), 0)
 	return c
 }
 

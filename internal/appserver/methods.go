@@ -50,13 +50,11 @@ func quick[P any](f func(*conn, *P) error, handle func(*P) string) func(*conn, *
 		if err := wire.DecodeAppParams(r.Params, p); err != nil {
 			return schedule.Job{}, err
 		}
-		name := handle(p)
-		return schedule.Job{Process: &name, Run: func(done func()) {
-			defer done()
-			answer(r, f(c, p))
-		}}, nil
+		return schedule.Job{Key: handleKey(handle(p)), Run: func() { answer(r, f(c, p)) }}, nil
 	}
 }
+
+func handleKey(handle string) schedule.Key { return schedule.Key{Kind: schedule.Process, ID: handle} }
 
 func answer(r *rpc.Request, err error) {
 	if err == nil {
@@ -77,8 +75,7 @@ func spawns(c *conn, r *rpc.Request) (schedule.Job, error) {
 		return schedule.Job{}, err
 	}
 	client := c.client
-	return schedule.Job{Process: &p.ProcessHandle, Exclusive: true, Slow: true, Run: func(done func()) {
-		defer done()
+	return schedule.Job{Key: handleKey(p.ProcessHandle), Exclusive: true, Slow: true, Run: func() {
 		defer c.leave(len(r.Params))
 		if err := c.spawn(r, p, client); err != nil {
 			answer(r, err)
@@ -189,8 +186,7 @@ func writes(c *conn, r *rpc.Request) (schedule.Job, error) {
 	if err := wire.DecodeAppParams(r.Params, p); err != nil {
 		return schedule.Job{}, err
 	}
-	return schedule.Job{Process: &p.ProcessHandle, Run: func(done func()) {
-		defer done()
+	return schedule.Job{Key: handleKey(p.ProcessHandle), Run: func() {
 		c.write(p, func(err error) {
 			answer(r, err)
 			c.leave(len(r.Params))

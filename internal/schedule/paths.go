@@ -2,66 +2,73 @@ package schedule
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
-// A Touch is a file or directory that a job depends on, and all that is below.
-type Touch struct {
+// A PathUse is a file or directory that a job depends on, with everything below it.
+type PathUse struct {
 	Path   string // absolute
-	Change bool   // the job changes something there; else it looks
+	Change bool   // the job changes something there; otherwise it only reads
 }
 
-// A gate makes jobs wait for earlier ones that touch the same files, if one of them
-// changes something. The results are those of one-by-one execution, as far as paths
-// can tell: links are not followed.
-type gate struct {
-	jobs []*visit // not done, in order of arrival
+// pathLocks make jobs wait for earlier ones that use the same files, if one of them changes something. They compare paths
+// and do not follow links.
+type pathLocks struct {
+	held []*pathLock // oldest first
 }
 
-// A visit is a job that touches files, from its arrival until it is done.
-type visit struct {
-	touches []Touch
-	earlier int      // jobs that it waits for
-	later   []*visit // jobs that wait for it
-	begin   func()   // when it waits for nobody any more; nil: its turn has not come
+// A pathLock belongs to a job that uses files, from its arrival until it is done. A passing one is given up as soon as it
+// waits for no earlier one.
+type pathLock struct {
+	uses    []PathUse
+	passing bool
+	earlier int         // locks that it waits for
+	later   []*pathLock // locks that wait for it
+	begin   func()      // begins the job when earlier is 0; nil if the job still waits in its queue
 }
 
-// enter notes a job.
-func (g *gate) enter(touches []Touch) *visit {
-	v := &visit{touches: make([]Touch, len(touches))}
-	for i, t := range touches {
-		v.touches[i] = Touch{path.Clean("/" + t.Path), t.Change}
+// acquire notes the paths that a job uses. It returns nil for a passing job that waits for no earlier one.
+func (p *pathLocks) acquire(uses []PathUse, passing bool) *pathLock {
+	l := &pathLock{uses: make([]PathUse, len(uses)), passing: passing}
+	for i, u := range uses {
+		l.uses[i] = PathUse{path.Clean("/" + u.Path), u.Change}
 	}
-	for _, e := range g.jobs {
-		if e.conflicts(v) {
-			e.later = append(e.later, v)
-			v.earlier++
+	for _, e := range p.held {
+		if e.conflicts(l) {
+			e.later = append(e.later, l)
+			l.earlier++
 		}
 	}
-	g.jobs = append(g.jobs, v)
-	return v
+	if passing && l.earlier == 0 {
+		return nil
+	}
+	p.held = append(p.held, l)
+	return l
 }
 
-// leave forgets a job that is done, and returns how to begin those that waited for
-// it alone.
-func (g *gate) leave(v *visit) (free []func()) {
-	for i, e := range g.jobs {
-		if e == v {
-			g.jobs = append(g.jobs[:i], g.jobs[i+1:]...)
-			break
-		}
+// release gives up a lock, and returns functions that begin the jobs that waited for it alone.
+func (p *pathLocks) release(l *pathLock) (free []func()) {
+	if i := slices.Index(p.held, l); i >= 0 {
+		p.held = slices.Delete(p.held, i, i+1)
 	}
-	for _, l := range v.later {
-		if l.earlier--; l.earlier == 0 && l.begin != nil {
-			free = append(free, l.begin)
+	for _, next := range l.later {
+		if next.earlier--; next.earlier > 0 {
+			continue
+		}
+		if next.begin != nil {
+			free = append(free, next.begin)
+		}
+		if next.passing {
+			free = append(free, p.release(next)...)
 		}
 	}
 	return free
 }
 
-func (v *visit) conflicts(other *visit) bool {
-	for _, a := range v.touches {
-		for _, b := range other.touches {
+func (l *pathLock) conflicts(other *pathLock) bool {
+	for _, a := range l.uses {
+		for _, b := range other.uses {
 			if (a.Change || b.Change) && (within(a.Path, b.Path) || within(b.Path, a.Path)) {
 				return true
 			}

@@ -1,296 +1,176 @@
 package schedule
 
-import (
-	"context"
-	"sync"
+import "sync"
+
+// A Kind says what the id of a Key names.
+type Kind uint8
+
+// The kinds of keys. A job whose key has the kind None keeps no order.
+const (
+	None Kind = iota
+	Process
+	FileHandle
+	Upload
+	Watch
 )
 
-// A Job is one request, ready to run.
-type Job struct {
-	// Run does it and calls done once, when the answer is given, from any
-	// goroutine. Unless the job is Slow, Run itself must not wait.
-	Run func(done func())
+// A Key is the thing that a job is about. Jobs with the same key begin in order of arrival.
+type Key struct {
+	Kind Kind
+	ID   string
+}
 
-	// Try, if not nil, does a slow job on the spot, unless that would mean to wait;
-	// then it reports false, and Run is called. It must not wait for anything, files
-	// included. A job that had to wait for another is not tried.
+// A Job is one request that is ready to run.
+type Job struct {
+	// Run executes the request. The job is done when Run returns. Unless the job is Slow, Run must not wait.
+	Run func()
+
+	// Try, if not nil, executes a slow job on the goroutine that submits it, if that is possible without waiting for
+	// anything, files included. Otherwise it reports false, and Run is called. A job that had to wait for another one is
+	// not tried.
 	Try func() bool
 
-	Slow      bool    // Run waits, and does not return before done: it gets a goroutine
-	Process   *string // jobs of one process begin in order
-	Exclusive bool    // later jobs of the process begin when it is done
-	Control   bool    // goes to the control lane
+	Slow      bool // Run may wait: it gets a goroutine of its own
+	Key       Key
+	Exclusive bool // later jobs with the same key begin when this one is done
 
-	// Touches are the files that the job depends on. Without a limit it begins when
-	// no earlier job is under way that is in conflict with it.
-	Touches []Touch
+	// Paths are the files that the job depends on. The job begins when no earlier conflicting job is under way.
+	Paths []PathUse
 
-	visit *visit // if it touches something
+	// Passing jobs wait for earlier jobs that change their paths, but later jobs do not wait for them.
+	Passing bool
+
+	lock *pathLock // nil if the job need not wait for its paths
 }
 
-// A Scheduler decides when the requests of one connection run. They are
-// submitted in order of arrival by one goroutine.
-//
-// Without a limit, requests that conflict with no earlier one run at once: the
-// results are those of one-by-one execution, but nobody waits for somebody
-// else's wait. A limit of 1 means strictly one after the other; a larger one
-// means two lanes with that many places each. The order per process is kept in
-// every mode, except that the control lane does not wait for jobs that have no
-// place in the other: what could give them one may be a terminate.
-//
-// When the connection is over, what waits for a place never begins: nobody was
-// told that it would. What waits for an exclusive job, or for one that touches the
-// same files, does, without a limit.
+// A Scheduler decides when the requests of one connection run. One goroutine submits them, in order of arrival. The zero
+// value is ready to use.
 type Scheduler struct {
-	ctx   context.Context
-	limit int
-	room  chan struct{}  // with a limit of 1: what waits
-	slow  sync.WaitGroup // goroutines of slow jobs
+	slow sync.WaitGroup // slow jobs that were submitted
 
-	mu    sync.Mutex
-	over  bool             // Wait was called
-	lines map[string]*line // processes with an exclusive job under way
-	gate  gate
-	lanes [2]lane
+	mu     sync.Mutex
+	queues map[Key]*keyQueue // of the keys with an exclusive job that is not done
+	paths  pathLocks
 }
 
-// A line holds the jobs of a process that wait for an exclusive one.
-type line struct {
+// A keyQueue holds the jobs of one key that wait for an exclusive job.
+type keyQueue struct {
 	waiting   []Job
-	busy      bool // an exclusive job is under way
-	advancing bool // a goroutine takes jobs out, one after the other
+	busy      bool // an exclusive job has begun and is not done
+	advancing bool // a goroutine begins the waiting jobs, one after the other
 }
 
-// A lane has a limited number of places.
-type lane struct {
-	waiting []Job
-	used    int
-	filling bool // a goroutine takes jobs out, one after the other
-}
-
-// maxWaiting is how many jobs may wait for their turn where one runs after the
-// other; then Submit waits. Requests alone are never so many.
-const maxWaiting = 2 * 4096
-
-// NewScheduler returns a scheduler for one connection, whose context is ctx. A
-// limit of 0 means none.
-func NewScheduler(ctx context.Context, limit int) *Scheduler {
-	s := &Scheduler{ctx: ctx, limit: limit, lines: map[string]*line{}}
-	if limit == 1 {
-		s.room = make(chan struct{}, maxWaiting) // costs nothing per place
-	}
-	return s
-}
-
-// Submit runs a job when its time has come.
+// Submit runs a job as soon as it may run.
 func (s *Scheduler) Submit(j Job) {
-	switch {
-	case s.room != nil:
-		select {
-		case s.room <- struct{}{}:
-			s.enqueue(&s.lanes[0], j)
-		case <-s.ctx.Done():
-		}
-	default:
-		if len(j.Touches) > 0 && s.limit == 0 {
-			j.visit = s.enter(j.Touches)
-		}
-		if j.Process == nil || !s.mustQueue(j) {
-			s.place(j)
-		}
+	if j.Slow {
+		s.slow.Add(1)
+	}
+	if len(j.Paths) > 0 {
+		s.mu.Lock()
+		j.lock = s.paths.acquire(j.Paths, j.Passing)
+		s.mu.Unlock()
+	}
+	if j.Key.Kind == None || !s.mustQueue(j) {
+		s.place(j)
 	}
 }
 
-// Wait returns when all slow jobs that were begun are done. It is called when
-// ctx is over and nothing is submitted any more.
-func (s *Scheduler) Wait() {
-	s.mu.Lock()
-	s.over = true
-	s.mu.Unlock()
-	s.slow.Wait()
-}
+// Wait returns when all slow jobs are done. It is called after the last Submit.
+func (s *Scheduler) Wait() { s.slow.Wait() }
 
-// mustQueue puts a job behind the exclusive job of its process, if there is
-// one. An exclusive job that need not wait makes later ones wait.
+// mustQueue puts a job behind the exclusive job with its key, if there is one. If there is none and the job is exclusive,
+// later jobs have to queue.
 func (s *Scheduler) mustQueue(j Job) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.lines[*j.Process]; l != nil {
-		l.waiting = append(l.waiting, j)
+	if q := s.queues[j.Key]; q != nil {
+		q.waiting = append(q.waiting, j)
 		return true
 	}
 	if j.Exclusive {
-		s.lines[*j.Process] = &line{busy: true}
+		if s.queues == nil {
+			s.queues = map[Key]*keyQueue{}
+		}
+		s.queues[j.Key] = &keyQueue{busy: true}
 	}
 	return false
 }
 
-// advance is called when an exclusive job is done. It places the jobs that
-// waited for it, up to the next exclusive one. Later jobs of the process cannot
-// overtake them, as they go to the line until that is empty.
-func (s *Scheduler) advance(process string) {
+// advance is called when an exclusive job is done. It places the jobs that waited for it, up to the next exclusive one.
+// Later jobs with the key cannot overtake them, because they have to queue until the queue is empty.
+func (s *Scheduler) advance(key Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.lines[process]
-	l.busy = false
-	if l.advancing {
+	q := s.queues[key]
+	q.busy = false
+	if q.advancing {
 		return
 	}
-	l.advancing = true
-	for len(l.waiting) > 0 && !l.busy {
-		j := pop(&l.waiting)
-		l.busy = j.Exclusive
+	q.advancing = true
+	for len(q.waiting) > 0 && !q.busy {
+		j := pop(&q.waiting)
+		q.busy = j.Exclusive
 		s.mu.Unlock()
 		s.place(j)
 		s.mu.Lock()
 	}
-	l.advancing = false
-	if !l.busy {
-		delete(s.lines, process)
+	q.advancing = false
+	if !q.busy {
+		delete(s.queues, key)
 	}
 }
 
-// place begins a job as soon as its lane has a place, or without a limit, as soon as
-// no earlier one is in its way.
+// place begins a job that is first in its queue, as soon as it need not wait for its paths.
 func (s *Scheduler) place(j Job) {
-	if s.limit == 0 {
-		if j.Slow {
-			s.slow.Add(1)
-		}
-		if j.visit == nil || s.mayBegin(j) {
-			s.begin(j, nil)
-		}
-		return
+	if j.lock == nil || s.mayBegin(j) {
+		s.begin(j)
 	}
-	n := &s.lanes[0]
-	if j.Control {
-		n = &s.lanes[1]
-	}
-	if j.Process == nil && s.take(n) {
-		// It has no order to keep, and later ones may count on its having
-		// begun: the rest of the lane need not come first.
-		if j.Slow {
-			s.slow.Add(1)
-		}
-		s.begin(j, n)
-		return
-	}
-	s.enqueue(n, j)
 }
 
-// enter notes what a job touches, in order of arrival.
-func (s *Scheduler) enter(touches []Touch) *visit {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.gate.enter(touches)
-}
-
-// mayBegin reports whether a job whose turn has come waits for nobody who touches the
-// same files. If it does, it begins when they are done.
+// mayBegin reports whether a job need not wait for its paths. If it must, it begins when the jobs before it are done.
 func (s *Scheduler) mayBegin(j Job) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if j.visit.earlier == 0 {
+	if j.lock.earlier == 0 {
 		return true
 	}
-	j.Try = nil // it would hold up the others that begin at the same time
-	j.visit.begin = func() { s.begin(j, nil) }
+	j.Try = nil // it would delay the other jobs that begin at the same time
+	j.lock.begin = func() { s.begin(j) }
 	return false
 }
 
-// leave lets those begin who waited for what a job touched.
-func (s *Scheduler) leave(v *visit) {
-	s.mu.Lock()
-	free := s.gate.leave(v)
-	s.mu.Unlock()
-	for _, begin := range free {
-		begin()
-	}
-}
-
-// take takes a place, if there is one.
-func (s *Scheduler) take(n *lane) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if n.used == s.limit {
-		return false
-	}
-	n.used++
-	return true
-}
-
-// enqueue puts a job into a lane, to begin in its turn.
-func (s *Scheduler) enqueue(n *lane, j Job) {
-	s.mu.Lock()
-	n.waiting = append(n.waiting, j)
-	s.fillLocked(n)
-	s.mu.Unlock()
-}
-
-// vacate gives the place of a finished job to the next.
-func (s *Scheduler) vacate(n *lane) {
-	s.mu.Lock()
-	n.used--
-	s.fillLocked(n)
-	s.mu.Unlock()
-}
-
-// fillLocked begins the jobs of a lane for which there are places, without the
-// lock. Only one goroutine does so at a time, so that they begin in order;
-// whoever comes meanwhile leaves its job or place to that one.
-func (s *Scheduler) fillLocked(n *lane) {
-	if n.filling {
-		return
-	}
-	n.filling = true
-	for len(n.waiting) > 0 && n.used < s.limit && !s.over && s.ctx.Err() == nil {
-		j := pop(&n.waiting)
-		n.used++
-		if j.Slow {
-			s.slow.Add(1)
-		}
-		s.mu.Unlock()
-		if s.room != nil {
-			<-s.room
-		}
-		s.begin(j, n)
-		s.mu.Lock()
-	}
-	n.filling = false
-}
-
-// begin runs a job that has a place in a lane, or needs none. A slow one has
-// been added to s.slow.
-func (s *Scheduler) begin(j Job, n *lane) {
-	done := func() {}
-	if n != nil || j.Exclusive || j.visit != nil {
-		done = func() { s.finish(j, n) }
-	}
-	if !j.Slow {
-		j.Run(done)
-		return
-	}
-	if j.Try != nil && j.Try() {
+// begin runs a job whose turn has come.
+func (s *Scheduler) begin(j Job) {
+	switch {
+	case !j.Slow:
+		j.Run()
+		s.finish(j)
+	case j.Try != nil && j.Try():
+		s.finish(j)
 		s.slow.Done()
-		done()
-		return
+	default:
+		go s.runSlow(j) // Wait waits for it
 	}
-	go func() { // waited for by Wait
-		defer s.slow.Done()
-		j.Run(done)
-	}()
 }
 
-// finish lets those begin who waited for the job.
-func (s *Scheduler) finish(j Job, n *lane) {
-	if n != nil {
-		s.vacate(n)
+func (s *Scheduler) runSlow(j Job) {
+	defer s.slow.Done()
+	j.Run()
+	s.finish(j)
+}
+
+// finish begins the jobs that waited for this one.
+func (s *Scheduler) finish(j Job) {
+	if j.lock != nil && !j.Passing {
+		s.mu.Lock()
+		free := s.paths.release(j.lock)
+		s.mu.Unlock()
+		for _, begin := range free {
+			begin()
+		}
 	}
-	if j.visit != nil {
-		s.leave(j.visit)
-	}
-	if j.Exclusive && s.room == nil {
-		s.advance(*j.Process)
+	if j.Exclusive {
+		s.advance(j.Key)
 	}
 }
 

@@ -26,11 +26,6 @@ const (
 type Config struct {
 	Listen listen.Config // where to listen, and for whom
 
-	// ConcurrentRequests is the reference server's scheduling: 1 is strictly one
-	// request after the other, N are two lanes of N slots. 0 is tether's own:
-	// the results of one by one, without the waiting.
-	ConcurrentRequests int
-
 	SessionTTL    time.Duration // how long a session outlives its connection
 	SessionTTLMax time.Duration // the most a client may ask for
 	IdleExit      time.Duration // Serve returns after as long without connections and sessions; 0: never
@@ -58,9 +53,6 @@ type Config struct {
 func (c Config) Validate() error {
 	if err := c.Listen.Validate(); err != nil {
 		return err
-	}
-	if c.ConcurrentRequests < 0 {
-		return fmt.Errorf("concurrent requests must be at least 1, not %d", c.ConcurrentRequests)
 	}
 	for _, size := range []struct {
 		name  string

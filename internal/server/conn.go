@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -28,9 +27,8 @@ const maxPolls = 1024
 type conn struct {
 	server    *Server
 	rpc       *rpc.Conn
-	scheduler *schedule.Scheduler
+	scheduler schedule.Scheduler
 	log       *slog.Logger
-	serial    bool // everything goes through the scheduler, one after the other
 
 	attachment  atomic.Pointer[session.Attachment] // set by initialize
 	initialized atomic.Bool
@@ -54,14 +52,13 @@ type conn struct {
 // serve runs a connection to its end.
 func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix string) {
 	c := &conn{
-		server: s, log: s.log.With("peer", peer), serial: s.config.ConcurrentRequests == 1,
+		server: s, log: s.log.With("peer", peer),
 		searching: make(chan struct{}, 1), reading: make(chan struct{}, maxFileReads),
 	}
 	c.rpc = rpc.New(ctx, stream, rpc.Config{
 		Handler: c, Log: c.log, ParsePrefix: parsePrefix, Memory: s.memory, Refusal: refusal, Farewell: c.farewell,
-		Urgent: func(method string) bool { return methods[method].control },
+		Urgent: func(method string) bool { return methods[method].pace == urgent },
 	})
-	c.scheduler = schedule.NewScheduler(c.rpc.Context(), s.config.ConcurrentRequests)
 	why := c.rpc.Serve()
 	if rpc.IsDisconnect(why) {
 		c.log.Debug("connection lost", "err", why)
@@ -77,7 +74,6 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix
 	c.tasks.Wait()
 	c.handles.closeAll()
 	c.watcher.Close()
-	c.detach() // from what an initialize that was under way has attached
 }
 
 // endSession ends the client's session, whatever is under way in it.
@@ -93,108 +89,21 @@ func (c *conn) detach() {
 	}
 }
 
-// Request implements rpc.Handler.
-func (c *conn) Request(r *rpc.Request) {
-	if r.Method == wire.MethodInitialize {
-		if !c.serial {
-			c.initialize(r)
-			return
-		}
-		c.scheduler.Submit(schedule.Job{Run: func(done func()) {
-			defer done()
-			c.initialize(r)
-		}})
-		return
-	}
-	m, known := methods[r.Method]
-	if !known {
-		c.refuse(r, wire.Errorf(wire.CodeMethodNotFound, "exec-server stub does not implement `%s` yet", r.Method))
-		return
-	}
-	p, err := m.prepare(r.Params)
-	r.Params = nil // what is left of it was copied
-	if err == nil && !c.serial {
-		_, err = c.ready(m.family) // now: the handshake may be done before it runs
-	}
-	if err != nil {
-		c.refuse(r, err)
-		return
-	}
-	if p.arrive != nil && !c.serial { // else they run one by one anyway
-		p.touches = p.arrive(c)
-	}
-	job := schedule.Job{
-		Process: p.process, Exclusive: p.exclusive, Slow: p.slow, Control: m.control, Touches: p.touches,
-		Run: func(done func()) {
-			a, err := c.ready(m.family)
-			if err != nil {
-				c.fail(r, err)
-				done()
-				return
-			}
-			p.run(c, a, r, done)
-		},
-	}
-	if p.try != nil {
-		job.Try = func() bool {
-			a, err := c.ready(m.family)
-			return err == nil && p.try(c, a, r)
-		}
-	}
-	if p.passing {
-		job = c.afterChanges(job)
-	}
-	c.scheduler.Submit(job)
-}
-
-// refusal is the answer to a request for which there was no room. Input must not have
-// holes: when a write was refused, none that is on its way behind it may be accepted.
-func refusal(method string) *wire.Error {
-	if method == wire.MethodProcessWrite || method == wire.MethodProcessWriteAny {
-		return nil
-	}
-	return wireError(rpc.ErrNoRoom)
-}
-
-// refuse answers a request that cannot be run, in its turn.
-func (c *conn) refuse(r *rpc.Request, err error) {
-	c.scheduler.Submit(schedule.Job{Control: true, Run: func(done func()) {
-		c.fail(r, err)
-		done()
-	}})
-}
-
-func (c *conn) fail(r *rpc.Request, err error) { r.Fail(wireError(err)) }
-
-// ready returns the client's hold on its session, once the handshake is done.
-func (c *conn) ready(family string) (*session.Attachment, error) {
-	a := c.attachment.Load()
-	switch {
-	case a == nil:
-		return nil, wire.Errorf(wire.CodeInvalidRequest, "client must call initialize before using %s methods", family)
-	case !c.initialized.Load():
-		return nil, wire.Errorf(wire.CodeInvalidRequest, "client must send initialized before using %s methods", family)
-	case errors.Is(context.Cause(a.Context()), session.ErrResumed):
-		return nil, session.ErrResumed
-	}
-	return a, nil
-}
-
 // initialize opens or resumes a session. The reader waits for it, as everything
 // that follows depends on it.
 func (c *conn) initialize(r *rpc.Request) {
 	var p wire.InitializeParams
 	if err := wire.Decode(r.Params, &p); err != nil {
-		c.fail(r, wire.Errorf(wire.CodeInvalidParams, "%v", err))
+		r.Fail(wire.Errorf(wire.CodeInvalidParams, "%v", err))
 		return
 	}
 	if c.attachment.Load() != nil {
-		c.fail(r, wire.Errorf(wire.CodeInvalidRequest, "initialize may only be sent once per connection"))
+		r.Fail(wire.Errorf(wire.CodeInvalidRequest, "initialize may only be sent once per connection"))
 		return
 	}
 	a, err := c.attach(&p)
 	if err != nil {
-		c.fail(r, err)
+		r.Fail(wireError(err))
 		return
 	}
 	c.attachment.Store(a)
@@ -233,7 +142,7 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 
 // features are what a tether client may rely on.
 func (c *conn) features() []string {
-	list := []string{"ack", "closeStdin", "endSession", "goodbye", "hostPorts", "keepNewest", "label", "list", "observe", "once", "oneStream",
+	list := []string{"ack", "closeStdin", "concurrent", "endSession", "goodbye", "hostPorts", "keepNewest", "label", "list", "observe", "once", "oneStream",
 		"remoteControl", "resize", "retryStart", "search", "sessionTtl", "signal", "state", "termSize"}
 	if files.HasModes {
 		list = append(list, "fileAttributes")
@@ -241,28 +150,12 @@ func (c *conn) features() []string {
 	if upload.Supported {
 		list = append(list, "upload")
 	}
-	if !c.serial {
-		list = append(list, "concurrent")
-	}
 	slices.Sort(list)
 	return list
 }
 
 // Notification implements rpc.Handler.
 func (c *conn) Notification(method string, params []byte) error {
-	if !c.serial {
-		return c.notified(method, params)
-	}
-	c.scheduler.Submit(schedule.Job{Run: func(done func()) {
-		defer done()
-		if err := c.notified(method, params); err != nil {
-			c.rpc.Close(err)
-		}
-	}})
-	return nil
-}
-
-func (c *conn) notified(method string, params []byte) error {
 	a := c.attachment.Load()
 	switch {
 	case method == wire.MethodInitialized && a == nil:

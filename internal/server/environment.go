@@ -7,8 +7,6 @@ import (
 
 	"github.com/tetherexec/tether/internal/codexhome"
 	"github.com/tetherexec/tether/internal/discover"
-	"github.com/tetherexec/tether/internal/rpc"
-	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -44,53 +42,45 @@ func executorVersion(own string) string {
 	return wire.ReferenceVersion + "+" + strings.Join(append([]string{"tether"}, words...), ".")
 }
 
-func (c *conn) environmentInfo(*session.Attachment, *wire.NoParams) (wire.EnvironmentInfo, error) {
-	return c.server.info, nil
+func (r *request) environmentInfo(*wire.NoParams) (wire.EnvironmentInfo, error) {
+	return r.conn.server.info, nil
 }
 
-func (c *conn) environmentStatus(*session.Attachment, *wire.NoParams) (wire.StatusResult, error) {
+func (r *request) environmentStatus(*wire.NoParams) (wire.StatusResult, error) {
 	return wire.StatusResult{Status: "ready"}, nil
 }
 
-func (c *conn) readConfig(a *session.Attachment, r *rpc.Request, p *wire.ConfigReadParams) error {
-	if err := r.Permit(a.Context(), longAnswer); err != nil {
-		return err
+func (r *request) readConfig(p *wire.ConfigReadParams) (wire.ConfigReadResult, error) {
+	ctx := r.attachment.Context()
+	if err := r.Permit(ctx, longAnswer); err != nil {
+		return wire.ConfigReadResult{}, err
 	}
-	result, err := codexhome.Read(a.Context(), c.server.env, p)
-	if err == nil {
-		r.Reply(result)
-	}
-	return err
+	return codexhome.Read(ctx, r.conn.server.env, p)
 }
 
-func (c *conn) discoverRoots(a *session.Attachment, r *rpc.Request, p *wire.DiscoverRootsParams) error {
-	room, err := discoveryRoom(a, r)
+func (r *request) discoverRoots(p *wire.DiscoverRootsParams) (wire.DiscoverRootsResult, error) {
+	room, err := r.discoveryRoom()
 	if err != nil {
-		return err
+		return wire.DiscoverRootsResult{}, err
 	}
-	result, err := discover.Roots(a.Context(), p, a.Session.Files, room)
-	if err == nil {
-		r.Reply(result)
-	}
-	return err
+	a := r.attachment
+	return discover.Roots(a.Context(), p, a.Session.Files, room)
 }
 
-func (c *conn) discoverCapabilities(a *session.Attachment, r *rpc.Request, p *wire.DiscoverCapabilitiesParams) error {
-	room, err := discoveryRoom(a, r)
+func (r *request) discoverCapabilities(p *wire.DiscoverCapabilitiesParams) (discover.CapabilitiesResult, error) {
+	room, err := r.discoveryRoom()
 	if err != nil {
-		return err
+		return discover.CapabilitiesResult{}, err
 	}
-	result, err := discover.Capabilities(a.Context(), c.server.env, p, a.Session.Files, room)
-	if err == nil {
-		r.Reply(result)
-	}
-	return err
+	a := r.attachment
+	return discover.Capabilities(a.Context(), r.conn.server.env, p, a.Session.Files, room)
 }
 
-// discoveryRoom returns what makes room for the files that a search reads. What longAnswer
-// has room for needs no more.
-func discoveryRoom(a *session.Attachment, r *rpc.Request) (func(bytes int64) error, error) {
-	if err := r.Permit(a.Context(), longAnswer); err != nil {
+// discoveryRoom returns a function that makes room for the files that a search reads. Files that fit into longAnswer need
+// no more room.
+func (r *request) discoveryRoom() (func(bytes int64) error, error) {
+	ctx := r.attachment.Context()
+	if err := r.Permit(ctx, longAnswer); err != nil {
 		return nil, err
 	}
 	var mu sync.Mutex // searches run at the same time
@@ -101,7 +91,7 @@ func discoveryRoom(a *session.Attachment, r *rpc.Request) (func(bytes int64) err
 		if read += n; read <= room {
 			return nil
 		}
-		if err := r.PermitMore(a.Context(), longAnswer); err != nil {
+		if err := r.PermitMore(ctx, longAnswer); err != nil {
 			read -= n
 			return err
 		}
@@ -110,8 +100,9 @@ func discoveryRoom(a *session.Attachment, r *rpc.Request) (func(bytes int64) err
 	}, nil
 }
 
-// watchMissing answers first: what it reports comes later.
-func (c *conn) watchMissing(_ *session.Attachment, r *rpc.Request, p *wire.WatchMissingParams) error {
+// watchMissing answers first: its reports follow the answer.
+func (r *request) watchMissing(p *wire.WatchMissingParams) error {
+	c := r.conn
 	answered := make(chan struct{})
 	watching := c.watcher.Watch(p, func(id uint64) {
 		select {

@@ -10,9 +10,7 @@ import (
 	"sync"
 
 	"github.com/tetherexec/tether/internal/files"
-	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/schedule"
-	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -20,46 +18,48 @@ import (
 type handles struct {
 	mu     sync.Mutex
 	open   map[string]*handle
-	asked  map[string][]*wire.OpenParams // by id, the requests to open one that have not failed and whose file was not closed
 	closed bool
+
+	// pendingOpens has, by id, the requests to open a file that have not failed and whose file was not closed.
+	pendingOpens map[string][]*wire.OpenParams
 }
 
 // A handle is an open file.
 type handle struct {
-	asked *wire.OpenParams
-	file  *os.File // nil while it is being opened; guarded by handles
+	opened *wire.OpenParams
+	file   *os.File // nil while it is being opened; guarded by handles
 }
 
-// ask notes that a file is to be opened.
-func (h *handles) ask(p *wire.OpenParams) {
+// expect notes that a file is to be opened.
+func (h *handles) expect(p *wire.OpenParams) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.asked == nil {
-		h.asked = map[string][]*wire.OpenParams{}
+	if h.pendingOpens == nil {
+		h.pendingOpens = map[string][]*wire.OpenParams{}
 	}
-	h.asked[p.HandleID] = append(h.asked[p.HandleID], p)
+	h.pendingOpens[p.HandleID] = append(h.pendingOpens[p.HandleID], p)
 }
 
-// touches are the files that a handle may stand for when it is used.
-func (h *handles) touches(id string, change bool) (list []schedule.Touch) {
+// paths returns the files that a handle may stand for when it is used.
+func (h *handles) paths(id string, change bool) (list []schedule.PathUse) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, p := range h.asked[id] {
-		list = touch(list, p.Path, change)
+	for _, p := range h.pendingOpens[id] {
+		list = append(list, use(p.Path, change)...)
 	}
 	return list
 }
 
-// undo forgets a request to open a file.
-func (h *handles) undo(p *wire.OpenParams) {
+// cancel forgets a request to open a file.
+func (h *handles) cancel(p *wire.OpenParams) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	rest := slices.DeleteFunc(h.asked[p.HandleID], func(q *wire.OpenParams) bool { return q == p })
+	rest := slices.DeleteFunc(h.pendingOpens[p.HandleID], func(q *wire.OpenParams) bool { return q == p })
 	if len(rest) == 0 {
-		delete(h.asked, p.HandleID)
+		delete(h.pendingOpens, p.HandleID)
 		return
 	}
-	h.asked[p.HandleID] = rest
+	h.pendingOpens[p.HandleID] = rest
 }
 
 func checkHandleID(id string) error {
@@ -85,12 +85,12 @@ func (h *handles) reserve(p *wire.OpenParams) error {
 	case h.open == nil:
 		h.open = map[string]*handle{}
 	}
-	h.open[id] = &handle{asked: p}
+	h.open[id] = &handle{opened: p}
 	return nil
 }
 
-// fill gives an id its file; nil: there is none after all.
-func (h *handles) fill(id string, file *os.File) {
+// set gives an id its file. A nil file means that it could not be opened.
+func (h *handles) set(id string, file *os.File) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -119,7 +119,7 @@ func (h *handles) close(id string) {
 	h.mu.Unlock()
 	if found != nil && found.file != nil {
 		found.file.Close()
-		h.undo(found.asked)
+		h.cancel(found.opened)
 	}
 }
 
@@ -136,58 +136,55 @@ func (h *handles) closeAll() {
 	h.open = nil
 }
 
-// opening notes that a file is to be opened, and says which.
-func (c *conn) opening(p *wire.OpenParams) []schedule.Touch {
-	c.handles.ask(p)
-	return touch(nil, p.Path, p.Mode == wire.OpenReplace)
-}
-
-func (c *conn) openFile(a *session.Attachment, p *wire.OpenParams) (_ wire.HandleResult, err error) {
+// openFile opens a file for later requests. The handle was expected when the request arrived.
+func (r *request) openFile(p *wire.OpenParams) (_ wire.HandleResult, err error) {
+	handles := &r.conn.handles
 	defer func() {
 		if err != nil {
-			c.handles.undo(p)
+			handles.cancel(p)
 		}
 	}()
 	if err := checkHandleID(p.HandleID); err != nil {
 		return wire.HandleResult{}, err
 	}
-	f, err := c.fileRequest(a, p.Sandbox, p.Mode == wire.OpenReplace)
+	replace := p.Mode == wire.OpenReplace
+	target := r.reads
+	if replace {
+		target = r.changes
+	}
+	f, err := target(p.Path, p.Sandbox)
 	if err != nil {
 		return wire.HandleResult{}, err
 	}
-	path, err := f.path(p.Path)
-	if err != nil {
-		return wire.HandleResult{}, err
-	}
-	if err := c.handles.reserve(p); err != nil {
+	if err := handles.reserve(p); err != nil {
 		return wire.HandleResult{}, err
 	}
 	var file *os.File
-	if p.Mode == wire.OpenReplace {
-		file, err = f.files.Replace(f.ctx, path)
+	if replace {
+		file, err = f.Replace(f.ctx, f.path)
 	} else {
-		file, err = f.files.Open(f.ctx, path, true)
+		file, err = f.Open(f.ctx, f.path, true)
 	}
 	if err != nil {
 		file = nil
 	}
-	c.handles.fill(p.HandleID, file)
+	handles.set(p.HandleID, file)
 	return wire.HandleResult{HandleID: p.HandleID}, err
 }
 
 // readBlock answers fs/readBlock. A failure closes the file.
-func (c *conn) readBlock(_ *session.Attachment, r *rpc.Request, p *wire.ReadBlockParams) error {
+func (r *request) readBlock(p *wire.ReadBlockParams) error {
 	if err := checkHandleID(p.HandleID); err != nil {
 		return err
 	}
 	if p.Len < 1 || p.Len > files.MaxBlock {
 		return wire.Errorf(wire.CodeInvalidRequest, "file read block length must be between 1 and %d", files.MaxBlock)
 	}
-	h, err := c.handles.find(p.HandleID)
+	h, err := r.conn.handles.find(p.HandleID)
 	if err != nil {
 		return err
 	}
-	if err := r.Permit(c.rpc.Context(), encodedSize(int(p.Len))); err != nil {
+	if err := r.Permit(r.conn.rpc.Context(), encodedSize(int(p.Len))); err != nil {
 		return err
 	}
 	block := make([]byte, p.Len)
@@ -196,7 +193,7 @@ func (c *conn) readBlock(_ *session.Attachment, r *rpc.Request, p *wire.ReadBloc
 		n, err = h.file.ReadAt(block, int64(p.Offset))
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		c.handles.close(p.HandleID)
+		r.conn.handles.close(p.HandleID)
 		return &files.Error{Err: err}
 	}
 	msg := append(make([]byte, 0, encodedSize(n)), `{"id":`...)
@@ -213,7 +210,7 @@ func (c *conn) readBlock(_ *session.Attachment, r *rpc.Request, p *wire.ReadBloc
 	return nil
 }
 
-func (c *conn) writeBlock(_ *session.Attachment, p *wire.WriteBlockParams) (wire.Empty, error) {
+func (r *request) writeBlock(p *wire.WriteBlockParams) (wire.Empty, error) {
 	if err := checkHandleID(p.HandleID); err != nil {
 		return wire.Empty{}, err
 	}
@@ -224,7 +221,7 @@ func (c *conn) writeBlock(_ *session.Attachment, p *wire.WriteBlockParams) (wire
 	if p.Offset > math.MaxInt64-size {
 		return wire.Empty{}, wire.Errorf(wire.CodeInvalidRequest, "file write range exceeds the signed 64-bit file offset limit")
 	}
-	h, err := c.handles.find(p.HandleID)
+	h, err := r.conn.handles.find(p.HandleID)
 	if err != nil {
 		return wire.Empty{}, err
 	}
@@ -234,13 +231,10 @@ func (c *conn) writeBlock(_ *session.Attachment, p *wire.WriteBlockParams) (wire
 	return wire.Empty{}, nil
 }
 
-func (c *conn) closeFile(_ *session.Attachment, p *wire.HandleParams) (wire.Empty, error) {
+func (r *request) closeFile(p *wire.HandleParams) (wire.Empty, error) {
 	if err := checkHandleID(p.HandleID); err != nil {
 		return wire.Empty{}, err
 	}
-	c.handles.close(p.HandleID)
+	r.conn.handles.close(p.HandleID)
 	return wire.Empty{}, nil
 }
-
-// handleKey keeps the order of requests about one open file.
-func handleKey(id string) string { return "\x00file " + id }

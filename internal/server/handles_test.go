@@ -8,16 +8,16 @@ import (
 )
 
 // Requests to open a file are remembered as long as they may matter.
-func TestHandlesForgetWhatWasAsked(t *testing.T) {
+func TestHandlesForgetClosedAndFailedOpens(t *testing.T) {
 	var path wire.PathURI
 	if err := wire.Decode([]byte(`"file:///f"`), &path); err != nil {
 		t.Fatal(err)
 	}
 	var h handles
 	first, second := &wire.OpenParams{HandleID: "h", Path: path}, &wire.OpenParams{HandleID: "h", Path: path}
-	h.ask(first)
-	h.ask(second)
-	if n := len(h.touches("h", true)); n != 2 {
+	h.expect(first)
+	h.expect(second)
+	if n := len(h.paths("h", true)); n != 2 {
 		t.Errorf("the handle may stand for %d files", n)
 	}
 	if err := h.reserve(first); err != nil {
@@ -27,16 +27,16 @@ func TestHandlesForgetWhatWasAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.fill("h", file)
+	h.set("h", file)
 	if h.reserve(second) == nil {
 		t.Error("the handle is open twice")
 	}
-	h.undo(second)
-	if got := h.touches("h", true); len(got) != 1 || got[0].Path != "/f" || !got[0].Change {
+	h.cancel(second)
+	if got := h.paths("h", true); len(got) != 1 || got[0].Path != "/f" || !got[0].Change {
 		t.Errorf("the handle stands for %v", got)
 	}
 	h.close("h")
-	if len(h.asked) != 0 {
-		t.Errorf("remembered: %v", h.asked)
+	if len(h.pendingOpens) != 0 {
+		t.Errorf("remembered: %v", h.pendingOpens)
 	}
 }

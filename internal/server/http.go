@@ -3,8 +3,6 @@ package server
 import (
 	"sync"
 
-	"github.com/tetherexec/tether/internal/rpc"
-	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/internal/web"
 	"github.com/tetherexec/tether/wire"
 )
@@ -43,7 +41,8 @@ func (s *httpStreams) end(id string) {
 }
 
 // httpRequest makes a request from this machine. It ends with the connection.
-func (c *conn) httpRequest(_ *session.Attachment, r *rpc.Request, p *wire.HTTPRequestParams) error {
+func (r *request) httpRequest(p *wire.HTTPRequestParams) error {
+	c := r.conn
 	if p.StreamResponse {
 		if err := c.streams.begin(p.RequestID); err != nil {
 			return err

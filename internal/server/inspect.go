@@ -27,8 +27,8 @@ const searchTime = 10 * time.Second
 // take a processor each, and there are others who need one.
 var searches = make(chan struct{}, 2)
 
-func (c *conn) processState(a *session.Attachment, p *wire.StateParams) (wire.StateResult, error) {
-	s, err := c.sessionOf(a, p.SessionID)
+func (r *request) processState(p *wire.StateParams) (wire.StateResult, error) {
+	s, err := r.sessionOf(p.SessionID)
 	if err != nil {
 		return wire.StateResult{}, err
 	}
@@ -43,13 +43,13 @@ func (c *conn) processState(a *session.Attachment, p *wire.StateParams) (wire.St
 // searchOutput looks for lines in the output of a process, as far as that is still held.
 // That does not count as reading it. A search ends with the connection, because no client
 // is left to read the answer.
-func (c *conn) searchOutput(a *session.Attachment, p *wire.SearchParams) (wire.SearchResult, error) {
-	s, err := c.sessionOf(a, p.SessionID)
+func (r *request) searchOutput(p *wire.SearchParams) (wire.SearchResult, error) {
+	s, err := r.sessionOf(p.SessionID)
 	if err != nil {
 		return wire.SearchResult{}, err
 	}
-	ctx := c.rpc.Context()
-	for _, places := range []chan struct{}{c.searching, searches} {
+	ctx := r.conn.rpc.Context()
+	for _, places := range []chan struct{}{r.conn.searching, searches} {
 		select {
 		case places <- struct{}{}:
 			defer func() { <-places }()

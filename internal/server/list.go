@@ -5,21 +5,19 @@ import (
 	"slices"
 	"unicode"
 
-	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
 )
 
-// listProcesses lists the processes as they are now. To look what they use takes
-// a while, which nobody else has to wait for.
-func (c *conn) listProcesses(a *session.Attachment, r *rpc.Request, p *wire.ListParams, done func()) {
-	sessions := c.server.sessions.All()
+// listProcesses lists the processes as they are now. Finding out what they use takes a while, so a goroutine of its own
+// answers: later requests do not wait.
+func (r *request) listProcesses(p *wire.ListParams) error {
+	server := r.conn.server
+	sessions := server.sessions.All()
 	if p.SessionID != nil {
-		s, err := c.server.sessions.ByPublicID(*p.SessionID)
+		s, err := server.sessions.ByPublicID(*p.SessionID)
 		if err != nil {
-			defer done()
-			c.fail(r, err)
-			return
+			return err
 		}
 		sessions = []*session.Session{s}
 	}
@@ -30,11 +28,11 @@ func (c *conn) listProcesses(a *session.Attachment, r *rpc.Request, p *wire.List
 	slices.SortStableFunc(list, func(x, y session.Listed) int {
 		return cmp.Or(cmp.Compare(x.Info.StartedAtMs, y.Info.StartedAtMs), cmp.Compare(x.Info.ProcessID, y.Info.ProcessID))
 	})
-	c.tasks.Go(func() { // ends after one look; the connection waits for it
-		defer done()
+	r.conn.tasks.Go(func() { // ends after one look; the connection waits for it
 		lookAt(list)
-		r.Reply(wire.ListResult{Processes: c.server.withUsage(list)})
+		r.Reply(wire.ListResult{Processes: server.withUsage(list)})
 	})
+	return nil
 }
 
 // withUsage adds what the processes use.
@@ -54,8 +52,8 @@ func (s *Server) withUsage(list []session.Listed) []wire.ProcessInfo {
 	return infos
 }
 
-func (c *conn) listSessions(*session.Attachment, *wire.NoParams) (wire.SessionListResult, error) {
-	return wire.SessionListResult{Sessions: c.server.sessions.List()}, nil
+func (r *request) listSessions(*wire.NoParams) (wire.SessionListResult, error) {
+	return wire.SessionListResult{Sessions: r.conn.server.sessions.List()}, nil
 }
 
 // checkLabel refuses what would not fit into a line of a list.

@@ -267,11 +267,9 @@ func TestSessionEndKillsWhatWasLeftInTheBackground(t *testing.T) {
 	check()
 }
 
-// The reference's scheduling keeps the order per process as well.
-func TestReferenceScheduling(t *testing.T) {
-	for _, n := range []int{1, 2} {
-		s := tethertest.StartServer(t, server.Config{ConcurrentRequests: n})
-		c := tethertest.Connect(t, s.URL)
+// Requests about one process keep their order, although none of them waits for the answer to another.
+func TestPipelinedInputKeepsItsOrder(t *testing.T) {
+	onBothTransports(t, func(t *testing.T, c *tethertest.Client) {
 		start := c.Ask("process/start", tethertest.Command("p", []string{"cat"}, map[string]any{"pipeStdin": true}))
 		for i, text := range []string{"YQ==", "Yg==", "Yw=="} {
 			c.Ask("process/write", map[string]any{"processId": "p", "writeId": string(rune('1' + i)), "chunk": text})
@@ -279,45 +277,31 @@ func TestReferenceScheduling(t *testing.T) {
 		closing := c.Ask("tether/process/closeStdin", map[string]any{"processId": "p"})
 		for id := start; id <= closing; id++ {
 			if m := c.Answer(id); m.Error != nil {
-				t.Errorf("%d at once: %s", n, m.Raw)
+				t.Errorf("answered %s", m.Raw)
 			}
 		}
 		if out := c.Finish("p", 0); out.Text["stdout"] != "abc" {
-			t.Errorf("%d at once: cat printed %q", n, out.Text["stdout"])
+			t.Errorf("cat printed %q", out.Text["stdout"])
 		}
-	}
-}
-
-// With one request after the other, a poll that waits holds up what follows.
-func TestStrictlySerialRequests(t *testing.T) {
-	s := tethertest.StartServer(t, server.Config{ConcurrentRequests: 1})
-	c := tethertest.Connect(t, s.URL)
-	c.Start(tethertest.Command("p", []string{"sleep", "60"}, nil))
-	poll := c.Ask("process/read", map[string]any{"processId": "p", "waitMs": 200})
-	c.Ask("environment/status", nil)
-	if m := c.Next(); string(m.ID) != fmt.Sprint(poll) {
-		t.Errorf("%s overtook the poll", m.Raw)
-	}
+	})
 }
 
 // A request is judged by the state of the handshake when it arrives.
 func TestStartBeforeInitializedIsRefused(t *testing.T) {
-	for _, n := range []int{0, 1, 2} {
-		s := tethertest.StartServer(t, server.Config{ConcurrentRequests: n})
-		for range 20 {
-			c := tethertest.Dial(t, s.URL)
-			c.Ask("initialize", map[string]any{"clientName": "test"})
-			early := c.Ask("process/start", tethertest.Command("p", []string{"true"}, nil))
-			c.Notify("initialized", nil)
-			late := c.Ask("process/start", tethertest.Command("p", []string{"true"}, nil))
-			if m := c.Answer(early); m.Error == nil || m.Error.Message != "client must send initialized before using exec methods" {
-				t.Fatalf("%d at once: %s", n, m.Raw)
-			}
-			if m := c.Answer(late); m.Error != nil {
-				t.Fatalf("%d at once: %s", n, m.Raw)
-			}
-			c.Close()
+	s := tethertest.StartServer(t, server.Config{})
+	for range 20 {
+		c := tethertest.Dial(t, s.URL)
+		c.Ask("initialize", map[string]any{"clientName": "test"})
+		early := c.Ask("process/start", tethertest.Command("p", []string{"true"}, nil))
+		c.Notify("initialized", nil)
+		late := c.Ask("process/start", tethertest.Command("p", []string{"true"}, nil))
+		if m := c.Answer(early); m.Error == nil || m.Error.Message != "client must send initialized before using exec methods" {
+			t.Fatalf("answered %s", m.Raw)
 		}
+		if m := c.Answer(late); m.Error != nil {
+			t.Fatalf("answered %s", m.Raw)
+		}
+		c.Close()
 	}
 }
 

@@ -15,31 +15,30 @@ import (
 // observe begins to show a client the events of a process of any session. It
 // holds nothing back: an observer that falls behind is told so and goes on with
 // the oldest event that is left.
-func (c *conn) observe(a *session.Attachment, r *rpc.Request, p *wire.ObserveParams, done func()) {
-	defer done()
+func (r *request) observe(p *wire.ObserveParams) error {
+	c := r.conn
 	s, err := c.server.sessions.ByPublicID(p.SessionID)
 	if err != nil {
-		c.fail(r, err)
-		return
+		return err
 	}
 	seen, err := s.Observe(p.ProcessID, p.AfterSeq)
 	if err != nil {
-		c.fail(r, err)
-		return
+		return err
 	}
 	o := &observation{conn: c, seen: seen, cursor: seen.Process.Log.Cursor(seen.After)}
 	o.visit = o.encode
 	o.feed = c.rpc.Feed(o)
 	if !o.begin() {
 		seen.End()
-		c.fail(r, context.Cause(c.rpc.Context()))
-		return
+		return context.Cause(c.rpc.Context())
 	}
 	r.Reply(wire.ObserveResult{ObserveID: o.id, NextSeq: seen.Process.Log.State().Next})
 	o.start()
+	return nil
 }
 
-func (c *conn) unobserve(_ *session.Attachment, p *wire.UnobserveParams) (wire.Empty, error) {
+func (r *request) unobserve(p *wire.UnobserveParams) (wire.Empty, error) {
+	c := r.conn
 	c.mu.Lock()
 	o, last := c.observations[p.ObserveID], c.lastObserve
 	c.mu.Unlock()

@@ -1,24 +1,22 @@
 package server
 
 import (
-	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
 )
 
-// What only tether has: a client may act on the processes of any session, by the
-// id that lists show.
+// Methods that only tether has: a client may act on the processes of any session, by the id that lists show.
 
 // sessionOf is the session that a public id names; without one, the client's own.
-func (c *conn) sessionOf(a *session.Attachment, public *string) (*session.Session, error) {
+func (r *request) sessionOf(public *string) (*session.Session, error) {
 	if public == nil {
-		return a.Session, nil
+		return r.attachment.Session, nil
 	}
-	return c.server.sessions.ByPublicID(*public)
+	return r.conn.server.sessions.ByPublicID(*public)
 }
 
-func (c *conn) signal(a *session.Attachment, p *wire.SignalAnyParams) (wire.Empty, error) {
-	s, err := c.sessionOf(a, p.SessionID)
+func (r *request) signal(p *wire.SignalAnyParams) (wire.Empty, error) {
+	s, err := r.sessionOf(p.SessionID)
 	if err != nil {
 		return wire.Empty{}, err
 	}
@@ -32,16 +30,16 @@ func (c *conn) signal(a *session.Attachment, p *wire.SignalAnyParams) (wire.Empt
 	return wire.Empty{}, signalError(s.Signal(p.ProcessID, sig, p.OnceID))
 }
 
-func (c *conn) resize(a *session.Attachment, p *wire.ResizeParams) (wire.Empty, error) {
-	s, err := c.sessionOf(a, p.SessionID)
+func (r *request) resize(p *wire.ResizeParams) (wire.Empty, error) {
+	s, err := r.sessionOf(p.SessionID)
 	if err != nil {
 		return wire.Empty{}, err
 	}
 	return wire.Empty{}, s.Resize(p.ProcessID, p.Rows, p.Cols)
 }
 
-func (c *conn) closeStdin(a *session.Attachment, p *wire.CloseStdinParams) (wire.Empty, error) {
-	s, err := c.sessionOf(a, p.SessionID)
+func (r *request) closeStdin(p *wire.CloseStdinParams) (wire.Empty, error) {
+	s, err := r.sessionOf(p.SessionID)
 	if err != nil {
 		return wire.Empty{}, err
 	}
@@ -51,34 +49,32 @@ func (c *conn) closeStdin(a *session.Attachment, p *wire.CloseStdinParams) (wire
 	return wire.Empty{}, s.CloseStdin(p.ProcessID, p.OnceID)
 }
 
-func (c *conn) writeAnyInput(a *session.Attachment, r *rpc.Request, p *wire.WriteAnyParams, done func()) {
-	s, err := c.sessionOf(a, p.SessionID)
+func (r *request) writeAnyInput(p *wire.WriteAnyParams) error {
+	s, err := r.sessionOf(p.SessionID)
 	if err != nil {
-		defer done()
-		c.fail(r, err)
-		return
+		return err
 	}
-	c.writeTo(s, r, &wire.WriteParams{ProcessID: p.ProcessID, Chunk: p.Chunk, WriteID: p.WriteID}, done)
+	return r.writeTo(s, &wire.WriteParams{ProcessID: p.ProcessID, Chunk: p.Chunk, WriteID: p.WriteID})
 }
 
-func (c *conn) terminateAny(a *session.Attachment, p *wire.TerminateAnyParams) (wire.TerminateResult, error) {
-	s, err := c.sessionOf(a, p.SessionID)
+func (r *request) terminateAny(p *wire.TerminateAnyParams) (wire.TerminateResult, error) {
+	s, err := r.sessionOf(p.SessionID)
 	if err != nil {
 		return wire.TerminateResult{}, err
 	}
-	return wire.TerminateResult{Running: s.Terminate(p.ProcessID, s == a.Session)}, nil
+	return wire.TerminateResult{Running: s.Terminate(p.ProcessID, s == r.attachment.Session)}, nil
 }
 
 // endAnySession answers when nothing is left of the session. A client that ends its
 // own then loses its connection.
-func (c *conn) endAnySession(a *session.Attachment, r *rpc.Request, p *wire.SessionEndParams) error {
-	s, err := c.sessionOf(a, p.SessionID)
+func (r *request) endAnySession(p *wire.SessionEndParams) error {
+	s, err := r.sessionOf(p.SessionID)
 	if err != nil {
 		return err
 	}
-	c.log.Info("session is ended by a client", "session", s.Public)
-	if s == a.Session {
-		a.EndSelf(func() { r.Reply(wire.Empty{}) })
+	r.conn.log.Info("session is ended by a client", "session", s.Public)
+	if s == r.attachment.Session {
+		r.attachment.EndSelf(func() { r.Reply(wire.Empty{}) })
 		return nil
 	}
 	s.End()

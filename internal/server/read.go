@@ -8,7 +8,6 @@ import (
 
 	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/outlog"
-	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
 )
@@ -22,21 +21,20 @@ const (
 
 // readOutput answers process/read: at once if there is something to say, or
 // else when there is.
-func (c *conn) readOutput(a *session.Attachment, r *rpc.Request, p *wire.ReadParams, done func()) {
-	read, err := a.Read(p)
+func (r *request) readOutput(p *wire.ReadParams) error {
+	read, err := r.attachment.Read(p)
 	if err != nil {
-		defer done()
-		c.fail(r, err)
-		return
+		return err
 	}
 	switch {
-	case !read.Ready() && c.beginPoll():
-		c.poll(a, r, read, done)
+	case !read.Ready() && r.conn.beginPoll():
+		r.poll(read)
 	case read.Small(inlineEvents, inlineBytes):
-		c.answerRead(r, read, done)
+		r.answerRead(read)
 	default:
-		c.tasks.Go(func() { c.answerLargeRead(r, read, done) })
+		r.conn.tasks.Go(func() { r.answerLargeRead(read) })
 	}
+	return nil
 }
 
 // beginPoll reports whether one more read may wait.
@@ -50,39 +48,36 @@ func (c *conn) beginPoll() bool {
 
 // poll answers a read when there is something to say. A small event is answered
 // by the goroutine that brings it.
-func (c *conn) poll(a *session.Attachment, r *rpc.Request, read *session.Read, done func()) {
+func (r *request) poll(read *session.Read) {
+	c := r.conn
 	c.tasks.Add(1)
-	read.Await(a.Context(), func(hot bool, err error) {
+	read.Await(r.attachment.Context(), func(hot bool, err error) {
 		defer c.tasks.Done()
 		c.polls.Add(-1)
 		switch {
 		case err != nil:
-			c.tasks.Go(func() {
-				defer done()
-				c.fail(r, err)
-			})
+			c.tasks.Go(func() { r.fail(err) })
 		case hot && read.Small(inlineEvents, inlineBytes):
-			c.answerRead(r, read, done)
+			r.answerRead(read)
 		default:
-			c.tasks.Go(func() { c.answerLargeRead(r, read, done) })
+			c.tasks.Go(func() { r.answerLargeRead(read) })
 		}
 	})
 }
 
 // answerLargeRead answers with less if there is no room for all that was asked for: the
 // client reads on from there.
-func (c *conn) answerLargeRead(r *rpc.Request, read *session.Read, done func()) {
+func (r *request) answerLargeRead(read *session.Read) {
 	most := encodedSize(read.MaxBytes())
-	granted, err := r.PermitSome(c.rpc.Context(), most)
+	granted, err := r.PermitSome(r.conn.rpc.Context(), most)
 	if err != nil {
-		defer done()
-		c.fail(r, err)
+		r.fail(err)
 		return
 	}
 	if granted < most {
 		read.Limit(decodedSize(granted))
 	}
-	c.answerRead(r, read, done)
+	r.answerRead(read)
 }
 
 // encodedSize is about how large n bytes of output are in an answer.
@@ -91,8 +86,7 @@ func encodedSize(n int) int64 { return int64(base64.StdEncoding.EncodedLen(n)) +
 // decodedSize is about how many bytes of output an answer of size n has.
 func decodedSize(n int64) int { return int(n-4096) / 4 * 3 }
 
-func (c *conn) answerRead(r *rpc.Request, read *session.Read, done func()) {
-	defer done()
+func (r *request) answerRead(read *session.Read) {
 	msg := append(make([]byte, 0, 512), `{"id":`...)
 	msg = r.ID.AppendJSON(msg)
 	msg = append(msg, `,"result":{"chunks":[`...)
@@ -108,7 +102,7 @@ func (c *conn) answerRead(r *rpc.Request, read *session.Read, done func()) {
 		msg = append(msg, '}')
 	})
 	if err != nil {
-		c.fail(r, err)
+		r.fail(err)
 		return
 	}
 	msg = append(msg, `],"nextSeq":`...)

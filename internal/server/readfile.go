@@ -12,30 +12,8 @@ import (
 
 	"github.com/tetherexec/tether/internal/files"
 	"github.com/tetherexec/tether/internal/rpc"
-	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
 )
-
-// readsFile adapts fs/readFile. What the system has in memory is answered on the
-// spot: on its way through another goroutine a small file spends most of its time.
-func readsFile() method {
-	return method{family: "filesystem", prepare: func(params []byte) (prepared, error) {
-		p := new(wire.ReadFileParams)
-		if err := wire.Decode(params, p); err != nil {
-			return prepared{}, wire.Errorf(wire.CodeInvalidParams, "%v", err)
-		}
-		return prepared{
-			slow: true, touches: touch(nil, p.Path, false),
-			try: func(c *conn, a *session.Attachment, r *rpc.Request) bool { return c.readCached(a, r, p) },
-			run: func(c *conn, a *session.Attachment, r *rpc.Request, done func()) {
-				defer done()
-				if err := c.readFile(a, r, p); err != nil {
-					c.fail(r, err)
-				}
-			},
-		}, nil
-	}}
-}
 
 // maxCached is how large a file is at most that is read on the spot. Its answer is
 // one that need not wait for the writer.
@@ -45,8 +23,9 @@ type cachedFile [maxCached + 1]byte
 
 var cachedFiles = sync.Pool{New: func() any { return new(cachedFile) }}
 
-// readCached answers fs/readFile if nothing has to be waited for.
-func (c *conn) readCached(a *session.Attachment, r *rpc.Request, p *wire.ReadFileParams) bool {
+// readCached answers fs/readFile at once if the system has the file in memory: a small file would spend most of its time
+// on the way through another goroutine.
+func (r *request) readCached(p *wire.ReadFileParams) bool {
 	if p.Sandbox != nil || !wire.FollowsLinks(p.FollowSymlinks) {
 		return false
 	}
@@ -54,7 +33,7 @@ func (c *conn) readCached(a *session.Attachment, r *rpc.Request, p *wire.ReadFil
 	if err != nil {
 		return false
 	}
-	own, err := a.Session.Files(a.Context(), nil)
+	own, err := r.attachment.Session.Files(r.attachment.Context(), nil)
 	if err != nil {
 		return false
 	}
@@ -94,22 +73,19 @@ const (
 )
 
 // readFile answers fs/readFile: the content goes straight into the message.
-func (c *conn) readFile(a *session.Attachment, r *rpc.Request, p *wire.ReadFileParams) error {
-	f, err := c.fileRequest(a, p.Sandbox, false)
+func (r *request) readFile(p *wire.ReadFileParams) error {
+	f, err := r.reads(p.Path, p.Sandbox)
 	if err != nil {
 		return err
 	}
-	path, err := f.path(p.Path)
-	if err != nil {
-		return err
-	}
+	reading := r.conn.reading
 	select {
-	case c.reading <- struct{}{}:
-		defer func() { <-c.reading }()
+	case reading <- struct{}{}:
+		defer func() { <-reading }()
 	case <-f.ctx.Done():
 		return context.Cause(f.ctx)
 	}
-	file, err := f.files.Open(f.ctx, path, wire.FollowsLinks(p.FollowSymlinks))
+	file, err := f.Open(f.ctx, f.path, wire.FollowsLinks(p.FollowSymlinks))
 	if err != nil {
 		return err
 	}
@@ -134,9 +110,9 @@ func (c *conn) readFile(a *session.Attachment, r *rpc.Request, p *wire.ReadFileP
 		return nil
 	}
 	if size > int64(maxWhole) {
-		streamFile(r, msg, io.LimitReader(file, size-int64(maxWhole))) // if it grows meanwhile, it is answered as it was
+		streamFile(r.Request, msg, io.LimitReader(file, size-int64(maxWhole))) // if it grows meanwhile, it is answered as it was
 	} else {
-		streamFile(r, msg, &moreThanSaid{file, files.MaxReadFile - int64(maxWhole)})
+		streamFile(r.Request, msg, &moreThanSaid{file, files.MaxReadFile - int64(maxWhole)})
 	}
 	return nil
 }

@@ -1,0 +1,87 @@
+package server
+
+import (
+	"context"
+	"errors"
+
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/schedule"
+	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/wire"
+)
+
+// A request is a client's request after the handshake.
+type request struct {
+	*rpc.Request
+	conn       *conn
+	attachment *session.Attachment
+}
+
+// Request implements rpc.Handler. A request is decoded, and checked against the state of the handshake, when it arrives.
+// The scheduler says when it runs.
+func (c *conn) Request(in *rpc.Request) {
+	if in.Method == wire.MethodInitialize {
+		c.initialize(in)
+		return
+	}
+	m, known := methods[in.Method]
+	if !known {
+		in.Fail(wire.Errorf(wire.CodeMethodNotFound, "exec-server stub does not implement `%s` yet", in.Method))
+		return
+	}
+	params := m.params()
+	if err := wire.Decode(in.Params, params); err != nil {
+		in.Fail(wire.Errorf(wire.CodeInvalidParams, "%v", err))
+		return
+	}
+	in.Params = nil // the message can be freed: params has copies
+	a, err := c.ready(m.family)
+	if err != nil {
+		in.Fail(wireError(err))
+		return
+	}
+	r := &request{in, c, a}
+	job := schedule.Job{Slow: m.pace >= slow, Exclusive: m.pace == exclusive, Run: func() {
+		if err := r.lost(); err != nil {
+			r.fail(err)
+			return
+		}
+		m.run(r, params)
+	}}
+	if m.try != nil {
+		job.Try = func() bool { return r.lost() == nil && m.try(r, params) }
+	}
+	c.order(&job, params)
+	c.scheduler.Submit(job)
+}
+
+// ready returns the client's hold on its session, once the handshake is done.
+func (c *conn) ready(family string) (*session.Attachment, error) {
+	a := c.attachment.Load()
+	switch {
+	case a == nil:
+		return nil, wire.Errorf(wire.CodeInvalidRequest, "client must call initialize before using %s methods", family)
+	case !c.initialized.Load():
+		return nil, wire.Errorf(wire.CodeInvalidRequest, "client must send initialized before using %s methods", family)
+	}
+	return a, nil
+}
+
+// lost returns session.ErrResumed if another connection has taken over the session, perhaps while the request waited.
+func (r *request) lost() error {
+	if errors.Is(context.Cause(r.attachment.Context()), session.ErrResumed) {
+		return session.ErrResumed
+	}
+	return nil
+}
+
+func (r *request) fail(err error) { r.Fail(wireError(err)) }
+
+// refusal is the answer to a request for which there was no room. Input must not have
+// holes: when a write was refused, none that is on its way behind it may be accepted.
+func refusal(method string) *wire.Error {
+	if method == wire.MethodProcessWrite || method == wire.MethodProcessWriteAny {
+		return nil
+	}
+	return wireError(rpc.ErrNoRoom)
+}
