@@ -12,10 +12,11 @@ var ErrNotReady = errors.New("there is no connection to the server yet")
 // A Lazy opens a session when it is needed, and another one when that is lost. It is
 // safe for concurrent use.
 type Lazy struct {
-	dial   func(context.Context, Options) (*Client, error)
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup // attempts, and clients that are being closed
+	dial    func(context.Context, Options) (*Client, error)
+	release func(*Client) error
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	tasks   sync.WaitGroup // attempts, and clients that are being closed
 
 	mu      sync.Mutex
 	opts    Options
@@ -43,8 +44,17 @@ func NewLazyCommand(cmd TransportCommand, o Options) *Lazy {
 	return newLazy(o, func(ctx context.Context, o Options) (*Client, error) { return DialCommand(ctx, cmd, o) })
 }
 
+// NewLazyFunc makes sessions with a function. release is called instead of [Client.Close] for each
+// client that dial has returned, before the next dial and by [Lazy.Close]; it may be called again
+// for a client that it has released.
+func NewLazyFunc(dial func(context.Context) (*Client, error), release func(*Client) error) *Lazy {
+	l := newLazy(Options{}, func(ctx context.Context, _ Options) (*Client, error) { return dial(ctx) })
+	l.release = release
+	return l
+}
+
 func newLazy(o Options, dial func(context.Context, Options) (*Client, error)) *Lazy {
-	l := &Lazy{dial: dial, opts: o}
+	l := &Lazy{dial: dial, release: (*Client).Close, opts: o}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -88,7 +98,7 @@ func (l *Lazy) try(a *attempt) {
 	old, opts := l.client, l.opts
 	l.mu.Unlock()
 	if old != nil {
-		old.Close() // it has failed; what was its own goes
+		l.release(old) // it has failed; what was its own goes
 		opts.Resume = ""
 	}
 	c, err := l.dial(l.ctx, opts)
@@ -97,7 +107,7 @@ func (l *Lazy) try(a *attempt) {
 	l.attempt, l.failure = nil, err
 	if l.closed {
 		if err == nil {
-			l.tasks.Go(func() { c.Close() })
+			l.tasks.Go(func() { l.release(c) })
 		}
 		c, err = nil, ErrClosed
 	}
@@ -177,7 +187,7 @@ func (l *Lazy) Close() error {
 	l.cancel()
 	l.tasks.Wait()
 	if c != nil {
-		return c.Close()
+		return l.release(c)
 	}
 	return nil
 }

@@ -113,6 +113,37 @@ func TestLazyReplacesALostSession(t *testing.T) {
 	}
 }
 
+// The caller's function is given each client whose session is lost before the next is dialled, and
+// the last one by Close.
+func TestLazyFuncReleasesItsClients(t *testing.T) {
+	servers := []string{tethertest.StartServer(t, server.Config{}).URL, tethertest.StartServer(t, server.Config{}).URL}
+	line := tethertest.LayCable(t, servers[0])
+	var steps []string
+	l := client.NewLazyFunc(func(ctx context.Context) (*client.Client, error) {
+		steps = append(steps, "dial")
+		return client.Dial(ctx, line.URL(), client.Options{})
+	}, func(c *client.Client) error {
+		steps = append(steps, "release")
+		return c.Close()
+	})
+	c := get(t, l)
+	if err := line.Aim(servers[1]); err != nil {
+		t.Fatal(err)
+	}
+	line.Cut()
+	line.Mend()
+	if err := c.Ping(tethertest.Within(t)); !errors.Is(err, client.ErrSessionLost) {
+		t.Fatalf("Ping: %v", err)
+	}
+	get(t, l)
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := strings.Join(steps, " "); got != "dial release dial release" {
+		t.Errorf("steps: %s", got)
+	}
+}
+
 // T11: a transport command is started again.
 func TestLazyCommand(t *testing.T) {
 	l := client.NewLazyCommand(client.TransportCommand{Argv: []string{"/nonexistent/command"}}, client.Options{})

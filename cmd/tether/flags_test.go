@@ -128,7 +128,7 @@ func TestMCPWhere(t *testing.T) {
 		"exec:reach --token secret":        "the machine that exec:reach leads to",
 	} {
 		t.Setenv(envURL, address)
-		e := newMCPExecutor("test")
+		e := mcpExecutor{label: "test"}
 		if got := e.where(); got != want {
 			t.Errorf("%s: %s, want %s", address, got, want)
 		}

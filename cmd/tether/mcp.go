@@ -40,7 +40,7 @@ type mcpServe struct {
 }
 
 func newMCP(stdin, stdout *os.File) *cobra.Command {
-	m := mcpServe{mcpExecutor: newMCPExecutor("mcp"), stdin: stdin, stdout: stdout}
+	m := mcpServe{mcpExecutor: mcpExecutor{label: "mcp"}, stdin: stdin, stdout: stdout}
 	m.tells = true // once; the errors are for the model
 	cmd := &cobra.Command{
 		Use:   "mcp [flags]",
@@ -105,7 +105,7 @@ func (m *mcpServe) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return m.attend(ctx, func(ctx context.Context) error {
+	return m.use(ctx, func(ctx context.Context) error {
 		s, err := mcpserver.New(mcpserver.Config{
 			Client: m.client, Local: !m.isRemote(), Where: m.where(), Cwd: dir, Sandbox: sandbox, Network: network, Policy: m.policy(), NoLogin: m.noLogin,
 			Version: versionText(),

@@ -111,13 +111,13 @@ func TestMCPExecutorSharesAnAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	script := fmt.Sprintf("echo x >>%s; read x <%s; exec env %s=1 XDG_STATE_HOME=%s %s serve --listen stdio", starts, gate, beTether, b.state, b.self)
-	e := newMCPExecutor("test")
+	e := mcpExecutor{label: "test"}
 	e.url, e.stderr = "exec:sh -c '"+script+"'", io.Discard
-	err := e.attend(t.Context(), func(ctx context.Context) error {
+	err := e.use(t.Context(), func(ctx context.Context) error {
 		hurried, cancel := context.WithCancel(ctx)
 		asked := make(chan error, 1)
 		go func() {
-			_, err := e.session(hurried)
+			_, err := e.client(hurried)
 			asked <- err
 		}()
 		tethertest.Eventually(t, func() error { _, err := os.Stat(starts); return err })
@@ -132,7 +132,7 @@ func TestMCPExecutorSharesAnAttempt(t *testing.T) {
 		}()
 		waiting, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		_, err := e.session(waiting)
+		_, err := e.client(waiting)
 		return err
 	})
 	if text, _ := os.ReadFile(starts); err != nil || string(text) != "x\n" {

@@ -28,7 +28,7 @@ type mcpRun struct {
 }
 
 func newMCPRun(stdin, stdout *os.File) *cobra.Command {
-	r := mcpRun{mcpExecutor: newMCPExecutor("mcp-run"), stdin: stdin, stdout: stdout}
+	r := mcpRun{mcpExecutor: mcpExecutor{label: "mcp-run"}, stdin: stdin, stdout: stdout}
 	cmd := &cobra.Command{
 		Use:   "mcp-run [flags] [--] SERVER [ARGUMENT...]",
 		Short: "Run an MCP server on another machine for a client on this one",
@@ -68,7 +68,7 @@ func (r *mcpRun) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.attend(ctx, func(ctx context.Context) error {
+	return r.use(ctx, func(ctx context.Context) error {
 		return r.relay(ctx, mcptransport.Command{Argv: r.argv, Env: env, RemoteEnv: r.remoteEnv})
 	})
 }
