@@ -137,7 +137,7 @@ func (w *watcher) isSilent(now time.Time, signs rpc.Signs, waiting rpc.Waiting) 
 	limit := now.Add(-w.link.client.opts.Silence)
 	var silent bool
 	if conn := w.link.conn; conn.CanPing() {
-		silent = !conn.Heard().After(limit)
+		silent = !conn.LastRead().After(limit)
 	} else { // then it was asked
 		q := w.status
 		silent = q != nil && !q.sent.After(limit) && q.received == signs.Received && w.mustAnswer(waiting)

@@ -35,7 +35,7 @@ func TestAcknowledged(t *testing.T) {
 func TestProgressIsASignOfLife(t *testing.T) {
 	a, b := tcpPair(t)
 	c := newConn(NewWebSocket(a, nil), echo)
-	before := c.heard()
+	before := c.liveness.lastSign()
 	client := NewWebSocketClient(b, nil)
 	if err := c.stream.WriteMessage(make([]byte, 1000)); err != nil {
 		t.Fatal(err)
@@ -45,8 +45,8 @@ func TestProgressIsASignOfLife(t *testing.T) {
 	}
 	for c.stream.Acknowledged() < 1000 { // the peer's kernel takes its time
 	}
-	c.noteProgress()
-	if !c.heard().After(before) {
+	c.liveness.noteProgress()
+	if !c.liveness.lastSign().After(before) {
 		t.Error("progress is not noted")
 	}
 }

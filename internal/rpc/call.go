@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +16,7 @@ type Call struct {
 	id      int64
 	method  string
 	begun   time.Time
-	size    int               // of the request; guarded by conn.mu
+	size    int               // of the request; guarded by calls
 	reply   chan wire.Message // of capacity 1
 	dropped atomic.Bool
 }
@@ -34,19 +35,17 @@ func (c *Conn) Call(ctx context.Context, method string, params any) (wire.RawVal
 // leave in order. Begin waits while the peer is far behind; after an error nothing
 // was sent. A request that no peer would read is such an error.
 func (c *Conn) Begin(ctx context.Context, method string, params any) (*Call, error) {
-	call := c.expect(method)
+	call := c.calls.expect(c, method)
 	msg, err := wire.AppendRequest(nil, wire.IntID(call.id), method, params)
 	if err == nil && len(msg) > MaxMessage {
 		err = fmt.Errorf("request of %d bytes exceeds the limit of %d", len(msg), MaxMessage)
 	}
 	if err == nil {
-		c.mu.Lock()
-		call.size = len(msg)
-		c.mu.Unlock()
-		err = c.pushOwn(ctx, answer{msg: msg, dropped: func() { call.dropped.Store(true) }})
+		c.calls.setSize(call, len(msg))
+		err = c.send(ctx, outgoing{msg: msg, dropped: func() { call.dropped.Store(true) }})
 	}
 	if err != nil {
-		c.forget(call.id)
+		c.calls.forget(call.id)
 		return nil, err
 	}
 	return call, nil
@@ -55,7 +54,7 @@ func (c *Conn) Begin(ctx context.Context, method string, params any) (*Call, err
 // Wait returns the answer. An answer that came before the connection ended is
 // returned in any case.
 func (call *Call) Wait(ctx context.Context) (wire.RawValue, error) {
-	defer call.conn.forget(call.id)
+	defer call.conn.calls.forget(call.id)
 	select {
 	case m := <-call.reply:
 		return m.Result, callError(m)
@@ -82,39 +81,73 @@ func callError(m wire.Message) error {
 	return nil
 }
 
+// calls are the requests of ours that wait for their answers.
+type calls struct {
+	mu      sync.Mutex
+	waiting map[int64]*Call
+	lastID  int64
+}
+
 // expect prepares for the response to a new request.
-func (c *Conn) expect(method string) *Call {
+func (cs *calls) expect(c *Conn, method string) *Call {
 	call := &Call{conn: c, method: method, begun: time.Now(), reply: make(chan wire.Message, 1)}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.calls == nil {
-		c.calls = map[int64]*Call{}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.waiting == nil {
+		cs.waiting = map[int64]*Call{}
 	}
-	c.lastID++
-	call.id = c.lastID
-	c.calls[call.id] = call
+	cs.lastID++
+	call.id = cs.lastID
+	cs.waiting[call.id] = call
 	return call
 }
 
-func (c *Conn) forget(id int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.calls, id)
+func (cs *calls) setSize(call *Call, size int) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	call.size = size
 }
 
-// resolve hands a response to its caller. A late one is ignored; one that nobody
-// can have asked for ends the connection, unless we are the client or tolerant.
-func (c *Conn) resolve(m wire.Message) error {
+func (cs *calls) forget(id int64) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	delete(cs.waiting, id)
+}
+
+// resolve hands a response to its caller. A late one is ignored. It reports false if no request with the id was ever sent.
+func (cs *calls) resolve(m wire.Message) bool {
 	id, ok := m.ID.Int()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if call, known := c.calls[id]; ok && known {
-		delete(c.calls, id)
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if call, known := cs.waiting[id]; ok && known {
+		delete(cs.waiting, id)
 		call.reply <- m
-		return nil
+		return true
 	}
-	if !c.client && c.salvage == nil && (!ok || id < 1 || id > c.lastID) {
-		return violation(ClosePolicy, "response to a request that was never sent")
+	return ok && id >= 1 && id <= cs.lastID
+}
+
+// A Waiting tells about calls that wait for their answers.
+type Waiting struct {
+	Calls   int
+	Oldest  time.Time // when the first of them was begun
+	Method  string    // of that one
+	Largest int       // bytes of the largest request
+}
+
+// Waiting returns which calls wait for their answers, except one, which may be nil.
+func (c *Conn) Waiting(except *Call) (w Waiting) {
+	c.calls.mu.Lock()
+	defer c.calls.mu.Unlock()
+	for _, call := range c.calls.waiting {
+		if call == except {
+			continue
+		}
+		if w.Calls == 0 || call.begun.Before(w.Oldest) {
+			w.Oldest, w.Method = call.begun, call.method
+		}
+		w.Calls++
+		w.Largest = max(w.Largest, call.size)
 	}
-	return nil
+	return w
 }

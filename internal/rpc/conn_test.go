@@ -74,7 +74,7 @@ func TestNotificationsAreHandledInOrder(t *testing.T) {
 		},
 		request: func(r *Request) { seen = append(seen, r.Method); r.Reply(nil) },
 	})
-	conn.linger = patience // what is sent after the end must not reset it
+	conn.timers.linger = patience // what is sent after the end must not reset it
 	c, client := run(t, conn), newPeer(t, b)
 	for _, text := range []string{`{"method":"a","params":1}`, `{"id":1,"method":"b"}`, `{"method":"last"}`, `{"method":"never"}`} {
 		client.send(text)
@@ -129,8 +129,8 @@ func TestCall(t *testing.T) {
 	if _, err := c.Call(ctx, "ask", nil); err == nil || err.Error() != "too late" {
 		t.Errorf("got %v", err)
 	}
-	if len(c.calls) != 0 {
-		t.Errorf("%d calls are remembered", len(c.calls))
+	if len(c.calls.waiting) != 0 {
+		t.Errorf("%d calls are remembered", len(c.calls.waiting))
 	}
 }
 
@@ -403,7 +403,7 @@ func TestLinger(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b := tcpPair(t)
 			conn := newConn(NewWebSocket(a, nil), echo)
-			conn.linger = patience
+			conn.timers.linger = patience
 			c, client := run(t, conn), newPeer(t, b)
 			end(c, client)
 			if code, _ := client.goodbye(); code != ClosePolicy {

@@ -15,13 +15,13 @@ import (
 
 // Lines is a Stream of one message per line.
 type Lines struct {
-	in    *bufio.Reader
-	src   io.ReadCloser
-	out   io.WriteCloser
-	heard moment
-	count atomic.Uint64 // bytes that have arrived
-	skip  bool          // lines that are not UTF-8
-	room  *arrival      // nil: no limit but MaxMessage
+	in       *bufio.Reader
+	src      io.ReadCloser
+	out      io.WriteCloser
+	lastRead moment
+	count    atomic.Uint64 // bytes that have arrived
+	skip     bool          // lines that are not UTF-8
+	room     *arrival      // nil: no limit but MaxMessage
 }
 
 // limit implements limited. A line cannot be evicted: a server has no other client then.
@@ -35,7 +35,7 @@ func (s *Lines) SkipInvalid() { s.skip = true }
 func NewLines(r io.ReadCloser, w io.WriteCloser) *Lines {
 	s := &Lines{src: r, out: w}
 	s.in = bufio.NewReaderSize(countedReader{s}, 64<<10)
-	s.heard.begin()
+	s.lastRead.begin()
 	return s
 }
 
@@ -56,7 +56,7 @@ func (s *Lines) Read() ([]byte, error) {
 		if err != nil {
 			return line, err
 		}
-		s.heard.note()
+		s.lastRead.note()
 		valid := utf8.Valid(line)
 		if !valid && !s.skip {
 			return nil, violation(CloseBadData, "line is not valid UTF-8")
@@ -152,8 +152,8 @@ func (s *Lines) Control(b []byte, _ Control, _ []byte) []byte { return b }
 // OnControl implements Stream.
 func (s *Lines) OnControl(func(Control, []byte)) {}
 
-// Heard implements Stream.
-func (s *Lines) Heard() time.Time { return s.heard.time() }
+// LastRead implements Stream.
+func (s *Lines) LastRead() time.Time { return s.lastRead.time() }
 
 // Received implements Stream.
 func (s *Lines) Received() uint64 { return s.count.Load() }

@@ -341,7 +341,7 @@ func TestAnswersNeedRoom(t *testing.T) {
 		a, _ := pipePair(t)
 		c := sharing(t, m, NewWebSocket(a, nil), echo)
 		request := func() *Request {
-			c.requests.enter(0, false, false)
+			c.allowance.requests.enter(0, false, false)
 			return &Request{ID: wire.IntID(1), conn: c.Conn}
 		}
 		first := request()
@@ -492,8 +492,8 @@ func TestPiecesOfAnEndedConnection(t *testing.T) {
 	defer b.Close()
 	blocked, settled := make(chan struct{}), make(chan struct{})
 	c := serve(t, NewWebSocket(a, nil), echo)
-	c.requests.enter(0, false, false)
-	c.requests.enter(0, false, false)
+	c.allowance.requests.enter(0, false, false)
+	c.allowance.requests.enter(0, false, false)
 	go func() { // its first piece is never taken
 		(&Request{conn: c.Conn}).ReplyPieces(func(b []byte) ([]byte, bool, error) {
 			close(blocked)
@@ -521,7 +521,7 @@ func TestWaitForRoomIsNoSilence(t *testing.T) {
 		g := begin(t, m, 1, size)
 		time.Sleep(roomPatience - 1)
 		synctest.Wait()
-		if got := string(g.served.pingPayload(1)); got != "unheard-ms=0" {
+		if got := string(g.served.liveness.pingPayload(1)); got != "unheard-ms=0" {
 			t.Errorf("a ping says %s", got)
 		}
 		m.in.Release(size)
@@ -629,7 +629,7 @@ func TestRequestsRefusedAtTheEndAreNotCounted(t *testing.T) {
 	if in, err := c.admit(&Request{conn: c}); in || err == nil {
 		t.Errorf("a request of a dismissed connection: %v, %v", in, err)
 	}
-	if c.requests.more(0) {
+	if c.allowance.requests.more(0) {
 		t.Error("refused requests are counted as unanswered")
 	}
 }

@@ -21,12 +21,12 @@ func TestSignsOfLifeAreMonotonic(t *testing.T) {
 	in, w := io.Pipe()
 	defer w.Close()
 	for name, stream := range map[string]Stream{"WebSocket": NewWebSocket(ours, nil), "lines": NewLines(in, w)} {
-		if !monotonic(stream.Heard()) {
-			t.Errorf("%s: heard at %v, by the wall clock", name, stream.Heard())
+		if !monotonic(stream.LastRead()) {
+			t.Errorf("%s: heard at %v, by the wall clock", name, stream.LastRead())
 		}
 		c := New(t.Context(), stream, Config{})
-		if c.alive.note(); !monotonic(c.heard()) {
-			t.Errorf("%s: alive at %v, by the wall clock", name, c.heard())
+		if c.liveness.ackedAt.note(); !monotonic(c.liveness.lastSign()) {
+			t.Errorf("%s: alive at %v, by the wall clock", name, c.liveness.lastSign())
 		}
 	}
 }

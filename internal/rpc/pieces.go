@@ -22,19 +22,19 @@ var pieceBuffers = sync.Pool{New: func() any { b := make([]byte, 0, PieceSize); 
 var errCutShort = errors.New("a message was cut short")
 
 // writePieces writes a message that is made meanwhile.
-func (c *Conn) writePieces(next Pieces) error {
+func (w *writer) writePieces(next Pieces) error {
 	buffer := pieceBuffers.Get().(*[]byte)
 	defer pieceBuffers.Put(buffer)
 	for first, more := true, true; more; first = false {
 		var piece []byte
 		var err error
 		if piece, more, err = next((*buffer)[:0]); err != nil {
-			return c.cutShort(err)
+			return w.cutShort(err)
 		}
-		if err := c.stream.WritePart(piece, first, !more); err != nil {
+		if err := w.stream.WritePart(piece, first, !more); err != nil {
 			return err
 		}
-		if err := c.writeControl(); err != nil && more {
+		if err := w.writeControl(); err != nil && more {
 			return err
 		}
 	}
@@ -42,21 +42,18 @@ func (c *Conn) writePieces(next Pieces) error {
 }
 
 // writeControl writes the control frames that are due, in the middle of a message.
-func (c *Conn) writeControl() error {
-	c.mu.Lock()
-	due := c.takeControlLocked()
-	c.mu.Unlock()
-	if b := c.appendControl(nil, due); len(b) > 0 {
-		return c.stream.Write(b)
+func (w *writer) writeControl() error {
+	if b := w.appendControl(nil, w.queue.takeControl()); len(b) > 0 {
+		return w.stream.Write(b)
 	}
 	return nil
 }
 
 // cutShort ends the connection in the middle of a message.
-func (c *Conn) cutShort(why error) error {
+func (w *writer) cutShort(why error) error {
 	e := violation(CloseInternal, fmt.Sprintf("an answer could not be completed: %v", why))
-	c.Close(e)
-	if err := c.stream.Write(c.stream.Control(nil, Goodbye, goodbye(e))); err != nil {
+	w.close(e)
+	if err := w.stream.Write(w.stream.Control(nil, Goodbye, goodbye(e))); err != nil {
 		return err
 	}
 	return errCutShort

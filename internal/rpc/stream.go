@@ -51,8 +51,8 @@ type Stream interface {
 	// about pings and pongs, by the goroutine that reads.
 	OnControl(func(kind Control, payload []byte))
 
-	// Heard is when bytes last arrived from the peer, by the monotonic clock.
-	Heard() time.Time
+	// LastRead is when bytes last arrived from the peer, by the monotonic clock.
+	LastRead() time.Time
 
 	// Received counts the bytes that have arrived from the peer.
 	Received() uint64

@@ -44,7 +44,7 @@ type WebSocket struct {
 	textOnly  bool // binary messages are skipped
 	growStep  int
 	onControl func(Control, []byte)
-	heard     moment
+	lastRead  moment
 	received  atomic.Uint64
 	room      *arrival // nil: no limit but MaxMessage
 	refused   bool     // there is no room for the message that is being read
@@ -72,7 +72,7 @@ func newWebSocket(conn net.Conn, buffered []byte, client bool) *WebSocket {
 		r = io.MultiReader(bytes.NewReader(bytes.Clone(buffered)), r)
 	}
 	s.in = bufio.NewReaderSize(r, buffer)
-	s.heard.begin()
+	s.lastRead.begin()
 	return s
 }
 
@@ -93,14 +93,14 @@ type stampedReader struct{ s *WebSocket }
 func (r stampedReader) Read(p []byte) (int, error) {
 	n, err := r.s.conn.Read(p)
 	if n > 0 {
-		r.s.heard.note()
+		r.s.lastRead.note()
 		r.s.received.Add(uint64(n))
 	}
 	return n, err
 }
 
-// Heard implements Stream.
-func (s *WebSocket) Heard() time.Time { return s.heard.time() }
+// LastRead implements Stream.
+func (s *WebSocket) LastRead() time.Time { return s.lastRead.time() }
 
 // Received implements Stream.
 func (s *WebSocket) Received() uint64 { return s.received.Load() }

@@ -244,7 +244,7 @@ func TestViolationsAreToldAndEnd(t *testing.T) {
 func TestTooBigIsToldWhileThePeerSends(t *testing.T) {
 	a, b := tcpPair(t)
 	conn := newConn(NewWebSocket(a, nil), echo)
-	conn.linger = patience
+	conn.timers.linger = patience
 	c, client := run(t, conn), newPeer(t, b)
 	header := binary.BigEndian.AppendUint64([]byte{0x81, 0xff}, MaxMessage+1)
 	header = append(header, 1, 2, 3, 4)

@@ -130,8 +130,8 @@ func TestFlushKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// A flush needs no writer: the message leaves although no other goroutine runs.
-func TestFlushSendsOnTheSpot(t *testing.T) {
+// tryWriteNow needs no other goroutine: the message leaves although none runs the writer.
+func TestTryWriteNowNeedsNoOtherGoroutine(t *testing.T) {
 	a, b := tcpPair(t)
 	c := newConn(NewWebSocket(a, nil), echo) // not served: there is no writer
 	s := newTally("t", 1)
@@ -148,21 +148,21 @@ func TestFlushSendsOnTheSpot(t *testing.T) {
 // one of several may be collected with others.
 func TestFlushAnswersAlone(t *testing.T) {
 	a, b := tcpPair(t)
-	c := newConn(NewWebSocket(a, nil), echo)                                  // not served: there is no writer
-	c.eager = eager{tick: time.Now().Add(time.Hour), flushes: flushesPerTick} // no more for now
+	c := newConn(NewWebSocket(a, nil), echo)                                              // not served: there is no writer
+	c.writer.inline = inlineWrites{tick: time.Now().Add(time.Hour), count: inlinePerTick} // no more for now
 	answer := func(id int64) {
 		r := &Request{ID: wire.IntID(id), conn: c, size: 1}
 		r.Reply(wire.Empty{})
 	}
-	c.requests.enter(1, false, false)
+	c.allowance.requests.enter(1, false, false)
 	answer(1)
 	if id, ok := newPeer(t, b).next().ID.Int(); !ok || id != 1 {
 		t.Errorf("answer to %d", id)
 	}
-	c.requests.enter(1, false, false)
-	c.requests.enter(1, false, false)
+	c.allowance.requests.enter(1, false, false)
+	c.allowance.requests.enter(1, false, false)
 	answer(2)
-	if len(c.answers) != 1 {
+	if len(c.writer.queue.messages) != 1 {
 		t.Error("one of two answers was not left to the writer")
 	}
 }
@@ -208,7 +208,7 @@ func TestFirstNotificationFollowsTheAnswer(t *testing.T) {
 	other.before = func() {
 		other.before = nil
 		r := &Request{ID: wire.IntID(1), conn: c.Conn, size: 10}
-		if _, ok := c.requests.enter(r.size, false, false); !ok {
+		if _, ok := c.allowance.requests.enter(r.size, false, false); !ok {
 			t.Error("ended")
 		}
 		r.Reply("started")
@@ -265,7 +265,7 @@ func TestLargeAnswersKeepTheirPlace(t *testing.T) {
 			}
 			for i, n := range sizes { // all queued together
 				r := &Request{ID: wire.IntID(int64(i)), conn: r.conn, size: 1}
-				r.conn.requests.enter(r.size, false, false)
+				r.conn.allowance.requests.enter(r.size, false, false)
 				msg, _ := wire.AppendResult(nil, r.ID, strings.Repeat("x", n))
 				r.QueueEncoded(msg, func() { written = append(written, i) })
 			}
@@ -324,8 +324,8 @@ func TestWrittenMeansTaken(t *testing.T) {
 		if fmt.Sprint(written) != "[1]" || source.calls.Load() != 0 {
 			t.Errorf("a batch was cut, but %v and %d are written", written, source.calls.Load())
 		}
-		if c.requests.count != 0 {
-			t.Errorf("%d requests are still held", c.requests.count)
+		if c.allowance.requests.count != 0 {
+			t.Errorf("%d requests are still held", c.allowance.requests.count)
 		}
 	})
 }
@@ -373,11 +373,11 @@ func TestPeerThatNeverReads(t *testing.T) {
 				if name == "requests" && seen.Load() != MaxRequests {
 					t.Errorf("%d requests are seen", seen.Load())
 				}
-				c.mu.Lock()
-				queued := len(c.answers)
-				c.mu.Unlock()
-				if queued > MaxRequests || c.requests.count != MaxRequests {
-					t.Errorf("%d answers are queued, %d requests held", queued, c.requests.count)
+				c.writer.queue.mu.Lock()
+				queued := len(c.writer.queue.messages)
+				c.writer.queue.mu.Unlock()
+				if queued > MaxRequests || c.allowance.requests.count != MaxRequests {
+					t.Errorf("%d answers are queued, %d requests held", queued, c.allowance.requests.count)
 				}
 				b.Close()
 				<-c.ended
@@ -539,10 +539,10 @@ func TestPermits(t *testing.T) {
 		close(gate)
 		tasks.Wait()
 		<-c.ended
-		if !c.permits.TryAcquire(MaxAnswerBytes) || !c.spare.TryAcquire(spareAnswers) {
+		if !c.allowance.permits.TryAcquire(MaxAnswerBytes) || !c.allowance.spare.TryAcquire(spareAnswers) {
 			t.Error("a permit was not given back")
 		}
-		nothingHeld(t, c.memory)
+		nothingHeld(t, c.allowance.memory)
 	})
 }
 
@@ -558,9 +558,9 @@ func TestIdleConnectionKeepsLittle(t *testing.T) {
 		}
 		synctest.Wait()
 		room := func() (answers, sources int) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			return cap(c.answers), cap(c.ready)
+			c.writer.queue.mu.Lock()
+			defer c.writer.queue.mu.Unlock()
+			return cap(c.writer.queue.messages), cap(c.writer.queue.feeds)
 		}
 		if answers, sources := room(); answers < count/2 || sources < count/2 {
 			t.Errorf("%d answers and %d sources wait", answers, sources)

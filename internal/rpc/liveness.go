@@ -1,0 +1,198 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// pingInterval is how often a quiet peer is asked for a sign of life.
+	pingInterval = 10 * time.Second
+
+	// suspectAfter is the silence after which a peer is thought to be gone,
+	// though it is not given up.
+	suspectAfter = 20 * time.Second
+
+	// aliveStep is how often Alive looks for the answer, and aliveLooks how many times at
+	// least: if the machine stood still, the answer may have come and not been read.
+	aliveStep  = 2 * time.Millisecond
+	aliveLooks = 50
+)
+
+// liveness is what is known about whether the peer is there. The reader notes most of it.
+type liveness struct {
+	stream  Stream
+	client  bool
+	acked   atomic.Uint64 // acknowledged bytes when they were looked up last
+	ackedAt moment        // when that number changed last
+
+	// See Signs.
+	reading                          atomic.Bool
+	messages, answers, pong, reports atomic.Uint64
+	unheard                          atomic.Int64
+}
+
+func (l *liveness) init(stream Stream, client bool) {
+	l.stream, l.client = stream, client
+	l.ackedAt.begin()
+}
+
+// noteProgress looks up how many bytes the peer has acknowledged.
+func (l *liveness) noteProgress() {
+	if n := l.stream.Acknowledged(); l.acked.Swap(n) != n {
+		l.ackedAt.note()
+	}
+}
+
+// lastSign is when the peer last gave a sign of life: it sent or acknowledged something.
+func (l *liveness) lastSign() time.Time {
+	at := l.stream.LastRead()
+	if acked := l.ackedAt.time(); acked.After(at) {
+		at = acked
+	}
+	return at
+}
+
+// control is told about pings and pongs by the reader.
+func (c *Conn) control(kind Control, payload []byte) {
+	if kind != Ping {
+		c.liveness.ponged(payload)
+		return
+	}
+	if c.config.Client {
+		c.liveness.reported(payload)
+	}
+	c.writer.queue.pong(payload)
+	c.writer.signal()
+}
+
+// tick looks for signs of life and asks for one.
+func (c *Conn) tick() {
+	c.liveness.noteProgress()
+	c.timers.mu.Lock()
+	defer c.timers.mu.Unlock()
+	if c.timers.closer == nil { // it does not end
+		c.Ping()
+		c.timers.pinger.Reset(pingInterval)
+	}
+}
+
+// Ping asks the peer for a sign of life, on streams that have such. Signs.Pong is the
+// returned number, or a higher one, when the peer has answered.
+func (c *Conn) Ping() (number uint64) {
+	number = c.writer.queue.ping()
+	c.writer.signal()
+	return number
+}
+
+// CanPing reports whether the stream has pings.
+func (c *Conn) CanPing() bool { return len(c.stream.Control(nil, Ping, nil)) > 0 }
+
+// LastRead is when something last came from the peer.
+func (c *Conn) LastRead() time.Time { return c.stream.LastRead() }
+
+// HeardSince reports whether something has come from the peer since t. On a
+// stream without pings silence says nothing: there the result is true.
+func (c *Conn) HeardSince(t time.Time) bool {
+	return c.stream.LastRead().After(t) || !c.CanPing()
+}
+
+// Alive reports whether the peer is there. It is not if it was silent for long;
+// otherwise it is asked, and has until the deadline of ctx to answer.
+func (c *Conn) Alive(ctx context.Context) bool {
+	c.liveness.noteProgress()
+	if time.Since(c.liveness.lastSign()) > suspectAfter {
+		return false
+	}
+	before := c.stream.LastRead()
+	c.Ping()
+	look := time.NewTicker(aliveStep)
+	defer look.Stop()
+	var late <-chan struct{} // the deadline counts only after aliveLooks
+	for looks := 1; ; looks++ {
+		if looks > aliveLooks {
+			late = ctx.Done()
+		}
+		select {
+		case <-look.C:
+			if !c.stream.LastRead().Equal(before) {
+				return c.ctx.Err() == nil // its last words are no sign of life
+			}
+		case <-c.ctx.Done():
+			return false
+		case <-late:
+			return false
+		}
+	}
+}
+
+// Signs are what is known about the peer of a connection, for a client that has to tell a
+// slow connection from a dead one. Counters only grow.
+type Signs struct {
+	Received uint64 // bytes that have arrived
+	Messages uint64 // bytes of the whole messages among them
+	Answers  uint64 // responses and pongs
+	Pong     uint64 // the highest number of a ping that was answered, see Ping
+
+	// Reading is false while the connection is busy with a message: bytes may wait.
+	Reading bool
+
+	// Acknowledged counts the bytes that the peer is known to have received;
+	// Unacknowledged tells whether others are on their way.
+	Acknowledged   uint64
+	Unacknowledged bool
+
+	// A server tells with each ping for how long it has heard nothing from the client.
+	Reports uint64 // how many times it did
+	Unheard time.Duration
+}
+
+// Signs returns what is known at this moment.
+func (c *Conn) Signs() Signs {
+	l := &c.liveness
+	return Signs{
+		Received: c.stream.Received(), Messages: l.messages.Load(), Answers: l.answers.Load(), Pong: l.pong.Load(), Reading: l.reading.Load(),
+		Acknowledged: c.stream.Acknowledged(), Unacknowledged: c.stream.Unacknowledged(),
+		Reports: l.reports.Load(), Unheard: time.Duration(l.unheard.Load()),
+	}
+}
+
+// ponged notes a pong. One with another payload than ours is a sign of life like others.
+func (l *liveness) ponged(payload []byte) {
+	if n, err := strconv.ParseUint(string(payload), 10, 64); err == nil {
+		l.pong.Store(max(l.pong.Load(), n)) // only the reader stores
+	}
+	l.answers.Add(1)
+}
+
+// unheardPrefix begins the payload of a server's ping. Milliseconds follow.
+var unheardPrefix = []byte("unheard-ms=")
+
+// pingPayload is, from a client, the number of the ping. From a server it is for how long
+// the server has heard nothing, so that a client learns that its requests do not arrive. It
+// is 0 while the server does not read because it is busy.
+func (l *liveness) pingPayload(number uint64) []byte {
+	if l.client {
+		return strconv.AppendUint(nil, number, 10)
+	}
+	var unheard time.Duration
+	if l.reading.Load() {
+		unheard = max(0, time.Since(l.stream.LastRead()))
+	}
+	return strconv.AppendInt(bytes.Clone(unheardPrefix), unheard.Milliseconds(), 10)
+}
+
+// reported notes what a server's ping says.
+func (l *liveness) reported(payload []byte) {
+	digits, ok := bytes.CutPrefix(payload, unheardPrefix)
+	if !ok {
+		return
+	}
+	if ms, err := strconv.ParseUint(string(digits), 10, 40); err == nil {
+		l.unheard.Store(int64(time.Duration(ms) * time.Millisecond))
+		l.reports.Add(1)
+	}
+}

@@ -1,0 +1,197 @@
+package rpc
+
+import (
+	"slices"
+	"sync"
+)
+
+// An outgoing message is encoded and waits to be written: an answer, or a request or notification of ours.
+type outgoing struct {
+	msg     []byte
+	pieces  Pieces // instead of msg
+	claim   claim
+	written func() // may be nil
+	dropped func() // may be nil: called if the writer did not even try to write it
+	settled func() // may be nil: called when it was written or dropped
+}
+
+// isLarge reports whether the message is written on its own.
+func (m *outgoing) isLarge() bool { return len(m.msg) > largeMessage || m.pieces != nil }
+
+// A sendQueue holds what is to be written next: control frames, messages, then those of the feeds in turn.
+type sendQueue struct {
+	mu       sync.Mutex
+	control  controlFrames
+	messages []outgoing // oldest first
+	feeds    []*Feed    // that have something, in turn
+	ending   error      // why the connection ends; nil while it does not
+	owing    bool       // it ends when the requests that are under way are answered
+}
+
+// controlFrames are the control frames that are to be written.
+type controlFrames struct {
+	pong    []byte // payload of the newest ping
+	pongDue bool   // which is not answered yet
+	pingDue bool
+	pings   uint64 // asked for so far
+}
+
+// push adds a message, unless the connection ends.
+func (q *sendQueue) push(m outgoing) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ending != nil && !(q.owing && m.claim.request) {
+		return false
+	}
+	q.messages = append(q.messages, m)
+	return true
+}
+
+// add adds a feed that has something.
+func (q *sendQueue) add(f *Feed) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.feeds = append(q.feeds, f)
+}
+
+// ping makes a ping be sent, and returns its number.
+func (q *sendQueue) ping() (number uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.control.pingDue = true
+	q.control.pings++
+	return q.control.pings
+}
+
+// pong makes a ping be answered. However many pings come while the writer is busy, the newest is answered.
+func (q *sendQueue) pong(payload []byte) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.control.pong, q.control.pongDue = payload, true
+}
+
+// end notes why the connection ends. An owing one still sends answers to the requests that are under way.
+func (q *sendQueue) end(why error, owing bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ending, q.owing = why, owing
+}
+
+// stopOwing lets a dismissed connection end without further answers.
+func (q *sendQueue) stopOwing() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.owing = false
+}
+
+// reason returns why the connection ends, nil if it does not.
+func (q *sendQueue) reason() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ending
+}
+
+// isSmall reports whether few bytes are queued, and the connection does not end.
+func (q *sendQueue) isSmall() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	size := 0
+	for i := range q.messages {
+		size += len(q.messages[i].msg)
+		if q.messages[i].pieces != nil {
+			return false
+		}
+	}
+	return q.ending == nil && size <= inlineSize
+}
+
+// isEmpty reports whether there is nothing to write.
+func (q *sendQueue) isEmpty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ending == nil && len(q.messages) == 0 && len(q.feeds) == 0
+}
+
+// takeControl takes the control frames that are due.
+func (q *sendQueue) takeControl() controlFrames {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.takeControlLocked()
+}
+
+func (q *sendQueue) takeControlLocked() controlFrames {
+	due := q.control
+	q.control = controlFrames{pings: due.pings}
+	return due
+}
+
+// take moves messages to the batch, as many as make a good write, and returns the control frames that go ahead of them.
+// ending is why the connection ends. The batch is the last one if nothing more is to come.
+func (q *sendQueue) take(b *Batch, requests *admission) (due controlFrames, ending error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	due = q.takeControlLocked()
+	q.takeMessagesLocked(b)
+	b.last = q.ending != nil && len(q.messages) == 0 && !b.whole() && !(q.owing && requests.more(b.requests()))
+	return due, q.ending
+}
+
+// takeMessagesLocked moves messages to the batch. A large one comes alone.
+func (q *sendQueue) takeMessagesLocked(b *Batch) {
+	size, taken := 0, 0
+	for i := range q.messages {
+		m := &q.messages[i]
+		if size >= batchSize {
+			break
+		}
+		if m.isLarge() {
+			if taken == 0 {
+				b.pieces = m.pieces
+				if m.pieces == nil {
+					b.large = m.msg
+				}
+				taken = 1
+			}
+			break
+		}
+		size += len(m.msg)
+		taken++
+	}
+	b.outgoing = append(b.outgoing, q.messages[:taken]...)
+	q.messages = shift(q.messages, taken)
+}
+
+// nextFeed takes the first feed, unless there is a message, which goes first. From here on the feed can be added again,
+// so that nothing it gets later is missed.
+func (q *sendQueue) nextFeed() *Feed {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.feeds) == 0 || len(q.messages) > 0 {
+		return nil
+	}
+	f := q.feeds[0]
+	q.feeds = shift(q.feeds, 1)
+	f.queued.Store(false)
+	return f
+}
+
+// clear empties the queue of a connection that has ended, and returns the messages that were never written.
+func (q *sendQueue) clear() []outgoing {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	left := q.messages
+	q.messages, q.feeds, q.owing = nil, nil, false
+	return left
+}
+
+// keepQueued is the room for messages and feeds that a quiet connection keeps.
+const keepQueued = 64
+
+// shift removes the first n of a queue.
+func shift[T any](queue []T, n int) []T {
+	queue = slices.Delete(queue, 0, n)
+	if len(queue) == 0 && cap(queue) > keepQueued {
+		return nil
+	}
+	return queue
+}
