@@ -4,17 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/tetherexec/tether/internal/files"
-	"github.com/tetherexec/tether/internal/files/upload"
 	"github.com/tetherexec/tether/internal/files/watch"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/schedule"
-	"github.com/tetherexec/tether/internal/session"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -30,23 +26,18 @@ type conn struct {
 	scheduler schedule.Scheduler
 	log       *slog.Logger
 
-	attachment  atomic.Pointer[session.Attachment] // set by initialize
-	initialized atomic.Bool
-	goodbye     atomic.Bool // the client wants to know that the server ends
-	polls       atomic.Int64
-	questions   atomic.Int64   // of ours that wait for the client
-	tasks       sync.WaitGroup // requests that wait
-	handles     handles
-	streams     httpStreams
-	watcher     watch.Watcher
-	searching   chan struct{} // has a place for one search
-	reading     chan struct{} // has a place for each file that is read as a whole
+	handshake    handshake
+	pushes       outputPushes
+	observations observations
+	handles      handles
+	streams      httpStreams
+	watcher      watch.Watcher
 
-	mu           sync.Mutex
-	pushes       map[*outputPush]struct{} // what is registered with a log
-	observations map[int64]*observation
-	lastObserve  int64
-	ended        bool // nothing is followed or observed any more
+	tasks     sync.WaitGroup // requests that wait
+	polls     atomic.Int64   // those of them that wait for output
+	questions atomic.Int64   // of ours that wait for the client
+	searching chan struct{}  // has a place for one search
+	reading   chan struct{}  // has a place for each file that is read as a whole
 }
 
 // serve runs a connection to its end.
@@ -66,8 +57,8 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix
 		c.log.Info("connection closed", "err", why)
 	}
 	c.detach()
-	c.endPushes()
-	c.endObservations()
+	c.pushes.end()
+	c.observations.end()
 	keep := context.AfterFunc(ctx, c.endSession) // a start that hangs must not hold up the server's end
 	defer keep()
 	c.scheduler.Wait()
@@ -78,90 +69,25 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix
 
 // endSession ends the client's session, whatever is under way in it.
 func (c *conn) endSession() {
-	if a := c.attachment.Load(); a != nil {
+	if a := c.handshake.attachment.Load(); a != nil {
 		a.Session.End()
 	}
 }
 
 func (c *conn) detach() {
-	if a := c.attachment.Load(); a != nil {
+	if a := c.handshake.attachment.Load(); a != nil {
 		a.Detach()
 	}
 }
 
-// initialize opens or resumes a session. The reader waits for it, as everything
-// that follows depends on it.
-func (c *conn) initialize(r *rpc.Request) {
-	var p wire.InitializeParams
-	if err := wire.Decode(r.Params, &p); err != nil {
-		r.Fail(wire.Errorf(wire.CodeInvalidParams, "%v", err))
-		return
-	}
-	if c.attachment.Load() != nil {
-		r.Fail(wire.Errorf(wire.CodeInvalidRequest, "initialize may only be sent once per connection"))
-		return
-	}
-	a, err := c.attach(&p)
-	if err != nil {
-		r.Fail(wireError(err))
-		return
-	}
-	c.attachment.Store(a)
-	if t := p.Tether; t != nil && t.Goodbye != nil {
-		c.goodbye.Store(*t.Goodbye)
-	}
-	s := a.Session
-	r.Reply(wire.InitializeResult{
-		SessionID: s.ID, EnvironmentInfo: c.server.info,
-		Tether: wire.TetherInfo{
-			Version: c.server.config.Version, PublicID: s.Public,
-			TTLMs: uint64(s.TTL().Milliseconds()), Features: c.features(),
-		},
-	})
-}
-
-func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
-	if p.ResumeSessionID != nil {
-		return c.server.sessions.Resume(c.rpc.Context(), *p.ResumeSessionID, c)
-	}
-	w := session.Wishes{Client: p.ClientName}
-	if t := p.Tether; t != nil {
-		if t.TTLMs != nil {
-			w.TTL = time.Duration(min(*t.TTLMs, uint64(c.server.config.SessionTTLMax.Milliseconds()))) * time.Millisecond
-		}
-		w.Acks = t.Acks != nil && *t.Acks
-		if t.Label != nil {
-			w.Label = *t.Label
-		}
-		if err := checkLabel(w.Label); err != nil {
-			return nil, err
-		}
-	}
-	return c.server.sessions.Open(w, c)
-}
-
-// features are what a tether client may rely on.
-func (c *conn) features() []string {
-	list := []string{"ack", "closeStdin", "concurrent", "endSession", "goodbye", "hostPorts", "keepNewest", "label", "list", "observe", "once", "oneStream",
-		"remoteControl", "resize", "retryStart", "search", "sessionTtl", "signal", "state", "termSize"}
-	if files.HasModes {
-		list = append(list, "fileAttributes")
-	}
-	if upload.Supported {
-		list = append(list, "upload")
-	}
-	slices.Sort(list)
-	return list
-}
-
 // Notification implements rpc.Handler.
 func (c *conn) Notification(method string, params []byte) error {
-	a := c.attachment.Load()
+	a := c.handshake.attachment.Load()
 	switch {
 	case method == wire.MethodInitialized && a == nil:
 		return &rpc.CloseError{Code: rpc.ClosePolicy, Reason: "initialized before a successful initialize"}
 	case method == wire.MethodInitialized:
-		if c.initialized.CompareAndSwap(false, true) {
+		if c.handshake.initialized.CompareAndSwap(false, true) {
 			a.Initialized()
 		}
 	case method == wire.MethodAck && a != nil:

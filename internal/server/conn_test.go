@@ -28,10 +28,10 @@ func TestLogForgetsEndedConnections(t *testing.T) {
 		c := &conn{rpc: rpc.New(ctx, rpc.NewWebSocket(near, nil), rpc.Config{Log: slog.New(slog.DiscardHandler)})}
 		p := &session.Process{ID: "p", Log: log}
 		c.Push(p, 0, false)
-		c.endPushes()
+		c.pushes.end()
 		c.Push(p, 0, false) // too late
-		if len(c.pushes) != 0 {
-			t.Errorf("%d pushes after the end", len(c.pushes))
+		if len(c.pushes.active) != 0 {
+			t.Errorf("%d pushes after the end", len(c.pushes.active))
 		}
 		return weak.Make(c)
 	}()

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/rpc"
@@ -25,7 +28,7 @@ func (r *request) observe(p *wire.ObserveParams) error {
 	if err != nil {
 		return err
 	}
-	o := &observation{conn: c, seen: seen, cursor: seen.Process.Log.Cursor(seen.After)}
+	o := &observation{among: &c.observations, seen: seen, cursor: seen.Process.Log.Cursor(seen.After)}
 	o.visit = o.encode
 	o.feed = c.rpc.Feed(o)
 	if !o.begin() {
@@ -38,69 +41,78 @@ func (r *request) observe(p *wire.ObserveParams) error {
 }
 
 func (r *request) unobserve(p *wire.UnobserveParams) (wire.Empty, error) {
-	c := r.conn
-	c.mu.Lock()
-	o, last := c.observations[p.ObserveID], c.lastObserve
-	c.mu.Unlock()
+	o, known := r.conn.observations.find(p.ObserveID)
 	switch {
 	case o != nil:
 		o.feed.Stop()
 		o.end()
-	case p.ObserveID < 1 || p.ObserveID > last: // else it has ended by itself
+	case !known: // otherwise it has ended by itself
 		return wire.Empty{}, wire.Errorf(wire.CodeInvalidRequest, "unknown observation %d", p.ObserveID)
 	}
 	return wire.Empty{}, nil
 }
 
-func (c *conn) endObservations() {
-	c.mu.Lock()
-	c.ended = true
-	all := make([]*observation, 0, len(c.observations))
-	for _, o := range c.observations {
-		all = append(all, o)
-	}
-	c.mu.Unlock()
-	for _, o := range all {
+// observations are those of one connection.
+type observations struct {
+	mu     sync.Mutex
+	active map[int64]*observation
+	last   int64 // number
+	ended  bool  // nothing is observed any more
+}
+
+// find returns an observation, nil if it has ended. known is false if there never was one with the number.
+func (all *observations) find(id int64) (o *observation, known bool) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.active[id], 1 <= id && id <= all.last
+}
+
+// end ends them with their connection.
+func (all *observations) end() {
+	all.mu.Lock()
+	all.ended = true
+	active := slices.Collect(maps.Values(all.active))
+	all.mu.Unlock()
+	for _, o := range active {
 		o.end()
 	}
 }
 
 // An observation is the rpc.Source of an observer.
 type observation struct {
-	conn          *conn
+	among         *observations
 	id            int64
 	seen          *session.Observation
 	cursor        *outlog.Cursor
 	feed          *rpc.Feed
 	visit         func(outlog.Entry)
 	batch         *rpc.Batch
-	stopListening func() // nil before the answer; guarded by the connection
+	stopListening func() // nil before the answer; guarded by among
 }
 
-// begin gives the observation its number. It fails when the connection has
+// begin gives the observation its number. It reports false when the connection has
 // ended.
 func (o *observation) begin() bool {
-	c := o.conn
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ended {
+	all := o.among
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.ended {
 		return false
 	}
-	c.lastObserve++
-	o.id = c.lastObserve
-	if c.observations == nil {
-		c.observations = map[int64]*observation{}
+	all.last++
+	o.id = all.last
+	if all.active == nil {
+		all.active = map[int64]*observation{}
 	}
-	c.observations[o.id] = o
+	all.active[o.id] = o
 	return true
 }
 
-// start lets the events out, behind the answer, unless it is over already.
+// start lets the events out, behind the answer, unless the observation has ended already.
 func (o *observation) start() {
-	c := o.conn
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.observations[o.id] == o {
+	o.among.mu.Lock()
+	defer o.among.mu.Unlock()
+	if o.among.active[o.id] == o {
 		o.stopListening = o.seen.Process.Log.OnAppend(waker(o.feed))
 		o.feed.Wake()
 	}
@@ -108,9 +120,9 @@ func (o *observation) start() {
 
 func (o *observation) end() {
 	o.seen.End()
-	o.conn.mu.Lock()
-	defer o.conn.mu.Unlock()
-	delete(o.conn.observations, o.id)
+	o.among.mu.Lock()
+	defer o.among.mu.Unlock()
+	delete(o.among.active, o.id)
 	if o.stopListening != nil {
 		o.stopListening()
 	}

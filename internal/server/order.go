@@ -8,81 +8,95 @@ import (
 // order says what a request depends on, as of its arrival: jobs with the same key keep their order, and jobs that use the
 // same paths do, if one of them changes something there.
 func (c *conn) order(job *schedule.Job, params any) {
+	job.Key, job.Paths = keyOf(params), c.pathsOf(params)
+	if start, ok := params.(*wire.StartParams); ok {
+		job.Passing = start.ShellSnapshot != nil // it may wait for the start-up files of a shell
+	}
+}
+
+func keyOf(params any) schedule.Key {
 	switch p := params.(type) {
 	case *wire.StartParams:
-		job.Key = processKey(p.ProcessID)
-		job.Paths = use(p.Cwd, false)
-		job.Passing = p.ShellSnapshot != nil // it may wait for the start-up files of a shell
+		return processKey(p.ProcessID)
 	case *wire.ReadParams:
-		job.Key = processKey(p.ProcessID)
+		return processKey(p.ProcessID)
 	case *wire.WriteParams:
-		job.Key = processKey(p.ProcessID)
+		return processKey(p.ProcessID)
 	case *wire.SignalParams:
-		job.Key = processKey(p.ProcessID)
+		return processKey(p.ProcessID)
 	case *wire.ProcessParams:
-		job.Key = processKey(p.ProcessID)
+		return processKey(p.ProcessID)
 	case *wire.ResizeParams:
-		job.Key = processKey(p.ProcessID)
+		return processKey(p.ProcessID)
 	case *wire.CloseStdinParams:
-		job.Key = processKey(p.ProcessID)
+		return processKey(p.ProcessID)
 	case *wire.SignalAnyParams:
-		job.Key = processKey(p.ProcessID)
+		return processKey(p.ProcessID)
 	case *wire.WriteAnyParams:
-		job.Key = processKey(p.ProcessID)
+		return processKey(p.ProcessID)
 	case *wire.TerminateAnyParams:
-		job.Key = processKey(p.ProcessID)
+		return processKey(p.ProcessID)
 	case *wire.StateParams:
-		job.Key = processKey(p.ProcessID)
+		return processKey(p.ProcessID)
 	case *wire.SearchParams:
-		job.Key = processKey(p.ProcessID)
+		return processKey(p.ProcessID)
 	case *wire.ObserveParams:
-		job.Key = processKey(p.ProcessID)
-
-	case *wire.ReadFileParams:
-		job.Paths = use(p.Path, false)
-	case *wire.MetadataParams:
-		job.Paths = use(p.Path, false)
-	case *wire.CanonicalizeParams:
-		job.Paths = use(p.Path, false)
-	case *wire.ReadDirectoryParams:
-		job.Paths = use(p.Path, false)
-	case *wire.WalkParams:
-		job.Paths = use(p.Path, false)
-	case *wire.WriteFileParams:
-		job.Paths = use(p.Path, true)
-	case *wire.CreateDirectoryParams:
-		job.Paths = use(p.Path, true)
-	case *wire.RemoveParams:
-		job.Paths = use(p.Path, true)
-	case *wire.SetAttributesParams:
-		job.Paths = use(p.Path, true)
-	case *wire.CopyParams:
-		job.Paths = append(use(p.DestinationPath, true), use(p.SourcePath, false)...)
+		return processKey(p.ProcessID)
+	case *wire.OpenParams:
+		return handleKey(p.HandleID)
+	case *wire.ReadBlockParams:
+		return handleKey(p.HandleID)
+	case *wire.WriteBlockParams:
+		return handleKey(p.HandleID)
+	case *wire.HandleParams:
+		return handleKey(p.HandleID)
+	case *wire.UploadOpenParams:
+		return uploadKey(p.UploadID)
+	case *wire.UploadWriteParams:
+		return uploadKey(p.UploadID)
+	case *wire.UploadParams:
+		return uploadKey(p.UploadID)
+	case *wire.UploadCommitParams:
+		return uploadKey(p.UploadID)
 	case *wire.WatchMissingParams:
-		job.Key = schedule.Key{Kind: schedule.Watch}
+		return schedule.Key{Kind: schedule.Watch}
+	}
+	return schedule.Key{}
+}
 
+func (c *conn) pathsOf(params any) []schedule.PathUse {
+	switch p := params.(type) {
+	case *wire.StartParams:
+		return use(p.Cwd, false)
+	case *wire.ReadFileParams:
+		return use(p.Path, false)
+	case *wire.MetadataParams:
+		return use(p.Path, false)
+	case *wire.CanonicalizeParams:
+		return use(p.Path, false)
+	case *wire.ReadDirectoryParams:
+		return use(p.Path, false)
+	case *wire.WalkParams:
+		return use(p.Path, false)
+	case *wire.WriteFileParams:
+		return use(p.Path, true)
+	case *wire.CreateDirectoryParams:
+		return use(p.Path, true)
+	case *wire.RemoveParams:
+		return use(p.Path, true)
+	case *wire.SetAttributesParams:
+		return use(p.Path, true)
+	case *wire.CopyParams:
+		return append(use(p.DestinationPath, true), use(p.SourcePath, false)...)
 	case *wire.OpenParams:
 		c.handles.expect(p)
-		job.Key = handleKey(p.HandleID)
-		job.Paths = use(p.Path, p.Mode == wire.OpenReplace)
+		return use(p.Path, p.Mode == wire.OpenReplace)
 	case *wire.ReadBlockParams:
-		job.Key = handleKey(p.HandleID)
-		job.Paths = c.handles.paths(p.HandleID, false)
+		return c.handles.paths(p.HandleID, false)
 	case *wire.WriteBlockParams:
-		job.Key = handleKey(p.HandleID)
-		job.Paths = c.handles.paths(p.HandleID, true)
-	case *wire.HandleParams:
-		job.Key = handleKey(p.HandleID)
-
-	case *wire.UploadOpenParams:
-		job.Key = uploadKey(p.UploadID)
-	case *wire.UploadWriteParams:
-		job.Key = uploadKey(p.UploadID)
-	case *wire.UploadParams:
-		job.Key = uploadKey(p.UploadID)
-	case *wire.UploadCommitParams:
-		job.Key = uploadKey(p.UploadID)
+		return c.handles.paths(p.HandleID, true)
 	}
+	return nil
 }
 
 func processKey(id string) schedule.Key { return schedule.Key{Kind: schedule.Process, ID: id} }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/segmentio/asm/base64"
@@ -25,20 +26,43 @@ func (c *conn) Push(p *session.Process, after uint64, paced bool) {
 	push.prefix = append(push.prefix, `,"seq":`...)
 	push.visit = push.encode
 	push.feed = c.rpc.Feed(push)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.ended {
-		return
-	}
-	if c.pushes == nil {
-		c.pushes = map[*outputPush]struct{}{}
-	}
-	c.pushes[push] = struct{}{}
-	push.stopListening = p.Log.OnAppend(waker(push.feed))
-	push.feed.Wake()
+	c.pushes.begin(push)
 }
 
-// waker wakes a feed, at once if somebody may be waiting for the event.
+// outputPushes are those of one connection.
+type outputPushes struct {
+	mu     sync.Mutex
+	active map[*outputPush]struct{} // those that are registered with a log
+	ended  bool                     // nothing is pushed any more
+}
+
+// begin registers a push with its log, unless the connection has ended.
+func (all *outputPushes) begin(p *outputPush) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if all.ended {
+		return
+	}
+	if all.active == nil {
+		all.active = map[*outputPush]struct{}{}
+	}
+	all.active[p] = struct{}{}
+	p.stopListening = p.process.Log.OnAppend(waker(p.feed))
+	p.feed.Wake()
+}
+
+// end lets go of the logs when the connection has ended: they live on.
+func (all *outputPushes) end() {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.ended = true
+	for p := range all.active {
+		p.stopLocked()
+	}
+	all.active = nil
+}
+
+// waker returns a function that wakes a feed, at once if a client may be waiting for the event.
 func waker(feed *rpc.Feed) func(urgent bool) {
 	return func(urgent bool) {
 		if urgent {
@@ -47,17 +71,6 @@ func waker(feed *rpc.Feed) func(urgent bool) {
 			feed.Wake()
 		}
 	}
-}
-
-// endPushes lets go of the logs when the connection has ended: they live on.
-func (c *conn) endPushes() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ended = true
-	for push := range c.pushes {
-		push.stopLocked()
-	}
-	c.pushes = nil
 }
 
 // An outputPush turns the log of a process into notifications, one event each.
@@ -71,7 +84,7 @@ type outputPush struct {
 	feed    *rpc.Feed     // which calls Next
 	pacing  *resumePacing // nil: as much as the connection takes
 
-	stopListening func()      // guarded by the connection, as is
+	stopListening func()      // guarded by outputPushes, as is
 	timer         *time.Timer // which ends the pacing; nil: it needs none
 }
 
@@ -120,9 +133,10 @@ func (p *outputPush) pausedByPacing() bool {
 	if left <= 0 {
 		return false
 	}
-	p.conn.mu.Lock()
-	defer p.conn.mu.Unlock()
-	if p.timer == nil && !p.conn.ended {
+	all := &p.conn.pushes
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if p.timer == nil && !all.ended {
 		p.timer = time.AfterFunc(left, p.feed.Wake)
 	}
 	return true
@@ -157,10 +171,11 @@ func (p *outputPush) Next(b *rpc.Batch) bool {
 }
 
 func (p *outputPush) end() {
-	p.conn.mu.Lock()
-	defer p.conn.mu.Unlock()
+	all := &p.conn.pushes
+	all.mu.Lock()
+	defer all.mu.Unlock()
 	p.stopLocked()
-	delete(p.conn.pushes, p)
+	delete(all.active, p)
 }
 
 func (p *outputPush) stopLocked() {

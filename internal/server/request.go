@@ -35,7 +35,7 @@ func (c *conn) Request(in *rpc.Request) {
 		return
 	}
 	in.Params = nil // the message can be freed: params has copies
-	a, err := c.ready(m.family)
+	a, err := c.handshake.ready(m.family)
 	if err != nil {
 		in.Fail(wireError(err))
 		return
@@ -53,18 +53,6 @@ func (c *conn) Request(in *rpc.Request) {
 	}
 	c.order(&job, params)
 	c.scheduler.Submit(job)
-}
-
-// ready returns the client's hold on its session, once the handshake is done.
-func (c *conn) ready(family string) (*session.Attachment, error) {
-	a := c.attachment.Load()
-	switch {
-	case a == nil:
-		return nil, wire.Errorf(wire.CodeInvalidRequest, "client must call initialize before using %s methods", family)
-	case !c.initialized.Load():
-		return nil, wire.Errorf(wire.CodeInvalidRequest, "client must send initialized before using %s methods", family)
-	}
-	return a, nil
 }
 
 // lost returns session.ErrResumed if another connection has taken over the session, perhaps while the request waited.

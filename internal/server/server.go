@@ -1,5 +1,3 @@
-// Package server is the exec server: the handshake, the table of methods, and an
-// orderly end.
 package server
 
 import (
@@ -150,7 +148,7 @@ var errStopping = &rpc.CloseError{Code: rpc.CloseGoingAway, Reason: wire.ReasonS
 // farewell is the last message to a client: a goodbye, if the server ends and the client
 // has asked for one. The close frame says the same, but not all transports have one.
 func (c *conn) farewell(why *rpc.CloseError) []byte {
-	if why != errStopping || !c.goodbye.Load() {
+	if why != errStopping || !c.handshake.goodbye.Load() {
 		return nil
 	}
 	msg, err := wire.AppendNotification(nil, wire.NoteGoodbye, wire.Empty{})

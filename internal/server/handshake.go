@@ -1,0 +1,97 @@
+package server
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/tetherexec/tether/internal/files"
+	"github.com/tetherexec/tether/internal/files/upload"
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/session"
+	"github.com/tetherexec/tether/wire"
+)
+
+// handshake is how far a client has come, and what it has asked for.
+type handshake struct {
+	attachment  atomic.Pointer[session.Attachment] // set by initialize
+	initialized atomic.Bool
+	goodbye     atomic.Bool // the client wants to know that the server ends
+}
+
+// ready returns the client's hold on its session, once the handshake is done.
+func (h *handshake) ready(family string) (*session.Attachment, error) {
+	a := h.attachment.Load()
+	switch {
+	case a == nil:
+		return nil, wire.Errorf(wire.CodeInvalidRequest, "client must call initialize before using %s methods", family)
+	case !h.initialized.Load():
+		return nil, wire.Errorf(wire.CodeInvalidRequest, "client must send initialized before using %s methods", family)
+	}
+	return a, nil
+}
+
+// initialize opens or resumes a session. The reader waits for it, as everything
+// that follows depends on it.
+func (c *conn) initialize(r *rpc.Request) {
+	var p wire.InitializeParams
+	if err := wire.Decode(r.Params, &p); err != nil {
+		r.Fail(wire.Errorf(wire.CodeInvalidParams, "%v", err))
+		return
+	}
+	if c.handshake.attachment.Load() != nil {
+		r.Fail(wire.Errorf(wire.CodeInvalidRequest, "initialize may only be sent once per connection"))
+		return
+	}
+	a, err := c.attach(&p)
+	if err != nil {
+		r.Fail(wireError(err))
+		return
+	}
+	c.handshake.attachment.Store(a)
+	if t := p.Tether; t != nil && t.Goodbye != nil {
+		c.handshake.goodbye.Store(*t.Goodbye)
+	}
+	s := a.Session
+	r.Reply(wire.InitializeResult{
+		SessionID: s.ID, EnvironmentInfo: c.server.info,
+		Tether: wire.TetherInfo{
+			Version: c.server.config.Version, PublicID: s.Public,
+			TTLMs: uint64(s.TTL().Milliseconds()), Features: c.features(),
+		},
+	})
+}
+
+func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
+	if p.ResumeSessionID != nil {
+		return c.server.sessions.Resume(c.rpc.Context(), *p.ResumeSessionID, c)
+	}
+	w := session.Wishes{Client: p.ClientName}
+	if t := p.Tether; t != nil {
+		if t.TTLMs != nil {
+			w.TTL = time.Duration(min(*t.TTLMs, uint64(c.server.config.SessionTTLMax.Milliseconds()))) * time.Millisecond
+		}
+		w.Acks = t.Acks != nil && *t.Acks
+		if t.Label != nil {
+			w.Label = *t.Label
+		}
+		if err := checkLabel(w.Label); err != nil {
+			return nil, err
+		}
+	}
+	return c.server.sessions.Open(w, c)
+}
+
+// features are what a tether client may rely on.
+func (c *conn) features() []string {
+	list := []string{"ack", "closeStdin", "concurrent", "endSession", "goodbye", "hostPorts", "keepNewest", "label", "list", "observe", "once", "oneStream",
+		"remoteControl", "resize", "retryStart", "search", "sessionTtl", "signal", "state", "termSize"}
+	if files.HasModes {
+		list = append(list, "fileAttributes")
+	}
+	if upload.Supported {
+		list = append(list, "upload")
+	}
+	slices.Sort(list)
+	return list
+}
