@@ -1,11 +1,11 @@
 package client
 
 import (
-	"bufio"
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -13,9 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gobwas/ws"
-
 	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/websocket"
 )
 
 // A dialer makes connections to one server. Its text names the server in errors.
@@ -25,14 +24,11 @@ type dialer interface {
 	local() bool // the server is on this machine
 }
 
-// maxRefusal is how much of the text is kept with which a server refuses us.
-const maxRefusal = 1 << 10
-
 // webSocket dials a server that listens.
 type webSocket struct {
-	address string // as given
-	url     string // of the upgrade
-	socket  string // path of a Unix socket, or empty
+	address string   // as given
+	url     *url.URL // of the upgrade
+	socket  string   // path of a Unix socket, or empty
 	near    bool
 	opts    Options
 }
@@ -47,7 +43,7 @@ func dialerOf(address string, o Options) (dialer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("address of the server: %w", err)
 	}
-	d := &webSocket{address: address, url: address, opts: o}
+	d := &webSocket{address: address, url: u, opts: o}
 	switch u.Scheme {
 	case "ws", "wss":
 		if u.Host == "" {
@@ -60,7 +56,7 @@ func dialerOf(address string, o Options) (dialer, error) {
 		if !strings.HasPrefix(path, "/") {
 			return nil, fmt.Errorf("address of the server: %q is not unix:///PATH", address)
 		}
-		d.socket, d.url, d.near = path, "ws://localhost/", true
+		d.socket, d.url, d.near = path, &url.URL{Scheme: "ws", Host: "localhost", Path: "/"}, true
 	default:
 		return nil, fmt.Errorf("address of the server: %q is not ws://, wss:// or unix://", address)
 	}
@@ -68,87 +64,67 @@ func dialerOf(address string, o Options) (dialer, error) {
 }
 
 func (d *webSocket) dial(ctx context.Context) (rpc.Stream, error) {
-	var refusal string
-	var answer *answerConn
-	dialer := ws.Dialer{
-		TLSConfig: d.opts.TLS,
-		NetDial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if d.opts.Connect != nil {
-				return d.opts.Connect(ctx)
-			}
-			if d.socket != "" {
-				network, addr = "unix", d.socket
-			}
-			// Keep-alive finds dead peers while nobody pings: during the upgrade.
-			conn, err := (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext(ctx, network, addr)
-			if err != nil || !strings.HasPrefix(d.url, "ws://") || d.socket != "" {
-				return conn, err
-			}
-			answer = &answerConn{Conn: conn}
-			return answer, nil
-		},
-		OnStatusError: func(_ int, _ []byte, r io.Reader) {
-			refusal = refusalText(r)
-		},
-	}
-	if d.opts.Token != "" {
-		dialer.Header = ws.HandshakeHeaderHTTP{"Authorization": {"Bearer " + d.opts.Token}}
-	}
-	conn, buffered, _, err := dialer.Dial(ctx, d.url)
+	conn, err := d.connect(ctx)
 	if err != nil {
-		if status, ok := errors.AsType[ws.StatusError](err); ok {
-			return nil, &UpgradeError{d.address, int(status), refusal}
+		return nil, &DialError{d.address, err}
+	}
+	header := http.Header{}
+	if d.opts.Token != "" {
+		header.Set("Authorization", "Bearer "+d.opts.Token)
+	}
+	early, err := websocket.Upgrade(ctx, conn, d.url, header)
+	if err != nil {
+		conn.Close()
+		if refusal, ok := errors.AsType[*websocket.StatusError](err); ok {
+			return nil, &UpgradeError{d.address, refusal.Status, refusal.Text}
 		}
-		if answer != nil && answer.speaksTLS() {
+		if answer, ok := errors.AsType[*websocket.AnswerError](err); ok && d.url.Scheme == "ws" && speaksTLS(answer.Begin) {
 			err = errSpeaksTLS
 		}
 		return nil, &DialError{d.address, err}
 	}
-	if conn == net.Conn(answer) {
-		conn = answer.Conn
-	}
-	var early []byte
-	if buffered != nil {
-		early, _ = buffered.Peek(buffered.Buffered())
-		early = append([]byte(nil), early...)
-		ws.PutReader(buffered)
-	}
 	return unlimitedStream{rpc.NewWebSocketClient(conn, early)}, nil
+}
+
+// connect makes the connection below the WebSocket.
+func (d *webSocket) connect(ctx context.Context) (net.Conn, error) {
+	conn, err := d.connectPlain(ctx)
+	if err != nil || d.url.Scheme != "wss" {
+		return conn, err
+	}
+	config := &tls.Config{}
+	if d.opts.TLS != nil {
+		config = d.opts.TLS.Clone()
+	}
+	config.ServerName = cmp.Or(config.ServerName, d.url.Hostname())
+	return tls.Client(conn, config), nil // the handshake comes with the upgrade
+}
+
+func (d *webSocket) connectPlain(ctx context.Context) (net.Conn, error) {
+	if d.opts.Connect != nil {
+		return d.opts.Connect(ctx)
+	}
+	network, address := "unix", d.socket
+	if d.socket == "" {
+		port := "80"
+		if d.url.Scheme == "wss" {
+			port = "443"
+		}
+		network, address = "tcp", net.JoinHostPort(d.url.Hostname(), cmp.Or(d.url.Port(), port))
+	}
+	// Keep-alive finds dead peers while nobody pings: during the upgrade.
+	return (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext(ctx, network, address)
 }
 
 // errSpeaksTLS means that a ws:// address leads to a port that expects TLS.
 var errSpeaksTLS = errors.New("the port speaks TLS")
 
-// An answerConn remembers the beginning of what the server says, which is nothing that
-// a WebSocket begins with if the port is not for that.
-type answerConn struct {
-	net.Conn
-	begin []byte // up to maxRefusal
-}
-
-func (c *answerConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	c.begin = append(c.begin, b[:min(n, maxRefusal-len(c.begin))]...)
-	return n, err
-}
-
-// speaksTLS reports whether the server has told us that it expects TLS: by an alert of
-// TLS, or as Go's and other HTTPS servers do, in words.
-func (c *answerConn) speaksTLS() bool {
-	text := string(c.begin)
+// speaksTLS reports whether an answer that begins like this tells us that the server expects TLS: by an alert of
+// TLS or, as Go's and other HTTPS servers do, in words.
+func speaksTLS(begin []byte) bool {
+	text := string(begin)
 	return strings.HasPrefix(text, "\x15\x03") || strings.HasPrefix(text, "HTTP/1.") &&
 		(strings.Contains(text, "HTTP request to an HTTPS server") || strings.Contains(text, "HTTP request was sent to HTTPS port"))
-}
-
-// refusalText is what the server says about its refusal. Only a text of known length
-// is waited for.
-func refusalText(r io.Reader) string {
-	response, err := http.ReadResponse(bufio.NewReader(r), nil)
-	if err != nil || response.ContentLength <= 0 {
-		return ""
-	}
-	text, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal))
-	return strings.TrimSpace(string(text))
 }
 
 // An unlimitedStream does not make its messages wait for room in memory, as those of a

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gobwas/ws"
+	"github.com/tetherexec/tether/internal/tethertest/frames"
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/cable"
@@ -170,7 +170,7 @@ func TestServerThatHearsNothing(t *testing.T) {
 	stop := make(chan struct{})
 	wait := scripted.Play(t, func() {
 		for ended := false; !ended; {
-			ended = ws.WriteFrame(first.Conn, ws.NewPingFrame([]byte("unheard-ms=60000"))) != nil
+			ended = frames.Write(first.Conn, frames.Ping([]byte("unheard-ms=60000"))) != nil
 			select {
 			case <-stop:
 				return

@@ -13,9 +13,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/gobwas/ws"
-
 	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/websocket"
 )
 
 // An AttemptError is a session that could not be opened.
@@ -59,7 +58,7 @@ func (e *DialError) Error() string {
 		return "permission denied: the socket is for the user who runs the server"
 	case errors.Is(e.Err, io.EOF), errors.Is(e.Err, io.ErrUnexpectedEOF):
 		return "it ended the connection without an answer; it may not be a tether server"
-	case errors.Is(e.Err, ws.ErrMalformedResponse), errors.Is(e.Err, ws.ErrHandshakeBadProtocol):
+	case errors.Is(e.Err, websocket.ErrNotHTTP):
 		return "its answer is not HTTP/1.1; it is not a tether server"
 	}
 	if text := certificateText(e.Err); text != "" {

@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gobwas/ws"
-
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
+	"github.com/tetherexec/tether/internal/websocket"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -38,7 +37,7 @@ func TestConnectionErrorsInPlainWords(t *testing.T) {
 		"cannot connect to unix:///s: permission denied: the socket is for the user who runs the server":     dial("unix:///s", call("connect", syscall.EACCES)),
 		"cannot connect to ws://h: there is no host called h":                                                dial("ws://h", &net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "h", IsNotFound: true}}),
 		"cannot connect to ws://h: it ended the connection without an answer; it may not be a tether server": dial("ws://h", io.EOF),
-		"cannot connect to ws://h: its answer is not HTTP/1.1; it is not a tether server":                    dial("ws://h", ws.ErrMalformedResponse),
+		"cannot connect to ws://h: its answer is not HTTP/1.1; it is not a tether server":                    dial("ws://h", websocket.ErrNotHTTP),
 		"cannot connect to wss://h: it refuses the certificate of this client: bad certificate":              dial("wss://h", &net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}),
 		"cannot connect to wss://h: it requires a certificate of the client":                                 dial("wss://h", &net.OpError{Op: "remote error", Err: errors.New("tls: certificate required")}),
 		"cannot connect to ws://h: it requires a token":                                                      refused(401, "missing websocket bearer token"),

@@ -13,13 +13,12 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
-	"github.com/gobwas/ws"
-
 	"github.com/tetherexec/tether/internal/homeserver"
+	"github.com/tetherexec/tether/internal/websocket"
 )
 
 const (
@@ -27,8 +26,6 @@ const (
 	maxAttempts = 3
 	// upgradeLimit is how long a server of this machine may take to answer.
 	upgradeLimit = 20 * time.Second
-	// maxRefusal is how much of the text is kept with which a server refuses us.
-	maxRefusal = 1 << 10
 )
 
 // errRefused means that the server has answered and does not want this client.
@@ -49,19 +46,19 @@ func Run(ctx context.Context, o homeserver.Options, stdin io.Reader, stdout io.W
 // about to end by itself: then another one is started.
 func connectHome(ctx context.Context, o homeserver.Options) (net.Conn, *bufio.Reader, error) {
 	for attempt := 1; ; attempt++ {
-		url, err := homeserver.Ensure(ctx, o)
+		address, err := homeserver.Ensure(ctx, o)
 		if err != nil {
 			return nil, nil, err
 		}
-		conn, in, err := dialSocket(ctx, strings.TrimPrefix(url, "unix://"))
+		conn, in, err := dialSocket(ctx, strings.TrimPrefix(address, "unix://"))
 		if err == nil {
 			return conn, in, nil
 		}
 		if errors.Is(err, errRefused) {
-			return nil, nil, fmt.Errorf("%s: %w", url, err)
+			return nil, nil, fmt.Errorf("%s: %w", address, err)
 		}
 		if attempt == maxAttempts {
-			return nil, nil, fmt.Errorf("the server on %s does not answer: %w", url, err)
+			return nil, nil, fmt.Errorf("the server on %s does not answer: %w", address, err)
 		}
 	}
 }
@@ -69,34 +66,20 @@ func connectHome(ctx context.Context, o homeserver.Options) (net.Conn, *bufio.Re
 // dialSocket opens a WebSocket on a socket file. What the server sends is read from
 // the reader.
 func dialSocket(ctx context.Context, path string) (net.Conn, *bufio.Reader, error) {
-	var refusal string
-	dialer := ws.Dialer{
-		Timeout: upgradeLimit,
-		OnStatusError: func(_ int, _ []byte, r io.Reader) {
-			if answer, err := http.ReadResponse(bufio.NewReader(r), nil); err == nil && answer.ContentLength > 0 {
-				text, _ := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
-				refusal = string(text)
-			}
-		},
-		NetDial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
-		},
-	}
-	conn, early, _, err := dialer.Dial(ctx, "ws://localhost/")
-	if err != nil && refusal != "" {
-		return nil, nil, fmt.Errorf("%w: %s", errRefused, refusal)
-	}
+	ctx, cancel := context.WithTimeout(ctx, upgradeLimit)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {
 		return nil, nil, err
 	}
-	var in io.Reader = conn
-	if early != nil { // came with the answer
-		text, err := early.Peek(early.Buffered())
-		if err != nil {
-			return nil, nil, errors.Join(err, conn.Close())
+	early, err := websocket.Upgrade(ctx, conn, &url.URL{Scheme: "ws", Host: "localhost", Path: "/"}, nil)
+	if err != nil {
+		conn.Close()
+		if refusal, ok := errors.AsType[*websocket.StatusError](err); ok && refusal.Text != "" {
+			err = fmt.Errorf("%w: %s", errRefused, refusal.Text)
 		}
-		in = io.MultiReader(bytes.NewReader(bytes.Clone(text)), conn)
-		ws.PutReader(early)
+		return nil, nil, err
 	}
+	in := io.MultiReader(bytes.NewReader(early), conn)
 	return conn, bufio.NewReaderSize(in, pumpBuffer), nil
 }

@@ -3,13 +3,15 @@ package bridge
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"time"
 
-	"github.com/gobwas/ws"
+	"github.com/tetherexec/tether/internal/rpc"
+	"github.com/tetherexec/tether/internal/websocket"
 )
 
 const (
@@ -69,9 +71,10 @@ func endOf(err error) error {
 }
 
 func sayGoodbye(conn net.Conn) error {
-	frame := ws.MaskFrame(ws.NewCloseFrame(ws.NewCloseFrameBody(ws.StatusNormalClosure, "")))
+	normal := binary.BigEndian.AppendUint16(nil, rpc.CloseNormal)
 	conn.SetWriteDeadline(time.Now().Add(farewellTime))
-	return ws.WriteFrame(conn, frame)
+	_, err := conn.Write(websocket.AppendFrame(nil, websocket.Close, true, true, normal))
+	return err
 }
 
 // sendLines sends each line as a message, a long one in fragments. Blank lines are
@@ -79,7 +82,7 @@ func sayGoodbye(conn net.Conn) error {
 // one that is complete. It returns nil at the end of the input, whatever ends it.
 func sendLines(stdin io.Reader, conn io.Writer) error {
 	in := bufio.NewReaderSize(stdin, pumpBuffer)
-	frame := make([]byte, 0, ws.MaxHeaderSize+pumpBuffer)
+	frame := make([]byte, 0, websocket.MaxHeader+pumpBuffer)
 	for begun := false; ; {
 		part, err := in.ReadSlice('\n')
 		ended := err == nil
@@ -92,27 +95,16 @@ func sendLines(stdin io.Reader, conn io.Writer) error {
 				continue
 			}
 		}
-		frame = appendFrame(frame[:0], part, begun, ended)
+		op := websocket.Text
+		if begun {
+			op = websocket.Continuation
+		}
+		frame = websocket.AppendFrame(frame[:0], op, ended, true, part)
 		if _, err := conn.Write(frame); err != nil {
 			return fmt.Errorf("send to the server: %w", err)
 		}
 		begun = !ended
 	}
-}
-
-// appendFrame appends a part of a message, masked as clients must.
-func appendFrame(b, part []byte, begun, last bool) []byte {
-	h := ws.Header{Fin: last, OpCode: ws.OpText, Masked: true, Mask: ws.NewMask(), Length: int64(len(part))}
-	if begun {
-		h.OpCode = ws.OpContinuation
-	}
-	var head bytes.Buffer
-	ws.WriteHeader(&head, h) // to memory: cannot fail
-	b = append(b, head.Bytes()...)
-	start := len(b)
-	b = append(b, part...)
-	ws.Cipher(b[start:], h.Mask, 0)
-	return b
 }
 
 // receiveLines writes each message of the server as a line until the connection
@@ -125,14 +117,14 @@ func receiveLines(in *bufio.Reader, stdout io.Writer) error {
 				return err
 			}
 		}
-		h, err := ws.ReadHeader(in)
+		h, err := websocket.ReadHeader(in)
 		if err != nil {
 			return errors.Join(err, out.Flush())
 		}
 		switch {
-		case h.Masked || h.Rsv != 0:
+		case h.Masked || h.Reserved != 0:
 			return errors.New("it sent a frame that makes no sense")
-		case h.OpCode.IsControl():
+		case h.Op.IsControl():
 			if err := readControl(in, h); err != nil {
 				return errors.Join(err, out.Flush())
 			}
@@ -150,18 +142,18 @@ func receiveLines(in *bufio.Reader, stdout io.Writer) error {
 }
 
 // readControl reads a control frame; a goodbye comes back as an error.
-func readControl(in io.Reader, h ws.Header) error {
-	if h.Length > ws.MaxControlFramePayloadSize {
+func readControl(in io.Reader, h websocket.Header) error {
+	if h.Length > websocket.MaxControl {
 		return errors.New("it sent a frame that makes no sense")
 	}
 	payload := make([]byte, h.Length)
 	if _, err := io.ReadFull(in, payload); err != nil {
 		return err
 	}
-	if h.OpCode != ws.OpClose {
+	if h.Op != websocket.Close {
 		return nil
 	}
-	code, reason := ws.ParseCloseFrameData(payload)
+	code, reason, _ := websocket.ParseClose(payload) // the end in any case
 	if reason == "" {
 		return fmt.Errorf("close code %d", code)
 	}

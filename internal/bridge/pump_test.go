@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gobwas/ws"
+	"github.com/tetherexec/tether/internal/tethertest/frames"
 
 	"github.com/tetherexec/tether/internal/rpc"
 )
@@ -67,11 +67,11 @@ func FuzzSendLines(f *testing.F) {
 }
 
 // receivedFrom returns the lines that a client gets for what a server sends.
-func receivedFrom(t *testing.T, frames ...ws.Frame) (string, error) {
+func receivedFrom(t *testing.T, sent ...frames.Frame) (string, error) {
 	t.Helper()
 	var wire, out bytes.Buffer
-	for _, frame := range frames {
-		if err := ws.WriteFrame(&wire, frame); err != nil {
+	for _, frame := range sent {
+		if err := frames.Write(&wire, frame); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -82,13 +82,13 @@ func receivedFrom(t *testing.T, frames ...ws.Frame) (string, error) {
 func TestReceiveLines(t *testing.T) {
 	t.Parallel()
 	large := bytes.Repeat([]byte("x"), 3*pumpBuffer)
-	part := func(op ws.OpCode, last bool, text string) ws.Frame { return ws.NewFrame(op, last, []byte(text)) }
+	part := func(op byte, last bool, text string) frames.Frame { return frames.New(op, last, []byte(text)) }
 	out, err := receivedFrom(t,
-		part(ws.OpText, true, `{"a":1}`),
-		ws.NewPingFrame([]byte("?")),
-		part(ws.OpText, false, `{"b`), ws.NewPingFrame(nil), part(ws.OpContinuation, true, `":2}`),
-		ws.NewTextFrame(large),
-		ws.NewCloseFrame(ws.NewCloseFrameBody(1008, "enough")),
+		part(frames.OpText, true, `{"a":1}`),
+		frames.Ping([]byte("?")),
+		part(frames.OpText, false, `{"b`), frames.Ping(nil), part(frames.OpContinuation, true, `":2}`),
+		frames.Text(large),
+		frames.Close(1008, "enough"),
 	)
 	if want := "{\"a\":1}\n{\"b\":2}\n" + string(large) + "\n"; out != want {
 		t.Errorf("got %.100q …", out)
@@ -96,9 +96,9 @@ func TestReceiveLines(t *testing.T) {
 	if err == nil || endOf(err).Error() != "the server has ended the connection: enough" {
 		t.Error(err)
 	}
-	for name, frame := range map[string]ws.Frame{
-		"masked":   ws.MaskFrame(ws.NewTextFrame([]byte("x"))),
-		"reserved": {Header: ws.Header{Fin: true, Rsv: 4, OpCode: ws.OpText}},
+	for name, frame := range map[string]frames.Frame{
+		"masked":   frames.Text([]byte("x")).FromClient(),
+		"reserved": {Fin: true, Reserved: 4, Op: frames.OpText},
 	} {
 		if out, err := receivedFrom(t, frame); out != "" || err == nil || errors.Is(err, io.EOF) {
 			t.Errorf("%s: %q, %v", name, out, err)
@@ -119,7 +119,7 @@ func TestPumpEndsWithTheClientsOutput(t *testing.T) {
 	defer hold.Close()
 	done := make(chan error, 1)
 	go func() { done <- pump(stdin, brokenWriter{}, theirs, bufio.NewReader(theirs)) }()
-	if err := ws.WriteFrame(ours, ws.NewTextFrame([]byte("{}"))); err != nil {
+	if err := frames.Write(ours, frames.Text([]byte("{}"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil {
@@ -142,8 +142,8 @@ func TestPumpWaitsForTheLastAnswers(t *testing.T) {
 	if _, err := server.Read(); !errors.Is(err, io.EOF) { // a goodbye
 		t.Fatal(err)
 	}
-	ws.WriteFrame(ours, ws.NewTextFrame([]byte(`{"id":1}`)))
-	ws.WriteFrame(ours, ws.NewCloseFrame(nil))
+	frames.Write(ours, frames.Text([]byte(`{"id":1}`)))
+	frames.Write(ours, frames.New(frames.OpClose, true, nil))
 	begin := time.Now()
 	if err := <-done; err != nil || out.String() != "{\"id\":1}\n" {
 		t.Errorf("%q, %v", &out, err)

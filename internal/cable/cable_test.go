@@ -18,7 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gobwas/ws"
+	"github.com/tetherexec/tether/internal/tethertest/frames"
+	"github.com/tetherexec/tether/internal/websocket"
 
 	"github.com/tetherexec/tether/internal/cable"
 )
@@ -32,23 +33,23 @@ func TestForwardsFramesAsTheyAre(t *testing.T) {
 		way.from.send("hello", "", big)
 		way.to.wants("hello", "", big)
 
-		way.from.frame(ws.NewFrame(ws.OpBinary, false, []byte("one ")))
-		way.from.frame(ws.NewPingFrame([]byte("p")))
-		way.from.frame(ws.NewFrame(ws.OpContinuation, false, []byte("two ")))
-		way.from.frame(ws.NewFrame(ws.OpContinuation, true, []byte("three")))
-		if f := way.to.next(); f.Header.OpCode != ws.OpPing || string(f.Payload) != "p" {
-			t.Errorf("received %v %q, want the ping", f.Header, f.Payload)
+		way.from.frame(frames.New(frames.OpBinary, false, []byte("one ")))
+		way.from.frame(frames.Ping([]byte("p")))
+		way.from.frame(frames.New(frames.OpContinuation, false, []byte("two ")))
+		way.from.frame(frames.New(frames.OpContinuation, true, []byte("three")))
+		if f := way.to.next(); f.Op != frames.OpPing || string(f.Payload) != "p" {
+			t.Errorf("received %v %q, want the ping", f.Op, f.Payload)
 		}
 		for i, want := range []string{"one ", "two ", "three"} {
 			f := way.to.next()
-			if string(f.Payload) != want || f.Header.Fin != (i == 2) || (f.Header.OpCode == ws.OpBinary) != (i == 0) {
-				t.Errorf("fragment %d is %v %q", i, f.Header, f.Payload)
+			if string(f.Payload) != want || f.Fin != (i == 2) || (f.Op == frames.OpBinary) != (i == 0) {
+				t.Errorf("fragment %d is %v %q", i, f.Op, f.Payload)
 			}
 		}
 	}
-	client.frame(ws.NewCloseFrame(ws.NewCloseFrameBody(1000, "bye")))
-	if f := server.next(); f.Header.OpCode != ws.OpClose || !strings.HasSuffix(string(f.Payload), "bye") {
-		t.Errorf("received %v %q, want the goodbye", f.Header, f.Payload)
+	client.frame(frames.Close(1000, "bye"))
+	if f := server.next(); f.Op != frames.OpClose || !strings.HasSuffix(string(f.Payload), "bye") {
+		t.Errorf("received %v %q, want the goodbye", f.Op, f.Payload)
 	}
 	server.conn.Close()
 	if err := client.ended(); !isEOF(err) {
@@ -282,9 +283,9 @@ func TestStrand(t *testing.T) {
 	end := r.Strand(cable.AnswersPings)
 	client.ended()
 	server.send("into the void")
-	server.frame(ws.NewPingFrame([]byte("alive?")))
-	if f := server.next(); f.Header.OpCode != ws.OpPong || string(f.Payload) != "alive?" {
-		t.Errorf("received %v %q, want a pong", f.Header, f.Payload)
+	server.frame(frames.Ping([]byte("alive?")))
+	if f := server.next(); f.Op != frames.OpPong || string(f.Payload) != "alive?" {
+		t.Errorf("received %v %q, want a pong", f.Op, f.Payload)
 	}
 	client2, server2 := r.dial()
 	end()
@@ -297,7 +298,7 @@ func TestStrand(t *testing.T) {
 	server2.wants("last words")
 	client2.ended()
 	r.await(rule, 1)
-	server2.frame(ws.NewPingFrame(nil))
+	server2.frame(frames.Ping(nil))
 	server2.silent()
 	r.Sever()
 	server2.ended()
@@ -308,7 +309,7 @@ func TestUpgradeFaults(t *testing.T) {
 	busy := r.OnUpgrade(cable.Any().Times(2), cable.Status(503))
 	for range 2 {
 		_, err := tryDial(t, r.URL(), patience)
-		if status, ok := errors.AsType[ws.StatusError](err); !ok || int(status) != 503 {
+		if refusal, ok := errors.AsType[*websocket.StatusError](err); !ok || refusal.Status != 503 {
 			t.Errorf("dial: %v, want status 503", err)
 		}
 	}

@@ -3,10 +3,9 @@ package cable
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"io"
 
-	"github.com/gobwas/ws"
+	"github.com/tetherexec/tether/internal/websocket"
 )
 
 const (
@@ -30,7 +29,7 @@ type frameReader struct {
 func (r *frameReader) run() error {
 	for {
 		var head bytes.Buffer
-		h, err := ws.ReadHeader(io.TeeReader(r.in, &head))
+		h, err := websocket.ReadHeader(io.TeeReader(r.in, &head))
 		if err != nil {
 			if head.Len() == 0 {
 				r.flush()
@@ -49,7 +48,7 @@ func (r *frameReader) run() error {
 }
 
 // frame reads the payload of one frame. False means that nobody wants more.
-func (r *frameReader) frame(h ws.Header, head []byte) (bool, error) {
+func (r *frameReader) frame(h websocket.Header, head []byte) (bool, error) {
 	if h.Length > r.limit-int64(len(r.message.raw)) {
 		r.flush() // what continues it has nothing to continue, and passes too
 		if !r.emit(item{raw: head}) {
@@ -68,30 +67,30 @@ func (r *frameReader) frame(h ws.Header, head []byte) (bool, error) {
 	payload := raw.Bytes()[len(head):]
 	if h.Masked {
 		payload = bytes.Clone(payload)
-		ws.Cipher(payload, h.Mask, 0)
+		websocket.Mask(payload, h.Mask, 0)
 	}
 	return r.add(h, raw.Bytes(), payload), nil
 }
 
 // add takes a whole frame.
-func (r *frameReader) add(h ws.Header, raw, payload []byte) bool {
-	switch h.OpCode {
-	case ws.OpPing:
+func (r *frameReader) add(h websocket.Header, raw, payload []byte) bool {
+	switch h.Op {
+	case websocket.Ping:
 		return r.emit(item{kind: PingFrame, raw: raw, payload: payload})
-	case ws.OpPong:
+	case websocket.Pong:
 		return r.emit(item{kind: PongFrame, raw: raw, payload: payload})
-	case ws.OpClose:
+	case websocket.Close:
 		return r.emit(item{kind: CloseFrame, raw: raw, payload: payload})
-	case ws.OpText, ws.OpBinary:
+	case websocket.Text, websocket.Binary:
 		if !r.flush() { // a peer that begins anew in the middle of a message
 			return false
 		}
 		kind := Text
-		if h.OpCode == ws.OpBinary {
+		if h.Op == websocket.Binary {
 			kind = Binary
 		}
 		r.message = item{kind: kind, raw: raw, payload: payload}
-	case ws.OpContinuation:
+	case websocket.Continuation:
 		if r.message.kind == other {
 			return r.emit(item{raw: raw})
 		}
@@ -141,24 +140,16 @@ func (r *frameReader) bytes(n int64) error {
 
 // encode makes one frame that looks as if it came from there.
 func encode(from Direction, kind Kind, payload []byte) []byte {
-	op := ws.OpText
+	op := websocket.Text
 	switch kind {
 	case Binary:
-		op = ws.OpBinary
+		op = websocket.Binary
 	case PingFrame:
-		op = ws.OpPing
+		op = websocket.Ping
 	case PongFrame:
-		op = ws.OpPong
+		op = websocket.Pong
 	case CloseFrame:
-		op = ws.OpClose
+		op = websocket.Close
 	}
-	f := ws.NewFrame(op, true, payload)
-	if from == FromClient {
-		f = ws.MaskFrame(f) // a copy
-	}
-	raw, err := ws.CompileFrame(f)
-	if err != nil {
-		panic(fmt.Sprintf("cable: frame: %v", err)) // only a length below zero is refused
-	}
-	return raw
+	return websocket.AppendFrame(nil, op, true, from == FromClient, payload)
 }

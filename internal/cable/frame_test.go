@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gobwas/ws"
+	"github.com/tetherexec/tether/internal/tethertest/frames"
 )
 
 // cutUp is what a frameReader makes of a stream.
@@ -22,12 +22,12 @@ func cutUp(stream []byte, limit int64) (items []item, err error) {
 
 func TestWhatIsTooLargePassesAsBytes(t *testing.T) {
 	var stream []byte
-	add := func(f ws.Frame) { stream = append(stream, ws.MustCompileFrame(f)...) }
-	add(ws.NewFrame(ws.OpText, false, []byte("small")))
-	add(ws.NewFrame(ws.OpContinuation, false, []byte(strings.Repeat("x", 100))))
-	add(ws.NewPingFrame(nil))
-	add(ws.NewFrame(ws.OpContinuation, true, []byte("rest")))
-	add(ws.NewTextFrame([]byte("next")))
+	add := func(f frames.Frame) { stream = append(stream, f.Bytes()...) }
+	add(frames.New(frames.OpText, false, []byte("small")))
+	add(frames.New(frames.OpContinuation, false, []byte(strings.Repeat("x", 100))))
+	add(frames.Ping(nil))
+	add(frames.New(frames.OpContinuation, true, []byte("rest")))
+	add(frames.Text([]byte("next")))
 	items, err := cutUp(stream, 50)
 	if err != io.EOF {
 		t.Fatal(err)
@@ -47,8 +47,8 @@ func TestWhatIsTooLargePassesAsBytes(t *testing.T) {
 // Whatever comes leaves, in order; only control frames may overtake fragments.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte("no frames at all"))
-	f.Add(ws.MustCompileFrame(ws.NewTextFrame([]byte("hello"))))
-	f.Add(append(ws.MustCompileFrame(ws.NewFrame(ws.OpText, false, []byte("a"))), ws.MustCompileFrame(ws.NewPingFrame(nil))...))
+	f.Add(frames.Text([]byte("hello")).Bytes())
+	f.Add(append(frames.New(frames.OpText, false, []byte("a")).Bytes(), frames.Ping(nil).Bytes()...))
 	f.Add([]byte{0x01, 0x01, 'a', 0x07, 0x01, 'b'}) // an unknown frame among fragments
 	f.Add([]byte{0x81, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2})
 	f.Add([]byte{0x00, 0x02, 1, 2, 0x83, 0x00, 0x01, 0x01, 1, 0x81, 0x01, 2, 0x81, 0x05})

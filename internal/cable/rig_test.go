@@ -2,17 +2,20 @@ package cable_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/gobwas/ws"
+	"github.com/tetherexec/tether/internal/tethertest/frames"
+	"github.com/tetherexec/tether/internal/websocket"
 
 	"github.com/tetherexec/tether/internal/cable"
 )
@@ -105,7 +108,7 @@ func serveFar(t *testing.T, ln net.Listener, scheme string) *farEnd {
 				return
 			}
 			conn.SetDeadline(time.Now().Add(patience))
-			if _, err := ws.Upgrade(conn); err != nil {
+			if err := frames.Accept(conn); err != nil {
 				conn.Close()
 				continue
 			}
@@ -137,23 +140,25 @@ func dial(t *testing.T, url string) *peer {
 	return p
 }
 
-func tryDial(t *testing.T, url string, limit time.Duration) (*peer, error) {
-	d := ws.Dialer{Timeout: limit}
-	if path, ok := strings.CutPrefix(url, "unix://"); ok {
-		d.NetDial = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
-		}
-		url = "ws://unix/"
+func tryDial(t *testing.T, server string, limit time.Duration) (*peer, error) {
+	network, address := "tcp", strings.TrimPrefix(server, "ws://")
+	if path, ok := strings.CutPrefix(server, "unix://"); ok {
+		network, address = "unix", path
 	}
-	conn, buffered, _, err := d.Dial(context.Background(), url)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
-	conn.SetDeadline(time.Now().Add(patience))
-	if buffered == nil {
-		buffered = bufio.NewReader(conn)
+	early, err := websocket.Upgrade(ctx, conn, &url.URL{Scheme: "ws", Host: "cable", Path: "/"}, nil)
+	if err != nil {
+		conn.Close()
+		return nil, err
 	}
-	return newPeer(t, conn, buffered, cable.FromClient), nil
+	conn.SetDeadline(time.Now().Add(patience))
+	in := bufio.NewReader(io.MultiReader(bytes.NewReader(early), conn))
+	return newPeer(t, conn, in, cable.FromClient), nil
 }
 
 // knock connects and asks for the upgrade, without waiting for the answer.
@@ -189,32 +194,29 @@ func newPeer(t *testing.T, conn net.Conn, in *bufio.Reader, is cable.Direction) 
 func (p *peer) send(texts ...string) {
 	p.t.Helper()
 	for _, text := range texts {
-		p.frame(ws.NewTextFrame([]byte(text)))
+		p.frame(frames.Text([]byte(text)))
 	}
 }
 
-func (p *peer) frame(f ws.Frame) {
+func (p *peer) frame(f frames.Frame) {
 	p.t.Helper()
 	if p.is == cable.FromClient {
-		f = ws.MaskFrame(f)
+		f = f.FromClient()
 	}
-	if err := ws.WriteFrame(p.conn, f); err != nil {
+	if err := frames.Write(p.conn, f); err != nil {
 		p.t.Fatalf("send: %v", err)
 	}
 }
 
 // next reads one frame.
-func (p *peer) next() ws.Frame {
+func (p *peer) next() frames.Frame {
 	p.t.Helper()
-	f, err := ws.ReadFrame(p.in)
+	f, err := frames.Read(p.in)
 	if err != nil {
 		p.t.Fatalf("receive: %v", err)
 	}
-	if f.Header.Masked == (p.is == cable.FromClient) {
-		p.t.Errorf("masked is %v", f.Header.Masked)
-	}
-	if f.Header.Masked {
-		f = ws.UnmaskFrameInPlace(f)
+	if f.Masked == (p.is == cable.FromClient) {
+		p.t.Errorf("masked is %v", f.Masked)
 	}
 	return f
 }
@@ -232,7 +234,7 @@ func (p *peer) wants(texts ...string) {
 // ended wants the connection to have ended, and returns how.
 func (p *peer) ended() error {
 	p.t.Helper()
-	f, err := ws.ReadFrame(p.in)
+	f, err := frames.Read(p.in)
 	if err == nil {
 		p.t.Fatalf("received %.200q, want the end", f.Payload)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gobwas/ws"
+	"github.com/tetherexec/tether/internal/tethertest/frames"
 
 	"github.com/tetherexec/tether/internal/cable"
 )
@@ -54,7 +54,7 @@ func TestActions(t *testing.T) {
 			r.On(cable.FromClient, cable.Any().Always(), cable.Drop) // not this direction
 			rule := r.On(cable.FromServer, test.match, test.actions...)
 			for i := range 4 {
-				if ws.WriteFrame(server.conn, ws.NewTextFrame(fmt.Append(nil, i+1))) != nil {
+				if frames.Write(server.conn, frames.Text(fmt.Append(nil, i+1))) != nil {
 					break // cut already
 				}
 				if i == 1 && test.want != "1 2 3 4" && test.name != "every chance" && test.name != "always" {
@@ -64,7 +64,7 @@ func TestActions(t *testing.T) {
 			server.conn.Close()
 			var got []string
 			for {
-				f, err := ws.ReadFrame(client.in)
+				f, err := frames.Read(client.in)
 				if err != nil {
 					break
 				}
@@ -141,15 +141,15 @@ func TestControlFrames(t *testing.T) {
 	r := lay(t)
 	client, server := r.dial()
 	pings := r.On(cable.FromServer, cable.Ping().Always(), cable.Drop)
-	server.frame(ws.NewPingFrame([]byte("1")))
-	server.frame(ws.NewPongFrame([]byte("2")))
+	server.frame(frames.Ping([]byte("1")))
+	server.frame(frames.Pong([]byte("2")))
 	server.send("3")
 	client.wants("2", "3")
 	r.await(pings, 1)
 	r.On(cable.FromServer, cable.Pong(), cable.Duplicate)
 	r.On(cable.FromServer, cable.Goodbye(), cable.Drop)
-	server.frame(ws.NewPongFrame([]byte("4")))
-	server.frame(ws.NewCloseFrame(nil))
+	server.frame(frames.Pong([]byte("4")))
+	server.frame(frames.New(frames.OpClose, true, nil))
 	server.send("5")
 	client.wants("4", "4", "5")
 }
@@ -278,7 +278,7 @@ func TestSeed(t *testing.T) {
 		}
 		server.conn.Close()
 		for {
-			f, err := ws.ReadFrame(client.in)
+			f, err := frames.Read(client.in)
 			if err != nil {
 				break
 			}

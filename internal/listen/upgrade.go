@@ -3,9 +3,7 @@ package listen
 import (
 	"container/list"
 	"context"
-	"crypto/sha1"
 	"crypto/tls"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/peer"
+	"github.com/tetherexec/tether/internal/websocket"
 )
 
 const (
@@ -233,7 +232,7 @@ func switchProtocols(w http.ResponseWriter, key string) (net.Conn, []byte, error
 	conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	_, err = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n"+
 		"Connection: upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Accept: "+acceptKey(key)+"\r\n\r\n")
+		"Sec-WebSocket-Accept: "+websocket.AcceptKey(key)+"\r\n\r\n")
 	if err == nil {
 		err = conn.SetDeadline(time.Time{})
 	}
@@ -242,13 +241,6 @@ func switchProtocols(w http.ResponseWriter, key string) (net.Conn, []byte, error
 		return nil, nil, fmt.Errorf("answer upgrade: %w", err)
 	}
 	return conn, buffered, nil
-}
-
-// acceptKey proves to the client that the server understood its key (RFC 6455,
-// section 4.2.2).
-func acceptKey(key string) string {
-	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
-	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
 // peerName says for the log who is at the other end.

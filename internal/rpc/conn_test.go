@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gobwas/ws"
+	"github.com/tetherexec/tether/internal/tethertest/frames"
 
 	"github.com/tetherexec/tether/wire"
 )
@@ -180,7 +180,7 @@ func TestPipelinedRequestsAreAnsweredInOrder(t *testing.T) {
 	defer sender.Wait()
 	sender.Go(func() {
 		for i := range count {
-			if err := client.write(ws.NewTextFrame(fmt.Appendf(nil, `{"id":%d,"method":"m","params":%d}`, i, i))); err != nil {
+			if err := client.write(frames.Text(fmt.Appendf(nil, `{"id":%d,"method":"m","params":%d}`, i, i))); err != nil {
 				t.Error(err)
 				return
 			}
@@ -200,11 +200,11 @@ func TestPingIsAnsweredWhileRequestsWait(t *testing.T) {
 	client := newPeer(t, b)
 	client.send(`{"id":1,"method":"never"}`)
 	for _, payload := range []string{"p", "", strings.Repeat("x", 125)} {
-		if err := client.write(ws.NewPingFrame([]byte(payload))); err != nil {
+		if err := client.write(frames.Ping([]byte(payload))); err != nil {
 			t.Fatal(err)
 		}
 		f, err := client.frame()
-		if err != nil || f.Header.OpCode != ws.OpPong || string(f.Payload) != payload {
+		if err != nil || f.Op != frames.OpPong || string(f.Payload) != payload {
 			t.Fatalf("ping %q is answered with %+v, %v", payload, f, err)
 		}
 	}
@@ -218,7 +218,7 @@ func TestQuietPeerIsPinged(t *testing.T) {
 		start := time.Now()
 		for i := range 3 {
 			f, err := client.frame()
-			if err != nil || f.Header.OpCode != ws.OpPing {
+			if err != nil || f.Op != frames.OpPing {
 				t.Fatalf("got %+v, %v", f, err)
 			}
 			if got, want := time.Since(start), time.Duration(i+1)*pingInterval; got != want {
@@ -235,7 +235,7 @@ func answerPings(client *peer) {
 		if err != nil {
 			return
 		}
-		if f.Header.OpCode == ws.OpPing && client.write(ws.NewPongFrame(f.Payload)) != nil {
+		if f.Op == frames.OpPing && client.write(frames.Pong(f.Payload)) != nil {
 			return
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/gobwas/ws"
+	"github.com/tetherexec/tether/internal/tethertest/frames"
 )
 
 // Whatever a peer sends: no panic, an end for a known reason, no more memory
@@ -16,10 +16,10 @@ func FuzzWebSocketRead(f *testing.F) {
 	for _, v := range violations {
 		f.Add(bytes.Join(v.frames, nil), false)
 	}
-	f.Add(masked(ws.OpText, true, "{}"), false)
-	f.Add(append(masked(ws.OpText, false, "{"), masked(ws.OpContinuation, true, "}")...), false)
-	f.Add(masked(ws.OpClose, true, "\x03\xe8bye"), false)
-	f.Add(ws.MustCompileFrame(ws.NewTextFrame([]byte("{}"))), true)
+	f.Add(masked(frames.OpText, true, "{}"), false)
+	f.Add(append(masked(frames.OpText, false, "{"), masked(frames.OpContinuation, true, "}")...), false)
+	f.Add(masked(frames.OpClose, true, "\x03\xe8bye"), false)
+	f.Add(frames.Text([]byte("{}")).Bytes(), true)
 	f.Fuzz(func(t *testing.T, data []byte, client bool) {
 		var whole []string
 		n := allocated(func() { whole = readAll(t, bytes.NewReader(data), client) })

@@ -7,14 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gobwas/ws"
+	"github.com/tetherexec/tether/internal/tethertest/frames"
 )
 
 // ping returns the payload of the next ping.
 func (p *peer) ping() string {
 	p.t.Helper()
 	f, err := p.frame()
-	if err != nil || f.Header.OpCode != ws.OpPing {
+	if err != nil || f.Op != frames.OpPing {
 		p.t.Fatalf("got %+v, %v instead of a ping", f, err)
 	}
 	return string(f.Payload)
@@ -58,9 +58,9 @@ func asClient(t *testing.T, conn net.Conn) *served {
 }
 
 // fromServer sends a frame as a server does.
-func fromServer(t *testing.T, conn net.Conn, f ws.Frame) {
+func fromServer(t *testing.T, conn net.Conn, f frames.Frame) {
 	t.Helper()
-	if err := ws.WriteFrame(conn, f); err != nil {
+	if err := frames.Write(conn, f); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -70,11 +70,11 @@ func TestSignsOfServer(t *testing.T) {
 		a, b := pipePair(t)
 		c := asClient(t, a)
 		next := func() string {
-			f, err := ws.ReadFrame(b)
+			f, err := frames.Read(b)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return string(ws.UnmaskFrame(f).Payload)
+			return string(f.Payload)
 		}
 		first := c.Ping()
 		payload := next()
@@ -86,28 +86,28 @@ func TestSignsOfServer(t *testing.T) {
 		if s := c.Signs(); s.Pong >= first || s.Answers != 0 || s.Reports != 0 || !s.Reading {
 			t.Errorf("before an answer: %+v", s)
 		}
-		fromServer(t, b, ws.NewPongFrame([]byte(payload)))
-		fromServer(t, b, ws.NewPongFrame([]byte("other")))
+		fromServer(t, b, frames.Pong([]byte(payload)))
+		fromServer(t, b, frames.Pong([]byte("other")))
 		synctest.Wait()
 		if s := c.Signs(); s.Pong < first || s.Pong >= second || s.Answers != 2 {
 			t.Errorf("after the first pong: %+v", s)
 		}
 		before := c.Signs()
 		const note = `{"method":"n"}`
-		fromServer(t, b, ws.NewTextFrame([]byte(note)))
+		fromServer(t, b, frames.Text([]byte(note)))
 		synctest.Wait()
 		if s := c.Signs(); s.Messages-before.Messages != uint64(len(note)) || s.Received-before.Received != uint64(len(note))+2 || s.Answers != before.Answers {
 			t.Errorf("after a notification: %+v, before %+v", s, before)
 		}
-		go ws.ReadFrame(b) // the pong
-		fromServer(t, b, ws.NewPingFrame([]byte("unheard-ms=21500")))
+		go frames.Read(b) // the pong
+		fromServer(t, b, frames.Ping([]byte("unheard-ms=21500")))
 		synctest.Wait()
 		if s := c.Signs(); s.Reports != 1 || s.Unheard != 21500*time.Millisecond {
 			t.Errorf("after a report: %+v", s)
 		}
 		for _, other := range []string{"", "unheard-ms=", "unheard-ms=x", "unheard-ms=99999999999999999999"} {
-			go ws.ReadFrame(b) // the pong
-			fromServer(t, b, ws.NewPingFrame([]byte(other)))
+			go frames.Read(b) // the pong
+			fromServer(t, b, frames.Ping([]byte(other)))
 		}
 		synctest.Wait()
 		if s := c.Signs(); s.Reports != 1 {
@@ -115,7 +115,7 @@ func TestSignsOfServer(t *testing.T) {
 		}
 		// An answer arrives in pieces.
 		before = c.Signs()
-		answer := ws.MustCompileFrame(ws.NewTextFrame([]byte(`{"id":99,"result":1}`)))
+		answer := frames.Text([]byte(`{"id":99,"result":1}`)).Bytes()
 		b.Write(answer[:7])
 		synctest.Wait()
 		if s := c.Signs(); s.Received-before.Received != 7 || s.Messages != before.Messages {
@@ -135,7 +135,7 @@ func TestWaitingCalls(t *testing.T) {
 		c := asClient(t, a)
 		go func() { // takes what comes
 			for {
-				if _, err := ws.ReadFrame(b); err != nil {
+				if _, err := frames.Read(b); err != nil {
 					return
 				}
 			}
@@ -159,8 +159,8 @@ func TestWaitingCalls(t *testing.T) {
 		if w := c.Waiting(calls[0]); w.Calls != 2 || w.Method != "two" || !w.Oldest.Equal(began.Add(time.Second)) {
 			t.Errorf("without the first: %+v", w)
 		}
-		fromServer(t, b, ws.NewTextFrame([]byte(`{"id":1,"result":1}`)))
-		fromServer(t, b, ws.NewTextFrame([]byte(`{"id":3,"result":1}`)))
+		fromServer(t, b, frames.Text([]byte(`{"id":1,"result":1}`)))
+		fromServer(t, b, frames.Text([]byte(`{"id":3,"result":1}`)))
 		synctest.Wait()
 		if w := c.Waiting(nil); w.Calls != 1 || w.Method != "two" || w.Largest > 2000 {
 			t.Errorf("after two answers: %+v", w)

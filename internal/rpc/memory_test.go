@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gobwas/ws"
+	"github.com/tetherexec/tether/internal/tethertest/frames"
 
 	"github.com/tetherexec/tether/wire"
 )
@@ -73,7 +73,7 @@ func begin(t testing.TB, m *Memory, id, size int) *begun {
 		text := fmt.Sprintf(`{"id":%d,"method":"m","params":"`, id)
 		text += strings.Repeat("x", size-len(text)-2) + `"}`
 		var frame bytes.Buffer
-		ws.WriteFrame(&frame, ws.MaskFrame(ws.NewTextFrame([]byte(text))))
+		frames.Write(&frame, frames.Text([]byte(text)).FromClient())
 		g.rest = frame.Bytes()[size/2:]
 		b.Write(frame.Bytes()[:size/2])
 	}()
@@ -179,7 +179,7 @@ func TestStalledMessageIsEvictedOverTLS(t *testing.T) {
 	client := newPeer(t, tls.Client(b, &tls.Config{InsecureSkipVerify: true}))
 	text := `{"id":1,"method":"m","params":"` + strings.Repeat("x", size) + `"}`
 	var frame bytes.Buffer
-	ws.WriteFrame(&frame, ws.MaskFrame(ws.NewTextFrame([]byte(text))))
+	frames.Write(&frame, frames.Text([]byte(text)).FromClient())
 	client.raw(frame.Next(size / 2))
 	begun := func() bool {
 		m.mu.Lock()
@@ -224,10 +224,10 @@ func TestMessageWithoutRoomIsRefused(t *testing.T) {
 			a, b := pipePair(t)
 			c, client := sharing(t, m, NewWebSocket(a, nil), echo), newPeer(t, b)
 			go func() { // ends when all is read, or with the connection
-				client.write(ws.NewFrame(ws.OpText, false, []byte(`{"id":"x","method":"`+test.method+`","params":["`+strings.Repeat("x", size/2))))
-				client.write(ws.NewPingFrame([]byte("p")))
-				client.write(ws.NewFrame(ws.OpContinuation, true, []byte(`"]}`)))
-				client.write(ws.NewTextFrame([]byte(`{"id":2,"method":"m","params":2}`)))
+				client.write(frames.New(frames.OpText, false, []byte(`{"id":"x","method":"`+test.method+`","params":["`+strings.Repeat("x", size/2))))
+				client.write(frames.Ping([]byte("p")))
+				client.write(frames.New(frames.OpContinuation, true, []byte(`"]}`)))
+				client.write(frames.Text([]byte(`{"id":2,"method":"m","params":2}`)))
 			}()
 			if test.want == "" {
 				if code, reason := client.goodbye(); code != CloseTryAgain || !strings.Contains(reason, "limit reached") {
@@ -241,7 +241,7 @@ func TestMessageWithoutRoomIsRefused(t *testing.T) {
 				if err != nil {
 					t.Fatal("the ping in between:", err)
 				}
-				pong = f.Header.OpCode == ws.OpPong
+				pong = f.Op == frames.OpPong
 			}
 			if answer := client.next(); answer.Err == nil || answer.Err.Message != test.want {
 				t.Errorf("%s: %s %v", test.method, answer.Result, answer.Err)
@@ -474,12 +474,12 @@ func TestPiecesThatFail(t *testing.T) {
 	}})
 	client := newPeer(t, b)
 	client.send(`{"id":1,"method":"m"}`)
-	if f, err := client.frame(); err != nil || string(f.Payload) != "begin" || f.Header.Fin {
-		t.Fatalf("%v %q %v", f.Header, f.Payload, err)
+	if f, err := client.frame(); err != nil || string(f.Payload) != "begin" || f.Fin {
+		t.Fatalf("%v %q %v", f.Op, f.Payload, err)
 	}
 	f, err := client.frame()
-	if err != nil || f.Header.OpCode != ws.OpClose || binary.BigEndian.Uint16(f.Payload) != CloseInternal {
-		t.Errorf("%v %q %v", f.Header, f.Payload, err)
+	if err != nil || f.Op != frames.OpClose || binary.BigEndian.Uint16(f.Payload) != CloseInternal {
+		t.Errorf("%v %q %v", f.Op, f.Payload, err)
 	}
 	b.Close()
 	<-settled
@@ -587,7 +587,7 @@ func TestSkippedMessagesHoldNoRoom(t *testing.T) {
 		sharing(t, m, stream, echo)
 		client := newPeer(t, b)
 		for _, size := range []int{2 * smallMessage, 3 * smallMessage} {
-			client.write(ws.NewBinaryFrame(make([]byte, size)))
+			client.write(frames.New(frames.OpBinary, true, make([]byte, size)))
 			synctest.Wait()
 			nothingHeld(t, m)
 			client.send(`{"id":1,"method":"m","params":"ok"}`)

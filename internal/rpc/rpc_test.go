@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gobwas/ws"
 	"go.uber.org/goleak"
+
+	"github.com/tetherexec/tether/internal/tethertest/frames"
 
 	"github.com/tetherexec/tether/wire"
 )
@@ -123,15 +124,15 @@ func newPeer(t testing.TB, conn net.Conn) *peer {
 	return &peer{t: t, conn: conn, in: bufio.NewReader(conn)}
 }
 
-func (p *peer) write(f ws.Frame) error {
+func (p *peer) write(f frames.Frame) error {
 	p.out.Lock()
 	defer p.out.Unlock()
-	return ws.WriteFrame(p.conn, ws.MaskFrame(f))
+	return frames.Write(p.conn, f.FromClient())
 }
 
 func (p *peer) send(text string) {
 	p.t.Helper()
-	if err := p.write(ws.NewTextFrame([]byte(text))); err != nil {
+	if err := p.write(frames.Text([]byte(text))); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -139,9 +140,9 @@ func (p *peer) send(text string) {
 func (p *peer) sendf(format string, args ...any) { p.t.Helper(); p.send(fmt.Sprintf(format, args...)) }
 
 // frame returns the next frame.
-func (p *peer) frame() (ws.Frame, error) {
-	f, err := ws.ReadFrame(p.in)
-	if err == nil && f.Header.Masked {
+func (p *peer) frame() (frames.Frame, error) {
+	f, err := frames.Read(p.in)
+	if err == nil && f.Masked {
 		err = fmt.Errorf("the server masks its frames")
 	}
 	return f, err
@@ -155,17 +156,17 @@ func (p *peer) message() (msg []byte, sizes []int) {
 		switch {
 		case err != nil:
 			p.t.Fatalf("read a frame: %v", err)
-		case f.Header.OpCode == ws.OpClose:
-			code, reason := ws.ParseCloseFrameData(f.Payload)
+		case f.Op == frames.OpClose:
+			code, reason := f.CloseCode()
 			p.t.Fatalf("close frame %d %q", code, reason)
-		case f.Header.OpCode.IsControl():
+		case f.Op >= frames.OpClose:
 			continue
-		case (f.Header.OpCode == ws.OpText) != (sizes == nil):
-			p.t.Fatalf("frame %d of a message has opcode %d", len(sizes), f.Header.OpCode)
+		case (f.Op == frames.OpText) != (sizes == nil):
+			p.t.Fatalf("frame %d of a message has opcode %d", len(sizes), f.Op)
 		}
 		msg = append(msg, f.Payload...)
 		sizes = append(sizes, len(f.Payload))
-		if f.Header.Fin {
+		if f.Fin {
 			return msg, sizes
 		}
 	}
@@ -190,11 +191,11 @@ func (p *peer) goodbye() (code uint16, reason string) {
 		if err != nil {
 			p.t.Fatalf("no close frame: %v", err)
 		}
-		if f.Header.OpCode == ws.OpClose {
+		if f.Op == frames.OpClose {
 			if _, err := p.in.ReadByte(); err != io.EOF {
 				p.t.Errorf("after the close frame: %v", err)
 			}
-			c, reason := ws.ParseCloseFrameData(f.Payload)
+			c, reason := f.CloseCode()
 			return uint16(c), reason
 		}
 	}

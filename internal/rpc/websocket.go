@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -17,7 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gobwas/ws"
+	"github.com/tetherexec/tether/internal/websocket"
 )
 
 const (
@@ -138,22 +137,18 @@ func (s *WebSocket) Drain() { _, _ = io.Copy(io.Discard, s.conn) }
 func (s *WebSocket) Read() ([]byte, error) {
 	var msg []byte
 	s.refused = false
-	state := ws.StateServerSide
-	if s.client {
-		state = ws.StateClientSide
-	}
-	for text := false; ; {
+	for text, fragmented := false, false; ; {
 		h, err := s.header()
 		if err != nil {
-			if state.Fragmented() {
+			if fragmented {
 				err = noEOF(err)
 			}
 			return nil, err
 		}
-		if err := ws.CheckHeader(h, state); err != nil {
+		if err := h.Check(!s.client, fragmented); err != nil {
 			return nil, violation(CloseProtocol, err.Error())
 		}
-		if h.OpCode.IsControl() {
+		if h.Op.IsControl() {
 			if err := s.control(h); err != nil {
 				return nil, err
 			}
@@ -168,14 +163,14 @@ func (s *WebSocket) Read() ([]byte, error) {
 		if msg, err = s.payload(msg, h); err != nil {
 			return nil, err
 		}
-		text = text || h.OpCode == ws.OpText
+		text = text || h.Op == websocket.Text
 		if !h.Fin {
-			state |= ws.StateFragmented
+			fragmented = true
 			continue
 		}
 		if !text && s.textOnly {
 			s.room.drop()
-			msg, state, s.refused = nil, state.Clear(ws.StateFragmented), false
+			msg, fragmented, s.refused = nil, false, false
 			continue
 		}
 		if s.refused {
@@ -241,7 +236,7 @@ func (s *WebSocket) readFull(p []byte) error {
 
 // header reads the header of a frame. It returns io.EOF only at the border
 // between frames.
-func (s *WebSocket) header() (h ws.Header, err error) {
+func (s *WebSocket) header() (h websocket.Header, err error) {
 	b, err := s.peek(2)
 	if err != nil {
 		if len(b) > 0 {
@@ -249,32 +244,13 @@ func (s *WebSocket) header() (h ws.Header, err error) {
 		}
 		return h, err
 	}
-	h.Fin, h.Rsv, h.OpCode = b[0]&0x80 != 0, b[0]>>4&7, ws.OpCode(b[0]&0x0f)
-	h.Masked, h.Length = b[1]&0x80 != 0, int64(b[1]&0x7f)
-	size := 2
-	switch h.Length {
-	case 126:
-		size += 2
-	case 127:
-		size += 8
-	}
-	mask := size
-	if h.Masked {
-		size += 4
-	}
+	size := websocket.SizeFrom(b[1])
 	if b, err = s.peek(size); err != nil {
 		return h, noEOF(err)
 	}
-	switch h.Length {
-	case 126:
-		h.Length = int64(binary.BigEndian.Uint16(b[2:]))
-	case 127:
-		h.Length = int64(binary.BigEndian.Uint64(b[2:]))
+	if h, err = websocket.Parse(b); err != nil {
+		return h, violation(CloseProtocol, err.Error())
 	}
-	if h.Length < 0 {
-		return h, violation(CloseProtocol, "frame length out of range")
-	}
-	copy(h.Mask[:], b[mask:])
 	_, err = s.in.Discard(size)
 	return h, err
 }
@@ -289,7 +265,7 @@ func noEOF(err error) error {
 
 // payload appends the payload of a frame to msg, of a refused message only its head.
 // Memory grows with what has arrived, not with what the header promises.
-func (s *WebSocket) payload(msg []byte, h ws.Header) ([]byte, error) {
+func (s *WebSocket) payload(msg []byte, h websocket.Header) ([]byte, error) {
 	for left := int(h.Length); left > 0; {
 		if s.refused {
 			msg = slices.Clone(msg[:min(len(msg), headSize)]) // frees the rest
@@ -303,7 +279,7 @@ func (s *WebSocket) payload(msg []byte, h ws.Header) ([]byte, error) {
 			return nil, noEOF(err)
 		}
 		if h.Masked {
-			ws.Cipher(msg[start:], h.Mask, int(h.Length)-left)
+			websocket.Mask(msg[start:], h.Mask, int(h.Length)-left)
 		}
 		left -= n
 	}
@@ -313,20 +289,20 @@ func (s *WebSocket) payload(msg []byte, h ws.Header) ([]byte, error) {
 	return msg, nil
 }
 
-func (s *WebSocket) control(h ws.Header) error {
+func (s *WebSocket) control(h websocket.Header) error {
 	payload := make([]byte, h.Length) // of at most 125 bytes
 	if err := s.readFull(payload); err != nil {
 		return err
 	}
 	if h.Masked {
-		ws.Cipher(payload, h.Mask, 0)
+		websocket.Mask(payload, h.Mask, 0)
 	}
-	switch h.OpCode {
-	case ws.OpPing:
+	switch h.Op {
+	case websocket.Ping:
 		s.onControl(Ping, payload)
-	case ws.OpPong:
+	case websocket.Pong:
 		s.onControl(Pong, payload)
-	case ws.OpClose:
+	case websocket.Close:
 		return peerGoodbye(payload)
 	}
 	return nil
@@ -337,74 +313,31 @@ func peerGoodbye(payload []byte) *CloseError {
 	if len(payload) == 0 {
 		return &CloseError{Code: CloseNormal, Reason: "closed by the peer", byPeer: true}
 	}
-	code, reason := ws.ParseCloseFrameData(payload)
-	if err := ws.CheckCloseFrameData(code, reason); err != nil {
+	code, reason, err := websocket.ParseClose(payload)
+	if err != nil {
 		return violation(CloseProtocol, err.Error())
 	}
-	return &CloseError{Code: uint16(code), Reason: "closed by the peer: " + reason, byPeer: true}
+	return &CloseError{Code: code, Reason: "closed by the peer: " + reason, byPeer: true}
 }
 
 // Open implements Stream.
 func (s *WebSocket) Open(b []byte, size int) []byte {
-	var room [ws.MaxHeaderSize]byte
-	return append(b, room[:s.headerSize(size)]...)
+	var room [websocket.MaxHeader]byte
+	return append(b, room[:websocket.HeaderSize(size, s.client)]...)
 }
 
 // Seal implements Stream.
 func (s *WebSocket) Seal(b []byte, mark, size int) []byte {
-	reserved := s.headerSize(size)
+	reserved := websocket.HeaderSize(size, s.client)
 	payload := b[mark+reserved:]
-	if need := s.headerSize(len(payload)); need != reserved {
+	if need := websocket.HeaderSize(len(payload), s.client); need != reserved {
 		// The estimate was off: move the message to where it belongs.
-		b = slices.Grow(b, ws.MaxHeaderSize)[:mark+need+len(payload)]
+		b = slices.Grow(b, websocket.MaxHeader)[:mark+need+len(payload)]
 		copy(b[mark+need:], payload)
 		payload = b[mark+need:]
 	}
-	s.seal(b[mark:], payload, ws.OpText, true)
+	websocket.Seal(b[mark:], payload, websocket.Text, true, s.client)
 	return b
-}
-
-func (s *WebSocket) headerSize(length int) int {
-	n := 2
-	switch {
-	case length > 65535:
-		n = 10
-	case length > 125:
-		n = 4
-	}
-	if s.client {
-		n += 4
-	}
-	return n
-}
-
-// seal writes the header of a frame to the front of b and, on the client's
-// side, masks the payload.
-func (s *WebSocket) seal(b, payload []byte, op ws.OpCode, fin bool) {
-	b[0] = byte(op)
-	if fin {
-		b[0] |= 0x80
-	}
-	n := 2
-	switch length := len(payload); {
-	case length > 65535:
-		b[1] = 127
-		binary.BigEndian.PutUint64(b[2:], uint64(length))
-		n = 10
-	case length > 125:
-		b[1] = 126
-		binary.BigEndian.PutUint16(b[2:], uint16(length))
-		n = 4
-	default:
-		b[1] = byte(length)
-	}
-	if s.client {
-		b[1] |= 0x80
-		var mask [4]byte
-		binary.NativeEndian.PutUint32(mask[:], rand.Uint32())
-		copy(b[n:], mask[:])
-		ws.Cipher(payload, mask, 0)
-	}
 }
 
 // Write implements Stream.
@@ -439,12 +372,12 @@ func (s *WebSocket) WriteMessage(msg []byte) error {
 
 // WritePart implements Stream.
 func (s *WebSocket) WritePart(part []byte, first, last bool) error {
-	op := ws.OpContinuation
+	op := websocket.Continuation
 	if first {
-		op = ws.OpText
+		op = websocket.Text
 	}
-	header := make([]byte, s.headerSize(len(part)))
-	s.seal(header, part, op, last)
+	header := make([]byte, websocket.HeaderSize(len(part), s.client))
+	websocket.Seal(header, part, op, last, s.client)
 	frame := net.Buffers{header, part}
 	_, err := frame.WriteTo(s.conn)
 	return err
@@ -452,18 +385,14 @@ func (s *WebSocket) WritePart(part []byte, first, last bool) error {
 
 // Control implements Stream.
 func (s *WebSocket) Control(b []byte, kind Control, payload []byte) []byte {
-	op := ws.OpPing
+	op := websocket.Ping
 	switch kind {
 	case Pong:
-		op = ws.OpPong
+		op = websocket.Pong
 	case Goodbye:
-		op = ws.OpClose
+		op = websocket.Close
 	}
-	mark := len(b)
-	b = s.Open(b, len(payload))
-	b = append(b, payload...)
-	s.seal(b[mark:], b[len(b)-len(payload):], op, true)
-	return b
+	return websocket.AppendFrame(b, op, true, s.client, payload)
 }
 
 // closeReasonSize is what fits into a control frame beside the code.

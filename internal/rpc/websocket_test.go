@@ -12,24 +12,12 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/gobwas/ws"
+	"github.com/tetherexec/tether/internal/tethertest/frames"
 )
 
-// frameBytes is a frame with any header, masked like a client's.
-func frameBytes(h ws.Header, payload []byte) []byte {
-	var b bytes.Buffer
-	if err := ws.WriteHeader(&b, h); err != nil {
-		panic(err)
-	}
-	body := bytes.Clone(payload)
-	if h.Masked {
-		ws.Cipher(body, h.Mask, 0)
-	}
-	return append(b.Bytes(), body...)
-}
-
-func masked(op ws.OpCode, fin bool, payload string) []byte {
-	return frameBytes(ws.Header{Fin: fin, OpCode: op, Masked: true, Mask: [4]byte{1, 2, 3, 4}, Length: int64(len(payload))}, []byte(payload))
+// masked is a frame of a client.
+func masked(op byte, fin bool, payload string) []byte {
+	return frames.New(op, fin, []byte(payload)).FromClient().Bytes()
 }
 
 // reading returns the server's end of a stream whose peer has sent data and
@@ -143,13 +131,13 @@ func TestLargeMessagesLeaveInFragments(t *testing.T) {
 
 func TestFragmentsIn(t *testing.T) {
 	s := reading(
-		masked(ws.OpText, false, "a\xc3"), // ends inside a character
-		masked(ws.OpPing, true, "1"),
-		masked(ws.OpContinuation, false, ""),
-		masked(ws.OpContinuation, false, "\xa9b"),
-		masked(ws.OpPong, true, "2"),
-		masked(ws.OpContinuation, true, "c"),
-		masked(ws.OpBinary, true, "\xff\xfe"),
+		masked(frames.OpText, false, "a\xc3"), // ends inside a character
+		masked(frames.OpPing, true, "1"),
+		masked(frames.OpContinuation, false, ""),
+		masked(frames.OpContinuation, false, "\xa9b"),
+		masked(frames.OpPong, true, "2"),
+		masked(frames.OpContinuation, true, "c"),
+		masked(frames.OpBinary, true, "\xff\xfe"),
 	)
 	var control []string
 	s.OnControl(func(k Control, payload []byte) { control = append(control, fmt.Sprint(k, string(payload))) })
@@ -169,14 +157,14 @@ func TestFragmentsIn(t *testing.T) {
 // The mask goes on over the pieces in which a long frame is read.
 func TestLongFragments(t *testing.T) {
 	first, second := strings.Repeat("f", growStep+1), strings.Repeat("second ", growStep)
-	s := reading(masked(ws.OpText, false, first), masked(ws.OpContinuation, true, second))
+	s := reading(masked(frames.OpText, false, first), masked(frames.OpContinuation, true, second))
 	if got, err := s.Read(); err != nil || string(got) != first+second {
 		t.Errorf("got %d bytes, %v", len(got), err)
 	}
 }
 
 func TestBytesBehindTheHandshake(t *testing.T) {
-	frame := masked(ws.OpText, true, "hello")
+	frame := masked(frames.OpText, true, "hello")
 	s := NewWebSocket(&scriptedConn{in: bytes.NewReader(frame[4:])}, frame[:4])
 	if got, err := s.Read(); err != nil || string(got) != "hello" {
 		t.Errorf("got %q, %v", got, err)
@@ -184,7 +172,7 @@ func TestBytesBehindTheHandshake(t *testing.T) {
 }
 
 func TestCutInTheMiddle(t *testing.T) {
-	whole := append(masked(ws.OpText, false, "one"), masked(ws.OpContinuation, true, strings.Repeat("x", 200))...)
+	whole := append(masked(frames.OpText, false, "one"), masked(frames.OpContinuation, true, strings.Repeat("x", 200))...)
 	for n := range whole {
 		_, err := reading(whole[:n]).Read()
 		if want := map[bool]error{true: io.EOF, false: io.ErrUnexpectedEOF}[n == 0]; !errors.Is(err, want) {
@@ -198,21 +186,21 @@ var violations = map[string]struct {
 	code   uint16
 	frames [][]byte
 }{
-	"unmasked":               {CloseProtocol, [][]byte{frameBytes(ws.Header{Fin: true, OpCode: ws.OpText, Length: 2}, []byte("{}"))}},
-	"reserved bit":           {CloseProtocol, [][]byte{frameBytes(ws.Header{Fin: true, Rsv: 4, OpCode: ws.OpText, Masked: true}, nil)}},
+	"unmasked":               {CloseProtocol, [][]byte{frames.Text([]byte("{}")).Bytes()}},
+	"reserved bit":           {CloseProtocol, [][]byte{frames.Frame{Fin: true, Reserved: 4, Op: frames.OpText, Masked: true}.Bytes()}},
 	"unknown opcode":         {CloseProtocol, [][]byte{masked(3, true, "")}},
 	"unknown control":        {CloseProtocol, [][]byte{masked(11, true, "")}},
-	"stray continuation":     {CloseProtocol, [][]byte{masked(ws.OpContinuation, true, "x")}},
-	"text inside fragments":  {CloseProtocol, [][]byte{masked(ws.OpText, false, "x"), masked(ws.OpText, true, "x")}},
-	"fragmented ping":        {CloseProtocol, [][]byte{masked(ws.OpPing, false, "x")}},
-	"long ping":              {CloseProtocol, [][]byte{masked(ws.OpPing, true, strings.Repeat("x", 126))}},
+	"stray continuation":     {CloseProtocol, [][]byte{masked(frames.OpContinuation, true, "x")}},
+	"text inside fragments":  {CloseProtocol, [][]byte{masked(frames.OpText, false, "x"), masked(frames.OpText, true, "x")}},
+	"fragmented ping":        {CloseProtocol, [][]byte{masked(frames.OpPing, false, "x")}},
+	"long ping":              {CloseProtocol, [][]byte{masked(frames.OpPing, true, strings.Repeat("x", 126))}},
 	"length with top bit":    {CloseProtocol, [][]byte{{0x81, 0xff, 0x80, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4}}},
-	"close of one byte":      {CloseProtocol, [][]byte{masked(ws.OpClose, true, "\x03")}},
-	"close without meaning":  {CloseProtocol, [][]byte{masked(ws.OpClose, true, "\x03\xed")}},
-	"invalid UTF-8":          {CloseBadData, [][]byte{masked(ws.OpText, true, "\"\xff\"")}},
-	"invalid UTF-8 in parts": {CloseBadData, [][]byte{masked(ws.OpText, false, "\"\xc3"), masked(ws.OpContinuation, true, "\"")}},
+	"close of one byte":      {CloseProtocol, [][]byte{masked(frames.OpClose, true, "\x03")}},
+	"close without meaning":  {CloseProtocol, [][]byte{masked(frames.OpClose, true, "\x03\xed")}},
+	"invalid UTF-8":          {CloseBadData, [][]byte{masked(frames.OpText, true, "\"\xff\"")}},
+	"invalid UTF-8 in parts": {CloseBadData, [][]byte{masked(frames.OpText, false, "\"\xc3"), masked(frames.OpContinuation, true, "\"")}},
 	"frame too big":          {CloseTooBig, [][]byte{{0x82, 0xff, 0, 0, 0, 0, 4, 0, 0, 1, 1, 2, 3, 4}}},
-	"message too big":        {CloseTooBig, [][]byte{masked(ws.OpText, false, "x"), {0x80, 0xff, 0, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4}}},
+	"message too big":        {CloseTooBig, [][]byte{masked(frames.OpText, false, "x"), {0x80, 0xff, 0, 0, 0, 0, 4, 0, 0, 0, 1, 2, 3, 4}}},
 }
 
 func TestViolationsAreToldAndEnd(t *testing.T) {
@@ -267,7 +255,7 @@ func TestGoodbyeOfThePeer(t *testing.T) {
 	for _, payload := range []string{"", "\x03\xe8", "\x03\xe9moving on"} {
 		a, b := tcpPair(t)
 		c, client := serve(t, NewWebSocket(a, nil), echo), newPeer(t, b)
-		if _, err := b.Write(masked(ws.OpClose, true, payload)); err != nil {
+		if _, err := b.Write(masked(frames.OpClose, true, payload)); err != nil {
 			t.Fatal(err)
 		}
 		code, reason := client.goodbye()
@@ -321,9 +309,8 @@ func TestPromisedBytesCostNothing(t *testing.T) {
 
 func TestTinyFragmentsCostTheirSize(t *testing.T) {
 	const count = 100_000
-	frames := masked(ws.OpText, false, "x")
-	frames = append(frames, bytes.Repeat(masked(ws.OpContinuation, false, "x"), count-2)...)
-	s := reading(frames, masked(ws.OpContinuation, true, "x"))
+	middle := bytes.Repeat(masked(frames.OpContinuation, false, "x"), count-2)
+	s := reading(masked(frames.OpText, false, "x"), middle, masked(frames.OpContinuation, true, "x"))
 	n := allocated(func() {
 		if msg, err := s.Read(); err != nil || len(msg) != count {
 			t.Errorf("got %d bytes, %v", len(msg), err)

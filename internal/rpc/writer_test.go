@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gobwas/ws"
+	"github.com/tetherexec/tether/internal/tethertest/frames"
 
 	"github.com/tetherexec/tether/wire"
 )
@@ -364,7 +364,7 @@ func TestPeerThatNeverReads(t *testing.T) {
 				sent := make(chan int)
 				go func() {
 					n := 0
-					for client.write(ws.NewTextFrame([]byte(text))) == nil {
+					for client.write(frames.Text([]byte(text))) == nil {
 						n++
 					}
 					sent <- n
@@ -402,7 +402,7 @@ func TestUnreadAnswersAreBounded(t *testing.T) {
 		}})
 		client := newPeer(t, b)
 		go func() {
-			for client.write(ws.NewTextFrame([]byte(`{"id":1,"method":"m"}`))) == nil {
+			for client.write(frames.Text([]byte(`{"id":1,"method":"m"}`))) == nil {
 			}
 		}()
 		synctest.Wait()
@@ -424,14 +424,14 @@ func TestPingFloodIsBounded(t *testing.T) {
 		client := newPeer(t, b)
 		const count = 10_000
 		for i := range count {
-			if err := client.write(ws.NewPingFrame(fmt.Append(nil, i))); err != nil {
+			if err := client.write(frames.Ping(fmt.Append(nil, i))); err != nil {
 				t.Fatal(err)
 			}
 		}
 		synctest.Wait()
 		for n := 1; ; n++ {
 			f, err := client.frame()
-			if err != nil || f.Header.OpCode != ws.OpPong {
+			if err != nil || f.Op != frames.OpPong {
 				t.Fatalf("got %+v, %v", f, err)
 			}
 			if string(f.Payload) == fmt.Sprint(count-1) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest/frames"
 )
 
 // What the reference client's WebSocket takes; more ends the connection.
@@ -25,12 +26,12 @@ const (
 
 // Opcodes of WebSocket frames.
 const (
-	OpContinuation = 0x0
-	OpText         = 0x1
-	OpBinary       = 0x2
-	OpClose        = 0x8
-	OpPing         = 0x9
-	OpPong         = 0xA
+	OpContinuation = frames.OpContinuation
+	OpText         = frames.OpText
+	OpBinary       = frames.OpBinary
+	OpClose        = frames.OpClose
+	OpPing         = frames.OpPing
+	OpPong         = frames.OpPong
 )
 
 // CloseError is what Read returns after the peer sent a close frame.
@@ -140,32 +141,8 @@ func (w *WS) WriteText(message []byte) error { return w.WriteFrame(0x80|OpText, 
 // WriteFrame sends one frame with the given first byte (FIN, reserved bits,
 // opcode), masked or, against the rules, not.
 func (w *WS) WriteFrame(first byte, masked bool, payload []byte) error {
-	frame := make([]byte, 0, len(payload)+14)
-	frame = append(frame, first)
-	var maskBit byte
-	if masked {
-		maskBit = 0x80
-	}
-	switch n := len(payload); {
-	case n < 126:
-		frame = append(frame, maskBit|byte(n))
-	case n < 1<<16:
-		frame = append(frame, maskBit|126)
-		frame = binary.BigEndian.AppendUint16(frame, uint16(n))
-	default:
-		frame = append(frame, maskBit|127)
-		frame = binary.BigEndian.AppendUint64(frame, uint64(n))
-	}
-	if masked {
-		var key [4]byte
-		rand.Read(key[:])
-		frame = append(frame, key[:]...)
-		for i, b := range payload {
-			frame = append(frame, b^key[i&3])
-		}
-	} else {
-		frame = append(frame, payload...)
-	}
+	f := frames.Frame{Fin: first&0x80 != 0, Reserved: first >> 4 & 7, Op: first & 0x0f, Masked: masked, Payload: payload}
+	frame := f.Bytes()
 	w.writing.Lock()
 	defer w.writing.Unlock()
 	_, err := w.conn.Write(frame)
@@ -190,37 +167,38 @@ func (w *WS) ReadRaw(b []byte) error {
 func (w *WS) Read() (opcode byte, message []byte, err error) {
 	started := false
 	for {
-		first, payload, err := w.readFrame()
+		f, err := w.readFrame()
 		if err != nil {
 			return 0, nil, err
 		}
-		switch op := first & 0x0f; op {
+		switch f.Op {
 		case OpPing:
-			if err := w.pinged(payload); err != nil {
+			if err := w.pinged(f.Payload); err != nil {
 				return 0, nil, err
 			}
 			continue
 		case OpPong:
 			continue
 		case OpClose:
-			return 0, nil, closeError(payload)
+			code, reason := f.CloseCode()
+			return 0, nil, &CloseError{Code: int(code), Reason: reason}
 		case OpText, OpBinary:
 			if started {
 				return 0, nil, errors.New("websocket: new message inside a fragmented one")
 			}
-			opcode, message, started = op, payload, true
+			opcode, message, started = f.Op, f.Payload, true
 		case OpContinuation:
 			if !started {
 				return 0, nil, errors.New("websocket: continuation of nothing")
 			}
-			message = append(message, payload...)
+			message = append(message, f.Payload...)
 		default:
-			return 0, nil, fmt.Errorf("websocket: opcode %#x", op)
+			return 0, nil, fmt.Errorf("websocket: opcode %#x", f.Op)
 		}
 		if len(message) > MaxMessage {
 			return 0, nil, fmt.Errorf("websocket: message exceeds %d bytes", MaxMessage)
 		}
-		if first&0x80 != 0 {
+		if f.Fin {
 			return opcode, message, nil
 		}
 	}
@@ -236,42 +214,17 @@ func (w *WS) pinged(payload []byte) error {
 	return w.WriteFrame(0x80|OpPong, true, payload)
 }
 
-func (w *WS) readFrame() (first byte, payload []byte, err error) {
-	var head [8]byte
-	if _, err := io.ReadFull(w.in, head[:2]); err != nil {
-		return 0, nil, err
+func (w *WS) readFrame() (frames.Frame, error) {
+	f, err := frames.Read(w.in)
+	switch {
+	case err != nil:
+		return f, err
+	case f.Reserved != 0:
+		return f, errors.New("websocket: reserved bits set")
+	case f.Masked:
+		return f, errors.New("websocket: masked frame from the server")
+	case len(f.Payload) > MaxFrame:
+		return f, fmt.Errorf("websocket: frame of %d bytes exceeds %d", len(f.Payload), MaxFrame)
 	}
-	first = head[0]
-	if first&0x70 != 0 {
-		return 0, nil, errors.New("websocket: reserved bits set")
-	}
-	if head[1]&0x80 != 0 {
-		return 0, nil, errors.New("websocket: masked frame from the server")
-	}
-	size := uint64(head[1] & 0x7f)
-	switch size {
-	case 126:
-		if _, err := io.ReadFull(w.in, head[:2]); err != nil {
-			return 0, nil, err
-		}
-		size = uint64(binary.BigEndian.Uint16(head[:2]))
-	case 127:
-		if _, err := io.ReadFull(w.in, head[:8]); err != nil {
-			return 0, nil, err
-		}
-		size = binary.BigEndian.Uint64(head[:8])
-	}
-	if size > MaxFrame {
-		return 0, nil, fmt.Errorf("websocket: frame of %d bytes exceeds %d", size, MaxFrame)
-	}
-	payload = make([]byte, size)
-	_, err = io.ReadFull(w.in, payload)
-	return first, payload, err
-}
-
-func closeError(payload []byte) *CloseError {
-	if len(payload) < 2 {
-		return &CloseError{Code: 1005}
-	}
-	return &CloseError{Code: int(binary.BigEndian.Uint16(payload)), Reason: string(payload[2:])}
+	return f, nil
 }

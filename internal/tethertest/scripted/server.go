@@ -9,9 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gobwas/ws"
-	"github.com/gobwas/ws/wsutil"
-
+	"github.com/tetherexec/tether/internal/tethertest/frames"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -66,8 +64,7 @@ func NewServer(t testing.TB) *Server {
 
 // NewPeer does the server's part of the WebSocket upgrade on a connection.
 func NewPeer(conn net.Conn) (*Peer, error) {
-	_, err := ws.Upgrade(conn)
-	return &Peer{conn}, err
+	return &Peer{conn}, frames.Accept(conn)
 }
 
 // Close lets no more clients connect.
@@ -93,7 +90,7 @@ func (p *Peer) Cut() { p.Conn.Close() }
 
 // Leave ends the connection with code 1001.
 func (p *Peer) Leave(reason string) {
-	wsutil.WriteServerMessage(p.Conn, ws.OpClose, ws.NewCloseFrameBody(ws.StatusGoingAway, reason))
+	frames.Write(p.Conn, frames.Close(1001, reason))
 }
 
 // A Message is what the client has sent.
@@ -117,11 +114,28 @@ func (p *Peer) Hear() Message {
 	return m
 }
 
-// MayHear returns the next message; false if the connection has ended.
+// MayHear returns the next message; false if the connection has ended. Pings and a goodbye are answered.
 func (p *Peer) MayHear() (m Message, ok bool) {
-	data, _, err := wsutil.ReadClientData(p.Conn)
-	if err != nil {
-		return m, false
+	var data []byte
+	for {
+		f, err := frames.Read(p.Conn)
+		if err != nil {
+			return m, false
+		}
+		switch f.Op {
+		case frames.OpPing:
+			frames.Write(p.Conn, frames.Pong(f.Payload))
+			continue
+		case frames.OpPong:
+			continue
+		case frames.OpClose:
+			f.Masked = false
+			frames.Write(p.Conn, f)
+			return m, false
+		}
+		if data = append(data, f.Payload...); f.Fin {
+			break
+		}
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
 		panic(err)
@@ -131,16 +145,15 @@ func (p *Peer) MayHear() (m Message, ok bool) {
 
 // HearFrame returns the next message or ping of the client. Pings are answered.
 func (p *Peer) HearFrame() (m Message, ping bool) {
-	f, err := ws.ReadFrame(p.Conn)
+	f, err := frames.Read(p.Conn)
 	if err != nil {
 		panic(err)
 	}
-	f = ws.UnmaskFrameInPlace(f)
-	switch f.Header.OpCode {
-	case ws.OpPing:
-		ws.WriteFrame(p.Conn, ws.NewPongFrame(f.Payload))
+	switch f.Op {
+	case frames.OpPing:
+		frames.Write(p.Conn, frames.Pong(f.Payload))
 		return m, true
-	case ws.OpText:
+	case frames.OpText:
 		if err := json.Unmarshal(f.Payload, &m); err != nil {
 			panic(err)
 		}
@@ -164,7 +177,7 @@ func (p *Peer) Expect(method string) Message {
 // Say sends messages as they are. The client may be gone by then.
 func (p *Peer) Say(messages ...string) {
 	for _, m := range messages {
-		wsutil.WriteServerText(p.Conn, []byte(m))
+		frames.Write(p.Conn, frames.Text([]byte(m)))
 	}
 }
 

@@ -1,0 +1,142 @@
+package websocket
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha1"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	// maxAnswer is how much of an answer is read before it is given up as no upgrade.
+	maxAnswer = 64 << 10
+	// maxRefusal is how much is kept of the text with which a server refuses an upgrade.
+	maxRefusal = 1 << 10
+)
+
+// ErrNotHTTP means that an answer is not one of HTTP/1.1.
+var ErrNotHTTP = errors.New("the answer is not HTTP/1.1")
+
+// A StatusError is the answer of a server that did not upgrade the connection.
+type StatusError struct {
+	Status int
+	Text   string // up to 1 KiB of what the server says about it; may be empty
+}
+
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("the server answered with status %d instead of an upgrade", e.Status)
+}
+
+// An AnswerError is an answer that could not be read.
+type AnswerError struct {
+	Begin []byte // up to 1 KiB of it
+	Err   error  // of the connection, or ErrNotHTTP
+}
+
+func (e *AnswerError) Error() string { return e.Err.Error() }
+
+func (e *AnswerError) Unwrap() error { return e.Err }
+
+// AcceptKey is a server's answer to the key of a client (RFC 6455, section 4.2.2).
+func AcceptKey(key string) string {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// Upgrade does the client's part of the handshake on a connection to the server of u. It returns the bytes that
+// came behind the answer. If it fails, the connection is of no more use; closing it is left to the caller.
+func Upgrade(ctx context.Context, conn net.Conn, u *url.URL, header http.Header) (early []byte, err error) {
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
+	early, err = upgrade(conn, u, header)
+	if !stop() && (err == nil || isTimeout(err)) {
+		return nil, ctx.Err()
+	}
+	return early, err
+}
+
+func isTimeout(err error) bool {
+	e, ok := errors.AsType[net.Error](err)
+	return ok && e.Timeout()
+}
+
+func upgrade(conn net.Conn, u *url.URL, header http.Header) ([]byte, error) {
+	nonce := make([]byte, 16)
+	rand.Read(nonce) // never fails
+	key := base64.StdEncoding.EncodeToString(nonce)
+	request := &http.Request{Method: http.MethodGet, URL: u, Host: u.Host, Header: http.Header{
+		"Connection":            {"Upgrade"},
+		"Upgrade":               {"websocket"},
+		"Sec-WebSocket-Version": {"13"},
+		"Sec-WebSocket-Key":     {key},
+		"User-Agent":            {""}, // none
+	}}
+	for name, values := range header {
+		request.Header[name] = values
+	}
+	if err := request.Write(conn); err != nil {
+		return nil, err
+	}
+	answer := &answerReader{in: conn}
+	in := bufio.NewReader(io.LimitReader(answer, maxAnswer))
+	response, err := http.ReadResponse(in, request)
+	if err != nil || !response.ProtoAtLeast(1, 1) || response.ProtoMajor > 1 {
+		return nil, &AnswerError{Begin: answer.begin, Err: cmp.Or(answer.err, ErrNotHTTP)}
+	}
+	if response.StatusCode != http.StatusSwitchingProtocols {
+		return nil, &StatusError{Status: response.StatusCode, Text: refusal(response)}
+	}
+	if err := checkAnswer(response.Header, key); err != nil {
+		return nil, err
+	}
+	early, _ := in.Peek(in.Buffered()) // cannot fail: no more than is there
+	return bytes.Clone(early), nil
+}
+
+// checkAnswer returns what is wrong with the headers of an answer that upgrades the connection.
+func checkAnswer(h http.Header, key string) error {
+	switch {
+	case !strings.EqualFold(h.Get("Upgrade"), "websocket"):
+		return errors.New("the server upgrades to something else than a WebSocket")
+	case !strings.EqualFold(h.Get("Connection"), "upgrade"):
+		return errors.New("the server's upgrade has no header `Connection: upgrade`")
+	case h.Get("Sec-WebSocket-Accept") != AcceptKey(key):
+		return errors.New("the server's upgrade does not answer our key")
+	case h.Get("Sec-WebSocket-Extensions") != "", h.Get("Sec-WebSocket-Protocol") != "":
+		return errors.New("the server's upgrade has an extension or a protocol that was not asked for")
+	}
+	return nil
+}
+
+// refusal is what the server says about its refusal. Only a text of known length is waited for.
+func refusal(response *http.Response) string {
+	if response.ContentLength <= 0 {
+		return ""
+	}
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // a part is better than nothing
+	return strings.TrimSpace(string(text))
+}
+
+// An answerReader remembers how the answer begins and how reading it ended.
+type answerReader struct {
+	in    io.Reader
+	begin []byte // up to maxRefusal
+	err   error
+}
+
+func (r *answerReader) Read(b []byte) (int, error) {
+	n, err := r.in.Read(b)
+	r.begin = append(r.begin, b[:min(n, maxRefusal-len(r.begin))]...)
+	r.err = err
+	return n, err
+}
