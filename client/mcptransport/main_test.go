@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/mcprelay"
 	"github.com/tetherexec/tether/client/mcptransport"
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
@@ -88,7 +89,7 @@ func newRig(t *testing.T) *rig {
 	r.executor = client.NewLazy(r.cable.URL(), client.Options{})
 	t.Cleanup(func() { r.executor.Close() })
 	r.transport = &mcptransport.Transport{Client: r.get, Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Command: mcptransport.Command{Argv: []string{bin}, Dir: r.dir}}
+		Command: mcprelay.Command{Argv: []string{bin}, Dir: r.dir}}
 	return r
 }
 
@@ -154,9 +155,9 @@ func (r *rig) hangUp() {
 }
 
 // open starts a server and leaves the lines to the test.
-func (r *rig) open() *mcptransport.Pump {
+func (r *rig) open() *mcprelay.Pump {
 	r.Helper()
-	p, err := r.transport.Open(within(r))
+	p, err := (*mcprelay.Server)(r.transport).Open(within(r))
 	if err != nil {
 		r.Fatal(err)
 	}

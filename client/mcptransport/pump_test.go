@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/tetherexec/tether/client"
-	"github.com/tetherexec/tether/client/mcptransport"
+	"github.com/tetherexec/tether/client/mcprelay"
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
@@ -21,14 +21,14 @@ func (r *rig) script(text string) {
 	r.transport.Command.Argv = []string{"/bin/sh", "-c", text}
 }
 
-func (r *rig) send(p *mcptransport.Pump, line string) {
+func (r *rig) send(p *mcprelay.Pump, line string) {
 	r.Helper()
 	if err := p.Send(within(r), []byte(line)); err != nil {
 		r.Fatal(err)
 	}
 }
 
-func (r *rig) receive(p *mcptransport.Pump, want string) {
+func (r *rig) receive(p *mcprelay.Pump, want string) {
 	r.Helper()
 	line, err := p.Receive(within(r))
 	if err != nil || !strings.HasPrefix(string(line), want) {
@@ -169,8 +169,8 @@ func TestPumpOtherServer(t *testing.T) {
 func TestRelay(t *testing.T) {
 	for script, want := range map[string]error{
 		`cat; exit 3`:                                 io.EOF,
-		`cat; exec sleep 1000 < /dev/null`:            mcptransport.ErrLeft, // does not end
-		`read -r line; echo "$line"; exec sleep 1000`: mcptransport.ErrLeft, // does not read
+		`cat; exec sleep 1000 < /dev/null`:            mcprelay.ErrLeft, // does not end
+		`read -r line; echo "$line"; exec sleep 1000`: mcprelay.ErrLeft, // does not read
 	} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
@@ -304,7 +304,7 @@ func TestLazy(t *testing.T) {
 		}
 		return get(ctx)
 	}
-	if _, oerr := r.transport.Open(within(t)); !errors.Is(oerr, err) {
+	if _, oerr := (*mcprelay.Server)(r.transport).Open(within(t)); !errors.Is(oerr, err) {
 		t.Errorf("a transport that is not lazy: %v", oerr)
 	}
 	dir := r.transport.Command.Dir

@@ -1,6 +1,7 @@
 package mcptransport
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,53 +11,32 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/mcprelay"
 )
 
 // A Transport runs a stdio MCP server on an executor, and starts it again when its
 // session is lost. It is an [mcp.Transport]; each Connect starts a server of its own.
-type Transport struct {
-	// Client returns the session to run the server in, and another one when that is
-	// lost, as [client.Lazy.Get] does. If it returns the lost one, the transport is
-	// closed.
-	Client func(context.Context) (*client.Client, error)
-
-	Command Command
-
-	// Dir, if set, returns where the server starts in a session, instead of Command.Dir.
-	Dir func(*client.Client) (string, error)
-
-	// Lazy makes Open succeed although Client returns an error: the executor may be out of
-	// reach for now. Until there is a session, each request is answered with an error that
-	// says why there is none. The first request for which there is one starts the server.
-	Lazy bool
-
-	// Stderr, if set, gets each line that the server prints on standard error, in order.
-	// Otherwise they are logged.
-	Stderr func(line []byte)
-
-	// NotMessage, if set, is told of each line on standard output that is no message of
-	// JSON-RPC, with its number from 1. If it is no JSON object or array either, it does
-	// not reach the client.
-	NotMessage func(number int, line []byte)
-
-	Log *slog.Logger // nil discards it
-}
+type Transport mcprelay.Server
 
 var _ mcp.Transport = (*Transport)(nil)
 
 // Connect implements [mcp.Transport]. The context bounds the start of the server only.
 func (t *Transport) Connect(ctx context.Context) (mcp.Connection, error) {
-	p, err := t.Open(ctx)
+	p, err := (*mcprelay.Server)(t).Open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &connection{pump: p}, nil
+	log := t.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &connection{pump: p, log: log}, nil
 }
 
 // A connection is a pump whose lines are messages of the SDK.
 type connection struct {
-	pump    *Pump
+	pump    *mcprelay.Pump
+	log     *slog.Logger
 	pending []json.RawMessage // of a batch; for the one who reads
 }
 
@@ -69,14 +49,14 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 			if err == nil {
 				return m, nil
 			}
-			c.pump.log.Warn("skipped a line of the MCP server that is no message", "err", err)
+			c.log.Warn("skipped a line of the MCP server that is no message", "err", err)
 		}
 		line, err := c.pump.Receive(ctx)
 		if err != nil {
 			return nil, err
 		}
 		c.pending = nil
-		if !isBatch(line) {
+		if !bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("[")) { // not a batch
 			c.pending = append(c.pending, line)
 		} else if err := json.Unmarshal(line, &c.pending); err != nil {
 			return nil, fmt.Errorf("a batch of the MCP server: %w", err) // it was checked
@@ -91,7 +71,7 @@ func (c *connection) Write(ctx context.Context, m jsonrpc.Message) error {
 		return fmt.Errorf("encode a message for the MCP server: %w", err)
 	}
 	err = c.pump.Send(ctx, line)
-	if errors.Is(err, ErrClosed) {
+	if errors.Is(err, mcprelay.ErrClosed) {
 		return fmt.Errorf("%w: %w", mcp.ErrConnectionClosed, err)
 	}
 	return err

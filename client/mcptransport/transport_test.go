@@ -15,7 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tetherexec/tether/client"
-	"github.com/tetherexec/tether/client/mcptransport"
+	"github.com/tetherexec/tether/client/mcprelay"
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
@@ -264,7 +264,7 @@ func TestF65LostEvents(t *testing.T) {
 }
 
 func TestLostEventsIsAGap(t *testing.T) {
-	err := error(&mcptransport.LostEventsError{Expected: 3, Received: 7})
+	err := error(&mcprelay.LostEventsError{Expected: 3, Received: 7})
 	if !errors.Is(err, client.ErrGap) || err.Error() != "remote MCP server output stream lost process events: expected sequence 3, received 7" {
 		t.Error(err)
 	}
@@ -384,7 +384,7 @@ func TestStartParameters(t *testing.T) {
 }
 
 func TestRefusedCommands(t *testing.T) {
-	for want, c := range map[string]mcptransport.Command{
+	for want, c := range map[string]mcprelay.Command{
 		"executor stdio server requires an explicit cwd":                        {Argv: []string{"x"}},
 		"no MCP server to start":                                                {Dir: "/"},
 		"command must be valid Unicode for remote MCP stdio":                    {Argv: []string{"\xff"}, Dir: "/"},
@@ -392,8 +392,8 @@ func TestRefusedCommands(t *testing.T) {
 		"environment variable name must be valid Unicode for remote MCP stdio":  {Argv: []string{"x"}, Dir: "/", Env: map[string]string{"\xff": ""}},
 		"environment variable value must be valid Unicode for remote MCP stdio": {Argv: []string{"x"}, Dir: "/", Env: map[string]string{"x": "\xff"}},
 	} {
-		transport := mcptransport.Transport{Command: c}
-		if _, err := transport.Open(t.Context()); err == nil || err.Error() != want {
+		server := mcprelay.Server{Command: c}
+		if _, err := server.Open(t.Context()); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tetherexec/tether/client/mcptransport"
+	"github.com/tetherexec/tether/client/mcprelay"
 	"github.com/tetherexec/tether/internal/terminal"
 )
 
@@ -69,24 +69,24 @@ func (r *mcpRun) run(ctx context.Context) error {
 		return err
 	}
 	return r.use(ctx, func(ctx context.Context) error {
-		return r.relay(ctx, mcptransport.Command{Argv: r.argv, Env: env, RemoteEnv: r.remoteEnv})
+		return r.relay(ctx, mcprelay.Command{Argv: r.argv, Env: env, RemoteEnv: r.remoteEnv})
 	})
 }
 
 // relay starts the server and speaks for it until it, or its client, has left.
-func (r *mcpRun) relay(ctx context.Context, server mcptransport.Command) error {
+func (r *mcpRun) relay(ctx context.Context, command mcprelay.Command) error {
 	var once sync.Once
-	transport := mcptransport.Transport{
-		Client: r.client, Command: server, Dir: r.dir, Lazy: r.isRemote(),
+	server := mcprelay.Server{
+		Client: r.client, Command: command, Dir: r.dir, Lazy: r.isRemote(),
 		Stderr: func(line []byte) { fmt.Fprintf(r.stderr, "%s\n", line) },
 		NotMessage: func(number int, line []byte) {
 			once.Do(func() { fmt.Fprintln(r.stderr, notMessageText(r.argv[0], number, line)) })
 		},
 	}
 	if !r.quiet {
-		transport.Log = slog.New(noteLog{r.stderr})
+		server.Log = slog.New(noteLog{r.stderr})
 	}
-	pump, err := transport.Open(ctx)
+	pump, err := server.Open(ctx)
 	if err != nil {
 		return remoteStartFailure(r.argv[0], err)
 	}
@@ -97,7 +97,7 @@ func (r *mcpRun) relay(ctx context.Context, server mcptransport.Command) error {
 			fmt.Fprintf(r.stderr, "tether: %s has ended with exit code %d and left %s without an answer\n", terminal.Name(r.argv[0]), pump.Exit().Code, terminal.Plural(n, "request"))
 		}
 		return ofCommand(pump.Exit().Code)
-	case errors.Is(err, mcptransport.ErrLeft):
+	case errors.Is(err, mcprelay.ErrLeft):
 		return nil
 	default:
 		return err

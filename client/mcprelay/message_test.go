@@ -1,4 +1,4 @@
-package mcptransport
+package mcprelay
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package mcptransport
+package mcprelay
 
 import (
 	"bytes"
@@ -108,8 +108,8 @@ func (e *LostEventsError) Is(target error) bool { return target == client.ErrGap
 
 // complain passes on a line of standard error.
 func (p *Pump) complain(line []byte) error {
-	if p.transport.Stderr != nil {
-		p.transport.Stderr(line)
+	if p.server.Stderr != nil {
+		p.server.Stderr(line)
 		return nil
 	}
 	p.log.Info("MCP server stderr", "line", string(line))
@@ -123,7 +123,7 @@ func (p *Pump) heard(r *run, line []byte) error {
 		return nil
 	}
 	messages, ok := parse(line)
-	if tell := p.transport.NotMessage; tell != nil && (!ok || slices.ContainsFunc(messages, func(m message) bool { return !m.valid })) {
+	if tell := p.server.NotMessage; tell != nil && (!ok || slices.ContainsFunc(messages, func(m message) bool { return !m.valid })) {
 		tell(r.lines, line)
 	}
 	if !ok {
@@ -353,7 +353,7 @@ func (p *Pump) restart(ctx context.Context, last *run, hello *greeting) (*run, e
 	if len(p.restarts) >= maxRestarts {
 		return nil, fmt.Errorf("the MCP server was started again %d times in %s; try again later", maxRestarts, restartWindow)
 	}
-	executor, err := p.transport.Client(ctx)
+	executor, err := p.server.Client(ctx)
 	if errors.Is(err, client.ErrClosed) || err == nil && executor == last.executor && executor.Status().State == client.Failed {
 		p.end(last.lost) // there will be no other
 		return nil, last.lost
@@ -362,7 +362,7 @@ func (p *Pump) restart(ctx context.Context, last *run, hello *greeting) (*run, e
 		return nil, fmt.Errorf("session for the MCP server: %w", err)
 	}
 	p.restarts = append(p.restarts, now)
-	process, err := p.transport.start(ctx, executor)
+	process, err := p.server.start(ctx, executor)
 	if err != nil {
 		return nil, err
 	}

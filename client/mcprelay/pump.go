@@ -1,4 +1,4 @@
-package mcptransport
+package mcprelay
 
 import (
 	"context"
@@ -34,12 +34,12 @@ var ErrClosed = errors.New("MCP transport is closed")
 // again when the session is lost. The only bytes that it changes are the ids of requests
 // that such a later server makes. It is safe for concurrent use.
 type Pump struct {
-	transport Transport
-	log       *slog.Logger
-	ctx       context.Context // ends with Close
-	cancel    context.CancelCauseFunc
-	tasks     sync.WaitGroup
-	closing   sync.Once
+	server  Server
+	log     *slog.Logger
+	ctx     context.Context // ends with Close
+	cancel  context.CancelCauseFunc
+	tasks   sync.WaitGroup
+	closing sync.Once
 
 	sends chan *sending
 	lines chan []byte   // for the client
@@ -62,19 +62,19 @@ type sending struct {
 	done chan error // of capacity 1
 }
 
-// Open starts the server, or leaves that to the first request, see [Transport.Lazy]. The
+// Open starts the server, or leaves that to the first request, see [Server.Lazy]. The
 // context bounds the start only; Close ends the server.
-func (t *Transport) Open(ctx context.Context) (*Pump, error) {
-	p := &Pump{transport: *t, log: t.Log, sends: make(chan *sending), lines: make(chan []byte), ended: make(chan struct{})}
+func (s *Server) Open(ctx context.Context) (*Pump, error) {
+	p := &Pump{server: *s, log: s.Log, sends: make(chan *sending), lines: make(chan []byte), ended: make(chan struct{})}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
-	if err := t.check(); err != nil {
+	if err := s.check(); err != nil {
 		return nil, err
 	}
-	executor, err := t.Client(ctx)
+	executor, err := s.Client(ctx)
 	switch {
-	case err != nil && (!t.Lazy || ctx.Err() != nil):
+	case err != nil && (!s.Lazy || ctx.Err() != nil):
 		return nil, fmt.Errorf("session for an MCP server: %w", err)
 	case err != nil:
 		p.log.Debug("no session for the MCP server yet; each request tries again", "err", err)
@@ -82,7 +82,7 @@ func (t *Transport) Open(ctx context.Context) (*Pump, error) {
 	}
 	var process *client.Process
 	if err == nil {
-		if process, err = t.start(ctx, executor); err != nil {
+		if process, err = s.start(ctx, executor); err != nil {
 			return nil, err
 		}
 	}

@@ -1,4 +1,4 @@
-package mcptransport
+package mcprelay
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 // A Command is an MCP server to run on the executor. It runs without a sandbox.
 type Command struct {
 	Argv []string
-	Dir  string // absolute path on the executor, or a file: URI; it must be given, unless Transport.Dir is
+	Dir  string // absolute path on the executor, or a file: URI; it must be given, unless Server.Dir is
 
 	// Env is added to the few variables of the executor that servers inherit: PATH,
 	// HOME and their like.
@@ -32,16 +32,16 @@ var inherited = []string{"HOME", "LOGNAME", "PATH", "SHELL", "USER", "__CF_USER_
 	"LANG", "LC_ALL", "TERM", "TMPDIR", "TZ"}
 
 // check refuses what could not be started as it was meant.
-func (t *Transport) check() error {
-	c := &t.Command
+func (s *Server) check() error {
+	c := &s.Command
 	if len(c.Argv) == 0 {
 		return errors.New("no MCP server to start")
 	}
-	if c.Dir == "" && t.Dir == nil {
+	if c.Dir == "" && s.Dir == nil {
 		return errors.New("executor stdio server requires an explicit cwd")
 	}
 	unicode := func(what string, texts ...string) error {
-		if slices.ContainsFunc(texts, func(s string) bool { return !utf8.ValidString(s) }) {
+		if slices.ContainsFunc(texts, func(text string) bool { return !utf8.ValidString(text) }) {
 			return fmt.Errorf("%s must be valid Unicode for remote MCP stdio", what)
 		}
 		return nil
@@ -79,10 +79,10 @@ var started atomic.Uint64
 const startTries = 64
 
 // start starts the server in a session.
-func (t *Transport) start(ctx context.Context, executor *client.Client) (p *client.Process, err error) {
-	c, dir := &t.Command, t.Command.Dir
-	if t.Dir != nil {
-		if dir, err = t.Dir(executor); err != nil {
+func (s *Server) start(ctx context.Context, executor *client.Client) (p *client.Process, err error) {
+	c, dir := &s.Command, s.Command.Dir
+	if s.Dir != nil {
+		if dir, err = s.Dir(executor); err != nil {
 			return nil, err
 		}
 	}
