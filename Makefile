@@ -17,8 +17,9 @@ GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build bin/tether
+build: ## build bin/tether, and bin/tether-mcp for `tether mcp`
 	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/tether ./cmd/tether
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -tags mcp -o bin/tether-mcp ./cmd/tether
 
 run: bubblewrap build ## build, install what is missing, serve on loopback; LISTEN=ws://IP:PORT
 	@exec bin/tether serve --listen $(LISTEN)
@@ -29,8 +30,9 @@ test: bubblewrap ## everything CI runs: check, test-unit and test-interop, side 
 check: ## format, vet for each platform, lint
 	@files="$$(gofmt -l $(GO_FILES))"; test -z "$$files" || { echo "gofmt -w these:"; echo "$$files"; exit 1; }
 	@for os in linux darwin windows; do echo "vet $$os"; GOOS=$$os go vet ./... || exit 1; done
-	@echo "vet with interop"; go vet -tags interop ./...
+	@echo "vet with interop and mcp"; go vet -tags interop,mcp ./...
 	@echo staticcheck; go tool -modfile=tools/go.mod staticcheck -tags interop ./...
+	@echo "staticcheck with mcp"; go tool -modfile=tools/go.mod staticcheck -tags mcp ./cmd/tether
 
 # The race detector makes each program wait a second before it exits, in case of late reports.
 test-unit soak: export GORACE=atexit_sleep_ms=0

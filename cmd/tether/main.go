@@ -20,6 +20,10 @@ func main() {
 
 // run executes a command line and returns the exit code.
 func run(args []string, stdin, stdout *os.File, stderr io.Writer) int {
+	args, err := ownArguments(args)
+	if err != nil {
+		return report(stderr, "tether", err)
+	}
 	root := newRoot(args, stdin, stdout, stderr)
 	command, err := root.ExecuteC()
 	return report(stderr, command.CommandPath(), err)

@@ -27,8 +27,10 @@ type leakChecked struct{ *testing.M }
 
 func (m leakChecked) Run() int {
 	code := m.M.Run()
-	if releaseDir != "" {
-		os.RemoveAll(releaseDir)
+	for _, dir := range []string{releaseDir, mcpDir} {
+		if dir != "" {
+			os.RemoveAll(dir)
+		}
 	}
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
@@ -36,6 +38,9 @@ func (m leakChecked) Run() int {
 	}
 	return code
 }
+
+// mcpDir holds tether-mcp, once a test has built it.
+var mcpDir string
 
 // releaseDir holds the program as it is released, once a test has built it.
 var releaseDir string

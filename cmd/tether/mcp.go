@@ -1,16 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tetherexec/tether/client"
-	"github.com/tetherexec/tether/internal/mcpserver"
 	"github.com/tetherexec/tether/unifiedexec"
 	"github.com/tetherexec/tether/wire"
 )
@@ -21,6 +18,15 @@ const (
 	approvalOnRequest = "on-request"
 	approvalGranular  = "granular"
 )
+
+// mcpProgram is the program behind `tether mcp`: this one, built with -tags mcp. Only then the MCP library is inside,
+// which the other commands have no use for (docs/adr/0006-mcp-in-a-second-program.md). mcp_inside.go is for that
+// program, mcp_outside.go for tether, which starts it.
+const mcpProgram = "tether-mcp"
+
+// prefixMCP begins the arguments with which tether starts that program; the version of tether follows, and then the
+// arguments of tether.
+const prefixMCP = "be-mcp"
 
 // listenStdio is the default of --listen.
 const listenStdio = "stdio://"
@@ -36,11 +42,12 @@ type mcpServe struct {
 	listen      string
 	listenToken string
 
+	args          []string // of the program
 	stdin, stdout *os.File
 }
 
-func newMCP(stdin, stdout *os.File) *cobra.Command {
-	m := mcpServe{mcpExecutor: mcpExecutor{label: "mcp"}, stdin: stdin, stdout: stdout}
+func newMCP(args []string, stdin, stdout *os.File) *cobra.Command {
+	m := mcpServe{mcpExecutor: mcpExecutor{label: "mcp"}, args: args, stdin: stdin, stdout: stdout}
 	m.tells = true // once; the errors are for the model
 	cmd := &cobra.Command{
 		Use:   "mcp [flags]",
@@ -94,80 +101,7 @@ func (m *mcpServe) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	listener, err := m.open(ctx)
-	if err != nil {
-		return err
-	}
-	if listener != nil {
-		defer listener.Close()
-	}
-	dir, err := m.workspace()
-	if err != nil {
-		return err
-	}
-	return m.use(ctx, func(ctx context.Context) error {
-		s, err := mcpserver.New(mcpserver.Config{
-			Client: m.client, Local: !m.isRemote(), Where: m.where(), Cwd: dir, Sandbox: sandbox, Network: network, Policy: m.policy(), NoLogin: m.noLogin,
-			Version: versionText(),
-		})
-		if err != nil {
-			return err
-		}
-		defer s.Close()
-		return m.serve(ctx, s, listener)
-	})
-}
-
-// workspace is where commands start. On an executor that was named, a relative path
-// begins in its own directory, wherever that is.
-func (m *mcpServe) workspace() (string, error) {
-	if m.isRemote() {
-		return m.cwd, nil
-	}
-	return m.dir(nil)
-}
-
-// serve serves clients until they have left, or the context ends.
-func (m *mcpServe) serve(ctx context.Context, s *mcpserver.Server, l *mcpserver.Listener) error {
-	if l == nil {
-		err := s.Serve(ctx, m.stdin, m.stdout)
-		return cmp.Or(err, context.Cause(ctx)) // a signal is not how it should end
-	}
-	if _, err := fmt.Fprintln(m.stdout, l.URL); err != nil {
-		return err
-	}
-	return s.ServeHTTP(ctx, l) // a signal is how it ends
-}
-
-// open opens the address for clients; nil: they are on standard input and output.
-func (m *mcpServe) open(ctx context.Context) (*mcpserver.Listener, error) {
-	if m.listen == listenStdio {
-		if m.listenToken != "" {
-			return nil, usageError{errors.New("--listen-token-file is for --listen http://IP:PORT")}
-		}
-		return nil, nil
-	}
-	token := ""
-	if m.listenToken != "" {
-		var err error
-		if token, err = readToken("--listen-token-file", m.listenToken); err != nil {
-			return nil, err
-		}
-	}
-	l, err := mcpserver.Listen(ctx, m.listen, token)
-	if err != nil {
-		return nil, usageError{fmt.Errorf("--listen: %w", err)}
-	}
-	return l, nil
-}
-
-// readToken reads a token from the file that a flag has named.
-func readToken(flag, name string) (string, error) {
-	token, err := (&serverFlags{tokenFile: name}).token()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", flag, errors.Unwrap(err))
-	}
-	return token, nil
+	return m.handle(ctx, sandbox, network)
 }
 
 // intent is the sandbox, without the workspace, which is the executor's matter.
@@ -200,14 +134,4 @@ func (m *mcpServe) reach(sandbox *wire.Sandbox) (*client.Network, error) {
 		return nil, usageError{errors.New("--allow-host needs a sandbox: without one, commands reach everything")}
 	}
 	return &client.Network{Allow: m.hosts.allow, Deny: m.hosts.deny}, nil
-}
-
-func (m *mcpServe) policy() unifiedexec.Policy {
-	switch m.approval.value {
-	case approvalNever:
-		return unifiedexec.Policy{}
-	case approvalOnRequest:
-		return unifiedexec.Policy{Mode: unifiedexec.OnRequest}
-	}
-	return unifiedexec.Policy{Mode: unifiedexec.Granular, SandboxApproval: true, Rules: true}
 }

@@ -1,14 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +24,32 @@ import (
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
+
+// mcpBuilt builds the program behind `tether mcp`, once, with the race detector if this one has it.
+func mcpBuilt(t *testing.T) string {
+	t.Helper()
+	path, err := buildMCP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var buildMCP = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "tether-mcp-")
+	if err != nil {
+		return "", err
+	}
+	mcpDir = dir
+	args := []string{"build", "-tags", "mcp", "-buildvcs=false", "-o", filepath.Join(dir, mcpProgram)}
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		args = append(args, "-race")
+	}
+	if text, err := exec.Command("go", append(args, ".")...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, text)
+	}
+	return filepath.Join(dir, mcpProgram), nil
+})
 
 // An mcpUser is an MCP client whose user answers questions.
 type mcpUser struct {
@@ -310,4 +342,51 @@ func TestMCPRefusals(t *testing.T) {
 		}
 	}
 	b.isEmpty()
+}
+
+// tether finds the program behind `tether mcp` beside itself, then in PATH. It says what to do if there is none, or one
+// of another version.
+func TestMCPProgram(t *testing.T) {
+	t.Parallel()
+	b := newBooth(t)
+	dir, err := os.MkdirTemp(filepath.Dir(b.self), "beside-") // on the same file system
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Link(b.self, filepath.Join(dir, "tether")); err != nil {
+		t.Fatal(err)
+	}
+	tether := func(path, stdin string) end {
+		t.Helper()
+		var out, stderr bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "tether"), "mcp", "--sandbox", "full", "--cwd", b.work)
+		cmd.Dir, cmd.Env = b.work, append(slices.Clone(b.env), "PATH="+path)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &stderr
+		if err := cmd.Run(); cmd.ProcessState == nil {
+			t.Fatal(err)
+		}
+		return end{cmd.ProcessState.ExitCode(), out.String(), stderr.String()}
+	}
+	if got := tether("", ""); got.code != exitRefused || got.stdout != "" || !strings.HasPrefix(got.stderr, "tether: `tether mcp` needs the program tether-mcp") {
+		t.Errorf("without the program: %+v", got)
+	}
+	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` + "\n"
+	if got := tether(filepath.Dir(mcpBuilt(t)), hello); got.code != exitOK || !strings.Contains(got.stdout, `"serverInfo"`) {
+		t.Errorf("with the program in PATH: %+v", got)
+	}
+	// A program beside tether goes first. It gets tether's version and arguments.
+	beside := "#!/bin/sh\nprintf '%s ' \"$@\"\nexit 7\n"
+	if err := os.WriteFile(filepath.Join(dir, mcpProgram), []byte(beside), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	want := "be-mcp " + versionText() + " mcp --sandbox full --cwd " + b.work + " "
+	if got := tether(filepath.Dir(mcpBuilt(t)), hello); got.code != 7 || got.stdout != want {
+		t.Errorf("with a program beside tether: %+v, want %q", got, want)
+	}
+	text, err := exec.Command(mcpBuilt(t), "be-mcp", "0.0.1", "mcp").CombinedOutput()
+	want = "tether: tether-mcp has version " + versionText() + ", and the tether that has started it 0.0.1; install both from the same release\n"
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != exitRefused || string(text) != want {
+		t.Errorf("started by another version: %v, %q", err, text)
+	}
 }

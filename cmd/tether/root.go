@@ -93,7 +93,7 @@ func newRoot(args []string, stdin, stdout *os.File, stderr io.Writer) *cobra.Com
 	addGroup(root, "Run commands", newRun(stdin, stdout), newShell(stdin, stdout))
 	addGroup(root, "See and steer what runs", newPs(stdout), newLogs(stdout), newAttach(stdin, stdout), newWhy(), newWait(), newKill(), newRm(), newSessions())
 	addGroup(root, "Files", newCp(), newFs(stdin))
-	addGroup(root, "Agents", newMCP(stdin, stdout), newMCPRun(stdin, stdout))
+	addGroup(root, "Agents", newMCP(args, stdin, stdout), newMCPRun(stdin, stdout))
 	addGroup(root, "Serve",
 		newServe("serve", "Serve clients on this machine", args, stdin, stdout),
 		newServe("exec-server", "The same, under the name that the Codex CLI gives it", args, stdin, stdout),

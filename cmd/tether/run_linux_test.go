@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -48,6 +49,9 @@ func newBooth(t *testing.T) *booth {
 func (b *booth) command(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(b.t.Context(), b.self, args...)
 	cmd.Dir, cmd.Env = b.work, b.env
+	if args[0] == "mcp" {
+		cmd.Env = append(slices.Clone(b.env), "PATH="+filepath.Dir(mcpBuilt(b.t))+string(os.PathListSeparator)+os.Getenv("PATH"))
+	}
 	return cmd
 }
 

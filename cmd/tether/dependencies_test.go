@@ -1,0 +1,32 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Packages that only tether-mcp may have: Go initializes each package of a program at each start.
+func TestDependencies(t *testing.T) {
+	t.Parallel()
+	list := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command("go", append([]string{"list", "-deps"}, args...)...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return "\n" + string(out)
+	}
+	tether, withMCP := list("."), list("-tags", "mcp", ".")
+	for _, name := range []string{"encoding/gob", "github.com/google/jsonschema-go/", "github.com/modelcontextprotocol/", "golang.org/x/oauth2"} {
+		if strings.Contains(tether, "\n"+name) {
+			t.Errorf("tether needs %s, which it would initialize at each start", name)
+		}
+		if !strings.Contains(withMCP, "\n"+name) {
+			t.Errorf("tether-mcp does not need %s any more: take it off the list", name)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+//go:build mcp
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/mcpserver"
+	"github.com/tetherexec/tether/unifiedexec"
+	"github.com/tetherexec/tether/wire"
+)
+
+// handle serves MCP clients in this program, which was built for that.
+func (m *mcpServe) handle(ctx context.Context, sandbox *wire.Sandbox, network *client.Network) error {
+	listener, err := m.open(ctx)
+	if err != nil {
+		return err
+	}
+	if listener != nil {
+		defer listener.Close()
+	}
+	dir, err := m.workspace()
+	if err != nil {
+		return err
+	}
+	return m.use(ctx, func(ctx context.Context) error {
+		s, err := mcpserver.New(mcpserver.Config{
+			Client: m.client, Local: !m.isRemote(), Where: m.where(), Cwd: dir, Sandbox: sandbox, Network: network, Policy: m.policy(), NoLogin: m.noLogin,
+			Version: versionText(),
+		})
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		return m.serve(ctx, s, listener)
+	})
+}
+
+// workspace is where commands start. On an executor that was named, a relative path
+// begins in its own directory, wherever that is.
+func (m *mcpServe) workspace() (string, error) {
+	if m.isRemote() {
+		return m.cwd, nil
+	}
+	return m.dir(nil)
+}
+
+// serve serves clients until they have left, or the context ends.
+func (m *mcpServe) serve(ctx context.Context, s *mcpserver.Server, l *mcpserver.Listener) error {
+	if l == nil {
+		err := s.Serve(ctx, m.stdin, m.stdout)
+		return cmp.Or(err, context.Cause(ctx)) // a signal is not how it should end
+	}
+	if _, err := fmt.Fprintln(m.stdout, l.URL); err != nil {
+		return err
+	}
+	return s.ServeHTTP(ctx, l) // a signal is how it ends
+}
+
+// open opens the address for clients; nil: they are on standard input and output.
+func (m *mcpServe) open(ctx context.Context) (*mcpserver.Listener, error) {
+	if m.listen == listenStdio {
+		if m.listenToken != "" {
+			return nil, usageError{errors.New("--listen-token-file is for --listen http://IP:PORT")}
+		}
+		return nil, nil
+	}
+	token := ""
+	if m.listenToken != "" {
+		var err error
+		if token, err = readToken("--listen-token-file", m.listenToken); err != nil {
+			return nil, err
+		}
+	}
+	l, err := mcpserver.Listen(ctx, m.listen, token)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--listen: %w", err)}
+	}
+	return l, nil
+}
+
+// readToken reads a token from the file that a flag has named.
+func readToken(flag, name string) (string, error) {
+	token, err := (&serverFlags{tokenFile: name}).token()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", flag, errors.Unwrap(err))
+	}
+	return token, nil
+}
+
+func (m *mcpServe) policy() unifiedexec.Policy {
+	switch m.approval.value {
+	case approvalNever:
+		return unifiedexec.Policy{}
+	case approvalOnRequest:
+		return unifiedexec.Policy{Mode: unifiedexec.OnRequest}
+	}
+	return unifiedexec.Policy{Mode: unifiedexec.Granular, SandboxApproval: true, Rules: true}
+}
+
+// ownArguments takes off what tether puts before its arguments when it starts this program. It fails if the two are
+// not of the same version: they share flags, words and what a server offers to its client.
+func ownArguments(args []string) ([]string, error) {
+	if len(args) < 2 || args[0] != prefixMCP {
+		return args, nil
+	}
+	if own := versionText(); args[1] != own {
+		return nil, failed(fmt.Errorf("%s has version %s, and the tether that has started it %s; install both from the same release", mcpProgram, own, args[1]))
+	}
+	return args[2:], nil
+}

@@ -1,0 +1,53 @@
+//go:build !mcp
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/wire"
+)
+
+// handle leaves this process to the program that serves MCP clients. That gets the same arguments, so what was checked
+// here is checked again there.
+func (m *mcpServe) handle(context.Context, *wire.Sandbox, *client.Network) error {
+	path, err := findMCPProgram()
+	if err != nil {
+		return err
+	}
+	if err := become(path, append([]string{prefixMCP, versionText()}, m.args...)); err != nil {
+		return fmt.Errorf("start %s: %w", path, cause(err))
+	}
+	return nil
+}
+
+// findMCPProgram looks beside this program first: that is where the same version is.
+func findMCPProgram() (string, error) {
+	name := mcpProgram
+	if runtime.GOOS == "windows" {
+		name += ".exe"
+	}
+	self, err := os.Executable()
+	if err == nil {
+		path := filepath.Join(filepath.Dir(self), name)
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", errors.New("`tether mcp` needs the program " + mcpProgram + ", which is neither beside tether nor in PATH; `make build` makes both,\n" +
+			"and `go install -tags mcp github.com/tetherexec/tether/cmd/tether@VERSION` a tether that needs no second program")
+	}
+	return path, nil
+}
+
+// ownArguments is for the program that serves MCP clients: this one is started by users.
+func ownArguments(args []string) ([]string, error) { return args, nil }
