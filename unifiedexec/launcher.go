@@ -4,6 +4,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A launcher is a command that runs other commands. Whether a rule that begins with it
@@ -47,7 +48,7 @@ const (
 
 // launchers are the usual ones by their names, without a version at the end. A rule may
 // begin with any other command.
-var launchers = func() map[string]launcher {
+var launchers = sync.OnceValue(func() map[string]launcher {
 	all := make(map[string]launcher)
 	add := func(names string, l launcher) {
 		for _, name := range strings.Fields(names) {
@@ -89,15 +90,15 @@ var launchers = func() map[string]launcher {
 	add("find gdb lldb parallel script sed gsed ssh su watch", launcher{takes: anywhere})
 	add("emacs ex nvim screen tmux vi vim", launcher{takes: anywhere})
 	return all
-}()
+})
 
 // findLauncher returns the launcher that a word names, perhaps with its directory or a
 // version: /usr/bin/python3.12.
 func findLauncher(word string) (launcher, bool) {
 	name := programName(word)
-	l, found := launchers[name]
+	l, found := launchers()[name]
 	if !found {
-		l, found = launchers[strings.TrimRight(name, "0123456789.")]
+		l, found = launchers()[strings.TrimRight(name, "0123456789.")]
 	}
 	return l, found
 }

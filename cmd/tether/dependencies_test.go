@@ -21,6 +21,9 @@ func TestDependencies(t *testing.T) {
 		return "\n" + string(out)
 	}
 	tether, withMCP := list("."), list("-tags", "mcp", ".")
+	if strings.Contains(tether, "\ndebug/") {
+		t.Error("tether needs a package of debug/, which is large and has tables to initialize")
+	}
 	for _, name := range []string{"encoding/gob", "github.com/google/jsonschema-go/", "github.com/modelcontextprotocol/", "golang.org/x/oauth2"} {
 		if strings.Contains(tether, "\n"+name) {
 			t.Errorf("tether needs %s, which it would initialize at each start", name)

@@ -7,10 +7,8 @@ package confine
 
 import (
 	"context"
-	"debug/elf"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -19,7 +17,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -426,24 +423,4 @@ func openProgram(name string) (p program, err error) {
 		p.file.Close()
 	}
 	return p, err
-}
-
-// loaderOf returns the real path of the loader that a program needs, empty if it
-// needs none.
-func loaderOf(program io.ReaderAt) (string, error) {
-	f, err := elf.NewFile(program)
-	if err != nil {
-		return "", nil // another kind of program, on another system
-	}
-	for _, part := range f.Progs {
-		if part.Type != elf.PT_INTERP {
-			continue
-		}
-		text, err := io.ReadAll(io.LimitReader(part.Open(), 4096))
-		if err != nil {
-			return "", err
-		}
-		return filepath.EvalSymlinks(strings.TrimRight(string(text), "\x00"))
-	}
-	return "", nil
 }

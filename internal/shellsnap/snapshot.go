@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A Snapshot is the state of a shell after its start-up files.
@@ -44,7 +45,7 @@ func parse(kind Kind, mark string, base []string, output []byte) (*Snapshot, err
 	}
 	s := &Snapshot{kind: kind, functions: sections[sectionFunctions], aliases: sections[sectionAliases]}
 	mask := strings.TrimSpace(sections[sectionMask])
-	if !maskForm.MatchString(mask) {
+	if !maskForm().MatchString(mask) {
 		return nil, errors.New("the file mode mask is no number")
 	}
 	s.before = "umask " + mask + "\n"
@@ -86,18 +87,24 @@ func split(kind Kind, mark string, output []byte) (map[string]string, error) {
 }
 
 var (
-	maskForm      = regexp.MustCompile(`^[0-7]{1,4}$`)
-	bashOption    = regexp.MustCompile(`^set ([+-])o ([a-z-]+)$`)
-	bashFeature   = regexp.MustCompile(`^shopt (-[su]) ([a-z0-9_]+)$`)
-	bashFunctions = regexp.MustCompile(`^declare -f[a-zA-Z]* \S+$`)
-	zshOption     = regexp.MustCompile(`^[a-z]+$`)
+	maskForm      = form(`^[0-7]{1,4}$`)
+	bashOption    = form(`^set ([+-])o ([a-z-]+)$`)
+	bashFeature   = form(`^shopt (-[su]) ([a-z0-9_]+)$`)
+	bashFunctions = form(`^declare -f[a-zA-Z]* \S+$`)
+	zshOption     = form(`^[a-z]+$`)
+	nameForm      = form(`^[A-Za-z_][A-Za-z0-9_]*$`) // of a variable
 )
 
+// form returns a regular expression that is compiled with its first use: most programs that are started need none.
+func form(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
+
 // lines are the lines of a section, each of which must have the form.
-func lines(text string, form *regexp.Regexp) ([][]string, error) {
+func lines(text string, form func() *regexp.Regexp) ([][]string, error) {
 	var list [][]string
 	for line := range strings.Lines(text) {
-		m := form.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		m := form().FindStringSubmatch(strings.TrimSuffix(line, "\n"))
 		if m == nil {
 			return nil, errors.New("the shell describes itself in an unknown way")
 		}
@@ -174,8 +181,6 @@ var own = []string{
 	"CODEX_THREAD_ID", "CODEX_TOOL_CALL_ID",
 }
 
-var nameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
 // compare finds out what start-up files did to the environment.
 func (s *Snapshot) compare(base []string, after string) {
 	missing := map[string]string{} // what was there before and has not been seen since
@@ -186,7 +191,7 @@ func (s *Snapshot) compare(base []string, after string) {
 	s.Set = map[string]string{}
 	for entry := range strings.SplitSeq(after, "\x00") {
 		name, value, ok := strings.Cut(entry, "=")
-		if !ok || !nameForm.MatchString(name) || slices.Contains(own, name) {
+		if !ok || !nameForm().MatchString(name) || slices.Contains(own, name) {
 			continue
 		}
 		if old, known := missing[name]; !known || old != value {
@@ -195,7 +200,7 @@ func (s *Snapshot) compare(base []string, after string) {
 		delete(missing, name)
 	}
 	for name := range missing {
-		if nameForm.MatchString(name) && !slices.Contains(own, name) {
+		if nameForm().MatchString(name) && !slices.Contains(own, name) {
 			s.Unset = append(s.Unset, name)
 		}
 	}

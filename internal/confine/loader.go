@@ -1,0 +1,54 @@
+package confine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	interpreter = 3       // the type of the program header that names the loader
+	maxLoader   = 4 << 10 // bytes of its path
+)
+
+// loaderOf returns the real path of the loader that a program needs, empty if it needs none. It reads the headers of ELF
+// itself: debug/elf would be a hundredth of tether, for debugging information that has no use here.
+func loaderOf(program io.ReaderAt) (string, error) {
+	head := make([]byte, 64)
+	if _, err := program.ReadAt(head, 0); err != nil || !bytes.HasPrefix(head, []byte("\x7fELF")) {
+		return "", nil // another kind of program, on another system
+	}
+	var order binary.ByteOrder = binary.LittleEndian
+	if head[5] == 2 {
+		order = binary.BigEndian
+	}
+	wide := head[4] == 2 // 64 bits
+	number := func(b []byte, narrowAt, wideAt int) int64 {
+		if wide {
+			return int64(order.Uint64(b[wideAt:]))
+		}
+		return int64(order.Uint32(b[narrowAt:]))
+	}
+	counts := head[42:]
+	if wide {
+		counts = head[54:]
+	}
+	offset, size, count := number(head, 28, 32), int64(order.Uint16(counts)), int64(order.Uint16(counts[2:]))
+	part := make([]byte, 56) // of a header: what is needed of the longer form, and all of the shorter
+	for i := range count {
+		if _, err := program.ReadAt(part[:min(size, int64(len(part)))], offset+i*size); err != nil {
+			return "", err
+		}
+		if order.Uint32(part) != interpreter {
+			continue
+		}
+		path := make([]byte, max(0, min(number(part, 16, 32), maxLoader)))
+		if _, err := program.ReadAt(path, number(part, 4, 8)); err != nil {
+			return "", err
+		}
+		return filepath.EvalSymlinks(strings.TrimRight(string(path), "\x00"))
+	}
+	return "", nil
+}
