@@ -6,13 +6,16 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
+	"github.com/tetherexec/tether/internal/host"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/websocket"
 )
@@ -100,20 +103,68 @@ func (d *webSocket) connect(ctx context.Context) (net.Conn, error) {
 	return tls.Client(conn, config), nil // the handshake comes with the upgrade
 }
 
+// connectPlain makes the connection below TLS, if there is any: to the server, or to a proxy that leads to it.
 func (d *webSocket) connectPlain(ctx context.Context) (net.Conn, error) {
 	if d.opts.Connect != nil {
 		return d.opts.Connect(ctx)
 	}
-	network, address := "unix", d.socket
-	if d.socket == "" {
-		port := "80"
-		if d.url.Scheme == "wss" {
-			port = "443"
-		}
-		network, address = "tcp", net.JoinHostPort(d.url.Hostname(), cmp.Or(d.url.Port(), port))
-	}
 	// Keep-alive finds dead peers while nobody pings: during the upgrade.
-	return (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext(ctx, network, address)
+	dial := (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
+	if d.socket != "" {
+		return dial(ctx, "unix", d.socket)
+	}
+	address, err := d.target()
+	if err != nil {
+		return nil, err
+	}
+	proxy := d.proxyFor(address, os.Environ())
+	if proxy == nil {
+		return dial(ctx, "tcp", address)
+	}
+	conn, err := host.Dialer{Dial: dial}.Tunnel(ctx, proxy, address)
+	if err != nil && ctx.Err() == nil {
+		err = &proxyError{proxy.Address(), err}
+	}
+	return conn, err
+}
+
+// target is the host and port of the server.
+func (d *webSocket) target() (string, error) {
+	name, port := strings.ToLower(d.url.Hostname()), "80"
+	if d.url.Scheme == "wss" {
+		port = "443"
+	}
+	if !host.IsASCII(name) {
+		var err error
+		if name, err = host.ToASCII(name); err != nil {
+			return "", fmt.Errorf("the host in the address: %w", err)
+		}
+	}
+	return net.JoinHostPort(name, cmp.Or(d.url.Port(), port)), nil
+}
+
+// proxyFor returns the proxy that the environment names for a server, or nil. A server on this machine is never reached
+// through a proxy, which would look for it on its own machine.
+func (d *webSocket) proxyFor(address string, env []string) *host.Proxy {
+	if d.near {
+		return nil
+	}
+	log := d.opts.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return host.ProxiesOf(env, log).For(d.url.Scheme, address)
+}
+
+// A proxyError is a proxy that cannot be reached, or does not lead to the server. It hides its cause: a refusal by the
+// proxy is not one by the server.
+type proxyError struct {
+	proxy string // its host and port
+	err   error
+}
+
+func (e *proxyError) Error() string {
+	return "the proxy at " + e.proxy + ", which the environment names, does not lead there: " + connectionText(e.err)
 }
 
 // errSpeaksTLS means that a ws:// address leads to a port that expects TLS.

@@ -91,7 +91,8 @@ type Options struct {
 	TLS *tls.Config
 
 	// Connect, if set, makes the connections of [Dial] instead of dialling the host or
-	// the socket of the address.
+	// the socket of the address. Otherwise hosts are reached through the proxies that
+	// HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY name, except for this machine.
 	Connect func(context.Context) (net.Conn, error)
 
 	// TTL asks the server to keep the session this long without a connection. The

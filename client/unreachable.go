@@ -47,6 +47,9 @@ func (e *DialError) Unwrap() error { return e.Err }
 func (e *DialError) Error() string {
 	scheme, rest, _ := strings.Cut(e.Address, "://")
 	onSocket := scheme == "unix"
+	if proxy, ok := errors.AsType[*proxyError](e.Err); ok {
+		return proxy.Error()
+	}
 	switch {
 	case errors.Is(e.Err, errSpeaksTLS):
 		return "that port speaks TLS; use wss://" + rest
