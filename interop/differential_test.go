@@ -112,8 +112,11 @@ func (x exchange) intended(label string) (difference, bool) {
 }
 
 func (x exchange) trim(value string) string {
-	if x.compares == errorCodes {
+	switch x.compares {
+	case errorCodes:
 		return withoutText(value)
+	case headersInAnyOrder:
+		return sortHeaders(value)
 	}
 	return value
 }

@@ -15,12 +15,15 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -111,7 +114,9 @@ func stalling(t testing.TB, first string) func(string) any {
 
 func TestHTTPStreams(t *testing.T) {
 	t.Parallel()
-	playBoth(t, exchange{name: "http streams", compares: whatWasRead, play: func(p *player) {
+	playBoth(t, exchange{name: "http streams", compares: headersInAnyOrder, differs: []difference{
+		{"closed at once", emptyBody, exchanged(notFetched, "POST /", `content-length: 0\r\n\r\n`)},
+	}, play: func(p *player) {
 		w := newWeb(p)
 		w.stream(get{label: "short"})
 		w.stream(get{label: "empty", reply: ok("content-length: 0\r\n", "")})
@@ -132,7 +137,7 @@ func TestHTTPStreams(t *testing.T) {
 
 func TestHTTPTimeouts(t *testing.T) {
 	t.Parallel()
-	playBoth(t, exchange{name: "http timeouts", compares: whatWasRead, play: func(p *player) {
+	playBoth(t, exchange{name: "http timeouts", compares: headersInAnyOrder, play: func(p *player) {
 		w := newWeb(p)
 		w.clocks = true
 		soon := map[string]any{"timeoutMs": 1500}
@@ -153,7 +158,7 @@ func TestHTTPTimeouts(t *testing.T) {
 // same and another id.
 func TestHTTPStreamSteps(t *testing.T) {
 	t.Parallel()
-	playBoth(t, exchange{name: "http stream steps", compares: whatWasRead, play: func(p *player) {
+	playBoth(t, exchange{name: "http stream steps", compares: headersInAnyOrder, play: func(p *player) {
 		w := newWeb(p)
 		step := make(chan string)
 		g := get{closes: true, more: map[string]any{"requestId": "S", "streamResponse": true}, act: func(string) any {
@@ -202,7 +207,7 @@ const tooLarge = "an answer that the client's WebSocket would not take ends the 
 // TestHTTPLimits compares what tether bounds.
 func TestHTTPLimits(t *testing.T) {
 	t.Parallel()
-	playBoth(t, exchange{name: "http limits", compares: whatWasRead, differs: []difference{
+	playBoth(t, exchange{name: "http limits", compares: headersInAnyOrder, differs: []difference{
 		{"48 MiB", tooLarge, `{"answer":{"error":{"code":-32603,"message":"failed to read http/request response body: it exceeds 44040192 bytes, ` +
 			`the most that one answer carries; use streamResponse"}},` + asking},
 		{"afterwards", tooLarge, "<nil>"},
@@ -255,7 +260,7 @@ func TestHTTPProxies(t *testing.T) {
 					cmd.Env = append(cmd.Env, name+"="+strings.ReplaceAll(value, "PROXY", "127.0.0.1:"+proxy.port))
 				}
 			})
-			playBoth(t, exchange{name: "http proxies " + row.label, compares: whatWasRead, differs: row.differs, play: func(p *player) {
+			playBoth(t, exchange{name: "http proxies " + row.label, compares: headersInAnyOrder, differs: row.differs, play: func(p *player) {
 				w := newWeb(p)
 				proxy.answers(func(head string) any {
 					if strings.HasPrefix(head, "CONNECT ") { // there is nothing behind a tunnel
@@ -277,17 +282,15 @@ func TestHTTPCertificates(t *testing.T) {
 	for _, row := range []struct {
 		label, variable string
 		protocols       []string
-		differs         []difference
 	}{
-		{"unknown", "", nil, nil},
-		{"SSL_CERT_FILE", "SSL_CERT_FILE", nil, nil},
-		{"CODEX_CA_CERTIFICATE", "CODEX_CA_CERTIFICATE", []string{"http/1.1"}, nil},
-		{"HTTP 2 offered", "SSL_CERT_FILE", []string{"h2", "http/1.1"}, []difference{{"answer", "HTTP/2 is not spoken",
-			`{"answer":{"result":{"body":"ok","headers":[{"name":"content-length","value":"2"}],"status":200}},"request":"GET / HTTP/1.1\r\naccept: */*\r\nhost: localhost:PORT\r\n\r\n"}`}}},
+		{"unknown", "", nil},
+		{"SSL_CERT_FILE", "SSL_CERT_FILE", nil},
+		{"CODEX_CA_CERTIFICATE", "CODEX_CA_CERTIFICATE", []string{"http/1.1"}},
+		{"HTTP 2 offered", "SSL_CERT_FILE", []string{"h2", "http/1.1"}},
 	} {
 		t.Run(row.label, func(t *testing.T) {
 			t.Parallel()
-			playBoth(t, exchange{name: "http certificates " + row.label, compares: whatWasRead, differs: row.differs, play: func(p *player) {
+			playBoth(t, exchange{name: "http certificates " + row.label, compares: headersInAnyOrder, play: func(p *player) {
 				l, err := tls.Listen("tcp4", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: row.protocols})
 				if err != nil {
 					p.t.Fatal(err)
@@ -325,7 +328,77 @@ func serveOnce(l net.Listener) string {
 	b := make([]byte, 1000)
 	n, _ := conn.Read(b)
 	io.WriteString(conn, okAnswer)
+	if bytes.HasPrefix(b, []byte(http2Preface)) {
+		return http2Preface // settings may come with it
+	}
 	return string(b[:n])
+}
+
+// http2Preface is how a client begins that speaks HTTP/2.
+const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// TestHTTPVersion2 makes requests to a server that offers HTTP/2, and compares what it
+// understands of them and what the client gets back.
+func TestHTTPVersion2(t *testing.T) {
+	t.Parallel()
+	file, certificate := ownCertificate(t)
+	playBoth(t, exchange{name: "http version 2", compares: headersInAnyOrder, differs: []difference{
+		{"3 GET", "a given Host is the authority, as in HTTP/1.1, not a header beside it",
+			`{"result":{"body":"HTTP/2.0 GET / other.example {\"Accept\":[\"*/*\"]}","headers":[{"name":"content-length","value":"47"},` +
+				`{"name":"content-type","value":"text/plain; charset=utf-8"},{"name":"set-cookie","value":"a"},{"name":"set-cookie","value":"b"}],"status":200}}`},
+	}, play: func(p *player) {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		server := &http.Server{Handler: http.HandlerFunc(describeRequest), TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}},
+			ErrorLog: log.New(io.Discard, "", 0)}
+		var serving sync.WaitGroup
+		serving.Go(func() { server.ServeTLS(l, "", "") }) // ends with Close
+		defer serving.Wait()
+		defer server.Close()
+		c := p.caller()
+		for i, row := range []map[string]any{
+			{"method": "GET", "url": "/a%2fb|?c=d#e"},
+			{"method": "GET", "url": "/", "headers": []map[string]any{{"name": "X-B", "value": "1"}, {"name": "A", "value": "2"}, {"name": "x-b", "value": "3"}, {"name": "User-Agent", "value": "me"}}},
+			{"method": "GET", "url": "/", "headers": []map[string]any{{"name": "Connection", "value": "close"}, {"name": "Keep-Alive", "value": "5"}}},
+			{"method": "GET", "url": "/", "headers": []map[string]any{{"name": "Host", "value": "other.example"}}},
+			{"method": "POST", "url": "/echo", "bodyBase64": base64Of("hello")},
+			{"method": "POST", "url": "/echo", "bodyBase64": base64Of(strings.Repeat("0123456789abcdef", 1<<16))},
+			{"method": "HEAD", "url": "/"},
+			{"method": "GET", "url": "/redirect"},
+			{"method": "GET", "url": "/204"},
+			{"method": "GET", "url": "/abort"},
+		} {
+			row["requestId"] = fmt.Sprint(i)
+			row["url"] = "https://localhost:" + port + row["url"].(string)
+			reply := c.call("http/request", row)
+			p.note(fmt.Sprintf("%d %v", i, row["method"]), strings.ReplaceAll(canonical(decodedBody(reply)), port, "PORT"))
+		}
+	}}, serverWith(func(_ testing.TB, cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+file) }))
+}
+
+// describeRequest answers with what it understands of a request.
+func describeRequest(w http.ResponseWriter, r *http.Request) {
+	w.Header()["Date"] = nil
+	switch r.URL.Path {
+	case "/echo":
+		io.Copy(w, r.Body)
+		return
+	case "/redirect":
+		http.Redirect(w, r, "/", http.StatusFound)
+		return
+	case "/204":
+		w.WriteHeader(http.StatusNoContent)
+		return
+	case "/abort":
+		panic(http.ErrAbortHandler)
+	}
+	delete(r.Header, "Content-Length")
+	w.Header().Add("Set-Cookie", "a")
+	w.Header().Add("Set-Cookie", "b")
+	fmt.Fprintf(w, "%s %s %s %s %s", r.Proto, r.Method, r.RequestURI, r.Host, canonical(r.Header))
 }
 
 // ownCertificate makes a certificate for localhost, and a file with who signed it.
@@ -346,7 +419,7 @@ func ownCertificate(t *testing.T) (string, tls.Certificate) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(bench.dir, "ca.pem")
+	file := filepath.Join(bench.dir, t.Name()+"-ca.pem")
 	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority}), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"os"
 	"slices"
@@ -144,6 +145,7 @@ func serve(ctx context.Context, cfg server.Config, stdin, stdout *os.File) error
 	if err := proc.ResetInherited(); err != nil {
 		return fmt.Errorf("prepare for children: %w", err)
 	}
+	log.SetOutput(io.Discard) // the server has its own log; net/http prints here what web servers send unasked
 	ctx, stop := untilSignal(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	defer brokenPipeIsError()()

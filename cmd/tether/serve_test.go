@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -114,6 +115,42 @@ func TestSocketFileIsRemoved(t *testing.T) {
 func TestStdioEndsWithItsInput(t *testing.T) {
 	t.Parallel()
 	p := startTether(t, "serve", "--listen", "stdio")
+	p.stdin.Close()
+	p.endsWith(t, 0)
+}
+
+// A web server sends more than its answer. The server prints none of it.
+func TestUnaskedBytesOfWebServersAreNotPrinted(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dropped := make(chan error, 1)
+	go func() { // ends with its only connection
+		c, err := l.Accept()
+		if err != nil {
+			dropped <- err
+			return
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(20 * time.Second))
+		http.ReadRequest(bufio.NewReader(c))
+		io.WriteString(c, "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok and a secret")
+		_, err = io.Copy(io.Discard, c)
+		dropped <- err
+	}()
+	p := startTether(t, "serve", "--listen", "stdio")
+	io.WriteString(p.stdin, `{"id":1,"method":"initialize","params":{"clientName":"test"}}`+"\n"+`{"method":"initialized"}`+"\n"+
+		`{"id":2,"method":"http/request","params":{"method":"GET","url":"http://`+l.Addr().String()+`","requestId":"r"}}`+"\n")
+	p.line(t)
+	if answer := p.line(t); !strings.Contains(answer, `"status":200`) {
+		t.Errorf("answer %q", answer)
+	}
+	if err := <-dropped; err != nil {
+		t.Errorf("the connection is kept: %v", err)
+	}
 	p.stdin.Close()
 	p.endsWith(t, 0)
 }

@@ -3,9 +3,10 @@ package web
 import (
 	"context"
 	"crypto/x509"
-	"errors"
+	"io"
 	"log/slog"
 	"math"
+	"net/http"
 	"sync"
 	"time"
 
@@ -13,8 +14,13 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// maxRedirects is how many redirects a request follows.
-const maxRedirects = 10
+const (
+	maxRedirects = 10 // that a request follows
+
+	// maxSkipped is how long the body of a redirect may be to be read to its
+	// end, so that the connection can be used for the next hop.
+	maxSkipped = 2 << 10
+)
 
 // Config says how requests are made. The zero value works.
 type Config struct {
@@ -32,17 +38,14 @@ type Config struct {
 // A Client makes requests and keeps their connections for the next ones. One
 // is enough for a server. Its methods may be called at the same time.
 type Client struct {
-	env     environment
-	proxies *host.Proxies
-	roots   func() *x509.CertPool // read when first needed
-	pool    pool
+	env       environment
+	proxies   *host.Proxies
+	roots     func() *x509.CertPool // read when first needed
+	transport *http.Transport
+	sockets   sockets
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-
-	mu      sync.Mutex
-	closed  bool
-	workers sync.WaitGroup // writers of requests, watches over idle connections
 }
 
 // New returns a client. Close it.
@@ -53,30 +56,17 @@ func New(config Config) *Client {
 	c := &Client{env: newEnvironment(config.Env)}
 	c.proxies = host.ProxiesOf(config.Env, config.Log)
 	c.roots = sync.OnceValue(func() *x509.CertPool { return loadRoots(config, c.env) })
-	c.pool.client = c
+	c.transport = c.newTransport()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
 
 // Close ends all requests, also those whose body is being read, and closes
-// all connections. It returns when the client's goroutines have ended.
+// all connections. What is left of net/http ends with them.
 func (c *Client) Close() {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
 	c.cancel()
-	c.pool.close()
-	c.workers.Wait()
-}
-
-// spawn runs f in a goroutine that Close waits for; false after Close.
-func (c *Client) spawn(f func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closed {
-		c.workers.Go(f)
-	}
-	return !c.closed
+	c.sockets.close()
+	c.transport.CloseIdleConnections()
 }
 
 // Do makes a request, with the redirects that it asks to follow, and returns
@@ -95,45 +85,50 @@ func (c *Client) Do(ctx context.Context, p *wire.HTTPRequestParams) (*Response, 
 		return nil, unsent(r.target, ErrClosed)
 	}
 	ctx, cancel := c.lifetime(ctx, p.TimeoutMs)
+	response, err := c.follow(ctx, p, r)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return newResponse(p, response, cancel), nil
+}
+
+// follow makes the request and those that redirects lead to, and returns the
+// final answer.
+func (c *Client) follow(ctx context.Context, p *wire.HTTPRequestParams, r *request) (*http.Response, error) {
 	for hops := 0; ; hops++ {
-		h, b, err := c.roundTrip(ctx, r, cancel)
+		response, err := c.roundTrip(ctx, r)
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause
 			}
-			cancel()
 			return nil, unsent(r.target, err)
 		}
-		next, err := following(p, r, h)
+		next, err := following(p, r, response)
 		if next == nil && err == nil {
-			return &Response{
-				Status:    h.status,
-				Headers:   h.header.wire(),
-				Body:      b,
-				requestID: p.RequestID,
-				length:    b.length,
-			}, nil
+			return response, nil
 		}
 		if err == nil && hops == maxRedirects {
 			err = failed(nil, "too many redirects")
 		}
+		if length := response.ContentLength; err == nil && length > 0 && length <= maxSkipped {
+			io.CopyN(io.Discard, response.Body, length+1) // to its end
+		}
+		response.Body.Close()
 		if err != nil {
-			b.Close()
 			return nil, err
 		}
-		b.cancel = func() {} // the context is still needed
-		b.skip()
 		r = next
 	}
 }
 
 // following returns the next hop, nil if the answer is the final one.
-func following(p *wire.HTTPRequestParams, r *request, h *head) (*request, error) {
-	location := h.header.values("location")
-	if p.RedirectPolicy == wire.RedirectStop || !isRedirect(h.status) || location == nil || !isASCII(location[0]) {
+func following(p *wire.HTTPRequestParams, r *request, response *http.Response) (*request, error) {
+	location := response.Header["Location"]
+	if p.RedirectPolicy == wire.RedirectStop || !isRedirect(response.StatusCode) || location == nil || !host.IsASCII(location[0]) {
 		return nil, nil
 	}
-	next, ok, err := r.redirected(h.status, location[0])
+	next, ok, err := r.redirected(response.StatusCode, location[0])
 	if !ok {
 		return nil, err
 	}
@@ -156,42 +151,20 @@ func (c *Client) lifetime(ctx context.Context, timeout *uint64) (context.Context
 }
 
 // roundTrip makes one hop.
-func (c *Client) roundTrip(ctx context.Context, r *request, cancel context.CancelFunc) (*head, *body, error) {
+func (c *Client) roundTrip(ctx context.Context, r *request) (*http.Response, error) {
 	via := c.routeTo(r.target)
-	for {
-		cn, err := c.connect(ctx, via, !r.isSafe())
-		if err != nil {
-			return nil, nil, err
-		}
-		x, h, err := c.exchange(ctx, cn, r)
-		if err == nil {
-			b, err := newBody(x, h, r, cancel)
-			if err != nil {
-				x.end(false)
-				return nil, nil, err
-			}
-			return h, b, nil
-		}
-		// A server may close an idle connection while a request is on its way.
-		f, ok := errors.AsType[*failure](err)
-		if !ok || !cn.reused || ctx.Err() != nil {
-			return nil, nil, err
-		}
-		c.pool.ended(cn.route, cn.waited, true)
-		if !f.unseen && !r.isSafe() {
-			return nil, nil, err
-		}
+	via.request = ctx
+	hop, err := r.build(context.WithValue(ctx, routeKey{}, &via), &via)
+	if err != nil {
+		return nil, err
 	}
-}
-
-// connect returns a pooled connection or a new one. A careful caller has a request
-// that must not be sent twice.
-func (c *Client) connect(ctx context.Context, via route, careful bool) (*conn, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
+	response, err := c.transport.RoundTrip(hop)
+	if err != nil {
+		return nil, err
 	}
-	if cn := c.pool.take(via, careful); cn != nil {
-		return cn, nil
+	if err := checkHead(response); err != nil {
+		response.Body.Close()
+		return nil, err
 	}
-	return c.dial(ctx, via)
+	return response, nil
 }

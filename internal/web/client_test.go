@@ -48,7 +48,7 @@ func TestRedirects(t *testing.T) {
 		}
 		return hops
 	}
-	const moved = `%s location=%s set-cookie=a=b content-length=2 "no"`
+	const moved = `%s content-length=2 location=%s set-cookie=a=b "no"`
 	tests := []struct {
 		name     string
 		hops     map[string]string
@@ -61,7 +61,7 @@ func TestRedirects(t *testing.T) {
 		{"nowhere", map[string]string{"/0": "302 "}, "http/request failed: too many redirects", 11},
 		{"another scheme", map[string]string{"/0": "302 file:///etc/passwd"}, "http/request failed: redirect target uses unsupported URL scheme: file", 1},
 		{"bad location", map[string]string{"/0": "302 http://["}, fmt.Sprintf(moved, "302", "http://["), 1},
-		{"location not ASCII", map[string]string{"/0": "302 /é"}, `302 set-cookie=a=b content-length=2 "no"`, 1},
+		{"location not ASCII", map[string]string{"/0": "302 /é"}, `302 content-length=2 set-cookie=a=b "no"`, 1},
 		{"300", map[string]string{"/0": "300 /1"}, fmt.Sprintf(moved, "300", "/1"), 1},
 		{"305", map[string]string{"/0": "305 /1"}, fmt.Sprintf(moved, "305", "/1"), 1},
 		{"dead end", map[string]string{"/0": "302 http://127.0.0.1:1/x"}, "http/request failed: error sending request for url (http://127.0.0.1:1/x)", 1},
@@ -95,18 +95,18 @@ func TestRedirectStop(t *testing.T) {
 	s := redirecting(t, map[string]string{"/": "302 /x"})
 	p := get("http://" + s.address)
 	p.RedirectPolicy = wire.RedirectStop
-	if got := show(mustFetch(t, client(t), p)); got != `302 location=/x set-cookie=a=b content-length=2 "no"` {
+	if got := show(mustFetch(t, client(t), p)); got != `302 content-length=2 location=/x set-cookie=a=b "no"` {
 		t.Error(got)
 	}
 }
 
 func TestNoRefererFromSecureToInsecure(t *testing.T) {
-	r := &request{method: "GET", target: &target{scheme: "https", host: "a", path: "/"}}
+	r := &request{method: "GET", target: &target{scheme: "https", host: "a", path: "/"}, header: fields{}}
 	next, _, _ := r.redirected(302, "http://b/")
-	if next.header.has("referer") {
+	if next.header["referer"] != nil {
 		t.Error("an insecure host is told the secure page")
 	}
-	if next, _, _ = r.redirected(302, "https://b/"); !next.header.has("referer") {
+	if next, _, _ = r.redirected(302, "https://b/"); next.header["referer"] == nil {
 		t.Error("a secure host is not told the page")
 	}
 }
@@ -183,32 +183,22 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 		})
 	}
 	done.Wait()
-	c.pool.mu.Lock()
-	defer c.pool.mu.Unlock()
-	if n := len(c.pool.idle); n == 0 || n > maxIdlePerHost {
-		t.Errorf("%d idle connections", n)
+	// The last ones are closed after their answers have been read.
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		n := c.sockets.count()
+		if n > 0 && n <= maxIdlePerHost {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d idle connections", n)
+		}
 	}
 }
 
-func TestIdleTimeout(t *testing.T) {
-	closed := make(chan struct{})
-	s := serve(t, func(c net.Conn, _ string) bool {
-		io.WriteString(c, ok)
-		io.Copy(io.Discard, c)
-		close(closed)
-		return false
-	})
-	c := client(t)
-	mustFetch(t, c, get("http://"+s.address))
-	c.pool.mu.Lock()
-	idle := c.pool.idle[0]
-	c.pool.mu.Unlock()
-	idle.stream.SetReadDeadline(time.Now()) // as if the time had passed
-	<-closed
-	<-idle.idle
-	if cn := c.pool.take(idle.route, false); cn != nil {
-		t.Error("the pool keeps a connection that it has closed")
-	}
+func (s *sockets) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open)
 }
 
 func TestConcurrentRequests(t *testing.T) {
@@ -293,7 +283,7 @@ func secureServer(t *testing.T) (s *httptest.Server, file string) {
 func TestTLS(t *testing.T) {
 	s, file := secureServer(t)
 	for _, variable := range []string{"SSL_CERT_FILE", "CODEX_CA_CERTIFICATE"} {
-		if r := mustFetch(t, client(t, variable+"="+file), get(s.URL)); string(r.BodyBase64) != "secure HTTP/1.1" {
+		if r := mustFetch(t, client(t, variable+"="+file), get(s.URL)); string(r.BodyBase64) != "secure HTTP/2.0" {
 			t.Error(show(r))
 		}
 	}
@@ -348,7 +338,7 @@ func join(a, b net.Conn) {
 }
 
 func TestPlainProxy(t *testing.T) {
-	const plain = "GET http://nowhere.invalid/x?y HTTP/1.1\r\naccept: */*\r\nhost: nowhere.invalid\r\n\r\n"
+	plain := lines("GET http://nowhere.invalid/x?y HTTP/1.1", "accept: */*", "host: nowhere.invalid")
 	const url = "http://u@nowhere.invalid/x?y#z"
 	tests := []struct {
 		env  []string
@@ -405,12 +395,12 @@ func TestTunnel(t *testing.T) {
 	s := testProxy(t)
 	c := client(t, "HTTPS_PROXY=http://us:pw@"+s.address, "SSL_CERT_FILE="+file)
 	for range 2 {
-		if r := mustFetch(t, c, with(get(secure.URL), "GET", "", "X: 1")); string(r.BodyBase64) != "secure HTTP/1.1" {
+		if r := mustFetch(t, c, with(get(secure.URL), "GET", "", "X: 1")); string(r.BodyBase64) != "secure HTTP/2.0" {
 			t.Error(show(r))
 		}
 	}
 	address := secure.Listener.Addr().String()
-	want := lines("CONNECT "+address+" HTTP/1.1", "Host: "+address, "Proxy-Authorization: Basic dXM6cHc=")
+	want := lines("CONNECT "+address+" HTTP/1.1", "host: "+address, "proxy-authorization: Basic dXM6cHc=")
 	if got := s.requests(); !slices.Equal(got, []string{want}) {
 		t.Errorf("proxy got %q, want %q once", got, want)
 	}
@@ -422,7 +412,9 @@ func TestTunnel(t *testing.T) {
 func TestSecureProxy(t *testing.T) {
 	plain := testProxy(t)
 	secure, file := secureServer(t)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: secure.TLS.Certificates})
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		Certificates: secure.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}, // proxies are spoken to in HTTP/1.1
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -448,7 +440,7 @@ func TestSecureProxy(t *testing.T) {
 	c := New(Config{Env: []string{"ALL_PROXY=https://" + l.Addr().String(), "SSL_CERT_FILE=" + file}})
 	defer c.Close()
 	mustFetch(t, c, get("http://nowhere.invalid/"))
-	if r := mustFetch(t, c, get(secure.URL)); string(r.BodyBase64) != "secure HTTP/1.1" {
+	if r := mustFetch(t, c, get(secure.URL)); string(r.BodyBase64) != "secure HTTP/2.0" {
 		t.Error(show(r))
 	}
 	if n := len(plain.requests()); n != 2 {
@@ -505,4 +497,110 @@ func socksHandshake(c net.Conn) string {
 	read(2)                  // port
 	c.Write([]byte{5, 0, 0, 1, 127, 0, 0, 1, 0, 0})
 	return string(user) + ":" + string(password) + " " + string(name)
+}
+
+// A connection that is being opened ends with its request: net/http would go on for the next one.
+func TestDialEndsWithRequest(t *testing.T) {
+	s, _, _ := stalling(t, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	c := client(t)
+	done := make(chan error, 1)
+	go func() { // ends with the request
+		_, err := c.Do(ctx, get("https://"+s.address))
+		done <- err
+	}()
+	awaitSockets(t, c, 1)
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("the request ends with %v", err)
+	}
+	awaitSockets(t, c, 0)
+}
+
+// awaitSockets waits until a client has n open sockets.
+func awaitSockets(t *testing.T, c *Client, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); c.sockets.count() != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d sockets are open, want %d", c.sockets.count(), n)
+		}
+	}
+}
+
+// blockingHTTP2 is a server that sends the beginning of a body and then waits for the end of the request.
+func blockingHTTP2(t *testing.T) (url string, roots *x509.CertPool, ended, closed <-chan struct{}) {
+	t.Helper()
+	over, gone := make(chan struct{}), make(chan struct{})
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, r.Proto)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		close(over)
+	}))
+	s.EnableHTTP2 = true
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			close(gone)
+		}
+	}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	roots = x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	return s.URL, roots, over, gone
+}
+
+// The end of a request with HTTP/2 ends its stream, and the end of the client its connection.
+func TestEndsOfHTTP2(t *testing.T) {
+	for name, end := range map[string]func(c *Client, cancel func()){
+		"request": func(_ *Client, cancel func()) { cancel() },
+		"client":  func(c *Client, _ func()) { c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, roots, ended, closed := blockingHTTP2(t)
+			c := New(Config{RootCAs: roots})
+			defer c.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			r, err := c.Do(ctx, get(url))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, len("HTTP/2.0"))
+			if _, err := io.ReadFull(r.Body, got); err != nil || string(got) != "HTTP/2.0" {
+				t.Fatalf("got %q, %v", got, err)
+			}
+			end(c, cancel)
+			<-ended
+			_, err = r.Buffer(always)
+			wantError(t, err, wire.CodeInternal, brokenIn)
+			c.Close()
+			<-closed
+		})
+	}
+}
+
+// A server with HTTP/2 cannot send more ahead of the reader than a stream's window.
+func TestBackPressureOfHTTP2(t *testing.T) {
+	written := make(chan int64, 1)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(300 * time.Millisecond)) // then it counts as stuck
+		n, _ := io.Copy(w, io.LimitReader(zeros{}, 64<<20))
+		written <- n
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	defer s.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	c := New(Config{RootCAs: roots})
+	defer c.Close()
+	r, err := c.Do(t.Context(), get(s.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := <-written; n > 2*streamWindow {
+		t.Errorf("the server could send %d bytes ahead", n)
+	}
+	r.Body.Close()
 }

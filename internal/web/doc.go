@@ -1,15 +1,21 @@
-// Package web makes the HTTP requests that a client asks for with
-// http/request. It knows no connection to that client: the caller hands in the
+// Package web makes the HTTP requests that a client asks for with http/request,
+// over net/http. It knows no connection to that client: the caller hands in the
 // parameters and carries the answer.
 //
-// The bytes of a request are the client's: its method and header names (lower
-// case), in its order, repeats included. Only accept, host and content-length
-// are added. net/http sorts and renames headers and forgets the order of the
-// answer's, so this package writes and reads HTTP/1.1 itself. It speaks no
-// other version.
+//   - target.go, host.go: URLs, read as browsers do.
+//   - request.go, environment.go: the parameters, and the request of each hop.
+//   - client.go: a request with its redirects.
+//   - transport.go: connections: proxies, TLS, HTTP/2, limits.
+//   - response.go: the answer, whole or piece by piece.
+//   - errors.go: codes and texts of errors.
 //
-// Promises: a request ends with its context, its timeout or the client, and
-// then its socket is closed at once; what a peer can make this package keep in
-// memory is bounded by the constants of this package; every error is an *Error
-// with the code and text that goes on the wire.
+// A request has the method and the headers of its client. Only accept, host and
+// content-length are added; no cookies, no decompression. net/http decides about
+// the order of headers and about what it takes for an answer.
+//
+// Promises: a request ends with its context, its timeout or the client, and then
+// its socket is closed at once (its stream, with HTTP/2); what a peer can make
+// this package keep in memory is bounded by the constants of this package; a
+// request that is not safe to repeat is never sent twice; every error is an
+// *Error with the code and text that goes on the wire.
 package web

@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -99,15 +100,32 @@ func answering(t *testing.T, answer string) *rawServer {
 	})
 }
 
-// requests returns what the server was sent, with its address as ADDR.
+// requests returns what the server was sent, with its address as ADDR, and with
+// headers sorted: net/http has its own order.
 func (s *rawServer) requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []string
 	for _, r := range s.got {
-		list = append(list, strings.ReplaceAll(r, s.address, "ADDR"))
+		list = append(list, sortedHead(strings.ReplaceAll(r, s.address, "ADDR")))
 	}
 	return list
+}
+
+// sortedHead sorts the header lines of a request and puts their names in lower case.
+func sortedHead(request string) string {
+	head, body, _ := strings.Cut(request, "\r\n\r\n")
+	parts := strings.Split(head, "\r\n")
+	for i, line := range parts[1:] {
+		name, value, _ := strings.Cut(line, ":")
+		parts[i+1] = strings.ToLower(name) + ":" + value
+	}
+	slices.SortStableFunc(parts[1:], func(a, b string) int {
+		a, _, _ = strings.Cut(a, ":")
+		b, _, _ = strings.Cut(b, ":")
+		return strings.Compare(a, b)
+	})
+	return strings.Join(parts, "\r\n") + "\r\n\r\n" + body
 }
 
 func (s *rawServer) connections() int {
@@ -171,8 +189,8 @@ func wantError(t *testing.T, err error, code int, text string) {
 	}
 }
 
-// lines joins header lines as they are on the wire.
-func lines(list ...string) string { return strings.Join(list, "\r\n") + "\r\n\r\n" }
+// lines is the head of a request as requests returns it.
+func lines(list ...string) string { return sortedHead(strings.Join(list, "\r\n") + "\r\n\r\n") }
 
 // quiet swallows what a test server says about failed handshakes.
 var quiet = log.New(io.Discard, "", 0)

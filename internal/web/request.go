@@ -1,27 +1,42 @@
 package web
 
 import (
+	"bytes"
+	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/tetherexec/tether/wire"
 )
 
+// maxHeaderName bounds the name of a request header, in bytes.
+const maxHeaderName = 1<<16 - 1
+
 // A request is one hop: what is sent to one target. The header holds what was
-// asked for; what is added for the hop is added by head.
+// asked for, under names in lower case; build adds what belongs to the hop.
 type request struct {
 	method string
 	target *target
-	header headers
+	header fields
 	body   []byte
 }
 
+// fields are headers by their names in lower case. http.Header has other names.
+type fields map[string][]string
+
 // newRequest checks the parameters, in the order in which the reference does.
 func newRequest(p *wire.HTTPRequestParams, env environment) (*request, error) {
-	if !isToken(p.Method) {
+	if !httpguts.ValidHeaderFieldName(p.Method) { // both are tokens
 		return nil, invalid("method is invalid: invalid HTTP method")
 	}
 	t, err := parseTarget(p.URL)
@@ -35,8 +50,8 @@ func newRequest(p *wire.HTTPRequestParams, env environment) (*request, error) {
 	if err != nil {
 		return nil, err
 	}
-	if user, password, ok := t.login(); ok {
-		header = withLogin(header, user, password)
+	if user, password, ok := t.login(); ok && header["authorization"] == nil {
+		header["authorization"] = []string{basicAuth(user, password)}
 	}
 	r := &request{method: p.Method, target: t, header: header}
 	if p.BodyBase64 != nil {
@@ -45,47 +60,27 @@ func newRequest(p *wire.HTTPRequestParams, env environment) (*request, error) {
 	return r, nil
 }
 
-func newHeader(list []wire.HTTPHeader, env environment) (headers, error) {
-	var h headers
+func newHeader(list []wire.HTTPHeader, env environment) (fields, error) {
+	h := fields{}
 	for _, entry := range list {
-		if !isToken(entry.Name) || len(entry.Name) > maxHeaderName {
-			return h, invalid("header name is invalid: invalid HTTP header name")
+		if !httpguts.ValidHeaderFieldName(entry.Name) || len(entry.Name) > maxHeaderName {
+			return nil, invalid("header name is invalid: invalid HTTP header name")
 		}
 		value := entry.Value
 		if entry.ValueEnvVar != nil {
 			secret, err := env.headerValue(entry.Name, *entry.ValueEnvVar)
 			if err != nil {
-				return h, err
+				return nil, err
 			}
 			value += secret
 		}
-		if !isHeaderValue(value) {
-			return h, invalid("header value is invalid for %s: failed to parse header value", entry.Name)
+		if !httpguts.ValidHeaderFieldValue(value) {
+			return nil, invalid("header value is invalid for %s: failed to parse header value", entry.Name)
 		}
-		h.add(strings.ToLower(entry.Name), value)
+		name := strings.ToLower(entry.Name)
+		h[name] = append(h[name], value)
 	}
 	return h, nil
-}
-
-// withLogin puts the credentials of the URL first. Given ones win, but move
-// to that place.
-func withLogin(h headers, user, password string) headers {
-	values := h.values("authorization")
-	if values == nil {
-		values = []string{basicAuth(user, password)}
-	}
-	var out headers
-	for _, v := range values {
-		out.add("authorization", v)
-	}
-	for _, f := range h.fields {
-		for _, v := range f.values {
-			if f.name != "authorization" {
-				out.add(f.name, v)
-			}
-		}
-	}
-	return out
 }
 
 func basicAuth(user, password string) string {
@@ -102,21 +97,20 @@ func (r *request) redirected(status int, location string) (next *request, ok boo
 	if err != nil {
 		return nil, false, nil
 	}
-	next = &request{method: r.method, target: t, header: r.header.clone(), body: r.body}
+	next = &request{method: r.method, target: t, header: maps.Clone(r.header), body: r.body}
 	if status == 303 && r.method != "HEAD" || (status == 301 || status == 302) && r.method == "POST" {
 		next.method, next.body = "GET", nil
 		for _, name := range []string{"content-type", "content-length", "content-encoding", "transfer-encoding"} {
-			next.header.remove(name)
+			delete(next.header, name)
 		}
 	}
 	if !r.target.sameOrigin(t) {
 		for _, name := range []string{"authorization", "cookie", "proxy-authorization", "www-authenticate", "cookie2"} {
-			next.header.remove(name)
+			delete(next.header, name)
 		}
 	}
 	if r.target.scheme == "http" || t.scheme == "https" { // a secure page is not told to an insecure one
-		next.header.remove("referer")
-		next.header.add("referer", r.target.page())
+		next.header["referer"] = []string{r.target.page()}
 	}
 	return next, true, nil
 }
@@ -126,85 +120,87 @@ func isRedirect(status int) bool {
 	return slices.Contains([]int{301, 302, 303, 307, 308}, status)
 }
 
-// isSafe tells whether the request may be sent again when a pooled connection
-// breaks before the first byte of an answer.
-func (r *request) isSafe() bool {
-	return len(r.body) == 0 && slices.Contains([]string{"GET", "HEAD", "OPTIONS", "TRACE"}, r.method)
+// build returns the request for net/http. Names of headers stay in lower case,
+// where net/http takes them for unknown and sends them as they are.
+func (r *request) build(ctx context.Context, via *route) (*http.Request, error) {
+	h := maps.Clone(r.header)
+	if h["accept"] == nil {
+		h["accept"] = []string{"*/*"}
+	}
+	if via.absolute() && h["proxy-authorization"] == nil && via.proxy.Authorization() != "" {
+		h["proxy-authorization"] = []string{via.proxy.Authorization()}
+	}
+	h["User-Agent"] = []string{""} // without it net/http adds its own
+	if options := h["connection"]; options != nil {
+		delete(h, "connection")
+		h["Connection"] = options // net/http does not repeat it
+	}
+	name := r.target.authority()
+	if given := h["host"]; given != nil {
+		delete(h, "host")
+		name = given[0]
+	}
+	hop := (&http.Request{Method: r.method, URL: r.url(via), Host: name, Header: http.Header(h)}).WithContext(ctx)
+	hop.Close = httpguts.HeaderValuesContainsToken(h["Connection"], "close")
+	body, length, err := r.frame()
+	if err != nil {
+		return nil, err
+	}
+	delete(h, "content-length")
+	delete(h, "transfer-encoding")
+	if length != 0 {
+		hop.ContentLength = length
+		hop.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		hop.Body, _ = hop.GetBody()
+	}
+	return hop, nil
 }
 
-// encode returns the bytes of the request on a route. whole is false if the
-// given content-length promises more than the body has: then the connection
-// is of no use for another request.
-func (r *request) encode(via *route) (head, body []byte, whole bool) {
-	h := r.header.clone()
-	h.addMissing("accept", "*/*")
-	if via.absolute() && via.proxy.Authorization() != "" {
-		h.addMissing("proxy-authorization", via.proxy.Authorization())
+// url returns the target as net/http writes it into the request: the bytes of
+// the path as they are, which url.URL would escape anew.
+func (r *request) url(via *route) *url.URL {
+	t := r.target
+	u := &url.URL{Scheme: t.scheme, Host: t.authority()}
+	if r.method == http.MethodConnect {
+		u.Opaque = t.authority()
+		return u
 	}
-	h.addMissing("host", r.target.authority())
-	body, whole = r.frame(&h)
-
-	uri := r.target.path + r.target.query
-	if r.method == "CONNECT" {
-		uri = r.target.authority()
-	} else if via.absolute() {
-		uri = r.target.page()
+	u.RawQuery, u.ForceQuery = strings.TrimPrefix(t.query, "?"), t.query == "?"
+	switch {
+	case via.absolute():
+		u.Opaque = "//" + t.authority() + t.path
+	case strings.HasPrefix(t.path, "//"): // as Opaque it would be a host
+		u.Path, u.RawPath = unescape(t.path), t.path
+	default:
+		u.Opaque = t.path
 	}
-	head = append(head, r.method+" "+uri+" HTTP/1.1\r\n"...)
-	for _, f := range h.fields {
-		for _, v := range f.values {
-			head = append(head, f.name...)
-			head = append(head, ": "...)
-			head = append(head, v...)
-			head = append(head, "\r\n"...)
-		}
-	}
-	return append(head, "\r\n"...), body, whole
+	return u
 }
 
-// frame completes the headers that say how long the body is, and returns the
-// body as it is sent. A given length or transfer coding is respected as far as
-// it makes sense.
-func (r *request) frame(h *headers) (body []byte, whole bool) {
-	if codings := h.values("transfer-encoding"); codings != nil {
-		if len(r.body) == 0 {
-			h.remove("transfer-encoding")
-			return nil, !h.has("content-length")
-		}
-		h.remove("content-length")
-		if last := &codings[len(codings)-1]; !endsInChunked(*last) {
-			*last += ", chunked"
-		}
-		return chunk(r.body), true
-	}
-	given := h.values("content-length")
+var errCodings = errors.New("transfer-encoding of a request can only be chunked")
+
+// frame returns the body as it is sent and its length, which is negative if it
+// is sent in chunks. A given length that is shorter than the body cuts it.
+func (r *request) frame() (body []byte, length int64, err error) {
 	if len(r.body) == 0 {
-		length, ok := contentLength(given)
-		return nil, given == nil || ok && length == 0
+		return nil, 0, nil
 	}
-	length, ok := contentLength(given)
-	if !ok {
-		h.set("content-length", strconv.Itoa(len(r.body)))
-		return r.body, true
+	if codings := r.header["transfer-encoding"]; codings != nil {
+		if !strings.EqualFold(strings.TrimSpace(strings.Join(codings, ",")), "chunked") {
+			return nil, 0, errCodings
+		}
+		return r.body, -1, nil
 	}
-	return r.body[:min(length, int64(len(r.body)))], length <= int64(len(r.body))
+	whole := int64(len(r.body))
+	if given, ok := contentLength(r.header["content-length"]); ok && given < whole {
+		return r.body[:given], given, nil
+	} else if ok && given > whole {
+		return nil, 0, fmt.Errorf("content-length is %d, but the body has %d bytes", given, whole)
+	}
+	return r.body, whole, nil
 }
 
-// chunk frames a body as one chunk.
-func chunk(body []byte) []byte {
-	framed := strconv.AppendInt(nil, int64(len(body)), 16)
-	framed = append(framed, "\r\n"...)
-	framed = append(framed, body...)
-	return append(framed, "\r\n0\r\n\r\n"...)
-}
-
-// endsInChunked tells whether chunked is the last coding of a list.
-func endsInChunked(codings string) bool {
-	last := codings[strings.LastIndexByte(codings, ',')+1:]
-	return strings.EqualFold(strings.Trim(last, " \t"), "chunked")
-}
-
-// contentLength reads the content-length lines of a message. ok is false if
+// contentLength reads the content-length lines of a request. ok is false if
 // there is none, or if they are not numbers or do not agree.
 func contentLength(values []string) (length int64, ok bool) {
 	length = -1

@@ -5,7 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"slices"
+	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/tetherexec/tether/internal/host"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -19,6 +25,14 @@ const (
 	// must fit a message of 64 MiB. The reference has no bound here; larger
 	// bodies must be streamed.
 	MaxBuffered = (64 - 8) << 20 / 4 * 3
+
+	// maxHeadBytes bounds the status line and headers of an answer, with the
+	// interim answers before it. The reference takes about 400 KiB.
+	maxHeadBytes = 1 << 20
+
+	// maxHeadFields bounds its header lines, because a line costs more in the
+	// answer to the client than here. The reference takes 100.
+	maxHeadFields = 4096
 
 	// firstBuffer is the size of the first buffer of a body that is sent in the answer.
 	firstBuffer = 64 << 10
@@ -37,6 +51,94 @@ type Response struct {
 
 	requestID string
 	length    int64 // of the body; negative: not known
+}
+
+// newResponse returns the answer to a request with these parameters. cancel ends
+// the request.
+func newResponse(p *wire.HTTPRequestParams, r *http.Response, cancel context.CancelFunc) *Response {
+	b := &body{ReadCloser: r.Body, cancel: cancel}
+	if r.StatusCode == http.StatusSwitchingProtocols || r.Request.Method == http.MethodConnect && r.StatusCode/100 == 2 {
+		b.Close() // what follows is no longer HTTP
+		b.ended = io.EOF
+	}
+	return &Response{
+		Status: r.StatusCode, Headers: wireHeaders(r), Body: b,
+		requestID: p.RequestID, length: r.ContentLength,
+	}
+}
+
+// checkHead refuses answers that net/http accepts although they are not HTTP.
+func checkHead(r *http.Response) error {
+	switch {
+	case r.StatusCode < 100:
+		return fmt.Errorf("answer has the status %d", r.StatusCode)
+	case r.ProtoMajor != 1 && r.TLS == nil: // HTTP/2 is spoken over TLS only
+		return fmt.Errorf("answer has the version %s", r.Proto)
+	}
+	lines := 0
+	for name, values := range r.Header {
+		if !httpguts.ValidHeaderFieldName(name) || slices.ContainsFunc(values, isBadValue) {
+			return errors.New("answer has a bad header line")
+		}
+		if lines += len(values); lines > maxHeadFields {
+			return fmt.Errorf("answer has more than %d header lines", maxHeadFields)
+		}
+	}
+	return nil
+}
+
+func isBadValue(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }
+
+// wireHeaders returns what the client is told of an answer's headers, sorted by
+// their names. Values that are not visible ASCII are left out.
+func wireHeaders(r *http.Response) []wire.HTTPResponseHeader {
+	list := []wire.HTTPResponseHeader{}
+	add := func(name string, values []string) {
+		for _, v := range values {
+			if host.IsASCII(v) {
+				list = append(list, wire.HTTPResponseHeader{Name: strings.ToLower(name), Value: v})
+			}
+		}
+	}
+	for name, values := range r.Header {
+		add(name, values)
+	}
+	add("transfer-encoding", r.TransferEncoding) // net/http keeps it elsewhere
+	slices.SortStableFunc(list, func(a, b wire.HTTPResponseHeader) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// A body is the body of an answer. Its errors are *Error, whatever broke it.
+type body struct {
+	io.ReadCloser
+	cancel context.CancelFunc // of the request
+
+	ended error // what Read returns from now on
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.ended != nil {
+		return 0, b.ended
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.ended = io.EOF
+		if err != io.EOF {
+			b.ended = badBody(bodyFailure, err)
+		}
+		b.Close()
+	}
+	if n > 0 {
+		return n, nil // the end is told by the next call
+	}
+	return n, b.ended
+}
+
+// Close ends the request, also one that Read waits for. A body that was not
+// read to its end costs the connection.
+func (b *body) Close() error {
+	b.cancel()
+	return b.ReadCloser.Close()
 }
 
 var errTooLarge = badBody(fmt.Sprintf(

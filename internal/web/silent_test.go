@@ -60,13 +60,12 @@ func (s *closer) talk(c net.Conn) {
 	}
 }
 
-// A server that closes idle connections silently costs no request that may be
-// repeated, and of the others at most those from which its habit is learned. None
-// is served twice that must not be.
+// A server that closes idle connections without a word costs no request that may
+// be repeated. Others may fail, but none is served twice.
 func TestSilentCloses(t *testing.T) {
-	const requests, learning = 300, 10
+	const requests = 300
 	for _, after := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond} {
-		for method, tolerated := range map[string]int{"POST": learning, "GET": 0} {
+		for _, method := range []string{"GET", "POST"} {
 			t.Run(fmt.Sprint(method, " ", after), func(t *testing.T) {
 				s, c := newCloser(t, after), client(t)
 				failures := 0
@@ -79,13 +78,17 @@ func TestSilentCloses(t *testing.T) {
 						failures++
 					}
 				}
-				if failures > tolerated {
-					t.Errorf("%d of %d requests failed", failures, requests)
-				}
+				t.Logf("%d of %d requests failed", failures, requests)
 				s.mu.Lock()
 				defer s.mu.Unlock()
+				if method == "GET" {
+					if failures > 0 {
+						t.Error("requests failed that may be repeated")
+					}
+					return
+				}
 				for path, n := range s.seen {
-					if n != 1 && method == "POST" {
+					if n != 1 {
 						t.Errorf("%s was served %d times", path, n)
 					}
 				}

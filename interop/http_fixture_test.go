@@ -23,6 +23,54 @@ import (
 // whatWasRead is what is compared of requests without a process.
 const whatWasRead comparison = "replies with the texts of errors; the bytes of HTTP requests; notifications"
 
+// headersInAnyOrder is what is compared of HTTP requests: net/http has its own order of headers.
+const headersInAnyOrder comparison = "as whatWasRead, but for the order of headers and the case of their names"
+
+// sortHeaders sorts the headers of HTTP requests, and of answers in JSON, in an observation.
+func sortHeaders(value string) string {
+	var v any
+	if json.Unmarshal([]byte(value), &v) != nil {
+		return value
+	}
+	return canonical(withSortedHeaders(v))
+}
+
+func withSortedHeaders(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, member := range v {
+			v[key] = withSortedHeaders(member)
+			if headers, ok := v[key].([]any); ok && key == "headers" {
+				slices.SortStableFunc(headers, func(a, b any) int {
+					return strings.Compare(fmt.Sprint(a.(map[string]any)["name"]), fmt.Sprint(b.(map[string]any)["name"]))
+				})
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = withSortedHeaders(v[i])
+		}
+	case string:
+		head, body, ok := strings.Cut(v, "\r\n\r\n")
+		first, fields, more := strings.Cut(head, "\r\n")
+		if !ok || !more || !strings.HasSuffix(first, " HTTP/1.1") {
+			return v
+		}
+		lines := strings.Split(fields, "\r\n")
+		for i, line := range lines {
+			name, value, _ := strings.Cut(line, ":")
+			lines[i] = strings.ToLower(name) + ":" + value
+		}
+		slices.SortStableFunc(lines, func(a, b string) int {
+			a, _, _ = strings.Cut(a, ":")
+			b, _, _ = strings.Cut(b, ":")
+			return strings.Compare(a, b)
+		})
+		return first + "\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n" + body
+	}
+	return v
+}
+
 // playBoth is run for an exchange whose server start makes.
 func playBoth(t *testing.T, x exchange, start func(t testing.TB, who product) *server) {
 	t.Helper()
@@ -217,7 +265,7 @@ func readRequest(in *bufio.Reader) (request, head string, err error) {
 			break
 		}
 		name, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ": ")
-		switch name {
+		switch strings.ToLower(name) {
 		case "content-length":
 			length, _ = strconv.Atoi(value)
 		case "transfer-encoding":
