@@ -1,10 +1,3 @@
-// Package netpolicy decides which hosts a process may reach. It is rules and
-// answers only: nothing here resolves, dials or listens.
-//
-// A host has one identity, however it is spelled: 127.1, 0x7f000001 and ::ffff:7f00:1 are
-// the address 127.0.0.1, and BÜCHER.example is xn--bcher-kva.example, for patterns and for
-// requests. So a denied host stays denied in every spelling, and a denied address also when
-// a name leads to it.
 package netpolicy
 
 import (

@@ -1,5 +1,3 @@
-// Package netproxy is the way out of a managed network: an HTTP and a SOCKS5 proxy that
-// serve one process and reach what its rules allow, nothing else.
 package netproxy
 
 import (

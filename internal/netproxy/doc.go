@@ -1,0 +1,16 @@
+// Package netproxy is the way out of a managed network: an HTTP and a SOCKS5 proxy that
+// serve one process and reach what its rules allow, nothing else. The rules are package
+// netpolicy's.
+//
+//   - proxy.go: a Proxy, its limits, its connections and their end.
+//   - dial.go: one decision: rules, question, addresses, report, connection.
+//   - upstream.go: the proxies of the server's own environment, which package host reads.
+//   - http.go, answer.go: requests in absolute form and CONNECT, and refusals in HTTP.
+//   - socks.go, socks_udp.go, socks_wire.go: SOCKS5 with connections and datagrams.
+//   - relay.go: bytes between two connections.
+//   - endpoints.go, gate.go, environ.go: where a process finds its proxies.
+//   - loglimit.go: how many log lines a process can cause.
+//
+// Promises: the address that the rules have allowed is the one that is dialled; without a
+// clear answer to a question the host is refused; Close ends and waits for everything.
+package netproxy
