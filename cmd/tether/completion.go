@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -54,7 +55,7 @@ func (f *serverFlags) completeProcesses(cmd *cobra.Command, _ []string, _ string
 	f.quick(cmd, func(ctx context.Context, conn *connection) {
 		processes, _ := conn.Processes(ctx, "") // without a server, nothing is offered
 		for _, p := range processes {
-			names = append(names, cobra.CompletionWithDesc(p.ProcessID, commandText(p.Argv, 0)))
+			names = append(names, cobra.CompletionWithDesc(p.ProcessID, strings.Join(p.Argv, " ")))
 		}
 	})
 	return names, cobra.ShellCompDirectiveNoFileComp

@@ -12,10 +12,10 @@ import (
 )
 
 func printProcesses(w io.Writer, processes []wire.ProcessInfo, now time.Time, width int) error {
-	t := terminal.NewTable(w, "NAME", "SESSION", "STATE", "DOING", "PID", "AGE", "CPU", "MEMORY", "WAITING", "COMMAND")
+	t := terminal.NewTable(w, width, "NAME", "SESSION", "STATE", "DOING", "PID", "AGE", "CPU", "MEMORY", "WAITING", "COMMAND")
 	for _, p := range processes {
 		t.Row(p.ProcessID, shortID(p.SessionID), stateText(&p), doingText(&p), fmt.Sprint(p.PID), ageText(now, p.StartedAtMs),
-			cpuText(p.CPUMs), bytesText(p.MemoryBytes), waitingText(&p), commandText(p.Argv, width))
+			cpuText(p.CPUMs), bytesText(p.MemoryBytes), waitingText(&p), strings.Join(p.Argv, " "))
 	}
 	return t.Flush()
 }
@@ -77,22 +77,8 @@ func ageText(now time.Time, startedMs int64) string {
 	return terminal.Span(now.Sub(time.UnixMilli(startedMs)))
 }
 
-// minCommand is the least room for a command in a table.
-const minCommand = 20
-
-// commandText is a command line, cut to what fits; 0: nothing is cut.
-func commandText(argv []string, width int) string {
-	text := strings.Join(argv, " ")
-	const others = 98 // what the other columns take, about
-	room := max(minCommand, width-others)
-	if runes := []rune(text); width > 0 && len(runes) > room {
-		return string(runes[:room-1]) + "…"
-	}
-	return text
-}
-
 func printSessions(w io.Writer, sessions []wire.SessionInfo, now time.Time) error {
-	t := terminal.NewTable(w, "SESSION", "LABEL", "CLIENT", "STATE", "AGE", "ENDS IN", "PROCESSES")
+	t := terminal.NewTable(w, 0, "SESSION", "LABEL", "CLIENT", "STATE", "AGE", "ENDS IN", "PROCESSES")
 	for _, s := range sessions {
 		state, ends := "attached", "-"
 		if !s.Attached {

@@ -243,7 +243,7 @@ func (p *Progress) line(width int) string {
 	if width <= 0 {
 		return text
 	}
-	room := width - len(text) - len("[] ")
+	room := width - Width(text) - len("[] ")
 	if bar := min(barWidth, room); bar >= 5 {
 		text = p.bar(bar) + " " + text
 		room -= bar

@@ -9,14 +9,27 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/rivo/uniseg"
 )
 
-// Cut shortens a text to so many characters; 0 or less: any number.
+// Width is how many cells of a terminal a text takes: none for a combining character, two for
+// most Chinese, Japanese and Korean ones and for emoji.
+func Width(text string) int { return uniseg.StringWidth(text) }
+
+// Cut shortens a text to so many cells of a terminal; 0 or less: any number.
 func Cut(text string, width int) string {
-	if width <= 0 || utf8.RuneCountInString(text) <= width {
+	if width <= 0 || Width(text) <= width {
 		return text
 	}
-	return string([]rune(text)[:width-1]) + "…"
+	rest, room, state := text, width-1, -1 // the ellipsis takes a cell
+	for {
+		_, after, cells, next := uniseg.FirstGraphemeClusterInString(rest, state)
+		if cells > room {
+			return text[:len(text)-len(rest)] + "…"
+		}
+		rest, room, state = after, room-cells, next
+	}
 }
 
 // Name is a name for people. One that could be misread, or could do something to a
@@ -85,6 +98,7 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
 }
 
+// Plural is a number and its noun.
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
