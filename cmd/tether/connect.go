@@ -90,22 +90,28 @@ func (f *serverFlags) token() (string, error) {
 	return token, nil
 }
 
-// A place is the kind of server that was meant.
-type place uint8
+// A serverKind is who starts and ends a server.
+type serverKind uint8
 
 const (
-	atAddress place = iota // the one that was named
-	atHome                 // the user's own, which outlives us
-	inProcess              // embedded here, and ends with us
+	kindNamed    serverKind = iota // the user has named it
+	kindUser                       // the user's own in the background, which outlives us
+	kindEmbedded                   // in this process, and ends with us
 )
+
+// A target is a server to connect to.
+type target struct {
+	address
+	kind serverKind
+	stop func() error // ends an embedded server; may be nil
+}
 
 // A connection is a session with a server, and what is to be done at its end.
 type connection struct {
 	*client.Client
-	place  place
-	status *terminal.StatusLine
+	server target
+	status *terminal.StatusLine // may be nil
 	ended  sync.Once
-	after  func() error // ends an embedded server; may be nil
 }
 
 // errNoServer means that no server was named, and that the user's own is not running.
@@ -117,8 +123,8 @@ var errServerSockets = errors.New("--user-sockets is for commands on this machin
 // clientName is how the sessions of this program are listed.
 const clientName = "tether"
 
-// dial opens a session. Without an address it is with the server that ensure finds.
-func (f *serverFlags) dial(ctx context.Context, status *terminal.StatusLine, o client.Options, ensure func(context.Context) (address, place, func() error, error)) (*connection, error) {
+// dial opens a session. If no server was named, it is with the one that otherwise returns.
+func (f *serverFlags) dial(ctx context.Context, status *terminal.StatusLine, o client.Options, otherwise func(context.Context) (target, error)) (*connection, error) {
 	a, isNamed, err := f.address()
 	if err != nil {
 		return nil, err
@@ -126,11 +132,12 @@ func (f *serverFlags) dial(ctx context.Context, status *terminal.StatusLine, o c
 	if f.wait > 0 && !isNamed {
 		return nil, usageError{errors.New("--wait needs a server to wait for; name one with --url or " + envURL)}
 	}
-	c := &connection{place: atAddress, status: status}
+	c := &connection{server: target{address: a, kind: kindNamed}, status: status}
 	if !isNamed {
-		if a, c.place, c.after, err = ensure(ctx); err != nil {
+		if c.server, err = otherwise(ctx); err != nil {
 			return nil, err
 		}
+		a = c.server.address
 	} else {
 		if o.Token, err = f.token(); err != nil {
 			return nil, err
@@ -155,8 +162,8 @@ func (f *serverFlags) dial(ctx context.Context, status *terminal.StatusLine, o c
 		c.Client, err = client.Dial(ctx, a.url, o)
 	}
 	if err != nil {
-		if c.after != nil {
-			c.after()
+		if c.server.stop != nil {
+			c.server.stop()
 		}
 		return nil, f.advise(a, err)
 	}
@@ -164,13 +171,13 @@ func (f *serverFlags) dial(ctx context.Context, status *terminal.StatusLine, o c
 }
 
 // homeServer finds the user's own server, or starts it.
-func homeServer(start bool) func(context.Context) (address, place, func() error, error) {
-	return func(ctx context.Context) (address, place, func() error, error) {
+func homeServer(start bool) func(context.Context) (target, error) {
+	return func(ctx context.Context) (target, error) {
 		url, err := homeserver.Ensure(ctx, homeserver.Options{NoStart: !start})
 		if errors.Is(err, homeserver.ErrNoServer) {
 			err = errNoServer
 		}
-		return address{url: url}, atHome, nil, err
+		return target{address: address{url: url}, kind: kindUser}, err
 	}
 }
 
@@ -179,7 +186,7 @@ func (c *connection) end() (err error) {
 	c.ended.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), endPatience)
 		defer cancel()
-		if c.place != inProcess && c.Status().State == client.Connected {
+		if c.server.kind != kindEmbedded && c.Status().State == client.Connected {
 			c.Client.End(ctx) // if it cannot be told, the session expires
 		}
 		err = c.close()
@@ -198,8 +205,8 @@ func (c *connection) close() error {
 	if c.status != nil {
 		c.status.Close()
 	}
-	if c.after != nil {
-		err = errors.Join(err, c.after())
+	if c.server.stop != nil {
+		err = errors.Join(err, c.server.stop())
 	}
 	return err
 }

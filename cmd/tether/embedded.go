@@ -10,16 +10,16 @@ import (
 )
 
 // embeddedServer starts a server in this process, for us alone. It ends, with all that
-// it has started, when the function that it returns as stop is called.
-func embeddedServer(userSockets bool) func(context.Context) (address, place, func() error, error) {
-	return func(ctx context.Context) (a address, p place, stop func() error, err error) {
+// it has started, when the stop function of the target is called.
+func embeddedServer(userSockets bool) func(context.Context) (target, error) {
+	return func(ctx context.Context) (target, error) {
 		if err := proc.ResetInherited(); err != nil {
-			return a, p, nil, fmt.Errorf("prepare for children: %w", err)
+			return target{}, fmt.Errorf("prepare for children: %w", err)
 		}
 		s, err := embedded.Start(ctx, server.Config{Version: versionText(), Subreaper: true, UserSockets: userSockets})
 		if err != nil {
-			return a, p, nil, err
+			return target{}, err
 		}
-		return address{url: embedded.URL, connect: s.Connect}, inProcess, s.Close, nil
+		return target{address{url: embedded.URL, connect: s.Connect}, kindEmbedded, s.Close}, nil
 	}
 }

@@ -105,6 +105,9 @@ func TestReferenceFlags(t *testing.T) {
 			t.Errorf("%s: %v, warnings %q", args, err, warnings)
 		}
 	}
+	if _, warnings, _ := configOf(t, "--proxy-private-ips-via-upstream"); !strings.Contains(warnings, "connects to private addresses itself") {
+		t.Errorf("warnings %q", warnings) // tether has a network proxy
+	}
 	if _, warnings, err := configOf(t, "--linux-sandbox-pid-namespace isolate"); err != nil || warnings != "" {
 		t.Errorf("isolate: %v, warnings %q", err, warnings)
 	}

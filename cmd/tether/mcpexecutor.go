@@ -87,13 +87,12 @@ func (e *mcpExecutor) check() error {
 	return err
 }
 
-// dir is where commands start in a session.
+// dir is where commands start in a session; without a server, c is not looked at.
 func (e *mcpExecutor) dir(c *client.Client) (string, error) {
-	conn := &connection{Client: c, place: inProcess}
 	if e.isRemote() {
-		conn.place = atAddress
+		return startDir(e.cwd, false, kindNamed, c.Info)
 	}
-	return (&launch{cwd: e.cwd}).dir(conn)
+	return startDir(e.cwd, false, kindEmbedded, nil)
 }
 
 // where names the machine of the executor to models, without what could be a secret.

@@ -18,7 +18,7 @@ var ignored = map[string]string{
 	"enable":                         "tether has no Codex features",
 	"disable":                        "tether has no Codex features",
 	"strict-config":                  "tether reads no Codex configuration",
-	"proxy-private-ips-via-upstream": "tether runs no network proxy",
+	"proxy-private-ips-via-upstream": "tether's network proxy connects to private addresses itself, never through another proxy",
 	"environment-id":                 "it only matters with --remote",
 	"name":                           "it only matters with --remote",
 }

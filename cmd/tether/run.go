@@ -28,8 +28,8 @@ const (
 	keepDetached = 24 * time.Hour
 )
 
-// A launch is a command to be started on a server, and our end of it.
-type launch struct {
+// A runCommand starts a command on a server and connects it with our standard streams.
+type runCommand struct {
 	serverFlags
 	sandbox sandboxFlags
 	tty     bool
@@ -51,7 +51,7 @@ type launch struct {
 }
 
 func newRun(stdin, stdout *os.File) *cobra.Command {
-	l := launch{stdin: stdin, stdout: stdout}
+	r := runCommand{stdin: stdin, stdout: stdout}
 	cmd := &cobra.Command{
 		Use:   "run [flags] [--] COMMAND [ARGUMENT...]",
 		Short: "Run a command, here or on another machine",
@@ -69,23 +69,23 @@ func newRun(stdin, stdout *os.File) *cobra.Command {
 		Args:                  needCommand,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			l.argv, l.stderr = args, cmd.ErrOrStderr()
-			return failed(l.run(cmd.Context()))
+			r.argv, r.stderr = args, cmd.ErrOrStderr()
+			return failed(r.run(cmd.Context()))
 		},
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.SetInterspersed(false) // what follows the command is the command's
-	fs.BoolVarP(&l.tty, "tty", "t", false, "give the command a terminal; ours, if there is one, passes on\neach key and its size")
-	fs.Var(&l.timeout, "timeout", "end the command after this time")
-	l.defineCommand(fs)
-	fs.BoolVarP(&l.detach, "detach", "d", false, "leave the command running and print its name; without an address it\nruns in a server of this user that is started if need be")
-	fs.BoolVarP(&l.openIn, "stdin", "i", false, "with --detach: keep standard input open for 'tether attach'")
-	fs.BoolVarP(&l.noInput, "no-stdin", "n", false, "do not read standard input; the command finds its end at once")
-	defineExplainDenial(fs, &l.explain)
+	fs.BoolVarP(&r.tty, "tty", "t", false, "give the command a terminal; ours, if there is one, passes on\neach key and its size")
+	fs.Var(&r.timeout, "timeout", "end the command after this time")
+	r.defineCommand(fs)
+	fs.BoolVarP(&r.detach, "detach", "d", false, "leave the command running and print its name; without an address it\nruns in a server of this user that is started if need be")
+	fs.BoolVarP(&r.openIn, "stdin", "i", false, "with --detach: keep standard input open for 'tether attach'")
+	fs.BoolVarP(&r.noInput, "no-stdin", "n", false, "do not read standard input; the command finds its end at once")
+	defineExplainDenial(fs, &r.explain)
 	group(fs, "Command", "tty", "timeout", "detach", "stdin", "no-stdin", explainDenial)
-	l.define(fs, "the command runs on this machine")
-	l.defineKeeping(fs)
+	r.define(fs, "the command runs on this machine")
+	r.defineKeeping(fs)
 	onlyOnce(fs)
 	ownFailures(cmd)
 	return cmd
@@ -108,41 +108,41 @@ func ownFailures(cmd *cobra.Command) {
 }
 
 // defineCommand adds the flags that say how a command runs.
-func (l *launch) defineCommand(fs *pflag.FlagSet) {
-	l.sandbox.flag = "--sandbox"
-	fs.StringVar(&l.sandbox.profile, "sandbox", "", "a `PROFILE` to enforce: read-only, workspace-write, full (no sandbox),\nor a JSON file, as for 'tether sandbox run'")
-	fs.BoolVar(&l.sandbox.network, "network", false, "with --sandbox: allow the network")
-	defineUserSockets(fs, &l.sandbox.sockets)
-	l.sandbox.hosts.define(fs)
-	fs.StringArrayVarP(&l.env, "env", "e", nil, "set a variable of the environment, as `NAME[=VALUE]`; without a value\nit is ours; can be repeated")
-	fs.StringVar(&l.cwd, "cwd", "", "`DIR` to start in (default: here, or the server's own)")
-	fs.StringVar(&l.name, "name", "", "`NAME` of the command for 'tether ps' and others")
+func (r *runCommand) defineCommand(fs *pflag.FlagSet) {
+	r.sandbox.flag = "--sandbox"
+	fs.StringVar(&r.sandbox.profile, "sandbox", "", "a `PROFILE` to enforce: read-only, workspace-write, full (no sandbox),\nor a JSON file, as for 'tether sandbox run'")
+	fs.BoolVar(&r.sandbox.network, "network", false, "with --sandbox: allow the network")
+	defineUserSockets(fs, &r.sandbox.sockets)
+	r.sandbox.hosts.define(fs)
+	fs.StringArrayVarP(&r.env, "env", "e", nil, "set a variable of the environment, as `NAME[=VALUE]`; without a value\nit is ours; can be repeated")
+	fs.StringVar(&r.cwd, "cwd", "", "`DIR` to start in (default: here, or the server's own)")
+	fs.StringVar(&r.name, "name", "", "`NAME` of the command for 'tether ps' and others")
 	group(fs, "Command", "sandbox", "network", userSockets, "allow-host", "deny-host", "env", "cwd", "name")
 }
 
 // defineKeeping adds the flags about long absences.
-func (l *launch) defineKeeping(fs *pflag.FlagSet) {
-	fs.Var(&l.keep, "keep", "how long the server is asked to keep the command while there is no\nconnection (default 10m; 24h for --detach)")
-	fs.StringVar(&l.escape, "escape", terminal.DefaultEscape, "`CHAR` that ends the session when it is typed on a terminal at the\nbeginning of a line with a full stop behind it; or none")
+func (r *runCommand) defineKeeping(fs *pflag.FlagSet) {
+	fs.Var(&r.keep, "keep", "how long the server is asked to keep the command while there is no\nconnection (default 10m; 24h for --detach)")
+	fs.StringVar(&r.escape, "escape", terminal.DefaultEscape, "`CHAR` that ends the session when it is typed on a terminal at the\nbeginning of a line with a full stop behind it; or none")
 	group(fs, "Server", "keep", "escape")
 }
 
 // run starts the command and stays until it has ended, unless it is to be left alone.
-func (l *launch) run(ctx context.Context) (err error) {
-	keys, err := l.check()
+func (r *runCommand) run(ctx context.Context) (err error) {
+	keys, err := r.check()
 	if err != nil {
 		return err
 	}
-	if l.noInput {
+	if r.noInput {
 		null, err := os.Open(os.DevNull)
 		if err != nil {
 			return err
 		}
 		defer null.Close()
-		l.stdin = null
+		r.stdin = null
 	}
-	session := terminal.NewSession(l.stdin, l.stdout, l.stderr, l.tty, !l.detach, terminal.NewStatusLine(l.stderr, l.quiet))
-	session.Timeout = time.Duration(l.timeout)
+	session := terminal.NewSession(r.stdin, r.stdout, r.stderr, r.tty, !r.detach, terminal.NewStatusLine(r.stderr, r.quiet))
+	session.Timeout = time.Duration(r.timeout)
 	signals, ignore := terminal.CatchSignals()
 	defer ignore()
 	defer brokenPipeIsError()() // the command is told
@@ -150,7 +150,7 @@ func (l *launch) run(ctx context.Context) (err error) {
 	defer stop()
 
 	news := sandboxhost.NewRefusals(session.Status)
-	conn, err := l.open(starting, session.Status, news)
+	conn, err := r.open(starting, session.Status, news)
 	if err != nil {
 		return orSignal(starting, err)
 	}
@@ -162,152 +162,152 @@ func (l *launch) run(ctx context.Context) (err error) {
 	if !conn.Has(client.FeatureHostPorts) {
 		news.WithoutPorts()
 	}
-	p, err := l.start(starting, conn, session)
+	p, err := r.start(starting, conn, session)
 	if err != nil {
 		return orSignal(starting, err)
 	}
 	stop()
-	if l.detach {
-		if _, err := fmt.Fprintln(l.stdout, p.ID()); err != nil {
+	if r.detach {
+		if _, err := fmt.Fprintln(r.stdout, p.ID()); err != nil {
 			return err
 		}
 		return conn.leave()
 	}
-	if conn.place == inProcess {
+	if conn.server.kind == kindEmbedded {
 		keys = nil // there is no connection that could make one wait
 	}
-	return l.stream(conn, p, session, keys, signals)
+	return r.stream(conn, p, session, keys, signals)
 }
 
 // check refuses flags that do not fit each other.
-func (l *launch) check() (keys *terminal.Escape, err error) {
+func (r *runCommand) check() (keys *terminal.Escape, err error) {
 	refuse := func(text string) (*terminal.Escape, error) { return nil, usageError{errors.New(text)} }
 	switch {
-	case l.detach && l.timeout > 0:
+	case r.detach && r.timeout > 0:
 		return refuse("--timeout does not go with --detach: nobody would be there")
-	case l.openIn && !l.detach:
+	case r.openIn && !r.detach:
 		return refuse("--stdin is for --detach; without it, standard input always is open")
-	case l.openIn && l.noInput:
+	case r.openIn && r.noInput:
 		return refuse("--stdin and --no-stdin exclude each other")
-	case l.sandbox.network && l.sandbox.profile == "" && !l.sandbox.hosts.given():
+	case r.sandbox.network && r.sandbox.profile == "" && !r.sandbox.hosts.given():
 		return refuse("--network is for --sandbox; without one, the network is open")
-	case l.sandbox.sockets && l.sandbox.profile == "":
+	case r.sandbox.sockets && r.sandbox.profile == "":
 		return refuse("--user-sockets is for --sandbox; without one, the sockets are open")
-	case l.sandbox.sockets && l.remote():
+	case r.sandbox.sockets && r.remote():
 		return nil, usageError{errServerSockets}
-	case l.explain && l.detach:
+	case r.explain && r.detach:
 		return refuse("--explain-denial does not go with --detach: the command fails later")
-	case l.explain && l.sandbox.profile == "" && !l.sandbox.hosts.given():
+	case r.explain && r.sandbox.profile == "" && !r.sandbox.hosts.given():
 		return refuse("--explain-denial is for --sandbox; without one, nothing is denied")
-	case strings.ContainsFunc(l.name, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):
+	case strings.ContainsFunc(r.name, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):
 		return refuse("--name must not have blanks, slashes or control characters")
 	}
-	if _, err := l.sandbox.hosts.rules(l.sandbox.network); err != nil {
+	if _, err := r.sandbox.hosts.rules(r.sandbox.network); err != nil {
 		return nil, err
 	}
-	return parseEscape(l.escape)
+	return parseEscape(r.escape)
 }
 
 // remote reports whether the command runs in a server that was there before, or stays.
-func (l *launch) remote() bool {
-	_, named, _ := l.address()
-	return named || l.detach
+func (r *runCommand) remote() bool {
+	_, named, _ := r.address()
+	return named || r.detach
 }
 
 // open opens the session for the command. news gets to know which hosts it is refused.
-func (l *launch) open(ctx context.Context, status *terminal.StatusLine, news *sandboxhost.Refusals) (*connection, error) {
-	ensure := embeddedServer(l.sandbox.sockets)
-	o := client.Options{TTL: keepAttended, Label: l.name, OnNetworkDecision: news.Decided}
-	if l.detach {
+func (r *runCommand) open(ctx context.Context, status *terminal.StatusLine, news *sandboxhost.Refusals) (*connection, error) {
+	ensure := embeddedServer(r.sandbox.sockets)
+	o := client.Options{TTL: keepAttended, Label: r.name, OnNetworkDecision: news.Decided}
+	if r.detach {
 		ensure, o.TTL = homeServer(true), keepDetached
 	}
-	if l.keep > 0 {
-		o.TTL = time.Duration(l.keep)
+	if r.keep > 0 {
+		o.TTL = time.Duration(r.keep)
 	}
-	return l.dial(ctx, status, o, ensure)
+	return r.dial(ctx, status, o, ensure)
 }
 
 // start starts the command in its session.
-func (l *launch) start(ctx context.Context, conn *connection, s *terminal.Session) (*client.Process, error) {
-	if l.login {
-		l.argv = []string{conn.Info().Shell.Path}
+func (r *runCommand) start(ctx context.Context, conn *connection, s *terminal.Session) (*client.Process, error) {
+	if r.login {
+		r.argv = []string{conn.Info().Shell.Path}
 	}
-	if l.detach && l.name != "" {
-		if err := nameIsFree(ctx, conn, l.name); err != nil {
+	if r.detach && r.name != "" {
+		if err := nameIsFree(ctx, conn, r.name); err != nil {
 			return nil, err
 		}
 	}
-	cmd, err := l.command(conn, s)
+	cmd, err := r.command(conn, s)
 	if err != nil {
 		return nil, err
 	}
 	p, err := conn.Start(ctx, cmd)
 	if err != nil && ctx.Err() == nil {
-		return nil, remoteStartFailure(l.argv[0], err)
+		return nil, remoteStartFailure(r.argv[0], err)
 	}
 	return p, err
 }
 
 // command is what the server is asked to start.
-func (l *launch) command(conn *connection, s *terminal.Session) (client.Command, error) {
-	cmd := client.Command{Argv: l.argv, TTY: l.tty, Stdin: !l.detach || l.openIn, KeepNewest: l.detach, ID: l.name}
-	cmd.OneStream = terminal.SameFile(l.stdout, l.stderr)
+func (r *runCommand) command(conn *connection, s *terminal.Session) (client.Command, error) {
+	cmd := client.Command{Argv: r.argv, TTY: r.tty, Stdin: !r.detach || r.openIn, KeepNewest: r.detach, ID: r.name}
+	cmd.OneStream = terminal.SameFile(r.stdout, r.stderr)
 	if cmd.ID == "" {
-		cmd.ID = makeName(l.argv[0])
+		cmd.ID = makeName(r.argv[0])
 	}
-	if l.login {
-		cmd.Arg0 = "-" + path.Base(l.argv[0])
+	if r.login {
+		cmd.Arg0 = "-" + path.Base(r.argv[0])
 	}
-	if !conn.Has(client.FeatureCloseStdin) && !l.tty && isNull(l.stdin) {
+	if !conn.Has(client.FeatureCloseStdin) && !r.tty && isNull(r.stdin) {
 		cmd.Stdin = false // its end could not be told
 	}
 	cmd.Rows, cmd.Cols = s.Size()
 	var err error
-	if cmd.Dir, err = l.dir(conn); err != nil {
+	if cmd.Dir, err = startDir(r.cwd, r.login, conn.server.kind, conn.Info); err != nil {
 		return cmd, err
 	}
-	if cmd.Env, err = l.environment(conn.place == atHome); err != nil {
+	if cmd.Env, err = r.environment(conn.server.kind == kindUser); err != nil {
 		return cmd, err
 	}
-	if conn.place == atHome { // it has the environment of whoever started it
+	if conn.server.kind == kindUser { // the server has the environment of the command that started it
 		cmd.EnvPolicy = &wire.EnvPolicy{Inherit: wire.InheritNone, IgnoreDefaultExcludes: true,
 			Exclude: []string{}, Set: map[string]string{}, IncludeOnly: []string{}}
 	}
-	if p := l.sandbox.profile; p != "" && p != profileFull {
-		if cmd.Sandbox, err = l.sandbox.intent(cmd.Dir); err != nil {
+	if p := r.sandbox.profile; p != "" && p != profileFull {
+		if cmd.Sandbox, err = r.sandbox.intent(cmd.Dir); err != nil {
 			return cmd, err
 		}
 	}
-	if hosts := l.sandbox.hosts; hosts.given() {
+	if hosts := r.sandbox.hosts; hosts.given() {
 		cmd.Network = &client.Network{Allow: hosts.allow, Deny: hosts.deny}
 	}
 	return cmd, nil
 }
 
-// dir is where the command starts. On this machine that is here; elsewhere it is what
-// the server likes, or the home of its user for a login shell.
-func (l *launch) dir(conn *connection) (string, error) {
-	if conn.place != atAddress {
-		dir, err := filepath.Abs(l.cwd)
+// startDir is where a command starts. On this machine that is here; elsewhere it is what the server
+// likes, or the home of its user for a login shell. info tells about a server that was named.
+func startDir(cwd string, login bool, kind serverKind, info func() wire.EnvironmentInfo) (string, error) {
+	if kind != kindNamed {
+		dir, err := filepath.Abs(cwd)
 		if err != nil {
 			return "", fmt.Errorf("find the current directory: %w", err)
 		}
 		return dir, nil
 	}
-	info := conn.Info()
-	base := localPath(info.Cwd)
-	if l.login && info.UserHomeDir != nil {
-		base = localPath(info.UserHomeDir)
+	server := info()
+	base := localPath(server.Cwd)
+	if login && server.UserHomeDir != nil {
+		base = localPath(server.UserHomeDir)
 	}
 	switch {
-	case path.IsAbs(l.cwd) || strings.HasPrefix(l.cwd, "file:") || info.PlatformOS == "windows" && l.cwd != "":
-		return l.cwd, nil
-	case base == "" && l.cwd == "":
+	case path.IsAbs(cwd) || strings.HasPrefix(cwd, "file:") || server.PlatformOS == "windows" && cwd != "":
+		return cwd, nil
+	case base == "" && cwd == "":
 		return "/", nil
 	case base == "":
-		return "", usageError{fmt.Errorf("--cwd %s: this server does not say where it is; give the whole path", l.cwd)}
+		return "", usageError{fmt.Errorf("--cwd %s: this server does not say where it is; give the whole path", cwd)}
 	}
-	return path.Join(base, l.cwd), nil
+	return path.Join(base, cwd), nil
 }
 
 // localPath is a path that a server has named, as a plain path.
@@ -324,7 +324,7 @@ func localPath(uri *string) string {
 }
 
 // environment are the variables for the command; whole: all of ours as well.
-func (l *launch) environment(whole bool) (map[string]string, error) {
+func (r *runCommand) environment(whole bool) (map[string]string, error) {
 	env := map[string]string{}
 	if whole {
 		for _, entry := range os.Environ() {
@@ -333,14 +333,14 @@ func (l *launch) environment(whole bool) (map[string]string, error) {
 			}
 		}
 	}
-	if l.tty {
+	if r.tty {
 		for _, name := range []string{"TERM", "COLORTERM"} {
 			if value := os.Getenv(name); value != "" {
 				env[name] = value
 			}
 		}
 	}
-	chosen, err := chosenVariables(l.env)
+	chosen, err := chosenVariables(r.env)
 	maps.Copy(env, chosen)
 	return env, err
 }
@@ -386,7 +386,7 @@ func isNull(f *os.File) bool {
 }
 
 // stream stays with the command until it has ended.
-func (l *launch) stream(conn *connection, p *client.Process, s *terminal.Session, keys *terminal.Escape, signals <-chan os.Signal) error {
+func (r *runCommand) stream(conn *connection, p *client.Process, s *terminal.Session, keys *terminal.Escape, signals <-chan os.Signal) error {
 	s.On(conn.Client, conn.PublicID(), p.ID())
 	var sources []terminal.Events
 	for range s.Outputs() {
@@ -397,7 +397,7 @@ func (l *launch) stream(conn *connection, p *client.Process, s *terminal.Session
 	stdin := p.Stdin()
 	end := s.Stream(p, sources, &terminal.Input{To: stdin, Close: stdin.Close, Escape: keys, Ended: func(end terminal.Ending) {
 		reachable = s.Connected()
-		denial = l.denial(p, end)
+		denial = r.denial(p, end)
 		conn.end()
 	}}, signals)
 	if errors.Is(end.Left, terminal.ErrEscape) {
@@ -408,7 +408,7 @@ func (l *launch) stream(conn *connection, p *client.Process, s *terminal.Session
 		return codedError{exitLost, errors.New("left; the command was ended")}
 	}
 	if denial != "" {
-		fmt.Fprintln(l.stderr, denial)
+		fmt.Fprintln(r.stderr, denial)
 	}
 	return endingError(end)
 }
@@ -420,9 +420,9 @@ const verdictPatience = 5 * time.Second
 // denial returns a line that explains the failure of a confined command, empty if there is
 // nothing to explain or the user does not want to read it. What is denied in a login shell
 // is for the shell to tell.
-func (l *launch) denial(p *client.Process, end terminal.Ending) string {
-	confined := l.sandbox.profile != "" && l.sandbox.profile != profileFull || l.sandbox.hosts.given()
-	if !confined || l.login || !end.Exited || end.Code == 0 || end.Timeout || end.Left != nil || !l.explain && (l.quiet || !terminal.Is(l.stderr)) {
+func (r *runCommand) denial(p *client.Process, end terminal.Ending) string {
+	confined := r.sandbox.profile != "" && r.sandbox.profile != profileFull || r.sandbox.hosts.given()
+	if !confined || r.login || !end.Exited || end.Code == 0 || end.Timeout || end.Left != nil || !r.explain && (r.quiet || !terminal.Is(r.stderr)) {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), verdictPatience)
@@ -431,5 +431,5 @@ func (l *launch) denial(p *client.Process, end terminal.Ending) string {
 	if err != nil || !exit.SandboxDenied {
 		return ""
 	}
-	return denialText(exit.Denial, l.sandbox.hosts.given())
+	return denialText(exit.Denial, r.sandbox.hosts.given())
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func newShell(stdin, stdout *os.File) *cobra.Command {
-	l := launch{stdin: stdin, stdout: stdout, tty: true, login: true}
+	r := runCommand{stdin: stdin, stdout: stdout, tty: true, login: true}
 	cmd := &cobra.Command{
 		Use:   "shell [flags]",
 		Short: "Open a shell, here or on another machine",
@@ -22,18 +22,18 @@ func newShell(stdin, stdout *os.File) *cobra.Command {
 		Args:                  func(cmd *cobra.Command, args []string) error { return failed(noArguments(cmd, args)) },
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			l.stderr = cmd.ErrOrStderr()
+			r.stderr = cmd.ErrOrStderr()
 			if !terminal.Is(stdin) || !terminal.Is(stdout) {
 				return failed(errors.New("a shell needs a terminal; `tether run -- sh` does not"))
 			}
-			return failed(l.run(cmd.Context()))
+			return failed(r.run(cmd.Context()))
 		},
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	l.defineCommand(fs)
-	l.define(fs, "it is a shell on this machine")
-	l.defineKeeping(fs)
+	r.defineCommand(fs)
+	r.define(fs, "it is a shell on this machine")
+	r.defineKeeping(fs)
 	onlyOnce(fs)
 	ownFailures(cmd)
 	return cmd
