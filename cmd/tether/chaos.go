@@ -7,9 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"strconv"
-	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -103,15 +100,16 @@ func (f *chaosFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	if f.cfg.TLS, err = (&tlsFlags{ca: f.ca}).config(); err != nil {
 		return err
 	}
-	log := &chaosLog{out: stderr, start: time.Now(), fates: map[string]int{}}
+	var trace io.Writer
 	if f.trace != "" {
-		file, err := openTrace(f.trace)
+		file, err := cable.OpenTrace(f.trace)
 		if err != nil {
 			return fmt.Errorf("open trace: %w", err)
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
-		log.trace = file
+		trace = file
 	}
+	log := cable.NewLog(stderr, trace)
 	ctx, stop := untilSignal(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if f.runFor > 0 {
@@ -119,7 +117,7 @@ func (f *chaosFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(f.runFor))
 		defer cancel()
 	}
-	f.cfg.Tap, f.cfg.Notice = log.message, log.event
+	f.cfg.Tap, f.cfg.Notice = log.Message, log.Event
 	c, err := cable.Lay(ctx, f.cfg)
 	if err != nil {
 		return err
@@ -133,49 +131,14 @@ func (f *chaosFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	if _, err := fmt.Fprintln(stdout, c.URL()); err != nil {
 		return fmt.Errorf("print URL: %w", err)
 	}
-	log.say(fmt.Sprintf("between %s and %s, seed %d", c.URL(), f.cfg.Target, f.cfg.Seed))
-	f.trouble(ctx, c)
+	log.Say(fmt.Sprintf("between %s and %s, seed %d", c.URL(), f.cfg.Target, f.cfg.Seed))
+	c.Trouble(ctx, cable.Troubles{
+		CutEvery: time.Duration(f.cutEvery), CutFor: time.Duration(f.cutFor),
+		FreezeEvery: time.Duration(f.freezeEvery), FreezeFor: time.Duration(f.freezeFor),
+	})
 	c.Close()
-	log.summary(c.Stats())
-	return log.err
-}
-
-// trouble cuts and freezes the cable by the clock until ctx ends.
-func (f *chaosFlags) trouble(ctx context.Context, c *cable.Cable) {
-	var clocks sync.WaitGroup // they end with ctx
-	clocks.Go(func() {
-		everySoOften(ctx, f.cutEvery, f.cutFor, c.Cut, c.Mend)
-	})
-	clocks.Go(func() {
-		everySoOften(ctx, f.freezeEvery, f.freezeFor, func() { c.Freeze() }, func() { c.Thaw() })
-	})
-	clocks.Wait()
-}
-
-// everySoOften waits, begins something, waits and ends it, until ctx ends. With
-// every 0 it never begins.
-func everySoOften(ctx context.Context, every, duration lifetime, begin, end func()) {
-	if every == 0 {
-		<-ctx.Done()
-		return
-	}
-	for pause(ctx, every) {
-		begin()
-		pause(ctx, duration)
-		end()
-	}
-}
-
-// pause waits; false means that ctx has ended.
-func pause(ctx context.Context, d lifetime) bool {
-	timer := time.NewTimer(time.Duration(d))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	log.Summary(c.Stats())
+	return log.Err()
 }
 
 // A chaosRule is a rule before there is a cable.
@@ -197,7 +160,7 @@ func (f *chaosFlags) rules() ([]chaosRule, error) {
 		{"cut-after", f.cutAfter, cable.SeverAfter},
 	} {
 		for _, value := range list.values {
-			match, err := parseMessage(value)
+			match, err := cable.ParseMatch(value)
 			if err != nil {
 				return nil, usageError{fmt.Errorf("invalid argument %q for \"--%s\" flag: %w", value, list.flag, err)}
 			}
@@ -205,33 +168,4 @@ func (f *chaosFlags) rules() ([]chaosRule, error) {
 		}
 	}
 	return rules, nil
-}
-
-// parseMessage understands METHOD, METHOD:N and METHOD:P%, each perhaps with
-// answer: in front.
-func parseMessage(s string) (cable.Match, error) {
-	rest, answer := strings.CutPrefix(s, "answer:")
-	method, number, counted := strings.Cut(rest, ":")
-	if method == "" {
-		return cable.Match{}, errors.New("expected a method such as process/output, or answer:process/write")
-	}
-	match := cable.Method(method)
-	if answer {
-		match = cable.Answer(method)
-	}
-	if !counted {
-		return match.Always(), nil
-	}
-	if percent, ok := strings.CutSuffix(number, "%"); ok {
-		p, err := strconv.ParseFloat(percent, 64)
-		if err != nil || !(p > 0 && p <= 100) {
-			return cable.Match{}, errors.New("expected a probability above 0% and up to 100%")
-		}
-		return match.Chance(p / 100).Always(), nil
-	}
-	var n count
-	if err := n.Set(number); err != nil {
-		return cable.Match{}, err
-	}
-	return match.Nth(int(n)), nil
 }

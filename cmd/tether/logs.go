@@ -116,19 +116,19 @@ func (r *logRequest) run(ctx context.Context, id string, stdout *os.File, stderr
 	if r.times && r.asJSON {
 		return usageError{errors.New("--timestamps is for text; --json has the times anyway")}
 	}
-	printer := &logPrinter{tail: int(r.tail), asJSON: r.asJSON, times: r.times}
+	printer := &terminal.LogPrinter{Tail: int(r.tail), JSON: r.asJSON, Times: r.times}
 	if r.since.age > 0 {
-		printer.from = time.Now().Add(-r.since.age)
+		printer.From = time.Now().Add(-r.since.age)
 	}
 	if r.grep != "" {
 		re, err := regexp.Compile(r.grep)
 		if err != nil {
 			return usageError{fmt.Errorf("--grep: %w", err)}
 		}
-		printer.grep = re
+		printer.Grep = re
 	}
 	return r.visit(ctx, stderr, func(conn *connection) error {
-		printer.stdout, printer.stderr = conn.status.Output(stdout), conn.status.Output(stderr)
+		printer.Stdout, printer.Stderr = conn.status.Output(stdout), conn.status.Output(stderr)
 		p, err := find(ctx, conn, id)
 		if err != nil {
 			return err
@@ -138,13 +138,13 @@ func (r *logRequest) run(ctx context.Context, id string, stdout *os.File, stderr
 			return err
 		}
 		defer o.Close()
-		gaps := &gapNotice{conn: conn, process: p, silent: r.asJSON || r.quiet || !printer.from.IsZero(), stderr: stderr}
+		gaps := &gapNotice{conn: conn, process: p, silent: r.asJSON || r.quiet || !printer.From.IsZero(), stderr: stderr}
 		return r.print(ctx, o, p, printer, gaps)
 	})
 }
 
 // print prints what there is, and with follow what comes.
-func (r *logRequest) print(ctx context.Context, o *client.Observation, p *wire.ProcessInfo, printer *logPrinter, gaps *gapNotice) error {
+func (r *logRequest) print(ctx context.Context, o *client.Observation, p *wire.ProcessInfo, printer *terminal.LogPrinter, gaps *gapNotice) error {
 	newest := p.NextSeq - 1 // when we came
 	last := r.since.seq
 	for {
@@ -152,7 +152,7 @@ func (r *logRequest) print(ctx context.Context, o *client.Observation, p *wire.P
 			break
 		}
 		if last >= newest {
-			if err := printer.release(); err != nil {
+			if err := printer.Release(); err != nil {
 				return quietPipe(err)
 			}
 		}
@@ -167,11 +167,11 @@ func (r *logRequest) print(ctx context.Context, o *client.Observation, p *wire.P
 		if e.Kind == client.Gap {
 			gaps.tell(ctx)
 		}
-		if err := printer.event(e); err != nil {
+		if err := printer.Event(e); err != nil {
 			return quietPipe(err)
 		}
 	}
-	return quietPipe(printer.finish())
+	return quietPipe(printer.Finish())
 }
 
 // A gapNotice says how much output is missing because the server no longer keeps it.

@@ -1,6 +1,12 @@
 package cable
 
-import "slices"
+import (
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // A Match chooses messages. It is a value: its methods return a narrower or
 // differently counted one. Matches are counted over all connections of the
@@ -97,4 +103,33 @@ func (m Match) due(seen, acted int, dice func() float64) bool {
 		return false
 	}
 	return m.chance <= 0 || dice() < m.chance
+}
+
+// ParseMatch understands METHOD, METHOD:N and METHOD:P%, each perhaps with
+// answer: in front.
+func ParseMatch(s string) (Match, error) {
+	rest, answer := strings.CutPrefix(s, "answer:")
+	method, number, counted := strings.Cut(rest, ":")
+	if method == "" {
+		return Match{}, errors.New("expected a method such as process/output, or answer:process/write")
+	}
+	match := Method(method)
+	if answer {
+		match = Answer(method)
+	}
+	if !counted {
+		return match.Always(), nil
+	}
+	if percent, ok := strings.CutSuffix(number, "%"); ok {
+		p, err := strconv.ParseFloat(percent, 64)
+		if err != nil || !(p > 0 && p <= 100) {
+			return Match{}, errors.New("expected a probability above 0% and up to 100%")
+		}
+		return match.Chance(p / 100).Always(), nil
+	}
+	n, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || n == 0 {
+		return Match{}, errors.New("expected a whole number of at least 1")
+	}
+	return match.Nth(int(min(n, math.MaxInt32))), nil
 }

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"bytes"
@@ -33,16 +33,16 @@ func TestLogPrinter(t *testing.T) {
 		{0, "", "", ""},
 	} {
 		var stdout, stderr bytes.Buffer
-		p := &logPrinter{stdout: &stdout, stderr: &stderr, tail: try.tail}
+		p := &LogPrinter{Stdout: &stdout, Stderr: &stderr, Tail: try.tail}
 		if try.grep != "" {
-			p.grep = regexp.MustCompile(try.grep)
+			p.Grep = regexp.MustCompile(try.grep)
 		}
 		for _, e := range events {
-			if err := p.event(client.Observed{Event: e}); err != nil {
+			if err := p.Event(client.Observed{Event: e}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := p.finish(); err != nil || stdout.String() != try.stdout || stderr.String() != try.stderr {
+		if err := p.Finish(); err != nil || stdout.String() != try.stdout || stderr.String() != try.stderr {
 			t.Errorf("tail %d, grep %q: %q and %q, %v", try.tail, try.grep, stdout.String(), stderr.String(), err)
 		}
 	}
@@ -54,14 +54,14 @@ func TestLogPrinterTimes(t *testing.T) {
 	t.Parallel()
 	at := func(second int) time.Time { return time.Date(2026, 5, 4, 3, 2, second, 0, time.Local) }
 	var out bytes.Buffer
-	p := &logPrinter{stdout: &out, stderr: &out, tail: -1, times: true, from: at(1)}
+	p := &LogPrinter{Stdout: &out, Stderr: &out, Tail: -1, Times: true, From: at(1)}
 	for i, text := range []string{"early\n", "be", "gun\nwhole\nla", "st\n", "open"} {
 		e := client.Event{Kind: client.Output, Seq: uint64(i + 1), Stream: wire.StreamStdout, Data: []byte(text)}
-		if err := p.event(client.Observed{Event: e, Time: at(i)}); err != nil {
+		if err := p.Event(client.Observed{Event: e, Time: at(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := p.finish(); err != nil {
+	if err := p.Finish(); err != nil {
 		t.Fatal(err)
 	}
 	line := func(second int, text string) string { return at(second).Format(timestampLayout) + " " + text }

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"bytes"
@@ -16,14 +16,14 @@ import (
 // maxLine is the longest line that is looked at as one; a longer one is several.
 const maxLine = 1 << 20
 
-// A logPrinter prints the output of a process, as bytes or by lines.
-type logPrinter struct {
-	stdout, stderr io.Writer
-	grep           *regexp.Regexp // nil: every line
-	tail           int            // hold back all but the newest lines until release; < 0: all
-	asJSON         bool
-	times          bool      // begin each line with its time
-	from           time.Time // leave out what was printed before
+// A LogPrinter prints the output of a process, as bytes or by lines.
+type LogPrinter struct {
+	Stdout, Stderr io.Writer
+	Grep           *regexp.Regexp // nil: every line
+	Tail           int            // hold back all but the newest lines until Release; < 0: print all at once
+	JSON           bool           // print events for machines, one per line
+	Times          bool           // begin each line with its time
+	From           time.Time      // leave out what was printed before
 
 	parts map[string][]byte    // lines that have not ended, by stream
 	began map[string]time.Time // when they began
@@ -37,14 +37,14 @@ type logLine struct {
 }
 
 // byLines reports whether output has to be looked at line by line.
-func (p *logPrinter) byLines() bool { return p.grep != nil || p.tail >= 0 || p.times }
+func (p *LogPrinter) byLines() bool { return p.Grep != nil || p.Tail >= 0 || p.Times }
 
-// event prints an event.
-func (p *logPrinter) event(e client.Observed) error {
-	if e.Kind != client.Gap && e.Time.Before(p.from) {
+// Event prints an event.
+func (p *LogPrinter) Event(e client.Observed) error {
+	if e.Kind != client.Gap && e.Time.Before(p.From) {
 		return nil
 	}
-	if p.asJSON {
+	if p.JSON {
 		return p.jsonEvent(e)
 	}
 	if e.Kind != client.Output {
@@ -79,11 +79,11 @@ func (p *logPrinter) event(e client.Observed) error {
 }
 
 // line prints a line, or keeps it for later.
-func (p *logPrinter) line(stream string, text []byte) error {
-	if p.grep != nil && !p.grep.Match(bytes.TrimRight(text, "\r\n")) {
+func (p *LogPrinter) line(stream string, text []byte) error {
+	if p.Grep != nil && !p.Grep.Match(bytes.TrimRight(text, "\r\n")) {
 		return nil
 	}
-	if p.times {
+	if p.Times {
 		text = append(p.began[stream].Local().AppendFormat(nil, timestampLayout+" "), text...)
 	}
 	return p.keep(logLine{stream, text})
@@ -92,33 +92,33 @@ func (p *logPrinter) line(stream string, text []byte) error {
 // timestampLayout is RFC 3339 with milliseconds.
 const timestampLayout = "2006-01-02T15:04:05.000Z07:00"
 
-func (p *logPrinter) keep(l logLine) error {
-	if p.tail < 0 {
+func (p *LogPrinter) keep(l logLine) error {
+	if p.Tail < 0 {
 		return p.write(l)
 	}
 	l.text = bytes.Clone(l.text)
 	p.held = append(p.held, l)
-	if len(p.held) > p.tail {
+	if len(p.held) > p.Tail {
 		p.held[0] = logLine{}
 		p.held = p.held[1:]
 	}
 	return nil
 }
 
-// release prints what was held back; from now on nothing is. Lines that have not ended
+// Release prints what was held back; from now on nothing is. Lines that have not ended
 // count: they are printed when they have.
-func (p *logPrinter) release() error {
+func (p *LogPrinter) Release() error {
 	open := 0
 	for _, text := range p.parts {
-		if len(text) > 0 && (p.grep == nil || p.grep.Match(text)) {
+		if len(text) > 0 && (p.Grep == nil || p.Grep.Match(text)) {
 			open++
 		}
 	}
 	held := p.held
-	if over := len(held) + open - p.tail; p.tail >= 0 && over > 0 {
+	if over := len(held) + open - p.Tail; p.Tail >= 0 && over > 0 {
 		held = held[min(over, len(held)):]
 	}
-	p.held, p.tail = nil, -1
+	p.held, p.Tail = nil, -1
 	for _, l := range held {
 		if err := p.write(l); err != nil {
 			return err
@@ -127,8 +127,8 @@ func (p *logPrinter) release() error {
 	return nil
 }
 
-// finish prints the lines that were not ended.
-func (p *logPrinter) finish() error {
+// Finish prints the lines that were not ended.
+func (p *LogPrinter) Finish() error {
 	for _, stream := range []string{wire.StreamStdout, wire.StreamStderr, wire.StreamPTY} {
 		if rest := p.parts[stream]; len(rest) > 0 {
 			if err := p.line(stream, rest); err != nil {
@@ -137,13 +137,13 @@ func (p *logPrinter) finish() error {
 		}
 	}
 	p.parts = nil
-	return p.release()
+	return p.Release()
 }
 
-func (p *logPrinter) write(l logLine) error {
-	to := p.stdout
-	if l.stream == wire.StreamStderr && !p.asJSON {
-		to = p.stderr
+func (p *LogPrinter) write(l logLine) error {
+	to := p.Stdout
+	if l.stream == wire.StreamStderr && !p.JSON {
+		to = p.Stderr
 	}
 	_, err := to.Write(l.text)
 	return err
@@ -162,14 +162,14 @@ type logEvent struct {
 	FirstSeq uint64  `json:"firstSeq,omitempty"` // of a gap
 }
 
-func (p *logPrinter) jsonEvent(e client.Observed) error {
+func (p *LogPrinter) jsonEvent(e client.Observed) error {
 	out := logEvent{Seq: e.Seq}
 	if e.Kind != client.Gap {
 		out.TimeMs = e.Time.UnixMilli()
 	}
 	switch e.Kind {
 	case client.Output:
-		if p.grep != nil && !p.grep.Match(e.Data) {
+		if p.Grep != nil && !p.Grep.Match(e.Data) {
 			return nil
 		}
 		out.Event, out.Stream = "output", e.Stream

@@ -1,4 +1,4 @@
-package main
+package cable
 
 import (
 	"encoding/json"
@@ -11,13 +11,11 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/tetherexec/tether/internal/cable"
 )
 
-// A chaosLog tells people what happens on a cable, and machines what is said on
-// it.
-type chaosLog struct {
+// A Log tells people what happens on a cable, and machines what is said on it. Message and Event
+// are Config.Tap and Config.Notice.
+type Log struct {
 	out   io.Writer
 	trace io.Writer // nil: none
 	start time.Time
@@ -27,24 +25,30 @@ type chaosLog struct {
 	err   error          // the first of the trace
 }
 
-// say prints a line with the time since the start.
-func (l *chaosLog) say(text string) {
+// NewLog makes a log. trace gets every message, one JSON object per line; it may be nil.
+func NewLog(out, trace io.Writer) *Log {
+	return &Log{out: out, trace: trace, start: time.Now(), fates: map[string]int{}}
+}
+
+// Say prints a line with the time since the start.
+func (l *Log) Say(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sayLocked(text)
 }
 
-func (l *chaosLog) sayLocked(text string) {
+func (l *Log) sayLocked(text string) {
 	fmt.Fprintf(l.out, "%8.3fs  %s\n", time.Since(l.start).Seconds(), text) // an error is the reader's loss
 }
 
-func (l *chaosLog) event(e cable.Event) { l.say(e.String()) }
+// Event prints an event.
+func (l *Log) Event(e Event) { l.Say(e.String()) }
 
-// message tells of a message that did not simply pass, and traces all.
-func (l *chaosLog) message(m cable.Message) {
+// Message tells of a message that did not simply pass, and traces all.
+func (l *Log) Message(m Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if m.Fate != cable.Forwarded {
+	if m.Fate != Forwarded {
 		l.fates[m.Fate]++
 		what := m.Method
 		if m.AnswerTo != "" {
@@ -57,9 +61,16 @@ func (l *chaosLog) message(m cable.Message) {
 	}
 }
 
-// openTrace empties or makes the file, which only this user can read. What is no
+// Err returns the first error of the trace.
+func (l *Log) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+// OpenTrace empties or makes the file, which only this user can read. What is no
 // regular file, such as a pipe, is taken as it is.
-func openTrace(path string) (*os.File, error) {
+func OpenTrace(path string) (*os.File, error) {
 	const mode = 0o600
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
 	if err != nil {
@@ -86,7 +97,7 @@ type traced struct {
 	Data    []byte          `json:"data,omitempty"`    // what is not, in base64
 }
 
-func (l *chaosLog) traceLocked(m cable.Message) {
+func (l *Log) traceLocked(m Message) {
 	line := traced{Time: m.Time, Link: m.Link, From: m.From.String(), Kind: m.Kind.String(), Fate: m.Fate}
 	if json.Valid(m.Raw) {
 		line.Message = m.Raw
@@ -100,13 +111,13 @@ func (l *chaosLog) traceLocked(m cable.Message) {
 	}
 }
 
-// summary tells what came of it all.
-func (l *chaosLog) summary(s cable.Stats) {
+// Summary prints the numbers of the whole run.
+func (l *Log) Summary(s Stats) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sayLocked(fmt.Sprintf("%d links, %d refused, %d cuts, %d freezes; %d messages (%d bytes) from the client, %d (%d bytes) from the server",
 		s.Links, s.Refused, s.Cuts, s.Freezes,
-		s.Messages[cable.FromClient], s.Bytes[cable.FromClient], s.Messages[cable.FromServer], s.Bytes[cable.FromServer]))
+		s.Messages[FromClient], s.Bytes[FromClient], s.Messages[FromServer], s.Bytes[FromServer]))
 	var parts []string
 	for _, fate := range slices.Sorted(maps.Keys(l.fates)) {
 		parts = append(parts, fmt.Sprintf("%d %s", l.fates[fate], fate))
