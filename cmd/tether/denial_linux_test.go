@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/tetherexec/tether/internal/sandboxhost"
 )
 
 // `tether run` and `tether sandbox run` explain a denial with the same line.
@@ -19,13 +21,13 @@ func TestDenialIsExplained(t *testing.T) {
 			return append([]string{"run", "--sandbox", profile}, flags...)
 		},
 	} {
-		const explain, workspace = "--explain-denial", profileWorkspaceWrite
+		const explain, workspace = "--explain-denial", sandboxhost.ProfileWorkspaceWrite
 		for _, try := range []struct {
 			flags, argv []string
 			want        string // the last line of standard error
 		}{
 			{command(workspace, explain), write, hint + ": writing " + r.outside + "/new is not allowed (entry :root, read)"},
-			{command(profileFull, explain), []string{"sh", "-c", "echo 'permission denied' >&2; exit 1"}, "permission denied"},
+			{command(sandboxhost.ProfileFull, explain), []string{"sh", "-c", "echo 'permission denied' >&2; exit 1"}, "permission denied"},
 			{command(workspace, explain), []string{"sh", "-c", "echo 'Operation not permitted' >&2; exit 1"}, hint},
 			{command(workspace, explain), []string{"sh", "-c", "echo 'connect: Operation not permitted' >&2; exit 1"}, hint + ": the network is off (--network allows it)"},
 			{command(workspace, explain, "--allow-host", "example.com"), []string{"sh", "-c", "echo 'connect: Operation not permitted' >&2; exit 1"},
@@ -50,7 +52,7 @@ func TestDenialIsExplainedOnATerminal(t *testing.T) {
 	r := newTrial(t)
 	for _, flags := range [][]string{nil, {"--tty"}} {
 		s := newSeat(t)
-		cmd := r.command(append(append([]string{"run", "--sandbox", profileReadOnly}, flags...), "sh", "-c", "echo x > forbidden")...)
+		cmd := r.command(append(append([]string{"run", "--sandbox", sandboxhost.ProfileReadOnly}, flags...), "sh", "-c", "echo x > forbidden")...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = s.slave, s.slave, s.slave
 		cmd.Run()
 		s.until("may be the reason for this failure: writing " + r.work + "/forbidden is not allowed (entry :root, read)\r\n")

@@ -134,7 +134,7 @@ func newFsMkdir() *cobra.Command {
 				if parents {
 					return copy.RetryIdempotent(func() error { return v.files.MkdirAll(v.ctx, path) })
 				}
-				return v.mkdir(path)
+				return copy.Mkdir(v.ctx, v.files, path)
 			})
 		},
 	}
@@ -144,22 +144,6 @@ func newFsMkdir() *cobra.Command {
 	server.define(fs, ownServer)
 	onlyOnce(fs)
 	return cmd
-}
-
-// mkdir makes a directory. After a lost answer it is asked again; that the directory exists
-// then is what was wanted.
-func (v *fileVisit) mkdir(path string) error {
-	doubt := false
-	return copy.RetryIdempotent(func() error {
-		err := v.files.Mkdir(v.ctx, path)
-		if err != nil && doubt && !errors.Is(err, client.ErrAmbiguous) {
-			if info, serr := v.files.Stat(v.ctx, path); serr == nil && info.IsDir() {
-				return nil
-			}
-		}
-		doubt = doubt || errors.Is(err, client.ErrAmbiguous)
-		return err
-	})
 }
 
 func newFsRm() *cobra.Command {
@@ -174,9 +158,12 @@ func newFsRm() *cobra.Command {
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return server.visitFiles(cmd, args, func(v *fileVisit, path string) error {
-				err := v.remove(path, recursive)
+				err := copy.Remove(v.ctx, v.files, path, recursive)
 				if force && errors.Is(err, fs.ErrNotExist) {
 					return nil
+				}
+				if errors.Is(err, copy.ErrIsDirectory) {
+					err = fmt.Errorf("%w; -r removes it", err)
 				}
 				return err
 			})
@@ -189,28 +176,6 @@ func newFsRm() *cobra.Command {
 	server.define(fs, ownServer)
 	onlyOnce(fs)
 	return cmd
-}
-
-// remove removes what is at a path. After a lost answer it is asked again; that it is
-// gone then is what was wanted.
-func (v *fileVisit) remove(path string, recursive bool) error {
-	info, err := v.files.Stat(v.ctx, path)
-	if err == nil && info.IsDir() && !info.IsLink() {
-		if !recursive {
-			return fmt.Errorf("%w; -r removes it", copy.ErrIsDirectory)
-		}
-		return copy.RetryIdempotent(func() error { return v.files.RemoveAll(v.ctx, path) })
-	}
-	doubt := false
-	err = copy.RetryIdempotent(func() error {
-		err := v.files.Remove(v.ctx, path) // also links that lead nowhere
-		if doubt && errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		doubt = doubt || errors.Is(err, client.ErrAmbiguous)
-		return err
-	})
-	return err
 }
 
 func newFsPut(stdin *os.File) *cobra.Command {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/sandboxhost"
 	"github.com/tetherexec/tether/unifiedexec"
 	"github.com/tetherexec/tether/wire"
 )
@@ -73,7 +74,7 @@ func newMCP(args []string, stdin, stdout *os.File) *cobra.Command {
 	fs.SortFlags = false
 	m.approval = choice{approvalGranular, "WHEN", []string{approvalNever, approvalOnRequest, approvalGranular}}
 	fs.StringVar(&m.cwd, "cwd", "", "`DIR` where commands start, and the workspace of the sandbox\n(default: here, or the executor's own)")
-	fs.StringVar(&m.sandbox, "sandbox", profileWorkspaceWrite, "a `PROFILE` that says what commands may do: read-only,\nworkspace-write, full (no sandbox), or a JSON file, as for\n`tether sandbox run`")
+	fs.StringVar(&m.sandbox, "sandbox", sandboxhost.ProfileWorkspaceWrite, "a `PROFILE` that says what commands may do: read-only,\nworkspace-write, full (no sandbox), or a JSON file, as for\n`tether sandbox run`")
 	fs.BoolVar(&m.network, "network", false, "allow the network in the sandbox")
 	m.hosts.define(fs)
 	defineUserSockets(fs, &m.sockets)
@@ -107,11 +108,11 @@ func (m *mcpServe) run(ctx context.Context) error {
 // intent is the sandbox, without the workspace, which is the executor's matter.
 func (m *mcpServe) intent() (s *wire.Sandbox, err error) {
 	switch m.sandbox {
-	case profileFull:
+	case sandboxhost.ProfileFull:
 		return nil, nil
-	case profileReadOnly:
+	case sandboxhost.ProfileReadOnly:
 		s = unifiedexec.ReadOnly()
-	case profileWorkspaceWrite:
+	case sandboxhost.ProfileWorkspaceWrite:
 		s = unifiedexec.WorkspaceWrite()
 	default:
 		if s, err = readProfile(m.sandbox, "--sandbox", unifiedexec.ReadOnly()); err != nil {

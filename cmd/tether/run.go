@@ -273,7 +273,7 @@ func (r *runCommand) command(conn *connection, s *terminal.Session) (client.Comm
 		cmd.EnvPolicy = &wire.EnvPolicy{Inherit: wire.InheritNone, IgnoreDefaultExcludes: true,
 			Exclude: []string{}, Set: map[string]string{}, IncludeOnly: []string{}}
 	}
-	if p := r.sandbox.profile; p != "" && p != profileFull {
+	if p := r.sandbox.profile; p != "" && p != sandboxhost.ProfileFull {
 		if cmd.Sandbox, err = r.sandbox.intent(cmd.Dir); err != nil {
 			return cmd, err
 		}
@@ -421,7 +421,7 @@ const verdictPatience = 5 * time.Second
 // nothing to explain or the user does not want to read it. What is denied in a login shell
 // is for the shell to tell.
 func (r *runCommand) denial(p *client.Process, end terminal.Ending) string {
-	confined := r.sandbox.profile != "" && r.sandbox.profile != profileFull || r.sandbox.hosts.given()
+	confined := r.sandbox.profile != "" && r.sandbox.profile != sandboxhost.ProfileFull || r.sandbox.hosts.given()
 	if !confined || r.login || !end.Exited || end.Code == 0 || end.Timeout || end.Left != nil || !r.explain && (r.quiet || !terminal.Is(r.stderr)) {
 		return ""
 	}

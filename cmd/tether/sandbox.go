@@ -13,8 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/tetherexec/tether/internal/wording"
-	"github.com/tetherexec/tether/unifiedexec"
+	"github.com/tetherexec/tether/internal/sandboxhost"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -33,13 +32,6 @@ func newSandbox(stdin, stdout *os.File) *cobra.Command {
 	return cmd
 }
 
-// The profiles that have names, as the Codex CLI calls its modes.
-const (
-	profileReadOnly       = "read-only"
-	profileWorkspaceWrite = "workspace-write"
-	profileFull           = "full"
-)
-
 // sandboxFlags say what a sandbox lets its command do.
 type sandboxFlags struct {
 	profile  string
@@ -55,7 +47,7 @@ type sandboxFlags struct {
 func (f *sandboxFlags) define(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	f.flag = "--profile"
-	fs.StringVar(&f.profile, "profile", profileWorkspaceWrite, "a `PROFILE` that says what is allowed: read-only, workspace-write (read\nall, write the workspace and /tmp), full (no sandbox), or a JSON file\nwith the sandbox or permissions object of a request")
+	fs.StringVar(&f.profile, "profile", sandboxhost.ProfileWorkspaceWrite, "a `PROFILE` that says what is allowed: read-only, workspace-write (read\nall, write the workspace and /tmp), full (no sandbox), or a JSON file\nwith the sandbox or permissions object of a request")
 	fs.StringVar(&f.cwd, "cwd", "", "`DIR` to start in, which is also the workspace (default: this one)")
 	fs.StringArrayVar(&f.writable, "writable", nil, "another `DIR` to allow writing to; can be repeated")
 	fs.BoolVar(&f.network, "network", false, "allow the network")
@@ -98,14 +90,18 @@ func cause(err error) error {
 
 // intent returns what is to be enforced for a command that starts in cwd.
 func (f *sandboxFlags) intent(cwd string) (*wire.Sandbox, error) {
-	s, err := f.profileIntent(cwd)
+	s, err := sandboxhost.Profile(f.profile, cwd)
 	if err != nil {
 		return nil, err
+	}
+	if !sandboxhost.IsProfile(f.profile) {
+		if s, err = readProfile(f.profile, f.flag, s); err != nil {
+			return nil, err
+		}
 	}
 	if f.network && s.Permissions.Type != wire.PermissionsDisabled {
 		s.Permissions.Network = wire.NetworkEnabled
 	}
-	files := &s.Permissions.FileSystem
 	for _, name := range f.writable {
 		dir, err := filepath.Abs(name)
 		if err != nil {
@@ -114,64 +110,22 @@ func (f *sandboxFlags) intent(cwd string) (*wire.Sandbox, error) {
 		if _, err := os.Stat(dir); err != nil {
 			return nil, usageError{fmt.Errorf("--writable %s: %w", name, cause(err))}
 		}
-		uri, err := pathURI(dir)
-		if err != nil {
+		if err := sandboxhost.AllowWriting(s, dir); err != nil {
 			return nil, err
-		}
-		if s.Permissions.Type != wire.PermissionsManaged || files.Type != wire.FileSystemRestricted {
-			continue // all is writable
-		}
-		files.Entries = append(files.Entries, wire.SandboxEntry{
-			Path: wire.SandboxPath{Type: wire.SandboxPathURI, Path: uri}, Access: wire.AccessWrite,
-		})
-		// A workspace of its own: what is protected in one is protected in each.
-		if c := s.PolicyContext; c != nil {
-			c.WorkspaceRoots = append(c.WorkspaceRoots, uri)
-		} else {
-			s.WorkspaceRoots = append(s.WorkspaceRoots, uri)
 		}
 	}
 	return s, nil
 }
 
-func pathURI(path string) (wire.PathURI, error) {
-	uri, err := wire.ParsePathURI(wire.PathToURI(path))
-	if err != nil {
-		return uri, fmt.Errorf("%q cannot be named in a sandbox: %w", path, err)
-	}
-	return uri, nil
-}
-
-func (f *sandboxFlags) profileIntent(cwd string) (*wire.Sandbox, error) {
-	root, err := pathURI(cwd)
-	if err != nil {
-		return nil, err
-	}
-	s := unifiedexec.ReadOnly()
-	switch f.profile {
-	case profileWorkspaceWrite:
-		s = unifiedexec.WorkspaceWrite()
-	case profileFull:
-		s.Permissions = wire.Permissions{Type: wire.PermissionsDisabled, Network: wire.NetworkEnabled}
-	}
-	s.Cwd, s.WorkspaceRoots = &root, []wire.PathURI{root}
-	switch f.profile {
-	case profileReadOnly, profileWorkspaceWrite, profileFull:
-		return s, nil
-	}
-	return readProfile(f.profile, f.flag, s)
-}
-
 // maxProfile bounds a profile: it is written by people, or copied from a request.
 const maxProfile = 4 << 20
 
-// readProfile reads a sandbox from a file that flag has named. If the file has only
-// permissions, the rest is taken from around.
+// readProfile reads a sandbox from a file that flag has named, see sandboxhost.ParseProfile.
 func readProfile(name, flag string, around *wire.Sandbox) (*wire.Sandbox, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(name, "./") {
 		return nil, usageError{fmt.Errorf("unknown profile %q: expected %s, %s, %s or a JSON file",
-			name, profileReadOnly, profileWorkspaceWrite, profileFull)}
+			name, sandboxhost.ProfileReadOnly, sandboxhost.ProfileWorkspaceWrite, sandboxhost.ProfileFull)}
 	}
 	if err != nil {
 		return nil, usageError{fmt.Errorf("%s %s: %w", flag, name, cause(err))}
@@ -184,28 +138,7 @@ func readProfile(name, flag string, around *wire.Sandbox) (*wire.Sandbox, error)
 	if len(text) > maxProfile {
 		return nil, fmt.Errorf("%s is larger than %d MiB: not a profile", name, maxProfile>>20)
 	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(text, &members); err != nil {
-		if _, other := errors.AsType[*json.UnmarshalTypeError](err); other {
-			return nil, fmt.Errorf("%s is JSON, but not an object", name)
-		}
-		return nil, fmt.Errorf("%s is not JSON: %w", name, err)
-	}
-	if _, only := members["type"]; only {
-		around.Permissions = wire.Permissions{}
-		if err := wire.Decode(text, &around.Permissions); err != nil {
-			return nil, fmt.Errorf("%s: not the permissions of a sandbox: %w", name, wording.Error(err))
-		}
-		return around, nil
-	}
-	var s wire.Sandbox
-	if err := wire.Decode(text, &s); err != nil {
-		return nil, fmt.Errorf("%s: not a sandbox: %w", name, wording.Error(err))
-	}
-	if s.Draft == wire.DraftDisabled {
-		s.Permissions = wire.Permissions{Type: wire.PermissionsDisabled, Network: wire.NetworkEnabled}
-	}
-	return &s, nil
+	return sandboxhost.ParseProfile(name, text, around)
 }
 
 func printJSON(w io.Writer, v any) error {

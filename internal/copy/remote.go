@@ -122,6 +122,44 @@ func remoteNames(ctx context.Context, files *client.Files, dir string) ([]string
 	return names, nil
 }
 
+// Mkdir makes a directory. After a lost answer it is asked again; that the directory exists
+// then is what was wanted.
+func Mkdir(ctx context.Context, files *client.Files, path string) error {
+	doubt := false
+	return RetryIdempotent(func() error {
+		err := files.Mkdir(ctx, path)
+		if err != nil && doubt && !errors.Is(err, client.ErrAmbiguous) {
+			if info, serr := files.Stat(ctx, path); serr == nil && info.IsDir() {
+				return nil
+			}
+		}
+		doubt = doubt || errors.Is(err, client.ErrAmbiguous)
+		return err
+	})
+}
+
+// Remove removes what is at a path. After a lost answer it is asked again; that it is
+// gone then is what was wanted.
+func Remove(ctx context.Context, files *client.Files, path string, recursive bool) error {
+	info, err := files.Stat(ctx, path)
+	if err == nil && info.IsDir() && !info.IsLink() {
+		if !recursive {
+			return ErrIsDirectory
+		}
+		return RetryIdempotent(func() error { return files.RemoveAll(ctx, path) })
+	}
+	doubt := false
+	err = RetryIdempotent(func() error {
+		err := files.Remove(ctx, path) // also links that lead nowhere
+		if doubt && errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		doubt = doubt || errors.Is(err, client.ErrAmbiguous)
+		return err
+	})
+	return err
+}
+
 // Reason is an error about a file in the words that matter to people; the file's name
 // stands before it.
 func Reason(err error) string {

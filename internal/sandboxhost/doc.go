@@ -7,6 +7,7 @@
 // Where a change belongs:
 //
 //	host.go           the state directory, the supervisor and the confiner behind all of it
+//	profile.go        what is allowed, by the name of a profile or from a file
 //	command.go        one command on our own standard streams
 //	network.go        the network of such a command, if it may reach some hosts only
 //	refusals.go       which hosts a command was refused, for people; also for commands on a server

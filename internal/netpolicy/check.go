@@ -1,0 +1,40 @@
+package netpolicy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"unicode"
+)
+
+var errHostSyntax = errors.New("expected HOST or HOST:PORT, such as example.com or *.example.com:443")
+
+// CheckPattern refuses a text that is no pattern with ports, and a pattern that a person did not mean:
+// it matches no host, or denies all.
+func CheckPattern(pattern string, access Access) error {
+	switch {
+	case strings.TrimSpace(pattern) == "":
+		return errors.New("the name of a host is missing")
+	case strings.ContainsAny(pattern, `/\{}`), strings.ContainsFunc(pattern, unicode.IsSpace):
+		return errHostSyntax
+	case access == Deny && strings.Trim(pattern, "*.") == "":
+		return errors.New("this denies every host; expected some hosts, such as example.com or *.example.com")
+	}
+	one := map[string]Access{pattern: access}
+	if _, err := Compile(Settings{Domains: one, Ports: true}); err != nil {
+		return err
+	}
+	_, notAddress := netip.ParseAddr(pattern)
+	switch {
+	case strings.HasPrefix(pattern, "."):
+		return fmt.Errorf("no host begins with a dot; *%[1]s is all that is below, **%[1]s also the host itself", pattern)
+	case strings.Contains(pattern, ".."):
+		return errors.New("no host has two dots in a row")
+	case strings.ContainsAny(pattern, "@!,;=&%#"):
+		return errHostSyntax
+	case strings.Count(pattern, ":") > 1 && notAddress != nil && !strings.ContainsAny(pattern, "[*?"):
+		return errors.New("expected HOST:PORT, or an IPv6 address")
+	}
+	return nil
+}
