@@ -158,10 +158,16 @@ func (f *copyFlags) copy(cmd *cobra.Command, sources []copy.Location, destinatio
 		}
 	}
 	journal.Close(resumable)
+	if err == nil {
+		return r.summary(lost)
+	}
+	return copyFailure(ctx, err, resumable, destination)
+}
+
+// copyFailure is the exit code of a copy that has ended early, and what the user can do about it.
+func copyFailure(ctx context.Context, err error, resumable bool, destination copy.Location) error {
 	const again = "; the same command again goes on where it was"
 	switch s, interrupted := errors.AsType[terminal.SignalError](context.Cause(ctx)); {
-	case err == nil:
-		return r.summary(lost)
 	case interrupted && resumable:
 		return codedError{signaled(s).code, errors.New("interrupted" + again)}
 	case interrupted:
@@ -170,6 +176,12 @@ func (f *copyFlags) copy(cmd *cobra.Command, sources []copy.Location, destinatio
 		return fmt.Errorf("%w"+again, err)
 	case errors.Is(err, copy.ErrRelative):
 		return usageError{err}
+	case errors.Is(err, copy.ErrNoAttributes):
+		return fmt.Errorf("%w, so that -p cannot keep them; copy without -p", err)
+	case errors.Is(err, copy.ErrMissingDirectory) && destination.Remote:
+		return fmt.Errorf("%w; make it with `tether fs mkdir -p %s`", err, destination.Path)
+	case errors.Is(err, copy.ErrMissingDirectory):
+		return fmt.Errorf("%w; make it with `mkdir -p`", err)
 	}
 	return err
 }

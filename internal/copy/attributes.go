@@ -12,34 +12,34 @@ import (
 	"github.com/tetherexec/tether/client"
 )
 
-// errNoAttributes: without them a copy would not be what -p promises.
-var errNoAttributes = errors.New("this server does not tell and set permissions of files, so that -p cannot keep them; copy without -p")
+// ErrNoAttributes means that times and permissions cannot be kept.
+var ErrNoAttributes = errors.New("this server does not tell and set permissions of files")
 
 // keepRemote gives a file or directory on the server's machine the time and the permissions
-// of its source, if -p asks for that.
-func (c *copier) keepRemote(ctx context.Context, j item) error {
-	if !c.Preserve || !j.hasMode {
+// of its source, if these are to be kept.
+func (c *copier) keepRemote(ctx context.Context, it item) error {
+	if !c.Preserve || !it.hasMode {
 		return nil
 	}
-	a := client.Attributes{Permissions: &j.mode, Modified: &j.modified}
-	return RetryIdempotent(func() error { return c.files.SetAttributes(ctx, j.to, a) })
+	a := client.Attributes{Permissions: &it.mode, Modified: &it.modified}
+	return RetryIdempotent(func() error { return c.files.SetAttributes(ctx, it.to, a) })
 }
 
 // keepLocal does the same for a local one at a path.
-func (c *copier) keepLocal(j item, path string) error {
-	if !c.Preserve || !j.hasMode {
+func (c *copier) keepLocal(it item, path string) error {
+	if !c.Preserve || !it.hasMode {
 		return nil
 	}
-	if err := os.Chtimes(path, time.Time{}, j.modified); err != nil {
+	if err := os.Chtimes(path, time.Time{}, it.modified); err != nil {
 		return err
 	}
-	return os.Chmod(path, j.mode)
+	return os.Chmod(path, it.mode)
 }
 
 // keepDirectories does the same for directories, when all is in them. Those that are deeper
 // come first: the permissions of one above could forbid the way there.
 func (c *copier) keepDirectories(ctx context.Context, directories []item) error {
-	depth := func(j item) int { return strings.Count(j.to, "/") + strings.Count(j.to, string(os.PathSeparator)) }
+	depth := func(it item) int { return strings.Count(it.to, "/") + strings.Count(it.to, string(os.PathSeparator)) }
 	sorted := slices.SortedStableFunc(slices.Values(directories), func(a, b item) int { return cmp.Compare(depth(b), depth(a)) })
 	for len(sorted) > 0 {
 		n := 1
@@ -54,11 +54,11 @@ func (c *copier) keepDirectories(ctx context.Context, directories []item) error 
 	return nil
 }
 
-func (c *copier) keepDirectory(ctx context.Context, j item) error {
+func (c *copier) keepDirectory(ctx context.Context, it item) error {
 	if c.Destination.Remote {
-		return c.keepRemote(ctx, j)
+		return c.keepRemote(ctx, it)
 	}
-	return c.keepLocal(j, j.to)
+	return c.keepLocal(it, it.to)
 }
 
 // excludes reports whether a path below a source, given by its components, is left out.

@@ -93,15 +93,15 @@ func Run(ctx context.Context, c *client.Client, j *Journal, cfg Config) error {
 // run makes everything that is planned.
 func (c *copier) run(ctx context.Context) error {
 	if c.Preserve && !c.client.Has(client.FeatureAttributes) {
-		return errNoAttributes
+		return ErrNoAttributes
 	}
 	p, err := c.plan(ctx)
 	if err != nil {
 		return err
 	}
 	total := int64(0)
-	for _, j := range p.files {
-		total += j.size
+	for _, it := range p.files {
+		total += it.size
 	}
 	c.Report.Plan(len(p.files), total)
 	steps := []struct {
@@ -128,16 +128,16 @@ func (c *copier) all(ctx context.Context, items []item, do func(context.Context,
 	var workers sync.WaitGroup
 	for range min(c.Jobs, len(items)) {
 		workers.Go(func() { // ends with the queue
-			for j := range queue {
-				if err := do(ctx, j); err != nil && !c.failed(ctx, j, err) {
+			for it := range queue {
+				if err := do(ctx, it); err != nil && !c.failed(ctx, it, err) {
 					cancel()
 				}
 			}
 		})
 	}
-	for _, j := range items {
+	for _, it := range items {
 		select {
-		case queue <- j:
+		case queue <- it:
 			continue
 		case <-ctx.Done():
 		}
@@ -152,7 +152,7 @@ func (c *copier) all(ctx context.Context, items []item, do func(context.Context,
 }
 
 // failed reports an error, and returns whether the other items can still be made.
-func (c *copier) failed(ctx context.Context, j item, err error) bool {
+func (c *copier) failed(ctx context.Context, it item, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -162,11 +162,11 @@ func (c *copier) failed(ctx context.Context, j item, err error) bool {
 		c.fatal = err
 		return false
 	}
-	at := Location{c.Destination.Remote, j.to}
-	if e, ok := errors.AsType[*fs.PathError](err); ok && e.Path == j.from {
-		at = Location{c.Sources[0].Remote, j.from}
+	at := Location{c.Destination.Remote, it.to}
+	if e, ok := errors.AsType[*fs.PathError](err); ok && e.Path == it.from {
+		at = Location{c.Sources[0].Remote, it.from}
 	}
-	c.Report.Failed(Failure{From: j.from, To: j.to, At: at, Err: err})
+	c.Report.Failed(Failure{From: it.from, To: it.to, At: at, Err: err})
 	return true
 }
 
@@ -175,56 +175,56 @@ func (c *copier) leftOut(path string, err error) {
 	c.Report.Failed(Failure{From: path, At: Location{c.Sources[0].Remote, path}, Err: err})
 }
 
-func (c *copier) copied(j item, resumed int64, sum string) {
-	c.Report.Copied(File{From: j.from, To: j.to, Bytes: j.size, Resumed: resumed, SHA256: sum})
+func (c *copier) copied(it item, resumed int64, sum string) {
+	c.Report.Copied(File{From: it.from, To: it.to, Bytes: it.size, Resumed: resumed, SHA256: sum})
 }
 
 // errDiffers means that what was copied is not what was there.
 var errDiffers = errors.New("the copy has other bytes than the source")
 
 // makeDirectory makes a directory at the destination, if there is none.
-func (c *copier) makeDirectory(ctx context.Context, j item) error {
+func (c *copier) makeDirectory(ctx context.Context, it item) error {
 	if !c.Destination.Remote {
-		return os.MkdirAll(j.to, 0o777)
+		return os.MkdirAll(it.to, 0o777)
 	}
-	return RetryIdempotent(func() error { return c.files.MkdirAll(ctx, j.to) })
+	return RetryIdempotent(func() error { return c.files.MkdirAll(ctx, it.to) })
 }
 
 // makeLink makes a local link.
-func (c *copier) makeLink(_ context.Context, j item) error {
-	if old, err := os.Lstat(j.to); err == nil && !old.IsDir() {
-		if text, err := os.Readlink(j.to); err == nil && text == j.link {
+func (c *copier) makeLink(_ context.Context, it item) error {
+	if old, err := os.Lstat(it.to); err == nil && !old.IsDir() {
+		if text, err := os.Readlink(it.to); err == nil && text == it.link {
 			return nil
 		}
-		if err := os.Remove(j.to); err != nil {
+		if err := os.Remove(it.to); err != nil {
 			return err
 		}
 	}
-	return os.Symlink(j.link, j.to)
+	return os.Symlink(it.link, it.to)
 }
 
 // copyFile copies one file.
-func (c *copier) copyFile(ctx context.Context, j item) error {
-	c.Report.Begin(filepath.Base(j.to))
+func (c *copier) copyFile(ctx context.Context, it item) error {
+	c.Report.Begin(filepath.Base(it.to))
 	switch {
 	case c.Sources[0].Remote && c.Destination.Remote:
-		err := c.copyOnServer(ctx, j)
+		err := c.copyOnServer(ctx, it)
 		if err == nil {
-			c.Report.Add(j.size)
-			c.copied(j, 0, "")
+			c.Report.Add(it.size)
+			c.copied(it, 0, "")
 		}
 		return err
 	case c.Sources[0].Remote:
-		return c.download(ctx, j)
+		return c.download(ctx, it)
 	}
-	return c.upload(ctx, j)
+	return c.upload(ctx, it)
 }
 
 // copyOnServer lets the server copy something by itself.
-func (c *copier) copyOnServer(ctx context.Context, j item) error {
-	do := func() error { return c.files.Copy(ctx, j.from, j.to) }
+func (c *copier) copyOnServer(ctx context.Context, it item) error {
+	do := func() error { return c.files.Copy(ctx, it.from, it.to) }
 	var err error
-	if j.regular {
+	if it.regular {
 		err = RetryIdempotent(do)
 	} else {
 		err = do() // a second copy of a link finds the first
@@ -232,7 +232,7 @@ func (c *copier) copyOnServer(ctx context.Context, j item) error {
 	if err != nil {
 		return err
 	}
-	return c.keepRemote(ctx, j)
+	return c.keepRemote(ctx, it)
 }
 
 // RetryIdempotent makes a change again as long as its answer is lost. Twice must do the same as once.

@@ -26,10 +26,9 @@ const (
 	copyCheckpoint = 8 << 20
 )
 
-// download fetches a file. It is written beside its place, where it is put when it is
-// whole.
-func (c *copier) download(ctx context.Context, j item) error {
-	to, err := resolveLocal(j.to)
+// download fetches a file into a partial file beside the target, which is renamed when it is whole.
+func (c *copier) download(ctx context.Context, it item) error {
+	to, err := resolveLocal(it.to)
 	if err != nil {
 		return err
 	}
@@ -38,9 +37,9 @@ func (c *copier) download(ctx context.Context, j item) error {
 	case err == nil && old.IsDir():
 		return ErrIsDirectory
 	case err == nil && !old.Mode().IsRegular():
-		return c.downloadToDevice(ctx, j, to)
+		return c.downloadToDevice(ctx, it, to)
 	}
-	source, err := c.files.Open(ctx, j.from)
+	source, err := c.files.Open(ctx, it.from)
 	if err != nil {
 		return err
 	}
@@ -50,28 +49,28 @@ func (c *copier) download(ctx context.Context, j item) error {
 	if err != nil {
 		return err
 	}
-	c.Report.Resize(info.Size() - j.size)
-	j.size, j.modified = info.Size(), info.ModTime()
+	c.Report.Resize(info.Size() - it.size)
+	it.size, it.modified = info.Size(), info.ModTime()
 	if told, ok := info.(client.FileInfo); ok {
-		j.mode, j.hasMode = told.Permissions()
+		it.mode, it.hasMode = told.Permissions()
 	}
 	absolute, err := filepath.Abs(to)
 	if err != nil {
 		return err
 	}
-	known := c.journal.find(j.from, absolute)
-	if !known.sameSource(j.size, j.modified) {
+	known := c.journal.find(it.from, absolute)
+	if !known.sameSource(it.size, it.modified) {
 		known = fileState{}
 	}
-	if known.Done && old != nil && old.Size() == j.size {
-		if err := c.keepLocal(j, to); err != nil {
+	if known.Done && old != nil && old.Size() == it.size {
+		if err := c.keepLocal(it, to); err != nil {
 			return err
 		}
-		c.Report.Skip(j.size)
-		c.copied(j, j.size, known.SHA256)
+		c.Report.Skip(it.size)
+		c.copied(it, it.size, known.SHA256)
 		return nil
 	}
-	p := &partialFile{copier: c, item: j, target: absolute, name: partName(j.from, absolute)}
+	p := &partialFile{copier: c, item: it, target: absolute, name: partName(it.from, absolute)}
 	return p.fetch(ctx, source, known, old)
 }
 
@@ -79,7 +78,7 @@ func (c *copier) download(ctx context.Context, j item) error {
 func resolveLocal(name string) (string, error) {
 	info, err := os.Lstat(name)
 	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
-		return name, nil // what is wrong shows when it is written
+		return name, nil // errors show when it is written
 	}
 	real, err := filepath.EvalSymlinks(name)
 	if err != nil {
@@ -89,18 +88,18 @@ func resolveLocal(name string) (string, error) {
 }
 
 // downloadToDevice downloads to a device or a pipe.
-func (c *copier) downloadToDevice(ctx context.Context, j item, to string) error {
+func (c *copier) downloadToDevice(ctx context.Context, it item, to string) error {
 	f, err := os.OpenFile(to, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	last := int64(0)
-	err = c.files.Download(ctx, j.from, f, client.DownloadOptions{Progress: func(done, _ int64) {
+	err = c.files.Download(ctx, it.from, f, client.DownloadOptions{Progress: func(done, _ int64) {
 		c.Report.Add(done - last)
 		last = done
 	}})
 	if err = cmp.Or(err, f.Close()); err == nil {
-		c.copied(j, 0, "")
+		c.copied(it, 0, "")
 	}
 	return err
 }
@@ -118,7 +117,7 @@ type partialFile struct {
 	kept   int64 // of got: from an earlier run
 }
 
-// fetch downloads, from where an earlier run has stopped if it has left what it said.
+// fetch downloads. It goes on where an earlier run has stopped, if the partial file is as the journal says.
 func (p *partialFile) fetch(ctx context.Context, source *client.File, known fileState, old fs.FileInfo) (err error) {
 	release, err := p.open()
 	if err != nil {
@@ -169,8 +168,8 @@ func (p *partialFile) fetch(ctx context.Context, source *client.File, known file
 	return nil
 }
 
-// open takes the part for us, until it is released. If another copy has it, this one
-// makes its own, which nobody goes on with.
+// open locks the partial file until it is released. If another copy has it, this one makes a file
+// of its own, with which no later run goes on.
 func (p *partialFile) open() (release func(), err error) {
 	p.own = true
 	perm := fs.FileMode(0o666)
@@ -192,18 +191,18 @@ func (p *partialFile) open() (release func(), err error) {
 	return func() {}, err
 }
 
-// isThere reports whether the part has not become somebody's file meanwhile.
+// isThere reports whether the partial file still has its name: another copy may have renamed it.
 func (p *partialFile) isThere() bool {
 	ours, err := p.file.Stat()
 	there, terr := os.Lstat(p.name)
 	return err == nil && terr == nil && os.SameFile(ours, there)
 }
 
-// resumable reports whether a later run may go on with the part.
+// resumable reports whether a later run may go on with the partial file.
 func (p *partialFile) resumable() bool { return p.own && p.journal != nil && p.size >= worthResuming }
 
-// resume sums up what an earlier run has written, and begins anew if that is not what
-// it said.
+// resume computes the sum of what an earlier run has written, and begins anew if it is not that of
+// the journal.
 func (p *partialFile) resume(ctx context.Context, known fileState) error {
 	p.sum = sha256.New()
 	if known.Got > 0 && p.own {
@@ -256,7 +255,7 @@ func (p *partialFile) state() fileState {
 func (p *partialFile) checkpoint() { p.journal.put(p.from, p.target, p.state()) }
 
 // install puts the file in its place. A new one gets the permissions of the source as far as
-// our umask allows, one that is replaced keeps its own.
+// our umask allows; a file that is replaced keeps its own.
 func (p *partialFile) install(old fs.FileInfo) error {
 	var err error
 	switch {

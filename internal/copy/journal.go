@@ -19,8 +19,7 @@ import (
 )
 
 const (
-	// journalAge is how long the journal of a copy that nobody has gone on with is
-	// kept.
+	// journalAge is how long the journal of an interrupted copy is kept.
 	journalAge = 30 * 24 * time.Hour
 
 	// worthResuming is the size from which on a part of a file is kept.
@@ -52,15 +51,14 @@ type fileState struct {
 	SHA256   string `json:"sha256,omitempty"` // of these
 }
 
-// sameSource reports whether the source is as it was, as far as one can tell from
-// outside.
+// sameSource reports whether the source has the size and the time that it had.
 func (r fileState) sameSource(size int64, modified time.Time) bool {
 	return r.Key != "" && r.Size == size && r.Modified == modified.UnixNano()
 }
 
-// OpenJournal finds what is known about copies to a destination. If another copy there
-// is under way, or there is no place for a journal, it is nil: nothing is wrong but
-// that a break costs more.
+// OpenJournal finds what is known about copies to a destination. It is nil if another copy to that
+// destination is under way, or if the state directory cannot be used: then an interrupted copy
+// begins anew.
 func OpenJournal(address, destination string) *Journal {
 	state, err := statedir.Default()
 	if err != nil {
@@ -83,7 +81,7 @@ func OpenJournal(address, destination string) *Journal {
 	for lines.Scan() {
 		var r fileState
 		if json.Unmarshal(lines.Bytes(), &r) != nil {
-			continue // the last line of somebody who was killed
+			continue // the last line of a copy that was killed
 		}
 		if r.Session != "" {
 			j.session = r.Session
@@ -93,7 +91,7 @@ func OpenJournal(address, destination string) *Journal {
 	return j
 }
 
-// sweepJournals removes what nobody will ask for.
+// sweepJournals removes old journals.
 func sweepJournals(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -121,7 +119,7 @@ func (j *Journal) find(from, to string) fileState {
 	return j.records[recordKey(from, to)]
 }
 
-// put remembers. What cannot be written is no reason to stop.
+// put remembers. An error is ignored: it costs nothing unless the copy is interrupted.
 func (j *Journal) put(from, to string, r fileState) {
 	if j == nil {
 		return
@@ -133,7 +131,7 @@ func (j *Journal) put(from, to string, r fileState) {
 func (j *Journal) write(r fileState) {
 	line, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // it has nothing that could fail
+		panic(err) // the type has nothing that could fail
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -187,7 +185,7 @@ func partName(from, to string) string {
 	return filepath.Join(filepath.Dir(to), "."+name[:min(len(name), 200)]+"."+recordKey(from, to)[:8]+".part")
 }
 
-// dropPart removes the part of a download that nobody will go on with.
+// dropPart removes a partial file with which no later run will go on.
 func dropPart(name string) error {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -22,7 +22,7 @@ type item struct {
 	hasMode  bool        // they are known
 	modified time.Time
 	link     string // what a link leads to, relative to where it is
-	regular  bool   // for the server to copy: a file, which can be copied again after a lost answer
+	regular  bool   // for a copy on the server: a regular file, which can be copied again after a lost answer
 }
 
 // A plan is all that is to be made, in this order.
@@ -32,16 +32,17 @@ type plan struct {
 	links       []item
 }
 
-// ErrIsDirectory means that a file was expected and is a directory.
-var ErrIsDirectory = errors.New("is a directory")
-
+// Errors of a path.
 var (
+	ErrIsDirectory      = errors.New("is a directory")    // a file was expected
+	ErrMissingDirectory = errors.New("no such directory") // the destination must be a directory and does not exist
+
 	errNotDirectory = errors.New("not a directory")
 	errNotRegular   = errors.New("neither a file nor a directory")
 	errLoop         = errors.New("the link leads to a directory that it is in")
 )
 
-// plan looks at the sources. What cannot be copied is told at once, and left out.
+// plan looks at the sources. A source that cannot be copied is reported and left out.
 func (c *copier) plan(ctx context.Context) (*plan, error) {
 	destination, into, err := c.findDestination(ctx)
 	if err != nil {
@@ -69,7 +70,7 @@ func (c *copier) plan(ctx context.Context) (*plan, error) {
 			if info, err := c.files.Stat(ctx, from); err == nil && info.Mode().IsRegular() {
 				whole.size, whole.regular = info.Size(), !info.IsLink()
 			}
-			p.files = append(p.files, whole) // what is wrong shows when it is copied
+			p.files = append(p.files, whole) // errors show when it is copied
 		case s.Remote:
 			err = c.planDownload(ctx, p, from, to)
 		default:
@@ -100,21 +101,13 @@ func (c *copier) findDestination(ctx context.Context) (name string, into bool, e
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return "", false, fmt.Errorf("%s: %s", c.Destination, Reason(err))
 	case err != nil && (len(c.Sources) > 1 || strings.HasSuffix(name, "/")):
-		return "", false, fmt.Errorf("%s: %w", c.Destination, c.missingDirectory())
+		return "", false, fmt.Errorf("%s: %w", c.Destination, ErrMissingDirectory)
 	case !isDir && (len(c.Sources) > 1 || strings.HasSuffix(name, "/")):
 		return "", false, fmt.Errorf("%s: %w", c.Destination, errNotDirectory)
 	case isDir && c.Stream:
 		return "", false, fmt.Errorf("%s: %w", c.Destination, ErrIsDirectory)
 	}
 	return name, isDir, nil
-}
-
-// missingDirectory is the error of a destination that must be a directory and does not exist.
-func (c *copier) missingDirectory() error {
-	if c.Destination.Remote {
-		return fmt.Errorf("no such directory; make it with `tether fs mkdir -p %s`", c.Destination.Path)
-	}
-	return errors.New("no such directory; make it with `mkdir -p`")
 }
 
 // remotePath makes a path of the server's machine absolute.
@@ -132,8 +125,8 @@ func Join(dir, name string) string {
 	return strings.TrimRight(dir, "/") + "/" + name
 }
 
-// lastElement is what a source is called in a directory. DIR/. stands for what is in
-// DIR, also where it is a directory that was named without a name.
+// lastElement is the name that a source gets in a directory. DIR/. stands for the content of DIR, and
+// so do paths that end without a name, such as / and "..".
 func lastElement(name string) string {
 	trimmed := strings.TrimRight(filepath.ToSlash(name), "/")
 	switch last := path.Base(trimmed); {
@@ -144,8 +137,7 @@ func lastElement(name string) string {
 	}
 }
 
-// planUpload looks at a local file or tree. The protocol cannot make links: they are
-// copied as what they lead to.
+// planUpload looks at a local file or tree. The protocol cannot make links: their targets are copied.
 func (c *copier) planUpload(plan *plan, from, to string) error {
 	info, err := os.Stat(from)
 	if err != nil {
@@ -163,7 +155,7 @@ func (c *copier) planLocal(plan *plan, from, to string, info fs.FileInfo, inside
 	switch {
 	case info.Mode().IsRegular():
 		if c.Stream {
-			made.mode, made.hasMode = 0, false // that of our own file means nothing
+			made.mode, made.hasMode = 0, false // the permissions of a temporary file mean nothing
 		}
 		plan.files = append(plan.files, made)
 		return
@@ -187,7 +179,7 @@ func (c *copier) planLocal(plan *plan, from, to string, info fs.FileInfo, inside
 	for _, e := range entries {
 		name, below := filepath.Join(from, e.Name()), append(inside[:len(inside):len(inside)], e.Name())
 		if c.excludes(below, false) {
-			continue // whatever it is, and also if that cannot be found out
+			continue // also if Stat would fail
 		}
 		entry, err := os.Stat(name)
 		if err != nil {
@@ -220,14 +212,14 @@ func (c *copier) planDownload(ctx context.Context, plan *plan, from, to string) 
 	return nil
 }
 
-// remoteItem is a job for what is at a path of the server's machine.
+// remoteItem is the item for a path of the server's machine.
 func remoteItem(info client.FileInfo, from, to string) item {
-	j := item{from: from, to: to, size: info.Size(), modified: info.ModTime()}
-	j.mode, j.hasMode = info.Permissions()
-	return j
+	it := item{from: from, to: to, size: info.Size(), modified: info.ModTime()}
+	it.mode, it.hasMode = info.Permissions()
+	return it
 }
 
-// tolerate tells of a remote file that is left out, unless nothing more can be asked.
+// tolerate reports a remote file that is left out, unless the server cannot be asked any more.
 func (c *copier) tolerate(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -287,8 +279,8 @@ func (t treeDownload) file(ctx context.Context, e Entry, from, to string) error 
 	return nil
 }
 
-// linkTo plans a link. One that leads to something in the same tree stays a link; the
-// protocol only tells where it ends. Others are copied as what they lead to.
+// linkTo plans a link. A link within the tree stays a link to its final target, since the protocol
+// does not tell its text. For other links, the target is copied.
 func (t treeDownload) linkTo(ctx context.Context, e Entry, from, above, to string, at []string) error {
 	real, err := t.files.Canonical(ctx, from)
 	if err != nil {

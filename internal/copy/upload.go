@@ -11,12 +11,12 @@ import (
 )
 
 // upload sends a file.
-func (c *copier) upload(ctx context.Context, j item) error {
-	from, err := filepath.Abs(j.from)
+func (c *copier) upload(ctx context.Context, it item) error {
+	from, err := filepath.Abs(it.from)
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(j.from)
+	f, err := os.Open(it.from)
 	if err != nil {
 		return err
 	}
@@ -25,55 +25,55 @@ func (c *copier) upload(ctx context.Context, j item) error {
 	if err != nil {
 		return err
 	}
-	c.Report.Resize(info.Size() - j.size)
-	j.size, j.modified = info.Size(), info.ModTime()
-	known := c.journal.find(from, j.to)
-	if !known.sameSource(j.size, info.ModTime()) {
+	c.Report.Resize(info.Size() - it.size)
+	it.size, it.modified = info.Size(), info.ModTime()
+	known := c.journal.find(from, it.to)
+	if !known.sameSource(it.size, info.ModTime()) {
 		known = fileState{}
 	}
 	if known.Done {
-		if there, err := c.files.Stat(ctx, j.to); err == nil && there.Size() == j.size {
-			if err := c.keepRemote(ctx, j); err != nil {
+		if there, err := c.files.Stat(ctx, it.to); err == nil && there.Size() == it.size {
+			if err := c.keepRemote(ctx, it); err != nil {
 				return err
 			}
-			c.Report.Skip(j.size)
-			c.copied(j, j.size, "")
+			c.Report.Skip(it.size)
+			c.copied(it, it.size, "")
 			return nil
 		}
 	}
-	now := fileState{Size: j.size, Modified: info.ModTime().UnixNano()}
-	if c.client.Has(client.FeatureUpload) && j.size >= worthResuming && c.journal != nil {
+	now := fileState{Size: it.size, Modified: info.ModTime().UnixNano()}
+	if c.client.Has(client.FeatureUpload) && it.size >= worthResuming && c.journal != nil {
 		if now.Upload = known.Upload; now.Upload == "" {
 			now.Upload = newUploadID()
 		}
 		c.journal.setSession(c.client.SessionID())
-		c.journal.put(from, j.to, now)
+		c.journal.put(from, it.to, now)
 	}
-	resumed, err := c.send(ctx, f, j, now.Upload)
+	resumed, err := c.send(ctx, f, it, now.Upload)
 	if err != nil {
 		return err
 	}
-	if after, err := f.Stat(); err != nil || after.Size() != j.size || !after.ModTime().Equal(info.ModTime()) {
+	if after, err := f.Stat(); err != nil || after.Size() != it.size || !after.ModTime().Equal(info.ModTime()) {
 		return errors.Join(client.ErrChanged, err)
 	}
 	if c.Verify || !c.client.Has(client.FeatureUpload) {
-		if err := c.compare(ctx, io.NewSectionReader(f, 0, j.size), j.to); err != nil {
+		if err := c.compare(ctx, io.NewSectionReader(f, 0, it.size), it.to); err != nil {
 			return err
 		}
 	}
-	if err := c.keepRemote(ctx, j); err != nil {
+	if err := c.keepRemote(ctx, it); err != nil {
 		return err
 	}
 	now.Upload, now.Done = "", true
-	c.journal.put(from, j.to, now)
-	c.copied(j, resumed, "")
+	c.journal.put(from, it.to, now)
+	c.copied(it, resumed, "")
 	return nil
 }
 
 // send uploads, and counts. It returns how much was there already.
-func (c *copier) send(ctx context.Context, f *os.File, j item, id string) (resumed int64, err error) {
+func (c *copier) send(ctx context.Context, f *os.File, it item, id string) (resumed int64, err error) {
 	last, first := int64(0), true
-	o := client.UploadOptions{Mode: j.mode, ID: id, Progress: func(done, _ int64) {
+	o := client.UploadOptions{Mode: it.mode, ID: id, Progress: func(done, _ int64) {
 		if first && done > 0 && id != "" {
 			resumed = done
 			c.Report.Skip(done)
@@ -82,7 +82,7 @@ func (c *copier) send(ctx context.Context, f *os.File, j item, id string) (resum
 		}
 		first, last = false, done
 	}}
-	err = RetryIdempotent(func() error { return c.files.Upload(ctx, j.to, f, j.size, o) })
+	err = RetryIdempotent(func() error { return c.files.Upload(ctx, it.to, f, it.size, o) })
 	if err != nil {
 		c.Report.Add(-last)
 	}
