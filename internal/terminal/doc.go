@@ -19,6 +19,7 @@
 //	terminal*.go  raw mode, size, what differs between systems
 //	stdio.go      reads and writes of standard streams that can be interrupted
 //	output.go     errors of our own output
+//	log.go        the output of a process by lines, for `tether logs`
 //	table.go      columns
 //	text.go       sizes, times and names for people, cut to what fits
 //

@@ -83,18 +83,18 @@ type keyboard struct {
 	escape *Escape       // nil: everything is passed on
 	leave  chan error    // the user leaves
 	typed  chan []byte   // on its way to the command
-	gone   chan struct{} // closed when nobody wants it any more
+	gone   chan struct{} // closed when the command takes no more input
 	tasks  sync.WaitGroup
 }
 
-// newKeyboard passes input on until there is no more, or nobody wants it, or the user
-// leaves, which is told on leave. At the end of the input atEnd is called.
+// newKeyboard passes input on until it ends, the command takes no more, or the user leaves, which is
+// told on leave. At the end of the input atEnd is called.
 func newKeyboard(stdin *os.File, e *Escape, to io.Writer, atEnd func() error) *keyboard {
 	k := &keyboard{in: InterruptibleReader(stdin), escape: e, leave: make(chan error, 1), gone: make(chan struct{})}
 	if e != nil {
 		k.typed = make(chan []byte, typedAhead)
 	} else {
-		k.typed = make(chan []byte) // what is piped is read as it is wanted
+		k.typed = make(chan []byte) // a pipe is read only as fast as the command reads
 	}
 	k.tasks.Go(k.read) // ends with the input, or when stop closes it
 	k.tasks.Go(func() { k.write(to, atEnd) })
@@ -130,7 +130,7 @@ func (k *keyboard) write(to io.Writer, atEnd func() error) {
 			return
 		}
 	}
-	atEnd() // fails only if nobody reads it
+	atEnd() // fails only if the command has closed its input
 }
 
 // stop ends the reading. Writing ends with the process or the client; wait waits for

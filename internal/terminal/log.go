@@ -105,8 +105,8 @@ func (p *LogPrinter) keep(l logLine) error {
 	return nil
 }
 
-// Release prints what was held back; from now on nothing is. Lines that have not ended
-// count: they are printed when they have.
+// Release prints the lines that were held back, and from now on holds back none. Lines that have not
+// ended count as held back: they are printed when they end.
 func (p *LogPrinter) Release() error {
 	open := 0
 	for _, text := range p.parts {

@@ -108,7 +108,7 @@ func (p *Progress) draw() {
 	}
 }
 
-// Close takes the line away and draws no more.
+// Close removes the line; nothing is drawn after it.
 func (p *Progress) Close() {
 	if p.quiet {
 		return
@@ -120,7 +120,7 @@ func (p *Progress) Close() {
 	p.hide()
 }
 
-// hide takes the line away. The caller has p.mu.
+// hide removes the line. The caller has p.mu.
 func (p *Progress) hide() {
 	if p.drawn {
 		io.WriteString(p.to, escClearLine)
@@ -151,7 +151,7 @@ func (p *Progress) Begin(name string) {
 	p.current = Name(name)
 }
 
-// Add counts bytes; there are fewer than none when a file begins again.
+// Add counts bytes; the number is negative when a file begins again.
 func (p *Progress) Add(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

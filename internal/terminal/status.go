@@ -19,9 +19,9 @@ const (
 	statusStep = time.Second
 )
 
-// A StatusLine tells people that the connection is lost, and when it is back. On a
-// terminal it is one line below the cursor, which is gone without a trace when output
-// goes on; elsewhere it is a plain line for each event.
+// A StatusLine tells people that the connection is lost, and when it is back. On a terminal it is
+// one line below the cursor, which is removed when output goes on; elsewhere it is a plain line for
+// each event.
 type StatusLine struct {
 	to       io.Writer
 	terminal bool
@@ -110,7 +110,7 @@ func (s *StatusLine) over() {
 	s.since, s.announced = time.Time{}, false
 }
 
-// tick shows what there is to show, while the outage lasts.
+// tick shows the status, and again each statusStep while the outage lasts.
 func (s *StatusLine) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *StatusLine) show() {
 	io.WriteString(s.to, room+escSave+escBelow+fit(text, s.to)+escRestore)
 }
 
-// hide takes the status away. The caller has s.mu.
+// hide removes the status. The caller has s.mu.
 func (s *StatusLine) hide() {
 	switch s.shown {
 	case inTitle:
@@ -200,11 +200,11 @@ func (s *StatusLine) noteLocked(text string) {
 	}
 }
 
-// tellNotes prints what waits. The caller has s.mu.
+// tellNotes prints the notes that wait. The caller has s.mu.
 func (s *StatusLine) tellNotes() {
 	s.hide()
 	for _, text := range s.notes {
-		if s.terminal && s.raw { // the cursor may be anywhere, and nobody else sends it home
+		if s.terminal && s.raw { // the cursor may be anywhere, and the raw terminal does not move it
 			text = "\r\n" + text + "\r"
 		}
 		io.WriteString(s.to, text+"\n")
@@ -212,7 +212,7 @@ func (s *StatusLine) tellNotes() {
 	s.notes = nil
 }
 
-// Close takes the status away for good.
+// Close removes the status; nothing is shown after it.
 func (s *StatusLine) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +239,7 @@ type statusWriter struct {
 }
 
 // Write holds the lock: nothing is drawn into a piece of output. If the terminal is
-// stopped, only who has to tell a state waits.
+// stopped, a goroutine that tells a state waits.
 func (w statusWriter) Write(b []byte) (int, error) {
 	s := w.status
 	s.mu.Lock()

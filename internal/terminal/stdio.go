@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// Standard input and output are inherited: to make them non-blocking would change
-// them for whoever else holds them, and without that a Close does not end a
-// system call that waits. So the waiting is done by a goroutine that can be left
-// behind; it ends with its system call or with the process.
+// Standard input and output are inherited. To make them non-blocking would change them for every
+// other program that has them, and without that a Close does not end a system call that waits. So
+// a goroutine waits instead, which can be left behind: it ends with its system call or with the
+// process.
 
 // InterruptibleReader returns a reader of f whose Close ends a Read that waits.
 func InterruptibleReader(f *os.File) io.ReadCloser {

@@ -152,8 +152,8 @@ func (s *Session) Stream(p Process, sources []Events, in *Input, signals <-chan 
 	return end
 }
 
-// carry writes output until the command has ended, and does meanwhile what signals and the
-// terminal ask for. left tells that the user wants to leave; it may be nil.
+// carry writes output until the command has ended. Meanwhile it handles signals, the timeout and a
+// broken output. left tells that the user wants to leave; it may be nil.
 func (s *Session) carry(p Process, sources []Events, signals <-chan os.Signal, left <-chan error) Ending {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -326,9 +326,8 @@ func (s *Session) copy(ctx context.Context, from Events, out output, broken chan
 // errSilent means that an output was silent for long enough.
 var errSilent = errors.New("no more output")
 
-// next returns the event that follows what was copied. After the exit of the command
-// it is not waited for longer than outputGrace, as long as somebody could tell us about
-// it and nothing is on its way.
+// next returns the event after those that were copied. After the exit of the command it waits no
+// longer than outputGrace, if the server is connected and has no further event.
 func (s *Session) next(ctx context.Context, from Events, c copied) (client.Event, error) {
 	if !c.exited {
 		return from.Next(ctx)

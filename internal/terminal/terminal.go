@@ -6,13 +6,13 @@ import (
 	"golang.org/x/term"
 )
 
-// Is tells whether somebody sits at the other end.
+// Is reports whether a stream is a terminal.
 func Is(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && f != nil && term.IsTerminal(int(f.Fd()))
 }
 
-// Size is zero where nobody knows.
+// Size is that of a terminal, and zero if it is not known.
 func Size(f *os.File) (rows, cols uint16) {
 	width, height, err := term.GetSize(int(f.Fd()))
 	if err != nil {
