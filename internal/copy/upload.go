@@ -1,6 +1,7 @@
 package copy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -10,7 +11,7 @@ import (
 	"github.com/tetherexec/tether/client"
 )
 
-// upload sends a file.
+// upload sends a file, unless an earlier run has sent it.
 func (c *copier) upload(ctx context.Context, it item) error {
 	from, err := filepath.Abs(it.from)
 	if err != nil {
@@ -28,7 +29,7 @@ func (c *copier) upload(ctx context.Context, it item) error {
 	c.Report.Resize(info.Size() - it.size)
 	it.size, it.modified = info.Size(), info.ModTime()
 	known := c.journal.find(from, it.to)
-	if !known.sameSource(it.size, info.ModTime()) {
+	if !known.sameSource(it.size, it.modified) {
 		known = fileState{}
 	}
 	if known.Done {
@@ -41,33 +42,36 @@ func (c *copier) upload(ctx context.Context, it item) error {
 			return nil
 		}
 	}
-	now := fileState{Size: it.size, Modified: info.ModTime().UnixNano()}
+	now := fileState{Size: it.size, Modified: it.modified.UnixNano()}
 	if c.client.Has(client.FeatureUpload) && it.size >= worthResuming && c.journal != nil {
-		if now.Upload = known.Upload; now.Upload == "" {
-			now.Upload = newUploadID()
-		}
+		now.Upload = cmp.Or(known.Upload, newUploadID())
 		c.journal.setSession(c.client.SessionID())
 		c.journal.put(from, it.to, now)
 	}
-	resumed, err := c.send(ctx, f, it, now.Upload)
+	resumed, err := c.uploadAndCheck(ctx, f, it, now.Upload)
 	if err != nil {
-		return err
-	}
-	if after, err := f.Stat(); err != nil || after.Size() != it.size || !after.ModTime().Equal(info.ModTime()) {
-		return errors.Join(client.ErrChanged, err)
-	}
-	if c.Verify || !c.client.Has(client.FeatureUpload) {
-		if err := c.compare(ctx, io.NewSectionReader(f, 0, it.size), it.to); err != nil {
-			return err
-		}
-	}
-	if err := c.keepRemote(ctx, it); err != nil {
 		return err
 	}
 	now.Upload, now.Done = "", true
 	c.journal.put(from, it.to, now)
 	c.copied(it, resumed, "")
 	return nil
+}
+
+// uploadAndCheck sends a file, checks that it has not changed meanwhile, and gives it its attributes.
+func (c *copier) uploadAndCheck(ctx context.Context, f *os.File, it item, id string) (resumed int64, err error) {
+	if resumed, err = c.send(ctx, f, it, id); err != nil {
+		return 0, err
+	}
+	if after, err := f.Stat(); err != nil || after.Size() != it.size || !after.ModTime().Equal(it.modified) {
+		return 0, errors.Join(client.ErrChanged, err)
+	}
+	if c.Verify || !c.client.Has(client.FeatureUpload) {
+		if err := c.compare(ctx, io.NewSectionReader(f, 0, it.size), it.to); err != nil {
+			return 0, err
+		}
+	}
+	return resumed, c.keepRemote(ctx, it)
 }
 
 // send uploads, and counts. It returns how much was there already.

@@ -31,18 +31,26 @@ const escClearLine = "\r\x1b[2K"
 
 // A Progress tells people how a copy is going: on a terminal by one line that is drawn
 // again and again, elsewhere by a plain line now and then. It is safe for concurrent
-// use. A goroutine draws until close.
+// use. A goroutine draws until Close.
 type Progress struct {
 	to       io.Writer
 	terminal bool
 	quiet    bool
-	now      func() time.Time
 	width    func() int
 
 	stop    chan struct{}
 	drawing sync.WaitGroup
 
-	mu        sync.Mutex
+	mu     sync.Mutex
+	copy   copyState
+	lost   time.Time // since when the connection is; zero: it is there
+	reason string    // why; may be empty
+	drawn  bool
+}
+
+// A copyState is how far a copy is.
+type copyState struct {
+	now       func() time.Time
 	started   time.Time
 	planned   bool
 	files     int
@@ -52,9 +60,6 @@ type Progress struct {
 	resumed   int64 // of done: not copied now
 	current   string
 	samples   []sample // of the last rateSpan, oldest first
-	lost      time.Time
-	reason    string // why; may be empty
-	drawn     bool
 }
 
 // A sample is how far the copy was at a time.
@@ -64,7 +69,7 @@ type sample struct {
 }
 
 func NewProgress(stderr io.Writer, quiet bool) *Progress {
-	p := &Progress{to: stderr, terminal: Is(stderr), quiet: quiet, now: time.Now, stop: make(chan struct{})}
+	p := &Progress{to: stderr, terminal: Is(stderr), quiet: quiet, stop: make(chan struct{})}
 	p.width = func() int {
 		f, ok := stderr.(*os.File)
 		if !ok {
@@ -75,7 +80,8 @@ func NewProgress(stderr io.Writer, quiet bool) *Progress {
 		}
 		return 80
 	}
-	p.started = p.now()
+	p.copy.now = time.Now
+	p.copy.started = p.copy.now()
 	if !quiet {
 		p.drawing.Go(p.draw)
 	}
@@ -96,12 +102,12 @@ func (p *Progress) draw() {
 		case <-tick.C:
 		}
 		p.mu.Lock()
-		p.measure()
+		p.copy.measure()
 		switch {
 		case p.terminal:
 			p.drawn = true
 			io.WriteString(p.to, escClearLine+p.line(p.width()-1))
-		case p.planned:
+		case p.copy.planned:
 			fmt.Fprintf(p.to, "tether: %s\n", p.line(0))
 		}
 		p.mu.Unlock()
@@ -140,44 +146,44 @@ func (p *Progress) Say(format string, args ...any) {
 func (p *Progress) Plan(files int, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.planned, p.files, p.total = true, files, total
-	p.started, p.samples = p.now(), nil
+	p.copy.planned, p.copy.files, p.copy.total = true, files, total
+	p.copy.started, p.copy.samples = p.copy.now(), nil
 }
 
 // Begin says which file is copied now.
 func (p *Progress) Begin(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.current = Name(name)
+	p.copy.current = Name(name)
 }
 
 // Add counts bytes; the number is negative when a file begins again.
 func (p *Progress) Add(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.done += n
+	p.copy.done += n
 }
 
 // Resize corrects the total: a file has another size than it had when it was planned.
 func (p *Progress) Resize(by int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.total += by
+	p.copy.total += by
 }
 
 // Skip counts bytes that were copied earlier.
 func (p *Progress) Skip(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.done += n
-	p.resumed += n
+	p.copy.done += n
+	p.copy.resumed += n
 }
 
 // Finish counts a file.
 func (p *Progress) Finish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.filesDone++
+	p.copy.filesDone++
 }
 
 // Tell is client.Options.OnState.
@@ -193,28 +199,28 @@ func (p *Progress) Tell(status client.Status) {
 	case client.Recovering:
 		p.reason = status.Reason()
 		if p.lost.IsZero() {
-			p.lost = p.now()
+			p.lost = p.copy.now()
 		}
 	case client.Connected:
 		p.lost = time.Time{}
 	}
 }
 
-// measure takes a sample. The caller has p.mu.
-func (p *Progress) measure() {
-	now := p.now()
-	p.samples = append(p.samples, sample{now, p.done - p.resumed})
-	for len(p.samples) > 2 && now.Sub(p.samples[1].at) >= rateSpan {
-		p.samples = p.samples[1:]
+// measure takes a sample.
+func (c *copyState) measure() {
+	now := c.now()
+	c.samples = append(c.samples, sample{now, c.done - c.resumed})
+	for len(c.samples) > 2 && now.Sub(c.samples[1].at) >= rateSpan {
+		c.samples = c.samples[1:]
 	}
 }
 
-// rate is in bytes per second, lately; 0: not known. The caller has p.mu.
-func (p *Progress) rate() float64 {
-	if len(p.samples) == 0 {
+// rate is in bytes per second, lately; 0: not known.
+func (c *copyState) rate() float64 {
+	if len(c.samples) == 0 {
 		return 0
 	}
-	first, last := p.samples[0], p.samples[len(p.samples)-1]
+	first, last := c.samples[0], c.samples[len(c.samples)-1]
 	span := last.at.Sub(first.at)
 	if span <= 0 || last.bytes <= first.bytes {
 		return 0
@@ -225,17 +231,17 @@ func (p *Progress) rate() float64 {
 // line is all that is known, in at most width columns; 0: no bar, any width. The
 // caller has p.mu.
 func (p *Progress) line(width int) string {
-	if !p.planned {
+	if !p.copy.planned {
 		return Cut("looking what there is to copy", width)
 	}
-	parts := []string{p.percent(), Bytes(uint64(max(p.done, 0))) + "/" + Bytes(uint64(p.total))}
-	if p.files > 1 {
-		parts = append(parts, fmt.Sprintf("%d/%d files", p.filesDone, p.files))
+	parts := []string{p.copy.percent(), Bytes(uint64(max(p.copy.done, 0))) + "/" + Bytes(uint64(p.copy.total))}
+	if p.copy.files > 1 {
+		parts = append(parts, fmt.Sprintf("%d/%d files", p.copy.filesDone, p.copy.files))
 	}
-	if away := p.now().Sub(p.lost); !p.lost.IsZero() && away >= statusDelay {
+	if away := p.copy.now().Sub(p.lost); !p.lost.IsZero() && away >= statusDelay {
 		parts = append(parts, outageText(away, p.reason))
-	} else if rate := p.rate(); rate > 0 {
-		parts = append(parts, Bytes(uint64(rate))+"/s", "ETA "+clock(time.Duration(float64(max(p.total-p.done, 0))/rate*float64(time.Second))))
+	} else if rate := p.copy.rate(); rate > 0 {
+		parts = append(parts, Bytes(uint64(rate))+"/s", "ETA "+clock(time.Duration(float64(max(p.copy.total-p.copy.done, 0))/rate*float64(time.Second))))
 	} else {
 		parts = append(parts, "-/s", "ETA -:--")
 	}
@@ -245,27 +251,27 @@ func (p *Progress) line(width int) string {
 	}
 	room := width - Width(text) - len("[] ")
 	if bar := min(barWidth, room); bar >= 5 {
-		text = p.bar(bar) + " " + text
+		text = p.copy.bar(bar) + " " + text
 		room -= bar
 	}
-	if room -= len("  "); room >= 8 && p.current != "" {
-		text += "  " + Cut(p.current, room)
+	if room -= len("  "); room >= 8 && p.copy.current != "" {
+		text += "  " + Cut(p.copy.current, room)
 	}
 	return Cut(text, width)
 }
 
 // share is what is done, from 0 to 1.
-func (p *Progress) share() float64 {
-	if p.total <= 0 {
+func (c *copyState) share() float64 {
+	if c.total <= 0 {
 		return 1
 	}
-	return min(1, max(0, float64(p.done)/float64(p.total)))
+	return min(1, max(0, float64(c.done)/float64(c.total)))
 }
 
-func (p *Progress) percent() string { return fmt.Sprintf("%3d%%", int(p.share()*100)) }
+func (c *copyState) percent() string { return fmt.Sprintf("%3d%%", int(c.share()*100)) }
 
-func (p *Progress) bar(width int) string {
-	full := int(p.share() * float64(width))
+func (c *copyState) bar(width int) string {
+	full := int(c.share() * float64(width))
 	bar := strings.Repeat("=", full)
 	if full < width {
 		bar += ">" + strings.Repeat(" ", width-full-1)
@@ -280,20 +286,20 @@ func (p *Progress) Bar() bool { return p.terminal && !p.quiet }
 func (p *Progress) Totals() (files int, bytes int64, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.filesDone, p.done, p.now().Sub(p.started)
+	return p.copy.filesDone, p.copy.done, p.copy.now().Sub(p.copy.started)
 }
 
 // Summary is what was done in the end.
 func (p *Progress) Summary() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	took, copied := p.now().Sub(p.started), max(p.done-p.resumed, 0)
-	text := fmt.Sprintf("%s, %s in %s", Plural(p.filesDone, "file"), Bytes(uint64(copied)), Span(took))
+	took, copied := p.copy.now().Sub(p.copy.started), max(p.copy.done-p.copy.resumed, 0)
+	text := fmt.Sprintf("%s, %s in %s", Plural(p.copy.filesDone, "file"), Bytes(uint64(copied)), Span(took))
 	if took >= time.Second {
 		text += fmt.Sprintf(" (%s/s)", Bytes(uint64(float64(copied)/took.Seconds())))
 	}
-	if p.resumed > 0 {
-		text += fmt.Sprintf("; %s were there already", Bytes(uint64(p.resumed)))
+	if p.copy.resumed > 0 {
+		text += fmt.Sprintf("; %s were there already", Bytes(uint64(p.copy.resumed)))
 	}
 	return text
 }

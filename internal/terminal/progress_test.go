@@ -14,11 +14,11 @@ import (
 // draws.
 func newClockedProgress(out *bytes.Buffer) (p *Progress, pass func(time.Duration)) {
 	now := time.Unix(1_000_000, 0)
-	p = &Progress{to: out, now: func() time.Time { return now }, started: now}
+	p = &Progress{to: out, copy: copyState{now: func() time.Time { return now }, started: now}}
 	return p, func(d time.Duration) {
 		for step := 100 * time.Millisecond; d > 0; d -= step {
 			now = now.Add(step)
-			p.measure()
+			p.copy.measure()
 		}
 	}
 }
