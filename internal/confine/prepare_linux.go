@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/files/at"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/sandbox"
@@ -361,14 +362,11 @@ func (l *launch) stage(s *stage.Config) (err error) {
 	return nil
 }
 
-// descriptorPath is how to execute what a descriptor leads to.
-func descriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
-
 // stageArgv is how the stage is executed: through a descriptor, if that is possible.
 func (l *launch) stageArgv() []string {
 	self := l.confiner.self.path
 	if startsThroughProc(l.prepared.Plan) {
-		self = descriptorPath(l.selfFd)
+		self = at.ProcPath(l.selfFd)
 	}
 	return reexec.Argv(self, reexec.Sandbox, strconv.Itoa(l.stageFd), strconv.Itoa(l.reportFd))
 }
@@ -399,7 +397,7 @@ func (l *launch) bubblewrap(verdict Verdict, filter []byte, config *stage.Config
 	}
 	program := verdict.Bubblewrap.Path
 	if l.confiner.bubblewrap != nil {
-		program = descriptorPath(l.bubblewrapFd)
+		program = at.ProcPath(l.bubblewrapFd)
 	}
 	l.launcher.Argv = append([]string{program, "--args", strconv.Itoa(argsFd), "--"}, l.stageArgv()...)
 	l.launcher.Mounts, l.launcher.Stays = verdict.Mounts, true

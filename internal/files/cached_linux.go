@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // resolveCached is RESOLVE_CACHED of openat2: a name that is not in memory is EAGAIN.
@@ -52,7 +54,7 @@ var promptFileSystems = [...]int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, 
 // larger, so that a file that grows meanwhile is noticed.
 func readPages(fd int, size int64, b []byte) (int, bool) {
 	// O_NONBLOCK: nobody waits for a lease to be given back.
-	file, err := unix.Open(procPath(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	file, err := unix.Open(at.ProcPath(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, false
 	}

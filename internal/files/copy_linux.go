@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // copyPiece is how much of a file is copied between two looks at the context.
@@ -58,12 +60,11 @@ func (Direct) Copy(ctx context.Context, source, destination string, recursive bo
 }
 
 func copyLink(from, to place) error {
-	target := make([]byte, pathMax)
-	n, err := unix.Readlinkat(from.dir, from.name, target)
+	target, err := at.ReadLink(from.dir, from.name)
 	if err != nil {
 		return err
 	}
-	return retry(func() error { return unix.Symlinkat(string(target[:n]), to.dir, to.name) })
+	return at.Retry(func() error { return unix.Symlinkat(target, to.dir, to.name) })
 }
 
 // copyFile copies the regular file that fd stands for, found at from, with its
@@ -83,7 +84,7 @@ func copyFile(ctx context.Context, from place, fd int, st unix.Stat_t, to place,
 		return err
 	}
 	switch {
-	case same(st, old):
+	case at.Same(st, old):
 		unix.Close(out)
 		return nil
 	case kind(old) != unix.S_IFREG:
@@ -140,7 +141,7 @@ func copyTree(ctx context.Context, from place, fd int, destination string) error
 	if err := makeAll(destination); err != nil {
 		return err
 	}
-	to, err := openDirectory(destination, true)
+	to, err := at.Openat(unix.AT_FDCWD, destination, at.Directory, 0)
 	if err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ func (t *treeCopy) directory(from place, to, length int) error {
 	if err := unix.Fstat(names.fd, &self); err != nil {
 		return err
 	}
-	if same(self, t.top) {
+	if at.Same(self, t.top) {
 		return errCopyIntoSelf
 	}
 	for {
@@ -202,7 +203,7 @@ func (t *treeCopy) directory(from place, to, length int) error {
 		if name == nil || err != nil {
 			return err
 		}
-		if length+1+len(name) >= pathMax {
+		if length+1+len(name) >= unix.PathMax {
 			return unix.ENAMETOOLONG
 		}
 		if err := t.entry(place{names.fd, string(name)}, kind, to, length); err != nil {
@@ -242,7 +243,7 @@ func (t *treeCopy) subdirectory(from, to place, length int) error {
 	if err := mkdirat(to.dir, to.name); err != nil && !isDirectory(to.dir, to.name) {
 		return err
 	}
-	fd, err := openat(to.dir, to.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := at.Openat(to.dir, to.name, at.Directory, 0)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/files/at"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -69,16 +70,16 @@ func (Direct) CreateDirectory(_ context.Context, path string, recursive, follow 
 	case path == "/":
 		return failed(unix.EEXIST)
 	}
-	at, err := find(path, follow)
+	p, err := find(path, follow)
 	if err != nil {
 		return failed(err)
 	}
-	defer at.close()
-	return failed(mkdirat(at.dir, at.name))
+	defer p.close()
+	return failed(mkdirat(p.dir, p.name))
 }
 
 func mkdirat(dir int, name string) error {
-	return retry(func() error { return unix.Mkdirat(dir, name, 0o777) })
+	return at.Retry(func() error { return unix.Mkdirat(dir, name, 0o777) })
 }
 
 // makeAll makes path and what is missing above it, through links that exist. Others may
@@ -88,7 +89,7 @@ func makeAll(path string) error {
 	for len(missing) > 0 {
 		last := missing[len(missing)-1]
 		err := mkdirat(unix.AT_FDCWD, last)
-		if err == unix.ENOENT && last != "/" && len(missing) < pathMax {
+		if err == unix.ENOENT && last != "/" && len(missing) < unix.PathMax {
 			if parent := filepath.Dir(last); !isDirectory(unix.AT_FDCWD, parent) {
 				missing = append(missing, parent)
 				continue
@@ -105,13 +106,13 @@ func makeAll(path string) error {
 
 func isDirectory(dir int, name string) bool {
 	var st unix.Stat_t
-	return retry(func() error { return unix.Fstatat(dir, name, &st, 0) }) == nil && kind(st) == unix.S_IFDIR
+	return at.Retry(func() error { return unix.Fstatat(dir, name, &st, 0) }) == nil && kind(st) == unix.S_IFDIR
 }
 
 // makeAllUnlinked makes path and what is missing above it, and enters no link.
 func makeAllUnlinked(path string) error {
 	const step = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	dir, err := openat(unix.AT_FDCWD, "/", step, 0)
+	dir, err := at.Openat(unix.AT_FDCWD, "/", step, 0)
 	if err != nil {
 		return err
 	}
@@ -120,12 +121,12 @@ func makeAllUnlinked(path string) error {
 		if name == "" {
 			continue
 		}
-		next, err := openat(dir, name, step, 0)
+		next, err := at.Openat(dir, name, step, 0)
 		if err == unix.ENOENT {
 			if err := mkdirat(dir, name); err != nil && err != unix.EEXIST {
 				return err
 			}
-			next, err = openat(dir, name, step, 0)
+			next, err = at.Openat(dir, name, step, 0)
 		}
 		if err != nil {
 			return err

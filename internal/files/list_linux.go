@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // A listing reads the names in a directory as the kernel hands them out, a
@@ -29,7 +31,7 @@ func (p place) list(follow bool, buffer int) (*listing, error) {
 	if !follow {
 		flags |= unix.O_NOFOLLOW
 	}
-	fd, err := openat(p.dir, p.name, flags, 0)
+	fd, err := at.Openat(p.dir, p.name, flags, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +56,7 @@ func (l *listing) next(ctx context.Context) (name []byte, kind byte, err error) 
 				return nil, 0, err
 			}
 			var n int
-			err := retry(func() (err error) {
+			err := at.Retry(func() (err error) {
 				n, err = unix.Getdents(l.fd, l.buf)
 				return err
 			})
@@ -102,7 +104,7 @@ func (l *listing) typeOf(name string, kind byte, follow bool) (byte, error) {
 		return kind, nil
 	}
 	var st unix.Stat_t
-	if err := retry(func() error { return unix.Fstatat(l.fd, name, &st, flags) }); err != nil {
+	if err := at.Retry(func() error { return unix.Fstatat(l.fd, name, &st, flags) }); err != nil {
 		return 0, err
 	}
 	kind = byte(st.Mode >> 12 & 0o17) // as IFTODT

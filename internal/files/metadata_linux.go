@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/files/at"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -58,12 +59,12 @@ func followed(path string) (st unix.Statx_t, link bool, err error) {
 // unfollowed looks at path in one step: a link that appears on the way cannot
 // lead it elsewhere.
 func unfollowed(path string) (st unix.Statx_t, link bool, err error) {
-	at, err := find(path, false)
+	p, err := find(path, false)
 	if err != nil {
 		return st, false, err
 	}
-	defer at.close()
-	err = statx(at.dir, at.name, unix.AT_SYMLINK_NOFOLLOW, wanted, &st)
+	defer p.close()
+	err = statx(p.dir, p.name, unix.AT_SYMLINK_NOFOLLOW, wanted, &st)
 	if err == nil && isLink(st) {
 		err = ErrSymlink
 	}
@@ -73,7 +74,7 @@ func unfollowed(path string) (st unix.Statx_t, link bool, err error) {
 func isLink(st unix.Statx_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFLNK }
 
 func statx(dir int, name string, flags, mask int, st *unix.Statx_t) error {
-	return retry(func() error { return unix.Statx(dir, name, flags, mask, st) })
+	return at.Retry(func() error { return unix.Statx(dir, name, flags, mask, st) })
 }
 
 // millis is a time in Unix milliseconds, 0 if unknown.

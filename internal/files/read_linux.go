@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // Open opens a regular file to read.
@@ -28,12 +30,12 @@ func open(path string, follow bool, look lookFunc) (*os.File, error) {
 	if follow { // the kernel finds the way in one step
 		return place{unix.AT_FDCWD, path}.open(path, follow, look)
 	}
-	at, err := find(path, follow)
+	p, err := find(path, follow)
 	if err != nil {
 		return nil, err
 	}
-	defer at.close()
-	return at.open(path, follow, look)
+	defer p.close()
+	return p.open(path, follow, look)
 }
 
 // open opens the regular file at p to read; path is what it is called in errors.
@@ -86,7 +88,7 @@ func (Direct) Canonicalize(_ context.Context, path string) (string, error) {
 	if err != nil {
 		return "", failed(err)
 	}
-	fd, err := openat(unix.AT_FDCWD, path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	fd, err := at.Openat(unix.AT_FDCWD, path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", failed(err)
 	}
@@ -100,14 +102,12 @@ func (Direct) Canonicalize(_ context.Context, path string) (string, error) {
 
 // realPath is where the kernel says that fd's file lies, if it still lies there.
 func realPath(fd int) (string, bool) {
-	buf := make([]byte, pathMax)
-	n, err := unix.Readlink(procPath(fd), buf)
-	if err != nil || n == len(buf) || n == 0 || buf[0] != '/' {
+	real, err := at.PathOf(fd)
+	if err != nil {
 		return "", false
 	}
-	real := string(buf[:n])
 	var here, there unix.Stat_t
-	if unix.Fstat(fd, &here) != nil || unix.Lstat(real, &there) != nil || !same(here, there) {
+	if unix.Fstat(fd, &here) != nil || unix.Lstat(real, &there) != nil || !at.Same(here, there) {
 		return "", false
 	}
 	return real, true

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // Limits of the removal of a tree.
@@ -27,10 +29,10 @@ func (Direct) Remove(ctx context.Context, path string, how RemoveHow) error {
 	case path == "/":
 		return failed(errNoEntry)
 	}
-	at, err := find(path, how.Follow)
+	p, err := find(path, how.Follow)
 	if err == nil {
-		defer at.close()
-		err = at.remove(ctx, how)
+		defer p.close()
+		err = p.remove(ctx, how)
 	}
 	if err == unix.ENOENT && how.Force {
 		return nil
@@ -79,7 +81,7 @@ func (p place) unlink(dirent byte) (isDir bool, err error) {
 }
 
 func unlinkat(dir int, name string, flags int) error {
-	return retry(func() error { return unix.Unlinkat(dir, name, flags) })
+	return at.Retry(func() error { return unix.Unlinkat(dir, name, flags) })
 }
 
 // A level is a directory whose content is being removed. Of those high above the
@@ -190,7 +192,7 @@ func (l *level) takeBack(below int) error {
 		return err
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(names.fd, &st); err != nil || !same(st, l.self) {
+	if err := unix.Fstat(names.fd, &st); err != nil || !at.Same(st, l.self) {
 		names.close()
 		return unix.ESTALE
 	}

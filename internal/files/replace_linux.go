@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // errInPlace says that a file cannot be replaced without changing more than its
@@ -32,7 +34,7 @@ type temporary struct {
 // temporary makes an empty file in the directory of p.
 func (p place) temporary(mode uint32, named bool) (*temporary, error) {
 	if !named {
-		fd, err := openat(p.dir, ".", unix.O_WRONLY|unix.O_TMPFILE|unix.O_CLOEXEC, mode)
+		fd, err := at.Openat(p.dir, ".", unix.O_WRONLY|unix.O_TMPFILE|unix.O_CLOEXEC, mode)
 		switch {
 		case err != nil && !isFull(err):
 			err = errNamed
@@ -43,7 +45,7 @@ func (p place) temporary(mode uint32, named bool) (*temporary, error) {
 		return &temporary{place{p.dir, ""}, fd}, err
 	}
 	name := hiddenName()
-	fd, err := openat(p.dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
+	fd, err := at.Openat(p.dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
 	return &temporary{place{p.dir, name}, fd}, err
 }
 
@@ -96,7 +98,7 @@ func (t *temporary) appear(name string) error {
 	if t.name == "" {
 		return t.link(name)
 	}
-	err := retry(func() error { return unix.Renameat2(t.dir, t.name, t.dir, name, unix.RENAME_NOREPLACE) })
+	err := at.Retry(func() error { return unix.Renameat2(t.dir, t.name, t.dir, name, unix.RENAME_NOREPLACE) })
 	switch err {
 	case nil:
 		t.name = ""
@@ -115,7 +117,7 @@ func (t *temporary) replace(name string) error {
 		}
 		t.name = hidden
 	}
-	err := retry(func() error { return unix.Renameat(t.dir, t.name, t.dir, name) })
+	err := at.Retry(func() error { return unix.Renameat(t.dir, t.name, t.dir, name) })
 	if err == nil {
 		t.name = ""
 	}
@@ -125,8 +127,8 @@ func (t *temporary) replace(name string) error {
 // link gives the temporary a name. The error is errNamed if it cannot have one, for
 // example because there is no /proc.
 func (t *temporary) link(name string) error {
-	err := retry(func() error {
-		return unix.Linkat(unix.AT_FDCWD, procPath(t.fd), t.dir, name, unix.AT_SYMLINK_FOLLOW)
+	err := at.Retry(func() error {
+		return unix.Linkat(unix.AT_FDCWD, at.ProcPath(t.fd), t.dir, name, unix.AT_SYMLINK_FOLLOW)
 	})
 	if err != nil && err != unix.EEXIST && !isFull(err) {
 		return errNamed
@@ -167,7 +169,7 @@ func (p place) createBy(data []byte, named bool) error {
 // createPlainly makes a new file under its own name, which goes again if it
 // cannot be written. Its error is that of the name itself.
 func (p place) createPlainly(data []byte) error {
-	fd, err := openat(p.dir, p.name, openFlags|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o666)
+	fd, err := at.Openat(p.dir, p.name, openFlags|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o666)
 	if err == unix.EEXIST {
 		return errAppeared
 	}

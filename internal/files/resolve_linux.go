@@ -3,15 +3,11 @@ package files
 import (
 	"errors"
 	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/files/at"
 )
-
-// pathMax is the longest path, with its end, that a system call takes.
-const pathMax = 4096
 
 // A place is a name in an open directory. Once a place is found, nothing that
 // happens to the directories above can lead a request elsewhere.
@@ -25,33 +21,21 @@ func (p place) close() { unix.Close(p.dir) }
 // find opens the directory of a clean path. Without follow no directory on the
 // way may be a link; the last name is never looked at. "/" is "." in itself.
 func find(path string, follow bool) (place, error) {
-	if follow && len(path) >= pathMax { // else it would depend on where the last slash is
+	if follow && len(path) >= unix.PathMax { // else it would depend on where the last slash is
 		return place{-1, ""}, unix.ENAMETOOLONG
 	}
 	dir, name := filepath.Split(path)
 	if name == "" {
 		name = "."
 	}
-	fd, err := openDirectory(dir, follow)
-	return place{fd, name}, err
-}
-
-func openDirectory(path string, follow bool) (int, error) {
-	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+	var fd int
+	var err error
 	if follow {
-		return openat(unix.AT_FDCWD, path, flags, 0)
+		fd, err = at.Openat(unix.AT_FDCWD, dir, at.Directory, 0)
+	} else {
+		fd, err = at.OpenUnlinked(unix.AT_FDCWD, dir, at.Directory)
 	}
-	return openUnlinked(unix.AT_FDCWD, path, flags)
-}
-
-// openUnlinked opens a directory to which no link leads; one on the way is
-// ENOTDIR.
-func openUnlinked(dir int, path string, flags int) (int, error) {
-	fd, err := at.Open(dir, path, flags)
-	if err == unix.ELOOP {
-		err = unix.ENOTDIR
-	}
-	return fd, err
+	return place{fd, name}, err
 }
 
 // look opens what is at p without opening it for anything, a link itself if not
@@ -62,7 +46,7 @@ func (p place) look(follow bool) (int, unix.Stat_t, error) {
 		flags |= unix.O_NOFOLLOW
 	}
 	var st unix.Stat_t
-	fd, err := openat(p.dir, p.name, flags, 0)
+	fd, err := at.Openat(p.dir, p.name, flags, 0)
 	if err != nil {
 		return -1, st, err
 	}
@@ -77,7 +61,7 @@ func (p place) look(follow bool) (int, unix.Stat_t, error) {
 // where there is no /proc. O_NONBLOCK is only there for the opening.
 func (p place) reopen(fd int, st unix.Stat_t, flags int) (int, error) {
 	flags |= unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
-	opened, err := openat(unix.AT_FDCWD, procPath(fd), flags, 0)
+	opened, err := at.Openat(unix.AT_FDCWD, at.ProcPath(fd), flags, 0)
 	if err == unix.ENOENT {
 		opened, err = p.openSame(st, flags)
 	}
@@ -95,40 +79,16 @@ func (p place) reopen(fd int, st unix.Stat_t, flags int) (int, error) {
 }
 
 func (p place) openSame(st unix.Stat_t, flags int) (int, error) {
-	fd, err := openat(p.dir, p.name, flags, 0)
+	fd, err := at.Openat(p.dir, p.name, flags, 0)
 	if err != nil {
 		return -1, err
 	}
 	var now unix.Stat_t
-	if err := unix.Fstat(fd, &now); err != nil || !same(now, st) {
+	if err := unix.Fstat(fd, &now); err != nil || !at.Same(now, st) {
 		unix.Close(fd)
 		return -1, errors.Join(err, unix.ESTALE)
 	}
 	return fd, nil
 }
 
-func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
-
 func kind(st unix.Stat_t) uint32 { return st.Mode & unix.S_IFMT }
-
-func same(a, b unix.Stat_t) bool { return a.Dev == b.Dev && a.Ino == b.Ino }
-
-func openat(dir int, name string, flags int, mode uint32) (fd int, err error) {
-	err = retry(func() error {
-		fd, err = unix.Openat(dir, name, flags, mode)
-		return err
-	})
-	if err != nil {
-		return -1, err
-	}
-	return fd, nil
-}
-
-// retry repeats a system call that a signal interrupted.
-func retry(call func() error) error {
-	for {
-		if err := call(); err != unix.EINTR {
-			return err
-		}
-	}
-}

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/files/at"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -28,11 +29,7 @@ func (s Screened) look(p place, follow bool) (int, unix.Stat_t, error) {
 		how.Flags |= unix.O_NOFOLLOW
 	}
 	var st unix.Stat_t
-	var fd int
-	err := retry(func() (err error) {
-		fd, err = unix.Openat2(p.dir, p.name, &how)
-		return err
-	})
+	fd, err := at.Openat2(p.dir, p.name, &how)
 	switch err {
 	case nil:
 	case unix.ELOOP: // a loop, or one of the kernel's own links
@@ -74,14 +71,14 @@ func (s Screened) metadata(path string, follow bool) (result wire.MetadataResult
 	if path, err = clean(path, follow); err != nil {
 		return result, err
 	}
-	at := place{unix.AT_FDCWD, path}
+	p := place{unix.AT_FDCWD, path}
 	if !follow {
-		if at, err = find(path, false); err != nil {
+		if p, err = find(path, false); err != nil {
 			return result, err
 		}
-		defer at.close()
+		defer p.close()
 	}
-	fd, st, err := s.look(at, false)
+	fd, st, err := s.look(p, false)
 	if err != nil {
 		return result, err
 	}
@@ -91,7 +88,7 @@ func (s Screened) metadata(path string, follow bool) (result wire.MetadataResult
 		if !follow {
 			return result, ErrSymlink
 		}
-		target, _, err := s.look(at, true)
+		target, _, err := s.look(p, true)
 		if err != nil {
 			return result, err
 		}
@@ -136,7 +133,7 @@ func (s Screened) ReadDirectory(ctx context.Context, path string) ([]wire.Direct
 		return nil, failed(err)
 	}
 	defer unix.Close(fd)
-	names, err := place{unix.AT_FDCWD, procPath(fd)}.list(true, listBuffer)
+	names, err := place{unix.AT_FDCWD, at.ProcPath(fd)}.list(true, listBuffer)
 	if err != nil {
 		return nil, failed(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/files/at"
 	"github.com/tetherexec/tether/internal/tethertest/need"
 	"github.com/tetherexec/tether/wire"
 )
@@ -64,12 +65,12 @@ func deep(t testing.TB, levels int) string {
 	t.Helper()
 	top := filepath.Join(t.TempDir(), "top")
 	must(t, os.Mkdir(top, 0o755))
-	dir, err := openDirectory(top, true)
+	dir, err := at.Openat(unix.AT_FDCWD, top, at.Directory, 0)
 	must(t, err)
 	for range levels {
 		must(t, unix.Mkdirat(dir, "level", 0o755))
 		must(t, unix.Symlinkat("/etc", dir, "link"))
-		next, err := openat(dir, "level", unix.O_PATH|unix.O_DIRECTORY, 0)
+		next, err := at.Openat(dir, "level", at.Directory, 0)
 		must(t, err)
 		unix.Close(dir)
 		dir = next

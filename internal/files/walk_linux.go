@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // A walkRoot is the directory where a walk starts. All that is below is opened
@@ -21,14 +23,14 @@ type walkRoot struct {
 // link that is not to be followed, is nil: there is nothing below.
 func openWalk(path string, follow bool) (*walkRoot, error) {
 	var st unix.Stat_t
-	if err := retry(func() error { return unix.Stat(path, &st) }); err != nil {
+	if err := at.Retry(func() error { return unix.Stat(path, &st) }); err != nil {
 		return nil, err
 	}
 	flags := unix.O_PATH | unix.O_CLOEXEC
 	if !follow {
 		flags |= unix.O_NOFOLLOW
 	}
-	fd, err := openat(unix.AT_FDCWD, path, flags, 0)
+	fd, err := at.Openat(unix.AT_FDCWD, path, flags, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +68,7 @@ func (r *walkRoot) list(ctx context.Context, below string, keep int) ([]walkName
 	defer listed.close()
 	// A directory that may be read but not searched has names without types; one
 	// question about the directory answers for all of them.
-	closed := retry(func() error { return unix.Faccessat(listed.fd, ".", unix.F_OK, 0) })
+	closed := at.Retry(func() error { return unix.Faccessat(listed.fd, ".", unix.F_OK, 0) })
 	var names []walkName
 	for {
 		raw, kind, err := listed.next(ctx)
@@ -91,14 +93,14 @@ func (r *walkRoot) open(below string) (*listing, error) {
 	var err error
 	switch {
 	case below == "":
-		fd, err = openat(unix.AT_FDCWD, procPath(r.dir), flags, 0)
+		fd, err = at.Openat(unix.AT_FDCWD, at.ProcPath(r.dir), flags, 0)
 		if err == unix.ENOENT { // no /proc
-			fd, err = openat(r.dir, ".", flags, 0)
+			fd, err = at.Openat(r.dir, ".", flags, 0)
 		}
 	case r.follow:
-		fd, err = openat(r.dir, below, flags, 0)
+		fd, err = at.Openat(r.dir, below, flags, 0)
 	default:
-		fd, err = openUnlinked(r.dir, below, flags)
+		fd, err = at.OpenUnlinked(r.dir, below, flags)
 	}
 	if err == nil && r.check != nil {
 		if err = r.check(fd); err != nil {

@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // openFlags are those of everything that is opened to be written: nobody waits
@@ -20,12 +22,12 @@ func (Direct) Replace(_ context.Context, path string) (*os.File, error) {
 	if err != nil {
 		return nil, failed(err)
 	}
-	at, err := find(path, true)
+	p, err := find(path, true)
 	if err != nil {
 		return nil, failed(err)
 	}
-	defer at.close()
-	fd, st, err := at.openToWrite(0o666)
+	defer p.close()
+	fd, st, err := p.openToWrite(0o666)
 	if err != nil {
 		return nil, failed(err)
 	}
@@ -33,7 +35,7 @@ func (Direct) Replace(_ context.Context, path string) (*os.File, error) {
 		unix.Close(fd)
 		return nil, failed(errNotFile(path))
 	}
-	if err := retry(func() error { return unix.Ftruncate(fd, 0) }); err != nil && st.Size > 0 {
+	if err := at.Retry(func() error { return unix.Ftruncate(fd, 0) }); err != nil && st.Size > 0 {
 		unix.Close(fd)
 		return nil, failed(err)
 	}
@@ -63,7 +65,7 @@ func (p place) openToWrite(mode uint32) (int, unix.Stat_t, error) {
 
 // openOrMake lets the kernel make a file where p leads to.
 func (p place) openOrMake(mode uint32) (fd int, st unix.Stat_t, err error) {
-	fd, err = openat(p.dir, p.name, openFlags|unix.O_CREAT, mode)
+	fd, err = at.Openat(p.dir, p.name, openFlags|unix.O_CREAT, mode)
 	if err != nil {
 		return -1, st, err
 	}
@@ -92,13 +94,13 @@ func (Direct) WriteFile(_ context.Context, path string, data []byte, follow bool
 	if path == "/" && !follow {
 		return failed(errNoEntry)
 	}
-	at, err := find(path, follow)
+	p, err := find(path, follow)
 	if err != nil {
 		return failed(err)
 	}
-	defer at.close()
+	defer p.close()
 	for range appearances {
-		if err = at.write(path, data, follow); !errors.Is(err, errAppeared) {
+		if err = p.write(path, data, follow); !errors.Is(err, errAppeared) {
 			break
 		}
 	}
@@ -171,16 +173,16 @@ func locate(fd int, st unix.Stat_t) (place, bool) {
 	if !ok {
 		return place{}, false
 	}
-	at, err := find(path, false)
+	p, err := find(path, false)
 	if err != nil {
 		return place{}, false
 	}
 	var there unix.Stat_t
-	if unix.Fstatat(at.dir, at.name, &there, unix.AT_SYMLINK_NOFOLLOW) != nil || !same(st, there) {
-		at.close()
+	if unix.Fstatat(p.dir, p.name, &there, unix.AT_SYMLINK_NOFOLLOW) != nil || !at.Same(st, there) {
+		p.close()
 		return place{}, false
 	}
-	return at, true
+	return p, true
 }
 
 // overwrite gives the existing file that fd stands for a new content. The file
@@ -249,7 +251,7 @@ func writeAtOnce(file int, data []byte) (bool, error) {
 		return true, err
 	}
 	// Somebody else has written more in the meantime.
-	return true, retry(func() error { return unix.Ftruncate(file, int64(len(data))) })
+	return true, at.Retry(func() error { return unix.Ftruncate(file, int64(len(data))) })
 }
 
 func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
@@ -267,7 +269,7 @@ func writeOver(fd int, data []byte, full bool) error {
 		return unix.ENOSPC
 	}
 	if len(data) > 0 {
-		err := retry(func() error { return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(data))) })
+		err := at.Retry(func() error { return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(data))) })
 		if isFull(err) {
 			_ = unix.Ftruncate(fd, before.Size) // gives back what was reserved beyond the end
 			return err
@@ -279,7 +281,7 @@ func writeOver(fd int, data []byte, full bool) error {
 	if err := writeAll(fd, data); err != nil {
 		return err
 	}
-	return retry(func() error { return unix.Ftruncate(fd, int64(len(data))) })
+	return at.Retry(func() error { return unix.Ftruncate(fd, int64(len(data))) })
 }
 
 func overwritesInPlace(fd int) bool {
@@ -295,7 +297,7 @@ func writeAll(fd int, data []byte) error {
 	const piece = 1 << 30 // more than a system call takes would be cut anyway
 	for len(data) > 0 {
 		var n int
-		err := retry(func() (err error) {
+		err := at.Retry(func() (err error) {
 			n, err = unix.Write(fd, data[:min(len(data), piece)])
 			return err
 		})

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/files/at"
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
@@ -123,7 +124,7 @@ func TestWriteFileThroughAKernelLink(t *testing.T) {
 	file := must1(os.OpenFile(path, os.O_RDWR, 0))
 	defer file.Close()
 	old := inode(t, path)
-	must(t, direct.WriteFile(ctx, procPath(int(file.Fd())), []byte("new"), true))
+	must(t, direct.WriteFile(ctx, at.ProcPath(int(file.Fd())), []byte("new"), true))
 	if inode(t, path) != old || read(t, path) != "new" {
 		t.Error("an open file was replaced behind its back")
 	}

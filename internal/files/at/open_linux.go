@@ -1,6 +1,7 @@
 package at
 
 import (
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 
@@ -11,14 +12,11 @@ import (
 // set it to go the other way.
 var Missing atomic.Bool
 
-// pathMax is the longest path, with its end, that a system call takes.
-const pathMax = 4096
-
 // Open opens path from the directory at, or from / if it is absolute. A link on the way
 // is ELOOP, and so is one at the end; flags that have both O_PATH and O_NOFOLLOW open
 // that one itself. Open makes nothing.
 func Open(at int, path string, flags int) (int, error) {
-	if len(path) < pathMax && !Missing.Load() {
+	if len(path) < unix.PathMax && !Missing.Load() {
 		fd, err := open2(at, path, flags)
 		switch err {
 		case nil:
@@ -33,14 +31,33 @@ func Open(at int, path string, flags int) (int, error) {
 	return stepwise(at, path, flags)
 }
 
+// OpenUnlinked is Open for requests that must not follow links: their error for one is
+// ENOTDIR.
+func OpenUnlinked(at int, path string, flags int) (int, error) {
+	fd, err := Open(at, path, flags)
+	if err == unix.ELOOP {
+		err = unix.ENOTDIR
+	}
+	return fd, err
+}
+
+// OpenParent opens the directory of an absolute path as Open does, and returns the last name. From
+// then on nothing that happens to the directories above can lead elsewhere. "/" is "." in itself.
+func OpenParent(path string) (dir int, name string, err error) {
+	parent, name := filepath.Split(path)
+	if name == "" {
+		name = "."
+	}
+	dir, err = Open(unix.AT_FDCWD, parent, Directory)
+	return dir, name, err
+}
+
+// Directory has the flags for a directory that other names are opened from.
+const Directory = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+
 func open2(at int, path string, flags int) (int, error) {
 	how := unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_SYMLINKS}
-	for {
-		fd, err := unix.Openat2(at, path, &how)
-		if err != unix.EINTR && err != unix.EAGAIN {
-			return fd, err
-		}
-	}
+	return Openat2(at, path, &how)
 }
 
 // stepwise is Open with one call per name. The path may be of any length.
@@ -48,7 +65,7 @@ func stepwise(at int, path string, flags int) (int, error) {
 	const step = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	dir := at
 	enter := func(name string, flags int) error {
-		next, err := openat(dir, name, flags)
+		next, err := Openat(dir, name, flags, 0)
 		if err == unix.ENOTDIR && isLink(dir, name, unix.AT_SYMLINK_NOFOLLOW) {
 			err = unix.ELOOP
 		}
@@ -60,7 +77,7 @@ func stepwise(at int, path string, flags int) (int, error) {
 	}
 	if strings.HasPrefix(path, "/") {
 		var err error
-		if dir, err = openat(unix.AT_FDCWD, "/", step); err != nil {
+		if dir, err = Openat(unix.AT_FDCWD, "/", step, 0); err != nil {
 			return -1, err
 		}
 	}
@@ -90,12 +107,4 @@ func stepwise(at int, path string, flags int) (int, error) {
 func isLink(dir int, name string, flags int) bool {
 	var st unix.Stat_t
 	return unix.Fstatat(dir, name, &st, flags) != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK
-}
-
-func openat(dir int, name string, flags int) (int, error) {
-	for {
-		if fd, err := unix.Openat(dir, name, flags, 0); err != unix.EINTR {
-			return fd, err
-		}
-	}
 }

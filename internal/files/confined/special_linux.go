@@ -2,12 +2,12 @@ package confined
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/files"
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // What the kernel shows of itself is different for each process. What it shows of this
@@ -33,28 +33,23 @@ func (p *Pool) screen() func(fd int) error {
 		if err := unix.Fstatfs(fd, &fs); err != nil || slices.Contains(specialTypes, int64(fs.Type)) {
 			return files.ErrElsewhere
 		}
-		var buffer [unix.PathMax]byte
-		n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(fd), buffer[:])
-		if err != nil || n == len(buffer) || buffer[0] != '/' { // without a path nothing can be decided
+		real, err := at.PathOf(fd)
+		if err != nil { // without a path nothing can be decided
 			return files.ErrElsewhere
 		}
-		real := string(buffer[:n])
 		switch {
 		case among(real, special):
 			return files.ErrElsewhere
-		case among(real, hidden), among(strings.TrimSuffix(real, gone), hidden):
+		case among(real, hidden), among(strings.TrimSuffix(real, at.Deleted), hidden):
 			return unix.EACCES
 		}
 		return nil
 	}
 }
 
-// gone is what the kernel adds to the path of a file that was removed.
-const gone = " (deleted)"
-
 // among reports whether a path is one of the given ones, or below one.
 func among(path string, places []string) bool {
-	return slices.ContainsFunc(places, func(at string) bool {
-		return path == at || at == "/" || strings.HasPrefix(path, at+"/")
+	return slices.ContainsFunc(places, func(place string) bool {
+		return path == place || place == "/" || strings.HasPrefix(path, place+"/")
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // maxLinks is how many links a name may lead through, as the kernel has it.
@@ -53,8 +55,7 @@ func openParent(base int, target string) (dir int, name string, err error) {
 	if parent == "" {
 		parent = "."
 	}
-	const how = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
-	dir, err = retry(func() (int, error) { return unix.Openat(base, parent, how, 0) })
+	dir, err = at.Openat(base, parent, at.Directory, 0)
 	if err != nil {
 		return -1, "", err
 	}
@@ -67,14 +68,9 @@ func openParent(base int, target string) (dir int, name string, err error) {
 
 // readLink returns what a link says, and nothing for what is no link.
 func readLink(dir int, name string) (string, error) {
-	text := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(dir, name, text)
-	switch err {
-	case nil:
-		return string(text[:n]), nil
-	case unix.EINVAL, unix.ENOENT: // no link; nothing
+	text, err := at.ReadLink(dir, name)
+	if err == unix.EINVAL || err == unix.ENOENT { // no link; nothing
 		return "", nil
-	default:
-		return "", err
 	}
+	return text, err
 }

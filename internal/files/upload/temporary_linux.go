@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -42,7 +41,7 @@ func newTemporary(dir *os.File, target string, journal *Journal) (_ *temporary, 
 	if err != nil {
 		return nil, err
 	}
-	path, err := os.Readlink(t.way(""))
+	path, err := at.PathOf(t.at())
 	if err != nil {
 		return nil, err
 	}
@@ -65,17 +64,13 @@ func (t *temporary) at() int { return int(t.dir.Fd()) }
 
 // way is a path to a name in dir, for calls that take no directory.
 func (t *temporary) way(name string) string {
-	way := "/proc/self/fd/" + strconv.Itoa(t.at())
-	if name != "" {
-		way += "/" + name
-	}
-	return way
+	return at.ProcPath(t.at()) + "/" + name
 }
 
 // create makes a file that was not there.
 func (t *temporary) create(name string, mode uint32) (*os.File, error) {
 	const how = unix.O_RDWR | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := retry(func() (int, error) { return unix.Openat(t.at(), name, how, mode) })
+	fd, err := at.Openat(t.at(), name, how, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +144,7 @@ func (t *temporary) untouched(size uint64) error {
 	if err != nil && err != unix.ENOENT {
 		return err
 	}
-	if err != nil || open.Dev != named.Dev || open.Ino != named.Ino || uint64(open.Size) != size {
+	if err != nil || !at.Same(open, named) || uint64(open.Size) != size {
 		return refuse(ErrChanged, "the temporary file was removed or replaced, or has another size")
 	}
 	return nil
@@ -250,7 +245,7 @@ func (t *temporary) remove() error {
 // left of asking for a mode. No part of dir may be a link: it was written down
 // without any.
 func removeLeft(dir, name string) error {
-	fd, err := at.Open(unix.AT_FDCWD, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	fd, err := at.Open(unix.AT_FDCWD, dir, at.Directory)
 	switch err {
 	case nil:
 	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
@@ -265,13 +260,4 @@ func removeLeft(dir, name string) error {
 		}
 	}
 	return nil
-}
-
-// retry repeats a call that a signal has interrupted.
-func retry(call func() (int, error)) (n int, err error) {
-	for {
-		if n, err = call(); err != unix.EINTR {
-			return n, err
-		}
-	}
 }

@@ -3,7 +3,6 @@ package watch
 import (
 	"errors"
 	"os"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -33,9 +32,6 @@ type link struct {
 	next  string // the name that the path goes on with; empty at its end
 	stamp stamp
 }
-
-// procPath names the very file that was opened, whatever its path leads to now.
-func (l link) procPath() string { return "/proc/self/fd/" + strconv.Itoa(l.fd) }
 
 // follow opens the existing part of a clean absolute path. The whole path must
 // exist if wantPresent is set, and must not otherwise. The caller closes the chain.

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // maxInotify bounds the watches of one connection: each path needs one per
@@ -128,7 +130,7 @@ func (w *inotifyWatch) add(fd int, c *chain) error {
 				mask |= unix.IN_MODIFY
 			}
 		}
-		wd, err := unix.InotifyAddWatch(fd, l.procPath(), mask|unix.IN_MASK_ADD)
+		wd, err := unix.InotifyAddWatch(fd, at.ProcPath(l.fd), mask|unix.IN_MASK_ADD)
 		if err != nil {
 			return os.NewSyscallError("inotify_add_watch", err)
 		}

@@ -3,13 +3,13 @@ package placeholder
 import (
 	"errors"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/filelock"
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 var (
@@ -44,7 +44,7 @@ func (s spot) open(seen sight, flags int) (*grip, error) {
 	if seen.mode.IsDir() {
 		flags |= unix.O_DIRECTORY
 	}
-	fd, err := again(func() (int, error) { return unix.Openat(s.parent, s.name, flags, 0) })
+	fd, err := at.Openat(s.parent, s.name, flags, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (s spot) grasp(seen sight) (*grip, error) {
 // lock takes or converts the lock without waiting. Then it looks whether the
 // name still leads to the object: whoever takes it away has the exclusive lock
 // only until he has done so. After an error there is no lock.
-func (g *grip) lock(at spot, mode filelock.Mode) error {
+func (g *grip) lock(s spot, mode filelock.Mode) error {
 	err := filelock.Try(g.fd, mode)
 	if err == filelock.ErrHeld {
 		return errLocked
@@ -92,7 +92,7 @@ func (g *grip) lock(at spot, mode filelock.Mode) error {
 	if err != nil {
 		return err
 	}
-	now, err := at.look()
+	now, err := s.look()
 	if err == nil && now.id != g.id {
 		err = errMoved
 	}
@@ -119,13 +119,8 @@ func (g *grip) release() {
 
 // path is where the object is now; false: nowhere.
 func (g *grip) path() (string, bool) {
-	var buf [maxPath + len(" (deleted)")]byte
-	n, err := unix.Readlink("/proc/self/fd/"+strconv.Itoa(g.fd), buf[:])
-	if err != nil {
-		return "", false
-	}
-	path := string(buf[:n])
-	return path, checkPath(path) == nil && !strings.HasSuffix(path, " (deleted)")
+	path, err := at.PathOf(g.fd)
+	return path, err == nil && checkPath(path) == nil && !strings.HasSuffix(path, at.Deleted)
 }
 
 // show lets everybody read a placeholder, as whoever builds on it has to open

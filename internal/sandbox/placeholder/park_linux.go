@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/filelock"
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // A placeholder directory that is not needed any more is likely to be needed
@@ -29,7 +30,7 @@ func openPark(registry string) (*os.File, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
 		return nil, err
 	}
-	fd, err := openPlain(dir)
+	fd, err := at.Open(unix.AT_FDCWD, dir, at.Directory)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +106,7 @@ func (p parkedSpot) moveOut(r record, to spot, g *grip) (done bool, err error) {
 
 // move renames, and never over something.
 func move(from, to spot) error {
-	return againErr(func() error {
+	return at.Retry(func() error {
 		return unix.Renameat2(from.parent, from.name, to.parent, to.name, unix.RENAME_NOREPLACE)
 	})
 }

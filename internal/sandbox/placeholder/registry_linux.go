@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/filelock"
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // A record is an open registry file. Its lock is the descriptor's; a child that
@@ -23,7 +24,7 @@ type record struct {
 // openRecord opens a registry file. It never waits, whatever lies there.
 func openRecord(file string, flags int) (record, error) {
 	flags |= unix.O_RDWR | unix.O_APPEND | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
-	fd, err := again(func() (int, error) { return unix.Open(file, flags, 0o600) })
+	fd, err := at.Openat(unix.AT_FDCWD, file, flags, 0o600)
 	if err != nil {
 		return record{}, fmt.Errorf("registry file %s: %w", filepath.Base(file), err)
 	}
@@ -89,7 +90,7 @@ func (r record) read() (reading, error) {
 	data := make([]byte, size)
 	n := 0
 	for n < len(data) {
-		m, err := again(func() (int, error) { return unix.Pread(r.fd, data[n:], int64(n)) })
+		m, err := at.RetryInt(func() (int, error) { return unix.Pread(r.fd, data[n:], int64(n)) })
 		if err != nil {
 			return got, fmt.Errorf("read registry file: %w", err)
 		}
@@ -107,7 +108,7 @@ func (r record) read() (reading, error) {
 
 // add appends a line, in one write.
 func (r record) add(line string) error {
-	n, err := again(func() (int, error) { return unix.Write(r.fd, []byte(line)) })
+	n, err := at.RetryInt(func() (int, error) { return unix.Write(r.fd, []byte(line)) })
 	if err == nil && n < len(line) {
 		err = io.ErrShortWrite
 	}
@@ -121,7 +122,7 @@ func (r record) add(line string) error {
 // One who reads without a lock may add a line right after; it says something of
 // the past and is ignored.
 func (r record) cut(first string) error {
-	return againErr(func() error { return unix.Ftruncate(r.fd, int64(len(first))) })
+	return at.Retry(func() error { return unix.Ftruncate(r.fd, int64(len(first))) })
 }
 
 // patience bounds the wait for another server that is about to make or remove
@@ -151,9 +152,7 @@ func (w *waiter) wait() bool {
 // lockRegistry makes the caller the only one who works on an entry that others
 // use too. It is taken rarely: when a placeholder in use was removed from outside.
 func lockRegistry(dir string) (unlock func(), err error) {
-	fd, err := again(func() (int, error) {
-		return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	})
+	fd, err := at.Openat(unix.AT_FDCWD, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("registry: %w", err)
 	}

@@ -3,7 +3,6 @@ package placeholder
 import (
 	"io/fs"
 	"os"
-	"path"
 
 	"golang.org/x/sys/unix"
 
@@ -26,16 +25,11 @@ type spot struct {
 
 // openSpot opens the parent of a path; no link is followed on the way.
 func openSpot(p string) (spot, error) {
-	dir, name := path.Split(p)
-	fd, err := openPlain(path.Clean(dir))
-	return spot{fd, name}, err
+	dir, name, err := at.OpenParent(p)
+	return spot{dir, name}, err
 }
 
 func (s spot) close() { unix.Close(s.parent) }
-
-func openPlain(dir string) (int, error) {
-	return at.Open(unix.AT_FDCWD, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
-}
 
 // A sight is what was seen at a spot. The zero sight: nothing.
 type sight struct {
@@ -120,9 +114,7 @@ func (s spot) empty(seen sight) (bool, error) {
 	if seen.mode == 0 {
 		return seen.size == 0, nil
 	}
-	fd, err := again(func() (int, error) {
-		return unix.Openat(s.parent, s.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	})
+	fd, err := at.Openat(s.parent, s.name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false, err
 	}
@@ -133,7 +125,7 @@ func (s spot) empty(seen sight) (bool, error) {
 // emptyDir reports whether a directory that was just opened has no entries.
 func emptyDir(fd int) (bool, error) {
 	for buf := make([]byte, 4096); ; {
-		n, err := again(func() (int, error) { return unix.ReadDirent(fd, buf) })
+		n, err := at.RetryInt(func() (int, error) { return unix.ReadDirent(fd, buf) })
 		if n <= 0 || err != nil {
 			return err == nil, err
 		}
@@ -148,12 +140,10 @@ func emptyDir(fd int) (bool, error) {
 func (s spot) make(dir bool) (sight, error) {
 	var err error
 	if dir {
-		err = againErr(func() error { return unix.Mkdirat(s.parent, s.name, dirMode) })
+		err = at.Retry(func() error { return unix.Mkdirat(s.parent, s.name, dirMode) })
 	} else {
 		var fd int
-		fd, err = again(func() (int, error) {
-			return unix.Openat(s.parent, s.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, fileMode)
-		})
+		fd, err = at.Openat(s.parent, s.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, fileMode)
 		if err == nil {
 			unix.Close(fd)
 		}
@@ -174,19 +164,5 @@ func (s spot) remove(dir bool) error {
 	if dir {
 		flags = unix.AT_REMOVEDIR
 	}
-	return againErr(func() error { return unix.Unlinkat(s.parent, s.name, flags) })
-}
-
-// again repeats a call that a signal cut short; network filesystems do that.
-func again(call func() (int, error)) (int, error) {
-	for {
-		if n, err := call(); err != unix.EINTR {
-			return n, err
-		}
-	}
-}
-
-func againErr(call func() error) error {
-	_, err := again(func() (int, error) { return 0, call() })
-	return err
+	return at.Retry(func() error { return unix.Unlinkat(s.parent, s.name, flags) })
 }

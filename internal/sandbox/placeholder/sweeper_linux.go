@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/filelock"
-
+	"github.com/tetherexec/tether/internal/files/at"
 	"github.com/tetherexec/tether/internal/reexec"
 )
 
@@ -128,9 +128,7 @@ func finish(ctx context.Context, dir string, patience time.Duration) error {
 // of parked placeholders, which nothing else locks.
 func sweeperLock(dir string) (record, error) {
 	dir += parkSuffix
-	fd, err := again(func() (int, error) {
-		return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	})
+	fd, err := at.Openat(unix.AT_FDCWD, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return record{}, fmt.Errorf("sweep placeholders: %w", err)
 	}

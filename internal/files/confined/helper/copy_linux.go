@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/files"
+	"github.com/tetherexec/tether/internal/files/at"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -175,7 +176,7 @@ func (g *guard) make(real string, how func(dir int, name string) error) error {
 }
 
 func (g *guard) copyLink(from *spot, destination string) error {
-	target, err := readLink(from.fd, "")
+	target, err := at.ReadLink(from.fd, "")
 	if err != nil {
 		return err
 	}

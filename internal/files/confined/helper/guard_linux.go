@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/files"
+	"github.com/tetherexec/tether/internal/files/at"
 	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/wire"
 )
@@ -103,8 +104,8 @@ func (g *guard) Open(_ context.Context, name string, follow bool) (*os.File, err
 	return open(s.magic(), unix.O_RDONLY, name)
 }
 
-func open(at string, flags int, name string) (*os.File, error) {
-	fd, err := retry(func() (int, error) { return unix.Open(at, flags|unix.O_CLOEXEC, 0) })
+func open(path string, flags int, name string) (*os.File, error) {
+	fd, err := at.Openat(unix.AT_FDCWD, path, flags|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -1,10 +1,8 @@
 package helper
 
 import (
-	"errors"
 	"os"
 	"path"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -38,9 +36,7 @@ func (s *spot) close() {
 }
 
 // magic is the way to what a descriptor of ours names.
-func (s *spot) magic() string { return descriptorPath(s.fd) }
-
-func descriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+func (s *spot) magic() string { return at.ProcPath(s.fd) }
 
 // links says which links a path may have.
 type links int
@@ -89,7 +85,7 @@ func findWithin(name string, follow links, left int) (*spot, error) {
 		if parent.kind() != unix.S_IFDIR {
 			return nil, unix.ENOTDIR
 		}
-		target, err := readLink(parent.fd, base)
+		target, err := at.ReadLink(parent.fd, base)
 		if err == nil && follow == allLinks {
 			return followDangling(parent, target, left)
 		}
@@ -106,31 +102,27 @@ func openPath(name string, follow links) (int, error) {
 		return -1, unix.ENAMETOOLONG
 	}
 	if follow == noLinks {
-		fd, err := at.Open(unix.AT_FDCWD, name, flags)
-		if err == unix.ELOOP {
-			err = unix.ENOTDIR
-		}
-		return fd, err
+		return at.OpenUnlinked(unix.AT_FDCWD, name, flags)
 	}
 	how := unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_MAGICLINKS}
-	fd, err := retry(func() (int, error) { return unix.Openat2(unix.AT_FDCWD, name, &how) })
+	fd, err := at.Openat2(unix.AT_FDCWD, name, &how)
 	if err == unix.ENOSYS {
 		// In the sandbox of another server, whose filter refuses openat2. What the links of
 		// /proc lead to is judged by its real path, too.
-		fd, err = retry(func() (int, error) { return unix.Open(name, flags, 0) })
+		fd, err = at.Openat(unix.AT_FDCWD, name, flags, 0)
 	}
 	return fd, err
 }
 
 // makeFile opens a file to write, which is made if it is missing. No link leads there.
 func makeFile(real string, flags int, mode uint32, name string) (*os.File, error) {
-	dir, err := at.Open(unix.AT_FDCWD, path.Dir(real), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
+	dir, last, err := at.OpenParent(real)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(dir)
 	flags |= unix.O_WRONLY | unix.O_CREAT | unix.O_NONBLOCK | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := retry(func() (int, error) { return unix.Openat(dir, path.Base(real), flags, mode) })
+	fd, err := at.Openat(dir, last, flags, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +151,7 @@ func opened(fd int) (*spot, error) {
 	err := unix.Fstat(fd, &st)
 	if err == nil {
 		s.mode, s.rdev = st.Mode, st.Rdev
-		s.real, err = realPath(fd, &st)
+		s.real, err = realPath(fd, st)
 	}
 	if err != nil {
 		s.close()
@@ -168,45 +160,15 @@ func opened(fd int) (*spot, error) {
 	return s, nil
 }
 
-// gone ends the path of what has no name any more.
-const gone = " (deleted)"
-
-func realPath(fd int, st *unix.Stat_t) (string, error) {
-	real, err := readLink(unix.AT_FDCWD, descriptorPath(fd))
-	switch {
-	case err != nil:
-		return "", err
-	case !strings.HasPrefix(real, "/"):
-		return "", unix.ENOENT // out of reach from here
-	case strings.HasSuffix(real, gone):
+// realPath is where an open file lies. Unlike package files, which is going to use the path, the helper
+// only judges by it, so it does not look whether the file still lies there. A removed file has no path.
+func realPath(fd int, st unix.Stat_t) (string, error) {
+	real, err := at.PathOf(fd)
+	if err == nil && strings.HasSuffix(real, at.Deleted) {
 		var now unix.Stat_t
-		if unix.Lstat(real, &now) != nil || now.Dev != st.Dev || now.Ino != st.Ino {
-			return "", unix.ENOENT
+		if unix.Lstat(real, &now) != nil || !at.Same(now, st) {
+			err = unix.ENOENT
 		}
 	}
-	return real, nil
-}
-
-func readLink(dir int, name string) (string, error) {
-	var buffer [unix.PathMax]byte
-	n, err := unix.Readlinkat(dir, name, buffer[:])
-	if err != nil {
-		return "", err
-	}
-	if n == len(buffer) {
-		return "", unix.ENAMETOOLONG
-	}
-	return string(buffer[:n]), nil
-}
-
-// retry repeats what a signal has interrupted, or what the kernel could not make
-// sure of because of a rename.
-func retry(open func() (int, error)) (int, error) {
-	for range 1000 {
-		fd, err := open()
-		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
-			return fd, err
-		}
-	}
-	return -1, unix.EAGAIN
+	return real, err
 }

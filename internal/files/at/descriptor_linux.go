@@ -1,0 +1,79 @@
+package at
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Openat is openat(2). It is repeated when a signal interrupts it.
+func Openat(dir int, name string, flags int, mode uint32) (int, error) {
+	return RetryInt(func() (int, error) { return unix.Openat(dir, name, flags, mode) })
+}
+
+// Openat2 is openat2(2). It is repeated when a signal interrupts it, or when the kernel cannot
+// be sure of the path because something is renamed at the same time.
+func Openat2(dir int, name string, how *unix.OpenHow) (int, error) {
+	for {
+		fd, err := unix.Openat2(dir, name, how)
+		if err != unix.EINTR && err != unix.EAGAIN {
+			return fd, err
+		}
+	}
+}
+
+// Retry repeats a system call that a signal interrupts.
+func Retry(call func() error) error {
+	for {
+		if err := call(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// RetryInt is Retry for a call that returns a number.
+func RetryInt(call func() (int, error)) (int, error) {
+	for {
+		if n, err := call(); err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+// ProcPath is a path to the very file that a descriptor stands for, whatever has its name now. It
+// leads there only where there is a /proc.
+func ProcPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// Deleted is what the kernel appends to the path of a file that was removed. A file can also
+// have such a name.
+const Deleted = " (deleted)"
+
+// PathOf returns where the file of a descriptor lies, without links, as the kernel knows it. The
+// file may be elsewhere by now. A file that has no path here is ENOENT.
+func PathOf(fd int) (string, error) {
+	path, err := ReadLink(unix.AT_FDCWD, ProcPath(fd))
+	if err == nil && (path == "" || path[0] != '/') {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		return "", err
+	}
+	return path, nil
+}
+
+// ReadLink returns the text of a symbolic link. An empty name is the link that dir itself
+// stands for.
+func ReadLink(dir int, name string) (string, error) {
+	var buffer [unix.PathMax]byte
+	n, err := RetryInt(func() (int, error) { return unix.Readlinkat(dir, name, buffer[:]) })
+	if err != nil {
+		return "", err
+	}
+	if n == len(buffer) {
+		return "", unix.ENAMETOOLONG
+	}
+	return string(buffer[:n]), nil
+}
+
+// Same reports whether two files are one.
+func Same(a, b unix.Stat_t) bool { return a.Dev == b.Dev && a.Ino == b.Ino }
