@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // A process that ends while it writes a file leaves nothing behind, and the old
@@ -47,11 +49,11 @@ func TestWriteFileCrash(t *testing.T) {
 func TestWriteFileByName(t *testing.T) {
 	dir := fixture(t)
 	before := names(t, dir)
-	at := must1(find(filepath.Join(dir, "new"), true))
-	defer at.close()
-	must(t, at.createBy([]byte("new content"), true))
+	p := must1(find(filepath.Join(dir, "new"), true))
+	defer p.close()
+	must(t, p.createBy([]byte("new content"), true))
 	for _, named := range []bool{true, false} {
-		if err := at.createBy([]byte("another"), named); err != errAppeared {
+		if err := p.createBy([]byte("another"), named); err != errAppeared {
 			t.Errorf("a second time, named %v: %v", named, err)
 		}
 	}
@@ -61,7 +63,7 @@ func TestWriteFileByName(t *testing.T) {
 	must(t, os.Remove(filepath.Join(dir, "new")))
 	old := must1(os.OpenFile(filepath.Join(dir, "f"), os.O_WRONLY, 0))
 	defer old.Close()
-	file := place{at.dir, "f"}
+	file := place{p.dir, "f"}
 	var st unix.Statx_t
 	must(t, statx(int(old.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &st))
 	for _, named := range []bool{true, false} {
@@ -78,18 +80,18 @@ func TestWriteFileByName(t *testing.T) {
 
 // A file without a name that ignores the umask is not used: it would let other users write.
 func TestWriteFileWithoutUmask(t *testing.T) {
-	before := umask
-	defer func() { umask = before }()
+	before := at.Umask
+	defer func() { at.Umask = before }()
 	dir := t.TempDir()
-	at := must1(find(filepath.Join(dir, "new"), true))
-	defer at.close()
-	if file, err := at.temporary(0o666, false); err != nil {
-		t.Errorf("with umask %03o: %v", umask(), err)
+	p := must1(find(filepath.Join(dir, "new"), true))
+	defer p.close()
+	if file, err := at.NewTemporary(p.dir, 0o666, false); err != nil {
+		t.Errorf("with umask %03o: %v", at.Umask(), err)
 	} else {
-		file.finish()
+		finish(file)
 	}
-	umask = func() uint32 { return 0o777 } // as if the kernel had not looked at it
-	if _, err := at.temporary(0o666, false); err != errNamed {
+	at.Umask = func() uint32 { return 0o777 } // as if the kernel had not looked at it
+	if _, err := at.NewTemporary(p.dir, 0o666, false); err != at.ErrNeedsName {
 		t.Errorf("with a umask that is ignored: %v", err)
 	}
 	must(t, direct.WriteFile(ctx, filepath.Join(dir, "new"), []byte("x"), true))

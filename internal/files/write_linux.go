@@ -224,7 +224,7 @@ func (p place) change(file int, data []byte) error {
 		return writeOver(file, data, false)
 	}
 	err := p.replace(file, data)
-	if full := isFull(err); full || errors.Is(err, errInPlace) {
+	if full := at.IsFull(err); full || errors.Is(err, errInPlace) {
 		return writeOver(file, data, full)
 	}
 	return err
@@ -254,8 +254,6 @@ func writeAtOnce(file int, data []byte) (bool, error) {
 	return true, at.Retry(func() error { return unix.Ftruncate(file, int64(len(data))) })
 }
 
-func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
-
 // writeOver writes a regular file in place. The space is reserved first, so that
 // a full disk costs no content. On a disk that is known to be full it writes only
 // if no space is needed at all, and the file system is one that never moves what
@@ -270,7 +268,7 @@ func writeOver(fd int, data []byte, full bool) error {
 	}
 	if len(data) > 0 {
 		err := at.Retry(func() error { return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(data))) })
-		if isFull(err) {
+		if at.IsFull(err) {
 			_ = unix.Ftruncate(fd, before.Size) // gives back what was reserved beyond the end
 			return err
 		}

@@ -6,10 +6,13 @@
 //     opens one name after the other elsewhere, which is as safe but slower: a link that appears meanwhile is
 //     never followed.
 //   - descriptor_linux.go has what is known about a descriptor, and repeats calls that a signal interrupts.
+//   - temporary_linux.go makes files that appear, or replace others, once they are whole; attributes_linux.go gives a
+//     file the owner and the attributes of another.
 //
 // These searches are not here, because each returns something else than an open directory and a name:
 // files/confined/helper needs the real path of a file, also of one that does not exist yet, to apply rules to it;
 // files/watch keeps every directory on the way open; files/upload follows the links at the end of a path itself,
 // because it replaces what the last one leads to; sandbox resolves paths over an interface, so that a plan can
-// be made for a machine that exists only in a test; proc looks for a program in PATH.
+// be made for a machine that exists only in a test; proc looks for a program in PATH. The parts of downloads of
+// tether cp are not made here either: they have to survive the process, and exist on every platform.
 package at

@@ -1,14 +1,18 @@
 package upload
 
 import (
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tetherexec/tether/internal/files/at"
 )
 
 // accessList is the attribute with a file's POSIX access list.
 const accessList = "system.posix_acl_access"
+
+// A write of package files gives a new file every attribute of the old one, or else writes in place. An upload
+// cannot write in place, so it insists on the owner and the access list, and copies others if it can.
 
 // keepAccess gives the file the access list of the target, or none if that has
 // none, whatever the directory would give to new files.
@@ -32,15 +36,8 @@ func (t *temporary) keepAccess() error {
 // target. Capabilities do not pass: a write takes them away as well.
 func (t *temporary) keepAttributes() {
 	way := t.way(t.target)
-	size, err := unix.Llistxattr(way, nil)
-	if err != nil || size == 0 {
-		return
-	}
-	names := make([]byte, size)
-	if size, err = unix.Llistxattr(way, names); err != nil {
-		return
-	}
-	for name := range strings.SplitSeq(string(names[:size]), "\x00") {
+	names, _ := at.Attributes(func(buf []byte) (int, error) { return unix.Llistxattr(way, buf) })
+	for _, name := range names {
 		if !strings.HasPrefix(name, "user.") && name != "security.selinux" {
 			continue
 		}
@@ -52,16 +49,5 @@ func (t *temporary) keepAttributes() {
 
 // attribute reads an extended attribute of a file, which is not followed.
 func attribute(way, name string) ([]byte, error) {
-	value := make([]byte, 256)
-	for {
-		n, err := unix.Lgetxattr(way, name, value)
-		switch err {
-		case nil:
-			return slices.Clip(value[:n]), nil
-		case unix.ERANGE:
-			value = make([]byte, 2*len(value))
-		default:
-			return nil, err
-		}
-	}
+	return at.Attribute(func(buf []byte) (int, error) { return unix.Lgetxattr(way, name, buf) })
 }

@@ -20,6 +20,7 @@ const Supported = true
 // a path: all names are names in dir.
 type temporary struct {
 	file    *os.File
+	hidden  *at.Temporary // gives the file its name
 	dir     *os.File
 	name    string
 	target  string
@@ -48,9 +49,10 @@ func newTemporary(dir *os.File, target string, journal *Journal) (_ *temporary, 
 	if err := journal.add(path, t.name); err != nil {
 		return nil, err
 	}
-	if t.file, err = t.create(t.name, 0o600); err != nil {
+	if t.hidden, err = at.NewNamed(t.at(), t.name, 0o600); err != nil {
 		return nil, errors.Join(err, journal.done(t.name))
 	}
+	t.file = os.NewFile(uintptr(t.hidden.Fd), t.name)
 	if old != nil {
 		err = t.tryOwner(old) // better now than after the last byte
 	}
@@ -65,16 +67,6 @@ func (t *temporary) at() int { return int(t.dir.Fd()) }
 // way is a path to a name in dir, for calls that take no directory.
 func (t *temporary) way(name string) string {
 	return at.ProcPath(t.at()) + "/" + name
-}
-
-// create makes a file that was not there.
-func (t *temporary) create(name string, mode uint32) (*os.File, error) {
-	const how = unix.O_RDWR | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := at.Openat(t.at(), name, how, mode)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), name), nil
 }
 
 // replaced returns what is known of the file that is to be replaced, nil if there
@@ -153,14 +145,13 @@ func (t *temporary) untouched(size uint64) error {
 // newMode asks the system what mode a new file gets here: that depends on the umask
 // and on the directory.
 func (t *temporary) newMode() (uint32, error) {
-	name := t.name + modeSuffix
-	f, err := t.create(name, 0o666)
+	f, err := at.NewNamed(t.at(), t.name+modeSuffix, 0o666)
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close()
+	defer unix.Close(f.Fd)
 	var st unix.Stat_t
-	err = errors.Join(unix.Fstat(int(f.Fd()), &st), unix.Unlinkat(t.at(), name, 0))
+	err = errors.Join(unix.Fstat(f.Fd, &st), f.Remove())
 	return st.Mode & 0o777, err
 }
 
@@ -177,14 +168,7 @@ func (t *temporary) tryOwner(old *unix.Stat_t) error {
 }
 
 func (t *temporary) keepOwner(old *unix.Stat_t) error {
-	var own unix.Stat_t
-	if err := unix.Fstat(int(t.file.Fd()), &own); err != nil {
-		return err
-	}
-	if own.Uid == old.Uid && own.Gid == old.Gid {
-		return nil
-	}
-	if err := unix.Fchown(int(t.file.Fd()), int(old.Uid), int(old.Gid)); err != nil {
+	if err := at.SetOwner(int(t.file.Fd()), old.Uid, old.Gid); err != nil {
 		return refuse(ErrOwner, "user %d, group %d: %v", old.Uid, old.Gid, worded{err})
 	}
 	return nil
@@ -208,7 +192,7 @@ func (t *temporary) hide() error { return unix.Fchmod(int(t.file.Fd()), 0o600) }
 
 // rename puts the file in its place. The upload is over then.
 func (t *temporary) rename() error {
-	if err := unix.Renameat(t.at(), t.name, t.at(), t.target); err != nil {
+	if err := t.hidden.Replace(t.target); err != nil {
 		return err
 	}
 	t.syncDir()
@@ -235,7 +219,7 @@ func (t *temporary) syncDir() {
 func (t *temporary) remove() error {
 	defer t.dir.Close()
 	defer t.file.Close()
-	if err := unix.Unlinkat(t.at(), t.name, 0); err != nil && err != unix.ENOENT {
+	if err := t.hidden.Remove(); err != nil {
 		return err
 	}
 	return t.journal.done(t.name)

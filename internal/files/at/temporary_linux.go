@@ -1,0 +1,144 @@
+package at
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"os"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Errors of a Temporary.
+var (
+	// ErrNeedsName means that a file without a name cannot be made here, or not be given one.
+	ErrNeedsName = errors.New("the temporary file needs a name")
+
+	// ErrMayReplace means that the file system cannot promise that a rename replaces nothing.
+	ErrMayReplace = errors.New("a rename could replace a file")
+)
+
+// A Temporary is a new file that gets its name, or takes the place of another file, once it is whole.
+//
+// Without a name of its own (O_TMPFILE) it is gone when the process is killed. A file can
+// only be replaced by a rename, so a hidden name is then beside it for the time of two
+// system calls. Where the file system cannot do this, the Temporary has a name from the beginning.
+type Temporary struct {
+	Fd   int    // open to be read and written; the caller closes it
+	Name string // in the directory; empty: none
+
+	dir int // the caller's
+}
+
+// NewTemporary makes an empty file in a directory, named or without a name. Without one, the error is
+// ErrNeedsName unless the disk is full.
+func NewTemporary(dir int, mode uint32, named bool) (*Temporary, error) {
+	if named {
+		return NewNamed(dir, hiddenName(), mode)
+	}
+	fd, err := Openat(dir, ".", unix.O_RDWR|unix.O_TMPFILE|unix.O_CLOEXEC, mode)
+	switch {
+	case err != nil && !IsFull(err):
+		err = ErrNeedsName
+	case err == nil && !masked(fd):
+		unix.Close(fd)
+		err = ErrNeedsName
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Temporary{Fd: fd, dir: dir}, nil
+}
+
+// NewNamed makes an empty file with a name that must be new.
+func NewNamed(dir int, name string, mode uint32) (*Temporary, error) {
+	fd, err := Openat(dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
+	if err != nil {
+		return nil, err
+	}
+	return &Temporary{Fd: fd, Name: name, dir: dir}, nil
+}
+
+// masked reports whether a new file has no permission that the umask takes away. Before Linux
+// 6.0, files without a name ignored the umask on file systems without access control lists.
+func masked(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&Umask() == 0
+}
+
+// Umask is that of this process, which does not change it. If the system does not say, it
+// takes away everything. Tests set it.
+var Umask = sync.OnceValue(func() uint32 {
+	status, _ := os.ReadFile("/proc/self/status")
+	_, rest, _ := bytes.Cut(status, []byte("\nUmask:\t"))
+	digits, _, _ := bytes.Cut(rest, []byte("\n"))
+	mask, err := strconv.ParseUint(string(digits), 8, 32)
+	if err != nil {
+		return 0o777
+	}
+	return uint32(mask)
+})
+
+func hiddenName() string { return ".tether-" + rand.Text() + ".tmp" }
+
+// Appear gives the file a name, which must be new. The error is EEXIST if it is not, and
+// ErrMayReplace or ErrNeedsName if the file system cannot make sure of it in this way.
+func (t *Temporary) Appear(name string) error {
+	if t.Name == "" {
+		return t.link(name)
+	}
+	err := Retry(func() error { return unix.Renameat2(t.dir, t.Name, t.dir, name, unix.RENAME_NOREPLACE) })
+	switch err {
+	case nil:
+		t.Name = ""
+	case unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP:
+		return ErrMayReplace
+	}
+	return err
+}
+
+// Replace puts the file in the place of another, if there is one.
+func (t *Temporary) Replace(name string) error {
+	if t.Name == "" {
+		hidden := hiddenName()
+		if err := t.link(hidden); err != nil {
+			return err
+		}
+		t.Name = hidden
+	}
+	err := Retry(func() error { return unix.Renameat(t.dir, t.Name, t.dir, name) })
+	if err == nil {
+		t.Name = ""
+	}
+	return err
+}
+
+// link gives the file a name. The error is ErrNeedsName if it cannot have one, for
+// example because there is no /proc.
+func (t *Temporary) link(name string) error {
+	err := Retry(func() error {
+		return unix.Linkat(unix.AT_FDCWD, ProcPath(t.Fd), t.dir, name, unix.AT_SYMLINK_FOLLOW)
+	})
+	if err != nil && err != unix.EEXIST && !IsFull(err) {
+		return ErrNeedsName
+	}
+	return err
+}
+
+// Remove removes the name of a file that has not got its own, nor replaced another. It is no error
+// if the name is gone.
+func (t *Temporary) Remove() error {
+	if t.Name == "" {
+		return nil
+	}
+	if err := Retry(func() error { return unix.Unlinkat(t.dir, t.Name, 0) }); err != nil && err != unix.ENOENT {
+		return err
+	}
+	t.Name = ""
+	return nil
+}
+
+// IsFull reports whether an error says that there is no space for a file.
+func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
