@@ -1,9 +1,10 @@
 // Package reexec starts this program again as one of its helpers: `tether be-child NAME …`
 // does one small thing, mostly inside a sandbox.
 //
-// It knows the names of the helpers and how they are started, not what they do: the package of
-// a helper registers it. A program that embeds tether needs to do nothing, because the helpers
-// run before its main function, and before most packages are initialized.
+// It knows the names of the helpers and how they are started, not what they do: the package of a helper
+// registers it. A program that embeds tether needs to do nothing, because the helpers run before its main
+// function, and before most packages are initialized. Encoder and Decoder (encode.go) are for the messages
+// between this program and a helper.
 package reexec
 
 import (

@@ -139,7 +139,7 @@ func (p *Pool) bindNew(ctx context.Context, intent *wire.Sandbox, text string) (
 		b.print = p.fingerprint(b.watch)
 		sum := sha256.New()
 		sum.Write([]byte(b.plan))
-		sum.Write(helper.AppendBook(nil, policy.Rulebook(plan)))
+		sum.Write(helper.AppendRules(nil, policy.Rulebook(plan)))
 		sum.Write([]byte(b.print))
 		b.key = string(sum.Sum(nil))
 		return b, nil

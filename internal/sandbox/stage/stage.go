@@ -8,9 +8,10 @@
 package stage
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/tetherexec/tether/internal/reexec"
 )
 
 // A Config says what to check and what to execute.
@@ -98,37 +99,37 @@ var errStage = errors.New("the stage cannot be decoded")
 
 // Encode returns the stage as bytes.
 func (s *Config) Encode() []byte {
-	e := encoder([]byte(stageMagic))
-	e.list(s.Argv)
-	e.flag(s.Arg0 != nil)
+	e := reexec.Encoder([]byte(stageMagic))
+	e.List(s.Argv)
+	e.Flag(s.Arg0 != nil)
 	if s.Arg0 != nil {
-		e.text(*s.Arg0)
+		e.Text(*s.Arg0)
 	}
-	e.list(s.Env)
-	e.text(s.Dir)
-	e.flag(s.NoStdin)
-	e.list(s.Freeze)
-	e.list(s.Seal)
-	e.list(s.Cover)
-	e.flag(s.Session)
-	e.flag(s.TTY)
-	e.flag(s.Confined)
-	e.text(string(s.Filter))
-	e.text(s.Refusal)
-	e.number(uint64(s.Listen))
-	e.number(s.Outside)
-	e.number(uint64(len(s.Ports)))
+	e.List(s.Env)
+	e.Text(s.Dir)
+	e.Flag(s.NoStdin)
+	e.List(s.Freeze)
+	e.List(s.Seal)
+	e.List(s.Cover)
+	e.Flag(s.Session)
+	e.Flag(s.TTY)
+	e.Flag(s.Confined)
+	e.Text(string(s.Filter))
+	e.Text(s.Refusal)
+	e.Number(uint64(s.Listen))
+	e.Number(s.Outside)
+	e.Number(uint64(len(s.Ports)))
 	for _, p := range s.Ports {
-		e.list([]string{p.Variable, p.Prefix, p.Suffix})
-		e.number(uint64(p.Listener))
+		e.List([]string{p.Variable, p.Prefix, p.Suffix})
+		e.Number(uint64(p.Listener))
 	}
-	e.number(uint64(len(s.Mounts)))
+	e.Number(uint64(len(s.Mounts)))
 	for _, m := range s.Mounts {
-		e.text(m.Path)
-		e.flag(m.ReadOnly)
-		e.number(uint64(m.Kind))
-		e.number(m.Dev)
-		e.number(m.Ino)
+		e.Text(m.Path)
+		e.Flag(m.ReadOnly)
+		e.Number(uint64(m.Kind))
+		e.Number(m.Dev)
+		e.Number(m.Ino)
 	}
 	return e
 }
@@ -138,119 +139,45 @@ func Decode(b []byte) (*Config, error) {
 	if len(b) < len(stageMagic) || string(b[:len(stageMagic)]) != stageMagic {
 		return nil, fmt.Errorf("%w: it was made by another version of tether; restart the server", errStage)
 	}
-	d := &decoder{rest: b[len(stageMagic):]}
-	s := &Config{Argv: d.list()}
-	if d.flag() {
-		arg0 := d.text()
+	d := reexec.Decode(b[len(stageMagic):])
+	s := &Config{Argv: d.List()}
+	if d.Flag() {
+		arg0 := d.Text()
 		s.Arg0 = &arg0
 	}
-	s.Env = d.list()
-	s.Dir = d.text()
-	s.NoStdin, s.Freeze, s.Seal, s.Cover = d.flag(), d.list(), d.list(), d.list()
-	s.Session, s.TTY, s.Confined = d.flag(), d.flag(), d.flag()
-	if filter := d.text(); filter != "" {
+	s.Env = d.List()
+	s.Dir = d.Text()
+	s.NoStdin, s.Freeze, s.Seal, s.Cover = d.Flag(), d.List(), d.List(), d.List()
+	s.Session, s.TTY, s.Confined = d.Flag(), d.Flag(), d.Flag()
+	if filter := d.Text(); filter != "" {
 		s.Filter = []byte(filter)
 	}
-	s.Refusal, s.Listen, s.Outside = d.text(), int(d.number()), d.number()
-	for range d.count() {
+	s.Refusal, s.Listen, s.Outside = d.Text(), int(d.Number()), d.Number()
+	for range d.Count(1) {
 		p := Port{}
-		if l := d.list(); len(l) == 3 {
+		if l := d.List(); len(l) == 3 {
 			p.Variable, p.Prefix, p.Suffix = l[0], l[1], l[2]
 		} else {
-			d.broken = true
+			d.Fail()
 		}
-		if p.Listener = int(d.number()); p.Listener < 0 || p.Listener >= s.Listen {
-			d.broken = true
+		if p.Listener = int(d.Number()); p.Listener < 0 || p.Listener >= s.Listen {
+			d.Fail()
 		}
 		s.Ports = append(s.Ports, p)
 	}
 	if s.Listen < 0 || s.Listen > MaxListen {
-		d.broken = true
+		d.Fail()
 	}
-	for range d.count() {
-		m := Mount{Path: d.text(), ReadOnly: d.flag(), Kind: MountKind(d.number())}
-		m.Dev, m.Ino = d.number(), d.number()
+	for range d.Count(1) {
+		m := Mount{Path: d.Text(), ReadOnly: d.Flag(), Kind: MountKind(d.Number())}
+		m.Dev, m.Ino = d.Number(), d.Number()
 		if m.Kind > MountDevice {
-			d.broken = true
+			d.Fail()
 		}
 		s.Mounts = append(s.Mounts, m)
 	}
-	if d.broken || len(d.rest) > 0 || len(s.Argv) == 0 {
+	if !d.Done() || len(s.Argv) == 0 {
 		return nil, errStage
 	}
 	return s, nil
-}
-
-// encoder and decoder write numbers as varints, and texts and lists behind
-// their lengths.
-type encoder []byte
-
-func (e *encoder) number(n uint64) { *e = binary.AppendUvarint(*e, n) }
-
-func (e *encoder) flag(f bool) {
-	if f {
-		e.number(1)
-	} else {
-		e.number(0)
-	}
-}
-
-func (e *encoder) text(s string) {
-	e.number(uint64(len(s)))
-	*e = append(*e, s...)
-}
-
-func (e *encoder) list(l []string) {
-	e.number(uint64(len(l)))
-	for _, s := range l {
-		e.text(s)
-	}
-}
-
-type decoder struct {
-	rest   []byte
-	broken bool
-}
-
-func (d *decoder) number() uint64 {
-	n, size := binary.Uvarint(d.rest)
-	if size <= 0 {
-		d.broken, d.rest = true, nil
-		return 0
-	}
-	d.rest = d.rest[size:]
-	return n
-}
-
-// count is a number of things of which each takes at least one byte.
-func (d *decoder) count() int {
-	n := d.number()
-	if n > uint64(len(d.rest)) {
-		d.broken, d.rest = true, nil
-		return 0
-	}
-	return int(n)
-}
-
-func (d *decoder) flag() bool {
-	n := d.number()
-	if n > 1 {
-		d.broken = true
-	}
-	return n == 1
-}
-
-func (d *decoder) text() string {
-	n := d.count()
-	s := string(d.rest[:n])
-	d.rest = d.rest[n:]
-	return s
-}
-
-func (d *decoder) list() []string {
-	var l []string
-	for range d.count() {
-		l = append(l, d.text())
-	}
-	return l
 }

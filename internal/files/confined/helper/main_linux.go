@@ -110,7 +110,7 @@ func (h *helper) take(r *Request, file *os.File) error {
 	case h.files == nil: // the only receiver so far
 		defer file.Close()
 		h.leave(false)
-		return h.learn(r, file)
+		return h.takeRules(r, file)
 	case r.Op == OpCancel:
 		defer file.Close()
 		h.leave(false)
@@ -190,20 +190,20 @@ func FileFrom(rights []byte) (*os.File, error) {
 	return os.NewFile(uintptr(fds[0]), "passed"), nil
 }
 
-// learn takes the rules, which come first.
-func (h *helper) learn(r *Request, file *os.File) error {
+// takeRules takes the rules, which come first.
+func (h *helper) takeRules(r *Request, file *os.File) error {
 	if r.Op != OpRules {
 		return errors.New("the rules must come first")
 	}
-	encoded, err := bodyOf(r.Body, file, MaxBook)
+	encoded, err := bodyOf(r.Body, file, MaxRules)
 	if err != nil {
 		return err
 	}
-	book, err := DecodeBook(encoded)
+	rules, err := DecodeRules(encoded)
 	if err != nil {
 		return err
 	}
-	judge, err := book.Judge()
+	judge, err := rules.Judge()
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/tetherexec/tether/internal/files"
+	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/sandbox"
 	"github.com/tetherexec/tether/wire"
 )
@@ -13,7 +14,7 @@ import (
 // one travels as a file in memory beside it.
 const (
 	MaxMessage = 64 << 10 // bytes on the socket
-	MaxBook    = 64 << 20 // bytes of a rulebook
+	MaxRules   = 64 << 20 // bytes of a rulebook
 	MaxAnswer  = 64 << 20 // bytes of an answer
 	MaxData    = files.MaxReadFile
 )
@@ -55,40 +56,40 @@ type Request struct {
 
 // Append appends the encoded request.
 func (r *Request) Append(b []byte) []byte {
-	e := encoder(b)
-	e.number(r.ID)
-	e.number(uint64(r.Op))
-	e.text(r.Path)
-	e.text(r.Target)
+	e := reexec.Encoder(b)
+	e.Number(r.ID)
+	e.Number(uint64(r.Op))
+	e.Text(r.Path)
+	e.Text(r.Target)
 	for _, f := range []bool{r.Follow, r.Recursive, r.Force, r.File, r.Op == OpWalk} {
-		e.flag(f)
+		e.Flag(f)
 	}
 	if w := r.Walk; r.Op == OpWalk {
-		e.number(w.MaxDepth)
-		e.number(w.MaxDirectories)
-		e.number(w.MaxEntries)
-		e.flag(w.FollowDirectorySymlinks)
-		e.flag(w.PruneHiddenDirectories)
+		e.Number(w.MaxDepth)
+		e.Number(w.MaxDirectories)
+		e.Number(w.MaxEntries)
+		e.Flag(w.FollowDirectorySymlinks)
+		e.Flag(w.PruneHiddenDirectories)
 	}
 	return append(e, r.Body...)
 }
 
 // DecodeRequest is the reverse of Append. Body is a part of b.
 func DecodeRequest(b []byte) (*Request, error) {
-	d := &decoder{rest: b}
-	r := &Request{ID: d.number()}
-	op := d.number()
-	r.Op, r.Path, r.Target = Op(op), d.text(), d.text()
-	r.Follow, r.Recursive, r.Force, r.File = d.flag(), d.flag(), d.flag(), d.flag()
-	walk := d.flag()
+	d := reexec.Decode(b)
+	r := &Request{ID: d.Number()}
+	op := d.Number()
+	r.Op, r.Path, r.Target = Op(op), d.Text(), d.Text()
+	r.Follow, r.Recursive, r.Force, r.File = d.Flag(), d.Flag(), d.Flag(), d.Flag()
+	walk := d.Flag()
 	if walk {
 		r.Walk = wire.WalkOptions{
-			MaxDepth: d.number(), MaxDirectories: d.number(), MaxEntries: d.number(),
-			FollowDirectorySymlinks: d.flag(), PruneHiddenDirectories: d.flag(),
+			MaxDepth: d.Number(), MaxDirectories: d.Number(), MaxEntries: d.Number(),
+			FollowDirectorySymlinks: d.Flag(), PruneHiddenDirectories: d.Flag(),
 		}
 	}
-	r.Body = d.rest
-	if d.broken || op >= uint64(opEnd) || walk != (r.Op == OpWalk) {
+	r.Body = d.Rest()
+	if !d.Done() || op >= uint64(opEnd) || walk != (r.Op == OpWalk) {
 		return nil, ErrMessage
 	}
 	return r, nil
@@ -113,12 +114,12 @@ const (
 
 // Append appends the encoded answer.
 func (a *Answer) Append(b []byte) []byte {
-	e := encoder(b)
-	e.number(a.ID)
-	e.flag(a.File)
-	e.flag(a.Large)
+	e := reexec.Encoder(b)
+	e.Number(a.ID)
+	e.Flag(a.File)
+	e.Flag(a.Large)
 	if a.Err == nil {
-		e.number(wentWell)
+		e.Number(wentWell)
 		return append(e, a.Body...)
 	}
 	said := &files.Error{Err: a.Err}
@@ -127,39 +128,39 @@ func (a *Answer) Append(b []byte) []byte {
 	}
 	// A bare error of the system keeps its identity.
 	if errno, ok := errors.AsType[syscall.Errno](said); ok && (&files.Error{Err: errno}).Error() == said.Error() {
-		e.number(failedBySystem)
-		e.number(uint64(errno))
+		e.Number(failedBySystem)
+		e.Number(uint64(errno))
 		return e
 	}
-	e.number(failed)
-	e.signed(int64(said.Code()))
-	e.text(said.Error())
+	e.Number(failed)
+	e.Signed(int64(said.Code()))
+	e.Text(said.Error())
 	return e
 }
 
 // DecodeAnswer is the reverse of Append. Body is a part of b. Err has the text and
 // the code that it had inside.
 func DecodeAnswer(b []byte) (*Answer, error) {
-	d := &decoder{rest: b}
-	a := &Answer{ID: d.number(), File: d.flag(), Large: d.flag()}
+	d := reexec.Decode(b)
+	a := &Answer{ID: d.Number(), File: d.Flag(), Large: d.Flag()}
 	if a.Large && !a.File {
-		d.fail()
+		d.Fail()
 	}
-	switch how := d.number(); how {
+	switch how := d.Number(); how {
 	case wentWell:
-		a.Body, d.rest = d.rest, nil
+		a.Body = d.Rest()
 	case failedBySystem:
-		errno := d.number()
+		errno := d.Number()
 		if errno == 0 || errno > maxErrno {
-			d.fail()
+			d.Fail()
 		}
 		a.Err = &files.Error{Err: syscall.Errno(errno)}
 	case failed:
-		a.Err = files.NewError(int(d.signed()), d.text())
+		a.Err = files.NewError(int(d.Signed()), d.Text())
 	default:
-		d.fail()
+		d.Fail()
 	}
-	if !d.done() {
+	if !d.Done() {
 		return nil, ErrMessage
 	}
 	return a, nil
@@ -169,32 +170,32 @@ const maxErrno = 4095
 
 // AppendMetadata encodes the answer to OpMetadata.
 func AppendMetadata(b []byte, m wire.MetadataResult) []byte {
-	e := encoder(b)
-	e.flag(m.IsDirectory)
-	e.flag(m.IsFile)
-	e.flag(m.IsSymlink)
-	e.number(m.Size)
-	e.signed(m.CreatedAtMs)
-	e.signed(m.ModifiedAtMs)
+	e := reexec.Encoder(b)
+	e.Flag(m.IsDirectory)
+	e.Flag(m.IsFile)
+	e.Flag(m.IsSymlink)
+	e.Number(m.Size)
+	e.Signed(m.CreatedAtMs)
+	e.Signed(m.ModifiedAtMs)
 	mode := uint64(0)
 	if m.TetherMode != nil {
 		mode = uint64(*m.TetherMode)
 	}
-	e.number(mode)
+	e.Number(mode)
 	return e
 }
 
 // DecodeMetadata is the reverse of AppendMetadata.
 func DecodeMetadata(b []byte) (m wire.MetadataResult, err error) {
-	d := &decoder{rest: b}
-	m.IsDirectory, m.IsFile, m.IsSymlink = d.flag(), d.flag(), d.flag()
-	m.Size, m.CreatedAtMs, m.ModifiedAtMs = d.number(), d.signed(), d.signed()
-	mode := uint32(min(d.number(), wire.MaxMode+1))
+	d := reexec.Decode(b)
+	m.IsDirectory, m.IsFile, m.IsSymlink = d.Flag(), d.Flag(), d.Flag()
+	m.Size, m.CreatedAtMs, m.ModifiedAtMs = d.Number(), d.Signed(), d.Signed()
+	mode := uint32(min(d.Number(), wire.MaxMode+1))
 	if mode > wire.MaxMode {
-		d.fail()
+		d.Fail()
 	}
 	m.TetherMode = &mode
-	if !d.done() {
+	if !d.Done() {
 		return wire.MetadataResult{}, ErrMessage
 	}
 	return m, nil
@@ -202,124 +203,114 @@ func DecodeMetadata(b []byte) (m wire.MetadataResult, err error) {
 
 // AppendEntries encodes the answer to OpReadDirectory.
 func AppendEntries(b []byte, entries []wire.DirectoryEntry) []byte {
-	e := encoder(b)
-	e.number(uint64(len(entries)))
+	e := reexec.Encoder(b)
+	e.Number(uint64(len(entries)))
 	for _, entry := range entries {
-		e.text(entry.FileName)
-		e.flag(entry.IsDirectory)
-		e.flag(entry.IsFile)
+		e.Text(entry.FileName)
+		e.Flag(entry.IsDirectory)
+		e.Flag(entry.IsFile)
 	}
 	return e
 }
 
 // DecodeEntries is the reverse of AppendEntries.
 func DecodeEntries(b []byte) ([]wire.DirectoryEntry, error) {
-	d := &decoder{rest: b}
-	entries := make([]wire.DirectoryEntry, 0, d.counted(3))
+	d := reexec.Decode(b)
+	entries := make([]wire.DirectoryEntry, 0, d.Count(3))
 	for range cap(entries) {
-		entries = append(entries, wire.DirectoryEntry{FileName: d.text(), IsDirectory: d.flag(), IsFile: d.flag()})
+		entries = append(entries, wire.DirectoryEntry{FileName: d.Text(), IsDirectory: d.Flag(), IsFile: d.Flag()})
 	}
-	if !d.done() {
+	if !d.Done() {
 		return nil, ErrMessage
 	}
 	return entries, nil
 }
 
-// counted is a number of things of which each takes at least size bytes.
-func (d *decoder) counted(size int) int {
-	n := d.count()
-	if n > len(d.rest)/size {
-		d.fail()
-		return 0
-	}
-	return n
-}
-
 // AppendWalk encodes the answer to OpWalk.
 func AppendWalk(b []byte, w wire.WalkResult) []byte {
-	e := encoder(b)
-	e.flag(w.Truncated)
-	e.number(uint64(len(w.Entries)))
+	e := reexec.Encoder(b)
+	e.Flag(w.Truncated)
+	e.Number(uint64(len(w.Entries)))
 	for _, entry := range w.Entries {
-		e.text(entry.Path)
-		e.flag(entry.Kind == wire.WalkDirectory)
+		e.Text(entry.Path)
+		e.Flag(entry.Kind == wire.WalkDirectory)
 	}
-	e.number(uint64(len(w.Errors)))
+	e.Number(uint64(len(w.Errors)))
 	for _, err := range w.Errors {
-		e.text(err.Path)
-		e.text(err.Message)
+		e.Text(err.Path)
+		e.Text(err.Message)
 	}
 	return e
 }
 
 // DecodeWalk is the reverse of AppendWalk.
 func DecodeWalk(b []byte) (wire.WalkResult, error) {
-	d := &decoder{rest: b}
-	w := wire.WalkResult{Truncated: d.flag()}
-	w.Entries = make([]wire.WalkEntry, 0, d.counted(2))
+	d := reexec.Decode(b)
+	w := wire.WalkResult{Truncated: d.Flag()}
+	w.Entries = make([]wire.WalkEntry, 0, d.Count(2))
 	for range cap(w.Entries) {
-		entry := wire.WalkEntry{Path: d.text(), Kind: wire.WalkFile}
-		if d.flag() {
+		entry := wire.WalkEntry{Path: d.Text(), Kind: wire.WalkFile}
+		if d.Flag() {
 			entry.Kind = wire.WalkDirectory
 		}
 		w.Entries = append(w.Entries, entry)
 	}
-	w.Errors = make([]wire.WalkError, 0, d.counted(2))
+	w.Errors = make([]wire.WalkError, 0, d.Count(2))
 	for range cap(w.Errors) {
-		w.Errors = append(w.Errors, wire.WalkError{Path: d.text(), Message: d.text()})
+		w.Errors = append(w.Errors, wire.WalkError{Path: d.Text(), Message: d.Text()})
 	}
-	if !d.done() {
+	if !d.Done() {
 		return wire.WalkResult{}, ErrMessage
 	}
 	return w, nil
 }
 
-// AppendBook encodes a rulebook.
-func AppendBook(b []byte, book sandbox.Rulebook) []byte {
-	e := encoder(b)
-	e.number(uint64(len(book.Rules)))
-	for _, r := range book.Rules {
-		e.text(r.Path)
-		e.number(uint64(r.Access))
-		e.flag(r.Private)
-		e.text(r.Absent)
+// AppendRules encodes the rules of a sandbox.
+func AppendRules(b []byte, rules sandbox.Rulebook) []byte {
+	e := reexec.Encoder(b)
+	e.Number(uint64(len(rules.Rules)))
+	for _, r := range rules.Rules {
+		e.Text(r.Path)
+		e.Number(uint64(r.Access))
+		e.Flag(r.Private)
+		e.Text(r.Absent)
 	}
-	e.number(uint64(len(book.Globs)))
-	for _, g := range book.Globs {
-		e.text(g.Dir)
-		e.text(g.Pattern)
-		e.number(g.Depth)
+	e.Number(uint64(len(rules.Globs)))
+	for _, g := range rules.Globs {
+		e.Text(g.Dir)
+		e.Text(g.Pattern)
+		e.Number(g.Depth)
 	}
-	e.number(uint64(len(book.Ops)))
-	for _, op := range book.Ops {
-		e.number(uint64(op.Kind))
-		e.text(op.Path)
+	e.Number(uint64(len(rules.Ops)))
+	for _, op := range rules.Ops {
+		e.Number(uint64(op.Kind))
+		e.Text(op.Path)
 	}
 	return e
 }
 
-// DecodeBook is the reverse of AppendBook.
-func DecodeBook(b []byte) (book sandbox.Rulebook, err error) {
-	d := &decoder{rest: b}
-	for range d.counted(4) {
-		r := sandbox.BookRule{Path: d.text(), Access: sandbox.Access(d.number()), Private: d.flag(), Absent: d.text()}
+// DecodeRules is the reverse of AppendRules.
+func DecodeRules(b []byte) (rules sandbox.Rulebook, err error) {
+	d := reexec.Decode(b)
+	for range d.Count(4) {
+		r := sandbox.BookRule{Path: d.Text(), Access: sandbox.Access(d.Number()), Private: d.Flag(), Absent: d.Text()}
 		if r.Access < sandbox.Deny || r.Access > sandbox.Write {
-			d.fail()
+			d.Fail()
 		}
-		book.Rules = append(book.Rules, r)
+		rules.Rules = append(rules.Rules, r)
 	}
-	for range d.counted(3) {
-		book.Globs = append(book.Globs, sandbox.BookGlob{Dir: d.text(), Pattern: d.text(), Depth: d.number()})
+	for range d.Count(3) {
+		rules.Globs = append(rules.Globs, sandbox.BookGlob{Dir: d.Text(), Pattern: d.Text(), Depth: d.Number()})
 	}
-	for range d.counted(2) {
-		op := sandbox.Op{Kind: sandbox.OpKind(d.number()), Path: d.text()}
+	for range d.Count(2) {
+		op := sandbox.Op{Kind: sandbox.OpKind(d.Number()), Path: d.Text()}
 		if op.Kind < 0 || op.Kind > sandbox.OpPlaceholder {
-			d.fail()
+			d.Fail()
 		}
-		book.Ops = append(book.Ops, op)
+		rules.Ops = append(rules.Ops, op)
 	}
-	if !d.done() {
+	if !d.Done() {
 		return sandbox.Rulebook{}, ErrMessage
 	}
-	return book, nil
+	return rules, nil
 }

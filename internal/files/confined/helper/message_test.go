@@ -89,7 +89,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-var book = sandbox.Rulebook{
+var rules = sandbox.Rulebook{
 	Rules: []sandbox.BookRule{{Path: "/", Access: sandbox.Read}, {Path: "/a/.git", Access: sandbox.Deny, Private: true, Absent: "/a"}},
 	Globs: []sandbox.BookGlob{{Dir: "/a", Pattern: "*.env", Depth: 3}},
 	Ops:   []sandbox.Op{{Kind: sandbox.OpBindRO, Path: "/"}, {Kind: sandbox.OpBindRW, Path: "/a"}},
@@ -97,7 +97,7 @@ var book = sandbox.Rulebook{
 
 // The bodies of answers, and the rules.
 func FuzzBodies(f *testing.F) {
-	f.Add(AppendBook(nil, book))
+	f.Add(AppendRules(nil, rules))
 	f.Add(AppendMetadata(nil, wire.MetadataResult{IsFile: true, Size: 1 << 60, CreatedAtMs: -1, ModifiedAtMs: 5}))
 	f.Add(AppendEntries(nil, []wire.DirectoryEntry{{FileName: "a", IsFile: true}, {FileName: "b", IsDirectory: true}}))
 	f.Add(AppendWalk(nil, wire.WalkResult{
@@ -105,8 +105,8 @@ func FuzzBodies(f *testing.F) {
 		Errors:  []wire.WalkError{{Path: "file:///c", Message: "no"}}, Truncated: true,
 	}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if v, err := DecodeBook(b); err == nil {
-			same(t, v, AppendBook(nil, v), DecodeBook)
+		if v, err := DecodeRules(b); err == nil {
+			same(t, v, AppendRules(nil, v), DecodeRules)
 		}
 		if v, err := DecodeMetadata(b); err == nil {
 			same(t, v, AppendMetadata(nil, v), DecodeMetadata)
@@ -127,4 +127,4 @@ func same[T any](t *testing.T, v T, encoded []byte, decode func([]byte) (T, erro
 	}
 }
 
-func TestBook(t *testing.T) { same(t, book, AppendBook(nil, book), DecodeBook) }
+func TestRules(t *testing.T) { same(t, rules, AppendRules(nil, rules), DecodeRules) }

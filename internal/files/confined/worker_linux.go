@@ -30,7 +30,7 @@ type worker struct {
 	process  *proc.Process
 	conn     *net.UnixConn
 	slots    chan struct{} // taken by each request
-	book     []byte        // the rules, until they are sent
+	rules    []byte        // encoded, until they are sent
 
 	// Guarded by the pool's mutex.
 	users     int
@@ -71,7 +71,7 @@ func newWorker(p *Pool, b *binding) *worker {
 
 // run starts the helper and takes its answers until it ends.
 func (h *worker) run() {
-	said := &complaint{}
+	said := &stderrHead{}
 	if err := h.start(said); err != nil {
 		h.startErr = err
 		h.withdraw()
@@ -146,7 +146,7 @@ func (h *worker) hangUp() {
 
 // start gets the helper to serve requests. It takes a place, which is given back if
 // that fails.
-func (h *worker) start(said *complaint) (err error) {
+func (h *worker) start(said *stderrHead) (err error) {
 	if err := h.pool.takePlace(); err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (h *worker) start(said *complaint) (err error) {
 		return err
 	}
 	h.conn = conn
-	if err := h.teach(); err != nil {
+	if err := h.sendRules(); err != nil {
 		conn.Close()
 		h.process.Kill()
 		if h.moved() {
@@ -187,7 +187,7 @@ func (h *worker) moved() bool {
 }
 
 // launch executes the helper in its sandbox.
-func (h *worker) launch(stdin *os.File, said *complaint) error {
+func (h *worker) launch(stdin *os.File, said *stderrHead) error {
 	request := h.pool.request(h.binding.intent)
 	request.Spec.Stdin = stdin
 	prepared, err := h.pool.config.Confiner.Prepare(h.pool.ctx, request)
@@ -197,7 +197,7 @@ func (h *worker) launch(stdin *os.File, said *complaint) error {
 	if err != nil {
 		return refused(h.pool.ctx, err)
 	}
-	h.book = helper.AppendBook(nil, prepared.Policy.Rulebook(prepared.Plan))
+	h.rules = helper.AppendRules(nil, prepared.Policy.Rulebook(prepared.Plan))
 	// Nothing has changed while the sandbox was bound if nothing has before and
 	// after.
 	same, err := h.pool.unchanged(h.pool.ctx, h.binding)
@@ -215,15 +215,15 @@ func (h *worker) launch(stdin *os.File, said *complaint) error {
 	return nil
 }
 
-// teachTime is how long a helper may take to learn the rules.
-const teachTime = 30 * time.Second
+// rulesTime is how long a helper may take to take the rules over.
+const rulesTime = 30 * time.Second
 
-// teach sends the rules, which the helper confirms.
-func (h *worker) teach() error {
-	h.conn.SetReadDeadline(time.Now().Add(teachTime))
-	book := h.book
-	h.book = nil // rules can be many
-	if err := h.send(&helper.Request{Op: helper.OpRules, Body: book}); err != nil {
+// sendRules sends the rules, which the helper confirms.
+func (h *worker) sendRules() error {
+	h.conn.SetReadDeadline(time.Now().Add(rulesTime))
+	rules := h.rules
+	h.rules = nil // they can be many
+	if err := h.send(&helper.Request{Op: helper.OpRules, Body: rules}); err != nil {
 		return err
 	}
 	answer, file, err := h.receive(make([]byte, helper.MaxMessage))
@@ -363,44 +363,44 @@ func (h *worker) take(answer *helper.Answer, file *os.File) {
 	h.settle(answer.ID, a)
 }
 
-// A complaint is what a helper says on its way out: the end of its output.
-type complaint struct {
+// A stderrHead keeps the beginning of what a helper prints, which it does only if it fails, and its exit status.
+type stderrHead struct {
 	mu   sync.Mutex
-	last []byte
+	head []byte
 	code int
 }
 
-const maxComplaint = 4 << 10
+const maxStderr = 4 << 10
 
 // Append implements proc.Sink.
-func (c *complaint) Append(_ outlog.Stream, p []byte) error {
+func (c *stderrHead) Append(_ outlog.Stream, p []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if room := maxComplaint - len(c.last); room > 0 { // the beginning of a crash tells most
-		c.last = append(c.last, p[:min(len(p), room)]...)
+	if room := maxStderr - len(c.head); room > 0 { // the beginning of a crash tells most
+		c.head = append(c.head, p[:min(len(p), room)]...)
 	}
 	return nil
 }
 
 // Exit implements proc.Sink.
-func (c *complaint) Exit(code int) {
+func (c *stderrHead) Exit(code int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.code = code
 }
 
 // Cut implements proc.Sink.
-func (c *complaint) Cut() {}
+func (c *stderrHead) Cut() {}
 
 // Close implements proc.Sink.
-func (c *complaint) Close() {}
+func (c *stderrHead) Close() {}
 
-// text is what is known about an end that was none of ours; empty: nothing.
-func (c *complaint) text() string {
+// text says why a helper has ended by itself; empty: it has ended without a failure.
+func (c *stderrHead) text() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.code == 0 && len(c.last) == 0 {
+	if c.code == 0 && len(c.head) == 0 {
 		return ""
 	}
-	return strings.TrimSpace(fmt.Sprintf("it ended with status %d: %s", c.code, c.last))
+	return strings.TrimSpace(fmt.Sprintf("it ended with status %d: %s", c.code, c.head))
 }
