@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tetherexec/tether/internal/mountinfo"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/reexec"
@@ -126,17 +128,12 @@ func ways() []Verdict {
 // nothingShared reports whether no mount of this program is shared with others,
 // so that nothing that is mounted later can appear in a copy.
 func nothingShared() bool {
-	text, err := os.ReadFile("/proc/self/mountinfo")
+	text, err := os.ReadFile(mountinfo.Own)
 	if err != nil {
 		return false
 	}
-	for line := range strings.Lines(string(text)) {
-		optional, _, _ := strings.Cut(line, " - ")
-		if strings.Contains(optional, " shared:") || strings.Contains(optional, " master:") {
-			return false
-		}
-	}
-	return true
+	mounts, err := mountinfo.Parse(string(text))
+	return err == nil && !slices.ContainsFunc(mounts, func(m mountinfo.Mount) bool { return m.Follows() != "" })
 }
 
 // try runs a harmless command in a read-only sandbox.

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tetherexec/tether/internal/mountinfo"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/reexec"
 )
@@ -75,33 +76,27 @@ func renameAncestor(ctx context.Context, f *fixture) (string, error) {
 // mounts reads what is mounted in the sandbox: the root is read-only, and nothing
 // that is mounted on this machine later can appear.
 func mounts(ctx context.Context, f *fixture) (string, error) {
-	o, err := f.run(ctx, "cat", "/proc/self/mountinfo")
+	o, err := f.run(ctx, "cat", mountinfo.Own)
 	if err != nil {
 		return "", fmt.Errorf("the command could not be started: %w", err)
 	}
-	count, root := 0, ""
-	for line := range strings.Lines(o.Output) {
-		fields := strings.Fields(line) // number, parent, device, root, mount point, options, optional fields
-		if len(fields) < 7 {
-			return "", fmt.Errorf("unreadable mount: %q", line)
+	mounts, err := mountinfo.Parse(o.Output)
+	if err != nil {
+		return "", err
+	}
+	root := "" // its options
+	for _, m := range mounts {
+		if m.Point == "/" {
+			root = m.Options
 		}
-		count++
-		if fields[4] == "/" {
-			root = fields[5]
-		}
-		for _, field := range fields[6:] {
-			if field == "-" {
-				break
-			}
-			if strings.HasPrefix(field, "shared:") || strings.HasPrefix(field, "master:") {
-				return "", fmt.Errorf("what is mounted on this machine later appears at %s (%s)", fields[4], field)
-			}
+		if field := m.Follows(); field != "" {
+			return "", fmt.Errorf("what is mounted on this machine later appears at %s (%s)", m.Point, field)
 		}
 	}
-	if options := strings.Split(root, ","); options[0] != "ro" {
+	if first, _, _ := strings.Cut(root, ","); first != "ro" {
 		return "", fmt.Errorf("/ is not read-only: %q", root)
 	}
-	return fmt.Sprintf("%d mounts, none follows this machine's, / is read-only", count), nil
+	return fmt.Sprintf("%d mounts, none follows this machine's, / is read-only", len(mounts)), nil
 }
 
 // nested asks a probe that judges for itself: it has more than one way to win.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/filelock"
+	"github.com/tetherexec/tether/internal/mountinfo"
 )
 
 const (
@@ -128,7 +129,7 @@ func lockCgroup(dir string, mode filelock.Mode) (fd int, err error) {
 
 // ownCgroup is the directory of the cgroup (version 2) that this program is in.
 func ownCgroup() (string, error) {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := os.ReadFile(mountinfo.Own)
 	if err != nil {
 		return "", err
 	}
@@ -140,7 +141,7 @@ func ownCgroup() (string, error) {
 }
 
 // locateCgroup joins where the hierarchy is mounted with where we are in it.
-func locateCgroup(mounts, memberships string) (string, error) {
+func locateCgroup(list, memberships string) (string, error) {
 	path := ""
 	for line := range strings.Lines(memberships) {
 		if rest, ok := strings.CutPrefix(line, "0::"); ok {
@@ -150,23 +151,19 @@ func locateCgroup(mounts, memberships string) (string, error) {
 	if path == "" || strings.HasPrefix(path, "/..") {
 		return "", errors.New("not in a cgroup of version 2 that can be seen")
 	}
-	for line := range strings.Lines(mounts) {
-		before, after, ok := strings.Cut(line, " - ")
-		fields := strings.Fields(before)
-		if !ok || len(fields) < 5 || !strings.HasPrefix(after, "cgroup2 ") {
+	mounts, err := mountinfo.Parse(list)
+	if err != nil {
+		return "", err
+	}
+	for _, m := range mounts {
+		if m.Type != "cgroup2" {
 			continue
 		}
-		root, point := unescapeMount(fields[3]), unescapeMount(fields[4])
-		if below, err := filepath.Rel(root, path); err == nil && below != ".." && !strings.HasPrefix(below, "../") {
-			return filepath.Join(point, below), nil
+		if below, err := filepath.Rel(m.Root, path); err == nil && below != ".." && !strings.HasPrefix(below, "../") {
+			return filepath.Join(m.Point, below), nil
 		}
 	}
 	return "", errors.New("no cgroup file system of version 2 is mounted")
-}
-
-// unescapeMount undoes the octal escapes of mountinfo.
-func unescapeMount(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
 // sweepCgroups ends and removes what supervisors that died left. Nobody can lock
