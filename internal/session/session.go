@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	confinedfiles "github.com/tetherexec/tether/internal/files/confined"
+	"github.com/tetherexec/tether/internal/files/confined"
 	"github.com/tetherexec/tether/internal/files/upload"
 	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/proc"
@@ -61,7 +61,7 @@ type Session struct {
 	ttl      time.Duration
 	acks     bool
 	log      *slog.Logger
-	files    *confinedfiles.Pool
+	files    *confined.Pool
 	launcher *launch.Launcher
 	ctx      context.Context // ends with the session
 	cancel   context.CancelCauseFunc

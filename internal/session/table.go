@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	confinedfiles "github.com/tetherexec/tether/internal/files/confined"
+	"github.com/tetherexec/tether/internal/files/confined"
 	"github.com/tetherexec/tether/internal/files/upload"
 	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/outlog"
@@ -67,7 +67,7 @@ func (t *Table) Open(w Wishes, peer Peer) (*Attachment, error) {
 	}
 	s.log = s.log.With("session", s.Public)
 	s.ctx, s.cancel = context.WithCancelCause(t.ctx)
-	s.files = confinedfiles.New(confinedfiles.Config{Confiner: t.config.Launch.Confiner, Procs: t.config.Launch.Procs, Log: s.log})
+	s.files = confined.New(confined.Config{Confiner: t.config.Launch.Confiner, Procs: t.config.Launch.Procs, Log: s.log})
 	s.launcher = launch.New(t.config.Launch, launch.Owner{Ask: s.ask, Tell: s.tell, Keep: s.keepSurvivor}, s.log)
 	s.Uploads = upload.New(upload.Config{Journal: t.config.Uploads, Idle: max(uploadIdle, s.ttl)})
 

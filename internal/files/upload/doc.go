@@ -5,10 +5,14 @@
 // Until then the bytes lie in a hidden file beside the target, which only this
 // user can read. The target's directory is looked up once, when the upload is
 // opened, and its descriptor is kept: a directory that is moved takes the upload
-// along, and a link put in its place leads nobody astray. Like any rename, a commit
+// along, and a link put in its place changes nothing. Like any rename, a commit
 // gives the target a new inode, so other hard links to it keep the old content.
 //
-// An upload ends with its commit, an abort, the session or [IdleLimit]. What a
-// server that was killed leaves behind stands in its [Journal], for the next one to
-// [Sweep].
+// An upload ends with its commit, an abort, the session or [IdleLimit]. If a server
+// is killed, its [Journal] lists the files that it leaves behind, and the next server
+// removes them with [Sweep].
+//
+// Where a change belongs: table.go has the uploads of a session and their order, upload.go one of them;
+// place_linux.go finds the target; temporary_linux.go and attributes_linux.go make the hidden file and decide
+// what it keeps of the file that it replaces; spans.go and digest.go know which bytes have come.
 package upload

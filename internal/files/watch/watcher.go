@@ -1,8 +1,3 @@
-// Package watch tells a client when a path that did not exist comes into being,
-// so that the client may remember until then that it does not exist.
-//
-// A watch that is doubtful fires, or is refused: what a client must never get is
-// silence after a change.
 package watch
 
 import (

@@ -1,10 +1,3 @@
-// Package stage is the last stage of a sandboxed start. It runs inside the
-// sandbox, as our own program re-executed, makes sure that the sandbox is what
-// it was meant to be, gives the command its descriptors, session and terminal,
-// and becomes the command.
-//
-// The server tells it what to do with a [Config] in a descriptor, and hears on a
-// socket how it went: the command was executed, or why not.
 package stage
 
 import (
