@@ -29,7 +29,7 @@ func exampleServer() (url string, stop func()) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	l, err := listen.Open(ctx, cfg.Listen)
+	l, err := listen.Open(ctx, listen.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/client"
-	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
@@ -33,7 +32,7 @@ func TestServerStops(t *testing.T) {
 	for name, url := range map[string]string{"tcp": "", "unix": "unix://" + filepath.Join(t.TempDir(), "s")} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			srv := tethertest.StartServer(t, server.Config{Listen: listen.Config{URL: url}})
+			srv := tethertest.StartServerAt(t, url, server.Config{})
 			var heard states
 			c := dial(t, srv.URL, client.Options{TTL: time.Hour, OnState: heard.tell})
 			p := start(t, c, sh("exec sleep 60"))

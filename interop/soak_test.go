@@ -131,7 +131,7 @@ func soakServer(t *testing.T) (url string) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(context.Background())
 	cfg := execserver.Config{StateDir: dir}
-	l, err := door.Open(ctx, cfg.Listen)
+	l, err := door.Open(ctx, door.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,13 +18,11 @@ import (
 	"github.com/tetherexec/tether/internal/codexhome"
 	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/proc"
-	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/terminal"
 )
 
 // appServerFlags are the flags of `tether app-server`.
 type appServerFlags struct {
-	cfg                 server.Config // where to listen, and for whom
 	listen              listenFlags
 	stdio               bool
 	logLevel, logFormat choice
@@ -46,11 +45,12 @@ func newAppServer(args []string, stdin, stdout *os.File) *cobra.Command {
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := flags.config(cmd.ErrOrStderr())
+			stderr := cmd.ErrOrStderr()
+			door, err := flags.config(stderr)
 			if err != nil {
 				return err
 			}
-			return serveApp(cmd.Context(), cfg, stdin, stdout, cmd.ErrOrStderr())
+			return serveApp(cmd.Context(), door, newLog(stderr, flags.logLevel.value, flags.logFormat.value), stdin, stdout, stderr)
 		},
 	}
 	if slices.Contains(args, appServerName) {
@@ -62,11 +62,10 @@ func newAppServer(args []string, stdin, stdout *os.File) *cobra.Command {
 func (f *appServerFlags) define(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&f.cfg.Listen.URL, "listen", "stdio://", "`URL` to listen on: stdio:// for one client on standard input and\noutput, ws://IP:PORT, wss://IP:PORT, unix://PATH, or unix:// for a\nsocket in the Codex home directory")
+	fs.StringVar(&f.listen.cfg.URL, "listen", "stdio://", "`URL` to listen on: stdio:// for one client on standard input and\noutput, ws://IP:PORT, wss://IP:PORT, unix://PATH, or unix:// for a\nsocket in the Codex home directory")
 	fs.BoolVar(&f.stdio, "stdio", false, "the same as --listen stdio://")
-	fs.BoolVar(&f.cfg.Listen.InsecureNoAuth, "insecure-no-auth", false, "allow an address that other machines can reach without\nauthentication: whoever reaches it can run commands")
-	group(fs, "Where to listen", "listen", "stdio", "insecure-no-auth")
-	f.listen.define(fs, &f.cfg.Listen)
+	group(fs, "Where to listen", "listen", "stdio")
+	f.listen.define(fs)
 	f.logLevel = choice{"error", "LEVEL", []string{"error", "warn", "info", "debug"}}
 	f.logFormat = choice{"text", "FORMAT", []string{"text", "json"}}
 	fs.Var(&f.logLevel, "log-level", "least severity to log on standard error: error, warn, info or debug")
@@ -76,27 +75,23 @@ func (f *appServerFlags) define(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("listen", "stdio")
 }
 
-// config turns the flags into a Config.
-func (f *appServerFlags) config(stderr io.Writer) (server.Config, error) {
-	cfg := f.cfg
-	switch cfg.Listen.URL {
+// config turns the flags into the settings of a listener.
+func (f *appServerFlags) config(stderr io.Writer) (listen.Config, error) {
+	url := &f.listen.cfg.URL
+	switch *url {
 	case "": // given empty: not the same as not given
 		_, err := listen.ParseURL("")
-		return cfg, err
+		return listen.Config{}, err
 	case "off":
-		return cfg, errors.New("no transport configured: `--listen off` leaves nothing to serve")
+		return listen.Config{}, errors.New("no transport configured: `--listen off` leaves nothing to serve")
 	case "unix://":
 		path, err := controlSocket()
 		if err != nil {
-			return cfg, err
+			return listen.Config{}, err
 		}
-		cfg.Listen.URL += path
+		*url += path
 	}
-	cfg.Listen.Auth.Mode = f.listen.authMode.value
-	f.listen.warn(stderr, &cfg.Listen)
-	cfg.Version = versionText()
-	cfg.Log = newLog(stderr, f.logLevel.value, f.logFormat.value)
-	return cfg, cfg.Validate()
+	return f.listen.config(stderr)
 }
 
 // controlSocket is where the app-server of a user is expected. It makes the
@@ -114,7 +109,7 @@ func controlSocket() (string, error) {
 }
 
 // serveApp runs an app-server until its client leaves or a signal ends it.
-func serveApp(ctx context.Context, cfg server.Config, stdin, stdout *os.File, stderr io.Writer) error {
+func serveApp(ctx context.Context, door listen.Config, log *slog.Logger, stdin, stdout *os.File, stderr io.Writer) error {
 	if err := proc.ResetInherited(); err != nil {
 		return fmt.Errorf("prepare for children: %w", err)
 	}
@@ -122,22 +117,18 @@ func serveApp(ctx context.Context, cfg server.Config, stdin, stdout *os.File, st
 	defer stop()
 	defer brokenPipeIsError()()
 
-	auth, err := listen.NewAuthenticator(cfg.Listen.Auth)
-	if err != nil {
-		return err
-	}
-	endpoint, err := listen.ParseURL(cfg.Listen.URL)
+	endpoint, err := listen.ParseURL(door.URL)
 	if err != nil {
 		return err
 	}
 	var l *listen.Listener
 	if endpoint.Transport != listen.Stdio {
-		if l, err = listen.Open(ctx, cfg.Listen); err != nil {
+		if l, err = listen.Open(ctx, door); err != nil {
 			return err
 		}
 		defer l.Close()
 	}
-	s, err := appserver.New(appserver.Config{Auth: auth, AnyNamespace: cfg.Listen.AnyNamespace, Version: cfg.Version, Subreaper: true, Log: cfg.Log})
+	s, err := appserver.New(appserver.Config{Version: versionText(), Subreaper: true, Log: log})
 	if err != nil {
 		return err
 	}

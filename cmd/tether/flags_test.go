@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func TestLifetimeString(t *testing.T) {
 }
 
 // configOf runs a command line up to the Config it makes.
-func configOf(t *testing.T, args string) (cfg server.Config, warnings string, err error) {
+func configOf(t *testing.T, args string) (door listen.Config, cfg server.Config, warnings string, err error) {
 	t.Helper()
 	var flags serveFlags
 	var stderr strings.Builder
@@ -57,39 +58,42 @@ func configOf(t *testing.T, args string) (cfg server.Config, warnings string, er
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(io.Discard)
 	if err := cmd.ParseFlags(strings.Fields(args)); err != nil {
-		return cfg, "", usageError{err}
+		return door, cfg, "", usageError{err}
 	}
-	cfg, err = flags.config(&stderr)
-	return cfg, stderr.String(), err
+	door, cfg, err = flags.config(&stderr)
+	return door, cfg, stderr.String(), err
 }
 
 func TestConfigDefaults(t *testing.T) {
 	t.Parallel()
-	got, warnings, err := configOf(t, "")
+	door, got, warnings, err := configOf(t, "")
 	if err != nil || warnings != "" {
 		t.Fatal(err, warnings)
 	}
-	want := server.Config{Listen: listen.Config{URL: listen.DefaultURL}}.WithDefaults()
+	if want := (listen.Config{URL: listen.DefaultURL}); door != want {
+		t.Errorf("flags and zero values disagree:\ngot  %+v\nwant %+v", door, want)
+	}
+	want := server.Config{Subreaper: true}.WithDefaults()
 	got.Log, want.Log, want.Version = nil, nil, got.Version
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("flags and zero values disagree:\ngot  %+v\nwant %+v", got, want)
 	}
 }
 
 func TestConfigFromFlags(t *testing.T) {
 	t.Parallel()
-	cfg, _, err := configOf(t, "--listen wss://192.0.2.1:7 --concurrent-requests 18446744073709551615 --session-ttl 1m --session-ttl-max 2m "+
+	door, cfg, _, err := configOf(t, "--listen wss://192.0.2.1:7 --concurrent-requests 18446744073709551615 --session-ttl 1m --session-ttl-max 2m "+
 		"--retain 1M --spool-limit 2M --spool-total 3M --state-dir d --tls-cert c --tls-key k --tls-client-ca a "+
 		"--ws-auth signed-bearer-token --ws-shared-secret-file s --ws-issuer i --ws-audience u --ws-max-clock-skew-seconds 5")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cfg.Listen.URL != "wss://192.0.2.1:7" || cfg.SessionTTL != time.Minute || cfg.SessionTTLMax != 2*time.Minute ||
+	if door.URL != "wss://192.0.2.1:7" || cfg.SessionTTL != time.Minute || cfg.SessionTTLMax != 2*time.Minute ||
 		cfg.Retain != 1<<20 || cfg.SpoolLimit != 2<<20 || cfg.SpoolTotal != 3<<20 || cfg.StateDir != "d" ||
-		cfg.Listen.TLS != (listen.TLSConfig{CertFile: "c", KeyFile: "k", ClientCAFile: "a"}) {
+		door.TLS != (listen.TLSConfig{CertFile: "c", KeyFile: "k", ClientCAFile: "a"}) {
 		t.Errorf("got %+v", cfg)
 	}
-	a := cfg.Listen.Auth
+	a := door.Auth
 	if a.Mode != listen.AuthSignedBearerToken || *a.SharedSecretFile != "s" || *a.Issuer != "i" || *a.Audience != "u" || *a.MaxClockSkewSeconds != 5 ||
 		a.TokenFile != nil || a.TokenSHA256 != nil {
 		t.Errorf("got %+v", a)
@@ -100,21 +104,21 @@ func TestReferenceFlags(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{"-c a=b -c c", "--config a=b", "--enable x --enable y", "--disable x", "--strict-config",
 		"--proxy-private-ips-via-upstream", "--linux-sandbox-pid-namespace inherit", "--environment-id x", "--name x"} {
-		_, warnings, err := configOf(t, args)
+		_, _, warnings, err := configOf(t, args)
 		if err != nil || strings.Count(warnings, "\n") != 1 || !strings.HasPrefix(warnings, "tether: warning: `--") {
 			t.Errorf("%s: %v, warnings %q", args, err, warnings)
 		}
 	}
-	if _, warnings, _ := configOf(t, "--proxy-private-ips-via-upstream"); !strings.Contains(warnings, "connects to private addresses itself") {
+	if _, _, warnings, _ := configOf(t, "--proxy-private-ips-via-upstream"); !strings.Contains(warnings, "connects to private addresses itself") {
 		t.Errorf("warnings %q", warnings) // tether has a network proxy
 	}
-	if _, warnings, err := configOf(t, "--linux-sandbox-pid-namespace isolate"); err != nil || warnings != "" {
+	if _, _, warnings, err := configOf(t, "--linux-sandbox-pid-namespace isolate"); err != nil || warnings != "" {
 		t.Errorf("isolate: %v, warnings %q", err, warnings)
 	}
 	for _, args := range []string{"--remote https://registry.example", "--remote-transport direct", "--use-agent-identity-auth",
 		"--executor-credential-stdin", "--aws-sigv4", "--aws-profile x", "--aws-region x", "--aws-service x", "--exit-on-stdin-close"} {
 		flag, _, _ := strings.Cut(args, " ")
-		if _, _, err := configOf(t, args); err == nil || !strings.HasPrefix(err.Error(), "`"+flag+"` is not supported") {
+		if _, _, _, err := configOf(t, args); err == nil || !strings.HasPrefix(err.Error(), "`"+flag+"` is not supported") {
 			t.Errorf("%s: %v", args, err)
 		}
 	}

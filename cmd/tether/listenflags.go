@@ -8,22 +8,30 @@ import (
 	"github.com/tetherexec/tether/internal/listen"
 )
 
-// listenFlags say who may connect. They are the same for every kind of listen.
+// listenFlags say where a server listens, and who may connect. They are the same for every kind of server.
 type listenFlags struct {
+	cfg      listen.Config
 	authMode choice
 }
 
-// warn warns about secret files that other users can read.
-func (f *listenFlags) warn(stderr io.Writer, cfg *listen.Config) {
+// config turns the flags into a Config. It warns about secret files that other users can read.
+func (f *listenFlags) config(stderr io.Writer) (listen.Config, error) {
+	cfg := f.cfg
+	cfg.Auth.Mode = f.authMode.value
 	for _, path := range []*string{cfg.Auth.TokenFile, cfg.Auth.SharedSecretFile, &cfg.TLS.KeyFile} {
 		if path != nil && *path != "" {
 			warnReadable(stderr, *path)
 		}
 	}
+	return cfg, cfg.Validate()
 }
 
-// define adds the flags, which go to cfg, but for the mode of authentication.
-func (f *listenFlags) define(fs *pflag.FlagSet, cfg *listen.Config) {
+// define adds the flags, but for --listen.
+func (f *listenFlags) define(fs *pflag.FlagSet) {
+	fs.BoolVar(&f.cfg.InsecureNoAuth, "insecure-no-auth", false, "allow an address that other machines can reach without\nauthentication: whoever reaches it can run commands")
+	group(fs, "Where to listen", "insecure-no-auth")
+
+	cfg := &f.cfg
 	auth := &cfg.Auth
 	f.authMode = choice{"", "MODE", []string{listen.AuthCapabilityToken, listen.AuthSignedBearerToken}}
 	fs.Var(&f.authMode, "ws-auth", "how clients authenticate: capability-token (one shared token)\nor signed-bearer-token (an HS256 JWT)")

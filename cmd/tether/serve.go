@@ -52,11 +52,11 @@ func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.
 		Args:                  serveArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := flags.config(cmd.ErrOrStderr())
+			door, cfg, err := flags.config(cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), cfg, stdin, stdout)
+			return serve(cmd.Context(), door, cfg, stdin, stdout)
 		},
 	}
 	if slices.Contains(args, name) {
@@ -75,11 +75,9 @@ func serveArguments(cmd *cobra.Command, args []string) error {
 func (f *serveFlags) define(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&f.cfg.Listen.URL, "listen", listen.DefaultURL, "`URL` to listen on: ws://IP:PORT, wss://IP:PORT, unix://PATH,\nor stdio for one client on standard input and output")
-	fs.BoolVar(&f.cfg.Listen.InsecureNoAuth, "insecure-no-auth", false, "allow an address that other machines can reach without\nauthentication: whoever reaches it can run commands")
-	group(fs, "Where to listen", "listen", "insecure-no-auth")
-
-	f.listen.define(fs, &f.cfg.Listen)
+	fs.StringVar(&f.listen.cfg.URL, "listen", listen.DefaultURL, "`URL` to listen on: ws://IP:PORT, wss://IP:PORT, unix://PATH,\nor stdio for one client on standard input and output")
+	group(fs, "Where to listen", "listen")
+	f.listen.define(fs)
 
 	f.ttl, f.ttlMax = lifetime(server.DefaultSessionTTL), lifetime(server.DefaultSessionTTLMax)
 	f.retain, f.spoolLimit, f.spoolAll = server.DefaultRetain, server.DefaultSpoolLimit, server.DefaultSpoolTotal
@@ -104,28 +102,31 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 	onlyOnce(fs)
 }
 
-// config turns the flags into a Config. Warnings go to stderr.
-func (f *serveFlags) config(stderr io.Writer) (server.Config, error) {
+// config turns the flags into the settings of a listener and of a server. Warnings go to stderr.
+func (f *serveFlags) config(stderr io.Writer) (door listen.Config, cfg server.Config, err error) {
 	warnings, err := f.reference.check()
 	if err != nil {
-		return server.Config{}, err
+		return door, cfg, err
 	}
 	for _, warning := range warnings {
 		complain(stderr, "warning: "+warning)
 	}
-	cfg := f.cfg
-	if cfg.Listen.URL == "" { // given empty: not the same as not given
+	if f.listen.cfg.URL == "" { // given empty: not the same as not given
 		_, err := listen.ParseURL("")
-		return cfg, err
+		return door, cfg, err
 	}
-	cfg.Listen.Auth.Mode = f.listen.authMode.value
-	f.listen.warn(stderr, &cfg.Listen)
+	if door, err = f.listen.config(stderr); err != nil {
+		return door, cfg, err
+	}
+	cfg = f.cfg
 	cfg.SessionTTL, cfg.SessionTTLMax = time.Duration(f.ttl), time.Duration(f.ttlMax)
 	cfg.IdleExit = time.Duration(f.idleExit)
 	cfg.Retain, cfg.SpoolLimit, cfg.SpoolTotal = int64(f.retain), int64(f.spoolLimit), int64(f.spoolAll)
+	cfg.Private = door.Private()
 	cfg.Version = versionText()
+	cfg.Subreaper = true
 	cfg.Log = newLog(stderr, f.logLevel.value, f.logFormat.value)
-	return cfg, cfg.Validate()
+	return door, cfg, cfg.Validate()
 }
 
 func newLog(w io.Writer, level, format string) *slog.Logger {
@@ -141,7 +142,7 @@ func newLog(w io.Writer, level, format string) *slog.Logger {
 }
 
 // serve runs a server until it ends by itself or a signal ends it.
-func serve(ctx context.Context, cfg server.Config, stdin, stdout *os.File) error {
+func serve(ctx context.Context, door listen.Config, cfg server.Config, stdin, stdout *os.File) error {
 	if err := proc.ResetInherited(); err != nil {
 		return fmt.Errorf("prepare for children: %w", err)
 	}
@@ -150,32 +151,34 @@ func serve(ctx context.Context, cfg server.Config, stdin, stdout *os.File) error
 	defer stop()
 	defer brokenPipeIsError()()
 
-	endpoint, err := listen.ParseURL(cfg.Listen.URL)
+	endpoint, err := listen.ParseURL(door.URL)
 	if err != nil {
 		return err
 	}
-	if endpoint.Transport == listen.Stdio {
-		s, err := newExecutor(cfg)
-		if err != nil {
+	var l *listen.Listener
+	if endpoint.Transport != listen.Stdio {
+		if l, err = listen.Open(ctx, door); err != nil {
 			return err
 		}
-		return untilStopped(ctx, stop, func() error {
-			return s.ServeStdio(ctx, terminal.InterruptibleReader(stdin), terminal.InterruptibleWriter(stdout))
-		})
+		defer l.Close()
 	}
-	l, err := listen.Open(ctx, cfg.Listen)
+	s, err := server.New(cfg)
 	if err != nil {
 		return err
 	}
-	s, err := newExecutor(cfg)
-	if err != nil {
-		l.Close()
-		return err
+	if l != nil {
+		if _, err := fmt.Fprintln(stdout, l.URL); err != nil {
+			return errors.Join(fmt.Errorf("print URL: %w", err), s.Close())
+		}
 	}
-	if _, err := fmt.Fprintln(stdout, l.URL); err != nil {
-		return errors.Join(fmt.Errorf("print URL: %w", err), l.Close(), s.server.Close())
-	}
-	return untilStopped(ctx, stop, func() error { return s.Serve(ctx, l) })
+	return untilStopped(ctx, stop, func() error {
+		if l == nil {
+			err = s.ServeStdio(ctx, terminal.InterruptibleReader(stdin), terminal.InterruptibleWriter(stdout))
+		} else {
+			err = s.Serve(ctx, l)
+		}
+		return errors.Join(err, s.Close())
+	})
 }
 
 // untilStopped returns what work returns. Once ctx has ended, a second signal

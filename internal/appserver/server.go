@@ -2,14 +2,11 @@ package appserver
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,12 +24,8 @@ const maxConnections = 1024
 
 // Config says how a [Server] works; the zero value is fine.
 type Config struct {
-	Auth    *listen.Authenticator // nil: everyone may connect
-	Env     []string              // what commands begin with; nil: that of this program
-	Version string                // what the server calls itself; "": "dev"
-
-	// AnyNamespace is that of listen.Config.
-	AnyNamespace bool
+	Env     []string // what commands begin with; nil: that of this program
+	Version string   // what the server calls itself; "": "dev"
 
 	// Subreaper is that of proc.Config.
 	Subreaper bool
@@ -42,30 +35,27 @@ type Config struct {
 
 // A Server serves the process API.
 type Server struct {
-	auth         *listen.Authenticator
-	env          []string
-	shell        string // for terminals whose environment names none
-	version      string
-	log          *slog.Logger
-	hello        wire.AppInitializeResult // but for the user agent
-	noLocal      bool                     // commands are to run elsewhere
-	anyNamespace bool
-	procs        *proc.Supervisor
-	pool         *outlog.Pool
-	memory       *rpc.Memory // for the messages of all connections
+	env     []string
+	shell   string // for terminals whose environment names none
+	version string
+	log     *slog.Logger
+	hello   wire.AppInitializeResult // but for the user agent
+	noLocal bool                     // commands are to run elsewhere
+	procs   *proc.Supervisor
+	pool    *outlog.Pool
+	memory  *rpc.Memory // for the messages of all connections
 
 	// Named here so that tests need not wait as long.
 	drainTime     time.Duration
 	stdinPatience time.Duration
 	maxCollected  int64
 
-	connections atomic.Int64
-	collected   atomic.Int64 // bytes of output in memory, of all connections
+	collected atomic.Int64 // bytes of output in memory, of all connections
 }
 
 // New returns a server that is ready to serve. Close it to end what it started.
 func New(cfg Config) (*Server, error) {
-	s := &Server{auth: cfg.Auth, anyNamespace: cfg.AnyNamespace, env: cfg.Env, version: cfg.Version, log: cfg.Log,
+	s := &Server{env: cfg.Env, version: cfg.Version, log: cfg.Log,
 		memory: rpc.NewMemory(), drainTime: drainTime, stdinPatience: stdinPatience, maxCollected: maxCollected}
 	if s.env == nil {
 		s.env = os.Environ()
@@ -112,33 +102,15 @@ func (s *Server) Close() { s.procs.Close() }
 
 // Serve accepts WebSocket connections until ctx is over, then ends them with all
 // that they started, and returns nil.
-func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that clients are told why
-	var conns sync.WaitGroup
-	surface := &listen.Surface{Auth: s.auth, AnyNamespace: s.anyNamespace, Log: s.log, AnyPath: true, Accept: func(conn net.Conn, buffered []byte, peer string) {
-		conns.Go(func() {
-			stream := rpc.NewWebSocket(conn, buffered)
+func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
+	return l.Serve(ctx, listen.Handler{
+		Serve: func(ctx context.Context, stream *rpc.WebSocket, peer string) {
 			stream.TextOnly()
-			if s.connections.Add(1) > maxConnections {
-				s.turnAway(serving, stream)
-			} else {
-				s.serve(serving, stream, peer)
-			}
-			s.connections.Add(-1)
-		})
-	}}
-	err := surface.Serve(ctx, l)
-	stop(&rpc.CloseError{Code: rpc.CloseGoingAway, Reason: "server is shutting down"})
-	conns.Wait()
-	return err
-}
-
-// turnAway tells a client that there are too many.
-func (s *Server) turnAway(ctx context.Context, stream rpc.Stream) {
-	s.log.Warn("too many connections", "limit", maxConnections)
-	c := rpc.New(ctx, stream, rpc.Config{Log: s.log})
-	c.Close(&rpc.CloseError{Code: rpc.CloseTryAgain, Reason: fmt.Sprintf("limit reached: %d connections", maxConnections)})
-	c.Serve()
+			s.serve(ctx, stream, peer)
+		},
+		Stopping:       &rpc.CloseError{Code: rpc.CloseGoingAway, Reason: "server is shutting down"},
+		MaxConnections: maxConnections, AnyPath: true, Log: s.log,
+	})
 }
 
 // ServeStdio serves one client on in and out and returns when it has left or ctx

@@ -26,10 +26,8 @@ type Server struct {
 	close   func() error
 }
 
-// Start starts a server. What cfg says about where to listen and how much output to
-// hold is ignored. The context bounds the start only.
+// Start starts a server. What cfg says about how much output to hold is ignored. The context bounds the start only.
 func Start(ctx context.Context, cfg server.Config) (*Server, error) {
-	cfg.Listen = listen.Config{}
 	cfg.SpoolLimit, cfg.Retain = spool, spool
 	s, err := server.New(cfg)
 	if err != nil {

@@ -103,9 +103,9 @@ type Authenticator struct {
 	check func(token string) error
 }
 
-// NewAuthenticator reads the secrets that c names, once. Without a mode it
+// newAuthenticator reads the secrets that c names, once. Without a mode it
 // returns nil, and a nil Authenticator lets everyone in.
-func NewAuthenticator(c AuthConfig) (*Authenticator, error) {
+func newAuthenticator(c AuthConfig) (*Authenticator, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}

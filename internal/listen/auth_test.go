@@ -108,7 +108,7 @@ func TestAuthStartErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := NewAuthenticator(tt.conf)
+			_, err := newAuthenticator(tt.conf)
 			if got := errText(err); got != tt.want {
 				t.Errorf("got  %q\nwant %q", got, tt.want)
 			}
@@ -118,7 +118,7 @@ func TestAuthStartErrors(t *testing.T) {
 
 func TestSecretPathIsRelativeToWorkingDirectory(t *testing.T) {
 	t.Chdir(filepath.Dir(secretFile(t, "tok")))
-	a, err := NewAuthenticator(AuthConfig{Mode: AuthCapabilityToken, TokenFile: new("secret")})
+	a, err := newAuthenticator(AuthConfig{Mode: AuthCapabilityToken, TokenFile: new("secret")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestCapabilityToken(t *testing.T) {
 		"digest": {Mode: AuthCapabilityToken, TokenSHA256: new(digest)},
 		"upper":  {Mode: AuthCapabilityToken, TokenSHA256: new(strings.ToUpper(digest))},
 	} {
-		a, err := NewAuthenticator(conf)
+		a, err := newAuthenticator(conf)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +174,7 @@ func TestCapabilityToken(t *testing.T) {
 }
 
 func TestNoAuthenticatorIgnoresTheHeader(t *testing.T) {
-	a, err := NewAuthenticator(AuthConfig{})
+	a, err := newAuthenticator(AuthConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,12 +214,12 @@ func TestSignedBearerClaims(t *testing.T) {
 		issuer   = "websocket jwt issuer mismatch"
 		audience = "websocket jwt audience mismatch"
 	)
-	strict, err := NewAuthenticator(AuthConfig{Mode: AuthSignedBearerToken, SharedSecretFile: new(secretFile(t, "\n"+testSecret+"\n")),
+	strict, err := newAuthenticator(AuthConfig{Mode: AuthSignedBearerToken, SharedSecretFile: new(secretFile(t, "\n"+testSecret+"\n")),
 		Issuer: new(" me "), Audience: new("you")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	open, err := NewAuthenticator(AuthConfig{Mode: AuthSignedBearerToken, SharedSecretFile: new(secretFile(t, testSecret)),
+	open, err := newAuthenticator(AuthConfig{Mode: AuthSignedBearerToken, SharedSecretFile: new(secretFile(t, testSecret)),
 		Issuer: new("  "), MaxClockSkewSeconds: new(uint64(0))})
 	if err != nil {
 		t.Fatal(err)
@@ -280,7 +280,7 @@ func TestSignedBearerClaims(t *testing.T) {
 }
 
 func TestSignedBearerStructure(t *testing.T) {
-	a, err := NewAuthenticator(AuthConfig{Mode: AuthSignedBearerToken, SharedSecretFile: new(secretFile(t, testSecret))})
+	a, err := newAuthenticator(AuthConfig{Mode: AuthSignedBearerToken, SharedSecretFile: new(secretFile(t, testSecret))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,7 +118,9 @@ type Listener struct {
 	// SocketPath is the absolute path of the socket file, or "".
 	SocketPath string
 
-	close func() error // once; also removes the socket file
+	auth         *Authenticator // nil: every client may connect
+	anyNamespace bool           // see Config
+	close        func() error   // once; also removes the socket file
 }
 
 // Close stops listening and removes the socket file, if it is still ours.
@@ -140,10 +142,21 @@ func Open(ctx context.Context, cfg Config) (*Listener, error) {
 			return nil, err
 		}
 	}
-	if endpoint.Transport == UnixSocket {
-		return openSocket(ctx, endpoint)
+	auth, err := newAuthenticator(cfg.Auth)
+	if err != nil {
+		return nil, err
 	}
-	return openTCP(ctx, endpoint, tlsConfig)
+	var l *Listener
+	if endpoint.Transport == UnixSocket {
+		l, err = openSocket(ctx, endpoint)
+	} else {
+		l, err = openTCP(ctx, endpoint, tlsConfig)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.auth, l.anyNamespace = auth, cfg.AnyNamespace
+	return l, nil
 }
 
 func openTCP(ctx context.Context, endpoint Endpoint, tlsConfig *tls.Config) (*Listener, error) {

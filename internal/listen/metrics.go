@@ -12,9 +12,9 @@ const metricsPath = "/metrics"
 
 // serveMetrics shows the counters to whoever may use the server. A web page that gave its
 // own name our address sends that name.
-func (s *Surface) serveMetrics(w http.ResponseWriter, r *http.Request) {
-	switch err := s.Auth.Check(r); {
-	case s.Auth == nil && !namesAddress(r.Host):
+func (u *upgrader) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	switch err := u.auth.Check(r); {
+	case u.auth == nil && !namesAddress(r.Host):
 		refuse(w, http.StatusForbidden, "without authentication, ask by address or as localhost")
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET,HEAD")
@@ -23,7 +23,7 @@ func (s *Surface) serveMetrics(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, err.Error())
 	default:
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		s.Metrics(w)
+		u.metrics(w)
 	}
 }
 

@@ -3,27 +3,17 @@ package listen
 import (
 	"net"
 	"net/netip"
-	"sync/atomic"
 )
 
-// An OwnAddress is where a server listens.
-type OwnAddress struct {
-	at atomic.Pointer[netip.AddrPort]
-}
-
-// Set says where the server listens.
-func (o *OwnAddress) Set(a net.Addr) {
-	if tcp, ok := a.(*net.TCPAddr); ok {
-		at := tcp.AddrPort()
-		o.at.Store(&at)
+// Accepts reports whether a connection to a comes to this listener.
+func (l *Listener) Accepts(a netip.AddrPort) bool {
+	tcp, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return false
 	}
-}
-
-// Contains reports whether a connection to a comes to this server.
-func (o *OwnAddress) Contains(a netip.AddrPort) bool {
-	own := o.at.Load()
+	own := tcp.AddrPort()
 	switch {
-	case own == nil || own.Port() != a.Port():
+	case own.Port() != a.Port():
 		return false
 	case !own.Addr().IsUnspecified():
 		return own.Addr().Unmap() == a.Addr().Unmap() || a.Addr().IsUnspecified()

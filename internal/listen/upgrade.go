@@ -36,87 +36,76 @@ const (
 	maxWaiting = 1024
 )
 
-// A Surface is what a listener shows to HTTP: a health check, and the upgrade to
-// WebSocket. It knows nothing of what is spoken afterwards.
-type Surface struct {
-	Auth *Authenticator // nil: no authentication
-	// Accept takes over a connection whose upgrade was answered. buffered holds
-	// what the client sent after its request. Accept must return at once: the
+// An upgrader is the part of a listener that speaks HTTP: a health check, and the upgrade to WebSocket.
+type upgrader struct {
+	auth         *Authenticator  // nil: no authentication
+	anyNamespace bool            // see Config
+	anyPath      bool            // see Handler
+	metrics      func(io.Writer) // see Handler
+	log          *slog.Logger
+	// accept takes over a connection whose upgrade was answered. buffered holds
+	// what the client sent after its request. accept must return at once: the
 	// caller's stack and buffers live until then.
-	Accept func(conn net.Conn, buffered []byte, peer string)
-	Log    *slog.Logger // nil: nothing is logged
-	// Metrics writes what is shown at /metrics; nil: there is nothing there.
-	Metrics func(io.Writer)
-	// AnyNamespace lets clients in that are in other namespaces, see [peer.Check].
-	AnyNamespace bool
-	// AnyPath makes every path but those of the health checks good for an upgrade.
-	AnyPath bool
+	accept func(conn net.Conn, buffered []byte, peer string)
 
 	mu       sync.Mutex
 	stopped  bool           // no more upgrades
 	upgrades sync.WaitGroup // in progress; grows only under mu and before stopped
 }
 
-// Serve answers requests on l until ctx ends, then closes l and every connection
-// that was not handed to Accept, and returns nil. Accept is not called after
-// Serve has returned.
-func (s *Surface) Serve(ctx context.Context, l net.Listener) error {
+// serve answers requests on l until ctx ends, then closes l and every connection
+// that was not handed to accept, and returns nil. accept is not called after
+// serve has returned.
+func (u *upgrader) serve(ctx context.Context, l net.Listener) error {
 	var waiting waitingRoom
 	srv := &http.Server{
-		Handler:                      s,
+		Handler:                      u,
 		ReadTimeout:                  handshakeTimeout,
 		WriteTimeout:                 handshakeTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxRequestHeader,
 		ConnState:                    waiting.track,
-		ConnContext:                  s.checkPeer,
+		ConnContext:                  u.checkPeer,
 		DisableGeneralOptionsHandler: true,
 		Protocols:                    new(http.Protocols),
-		ErrorLog:                     slog.NewLogLogger(s.log().Handler(), slog.LevelDebug),
+		ErrorLog:                     slog.NewLogLogger(u.log.Handler(), slog.LevelDebug),
 	}
 	srv.Protocols.SetHTTP1(true)
 	cancel := context.AfterFunc(ctx, func() { srv.Close() })
 	defer cancel()
 	err := srv.Serve(l)
 	srv.Close()
-	s.stop()
+	u.stop()
 	if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
 	return fmt.Errorf("accept connections: %w", err)
 }
 
-func (s *Surface) log() *slog.Logger {
-	if s.Log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return s.Log
-}
-
 // stop refuses further upgrades and waits for those in progress.
-func (s *Surface) stop() {
-	s.mu.Lock()
-	s.stopped = true
-	s.mu.Unlock()
-	s.upgrades.Wait()
+func (u *upgrader) stop() {
+	u.mu.Lock()
+	u.stopped = true
+	u.mu.Unlock()
+	u.upgrades.Wait()
 }
 
-// begin counts an upgrade, unless the surface has stopped.
-func (s *Surface) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.stopped {
-		s.upgrades.Add(1)
+// begin counts an upgrade, unless the upgrader has stopped.
+func (u *upgrader) begin() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.stopped {
+		u.upgrades.Add(1)
 	}
-	return !s.stopped
+	return !u.stopped
 }
 
 // peerKey is the key under which the context of a connection has the reason to refuse it.
 type peerKey struct{}
 
 // checkPeer is the server's ConnContext hook: it runs right after accept.
-func (s *Surface) checkPeer(ctx context.Context, conn net.Conn) context.Context {
-	if s.AnyNamespace {
+func (u *upgrader) checkPeer(ctx context.Context, conn net.Conn) context.Context {
+	if u.anyNamespace {
 		return ctx
 	}
 	if err := peer.Check(conn); err != nil {
@@ -127,8 +116,8 @@ func (s *Surface) checkPeer(ctx context.Context, conn net.Conn) context.Context 
 
 // refusePeer answers a client that checkPeer has refused. If the server only lacked
 // descriptors or memory to check it, the client may try again.
-func (s *Surface) refusePeer(w http.ResponseWriter, err error) {
-	s.log().Info("client on the Unix socket refused", "err", err)
+func (u *upgrader) refusePeer(w http.ResponseWriter, err error) {
+	u.log.Info("client on the Unix socket refused", "err", err)
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) {
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
@@ -137,9 +126,9 @@ func (s *Surface) refusePeer(w http.ResponseWriter, err error) {
 }
 
 // ServeHTTP answers one request. The order of the checks is part of the protocol.
-func (s *Surface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (u *upgrader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err, refused := r.Context().Value(peerKey{}).(error); refused {
-		s.refusePeer(w, err)
+		u.refusePeer(w, err)
 		return
 	}
 	// Only browsers send an Origin. Without this check any web page could
@@ -155,16 +144,16 @@ func (s *Surface) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Allow", "GET,HEAD")
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		}
-	case path == metricsPath && s.Metrics != nil:
-		s.serveMetrics(w, r)
-	case path == "/" || path == "" || s.AnyPath: // empty in an absolute request target without a path
-		s.serveUpgrade(w, r)
+	case path == metricsPath && u.metrics != nil:
+		u.serveMetrics(w, r)
+	case path == "/" || path == "" || u.anyPath: // empty in an absolute request target without a path
+		u.serveUpgrade(w, r)
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
 }
 
-func (s *Surface) serveUpgrade(w http.ResponseWriter, r *http.Request) {
+func (u *upgrader) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 	if status, problem := checkUpgrade(r); problem != "" {
 		if strings.Contains(r.Header.Get("Accept"), "text/html") {
 			problem = forBrowsers
@@ -172,22 +161,22 @@ func (s *Surface) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 		refuse(w, status, problem)
 		return
 	}
-	if err := s.Auth.Check(r); err != nil {
-		s.log().Info("client not authenticated", "peer", r.RemoteAddr, "err", err)
+	if err := u.auth.Check(r); err != nil {
+		u.log.Info("client not authenticated", "peer", r.RemoteAddr, "err", err)
 		refuse(w, http.StatusUnauthorized, err.Error())
 		return
 	}
-	if !s.begin() {
+	if !u.begin() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	defer s.upgrades.Done()
+	defer u.upgrades.Done()
 	conn, buffered, err := switchProtocols(w, r.Header["Sec-Websocket-Key"][0])
 	if err != nil {
-		s.log().Debug("upgrade failed", "peer", r.RemoteAddr, "err", err)
+		u.log.Debug("upgrade failed", "peer", r.RemoteAddr, "err", err)
 		return
 	}
-	s.Accept(conn, buffered, peerName(conn))
+	u.accept(conn, buffered, peerName(conn))
 }
 
 // forBrowsers is what a person reads who opens the address of a server in a browser.

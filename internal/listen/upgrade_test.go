@@ -3,6 +3,7 @@ package listen
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -37,7 +38,7 @@ type acceptedConn struct {
 	peer     string
 }
 
-// surface is a running Surface whose accepted connections go to the test.
+// surface is a running upgrader whose accepted connections go to the test.
 type surface struct {
 	l        *Listener
 	accepted chan acceptedConn
@@ -46,18 +47,14 @@ type surface struct {
 
 func startSurface(t *testing.T, cfg Config, log *slog.Logger) *surface {
 	t.Helper()
-	auth, err := NewAuthenticator(cfg.Auth)
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := &surface{l: open(t, cfg), accepted: make(chan acceptedConn, 100)}
-	web := &Surface{Auth: auth, AnyNamespace: cfg.AnyNamespace, Log: log, Accept: func(conn net.Conn, buffered []byte, peer string) {
+	web := &upgrader{auth: s.l.auth, anyNamespace: cfg.AnyNamespace, log: cmp.Or(log, slog.New(slog.DiscardHandler)), accept: func(conn net.Conn, buffered []byte, peer string) {
 		t.Cleanup(func() { conn.Close() })
 		s.accepted <- acceptedConn{conn, string(buffered), peer}
 	}}
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- web.Serve(ctx, s.l) }()
+	go func() { served <- web.serve(ctx, s.l) }()
 	s.stop = func() {
 		if cancel == nil {
 			return
@@ -297,10 +294,10 @@ func TestSilentClientsAreDropped(t *testing.T) {
 			return client
 		}
 		accepted := make(chan net.Conn, 1)
-		web := &Surface{Accept: func(conn net.Conn, _ []byte, _ string) { accepted <- conn }}
+		web := &upgrader{log: slog.New(slog.DiscardHandler), accept: func(conn net.Conn, _ []byte, _ string) { accepted <- conn }}
 		ctx, cancel := context.WithCancel(context.Background())
 		served := make(chan error)
-		go func() { served <- web.Serve(ctx, l) }()
+		go func() { served <- web.serve(ctx, l) }()
 
 		start := time.Now()
 		for _, sent := range []string{"", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\n" + upgradeHeaders} {
@@ -334,13 +331,13 @@ func TestServeWaitsForUpgrades(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := pipeListener{make(chan net.Conn), make(chan struct{})}
 		accepting, goOn := make(chan net.Conn), make(chan struct{})
-		web := &Surface{Accept: func(conn net.Conn, _ []byte, _ string) {
+		web := &upgrader{log: slog.New(slog.DiscardHandler), accept: func(conn net.Conn, _ []byte, _ string) {
 			accepting <- conn
 			<-goOn
 		}}
 		ctx, cancel := context.WithCancel(context.Background())
 		served := make(chan error, 1)
-		go func() { served <- web.Serve(ctx, l) }()
+		go func() { served <- web.serve(ctx, l) }()
 		client, server := net.Pipe()
 		l.conns <- server
 		io.WriteString(client, "GET / HTTP/1.1\r\n"+upgradeHeaders+"\r\n")
@@ -349,7 +346,7 @@ func TestServeWaitsForUpgrades(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		if len(served) != 0 {
-			t.Error("Serve returned while Accept was running")
+			t.Error("serve returned while accept was running")
 		}
 		close(goOn)
 		if err := <-served; err != nil {

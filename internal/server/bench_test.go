@@ -126,7 +126,7 @@ func startServer(b *testing.B) *listen.Listener {
 	if err != nil {
 		b.Fatal(err)
 	}
-	l, err := listen.Open(b.Context(), cfg.Listen)
+	l, err := listen.Open(b.Context(), listen.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/statedir"
 )
@@ -21,11 +20,8 @@ const (
 	DefaultSpoolTotal    = 8 << 30
 )
 
-// Config is everything that can be chosen about a server. The zero value is a
-// server on a free port of the loopback address with the default limits.
+// Config is everything that can be chosen about a server. The zero value has the default limits.
 type Config struct {
-	Listen listen.Config // where to listen, and for whom
-
 	SessionTTL    time.Duration // how long a session outlives its connection
 	SessionTTLMax time.Duration // the most a client may ask for
 	IdleExit      time.Duration // Serve returns after as long without connections and sessions; 0: never
@@ -34,8 +30,9 @@ type Config struct {
 	SpoolLimit int64 // bytes of unsent output per process at which it has to wait
 	SpoolTotal int64 // bytes of output of all processes together
 
-	StateDir string // "": statedir.Default
-	Version  string // what the server calls itself; "": "dev"
+	StateDir string   // "": statedir.Default
+	Private  []string // further paths that no confined command may see, such as those of listen.Config.Private
+	Version  string   // what the server calls itself; "": "dev"
 
 	// UserSockets lets confined commands with the network on use the sockets of other
 	// programs of this user, see confine.Config.
@@ -51,9 +48,6 @@ type Config struct {
 // Validate checks that the settings are possible and fit each other. It touches
 // nothing outside c.
 func (c Config) Validate() error {
-	if err := c.Listen.Validate(); err != nil {
-		return err
-	}
 	for _, size := range []struct {
 		name  string
 		bytes int64
@@ -96,5 +90,5 @@ func orElse[T comparable](v *T, fallback T) {
 
 // private is what no confined command may see: it could become a client.
 func (c Config) private() []string {
-	return slices.Concat([]string{c.StateDir}, statedir.Private(c.Log), c.Listen.Private())
+	return slices.Concat([]string{c.StateDir}, statedir.Private(c.Log), c.Private)
 }

@@ -20,7 +20,7 @@ func serveIdly(t *testing.T, cfg server.Config) (url string, ended <-chan time.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := listen.Open(t.Context(), cfg.Listen)
+	l, err := listen.Open(t.Context(), listen.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,10 @@ package server_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,10 +16,34 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/wire"
 )
+
+// serveHere serves a server whose inside the test can reach until the test ends.
+func serveHere(t *testing.T) (s *server.Server, url string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cfg := server.Config{StateDir: t.TempDir()}
+	l, err := listen.Open(ctx, listen.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = server.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-served, s.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, l.URL
+}
 
 // Clients that send large messages and do not finish them cost no more than the limit for
 // all of them, and others do not notice.

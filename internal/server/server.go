@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
+	"net/netip"
 	"os"
-	"sync"
 	"sync/atomic"
 
 	"github.com/tetherexec/tether/internal/confine"
@@ -29,7 +28,6 @@ import (
 // A Server owns sessions and the connections to them.
 type Server struct {
 	config   Config
-	auth     *listen.Authenticator
 	log      *slog.Logger
 	info     wire.EnvironmentInfo
 	env      []string // this program's
@@ -41,10 +39,9 @@ type Server struct {
 	sessions *session.Table
 	memory   *rpc.Memory // for the messages of all connections
 
-	connections atomic.Int64
-	decisions   launch.NetworkDecisions
-	idle        idleWatch
-	own         listen.OwnAddress
+	decisions launch.NetworkDecisions
+	idle      *listen.Idle
+	listener  atomic.Pointer[listen.Listener] // nil: the server listens nowhere, or not yet
 }
 
 // New returns a server that is ready to serve.
@@ -53,11 +50,8 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	cfg = cfg.WithDefaults()
-	auth, err := listen.NewAuthenticator(cfg.Listen.Auth)
-	if err != nil {
-		return nil, err
-	}
 	if cfg.StateDir == "" {
+		var err error
 		if cfg.StateDir, err = statedir.Default(); err != nil {
 			return nil, err
 		}
@@ -68,7 +62,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg.StateDir = state.Shared
 	env := os.Environ()
-	s := &Server{config: cfg, auth: auth, log: cfg.Log, state: state, env: env, memory: rpc.NewMemory()}
+	s := &Server{config: cfg, log: cfg.Log, state: state, env: env, memory: rpc.NewMemory()}
+	s.idle = listen.NewIdle(cfg.IdleExit, func() bool { return s.sessions.Len() > 0 })
 	host := environ.ThisHost(env)
 	s.info = host.Info(executorVersion(cfg.Version), capabilities())
 	s.procs = proc.New(proc.Config{Log: cfg.Log, Subreaper: cfg.Subreaper, Notes: state.Commands()})
@@ -90,9 +85,9 @@ func New(cfg Config) (*Server, error) {
 		Output: outlog.Config{Retain: cfg.Retain, Limit: cfg.SpoolLimit},
 		Pool:   outlog.NewPool(state.Own, cfg.SpoolTotal),
 		Launch: launch.Config{
-			Procs: s.procs, Confiner: s.confiner, Env: env, Shell: host.LoginShell, Own: s.own.Contains, Decisions: &s.decisions,
+			Procs: s.procs, Confiner: s.confiner, Env: env, Shell: host.LoginShell, Own: s.acceptsAt, Decisions: &s.decisions,
 		},
-		Uploads: uploads, Log: cfg.Log, Removed: s.idle.released,
+		Uploads: uploads, Log: cfg.Log, Removed: s.idle.Released,
 	})
 	return s, nil
 }
@@ -110,33 +105,20 @@ func (s *Server) Close() error {
 // for Config.IdleExit, then ends them with their sessions and returns nil. Detached
 // sessions outlive it until Close.
 func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
-	ctx, expire := context.WithCancel(ctx)
-	defer expire()
-	defer s.idle.begin(s.config.IdleExit, s.sessions.Len, func() {
-		s.log.Info("nobody has used this server for a while")
-		expire()
-	})()
 	s.confiner.Begin() // the address is out: nobody waits for this
-	s.own.Set(l.Addr())
-	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that clients are told why
-	var conns sync.WaitGroup
-	surface := &listen.Surface{Auth: s.auth, AnyNamespace: s.config.Listen.AnyNamespace, Log: s.log, Metrics: s.writeMetrics, Accept: func(conn net.Conn, buffered []byte, peer string) {
-		s.idle.connected()
-		conns.Go(func() {
-			defer s.idle.disconnected()
-			stream, prefix := rpc.NewWebSocket(conn, buffered), fmt.Sprintf("failed to parse websocket JSON-RPC message from exec-server websocket %s: ", peer)
-			if s.connections.Add(1) > maxConnections {
-				s.turnAway(serving, stream)
-			} else {
-				s.serve(serving, stream, peer, prefix)
-			}
-			s.connections.Add(-1)
-		})
-	}}
-	err := surface.Serve(ctx, l)
-	stop(errStopping)
-	conns.Wait()
-	return err
+	s.listener.Store(l)
+	return l.Serve(ctx, listen.Handler{
+		Serve: func(ctx context.Context, stream *rpc.WebSocket, peer string) {
+			s.serve(ctx, stream, peer, fmt.Sprintf("failed to parse websocket JSON-RPC message from exec-server websocket %s: ", peer))
+		},
+		Stopping: errStopping, MaxConnections: maxConnections, Idle: s.idle, Metrics: s.writeMetrics, Log: s.log,
+	})
+}
+
+// acceptsAt reports whether a connection to an address comes to this server.
+func (s *Server) acceptsAt(a netip.AddrPort) bool {
+	l := s.listener.Load()
+	return l != nil && l.Accepts(a)
 }
 
 // errStopping is the reason of all connections that end with the server. Sessions live in
@@ -161,14 +143,6 @@ func (c *conn) farewell(why *rpc.CloseError) []byte {
 // maxConnections bounds the connections, of which each session has at most one;
 // the others observe, or have not said yet what they want.
 const maxConnections = 2 * session.MaxSessions
-
-// turnAway tells a client that there are too many.
-func (s *Server) turnAway(ctx context.Context, stream rpc.Stream) {
-	s.log.Warn("too many connections", "limit", maxConnections)
-	c := rpc.New(ctx, stream, rpc.Config{Log: s.log})
-	c.Close(&rpc.CloseError{Code: rpc.CloseTryAgain, Reason: fmt.Sprintf("limit reached: %d connections", maxConnections)})
-	c.Serve()
-}
 
 // ServeStdio serves one connection on in and out and returns when it has ended
 // or ctx is over. Nothing can resume its session, so that ends as well.

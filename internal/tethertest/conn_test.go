@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tetherexec/tether/internal/listen"
 	"github.com/tetherexec/tether/internal/server"
 )
 
@@ -157,7 +156,7 @@ func TestConnDropFailsWaits(t *testing.T) {
 func TestConnOverTransports(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"ws://127.0.0.1:0", "unix://" + filepath.Join(t.TempDir(), "s")} {
-		c := Connect(t, StartServer(t, server.Config{Listen: listen.Config{URL: url}}).URL)
+		c := Connect(t, StartServerAt(t, url, server.Config{}).URL)
 		c.Start(Shell("p", "echo hello", nil))
 		if out := c.Finish("p", 0); out.Text["stdout"] != "hello\n" {
 			t.Errorf("%s: %+v", url, out)

@@ -26,12 +26,18 @@ type Server struct {
 // says about the state directory is ignored.
 func StartServer(t testing.TB, cfg server.Config) *Server {
 	t.Helper()
+	return StartServerAt(t, listen.DefaultURL, cfg)
+}
+
+// StartServerAt is StartServer at a URL of listen.Config.
+func StartServerAt(t testing.TB, url string, cfg server.Config) *Server {
+	t.Helper()
 	cfg.StateDir = t.TempDir()
 	srv, err := server.New(cfg)
 	if err != nil {
 		t.Fatalf("server: %v", err)
 	}
-	l, err := listen.Open(context.Background(), cfg.Listen)
+	l, err := listen.Open(context.Background(), listen.Config{URL: url})
 	if err != nil {
 		t.Fatalf("server: %v", err)
 	}

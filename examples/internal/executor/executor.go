@@ -34,7 +34,7 @@ func serve(ctx context.Context, cfg server.Config) (url string, stop func(), err
 	if err != nil {
 		return "", nil, err
 	}
-	l, err := listen.Open(ctx, cfg.Listen)
+	l, err := listen.Open(ctx, listen.Config{})
 	if err != nil {
 		s.Close()
 		return "", nil, err
