@@ -79,9 +79,6 @@ func (f *appServerFlags) define(cmd *cobra.Command) {
 func (f *appServerFlags) config(stderr io.Writer) (listen.Config, error) {
 	url := &f.listen.cfg.URL
 	switch *url {
-	case "": // given empty: not the same as not given
-		_, err := listen.ParseURL("")
-		return listen.Config{}, err
 	case "off":
 		return listen.Config{}, errors.New("no transport configured: `--listen off` leaves nothing to serve")
 	case "unix://":
@@ -117,15 +114,11 @@ func serveApp(ctx context.Context, door listen.Config, log *slog.Logger, stdin, 
 	defer stop()
 	defer brokenPipeIsError()()
 
-	endpoint, err := listen.ParseURL(door.URL)
+	l, err := openListener(ctx, door)
 	if err != nil {
 		return err
 	}
-	var l *listen.Listener
-	if endpoint.Transport != listen.Stdio {
-		if l, err = listen.Open(ctx, door); err != nil {
-			return err
-		}
+	if l != nil {
 		defer l.Close()
 	}
 	s, err := appserver.New(appserver.Config{Version: versionText(), Subreaper: true, Log: log})

@@ -111,16 +111,15 @@ func (f *serveFlags) config(stderr io.Writer) (door listen.Config, cfg server.Co
 	for _, warning := range warnings {
 		complain(stderr, "warning: "+warning)
 	}
-	if f.listen.cfg.URL == "" { // given empty: not the same as not given
-		_, err := listen.ParseURL("")
-		return door, cfg, err
-	}
 	if door, err = f.listen.config(stderr); err != nil {
 		return door, cfg, err
 	}
 	cfg = f.cfg
 	cfg.SessionTTL, cfg.SessionTTLMax = time.Duration(f.ttl), time.Duration(f.ttlMax)
 	cfg.IdleExit = time.Duration(f.idleExit)
+	if cfg.SessionTTL > cfg.SessionTTLMax {
+		return door, cfg, fmt.Errorf("`--session-ttl` %v is more than `--session-ttl-max` %v", cfg.SessionTTL, cfg.SessionTTLMax)
+	}
 	cfg.Retain, cfg.SpoolLimit, cfg.SpoolTotal = int64(f.retain), int64(f.spoolLimit), int64(f.spoolAll)
 	cfg.Private = door.Private()
 	cfg.Version = versionText()
@@ -151,15 +150,11 @@ func serve(ctx context.Context, door listen.Config, cfg server.Config, stdin, st
 	defer stop()
 	defer brokenPipeIsError()()
 
-	endpoint, err := listen.ParseURL(door.URL)
+	l, err := openListener(ctx, door)
 	if err != nil {
 		return err
 	}
-	var l *listen.Listener
-	if endpoint.Transport != listen.Stdio {
-		if l, err = listen.Open(ctx, door); err != nil {
-			return err
-		}
+	if l != nil {
 		defer l.Close()
 	}
 	s, err := server.New(cfg)

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,12 +19,6 @@ import (
 	"unicode/utf8"
 )
 
-// The ways a WebSocket client can prove who it is (--ws-auth).
-const (
-	AuthCapabilityToken   = "capability-token"    // one shared token
-	AuthSignedBearerToken = "signed-bearer-token" // an HS256 JWT, signed with a shared secret
-)
-
 const (
 	// minSharedSecret is the length of an HS256 key below which guessing it
 	// is easier than breaking the hash.
@@ -33,66 +26,40 @@ const (
 	// maxSecretFile bounds what is read from a secret file, so that a path to
 	// something endless is an error and not a hang.
 	maxSecretFile = 64 << 10
-	// defaultClockSkew is how far, in seconds, the clocks of the token's
-	// issuer and of this machine may differ.
-	defaultClockSkew = 30
+	// DefaultClockSkew is how far, in seconds, the clocks of the token's
+	// issuer and of this machine usually may differ.
+	DefaultClockSkew = 30
 )
 
-// AuthConfig says how clients authenticate. The zero value lets everyone in.
-// A nil pointer is a flag that was not given, which is not the same as one that
-// was given empty: a flag of the wrong mode is refused even if it says nothing.
+// AuthConfig says how clients authenticate: with one of the two, or not at all.
 type AuthConfig struct {
-	Mode string // "", AuthCapabilityToken or AuthSignedBearerToken
-
-	TokenFile   *string // capability token: a file that holds it, or
-	TokenSHA256 *string // the hex digest of it
-
-	SharedSecretFile    *string // signed bearer token: a file that holds the key
-	Issuer              *string // expected "iss"; blank: any
-	Audience            *string // expected in "aud"; blank: any
-	MaxClockSkewSeconds *uint64 // default 30
+	Token  *CapabilityToken
+	Signed *SignedTokens
 }
 
-// Validate checks that the settings fit each other. It reads no file.
-func (c AuthConfig) Validate() error {
-	token := c.TokenFile != nil || c.TokenSHA256 != nil
-	signed := c.SharedSecretFile != nil || c.Issuer != nil || c.Audience != nil || c.MaxClockSkewSeconds != nil
-	switch c.Mode {
-	case "":
-		if token || signed {
-			return errors.New("websocket auth flags require `--ws-auth capability-token` or `--ws-auth signed-bearer-token`")
-		}
-		return nil
-	case AuthCapabilityToken:
-		if signed {
-			return errors.New("`--ws-shared-secret-file`, `--ws-issuer`, `--ws-audience`, and `--ws-max-clock-skew-seconds` require `--ws-auth signed-bearer-token`")
-		}
-		return c.validateToken()
-	case AuthSignedBearerToken:
-		if token {
-			return errors.New("`--ws-token-file` and `--ws-token-sha256` require `--ws-auth capability-token`, not `signed-bearer-token`")
-		}
-		if c.SharedSecretFile == nil {
-			return errors.New("`--ws-shared-secret-file` is required when `--ws-auth signed-bearer-token` is set")
-		}
-		if c.MaxClockSkewSeconds != nil && *c.MaxClockSkewSeconds > math.MaxInt64 {
-			return errors.New("websocket auth clock skew must fit in a signed 64-bit integer")
-		}
-		return nil
-	default:
-		return fmt.Errorf("unknown `--ws-auth` mode %q; expected `capability-token` or `signed-bearer-token`", c.Mode)
-	}
+// A CapabilityToken is one token that all clients have.
+type CapabilityToken struct {
+	File   string            // holds it; "": it is the one with the digest SHA256
+	SHA256 [sha256.Size]byte // if File is empty
 }
 
-func (c AuthConfig) validateToken() error {
+// SignedTokens are HS256 JWTs that are signed with a shared secret.
+type SignedTokens struct {
+	SecretFile string // holds the key
+	Issuer     string // expected "iss"; blank: any
+	Audience   string // expected in "aud"; blank: any
+	ClockSkew  int64  // how many seconds clocks may differ; not negative
+}
+
+func (c AuthConfig) enabled() bool { return c != AuthConfig{} }
+
+// validate checks that the settings fit each other. It reads no file.
+func (c AuthConfig) validate() error {
 	switch {
-	case c.TokenFile != nil && c.TokenSHA256 != nil:
-		return errors.New("`--ws-token-file` and `--ws-token-sha256` are mutually exclusive")
-	case c.TokenFile == nil && c.TokenSHA256 == nil:
-		return errors.New("`--ws-token-file` or `--ws-token-sha256` is required when `--ws-auth capability-token` is set")
-	case c.TokenSHA256 != nil:
-		_, err := parseDigest(*c.TokenSHA256)
-		return err
+	case c.Token != nil && c.Signed != nil:
+		return errors.New("clients authenticate with a capability token or with signed tokens, not with both")
+	case c.Signed != nil && c.Signed.ClockSkew < 0:
+		return errors.New("the clock skew of signed tokens must not be negative")
 	}
 	return nil
 }
@@ -103,51 +70,35 @@ type Authenticator struct {
 	check func(token string) error
 }
 
-// newAuthenticator reads the secrets that c names, once. Without a mode it
+// NewToken returns an Authenticator that accepts one token.
+func NewToken(token string) *Authenticator {
+	return &Authenticator{check: capability{sha256.Sum256([]byte(token))}.check}
+}
+
+// newAuthenticator reads the secrets that c names, once. Without any it
 // returns nil, and a nil Authenticator lets everyone in.
 func newAuthenticator(c AuthConfig) (*Authenticator, error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
-	switch c.Mode {
-	case AuthCapabilityToken:
-		digest, err := c.tokenDigest()
+	switch {
+	case c.Token != nil && c.Token.File == "":
+		return &Authenticator{check: capability{c.Token.SHA256}.check}, nil
+	case c.Token != nil:
+		token, _, err := readSecret(c.Token.File)
 		if err != nil {
 			return nil, err
 		}
-		return &Authenticator{check: capability{digest}.check}, nil
-	case AuthSignedBearerToken:
-		secret, path, err := readSecret(*c.SharedSecretFile)
+		return NewToken(token), nil
+	case c.Signed != nil:
+		secret, path, err := readSecret(c.Signed.SecretFile)
 		if err != nil {
 			return nil, err
 		}
 		if len(secret) < minSharedSecret {
 			return nil, fmt.Errorf("signed websocket bearer secret %s must be at least %d bytes", path, minSharedSecret)
 		}
-		s := signedBearer{key: []byte(secret), issuer: trimmed(c.Issuer), audience: trimmed(c.Audience), skew: defaultClockSkew}
-		if c.MaxClockSkewSeconds != nil {
-			s.skew = int64(*c.MaxClockSkewSeconds)
-		}
-		return &Authenticator{check: s.check}, nil
+		issuer, audience := strings.TrimSpace(c.Signed.Issuer), strings.TrimSpace(c.Signed.Audience)
+		return &Authenticator{check: signedBearer{[]byte(secret), issuer, audience, c.Signed.ClockSkew}.check}, nil
 	}
 	return nil, nil
-}
-
-func (c AuthConfig) tokenDigest() ([sha256.Size]byte, error) {
-	if c.TokenSHA256 != nil {
-		return parseDigest(*c.TokenSHA256)
-	}
-	token, _, err := readSecret(*c.TokenFile)
-	return sha256.Sum256([]byte(token)), err
-}
-
-func parseDigest(s string) (digest [sha256.Size]byte, err error) {
-	b, err := hex.DecodeString(strings.TrimSpace(s))
-	if err != nil || len(b) != len(digest) {
-		return digest, errors.New("--ws-token-sha256 must be a 64-character hex SHA-256 digest")
-	}
-	copy(digest[:], b)
-	return digest, nil
 }
 
 // readSecret returns the content of a secret file without the white space
@@ -192,13 +143,6 @@ func cause(err error) error {
 		return pe.Err
 	}
 	return err
-}
-
-func trimmed(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return strings.TrimSpace(*s)
 }
 
 // Check returns nil if the request may upgrade. The error's text is the body of

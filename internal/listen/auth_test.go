@@ -48,25 +48,19 @@ func errText(err error) string {
 }
 
 func TestAuthStartErrors(t *testing.T) {
-	const (
-		needMode   = "websocket auth flags require `--ws-auth capability-token` or `--ws-auth signed-bearer-token`"
-		needSigned = "`--ws-shared-secret-file`, `--ws-issuer`, `--ws-audience`, and `--ws-max-clock-skew-seconds` require `--ws-auth signed-bearer-token`"
-		needToken  = "`--ws-token-file` and `--ws-token-sha256` require `--ws-auth capability-token`, not `signed-bearer-token`"
-		noToken    = "`--ws-token-file` or `--ws-token-sha256` is required when `--ws-auth capability-token` is set"
-		badDigest  = "--ws-token-sha256 must be a 64-character hex SHA-256 digest"
-	)
 	dir := t.TempDir()
-	file := func(name, content string) *string {
+	file := func(name, content string) string {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return &path
+		return path
 	}
 	good, blank, short := file("good", testSecret), file("blank", " \n\t"), file("short", " "+testSecret[1:]+"\n")
 	binary, huge := file("binary", strings.Repeat("\xff", 40)), file("huge", strings.Repeat("x", maxSecretFile+1))
 	missing := filepath.Join(dir, "missing")
-	digest := strings.Repeat("aB", 32)
+	token := func(file string) AuthConfig { return AuthConfig{Token: &CapabilityToken{File: file}} }
+	signed := func(file string) AuthConfig { return AuthConfig{Signed: &SignedTokens{SecretFile: file}} }
 
 	tests := []struct {
 		name string
@@ -74,41 +68,27 @@ func TestAuthStartErrors(t *testing.T) {
 		want string // "" for success
 	}{
 		{"nothing", AuthConfig{}, ""},
-		{"file without mode", AuthConfig{TokenFile: good}, needMode},
-		{"digest without mode", AuthConfig{TokenSHA256: new("")}, needMode},
-		{"secret without mode", AuthConfig{SharedSecretFile: good}, needMode},
-		{"empty issuer without mode", AuthConfig{Issuer: new("")}, needMode},
-		{"audience without mode", AuthConfig{Audience: new("a")}, needMode},
-		{"skew without mode", AuthConfig{MaxClockSkewSeconds: new(uint64(0))}, needMode},
-		{"unknown mode", AuthConfig{Mode: "x"}, "unknown `--ws-auth` mode \"x\"; expected `capability-token` or `signed-bearer-token`"},
+		{"both", AuthConfig{token(good).Token, signed(good).Signed}, "clients authenticate with a capability token or with signed tokens, not with both"},
 
-		{"token: none", AuthConfig{Mode: AuthCapabilityToken}, noToken},
-		{"token: both", AuthConfig{Mode: AuthCapabilityToken, TokenFile: good, TokenSHA256: &digest}, "`--ws-token-file` and `--ws-token-sha256` are mutually exclusive"},
-		{"token: signed flag first", AuthConfig{Mode: AuthCapabilityToken, TokenFile: good, TokenSHA256: &digest, Issuer: new("")}, needSigned},
-		{"token: secret", AuthConfig{Mode: AuthCapabilityToken, SharedSecretFile: good}, needSigned},
-		{"token: skew", AuthConfig{Mode: AuthCapabilityToken, TokenFile: good, MaxClockSkewSeconds: new(uint64(1))}, needSigned},
-		{"token: digest", AuthConfig{Mode: AuthCapabilityToken, TokenSHA256: new(" " + digest + " ")}, ""},
-		{"token: digest short", AuthConfig{Mode: AuthCapabilityToken, TokenSHA256: new(digest[2:])}, badDigest},
-		{"token: digest empty", AuthConfig{Mode: AuthCapabilityToken, TokenSHA256: new("")}, badDigest},
-		{"token: digest not hex", AuthConfig{Mode: AuthCapabilityToken, TokenSHA256: new("g" + digest[1:])}, badDigest},
-		{"token: file", AuthConfig{Mode: AuthCapabilityToken, TokenFile: short}, ""},
-		{"token: file blank", AuthConfig{Mode: AuthCapabilityToken, TokenFile: blank}, "websocket auth secret " + *blank + " must not be empty"},
-		{"token: file missing", AuthConfig{Mode: AuthCapabilityToken, TokenFile: &missing}, "failed to read websocket auth secret " + missing + ": no such file or directory"},
-		{"token: directory", AuthConfig{Mode: AuthCapabilityToken, TokenFile: &dir}, "failed to read websocket auth secret " + dir + ": is a directory"},
-		{"token: not text", AuthConfig{Mode: AuthCapabilityToken, TokenFile: binary}, "failed to read websocket auth secret " + *binary + ": not valid UTF-8 text"},
-		{"token: endless", AuthConfig{Mode: AuthCapabilityToken, TokenFile: huge}, "failed to read websocket auth secret " + *huge + ": larger than 65536 bytes"},
+		{"token: digest", AuthConfig{Token: &CapabilityToken{}}, ""},
+		{"token: file", token(short), ""},
+		{"token: file blank", token(blank), "websocket auth secret " + blank + " must not be empty"},
+		{"token: file missing", token(missing), "failed to read websocket auth secret " + missing + ": no such file or directory"},
+		{"token: directory", token(dir), "failed to read websocket auth secret " + dir + ": is a directory"},
+		{"token: not text", token(binary), "failed to read websocket auth secret " + binary + ": not valid UTF-8 text"},
+		{"token: endless", token(huge), "failed to read websocket auth secret " + huge + ": larger than 65536 bytes"},
 
-		{"signed: no secret", AuthConfig{Mode: AuthSignedBearerToken, Issuer: new("a")}, "`--ws-shared-secret-file` is required when `--ws-auth signed-bearer-token` is set"},
-		{"signed: token file", AuthConfig{Mode: AuthSignedBearerToken, TokenFile: good, SharedSecretFile: good}, needToken},
-		{"signed: digest", AuthConfig{Mode: AuthSignedBearerToken, TokenSHA256: &digest}, needToken},
-		{"signed: ok", AuthConfig{Mode: AuthSignedBearerToken, SharedSecretFile: good}, ""},
-		{"signed: blank", AuthConfig{Mode: AuthSignedBearerToken, SharedSecretFile: blank}, "websocket auth secret " + *blank + " must not be empty"},
-		{"signed: short", AuthConfig{Mode: AuthSignedBearerToken, SharedSecretFile: short}, "signed websocket bearer secret " + *short + " must be at least 32 bytes"},
-		{"signed: skew", AuthConfig{Mode: AuthSignedBearerToken, SharedSecretFile: good, MaxClockSkewSeconds: new(uint64(math.MaxInt64 + 1))}, "websocket auth clock skew must fit in a signed 64-bit integer"},
+		{"signed: ok", signed(good), ""},
+		{"signed: blank", signed(blank), "websocket auth secret " + blank + " must not be empty"},
+		{"signed: short", signed(short), "signed websocket bearer secret " + short + " must be at least 32 bytes"},
+		{"signed: skew", AuthConfig{Signed: &SignedTokens{SecretFile: good, ClockSkew: -1}}, "the clock skew of signed tokens must not be negative"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := newAuthenticator(tt.conf)
+			l, err := Open(t.Context(), Config{Auth: tt.conf})
+			if err == nil {
+				l.Close()
+			}
 			if got := errText(err); got != tt.want {
 				t.Errorf("got  %q\nwant %q", got, tt.want)
 			}
@@ -118,7 +98,7 @@ func TestAuthStartErrors(t *testing.T) {
 
 func TestSecretPathIsRelativeToWorkingDirectory(t *testing.T) {
 	t.Chdir(filepath.Dir(secretFile(t, "tok")))
-	a, err := newAuthenticator(AuthConfig{Mode: AuthCapabilityToken, TokenFile: new("secret")})
+	a, err := newAuthenticator(AuthConfig{Token: &CapabilityToken{File: "secret"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,9 +116,8 @@ func TestCapabilityToken(t *testing.T) {
 	sum := sha256.Sum256([]byte("s3cret"))
 	digest := hex.EncodeToString(sum[:])
 	for name, conf := range map[string]AuthConfig{
-		"file":   {Mode: AuthCapabilityToken, TokenFile: new(secretFile(t, "  s3cret \n"))},
-		"digest": {Mode: AuthCapabilityToken, TokenSHA256: new(digest)},
-		"upper":  {Mode: AuthCapabilityToken, TokenSHA256: new(strings.ToUpper(digest))},
+		"file":   {Token: &CapabilityToken{File: secretFile(t, "  s3cret \n")}},
+		"digest": {Token: &CapabilityToken{SHA256: sum}},
 	} {
 		a, err := newAuthenticator(conf)
 		if err != nil {
@@ -214,13 +193,12 @@ func TestSignedBearerClaims(t *testing.T) {
 		issuer   = "websocket jwt issuer mismatch"
 		audience = "websocket jwt audience mismatch"
 	)
-	strict, err := newAuthenticator(AuthConfig{Mode: AuthSignedBearerToken, SharedSecretFile: new(secretFile(t, "\n"+testSecret+"\n")),
-		Issuer: new(" me "), Audience: new("you")})
+	strict, err := newAuthenticator(AuthConfig{Signed: &SignedTokens{SecretFile: secretFile(t, "\n"+testSecret+"\n"),
+		Issuer: " me ", Audience: "you", ClockSkew: DefaultClockSkew}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	open, err := newAuthenticator(AuthConfig{Mode: AuthSignedBearerToken, SharedSecretFile: new(secretFile(t, testSecret)),
-		Issuer: new("  "), MaxClockSkewSeconds: new(uint64(0))})
+	open, err := newAuthenticator(AuthConfig{Signed: &SignedTokens{SecretFile: secretFile(t, testSecret), Issuer: "  "}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +258,7 @@ func TestSignedBearerClaims(t *testing.T) {
 }
 
 func TestSignedBearerStructure(t *testing.T) {
-	a, err := newAuthenticator(AuthConfig{Mode: AuthSignedBearerToken, SharedSecretFile: new(secretFile(t, testSecret))})
+	a, err := newAuthenticator(AuthConfig{Signed: &SignedTokens{SecretFile: secretFile(t, testSecret), ClockSkew: DefaultClockSkew}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 
 // Config says where to listen, and for whom. The zero value is a free port of the loopback address.
 type Config struct {
-	URL            string // as for ParseURL; "": DefaultURL
-	Auth           AuthConfig
+	URL            string     // as for ParseURL; "": DefaultURL
+	Auth           AuthConfig // the zero value lets everyone in
 	TLS            TLSConfig
 	InsecureNoAuth bool // listen for other machines without authentication
 	AnyNamespace   bool // a Unix socket takes clients in other containers and sandboxes, too
@@ -23,13 +23,20 @@ func (c Config) Validate() error {
 	return err
 }
 
+// What can be wrong with a Config as a whole.
+var (
+	ErrNoTLS     = errors.New("a wss:// URL needs a certificate and its private key")
+	ErrUnusedTLS = errors.New("TLS needs a wss:// URL")
+	ErrExposed   = errors.New("without authentication: whoever can reach it can run commands on this machine")
+)
+
 // endpoint returns where to listen, after the checks that concern who may
 // connect.
 func (c Config) endpoint() (Endpoint, error) {
-	if err := c.Auth.Validate(); err != nil {
+	if err := c.Auth.validate(); err != nil {
 		return Endpoint{}, err
 	}
-	if err := c.TLS.Validate(); err != nil {
+	if err := c.TLS.validate(); err != nil {
 		return Endpoint{}, err
 	}
 	url := cmp.Or(c.URL, DefaultURL)
@@ -38,32 +45,43 @@ func (c Config) endpoint() (Endpoint, error) {
 		return e, err
 	}
 	switch {
-	case e.Transport == Stdio && c.Auth.Mode != "":
+	case e.Transport == Stdio && c.Auth.enabled():
 		return e, errors.New("WebSocket auth requires a WebSocket listener, not stdio")
-	case e.TLS && !c.TLS.Enabled():
-		return e, fmt.Errorf("--listen URL `%s` requires `--tls-cert` and `--tls-key`", url)
-	case !e.TLS && c.TLS.Enabled():
-		return e, fmt.Errorf("TLS flags require a `wss://IP:PORT` --listen URL, not `%s`", url)
-	case e.Exposed() && c.Auth.Mode == "" && c.TLS.ClientCAFile == "" && !c.InsecureNoAuth:
-		return e, fmt.Errorf("refusing to listen on `%s` without authentication: whoever can reach it can run commands on this machine. "+
-			"Add `--ws-auth` (or `--tls-client-ca`), listen on 127.0.0.1 or `unix://PATH`, or accept the risk with `--insecure-no-auth`", url)
+	case e.TLS && !c.TLS.enabled():
+		return e, ErrNoTLS
+	case !e.TLS && c.TLS.enabled():
+		return e, ErrUnusedTLS
+	case e.Exposed() && !c.Auth.enabled() && c.TLS.ClientCAFile == "" && !c.InsecureNoAuth:
+		return e, fmt.Errorf("refusing to listen on `%s` %w", url, ErrExposed)
 	}
 	return e, nil
 }
 
+// SecretFiles returns the files of the Config that only this user should be able to read.
+func (c Config) SecretFiles() []string {
+	var names []string
+	if c.Auth.Token != nil && c.Auth.Token.File != "" {
+		names = append(names, c.Auth.Token.File)
+	}
+	if c.Auth.Signed != nil {
+		names = append(names, c.Auth.Signed.SecretFile)
+	}
+	if c.TLS.KeyFile != "" {
+		names = append(names, c.TLS.KeyFile)
+	}
+	return names
+}
+
 // Private returns the paths that no confined command may see: with one of them it could become a client.
 func (c Config) Private() []string {
-	var socket string
-	if e, err := ParseURL(c.URL); err == nil {
-		socket = e.Path
+	names := c.SecretFiles()
+	if e, err := ParseURL(c.URL); err == nil && e.Path != "" {
+		names = append(names, e.Path)
 	}
 	var paths []string
-	for _, name := range []*string{&socket, c.Auth.TokenFile, c.Auth.SharedSecretFile, &c.TLS.KeyFile} {
-		if name == nil || *name == "" {
-			continue
-		}
-		if absolute, err := filepath.Abs(*name); err == nil {
-			paths = append(paths, absolute)
+	for _, name := range names {
+		if path, err := filepath.Abs(name); err == nil {
+			paths = append(paths, path)
 		}
 	}
 	return paths

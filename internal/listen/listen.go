@@ -36,12 +36,23 @@ const (
 	UnixSocket                  // WebSocket on a socket file of this user
 )
 
-// An Endpoint is where to listen, as parsed from --listen.
+// An Endpoint is where to listen, as parsed from a URL.
 type Endpoint struct {
 	Transport Transport
 	TLS       bool           // TCP only
 	Addr      netip.AddrPort // TCP only
 	Path      string         // UnixSocket only; may be relative
+}
+
+// A URLError says that a URL is none to listen on.
+type URLError struct {
+	Problem  string // an adjective
+	URL      string
+	Expected string // the forms that are understood
+}
+
+func (e *URLError) Error() string {
+	return fmt.Sprintf("%s URL `%s`; expected %s", e.Problem, e.URL, e.Expected)
 }
 
 // ParseURL understands `ws://IP:PORT`, `wss://IP:PORT`, `unix://PATH`, `stdio`
@@ -57,16 +68,16 @@ func ParseURL(url string) (Endpoint, error) {
 	case scheme == "ws" || scheme == "wss":
 		addr, err := parseAddr(rest)
 		if err != nil {
-			return Endpoint{}, fmt.Errorf("invalid websocket --listen URL `%s`; expected `%s://IP:PORT`", url, scheme)
+			return Endpoint{}, &URLError{"invalid websocket", url, "`" + scheme + "://IP:PORT`"}
 		}
 		return Endpoint{Transport: TCP, TLS: scheme == "wss", Addr: addr}, nil
 	case scheme == "unix":
 		if rest == "" || strings.ContainsFunc(rest, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			return Endpoint{}, fmt.Errorf("invalid socket --listen URL `%s`; expected `unix://PATH`", url)
+			return Endpoint{}, &URLError{"invalid socket", url, "`unix://PATH`"}
 		}
 		return Endpoint{Transport: UnixSocket, Path: rest}, nil
 	}
-	return Endpoint{}, fmt.Errorf("unsupported --listen URL `%s`; expected `ws://IP:PORT`, `wss://IP:PORT`, `unix://PATH` or `stdio`", url)
+	return Endpoint{}, &URLError{"unsupported", url, "`ws://IP:PORT`, `wss://IP:PORT`, `unix://PATH` or `stdio`"}
 }
 
 // parseAddr accepts an IP literal, v6 in brackets, or localhost, and a port. A v6 zone must be
@@ -138,7 +149,7 @@ func Open(ctx context.Context, cfg Config) (*Listener, error) {
 	}
 	var tlsConfig *tls.Config
 	if endpoint.TLS {
-		if tlsConfig, err = cfg.TLS.Load(); err != nil {
+		if tlsConfig, err = cfg.TLS.load(); err != nil {
 			return nil, err
 		}
 	}

@@ -40,30 +40,30 @@ func TestParseURL(t *testing.T) {
 		"ws://[127.0.0.1]:0", "ws://user@127.0.0.1:0", "ws://127.0.0.1:0?x", "ws://127.0.0.1:0#", "ws:// 127.0.0.1:0",
 	} {
 		_, err := ParseURL(url)
-		if want := "invalid websocket --listen URL `" + url + "`; expected `ws://IP:PORT`"; errText(err) != want {
+		if want := "invalid websocket URL `" + url + "`; expected `ws://IP:PORT`"; errText(err) != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 		_, err = ParseURL("wss" + url[2:])
-		if want := "invalid websocket --listen URL `wss" + url[2:] + "`; expected `wss://IP:PORT`"; errText(err) != want {
+		if want := "invalid websocket URL `wss" + url[2:] + "`; expected `wss://IP:PORT`"; errText(err) != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}
 	for _, url := range []string{"", "STDIO", "stdio:", "stdio:///", " stdio", "WS://127.0.0.1:0", "http://127.0.0.1:0", "127.0.0.1:0", "ws", "ws:", "://", "UNIX://x"} {
 		_, err := ParseURL(url)
-		if want := "unsupported --listen URL `" + url + "`; expected `ws://IP:PORT`, `wss://IP:PORT`, `unix://PATH` or `stdio`"; errText(err) != want {
+		if want := "unsupported URL `" + url + "`; expected `ws://IP:PORT`, `wss://IP:PORT`, `unix://PATH` or `stdio`"; errText(err) != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}
 	for _, url := range []string{"unix://", "unix://a\nb", "unix://a\x00"} {
 		_, err := ParseURL(url)
-		if want := "invalid socket --listen URL `" + url + "`; expected `unix://PATH`"; errText(err) != want {
+		if want := "invalid socket URL `" + url + "`; expected `unix://PATH`"; errText(err) != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}
 }
 
 func TestEndpointChecks(t *testing.T) {
-	token := AuthConfig{Mode: AuthCapabilityToken, TokenSHA256: new(strings.Repeat("a", 64))}
+	token := AuthConfig{Token: &CapabilityToken{}}
 	cert := TLSConfig{CertFile: "c", KeyFile: "k"}
 	mutual := TLSConfig{CertFile: "c", KeyFile: "k", ClientCAFile: "a"}
 	const refusing = "refusing to listen on"
@@ -87,14 +87,14 @@ func TestEndpointChecks(t *testing.T) {
 		{"network, client certificates", Config{URL: "wss://192.0.2.1:1", TLS: mutual}, ""},
 		{"network, insecure", Config{URL: "ws://192.0.2.1:1", InsecureNoAuth: true}, ""},
 		{"stdio with auth", Config{URL: "stdio", Auth: token}, "WebSocket auth requires a WebSocket listener, not stdio"},
-		{"auth before listen", Config{URL: "bogus", Auth: AuthConfig{TokenFile: new("x")}}, "websocket auth flags require"},
-		{"listen before secret", Config{URL: "bogus", Auth: AuthConfig{Mode: AuthCapabilityToken, TokenFile: new("/nonexistent")}}, "unsupported --listen URL"},
-		{"wss without TLS", Config{URL: "wss://127.0.0.1:1"}, "--listen URL `wss://127.0.0.1:1` requires `--tls-cert` and `--tls-key`"},
-		{"ws with TLS", Config{URL: "ws://127.0.0.1:1", TLS: cert}, "TLS flags require a `wss://IP:PORT` --listen URL, not `ws://127.0.0.1:1`"},
-		{"default with TLS", Config{TLS: cert}, "TLS flags require a `wss://IP:PORT` --listen URL, not `ws://127.0.0.1:0`"},
-		{"unix with TLS", Config{URL: "unix://s", TLS: cert}, "TLS flags require a `wss://IP:PORT` --listen URL, not `unix://s`"},
-		{"stdio with TLS", Config{URL: "stdio", TLS: cert}, "TLS flags require"},
-		{"half TLS", Config{URL: "wss://127.0.0.1:1", TLS: TLSConfig{KeyFile: "k"}}, "`--tls-key` requires `--tls-cert`"},
+		{"auth before listen", Config{URL: "bogus", Auth: AuthConfig{token.Token, &SignedTokens{}}}, "clients authenticate with"},
+		{"listen before secret", Config{URL: "bogus", Auth: AuthConfig{Token: &CapabilityToken{File: "/nonexistent"}}}, "unsupported URL"},
+		{"wss without TLS", Config{URL: "wss://127.0.0.1:1"}, ErrNoTLS.Error()},
+		{"ws with TLS", Config{URL: "ws://127.0.0.1:1", TLS: cert}, ErrUnusedTLS.Error()},
+		{"default with TLS", Config{TLS: cert}, ErrUnusedTLS.Error()},
+		{"unix with TLS", Config{URL: "unix://s", TLS: cert}, ErrUnusedTLS.Error()},
+		{"stdio with TLS", Config{URL: "stdio", TLS: cert}, ErrUnusedTLS.Error()},
+		{"half TLS", Config{URL: "wss://127.0.0.1:1", TLS: TLSConfig{KeyFile: "k"}}, "TLS needs a certificate"},
 	} {
 		err := tt.conf.Validate()
 		if got := errText(err); (got == "") != (tt.want == "") || !strings.HasPrefix(got, tt.want) {

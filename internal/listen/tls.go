@@ -15,40 +15,30 @@ type TLSConfig struct {
 	ClientCAFile string // if set, clients must present a certificate signed by one of these
 }
 
-// Enabled says whether any file is named.
-func (c TLSConfig) Enabled() bool { return c != TLSConfig{} }
+// enabled reports whether any file is named.
+func (c TLSConfig) enabled() bool { return c != TLSConfig{} }
 
-// Validate checks that what belongs together is there. It reads no file.
-func (c TLSConfig) Validate() error {
-	switch {
-	case !c.Enabled():
-		return nil
-	case c.CertFile == "" && c.KeyFile == "":
-		return errors.New("`--tls-client-ca` requires `--tls-cert` and `--tls-key`")
-	case c.CertFile == "":
-		return errors.New("`--tls-key` requires `--tls-cert`")
-	case c.KeyFile == "":
-		return errors.New("`--tls-cert` requires `--tls-key`")
+// validate checks that what belongs together is there. It reads no file.
+func (c TLSConfig) validate() error {
+	if c.enabled() && (c.CertFile == "" || c.KeyFile == "") {
+		return errors.New("TLS needs a certificate and its private key")
 	}
 	return nil
 }
 
-// Load reads the files. HTTP/2 is not offered: a WebSocket upgrade needs 1.1.
-func (c TLSConfig) Load() (*tls.Config, error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
-	certPEM, err := readPEM("--tls-cert", c.CertFile)
+// load reads the files. HTTP/2 is not offered: a WebSocket upgrade needs 1.1.
+func (c TLSConfig) load() (*tls.Config, error) {
+	certPEM, err := readPEM("the certificate", c.CertFile)
 	if err != nil {
 		return nil, err
 	}
-	keyPEM, err := readPEM("--tls-key", c.KeyFile)
+	keyPEM, err := readPEM("the private key", c.KeyFile)
 	if err != nil {
 		return nil, err
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		return nil, fmt.Errorf("`--tls-cert` %s and `--tls-key` %s cannot be used: %w", c.CertFile, c.KeyFile, err)
+		return nil, fmt.Errorf("the certificate %s and the private key %s cannot be used: %w", c.CertFile, c.KeyFile, err)
 	}
 	conf := &tls.Config{
 		MinVersion:   tls.VersionTLS12,
@@ -56,23 +46,24 @@ func (c TLSConfig) Load() (*tls.Config, error) {
 		NextProtos:   []string{"http/1.1"},
 	}
 	if c.ClientCAFile != "" {
-		caPEM, err := readPEM("--tls-client-ca", c.ClientCAFile)
+		caPEM, err := readPEM("the certificates for clients", c.ClientCAFile)
 		if err != nil {
 			return nil, err
 		}
 		conf.ClientCAs = x509.NewCertPool()
 		if !conf.ClientCAs.AppendCertsFromPEM(caPEM) {
-			return nil, fmt.Errorf("`--tls-client-ca` %s holds no PEM certificate", c.ClientCAFile)
+			return nil, fmt.Errorf("the file %s for certificates of clients holds no PEM certificate", c.ClientCAFile)
 		}
 		conf.ClientAuth = tls.RequireAndVerifyClientCert
 	}
 	return conf, nil
 }
 
-func readPEM(flag, path string) ([]byte, error) {
+// readPEM reads a file. The error is a [fs.PathError] with the name of it.
+func readPEM(what, path string) ([]byte, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read `%s` %s: %w", flag, path, cause(err))
+		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
 	return content, nil
 }

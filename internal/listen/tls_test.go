@@ -31,21 +31,25 @@ func newIdentity(t *testing.T, name string) identity {
 func TestTLSErrors(t *testing.T) {
 	a, b := newIdentity(t, "a"), newIdentity(t, "b")
 	junk := secretFile(t, "junk")
+	const noPair = "TLS needs a certificate and its private key"
 	for _, tt := range []struct {
 		name string
 		conf TLSConfig
 		want string // start of the error
 	}{
 		{"good", TLSConfig{a.certFile, a.keyFile, b.certFile}, ""},
-		{"no key", TLSConfig{CertFile: a.certFile}, "`--tls-cert` requires `--tls-key`"},
-		{"no certificate", TLSConfig{KeyFile: a.keyFile}, "`--tls-key` requires `--tls-cert`"},
-		{"client CA alone", TLSConfig{ClientCAFile: a.certFile}, "`--tls-client-ca` requires `--tls-cert` and `--tls-key`"},
-		{"missing file", TLSConfig{CertFile: "/nonexistent", KeyFile: a.keyFile}, "cannot read `--tls-cert` /nonexistent: no such file or directory"},
-		{"other key", TLSConfig{CertFile: a.certFile, KeyFile: b.keyFile}, "`--tls-cert` " + a.certFile + " and `--tls-key` " + b.keyFile + " cannot be used: "},
-		{"not PEM", TLSConfig{CertFile: junk, KeyFile: a.keyFile}, "`--tls-cert` " + junk + " and"},
-		{"client CA not PEM", TLSConfig{a.certFile, a.keyFile, junk}, "`--tls-client-ca` " + junk + " holds no PEM certificate"},
+		{"no key", TLSConfig{CertFile: a.certFile}, noPair},
+		{"no certificate", TLSConfig{KeyFile: a.keyFile}, noPair},
+		{"client CA alone", TLSConfig{ClientCAFile: a.certFile}, noPair},
+		{"missing file", TLSConfig{CertFile: "/nonexistent", KeyFile: a.keyFile}, "read the certificate: open /nonexistent: no such file or directory"},
+		{"other key", TLSConfig{CertFile: a.certFile, KeyFile: b.keyFile}, "the certificate " + a.certFile + " and the private key " + b.keyFile + " cannot be used: "},
+		{"not PEM", TLSConfig{CertFile: junk, KeyFile: a.keyFile}, "the certificate " + junk + " and"},
+		{"client CA not PEM", TLSConfig{a.certFile, a.keyFile, junk}, "the file " + junk + " for certificates of clients holds no PEM certificate"},
 	} {
-		_, err := tt.conf.Load()
+		l, err := Open(t.Context(), Config{URL: "wss://127.0.0.1:0", TLS: tt.conf})
+		if err == nil {
+			l.Close()
+		}
 		if got := errText(err); (got == "") != (tt.want == "") || !strings.HasPrefix(got, tt.want) {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}

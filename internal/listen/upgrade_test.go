@@ -115,7 +115,7 @@ func readHead(r io.Reader) (string, error) {
 }
 
 func TestHTTPSurface(t *testing.T) {
-	s := startSurface(t, Config{Auth: AuthConfig{Mode: AuthCapabilityToken, TokenFile: new(secretFile(t, "tok"))}}, nil)
+	s := startSurface(t, Config{Auth: AuthConfig{Token: &CapabilityToken{File: secretFile(t, "tok")}}}, nil)
 	const (
 		plain  = "Host: x\r\n"
 		good   = upgradeHeaders + "Authorization: Bearer tok\r\n"
@@ -400,7 +400,7 @@ func TestTooManyWaitingConnections(t *testing.T) {
 
 func TestSecretsAreNotLogged(t *testing.T) {
 	var log bytes.Buffer
-	s := startSurface(t, Config{Auth: AuthConfig{Mode: AuthCapabilityToken, TokenFile: new(secretFile(t, "right-token"))}},
+	s := startSurface(t, Config{Auth: AuthConfig{Token: &CapabilityToken{File: secretFile(t, "right-token")}}},
 		slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	for _, token := range []string{"wrong-token", "right-token"} {
 		s.ask(t, "GET / HTTP/1.1\r\n"+upgradeHeaders+"Authorization: Bearer "+token+"\r\n\r\n")

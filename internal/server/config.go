@@ -51,19 +51,19 @@ func (c Config) Validate() error {
 	for _, size := range []struct {
 		name  string
 		bytes int64
-	}{{"--retain", c.Retain}, {"--spool-limit", c.SpoolLimit}, {"--spool-total", c.SpoolTotal}} {
+	}{{"retained output", c.Retain}, {"the limit of unsent output", c.SpoolLimit}, {"the limit of all output", c.SpoolTotal}} {
 		if size.bytes < 0 {
-			return fmt.Errorf("`%s` must not be negative", size.name)
+			return fmt.Errorf("%s must not be negative", size.name)
 		}
 	}
 	if c.IdleExit < 0 {
-		return errors.New("`--idle-exit` must not be negative")
+		return errors.New("the idle time must not be negative")
 	}
 	if c.SessionTTL < 0 || c.SessionTTLMax < 0 {
-		return errors.New("`--session-ttl` and `--session-ttl-max` must not be negative")
+		return errors.New("the times to live of sessions must not be negative")
 	}
 	if d := c.WithDefaults(); d.SessionTTL > d.SessionTTLMax {
-		return fmt.Errorf("`--session-ttl` %v is more than `--session-ttl-max` %v", d.SessionTTL, d.SessionTTLMax)
+		return fmt.Errorf("the time to live of sessions, %v, is more than the longest that a client may ask for, %v", d.SessionTTL, d.SessionTTLMax)
 	}
 	return nil
 }
