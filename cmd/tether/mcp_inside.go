@@ -77,6 +77,9 @@ func (m *mcpServe) open(ctx context.Context) (*mcpserver.Listener, error) {
 		}
 	}
 	l, err := mcpserver.Listen(ctx, m.listen, token)
+	if errors.Is(err, mcpserver.ErrNoToken) {
+		err = fmt.Errorf("%w, in the file that --listen-token-file names", err)
+	}
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--listen: %w", err)}
 	}

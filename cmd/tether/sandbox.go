@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tetherexec/tether/internal/sandboxhost"
+	"github.com/tetherexec/tether/internal/statedir"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -78,6 +79,14 @@ func (f *sandboxFlags) workspace() (string, error) {
 		return "", fmt.Errorf("--cwd %s: not a directory", f.cwd)
 	}
 	return dir, nil
+}
+
+// withStateDirFlag names the flag in an error about the state directory.
+func withStateDirFlag(err error) error {
+	if errors.Is(err, statedir.ErrUnusable) {
+		return fmt.Errorf("%w or `--state-dir`", err)
+	}
+	return err
 }
 
 // cause is what a file error says beside the path, which its caller names.

@@ -63,7 +63,7 @@ func (f *sandboxFlags) explain(ctx context.Context, paths, hosts []string) (e *s
 	}
 	h, err := sandboxhost.Open(f.stateDir, f.sockets)
 	if err != nil {
-		return nil, err
+		return nil, withStateDirFlag(err)
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
 	return h.Explain(ctx, q)

@@ -81,7 +81,7 @@ func (r *sandboxRun) run(ctx context.Context) (err error) {
 	}
 	h, err := sandboxhost.Open(r.stateDir, r.sockets)
 	if err != nil {
-		return codedError{exitRefused, err}
+		return codedError{exitRefused, withStateDirFlag(err)}
 	}
 	defer func() {
 		if cerr := h.Close(); cerr != nil && err == nil {

@@ -159,7 +159,7 @@ func serve(ctx context.Context, door listen.Config, cfg server.Config, stdin, st
 	}
 	s, err := server.New(cfg)
 	if err != nil {
-		return err
+		return withStateDirFlag(err)
 	}
 	if l != nil {
 		if _, err := fmt.Fprintln(stdout, l.URL); err != nil {

@@ -262,5 +262,8 @@ func TestWordsPrefix(t *testing.T) {
 	b.says(exitUsage, "tether: unknown command \"srve\"; did you mean serve?\n\nFor more information, try 'tether --help'.\n", "srve")
 	b.says(exitError, "tether: `--session-ttl` 25h0m0s is more than `--session-ttl-max` 24h0m0s\n", "serve", "--session-ttl", "25h")
 	b.says(exitError, "tether: warning: `--enable` has no effect: tether has no Codex features\ntether: `--session-ttl` 25h0m0s is more than `--session-ttl-max` 24h0m0s\n", "serve", "--enable", "x", "--session-ttl", "25h")
+	long := "/" + strings.Repeat("x", 300)
+	b.says(exitError, "tether: open state directory: lstat "+long+": file name too long; name a directory of your own with XDG_STATE_HOME or `--state-dir`\n",
+		"serve", "--state-dir", long)
 	b.says(exitRefused, "tether: --cwd missing: no such file or directory\n", "sandbox", "run", "--cwd", "missing", "true")
 }

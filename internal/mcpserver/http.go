@@ -2,8 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net"
@@ -15,6 +13,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/tetherexec/tether/internal/listen"
 )
 
 // httpPath is where MCP is spoken.
@@ -35,10 +35,13 @@ const (
 
 // A Listener is an address on which clients are served.
 type Listener struct {
-	URL   string // for clients
-	token string
+	URL  string // for clients
+	auth *listen.Authenticator
 	net.Listener
 }
+
+// ErrNoToken says that other machines could use a server without a token.
+var ErrNoToken = errors.New("a token is needed")
 
 // Listen opens http://IP:PORT. Whoever reaches it can run commands: one that other
 // machines reach needs a token, which clients send as a bearer token.
@@ -52,7 +55,7 @@ func Listen(ctx context.Context, address, token string) (*Listener, error) {
 		return nil, fmt.Errorf("%q is not http://IP:PORT", address)
 	}
 	if !at.Addr().Unmap().IsLoopback() && token == "" {
-		return nil, fmt.Errorf("%s can be reached from other machines, and whoever reaches it can run commands: a token is needed, in the file that --listen-token-file names", address)
+		return nil, fmt.Errorf("%s can be reached from other machines, and whoever reaches it can run commands: %w", address, ErrNoToken)
 	}
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", at.String())
@@ -62,7 +65,11 @@ func Listen(ctx context.Context, address, token string) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Listener{"http://" + l.Addr().String() + httpPath, token, l}, nil
+	var auth *listen.Authenticator
+	if token != "" {
+		auth = listen.NewToken(token)
+	}
+	return &Listener{"http://" + l.Addr().String() + httpPath, auth, l}, nil
 }
 
 // ServeHTTP serves clients until the context ends.
@@ -72,7 +79,7 @@ func (s *Server) ServeHTTP(ctx context.Context, l *Listener) error {
 	})
 	mux := http.NewServeMux()
 	mux.Handle(httpPath, s.doorkeeper(handler))
-	web := &http.Server{Handler: guard(l.token, mux), ReadHeaderTimeout: httpHeaders, IdleTimeout: httpQuiet}
+	web := &http.Server{Handler: guard(l.auth, mux), ReadHeaderTimeout: httpHeaders, IdleTimeout: httpQuiet}
 	done := make(chan error, 1)
 	go func() { done <- web.Serve(l) }() // waited for below
 	var err error
@@ -113,20 +120,16 @@ func (s *Server) doorkeeper(next http.Handler) http.Handler {
 }
 
 // guard turns away web pages of other origins, and who does not know the token.
-func guard(token string, next http.Handler) http.Handler {
-	want := sha256.Sum256([]byte(token))
+func guard(auth *listen.Authenticator, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !sameOrigin(r) {
 			http.Error(w, "requests of web pages are not served", http.StatusForbidden)
 			return
 		}
-		if token != "" {
-			scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-			if got := sha256.Sum256([]byte(given)); !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-				w.Header().Set("WWW-Authenticate", "Bearer")
-				http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
-				return
-			}
+		if auth.Check(r) != nil {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
+			return
 		}
 		next.ServeHTTP(w, r)
 	})

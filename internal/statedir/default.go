@@ -1,11 +1,16 @@
 package statedir
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
 	"path/filepath"
 )
+
+// ErrUnusable ends every error about a directory that is missing, cannot be made or is not safe to use. It says what to do.
+// A program that takes the directory as an argument adds that to the text.
+var ErrUnusable = errors.New("name a directory of your own with XDG_STATE_HOME")
 
 // Default is $XDG_STATE_HOME/tether, or ~/.local/state/tether.
 func Default() (string, error) {
@@ -16,7 +21,7 @@ func Default() (string, error) {
 	if err != nil { // a bare environment
 		me, uerr := user.Current()
 		if uerr != nil || me.HomeDir == "" {
-			return "", fmt.Errorf("no place for the state directory, name one with `--state-dir`: %w", err)
+			return "", fmt.Errorf("no place for the state directory: %w; %w", err, ErrUnusable)
 		}
 		home = me.HomeDir
 	}

@@ -42,7 +42,7 @@ func Trusted(name string) (string, error) {
 		info, err := lstatOrMake(next)
 		switch {
 		case err != nil:
-			return "", fmt.Errorf("%w; %w", err, errUntrusted)
+			return "", fmt.Errorf("%w; %w", err, ErrUnusable)
 		case info.IsDir():
 			here = next
 			continue
@@ -50,7 +50,7 @@ func Trusted(name string) (string, error) {
 			return "", &fs.PathError{Op: "open", Path: next, Err: syscall.ENOTDIR}
 		}
 		if uid := info.Sys().(*syscall.Stat_t).Uid; !trustedOwner(uid) {
-			return "", fmt.Errorf("the link %s belongs to user %d: %w", next, uid, errUntrusted)
+			return "", fmt.Errorf("the link %s belongs to user %d: %w", next, uid, ErrUnusable)
 		}
 		if links++; links > maxDirLinks {
 			return "", &fs.PathError{Op: "open", Path: name, Err: syscall.ELOOP}
@@ -66,8 +66,6 @@ func Trusted(name string) (string, error) {
 	}
 	return here, checkTrust(here, false)
 }
-
-var errUntrusted = errors.New("name a directory of your own with `--state-dir` or XDG_STATE_HOME")
 
 // lstatOrMake looks at a file, after it has made a directory there if there is nothing.
 func lstatOrMake(name string) (fs.FileInfo, error) {
@@ -90,12 +88,12 @@ func checkTrust(dir string, above bool) error {
 	}
 	stat := info.Sys().(*syscall.Stat_t)
 	if !trustedOwner(stat.Uid) {
-		return fmt.Errorf("%s belongs to user %d: %w", dir, stat.Uid, errUntrusted)
+		return fmt.Errorf("%s belongs to user %d: %w", dir, stat.Uid, ErrUnusable)
 	}
 	mode := info.Mode()
 	open := mode&0o002 != 0 || mode&0o020 != 0 && int(stat.Gid) != os.Getegid()
 	if open && !(above && mode&fs.ModeSticky != 0) {
-		return fmt.Errorf("other users may change %s (mode %04o): forbid it with `chmod go-w`, or %w", dir, mode.Perm(), errUntrusted)
+		return fmt.Errorf("other users may change %s (mode %04o): forbid it with `chmod go-w`, or %w", dir, mode.Perm(), ErrUnusable)
 	}
 	return nil
 }

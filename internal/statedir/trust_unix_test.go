@@ -69,7 +69,7 @@ func TestStateDirOfAnotherUser(t *testing.T) {
 	giveAway(t, state, stranger, stranger)
 
 	_, err := openState(state)
-	if err == nil || !strings.Contains(err.Error(), state+" belongs to user 4321: name a directory of your own with `--state-dir`") {
+	if err == nil || !strings.Contains(err.Error(), state+" belongs to user 4321: name a directory of your own with XDG_STATE_HOME") {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(filepath.Join(victim, left)); err != nil {
@@ -185,7 +185,7 @@ func TestStateDirLoops(t *testing.T) {
 func TestStateDirThatCannotBeMade(t *testing.T) {
 	name := filepath.Join(t.TempDir(), strings.Repeat("x", 300))
 	_, err := statedir.Trusted(name)
-	if want := "lstat " + name + ": file name too long; name a directory of your own with `--state-dir` or XDG_STATE_HOME"; err == nil || err.Error() != want {
+	if want := "lstat " + name + ": file name too long; name a directory of your own with XDG_STATE_HOME"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
