@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/statedir"
 )
 
@@ -17,12 +16,12 @@ func TestStateDirectoriesOfDeadServersAreRemoved(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dead, "spool"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	open := func() *server.Server {
-		s, err := server.New(server.Config{StateDir: dir})
+	open := func() *statedir.Dir {
+		d, err := statedir.Open(dir, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s
+		return d
 	}
 	count := func() int {
 		dirs, _ := filepath.Glob(filepath.Join(dir, "server-*"))
@@ -36,8 +35,8 @@ func TestStateDirectoriesOfDeadServersAreRemoved(t *testing.T) {
 	if count() != 2 {
 		t.Errorf("%d directories for two servers", count())
 	}
-	for i, s := range []*server.Server{first, second} {
-		if err := s.Close(); err != nil {
+	for i, d := range []*statedir.Dir{first, second} {
+		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
 		if count() != 1-i {
