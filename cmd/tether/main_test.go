@@ -111,3 +111,27 @@ func TestHelp(t *testing.T) {
 		})
 	}
 }
+
+// A program that is started makes the command that it executes, and no other one. What makes each command knows its name.
+func TestOnlyOneCommandIsMade(t *testing.T) {
+	t.Parallel()
+	all := newRoot(nil, nil, nil, io.Discard).Commands()
+	if len(all) < 20 {
+		t.Fatalf("only %d commands", len(all))
+	}
+	for _, cmd := range all {
+		want := 1
+		if name := cmd.Name(); name == aboutHelp || name == aboutCompletion {
+			want = len(all)
+		}
+		made := newRoot([]string{cmd.Name(), "--help"}, nil, nil, io.Discard).Commands()
+		if len(made) != want || want == 1 && made[0].Name() != cmd.Name() {
+			t.Errorf("%s: %d commands are made, want %d", cmd.Name(), len(made), want)
+		}
+	}
+	for _, args := range [][]string{{"--version"}, {"rnu"}, {"__complete", "ru"}} {
+		if made := newRoot(args, nil, nil, io.Discard).Commands(); len(made) != len(all) {
+			t.Errorf("%v: %d commands are made, want all", args, len(made))
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -90,30 +91,91 @@ func newRoot(args []string, stdin, stdout *os.File, stderr io.Writer) *cobra.Com
 	root.SetHelpFunc(printHelp)
 	root.CompletionOptions.DisableDefaultCmd = true // ours has words of its own
 	root.SuggestionsMinimumDistance = 2
-	addGroup(root, "Run commands", newRun(stdin, stdout), newShell(stdin, stdout))
-	addGroup(root, "See and steer what runs", newPs(stdout), newLogs(stdout), newAttach(stdin, stdout), newWhy(), newWait(), newKill(), newRm(), newSessions())
-	addGroup(root, "Files", newCp(), newFs(stdin))
-	addGroup(root, "Agents", newMCP(args, stdin, stdout), newMCPRun(stdin, stdout))
-	addGroup(root, "Serve",
-		newServe("serve", "Serve clients on this machine", args, stdin, stdout),
-		newServe("exec-server", "The same, under the name that the Codex CLI gives it", args, stdin, stdout),
-		newAppServer(args, stdin, stdout),
-		newBridge(stdin, stdout),
-		newToken())
-	addGroup(root, "Sandbox and faults", newSandbox(stdin, stdout), newDoctor(), newChaos(stdout))
-	addGroup(root, "About tether", newCompletion(), newVersion(), newHelp(root))
+	addCommands(root, args, stdin, stdout)
 	root.Flags().BoolVar(&showVersion, "version", false, "print the version")
 	return root
 }
 
-// addGroup adds commands that stand under a heading of their own in the help.
-func addGroup(root *cobra.Command, heading string, commands ...*cobra.Command) {
-	root.AddGroup(&cobra.Group{ID: heading, Title: heading})
-	for _, cmd := range commands {
-		cmd.GroupID = heading
-		root.AddCommand(cmd)
+// A commandGroup is some commands that stand under a heading of their own in the help.
+type commandGroup struct {
+	heading  string
+	commands []lazyCommand
+}
+
+// A lazyCommand can be made when it is known that it is needed: all of them have hundreds of flags together, and a program
+// that is started executes one.
+type lazyCommand struct {
+	name string
+	make func() *cobra.Command
+}
+
+// addCommands adds the command that the first argument names, and all of them if it is not the name of one. Commands
+// that say something about the others get all of them too.
+func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
+	serve := func(name, short string) lazyCommand {
+		return lazyCommand{name, func() *cobra.Command { return newServe(name, short, args, stdin, stdout) }}
+	}
+	groups := []commandGroup{
+		{"Run commands", []lazyCommand{
+			{"run", func() *cobra.Command { return newRun(stdin, stdout) }},
+			{"shell", func() *cobra.Command { return newShell(stdin, stdout) }},
+		}},
+		{"See and steer what runs", []lazyCommand{
+			{"ps", func() *cobra.Command { return newPs(stdout) }},
+			{"logs", func() *cobra.Command { return newLogs(stdout) }},
+			{"attach", func() *cobra.Command { return newAttach(stdin, stdout) }},
+			{"why", newWhy}, {"wait", newWait}, {"kill", newKill}, {"rm", newRm}, {"sessions", newSessions},
+		}},
+		{"Files", []lazyCommand{
+			{"cp", newCp},
+			{"fs", func() *cobra.Command { return newFs(stdin) }},
+		}},
+		{"Agents", []lazyCommand{
+			{"mcp", func() *cobra.Command { return newMCP(args, stdin, stdout) }},
+			{"mcp-run", func() *cobra.Command { return newMCPRun(stdin, stdout) }},
+		}},
+		{"Serve", []lazyCommand{
+			serve("serve", "Serve clients on this machine"),
+			serve("exec-server", "The same, under the name that the Codex CLI gives it"),
+			{"app-server", func() *cobra.Command { return newAppServer(args, stdin, stdout) }},
+			{"bridge", func() *cobra.Command { return newBridge(stdin, stdout) }},
+			{"token", newToken},
+		}},
+		{"Sandbox and faults", []lazyCommand{
+			{"sandbox", func() *cobra.Command { return newSandbox(stdin, stdout) }},
+			{"doctor", newDoctor},
+			{"chaos", func() *cobra.Command { return newChaos(stdout) }},
+		}},
+		{"About tether", []lazyCommand{
+			{aboutCompletion, newCompletion},
+			{"version", newVersion},
+			{aboutHelp, func() *cobra.Command { return newHelp(root) }},
+		}},
+	}
+	only := ""
+	for _, g := range groups {
+		if len(args) > 0 && slices.ContainsFunc(g.commands, func(c lazyCommand) bool { return c.name == args[0] }) &&
+			args[0] != aboutCompletion && args[0] != aboutHelp {
+			only = args[0]
+		}
+	}
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.heading, Title: g.heading})
+		for _, c := range g.commands {
+			if only == "" || c.name == only {
+				cmd := c.make()
+				cmd.GroupID = g.heading
+				root.AddCommand(cmd)
+			}
+		}
 	}
 }
+
+// The commands that need all others.
+const (
+	aboutCompletion = "completion"
+	aboutHelp       = "help"
+)
 
 // noSuchCommand refuses arguments that name no subcommand.
 func noSuchCommand(cmd *cobra.Command, args []string) error {
