@@ -71,8 +71,8 @@ func TestFullDiskLosesNothing(t *testing.T) {
 		if err, ok := isDone(done); !ok || err != nil {
 			t.Fatalf("does not go on when there is room: %v", err)
 		}
-		if l.spool.size*segmentCost != l.pool.Used() {
-			t.Errorf("the file has %d blocks for %d bytes", l.spool.size, l.pool.Used())
+		if l.overflow.spool.size*segmentCost != l.overflow.pool.Used() {
+			t.Errorf("the file has %d blocks for %d bytes", l.overflow.spool.size, l.overflow.pool.Used())
 		}
 		if n, err := drain(t, l, Stdout); n != total || !errors.Is(err, ErrNone) {
 			t.Fatalf("got %d bytes and %v", n, err)

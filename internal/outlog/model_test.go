@@ -273,7 +273,7 @@ func (m *model) checkState(next uint64) {
 func (m *model) checkFigures() {
 	m.t.Helper()
 	s := m.log.Stats()
-	if s.Sent != m.sent || s.First > s.Sent+1 || s.Blocked {
+	if s.Released != m.sent || s.First > s.Released+1 || s.Blocked {
 		m.t.Fatalf("%d sent: %+v", m.sent, s)
 	}
 	if s.Unsent < 0 || s.Unsent > s.Held || s.Spooled < 0 || s.Spooled > s.Held || s.Held-s.Spooled > memoryLimit+3*EntryOverhead {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"slices"
 	"time"
@@ -22,34 +21,26 @@ type State struct {
 func (l *Log) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.stateLocked(l.next)
+	return l.history.state(l.history.next)
 }
 
 // StateAt returns the state as it was before the entry with number next.
 func (l *Log) StateAt(next uint64) State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.stateLocked(min(next, l.next))
-}
-
-func (l *Log) stateLocked(next uint64) State {
-	s := State{Next: next}
-	if l.exitSeq != 0 && l.exitSeq < next {
-		s.Exited, s.ExitCode = true, l.exitCode
-	}
-	s.Closed = l.closeSeq != 0 && l.closeSeq < next
-	return s
+	return l.history.state(min(next, l.history.next))
 }
 
 // Stats is for people who ask what a log holds. Costs include EntryOverhead.
 type Stats struct {
 	First, Next   uint64 // oldest kept number, number to come
-	Sent          uint64
-	Held          int64 // cost of all that is kept
-	Unsent        int64 // of it, not sent yet (to a segment's precision)
-	Spooled       int64 // of it, not in memory
-	Dropped       int64 // bytes of output that are no longer kept, without EntryOverhead
-	Blocked       bool  // the process is held back
+	Sent          uint64 // newest number that a connection was sent
+	Released      uint64 // up to here entries may be forgotten
+	Held          int64  // cost of all that is kept
+	Unsent        int64  // of it, not released yet (to a segment's precision)
+	Spooled       int64  // of it, not in memory
+	Dropped       int64  // bytes of output that are no longer kept, without EntryOverhead
+	Blocked       bool   // the process is held back
 	LastEntryTime time.Time
 }
 
@@ -57,31 +48,15 @@ type Stats struct {
 func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	held := l.kept + l.unsent
-	s := Stats{First: l.next, Next: l.next, Sent: l.sent, Held: held, Unsent: l.unsent, Spooled: held - l.memory,
-		Dropped: l.dropped, Blocked: l.blocked > 0}
-	if len(l.segments) > 0 {
-		s.First = l.segments[0].first
-		s.LastEntryTime = l.lastAt
+	h := &l.history
+	held := h.cost.kept + h.cost.unsent
+	s := Stats{First: h.next, Next: h.next, Sent: l.delivery.sent, Released: h.released, Held: held, Unsent: h.cost.unsent,
+		Spooled: held - h.cost.memory, Dropped: h.cost.dropped, Blocked: l.room.blocked > 0}
+	if len(h.segments) > 0 {
+		s.First = h.segments[0].first
+		s.LastEntryTime = h.lastAt
 	}
 	return s
-}
-
-// OnAppend arranges for wake to be called after every new entry and at the end,
-// from the goroutine that caused it, which holds no lock of the log: wake must be
-// quick. An urgent entry is a small one; wake may deliver it on the spot. The end is
-// not urgent: its caller may hold locks of its own. OnAppend returns a function that
-// ends the arrangement; a call that is under way then may still arrive.
-func (l *Log) OnAppend(wake func(urgent bool)) (stop func()) {
-	f := &listener{wake}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.listeners = append(slices.Clip(l.listeners), f)
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.listeners = slices.DeleteFunc(slices.Clone(l.listeners), func(g *listener) bool { return g == f })
-	}
 }
 
 // Ready reports whether a reader behind the entry with number after has something
@@ -90,7 +65,7 @@ func (l *Log) OnAppend(wake func(urgent bool)) (stop func()) {
 func (l *Log) Ready(after uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.ended || l.closeSeq != 0 || l.next-1 > after
+	return l.ended || l.history.closeSeq != 0 || l.history.next-1 > after
 }
 
 // Pending counts the entries behind number after and their bytes. If they are so
@@ -98,40 +73,22 @@ func (l *Log) Ready(after uint64) bool {
 func (l *Log) Pending(after uint64) (entries uint64, bytes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended || after >= l.next-1 {
+	if l.ended {
 		return 0, 0
 	}
-	tail := l.segments[len(l.segments)-1]
-	if after+1 < tail.first {
-		return l.next - 1 - after, math.MaxInt
-	}
-	start, _ := span(tail.content.records, int(after+1-tail.first))
-	return l.next - 1 - after, tail.size - start
+	return l.history.pending(after)
 }
 
 // OutputAfter counts the bytes of output that are kept behind the entry with number
-// after. Where after lies in a spooled segment, the whole segment counts: the sizes of
-// its entries are on disk.
+// after. Where after lies in a spooled segment, the whole segment counts.
 func (l *Log) OutputAfter(after uint64) (bytes int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended {
-		return 0
-	}
-	for i := l.findLocked(after + 1); i < len(l.segments); i++ {
-		s := l.segments[i]
-		bytes += int64(s.size)
-		if after >= s.first && s.content != nil {
-			start, _ := span(s.content.records, int(after+1-s.first))
-			bytes -= int64(start)
-		}
-	}
-	return bytes
+	return l.history.outputAfter(after)
 }
 
-// A Cursor is a position in a log. It holds nothing back: whoever wants entries
-// to be kept must not report them as Sent. A cursor is used by one goroutine at
-// a time.
+// A Cursor is a position in a log. It holds nothing back: entries that were released
+// may be forgotten before it reaches them. A cursor is used by one goroutine at a time.
 type Cursor struct {
 	log *Log
 	seq uint64 // newest number that was visited
@@ -179,25 +136,11 @@ func (c *Cursor) Next(visit func(Entry)) error {
 	return err
 }
 
-// seekLocked finds the segment that holds the entry that follows after, which
-// may be any number.
 func (l *Log) seekLocked(after uint64) (*segment, error) {
-	switch {
-	case l.ended:
+	if l.ended {
 		return nil, ErrEnded
-	case l.closeSeq != 0 && after >= l.closeSeq:
-		return nil, io.EOF
-	case after >= l.next-1:
-		return nil, ErrNone
 	}
-	seq, s := after+1, l.segments[len(l.segments)-1]
-	if seq < s.first {
-		s = l.segments[l.findLocked(seq)]
-	}
-	if seq < s.first {
-		return nil, ErrEvicted
-	}
-	return s, nil
+	return l.history.seek(after)
 }
 
 // visitLocked shows an entry of a segment in memory and makes it final. It gives
@@ -209,7 +152,7 @@ func (c *Cursor) visitLocked(s *segment, visit func(Entry)) {
 	start, end := span(content.records, i)
 	data := content.data[start:end:end]
 	content.readers++
-	l.sealed = max(l.sealed, seq)
+	l.history.sealed = max(l.history.sealed, seq)
 	l.mu.Unlock()
 
 	c.spooled, c.records, c.ahead = nil, nil, nil
@@ -224,7 +167,7 @@ func (c *Cursor) visitLocked(s *segment, visit func(Entry)) {
 // up the lock for good. If the block is reused meanwhile, which only happens to
 // entries that were sent, what was read is thrown away.
 func (c *Cursor) visitSpooledLocked(s *segment, visit func(Entry)) error {
-	l, sp := c.log, c.log.spool
+	l, sp := c.log, c.log.overflow.spool
 	l.mu.Unlock()
 	scratch := takeContent()
 	defer giveContent(scratch)
@@ -279,7 +222,7 @@ func (l *Log) stillHolds(s *segment) error {
 	switch {
 	case l.ended:
 		return ErrEnded
-	case l.segments[0].first > s.first:
+	case !l.history.holds(s):
 		return ErrEvicted
 	}
 	return nil

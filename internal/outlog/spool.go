@@ -35,7 +35,7 @@ type Pool struct {
 	disk      int64             // bytes of blocks that take disk space, in use or not
 	limit     int64             // total, or less while the disk is short
 	measureAt int64             // value of used from which on limit is out of date
-	evictable map[*Log]struct{} // those whose oldest segment is spooled and was sent
+	evictable map[*Log]struct{} // those whose oldest segment is spooled and was released
 	waiting   map[*Log]struct{} // those that wait for a block
 }
 
@@ -55,7 +55,7 @@ func (p *Pool) take(l *Log) error {
 		if victim == nil {
 			return err
 		}
-		victim.evictSent()
+		victim.evictReleased()
 	}
 }
 
@@ -141,7 +141,7 @@ func (p *Pool) leave(l *Log) {
 
 func (p *Pool) pokeLocked() {
 	for l := range p.waiting {
-		l.poke()
+		l.room.poke()
 	}
 	clear(p.waiting)
 }

@@ -9,10 +9,13 @@ package outlog
 // has still to show, it returns ErrEvicted instead of leaving a hole: whoever
 // wants the rest forgets what was visited and calls it again.
 func (l *Log) Tail(bytes int64, entries int, visit func(Entry)) error {
-	w, err := l.window(bytes, entries)
-	if err != nil {
-		return err
+	l.mu.Lock()
+	if l.ended {
+		l.mu.Unlock()
+		return ErrEnded
 	}
+	w := l.history.window(bytes, entries)
+	l.mu.Unlock()
 	for c := l.Cursor(w.after); c.seq < w.last; {
 		err := c.Next(func(e Entry) {
 			if e.Kind != Output {
@@ -37,25 +40,6 @@ type window struct {
 	after, last uint64 // numbers: from behind the one up to the other
 	bytes       int64
 	entries     int
-}
-
-// window returns the newest segments, up to the one with which they exceed the
-// given output. What it covers does not grow any more.
-func (l *Log) window(bytes int64, entries int) (window, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended {
-		return window{}, ErrEnded
-	}
-	w := window{after: l.next - 1, last: l.next - 1}
-	l.sealed = w.last
-	for i := len(l.segments) - 1; i >= 0 && w.bytes <= bytes && w.entries <= entries; i-- {
-		s := l.segments[i]
-		w.after = s.first - 1
-		w.bytes += int64(s.size)
-		w.entries += s.count - s.ends(l.exitSeq) - s.ends(l.closeSeq)
-	}
-	return w, nil
 }
 
 // ends counts the entry with number seq, an exit or a close, if s holds it.

@@ -104,7 +104,7 @@ func TestTailIsOfItsTime(t *testing.T) {
 	if want := "1:one 2:two "; err != nil || got != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
-	if s := l.Stats(); s.Sent != 0 || s.First != 1 || s.Next != 4 {
+	if s := l.Stats(); s.Released != 0 || s.First != 1 || s.Next != 4 {
 		t.Errorf("the log has changed: %+v", s)
 	}
 }

@@ -1,0 +1,242 @@
+package outlog
+
+import (
+	"io"
+	"math"
+	"slices"
+	"sort"
+	"time"
+)
+
+// joinTime is how long output joins an entry that is not read: an entry has one time,
+// by which output is found and shown.
+const joinTime = time.Second
+
+// A history is what is kept of the events of a process: their numbers, the segments
+// that hold them, and what these cost. It has no lock: the log's lock guards it.
+type history struct {
+	segments []*segment // oldest first; contiguous numbers
+	next     uint64     // number of the next entry
+	sealed   uint64     // newest number that was read: it does not grow any more
+	released uint64     // up to here entries may be forgotten
+	exitSeq  uint64     // number of the exit, 0 before
+	exitCode int
+	closeSeq uint64    // number of the close, 0 before
+	lastAt   time.Time // of the newest entry, with its monotonic reading: silence is counted from it
+	cost     costs
+}
+
+// costs are sums over the segments of a history. They include EntryOverhead.
+type costs struct {
+	memory  int64 // of the segments in memory
+	unsent  int64 // of the segments with something that is not released
+	kept    int64 // of the segments without
+	dropped int64 // bytes of output that are no longer kept, without EntryOverhead
+}
+
+// tail is the newest segment, the one that grows; nil: there is none.
+func (h *history) tail() *segment {
+	if len(h.segments) == 0 {
+		return nil
+	}
+	return h.segments[len(h.segments)-1]
+}
+
+// extend adds the beginning of p to the newest entry, if that is open and not older
+// than joinTime, and returns how much it took.
+func (h *history) extend(s Stream, p []byte) int {
+	tail := h.tail()
+	if tail == nil || h.sealed+1 >= h.next {
+		return 0
+	}
+	c := tail.content
+	r := &c.records[tail.count-1]
+	start, end := span(c.records, tail.count-1)
+	n := min(len(p), MaxEntry-(end-start), segmentCost-int(tail.cost))
+	if r.kind != Output || r.stream != s || n <= 0 {
+		return 0
+	}
+	now := time.Now()
+	if age := now.UnixNano() - r.at; age < 0 || age > int64(joinTime) { // by the wall clock, which may be set
+		return 0
+	}
+	c.data = append(c.data, p[:n]...)
+	r.end += uint32(n)
+	h.lastAt = now
+	h.charge(tail, n, 0)
+	return n
+}
+
+// add adds an entry with the next number.
+func (h *history) add(r record, p []byte) {
+	tail := h.tail()
+	switch {
+	case tail == nil:
+		tail = &segment{first: h.next, content: new(content)}
+		h.segments = append(h.segments, tail)
+	case tail.cost+int64(len(p))+EntryOverhead > segmentCost: // a busy log: the next segment will be filled as well
+		tail = &segment{first: h.next, content: takeContent()}
+		h.segments = append(h.segments, tail)
+	case tail.last() <= h.released: // from now on it has something unsent
+		h.cost.kept -= tail.cost
+		h.cost.unsent += tail.cost
+	}
+	c := tail.content
+	c.data = append(c.data, p...)
+	r.end = uint32(len(c.data))
+	h.lastAt = time.Now()
+	r.at = h.lastAt.UnixNano()
+	c.records = append(c.records, r)
+	tail.count++
+	h.next++
+	h.charge(tail, len(p), EntryOverhead)
+}
+
+// charge accounts for the growth of the last segment, which is in memory and has
+// something unsent.
+func (h *history) charge(tail *segment, size, overhead int) {
+	cost := int64(size + overhead)
+	tail.size += size
+	tail.cost += cost
+	h.cost.memory += cost
+	h.cost.unsent += cost
+}
+
+// find is the index of the segment that holds seq, or the number of segments if seq is
+// still to come.
+func (h *history) find(seq uint64) int {
+	return sort.Search(len(h.segments), func(i int) bool { return h.segments[i].last() >= seq })
+}
+
+// release allows the entries up to seq to be forgotten. It reports whether that is
+// true of one more whole segment.
+func (h *history) release(seq uint64) bool {
+	if seq <= h.released {
+		return false
+	}
+	i := h.find(h.released + 1)
+	h.released = seq
+	h.sealed = max(h.sealed, seq)
+	if h.segments[i].last() > seq {
+		return false
+	}
+	for ; i < len(h.segments) && h.segments[i].last() <= seq; i++ {
+		h.cost.unsent -= h.segments[i].cost
+		h.cost.kept += h.segments[i].cost
+	}
+	return true
+}
+
+// oldestReleased reports whether the oldest segment may be forgotten.
+func (h *history) oldestReleased() bool {
+	return len(h.segments) > 0 && h.segments[0].last() <= h.released
+}
+
+// oldestSpooled reports whether the oldest segment is on disk.
+func (h *history) oldestSpooled() bool { return len(h.segments) > 0 && h.segments[0].content == nil }
+
+// surplus reports whether the oldest segment is more than the released part that is to
+// be kept.
+func (h *history) surplus(retain int64) bool {
+	return len(h.segments) > 1 && h.oldestReleased() && h.cost.kept-h.segments[0].cost >= retain
+}
+
+// drop takes out the oldest segment.
+func (h *history) drop() *segment {
+	s := h.segments[0]
+	h.segments[0] = nil
+	h.segments = h.segments[1:]
+	h.cost.dropped += int64(s.size)
+	if s.last() <= h.released {
+		h.cost.kept -= s.cost
+	} else {
+		h.cost.unsent -= s.cost
+	}
+	if s.content != nil {
+		h.cost.memory -= s.cost
+	}
+	return s
+}
+
+// oldestInMemory is the oldest segment that is not on disk. When memory is full, that
+// is not the last one, which grows.
+func (h *history) oldestInMemory() *segment {
+	return h.segments[sort.Search(len(h.segments), func(i int) bool { return h.segments[i].content != nil })]
+}
+
+// holds reports whether a segment is still there.
+func (h *history) holds(s *segment) bool {
+	return len(h.segments) > 0 && h.segments[0].first <= s.first
+}
+
+// state is the state before the entry with number next.
+func (h *history) state(next uint64) State {
+	s := State{Next: next}
+	if h.exitSeq != 0 && h.exitSeq < next {
+		s.Exited, s.ExitCode = true, h.exitCode
+	}
+	s.Closed = h.closeSeq != 0 && h.closeSeq < next
+	return s
+}
+
+// seek finds the segment that holds the entry that follows after, which may be any
+// number.
+func (h *history) seek(after uint64) (*segment, error) {
+	switch {
+	case h.closeSeq != 0 && after >= h.closeSeq:
+		return nil, io.EOF
+	case after >= h.next-1:
+		return nil, ErrNone
+	}
+	seq, s := after+1, h.tail()
+	if seq < s.first {
+		s = h.segments[h.find(seq)]
+	}
+	if seq < s.first {
+		return nil, ErrEvicted
+	}
+	return s, nil
+}
+
+// pending counts the entries behind number after and their bytes. If they are not all
+// in the newest segment, the bytes are a very large number.
+func (h *history) pending(after uint64) (entries uint64, bytes int) {
+	if after >= h.next-1 {
+		return 0, 0
+	}
+	tail := h.tail()
+	if after+1 < tail.first {
+		return h.next - 1 - after, math.MaxInt
+	}
+	start, _ := span(tail.content.records, int(after+1-tail.first))
+	return h.next - 1 - after, tail.size - start
+}
+
+// outputAfter counts the bytes of output behind number after. Where after lies in a
+// spooled segment, the whole segment counts: the sizes of its entries are on disk.
+func (h *history) outputAfter(after uint64) (bytes int64) {
+	for _, s := range h.segments[h.find(after+1):] {
+		bytes += int64(s.size)
+		if after >= s.first && s.content != nil {
+			start, _ := span(s.content.records, int(after+1-s.first))
+			bytes -= int64(start)
+		}
+	}
+	return bytes
+}
+
+// window returns the newest segments, up to the one with which they exceed the given
+// output. What it covers does not grow any more.
+func (h *history) window(bytes int64, entries int) window {
+	w := window{after: h.next - 1, last: h.next - 1}
+	h.sealed = w.last
+	for _, s := range slices.Backward(h.segments) {
+		if w.bytes > bytes || w.entries > entries {
+			break
+		}
+		w.after = s.first - 1
+		w.bytes += int64(s.size)
+		w.entries += s.count - s.ends(h.exitSeq) - s.ends(h.closeSeq)
+	}
+	return w
+}

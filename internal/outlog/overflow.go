@@ -1,0 +1,161 @@
+package outlog
+
+// An overflow is the part of a log that is on disk.
+type overflow struct {
+	pool    *Pool  // never changes
+	spool   *spool // nil before it is needed; set by the Append that has set moving
+	moving  bool   // one Append is moving a segment to the spool
+	offered bool   // the pool knows that the oldest segment can be evicted
+}
+
+// freeBlock gives a block of the spool back.
+func (o *overflow) freeBlock(block int64) {
+	o.spool.release(block)
+	o.pool.give()
+}
+
+// close is the last thing that happens to a log that has ended.
+func (o *overflow) close() {
+	o.spool.close()
+	o.pool.occupy(-o.spool.disk)
+}
+
+// spoolOldestLocked moves the oldest segment in memory to the spool. When that
+// fails, it forgets the oldest segment of all if that was released. It reports
+// whether it did either, and gives up the lock meanwhile.
+func (l *Log) spoolOldestLocked() bool {
+	h := &l.history
+	s := h.oldestInMemory()
+	content := s.content
+	content.readers++
+	l.overflow.moving = true
+	l.mu.Unlock()
+	block, err := l.store(content)
+	l.mu.Lock()
+	l.overflow.moving = false
+	content.unpin()
+
+	progress := true
+	switch {
+	case l.ended:
+		l.leaveLocked(block, err)
+	case !h.holds(s): // forgotten meanwhile
+		if err == nil {
+			l.overflow.freeBlock(block)
+		}
+	case err == nil:
+		s.block, s.content = block, nil
+		h.cost.memory -= s.cost
+		content.retire()
+	case h.oldestReleased():
+		l.dropLocked()
+	default:
+		progress = false
+	}
+	if progress { // else another Append would not get further either
+		l.offerLocked()
+		l.room.open()
+	}
+	return progress
+}
+
+// leaveLocked undoes what store did while the log ended.
+func (l *Log) leaveLocked(block int64, err error) {
+	if err == nil {
+		l.overflow.freeBlock(block)
+	}
+	l.overflow.pool.leave(l)
+	if l.overflow.spool != nil {
+		l.overflow.close()
+	}
+}
+
+// store writes a segment to the spool. Only one goroutine does so at a time.
+func (l *Log) store(c *content) (block int64, err error) {
+	if err := l.overflow.pool.take(l); err != nil {
+		return 0, err
+	}
+	block, err = l.write(c.encode())
+	if err != nil {
+		l.overflow.pool.cancel()
+	}
+	return block, err
+}
+
+func (l *Log) write(b []byte) (block int64, err error) {
+	sp := l.overflow.spool
+	if sp == nil {
+		if sp, err = openSpool(l.overflow.pool.dir); err != nil {
+			return 0, err
+		}
+	}
+	l.mu.Lock()
+	l.overflow.spool = sp
+	block, grows := sp.next()
+	if grows {
+		l.overflow.pool.occupy(1)
+	}
+	l.mu.Unlock()
+	if err = sp.write(block, b); err != nil {
+		l.mu.Lock()
+		sp.release(block)
+		l.mu.Unlock()
+	}
+	return block, err
+}
+
+// trimSpool gives disk space back that the log does not need for now.
+func (l *Log) trimSpool() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for sp := l.overflow.spool; sp != nil && !l.ended; {
+		block, ok := sp.surplus()
+		if !ok {
+			return
+		}
+		l.mu.Unlock()
+		sp.punch(block)
+		l.mu.Lock()
+		if !l.ended { // else all of it is given back at once
+			sp.holes = append(sp.holes, block)
+			sp.disk--
+			l.overflow.pool.occupy(-1)
+		}
+	}
+}
+
+// dropLocked forgets the oldest segment.
+func (l *Log) dropLocked() {
+	if s := l.history.drop(); s.content == nil {
+		l.overflow.freeBlock(s.block)
+	} else {
+		s.content.retire()
+	}
+}
+
+// evictReleased forgets the oldest segment if it is spooled and was released, so that
+// another log can have its place.
+func (l *Log) evictReleased() {
+	l.mu.Lock()
+	evict := l.evictableLocked()
+	if evict {
+		l.dropLocked()
+		l.offerLocked()
+	}
+	l.mu.Unlock()
+	if evict {
+		l.trimSpool()
+	}
+}
+
+func (l *Log) evictableLocked() bool {
+	return l.history.oldestSpooled() && l.history.oldestReleased()
+}
+
+// offerLocked tells the pool when the answer to evictableLocked has changed.
+func (l *Log) offerLocked() {
+	if e := l.evictableLocked(); e != l.overflow.offered {
+		l.overflow.offered = e
+		l.overflow.pool.offer(l, e)
+	}
+}
