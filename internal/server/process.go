@@ -16,7 +16,9 @@ func (r *request) startProcess(p *wire.StartParams) error {
 		return err
 	}
 	r.Reply(wire.StartResult{ProcessID: process.ID, SandboxType: process.Command.SandboxType()})
-	r.attachment.StartAnswered(process)
+	if after, push := r.attachment.StartAnswered(process); push {
+		r.conn.Push(process, after, false)
+	}
 	return nil
 }
 

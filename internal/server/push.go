@@ -186,7 +186,7 @@ func (p *outputPush) stopLocked() {
 }
 
 // Written implements rpc.Source.
-func (p *outputPush) Written() { p.process.Sent(p.cursor.Seq()) }
+func (p *outputPush) Written() { p.process.Log.Sent(p.cursor.Seq()) }
 
 // encode adds the notification of an event to the batch. An output event is
 // written straight into the frame.

@@ -123,7 +123,13 @@ func (r *request) answerRead(read *session.Read) {
 		denial = read.Process.Command.Denial()
 	}
 	msg = append(appendDenial(msg, denial), `}}`...)
-	read.Answer(page, func() { r.ReplyEncoded(msg) }, func(sent func()) { r.QueueEncoded(msg, sent) })
+	push, paced := read.BeginPush()
+	if !push {
+		r.ReplyEncoded(msg)
+		return
+	}
+	r.QueueEncoded(msg, func() { read.Process.Log.Sent(page.Next - 1) })
+	r.conn.Push(read.Process, page.Next-1, paced) // behind the answer
 }
 
 // appendChunk appends the members "stream" and "chunk" of an output event.

@@ -104,17 +104,23 @@ func resume(t *testing.T, table *Table, s *Session) (*Attachment, *fakePeer) {
 
 // adopt enters a process with the given child, as if s had started it.
 func adopt(s *Session, id string, child *proc.Process) *Process {
-	p := &Process{
-		ID: id, session: s, child: child, params: &wire.StartParams{ProcessID: id},
-		Log: outlog.New(s.table.config.Pool, outlog.Config{}), started: make(chan struct{}),
-	}
+	p := s.newProcess(&wire.StartParams{ProcessID: id})
+	p.child = child
 	close(p.started)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.processes[id] = p
+	s.processes.byID[id] = p
 	return p
 }
 
+// startAnswered does what a connection does when it has answered a start.
+func startAnswered(a *Attachment, p *Process) {
+	if after, push := a.StartAnswered(p); push {
+		a.peer.Push(p, after, false)
+	}
+}
+
+// read does what a connection does with process/read.
 func read(t *testing.T, a *Attachment, id string, after uint64) Page {
 	t.Helper()
 	r, err := a.Read(&wire.ReadParams{ProcessID: id, AfterSeq: &after})
@@ -125,6 +131,9 @@ func read(t *testing.T, a *Attachment, id string, after uint64) Page {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Answer(page, func() {}, func(sent func()) { go sent() }) // by the writer, when the lock is free
+	if push, paced := r.BeginPush(); push {
+		r.Process.Log.Sent(page.Next - 1)
+		a.peer.Push(r.Process, page.Next-1, paced)
+	}
 	return page
 }

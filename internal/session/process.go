@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/tetherexec/tether/internal/launch"
@@ -30,147 +29,17 @@ type Process struct {
 	// Guarded by the session.
 	child     *proc.Process // nil while it is starting
 	cancelled bool          // terminated while it was starting
-	pusher    *Attachment   // who pushes its events
+	pusher    *Attachment   // the one whose peer pushes its events
 	known     uint64        // the client is known to have the events up to here
-	closeSent bool
+	closeSent bool          // or acknowledged, by a client that does that
 	observers int
-
-	sent atomic.Uint64 // the newest event that a connection was sent
 
 	writes writes
 }
 
-// StartProcess starts a command, and returns when it runs.
-func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
-	command, err := launch.Check(p)
-	if err != nil {
-		return nil, err
-	}
-	process := &Process{ID: p.ProcessID, Command: command, session: s, params: p, started: make(chan struct{})}
-	process.Log = outlog.New(s.table.config.Pool, s.table.config.Output)
-	if p.KeepNewest != nil && *p.KeepNewest {
-		keepNewest(process.Log)
-	}
-	if earlier, err := s.reserve(process); err != nil || earlier != nil {
-		return earlier, err
-	}
-	child, err := s.launcher.Start(s.ctx, command, process.Log)
-	return process, s.settle(process, child, err)
-}
-
-// keepNewest lets a log forget what was never sent, as if somebody read all of it at
-// once. It ends with the log.
-func keepNewest(log *outlog.Log) {
-	log.OnAppend(func(bool) { log.Sent(log.State().Next - 1) })
-}
-
-// reserve enters a process that is about to start. A retry of an earlier start
-// returns that process instead, when it has started.
-func (s *Session) reserve(p *Process) (*Process, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return nil, ErrEnded
-	}
-	earlier := s.processes[p.ID]
-	switch {
-	case earlier == nil:
-		if s.fullLocked() {
-			return nil, limitReached(MaxProcesses, "processes in this session")
-		}
-		s.processes[p.ID] = p
-		return nil, nil
-	case p.params.Retry == nil || !*p.params.Retry:
-		return nil, fmt.Errorf("process %s %w", p.ID, ErrProcessExists)
-	case !launch.Same(earlier.params, p.params):
-		return nil, fmt.Errorf("process %s %w", p.ID, ErrRetryDiffers)
-	}
-	s.mu.Unlock()
-	<-earlier.started
-	s.mu.Lock()
-	return earlier, earlier.startErr
-}
-
-// fullLocked reports whether the session can have no more processes.
-func (s *Session) fullLocked() bool {
-	if len(s.processes)+len(s.survivors) >= MaxProcesses {
-		s.keepSurvivorsLocked() // they may have ended since
-	}
-	return len(s.processes)+len(s.survivors) >= MaxProcesses
-}
-
-// settle records how a start went. A process that was terminated meanwhile, or
-// whose session ended, is killed, and belongs to the session until it is gone.
-func (s *Session) settle(p *Process, child *proc.Process, err error) error {
-	s.mu.Lock()
-	if err == nil && (p.cancelled || s.ended) {
-		err = fmt.Errorf("process %s %w", p.ID, ErrStartCancelled)
-	}
-	if err == nil {
-		p.child = child
-	}
-	p.startErr = err
-	s.mu.Unlock()
-	if err != nil {
-		p.Log.End()
-		if child != nil {
-			child.Kill()
-		}
-		s.mu.Lock()
-		delete(s.processes, p.ID)
-		s.mu.Unlock()
-	}
-	close(p.started)
-	return err
-}
-
-// end kills a process, whatever it is doing, when its session ends.
-func (p *Process) end() {
-	<-p.started // a start that is under way finds the session ended
-	p.Log.End()
-	if p.child != nil {
-		p.child.Kill()
-	}
-}
-
-// StartAnswered begins to push the events of a process whose start was just
-// answered. If the client has lost its connection since, the next one asks for
-// them, or gets them like all that it does not ask for.
-func (a *Attachment) StartAnswered(p *Process) {
-	s := a.Session
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.attachment == a {
-		a.catchUpLocked(p)
-	} else if s.attachment != nil && s.attachment.quiet != nil {
-		s.attachment.quiet.Reset(resumeQuiet)
-	}
-}
-
-// Sent records that the client was sent the events of p up to seq. For a client
-// that acknowledges, that means nothing yet.
-func (p *Process) Sent(seq uint64) {
-	p.sent.Store(seq)
-	if !p.session.acks {
-		p.release(seq)
-	}
-}
-
-// release lets go of the events up to seq. With the close among them, the time
-// begins after which the process is forgotten.
-func (p *Process) release(seq uint64) {
-	p.Log.Sent(seq)
-	if !p.Log.StateAt(seq + 1).Closed {
-		return
-	}
-	s := p.session
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !p.closeSent {
-		p.closeSent = true
-		s.closeSentLocked(p)
-	}
-}
+// missingLocked is the number behind which the client may miss events that are still
+// kept.
+func (p *Process) missingLocked() uint64 { return max(p.known, p.Log.Stats().First-1) }
 
 // Ack records that the client has the events of a process up to seq.
 func (s *Session) Ack(id string, seq uint64) {
@@ -182,16 +51,14 @@ func (s *Session) Ack(id string, seq uint64) {
 	s.mu.Lock()
 	p.known = max(p.known, seq)
 	s.mu.Unlock()
-	if s.acks {
-		p.release(seq)
-	}
+	p.Log.Ack(seq)
 }
 
 // Find returns a process that has started.
 func (s *Session) Find(id string) (*Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.processes[id]
+	p := s.processes.byID[id]
 	switch {
 	case p == nil:
 		return nil, fmt.Errorf("%w %s", ErrUnknownProcess, id)
@@ -205,14 +72,14 @@ func (s *Session) Find(id string) (*Process, error) {
 // it is the session's client that wants this.
 func (s *Session) Terminate(id string, own bool) (running bool) {
 	s.mu.Lock()
-	p := s.processes[id]
+	p := s.processes.byID[id]
 	if p != nil && p.child == nil {
 		p.cancelled = true
 		s.mu.Unlock()
 		return true
 	}
 	if p != nil && p.closeSent && own {
-		p.known = p.Log.State().Next - 1 // who says goodbye has seen the end
+		p.known = p.Log.State().Next - 1 // a client that terminates it now has seen the end
 	}
 	s.mu.Unlock()
 	return p != nil && p.child.Terminate()
@@ -297,10 +164,10 @@ func (s *Session) Observe(id string, after *uint64) (*Observation, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.observers >= MaxObservers {
+	if s.processes.observers >= MaxObservers {
 		return nil, limitReached(MaxObservers, "observers of this session")
 	}
-	s.observers++
+	s.processes.observers++
 	p.observers++
 	o := &Observation{Process: p, After: p.Log.Stats().First - 1}
 	if after != nil {
@@ -315,7 +182,7 @@ func (o *Observation) End() {
 		s := o.Process.session
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.observers--
+		s.processes.observers--
 		o.Process.observers--
 	})
 }
@@ -340,8 +207,8 @@ func (p *Process) listedLocked() Listed { return Listed{p.infoLocked(), p.child,
 func (s *Session) Processes() []Listed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := make([]Listed, 0, len(s.processes))
-	for _, p := range s.processes {
+	list := make([]Listed, 0, len(s.processes.byID))
+	for _, p := range s.processes.byID {
 		if p.child != nil {
 			list = append(list, p.listedLocked())
 		}
@@ -351,7 +218,7 @@ func (s *Session) Processes() []Listed {
 
 func (p *Process) infoLocked() wire.ProcessInfo {
 	state, stats := p.Log.State(), p.Log.Stats()
-	sent := max(p.sent.Load(), stats.Sent) // a client that acknowledges was sent more than it has acknowledged
+	sent := max(stats.Sent, stats.Released) // a client that acknowledges was sent more than it has acknowledged
 	info := wire.ProcessInfo{
 		SessionID: p.session.Public, ProcessID: p.ID, Argv: shortArgv(p.params.Argv), Cwd: p.params.Cwd.String(),
 		PID: p.child.Pid(), TTY: p.params.TTY, StartedAtMs: p.child.StartedAt().UnixMilli(),

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/launch"
-	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/wire"
 )
@@ -33,7 +32,8 @@ func starting(s *Session, id string) *Process {
 	if err != nil {
 		panic(err)
 	}
-	p := &Process{ID: id, Command: command, session: s, params: params, Log: outlog.New(s.table.config.Pool, outlog.Config{}), started: make(chan struct{})}
+	p := s.newProcess(params)
+	p.Command = command
 	if earlier, err := s.reserve(p); earlier != nil || err != nil {
 		panic(err)
 	}
@@ -194,7 +194,7 @@ func TestSurvivorsThatHaveEndedMakeRoom(t *testing.T) {
 	table := newTable(t, newSupervisor(t))
 	defer table.Close()
 	s := open(t, table, Wishes{}).Session
-	s.survivors = slices.Repeat([]*proc.Process{finished(t)}, MaxProcesses)
+	s.processes.survivors = slices.Repeat([]*proc.Process{finished(t)}, MaxProcesses)
 	if _, err := s.StartProcess(startParams("p", "true")); err != nil {
 		t.Error(err)
 	}

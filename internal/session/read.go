@@ -78,12 +78,12 @@ func (r *Read) noteKnown() {
 	s := a.Session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sent := p.Log.Stats().Sent; r.After <= sent {
+	if r.After <= p.Log.Stats().Released {
 		p.known = max(p.known, r.After)
 	}
 	if a.resumed && p.pusher != a {
 		r.limit = min(r.limit, firstReadBytes)
-		if a.quiet != nil && s.attachment == a {
+		if a.quiet != nil && s.holder.attachment == a {
 			a.quiet.Reset(resumeQuiet)
 		}
 	}
@@ -214,18 +214,14 @@ func (r *Read) page(next, last uint64, taken int) Page {
 	return Page(state)
 }
 
-// Answer gives the answer with reply. The first one after a resume is queued
-// instead, so that the events behind it, which are pushed from then on, follow it;
-// queue sees to it that sent is called when it was sent.
-func (r *Read) Answer(page Page, reply func(), queue func(sent func())) {
+// BeginPush reports whether this is the first answer about the process since a resume.
+// Then the peer is to queue the answer, and to push the events behind it. Paced: the
+// client cannot take much before it has processed the answer. A client that acknowledges
+// can: it asks for what it could not take.
+func (r *Read) BeginPush() (push, paced bool) {
 	a := r.attachment
-	a.Session.mu.Lock()
-	if !a.resumed || r.Process.pusher == a {
-		a.Session.mu.Unlock()
-		reply()
-		return
-	}
-	defer a.Session.mu.Unlock()
-	queue(func() { r.Process.Sent(page.Next - 1) })
-	a.pushLocked(r.Process, page.Next-1, !a.Session.acks) // who acknowledges repairs its holes
+	s := a.Session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return a.resumed && a.claimLocked(r.Process), !s.acks
 }

@@ -1,11 +1,6 @@
 package session
 
-import (
-	"slices"
-	"time"
-
-	"github.com/tetherexec/tether/internal/proc"
-)
+import "time"
 
 const (
 	// keepClosed is how long a process can still be read after its close was
@@ -38,71 +33,74 @@ type forgetEntry struct {
 	at      time.Time // by the queue's clock
 }
 
-func (q *retention) clock(now time.Time) time.Time {
-	if !q.paused.IsZero() {
-		now = q.paused
+func (r *retention) clock(now time.Time) time.Time {
+	if !r.paused.IsZero() {
+		now = r.paused
 	}
-	return now.Add(-q.pausedFor)
+	return now.Add(-r.pausedFor)
 }
 
-func (q *retention) pause(now time.Time) {
-	if q.paused.IsZero() {
-		q.paused = now
+func (r *retention) pause(now time.Time) {
+	if r.paused.IsZero() {
+		r.paused = now
 	}
-	q.stop()
+	r.stop()
 }
 
-func (q *retention) resume(now time.Time) {
-	if !q.paused.IsZero() {
-		q.pausedFor += now.Sub(q.paused)
-		q.paused = time.Time{}
+func (r *retention) resume(now time.Time) {
+	if !r.paused.IsZero() {
+		r.pausedFor += now.Sub(r.paused)
+		r.paused = time.Time{}
 	}
-	least := q.clock(now).Add(keepResumed)
-	for i, e := range q.waiting {
+	least := r.clock(now).Add(keepResumed)
+	for i, e := range r.waiting {
 		if e.at.Before(least) {
-			q.waiting[i].at = least
+			r.waiting[i].at = least
 		}
 	}
 }
 
-func (q *retention) stop() {
-	if q.timer != nil {
-		q.timer.Stop()
-		q.timer = nil
+func (r *retention) stop() {
+	if r.timer != nil {
+		r.timer.Stop()
+		r.timer = nil
 	}
 }
 
-// closeSentLocked is called once per process, when its close was sent.
-func (s *Session) closeSentLocked(p *Process) {
-	q := &s.retention
+// closeDelivered is called once per process, when the client has got its close.
+func (s *Session) closeDelivered(p *Process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.closeSent = true
+	r := &s.retention
 	now := time.Now()
-	q.waiting = append(q.waiting, forgetEntry{p, now, q.clock(now).Add(keepClosed)})
+	r.waiting = append(r.waiting, forgetEntry{p, now, r.clock(now).Add(keepClosed)})
 	s.scheduleForgetLocked()
 }
 
 // scheduleForgetLocked sees to it that the first of the queue is forgotten in
 // time.
 func (s *Session) scheduleForgetLocked() {
-	q := &s.retention
-	if s.ended || q.timer != nil || len(q.waiting) == 0 || !q.paused.IsZero() {
+	r := &s.retention
+	if s.ended || r.timer != nil || len(r.waiting) == 0 || !r.paused.IsZero() {
 		return
 	}
-	q.timer = time.AfterFunc(q.waiting[0].at.Sub(q.clock(time.Now())), s.forgetDue)
+	r.timer = time.AfterFunc(r.waiting[0].at.Sub(r.clock(time.Now())), s.forgetDue)
 }
 
 func (s *Session) forgetDue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	q := &s.retention
-	q.stop()
-	now := q.clock(time.Now())
-	for !s.ended && q.paused.IsZero() && len(q.waiting) > 0 && !q.waiting[0].at.After(now) {
-		if !s.attachment.peer.HeardSince(q.waiting[0].sent) { // it is attached: the clock runs
-			q.waiting[0].at = now.Add(confirmInterval)
+	r := &s.retention
+	r.stop()
+	now := r.clock(time.Now())
+	for !s.ended && r.paused.IsZero() && len(r.waiting) > 0 && !r.waiting[0].at.After(now) {
+		if !s.holder.attachment.peer.HeardSince(r.waiting[0].sent) { // it is attached: the clock runs
+			r.waiting[0].at = now.Add(confirmInterval)
 			break
 		}
-		s.forgetLocked(q.waiting[0].process)
-		q.waiting = q.waiting[1:]
+		s.forgetLocked(r.waiting[0].process)
+		r.waiting = r.waiting[1:]
 	}
 	s.scheduleForgetLocked()
 }
@@ -110,25 +108,7 @@ func (s *Session) forgetDue() {
 // forgetLocked removes a closed process. What it left running goes on until the
 // session ends.
 func (s *Session) forgetLocked(p *Process) {
-	delete(s.processes, p.ID)
+	delete(s.processes.byID, p.ID)
 	p.Log.End()
-	s.keepSurvivorsLocked(p.child)
-}
-
-// keepSurvivorsLocked adds to the survivors, and forgets those that have ended.
-func (s *Session) keepSurvivorsLocked(more ...*proc.Process) {
-	s.survivors = slices.DeleteFunc(append(s.survivors, more...), func(c *proc.Process) bool { return !c.Leftovers() })
-}
-
-// keepSurvivor sees to it that what a shell has left running ends with the session.
-func (s *Session) keepSurvivor(c *proc.Process) {
-	s.mu.Lock()
-	ended := s.ended
-	if !ended {
-		s.keepSurvivorsLocked(c)
-	}
-	s.mu.Unlock()
-	if ended {
-		c.Kill()
-	}
+	s.processes.keep(p.child)
 }

@@ -37,7 +37,7 @@ func TestExpiryIsAuthoritativeAtTheResume(t *testing.T) {
 		a := open(t, table, Wishes{})
 		a.Detach()
 		a.Session.mu.Lock()
-		a.Session.expiry.Stop()
+		a.Session.holder.expiry.Stop()
 		a.Session.mu.Unlock()
 		time.Sleep(time.Hour)
 		if _, err := table.Resume(t.Context(), a.Session.ID, newPeer()); !errors.Is(err, ErrUnknownSession) {
@@ -145,7 +145,7 @@ func TestCatchUpBeginsWithWhatIsKept(t *testing.T) {
 		for range 100 {
 			p.Log.Append(outlog.Stdout, make([]byte, outlog.MaxEntry))
 		}
-		p.Sent(100)
+		p.Log.Sent(100)
 		first := p.Log.Stats().First
 		if first == 1 {
 			t.Fatal("nothing was forgotten")
@@ -172,7 +172,7 @@ func TestLateStartIsPushedAfterAQuietTime(t *testing.T) {
 		b, peer := resume(t, table, a.Session)
 		b.Initialized()
 		time.Sleep(2 * resumeQuiet)
-		a.StartAnswered(adopt(a.Session, "late", child))
+		startAnswered(a, adopt(a.Session, "late", child))
 		answered := time.Now()
 		if f := <-peer.pushes; f.id != "late" || f.at.Sub(answered) != resumeQuiet {
 			t.Errorf("pushed %+v", f)
@@ -199,7 +199,7 @@ func TestClosedProcessIsForgotten(t *testing.T) {
 		if !kept() {
 			t.Fatal("forgotten before its close was sent")
 		}
-		p.Sent(2)
+		p.Log.Sent(2)
 		time.Sleep(keepClosed - keepResumed)
 		a.Detach()
 		time.Sleep(30 * time.Minute)
@@ -226,7 +226,7 @@ func TestExitedOpenProcessOutlivesTheRetention(t *testing.T) {
 		p := adopt(a.Session, "p", child)
 		p.Log.Append(outlog.Stdout, []byte("x"))
 		p.Log.Exit(3)
-		p.Sent(2)
+		p.Log.Sent(2)
 		for range 3 {
 			time.Sleep(10 * keepClosed)
 			synctest.Wait()
@@ -236,7 +236,7 @@ func TestExitedOpenProcessOutlivesTheRetention(t *testing.T) {
 		}
 		p.Log.Append(outlog.Stdout, []byte("late"))
 		p.Log.Close()
-		p.Sent(4)
+		p.Log.Sent(4)
 		time.Sleep(keepClosed - time.Nanosecond)
 		if page := read(t, a, "p", 2); !page.Closed || page.Next != 5 {
 			t.Errorf("read after the close gives %+v", page)
@@ -264,7 +264,7 @@ func TestClosedProcessOfASilentClientIsKept(t *testing.T) {
 		p := adopt(a.Session, "p", child)
 		p.Log.Exit(0)
 		p.Log.Close()
-		p.Sent(2)
+		p.Log.Sent(2)
 		time.Sleep(time.Hour)
 		b, _ := resume(t, table, a.Session)
 		if lost.evicted == nil {
@@ -293,8 +293,8 @@ func TestAcknowledgingClientKeepsAClosedProcessUntilItSaysSo(t *testing.T) {
 		p.Log.Append(outlog.Stdout, []byte("x"))
 		p.Log.Exit(0)
 		p.Log.Close()
-		p.Sent(3)
-		if sent := p.Log.Stats().Sent; sent != 0 {
+		p.Log.Sent(3)
+		if sent := p.Log.Stats().Released; sent != 0 {
 			t.Errorf("events up to %d count as received", sent)
 		}
 		time.Sleep(10 * keepClosed)
@@ -303,7 +303,7 @@ func TestAcknowledgingClientKeepsAClosedProcessUntilItSaysSo(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Ack("p", 1<<60) // more than there is
-		if sent := p.Log.Stats().Sent; sent != 3 || p.known != 3 {
+		if sent := p.Log.Stats().Released; sent != 3 || p.known != 3 {
 			t.Errorf("acknowledged up to %d, known up to %d", sent, p.known)
 		}
 		time.Sleep(keepClosed)
@@ -325,7 +325,7 @@ func TestTerminateOfASeenEndMakesItKnown(t *testing.T) {
 	if p.known != 0 {
 		t.Error("an end that was not sent is known")
 	}
-	p.Sent(2)
+	p.Log.Sent(2)
 	a.Session.Terminate("p", false)
 	if p.known != 0 {
 		t.Error("a stranger's terminate makes an end known")
@@ -349,7 +349,7 @@ func TestPushAfterResumeIsPaced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.StartAnswered(adopt(a.Session, "p", child))
+		startAnswered(a, adopt(a.Session, "p", child))
 		if f := <-peer.pushes; f.paced {
 			t.Errorf("acks %v: a new client is spared", acks)
 		}
@@ -359,7 +359,7 @@ func TestPushAfterResumeIsPaced(t *testing.T) {
 		if f := <-peer.pushes; f.paced == acks {
 			t.Errorf("acks %v: who came back is spared: %v", acks, f.paced)
 		}
-		b.StartAnswered(adopt(b.Session, "new", child))
+		startAnswered(b, adopt(b.Session, "new", child))
 		if f := <-peer.pushes; f.id != "new" || f.paced {
 			t.Errorf("acks %v: a new process is pushed as %+v", acks, f)
 		}

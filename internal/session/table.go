@@ -61,29 +61,25 @@ type Wishes struct {
 // Open begins a session with peer attached.
 func (t *Table) Open(w Wishes, peer Peer) (*Attachment, error) {
 	s := &Session{
-		ID: newUUID(), Public: newPublicID(), Client: w.Client, Label: w.Label, CreatedAt: time.Now(),
-		gone: make(chan struct{}), table: t, ttl: t.grant(w.TTL), acks: w.Acks, log: t.config.Log,
-		processes: map[string]*Process{},
+		Identity: Identity{ID: newUUID(), Public: newPublicID(), Client: w.Client, Label: w.Label, CreatedAt: time.Now()},
+		table:    t, acks: w.Acks, log: t.config.Log, gone: make(chan struct{}),
+		holder: holder{ttl: t.grant(w.TTL)}, processes: processes{byID: map[string]*Process{}},
 	}
 	s.log = s.log.With("session", s.Public)
 	s.ctx, s.cancel = context.WithCancelCause(t.ctx)
 	s.files = confined.New(confined.Config{Confiner: t.config.Launch.Confiner, Procs: t.config.Launch.Procs, Log: s.log})
 	s.launcher = launch.New(t.config.Launch, launch.Owner{Ask: s.ask, Tell: s.tell, Keep: s.keepSurvivor}, s.log)
-	s.Uploads = upload.New(upload.Config{Journal: t.config.Uploads, Idle: max(uploadIdle, s.ttl)})
+	s.Uploads = upload.New(upload.Config{Journal: t.config.Uploads, Idle: max(uploadIdle, s.TTL())})
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case t.closed:
 		s.cancel(ErrEnded)
-		s.files.Close()
-		s.launcher.Close()
-		return nil, errors.Join(ErrEnded, s.Uploads.Close())
+		return nil, errors.Join(ErrEnded, s.release())
 	case len(t.sessions) >= MaxSessions:
 		s.cancel(ErrLimit)
-		s.files.Close()
-		s.launcher.Close()
-		return nil, errors.Join(limitReached(MaxSessions, "sessions"), s.Uploads.Close())
+		return nil, errors.Join(limitReached(MaxSessions, "sessions"), s.release())
 	}
 	t.sessions[s.ID], t.public[s.Public] = s, s
 	s.mu.Lock()

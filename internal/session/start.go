@@ -1,0 +1,137 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tetherexec/tether/internal/launch"
+	"github.com/tetherexec/tether/internal/outlog"
+	"github.com/tetherexec/tether/internal/proc"
+	"github.com/tetherexec/tether/wire"
+)
+
+// processes are those of a session. The session's lock guards them.
+type processes struct {
+	byID      map[string]*Process
+	survivors []*proc.Process // of forgotten processes: what they left running
+	observers int             // of all processes together
+}
+
+// full reports whether there can be no more processes.
+func (p *processes) full() bool {
+	if len(p.byID)+len(p.survivors) >= MaxProcesses {
+		p.keep() // some survivors may have ended since
+	}
+	return len(p.byID)+len(p.survivors) >= MaxProcesses
+}
+
+// keep adds to the survivors, and forgets those that have ended.
+func (p *processes) keep(more ...*proc.Process) {
+	p.survivors = slices.DeleteFunc(append(p.survivors, more...), func(c *proc.Process) bool { return !c.Leftovers() })
+}
+
+// keepSurvivor kills what a shell has left running when the session ends.
+func (s *Session) keepSurvivor(c *proc.Process) {
+	s.mu.Lock()
+	ended := s.ended
+	if !ended {
+		s.processes.keep(c)
+	}
+	s.mu.Unlock()
+	if ended {
+		c.Kill()
+	}
+}
+
+// StartProcess starts a command, and returns when it runs.
+func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
+	command, err := launch.Check(p)
+	if err != nil {
+		return nil, err
+	}
+	process := s.newProcess(p)
+	process.Command = command
+	if p.KeepNewest != nil && *p.KeepNewest {
+		keepNewest(process.Log)
+	}
+	if earlier, err := s.reserve(process); err != nil || earlier != nil {
+		return earlier, err
+	}
+	child, err := s.launcher.Start(s.ctx, command, process.Log)
+	return process, s.settle(process, child, err)
+}
+
+// newProcess returns a process that is to be started.
+func (s *Session) newProcess(params *wire.StartParams) *Process {
+	p := &Process{ID: params.ProcessID, session: s, params: params, started: make(chan struct{})}
+	output := s.table.config.Output
+	output.Acks, output.CloseDelivered = s.acks, func() { s.closeDelivered(p) }
+	p.Log = outlog.New(s.table.config.Pool, output)
+	return p
+}
+
+// keepNewest lets a log forget what was never sent. It ends with the log.
+func keepNewest(log *outlog.Log) {
+	log.OnAppend(func(bool) { log.Release(log.State().Next - 1) })
+}
+
+// reserve enters a process that is about to start. A retry of an earlier start
+// returns that process instead, when it has started.
+func (s *Session) reserve(p *Process) (*Process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil, ErrEnded
+	}
+	earlier := s.processes.byID[p.ID]
+	switch {
+	case earlier == nil:
+		if s.processes.full() {
+			return nil, limitReached(MaxProcesses, "processes in this session")
+		}
+		s.processes.byID[p.ID] = p
+		return nil, nil
+	case p.params.Retry == nil || !*p.params.Retry:
+		return nil, fmt.Errorf("process %s %w", p.ID, ErrProcessExists)
+	case !launch.Same(earlier.params, p.params):
+		return nil, fmt.Errorf("process %s %w", p.ID, ErrRetryDiffers)
+	}
+	s.mu.Unlock()
+	<-earlier.started
+	s.mu.Lock()
+	return earlier, earlier.startErr
+}
+
+// settle records how a start went. A process that was terminated meanwhile, or
+// whose session ended, is killed, and belongs to the session until it is gone.
+func (s *Session) settle(p *Process, child *proc.Process, err error) error {
+	s.mu.Lock()
+	if err == nil && (p.cancelled || s.ended) {
+		err = fmt.Errorf("process %s %w", p.ID, ErrStartCancelled)
+	}
+	if err == nil {
+		p.child = child
+	}
+	p.startErr = err
+	s.mu.Unlock()
+	if err != nil {
+		p.Log.End()
+		if child != nil {
+			child.Kill()
+		}
+		s.mu.Lock()
+		delete(s.processes.byID, p.ID)
+		s.mu.Unlock()
+	}
+	close(p.started)
+	return err
+}
+
+// end kills a process, whatever it is doing, when its session ends.
+func (p *Process) end() {
+	<-p.started // a start that is under way finds the session ended
+	p.Log.End()
+	if p.child != nil {
+		p.child.Kill()
+	}
+}
