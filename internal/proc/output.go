@@ -39,10 +39,14 @@ type output struct {
 	budget *atomic.Int64
 	take   func(fd uintptr) bool // o.takeReady, bound once
 
-	mu    sync.Mutex // held from a read to its append: whoever reads, the order stays
-	grown int64      // bytes taken from the budget
-	full  bool       // growth was tried
-	over  bool       // nothing more is to be read
+	over atomic.Bool // nothing more is to be read
+
+	// turn is held from a read to its append, so that the output of the two readers, copy
+	// and copyRest, keeps its order. A full sink makes the holder wait, perhaps for hours:
+	// only the other reader may wait for turn.
+	turn  sync.Mutex
+	grown int64 // bytes taken from the budget; guarded by turn
+	full  bool  // growth was tried; guarded by turn
 }
 
 func newOutput(s *Supervisor, end endpoint, sink Sink) *output {
@@ -59,7 +63,7 @@ func newOutput(s *Supervisor, end endpoint, sink Sink) *output {
 // after it.
 func (o *output) copy() {
 	defer o.end()
-	for !o.ended() {
+	for !o.over.Load() {
 		err := o.conn.Read(o.take)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			o.copyRest()
@@ -70,25 +74,20 @@ func (o *output) copy() {
 	}
 }
 
+// end returns when the other reader has appended what it has read.
 func (o *output) end() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.over = true
-}
-
-func (o *output) ended() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.over
+	o.turn.Lock()
+	defer o.turn.Unlock()
+	o.over.Store(true)
 }
 
 // takeReady hands what can be read now to the sink, at most readSize bytes. It
 // reports false if it is to be called again when there is more. What a child
 // writes in small pieces is collected as long as the next piece is there already.
 func (o *output) takeReady(fd uintptr) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.over {
+	o.turn.Lock()
+	defer o.turn.Unlock()
+	if o.over.Load() {
 		return true
 	}
 	buf := buffers.Get().(*[readSize]byte)
@@ -103,26 +102,26 @@ func (o *output) takeReady(fd uintptr) bool {
 		total += n
 	}
 	if total > 0 && o.sink.Append(o.stream, buf[:total]) != nil {
-		o.over = true
+		o.over.Store(true)
 		return true
 	}
 	switch {
 	case total == readSize:
 		if !o.full {
-			o.growLocked(fd)
+			o.grow(fd)
 		}
 		return true // there may be more, but look at the deadline first
 	case errors.Is(err, syscall.EAGAIN):
 		return false
 	}
-	o.over = true // a terminal ends with an error, a pipe with nothing
+	o.over.Store(true) // a terminal ends with an error, a pipe with nothing
 	return true
 }
 
 // copyRest takes what was written before, such as before the cut or the exit, also beside
 // copy. A writer that is still there gets no more than a full pipe accepted.
 func (o *output) copyRest() {
-	for total := 0; total < pipeSize && !o.ended(); total += readSize {
+	for total := 0; total < pipeSize && !o.over.Load(); total += readSize {
 		more := false
 		if err := o.conn.Control(func(fd uintptr) { more = o.takeReady(fd) }); err != nil || !more {
 			return
@@ -130,8 +129,8 @@ func (o *output) copyRest() {
 	}
 }
 
-// growLocked makes the pipe larger, so that a busy child and its reader switch less.
-func (o *output) growLocked(fd uintptr) {
+// grow makes the pipe larger, so that a busy child and its reader switch less.
+func (o *output) grow(fd uintptr) {
 	o.full = true
 	const more = pipeSize - readSize
 	if o.stream == outlog.PTY {
