@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/mountinfo"
-	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
@@ -145,19 +144,19 @@ func (c *Confiner) try(ctx context.Context, way Verdict) error {
 	if err != nil {
 		return err
 	}
-	sink := &trialSink{done: make(chan struct{})}
-	process, err := p.Start(ctx, c.config.Procs, sink)
+	var trial proc.Capture
+	process, err := p.Start(ctx, c.config.Procs, &trial)
 	if err != nil {
 		return err
 	}
 	select {
-	case <-sink.done:
+	case <-process.Done():
 	case <-ctx.Done():
 		process.Kill()
 		return context.Cause(ctx)
 	}
-	if sink.code != 0 {
-		return fmt.Errorf("a trial command in a sandbox failed with status %d", sink.code)
+	if _, code := trial.Result(); code != 0 {
+		return fmt.Errorf("a trial command in a sandbox failed with status %d", code)
 	}
 	return nil
 }
@@ -171,17 +170,6 @@ func readOnly() *wire.Sandbox {
 		}}},
 	}}
 }
-
-// A trialSink wants to know how a trial ended.
-type trialSink struct {
-	code int
-	done chan struct{}
-}
-
-func (s *trialSink) Append(outlog.Stream, []byte) error { return nil }
-func (s *trialSink) Exit(code int)                      { s.code = code }
-func (s *trialSink) Cut()                               {}
-func (s *trialSink) Close()                             { close(s.done) }
 
 // toolAdvice says how to get a bubblewrap that works.
 func toolAdvice(err error) string {

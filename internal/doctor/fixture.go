@@ -32,7 +32,6 @@ type fixture struct {
 	socket   string // somebody listens there; empty: the path is too long
 	listener net.Listener
 	victim   *proc.Process
-	sink     *collector // of victim
 }
 
 const (
@@ -119,10 +118,9 @@ func (f *fixture) makeIntent() (*wire.Sandbox, error) {
 
 // startVictim starts a process that does nothing and must not be reached.
 func (f *fixture) startVictim(ctx context.Context) (err error) {
-	f.sink = &collector{}
 	f.victim, err = f.config.Procs.Start(ctx, proc.Spec{
 		Argv: []string{"cat"}, Dir: "/", Env: f.env(), PipeStdin: true, // it waits for input that never comes
-	}, f.sink)
+	}, new(proc.Capture))
 	if err != nil {
 		return fmt.Errorf("start a process to aim at: %w", err)
 	}

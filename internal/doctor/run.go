@@ -60,19 +60,28 @@ func (s Sandbox) Run(ctx context.Context, c Command) (Outcome, error) {
 
 // follow runs a command to its end.
 func follow(ctx context.Context, c Command, start func(proc.Sink) (*proc.Process, error)) (Outcome, error) {
-	sink := &collector{await: []byte(c.Await), seen: make(chan struct{})}
-	p, err := start(sink)
+	var judge denial.Judge
+	seen := make(chan struct{})
+	prompt := sync.OnceFunc(func() { close(seen) })
+	capture := &proc.Capture{Limit: maxOutput, Each: func(s outlog.Stream, piece, kept []byte) error {
+		judge.Add(s, piece)
+		if c.Await != "" && bytes.Contains(kept, []byte(c.Await)) {
+			prompt()
+		}
+		return nil
+	}}
+	p, err := start(capture)
 	if err != nil {
 		return Outcome{}, err
 	}
-	seen := sink.seen
 	for {
 		select {
 		case <-seen:
 			seen = nil
-			p.Write([]byte(c.Keys), func(error) {}) // who has ended reads nothing
+			p.Write([]byte(c.Keys), func(error) {}) // a command that has ended reads nothing
 		case <-p.Done():
-			return sink.outcome(), nil
+			output, code := capture.Result()
+			return Outcome{Code: code, Output: strings.TrimSpace(string(output)), Denied: judge.Denied(code)}, nil
 		case <-ctx.Done():
 			p.Kill()
 			return Outcome{}, context.Cause(ctx)
@@ -82,47 +91,3 @@ func follow(ctx context.Context, c Command, start func(proc.Sink) (*proc.Process
 
 // maxOutput bounds what is kept of the output of a command.
 const maxOutput = 256 << 10
-
-// A collector keeps output, and says when a text has come.
-type collector struct {
-	await []byte        // empty: nothing
-	seen  chan struct{} // closed when it came
-
-	mu     sync.Mutex // two streams
-	output bytes.Buffer
-	judge  denial.Judge
-	came   bool
-	code   int
-}
-
-// Append implements proc.Sink.
-func (c *collector) Append(s outlog.Stream, data []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.judge.Add(s, data)
-	c.output.Write(data[:min(len(data), max(0, maxOutput-c.output.Len()))])
-	if !c.came && len(c.await) > 0 && bytes.Contains(c.output.Bytes(), c.await) {
-		c.came = true
-		close(c.seen)
-	}
-	return nil
-}
-
-// Exit implements proc.Sink.
-func (c *collector) Exit(code int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.code = code
-}
-
-// Cut implements proc.Sink.
-func (c *collector) Cut() {}
-
-// Close implements proc.Sink.
-func (c *collector) Close() {}
-
-func (c *collector) outcome() Outcome {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return Outcome{Code: c.code, Output: strings.TrimSpace(c.output.String()), Denied: c.judge.Denied(c.code)}
-}

@@ -14,4 +14,11 @@
 //   - Each goroutine belongs to the [Supervisor], and [Supervisor.Close] waits for it.
 //
 // The package knows nothing of connections, sessions or encodings.
+//
+// Where a change belongs: supervisor.go has what is started and the [Sink]; process.go
+// the life of one process; output.go and stdin.go its streams; capture.go the sink for a
+// process that says little; host_*.go and fork_linux.go how a system starts a child;
+// tree*.go, scan_linux.go and cgroup_linux.go how all that it started is found and killed;
+// members_linux.go what lists show of that; launcher*.go a program that starts the command
+// in its place; notes_linux.go and sweep*.go what a killed server leaves to the next one.
 package proc

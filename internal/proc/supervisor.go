@@ -170,7 +170,7 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec, sink Sink) (*Process,
 	var confirmErr error
 	if spec.Launcher != nil {
 		if c.launched, confirmErr = spec.Launcher.Confirm(ctx); confirmErr != nil {
-			sink = noSink{}
+			sink = new(Capture) // it did not get to the command
 		}
 	}
 	p := newProcess(s, c, spec, sink)
@@ -184,14 +184,6 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec, sink Sink) (*Process,
 	}
 	return p, nil
 }
-
-// noSink is for a launcher that did not get to the command.
-type noSink struct{}
-
-func (noSink) Append(outlog.Stream, []byte) error { return nil }
-func (noSink) Exit(int)                           {}
-func (noSink) Cut()                               {}
-func (noSink) Close()                             {}
 
 // Close kills every process with all that it started and returns when the last
 // goroutine has ended. A second time is harmless. A Sink whose Append blocks must be ended first.

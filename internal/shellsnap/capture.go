@@ -59,7 +59,7 @@ type Shell struct {
 func (s *Shell) capture(ctx context.Context) (snapshot *Snapshot, finish func(), err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(s.Time, captureTime), errTime)
 	mark := "tether-" + rand.Text()
-	r := &recording{end: []byte(heading(mark, sectionEnd)), ready: make(chan struct{}), exited: make(chan struct{})}
+	r := newRecording([]byte(heading(mark, sectionEnd)))
 	process, err := s.Start(ctx, []string{s.Path, "-lc", captureScript(s.Kind, mark)}, r)
 	if err != nil {
 		return nil, cancel, fmt.Errorf("%w: %w", ErrNotStarted, err)
@@ -67,94 +67,83 @@ func (s *Shell) capture(ctx context.Context) (snapshot *Snapshot, finish func(),
 	finish = func() {
 		defer cancel()
 		select {
-		case <-r.exited:
+		case <-r.Exited():
 			s.Left(process)
 		case <-ctx.Done():
 			process.Kill()
 		}
 	}
-	if err := r.await(ctx); err != nil {
+	if err := r.await(ctx, process); err != nil {
 		return nil, finish, err
 	}
-	snapshot, err = parse(s.Kind, mark, s.Env, r.output)
+	output, _ := r.Result()
+	snapshot, err = parse(s.Kind, mark, s.Env, output)
 	return snapshot, finish, err
 }
 
-// A recording is the [proc.Sink] of a capture. It has all that it needs before the
-// output ends: what start-up files have put into the background may keep that open.
+// A recording collects the state that a shell prints. It is complete before the output
+// ends: what start-up files have put into the background may keep that open.
 type recording struct {
-	end []byte // what comes last
+	proc.Capture        // of standard output
+	end          []byte // what comes last
 
-	mu     sync.Mutex
-	output []byte // to be read when ready is closed
-	over   bool   // ready is closed
-	err    error
+	once  sync.Once
+	err   error         // why the state is not complete; set before ready is closed
+	ready chan struct{} // closed when the state is complete, or will not be
+}
 
-	ready, exited chan struct{}
+func newRecording(end []byte) *recording {
+	r := &recording{end: end, ready: make(chan struct{})}
+	r.Limit, r.Only, r.Each = maxOutput+outlog.MaxEntry, outlog.Stdout, r.look
+	return r
 }
 
 var errEnough = errors.New("the rest is of no interest")
 
-// Append implements proc.Sink.
-func (r *recording) Append(stream outlog.Stream, p []byte) error {
+// look stops the reading of the state when all of it is there, or too much.
+func (r *recording) look(stream outlog.Stream, piece, output []byte) error {
 	if stream != outlog.Stdout {
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.over {
+	select {
+	case <-r.ready:
 		return errEnough
+	default:
 	}
-	from := max(0, len(r.output)-len(r.end))
-	r.output = append(r.output, p...)
-	switch {
-	case bytes.Contains(r.output[from:], r.end):
-		r.overLocked(nil)
-	case len(r.output) > maxOutput:
-		r.overLocked(errSize)
+	switch from := len(output) - len(piece) - len(r.end); {
+	case bytes.Contains(output[max(0, from):], r.end):
+		r.over(nil)
+	case len(output) > maxOutput:
+		r.over(errSize)
 	default:
 		return nil
 	}
 	return errEnough
 }
 
-func (r *recording) overLocked(err error) {
-	if !r.over {
-		r.over, r.err = true, err
+func (r *recording) over(err error) {
+	r.once.Do(func() {
+		r.err = err
 		close(r.ready)
-	}
+	})
 }
 
-// Exit implements proc.Sink.
-func (r *recording) Exit(int) { close(r.exited) }
-
-// Cut implements proc.Sink.
-func (r *recording) Cut() {}
-
-// Close implements proc.Sink.
-func (r *recording) Close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.overLocked(errIncomplete)
-}
-
-// await returns when the output is complete, or will not be.
-func (r *recording) await(ctx context.Context) error {
+// await returns when the state is complete, or will not be.
+func (r *recording) await(ctx context.Context, shell *proc.Process) error {
 	select {
 	case <-r.ready:
-	case <-r.exited:
+	case <-r.Exited():
 		select {
 		case <-r.ready:
+		case <-shell.Done():
 		case <-ctx.Done():
 		case <-time.After(lateOutput):
 		}
 	case <-ctx.Done():
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.over && ctx.Err() != nil {
-		r.overLocked(context.Cause(ctx))
+	if ctx.Err() != nil {
+		r.over(context.Cause(ctx))
 	}
-	r.overLocked(errIncomplete)
+	r.over(errIncomplete)
 	return r.err
 }

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/confine"
-	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/wire"
 )
@@ -83,7 +82,7 @@ func TestBesideCommand(t *testing.T) {
 		Intent: b.intent(workspace), Spec: proc.Spec{Argv: []string{"cat"}, Dir: b.ws, Env: []string{"PATH=/usr/bin:/bin"}, PipeStdin: true},
 	})
 	b.must(err)
-	command, err := prepared.Start(t.Context(), b.procs, silent{})
+	command, err := prepared.Start(t.Context(), b.procs, new(proc.Capture))
 	b.must(err)
 	if !b.exists(b.ws + "/.git") {
 		t.Fatal("the command holds nothing")
@@ -98,13 +97,6 @@ func TestBesideCommand(t *testing.T) {
 		t.Error("the helper was replaced")
 	}
 }
-
-type silent struct{}
-
-func (silent) Append(outlog.Stream, []byte) error { return nil }
-func (silent) Exit(int)                           {}
-func (silent) Cut()                               {}
-func (silent) Close()                             {}
 
 func TestIdle(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.IdleLimit = time.Millisecond })

@@ -119,7 +119,7 @@ func TestCopyOntoHeldName(t *testing.T) {
 		Intent: b.intent(workspace), Spec: proc.Spec{Argv: []string{"cat"}, Dir: b.ws, Env: []string{"PATH=/usr/bin:/bin"}, PipeStdin: true},
 	})
 	b.must(err)
-	command, err := prepared.Start(t.Context(), b.procs, silent{})
+	command, err := prepared.Start(t.Context(), b.procs, new(proc.Capture))
 	b.must(err)
 	defer command.Kill()
 	if !b.exists(b.ws + "/.git") {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/files/confined/helper"
-	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/reexec"
 )
@@ -71,7 +70,7 @@ func newWorker(p *Pool, b *binding) *worker {
 
 // run starts the helper and takes its answers until it ends.
 func (h *worker) run() {
-	said := &stderrHead{}
+	said := &proc.Capture{Limit: maxStderr}
 	if err := h.start(said); err != nil {
 		h.startErr = err
 		h.withdraw()
@@ -92,7 +91,7 @@ func (h *worker) run() {
 	if !h.expected() {
 		h.await(lastWords)
 		h.process.Kill()
-		if text := said.text(); text != "" {
+		if text := reason(said); text != "" {
 			err = errors.New(text)
 		}
 		h.pool.config.Log.Warn("a helper for file requests has ended", "err", err)
@@ -146,7 +145,7 @@ func (h *worker) hangUp() {
 
 // start gets the helper to serve requests. It takes a place, which is given back if
 // that fails.
-func (h *worker) start(said *stderrHead) (err error) {
+func (h *worker) start(said *proc.Capture) (err error) {
 	if err := h.pool.takePlace(); err != nil {
 		return err
 	}
@@ -171,7 +170,7 @@ func (h *worker) start(said *stderrHead) (err error) {
 		if h.moved() {
 			return errMoved
 		}
-		if text := said.text(); text != "" {
+		if text := reason(said); text != "" {
 			err = errors.New(text)
 		}
 		return failure(err.Error())
@@ -187,7 +186,7 @@ func (h *worker) moved() bool {
 }
 
 // launch executes the helper in its sandbox.
-func (h *worker) launch(stdin *os.File, said *stderrHead) error {
+func (h *worker) launch(stdin *os.File, said *proc.Capture) error {
 	request := h.pool.request(h.binding.intent)
 	request.Spec.Stdin = stdin
 	prepared, err := h.pool.config.Confiner.Prepare(h.pool.ctx, request)
@@ -363,44 +362,14 @@ func (h *worker) take(answer *helper.Answer, file *os.File) {
 	h.settle(answer.ID, a)
 }
 
-// A stderrHead keeps the beginning of what a helper prints, which it does only if it fails, and its exit status.
-type stderrHead struct {
-	mu   sync.Mutex
-	head []byte
-	code int
-}
-
+// maxStderr bounds what is kept of what a helper prints, which it does only if it fails: the beginning of a crash tells most.
 const maxStderr = 4 << 10
 
-// Append implements proc.Sink.
-func (c *stderrHead) Append(_ outlog.Stream, p []byte) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if room := maxStderr - len(c.head); room > 0 { // the beginning of a crash tells most
-		c.head = append(c.head, p[:min(len(p), room)]...)
-	}
-	return nil
-}
-
-// Exit implements proc.Sink.
-func (c *stderrHead) Exit(code int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.code = code
-}
-
-// Cut implements proc.Sink.
-func (c *stderrHead) Cut() {}
-
-// Close implements proc.Sink.
-func (c *stderrHead) Close() {}
-
-// text says why a helper has ended by itself; empty: it has ended without a failure.
-func (c *stderrHead) text() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.code == 0 && len(c.head) == 0 {
+// reason says why a helper has ended by itself; empty: it has ended without a failure.
+func reason(said *proc.Capture) string {
+	output, code := said.Result()
+	if code == 0 && len(output) == 0 {
 		return ""
 	}
-	return strings.TrimSpace(fmt.Sprintf("it ended with status %d: %s", c.code, c.head))
+	return strings.TrimSpace(fmt.Sprintf("it ended with status %d: %s", code, output))
 }
