@@ -37,7 +37,7 @@ type Client struct {
 	mu        sync.Mutex
 	state     State
 	status    Status // the newest that OnState was told, or would have been
-	link      *link  // the newest connection; usable while Connected
+	link      *Link  // the newest connection; usable while Connected
 	links     int
 	failure   error         // while Failed
 	changed   chan struct{} // closed with the next change of the state
@@ -46,8 +46,8 @@ type Client struct {
 	processes map[string]*Process
 	holes     map[*Process]bool // processes that miss an event
 	finals    []wire.AckParams  // last acknowledgements, in case they were lost
-	bodies    bodies
-	watchers  observations
+
+	extensions extensions
 }
 
 // Dial opens a session with the server at an address: ws://HOST:PORT,
@@ -227,13 +227,13 @@ func (c *Client) spawn(task func()) bool {
 	return true
 }
 
-// newID returns an id that was never used before.
-func (c *Client) newID() string {
+// NewID returns an id that was never used before.
+func (c *Client) NewID() string {
 	return c.prefix + itoa(c.counter.Add(1))
 }
 
 // ready returns the connection, once there is one.
-func (c *Client) ready(ctx context.Context) (*link, error) {
+func (c *Client) ready(ctx context.Context) (*Link, error) {
 	for {
 		c.mu.Lock()
 		l, state, err, changed := c.link, c.state, c.failure, c.changed
@@ -300,4 +300,4 @@ func isLost(err error) (lost *lostError, ok bool) {
 	return errors.AsType[*lostError](err)
 }
 
-var _ rpc.Handler = (*link)(nil)
+var _ rpc.Handler = (*Link)(nil)

@@ -37,10 +37,10 @@ func (c *Client) Ping(ctx context.Context) error {
 // askWithin is ask for an answer that has its time. The time to get a connection does
 // not count.
 func (c *Client) askWithin(ctx context.Context, limit time.Duration, method string, result any) error {
-	return c.through(ctx, idempotent, func(l *link) error {
+	return c.Through(ctx, Idempotent, func(l *Link) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, limit, &lateError{method, limit})
 		defer cancel()
-		return l.call(ctx, method, wire.Empty{}, result)
+		return l.Call(ctx, method, wire.Empty{}, result)
 	})
 }
 

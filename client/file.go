@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"sync"
-	"time"
 
 	"github.com/tetherexec/tether/wire"
 )
@@ -19,9 +18,6 @@ const (
 	// maxAhead is how many blocks are on their way at most to a reader that goes
 	// straight on. It begins with one and doubles.
 	maxAhead = 16
-
-	// sendPatience bounds the hand-over of a request whose answer nobody waits for.
-	sendPatience = time.Second
 )
 
 // A File is an open file of the executor, to read. Reading straight on fetches ahead.
@@ -57,7 +53,7 @@ var (
 
 // A handle is a file that a connection has open, or is opening.
 type handle struct {
-	link  *link
+	link  *Link
 	id    string
 	ready chan struct{} // closed when it is open; then err is set
 	err   error
@@ -83,7 +79,7 @@ func (f *Files) Open(ctx context.Context, name string) (*File, error) {
 		}
 		file = &File{files: f, name: name, uri: uri, info: info, window: 1}
 		file.ctx, file.close = context.WithCancel(f.client.ctx)
-		err = f.client.through(ctx, idempotent, func(l *link) error {
+		err = f.client.Through(ctx, Idempotent, func(l *Link) error {
 			_, err := file.on(ctx, l)
 			return err
 		})
@@ -99,7 +95,7 @@ func (f *Files) Open(ctx context.Context, name string) (*File, error) {
 }
 
 // on returns the file's handle on a connection. Whoever comes first opens it.
-func (f *File) on(ctx context.Context, l *link) (string, error) {
+func (f *File) on(ctx context.Context, l *Link) (string, error) {
 	f.mu.Lock()
 	if err := f.ctx.Err(); err != nil {
 		f.mu.Unlock()
@@ -107,7 +103,7 @@ func (f *File) on(ctx context.Context, l *link) (string, error) {
 	}
 	h := f.handle
 	if h == nil || h.link != l {
-		h = &handle{link: l, id: f.files.client.newID(), ready: make(chan struct{})}
+		h = &handle{link: l, id: f.files.client.NewID(), ready: make(chan struct{})}
 		f.handle = h
 		f.tasks.Go(func() {
 			if h.err = f.openOn(h); h.err != nil {
@@ -129,11 +125,11 @@ func (f *File) on(ctx context.Context, l *link) (string, error) {
 // is looked at behind the opening, so that another file in its place is noticed.
 func (f *File) openOn(h *handle) error {
 	params := wire.OpenParams{HandleID: h.id, Path: f.uri, Mode: wire.OpenRead, Sandbox: f.files.sandbox}
-	call, err := h.link.begin(f.ctx, ordinary, wire.MethodFsOpen, params)
+	call, err := h.link.Begin(f.ctx, wire.MethodFsOpen, params)
 	if err != nil {
 		return err
 	}
-	err = call.wait(f.ctx, nil)
+	err = call.Wait(f.ctx, nil)
 	if _, refused := errors.AsType[*ServerError](err); refused {
 		return err
 	}
@@ -141,13 +137,13 @@ func (f *File) openOn(h *handle) error {
 		err = f.check(h.link)
 	}
 	if err != nil {
-		h.link.tell(wire.MethodFsClose, wire.HandleParams{HandleID: h.id}) // it may be open
+		h.link.Tell(wire.MethodFsClose, wire.HandleParams{HandleID: h.id}) // it may be open
 	}
 	return err
 }
 
 // check looks whether the file is still the one that was opened first.
-func (f *File) check(l *link) error {
+func (f *File) check(l *Link) error {
 	f.mu.Lock()
 	known := f.known
 	f.known = true
@@ -156,7 +152,7 @@ func (f *File) check(l *link) error {
 		return nil
 	}
 	now := FileInfo{}
-	err := l.call(f.ctx, wire.MethodFsGetMetadata, wire.MetadataParams{Path: f.uri, Sandbox: f.files.sandbox}, &now.meta)
+	err := l.Call(f.ctx, wire.MethodFsGetMetadata, wire.MetadataParams{Path: f.uri, Sandbox: f.files.sandbox}, &now.meta)
 	if err == nil && !f.info.same(now) {
 		err = ErrChanged
 	}
@@ -176,13 +172,13 @@ func (f *File) drop(h *handle) {
 func (f *File) fetch(ctx context.Context, offset int64, n int) (data []byte, eof bool, err error) {
 	for len(data) < n && !eof {
 		var r wire.ReadBlockResult
-		err := f.files.client.through(ctx, idempotent, func(l *link) error {
+		err := f.files.client.Through(ctx, Idempotent, func(l *Link) error {
 			id, err := f.on(ctx, l)
 			if err != nil {
 				return err
 			}
 			params := wire.ReadBlockParams{HandleID: id, Offset: uint64(offset) + uint64(len(data)), Len: uint64(n - len(data))}
-			return l.call(ctx, wire.MethodFsReadBlock, params, &r)
+			return l.Call(ctx, wire.MethodFsReadBlock, params, &r)
 		})
 		if err != nil {
 			return data, false, err
@@ -362,21 +358,7 @@ func (f *File) Close() error {
 	f.mu.Unlock()
 	f.tasks.Wait()
 	if h := f.handle; h != nil {
-		h.link.tell(wire.MethodFsClose, wire.HandleParams{HandleID: h.id})
+		h.link.Tell(wire.MethodFsClose, wire.HandleParams{HandleID: h.id})
 	}
 	return nil
-}
-
-// tell sends a request whose answer does not matter, if there is somebody to send it
-// to.
-func (l *link) tell(method string, params any) {
-	if l.dead() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(l.client.ctx, sendPatience)
-	call, err := l.begin(ctx, cleanUp, method, params)
-	cancel()
-	if err == nil {
-		call.wait(ctx, nil)
-	}
 }

@@ -118,7 +118,7 @@ func (f *Files) ReadFile(ctx context.Context, name string) (data []byte, err err
 	}
 	err = f.at("read", name, func(uri wire.PathURI) error {
 		var r wire.ReadFileResult
-		err := f.client.call(ctx, idempotent, wire.MethodFsReadFile, wire.ReadFileParams{Path: uri, Sandbox: f.sandbox}, &r)
+		err := f.client.Call(ctx, Idempotent, wire.MethodFsReadFile, wire.ReadFileParams{Path: uri, Sandbox: f.sandbox}, &r)
 		data = r.DataBase64
 		return err
 	})
@@ -143,7 +143,7 @@ func (f *Files) WriteFile(ctx context.Context, name string, data []byte) error {
 }
 
 func (f *Files) writeWhole(ctx context.Context, uri wire.PathURI, data []byte) error {
-	return f.client.call(ctx, atMostOnce, wire.MethodFsWriteFile,
+	return f.client.Call(ctx, AtMostOnce, wire.MethodFsWriteFile,
 		wire.WriteFileParams{Path: uri, DataBase64: base64.StdEncoding.EncodeToString(data), Sandbox: f.sandbox}, nil)
 }
 
@@ -231,7 +231,7 @@ func (f *Files) stat(ctx context.Context, name string, uri wire.PathURI) (FileIn
 	if f.client.Has(FeatureAttributes) {
 		params.TetherMode = new(true)
 	}
-	err := f.client.call(ctx, idempotent, wire.MethodFsGetMetadata, params, &info.meta)
+	err := f.client.Call(ctx, Idempotent, wire.MethodFsGetMetadata, params, &info.meta)
 	return info, err
 }
 
@@ -240,7 +240,7 @@ func (f *Files) stat(ctx context.Context, name string, uri wire.PathURI) (FileIn
 func (f *Files) ReadDir(ctx context.Context, name string) (entries []fs.DirEntry, err error) {
 	err = f.at("readdir", name, func(uri wire.PathURI) error {
 		var r wire.ReadDirectoryResult
-		if err := f.client.call(ctx, idempotent, wire.MethodFsReadDirectory, wire.ReadDirectoryParams{Path: uri, Sandbox: f.sandbox}, &r); err != nil {
+		if err := f.client.Call(ctx, Idempotent, wire.MethodFsReadDirectory, wire.ReadDirectoryParams{Path: uri, Sandbox: f.sandbox}, &r); err != nil {
 			return err
 		}
 		dir := strings.TrimRight(f.native(uri.String()), `/\`)
@@ -281,7 +281,7 @@ func (f *Files) MkdirAll(ctx context.Context, name string) error { return f.mkdi
 
 func (f *Files) mkdir(ctx context.Context, name string, all bool) error {
 	return f.at("mkdir", name, func(uri wire.PathURI) error {
-		return f.client.call(ctx, atMostOnce, wire.MethodFsCreateDirectory,
+		return f.client.Call(ctx, AtMostOnce, wire.MethodFsCreateDirectory,
 			wire.CreateDirectoryParams{Path: uri, Recursive: &all, Sandbox: f.sandbox}, nil)
 	})
 }
@@ -307,7 +307,7 @@ func (f *Files) SetAttributes(ctx context.Context, name string, a Attributes) er
 		if a.Modified != nil {
 			params.ModifiedAtMs = new(a.Modified.UnixMilli())
 		}
-		return f.client.call(ctx, atMostOnce, wire.MethodFsSetAttributes, params, nil)
+		return f.client.Call(ctx, AtMostOnce, wire.MethodFsSetAttributes, params, nil)
 	})
 }
 
@@ -319,7 +319,7 @@ func (f *Files) RemoveAll(ctx context.Context, name string) error { return f.rem
 
 func (f *Files) remove(ctx context.Context, name string, all bool) error {
 	return f.at("remove", name, func(uri wire.PathURI) error {
-		return f.client.call(ctx, atMostOnce, wire.MethodFsRemove,
+		return f.client.Call(ctx, AtMostOnce, wire.MethodFsRemove,
 			wire.RemoveParams{Path: uri, Recursive: &all, Force: &all, Sandbox: f.sandbox}, nil)
 	})
 }
@@ -331,7 +331,7 @@ func (f *Files) Copy(ctx context.Context, from, to string) error {
 		if err != nil {
 			return pathError("copy", to, err)
 		}
-		return f.client.call(ctx, atMostOnce, wire.MethodFsCopy,
+		return f.client.Call(ctx, AtMostOnce, wire.MethodFsCopy,
 			wire.CopyParams{SourcePath: source, DestinationPath: destination, Recursive: true, Sandbox: f.sandbox}, nil)
 	})
 }
@@ -340,7 +340,7 @@ func (f *Files) Copy(ctx context.Context, from, to string) error {
 func (f *Files) Canonical(ctx context.Context, name string) (real string, err error) {
 	err = f.at("canonicalize", name, func(uri wire.PathURI) error {
 		var r wire.CanonicalizeResult
-		err := f.client.call(ctx, idempotent, wire.MethodFsCanonicalize, wire.CanonicalizeParams{Path: uri, Sandbox: f.sandbox}, &r)
+		err := f.client.Call(ctx, Idempotent, wire.MethodFsCanonicalize, wire.CanonicalizeParams{Path: uri, Sandbox: f.sandbox}, &r)
 		real = f.native(r.Path)
 		return err
 	})
@@ -395,7 +395,7 @@ func (f *Files) Walk(ctx context.Context, name string, o WalkOptions) (*WalkResu
 	result := new(WalkResult)
 	err := f.at("walk", name, func(uri wire.PathURI) error {
 		var r wire.WalkResult
-		if err := f.client.call(ctx, idempotent, wire.MethodFsWalk, wire.WalkParams{Path: uri, Options: options, Sandbox: f.sandbox}, &r); err != nil {
+		if err := f.client.Call(ctx, Idempotent, wire.MethodFsWalk, wire.WalkParams{Path: uri, Options: options, Sandbox: f.sandbox}, &r); err != nil {
 			return err
 		}
 		result.Truncated = r.Truncated

@@ -13,7 +13,7 @@ import (
 // first makes the first connection. A server that cannot be reached is tried again for
 // Options.Wait. A session that another connection still has is asked for again for
 // attachedPatience: the server may not have noticed yet that the last client is gone.
-func (c *Client) first(ctx context.Context) (*link, error) {
+func (c *Client) first(ctx context.Context) (*Link, error) {
 	until := time.Now().Add(c.opts.Wait)
 	var attached time.Time // until when a session that another connection has is asked for
 	l, err := c.connect(ctx, c.opts.Resume)

@@ -42,6 +42,7 @@ type Transport struct {
 	EnvHeaders []EnvHeader
 
 	client *Client
+	bodies *bodies
 }
 
 // An EnvHeader is a header of which the executor knows the value: a variable of its
@@ -54,7 +55,13 @@ type EnvHeader struct {
 }
 
 // Transport returns an http.RoundTripper for requests that the executor makes.
-func (c *Client) Transport() *Transport { return &Transport{client: c} }
+func (c *Client) Transport() *Transport {
+	b := c.Extend(bodiesKey{}, func() Extension { return new(bodies) }).(*bodies)
+	return &Transport{client: c, bodies: b}
+}
+
+// bodiesKey is that of bodies among the extensions of a client.
+type bodiesKey struct{}
 
 var _ http.RoundTripper = (*Transport)(nil)
 
@@ -66,12 +73,12 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	ctx := req.Context()
 	var resp *http.Response
-	err = t.client.through(ctx, atMostOnce, func(l *link) error {
-		body := t.client.bodies.open(ctx)
+	err = t.client.Through(ctx, AtMostOnce, func(l *Link) error {
+		body := t.bodies.open(ctx)
 		params.RequestID = body.id
 		params.TimeoutMs = timeLeft(ctx)
 		var r wire.HTTPResponse
-		if err := l.call(ctx, wire.MethodHTTPRequest, params, &r); err != nil {
+		if err := l.Call(ctx, wire.MethodHTTPRequest, params, &r); err != nil {
 			body.Close()
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 
 	"github.com/tetherexec/tether/wire"
@@ -39,13 +40,13 @@ type body struct {
 	err   error // what follows the queue; nil: more is to come
 }
 
-// open makes a body before its request is sent, so that no delta comes too early. Ids
-// are never used again: late deltas then find nobody.
+// open makes a body before its request is sent, so that no delta comes too early. Ids are
+// not used again: a late delta of another request does not find the body.
 func (s *bodies) open(ctx context.Context) *body {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last++
-	b := &body{bodies: s, id: "http-" + itoa(s.last), ctx: ctx, wake: make(chan struct{}, 1)}
+	b := &body{bodies: s, id: "http-" + strconv.FormatUint(s.last, 10), ctx: ctx, wake: make(chan struct{}, 1)}
 	if s.routes == nil {
 		s.routes = make(map[string]*body)
 	}
@@ -54,19 +55,25 @@ func (s *bodies) open(ctx context.Context) *body {
 	return b
 }
 
-// bodyDelta takes a delta. An error ends the connection.
-func (c *Client) bodyDelta(n *wire.HTTPBodyDelta) error {
+// Notification implements client.Extension: it takes a delta.
+func (s *bodies) Notification(_ *Link, method string, params []byte) error {
+	if method != wire.NoteHTTPBodyDelta {
+		return nil
+	}
+	var n wire.HTTPBodyDelta
+	if err := wire.Decode(params, &n); err != nil {
+		return err
+	}
 	if len(n.DeltaBase64) > maxDelta {
 		return fmt.Errorf("http response body delta exceeds %d bytes", maxDelta)
 	}
-	s := &c.bodies
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.routes[n.RequestID]
 	if b == nil {
 		return nil
 	}
-	switch err := b.take(n); {
+	switch err := b.take(&n); {
 	case err != nil:
 		b.end(err)
 	case n.Done:
@@ -116,9 +123,8 @@ func (b *body) signal() {
 	}
 }
 
-// failBodies ends all bodies of a lost connection.
-func (c *Client) failBodies(err error) {
-	s := &c.bodies
+// Lost implements client.Extension: it ends all bodies of the connection.
+func (s *bodies) Lost(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, b := range s.routes {

@@ -10,7 +10,7 @@ import (
 
 // Notification takes what the server tells. It is called in the order of arrival
 // and does not wait.
-func (l *link) Notification(method string, params []byte) error {
+func (l *Link) Notification(method string, params []byte) error {
 	c := l.client
 	var err error
 	switch method {
@@ -33,17 +33,12 @@ func (l *link) Notification(method string, params []byte) error {
 		if err = wire.Decode(params, &n); err == nil {
 			c.event(n.ProcessID, Event{Kind: Closed, Seq: n.Seq})
 		}
-	case wire.NoteHTTPBodyDelta:
-		var n wire.HTTPBodyDelta
-		if err = wire.Decode(params, &n); err == nil {
-			err = c.bodyDelta(&n)
-		}
 	case wire.NoteNetworkPolicyDecision:
 		c.decided(params)
 	case wire.NoteGoodbye:
 		return ErrServerStopped // this ends the connection, and with it the client
 	default:
-		err = l.observed(method, params)
+		err = c.extensions.notification(l, method, params)
 	}
 	if err != nil {
 		return badNotification(method, err)
@@ -85,7 +80,7 @@ func (c *Client) event(processID string, e Event) {
 }
 
 // Request answers what the server asks.
-func (l *link) Request(r *rpc.Request) {
+func (l *Link) Request(r *rpc.Request) {
 	id, isNumber := r.ID.Int()
 	l.asked.Lock()
 	bad := !isNumber || id < 0 || l.asked.ids[id]

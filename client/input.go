@@ -152,7 +152,7 @@ func (p *Process) inputGone() error {
 func (in *input) run() {
 	c := in.process.client
 	var open []*write // unanswered, oldest first
-	err := c.through(c.ctx, idempotent, func(l *link) (err error) {
+	err := c.Through(c.ctx, Idempotent, func(l *Link) (err error) {
 		open, err = in.runOn(l, open)
 		return err
 	})
@@ -169,7 +169,7 @@ type flight struct {
 
 // runOn sends on one connection until that is lost, or nothing is left to do. It returns
 // the writes that are unanswered, and why it has ended.
-func (in *input) runOn(l *link, open []*write) ([]*write, error) {
+func (in *input) runOn(l *Link, open []*write) ([]*write, error) {
 	p := in.process
 	var flights []flight
 	for _, w := range open {
@@ -213,7 +213,7 @@ func (in *input) runOn(l *link, open []*write) ([]*write, error) {
 }
 
 // maxWrite is the most input in one request on this connection.
-func (l *link) maxWrite() int {
+func (l *Link) maxWrite() int {
 	if l.tether == nil {
 		return maxOnlyWrite
 	}
@@ -221,7 +221,7 @@ func (l *link) maxWrite() int {
 }
 
 // mayWrite reports whether a write may join those that are on their way.
-func (l *link) mayWrite(flights []flight, w *write) bool {
+func (l *Link) mayWrite(flights []flight, w *write) bool {
 	if len(flights) == 0 {
 		return true
 	}
@@ -253,7 +253,7 @@ func (in *input) collect(w *write, most int) {
 			return
 		}
 	}
-	w.id = in.process.client.newID()
+	w.id = in.process.client.NewID()
 	in.waiting = append(in.waiting, w)
 }
 
@@ -283,7 +283,7 @@ func land(flights []flight) (open []*write) {
 }
 
 // launch sends a write. Its outcome comes when it comes.
-func (in *input) launch(l *link, w *write) flight {
+func (in *input) launch(l *Link, w *write) flight {
 	p := in.process
 	f := flight{w, make(chan error, 1)}
 	method, params := wire.MethodProcessWrite, any(&wire.WriteParams{ProcessID: p.id, Chunk: w.data, WriteID: w.id})

@@ -7,13 +7,15 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/wire"
 )
 
-// A link is one connection of a client, from its handshake to its end.
-type link struct {
+// A Link is one connection of a client, from its handshake to its end. [Client.Through]
+// hands it out.
+type Link struct {
 	conn   *rpc.Conn
 	client *Client
 	ended  chan struct{} // closed when the connection is gone; then err is set
@@ -37,7 +39,7 @@ type link struct {
 }
 
 // connect makes a connection and opens a session on it, or resumes one.
-func (c *Client) connect(ctx context.Context, resume string) (*link, error) {
+func (c *Client) connect(ctx context.Context, resume string) (*Link, error) {
 	dialing, cancel := context.WithTimeoutCause(ctx, c.opts.ConnectTimeout,
 		fmt.Errorf("no connection after %s", shortDuration(c.opts.ConnectTimeout)))
 	stream, err := c.dialer.dial(dialing)
@@ -48,7 +50,7 @@ func (c *Client) connect(ctx context.Context, resume string) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{client: c, ended: make(chan struct{}), features: map[string]bool{},
+	l := &Link{client: c, ended: make(chan struct{}), features: map[string]bool{},
 		slots: make(chan struct{}, maxCalls), reserve: make(chan struct{}, 1)}
 	l.asked.ids = map[int64]bool{}
 	l.acks.newest = map[string]uint64{}
@@ -64,7 +66,7 @@ func (c *Client) connect(ctx context.Context, resume string) (*link, error) {
 }
 
 // serve runs the connection until it ends.
-func (l *link) serve() {
+func (l *Link) serve() {
 	err := l.conn.Serve()
 	switch e, told := errors.AsType[*rpc.CloseError](err); {
 	case told && e.Code == rpc.ClosePolicy && strings.HasSuffix(e.Reason, wire.ReasonResumed):
@@ -79,10 +81,10 @@ func (l *link) serve() {
 }
 
 // close ends the connection; the first call says why.
-func (l *link) close(why error) { l.conn.Close(why) }
+func (l *Link) close(why error) { l.conn.Close(why) }
 
 // dead reports whether the connection is known to have ended.
-func (l *link) dead() bool {
+func (l *Link) dead() bool {
 	select {
 	case <-l.conn.Context().Done():
 		return true
@@ -91,7 +93,7 @@ func (l *link) dead() bool {
 	}
 }
 
-func (l *link) has(feature string) bool { return l.features[feature] }
+func (l *Link) has(feature string) bool { return l.features[feature] }
 
 // initializeResult is the answer to initialize; a reference server leaves out what
 // only tether has, an older one also what it knows about its environment.
@@ -101,13 +103,13 @@ type initializeResult struct {
 	Tether          *wire.TetherInfo      `json:"tether"`
 }
 
-func (l *link) handshake(ctx context.Context, resume string) error {
+func (l *Link) handshake(ctx context.Context, resume string) error {
 	limit := l.client.opts.InitializeTimeout
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
 		fmt.Errorf("it accepts connections, but has not answered for %s", shortDuration(limit)))
 	defer cancel()
 	var got initializeResult
-	if err := l.call(ctx, wire.MethodInitialize, l.client.initializeParams(resume), &got); err != nil {
+	if err := l.Call(ctx, wire.MethodInitialize, l.client.initializeParams(resume), &got); err != nil {
 		return err
 	}
 	if resume != "" && got.SessionID != resume {
@@ -135,7 +137,7 @@ const (
 )
 
 // enter takes a place for a call.
-func (l *link) enter(ctx context.Context, u urgency) (leave func(), err error) {
+func (l *Link) enter(ctx context.Context, u urgency) (leave func(), err error) {
 	select {
 	case l.slots <- struct{}{}:
 		return func() { <-l.slots }, nil
@@ -165,16 +167,22 @@ func (l *link) enter(ctx context.Context, u urgency) (leave func(), err error) {
 	}
 }
 
-// A pending call waits for its answer.
-type pending struct {
-	link   *link
+// A Request was sent on a connection and waits for its answer. Wait has to be called, with
+// an ended context if the answer does not matter: until then it counts as unanswered.
+type Request struct {
+	link   *Link
 	method string
 	call   *rpc.Call
 	leave  func()
 }
 
-// begin sends a request; requests of one goroutine leave in order.
-func (l *link) begin(ctx context.Context, u urgency, method string, params any) (*pending, error) {
+// Begin sends a request; those of one goroutine leave in order. If too many requests wait
+// for their answers, the error is ErrTooManyCalls.
+func (l *Link) Begin(ctx context.Context, method string, params any) (*Request, error) {
+	return l.begin(ctx, ordinary, method, params)
+}
+
+func (l *Link) begin(ctx context.Context, u urgency, method string, params any) (*Request, error) {
 	leave, err := l.enter(ctx, u)
 	if err != nil {
 		return nil, err
@@ -184,26 +192,27 @@ func (l *link) begin(ctx context.Context, u urgency, method string, params any) 
 		leave()
 		return nil, err
 	}
-	return &pending{l, method, call, leave}, nil
+	return &Request{l, method, call, leave}, nil
 }
 
-// outcome is wait for as long as there is a connection: what was answered is answered,
+// outcome is Wait for as long as there is a connection: what was answered is answered,
 // even if the client ends at that moment, and else it is known whether it was sent.
-func (p *pending) outcome(result any) error { return p.wait(context.Background(), result) }
+func (r *Request) outcome(result any) error { return r.Wait(context.Background(), result) }
 
-// wait returns the answer: a *ServerError if it is no, a *lostError if there is none.
-func (p *pending) wait(ctx context.Context, result any) error {
-	defer p.leave()
-	raw, err := p.call.Wait(ctx)
+// Wait returns the answer. If it is no, the error is a *ServerError; if the connection is
+// lost, it is one that [Client.Through] understands.
+func (r *Request) Wait(ctx context.Context, result any) error {
+	defer r.leave()
+	raw, err := r.call.Wait(ctx)
 	switch e, refused := errors.AsType[*wire.Error](err); {
 	case err == nil:
 	case refused:
-		return serverError(p.method, e)
+		return serverError(r.method, e)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	default:
-		<-p.link.ended
-		return &lostError{cause: p.link.err.cause, sent: !p.call.NeverSent()}
+		<-r.link.ended
+		return &lostError{cause: r.link.err.cause, sent: !r.call.NeverSent()}
 	}
 	if result == nil {
 		return nil
@@ -214,20 +223,43 @@ func (p *pending) wait(ctx context.Context, result any) error {
 	return nil
 }
 
-// call sends a request on this connection and waits for the answer.
-func (l *link) call(ctx context.Context, method string, params, result any) error {
+// Call sends a request on this connection and waits for the answer.
+func (l *Link) Call(ctx context.Context, method string, params, result any) error {
 	return l.callAs(ctx, ordinary, method, params, result)
 }
 
-func (l *link) callAs(ctx context.Context, u urgency, method string, params, result any) error {
-	p, err := l.begin(ctx, u, method, params)
+// CleanUp is Call for a request that ends something. There is room for it when other
+// requests are refused as too many.
+func (l *Link) CleanUp(ctx context.Context, method string, params any) error {
+	return l.callAs(ctx, cleanUp, method, params, nil)
+}
+
+func (l *Link) callAs(ctx context.Context, u urgency, method string, params, result any) error {
+	r, err := l.begin(ctx, u, method, params)
 	if err != nil {
 		return err
 	}
-	return p.wait(ctx, result)
+	return r.Wait(ctx, result)
 }
 
-func (l *link) notify(method string, params any) error {
+// sendPatience bounds the hand-over of a request whose answer does not matter.
+const sendPatience = time.Second
+
+// Tell is CleanUp for a request whose answer does not matter. It waits until the request
+// was handed over, and does nothing if the connection has ended.
+func (l *Link) Tell(method string, params any) {
+	if l.dead() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(l.client.ctx, sendPatience)
+	r, err := l.begin(ctx, cleanUp, method, params)
+	cancel()
+	if err == nil {
+		r.Wait(ctx, nil)
+	}
+}
+
+func (l *Link) notify(method string, params any) error {
 	if err := l.conn.Notify(method, params); err != nil {
 		return &lostError{cause: err}
 	}

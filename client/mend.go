@@ -89,7 +89,7 @@ func (c *Client) mendOne(p *Process) {
 	if !due {
 		return
 	}
-	err := c.through(c.ctx, idempotent, func(l *link) error {
+	err := c.Through(c.ctx, Idempotent, func(l *Link) error {
 		ctx, cancel := context.WithTimeoutCause(c.ctx, c.opts.FollowUp, errNotFilled)
 		defer cancel()
 		return p.catchUp(ctx, l)

@@ -83,7 +83,7 @@ func (n *Network) ask(p *wire.StartParams) {
 }
 
 // networkFits refuses a start whose network the server would not make as it is meant.
-func networkFits(l *link, p *wire.StartParams) error {
+func networkFits(l *Link, p *wire.StartParams) error {
 	if p.NetworkProxy == nil {
 		return nil
 	}

@@ -23,7 +23,7 @@ func (c *Client) Sessions(ctx context.Context) ([]wire.SessionInfo, error) {
 		return nil, unsupported("listing sessions")
 	}
 	var r wire.SessionListResult
-	err := c.call(ctx, idempotent, wire.MethodSessionList, wire.Empty{}, &r)
+	err := c.Call(ctx, Idempotent, wire.MethodSessionList, wire.Empty{}, &r)
 	return r.Sessions, err
 }
 
@@ -37,7 +37,7 @@ func (c *Client) Processes(ctx context.Context, sessionID string) ([]wire.Proces
 		params.SessionID = &sessionID
 	}
 	var r wire.ListResult
-	err := c.call(ctx, idempotent, wire.MethodProcessList, params, &r)
+	err := c.Call(ctx, Idempotent, wire.MethodProcessList, params, &r)
 	return r.Processes, err
 }
 
@@ -54,12 +54,13 @@ type Observed struct {
 // goroutine, except Close.
 type Observation struct {
 	client             *Client
+	watchers           *observations
 	sessionID, process string
 	wake               chan struct{}
 	ctx                context.Context // ends with Close
 	close              context.CancelFunc
 
-	// Guarded by client.watchers.mu.
+	// Guarded by watchers.mu.
 	last  uint64 // number of the last event that is in the queue, or was
 	queue []Observed
 	bytes int
@@ -69,11 +70,11 @@ type Observation struct {
 
 // A route is one observation on one connection.
 type route struct {
-	link *link
+	link *Link
 	id   int64
 }
 
-// observations are the processes that are being watched.
+// observations are the processes that a client watches.
 type observations struct {
 	mu     sync.Mutex
 	routes map[route]*Observation
@@ -84,13 +85,17 @@ type observations struct {
 	early  map[route]*Observation
 }
 
+// observationsKey is that of observations among the extensions of a client.
+type observationsKey struct{}
+
 // Observe watches a process of any session, by the session's public id, from the event
 // behind a number on; 0: from the first.
 func (c *Client) Observe(ctx context.Context, sessionID, processID string, afterSeq uint64) (*Observation, error) {
 	if !c.Has(FeatureObserve) {
 		return nil, unsupported("observing a process")
 	}
-	o := &Observation{client: c, sessionID: sessionID, process: processID, last: afterSeq, wake: make(chan struct{}, 1)}
+	watchers := c.Extend(observationsKey{}, func() Extension { return new(observations) }).(*observations)
+	o := &Observation{client: c, watchers: watchers, sessionID: sessionID, process: processID, last: afterSeq, wake: make(chan struct{}, 1)}
 	o.ctx, o.close = context.WithCancel(context.Background())
 	if err := o.attach(ctx); err != nil {
 		o.Close()
@@ -105,27 +110,27 @@ func (o *Observation) attach(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(o.ctx, cancel)()
-	return o.client.through(ctx, idempotent, func(l *link) error {
+	return o.client.Through(ctx, Idempotent, func(l *Link) error {
 		c := o.client
-		after := c.watchers.ask(o)
-		call, err := l.begin(ctx, ordinary, wire.MethodProcessObserve,
+		after := o.watchers.ask(o)
+		call, err := l.Begin(ctx, wire.MethodProcessObserve,
 			wire.ObserveParams{SessionID: o.sessionID, ProcessID: o.process, AfterSeq: &after})
 		if err != nil {
-			c.watchers.asked()
+			o.watchers.asked()
 			return err
 		}
 		answered := make(chan error, 1)
 		spawned := c.spawn(func() {
-			defer c.watchers.asked()
+			defer o.watchers.asked()
 			var r wire.ObserveResult
-			err := call.wait(c.ctx, &r)
+			err := call.Wait(c.ctx, &r)
 			if err == nil {
-				c.watchers.begin(o, route{l, r.ObserveID})
+				o.watchers.begin(o, route{l, r.ObserveID})
 			}
 			answered <- err
 		})
 		if !spawned {
-			c.watchers.asked()
+			o.watchers.asked()
 			return c.Status().Err
 		}
 		select {
@@ -189,14 +194,14 @@ func (w *observations) asked() {
 func (r route) end() {
 	// Not here: the reader of the connection must not wait.
 	r.link.client.spawn(func() {
-		r.link.tell(wire.MethodProcessUnobserve, wire.UnobserveParams{ObserveID: r.id})
+		r.link.Tell(wire.MethodProcessUnobserve, wire.UnobserveParams{ObserveID: r.id})
 	})
 }
 
 // detach stops observing for now. The caller has watchers.mu.
 func (o *Observation) detach() {
 	if o.route != nil {
-		delete(o.client.watchers.routes, *o.route)
+		delete(o.watchers.routes, *o.route)
 		if !o.over && !o.route.link.dead() {
 			o.route.end()
 		}
@@ -212,8 +217,8 @@ func (o *Observation) signal() {
 	}
 }
 
-// observed takes a notification of the server; ones of unknown methods are ignored.
-func (l *link) observed(method string, params []byte) error {
+// Notification implements Extension.
+func (w *observations) Notification(l *Link, method string, params []byte) error {
 	var id int64
 	var e Observed
 	switch method {
@@ -247,7 +252,7 @@ func (l *link) observed(method string, params []byte) error {
 	default:
 		return nil
 	}
-	l.client.watchers.deliver(route{l, id}, e)
+	w.deliver(route{l, id}, e)
 	return nil
 }
 
@@ -317,7 +322,7 @@ func (o *Observation) hold(e Observed) bool {
 // Next returns the next event. After Closed it returns io.EOF. Another error than the
 // context's is final: the process, its session or our own is gone.
 func (o *Observation) Next(ctx context.Context) (Observed, error) {
-	w := &o.client.watchers
+	w := o.watchers
 	for {
 		w.mu.Lock()
 		if len(o.queue) > 0 {
@@ -351,7 +356,7 @@ func (o *Observation) Next(ctx context.Context) (Observed, error) {
 // Close ends the observation. A Next that waits returns ErrObservationClosed, as each
 // later one does.
 func (o *Observation) Close() {
-	w := &o.client.watchers
+	w := o.watchers
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o.close()
@@ -359,9 +364,8 @@ func (o *Observation) Close() {
 	o.detach()
 }
 
-// failObservations lets who watches know that the connection is gone.
-func (c *Client) failObservations(error) {
-	w := &c.watchers
+// Lost implements Extension: each observation attaches again on the next connection.
+func (w *observations) Lost(error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, o := range w.routes {

@@ -253,11 +253,11 @@ func (p *Process) Read(ctx context.Context, o ReadOptions) (*wire.ReadResult, er
 	wait := uint64(max(0, o.Wait.Milliseconds()))
 	params.WaitMs = &wait
 	r := new(wire.ReadResult)
-	return r, p.client.call(ctx, idempotent, wire.MethodProcessRead, params, r)
+	return r, p.client.Call(ctx, Idempotent, wire.MethodProcessRead, params, r)
 }
 
 // catchUp asks on a connection for what is missing.
-func (p *Process) catchUp(ctx context.Context, l *link) error {
+func (p *Process) catchUp(ctx context.Context, l *Link) error {
 	p.mu.Lock()
 	after := p.seq.last
 	p.mu.Unlock()
@@ -306,11 +306,11 @@ func (p *Process) Signal(ctx context.Context, name string) error {
 // makes the server ignore a repetition.
 func (p *Process) callOnce(ctx context.Context, method string, params any, id **string) error {
 	if p.client.Has(FeatureOnce) {
-		once := p.client.newID()
+		once := p.client.NewID()
 		*id = &once
-		return p.client.call(ctx, idempotent, method, params, nil)
+		return p.client.Call(ctx, Idempotent, method, params, nil)
 	}
-	return p.client.call(ctx, atMostOnce, method, params, nil)
+	return p.client.Call(ctx, AtMostOnce, method, params, nil)
 }
 
 // Terminate ends the command and all it has started: SIGTERM, and SIGKILL soon
@@ -326,7 +326,7 @@ func (p *Process) Terminate(ctx context.Context) (running bool, err error) {
 	default:
 	}
 	var r wire.TerminateResult
-	err = p.client.callAs(ctx, idempotent, cleanUp, wire.MethodProcessTerminate, wire.ProcessParams{ProcessID: p.id}, &r)
+	err = p.client.callAs(ctx, Idempotent, cleanUp, wire.MethodProcessTerminate, wire.ProcessParams{ProcessID: p.id}, &r)
 	return r.Running, err
 }
 
@@ -342,7 +342,7 @@ func (p *Process) Resize(ctx context.Context, rows, cols int) error {
 	if !p.client.Has(FeatureResize) {
 		return unsupported("resizing a terminal")
 	}
-	return p.client.call(ctx, idempotent, wire.MethodProcessResize,
+	return p.client.Call(ctx, Idempotent, wire.MethodProcessResize,
 		wire.ResizeParams{ProcessID: p.id, Rows: cells(rows), Cols: cells(cols)}, nil)
 }
 

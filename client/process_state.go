@@ -29,7 +29,7 @@ func (c *Client) processState(ctx context.Context, params wire.StateParams) (r w
 	if !c.Has(FeatureState) {
 		return r, unsupported("looking at a process")
 	}
-	err = c.call(ctx, idempotent, wire.MethodProcessState, params, &r)
+	err = c.Call(ctx, Idempotent, wire.MethodProcessState, params, &r)
 	return r, err
 }
 
@@ -87,6 +87,6 @@ func (c *Client) search(ctx context.Context, params wire.SearchParams) (r wire.S
 	if !c.Has(FeatureSearch) {
 		return r, unsupported("searching output")
 	}
-	err = c.call(ctx, idempotent, wire.MethodProcessSearch, params, &r)
+	err = c.Call(ctx, Idempotent, wire.MethodProcessSearch, params, &r)
 	return r, err
 }

@@ -33,7 +33,7 @@ func (c *Client) run() {
 }
 
 // install makes a connection the current one and lets the waiting calls go on.
-func (c *Client) install(l *link) {
+func (c *Client) install(l *Link) {
 	c.mu.Lock()
 	c.link = l
 	c.links++
@@ -64,8 +64,7 @@ func (c *Client) fail(err error) {
 	for _, p := range processes {
 		p.fail(err)
 	}
-	c.failBodies(err)
-	c.failObservations(err)
+	c.extensions.lost(err)
 	c.cancel(err)
 }
 
@@ -80,7 +79,7 @@ func (c *Client) patience() time.Duration {
 
 // recover returns a connection that continues the session, with all processes
 // caught up, or why there is none.
-func (c *Client) recover(loss *lostError) (*link, error) {
+func (c *Client) recover(loss *lostError) (*Link, error) {
 	c.opts.Log.Info("connection lost", "err", loss)
 	limit := c.patience()
 	ctx, cancel := context.WithTimeoutCause(c.ctx, limit, ErrRecoveryTimeout)
@@ -88,9 +87,8 @@ func (c *Client) recover(loss *lostError) (*link, error) {
 	c.mu.Lock()
 	c.setState(Status{State: Recovering, Connection: c.links, Err: loss})
 	c.mu.Unlock()
-	c.failBodies(loss)
-	c.failObservations(loss)
-	failed := func(cause error) (*link, error) {
+	c.extensions.lost(loss)
+	failed := func(cause error) (*Link, error) {
 		if c.closed.Load() {
 			return nil, ErrClosed
 		}
@@ -103,7 +101,7 @@ func (c *Client) recover(loss *lostError) (*link, error) {
 		return failed(errors.New("missing session id"))
 	}
 	var last error // why the last attempt failed
-	over := func() (*link, error) {
+	over := func() (*Link, error) {
 		cause := context.Cause(ctx)
 		if cause == ErrRecoveryTimeout {
 			cause = &timeoutError{limit, last}
@@ -183,7 +181,7 @@ func isRefusal(err error) bool {
 }
 
 // resume is one attempt: connect, resume the session, catch up with all processes.
-func (c *Client) resume(ctx context.Context) (*link, error) {
+func (c *Client) resume(ctx context.Context) (*Link, error) {
 	l, err := c.connect(ctx, c.session)
 	if err != nil {
 		return nil, err
@@ -203,7 +201,7 @@ func (c *Client) resume(ctx context.Context) (*link, error) {
 
 // catchUpAll catches up with each process whose start was answered. A process that
 // cannot be continued is given up; the others go on.
-func (c *Client) catchUpAll(ctx context.Context, l *link) error {
+func (c *Client) catchUpAll(ctx context.Context, l *Link) error {
 	c.mu.Lock()
 	var due []*Process
 	for _, p := range c.processes {
@@ -260,7 +258,7 @@ func (c *Client) giveUp(p *Process, err error) {
 		return
 	}
 	c.spawn(func() { // if there is no other connection, the process ends with the session
-		c.callAs(c.ctx, idempotent, patient, wire.MethodProcessTerminate, wire.ProcessParams{ProcessID: p.id}, nil)
+		c.callAs(c.ctx, Idempotent, patient, wire.MethodProcessTerminate, wire.ProcessParams{ProcessID: p.id}, nil)
 	})
 }
 

@@ -40,9 +40,9 @@ func (r *Remote) Write(ctx context.Context, data []byte) error {
 	}
 	for {
 		n := min(len(data), maxWrite)
-		params := wire.WriteAnyParams{SessionID: &r.sessionID, ProcessID: r.process, Chunk: bytes.Clone(data[:n]), WriteID: r.client.newID()}
+		params := wire.WriteAnyParams{SessionID: &r.sessionID, ProcessID: r.process, Chunk: bytes.Clone(data[:n]), WriteID: r.client.NewID()}
 		var result wire.WriteResult
-		err := r.client.call(ctx, idempotent, wire.MethodProcessWriteAny, params, &result)
+		err := r.client.Call(ctx, Idempotent, wire.MethodProcessWriteAny, params, &result)
 		if err == nil {
 			err = writeError(result.Status)
 		}
@@ -75,11 +75,11 @@ func (r *Remote) callOnce(ctx context.Context, method string, params any, id **s
 		return err
 	}
 	if !r.client.Has(FeatureOnce) {
-		return r.client.call(ctx, atMostOnce, method, params, nil)
+		return r.client.Call(ctx, AtMostOnce, method, params, nil)
 	}
-	name := r.client.newID()
+	name := r.client.NewID()
 	*id = &name
-	return r.client.call(ctx, idempotent, method, params, nil)
+	return r.client.Call(ctx, Idempotent, method, params, nil)
 }
 
 // Resize changes the size of the process's terminal.
@@ -87,7 +87,7 @@ func (r *Remote) Resize(ctx context.Context, rows, cols int) error {
 	if err := r.check(); err != nil {
 		return err
 	}
-	return r.client.call(ctx, idempotent, wire.MethodProcessResize,
+	return r.client.Call(ctx, Idempotent, wire.MethodProcessResize,
 		wire.ResizeParams{SessionID: &r.sessionID, ProcessID: r.process, Rows: cells(rows), Cols: cells(cols)}, nil)
 }
 
@@ -97,7 +97,7 @@ func (r *Remote) Terminate(ctx context.Context) (running bool, err error) {
 		return false, err
 	}
 	var result wire.TerminateResult
-	err = r.client.callAs(ctx, idempotent, cleanUp, wire.MethodProcessTerminateAny,
+	err = r.client.callAs(ctx, Idempotent, cleanUp, wire.MethodProcessTerminateAny,
 		wire.TerminateAnyParams{SessionID: &r.sessionID, ProcessID: r.process}, &result)
 	return result.Running, err
 }
@@ -109,7 +109,7 @@ func (c *Client) EndSession(ctx context.Context, sessionID string) error {
 		return unsupported("ending a session")
 	}
 	// Ended twice, it is unknown the second time: that is for the caller to judge.
-	return c.call(ctx, atMostOnce, wire.MethodSessionEnd, wire.SessionEndParams{SessionID: &sessionID}, nil)
+	return c.Call(ctx, AtMostOnce, wire.MethodSessionEnd, wire.SessionEndParams{SessionID: &sessionID}, nil)
 }
 
 // End ends the session with all that runs in it, and closes the client. On servers
@@ -119,7 +119,7 @@ func (c *Client) EndSession(ctx context.Context, sessionID string) error {
 func (c *Client) End(ctx context.Context) error {
 	var err error
 	if c.Has(FeatureEndSession) {
-		err = c.call(ctx, idempotent, wire.MethodSessionEnd, wire.SessionEndParams{}, nil)
+		err = c.Call(ctx, Idempotent, wire.MethodSessionEnd, wire.SessionEndParams{}, nil)
 		if errors.Is(err, ErrSessionLost) && hasCode(err, wire.CodeInvalidRequest) {
 			err = nil // the answer was lost, and then the server did not know the session
 		}

@@ -64,7 +64,7 @@ func (c *Client) startParams(cmd Command) (*wire.StartParams, error) {
 		Sandbox: cmd.Sandbox, Metadata: cmd.Metadata,
 	}
 	if p.ProcessID == "" {
-		p.ProcessID = c.newID()
+		p.ProcessID = c.NewID()
 	}
 	if p.Env == nil {
 		p.Env = map[string]string{}
@@ -168,7 +168,7 @@ func (c *Client) register(p *Process) error {
 // start starts a process, once, through lost connections. The context counts until the
 // start is sent: from then on only the end of the client ends it.
 func (c *Client) start(ctx context.Context, p *Process, params *wire.StartParams) error {
-	err := c.through(ctx, atMostOnce, func(l *link) error {
+	err := c.Through(ctx, AtMostOnce, func(l *Link) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -176,7 +176,7 @@ func (c *Client) start(ctx context.Context, p *Process, params *wire.StartParams
 	})
 	if errors.Is(err, ErrAmbiguous) {
 		known := false // what became of the start
-		err = c.through(c.ctx, idempotent, func(l *link) error {
+		err = c.Through(c.ctx, Idempotent, func(l *Link) error {
 			err := c.startAgain(l, p, params)
 			_, lost := isLost(err)
 			known = !lost
@@ -205,7 +205,7 @@ func (c *Client) abandon(p *Process, err error) {
 }
 
 // startOn sends the start on one connection. The context counts until it is sent.
-func (c *Client) startOn(ctx context.Context, l *link, u urgency, p *Process, params *wire.StartParams) error {
+func (c *Client) startOn(ctx context.Context, l *Link, u urgency, p *Process, params *wire.StartParams) error {
 	if err := networkFits(l, params); err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (c *Client) startOn(ctx context.Context, l *link, u urgency, p *Process, pa
 
 // follow has a process caught up with after each loss of the connection from now on. If
 // this one is lost already, it may have been left out.
-func (c *Client) follow(l *link, p *Process) error {
+func (c *Client) follow(l *Link, p *Process) error {
 	c.mu.Lock()
 	p.started = true
 	c.mu.Unlock()
@@ -247,7 +247,7 @@ type startResult struct {
 // for it. At most one process comes of it, as its id is used once. Only the end of the
 // connection makes it give up, not the caller's context or a lack of places for calls:
 // then nobody would know.
-func (c *Client) startAgain(l *link, p *Process, params *wire.StartParams) error {
+func (c *Client) startAgain(l *Link, p *Process, params *wire.StartParams) error {
 	ctx := context.Background()
 	if l.has(FeatureRetryStart) {
 		again := *params
@@ -277,7 +277,7 @@ const (
 )
 
 // adopt takes over a process that the session has.
-func (c *Client) adopt(ctx context.Context, l *link, p *Process) error {
+func (c *Client) adopt(ctx context.Context, l *Link, p *Process) error {
 	for asked := time.Now(); ; {
 		err := p.catchUp(ctx, l)
 		if err == nil {
@@ -309,7 +309,7 @@ func (c *Client) Adopt(ctx context.Context, id string) (*Process, error) {
 	if err := c.register(p); err != nil {
 		return nil, err
 	}
-	if err := c.through(ctx, idempotent, func(l *link) error { return c.adopt(ctx, l, p) }); err != nil {
+	if err := c.Through(ctx, Idempotent, func(l *Link) error { return c.adopt(ctx, l, p) }); err != nil {
 		c.forget(p)
 		return nil, err
 	}

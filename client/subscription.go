@@ -262,7 +262,7 @@ type acknowledgements struct {
 }
 
 // acknowledge sends an acknowledgement without waiting, behind what was sent before.
-func (l *link) acknowledge(a wire.AckParams) {
+func (l *Link) acknowledge(a wire.AckParams) {
 	l.acks.Lock()
 	newest, queued := l.acks.newest[a.ProcessID]
 	l.acks.newest[a.ProcessID] = max(newest, a.Seq)
@@ -272,7 +272,7 @@ func (l *link) acknowledge(a wire.AckParams) {
 	}
 }
 
-func (l *link) sendNewest(a wire.AckParams) {
+func (l *Link) sendNewest(a wire.AckParams) {
 	l.conn.NotifyNow(wire.MethodAck, a, func() {
 		l.acks.Lock()
 		newest := l.acks.newest[a.ProcessID]

@@ -121,7 +121,7 @@ type upload struct {
 
 func newUpload(f *Files, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOptions) *upload {
 	u := &upload{files: f, source: r, size: size, opts: o, sum: sha256.New()}
-	u.params = wire.UploadOpenParams{UploadID: f.client.newID(), Path: uri, Size: uint64(size), Sandbox: f.sandbox}
+	u.params = wire.UploadOpenParams{UploadID: f.client.NewID(), Path: uri, Size: uint64(size), Sandbox: f.sandbox}
 	if o.ID != "" {
 		u.params.UploadID, u.named = o.ID, true
 	}
@@ -134,13 +134,13 @@ func newUpload(f *Files, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOp
 
 // run sees the upload through lost connections.
 func (u *upload) run(ctx context.Context) error {
-	err := u.files.client.through(ctx, idempotent, func(l *link) error {
+	err := u.files.client.Through(ctx, Idempotent, func(l *Link) error {
 		err := u.runOn(ctx, l)
 		if (u.named || u.inherited) && isStale(err) {
 			u.startOver(l)
 			err = u.runOn(ctx, l)
 		}
-		if err != nil && !l.dead() && (u.opts.ID == "" || ctx.Err() == nil) {
+		if err != nil && (u.opts.ID == "" || ctx.Err() == nil) {
 			u.abort(ctx, l)
 		}
 		return err
@@ -152,9 +152,9 @@ func (u *upload) run(ctx context.Context) error {
 }
 
 // runOn goes on with the upload on one connection.
-func (u *upload) runOn(ctx context.Context, l *link) error {
+func (u *upload) runOn(ctx context.Context, l *Link) error {
 	var at wire.UploadOpenResult
-	if err := l.call(ctx, wire.MethodUploadOpen, u.params, &at); err != nil {
+	if err := l.Call(ctx, wire.MethodUploadOpen, u.params, &at); err != nil {
 		return err
 	}
 	u.finished = u.finished && at.Committed
@@ -191,13 +191,13 @@ func (u *upload) runOn(ctx context.Context, l *link) error {
 }
 
 // commit puts the file in its place.
-func (u *upload) commit(ctx context.Context, l *link) error {
+func (u *upload) commit(ctx context.Context, l *Link) error {
 	params := wire.UploadCommitParams{UploadID: u.params.UploadID, SHA256: hex.EncodeToString(u.sum.Sum(nil))}
-	call, err := l.begin(ctx, ordinary, wire.MethodUploadCommit, params)
+	call, err := l.Begin(ctx, wire.MethodUploadCommit, params)
 	if err != nil {
 		return err
 	}
-	err = call.wait(ctx, nil)
+	err = call.Wait(ctx, nil)
 	_, refused := errors.AsType[*ServerError](err)
 	u.finished = !refused
 	return err
@@ -205,17 +205,15 @@ func (u *upload) commit(ctx context.Context, l *link) error {
 
 // abort lets the server remove what has arrived, and waits for that unless the caller is
 // in a hurry: after an upload that failed, nothing of it is to be seen.
-func (u *upload) abort(ctx context.Context, l *link) {
+func (u *upload) abort(ctx context.Context, l *Link) {
 	params := wire.UploadParams{UploadID: u.params.UploadID}
 	if ctx.Err() != nil {
-		l.tell(wire.MethodUploadAbort, params)
+		l.Tell(wire.MethodUploadAbort, params)
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, abortPatience)
 	defer cancel()
-	if call, err := l.begin(ctx, cleanUp, wire.MethodUploadAbort, params); err == nil {
-		call.wait(ctx, nil)
-	}
+	l.CleanUp(ctx, wire.MethodUploadAbort, params)
 }
 
 // isStale reports whether what an earlier client has sent is part of another file.
@@ -227,9 +225,9 @@ func isStale(err error) bool {
 
 // startOver gives up what an earlier client has sent. The file gets another name for
 // its way: one that is in its place cannot be given up.
-func (u *upload) startOver(l *link) {
-	l.tell(wire.MethodUploadAbort, wire.UploadParams{UploadID: u.params.UploadID})
-	u.params.UploadID = u.files.client.newID()
+func (u *upload) startOver(l *Link) {
+	l.Tell(wire.MethodUploadAbort, wire.UploadParams{UploadID: u.params.UploadID})
+	u.params.UploadID = u.files.client.NewID()
 	u.sum.Reset()
 	u.summed, u.finished, u.named, u.inherited = 0, false, false, false
 }
@@ -260,7 +258,7 @@ func (u *upload) add(offset int64, data []byte) {
 
 // A sender sends the rest of a file on one connection, several blocks at a time.
 type sender struct {
-	link     *link
+	link     *Link
 	source   io.ReaderAt
 	offset   int64 // where to go on
 	size     int64
@@ -273,7 +271,7 @@ type sender struct {
 // run returns when all blocks are answered, or with the first error.
 func (s *sender) run(ctx context.Context) (err error) {
 	type sent struct {
-		call *pending
+		call *Request
 		end  int64
 	}
 	var flying []sent
@@ -281,7 +279,7 @@ func (s *sender) run(ctx context.Context) (err error) {
 		gone, cancel := context.WithCancel(ctx)
 		cancel()
 		for _, f := range flying {
-			f.call.wait(gone, nil)
+			f.call.Wait(gone, nil)
 		}
 	}()
 	if s.block <= 0 {
@@ -298,7 +296,7 @@ func (s *sender) run(ctx context.Context) (err error) {
 				s.read(s.offset, data)
 			}
 			method, params := s.request(s.offset, data)
-			call, err := s.link.begin(ctx, ordinary, method, params)
+			call, err := s.link.Begin(ctx, method, params)
 			if err != nil {
 				return err
 			}
@@ -308,7 +306,7 @@ func (s *sender) run(ctx context.Context) (err error) {
 		}
 		first := flying[0]
 		flying = flying[1:]
-		if err := first.call.wait(ctx, nil); err != nil {
+		if err := first.call.Wait(ctx, nil); err != nil {
 			return err
 		}
 		s.progress(first.end, s.size)
@@ -318,13 +316,13 @@ func (s *sender) run(ctx context.Context) (err error) {
 
 // fill empties a file and writes it in blocks; each connection begins again.
 func (f *Files) fill(ctx context.Context, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOptions) error {
-	return f.client.through(ctx, idempotent, func(l *link) error { return f.fillOn(ctx, l, uri, r, size, o) })
+	return f.client.Through(ctx, Idempotent, func(l *Link) error { return f.fillOn(ctx, l, uri, r, size, o) })
 }
 
-func (f *Files) fillOn(ctx context.Context, l *link, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOptions) error {
-	id := f.client.newID()
+func (f *Files) fillOn(ctx context.Context, l *Link, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOptions) error {
+	id := f.client.NewID()
 	params := wire.OpenParams{HandleID: id, Path: uri, Mode: wire.OpenReplace, Sandbox: f.sandbox}
-	if err := l.call(ctx, wire.MethodFsOpen, params, nil); err != nil {
+	if err := l.Call(ctx, wire.MethodFsOpen, params, nil); err != nil {
 		return err
 	}
 	s := sender{
@@ -335,14 +333,10 @@ func (f *Files) fillOn(ctx context.Context, l *link, uri wire.PathURI, r io.Read
 		progress: o.progress,
 	}
 	if err := s.run(ctx); err != nil {
-		l.tell(wire.MethodFsClose, wire.HandleParams{HandleID: id})
+		l.Tell(wire.MethodFsClose, wire.HandleParams{HandleID: id})
 		return err
 	}
-	call, err := l.begin(ctx, cleanUp, wire.MethodFsClose, wire.HandleParams{HandleID: id})
-	if err != nil {
-		return err
-	}
-	return call.wait(ctx, nil)
+	return l.CleanUp(ctx, wire.MethodFsClose, wire.HandleParams{HandleID: id})
 }
 
 // DownloadOptions change a download. The zero value is fine.

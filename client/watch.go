@@ -36,7 +36,7 @@ const (
 // A watcher ends a connection that is dead in one or both directions. It is used by the
 // goroutine of link.watch.
 type watcher struct {
-	link   *link
+	link   *Link
 	tasks  *sync.WaitGroup // for questions that wait for their answers
 	before rpc.Signs       // at the last look
 
@@ -70,7 +70,7 @@ type followUp struct {
 }
 
 // watch looks after the connection until that ends.
-func (l *link) watch() {
+func (l *Link) watch() {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	w := watcher{link: l, tasks: &tasks, before: l.conn.Signs(), asked: time.Now()}

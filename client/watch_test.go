@@ -97,7 +97,7 @@ func TestUnheardVerdict(t *testing.T) {
 		"we were, and read them now": {[]time.Duration{20, 30, 40, 50, 3}, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := watcher{link: &link{client: &Client{opts: o}}}
+			w := watcher{link: &Link{client: &Client{opts: o}}}
 			now, dead := time.Now(), 0
 			for i, r := range c.reports {
 				if w.isUnheard(now, rpc.Signs{Reports: uint64(i + 1), Unheard: r * time.Second}) && dead == 0 {

@@ -1,0 +1,68 @@
+package client
+
+import (
+	"context"
+	"sync"
+)
+
+// An Extension is what another package keeps for a client, to use methods of the protocol
+// that this package does not know: client/web is one.
+type Extension interface {
+	// Notification takes what the server tells, in the order of arrival. It must not wait,
+	// and ignores methods that it does not know. An error ends the connection.
+	Notification(l *Link, method string, params []byte) error
+
+	// Lost is called when a connection has ended, and when the client has failed. Until it
+	// returns there is no other connection.
+	Lost(err error)
+}
+
+// extensions are those of one client, by key.
+type extensions struct {
+	mu  sync.Mutex
+	all map[any]Extension
+}
+
+// Extend returns the client's extension with this key. The first call makes it.
+func (c *Client) Extend(key any, make func() Extension) Extension {
+	x := &c.extensions
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	e, exists := x.all[key]
+	if !exists {
+		if x.all == nil {
+			x.all = map[any]Extension{}
+		}
+		e = make()
+		x.all[key] = e
+	}
+	return e
+}
+
+// Context ends with the client.
+func (c *Client) Context() context.Context { return c.ctx }
+
+// list returns the extensions without a lock: they may use the client.
+func (x *extensions) list() (all []Extension) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, e := range x.all {
+		all = append(all, e)
+	}
+	return all
+}
+
+func (x *extensions) notification(l *Link, method string, params []byte) error {
+	for _, e := range x.list() {
+		if err := e.Notification(l, method, params); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *extensions) lost(err error) {
+	for _, e := range x.list() {
+		e.Lost(err)
+	}
+}
