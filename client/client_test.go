@@ -122,3 +122,9 @@ func bytesChunk(b []byte, n int) func(func([]byte) bool) {
 		}
 	}
 }
+
+func second[T any](_ T, err error) error { return err }
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

@@ -1,5 +1,6 @@
-// Package client holds processes, files and HTTP requests on another machine,
-// through any trouble of the network between.
+// Package client holds processes on another machine, through any trouble of the network
+// between. Package client/files has the files of that machine, and client/web makes HTTP
+// requests from there; both use a [Client] of this package.
 //
 // A [Client] is one session with a server of the exec-server protocol: tether, or
 // the Codex CLI's own. The session survives its connection. When that is lost, the

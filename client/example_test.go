@@ -5,46 +5,14 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"path/filepath"
-	"strings"
-	"sync"
 
 	"github.com/tetherexec/tether/client"
-	"github.com/tetherexec/tether/internal/listen"
-	"github.com/tetherexec/tether/internal/server"
+	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// exampleServer starts a server for an example.
-func exampleServer() (url string, stop func()) {
-	dir, err := os.MkdirTemp("", "tether-example-")
-	if err != nil {
-		log.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	cfg := server.Config{StateDir: dir}
-	s, err := server.New(cfg)
-	if err != nil {
-		log.Fatal(err)
-	}
-	l, err := listen.Open(ctx, listen.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	var serving sync.WaitGroup
-	serving.Go(func() { s.Serve(ctx, l) })
-	return l.URL, func() {
-		cancel()
-		serving.Wait()
-		s.Close()
-		os.RemoveAll(dir)
-	}
-}
-
 func ExampleDial() {
-	url, stop := exampleServer()
+	url, stop := tethertest.ExampleServer()
 	defer stop()
 	ctx := context.Background()
 
@@ -66,7 +34,7 @@ func ExampleDial() {
 
 // Wait returns when the goroutine has printed everything.
 func ExampleProcess_Wait() {
-	url, stop := exampleServer()
+	url, stop := tethertest.ExampleServer()
 	defer stop()
 	ctx := context.Background()
 
@@ -88,7 +56,7 @@ func ExampleProcess_Wait() {
 }
 
 func ExampleProcess_Stdin() {
-	url, stop := exampleServer()
+	url, stop := tethertest.ExampleServer()
 	defer stop()
 	ctx := context.Background()
 
@@ -113,59 +81,8 @@ func ExampleProcess_Stdin() {
 	// pear
 }
 
-func ExampleFiles_Upload() {
-	url, stop := exampleServer()
-	defer stop()
-	ctx := context.Background()
-
-	c, err := client.Dial(ctx, url, client.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	dir, err := os.MkdirTemp("", "tether-example-")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-
-	files := c.Files(nil)
-	name := filepath.Join(dir, "greeting")
-	const text = "hello\n"
-	if err := files.Upload(ctx, name, strings.NewReader(text), int64(len(text)), client.UploadOptions{Mode: 0o600}); err != nil {
-		log.Fatal(err)
-	}
-	if err := files.Download(ctx, name, os.Stdout, client.DownloadOptions{}); err != nil {
-		log.Fatal(err)
-	}
-	// Output: hello
-}
-
-func ExampleClient_Transport() {
-	url, stop := exampleServer()
-	defer stop()
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintln(w, "you want", r.URL.Path)
-	}))
-	defer site.Close()
-
-	c, err := client.Dial(context.Background(), url, client.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	web := http.Client{Transport: c.Transport()}
-	resp, err := web.Get(site.URL + "/page")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer resp.Body.Close()
-	io.Copy(os.Stdout, resp.Body)
-	// Output: you want /page
-}
-
 func ExampleLazy() {
-	url, stop := exampleServer()
+	url, stop := tethertest.ExampleServer()
 	defer stop()
 	ctx := context.Background()
 

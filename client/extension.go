@@ -39,8 +39,8 @@ func (c *Client) Extend(key any, make func() Extension) Extension {
 	return e
 }
 
-// Context ends with the client.
-func (c *Client) Context() context.Context { return c.ctx }
+// Lifetime is a context that ends with the client.
+func (c *Client) Lifetime() context.Context { return c.ctx }
 
 // list returns the extensions without a lock: they may use the client.
 func (x *extensions) list() (all []Extension) {

@@ -38,7 +38,7 @@ func TestOneStream(t *testing.T) {
 func TestOneStreamIsNotAskedFor(t *testing.T) {
 	t.Parallel()
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
-	plain(line)
+	tethertest.Plain(line)
 	var asked atomic.Int32
 	starts := line.On(cable.FromClient, cable.Method(wire.MethodProcessStart).Always(), cable.Amend(func(members map[string]any) {
 		if _, found := members["params"].(map[string]any)["oneStream"]; found {

@@ -14,6 +14,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/frames"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/files"
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
@@ -54,7 +55,7 @@ func TestLinkDeadInOneDirection(t *testing.T) {
 			swallowed := bad.On(cable.FromClient, cable.Method("fs/getMetadata"), cable.Drop, cable.SwallowAfter)
 			ctx, cancel := context.WithTimeout(t.Context(), beforeTheServer)
 			defer cancel()
-			if _, err := c.Files(nil).Stat(ctx, "/"); err != nil {
+			if _, err := files.Of(c).Stat(ctx, "/"); err != nil {
 				t.Errorf("Stat: %v", err)
 			}
 			if n := swallowed.Count(); n != 1 {

@@ -87,7 +87,7 @@ func TestSearch(t *testing.T) {
 // A server of another kind is not asked.
 func TestInspectionIsAFeature(t *testing.T) {
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
-	plain(line)
+	tethertest.Plain(line)
 	r := dial(t, line.URL(), client.Options{}).Remote("s", "p")
 	if _, err := r.State(tethertest.Within(t)); !errors.Is(err, client.ErrUnsupported) {
 		t.Error(err)

@@ -61,7 +61,7 @@ func TestRemoteStdin(t *testing.T) {
 	cmd.Stdin = true
 	p := start(t, owner, cmd)
 	r := other.Remote(owner.PublicID(), p.ID())
-	data := pattern(t, 300_000)
+	data := tethertest.PatternBytes(t, 300_000)
 	reading := make(chan []byte, 1)
 	go func() {
 		b, _ := io.ReadAll(p.Output())
@@ -126,7 +126,7 @@ func TestEnd(t *testing.T) {
 	for name, prepare := range map[string]func(*cable.Cable){
 		"tether":      func(*cable.Cable) {},
 		"lost answer": func(c *cable.Cable) { c.On(cable.FromServer, cable.Answer("tether/session/end"), cable.SeverBefore) },
-		"plain":       plain,
+		"plain":       tethertest.Plain,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := tethertest.StartServer(t, server.Config{})
@@ -153,7 +153,7 @@ func TestEnd(t *testing.T) {
 
 func TestUnsupported(t *testing.T) {
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
-	plain(line)
+	tethertest.Plain(line)
 	c := dial(t, line.URL(), client.Options{})
 	r, ctx := c.Remote("s", "p"), tethertest.Within(t)
 	for what, err := range map[string]error{

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/client"
+	clientweb "github.com/tetherexec/tether/client/web"
 	"github.com/tetherexec/tether/internal/cable"
 )
 
@@ -194,7 +195,7 @@ func TestClientHTTP(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[string]int{}
 	more := make(chan struct{})
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		mu.Lock()
 		asked[q.URL.Path]++
 		mu.Unlock()
@@ -212,11 +213,11 @@ func TestClientHTTP(t *testing.T) {
 			}
 		}
 	}))
-	defer web.Close()
+	defer site.Close()
 	withRig(t, client.Options{}, func(r rig) {
-		h := &http.Client{Transport: r.Client.Transport()}
+		h := &http.Client{Transport: clientweb.Of(r.Client)}
 		get := func(path string) (string, error) {
-			response, err := h.Get(web.URL + "/" + string(r.who) + path)
+			response, err := h.Get(site.URL + "/" + string(r.who) + path)
 			if err != nil {
 				return "", err
 			}

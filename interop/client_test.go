@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/files"
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
@@ -443,7 +444,7 @@ func TestClientOneWayLink(t *testing.T) {
 		r.cable.On(cable.FromClient, cable.Method("fs/getMetadata"), cable.Drop, cable.SwallowAfter)
 		ctx, cancel := context.WithTimeout(r.Context(), 25*time.Second) // tether ends a connection from which it hears nothing after 40 s
 		defer cancel()
-		if _, err := r.Files(nil).Stat(ctx, "/"); err != nil {
+		if _, err := files.Of(r.Client).Stat(ctx, "/"); err != nil {
 			r.Errorf("Stat: %v", err)
 		}
 		if n := r.Status().Connection; n < 2 {

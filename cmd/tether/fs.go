@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/files"
 	"github.com/tetherexec/tether/internal/copy"
 	"github.com/tetherexec/tether/internal/terminal"
 )
@@ -47,7 +47,7 @@ func needPaths(least int) cobra.PositionalArgs {
 type fileVisit struct {
 	*connection
 	ctx      context.Context
-	files    *client.Files
+	files    *files.Files
 	stderr   io.Writer
 	failures int
 }
@@ -58,7 +58,7 @@ func (f *serverFlags) visitFiles(cmd *cobra.Command, args []string, do func(v *f
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
 	err := f.visit(ctx, cmd.ErrOrStderr(), func(conn *connection) error {
-		v := &fileVisit{connection: conn, ctx: ctx, files: conn.Files(nil), stderr: cmd.ErrOrStderr()}
+		v := &fileVisit{connection: conn, ctx: ctx, files: files.Of(conn.Client), stderr: cmd.ErrOrStderr()}
 		for _, arg := range args {
 			path, err := copy.RemotePath(conn.Info(), parseRemote(arg))
 			if err == nil {
@@ -264,6 +264,6 @@ func (f *copyFlags) print(cmd *cobra.Command, args []string) error {
 	}
 	out := terminal.OutputWriter{Writer: cmd.OutOrStdout()}
 	return f.visitFiles(cmd, args, func(v *fileVisit, path string) error {
-		return v.files.Download(v.ctx, path, out, client.DownloadOptions{})
+		return v.files.Download(v.ctx, path, out, files.DownloadOptions{})
 	})
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/files"
 	"github.com/tetherexec/tether/internal/copy"
 	"github.com/tetherexec/tether/internal/terminal"
 )
@@ -26,7 +26,7 @@ type fileFacts struct {
 	CreatedMs  int64    `json:"createdMs,omitempty"`
 }
 
-func factsOf(path string, info client.FileInfo) fileFacts {
+func factsOf(path string, info files.FileInfo) fileFacts {
 	f := fileFacts{Path: jsonPath(path), Type: typeText(info), IsLink: info.IsLink(), Size: info.Size(), ModifiedMs: info.ModTime().UnixMilli()}
 	if perm, known := info.Permissions(); known {
 		f.Mode = fmt.Sprintf("%04o", perm)
@@ -37,7 +37,7 @@ func factsOf(path string, info client.FileInfo) fileFacts {
 	return f
 }
 
-func typeText(info client.FileInfo) string {
+func typeText(info files.FileInfo) string {
 	switch {
 	case info.IsDir():
 		return "directory"
@@ -158,7 +158,7 @@ type longList struct {
 
 func newLongList(out io.Writer) *longList { return &longList{out: out} }
 
-func (t *longList) row(name string, info client.FileInfo) {
+func (t *longList) row(name string, info files.FileInfo) {
 	kind := "-"
 	switch {
 	case info.IsLink():

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/files"
 	"github.com/tetherexec/tether/examples/internal/executor"
 )
 
@@ -33,7 +34,7 @@ func run(ctx context.Context, name string) error {
 		return err
 	}
 	defer c.Close()
-	files := c.Files(nil)
+	there := files.Of(c)
 
 	local, err := os.Open(name)
 	if err != nil {
@@ -46,21 +47,21 @@ func run(ctx context.Context, name string) error {
 	}
 	remote := fmt.Sprintf("/tmp/tether-example-%d", os.Getpid())
 	// The file is there when it is all there, or not at all.
-	err = files.Upload(ctx, remote, local, info.Size(), client.UploadOptions{
+	err = there.Upload(ctx, remote, local, info.Size(), files.UploadOptions{
 		Progress: func(done, total int64) { fmt.Printf("\rsent %d of %d bytes", done, total) },
 	})
 	fmt.Println()
 	if err != nil {
 		return err
 	}
-	defer files.Remove(ctx, remote)
+	defer there.Remove(ctx, remote)
 
 	back, err := os.CreateTemp("", "tether-example-")
 	if err != nil {
 		return err
 	}
 	defer os.Remove(back.Name())
-	err = files.Download(ctx, remote, back, client.DownloadOptions{
+	err = there.Download(ctx, remote, back, files.DownloadOptions{
 		Progress: func(done, total int64) { fmt.Printf("\rreceived %d of %d bytes", done, total) },
 	})
 	fmt.Println()

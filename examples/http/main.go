@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/web"
 	"github.com/tetherexec/tether/examples/internal/executor"
 )
 
@@ -43,8 +44,8 @@ func run(ctx context.Context, page string) error {
 	}
 	defer c.Close()
 
-	web := http.Client{Transport: c.Transport()}
-	resp, err := web.Get(page)
+	browser := http.Client{Transport: web.Of(c)}
+	resp, err := browser.Get(page)
 	if err != nil {
 		return err
 	}

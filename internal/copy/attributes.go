@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/files"
 )
 
 // ErrNoAttributes means that times and permissions cannot be kept.
@@ -21,7 +21,7 @@ func (c *copier) keepRemote(ctx context.Context, it item) error {
 	if !c.Preserve || !it.hasMode {
 		return nil
 	}
-	a := client.Attributes{Permissions: &it.mode, Modified: &it.modified}
+	a := files.Attributes{Permissions: &it.mode, Modified: &it.modified}
 	return RetryIdempotent(func() error { return c.files.SetAttributes(ctx, it.to, a) })
 }
 
@@ -76,7 +76,7 @@ func (c *copier) planOnServer(ctx context.Context, plan *plan, from, to string) 
 	return c.planRemoteTree(ctx, plan, info, from, to, nil)
 }
 
-func (c *copier) planRemoteTree(ctx context.Context, plan *plan, info client.FileInfo, from, to string, inside []string) error {
+func (c *copier) planRemoteTree(ctx context.Context, plan *plan, info files.FileInfo, from, to string, inside []string) error {
 	made := remoteItem(info, from, to)
 	switch {
 	case info.IsLink():

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/files"
 	"github.com/tetherexec/tether/internal/terminal"
 )
 
@@ -77,7 +78,7 @@ type Failure struct {
 type copier struct {
 	Config
 	client  *client.Client
-	files   *client.Files
+	files   *files.Files
 	journal *Journal
 
 	mu    sync.Mutex
@@ -87,7 +88,7 @@ type copier struct {
 // Run copies. Its error is one that ends the whole copy; those of single files are reported.
 // The journal may be nil.
 func Run(ctx context.Context, c *client.Client, j *Journal, cfg Config) error {
-	return (&copier{Config: cfg, client: c, files: c.Files(nil), journal: j}).run(ctx)
+	return (&copier{Config: cfg, client: c, files: files.Of(c), journal: j}).run(ctx)
 }
 
 // run makes everything that is planned.
@@ -256,7 +257,7 @@ func (c *copier) compare(ctx context.Context, local io.Reader, remote string) er
 	if _, err := io.Copy(here, local); err != nil {
 		return err
 	}
-	if err := c.files.Download(ctx, remote, there, client.DownloadOptions{}); err != nil {
+	if err := c.files.Download(ctx, remote, there, files.DownloadOptions{}); err != nil {
 		return err
 	}
 	if string(here.Sum(nil)) != string(there.Sum(nil)) {

@@ -14,7 +14,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/files"
 	"github.com/tetherexec/tether/internal/filelock"
 )
 
@@ -51,7 +51,7 @@ func (c *copier) download(ctx context.Context, it item) error {
 	}
 	c.Report.Resize(info.Size() - it.size)
 	it.size, it.modified = info.Size(), info.ModTime()
-	if told, ok := info.(client.FileInfo); ok {
+	if told, ok := info.(files.FileInfo); ok {
 		it.mode, it.hasMode = told.Permissions()
 	}
 	absolute, err := filepath.Abs(to)
@@ -94,7 +94,7 @@ func (c *copier) downloadToDevice(ctx context.Context, it item, to string) error
 		return err
 	}
 	last := int64(0)
-	err = c.files.Download(ctx, it.from, f, client.DownloadOptions{Progress: func(done, _ int64) {
+	err = c.files.Download(ctx, it.from, f, files.DownloadOptions{Progress: func(done, _ int64) {
 		c.Report.Add(done - last)
 		last = done
 	}})
@@ -118,7 +118,7 @@ type partialFile struct {
 }
 
 // fetch downloads. It goes on where an earlier run has stopped, if the partial file is as the journal says.
-func (p *partialFile) fetch(ctx context.Context, source *client.File, known fileState, old fs.FileInfo) (err error) {
+func (p *partialFile) fetch(ctx context.Context, source *files.File, known fileState, old fs.FileInfo) (err error) {
 	release, err := p.open()
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (p *partialFile) fetch(ctx context.Context, source *client.File, known file
 	case err != nil:
 		return err
 	case p.got != p.size && p.size != 0, now.Size() != p.size, !now.ModTime().Equal(p.modified):
-		return client.ErrChanged
+		return files.ErrChanged
 	}
 	if p.Verify {
 		if err := p.compare(ctx, io.NewSectionReader(p.file, 0, p.got), p.from); err != nil {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/files"
 )
 
 // An item is one thing to be made at the destination.
@@ -213,7 +213,7 @@ func (c *copier) planDownload(ctx context.Context, plan *plan, from, to string) 
 }
 
 // remoteItem is the item for a path of the server's machine.
-func remoteItem(info client.FileInfo, from, to string) item {
+func remoteItem(info files.FileInfo, from, to string) item {
 	it := item{from: from, to: to, size: info.Size(), modified: info.ModTime()}
 	it.mode, it.hasMode = info.Permissions()
 	return it
@@ -241,7 +241,7 @@ type treeDownload struct {
 
 // directory plans one directory. real is its path without links, inside where it is below
 // the source.
-func (t treeDownload) directory(ctx context.Context, info client.FileInfo, from, real, to string, inside []string) error {
+func (t treeDownload) directory(ctx context.Context, info files.FileInfo, from, real, to string, inside []string) error {
 	t.plan.directories = append(t.plan.directories, remoteItem(info, from, to))
 	entries, err := List(ctx, t.files, from)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/files"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -56,13 +57,13 @@ func RemotePath(info wire.EnvironmentInfo, name string) (string, error) {
 // An Entry is a name in a directory of the server's machine, and what it is.
 type Entry struct {
 	Name string
-	Info client.FileInfo
+	Info files.FileInfo
 	Err  error // why Info is not known
 }
 
 // List lists a directory, sorted by name. Links that lead nowhere are not in it.
-func List(ctx context.Context, files *client.Files, dir string) ([]Entry, error) {
-	names, err := remoteNames(ctx, files, dir)
+func List(ctx context.Context, remote *files.Files, dir string) ([]Entry, error) {
+	names, err := remoteNames(ctx, remote, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +79,7 @@ func List(ctx context.Context, files *client.Files, dir string) ([]Entry, error)
 				e.Err = errors.New("the server has sent a name that is none")
 				return
 			}
-			e.Info, e.Err = files.Stat(ctx, Join(dir, name))
+			e.Info, e.Err = remote.Stat(ctx, Join(dir, name))
 		})
 	}
 	asking.Wait()
@@ -87,8 +88,8 @@ func List(ctx context.Context, files *client.Files, dir string) ([]Entry, error)
 
 // remoteNames are the names in a directory. A list has names that are no UTF-8 in a
 // form that means nothing; a walk has the true ones, but no links.
-func remoteNames(ctx context.Context, files *client.Files, dir string) ([]string, error) {
-	entries, err := files.ReadDir(ctx, dir)
+func remoteNames(ctx context.Context, remote *files.Files, dir string) ([]string, error) {
+	entries, err := remote.ReadDir(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +105,7 @@ func remoteNames(ctx context.Context, files *client.Files, dir string) ([]string
 	if len(doubtful) == 0 {
 		return names, nil
 	}
-	walk, err := files.Walk(ctx, dir, client.WalkOptions{MaxDepth: 1})
+	walk, err := remote.Walk(ctx, dir, files.WalkOptions{MaxDepth: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +125,7 @@ func remoteNames(ctx context.Context, files *client.Files, dir string) ([]string
 
 // Mkdir makes a directory. After a lost answer it is asked again; that the directory exists
 // then is what was wanted.
-func Mkdir(ctx context.Context, files *client.Files, path string) error {
+func Mkdir(ctx context.Context, files *files.Files, path string) error {
 	doubt := false
 	return RetryIdempotent(func() error {
 		err := files.Mkdir(ctx, path)
@@ -140,7 +141,7 @@ func Mkdir(ctx context.Context, files *client.Files, path string) error {
 
 // Remove removes what is at a path. After a lost answer it is asked again; that it is
 // gone then is what was wanted.
-func Remove(ctx context.Context, files *client.Files, path string, recursive bool) error {
+func Remove(ctx context.Context, files *files.Files, path string, recursive bool) error {
 	info, err := files.Stat(ctx, path)
 	if err == nil && info.IsDir() && !info.IsLink() {
 		if !recursive {

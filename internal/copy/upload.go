@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/files"
 )
 
 // upload sends a file, unless an earlier run has sent it.
@@ -64,7 +65,7 @@ func (c *copier) uploadAndCheck(ctx context.Context, f *os.File, it item, id str
 		return 0, err
 	}
 	if after, err := f.Stat(); err != nil || after.Size() != it.size || !after.ModTime().Equal(it.modified) {
-		return 0, errors.Join(client.ErrChanged, err)
+		return 0, errors.Join(files.ErrChanged, err)
 	}
 	if c.Verify || !c.client.Has(client.FeatureUpload) {
 		if err := c.compare(ctx, io.NewSectionReader(f, 0, it.size), it.to); err != nil {
@@ -77,7 +78,7 @@ func (c *copier) uploadAndCheck(ctx context.Context, f *os.File, it item, id str
 // send uploads, and counts. It returns how much was there already.
 func (c *copier) send(ctx context.Context, f *os.File, it item, id string) (resumed int64, err error) {
 	last, first := int64(0), true
-	o := client.UploadOptions{Mode: it.mode, ID: id, Progress: func(done, _ int64) {
+	o := files.UploadOptions{Mode: it.mode, ID: id, Progress: func(done, _ int64) {
 		if first && done > 0 && id != "" {
 			resumed = done
 			c.Report.Skip(done)

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/files"
 	"github.com/tetherexec/tether/unifiedexec"
 	"github.com/tetherexec/tether/wire"
 )
@@ -205,9 +206,9 @@ func (p place) parent(name string) string {
 
 // files returns the executor's files as far as a sandbox lets them be reached, which is
 // as far as commands get.
-func (p place) files(sandbox *wire.Sandbox) *client.Files {
+func (p place) files(sandbox *wire.Sandbox) *files.Files {
 	if sandbox == nil {
-		return p.client.Files(nil)
+		return files.Of(p.client)
 	}
 	s := *sandbox
 	if s.PolicyContext == nil {
@@ -222,5 +223,5 @@ func (p place) files(sandbox *wire.Sandbox) *client.Files {
 	if s.WindowsSandboxLevel == "" {
 		s.WindowsSandboxLevel = wire.WindowsDisabled
 	}
-	return p.client.Files(&s)
+	return files.Of(p.client).Confined(&s)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/files"
 	"github.com/tetherexec/tether/internal/wording"
 )
 
@@ -39,7 +40,7 @@ type listArgs struct {
 }
 
 // at has the files of the executor, an absolute path, and the directory that it is in.
-func (d *desk) at(ctx context.Context, name string) (files *client.Files, path, dir string, err error) {
+func (d *desk) at(ctx context.Context, name string) (remote *files.Files, path, dir string, err error) {
 	p, err := d.place(ctx)
 	if err != nil {
 		return nil, "", "", err
@@ -79,17 +80,17 @@ func (d *desk) readFile(ctx context.Context, req *mcp.CallToolRequest) (outcome,
 	if args.Path == "" {
 		return outcome{}, missing("path")
 	}
-	files, name, _, err := d.at(ctx, args.Path)
+	remote, name, _, err := d.at(ctx, args.Path)
 	if err != nil {
 		return outcome{}, d.failedFile(toolReadFile, err)
 	}
-	info, err := files.Stat(ctx, name)
+	info, err := remote.Stat(ctx, name)
 	if err == nil && info.Size() > maxReadFile {
 		err = fmt.Errorf("%s has %d bytes; read parts of it with exec_command", name, info.Size())
 	}
 	var data []byte
 	if err == nil {
-		data, err = files.ReadFile(ctx, name)
+		data, err = remote.ReadFile(ctx, name)
 	}
 	if err == nil && !utf8.Valid(data) {
 		err = fmt.Errorf("%s is not text in UTF-8; look at its %d bytes with exec_command", name, len(data))
@@ -140,15 +141,15 @@ func (d *desk) writeFile(ctx context.Context, req *mcp.CallToolRequest) (outcome
 	case args.Content == nil:
 		return outcome{}, missing("content")
 	}
-	files, name, dir, err := d.at(ctx, args.Path)
+	remote, name, dir, err := d.at(ctx, args.Path)
 	if err != nil {
 		return outcome{}, d.failedFile(toolWriteFile, err)
 	}
 	if args.CreateDirectories && dir != "" {
-		err = files.MkdirAll(ctx, dir)
+		err = remote.MkdirAll(ctx, dir)
 	}
 	if err == nil {
-		err = files.WriteFile(ctx, name, []byte(*args.Content))
+		err = remote.WriteFile(ctx, name, []byte(*args.Content))
 	}
 	if err != nil {
 		return outcome{}, d.failedFile(toolWriteFile, err)
@@ -167,11 +168,11 @@ func (d *desk) listDir(ctx context.Context, req *mcp.CallToolRequest) (outcome, 
 	if err := parseArgs(req, &args); err != nil {
 		return outcome{}, err
 	}
-	files, name, _, err := d.at(ctx, args.Path)
+	remote, name, _, err := d.at(ctx, args.Path)
 	if err != nil {
 		return outcome{}, d.failedFile(toolListDir, err)
 	}
-	entries, err := files.ReadDir(ctx, name)
+	entries, err := remote.ReadDir(ctx, name)
 	if err != nil {
 		return outcome{}, d.failedFile(toolListDir, err)
 	}

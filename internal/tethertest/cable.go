@@ -23,3 +23,13 @@ func LayCableWith(t testing.TB, cfg cable.Config) *cable.Cable {
 	t.Cleanup(c.Close)
 	return c
 }
+
+// Plain makes the server behind a cable look like one without tether's additions, as the
+// reference is.
+func Plain(c *cable.Cable) {
+	c.On(cable.FromServer, cable.Answer("initialize").Always(), cable.Amend(func(members map[string]any) {
+		if result, ok := members["result"].(map[string]any); ok {
+			delete(result, "tether")
+		}
+	}))
+}

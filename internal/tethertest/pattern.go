@@ -3,6 +3,7 @@ package tethertest
 import (
 	"encoding/binary"
 	"io"
+	"testing"
 )
 
 // Pattern returns n bytes that are the same for the same seed and nowhere
@@ -29,4 +30,14 @@ func (p *pattern) Read(b []byte) (int, error) {
 		n += c
 	}
 	return n, nil
+}
+
+// PatternBytes returns n bytes that look random.
+func PatternBytes(t testing.TB, n int64) []byte {
+	t.Helper()
+	data, err := io.ReadAll(Pattern(1, n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }

@@ -1,4 +1,4 @@
-package client
+package files
 
 import (
 	"bytes"
@@ -6,12 +6,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"io/fs"
 	"strings"
 	"time"
 
+	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -32,14 +34,14 @@ const (
 type UploadOptions struct {
 	// Mode are the permissions of a new file, whatever the umask of the server; zero:
 	// those of any new file. A file that is replaced keeps its own. Servers without
-	// FeatureUpload do not know it.
+	// client.FeatureUpload do not know it.
 	Mode fs.FileMode
 
 	// ID, if not empty, names the upload in the session, in up to 64 bytes. A client that
 	// has resumed the session, see Options.Resume, goes on with what an earlier one has
 	// sent under the same ID, if the server finds in the end that all bytes are those
 	// of r; otherwise it begins again. What has arrived when the context ends is kept
-	// for that. Servers without FeatureUpload do not know it.
+	// for that. Servers without client.FeatureUpload do not know it.
 	ID string
 
 	// Progress, if set, is told what has arrived. It must not wait.
@@ -57,7 +59,7 @@ func sliceReader(data []byte) io.ReaderAt { return bytes.NewReader(data) }
 
 // Upload makes a file of the executor of the first size bytes of r, or replaces one.
 //
-// On servers with [FeatureUpload] it goes on after a lost connection with what has not
+// On servers with [client.FeatureUpload] it goes on after a lost connection with what has not
 // arrived, the server compares the SHA-256 of all bytes, and the file takes its place
 // in one step or not at all. Other servers, and those that shall enforce a sandbox,
 // replace a file of up to 8 MiB with one request. A larger one they empty and fill:
@@ -68,7 +70,7 @@ func (f *Files) Upload(ctx context.Context, name string, r io.ReaderAt, size int
 		switch info := f.client.Info(); {
 		case size < 0:
 			return fs.ErrInvalid
-		case f.client.Has(FeatureUpload) && !f.confined():
+		case f.client.Has(client.FeatureUpload) && !f.confined():
 			return newUpload(f, uri, r, size, o).run(ctx)
 		case size <= maxWholeFile:
 			return f.uploadWhole(ctx, uri, r, size, o)
@@ -134,7 +136,7 @@ func newUpload(f *Files, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOp
 
 // run sees the upload through lost connections.
 func (u *upload) run(ctx context.Context) error {
-	err := u.files.client.Through(ctx, Idempotent, func(l *Link) error {
+	err := u.files.client.Through(ctx, client.Idempotent, func(l *client.Link) error {
 		err := u.runOn(ctx, l)
 		if (u.named || u.inherited) && isStale(err) {
 			u.startOver(l)
@@ -146,13 +148,13 @@ func (u *upload) run(ctx context.Context) error {
 		return err
 	})
 	if err != nil && u.finished {
-		err = &ambiguousError{lost: err}
+		err = fmt.Errorf("%w: %w", client.ErrAmbiguous, err)
 	}
 	return err
 }
 
 // runOn goes on with the upload on one connection.
-func (u *upload) runOn(ctx context.Context, l *Link) error {
+func (u *upload) runOn(ctx context.Context, l *client.Link) error {
 	var at wire.UploadOpenResult
 	if err := l.Call(ctx, wire.MethodUploadOpen, u.params, &at); err != nil {
 		return err
@@ -191,21 +193,21 @@ func (u *upload) runOn(ctx context.Context, l *Link) error {
 }
 
 // commit puts the file in its place.
-func (u *upload) commit(ctx context.Context, l *Link) error {
+func (u *upload) commit(ctx context.Context, l *client.Link) error {
 	params := wire.UploadCommitParams{UploadID: u.params.UploadID, SHA256: hex.EncodeToString(u.sum.Sum(nil))}
 	call, err := l.Begin(ctx, wire.MethodUploadCommit, params)
 	if err != nil {
 		return err
 	}
 	err = call.Wait(ctx, nil)
-	_, refused := errors.AsType[*ServerError](err)
+	_, refused := errors.AsType[*client.ServerError](err)
 	u.finished = !refused
 	return err
 }
 
 // abort lets the server remove what has arrived, and waits for that unless the caller is
 // in a hurry: after an upload that failed, nothing of it is to be seen.
-func (u *upload) abort(ctx context.Context, l *Link) {
+func (u *upload) abort(ctx context.Context, l *client.Link) {
 	params := wire.UploadParams{UploadID: u.params.UploadID}
 	if ctx.Err() != nil {
 		l.Tell(wire.MethodUploadAbort, params)
@@ -218,14 +220,14 @@ func (u *upload) abort(ctx context.Context, l *Link) {
 
 // isStale reports whether what an earlier client has sent is part of another file.
 func isStale(err error) bool {
-	refusal, ok := errors.AsType[*ServerError](err)
+	refusal, ok := errors.AsType[*client.ServerError](err)
 	return ok && (strings.HasPrefix(refusal.Message, "sha256 does not match") ||
 		strings.HasSuffix(refusal.Message, "was opened with other parameters"))
 }
 
 // startOver gives up what an earlier client has sent. The file gets another name for
 // its way: one that is in its place cannot be given up.
-func (u *upload) startOver(l *Link) {
+func (u *upload) startOver(l *client.Link) {
 	l.Tell(wire.MethodUploadAbort, wire.UploadParams{UploadID: u.params.UploadID})
 	u.params.UploadID = u.files.client.NewID()
 	u.sum.Reset()
@@ -258,7 +260,7 @@ func (u *upload) add(offset int64, data []byte) {
 
 // A sender sends the rest of a file on one connection, several blocks at a time.
 type sender struct {
-	link     *Link
+	link     *client.Link
 	source   io.ReaderAt
 	offset   int64 // where to go on
 	size     int64
@@ -271,7 +273,7 @@ type sender struct {
 // run returns when all blocks are answered, or with the first error.
 func (s *sender) run(ctx context.Context) (err error) {
 	type sent struct {
-		call *Request
+		call *client.Request
 		end  int64
 	}
 	var flying []sent
@@ -316,10 +318,10 @@ func (s *sender) run(ctx context.Context) (err error) {
 
 // fill empties a file and writes it in blocks; each connection begins again.
 func (f *Files) fill(ctx context.Context, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOptions) error {
-	return f.client.Through(ctx, Idempotent, func(l *Link) error { return f.fillOn(ctx, l, uri, r, size, o) })
+	return f.client.Through(ctx, client.Idempotent, func(l *client.Link) error { return f.fillOn(ctx, l, uri, r, size, o) })
 }
 
-func (f *Files) fillOn(ctx context.Context, l *Link, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOptions) error {
+func (f *Files) fillOn(ctx context.Context, l *client.Link, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOptions) error {
 	id := f.client.NewID()
 	params := wire.OpenParams{HandleID: id, Path: uri, Mode: wire.OpenReplace, Sandbox: f.sandbox}
 	if err := l.Call(ctx, wire.MethodFsOpen, params, nil); err != nil {

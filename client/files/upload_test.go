@@ -1,4 +1,4 @@
-package client_test
+package files_test
 
 import (
 	"bytes"
@@ -12,19 +12,11 @@ import (
 	"testing"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/files"
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 )
-
-// plain makes a server one of the reference: without any additions.
-func plain(c *cable.Cable) {
-	c.On(cable.FromServer, cable.Answer("initialize").Always(), cable.Amend(func(members map[string]any) {
-		if result, ok := members["result"].(map[string]any); ok {
-			delete(result, "tether")
-		}
-	}))
-}
 
 func wantFile(t *testing.T, name string, want []byte) {
 	t.Helper()
@@ -36,10 +28,10 @@ func wantFile(t *testing.T, name string, want []byte) {
 func TestUploadThroughCuts(t *testing.T) {
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
-	data, name := pattern(t, 20<<20+5), filepath.Join(t.TempDir(), "file")
+	data, name := tethertest.PatternBytes(t, 20<<20+5), filepath.Join(t.TempDir(), "file")
 	cuts := cutter{cable, 8}
 	var last int64
-	err := c.Files(nil).Upload(tethertest.Within(t), name, bytes.NewReader(data), int64(len(data)), client.UploadOptions{
+	err := files.Of(c).Upload(tethertest.Within(t), name, bytes.NewReader(data), int64(len(data)), files.UploadOptions{
 		Mode: 0o640,
 		Progress: func(done, total int64) {
 			if done > 0 && done < total {
@@ -66,7 +58,7 @@ func TestUploadWithLostCommit(t *testing.T) {
 	c := dial(t, line.URL(), client.Options{})
 	lost := line.On(cable.FromServer, cable.Answer("tether/upload/commit"), cable.SeverBefore)
 	name := filepath.Join(t.TempDir(), "file")
-	if err := c.Files(nil).Upload(tethertest.Within(t), name, strings.NewReader("hello"), 5, client.UploadOptions{}); err != nil {
+	if err := files.Of(c).Upload(tethertest.Within(t), name, strings.NewReader("hello"), 5, files.UploadOptions{}); err != nil {
 		t.Error(err)
 	}
 	wantFile(t, name, []byte("hello"))
@@ -79,7 +71,7 @@ func TestUploadWithLostCommit(t *testing.T) {
 // client.
 func TestUploadGoesOnInAnotherClient(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
-	data, other := pattern(t, 6<<20+5), pattern(t, 6<<20+5)
+	data, other := tethertest.PatternBytes(t, 6<<20+5), tethertest.PatternBytes(t, 6<<20+5)
 	other[0]++
 	for _, test := range []struct {
 		name    string
@@ -90,7 +82,7 @@ func TestUploadGoesOnInAnotherClient(t *testing.T) {
 			name := filepath.Join(t.TempDir(), "file")
 			first := dial(t, s.URL, client.Options{})
 			ctx, stop := context.WithCancel(tethertest.Within(t))
-			err := first.Files(nil).Upload(ctx, name, bytes.NewReader(data), int64(len(data)), client.UploadOptions{ID: "u", Progress: func(done, _ int64) {
+			err := files.Of(first).Upload(ctx, name, bytes.NewReader(data), int64(len(data)), files.UploadOptions{ID: "u", Progress: func(done, _ int64) {
 				if done > 2<<20 {
 					stop()
 				}
@@ -106,7 +98,7 @@ func TestUploadGoesOnInAnotherClient(t *testing.T) {
 			})
 			t.Cleanup(func() { second.Close() })
 			begin, last := int64(-1), int64(0)
-			err = second.Files(nil).Upload(tethertest.Within(t), name, bytes.NewReader(test.data), int64(len(test.data)), client.UploadOptions{ID: "u", Progress: func(done, _ int64) {
+			err = files.Of(second).Upload(tethertest.Within(t), name, bytes.NewReader(test.data), int64(len(test.data)), files.UploadOptions{ID: "u", Progress: func(done, _ int64) {
 				if begin < 0 {
 					begin = done
 				}
@@ -121,7 +113,7 @@ func TestUploadGoesOnInAnotherClient(t *testing.T) {
 			wantFile(t, name, test.data)
 			// The same again is not sent again; other bytes are.
 			for _, data := range [][]byte{test.data, append([]byte("x"), test.data[1:]...)} {
-				if err := second.Files(nil).Upload(tethertest.Within(t), name, bytes.NewReader(data), int64(len(data)), client.UploadOptions{ID: "u"}); err != nil {
+				if err := files.Of(second).Upload(tethertest.Within(t), name, bytes.NewReader(data), int64(len(data)), files.UploadOptions{ID: "u"}); err != nil {
 					t.Error(err)
 				}
 				wantFile(t, name, data)
@@ -138,9 +130,9 @@ func TestUploadGoesOnInAnotherClient(t *testing.T) {
 
 // A source that is too short, or changes, leaves the target as it was.
 func TestUploadFailsWhole(t *testing.T) {
-	files, ctx := filesOf(t), tethertest.Within(t)
+	remote, ctx := filesOf(t), tethertest.Within(t)
 	name := writeLocal(t, []byte("old"))
-	if err := files.Upload(ctx, name, strings.NewReader("short"), 10<<20, client.UploadOptions{}); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err := remote.Upload(ctx, name, strings.NewReader("short"), 10<<20, files.UploadOptions{}); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("short source: %v", err)
 	}
 	wantFile(t, name, []byte("old"))
@@ -150,9 +142,9 @@ func TestUploadFailsWhole(t *testing.T) {
 }
 
 func TestUploadEmpty(t *testing.T) {
-	files := filesOf(t)
+	remote := filesOf(t)
 	name := writeLocal(t, []byte("old"))
-	if err := files.Upload(tethertest.Within(t), name, strings.NewReader(""), 0, client.UploadOptions{}); err != nil {
+	if err := remote.Upload(tethertest.Within(t), name, strings.NewReader(""), 0, files.UploadOptions{}); err != nil {
 		t.Error(err)
 	}
 	wantFile(t, name, nil)
@@ -161,25 +153,25 @@ func TestUploadEmpty(t *testing.T) {
 // Without tether's uploads the file is filled, from the start after a cut.
 func TestUploadToPlainServer(t *testing.T) {
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
-	plain(line)
+	tethertest.Plain(line)
 	c := dial(t, line.URL(), client.Options{})
 	if c.Has(client.FeatureUpload) {
 		t.Fatal("the server has uploads")
 	}
 	cut := line.On(cable.FromServer, cable.Answer("fs/writeBlock").Nth(7), cable.SeverBefore)
-	data, name := pattern(t, 12<<20+1), filepath.Join(t.TempDir(), "file")
-	if err := c.Files(nil).WriteFile(tethertest.Within(t), name, data); err != nil {
+	data, name := tethertest.PatternBytes(t, 12<<20+1), filepath.Join(t.TempDir(), "file")
+	if err := files.Of(c).WriteFile(tethertest.Within(t), name, data); err != nil {
 		t.Fatal(err)
 	}
 	wantFile(t, name, data)
 	if cut.Count() != 1 || c.Status().Connection != 2 {
 		t.Errorf("%d cuts, %d connections", cut.Count(), c.Status().Connection)
 	}
-	if err := c.Files(nil).Upload(tethertest.Within(t), name, strings.NewReader("small"), 5, client.UploadOptions{}); err != nil {
+	if err := files.Of(c).Upload(tethertest.Within(t), name, strings.NewReader("small"), 5, files.UploadOptions{}); err != nil {
 		t.Error(err)
 	}
 	wantFile(t, name, []byte("small"))
-	if got, err := c.Files(nil).ReadFile(tethertest.Within(t), writeLocal(t, data)); err != nil || !bytes.Equal(got, data) {
+	if got, err := files.Of(c).ReadFile(tethertest.Within(t), writeLocal(t, data)); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("ReadFile: %d bytes, %v", len(got), err)
 	}
 }
@@ -188,13 +180,13 @@ func TestUploadToPlainServer(t *testing.T) {
 func TestAmbiguousChange(t *testing.T) {
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, line.URL(), client.Options{})
-	files, ctx, name := c.Files(nil), tethertest.Within(t), filepath.Join(t.TempDir(), "file")
+	remote, ctx, name := files.Of(c), tethertest.Within(t), filepath.Join(t.TempDir(), "file")
 	line.On(cable.FromServer, cable.Answer("fs/writeFile"), cable.SeverBefore)
-	if err := files.WriteFile(ctx, name, []byte("x")); !errors.Is(err, client.ErrAmbiguous) {
+	if err := remote.WriteFile(ctx, name, []byte("x")); !errors.Is(err, client.ErrAmbiguous) {
 		t.Errorf("WriteFile: %v", err)
 	}
 	reads := line.On(cable.FromServer, cable.Answer("fs/readFile"), cable.SeverBefore)
-	if got, err := files.ReadFile(ctx, name); string(got) != "x" || err != nil {
+	if got, err := remote.ReadFile(ctx, name); string(got) != "x" || err != nil {
 		t.Errorf("ReadFile: %q, %v", got, err)
 	}
 	if reads.Count() != 1 {

@@ -1,4 +1,4 @@
-package client
+package web
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -56,7 +57,7 @@ func (s *bodies) open(ctx context.Context) *body {
 }
 
 // Notification implements client.Extension: it takes a delta.
-func (s *bodies) Notification(_ *Link, method string, params []byte) error {
+func (s *bodies) Notification(_ *client.Link, method string, params []byte) error {
 	if method != wire.NoteHTTPBodyDelta {
 		return nil
 	}
@@ -85,7 +86,7 @@ func (s *bodies) Notification(_ *Link, method string, params []byte) error {
 // take queues a delta. The caller has bodies.mu.
 func (b *body) take(n *wire.HTTPBodyDelta) error {
 	fails := func(format string, args ...any) error {
-		return protocolError("http response stream `%s` "+format, append([]any{b.id}, args...)...)
+		return &client.ProtocolError{Reason: fmt.Sprintf("http response stream `%s` "+format, append([]any{b.id}, args...)...)}
 	}
 	switch s := b.bodies; {
 	case n.Error != nil:

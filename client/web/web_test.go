@@ -1,4 +1,4 @@
-package client_test
+package web_test
 
 import (
 	"bytes"
@@ -13,24 +13,40 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/files"
+	"github.com/tetherexec/tether/client/web"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
-// web starts a web server and a client that reaches it through an executor.
-func web(t *testing.T, h http.HandlerFunc) (*http.Client, string, *client.Client) {
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func dial(t testing.TB, url string, o client.Options) *client.Client {
+	t.Helper()
+	c, err := client.Dial(tethertest.Within(t), url, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// site starts a web server and a client that reaches it through an executor.
+func site(t *testing.T, h http.HandlerFunc) (*http.Client, string, *client.Client) {
 	t.Helper()
 	site := httptest.NewServer(h)
 	t.Cleanup(site.Close)
 	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
-	return &http.Client{Transport: c.Transport()}, site.URL, c
+	return &http.Client{Transport: web.Of(c)}, site.URL, c
 }
 
 func TestHTTP(t *testing.T) {
 	const size = 3 << 20
-	browser, url, _ := web(t, func(w http.ResponseWriter, r *http.Request) {
+	browser, url, _ := site(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/from":
 			http.Redirect(w, r, "/to?x=1", http.StatusFound)
@@ -67,7 +83,7 @@ func TestHTTP(t *testing.T) {
 	if resp, err = browser.Get(url + "/large"); err != nil {
 		t.Fatal(err)
 	}
-	if body, err := io.ReadAll(resp.Body); err != nil || !bytes.Equal(body, pattern(t, size)) {
+	if body, err := io.ReadAll(resp.Body); err != nil || !bytes.Equal(body, tethertest.PatternBytes(t, size)) {
 		t.Errorf("%d bytes, %v", len(body), err)
 	}
 	req, _ = http.NewRequestWithContext(tethertest.Within(t), "GET", url+"/to", nil)
@@ -81,11 +97,11 @@ func TestHTTP(t *testing.T) {
 }
 
 func TestHTTPRefusals(t *testing.T) {
-	browser, url, _ := web(t, func(http.ResponseWriter, *http.Request) {})
+	browser, url, _ := site(t, func(http.ResponseWriter, *http.Request) {})
 	if _, err := browser.Get("file:///etc/passwd"); err == nil {
 		t.Error("file: was fetched")
 	}
-	large := io.LimitReader(tethertest.Pattern(1, client.MaxRequestBody+1), client.MaxRequestBody+1)
+	large := io.LimitReader(tethertest.Pattern(1, web.MaxRequestBody+1), web.MaxRequestBody+1)
 	if _, err := browser.Post(url, "", large); err == nil || !strings.Contains(err.Error(), "exceeds") {
 		t.Errorf("large body: %v", err)
 	}
@@ -99,11 +115,11 @@ func TestHTTPRefusals(t *testing.T) {
 
 func TestHTTPEnvHeader(t *testing.T) {
 	t.Setenv("TETHER_TEST_VALUE", "sesame")
-	browser, url, c := web(t, func(w http.ResponseWriter, r *http.Request) {
+	browser, url, c := site(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.Header.Get("X-Open"), r.Header.Get("X-Other"))
 	})
-	transport := c.Transport()
-	transport.EnvHeaders = []client.EnvHeader{
+	transport := web.Of(c)
+	transport.EnvHeaders = []web.EnvHeader{
 		{Host: strings.TrimPrefix(url, "http://"), Name: "X-Open", Prefix: "please ", Variable: "TETHER_TEST_VALUE"},
 		{Host: "example.test", Name: "X-Other", Variable: "TETHER_TEST_VALUE"},
 	}
@@ -194,14 +210,14 @@ func TestHTTPStreams(t *testing.T) {
 				next.delta(1, "", isDone)
 			})
 			conn := dial(t, s.URL(), client.Options{})
-			browser := http.Client{Transport: conn.Transport()}
+			browser := http.Client{Transport: web.Of(conn)}
 			resp, err := browser.Get("http://example.test/")
 			if err != nil {
 				t.Fatal(err)
 			}
 			if c.name == "F58" || c.name == "F59" {
 				// The answer comes behind the last delta, and has time, other than that to a Ping.
-				if _, err := conn.Files(nil).Stat(tethertest.Within(t), "/"); err != nil {
+				if _, err := files.Of(conn).Stat(tethertest.Within(t), "/"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -230,7 +246,7 @@ func TestF44RequestInFlight(t *testing.T) {
 		streamOf(p).delta(1, "x", isDone)
 	})
 	c := dial(t, s.URL(), client.Options{})
-	browser := http.Client{Transport: c.Transport()}
+	browser := http.Client{Transport: web.Of(c)}
 	if _, err := browser.Get("http://example.test/"); !errors.Is(err, client.ErrAmbiguous) || !strings.Contains(err.Error(), "the connection was lost") {
 		t.Errorf("the lost request: %v", err)
 	}
@@ -254,7 +270,7 @@ func TestF61BodyIsCancelled(t *testing.T) {
 		second.delta(1, "y", isDone)
 	})
 	c := dial(t, s.URL(), client.Options{})
-	browser := http.Client{Transport: c.Transport()}
+	browser := http.Client{Transport: web.Of(c)}
 	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	req, _ := http.NewRequestWithContext(ctx, "GET", "http://example.test/", nil)
 	resp, err := browser.Do(req)
@@ -287,7 +303,7 @@ func TestF61BodyIsCancelled(t *testing.T) {
 
 // A body fails when the client does.
 func TestBodyEndsWithTheClient(t *testing.T) {
-	browser, url, c := web(t, func(w http.ResponseWriter, r *http.Request) {
+	browser, url, c := site(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Write([]byte("x"))
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
@@ -304,3 +320,5 @@ func TestBodyEndsWithTheClient(t *testing.T) {
 		t.Errorf("Read: %v", err)
 	}
 }
+
+func second[T any](_ T, err error) error { return err }

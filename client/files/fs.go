@@ -1,4 +1,4 @@
-package client
+package files
 
 import (
 	"context"
@@ -26,7 +26,7 @@ var (
 	_ fs.ReadFileFS = (*tree)(nil)
 )
 
-func (t *tree) ctx() context.Context { return t.files.client.ctx }
+func (t *tree) ctx() context.Context { return t.files.client.Lifetime() }
 
 // path is where a name of the tree is.
 func (t *tree) path(op, name string) (string, error) {

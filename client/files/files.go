@@ -1,16 +1,18 @@
-package client
+package files
 
 import (
 	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -28,23 +30,25 @@ var ErrChanged = errors.New("file has changed")
 // Paths are absolute paths of the executor, or file: URIs. Errors are
 // *[fs.PathError]: errors.Is finds [fs.ErrNotExist] and its like in them. What only
 // looks is repeated after a lost connection. What changes something is not, unless it
-// surely was not sent: its error then is [ErrAmbiguous].
+// surely was not sent: its error then is [client.ErrAmbiguous].
 type Files struct {
-	client  *Client
+	client  *client.Client
 	sandbox *wire.Sandbox
 }
 
-// Files returns the files of the executor. What a sandbox does not allow is refused
-// by the server; nil is no sandbox.
-func (c *Client) Files(sandbox *wire.Sandbox) *Files { return &Files{c, sandbox} }
+// Of returns the files of the executor, with the rights of the server.
+func Of(c *client.Client) *Files { return &Files{client: c} }
+
+// Confined returns the same files as far as a sandbox allows: the server refuses all else.
+func (f *Files) Confined(sandbox *wire.Sandbox) *Files { return &Files{f.client, sandbox} }
 
 // confined reports whether the server has to enforce anything.
 func (f *Files) confined() bool { return f.sandbox != nil && !f.sandbox.Disabled() }
 
 // system is the executor's, as runtime.GOOS calls it. All that matters is how paths
 // look there.
-func (c *Client) system() string {
-	if strings.EqualFold(c.Info().PlatformOS, "windows") {
+func (f *Files) system() string {
+	if strings.EqualFold(f.client.Info().PlatformOS, "windows") {
 		return "windows"
 	}
 	return "linux"
@@ -55,7 +59,7 @@ func (f *Files) uri(name string) (wire.PathURI, error) {
 	if strings.HasPrefix(name, "file:") {
 		return wire.ParsePathURI(name)
 	}
-	system := f.client.system()
+	system := f.system()
 	if !isAbsolute(system, name) {
 		return wire.PathURI{}, errors.New("path is not absolute")
 	}
@@ -76,7 +80,7 @@ func (f *Files) native(uri string) string {
 	if err != nil {
 		return uri
 	}
-	name, err := u.NativeOn(f.client.system())
+	name, err := u.NativeOn(f.system())
 	if err != nil {
 		return uri
 	}
@@ -86,6 +90,12 @@ func (f *Files) native(uri string) string {
 // base is the last element of a path.
 func base(name string) string {
 	return path.Base(strings.ReplaceAll(name, `\`, "/"))
+}
+
+func unsupported(what string) error { return fmt.Errorf("%s: %w", what, client.ErrUnsupported) }
+
+func protocolError(format string, args ...any) error {
+	return &client.ProtocolError{Reason: fmt.Sprintf(format, args...)}
 }
 
 func pathError(op, name string, err error) error {
@@ -118,7 +128,7 @@ func (f *Files) ReadFile(ctx context.Context, name string) (data []byte, err err
 	}
 	err = f.at("read", name, func(uri wire.PathURI) error {
 		var r wire.ReadFileResult
-		err := f.client.Call(ctx, Idempotent, wire.MethodFsReadFile, wire.ReadFileParams{Path: uri, Sandbox: f.sandbox}, &r)
+		err := f.client.Call(ctx, client.Idempotent, wire.MethodFsReadFile, wire.ReadFileParams{Path: uri, Sandbox: f.sandbox}, &r)
 		data = r.DataBase64
 		return err
 	})
@@ -143,7 +153,7 @@ func (f *Files) WriteFile(ctx context.Context, name string, data []byte) error {
 }
 
 func (f *Files) writeWhole(ctx context.Context, uri wire.PathURI, data []byte) error {
-	return f.client.Call(ctx, AtMostOnce, wire.MethodFsWriteFile,
+	return f.client.Call(ctx, client.AtMostOnce, wire.MethodFsWriteFile,
 		wire.WriteFileParams{Path: uri, DataBase64: base64.StdEncoding.EncodeToString(data), Sandbox: f.sandbox}, nil)
 }
 
@@ -172,7 +182,7 @@ func (i FileInfo) Mode() fs.FileMode {
 	return mode
 }
 
-// Permissions are those of the file. Servers without [FeatureAttributes] do not tell them.
+// Permissions are those of the file. Servers without [client.FeatureAttributes] do not tell them.
 func (i FileInfo) Permissions() (perm fs.FileMode, known bool) {
 	if i.meta.TetherMode == nil {
 		return 0, false
@@ -228,10 +238,10 @@ func (f *Files) Stat(ctx context.Context, name string) (info FileInfo, err error
 func (f *Files) stat(ctx context.Context, name string, uri wire.PathURI) (FileInfo, error) {
 	info := FileInfo{name: base(name)}
 	params := wire.MetadataParams{Path: uri, Sandbox: f.sandbox}
-	if f.client.Has(FeatureAttributes) {
+	if f.client.Has(client.FeatureAttributes) {
 		params.TetherMode = new(true)
 	}
-	err := f.client.Call(ctx, Idempotent, wire.MethodFsGetMetadata, params, &info.meta)
+	err := f.client.Call(ctx, client.Idempotent, wire.MethodFsGetMetadata, params, &info.meta)
 	return info, err
 }
 
@@ -240,7 +250,7 @@ func (f *Files) stat(ctx context.Context, name string, uri wire.PathURI) (FileIn
 func (f *Files) ReadDir(ctx context.Context, name string) (entries []fs.DirEntry, err error) {
 	err = f.at("readdir", name, func(uri wire.PathURI) error {
 		var r wire.ReadDirectoryResult
-		if err := f.client.Call(ctx, Idempotent, wire.MethodFsReadDirectory, wire.ReadDirectoryParams{Path: uri, Sandbox: f.sandbox}, &r); err != nil {
+		if err := f.client.Call(ctx, client.Idempotent, wire.MethodFsReadDirectory, wire.ReadDirectoryParams{Path: uri, Sandbox: f.sandbox}, &r); err != nil {
 			return err
 		}
 		dir := strings.TrimRight(f.native(uri.String()), `/\`)
@@ -266,7 +276,7 @@ func (e *dirEntry) String() string    { return fs.FormatDirEntry(e) }
 
 // Info implements fs.DirEntry.
 func (e *dirEntry) Info() (fs.FileInfo, error) {
-	info, err := e.files.Stat(e.files.client.ctx, e.path)
+	info, err := e.files.Stat(e.files.client.Lifetime(), e.path)
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +291,7 @@ func (f *Files) MkdirAll(ctx context.Context, name string) error { return f.mkdi
 
 func (f *Files) mkdir(ctx context.Context, name string, all bool) error {
 	return f.at("mkdir", name, func(uri wire.PathURI) error {
-		return f.client.Call(ctx, AtMostOnce, wire.MethodFsCreateDirectory,
+		return f.client.Call(ctx, client.AtMostOnce, wire.MethodFsCreateDirectory,
 			wire.CreateDirectoryParams{Path: uri, Recursive: &all, Sandbox: f.sandbox}, nil)
 	})
 }
@@ -294,10 +304,10 @@ type Attributes struct {
 }
 
 // SetAttributes changes what is noted about a file or directory, on servers with
-// [FeatureAttributes]. To do it twice is the same as once. It cannot be confined.
+// [client.FeatureAttributes]. To do it twice is the same as once. It cannot be confined.
 func (f *Files) SetAttributes(ctx context.Context, name string, a Attributes) error {
 	return f.at("set attributes", name, func(uri wire.PathURI) error {
-		if !f.client.Has(FeatureAttributes) {
+		if !f.client.Has(client.FeatureAttributes) {
 			return unsupported("setting permissions and times of files")
 		}
 		params := wire.SetAttributesParams{Path: uri, Sandbox: f.sandbox}
@@ -307,7 +317,7 @@ func (f *Files) SetAttributes(ctx context.Context, name string, a Attributes) er
 		if a.Modified != nil {
 			params.ModifiedAtMs = new(a.Modified.UnixMilli())
 		}
-		return f.client.Call(ctx, AtMostOnce, wire.MethodFsSetAttributes, params, nil)
+		return f.client.Call(ctx, client.AtMostOnce, wire.MethodFsSetAttributes, params, nil)
 	})
 }
 
@@ -319,7 +329,7 @@ func (f *Files) RemoveAll(ctx context.Context, name string) error { return f.rem
 
 func (f *Files) remove(ctx context.Context, name string, all bool) error {
 	return f.at("remove", name, func(uri wire.PathURI) error {
-		return f.client.Call(ctx, AtMostOnce, wire.MethodFsRemove,
+		return f.client.Call(ctx, client.AtMostOnce, wire.MethodFsRemove,
 			wire.RemoveParams{Path: uri, Recursive: &all, Force: &all, Sandbox: f.sandbox}, nil)
 	})
 }
@@ -331,7 +341,7 @@ func (f *Files) Copy(ctx context.Context, from, to string) error {
 		if err != nil {
 			return pathError("copy", to, err)
 		}
-		return f.client.Call(ctx, AtMostOnce, wire.MethodFsCopy,
+		return f.client.Call(ctx, client.AtMostOnce, wire.MethodFsCopy,
 			wire.CopyParams{SourcePath: source, DestinationPath: destination, Recursive: true, Sandbox: f.sandbox}, nil)
 	})
 }
@@ -340,7 +350,7 @@ func (f *Files) Copy(ctx context.Context, from, to string) error {
 func (f *Files) Canonical(ctx context.Context, name string) (real string, err error) {
 	err = f.at("canonicalize", name, func(uri wire.PathURI) error {
 		var r wire.CanonicalizeResult
-		err := f.client.Call(ctx, Idempotent, wire.MethodFsCanonicalize, wire.CanonicalizeParams{Path: uri, Sandbox: f.sandbox}, &r)
+		err := f.client.Call(ctx, client.Idempotent, wire.MethodFsCanonicalize, wire.CanonicalizeParams{Path: uri, Sandbox: f.sandbox}, &r)
 		real = f.native(r.Path)
 		return err
 	})
@@ -395,7 +405,7 @@ func (f *Files) Walk(ctx context.Context, name string, o WalkOptions) (*WalkResu
 	result := new(WalkResult)
 	err := f.at("walk", name, func(uri wire.PathURI) error {
 		var r wire.WalkResult
-		if err := f.client.Call(ctx, Idempotent, wire.MethodFsWalk, wire.WalkParams{Path: uri, Options: options, Sandbox: f.sandbox}, &r); err != nil {
+		if err := f.client.Call(ctx, client.Idempotent, wire.MethodFsWalk, wire.WalkParams{Path: uri, Options: options, Sandbox: f.sandbox}, &r); err != nil {
 			return err
 		}
 		result.Truncated = r.Truncated

@@ -1,4 +1,4 @@
-package client
+package web
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -26,11 +27,11 @@ const timeoutMargin = time.Second
 // A Transport makes HTTP requests from the executor's network, with its proxies and its
 // names. It is an [http.RoundTripper], safe for concurrent use:
 //
-//	web := http.Client{Transport: c.Transport()}
+//	browser := http.Client{Transport: web.Of(c)}
 //
 // Bodies of responses are streamed. They end with the connection: a body that is being
 // read when it is lost fails with the reason, after what had arrived. A request whose
-// answer had not come by then fails with [ErrAmbiguous]. The end of a request's context
+// answer had not come by then fails with [client.ErrAmbiguous]. The end of a request's context
 // ends it here; the executor goes on until its time is over. Nothing slows the executor
 // down: of a body that is not read 256 pieces are kept, and 16 MiB of all together;
 // then the body fails.
@@ -41,7 +42,7 @@ type Transport struct {
 	// EnvHeaders are added to requests to their hosts.
 	EnvHeaders []EnvHeader
 
-	client *Client
+	client *client.Client
 	bodies *bodies
 }
 
@@ -54,9 +55,9 @@ type EnvHeader struct {
 	Variable string
 }
 
-// Transport returns an http.RoundTripper for requests that the executor makes.
-func (c *Client) Transport() *Transport {
-	b := c.Extend(bodiesKey{}, func() Extension { return new(bodies) }).(*bodies)
+// Of returns an http.RoundTripper for requests that the executor makes.
+func Of(c *client.Client) *Transport {
+	b := c.Extend(bodiesKey{}, func() client.Extension { return new(bodies) }).(*bodies)
 	return &Transport{client: c, bodies: b}
 }
 
@@ -73,7 +74,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	ctx := req.Context()
 	var resp *http.Response
-	err = t.client.Through(ctx, AtMostOnce, func(l *Link) error {
+	err = t.client.Through(ctx, client.AtMostOnce, func(l *client.Link) error {
 		body := t.bodies.open(ctx)
 		params.RequestID = body.id
 		params.TimeoutMs = timeLeft(ctx)
@@ -131,7 +132,7 @@ func (t *Transport) params(req *http.Request) (*wire.HTTPRequestParams, error) {
 			continue
 		}
 		if !t.client.Info().Capabilities.HTTPHeaderEnvVars {
-			return nil, unsupported("a header from the executor's environment")
+			return nil, fmt.Errorf("a header from the executor's environment: %w", client.ErrUnsupported)
 		}
 		p.Headers = append(p.Headers, wire.HTTPHeader{Name: h.Name, Value: h.Prefix, ValueEnvVar: &h.Variable})
 	}

@@ -1,4 +1,4 @@
-package client
+package files
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"sync"
 
+	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -53,7 +54,7 @@ var (
 
 // A handle is a file that a connection has open, or is opening.
 type handle struct {
-	link  *Link
+	link  *client.Link
 	id    string
 	ready chan struct{} // closed when it is open; then err is set
 	err   error
@@ -78,8 +79,8 @@ func (f *Files) Open(ctx context.Context, name string) (*File, error) {
 			return err
 		}
 		file = &File{files: f, name: name, uri: uri, info: info, window: 1}
-		file.ctx, file.close = context.WithCancel(f.client.ctx)
-		err = f.client.Through(ctx, Idempotent, func(l *Link) error {
+		file.ctx, file.close = context.WithCancel(f.client.Lifetime())
+		err = f.client.Through(ctx, client.Idempotent, func(l *client.Link) error {
 			_, err := file.on(ctx, l)
 			return err
 		})
@@ -95,7 +96,7 @@ func (f *Files) Open(ctx context.Context, name string) (*File, error) {
 }
 
 // on returns the file's handle on a connection. Whoever comes first opens it.
-func (f *File) on(ctx context.Context, l *Link) (string, error) {
+func (f *File) on(ctx context.Context, l *client.Link) (string, error) {
 	f.mu.Lock()
 	if err := f.ctx.Err(); err != nil {
 		f.mu.Unlock()
@@ -130,7 +131,7 @@ func (f *File) openOn(h *handle) error {
 		return err
 	}
 	err = call.Wait(f.ctx, nil)
-	if _, refused := errors.AsType[*ServerError](err); refused {
+	if _, refused := errors.AsType[*client.ServerError](err); refused {
 		return err
 	}
 	if err == nil {
@@ -143,7 +144,7 @@ func (f *File) openOn(h *handle) error {
 }
 
 // check looks whether the file is still the one that was opened first.
-func (f *File) check(l *Link) error {
+func (f *File) check(l *client.Link) error {
 	f.mu.Lock()
 	known := f.known
 	f.known = true
@@ -172,7 +173,7 @@ func (f *File) drop(h *handle) {
 func (f *File) fetch(ctx context.Context, offset int64, n int) (data []byte, eof bool, err error) {
 	for len(data) < n && !eof {
 		var r wire.ReadBlockResult
-		err := f.files.client.Through(ctx, Idempotent, func(l *Link) error {
+		err := f.files.client.Through(ctx, client.Idempotent, func(l *client.Link) error {
 			id, err := f.on(ctx, l)
 			if err != nil {
 				return err
@@ -201,7 +202,7 @@ func (f *File) problem(err error) error {
 	switch {
 	case err == nil || err == io.EOF:
 		return err
-	case f.ctx.Err() != nil && f.files.client.ctx.Err() == nil:
+	case f.ctx.Err() != nil && f.files.client.Lifetime().Err() == nil:
 		err = fs.ErrClosed
 	case f.ctx.Err() != nil && errors.Is(err, context.Canceled):
 		err = context.Cause(f.ctx)
@@ -211,7 +212,7 @@ func (f *File) problem(err error) error {
 
 // Stat tells about the file as it was when it was opened.
 func (f *File) Stat() (fs.FileInfo, error) {
-	if f.ctx.Err() != nil && f.files.client.ctx.Err() == nil {
+	if f.ctx.Err() != nil && f.files.client.Lifetime().Err() == nil {
 		return nil, pathError("stat", f.name, fs.ErrClosed)
 	}
 	return f.info, nil
@@ -350,7 +351,7 @@ func (f *File) ReadAt(b []byte, offset int64) (total int, err error) {
 
 // Close implements io.Closer. Who is reading gets fs.ErrClosed.
 func (f *File) Close() error {
-	if f.ctx.Err() != nil && f.files.client.ctx.Err() == nil {
+	if f.ctx.Err() != nil && f.files.client.Lifetime().Err() == nil {
 		return pathError("close", f.name, fs.ErrClosed)
 	}
 	f.mu.Lock()

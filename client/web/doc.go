@@ -1,0 +1,8 @@
+// Package web makes HTTP requests from the network of an executor, through a
+// [client.Client]:
+//
+//	browser := http.Client{Transport: web.Of(c)}
+//
+// Where a change belongs: web.go translates requests and responses, body.go has the bodies
+// of responses, which arrive in pieces.
+package web
