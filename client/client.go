@@ -23,29 +23,29 @@ type Client struct {
 	closed atomic.Bool
 	prefix string // of ids that must not have been used before
 
-	policies  chan struct{} // questions of the server that are being decided
-	decisions chan tidings  // for OnNetworkDecision and its like; made by telling
-	telling   sync.Once     // with the first of them
-	counter   atomic.Uint64 // for ids
+	policies  chan struct{}      // questions of the server that are being decided
+	decisions chan decisionEvent // for OnNetworkDecision and its like; made by telling
+	telling   sync.Once          // with the first of them
+	counter   atomic.Uint64      // for ids
 
 	acknowledges atomic.Bool   // the server wants to know what has arrived
 	kept         *atomic.Int64 // bytes in the logs of all processes
-	mending      chan struct{} // there are holes
+	refilling    chan struct{} // there are holes
 
 	states chan Status // for OnState
 
-	mu        sync.Mutex
-	state     State
-	status    Status // the newest that OnState was told, or would have been
-	link      *Link  // the newest connection; usable while Connected
-	links     int
-	failure   error         // while Failed
-	changed   chan struct{} // closed with the next change of the state
-	session   string
-	ttl       time.Duration // for which the server keeps the session
-	processes map[string]*Process
-	holes     map[*Process]bool // processes that miss an event
-	finals    []wire.AckParams  // last acknowledgements, in case they were lost
+	mu         sync.Mutex
+	state      State
+	status     Status // the newest that OnState was told, or would have been
+	link       *Link  // the newest connection; usable while Connected
+	links      int
+	failure    error         // while Failed
+	changed    chan struct{} // closed with the next change of the state
+	session    string
+	ttl        time.Duration // for which the server keeps the session
+	processes  map[string]*Process
+	incomplete map[*Process]bool // processes that miss an event
+	finals     []wire.AckParams  // last acknowledgements, in case they were lost
 
 	extensions extensions
 }
@@ -77,7 +77,7 @@ func open(ctx context.Context, d dialer, o Options) (*Client, error) {
 	c := &Client{
 		opts: o.withDefaults(), dialer: d, prefix: rand.Text()[:12] + "-",
 		policies: make(chan struct{}, maxPolicyRequests), changed: make(chan struct{}),
-		processes: make(map[string]*Process), holes: make(map[*Process]bool), mending: make(chan struct{}, 1),
+		processes: make(map[string]*Process), incomplete: make(map[*Process]bool), refilling: make(chan struct{}, 1),
 		state: Recovering, session: o.Resume, kept: new(atomic.Int64),
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
@@ -103,7 +103,7 @@ func open(ctx context.Context, d dialer, o Options) (*Client, error) {
 	c.acknowledges.Store(l.has(FeatureAck))
 	c.install(l)
 	c.tasks.Go(c.run)
-	c.tasks.Go(c.mend)
+	c.tasks.Go(c.refill)
 	return c, nil
 }
 

@@ -161,8 +161,8 @@ func (in *input) run() {
 	}
 }
 
-// A flight is a write that was sent on a connection.
-type flight struct {
+// A sentWrite is a write that was sent on a connection.
+type sentWrite struct {
 	write  *write
 	result chan error // of capacity 1
 }
@@ -171,14 +171,14 @@ type flight struct {
 // the writes that are unanswered, and why it has ended.
 func (in *input) runOn(l *Link, open []*write) ([]*write, error) {
 	p := in.process
-	var flights []flight
+	var sent []sentWrite
 	for _, w := range open {
-		flights = append(flights, in.launch(l, w))
+		sent = append(sent, in.send(l, w))
 	}
 	queue, ended := in.queue, p.done
-	for queue != nil || len(flights) > 0 {
-		for len(in.waiting) > 0 && queue != nil && l.mayWrite(flights, in.waiting[0]) {
-			flights = append(flights, in.launch(l, in.waiting[0]))
+	for queue != nil || len(sent) > 0 {
+		for len(in.waiting) > 0 && queue != nil && l.mayWrite(sent, in.waiting[0]) {
+			sent = append(sent, in.send(l, in.waiting[0]))
 			in.waiting = in.waiting[1:]
 		}
 		take := queue
@@ -186,8 +186,8 @@ func (in *input) runOn(l *Link, open []*write) ([]*write, error) {
 			take = nil
 		}
 		var first chan error
-		if len(flights) > 0 {
-			first = flights[0].result
+		if len(sent) > 0 {
+			first = sent[0].result
 		}
 		select {
 		case w := <-take:
@@ -195,18 +195,18 @@ func (in *input) runOn(l *Link, open []*write) ([]*write, error) {
 		case err := <-first:
 			if _, lost := isLost(err); lost {
 				first <- err
-				open = land(flights)
+				open = collectUnanswered(sent)
 				if p.Err() != nil {
 					err = p.inputGone() // the next connection would not help
 				}
 				return open, err
 			}
-			flights[0].write.settle(err)
-			flights = flights[1:]
+			sent[0].write.settle(err)
+			sent = sent[1:]
 		case <-ended:
 			queue, ended = nil, nil // only answers now
 		case <-p.client.ctx.Done():
-			return land(flights), p.inputGone()
+			return collectUnanswered(sent), p.inputGone()
 		}
 	}
 	return nil, p.inputGone()
@@ -221,15 +221,15 @@ func (l *Link) maxWrite() int {
 }
 
 // mayWrite reports whether a write may join those that are on their way.
-func (l *Link) mayWrite(flights []flight, w *write) bool {
-	if len(flights) == 0 {
+func (l *Link) mayWrite(sent []sentWrite, w *write) bool {
+	if len(sent) == 0 {
 		return true
 	}
 	bytes := len(w.data)
-	for _, f := range flights {
-		bytes += len(f.write.data)
+	for _, s := range sent {
+		bytes += len(s.write.data)
 	}
-	return l.tether != nil && len(flights) < maxWrites && bytes <= inputWindow
+	return l.tether != nil && len(sent) < maxWrites && bytes <= inputWindow
 }
 
 // full reports whether enough input for a request waits for its turn.
@@ -269,23 +269,24 @@ func (w *write) add(more *write) {
 	}
 }
 
-// land waits for the outcome of all flights and returns the writes that have none.
-func land(flights []flight) (open []*write) {
-	for _, f := range flights {
-		err := <-f.result
+// collectUnanswered waits for the outcome of all that was sent, and returns the
+// writes that were not answered.
+func collectUnanswered(sent []sentWrite) (open []*write) {
+	for _, s := range sent {
+		err := <-s.result
 		if _, lost := isLost(err); lost {
-			open = append(open, f.write)
+			open = append(open, s.write)
 			continue
 		}
-		f.write.settle(err)
+		s.write.settle(err)
 	}
 	return open
 }
 
-// launch sends a write. Its outcome comes when it comes.
-func (in *input) launch(l *Link, w *write) flight {
+// send sends a write. Its outcome comes when it comes.
+func (in *input) send(l *Link, w *write) sentWrite {
 	p := in.process
-	f := flight{w, make(chan error, 1)}
+	s := sentWrite{w, make(chan error, 1)}
 	method, params := wire.MethodProcessWrite, any(&wire.WriteParams{ProcessID: p.id, Chunk: w.data, WriteID: w.id})
 	if w.end {
 		method, params = wire.MethodProcessCloseStdin, &wire.CloseStdinParams{ProcessID: p.id, OnceID: &w.id}
@@ -293,8 +294,8 @@ func (in *input) launch(l *Link, w *write) flight {
 	// It waits for its turn: were it refused, later input would overtake it.
 	call, err := l.begin(p.client.ctx, patient, method, params)
 	if err != nil {
-		f.result <- err
-		return f
+		s.result <- err
+		return s
 	}
 	p.client.tasks.Go(func() {
 		var r struct {
@@ -304,9 +305,9 @@ func (in *input) launch(l *Link, w *write) flight {
 		if err == nil && !w.end {
 			err = writeError(r.Status)
 		}
-		f.result <- err
+		s.result <- err
 	})
-	return f
+	return s
 }
 
 func writeError(status string) error {

@@ -115,8 +115,8 @@ func hasPort(pattern string) bool {
 // oldest.
 const maxDecisions = 256
 
-// tidings are a decision on its way to who wants to know.
-type tidings struct {
+// decisionEvent are a decision on its way to who wants to know.
+type decisionEvent struct {
 	decision wire.NetworkDecision
 	process  func(wire.NetworkDecision) // may be nil
 }
@@ -129,7 +129,7 @@ func (c *Client) decided(params []byte) {
 		c.opts.Log.Warn("a decision about the network is not understood", "err", err)
 		return
 	}
-	t := tidings{decision: d}
+	t := decisionEvent{decision: d}
 	c.mu.Lock()
 	p := c.processes[d.ProcessID]
 	c.mu.Unlock()
@@ -143,7 +143,7 @@ func (c *Client) decided(params []byte) {
 		return
 	}
 	c.telling.Do(func() {
-		c.decisions = make(chan tidings, maxDecisions)
+		c.decisions = make(chan decisionEvent, maxDecisions)
 		c.tasks.Go(c.tellDecisions) // our caller is one of the tasks
 	})
 	for {
@@ -161,7 +161,7 @@ func (c *Client) decided(params []byte) {
 
 // tellDecisions tells decisions in order, also those that wait when the client ends.
 func (c *Client) tellDecisions() {
-	tell := func(t tidings) {
+	tell := func(t decisionEvent) {
 		if t.process != nil {
 			t.process(t.decision)
 		}

@@ -52,23 +52,20 @@ const (
 	maxPolicyRequests = 256
 )
 
-// A tempo is how long a client waits for what should not take time. Tests have less
-// patience.
-type tempo struct {
-	// look is how long the answer to a follow-up may take while little else comes.
-	look time.Duration
+// timeouts are how long a client waits for what should not take time. Tests have shorter
+// ones.
+type timeouts struct {
+	// followUp is how long the answer to a follow-up may take while little else comes.
+	followUp time.Duration
 
-	// hole is how long an event may wait for one before it.
-	hole time.Duration
+	// missing is how long an event may be missing before the server is asked for it.
+	missing time.Duration
 
 	// unread is how long Wait waits for a reader that does not read on.
 	unread time.Duration
 }
 
-var usualTempo = tempo{
-	look: 5 * time.Second,
-	hole: time.Second, unread: 10 * time.Second,
-}
+var defaultTimeouts = timeouts{followUp: 5 * time.Second, missing: time.Second, unread: 10 * time.Second}
 
 // backOff are the pauses between attempts to connect again; the last one stays.
 var backOff = []time.Duration{
@@ -154,7 +151,7 @@ type Options struct {
 	// Log gets what happens to the connection; nil discards it.
 	Log *slog.Logger
 
-	tempo tempo
+	timeouts timeouts
 }
 
 func (o Options) withDefaults() Options {
@@ -173,8 +170,8 @@ func (o Options) withDefaults() Options {
 	if o.FollowUp <= 0 {
 		o.FollowUp = defaultFollowUp
 	}
-	if o.tempo == (tempo{}) {
-		o.tempo = usualTempo
+	if o.timeouts == (timeouts{}) {
+		o.timeouts = defaultTimeouts
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -182,9 +179,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// look is how long the answer to a follow-up may take while little else comes.
-func (o *Options) look() time.Duration {
-	return min(o.tempo.look, max(o.FollowUp, o.tempo.look/5))
+// followUpTime is how long the answer to a follow-up may take while little else comes.
+func (o *Options) followUpTime() time.Duration {
+	return min(o.timeouts.followUp, max(o.FollowUp, o.timeouts.followUp/5))
 }
 
 // A State is where a client stands.

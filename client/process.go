@@ -39,7 +39,7 @@ type Process struct {
 	discard    bool // nobody will: output is acknowledged as it comes
 	acked      uint64
 	unacked    int // bytes that were delivered since, or arrived when nobody was there
-	hole       hole
+	missing    missing
 	readers    chan struct{} // closed when a subscription has finished or was closed; nil: nothing waits for that
 	room       chan struct{} // closed when there is room in the log; nil: nobody waits
 }
@@ -160,7 +160,7 @@ func (p *Process) take(e Event) {
 		return
 	}
 	p.mu.Lock()
-	p.hold(len(e.Data))
+	p.backpressure(len(e.Data))
 	if p.failure != nil {
 		p.mu.Unlock()
 		return
@@ -174,7 +174,7 @@ func (p *Process) take(e Event) {
 
 // finish does what follows new events: it unlocks p.mu.
 func (p *Process) finish(kept bool) {
-	missing := p.noteHole(!kept)
+	missing := p.noteMissing(!kept)
 	closed := p.seq.closed
 	ack := p.ackDue(false)
 	p.mu.Unlock()
@@ -182,7 +182,7 @@ func (p *Process) finish(kept bool) {
 		p.client.forget(p)
 	}
 	if missing {
-		p.client.mendSoon(p)
+		p.client.refillSoon(p)
 	}
 	p.sendAck(ack)
 }

@@ -74,7 +74,7 @@ func (s *Subscription) Close() {
 	p.trimLog()
 	p.readerOver()
 	s.signal()
-	p.goOn(true)
+	p.release(true)
 	ack := p.ackDue(true)
 	p.mu.Unlock()
 	p.sendAck(ack)
@@ -96,7 +96,7 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 		if found {
 			s.next = e.Seq + 1
 			p.unacked += len(e.Data)
-			p.goOn(s.next > p.seq.last)
+			p.release(s.next > p.seq.last)
 			if p.log.bytes > logBytes {
 				p.trimLog()
 			}

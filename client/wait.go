@@ -40,7 +40,7 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 // awaitReaders waits until each subscription is over. If none of them reads on, that is
 // an ErrUnread.
 func (p *Process) awaitReaders(ctx context.Context) error {
-	look := time.NewTicker(p.client.opts.tempo.unread)
+	look := time.NewTicker(p.client.opts.timeouts.unread)
 	defer look.Stop()
 	seen, _ := p.openReaders()
 	for {

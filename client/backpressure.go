@@ -2,20 +2,20 @@ package client
 
 import "time"
 
-// holdLimit is how long a connection waits for a subscription that is behind.
-const holdLimit = 250 * time.Millisecond
+// backpressureLimit is how long a connection waits for a subscription that is behind.
+const backpressureLimit = 250 * time.Millisecond
 
-// hold waits for subscriptions that would lose events of the log and had to fetch them
+// backpressure waits for subscriptions that would lose events of the log and had to fetch them
 // again: the network waits with it, and the server, as with a pipe. It is called by the
 // connection's reader before it adds so many bytes, so it does not wait for long: a
 // subscription that does not read is not waited for again until it has caught up. The
 // caller has p.mu, which is given up meanwhile.
-func (p *Process) hold(more int) {
+func (p *Process) backpressure(more int) {
 	late, first := p.logRoom(), p.awaited()
 	if !p.log.full(first, more, late) {
 		return
 	}
-	limit := time.NewTimer(holdLimit)
+	limit := time.NewTimer(backpressureLimit)
 	defer limit.Stop()
 	for ; p.log.full(first, more, late); first = p.awaited() {
 		room := make(chan struct{})
@@ -52,9 +52,9 @@ func (p *Process) awaited() uint64 {
 	return first
 }
 
-// goOn lets the connection go on when there is room again, or nothing to wait for. The
+// release lets the connection go on when there is room again, or nothing to wait for. The
 // caller has p.mu.
-func (p *Process) goOn(now bool) {
+func (p *Process) release(now bool) {
 	if p.room == nil {
 		return
 	}

@@ -94,7 +94,7 @@ func (l *Link) watch() {
 func (w *watcher) pause() time.Duration {
 	o := &w.link.client.opts
 	if w.follow != nil {
-		return o.look() / looks
+		return o.followUpTime() / looks
 	}
 	return min(o.Silence, o.FollowUp) / looks
 }
@@ -165,7 +165,7 @@ func (w *watcher) isUnheard(now time.Time, signs rpc.Signs) bool {
 	case w.unheard.IsZero():
 		w.unheard = now
 	default:
-		return now.Sub(w.unheard) >= o.tempo.look
+		return now.Sub(w.unheard) >= o.timeouts.followUp
 	}
 	return false
 }
@@ -235,7 +235,7 @@ func (w *watcher) begin(now time.Time, method string) {
 // isDead takes another look at a follow-up that is not answered. Time counts while this
 // client waits for bytes, unless there are signs that the answer is still to come.
 func (f *followUp) isDead(o *Options, before, signs rpc.Signs, waiting rpc.Waiting) bool {
-	step := o.look() / looks
+	step := o.followUpTime() / looks
 	received := int64(signs.Received - before.Received)
 	slowest := int64(slowestLink * step.Seconds()) // bytes from one look to the next
 	f.ahead += signs.Messages - before.Messages

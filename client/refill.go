@@ -1,0 +1,106 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// A missing event is one that has not come although later ones have.
+type missing struct {
+	last  uint64 // the last event before it; 0 and zero since: none is missing
+	since time.Time
+	full  bool // no more events can wait for it
+	asked bool // the server was asked for it and has not sent it
+}
+
+// noteMissing notes whether an event is missing. It reports an event that was not missing
+// before, or has become urgent. The caller has p.mu.
+func (p *Process) noteMissing(full bool) bool {
+	if !p.seq.behind() || p.failure != nil {
+		p.missing = missing{}
+		return false
+	}
+	if p.missing.since.IsZero() || p.missing.last != p.seq.last {
+		p.missing = missing{last: p.seq.last, since: time.Now(), full: full}
+		return true
+	}
+	urgent := full && !p.missing.full
+	p.missing.full = p.missing.full || full
+	return urgent
+}
+
+// refillStep is how often processes are looked at while events are missing.
+const refillStep = 100 * time.Millisecond
+
+// refillSoon has the server asked for a missing event of a process, if it does not come.
+func (c *Client) refillSoon(p *Process) {
+	c.mu.Lock()
+	c.incomplete[p] = true
+	c.mu.Unlock()
+	select {
+	case c.refilling <- struct{}{}:
+	default:
+	}
+}
+
+// refill asks the server for events that stay missing. Notifications are not lost on the
+// way, but servers and proxies have bugs.
+func (c *Client) refill() {
+	for {
+		c.mu.Lock()
+		var due []*Process
+		for p := range c.incomplete {
+			due = append(due, p)
+		}
+		c.mu.Unlock()
+		for _, p := range due {
+			c.refillOne(p)
+		}
+		var again <-chan time.Time
+		if len(due) > 0 {
+			again = time.After(refillStep)
+		}
+		select {
+		case <-again:
+		case <-c.refilling:
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// errNotFilled means that the server has not answered in time. It is asked again later.
+var errNotFilled = errors.New("the server has not sent the missing events in time")
+
+// refillOne looks after one process.
+func (c *Client) refillOne(p *Process) {
+	p.mu.Lock()
+	open := !p.missing.since.IsZero() && p.failure == nil
+	before := p.missing.last
+	due := open && (p.missing.full && !p.missing.asked || time.Since(p.missing.since) >= c.opts.timeouts.missing)
+	p.mu.Unlock()
+	if !open {
+		c.mu.Lock()
+		delete(c.incomplete, p)
+		c.mu.Unlock()
+		return
+	}
+	if !due {
+		return
+	}
+	err := c.Through(c.ctx, Idempotent, func(l *Link) error {
+		ctx, cancel := context.WithTimeoutCause(c.ctx, c.opts.FollowUp, errNotFilled)
+		defer cancel()
+		return p.catchUp(ctx, l)
+	})
+	p.mu.Lock()
+	if !p.missing.since.IsZero() { // still missing; the next question can wait
+		p.missing.since, p.missing.asked = time.Now(), p.missing.last == before
+	}
+	p.mu.Unlock()
+	if err == nil || err == errNotFilled || c.ctx.Err() != nil {
+		return
+	}
+	c.giveUp(p, &RecoveryError{p.id, err})
+}
