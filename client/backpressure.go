@@ -19,7 +19,7 @@ func (p *Process) backpressure(more int) {
 	defer limit.Stop()
 	for ; p.log.full(first, more, late); first = p.awaited() {
 		room := make(chan struct{})
-		p.room = room
+		p.readers.room = room
 		p.mu.Unlock()
 		over := false
 		select {
@@ -31,8 +31,8 @@ func (p *Process) backpressure(more int) {
 		}
 		p.mu.Lock()
 		if over {
-			p.room = nil
-			for s := range p.subs {
+			p.readers.room = nil
+			for s := range p.readers.open {
 				s.idle = s.idle || s.next <= first
 			}
 			return
@@ -44,7 +44,7 @@ func (p *Process) backpressure(more int) {
 // deliver. The caller has p.mu.
 func (p *Process) awaited() uint64 {
 	first := p.seq.last + 1
-	for s := range p.subs {
+	for s := range p.readers.open {
 		if !s.idle {
 			first = min(first, s.next)
 		}
@@ -55,12 +55,12 @@ func (p *Process) awaited() uint64 {
 // release lets the connection go on when there is room again, or nothing to wait for. The
 // caller has p.mu.
 func (p *Process) release(now bool) {
-	if p.room == nil {
+	if p.readers.room == nil {
 		return
 	}
 	late := p.logRoom()
 	if now || !p.log.full(p.awaited(), late.bytes/2, late) {
-		close(p.room)
-		p.room = nil
+		close(p.readers.room)
+		p.readers.room = nil
 	}
 }

@@ -1,11 +1,6 @@
 package client
 
-import (
-	"context"
-	"strconv"
-)
-
-func itoa(n uint64) string { return strconv.FormatUint(n, 10) }
+import "context"
 
 // A repeat says what to do with a request whose connection was lost before its answer
 // came. A request that surely was not sent is sent again in any case.
@@ -25,7 +20,7 @@ const (
 // allows that. This is the only place that repeats requests after a lost connection.
 func (c *Client) Through(ctx context.Context, r Repeat, do func(*Link) error) error {
 	for {
-		l, err := c.ready(ctx)
+		l, err := c.state.ready(ctx)
 		if err != nil {
 			return err
 		}

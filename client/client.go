@@ -5,49 +5,45 @@ import (
 	"crypto/rand"
 	"errors"
 	"math"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/tetherexec/tether/client/internal/inbox"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/wire"
 )
 
 // A Client is one session with a server. It is safe for concurrent use.
 type Client struct {
-	opts   Options
-	dialer dialer
+	opts    Options
+	dialer  dialer
+	session session
+	ids     ids
+
 	ctx    context.Context // ends with the client
 	cancel context.CancelCauseFunc
 	tasks  sync.WaitGroup // everything that runs for this client
-	closed atomic.Bool
-	prefix string // of ids that must not have been used before
+	closed atomic.Bool    // by its owner
 
-	policies  chan struct{}      // questions of the server that are being decided
-	decisions chan decisionEvent // for OnNetworkDecision and its like; made by telling
-	telling   sync.Once          // with the first of them
-	counter   atomic.Uint64      // for ids
-
-	acknowledges atomic.Bool   // the server wants to know what has arrived
-	kept         *atomic.Int64 // bytes in the logs of all processes
-	refilling    chan struct{} // there are holes
-
-	states chan Status // for OnState
-
-	mu         sync.Mutex
-	state      State
-	status     Status // the newest that OnState was told, or would have been
-	link       *Link  // the newest connection; usable while Connected
-	links      int
-	failure    error         // while Failed
-	changed    chan struct{} // closed with the next change of the state
-	session    string
-	ttl        time.Duration // for which the server keeps the session
-	processes  map[string]*Process
-	incomplete map[*Process]bool // processes that miss an event
-	finals     []wire.AckParams  // last acknowledgements, in case they were lost
-
+	state      lifecycle
+	processes  processTable
+	network    networkPolicy
 	extensions extensions
+}
+
+// A session is what the server has agreed to when it was opened.
+type session struct {
+	id           string        // a secret
+	ttl          time.Duration // for which the server keeps it without a connection
+	acknowledges bool          // the server wants to know what has arrived
+}
+
+// ids are names that were not used before in the session.
+type ids struct {
+	prefix string
+	last   atomic.Uint64
 }
 
 // Dial opens a session with the server at an address: ws://HOST:PORT,
@@ -74,33 +70,32 @@ func DialCommand(ctx context.Context, cmd TransportCommand, o Options) (*Client,
 }
 
 func open(ctx context.Context, d dialer, o Options) (*Client, error) {
-	c := &Client{
-		opts: o.withDefaults(), dialer: d, prefix: rand.Text()[:12] + "-",
-		policies: make(chan struct{}, maxPolicyRequests), changed: make(chan struct{}),
-		processes: make(map[string]*Process), incomplete: make(map[*Process]bool), refilling: make(chan struct{}, 1),
-		state: Recovering, session: o.Resume, kept: new(atomic.Int64),
-	}
+	c := &Client{opts: o.withDefaults(), dialer: d, processes: newProcessTable(), network: newNetworkPolicy()}
+	c.ids.prefix = rand.Text()[:12] + "-"
+	c.state.changed = make(chan struct{})
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	failed := make(chan struct{})
 	if c.opts.OnState != nil {
-		c.states = make(chan Status, maxStates)
-		c.tasks.Go(c.tellStates)
+		c.state.told = inbox.New[Status](maxStates)
+		c.tasks.Go(func() { // ends with Failed, which c.run tells last, or if there is no session
+			c.state.told.Drain(failed, func(s Status) (more bool) {
+				c.opts.OnState(s)
+				return s.State != Failed
+			})
+		})
 	}
 	l, err := c.first(ctx)
 	if err != nil {
-		if c.states != nil {
-			close(c.states) // so that tellStates ends: there is no Failed
-		}
+		close(failed)
 		c.cancel(err)
 		c.tasks.Wait()
 		return nil, &AttemptError{d.String(), err}
 	}
-	c.session = l.session
-	c.ttl = referenceTTL
+	c.session = session{id: l.session, ttl: referenceTTL, acknowledges: l.has(FeatureAck)}
 	if l.tether != nil {
 		const most = uint64(math.MaxInt64 / time.Millisecond)
-		c.ttl = time.Duration(min(l.tether.TTLMs, most)) * time.Millisecond
+		c.session.ttl = time.Duration(min(l.tether.TTLMs, most)) * time.Millisecond
 	}
-	c.acknowledges.Store(l.has(FeatureAck))
 	c.install(l)
 	c.tasks.Go(c.run)
 	c.tasks.Go(c.refill)
@@ -130,9 +125,7 @@ func (c *Client) initializeParams(resume string) wire.InitializeParams {
 // returns.
 func (c *Client) Close() error {
 	c.closed.Store(true)
-	c.mu.Lock()
-	l := c.link
-	c.mu.Unlock()
+	l := c.link()
 	l.close(&rpc.CloseError{Code: rpc.CloseNormal})
 	select {
 	case <-l.ended: // with a goodbye that was heard
@@ -144,21 +137,19 @@ func (c *Client) Close() error {
 }
 
 // SessionID is the secret with which [Options.Resume] takes over the session.
-func (c *Client) SessionID() string { return c.session }
+func (c *Client) SessionID() string { return c.session.id }
 
 // PublicID names the session in lists of the server; it is empty if the server has
 // none.
 func (c *Client) PublicID() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.link.tether == nil {
-		return ""
+	if l := c.link(); l.tether != nil {
+		return l.tether.PublicID
 	}
-	return c.link.tether.PublicID
+	return ""
 }
 
 // TTL is how long the server keeps the session without a connection.
-func (c *Client) TTL() time.Duration { return c.ttl }
+func (c *Client) TTL() time.Duration { return c.session.ttl }
 
 // Features of tether servers, for [Client.Has].
 const (
@@ -182,26 +173,16 @@ const (
 )
 
 // Has reports whether the server has a feature beyond the reference protocol.
-func (c *Client) Has(feature string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.link.has(feature)
-}
+func (c *Client) Has(feature string) bool { return c.link().has(feature) }
 
 // Info is what the server said about itself when the session was opened.
-func (c *Client) Info() wire.EnvironmentInfo {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.link.info
-}
+func (c *Client) Info() wire.EnvironmentInfo { return c.link().info }
 
 // Connection returns a context that ends with the present connection: for callers that
 // do not want to wait for another one. If there is none, it has ended already.
 func (c *Client) Connection() context.Context {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.state == Connected {
-		return c.link.conn.Context()
+	if status, l := c.state.now(); status.State == Connected {
+		return l.conn.Context()
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(ErrNotConnected)
@@ -210,86 +191,30 @@ func (c *Client) Connection() context.Context {
 
 // Status tells where the client stands.
 func (c *Client) Status() Status {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.status
+	status, _ := c.state.now()
+	return status
+}
+
+// link is the newest connection, which may have ended.
+func (c *Client) link() *Link {
+	_, l := c.state.now()
+	return l
 }
 
 // spawn runs a task on behalf of a caller. False: the client has failed, and Close may
 // have counted its tasks already.
 func (c *Client) spawn(task func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.state == Failed {
+	c.state.mu.Lock()
+	defer c.state.mu.Unlock()
+	if c.state.status.State == Failed {
 		return false
 	}
-	c.tasks.Go(task) // c.run is still among them: it needs c.mu to fail
+	c.tasks.Go(task) // c.run is still among them: it needs the lock to fail
 	return true
 }
 
 // NewID returns an id that was never used before.
-func (c *Client) NewID() string {
-	return c.prefix + itoa(c.counter.Add(1))
-}
-
-// ready returns the connection, once there is one.
-func (c *Client) ready(ctx context.Context) (*Link, error) {
-	for {
-		c.mu.Lock()
-		l, state, err, changed := c.link, c.state, c.failure, c.changed
-		c.mu.Unlock()
-		switch {
-		case state == Failed:
-			return nil, err
-		case state == Connected && !l.dead():
-			return l, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-// setState changes the state and wakes who waits for it. The caller has c.mu.
-func (c *Client) setState(s Status) {
-	c.state = s.State
-	close(c.changed)
-	c.changed = make(chan struct{})
-	c.tell(s)
-}
-
-// tell queues a status for OnState. If OnState is slow, the oldest one that waits is
-// dropped; Failed is the last one, so it is never dropped. The caller has c.mu.
-func (c *Client) tell(s Status) {
-	c.status = s
-	if c.states == nil {
-		return
-	}
-	for {
-		select {
-		case c.states <- s:
-			return
-		default:
-		}
-		select {
-		case <-c.states:
-		default:
-		}
-	}
-}
-
-// tellStates calls OnState. It ends with Failed, which c.run queues as its last act, or
-// when open has failed.
-func (c *Client) tellStates() {
-	for s := range c.states {
-		c.opts.OnState(s)
-		if s.State == Failed {
-			return
-		}
-	}
-}
+func (c *Client) NewID() string { return c.ids.prefix + strconv.FormatUint(c.ids.last.Add(1), 10) }
 
 // isLost reports whether err is the end of a connection, as opposed to that of the
 // session: then there will be another connection.

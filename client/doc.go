@@ -49,4 +49,19 @@
 // than that, and more than 1 MiB while there is no connection, is a [Gap]. It does not
 // stop reading the connection instead: that would hold up all other processes and calls.
 // [Client.Has] tells what a server has.
+//
+// # Where a change belongs
+//
+//   - A connection: dial.go and command.go make it, link.go is one connection, liveness.go
+//     finds out that it is dead, incoming.go takes what the server sends.
+//   - The session: first.go opens it, state.go has the state, recover.go resumes it after a
+//     lost connection, lazy.go opens another one when it is lost for good.
+//   - Requests: call.go repeats them on the next connection.
+//   - Processes: start.go, process.go, processes.go (the table), input.go, network.go,
+//     wait.go, streams.go, process_state.go; remote.go and observe.go for those of others.
+//   - Output: sequence.go brings events into order, refill.go asks for missing ones, log.go
+//     keeps them, subscription.go delivers and acknowledges them, backpressure.go slows the
+//     server down for a slow reader.
+//   - Other methods of the protocol: a package of its own, on top of [Client.Through],
+//     [Link] and [Extension].
 package client

@@ -34,9 +34,7 @@ func (c *Client) first(ctx context.Context) (*Link, error) {
 			return nil, err
 		}
 		if !isAttached {
-			c.mu.Lock()
-			c.tell(Status{State: Connecting, Attempt: failed, Err: &AttemptError{c.dialer.String(), err}})
-			c.mu.Unlock()
+			c.state.attempted(Connecting, failed, &AttemptError{c.dialer.String(), err})
 		}
 		select {
 		case <-time.After(pause):

@@ -60,10 +60,7 @@ func (c *Client) output(msg []byte) (taken bool, err error) {
 	if !taken {
 		return false, nil
 	}
-	c.mu.Lock()
-	p := c.processes[string(n.ProcessID)]
-	c.mu.Unlock()
-	if p != nil {
+	if p := c.processes.findBytes(n.ProcessID); p != nil {
 		p.take(Event{Kind: Output, Seq: n.Seq, Stream: n.Stream, Data: n.Chunk})
 	}
 	return true, nil
@@ -71,10 +68,7 @@ func (c *Client) output(msg []byte) (taken bool, err error) {
 
 // event hands an event to its process; one of an unknown process is ignored.
 func (c *Client) event(processID string, e Event) {
-	c.mu.Lock()
-	p := c.processes[processID]
-	c.mu.Unlock()
-	if p != nil {
+	if p := c.processes.find(processID); p != nil {
 		p.take(e)
 	}
 }

@@ -125,7 +125,7 @@ func (in *input) submit(ctx context.Context, w *write, r *receipt) (err error) {
 	select {
 	case in.queue <- w:
 		return nil
-	case <-p.done:
+	case <-p.end.done:
 		err = p.inputGone()
 	case <-p.client.ctx.Done():
 		err = p.inputGone()
@@ -175,7 +175,7 @@ func (in *input) runOn(l *Link, open []*write) ([]*write, error) {
 	for _, w := range open {
 		sent = append(sent, in.send(l, w))
 	}
-	queue, ended := in.queue, p.done
+	queue, ended := in.queue, p.end.done
 	for queue != nil || len(sent) > 0 {
 		for len(in.waiting) > 0 && queue != nil && l.mayWrite(sent, in.waiting[0]) {
 			sent = append(sent, in.send(l, in.waiting[0]))

@@ -1,6 +1,9 @@
 package client
 
-import "sort"
+import (
+	"sort"
+	"sync/atomic"
+)
 
 // Limits of the events that a process keeps for subscriptions.
 const (
@@ -26,10 +29,10 @@ type room struct{ events, bytes int }
 
 // logRoom is the room of a process's log. The caller has p.mu.
 func (p *Process) logRoom() room {
-	if p.client.acknowledges.Load() {
+	if p.client.session.acknowledges {
 		return room{lateEvents, lateBytes}
 	}
-	left := lateTotalReference - p.client.kept.Load() + p.kept.Load()
+	left := lateTotalReference - p.client.processes.kept.Load() + p.log.kept.Load()
 	return room{lateEventsReference, int(min(max(left, logBytes), lateBytesReference))}
 }
 
@@ -37,21 +40,22 @@ func (p *Process) logRoom() room {
 // caller has p.mu.
 func (p *Process) trimLog() {
 	needed := p.needed()
-	if p.client.acknowledges.Load() {
+	if p.client.session.acknowledges {
 		needed = p.awaited() // the server has the others
 	}
 	p.log.trim(needed, p.logRoom())
-	grown := int64(p.log.bytes) - p.kept.Load()
-	p.kept.Add(grown)
-	p.client.kept.Add(grown)
+	grown := int64(p.log.bytes) - p.log.kept.Load()
+	p.log.kept.Add(grown)
+	p.client.processes.kept.Add(grown)
 }
 
 // An eventLog keeps the newest events of a process, without a hole.
 type eventLog struct {
 	start  uint64 // the first number that is in it, or will be
 	events []Event
-	bytes  int    // in the events
-	total  uint64 // bytes of all events so far
+	bytes  int           // in the events
+	total  uint64        // bytes of all events so far
+	kept   *atomic.Int64 // bytes, as counted in processTable.kept
 }
 
 // add appends an event.

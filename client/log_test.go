@@ -2,7 +2,6 @@ package client
 
 import (
 	"runtime"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -28,7 +27,7 @@ func unread(c *Client, output int) (*Process, *Subscription) {
 // With a server that keeps little, output is kept for a subscription that does not read:
 // up to the limit of a process, and while all logs together have room.
 func TestLogsOfUnreadProcesses(t *testing.T) {
-	c := &Client{kept: new(atomic.Int64)}
+	c := &Client{processes: newProcessTable()}
 	var first *Subscription
 	for i, want := range []struct{ output, kept int }{{60, 60}, {70, 64}, {70, 64}, {70, 64}, {70, 4}, {70, 1}} {
 		p, s := unread(c, want.output)
@@ -54,9 +53,9 @@ func TestLogsOfUnreadProcesses(t *testing.T) {
 		t.Errorf("without a reader, %d MiB are kept", got)
 	}
 	// The others are not used any more, and so is their memory.
-	for deadline := time.Now().Add(time.Minute); c.kept.Load() > 1<<20; runtime.GC() {
+	for deadline := time.Now().Add(time.Minute); c.processes.kept.Load() > 1<<20; runtime.GC() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d MiB are counted for logs that are gone", c.kept.Load()>>20)
+			t.Fatalf("%d MiB are counted for logs that are gone", c.processes.kept.Load()>>20)
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -66,8 +65,8 @@ func TestLogsOfUnreadProcesses(t *testing.T) {
 // With a server that keeps everything, a subscription that does not read fetches it from
 // there.
 func TestLogOfUnreadProcessWithAcknowledgements(t *testing.T) {
-	c := &Client{kept: new(atomic.Int64)}
-	c.acknowledges.Store(true)
+	c := &Client{processes: newProcessTable()}
+	c.session.acknowledges = true
 	if p, _ := unread(c, 10); p.log.bytes != 1<<20 {
 		t.Errorf("%d MiB are kept", p.log.bytes>>20)
 	}
@@ -76,7 +75,7 @@ func TestLogOfUnreadProcessWithAcknowledgements(t *testing.T) {
 // A subscription that reads is waited for when its own events fill the log, not when
 // those of one that does not read do.
 func TestLogIsFullForReader(t *testing.T) {
-	c := &Client{kept: new(atomic.Int64)}
+	c := &Client{processes: newProcessTable()}
 	p, _ := unread(c, 64)
 	reader := p.SubscribeAfter(60)
 	p.mu.Lock()

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/tetherexec/tether/client/internal/inbox"
 	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/wire"
 )
@@ -111,79 +113,91 @@ func hasPort(pattern string) bool {
 	return strings.Count(pattern, ":") == 1
 }
 
-// maxDecisions is how many decisions wait to be told. Who does not keep up misses the
-// oldest.
+// maxDecisions is how many decisions wait to be told. A program that does not keep up misses
+// the oldest.
 const maxDecisions = 256
 
-// decisionEvent are a decision on its way to who wants to know.
+// A networkPolicy is what a client has to do with the networks of its processes: it answers
+// questions of the server, and tells decisions of the server.
+type networkPolicy struct {
+	questions chan struct{} // has one value for each question that is being decided
+	told      *inbox.Inbox[decisionEvent]
+	telling   sync.Once // starts with the first decision
+}
+
+func newNetworkPolicy() networkPolicy {
+	return networkPolicy{questions: make(chan struct{}, maxPolicyRequests), told: inbox.New[decisionEvent](maxDecisions)}
+}
+
+// A decisionEvent is a decision of the server that the program wants to know.
 type decisionEvent struct {
 	decision wire.NetworkDecision
 	process  func(wire.NetworkDecision) // may be nil
 }
 
-// decided takes what the server tells about a decision. It is news, nothing more: what
-// cannot be understood is left out.
+// decided takes a decision that the server tells. A decision that cannot be understood is
+// left out: nothing depends on it.
 func (c *Client) decided(params []byte) {
 	var d wire.NetworkDecision
 	if err := wire.Decode(params, &d); err != nil {
 		c.opts.Log.Warn("a decision about the network is not understood", "err", err)
 		return
 	}
-	t := decisionEvent{decision: d}
-	c.mu.Lock()
-	p := c.processes[d.ProcessID]
-	c.mu.Unlock()
-	if p != nil {
-		t.process = p.onDecision
+	e := decisionEvent{decision: d}
+	if p := c.processes.find(d.ProcessID); p != nil {
+		e.process = p.hosts.onDecision
 		if d.Decision != string(wire.NetworkAllow) {
-			p.refuse(net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port)))) // before its exit, which follows
+			p.hosts.refuse(net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port)))) // before its exit, which follows
 		}
 	}
-	if t.process == nil && c.opts.OnNetworkDecision == nil {
+	if e.process == nil && c.opts.OnNetworkDecision == nil {
 		return
 	}
-	c.telling.Do(func() {
-		c.decisions = make(chan decisionEvent, maxDecisions)
-		c.tasks.Go(c.tellDecisions) // our caller is one of the tasks
+	c.network.told.PutNewest(e)
+	c.network.telling.Do(func() {
+		c.tasks.Go(func() { // also tells those that wait when the client ends
+			c.network.told.Drain(c.ctx.Done(), c.tellDecision)
+		})
 	})
-	for {
-		select {
-		case c.decisions <- t:
-			return
-		default:
-		}
-		select {
-		case <-c.decisions:
-		default:
-		}
+}
+
+func (c *Client) tellDecision(e decisionEvent) (more bool) {
+	if e.process != nil {
+		e.process(e.decision)
+	}
+	if c.opts.OnNetworkDecision != nil {
+		c.opts.OnNetworkDecision(e.decision)
+	}
+	return true
+}
+
+// maxRefusedHosts is how many hosts a process remembers: a command may try every host.
+const maxRefusedHosts = 16
+
+// processHosts are the decisions about hosts that a process wanted to reach.
+type processHosts struct {
+	onDecision func(wire.NetworkDecision) // may be nil
+
+	mu      sync.Mutex
+	refused []string
+}
+
+// refuse remembers a host that the command was refused.
+func (h *processHosts) refuse(host string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.refused) < maxRefusedHosts && !slices.Contains(h.refused, host) {
+		h.refused = append(h.refused, host)
 	}
 }
 
-// tellDecisions tells decisions in order, also those that wait when the client ends.
-func (c *Client) tellDecisions() {
-	tell := func(t decisionEvent) {
-		if t.process != nil {
-			t.process(t.decision)
-		}
-		if c.opts.OnNetworkDecision != nil {
-			c.opts.OnNetworkDecision(t.decision)
-		}
-	}
-	for {
-		select {
-		case t := <-c.decisions:
-			tell(t)
-		case <-c.ctx.Done():
-			for {
-				select {
-				case t := <-c.decisions:
-					tell(t)
-				default:
-					return
-				}
-			}
-		}
-	}
+// RefusedHosts returns the hosts that the command was refused so far, as HOST:PORT, each
+// once; of many the first 16. Only a command with a [Network] is refused hosts. What was
+// decided while there was no connection is missing.
+func (p *Process) RefusedHosts() []string {
+	p.hosts.mu.Lock()
+	defer p.hosts.mu.Unlock()
+	return slices.Clone(p.hosts.refused)
 }
 
 // A NetworkQuestion is a connection that a confined process wants to make.
@@ -219,21 +233,19 @@ func (c *Client) decide(ctx context.Context, r *rpc.Request, done func()) {
 		r.Fail(wire.Errorf(wire.CodeInvalidParams, "%v", err))
 		return
 	}
-	c.mu.Lock()
-	known := c.processes[p.ProcessID] != nil
-	c.mu.Unlock()
+	known := c.processes.find(p.ProcessID) != nil
 	if c.opts.NetworkPolicy == nil || !known || p.Request.Host == "" {
 		deny()
 		return
 	}
 	select {
-	case c.policies <- struct{}{}:
+	case c.network.questions <- struct{}{}:
 	default:
 		deny()
 		return
 	}
 	c.tasks.Go(func() {
-		defer func() { <-c.policies }()
+		defer func() { <-c.network.questions }()
 		d := c.opts.NetworkPolicy(ctx, p.ProcessID, p.Request)
 		done()
 		r.Reply(d.answer())

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tetherexec/tether/client/internal/inbox"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -56,16 +57,15 @@ type Observation struct {
 	client             *Client
 	watchers           *observations
 	sessionID, process string
-	wake               chan struct{}
+	inbox              *inbox.Inbox[Observed]
 	ctx                context.Context // ends with Close
 	close              context.CancelFunc
 
 	// Guarded by watchers.mu.
-	last  uint64 // number of the last event that is in the queue, or was
-	queue []Observed
-	bytes int
+	last  uint64 // number of the last event that was put into the inbox
+	bytes int    // of output in the inbox
 	route *route // nil: not being observed at the moment
-	over  bool   // Closed is in the queue, or was
+	over  bool   // Closed was put into the inbox
 }
 
 // A route is one observation on one connection.
@@ -95,7 +95,7 @@ func (c *Client) Observe(ctx context.Context, sessionID, processID string, after
 		return nil, unsupported("observing a process")
 	}
 	watchers := c.Extend(observationsKey{}, func() Extension { return new(observations) }).(*observations)
-	o := &Observation{client: c, watchers: watchers, sessionID: sessionID, process: processID, last: afterSeq, wake: make(chan struct{}, 1)}
+	o := &Observation{client: c, watchers: watchers, sessionID: sessionID, process: processID, last: afterSeq, inbox: inbox.New[Observed](maxObserved)}
 	o.ctx, o.close = context.WithCancel(context.Background())
 	if err := o.attach(ctx); err != nil {
 		o.Close()
@@ -169,7 +169,7 @@ func (w *observations) begin(o *Observation, r route) {
 	if before := w.early[r]; before != nil {
 		delete(w.early, r)
 		all := before.route != nil
-		for _, e := range before.queue {
+		for _, e := range before.inbox.Clear() {
 			if !o.take(e) {
 				all = false
 				break
@@ -207,14 +207,7 @@ func (o *Observation) detach() {
 		}
 		o.route = nil
 	}
-	o.signal()
-}
-
-func (o *Observation) signal() {
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
+	o.inbox.Wake.Signal()
 }
 
 // Notification implements Extension.
@@ -274,10 +267,10 @@ func (w *observations) deliver(r route, e Observed) {
 		if w.early == nil {
 			w.early = make(map[route]*Observation)
 		}
-		o = &Observation{route: &r, wake: make(chan struct{}, 1)}
+		o = &Observation{route: &r, inbox: inbox.New[Observed](maxObserved)}
 		w.early[r] = o
 	}
-	if o.route != nil && !o.hold(e) {
+	if o.route != nil && !o.put(e) {
 		o.route = nil // full; what follows is asked for again
 	}
 }
@@ -289,7 +282,7 @@ func (o *Observation) take(e Observed) bool {
 		return true
 	}
 	if e.Kind != Gap && e.Seq > o.last+1 {
-		if !o.hold(Observed{Event: Event{Kind: Gap, First: o.last + 1, Seq: e.Seq - 1}}) {
+		if !o.put(Observed{Event: Event{Kind: Gap, First: o.last + 1, Seq: e.Seq - 1}}) {
 			return false
 		}
 		o.last = e.Seq - 1
@@ -297,7 +290,7 @@ func (o *Observation) take(e Observed) bool {
 	if e.Kind == Gap {
 		e.First = o.last + 1
 	}
-	if !o.hold(e) {
+	if !o.put(e) {
 		return false
 	}
 	o.last = e.Seq
@@ -305,16 +298,14 @@ func (o *Observation) take(e Observed) bool {
 		o.over = true
 		o.detach()
 	}
-	o.signal()
 	return true
 }
 
-// hold queues an event if there is room.
-func (o *Observation) hold(e Observed) bool {
-	if len(o.queue) >= maxObserved || len(o.queue) > 0 && o.bytes+len(e.Data) > maxObservedBytes {
+// put puts an event into the inbox if there is room. The caller has watchers.mu.
+func (o *Observation) put(e Observed) bool {
+	if o.bytes > 0 && o.bytes+len(e.Data) > maxObservedBytes || !o.inbox.Put(e) {
 		return false
 	}
-	o.queue = append(o.queue, e)
 	o.bytes += len(e.Data)
 	return true
 }
@@ -322,19 +313,11 @@ func (o *Observation) hold(e Observed) bool {
 // Next returns the next event. After Closed it returns io.EOF. Another error than the
 // context's is final: the process, its session or our own is gone.
 func (o *Observation) Next(ctx context.Context) (Observed, error) {
-	w := o.watchers
 	for {
-		w.mu.Lock()
-		if len(o.queue) > 0 {
-			e := o.queue[0]
-			o.queue = o.queue[1:]
-			o.bytes -= len(e.Data)
-			w.mu.Unlock()
-			return e, nil
-		}
-		over, attached := o.over, o.route != nil
-		w.mu.Unlock()
+		e, found, over, attached := o.next()
 		switch {
+		case found:
+			return e, nil
 		case o.ctx.Err() != nil:
 			return Observed{}, ErrObservationClosed
 		case over:
@@ -346,11 +329,20 @@ func (o *Observation) Next(ctx context.Context) (Observed, error) {
 			continue
 		}
 		select {
-		case <-o.wake:
+		case <-o.inbox.Wake:
 		case <-ctx.Done():
 			return Observed{}, context.Cause(ctx)
 		}
 	}
+}
+
+// next takes an event from the inbox, and tells how things stand at that moment.
+func (o *Observation) next() (e Observed, found, over, attached bool) {
+	o.watchers.mu.Lock()
+	defer o.watchers.mu.Unlock()
+	e, found = o.inbox.Take()
+	o.bytes -= len(e.Data)
+	return e, found, o.over, o.route != nil
 }
 
 // Close ends the observation. A Next that waits returns ErrObservationClosed, as each
@@ -360,7 +352,8 @@ func (o *Observation) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o.close()
-	o.queue, o.bytes = nil, 0
+	o.inbox.Clear()
+	o.bytes = 0
 	o.detach()
 }
 

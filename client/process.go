@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,39 +16,52 @@ import (
 type Process struct {
 	client      *Client
 	id          string
-	tty         bool
-	sandboxType string // empty: not known
-	started     bool   // its start was answered; guarded by client.mu
+	sandboxType string      // empty: not known
+	started     atomic.Bool // its start was answered
 	input       input
-	onDecision  func(wire.NetworkDecision) // may be nil
+	hosts       processHosts
 
-	exited chan struct{} // closed with the exit, or the failure
-	done   chan struct{} // closed when nothing follows
+	mu      sync.Mutex // guards the fields below
+	seq     sequence
+	log     eventLog
+	end     ending
+	readers readers
+	acks    acks
+	missing missing
+}
 
-	mu         sync.Mutex
-	seq        sequence
-	log        eventLog
-	kept       *atomic.Int64 // bytes of the log, as counted in client.kept
-	exit       Event         // Kind is 0 until it is known
-	closeSeq   uint64
-	failure    error
-	refused    []string // see RefusedHosts
-	subs       map[*Subscription]struct{}
-	subscribed bool // somebody has asked for events
-	discard    bool // nobody will: output is acknowledged as it comes
-	acked      uint64
-	unacked    int // bytes that were delivered since, or arrived when nobody was there
-	missing    missing
-	readers    chan struct{} // closed when a subscription has finished or was closed; nil: nothing waits for that
-	room       chan struct{} // closed when there is room in the log; nil: nobody waits
+// An ending is how a process ended, as far as that is known.
+type ending struct {
+	exited  chan struct{} // closed with the exit, or the failure
+	done    chan struct{} // closed when nothing follows
+	exit    Event         // Kind is 0 until it is known
+	failure error         // why the process was lost
+}
+
+// readers are the subscriptions of a process.
+type readers struct {
+	open       map[*Subscription]struct{}
+	subscribed bool          // there was one
+	discard    bool          // there will be none: output is acknowledged as it comes
+	over       chan struct{} // closed when one has finished or was closed; nil: nothing waits for that
+	room       chan struct{} // closed when there is room in the log; nil: nothing waits for that
+}
+
+// acks are what the server was told of what has arrived.
+type acks struct {
+	seq   uint64 // the last event that was acknowledged
+	bytes int    // that were delivered since, or arrived without a subscription
 }
 
 func newProcess(c *Client, id string) *Process {
-	p := &Process{client: c, id: id, exited: make(chan struct{}), done: make(chan struct{}), subs: make(map[*Subscription]struct{}), kept: new(atomic.Int64)}
+	p := &Process{client: c, id: id}
 	p.input.process = p
+	p.end.exited, p.end.done = make(chan struct{}), make(chan struct{})
+	p.readers.open = make(map[*Subscription]struct{})
+	p.log.kept = new(atomic.Int64)
 	// A log that is never read to its end goes with its process.
-	total := c.kept
-	runtime.AddCleanup(p, func(own *atomic.Int64) { total.Add(-own.Load()) }, p.kept)
+	total := c.processes.kept
+	runtime.AddCleanup(p, func(own *atomic.Int64) { total.Add(-own.Load()) }, p.log.kept)
 	return p
 }
 
@@ -62,12 +74,12 @@ func (p *Process) SandboxType() string { return p.sandboxType }
 
 // Exited is closed when the command has exited, or when nobody can tell any more.
 // Output may still follow.
-func (p *Process) Exited() <-chan struct{} { return p.exited }
+func (p *Process) Exited() <-chan struct{} { return p.end.exited }
 
 // Done is closed when the command has exited and all of its output has arrived, or when
 // the process was lost. Readers may still have to read that output; [Process.Wait] waits
 // for them.
-func (p *Process) Done() <-chan struct{} { return p.done }
+func (p *Process) Done() <-chan struct{} { return p.end.done }
 
 // An Exit is how a command ended.
 type Exit struct {
@@ -94,8 +106,8 @@ func await(ctx context.Context, event <-chan struct{}) error {
 // throwAway lets the server forget output that nobody has asked for.
 func (p *Process) throwAway() {
 	p.mu.Lock()
-	if !p.subscribed {
-		p.discard = true
+	if !p.readers.subscribed {
+		p.readers.discard = true
 	}
 	ack := p.ackDue(true)
 	p.mu.Unlock()
@@ -104,11 +116,11 @@ func (p *Process) throwAway() {
 
 // Result returns how the command ended without waiting for the end of its output.
 func (p *Process) Result(ctx context.Context) (Exit, error) {
-	if err := await(ctx, p.exited); err != nil {
+	if err := await(ctx, p.end.exited); err != nil {
 		return Exit{}, err
 	}
 	p.mu.Lock()
-	exit, failure := p.exit, p.failure
+	exit, failure := p.end.exit, p.end.failure
 	p.mu.Unlock()
 	switch {
 	case exit.Kind != 0:
@@ -125,32 +137,11 @@ func (p *Process) Result(ctx context.Context) (Exit, error) {
 	return Exit{exit.ExitCode, exit.SandboxDenied, exit.Denial}, nil
 }
 
-// maxRefusedHosts is how many hosts a process remembers: a command may try every host.
-const maxRefusedHosts = 16
-
-// RefusedHosts returns the hosts that the command was refused so far, as HOST:PORT, each
-// once; of many the first 16. Only a command with a [Network] is refused hosts. What was
-// decided while there was no connection is missing.
-func (p *Process) RefusedHosts() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.refused)
-}
-
-// refuse remembers a host that the command was refused.
-func (p *Process) refuse(host string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.refused) < maxRefusedHosts && !slices.Contains(p.refused, host) {
-		p.refused = append(p.refused, host)
-	}
-}
-
 // Err is why the process was lost; nil if it was not.
 func (p *Process) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.failure
+	return p.end.failure
 }
 
 // take brings in an event from the wire.
@@ -161,12 +152,12 @@ func (p *Process) take(e Event) {
 	}
 	p.mu.Lock()
 	p.backpressure(len(e.Data))
-	if p.failure != nil {
+	if p.end.failure != nil {
 		p.mu.Unlock()
 		return
 	}
-	if len(p.subs) == 0 {
-		p.unacked += len(e.Data)
+	if len(p.readers.open) == 0 {
+		p.acks.bytes += len(e.Data)
 	}
 	kept := p.seq.add(e, p.publish)
 	p.finish(kept)
@@ -179,10 +170,10 @@ func (p *Process) finish(kept bool) {
 	ack := p.ackDue(false)
 	p.mu.Unlock()
 	if closed {
-		p.client.forget(p)
+		p.client.processes.remove(p)
 	}
 	if missing {
-		p.client.refillSoon(p)
+		p.client.processes.setIncomplete(p, true)
 	}
 	p.sendAck(ack)
 }
@@ -191,21 +182,20 @@ func (p *Process) finish(kept bool) {
 func (p *Process) publish(e Event) {
 	switch e.Kind {
 	case Exited:
-		if p.exit.Kind == 0 { // a server that says it twice is not believed the second time
-			p.exit = e
-			close(p.exited)
+		if p.end.exit.Kind == 0 { // a server that says it twice is not believed the second time
+			p.end.exit = e
+			close(p.end.exited)
 		}
 	case Closed:
-		p.closeSeq = e.Seq
-		if p.exit.Kind == 0 { // the exit was lost in a gap
-			close(p.exited)
+		if p.end.exit.Kind == 0 { // the exit was lost in a gap
+			close(p.end.exited)
 		}
-		close(p.done)
+		close(p.end.done)
 	}
 	p.log.add(e)
 	p.trimLog()
-	for s := range p.subs {
-		s.signal()
+	for s := range p.readers.open {
+		s.wake.Signal()
 	}
 }
 
@@ -213,7 +203,7 @@ func (p *Process) publish(e Event) {
 // p.mu.
 func (p *Process) needed() uint64 {
 	first := p.seq.last + 1
-	for s := range p.subs {
+	for s := range p.readers.open {
 		first = min(first, s.next)
 	}
 	return first
@@ -223,16 +213,16 @@ func (p *Process) needed() uint64 {
 func (p *Process) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.failure != nil || p.seq.closed {
+	if p.end.failure != nil || p.seq.closed {
 		return
 	}
-	p.failure = err
-	if p.exit.Kind == 0 {
-		close(p.exited)
+	p.end.failure = err
+	if p.end.exit.Kind == 0 {
+		close(p.end.exited)
 	}
-	close(p.done)
-	for s := range p.subs {
-		s.signal()
+	close(p.end.done)
+	for s := range p.readers.open {
+		s.wake.Signal()
 	}
 }
 
@@ -268,7 +258,7 @@ func (p *Process) catchUp(ctx context.Context, l *Link) error {
 		return err
 	}
 	p.mu.Lock()
-	if p.failure != nil {
+	if p.end.failure != nil {
 		p.mu.Unlock()
 		return nil
 	}
@@ -318,7 +308,7 @@ func (p *Process) callOnce(ctx context.Context, method string, params any, id **
 // not asked for.
 func (p *Process) Terminate(ctx context.Context) (running bool, err error) {
 	select {
-	case <-p.done:
+	case <-p.end.done:
 		if err := p.Err(); err != nil {
 			return false, err
 		}

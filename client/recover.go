@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -15,9 +14,7 @@ import (
 // the client is closed or the session is lost.
 func (c *Client) run() {
 	for {
-		c.mu.Lock()
-		l := c.link
-		c.mu.Unlock()
+		l := c.link()
 		<-l.ended
 		if c.closed.Load() {
 			c.fail(ErrClosed)
@@ -34,33 +31,24 @@ func (c *Client) run() {
 
 // install makes a connection the current one and lets the waiting calls go on.
 func (c *Client) install(l *Link) {
-	c.mu.Lock()
-	c.link = l
-	c.links++
-	finals := slices.Clone(c.finals)
-	processes := slices.Collect(maps.Values(c.processes))
-	c.setState(Status{State: Connected, Connection: c.links})
-	c.mu.Unlock()
-	if !c.acknowledges.Load() {
+	c.state.connected(l)
+	if !c.session.acknowledges {
 		return
 	}
-	// The last acknowledgements on the old connection may be lost.
-	for _, a := range finals {
+	// The last acknowledgements on the old connection may be lost. Those that come from
+	// now on are sent on the new one.
+	for _, a := range c.processes.lastFinals() {
 		l.acknowledge(a)
 	}
-	for _, p := range processes {
+	for _, p := range c.processes.all() {
 		p.ackAgain()
 	}
 }
 
-// fail ends the client: whoever waits, and every process, gets the same error.
+// fail ends the client: each call that waits, and each process, gets the same error.
 func (c *Client) fail(err error) {
-	c.mu.Lock()
-	c.failure = err
-	processes := c.processes
-	c.processes = make(map[string]*Process)
-	c.setState(Status{State: Failed, Connection: c.links, Err: err})
-	c.mu.Unlock()
+	processes := c.processes.close(err)
+	c.state.disconnected(Failed, err)
 	for _, p := range processes {
 		p.fail(err)
 	}
@@ -74,7 +62,7 @@ func (c *Client) patience() time.Duration {
 		return c.opts.RecoveryTimeout
 	}
 	// Both ends start their clocks separately.
-	return c.ttl - min(c.ttl/6, 30*time.Second)
+	return c.session.ttl - min(c.session.ttl/6, 30*time.Second)
 }
 
 // recover returns a connection that continues the session, with all processes
@@ -84,9 +72,7 @@ func (c *Client) recover(loss *lostError) (*Link, error) {
 	limit := c.patience()
 	ctx, cancel := context.WithTimeoutCause(c.ctx, limit, ErrRecoveryTimeout)
 	defer cancel()
-	c.mu.Lock()
-	c.setState(Status{State: Recovering, Connection: c.links, Err: loss})
-	c.mu.Unlock()
+	c.state.disconnected(Recovering, loss)
 	c.extensions.lost(loss)
 	failed := func(cause error) (*Link, error) {
 		if c.closed.Load() {
@@ -97,7 +83,7 @@ func (c *Client) recover(loss *lostError) (*Link, error) {
 	if over := sessionOver(loss); over != nil {
 		return failed(over)
 	}
-	if c.session == "" {
+	if c.session.id == "" {
 		return failed(errors.New("missing session id"))
 	}
 	var last error // why the last attempt failed
@@ -131,9 +117,7 @@ func (c *Client) recover(loss *lostError) (*Link, error) {
 			return failed(err)
 		}
 		c.opts.Log.Debug("attempt to resume failed", "attempt", attempt+1, "err", err)
-		c.mu.Lock()
-		c.tell(Status{State: Recovering, Connection: c.links, Attempt: attempt + 1, Err: err})
-		c.mu.Unlock()
+		c.state.attempted(Recovering, attempt+1, err)
 		select {
 		case <-time.After(c.pause(attempt+1, err)):
 		case <-ctx.Done():
@@ -182,7 +166,7 @@ func isRefusal(err error) bool {
 
 // resume is one attempt: connect, resume the session, catch up with all processes.
 func (c *Client) resume(ctx context.Context) (*Link, error) {
-	l, err := c.connect(ctx, c.session)
+	l, err := c.connect(ctx, c.session.id)
 	if err != nil {
 		return nil, err
 	}
@@ -202,14 +186,8 @@ func (c *Client) resume(ctx context.Context) (*Link, error) {
 // catchUpAll catches up with each process whose start was answered. A process that
 // cannot be continued is given up; the others go on.
 func (c *Client) catchUpAll(ctx context.Context, l *Link) error {
-	c.mu.Lock()
-	var due []*Process
-	for _, p := range c.processes {
-		if p.started {
-			due = append(due, p)
-		}
-	}
-	c.mu.Unlock()
+	due := c.processes.all()
+	due = slices.DeleteFunc(due, func(p *Process) bool { return !p.started.Load() })
 	type outcome struct {
 		p   *Process
 		err error
@@ -252,7 +230,7 @@ func (e *RecoveryError) Unwrap() error { return e.Err }
 // giveUp fails a process and ends it on the server. If the server does not know it,
 // another one may get its name.
 func (c *Client) giveUp(p *Process, err error) {
-	c.forget(p)
+	c.processes.remove(p)
 	p.fail(err)
 	if errors.Is(err, ErrUnknownProcess) {
 		return
@@ -260,12 +238,4 @@ func (c *Client) giveUp(p *Process, err error) {
 	c.spawn(func() { // if there is no other connection, the process ends with the session
 		c.callAs(c.ctx, Idempotent, patient, wire.MethodProcessTerminate, wire.ProcessParams{ProcessID: p.id}, nil)
 	})
-}
-
-func (c *Client) forget(p *Process) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.processes[p.id] == p {
-		delete(c.processes, p.id)
-	}
 }

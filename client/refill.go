@@ -17,7 +17,7 @@ type missing struct {
 // noteMissing notes whether an event is missing. It reports an event that was not missing
 // before, or has become urgent. The caller has p.mu.
 func (p *Process) noteMissing(full bool) bool {
-	if !p.seq.behind() || p.failure != nil {
+	if !p.seq.behind() || p.end.failure != nil {
 		p.missing = missing{}
 		return false
 	}
@@ -33,27 +33,11 @@ func (p *Process) noteMissing(full bool) bool {
 // refillStep is how often processes are looked at while events are missing.
 const refillStep = 100 * time.Millisecond
 
-// refillSoon has the server asked for a missing event of a process, if it does not come.
-func (c *Client) refillSoon(p *Process) {
-	c.mu.Lock()
-	c.incomplete[p] = true
-	c.mu.Unlock()
-	select {
-	case c.refilling <- struct{}{}:
-	default:
-	}
-}
-
 // refill asks the server for events that stay missing. Notifications are not lost on the
 // way, but servers and proxies have bugs.
 func (c *Client) refill() {
 	for {
-		c.mu.Lock()
-		var due []*Process
-		for p := range c.incomplete {
-			due = append(due, p)
-		}
-		c.mu.Unlock()
+		due := c.processes.allIncomplete()
 		for _, p := range due {
 			c.refillOne(p)
 		}
@@ -63,7 +47,7 @@ func (c *Client) refill() {
 		}
 		select {
 		case <-again:
-		case <-c.refilling:
+		case <-c.processes.wake:
 		case <-c.ctx.Done():
 			return
 		}
@@ -76,14 +60,12 @@ var errNotFilled = errors.New("the server has not sent the missing events in tim
 // refillOne looks after one process.
 func (c *Client) refillOne(p *Process) {
 	p.mu.Lock()
-	open := !p.missing.since.IsZero() && p.failure == nil
+	open := !p.missing.since.IsZero() && p.end.failure == nil
 	before := p.missing.last
 	due := open && (p.missing.full && !p.missing.asked || time.Since(p.missing.since) >= c.opts.timeouts.missing)
 	p.mu.Unlock()
 	if !open {
-		c.mu.Lock()
-		delete(c.incomplete, p)
-		c.mu.Unlock()
+		c.processes.setIncomplete(p, false)
 		return
 	}
 	if !due {

@@ -134,14 +134,8 @@ func (c *Client) End(ctx context.Context) error {
 }
 
 func (c *Client) terminateAll(ctx context.Context) error {
-	c.mu.Lock()
-	var all []*Process
-	for _, p := range c.processes {
-		all = append(all, p)
-	}
-	c.mu.Unlock()
 	var failures []error
-	for _, p := range all {
+	for _, p := range c.processes.all() {
 		_, err := p.Terminate(ctx)
 		failures = append(failures, err)
 	}

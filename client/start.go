@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -121,11 +120,10 @@ func (c *Client) Start(ctx context.Context, cmd Command) (*Process, error) {
 		return nil, err
 	}
 	p := newProcess(c, params.ProcessID)
-	p.tty = params.TTY
 	if cmd.Network != nil {
-		p.onDecision = cmd.Network.OnDecision
+		p.hosts.onDecision = cmd.Network.OnDecision
 	}
-	if err := c.register(p); err != nil {
+	if err := c.processes.add(p); err != nil {
 		return nil, err
 	}
 	result := make(chan error, 1)
@@ -147,22 +145,6 @@ func (c *Client) Start(ctx context.Context, cmd Command) (*Process, error) {
 		}
 	})
 	return nil, context.Cause(ctx)
-}
-
-// register makes the events of a process find it.
-func (c *Client) register(p *Process) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.state == Failed:
-		return c.failure
-	case c.processes[p.id] != nil:
-		return fmt.Errorf("session already registered for process %s", p.id)
-	}
-	c.processes[p.id] = p
-	// What the last process of this name has acknowledged is not true of this one.
-	c.finals = slices.DeleteFunc(c.finals, func(a wire.AckParams) bool { return a.ProcessID == p.id })
-	return nil
 }
 
 // start starts a process, once, through lost connections. The context counts until the
@@ -194,14 +176,11 @@ func (c *Client) start(ctx context.Context, p *Process, params *wire.StartParams
 
 // abandon forgets a process that the caller will not get. One that has started is ended.
 func (c *Client) abandon(p *Process, err error) {
-	c.mu.Lock()
-	started := p.started
-	c.mu.Unlock()
-	if started {
+	if p.started.Load() {
 		c.giveUp(p, err)
 		return
 	}
-	c.forget(p)
+	c.processes.remove(p)
 }
 
 // startOn sends the start on one connection. The context counts until it is sent.
@@ -224,9 +203,7 @@ func (c *Client) startOn(ctx context.Context, l *Link, u urgency, p *Process, pa
 // follow has a process caught up with after each loss of the connection from now on. If
 // this one is lost already, it may have been left out.
 func (c *Client) follow(l *Link, p *Process) error {
-	c.mu.Lock()
-	p.started = true
-	c.mu.Unlock()
+	p.started.Store(true)
 	if !l.dead() {
 		return nil
 	}
@@ -306,11 +283,11 @@ func (c *Client) adopt(ctx context.Context, l *Link, p *Process) error {
 // still has.
 func (c *Client) Adopt(ctx context.Context, id string) (*Process, error) {
 	p := newProcess(c, id)
-	if err := c.register(p); err != nil {
+	if err := c.processes.add(p); err != nil {
 		return nil, err
 	}
 	if err := c.Through(ctx, Idempotent, func(l *Link) error { return c.adopt(ctx, l, p) }); err != nil {
-		c.forget(p)
+		c.processes.remove(p)
 		return nil, err
 	}
 	return p, nil

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/tetherexec/tether/client/internal/inbox"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -31,7 +32,7 @@ const (
 // still to deliver, up to 64 MiB of a process and 256 MiB in all; more is lost.
 type Subscription struct {
 	process *Process
-	wake    chan struct{}
+	wake    inbox.Wake      // there is another event, or the end
 	next    uint64          // what to deliver next; guarded by process.mu
 	fetched []Event         // what was behind the log
 	idle    bool            // it does not read, and is not waited for; guarded by process.mu
@@ -47,20 +48,13 @@ func (p *Process) Subscribe() *Subscription { return p.SubscribeAfter(0) }
 
 // SubscribeAfter delivers the events after a number.
 func (p *Process) SubscribeAfter(seq uint64) *Subscription {
-	s := &Subscription{process: p, wake: make(chan struct{}, 1), next: seq + 1}
+	s := &Subscription{process: p, wake: inbox.NewWake(), next: seq + 1}
 	s.ctx, s.close = context.WithCancel(context.Background())
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.subs[s] = struct{}{}
-	p.subscribed, p.discard = true, false
+	p.readers.open[s] = struct{}{}
+	p.readers.subscribed, p.readers.discard = true, false
 	return s
-}
-
-func (s *Subscription) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
 }
 
 // Close ends the subscription. Events that it has not delivered are given up, and a
@@ -70,10 +64,10 @@ func (s *Subscription) Close() {
 	p := s.process
 	p.mu.Lock()
 	s.close()
-	delete(p.subs, s)
+	delete(p.readers.open, s)
 	p.trimLog()
 	p.readerOver()
-	s.signal()
+	s.wake.Signal()
 	p.release(true)
 	ack := p.ackDue(true)
 	p.mu.Unlock()
@@ -95,7 +89,7 @@ func (s *Subscription) Next(ctx context.Context) (Event, error) {
 		ack := uint64(0)
 		if found {
 			s.next = e.Seq + 1
-			p.unacked += len(e.Data)
+			p.acks.bytes += len(e.Data)
 			p.release(s.next > p.seq.last)
 			if p.log.bytes > logBytes {
 				p.trimLog()
@@ -141,8 +135,8 @@ func (s *Subscription) take() (e Event, found bool, behind uint64, err error) {
 		return e, true, 0, nil
 	}
 	switch {
-	case p.failure != nil:
-		return Event{}, false, 0, p.failure
+	case p.end.failure != nil:
+		return Event{}, false, 0, p.end.failure
 	case p.seq.closed:
 		return Event{}, false, 0, io.EOF
 	}
@@ -198,58 +192,49 @@ func (s *Subscription) fill(from, end uint64, exit Event) {
 func (p *Process) knownExit() Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.exit
+	return p.end.exit
 }
 
 // ackDue returns the number to acknowledge; 0: none. Unless it is urgent, several
 // events are acknowledged together. The caller has p.mu.
 func (p *Process) ackDue(urgent bool) uint64 {
-	if !p.subscribed && !p.discard {
+	if !p.readers.subscribed && !p.readers.discard {
 		return 0
 	}
 	line := p.needed() - 1
 	final := p.seq.closed && line == p.seq.last
-	if line <= p.acked || !urgent && !final && line < p.acked+ackEvery && p.unacked < ackBytes {
+	if line <= p.acks.seq || !urgent && !final && line < p.acks.seq+ackEvery && p.acks.bytes < ackBytes {
 		return 0
 	}
-	p.acked, p.unacked = line, 0
+	p.acks.seq, p.acks.bytes = line, 0
 	return line
 }
 
 // ackAgain acknowledges what was acknowledged before, on a new connection.
 func (p *Process) ackAgain() {
 	p.mu.Lock()
-	p.acked = 0
+	p.acks.seq = 0
 	ack := p.ackDue(true)
 	p.mu.Unlock()
 	p.sendAck(ack)
 }
-
-// maxFinals is how many last acknowledgements are remembered.
-const maxFinals = 1024
 
 // sendAck tells the server up to where everything has arrived. It does not wait. What
 // is lost with the connection is said again on the next one, see [Client.install]: the
 // server would keep a closed process for ever, and hold up one that it thinks unread.
 func (p *Process) sendAck(seq uint64) {
 	c := p.client
-	if seq == 0 || !c.acknowledges.Load() {
+	if seq == 0 || !c.session.acknowledges {
 		return
 	}
 	ack := wire.AckParams{ProcessID: p.id, Seq: seq}
 	p.mu.Lock()
 	final := p.seq.closed && seq == p.seq.last
 	p.mu.Unlock()
-	c.mu.Lock()
-	l, connected := c.link, c.state == Connected
-	if final {
-		if len(c.finals) == maxFinals {
-			c.finals = c.finals[1:]
-		}
-		c.finals = append(c.finals, ack)
+	if final { // first: a connection that comes now sends it again
+		c.processes.addFinal(ack)
 	}
-	c.mu.Unlock()
-	if connected {
+	if status, l := c.state.now(); status.State == Connected {
 		l.acknowledge(ack)
 	}
 }

@@ -26,7 +26,7 @@ import (
 // no goroutine.
 func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	p.throwAway()
-	if err := await(ctx, p.done); err != nil {
+	if err := await(ctx, p.end.done); err != nil {
 		return Exit{}, err
 	}
 	unread := p.awaitReaders(ctx)
@@ -67,15 +67,15 @@ func (p *Process) openReaders() (uses map[*Subscription]uint64, changed <-chan s
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	uses = make(map[*Subscription]uint64)
-	for s := range p.subs {
+	for s := range p.readers.open {
 		if !s.over {
 			uses[s] = s.uses.Load()
 		}
 	}
-	if p.readers == nil {
-		p.readers = make(chan struct{})
+	if p.readers.over == nil {
+		p.readers.over = make(chan struct{})
 	}
-	return uses, p.readers
+	return uses, p.readers.over
 }
 
 // readOn reports whether one of the open subscriptions was used since it was seen.
@@ -90,9 +90,9 @@ func readOn(seen, open map[*Subscription]uint64) bool {
 
 // readerOver wakes the calls that wait for readers. The caller has p.mu.
 func (p *Process) readerOver() {
-	if p.readers != nil {
-		close(p.readers)
-		p.readers = nil
+	if p.readers.over != nil {
+		close(p.readers.over)
+		p.readers.over = nil
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/internal/inbox"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -32,13 +33,13 @@ type body struct {
 	bodies *bodies
 	id     string
 	ctx    context.Context
-	unwait func() bool   // stops waiting for the end of ctx
-	wake   chan struct{} // something has come
+	unwait func() bool // stops waiting for the end of ctx
+	inbox  *inbox.Inbox[[]byte]
 
 	// Guarded by bodies.mu.
-	seq   uint64 // of the last delta
-	queue [][]byte
-	err   error // what follows the queue; nil: more is to come
+	seq  uint64 // of the last delta
+	rest []byte // of the piece that is being read
+	err  error  // what follows the pieces in the inbox; nil: more is to come
 }
 
 // open makes a body before its request is sent, so that no delta comes too early. Ids are
@@ -47,7 +48,7 @@ func (s *bodies) open(ctx context.Context) *body {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last++
-	b := &body{bodies: s, id: "http-" + strconv.FormatUint(s.last, 10), ctx: ctx, wake: make(chan struct{}, 1)}
+	b := &body{bodies: s, id: "http-" + strconv.FormatUint(s.last, 10), ctx: ctx, inbox: inbox.New[[]byte](maxDeltas)}
 	if s.routes == nil {
 		s.routes = make(map[string]*body)
 	}
@@ -94,34 +95,25 @@ func (b *body) take(n *wire.HTTPBodyDelta) error {
 	case n.Seq != b.seq+1:
 		return fails("received seq %d, expected %d", n.Seq, b.seq+1)
 	case len(n.DeltaBase64) == 0:
-	case len(b.queue) == maxDeltas:
-		return fails("failed: body delta channel filled before delivery")
 	case s.queued+len(n.DeltaBase64) > maxQueuedBytes:
 		return fails("failed: queued body deltas exceed %d bytes", maxQueuedBytes)
+	case !b.inbox.Put(n.DeltaBase64):
+		return fails("failed: body delta channel filled before delivery")
 	default:
 		s.queued += len(n.DeltaBase64)
-		b.queue = append(b.queue, n.DeltaBase64)
 	}
 	b.seq = n.Seq
-	b.signal()
 	return nil
 }
 
-// end says what follows the queue. The caller has bodies.mu.
+// end says what follows the pieces in the inbox. The caller has bodies.mu.
 func (b *body) end(err error) {
 	if b.err == nil {
 		b.err = err
 	}
 	delete(b.bodies.routes, b.id)
 	b.unwait()
-	b.signal()
-}
-
-func (b *body) signal() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
+	b.inbox.Wake.Signal()
 }
 
 // Lost implements client.Extension: it ends all bodies of the connection.
@@ -133,15 +125,16 @@ func (s *bodies) Lost(err error) {
 	}
 }
 
-// drop ends a body that nobody wants any more.
+// drop ends a body that is not wanted any more.
 func (b *body) drop(err error) {
 	s := b.bodies
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, delta := range b.queue {
+	for _, delta := range b.inbox.Clear() {
 		s.queued -= len(delta)
 	}
-	b.queue = nil
+	s.queued -= len(b.rest)
+	b.rest = nil
 	if b.err != nil && b.err != io.EOF {
 		err = b.err
 	}
@@ -159,7 +152,7 @@ func (b *body) Read(p []byte) (int, error) {
 		if n > 0 || err != nil {
 			return n, err
 		}
-		<-b.wake // in the end the body ends, with its context or the client
+		<-b.inbox.Wake // in the end the body ends, with its context or the client
 	}
 }
 
@@ -168,14 +161,16 @@ func (b *body) some(p []byte) (int, error) {
 	s := b.bodies
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(b.queue) == 0 {
-		return 0, b.err
+	if len(b.rest) == 0 {
+		delta, ok := b.inbox.Take()
+		if !ok {
+			return 0, b.err
+		}
+		b.rest = delta
 	}
-	n := copy(p, b.queue[0])
+	n := copy(p, b.rest)
 	s.queued -= n
-	if b.queue[0] = b.queue[0][n:]; len(b.queue[0]) == 0 {
-		b.queue = b.queue[1:]
-	}
+	b.rest = b.rest[n:]
 	return n, nil
 }
 
