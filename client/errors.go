@@ -3,13 +3,10 @@ package client
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/tetherexec/tether/internal/wording"
-	"github.com/tetherexec/tether/wire"
 )
 
 // Errors to look for with errors.Is.
@@ -69,57 +66,6 @@ var (
 	// ErrTooManyCalls means that the most calls wait for their answers.
 	ErrTooManyCalls = fmt.Errorf("limit reached: %d requests wait for answers of the server", maxCalls)
 )
-
-// A ServerError is an answer of the server that says no. Its text is for people; the
-// fields are what the server said.
-type ServerError struct {
-	Method  string // of the request
-	Code    int    // wire.CodeNotFound and its like
-	Message string
-}
-
-func (e *ServerError) Error() string {
-	text := wording.Text(e.Message)
-	if e.Method == wire.MethodProcessStart && strings.HasSuffix(e.Message, ")") && e.OSError() != 0 {
-		return "the command cannot be started: " + text // a server that does not say more
-	}
-	return text
-}
-
-// OSError is the error of the server's operating system that the server names as its
-// reason; zero: none.
-func (e *ServerError) OSError() syscall.Errno {
-	number, _ := wording.OSError(e.Message)
-	return number
-}
-
-// Is makes refusals the errors above, and those of the executor's files the errors of
-// package fs.
-func (e *ServerError) Is(target error) bool {
-	switch target {
-	case fs.ErrNotExist:
-		return e.Code == wire.CodeNotFound
-	case fs.ErrExist:
-		return strings.HasSuffix(e.Message, "(os error 17)") || e.Message == "directory already exists"
-	case fs.ErrPermission:
-		return strings.HasSuffix(e.Message, "(os error 13)") || strings.HasSuffix(e.Message, "(os error 1)")
-	case ErrUnknownProcess:
-		return strings.HasPrefix(e.Message, "unknown process id ")
-	case ErrStdinClosed: // the latter of a process that is being terminated
-		return e.Message == "stdin is closed" || e.Message == "failed to write to process stdin"
-	}
-	return false
-}
-
-func serverError(method string, e *wire.Error) error {
-	return &ServerError{method, e.Code, e.Message}
-}
-
-// hasCode reports whether err is an answer of the server with this code.
-func hasCode(err error, code int) bool {
-	e, ok := errors.AsType[*ServerError](err)
-	return ok && e.Code == code
-}
 
 // A ProtocolError is an answer that makes no sense.
 type ProtocolError struct{ Reason string }

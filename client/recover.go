@@ -151,7 +151,7 @@ func (c *Client) retryable(err error) bool {
 		return true // whatever was wrong with that connection
 	}
 	if e, ok := errors.AsType[*ServerError](err); ok {
-		return e.Code == wire.CodeSessionAttached || e.Code == codeTransportClosed && e.Message == "JSON-RPC transport closed"
+		return e.Code == wire.CodeSessionAttached || e.Code == codeTransportClosed && e.is(transportClosed)
 	}
 	if _, ok := errors.AsType[*ProtocolError](err); ok {
 		return false

@@ -238,7 +238,7 @@ func (c *Client) startAgain(l *Link, p *Process, params *wire.StartParams) error
 	err := c.adopt(ctx, l, p)
 	if hasCode(err, wire.CodeInvalidRequest) && !errors.Is(err, ErrAmbiguous) {
 		err = c.startOn(ctx, l, patient, p, params)
-		if e, ok := errors.AsType[*ServerError](err); ok && e.Code == wire.CodeInvalidRequest && strings.Contains(e.Message, "already exists") {
+		if hasCode(err, wire.CodeInvalidRequest) && refusedFor(err, processExists) {
 			err = c.adopt(ctx, l, p) // the first one was slow to arrive
 		}
 	}
@@ -260,8 +260,7 @@ func (c *Client) adopt(ctx context.Context, l *Link, p *Process) error {
 		if err == nil {
 			return c.follow(l, p)
 		}
-		e, ok := errors.AsType[*ServerError](err)
-		if !ok || !strings.Contains(e.Message, "is starting") {
+		if !refusedFor(err, processStarting) {
 			return err
 		}
 		if time.Since(asked) > startingLimit {

@@ -1,8 +1,13 @@
 package wire
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+)
 
-// Error codes of the protocol. Clients decide by the code, never by the text.
+// Error codes of the protocol. A client decides by the code, and by the reason that errors of
+// tether's own methods have. The reference's methods have no reasons: where one code stands for
+// several conditions, the text is all that tells them apart, so tether uses the reference's texts.
 const (
 	CodeInvalidRequest  = -32600 // malformed message, wrong state, refused input
 	CodeMethodNotFound  = -32601
@@ -10,6 +15,15 @@ const (
 	CodeInternal        = -32603 // spawn failures and other errors of the operating system
 	CodeNotFound        = -32004 // a file or file handle that does not exist
 	CodeSessionAttached = -32010 // the session has another live connection; worth retrying
+)
+
+// Reasons of errors of methods under tether/, for programs: the member "reason" of the error's data.
+// They are never changed. An error without one is told apart by its code alone.
+const (
+	ErrorUnknownProcess = "unknownProcess" // the session has no such process
+	ErrorStdinClosed    = "stdinClosed"    // the process takes no more input
+	ErrorUploadDiffers  = "uploadDiffers"  // the upload was opened with other parameters
+	ErrorDigestMismatch = "digestMismatch" // the bytes that arrived are not those of the commit
 )
 
 // ReasonResumed is what a connection is told whose session another connection has
@@ -29,6 +43,27 @@ type Error struct {
 
 // Error returns the message alone: the code is for programs.
 func (e *Error) Error() string { return e.Message }
+
+// errorData is the data of an error with a reason.
+type errorData struct {
+	Reason string `json:"reason"`
+}
+
+// WithReason returns the error with a reason for programs.
+func (e *Error) WithReason(reason string) *Error {
+	with := *e
+	with.Data, _ = json.Marshal(errorData{reason}) // a string can be encoded
+	return &with
+}
+
+// Reason is the error's reason for programs; empty: it has none.
+func (e *Error) Reason() string {
+	var d errorData
+	if len(e.Data) == 0 || json.Unmarshal(e.Data, &d) != nil {
+		return ""
+	}
+	return d.Reason
+}
 
 // Errorf makes an Error with a formatted message.
 func Errorf(code int, format string, args ...any) *Error {

@@ -10,7 +10,6 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"strings"
 	"time"
 
 	"github.com/tetherexec/tether/client"
@@ -221,8 +220,7 @@ func (u *upload) abort(ctx context.Context, l *client.Link) {
 // isStale reports whether what an earlier client has sent is part of another file.
 func isStale(err error) bool {
 	refusal, ok := errors.AsType[*client.ServerError](err)
-	return ok && (strings.HasPrefix(refusal.Message, "sha256 does not match") ||
-		strings.HasSuffix(refusal.Message, "was opened with other parameters"))
+	return ok && (refusal.Reason == wire.ErrorDigestMismatch || refusal.Reason == wire.ErrorUploadDiffers)
 }
 
 // startOver gives up what an earlier client has sent. The file gets another name for

@@ -2,7 +2,9 @@ package server
 
 import (
 	"errors"
+	"strings"
 
+	"github.com/tetherexec/tether/internal/files/upload"
 	"github.com/tetherexec/tether/internal/launch"
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/rpc"
@@ -47,6 +49,32 @@ var codes = []struct {
 	{proc.ErrNoEOF, wire.CodeInvalidRequest},
 	{proc.ErrStdinClosed, wire.CodeInvalidRequest},
 	{proc.ErrTerminated, wire.CodeInvalidRequest},
+}
+
+// reasons tells programs the conditions apart that have the same code, in errors of methods
+// under tether/. The reference's methods have no reasons: the reference sends none.
+var reasons = []struct {
+	err    error
+	reason string
+}{
+	{session.ErrUnknownProcess, wire.ErrorUnknownProcess},
+	{proc.ErrStdinClosed, wire.ErrorStdinClosed},
+	{proc.ErrTerminated, wire.ErrorStdinClosed},
+	{upload.ErrDiffers, wire.ErrorUploadDiffers},
+	{upload.ErrDigest, wire.ErrorDigestMismatch},
+}
+
+// explain adds the reason of an error to the answer to a request.
+func explain(method string, e *wire.Error, err error) *wire.Error {
+	if !strings.HasPrefix(method, "tether/") {
+		return e
+	}
+	for _, r := range reasons {
+		if errors.Is(err, r.err) {
+			return e.WithReason(r.reason)
+		}
+	}
+	return e
 }
 
 // A coded error knows its code: those of file requests, uploads, HTTP requests and

@@ -63,7 +63,7 @@ func (r *request) lost() error {
 	return nil
 }
 
-func (r *request) fail(err error) { r.Fail(wireError(err)) }
+func (r *request) fail(err error) { r.Fail(explain(r.Method, wireError(err), err)) }
 
 // refusal is the answer to a request for which there was no room. Input must not have
 // holes: when a write was refused, none that is on its way behind it may be accepted.

@@ -1,0 +1,47 @@
+package client_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"testing"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
+)
+
+// The reason that the server gives decides, and the text only if there is none.
+func TestReasonDecides(t *testing.T) {
+	t.Parallel()
+	s := scripted.NewServer(t)
+	refusals := []struct {
+		error string
+		want  error
+	}{
+		{`{"code":-32600,"message":"any text","data":{"reason":"unknownProcess"}}`, client.ErrUnknownProcess},
+		{`{"code":-32600,"message":"unknown process id P","data":{"reason":"stdinClosed"}}`, client.ErrStdinClosed},
+		{`{"code":-32600,"message":"unknown process id P"}`, client.ErrUnknownProcess},
+		{`{"code":-32600,"message":"unknown process id P","data":[1]}`, client.ErrUnknownProcess},
+		{`{"code":-32603,"message":"File exists (os error 17)"}`, fs.ErrExist},
+	}
+	wait := scripted.Play(t, func() {
+		p := s.Accept()
+		p.Greet(scripted.Hello(`"state"`))
+		for _, refusal := range refusals {
+			m := p.Expect("tether/process/state")
+			p.Say(fmt.Sprintf(`{"id":%d,"error":%s}`, *m.ID, refusal.error))
+		}
+	})
+	remote := dial(t, s.URL(), client.Options{}).Remote("p", "P")
+	all := []error{client.ErrUnknownProcess, client.ErrStdinClosed, fs.ErrExist}
+	for _, refusal := range refusals {
+		_, err := remote.State(tethertest.Within(t))
+		for _, candidate := range all {
+			if errors.Is(err, candidate) != (candidate == refusal.want) {
+				t.Errorf("%s: errors.Is %v: %t", refusal.error, candidate, candidate != refusal.want)
+			}
+		}
+	}
+	wait()
+}
