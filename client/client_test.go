@@ -128,3 +128,13 @@ func second[T any](_ T, err error) error { return err }
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// connected returns a channel that is closed with the given connection.
+func connected(number int) (<-chan struct{}, func(client.Status)) {
+	there := make(chan struct{})
+	return there, func(s client.Status) {
+		if s.State == client.Connected && s.Connection == number {
+			close(there)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/tethertest"
@@ -218,4 +220,54 @@ func TestInputOneAtATime(t *testing.T) {
 	if !bytes.Equal(got, data) || sizes[2] != 1<<20 {
 		t.Errorf("%d bytes arrived of %d, or others, in %d", len(got), len(data), sizes)
 	}
+}
+
+// A piece of input that was refused is not made good by the next one.
+func TestRefusedPiece(t *testing.T) {
+	s := scripted.NewServer(t)
+	_, p, first := started(t, s, client.Options{})
+	wait := scripted.Play(t, func() {
+		first.Say(first.Expect("process/write").Answer(`{"status":"starting"}`))
+		first.Say(first.Expect("process/write").Answer(`{"status":"accepted"}`))
+	})
+	if err := p.Write(tethertest.Within(t), make([]byte, 200<<10)); err == nil {
+		t.Error("the write has no error")
+	}
+	wait()
+}
+
+// Input waits for a place among the calls.
+func TestInputWaitsForItsTurn(t *testing.T) {
+	s := scripted.NewServer(t)
+	_, p, first := started(t, s, client.Options{})
+	const most = 1024
+	reads := make(chan scripted.Message, most)
+	wait := scripted.Play(t, func() {
+		for range most {
+			reads <- first.Expect("process/read")
+		}
+	})
+	var calls sync.WaitGroup
+	ctx, cancel := context.WithCancel(tethertest.Within(t))
+	for range most {
+		calls.Go(func() { p.Read(ctx, client.ReadOptions{Wait: patience}) })
+	}
+	wait()
+	written := make(chan error, 1)
+	go func() { written <- p.Write(tethertest.Within(t), []byte("x")) }()
+	select {
+	case err := <-written:
+		t.Errorf("Write: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	wait = scripted.Play(t, func() {
+		first.Say((<-reads).Answer(scripted.ReadAnswer(1, false, false)))
+		first.Say(first.Expect("process/write").Answer(`{"status":"accepted"}`))
+	})
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+	wait()
+	cancel()
+	calls.Wait()
 }

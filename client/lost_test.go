@@ -134,3 +134,44 @@ func TestAbandonDuringAnOutage(t *testing.T) {
 		t.Error("a closed client has a connection")
 	}
 }
+
+// A connection that is lost in the middle of an attempt is one more attempt, whatever
+// was wrong with it.
+func TestBadRequestIDDuringAttempt(t *testing.T) {
+	s := scripted.NewServer(t)
+	_, p, first := started(t, s, client.Options{})
+	first.Cut()
+	wait := scripted.Play(t, func() {
+		again := s.Accept()
+		again.Welcome("S")
+		again.Expect("process/read")
+		again.Say(`{"id":-1,"method":"network/policyRequest","params":{}}`)
+		again = s.Accept()
+		again.Welcome("S")
+		again.Serve("process/read", scripted.ReadAnswer(4, true, true, 1))
+	})
+	wantOutput(t, p, "1;")
+	wait()
+}
+
+// The times that a server grants may be absurd.
+func TestAbsurdTTL(t *testing.T) {
+	s := scripted.NewServer(t)
+	hello := `{"sessionId":"S","tether":{"version":"1","publicId":"p","ttlMs":18446744073709551615,"features":[]}}`
+	wait := scripted.Play(t, func() {
+		first := s.Accept()
+		first.Greet(hello)
+		first.Cut()
+		again := s.Accept()
+		again.Greet(hello)
+		again.Begin()
+	})
+	again, onState := connected(2)
+	c := dial(t, s.URL(), client.Options{OnState: onState})
+	if c.TTL() <= 0 {
+		t.Fatalf("TTL %v", c.TTL())
+	}
+	<-again
+	start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+	wait()
+}

@@ -1,0 +1,140 @@
+package client_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scripted"
+)
+
+// acksHello is the first answer of a server that wants acknowledgements.
+const acksHello = `{"sessionId":"S","tether":{"version":"1","publicId":"p","ttlMs":30000,"features":["ack"]}}`
+
+// While much is on its way to a server that is slow to take it, what comes from it is
+// still delivered: acknowledgements wait behind the rest, nobody waits for them.
+func TestAcknowledgeWithoutWaiting(t *testing.T) {
+	s := scripted.NewServer(t)
+	var first *scripted.Peer
+	wait := scripted.Play(t, func() {
+		first = s.Accept()
+		first.Greet(acksHello)
+		first.Begin()
+	})
+	c := dial(t, s.URL(), client.Options{})
+	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+	wait()
+	ctx, cancel := context.WithCancel(tethertest.Within(t))
+	var starts sync.WaitGroup
+	for range 2 {
+		starts.Go(func() {
+			c.Start(ctx, client.Command{Argv: []string{"x"}, Env: map[string]string{"X": strings.Repeat("x", 40<<20)}})
+		})
+	}
+	// The first bytes of the large message have come, so both were begun, or will be.
+	sub := p.Subscribe()
+	one := make([]byte, 1)
+	io.ReadFull(first.Conn, one)
+	<-time.After(time.Second)
+	const many = 1000
+	for seq := 1; seq <= many; seq++ {
+		first.Say(scripted.Events("P", fmt.Sprintf("o%d", seq))...)
+	}
+	limit, stop := context.WithTimeout(tethertest.Within(t), 5*time.Second)
+	defer stop()
+	for range many {
+		if _, err := sub.Next(limit); err != nil {
+			t.Errorf("event %d: %v", p.LastSeq()+1, err)
+			break
+		}
+	}
+	if limit.Err() != nil {
+		t.Error("it took too long")
+	}
+	cancel()
+	first.Cut()
+	s.Close()
+	c.Close()
+	starts.Wait()
+}
+
+// What was acknowledged on a connection that was lost is said again on the next.
+func TestLostAcknowledgement(t *testing.T) {
+	s := scripted.NewServer(t)
+	acked := make(chan uint64, 1)
+	cut := make(chan struct{})
+	wait := scripted.Play(t, func() {
+		first := s.Accept()
+		first.Greet(acksHello)
+		first.Begin()
+		for seq := 1; seq <= 40; seq++ {
+			first.Say(scripted.Events("P", fmt.Sprintf("o%d", seq))...)
+		}
+		<-cut
+		first.Cut()
+		again := s.Accept()
+		again.Greet(acksHello)
+		again.Say(again.Hear().Answer(scripted.ReadAnswer(41, false, false)))
+		var a struct {
+			Seq uint64 `json:"seq"`
+		}
+		m := again.Hear()
+		if m.Method != "tether/ack" {
+			panic(m.Method)
+		}
+		json.Unmarshal(m.Params, &a)
+		acked <- a.Seq
+	})
+	c := dial(t, s.URL(), client.Options{})
+	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+	sub := p.Subscribe()
+	for range 40 {
+		if _, err := sub.Next(tethertest.Within(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(cut)
+	select {
+	case seq := <-acked:
+		if seq != 40 {
+			t.Errorf("acknowledged %d", seq)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("nothing is acknowledged")
+		c.Close()
+		return
+	}
+	wait()
+}
+
+// Output that nobody wants any more is acknowledged by its size too.
+func TestAcknowledgeUnwanted(t *testing.T) {
+	s := scripted.NewServer(t)
+	closed := make(chan struct{})
+	wait := scripted.Play(t, func() {
+		first := s.Accept()
+		first.Greet(acksHello)
+		first.Begin()
+		<-closed
+		large, _ := json.Marshal(make([]byte, 100<<10))
+		for seq := 1; seq <= 4; seq++ {
+			first.Say(fmt.Sprintf(`{"method":"process/output","params":{"processId":"P","seq":%d,"stream":"stdout","chunk":%s}}`, seq, large))
+		}
+		first.Conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if m, ok := first.MayHear(); !ok || m.Method != "tether/ack" {
+			panic("no acknowledgement")
+		}
+	})
+	c := dial(t, s.URL(), client.Options{})
+	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+	p.Subscribe().Close()
+	close(closed)
+	wait()
+}
