@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tetherexec/tether/client"
@@ -21,52 +21,52 @@ const acksHello = `{"sessionId":"S","tether":{"version":"1","publicId":"p","ttlM
 // While much is on its way to a server that is slow to take it, what comes from it is
 // still delivered: acknowledgements wait behind the rest, nobody waits for them.
 func TestAcknowledgeWithoutWaiting(t *testing.T) {
-	s := scripted.NewServer(t)
-	var first *scripted.Peer
-	wait := scripted.Play(t, func() {
-		first = s.Accept()
-		first.Greet(acksHello)
-		first.Begin()
-	})
-	c := dial(t, s.URL(), client.Options{})
-	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
-	wait()
-	ctx, cancel := context.WithCancel(tethertest.Within(t))
-	var starts sync.WaitGroup
-	for range 2 {
-		starts.Go(func() {
-			c.Start(ctx, client.Command{Argv: []string{"x"}, Env: map[string]string{"X": strings.Repeat("x", 40<<20)}})
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := scripted.NewPipes(t)
+		var first *scripted.Peer
+		wait := scripted.Play(t, func() {
+			first = s.Accept()
+			first.Greet(acksHello)
+			first.Begin()
 		})
-	}
-	// The first bytes of the large message have come, so both were begun, or will be.
-	sub := p.Subscribe()
-	one := make([]byte, 1)
-	io.ReadFull(first.Conn, one)
-	<-time.After(time.Second)
-	const many = 1000
-	for seq := 1; seq <= many; seq++ {
-		first.Say(scripted.Events("P", fmt.Sprintf("o%d", seq))...)
-	}
-	limit, stop := context.WithTimeout(tethertest.Within(t), 5*time.Second)
-	defer stop()
-	for range many {
-		if _, err := sub.Next(limit); err != nil {
-			t.Errorf("event %d: %v", p.LastSeq()+1, err)
-			break
+		c := dial(t, s.URL(), client.Options{Connect: s.Connect})
+		p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
+		wait()
+		ctx, cancel := context.WithCancel(tethertest.Within(t))
+		var starts sync.WaitGroup
+		for range 2 {
+			starts.Go(func() {
+				c.Start(ctx, client.Command{Argv: []string{"x"}, Env: map[string]string{"X": strings.Repeat("x", 40<<20)}})
+			})
 		}
-	}
-	if limit.Err() != nil {
-		t.Error("it took too long")
-	}
-	cancel()
-	first.Cut()
-	s.Close()
-	c.Close()
-	starts.Wait()
+		sub := p.Subscribe()
+		synctest.Wait() // the first of the large messages waits to be read, and the second behind it
+		const many = 1000
+		for seq := 1; seq <= many; seq++ {
+			first.Say(scripted.Events("P", fmt.Sprintf("o%d", seq))...)
+		}
+		limit, stop := context.WithTimeout(tethertest.Within(t), 5*time.Second)
+		defer stop()
+		for range many {
+			if _, err := sub.Next(limit); err != nil {
+				t.Errorf("event %d: %v", p.LastSeq()+1, err)
+				break
+			}
+		}
+		if limit.Err() != nil {
+			t.Error("it took too long")
+		}
+		cancel()
+		first.Cut()
+		c.Close()
+		starts.Wait()
+	})
 }
 
 // What was acknowledged on a connection that was lost is said again on the next.
 func TestLostAcknowledgement(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	acked := make(chan uint64, 1)
 	cut := make(chan struct{})
@@ -116,6 +116,7 @@ func TestLostAcknowledgement(t *testing.T) {
 
 // Output that nobody wants any more is acknowledged by its size too.
 func TestAcknowledgeUnwanted(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	closed := make(chan struct{})
 	wait := scripted.Play(t, func() {

@@ -18,6 +18,7 @@ import (
 // Who reads as fast as he can gets each byte once over the wire: the network waits for
 // him. Who does not read holds up nobody else for long.
 func TestReadersAreWaitedFor(t *testing.T) {
+	t.Parallel()
 	wire := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	again := wire.On(cable.FromClient, cable.Method("process/read").Always())
 	c := dial(t, wire.URL(), client.Options{})

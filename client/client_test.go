@@ -45,6 +45,7 @@ func start(t testing.TB, c *client.Client, cmd client.Command) *client.Process {
 func sh(script string) client.Command { return client.Command{Argv: []string{"/bin/sh", "-c", script}} }
 
 func TestRun(t *testing.T) {
+	t.Parallel()
 	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
 	p := start(t, c, sh("echo one; echo two >&2; exit 3"))
 	stdout, stderr := p.Stdout(), p.Stderr()
@@ -60,12 +61,13 @@ func TestRun(t *testing.T) {
 
 // What goes in comes out, whole and in order, though the cable is cut again and again.
 func TestPipeThroughCuts(t *testing.T) {
+	t.Parallel()
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
 	cmd := sh("cat")
 	cmd.Stdin = true
 	p := start(t, c, cmd)
-	data := make([]byte, 8<<20)
+	data := make([]byte, 4<<20)
 	for i := range data {
 		data[i] = byte(rand.Uint32())
 	}

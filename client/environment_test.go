@@ -13,6 +13,7 @@ import (
 )
 
 func TestEnvironment(t *testing.T) {
+	t.Parallel()
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
 	if info, err := c.Environment(tethertest.Within(t)); err != nil || info.PlatformOS == "" || fmt.Sprint(info) == "" {
@@ -33,6 +34,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestEnvironmentThatIsNotReady(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	wait := scripted.Play(t, func() {
 		p := s.Accept()

@@ -72,6 +72,7 @@ func wantFailed(t *testing.T, p *client.Process, want string) error {
 }
 
 func TestF13AnotherSession(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	first.Cut()
@@ -87,6 +88,7 @@ func TestF13AnotherSession(t *testing.T) {
 const forgotten = "the server does not know the session any more: it was restarted, or there was no connection for too long; what ran in the session has ended"
 
 func TestF14Refused(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		id   string
 		code int
@@ -112,6 +114,7 @@ func TestF14Refused(t *testing.T) {
 
 // A session that is attached elsewhere is asked for again and again.
 func TestF07Attached(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	first.Cut()
@@ -129,6 +132,7 @@ func TestF07Attached(t *testing.T) {
 }
 
 func TestF15CutBeforeCatchUp(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	first.Say(scripted.Events("P", "o1")...)
@@ -151,6 +155,7 @@ func TestF15CutBeforeCatchUp(t *testing.T) {
 }
 
 func TestF18Forgotten(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	c, p, first := started(t, s, client.Options{})
 	wait := scripted.Play(t, func() { first.Begin() })
@@ -177,6 +182,7 @@ func TestF18Forgotten(t *testing.T) {
 
 // F22: late and doubled events do nothing. F23: a flood before the answer is taken.
 func TestF22F23Flood(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	r := p.Output()
@@ -207,6 +213,7 @@ func TestF22F23Flood(t *testing.T) {
 // What a server should not say. In each case the client comes back on a new
 // connection, and nothing is lost.
 func TestF25F26Garbage(t *testing.T) {
+	t.Parallel()
 	for name, garbage := range map[string]string{
 		"F25 garbage":     `this is not JSON`,
 		"F26 bad params":  `{"method":"process/output","params":{"processId":"P","seq":"two"}}`,
@@ -231,6 +238,7 @@ func TestF25F26Garbage(t *testing.T) {
 
 // What a client does not know does not disturb it.
 func TestF27F28Unknown(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	c, p, first := started(t, s, client.Options{})
 	wait := scripted.Play(t, func() {
@@ -256,6 +264,7 @@ func TestF27F28Unknown(t *testing.T) {
 
 // A hole is read after a while, though the connection is fine.
 func TestF47Hole(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Impatient(client.Options{}))
 	wait := scripted.Play(t, func() {
@@ -268,6 +277,7 @@ func TestF47Hole(t *testing.T) {
 
 // A hole with too much behind it is read at once.
 func TestF49FullHole(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	r := p.Output()
@@ -300,6 +310,7 @@ func TestF49FullHole(t *testing.T) {
 
 // Output that the server does not have any more is a gap; the process goes on.
 func TestF19Gap(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	sub := p.Subscribe()
@@ -334,6 +345,7 @@ func TestF19Gap(t *testing.T) {
 }
 
 func TestF53F54Contradictions(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ answer, want string }{
 		"F53": {scripted.ReadAnswer(4, true, true, 1, 2, 3), "failed to recover process P: protocol error of the server: process close sequence 3 conflicts with recovered output"},
 		"F54": {strings.Replace(scripted.ReadAnswer(4, true, true, 1), `"exitCode":0`, `"exitCode":null`, 1), "recovering exited process did not include its exit code"},
@@ -356,6 +368,7 @@ func TestF53F54Contradictions(t *testing.T) {
 
 // An exit without a verdict makes the client ask.
 func TestF55OldServer(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	wait := scripted.Play(t, func() {
@@ -371,6 +384,7 @@ func TestF55OldServer(t *testing.T) {
 
 // The answer to a start is lost, on a server without tether's retry.
 func TestAmbiguousStart(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]func(again *scripted.Peer){
 		"F34 it runs": func(again *scripted.Peer) {
 			again.Serve("process/read", scripted.ReadAnswer(2, false, false, 1))
@@ -413,6 +427,7 @@ func TestAmbiguousStart(t *testing.T) {
 }
 
 func TestF37CancelledStart(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	var first *scripted.Peer
 	var begun scripted.Message
@@ -437,6 +452,7 @@ func TestF37CancelledStart(t *testing.T) {
 // F38: an interrupt in flight is not repeated on a server that cannot tell. F39:
 // terminate is. F40: so is a long poll.
 func TestCallsInFlight(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	next := func(catchUp bool) *scripted.Peer {
@@ -483,6 +499,7 @@ func TestCallsInFlight(t *testing.T) {
 // A write whose answer was lost is asked for again even if the command has ended
 // meanwhile: it may be what ended it.
 func TestLastWrite(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		status string
 		want   error
@@ -513,6 +530,7 @@ func TestLastWrite(t *testing.T) {
 
 // A write whose answer can never come ends with the session.
 func TestLastWriteOfSession(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	wait := scripted.Play(t, func() {
@@ -531,6 +549,7 @@ func TestLastWriteOfSession(t *testing.T) {
 // F41: too many calls are refused here. F42: one more terminate is possible, and the
 // next one gives the connection up. F43: when the session is lost, all get to know.
 func TestF41F42F43ManyCalls(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	const most = 1024

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/tethertest"
@@ -224,6 +224,7 @@ func TestInputOneAtATime(t *testing.T) {
 
 // A piece of input that was refused is not made good by the next one.
 func TestRefusedPiece(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	wait := scripted.Play(t, func() {
@@ -238,36 +239,38 @@ func TestRefusedPiece(t *testing.T) {
 
 // Input waits for a place among the calls.
 func TestInputWaitsForItsTurn(t *testing.T) {
-	s := scripted.NewServer(t)
-	_, p, first := started(t, s, client.Options{})
-	const most = 1024
-	reads := make(chan scripted.Message, most)
-	wait := scripted.Play(t, func() {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := scripted.NewPipes(t)
+		_, p, first := started(t, s, client.Options{Connect: s.Connect})
+		const most = 1024
+		reads := make(chan scripted.Message, most)
+		wait := scripted.Play(t, func() {
+			for range most {
+				reads <- first.Expect("process/read")
+			}
+		})
+		var calls sync.WaitGroup
+		ctx, cancel := context.WithCancel(tethertest.Within(t))
 		for range most {
-			reads <- first.Expect("process/read")
+			calls.Go(func() { p.Read(ctx, client.ReadOptions{Wait: patience}) })
 		}
+		wait()
+		written := make(chan error, 1)
+		go func() { written <- p.Write(tethertest.Within(t), []byte("x")) }()
+		synctest.Wait()
+		if len(written) > 0 {
+			t.Errorf("Write: %v", <-written)
+		}
+		wait = scripted.Play(t, func() {
+			first.Say((<-reads).Answer(scripted.ReadAnswer(1, false, false)))
+			first.Say(first.Expect("process/write").Answer(`{"status":"accepted"}`))
+		})
+		if err := <-written; err != nil {
+			t.Error(err)
+		}
+		wait()
+		cancel()
+		calls.Wait()
 	})
-	var calls sync.WaitGroup
-	ctx, cancel := context.WithCancel(tethertest.Within(t))
-	for range most {
-		calls.Go(func() { p.Read(ctx, client.ReadOptions{Wait: patience}) })
-	}
-	wait()
-	written := make(chan error, 1)
-	go func() { written <- p.Write(tethertest.Within(t), []byte("x")) }()
-	select {
-	case err := <-written:
-		t.Errorf("Write: %v", err)
-	case <-time.After(50 * time.Millisecond):
-	}
-	wait = scripted.Play(t, func() {
-		first.Say((<-reads).Answer(scripted.ReadAnswer(1, false, false)))
-		first.Say(first.Expect("process/write").Answer(`{"status":"accepted"}`))
-	})
-	if err := <-written; err != nil {
-		t.Error(err)
-	}
-	wait()
-	cancel()
-	calls.Wait()
 }

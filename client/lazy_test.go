@@ -38,6 +38,7 @@ func wantStatus(t *testing.T, l *client.Lazy, want client.Readiness, text string
 
 // F67: ten callers share one connection.
 func TestLazyIsShared(t *testing.T) {
+	t.Parallel()
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	l := newLazy(t, cable.URL(), client.Options{})
 	wantStatus(t, l, client.Pending, "")
@@ -80,6 +81,7 @@ func TestLazyIsShared(t *testing.T) {
 
 // F66, F68: a failed attempt is not the last one.
 func TestLazyTriesAgain(t *testing.T) {
+	t.Parallel()
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	cable.Cut()
 	l := newLazy(t, cable.URL(), client.Options{})
@@ -94,6 +96,7 @@ func TestLazyTriesAgain(t *testing.T) {
 
 // F05: a lost session is replaced by a new one.
 func TestLazyReplacesALostSession(t *testing.T) {
+	t.Parallel()
 	first, second := tethertest.StartServer(t, server.Config{}), tethertest.StartServer(t, server.Config{})
 	line := tethertest.LayCable(t, first.URL)
 	l := newLazy(t, line.URL(), client.Options{})
@@ -116,6 +119,7 @@ func TestLazyReplacesALostSession(t *testing.T) {
 // The caller's function is given each client whose session is lost before the next is dialled, and
 // the last one by Close.
 func TestLazyFuncReleasesItsClients(t *testing.T) {
+	t.Parallel()
 	servers := []string{tethertest.StartServer(t, server.Config{}).URL, tethertest.StartServer(t, server.Config{}).URL}
 	line := tethertest.LayCable(t, servers[0])
 	var steps []string
@@ -146,6 +150,7 @@ func TestLazyFuncReleasesItsClients(t *testing.T) {
 
 // T11: a transport command is started again.
 func TestLazyCommand(t *testing.T) {
+	t.Parallel()
 	l := client.NewLazyCommand(client.TransportCommand{Argv: []string{"/nonexistent/command"}}, client.Options{})
 	defer l.Close()
 	for range 2 {
@@ -156,6 +161,7 @@ func TestLazyCommand(t *testing.T) {
 }
 
 func TestLazyClose(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	l := client.NewLazy(s.URL(), client.Options{})
 	ctx, cancel := context.WithCancel(tethertest.Within(t))

@@ -29,6 +29,7 @@ done`}}
 // A question that takes long over a transport without pings is waited for, as long as
 // the server gives signs of life.
 func TestSlowAnswerOverLines(t *testing.T) {
+	t.Parallel()
 	const read = `*'"process/read"'*) (sleep 5; answer '`
 	slow := read + scripted.ReadAnswer(1, false, false) + `') & ;;`
 	for name, try := range map[string]struct {

@@ -26,6 +26,7 @@ func looked(o Options, most int, waiting rpc.Waiting, each func(look int, s *rpc
 // Without an answer to the follow-up, these tell a dead way to the server from a slow
 // connection. There are two looks per second.
 func TestFollowUpVerdict(t *testing.T) {
+	t.Parallel()
 	output := func(perLook int) func(int, *rpc.Signs) {
 		return func(_ int, s *rpc.Signs) { s.Received += uint64(perLook); s.Messages += uint64(perLook) }
 	}
@@ -85,6 +86,7 @@ func TestFollowUpVerdict(t *testing.T) {
 // A server that hears nothing from us says so twice before it is believed, with some time
 // between, since reports may have waited in a queue.
 func TestUnheardVerdict(t *testing.T) {
+	t.Parallel()
 	o := Options{}.withDefaults()
 	for name, c := range map[string]struct {
 		reports []time.Duration // every 10 s

@@ -65,6 +65,7 @@ func TestLogsOfUnreadProcesses(t *testing.T) {
 // With a server that keeps everything, a subscription that does not read fetches it from
 // there.
 func TestLogOfUnreadProcessWithAcknowledgements(t *testing.T) {
+	t.Parallel()
 	c := &Client{processes: newProcessTable()}
 	c.session.acknowledges = true
 	if p, _ := unread(c, 10); p.log.bytes != 1<<20 {
@@ -75,6 +76,7 @@ func TestLogOfUnreadProcessWithAcknowledgements(t *testing.T) {
 // A subscription that reads is waited for when its own events fill the log, not when
 // those of one that does not read do.
 func TestLogIsFullForReader(t *testing.T) {
+	t.Parallel()
 	c := &Client{processes: newProcessTable()}
 	p, _ := unread(c, 64)
 	reader := p.SubscribeAfter(60)

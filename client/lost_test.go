@@ -138,6 +138,7 @@ func TestAbandonDuringAnOutage(t *testing.T) {
 // A connection that is lost in the middle of an attempt is one more attempt, whatever
 // was wrong with it.
 func TestBadRequestIDDuringAttempt(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	first.Cut()
@@ -156,6 +157,7 @@ func TestBadRequestIDDuringAttempt(t *testing.T) {
 
 // The times that a server grants may be absurd.
 func TestAbsurdTTL(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	hello := `{"sessionId":"S","tether":{"version":"1","publicId":"p","ttlMs":18446744073709551615,"features":[]}}`
 	wait := scripted.Play(t, func() {

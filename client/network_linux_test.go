@@ -32,6 +32,7 @@ func site(t *testing.T) (host string) {
 
 // A command reaches what is allowed and nothing else, and each decision is told.
 func TestNetworkOfACommand(t *testing.T) {
+	t.Parallel()
 	allowed, other := site(t), site(t)
 	var mu sync.Mutex
 	var told []string
@@ -79,6 +80,7 @@ func TestNetworkOfACommand(t *testing.T) {
 // A start, or its answer, is lost; the one command that runs has the network that was
 // asked for.
 func TestNetworkSurvivesALostStart(t *testing.T) {
+	t.Parallel()
 	allowed, other := site(t), site(t)
 	lost := map[string]func(*cable.Cable) *cable.Rule{
 		"request": func(c *cable.Cable) *cable.Rule {
@@ -111,6 +113,7 @@ func TestNetworkSurvivesALostStart(t *testing.T) {
 
 // A sandbox stays what it is beside a network.
 func TestNetworkKeepsTheSandbox(t *testing.T) {
+	t.Parallel()
 	allowed := site(t)
 	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
 	root := wire.SandboxEntry{Access: wire.AccessRead, Path: wire.SandboxPath{Type: wire.SandboxPathSpecial, Special: wire.SpecialPath{Kind: wire.SpecialRoot}}}
@@ -130,6 +133,7 @@ func TestNetworkKeepsTheSandbox(t *testing.T) {
 
 // Bad patterns are refused by the server before anything is started.
 func TestNetworkRefusesBadPatterns(t *testing.T) {
+	t.Parallel()
 	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
 	_, err := c.Start(tethertest.Within(t), client.Command{Argv: []string{"true"}, Dir: "/", Network: &client.Network{Allow: []string{"https://example.com/"}}})
 	if err == nil || !strings.Contains(err.Error(), "invalid network proxy config") {

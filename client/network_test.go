@@ -32,6 +32,7 @@ func networkOf(m scripted.Message) (p networkParams) {
 
 // What was asked of the network is asked again when the answer was lost.
 func TestNetworkTravels(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	var first, again networkParams
 	wait := scripted.Play(t, func() {
@@ -87,6 +88,7 @@ func TestNetworkTravels(t *testing.T) {
 
 // A server that would run the command with a wider network is never asked to.
 func TestNetworkNeedsItsServer(t *testing.T) {
+	t.Parallel()
 	for _, try := range []struct {
 		name     string
 		networks bool
@@ -143,6 +145,7 @@ func decisionNote(process, decision, host string, port int) string {
 
 // Who listens to decisions and is slow holds up nobody and misses the oldest only.
 func TestNetworkDecisionsHoldUpNobody(t *testing.T) {
+	t.Parallel()
 	const many = 2000
 	release, begun := make(chan struct{}), make(chan struct{}, 1)
 	s := scripted.NewServer(t)

@@ -23,6 +23,7 @@ func twoClients(t *testing.T) (owner, other *client.Client, cable *cable.Cable) 
 }
 
 func TestLists(t *testing.T) {
+	t.Parallel()
 	owner, other, _ := twoClients(t)
 	p := start(t, owner, sh("sleep 1000"))
 	sessions, err := other.Sessions(tethertest.Within(t))
@@ -74,6 +75,7 @@ func watch(t *testing.T, o *client.Observation, each func()) (output string, exi
 }
 
 func TestObserveThroughCuts(t *testing.T) {
+	t.Parallel()
 	owner, other, cable := twoClients(t)
 	cmd := sh("i=0; while read x; do i=$((i+1)); echo line $i; done; exit 3")
 	cmd.Stdin = true
@@ -113,6 +115,7 @@ func TestObserveThroughCuts(t *testing.T) {
 
 // An observer that does not keep up is served in portions.
 func TestSlowObserver(t *testing.T) {
+	t.Parallel()
 	const size = 12_000_000
 	owner, other, _ := twoClients(t)
 	p := start(t, owner, sh(fmt.Sprintf("head -c %d /dev/zero; exec sleep 1000", size)))
@@ -146,6 +149,7 @@ func TestSlowObserver(t *testing.T) {
 }
 
 func TestObserveErrors(t *testing.T) {
+	t.Parallel()
 	owner, other, _ := twoClients(t)
 	if _, err := other.Observe(tethertest.Within(t), owner.PublicID(), "nobody", 0); err == nil {
 		t.Error("a process that does not exist was observed")
@@ -181,6 +185,7 @@ func TestObserveErrors(t *testing.T) {
 // Events that arrive while the answer is still on its way to its goroutine count, and
 // evicted ones are a gap.
 func TestObservedGap(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	output := func(seq int, text string) string {
 		return fmt.Sprintf(`{"method":"tether/process/output","params":{"observeId":1,"seq":%d,"timeMs":1,"stream":"stdout","chunk":"%s"}}`, seq, text)
@@ -217,6 +222,7 @@ func TestObservedGap(t *testing.T) {
 }
 
 func TestClosedObservation(t *testing.T) {
+	t.Parallel()
 	owner, other, _ := twoClients(t)
 	p := start(t, owner, sh("echo one; sleep 1000"))
 	o, err := other.Observe(tethertest.Within(t), owner.PublicID(), p.ID(), 0)

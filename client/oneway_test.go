@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tetherexec/tether/internal/tethertest/frames"
@@ -110,29 +111,34 @@ func TestLongRequestIsFollowedUp(t *testing.T) {
 // answered either until then.
 func TestAnswerBehindOutput(t *testing.T) {
 	t.Parallel()
-	s := scripted.NewServer(t)
-	c, p, first := started(t, s, client.Options{FollowUp: soon})
-	out := p.Output()
-	const many = 30
-	wait := scripted.Play(t, func() {
-		asked := first.Expect("process/read")
-		for seq := 1; seq <= many; seq++ { // 40 KiB, ten times per second
-			first.Say(fmt.Sprintf(`{"method":"process/output","params":{"processId":"P","seq":%d,"stream":"stdout","chunk":%q}}`, seq, strings.Repeat("QUFB", 10<<10)))
-			time.Sleep(100 * time.Millisecond) // the rate of the link
+	synctest.Test(t, func(t *testing.T) {
+		s := scripted.NewPipes(t)
+		c, p, first := started(t, s, client.Options{FollowUp: soon, Connect: s.Connect})
+		out := p.Output()
+		const many = 60
+		wait := scripted.Play(t, func() {
+			asked := first.Expect("process/read")
+			reading := scripted.Play(t, func() { io.Copy(io.Discard, first.Conn) }) // pings are not answered
+			for seq := 1; seq <= many; seq++ {                                      // 40 KiB, ten times per second
+				first.Say(fmt.Sprintf(`{"method":"process/output","params":{"processId":"P","seq":%d,"stream":"stdout","chunk":%q}}`, seq, strings.Repeat("QUFB", 10<<10)))
+				time.Sleep(100 * time.Millisecond) // the rate of the link
+			}
+			first.Say(asked.Answer(scripted.ReadAnswer(1, false, false)))
+			first.Say(scripted.Events("P", fmt.Sprintf("x%d c%d", many+1, many+2))...)
+			first.Cut()
+			reading()
+		})
+		if _, err := p.Read(tethertest.Within(t), client.ReadOptions{}); err != nil {
+			t.Error(err)
 		}
-		first.Say(asked.Answer(scripted.ReadAnswer(1, false, false)))
-		first.Say(scripted.Events("P", fmt.Sprintf("x%d c%d", many+1, many+2))...)
+		wait()
+		if n := len(whole(t, out)); n != many*30<<10 {
+			t.Errorf("%d bytes of output", n)
+		}
+		if n := c.Status().Connection; n != 1 {
+			t.Errorf("%d connections", n)
+		}
 	})
-	if _, err := p.Read(tethertest.Within(t), client.ReadOptions{}); err != nil {
-		t.Error(err)
-	}
-	wait()
-	if n := len(whole(t, out)); n != many*30<<10 {
-		t.Errorf("%d bytes of output", n)
-	}
-	if n := c.Status().Connection; n != 1 {
-		t.Errorf("%d connections", n)
-	}
 }
 
 // A server that says that it executes requests at the same time is asked for its status.

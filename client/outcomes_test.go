@@ -34,6 +34,7 @@ func within[T any](t *testing.T, what string, c <-chan T) (v T) {
 
 // The refusals of a real server are the errors that were promised.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
 	p := start(t, c, sh("exec sleep 1000"))
 	ctx, mine, nobody := tethertest.Within(t), c.Remote(c.PublicID(), p.ID()), c.Remote(c.PublicID(), "nobody")
@@ -67,6 +68,7 @@ func TestRefusals(t *testing.T) {
 // The answer to an observe is seen when its connection is gone already: the observation
 // goes on with the next one.
 func TestObserveAnsweredLate(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	wait := scripted.Play(t, func() {
 		first := s.Accept()
@@ -95,6 +97,7 @@ func TestObserveAnsweredLate(t *testing.T) {
 
 // Of what comes before the answer to an observe, nothing is lost.
 func TestObserveMuchBeforeAnswer(t *testing.T) {
+	t.Parallel()
 	const most = 1024 // that wait for an observer
 	s := scripted.NewServer(t)
 	observed := func(id, seq int) string {
@@ -140,6 +143,7 @@ func TestObserveMuchBeforeAnswer(t *testing.T) {
 
 // A process that was given up is ended, though the connection is lost once more.
 func TestGivenUpIsEnded(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	wait := scripted.Play(t, func() {
@@ -160,6 +164,7 @@ func TestGivenUpIsEnded(t *testing.T) {
 // A start of which nobody knows whether it was carried out waits for a place among the
 // calls to find that out.
 func TestAmbiguousStartWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	c, p, first := started(t, s, client.Options{})
 	ctx, cancel := context.WithCancel(tethertest.Within(t))
@@ -216,6 +221,7 @@ func TestAmbiguousStartWaitsForItsTurn(t *testing.T) {
 // Who closes the client, or loses the session, while a command is being started is told
 // that it may have been.
 func TestStartWhileTheClientEnds(t *testing.T) {
+	t.Parallel()
 	for range 10 {
 		s := scripted.NewServer(t)
 		c := make(chan *client.Client, 1)
@@ -237,6 +243,7 @@ func TestStartWhileTheClientEnds(t *testing.T) {
 
 // That there is no place for a question is no sign of life.
 func TestSilentServerWithManyCalls(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "first")
 	script := `*'"process/read"'*)
 		if ! test -e FILE; then
@@ -287,6 +294,7 @@ func late(t *testing.T, s *scripted.Server) (*client.Process, *client.Subscripti
 
 // The end of the session is not the end of a process that the server has forgotten.
 func TestLateReaderLosesTheSession(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, sub, first := late(t, s)
 	wait := scripted.Play(t, func() {
@@ -303,6 +311,7 @@ func TestLateReaderLosesTheSession(t *testing.T) {
 
 // What the server has forgotten is a gap.
 func TestLateReaderOfForgotten(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, sub, first := late(t, s)
 	wait := scripted.Play(t, func() { first.Say(first.Expect("process/read").Refuse(-32600, "unknown process id P")) })
@@ -314,6 +323,7 @@ func TestLateReaderOfForgotten(t *testing.T) {
 
 // A late reader that is closed returns, whatever it waits for.
 func TestCloseWakesLateReader(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, sub, first := late(t, s)
 	done := make(chan error, 1)
@@ -330,6 +340,7 @@ func TestCloseWakesLateReader(t *testing.T) {
 
 // Who waits for a session when the Lazy is closed is told that.
 func TestLazyClosedDuringAttempt(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	l := newLazy(t, s.URL(), client.Options{})
 	wait := scripted.Play(t, func() {
@@ -344,6 +355,7 @@ func TestLazyClosedDuringAttempt(t *testing.T) {
 
 // Sizes that the protocol cannot say are cut, also for the processes of others.
 func TestRemoteSize(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	wait := scripted.Play(t, func() {
 		p := s.Accept()
@@ -362,6 +374,7 @@ func TestRemoteSize(t *testing.T) {
 
 // An observer that is closed returns, though there is no connection.
 func TestCloseWakesObserver(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	var first *scripted.Peer
 	wait := scripted.Play(t, func() {
@@ -396,6 +409,7 @@ func TestCloseWakesObserver(t *testing.T) {
 
 // What is known is told, however late one asks.
 func TestWaitTooLate(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	first.Say(scripted.Events("P", "x1 c2")...)
@@ -414,6 +428,7 @@ func TestWaitTooLate(t *testing.T) {
 
 // A transport command that fails says so: ssh does when the login is refused.
 func TestCommandFails(t *testing.T) {
+	t.Parallel()
 	_, err := client.DialCommand(tethertest.Within(t), client.TransportCommand{Argv: []string{"/bin/sh", "-c", "echo first >&2; echo 'no entry' >&2; echo >&2; read x; exit 255"}}, client.Options{})
 	if err == nil || err.Error() != "cannot connect to `/bin/sh`: `/bin/sh` has ended (exit status 255): no entry" {
 		t.Errorf("the error is %v", err)

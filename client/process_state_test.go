@@ -12,6 +12,7 @@ import (
 )
 
 func TestState(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux shows what processes do")
 	}
@@ -44,6 +45,7 @@ func TestState(t *testing.T) {
 }
 
 func TestSearch(t *testing.T) {
+	t.Parallel()
 	owner, other, _ := twoClients(t)
 	cmd := sh("echo one; echo TWO; echo three; echo four; echo err >&2; read x")
 	cmd.Stdin = true
@@ -86,6 +88,7 @@ func TestSearch(t *testing.T) {
 
 // A server of another kind is not asked.
 func TestInspectionIsAFeature(t *testing.T) {
+	t.Parallel()
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	tethertest.Plain(line)
 	r := dial(t, line.URL(), client.Options{}).Remote("s", "p")

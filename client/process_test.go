@@ -4,6 +4,7 @@ import (
 	"io"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tetherexec/tether/client"
@@ -14,6 +15,7 @@ import (
 
 // A server that says twice how a process ended is not believed the second time.
 func TestTwoExits(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	first.Say(scripted.Events("P", "o1 x2")...)
@@ -26,6 +28,7 @@ func TestTwoExits(t *testing.T) {
 
 // An end without an exit is not a success.
 func TestClosedWithoutExit(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
 	first.Say(scripted.Events("P", "o1 c2")...)
@@ -36,6 +39,7 @@ func TestClosedWithoutExit(t *testing.T) {
 
 // Who uses a client while it is being closed gets an error, and Close misses nobody.
 func TestUseWhileClosing(t *testing.T) {
+	t.Parallel()
 	url := tethertest.StartServer(t, server.Config{}).URL
 	for range 20 {
 		c, err := client.Dial(tethertest.Within(t), url, client.Options{})
@@ -60,23 +64,26 @@ func TestUseWhileClosing(t *testing.T) {
 
 // A reader that is closed returns.
 func TestCloseWakesReader(t *testing.T) {
-	s := scripted.NewServer(t)
-	_, p, _ := started(t, s, client.Options{})
-	r := p.Output()
-	done := make(chan error, 1)
-	go func() {
-		_, err := io.ReadAll(r)
-		done <- err
-	}()
-	<-time.After(20 * time.Millisecond)
-	r.Close()
-	select {
-	case err := <-done:
-		if err == nil {
-			t.Error("no error")
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := scripted.NewPipes(t)
+		_, p, _ := started(t, s, client.Options{Connect: s.Connect})
+		r := p.Output()
+		done := make(chan error, 1)
+		go func() {
+			_, err := io.ReadAll(r)
+			done <- err
+		}()
+		synctest.Wait()
+		r.Close()
+		select {
+		case err := <-done:
+			if err == nil {
+				t.Error("no error")
+			}
+		case <-time.After(5 * time.Second):
+			t.Error("it goes on")
+			p.Subscribe()
 		}
-	case <-time.After(5 * time.Second):
-		t.Error("it goes on")
-		p.Subscribe()
-	}
+	})
 }

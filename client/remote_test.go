@@ -13,6 +13,7 @@ import (
 )
 
 func TestRemote(t *testing.T) {
+	t.Parallel()
 	owner, other, _ := twoClients(t)
 	cmd := sh(`stty -echo; trap 'echo hup' HUP; read a; echo "got $a"; stty size; while ! read b; do :; done; exec sleep 1000`)
 	cmd.TTY = true
@@ -56,6 +57,7 @@ func awaitText(t *testing.T, o *client.Observation, text string) {
 }
 
 func TestRemoteStdin(t *testing.T) {
+	t.Parallel()
 	owner, other, _ := twoClients(t)
 	cmd := sh("cat")
 	cmd.Stdin = true
@@ -83,6 +85,7 @@ func TestRemoteStdin(t *testing.T) {
 
 // What was sent and not answered is sent again, and done once.
 func TestRemoteThroughLostAnswers(t *testing.T) {
+	t.Parallel()
 	s := tethertest.StartServer(t, server.Config{})
 	line := tethertest.LayCable(t, s.URL)
 	owner, other := dial(t, s.URL, client.Options{}), dial(t, line.URL(), client.Options{})
@@ -112,6 +115,7 @@ func TestRemoteThroughLostAnswers(t *testing.T) {
 }
 
 func TestEndSession(t *testing.T) {
+	t.Parallel()
 	owner, other, _ := twoClients(t)
 	p := start(t, owner, sh("sleep 1000"))
 	if err := other.EndSession(tethertest.Within(t), owner.PublicID()); err != nil {
@@ -123,6 +127,7 @@ func TestEndSession(t *testing.T) {
 }
 
 func TestEnd(t *testing.T) {
+	t.Parallel()
 	for name, prepare := range map[string]func(*cable.Cable){
 		"tether":      func(*cable.Cable) {},
 		"lost answer": func(c *cable.Cable) { c.On(cable.FromServer, cable.Answer("tether/session/end"), cable.SeverBefore) },
@@ -152,6 +157,7 @@ func TestEnd(t *testing.T) {
 }
 
 func TestUnsupported(t *testing.T) {
+	t.Parallel()
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	tethertest.Plain(line)
 	c := dial(t, line.URL(), client.Options{})

@@ -46,6 +46,7 @@ func exited(r *wire.ReadResult, closed bool) *wire.ReadResult {
 }
 
 func TestSequence(t *testing.T) {
+	t.Parallel()
 	exit := func(seq uint64) Event { return Event{Kind: Exited, Seq: seq} }
 	closing := func(seq uint64) Event { return Event{Kind: Closed, Seq: seq} }
 	for name, c := range map[string]struct {
@@ -105,6 +106,7 @@ func TestSequence(t *testing.T) {
 
 // The limits of what waits for a hole.
 func TestSequenceLimits(t *testing.T) {
+	t.Parallel()
 	var s sequence
 	none := func(e Event) { t.Errorf("published %+v", e) }
 	for seq := uint64(2); seq < 2+maxEarly; seq++ {
@@ -128,6 +130,7 @@ func TestSequenceLimits(t *testing.T) {
 // A server numbers events; some arrive late, twice or not at all; whoever reads
 // often enough gets everything once and in order.
 func TestSequenceModel(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		outputs := rapid.IntRange(0, 20).Draw(t, "outputs")
 		exitAt := uint64(rapid.IntRange(1, outputs+1).Draw(t, "exit"))

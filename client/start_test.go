@@ -17,6 +17,7 @@ import (
 // The answer to a start comes, the connection is lost and replaced, and only then does
 // the starter get to see the answer.
 func TestStartAnsweredLate(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	wait := scripted.Play(t, func() {
 		first := s.Accept()
@@ -41,6 +42,7 @@ func TestStartAnsweredLate(t *testing.T) {
 
 // A start that is given up before it was sent is not sent.
 func TestCancelledBeforeSent(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	c, p, first := started(t, s, client.Options{})
 	first.Cut()
@@ -72,6 +74,7 @@ func TestCancelledBeforeSent(t *testing.T) {
 }
 
 func TestAdoptGivesUpWithItsContext(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	c, _, first := started(t, s, client.Options{})
 	wait := scripted.Play(t, func() {
@@ -96,6 +99,7 @@ func TestAdoptGivesUpWithItsContext(t *testing.T) {
 
 // Adopt does not go on without a session.
 func TestAdoptWhenTheSessionIsLost(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	c, _, first := started(t, s, client.Options{})
 	wait := scripted.Play(t, func() {
@@ -122,6 +126,7 @@ func TestAdoptWhenTheSessionIsLost(t *testing.T) {
 
 // The end of a process that was acknowledged is not the end of its namesake.
 func TestNamesake(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	begun := make(chan struct{})
 	wait := scripted.Play(t, func() {
@@ -160,6 +165,7 @@ func TestNamesake(t *testing.T) {
 
 // What the server cannot read is refused here, not sent again and again.
 func TestTooLargeRequest(t *testing.T) {
+	t.Parallel()
 	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
 	ctx, cancel := context.WithTimeout(tethertest.Within(t), 20*time.Second)
 	defer cancel()

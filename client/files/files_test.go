@@ -51,6 +51,7 @@ func writeLocal(t testing.TB, data []byte) string {
 }
 
 func TestFilesBasics(t *testing.T) {
+	t.Parallel()
 	remote, ctx, dir := filesOf(t), tethertest.Within(t), t.TempDir()
 	name := filepath.Join(dir, "a b#%", "file.txt")
 	steps := []struct {
@@ -93,6 +94,7 @@ func TestFilesBasics(t *testing.T) {
 }
 
 func TestFilesLinks(t *testing.T) {
+	t.Parallel()
 	remote, ctx := filesOf(t), tethertest.Within(t)
 	target := writeLocal(t, []byte("x"))
 	link := filepath.Join(t.TempDir(), "link")
@@ -108,6 +110,7 @@ func TestFilesLinks(t *testing.T) {
 }
 
 func TestFilesErrors(t *testing.T) {
+	t.Parallel()
 	remote, ctx, dir := filesOf(t), tethertest.Within(t), t.TempDir()
 	missing := filepath.Join(dir, "missing")
 	for what, c := range map[string]struct {
@@ -137,6 +140,7 @@ func TestFilesErrors(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 func TestFS(t *testing.T) {
+	t.Parallel()
 	remote, dir := filesOf(t), t.TempDir()
 	os.MkdirAll(filepath.Join(dir, "sub", "deep"), 0o755)
 	os.WriteFile(filepath.Join(dir, "a.txt"), []byte("alpha"), 0o644)
@@ -150,6 +154,7 @@ func TestFS(t *testing.T) {
 }
 
 func TestSandboxedFiles(t *testing.T) {
+	t.Parallel()
 	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
 	disabled := files.Of(c).Confined(&wire.Sandbox{Permissions: wire.Permissions{Type: wire.PermissionsDisabled}, WindowsSandboxLevel: wire.WindowsDisabled})
 	name := writeLocal(t, []byte("x"))
@@ -159,6 +164,7 @@ func TestSandboxedFiles(t *testing.T) {
 }
 
 func TestFileSeekAndReadAt(t *testing.T) {
+	t.Parallel()
 	remote := filesOf(t)
 	data := tethertest.PatternBytes(t, 3<<20)
 	file, err := remote.Open(tethertest.Within(t), writeLocal(t, data))
@@ -201,6 +207,7 @@ func TestFileSeekAndReadAt(t *testing.T) {
 
 // Files that the system makes up say that they are empty.
 func TestFileWithoutSize(t *testing.T) {
+	t.Parallel()
 	remote := filesOf(t)
 	var b bytes.Buffer
 	if err := remote.Download(tethertest.Within(t), "/proc/version", &b, files.DownloadOptions{}); err != nil || b.Len() == 0 {
@@ -233,9 +240,10 @@ func (w *cuttingWriter) Write(b []byte) (int, error) {
 }
 
 func TestDownloadThroughCuts(t *testing.T) {
+	t.Parallel()
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
-	data := tethertest.PatternBytes(t, 20<<20)
+	data := tethertest.PatternBytes(t, 8<<20)
 	sum := sha256.New()
 	var last int64
 	w := &cuttingWriter{sum, cutter{cable, 10}}
@@ -258,9 +266,10 @@ func TestDownloadThroughCuts(t *testing.T) {
 
 // After a cut a file that is another one is not mixed with what was read.
 func TestFileChangedDuringCut(t *testing.T) {
+	t.Parallel()
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
-	name := writeLocal(t, tethertest.PatternBytes(t, 12<<20))
+	name := writeLocal(t, tethertest.PatternBytes(t, 8<<20))
 	file, err := files.Of(c).Open(tethertest.Within(t), name)
 	if err != nil {
 		t.Fatal(err)
@@ -270,7 +279,7 @@ func TestFileChangedDuringCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	cable.Cut()
-	os.Truncate(name, 11<<20)
+	os.Truncate(name, 7<<20)
 	cable.Mend()
 	if n, err := io.Copy(io.Discard, file); !errors.Is(err, files.ErrChanged) {
 		t.Errorf("read %d more bytes: %v", n, err)
@@ -282,6 +291,7 @@ func TestFileChangedDuringCut(t *testing.T) {
 }
 
 func TestFileReadEndsWithTheClient(t *testing.T) {
+	t.Parallel()
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
 	file, err := files.Of(c).Open(tethertest.Within(t), writeLocal(t, []byte("x")))
@@ -298,6 +308,7 @@ func TestFileReadEndsWithTheClient(t *testing.T) {
 }
 
 func TestDownloadEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
 	ctx, cancel := context.WithCancel(tethertest.Within(t))
@@ -306,7 +317,7 @@ func TestDownloadEndsWithItsContext(t *testing.T) {
 		cancel()
 		return len(b), nil
 	})
-	err := files.Of(c).Download(ctx, writeLocal(t, tethertest.PatternBytes(t, 20<<20)), w, files.DownloadOptions{})
+	err := files.Of(c).Download(ctx, writeLocal(t, tethertest.PatternBytes(t, 8<<20)), w, files.DownloadOptions{})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("Download: %v", err)
 	}

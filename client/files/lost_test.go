@@ -16,6 +16,7 @@ import (
 
 // A file that could not be opened again is tried again with the next read.
 func TestFileOpenedAgainLater(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	const meta = `{"isDirectory":false,"isFile":true,"isSymlink":false,"size":5,"createdAtMs":1,"modifiedAtMs":2}`
 	refused := make(chan struct{})
@@ -51,6 +52,7 @@ func TestFileOpenedAgainLater(t *testing.T) {
 
 // A handle of a file that has changed is not left open.
 func TestChangedFileIsClosed(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	meta := func(size int) string {
 		return fmt.Sprintf(`{"isDirectory":false,"isFile":true,"isSymlink":false,"size":%d,"createdAtMs":1,"modifiedAtMs":2}`, size)
@@ -86,6 +88,7 @@ func TestChangedFileIsClosed(t *testing.T) {
 // A commit whose answer was lost may have been carried out, though the server refuses
 // the upload afterwards. One that was refused was not.
 func TestUploadRefusedAfterLostCommit(t *testing.T) {
+	t.Parallel()
 	for _, lost := range []bool{true, false} {
 		t.Run(fmt.Sprintf("lost %t", lost), func(t *testing.T) {
 			s := scripted.NewServer(t)
@@ -103,7 +106,7 @@ func TestUploadRefusedAfterLostCommit(t *testing.T) {
 					m = p.Expect("tether/upload/open")
 				}
 				p.Say(m.Refuse(-32600, refusal))
-				p.Expect("tether/upload/abort")
+				p.Serve("tether/upload/abort", `{}`)
 			})
 			c := dial(t, s.URL(), client.Options{})
 			err := files.Of(c).Upload(tethertest.Within(t), "/file", strings.NewReader("hello"), 5, files.UploadOptions{})

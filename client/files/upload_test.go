@@ -26,9 +26,10 @@ func wantFile(t *testing.T, name string, want []byte) {
 }
 
 func TestUploadThroughCuts(t *testing.T) {
+	t.Parallel()
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, cable.URL(), client.Options{})
-	data, name := tethertest.PatternBytes(t, 20<<20+5), filepath.Join(t.TempDir(), "file")
+	data, name := tethertest.PatternBytes(t, 10<<20+5), filepath.Join(t.TempDir(), "file")
 	cuts := cutter{cable, 8}
 	var last int64
 	err := files.Of(c).Upload(tethertest.Within(t), name, bytes.NewReader(data), int64(len(data)), files.UploadOptions{
@@ -54,6 +55,7 @@ func TestUploadThroughCuts(t *testing.T) {
 
 // The commit's answer is lost: the upload has happened, once.
 func TestUploadWithLostCommit(t *testing.T) {
+	t.Parallel()
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, line.URL(), client.Options{})
 	lost := line.On(cable.FromServer, cable.Answer("tether/upload/commit"), cable.SeverBefore)
@@ -67,28 +69,37 @@ func TestUploadWithLostCommit(t *testing.T) {
 	}
 }
 
-// Somebody who was stopped in the middle of an upload goes on with it as another
-// client.
+type readerAtFunc func(b []byte, offset int64) (int, error)
+
+func (f readerAtFunc) ReadAt(b []byte, offset int64) (int, error) { return f(b, offset) }
+
+// An upload whose client was stopped in the middle is continued by another client.
 func TestUploadGoesOnInAnotherClient(t *testing.T) {
+	t.Parallel()
 	s := tethertest.StartServer(t, server.Config{})
-	data, other := tethertest.PatternBytes(t, 6<<20+5), tethertest.PatternBytes(t, 6<<20+5)
+	data, other := tethertest.PatternBytes(t, 5<<20+5), tethertest.PatternBytes(t, 5<<20+5)
 	other[0]++
 	for _, test := range []struct {
 		name    string
 		data    []byte
 		resumes bool
-	}{{"same", data, true}, {"other bytes", other, false}, {"other size", data[:5<<20], false}} {
+	}{{"same", data, true}, {"other bytes", other, false}, {"other size", data[:3<<20], false}} {
 		t.Run(test.name, func(t *testing.T) {
 			name := filepath.Join(t.TempDir(), "file")
 			first := dial(t, s.URL, client.Options{})
 			ctx, stop := context.WithCancel(tethertest.Within(t))
-			err := files.Of(first).Upload(ctx, name, bytes.NewReader(data), int64(len(data)), files.UploadOptions{ID: "u", Progress: func(done, _ int64) {
-				if done > 2<<20 {
+			arrived := int64(0)
+			source := readerAtFunc(func(b []byte, offset int64) (int, error) {
+				if offset > 0 && arrived > 0 {
 					stop()
+					return 0, context.Canceled
 				}
-			}})
-			if !errors.Is(err, context.Canceled) {
-				t.Fatal(err)
+				return bytes.NewReader(data).ReadAt(b, offset)
+			})
+			progress := func(done, _ int64) { arrived = done }
+			err := files.Of(first).Upload(ctx, name, source, int64(len(data)), files.UploadOptions{ID: "u", Progress: progress})
+			if !errors.Is(err, context.Canceled) || arrived == 0 {
+				t.Fatalf("%v after %d bytes", err, arrived)
 			}
 			first.Close()
 			var second *client.Client
@@ -107,7 +118,7 @@ func TestUploadGoesOnInAnotherClient(t *testing.T) {
 				}
 				last = max(last, done)
 			}})
-			if err != nil || last != int64(len(test.data)) || test.resumes && begin < 2<<20 {
+			if err != nil || last != int64(len(test.data)) || test.resumes && begin < arrived {
 				t.Errorf("%v; from %d to %d", err, begin, last)
 			}
 			wantFile(t, name, test.data)
@@ -118,7 +129,7 @@ func TestUploadGoesOnInAnotherClient(t *testing.T) {
 				}
 				wantFile(t, name, data)
 			}
-			tethertest.Eventually(t, func() error { // nobody waits for the answer to the abort
+			tethertest.Eventually(t, func() error { // Upload does not wait for the answer to the abort
 				if left, err := os.ReadDir(filepath.Dir(name)); err != nil || len(left) != 1 {
 					return fmt.Errorf("there are %v, %v", left, err)
 				}
@@ -130,6 +141,7 @@ func TestUploadGoesOnInAnotherClient(t *testing.T) {
 
 // A source that is too short, or changes, leaves the target as it was.
 func TestUploadFailsWhole(t *testing.T) {
+	t.Parallel()
 	remote, ctx := filesOf(t), tethertest.Within(t)
 	name := writeLocal(t, []byte("old"))
 	if err := remote.Upload(ctx, name, strings.NewReader("short"), 10<<20, files.UploadOptions{}); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -142,6 +154,7 @@ func TestUploadFailsWhole(t *testing.T) {
 }
 
 func TestUploadEmpty(t *testing.T) {
+	t.Parallel()
 	remote := filesOf(t)
 	name := writeLocal(t, []byte("old"))
 	if err := remote.Upload(tethertest.Within(t), name, strings.NewReader(""), 0, files.UploadOptions{}); err != nil {
@@ -152,14 +165,15 @@ func TestUploadEmpty(t *testing.T) {
 
 // Without tether's uploads the file is filled, from the start after a cut.
 func TestUploadToPlainServer(t *testing.T) {
+	t.Parallel()
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	tethertest.Plain(line)
 	c := dial(t, line.URL(), client.Options{})
 	if c.Has(client.FeatureUpload) {
 		t.Fatal("the server has uploads")
 	}
-	cut := line.On(cable.FromServer, cable.Answer("fs/writeBlock").Nth(7), cable.SeverBefore)
-	data, name := tethertest.PatternBytes(t, 12<<20+1), filepath.Join(t.TempDir(), "file")
+	cut := line.On(cable.FromServer, cable.Answer("fs/writeBlock").Nth(3), cable.SeverBefore)
+	data, name := tethertest.PatternBytes(t, 9<<20+1), filepath.Join(t.TempDir(), "file")
 	if err := files.Of(c).WriteFile(tethertest.Within(t), name, data); err != nil {
 		t.Fatal(err)
 	}
@@ -178,6 +192,7 @@ func TestUploadToPlainServer(t *testing.T) {
 
 // A change whose answer was lost is not made again, and the caller knows.
 func TestAmbiguousChange(t *testing.T) {
+	t.Parallel()
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	c := dial(t, line.URL(), client.Options{})
 	remote, ctx, name := files.Of(c), tethertest.Within(t), filepath.Join(t.TempDir(), "file")

@@ -45,6 +45,7 @@ func site(t *testing.T, h http.HandlerFunc) (*http.Client, string, *client.Clien
 }
 
 func TestHTTP(t *testing.T) {
+	t.Parallel()
 	const size = 3 << 20
 	browser, url, _ := site(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -97,6 +98,7 @@ func TestHTTP(t *testing.T) {
 }
 
 func TestHTTPRefusals(t *testing.T) {
+	t.Parallel()
 	browser, url, _ := site(t, func(http.ResponseWriter, *http.Request) {})
 	if _, err := browser.Get("file:///etc/passwd"); err == nil {
 		t.Error("file: was fetched")
@@ -160,6 +162,7 @@ const (
 )
 
 func TestHTTPStreams(t *testing.T) {
+	t.Parallel()
 	mega := strings.Repeat("x", 1<<20)
 	for _, c := range []struct {
 		name, want, err string
@@ -235,6 +238,7 @@ func TestHTTPStreams(t *testing.T) {
 
 // A request whose answer is lost is not made again; one that waits for a connection is.
 func TestF44RequestInFlight(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	wait := scripted.Play(t, func() {
 		p := s.Accept()
@@ -257,6 +261,7 @@ func TestF44RequestInFlight(t *testing.T) {
 }
 
 func TestF61BodyIsCancelled(t *testing.T) {
+	t.Parallel()
 	s := scripted.NewServer(t)
 	wait := scripted.Play(t, func() {
 		p := s.Accept()
@@ -303,6 +308,7 @@ func TestF61BodyIsCancelled(t *testing.T) {
 
 // A body fails when the client does.
 func TestBodyEndsWithTheClient(t *testing.T) {
+	t.Parallel()
 	browser, url, c := site(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Write([]byte("x"))
 		w.(http.Flusher).Flush()

@@ -3,9 +3,11 @@
 package scripted
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,8 +21,10 @@ const patience = 60 * time.Second
 // A Server accepts connections and hands them to the test.
 type Server struct {
 	t     testing.TB
-	ln    net.Listener
-	Peers chan *Peer // accepted, for a test that waits for something else too
+	ln    net.Listener // nil: its connections are pipes
+	Peers chan *Peer   // accepted, for a test that waits for something else too
+
+	upgrades sync.WaitGroup // of NewPipes
 }
 
 // A Peer is the server's end of one connection. Its methods panic when the client does not
@@ -34,7 +38,7 @@ func NewServer(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{t, ln, make(chan *Peer, 16)}
+	s := &Server{t: t, ln: ln, Peers: make(chan *Peer, 16)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -62,6 +66,32 @@ func NewServer(t testing.TB) *Server {
 	return s
 }
 
+// NewPipes is a server without a port, for tests whose time is that of testing/synctest: its
+// clients connect by Connect.
+func NewPipes(t testing.TB) *Server {
+	s := &Server{t: t, Peers: make(chan *Peer, 16)}
+	t.Cleanup(func() {
+		for len(s.Peers) > 0 {
+			(<-s.Peers).Cut()
+		}
+		s.upgrades.Wait()
+	})
+	return s
+}
+
+// Connect makes a connection to a server of NewPipes.
+func (s *Server) Connect(context.Context) (net.Conn, error) {
+	client, server := net.Pipe()
+	s.upgrades.Go(func() {
+		if p, err := NewPeer(server); err == nil {
+			s.Peers <- p
+		} else {
+			server.Close()
+		}
+	})
+	return client, nil
+}
+
 // NewPeer does the server's part of the WebSocket upgrade on a connection.
 func NewPeer(conn net.Conn) (*Peer, error) {
 	return &Peer{conn}, frames.Accept(conn)
@@ -70,8 +100,13 @@ func NewPeer(conn net.Conn) (*Peer, error) {
 // Close lets no more clients connect.
 func (s *Server) Close() { s.ln.Close() }
 
-// URL is the address for clients.
-func (s *Server) URL() string { return "ws://" + s.ln.Addr().String() }
+// URL is the address for clients; that of a server of NewPipes stands for none.
+func (s *Server) URL() string {
+	if s.ln == nil {
+		return "ws://scripted.invalid"
+	}
+	return "ws://" + s.ln.Addr().String()
+}
 
 // Accept waits for a connection.
 func (s *Server) Accept() *Peer {
