@@ -40,9 +40,9 @@ func (r *Request) ReplyEncoded(msg []byte) {
 	r.conn.writer.tryWriteNow(r.conn.allowance.requests.alone())
 }
 
-// QueueEncoded is ReplyEncoded for callers that hold a lock which written needs:
-// nothing but the connection's writer sends the answer. written is called when
-// the stream has taken it, and not at all if it never does; it must not wait.
+// QueueEncoded answers with a complete message, which it leaves to the connection's
+// writing goroutine. written is called when the stream has taken the message, and not
+// at all if it never does; it must not wait.
 func (r *Request) QueueEncoded(msg []byte, written func()) {
 	r.queue(msg, written)
 	r.conn.writer.signal()

@@ -51,6 +51,7 @@ type fakePeer struct {
 	silent  bool // nothing is heard of it
 	pushes  chan pushed
 	evicted error
+	locked  bool // a push came with the session's lock held
 }
 
 type pushed struct {
@@ -63,6 +64,11 @@ type pushed struct {
 func newPeer() *fakePeer { return &fakePeer{alive: true, pushes: make(chan pushed, 100)} }
 
 func (p *fakePeer) Push(process *Process, after uint64, paced bool) {
+	if mu := &process.session.mu; mu.TryLock() {
+		mu.Unlock()
+	} else {
+		p.locked = true
+	}
 	p.pushes <- pushed{process.ID, after, paced, time.Now()}
 }
 

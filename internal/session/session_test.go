@@ -130,6 +130,9 @@ func TestQuietClientIsPushedWhatItDoesNotAskFor(t *testing.T) {
 		if len(peer.pushes) > 0 {
 			t.Errorf("pushed twice: %+v", <-peer.pushes)
 		}
+		if peer.locked { // a slow connection would hold up the whole session
+			t.Error("the peer was called with the session's lock held")
+		}
 		b.Detach()
 	})
 }
