@@ -90,13 +90,14 @@ func TestConnectionsAreBounded(t *testing.T) {
 
 	ended <- struct{}{}
 	io.Copy(io.Discard, r)                                // until the server has closed it
-	for deadline := time.Now().Add(30 * time.Second); ; { // the server counts it a moment longer
-		upgrade(t, address)
+	for deadline := time.Now().Add(30 * time.Second); ; { // the server counts the first, and those that it turns away, a moment longer
+		next, _ := upgrade(t, address)
 		select {
 		case <-began:
 			ended <- struct{}{}
 			return
 		case <-time.After(10 * time.Millisecond):
+			next.Close()
 			if time.Now().After(deadline) {
 				t.Fatal("no client is served after the first has left")
 			}
