@@ -86,16 +86,18 @@ func run(m *testing.M) (int, error) {
 	return code, nil
 }
 
-// buildTether builds the program, and then begins again in a /tmp of its own, if that
-// is possible.
+// buildTether builds tether and the program behind `tether mcp`. Then this program begins again in a /tmp of its
+// own, if that is possible.
 func buildTether() error {
 	if os.Getenv(ownTmpVariable) != "" {
 		return nil // that was before
 	}
-	build := exec.Command("go", "build", "-o", bench.tether, "github.com/tetherexec/tether/cmd/tether")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build tether: %w\n%s", err, out)
+	for program, tags := range map[string]string{bench.tether: "", bench.tether + "-mcp": "mcp"} {
+		build := exec.Command("go", "build", "-tags", tags, "-o", program, "github.com/tetherexec/tether/cmd/tether")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", filepath.Base(program), err, out)
+		}
 	}
 	here, err := os.Getwd()
 	if err != nil || os.Geteuid() != 0 || *serverFlag != "" || strings.HasPrefix(here, "/tmp/") {
