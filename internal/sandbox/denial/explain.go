@@ -265,7 +265,7 @@ func mentionsNetwork(text string) (network, mount bool) {
 			continue
 		}
 		for part := range strings.FieldsFuncSeq(word, func(r rune) bool { return r < 'a' || r > 'z' }) {
-			network = network || networkWords[part]
+			network = network || networkWords()[part]
 			mount = mount || part == "mount"
 		}
 	}

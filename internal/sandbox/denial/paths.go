@@ -4,16 +4,20 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
 
-func wordSet(words string) map[string]bool {
-	set := make(map[string]bool)
-	for w := range strings.FieldsSeq(words) {
-		set[w] = true
-	}
-	return set
+// wordSet returns a set of words that is made with its first use: most programs that are started explain no denial.
+func wordSet(words string) func() map[string]bool {
+	return sync.OnceValue(func() map[string]bool {
+		set := make(map[string]bool)
+		for w := range strings.FieldsSeq(words) {
+			set[w] = true
+		}
+		return set
+	})
 }
 
 // The words with which messages lead up to a path. At least one of them has to
@@ -127,10 +131,10 @@ func splitLead(part string) (lead bool, rest string) {
 	for rest != "" {
 		word, next, _ := strings.Cut(rest, " ")
 		w := lowerASCII(word)
-		if !verbs[w] && !fillers[w] {
+		if !verbs()[w] && !fillers()[w] {
 			break
 		}
-		lead = lead || verbs[w]
+		lead = lead || verbs()[w]
 		rest = strings.TrimSpace(next)
 	}
 	return lead, rest
@@ -138,7 +142,7 @@ func splitLead(part string) (lead bool, rest string) {
 
 func mentionsVerb(text string) bool {
 	for word := range strings.FieldsSeq(lowerASCII(text)) {
-		if verbs[strings.TrimSuffix(word, "()")] {
+		if verbs()[strings.TrimSuffix(word, "()")] {
 			return true
 		}
 	}
@@ -149,7 +153,7 @@ func mentionsVerb(text string) bool {
 // a path: their name, or a line number.
 func namesPathNext(part string) bool {
 	part = strings.TrimPrefix(strings.TrimSpace(part), "line ")
-	return isNumber(part) || pathTools[strings.TrimPrefix(path.Base(part), "-")]
+	return isNumber(part) || pathTools()[strings.TrimPrefix(path.Base(part), "-")]
 }
 
 // isProgram reports whether an absolute path looks like one of a program.
@@ -167,7 +171,7 @@ func isName(word string) bool {
 	switch {
 	case word == "" || path.IsAbs(word) || strings.ContainsAny(word, " \t()[]{}<>@~*\"'`=,;"):
 		return false
-	case strings.Contains(word, "://") || isNumber(word) || labels[w]:
+	case strings.Contains(word, "://") || isNumber(word) || labels()[w]:
 		return false
 	case strings.HasSuffix(w, "error") || strings.HasSuffix(w, "exception"):
 		return false
@@ -195,7 +199,7 @@ func absoluteWords(text string) []string {
 		}
 		if i+1 < len(words) {
 			next := words[i+1]
-			if !followers[lowerASCII(next)] && next[0] != '/' && next[0] != '(' {
+			if !followers()[lowerASCII(next)] && next[0] != '/' && next[0] != '(' {
 				continue
 			}
 		}
