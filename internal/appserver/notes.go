@@ -184,14 +184,6 @@ func (p *process) encodeExit() bool {
 	return true
 }
 
-// wanted is the collected text, in whole characters.
-func (s *stream) wanted() []byte {
-	if s.full {
-		return wholeCharacters(s.text)
-	}
-	return s.text
-}
-
 func (s *stream) appendEnd(b []byte, name string) []byte {
 	b = append(b, `,"`+name+`CapReached":`...)
 	return strconv.AppendBool(b, s.full)
@@ -247,37 +239,6 @@ func appendQuoted(b, text []byte) []byte {
 	b = wire.AppendString(b, string(text))
 	copy(b[start:], b[start+1:len(b)-1])
 	return b[:len(b)-2]
-}
-
-// wholeCharacters leaves out a character at the end that was cut in two. Other
-// bytes that are no text stay.
-func wholeCharacters(text []byte) []byte {
-	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
-		last := text[len(text)-i:]
-		if utf8.RuneStart(last[0]) {
-			if !utf8.FullRune(last) {
-				return text[:len(text)-i]
-			}
-			break
-		}
-	}
-	return text
-}
-
-// collect reports whether n more bytes of output may be kept in memory.
-func (c *conn) collect(n int) bool {
-	if c.server.collected.Add(int64(n)) > c.server.maxCollected {
-		c.server.collected.Add(-int64(n))
-		return false
-	}
-	c.collected.Add(int64(n))
-	return true
-}
-
-// forget is called when n bytes of output are kept no more.
-func (c *conn) forget(n int64) {
-	c.collected.Add(-n)
-	c.server.collected.Add(-n)
 }
 
 func appendBase64(b, data []byte) []byte {

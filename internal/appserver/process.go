@@ -66,17 +66,6 @@ type process struct {
 	stderr        stream
 }
 
-// A stream is what is known of one output.
-type stream struct {
-	limit     int64 // bytes that the client wants
-	unlimited bool
-	taken     int64 // bytes that it gets so far
-	any       bool  // there was output
-	full      bool  // it has all that it wants
-	ended     bool
-	text      []byte // collected, unless it is streamed
-}
-
 // newProcess prepares for a command that is about to start.
 func newProcess(c *conn, params *wire.ProcessSpawnParams, by *client) *process {
 	p := &process{
@@ -106,13 +95,6 @@ func newProcess(c *conn, params *wire.ProcessSpawnParams, by *client) *process {
 	}
 	p.prepareNotes()
 	return p
-}
-
-func (p *process) of(s outlog.Stream) *stream {
-	if s == outlog.Stderr {
-		return &p.stderr
-	}
-	return &p.stdout
 }
 
 // started notes the child and begins to count its time. If the connection is gone,
@@ -203,47 +185,6 @@ func (p *process) doomed() bool {
 // killGroup kills the process group on the spot.
 func killGroup(child *proc.Process) { child.Signal(syscall.SIGKILL) } // an error: it is gone
 
-// Append implements proc.Sink. It keeps what the client wants and drops the rest,
-// so that a command never waits for output that nobody will get.
-func (p *process) Append(from outlog.Stream, b []byte) error {
-	s := p.of(from)
-	p.mu.Lock()
-	if s.full || p.state == over {
-		p.mu.Unlock()
-		return nil
-	}
-	s.any = true
-	b = b[:s.room(len(b))]
-	full := false
-	if p.log == nil {
-		if full = !p.conn.collect(len(b)); !full {
-			s.text = append(s.text, b...)
-		}
-	}
-	s.taken += int64(len(b))
-	full = full || !s.unlimited && s.taken >= s.limit
-	p.mu.Unlock()
-	if p.log != nil && !p.noDeltas {
-		p.log.Append(from, b) // an error: nobody is left to get it
-	}
-	if full { // and only now: the end must not overtake the output
-		p.mu.Lock()
-		s.full = true
-		p.mu.Unlock()
-		p.settle()
-		p.wake()
-	}
-	return nil
-}
-
-// room is how many of n bytes the client wants.
-func (s *stream) room(n int) int {
-	if s.unlimited {
-		return n
-	}
-	return int(min(int64(n), s.limit-s.taken))
-}
-
 // Exit implements proc.Sink.
 func (p *process) Exit(code int) {
 	p.mu.Lock()
@@ -262,14 +203,6 @@ func (p *process) Exit(code int) {
 	if p.input != nil {
 		p.input.end()
 	}
-	p.settle()
-}
-
-// EndStream implements proc.StreamSink.
-func (p *process) EndStream(from outlog.Stream) {
-	p.mu.Lock()
-	p.of(from).ended = true
-	p.mu.Unlock()
 	p.settle()
 }
 
@@ -293,8 +226,6 @@ func (p *process) settle() {
 		p.announce()
 	}
 }
-
-func (s *stream) done() bool { return s.ended || s.full }
 
 // drainOver is called when the output has not ended in time. Time in which the
 // client keeps it from being read does not count.
