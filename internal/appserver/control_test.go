@@ -471,18 +471,37 @@ func TestDrainAfterAHold(t *testing.T) {
 	look("not held up", func() bool { return p.log.Stats().Blocked })
 	p.Exit(0)
 	p.drainOver() // as if the time had passed
-	look("no hold was seen", func() bool { return p.heldUp })
+	look("no hold was seen", func() bool { return p.drain.heldUp })
 	p.log.Sent(math.MaxUint64) // the client has taken it
-	look("nobody looks again", func() bool { return !p.heldUp || p.state == over })
-	if p.mu.Lock(); p.state != draining || p.drainTimedOut {
+	look("nobody looks again", func() bool { return !p.drain.heldUp || p.state == over })
+	if p.mu.Lock(); p.state != draining || p.drain.timedOut {
 		t.Error("it had no time")
 	}
 	p.mu.Unlock()
 	writing.Wait()
 	p.EndStream(outlog.Stdout)
 	p.EndStream(outlog.Stderr)
-	if p.state != over || p.drainTimedOut {
-		t.Errorf("state %d, timed out: %t", p.state, p.drainTimedOut)
+	if p.state != over || p.drain.timedOut {
+		t.Errorf("state %d, timed out: %t", p.state, p.drain.timedOut)
+	}
+}
+
+// A kill that comes once the command has exited kills nothing and says so: the state of the process does not go back.
+func TestKillAfterTheExit(t *testing.T) {
+	t.Parallel()
+	f := start(t, patientDrain)
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	defer theirs.Close()
+	conn := f.newConn(t.Context(), rpc.NewLines(theirs, theirs), "test")
+	p := newProcess(conn, &wire.ProcessSpawnParams{}, &client{})
+	p.Exit(0)
+	if p.kill() || p.state != draining {
+		t.Errorf("killed, state %d", p.state)
+	}
+	p.abandon()
+	if p.kill() || p.state != over {
+		t.Errorf("killed, state %d", p.state)
 	}
 }
 
@@ -500,7 +519,7 @@ func TestOutputAfterTheEnd(t *testing.T) {
 	p.EndStream(outlog.Stderr)
 	p.drainOver()
 	p.Append(outlog.Stdout, []byte("late"))
-	if got := string(p.stdout.text); got != "in time" || !p.drainTimedOut || conn.collected.Load() != int64(len(got)) {
+	if got := string(p.stdout.text); got != "in time" || !p.drain.timedOut || conn.collected.Load() != int64(len(got)) {
 		t.Errorf("got %q, %d bytes", got, conn.collected.Load())
 	}
 }
@@ -531,7 +550,7 @@ func TestNoTimeAtAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-child.Done()
-	if p.started(child); !p.timedOut {
+	if p.started(child); !p.time.passed {
 		t.Error("it has not timed out")
 	}
 }

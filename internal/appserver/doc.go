@@ -13,4 +13,8 @@
 //     command that does not read its input nor for a client that does not read.
 //   - A handle is free before the client is told that its process has ended.
 //   - A kill reaches all that the command started, not only its process group.
+//
+// Where a change belongs: server.go has the listener and its settings, conn.go a connection, its handles and its limits,
+// methods.go the requests. Of a process, process.go has its life from the start to the end (state, time limit, drain),
+// stdin.go its input, output.go what is kept of its output, notes.go the notifications about it.
 package appserver

@@ -99,7 +99,7 @@ func (c *conn) spawn(r *rpc.Request, params *wire.ProcessSpawnParams, by *client
 	}
 	p.started(child)
 	r.Reply(wire.Empty{})
-	p.answered()
+	p.notes.begin()
 	return nil
 }
 
@@ -238,8 +238,8 @@ func (c *conn) resize(p *wire.ProcessResizePtyParams) error {
 
 func (c *conn) killProcess(p *wire.ProcessKillParams) error {
 	process, err := c.find(p.ProcessHandle)
-	if err == nil {
-		process.kill()
+	if err == nil && !process.kill() {
+		return notRunning(p.ProcessHandle)
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package appserver
 import (
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -13,77 +14,114 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// notes turn the output of a process and its end into notifications. They are used
-// by the writer of the connection.
+// notes turn the output of a process and its end into notifications. They are a source
+// of the connection's writer.
 type notes struct {
-	cursor   *outlog.Cursor
-	prefix   []byte // of an output notification, up to the stream
-	batch    *rpc.Batch
-	visit    func(outlog.Entry)
-	stdoutAt int64 // bytes sent
-	stderrAt int64
-	emptied  [2]bool // a stream of which nothing is wanted was reported
-	ended    bool    // the log has been read to its end
-	exitSent bool
+	process  *process
+	noDeltas bool // the client does not want to be told of output
+	noExit   bool // the client does not want to be told of the end
+	feed     *rpc.Feed
+	open     atomic.Bool // the client knows the process: notifications may follow
 
-	exitBytes int64 // of collected output, in the last notification
+	// Only the writer uses these.
+	progress  progress
+	cursor    *outlog.Cursor // in the log of the process; nil: it has none
+	visit     func(outlog.Entry)
+	prefix    []byte // of an output notification, up to the stream
+	batch     *rpc.Batch
+	stdoutAt  int64 // bytes sent
+	stderrAt  int64
+	emptied   [2]bool // a stream of which nothing is wanted was reported
+	exitBytes int64   // of collected output, in the last notification
 }
 
-func (p *process) prepareNotes() {
-	p.feed = p.conn.rpc.Feed(p)
+// A progress of notes only moves forward.
+type progress uint8
+
+const (
+	following progress = iota // output may come
+	drained                   // the log has been read to its end
+	finished                  // the end of the process is told, or was not wanted
+)
+
+func (n *notes) init(p *process, by *client) {
+	n.process, n.feed = p, p.conn.rpc.Feed(n)
+	n.noDeltas, n.noExit = by.optedOut[wire.NoteOutputDelta], by.optedOut[wire.NoteExited]
 	if p.log == nil {
 		return
 	}
-	p.cursor = p.log.Cursor(0)
-	p.prefix = append(p.prefix, `{"method":"`+wire.NoteOutputDelta+`","params":{"processHandle":`...)
-	p.prefix = wire.AppendString(p.prefix, p.handle)
-	p.prefix = append(p.prefix, `,"stream":"`...)
-	p.visit = func(e outlog.Entry) {
+	n.cursor = p.log.Cursor(0)
+	n.prefix = append(n.prefix, `{"method":"`+wire.NoteOutputDelta+`","params":{"processHandle":`...)
+	n.prefix = wire.AppendString(n.prefix, p.handle)
+	n.prefix = append(n.prefix, `,"stream":"`...)
+	n.visit = func(e outlog.Entry) {
 		switch e.Kind {
 		case outlog.Output:
-			p.encodeDelta(e)
+			n.encodeDelta(e)
 		case outlog.Closed:
-			p.ended = true
+			n.progress = drained
 		}
+	}
+}
+
+// begin lets notifications follow: the start is answered, so the client knows the process.
+func (n *notes) begin() {
+	if log := n.process.log; log != nil {
+		log.OnAppend(func(urgent bool) { // until the log is gone, with the process
+			if urgent {
+				n.feed.WakeNow()
+			} else {
+				n.feed.Wake()
+			}
+		})
+	}
+	n.open.Store(true)
+	n.feed.Wake()
+}
+
+// wake lets the writer look for notifications, if they may be sent already.
+func (n *notes) wake() {
+	if n.open.Load() {
+		n.feed.Wake()
 	}
 }
 
 // Next implements rpc.Source.
-func (p *process) Next(b *rpc.Batch) bool {
-	if p.exitSent {
+func (n *notes) Next(b *rpc.Batch) bool {
+	if n.progress == finished {
 		return false
 	}
-	p.batch = b
-	defer func() { p.batch = nil }()
-	if p.log == nil {
+	n.batch = b
+	defer func() { n.batch = nil }()
+	if p := n.process; p.log == nil {
 		p.mu.Lock()
 		isOver := p.state == over
 		p.mu.Unlock()
-		return isOver && p.encodeExit()
+		return isOver && n.encodeExit()
 	}
-	if p.encodeEmpty() {
+	if n.encodeEmpty() {
 		return true
 	}
-	if !p.ended {
-		if err := p.cursor.Next(p.visit); err != nil {
+	if n.progress == following {
+		if err := n.cursor.Next(n.visit); err != nil {
 			return false
 		}
-		if !p.ended || p.encodeEmpty() { // which may have come meanwhile
+		if n.progress == following || n.encodeEmpty() { // which may have come meanwhile
 			return true
 		}
 	}
-	return p.encodeExit()
+	return n.encodeExit()
 }
 
 // Written implements rpc.Source.
-func (p *process) Written() {
-	switch {
-	case p.log == nil:
-		p.conn.forget(p.exitBytes)
-	case p.exitSent:
-		p.log.End()
+func (n *notes) Written() {
+	switch log := n.process.log; {
+	case log == nil:
+		n.process.conn.forget(n.exitBytes)
+	case n.progress == finished:
+		log.End()
 	default:
-		p.log.Sent(p.cursor.Seq())
+		log.Sent(n.cursor.Seq())
 	}
 }
 
@@ -93,44 +131,44 @@ const deltaOverhead = 128
 
 // encodeDelta adds a piece of output to the batch. It is written straight into the
 // frame.
-func (p *process) encodeDelta(e outlog.Entry) {
-	s, name, at := &p.stdout, "stdout", &p.stdoutAt
+func (n *notes) encodeDelta(e outlog.Entry) {
+	s, name, at := &n.process.stdout, "stdout", &n.stdoutAt
 	if e.Stream == outlog.Stderr {
-		s, name, at = &p.stderr, "stderr", &p.stderrAt
+		s, name, at = &n.process.stderr, "stderr", &n.stderrAt
 	}
 	*at += int64(len(e.Data))
-	p.appendDelta(name, e.Data, !s.unlimited && *at >= s.limit)
+	n.appendDelta(name, e.Data, !s.unlimited && *at >= s.limit)
 }
 
 // encodeEmpty tells, once per stream, that there was output of which the client
 // wants none.
-func (p *process) encodeEmpty() bool {
-	for i, s := range []*stream{&p.stdout, &p.stderr} {
-		if s.unlimited || s.limit > 0 || p.noDeltas || p.emptied[i] {
+func (n *notes) encodeEmpty() bool {
+	for i, s := range []*stream{&n.process.stdout, &n.process.stderr} {
+		if s.unlimited || s.limit > 0 || n.noDeltas || n.emptied[i] {
 			continue
 		}
-		p.mu.Lock()
+		n.process.mu.Lock()
 		due := s.any
-		p.mu.Unlock()
+		n.process.mu.Unlock()
 		if due {
-			p.emptied[i] = true
-			p.appendDelta([]string{"stdout", "stderr"}[i], nil, true)
+			n.emptied[i] = true
+			n.appendDelta([]string{"stdout", "stderr"}[i], nil, true)
 			return true
 		}
 	}
 	return false
 }
 
-func (p *process) appendDelta(stream string, data []byte, capReached bool) {
+func (n *notes) appendDelta(stream string, data []byte, capReached bool) {
 	size := base64.StdEncoding.EncodedLen(len(data))
-	b := p.batch.Open(len(p.prefix) + deltaOverhead + size)
-	b = append(b, p.prefix...)
+	b := n.batch.Open(len(n.prefix) + deltaOverhead + size)
+	b = append(b, n.prefix...)
 	b = append(b, stream...)
 	b = append(b, `","deltaBase64":"`...)
 	b = appendBase64(b, data)
 	b = append(b, `","capReached":`...)
 	b = strconv.AppendBool(b, capReached)
-	p.batch.Seal(appendTime(b))
+	n.batch.Seal(appendTime(b))
 }
 
 // appendTime completes a notification whose parameters are still open.
@@ -142,20 +180,21 @@ func appendTime(b []byte) []byte {
 
 // encodeExit gives the handle back and then, if the client wants to know, adds the
 // end of the process to the batch: who has heard it may use the handle again.
-func (p *process) encodeExit() bool {
-	p.exitSent = true
+func (n *notes) encodeExit() bool {
+	n.progress = finished
+	p := n.process
 	p.mu.Lock()
-	code, drainTimedOut := p.code, p.drainTimedOut
-	if p.timedOut {
+	code, drainTimedOut := p.code, p.drain.timedOut
+	if p.time.passed {
 		code = timeoutCode
 	}
 	child, stdout, stderr := p.child, p.stdout, p.stderr
 	p.stdout.text, p.stderr.text = nil, nil
 	p.mu.Unlock()
 	p.conn.release(p, child)
-	p.exitBytes = int64(len(stdout.text) + len(stderr.text))
-	if p.noExit {
-		p.conn.forget(p.exitBytes)
+	n.exitBytes = int64(len(stdout.text) + len(stderr.text))
+	if n.noExit {
+		p.conn.forget(n.exitBytes)
 		if p.log != nil {
 			p.log.End()
 		}
@@ -168,8 +207,8 @@ func (p *process) encodeExit() bool {
 	b = strconv.AppendInt(b, int64(code), 10)
 	b = append(b, `,"outputDrainTimedOut":`...)
 	b = strconv.AppendBool(b, drainTimedOut)
-	if p.exitBytes > exitPiece {
-		p.batch.InPieces(exitPieces(b, stdout, stderr))
+	if n.exitBytes > exitPiece {
+		n.batch.InPieces(exitPieces(b, stdout, stderr))
 		return true
 	}
 	for _, s := range []struct {
@@ -180,7 +219,7 @@ func (p *process) encodeExit() bool {
 		b = wire.AppendString(b, string(s.wanted()))
 		b = s.appendEnd(b, s.name)
 	}
-	p.batch.Whole(appendTime(b))
+	n.batch.Whole(appendTime(b))
 	return true
 }
 

@@ -44,7 +44,7 @@ func (p *process) Append(from outlog.Stream, b []byte) error {
 	s.taken += int64(len(b))
 	full = full || !s.unlimited && s.taken >= s.limit
 	p.mu.Unlock()
-	if p.log != nil && !p.noDeltas {
+	if p.log != nil && !p.notes.noDeltas {
 		p.log.Append(from, b) // an error: nobody is left to get it
 	}
 	if full { // and only now: the end must not overtake the output
@@ -52,7 +52,7 @@ func (p *process) Append(from outlog.Stream, b []byte) error {
 		s.full = true
 		p.mu.Unlock()
 		p.settle()
-		p.wake()
+		p.notes.wake()
 	}
 	return nil
 }

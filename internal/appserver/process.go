@@ -7,7 +7,6 @@ import (
 
 	"github.com/tetherexec/tether/internal/outlog"
 	"github.com/tetherexec/tether/internal/proc"
-	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -33,45 +32,50 @@ type state uint8
 
 const (
 	running  state = iota
+	killed         // the command was killed and has not exited yet
 	draining       // the command has exited; its output may go on
-	over           // nothing that comes now is of interest
+	over           // output that comes now is dropped
 )
 
 // A process is one command and its handle, until the client was told of its end.
-// It is the sink of its output, and the source of its notifications.
+// It is the sink of the command's output.
 type process struct {
-	conn     *conn
-	handle   string
-	params   *wire.ProcessSpawnParams
-	input    *input // nil: none
-	log      *outlog.Log
-	feed     *rpc.Feed
-	noDeltas bool // the client does not want them
-	noExit   bool // the client does not want to know
-	notes         // what only the connection's writer uses
+	conn   *conn
+	handle string
+	params *wire.ProcessSpawnParams
+	input  *input      // nil: none
+	log    *outlog.Log // holds streamed output; nil: the streams collect it
+	notes  notes
 
-	mu            sync.Mutex
-	child         *proc.Process // nil while it is starting
-	state         state
-	ready         bool // the start is answered: notifications may follow
-	killed        bool
-	timedOut      bool
-	deadline      time.Time // zero: none
-	timeout       *time.Timer
-	drain         *time.Timer
-	code          int
-	drainTimedOut bool
-	heldUp        bool // by the client, when the drain last looked
-	stdout        stream
-	stderr        stream
+	mu     sync.Mutex
+	child  *proc.Process // nil while it is starting
+	state  state
+	code   int // the exit code, once the command has exited
+	time   timeLimit
+	drain  drain
+	stdout stream
+	stderr stream
+}
+
+// A timeLimit is how long a command may run.
+type timeLimit struct {
+	deadline time.Time   // zero: none
+	timer    *time.Timer // kills the command; nil: none
+	passed   bool
+}
+
+// A drain is the wait for the end of the output, after the command has exited.
+type drain struct {
+	timer    *time.Timer // nil before the exit
+	heldUp   bool        // when the timer last fired, the client kept the output from being read
+	timedOut bool        // the rest of the output was given up
 }
 
 // newProcess prepares for a command that is about to start.
 func newProcess(c *conn, params *wire.ProcessSpawnParams, by *client) *process {
-	p := &process{
-		conn: c, handle: params.ProcessHandle, params: params,
-		noDeltas: by.optedOut[wire.NoteOutputDelta], noExit: by.optedOut[wire.NoteExited],
-	}
+	p := &process{conn: c, handle: params.ProcessHandle, params: params}
+	limit, limited := timeout(params.TimeoutMs)
+	p.time.passed = limited && limit == 0 // however fast the command is
 	streamed := params.TTY || params.StreamStdoutStderr
 	for _, s := range []*stream{&p.stdout, &p.stderr} {
 		switch wish := params.OutputBytesCap; {
@@ -93,7 +97,7 @@ func newProcess(c *conn, params *wire.ProcessSpawnParams, by *client) *process {
 	if params.TTY || params.StreamStdin {
 		p.input = &input{process: p}
 	}
-	p.prepareNotes()
+	p.notes.init(p, by)
 	return p
 }
 
@@ -103,12 +107,9 @@ func (p *process) started(child *proc.Process) {
 	limit, limited := timeout(p.params.TimeoutMs)
 	p.mu.Lock()
 	p.child = child
-	if limited && limit == 0 {
-		p.timedOut = true // however fast it was
-	}
 	if limited && p.state == running {
-		p.deadline = child.StartedAt().Add(limit)
-		p.timeout = time.AfterFunc(limit, p.timeUp)
+		p.time.deadline = child.StartedAt().Add(limit)
+		p.time.timer = time.AfterFunc(limit, p.timeUp)
 	}
 	p.mu.Unlock()
 	p.conn.mu.Lock()
@@ -120,28 +121,11 @@ func (p *process) started(child *proc.Process) {
 	}
 }
 
-// answered lets notifications follow: the client knows the process now.
-func (p *process) answered() {
-	if p.log != nil {
-		p.log.OnAppend(func(urgent bool) { // until the log is gone, with the process
-			if urgent {
-				p.feed.WakeNow()
-			} else {
-				p.feed.Wake()
-			}
-		})
-	}
-	p.mu.Lock()
-	p.ready = true
-	p.mu.Unlock()
-	p.feed.Wake()
-}
-
 // running reports whether the command has not exited.
 func (p *process) running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.state == running
+	return p.state < draining
 }
 
 // theChild is nil if the process has not been started, or could not be.
@@ -151,35 +135,36 @@ func (p *process) theChild() *proc.Process {
 	return p.child
 }
 
-// timeUp is called when the process has run for as long as it may.
+// timeUp is called when the command has run for as long as it may.
 func (p *process) timeUp() {
 	p.mu.Lock()
-	mine := p.state == running
-	if mine {
-		p.timedOut = true
+	if p.state < draining {
+		p.time.passed = true
 	}
 	p.mu.Unlock()
-	if mine {
-		p.kill()
-	}
+	p.kill()
 }
 
-// kill kills the process and all that it started, and does not wait for it.
-func (p *process) kill() {
+// kill kills the command and all that it started, and does not wait for it. It reports false if
+// the command has exited already.
+func (p *process) kill() bool {
 	p.mu.Lock()
-	child, again := p.child, p.killed
-	p.killed = true
+	child, before := p.child, p.state
+	if before == running {
+		p.state = killed
+	}
 	p.mu.Unlock()
-	if !again {
+	if before == running {
 		p.conn.kill(child)
 	}
+	return before < draining
 }
 
-// doomed reports whether the process has been killed.
+// doomed reports whether the command has been killed or has exited.
 func (p *process) doomed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.killed
+	return p.state != running
 }
 
 // killGroup kills the process group on the spot.
@@ -188,16 +173,16 @@ func killGroup(child *proc.Process) { child.Signal(syscall.SIGKILL) } // an erro
 // Exit implements proc.Sink.
 func (p *process) Exit(code int) {
 	p.mu.Lock()
-	if p.timeout != nil {
-		p.timeout.Stop()
+	if p.time.timer != nil {
+		p.time.timer.Stop()
 	}
-	if !p.deadline.IsZero() && !time.Now().Before(p.deadline) {
-		p.timedOut = true
+	if !p.time.deadline.IsZero() && !time.Now().Before(p.time.deadline) {
+		p.time.passed = true
 	}
 	p.code = code
-	if p.state == running {
+	if p.state < draining {
 		p.state = draining
-		p.drain = time.AfterFunc(p.conn.server.drainTime, p.drainOver)
+		p.drain.timer = time.AfterFunc(p.conn.server.drainTime, p.drainOver)
 	}
 	p.mu.Unlock()
 	if p.input != nil {
@@ -236,18 +221,18 @@ func (p *process) drainOver() {
 		return
 	}
 	if p.log != nil && p.log.Stats().Blocked {
-		p.heldUp = true
-		p.drain.Reset(drainStep)
+		p.drain.heldUp = true
+		p.drain.timer.Reset(drainStep)
 		p.mu.Unlock()
 		return
 	}
-	if p.heldUp { // it can be read only now
-		p.heldUp = false
-		p.drain.Reset(p.conn.server.drainTime)
+	if p.drain.heldUp { // it can be read only now
+		p.drain.heldUp = false
+		p.drain.timer.Reset(p.conn.server.drainTime)
 		p.mu.Unlock()
 		return
 	}
-	p.drainTimedOut = true
+	p.drain.timedOut = true
 	p.overLocked()
 	p.mu.Unlock()
 	p.announce()
@@ -255,7 +240,7 @@ func (p *process) drainOver() {
 
 func (p *process) overLocked() {
 	p.state = over
-	for _, t := range []*time.Timer{p.timeout, p.drain} {
+	for _, t := range []*time.Timer{p.time.timer, p.drain.timer} {
 		if t != nil {
 			t.Stop()
 		}
@@ -268,17 +253,7 @@ func (p *process) announce() {
 	if p.log != nil {
 		p.log.Close()
 	}
-	p.wake()
-}
-
-// wake lets the writer look for notifications, if they may be sent already.
-func (p *process) wake() {
-	p.mu.Lock()
-	ready := p.ready
-	p.mu.Unlock()
-	if ready {
-		p.feed.Wake()
-	}
+	p.notes.wake()
 }
 
 // abandon gives up the output, because the connection is gone, and returns the
