@@ -177,11 +177,13 @@ func buildTether() {
 		return
 	}
 	bin := filepath.Join(bench.root, "bin", "tether")
-	cmd := exec.Command("go", "build", "-o", bin, "./cmd/tether")
-	cmd.Dir = bench.root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		bench.why[tether], bench.broken = fmt.Sprintf("it does not build: %v\n%s", err, out), true
-		return
+	for program, tags := range map[string]string{bin: "", bin + "-mcp": "mcp"} { // the second one serves `tether mcp`
+		cmd := exec.Command("go", "build", "-tags", tags, "-o", program, "./cmd/tether")
+		cmd.Dir = bench.root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			bench.why[tether], bench.broken = fmt.Sprintf("it does not build: %v\n%s", err, out), true
+			return
+		}
 	}
 	bench.bin[tether] = bin
 }
