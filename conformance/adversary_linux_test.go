@@ -69,7 +69,7 @@ func (fx *fixture) arm() {
 	fx.t.Helper()
 	adversary, err := buildAdversary()
 	fx.check(err)
-	for name, program := range map[string]string{"adversary": adversary, "probe": bench.tether} {
+	for name, program := range map[string]string{"adversary": adversary, "probe": bench.probe} {
 		program, err := fx.account.copyFor(program)
 		fx.check(err)
 		fx.check(os.Link(program, fx.ws+"/"+name))

@@ -162,7 +162,7 @@ func (fx *fixture) env() map[string]string {
 	env := map[string]string{
 		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "HOME": fx.account.home(),
 		"FX": fx.dir, "WS": fx.ws, "OUT": fx.out, name: value,
-		"TETHER": bench.tether, "PROBE": bench.tether + " be-child probe",
+		"TETHER": bench.tether, "PROBE": bench.probe + " be-child probe",
 		"PORT": port(), "SOCK": fx.dir + "/sock",
 	}
 	maps.Copy(env, fx.vars)

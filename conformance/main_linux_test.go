@@ -15,6 +15,7 @@ import (
 
 var (
 	tetherFlag    = flag.String("tether", "", "path of tether, which everybody can execute; empty: build it")
+	probeFlag     = flag.String("probe", "", "path of the test program of internal/sandbox/probe, which everybody can execute; empty: build it")
 	serverFlag    = flag.String("server", "", "command line of the server to test; empty: tether serve, built from here")
 	flagsFlag     = flag.String("flags", "", "more flags for the server, such as those that choose a backend")
 	referenceFlag = flag.Bool("reference", false, "the server is the reference: leave out rows in which it differs")
@@ -23,7 +24,8 @@ var (
 // bench is what all tests share.
 var bench struct {
 	dir      string // everybody may enter it; not below /tmp, which policies open
-	tether   string // the program, which is the server and the probe
+	tether   string // the server
+	probe    string // the test program of internal/sandbox/probe, which has the attacks
 	server   Server
 	accounts []*account
 }
@@ -56,15 +58,12 @@ func run(m *testing.M) (int, error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return 0, err
 	}
-	bench.dir, bench.tether = dir, *tetherFlag
+	bench.dir, bench.tether, bench.probe = dir, *tetherFlag, *probeFlag
 	if err := findPrograms(); err != nil {
 		return 0, err
 	}
-	if bench.tether == "" {
-		bench.tether = filepath.Join(dir, "bin", "tether")
-		if err := buildTether(); err != nil {
-			return 0, err
-		}
+	if err := buildPrograms(); err != nil {
+		return 0, err
 	}
 	bench.server = Server{Argv: []string{bench.tether, "serve", "--listen", "stdio", "--log-level", "warn"}, Reference: *referenceFlag}
 	if *serverFlag != "" {
@@ -86,17 +85,28 @@ func run(m *testing.M) (int, error) {
 	return code, nil
 }
 
-// buildTether builds tether and the program behind `tether mcp`. Then this program begins again in a /tmp of its
-// own, if that is possible.
-func buildTether() error {
-	if os.Getenv(ownTmpVariable) != "" {
-		return nil // that was before
+// buildPrograms builds the programs that no flag names: the probe, tether and the program behind `tether mcp`. If it
+// has built tether, it then executes this program again in a /tmp of its own, where that is possible.
+func buildPrograms() error {
+	again := os.Getenv(ownTmpVariable) != "" // all programs are there
+	if bench.probe == "" {
+		bench.probe = filepath.Join(bench.dir, "bin", "probe")
+		if !again {
+			if err := build(bench.probe, "internal/sandbox/probe", "test", "-c"); err != nil {
+				return err
+			}
+		}
+	}
+	if bench.tether != "" {
+		return nil
+	}
+	bench.tether = filepath.Join(bench.dir, "bin", "tether")
+	if again {
+		return nil
 	}
 	for program, tags := range map[string]string{bench.tether: "", bench.tether + "-mcp": "mcp"} {
-		build := exec.Command("go", "build", "-tags", tags, "-o", program, "github.com/tetherexec/tether/cmd/tether")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", filepath.Base(program), err, out)
+		if err := build(program, "cmd/tether", "build", "-tags", tags); err != nil {
+			return err
 		}
 	}
 	here, err := os.Getwd()
@@ -104,6 +114,16 @@ func buildTether() error {
 		return err
 	}
 	return enterOwnTmp()
+}
+
+// build makes a program of a package with the go command.
+func build(program, of string, command ...string) error {
+	cmd := exec.Command("go", append(command, "-o", program, "github.com/tetherexec/tether/"+of)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", filepath.Base(program), err, out)
+	}
+	return nil
 }
 
 // ownTmpVariable names the directory of the tests, in a process that has a /tmp of its own.
@@ -180,6 +200,17 @@ func openAccounts() error {
 		}
 	}
 	return nil
+}
+
+// Only the test program of internal/sandbox/probe has the attacks: tether does not offer them.
+func TestTetherHasNoAttacks(t *testing.T) {
+	for program, want := range map[string]int{bench.tether: 2, bench.probe: 0} {
+		cmd := exec.Command(program, "be-child", "probe", "status")
+		out, err := cmd.CombinedOutput()
+		if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != want {
+			t.Errorf("%s: %v, want exit code %d: %s", cmd, err, want, out)
+		}
+	}
 }
 
 // TestAccounts says why only a part of the table ran.

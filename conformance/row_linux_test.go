@@ -150,7 +150,7 @@ func (r row) start(fx *fixture) map[string]any {
 	case r.script != "":
 		argv = []string{"/bin/sh", "-c", r.script}
 	case r.probe != "":
-		argv = append([]string{bench.tether, "be-child", "probe"}, strings.Fields(r.probe)...)
+		argv = append([]string{bench.probe, "be-child", "probe"}, strings.Fields(r.probe)...)
 	}
 	env := r.env
 	if env == nil {

@@ -8,10 +8,7 @@ import (
 )
 
 // Other doors to the same kernel, with other numbers for its calls.
-var abiProbes = []probe{
-	{"int80", "getpid|socket", func(a []string) error { return int80(a[0]) }},
-	{"x32", "getpid", x32},
-}
+var abiProbes = []probe{{"int80", "getpid|socket", func(a []string) error { return int80(a[0]) }}}
 
 // enter32 makes a 32-bit system call.
 func enter32(nr, a, b, c uint32) int32
@@ -48,14 +45,4 @@ func signed(answer int32) error {
 		return unix.Errno(-answer)
 	}
 	return nil
-}
-
-// x32 makes a call by the door of 64-bit programs with 32-bit pointers.
-func x32(args []string) error {
-	const x32Bit = 0x40000000
-	if args[0] != "getpid" {
-		return errUsage
-	}
-	_, _, errno := unix.RawSyscall(x32Bit|unix.SYS_GETPID, 0, 0, 0)
-	return errnoOr(errno)
 }

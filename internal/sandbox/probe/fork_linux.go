@@ -111,29 +111,6 @@ func (s *script) run() ([]result, error) {
 	return copied, nil
 }
 
-// last runs the script and returns the error of its last step, or of the one that
-// ended it early.
-func (s *script) last() error {
-	results, err := s.run()
-	if err != nil {
-		return err
-	}
-	if err := s.stoppedBy(results); err != nil {
-		return err
-	}
-	return errnoOr(results[len(results)-1].errno)
-}
-
-// stoppedBy is the error of the step that ended the script before the last.
-func (s *script) stoppedBy(results []result) error {
-	for i, r := range results[:len(results)-1] {
-		if s.calls[i].must && r.errno != 0 {
-			return at(s.calls[i].name, r.errno)
-		}
-	}
-	return nil
-}
-
 // start forks a child that runs the script, and returns its pid.
 func (s *script) start(results []result) (int, error) {
 	runtime.LockOSThread()

@@ -27,11 +27,10 @@ type probe struct {
 	run   func(args []string) error
 }
 
-// probes is all of them: runHelper finds them here, names lists them.
+// probes is the table of all probes. The program of the tests adds its attacks.
 var probes = slices.Concat(
 	[]probe{{"ok", "", func([]string) error { return errQuiet }}},
-	socketProbes, unixProbes, reachProbes, fileProbes, mountProbes, namespaceProbes, nestedProbes,
-	processProbes, signalProbes, ipcProbes, kernelProbes, abiProbes, ttyProbes, factProbes,
+	fileProbes, networkProbes, nestedProbes, processProbes, abiProbes,
 )
 
 // Results that are no errors of the kernel.
@@ -64,15 +63,6 @@ func errnoOr(errno unix.Errno) error {
 		return nil
 	}
 	return errno
-}
-
-// reached is for calls that cannot succeed with the arguments they were given:
-// the errnos listed are what the kernel says once it has let the caller through.
-func reached(err error, refusals ...unix.Errno) error {
-	if errno, ok := errors.AsType[unix.Errno](err); ok && slices.Contains(refusals, errno) {
-		return nil
-	}
-	return err
 }
 
 func init() { reexec.Register(reexec.Probe, runHelper) }

@@ -10,29 +10,23 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/tetherexec/tether/internal/reexec"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
-// asProbe, in the environment, makes the test program a probe.
-const asProbe = "TETHER_TEST_PROBE"
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestMain(m *testing.M) {
-	if os.Getenv(asProbe) != "" {
-		os.Exit(runHelper(os.Args[1:]))
-	}
-	goleak.VerifyTestMain(m)
-}
-
-// command is a probe that has not been started.
+// command is a probe that has not been started. This program runs it.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.CommandContext(t.Context(), self, args...)
-	c.Env = append(os.Environ(), asProbe+"=1", "GORACE=atexit_sleep_ms=0") // the race detector waits at exit
+	argv := reexec.Argv(self, reexec.Probe, args...)
+	c := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	c.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // the race detector waits at exit
 	return c
 }
 
@@ -110,6 +104,21 @@ func TestArguments(t *testing.T) {
 func TestOKPrintsNothing(t *testing.T) {
 	if r := run(t, "ok"); r != (report{}) {
 		t.Errorf("got %+v", r)
+	}
+}
+
+// The product offers what `tether doctor` and the trial command of package confine use.
+// Every other probe belongs in a file whose name begins with attack_.
+func TestProductHasNoAttacks(t *testing.T) {
+	var offered []string
+	for _, p := range probes[:len(probes)-len(attackTable)] {
+		offered = append(offered, p.name)
+	}
+	slices.Sort(offered)
+	used := []string{"connect-tcp", "connect-unix", "int80", "io-uring-setup", "kill", "mkdir", "nested", "ok",
+		"open-write", "ptrace-child", "read-file", "rename", "socket", "write-file"}
+	if !slices.Equal(offered, used) {
+		t.Errorf("the product offers %q, want %q", offered, used)
 	}
 }
 

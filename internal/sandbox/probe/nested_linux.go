@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,11 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attacks by a command that has made itself root of its own namespaces.
-var nestedProbes = []probe{
-	{"nested", "PATHS…", nested},
-	{"nested-proc", "", nestedProc},
-}
+var nestedProbes = []probe{{"nested", "PATHS…", nested}}
 
 // nested makes itself root of a user and mount namespace inside this one, where
 // it has every capability, and tries to get rid of the mounts that protect paths:
@@ -122,43 +117,22 @@ func isMountPoint(path string) bool {
 	return err1 == nil && err2 == nil && inside.Mnt_id != around.Mnt_id
 }
 
-// nestedProc mounts a fresh /proc in namespaces of its own, and unveils the old
-// one: root of this machine could write there what the kernel obeys everywhere.
-// It opens a setting for writing, and writes nothing.
-func nestedProc([]string) error {
-	const setting = "/proc/sys/kernel/core_pattern"
-	flags, err := mountFlags("/proc")
-	if err != nil {
-		return at("statfs", err)
+// remount adds a step that changes the flags of one mount, not of its filesystem.
+func (s *script) remount(path string, flags uintptr) int {
+	return s.try("mount", unix.SYS_MOUNT, 0, s.text(path), 0, unix.MS_REMOUNT|unix.MS_BIND|flags, 0)
+}
+
+// mountFlags is what a remount must repeat to change nothing.
+func mountFlags(path string) (uintptr, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return 0, err
 	}
-	// Only the child of an unshare would be in the namespace of processes.
-	s := script{flags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID}
-	s.becomeRoot()
-	label := func(i int, text string) int { s.calls[i].name = text; return i }
-	open := func(text string) int {
-		return label(s.try("open", unix.SYS_OPENAT, atCWD, s.text(setting), unix.O_WRONLY|quick, 0), text)
+	// These have the same value for statfs and mount.
+	const same = unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME
+	flags := uintptr(st.Flags) & same
+	if st.Flags&unix.ST_RELATIME != 0 {
+		flags |= unix.MS_RELATIME
 	}
-	attempts := []int{
-		label(s.remount("/proc/sys", flags&^unix.MS_RDONLY), "remount /proc/sys"),
-		open("open in the old"),
-		s.try("mount /proc", unix.SYS_MOUNT, s.text("proc"), s.text("/proc"), s.text("proc"), 0, 0),
-		open("open in the new"),
-	}
-	results, err := s.run()
-	if f, ok := errors.AsType[*failure](err); ok && f.call == "clone" {
-		fmt.Printf("clone: %s\ncontained\n", outcome(f.err))
-		return errQuiet
-	}
-	if err != nil {
-		return err
-	}
-	var opened []string
-	for _, i := range attempts {
-		errno := results[i].errno
-		fmt.Printf("%s: %s\n", s.calls[i].name, outcome(errnoOr(errno)))
-		if s.calls[i].nr == unix.SYS_OPENAT && errno == 0 {
-			opened = []string{setting}
-		}
-	}
-	return conclude(opened)
+	return flags, nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // What can be seen from inside.
-var factProbes = []probe{
+var factAttacks = []probe{
 	{"fds", "", inherited},
 	{"status", "", status},
 	{"sigmask", "", sigmask},

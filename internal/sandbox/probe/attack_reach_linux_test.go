@@ -12,7 +12,7 @@ import (
 )
 
 // Ways to reach somebody that filters of sockets may forget.
-var reachProbes = []probe{
+var reachAttacks = []probe{
 	{"socket-proto", "DOMAIN TYPE PROTOCOL", socketProto},
 	{"connect-proto", "ADDR:PORT TYPE PROTOCOL", connectProto},
 	{"fast-open", "ADDR:PORT", fastOpen},

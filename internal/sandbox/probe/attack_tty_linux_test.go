@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var ttyProbes = []probe{
+var ttyAttacks = []probe{
 	{"tty", "", tty},
 	{"tiocsti", "", tiocsti},
 }

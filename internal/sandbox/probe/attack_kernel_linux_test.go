@@ -7,8 +7,7 @@ import (
 )
 
 // Parts of the kernel that a command has no business with.
-var kernelProbes = []probe{
-	{"io-uring-setup", "", ioUringSetup},
+var kernelAttacks = []probe{
 	{"io-uring-enter", "", func([]string) error { return nowhere(unix.SYS_IO_URING_ENTER) }},
 	{"io-uring-register", "", func([]string) error { return nowhere(unix.SYS_IO_URING_REGISTER) }},
 	{"bpf", "", bpf},
@@ -19,15 +18,6 @@ var kernelProbes = []probe{
 	{"reboot", "", reboot},
 	{"swapon", "", swapon},
 	{"quotactl", "", quotactl},
-}
-
-func ioUringSetup([]string) error {
-	var params [120]byte // struct io_uring_params
-	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&params)), 0)
-	if errno != 0 {
-		return errno
-	}
-	return unix.Close(int(fd))
 }
 
 // nowhere makes a call on a descriptor that cannot exist.

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var ipcProbes = []probe{
+var ipcAttacks = []probe{
 	{"shm-create", "", func([]string) error { return sysV(unix.SYS_SHMGET, 4096, unix.SYS_SHMCTL) }},
 	{"sem-create", "", func([]string) error { return sysV(unix.SYS_SEMGET, 1, unix.SYS_SEMCTL) }},
 	{"msg-create", "", msgCreate},

@@ -4,41 +4,15 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strconv"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-var signalProbes = []probe{
-	{"kill", "PID SIG", kill},
+var signalAttacks = []probe{
 	{"kill-all", "", func([]string) error { return unix.Kill(-1, 0) }},
 	{"raise", "SIG", raise},
 	{"wait-signal", "SIG", waitSignal},
-}
-
-// signalNumber reads "TERM", "SIGTERM" or "15".
-func signalNumber(text string) (unix.Signal, error) {
-	if n, err := strconv.Atoi(text); err == nil && n >= 0 && n <= 64 {
-		return unix.Signal(n), nil
-	}
-	if sig := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(text), "SIG")); sig != 0 {
-		return sig, nil
-	}
-	return 0, errUsage
-}
-
-func kill(args []string) error {
-	pid, err := strconv.Atoi(args[0])
-	if err != nil {
-		return errUsage
-	}
-	sig, err := signalNumber(args[1])
-	if err != nil {
-		return err
-	}
-	return unix.Kill(pid, sig)
 }
 
 // raise sends itself a signal whose default disposition is back, as it would be

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var mountProbes = []probe{
+var mountAttacks = []probe{
 	{"mount-tmpfs", "PATH", mountTmpfs},
 	{"umount", "PATH", umount},
 	{"remount-rw", "PATH", remountRW},
@@ -61,26 +61,6 @@ func remountRW(args []string) error {
 		return err
 	}
 	return errnoOr(results[remounted].errno)
-}
-
-// remount adds a step that changes the flags of one mount, not of its filesystem.
-func (s *script) remount(path string, flags uintptr) int {
-	return s.try("mount", unix.SYS_MOUNT, 0, s.text(path), 0, unix.MS_REMOUNT|unix.MS_BIND|flags, 0)
-}
-
-// mountFlags is what a remount must repeat to change nothing.
-func mountFlags(path string) (uintptr, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(path, &st); err != nil {
-		return 0, err
-	}
-	// These have the same value for statfs and mount.
-	const same = unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME
-	flags := uintptr(st.Flags) & same
-	if st.Flags&unix.ST_RELATIME != 0 {
-		flags |= unix.MS_RELATIME
-	}
-	return flags, nil
 }
 
 // openTree copies the mount at / without attaching it.

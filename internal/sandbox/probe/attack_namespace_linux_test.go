@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var namespaceProbes = []probe{
+var namespaceAttacks = []probe{
 	{"unshare", "user|net|mnt|pid|ipc|uts|cgroup|time", unshare},
 	{"clone3-newuser", "", clone3NewUser},
 	{"setns", "PATH", setns},

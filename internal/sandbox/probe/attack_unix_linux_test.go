@@ -7,27 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var unixProbes = []probe{
+var unixAttacks = []probe{
 	{"unixpair", "", unixPair},
-	{"connect-unix", "PATH", func(a []string) error { return connectUnix(a[0]) }},
 	{"connect-abstract", "NAME", func(a []string) error { return connectUnix("@" + a[0]) }},
 	{"sendmsg-unix", "PATH", sendmsgUnix},
 	{"bind-unix", "PATH", bindUnix},
-}
-
-// unixSocket is a socket, and the address of path; "@" begins an abstract name.
-func unixSocket(path string, typ int) (int, *unix.SockaddrUnix, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, typ|unix.SOCK_CLOEXEC, 0)
-	return fd, &unix.SockaddrUnix{Name: path}, at("socket", err)
-}
-
-func connectUnix(path string) error {
-	fd, addr, err := unixSocket(path, unix.SOCK_STREAM)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return unix.Connect(fd, addr)
 }
 
 // sendmsgUnix sends a datagram to a path: a way around a filter of connect.
@@ -147,15 +131,4 @@ func nameOf(nr, fd uintptr) unix.Errno {
 	var addr unix.RawSockaddrAny
 	size := uint32(unsafe.Sizeof(addr))
 	return raw(nr, fd, uintptr(unsafe.Pointer(&addr)), uintptr(unsafe.Pointer(&size)))
-}
-
-// raw makes a system call. The pointers among args must be converted in the call
-// expression, as for unix.Syscall.
-//
-//go:uintptrescapes
-func raw(nr uintptr, args ...uintptr) unix.Errno {
-	var a [6]uintptr
-	copy(a[:], args)
-	_, _, errno := unix.Syscall6(nr, a[0], a[1], a[2], a[3], a[4], a[5])
-	return errno
 }
