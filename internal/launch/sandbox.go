@@ -134,5 +134,5 @@ func (l *judgedLog) explain(code int) *wire.DenialFact {
 	if err := l.Tail(denial.RecentBytes, denial.WindowEntries, func(e outlog.Entry) { recent.Add(e.Stream, e.Data) }); err != nil {
 		return nil
 	}
-	return denial.Explain(l.policy, l.policy.Cwd, code, &recent).Wire()
+	return denial.Explain(l.policy, code, &recent).Wire()
 }

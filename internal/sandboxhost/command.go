@@ -65,7 +65,7 @@ func (h *Host) Run(ctx context.Context, c Command, signals <-chan os.Signal) (Re
 	c.stream(process, tty, out, signals)
 	result := Result{Code: out.code, Output: out.err}
 	if out.code != 0 && prepared.Plan.Shape != sandbox.ShapeOpen {
-		result.Denied, result.Denial = out.denial(prepared.Policy, c.Dir)
+		result.Denied, result.Denial = out.denial(prepared.Policy)
 	}
 	return result, nil
 }
@@ -171,7 +171,7 @@ func (o *commandOutput) Close() {}
 
 // denial reports whether the sandbox may be the reason for the failure of the command, and
 // what is known about it, which may be nil.
-func (o *commandOutput) denial(policy *sandbox.Policy, cwd string) (bool, *wire.DenialFact) {
+func (o *commandOutput) denial(policy *sandbox.Policy) (bool, *wire.DenialFact) {
 	var judge denial.Judge
 	var recent denial.Recent
 	for _, c := range o.newest.chunks {
@@ -181,7 +181,7 @@ func (o *commandOutput) denial(policy *sandbox.Policy, cwd string) (bool, *wire.
 	if !judge.Denied(o.code) {
 		return false, nil
 	}
-	return true, denial.Explain(policy, cwd, o.code, &recent).Wire()
+	return true, denial.Explain(policy, o.code, &recent).Wire()
 }
 
 // A window is the newest output, as much as a failure is judged by.

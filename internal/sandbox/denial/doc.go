@@ -2,12 +2,12 @@
 // process, and what is known about it. It sees no process and no file: only the
 // exit code, the newest output and the policy.
 //
-// A [Judge] follows the rule that clients know: it looks for a few phrases in
+// A [Judge] (judge.go) follows the rule that clients know: it looks for a few phrases in
 // the output. It errs in both directions, and must, because clients decide by it
 // whether to ask a person.
 //
-// [Explain] adds what can be told with more certainty: which path or which kind
-// of system call it was, and by which rule. It says nothing rather than guess: a
-// path is named in the output together with an error of the system, and the
-// policy gives exactly that error for it.
+// [Explain] (explain.go) adds what can be told with more certainty: which path or which kind
+// of system call it was, and by which rule. It says nothing rather than guess: a line of the
+// output names an absolute path (paths.go) together with an error of the system, and the
+// policy gives exactly that error for it. [Recent] (recent.go) keeps the lines that it looks at.
 package denial

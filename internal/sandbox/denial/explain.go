@@ -3,6 +3,7 @@ package denial
 import (
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -65,7 +66,7 @@ var osErrors = [...]string{
 }
 
 const (
-	// lookBack is how many lines before the error belong to the same message.
+	// lookBack is how many lines of a trace before the error are looked at.
 	lookBack = 6
 
 	// maxPath is the longest path that the system takes.
@@ -73,19 +74,19 @@ const (
 )
 
 // Explain returns what is known about the failure of a process that exited with
-// code, nil if that is nothing. Cwd is where it started, policy what it was
-// confined to. The newest line that tells something decides.
+// code, nil if that is nothing. Policy is what the process was confined to. The newest line that
+// has an error of the system and tells something decides: by an absolute path, or by a word about the network.
 //
 // Paths are judged as they are written: one that leads through a symbolic link
-// may stay unexplained.
-func Explain(policy *sandbox.Policy, cwd string, code int, recent *Recent) *Fact {
+// may stay unexplained. Relative paths stay unexplained, because any word could be one.
+func Explain(policy *sandbox.Policy, code int, recent *Recent) *Fact {
 	switch code {
 	case 0:
 		return nil
 	case exitSIGSYS:
 		return &Fact{Syscall: SyscallKilled}
 	}
-	e := explainer{policy, cwd, recent.all()}
+	e := explainer{policy, recent.all()}
 	for i := len(e.lines) - 1; i >= 0; i-- {
 		if f := e.line(i); f != nil {
 			return f
@@ -96,14 +97,13 @@ func Explain(policy *sandbox.Policy, cwd string, code int, recent *Recent) *Fact
 
 type explainer struct {
 	policy *sandbox.Policy
-	cwd    string
 	lines  []line
 }
 
 // line explains the error that a line reports.
 func (e *explainer) line(i int) *Fact {
 	text := plain(e.lines[i].text)
-	kind, before, after, found := splitError(text)
+	kind, found := errorIn(text)
 	switch {
 	case !found:
 		return nil
@@ -113,11 +113,7 @@ func (e *explainer) line(i int) *Fact {
 		}
 		return nil
 	}
-	names := pathsIn(before, after)
-	if len(names) == 0 {
-		names = e.pathsBefore(i, before)
-	}
-	for _, name := range names {
+	for _, name := range absolutePaths(text) {
 		if f := e.path(kind, name); f != nil {
 			return f
 		}
@@ -125,18 +121,15 @@ func (e *explainer) line(i int) *Fact {
 	return nil
 }
 
-// splitError finds the last error in a line.
-func splitError(text string) (kind osError, before, after string, found bool) {
+// errorIn finds the last error in a line.
+func errorIn(text string) (kind osError, found bool) {
 	lowered, at := lowerASCII(text), -1
 	for k, name := range osErrors {
 		if i := strings.LastIndex(lowered, name); i > at {
 			at, kind = i, osError(k)
 		}
 	}
-	if at < 0 {
-		return 0, "", "", false
-	}
-	return kind, text[:at], text[at+len(osErrors[kind]):], true
+	return kind, at >= 0
 }
 
 // lowerASCII keeps the length, so that positions stay right.
@@ -152,12 +145,6 @@ func lowerASCII(text string) string {
 
 // path explains an error about a path by the rule for it.
 func (e *explainer) path(kind osError, name string) *Fact {
-	if !path.IsAbs(name) {
-		if !path.IsAbs(e.cwd) {
-			return nil
-		}
-		name = e.cwd + "/" + name
-	}
 	name = path.Clean(name)
 	if len(name) > maxPath || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) {
 		return nil
@@ -186,30 +173,6 @@ func private(name string) bool {
 	return false
 }
 
-// pathsBefore looks for the paths of an error that stands alone, as the last of
-// several causes: an earlier line says what was being done.
-func (e *explainer) pathsBefore(i int, before string) []string {
-	number := strings.TrimRight(strings.TrimSpace(before), ":")
-	if !isNumber(number) && number != "" {
-		return nil
-	}
-	chained := number != ""
-	for k := range e.earlier(i) {
-		text := plain(e.lines[k].text)
-		if strings.HasPrefix(lowerASCII(strings.TrimSpace(text)), "caused by") {
-			chained = true
-			continue
-		}
-		if !chained {
-			return nil
-		}
-		if names := pathsIn(text, ""); len(names) > 0 {
-			return names
-		}
-	}
-	return nil
-}
-
 // earlier yields the few lines of the same stream before line i, newest first.
 func (e *explainer) earlier(i int) func(yield func(int) bool) {
 	return func(yield func(int) bool) {
@@ -226,8 +189,8 @@ func (e *explainer) earlier(i int) func(yield func(int) bool) {
 }
 
 // networkWords are in messages about the network, besides in paths.
-var networkWords = wordSet(`socket sockets connect connecting connection bind binding listen listening network sendto
-	sendmsg tcp udp dial urlopen getaddrinfo netlink`)
+var networkWords = []string{"socket", "sockets", "connect", "connecting", "connection", "bind", "binding", "listen", "listening",
+	"network", "sendto", "sendmsg", "tcp", "udp", "dial", "urlopen", "getaddrinfo", "netlink"}
 
 // aboutNetwork reports whether an error was met while using the network. The
 // trace before it tells as well: those lines are indented.
@@ -265,7 +228,7 @@ func mentionsNetwork(text string) (network, mount bool) {
 			continue
 		}
 		for part := range strings.FieldsFuncSeq(word, func(r rune) bool { return r < 'a' || r > 'z' }) {
-			network = network || networkWords()[part]
+			network = network || slices.Contains(networkWords, part)
 			mount = mount || part == "mount"
 		}
 	}
