@@ -53,16 +53,16 @@ func Wait(ctx context.Context, fd int, mode Mode) error {
 // Lock opens a lock file, which it makes if there is none, and waits until it has the file's exclusive lock or ctx ends. The
 // lock ends when the file is closed. A symbolic link is refused.
 func Lock(ctx context.Context, name string) (*os.File, error) {
-	return open(name, func(fd int) error { return Wait(ctx, fd, Exclusive) })
+	return open(name, os.O_CREATE, func(fd int) error { return Wait(ctx, fd, Exclusive) })
 }
 
-// TryLock is [Lock] without the waiting.
+// TryLock is [Lock] for a file that exists, without the waiting.
 func TryLock(name string) (*os.File, error) {
-	return open(name, func(fd int) error { return Try(fd, Exclusive) })
+	return open(name, 0, func(fd int) error { return Try(fd, Exclusive) })
 }
 
-func open(name string, lock func(fd int) error) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|noFollow, 0o600)
+func open(name string, create int, lock func(fd int) error) (*os.File, error) {
+	f, err := os.OpenFile(name, create|os.O_RDWR|noFollow, 0o600)
 	if err != nil {
 		return nil, err
 	}

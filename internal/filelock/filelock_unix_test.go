@@ -96,6 +96,9 @@ func TestWaitEndsWithTheLockOrTheContext(t *testing.T) {
 	if _, err := TryLock(name); !errors.Is(err, ErrHeld) {
 		t.Errorf("without waiting: %v", err)
 	}
+	if _, err := TryLock(name + "-missing"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without a file: %v", err)
+	}
 	got := make(chan error, 1)
 	go func() { // ends with the lock
 		second, err := Lock(context.Background(), name)

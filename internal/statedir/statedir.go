@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -70,22 +71,30 @@ func sweep(parent string, log *slog.Logger) {
 			log.Warn("cannot remove the state of a server that is gone: not a directory of this user", "dir", path)
 			continue
 		}
+		// A directory without a lock is left by a server that was killed while it made or removed it, or is being removed.
+		// A new lock file in it would be in the way of the server that removes it.
 		lock, err := filelock.TryLock(filepath.Join(path, lockName))
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := proc.SweepNotes(filepath.Join(path, commandsName), log); err != nil {
-			log.Warn("cannot end the commands of a server that is gone", "dir", path, "err", err)
-		}
-		if err := upload.Sweep(filepath.Join(path, uploadsName)); err != nil {
-			log.Warn("cannot clean up after the uploads of a server that is gone", "dir", path, "err", err)
+		sweepOne(path, log)
+		if lock != nil {
 			lock.Close()
-			continue // the next server tries again
 		}
-		if err := os.RemoveAll(path); err != nil {
-			log.Warn("cannot remove the state of a server that is gone", "dir", path, "err", err)
-		}
-		lock.Close()
+	}
+}
+
+// sweepOne ends what a server that is gone has left running, and removes its directory.
+func sweepOne(path string, log *slog.Logger) {
+	if err := proc.SweepNotes(filepath.Join(path, commandsName), log); err != nil {
+		log.Warn("cannot end the commands of a server that is gone", "dir", path, "err", err)
+	}
+	if err := upload.Sweep(filepath.Join(path, uploadsName)); err != nil {
+		log.Warn("cannot clean up after the uploads of a server that is gone", "dir", path, "err", err)
+		return // the next server tries again
+	}
+	if err := os.RemoveAll(path); err != nil {
+		log.Warn("cannot remove the state of a server that is gone", "dir", path, "err", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/tetherexec/tether/internal/statedir"
@@ -42,6 +43,31 @@ func TestStateDirectoriesOfDeadServersAreRemoved(t *testing.T) {
 		if count() != 1-i {
 			t.Errorf("%d directories left", count())
 		}
+	}
+}
+
+// Servers that start and end at the same time do not disturb each other.
+func TestServersComeAndGo(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var servers sync.WaitGroup
+	for range 4 {
+		servers.Go(func() {
+			for range 50 {
+				d, err := statedir.Open(dir, slog.New(slog.DiscardHandler))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := d.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	servers.Wait()
+	if left, _ := filepath.Glob(filepath.Join(dir, "server-*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }
 
