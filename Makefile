@@ -9,6 +9,9 @@ MODELTIME ?= 5m
 TIMEOUT   ?= 30m
 SOAKLIMIT ?= 90m
 
+# Without paths of this machine in what is built, all clones share Go's cache.
+export GOFLAGS := $(GOFLAGS) -trimpath
+
 GO_FILES = $(shell find . -name '*.go' -not -path './.*')
 
 .DEFAULT_GOAL := help
@@ -18,8 +21,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/tether, and bin/tether-mcp for `tether mcp`
-	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/tether ./cmd/tether
-	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -tags mcp -o bin/tether-mcp ./cmd/tether
+	@CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/tether ./cmd/tether
+	@CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -tags mcp -o bin/tether-mcp ./cmd/tether
 
 run: bubblewrap build ## build, install what is missing, serve on loopback; LISTEN=ws://IP:PORT
 	@exec bin/tether serve --listen $(LISTEN)
