@@ -18,8 +18,8 @@ import (
 // acksHello is the first answer of a server that wants acknowledgements.
 const acksHello = `{"sessionId":"S","tether":{"version":"1","publicId":"p","ttlMs":30000,"features":["ack"]}}`
 
-// While much is on its way to a server that is slow to take it, what comes from it is
-// still delivered: acknowledgements wait behind the rest, nobody waits for them.
+// If a server is slow to take what the client sends, the client still delivers the server's output:
+// acknowledgements wait in the send queue, and delivery does not wait for them.
 func TestAcknowledgeWithoutWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestLostAcknowledgement(t *testing.T) {
 	wait()
 }
 
-// Output that nobody wants any more is acknowledged by its size too.
+// The client acknowledges output by its size also after the last reader has gone.
 func TestAcknowledgeUnwanted(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)

@@ -108,7 +108,7 @@ func (d *webSocket) connectPlain(ctx context.Context) (net.Conn, error) {
 	if d.opts.Connect != nil {
 		return d.opts.Connect(ctx)
 	}
-	// Keep-alive finds dead peers while nobody pings: during the upgrade.
+	// TCP keep-alive finds a dead peer during the upgrade, before the connection sends pings.
 	dial := (&net.Dialer{KeepAlive: 15 * time.Second}).DialContext
 	if d.socket != "" {
 		return dial(ctx, "unix", d.socket)

@@ -37,7 +37,7 @@ func TestClosedWithoutExit(t *testing.T) {
 	}
 }
 
-// Who uses a client while it is being closed gets an error, and Close misses nobody.
+// Calls during Close return, and they leave no goroutine behind (TestMain looks for those).
 func TestUseWhileClosing(t *testing.T) {
 	t.Parallel()
 	url := tethertest.StartServer(t, server.Config{}).URL

@@ -25,7 +25,7 @@ func (p *process) of(s outlog.Stream) *stream {
 }
 
 // Append implements proc.Sink. It keeps what the client wants and drops the rest,
-// so that a command never waits for output that nobody will get.
+// so that a command never waits because of output that is not delivered.
 func (p *process) Append(from outlog.Stream, b []byte) error {
 	s := p.of(from)
 	p.mu.Lock()
@@ -45,7 +45,7 @@ func (p *process) Append(from outlog.Stream, b []byte) error {
 	full = full || !s.unlimited && s.taken >= s.limit
 	p.mu.Unlock()
 	if p.log != nil && !p.notes.noDeltas {
-		p.log.Append(from, b) // an error: nobody is left to get it
+		p.log.Append(from, b) // an error says that the log is closed: the client has gone
 	}
 	if full { // and only now: the end must not overtake the output
 		p.mu.Lock()

@@ -2,7 +2,7 @@
 //
 // [Files] is what a request needs; [Direct] serves it with the rights of this process, [Screened] reads with a
 // check of each file, and package files/confined serves it inside a sandbox. Promises: a request that must not
-// follow links never does, whoever moves them meanwhile; no request waits for a FIFO, a terminal or a device;
+// follow links never does, even if another program swaps names meanwhile; no request waits for a FIFO, a terminal or a device;
 // a file that is written has its old content or the new one wherever a rename changes nothing else about
 // the file. Errors are *[Error], whose text and code are those of the wire.
 //

@@ -1,6 +1,7 @@
 package at
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -15,45 +16,47 @@ func TestTemporary(t *testing.T) {
 	must(t, err)
 	defer unix.Close(fd)
 	for _, named := range []bool{false, true} {
-		must(t, os.WriteFile(dir+"/old", []byte("old"), 0o644))
-		for _, c := range []struct {
-			name string
-			do   func(*Temporary) error
-			err  error
-			old  string // what the old file has then
-			new  string // what the new name has then; empty: it is missing
-		}{
-			{"appear", func(f *Temporary) error { return f.Appear("new") }, nil, "old", "content"},
-			{"appear again", func(f *Temporary) error { return f.Appear("old") }, unix.EEXIST, "old", ""},
-			{"give up", func(f *Temporary) error { return nil }, nil, "old", ""},
-			{"replace", func(f *Temporary) error { return f.Replace("old") }, nil, "content", ""},
-			{"replace nothing", func(f *Temporary) error { return f.Replace("new") }, nil, "content", "content"},
-		} {
-			f, err := NewTemporary(fd, 0o600, named)
-			if err == ErrNeedsName {
-				t.Skip("this file system has no files without a name")
+		t.Run(fmt.Sprintf("named %v", named), func(t *testing.T) {
+			must(t, os.WriteFile(dir+"/old", []byte("old"), 0o644))
+			for _, c := range []struct {
+				name string
+				do   func(*Temporary) error
+				err  error
+				old  string // what the old file has then
+				new  string // what the new name has then; empty: it is missing
+			}{
+				{"appear", func(f *Temporary) error { return f.Appear("new") }, nil, "old", "content"},
+				{"appear again", func(f *Temporary) error { return f.Appear("old") }, unix.EEXIST, "old", ""},
+				{"give up", func(f *Temporary) error { return nil }, nil, "old", ""},
+				{"replace", func(f *Temporary) error { return f.Replace("old") }, nil, "content", ""},
+				{"replace nothing", func(f *Temporary) error { return f.Replace("new") }, nil, "content", "content"},
+			} {
+				f, err := NewTemporary(fd, 0o600, named)
+				if err == ErrNeedsName {
+					t.Skip("this file system has no files without a name")
+				}
+				must(t, err)
+				_, err = unix.Write(f.Fd, []byte("content"))
+				must(t, err)
+				if err := c.do(f); err != c.err {
+					t.Errorf("%s: %v, want %v", c.name, err, c.err)
+				}
+				must(t, f.Remove())
+				unix.Close(f.Fd)
+				left, err := os.ReadDir(dir)
+				must(t, err)
+				want := 1
+				if c.new != "" {
+					want = 2
+				}
+				old, _ := os.ReadFile(dir + "/old")
+				fresh, _ := os.ReadFile(dir + "/new")
+				if len(left) != want || string(old) != c.old || string(fresh) != c.new {
+					t.Errorf("%s: the directory has %v, old %q, new %q", c.name, left, old, fresh)
+				}
+				os.Remove(dir + "/new")
 			}
-			must(t, err)
-			_, err = unix.Write(f.Fd, []byte("content"))
-			must(t, err)
-			if err := c.do(f); err != c.err {
-				t.Errorf("%s, named %v: %v, want %v", c.name, named, err, c.err)
-			}
-			must(t, f.Remove())
-			unix.Close(f.Fd)
-			left, err := os.ReadDir(dir)
-			must(t, err)
-			want := 1
-			if c.new != "" {
-				want = 2
-			}
-			old, _ := os.ReadFile(dir + "/old")
-			fresh, _ := os.ReadFile(dir + "/new")
-			if len(left) != want || string(old) != c.old || string(fresh) != c.new {
-				t.Errorf("%s, named %v: the directory has %v, old %q, new %q", c.name, named, left, old, fresh)
-			}
-			os.Remove(dir + "/new")
-		}
+		})
 	}
 }
 

@@ -28,7 +28,7 @@ type Op uint8
 // The operations, named as in [files.Files].
 const (
 	OpRules  Op = iota // the first message: Body is a rulebook
-	OpCancel           // nobody waits for the answer any more
+	OpCancel           // the client has given the request up
 	OpOpen
 	OpReplace
 	OpWriteFile // Body is the data
