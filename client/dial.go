@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -31,6 +30,7 @@ type dialer interface {
 type webSocket struct {
 	address string   // as given
 	url     *url.URL // of the upgrade
+	host    string   // of the URL: an address, or a name in lower case and in ASCII
 	socket  string   // path of a Unix socket, or empty
 	near    bool
 	opts    Options
@@ -52,8 +52,13 @@ func dialerOf(address string, o Options) (dialer, error) {
 		if u.Host == "" {
 			return nil, fmt.Errorf("address of the server: no host in %q", address)
 		}
-		ip, err := netip.ParseAddr(u.Hostname())
-		d.near = err == nil && ip.IsLoopback() || u.Hostname() == "localhost"
+		d.host = strings.ToLower(u.Hostname())
+		if !host.IsASCII(d.host) {
+			if d.host, err = host.ToASCII(d.host); err != nil {
+				return nil, fmt.Errorf("address of the server: the host in %q: %w", address, err)
+			}
+		}
+		d.near = host.IsThisMachine(d.host)
 	case "unix":
 		path := strings.TrimPrefix(address, "unix://")
 		if !strings.HasPrefix(path, "/") {
@@ -99,7 +104,7 @@ func (d *webSocket) connect(ctx context.Context) (net.Conn, error) {
 	if d.opts.TLS != nil {
 		config = d.opts.TLS.Clone()
 	}
-	config.ServerName = cmp.Or(config.ServerName, d.url.Hostname())
+	config.ServerName = cmp.Or(config.ServerName, d.host)
 	return tls.Client(conn, config), nil // the handshake comes with the upgrade
 }
 
@@ -113,10 +118,7 @@ func (d *webSocket) connectPlain(ctx context.Context) (net.Conn, error) {
 	if d.socket != "" {
 		return dial(ctx, "unix", d.socket)
 	}
-	address, err := d.target()
-	if err != nil {
-		return nil, err
-	}
+	address := d.target()
 	proxy := d.proxyFor(address, os.Environ())
 	if proxy == nil {
 		return dial(ctx, "tcp", address)
@@ -129,18 +131,12 @@ func (d *webSocket) connectPlain(ctx context.Context) (net.Conn, error) {
 }
 
 // target is the host and port of the server.
-func (d *webSocket) target() (string, error) {
-	name, port := strings.ToLower(d.url.Hostname()), "80"
+func (d *webSocket) target() string {
+	port := "80"
 	if d.url.Scheme == "wss" {
 		port = "443"
 	}
-	if !host.IsASCII(name) {
-		var err error
-		if name, err = host.ToASCII(name); err != nil {
-			return "", fmt.Errorf("the host in the address: %w", err)
-		}
-	}
-	return net.JoinHostPort(name, cmp.Or(d.url.Port(), port)), nil
+	return net.JoinHostPort(d.host, cmp.Or(d.url.Port(), port))
 }
 
 // proxyFor returns the proxy that the environment names for a server, or nil. A server on this machine is never reached

@@ -15,11 +15,8 @@ func proxyOf(t *testing.T, server string, env ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, err := d.(*webSocket).target()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p := d.(*webSocket).proxyFor(address, env); p != nil {
+	ws := d.(*webSocket)
+	if p := ws.proxyFor(ws.target(), env); p != nil {
 		return p.Address()
 	}
 	return ""
@@ -50,6 +47,13 @@ func TestWhichProxy(t *testing.T) {
 		"ws://127.8.8.8:7777":           "",
 		"ws://[::1]:7777":               "",
 		"wss://localhost":               "",
+		"ws://LocalHost:7777":           "",
+		"ws://localhost.:7777":          "",
+		"ws://ｌocalhost:7777":           "",
+		"ws://a.localhost:7777":         "",
+		"ws://0.0.0.0:7777":             "",
+		"ws://[::]:7777":                "",
+		"ws://[::ffff:127.0.0.1]:7777":  "",
 		"wss://localhost.example":       "secure:2",
 		"ws://[2001:db8::1]:7777/a?b#c": "plain:1",
 	} {

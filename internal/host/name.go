@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"unicode/utf8"
 
@@ -43,6 +44,17 @@ func toASCII(profile *idna.Profile, name string) (string, error) {
 		return "", errUTF8
 	}
 	return profile.ToASCII(name)
+}
+
+// IsThisMachine reports whether a name or an address leads to the machine that uses it: localhost, a name below it, a
+// loopback address, or the unspecified address. A name is in lower case.
+func IsThisMachine(name string) bool {
+	if a, err := netip.ParseAddr(name); err == nil {
+		a = a.Unmap()
+		return a.IsLoopback() || a.IsUnspecified()
+	}
+	name = strings.TrimSuffix(name, ".")
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
 // IsASCII reports whether all characters of s are ASCII.

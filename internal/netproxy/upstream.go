@@ -5,15 +5,14 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"strings"
 
 	"github.com/tetherexec/tether/internal/host"
 	"github.com/tetherexec/tether/internal/netpolicy"
 )
 
 // upstreamFor returns the proxy of the environment to go through for q, or nil. Tunnels use HTTP_PROXY if there is no
-// HTTPS_PROXY. Hosts on this machine or in its network are reached directly, and so are those that SOCKS5 clients ask
-// for.
+// HTTPS_PROXY. This machine and private addresses (not names that lead to them) are reached directly, and so are the
+// hosts that SOCKS5 clients ask for.
 func upstreamFor(proxies *host.Proxies, q netpolicy.Query) *host.Proxy {
 	var up *host.Proxy
 	switch q.Protocol {
@@ -35,13 +34,11 @@ func upstreamFor(proxies *host.Proxies, q netpolicy.Query) *host.Proxy {
 
 func addressOf(q netpolicy.Query) string { return net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port))) }
 
-func isLocal(host string) bool {
-	a, err := netip.ParseAddr(host)
-	if err != nil {
-		return host == "localhost" || strings.HasSuffix(host, ".localhost")
-	}
+// isLocal reports whether a host is this machine, or has a private address and is named by it.
+func isLocal(name string) bool {
+	a, err := netip.ParseAddr(name)
 	a = a.Unmap()
-	return a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsUnspecified()
+	return host.IsThisMachine(name) || err == nil && (a.IsPrivate() || a.IsLinkLocalUnicast())
 }
 
 // dialUpstream opens a connection to address by way of an upstream proxy.
