@@ -60,7 +60,7 @@ func (d Dialer) Tunnel(ctx context.Context, p *Proxy, address string) (net.Conn,
 	} else {
 		err = p.connect(c, address)
 	}
-	if !stop() && err == nil {
+	if !stop() { // c was closed, which is then the error of the proxy's answer
 		err = context.Cause(ctx)
 	}
 	if err != nil {

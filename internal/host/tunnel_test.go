@@ -3,6 +3,7 @@ package host
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -107,6 +108,8 @@ func TestTunnelEndsWithContext(t *testing.T) {
 			if c, err := (Dialer{}).Tunnel(ctx, p, "a.example:443"); err == nil {
 				c.Close()
 				t.Error("there is a tunnel")
+			} else if !errors.Is(err, context.Canceled) {
+				t.Errorf("the reason is %v", err)
 			}
 			<-gone
 		})
