@@ -111,6 +111,7 @@ func sendLines(stdin io.Reader, conn io.Writer) error {
 // ends, and returns why.
 func receiveLines(in *bufio.Reader, stdout io.Writer) error {
 	out := bufio.NewWriterSize(clientWriter{stdout}, pumpBuffer)
+	fragmented := false // a message has begun
 	for {
 		if in.Buffered() == 0 { // nothing follows at once
 			if err := out.Flush(); err != nil {
@@ -121,21 +122,21 @@ func receiveLines(in *bufio.Reader, stdout io.Writer) error {
 		if err != nil {
 			return errors.Join(err, out.Flush())
 		}
-		switch {
-		case h.Masked || h.Reserved != 0:
-			return errors.New("it sent a frame that makes no sense")
-		case h.Op.IsControl():
+		if err := h.Check(false, fragmented); err != nil {
+			return errors.Join(fmt.Errorf("it sent a frame that makes no sense: %w", err), out.Flush())
+		}
+		if h.Op.IsControl() {
 			if err := readControl(in, h); err != nil {
 				return errors.Join(err, out.Flush())
 			}
-		default:
-			if _, err := io.CopyN(out, in, h.Length); err != nil {
+			continue
+		}
+		if _, err := io.CopyN(out, in, h.Length); err != nil {
+			return err
+		}
+		if fragmented = !h.Fin; h.Fin {
+			if err := out.WriteByte('\n'); err != nil {
 				return err
-			}
-			if h.Fin {
-				if err := out.WriteByte('\n'); err != nil {
-					return err
-				}
 			}
 		}
 	}
@@ -143,9 +144,6 @@ func receiveLines(in *bufio.Reader, stdout io.Writer) error {
 
 // readControl reads a control frame; a goodbye comes back as an error.
 func readControl(in io.Reader, h websocket.Header) error {
-	if h.Length > websocket.MaxControl {
-		return errors.New("it sent a frame that makes no sense")
-	}
 	payload := make([]byte, h.Length)
 	if _, err := io.ReadFull(in, payload); err != nil {
 		return err
@@ -153,8 +151,14 @@ func readControl(in io.Reader, h websocket.Header) error {
 	if h.Op != websocket.Close {
 		return nil
 	}
-	code, reason, _ := websocket.ParseClose(payload) // the end in any case
-	if reason == "" {
+	if len(payload) == 0 {
+		return errors.New("it closed the connection without a reason")
+	}
+	code, reason, err := websocket.ParseClose(payload)
+	switch {
+	case err != nil:
+		return fmt.Errorf("it sent a %w", err)
+	case reason == "":
 		return fmt.Errorf("close code %d", code)
 	}
 	return errors.New(reason)

@@ -99,10 +99,15 @@ func TestReceiveLines(t *testing.T) {
 	for name, frame := range map[string]frames.Frame{
 		"masked":   frames.Text([]byte("x")).FromClient(),
 		"reserved": {Fin: true, Reserved: 4, Op: frames.OpText},
+		"unknown":  part(3, true, "x"),
+		"stray":    part(frames.OpContinuation, true, "x"),
 	} {
 		if out, err := receivedFrom(t, frame); out != "" || err == nil || errors.Is(err, io.EOF) {
 			t.Errorf("%s: %q, %v", name, out, err)
 		}
+	}
+	if _, err := receivedFrom(t, part(8, true, "")); err == nil || !strings.Contains(err.Error(), "without a reason") {
+		t.Errorf("a close frame without a code: %v", err)
 	}
 }
 

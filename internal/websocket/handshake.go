@@ -16,6 +16,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 const (
@@ -108,7 +110,7 @@ func checkAnswer(h http.Header, key string) error {
 	switch {
 	case !strings.EqualFold(h.Get("Upgrade"), "websocket"):
 		return errors.New("the server upgrades to something else than a WebSocket")
-	case !strings.EqualFold(h.Get("Connection"), "upgrade"):
+	case !httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade"):
 		return errors.New("the server's upgrade has no header `Connection: upgrade`")
 	case h.Get("Sec-WebSocket-Accept") != AcceptKey(key):
 		return errors.New("the server's upgrade does not answer our key")

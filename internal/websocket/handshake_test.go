@@ -59,6 +59,13 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
+// Between this client and its server, a proxy may have added to the header.
+func TestUpgradeAnsweredWithList(t *testing.T) {
+	if _, _, err := upgradeWith(t, nil, strings.Replace(accepted, "Connection: Upgrade", "Connection: keep-alive, Upgrade", 1)+"\r\n"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestUpgradeRefused(t *testing.T) {
 	_, _, err := upgradeWith(t, nil, "HTTP/1.1 401 Unauthorized\r\nContent-Length: 5\r\n\r\nno, \n")
 	refusal, ok := errors.AsType[*StatusError](err)
