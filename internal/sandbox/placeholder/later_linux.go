@@ -31,25 +31,24 @@ func (l *Ledger) keep(file string) {
 	}
 }
 
-// drop removes a registry file that nobody uses, and what it stands for. True: it is ours to
-// remove, but another ledger guards it.
-func (l *Ledger) drop(file string) (guarded bool) {
+// drop removes a registry file that no ledger uses, and what it stands for.
+func (l *Ledger) drop(file string) {
 	r, err := openRecord(file, 0)
 	switch {
 	case err == nil:
-		return l.retire(r, nil, false)
+		l.retire(r, nil, false)
 	case !errors.Is(err, fs.ErrNotExist):
 		l.log.Warn("placeholder not swept", "err", err)
 	}
-	return false
 }
 
 // later notes a registry file whose placeholder another ledger guards. After
-// Close, it is left to the next server.
+// Close, it is left to StartSweeper, or to the next server.
 func (l *Ledger) later(file string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
+		l.left = true
 		return
 	}
 	l.busy[file] = true

@@ -234,7 +234,6 @@ func (l *Ledger) Close() error {
 		close(l.done)
 	}
 	var open []*slot
-	guarded := false
 	for _, s := range l.slots {
 		open = append(open, s)
 	}
@@ -252,17 +251,14 @@ func (l *Ledger) Close() error {
 		s.mu.Lock() // a Hold under way ends first; one that comes later sees closed
 		if s.users > 0 {
 			s.users = 0
-			guarded = l.retire(s.record, s.grip, false) || guarded
+			l.retire(s.record, s.grip, false)
 			s.grip = nil
 		}
 		s.mu.Unlock()
 	}
 	for file := range left {
-		guarded = l.drop(file) || guarded
+		l.drop(file)
 	}
-	l.mu.Lock()
-	l.left = l.left || guarded
-	l.mu.Unlock()
 	if err := l.park.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("placeholder ledger: %w", err)
 	}

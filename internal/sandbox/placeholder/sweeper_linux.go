@@ -145,7 +145,8 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 }
 
 // sweepMade is Sweep, but leaves the registry files alone that servers keep for the next use
-// of a name. It returns how many placeholders other ledgers guard.
+// of a name. It returns how many placeholders are left: those that other ledgers guard, and
+// those whose registry files cannot be opened now.
 func (l *Ledger) sweepMade() (left int, err error) {
 	files, err := l.registryFiles()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -156,8 +157,12 @@ func (l *Ledger) sweepMade() (left int, err error) {
 	}
 	for _, file := range files {
 		r, err := openRecord(file, 0)
-		if err != nil {
-			continue // gone by now
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil { // of this process or of the disk: it can be tried again
+			left++
+			continue
 		}
 		if got, err := r.read(); err == nil && got.phase == nothing {
 			r.close()

@@ -56,6 +56,18 @@ func TestSweeperOutlivesLedger(t *testing.T) {
 	b.clean()
 }
 
+// A placeholder that a retry leaves behind while the ledger is being closed is the sweeper's too.
+func TestSweeperGetsWhatARetryLeaves(t *testing.T) {
+	b := newBench(t)
+	l := b.open()
+	b.must(l.Close())
+	b.must(l.StartSweeper("/no/such/program", nil)) // nothing is left
+	l.later("file")
+	if err := l.StartSweeper("/no/such/program", nil); err == nil {
+		t.Error("no sweeper is started")
+	}
+}
+
 // A sweeper leaves alone what servers of the same user use, or keep for the next use, and
 // ends when nothing is left for it, or when its time is over.
 func TestSweeperKeepsToItsOwn(t *testing.T) {
