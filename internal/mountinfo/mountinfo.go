@@ -35,7 +35,7 @@ func Parse(text string) ([]Mount, error) {
 	var mounts []Mount
 	for line := range strings.Lines(text) {
 		before, after, found := strings.Cut(line, " - ")
-		fields := strings.Fields(before) // number, parent, device, root, mount point, options, optional fields
+		fields := strings.Split(before, " ") // number, parent, device, root, mount point, options, optional fields
 		kind, _, typed := strings.Cut(after, " ")
 		if !found || !typed || len(fields) < 6 {
 			return nil, fmt.Errorf("unreadable mount: %q", line)

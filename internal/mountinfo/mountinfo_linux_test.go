@@ -9,7 +9,7 @@ import (
 func TestParse(t *testing.T) {
 	text := `22 1 0:20 / / rw,relatime shared:1 - ext4 /dev/root rw
 30 22 0:26 /user\040slice /sys/fs/cg\134roup ro,nosuid - cgroup2 none rw,nsdelegate
-31 22 0:27 / /mnt rw master:3 propagate_from:1 - tmpfs tmpfs rw
+31 22 0:27 / /m nt rw master:3 propagate_from:1 - tmpfs tmpfs rw
 `
 	got, err := Parse(text)
 	if err != nil {
@@ -18,7 +18,7 @@ func TestParse(t *testing.T) {
 	want := []Mount{
 		{"/", "/", "rw,relatime", "ext4", []string{"shared:1"}},
 		{"/user slice", `/sys/fs/cg\roup`, "ro,nosuid", "cgroup2", []string{}},
-		{"/", "/mnt", "rw", "tmpfs", []string{"master:3", "propagate_from:1"}},
+		{"/", "/m\u00a0nt", "rw", "tmpfs", []string{"master:3", "propagate_from:1"}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
