@@ -172,11 +172,11 @@ func (c *Conn) beginEnd(why error, owing bool) bool {
 	if t.closer != nil {
 		return false
 	}
+	c.writer.queue.end(why, owing) // before the timers, which change it
 	t.closer = time.AfterFunc(closeGrace, func() { c.stream.Close() })
 	if owing {
 		t.debts = time.AfterFunc(answerGrace, c.writer.stopOwing)
 	}
-	c.writer.queue.end(why, owing)
 	return true
 }
 
