@@ -63,11 +63,10 @@ func (c *Client) refillOne(p *Process) {
 	open := !p.missing.since.IsZero() && p.end.failure == nil
 	before := p.missing.last
 	due := open && (p.missing.full && !p.missing.asked || time.Since(p.missing.since) >= c.opts.timeouts.missing)
-	p.mu.Unlock()
-	if !open {
+	if !open { // with the lock, so that an event which is missed from now on is noted after this
 		c.processes.setIncomplete(p, false)
-		return
 	}
+	p.mu.Unlock()
 	if !due {
 		return
 	}
