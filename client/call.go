@@ -2,7 +2,7 @@ package client
 
 import "context"
 
-// A repeat says what to do with a request whose connection was lost before its answer
+// A Repeat says what to do with a request whose connection was lost before its answer
 // came. A request that surely was not sent is sent again in any case.
 type Repeat uint8
 

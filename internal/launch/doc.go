@@ -12,7 +12,7 @@
 //
 // Where a change belongs: launch.go has the order of a start and the environment,
 // sandbox.go the sandbox and the verdict, network.go the proxies, ask.go the
-// questions to the client about hosts, decisions.go their count, snapshot.go the
+// questions to the client about hosts, decisions.go the count of all decisions, snapshot.go the
 // login shells.
 //
 // The package knows neither connections nor what a session keeps. It asks the

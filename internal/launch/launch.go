@@ -53,6 +53,9 @@ type Launcher struct {
 
 // New returns a launcher. Close it when the last command has ended.
 func New(c Config, owner Owner, log *slog.Logger) *Launcher {
+	if c.Decisions == nil {
+		c.Decisions = new(NetworkDecisions)
+	}
 	return &Launcher{config: c, owner: owner, log: log, snapshots: shellsnap.NewCache(log)}
 }
 

@@ -165,7 +165,7 @@ func (c *Cursor) visitLocked(s *segment, visit func(Entry)) {
 
 // visitSpooledLocked reads an entry of a spooled segment and shows it. It gives
 // up the lock for good. If the block is reused meanwhile, which only happens to
-// entries that were sent, what was read is thrown away.
+// entries that were released, what was read is thrown away.
 func (c *Cursor) visitSpooledLocked(s *segment, visit func(Entry)) error {
 	l, sp := c.log, c.log.overflow.spool
 	l.mu.Unlock()

@@ -44,7 +44,7 @@ func NewPool(dir string, total int64) *Pool {
 	return &Pool{dir: dir, total: total, evictable: map[*Log]struct{}{}, waiting: map[*Log]struct{}{}}
 }
 
-// take reserves one block for l. When there is none, entries that were sent
+// take reserves one block for l. When there is none, entries that were released
 // make room, whichever log they belong to. When there are none of these either,
 // it returns errSpoolFull and l is poked as soon as it makes sense to try again,
 // unless that depends on the disk.

@@ -5,7 +5,7 @@
 // Handler in order and does not wait for the writer, unless the peer has as many
 // unanswered requests as it may have. The writer sends answers first, then
 // notifications of the sources that have some, in turn, one message each; it
-// asks a source for its next message only when the stream has taken the last.
+// asks a source for more only when the stream has taken the last batch.
 // Nothing else buffers notifications.
 //
 // Where a change belongs:

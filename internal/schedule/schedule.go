@@ -37,7 +37,7 @@ type Job struct {
 	// Paths are the files that the job depends on. The job begins when no earlier conflicting job is under way.
 	Paths []PathUse
 
-	// Passing jobs wait for earlier jobs that change their paths, but later jobs do not wait for them.
+	// Passing jobs wait for earlier jobs that change their paths. Later jobs wait for them only until they may begin.
 	Passing bool
 
 	lock *pathLock // nil if the job need not wait for its paths

@@ -30,7 +30,7 @@ type retention struct {
 type forgetEntry struct {
 	process *Process
 	sent    time.Time
-	at      time.Time // by the queue's clock
+	at      time.Time // by the clock of the retention
 }
 
 func (r *retention) clock(now time.Time) time.Time {
