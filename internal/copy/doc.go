@@ -21,7 +21,7 @@
 //	journal.go     what is remembered between two runs
 //	attributes.go  times and permissions; copies within the server's machine
 //	remote.go      paths, lists and errors of the server's machine, also for `tether fs`
-//	lock*.go       two copies to the same place at once
+//	umask_*.go     permissions that new files here do not get
 //
 // The package prints nothing and knows no flags: cmd/tether implements [Reporter].
 package copy
