@@ -71,7 +71,8 @@ func wantFailed(t *testing.T, p *client.Process, want string) error {
 	return err
 }
 
-func TestF13AnotherSession(t *testing.T) {
+// Scenario F13.
+func TestResumeAnsweredWithAnotherSession(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
@@ -87,7 +88,8 @@ func TestF13AnotherSession(t *testing.T) {
 // forgotten is what people are told of a session that the server does not know.
 const forgotten = "the server does not know the session any more: it was restarted, or there was no connection for too long; what ran in the session has ended"
 
-func TestF14Refused(t *testing.T) {
+// Scenario F14.
+func TestResumeRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		id   string
@@ -113,7 +115,8 @@ func TestF14Refused(t *testing.T) {
 }
 
 // A session that is attached elsewhere is asked for again and again.
-func TestF07Attached(t *testing.T) {
+// Scenario F07.
+func TestResumeWhileAttached(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
@@ -131,7 +134,8 @@ func TestF07Attached(t *testing.T) {
 	wait()
 }
 
-func TestF15CutBeforeCatchUp(t *testing.T) {
+// Scenario F15.
+func TestCutBeforeCatchUp(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
@@ -154,7 +158,8 @@ func TestF15CutBeforeCatchUp(t *testing.T) {
 	wait()
 }
 
-func TestF18Forgotten(t *testing.T) {
+// Scenario F18.
+func TestProcessForgottenByServer(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	c, p, first := started(t, s, client.Options{})
@@ -181,7 +186,7 @@ func TestF18Forgotten(t *testing.T) {
 }
 
 // F22: late and doubled events do nothing. F23: a flood before the answer is taken.
-func TestF22F23Flood(t *testing.T) {
+func TestOldEventsAndFloodDuringResume(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
@@ -212,7 +217,8 @@ func TestF22F23Flood(t *testing.T) {
 
 // What a server should not say. In each case the client comes back on a new
 // connection, and nothing is lost.
-func TestF25F26Garbage(t *testing.T) {
+// Scenarios F25 and F26.
+func TestMalformedMessagesFromServer(t *testing.T) {
 	t.Parallel()
 	for name, garbage := range map[string]string{
 		"F25 garbage":     `this is not JSON`,
@@ -237,7 +243,8 @@ func TestF25F26Garbage(t *testing.T) {
 }
 
 // What a client does not know does not disturb it.
-func TestF27F28Unknown(t *testing.T) {
+// Scenarios F27 and F28.
+func TestUnknownMessagesFromServer(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	c, p, first := started(t, s, client.Options{})
@@ -263,7 +270,8 @@ func TestF27F28Unknown(t *testing.T) {
 }
 
 // A hole is read after a while, though the connection is fine.
-func TestF47Hole(t *testing.T) {
+// Scenario F47.
+func TestMissingEventIsRead(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Impatient(client.Options{}))
@@ -276,7 +284,8 @@ func TestF47Hole(t *testing.T) {
 }
 
 // A hole with too much behind it is read at once.
-func TestF49FullHole(t *testing.T) {
+// Scenario F49.
+func TestMissingEventIsReadAtOnceWhenBufferIsFull(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
@@ -309,7 +318,8 @@ func TestF49FullHole(t *testing.T) {
 }
 
 // Output that the server does not have any more is a gap; the process goes on.
-func TestF19Gap(t *testing.T) {
+// Scenario F19.
+func TestEvictedOutputIsGap(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
@@ -344,7 +354,8 @@ func TestF19Gap(t *testing.T) {
 	}
 }
 
-func TestF53F54Contradictions(t *testing.T) {
+// Scenarios F53 and F54.
+func TestContradictoryReadAnswers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ answer, want string }{
 		"F53": {scripted.ReadAnswer(4, true, true, 1, 2, 3), "failed to recover process P: protocol error of the server: process close sequence 3 conflicts with recovered output"},
@@ -367,7 +378,8 @@ func TestF53F54Contradictions(t *testing.T) {
 }
 
 // An exit without a verdict makes the client ask.
-func TestF55OldServer(t *testing.T) {
+// Scenario F55.
+func TestExitWithoutVerdict(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})
@@ -426,7 +438,8 @@ func TestAmbiguousStart(t *testing.T) {
 	}
 }
 
-func TestF37CancelledStart(t *testing.T) {
+// Scenario F37.
+func TestCancelledStartIsTerminated(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	var first *scripted.Peer
@@ -548,7 +561,7 @@ func TestLastWriteOfSession(t *testing.T) {
 
 // F41: too many calls are refused here. F42: one more terminate is possible, and the
 // next one gives the connection up. F43: when the session is lost, all get to know.
-func TestF41F42F43ManyCalls(t *testing.T) {
+func TestLimitOfConcurrentCalls(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{})

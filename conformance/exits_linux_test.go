@@ -90,7 +90,7 @@ func denialRows() []row {
 
 // X18: a child that is only a moment late is heard. On a busy machine one may be later
 // than that; not each time.
-func TestX18(t *testing.T) {
+func TestDenialOfLateChild(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx, s := newFixture(t, a), a.take(t)
 		fx.handOver()

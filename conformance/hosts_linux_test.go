@@ -74,8 +74,8 @@ func TestBubblewrapMissing(t *testing.T) {
 	})
 }
 
-// H2: namespaces are forbidden by a system call filter, as in a container.
-func TestH2(t *testing.T) {
+// H02: namespaces are forbidden by a system call filter, as in a container.
+func TestNamespacesForbiddenByFilter(t *testing.T) {
 	notForReference(t, "the command is started and exits 1")
 	eachAccount(t, func(t *testing.T, a *account) {
 		filter, err := os.CreateTemp(a.dir, "filter-")
@@ -124,8 +124,8 @@ func noNamespaces(t *testing.T) []byte {
 	return b
 }
 
-// H3: the number of user namespaces is limited to none.
-func TestH3(t *testing.T) {
+// H03: the number of user namespaces is limited to none.
+func TestNoUserNamespacesLeft(t *testing.T) {
 	notForReference(t, "the command is started and exits 1")
 	a := ordinary(t)
 	one := func(id int) []syscall.SysProcIDMap {
@@ -141,9 +141,9 @@ func TestH3(t *testing.T) {
 	refuses(t, s, "", "max_user_namespaces")
 }
 
-// H4: a procfs cannot be mounted, because parts of the one that is there are
+// H04: a procfs cannot be mounted, because parts of the one that is there are
 // hidden. The one that is there is seen then.
-func TestH4(t *testing.T) {
+func TestProcNotMountable(t *testing.T) {
 	a := ordinary(t)
 	s := a.own(t, outerSandbox("--tmpfs", "/proc/fs", "--unshare-user"), nil)
 	fx := newFixture(t, a)
@@ -153,8 +153,8 @@ func TestH4(t *testing.T) {
 	row{host: []string{"+$WS/n", "-$OUT/n"}}.checkHost(t, fx, s)
 }
 
-// H5: the workspace belongs to somebody else.
-func TestH5(t *testing.T) {
+// H05: the workspace belongs to somebody else.
+func TestWorkspaceOfAnotherUser(t *testing.T) {
 	notForReference(t, "the sandbox cannot be built")
 	a := ordinary(t)
 	if os.Geteuid() != 0 {

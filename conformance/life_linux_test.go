@@ -84,7 +84,8 @@ func lifeRows() []row {
 }
 
 // What one command moves away, the next must not find.
-func TestRN1(t *testing.T) {
+// Scenario RN01.
+func TestHiddenDirectoryCannotBeRenamedAway(t *testing.T) {
 	if bench.server.Reference {
 		t.Skip("the reference lets the directory be renamed")
 	}
@@ -106,7 +107,8 @@ func TestRN1(t *testing.T) {
 }
 
 // A server that was killed has its placeholders removed by the next.
-func TestK12(t *testing.T) {
+// Scenario K12.
+func TestPlaceholdersOfKilledServer(t *testing.T) {
 	if bench.server.Reference {
 		t.Skip("the reference leaves placeholders behind")
 	}
@@ -130,7 +132,8 @@ func TestK12(t *testing.T) {
 }
 
 // When a server was killed, the next one ends what is left of its commands.
-func TestK13(t *testing.T) {
+// Scenario K13.
+func TestCommandsOfKilledServer(t *testing.T) {
 	notForReference(t, "it leaves them running")
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)

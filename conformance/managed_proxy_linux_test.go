@@ -171,7 +171,7 @@ func decided(asked bool, expected decision) func(*testing.T, *fixture, outcome) 
 }
 
 // M28: what the rules do not settle is put to the client.
-func TestM28(t *testing.T) {
+func TestClientDecidesUnknownHost(t *testing.T) {
 	const plain, tunnel, socks = `curl -sS http://ask.example/x`, `curl -sSp http://ask.example:8443/x; echo tunnel $?`,
 		`curl -sS --socks5-hostname ${ALL_PROXY#socks5h://} http://ask.example:8080/x; echo socks $?`
 	denied := func(protocol string, port int, method, reason string) decision {
@@ -214,7 +214,8 @@ func TestM28(t *testing.T) {
 }
 
 // A process that ends does not wait for an answer.
-func TestM28End(t *testing.T) {
+// Scenario M28.
+func TestPendingDecisionEndsWithProcess(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
 		fx.handOver()

@@ -70,7 +70,8 @@ func networkRows() []row {
 }
 
 // A packet from inside arrives.
-func TestN18(t *testing.T) {
+// Scenario N18.
+func TestPacketFromInsideArrives(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		host, err := net.ListenPacket("udp", "127.0.0.1:0")
 		if err != nil {

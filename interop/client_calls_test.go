@@ -24,7 +24,7 @@ import (
 
 // F31 and F32: a write whose answer, or which itself, is lost arrives once. F33: one
 // that is made during an outage waits.
-func TestClientF31F32F33Writes(t *testing.T) {
+func TestClientWriteArrivesOnce(t *testing.T) {
 	t.Parallel()
 	for id, fault := range map[string]func(*cable.Cable){
 		"F31": func(c *cable.Cable) { c.On(cable.FromServer, cable.Answer("process/write"), cable.SeverBefore) },
@@ -50,7 +50,7 @@ func TestClientF31F32F33Writes(t *testing.T) {
 
 // F34 and F35: the answer to a start, or the start itself, is lost; it runs once. F36:
 // a start during an outage waits.
-func TestClientF34F35F36Starts(t *testing.T) {
+func TestClientStartRunsOnce(t *testing.T) {
 	t.Parallel()
 	for id, fault := range map[string]func(*cable.Cable){
 		"F34": func(c *cable.Cable) { c.On(cable.FromServer, cable.Answer("process/start"), cable.SeverBefore) },
@@ -70,7 +70,7 @@ func TestClientF34F35F36Starts(t *testing.T) {
 }
 
 // F37: a start that was given up is undone when it succeeds.
-func TestClientF37GivenUp(t *testing.T) {
+func TestClientUndoesCancelledStart(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		held := r.cable.On(cable.FromServer, cable.Answer("process/start"), cable.Hold)
@@ -90,7 +90,7 @@ func TestClientF37GivenUp(t *testing.T) {
 
 // F38: an interrupt whose answer is lost. tether knows it by its number and delivers
 // it once; with the reference nobody can tell.
-func TestClientF38Interrupt(t *testing.T) {
+func TestClientInterruptWithLostAnswer(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start("n=0; trap 'n=$((n+1)); echo int $n' INT; echo ready; while [ $n = 0 ]; do sleep 0.1; done; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.1; done; exit $n")
@@ -107,7 +107,7 @@ func TestClientF38Interrupt(t *testing.T) {
 }
 
 // F39: terminate is repeated. F40: so is a long poll.
-func TestClientF39F40(t *testing.T) {
+func TestClientRepeatsTerminateAndLongPoll(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start("echo one; sleep 60")
@@ -136,7 +136,8 @@ func TestClientF39F40(t *testing.T) {
 }
 
 // Notifications that are late, doubled or lost.
-func TestClientF45ToF48Order(t *testing.T) {
+// Scenarios F45, F46, F47 and F48.
+func TestClientOrdersNotifications(t *testing.T) {
 	t.Parallel()
 	output := cable.Method("process/output")
 	for id, fault := range map[string]func(c *cable.Cable){
@@ -160,7 +161,7 @@ func TestClientF45ToF48Order(t *testing.T) {
 
 // F51: a subscription that stays behind gets everything, and holds up nobody. F52: so
 // does one that comes after the end, as far as the output is still there.
-func TestClientF51F52Late(t *testing.T) {
+func TestClientServesLateSubscriptions(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start("i=0; while [ $i -lt 600 ]; do echo line $i; i=$((i+1)); done")
@@ -251,7 +252,7 @@ func TestClientHTTP(t *testing.T) {
 
 // F29: a server on pipes is killed: the session is lost, and the next use starts it
 // again. F30: one that is closed leaves nothing.
-func TestClientF29F30Command(t *testing.T) {
+func TestClientTransportCommand(t *testing.T) {
 	t.Parallel()
 	program(t, tether)
 	for _, who := range products {
@@ -297,7 +298,7 @@ func TestClientF29F30Command(t *testing.T) {
 
 // F66: nobody is there at first. F67: many callers share an attempt. F68: a failed one
 // is not remembered. F69: a program that is missing.
-func TestClientF66ToF69Lazy(t *testing.T) {
+func TestClientLazyConnect(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		own := layCable(r, sharedServer(r, r.who).url) // the rig's client comes back too, and may need several attempts

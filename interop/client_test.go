@@ -163,7 +163,8 @@ const countGated = "for i in 1 2 3; do echo $i; sleep 0.1; done; gate; for i in 
 
 const counted = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n"
 
-func TestClientF01Cut(t *testing.T) {
+// Scenario F01.
+func TestClientResumesAfterCut(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p, open := r.startGated(countGated)
@@ -175,7 +176,8 @@ func TestClientF01Cut(t *testing.T) {
 	})
 }
 
-func TestClientF02Outage(t *testing.T) {
+// Scenario F02.
+func TestClientResumesAfterOutage(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p, open := r.startGated(countGated)
@@ -191,7 +193,7 @@ func TestClientF02Outage(t *testing.T) {
 
 // F03: the server stays away. F04: the next client fails at once. F05: and succeeds
 // when it is back.
-func TestClientF03F04F05(t *testing.T) {
+func TestClientGivesUpAfterLongOutage(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{RecoveryTimeout: 700 * time.Millisecond}, func(r rig) {
 		p := r.start("echo one; sleep 60")
@@ -228,7 +230,7 @@ func TestClientF03F04F05(t *testing.T) {
 }
 
 // F06: the server was replaced, and the session is unknown there.
-func TestClientF06Restart(t *testing.T) {
+func TestClientFailsAfterServerRestart(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start("sleep 60")
@@ -246,7 +248,7 @@ func TestClientF06Restart(t *testing.T) {
 }
 
 // F07: the server still has the old connection, which answers pings, for a while.
-func TestClientF07Attached(t *testing.T) {
+func TestClientWaitsForAttachedSession(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start(count)
@@ -262,7 +264,7 @@ func TestClientF07Attached(t *testing.T) {
 
 // F08: the old connection is half-open. tether lets the owner take over; the reference
 // does not.
-func TestClientF08HalfOpen(t *testing.T) {
+func TestClientTakesOverHalfOpenConnection(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{RecoveryTimeout: 3 * time.Second}, func(r rig) {
 		p := r.start(count)
@@ -278,7 +280,8 @@ func TestClientF08HalfOpen(t *testing.T) {
 }
 
 // Attempts that lead nowhere are given up, and the next one succeeds.
-func TestClientF09F10F11(t *testing.T) {
+// Scenarios F09, F10 and F11.
+func TestClientRetriesFailedAttempts(t *testing.T) {
 	t.Parallel()
 	for id, fault := range map[string]func(*cable.Cable) *cable.Rule{
 		"F09 no upgrade": func(c *cable.Cable) *cable.Rule { return c.OnUpgrade(cable.Any(), cable.NoAnswer) },
@@ -302,7 +305,7 @@ func TestClientF09F10F11(t *testing.T) {
 }
 
 // F12: who is not let in need not knock for 25 s.
-func TestClientF12Refused(t *testing.T) {
+func TestClientGivesUpWhenUnauthorized(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start("sleep 60")
@@ -321,7 +324,8 @@ func TestClientF12Refused(t *testing.T) {
 	})
 }
 
-func TestClientF15CutTwice(t *testing.T) {
+// Scenario F15.
+func TestClientResumesAfterCutsInCatchUp(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start(count)
@@ -331,7 +335,8 @@ func TestClientF15CutTwice(t *testing.T) {
 	})
 }
 
-func TestClientF16ExitMeanwhile(t *testing.T) {
+// Scenario F16.
+func TestClientReportsExitDuringOutage(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p, open := r.startGated("gate; echo one; sleep 0.2; echo two; exit 7")
@@ -345,7 +350,7 @@ func TestClientF16ExitMeanwhile(t *testing.T) {
 
 // F19: more output than the reference keeps. There it is a gap, and the process lives
 // on; tether keeps it all.
-func TestClientF19Backlog(t *testing.T) {
+func TestClientReadsLargeBacklogOfOutage(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		flag := filepath.Join(r.TempDir(), "flag")
@@ -383,7 +388,8 @@ func TestClientF19Backlog(t *testing.T) {
 	})
 }
 
-func TestClientF20TwoLosses(t *testing.T) {
+// Scenario F20.
+func TestClientResumesAfterLossDuringRecovery(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start(count)
@@ -394,7 +400,7 @@ func TestClientF20TwoLosses(t *testing.T) {
 }
 
 // F24: the connection is open and silent.
-func TestClientF24Silence(t *testing.T) {
+func TestClientDetectsSilentConnection(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{Silence: time.Second}, func(r rig) {
 		p := r.start(count)
@@ -407,7 +413,8 @@ func TestClientF24Silence(t *testing.T) {
 	})
 }
 
-func TestClientF25Garbage(t *testing.T) {
+// Scenario F25.
+func TestClientResumesAfterGarbage(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
 		p := r.start(count)

@@ -197,13 +197,14 @@ func TestCodexMCPServerOnTheExecutor(t *testing.T) {
 }
 
 // F62 with the real client: the same server answers after the cut.
-func TestCodexMCPF62Cut(t *testing.T) {
+func TestCodexMCPCallSurvivesCut(t *testing.T) {
 	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) { testMCPCut(t, who, (*mcpTurn).placed) })
 }
 
 // The same with tether's own client in between.
-func TestCodexMCPRunF62Cut(t *testing.T) {
+// Scenario F62.
+func TestCodexMCPRunCallSurvivesCut(t *testing.T) {
 	t.Parallel()
 	testMCPCut(t, tether, (*mcpTurn).through)
 }
@@ -251,7 +252,7 @@ func (m *mcpTurn) replace(file string) func(context.Context) {
 
 // F63 with the real client: after a lost session it does not start its server again.
 // When this fails, the reference has got better.
-func TestCodexMCPF63IsFinalForTheReference(t *testing.T) {
+func TestCodexMCPLostSessionIsFinal(t *testing.T) {
 	t.Parallel()
 	m := newMCPTurn(t, tether)
 	file := m.waitFile()
@@ -262,7 +263,7 @@ func TestCodexMCPF63IsFinalForTheReference(t *testing.T) {
 }
 
 // F63 with tether in between: the call in flight fails, and the next one works.
-func TestCodexMCPRunF63Restart(t *testing.T) {
+func TestCodexMCPRunRestartsAfterLostSession(t *testing.T) {
 	t.Parallel()
 	m := newMCPTurn(t, tether)
 	file := m.waitFile()

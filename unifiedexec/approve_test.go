@@ -29,7 +29,8 @@ func (r *rig) wrote(name string) bool {
 
 func always(d Decision) func(Question) Decision { return func(Question) Decision { return d } }
 
-func TestUE15NeverAsks(t *testing.T) {
+// Scenario UE15.
+func TestPolicyNeverAsksNothing(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	for name, p := range map[string]Policy{"never": {}, "on request": {Mode: OnRequest}, "granular without": {Mode: Granular}} {
@@ -45,7 +46,8 @@ func TestUE15NeverAsks(t *testing.T) {
 	}
 }
 
-func TestUE16U4ApprovedRetry(t *testing.T) {
+// Scenarios UE16 and U04.
+func TestApprovedRetryRunsWithoutSandbox(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	r := newRig(t, sandboxed(ReadOnly(), granular))
@@ -207,7 +209,8 @@ func TestNetworkFailureIsReported(t *testing.T) {
 }
 
 // A connection that is lost while the user thinks does not matter.
-func TestUE16ThroughACut(t *testing.T) {
+// Scenario UE16.
+func TestApprovalThroughACut(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
@@ -243,7 +246,8 @@ func TestSandboxIntent(t *testing.T) {
 	}
 }
 
-func TestUE17U2DeclineAndCancel(t *testing.T) {
+// Scenarios UE17 and U02.
+func TestDeclinedAndCancelledRetry(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	r := newRig(t, sandboxed(ReadOnly(), granular))
@@ -267,7 +271,8 @@ func TestUE17U2DeclineAndCancel(t *testing.T) {
 	}
 }
 
-func TestUE18U3ApprovedForSession(t *testing.T) {
+// Scenarios UE18 and U03.
+func TestApprovedForSession(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	r := newRig(t, sandboxed(ReadOnly(), granular))
@@ -365,7 +370,8 @@ func TestScopeOfARule(t *testing.T) {
 	}
 }
 
-func TestUE19U1LateDenial(t *testing.T) {
+// Scenarios UE19 and U01.
+func TestLateDenialAsks(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	r := newRig(t, sandboxed(ReadOnly(), granular))
@@ -377,7 +383,8 @@ func TestUE19U1LateDenial(t *testing.T) {
 }
 
 // The poll that sees the end asks as well.
-func TestUE19U1DenialAtAPoll(t *testing.T) {
+// Scenarios UE19 and U01.
+func TestDenialAtAPollAsks(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	r := newRig(t, sandboxed(ReadOnly(), granular))
@@ -413,7 +420,8 @@ func TestInterruptedIsNotDenied(t *testing.T) {
 	}
 }
 
-func TestUE20Escalation(t *testing.T) {
+// Scenario UE20.
+func TestEscalation(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	r := newRig(t, sandboxed(ReadOnly(), Policy{Mode: OnRequest}))
@@ -427,7 +435,8 @@ func TestUE20Escalation(t *testing.T) {
 	}
 }
 
-func TestUE21DeniedReads(t *testing.T) {
+// Scenario UE21.
+func TestDeniedReadsKeepTheSandbox(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	policy := ReadOnly()
@@ -453,7 +462,8 @@ func TestUE21DeniedReads(t *testing.T) {
 }
 
 // The executor is asked for its verdict if its notification has none.
-func TestUE24VerdictInTheResult(t *testing.T) {
+// Scenario UE24.
+func TestVerdictIsReadWhenMissing(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
@@ -499,7 +509,8 @@ func TestDangerousUnderNever(t *testing.T) {
 }
 
 // Each attempt has its item, a denied one too.
-func TestU8EventsOfEachAttempt(t *testing.T) {
+// Scenario U08.
+func TestEventsOfEachAttempt(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	t.Parallel()
 	r := newRig(t, sandboxed(ReadOnly(), granular))

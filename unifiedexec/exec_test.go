@@ -16,7 +16,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-func TestUE01Layout(t *testing.T) {
+// Scenario UE01.
+func TestResultLayout(t *testing.T) {
 	r := newRig(t, nil)
 	for _, row := range []struct {
 		cmd, want string
@@ -74,7 +75,8 @@ func TestOutputOfTwoStreams(t *testing.T) {
 	}
 }
 
-func TestUE03OutputIsDrained(t *testing.T) {
+// Scenario UE03.
+func TestPollReturnsOnlyNewOutput(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	first := r.exec(ExecArgs{Cmd: "stty -echo; echo one; read x; echo two; read x", Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1000)})
@@ -83,7 +85,8 @@ func TestUE03OutputIsDrained(t *testing.T) {
 	wantEnd(t, r.stdin(id, "\n", atEnd), 0, "")
 }
 
-func TestUE04OneFinalResult(t *testing.T) {
+// Scenario UE04.
+func TestOneFinalResult(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	gate := filepath.Join(r.workspace, "gate")
@@ -96,7 +99,8 @@ func TestUE04OneFinalResult(t *testing.T) {
 	wantError(t, err, ErrUnknownSession, fmt.Sprintf("write_stdin failed: Unknown process id %d", id))
 }
 
-func TestUE05Input(t *testing.T) {
+// Scenario UE05.
+func TestInput(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	id := wantRunning(t, r.exec(ExecArgs{Cmd: "exec sleep 60", Login: ptr(false), YieldTimeMs: ptr[int64](1)}), "")
@@ -113,7 +117,8 @@ func TestUE05Input(t *testing.T) {
 }
 
 // Input for a program that has just ended is answered with its end.
-func TestUE05InputAfterTheEnd(t *testing.T) {
+// Scenario UE05.
+func TestInputAfterTheEnd(t *testing.T) {
 	r := newRig(t, nil)
 	id := wantRunning(t, r.exec(ExecArgs{Cmd: "read x; echo got; exit 5", Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1)}), "")
 	if err := r.find1(id).current().process.Write(tethertest.Within(t), []byte("\n")); err != nil {
@@ -126,7 +131,8 @@ func TestUE05InputAfterTheEnd(t *testing.T) {
 	}
 }
 
-func TestUE06Workdir(t *testing.T) {
+// Scenario UE06.
+func TestWorkdir(t *testing.T) {
 	r := newRig(t, nil)
 	if err := os.Mkdir(filepath.Join(r.workspace, "sub"), 0o755); err != nil {
 		t.Fatal(err)
@@ -140,12 +146,14 @@ func TestUE06Workdir(t *testing.T) {
 	}
 }
 
-func TestUE11InvalidText(t *testing.T) {
+// Scenario UE11.
+func TestInvalidText(t *testing.T) {
 	r := newRig(t, nil)
 	wantEnd(t, r.sh(`printf 'a\342\202xb\377\376\360\237\230'`), 0, "a\uFFFDxb\uFFFD\uFFFD\uFFFD")
 }
 
-func TestUE12BackgroundChildHoldsOutput(t *testing.T) {
+// Scenario UE12.
+func TestBackgroundChildHoldsOutput(t *testing.T) {
 	r := newRig(t, nil)
 	got := r.sh("(sleep 30; echo late) & echo now; exit 3")
 	wantEnd(t, got, 3, "now\n")
@@ -154,7 +162,8 @@ func TestUE12BackgroundChildHoldsOutput(t *testing.T) {
 	}
 }
 
-func TestUE13Parallel(t *testing.T) {
+// Scenario UE13.
+func TestParallelSessions(t *testing.T) {
 	r := newRig(t, nil)
 	var calls sync.WaitGroup
 	for i := range 3 { // each waits for the others
@@ -170,7 +179,8 @@ func TestUE13Parallel(t *testing.T) {
 }
 
 // Calls for one session come one after the other: each byte is in one result.
-func TestUE13OverlappingPolls(t *testing.T) {
+// Scenario UE13.
+func TestOverlappingPolls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	id := wantRunning(t, r.exec(ExecArgs{Cmd: "stty -echo; while read x; do echo \"[$x]\"; done", Login: ptr(false), TTY: true, YieldTimeMs: ptr[int64](1000)}), "")

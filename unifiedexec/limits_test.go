@@ -19,7 +19,8 @@ const near = 4 * time.Second
 
 // The limits of the waiting, with processes that do not end. Those that take longer are
 // tried with a clock of our own.
-func TestUE02RealYield(t *testing.T) {
+// Scenario UE02.
+func TestYieldWithRealProcesses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	took := func(what string, got *Result, least time.Duration) {
@@ -37,7 +38,8 @@ func TestUE02RealYield(t *testing.T) {
 
 // The 65th session closes the least recently used one: its process is ended, and no
 // other. One that has exited goes first, one in use stays.
-func TestUE14RealPruning(t *testing.T) {
+// Scenario UE14.
+func TestPruningWithRealProcesses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	start := func(cmd string) *Result {

@@ -17,7 +17,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-func TestUE07Shells(t *testing.T) {
+// Scenario UE07.
+func TestShellArguments(t *testing.T) {
 	for _, row := range []struct {
 		shell wire.ShellInfo
 		login bool
@@ -44,7 +45,8 @@ func TestUE07Shells(t *testing.T) {
 }
 
 // A shell that a call names is used, or the call is refused.
-func TestUE07ChosenShell(t *testing.T) {
+// Scenario UE07.
+func TestChosenShell(t *testing.T) {
 	bash := wire.ShellInfo{Name: "bash", Path: "/opt/bash"}
 	near, far := Environment{ID: "local", Local: true}, Environment{ID: "remote"}
 	for _, row := range []struct {
@@ -98,7 +100,8 @@ func TestZshForkIsRefused(t *testing.T) {
 	}
 }
 
-func TestUE08U5Environment(t *testing.T) {
+// Scenarios UE08 and U05.
+func TestForcedVariables(t *testing.T) {
 	for _, name := range []string{"LANG", "PAGER"} { // as the orchestrator and the executor have them here
 		t.Setenv(name, forcedVariables[name])
 	}
@@ -126,7 +129,8 @@ func TestUE08U5Environment(t *testing.T) {
 	}
 }
 
-func TestUE22LostForGood(t *testing.T) {
+// Scenario UE22.
+func TestConnectionLostForGood(t *testing.T) {
 	t.Parallel()
 	srv := tethertest.StartServer(t, server.Config{})
 	cable := tethertest.LayCable(t, srv.URL)
@@ -145,7 +149,8 @@ func TestUE22LostForGood(t *testing.T) {
 	wantEnd(t, r.sh("echo again"), 0, "again\n")
 }
 
-func TestUE23LostForAWhile(t *testing.T) {
+// Scenario UE23.
+func TestConnectionLostForAWhile(t *testing.T) {
 	t.Parallel()
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	r := newRigAt(t, cable.URL(), nil)
@@ -163,7 +168,8 @@ func TestUE23LostForAWhile(t *testing.T) {
 	}
 }
 
-func TestUE25Interrupted(t *testing.T) {
+// Scenario UE25.
+func TestInterruptedTurn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	ctx, cancel := context.WithCancel(tethertest.Within(t))
@@ -216,7 +222,8 @@ func TestKill(t *testing.T) {
 }
 
 // A finished process costs no request.
-func TestU9NoNeedlessTerminate(t *testing.T) {
+// Scenario U09.
+func TestNoTerminateAfterClose(t *testing.T) {
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	closed := line.On(cable.FromServer, cable.Method("process/closed").Always())
 	terminated := line.On(cable.FromClient, cable.Method("process/terminate").Always())

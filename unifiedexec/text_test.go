@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-func TestUE09HeadTail(t *testing.T) {
+// Scenario UE09.
+func TestHeadTail(t *testing.T) {
 	for _, size := range []int{0, 1, half, half + 1, 1048576, 1048577, 3000004} {
 		data := make([]byte, size)
 		for i := range data {
@@ -39,7 +40,8 @@ func TestUE09HeadTail(t *testing.T) {
 	}
 }
 
-func TestUE09RealOutput(t *testing.T) {
+// Scenario UE09.
+func TestHeadTailOfRealOutput(t *testing.T) {
 	r := newRig(t, nil)
 	got := r.exec(ExecArgs{Cmd: "head -c 3000004 /dev/zero | tr '\\0' x", Login: ptr(false), MaxOutputTokens: ptr(50)})
 	want := "Warning: truncated output (original token count: 750001)\n... 1951428 bytes omitted ...\n\n" +
@@ -65,7 +67,8 @@ func resultOf(text string, budget Budget, tokens *int) *Result {
 }
 
 // The expected texts are what the reference gives for the same output.
-func TestUE10Truncation(t *testing.T) {
+// Scenario UE10.
+func TestTruncation(t *testing.T) {
 	text := seq(20000, "")
 	warn := func(tokens, lines int) string {
 		return fmt.Sprintf("Warning: truncated output (original token count: %d)\nTotal output lines: %d\n\n", tokens, lines)

@@ -12,7 +12,8 @@ import (
 	"github.com/tetherexec/tether/client"
 )
 
-func TestUE02Yield(t *testing.T) {
+// Scenario UE02.
+func TestYieldLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := New(Config{Environments: []Environment{{ID: "e", Executor: &fake{}, Cwd: "/"}}})
 		if err != nil {
@@ -113,7 +114,8 @@ func TestWallTimeCountsFromTheCall(t *testing.T) {
 }
 
 // After an exit the output may take 50 ms to end, but not more than is left.
-func TestU6EndRule(t *testing.T) {
+// Scenario U06.
+func TestExitWaitsForClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &fake{script: func(n int, p *fakeProcess) {
 			p.prints("now")
@@ -150,7 +152,8 @@ func TestU6EndRule(t *testing.T) {
 	})
 }
 
-func TestUE14U7Pruning(t *testing.T) {
+// Scenarios UE14 and U07.
+func TestPruning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &fake{}
 		m, err := New(Config{Environments: []Environment{{ID: "e", Executor: e, Cwd: "/"}}})

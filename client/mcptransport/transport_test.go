@@ -43,7 +43,8 @@ func (r *rig) waiting(s *mcp.ClientSession) (file string, result <-chan outcome)
 }
 
 // A cut in the middle of a call is not noticed: the same server answers.
-func TestF62CutDuringCall(t *testing.T) {
+// Scenario F62.
+func TestCallSurvivesCut(t *testing.T) {
 	r := newRig(t)
 	s := r.connect(nil)
 	pid := r.must(s, "pid", nil)
@@ -75,7 +76,8 @@ func TestF62CutDuringCall(t *testing.T) {
 
 // A lost session costs the calls in flight, and the next one finds a new server that
 // knows its client.
-func TestF63SessionLost(t *testing.T) {
+// Scenario F63.
+func TestRestartAfterLostSession(t *testing.T) {
 	for _, version := range []string{"2025-06-18", ""} { // the newest has no introduction
 		t.Run("version "+version, func(t *testing.T) {
 			r := newRig(t)
@@ -101,7 +103,8 @@ func TestF63SessionLost(t *testing.T) {
 }
 
 // While the executor is away for good, each call says so; when it is back, they work.
-func TestF63NoServer(t *testing.T) {
+// Scenario F63.
+func TestCallsFailWhileServerIsAway(t *testing.T) {
 	r := newRig(t)
 	s := r.connect(nil)
 	r.must(s, "pid", nil)
@@ -130,7 +133,8 @@ func TestF63NoServer(t *testing.T) {
 }
 
 // The fourth loss in a minute is one too many.
-func TestF63AtMostThreeTimes(t *testing.T) {
+// Scenario F63.
+func TestRestartsAtMostThreeTimesPerMinute(t *testing.T) {
 	r := newRig(t)
 	s := r.connect(nil)
 	for range 3 {
@@ -152,7 +156,8 @@ func TestF63AtMostThreeTimes(t *testing.T) {
 }
 
 // With one session and no other, the transport ends with it.
-func TestF63OneSessionOnly(t *testing.T) {
+// Scenario F63.
+func TestOneSessionOnly(t *testing.T) {
 	r := newRig(t)
 	only, err := client.Dial(within(t), r.cable.URL(), client.Options{})
 	if err != nil {
@@ -176,7 +181,8 @@ func TestF63OneSessionOnly(t *testing.T) {
 
 // The client may still be busy with a request of the lost server when the new one asks
 // something under the same id.
-func TestF63RequestsOfTheServer(t *testing.T) {
+// Scenario F63.
+func TestRequestOfLostServer(t *testing.T) {
 	r := newRig(t)
 	asked, answer := make(chan string, 2), make(chan string)
 	s := r.connect(&mcp.ClientOptions{ElicitationHandler: func(ctx context.Context, q *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
@@ -204,7 +210,8 @@ func TestF63RequestsOfTheServer(t *testing.T) {
 	r.must(s, "pid", nil)
 }
 
-func TestF64LongLine(t *testing.T) {
+// Scenario F64.
+func TestLineTooLong(t *testing.T) {
 	r := newRig(t)
 	s := r.connect(nil)
 	pid := r.must(s, "pid", nil)
@@ -221,7 +228,8 @@ func TestF64LongLine(t *testing.T) {
 	}
 }
 
-func TestF64LongStderrLine(t *testing.T) {
+// Scenario F64.
+func TestStderrLineTooLong(t *testing.T) {
 	r := newRig(t)
 	s := r.connect(nil)
 	pid := r.must(s, "pid", nil)
@@ -243,7 +251,8 @@ func TestLongLinePasses(t *testing.T) {
 }
 
 // Output that is lost for good closes the transport.
-func TestF65LostEvents(t *testing.T) {
+// Scenario F65.
+func TestLostOutputClosesTransport(t *testing.T) {
 	r := newRig(t)
 	s := r.connect(nil)
 	pid := r.must(s, "pid", nil)

@@ -237,7 +237,8 @@ func TestHTTPStreams(t *testing.T) {
 }
 
 // A request whose answer is lost is not made again; one that waits for a connection is.
-func TestF44RequestInFlight(t *testing.T) {
+// Scenario F44.
+func TestRequestInFlightIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	wait := scripted.Play(t, func() {
@@ -260,7 +261,8 @@ func TestF44RequestInFlight(t *testing.T) {
 	wait()
 }
 
-func TestF61BodyIsCancelled(t *testing.T) {
+// Scenario F61.
+func TestCancelledBody(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	wait := scripted.Play(t, func() {

@@ -48,7 +48,7 @@ func callTool(t *testing.T, s *mcp.ClientSession, tool string, args map[string]a
 }
 
 // F62 and F63, for a client that knows nothing of executors.
-func TestMCPRunF62F63(t *testing.T) {
+func TestMCPRunSurvivesCutAndLostSession(t *testing.T) {
 	t.Parallel()
 	b, bin := newBooth(t), toolServer(t)
 	executor := tethertest.StartServer(t, server.Config{})

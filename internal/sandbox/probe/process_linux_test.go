@@ -93,7 +93,7 @@ func TestInt80(t *testing.T) {
 	}
 }
 
-func TestX32(t *testing.T) {
+func TestX32SystemCalls(t *testing.T) {
 	if r := run(t, "x32", "getpid"); r.out != "ok" && r.out != "x32: ENOSYS" {
 		t.Errorf("got %+v", r)
 	}

@@ -254,7 +254,7 @@ func TestForeignArchitectureIsKilled(t *testing.T) {
 	})
 }
 
-func TestX32(t *testing.T) {
+func TestX32SystemCalls(t *testing.T) {
 	forEachProgram(t, func(t *testing.T, mode Mode, arch Arch, m machine) {
 		for number, want := range map[uint32]uint32{
 			511: allow, 512: enosysed, 521: enosysed, 547: enosysed, 548: allow,
