@@ -10,37 +10,41 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A Process is what a policy has to know about the process that it confines,
-// and about the server that starts it.
+// A Process describes the process that a policy confines, and the server that
+// starts it.
 type Process struct {
 	Cwd string   // absolute native path; empty: none
 	Env []string // as the process will see it: decides about TMPDIR and SSL_CERT_FILE
 
-	// Private paths, the server's state and sockets, are hidden whatever the
-	// intent says, if they exist. Runtime files are readable: a backend runs them inside.
+	// Private paths (the server's state and sockets) are hidden if they exist, even if
+	// the intent allows them. Runtime files stay readable: a backend runs them inside the
+	// sandbox.
 	Private []string
 	Runtime []string
 
-	// User, if set, is whose sockets are hidden while the network is open.
+	// User, if set, is the user whose sockets are hidden while the network is
+	// open.
 	User *User
 
-	// EnforceManagedNetwork and AllUnixSockets are asked for beside the intent.
+	// EnforceManagedNetwork and AllUnixSockets are requested outside the
+	// intent.
 	EnforceManagedNetwork bool
 	AllUnixSockets        bool
 
 	// Placeholder reports whether a name exists only because another sandbox
-	// holds it. For the rules it is missing, so that this one holds it too and
-	// it stays when the other ends. Nil: there are none.
+	// has a placeholder there. The rules treat such a name as missing. So this
+	// sandbox takes a lease of the placeholder too, and the name stays when
+	// the other sandbox ends. Nil: there are no placeholders.
 	Placeholder func(path string) bool
 
-	// NoPlaceholders: the process itself refuses to make names that a rule is about
-	// and that do not exist, so nothing has to hold them on the host.
+	// NoPlaceholders: the process itself refuses to create missing names that a
+	// rule is about, so the plan needs no placeholders on the host.
 	NoPlaceholders bool
 
-	// Covers: the backend can put something over a symbolic link (OpCover).
+	// Covers: the backend can mount something over a symbolic link (OpCover).
 	Covers bool
 
-	Root   bool // it runs as root, to whom the kernel's own files belong
+	Root   bool // the process runs as root, which owns the kernel's files in /proc and /sys
 	NoProc bool // a new procfs cannot be mounted here
 }
 
@@ -129,15 +133,15 @@ type binder struct {
 
 	entries    []entry
 	globs      []glob
-	applied    []BookGlob // globs, with their directories found
-	globLinks  []link     // on the way there
-	left       []string   // links that keepLink has left alone
+	applied    []BookGlob // globs, with their directories resolved
+	globLinks  []link     // links on the way to those directories
+	left       []string   // foreign links that keepLink left alone
 	sandboxCwd string
 	roots      []string // workspace roots
 }
 
-// names does what needs no look at the machine, in the order that decides
-// which of several errors is reported.
+// names resolves what needs no look at the machine. Its order decides which
+// of several errors is reported.
 func (b *binder) names() error {
 	var err error
 	native := make(map[int]string)
@@ -177,8 +181,8 @@ func nativePath(uri wire.PathURI) (string, error) {
 	return path.Clean(p), err
 }
 
-// cwd finds where the process starts. A missing directory fails as it would
-// without a sandbox.
+// cwd resolves the directory where the process starts. A missing directory
+// fails as it would without a sandbox.
 func (b *binder) cwd(policy *Policy) error {
 	if b.process.Cwd == "" {
 		return nil
@@ -218,7 +222,7 @@ func (b *binder) restrict(policy *Policy) error {
 			b.add(e.path, e.access, FromEntry, e.name)
 		}
 	}
-	for _, e := range foreign { // when it is known what may be written
+	for _, e := range foreign { // after it is known which paths are writable
 		if !b.keepLink(e.path, FromEntry, e.name) {
 			b.add(e.path, e.access, FromEntry, e.name)
 		}
@@ -250,7 +254,8 @@ func (b *binder) restrict(policy *Policy) error {
 	return b.checkLinks()
 }
 
-// kernel looks at what every namespace has of its own.
+// kernel looks at the paths that every sandbox gets anew: parts of /proc, and
+// /tmp.
 func (b *binder) kernel(policy *Policy) error {
 	frozen := frozenProc
 	if b.process.Root {
@@ -265,7 +270,8 @@ func (b *binder) kernel(policy *Policy) error {
 	if !policy.Managed || !policy.FullWrite {
 		return nil
 	}
-	// The network needs namespaces, in which all is as outside, but for what is ours.
+	// A managed network needs namespaces. Inside, everything is as outside, except
+	// for the server's private paths.
 	b.rules = newRules()
 	for _, p := range []string{"/", "/dev/shm"} {
 		b.add(p, Write, Unrestricted, p)
@@ -274,7 +280,7 @@ func (b *binder) kernel(policy *Policy) error {
 	return b.addOwn(policy)
 }
 
-// isDir reports whether p itself, not where a link leads, is a directory.
+// isDir reports whether p itself is a directory. It does not follow links.
 func (b *binder) isDir(p string) bool {
 	s := b.finder.look(p)
 	return s.err == nil && s.mode.IsDir()
@@ -291,10 +297,10 @@ func (b *binder) add(name string, access Access, origin Origin, named string) {
 	b.rules.add(r)
 }
 
-// checkGrants refuses to let something be written because a link leads there that
-// a command with the same rules could have made. If it may be written anyway, the
-// link gives nothing. Two such links do not vouch for each other, and none does for
-// itself.
+// checkGrants refuses a write rule whose path leads through a link that a command
+// with the same rules could have made. The rule is accepted if another rule, which
+// does not depend on such a link, lets the same path be written: then the link
+// gives nothing.
 func (b *binder) checkGrants() error {
 	sure := newRules()
 	for _, r := range b.rules.all {
@@ -310,8 +316,8 @@ func (b *binder) checkGrants() error {
 	return nil
 }
 
-// planted returns a link by which a rule lets something be written, and that a
-// command could have made; empty: there is none.
+// planted returns a link through which a rule lets something be written and
+// that a command could have made; empty if there is none.
 func (b *binder) planted(r *Rule) string {
 	if r.Access == Write {
 		for _, l := range r.place.links {
@@ -323,8 +329,9 @@ func (b *binder) planted(r *Rule) string {
 	return ""
 }
 
-// checkSeen refuses restrictions on what could not be looked at. Only a lack of
-// permission is harmless: a command has no more than we have.
+// checkSeen refuses restrictions on paths that could not be looked at. Only a
+// lack of permission is harmless: the command has no more permissions than the
+// server.
 func (b *binder) checkSeen() error {
 	for _, r := range b.rules.all {
 		if r.Access == Write || r.place.gap != gapUnknown {
@@ -337,8 +344,8 @@ func (b *binder) checkSeen() error {
 	return nil
 }
 
-// checkLinks refuses restrictions that a command could move elsewhere by
-// re-pointing a link.
+// checkLinks refuses restrictions that a command could redirect by changing a
+// symbolic link.
 func (b *binder) checkLinks() error {
 	for _, r := range b.rules.all {
 		kind := "deny-read"
@@ -346,7 +353,7 @@ func (b *binder) checkLinks() error {
 		case r.Access == Write || len(r.place.links) == 0 || b.rules.byPath[r.Path].Access != r.Access:
 			continue
 		case r.Origin == FromPrivate || r.Origin == FromControl || r.Origin == FromMinimal || r.Origin == FromRuntime:
-			continue // not a restriction, or one whose name only we follow
+			continue // not a restriction, or its name is used only by the server
 		case r.Access == Read:
 			kind = "read-only"
 		}
@@ -361,7 +368,7 @@ func (b *binder) checkLinks() error {
 }
 
 // movesWithRoot reports whether a link is part of the name of a writable root
-// above the rule: wherever the link leads, the root and its carve-outs go
+// above the rule. If that link changes, the root and its carve-outs move
 // together.
 func (b *binder) movesWithRoot(r *Rule, l link) bool {
 	for _, root := range b.rules.all {

@@ -67,8 +67,8 @@ func TestBindErrors(t *testing.T) {
 	}
 }
 
-// W33: a missing cwd fails as without a sandbox; W34: that of the sandbox may
-// be missing.
+// A missing cwd fails as without a sandbox (W33); the cwd of the sandbox may
+// be missing (W34).
 func TestCwd(t *testing.T) {
 	host := newHost(fixture, "/fx/alias->ws")
 	for cwd, want := range map[string]error{"/fx/no": syscall.ENOENT, "/fx/ws/a.txt": syscall.ENOTDIR, "/fx/ws/a.txt/x": syscall.ENOTDIR} {
@@ -180,8 +180,8 @@ func TestDecideTellsWhy(t *testing.T) {
 	}
 }
 
-// PAR: while another sandbox holds a protected name, it is as good as missing:
-// this sandbox must hold it too.
+// While another sandbox has a placeholder at a protected name, the name counts
+// as missing, so that this sandbox takes a lease of it too (PAR).
 func TestPlaceholderOfAnother(t *testing.T) {
 	for _, row := range []struct{ held, policy, want string }{
 		{"/fx/ws/.git/", policyWN, "placeholder /fx/ws/.git dir"},
@@ -253,8 +253,8 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// Inside, a link to the certificates need not be there: the variable names the file
-// that was made readable.
+// Inside the sandbox the link to the certificates may be missing, so the variable
+// names the file that was made readable.
 func TestCertificatesAreNamedByTheirRealPath(t *testing.T) {
 	host := newHost(fixture, certHost, "/opt/c->/srv/ca/c.pem")
 	for file, want := range map[string]string{"/opt/c": "[{PWD /fx/ws} {SSL_CERT_FILE /srv/ca/c.pem}]", "/srv//ca/./c.pem": "[{PWD /fx/ws} {SSL_CERT_FILE /srv/ca/c.pem}]", "/srv/ca": "[{PWD /fx/ws}]"} {

@@ -68,7 +68,7 @@ func (p *Policy) Compile() (*Plan, error) {
 	return plan, nil
 }
 
-// A view is what a process finds somewhere, as far as the plan goes.
+// A view is how a process sees a path, as far as the plan decides it.
 type view int
 
 const (
@@ -79,22 +79,22 @@ const (
 	viewWrite
 )
 
-// A point is a path where the plan does something.
+// A point is a path where the plan has operations.
 type point struct {
 	ops     []Op
-	writes  bool // what it makes visible may be written
+	writes  bool // the path is writable afterwards
 	maskDir bool
 }
 
 type compiler struct {
 	policy  *Policy
-	live    map[string]*Rule // rules that the plan makes true with a mount
+	live    map[string]*Rule // rules that the plan enforces with a mount
 	points  map[string]*point
 	stepped map[string]bool // directories made in masked ones
 	ops     []Op
 }
 
-// view returns what the live rules make of a path.
+// view returns how the live rules make a process see a path.
 func (c *compiler) view(name string) view {
 	for at := name; ; at = path.Dir(at) {
 		r := c.live[at]
@@ -109,15 +109,14 @@ func (c *compiler) view(name string) view {
 		case r.Access == Read:
 			return viewRead
 		case c.outside(at) == viewScratch:
-			return viewScratch // a deny masks nothing where there is nothing
+			return viewScratch // there is nothing to mask
 		default:
 			return viewMasked
 		}
 	}
 }
 
-// outside returns what the plan has around a path before it does something
-// there.
+// outside returns the view around a path before the plan does anything there.
 func (c *compiler) outside(at string) view {
 	switch at {
 	case "/":
@@ -128,7 +127,7 @@ func (c *compiler) outside(at string) view {
 	return c.view(path.Dir(at))
 }
 
-// collect makes points of the rules, outer ones first.
+// collect turns the rules into points, outer ones first.
 func (c *compiler) collect() error {
 	all := c.policy.rules
 	for _, at := range sortedPaths(all.byPath) {
@@ -162,9 +161,8 @@ func (c *compiler) collect() error {
 	return nil
 }
 
-// counts reports whether a rule about something that exists calls for a mount
-// of what the host has there. In /dev and /proc a process finds its own things
-// instead.
+// counts reports whether a rule about an existing path needs a mount of the
+// host's file. In /dev and /proc a process gets new ones instead.
 func (c *compiler) counts(at string, r *Rule) (bool, error) {
 	switch {
 	case at == "/proc":
@@ -198,7 +196,7 @@ func (c *compiler) givenDevices(at string) bool {
 	return false
 }
 
-// change makes a point where a rule differs from what is around it.
+// change makes a point where a rule differs from the view around it.
 func (c *compiler) change(at string, r *Rule, outer view) {
 	why, guard := r.String(), outer == viewWrite
 	switch r.Access {
@@ -227,8 +225,8 @@ func (c *compiler) change(at string, r *Rule, outer view) {
 	}
 }
 
-// fill keeps a name that does not exist from coming into being, where somebody
-// could make it and the rule would be too late.
+// fill prevents the creation of a missing name, if the command could create
+// it: a rule about it would come too late.
 func (c *compiler) fill(r *Rule) error {
 	at := r.place.gapAt
 	if within(at, "/proc") || at == "" || c.view(at) != viewWrite || c.points[at] != nil && !c.points[at].writes {
@@ -259,9 +257,9 @@ func (c *compiler) fill(r *Rule) error {
 	return nil
 }
 
-// pin makes mount points of all directories between the outside of a writable
-// place and what is restricted inside, so that none of them can be moved away
-// from the rule.
+// pin makes mount points of all directories between a writable root and a
+// restriction inside it. A mount point cannot be renamed, so none of them can
+// be moved away from the rule.
 func (c *compiler) pin() {
 	for _, at := range sortedPaths(c.points) {
 		pinned := c.points[at].writes && c.points[at].ops[0].Kind == OpPin
@@ -276,8 +274,8 @@ func (c *compiler) pin() {
 	}
 }
 
-// emit writes the operations: first what is everywhere, then the points, each
-// before those below it.
+// emit writes the operations: first the base of every sandbox, then the
+// points, each before the points below it.
 func (c *compiler) emit() {
 	c.base()
 	c.aliases()
@@ -324,7 +322,7 @@ func (c *compiler) steps(mask, at string) {
 	}
 }
 
-// base makes the root and what every sandbox has.
+// base makes the root and the mounts that every sandbox has.
 func (c *compiler) base() {
 	root := c.policy.rules.byPath["/"]
 	view := c.view("/")
@@ -355,8 +353,9 @@ func (c *compiler) base() {
 
 func (c *compiler) op(o Op) { c.ops = append(c.ops, o) }
 
-// aliases makes the links that lead to what may be read, where the sandbox has
-// nothing instead. A link gives nothing that its target does not.
+// aliases recreates the symbolic links that lead to readable paths, where the
+// sandbox would otherwise be empty. A link gives no access that its target
+// does not give.
 func (c *compiler) aliases() {
 	made := make(map[string]link)
 	for _, r := range c.policy.rules.all {
@@ -374,7 +373,7 @@ func (c *compiler) aliases() {
 	}
 }
 
-// reaches reports whether a directory can be entered inside.
+// reaches reports whether a process inside the sandbox can enter a directory.
 func (c *compiler) reaches(dir string) bool {
 	switch c.view(dir) {
 	case viewRead, viewWrite, viewPrivate:

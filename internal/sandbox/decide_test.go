@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// probes are the real paths worth asking about.
+// probes returns the real paths that are worth checking.
 func probes(h Host, policy *Policy, plan *Plan) []string {
 	var names []string
 	add := func(p string) {
@@ -27,8 +27,8 @@ func probes(h Host, policy *Policy, plan *Plan) []string {
 	return names
 }
 
-// A row is one of the behaviour table that is about decisions. want lists paths
-// with what the plan makes of them: w writable, r readable, - hidden, p private.
+// A row is one row of the behaviour table about decisions. want lists paths with
+// the effect of the plan: w writable, r readable, - hidden, p private.
 type row struct {
 	id      string
 	host    string // beside the fixture
@@ -40,10 +40,11 @@ type row struct {
 	err     string
 }
 
-// certHost has certificates, and something beside them.
+// certHost has certificates, and another file beside them.
 const certHost = "/srv/ca/c.pem /srv/ca/key /srv/x"
 
-// certs is a process in a managed network that trusts what file holds.
+// certs returns a process in a managed network that trusts the certificates
+// in file.
 func certs(file string, private ...string) *Process {
 	return &Process{Cwd: "/fx/ws", Env: []string{"SSL_CERT_FILE=" + file}, Private: private, EnforceManagedNetwork: true}
 }

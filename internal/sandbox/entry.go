@@ -7,16 +7,17 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// minimalPaths are what programs need to run at all.
+// minimalPaths are the directories that programs need to run at all.
 var minimalPaths = []string{
 	"/bin", "/sbin", "/usr", "/etc", "/lib", "/lib64", "/nix/store", "/run/current-system/sw",
 }
 
-// symbolicGlob starts a pattern that belongs to each workspace root.
+// symbolicGlob is the prefix of a pattern that applies to each workspace
+// root.
 const symbolicGlob = "codex-project-roots://"
 
-// An entry is an entry of the intent with its name replaced: one per workspace
-// root where it named those.
+// An entry is an entry of the intent with its symbolic name resolved. An entry
+// about the workspace roots becomes one entry per root.
 type entry struct {
 	name   string // as the intent has it; :KIND for a special path
 	kind   string // of wire.SandboxPath or, for special ones, of wire.SpecialPath
@@ -125,8 +126,8 @@ func (b *binder) fullRead() bool {
 }
 
 // fullWrite reports whether everything may be written. A read entry narrows that,
-// unless a write entry is about the same path, and not because of a link that could
-// have been made on purpose.
+// unless a write entry names the same path. A write entry that reaches the path
+// through a link does not count, because a command could have made the link.
 func (b *binder) fullWrite() bool {
 	if !b.rootWrite() || b.hasGlobs() {
 		return false
@@ -171,9 +172,8 @@ func (b *binder) hasGlobs() bool {
 	return false
 }
 
-// addMinimal makes the system directories readable where no entry speaks about
-// them, or only one about the root. It never takes away: what is open already
-// stays as open as it is.
+// addMinimal makes the system directories readable if no entry, or only an
+// entry about the root, applies to them. It never takes access away.
 func (b *binder) addMinimal() {
 	access, name := Deny, ""
 	for _, e := range b.entries {
@@ -184,7 +184,7 @@ func (b *binder) addMinimal() {
 	if name == "" {
 		return
 	}
-	var open []string // found before the first rule of ours counts
+	var open []string // found before the first rule is added
 	for _, p := range minimalPaths {
 		at := b.finder.find(p)
 		if !at.exists() {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// An IntentError says that an intent makes no sense on this machine. Its text
-// is meant for the peer.
+// An IntentError means that an intent makes no sense on this machine. Its
+// text is sent to the peer.
 type IntentError struct {
 	text string
 	err  error // may be nil
@@ -21,11 +21,11 @@ func (e *IntentError) Error() string {
 
 func (e *IntentError) Unwrap() error { return e.err }
 
-// An UnenforceableError says that an intent is understood but cannot be kept
-// here. Its text is meant for the peer.
+// An UnenforceableError means that an intent is understood but cannot be
+// enforced here. Its text is sent to the peer.
 type UnenforceableError struct {
 	Reason string
-	err    error // behind it; may be nil
+	err    error // the cause; may be nil
 }
 
 func (e *UnenforceableError) Error() string { return "failed to prepare process sandbox: " + e.Reason }
@@ -39,8 +39,8 @@ func Unenforceable(format string, args ...any) error {
 	return &UnenforceableError{err.Error(), errors.Unwrap(err)}
 }
 
-// A CwdError says that a process cannot start where it was told to. It is the
-// error that the same start would meet without a sandbox.
+// A CwdError means that a process cannot start in its directory. The same
+// start would fail in the same way without a sandbox.
 type CwdError struct {
 	Path string
 	Err  error

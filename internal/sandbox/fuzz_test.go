@@ -24,7 +24,7 @@ func (d *dice) roll(n int) int {
 
 func (d *dice) pick(list ...string) string { return list[d.roll(len(list))] }
 
-// path returns a path of a small world, so that rules meet.
+// path returns one of a few paths, so that rules collide.
 func (d *dice) path() string {
 	p := d.pick("/w", "/w", "/w", "/", "/tmp", "/usr", "/dev", "/dev/shm", "/proc", "/sys", "/run")
 	for range d.roll(4) {
@@ -80,8 +80,8 @@ func (d *dice) entry(t *testing.T, access string) wire.SandboxEntry {
 	return entryOf(t, access+" "+name)
 }
 
-// FuzzCompile checks what must hold for every intent on every machine; see
-// checkPlan for the rest.
+// FuzzCompile checks properties that hold for every intent on every machine;
+// checkPlan has more of them.
 func FuzzCompile(f *testing.F) {
 	f.Add([]byte("a sandbox is a compiler"), true)
 	f.Add([]byte{3, 0, 0, 0, 1, 9, 4, 2, 2, 7, 7, 7, 1, 1, 2, 0, 0, 9, 9, 9}, false)
@@ -132,7 +132,7 @@ func FuzzCompile(f *testing.F) {
 	})
 }
 
-// checkError checks that a refusal has one of the types that promise a cause.
+// checkError checks that a refusal has one of the promised types.
 func checkError(t *testing.T, err error) {
 	t.Helper()
 	for _, as := range []any{new(*IntentError), new(*UnenforceableError), new(*CwdError)} {
@@ -143,8 +143,8 @@ func checkError(t *testing.T, err error) {
 	t.Fatal(err)
 }
 
-// checkExisting checks that the plan does for existing paths all that the
-// rules say, where a process sees the host at all.
+// checkExisting checks that the plan enforces all rules about existing paths,
+// where a process sees the host at all.
 func checkExisting(t *testing.T, host memHost, policy *Policy, plan *Plan) {
 	t.Helper()
 	for p := range host {
@@ -160,8 +160,8 @@ func checkExisting(t *testing.T, host memHost, policy *Policy, plan *Plan) {
 	}
 }
 
-// checkAgainstEntries compares with a second reading of the rules, for a
-// machine without links: the longest entry decides, then deny, then write.
+// checkAgainstEntries compares with a second implementation of the rules, for
+// a machine without links: the longest entry decides, then deny, then write.
 func checkAgainstEntries(t *testing.T, host memHost, policy *Policy, plan *Plan, entries []wire.SandboxEntry, process Process) {
 	t.Helper()
 	if policy.FullWrite {
@@ -221,7 +221,7 @@ func named(host memHost, e wire.SandboxEntry, policy *Policy, process Process) [
 	return nil
 }
 
-// rootsNamed returns the name of a rule if it came from the entry's place in
+// rootsNamed returns the name of a rule if the rule came from an entry about
 // the workspace roots.
 func rootsNamed(r *Rule, e wire.SandboxEntry) []string {
 	sub := ""

@@ -14,7 +14,7 @@ const (
 	maxGlobBraces  = 256     // alternatives, per glob
 )
 
-// A glob denies what matches a pattern below a directory.
+// A glob denies the paths below a directory that match a pattern.
 type glob struct {
 	named   string // the pattern as it was given
 	dir     string // where the search starts; absolute and clean
@@ -49,7 +49,7 @@ func (b *binder) expandGlob(pattern string, access Access) error {
 }
 
 // splitGlob splits a pattern before its first component with a wildcard. The
-// base is literal whatever characters it has.
+// base is taken literally, even if it contains wildcards.
 func splitGlob(base, pattern string) (glob, bool) {
 	wild := strings.IndexAny(pattern, "*?[]")
 	if wild < 0 || !path.IsAbs(base) || strings.Contains(pattern, "\x00") {
@@ -59,7 +59,7 @@ func splitGlob(base, pattern string) (glob, bool) {
 	g := glob{dir: path.Join(base, pattern[:cut]), pattern: pattern[cut:]}
 	for _, c := range components(g.pattern) {
 		if c == ".." || c == "." {
-			return glob{}, false // no name in a directory is like that
+			return glob{}, false // no name in a directory is "." or ".."
 		}
 	}
 	return g, g.dir != "/" && !within(g.dir, "/proc")
@@ -95,7 +95,8 @@ func (b *binder) deny(g glob) error {
 		return err
 	}
 	for _, rel := range w.found {
-		// By its name below the given directory: links count as crossed.
+		// Use the name below the given directory, so that the links in it are
+		// checked.
 		b.add(path.Join(g.dir, rel), Deny, FromGlob, g.named)
 	}
 	return nil
@@ -118,8 +119,8 @@ func (w *globWalk) dir(real string, rel []string) error {
 	}
 	entries, err := w.b.finder.host.ReadDir(real)
 	if err != nil {
-		// Whoever runs the command cannot list it either, if it is for lack of
-		// permission and not theirs to give.
+		// If permission is missing, the command cannot list the directory
+		// either, unless it may change the directory's mode.
 		if w.b.rules.access(real) == Write || !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
 			return Unenforceable("unreadable glob `%s`: cannot search %s: %v", w.glob.named, real, err)
 		}
@@ -139,7 +140,8 @@ func (w *globWalk) dir(real string, rel []string) error {
 			}
 			w.found = append(w.found, strings.Join(name, "/"))
 		}
-		// What is below a hidden directory is hidden, unless a rule opens it.
+		// Below a hidden directory everything is hidden, unless a rule opens
+		// it.
 		if isDir && (!matched || w.opened(child)) {
 			if err := w.dir(child, name); err != nil {
 				return err
@@ -149,7 +151,7 @@ func (w *globWalk) dir(real string, rel []string) error {
 	return nil
 }
 
-// opened reports whether an entry speaks about something below a directory.
+// opened reports whether a rule opens something below a directory.
 func (w *globWalk) opened(dir string) bool {
 	for _, r := range w.b.rules.all {
 		if r.Access != Deny && below(r.Path, dir) {

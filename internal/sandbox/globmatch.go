@@ -38,7 +38,7 @@ func ParseGlob(pattern string) (Glob, bool) {
 			p.parts = append(p.parts, part)
 		}
 		if n := len(p.parts); n > 0 && p.parts[n-1] == "**" {
-			p.parts = append(p.parts, "*") // at the end it means what is below, not the directory itself
+			p.parts = append(p.parts, "*") // at the end ** means everything below, not the directory itself
 		}
 		patterns = append(patterns, p)
 	}
@@ -56,8 +56,8 @@ func (g Glob) Match(name []string, maybeDir bool) bool {
 	return false
 }
 
-// expandBraces replaces the first group of each pattern until there are none;
-// nil if there are too many.
+// expandBraces replaces the first group of each pattern until no groups are
+// left; nil if there are too many alternatives.
 func expandBraces(todo []string) []string {
 	var done []string
 	for len(todo) > 0 {

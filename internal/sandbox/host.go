@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// A Host is the machine as the compiler sees it: to look at, not to touch.
-// Paths are absolute and clean. Errors are told apart by fs.ErrNotExist and
+// A Host lets the compiler look at a machine without changing it. Paths are
+// absolute and clean. Errors are distinguished by fs.ErrNotExist and
 // syscall.ENOTDIR.
 type Host interface {
 	Lstat(path string) (fs.FileMode, error)
@@ -23,33 +23,33 @@ type Host interface {
 	// CanRemove reports whether the user of this process can remove or replace a
 	// name, or could after changing the mode of its directory.
 	CanRemove(path string) bool
-	// Foreign reports whether a name (of a link: not its target) belongs to a user other
-	// than ours, root and the owner of the directory. Such a user can make names there, as
-	// in /tmp, and they must not decide anything for us.
+	// Foreign reports whether a name (for a link: the link itself) belongs to a user other
+	// than ours, root and the owner of the directory. Such a user can create names there,
+	// as in /tmp, and they must not decide anything for us.
 	Foreign(path string) bool
 }
 
 // maxLinks is how many symbolic links a path may go through, as in the kernel.
 const maxLinks = 40
 
-// A gap is what keeps a path from existing.
+// A gap is the reason why a path does not exist.
 type gap int
 
 const (
 	noGap      gap = iota
 	gapMissing     // a component does not exist
-	gapFile        // a component that should be a directory is none
+	gapFile        // a component that should be a directory is not one
 	gapUnknown     // a component cannot be looked at
 	gapLoop        // too many links
 )
 
-// A place is a path as far as it was found.
+// A place is the result of resolving a path, as far as it exists.
 type place struct {
-	path  string      // without links; what follows a gap is literal
+	path  string      // without links; the components after a gap are literal
 	mode  fs.FileMode // if there is no gap
 	gap   gap
 	gapAt string // the component with the gap
-	links []link // that the way went through
+	links []link // followed on the way
 }
 
 func (p *place) exists() bool { return p.gap == noGap }
@@ -58,14 +58,14 @@ func (p *place) isDir() bool  { return p.exists() && p.mode.IsDir() }
 // A link is a symbolic link on the way to a place.
 type link struct{ at, target string }
 
-// A finder resolves paths and remembers what it saw, so that one compilation
-// works on one picture.
+// A finder resolves paths and remembers each result, so that one compilation
+// works on one state of the machine.
 type finder struct {
 	host        Host
 	placeholder func(string) bool // may be nil
 	seen        map[string]sight
 	lists       map[string][]fs.DirEntry
-	holds       map[string]bool // what placeholder said
+	holds       map[string]bool // the results of placeholder
 }
 
 type sight struct {
@@ -90,8 +90,8 @@ func (f *finder) look(p string) sight {
 	return s
 }
 
-// list returns what is in a directory. One that cannot be read is empty: a confined
-// command can do no more than we.
+// list returns the entries of a directory. An unreadable directory counts as empty:
+// a confined command has no more permissions than the server.
 func (f *finder) list(dir string) []fs.DirEntry {
 	entries, ok := f.lists[dir]
 	if !ok {
@@ -152,8 +152,8 @@ func (f *finder) find(name string) place {
 	return here
 }
 
-// held reports whether a place is a placeholder. One has nothing below, so only
-// the end of a path can be.
+// held reports whether a place is a placeholder. Nothing exists below a
+// placeholder, so it can only be the end of a path.
 func (f *finder) held(at place) bool {
 	if f.placeholder == nil || at.path == "/" || !at.mode.IsDir() && !at.mode.IsRegular() {
 		return false
@@ -166,7 +166,7 @@ func (f *finder) held(at place) bool {
 	return held
 }
 
-// missing takes a place for one that does not exist.
+// missing treats an existing place as missing.
 func (p place) missing(rest []string) place {
 	dir, name := path.Split(p.path)
 	at := p.path
@@ -174,7 +174,7 @@ func (p place) missing(rest []string) place {
 	return p.broken(gapMissing, at, name, rest)
 }
 
-// broken ends a resolution: what is left of the path is taken literally.
+// broken ends a resolution: the rest of the path is taken literally.
 func (p place) broken(why gap, at, component string, rest []string) place {
 	p.gap, p.gapAt = why, at
 	p.path = path.Join(p.path, component, strings.Join(rest, "/"))

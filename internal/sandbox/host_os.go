@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// OS is the machine we run on.
+// OS is the machine that this program runs on.
 type OS struct{}
 
 // Lstat implements Host.
@@ -24,8 +24,8 @@ func (OS) Readlink(path string) (string, error) { return os.Readlink(path) }
 // ReadDir implements Host.
 func (OS) ReadDir(path string) ([]fs.DirEntry, error) { return os.ReadDir(path) }
 
-// ReadFile implements Host. Only a regular file is read. Another kind that takes its
-// place meanwhile, such as a FIFO, does not hold the opening up.
+// ReadFile implements Host. It reads only a regular file. If something else, such as
+// a FIFO, has replaced the file meanwhile, opening it does not block.
 func (OS) ReadFile(path string, limit int) ([]byte, error) {
 	file, err := openAtOnce(path)
 	if err != nil {

@@ -80,10 +80,10 @@ func TestReadFileDoesNotWait(t *testing.T) {
 	select {
 	case err := <-done:
 		if !errors.Is(err, fs.ErrInvalid) {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("ReadFile returned %v, want fs.ErrInvalid", err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("it waits for somebody to write")
+		t.Error("ReadFile waits for a writer of the FIFO")
 		if f, err := os.OpenFile(fifo, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
 			f.Close()
 		}
@@ -98,7 +98,8 @@ func TestReadFileDoesNotWait(t *testing.T) {
 	}
 }
 
-// Names of others are told from ours, root's and those of the directory's owner.
+// Names of other users are distinguished from ours, root's and those of the
+// directory's owner.
 func TestForeign(t *testing.T) {
 	need.Root(t, "to make names of others")
 	const user, other = 1234, 1235

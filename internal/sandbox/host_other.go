@@ -4,13 +4,13 @@ package sandbox
 
 import "os"
 
-// canCreate cannot tell, so it does not rule it out.
+// canCreate cannot find out here, so it assumes that the user can.
 func canCreate(string) bool { return true }
 
-// canRemove cannot tell, so it does not rule it out.
+// canRemove cannot find out here, so it assumes that the user can.
 func canRemove(string) bool { return true }
 
-// isForeign cannot tell, and assumes no other user.
+// isForeign cannot find out here, so it assumes that there is no other user.
 func isForeign(string) bool { return false }
 
 // openAtOnce opens a file to read.

@@ -107,8 +107,9 @@ func compiled(h Host, intent *wire.Sandbox, process Process) (*Policy, *Plan, er
 	return policy, plan, err
 }
 
-// checkPlan checks what must be true of every plan: it opens nothing that the
-// rules close, it names only what exists, and no restriction can be moved.
+// checkPlan checks properties that every plan has: it opens nothing that the
+// rules close, it names only existing paths, and no restriction can be moved
+// away.
 func checkPlan(h Host, policy *Policy, plan *Plan) error {
 	if plan.Shape != ShapeNamespaces {
 		return nil
@@ -166,14 +167,15 @@ func parent(p string) string {
 	return "/"
 }
 
-// missing reports whether a name leads nowhere, also as a link.
+// missing reports whether a name does not exist; a dangling link is missing
+// too.
 func missing(h Host, name string) bool {
 	at := newFinder(h, nil).find(name)
 	return !at.exists()
 }
 
-// harmless reports whether a rule about something that does not exist needs
-// nothing: it cannot be made by the command.
+// harmless reports whether a rule about a missing path needs no operation,
+// because the command cannot create the path.
 func harmless(r Rule, effect Effect, mounts map[string]bool) bool {
 	switch r.place.gap {
 	case noGap:

@@ -15,16 +15,16 @@ type memHost map[string]memNode
 type memNode struct {
 	mode   fs.FileMode
 	text   string // of a file, or the target of a link
-	closed bool   // nobody can make names in it
+	closed bool   // no names can be created in it
 	sticky bool   // foreign names in it cannot be removed
 
 	foreign bool // it belongs to another user
 }
 
-// newHost reads one path per word: /d/ is a directory, /f a file, /s= a
-// socket, /l->t a link, /f:text a file with text, /d/! a directory where
-// nothing can be made, /d/+ a sticky one of another user; what begins with ~ is foreign.
-// Directories above are made too.
+// newHost reads one path per word: /d/ is a directory, /f a file, /s= a socket, /l->t a
+// link, /f:text a file with text, /d/! a directory where nothing can be created, /d/+ a
+// sticky directory of another user; a word that begins with ~ is foreign. Directories
+// above are made too.
 func newHost(words ...string) memHost {
 	h := memHost{"/": {mode: fs.ModeDir}}
 	for _, list := range words {

@@ -24,21 +24,22 @@ type Filter int
 // The filters.
 const (
 	FilterNone       Filter = iota
-	FilterOpen              // with the network
-	FilterRestricted        // without
-	FilterProxy             // with a network of its own, that others serve
-	FilterProxyUnix         // the same, and unix sockets
+	FilterOpen              // the network is open
+	FilterRestricted        // no network
+	FilterProxy             // a network of its own, served by proxies
+	FilterProxyUnix         // as FilterProxy, and unix sockets
 )
 
 func (f Filter) String() string {
 	return [...]string{"none", "open", "restricted", "proxy", "proxy-unix"}[f]
 }
 
-// Managed reports whether the process has a network of its own, with a way out.
+// Managed reports whether the process has a network of its own, served by
+// proxies.
 func (p *Plan) Managed() bool { return p.Filter == FilterProxy || p.Filter == FilterProxyUnix }
 
-// Namespaces are those that a process gets for itself beside a mount
-// namespace.
+// Namespaces are the namespaces that a process gets for itself, beside a
+// mount namespace.
 type Namespaces struct{ User, PID, IPC, Net bool }
 
 func (n Namespaces) String() string {
@@ -57,22 +58,22 @@ func (n Namespaces) String() string {
 	return strings.Join(names, " ")
 }
 
-// OpKind is what an operation does.
+// OpKind is the kind of an operation.
 type OpKind int
 
-// The operations. Binds are recursive and take what the host has at Path, not
-// what earlier operations made of it. A backend creates a mount point that is
+// The operations. Binds are recursive and take the host's file at Path, not
+// the result of earlier operations. A backend creates a mount point that is
 // missing in a scratch or masked directory.
 const (
 	OpBindRO      OpKind = iota // Path as on the host, to read
 	OpBindRW                    // Path as on the host, to write
-	OpPin                       // like OpBindRW: only to be a mount point, which cannot be renamed or removed
+	OpPin                       // like OpBindRW, but only to make a mount point, which cannot be renamed or removed
 	OpScratch                   // an empty root that vanishes with the sandbox
 	OpDir                       // a directory with Mode in a scratch or masked one
 	OpSymlink                   // a link to Target in a scratch directory
 	OpDev                       // a new /dev with the harmless devices
 	OpProc                      // a new procfs
-	OpFreeze                    // a part of the new procfs, to read
+	OpFreeze                    // makes a part of the new procfs read-only
 	OpMaskDir                   // an empty directory with Mode over a directory
 	OpMaskFile                  // an empty read-only file with Mode over anything else
 	OpSeal                      // makes the mask at Path read-only, but nothing mounted below
@@ -91,11 +92,11 @@ type Op struct {
 	Path   string
 	Target string      // of a symlink
 	Mode   fs.FileMode // where the kind says so
-	Why    string      // the rule behind it
+	Why    string      // the rule that causes it
 
-	// Guard: Path exists on the host, in a directory that can be written inside, and
-	// the rule depends on that. If it is somebody's placeholder, it must not vanish
-	// while the sandbox runs.
+	// Guard: Path exists on the host, in a directory that is writable inside, and
+	// the rule depends on its existence. If it is a placeholder of another sandbox,
+	// it must not disappear while this sandbox runs.
 	Guard bool
 }
 
@@ -131,8 +132,8 @@ func UnixMode(m fs.FileMode) uint32 {
 // A Variable is a change of the environment.
 type Variable struct{ Name, Value string }
 
-// A Plan is what a backend has to do, in its order. Whatever the shape, a
-// backend that cannot do all of it must refuse.
+// A Plan lists the operations of a backend, in their order. A backend that
+// cannot do all of them must refuse.
 type Plan struct {
 	Shape      Shape
 	Namespaces Namespaces
@@ -145,8 +146,8 @@ type Plan struct {
 // String returns the plan as text that does not change without need.
 func (p *Plan) String() string { return p.text(true) }
 
-// Effects returns the text without the rules behind it: plans that do the same have the same,
-// however their rules are named.
+// Effects returns the text without the rules that cause the operations: two plans that do the
+// same have the same text, even if their rules have other names.
 func (p *Plan) Effects() string { return p.text(false) }
 
 func (p *Plan) text(rules bool) string {
@@ -167,16 +168,15 @@ func (p *Plan) text(rules bool) string {
 	return b.String()
 }
 
-// An Effect is what a process finds at a path when a plan has been carried
-// out.
+// An Effect is what a process finds at a path after a plan was carried out.
 type Effect int
 
 // The effects.
 const (
 	Hidden       Effect = iota // a mask, or nothing
-	Private                    // something that only this sandbox has
-	HostReadable               // what the host has, to read
-	HostWritable               // what the host has, to write
+	Private                    // something that exists only in this sandbox
+	HostReadable               // the host's file, to read
+	HostWritable               // the host's file, to write
 )
 
 func (e Effect) String() string {

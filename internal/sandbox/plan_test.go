@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden plans")
 
-// homeDev is a machine with a project, some of it worth hiding.
+// homeDev is a machine with a project, parts of which are hidden.
 const homeDev = `/home/dev/project/.git/config /home/dev/project/main.go /home/dev/project/secrets/key
 	/home/dev/project/x.env /home/dev/project/d/y.env /home/dev/project/d/deep/z.env
 	/home/dev/private/diary /opt/data/ /tmp/ /usr/bin/sh /usr/lib/ /usr/sbin/ /etc/passwd
@@ -76,8 +76,8 @@ func TestGoldenPlans(t *testing.T) {
 	}
 }
 
-// What exists and is restricted where names can be made and removed is guarded,
-// and nothing else.
+// A restricted path that exists is guarded if names around it can be created
+// and removed, and no other path is.
 func TestGuard(t *testing.T) {
 	host := newHost(homeDev, "/home/dev/project/a/b/ /home/dev/project/a/c/d/ /home/dev/project/file")
 	intent := intentOf(t, "read root, deny /home/dev/private, write /home/dev/project, deny /home/dev/project/a, "+
@@ -99,7 +99,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// BenchmarkCompile is what a start pays for its sandbox before a backend runs.
+// BenchmarkCompile measures the time that a start spends on its sandbox before
+// a backend runs.
 func BenchmarkCompile(b *testing.B) {
 	dir := b.TempDir()
 	intent := intentOf(b, policyWW, roots(b, dir))

@@ -6,21 +6,21 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A Policy is an intent bound to this machine. It does not change and needs no
-// machine any more.
+// A Policy is an intent bound to this machine. It does not change, and using
+// it needs no look at the machine.
 type Policy struct {
 	Network wire.NetworkAccess
 
-	// Managed: the process has a network of its own, whatever Network says, and gets
-	// out of it only where somebody serves it.
+	// Managed: the process has a network of its own, even if Network is open, and
+	// reaches other hosts only through the proxies that serve it.
 	Managed bool
 
-	// FullRead and FullWrite tell that no rule narrows reading or writing.
-	// With FullWrite files are not confined at all.
+	// FullRead and FullWrite mean that no rule narrows reading or writing.
+	// With FullWrite, files are not confined at all.
 	FullRead, FullWrite bool
 
-	// Cwd is where the process starts, without links; empty if it was not
-	// given.
+	// Cwd is the directory where the process starts, without links; empty if
+	// none was given.
 	Cwd string
 
 	rules        *rules
@@ -28,17 +28,18 @@ type Policy struct {
 	legacy       bool     // the old Landlock backend was asked for
 	unixSockets  bool     // a managed process may use all unix sockets
 	noProc       bool     // procfs cannot be mounted
-	procReadOnly []string // what is frozen in a new /proc
+	procReadOnly []string // read-only parts of a new /proc
 	hasTmp       bool     // /tmp is a directory
 	globs        []BookGlob
 	globLinks    []link     // on the way to the directories of globs
 	left         []string   // foreign links that no rule is about
 	bare         bool       // no placeholders, see Process
-	env          []Variable // that have another value inside
+	env          []Variable // variables with another value inside
 }
 
-// Decide says what a process may do with a path, and by which rule. The path
-// must be absolute and, as rules are about real paths, without links.
+// Decide returns the access that a process has to a path, and the rule that
+// decides it. The path must be absolute and without links, because rules are
+// about real paths.
 func (p *Policy) Decide(name string) (Access, Rule) {
 	if p.unrestricted {
 		return Write, Rule{Path: "/", Access: Write, Origin: Unrestricted}
@@ -52,14 +53,13 @@ func (p *Policy) Decide(name string) (Access, Rule) {
 	return Deny, Rule{Path: "/"}
 }
 
-// A WritableRoot is a place to write to, and what is narrower inside.
+// A WritableRoot is a writable path with the narrower rules inside it.
 type WritableRoot struct {
 	Path      string
 	CarveOuts []Rule // not writable, in the order of their paths
 }
 
-// WritableRoots returns the places that exist and are writable, outermost
-// first.
+// WritableRoots returns the existing writable paths, outermost first.
 func (p *Policy) WritableRoots() []WritableRoot {
 	var roots []WritableRoot
 	for _, at := range sortedPaths(p.rules.byPath) {

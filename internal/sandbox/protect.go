@@ -10,21 +10,22 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// protectedNames steer tools that run outside the sandbox later: directly
+// protectedNames configure tools that later run outside the sandbox. Directly
 // below a writable root they are read-only, also while they are missing.
 var protectedNames = []string{".git", ".agents", ".codex", ".aws"}
 
-// frozenProc is what the owner of a /proc could change beyond its namespaces: the
-// settings of the kernel, most of which belong to root alone.
+// frozenProc lists the files of /proc through which a process could change
+// settings of the kernel that affect more than its namespaces. Most of them can
+// be written only by root.
 var (
 	frozenProc     = []string{"/proc/sys"}
 	frozenProcRoot = []string{"/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/sysrq-trigger",
 		"/proc/acpi/wakeup", "/proc/scsi", "/proc/asound", "/proc/dynamic_debug"}
 )
 
-// controlSockets command services that act outside the sandbox. They matter
-// while the network is open, because then connecting is. A * stands for each
-// name in a directory.
+// controlSockets belong to services that act outside the sandbox. They matter
+// only while the network is open, because otherwise no process inside can
+// connect. A * stands for each name in a directory.
 var controlSockets = []string{
 	"/run/docker.sock",
 	"/var/run/docker.sock",
@@ -48,7 +49,7 @@ var controlSockets = []string{
 	"/run/user/*/podman/podman.sock",
 }
 
-// gitdirLimit is how much of a .git file is read.
+// gitdirLimit is how many bytes of a .git file are read.
 const gitdirLimit = 4096
 
 // protect adds the protected names of each writable root. An entry that makes
@@ -83,9 +84,9 @@ func (b *binder) protect() {
 	}
 }
 
-// lifted reports whether a write entry speaks about a protected name, or about
-// something below it. One that gets there by a link which a command could have made
-// does not.
+// lifted reports whether a write entry names a protected name, or something below
+// it. An entry that reaches it through a link which a command could have made does
+// not count.
 func (b *binder) lifted(protected string) bool {
 	for _, r := range b.rules.all {
 		if r.Origin == FromEntry && r.Access == Write &&
@@ -97,7 +98,7 @@ func (b *binder) lifted(protected string) bool {
 }
 
 // foreignLink returns the real path of a protected name if another user has made it a
-// symbolic link, as everybody can in /tmp; else it is empty.
+// symbolic link, as any user can in /tmp; else an empty string.
 func (b *binder) foreignLink(name string) string {
 	dir, base := path.Split(name)
 	if !slices.Contains(protectedNames, base) {
@@ -114,13 +115,14 @@ func (b *binder) foreignLink(name string) string {
 	return p
 }
 
-// keepLink makes sure that a command cannot replace a foreign link in a writable place. The
-// link is not followed: another user would decide what is read-only for us. And it is no
-// reason to refuse the sandbox: another user could keep us from starting anything.
+// keepLink makes sure that a command cannot replace a foreign link in a writable directory.
+// The link is not followed, because then another user would decide which of our paths is
+// read-only. The sandbox is not refused either, because then another user could keep us
+// from starting anything.
 //
-// In a sticky directory of another user a command cannot remove the link. Elsewhere
-// the backend covers it, if it can. keepLink returns false if the name is no such link, or
-// if the backend cannot cover it.
+// In a sticky directory of another user a command cannot remove the link. Elsewhere the
+// backend covers it, if it can. keepLink returns false if the name is no such link, or if
+// the backend cannot cover it.
 func (b *binder) keepLink(name string, origin Origin, named string) bool {
 	p := b.foreignLink(name)
 	switch r := b.rules.byPath[p]; {
@@ -139,8 +141,8 @@ func (b *binder) keepLink(name string, origin Origin, named string) bool {
 	return false
 }
 
-// protectGitdir protects the directory that a .git file points to, if it could
-// be written. What another user has put there is not believed.
+// protectGitdir protects the directory that a .git file points to, if it is
+// writable. A file of another user is ignored.
 func (b *binder) protectGitdir(file string) {
 	if s := b.finder.look(file); s.err != nil || !s.mode.IsRegular() || b.finder.host.Foreign(file) {
 		return
@@ -164,7 +166,8 @@ func (b *binder) protectGitdir(file string) {
 	}
 }
 
-// addOwn adds the rules that no intent can lift, and what a backend needs.
+// addOwn adds the rules that no intent can lift, and the paths that a backend
+// needs.
 func (b *binder) addOwn(policy *Policy) error {
 	if policy.Network == wire.NetworkEnabled {
 		b.addControlSockets()
@@ -173,7 +176,7 @@ func (b *binder) addOwn(policy *Policy) error {
 		}
 	}
 	if r := b.rules.decide("/sys"); r != nil && r.Path == "/" && r.Access == Write && b.isDir("/sys") {
-		b.add("/sys", Read, FromSystem, "/sys") // its owner could command the kernel
+		b.add("/sys", Read, FromSystem, "/sys") // writing there would change the kernel's settings
 	}
 	if r := b.rules.byPath["/proc"]; policy.noProc && (r == nil || r.Access != Deny) {
 		b.add("/proc", Read, FromSystem, "/proc")
@@ -202,13 +205,14 @@ func (b *binder) addOwn(policy *Policy) error {
 	return nil
 }
 
-// certFile is the variable by which programs find the certificates that they trust.
+// certFile is the variable that tells programs which file has the certificates that
+// they trust.
 const certFile = "SSL_CERT_FILE"
 
 // addCertificates makes the file that certFile names readable, and nothing beside it:
-// a proxy that a client has prepared may have certificates of its own. If an entry
-// hides the file, or the way there is a link that a command could have made, it stays
-// unreadable.
+// a proxy that a client has prepared may use certificates of its own. The file stays
+// unreadable if an entry hides it, or if its path leads through a link that a command
+// could have made.
 func (b *binder) addCertificates(policy *Policy) {
 	name := variablePath(b.process.Env, certFile)
 	if name == "" {
@@ -225,10 +229,11 @@ func (b *binder) addCertificates(policy *Policy) {
 		}
 	}
 	b.add(name, Read, FromCertificates, name)
-	policy.env = append(policy.env, Variable{certFile, at.path}) // links need not be there inside
+	policy.env = append(policy.env, Variable{certFile, at.path}) // the links may be missing inside
 }
 
-// addControlSockets hides what can be reached but is not given for writing.
+// addControlSockets hides the control sockets that are readable, but were not
+// opened for writing.
 func (b *binder) addControlSockets() {
 	for _, pattern := range controlSockets {
 		for _, p := range b.starNames(pattern) {
@@ -242,7 +247,7 @@ func (b *binder) addControlSockets() {
 	}
 }
 
-// starNames returns the paths that a * in a pattern stands for.
+// starNames returns the paths that a pattern with a * stands for.
 func (b *binder) starNames(pattern string) []string {
 	dir, rest, ok := strings.Cut(pattern, "/*/")
 	if !ok {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Access is what a rule lets be done with a path and what is below it.
+// Access is what a rule allows for a path and everything below it.
 type Access int
 
 // The values of Access, each including those before it.
@@ -23,21 +23,21 @@ type Origin int
 
 // The origins of rules.
 const (
-	NoRule           Origin = iota // nothing speaks about the path
+	NoRule           Origin = iota // no rule is about the path
 	FromEntry                      // an entry of the intent
 	FromGlob                       // a path that a glob entry matched
 	FromMinimal                    // the system directories
 	FromProtected                  // a protected name below a writable root
 	FromGitdir                     // where a protected .git file points
-	FromControl                    // a socket that commands other services
-	FromSystem                     // what the kernel shows of itself
-	FromPrivate                    // our own state
-	FromRuntime                    // what a backend must be able to run
-	FromCertificates               // what programs in a managed network trust
+	FromControl                    // a socket that controls a service outside
+	FromSystem                     // a part of /proc or /sys
+	FromPrivate                    // the server's own state
+	FromRuntime                    // a program that a backend must be able to run
+	FromCertificates               // the certificates that programs in a managed network trust
 	Unrestricted                   // files are not restricted at all
 )
 
-// A Rule is what was decided about one path.
+// A Rule is the decision about one path.
 type Rule struct {
 	Path   string // without links
 	Access Access
@@ -79,7 +79,7 @@ func (r Rule) String() string {
 	return s + ", " + r.Access.String()
 }
 
-// beats reports whether r decides where both speak about the same path.
+// beats reports whether r wins over another rule about the same path.
 func (r *Rule) beats(other *Rule) bool {
 	rank := func(r *Rule) int {
 		switch {
@@ -95,11 +95,11 @@ func (r *Rule) beats(other *Rule) bool {
 	return rank(r) > rank(other)
 }
 
-// rules decide about paths: the one with the most components wins, and for the
-// same path deny beats write beats read.
+// rules decide about paths: the rule with the most components wins, and for
+// the same path deny beats write beats read.
 type rules struct {
-	byPath map[string]*Rule // the winners
-	all    []*Rule          // in the order of adding
+	byPath map[string]*Rule // the winning rules
+	all    []*Rule          // in the order in which they were added
 }
 
 func newRules() *rules { return &rules{byPath: make(map[string]*Rule)} }
@@ -116,8 +116,8 @@ func (rs *rules) add(r Rule) {
 	}
 }
 
-// decide returns the rule for a clean path, nil if there is none. Nothing
-// below a private path is open to other rules.
+// decide returns the rule for a clean path, nil if there is none. Other rules
+// open nothing below a private path.
 func (rs *rules) decide(p string) *Rule {
 	var found *Rule
 	for {
@@ -138,8 +138,8 @@ func (rs *rules) access(p string) Access {
 	return Deny
 }
 
-// maxRuleName is how many bytes of a name are told: a client can spell a path with as
-// many detours as a message holds.
+// maxRuleName is how many bytes of a name are shown: a client can send a path as long
+// as a message.
 const maxRuleName = 512
 
 // shortened leaves out the middle of a name that is too long.
@@ -151,7 +151,7 @@ func shortened(name string) string {
 	return strings.ToValidUTF8(head, "") + "…" + strings.ToValidUTF8(tail, "")
 }
 
-// quoted writes a path as it is unless that would be hard to read.
+// quoted returns a path as it is, or quoted if it would be hard to read.
 func quoted(p string) string {
 	if p == "" || strings.ContainsFunc(p, func(r rune) bool { return r <= ' ' || r == '#' || r == '"' || !strconv.IsPrint(r) }) {
 		return strconv.Quote(p)

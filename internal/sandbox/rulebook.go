@@ -5,34 +5,34 @@ import (
 	"strings"
 )
 
-// A Rulebook is what a policy and its plan say about paths, in a form that can be
-// sent to another process and applied there, without a look at the machine.
+// A Rulebook holds the rules of a policy and its plan in a form that can be sent
+// to another process and applied there, without looking at the machine.
 type Rulebook struct {
 	Rules []BookRule
 	Globs []BookGlob
-	Ops   []Op // of which Kind and Path count
+	Ops   []Op // only Kind and Path are used
 }
 
-// A BookRule is the rule that was decided on for a path.
+// A BookRule is the winning rule for a path.
 type BookRule struct {
 	Path    string
 	Access  Access
 	Private bool // nothing below is open to other rules
 
 	// Absent is the first component that did not exist when the policy was bound;
-	// empty: all did. A rule other than Write keeps it from coming into being.
+	// empty if all existed. A rule other than Write prevents its creation.
 	Absent string
 }
 
-// A BookGlob denies names that match, also those that came into being later.
+// A BookGlob denies names that match, also names that are created later.
 type BookGlob struct {
 	Dir     string // without links
 	Pattern string // below Dir
 	Depth   uint64 // how many levels below Dir count; 0: all
 }
 
-// Rulebook returns the rules of the policy together with what the plan, which was
-// compiled from it, makes of them.
+// Rulebook returns the rules of the policy together with the operations of the
+// plan that was compiled from it.
 func (p *Policy) Rulebook(plan *Plan) Rulebook {
 	book := Rulebook{Globs: p.globs}
 	for _, at := range sortedPaths(p.rules.byPath) {
@@ -53,12 +53,13 @@ func (p *Policy) Rulebook(plan *Plan) Rulebook {
 type Watch struct {
 	Path    string
 	Absent  bool // it did not exist when the policy was bound
-	Content bool // what the file says matters too
+	Content bool // the content of the file matters too
 }
 
-// Watched returns the paths whose change makes a policy outdated: those with a rule,
-// what was missing on the way to one, and the links on the way. What a glob
-// matched is not among them, because a rulebook applies globs to names as they are.
+// Watched returns the paths whose change makes a policy outdated: the paths with a
+// rule, the first missing component on the way to one, and the links on the way. The
+// matches of a glob are not among them, because a rulebook applies globs to names as
+// they are.
 func (p *Policy) Watched() []Watch {
 	var watched []Watch
 	seen := make(map[string]int) // where in watched
@@ -66,7 +67,7 @@ func (p *Policy) Watched() []Watch {
 		at, ok := seen[w.Path]
 		switch {
 		case w.Path == "":
-		case ok: // whoever is interested in most decides
+		case ok: // keep the stronger interest
 			watched[at].Content = watched[at].Content || w.Content
 		default:
 			seen[w.Path] = len(watched)
@@ -110,8 +111,8 @@ type judgedGlob struct {
 	patterns Glob
 }
 
-// Judge returns who applies the book. Only a pattern with too many alternatives,
-// which Bind refuses, is an error.
+// Judge returns a Judge that applies the book. The only error is a pattern with
+// too many alternatives, which Bind refuses.
 func (b Rulebook) Judge() (*Judge, error) {
 	j := &Judge{rules: make(map[string]BookRule), absent: make(map[string]bool), plan: Plan{Shape: ShapeNamespaces, Ops: b.Ops}}
 	for _, r := range b.Rules {
@@ -130,19 +131,20 @@ func (b Rulebook) Judge() (*Judge, error) {
 	return j, nil
 }
 
-// A Judgement is what may be done with a path.
+// A Judgement is the decision about a path.
 type Judgement struct {
 	Access Access
-	Ruled  bool // a rule says so; else nothing speaks about the path
-	Absent bool // a name that must not come into being, or below one
-	Masked bool // denied, and by a mask on that very path
+	Ruled  bool // a rule decides; else no rule is about the path
+	Absent bool // a name that must not be created, or a path below one
+	Masked bool // denied by a mask on exactly this path
 	Effect Effect
 }
 
-// Writable reports whether the path may be written and that would reach the host.
+// Writable reports whether the path may be written and the write would reach the
+// host.
 func (j Judgement) Writable() bool { return j.Access == Write && !j.Absent && j.Effect == HostWritable }
 
-// Decide says what may be done with an absolute and clean path without links.
+// Decide returns the decision about an absolute and clean path without links.
 func (j *Judge) Decide(name string) Judgement {
 	result := Judgement{Access: Deny, Effect: j.plan.Effect(name)}
 	decidedAt := ""
@@ -164,11 +166,12 @@ func (j *Judge) Decide(name string) Judgement {
 	return result
 }
 
-// HasGlobs reports whether names are judged that no mount knows of.
+// HasGlobs reports whether globs deny names for which there is no mount.
 func (j *Judge) HasGlobs() bool { return len(j.globs) > 0 }
 
-// match returns the deepest part of a path that the glob matches. Whether the last
-// component is a directory is not known: a pattern for directories matches it.
+// match returns the deepest part of a path that the glob matches. It does not know
+// whether the last component is a directory, so a pattern for directories matches
+// it.
 func (g *judgedGlob) match(name string) (at string, ok bool) {
 	if !below(name, g.Dir) {
 		return "", false

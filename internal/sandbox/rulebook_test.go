@@ -60,7 +60,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A file that several rules are about is watched for all that any of them depends on.
+// A file that several rules are about is watched for everything that any of them
+// depends on.
 func TestWatched(t *testing.T) {
 	host := newHost(fixture, "/fx/ws/.git:gitdir:_sub /fx/l->out /fx/out/x.env->secret.txt")
 	policy, err := Bind(intentOf(t, policyWN+", deny glob:/fx/l/*.env"), Process{Cwd: "/fx/ws"}, host)
@@ -81,7 +82,8 @@ func TestWatched(t *testing.T) {
 	}
 }
 
-// What root could command the kernel with is frozen in every new /proc.
+// The files through which root could change the kernel are frozen in every
+// new /proc.
 func TestFrozenForRoot(t *testing.T) {
 	host := newHost(fixture, "/proc/scsi/scsi /proc/acpi/wakeup /proc/fs/")
 	for root, want := range map[bool]string{true: "/proc/sys /proc/fs /proc/sysrq-trigger /proc/acpi/wakeup /proc/scsi", false: "/proc/sys"} {

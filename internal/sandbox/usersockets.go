@@ -16,12 +16,12 @@ type User struct {
 	Env  []string
 }
 
-// maxUserSockets bounds the sockets that are hidden, and the directories with them.
+// maxUserSockets limits the number of hidden sockets and socket directories.
 const maxUserSockets = 1024
 
-// userSockets are where these programs listen, in the directories of their kind. USER and
-// UID stand for the user, and a * for any part of a name. A path that ends with a slash is
-// a directory that is hidden as a whole, all others must be sockets.
+// userSockets are the paths where these programs listen, by the kind of directory. USER
+// and UID stand for the user, and a * for any part of a name. A path that ends with a
+// slash is a directory that is hidden as a whole; all others must be sockets.
 var userSockets = struct{ system, temporary, runtime, home []string }{
 	system: []string{"run/screen/", "run/uscreens/"},
 	temporary: []string{
@@ -46,8 +46,8 @@ var socketVariables = []string{"TMUX", "SSH_AUTH_SOCK", "KITTY_LISTEN_ON", "WEZT
 	"EMACS_SOCKET_NAME", "VSCODE_IPC_HOOK_CLI", "VSCODE_IPC_HOOK", "VSCODE_GIT_IPC_HANDLE"}
 
 // addUserSockets hides the sockets of the user's programs, unless an entry names them, or
-// everything may be written. That a directory such as /tmp may be written is not meant for
-// the sockets in it.
+// everything may be written. An entry that makes a directory such as /tmp writable does
+// not open the sockets in it.
 func (b *binder) addUserSockets(policy *Policy) error {
 	if b.process.User == nil || policy.FullWrite {
 		return nil
@@ -104,7 +104,7 @@ type socketHider struct {
 	hidden int
 }
 
-// hideBelow hides what patterns stand for in some directories.
+// hideBelow hides the matches of patterns in some directories.
 func (h *socketHider) hideBelow(bases, patterns []string) {
 	for _, base := range bases {
 		at := h.finder.find(base)
@@ -132,10 +132,10 @@ func (h *socketHider) hideBelow(bases, patterns []string) {
 	}
 }
 
-// expand returns the names that a pattern below a directory stands for. Names that another
-// user has made in a shared directory, such as /tmp, are left out: they are no programs of
-// this user, and where a link leads would be the choice of another. Only a directory by its
-// exact name is not: the first user of screen makes one for all.
+// expand returns the names that match a pattern below a directory. Names that another user
+// has made in a shared directory, such as /tmp, are left out: they are not programs of this
+// user, and the other user would choose where a link leads. Only a directory that the
+// pattern names exactly is kept: the first user of screen makes it for all users.
 func (h *socketHider) expand(base, pattern string) []string {
 	first, rest, more := strings.Cut(pattern, "/")
 	prefix, _, star := strings.Cut(first, "*")
@@ -147,7 +147,7 @@ func (h *socketHider) expand(base, pattern string) []string {
 	} else {
 		for _, e := range h.finder.list(base) {
 			if !strings.HasPrefix(e.Name(), prefix) {
-				continue // as most names in a /tmp
+				continue // most names in /tmp
 			}
 			if ok, _ := path.Match(first, e.Name()); ok && !h.foreign(base, e.Name()) {
 				names = append(names, e.Name())
@@ -169,9 +169,9 @@ func (h *socketHider) foreign(dir, name string) bool {
 	return h.finder.host.Foreign(path.Join(dir, name))
 }
 
-// hideDir hides a directory. If the command starts in it, or an entry opens something in
-// it, the sockets that are there are hidden instead; also if it is only found through a
-// link that a command could have made.
+// hideDir hides a directory. It hides only the sockets in it if the command starts in
+// the directory, if an entry opens something in it, or if it was found through a link
+// that a command could have made.
 func (h *socketHider) hideDir(p string) {
 	at := h.finder.find(p)
 	if !at.isDir() || h.open(at.path) {
@@ -199,8 +199,8 @@ func (h *socketHider) hideSocket(p string) {
 	}
 }
 
-// open reports whether nothing has to be hidden at a path: it cannot be seen, or an entry
-// lets exactly this be written, or everything.
+// open reports whether nothing has to be hidden at a path: the path is denied anyway, or
+// an entry makes exactly this path, or everything, writable.
 func (h *socketHider) open(real string) bool {
 	r := h.rules.decide(real)
 	return r == nil || r.Access == Deny || r.Access == Write && (r.Path == real || r.Path == "/")

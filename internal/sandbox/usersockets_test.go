@@ -85,8 +85,8 @@ func TestUserSockets(t *testing.T) {
 	}
 }
 
-// Another user can make any number of sockets in /tmp. They are not this user's, and do not
-// keep commands from being started.
+// Another user can make any number of sockets in /tmp. They are not sockets of this user,
+// so they do not prevent commands from starting.
 func TestManySocketsOfAnotherUser(t *testing.T) {
 	var words strings.Builder
 	for i := range maxUserSockets + 1 {

@@ -1,5 +1,6 @@
-// Package bwrap is the bubblewrap backend: it finds the program, and writes a
-// [sandbox.Plan] as its command line.
+// Package bwrap is the bubblewrap backend: it finds the program (find*.go),
+// and writes a [sandbox.Plan] as its command line (bwrap.go). An operation
+// that bubblewrap cannot do is an error.
 package bwrap
 
 import (
@@ -10,7 +11,7 @@ import (
 	"github.com/tetherexec/tether/internal/sandbox"
 )
 
-// A Layout is what a command line needs beside the plan.
+// A Layout holds the inputs of a command line beside the plan.
 type Layout struct {
 	Filter      int    // descriptor of the system call filter
 	HiddenFile  string // an empty file without permissions
@@ -18,16 +19,16 @@ type Layout struct {
 	NoUserSpace bool   // user namespaces do not work here; only for root
 
 	// Sources are descriptors to bind instead of paths, where there is one:
-	// bubblewrap makes sure that it has bound what they lead to.
+	// bubblewrap checks that it has bound the same file.
 	Sources map[string]int
 
-	// The command freezes and seals by itself, and keeps these capabilities to
-	// do so; empty: bubblewrap does it.
+	// Capabilities, if not empty, are kept for the stage, which then freezes
+	// and seals by itself. If empty, bubblewrap does it.
 	Capabilities []string
 }
 
-// Arguments returns what makes bubblewrap carry out a plan, without the command.
-// Placeholders must be there already.
+// Arguments returns the arguments that make bubblewrap carry out a plan, without
+// the command. Placeholders must exist already.
 func Arguments(plan *sandbox.Plan, l Layout) ([]string, error) {
 	if plan.Shape != sandbox.ShapeNamespaces {
 		return nil, fmt.Errorf("a plan of shape %v is not for bubblewrap", plan.Shape)
@@ -58,10 +59,11 @@ func Arguments(plan *sandbox.Plan, l Layout) ([]string, error) {
 	return args, nil
 }
 
-// maxArguments is what bubblewrap takes, those of the command included.
+// maxArguments is how many arguments bubblewrap accepts, including those of
+// the command.
 const maxArguments = 9000 - 50
 
-// Devices are what a new /dev has from the host.
+// Devices are the devices of the host that a new /dev contains.
 var Devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 func (l Layout) bind(option, path string) []string {
@@ -71,8 +73,9 @@ func (l Layout) bind(option, path string) []string {
 	return []string{option, path, path}
 }
 
-// covered is what --proc freezes by itself where it can be written. A mount costs
-// a fifth of a millisecond; the stage inside makes sure that they are there.
+// covered are the paths that --proc freezes by itself if they are writable. A
+// mount costs a fifth of a millisecond; the stage verifies that they are
+// read-only.
 var covered = []string{"/proc/irq", "/proc/bus", "/proc/sysrq-trigger"}
 
 func (l Layout) operation(op sandbox.Op) ([]string, error) {
@@ -89,7 +92,7 @@ func (l Layout) operation(op sandbox.Op) ([]string, error) {
 		return l.bind("--bind", op.Path), nil
 	case sandbox.OpScratch:
 		if op.Path == "/" {
-			return nil, nil // what bubblewrap begins with
+			return nil, nil // bubblewrap starts with one
 		}
 	case sandbox.OpDir:
 		return []string{"--perms", mode, "--dir", op.Path}, nil

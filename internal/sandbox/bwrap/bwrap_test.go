@@ -94,7 +94,7 @@ func TestTooManyArguments(t *testing.T) {
 	}
 }
 
-// What bubblewrap cannot do is refused, never left out.
+// An operation that bubblewrap cannot do is refused, never left out.
 func TestArgumentsRefuse(t *testing.T) {
 	for _, plan := range []*sandbox.Plan{
 		{Shape: sandbox.ShapeFilter},
@@ -110,7 +110,8 @@ func TestArgumentsRefuse(t *testing.T) {
 	}
 }
 
-// place writes a program called bwrap into a directory that only we can write to.
+// place writes a program called bwrap into a directory that only this user can
+// write to.
 func place(t *testing.T, script string, mode os.FileMode) (dir string) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -160,7 +161,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// PATH has no say in where bubblewrap is found.
+// PATH has no influence on where bubblewrap is found.
 func TestFindIgnoresPath(t *testing.T) {
 	t.Setenv("PATH", place(t, "", 0o755))
 	if _, err := Find([]string{t.TempDir()}); !errors.Is(err, ErrMissing) {

@@ -12,18 +12,19 @@ import (
 	"time"
 )
 
-// Dirs is where bubblewrap is looked for. No request and no PATH adds to it.
+// Dirs are the directories in which bubblewrap is searched for. No request
+// and no PATH adds to them.
 var Dirs = []string{"/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin"}
 
-// Name is the program's.
+// Name is the name of the program.
 const Name = "bwrap"
 
 var (
 	// ErrMissing means that bubblewrap is in none of the directories.
 	ErrMissing = errors.New("bubblewrap is not installed")
-	// ErrUnsafe means that somebody else could replace it.
-	ErrUnsafe = errors.New("bubblewrap could be replaced by somebody else")
-	// ErrOld means that it cannot do what a sandbox needs.
+	// ErrUnsafe means that another user could replace it.
+	ErrUnsafe = errors.New("bubblewrap could be replaced by another user")
+	// ErrOld means that it lacks an option that a sandbox needs.
 	ErrOld = errors.New("bubblewrap is too old")
 )
 
@@ -42,7 +43,8 @@ func Find(dirs []string) (string, error) {
 	return "", fmt.Errorf("%w (looked in %s)", ErrMissing, strings.Join(dirs, ", "))
 }
 
-// trusted refuses a program that others than its owner or root can change.
+// trusted refuses a program that a user other than its owner or root can
+// change.
 func trusted(name string) error {
 	info, err := os.Stat(name)
 	switch {
@@ -56,7 +58,7 @@ func trusted(name string) error {
 		if err != nil {
 			return fmt.Errorf("look at bubblewrap: %w", err)
 		}
-		sticky := info.IsDir() && info.Mode()&fs.ModeSticky != 0 // only owners can replace what is in it
+		sticky := info.IsDir() && info.Mode()&fs.ModeSticky != 0 // only owners can replace a file in it
 		if info.Mode()&0o022 != 0 && !sticky || !ownerTrusted(info) {
 			return fmt.Errorf("%w: %s is writable for others (%v)", ErrUnsafe, at, info.Mode())
 		}
@@ -72,13 +74,13 @@ var needed = []string{"--args", "--perms", "--seccomp", "--remount-ro", "--cap-d
 // checkTime is how long bubblewrap may take to describe itself.
 const checkTime = 5 * time.Second
 
-// A Tool is a bubblewrap that can do what is needed.
+// A Tool is a bubblewrap that has all needed options.
 type Tool struct {
 	Path, Version string
-	Descriptors   bool // it can bind what a descriptor leads to
+	Descriptors   bool // it can bind the file behind a descriptor
 }
 
-// Check asks the program once what it can do.
+// Check runs the program to find out its version and options.
 func Check(ctx context.Context, name string) (Tool, error) {
 	t := Tool{Path: name}
 	ctx, cancel := context.WithTimeout(ctx, checkTime)

@@ -9,15 +9,17 @@ import (
 	"syscall"
 )
 
-// ownerTrusted reports whether something belongs to root or to us. In a user
-// namespace without root, what is root's shows as nobody's.
+// ownerTrusted reports whether a file belongs to root or to this user. In a
+// user namespace without root, files of root seem to belong to user 65534
+// (nobody).
 func ownerTrusted(info fs.FileInfo) bool {
 	const nobody = 65534
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && (st.Uid == 0 || int(st.Uid) == os.Geteuid() || st.Uid == nobody && rootUnmapped())
 }
 
-// rootUnmapped reports whether the user namespace that we are in has no user 0.
+// rootUnmapped reports whether the user namespace of this process has no user
+// 0.
 func rootUnmapped() bool {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {

@@ -33,14 +33,15 @@ func NewChannel() (*Channel, *os.File, error) {
 // Close closes the channel.
 func (c *Channel) Close() error { return c.file.Close() }
 
-// Await waits until the command has been executed, and returns the listeners that it
-// leaves to us. io.ErrUnexpectedEOF means that the stage was never reached.
+// Await waits until the command has been executed, and returns the listeners that
+// the stage has opened for the server. io.ErrUnexpectedEOF means that the stage
+// never ran.
 func (c *Channel) Await(ctx context.Context) (launched proc.Launched, listeners []*os.File, err error) {
 	defer context.AfterFunc(ctx, func() { c.file.SetReadDeadline(time.Unix(1, 0)) })()
 	ready := false
 	for {
 		message, control, rerr := c.receive()
-		if rerr == nil && len(message) == 0 { // the end: the socket was closed by the exec, or by a death
+		if rerr == nil && len(message) == 0 { // the end: the exec or the death of the stage closed the socket
 			if ready {
 				return launched, listeners, nil
 			}
@@ -87,8 +88,8 @@ func (c *Channel) receive() (message, control []byte, err error) {
 	return buf[:max(n, 0)], oob[:max(oobn, 0)], err
 }
 
-// credentials reads what the kernel says about the sender of a message, and the
-// descriptors that came with it.
+// credentials reads the kernel's information about the sender of a message, and
+// the descriptors that came with it.
 func credentials(control []byte) (l proc.Launched, listeners []*os.File) {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil {
@@ -115,7 +116,7 @@ func credentials(control []byte) (l proc.Launched, listeners []*os.File) {
 			}
 		}
 	}
-	if l.Leader == nil { // the number alone says nothing
+	if l.Leader == nil { // without a descriptor the pid may already belong to another process
 		l.Pid = 0
 	}
 	return l, listeners

@@ -13,7 +13,8 @@ import (
 // backlog is how many connections of a command may wait to be accepted.
 const backlog = 128
 
-// listen opens the listeners and tells the command about them.
+// listen opens the listeners and writes their ports into the command's
+// environment.
 func (s *Config) listen() ([]int, error) {
 	var listeners, ports []int
 	for range s.Listen {
@@ -59,8 +60,8 @@ func listenLoopback() (fd, port int, err error) {
 	return fd, name.(*unix.SockaddrInet4).Port, nil
 }
 
-// Network names the network that a socket is in; 0 on kernels before 5.14, which have no
-// name for it.
+// Network returns the kernel's number for the network namespace of a socket; 0 on
+// kernels before 5.14, which do not have one.
 func Network(socket int) (uint64, error) {
 	cookie, err := unix.GetsockoptUint64(socket, unix.SOL_SOCKET, unix.SO_NETNS_COOKIE)
 	if err == unix.ENOPROTOOPT {

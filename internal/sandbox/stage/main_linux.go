@@ -17,14 +17,14 @@ import (
 // The command's descriptors 0 to 2 are passed as these: see [proc.Launcher].
 const firstStdio = 3
 
-// exitBroken is the exit status when there will be no command. The server knows
-// more from the report.
+// exitBroken is the exit status if the command is not executed. The report
+// tells the server why.
 const exitBroken = 125
 
 func init() { reexec.Register(reexec.Sandbox, runHelper) }
 
 // runHelper runs the stage in descriptor args[0], reports to descriptor args[1], and
-// does not return if all goes well. It must be called while the program is being
+// returns only after an error. It must be called while the program is being
 // initialized: then it runs on the main thread, to which filters and sessions belong.
 func runHelper(args []string) int {
 	if unix.Gettid() != unix.Getpid() {
@@ -43,7 +43,7 @@ func runHelper(args []string) int {
 	}
 	err := run(stageFd, reportFd)
 	if werr := send(reportFd, reportOf(err), nil); werr != nil {
-		fmt.Fprintf(os.Stderr, "tether: %v (and nobody to tell: %v)\n", err, werr)
+		fmt.Fprintf(os.Stderr, "tether: %v (the report to the server failed: %v)\n", err, werr)
 	}
 	return exitBroken
 }
@@ -110,7 +110,7 @@ func run(stageFd, reportFd int) error {
 func (s *Config) takeDescriptors() error {
 	stdin := firstStdio
 	if s.NoStdin {
-		// The one that was passed belongs to a mount of the host.
+		// The descriptor that was passed belongs to a mount of the host.
 		var err error
 		if stdin, err = nothing(); err != nil {
 			return fmt.Errorf("open an empty standard input: %w", err)
@@ -124,8 +124,8 @@ func (s *Config) takeDescriptors() error {
 	return nil
 }
 
-// nothing opens what has nothing to read: the sandbox's own /dev/null or, where that
-// is hidden, a pipe that nobody writes to.
+// nothing opens an empty input: the sandbox's own /dev/null or, if that is hidden, a
+// pipe without a writer.
 func nothing() (int, error) {
 	if fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
 		return fd, nil
@@ -167,7 +167,7 @@ func (s *Config) takeSession() error {
 	return nil
 }
 
-// load puts this thread, which executes the command, under a filter.
+// load installs a filter for this thread, which executes the command.
 func load(program []byte) error {
 	if len(program) == 0 {
 		return nil
@@ -184,9 +184,10 @@ func load(program []byte) error {
 	return nil
 }
 
-// ready tells the server that the command is about to be executed. With a
-// process namespace of its own it sends along what names this process and the
-// first one there, whatever numbers they have outside, and behind them the listeners.
+// ready reports to the server that the command is about to be executed. With a
+// process namespace of its own, it sends descriptors of this process and of the first
+// process in the namespace, because their pids differ outside. The listeners follow
+// them.
 func ready(reportFd int, namespace bool, listeners []int) error {
 	var rights []byte
 	if namespace {

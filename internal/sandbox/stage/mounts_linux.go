@@ -9,8 +9,8 @@ import (
 )
 
 // finishMounts makes the last mounts read-only and gives up the right to change
-// any. bubblewrap could do the first as well, but reads the whole table of mounts
-// for each of them.
+// mounts. bubblewrap could do the first as well, but it would read the whole
+// table of mounts for each of them.
 func (s *Config) finishMounts() error {
 	if len(s.Freeze)+len(s.Seal)+len(s.Cover) == 0 {
 		return nil
@@ -36,8 +36,8 @@ func (s *Config) finishMounts() error {
 	return dropCapabilities()
 }
 
-// coverLink puts /dev/null over a symbolic link itself, which no path can name as a
-// mount point.
+// coverLink mounts /dev/null over a symbolic link itself. No path can name a link
+// as a mount point, so it uses a descriptor.
 func coverLink(path string) error {
 	link, err := at.Open(unix.AT_FDCWD, path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC)
 	if err != nil {
@@ -59,7 +59,8 @@ func coverLink(path string) error {
 	return unix.MoveMount(null, "", link, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// makeReadOnly changes nothing else about a mount: the kernel would not allow it.
+// makeReadOnly keeps the other flags of a mount: the kernel does not allow
+// changing them.
 func makeReadOnly(path string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(path, &fs); err != nil {
@@ -76,11 +77,12 @@ func makeReadOnly(path string) error {
 	return nil
 }
 
-// Capabilities are those that the stage needs for its work, and to give them up.
+// Capabilities are the capabilities that the stage needs for its work, and to
+// give them up.
 var Capabilities = []string{"CAP_SYS_ADMIN", "CAP_SETPCAP"}
 
-// dropCapabilities gives up what Capabilities lists, for good. bubblewrap has
-// dropped the others.
+// dropCapabilities gives up the Capabilities for good. bubblewrap has dropped
+// all others.
 func dropCapabilities() error {
 	for _, c := range []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP} {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {

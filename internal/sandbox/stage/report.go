@@ -9,20 +9,20 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 )
 
-// A report is one message to the server. Its first byte says which.
+// A report is one message to the server. Its first byte is the kind.
 const (
 	reportReady  = 'R' // about to execute; with descriptors of this process and of the first one
-	reportExec   = 'E' // the command cannot be executed: error number, then what it was about
-	reportBroken = 'B' // the sandbox is not what it should be: why
+	reportExec   = 'E' // the command cannot be executed: error number, then the detail
+	reportBroken = 'B' // the sandbox is not as planned: why
 )
 
 // maxReport bounds a report.
 const maxReport = 4 << 10
 
-// ErrBroken means that a sandbox was made but is not what it should be.
+// ErrBroken means that a sandbox was made but is not as planned.
 var ErrBroken = errors.New("the sandbox is not what it should be")
 
-// reportOf encodes the reason why there is no command.
+// reportOf encodes the reason why the command was not executed.
 func reportOf(err error) []byte {
 	var b []byte
 	if start, ok := errors.AsType[*proc.StartError](err); ok {
@@ -37,8 +37,8 @@ func reportOf(err error) []byte {
 	return b[:min(len(b), maxReport)]
 }
 
-// parseReport returns whether a report announces the command, or why there will
-// be none.
+// parseReport returns true if the command is about to be executed, or an error
+// that says why it is not.
 func parseReport(b []byte) (ready bool, err error) {
 	if len(b) == 0 {
 		return false, fmt.Errorf("%w: an empty report", ErrBroken)

@@ -7,39 +7,41 @@ import (
 	"github.com/tetherexec/tether/internal/reexec"
 )
 
-// A Config says what to check and what to execute.
+// A Config says what the stage checks and executes.
 type Config struct {
 	Argv []string
 	Arg0 *string // what the command sees as argv[0], if not Argv[0]
 	Env  []string
 	Dir  string
 
-	// Session: the command leads a session of its own. TTY: with its standard
-	// input as the terminal.
+	// Session: the command leads a session of its own. TTY: its standard
+	// input is the terminal of that session.
 	Session bool
 	TTY     bool
 
 	// NoStdin: the command's standard input is the sandbox's own /dev/null.
 	NoStdin bool
 
-	// Freeze and Seal are made read-only by the stage itself, which is given the
-	// right to do so for that long: parts of the new procfs, and mounts.
+	// Freeze (parts of the new procfs) and Seal (mounts) are made read-only by
+	// the stage itself. It has the capabilities for that only as long.
 	Freeze, Seal []string
 
-	// Cover is symbolic links that /dev/null is put over, in the same way.
+	// Cover are symbolic links over which the stage mounts /dev/null, with
+	// the same capabilities.
 	Cover []string
 
-	// Listen is how many listeners are opened on the loopback of the sandbox's own
-	// network and handed to the server; Ports says where their numbers go.
+	// Listen is how many listeners the stage opens on the loopback of the
+	// sandbox's own network and passes to the server; Ports says which variables
+	// get their port numbers.
 	Listen int
 	Ports  []Port
 
-	// Outside is the network of the server, as [Network] names it; 0: unknown. A
-	// listener must not be in it.
+	// Outside is the network of the server, as returned by [Network]; 0:
+	// unknown. A listener must not be in it.
 	Outside uint64
 
-	// Refusal, if not empty, is all that the command has to say before it exits with
-	// [ExitRefused]; it is not executed.
+	// Refusal, if not empty, is printed instead of executing the command; the exit
+	// status is [ExitRefused].
 	Refusal string
 
 	// Confined: this process must have no capabilities, must not be able to gain
@@ -54,8 +56,8 @@ type Config struct {
 // ExitRefused is the exit status of a command that was refused.
 const ExitRefused = 101
 
-// A Port is a variable that gets to know a listener: the variable becomes
-// Prefix, the number of the port, and Suffix.
+// A Port is a variable that is set to Prefix, the port number of a listener,
+// and Suffix.
 type Port struct {
 	Variable, Prefix, Suffix string
 	Listener                 int
@@ -64,7 +66,7 @@ type Port struct {
 // MaxListen bounds Listen.
 const MaxListen = 64
 
-// A Mount is what must be at a path, seen from inside.
+// A Mount is what the stage must find at a path inside the sandbox.
 type Mount struct {
 	Path     string
 	ReadOnly bool
@@ -77,20 +79,20 @@ type MountKind byte
 
 // The kinds.
 const (
-	MountBind   MountKind = iota // the file or directory with this number
+	MountBind   MountKind = iota // the file or directory with this device and inode number
 	MountMask                    // an empty directory in memory
 	MountProc                    // a procfs, or a part of one
 	MountDev                     // a file system in memory, with devices
 	MountDevice                  // a device
 )
 
-// stageMagic begins an encoded stage. It changes with the encoding: the program
-// may have been replaced while the server runs.
+// stageMagic begins an encoded Config. It changes with the encoding, because
+// the program may be replaced while the server runs.
 const stageMagic = "tether stage 3\n"
 
 var errStage = errors.New("the stage cannot be decoded")
 
-// Encode returns the stage as bytes.
+// Encode returns the Config as bytes.
 func (s *Config) Encode() []byte {
 	e := reexec.Encoder([]byte(stageMagic))
 	e.List(s.Argv)

@@ -37,8 +37,8 @@ func TestStageRoundTrip(t *testing.T) {
 	}
 }
 
-// A program that was replaced while the server runs finds an encoding that it
-// does not know, and says what to do.
+// If the program was replaced while the server runs, the new program finds an
+// encoding that it does not know, and the error says to restart the server.
 func TestStageOfAnotherVersion(t *testing.T) {
 	encoded := example().Encode()
 	encoded[len(stageMagic)-2]++

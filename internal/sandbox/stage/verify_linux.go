@@ -10,8 +10,8 @@ import (
 	"github.com/tetherexec/tether/internal/files/at"
 )
 
-// verify makes sure that what was asked for has been made. Whoever swaps a
-// directory for a link while a sandbox is built ends up here.
+// verify makes sure that the sandbox is as planned. If a directory was
+// replaced by a link while the sandbox was built, verify fails.
 func (s *Config) verify() error {
 	if s.Confined {
 		if err := verifyPrivileges(); err != nil {
@@ -54,8 +54,8 @@ func verifyPrivileges() error {
 
 func (m *Mount) verify() error {
 	fd, err := openNoLinks(m.Path)
-	if err == unix.EACCES && strangersDoor(m.Path) {
-		return nil // the command will not get there either
+	if err == unix.EACCES && blockedByForeignDir(m.Path) {
+		return nil // the command cannot get there either
 	}
 	if err != nil {
 		return err
@@ -92,8 +92,8 @@ func (m *Mount) verify() error {
 	return nil
 }
 
-// Identify opens what a bind of path shows inside, not to be read, and fills in
-// how it will be known.
+// Identify opens the file or directory that a bind of path shows inside
+// (O_PATH), and fills in its device and inode numbers.
 func (m *Mount) Identify(path string) (*os.File, error) {
 	fd, err := openNoLinks(path)
 	if err != nil {
@@ -108,14 +108,15 @@ func (m *Mount) Identify(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// openNoLinks opens a path that must not lead through symbolic links, not to be read.
+// openNoLinks opens a path with O_PATH. The path must not lead through symbolic
+// links.
 func openNoLinks(path string) (int, error) {
 	return at.Open(unix.AT_FDCWD, path, unix.O_PATH|unix.O_CLOEXEC)
 }
 
-// strangersDoor reports whether the way to a path is barred by a directory that
-// belongs to somebody else, so that the command cannot open it.
-func strangersDoor(name string) bool {
+// blockedByForeignDir reports whether a directory of another user blocks the way to a path. The command cannot
+// change the mode of that directory.
+func blockedByForeignDir(name string) bool {
 	for dir := path.Dir(name); ; dir = path.Dir(dir) {
 		fd, err := openNoLinks(dir)
 		if err == nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is mounted here is checked as it would be inside.
+// The mounts of this machine are checked as the mounts of a sandbox are.
 func TestMountsAreVerified(t *testing.T) {
 	identity := func(path string) Mount {
 		m := Mount{Path: path}
@@ -75,10 +75,10 @@ func readOnlyRoot(t *testing.T) bool {
 	return fs.Flags&unix.ST_RDONLY != 0
 }
 
-// A process that is not confined does not pass for one that is.
+// A process that is not confined fails the check for confined processes.
 func TestPrivilegesAreVerified(t *testing.T) {
 	if err := (&Config{Confined: true}).verify(); err == nil {
-		t.Error("this test passes for a confined process")
+		t.Error("the check accepts this test process, which is not confined")
 	}
 }
 
@@ -132,7 +132,7 @@ func TestChannelPassesProcesses(t *testing.T) {
 		t.Errorf("received %+v", launched)
 	}
 	if err := unix.PidfdSendSignal(int(launched.Leader.Fd()), 0, nil, 0); err != nil {
-		t.Errorf("the descriptor names nobody: %v", err)
+		t.Errorf("the descriptor names no process: %v", err)
 	}
 }
 
