@@ -63,22 +63,22 @@ type link struct{ at, target string }
 type finder struct {
 	host        Host
 	placeholder func(string) bool // may be nil
-	seen        map[string]sight
+	seen        map[string]lookResult
 	lists       map[string][]fs.DirEntry
 	holds       map[string]bool // the results of placeholder
 }
 
-type sight struct {
+type lookResult struct {
 	mode   fs.FileMode
 	target string
 	err    error
 }
 
 func newFinder(host Host, placeholder func(string) bool) *finder {
-	return &finder{host, placeholder, make(map[string]sight), make(map[string][]fs.DirEntry), make(map[string]bool)}
+	return &finder{host, placeholder, make(map[string]lookResult), make(map[string][]fs.DirEntry), make(map[string]bool)}
 }
 
-func (f *finder) look(p string) sight {
+func (f *finder) look(p string) lookResult {
 	s, ok := f.seen[p]
 	if !ok {
 		s.mode, s.err = f.host.Lstat(p)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// desk is a machine on which a user works.
-const desk = `/home/ann/.gnupg/S.gpg-agent= /home/ann/.gnupg/pubring.kbx /home/ann/.ssh/id /home/ann/.ssh/mux= /home/ann/.ssh/agent/s=
+// userMachine is a machine on which a user works.
+const userMachine = `/home/ann/.gnupg/S.gpg-agent= /home/ann/.gnupg/pubring.kbx /home/ann/.ssh/id /home/ann/.ssh/mux= /home/ann/.ssh/agent/s=
 	/home/ann/.screen/ /home/ann/.local/share/zed/zed.sock= /home/ann/.emacs.d/server/server /home/ann/.emacs.d/init.el
 	/tmp/tmux-1000/default= /tmp/tmux-1001/default= /tmp/ssh-aB/agent.7= /tmp/ssh-aB/notes /tmp/ssh-keys/agent.txt /tmp/emacs1000/server=
 	/tmp/nvim.ann/x/0= /tmp/nvim.ann/x/log /tmp/vscode-ipc-1.sock= /tmp/vscode-list /tmp/other= /tmp/screens/S-ann/1=
@@ -23,7 +23,7 @@ func TestUserSockets(t *testing.T) {
 		entries string
 		options []intentOption
 		process Process
-		host    string // beside desk
+		host    string // beside userMachine
 		want    string
 	}{
 		{id: "read-only", entries: policyRO, options: []intentOption{network}, want: `-/tmp/tmux-1000/default -/tmp/ssh-aB/agent.7 r/tmp/ssh-aB/notes
@@ -65,7 +65,7 @@ func TestUserSockets(t *testing.T) {
 			if row.process.User == nil {
 				row.process.User = &ann
 			}
-			host := newHost(fixture, desk, row.host)
+			host := newHost(fixture, userMachine, row.host)
 			_, plan, err := compiled(host, intentOf(t, row.entries, row.options...), row.process)
 			if err != nil {
 				t.Fatal(err)
