@@ -146,13 +146,13 @@ func (f *copyFlags) copy(cmd *cobra.Command, sources []copy.Location, destinatio
 			Jobs: min(int(f.jobs), copy.MaxJobs), Stream: f.stream, Umask: mask, Report: r,
 		})
 	}
-	resumable := err != nil && !f.stream && (ctx.Err() != nil || errors.Is(err, client.ErrSessionLost))
+	resumable := err != nil && journal.HasProgress()
 	r.Close()
 	lost := 0
 	if conn != nil {
 		lost = conn.Status().Connection - 1
 		if resumable {
-			conn.leave() // it has what was sent
+			conn.leave() // the session has what was sent
 		} else {
 			conn.end()
 		}
@@ -172,7 +172,7 @@ func copyFailure(ctx context.Context, err error, resumable bool, destination cop
 		return codedError{signaled(s).code, errors.New("interrupted" + again)}
 	case interrupted:
 		return codedError{signaled(s).code, errors.New("interrupted")}
-	case resumable:
+	case resumable && errors.Is(err, client.ErrSessionLost):
 		return fmt.Errorf("%w"+again, err)
 	case errors.Is(err, copy.ErrRelative):
 		return usageError{err}

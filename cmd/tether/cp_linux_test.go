@@ -222,6 +222,54 @@ func hasCheckpoint(b *booth) error {
 	return fmt.Errorf("no checkpoint in %v", journals)
 }
 
+// A run that cannot connect leaves the journal of an interrupted copy to the next run.
+func TestCopyGoesOnAfterFailedConnection(t *testing.T) {
+	t.Parallel()
+	for _, tr := range transfers {
+		t.Run(tr.name, func(t *testing.T) {
+			t.Parallel()
+			b, line := newBooth(t), layLine(t)
+			from, to := filepath.Join(b.work, "file"), t.TempDir()
+			data := random(t, from, 16<<20+7)
+			stopCopy(t, b, line, tr, syscall.SIGINT, from, to) // the line stays cut
+			if got := b.tether(nil, tr.args(line.URL(), from, to)...); got.code != exitError {
+				t.Errorf("without a connection: %+v", got)
+			}
+			line.Mend()
+			got := b.tether(nil, tr.args(line.URL(), from, to)...)
+			if resumed := copyEvents(t, got.stdout)["file"].Resumed; got.code != 0 || resumed < worthResuming {
+				t.Errorf("%+v; resumed at %d", got, resumed)
+			}
+			wantBytes(t, filepath.Join(to, "file"), data)
+			onlyFiles(t, filepath.Join(b.state, "tether", "copies"))
+		})
+	}
+}
+
+// A copy that is interrupted before it is connected has no progress to go on with, and does not
+// claim it.
+func TestCopyInterruptedBeforeConnection(t *testing.T) {
+	t.Parallel()
+	b, line := newBooth(t), layLine(t)
+	held := line.On(cable.FromServer, cable.Answer("initialize"), cable.Hold)
+	from := filepath.Join(b.work, "file")
+	random(t, from, 8)
+	cmd := b.command("cp", "-q", "--url", line.URL(), from, ":"+t.TempDir())
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := held.Await(tethertest.Within(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Process.Signal(syscall.SIGINT)
+	if cmd.Wait(); cmd.ProcessState.ExitCode() != 130 || stderr.String() != "tether: interrupted\n" {
+		t.Errorf("ended with %v, %q", cmd.ProcessState, stderr.String())
+	}
+	onlyFiles(t, filepath.Join(b.state, "tether", "copies"))
+}
+
 // spoilPart changes a byte of what was downloaded.
 func spoilPart(t *testing.T, dir string) {
 	t.Helper()

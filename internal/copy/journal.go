@@ -164,14 +164,26 @@ func (j *Journal) setSession(secret string) {
 	}
 }
 
-// Close keeps the journal if there is something to go on with.
+// HasProgress reports whether this copy or an earlier one has got far enough that a later one
+// can go on from there.
+func (j *Journal) HasProgress() bool {
+	if j == nil {
+		return false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.records) > 0
+}
+
+// Close ends the use of the journal. Without keep it also removes the file: the copy is finished, or
+// no progress is recorded.
 func (j *Journal) Close(keep bool) {
 	if j == nil {
 		return
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if info, err := j.file.Stat(); !keep || err == nil && info.Size() == 0 {
+	if !keep {
 		os.Remove(j.path)
 	}
 	j.file.Close()
