@@ -15,7 +15,8 @@ import (
 func TestRemote(t *testing.T) {
 	t.Parallel()
 	owner, other, _ := twoClients(t)
-	cmd := sh(`stty -echo; trap 'echo hup' HUP; read a; echo "got $a"; stty size; while ! read b; do :; done; exec sleep 1000`)
+	// Not "read b": a shell that gets a signal right before it reads runs its trap after the read.
+	cmd := sh(`stty -echo; trap 'echo hup' HUP; read a; echo "got $a"; stty size; while :; do sleep 0.05; done`)
 	cmd.TTY = true
 	p := start(t, owner, cmd)
 	r := other.Remote(owner.PublicID(), p.ID())
@@ -89,7 +90,7 @@ func TestRemoteThroughLostAnswers(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	line := tethertest.LayCable(t, s.URL)
 	owner, other := dial(t, s.URL, client.Options{}), dial(t, line.URL(), client.Options{})
-	cmd := sh("trap 'echo usr1' USR1; echo ready; while ! read x; do :; done; echo got $x; read y")
+	cmd := sh("exec 2>/dev/null; trap 'echo usr1; seen=1' USR1; echo ready; until [ $seen ]; do sleep 0.05; done; read x; echo got $x; read y")
 	cmd.Stdin = true
 	p := start(t, owner, cmd)
 	r := other.Remote(owner.PublicID(), p.ID())
