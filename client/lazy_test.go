@@ -148,7 +148,7 @@ func TestLazyFuncReleasesItsClients(t *testing.T) {
 	}
 }
 
-// T11: a transport command is started again.
+// F29: a transport command is started again.
 func TestLazyCommand(t *testing.T) {
 	t.Parallel()
 	l := client.NewLazyCommand(client.TransportCommand{Argv: []string{"/nonexistent/command"}}, client.Options{})

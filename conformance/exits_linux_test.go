@@ -10,7 +10,7 @@ import (
 func exitRows() []row {
 	var rows []row
 	for _, n := range []int{0, 1, 2, 42, 101, 125, 126, 127, 128, 255} {
-		rows = append(rows, row{id: fmt.Sprint("E", n), policy: workspaceOnly(), script: fmt.Sprint("exit ", n), exit: n, denied: no})
+		rows = append(rows, row{id: fmt.Sprint("exit-", n), policy: workspaceOnly(), script: fmt.Sprint("exit ", n), exit: n, denied: no})
 	}
 	for _, s := range []struct {
 		name string
@@ -28,14 +28,14 @@ func exitRows() []row {
 		{id: "E-SIGPIPE", policy: workspaceOnly(), script: `kill -PIPE $$; exit 7`, exit: 141, denied: no, Reference: "the signal is ignored"},
 		{id: "E-SIGPIPE-un", policy: unrestricted(), script: `kill -PIPE $$; exit 7`, exit: 141, denied: no, Reference: "the signal is ignored"},
 		{id: "E-PIPE2", policy: workspaceOnly(), script: `yes | head -n 1`, out: []string{"^y$"}, not: []string{"(?i)broken pipe"}, Reference: "yes complains about its pipe"},
-		{id: "E01x", policy: workspaceOnly(), argv: []string{"/no/such/program"}, fails: notFound, Reference: exits101},
-		{id: "E01x-name", policy: workspaceOnly(), argv: []string{"no-such-program"}, fails: notFound, Reference: exits101},
-		{id: "E01x-un", policy: unrestricted(), argv: []string{"/no/such/program"}, fails: notFound, Reference: exits101},
-		{id: "E01x-tty", policy: workspaceOnly(), argv: []string{"/no/such/program"}, params: map[string]any{"tty": true}, fails: notFound, Reference: exits101},
-		{id: "E02x", policy: workspaceOnly(), argv: []string{"$WS/a.txt"}, setup: notExecutable, fails: notAllowed, Reference: exits101},
-		{id: "E02x-dir", policy: workspaceOnly(), argv: []string{"$WS/sub"}, fails: notAllowed, Reference: exits101},
-		{id: "E03x", policy: unconfined(), argv: []string{"/no/such/program"}, fails: notFound},
-		{id: "E08x", policy: workspaceOnly(), script: `nope-cmd`, exit: 127, denied: no, out: []string{"not found"}},
+		{id: "E01", policy: workspaceOnly(), argv: []string{"/no/such/program"}, fails: notFound, Reference: exits101},
+		{id: "E01-name", policy: workspaceOnly(), argv: []string{"no-such-program"}, fails: notFound, Reference: exits101},
+		{id: "E01-un", policy: unrestricted(), argv: []string{"/no/such/program"}, fails: notFound, Reference: exits101},
+		{id: "E01-tty", policy: workspaceOnly(), argv: []string{"/no/such/program"}, params: map[string]any{"tty": true}, fails: notFound, Reference: exits101},
+		{id: "E02", policy: workspaceOnly(), argv: []string{"$WS/a.txt"}, setup: notExecutable, fails: notAllowed, Reference: exits101},
+		{id: "E02-dir", policy: workspaceOnly(), argv: []string{"$WS/sub"}, fails: notAllowed, Reference: exits101},
+		{id: "E03", policy: unconfined(), argv: []string{"/no/such/program"}, fails: notFound},
+		{id: "E04", policy: workspaceOnly(), script: `nope-cmd`, exit: 127, denied: no, out: []string{"not found"}},
 	}...)
 }
 
@@ -83,7 +83,7 @@ func denialRows() []row {
 	for i, text := range []string{
 		"operation not permitted", "permission denied", "read-only file system", "seccomp", "sandbox", "landlock", "failed to write file",
 	} {
-		rows = append(rows, row{id: fmt.Sprintf("X09%c", 'a'+i), policy: workspaceOnly(), script: `echo "error: ` + text + `" >&2; exit 9`, exit: 9, denied: yes})
+		rows = append(rows, row{id: fmt.Sprintf("X09-%c", 'a'+i), policy: workspaceOnly(), script: `echo "error: ` + text + `" >&2; exit 9`, exit: 9, denied: yes})
 	}
 	return rows
 }

@@ -129,7 +129,7 @@ func identityRows() []row {
 		{id: "P13", policy: disabled(), script: `echo Permission denied; exit 3`, exit: 3, denied: yes},
 		{id: "P20", policy: workspaceOnly(), script: openAll.String(), only: "root", out: []string{"core_pattern: " + textROFS}, not: []string{"OPENED"},
 			Reference: "root can open them for writing"},
-		{id: "P20u", policy: workspaceOnly(), script: openAll.String(), only: "user", out: []string{"core_pattern: (" + textACCES + "|" + textROFS + ")"}, not: []string{"OPENED"}},
+		{id: "P20-user", policy: workspaceOnly(), script: openAll.String(), only: "user", out: []string{"core_pattern: (" + textACCES + "|" + textROFS + ")"}, not: []string{"OPENED"}},
 		{id: "C01", policy: workspaceOnly(), script: `echo core $(ulimit -c)`, out: []string{"^core 0$"}},
 	}
 }

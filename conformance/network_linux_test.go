@@ -58,7 +58,7 @@ func networkRows() []row {
 		worksRow("N24", disabled(), "connect-tcp 127.0.0.1:$PORT"),
 		worksRow("N25", open, "ptrace-child"),
 		{id: "N28", policy: closed, probe: "int80 socket", exit: 159, denied: yes},
-		{id: "N28un", policy: unrestricted(), probe: "int80 socket", exit: 159, denied: yes},
+		{id: "N28-un", policy: unrestricted(), probe: "int80 socket", exit: 159, denied: yes},
 		probeRow("N33", open, "socket vsock stream", "EPERM"),
 		probeRow("N34", closed, "socket-high inet stream", "EPERM"), // the domain is 32 bits
 		probeRow("N35", open, "socket-high vsock stream", "EPERM"),

@@ -102,25 +102,25 @@ func globRows() []row {
 			fails: &failure{invalidParams, tooWide}, Reference: "the command is started and exits 1"}
 	}
 	return []row{
-		{id: "GL1", policy: workspaceOnly().with(glob("$WS/*.env", "deny")), setup: envFiles, script: `cat x.env; cat d/y.env`,
+		{id: "GL01", policy: workspaceOnly().with(glob("$WS/*.env", "deny")), setup: envFiles, script: `cat x.env; cat d/y.env`,
 			exit: 1, denied: yes, out: []string{"x.env: " + textACCES, "d/y.env: " + textACCES},
 			Reference: "without a search tool on the PATH, d/y.env stays readable"},
-		pattern("GL2", "$WS/d"),
-		pattern("GL3", "$WS/{a,b}"),
-		{id: "GL4", policy: workspaceOnly().with(glob("$WS/**/*.many", "deny")), script: `true`, setup: func(fx *fixture) {
+		pattern("GL02", "$WS/d"),
+		pattern("GL03", "$WS/{a,b}"),
+		{id: "GL04", policy: workspaceOnly().with(glob("$WS/**/*.many", "deny")), script: `true`, setup: func(fx *fixture) {
 			for i := range 8193 {
 				fx.check(os.WriteFile(fmt.Sprintf("%s/sub/%d.many", fx.ws, i), nil, 0o600))
 			}
 		}, fails: &failure{invalidParams, "unreadable glob expansion for .* matched more than 8192 paths"}, Reference: "the command is started and exits 1"},
-		{id: "GL5", policy: workspaceOnly().with(glob("$WS/**/.hid*", "deny")), setup: func(fx *fixture) {
+		{id: "GL05", policy: workspaceOnly().with(glob("$WS/**/.hid*", "deny")), setup: func(fx *fixture) {
 			fx.write("$WS/.gitignore", "*\n")
 			fx.write("$WS/sub/.hidden", "key text\n")
 		}, script: `cat sub/.hidden`, exit: 1, denied: yes, out: []string{textACCES}},
-		{id: "GL6", policy: workspaceOnly().with(glob("$WS/**/*.env", "deny")), setup: func(fx *fixture) {
+		{id: "GL06", policy: workspaceOnly().with(glob("$WS/**/*.env", "deny")), setup: func(fx *fixture) {
 			fx.write("$WS/sub/plain", "key text\n")
 			fx.symlink("$WS/sub/plain", "$WS/l.env")
 		}, script: `true`, fails: &failure{invalidParams, "crosses writable symlink"}, Reference: "the command is started and exits 1"},
-		{id: "GL7", policy: readOnly().with(glob("$FX/**/*.env", "deny")), setup: func(fx *fixture) { fx.symlink("$OUT/secret.txt", "$WS/l.env") },
+		{id: "GL07", policy: readOnly().with(glob("$FX/**/*.env", "deny")), setup: func(fx *fixture) { fx.symlink("$OUT/secret.txt", "$WS/l.env") },
 			script: `cat l.env; cat $OUT/secret.txt`, exit: 1, denied: yes, out: []string{"l.env: " + textACCES, "secret.txt: " + textACCES}},
 	}
 }

@@ -78,10 +78,10 @@ func draftRows() []row {
 	// A failure that looks like a denial.
 	const looksDenied = `touch $OUT/n; echo Permission denied >&2; exit 1`
 	rows := []row{
-		{id: "DR1", params: draft("require", readOnly), kind: "linux-seccomp", script: `touch n`, exit: 1, denied: yes, out: []string{textROFS}},
-		{id: "DR2", params: draft("auto", readOnly), kind: "linux-seccomp", script: `touch n`, exit: 1, denied: yes, out: []string{textROFS}},
-		{id: "DR3", params: draft("disabled", readOnly), kind: "none", script: `touch n`, host: []string{"+$WS/n"}},
-		{id: "DR4", params: draft("maybe", readOnly), script: `true`, fails: &failure{invalidParams, "maybe"}},
+		{id: "DR01", params: draft("require", readOnly), kind: "linux-seccomp", script: `touch n`, exit: 1, denied: yes, out: []string{textROFS}},
+		{id: "DR02", params: draft("auto", readOnly), kind: "linux-seccomp", script: `touch n`, exit: 1, denied: yes, out: []string{textROFS}},
+		{id: "DR03", params: draft("disabled", readOnly), kind: "none", script: `touch n`, host: []string{"+$WS/n"}},
+		{id: "DR04", params: draft("maybe", readOnly), script: `true`, fails: &failure{invalidParams, "maybe"}},
 
 		reads(row{id: "DR-read-only", params: draft("require", policy("read-only", members{"access": restricted}))}),
 		reads(row{id: "DR-read-only-auto", params: draft("auto", policy("read-only", members{"access": restricted, "network_access": true}))}),

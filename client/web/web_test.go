@@ -188,7 +188,7 @@ func TestHTTPStreams(t *testing.T) {
 				s.delta(i+1, mega, goesOn)
 			}
 		}},
-		{"T12", "one", "the connection was lost", func(s stream) { s.delta(1, "one", goesOn); s.Cut() }},
+		{"F56", "one", "the connection was lost", func(s stream) { s.delta(1, "one", goesOn); s.Cut() }},
 		{"F60", "one", "exceeds 1048576 bytes", func(s stream) { s.delta(1, "one", goesOn); s.delta(2, mega+"x", goesOn) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -201,7 +201,7 @@ func TestHTTPStreams(t *testing.T) {
 				switch c.name {
 				case "F58", "F59":
 					p.Serve("fs/getMetadata", `{"isDirectory":true,"isFile":false,"isSymlink":false,"size":0,"createdAtMs":1,"modifiedAtMs":2}`)
-				case "F60", "T12": // the connection is lost
+				case "F60", "F56": // the connection is lost
 					p = s.Accept()
 					p.Welcome("S")
 				}

@@ -85,7 +85,7 @@ func TestCwd(t *testing.T) {
 	}
 }
 
-// O3, O4: a policy context replaces cwd and roots, also when it has none.
+// O03, O04: a policy context replaces cwd and roots, also when it has none.
 func TestPolicyContext(t *testing.T) {
 	host := newHost(fixture, "/fx/w2/x.env /fx/ws/x.env")
 	for name, row := range map[string]struct {

@@ -47,25 +47,25 @@ func TestRows(t *testing.T) {
 		{"X05", 127, true, denied},
 		{"X06", 1, false, []chunk{out("boom\n")}},
 		{"X08", 1, true, []chunk{out("READ-ONLY FILE SYSTEM\n")}},
-		{"X09a", 9, true, []chunk{out("a: operation not permitted")}},
-		{"X09b", 9, true, []chunk{out("a: permission denied")}},
-		{"X09c", 9, true, []chunk{out("a: read-only file system")}},
-		{"X09d", 9, true, []chunk{out("a: seccomp")}},
-		{"X09e", 9, true, []chunk{out("a: sandbox")}},
-		{"X09f", 9, true, []chunk{out("a: landlock")}},
-		{"X09g", 9, true, []chunk{out("a: failed to write file")}},
+		{"X09-a", 9, true, []chunk{out("a: operation not permitted")}},
+		{"X09-b", 9, true, []chunk{out("a: permission denied")}},
+		{"X09-c", 9, true, []chunk{out("a: read-only file system")}},
+		{"X09-d", 9, true, []chunk{out("a: seccomp")}},
+		{"X09-e", 9, true, []chunk{out("a: sandbox")}},
+		{"X09-f", 9, true, []chunk{out("a: landlock")}},
+		{"X09-g", 9, true, []chunk{out("a: failed to write file")}},
 		{"X12", 1, true, []chunk{out("Permission de"), out("nied\n")}},
 		{"X13", 1, true, []chunk{out("Permission "), errs("denied\n")}},
 		{"X14", 1, false, []chunk{out("EPERM EACCES forbidden\n")}},
 		{"X15", 159, true, nil},
 		{"E-SIGSYS", 159, true, []chunk{errs("Bad system call\n")}},
-		{"E08x", 127, false, []chunk{errs("sh: 1: nope-cmd: not found\n")}},
+		{"E04", 127, false, []chunk{errs("sh: 1: nope-cmd: not found\n")}},
 		{"K10", 137, false, []chunk{out("working\n")}},
 		{"T05", 2, true, []chunk{pty("sh: 1: cannot create /o/n: Read-only file system\r\n")}},
 		{"N15", 7, false, []chunk{errs("curl: (7) Failed to connect to 127.0.0.1 port 80: Couldn't connect to server\n")}},
 	}
 	for _, code := range []int{0, 1, 2, 42, 101, 125, 126, 127, 128, 255, 129, 130, 134, 137, 139, 143} {
-		rows = append(rows, row{fmt.Sprint("E", code), code, false, nil})
+		rows = append(rows, row{fmt.Sprint("exit-", code), code, false, nil})
 	}
 	for _, r := range rows {
 		if got := judge(r.chunks...).Denied(r.code); got != r.want {
