@@ -2,13 +2,13 @@
 //
 //   node --experimental-websocket docs/tour.mjs ws://127.0.0.1:PORT
 //
-// (Node 22 and later need no flag.) It starts a command that counts, hangs up
-// after the second line, comes back a second later and asks for what it missed.
+// (Node 22 and later need no flag.) This client starts a command that counts, closes the connection
+// after the second line, connects again a second later and asks for the output that it missed.
 
 const url = process.argv[2];
 if (!url) throw new Error("usage: node --experimental-websocket docs/tour.mjs ws://127.0.0.1:PORT");
 
-// connect does the handshake. onEvent gets every notification.
+// connect opens a connection and does the handshake. onEvent is called with each notification.
 async function connect(resumeSessionId, onEvent) {
   const socket = new WebSocket(url);
   const waiting = new Map();
@@ -60,17 +60,19 @@ await new Promise((resolve) => setTimeout(resolve, 1000));
 
 let closed;
 const untilClosed = new Promise((resolve) => (closed = resolve));
-const early = []; // what arrives before the read below is answered
+const early = []; // notifications that arrive before the read below is answered
 let live = (event) => early.push(event);
 const second = await connect(first.sessionId, (event) => live(event));
 const missed = await second.call("process/read", { processId: "count", afterSeq: lastSeq, waitMs: 0 });
 console.log("back; meanwhile:");
 missed.chunks.forEach(show);
+if (missed.exited) console.log(`  exit code ${missed.exitCode}`); // if the command has ended meanwhile
+if (missed.closed) closed();
 lastSeq = missed.nextSeq - 1;
 
 console.log("and live again:");
 live = ({ method, params }) => {
-  if (params.seq <= lastSeq) return; // had it already
+  if (params.seq <= lastSeq) return; // this client has it already
   lastSeq = params.seq;
   if (method === "process/output") show(params);
   if (method === "process/exited") console.log(`  seq ${params.seq}: exit code ${params.exitCode}`);
