@@ -5,11 +5,12 @@ import "time"
 // backpressureLimit is how long a connection waits for a subscription that is behind.
 const backpressureLimit = 250 * time.Millisecond
 
-// backpressure waits for subscriptions that would lose events of the log and had to fetch them
-// again: the network waits with it, and the server, as with a pipe. It is called by the
-// connection's reader before it adds so many bytes, so it does not wait for long: a
-// subscription that does not read is not waited for again until it has caught up. The
-// caller has p.mu, which is given up meanwhile.
+// backpressure waits for subscriptions if so many more bytes would push events out of the
+// log that they still have to read: they would have to fetch these from the server again.
+// The connection's reader calls it, so the network and the server wait too, as with a pipe.
+// The wait is short. A subscription that does not read meanwhile is marked as idle, and is
+// not waited for again until it has caught up. The caller has p.mu, which is released during
+// the wait.
 func (p *Process) backpressure(more int) {
 	late, first := p.logRoom(), p.awaited()
 	if !p.log.full(first, more, late) {
@@ -40,8 +41,8 @@ func (p *Process) backpressure(more int) {
 	}
 }
 
-// awaited is the first event that a subscription which is waited for has still to
-// deliver. The caller has p.mu.
+// awaited is the first event that a subscription which is not idle still has to deliver.
+// The caller has p.mu.
 func (p *Process) awaited() uint64 {
 	first := p.seq.last + 1
 	for s := range p.readers.open {
@@ -52,8 +53,8 @@ func (p *Process) awaited() uint64 {
 	return first
 }
 
-// release lets the connection go on when there is room again, or nothing to wait for. The
-// caller has p.mu.
+// release ends a wait of backpressure if there is room again, or if now is true. The caller
+// has p.mu.
 func (p *Process) release(now bool) {
 	if p.readers.room == nil {
 		return

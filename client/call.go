@@ -7,17 +7,17 @@ import "context"
 type Repeat uint8
 
 const (
-	// AtMostOnce is for a request that must not be carried out twice: if it may have been
+	// AtMostOnce is for a request that must not be carried out twice. If it may have been
 	// carried out, the caller gets ErrAmbiguous.
 	AtMostOnce Repeat = iota
 
-	// Idempotent is for a request that does the same twice as once: it is sent again.
+	// Idempotent is for a request that has the same effect once or twice. It is sent again.
 	Idempotent
 )
 
-// Through does something on the present connection, or on the next one if there is none.
-// If the connection is lost meanwhile, it is done again on the next one, as far as r
-// allows that. This is the only place that repeats requests after a lost connection.
+// Through calls do with the present connection, or with the next one if there is none. If
+// the connection is lost meanwhile, it calls do again with the next one, as far as r allows
+// that. This is the only place that repeats requests after a lost connection.
 func (c *Client) Through(ctx context.Context, r Repeat, do func(*Link) error) error {
 	for {
 		l, err := c.state.ready(ctx)

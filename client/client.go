@@ -24,8 +24,8 @@ type Client struct {
 
 	ctx    context.Context // ends with the client
 	cancel context.CancelCauseFunc
-	tasks  sync.WaitGroup // everything that runs for this client
-	closed atomic.Bool    // by its owner
+	tasks  sync.WaitGroup // all goroutines of this client
+	closed atomic.Bool    // the program has called Close
 
 	state      lifecycle
 	processes  processTable
@@ -33,14 +33,14 @@ type Client struct {
 	extensions extensions
 }
 
-// A session is what the server has agreed to when it was opened.
+// A session is what the server has granted when the session was opened.
 type session struct {
 	id           string        // a secret
 	ttl          time.Duration // for which the server keeps it without a connection
-	acknowledges bool          // the server wants to know what has arrived
+	acknowledges bool          // the server expects acknowledgements of output
 }
 
-// ids are names that were not used before in the session.
+// ids makes names that were not used before in the session.
 type ids struct {
 	prefix string
 	last   atomic.Uint64
@@ -77,7 +77,7 @@ func open(ctx context.Context, d dialer, o Options) (*Client, error) {
 	failed := make(chan struct{})
 	if c.opts.OnState != nil {
 		c.state.told = inbox.New[Status](maxStates)
-		c.tasks.Go(func() { // ends with Failed, which c.run tells last, or if there is no session
+		c.tasks.Go(func() { // ends after Failed, which c.run reports last, or when no session could be opened
 			c.state.told.Drain(failed, func(s Status) (more bool) {
 				c.opts.OnState(s)
 				return s.State != Failed
@@ -119,16 +119,16 @@ func (c *Client) initializeParams(resume string) wire.InitializeParams {
 	return p
 }
 
-// Close ends the connection and the client. The server keeps the session, and what
-// runs in it, for its time to live; [Client.End] leaves nothing behind. Processes of
-// this client fail with ErrClosed. [Options.OnState] has been told Failed when Close
-// returns.
+// Close ends the connection and the client. The server keeps the session and its
+// processes for the session's time to live; [Client.End] ends them. Processes of
+// this client fail with ErrClosed. [Options.OnState] has been called with Failed when
+// Close returns.
 func (c *Client) Close() error {
 	c.closed.Store(true)
 	l := c.link()
 	l.close(&rpc.CloseError{Code: rpc.CloseNormal})
 	select {
-	case <-l.ended: // with a goodbye that was heard
+	case <-l.ended: // after the close frame was sent
 	case <-c.ctx.Done():
 	}
 	c.cancel(ErrClosed)
@@ -140,7 +140,7 @@ func (c *Client) Close() error {
 func (c *Client) SessionID() string { return c.session.id }
 
 // PublicID names the session in lists of the server; it is empty if the server has
-// none.
+// no public ids.
 func (c *Client) PublicID() string {
 	if l := c.link(); l.tether != nil {
 		return l.tether.PublicID
@@ -175,7 +175,8 @@ const (
 // Has reports whether the server has a feature beyond the reference protocol.
 func (c *Client) Has(feature string) bool { return c.link().has(feature) }
 
-// Info is what the server said about itself when the session was opened.
+// Info is the server's description of its machine, from the handshake of the newest
+// connection.
 func (c *Client) Info() wire.EnvironmentInfo { return c.link().info }
 
 // Connection returns a context that ends with the present connection: for callers that
@@ -189,7 +190,7 @@ func (c *Client) Connection() context.Context {
 	return ctx
 }
 
-// Status tells where the client stands.
+// Status returns the state of the client.
 func (c *Client) Status() Status {
 	status, _ := c.state.now()
 	return status
@@ -201,23 +202,23 @@ func (c *Client) link() *Link {
 	return l
 }
 
-// spawn runs a task on behalf of a caller. False: the client has failed, and Close may
-// have counted its tasks already.
+// spawn runs a task on behalf of a caller. It returns false if the client has failed: then
+// Close may already have waited for the tasks.
 func (c *Client) spawn(task func()) bool {
 	c.state.mu.Lock()
 	defer c.state.mu.Unlock()
 	if c.state.status.State == Failed {
 		return false
 	}
-	c.tasks.Go(task) // c.run is still among them: it needs the lock to fail
+	c.tasks.Go(task) // c.run has not ended yet: it needs the lock to change the state to Failed
 	return true
 }
 
 // NewID returns an id that was never used before.
 func (c *Client) NewID() string { return c.ids.prefix + strconv.FormatUint(c.ids.last.Add(1), 10) }
 
-// isLost reports whether err is the end of a connection, as opposed to that of the
-// session: then there will be another connection.
+// isLost reports whether err is the end of a connection, after which there will be
+// another one. The end of the session is not.
 func isLost(err error) (lost *lostError, ok bool) {
 	if _, over := errors.AsType[*SessionError](err); over {
 		return nil, false

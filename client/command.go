@@ -20,8 +20,8 @@ import (
 // commandGrace is how long a transport command may take to end by itself.
 const commandGrace = 2 * time.Second
 
-// maxStderrLine is how much of a line that a transport command writes to its standard
-// error is logged.
+// maxStderrLine is how many bytes of each line on the standard error of a transport command
+// are logged.
 const maxStderrLine = 4 << 10
 
 // errSpawn is a transport command that could not be started.
@@ -30,12 +30,12 @@ var errSpawn = errors.New("cannot be started")
 // A TransportCommand speaks the protocol on its standard input and output, one
 // message per line: "ssh host tether bridge", or "codex exec-server --listen stdio".
 type TransportCommand struct {
-	Name string // of the server, for errors; empty: the first of Argv
+	Name string // of the server, for errors; empty: Argv[0]
 	Argv []string
-	Dir  string   // empty: the present one
+	Dir  string   // empty: the present directory
 	Env  []string // added to the present environment, as NAME=VALUE
 
-	// Stderr gets what the command writes to its standard error; nil: the log.
+	// Stderr gets the standard error of the command; nil: the log gets it.
 	Stderr io.Writer
 }
 
@@ -55,7 +55,7 @@ func (d *commandTransport) String() string {
 	return cmp.Or(d.cmd.Name, "`"+d.cmd.Argv[0]+"`")
 }
 
-// local is false: to start a command again is not cheap.
+// local is false, because starting a command again is expensive.
 func (d *commandTransport) local() bool { return false }
 
 func (d *commandTransport) dial(context.Context) (rpc.Stream, error) {
@@ -63,21 +63,21 @@ func (d *commandTransport) dial(context.Context) (rpc.Stream, error) {
 	cmd.Dir = d.cmd.Dir
 	cmd.Env = append(os.Environ(), d.cmd.Env...)
 	cmd.SysProcAttr = ownGroup()
-	cmd.WaitDelay = commandGrace // for who holds standard error open
+	cmd.WaitDelay = commandGrace // if a child of the command keeps standard error open
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, d.failed(err)
 	}
-	// Not StdoutPipe: Wait would take away what was not read yet.
-	stdout, theirs, err := os.Pipe()
+	// Not StdoutPipe: Wait would discard bytes that were not read yet.
+	stdout, writeEnd, err := os.Pipe()
 	if err != nil {
 		return nil, d.failed(err)
 	}
-	cmd.Stdout = theirs
-	said := &lineLog{log: d.log, to: d.cmd.Stderr}
-	cmd.Stderr = said
+	cmd.Stdout = writeEnd
+	stderr := &lineLog{log: d.log, to: d.cmd.Stderr}
+	cmd.Stderr = stderr
 	err = cmd.Start()
-	theirs.Close()
+	writeEnd.Close()
 	if err != nil {
 		stdout.Close()
 		return nil, d.failed(err)
@@ -86,7 +86,7 @@ func (d *commandTransport) dial(context.Context) (rpc.Stream, error) {
 	s.Lines = rpc.NewLines(stdout, commandInput{stdin, s})
 	s.waiter.Go(func() {
 		if err := cmd.Wait(); err != nil {
-			s.failure = &CommandError{d.cmd.Argv[0], err, said.last()}
+			s.failure = &CommandError{d.cmd.Argv[0], err, stderr.last()}
 		}
 		killGroup(cmd.Process) // so that standard output ends
 		close(s.ended)
@@ -105,15 +105,16 @@ func (d *commandTransport) failed(err error) error {
 	return &CommandError{Name: d.cmd.Argv[0], Err: fmt.Errorf("%w: %w", errSpawn, err)}
 }
 
-// A lineLog passes on what a transport command says, or else logs it line by line. It
-// remembers the last line: mostly that says why the command has ended.
+// A lineLog passes the standard error of a transport command to a writer or, without one,
+// to the log, line by line. It remembers the last line, which mostly is the reason why the
+// command has ended.
 type lineLog struct {
 	log *slog.Logger
 	to  io.Writer // may be nil
 
 	mu     sync.Mutex
-	line   []byte // as much as there is of it
-	newest string // that was not empty
+	line   []byte // the line that is not complete yet
+	newest string // the last line that was not empty
 }
 
 func (l *lineLog) Write(b []byte) (int, error) {
@@ -144,7 +145,7 @@ func (l *lineLog) end() {
 	l.line = l.line[:0]
 }
 
-// last is the last line that was not empty.
+// last returns the last line that was not empty.
 func (l *lineLog) last() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,11 +161,12 @@ type commandStream struct {
 	process *os.Process
 	waiter  sync.WaitGroup
 	ended   chan struct{}
-	failure error // why it has ended, once it has; nil: all was well
+	failure error // set before ended is closed; nil: the command has not failed
 	once    sync.Once
 }
 
-// Read tells how the command has ended, if not well: nothing else says why a login failed.
+// Read returns the failure of the command instead of io.EOF, if it has failed: only that says
+// why a login failed, for example.
 func (s *commandStream) Read() ([]byte, error) {
 	data, err := s.Lines.Read()
 	if errors.Is(err, io.EOF) {
@@ -173,14 +175,14 @@ func (s *commandStream) Read() ([]byte, error) {
 	return data, err
 }
 
-// why is how the command has ended, if not well, instead of an error of its pipes.
+// why returns the failure of the command, if it has failed, instead of an error of its pipes.
 func (s *commandStream) why(err error) error {
 	select {
 	case <-s.ended:
 		if s.failure != nil {
 			return s.failure
 		}
-	case <-time.After(commandGrace): // it has only closed a pipe
+	case <-time.After(commandGrace): // the command has only closed a pipe
 	}
 	return err
 }
@@ -199,12 +201,13 @@ func (in commandInput) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the command: it is asked to, and killed with all its group if it does not.
+// Close ends the command: its process group gets SIGTERM, and SIGKILL if it does not end in
+// time.
 func (s *commandStream) Close() error {
 	s.once.Do(func() {
 		s.Lines.Close()
 		select {
-		case <-s.ended: // by itself; its number may be somebody else's by now
+		case <-s.ended: // by itself; another process may have its process id by now
 		default:
 			endGroup(s.process)
 		}

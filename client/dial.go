@@ -32,7 +32,7 @@ type webSocket struct {
 	url     *url.URL // of the upgrade
 	host    string   // of the URL: an address, or a name in lower case and in ASCII
 	socket  string   // path of a Unix socket, or empty
-	near    bool
+	near    bool     // the server is on this machine
 	opts    Options
 }
 
@@ -40,7 +40,7 @@ func (d *webSocket) String() string { return d.address }
 
 func (d *webSocket) local() bool { return d.near }
 
-// dialerOf understands an address.
+// dialerOf parses an address.
 func dialerOf(address string, o Options) (dialer, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -152,8 +152,8 @@ func (d *webSocket) proxyFor(address string, env []string) *host.Proxy {
 	return host.ProxiesOf(env, log).For(d.url.Scheme, address)
 }
 
-// A proxyError is a proxy that cannot be reached, or does not lead to the server. It hides its cause: a refusal by the
-// proxy is not one by the server.
+// A proxyError is a proxy that cannot be reached, or does not lead to the server. It does not wrap its cause: a refusal by
+// the proxy must not look like a refusal by the server.
 type proxyError struct {
 	proxy string // its host and port
 	err   error
@@ -166,14 +166,14 @@ func (e *proxyError) Error() string {
 // errSpeaksTLS means that a ws:// address leads to a port that expects TLS.
 var errSpeaksTLS = errors.New("the port speaks TLS")
 
-// speaksTLS reports whether an answer that begins like this tells us that the server expects TLS: by an alert of
-// TLS or, as Go's and other HTTPS servers do, in words.
+// speaksTLS reports whether an answer that begins like this comes from a server that expects TLS. Such a server sends an
+// alert of TLS or, like Go's and other HTTPS servers, a text.
 func speaksTLS(begin []byte) bool {
 	text := string(begin)
 	return strings.HasPrefix(text, "\x15\x03") || strings.HasPrefix(text, "HTTP/1.") &&
 		(strings.Contains(text, "HTTP request to an HTTPS server") || strings.Contains(text, "HTTP request was sent to HTTPS port"))
 }
 
-// An unlimitedStream does not make its messages wait for room in memory, as those of a
-// server do: a client receives what it has asked for.
+// An unlimitedStream hides the methods of a stream by which a server makes large messages
+// wait for memory. A client does not need them: it receives what it has asked for.
 type unlimitedStream struct{ rpc.Stream }

@@ -8,21 +8,21 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// How long these answers may take.
+// Limits of the time for an answer.
 const (
 	infoTimeout   = 30 * time.Second
 	statusTimeout = 10 * time.Second
 )
 
-// Environment asks the server about itself; [Client.Info] is what it said first. The
-// answer may take 30 s.
+// Environment asks the server about its machine; [Client.Info] has the answer of the last
+// handshake. It waits up to 30 s for the answer.
 func (c *Client) Environment(ctx context.Context) (wire.EnvironmentInfo, error) {
 	var info wire.EnvironmentInfo
 	err := c.askWithin(ctx, infoTimeout, wire.MethodEnvironmentInfo, &info)
 	return info, err
 }
 
-// Ping asks the server whether it is ready. The answer may take 10 s.
+// Ping asks the server whether it is ready. It waits up to 10 s for the answer.
 func (c *Client) Ping(ctx context.Context) error {
 	var r wire.StatusResult
 	if err := c.askWithin(ctx, statusTimeout, wire.MethodEnvironmentStatus, &r); err != nil {
@@ -34,8 +34,8 @@ func (c *Client) Ping(ctx context.Context) error {
 	return nil
 }
 
-// askWithin is ask for an answer that has its time. The time to get a connection does
-// not count.
+// askWithin is an idempotent call with a time limit for the answer. The time until there is
+// a connection does not count.
 func (c *Client) askWithin(ctx context.Context, limit time.Duration, method string, result any) error {
 	return c.Through(ctx, Idempotent, func(l *Link) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, limit, &lateError{method, limit})
@@ -44,7 +44,7 @@ func (c *Client) askWithin(ctx context.Context, limit time.Duration, method stri
 	})
 }
 
-// A lateError is an answer that did not come in its time.
+// A lateError is an answer that did not come in time.
 type lateError struct {
 	method string
 	after  time.Duration

@@ -11,13 +11,13 @@ import (
 
 // Errors to look for with errors.Is.
 var (
-	// ErrSessionLost means that the session is gone with all that was in it, or
-	// that nobody can tell: the server does not know it any more, refused us, or did
-	// not come back in time.
+	// ErrSessionLost means that the session is gone with everything in it, or that the
+	// client cannot know: the server does not know the session any more, refused the
+	// client, or did not come back in time.
 	ErrSessionLost = errors.New("session lost")
 
-	// ErrRecoveryTimeout means that the server did not come back before its own
-	// patience with the session was over. It is also an ErrSessionLost.
+	// ErrRecoveryTimeout means that the session could not be resumed before the server
+	// drops it, or within Options.RecoveryTimeout. It is also an ErrSessionLost.
 	ErrRecoveryTimeout = errors.New("the server did not come back in time")
 
 	// ErrTakenOver means that another client has resumed the session, which goes on
@@ -38,20 +38,20 @@ var (
 	// ErrUnsupported means that the server does not have what was asked for.
 	ErrUnsupported = errors.New("not supported by this server")
 
-	// ErrClosed means that the client was closed by its owner.
+	// ErrClosed means that the program has closed the client.
 	ErrClosed = errors.New("client is closed")
 
 	// ErrUnread means that Wait gave up on a reader that does not read on. The exit is
 	// returned with it.
 	ErrUnread = errors.New("a reader has left output of the command unread: read it to its end, or close the reader")
 
-	// ErrReaderClosed means that an OutputReader was closed by its owner.
+	// ErrReaderClosed means that the program has closed the OutputReader.
 	ErrReaderClosed = errors.New("reader of the output is closed")
 
-	// ErrSubscriptionClosed means that a Subscription was closed by its owner.
+	// ErrSubscriptionClosed means that the program has closed the Subscription.
 	ErrSubscriptionClosed = errors.New("subscription is closed")
 
-	// ErrObservationClosed means that an Observation was closed by its owner.
+	// ErrObservationClosed means that the program has closed the Observation.
 	ErrObservationClosed = errors.New("observation is closed")
 
 	// ErrUnknownProcess means that the server has no such process any more.
@@ -60,14 +60,14 @@ var (
 	// ErrStdinClosed means that the process takes no more input.
 	ErrStdinClosed = errors.New("standard input is closed")
 
-	// ErrNotConnected means that a fail-fast call met a client that is not connected.
+	// ErrNotConnected means that a call that does not wait found no connection.
 	ErrNotConnected = errors.New("the connection to the server is lost at the moment")
 
-	// ErrTooManyCalls means that the most calls wait for their answers.
+	// ErrTooManyCalls means that too many calls wait for their answers.
 	ErrTooManyCalls = fmt.Errorf("limit reached: %d requests wait for answers of the server", maxCalls)
 )
 
-// A ProtocolError is an answer that makes no sense.
+// A ProtocolError is an answer of the server that violates the protocol.
 type ProtocolError struct{ Reason string }
 
 func (e *ProtocolError) Error() string {
@@ -78,8 +78,8 @@ func protocolError(format string, args ...any) error {
 	return &ProtocolError{fmt.Sprintf(format, args...)}
 }
 
-// sessionOver returns ErrTakenOver or ErrServerStopped, if err says that it makes no sense
-// to resume the session, and else nil.
+// sessionOver returns ErrTakenOver or ErrServerStopped if err is one of them: then the
+// client does not try to resume the session. Otherwise it returns nil.
 func sessionOver(err error) error {
 	for _, over := range []error{ErrTakenOver, ErrServerStopped} {
 		if errors.Is(err, over) {
@@ -107,7 +107,7 @@ func (e *lostError) Unwrap() error { return e.cause }
 // An ambiguousError is a lost connection after a request was sent that is not repeated.
 type ambiguousError struct {
 	lost error
-	what string // is not known to have happened; empty: that the request was carried out
+	what string // may have happened, such as "the command was started"; empty: "the request was carried out"
 }
 
 func (e *ambiguousError) Error() string {
@@ -136,9 +136,9 @@ func (e *SessionError) Error() string {
 // Unwrap makes errors.Is find ErrSessionLost and both reasons.
 func (e *SessionError) Unwrap() []error { return []error{ErrSessionLost, e.Loss, e.Cause} }
 
-// A timeoutError is the end of the attempts to resume a session. It tells why the last
-// one failed but does not wrap that: a socket that does not exist must not look like a
-// file that does not.
+// A timeoutError is the end of the attempts to resume a session. Its text has the reason
+// of the last attempt, but it does not wrap that reason: with errors.Is, a missing socket
+// would look like a missing file.
 type timeoutError struct {
 	after time.Duration
 	last  error // nil: no attempt had ended by then

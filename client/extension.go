@@ -5,11 +5,12 @@ import (
 	"sync"
 )
 
-// An Extension is what another package keeps for a client, to use methods of the protocol
-// that this package does not know: client/web is one.
+// An Extension is the part of a client that another package adds, for methods of the
+// protocol that this package does not know. client/web has one.
 type Extension interface {
-	// Notification takes what the server tells, in the order of arrival. It must not wait,
-	// and ignores methods that it does not know. An error ends the connection.
+	// Notification processes a notification of the server. It is called in the order of
+	// arrival, must not wait, and ignores methods that it does not know. An error ends the
+	// connection.
 	Notification(l *Link, method string, params []byte) error
 
 	// Lost is called when a connection has ended, and when the client has failed. Until it
@@ -17,7 +18,7 @@ type Extension interface {
 	Lost(err error)
 }
 
-// extensions are those of one client, by key.
+// extensions are the extensions of one client, by key.
 type extensions struct {
 	mu  sync.Mutex
 	all map[any]Extension
@@ -42,7 +43,8 @@ func (c *Client) Extend(key any, make func() Extension) Extension {
 // Lifetime is a context that ends with the client.
 func (c *Client) Lifetime() context.Context { return c.ctx }
 
-// list returns the extensions without a lock: they may use the client.
+// list returns a copy, so that extensions are called without the lock: they may use the
+// client.
 func (x *extensions) list() (all []Extension) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -10,9 +10,9 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// first makes the first connection. A server that cannot be reached is tried again for
-// Options.Wait. A session that another connection still has is asked for again for
-// attachedPatience: the server may not have noticed yet that the last client is gone.
+// first makes the first connection. If the server cannot be reached, it tries again for
+// Options.Wait. If another connection still has the session to be resumed, it tries again
+// for attachedPatience: the server may not have noticed yet that the last client is gone.
 func (c *Client) first(ctx context.Context) (*Link, error) {
 	until := time.Now().Add(c.opts.Wait)
 	var attached time.Time // until when a session that another connection has is asked for
@@ -50,15 +50,14 @@ func (c *Client) first(ctx context.Context) (*Link, error) {
 		cutShort := attempt.Err() != nil && ctx.Err() == nil
 		cancel()
 		if err != nil && cutShort {
-			return nil, last // the error of this attempt says nothing
+			return nil, last // the error of this attempt is only that time was up
 		}
 	}
 	return l, err
 }
 
-// mayCome reports whether a later attempt may find a server where this one has not. It
-// does not if the server has answered that it does not want this client, or if it is not
-// the one that was meant.
+// mayCome reports whether a later attempt may find the server. It may not if a server has
+// refused this client, or if it is not the server that the address means.
 func (c *Client) mayCome(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return false

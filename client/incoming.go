@@ -8,8 +8,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Notification takes what the server tells. It is called in the order of arrival
-// and does not wait.
+// Notification processes a notification of the server. The connection calls it in the order
+// of arrival; it does not wait.
 func (l *Link) Notification(method string, params []byte) error {
 	c := l.client
 	var err error
@@ -46,12 +46,14 @@ func (l *Link) Notification(method string, params []byte) error {
 	return nil
 }
 
-// badNotification is a notification that cannot be understood. It ends the connection.
+// badNotification is the error of a notification that cannot be decoded. It ends the
+// connection.
 func badNotification(method string, err error) error {
 	return fmt.Errorf("the server sent a `%s` that makes no sense: %w", method, wording.Error(err))
 }
 
-// output takes the output of processes, without the detour over a parsed message.
+// output processes output notifications directly from the message, without parsing it as a
+// whole: this is the hot path.
 func (c *Client) output(msg []byte) (taken bool, err error) {
 	n, taken, err := wire.ParseOutput(msg)
 	if err != nil {
@@ -66,14 +68,14 @@ func (c *Client) output(msg []byte) (taken bool, err error) {
 	return true, nil
 }
 
-// event hands an event to its process; one of an unknown process is ignored.
+// event hands an event to its process. An event of an unknown process is ignored.
 func (c *Client) event(processID string, e Event) {
 	if p := c.processes.find(processID); p != nil {
 		p.take(e)
 	}
 }
 
-// Request answers what the server asks.
+// Request answers a request of the server.
 func (l *Link) Request(r *rpc.Request) {
 	id, isNumber := r.ID.Int()
 	l.asked.Lock()

@@ -10,23 +10,23 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Limits of input on its way.
+// Limits of input that is sent and not yet answered.
 const (
 	// maxWrite is the most input in one request, if the server keeps the order of
 	// requests: then several are on their way.
 	maxWrite = 128 << 10
 
-	// maxOnlyWrite is the most input in one request to other servers. The reference
-	// with --concurrent-requests executes requests in any order, so one is on its way at
-	// a time, and it carries more.
+	// maxOnlyWrite is the most input in one request to other servers. The reference with
+	// --concurrent-requests executes requests in any order, so only one request is on its way
+	// at a time, and it carries more.
 	maxOnlyWrite = 1 << 20
 
 	// inputWindow is how much input of a process may wait for its answers: 2 MiB at a
 	// time carry 10 MiB/s over 200 ms.
 	inputWindow = 2 << 20
 
-	// maxWrites is how many requests with input may wait for their answers. Input that
-	// comes in small pieces is collected above that.
+	// maxWrites is how many requests with input may wait for their answers. Above that, small
+	// pieces of input are collected into one request.
 	maxWrites = 64
 )
 
@@ -55,14 +55,14 @@ type share struct {
 	writes  int
 }
 
-// settle tells the callers what became of a write.
+// settle reports the outcome of a write to its callers.
 func (w *write) settle(err error) {
 	for _, s := range w.receipts {
 		s.receipt.settle(s.writes, err)
 	}
 }
 
-// A receipt tells what became of all the writes of a caller.
+// A receipt has the outcome of all writes of a caller.
 type receipt struct {
 	mu      sync.Mutex
 	open    int           // unanswered writes
@@ -111,12 +111,12 @@ func (r *receipt) wait(ctx context.Context) error {
 	}
 }
 
-// submit hands a write over. It waits while too much input is on its way.
+// submit queues a write. It waits while too much input is on its way.
 func (in *input) submit(ctx context.Context, w *write, r *receipt) (err error) {
 	p := in.process
 	in.once.Do(func() {
 		in.queue = make(chan *write)
-		p.client.spawn(in.run) // else nobody takes from the queue, and the client has ended
+		p.client.spawn(in.run) // if the client has failed, the select below returns its error
 	})
 	w.receipts = []share{{r, 1}}
 	r.mu.Lock()
@@ -147,8 +147,8 @@ func (p *Process) inputGone() error {
 	return ErrStdinClosed
 }
 
-// run sends what is submitted until the process has ended and all is answered: a write
-// that was on its way when the command exited may well have been the reason.
+// run sends submitted writes until the process has ended and all of them are answered: the
+// last write before the exit may be the one that made the command exit.
 func (in *input) run() {
 	c := in.process.client
 	var open []*write // unanswered, oldest first
@@ -204,7 +204,7 @@ func (in *input) runOn(l *Link, open []*write) ([]*write, error) {
 			sent[0].write.settle(err)
 			sent = sent[1:]
 		case <-ended:
-			queue, ended = nil, nil // only answers now
+			queue, ended = nil, nil // from now on wait for answers only
 		case <-p.client.ctx.Done():
 			return collectUnanswered(sent), p.inputGone()
 		}
@@ -283,7 +283,7 @@ func collectUnanswered(sent []sentWrite) (open []*write) {
 	return open
 }
 
-// send sends a write. Its outcome comes when it comes.
+// send sends a write and does not wait for its outcome.
 func (in *input) send(l *Link, w *write) sentWrite {
 	p := in.process
 	s := sentWrite{w, make(chan error, 1)}
@@ -291,7 +291,7 @@ func (in *input) send(l *Link, w *write) sentWrite {
 	if w.end {
 		method, params = wire.MethodProcessCloseStdin, &wire.CloseStdinParams{ProcessID: p.id, OnceID: &w.id}
 	}
-	// It waits for its turn: were it refused, later input would overtake it.
+	// It waits for a slot: if it were refused, later input would overtake it.
 	call, err := l.begin(p.client.ctx, patient, method, params)
 	if err != nil {
 		s.result <- err
@@ -323,8 +323,8 @@ func writeError(status string) error {
 }
 
 // Write sends input to the command and returns when the server has accepted it. The
-// input arrives once and in order, whatever happens to the connection. If the context
-// ends first, it may still arrive.
+// input arrives once and in order, even if connections are lost. If the context ends first,
+// it may still arrive.
 func (p *Process) Write(ctx context.Context, data []byte) error {
 	var r receipt
 	for {
@@ -338,8 +338,8 @@ func (p *Process) Write(ctx context.Context, data []byte) error {
 	}
 }
 
-// CloseStdin ends the command's standard input after what was written before. On a
-// terminal it types the end-of-file character.
+// CloseStdin ends the command's standard input, after all earlier writes. On a terminal it
+// types the end-of-file character.
 func (p *Process) CloseStdin(ctx context.Context) error {
 	if !p.client.Has(FeatureCloseStdin) {
 		return unsupported("closing standard input")
@@ -353,7 +353,7 @@ func (p *Process) CloseStdin(ctx context.Context) error {
 
 // Stdin returns a writer for the command's standard input. It does not wait for each
 // answer: up to 2 MiB are on their way at a time, small pieces together, so an error may
-// be that of an earlier Write. Close waits for all answers and then ends the input.
+// come from an earlier Write. Close waits for all answers and then ends the input.
 func (p *Process) Stdin() io.WriteCloser { return &stdin{process: p} }
 
 // A stdin is for one goroutine.

@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// ErrNotReady means that a fail-fast call came before the first connection.
+// ErrNotReady means that [Lazy.Now] was called before the first connection.
 var ErrNotReady = errors.New("there is no connection to the server yet")
 
-// A Lazy opens a session when it is needed, and another one when that is lost. It is
-// safe for concurrent use.
+// A Lazy opens a session when it is first needed, and a new one when the session is lost. It
+// is safe for concurrent use.
 type Lazy struct {
 	dial    func(context.Context, Options) (*Client, error)
 	release func(*Client) error
@@ -26,7 +26,7 @@ type Lazy struct {
 	closed  bool
 }
 
-// An attempt is shared by all who wait for it.
+// An attempt is shared by all calls of Get that wait for it.
 type attempt struct {
 	done   chan struct{} // closed when the rest is set
 	client *Client
@@ -60,12 +60,12 @@ func newLazy(o Options, dial func(context.Context, Options) (*Client, error)) *L
 }
 
 // Get returns the client. If there is none, or the session of the last one was lost,
-// one attempt is made to open a session, and whoever asks meanwhile shares its outcome.
-// A failed attempt is not remembered: the next Get makes another. The context bounds
-// the waiting, not the attempt, which goes on for others.
+// Get makes one attempt to open a session. Concurrent calls share the attempt and its
+// outcome. A failed attempt is not remembered: the next Get makes another one. The context
+// bounds the wait, not the attempt, which goes on for other calls.
 //
-// A client that is recovering is returned as it is: its calls wait. The client belongs
-// to the Lazy; it is not to be closed.
+// A client that is recovering is returned too; its calls wait. The Lazy owns the client:
+// callers must not close it.
 func (l *Lazy) Get(ctx context.Context) (*Client, error) {
 	l.mu.Lock()
 	if l.closed {
@@ -91,14 +91,14 @@ func (l *Lazy) Get(ctx context.Context) (*Client, error) {
 	}
 }
 
-// try is one attempt. The times of the options bound it.
+// try makes one attempt, bounded by the timeouts of the options.
 func (l *Lazy) try(a *attempt) {
 	defer close(a.done)
 	l.mu.Lock()
 	old, opts := l.client, l.opts
 	l.mu.Unlock()
 	if old != nil {
-		l.release(old) // it has failed; what was its own goes
+		l.release(old) // it has failed
 		opts.Resume = ""
 	}
 	c, err := l.dial(l.ctx, opts)
@@ -117,9 +117,9 @@ func (l *Lazy) try(a *attempt) {
 	a.client, a.err = c, err
 }
 
-// Now returns the client if it is connected at this moment. It never waits, and never
-// connects: otherwise the error is ErrNotReady before the first connection,
-// ErrNotConnected while the client is recovering, and else why the session was lost.
+// Now returns the client if it is connected at this moment. It never waits and never
+// connects. The error is ErrNotReady before the first connection, ErrNotConnected while the
+// client is recovering, and the reason of the loss if the session is lost.
 func (l *Lazy) Now() (*Client, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,7 +139,7 @@ func (l *Lazy) Now() (*Client, error) {
 	}
 }
 
-// A Readiness is what a Lazy can promise about the next call.
+// A Readiness is what to expect of the next call of [Lazy.Get].
 type Readiness uint8
 
 // The values of Readiness.
@@ -153,8 +153,8 @@ func (r Readiness) String() string {
 	return [...]string{"unknown", "pending", "ready", "disconnected"}[r]
 }
 
-// Status tells how things stand, and why if they are bad. It never waits and never
-// connects; [Client.Ping] asks the server itself.
+// Status returns the readiness and, if it is Disconnected, the reason. It never waits and
+// never connects; [Client.Ping] asks the server itself.
 func (l *Lazy) Status() (Readiness, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -24,7 +24,7 @@ type Link struct {
 	slots   chan struct{} // calls that wait for answers
 	reserve chan struct{} // one more, for clean-up
 
-	// What the server said.
+	// From the answer to initialize.
 	session  string
 	tether   *wire.TetherInfo // nil: a server without our additions
 	features map[string]bool
@@ -32,7 +32,7 @@ type Link struct {
 
 	acks acknowledgements
 
-	asked struct { // questions of the server that are being answered
+	asked struct { // requests of the server that are being answered
 		sync.Mutex
 		ids map[int64]bool
 	}
@@ -80,7 +80,7 @@ func (l *Link) serve() {
 	close(l.ended)
 }
 
-// close ends the connection; the first call says why.
+// close ends the connection; the reason of the first call counts.
 func (l *Link) close(why error) { l.conn.Close(why) }
 
 // dead reports whether the connection is known to have ended.
@@ -95,8 +95,8 @@ func (l *Link) dead() bool {
 
 func (l *Link) has(feature string) bool { return l.features[feature] }
 
-// initializeResult is the answer to initialize; a reference server leaves out what
-// only tether has, an older one also what it knows about its environment.
+// initializeResult is the answer to initialize. A reference server sends no Tether, and
+// an old one no EnvironmentInfo.
 type initializeResult struct {
 	SessionID       string                `json:"sessionId"`
 	EnvironmentInfo *wire.EnvironmentInfo `json:"environmentInfo"`
@@ -127,16 +127,16 @@ func (l *Link) handshake(ctx context.Context, resume string) error {
 	return l.notify(wire.MethodInitialized, wire.Empty{})
 }
 
-// An urgency says what a call does when there is no place for it.
+// An urgency says what a call does when all slots are taken.
 type urgency uint8
 
 const (
 	ordinary urgency = iota // it is refused
-	cleanUp                 // it uses the place that is kept for such calls
-	patient                 // it waits for one
+	cleanUp                 // it uses the slot that is reserved for such calls
+	patient                 // it waits for a slot
 )
 
-// enter takes a place for a call.
+// enter takes a slot for a call.
 func (l *Link) enter(ctx context.Context, u urgency) (leave func(), err error) {
 	select {
 	case l.slots <- struct{}{}:
@@ -160,15 +160,15 @@ func (l *Link) enter(ctx context.Context, u urgency) (leave func(), err error) {
 	case l.reserve <- struct{}{}:
 		return func() { <-l.reserve }, nil
 	default:
-		// Nobody is answered any more. A new connection is the way out.
-		err := errors.New("no call is answered any more")
+		// The server has not even answered the last clean-up: replace the connection.
+		err := errors.New("the server has stopped answering requests")
 		l.close(err)
 		return nil, &lostError{cause: err}
 	}
 }
 
 // A Request was sent on a connection and waits for its answer. Wait has to be called, with
-// an ended context if the answer does not matter: until then it counts as unanswered.
+// an ended context if the answer does not matter: until then the request holds a slot.
 type Request struct {
 	link   *Link
 	method string
@@ -176,8 +176,8 @@ type Request struct {
 	leave  func()
 }
 
-// Begin sends a request; those of one goroutine leave in order. If too many requests wait
-// for their answers, the error is ErrTooManyCalls.
+// Begin sends a request. The requests of one goroutine leave in order. If too many requests
+// wait for their answers, the error is ErrTooManyCalls.
 func (l *Link) Begin(ctx context.Context, method string, params any) (*Request, error) {
 	return l.begin(ctx, ordinary, method, params)
 }
@@ -195,12 +195,12 @@ func (l *Link) begin(ctx context.Context, u urgency, method string, params any) 
 	return &Request{l, method, call, leave}, nil
 }
 
-// outcome is Wait for as long as there is a connection: what was answered is answered,
-// even if the client ends at that moment, and else it is known whether it was sent.
+// outcome is Wait without a context: it returns an answer that has arrived even if the
+// client ends at that moment, and otherwise an error that says whether the request was sent.
 func (r *Request) outcome(result any) error { return r.Wait(context.Background(), result) }
 
-// Wait returns the answer. If it is no, the error is a *ServerError; if the connection is
-// lost, it is one that [Client.Through] understands.
+// Wait returns the answer. If the server refuses, the error is a *ServerError; if the
+// connection is lost, it is an error that [Client.Through] understands.
 func (r *Request) Wait(ctx context.Context, result any) error {
 	defer r.leave()
 	raw, err := r.call.Wait(ctx)

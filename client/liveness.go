@@ -12,49 +12,49 @@ import (
 
 // Limits by which a slow connection is told from a dead one.
 const (
-	// slowestLink is how many bytes per second a slow link brings at least while the
-	// answer to a follow-up waits behind output. If fewer come, the server has nothing
-	// else to send, and the answer would be here. A large request takes its time at the
-	// same rate, and a follow-up leaves behind it.
+	// slowestLink is the lowest rate of a slow link, in bytes per second, while the answer
+	// to a follow-up waits behind output. If fewer bytes arrive, the server has nothing
+	// else to send, and the answer would be here. A large request that leaves before the
+	// follow-up gets its time at the same rate.
 	slowestLink = 16 << 10
 
-	// maxOutputAhead is how much output may come ahead of the answer to a follow-up. The
+	// maxOutputAhead is how much output may arrive before the answer to a follow-up. The
 	// reference server and the kernels on the way hold about 30 MiB.
 	maxOutputAhead = 64 << 20
 
 	// longestFollowUp is how long an answer may wait behind output on a slow link.
 	longestFollowUp = 5 * time.Minute
 
-	// looks is how many times a connection is looked at in the time that it has.
+	// looks is how many times a connection is checked within each time limit.
 	looks = 10
 
-	// unheardLimit is the shortest time after which a server that hears nothing cannot
-	// be reached: the client sends a ping every 10 s at least.
+	// unheardLimit is the shortest time without a byte from the client after which the
+	// server counts as unreachable: the client sends a ping every 10 s at least.
 	unheardLimit = 20 * time.Second
 )
 
-// A watcher ends a connection that is dead in one or both directions. It is used by the
-// goroutine of link.watch.
+// A watcher ends a connection that is dead in one or both directions. Only the goroutine
+// of link.watch uses it.
 type watcher struct {
 	link   *Link
 	tasks  *sync.WaitGroup // for questions that wait for their answers
-	before rpc.Signs       // at the last look
+	before rpc.Signs       // at the last check
 
-	silent int       // looks in a row at which nothing had been heard for too long
-	asked  time.Time // when the server was last asked for a sign of life
+	silent int       // checks in a row at which nothing had been received for too long
+	asked  time.Time // when the server was last sent a ping or a status
 	status *question // an environment/status that waits for its answer; nil: none
 	follow *followUp // nil: none
 	last   time.Time // when the last follow-up was answered
 
-	reports uint64    // of the server that were seen
-	unheard time.Time // when it first said that it hears nothing; zero: it hears us
+	reports uint64    // reports of the server that were processed
+	unheard time.Time // when the server first reported that it receives nothing; zero: it receives
 }
 
-// A question is an environment/status.
+// A question is an environment/status request.
 type question struct {
 	call     atomic.Pointer[rpc.Call] // nil: it has not left yet
 	sent     time.Time
-	received uint64 // bytes that had come before
+	received uint64 // bytes that were received before
 	answered atomic.Bool
 }
 
@@ -64,12 +64,12 @@ type followUp struct {
 	method string // of the request that was not answered
 	ping   uint64 // its number; 0: it is the status
 
-	took   time.Duration // as far as it counts
-	credit int64         // bytes that have come beyond those of the slowest link
-	ahead  uint64        // bytes of messages that came instead of the answer
+	took   time.Duration // the part of the waiting time that counts
+	credit int64         // bytes that were received beyond the rate of the slowest link
+	ahead  uint64        // bytes of messages that were received instead of the answer
 }
 
-// watch looks after the connection until that ends.
+// watch checks the connection regularly until it ends.
 func (l *Link) watch() {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
@@ -90,7 +90,7 @@ func (l *Link) watch() {
 	}
 }
 
-// pause is how long to wait for the next look.
+// pause is the time until the next check.
 func (w *watcher) pause() time.Duration {
 	o := &w.link.client.opts
 	if w.follow != nil {
@@ -131,14 +131,14 @@ func (w *watcher) statusCall() *rpc.Call {
 	return w.status.call.Load()
 }
 
-// isSilent reports whether nothing has come from the server for too long. It takes two
-// looks: if this program was stopped, bytes may have arrived that were not read yet.
+// isSilent reports whether nothing has come from the server for too long. That takes two
+// checks: if this program was stopped, bytes may have arrived that were not read yet.
 func (w *watcher) isSilent(now time.Time, signs rpc.Signs, waiting rpc.Waiting) bool {
 	limit := now.Add(-w.link.client.opts.Silence)
 	var silent bool
 	if conn := w.link.conn; conn.CanPing() {
 		silent = !conn.LastRead().After(limit)
-	} else { // then it was asked
+	} else { // a status was sent instead of a ping
 		q := w.status
 		silent = q != nil && !q.sent.After(limit) && q.received == signs.Received && w.mustAnswer(waiting)
 	}
@@ -150,9 +150,9 @@ func (w *watcher) isSilent(now time.Time, signs rpc.Signs, waiting rpc.Waiting) 
 	return w.silent > 1
 }
 
-// isUnheard reports whether the server tells that it has heard nothing from us for too
-// long, twice: the first time it may not have read what is there, and a report may be as
-// old as the output before it.
+// isUnheard reports whether the server has received nothing from this client for too long.
+// That takes two reports of the server: at the first, bytes may have arrived there that it
+// had not read yet, and a report may be as old as the output before it.
 func (w *watcher) isUnheard(now time.Time, signs rpc.Signs) bool {
 	o := &w.link.client.opts
 	if signs.Reports == w.reports {
@@ -170,7 +170,7 @@ func (w *watcher) isUnheard(now time.Time, signs rpc.Signs) bool {
 	return false
 }
 
-// ask sends an environment/status, unless one is on its way. It takes none of the places
+// ask sends an environment/status, unless one is on its way. It takes none of the slots
 // for calls.
 func (w *watcher) ask(now time.Time) {
 	if w.status != nil {
@@ -196,7 +196,8 @@ func (w *watcher) mustAnswer(waiting rpc.Waiting) bool {
 	return w.link.has(FeatureConcurrent) || waiting.Calls == 0 || waiting.Oldest.After(w.status.sent)
 }
 
-// followUp asks when a request is not answered, and judges the silence that follows.
+// followUp sends a follow-up when a request is not answered in time, and returns an error if
+// the follow-up shows that the connection is dead.
 func (w *watcher) followUp(now time.Time, signs rpc.Signs, waiting rpc.Waiting) error {
 	o := &w.link.client.opts
 	f := w.follow
@@ -221,8 +222,8 @@ func (w *watcher) followUp(now time.Time, signs rpc.Signs, waiting rpc.Waiting) 
 	return nil
 }
 
-// begin sends a follow-up: a status, which passes through every proxy, if the server
-// answers that at once, and else a ping.
+// begin sends a follow-up. It is a status, which passes through every proxy, if the server
+// answers that at once, otherwise a ping.
 func (w *watcher) begin(now time.Time, method string) {
 	w.follow = &followUp{method: method}
 	if conn := w.link.conn; conn.CanPing() && !w.link.has(FeatureConcurrent) {
@@ -232,17 +233,17 @@ func (w *watcher) begin(now time.Time, method string) {
 	w.ask(now)
 }
 
-// isDead takes another look at a follow-up that is not answered. Time counts while this
-// client waits for bytes, unless there are signs that the answer is still to come.
+// isDead checks a follow-up that is not answered yet. Time counts while this client waits
+// for bytes, unless something shows that the answer may still arrive.
 func (f *followUp) isDead(o *Options, before, signs rpc.Signs, waiting rpc.Waiting) bool {
 	step := o.followUpTime() / looks
 	received := int64(signs.Received - before.Received)
 	slowest := int64(slowestLink * step.Seconds()) // bytes from one look to the next
 	f.ahead += signs.Messages - before.Messages
 	switch {
-	case signs.Answers > before.Answers: // to other requests: those still arrive
+	case signs.Answers > before.Answers: // to other requests, which therefore reach the server
 		f.took, f.credit, f.ahead = 0, 0, 0
-	case !signs.Reading: // bytes may wait for ourselves
+	case !signs.Reading: // bytes may wait until this client reads them
 	case signs.Unacknowledged && signs.Acknowledged > before.Acknowledged: // it is still on its way
 	case received >= slowest && signs.Messages == before.Messages: // a large message arrives, perhaps an answer
 	default:

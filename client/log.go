@@ -16,15 +16,15 @@ const (
 	lateEvents = 8192
 	lateBytes  = 4 << 20
 
-	// A server without acknowledgements has only the newest 1 MiB of output. There, events
-	// that fall out of the log are lost, so more are kept, also for a subscription that
-	// does not read at the moment: so much for one process, and for all together.
+	// A server without acknowledgements has only the newest 1 MiB of output: events that
+	// fall out of the log are lost. So more are kept, also for a subscription that does
+	// not read at the moment. The last limit is for all processes together.
 	lateBytesReference  = 64 << 20
 	lateEventsReference = lateBytesReference / 256
 	lateTotalReference  = 256 << 20
 )
 
-// room is how much a log may keep for subscriptions that are behind.
+// room is the limit of what a log keeps for subscriptions that are behind.
 type room struct{ events, bytes int }
 
 // logRoom is the room of a process's log. The caller has p.mu.
@@ -41,7 +41,7 @@ func (p *Process) logRoom() room {
 func (p *Process) trimLog() {
 	needed := p.needed()
 	if p.client.session.acknowledges {
-		needed = p.awaited() // the server has the others
+		needed = p.awaited() // earlier events can be fetched from the server again
 	}
 	p.log.trim(needed, p.logRoom())
 	grown := int64(p.log.bytes) - p.log.kept.Load()
@@ -49,7 +49,8 @@ func (p *Process) trimLog() {
 	p.client.processes.kept.Add(grown)
 }
 
-// An eventLog keeps the newest events of a process, without a hole.
+// An eventLog keeps the newest events of a process. Their numbers have no gaps, except where
+// a Gap event stands.
 type eventLog struct {
 	start  uint64 // the first number that is in it, or will be
 	events []Event
@@ -69,8 +70,8 @@ func (l *eventLog) add(e Event) {
 	l.events = append(l.events, e)
 }
 
-// trim drops old events: those before needed as soon as there are too many, the others
-// when there is no room at all.
+// trim drops old events: events before needed above the first limits, other events above
+// the limits for late subscriptions.
 func (l *eventLog) trim(needed uint64, late room) {
 	drop := 0
 	for drop < len(l.events)-1 {
@@ -90,7 +91,8 @@ func (l *eventLog) trim(needed uint64, late room) {
 	l.events = l.events[drop:]
 }
 
-// full reports whether so many more bytes would make it drop events from seq on.
+// full reports whether so many more bytes would make the log drop the event seq or later
+// ones.
 func (l *eventLog) full(seq uint64, more int, late room) bool {
 	if l.bytes+more <= late.bytes && len(l.events) < late.events {
 		return false
@@ -103,13 +105,13 @@ func (l *eventLog) full(seq uint64, more int, late room) bool {
 	return bytes+more > late.bytes || len(l.events)-i >= late.events
 }
 
-// search returns the index of the event with this number, or of the gap that it is in.
+// search returns the index of the event with this number, or of the Gap that covers it.
 func (l *eventLog) search(seq uint64) int {
 	return sort.Search(len(l.events), func(i int) bool { return l.events[i].Seq >= seq })
 }
 
-// from returns the event with this number, or the gap that it is in. False: it is
-// not there yet.
+// from returns the event with this number, or the Gap that covers it. It returns false if
+// the event has not arrived yet.
 func (l *eventLog) from(seq uint64) (Event, bool) {
 	i := l.search(seq)
 	if i == len(l.events) {

@@ -16,41 +16,40 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A Network is what a command may reach. It has a network of its own, whose only way
-// out is a proxy that the server makes for it: programs find it in the usual variables
-// (HTTP_PROXY and its like), and those that do not look there reach nothing. The zero
-// value allows no host.
+// A Network says which hosts a command may reach. The command gets a network of its own,
+// whose only way out is a proxy that the server makes for it. Programs find the proxy in the
+// usual variables (HTTP_PROXY and similar ones); a program that ignores them reaches nothing.
+// The zero value allows no host.
 //
 // A pattern is a name or an address (example.com, 192.0.2.7, [2001:db8::1]), all names
 // below one (*.example.com), or these and the name itself (**.example.com). On servers
 // with FeatureHostPorts it may end in a port: *.example.com:443.
 type Network struct {
 	Allow []string // patterns of hosts that may be reached
-	Deny  []string // and of those that may not, even if Allow has them
+	Deny  []string // patterns of hosts that may not be reached, even if Allow has them
 
-	// Mode narrows what may be asked of hosts; empty: nothing is narrowed.
+	// Mode restricts the requests to hosts; empty: no restriction.
 	Mode wire.NetworkMode
 
-	// AllowLocal makes private and local addresses hosts like others. Without it, an
-	// address of that kind must be allowed by itself, and a name that leads to one is
-	// refused. That is how it stays for what no service of one's own should have, such as
-	// link-local addresses.
+	// AllowLocal treats private and local addresses like others. Without it, such an address
+	// is allowed only by a pattern that is the address itself, and a name that leads to one
+	// is refused. For special addresses, such as link-local ones, this rule always holds.
 	AllowLocal bool
 
-	// Direct goes past the proxies that the server itself was told to use.
+	// Direct does not use the proxies that the environment of the server names.
 	Direct bool
 
-	// Ask, if not 0, puts hosts that no pattern matches to [Options.NetworkPolicy],
-	// which has this long to answer. Else they are refused.
+	// Ask, if not 0, lets [Options.NetworkPolicy] decide about hosts that no pattern matches,
+	// within this time. If it is 0, these hosts are refused.
 	Ask time.Duration
 
-	// OnDecision, if set, is told what [Options.OnNetworkDecision] is, for this command
-	// alone and until its end.
+	// OnDecision, if set, is called like [Options.OnNetworkDecision], but only with
+	// decisions about this command and until its end.
 	OnDecision func(wire.NetworkDecision)
 }
 
-// ask puts the network into a start. Without a sandbox the command has none for its
-// files, but one is needed to hold the network.
+// ask adds the network to the parameters of a start. A network needs a sandbox: if there is
+// none, the command gets one that does not restrict its files.
 func (n *Network) ask(p *wire.StartParams) {
 	domains := make(wire.DomainRules, len(n.Allow)+len(n.Deny))
 	for _, pattern := range n.Allow {
@@ -84,7 +83,7 @@ func (n *Network) ask(p *wire.StartParams) {
 	}
 }
 
-// networkFits refuses a start whose network the server would not make as it is meant.
+// networkFits refuses a start if the server cannot make its network, or would misread it.
 func networkFits(l *Link, p *wire.StartParams) error {
 	if p.NetworkProxy == nil {
 		return nil
@@ -104,8 +103,8 @@ func networkFits(l *Link, p *wire.StartParams) error {
 	return nil
 }
 
-// hasPort reports whether a pattern of hosts has a port. An address of IPv6 that has
-// one is in brackets.
+// hasPort reports whether a pattern of hosts has a port. An IPv6 address with a port is in
+// brackets.
 func hasPort(pattern string) bool {
 	if strings.HasPrefix(pattern, "[") {
 		return strings.Contains(pattern, "]:")
@@ -113,12 +112,12 @@ func hasPort(pattern string) bool {
 	return strings.Count(pattern, ":") == 1
 }
 
-// maxDecisions is how many decisions wait to be told. A program that does not keep up misses
-// the oldest.
+// maxDecisions is how many decisions may wait to be reported. Above it the oldest are
+// dropped.
 const maxDecisions = 256
 
-// A networkPolicy is what a client has to do with the networks of its processes: it answers
-// questions of the server, and tells decisions of the server.
+// A networkPolicy answers questions of the server about the networks of processes, and
+// reports decisions of the server to the program.
 type networkPolicy struct {
 	questions chan struct{} // has one value for each question that is being decided
 	told      *inbox.Inbox[decisionEvent]
@@ -129,18 +128,18 @@ func newNetworkPolicy() networkPolicy {
 	return networkPolicy{questions: make(chan struct{}, maxPolicyRequests), told: inbox.New[decisionEvent](maxDecisions)}
 }
 
-// A decisionEvent is a decision of the server that the program wants to know.
+// A decisionEvent is a decision of the server that is reported to the program.
 type decisionEvent struct {
 	decision wire.NetworkDecision
 	process  func(wire.NetworkDecision) // may be nil
 }
 
-// decided takes a decision that the server tells. A decision that cannot be understood is
-// left out: nothing depends on it.
+// decided processes a notification about a decision. If it cannot be decoded, it is dropped:
+// nothing depends on it.
 func (c *Client) decided(params []byte) {
 	var d wire.NetworkDecision
 	if err := wire.Decode(params, &d); err != nil {
-		c.opts.Log.Warn("a decision about the network is not understood", "err", err)
+		c.opts.Log.Warn("cannot decode a network decision of the server", "err", err)
 		return
 	}
 	e := decisionEvent{decision: d}
@@ -155,7 +154,7 @@ func (c *Client) decided(params []byte) {
 	}
 	c.network.told.PutNewest(e)
 	c.network.telling.Do(func() {
-		c.tasks.Go(func() { // also tells those that wait when the client ends
+		c.tasks.Go(func() { // when the client ends, it reports the decisions that wait and ends
 			c.network.told.Drain(c.ctx.Done(), c.tellDecision)
 		})
 	})
@@ -171,7 +170,8 @@ func (c *Client) tellDecision(e decisionEvent) (more bool) {
 	return true
 }
 
-// maxRefusedHosts is how many hosts a process remembers: a command may try every host.
+// maxRefusedHosts is how many refused hosts a process remembers: a command may try any number
+// of hosts.
 const maxRefusedHosts = 16
 
 // processHosts are the decisions about hosts that a process wanted to reach.
@@ -182,7 +182,7 @@ type processHosts struct {
 	refused []string
 }
 
-// refuse remembers a host that the command was refused.
+// refuse remembers a refused host.
 func (h *processHosts) refuse(host string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -191,9 +191,9 @@ func (h *processHosts) refuse(host string) {
 	}
 }
 
-// RefusedHosts returns the hosts that the command was refused so far, as HOST:PORT, each
-// once; of many the first 16. Only a command with a [Network] is refused hosts. What was
-// decided while there was no connection is missing.
+// RefusedHosts returns the hosts that were refused to the command so far, as HOST:PORT, each
+// once, at most the first 16. Only commands with a [Network] have refused hosts. Decisions
+// that were made while there was no connection are missing.
 func (p *Process) RefusedHosts() []string {
 	p.hosts.mu.Lock()
 	defer p.hosts.mu.Unlock()
@@ -209,7 +209,7 @@ type NetworkDecision struct {
 	Reason string // of all but "allow"
 }
 
-// answer is the decision as it travels.
+// answer is the decision in the form of the protocol.
 func (d NetworkDecision) answer() wire.NetworkPolicyResult {
 	a := wire.NetworkAnswer{Type: wire.NetworkAnswerType(d.Type)}
 	if d.Reason != "" || a.Type != wire.NetworkAllow {
@@ -218,10 +218,11 @@ func (d NetworkDecision) answer() wire.NetworkPolicyResult {
 	return wire.NetworkPolicyResult{Decision: a}
 }
 
-// notAllowed is the answer to what nobody decides.
+// notAllowed is the answer if NetworkPolicy cannot be asked.
 var notAllowed = NetworkDecision{Type: string(wire.NetworkDeny), Reason: "not_allowed"}
 
-// decide answers a question about the network, and denies what nobody decides.
+// decide answers a question of the server by asking NetworkPolicy. The answer is no if there
+// is no NetworkPolicy, if the process is unknown, or if too many questions wait.
 func (c *Client) decide(ctx context.Context, r *rpc.Request, done func()) {
 	deny := func() {
 		done()

@@ -10,15 +10,15 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Limits of what waits for an observer that is slow. Above them the observation is
-// given up, and begun again where it ended when all of that was taken.
+// Limits of the events that wait for a slow observer. Above them the client stops the
+// observation on the server, and continues it after the observer has taken these events.
 const (
 	maxObserved      = 1024
 	maxObservedBytes = 4 << 20
 )
 
 // Sessions lists the sessions of the server. Their ids are public: they name a session,
-// but do not let anybody resume it.
+// but are not enough to resume it.
 func (c *Client) Sessions(ctx context.Context) ([]wire.SessionInfo, error) {
 	if !c.Has(FeatureList) {
 		return nil, unsupported("listing sessions")
@@ -28,7 +28,7 @@ func (c *Client) Sessions(ctx context.Context) ([]wire.SessionInfo, error) {
 	return r.Sessions, err
 }
 
-// Processes lists the processes of a session, or of all if the public id is empty.
+// Processes lists the processes of a session, or of all sessions if the public id is empty.
 func (c *Client) Processes(ctx context.Context, sessionID string) ([]wire.ProcessInfo, error) {
 	if !c.Has(FeatureList) {
 		return nil, unsupported("listing processes")
@@ -42,17 +42,16 @@ func (c *Client) Processes(ctx context.Context, sessionID string) ([]wire.Proces
 	return r.Processes, err
 }
 
-// Observed is an event of a process that is watched, and when it happened. A Gap has no
-// time.
+// Observed is an event of an observed process, with its time. A Gap has no time.
 type Observed struct {
 	Event
 	Time time.Time
 }
 
-// An Observation watches a process of any session without holding it up. Its events
-// come in order, each once; what the server had no more when it was asked for is a Gap.
-// After a lost connection Next goes on behind the last event. An Observation is for one
-// goroutine, except Close.
+// An Observation delivers the events of a process of any session, and never blocks that
+// process. The events come in order, each once; a Gap stands for events that the server did
+// not have any more. After a lost connection Next continues after the last event. An
+// Observation is for one goroutine, except Close.
 type Observation struct {
 	client             *Client
 	watchers           *observations
@@ -74,22 +73,22 @@ type route struct {
 	id   int64
 }
 
-// observations are the processes that a client watches.
+// observations are the observations of a client.
 type observations struct {
 	mu     sync.Mutex
 	routes map[route]*Observation
 
-	// Events may come before the goroutine that has asked for them has seen the
-	// answer. They wait in an Observation of nobody.
+	// Events may arrive before the goroutine that has asked for them has seen the answer.
+	// They wait in an Observation that has no reader.
 	asking int // calls that are under way
 	early  map[route]*Observation
 }
 
-// observationsKey is that of observations among the extensions of a client.
+// observationsKey is the key of the observations among the extensions of a client.
 type observationsKey struct{}
 
-// Observe watches a process of any session, by the session's public id, from the event
-// behind a number on; 0: from the first.
+// Observe observes a process of any session, by the session's public id, from the event
+// after afterSeq on; 0: from the first.
 func (c *Client) Observe(ctx context.Context, sessionID, processID string, afterSeq uint64) (*Observation, error) {
 	if !c.Has(FeatureObserve) {
 		return nil, unsupported("observing a process")
@@ -104,8 +103,8 @@ func (c *Client) Observe(ctx context.Context, sessionID, processID string, after
 	return o, nil
 }
 
-// attach begins to observe on the present connection. If the context ends before the
-// answer comes, that still counts.
+// attach starts the observation on the present connection. If the context ends first, an
+// answer that arrives later still takes effect.
 func (o *Observation) attach(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -142,7 +141,7 @@ func (o *Observation) attach(ctx context.Context) error {
 	})
 }
 
-// ask begins a call and returns behind which event to observe.
+// ask begins a call and returns the last event that the observation has.
 func (w *observations) ask(o *Observation) uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,14 +149,14 @@ func (w *observations) ask(o *Observation) uint64 {
 	return o.last
 }
 
-// begin lets events find their observation, with those that came early.
+// begin registers an observation, and delivers the events that arrived early.
 func (w *observations) begin(o *Observation, r route) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case r.link.dead(): // who watches was told before, and is not told again
+	case r.link.dead(): // Lost may have run already, and would not detach it again
 		return
-	case o.ctx.Err() != nil || o.route != nil: // the latter by an earlier call whose answer was late
+	case o.ctx.Err() != nil || o.route != nil: // closed, or attached by an earlier call with a late answer
 		r.end()
 		return
 	}
@@ -181,7 +180,8 @@ func (w *observations) begin(o *Observation, r route) {
 	}
 }
 
-// asked ends a call. What came early for nobody goes with the last one.
+// asked ends a call. At the end of the last call, early events without an observation are
+// dropped.
 func (w *observations) asked() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -190,9 +190,9 @@ func (w *observations) asked() {
 	}
 }
 
-// end tells the server that nobody watches any more.
+// end stops the observation on the server.
 func (r route) end() {
-	// Not here: the reader of the connection must not wait.
+	// In a goroutine, because the reader of the connection must not wait.
 	r.link.client.spawn(func() {
 		r.link.Tell(wire.MethodProcessUnobserve, wire.UnobserveParams{ObserveID: r.id})
 	})
@@ -249,7 +249,7 @@ func (w *observations) Notification(l *Link, method string, params []byte) error
 	return nil
 }
 
-// deliver hands an event to who watches.
+// deliver hands an event to its observation.
 func (w *observations) deliver(r route, e Observed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -271,12 +271,12 @@ func (w *observations) deliver(r route, e Observed) {
 		w.early[r] = o
 	}
 	if o.route != nil && !o.put(e) {
-		o.route = nil // full; what follows is asked for again
+		o.route = nil // full; the events from here on are asked for again
 	}
 }
 
-// take adds an event behind the last one. False: there are too many. The caller has
-// watchers.mu.
+// take adds an event after the last one. It returns false if there is no room. The caller
+// has watchers.mu.
 func (o *Observation) take(e Observed) bool {
 	if o.over || e.Seq <= o.last {
 		return true
@@ -310,8 +310,8 @@ func (o *Observation) put(e Observed) bool {
 	return true
 }
 
-// Next returns the next event. After Closed it returns io.EOF. Another error than the
-// context's is final: the process, its session or our own is gone.
+// Next returns the next event. After Closed it returns io.EOF. Any other error, except that
+// of the context, is final: the process, its session or the session of this client is gone.
 func (o *Observation) Next(ctx context.Context) (Observed, error) {
 	for {
 		e, found, over, attached := o.next()
@@ -336,7 +336,7 @@ func (o *Observation) Next(ctx context.Context) (Observed, error) {
 	}
 }
 
-// next takes an event from the inbox, and tells how things stand at that moment.
+// next takes an event from the inbox, and returns the state at that moment.
 func (o *Observation) next() (e Observed, found, over, attached bool) {
 	o.watchers.mu.Lock()
 	defer o.watchers.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 // Limits and times of a client.
 const (
 	// maxCalls is how many calls may wait for their answers on a connection. One
-	// more is kept for calls that clean up.
+	// more slot is reserved for calls that clean up.
 	maxCalls = 1024
 
 	defaultConnectTimeout    = 10 * time.Second
@@ -21,7 +21,7 @@ const (
 	defaultSilence           = 20 * time.Second
 	defaultFollowUp          = 30 * time.Second
 
-	// referenceTTL is how long a server keeps a detached session that does not say.
+	// referenceTTL is how long a server without tether's additions keeps a detached session.
 	referenceTTL = 30 * time.Second
 
 	// parallelCatchUp is how many processes catch up at the same time.
@@ -43,7 +43,7 @@ const (
 	// makes it 255 ms at least: an outage that lasts costs at most 4 attempts per second.
 	localSteadyPause = 340 * time.Millisecond
 
-	// maxStates is how many changes of the state wait for OnState; above it the oldest
+	// maxStates is how many changes of the state may wait for OnState; above it the oldest
 	// are dropped.
 	maxStates = 16
 
@@ -52,8 +52,7 @@ const (
 	maxPolicyRequests = 256
 )
 
-// timeouts are how long a client waits for what should not take time. Tests have shorter
-// ones.
+// timeouts are limits that tests make shorter.
 type timeouts struct {
 	// followUp is how long the answer to a follow-up may take while little else comes.
 	followUp time.Duration
@@ -78,7 +77,7 @@ const jitter = 0.25
 
 // Options change what a client does. The zero value is fine.
 type Options struct {
-	// Name tells the server who we are.
+	// Name is the name of this client, for the server.
 	Name string
 
 	// Token is sent as a bearer token to servers that ask for one.
@@ -93,21 +92,21 @@ type Options struct {
 	Connect func(context.Context) (net.Conn, error)
 
 	// TTL asks the server to keep the session this long without a connection. The
-	// client tries to come back for as long as that was granted. Servers that
-	// cannot be asked keep it for 30 s.
+	// client tries to reconnect for as long as the server has granted. Servers that
+	// cannot be asked keep the session for 30 s.
 	TTL time.Duration
 
 	// Label names the session in lists, on servers that know labels.
 	Label string
 
-	// RecoveryTimeout bounds the attempts to come back. The zero value derives it
-	// from how long the server keeps the session.
+	// RecoveryTimeout bounds the attempts to resume the session after a lost connection. If
+	// it is zero, it is derived from how long the server keeps the session.
 	RecoveryTimeout time.Duration
 
-	// Wait is for how long a server is tried again that cannot be reached when the session
-	// is to be opened, because it is still starting, for example. Zero: it is tried once.
-	// A server that refuses this client, or has a certificate that is not trusted, is not
-	// waited for. If Wait is over, the error is that of the last attempt.
+	// Wait is how long the client tries again to open the session if the server cannot be
+	// reached, for example because it is still starting. Zero: the client tries once.
+	// If the server refuses this client, or its certificate is not trusted, the client does
+	// not try again. When Wait is over, the error is the error of the last attempt.
 	Wait time.Duration
 
 	// ConnectTimeout and InitializeTimeout bound one attempt; 10 s if zero.
@@ -118,37 +117,38 @@ type Options struct {
 	// as lost; 20 s if zero. The server is asked for a sign of life twice as often.
 	Silence time.Duration
 
-	// FollowUp is how long a request may be unanswered before it is followed up by a
-	// question that the server answers at once, and again after each such time; 30 s if
-	// zero. Without an answer to that within 5 s, or FollowUp if that is shorter, the
-	// connection is replaced, even if output goes on coming: the way to the server is
-	// dead. An answer that waits behind output on a slow link may take longer. A request
-	// that takes long, such as a long poll, is not a reason to replace the connection.
+	// FollowUp is how long a request may be unanswered before the client sends a follow-up:
+	// a question that the server answers at once. It is repeated after each such time; 30 s
+	// if zero. If the follow-up is not answered within 5 s, or within FollowUp if that is
+	// shorter, the connection is replaced, even if output still arrives: requests do not
+	// reach the server. An answer that waits behind output on a slow link may take longer. A
+	// request that takes long, such as a long poll, is not a reason to replace the connection.
 	FollowUp time.Duration
 
 	// Resume takes over this session instead of opening one.
 	Resume string
 
 	// OnState, if set, is called with each change of the state, in order and one call
-	// at a time. The first call is Connected, the last one is Failed: it comes exactly
-	// once, after [Client.Status] has changed and before Close returns, and nothing
-	// follows it. With Wait, each attempt that is to be followed by another one is told
-	// as Connecting before that; if no session could be opened, nothing follows. Calls and processes fail at the same time, before or after it. If a
-	// call of OnState takes so long that more than 16 changes wait, the oldest of those
-	// are dropped, but never Failed. OnState must not wait and must not call the client.
+	// at a time. The first call is Connected. With Wait, calls with Connecting may come
+	// before it, one for each failed attempt that is followed by another one; if no session
+	// could be opened, they are the only calls. The last call is Failed: it comes exactly
+	// once, after [Client.Status] has changed and before Close returns. Calls and processes
+	// of the client fail at about that time, before or after it. If a call of OnState takes
+	// so long that more than 16 changes wait, the oldest of those are dropped, but never
+	// Failed. OnState must not wait and must not call the client.
 	OnState func(Status)
 
 	// NetworkPolicy, if set, decides about connections of confined processes that
 	// the server asks about. Without it they are denied.
 	NetworkPolicy func(ctx context.Context, processID string, q NetworkQuestion) NetworkDecision
 
-	// OnNetworkDecision, if set, is told each decision of the server about a host that
-	// a process wanted to reach, see [Network], in order. Decisions that are made while
-	// there is no connection are not told, and neither are the oldest to one who does
-	// not keep up. It must not close the client.
+	// OnNetworkDecision, if set, is called with each decision of the server about a host
+	// that a process wanted to reach, see [Network], in order. Decisions that are made while
+	// there is no connection are not reported. If the function is too slow, the oldest
+	// decisions that wait are dropped. It must not close the client.
 	OnNetworkDecision func(wire.NetworkDecision)
 
-	// Log gets what happens to the connection; nil discards it.
+	// Log gets messages about the connection; nil discards them.
 	Log *slog.Logger
 
 	timeouts timeouts
@@ -184,7 +184,7 @@ func (o *Options) followUpTime() time.Duration {
 	return min(o.timeouts.followUp, max(o.FollowUp, o.timeouts.followUp/5))
 }
 
-// A State is where a client stands.
+// A State says whether a client has a connection, and a session.
 type State uint8
 
 // The states of a client.
@@ -207,8 +207,8 @@ type Status struct {
 	Err        error // why the last connection or attempt ended; nil if it did not
 }
 
-// Reason is what Err says to people who know already that the connection is lost. It is
-// empty if nothing more is known. It may hold words of the server.
+// Reason is the text of Err without "the connection was lost", for messages that say so
+// themselves. It is empty if nothing more is known. It may contain text of the server.
 func (s Status) Reason() string {
 	err := s.Err
 	if lost, ok := isLost(err); ok {

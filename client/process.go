@@ -11,8 +11,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A Process is a command on the executor. It is safe for concurrent use. Forgetting
-// it does not end the command.
+// A Process is a command on the executor. It is safe for concurrent use. A program that
+// drops its Process does not end the command.
 type Process struct {
 	client      *Client
 	id          string
@@ -47,10 +47,10 @@ type readers struct {
 	room       chan struct{} // closed when there is room in the log; nil: nothing waits for that
 }
 
-// acks are what the server was told of what has arrived.
+// acks is what was acknowledged to the server.
 type acks struct {
 	seq   uint64 // the last event that was acknowledged
-	bytes int    // that were delivered since, or arrived without a subscription
+	bytes int    // bytes that were delivered since, or arrived without a subscription
 }
 
 func newProcess(c *Client, id string) *Process {
@@ -59,7 +59,8 @@ func newProcess(c *Client, id string) *Process {
 	p.end.exited, p.end.done = make(chan struct{}), make(chan struct{})
 	p.readers.open = make(map[*Subscription]struct{})
 	p.log.kept = new(atomic.Int64)
-	// A log that is never read to its end goes with its process.
+	// A log may never be read to its end: its bytes stop counting when its process is
+	// garbage-collected.
 	total := c.processes.kept
 	runtime.AddCleanup(p, func(own *atomic.Int64) { total.Add(-own.Load()) }, p.log.kept)
 	return p
@@ -68,12 +69,12 @@ func newProcess(c *Client, id string) *Process {
 // ID names the process in its session.
 func (p *Process) ID() string { return p.id }
 
-// SandboxType is the kind of sandbox that the command runs in, as the server calls
-// it: "none", "linuxSeccomp", … It is empty if the server did not say.
+// SandboxType is the kind of sandbox that the command runs in, as the server names
+// it: "none", "linuxSeccomp", … It is empty if the server did not name one.
 func (p *Process) SandboxType() string { return p.sandboxType }
 
-// Exited is closed when the command has exited, or when nobody can tell any more.
-// Output may still follow.
+// Exited is closed when the command has exited, or when the process was lost. Output may
+// still follow.
 func (p *Process) Exited() <-chan struct{} { return p.end.exited }
 
 // Done is closed when the command has exited and all of its output has arrived, or when
@@ -84,11 +85,12 @@ func (p *Process) Done() <-chan struct{} { return p.end.done }
 // An Exit is how a command ended.
 type Exit struct {
 	Code          int              // 128+n if a signal n ended it
-	SandboxDenied bool             // the sandbox is thought to be the reason of the failure
-	Denial        *wire.DenialFact // what is known about that; may be nil
+	SandboxDenied bool             // the sandbox probably caused the failure
+	Denial        *wire.DenialFact // the details of that, as far as they are known; may be nil
 }
 
-// await waits for an event. What has happened counts, even if the context has ended.
+// await waits for an event. If the event has happened, the end of the context does not
+// count.
 func await(ctx context.Context, event <-chan struct{}) error {
 	select {
 	case <-event:
@@ -103,7 +105,7 @@ func await(ctx context.Context, event <-chan struct{}) error {
 	}
 }
 
-// throwAway lets the server forget output that nobody has asked for.
+// throwAway lets the server drop the output of a process that has had no subscription.
 func (p *Process) throwAway() {
 	p.mu.Lock()
 	if !p.readers.subscribed {
@@ -129,7 +131,7 @@ func (p *Process) Result(ctx context.Context) (Exit, error) {
 	default:
 		return Exit{}, protocolError("process %s was closed without an exit", p.id)
 	}
-	if !exit.verdictKnown { // an old server: ask
+	if !exit.verdictKnown { // an old server says it only in the answer to a read
 		if r, err := p.Read(ctx, ReadOptions{AfterSeq: exit.Seq}); err == nil {
 			exit.SandboxDenied = r.SandboxDenied
 		}
@@ -144,7 +146,7 @@ func (p *Process) Err() error {
 	return p.end.failure
 }
 
-// take brings in an event from the wire.
+// take adds an event that has arrived.
 func (p *Process) take(e Event) {
 	if len(e.Data) > maxChunk {
 		p.client.giveUp(p, protocolError("process event exceeds %d bytes", maxChunk))
@@ -163,7 +165,8 @@ func (p *Process) take(e Event) {
 	p.finish(kept)
 }
 
-// finish does what follows new events: it unlocks p.mu.
+// finish is called after events were added: it unlocks p.mu, acknowledges, and notes missing
+// events.
 func (p *Process) finish(kept bool) {
 	missing := p.noteMissing(!kept)
 	closed := p.seq.closed
@@ -209,7 +212,7 @@ func (p *Process) needed() uint64 {
 	return first
 }
 
-// fail ends a process that was lost.
+// fail marks a process as lost.
 func (p *Process) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -226,15 +229,15 @@ func (p *Process) fail(err error) {
 	}
 }
 
-// ReadOptions are what to read of a process's output.
+// ReadOptions select the output that [Process.Read] returns.
 type ReadOptions struct {
 	AfterSeq uint64        // events after this one
-	MaxBytes uint64        // a limit of the answer; 0: the server's own
-	Wait     time.Duration // how long to wait for something new
+	MaxBytes uint64        // a limit of the answer; 0: the server's own limit
+	Wait     time.Duration // how long to wait for the next event
 }
 
-// Read asks the server for output that it still has. It is for those who keep count
-// themselves; [Process.Subscribe] is easier.
+// Read asks the server for output that it still has. It is for programs that keep their own
+// cursor; [Process.Subscribe] is easier.
 func (p *Process) Read(ctx context.Context, o ReadOptions) (*wire.ReadResult, error) {
 	params := wire.ReadParams{ProcessID: p.id, AfterSeq: &o.AfterSeq}
 	if o.MaxBytes > 0 {
@@ -246,7 +249,7 @@ func (p *Process) Read(ctx context.Context, o ReadOptions) (*wire.ReadResult, er
 	return r, p.client.Call(ctx, Idempotent, wire.MethodProcessRead, params, r)
 }
 
-// catchUp asks on a connection for what is missing.
+// catchUp asks on a connection for the events after the last one.
 func (p *Process) catchUp(ctx context.Context, l *Link) error {
 	p.mu.Lock()
 	after := p.seq.last
@@ -268,7 +271,7 @@ func (p *Process) catchUp(ctx context.Context, l *Link) error {
 }
 
 // Interrupt sends SIGINT to the command and its children, once. If the connection is
-// lost at that moment and the server cannot tell a repeated signal, the error is
+// lost at that moment and the server cannot recognize a repeated signal, the error is
 // ErrAmbiguous.
 func (p *Process) Interrupt(ctx context.Context) error {
 	params := wire.SignalParams{ProcessID: p.id, Signal: wire.SignalInterrupt}
@@ -304,8 +307,8 @@ func (p *Process) callOnce(ctx context.Context, method string, params any, id **
 }
 
 // Terminate ends the command and all it has started: SIGTERM, and SIGKILL soon
-// after. It reports whether the command was still running. What ended by itself is
-// not asked for.
+// after. It reports whether the command was still running. If the process is done already,
+// it sends no request.
 func (p *Process) Terminate(ctx context.Context) (running bool, err error) {
 	select {
 	case <-p.end.done:
@@ -320,9 +323,9 @@ func (p *Process) Terminate(ctx context.Context) (running bool, err error) {
 	return r.Running, err
 }
 
-// Abandon is Terminate for a caller that does not wait: if there is no connection, the
-// server is told on the next one. It does nothing once the client has failed, because
-// the command ends with its session.
+// Abandon is Terminate for a caller that does not wait. If there is no connection, the
+// request is sent on the next one. Once the client has failed, Abandon does nothing: the
+// command ends with its session.
 func (p *Process) Abandon() {
 	p.client.spawn(func() { p.Terminate(p.client.ctx) })
 }
@@ -336,7 +339,7 @@ func (p *Process) Resize(ctx context.Context, rows, cols int) error {
 		wire.ResizeParams{ProcessID: p.id, Rows: cells(rows), Cols: cells(cols)}, nil)
 }
 
-// cells is a length of a terminal, within what the protocol can say.
+// cells limits a size of a terminal to the range that the protocol has.
 func cells(n int) uint16 { return uint16(min(max(n, 0), math.MaxUint16)) }
 
 // LastSeq is the number of the last event that has arrived.

@@ -6,7 +6,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Features of servers that look at processes and search their output, for
+// Features of servers that report what processes do and search their output, for
 // [Client.Has].
 const (
 	FeatureState  = "state"
@@ -14,8 +14,8 @@ const (
 )
 
 // State asks what the command is doing at this moment: whether it waits for input, is
-// stopped, works, or is held up by somebody. It is an observation of the server's
-// system and may have changed since.
+// stopped, works, or is blocked by another process. The answer is an observation of the
+// server's system, and the state may have changed since.
 func (p *Process) State(ctx context.Context) (wire.StateResult, error) {
 	return p.client.processState(ctx, wire.StateParams{ProcessID: p.id})
 }
@@ -33,20 +33,20 @@ func (c *Client) processState(ctx context.Context, params wire.StateParams) (r w
 	return r, err
 }
 
-// A Search says which lines of the output are wanted. Lines are counted from 1 in the
-// order in which they began, those of all streams together.
+// A Search selects lines of the output. Lines are counted from 1 in the order in which they
+// began, all streams together.
 type Search struct {
 	Pattern    string // RE2; empty: every line
 	IgnoreCase bool
-	Stream     string // only this one: wire.StreamStdout and its like; empty: all
-	FromLine   uint64 // the first to be looked at; 0: the first that is held
-	ToLine     uint64 // the last; 0: all
+	Stream     string // only this stream, such as wire.StreamStdout; empty: all
+	FromLine   uint64 // the first line to be searched; 0: the first that the server has
+	ToLine     uint64 // the last line to be searched; 0: no limit
 	MaxMatches int    // 0: wire.DefaultMatches
 	Before     int    // lines of the same stream to be shown before a match
 	After      int    // and after it
 }
 
-// params leaves out what is not wanted.
+// params leaves out the fields that are zero.
 func (s Search) params() (p wire.SearchParams) {
 	if s.Pattern != "" {
 		p.Pattern = &s.Pattern
@@ -68,8 +68,8 @@ func (s Search) params() (p wire.SearchParams) {
 	return p
 }
 
-// Search looks for lines in the output of the command, on the server, as far as that
-// still holds it. It changes nothing: the output still comes to who reads it.
+// Search looks for lines in the output of the command, on the server, as far as the server
+// still has it. Readers of the output are not affected.
 func (p *Process) Search(ctx context.Context, s Search) (wire.SearchResult, error) {
 	params := s.params()
 	params.ProcessID = p.id

@@ -23,7 +23,7 @@ type processTable struct {
 	byID       map[string]*Process
 	failure    error             // if set, no process is added any more
 	incomplete map[*Process]bool // processes that miss an event
-	finals     []wire.AckParams  // last acknowledgements, in case they were lost
+	finals     []wire.AckParams  // acknowledgements of closed processes, to be sent again on a new connection
 }
 
 func newProcessTable() processTable {
@@ -33,7 +33,7 @@ func newProcessTable() processTable {
 	}
 }
 
-// add makes the events of a process find it.
+// add adds a process, so that its events find it.
 func (t *processTable) add(p *Process) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -44,7 +44,7 @@ func (t *processTable) add(p *Process) error {
 		return fmt.Errorf("session already registered for process %s", p.id)
 	}
 	t.byID[p.id] = p
-	// What the last process of this name has acknowledged is not true of this one.
+	// An acknowledgement of an earlier process with this id must not be sent again.
 	t.finals = slices.DeleteFunc(t.finals, func(a wire.AckParams) bool { return a.ProcessID == p.id })
 	return nil
 }
@@ -70,7 +70,7 @@ func (t *processTable) all() []*Process {
 	return slices.Collect(maps.Values(t.byID))
 }
 
-// remove forgets a process. Its name may be used again.
+// remove removes a process. Its id may be used again.
 func (t *processTable) remove(p *Process) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,7 +79,7 @@ func (t *processTable) remove(p *Process) {
 	}
 }
 
-// close forgets all processes and adds no more. It returns those that it had.
+// close removes all processes and returns them. No process can be added any more.
 func (t *processTable) close(err error) []*Process {
 	t.mu.Lock()
 	defer t.mu.Unlock()

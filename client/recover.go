@@ -45,7 +45,7 @@ func (c *Client) install(l *Link) {
 	}
 }
 
-// fail ends the client: each call that waits, and each process, gets the same error.
+// fail ends the client. Each call that waits, and each process, gets the same error.
 func (c *Client) fail(err error) {
 	processes := c.processes.close(err)
 	c.state.disconnected(Failed, err)
@@ -66,7 +66,7 @@ func (c *Client) patience() time.Duration {
 }
 
 // recover returns a connection that continues the session, with all processes
-// caught up, or why there is none.
+// caught up. If there is none, the error says why the session is lost.
 func (c *Client) recover(loss *lostError) (*Link, error) {
 	c.opts.Log.Info("connection lost", "err", loss)
 	limit := c.patience()
@@ -126,8 +126,8 @@ func (c *Client) recover(loss *lostError) (*Link, error) {
 	}
 }
 
-// pause is how long to wait before the next attempt when so many have failed, the last
-// one with err.
+// pause is how long to wait before the next attempt, after so many failed attempts, of
+// which the last one had this error.
 func (c *Client) pause(failed int, err error) time.Duration {
 	d := backOff[min(failed, len(backOff)-1)]
 	if hasCode(err, wire.CodeSessionAttached) {
@@ -142,13 +142,13 @@ func (c *Client) pause(failed int, err error) time.Duration {
 	return time.Duration(float64(d) * (1 - jitter + 2*jitter*rand.Float64()))
 }
 
-// codeTransportClosed is what a server answers whose own end of a connection closed.
+// codeTransportClosed is the code of a server whose own end of the connection was closed.
 const codeTransportClosed = -32000
 
 // retryable reports whether another attempt may succeed where this one failed.
 func (c *Client) retryable(err error) bool {
 	if _, lost := isLost(err); lost {
-		return true // whatever was wrong with that connection
+		return true // the next connection may last
 	}
 	if e, ok := errors.AsType[*ServerError](err); ok {
 		return e.Code == wire.CodeSessionAttached || e.Code == codeTransportClosed && e.is(transportClosed)
@@ -227,8 +227,8 @@ func (e *RecoveryError) Error() string {
 }
 func (e *RecoveryError) Unwrap() error { return e.Err }
 
-// giveUp fails a process and ends it on the server. If the server does not know it,
-// another one may get its name.
+// giveUp fails a process and ends it on the server, unless the server does not know it: then
+// another process may already have the same id.
 func (c *Client) giveUp(p *Process, err error) {
 	c.processes.remove(p)
 	p.fail(err)

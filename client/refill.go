@@ -14,8 +14,8 @@ type missing struct {
 	asked bool // the server was asked for it and has not sent it
 }
 
-// noteMissing notes whether an event is missing. It reports an event that was not missing
-// before, or has become urgent. The caller has p.mu.
+// noteMissing notes whether an event is missing. It returns true if another event is missing
+// than before, or if it has become urgent. The caller has p.mu.
 func (p *Process) noteMissing(full bool) bool {
 	if !p.seq.behind() || p.end.failure != nil {
 		p.missing = missing{}
@@ -30,7 +30,7 @@ func (p *Process) noteMissing(full bool) bool {
 	return urgent
 }
 
-// refillStep is how often processes are looked at while events are missing.
+// refillStep is how often processes are checked while events are missing.
 const refillStep = 100 * time.Millisecond
 
 // refill asks the server for events that stay missing. Notifications are not lost on the
@@ -57,13 +57,13 @@ func (c *Client) refill() {
 // errNotFilled means that the server has not answered in time. It is asked again later.
 var errNotFilled = errors.New("the server has not sent the missing events in time")
 
-// refillOne looks after one process.
+// refillOne asks for the missing event of one process, if it has been missing for too long.
 func (c *Client) refillOne(p *Process) {
 	p.mu.Lock()
 	open := !p.missing.since.IsZero() && p.end.failure == nil
 	before := p.missing.last
 	due := open && (p.missing.full && !p.missing.asked || time.Since(p.missing.since) >= c.opts.timeouts.missing)
-	if !open { // with the lock, so that an event which is missed from now on is noted after this
+	if !open { // under the lock: an event that is missed from now on is noted after this
 		c.processes.setIncomplete(p, false)
 	}
 	p.mu.Unlock()
@@ -76,7 +76,7 @@ func (c *Client) refillOne(p *Process) {
 		return p.catchUp(ctx, l)
 	})
 	p.mu.Lock()
-	if !p.missing.since.IsZero() { // still missing; the next question can wait
+	if !p.missing.since.IsZero() { // still missing: ask again after the same time
 		p.missing.since, p.missing.asked = time.Now(), p.missing.last == before
 	}
 	p.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A ServerError is an answer of the server that says no. Its text is for people; the
-// fields are what the server said.
+// A ServerError is an answer by which the server refuses a request. Its text is for
+// people; its fields are from the answer.
 type ServerError struct {
 	Method  string // of the request
 	Code    int    // wire.CodeNotFound and its like
@@ -26,20 +26,20 @@ func serverError(method string, e *wire.Error) error {
 func (e *ServerError) Error() string {
 	text := wording.Text(e.Message)
 	if e.Method == wire.MethodProcessStart && strings.HasSuffix(e.Message, ")") && e.OSError() != 0 {
-		return "the command cannot be started: " + text // a server that does not say more
+		return "the command cannot be started: " + text // the server's text is only the error of its system
 	}
 	return text
 }
 
-// OSError is the error of the server's operating system that the server names as its
-// reason; zero: none.
+// OSError is the number of the operating system's error in the server's text; zero: there
+// is none.
 func (e *ServerError) OSError() syscall.Errno {
 	number, _ := wording.OSError(e.Message)
 	return number
 }
 
-// Is makes refusals the errors of this package, and those of the executor's files the
-// errors of package fs.
+// Is lets errors.Is find errors of this package, and those of package fs for refused
+// requests about files.
 func (e *ServerError) Is(target error) bool {
 	switch target {
 	case fs.ErrNotExist:
@@ -86,7 +86,8 @@ var refusalTexts = []struct {
 
 func equal(text, part string) bool { return text == part }
 
-// is reports whether the server refused for a reason, by its own word or else by its text.
+// is reports whether the server refused for a reason: by the reason in the answer, or if
+// the answer has none, by its text.
 func (e *ServerError) is(reason string) bool {
 	if e.Reason != "" {
 		return e.Reason == reason

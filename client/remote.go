@@ -9,15 +9,15 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A Remote is a process of another session, named by the session's public id. Whoever
-// may connect to a server may control all that runs there. It is safe for concurrent
+// A Remote is a process of another session, named by the session's public id. A client that
+// may connect to a server may control all processes there. A Remote is safe for concurrent
 // use.
 type Remote struct {
 	client             *Client
 	sessionID, process string
 }
 
-// Remote returns a process of another session. The server is not asked yet.
+// Remote returns a process of another session. It sends no request.
 func (c *Client) Remote(sessionID, processID string) *Remote { return &Remote{c, sessionID, processID} }
 
 func (r *Remote) check() error {
@@ -32,8 +32,8 @@ func (r *Remote) Observe(ctx context.Context, afterSeq uint64) (*Observation, er
 	return r.client.Observe(ctx, r.sessionID, r.process, afterSeq)
 }
 
-// Write sends input to the process and returns when the server has accepted it. It
-// arrives once, whatever happens to the connection.
+// Write sends input to the process and returns when the server has accepted it. The input
+// arrives once, even if connections are lost.
 func (r *Remote) Write(ctx context.Context, data []byte) error {
 	if err := r.check(); err != nil {
 		return err
@@ -68,8 +68,8 @@ func (r *Remote) Signal(ctx context.Context, name string) error {
 	return r.callOnce(ctx, wire.MethodProcessSignalAny, &params, &params.OnceID)
 }
 
-// callOnce sends a request that must not be carried out twice. id is where its name
-// goes, by which the server knows a repetition.
+// callOnce sends a request that must not be carried out twice. id is its member that
+// makes the server ignore a repetition.
 func (r *Remote) callOnce(ctx context.Context, method string, params any, id **string) error {
 	if err := r.check(); err != nil {
 		return err
@@ -102,20 +102,20 @@ func (r *Remote) Terminate(ctx context.Context) (running bool, err error) {
 	return result.Running, err
 }
 
-// EndSession ends another session, by its public id, and all that it has started. It
-// returns when nothing of it is left.
+// EndSession ends another session, by its public id, and all processes that it has started.
+// It returns when they are gone.
 func (c *Client) EndSession(ctx context.Context, sessionID string) error {
 	if !c.Has(FeatureEndSession) {
 		return unsupported("ending a session")
 	}
-	// Ended twice, it is unknown the second time: that is for the caller to judge.
+	// Not repeated: the answer would be that the session is unknown, for one of two reasons.
 	return c.Call(ctx, AtMostOnce, wire.MethodSessionEnd, wire.SessionEndParams{SessionID: &sessionID}, nil)
 }
 
-// End ends the session with all that runs in it, and closes the client. On servers
+// End ends the session with all its processes, and closes the client. On servers
 // that cannot end a session it terminates the processes of this client, and the
-// session expires. If the server was not reached the error tells that, and only the
-// client is closed.
+// session expires. If the server cannot be reached, End returns that error and closes only
+// the client.
 func (c *Client) End(ctx context.Context) error {
 	var err error
 	if c.Has(FeatureEndSession) {

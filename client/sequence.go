@@ -7,7 +7,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Limits of what waits for an earlier event of its process.
+// Limits of the events that wait for an earlier event of their process.
 const (
 	maxEarly      = 256
 	maxEarlyBytes = 1 << 20
@@ -16,7 +16,7 @@ const (
 	maxChunk = 1 << 20
 )
 
-// An EventKind tells the events of a process apart.
+// An EventKind is the kind of an event of a process.
 type EventKind uint8
 
 // The kinds of events.
@@ -27,8 +27,8 @@ const (
 	Gap                         // the events from First to Seq are lost
 )
 
-// An Event is something that a process did. The events of a process are numbered
-// from 1 without a hole; a Gap stands for several numbers.
+// An Event is output, the exit or the end of a process. The events of a process are numbered
+// from 1 without gaps; a Gap stands for events that are lost.
 type Event struct {
 	Kind EventKind
 	Seq  uint64
@@ -37,28 +37,29 @@ type Event struct {
 	Data   []byte // not to be changed
 
 	ExitCode      int
-	SandboxDenied bool             // the sandbox is thought to be the reason of the failure
-	Denial        *wire.DenialFact // what is known about that; may be nil
-	verdictKnown  bool             // the server said whether it was denied
+	SandboxDenied bool             // the sandbox probably caused the failure
+	Denial        *wire.DenialFact // the details of that, as far as they are known; may be nil
+	verdictKnown  bool             // the server has set SandboxDenied
 
 	First uint64 // of a Gap
 
 	end uint64 // bytes of output up to here; set by the log
 }
 
-// A sequence brings the events of one process into order. Events come from
-// notifications and from answers to process/read, early, late and more than once.
+// A sequence brings the events of one process into order. Events come from notifications and
+// from answers to process/read; they may come early, late and more than once.
 type sequence struct {
 	last       uint64 // the last event that was published
-	highest    uint64 // the highest number that was seen on the wire
+	highest    uint64 // the highest number that has arrived
 	early      map[uint64]Event
 	earlyBytes int
-	exited     bool // the exit was published or is among the early
+	exited     bool // the exit was published or is among the early events
 	closed     bool // published
 }
 
-// add takes an event from a notification and publishes what has become due. False:
-// too much waits for the same hole; the event was dropped and has to be read again.
+// add takes an event from a notification, and publishes it and the early events that follow
+// it, if it is the next one. It returns false if too many events wait for a missing one: then
+// the event was dropped and has to be read again.
 func (s *sequence) add(e Event, publish func(Event)) bool {
 	s.highest = max(s.highest, e.Seq)
 	switch {
@@ -111,13 +112,13 @@ func (s *sequence) flush(publish func(Event)) {
 	}
 }
 
-// behind reports whether something is missing that surely exists.
+// behind reports whether an event is missing that surely exists.
 func (s *sequence) behind() bool { return !s.closed && s.highest > s.last }
 
 // catchUp takes the answer to a read that was sent with afterSeq = last, or less.
-// It describes everything up to its NextSeq: what is neither in it nor known already
-// is lost, and published as a Gap. An error means that the answer contradicts itself
-// or what is known; nothing was published then.
+// The answer covers all events up to its NextSeq: events that are neither in it nor known
+// already are lost, and published as a Gap. An error means that the answer contradicts
+// itself or earlier events; then nothing was published.
 func (s *sequence) catchUp(r *wire.ReadResult, publish func(Event)) error {
 	if r.Failure != nil {
 		return protocolError("%s", *r.Failure)
@@ -178,7 +179,7 @@ func (s *sequence) collect(r *wire.ReadResult, target uint64) (map[uint64]Event,
 	return nil, protocolError("process events are no longer retained while recovering through sequence %d", target)
 }
 
-// mergeVerdict adds what the answer knows to an exit that waits.
+// mergeVerdict adds the verdict of the answer to an exit that waits among the early events.
 func (s *sequence) mergeVerdict(r *wire.ReadResult, target uint64) {
 	for seq, e := range s.early {
 		if e.Kind == Exited && seq <= target {
@@ -189,7 +190,7 @@ func (s *sequence) mergeVerdict(r *wire.ReadResult, target uint64) {
 	}
 }
 
-// publishThrough publishes everything up to target, with a Gap for what is missing.
+// publishThrough publishes all events up to target, with a Gap for missing ones.
 func (s *sequence) publishThrough(target uint64, found map[uint64]Event, publish func(Event)) {
 	for seq, e := range s.early {
 		if _, ok := found[seq]; !ok && seq <= target {

@@ -25,19 +25,19 @@ type Command struct {
 	Rows int  // size of the terminal, on servers with FeatureTermSize; 24 × 80 if zero
 	Cols int
 
-	Stdin bool   // keep standard input open for Write; a terminal always is
+	Stdin bool   // keep standard input open for Write; a terminal always keeps it open
 	Arg0  string // what the command sees as its name, if not empty
 
 	// Sandbox is what to enforce; nil: nothing. A server that cannot enforce it
 	// refuses the command.
 	Sandbox *wire.Sandbox
 
-	// Network is what the command may reach, and nothing else; nil: what Sandbox says. A
-	// server that cannot make a network refuses the command.
+	// Network is what the command may reach, and nothing else; nil: Sandbox decides. A
+	// server that cannot make such a network refuses the command.
 	Network *Network
 
-	// KeepNewest lets the server forget the oldest output of a command that prints more
-	// than it keeps and that nobody reads, instead of holding the command up. Servers
+	// KeepNewest lets the server drop the oldest output if the command prints more than the
+	// server keeps and no client reads it, instead of blocking the command. Servers
 	// without FeatureKeepNewest ignore it.
 	KeepNewest bool
 
@@ -47,7 +47,7 @@ type Command struct {
 	// command has two pipes, and the order is that in which the server has read them.
 	OneStream bool
 
-	ID       string // names the process in the session; made up if empty
+	ID       string // names the process in the session; if empty, the client makes one up
 	Metadata *wire.StartMetadata
 
 	// Params, if set, may change what is sent, for parameters that have no field here.
@@ -111,9 +111,9 @@ func cwd(dir string) (wire.Cwd, error) {
 	return wire.CwdOf(dir), nil
 }
 
-// Start starts a command. A connection that is lost meanwhile does not matter: the
-// command is started once, or the error tells that it may have been (ErrAmbiguous).
-// If the context ends first, a command that starts nevertheless is terminated.
+// Start starts a command. If the connection is lost meanwhile, the command is still started
+// only once; if the client cannot find out whether it was started, the error is
+// ErrAmbiguous. If the context ends first, a command that starts nevertheless is terminated.
 func (c *Client) Start(ctx context.Context, cmd Command) (*Process, error) {
 	params, err := c.startParams(cmd)
 	if err != nil {
@@ -140,15 +140,15 @@ func (c *Client) Start(ctx context.Context, cmd Command) (*Process, error) {
 	}
 	c.spawn(func() {
 		if <-result == nil {
-			p.Terminate(c.ctx) // if it cannot be told, it ends with the session
+			p.Terminate(c.ctx) // if the server cannot be reached, the command ends with the session
 			p.throwAway()
 		}
 	})
 	return nil, context.Cause(ctx)
 }
 
-// start starts a process, once, through lost connections. The context counts until the
-// start is sent: from then on only the end of the client ends it.
+// start starts a process once, also if connections are lost. The context counts until the
+// start is sent; from then on only the end of the client stops it.
 func (c *Client) start(ctx context.Context, p *Process, params *wire.StartParams) error {
 	err := c.Through(ctx, AtMostOnce, func(l *Link) error {
 		if ctx.Err() != nil {
@@ -157,7 +157,7 @@ func (c *Client) start(ctx context.Context, p *Process, params *wire.StartParams
 		return c.startOn(ctx, l, ordinary, p, params)
 	})
 	if errors.Is(err, ErrAmbiguous) {
-		known := false // what became of the start
+		known := false // whether the command was started
 		err = c.Through(c.ctx, Idempotent, func(l *Link) error {
 			err := c.startAgain(l, p, params)
 			_, lost := isLost(err)
@@ -174,7 +174,7 @@ func (c *Client) start(ctx context.Context, p *Process, params *wire.StartParams
 	return err
 }
 
-// abandon forgets a process that the caller will not get. One that has started is ended.
+// abandon removes a process that the caller will not get. If it was started, it is ended.
 func (c *Client) abandon(p *Process, err error) {
 	if p.started.Load() {
 		c.giveUp(p, err)
@@ -200,8 +200,9 @@ func (c *Client) startOn(ctx context.Context, l *Link, u urgency, p *Process, pa
 	return c.follow(l, p)
 }
 
-// follow has a process caught up with after each loss of the connection from now on. If
-// this one is lost already, it may have been left out.
+// follow marks a process as started: from now on the client catches up with it after each
+// lost connection. If this connection is already lost, the process may have been left out,
+// and follow returns that error.
 func (c *Client) follow(l *Link, p *Process) error {
 	p.started.Store(true)
 	if !l.dead() {
@@ -211,19 +212,19 @@ func (c *Client) follow(l *Link, p *Process) error {
 	return &lostError{cause: l.err.cause, sent: true}
 }
 
-// commandStarted is what is not known when the answer to a start is lost for good.
+// commandStarted is the fact in doubt when the answer to a start is lost for good.
 const commandStarted = "the command was started"
 
-// startResult is the answer to process/start; old servers do not tell the sandbox.
+// startResult is the answer to process/start. Old servers do not name the sandbox.
 type startResult struct {
 	ProcessID   string `json:"processId"`
 	SandboxType string `json:"sandboxType" wire:"default"`
 }
 
-// startAgain finds out what became of a start whose answer was lost, and makes up
-// for it. At most one process comes of it, as its id is used once. Only the end of the
-// connection makes it give up, not the caller's context or a lack of places for calls:
-// then nobody would know.
+// startAgain completes a start whose answer was lost: it asks the server for the process,
+// and sends the start again if that never arrived. At most one process is started, because
+// its id is used once. Only the end of the connection makes it give up, not the caller's
+// context or a lack of slots for calls: then the outcome would stay unknown.
 func (c *Client) startAgain(l *Link, p *Process, params *wire.StartParams) error {
 	ctx := context.Background()
 	if l.has(FeatureRetryStart) {
@@ -239,21 +240,22 @@ func (c *Client) startAgain(l *Link, p *Process, params *wire.StartParams) error
 	if hasCode(err, wire.CodeInvalidRequest) && !errors.Is(err, ErrAmbiguous) {
 		err = c.startOn(ctx, l, patient, p, params)
 		if hasCode(err, wire.CodeInvalidRequest) && refusedFor(err, processExists) {
-			err = c.adopt(ctx, l, p) // the first one was slow to arrive
+			err = c.adopt(ctx, l, p) // the first start arrived late
 		}
 	}
 	return err
 }
 
-// startingPause is between questions about a process that is being started, and
-// startingLimit is for how long they are asked: a reference server says so for ever
-// when the connection was cut at a bad moment.
+// startingPause is the time between questions about a process that is being started, and
+// startingLimit is how long the client goes on asking: a reference server may answer "is
+// starting" for ever if the connection was cut in the middle of a start.
 const (
 	startingPause = 50 * time.Millisecond
 	startingLimit = 10 * time.Second
 )
 
-// adopt takes over a process that the session has.
+// adopt catches up with a process of the session that this client did not start, or whose
+// start was not answered.
 func (c *Client) adopt(ctx context.Context, l *Link, p *Process) error {
 	for asked := time.Now(); ; {
 		err := p.catchUp(ctx, l)
@@ -277,9 +279,8 @@ func (c *Client) adopt(ctx context.Context, l *Link, p *Process) error {
 	}
 }
 
-// Adopt returns a process of this session that was started by an earlier client,
-// see [Options.Resume]. Its events are delivered from the first one that the server
-// still has.
+// Adopt returns a process of this session that an earlier client has started, see
+// [Options.Resume]. Its events are delivered from the first one that the server still has.
 func (c *Client) Adopt(ctx context.Context, id string) (*Process, error) {
 	p := newProcess(c, id)
 	if err := c.processes.add(p); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/tetherexec/tether/client/internal/inbox"
 )
 
-// A lifecycle is where a client stands, and which connection it has. Client.run owns it:
+// A lifecycle has the state of a client and its newest connection. Client.run owns it:
 // only that goroutine changes the state.
 type lifecycle struct {
 	told *inbox.Inbox[Status] // waits for OnState; nil: there is no OnState
@@ -40,7 +40,7 @@ func (s *lifecycle) disconnected(state State, err error) {
 	s.setLocked(Status{State: state, Connection: s.status.Connection, Err: err})
 }
 
-// attempted tells OnState of an attempt to connect that has failed.
+// attempted reports a failed attempt to connect to OnState.
 func (s *lifecycle) attempted(state State, failed int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,9 +20,9 @@ type OutputReader struct {
 }
 
 // Output reads everything that the command prints, in the order in which the server
-// has read it. With [Process.Stdout] and [Process.Stderr], each of the readers gets
-// all of its part. A reader that is not read to its end has to be closed: it holds up
-// the command in the end, as a pipe does, and [Process.Wait] reports it.
+// has read it. [Process.Stdout] and [Process.Stderr] may be used besides: each reader gets
+// all of its output. A reader that is not read to its end has to be closed. Otherwise it
+// blocks the command in the end, as a pipe does, and [Process.Wait] reports it.
 func (p *Process) Output() *OutputReader { return p.reader("") }
 
 // Stdout reads the standard output of a command without a terminal.
@@ -101,7 +101,7 @@ func (r *OutputReader) fill() error {
 			r.err = err
 		case e.Kind == Gap:
 			r.err = &GapError{e.First, e.Seq}
-			r.sub.Close() // it would hold up the command, and Wait
+			r.sub.Close() // left open, it would block the command, and Wait
 		case e.Kind == Output && (r.stream == "" || r.stream == e.Stream):
 			r.rest = e.Data
 		}

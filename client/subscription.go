@@ -15,16 +15,16 @@ import (
 // fetchBytes is how much a subscription that is behind fetches at once.
 const fetchBytes = 1 << 20
 
-// ackEvery and ackBytes are after how many events, or how much output, the server is
-// told what has arrived.
+// ackEvery and ackBytes are after how many events, or how many bytes of output, the client
+// acknowledges.
 const (
 	ackEvery = 32
 	ackBytes = 256 << 10
 )
 
-// A Subscription delivers the events of a process in order, each once. One that
-// stays behind gets the events that it missed from the server; events that the server
-// does not have any more are a Gap. A Subscription is for one goroutine, except Close.
+// A Subscription delivers the events of a process in order, each once. If it falls behind,
+// it fetches the events that it missed from the server; events that the server does not
+// have any more are a Gap. A Subscription is for one goroutine, except Close.
 //
 // On servers with acknowledgements, output that a subscription has not delivered is
 // kept, and the command blocks on its output when there is too much of it. A server
@@ -33,9 +33,9 @@ const (
 type Subscription struct {
 	process *Process
 	wake    inbox.Wake      // there is another event, or the end
-	next    uint64          // what to deliver next; guarded by process.mu
-	fetched []Event         // what was behind the log
-	idle    bool            // it does not read, and is not waited for; guarded by process.mu
+	next    uint64          // the event to deliver next; guarded by process.mu
+	fetched []Event         // from the server, because the log had dropped them
+	idle    bool            // it does not read, so backpressure does not wait for it; guarded by process.mu
 	over    bool            // its end was delivered; guarded by process.mu
 	uses    atomic.Uint64   // grows while it is read
 	copying atomic.Bool     // a WriteTo is under way
@@ -153,7 +153,7 @@ func (s *Subscription) fetch(ctx context.Context, end uint64) error {
 		if !errors.Is(err, ErrUnknownProcess) {
 			return err
 		}
-		r = new(wire.ReadResult) // the server has forgotten it
+		r = new(wire.ReadResult) // the server has removed the process: all is a Gap
 	}
 	exit := s.process.knownExit()
 	next := s.next
@@ -174,7 +174,7 @@ func (s *Subscription) fetch(ctx context.Context, end uint64) error {
 	return nil
 }
 
-// fill adds what lies between the numbers and is no output: the exit, or a gap.
+// fill adds the events between two numbers that are not output: the exit, or a Gap.
 func (s *Subscription) fill(from, end uint64, exit Event) {
 	gap := func(from, end uint64) {
 		if from < end {
@@ -201,16 +201,16 @@ func (p *Process) ackDue(urgent bool) uint64 {
 	if !p.readers.subscribed && !p.readers.discard {
 		return 0
 	}
-	line := p.needed() - 1
-	final := p.seq.closed && line == p.seq.last
-	if line <= p.acks.seq || !urgent && !final && line < p.acks.seq+ackEvery && p.acks.bytes < ackBytes {
+	delivered := p.needed() - 1
+	final := p.seq.closed && delivered == p.seq.last
+	if delivered <= p.acks.seq || !urgent && !final && delivered < p.acks.seq+ackEvery && p.acks.bytes < ackBytes {
 		return 0
 	}
-	p.acks.seq, p.acks.bytes = line, 0
-	return line
+	p.acks.seq, p.acks.bytes = delivered, 0
+	return delivered
 }
 
-// ackAgain acknowledges what was acknowledged before, on a new connection.
+// ackAgain repeats the last acknowledgement on a new connection.
 func (p *Process) ackAgain() {
 	p.mu.Lock()
 	p.acks.seq = 0
@@ -219,9 +219,9 @@ func (p *Process) ackAgain() {
 	p.sendAck(ack)
 }
 
-// sendAck tells the server up to where everything has arrived. It does not wait. What
-// is lost with the connection is said again on the next one, see [Client.install]: the
-// server would keep a closed process for ever, and hold up one that it thinks unread.
+// sendAck acknowledges all events up to seq. It does not wait. An acknowledgement that is
+// lost with the connection is sent again on the next one, see [Client.install]: without it
+// the server would keep a closed process for ever, and block a running one.
 func (p *Process) sendAck(seq uint64) {
 	c := p.client
 	if seq == 0 || !c.session.acknowledges {
@@ -231,7 +231,7 @@ func (p *Process) sendAck(seq uint64) {
 	p.mu.Lock()
 	final := p.seq.closed && seq == p.seq.last
 	p.mu.Unlock()
-	if final { // first: a connection that comes now sends it again
+	if final { // before it is sent, so that a connection that is made now sends it again
 		c.processes.addFinal(ack)
 	}
 	if status, l := c.state.now(); status.State == Connected {
@@ -239,14 +239,14 @@ func (p *Process) sendAck(seq uint64) {
 	}
 }
 
-// acknowledgements are those of one connection that the writer has not taken yet: the
-// newest of each process, so that a server which does not read them costs no memory.
+// acknowledgements are the acknowledgements of one connection that its writer has not taken
+// yet: only the newest of each process, so that a server that does not read costs no memory.
 type acknowledgements struct {
 	sync.Mutex
-	newest map[string]uint64 // by process; one of each is queued
+	newest map[string]uint64 // by process; one acknowledgement of each is in the writer's queue
 }
 
-// acknowledge sends an acknowledgement without waiting, behind what was sent before.
+// acknowledge sends an acknowledgement without waiting, after earlier messages.
 func (l *Link) acknowledge(a wire.AckParams) {
 	l.acks.Lock()
 	newest, queued := l.acks.newest[a.ProcessID]
@@ -271,7 +271,7 @@ func (l *Link) sendNewest(a wire.AckParams) {
 	})
 }
 
-// A GapError tells readers of plain bytes that some are missing. It is an ErrGap.
+// A GapError is the error of readers of plain bytes when bytes are missing. It is an ErrGap.
 type GapError struct{ First, Last uint64 }
 
 func (e *GapError) Error() string {

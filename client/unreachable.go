@@ -163,8 +163,8 @@ func (e *CommandError) Error() string {
 
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// connectionText is what an error of a connection says to people: without the system
-// call and the addresses, which are no news to them.
+// connectionText is the text of a connection's error for people. It leaves out the system
+// call and the addresses, which the message around it has.
 func connectionText(err error) string {
 	switch err.(type) {
 	case *AttemptError, *DialError, *CommandError, *SessionError:

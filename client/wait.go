@@ -17,10 +17,10 @@ import (
 //	go io.Copy(os.Stdout, p.Output())
 //	exit, err := p.Wait(ctx)
 //
-// A reader that does not read on for 10 s after the end of the output is an ErrUnread,
-// together with the exit; one whose WriteTo is under way, as in io.Copy, may take any
-// time. Without a reader, output is thrown away. If the session is lost after the
-// command has exited, Wait returns both the exit and the error: output may be missing.
+// If a reader does not read on for 10 s after the end of the output, Wait returns ErrUnread
+// together with the exit; a reader in WriteTo, as in io.Copy, may take any time. Without a
+// reader, output is thrown away. If the session is lost after the command has exited, Wait
+// returns both the exit and the error: output may be missing.
 //
 // [Process.Result] does not wait for output and readers, and [Process.CopyOutput] needs
 // no goroutine.
@@ -37,8 +37,8 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	return exit, cmp.Or(err, p.Err(), unread)
 }
 
-// awaitReaders waits until each subscription is over. If none of them reads on, that is
-// an ErrUnread.
+// awaitReaders waits until each subscription is over. If none of them reads on, it returns
+// ErrUnread.
 func (p *Process) awaitReaders(ctx context.Context) error {
 	look := time.NewTicker(p.client.opts.timeouts.unread)
 	defer look.Stop()
@@ -98,8 +98,8 @@ func (p *Process) readerOver() {
 
 // CopyOutput copies the output of the command to the writers, in the order in which the
 // server has read it, and returns how the command ended. The output of a terminal goes
-// to stdout; nil discards a stream. If output was lost, CopyOutput goes on behind it and
-// returns a *GapError with the exit. If the context ends or a writer fails, copying ends
+// to stdout; nil discards a stream. If output was lost, CopyOutput continues after the gap
+// and returns a *GapError with the exit. If the context ends or a writer fails, copying ends
 // and the command goes on.
 func (p *Process) CopyOutput(ctx context.Context, stdout, stderr io.Writer) (Exit, error) {
 	s := p.Subscribe()
