@@ -8,7 +8,7 @@ import (
 )
 
 // acknowledged counts the bytes that the peer's TCP has acknowledged, and reports whether
-// others still wait for that.
+// other bytes still wait for an acknowledgement.
 func acknowledged(conn net.Conn) (bytes uint64, waiting bool) {
 	if t, ok := conn.(interface{ NetConn() net.Conn }); ok { // TLS
 		conn = t.NetConn()

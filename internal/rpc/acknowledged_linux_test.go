@@ -27,11 +27,11 @@ func TestAcknowledged(t *testing.T) {
 	}
 	pipe, _ := pipePair(t)
 	if n := NewWebSocket(pipe, nil).Acknowledged() + linesOf("").Acknowledged(); n != 0 {
-		t.Errorf("%d bytes are acknowledged where nobody knows", n)
+		t.Errorf("%d bytes are acknowledged on a stream that cannot know", n)
 	}
 }
 
-// A peer that only takes what it is sent is not suspect.
+// A peer that acknowledges bytes but sends nothing is not presumed gone.
 func TestProgressIsASignOfLife(t *testing.T) {
 	a, b := tcpPair(t)
 	c := newConn(NewWebSocket(a, nil), echo)
@@ -43,7 +43,7 @@ func TestProgressIsASignOfLife(t *testing.T) {
 	if _, err := client.Read(); err != nil {
 		t.Fatal(err)
 	}
-	for c.stream.Acknowledged() < 1000 { // the peer's kernel takes its time
+	for c.stream.Acknowledged() < 1000 { // the peer's kernel may take a moment
 	}
 	c.liveness.noteProgress()
 	if !c.liveness.lastSign().After(before) {

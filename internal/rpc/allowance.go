@@ -9,21 +9,21 @@ import (
 
 // Limits of a connection.
 const (
-	// MaxRequests is how many requests may be unanswered; above it nothing is
+	// MaxRequests is how many requests may be unanswered. At the limit nothing is
 	// read from the peer.
 	MaxRequests = 4096
 
-	// maxRequestBytes is how large unanswered requests may be together. One
-	// message of the largest size always fits.
+	// maxRequestBytes limits the total size of unanswered requests. One message of
+	// the largest size always fits.
 	maxRequestBytes = 2 * MaxMessage
 
-	// MaxAnswerBytes is how large the answers may be that wait for the peer to
-	// take them. Large answers take a permit before their data is read.
+	// MaxAnswerBytes limits the total size of large answers that wait for the peer
+	// to take them. Each takes a permit before its data is read.
 	MaxAnswerBytes = 32 << 20
 
-	// maxOwnBytes is how large our own requests and notifications may be that
-	// wait for the peer to take them; maxNoteBytes is the same for a server, which
-	// has many peers and few requests.
+	// maxOwnBytes limits the total size of a client's requests and notifications
+	// that wait for the peer to take them. maxNoteBytes is the limit of a server,
+	// which has many peers and few requests.
 	maxOwnBytes  = 64 << 20
 	maxNoteBytes = 4 << 20
 
@@ -31,14 +31,14 @@ const (
 	messageCost = 128
 )
 
-// An allowance bounds what the messages of one connection hold.
+// An allowance limits the memory that the messages of one connection hold.
 type allowance struct {
 	memory   *Memory // shared with the other connections of a server
 	requests admission
 	permits  *semaphore.Weighted // bytes of large answers
-	spare    *semaphore.Weighted // bytes of those that need no room in memory
+	spare    *semaphore.Weighted // bytes of answers that need no room in memory
 	own      *semaphore.Weighted // bytes of our own requests and notifications
-	maxOwn   int64               // of them
+	maxOwn   int64               // the size of own
 }
 
 func (b *allowance) init(memory *Memory, client bool) {
@@ -55,17 +55,17 @@ func (b *allowance) init(memory *Memory, client bool) {
 	b.requests.left = make(chan struct{}, 1)
 }
 
-// A claim is what a message that waits to be written holds of the allowance.
+// A claim is the part of the allowance that a message holds until it is written.
 type claim struct {
-	request bool  // it answers a request; the next four are for these
-	bytes   int   // of the unanswered requests
-	free    bool  // which have no room in memory
-	charge  int64 // of memory
+	request bool  // it answers a request; bytes, free, charge and permit are for answers only
+	bytes   int   // counted in admission.bytes
+	free    bool  // they are counted in admission.free too
+	charge  int64 // room in memory, in bytes
 	permit  permit
-	own     int64 // for our own requests and notifications
+	own     int64 // bytes of own, for requests and notifications of this side
 }
 
-// release gives back what a message held.
+// release gives back the claim of a message.
 func (b *allowance) release(c claim) {
 	if !c.request {
 		b.own.Release(c.own)
@@ -82,7 +82,7 @@ func (b *allowance) release(c claim) {
 	b.requests.leave(c.bytes, c.free)
 }
 
-// acquireOwn waits for room for a message of ours.
+// acquireOwn waits for room for a request or notification of this side.
 func (b *allowance) acquireOwn(ctx context.Context, size int) (int64, error) {
 	own := b.ownCost(size)
 	if err := b.own.Acquire(ctx, own); err != nil {
@@ -91,25 +91,26 @@ func (b *allowance) acquireOwn(ctx context.Context, size int) (int64, error) {
 	return own, nil
 }
 
-// ownCost is what a message of ours takes of own.
+// ownCost is how much of own a message takes.
 func (b *allowance) ownCost(size int) int64 { return min(int64(size)+messageCost, b.maxOwn) }
 
-// admission bounds the requests that are unanswered and those whose answers
-// wait to be taken.
+// admission limits the requests that are unanswered or whose answers are not yet
+// written.
 type admission struct {
-	left chan struct{} // of capacity 1: wakes the reader when something has left
+	left chan struct{} // of capacity 1: wakes the reader when an answer has been written
 
 	mu      sync.Mutex
 	waiting bool // the reader waits in enter
 	closed  bool
 	count   int
 	bytes   int
-	free    int // of bytes, what has no room in memory
+	free    int // the part of bytes that has no room in memory
 }
 
-// enter waits until a request of n bytes may come in. charged says that it has room in
-// memory; otherwise free says that it needs none. An urgent one never does. ok is false
-// when the connection ends. Only the reader calls it.
+// enter waits until a request of n bytes may come in. charged says that the request has
+// room in memory already. Otherwise free says whether it needs none, which is always so
+// for an urgent request. ok is false when the connection ends. Only the reader calls
+// it.
 func (a *admission) enter(n int, charged, urgent bool) (free, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -134,7 +135,7 @@ func (a *admission) enter(n int, charged, urgent bool) (free, ok bool) {
 func (a *admission) wakeLocked() {
 	if a.waiting {
 		a.waiting = false
-		a.left <- struct{}{} // there is room: the reader has taken the last one
+		a.left <- struct{}{} // does not block: the reader has taken the last signal
 	}
 }
 
@@ -152,11 +153,11 @@ func (a *admission) grow(n int, free bool) {
 	}
 }
 
-// alone reports whether a request that is not answered yet is the only one: its peer
-// waits for nothing else.
+// alone reports whether only one request is unanswered: the peer waits for nothing
+// else.
 func (a *admission) alone() bool { return !a.more(1) }
 
-// leave is called when a request's answer has left.
+// leave is called when a request's answer has been written or dropped.
 func (a *admission) leave(n int, free bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -168,8 +169,8 @@ func (a *admission) leave(n int, free bool) {
 	a.wakeLocked()
 }
 
-// more reports whether more than n requests are unanswered, or have answers that
-// have not left.
+// more reports whether more than n requests are unanswered or have answers that are
+// not yet written.
 func (a *admission) more(n int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -183,20 +184,20 @@ func (a *admission) close() {
 	a.wakeLocked()
 }
 
-// A permit is the room for an answer.
+// A permit is the room that an answer holds.
 type permit struct {
-	own    int64 // of the connection's permits
-	spare  int64 // of what the connection may have beside memory
-	shared int64 // of memory
+	own    int64 // from the connection's permits
+	spare  int64 // from the connection's spare room
+	shared int64 // from memory, shared by all connections
 }
 
-// size is how large an answer may be that has the permit.
+// size is the largest answer that the permit allows.
 func (p permit) size() int64 { return p.spare + p.shared }
 
-// Permit waits until an answer of n bytes may be prepared. It is given back when the
-// answer has left. A request takes at most one. An answer of at most spareAnswers waits
-// for earlier answers of its own connection only; for a larger one, ErrNoRoom means that
-// other connections left no room for it for roomPatience.
+// Permit waits until an answer of n bytes may be prepared. The permit is given back when
+// the answer has been written. A request takes at most one. An answer of at most
+// spareAnswers waits only for earlier answers of its own connection. For a larger
+// answer, ErrNoRoom means that other connections left no room for it for roomPatience.
 func (r *Request) Permit(ctx context.Context, n int64) error {
 	if err := r.permitOwn(ctx, n); err != nil {
 		return err
@@ -225,8 +226,8 @@ func (r *Request) PermitSome(ctx context.Context, n int64) (int64, error) {
 	return n, r.permitSmall(ctx, n)
 }
 
-// PermitMore adds n bytes to a permit, for an answer whose size shows while it is
-// prepared. It does not wait without end for anything, since others may wait for the same
+// PermitMore adds n bytes to a permit, for an answer whose size becomes known while it is
+// prepared. Every wait in it has a limit, since other requests may wait for the same room
 // in turn.
 func (r *Request) PermitMore(ctx context.Context, n int64) error {
 	if own := min(n, MaxAnswerBytes-r.permit.own); own > 0 {
@@ -269,7 +270,7 @@ func (r *Request) permitShared(ctx context.Context, n int64) error {
 	return nil
 }
 
-// trim gives back what an answer of n bytes does not need.
+// trim gives back the part of the permit that an answer of n bytes does not need.
 func (r *Request) trim(n int64) {
 	p := &r.permit
 	if over := min(p.shared, p.size()-n); over > 0 {

@@ -22,23 +22,23 @@ func TestAdmissionWakesTheReader(t *testing.T) {
 		go enter()
 		synctest.Wait()
 		if len(entered) > 0 {
-			t.Fatal("there are too many")
+			t.Fatal("entered although MaxRequests are unanswered")
 		}
 		a.leave(1, true)
 		if !<-entered {
-			t.Error("the connection does not end")
+			t.Error("enter reports that the connection ends")
 		}
 		go enter()
 		synctest.Wait()
-		a.leave(0, true) // bytes stay, but there is a place
+		a.leave(0, true) // the bytes stay, but the count goes down
 		if !<-entered {
-			t.Error("the connection does not end")
+			t.Error("enter reports that the connection ends")
 		}
 		go enter()
 		synctest.Wait()
 		a.close()
 		if <-entered {
-			t.Error("entered an ended connection")
+			t.Error("entered a connection that has ended")
 		}
 	})
 }

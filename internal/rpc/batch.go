@@ -3,8 +3,8 @@ package rpc
 import "sync"
 
 const (
-	// batchSize is how much is collected for one write. The memory is only held
-	// while there is something to write.
+	// batchSize is how many bytes are collected for one write. The buffer is only
+	// held while there is something to write.
 	batchSize = 256 << 10
 
 	// largeMessage is the size above which a message is written from where it
@@ -17,11 +17,11 @@ type Batch struct {
 	stream     Stream
 	buf        []byte
 	mark, size int
-	feeds      []*Feed    // whose messages are in it
-	outgoing   []outgoing // of which it consists besides
-	large      []byte     // the last message, if that goes behind buf on its own
+	feeds      []*Feed    // sources of messages in it
+	outgoing   []outgoing // its other messages
+	large      []byte     // the last message, if it is written on its own after buf
 	pieces     Pieces     // the same, if it is made while it is written
-	last       bool       // nothing comes after it
+	last       bool       // the last batch of the connection
 }
 
 // requests is how many requests the batch answers.
@@ -34,8 +34,8 @@ func (b *Batch) requests() (n int) {
 	return n
 }
 
-// Open begins a message of about size bytes and of at most maxFrame: it is to be
-// appended to the returned buffer, which then goes to Seal.
+// Open begins a message of about size bytes and of at most maxFrame. The caller
+// appends the message to the returned buffer and passes that to Seal.
 func (b *Batch) Open(size int) []byte {
 	b.mark, b.size = len(b.buf), size
 	return b.stream.Open(b.buf, size)
@@ -44,11 +44,11 @@ func (b *Batch) Open(size int) []byte {
 // Seal completes the message that was begun with Open.
 func (b *Batch) Seal(buf []byte) { b.buf = b.stream.Seal(buf, b.mark, b.size) }
 
-// Whole adds a message of any size. A large one is written from where it is, and
-// may be changed by that.
+// Whole adds a message of any size. A large message is not copied; writing it may
+// change msg.
 func (b *Batch) Whole(msg []byte) {
 	if len(msg) > largeMessage {
-		b.large = msg // which ends the batch
+		b.large = msg // ends the batch
 		return
 	}
 	b.Seal(append(b.Open(len(msg)), msg...))
@@ -57,7 +57,7 @@ func (b *Batch) Whole(msg []byte) {
 // InPieces adds a message that is made while it is written. It ends the batch.
 func (b *Batch) InPieces(pieces Pieces) { b.pieces = pieces }
 
-// whole reports whether the batch ends with a message that goes on its own.
+// whole reports whether the batch ends with a message that is written on its own.
 func (b *Batch) whole() bool { return b.large != nil || b.pieces != nil }
 
 var batches = sync.Pool{New: func() any { return &Batch{buf: make([]byte, 0, batchSize)} }}

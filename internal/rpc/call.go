@@ -10,7 +10,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A Call is a request of ours that waits for its answer.
+// A Call is a request that this side sent and that waits for its answer.
 type Call struct {
 	conn    *Conn
 	id      int64
@@ -31,9 +31,9 @@ func (c *Conn) Call(ctx context.Context, method string, params any) (wire.RawVal
 	return call.Wait(ctx)
 }
 
-// Begin sends a request whose answer is taken with Wait. Requests of one goroutine
-// leave in order. Begin waits while the peer is far behind; after an error nothing
-// was sent. A request that no peer would read is such an error.
+// Begin sends a request; Wait returns its answer. Requests of one goroutine leave
+// in order. Begin waits while the peer is far behind. After an error nothing was
+// sent. A request above MaxMessage, which no peer would read, is an error.
 func (c *Conn) Begin(ctx context.Context, method string, params any) (*Call, error) {
 	call := c.calls.expect(c, method)
 	msg, err := wire.AppendRequest(nil, wire.IntID(call.id), method, params)
@@ -51,8 +51,8 @@ func (c *Conn) Begin(ctx context.Context, method string, params any) (*Call, err
 	return call, nil
 }
 
-// Wait returns the answer. An answer that came before the connection ended is
-// returned in any case.
+// Wait returns the answer. An answer that arrived before the connection ended is
+// returned even after its end.
 func (call *Call) Wait(ctx context.Context) (wire.RawValue, error) {
 	defer call.conn.calls.forget(call.id)
 	select {
@@ -81,7 +81,7 @@ func callError(m wire.Message) error {
 	return nil
 }
 
-// calls are the requests of ours that wait for their answers.
+// calls are the requests of this side that wait for their answers.
 type calls struct {
 	mu      sync.Mutex
 	waiting map[int64]*Call
@@ -114,7 +114,8 @@ func (cs *calls) forget(id int64) {
 	delete(cs.waiting, id)
 }
 
-// resolve hands a response to its caller. A late one is ignored. It reports false if no request with the id was ever sent.
+// resolve hands a response to its caller. A late response is ignored. It reports false if no request with the id was
+// ever sent.
 func (cs *calls) resolve(m wire.Message) bool {
 	id, ok := m.ID.Int()
 	cs.mu.Lock()
@@ -127,15 +128,16 @@ func (cs *calls) resolve(m wire.Message) bool {
 	return ok && id >= 1 && id <= cs.lastID
 }
 
-// A Waiting tells about calls that wait for their answers.
+// Waiting describes the calls that wait for their answers.
 type Waiting struct {
 	Calls   int
-	Oldest  time.Time // when the first of them was begun
-	Method  string    // of that one
+	Oldest  time.Time // when the oldest of them was begun
+	Method  string    // of the oldest
 	Largest int       // bytes of the largest request
 }
 
-// Waiting returns which calls wait for their answers, except one, which may be nil.
+// Waiting describes the calls that wait for their answers, except one, which may be
+// nil.
 func (c *Conn) Waiting(except *Call) (w Waiting) {
 	c.calls.mu.Lock()
 	defer c.calls.mu.Unlock()

@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// closeGrace is how long the last words to a peer may take.
+	// closeGrace is how long sending the last messages and the close frame may
+	// take.
 	closeGrace = time.Second
 
-	// answerGrace is how long requests may take to be answered when their
-	// connection is dismissed; it leaves some of closeGrace for the goodbye.
+	// answerGrace is how long requests may take to be answered after Dismiss. It
+	// leaves a part of closeGrace for the close frame.
 	answerGrace = closeGrace / 2
 
-	// lingerTime is how long a peer that was told goodbye may take to leave,
-	// before the rest of what it sends is answered with a reset.
+	// lingerTime is how long the stream stays open for reading after the close
+	// frame was sent. After that, bytes of the peer are answered with a reset.
 	lingerTime = 250 * time.Millisecond
 )
 
@@ -34,7 +35,7 @@ type Handler interface {
 	Notification(method string, params []byte) error
 }
 
-// Config is what a connection is made of.
+// Config is the configuration of a connection.
 type Config struct {
 	Handler     Handler
 	Log         *slog.Logger
@@ -51,26 +52,27 @@ type Config struct {
 	// like the methods of the Handler.
 	Salvage func(msg []byte) (id wire.ID, waits bool)
 
-	// Memory is that of the server, which its connections share; nil: the connection
+	// Memory is shared by all connections of a server. If it is nil, the connection
 	// has its own.
 	Memory *Memory
 
-	// Urgent, if set, reports whether requests of a method are let in although the
-	// connection has many that are not answered: they are small, and answered at once.
+	// Urgent, if set, reports whether requests of a method are admitted even if the
+	// connection has many unanswered requests. Such requests are small and answered at
+	// once.
 	Urgent func(method string) bool
 
 	// Refusal, if set, returns the answer to a request for which there was no room. If
-	// that is nil, the connection ends instead: for requests of which a later one must
-	// not take effect without the one before it.
+	// it returns nil, the connection ends instead. That is for methods whose later
+	// requests must not take effect without the earlier ones.
 	Refusal func(method string) *wire.Error
 
-	// Farewell, if set, returns a message that is sent as the last one before the close
-	// frame, on streams without such as the last one of all; nil: none. It is not sent
-	// if the connection ends in the middle of another message. It is called by the writer.
+	// Farewell, if set, returns the last message of the connection, or nil. On a WebSocket
+	// it is sent before the close frame. It is not sent if the connection ends in the
+	// middle of another message. The writer calls it.
 	Farewell func(*CloseError) []byte
 
-	// Peek, if set, sees each message before it is parsed, and keeps those that it
-	// takes. It is called like the methods of the Handler.
+	// Peek, if set, sees each message before it is parsed. If it reports taken, the
+	// message is not handled further. It is called like the methods of the Handler.
 	Peek func(msg []byte) (taken bool, err error)
 }
 
@@ -90,13 +92,13 @@ type Conn struct {
 	timers    timers
 }
 
-// timers are those of a connection.
+// timers are the timers of a connection.
 type timers struct {
 	linger time.Duration // lingerTime, except in tests
 
 	mu     sync.Mutex
 	pinger *time.Timer
-	closer *time.Timer // closes the stream when its time is over; nil while the connection does not end
+	closer *time.Timer // closes the stream after closeGrace; nil until the connection begins to end
 	debts  *time.Timer // ends the wait for answers; nil unless the connection was dismissed
 }
 
@@ -141,14 +143,14 @@ func (c *Conn) Serve() error {
 	return c.writer.queue.reason()
 }
 
-// Close ends the connection; the first call says why. What is queued is still
-// sent to a peer that may be there, and it is told a *CloseError if it can see
-// such; both within closeGrace.
+// Close ends the connection; the first call says why. If the peer may still be
+// there, queued messages are sent first, and on a WebSocket a *CloseError is sent
+// as a close frame. Both happen within closeGrace.
 func (c *Conn) Close(why error) { c.end(why, false) }
 
-// Dismiss is Close for a connection whose requests are about to be answered: the
-// answers that are given within answerGrace are sent before the peer is told why.
-// Nothing else is, and no request is read any more.
+// Dismiss is Close for a connection whose requests are about to be answered:
+// answers that are given within answerGrace are sent before the close frame.
+// Nothing else is sent, and no further request is read.
 func (c *Conn) Dismiss(why *CloseError) { c.end(why, true) }
 
 func (c *Conn) end(why error, owing bool) {
@@ -163,8 +165,8 @@ func (c *Conn) end(why error, owing bool) {
 	c.writer.signal()
 }
 
-// beginEnd notes why the connection ends, and starts the timers of its end. It reports false if the connection ends
-// already.
+// beginEnd notes why the connection ends, and starts the timers of its end. It reports false if the connection is
+// already ending.
 func (c *Conn) beginEnd(why error, owing bool) bool {
 	t := &c.timers
 	t.mu.Lock()
@@ -172,7 +174,7 @@ func (c *Conn) beginEnd(why error, owing bool) bool {
 	if t.closer != nil {
 		return false
 	}
-	c.writer.queue.end(why, owing) // before the timers, which change it
+	c.writer.queue.end(why, owing) // before the timers start, because they change the queue
 	t.closer = time.AfterFunc(closeGrace, func() { c.stream.Close() })
 	if owing {
 		t.debts = time.AfterFunc(answerGrace, c.writer.stopOwing)
@@ -180,7 +182,8 @@ func (c *Conn) beginEnd(why error, owing bool) bool {
 	return true
 }
 
-// write writes until the connection has ended. A peer that was told why gets some time to read it.
+// write writes until the connection has ended. After a close frame, the peer gets lingerTime to
+// read it.
 func (c *Conn) write() {
 	defer c.writer.dropQueued()
 	complete := c.writer.run()
@@ -232,8 +235,8 @@ func (c *Conn) NotifyLarge(method string, params any, size int) error {
 }
 
 // NotifyNow is Notify for callers that must not wait: the message is queued, however far the
-// peer is behind. The caller sees to it that there are not too many: written is called
-// when the stream has taken the message, by the goroutine that writes, so it must not wait
+// peer is behind. The caller limits how many messages it queues: written is called when the
+// stream has taken the message. The goroutine that writes calls it, so it must not wait
 // either. It is not called if the connection ends before.
 func (c *Conn) NotifyNow(method string, params any, written func()) error {
 	msg, err := wire.AppendNotification(nil, method, params)
@@ -244,8 +247,8 @@ func (c *Conn) NotifyNow(method string, params any, written func()) error {
 	return nil
 }
 
-// NotifyIfRoom is Notify, except for a peer that is far behind: then the message is dropped,
-// and the result is false.
+// NotifyIfRoom is Notify, except that the message is dropped if the peer is far behind. Then
+// the result is false.
 func (c *Conn) NotifyIfRoom(method string, params any) (bool, error) {
 	msg, err := wire.AppendNotification(nil, method, params)
 	if err != nil {
@@ -259,7 +262,7 @@ func (c *Conn) NotifyIfRoom(method string, params any) (bool, error) {
 	return true, nil
 }
 
-// send sends a message that is no answer, when there is room for it.
+// send sends a request or notification of this side when there is room for it.
 func (c *Conn) send(ctx context.Context, m outgoing) (err error) {
 	if m.claim.own, err = c.allowance.acquireOwn(ctx, len(m.msg)); err != nil {
 		return err

@@ -74,7 +74,7 @@ func TestNotificationsAreHandledInOrder(t *testing.T) {
 		},
 		request: func(r *Request) { seen = append(seen, r.Method); r.Reply(nil) },
 	})
-	conn.timers.linger = patience // what is sent after the end must not reset it
+	conn.timers.linger = patience // bytes that the peer sends after the end must not cause a reset
 	c, client := run(t, conn), newPeer(t, b)
 	for _, text := range []string{`{"method":"a","params":1}`, `{"id":1,"method":"b"}`, `{"method":"last"}`, `{"method":"never"}`} {
 		client.send(text)
@@ -267,7 +267,7 @@ func TestAlive(t *testing.T) {
 			ctx, cancel := context.WithDeadline(t.Context(), time.Now()) // as after a pause
 			defer cancel()
 			if !c.Alive(ctx) {
-				t.Error("its answer was not looked for")
+				t.Error("the answer of the peer was not looked for")
 			}
 		})
 	})
@@ -283,7 +283,7 @@ func TestAlive(t *testing.T) {
 			time.Sleep(suspectAfter)
 			start = time.Now()
 			if alive(t, c) || time.Since(start) != 0 {
-				t.Errorf("a suspect is asked for %v", time.Since(start))
+				t.Errorf("Alive took %v for a peer that was presumed gone", time.Since(start))
 			}
 		})
 	})
@@ -323,7 +323,7 @@ func TestContextEndsTheConnection(t *testing.T) {
 	}
 }
 
-// However the connection ends while nobody takes what is written, it ends soon.
+// A connection ends soon, however it ends, while the peer takes nothing.
 func TestCloseWhileBlocked(t *testing.T) {
 	for name, c := range map[string]struct {
 		why  error
@@ -418,7 +418,7 @@ func TestLinger(t *testing.T) {
 	}
 }
 
-// A peer that does not leave after the goodbye is left.
+// A peer that does not leave after the close frame is disconnected.
 func TestPeerThatStays(t *testing.T) {
 	a, b := tcpPair(t)
 	c := serve(t, NewWebSocket(a, nil), echo)

@@ -11,7 +11,7 @@ type Source interface {
 	// Next adds the next message to the batch, or reports that there is none.
 	Next(*Batch) bool
 
-	// Written is called when the stream has taken all that Next has added.
+	// Written is called when the stream has taken everything that Next has added.
 	Written()
 }
 
@@ -46,7 +46,8 @@ func (f *Feed) WakeNow() {
 	}
 }
 
-// enqueue puts the feed at the end of those that have something. It reports false if it is there already.
+// enqueue puts the feed at the end of the queue of feeds that have a message. It reports false if it is
+// queued already.
 func (f *Feed) enqueue() bool {
 	if !f.queued.CompareAndSwap(false, true) {
 		return false

@@ -10,8 +10,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/frames"
 )
 
-// Whatever a peer sends: no panic, an end for a known reason, no more memory
-// than was sent for, and the same messages however the bytes arrive.
+// Whatever a peer sends: no panic, an end for a known reason, memory in proportion
+// to the bytes sent, and the same messages however the bytes arrive.
 func FuzzWebSocketRead(f *testing.F) {
 	for _, v := range violations {
 		f.Add(bytes.Join(v.frames, nil), false)

@@ -24,7 +24,8 @@ type Lines struct {
 	room     *arrival      // nil: no limit but MaxMessage
 }
 
-// limit implements limited. A line cannot be evicted: a server has no other client then.
+// limit implements limited. A line cannot be evicted: a server on standard input has no
+// other client.
 func (s *Lines) limit(room *arrival) { s.room = room }
 
 // SkipInvalid makes lines that are not valid UTF-8 be skipped; otherwise they end
@@ -48,8 +49,8 @@ func (r countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Read implements Stream. Blank lines are skipped; a last line without its end
-// is not a message.
+// Read implements Stream. Blank lines are skipped. An unfinished last line is not a
+// message.
 func (s *Lines) Read() ([]byte, error) {
 	for {
 		line, err := s.line()
@@ -68,7 +69,8 @@ func (s *Lines) Read() ([]byte, error) {
 	}
 }
 
-// line reads a line. Of one for which there is no room it keeps the head.
+// line reads a line. If there is no room for it, line keeps only its first headSize
+// bytes.
 func (s *Lines) line() ([]byte, error) {
 	var line []byte
 	size, refused := 0, false
@@ -129,8 +131,8 @@ func (s *Lines) Write(b []byte) error {
 // TryWrite implements Stream: a pipe may always make us wait.
 func (s *Lines) TryWrite([]byte) (int, error) { return 0, nil }
 
-// WriteMessage implements Stream. A large message is not copied for the sake of
-// its end.
+// WriteMessage implements Stream. It does not copy a large message to append the
+// newline.
 func (s *Lines) WriteMessage(msg []byte) error {
 	if err := s.Write(msg); err != nil {
 		return err

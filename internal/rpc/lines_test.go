@@ -63,7 +63,7 @@ func TestLinesOut(t *testing.T) {
 	}
 }
 
-// What was answered before the end of the input is still sent.
+// Answers that were given before the end of the input are still sent.
 func TestLinesAnswerBeforeTheEnd(t *testing.T) {
 	r, w := io.Pipe()
 	in := io.NopCloser(strings.NewReader(`{"id":1,"method":"m","params":[1]}` + "\n" + `{"id":2,"method":"m"}`))

@@ -9,25 +9,26 @@ import (
 )
 
 const (
-	// pingInterval is how often a quiet peer is asked for a sign of life.
+	// pingInterval is the time between two pings.
 	pingInterval = 10 * time.Second
 
-	// suspectAfter is the silence after which a peer is thought to be gone,
-	// though it is not given up.
+	// suspectAfter is the silence after which a peer is presumed gone. The
+	// connection is not ended for that.
 	suspectAfter = 20 * time.Second
 
 	// aliveStep is how often Alive looks for the answer, and aliveLooks how many times at
-	// least: if the machine stood still, the answer may have come and not been read.
+	// least: if the machine was suspended, the answer may have arrived without being read
+	// yet.
 	aliveStep  = 2 * time.Millisecond
 	aliveLooks = 50
 )
 
-// liveness is what is known about whether the peer is there. The reader notes most of it.
+// liveness records whether the peer is alive. The reader notes most of it.
 type liveness struct {
 	stream  Stream
 	client  bool
-	acked   atomic.Uint64 // acknowledged bytes when they were looked up last
-	ackedAt moment        // when that number changed last
+	acked   atomic.Uint64 // acknowledged bytes at the last lookup
+	ackedAt moment        // when that number last changed
 
 	// See Signs.
 	reading                          atomic.Bool
@@ -56,7 +57,7 @@ func (l *liveness) lastSign() time.Time {
 	return at
 }
 
-// control is told about pings and pongs by the reader.
+// control handles a ping or pong. The reader calls it.
 func (c *Conn) control(kind Control, payload []byte) {
 	if kind != Ping {
 		c.liveness.ponged(payload)
@@ -69,19 +70,19 @@ func (c *Conn) control(kind Control, payload []byte) {
 	c.writer.signal()
 }
 
-// tick looks for signs of life and asks for one.
+// tick notes progress and sends a ping.
 func (c *Conn) tick() {
 	c.liveness.noteProgress()
 	c.timers.mu.Lock()
 	defer c.timers.mu.Unlock()
-	if c.timers.closer == nil { // it does not end
+	if c.timers.closer == nil { // the connection is not ending
 		c.Ping()
 		c.timers.pinger.Reset(pingInterval)
 	}
 }
 
-// Ping asks the peer for a sign of life, on streams that have such. Signs.Pong is the
-// returned number, or a higher one, when the peer has answered.
+// Ping asks the peer for a sign of life, if the stream has pings. When the peer has
+// answered, Signs.Pong is the returned number or a higher one.
 func (c *Conn) Ping() (number uint64) {
 	number = c.writer.queue.ping()
 	c.writer.signal()
@@ -91,17 +92,17 @@ func (c *Conn) Ping() (number uint64) {
 // CanPing reports whether the stream has pings.
 func (c *Conn) CanPing() bool { return len(c.stream.Control(nil, Ping, nil)) > 0 }
 
-// LastRead is when something last came from the peer.
+// LastRead is when bytes last arrived from the peer.
 func (c *Conn) LastRead() time.Time { return c.stream.LastRead() }
 
-// HeardSince reports whether something has come from the peer since t. On a
-// stream without pings silence says nothing: there the result is true.
+// HeardSince reports whether bytes have arrived from the peer since t. On a stream
+// without pings silence proves nothing, so the result is true.
 func (c *Conn) HeardSince(t time.Time) bool {
 	return c.stream.LastRead().After(t) || !c.CanPing()
 }
 
-// Alive reports whether the peer is there. It is not if it was silent for long;
-// otherwise it is asked, and has until the deadline of ctx to answer.
+// Alive reports whether the peer is alive. After a long silence it is not.
+// Otherwise it is pinged and has until the deadline of ctx to answer.
 func (c *Conn) Alive(ctx context.Context) bool {
 	c.liveness.noteProgress()
 	if time.Since(c.liveness.lastSign()) > suspectAfter {
@@ -119,7 +120,7 @@ func (c *Conn) Alive(ctx context.Context) bool {
 		select {
 		case <-look.C:
 			if !c.stream.LastRead().Equal(before) {
-				return c.ctx.Err() == nil // its last words are no sign of life
+				return c.ctx.Err() == nil // the close frame of a peer that leaves is no sign of life
 			}
 		case <-c.ctx.Done():
 			return false
@@ -129,28 +130,29 @@ func (c *Conn) Alive(ctx context.Context) bool {
 	}
 }
 
-// Signs are what is known about the peer of a connection, for a client that has to tell a
-// slow connection from a dead one. Counters only grow.
+// Signs are the facts from which a client tells a slow connection from a dead one.
+// Counters only grow.
 type Signs struct {
 	Received uint64 // bytes that have arrived
 	Messages uint64 // bytes of the whole messages among them
 	Answers  uint64 // responses and pongs
-	Pong     uint64 // the highest number of a ping that was answered, see Ping
+	Pong     uint64 // the highest number of an answered ping, see Ping
 
-	// Reading is false while the connection is busy with a message: bytes may wait.
+	// Reading is false while the connection handles a message: further bytes may
+	// wait unread.
 	Reading bool
 
 	// Acknowledged counts the bytes that the peer is known to have received;
-	// Unacknowledged tells whether others are on their way.
+	// Unacknowledged reports whether other bytes are on their way.
 	Acknowledged   uint64
 	Unacknowledged bool
 
-	// A server tells with each ping for how long it has heard nothing from the client.
-	Reports uint64 // how many times it did
+	// A server says in each ping for how long it has received nothing from the client.
+	Reports uint64 // how many such pings arrived
 	Unheard time.Duration
 }
 
-// Signs returns what is known at this moment.
+// Signs returns the current signs.
 func (c *Conn) Signs() Signs {
 	l := &c.liveness
 	return Signs{
@@ -160,7 +162,8 @@ func (c *Conn) Signs() Signs {
 	}
 }
 
-// ponged notes a pong. One with another payload than ours is a sign of life like others.
+// ponged notes a pong. A pong whose payload is not one of our numbers is a sign of life
+// too.
 func (l *liveness) ponged(payload []byte) {
 	if n, err := strconv.ParseUint(string(payload), 10, 64); err == nil {
 		l.pong.Store(max(l.pong.Load(), n)) // only the reader stores
@@ -172,8 +175,8 @@ func (l *liveness) ponged(payload []byte) {
 var unheardPrefix = []byte("unheard-ms=")
 
 // pingPayload is, from a client, the number of the ping. From a server it is for how long
-// the server has heard nothing, so that a client learns that its requests do not arrive. It
-// is 0 while the server does not read because it is busy.
+// the server has received nothing, so that a client learns that its requests do not arrive.
+// It is 0 while the server is not reading because it handles a message.
 func (l *liveness) pingPayload(number uint64) []byte {
 	if l.client {
 		return strconv.AppendUint(nil, number, 10)
@@ -185,7 +188,7 @@ func (l *liveness) pingPayload(number uint64) []byte {
 	return strconv.AppendInt(bytes.Clone(unheardPrefix), unheard.Milliseconds(), 10)
 }
 
-// reported notes what a server's ping says.
+// reported notes the silence that a server's ping reports.
 func (l *liveness) reported(payload []byte) {
 	digits, ok := bytes.CutPrefix(payload, unheardPrefix)
 	if !ok {

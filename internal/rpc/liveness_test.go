@@ -20,7 +20,7 @@ func (p *peer) ping() string {
 	return string(f.Payload)
 }
 
-// A server tells with its pings for how long it has heard nothing.
+// A server says in its pings for how long it has received nothing.
 func TestServerTellsWhatItHears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pipePair(t)
@@ -133,7 +133,7 @@ func TestWaitingCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pipePair(t)
 		c := asClient(t, a)
-		go func() { // takes what comes
+		go func() { // reads everything
 			for {
 				if _, err := frames.Read(b); err != nil {
 					return

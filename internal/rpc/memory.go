@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Limits of all connections of a server together, and what each connection has beside
-// them, so that small requests never wait for another connection.
+// Limits of all connections of a server together, and the room that each connection
+// has besides, so that small requests never wait for another connection.
 const (
 	// MaxIncoming bounds the messages that are arriving and the requests that wait for
 	// their answers, together.
@@ -21,23 +21,23 @@ const (
 	// take them, together.
 	MaxOutgoing = 3 * MaxMessage
 
-	// smallMessage is what a message may grow to before it needs room in MaxIncoming.
+	// smallMessage is the size up to which a message needs no room in MaxIncoming.
 	smallMessage = 64 << 10
 
-	// spareRequests is how large the unanswered small requests of a connection may be,
-	// with their answers, before they need room in MaxIncoming.
+	// spareRequests is the total size of a connection's small unanswered requests,
+	// with their answers, that need no room in MaxIncoming.
 	spareRequests = 1 << 20
 
-	// requestCost is what a request takes at least of that room: its answer is often
-	// larger than itself.
+	// requestCost is the least room that a request takes in MaxIncoming: its answer
+	// is often larger than itself.
 	requestCost = 16 << 10
 
-	// spareAnswers is how large the answers of a connection may be that take no room in
+	// spareAnswers is the total size of a connection's answers that take no room in
 	// MaxOutgoing. An answer up to this size never waits for another connection.
 	spareAnswers = 2 << 20
 
 	// roomPatience is how long a message waits for room before it is refused, and how
-	// long one may take to arrive while others wait.
+	// long a message may take to arrive while others wait for room.
 	roomPatience = 10 * time.Second
 
 	// maxEvictions is how many messages a waiting message may evict. It waits roomPatience
@@ -45,24 +45,27 @@ const (
 	maxEvictions = 2
 )
 
-// ErrNoRoom means that the connections of a server together hold as much as they may.
+// ErrNoRoom means that the connections of a server together have reached MaxIncoming
+// or MaxOutgoing.
 var ErrNoRoom = errors.New("limit reached: the large messages of all clients of this server take too much memory; try again later")
 
-// errRefused is returned by a Stream with the beginning of a message that it has
-// dropped, because there was no room for it.
+// errRefused is returned by a Stream together with the beginning of a message that
+// it has dropped because there was no room for it.
 var errRefused = errors.New("no room for a message")
 
-// headSize is how much of a dropped message is kept, to find out which request it was.
+// headSize is how much of a dropped message is kept, to find its id and method.
 const headSize = 4 << 10
 
-// A Memory bounds what the connections of one server hold together. A message that
-// finds no room waits, so that its sender feels it; after roomPatience it is refused,
-// unless it can take the place of one that does not finish arriving.
+// A Memory limits the memory that the messages of all connections of one server hold.
+// A message that finds no room waits, and its socket is not read meanwhile
+// (back-pressure). After roomPatience it evicts a message that does not finish
+// arriving, or is refused.
 //
-// Nothing that holds room in MaxOutgoing waits for room in MaxIncoming.
+// To exclude a deadlock, an answer that holds room in MaxOutgoing never waits for
+// room in MaxIncoming.
 type Memory struct {
 	in, out           *semaphore.Weighted // bytes
-	inLimit, outLimit int64               // of them
+	inLimit, outLimit int64               // the sizes of in and out
 	patience          time.Duration
 
 	mu       sync.Mutex
@@ -78,14 +81,14 @@ func newMemory(in, out int64) *Memory {
 	}
 }
 
-// TryBuffer takes room for a buffer of n bytes that fills with what is about to be sent,
-// if there is room. FreeBuffer gives it back.
+// TryBuffer takes room for a buffer of n bytes of outgoing data, if there is room.
+// FreeBuffer gives it back.
 func (m *Memory) TryBuffer(n int64) bool { return m.out.TryAcquire(n) }
 
 // FreeBuffer gives back what TryBuffer took.
 func (m *Memory) FreeBuffer(n int64) { m.out.Release(n) }
 
-// acquire takes room, and waits for it with patience.
+// acquire takes room, and waits for it for up to m.patience.
 func (m *Memory) acquire(ctx context.Context, room *semaphore.Weighted, n int64) error {
 	if room.TryAcquire(n) {
 		return nil
@@ -116,7 +119,7 @@ type arrival struct {
 
 	// Guarded by memory.
 	since   time.Time          // when it began to hold room
-	evicted bool               // its room is for others
+	evicted bool               // it has to give its room to other messages
 	cancel  context.CancelFunc // ends the reader's wait for more room; nil: it does not wait
 }
 
@@ -142,9 +145,9 @@ func (a *arrival) reserve(size int) error {
 	return nil
 }
 
-// await waits for room. When its patience is over, it evicts the message that has been
-// arriving for longest, and waits again: that room goes first to messages that have waited
-// for longer.
+// await waits for room. After m.patience it evicts the message that has been arriving for
+// longest and waits again, because the freed room goes first to messages that have waited
+// longer.
 func (a *arrival) await(n int64) error {
 	if a.waiting != nil {
 		a.waiting(true)
@@ -182,8 +185,8 @@ func (m *Memory) begin(a *arrival) {
 	m.arriving = append(m.arriving, a)
 }
 
-// waits notes how a message's wait for room can be ended. It reports false if the
-// message was evicted.
+// waits notes the function that ends a message's wait for room; nil means that it
+// does not wait. It reports false if the message was evicted.
 func (m *Memory) waits(a *arrival, cancel context.CancelFunc) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -192,7 +195,8 @@ func (m *Memory) waits(a *arrival, cancel context.CancelFunc) bool {
 }
 
 // evictOldest tells the reader of the message that has been arriving for longest to drop
-// it, if that is for longer than patience. It reports whether there is one.
+// it, if it has been arriving for longer than patience. It reports whether there is such
+// a message.
 func (m *Memory) evictOldest(except *arrival) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -221,8 +225,8 @@ func (a *arrival) wasEvicted() bool {
 	return a.evicted
 }
 
-// take ends the arrival of a message. Its room is the caller's; ok is false if it was
-// evicted meanwhile.
+// take ends the arrival of a message and hands its room to the caller. ok is false if
+// the message was evicted meanwhile.
 func (a *arrival) take() (held int64, ok bool) {
 	m := a.memory
 	held, a.held = a.held, 0

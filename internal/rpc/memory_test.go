@@ -116,7 +116,7 @@ func TestMessagesWaitForRoom(t *testing.T) {
 			}
 		}
 		for i, g := range messages {
-			<-g.sent // the one before made room
+			<-g.sent // the message before made room
 			g.raw(g.rest)
 			if answer := g.next(); len(answer.Result) < size/2 {
 				t.Errorf("message %d is answered with %.100s, %v", i, answer.Result, answer.Err)
@@ -153,11 +153,11 @@ func TestStalledMessageIsEvicted(t *testing.T) {
 		}
 		waiting.raw(waiting.rest)
 		if answer := waiting.next(); answer.Err != nil {
-			t.Errorf("the one that waited: %v", answer.Err)
+			t.Errorf("the message that waited: %v", answer.Err)
 		}
 		stalled.raw(stalled.rest)
 		if answer := stalled.next(); answer.Err == nil || answer.Err.Message != "no room for m" || answer.ID != wire.IntID(1) {
-			t.Errorf("the one that stalled: %s %v", answer.Result, answer.Err)
+			t.Errorf("the message that stalled: %s %v", answer.Result, answer.Err)
 		}
 		stalled.send(`{"id":3,"method":"m","params":"again"}`)
 		if answer := stalled.next(); string(answer.Result) != `"again"` {
@@ -192,14 +192,14 @@ func TestStalledMessageIsEvictedOverTLS(t *testing.T) {
 		}
 	}
 	waiting := arrival{memory: m, ctx: t.Context()}
-	for err := errRefused; err != nil; { // until the other has been arriving for long enough, and has to go
+	for err := errRefused; err != nil; { // until the other message has been arriving for long enough and is evicted
 		if err = waiting.reserve(size); err != nil && err != errRefused {
 			t.Fatal(err)
 		}
 	}
 	client.raw(frame.Bytes())
 	if answer := client.next(); answer.Err == nil || answer.Err.Message != "no room for m" {
-		t.Errorf("the one that stalled: %.100s %v", answer.Result, answer.Err)
+		t.Errorf("the message that stalled: %.100s %v", answer.Result, answer.Err)
 	}
 	waiting.drop()
 	client.send(`{"id":3,"method":"m","params":"again"}`)
@@ -217,7 +217,7 @@ func TestMessageWithoutRoomIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 1 << 20
 		m := newMemory(size, MaxOutgoing)
-		if !m.in.TryAcquire(size) { // requests that take their time
+		if !m.in.TryAcquire(size) { // requests that are answered late
 			t.Fatal("no room")
 		}
 		for _, test := range []struct{ method, want string }{{"m", "no room for m"}, {"ordered", ""}} {
@@ -281,8 +281,8 @@ func TestGlimpse(t *testing.T) {
 	}
 }
 
-// A connection may have some small requests unanswered whatever others do, and then it
-// needs room; those that are urgent never do.
+// A connection may have some small requests unanswered whatever other connections do.
+// After that a small request needs room; an urgent request never does.
 func TestSmallRequestsNeedRoomInTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 32 << 10
@@ -313,7 +313,7 @@ func TestSmallRequestsNeedRoomInTheEnd(t *testing.T) {
 		if n := seen.Load(); n < most-1 || n > most+1 {
 			t.Errorf("%d requests came in, want about %d", n, most)
 		}
-		for { // what found no room is refused, and the urgent one comes through
+		for { // requests that found no room are refused, and the urgent request comes through
 			answer := client.next()
 			if string(answer.Result) == `"done"` {
 				break
@@ -332,8 +332,8 @@ func TestSmallRequestsNeedRoomInTheEnd(t *testing.T) {
 	})
 }
 
-// A large answer waits for room while others hold it and is refused in the end; a small one
-// is prepared at once.
+// A large answer waits for room while other answers hold it, and is refused after a while.
+// A small answer is prepared at once.
 func TestAnswersNeedRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const large = 2 * spareAnswers
@@ -358,7 +358,7 @@ func TestAnswersNeedRoom(t *testing.T) {
 		if n, err := some.PermitSome(t.Context(), large); n != spareAnswers || err != nil {
 			t.Errorf("some of it: %d, %v", n, err)
 		}
-		small := request() // spare is used up, but there is room
+		small := request() // spare is used up, but there is shared room
 		if err := small.Permit(t.Context(), spareAnswers); err != nil {
 			t.Error(err)
 		}
@@ -409,8 +409,8 @@ func TestLinesNeedRoom(t *testing.T) {
 	})
 }
 
-// A message that is written in pieces is one message, with pongs in between; what it takes
-// from memory is a piece.
+// A message that is written in pieces is one message, with pongs in between. It takes the
+// memory of one piece.
 func TestPieces(t *testing.T) {
 	for name, frames := range map[string]bool{"websocket": true, "lines": false} {
 		t.Run(name, func(t *testing.T) {
@@ -512,7 +512,8 @@ func TestPiecesOfAnEndedConnection(t *testing.T) {
 	c.wait(t)
 }
 
-// While a connection waits for room it is not read, which is no silence of its peer.
+// While a connection waits for room, it is not read. That does not count as silence
+// of its peer.
 func TestWaitForRoomIsNoSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 1 << 20
@@ -530,12 +531,13 @@ func TestWaitForRoomIsNoSilence(t *testing.T) {
 	})
 }
 
-// A message waits no longer than for what it may evict, however often others were first.
+// A message waits only for the evictions that it may make, however often other messages
+// were first.
 func TestWaitForRoomIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 1 << 20
 		m := newMemory(10*size, MaxOutgoing)
-		m.in.TryAcquire(6 * size) // requests that take their time
+		m.in.TryAcquire(6 * size) // requests that are answered late
 		var stalled []*begun
 		for i := range 4 {
 			stalled = append(stalled, begin(t, m, i, size))

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A moment is a time that is noted by one goroutine and read by others. It has a reading of the
-// monotonic clock, which nanoseconds since 1970 would not have: when the wall clock is set, or
-// the machine was asleep, no connection looks silent or alive because of that.
+// A moment is a time that one goroutine notes and others read. It includes the monotonic clock,
+// which nanoseconds since 1970 would not: when the wall clock is set, or the machine was
+// suspended, no connection looks silent or alive because of that.
 type moment struct {
 	from  time.Time // set by begin, before the moment is shared
 	after atomic.Int64

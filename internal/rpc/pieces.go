@@ -8,9 +8,10 @@ import (
 
 // Pieces makes a message while it is written, so that no more than a piece of it is in
 // memory. Each call appends the next piece to b, of about PieceSize bytes, and says
-// whether there are more. It is called by the writer of the connection, which it holds up.
+// whether there are more. The writer of the connection calls it and waits for it.
 //
-// A message that cannot be completed ends the connection: the peer has a part of it.
+// If a message cannot be completed, the connection ends, because the peer has
+// received a part of it.
 type Pieces func(b []byte) (piece []byte, more bool, err error)
 
 // PieceSize is the room in the buffer that Pieces are given.
@@ -21,7 +22,7 @@ var pieceBuffers = sync.Pool{New: func() any { b := make([]byte, 0, PieceSize); 
 // errCutShort means that a message could not be completed, and that the peer was told.
 var errCutShort = errors.New("a message was cut short")
 
-// writePieces writes a message that is made meanwhile.
+// writePieces writes a message while next makes it.
 func (w *writer) writePieces(next Pieces) error {
 	buffer := pieceBuffers.Get().(*[]byte)
 	defer pieceBuffers.Put(buffer)

@@ -5,12 +5,13 @@ import (
 	"sync"
 )
 
-// An outgoing message is encoded and waits to be written: an answer, or a request or notification of ours.
+// An outgoing message is encoded and waits to be written: an answer, or a request or notification of this
+// side.
 type outgoing struct {
 	msg     []byte
-	pieces  Pieces // instead of msg
+	pieces  Pieces // used instead of msg if not nil
 	claim   claim
-	written func() // may be nil
+	written func() // may be nil: called when the stream has taken it
 	dropped func() // may be nil: called if the writer did not even try to write it
 	settled func() // may be nil: called when it was written or dropped
 }
@@ -18,25 +19,27 @@ type outgoing struct {
 // isLarge reports whether the message is written on its own.
 func (m *outgoing) isLarge() bool { return len(m.msg) > largeMessage || m.pieces != nil }
 
-// A sendQueue holds what is to be written next: control frames, messages, then those of the feeds in turn.
+// A sendQueue holds everything that waits to be written: control frames, messages, and the feeds, which
+// are asked in turn.
 type sendQueue struct {
 	mu       sync.Mutex
 	control  controlFrames
 	messages []outgoing // oldest first
-	feeds    []*Feed    // that have something, in turn
+	feeds    []*Feed    // feeds that have a message, in turn
 	ending   error      // why the connection ends; nil while it does not
-	owing    bool       // it ends when the requests that are under way are answered
+	owing    bool       // it ends when the pending requests are answered
 }
 
 // controlFrames are the control frames that are to be written.
 type controlFrames struct {
-	pong    []byte // payload of the newest ping
-	pongDue bool   // which is not answered yet
+	pong    []byte // payload of the newest ping of the peer
+	pongDue bool   // that ping is not answered yet
 	pingDue bool
-	pings   uint64 // asked for so far
+	pings   uint64 // pings requested so far
 }
 
-// push adds a message, unless the connection ends.
+// push adds a message. It reports false if the connection is ending and the message
+// cannot be sent any more.
 func (q *sendQueue) push(m outgoing) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -47,14 +50,14 @@ func (q *sendQueue) push(m outgoing) bool {
 	return true
 }
 
-// add adds a feed that has something.
+// add adds a feed that has a message.
 func (q *sendQueue) add(f *Feed) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.feeds = append(q.feeds, f)
 }
 
-// ping makes a ping be sent, and returns its number.
+// ping requests a ping and returns its number.
 func (q *sendQueue) ping() (number uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,14 +66,15 @@ func (q *sendQueue) ping() (number uint64) {
 	return q.control.pings
 }
 
-// pong makes a ping be answered. However many pings come while the writer is busy, the newest is answered.
+// pong requests an answer to a ping. If several pings arrive while the writer is busy, only the newest is
+// answered.
 func (q *sendQueue) pong(payload []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.control.pong, q.control.pongDue = payload, true
 }
 
-// end notes why the connection ends. An owing one still sends answers to the requests that are under way.
+// end notes why the connection ends. With owing, answers to the pending requests are still sent.
 func (q *sendQueue) end(why error, owing bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -91,7 +95,7 @@ func (q *sendQueue) reason() error {
 	return q.ending
 }
 
-// isSmall reports whether few bytes are queued, and the connection does not end.
+// isSmall reports whether few bytes are queued and the connection is not ending.
 func (q *sendQueue) isSmall() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -125,8 +129,8 @@ func (q *sendQueue) takeControlLocked() controlFrames {
 	return due
 }
 
-// take moves messages to the batch, as many as make a good write, and returns the control frames that go ahead of them.
-// ending is why the connection ends. The batch is the last one if nothing more is to come.
+// take moves messages to the batch, enough for one efficient write, and returns the control frames that go before them.
+// ending is why the connection ends. b.last is set if nothing follows the batch.
 func (q *sendQueue) take(b *Batch, requests *admission) (due controlFrames, ending error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -136,7 +140,8 @@ func (q *sendQueue) take(b *Batch, requests *admission) (due controlFrames, endi
 	return due, q.ending
 }
 
-// takeMessagesLocked moves messages to the batch. A large one comes alone.
+// takeMessagesLocked moves messages to the batch. A large message gets a batch of
+// its own.
 func (q *sendQueue) takeMessagesLocked(b *Batch) {
 	size, taken := 0, 0
 	for i := range q.messages {
@@ -161,8 +166,8 @@ func (q *sendQueue) takeMessagesLocked(b *Batch) {
 	q.messages = shift(q.messages, taken)
 }
 
-// nextFeed takes the first feed, unless there is a message, which goes first. From here on the feed can be added again,
-// so that nothing it gets later is missed.
+// nextFeed takes the first feed, unless a message waits: messages go first. From here on the feed can be added again,
+// so that no later message of the feed is missed.
 func (q *sendQueue) nextFeed() *Feed {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -184,10 +189,10 @@ func (q *sendQueue) clear() []outgoing {
 	return left
 }
 
-// keepQueued is the room for messages and feeds that a quiet connection keeps.
+// keepQueued is the capacity that the queues of an idle connection keep.
 const keepQueued = 64
 
-// shift removes the first n of a queue.
+// shift removes the first n elements of a queue.
 func shift[T any](queue []T, n int) []T {
 	queue = slices.Delete(queue, 0, n)
 	if len(queue) == 0 && cap(queue) > keepQueued {

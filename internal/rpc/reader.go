@@ -9,7 +9,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// read takes messages off the stream and does what they say, until the connection ends. It returns why.
+// read takes messages off the stream and handles them until the connection ends. It returns why.
 func (c *Conn) read() error {
 	for {
 		c.liveness.reading.Store(true)
@@ -34,7 +34,7 @@ func (c *Conn) read() error {
 	}
 }
 
-// receive does what a message says. charge is the room that it has.
+// receive handles a message. charge is the room that it holds.
 func (c *Conn) receive(data []byte, charge int64) error {
 	if c.config.Peek != nil {
 		if taken, err := c.config.Peek(data); taken || err != nil {
@@ -67,7 +67,7 @@ func (c *Conn) receive(data []byte, charge int64) error {
 
 // malformed answers a malformed message with an error, drops it or ends the connection.
 func (c *Conn) malformed(data []byte, charge int64, err error) error {
-	id := wire.IntID(-1) // for a request of which nothing is known
+	id := wire.IntID(-1) // the id of an answer to a request whose id is unknown
 	if c.config.Salvage != nil {
 		var waits bool
 		if id, waits = c.config.Salvage(data); !waits {
@@ -87,8 +87,8 @@ func (c *Conn) malformed(data []byte, charge int64, err error) error {
 	return ending
 }
 
-// admit lets a request in when there is room for it. It reports false if it has refused
-// the request; the error ends the connection.
+// admit waits until there is room for a request. It reports false if it has refused the
+// request. An error ends the connection.
 func (c *Conn) admit(r *Request) (bool, error) {
 	b := &c.allowance
 	free, ok := b.requests.enter(r.size, r.charge > 0, c.config.Urgent != nil && c.config.Urgent(r.Method))
@@ -116,7 +116,8 @@ func (c *Conn) admit(r *Request) (bool, error) {
 	return false, nil
 }
 
-// refuse answers the request that begins with head and was dropped.
+// refuse answers the request that was dropped because there was no room for it.
+// head is its beginning.
 func (c *Conn) refuse(head []byte) error {
 	id, method, ok := glimpse(head)
 	var refusal *wire.Error
@@ -144,7 +145,7 @@ func (c *Conn) refusalOf(method string) *wire.Error {
 	return wire.Errorf(wire.CodeInvalidRequest, "%v", ErrNoRoom)
 }
 
-// glimpse finds the id and the method of a request of which only the beginning is known.
+// glimpse finds the id and the method of a request of which only the beginning was kept.
 func glimpse(head []byte) (id wire.ID, method string, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(head))
 	if start, err := d.Token(); err != nil || start != json.Delim('{') {
@@ -157,7 +158,7 @@ func glimpse(head []byte) (id wire.ID, method string, ok bool) {
 			return id, "", false
 		}
 		var value json.RawMessage
-		if d.Decode(&value) != nil { // it is cut off
+		if d.Decode(&value) != nil { // the value is cut off
 			return id, "", false
 		}
 		switch key {

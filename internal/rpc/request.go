@@ -10,8 +10,8 @@ type Request struct {
 
 	conn   *Conn
 	size   int
-	free   bool  // it is one of those that need no room in memory
-	charge int64 // what it has of memory
+	free   bool  // it needs no room in memory
+	charge int64 // the room it holds in memory, in bytes
 	permit permit
 }
 
@@ -26,7 +26,7 @@ func (r *Request) Reply(result any) {
 	r.ReplyEncoded(msg)
 }
 
-// usualAnswer is the room that an answer gets before its size is known.
+// usualAnswer is the initial capacity for an answer, before its size is known.
 const usualAnswer = 192
 
 // Fail answers with an error.
@@ -40,9 +40,9 @@ func (r *Request) ReplyEncoded(msg []byte) {
 	r.conn.writer.tryWriteNow(r.conn.allowance.requests.alone())
 }
 
-// QueueEncoded answers with a complete message, which it leaves to the connection's
+// QueueEncoded answers with a complete message and leaves it to the connection's
 // writing goroutine. written is called when the stream has taken the message, and not
-// at all if it never does; it must not wait.
+// at all if the stream never takes it; it must not wait.
 func (r *Request) QueueEncoded(msg []byte, written func()) {
 	r.queue(msg, written)
 	r.conn.writer.signal()
@@ -64,7 +64,7 @@ func (r *Request) ReplyPieces(pieces Pieces) {
 	<-done
 }
 
-// push queues the answer with all that the request holds.
+// push queues the answer together with all room that the request holds.
 func (r *Request) push(m outgoing) {
 	m.claim = claim{request: true, bytes: max(r.size, len(m.msg)-int(r.permit.size())), free: r.free, charge: r.charge, permit: r.permit}
 	r.conn.allowance.requests.grow(m.claim.bytes-r.size, r.free)

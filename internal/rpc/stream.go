@@ -23,9 +23,9 @@ type Stream interface {
 	// tells why the peer's bytes cannot be understood.
 	Read() ([]byte, error)
 
-	// Open and Seal put a message into a buffer, framed for this stream: Open
-	// makes room for the framing of about size bytes, the caller appends the
-	// message, Seal completes what was opened at the offset mark. Messages of
+	// Open and Seal put a message into a buffer, framed for this stream: Open makes
+	// room for the framing of about size bytes, the caller appends the message,
+	// Seal completes the message that was opened at the offset mark. Messages of
 	// more than maxFrame go through WriteMessage.
 	Open(b []byte, size int) []byte
 	Seal(b []byte, mark, size int) []byte
@@ -44,11 +44,12 @@ type Stream interface {
 	// Between the parts of a message nothing but control frames may be written.
 	WritePart(part []byte, first, last bool) error
 
-	// Control appends a control frame, on streams that have such.
+	// Control appends a control frame. On a stream without control frames it
+	// appends nothing.
 	Control(b []byte, kind Control, payload []byte) []byte
 
-	// OnControl is called before the first Read with the function that is told
-	// about pings and pongs, by the goroutine that reads.
+	// OnControl sets the function that is called for pings and pongs, before the
+	// first Read. The goroutine that reads calls it.
 	OnControl(func(kind Control, payload []byte))
 
 	// LastRead is when bytes last arrived from the peer, by the monotonic clock.
@@ -57,20 +58,20 @@ type Stream interface {
 	// Received counts the bytes that have arrived from the peer.
 	Received() uint64
 
-	// Acknowledged counts the bytes that the peer is known to have received; it
-	// is 0 for a stream that cannot know.
+	// Acknowledged counts the bytes that the peer is known to have received. It is
+	// 0 for a stream that cannot know.
 	Acknowledged() uint64
 
 	// Unacknowledged reports whether bytes were written that the peer is not known
-	// to have received; it is false for a stream that cannot know.
+	// to have received. It is false for a stream that cannot know.
 	Unacknowledged() bool
 
-	// CloseWrite tells the peer that nothing follows. A stream that cannot do
-	// this while it is still read is closed.
+	// CloseWrite tells the peer that nothing follows. A stream that cannot close
+	// only its writing half is closed.
 	CloseWrite() error
 
-	// Drain drops what the peer still sends until it ends or the stream is
-	// closed, so that a goodbye is not overtaken by a reset.
+	// Drain discards bytes of the peer until the peer ends or the stream is closed.
+	// Otherwise a reset could overtake the close frame.
 	Drain()
 
 	// Close ends the stream at once; Read, Write and Drain return. Closing
@@ -79,7 +80,7 @@ type Stream interface {
 }
 
 // limited is a Stream whose messages need room. limit is called before the first Read.
-// A Read for whose message there is no room returns its first headSize bytes and
+// If there is no room for a message, Read returns its first headSize bytes and
 // errRefused.
 type limited interface{ limit(*arrival) }
 
@@ -93,18 +94,18 @@ const (
 	Goodbye
 )
 
-// A CloseError is the reason for ending a connection; peers that can see it are
-// told.
+// A CloseError is the reason for ending a connection. On a WebSocket the peer is
+// sent it in a close frame.
 type CloseError struct {
 	Code   uint16 // WebSocket close code
 	Reason string
 
-	byPeer bool // it is the peer who ended it, properly
+	byPeer bool // the peer ended the connection properly, with a close frame
 }
 
 func (e *CloseError) Error() string { return fmt.Sprintf("%s (close code %d)", e.Reason, e.Code) }
 
-// Unwrap returns io.EOF for a goodbye of the peer.
+// Unwrap returns io.EOF for a close frame of the peer.
 func (e *CloseError) Unwrap() error {
 	if e.byPeer {
 		return io.EOF

@@ -11,7 +11,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A tolerant connection drops what makes no sense, and answers what Salvage finds.
+// A tolerant connection drops malformed messages, and answers those in which
+// Salvage finds an id.
 func TestTolerantConnection(t *testing.T) {
 	var out bytes.Buffer
 	in := strings.Join([]string{

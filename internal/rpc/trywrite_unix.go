@@ -7,12 +7,12 @@ import (
 	"syscall"
 )
 
-// plainSocket gives access to a socket that is written to as it is. It is nil
-// for other connections, such as those of TLS.
+// plainSocket gives access to a socket that bytes are written to unchanged. It is
+// nil for other connections, such as those of TLS.
 func plainSocket(conn net.Conn) syscall.RawConn {
 	switch conn := conn.(type) {
 	case *net.TCPConn:
-		raw, _ := conn.SyscallConn() // fails only on a closed one
+		raw, _ := conn.SyscallConn() // fails only on a closed connection
 		return raw
 	case *net.UnixConn:
 		raw, _ := conn.SyscallConn()
@@ -21,8 +21,8 @@ func plainSocket(conn net.Conn) syscall.RawConn {
 	return nil
 }
 
-// tryWrite writes to a non-blocking descriptor. A full one takes nothing, which
-// is no error.
+// tryWrite writes to a non-blocking descriptor. If its buffer is full it writes
+// nothing, and that is no error.
 func tryWrite(fd uintptr, b []byte) (int, error) {
 	n, err := syscall.Write(int(fd), b)
 	if err == syscall.EAGAIN || err == syscall.EINTR {

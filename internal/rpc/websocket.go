@@ -24,12 +24,12 @@ const (
 	// past it.
 	readBuffer = 4 << 10
 
-	// growStep is how much memory a message gets before its first byte has
-	// arrived; later it grows with what has.
+	// growStep is how much memory a message gets before its first byte has arrived.
+	// Later the memory grows with the bytes that have arrived.
 	growStep = 64 << 10
 
-	// A client has few connections, and servers that it trusts with its memory: it
-	// reads more at once, and a message of output need not grow.
+	// A client has few connections and trusts its servers, so it uses more memory:
+	// it reads more at once, and a message of output need not grow.
 	clientReadBuffer = 64 << 10
 	clientGrowStep   = 256 << 10
 )
@@ -39,7 +39,7 @@ type WebSocket struct {
 	conn      net.Conn
 	raw       syscall.RawConn // nil unless conn is a plain socket
 	in        *bufio.Reader
-	client    bool // we are the client: what we send is masked
+	client    bool // this is the client's end: it masks its frames
 	textOnly  bool // binary messages are skipped
 	growStep  int
 	onControl func(Control, []byte)
@@ -75,8 +75,8 @@ func newWebSocket(conn net.Conn, buffered []byte, client bool) *WebSocket {
 	return s
 }
 
-// TextOnly makes binary messages be skipped; otherwise they are read like text. It
-// is called before the first Read.
+// TextOnly makes the stream skip binary messages; otherwise they are read like
+// text. It is called before the first Read.
 func (s *WebSocket) TextOnly() { s.textOnly = true }
 
 // limit implements limited.
@@ -183,7 +183,7 @@ func (s *WebSocket) Read() ([]byte, error) {
 	}
 }
 
-// reserve makes room for a message of size bytes, or has it refused.
+// reserve takes room for a message of size bytes, or refuses the message.
 func (s *WebSocket) reserve(size int) error {
 	if s.refused {
 		return nil
@@ -203,8 +203,8 @@ func (s *WebSocket) refuse() {
 	s.room.drop()
 }
 
-// evicted reports whether err only says that the message being read has to make room for
-// others. Then it is refused, and reading goes on.
+// evicted reports whether err only says that the message being read was evicted. Then it
+// refuses the message, and reading goes on.
 func (s *WebSocket) evicted(err error) bool {
 	if !errors.Is(err, os.ErrDeadlineExceeded) || !s.room.wasEvicted() {
 		return false
@@ -213,7 +213,7 @@ func (s *WebSocket) evicted(err error) bool {
 	return true
 }
 
-// peek is that of the reader.
+// peek is s.in.Peek, except that it goes on after an eviction.
 func (s *WebSocket) peek(n int) ([]byte, error) {
 	for {
 		b, err := s.in.Peek(n)
@@ -255,7 +255,8 @@ func (s *WebSocket) header() (h websocket.Header, err error) {
 	return h, err
 }
 
-// noEOF makes an end in the middle of something an error of its own.
+// noEOF replaces io.EOF by io.ErrUnexpectedEOF, for an end in the middle of a frame
+// or message.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -263,8 +264,9 @@ func noEOF(err error) error {
 	return err
 }
 
-// payload appends the payload of a frame to msg, of a refused message only its head.
-// Memory grows with what has arrived, not with what the header promises.
+// payload appends the payload of a frame to msg. Of a refused message it keeps only
+// the head. Memory grows with the bytes that have arrived, not with the length in
+// the header.
 func (s *WebSocket) payload(msg []byte, h websocket.Header) ([]byte, error) {
 	for left := int(h.Length); left > 0; {
 		if s.refused {
@@ -308,7 +310,7 @@ func (s *WebSocket) control(h websocket.Header) error {
 	return nil
 }
 
-// peerGoodbye is the meaning of a close frame.
+// peerGoodbye is the error for a close frame of the peer.
 func peerGoodbye(payload []byte) *CloseError {
 	if len(payload) == 0 {
 		return &CloseError{Code: CloseNormal, Reason: "closed by the peer", byPeer: true}
@@ -353,7 +355,7 @@ func (s *WebSocket) TryWrite(b []byte) (n int, err error) {
 	}
 	werr := s.raw.Write(func(fd uintptr) bool {
 		n, err = tryWrite(fd, b)
-		return true // whatever came of it
+		return true // whatever the result
 	})
 	return max(n, 0), errors.Join(werr, err)
 }
@@ -395,11 +397,11 @@ func (s *WebSocket) Control(b []byte, kind Control, payload []byte) []byte {
 	return websocket.AppendFrame(b, op, true, s.client, payload)
 }
 
-// closeReasonSize is what fits into a control frame beside the code.
+// closeReasonSize is the room for the reason in a control frame, beside the code.
 const closeReasonSize = 123
 
-// goodbye is the payload of a close frame. The peer's own goodbye is answered
-// with its code.
+// goodbye is the payload of a close frame. A close frame of the peer is answered
+// with the same code.
 func goodbye(e *CloseError) []byte {
 	payload := binary.BigEndian.AppendUint16(nil, e.Code)
 	if e.byPeer {

@@ -27,7 +27,7 @@ func reading(data ...[]byte) *WebSocket {
 	return NewWebSocket(conn, nil)
 }
 
-// A scriptedConn has said all that it will say.
+// A scriptedConn is a connection whose peer has sent everything and left.
 type scriptedConn struct {
 	net.Conn
 	in  io.Reader

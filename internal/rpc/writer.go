@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A writer sends what is queued. One goroutine at a time writes: the one that runs the writer, or one that brings a small
-// message when no other is writing.
+// A writer sends the queued messages. One goroutine at a time writes: the goroutine that runs the writer, or one that
+// queues a small message while no other is writing.
 type writer struct {
 	stream    Stream
 	allowance *allowance
@@ -18,7 +18,7 @@ type writer struct {
 	queue     sendQueue
 
 	out    sync.Mutex // held by the goroutine that writes
-	rest   *Batch     // what tryWriteNow could not write; the next thing to be written
+	rest   *Batch     // the part of a batch that tryWriteNow could not write; it is written next
 	inline inlineWrites
 }
 
@@ -41,8 +41,8 @@ func (w *writer) send(m outgoing) {
 	w.tryWriteNow(false)
 }
 
-// push queues a message that goes before those of the sources. It is followed by
-// tryWriteNow or signal.
+// push queues a message, which goes before those of the sources. The caller then
+// calls tryWriteNow or signal.
 func (w *writer) push(m outgoing) {
 	if !w.queue.push(m) {
 		w.drop(m)
@@ -57,7 +57,7 @@ func (w *writer) drop(m outgoing) {
 	w.settle(&m)
 }
 
-// settle gives back what a message held.
+// settle gives back the room that a message held.
 func (w *writer) settle(m *outgoing) {
 	w.allowance.release(m.claim)
 	if m.settled != nil {
@@ -71,8 +71,8 @@ func (w *writer) stopOwing() {
 	w.signal()
 }
 
-// run writes what is queued, and waits for the stream as long as it takes, until the connection has ended. It reports
-// whether the peer was sent everything, up to the goodbye.
+// run writes the queue, and waits for the stream as long as it takes, until the connection has ended. It reports
+// whether the peer was sent everything, including the close frame.
 func (w *writer) run() (complete bool) {
 	for range w.wake {
 		ended, complete := w.writeQueued()
@@ -112,16 +112,16 @@ func (w *writer) writeQueued() (ended, complete bool) {
 }
 
 const (
-	// inlineSize is how much tryWriteNow collects at most.
+	// inlineSize is how many bytes tryWriteNow collects at most.
 	inlineSize = 16 << 10
 
 	// inlinePerTick and inlineTick limit how often tryWriteNow writes: when
-	// messages come thick and fast it is better to collect them.
+	// messages come in quick succession, it is cheaper to collect them.
 	inlinePerTick = 8
 	inlineTick    = time.Millisecond
 )
 
-// inlineWrites counts the writes of tryWriteNow in the present tick.
+// inlineWrites counts the writes of tryWriteNow in the current tick.
 type inlineWrites struct {
 	tick  time.Time
 	count int
@@ -135,13 +135,13 @@ func (i *inlineWrites) allowed() bool {
 	return i.count <= inlinePerTick
 }
 
-// tryWriteNow writes what is queued on the goroutine that calls it, if no other goroutine is writing, few bytes are queued
-// and the stream takes them without waiting. Everything else is left to the goroutine that runs the writer. This saves a
-// small message the way through another goroutine. With force, the write does not count as one of inlinePerTick: the peer
-// waits for nothing else with which the message could be collected.
+// tryWriteNow writes the queue on the calling goroutine if no other goroutine is writing, few bytes are queued and the
+// stream takes them without waiting. Everything else is left to the goroutine that runs the writer. So a small message
+// costs no switch between goroutines. With force, the limit inlinePerTick does not apply: the message is all that the
+// peer waits for, so there is nothing to collect it with.
 func (w *writer) tryWriteNow(force bool) {
 	if !w.out.TryLock() {
-		w.signal() // the goroutine that writes may have looked already
+		w.signal() // the goroutine that writes may have read the queue already
 		return
 	}
 	defer w.out.Unlock()
@@ -165,7 +165,8 @@ func (w *writer) tryWriteNow(force bool) {
 	}
 }
 
-// fill takes what is to be written next, from the sources until there is enough.
+// fill takes the messages that are written next; those of the sources until there
+// are enough bytes.
 func (w *writer) fill(b *Batch, enough int) {
 	due, ending := w.queue.take(b, &w.allowance.requests)
 	b.buf = w.appendControl(b.buf, due)
@@ -234,7 +235,7 @@ func (w *writer) write(b *Batch) error {
 	return nil
 }
 
-// tellWritten tells the senders of a batch that it was written.
+// tellWritten calls the written callbacks of a batch.
 func tellWritten(b *Batch) {
 	for _, f := range b.feeds {
 		f.unsent = false
@@ -247,7 +248,7 @@ func tellWritten(b *Batch) {
 	}
 }
 
-// recycle gives back what the batch held, whether it was written or not.
+// recycle gives back the room that the batch held, whether it was written or not.
 func (w *writer) recycle(b *Batch) {
 	for i := range b.outgoing {
 		w.settle(&b.outgoing[i])
@@ -255,8 +256,8 @@ func (w *writer) recycle(b *Batch) {
 	b.recycle()
 }
 
-// dropRest gives back what tryWriteNow could not write, if the writer has ended since. As the
-// connection has ended, no other call can leave anything.
+// dropRest gives back what tryWriteNow could not write, if the writer has ended since. The
+// connection has ended, so no other call can leave a rest.
 func (w *writer) dropRest() {
 	w.out.Lock()
 	defer w.out.Unlock()
@@ -266,8 +267,8 @@ func (w *writer) dropRest() {
 	}
 }
 
-// dropQueued gives back what was never written. As the connection has ended,
-// nothing is queued any more.
+// dropQueued gives back the messages that were never written. The connection has
+// ended, so no more messages are queued.
 func (w *writer) dropQueued() {
 	for _, m := range w.queue.clear() {
 		w.drop(m)

@@ -102,7 +102,7 @@ func TestNoWakeIsLost(t *testing.T) {
 	}
 }
 
-// Messages that are sent on the spot, by the writer, or in two parts keep their
+// Messages that are written inline, by the writer, or in two parts keep their
 // order: the peer stops reading now and then, so that the stream fills up.
 func TestFlushKeepsTheOrder(t *testing.T) {
 	const rounds, burst = 20, 3000
@@ -144,12 +144,12 @@ func TestTryWriteNowNeedsNoOtherGoroutine(t *testing.T) {
 	}
 }
 
-// The answer to the only request leaves on the spot however many have done so before;
-// one of several may be collected with others.
+// The answer to the only request is written inline, however many inline writes came
+// before. One of several answers may be collected with others.
 func TestFlushAnswersAlone(t *testing.T) {
 	a, b := tcpPair(t)
 	c := newConn(NewWebSocket(a, nil), echo)                                              // not served: there is no writer
-	c.writer.inline = inlineWrites{tick: time.Now().Add(time.Hour), count: inlinePerTick} // no more for now
+	c.writer.inline = inlineWrites{tick: time.Now().Add(time.Hour), count: inlinePerTick} // no further inline write in this tick
 	answer := func(id int64) {
 		r := &Request{ID: wire.IntID(id), conn: c, size: 1}
 		r.Reply(wire.Empty{})
@@ -167,7 +167,7 @@ func TestFlushAnswersAlone(t *testing.T) {
 	}
 }
 
-// A source may get something just after it has said that it has nothing.
+// A source may get a message just after it has reported that it has none.
 func TestWakeDuringNext(t *testing.T) {
 	a, b := tcpPair(t)
 	c := newConn(NewWebSocket(a, nil), echo)
@@ -197,8 +197,8 @@ func (s *lateSource) Next(b *Batch) bool {
 	return some
 }
 
-// A source that is woken after an answer was given must not overtake it, also
-// when the writer is just collecting from other sources.
+// If a source is woken after an answer was given, its message must not overtake the
+// answer, even while the writer collects from other sources.
 func TestFirstNotificationFollowsTheAnswer(t *testing.T) {
 	a, b := tcpPair(t)
 	c := serve(t, NewWebSocket(a, nil), echo)
@@ -293,7 +293,7 @@ func TestLargeAnswersKeepTheirPlace(t *testing.T) {
 	}
 }
 
-// Written is for what has left, and for nothing else.
+// Written is called for messages that the stream has taken, and for no others.
 func TestWrittenMeansTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pipePair(t)
@@ -345,8 +345,8 @@ func TestStoppedSourceIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A peer that sends requests of all kinds and reads nothing fills what it may
-// fill, and is then not read any more.
+// A peer that sends requests of all kinds and reads nothing reaches its limits and
+// is then not read any more.
 func TestPeerThatNeverReads(t *testing.T) {
 	for name, text := range map[string]string{
 		"requests":  `{"id":1,"method":"m","params":"` + strings.Repeat("x", 1000) + `"}`,
@@ -389,7 +389,7 @@ func TestPeerThatNeverReads(t *testing.T) {
 	}
 }
 
-// Answers that took no permit still count: large ones stop the reader early.
+// Answers without a permit count too: large ones stop the reader early.
 func TestUnreadAnswersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pipePair(t)
@@ -535,7 +535,7 @@ func TestPermits(t *testing.T) {
 		if granted.Load() != 7 {
 			t.Errorf("%d permits were granted", granted.Load())
 		}
-		c.Close(io.ErrClosedPipe) // frees who waits
+		c.Close(io.ErrClosedPipe) // ends the waits
 		close(gate)
 		tasks.Wait()
 		<-c.ended
