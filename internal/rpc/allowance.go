@@ -197,7 +197,7 @@ func (p permit) size() int64 { return p.spare + p.shared }
 // Permit waits until an answer of n bytes may be prepared. The permit is given back when
 // the answer has been written. A request takes at most one. An answer of at most
 // spareAnswers waits only for earlier answers of its own connection. For a larger
-// answer, ErrNoRoom means that other connections left no room for it for roomPatience.
+// answer, ErrNoRoom means that other connections left no room for it for roomTimeout.
 func (r *Request) Permit(ctx context.Context, n int64) error {
 	if err := r.permitOwn(ctx, n); err != nil {
 		return err

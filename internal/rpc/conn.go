@@ -66,10 +66,10 @@ type Config struct {
 	// requests must not take effect without the earlier ones.
 	Refusal func(method string) *wire.Error
 
-	// Farewell, if set, returns the last message of the connection, or nil. On a WebSocket
+	// LastMessage, if set, returns the last message of the connection, or nil. On a WebSocket
 	// it is sent before the close frame. It is not sent if the connection ends in the
 	// middle of another message. The writer calls it.
-	Farewell func(*CloseError) []byte
+	LastMessage func(*CloseError) []byte
 
 	// Peek, if set, sees each message before it is parsed. If it reports taken, the
 	// message is not handled further. It is called like the methods of the Handler.
@@ -96,10 +96,10 @@ type Conn struct {
 type timers struct {
 	linger time.Duration // lingerTime, except in tests
 
-	mu     sync.Mutex
-	pinger *time.Timer
-	closer *time.Timer // closes the stream after closeGrace; nil until the connection begins to end
-	debts  *time.Timer // ends the wait for answers; nil unless the connection was dismissed
+	mu      sync.Mutex
+	pinger  *time.Timer
+	closer  *time.Timer // closes the stream after closeGrace; nil until the connection begins to end
+	answers *time.Timer // ends the wait for answers; nil unless the connection was dismissed
 }
 
 // New returns a connection that does nothing until Serve is called.
@@ -109,7 +109,7 @@ func New(ctx context.Context, stream Stream, config Config) *Conn {
 	c.timers.linger = lingerTime
 	c.allowance.init(config.Memory, config.Client)
 	c.liveness.init(stream, config.Client)
-	c.writer.init(stream, &c.allowance, &c.liveness, config.Farewell, c.Close)
+	c.writer.init(stream, &c.allowance, &c.liveness, config.LastMessage, c.Close)
 	c.arrival = arrival{memory: c.allowance.memory, ctx: c.ctx, waiting: func(waits bool) { c.liveness.reading.Store(!waits) }}
 	if l, ok := stream.(limited); ok {
 		l.limit(&c.arrival)
@@ -153,8 +153,8 @@ func (c *Conn) Close(why error) { c.end(why, false) }
 // Nothing else is sent, and no further request is read.
 func (c *Conn) Dismiss(why *CloseError) { c.end(why, true) }
 
-func (c *Conn) end(why error, owing bool) {
-	if !c.beginEnd(why, owing) {
+func (c *Conn) end(why error, awaitAnswers bool) {
+	if !c.beginEnd(why, awaitAnswers) {
 		return
 	}
 	c.cancel(why)
@@ -167,17 +167,17 @@ func (c *Conn) end(why error, owing bool) {
 
 // beginEnd notes why the connection ends, and starts the timers of its end. It reports false if the connection is
 // already ending.
-func (c *Conn) beginEnd(why error, owing bool) bool {
+func (c *Conn) beginEnd(why error, awaitAnswers bool) bool {
 	t := &c.timers
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closer != nil {
 		return false
 	}
-	c.writer.queue.end(why, owing) // before the timers start, because they change the queue
+	c.writer.queue.end(why, awaitAnswers) // before the timers start, because they change the queue
 	t.closer = time.AfterFunc(closeGrace, func() { c.stream.Close() })
-	if owing {
-		t.debts = time.AfterFunc(answerGrace, c.writer.stopOwing)
+	if awaitAnswers {
+		t.answers = time.AfterFunc(answerGrace, c.writer.stopAwaitingAnswers)
 	}
 	return true
 }
@@ -203,8 +203,8 @@ func (t *timers) stop() {
 	defer t.mu.Unlock()
 	t.pinger.Stop()
 	t.closer.Stop()
-	if t.debts != nil {
-		t.debts.Stop()
+	if t.answers != nil {
+		t.answers.Stop()
 	}
 }
 

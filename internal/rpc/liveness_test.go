@@ -21,7 +21,7 @@ func (p *peer) ping() string {
 }
 
 // A server says in its pings for how long it has received nothing.
-func TestServerTellsWhatItHears(t *testing.T) {
+func TestServerPingsReportSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pipePair(t)
 		busy, goOn := make(chan struct{}), make(chan struct{})

@@ -36,11 +36,11 @@ const (
 	// MaxOutgoing. An answer up to this size never waits for another connection.
 	spareAnswers = 2 << 20
 
-	// roomPatience is how long a message waits for room before it is refused, and how
+	// roomTimeout is how long a message waits for room before it is refused, and how
 	// long a message may take to arrive while others wait for room.
-	roomPatience = 10 * time.Second
+	roomTimeout = 10 * time.Second
 
-	// maxEvictions is how many messages a waiting message may evict. It waits roomPatience
+	// maxEvictions is how many messages a waiting message may evict. It waits roomTimeout
 	// before each eviction and once after the last: its connection is not read meanwhile.
 	maxEvictions = 2
 )
@@ -58,7 +58,7 @@ const headSize = 4 << 10
 
 // A Memory limits the memory that the messages of all connections of one server hold.
 // A message that finds no room waits, and its socket is not read meanwhile
-// (back-pressure). After roomPatience it evicts a message that does not finish
+// (back-pressure). After roomTimeout it evicts a message that does not finish
 // arriving, or is refused.
 //
 // To exclude a deadlock, an answer that holds room in MaxOutgoing never waits for
@@ -66,7 +66,7 @@ const headSize = 4 << 10
 type Memory struct {
 	in, out           *semaphore.Weighted // bytes
 	inLimit, outLimit int64               // the sizes of in and out
-	patience          time.Duration
+	timeout           time.Duration
 
 	mu       sync.Mutex
 	arriving []*arrival // those that hold room, oldest first
@@ -77,7 +77,7 @@ func NewMemory() *Memory { return newMemory(MaxIncoming, MaxOutgoing) }
 
 func newMemory(in, out int64) *Memory {
 	return &Memory{
-		in: semaphore.NewWeighted(in), out: semaphore.NewWeighted(out), inLimit: in, outLimit: out, patience: roomPatience,
+		in: semaphore.NewWeighted(in), out: semaphore.NewWeighted(out), inLimit: in, outLimit: out, timeout: roomTimeout,
 	}
 }
 
@@ -88,12 +88,12 @@ func (m *Memory) TryBuffer(n int64) bool { return m.out.TryAcquire(n) }
 // FreeBuffer gives back what TryBuffer took.
 func (m *Memory) FreeBuffer(n int64) { m.out.Release(n) }
 
-// acquire takes room, and waits for it for up to m.patience.
+// acquire takes room, and waits for it for up to m.timeout.
 func (m *Memory) acquire(ctx context.Context, room *semaphore.Weighted, n int64) error {
 	if room.TryAcquire(n) {
 		return nil
 	}
-	patient, cancel := context.WithTimeout(ctx, m.patience)
+	patient, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
 	switch err := room.Acquire(patient, n); {
 	case err == nil:
@@ -145,7 +145,7 @@ func (a *arrival) reserve(size int) error {
 	return nil
 }
 
-// await waits for room. After m.patience it evicts the message that has been arriving for
+// await waits for room. After m.timeout it evicts the message that has been arriving for
 // longest and waits again, because the freed room goes first to messages that have waited
 // longer.
 func (a *arrival) await(n int64) error {
@@ -155,7 +155,7 @@ func (a *arrival) await(n int64) error {
 	}
 	m := a.memory
 	for evictions := 0; ; evictions++ {
-		ctx, cancel := context.WithTimeout(a.ctx, m.patience)
+		ctx, cancel := context.WithTimeout(a.ctx, m.timeout)
 		if !m.waits(a, cancel) {
 			cancel()
 			return errRefused
@@ -195,13 +195,13 @@ func (m *Memory) waits(a *arrival, cancel context.CancelFunc) bool {
 }
 
 // evictOldest tells the reader of the message that has been arriving for longest to drop
-// it, if it has been arriving for longer than patience. It reports whether there is such
+// it, if it has been arriving for longer than m.timeout. It reports whether there is such
 // a message.
 func (m *Memory) evictOldest(except *arrival) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, a := range m.arriving {
-		if a == except || a.evicted || a.interrupt == nil || time.Since(a.since) < m.patience {
+		if a == except || a.evicted || a.interrupt == nil || time.Since(a.since) < m.timeout {
 			continue
 		}
 		a.evicted = true

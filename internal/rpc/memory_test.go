@@ -148,7 +148,7 @@ func TestStalledMessageIsEvicted(t *testing.T) {
 		waiting := begin(t, m, 2, size)
 		start := time.Now()
 		<-waiting.sent
-		if waited := time.Since(start); waited != roomPatience {
+		if waited := time.Since(start); waited != roomTimeout {
 			t.Errorf("waited for %v", waited)
 		}
 		waiting.raw(waiting.rest)
@@ -173,7 +173,7 @@ func TestStalledMessageIsEvictedOverTLS(t *testing.T) {
 	defer certified.Close()
 	const size = 1 << 20
 	m := newMemory(size+size/2, MaxOutgoing)
-	m.patience = 10 * time.Millisecond
+	m.timeout = 10 * time.Millisecond
 	a, b := tcpPair(t)
 	c := sharing(t, m, NewWebSocket(tls.Server(a, &tls.Config{Certificates: certified.TLS.Certificates}), nil), echo)
 	client := newPeer(t, tls.Client(b, &tls.Config{InsecureSkipVerify: true}))
@@ -258,7 +258,7 @@ func TestMessageWithoutRoomIsRefused(t *testing.T) {
 }
 
 // The id and the method of a dropped request are found in its head, or else not at all.
-func TestGlimpse(t *testing.T) {
+func TestRequestHead(t *testing.T) {
 	for head, want := range map[string]string{
 		`{"id":1,"method":"m","params":[`:                 "m",
 		`{"jsonrpc":"2.0","method":"m","id":"x","par`:     "m",
@@ -271,7 +271,7 @@ func TestGlimpse(t *testing.T) {
 		`[1,2`:                                            "",
 		``:                                                "",
 	} {
-		id, method, ok := glimpse([]byte(head))
+		id, method, ok := requestHead([]byte(head))
 		if !ok {
 			method = ""
 		}
@@ -350,7 +350,7 @@ func TestAnswersNeedRoom(t *testing.T) {
 		}
 		start := time.Now()
 		second := request()
-		if err := second.Permit(t.Context(), large); err != ErrNoRoom || time.Since(start) != roomPatience {
+		if err := second.Permit(t.Context(), large); err != ErrNoRoom || time.Since(start) != roomTimeout {
 			t.Errorf("a second one: %v after %v", err, time.Since(start))
 		}
 		second.Fail(wire.Errorf(-1, "x"))
@@ -520,7 +520,7 @@ func TestWaitForRoomIsNoSilence(t *testing.T) {
 		m := newMemory(size, MaxOutgoing)
 		m.in.TryAcquire(size)
 		g := begin(t, m, 1, size)
-		time.Sleep(roomPatience - 1)
+		time.Sleep(roomTimeout - 1)
 		synctest.Wait()
 		if got := string(g.served.liveness.pingPayload(1)); got != "unheard-ms=0" {
 			t.Errorf("a ping says %s", got)
@@ -545,7 +545,7 @@ func TestWaitForRoomIsBounded(t *testing.T) {
 		}
 		start := time.Now()
 		a := arrival{memory: m, ctx: t.Context()}
-		if err := a.reserve(8 * size); err != errRefused || time.Since(start) != (maxEvictions+1)*roomPatience {
+		if err := a.reserve(8 * size); err != errRefused || time.Since(start) != (maxEvictions+1)*roomTimeout {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 		synctest.Wait()
@@ -561,7 +561,7 @@ func TestWaitForRoomIsBounded(t *testing.T) {
 // message of the connection can then be evicted like any other.
 func TestEvictedBeforeItWaits(t *testing.T) {
 	m := newMemory(smallMessage+1, MaxOutgoing)
-	m.patience = 0
+	m.timeout = 0
 	interrupts := 0
 	a := arrival{memory: m, ctx: t.Context(), interrupt: func() { interrupts++ }, restore: func() {}}
 	for round := 1; round <= 2; round++ {

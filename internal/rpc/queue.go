@@ -22,12 +22,12 @@ func (m *outgoing) isLarge() bool { return len(m.msg) > largeMessage || m.pieces
 // A sendQueue holds everything that waits to be written: control frames, messages, and the feeds, which
 // are asked in turn.
 type sendQueue struct {
-	mu       sync.Mutex
-	control  controlFrames
-	messages []outgoing // oldest first
-	feeds    []*Feed    // feeds that have a message, in turn
-	ending   error      // why the connection ends; nil while it does not
-	owing    bool       // it ends when the pending requests are answered
+	mu           sync.Mutex
+	control      controlFrames
+	messages     []outgoing // oldest first
+	feeds        []*Feed    // feeds that have a message, in turn
+	ending       error      // why the connection ends; nil while it does not
+	awaitAnswers bool       // it ends when the pending requests are answered
 }
 
 // controlFrames are the control frames that are to be written.
@@ -43,7 +43,7 @@ type controlFrames struct {
 func (q *sendQueue) push(m outgoing) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.ending != nil && !(q.owing && m.claim.request) {
+	if q.ending != nil && !(q.awaitAnswers && m.claim.request) {
 		return false
 	}
 	q.messages = append(q.messages, m)
@@ -74,18 +74,18 @@ func (q *sendQueue) pong(payload []byte) {
 	q.control.pong, q.control.pongDue = payload, true
 }
 
-// end notes why the connection ends. With owing, answers to the pending requests are still sent.
-func (q *sendQueue) end(why error, owing bool) {
+// end notes why the connection ends. With awaitAnswers, answers to the pending requests are still sent.
+func (q *sendQueue) end(why error, awaitAnswers bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.ending, q.owing = why, owing
+	q.ending, q.awaitAnswers = why, awaitAnswers
 }
 
-// stopOwing lets a dismissed connection end without further answers.
-func (q *sendQueue) stopOwing() {
+// stopAwaitingAnswers lets a dismissed connection end without further answers.
+func (q *sendQueue) stopAwaitingAnswers() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.owing = false
+	q.awaitAnswers = false
 }
 
 // reason returns why the connection ends, nil if it does not.
@@ -136,7 +136,7 @@ func (q *sendQueue) take(b *Batch, requests *admission) (due controlFrames, endi
 	defer q.mu.Unlock()
 	due = q.takeControlLocked()
 	q.takeMessagesLocked(b)
-	b.last = q.ending != nil && len(q.messages) == 0 && !b.whole() && !(q.owing && requests.more(b.requests()))
+	b.last = q.ending != nil && len(q.messages) == 0 && !b.whole() && !(q.awaitAnswers && requests.more(b.requests()))
 	return due, q.ending
 }
 
@@ -185,7 +185,7 @@ func (q *sendQueue) clear() []outgoing {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	left := q.messages
-	q.messages, q.feeds, q.owing = nil, nil, false
+	q.messages, q.feeds, q.awaitAnswers = nil, nil, false
 	return left
 }
 

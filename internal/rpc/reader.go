@@ -119,7 +119,7 @@ func (c *Conn) admit(r *Request) (bool, error) {
 // refuse answers the request that was dropped because there was no room for it.
 // head is its beginning.
 func (c *Conn) refuse(head []byte) error {
-	id, method, ok := glimpse(head)
+	id, method, ok := requestHead(head)
 	var refusal *wire.Error
 	if ok {
 		refusal = c.refusalOf(method)
@@ -145,8 +145,8 @@ func (c *Conn) refusalOf(method string) *wire.Error {
 	return wire.Errorf(wire.CodeInvalidRequest, "%v", ErrNoRoom)
 }
 
-// glimpse finds the id and the method of a request of which only the beginning was kept.
-func glimpse(head []byte) (id wire.ID, method string, ok bool) {
+// requestHead finds the id and the method of a request of which only the beginning was kept.
+func requestHead(head []byte) (id wire.ID, method string, ok bool) {
 	d := json.NewDecoder(bytes.NewReader(head))
 	if start, err := d.Token(); err != nil || start != json.Delim('{') {
 		return id, "", false

@@ -91,7 +91,7 @@ type Control uint8
 const (
 	Ping Control = iota + 1
 	Pong
-	Goodbye
+	CloseFrame
 )
 
 // A CloseError is the reason for ending a connection. On a WebSocket the peer is

@@ -305,13 +305,13 @@ func (s *WebSocket) control(h websocket.Header) error {
 	case websocket.Pong:
 		s.onControl(Pong, payload)
 	case websocket.Close:
-		return peerGoodbye(payload)
+		return peerCloseError(payload)
 	}
 	return nil
 }
 
-// peerGoodbye is the error for a close frame of the peer.
-func peerGoodbye(payload []byte) *CloseError {
+// peerCloseError is the error for a close frame of the peer.
+func peerCloseError(payload []byte) *CloseError {
 	if len(payload) == 0 {
 		return &CloseError{Code: CloseNormal, Reason: "closed by the peer", byPeer: true}
 	}
@@ -391,7 +391,7 @@ func (s *WebSocket) Control(b []byte, kind Control, payload []byte) []byte {
 	switch kind {
 	case Pong:
 		op = websocket.Pong
-	case Goodbye:
+	case CloseFrame:
 		op = websocket.Close
 	}
 	return websocket.AppendFrame(b, op, true, s.client, payload)
@@ -400,9 +400,9 @@ func (s *WebSocket) Control(b []byte, kind Control, payload []byte) []byte {
 // closeReasonSize is the room for the reason in a control frame, beside the code.
 const closeReasonSize = 123
 
-// goodbye is the payload of a close frame. A close frame of the peer is answered
+// closePayload is the payload of a close frame. A close frame of the peer is answered
 // with the same code.
-func goodbye(e *CloseError) []byte {
+func closePayload(e *CloseError) []byte {
 	payload := binary.BigEndian.AppendUint16(nil, e.Code)
 	if e.byPeer {
 		return payload

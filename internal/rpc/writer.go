@@ -9,21 +9,21 @@ import (
 // A writer sends the queued messages. One goroutine at a time writes: the goroutine that runs the writer, or one that
 // queues a small message while no other is writing.
 type writer struct {
-	stream    Stream
-	allowance *allowance
-	liveness  *liveness
-	farewell  func(*CloseError) []byte // see Config; may be nil
-	close     func(error)              // ends the connection
-	wake      chan struct{}            // there is something to write
-	queue     sendQueue
+	stream      Stream
+	allowance   *allowance
+	liveness    *liveness
+	lastMessage func(*CloseError) []byte // see Config; may be nil
+	close       func(error)              // ends the connection
+	wake        chan struct{}            // there is something to write
+	queue       sendQueue
 
 	out    sync.Mutex // held by the goroutine that writes
 	rest   *Batch     // the part of a batch that tryWriteNow could not write; it is written next
 	inline inlineWrites
 }
 
-func (w *writer) init(stream Stream, allowance *allowance, liveness *liveness, farewell func(*CloseError) []byte, end func(error)) {
-	w.stream, w.allowance, w.liveness, w.farewell, w.close = stream, allowance, liveness, farewell, end
+func (w *writer) init(stream Stream, allowance *allowance, liveness *liveness, lastMessage func(*CloseError) []byte, end func(error)) {
+	w.stream, w.allowance, w.liveness, w.lastMessage, w.close = stream, allowance, liveness, lastMessage, end
 	w.wake = make(chan struct{}, 1)
 }
 
@@ -65,9 +65,9 @@ func (w *writer) settle(m *outgoing) {
 	}
 }
 
-// stopOwing lets a dismissed connection end without further answers.
-func (w *writer) stopOwing() {
-	w.queue.stopOwing()
+// stopAwaitingAnswers lets a dismissed connection end without further answers.
+func (w *writer) stopAwaitingAnswers() {
+	w.queue.stopAwaitingAnswers()
 	w.signal()
 }
 
@@ -176,8 +176,8 @@ func (w *writer) fill(b *Batch, enough int) {
 		}
 	}
 	if e, ok := errors.AsType[*CloseError](ending); ok && b.last {
-		w.appendFarewell(b, e)
-		b.buf = w.stream.Control(b.buf, Goodbye, goodbye(e))
+		w.appendLastMessage(b, e)
+		b.buf = w.stream.Control(b.buf, CloseFrame, closePayload(e))
 	}
 	for ending == nil && !b.whole() && len(b.buf) < enough {
 		f := w.queue.nextFeed()
@@ -194,12 +194,12 @@ func (w *writer) fill(b *Batch, enough int) {
 	}
 }
 
-// appendFarewell adds the last message of the connection, if there is one.
-func (w *writer) appendFarewell(b *Batch, why *CloseError) {
-	if w.farewell == nil {
+// appendLastMessage adds the last message of the connection, if there is one.
+func (w *writer) appendLastMessage(b *Batch, why *CloseError) {
+	if w.lastMessage == nil {
 		return
 	}
-	if msg := w.farewell(why); msg != nil {
+	if msg := w.lastMessage(why); msg != nil {
 		b.Seal(append(b.Open(len(msg)), msg...))
 	}
 }

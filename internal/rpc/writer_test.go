@@ -18,8 +18,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A tally is a source of numbered notifications.
-type tally struct {
+// A numberedSource is a source of numbered notifications.
+type numberedSource struct {
 	name    string
 	have    atomic.Int64 // messages up to here exist
 	next    int64
@@ -28,7 +28,7 @@ type tally struct {
 	before  func()       // called first by Next, if not nil
 }
 
-func (s *tally) Next(b *Batch) bool {
+func (s *numberedSource) Next(b *Batch) bool {
 	if s.before != nil {
 		s.before()
 	}
@@ -40,13 +40,13 @@ func (s *tally) Next(b *Batch) bool {
 	return true
 }
 
-func (s *tally) Written() {
+func (s *numberedSource) Written() {
 	s.written.Store(s.next)
 	s.calls.Add(1)
 }
 
-func newTally(name string, have int64) *tally {
-	s := &tally{name: name}
+func newNumberedSource(name string, have int64) *numberedSource {
+	s := &numberedSource{name: name}
 	s.have.Store(have)
 	return s
 }
@@ -56,9 +56,9 @@ func TestSourcesTakeTurns(t *testing.T) {
 	a, b := tcpPair(t)
 	c := newConn(NewWebSocket(a, nil), echo)
 	names := []string{"a", "b", "c"}
-	var sources []*tally
+	var sources []*numberedSource
 	for _, name := range names {
-		s := newTally(name, count)
+		s := newNumberedSource(name, count)
 		sources = append(sources, s)
 		c.Feed(s).Wake()
 	}
@@ -88,7 +88,7 @@ func TestNoWakeIsLost(t *testing.T) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for range producers {
-		s := newTally("t", 0)
+		s := newNumberedSource("t", 0)
 		f := c.Feed(s)
 		running.Go(func() {
 			for range count {
@@ -104,12 +104,12 @@ func TestNoWakeIsLost(t *testing.T) {
 
 // Messages that are written inline, by the writer, or in two parts keep their
 // order: the peer stops reading now and then, so that the stream fills up.
-func TestFlushKeepsTheOrder(t *testing.T) {
+func TestInlineWritesKeepTheOrder(t *testing.T) {
 	const rounds, burst = 20, 3000
 	a, b := tcpPair(t)
 	c := serve(t, NewWebSocket(a, nil), echo)
 	client := newPeer(t, b)
-	s := newTally("t", 0)
+	s := newNumberedSource("t", 0)
 	f := c.Feed(s)
 	want := int64(0)
 	for round := range rounds {
@@ -134,7 +134,7 @@ func TestFlushKeepsTheOrder(t *testing.T) {
 func TestTryWriteNowNeedsNoOtherGoroutine(t *testing.T) {
 	a, b := tcpPair(t)
 	c := newConn(NewWebSocket(a, nil), echo) // not served: there is no writer
-	s := newTally("t", 1)
+	s := newNumberedSource("t", 1)
 	c.Feed(s).WakeNow()
 	if got := newPeer(t, b).next(); got.Method != "t" {
 		t.Errorf("got %+v", got)
@@ -146,7 +146,7 @@ func TestTryWriteNowNeedsNoOtherGoroutine(t *testing.T) {
 
 // The answer to the only request is written inline, however many inline writes came
 // before. One of several answers may be collected with others.
-func TestFlushAnswersAlone(t *testing.T) {
+func TestOnlyAnswerIsWrittenInline(t *testing.T) {
 	a, b := tcpPair(t)
 	c := newConn(NewWebSocket(a, nil), echo)                                              // not served: there is no writer
 	c.writer.inline = inlineWrites{tick: time.Now().Add(time.Hour), count: inlinePerTick} // no further inline write in this tick
@@ -171,7 +171,7 @@ func TestFlushAnswersAlone(t *testing.T) {
 func TestWakeDuringNext(t *testing.T) {
 	a, b := tcpPair(t)
 	c := newConn(NewWebSocket(a, nil), echo)
-	s := &lateSource{tally: newTally("late", 0)}
+	s := &lateSource{numberedSource: newNumberedSource("late", 0)}
 	s.feed = c.Feed(s)
 	s.feed.Wake()
 	run(t, c)
@@ -184,12 +184,12 @@ func TestWakeDuringNext(t *testing.T) {
 const lateMessages = 10
 
 type lateSource struct {
-	*tally
+	*numberedSource
 	feed *Feed
 }
 
 func (s *lateSource) Next(b *Batch) bool {
-	some := s.tally.Next(b)
+	some := s.numberedSource.Next(b)
 	if !some && s.have.Load() < lateMessages {
 		s.have.Add(1)
 		s.feed.Wake()
@@ -203,8 +203,8 @@ func TestFirstNotificationFollowsTheAnswer(t *testing.T) {
 	a, b := tcpPair(t)
 	c := serve(t, NewWebSocket(a, nil), echo)
 	client := newPeer(t, b)
-	process := newTally("process", 1)
-	other := newTally("other", 1)
+	process := newNumberedSource("process", 1)
+	other := newNumberedSource("other", 1)
 	other.before = func() {
 		other.before = nil
 		r := &Request{ID: wire.IntID(1), conn: c.Conn, size: 10}
@@ -232,7 +232,7 @@ func TestAnswersGoFirst(t *testing.T) {
 		client := newPeer(t, b)
 		client.send(`{"id":1,"method":"m"}`)
 		synctest.Wait() // the writer is stuck with it
-		c.Feed(newTally("note", 2)).Wake()
+		c.Feed(newNumberedSource("note", 2)).Wake()
 		client.send(`{"id":2,"method":"m"}`)
 		client.send(`{"id":3,"method":"m"}`)
 		synctest.Wait()
@@ -304,7 +304,7 @@ func TestWrittenMeansTaken(t *testing.T) {
 		}})
 		client := newPeer(t, b)
 		client.in = bufio.NewReaderSize(b, 16) // takes little in advance
-		source := newTally("note", 1)
+		source := newNumberedSource("note", 1)
 		client.send(`{"id":1,"method":"m"}`)
 		synctest.Wait()
 		client.send(`{"id":2,"method":"m"}`)
@@ -333,7 +333,7 @@ func TestWrittenMeansTaken(t *testing.T) {
 func TestStoppedSourceIsLeftAlone(t *testing.T) {
 	a, b := tcpPair(t)
 	c := newConn(NewWebSocket(a, nil), echo)
-	stopped, other := newTally("stopped", 1), newTally("other", 1)
+	stopped, other := newNumberedSource("stopped", 1), newNumberedSource("other", 1)
 	stopped.before = func() { t.Error("a stopped source is used") }
 	f := c.Feed(stopped)
 	f.Wake()
@@ -554,7 +554,7 @@ func TestIdleConnectionKeepsLittle(t *testing.T) {
 		client := newPeer(t, b)
 		for i := range count {
 			client.sendf(`{"id":%d,"method":"m"}`, i)
-			c.Feed(newTally("note", 1)).Wake()
+			c.Feed(newNumberedSource("note", 1)).Wake()
 		}
 		synctest.Wait()
 		room := func() (answers, sources int) {

@@ -47,7 +47,7 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix
 		searching: make(chan struct{}, 1), reading: make(chan struct{}, maxFileReads),
 	}
 	c.rpc = rpc.New(ctx, stream, rpc.Config{
-		Handler: c, Log: c.log, ParsePrefix: parsePrefix, Memory: s.memory, Refusal: refusal, Farewell: c.farewell,
+		Handler: c, Log: c.log, ParsePrefix: parsePrefix, Memory: s.memory, Refusal: refusal, LastMessage: c.lastMessage,
 		Urgent: func(method string) bool { return methods[method].pace == urgent },
 	})
 	why := c.rpc.Serve()

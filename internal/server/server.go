@@ -127,9 +127,9 @@ func (s *Server) acceptsAt(a netip.AddrPort) bool {
 // end with another reason: then clients resume as after any lost connection.
 var errStopping = &rpc.CloseError{Code: rpc.CloseGoingAway, Reason: wire.ReasonStopping}
 
-// farewell is the last message to a client: a goodbye, if the server ends and the client
+// lastMessage is the last message to a client: a goodbye, if the server ends and the client
 // has asked for one. The close frame says the same, but not all transports have one.
-func (c *conn) farewell(why *rpc.CloseError) []byte {
+func (c *conn) lastMessage(why *rpc.CloseError) []byte {
 	if why != errStopping || !c.handshake.goodbye.Load() {
 		return nil
 	}
