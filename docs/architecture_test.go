@@ -65,7 +65,8 @@ func packageTable(t *testing.T) []string {
 	return rows
 }
 
-// productImports returns the packages of the product, each with those that it imports on any of the platforms.
+// productImports returns the packages of the product, each with those that it imports on any of the platforms, with or
+// without the build tag of tether-mcp.
 // It reads the files itself instead of running "go list", so that the cache of test results notices a change.
 func productImports(t *testing.T) map[string][]string {
 	t.Helper()
@@ -80,9 +81,7 @@ func productImports(t *testing.T) map[string][]string {
 		case strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || support.MatchString(name):
 			return fs.SkipDir
 		}
-		for _, platform := range []string{"linux", "darwin", "windows"} {
-			target := build.Default
-			target.GOOS, target.CgoEnabled = platform, false
+		for _, target := range targets() {
 			p, err := target.ImportDir(filepath.Join("..", name), 0)
 			if _, empty := errors.AsType[*build.NoGoError](err); empty {
 				continue
@@ -97,6 +96,18 @@ func productImports(t *testing.T) map[string][]string {
 		t.Fatal(err)
 	}
 	return imports
+}
+
+// targets returns what the product is built for.
+func targets() (list []build.Context) {
+	for _, platform := range []string{"linux", "darwin", "windows"} {
+		for _, tags := range [][]string{nil, {"mcp"}} {
+			target := build.Default
+			target.GOOS, target.CgoEnabled, target.BuildTags = platform, false, tags
+			list = append(list, target)
+		}
+	}
+	return list
 }
 
 // ours returns the imports that are packages of this module, without the module's name.
