@@ -91,6 +91,35 @@ func startOne(url string) string {
 	return "start one with `tether serve --listen " + url + "`"
 }
 
+// commandLine is a command for the same server, as a hint shows it: a shell can execute it as it is.
+func (f *serverFlags) commandLine(words ...string) string {
+	for _, given := range []struct{ flag, value string }{
+		{"--url", f.url}, {"--token-file", f.tokenFile}, {"--tls-ca", f.tls.ca}, {"--tls-cert", f.tls.cert}, {"--tls-key", f.tls.key},
+	} {
+		if given.value != "" {
+			words = append(words, given.flag, given.value)
+		}
+	}
+	var line strings.Builder
+	line.WriteString("`tether")
+	for _, w := range words {
+		line.WriteString(" " + shellWord(w))
+	}
+	line.WriteByte('`')
+	return line.String()
+}
+
+// shellWord quotes a word for a shell if it has to be.
+func shellWord(w string) string {
+	isPlain := func(r rune) bool {
+		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("@%+=:,./-_", r)
+	}
+	if w != "" && !strings.ContainsFunc(w, func(r rune) bool { return !isPlain(r) }) {
+		return w
+	}
+	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+}
+
 // A transportNotes shows what a transport command says until the connection stands.
 // Later, the state of the connection says it better. The last line is held back: if the
 // connection fails, it is in the error.

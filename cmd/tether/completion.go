@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/internal/terminal"
 )
 
 // completionPatience is how long somebody who has pressed the tabulator waits.
@@ -55,10 +56,19 @@ func (f *serverFlags) completeProcesses(cmd *cobra.Command, _ []string, _ string
 	f.quick(cmd, func(ctx context.Context, conn *connection) {
 		processes, _ := conn.Processes(ctx, "") // without a server, nothing is offered
 		for _, p := range processes {
-			names = append(names, cobra.CompletionWithDesc(p.ProcessID, strings.Join(p.Argv, " ")))
+			names = offer(names, p.ProcessID, strings.Join(p.Argv, " "))
 		}
 	})
 	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// offer adds a word that a shell shows with a description. Both come from other clients. A word that a
+// terminal cannot show as it is would not be the right one any more, and is left out.
+func offer(words []cobra.Completion, word, description string) []cobra.Completion {
+	if terminal.Printable(word) != word {
+		return words
+	}
+	return append(words, cobra.CompletionWithDesc(word, terminal.Printable(description)))
 }
 
 // completeSessions offers the ids of sessions.
@@ -68,7 +78,7 @@ func (f *serverFlags) completeSessions(cmd *cobra.Command, _ []string, _ string)
 		sessions, _ := conn.Sessions(ctx)
 		for _, s := range sessions {
 			if s.SessionID != conn.PublicID() {
-				ids = append(ids, cobra.CompletionWithDesc(shortID(s.SessionID), s.Label+" "+s.ClientName))
+				ids = offer(ids, shortID(s.SessionID), s.Label+" "+s.ClientName)
 			}
 		}
 	})

@@ -109,6 +109,7 @@ type target struct {
 // A connection is a session with a server, and what is to be done at its end.
 type connection struct {
 	*client.Client
+	flags  *serverFlags // that named the server
 	server target
 	status *terminal.StatusLine // may be nil
 	ended  sync.Once
@@ -132,7 +133,7 @@ func (f *serverFlags) dial(ctx context.Context, status *terminal.StatusLine, o c
 	if f.wait > 0 && !isNamed {
 		return nil, usageError{errors.New("--wait needs a server to wait for; name one with --url or " + envURL)}
 	}
-	c := &connection{server: target{address: a, kind: kindNamed}, status: status}
+	c := &connection{flags: f, server: target{address: a, kind: kindNamed}, status: status}
 	if !isNamed {
 		if c.server, err = otherwise(ctx); err != nil {
 			return nil, err

@@ -161,11 +161,11 @@ func (f *copyFlags) copy(cmd *cobra.Command, sources []copy.Location, destinatio
 	if err == nil {
 		return r.summary(lost)
 	}
-	return copyFailure(ctx, err, resumable, destination)
+	return f.failure(ctx, err, resumable, destination)
 }
 
-// copyFailure is the exit code of a copy that has ended early, and what the user can do about it.
-func copyFailure(ctx context.Context, err error, resumable bool, destination copy.Location) error {
+// failure is the exit code of a copy that has ended early, and what the user can do about it.
+func (f *copyFlags) failure(ctx context.Context, err error, resumable bool, destination copy.Location) error {
 	const again = "; the same command again goes on where it was"
 	switch s, interrupted := errors.AsType[terminal.SignalError](context.Cause(ctx)); {
 	case interrupted && resumable:
@@ -179,7 +179,7 @@ func copyFailure(ctx context.Context, err error, resumable bool, destination cop
 	case errors.Is(err, copy.ErrNoAttributes):
 		return fmt.Errorf("%w, so that -p cannot keep them; copy without -p", err)
 	case errors.Is(err, copy.ErrMissingDirectory) && destination.Remote:
-		return fmt.Errorf("%w; make it with `tether fs mkdir -p %s`", err, destination.Path)
+		return fmt.Errorf("%w; make it with %s", err, f.commandLine("fs", "mkdir", "-p", destination.Path))
 	case errors.Is(err, copy.ErrMissingDirectory):
 		return fmt.Errorf("%w; make it with `mkdir -p`", err)
 	}

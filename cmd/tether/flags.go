@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -34,6 +35,18 @@ func onlyOnce(fs *pflag.FlagSet) {
 			f.Value = &once{Value: f.Value}
 		}
 	})
+}
+
+// allowRepeats undoes onlyOnce for all commands: cobra parses the flags twice when it completes a command line.
+func allowRepeats(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if o, ok := f.Value.(*once); ok {
+			f.Value = o.Value
+		}
+	})
+	for _, sub := range cmd.Commands() {
+		allowRepeats(sub)
+	}
 }
 
 // byteSize is a number of bytes with an optional unit: 64MiB, 64M, 67108864.

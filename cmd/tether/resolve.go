@@ -15,20 +15,20 @@ import (
 // resolve finds the process that a person means: by its name, or SESSION/NAME, where
 // the beginning of the session's id is enough. Among several of a name, the newest that
 // has not ended is meant, or the newest of all if all have ended.
-func resolve(processes []wire.ProcessInfo, id string) (*wire.ProcessInfo, error) {
+func resolve(f *serverFlags, processes []wire.ProcessInfo, id string) (*wire.ProcessInfo, error) {
 	found := named(processes, id)
 	if len(found) == 0 {
-		return nil, unknown(processes, id)
+		return nil, unknown(f, processes, id)
 	}
 	return found[0], nil
 }
 
 // resolveOnly is resolve for commands that end a process: it refuses a name that several
 // running processes have.
-func resolveOnly(processes []wire.ProcessInfo, id string) (*wire.ProcessInfo, error) {
+func resolveOnly(f *serverFlags, processes []wire.ProcessInfo, id string) (*wire.ProcessInfo, error) {
 	found := named(processes, id)
 	if len(found) < 2 || found[1].State == wire.StateClosed {
-		return resolve(processes, id)
+		return resolve(f, processes, id)
 	}
 	var ids []string
 	for _, p := range found {
@@ -72,7 +72,7 @@ func match(processes []wire.ProcessInfo, is func(*wire.ProcessInfo) bool) (found
 // maxSuggestions is how many names are offered to who has mistyped one.
 const maxSuggestions = 5
 
-func unknown(processes []wire.ProcessInfo, id string) error {
+func unknown(f *serverFlags, processes []wire.ProcessInfo, id string) error {
 	text := fmt.Sprintf("no process is called %q", id)
 	var near []string
 	for _, p := range processes {
@@ -83,14 +83,14 @@ func unknown(processes []wire.ProcessInfo, id string) error {
 	if len(near) > 0 {
 		return errors.New(text + "; there is " + strings.Join(near, ", "))
 	}
-	return errors.New(text + "; `tether ps` lists all processes")
+	return errors.New(text + "; " + f.commandLine("ps") + " lists all processes")
 }
 
 // shortID is as much of a session's id as is enough for people.
 func shortID(id string) string { return id[:min(len(id), 8)] }
 
 // resolveSession finds a session by the beginning of its public id, or by its label.
-func resolveSession(sessions []wire.SessionInfo, id string) (*wire.SessionInfo, error) {
+func resolveSession(f *serverFlags, sessions []wire.SessionInfo, id string) (*wire.SessionInfo, error) {
 	var found []*wire.SessionInfo
 	for i := range sessions {
 		s := &sessions[i]
@@ -103,7 +103,7 @@ func resolveSession(sessions []wire.SessionInfo, id string) (*wire.SessionInfo, 
 	}
 	switch len(found) {
 	case 0:
-		return nil, fmt.Errorf("no session is called %q; `tether sessions` lists all sessions", id)
+		return nil, fmt.Errorf("no session is called %q; %s lists all sessions", id, f.commandLine("sessions"))
 	case 1:
 		return found[0], nil
 	}
@@ -121,7 +121,7 @@ func nameIsFree(ctx context.Context, conn *connection, name string) error {
 	}
 	for _, p := range processes {
 		if p.ProcessID == name && p.State == wire.StateRunning {
-			return fmt.Errorf("a process called %q is running already (session %s); choose another name with --name, or end it with `tether kill %[1]s`", name, shortID(p.SessionID))
+			return fmt.Errorf("a process called %q is running already (session %s); choose another name with --name, or end it with %s", name, shortID(p.SessionID), conn.flags.commandLine("kill", name))
 		}
 	}
 	return nil
@@ -132,10 +132,10 @@ func find(ctx context.Context, conn *connection, id string) (*wire.ProcessInfo, 
 	return findBy(ctx, conn, id, resolve)
 }
 
-func findBy(ctx context.Context, conn *connection, id string, choose func([]wire.ProcessInfo, string) (*wire.ProcessInfo, error)) (*wire.ProcessInfo, error) {
+func findBy(ctx context.Context, conn *connection, id string, choose func(*serverFlags, []wire.ProcessInfo, string) (*wire.ProcessInfo, error)) (*wire.ProcessInfo, error) {
 	processes, err := conn.Processes(ctx, "")
 	if err != nil {
 		return nil, err
 	}
-	return choose(processes, id)
+	return choose(conn.flags, processes, id)
 }

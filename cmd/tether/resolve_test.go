@@ -33,7 +33,7 @@ func TestResolve(t *testing.T) {
 		"web-3":    `no process is called "web-3"; there is web`,
 		"/web":     `no process is called "/web"`,
 	} {
-		p, err := resolve(processes, id)
+		p, err := resolve(&serverFlags{}, processes, id)
 		got := ""
 		if err != nil {
 			got = err.Error()
@@ -44,10 +44,10 @@ func TestResolve(t *testing.T) {
 			t.Errorf("%q: %s", id, got)
 		}
 	}
-	if p, err := resolveOnly(processes, "web"); err == nil || !strings.Contains(err.Error(), "bbbb2222/web, aaaa1111/web") {
+	if p, err := resolveOnly(&serverFlags{}, processes, "web"); err == nil || !strings.Contains(err.Error(), "bbbb2222/web, aaaa1111/web") {
 		t.Errorf("of two that run: %+v, %v", p, err)
 	}
-	if p, err := resolveOnly(processes, "job"); err != nil || p.SessionID != "dddd4444dddd" {
+	if p, err := resolveOnly(&serverFlags{}, processes, "job"); err != nil || p.SessionID != "dddd4444dddd" {
 		t.Errorf("of one that runs: %+v, %v", p, err)
 	}
 }
@@ -56,7 +56,7 @@ func TestResolveSession(t *testing.T) {
 	t.Parallel()
 	sessions := []wire.SessionInfo{{SessionID: "aaaa11"}, {SessionID: "aaaa22", Label: "web"}, {SessionID: "aaaa"}}
 	for id, want := range map[string]string{"aaaa": "aaaa", "aaaa1": "aaaa11", "web": "aaaa22", "aaa": "", "x": "", "": ""} {
-		s, err := resolveSession(sessions, id)
+		s, err := resolveSession(&serverFlags{}, sessions, id)
 		if (err != nil) != (want == "") || err == nil && s.SessionID != want {
 			t.Errorf("%q: %+v, %v", id, s, err)
 		}

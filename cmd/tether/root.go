@@ -92,6 +92,9 @@ func newRoot(args []string, stdin, stdout *os.File, stderr io.Writer) *cobra.Com
 	root.CompletionOptions.DisableDefaultCmd = true // ours has words of its own
 	root.SuggestionsMinimumDistance = 2
 	addCommands(root, args, stdin, stdout)
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		allowRepeats(root)
+	}
 	root.Flags().BoolVar(&showVersion, "version", false, "print the version")
 	return root
 }

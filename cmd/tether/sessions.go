@@ -59,7 +59,7 @@ func newSessions() *cobra.Command {
 func endSessions(cmd *cobra.Command, conn *connection, all []wire.SessionInfo, ids []string) error {
 	var failures []error
 	for _, id := range ids {
-		s, err := resolveSession(all, id)
+		s, err := resolveSession(conn.flags, all, id)
 		if err == nil {
 			err = conn.EndSession(cmd.Context(), s.SessionID)
 		}

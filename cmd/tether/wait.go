@@ -108,10 +108,10 @@ func remove(ctx context.Context, conn *connection, id string, force bool) error 
 		case s.SessionID != p.SessionID:
 			continue
 		case s.Attached || s.Processes > 1 || s.ClientName != clientName || s.Label != "" && s.Label != p.ProcessID:
-			return fmt.Errorf("%s belongs to a session of %s (%s), not to `tether run --detach`; `tether kill` ends the process, `tether sessions --end %s` the session",
-				id, s.ClientName, shortID(s.SessionID), shortID(s.SessionID))
+			return fmt.Errorf("%s belongs to a session of %s (%s), not to `tether run --detach`; %s ends the process, %s the session",
+				id, s.ClientName, shortID(s.SessionID), conn.flags.commandLine("kill", id), conn.flags.commandLine("sessions", "--end", shortID(s.SessionID)))
 		case p.State == wire.StateRunning && !force:
-			return fmt.Errorf("%s is still running; end it with `tether kill %s`, or use --force", id, id)
+			return fmt.Errorf("%s is still running; end it with %s, or use --force", id, conn.flags.commandLine("kill", id))
 		}
 		return conn.EndSession(ctx, s.SessionID)
 	}

@@ -156,7 +156,6 @@ func (s *Session) Stream(p Process, sources []Events, in *Input, signals <-chan 
 // broken output. left tells that the user wants to leave; it may be nil.
 func (s *Session) carry(p Process, sources []Events, signals <-chan os.Signal, left <-chan error) Ending {
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	results := make(chan copied, len(sources))
 	broken := make(chan error, len(sources))
 	var tasks sync.WaitGroup
