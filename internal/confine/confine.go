@@ -373,7 +373,7 @@ func (c *Confiner) Compile(r Request, verdict Verdict) (*sandbox.Policy, *sandbo
 
 // Placeholder reports whether a name that exists does so only because a sandbox
 // holds it.
-func (c *Confiner) Placeholder(path string) bool { return c.ledger.Snapshot()(path) }
+func (c *Confiner) Placeholder(path string) bool { return c.ledger.Holds(path) }
 
 // startsThroughProc reports whether the last stage can be executed through its
 // descriptor.
@@ -390,7 +390,7 @@ func (c *Confiner) compile(r Request, verdict Verdict, runtime []string) (*sandb
 		Cwd: r.Spec.Dir, Env: r.Spec.Env,
 		Private: c.config.Private, Runtime: runtime, User: user,
 		EnforceManagedNetwork: r.EnforceManagedNetwork, AllUnixSockets: r.AllUnixSockets,
-		Placeholder:    c.ledger.Snapshot(),
+		Placeholder:    c.ledger.Holds,
 		NoPlaceholders: r.NoPlaceholders,
 		Covers:         verdict.Seals,
 		Root:           os.Geteuid() == 0,

@@ -290,7 +290,7 @@ type launch struct {
 	files       []*os.File // for the launcher; closed once it runs
 	channel     *stage.Channel
 	diagnostics *os.File // what the launcher says
-	hold        *placeholder.Hold
+	lease       *placeholder.Lease
 	placed      bool
 	gate        Gate // nil: there is no way out
 	listens     int  // how many listeners the gate is to get
@@ -427,7 +427,7 @@ func (l *launch) holdPlaceholders() (err error) {
 	case made > maxPlaceholders:
 		return sandbox.Unenforceable("%d names that do not exist would have to be held, at most %d can be", made, maxPlaceholders)
 	}
-	if l.hold, err = l.confiner.ledger.Hold(wants); err != nil {
+	if l.lease, err = l.confiner.ledger.Acquire(wants); err != nil {
 		if _, exists := errors.AsType[*placeholder.ChangedError](err); exists {
 			return &movedError{err}
 		}
@@ -516,8 +516,8 @@ func (l *launch) end() {
 	if l.diagnostics != nil {
 		l.diagnostics.Close()
 	}
-	if l.hold != nil {
-		l.hold.Release()
+	if l.lease != nil {
+		l.lease.Release()
 	}
 	for _, one := range l.listeners {
 		one.Close()

@@ -26,9 +26,9 @@ const childEnv = "PLACEHOLDER_TEST_SERVER"
 func TestMain(m *testing.M) {
 	if args := strings.SplitN(os.Getenv(childEnv), ":", 3); len(args) == 3 {
 		l, err := Open(args[1], nil)
-		var h *Hold
+		var h *Lease
 		if err == nil {
-			h, err = l.Hold([]Want{{Path: args[2], Dir: true, Exists: args[0] == "guard"}})
+			h, err = l.Acquire([]Want{{Path: args[2], Dir: true, Exists: args[0] == "guard"}})
 		}
 		fmt.Println("held", err)
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
@@ -40,23 +40,23 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// A bench is a workspace and a registry.
-type bench struct {
+// A fixture is a workspace and a registry.
+type fixture struct {
 	testing.TB
 	ws, registry string
 	ledgers      int  // open ones
 	littered     bool // the registry has what is not ours
 }
 
-func newBench(t testing.TB) *bench {
+func newFixture(t testing.TB) *fixture {
 	ws, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bench{TB: t, ws: ws, registry: filepath.Join(t.TempDir(), "registry")}
+	return &fixture{TB: t, ws: ws, registry: filepath.Join(t.TempDir(), "registry")}
 }
 
-func (b *bench) open() *Ledger {
+func (b *fixture) open() *Ledger {
 	b.Helper()
 	l, err := Open(b.registry, slog.New(slog.NewTextHandler(b.Output(), nil)))
 	if err != nil {
@@ -72,13 +72,13 @@ func (b *bench) open() *Ledger {
 	return l
 }
 
-func (b *bench) path(name string) string { return filepath.Join(b.ws, name) }
-func (b *bench) dir(name string) Want    { return Want{Path: b.path(name), Dir: true} }
-func (b *bench) file(name string) Want   { return Want{Path: b.path(name)} }
+func (b *fixture) path(name string) string { return filepath.Join(b.ws, name) }
+func (b *fixture) dir(name string) Want    { return Want{Path: b.path(name), Dir: true} }
+func (b *fixture) file(name string) Want   { return Want{Path: b.path(name)} }
 
-func (b *bench) hold(l *Ledger, wants ...Want) *Hold {
+func (b *fixture) hold(l *Ledger, wants ...Want) *Lease {
 	b.Helper()
-	h, err := l.Hold(wants)
+	h, err := l.Acquire(wants)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func (b *bench) hold(l *Ledger, wants ...Want) *Hold {
 }
 
 // must is for steps of the host.
-func (b *bench) must(err error) {
+func (b *fixture) must(err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)
@@ -94,7 +94,7 @@ func (b *bench) must(err error) {
 }
 
 // there checks what the workspace has.
-func (b *bench) there(names ...string) {
+func (b *fixture) there(names ...string) {
 	b.Helper()
 	if got, want := strings.Join(list(b, b.ws), " "), strings.Join(names, " "); got != want {
 		b.Errorf("workspace has %q, want %q", got, want)
@@ -103,7 +103,7 @@ func (b *bench) there(names ...string) {
 
 // clean checks that the registry stands for nothing. What is kept for the next
 // use goes with the ledgers, which open sees to.
-func (b *bench) clean() {
+func (b *fixture) clean() {
 	b.Helper()
 	for _, name := range list(b, b.registry) {
 		data, err := os.ReadFile(filepath.Join(b.registry, name))
@@ -127,28 +127,28 @@ func list(t testing.TB, dir string) (names []string) {
 }
 
 // entry writes a registry file as a server that crashed would have left it.
-func (b *bench) entry(path string, lines ...string) {
+func (b *fixture) entry(path string, lines ...string) {
 	b.Helper()
 	b.must(os.MkdirAll(b.registry, 0o700))
 	b.must(os.WriteFile(filepath.Join(b.registry, registryName(path)), []byte(strings.Join(lines, "")), 0o600))
 }
 
 // server starts a process that holds a directory; the function kills it.
-func (b *bench) server(name string) (kill func()) {
+func (b *fixture) server(name string) (kill func()) {
 	b.Helper()
 	return b.spawn("hold", b.registry, name, nil).kill
 }
 
 // A server is another process with a Hold.
 type server struct {
-	bench   *bench
+	fixture *fixture
 	kill    func()
 	stdin   io.Writer
 	answers *bufio.Reader
 }
 
 // start starts a server with a verb of childEnv, as another user if one is named.
-func (b *bench) start(verb, registry, name string, user *syscall.Credential) server {
+func (b *fixture) start(verb, registry, name string, user *syscall.Credential) server {
 	b.Helper()
 	cmd := exec.Command("/proc/self/exe") // which another user may execute wherever it lies
 	cmd.Env = append(os.Environ(), childEnv+"="+verb+":"+registry+":"+b.path(name))
@@ -169,7 +169,7 @@ func (b *bench) start(verb, registry, name string, user *syscall.Credential) ser
 }
 
 // spawn is start for a server that has to succeed.
-func (b *bench) spawn(verb, registry, name string, user *syscall.Credential) server {
+func (b *fixture) spawn(verb, registry, name string, user *syscall.Credential) server {
 	b.Helper()
 	s := b.start(verb, registry, name, user)
 	if line := s.line(); line != "held <nil>" {
@@ -180,33 +180,33 @@ func (b *bench) spawn(verb, registry, name string, user *syscall.Credential) ser
 
 // line is the next thing that the server says.
 func (s server) line() string {
-	s.bench.Helper()
+	s.fixture.Helper()
 	line, err := s.answers.ReadString('\n')
-	s.bench.must(err)
+	s.fixture.must(err)
 	return strings.TrimSuffix(line, "\n")
 }
 
 func (s server) release() {
-	s.bench.Helper()
+	s.fixture.Helper()
 	_, err := io.WriteString(s.stdin, "\n")
-	s.bench.must(err)
+	s.fixture.must(err)
 	if line := s.line(); line != "released" {
-		s.bench.Fatalf("server said %q", line)
+		s.fixture.Fatalf("server said %q", line)
 	}
 }
 
 // keeps checks that a sweep leaves a name, drops its entry and calls it real.
-func (b *bench) keeps(name string) {
+func (b *fixture) keeps(name string) {
 	b.Helper()
 	l := b.open()
 	b.there(name)
 	b.clean()
-	if l.Snapshot()(b.path(name)) {
+	if l.Holds(b.path(name)) {
 		b.Errorf("%s passes for a placeholder", name)
 	}
 }
 
-func (b *bench) born(name string) int64 {
+func (b *fixture) born(name string) int64 {
 	b.Helper()
 	var st unix.Statx_t
 	b.must(unix.Statx(unix.AT_FDCWD, b.path(name), unix.AT_SYMLINK_NOFOLLOW, unix.STATX_BTIME, &st))
@@ -221,12 +221,12 @@ func isChanged(err error) bool {
 	return ok
 }
 
-func BenchmarkHoldRelease(b *testing.B) {
-	bb := newBench(b)
+func BenchmarkAcquireRelease(b *testing.B) {
+	bb := newFixture(b)
 	l := bb.open()
 	wants := eight(bb)
 	for b.Loop() {
-		h, err := l.Hold(wants)
+		h, err := l.Acquire(wants)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -234,8 +234,8 @@ func BenchmarkHoldRelease(b *testing.B) {
 	}
 }
 
-func BenchmarkHoldReleaseShared(b *testing.B) {
-	bb := newBench(b)
+func BenchmarkAcquireReleaseShared(b *testing.B) {
+	bb := newFixture(b)
 	l := bb.open()
 	wants := eight(bb)
 	defer bb.hold(l, wants...).Release()
@@ -244,7 +244,7 @@ func BenchmarkHoldReleaseShared(b *testing.B) {
 	}
 }
 
-func eight(b *bench) (wants []Want) {
+func eight(b *fixture) (wants []Want) {
 	b.must(os.Mkdir(b.path("tmp"), 0o755))
 	for _, dir := range []string{"", "tmp/"} {
 		for _, name := range []string{".git", ".agents", ".codex", ".aws"} {
@@ -254,19 +254,19 @@ func eight(b *bench) (wants []Want) {
 	return wants
 }
 
-func BenchmarkSnapshotMiss(b *testing.B) {
-	bb := newBench(b)
-	has := bb.open().Snapshot()
+func BenchmarkHoldsMiss(b *testing.B) {
+	bb := newFixture(b)
+	has := bb.open().Holds
 	for b.Loop() {
 		has(bb.ws)
 	}
 }
 
-func BenchmarkSnapshotHit(b *testing.B) {
-	bb := newBench(b)
+func BenchmarkHoldsHit(b *testing.B) {
+	bb := newFixture(b)
 	l := bb.open()
 	defer bb.hold(l, bb.dir(".git")).Release()
-	has := l.Snapshot()
+	has := l.Holds
 	for b.Loop() {
 		has(bb.path(".git"))
 	}

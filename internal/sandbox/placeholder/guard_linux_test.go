@@ -19,14 +19,14 @@ import (
 )
 
 // elsewhere is the same workspace for a server with another registry.
-func (b *bench) elsewhere() *bench {
-	return &bench{TB: b.TB, ws: b.ws, registry: filepath.Join(b.TempDir(), "registry")}
+func (b *fixture) elsewhere() *fixture {
+	return &fixture{TB: b.TB, ws: b.ws, registry: filepath.Join(b.TempDir(), "registry")}
 }
 
-func (b *bench) existing(name string) Want { return Want{Path: b.path(name), Exists: true} }
+func (b *fixture) existing(name string) Want { return Want{Path: b.path(name), Exists: true} }
 
 // gone waits for a name to go: the ledger that made it finds out by itself.
-func (b *bench) gone(name string) {
+func (b *fixture) gone(name string) {
 	b.Helper()
 	for {
 		if _, err := os.Lstat(b.path(name)); errors.Is(err, fs.ErrNotExist) {
@@ -47,16 +47,16 @@ func quiet(l *Ledger) *Ledger {
 // A placeholder that another registry's sandbox builds on stays, and goes at
 // the maker's next chance.
 func TestGuardOutlivesMaker(t *testing.T) {
-	chances := map[string]func(b *bench, l *Ledger){
-		"release": func(b *bench, l *Ledger) { b.hold(l, b.dir(".aws")).Release() },
-		"hold":    func(b *bench, l *Ledger) { b.hold(l, b.dir(".git"), b.file("notes")).Release() },
-		"sweep":   func(b *bench, l *Ledger) { b.must(l.Sweep()) },
-		"close":   func(b *bench, l *Ledger) { b.must(l.Close()) },
-		"open":    func(b *bench, l *Ledger) { b.open() },
+	chances := map[string]func(b *fixture, l *Ledger){
+		"release": func(b *fixture, l *Ledger) { b.hold(l, b.dir(".aws")).Release() },
+		"hold":    func(b *fixture, l *Ledger) { b.hold(l, b.dir(".git"), b.file("notes")).Release() },
+		"sweep":   func(b *fixture, l *Ledger) { b.must(l.Sweep()) },
+		"close":   func(b *fixture, l *Ledger) { b.must(l.Close()) },
+		"open":    func(b *fixture, l *Ledger) { b.open() },
 	}
 	for name, chance := range chances {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			other := b.elsewhere()
 			maker, guardian := quiet(b.open()), other.open()
 			made := b.hold(maker, b.dir(".git"), b.file("notes"))
@@ -81,7 +81,7 @@ func TestGuardOutlivesMaker(t *testing.T) {
 
 // Without another chance the maker finds out by itself, and Close waits for that.
 func TestGuardEnds(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	other := b.elsewhere()
 	maker, guardian := b.open(), other.open()
 	made := b.hold(maker, b.dir(".git"))
@@ -108,9 +108,9 @@ func TestGuardEnds(t *testing.T) {
 func TestGuardOrders(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {0, 2, 1, 3}} {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			maker, guardian := b.open(), b.elsewhere().open()
-			holds := []*Hold{b.hold(maker, b.dir(".git")), b.hold(guardian, b.existing(".git")),
+			holds := []*Lease{b.hold(maker, b.dir(".git")), b.hold(guardian, b.existing(".git")),
 				b.hold(maker, b.dir(".git")), b.hold(guardian, b.existing(".git"))}
 			before := b.inode(b.path(".git"))
 			for _, i := range order {
@@ -130,23 +130,23 @@ func TestGuardOrders(t *testing.T) {
 // The maker comes back while the guard is there, and leaves again after it:
 // now it is parked, and comes back from there.
 func TestGuardThenParked(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	maker, guardian := quiet(b.open()), b.elsewhere().open()
 	made := b.hold(maker, b.dir(".git"))
 	guards := b.hold(guardian, b.existing(".git"))
 	before := b.inode(b.path(".git"))
 	made.Release()
-	if left := b.parked(); len(left) > 0 {
+	if left := b.stashed(); len(left) > 0 {
 		t.Errorf("parked: %q", left)
 	}
-	if !maker.Snapshot()(b.path(".git")) {
+	if !maker.Holds(b.path(".git")) {
 		t.Error("our own passes for real")
 	}
 	made = b.hold(maker, b.dir(".git"))
 	guards.Release()
 	made.Release()
 	b.there()
-	if n := len(b.parked()); n != 1 {
+	if n := len(b.stashed()); n != 1 {
 		t.Fatalf("%d directories are parked", n)
 	}
 	made = b.hold(maker, b.dir(".git"))
@@ -164,7 +164,7 @@ func TestGuardThenParked(t *testing.T) {
 
 // Two ledgers of one process: what one guards in the other's registry.
 func TestGuardInOwnRegistry(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := quiet(b.open())
 	made := b.hold(l, b.dir(".git"))
 	guards := b.hold(l, b.existing(".git"))
@@ -176,7 +176,7 @@ func TestGuardInOwnRegistry(t *testing.T) {
 
 // A guard does not need to be released: it ends with Close, and with its process.
 func TestGuardHolderGoes(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	maker := quiet(b.open())
 	made := b.hold(maker, b.dir(".git"))
 	guardian := b.elsewhere().open()
@@ -191,18 +191,18 @@ func TestGuardHolderGoes(t *testing.T) {
 	b.must(maker.Sweep())
 	b.there()
 	b.clean()
-	if _, err := guardian.Hold([]Want{{Path: filepath.Dir(b.ws), Exists: true}}); err != nil {
+	if _, err := guardian.Acquire([]Want{{Path: filepath.Dir(b.ws), Exists: true}}); err != nil {
 		t.Errorf("needs no guard: %v", err)
 	}
 	b.must(os.Mkdir(b.path("empty"), 0o755))
-	if _, err := guardian.Hold([]Want{b.existing("empty")}); !errors.Is(err, ErrClosed) {
+	if _, err := guardian.Acquire([]Want{b.existing("empty")}); !errors.Is(err, ErrClosed) {
 		t.Errorf("guard after Close: %v", err)
 	}
 }
 
 // The maker was killed; whoever comes next finds the guard.
 func TestMakerCrashesUnderGuard(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.littered = true
 	b.server(".git")
 	kill := b.server(".aws")
@@ -223,15 +223,15 @@ func TestGuardOfAnotherUser(t *testing.T) {
 	}
 	const nobody = 65534
 	user := &syscall.Credential{Uid: nobody, Gid: nobody}
-	public := func(t *testing.T) *bench {
-		b := newBench(t)
+	public := func(t *testing.T) *fixture {
+		b := newFixture(t)
 		for _, dir := range []string{filepath.Dir(b.ws), filepath.Dir(filepath.Dir(b.registry))} {
 			b.must(os.Chmod(dir, 0o755))
 		}
 		b.must(os.Chmod(b.ws, 0o777|fs.ModeSticky))
 		return b
 	}
-	theirs := func(b *bench) string {
+	theirs := func(b *fixture) string {
 		dir := b.TempDir()
 		b.must(os.Chown(dir, nobody, nobody))
 		return filepath.Join(dir, "registry")
@@ -263,7 +263,7 @@ func TestGuardOfAnotherUser(t *testing.T) {
 
 func TestModesWhateverTheUmask(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))
-	b := newBench(t)
+	b := newFixture(t)
 	b.must(os.Chmod(b.ws, 0o755|fs.ModeSetgid))
 	h := b.hold(b.open(), b.dir(".git"), b.file("notes"))
 	defer h.Release()
@@ -284,7 +284,7 @@ func TestModesWhateverTheUmask(t *testing.T) {
 // What is not empty, or not a directory or file, cannot be a placeholder: no
 // descriptor is spent on it.
 func TestGuardNotNeeded(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	b.must(os.MkdirAll(b.path("dir/sub"), 0o755))
 	b.must(os.Mkdir(b.path("flat"), 0o755))
@@ -300,7 +300,7 @@ func TestGuardNotNeeded(t *testing.T) {
 	l.limit = 2
 	h = b.hold(l, b.existing("flat/file"), b.existing("flat/file"))
 	for _, want := range []Want{b.existing("flat/file"), b.dir(".git")} {
-		if _, err := l.Hold([]Want{want}); !errors.Is(err, ErrLimit) {
+		if _, err := l.Acquire([]Want{want}); !errors.Is(err, ErrLimit) {
 			t.Errorf("over the limit: %v", err)
 		}
 	}
@@ -310,19 +310,19 @@ func TestGuardNotNeeded(t *testing.T) {
 
 // The name is not what it was: plan again.
 func TestGuardChanged(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	b.must(os.Mkdir(b.path("dir"), 0o755))
 	b.must(os.Symlink("dir", b.path("link")))
 	b.must(os.WriteFile(b.path("file"), nil, 0o644))
 	for _, name := range []string{"missing", "missing/below", "file/below", "link", "link/below"} {
-		_, err := l.Hold([]Want{b.existing("dir"), b.existing(name)})
+		_, err := l.Acquire([]Want{b.existing("dir"), b.existing(name)})
 		changed, ok := errors.AsType[*ChangedError](err)
 		if !ok || changed.Path != b.path(name) || !strings.Contains(err.Error(), "changed since the sandbox was planned") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := l.Hold([]Want{{Path: "relative", Exists: true}}); err == nil || isChanged(err) {
+	if _, err := l.Acquire([]Want{{Path: "relative", Exists: true}}); err == nil || isChanged(err) {
 		t.Errorf("relative: %v", err)
 	}
 	if len(l.guards) != 0 {
@@ -333,7 +333,7 @@ func TestGuardChanged(t *testing.T) {
 	b.must(err)
 	defer unix.Close(fd)
 	b.must(unix.Flock(fd, unix.LOCK_EX))
-	if _, err := l.Hold([]Want{b.existing("dir")}); !isChanged(err) {
+	if _, err := l.Acquire([]Want{b.existing("dir")}); !isChanged(err) {
 		t.Errorf("locked: %v", err)
 	}
 	b.must(unix.Flock(fd, unix.LOCK_UN))
@@ -355,43 +355,43 @@ func TestGuardSwapped(t *testing.T) {
 	}
 	for _, was := range []string{"dir", "file"} {
 		for is, create := range kinds {
-			b := newBench(t)
+			b := newFixture(t)
 			b.must(kinds[was](b.path("x")))
-			sp, err := openSpot(b.path("x"))
+			de, err := openDirEntry(b.path("x"))
 			b.must(err)
-			seen, err := sp.look()
+			seen, err := de.stat()
 			b.must(err)
 			b.must(os.Rename(b.path("x"), b.path("was")))
 			b.must(create(b.path("x")))
-			g, err := sp.open(seen, unix.O_RDONLY)
+			f, err := de.open(seen, unix.O_RDONLY)
 			if !isChanged(asChange("x", err)) {
-				t.Errorf("%s was a %s: %v, %v", is, was, g, err)
+				t.Errorf("%s was a %s: %v, %v", is, was, f, err)
 			}
-			sp.close()
+			de.close()
 		}
 	}
 }
 
 // The object is opened, then removed, then locked: the lock is worth nothing.
 func TestLockAfterRemoval(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	for _, replace := range []bool{false, true} {
 		b.must(os.Mkdir(b.path("x"), 0o755))
-		sp, err := openSpot(b.path("x"))
+		de, err := openDirEntry(b.path("x"))
 		b.must(err)
-		seen, err := sp.look()
+		seen, err := de.stat()
 		b.must(err)
-		g, err := sp.open(seen, unix.O_RDONLY)
+		f, err := de.open(seen, unix.O_RDONLY)
 		b.must(err)
 		b.must(os.Rename(b.path("x"), b.path("was")))
 		if replace {
 			b.must(os.Mkdir(b.path("x"), 0o755))
 		}
-		if err := g.lock(sp, filelock.Shared); err != errMoved {
+		if err := f.lock(de, filelock.Shared); err != errMoved {
 			t.Errorf("lock: %v", err)
 		}
-		g.release()
-		sp.close()
+		f.release()
+		de.close()
 		os.Remove(b.path("x"))
 		b.must(os.Remove(b.path("was")))
 	}
@@ -400,7 +400,7 @@ func TestLockAfterRemoval(t *testing.T) {
 // An object of root that cannot be read or locked is an error. An unreadable object of the
 // user, or of another user, is no placeholder.
 func TestGuardUnreadable(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	b.must(os.Mkdir(b.path("mine"), 0))
 	b.must(os.Mkdir(b.path("theirs"), 0o700))
@@ -432,7 +432,7 @@ func TestGuardUnreadable(t *testing.T) {
 	b.must(os.Chmod(filepath.Dir(filepath.Dir(b.registry)), 0o755))
 	user := &syscall.Credential{Uid: nobody, Gid: nobody}
 	for name, want := range map[string]string{
-		"mine": "held <nil>", "theirs": errOpaque.Error(), "file": errOpaque.Error(), "full": "held <nil>", "deep": "held <nil>",
+		"mine": "held <nil>", "theirs": errUnreadable.Error(), "file": errUnreadable.Error(), "full": "held <nil>", "deep": "held <nil>",
 		"stranger's": "held <nil>", "stranger's file": "held <nil>", "locked": errLocked.Error(), "stranger's locked": "held <nil>",
 	} {
 		dir := b.TempDir()
@@ -447,14 +447,14 @@ func TestGuardUnreadable(t *testing.T) {
 
 // A placeholder that is guarded as a directory cannot become a file.
 func TestGuardKeepsKind(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := quiet(b.open())
 	made := b.hold(l, b.dir("x"))
 	guards := b.hold(b.elsewhere().open(), b.existing("x"))
 	made.Release()
-	_, err := l.Hold([]Want{b.file("x")})
+	_, err := l.Acquire([]Want{b.file("x")})
 	if _, ok := errors.AsType[*KindError](err); !ok {
-		t.Errorf("Hold: %v", err)
+		t.Errorf("Acquire: %v", err)
 	}
 	b.there("x")
 	guards.Release()
@@ -465,7 +465,7 @@ func TestGuardKeepsKind(t *testing.T) {
 // An entry whose maker crashed before it made anything takes the placeholder of
 // another registry for its own: it may share it, and not remove it.
 func TestTwoOwners(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	other := b.elsewhere()
 	b.entry(b.path(".git"), lineWant(b.dir(".git")), lineMake)
 	theirs := b.hold(quiet(other.open()), b.dir(".git"))
@@ -486,7 +486,7 @@ func TestTwoOwners(t *testing.T) {
 // after every Hold the name stays the same object until the Release, and in the
 // end nothing is left.
 func TestGuardStress(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	names := []string{".git", ".agents", "nope"}
 	var ledgers []*Ledger
 	var sandboxes sync.WaitGroup
@@ -498,7 +498,7 @@ func TestGuardStress(t *testing.T) {
 		for range 3 {
 			sandboxes.Go(func() {
 				for range 150 {
-					how := b.stranger(l, names[rand.IntN(len(names))])
+					how := b.holdOne(l, names[rand.IntN(len(names))])
 					mu.Lock()
 					count[how]++
 					mu.Unlock()
@@ -519,12 +519,12 @@ func TestGuardStress(t *testing.T) {
 
 // stranger plans and holds one name like a sandbox of a ledger that knows
 // nothing of the others, and looks whether it stays.
-func (b *bench) stranger(l *Ledger, name string) (how string) {
+func (b *fixture) holdOne(l *Ledger, name string) (how string) {
 	want := Want{Path: b.path(name), Dir: name != "nope"}
 	if _, err := os.Lstat(want.Path); err == nil {
-		want.Exists = !l.Snapshot()(want.Path)
+		want.Exists = !l.Holds(want.Path)
 	}
-	h, err := l.Hold([]Want{want})
+	h, err := l.Acquire([]Want{want})
 	if isChanged(err) {
 		return "changed"
 	}
@@ -554,7 +554,7 @@ func (b *bench) stranger(l *Ledger, name string) (how string) {
 }
 
 func BenchmarkGuard(b *testing.B) {
-	bb := newBench(b)
+	bb := newFixture(b)
 	l := bb.open()
 	bb.must(os.MkdirAll(bb.path("full/sub"), 0o755))
 	bb.must(os.Mkdir(bb.path("empty"), 0o755))
@@ -562,7 +562,7 @@ func BenchmarkGuard(b *testing.B) {
 		wants := []Want{bb.existing(name)}
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				h, err := l.Hold(wants)
+				h, err := l.Acquire(wants)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -14,12 +14,12 @@ import (
 
 // A server that is killed gives up its part at once, and the next one sweeps.
 func TestCrash(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	kill := b.server(".git")
 	b.there(".git")
 	l := b.open()
 	b.there(".git") // in use
-	if !l.Snapshot()(b.path(".git")) {
+	if !l.Holds(b.path(".git")) {
 		t.Error("the placeholder of another process passes for real")
 	}
 	kill()
@@ -31,10 +31,10 @@ func TestCrash(t *testing.T) {
 
 // What a killed server left is used again without a sweep.
 func TestCrashThenHold(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	b.server(".git")()
-	if !l.Snapshot()(b.path(".git")) {
+	if !l.Holds(b.path(".git")) {
 		t.Error("a dead server's placeholder passes for real")
 	}
 	b.hold(l, b.dir(".git")).Release()
@@ -48,7 +48,7 @@ func TestCrashThenHold(t *testing.T) {
 // The crash fell between making the name and noting its identity.
 func TestCrashBetweenMakeAndMade(t *testing.T) {
 	for _, dir := range []bool{true, false} {
-		b := newBench(t)
+		b := newFixture(t)
 		want := Want{Path: b.path("x"), Dir: dir}
 		create := func() {
 			if dir {
@@ -65,7 +65,7 @@ func TestCrashBetweenMakeAndMade(t *testing.T) {
 
 		b.entry(want.Path, lineWant(want), lineMake)
 		create()
-		if !l.Snapshot()(want.Path) {
+		if !l.Holds(want.Path) {
 			t.Error("passes for real")
 		}
 		b.hold(l, want).Release()
@@ -77,7 +77,7 @@ func TestCrashBetweenMakeAndMade(t *testing.T) {
 // An entry without an identity takes nothing that its maker cannot have made.
 func TestCrashBeforeMake(t *testing.T) {
 	t.Run("older", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		b.must(os.Mkdir(b.path("x"), 0o755))
 		b.entry(b.path("x"), lineWant(b.dir("x")), lineMake)
 		later := time.Now().Add(time.Second)
@@ -85,40 +85,40 @@ func TestCrashBeforeMake(t *testing.T) {
 		b.keeps("x")
 	})
 	t.Run("older, not swept", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		l := b.open()
 		b.must(os.Mkdir(b.path("x"), 0o755))
 		b.entry(b.path("x"), lineWant(b.dir("x")), lineMake)
 		later := time.Now().Add(time.Second)
 		b.must(os.Chtimes(filepath.Join(b.registry, registryName(b.path("x"))), later, later))
-		if !l.Snapshot()(b.path("x")) {
+		if !l.Holds(b.path("x")) {
 			t.Error("real, though its maker may be about to say that it made it")
 		}
-		if _, err := l.Hold([]Want{b.dir("x")}); !isChanged(err) {
-			t.Errorf("Hold: %v", err)
+		if _, err := l.Acquire([]Want{b.dir("x")}); !isChanged(err) {
+			t.Errorf("Acquire: %v", err)
 		}
 		b.keeps("x")
 	})
 	t.Run("content", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		b.entry(b.path("x"), lineWant(b.dir("x")), lineMake)
 		b.must(os.MkdirAll(b.path("x/y"), 0o755))
 		b.keeps("x")
 	})
 	t.Run("file content", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		b.entry(b.path("x"), lineWant(b.file("x")), lineMake)
 		b.must(os.WriteFile(b.path("x"), []byte("y"), 0o644))
 		b.keeps("x")
 	})
 	t.Run("kind", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		b.entry(b.path("x"), lineWant(b.dir("x")), lineMake)
 		b.must(os.WriteFile(b.path("x"), nil, 0o644))
 		b.keeps("x")
 	})
 	t.Run("link", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		b.entry(b.path("x"), lineWant(b.file("x")), lineMake)
 		b.must(os.Symlink("nowhere", b.path("x")))
 		b.keeps("x")
@@ -127,14 +127,14 @@ func TestCrashBeforeMake(t *testing.T) {
 		if os.Geteuid() != 0 {
 			t.Skip("needs root to give a directory away")
 		}
-		b := newBench(t)
+		b := newFixture(t)
 		b.entry(b.path("x"), lineWant(b.dir("x")), lineMake)
 		b.must(os.Mkdir(b.path("x"), 0o755))
 		b.must(os.Chown(b.path("x"), 65534, 65534))
 		b.keeps("x")
 	})
 	t.Run("failed", func(t *testing.T) {
-		b := newBench(t)
+		b := newFixture(t)
 		b.entry(b.path("x"), lineWant(b.dir("x")), lineMake, lineGone)
 		b.must(os.Mkdir(b.path("x"), 0o755))
 		b.keeps("x")
@@ -143,10 +143,10 @@ func TestCrashBeforeMake(t *testing.T) {
 
 // The host fills a placeholder: it is the host's from then on.
 func TestContentAppears(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	h := b.hold(l, b.dir(".git"), b.file("notes"))
-	has := l.Snapshot()
+	has := l.Holds
 	if !has(b.path(".git")) || !has(b.path("notes")) {
 		t.Error("placeholders pass for real")
 	}
@@ -157,9 +157,9 @@ func TestContentAppears(t *testing.T) {
 	}
 	var changed *ChangedError
 	for _, ledger := range []*Ledger{l, b.open()} {
-		_, err := ledger.Hold([]Want{b.dir(".aws"), b.dir(".git")})
+		_, err := ledger.Acquire([]Want{b.dir(".aws"), b.dir(".git")})
 		if !errors.As(err, &changed) || changed.Path != b.path(".git") {
-			t.Errorf("Hold: %v", err)
+			t.Errorf("Acquire: %v", err)
 		}
 		b.there(".git", "notes")
 	}
@@ -171,11 +171,11 @@ func TestContentAppears(t *testing.T) {
 // Once a later sandbox has built on the content, emptying it changes nothing.
 func TestContentAppearsAndGoes(t *testing.T) {
 	for _, asked := range []bool{true, false} {
-		b := newBench(t)
+		b := newFixture(t)
 		l := b.open()
 		h := b.hold(l, b.dir(".git"))
 		b.must(os.Mkdir(b.path(".git/objects"), 0o755))
-		if asked && l.Snapshot()(b.path(".git")) {
+		if asked && l.Holds(b.path(".git")) {
 			t.Error("content passes for a placeholder")
 		}
 		b.must(os.Remove(b.path(".git/objects")))
@@ -192,7 +192,7 @@ func TestContentAppearsAndGoes(t *testing.T) {
 // The host replaces a placeholder. Filesystems like to use the number of the
 // removed inode again, so the number alone does not tell.
 func TestReplaced(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	h := b.hold(l, b.dir(".git"))
 	before := b.born(".git")
@@ -204,11 +204,11 @@ func TestReplaced(t *testing.T) {
 		}
 		b.must(os.Remove(b.path(".git")))
 	}
-	if l.Snapshot()(b.path(".git")) {
+	if l.Holds(b.path(".git")) {
 		t.Error("passes for a placeholder")
 	}
-	if _, err := l.Hold([]Want{b.dir(".git")}); !isChanged(err) {
-		t.Errorf("Hold: %v", err)
+	if _, err := l.Acquire([]Want{b.dir(".git")}); !isChanged(err) {
+		t.Errorf("Acquire: %v", err)
 	}
 	h.Release()
 	b.there(".git")
@@ -220,7 +220,7 @@ func TestReplaced(t *testing.T) {
 func TestRemovedWhileInUse(t *testing.T) {
 	for _, two := range []bool{false, true} {
 		for _, firstLeaves := range []bool{false, true} {
-			b := newBench(t)
+			b := newFixture(t)
 			l := b.open()
 			other := l
 			if two {
@@ -245,7 +245,7 @@ func TestRemovedWhileInUse(t *testing.T) {
 // Several sandboxes find at once that a placeholder in use is gone: one makes
 // it, the others share that.
 func TestRemovedWhileInUseByMany(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	var ledgers []*Ledger
 	for range 6 {
 		ledgers = append(ledgers, b.open())
@@ -253,16 +253,16 @@ func TestRemovedWhileInUseByMany(t *testing.T) {
 	for range 20 {
 		first := b.hold(ledgers[0], b.dir(".git"))
 		b.must(os.Remove(b.path(".git")))
-		if !ledgers[0].Snapshot()(b.path(".git")) {
+		if !ledgers[0].Holds(b.path(".git")) {
 			t.Error("a name that is gone passes for real")
 		}
 		stop := b.neverReal(ledgers[0], ".git")
-		var held [6]*Hold
+		var held [6]*Lease
 		var sandboxes sync.WaitGroup
 		for i, l := range ledgers {
 			sandboxes.Go(func() {
 				var err error
-				if held[i], err = l.Hold([]Want{b.dir(".git")}); err != nil {
+				if held[i], err = l.Acquire([]Want{b.dir(".git")}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -283,7 +283,7 @@ func TestRemovedWhileInUseByMany(t *testing.T) {
 }
 
 func TestRemovedByHost(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.must(os.Mkdir(b.path("sub"), 0o755))
 	h := b.hold(b.open(), b.dir(".git"), b.dir("sub/.git"))
 	b.must(os.Remove(b.path(".git")))
@@ -296,16 +296,16 @@ func TestRemovedByHost(t *testing.T) {
 // A real name that is as new as the journal line is not taken for ours: making
 // it failed.
 func TestRealNameInLastMoment(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	r, err := openRecord(filepath.Join(b.registry, registryName(b.path("x"))), unix.O_CREAT)
 	b.must(err)
 	b.must(r.add(lineWant(b.dir("x"))))
-	sp, err := openSpot(b.path("x"))
+	de, err := openDirEntry(b.path("x"))
 	b.must(err)
-	defer sp.close()
+	defer de.close()
 	b.must(os.Mkdir(b.path("x"), 0o755))
-	if _, err := put(r, sp, b.dir("x"), nothing); err != errExists {
+	if _, err := create(r, de, b.dir("x"), nothing); err != errExists {
 		t.Errorf("put: %v", err)
 	}
 	l.retire(r, nil, false)
@@ -316,7 +316,7 @@ func TestRealNameInLastMoment(t *testing.T) {
 // A command that puts a link in the place of a directory does not make us work
 // elsewhere.
 func TestParentBecomesLink(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	b.must(os.MkdirAll(b.path("a/b"), 0o755))
 	b.must(os.MkdirAll(b.path("elsewhere/b"), 0o755))
@@ -324,8 +324,8 @@ func TestParentBecomesLink(t *testing.T) {
 	b.must(os.Rename(b.path("a"), b.path("was")))
 	b.must(os.Symlink("elsewhere", b.path("a")))
 
-	if _, err := l.Hold([]Want{b.dir("a/b/.aws")}); !errors.Is(err, unix.ELOOP) {
-		t.Errorf("Hold: %v", err)
+	if _, err := l.Acquire([]Want{b.dir("a/b/.aws")}); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("Acquire: %v", err)
 	}
 	// What is behind the link is not ours; what was made is found where it is now.
 	b.must(os.Mkdir(b.path("elsewhere/b/.git"), 0o755))

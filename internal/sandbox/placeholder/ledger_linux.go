@@ -23,17 +23,17 @@ var (
 // A Ledger holds placeholders for the sandboxes of one server. It is safe for
 // concurrent use; a slow disk under one path delays only those who hold it.
 type Ledger struct {
-	dir   string
-	park  *os.File // see parked
-	log   *slog.Logger
-	limit int
+	dir      string
+	stashDir *os.File // see parked
+	log      *slog.Logger
+	limit    int
 
 	retries sync.WaitGroup // the goroutine that retries, see later
 	done    chan struct{}  // closed with the ledger
 
 	mu       sync.Mutex // guards the fields below
-	slots    map[string]*slot
-	guards   map[*grip]bool
+	names    map[string]*sharedName
+	guards   map[*lockedFile]bool
 	idle     map[string]bool // registry files that are kept though nobody may use them
 	busy     map[string]bool // registry files of placeholders that another ledger guards
 	retrying bool
@@ -41,15 +41,15 @@ type Ledger struct {
 	left     bool // Close has left placeholders that others guard
 }
 
-// A slot is this server's part in one placeholder.
-type slot struct {
+// A sharedName is this server's part in one placeholder.
+type sharedName struct {
 	path string
-	refs int // Holds that have it or want it; guarded by Ledger.mu
+	refs int // Leases that have it or want it; guarded by Ledger.mu
 
-	mu     sync.Mutex // guards the fields below; held over system calls
-	users  int        // Holds that have it
-	record record     // has the shared lock while there are users
-	grip   *grip      // the placeholder, while there are users
+	mu     sync.Mutex  // guards the fields below; held over system calls
+	users  int         // Leases that have it
+	record record      // has the shared lock while there are users
+	file   *lockedFile // the placeholder, while there are users
 }
 
 // Open returns the ledger in dir, which all servers of this user share, and
@@ -83,20 +83,20 @@ func newLedger(dir string, log *slog.Logger) (*Ledger, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	l := &Ledger{
-		dir: dir, log: log, limit: maxHeld, done: make(chan struct{}), slots: make(map[string]*slot),
-		guards: make(map[*grip]bool), idle: make(map[string]bool), busy: make(map[string]bool),
+		dir: dir, log: log, limit: maxHeld, done: make(chan struct{}), names: make(map[string]*sharedName),
+		guards: make(map[*lockedFile]bool), idle: make(map[string]bool), busy: make(map[string]bool),
 	}
-	if l.park, err = openPark(dir); err != nil {
+	if l.stashDir, err = openStash(dir); err != nil {
 		return nil, fmt.Errorf("placeholder ledger: %w", err)
 	}
 	return l, nil
 }
 
-// A Hold is a sandbox's part in its placeholders, and its guards.
-type Hold struct {
+// A Lease is a sandbox's part in its placeholders, and its guards.
+type Lease struct {
 	ledger  *Ledger
-	slots   []*slot
-	guards  []*grip
+	names   []*sharedName
+	guards  []*lockedFile
 	release sync.Once
 }
 
@@ -104,8 +104,8 @@ type Hold struct {
 // there, and guards what exists; all or none. If a name is not what it was when
 // the sandbox was planned, the error is a *[ChangedError]. Missing parents are
 // not made.
-func (l *Ledger) Hold(wants []Want) (*Hold, error) {
-	h := &Hold{ledger: l, slots: make([]*slot, 0, len(wants))}
+func (l *Ledger) Acquire(wants []Want) (*Lease, error) {
+	h := &Lease{ledger: l, names: make([]*sharedName, 0, len(wants))}
 	for _, want := range wants {
 		if err := h.add(want); err != nil {
 			h.Release()
@@ -115,41 +115,41 @@ func (l *Ledger) Hold(wants []Want) (*Hold, error) {
 	return h, nil
 }
 
-func (h *Hold) add(want Want) error {
+func (h *Lease) add(want Want) error {
 	if err := checkPath(want.Path); err != nil {
 		return err
 	}
 	if want.Exists {
-		g, err := h.ledger.guard(want.Path)
-		if g != nil {
-			h.guards = append(h.guards, g)
+		f, err := h.ledger.guard(want.Path)
+		if f != nil {
+			h.guards = append(h.guards, f)
 		}
 		return err
 	}
-	s, err := h.ledger.hold(want)
+	s, err := h.ledger.addUser(want)
 	if err == nil {
-		h.slots = append(h.slots, s)
+		h.names = append(h.names, s)
 	}
 	return err
 }
 
 // Release ends the sandbox's part; the last one removes the placeholder. Call it
 // when nothing runs in the sandbox any more. A second call does nothing.
-func (h *Hold) Release() {
+func (h *Lease) Release() {
 	h.release.Do(func() {
-		for _, g := range h.guards {
-			h.ledger.unguard(g)
+		for _, f := range h.guards {
+			h.ledger.unguard(f)
 		}
 		h.ledger.retry()                         // before new ones are added: those were just tried
-		for i := len(h.slots) - 1; i >= 0; i-- { // as they were made, backwards
-			h.ledger.release(h.slots[i])
+		for i := len(h.names) - 1; i >= 0; i-- { // as they were made, backwards
+			h.ledger.removeUser(h.names[i])
 		}
 	})
 }
 
-// hold adds a user to the slot of a path.
-func (l *Ledger) hold(want Want) (*slot, error) {
-	s, err := l.enter(want.Path)
+// hold adds a user to the sharedName of a path.
+func (l *Ledger) addUser(want Want) (*sharedName, error) {
+	s, err := l.addRef(want.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -158,9 +158,9 @@ func (l *Ledger) hold(want Want) (*slot, error) {
 	case l.isClosed():
 		err = ErrClosed
 	case s.users > 0:
-		s.grip, err = l.settle(s.record, want, false, s.grip)
+		s.file, err = l.ensure(s.record, want, false, s.file)
 	default:
-		s.record, s.grip, err = l.acquire(want)
+		s.record, s.file, err = l.acquireRecord(want)
 	}
 	if err == nil {
 		s.users++
@@ -169,51 +169,51 @@ func (l *Ledger) hold(want Want) (*slot, error) {
 	if err == nil {
 		return s, nil
 	}
-	l.leave(s)
+	l.dropRef(s)
 	return nil, err
 }
 
-// release takes a user away from a slot.
-func (l *Ledger) release(s *slot) {
+// release takes a user away from a sharedName.
+func (l *Ledger) removeUser(s *sharedName) {
 	s.mu.Lock()
 	if s.users > 0 { // else Close was here
 		s.users--
 		if s.users == 0 {
-			l.retire(s.record, s.grip, true)
-			s.grip = nil
+			l.retire(s.record, s.file, true)
+			s.file = nil
 		}
 	}
 	s.mu.Unlock()
-	l.leave(s)
+	l.dropRef(s)
 }
 
-// enter finds or makes the slot of a path and keeps it in the table until leave.
-func (l *Ledger) enter(path string) (*slot, error) {
+// enter finds or makes the sharedName of a path and keeps it in the table until leave.
+func (l *Ledger) addRef(path string) (*sharedName, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.slots[path]
+	s := l.names[path]
 	switch {
 	case l.closed:
 		return nil, ErrClosed
 	case s == nil && l.full():
 		return nil, fmt.Errorf("%w: %d are held", ErrLimit, l.limit)
 	case s == nil:
-		s = &slot{path: path}
-		l.slots[path] = s
+		s = &sharedName{path: path}
+		l.names[path] = s
 	}
 	s.refs++
 	return s, nil
 }
 
 // full reports whether the ledger holds as much as it may. The caller has l.mu.
-func (l *Ledger) full() bool { return len(l.slots)+len(l.guards) >= l.limit }
+func (l *Ledger) full() bool { return len(l.names)+len(l.guards) >= l.limit }
 
-func (l *Ledger) leave(s *slot) {
+func (l *Ledger) dropRef(s *sharedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.refs--
 	if s.refs == 0 {
-		delete(l.slots, s.path)
+		delete(l.names, s.path)
 	}
 }
 
@@ -233,8 +233,8 @@ func (l *Ledger) Close() error {
 		l.closed = true
 		close(l.done)
 	}
-	var open []*slot
-	for _, s := range l.slots {
+	var open []*sharedName
+	for _, s := range l.names {
 		open = append(open, s)
 	}
 	guards := l.guards
@@ -244,41 +244,41 @@ func (l *Ledger) Close() error {
 	l.idle, l.busy = nil, nil
 	l.mu.Unlock()
 	l.retries.Wait()
-	for g := range guards {
-		g.release()
+	for f := range guards {
+		f.release()
 	}
 	for _, s := range open {
 		s.mu.Lock() // a Hold under way ends first; one that comes later sees closed
 		if s.users > 0 {
 			s.users = 0
-			l.retire(s.record, s.grip, false)
-			s.grip = nil
+			l.retire(s.record, s.file, false)
+			s.file = nil
 		}
 		s.mu.Unlock()
 	}
 	for file := range left {
 		l.drop(file)
 	}
-	if err := l.park.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+	if err := l.stashDir.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return fmt.Errorf("placeholder ledger: %w", err)
 	}
 	return nil
 }
 
-// acquire returns the record of a path with a shared lock, its placeholder in
+// acquireRecord returns the record of a path with a shared lock, its placeholder in
 // place and locked too.
-func (l *Ledger) acquire(want Want) (record, *grip, error) {
+func (l *Ledger) acquireRecord(want Want) (record, *lockedFile, error) {
 	file := filepath.Join(l.dir, registryName(want.Path))
-	for w := (waiter{}); ; {
+	for w := (backoff{}); ; {
 		r, err := openRecord(file, unix.O_CREAT)
 		if err != nil {
 			return record{}, nil, err
 		}
-		g, done, err := l.join(r, want)
+		f, done, err := l.join(r, want)
 		if done {
-			return r, g, nil
+			return r, f, nil
 		}
-		guarded := l.retire(r, g, false)
+		guarded := l.retire(r, f, false)
 		switch {
 		case err == errOtherKind && guarded:
 			return record{}, nil, &KindError{want}
@@ -294,7 +294,7 @@ func (l *Ledger) acquire(want Want) (record, *grip, error) {
 // errOtherKind: somebody else is at work on it, or it is of no use; retire it and
 // try again.
 // What it returns is the caller's in any case.
-func (l *Ledger) join(r record, want Want) (g *grip, done bool, err error) {
+func (l *Ledger) join(r record, want Want) (f *lockedFile, done bool, err error) {
 	alone, err := r.lock(filelock.Exclusive)
 	if err == nil && !alone {
 		var shared bool
@@ -321,29 +321,29 @@ func (l *Ledger) join(r record, want Want) (g *grip, done bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	g, err = l.settle(r, want, alone, nil)
+	f, err = l.ensure(r, want, alone, nil)
 	if err != nil || !alone {
-		return g, err == nil, err
+		return f, err == nil, err
 	}
 	if shared, err := r.lock(filelock.Shared); !shared {
-		return g, false, err
+		return f, false, err
 	}
 	// Giving up the exclusive lock and taking the shared one need not be one step.
 	_, _, linked, err := r.stat()
-	return g, linked, err
+	return f, linked, err
 }
 
 // settle sees to it that the placeholder of a locked record is there and empty,
-// and returns a grip on it. If that is not the one that the caller has, the
+// and returns a lockedFile on it. If that is not the one that the caller has, the
 // caller's is released; after an error it is as it was.
 // Alone means that the lock is exclusive.
-func (l *Ledger) settle(r record, want Want, alone bool, have *grip) (*grip, error) {
-	sp, err := openSpot(want.Path)
+func (l *Ledger) ensure(r record, want Want, alone bool, have *lockedFile) (*lockedFile, error) {
+	de, err := openDirEntry(want.Path)
 	if err != nil {
 		return have, asChange(want.Path, err)
 	}
-	defer sp.close()
-	found, g, err := inPlace(r, sp, want, have)
+	defer de.close()
+	found, f, err := inPlace(r, de, want, have)
 	if !alone && (err != nil || found != made) {
 		// Others may be at work on it, so that entry and name did not match.
 		unlock, lockErr := lockRegistry(l.dir)
@@ -351,27 +351,27 @@ func (l *Ledger) settle(r record, want Want, alone bool, have *grip) (*grip, err
 			return have, lockErr
 		}
 		defer unlock()
-		found, g, err = inPlace(r, sp, want, have)
+		found, f, err = inPlace(r, de, want, have)
 	}
 	if err == nil && found == nothing && want.Dir {
-		g, err = l.parked(r).leave(r, sp)
+		f, err = l.stashOf(r).take(r, de)
 	}
-	if err == nil && g == nil {
-		g, err = put(r, sp, want, found)
+	if err == nil && f == nil {
+		f, err = create(r, de, want, found)
 	}
 	if err != nil {
 		return have, asChange(want.Path, err)
 	}
-	if g != have {
+	if f != have {
 		have.release()
 	}
-	return g, nil
+	return f, nil
 }
 
-// inPlace returns made and a grip if the placeholder is there as wanted. Else it
+// inPlace returns made and a lockedFile if the placeholder is there as wanted. Else it
 // has to be made: from nothing, or to the end because making it was cut short.
 // That is for one at a time.
-func inPlace(r record, sp spot, want Want, have *grip) (phase, *grip, error) {
+func inPlace(r record, de dirEntry, want Want, have *lockedFile) (phase, *lockedFile, error) {
 	got, err := r.read()
 	if err != nil {
 		return nothing, nil, err
@@ -379,17 +379,17 @@ func inPlace(r record, sp spot, want Want, have *grip) (phase, *grip, error) {
 	if got.want.Dir != want.Dir {
 		return nothing, nil, &KindError{want}
 	}
-	seen, err := sp.look()
+	seen, err := de.stat()
 	if err != nil {
 		return nothing, nil, err
 	}
-	switch judge(got.entry, seen, got.written) {
+	switch ownershipOf(got.entry, seen, got.written) {
 	case absent:
 		return nothing, nil, nil
 	case foreign:
 		return nothing, nil, errExists
 	}
-	empty, err := sp.empty(seen)
+	empty, err := de.empty(seen)
 	switch {
 	case err == unix.ENOENT:
 		return nothing, nil, nil
@@ -402,23 +402,23 @@ func inPlace(r record, sp spot, want Want, have *grip) (phase, *grip, error) {
 	case have != nil && have.id == seen.id:
 		return made, have, nil
 	}
-	g, err := sp.grasp(seen)
-	return made, g, err
+	f, err := de.openLocked(seen)
+	return made, f, err
 }
 
 // put makes the placeholder, or goes on with what a maker left that was cut
 // short. If it fails after the name was made, the entry says so, and who retires
 // it removes the name.
-func put(r record, sp spot, want Want, found phase) (*grip, error) {
-	var seen sight
+func create(r record, de dirEntry, want Want, found phase) (*lockedFile, error) {
+	var seen fileStat
 	var err error
 	if found == making {
-		seen, err = sp.look()
+		seen, err = de.stat()
 		if err == nil && !seen.there {
 			err = errMoved
 		}
 	} else if err = r.add(lineMake); err == nil {
-		seen, err = sp.make(want.Dir)
+		seen, err = de.make(want.Dir)
 		if err != nil {
 			r.add(lineGone) // else a later name of somebody else would pass for ours
 		}
@@ -429,24 +429,24 @@ func put(r record, sp spot, want Want, found phase) (*grip, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := sp.grasp(seen)
+	f, err := de.openLocked(seen)
 	if err != nil {
 		return nil, err
 	}
-	g.show(seen)
-	if err := r.add(lineMade(g.id)); err != nil {
-		g.release()
+	f.makeReadable(seen)
+	if err := r.add(lineMade(f.id)); err != nil {
+		f.release()
 		return nil, err
 	}
-	return g, nil
+	return f, nil
 }
 
-// retire gives up a record and its grip. If nobody else uses it, the placeholder
+// retire gives up a record and its lockedFile. If nobody else uses it, the placeholder
 // goes, and then the registry file, unless it is to be kept and can be. True:
 // the placeholder is ours to remove, but another ledger guards it.
-func (l *Ledger) retire(r record, g *grip, keep bool) (guarded bool) {
-	defer g.release()
-	g.unlock() // before the record's: whoever is alone with that finds no lock of ours here
+func (l *Ledger) retire(r record, f *lockedFile, keep bool) (guarded bool) {
+	defer f.release()
+	f.unlock() // before the record's: whoever is alone with that finds no lock of ours here
 	alone, err := r.lock(filelock.Exclusive)
 	if !alone {
 		r.close()
@@ -469,12 +469,12 @@ func (l *Ledger) retire(r record, g *grip, keep bool) (guarded bool) {
 		r.close()
 		return false
 	}
-	parked := l.parked(r)
-	switch err := removeOurs(got, parked, g, keep); err {
+	stashed := l.stashOf(r)
+	switch err := removeOurs(got, stashed, f, keep); err {
 	case nil:
 	case errLocked, errMoved:
 		r.close()
-		l.later(r.file)
+		l.retryLater(r.file)
 		return true
 	default:
 		// The entry stays: the next user of the name, or the next sweep, tries again.
@@ -484,10 +484,10 @@ func (l *Ledger) retire(r record, g *grip, keep bool) (guarded bool) {
 	}
 	if keep && r.cut(lineWant(got.want)) == nil {
 		r.close()
-		l.keep(r.file)
+		l.keepIdle(r.file)
 		return false
 	}
-	parked.remove(true)
+	stashed.remove(true)
 	r.remove()
 	return false
 }
@@ -495,34 +495,34 @@ func (l *Ledger) retire(r record, g *grip, keep bool) (guarded bool) {
 // removeOurs removes the placeholder of an entry that nobody uses, if it is ours and
 // empty, or parks it. No error: nothing of ours is there any more. errLocked or
 // errMoved: try again later.
-func removeOurs(got reading, parked parkedSpot, g *grip, keep bool) error {
+func removeOurs(got reading, stashed stash, f *lockedFile, keep bool) error {
 	if got.phase == nothing {
 		return nil
 	}
-	sp, seen, err := locate(got, g)
+	de, seen, err := locate(got, f)
 	if err != nil || !seen.there {
 		return err
 	}
-	defer sp.close()
+	defer de.close()
 	if !seen.mode.IsDir() && seen.size > 0 {
 		return nil
 	}
-	if g == nil || g.id != seen.id {
-		if g, err = sp.openOurs(seen); err == unix.ENOENT {
+	if f == nil || f.id != seen.id {
+		if f, err = de.openOurs(seen); err == unix.ENOENT {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		defer g.release()
+		defer f.release()
 	}
-	if err := g.lock(sp, filelock.Exclusive); err != nil {
+	if err := f.lock(de, filelock.Exclusive); err != nil {
 		return err
 	}
-	defer g.unlock() // before the record's: the next user may be given this very object
-	if keep && got.want.Dir && parked.enter(sp, seen) {
+	defer f.unlock() // before the record's: the next user may be given this very object
+	if keep && got.want.Dir && stashed.put(de, seen) {
 		return nil
 	}
-	switch err := sp.remove(got.want.Dir); err {
+	switch err := de.remove(got.want.Dir); err {
 	case unix.ENOENT, unix.ENOTEMPTY, unix.EEXIST: // gone, or in use in earnest
 		return nil
 	default:
@@ -531,30 +531,30 @@ func removeOurs(got reading, parked parkedSpot, g *grip, keep bool) error {
 }
 
 // locate finds the placeholder of an entry: under its name, or where somebody has
-// moved it to while we had a grip on it. Nothing is seen if it is not ours any more.
-func locate(got reading, g *grip) (spot, sight, error) {
-	at := func(path string) (spot, sight, error) {
-		sp, err := openSpot(path)
+// moved it to while we had a lockedFile on it. Nothing is seen if it is not ours any more.
+func locate(got reading, f *lockedFile) (dirEntry, fileStat, error) {
+	at := func(path string) (dirEntry, fileStat, error) {
+		de, err := openDirEntry(path)
 		if err != nil {
-			return spot{}, sight{}, err
+			return dirEntry{}, fileStat{}, err
 		}
-		seen, err := sp.look()
-		if err != nil || judge(got.entry, seen, got.written) != ours {
-			sp.close()
-			return spot{}, sight{}, err
+		seen, err := de.stat()
+		if err != nil || ownershipOf(got.entry, seen, got.written) != ours {
+			de.close()
+			return dirEntry{}, fileStat{}, err
 		}
-		return sp, seen, nil
+		return de, seen, nil
 	}
-	sp, seen, err := at(got.want.Path)
+	de, seen, err := at(got.want.Path)
 	if err == unix.ENOENT || err == unix.ENOTDIR {
 		err = nil
 	}
-	if seen.there || g == nil {
-		return sp, seen, err
+	if seen.there || f == nil {
+		return de, seen, err
 	}
-	moved, ok := g.path()
+	moved, ok := f.path()
 	if !ok || moved == got.want.Path {
-		return sp, seen, err
+		return de, seen, err
 	}
 	return at(moved)
 }
@@ -568,7 +568,7 @@ func (l *Ledger) Sweep() error {
 	for _, file := range files {
 		l.drop(file)
 	}
-	l.sweepPark()
+	l.sweepStash()
 	return nil
 }
 

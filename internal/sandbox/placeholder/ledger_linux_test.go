@@ -16,7 +16,7 @@ import (
 )
 
 func TestHoldAndRelease(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	h := b.hold(l, b.dir(".git"), b.file("nope"))
 	b.there(".git", "nope")
@@ -29,8 +29,8 @@ func TestHoldAndRelease(t *testing.T) {
 	h.Release()
 	b.there()
 	b.clean()
-	if len(l.slots) != 0 {
-		t.Errorf("slots left: %v", l.slots)
+	if len(l.names) != 0 {
+		t.Errorf("names left: %v", l.names)
 	}
 	b.hold(l).Release()
 }
@@ -40,13 +40,13 @@ func TestLastReleaseRemoves(t *testing.T) {
 	for _, two := range []bool{false, true} {
 		for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
 			t.Run(fmt.Sprint(two, order), func(t *testing.T) {
-				b := newBench(t)
+				b := newFixture(t)
 				l := b.open()
 				other := l
 				if two {
 					other = b.open()
 				}
-				holds := []*Hold{b.hold(l, b.dir(".git")), b.hold(other, b.dir(".git"), b.dir(".aws")), b.hold(l, b.dir(".git"))}
+				holds := []*Lease{b.hold(l, b.dir(".git")), b.hold(other, b.dir(".git"), b.dir(".aws")), b.hold(l, b.dir(".git"))}
 				for n, i := range order {
 					if _, err := os.Lstat(b.path(".git")); err != nil {
 						t.Fatalf("before release %d: %v", n, err)
@@ -62,7 +62,7 @@ func TestLastReleaseRemoves(t *testing.T) {
 }
 
 func TestOpenKeepsWhatIsInUse(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	h := b.hold(b.open(), b.dir(".git"))
 	b.open()
 	b.there(".git")
@@ -71,7 +71,7 @@ func TestOpenKeepsWhatIsInUse(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l, other := b.open(), b.open()
 	h := b.hold(l, b.dir(".git"), b.dir(".aws"))
 	shared := b.hold(other, b.dir(".git"))
@@ -79,8 +79,8 @@ func TestClose(t *testing.T) {
 	b.there(".git")
 	h.Release()
 	b.there(".git")
-	if _, err := l.Hold([]Want{b.dir(".codex")}); !errors.Is(err, ErrClosed) {
-		t.Errorf("Hold after Close: %v", err)
+	if _, err := l.Acquire([]Want{b.dir(".codex")}); !errors.Is(err, ErrClosed) {
+		t.Errorf("Acquire after Close: %v", err)
 	}
 	b.must(l.Close())
 	shared.Release()
@@ -95,15 +95,15 @@ func TestRealName(t *testing.T) {
 		"link": func(p string) error { return os.Symlink("/", p) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			b.must(create(b.path("x")))
 			l := b.open()
 			for _, want := range []Want{b.dir("x"), b.file("x")} {
-				if _, err := l.Hold([]Want{b.dir(".git"), want}); !isChanged(err) || !strings.Contains(err.Error(), want.Path) {
-					t.Errorf("Hold: %v", err)
+				if _, err := l.Acquire([]Want{b.dir(".git"), want}); !isChanged(err) || !strings.Contains(err.Error(), want.Path) {
+					t.Errorf("Acquire: %v", err)
 				}
 			}
-			if l.Snapshot()(b.path("x")) {
+			if l.Holds(b.path("x")) {
 				t.Error("passes for a placeholder")
 			}
 			b.there("x")
@@ -113,13 +113,13 @@ func TestRealName(t *testing.T) {
 }
 
 func TestKind(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l, other := b.open(), b.open()
 	h := b.hold(l, b.dir("x"))
 	for _, ledger := range []*Ledger{l, other} {
-		_, err := ledger.Hold([]Want{b.file("x")})
+		_, err := ledger.Acquire([]Want{b.file("x")})
 		if _, ok := errors.AsType[*KindError](err); !ok {
-			t.Errorf("Hold: %v", err)
+			t.Errorf("Acquire: %v", err)
 		}
 	}
 	h.Release()
@@ -128,7 +128,7 @@ func TestKind(t *testing.T) {
 }
 
 func TestBadPlaces(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	b.must(os.WriteFile(b.path("file"), nil, 0o644))
 	for path, want := range map[string]error{
@@ -141,9 +141,9 @@ func TestBadPlaces(t *testing.T) {
 		"/proc/placeholder-test":     unix.ENOENT,
 		b.path("s" + longName + "x"): unix.ENAMETOOLONG,
 	} {
-		_, err := l.Hold([]Want{b.dir(".git"), {Path: path, Dir: true}})
+		_, err := l.Acquire([]Want{b.dir(".git"), {Path: path, Dir: true}})
 		if err == nil || !strings.Contains(err.Error(), path) || want != nil && !errors.Is(err, want) {
-			t.Errorf("Hold(%q): %v", path, err)
+			t.Errorf("Acquire(%q): %v", path, err)
 		}
 		b.there("file")
 		b.clean()
@@ -154,7 +154,7 @@ var longName = strings.Repeat("o", 300)
 
 // Root may write anywhere, so it borrows somebody else's rights for this.
 func TestUnwritableParent(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	b.must(os.MkdirAll(b.path("mine"), 0o755))
 	b.must(os.MkdirAll(b.path("theirs"), 0o555))
@@ -171,9 +171,9 @@ func TestUnwritableParent(t *testing.T) {
 		defer unix.Setfsuid(0)
 	}
 	b.hold(l, b.dir("mine/.git")).Release()
-	_, err := l.Hold([]Want{b.dir("mine/.git"), b.dir("theirs/.git")})
+	_, err := l.Acquire([]Want{b.dir("mine/.git"), b.dir("theirs/.git")})
 	if !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), b.path("theirs/.git")) {
-		t.Errorf("Hold: %v", err)
+		t.Errorf("Acquire: %v", err)
 	}
 	if left := list(t, b.path("mine")); len(left) > 0 {
 		t.Errorf("left: %q", left)
@@ -183,7 +183,7 @@ func TestUnwritableParent(t *testing.T) {
 
 // What else lies in the registry does no harm; damaged entries go.
 func TestGarbage(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.must(os.MkdirAll(b.registry, 0o700))
 	b.must(os.Mkdir(b.path("victim"), 0o755))
 	b.littered = true
@@ -210,26 +210,26 @@ func TestGarbage(t *testing.T) {
 	// In the place of an entry there is something that is none.
 	b.must(os.Remove(in(registryName(b.path(".git")))))
 	b.must(unix.Mkfifo(in(registryName(b.path(".git"))), 0o600))
-	if _, err := l.Hold([]Want{b.dir(".git")}); err == nil {
+	if _, err := l.Acquire([]Want{b.dir(".git")}); err == nil {
 		t.Error("held with a fifo as entry")
 	}
 	b.there("victim")
 }
 
 func TestLimit(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	l.limit = 2
 	h := b.hold(l, b.dir("a"), b.dir("b"))
 	b.hold(l, b.dir("a")).Release() // no new one
-	if _, err := l.Hold([]Want{b.dir("c")}); !errors.Is(err, ErrLimit) {
-		t.Errorf("Hold: %v", err)
+	if _, err := l.Acquire([]Want{b.dir("c")}); !errors.Is(err, ErrLimit) {
+		t.Errorf("Acquire: %v", err)
 	}
 	b.there("a", "b")
 	h.Release()
 	h = b.hold(l, b.dir("c"))
-	if _, err := l.Hold([]Want{b.dir("a"), b.dir("b")}); !errors.Is(err, ErrLimit) {
-		t.Errorf("Hold: %v", err)
+	if _, err := l.Acquire([]Want{b.dir("a"), b.dir("b")}); !errors.Is(err, ErrLimit) {
+		t.Errorf("Acquire: %v", err)
 	}
 	b.there("c")
 	h.Release()
@@ -238,15 +238,15 @@ func TestLimit(t *testing.T) {
 
 // A Hold that comes while the ledger closes makes nothing.
 func TestCloseMeetsHold(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
-	s, err := l.enter(b.path(".git"))
+	s, err := l.addRef(b.path(".git"))
 	b.must(err)
 	s.mu.Lock()
 	var both sync.WaitGroup
 	both.Go(func() {
-		if _, err := l.Hold([]Want{b.dir(".git")}); !errors.Is(err, ErrClosed) {
-			t.Errorf("Hold: %v", err)
+		if _, err := l.Acquire([]Want{b.dir(".git")}); !errors.Is(err, ErrClosed) {
+			t.Errorf("Acquire: %v", err)
 		}
 	})
 	until(l, func() bool { return s.refs == 2 })
@@ -254,7 +254,7 @@ func TestCloseMeetsHold(t *testing.T) {
 	until(l, func() bool { return l.closed })
 	s.mu.Unlock()
 	both.Wait()
-	l.leave(s)
+	l.dropRef(s)
 	b.there()
 }
 
@@ -274,7 +274,7 @@ func until(l *Ledger, done func() bool) {
 // A lock on a file that lost its name is worth nothing: nothing is made under
 // it, and the file that has the name now stays.
 func TestLockOnRemovedFile(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	file := filepath.Join(b.registry, registryName(b.path(".git")))
 	stale, err := openRecord(file, unix.O_CREAT)
@@ -296,7 +296,7 @@ func TestLockOnRemovedFile(t *testing.T) {
 
 // Registry files are kept for the next use, but not too many and not too long.
 func TestIdleFiles(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	want := b.dir("a")
 	for range 2 {
@@ -322,7 +322,7 @@ func TestIdleFiles(t *testing.T) {
 }
 
 func TestRegistryOfOthers(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	b.must(os.Mkdir(b.registry, 0o700))
 	b.must(os.Chmod(b.registry, 0o777))
 	if _, err := Open(b.registry, nil); err == nil {
@@ -331,9 +331,9 @@ func TestRegistryOfOthers(t *testing.T) {
 }
 
 // A name that is seen and gone before the question is not there in earnest.
-func TestSnapshotGone(t *testing.T) {
-	b := newBench(t)
-	has := b.open().Snapshot()
+func TestHoldsMissingName(t *testing.T) {
+	b := newFixture(t)
+	has := b.open().Holds
 	if !has(b.path(".git")) {
 		t.Error("a name that is gone passes for real")
 	}
@@ -346,7 +346,7 @@ func TestSnapshotGone(t *testing.T) {
 // who asks: no placeholder vanishes while it is held, none passes for real, and
 // none is left.
 func TestStress(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	names := []string{".git", ".agents", ".codex", ".aws", "nope"}
 	var sandboxes sync.WaitGroup
 	for range 2 {
@@ -377,11 +377,11 @@ func TestStress(t *testing.T) {
 }
 
 // neverReal asks for the names until stopped. They are held, or gone.
-func (b *bench) neverReal(l *Ledger, names ...string) (stop func()) {
+func (b *fixture) neverReal(l *Ledger, names ...string) (stop func()) {
 	done := make(chan struct{})
 	var asking sync.WaitGroup
 	asking.Go(func() {
-		has := l.Snapshot()
+		has := l.Holds
 		for {
 			for _, name := range names {
 				select {
@@ -400,18 +400,18 @@ func (b *bench) neverReal(l *Ledger, names ...string) (stop func()) {
 }
 
 // sandbox holds some of the names and looks whether they stay.
-func (b *bench) sandbox(l *Ledger, names []string) {
+func (b *fixture) sandbox(l *Ledger, names []string) {
 	var wants []Want
 	for _, i := range rand.Perm(len(names))[:1+rand.IntN(len(names))] {
 		wants = append(wants, Want{Path: b.path(names[i]), Dir: names[i] != "nope"})
 	}
-	h, err := l.Hold(wants)
+	h, err := l.Acquire(wants)
 	if err != nil {
 		b.Error(err)
 		return
 	}
 	defer h.Release()
-	has := l.Snapshot()
+	has := l.Holds
 	var before []uint64
 	for range 3 {
 		for i, w := range wants {

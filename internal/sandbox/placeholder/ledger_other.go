@@ -7,25 +7,25 @@ import "log/slog"
 // A Ledger holds nothing on this system.
 type Ledger struct{}
 
-// A Hold is a sandbox's part in its placeholders.
-type Hold struct{}
+// A Lease is a sandbox's part in its placeholders.
+type Lease struct{}
 
 // Open returns a ledger that can hold nothing.
 func Open(string, *slog.Logger) (*Ledger, error) { return &Ledger{}, nil }
 
 // Hold refuses all but an empty list.
-func (l *Ledger) Hold(wants []Want) (*Hold, error) {
+func (l *Ledger) Acquire(wants []Want) (*Lease, error) {
 	if len(wants) > 0 {
 		return nil, ErrUnsupported
 	}
-	return &Hold{}, nil
+	return &Lease{}, nil
 }
 
 // Release does nothing.
-func (h *Hold) Release() {}
+func (h *Lease) Release() {}
 
 // Snapshot returns a function that knows no placeholders.
-func (l *Ledger) Snapshot() func(path string) bool { return func(string) bool { return false } }
+func (l *Ledger) Holds(string) bool { return false }
 
 // Sweep does nothing.
 func (l *Ledger) Sweep() error { return nil }

@@ -125,21 +125,21 @@ func (r record) cut(first string) error {
 	return at.Retry(func() error { return unix.Ftruncate(r.fd, int64(len(first))) })
 }
 
-// patience bounds the wait for another server that is about to make or remove
+// maxWait bounds the wait for another server that is about to make or remove
 // a placeholder. It takes well under a millisecond, unless its disk is slow or
 // somebody stopped it.
-const patience = 5 * time.Second
+const maxWait = 5 * time.Second
 
-// A waiter spaces out attempts, up to its patience.
-type waiter struct {
+// A backoff spaces out attempts, up to its maxWait.
+type backoff struct {
 	until time.Time
 	pause time.Duration
 }
 
-// wait pauses before the next attempt; false: patience is over.
-func (w *waiter) wait() bool {
+// wait pauses before the next attempt; false: maxWait is over.
+func (w *backoff) wait() bool {
 	if w.until.IsZero() {
-		w.until, w.pause = time.Now().Add(patience), 50*time.Microsecond
+		w.until, w.pause = time.Now().Add(maxWait), 50*time.Microsecond
 	}
 	if time.Now().After(w.until) {
 		return false
@@ -156,7 +156,7 @@ func lockRegistry(dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("registry: %w", err)
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errBusy)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), maxWait, errBusy)
 	defer cancel()
 	if err := filelock.Wait(ctx, fd, filelock.Exclusive); err != nil {
 		unix.Close(fd)

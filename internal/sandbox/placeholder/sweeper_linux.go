@@ -26,9 +26,9 @@ const (
 	// ever. The next server removes the placeholders that a sweeper leaves.
 	maxSweep = 24 * time.Hour
 
-	// sweeperPatience is how long a second sweeper waits for the first. In that time the
+	// sweeperWait is how long a second sweeper waits for the first. In that time the
 	// first one has ended, or has looked at the whole registry again.
-	sweeperPatience = 2 * lastRetry
+	sweeperWait = 2 * lastRetry
 )
 
 // Arguments of runSweeper, before the registry.
@@ -79,7 +79,7 @@ func runSweeper(args []string) int {
 		unix.CloseRange(3, ^uint(0), 0) // whatever an embedding program left open
 		ctx, cancel := context.WithTimeout(context.Background(), maxSweep)
 		defer cancel()
-		if finish(ctx, dir, sweeperPatience) != nil {
+		if finish(ctx, dir, sweeperWait) != nil {
 			return 1
 		}
 	}
@@ -88,8 +88,8 @@ func runSweeper(args []string) int {
 
 // finish removes the placeholders of a registry that no server of this user uses, and waits
 // for those that others use. If another process does that already, and for longer than
-// patience, it leaves it to that.
-func finish(ctx context.Context, dir string, patience time.Duration) error {
+// limit, it leaves it to that.
+func finish(ctx context.Context, dir string, limit time.Duration) error {
 	l, err := newLedger(dir, slog.New(slog.DiscardHandler))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // with all that was noted there
@@ -104,7 +104,7 @@ func finish(ctx context.Context, dir string, patience time.Duration) error {
 		return err
 	}
 	defer lock.close()
-	for until := time.Now().Add(patience); ; {
+	for until := time.Now().Add(limit); ; {
 		if alone, err := lock.lock(filelock.Exclusive); err != nil || !alone && time.Now().After(until) {
 			return err
 		} else if alone {
@@ -127,7 +127,7 @@ func finish(ctx context.Context, dir string, patience time.Duration) error {
 // sweeperLock opens what a sweeper locks, so that there is one for a registry: the directory
 // of parked placeholders, which nothing else locks.
 func sweeperLock(dir string) (record, error) {
-	dir += parkSuffix
+	dir += stashSuffix
 	fd, err := at.Openat(unix.AT_FDCWD, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return record{}, fmt.Errorf("sweep placeholders: %w", err)

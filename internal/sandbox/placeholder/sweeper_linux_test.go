@@ -13,7 +13,7 @@ import (
 // When a ledger is closed while another one guards its placeholder, a sweeper removes the
 // placeholder after that guard.
 func TestSweeperOutlivesLedger(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	other, err := Open(filepath.Join(t.TempDir(), "other"), nil)
 	b.must(err)
 	defer other.Close()
@@ -58,11 +58,11 @@ func TestSweeperOutlivesLedger(t *testing.T) {
 
 // A placeholder that a retry leaves behind while the ledger is being closed is the sweeper's too.
 func TestSweeperGetsWhatARetryLeaves(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	b.must(l.Close())
 	b.must(l.StartSweeper("/no/such/program", nil)) // nothing is left
-	l.later("file")
+	l.retryLater("file")
 	if err := l.StartSweeper("/no/such/program", nil); err == nil {
 		t.Error("no sweeper is started")
 	}
@@ -71,7 +71,7 @@ func TestSweeperGetsWhatARetryLeaves(t *testing.T) {
 // A sweeper leaves alone what servers of the same user use, or keep for the next use, and
 // ends when nothing is left for it, or when its time is over.
 func TestSweeperKeepsToItsOwn(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	b.must(l.StartSweeper("/no/such/program", nil)) // nothing is left: none is started
 	b.hold(l, b.dir(".codex")).Release()

@@ -10,7 +10,7 @@ import (
 
 // keep notes a registry file that was left for the next use, and drops one
 // if there are too many.
-func (l *Ledger) keep(file string) {
+func (l *Ledger) keepIdle(file string) {
 	l.mu.Lock()
 	drop := ""
 	if l.closed {
@@ -44,7 +44,7 @@ func (l *Ledger) drop(file string) {
 
 // later notes a registry file whose placeholder another ledger guards. After
 // Close, it is left to StartSweeper, or to the next server.
-func (l *Ledger) later(file string) {
+func (l *Ledger) retryLater(file string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {

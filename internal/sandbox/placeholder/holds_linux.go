@@ -17,13 +17,11 @@ import (
 // placeholder that was made since. To take that for a real directory, which
 // nobody holds, would let it vanish under the sandbox. An entry is there before
 // its placeholder and goes after it, so the look cannot miss it.
-func (l *Ledger) Snapshot() func(path string) bool { return l.has }
-
-func (l *Ledger) has(path string) bool {
+func (l *Ledger) Holds(path string) bool {
 	file := filepath.Join(l.dir, registryName(path))
 	unlisted := 0
 	for range maxLooks {
-		switch lookUp(file, path) {
+		switch registryState(file, path) {
 		case isHeld:
 			return true
 		case isReal:
@@ -45,19 +43,19 @@ func (l *Ledger) has(path string) bool {
 // maxLooks bounds how often has looks at an entry that changes all the time.
 const maxLooks = 8
 
-// A finding is what the registry says of a name.
-type finding int
+// A lookupResult is what the registry says of a name.
+type lookupResult int
 
 const (
-	isUnlisted finding = iota // there is no entry
-	isHeld                    // or gone by now, or in doubt: Hold finds out and says what is wrong
-	isReal                    // not made for the entry, or used in earnest
-	isChanging                // look again
+	isUnlisted lookupResult = iota // there is no entry
+	isHeld                         // or gone by now, or in doubt: Hold finds out and says what is wrong
+	isReal                         // not made for the entry, or used in earnest
+	isChanging                     // look again
 )
 
 // lookUp compares a name with its registry file. It takes no lock: the entry
 // is as it was before the name was looked at, or the answer is isChanging.
-func lookUp(file, path string) finding {
+func registryState(file, path string) lookupResult {
 	r, err := openRecord(file, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return isUnlisted
@@ -73,16 +71,16 @@ func lookUp(file, path string) finding {
 	case err != nil || got.want.Path == "":
 		return isUnlisted
 	}
-	sp, err := openSpot(path)
+	de, err := openDirEntry(path)
 	if err != nil {
 		return isHeld
 	}
-	defer sp.close()
-	seen, err := sp.look()
+	defer de.close()
+	seen, err := de.stat()
 	if err != nil {
 		return isHeld
 	}
-	switch judge(got.entry, seen, got.written) {
+	switch ownershipOf(got.entry, seen, got.written) {
 	case absent:
 		return isHeld
 	case foreign:
@@ -96,12 +94,12 @@ func lookUp(file, path string) finding {
 		if err != nil || after != got {
 			return isChanging
 		}
-		if still, err := sp.look(); err != nil || still.id != seen.id {
+		if still, err := de.stat(); err != nil || still.id != seen.id {
 			return isChanging
 		}
 		return isReal
 	}
-	empty, err := sp.empty(seen)
+	empty, err := de.empty(seen)
 	if empty || err != nil {
 		return isHeld
 	}

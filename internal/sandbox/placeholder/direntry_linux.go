@@ -16,23 +16,23 @@ const (
 	fileMode = 0o644
 )
 
-// A spot is a name in a directory that is open, so that nobody can put another
+// A dirEntry is a name in a directory that is open, so that nobody can put another
 // directory, or a link, in its place between two steps.
-type spot struct {
+type dirEntry struct {
 	parent int // O_PATH
 	name   string
 }
 
-// openSpot opens the parent of a path; no link is followed on the way.
-func openSpot(p string) (spot, error) {
+// openDirEntry opens the parent of a path; no link is followed on the way.
+func openDirEntry(p string) (dirEntry, error) {
 	dir, name, err := at.OpenParent(p)
-	return spot{dir, name}, err
+	return dirEntry{dir, name}, err
 }
 
-func (s spot) close() { unix.Close(s.parent) }
+func (s dirEntry) close() { unix.Close(s.parent) }
 
-// A sight is what was seen at a spot. The zero sight: nothing.
-type sight struct {
+// A fileStat is what was seen at a dirEntry. The zero fileStat: nothing.
+type fileStat struct {
 	mode  fs.FileMode // type only
 	perm  uint32      // the rest of the mode
 	there bool
@@ -43,18 +43,18 @@ type sight struct {
 	since int64 // ns since 1970: birth if known, else the last change of the content
 }
 
-func (s spot) look() (sight, error) { return look(s.parent, s.name, unix.AT_SYMLINK_NOFOLLOW) }
+func (s dirEntry) stat() (fileStat, error) { return statAt(s.parent, s.name, unix.AT_SYMLINK_NOFOLLOW) }
 
-func look(dir int, name string, flags int) (sight, error) {
+func statAt(dir int, name string, flags int) (fileStat, error) {
 	var st unix.Statx_t
 	err := unix.Statx(dir, name, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
 	switch {
 	case err == unix.ENOENT:
-		return sight{}, nil
+		return fileStat{}, nil
 	case err != nil:
-		return sight{}, err
+		return fileStat{}, err
 	}
-	seen := sight{
+	seen := fileStat{
 		there: true,
 		mode:  fs.ModeIrregular,
 		perm:  uint32(st.Mode &^ unix.S_IFMT),
@@ -81,19 +81,19 @@ func look(dir int, name string, flags int) (sight, error) {
 
 func nanoseconds(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(t.Nsec) }
 
-// A verdict is whose a sight is.
-type verdict int
+// A ownership is whose a fileStat is.
+type ownership int
 
 const (
-	absent  verdict = iota
-	ours            // made for the entry; it may have got content
-	foreign         // not made for it
+	absent  ownership = iota
+	ours              // made for the entry; it may have got content
+	foreign           // not made for it
 )
 
-// judge says whose the sight is, given an entry whose file was last written at
+// judge says whose the fileStat is, given an entry whose file was last written at
 // the time written. Of what was about to be made the identity is not known:
 // then it is what the maker could have made, no earlier than that.
-func judge(e entry, seen sight, written int64) verdict {
+func ownershipOf(e entry, seen fileStat, written int64) ownership {
 	fits := seen.mode == 0
 	if e.want.Dir {
 		fits = seen.mode == fs.ModeDir
@@ -110,7 +110,7 @@ func judge(e entry, seen sight, written int64) verdict {
 }
 
 // empty reports whether what was seen has no content.
-func (s spot) empty(seen sight) (bool, error) {
+func (s dirEntry) empty(seen fileStat) (bool, error) {
 	if seen.mode == 0 {
 		return seen.size == 0, nil
 	}
@@ -137,7 +137,7 @@ func emptyDir(fd int) (bool, error) {
 }
 
 // make makes the placeholder and returns what is there then.
-func (s spot) make(dir bool) (sight, error) {
+func (s dirEntry) make(dir bool) (fileStat, error) {
 	var err error
 	if dir {
 		err = at.Retry(func() error { return unix.Mkdirat(s.parent, s.name, dirMode) })
@@ -149,9 +149,9 @@ func (s spot) make(dir bool) (sight, error) {
 		}
 	}
 	if err != nil {
-		return sight{}, err
+		return fileStat{}, err
 	}
-	seen, err := s.look()
+	seen, err := s.stat()
 	if err == nil && (!seen.there || seen.mode != 0 && !seen.mode.IsDir() || seen.mode.IsDir() != dir) {
 		err = errMoved
 	}
@@ -159,7 +159,7 @@ func (s spot) make(dir bool) (sight, error) {
 }
 
 // remove takes away an empty directory or a file.
-func (s spot) remove(dir bool) error {
+func (s dirEntry) remove(dir bool) error {
 	flags := 0
 	if dir {
 		flags = unix.AT_REMOVEDIR

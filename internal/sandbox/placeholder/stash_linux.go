@@ -20,13 +20,13 @@ import (
 // let him, has it where he could have it before. Nothing is moved that has
 // content. What is parked is under the lock of the registry file of the same
 // name, and goes with that.
-type parkedSpot struct{ spot }
+type stash struct{ dirEntry }
 
-// parkSuffix makes the name of the directory beside the registry.
-const parkSuffix = "-parked"
+// stashSuffix makes the name of the directory beside the registry.
+const stashSuffix = "-parked"
 
-func openPark(registry string) (*os.File, error) {
-	dir := registry + parkSuffix
+func openStash(registry string) (*os.File, error) {
+	dir := registry + stashSuffix
 	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
 		return nil, err
 	}
@@ -38,60 +38,60 @@ func openPark(registry string) (*os.File, error) {
 }
 
 // parked is where the placeholder of a record is parked.
-func (l *Ledger) parked(r record) parkedSpot {
-	return parkedSpot{spot{int(l.park.Fd()), filepath.Base(r.file)}}
+func (l *Ledger) stashOf(r record) stash {
+	return stash{dirEntry{int(l.stashDir.Fd()), filepath.Base(r.file)}}
 }
 
-// enter parks the placeholder that was seen at its own spot, and on which the
+// enter parks the placeholder that was seen at its own dirEntry, and on which the
 // caller has the exclusive lock. False: it stays.
-func (p parkedSpot) enter(from spot, seen sight) bool {
+func (p stash) put(from dirEntry, seen fileStat) bool {
 	if empty, err := from.empty(seen); !empty || err != nil {
 		return false
 	}
-	if move(from, p.spot) != nil {
+	if move(from, p.dirEntry) != nil {
 		return false
 	}
-	now, err := p.look()
+	now, err := p.stat()
 	if err == nil && now.id.same(seen.id) {
 		if empty, err := p.empty(now); empty && err == nil {
 			return true
 		}
 	}
-	move(p.spot, from) // somebody was faster than we
+	move(p.dirEntry, from) // somebody was faster than we
 	return false
 }
 
-// leave puts a parked placeholder into its place. Neither a grip nor an error:
+// leave puts a parked placeholder into its place. Neither a lockedFile nor an error:
 // there is none that could be used.
-func (p parkedSpot) leave(r record, to spot) (*grip, error) {
-	seen, err := p.look()
+func (p stash) take(r record, to dirEntry) (*lockedFile, error) {
+	seen, err := p.stat()
 	if err != nil || !seen.there || !seen.mode.IsDir() || seen.uid != os.Geteuid() {
 		return nil, nil
 	}
-	g, err := p.openOurs(seen)
+	f, err := p.openOurs(seen)
 	if err != nil {
 		return nil, nil
 	}
-	done, err := p.moveOut(r, to, g)
+	done, err := p.moveOut(r, to, f)
 	if done {
-		return g, nil
+		return f, nil
 	}
-	g.release()
+	f.release()
 	return nil, err
 }
 
 // moveOut moves what is open into its place and locks it there.
-func (p parkedSpot) moveOut(r record, to spot, g *grip) (done bool, err error) {
-	if empty, err := emptyDir(g.fd); !empty || err != nil {
+func (p stash) moveOut(r record, to dirEntry, f *lockedFile) (done bool, err error) {
+	if empty, err := emptyDir(f.fd); !empty || err != nil {
 		return false, nil
 	}
 	// Its identity is known: if we die in between, the name is missing or ours.
-	if err := r.add(lineMade(g.id)); err != nil {
+	if err := r.add(lineMade(f.id)); err != nil {
 		return false, err
 	}
-	moved := move(p.spot, to)
+	moved := move(p.dirEntry, to)
 	if moved == nil {
-		err := g.lock(to, filelock.Shared)
+		err := f.lock(to, filelock.Shared)
 		return err == nil, err
 	}
 	if err := r.add(lineGone); err != nil {
@@ -105,21 +105,21 @@ func (p parkedSpot) moveOut(r record, to spot, g *grip) (done bool, err error) {
 }
 
 // move renames, and never over something.
-func move(from, to spot) error {
+func move(from, to dirEntry) error {
 	return at.Retry(func() error {
 		return unix.Renameat2(from.parent, from.name, to.parent, to.name, unix.RENAME_NOREPLACE)
 	})
 }
 
-// sweepPark removes what is parked without a registry file.
-func (l *Ledger) sweepPark() {
-	entries, err := os.ReadDir(l.park.Name())
+// sweepStash removes what is parked without a registry file.
+func (l *Ledger) sweepStash() {
+	entries, err := os.ReadDir(l.stashDir.Name())
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
 		if _, err := os.Lstat(filepath.Join(l.dir, e.Name())); os.IsNotExist(err) {
-			spot{int(l.park.Fd()), e.Name()}.remove(true)
+			dirEntry{int(l.stashDir.Fd()), e.Name()}.remove(true)
 		}
 	}
 }

@@ -8,24 +8,24 @@ import (
 	"testing"
 )
 
-func (b *bench) inode(path string) uint64 {
+func (b *fixture) inode(path string) uint64 {
 	b.Helper()
 	info, err := os.Lstat(path)
 	b.must(err)
 	return info.Sys().(*syscall.Stat_t).Ino
 }
 
-func (b *bench) parked() []string { return list(b, b.registry+parkSuffix) }
+func (b *fixture) stashed() []string { return list(b, b.registry+stashSuffix) }
 
 // The next command in a workspace gets the directory of the last one.
 func TestParkedIsUsedAgain(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	h := b.hold(l, b.dir(".git"))
 	first := b.inode(b.path(".git"))
 	h.Release()
 	b.there()
-	if n := len(b.parked()); n != 1 {
+	if n := len(b.stashed()); n != 1 {
 		t.Fatalf("%d directories are parked", n)
 	}
 	h = b.hold(l, b.dir(".git"))
@@ -41,17 +41,17 @@ func TestParkedIsUsedAgain(t *testing.T) {
 	b.there()
 	b.clean()
 	b.must(l.Close())
-	if left := b.parked(); len(left) > 0 {
+	if left := b.stashed(); len(left) > 0 {
 		t.Errorf("parked after Close: %q", left)
 	}
 }
 
 // What somebody puts into a parked directory never gets into a workspace.
 func TestParkedWithContent(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	b.hold(l, b.dir(".git")).Release()
-	planted := filepath.Join(b.registry+parkSuffix, b.parked()[0], "planted")
+	planted := filepath.Join(b.registry+stashSuffix, b.stashed()[0], "planted")
 	b.must(os.WriteFile(planted, nil, 0o600))
 	h := b.hold(l, b.dir(".git"))
 	if content := list(b, b.path(".git")); len(content) > 0 {
@@ -64,24 +64,24 @@ func TestParkedWithContent(t *testing.T) {
 
 // A file is not parked, and neither is a directory that got content.
 func TestParkedIsEmpty(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	h := b.hold(l, b.dir(".git"), b.file("carved"))
 	b.must(os.Mkdir(b.path(".git/objects"), 0o755))
 	h.Release()
 	b.there(".git")
-	if left := b.parked(); len(left) > 0 {
+	if left := b.stashed(); len(left) > 0 {
 		t.Errorf("parked: %q", left)
 	}
 }
 
 // The name exists in earnest when a parked directory is to take it.
 func TestParkedMeetsReal(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	b.hold(l, b.dir(".git")).Release()
 	b.must(os.Mkdir(b.path(".git"), 0o755))
-	if _, err := l.Hold([]Want{b.dir(".git")}); err == nil {
+	if _, err := l.Acquire([]Want{b.dir(".git")}); err == nil {
 		t.Error("held")
 	}
 	b.there(".git")
@@ -89,7 +89,7 @@ func TestParkedMeetsReal(t *testing.T) {
 
 // Another file system has no part in this.
 func TestParkedElsewhere(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	dir, err := os.MkdirTemp("/dev/shm", "placeholder-test-")
 	if err != nil {
 		t.Skip("no second file system here:", err)
@@ -101,19 +101,19 @@ func TestParkedElsewhere(t *testing.T) {
 		b.hold(l, b.dir(".git")).Release()
 		b.there()
 	}
-	if left := b.parked(); len(left) > 0 {
+	if left := b.stashed(); len(left) > 0 {
 		t.Errorf("parked: %q", left)
 	}
 }
 
 // What a dead server has parked goes with the next one.
 func TestParkedIsSwept(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	l := b.open()
 	b.hold(l, b.dir(".git")).Release()
-	b.must(os.Mkdir(filepath.Join(b.registry+parkSuffix, "stray"), 0o700))
+	b.must(os.Mkdir(filepath.Join(b.registry+stashSuffix, "stray"), 0o700))
 	b.open()
-	if left := b.parked(); len(left) > 0 {
+	if left := b.stashed(); len(left) > 0 {
 		t.Errorf("parked: %q", left)
 	}
 }
@@ -122,7 +122,7 @@ func TestParkedIsSwept(t *testing.T) {
 func TestMovedWhileHeld(t *testing.T) {
 	for _, instead := range []string{"nothing", "link", "directory"} {
 		t.Run(instead, func(t *testing.T) {
-			b := newBench(t)
+			b := newFixture(t)
 			l := b.open()
 			b.must(os.Mkdir(b.path("sub"), 0o755))
 			h := b.hold(l, b.dir("sub/.git"), b.file("sub/carved"))
@@ -144,13 +144,13 @@ func TestMovedWhileHeld(t *testing.T) {
 
 // Whoever parks a directory has let go of it before the next server can take it.
 func TestParkedBetweenServers(t *testing.T) {
-	b := newBench(t)
+	b := newFixture(t)
 	var servers sync.WaitGroup
 	for range 4 {
 		l := b.open()
 		servers.Go(func() {
 			for range 500 {
-				h, err := l.Hold([]Want{b.dir(".git")})
+				h, err := l.Acquire([]Want{b.dir(".git")})
 				if err != nil {
 					t.Error(err)
 					return
