@@ -9,15 +9,15 @@ import (
 	"github.com/tetherexec/tether/internal/files/at"
 )
 
-// Modes of placeholders, whatever the umask. The host may use one in earnest:
-// `git init` fills an empty .git.
+// Modes of placeholders, independent of the umask. A program of the host may
+// use one: `git init` fills an empty .git.
 const (
 	dirMode  = 0o755
 	fileMode = 0o644
 )
 
-// A dirEntry is a name in a directory that is open, so that nobody can put another
-// directory, or a link, in its place between two steps.
+// A dirEntry is a name in an open directory. So no other process can replace the
+// directory, for example by a link, between two steps.
 type dirEntry struct {
 	parent int // O_PATH
 	name   string
@@ -31,7 +31,8 @@ func openDirEntry(p string) (dirEntry, error) {
 
 func (s dirEntry) close() { unix.Close(s.parent) }
 
-// A fileStat is what was seen at a dirEntry. The zero fileStat: nothing.
+// A fileStat is the status of a dirEntry. The zero fileStat: it does not
+// exist.
 type fileStat struct {
 	mode  fs.FileMode // type only
 	perm  uint32      // the rest of the mode
@@ -81,18 +82,19 @@ func statAt(dir int, name string, flags int) (fileStat, error) {
 
 func nanoseconds(t unix.StatxTimestamp) int64 { return t.Sec*1e9 + int64(t.Nsec) }
 
-// A ownership is whose a fileStat is.
+// An ownership says to which party the file at a name belongs.
 type ownership int
 
 const (
 	absent  ownership = iota
 	ours              // made for the entry; it may have got content
-	foreign           // not made for it
+	foreign           // not made for the entry
 )
 
-// judge says whose the fileStat is, given an entry whose file was last written at
-// the time written. Of what was about to be made the identity is not known:
-// then it is what the maker could have made, no earlier than that.
+// ownershipOf returns the owner of the file with the status seen, given an entry
+// whose registry file was last written at the time written. In the phase making
+// the identity is not known. Then the file is ours if the maker could have made
+// it: it has the same user and kind, and is not older than the entry.
 func ownershipOf(e entry, seen fileStat, written int64) ownership {
 	fits := seen.mode == 0
 	if e.want.Dir {
@@ -109,7 +111,8 @@ func ownershipOf(e entry, seen fileStat, written int64) ownership {
 	return foreign
 }
 
-// empty reports whether what was seen has no content.
+// empty reports whether the file or directory with the status seen has no
+// content.
 func (s dirEntry) empty(seen fileStat) (bool, error) {
 	if seen.mode == 0 {
 		return seen.size == 0, nil
@@ -136,7 +139,7 @@ func emptyDir(fd int) (bool, error) {
 	}
 }
 
-// make makes the placeholder and returns what is there then.
+// make makes the placeholder and returns its status.
 func (s dirEntry) make(dir bool) (fileStat, error) {
 	var err error
 	if dir {
@@ -158,7 +161,7 @@ func (s dirEntry) make(dir bool) (fileStat, error) {
 	return seen, err
 }
 
-// remove takes away an empty directory or a file.
+// remove removes an empty directory or a file.
 func (s dirEntry) remove(dir bool) error {
 	flags := 0
 	if dir {

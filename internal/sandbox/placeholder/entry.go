@@ -13,10 +13,10 @@ import (
 
 const (
 	// maxEntry bounds a registry file: the longest path, quoted, and some
-	// hundred lines after it. Each time that somebody removes a placeholder
-	// which is in use and a later sandbox makes it again costs two lines.
+	// hundred lines after it. If a placeholder in use is removed from outside
+	// and a later sandbox makes it again, that costs two lines.
 	maxEntry = 64 << 10
-	// maxPath is what Linux takes.
+	// maxPath is the limit of Linux.
 	maxPath = 4096
 
 	nameLen = 32 // hex digits of a registry file's name
@@ -24,14 +24,14 @@ const (
 
 var errDamaged = errors.New("damaged registry entry")
 
-// An identity tells an inode from one that has its number later.
+// An identity distinguishes an inode from a later inode with the same number.
 type identity struct {
 	dev, ino uint64
-	born     int64 // ns since 1970; 0: the filesystem does not say
+	born     int64 // ns since 1970; 0: the file system does not record it
 }
 
 // same reports whether a and b are one inode. Device numbers may change when
-// the machine starts again, so the time of birth is preferred.
+// the machine restarts, so the time of birth is preferred.
 func (a identity) same(b identity) bool {
 	if a.born != 0 && b.born != 0 {
 		return a.ino == b.ino && a.born == b.born
@@ -39,16 +39,16 @@ func (a identity) same(b identity) bool {
 	return a.ino == b.ino && a.dev == b.dev
 }
 
-// A phase is how far a placeholder has come.
+// A phase is the state of a placeholder.
 type phase int
 
 const (
-	nothing phase = iota // nothing of ours is there
-	making               // there may be something of ours; its identity is not known
-	made                 // there is, unless somebody removed it
+	nothing phase = iota // no placeholder of ours exists
+	making               // a placeholder of ours may exist; its identity is not known
+	made                 // it exists, unless it was removed from outside
 )
 
-// An entry is what a registry file says. The file has these lines:
+// An entry is the content of a registry file. The file has these lines:
 //
 //	placeholder dir "/home/dev/project/.git"   or file; first, once
 //	make                                       about to make it
@@ -81,8 +81,8 @@ func lineReal(id identity) string { return "real " + id.String() + "\n" }
 
 func (a identity) String() string { return fmt.Sprintf("%d %d %d", a.dev, a.ino, a.born) }
 
-// decode reads a registry file. What it returns without error has a checked
-// path, or none and the phase nothing.
+// decode reads a registry file. An entry that it returns without an error has
+// a checked path, or no path and the phase nothing.
 func decode(data []byte) (entry, error) {
 	var e entry
 	if len(data) > maxEntry {
@@ -101,7 +101,7 @@ func decode(data []byte) (entry, error) {
 	}
 }
 
-// apply is what one line does; false: it makes no sense.
+// apply applies one line to the entry; false if the line makes no sense.
 func (e *entry) apply(verb, args string) bool {
 	switch verb {
 	case "placeholder":
@@ -142,7 +142,7 @@ func parseIdentity(s string) (id identity, ok bool) {
 	return id, errors.Join(errs[:]...) == nil
 }
 
-// checkPath says whether p can name a placeholder.
+// checkPath returns an error if p cannot name a placeholder.
 func checkPath(p string) error {
 	switch {
 	case len(p) >= maxPath:

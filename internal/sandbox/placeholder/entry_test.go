@@ -61,8 +61,9 @@ func TestEntryDamaged(t *testing.T) {
 	}
 }
 
-// FuzzEntry: whatever a file says, an entry that could remove something has a
-// path that may be a placeholder's, and says the same when written again.
+// FuzzEntry: for any content of a file, an entry that could remove something
+// has a path that may be a placeholder, and decodes to the same entry when
+// written again.
 func FuzzEntry(f *testing.F) {
 	good := lineWant(Want{Path: "/ws/.git", Dir: true})
 	f.Add([]byte(""))
@@ -106,7 +107,7 @@ func TestRegistryName(t *testing.T) {
 	}
 	for _, name := range []string{"", "lock", strings.Repeat("g", nameLen), strings.Repeat("A", nameLen), strings.Repeat("a", nameLen+2)} {
 		if isRegistryName(name) {
-			t.Errorf("%q passes for a registry file", name)
+			t.Errorf("%q is taken for a registry file", name)
 		}
 	}
 }

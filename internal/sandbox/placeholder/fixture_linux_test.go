@@ -18,9 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childEnv makes the test binary a server that holds or guards a directory: the
-// verb, the registry and the path, separated by colons. It releases it when it
-// reads a line, and ends at the end of its input.
+// childEnv makes the test binary a server that holds or guards a directory. Its
+// value is the verb, the registry and the path, separated by colons. The server
+// releases the directory when it reads a line, and ends at the end of its
+// input.
 const childEnv = "PLACEHOLDER_TEST_SERVER"
 
 func TestMain(m *testing.M) {
@@ -45,7 +46,7 @@ type fixture struct {
 	testing.TB
 	ws, registry string
 	ledgers      int  // open ones
-	littered     bool // the registry has what is not ours
+	littered     bool // the registry has files that are not ours
 }
 
 func newFixture(t testing.TB) *fixture {
@@ -85,7 +86,7 @@ func (b *fixture) hold(l *Ledger, wants ...Want) *Lease {
 	return h
 }
 
-// must is for steps of the host.
+// must is for steps that must succeed.
 func (b *fixture) must(err error) {
 	b.Helper()
 	if err != nil {
@@ -93,7 +94,7 @@ func (b *fixture) must(err error) {
 	}
 }
 
-// there checks what the workspace has.
+// there checks which names the workspace has.
 func (b *fixture) there(names ...string) {
 	b.Helper()
 	if got, want := strings.Join(list(b, b.ws), " "), strings.Join(names, " "); got != want {
@@ -101,8 +102,8 @@ func (b *fixture) there(names ...string) {
 	}
 }
 
-// clean checks that the registry stands for nothing. What is kept for the next
-// use goes with the ledgers, which open sees to.
+// clean checks that the registry has no placeholders. Files that are kept for
+// the next use are removed with the ledgers; open checks that.
 func (b *fixture) clean() {
 	b.Helper()
 	for _, name := range list(b, b.registry) {
@@ -139,7 +140,7 @@ func (b *fixture) server(name string) (kill func()) {
 	return b.spawn("hold", b.registry, name, nil).kill
 }
 
-// A server is another process with a Hold.
+// A server is another process with a Lease.
 type server struct {
 	fixture *fixture
 	kill    func()
@@ -150,7 +151,7 @@ type server struct {
 // start starts a server with a verb of childEnv, as another user if one is named.
 func (b *fixture) start(verb, registry, name string, user *syscall.Credential) server {
 	b.Helper()
-	cmd := exec.Command("/proc/self/exe") // which another user may execute wherever it lies
+	cmd := exec.Command("/proc/self/exe") // another user may execute it wherever the binary lies
 	cmd.Env = append(os.Environ(), childEnv+"="+verb+":"+registry+":"+b.path(name))
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: user}
@@ -168,7 +169,7 @@ func (b *fixture) start(verb, registry, name string, user *syscall.Credential) s
 	return server{b, kill, stdin, bufio.NewReader(stdout)}
 }
 
-// spawn is start for a server that has to succeed.
+// spawn is start for a server that must succeed.
 func (b *fixture) spawn(verb, registry, name string, user *syscall.Credential) server {
 	b.Helper()
 	s := b.start(verb, registry, name, user)
@@ -178,7 +179,7 @@ func (b *fixture) spawn(verb, registry, name string, user *syscall.Credential) s
 	return s
 }
 
-// line is the next thing that the server says.
+// line returns the next line that the server prints.
 func (s server) line() string {
 	s.fixture.Helper()
 	line, err := s.answers.ReadString('\n')
@@ -195,14 +196,15 @@ func (s server) release() {
 	}
 }
 
-// keeps checks that a sweep leaves a name, drops its entry and calls it real.
+// keeps checks that a sweep leaves a name and drops its entry, and that Holds
+// returns false for it.
 func (b *fixture) keeps(name string) {
 	b.Helper()
 	l := b.open()
 	b.there(name)
 	b.clean()
 	if l.Holds(b.path(name)) {
-		b.Errorf("%s passes for a placeholder", name)
+		b.Errorf("%s is taken for a placeholder", name)
 	}
 }
 

@@ -18,14 +18,15 @@ import (
 	"github.com/tetherexec/tether/internal/filelock"
 )
 
-// elsewhere is the same workspace for a server with another registry.
+// elsewhere returns the same workspace with another registry.
 func (b *fixture) elsewhere() *fixture {
 	return &fixture{TB: b.TB, ws: b.ws, registry: filepath.Join(b.TempDir(), "registry")}
 }
 
 func (b *fixture) existing(name string) Want { return Want{Path: b.path(name), Exists: true} }
 
-// gone waits for a name to go: the ledger that made it finds out by itself.
+// gone waits for a name to be removed: the ledger that made it retries by
+// itself.
 func (b *fixture) gone(name string) {
 	b.Helper()
 	for {
@@ -36,7 +37,8 @@ func (b *fixture) gone(name string) {
 	}
 }
 
-// quiet keeps a ledger from retrying by itself, so that a test sees what else does.
+// quiet stops a ledger from retrying by itself, so that a test sees the effect of
+// other triggers.
 func quiet(l *Ledger) *Ledger {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,8 +46,8 @@ func quiet(l *Ledger) *Ledger {
 	return l
 }
 
-// A placeholder that another registry's sandbox builds on stays, and goes at
-// the maker's next chance.
+// A placeholder that a sandbox of another registry depends on stays, and is
+// removed when the maker tries again.
 func TestGuardOutlivesMaker(t *testing.T) {
 	chances := map[string]func(b *fixture, l *Ledger){
 		"release": func(b *fixture, l *Ledger) { b.hold(l, b.dir(".aws")).Release() },
@@ -79,7 +81,7 @@ func TestGuardOutlivesMaker(t *testing.T) {
 	}
 }
 
-// Without another chance the maker finds out by itself, and Close waits for that.
+// Without another trigger the maker retries by itself, and Close waits for that.
 func TestGuardEnds(t *testing.T) {
 	b := newFixture(t)
 	other := b.elsewhere()
@@ -104,7 +106,8 @@ func TestGuardEnds(t *testing.T) {
 	b.there()
 }
 
-// Who releases first, and whether one of them comes again, does not matter.
+// The order of the releases does not matter, nor whether one of the ledgers
+// acquires the name again.
 func TestGuardOrders(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {0, 2, 1, 3}} {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
@@ -127,8 +130,8 @@ func TestGuardOrders(t *testing.T) {
 	}
 }
 
-// The maker comes back while the guard is there, and leaves again after it:
-// now it is parked, and comes back from there.
+// The maker acquires the name again while the guard exists, and releases it
+// after the guard. Now the directory is stashed, and used again from there.
 func TestGuardThenParked(t *testing.T) {
 	b := newFixture(t)
 	maker, guardian := quiet(b.open()), b.elsewhere().open()
@@ -137,17 +140,17 @@ func TestGuardThenParked(t *testing.T) {
 	before := b.inode(b.path(".git"))
 	made.Release()
 	if left := b.stashed(); len(left) > 0 {
-		t.Errorf("parked: %q", left)
+		t.Errorf("stashed: %q", left)
 	}
 	if !maker.Holds(b.path(".git")) {
-		t.Error("our own passes for real")
+		t.Error("a placeholder of this ledger is taken for a real name")
 	}
 	made = b.hold(maker, b.dir(".git"))
 	guards.Release()
 	made.Release()
 	b.there()
 	if n := len(b.stashed()); n != 1 {
-		t.Fatalf("%d directories are parked", n)
+		t.Fatalf("%d directories are stashed", n)
 	}
 	made = b.hold(maker, b.dir(".git"))
 	guards = b.hold(guardian, b.existing(".git"))
@@ -162,7 +165,8 @@ func TestGuardThenParked(t *testing.T) {
 	b.clean()
 }
 
-// Two ledgers of one process: what one guards in the other's registry.
+// Two ledgers of one process: one guards a placeholder of the other's
+// registry.
 func TestGuardInOwnRegistry(t *testing.T) {
 	b := newFixture(t)
 	l := quiet(b.open())
@@ -174,7 +178,7 @@ func TestGuardInOwnRegistry(t *testing.T) {
 	b.there()
 }
 
-// A guard does not need to be released: it ends with Close, and with its process.
+// A guard that is not released ends with Close, and with its process.
 func TestGuardHolderGoes(t *testing.T) {
 	b := newFixture(t)
 	maker := quiet(b.open())
@@ -200,7 +204,7 @@ func TestGuardHolderGoes(t *testing.T) {
 	}
 }
 
-// The maker was killed; whoever comes next finds the guard.
+// If the maker was killed, the next ledger finds the guard.
 func TestMakerCrashesUnderGuard(t *testing.T) {
 	b := newFixture(t)
 	b.littered = true
@@ -257,7 +261,7 @@ func TestGuardOfAnotherUser(t *testing.T) {
 		child.release()
 		b.there(".git")
 		guards.Release()
-		b.gone(".git") // the child sees to it
+		b.gone(".git") // the child removes it
 	})
 }
 
@@ -281,8 +285,8 @@ func TestModesWhateverTheUmask(t *testing.T) {
 	}
 }
 
-// What is not empty, or not a directory or file, cannot be a placeholder: no
-// descriptor is spent on it.
+// A name that is not empty, or not a directory or file, cannot be a
+// placeholder: no descriptor is spent on it.
 func TestGuardNotNeeded(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
@@ -308,7 +312,7 @@ func TestGuardNotNeeded(t *testing.T) {
 	b.hold(l, b.dir(".git")).Release()
 }
 
-// The name is not what it was: plan again.
+// If the name has changed, the error says to plan again.
 func TestGuardChanged(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
@@ -328,7 +332,7 @@ func TestGuardChanged(t *testing.T) {
 	if len(l.guards) != 0 {
 		t.Errorf("%d guards are left", len(l.guards))
 	}
-	// Somebody is about to remove it.
+	// Another process is about to remove it.
 	fd, err := unix.Open(b.path("dir"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	b.must(err)
 	defer unix.Close(fd)
@@ -340,8 +344,8 @@ func TestGuardChanged(t *testing.T) {
 	b.hold(l, b.existing("dir")).Release()
 }
 
-// Between the look and the open something else is put there: it is noticed,
-// whatever it is, and nothing waits.
+// If the file is replaced between stat and open, open notices it, whatever
+// the new file is, and does not block.
 func TestGuardSwapped(t *testing.T) {
 	kinds := map[string]func(p string) error{
 		"dir":  func(p string) error { return os.Mkdir(p, 0o755) },
@@ -372,7 +376,7 @@ func TestGuardSwapped(t *testing.T) {
 	}
 }
 
-// The object is opened, then removed, then locked: the lock is worth nothing.
+// The file is opened, then removed, then locked: such a lock does not count.
 func TestLockAfterRemoval(t *testing.T) {
 	b := newFixture(t)
 	for _, replace := range []bool{false, true} {
@@ -397,8 +401,8 @@ func TestLockAfterRemoval(t *testing.T) {
 	}
 }
 
-// An object of root that cannot be read or locked is an error. An unreadable object of the
-// user, or of another user, is no placeholder.
+// A file of root that cannot be read or locked is an error. An unreadable file of this
+// user, or of another user, is not guarded.
 func TestGuardUnreadable(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
@@ -428,7 +432,7 @@ func TestGuardUnreadable(t *testing.T) {
 	}
 	b.must(os.Chmod(filepath.Dir(b.ws), 0o755))
 	b.must(os.Chown(b.path("mine"), nobody, nobody))
-	// Only a process can be somebody else as a whole.
+	// Only a whole process can run as another user.
 	b.must(os.Chmod(filepath.Dir(filepath.Dir(b.registry)), 0o755))
 	user := &syscall.Credential{Uid: nobody, Gid: nobody}
 	for name, want := range map[string]string{
@@ -463,7 +467,7 @@ func TestGuardKeepsKind(t *testing.T) {
 }
 
 // An entry whose maker crashed before it made anything takes the placeholder of
-// another registry for its own: it may share it, and not remove it.
+// another registry for its own: it may share it, but not remove it.
 func TestTwoOwners(t *testing.T) {
 	b := newFixture(t)
 	other := b.elsewhere()
@@ -482,9 +486,8 @@ func TestTwoOwners(t *testing.T) {
 	b.there()
 }
 
-// Ledgers of three registries work on the same names, each as it finds them:
-// after every Hold the name stays the same object until the Release, and in the
-// end nothing is left.
+// Ledgers of three registries work on the same names. After every Acquire the
+// name stays the same file until the Release, and in the end nothing is left.
 func TestGuardStress(t *testing.T) {
 	b := newFixture(t)
 	names := []string{".git", ".agents", "nope"}
@@ -509,7 +512,7 @@ func TestGuardStress(t *testing.T) {
 	sandboxes.Wait()
 	t.Log(count)
 	if count["guarded"] == 0 || count["made"] == 0 {
-		t.Errorf("too tame: %v", count)
+		t.Errorf("some case never happened: %v", count)
 	}
 	for _, l := range ledgers {
 		b.must(l.Close())
@@ -517,8 +520,8 @@ func TestGuardStress(t *testing.T) {
 	b.there()
 }
 
-// stranger plans and holds one name like a sandbox of a ledger that knows
-// nothing of the others, and looks whether it stays.
+// holdOne plans and holds one name like a sandbox of a ledger that does not
+// know the others, and checks that the name stays.
 func (b *fixture) holdOne(l *Ledger, name string) (how string) {
 	want := Want{Path: b.path(name), Dir: name != "nope"}
 	if _, err := os.Lstat(want.Path); err == nil {

@@ -8,15 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Snapshot returns a function for one compilation: it reports whether a name
-// that was just seen exists only because a sandbox of this user holds it, on
-// this server or another. A name that is gone by now counts as held too: it is
-// not there in earnest.
+// Holds reports whether a name that was just seen exists only because a sandbox
+// of this user holds it, on this server or another. It also returns true for a
+// name that is gone by now, because nothing else uses it.
 //
-// Each call looks at the registry, as a list read beforehand would miss a
-// placeholder that was made since. To take that for a real directory, which
-// nobody holds, would let it vanish under the sandbox. An entry is there before
-// its placeholder and goes after it, so the look cannot miss it.
+// Each call reads the registry. A list read beforehand would miss a placeholder
+// that was made since; if that were taken for a real directory, it could be
+// removed while the sandbox uses it. An entry is written before its placeholder
+// is made and removed after it, so the call cannot miss it.
 func (l *Ledger) Holds(path string) bool {
 	file := filepath.Join(l.dir, registryName(path))
 	unlisted := 0
@@ -27,8 +26,8 @@ func (l *Ledger) Holds(path string) bool {
 		case isReal:
 			return false
 		case isUnlisted:
-			// What the caller saw may have gone since, and perhaps has been made
-			// again: so look for the name, and then once more for an entry.
+			// The name that the caller saw may have been removed since, and made
+			// again. So look for the name, and then once more for an entry.
 			var st unix.Stat_t
 			if unlisted++; unlisted == 2 {
 				return false
@@ -37,24 +36,25 @@ func (l *Ledger) Holds(path string) bool {
 			}
 		}
 	}
-	return true // that much going on is no real directory
+	return true // a real directory does not change that often
 }
 
-// maxLooks bounds how often has looks at an entry that changes all the time.
+// maxLooks bounds how often Holds reads an entry that changes all the time.
 const maxLooks = 8
 
-// A lookupResult is what the registry says of a name.
+// A lookupResult is what the registry says about a name.
 type lookupResult int
 
 const (
 	isUnlisted lookupResult = iota // there is no entry
-	isHeld                         // or gone by now, or in doubt: Hold finds out and says what is wrong
-	isReal                         // not made for the entry, or used in earnest
+	isHeld                         // or gone by now, or in doubt: Acquire finds out and reports the problem
+	isReal                         // not made for the entry, or used by the host
 	isChanging                     // look again
 )
 
-// lookUp compares a name with its registry file. It takes no lock: the entry
-// is as it was before the name was looked at, or the answer is isChanging.
+// registryState compares a name with its registry file. It takes no lock: if
+// the entry may have changed while the name was looked at, the result is
+// isChanging.
 func registryState(file, path string) lookupResult {
 	r, err := openRecord(file, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -85,9 +85,9 @@ func registryState(file, path string) lookupResult {
 		return isHeld
 	case foreign:
 		if got.phase == making {
-			// A write changes the time of the file before its content, so the line
-			// that says "made" may be half there. If the maker is dead instead, Hold
-			// sees that and clears the entry away.
+			// A write changes the time of the file before its content, so the "made"
+			// line may be incomplete. If the maker is dead instead, Acquire notices
+			// that and removes the entry.
 			return isChanging
 		}
 		after, err := r.read()
@@ -104,8 +104,8 @@ func registryState(file, path string) lookupResult {
 		return isHeld
 	}
 	if got.phase == made {
-		// The host uses it in earnest. The sandbox that is being planned builds
-		// on that, so it must stay even if it is emptied later.
+		// The host uses it. The sandbox that is being planned depends on that,
+		// so it must stay even if it is emptied later.
 		r.add(lineReal(got.id))
 	}
 	return isReal

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A server that is killed gives up its part at once, and the next one sweeps.
+// A killed server loses its lock at once, and the next server sweeps.
 func TestCrash(t *testing.T) {
 	b := newFixture(t)
 	kill := b.server(".git")
@@ -20,7 +20,7 @@ func TestCrash(t *testing.T) {
 	l := b.open()
 	b.there(".git") // in use
 	if !l.Holds(b.path(".git")) {
-		t.Error("the placeholder of another process passes for real")
+		t.Error("the placeholder of another process is taken for a real name")
 	}
 	kill()
 	b.there(".git")
@@ -29,13 +29,13 @@ func TestCrash(t *testing.T) {
 	b.clean()
 }
 
-// What a killed server left is used again without a sweep.
+// A placeholder of a killed server is used again without a sweep.
 func TestCrashThenHold(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
 	b.server(".git")()
 	if !l.Holds(b.path(".git")) {
-		t.Error("a dead server's placeholder passes for real")
+		t.Error("a dead server's placeholder is taken for a real name")
 	}
 	b.hold(l, b.dir(".git")).Release()
 	b.there()
@@ -45,7 +45,7 @@ func TestCrashThenHold(t *testing.T) {
 	b.clean()
 }
 
-// The crash fell between making the name and noting its identity.
+// The server crashed between making the name and writing its identity.
 func TestCrashBetweenMakeAndMade(t *testing.T) {
 	for _, dir := range []bool{true, false} {
 		b := newFixture(t)
@@ -66,7 +66,7 @@ func TestCrashBetweenMakeAndMade(t *testing.T) {
 		b.entry(want.Path, lineWant(want), lineMake)
 		create()
 		if !l.Holds(want.Path) {
-			t.Error("passes for real")
+			t.Error("taken for a real name")
 		}
 		b.hold(l, want).Release()
 		b.there()
@@ -74,7 +74,8 @@ func TestCrashBetweenMakeAndMade(t *testing.T) {
 	}
 }
 
-// An entry without an identity takes nothing that its maker cannot have made.
+// An entry without an identity claims nothing that its maker cannot have
+// made.
 func TestCrashBeforeMake(t *testing.T) {
 	t.Run("older", func(t *testing.T) {
 		b := newFixture(t)
@@ -92,7 +93,7 @@ func TestCrashBeforeMake(t *testing.T) {
 		later := time.Now().Add(time.Second)
 		b.must(os.Chtimes(filepath.Join(b.registry, registryName(b.path("x"))), later, later))
 		if !l.Holds(b.path("x")) {
-			t.Error("real, though its maker may be about to say that it made it")
+			t.Error("taken for real while its maker may be about to note that it made it")
 		}
 		if _, err := l.Acquire([]Want{b.dir("x")}); !isChanged(err) {
 			t.Errorf("Acquire: %v", err)
@@ -141,19 +142,19 @@ func TestCrashBeforeMake(t *testing.T) {
 	})
 }
 
-// The host fills a placeholder: it is the host's from then on.
+// If the host fills a placeholder, it belongs to the host from then on.
 func TestContentAppears(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
 	h := b.hold(l, b.dir(".git"), b.file("notes"))
 	has := l.Holds
 	if !has(b.path(".git")) || !has(b.path("notes")) {
-		t.Error("placeholders pass for real")
+		t.Error("placeholders are taken for real names")
 	}
 	b.must(os.Mkdir(b.path(".git/objects"), 0o755))
 	b.must(os.WriteFile(b.path("notes"), []byte("x"), 0o644))
 	if has(b.path(".git")) || has(b.path("notes")) {
-		t.Error("content passes for placeholders")
+		t.Error("names with content are taken for placeholders")
 	}
 	var changed *ChangedError
 	for _, ledger := range []*Ledger{l, b.open()} {
@@ -168,7 +169,8 @@ func TestContentAppears(t *testing.T) {
 	b.clean()
 }
 
-// Once a later sandbox has built on the content, emptying it changes nothing.
+// After a later sandbox was planned with the content, emptying it changes
+// nothing.
 func TestContentAppearsAndGoes(t *testing.T) {
 	for _, asked := range []bool{true, false} {
 		b := newFixture(t)
@@ -176,7 +178,7 @@ func TestContentAppearsAndGoes(t *testing.T) {
 		h := b.hold(l, b.dir(".git"))
 		b.must(os.Mkdir(b.path(".git/objects"), 0o755))
 		if asked && l.Holds(b.path(".git")) {
-			t.Error("content passes for a placeholder")
+			t.Error("a directory with content is taken for a placeholder")
 		}
 		b.must(os.Remove(b.path(".git/objects")))
 		h.Release()
@@ -189,8 +191,8 @@ func TestContentAppearsAndGoes(t *testing.T) {
 	}
 }
 
-// The host replaces a placeholder. Filesystems like to use the number of the
-// removed inode again, so the number alone does not tell.
+// The host replaces a placeholder. File systems often reuse the number of the
+// removed inode, so the number alone does not distinguish them.
 func TestReplaced(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
@@ -205,7 +207,7 @@ func TestReplaced(t *testing.T) {
 		b.must(os.Remove(b.path(".git")))
 	}
 	if l.Holds(b.path(".git")) {
-		t.Error("passes for a placeholder")
+		t.Error("taken for a placeholder")
 	}
 	if _, err := l.Acquire([]Want{b.dir(".git")}); !isChanged(err) {
 		t.Errorf("Acquire: %v", err)
@@ -215,8 +217,8 @@ func TestReplaced(t *testing.T) {
 	b.clean()
 }
 
-// The host removes a placeholder that is in use: the next sandbox makes it
-// again, and the last one to end removes that.
+// If the host removes a placeholder in use, the next sandbox makes it again,
+// and the last one to end removes that.
 func TestRemovedWhileInUse(t *testing.T) {
 	for _, two := range []bool{false, true} {
 		for _, firstLeaves := range []bool{false, true} {
@@ -242,8 +244,8 @@ func TestRemovedWhileInUse(t *testing.T) {
 	}
 }
 
-// Several sandboxes find at once that a placeholder in use is gone: one makes
-// it, the others share that.
+// Several sandboxes notice at once that a placeholder in use is gone: one
+// makes it again, the others share it.
 func TestRemovedWhileInUseByMany(t *testing.T) {
 	b := newFixture(t)
 	var ledgers []*Ledger
@@ -254,7 +256,7 @@ func TestRemovedWhileInUseByMany(t *testing.T) {
 		first := b.hold(ledgers[0], b.dir(".git"))
 		b.must(os.Remove(b.path(".git")))
 		if !ledgers[0].Holds(b.path(".git")) {
-			t.Error("a name that is gone passes for real")
+			t.Error("a name that is gone is taken for a real one")
 		}
 		stop := b.neverReal(ledgers[0], ".git")
 		var held [6]*Lease
@@ -293,8 +295,8 @@ func TestRemovedByHost(t *testing.T) {
 	b.clean()
 }
 
-// A real name that is as new as the journal line is not taken for ours: making
-// it failed.
+// A real name that is as new as the journal line is not claimed, because
+// making the placeholder failed.
 func TestRealNameInLastMoment(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
@@ -313,8 +315,8 @@ func TestRealNameInLastMoment(t *testing.T) {
 	b.clean()
 }
 
-// A command that puts a link in the place of a directory does not make us work
-// elsewhere.
+// If a command replaces a directory by a link, the ledger does not follow the
+// link.
 func TestParentBecomesLink(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
@@ -327,7 +329,8 @@ func TestParentBecomesLink(t *testing.T) {
 	if _, err := l.Acquire([]Want{b.dir("a/b/.aws")}); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("Acquire: %v", err)
 	}
-	// What is behind the link is not ours; what was made is found where it is now.
+	// The directory behind the link is not ours; the placeholder is found at its
+	// new path.
 	b.must(os.Mkdir(b.path("elsewhere/b/.git"), 0o755))
 	h.Release()
 	if left := list(t, b.path("elsewhere/b")); strings.Join(left, " ") != ".git" {

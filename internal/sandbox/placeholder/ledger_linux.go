@@ -21,40 +21,42 @@ var (
 )
 
 // A Ledger holds placeholders for the sandboxes of one server. It is safe for
-// concurrent use; a slow disk under one path delays only those who hold it.
+// concurrent use; a slow disk under one path delays only the sandboxes that
+// use that path.
 type Ledger struct {
 	dir      string
-	stashDir *os.File // see parked
+	stashDir *os.File // directory of unused placeholders, see stash
 	log      *slog.Logger
 	limit    int
 
-	retries sync.WaitGroup // the goroutine that retries, see later
+	retries sync.WaitGroup // the goroutine that retries, see retryLater
 	done    chan struct{}  // closed with the ledger
 
 	mu       sync.Mutex // guards the fields below
 	names    map[string]*sharedName
 	guards   map[*lockedFile]bool
-	idle     map[string]bool // registry files that are kept though nobody may use them
+	idle     map[string]bool // registry files that are kept for the next use
 	busy     map[string]bool // registry files of placeholders that another ledger guards
 	retrying bool
 	closed   bool
-	left     bool // Close has left placeholders that others guard
+	left     bool // Close has left placeholders that other ledgers guard
 }
 
-// A sharedName is this server's part in one placeholder.
+// A sharedName is one placeholder and its users on this server.
 type sharedName struct {
 	path string
-	refs int // Leases that have it or want it; guarded by Ledger.mu
+	refs int // Leases that use it or are about to; guarded by Ledger.mu
 
 	mu     sync.Mutex  // guards the fields below; held over system calls
-	users  int         // Leases that have it
+	users  int         // Leases that use it
 	record record      // has the shared lock while there are users
 	file   *lockedFile // the placeholder, while there are users
 }
 
 // Open returns the ledger in dir, which all servers of this user share, and
-// removes what dead servers left. The directory is made if it is missing; one
-// that others could write to is refused, as they could name what we remove.
+// removes what dead servers left. The directory is made if it is missing. It
+// is refused if other users can write to it, because they could make us
+// remove any file.
 func Open(dir string, log *slog.Logger) (*Ledger, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -92,7 +94,7 @@ func newLedger(dir string, log *slog.Logger) (*Ledger, error) {
 	return l, nil
 }
 
-// A Lease is a sandbox's part in its placeholders, and its guards.
+// A Lease lets one sandbox use its placeholders and guards until Release.
 type Lease struct {
 	ledger  *Ledger
 	names   []*sharedName
@@ -100,10 +102,10 @@ type Lease struct {
 	release sync.Once
 }
 
-// Hold makes the placeholders of one sandbox or takes part in those that are
-// there, and guards what exists; all or none. If a name is not what it was when
-// the sandbox was planned, the error is a *[ChangedError]. Missing parents are
-// not made.
+// Acquire makes the placeholders of one sandbox, or shares existing ones, and
+// guards the names that exist. It does all of that or nothing. If a name has
+// changed since the sandbox was planned, the error is a *[ChangedError].
+// Missing parents are not made.
 func (l *Ledger) Acquire(wants []Want) (*Lease, error) {
 	h := &Lease{ledger: l, names: make([]*sharedName, 0, len(wants))}
 	for _, want := range wants {
@@ -133,21 +135,22 @@ func (h *Lease) add(want Want) error {
 	return err
 }
 
-// Release ends the sandbox's part; the last one removes the placeholder. Call it
+// Release ends the lease; the last lease of a placeholder removes it. Call it
 // when nothing runs in the sandbox any more. A second call does nothing.
 func (h *Lease) Release() {
 	h.release.Do(func() {
 		for _, f := range h.guards {
 			h.ledger.unguard(f)
 		}
-		h.ledger.retry()                         // before new ones are added: those were just tried
-		for i := len(h.names) - 1; i >= 0; i-- { // as they were made, backwards
+		h.ledger.retry()                         // before new ones are added, which were just tried
+		for i := len(h.names) - 1; i >= 0; i-- { // in reverse order
 			h.ledger.removeUser(h.names[i])
 		}
 	})
 }
 
-// hold adds a user to the sharedName of a path.
+// addUser adds a user to the placeholder of a path, and makes it if there is
+// none.
 func (l *Ledger) addUser(want Want) (*sharedName, error) {
 	s, err := l.addRef(want.Path)
 	if err != nil {
@@ -173,10 +176,11 @@ func (l *Ledger) addUser(want Want) (*sharedName, error) {
 	return nil, err
 }
 
-// release takes a user away from a sharedName.
+// removeUser removes a user of a placeholder, and the placeholder after the
+// last one.
 func (l *Ledger) removeUser(s *sharedName) {
 	s.mu.Lock()
-	if s.users > 0 { // else Close was here
+	if s.users > 0 { // else Close has done it
 		s.users--
 		if s.users == 0 {
 			l.retire(s.record, s.file, true)
@@ -187,7 +191,8 @@ func (l *Ledger) removeUser(s *sharedName) {
 	l.dropRef(s)
 }
 
-// enter finds or makes the sharedName of a path and keeps it in the table until leave.
+// addRef finds or adds the sharedName of a path and keeps it in the table until
+// dropRef.
 func (l *Ledger) addRef(path string) (*sharedName, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,7 +210,7 @@ func (l *Ledger) addRef(path string) (*sharedName, error) {
 	return s, nil
 }
 
-// full reports whether the ledger holds as much as it may. The caller has l.mu.
+// full reports whether the ledger has reached its limit. The caller has l.mu.
 func (l *Ledger) full() bool { return len(l.names)+len(l.guards) >= l.limit }
 
 func (l *Ledger) dropRef(s *sharedName) {
@@ -223,10 +228,10 @@ func (l *Ledger) isClosed() bool {
 	return l.closed
 }
 
-// Close ends the part of this server in all its placeholders and guards, as if
-// each Hold had been released. What another server uses stays: one that shares
-// the registry removes it, else StartSweeper or the next Open sees to it. Call
-// Close when no sandbox runs any more.
+// Close gives up all placeholders and guards of this server, as if each Lease
+// had been released. Placeholders that another server uses stay. If that
+// server shares the registry, it removes them, else StartSweeper or the next
+// Open does. Call Close when no sandbox runs any more.
 func (l *Ledger) Close() error {
 	l.mu.Lock()
 	if !l.closed {
@@ -248,7 +253,7 @@ func (l *Ledger) Close() error {
 		f.release()
 	}
 	for _, s := range open {
-		s.mu.Lock() // a Hold under way ends first; one that comes later sees closed
+		s.mu.Lock() // an addUser under way ends first; a later one sees closed
 		if s.users > 0 {
 			s.users = 0
 			l.retire(s.record, s.file, false)
@@ -265,8 +270,8 @@ func (l *Ledger) Close() error {
 	return nil
 }
 
-// acquireRecord returns the record of a path with a shared lock, its placeholder in
-// place and locked too.
+// acquireRecord returns the record of a path with a shared lock, and its
+// placeholder, which exists and is locked too.
 func (l *Ledger) acquireRecord(want Want) (record, *lockedFile, error) {
 	file := filepath.Join(l.dir, registryName(want.Path))
 	for w := (backoff{}); ; {
@@ -290,10 +295,10 @@ func (l *Ledger) acquireRecord(want Want) (record, *lockedFile, error) {
 	}
 }
 
-// join locks a record and settles its placeholder. Neither done nor an error, or
-// errOtherKind: somebody else is at work on it, or it is of no use; retire it and
-// try again.
-// What it returns is the caller's in any case.
+// join locks a record and makes sure that its placeholder exists. If it is not
+// done and returns no error or errOtherKind, another process is changing the
+// entry, or the entry is of no use: the caller retires it and tries again. The
+// lockedFile belongs to the caller in any case.
 func (l *Ledger) join(r record, want Want) (f *lockedFile, done bool, err error) {
 	alone, err := r.lock(filelock.Exclusive)
 	if err == nil && !alone {
@@ -328,15 +333,14 @@ func (l *Ledger) join(r record, want Want) (f *lockedFile, done bool, err error)
 	if shared, err := r.lock(filelock.Shared); !shared {
 		return f, false, err
 	}
-	// Giving up the exclusive lock and taking the shared one need not be one step.
+	// Converting the exclusive lock into a shared one need not be atomic.
 	_, _, linked, err := r.stat()
 	return f, linked, err
 }
 
-// settle sees to it that the placeholder of a locked record is there and empty,
-// and returns a lockedFile on it. If that is not the one that the caller has, the
-// caller's is released; after an error it is as it was.
-// Alone means that the lock is exclusive.
+// ensure makes sure that the placeholder of a locked record exists and is empty,
+// and returns a lockedFile of it. If that is not have, it releases have; after an
+// error have is unchanged. alone means that the record's lock is exclusive.
 func (l *Ledger) ensure(r record, want Want, alone bool, have *lockedFile) (*lockedFile, error) {
 	de, err := openDirEntry(want.Path)
 	if err != nil {
@@ -345,7 +349,8 @@ func (l *Ledger) ensure(r record, want Want, alone bool, have *lockedFile) (*loc
 	defer de.close()
 	found, f, err := inPlace(r, de, want, have)
 	if !alone && (err != nil || found != made) {
-		// Others may be at work on it, so that entry and name did not match.
+		// Other processes may be changing it, so that entry and name did not
+		// match.
 		unlock, lockErr := lockRegistry(l.dir)
 		if lockErr != nil {
 			return have, lockErr
@@ -368,9 +373,9 @@ func (l *Ledger) ensure(r record, want Want, alone bool, have *lockedFile) (*loc
 	return f, nil
 }
 
-// inPlace returns made and a lockedFile if the placeholder is there as wanted. Else it
-// has to be made: from nothing, or to the end because making it was cut short.
-// That is for one at a time.
+// inPlace returns made and a lockedFile if the placeholder exists as wanted. Else it
+// returns the phase from which it must be made: nothing, or making if a maker was
+// interrupted. Only one process at a time may make it.
 func inPlace(r record, de dirEntry, want Want, have *lockedFile) (phase, *lockedFile, error) {
 	got, err := r.read()
 	if err != nil {
@@ -406,9 +411,9 @@ func inPlace(r record, de dirEntry, want Want, have *lockedFile) (phase, *locked
 	return made, f, err
 }
 
-// put makes the placeholder, or goes on with what a maker left that was cut
-// short. If it fails after the name was made, the entry says so, and who retires
-// it removes the name.
+// create makes the placeholder, or completes one whose maker was interrupted. If
+// it fails after the name was made, the entry says so, and retire removes the
+// name.
 func create(r record, de dirEntry, want Want, found phase) (*lockedFile, error) {
 	var seen fileStat
 	var err error
@@ -420,7 +425,7 @@ func create(r record, de dirEntry, want Want, found phase) (*lockedFile, error) 
 	} else if err = r.add(lineMake); err == nil {
 		seen, err = de.make(want.Dir)
 		if err != nil {
-			r.add(lineGone) // else a later name of somebody else would pass for ours
+			r.add(lineGone) // else a later name of another program would be taken for ours
 		}
 	}
 	if err == unix.EEXIST {
@@ -441,12 +446,12 @@ func create(r record, de dirEntry, want Want, found phase) (*lockedFile, error) 
 	return f, nil
 }
 
-// retire gives up a record and its lockedFile. If nobody else uses it, the placeholder
-// goes, and then the registry file, unless it is to be kept and can be. True:
-// the placeholder is ours to remove, but another ledger guards it.
+// retire gives up a record and its lockedFile. If no other process uses the record,
+// retire removes the placeholder and then the registry file, unless that is to be
+// kept. It returns true if the placeholder is ours but another ledger guards it.
 func (l *Ledger) retire(r record, f *lockedFile, keep bool) (guarded bool) {
 	defer f.release()
-	f.unlock() // before the record's: whoever is alone with that finds no lock of ours here
+	f.unlock() // before the record's lock: a process that then locks the record exclusively finds no lock of ours here
 	alone, err := r.lock(filelock.Exclusive)
 	if !alone {
 		r.close()
@@ -492,9 +497,9 @@ func (l *Ledger) retire(r record, f *lockedFile, keep bool) (guarded bool) {
 	return false
 }
 
-// removeOurs removes the placeholder of an entry that nobody uses, if it is ours and
-// empty, or parks it. No error: nothing of ours is there any more. errLocked or
-// errMoved: try again later.
+// removeOurs removes or stashes the placeholder of an unused entry, if it is ours
+// and empty. No error: no placeholder of ours is left. errLocked or errMoved: try
+// again later.
 func removeOurs(got reading, stashed stash, f *lockedFile, keep bool) error {
 	if got.phase == nothing {
 		return nil
@@ -518,20 +523,20 @@ func removeOurs(got reading, stashed stash, f *lockedFile, keep bool) error {
 	if err := f.lock(de, filelock.Exclusive); err != nil {
 		return err
 	}
-	defer f.unlock() // before the record's: the next user may be given this very object
+	defer f.unlock() // before the record's lock: the next user may get the same file
 	if keep && got.want.Dir && stashed.put(de, seen) {
 		return nil
 	}
 	switch err := de.remove(got.want.Dir); err {
-	case unix.ENOENT, unix.ENOTEMPTY, unix.EEXIST: // gone, or in use in earnest
+	case unix.ENOENT, unix.ENOTEMPTY, unix.EEXIST: // missing, or used by the host
 		return nil
 	default:
 		return err
 	}
 }
 
-// locate finds the placeholder of an entry: under its name, or where somebody has
-// moved it to while we had a lockedFile on it. Nothing is seen if it is not ours any more.
+// locate finds the placeholder of an entry: under its name, or at the path to which it was
+// moved while f was open. If it is not ours any more, the returned fileStat is empty.
 func locate(got reading, f *lockedFile) (dirEntry, fileStat, error) {
 	at := func(path string) (dirEntry, fileStat, error) {
 		de, err := openDirEntry(path)
@@ -559,7 +564,7 @@ func locate(got reading, f *lockedFile) (dirEntry, fileStat, error) {
 	return at(moved)
 }
 
-// Sweep removes the placeholders that servers left which did not end in order.
+// Sweep removes the placeholders of servers that did not shut down properly.
 func (l *Ledger) Sweep() error {
 	files, err := l.registryFiles()
 	if err != nil {
@@ -572,7 +577,7 @@ func (l *Ledger) Sweep() error {
 	return nil
 }
 
-// registryFiles are the paths of all entries.
+// registryFiles returns the paths of all registry files.
 func (l *Ledger) registryFiles() ([]string, error) {
 	entries, err := os.ReadDir(l.dir)
 	if err != nil {

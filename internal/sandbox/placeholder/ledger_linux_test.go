@@ -35,7 +35,7 @@ func TestHoldAndRelease(t *testing.T) {
 	b.hold(l).Release()
 }
 
-// The order of release does not matter, nor which server a Hold belongs to.
+// The order of release does not matter, nor to which server a Lease belongs.
 func TestLastReleaseRemoves(t *testing.T) {
 	for _, two := range []bool{false, true} {
 		for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
@@ -104,7 +104,7 @@ func TestRealName(t *testing.T) {
 				}
 			}
 			if l.Holds(b.path("x")) {
-				t.Error("passes for a placeholder")
+				t.Error("taken for a placeholder")
 			}
 			b.there("x")
 			b.clean()
@@ -152,7 +152,8 @@ func TestBadPlaces(t *testing.T) {
 
 var longName = strings.Repeat("o", 300)
 
-// Root may write anywhere, so it borrows somebody else's rights for this.
+// Root may write anywhere, so the test takes another user's file system
+// rights.
 func TestUnwritableParent(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
@@ -181,7 +182,7 @@ func TestUnwritableParent(t *testing.T) {
 	b.clean()
 }
 
-// What else lies in the registry does no harm; damaged entries go.
+// Unknown files in the registry do no harm; damaged entries are removed.
 func TestGarbage(t *testing.T) {
 	b := newFixture(t)
 	b.must(os.MkdirAll(b.registry, 0o700))
@@ -192,7 +193,7 @@ func TestGarbage(t *testing.T) {
 	b.must(os.WriteFile(in("README"), []byte("x"), 0o600))
 	b.must(os.WriteFile(in(hex("a")), []byte("garbage\n"), 0o600))
 	b.must(os.WriteFile(in(hex("b")), nil, 0o600))
-	b.must(os.WriteFile(in(hex("c")), []byte(lineWant(b.dir("victim"))+lineMake), 0o600)) // not its name
+	b.must(os.WriteFile(in(hex("c")), []byte(lineWant(b.dir("victim"))+lineMake), 0o600)) // the entry of another name
 	b.must(os.WriteFile(in(hex("d")), make([]byte, maxEntry+1), 0o600))
 	b.must(os.Mkdir(in(hex("e")), 0o700))
 	b.must(os.Symlink(b.path("victim"), in(hex("f"))))
@@ -207,7 +208,7 @@ func TestGarbage(t *testing.T) {
 	b.hold(l, b.dir(".git")).Release()
 	b.there("victim")
 
-	// In the place of an entry there is something that is none.
+	// A FIFO in the place of a registry file is an error.
 	b.must(os.Remove(in(registryName(b.path(".git")))))
 	b.must(unix.Mkfifo(in(registryName(b.path(".git"))), 0o600))
 	if _, err := l.Acquire([]Want{b.dir(".git")}); err == nil {
@@ -236,7 +237,7 @@ func TestLimit(t *testing.T) {
 	b.clean()
 }
 
-// A Hold that comes while the ledger closes makes nothing.
+// An Acquire that runs while the ledger closes makes nothing.
 func TestCloseMeetsHold(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
@@ -271,8 +272,8 @@ func until(l *Ledger, done func() bool) {
 	}
 }
 
-// A lock on a file that lost its name is worth nothing: nothing is made under
-// it, and the file that has the name now stays.
+// A lock on a registry file that lost its name does not count: nothing is
+// made under it, and the file that has the name now stays.
 func TestLockOnRemovedFile(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
@@ -294,7 +295,8 @@ func TestLockOnRemovedFile(t *testing.T) {
 	b.there()
 }
 
-// Registry files are kept for the next use, but not too many and not too long.
+// Registry files are kept for the next use, up to a number and until the
+// ledger closes.
 func TestIdleFiles(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
@@ -326,25 +328,25 @@ func TestRegistryOfOthers(t *testing.T) {
 	b.must(os.Mkdir(b.registry, 0o700))
 	b.must(os.Chmod(b.registry, 0o777))
 	if _, err := Open(b.registry, nil); err == nil {
-		t.Error("a registry that anybody can write to was taken")
+		t.Error("a registry that other users can write to was accepted")
 	}
 }
 
-// A name that is seen and gone before the question is not there in earnest.
+// Holds returns true for a name that was removed before the call.
 func TestHoldsMissingName(t *testing.T) {
 	b := newFixture(t)
 	has := b.open().Holds
 	if !has(b.path(".git")) {
-		t.Error("a name that is gone passes for real")
+		t.Error("a name that is gone is taken for a real one")
 	}
 	if has(b.ws) || has("/") {
-		t.Error("a real directory passes for a placeholder")
+		t.Error("a real directory is taken for a placeholder")
 	}
 }
 
-// Many sandboxes on two servers, a third server that comes and goes, and one
-// who asks: no placeholder vanishes while it is held, none passes for real, and
-// none is left.
+// Many sandboxes on two servers, a third server that is opened and closed, and
+// a goroutine that calls Holds: no placeholder is removed while it is held,
+// none is taken for real, and none is left.
 func TestStress(t *testing.T) {
 	b := newFixture(t)
 	names := []string{".git", ".agents", ".codex", ".aws", "nope"}
@@ -376,7 +378,8 @@ func TestStress(t *testing.T) {
 	b.clean()
 }
 
-// neverReal asks for the names until stopped. They are held, or gone.
+// neverReal calls Holds for the names until stopped. The names are held, or
+// gone.
 func (b *fixture) neverReal(l *Ledger, names ...string) (stop func()) {
 	done := make(chan struct{})
 	var asking sync.WaitGroup
@@ -390,7 +393,7 @@ func (b *fixture) neverReal(l *Ledger, names ...string) (stop func()) {
 				default:
 				}
 				if !has(b.path(name)) {
-					b.Errorf("%s passes for real", name)
+					b.Errorf("%s is taken for a real name", name)
 					return
 				}
 			}
@@ -399,7 +402,7 @@ func (b *fixture) neverReal(l *Ledger, names ...string) (stop func()) {
 	return func() { close(done); asking.Wait() }
 }
 
-// sandbox holds some of the names and looks whether they stay.
+// sandbox holds some of the names and checks that they stay.
 func (b *fixture) sandbox(l *Ledger, names []string) {
 	var wants []Want
 	for _, i := range rand.Perm(len(names))[:1+rand.IntN(len(names))] {

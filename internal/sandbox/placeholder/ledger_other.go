@@ -7,13 +7,13 @@ import "log/slog"
 // A Ledger holds nothing on this system.
 type Ledger struct{}
 
-// A Lease is a sandbox's part in its placeholders.
+// A Lease is empty on this system.
 type Lease struct{}
 
-// Open returns a ledger that can hold nothing.
+// Open returns a ledger that cannot hold placeholders.
 func Open(string, *slog.Logger) (*Ledger, error) { return &Ledger{}, nil }
 
-// Hold refuses all but an empty list.
+// Acquire refuses all but an empty list.
 func (l *Ledger) Acquire(wants []Want) (*Lease, error) {
 	if len(wants) > 0 {
 		return nil, ErrUnsupported
@@ -24,7 +24,7 @@ func (l *Ledger) Acquire(wants []Want) (*Lease, error) {
 // Release does nothing.
 func (h *Lease) Release() {}
 
-// Snapshot returns a function that knows no placeholders.
+// Holds returns false: there are no placeholders.
 func (l *Ledger) Holds(string) bool { return false }
 
 // Sweep does nothing.

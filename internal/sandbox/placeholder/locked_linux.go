@@ -14,13 +14,14 @@ import (
 
 var (
 	errMoved      = errors.New("it was replaced")
-	errLocked     = errors.New("it is locked: somebody may be about to remove it")
-	errExists     = errors.New("the name exists and is no placeholder")
+	errLocked     = errors.New("it is locked: another process may be about to remove it")
+	errExists     = errors.New("the name exists and is not a placeholder")
 	errLink       = errors.New("it is a link now")
-	errUnreadable = errors.New("it belongs to somebody else, who may remove it, and it cannot be read to see whether it is empty")
+	errUnreadable = errors.New("it belongs to another user, who may remove it, and it cannot be read to see whether it is empty")
 )
 
-// asChange makes a ChangedError of what says that the host is not as it was.
+// asChange returns a ChangedError if err means that the host has changed
+// since the plan.
 func asChange(path string, err error) error {
 	switch err {
 	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.ENXIO, errMoved, errLocked, errExists, errLink:
@@ -29,16 +30,16 @@ func asChange(path string, err error) error {
 	return err
 }
 
-// A lockedFile is an open placeholder, or what may be one of another ledger, with a
-// lock on the object itself: shared while somebody builds on it, exclusive to
-// take it away. That works between ledgers that know nothing of each other, and
-// ends with the process.
+// A lockedFile is an open placeholder, or a file that may be a placeholder of
+// another ledger, with a lock on the file or directory itself. The lock is shared
+// while a sandbox depends on it, and exclusive to remove it. This works between
+// ledgers that do not know each other, and ends with the process.
 type lockedFile struct {
 	fd int
 	id identity
 }
 
-// open opens what was seen at a dirEntry, without a lock. It never waits.
+// open opens the file with the status seen, without a lock. It never blocks.
 func (s dirEntry) open(seen fileStat, flags int) (*lockedFile, error) {
 	flags |= unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	if seen.mode.IsDir() {
@@ -59,7 +60,7 @@ func (s dirEntry) open(seen fileStat, flags int) (*lockedFile, error) {
 	return &lockedFile{fd, now.id}, nil
 }
 
-// openOurs opens a placeholder of this ledger. Some network file systems want a
+// openOurs opens a placeholder of this ledger. Some network file systems need a
 // file to be open for writing before they lock it exclusively.
 func (s dirEntry) openOurs(seen fileStat) (*lockedFile, error) {
 	if seen.mode.IsDir() {
@@ -81,9 +82,9 @@ func (s dirEntry) openLocked(seen fileStat) (*lockedFile, error) {
 	return f, nil
 }
 
-// lock takes or converts the lock without waiting. Then it looks whether the
-// name still leads to the object: whoever takes it away has the exclusive lock
-// only until he has done so. After an error there is no lock.
+// lock takes or converts the lock without waiting. Then it checks whether the
+// name still leads to the same file: a process that removes it has the
+// exclusive lock only until then. After an error there is no lock.
 func (f *lockedFile) lock(s dirEntry, mode filelock.Mode) error {
 	err := filelock.Try(f.fd, mode)
 	if err == filelock.ErrHeld {
@@ -103,7 +104,7 @@ func (f *lockedFile) lock(s dirEntry, mode filelock.Mode) error {
 }
 
 // unlock is explicit, because a child that is being started shares the lock
-// until it runs its program.
+// until it executes its program.
 func (f *lockedFile) unlock() {
 	if f != nil {
 		filelock.Unlock(f.fd)
@@ -117,14 +118,15 @@ func (f *lockedFile) release() {
 	}
 }
 
-// path is where the object is now; false: nowhere.
+// path returns the present path of the file; false if it has none.
 func (f *lockedFile) path() (string, bool) {
 	path, err := at.PathOf(f.fd)
 	return path, err == nil && checkPath(path) == nil && !strings.HasSuffix(path, at.Deleted)
 }
 
-// show lets everybody read a placeholder, as whoever builds on it has to open
-// it. Where modes cannot be set, others who cannot read it are told so.
+// makeReadable lets all users read a placeholder, because a ledger that
+// guards it has to open it. If modes cannot be set, a user who cannot read it
+// gets an error that says so.
 func (f *lockedFile) makeReadable(seen fileStat) {
 	want := uint32(fileMode)
 	if seen.mode.IsDir() {
@@ -135,12 +137,12 @@ func (f *lockedFile) makeReadable(seen fileStat) {
 	}
 }
 
-// guard keeps something that exists from being taken away by another ledger,
-// as long as the lockedFile is there. No lockedFile and no error: it is no placeholder, so
-// nobody will.
+// guard prevents another ledger from removing an existing file, as long as the lockedFile
+// is open. If it returns neither a lockedFile nor an error, the file is not a placeholder,
+// so no ledger removes it.
 //
-// It can only be one if it is empty. A lock that the host has on an empty file
-// for reasons of its own looks like somebody who removes it.
+// Only an empty file or directory can be a placeholder. If a program of the host locks an
+// empty file for its own reasons, guard cannot distinguish that from a removal.
 func (l *Ledger) guard(path string) (*lockedFile, error) {
 	de, err := openDirEntry(path)
 	if err != nil {
@@ -168,7 +170,7 @@ func (l *Ledger) guard(path string) (*lockedFile, error) {
 	return f, nil
 }
 
-// unguard gives a guard up, unless Close was here.
+// unguard gives up a guard, unless Close has done so already.
 func (l *Ledger) unguard(f *lockedFile) {
 	l.mu.Lock()
 	held := l.guards[f]
@@ -179,17 +181,17 @@ func (l *Ledger) unguard(f *lockedFile) {
 	}
 }
 
-// settleTime is how long a server may take to let everybody read a placeholder that it
-// has made, or to remove one that it has locked. settlePause is between two looks.
+// settleTime is how long a server may take to make a new placeholder readable for all,
+// or to remove one that it has locked. settlePause is the time between two checks.
 const (
 	settleTime  = 500 * time.Millisecond
 	settlePause = 10 * time.Millisecond
 )
 
 // guardOrWait is guard, but waits for up to settleTime while another user's server may be
-// making or removing a placeholder. An object of another user that stays closed or locked
-// for longer is not guarded: its owner can remove it at any time. If it were refused, that
-// user could keep all others from starting anything in a shared directory.
+// making or removing a placeholder. If a file of another user stays unreadable or locked
+// for longer, it is not guarded: its owner can remove it at any time. If it were refused,
+// that user could keep all others from starting anything in a shared directory.
 func (s dirEntry) guardOrWait() (*lockedFile, error) {
 	for deadline := time.Now().Add(settleTime); ; time.Sleep(settlePause) {
 		seen, err := s.stat()
@@ -237,8 +239,8 @@ func (s dirEntry) guard(seen fileStat) (*lockedFile, error) {
 	return f, nil
 }
 
-// mayBeEmpty is what can be told without opening it: false means that it is no
-// empty directory or file.
+// mayBeEmpty returns false if the status alone shows that this is not an empty
+// directory or file.
 func (s fileStat) mayBeEmpty() bool {
 	if s.mode.IsDir() {
 		return s.links <= 2 // each subdirectory is one more, on most file systems
@@ -246,7 +248,7 @@ func (s fileStat) mayBeEmpty() bool {
 	return s.mode == 0 && s.size == 0
 }
 
-// empty reports whether what is open has no content.
+// empty reports whether the open file or directory has no content.
 func (f *lockedFile) empty(seen fileStat) (bool, error) {
 	if seen.mode == 0 {
 		return seen.size == 0, nil

@@ -13,15 +13,16 @@ import (
 	"github.com/tetherexec/tether/internal/files/at"
 )
 
-// A record is an open registry file. Its lock is the descriptor's; a child that
-// is being started shares it until it runs its program, so locks are given back
-// by name and not by closing alone.
+// A record is an open registry file. The lock belongs to the open file, and a
+// child that is being started shares it until it executes its program. So a
+// lock is released explicitly, not by closing alone.
 type record struct {
 	fd   int
 	file string // its path
 }
 
-// openRecord opens a registry file. It never waits, whatever lies there.
+// openRecord opens a registry file. It never blocks, even if the file is a
+// FIFO.
 func openRecord(file string, flags int) (record, error) {
 	flags |= unix.O_RDWR | unix.O_APPEND | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := at.Openat(unix.AT_FDCWD, file, flags, 0o600)
@@ -31,8 +32,8 @@ func openRecord(file string, flags int) (record, error) {
 	return record{fd, file}, nil
 }
 
-// lock takes or converts the lock without waiting. False: others have it, and
-// then this record has none.
+// lock takes or converts the lock without waiting. It returns false if
+// another process has the lock; then this record has none.
 func (r record) lock(mode filelock.Mode) (bool, error) {
 	switch err := filelock.Try(r.fd, mode); err {
 	case nil:
@@ -49,15 +50,15 @@ func (r record) close() {
 	unix.Close(r.fd)
 }
 
-// remove gives up the record and its file. The caller has the exclusive lock
-// and saw the file at its name.
+// remove removes the file and closes the record. The caller has the exclusive
+// lock and has seen that the file has its name.
 func (r record) remove() {
 	unix.Unlink(r.file)
 	r.close()
 }
 
 // stat returns when the file was last written and how long it is. linked is
-// false if it lost its name: then the lock is worth nothing.
+// false if the file has lost its name: then the lock does not count.
 func (r record) stat() (written, size int64, linked bool, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(r.fd, &st); err != nil {
@@ -69,7 +70,7 @@ func (r record) stat() (written, size int64, linked bool, err error) {
 	return st.Mtim.Nano(), st.Size, st.Nlink > 0, nil
 }
 
-// A reading is an entry and what is known of its file.
+// A reading is an entry and the status of its file.
 type reading struct {
 	entry
 	written int64
@@ -77,7 +78,8 @@ type reading struct {
 	linked  bool
 }
 
-// read reads the entry; a file that holds no entry of its name is errDamaged.
+// read reads the entry. The error is errDamaged if the file has no entry for
+// its name.
 func (r record) read() (reading, error) {
 	written, size, linked, err := r.stat()
 	got := reading{written: written, size: size, linked: linked}
@@ -119,24 +121,24 @@ func (r record) add(line string) error {
 }
 
 // cut shortens the file to its first line. The caller has the exclusive lock.
-// One who reads without a lock may add a line right after; it says something of
-// the past and is ignored.
+// Holds, which reads without a lock, may append a "real" line right after; the
+// line is about an earlier placeholder and is ignored.
 func (r record) cut(first string) error {
 	return at.Retry(func() error { return unix.Ftruncate(r.fd, int64(len(first))) })
 }
 
-// maxWait bounds the wait for another server that is about to make or remove
-// a placeholder. It takes well under a millisecond, unless its disk is slow or
-// somebody stopped it.
+// maxWait bounds the wait for another server that is about to make or remove a
+// placeholder. It takes well under a millisecond, unless its disk is slow or
+// the process is stopped.
 const maxWait = 5 * time.Second
 
-// A backoff spaces out attempts, up to its maxWait.
+// A backoff waits between attempts, up to maxWait in all.
 type backoff struct {
 	until time.Time
 	pause time.Duration
 }
 
-// wait pauses before the next attempt; false: maxWait is over.
+// wait waits before the next attempt; false after maxWait.
 func (w *backoff) wait() bool {
 	if w.until.IsZero() {
 		w.until, w.pause = time.Now().Add(maxWait), 50*time.Microsecond
@@ -149,8 +151,8 @@ func (w *backoff) wait() bool {
 	return true
 }
 
-// lockRegistry makes the caller the only one who works on an entry that others
-// use too. It is taken rarely: when a placeholder in use was removed from outside.
+// lockRegistry locks the registry, so that only the caller changes an entry that
+// others use too. This is rare: a placeholder in use was removed from outside.
 func lockRegistry(dir string) (unlock func(), err error) {
 	fd, err := at.Openat(unix.AT_FDCWD, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

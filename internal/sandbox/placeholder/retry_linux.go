@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// keep notes a registry file that was left for the next use, and drops one
-// if there are too many.
+// keepIdle notes a registry file that was kept for the next use, and drops
+// another one if there are too many.
 func (l *Ledger) keepIdle(file string) {
 	l.mu.Lock()
 	drop := ""
@@ -31,7 +31,7 @@ func (l *Ledger) keepIdle(file string) {
 	}
 }
 
-// drop removes a registry file that no ledger uses, and what it stands for.
+// drop removes a registry file that no ledger uses, and its placeholder.
 func (l *Ledger) drop(file string) {
 	r, err := openRecord(file, 0)
 	switch {
@@ -42,8 +42,8 @@ func (l *Ledger) drop(file string) {
 	}
 }
 
-// later notes a registry file whose placeholder another ledger guards. After
-// Close, it is left to StartSweeper, or to the next server.
+// retryLater notes a registry file whose placeholder another ledger guards.
+// After Close, StartSweeper or the next server removes it.
 func (l *Ledger) retryLater(file string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,7 +58,8 @@ func (l *Ledger) retryLater(file string) {
 	}
 }
 
-// retry tries to remove what others guarded; what they still do is noted again.
+// retry tries to remove the placeholders that other ledgers guarded. Those that
+// are still guarded are noted again.
 func (l *Ledger) retry() {
 	l.mu.Lock()
 	files := slices.Collect(maps.Keys(l.busy))
@@ -69,8 +70,8 @@ func (l *Ledger) retry() {
 	}
 }
 
-// keepRetrying is there as long as there is something to retry. Nobody tells
-// when another ledger gives up a guard.
+// keepRetrying runs as long as there is something to retry. It polls, because
+// no event tells when another ledger gives up a guard.
 func (l *Ledger) keepRetrying() {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		select {

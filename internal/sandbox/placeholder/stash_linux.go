@@ -10,19 +10,20 @@ import (
 	"github.com/tetherexec/tether/internal/files/at"
 )
 
-// A placeholder directory that is not needed any more is likely to be needed
-// again soon, by the next command in the same workspace. Making and removing a
-// directory can cost half a millisecond on some file systems, moving it costs a
-// tenth of that. So it is parked beside the registry, if that is on the same file
-// system.
+// A stash keeps an unused placeholder directory for the next command in the same
+// workspace, which will probably need it again. Making and removing a directory
+// can cost half a millisecond on some file systems, moving it costs a tenth of
+// that. So the directory is moved beside the registry, if that is on the same
+// file system.
 //
-// It is parked for its own path only: whoever still has it open, because rules
-// let him, has it where he could have it before. Nothing is moved that has
-// content. What is parked is under the lock of the registry file of the same
-// name, and goes with that.
+// A directory is stashed for its own path only. If a program still has it open,
+// that program had access at that path before. A directory with content is never
+// moved. A stashed directory is protected by the lock of the registry file with
+// the same name, and is removed with that file.
 type stash struct{ dirEntry }
 
-// stashSuffix makes the name of the directory beside the registry.
+// stashSuffix makes the name of the stash directory beside the registry. The
+// name stays as it is because servers of several versions share it.
 const stashSuffix = "-parked"
 
 func openStash(registry string) (*os.File, error) {
@@ -37,13 +38,13 @@ func openStash(registry string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir), nil
 }
 
-// parked is where the placeholder of a record is parked.
+// stashOf returns the stash of a record's placeholder.
 func (l *Ledger) stashOf(r record) stash {
 	return stash{dirEntry{int(l.stashDir.Fd()), filepath.Base(r.file)}}
 }
 
-// enter parks the placeholder that was seen at its own dirEntry, and on which the
-// caller has the exclusive lock. False: it stays.
+// put stashes the placeholder at from, on which the caller has the exclusive
+// lock. It returns false if the placeholder stays.
 func (p stash) put(from dirEntry, seen fileStat) bool {
 	if empty, err := from.empty(seen); !empty || err != nil {
 		return false
@@ -57,12 +58,12 @@ func (p stash) put(from dirEntry, seen fileStat) bool {
 			return true
 		}
 	}
-	move(p.dirEntry, from) // somebody was faster than we
+	move(p.dirEntry, from) // content appeared meanwhile
 	return false
 }
 
-// leave puts a parked placeholder into its place. Neither a lockedFile nor an error:
-// there is none that could be used.
+// take moves a stashed placeholder to its path. It returns neither a lockedFile nor
+// an error if there is none that can be used.
 func (p stash) take(r record, to dirEntry) (*lockedFile, error) {
 	seen, err := p.stat()
 	if err != nil || !seen.there || !seen.mode.IsDir() || seen.uid != os.Geteuid() {
@@ -80,12 +81,13 @@ func (p stash) take(r record, to dirEntry) (*lockedFile, error) {
 	return nil, err
 }
 
-// moveOut moves what is open into its place and locks it there.
+// moveOut moves the open directory to its path and locks it there.
 func (p stash) moveOut(r record, to dirEntry, f *lockedFile) (done bool, err error) {
 	if empty, err := emptyDir(f.fd); !empty || err != nil {
 		return false, nil
 	}
-	// Its identity is known: if we die in between, the name is missing or ours.
+	// Its identity is known: if this process dies now, the name is missing or
+	// ours.
 	if err := r.add(lineMade(f.id)); err != nil {
 		return false, err
 	}
@@ -104,14 +106,14 @@ func (p stash) moveOut(r record, to dirEntry, f *lockedFile) (done bool, err err
 	return false, nil
 }
 
-// move renames, and never over something.
+// move renames, and never replaces an existing name.
 func move(from, to dirEntry) error {
 	return at.Retry(func() error {
 		return unix.Renameat2(from.parent, from.name, to.parent, to.name, unix.RENAME_NOREPLACE)
 	})
 }
 
-// sweepStash removes what is parked without a registry file.
+// sweepStash removes stashed directories that have no registry file.
 func (l *Ledger) sweepStash() {
 	entries, err := os.ReadDir(l.stashDir.Name())
 	if err != nil {

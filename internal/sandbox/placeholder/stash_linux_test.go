@@ -26,7 +26,7 @@ func TestParkedIsUsedAgain(t *testing.T) {
 	h.Release()
 	b.there()
 	if n := len(b.stashed()); n != 1 {
-		t.Fatalf("%d directories are parked", n)
+		t.Fatalf("%d directories are stashed", n)
 	}
 	h = b.hold(l, b.dir(".git"))
 	if second := b.inode(b.path(".git")); second != first {
@@ -34,7 +34,7 @@ func TestParkedIsUsedAgain(t *testing.T) {
 	}
 	other := b.hold(l, b.dir(".codex"))
 	if b.inode(b.path(".codex")) == first {
-		t.Error("a parked directory came back under another name")
+		t.Error("a stashed directory came back under another name")
 	}
 	other.Release()
 	h.Release()
@@ -42,11 +42,11 @@ func TestParkedIsUsedAgain(t *testing.T) {
 	b.clean()
 	b.must(l.Close())
 	if left := b.stashed(); len(left) > 0 {
-		t.Errorf("parked after Close: %q", left)
+		t.Errorf("stashed after Close: %q", left)
 	}
 }
 
-// What somebody puts into a parked directory never gets into a workspace.
+// Content that is put into a stashed directory never gets into a workspace.
 func TestParkedWithContent(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
@@ -62,7 +62,7 @@ func TestParkedWithContent(t *testing.T) {
 	b.must(os.Remove(planted))
 }
 
-// A file is not parked, and neither is a directory that got content.
+// A file is not stashed, and neither is a directory with content.
 func TestParkedIsEmpty(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
@@ -71,23 +71,23 @@ func TestParkedIsEmpty(t *testing.T) {
 	h.Release()
 	b.there(".git")
 	if left := b.stashed(); len(left) > 0 {
-		t.Errorf("parked: %q", left)
+		t.Errorf("stashed: %q", left)
 	}
 }
 
-// The name exists in earnest when a parked directory is to take it.
+// The name exists when a stashed directory is to be moved to it.
 func TestParkedMeetsReal(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
 	b.hold(l, b.dir(".git")).Release()
 	b.must(os.Mkdir(b.path(".git"), 0o755))
 	if _, err := l.Acquire([]Want{b.dir(".git")}); err == nil {
-		t.Error("held")
+		t.Error("a name that exists was acquired")
 	}
 	b.there(".git")
 }
 
-// Another file system has no part in this.
+// On another file system nothing is stashed.
 func TestParkedElsewhere(t *testing.T) {
 	b := newFixture(t)
 	dir, err := os.MkdirTemp("/dev/shm", "placeholder-test-")
@@ -102,11 +102,11 @@ func TestParkedElsewhere(t *testing.T) {
 		b.there()
 	}
 	if left := b.stashed(); len(left) > 0 {
-		t.Errorf("parked: %q", left)
+		t.Errorf("stashed: %q", left)
 	}
 }
 
-// What a dead server has parked goes with the next one.
+// Directories that a dead server has stashed are removed by the next server.
 func TestParkedIsSwept(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
@@ -114,11 +114,11 @@ func TestParkedIsSwept(t *testing.T) {
 	b.must(os.Mkdir(filepath.Join(b.registry+stashSuffix, "stray"), 0o700))
 	b.open()
 	if left := b.stashed(); len(left) > 0 {
-		t.Errorf("parked: %q", left)
+		t.Errorf("stashed: %q", left)
 	}
 }
 
-// Somebody moves the workspace while a sandbox uses it, and puts a link in its place.
+// The workspace is moved while a sandbox uses it, and replaced by a link.
 func TestMovedWhileHeld(t *testing.T) {
 	for _, instead := range []string{"nothing", "link", "directory"} {
 		t.Run(instead, func(t *testing.T) {
@@ -142,7 +142,8 @@ func TestMovedWhileHeld(t *testing.T) {
 	}
 }
 
-// Whoever parks a directory has let go of it before the next server can take it.
+// A server that stashes a directory has unlocked it before the next server can
+// take it.
 func TestParkedBetweenServers(t *testing.T) {
 	b := newFixture(t)
 	var servers sync.WaitGroup

@@ -18,28 +18,28 @@ import (
 	"github.com/tetherexec/tether/internal/reexec"
 )
 
-// A sweeper is a process that stays when a server has ended whose placeholders are in use by
-// ledgers with another registry, and removes them when they are not. In a directory with
-// the sticky bit, such as /tmp, only the user who made a placeholder can do that.
+// A sweeper is a process that outlives a server if ledgers with another registry still use
+// its placeholders. It removes each placeholder when it is free. In a directory with the
+// sticky bit, such as /tmp, only the user who made a placeholder can remove it.
 const (
 	// maxSweep is how long a sweeper stays: another user can keep a placeholder locked for
 	// ever. The next server removes the placeholders that a sweeper leaves.
 	maxSweep = 24 * time.Hour
 
 	// sweeperWait is how long a second sweeper waits for the first. In that time the
-	// first one has ended, or has looked at the whole registry again.
+	// first one has ended, or has read the whole registry again.
 	sweeperWait = 2 * lastRetry
 )
 
 // Arguments of runSweeper, before the registry.
 const (
 	sweeperStart = "start" // start the sweeper in a session of its own
-	sweeperRun   = "run"   // be it
+	sweeperRun   = "run"   // run as the sweeper
 )
 
-// StartSweeper starts a sweeper if Close had to leave placeholders that ledgers with another
+// StartSweeper starts a sweeper if Close left placeholders that ledgers with another
 // registry guard. The program, with argv as the beginning of its command line, calls
-// runSweeper. The sweeper is no child of this process.
+// runSweeper. The sweeper is not a child of this process.
 func (l *Ledger) StartSweeper(program string, argv []string) error {
 	l.mu.Lock()
 	left := l.left
@@ -63,7 +63,8 @@ func sweeperCommand(program string, argv []string, verb, dir string) *exec.Cmd {
 
 func init() { reexec.Register(reexec.Sweeper, runSweeper) }
 
-// runSweeper is what a sweeper does; args are those of sweeperCommand.
+// runSweeper is the main function of a sweeper; args are the arguments that
+// sweeperCommand adds.
 func runSweeper(args []string) int {
 	if len(args) != 2 {
 		return 2
@@ -72,11 +73,11 @@ func runSweeper(args []string) int {
 	case sweeperStart:
 		cmd := sweeperCommand("/proc/self/exe", os.Args[:len(os.Args)-len(args)], sweeperRun, dir)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-		if cmd.Start() != nil { // it is not waited for: it is to outlive this process
+		if cmd.Start() != nil { // not waited for: it outlives this process
 			return 1
 		}
 	case sweeperRun:
-		unix.CloseRange(3, ^uint(0), 0) // whatever an embedding program left open
+		unix.CloseRange(3, ^uint(0), 0) // descriptors that an embedding program left open
 		ctx, cancel := context.WithTimeout(context.Background(), maxSweep)
 		defer cancel()
 		if finish(ctx, dir, sweeperWait) != nil {
@@ -87,12 +88,12 @@ func runSweeper(args []string) int {
 }
 
 // finish removes the placeholders of a registry that no server of this user uses, and waits
-// for those that others use. If another process does that already, and for longer than
-// limit, it leaves it to that.
+// for those that others use. If another sweeper runs for longer than limit, finish returns
+// and leaves the work to it.
 func finish(ctx context.Context, dir string, limit time.Duration) error {
 	l, err := newLedger(dir, slog.New(slog.DiscardHandler))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // with all that was noted there
+		return nil // the registry was removed
 	}
 	if err != nil {
 		return err
@@ -124,8 +125,8 @@ func finish(ctx context.Context, dir string, limit time.Duration) error {
 	}
 }
 
-// sweeperLock opens what a sweeper locks, so that there is one for a registry: the directory
-// of parked placeholders, which nothing else locks.
+// sweeperLock opens the directory that a sweeper locks, so that there is one sweeper for a
+// registry: the stash, which nothing else locks.
 func sweeperLock(dir string) (record, error) {
 	dir += stashSuffix
 	fd, err := at.Openat(unix.AT_FDCWD, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -144,9 +145,9 @@ func pauseFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// sweepMade is Sweep, but leaves the registry files alone that servers keep for the next use
-// of a name. It returns how many placeholders are left: those that other ledgers guard, and
-// those whose registry files cannot be opened now.
+// sweepMade is Sweep, but ignores the registry files that servers keep for the next use of a
+// name. It returns how many placeholders are left: those that other ledgers guard, and those
+// whose registry files cannot be opened now.
 func (l *Ledger) sweepMade() (left int, err error) {
 	files, err := l.registryFiles()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -160,7 +161,7 @@ func (l *Ledger) sweepMade() (left int, err error) {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err != nil { // of this process or of the disk: it can be tried again
+		if err != nil { // an error of this process or of the disk: try again
 			left++
 			continue
 		}

@@ -32,7 +32,7 @@ func TestSweeperOutlivesLedger(t *testing.T) {
 	lock, err := sweeperLock(b.registry)
 	b.must(err)
 	defer lock.close()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) { // until it is at work
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) { // until it has the lock
 		alone, err := lock.lock(filelock.Shared)
 		b.must(err)
 		if !alone {
@@ -43,7 +43,7 @@ func TestSweeperOutlivesLedger(t *testing.T) {
 			t.Fatal("the sweeper does not begin")
 		}
 	}
-	b.must(finish(context.Background(), b.registry, 0)) // a second one leaves it to the first
+	b.must(finish(context.Background(), b.registry, 0)) // a second sweeper leaves the work to the first
 	b.there(".git")
 	select {
 	case err := <-done:
@@ -56,8 +56,8 @@ func TestSweeperOutlivesLedger(t *testing.T) {
 	b.clean()
 }
 
-// A placeholder that a retry leaves behind while the ledger is being closed is the sweeper's too.
-func TestSweeperGetsWhatARetryLeaves(t *testing.T) {
+// If a retry leaves a placeholder while the ledger is being closed, the sweeper removes it.
+func TestSweeperRemovesPlaceholdersLeftByRetry(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
 	b.must(l.Close())
@@ -68,9 +68,9 @@ func TestSweeperGetsWhatARetryLeaves(t *testing.T) {
 	}
 }
 
-// A sweeper leaves alone what servers of the same user use, or keep for the next use, and
-// ends when nothing is left for it, or when its time is over.
-func TestSweeperKeepsToItsOwn(t *testing.T) {
+// A sweeper ignores placeholders that servers of the same user use, and files that they
+// keep for the next use. It ends when nothing is left, or when its time is over.
+func TestSweeperIgnoresPlaceholdersInUse(t *testing.T) {
 	b := newFixture(t)
 	l := b.open()
 	b.must(l.StartSweeper("/no/such/program", nil)) // nothing is left: none is started
@@ -104,5 +104,5 @@ func TestSweeperKeepsToItsOwn(t *testing.T) {
 	b.must(finish(context.Background(), b.registry, 0))
 	b.there()
 	b.clean()
-	b.must(finish(context.Background(), b.registry+"-removed", 0)) // with its state directory all is over
+	b.must(finish(context.Background(), b.registry+"-removed", 0)) // the state directory was removed
 }
