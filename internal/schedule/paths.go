@@ -12,14 +12,14 @@ type PathUse struct {
 	Change bool   // the job changes something there; otherwise it only reads
 }
 
-// pathLocks make jobs wait for earlier ones that use the same files, if one of them changes something. They compare paths
-// and do not follow links.
+// pathLocks make jobs wait for earlier jobs that use the same files, if one of the two changes something. They compare
+// paths and do not follow links.
 type pathLocks struct {
 	held []*pathLock // oldest first
 }
 
-// A pathLock belongs to a job that uses files, from its arrival until it is done. A passing one is given up as soon as it
-// waits for no earlier one.
+// A pathLock belongs to a job that uses files, from its arrival until it is done. The lock of a passing job is given up
+// as soon as it waits for no earlier lock.
 type pathLock struct {
 	uses    []PathUse
 	passing bool
@@ -28,7 +28,8 @@ type pathLock struct {
 	begin   func()      // begins the job when earlier is 0; nil if the job still waits in its queue
 }
 
-// acquire notes the paths that a job uses. It returns nil for a passing job that waits for no earlier one.
+// acquire notes the paths that a job uses. It returns nil for a passing job that waits for no earlier
+// lock.
 func (p *pathLocks) acquire(uses []PathUse, passing bool) *pathLock {
 	l := &pathLock{uses: make([]PathUse, len(uses)), passing: passing}
 	for i, u := range uses {
@@ -47,7 +48,8 @@ func (p *pathLocks) acquire(uses []PathUse, passing bool) *pathLock {
 	return l
 }
 
-// release gives up a lock, and returns functions that begin the jobs that waited for it alone.
+// release gives up a lock, and returns functions that begin the jobs that waited for no other
+// lock.
 func (p *pathLocks) release(l *pathLock) (free []func()) {
 	if i := slices.Index(p.held, l); i >= 0 {
 		p.held = slices.Delete(p.held, i, i+1)

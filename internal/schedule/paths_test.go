@@ -21,8 +21,8 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// A lock is free exactly when no earlier one that is still held is in conflict with it.
-func TestPathsLikeOneByOne(t *testing.T) {
+// A lock is free exactly when no earlier lock that is still held conflicts with it.
+func TestPathsGiveTheResultsOfOneByOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type job struct {
 			uses           []PathUse
@@ -123,7 +123,7 @@ func TestPathsAndKeys(t *testing.T) {
 	})
 }
 
-// A job that waits for its turn among those with its key keeps its place among those that use the same files.
+// A job that waits in the queue of its key keeps its position among the jobs that use the same files.
 func TestPathsKeepTheOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := new(stage)
@@ -141,8 +141,8 @@ func TestPathsKeepTheOrderOfArrival(t *testing.T) {
 	})
 }
 
-// A passing job waits for earlier changes to its paths. Later changes wait neither for the job nor for its turn among the
-// jobs with its key.
+// A passing job waits for earlier changes to its paths. Later changes wait neither for the job nor for its turn in the
+// queue of its key.
 func TestPassing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, queued := range []bool{false, true} {

@@ -139,7 +139,7 @@ func (s *Scheduler) mayBegin(j Job) bool {
 	return false
 }
 
-// begin runs a job whose turn has come.
+// begin runs a job that need not wait any more.
 func (s *Scheduler) begin(j Job) {
 	switch {
 	case !j.Slow:

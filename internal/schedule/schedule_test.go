@@ -10,8 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A stage runs jobs by name and notes when they begin. Slow jobs end when finish is called.
-type stage struct {
+// A recorder runs jobs by name and notes when they begin. Slow jobs end when finish is
+// called.
+type recorder struct {
 	Scheduler
 
 	mu    sync.Mutex
@@ -19,8 +20,8 @@ type stage struct {
 	ends  map[string]chan struct{} // of slow jobs that have begun and not ended
 }
 
-// submit submits a job under a name. A slow one ends when finish is called.
-func (st *stage) submit(name string, j Job) {
+// submit submits a job under a name. A slow job ends when finish is called.
+func (st *recorder) submit(name string, j Job) {
 	j.Run = func() {
 		end := make(chan struct{})
 		st.mu.Lock()
@@ -41,7 +42,7 @@ func (st *stage) submit(name string, j Job) {
 
 // submitNamed submits the job that its name describes: the kind, the process, and anything else: "start p", "write p 1",
 // "poll p", "kill p", "status". Only a start is slow: a poll, for example, returns before its answer is given.
-func (st *stage) submitNamed(name string) {
+func (st *recorder) submitNamed(name string) {
 	words := strings.Fields(name)
 	j := Job{Slow: words[0] == "start", Exclusive: words[0] == "start"}
 	if len(words) > 1 {
@@ -50,7 +51,7 @@ func (st *stage) submitNamed(name string) {
 	st.submit(name, j)
 }
 
-func (st *stage) finish(name string) bool {
+func (st *recorder) finish(name string) bool {
 	st.mu.Lock()
 	end, ok := st.ends[name]
 	delete(st.ends, name)
@@ -61,16 +62,16 @@ func (st *stage) finish(name string) bool {
 	return ok
 }
 
-// order returns what has begun so far.
-func (st *stage) order() string {
+// order returns the names of the jobs that have begun so far.
+func (st *recorder) order() string {
 	synctest.Wait()
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return strings.Join(st.began, ", ")
 }
 
-// end finishes all jobs, also those that begin then.
-func (st *stage) end() {
+// end finishes all jobs, including those that begin then.
+func (st *recorder) end() {
 	for {
 		synctest.Wait()
 		st.mu.Lock()
@@ -92,7 +93,7 @@ func (st *stage) end() {
 func TestSchedulerTable(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		steps string // "name" submits, "-name" finishes, "?" and what must have begun
+		steps string // "name" submits, "-name" finishes, "?names" lists the jobs that must have begun
 	}{
 		{"no job waits for a poll", "poll p; status; write p 1; ?poll p, status, write p 1"},
 		{"a start holds back its process only",
@@ -128,7 +129,7 @@ func TestSchedulerTable(t *testing.T) {
 	}
 }
 
-// Keys of different kinds with the same id have nothing to do with each other, and the empty id is one like others.
+// Keys of different kinds with the same id are independent of each other, and the empty id is an id like any other.
 func TestKeysHaveKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := new(stage)
@@ -145,8 +146,8 @@ func TestKeysHaveKinds(t *testing.T) {
 	})
 }
 
-// Wait waits for slow jobs, also for those that wait themselves, and every job is run.
-func TestWaitRunsWhatWaits(t *testing.T) {
+// Wait waits for slow jobs, including those that are queued, and every job is run.
+func TestWaitRunsQueuedJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := new(stage)
 		st.submitNamed("start p")

@@ -2,8 +2,8 @@ package schedule
 
 import "testing"
 
-// A job that can be done on the spot is done before Submit returns, and jobs that use the same files may begin at once.
-// A job that cannot gets its goroutine.
+// A job that can be done without waiting is done before Submit returns, and jobs that use the same files may begin at
+// once. A job that cannot gets its own goroutine.
 func TestTry(t *testing.T) {
 	var s Scheduler
 	tried, ran := 0, make(chan string, 2)
@@ -28,14 +28,14 @@ func TestTryAfterWait(t *testing.T) {
 	s.Submit(Job{
 		Slow: true, Paths: []PathUse{{"/f", false}},
 		Try: func() bool {
-			t.Error("tried")
+			t.Error("a job that waited was tried")
 			return true
 		},
 		Run: func() { close(ran) },
 	})
 	select {
 	case <-ran:
-		t.Fatal("has begun before the write was done")
+		t.Fatal("the job began before the write was done")
 	default:
 	}
 	close(written)
