@@ -93,7 +93,7 @@ func TestPathsGiveTheResultsOfOneByOne(t *testing.T) {
 // A start waits for changes above and below its directory, and later requests of the process wait for the start.
 func TestPathsAndKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := new(stage)
+		st := new(recorder)
 		submit := func(name string, j Job) {
 			st.submit(name, j)
 			synctest.Wait()
@@ -126,7 +126,7 @@ func TestPathsAndKeys(t *testing.T) {
 // A job that waits in the queue of its key keeps its position among the jobs that use the same files.
 func TestPathsKeepTheOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := new(stage)
+		st := new(recorder)
 		handle := Key{FileHandle, "h"}
 		st.submit("close", Job{Slow: true, Key: handle, Exclusive: true})
 		st.submit("open", Job{Slow: true, Key: handle, Exclusive: true, Paths: []PathUse{{"/d/f", false}}})
@@ -147,7 +147,7 @@ func TestPassing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, queued := range []bool{false, true} {
 			t.Log("queued behind a start:", queued)
-			st := new(stage)
+			st := new(recorder)
 			p := Key{Process, "p"}
 			want := "change"
 			if queued {
@@ -181,7 +181,7 @@ func TestPassing(t *testing.T) {
 // A passing job that waits for nothing takes no lock.
 func TestPassingTakesNoLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := new(stage)
+		st := new(recorder)
 		st.submit("start", Job{Slow: true, Passing: true, Paths: []PathUse{{"/ws", false}}})
 		st.order()
 		st.submit("change", Job{Slow: true, Paths: []PathUse{{"/ws/a", true}}})

@@ -106,7 +106,7 @@ func TestSchedulerTable(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				st := new(stage)
+				st := new(recorder)
 				for step := range strings.SplitSeq(c.steps, ";") {
 					step = strings.TrimSpace(step)
 					if want, ok := strings.CutPrefix(step, "?"); ok {
@@ -132,7 +132,7 @@ func TestSchedulerTable(t *testing.T) {
 // Keys of different kinds with the same id are independent of each other, and the empty id is an id like any other.
 func TestKeysHaveKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := new(stage)
+		st := new(recorder)
 		st.submit("start", Job{Key: Key{Process, ""}, Slow: true, Exclusive: true})
 		st.order()
 		st.submit("open", Job{Key: Key{FileHandle, ""}, Slow: true, Exclusive: true})
@@ -149,7 +149,7 @@ func TestKeysHaveKinds(t *testing.T) {
 // Wait waits for slow jobs, including those that are queued, and every job is run.
 func TestWaitRunsQueuedJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := new(stage)
+		st := new(recorder)
 		st.submitNamed("start p")
 		st.submitNamed("kill p")
 		st.submitNamed("start p 2")
