@@ -11,8 +11,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Permissions are told to clients that ask for them, and to no others.
-func TestPermissionsAreToldIfAskedFor(t *testing.T) {
+// Permissions are sent to clients that ask for them, and to no others.
+func TestPermissionsAreSentOnRequest(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	c := newFileClient(t)
 	if err := os.WriteFile(c.at("f"), nil, 0o600); err != nil {
@@ -36,10 +36,11 @@ func TestPermissionsAreToldIfAskedFor(t *testing.T) {
 			}
 		}
 	}
-	// What is told of others is the reference's.
+	// Errors have the texts of the reference.
 	c.refused(c.ask(wire.MethodFsGetMetadata, "missing", map[string]any{"tetherMode": true}), -32004, "No such file or directory (os error 2)")
 
-	// Setting needs no more rights than it has without a sandbox, and is never confined.
+	// Setting attributes needs the rights that it would need without a sandbox, and is
+	// never confined.
 	at := time.Date(2001, 2, 3, 4, 5, 6, 7_000_000, time.UTC)
 	set := func(name string, more map[string]any) tethertest.Message {
 		return c.ask(wire.MethodFsSetAttributes, name, more)

@@ -20,34 +20,34 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A nowhere is a connection whose peer takes everything and says nothing.
-type nowhere struct {
-	net.Conn // nil: nothing else of it is used
+// A discardConn is a connection whose peer reads everything and sends nothing.
+type discardConn struct {
+	net.Conn // nil: its other methods are not used
 	closed   chan struct{}
 	once     sync.Once
 }
 
-func (n *nowhere) Write(b []byte) (int, error) { return len(b), nil }
+func (n *discardConn) Write(b []byte) (int, error) { return len(b), nil }
 
-func (n *nowhere) Read([]byte) (int, error) {
+func (n *discardConn) Read([]byte) (int, error) {
 	<-n.closed
 	return 0, io.EOF
 }
 
-func (n *nowhere) Close() error {
+func (n *discardConn) Close() error {
 	n.once.Do(func() { close(n.closed) })
 	return nil
 }
 
-// An encoding is a source that always has the same event, left times.
-type encoding struct {
+// A repeatedEvent is a source that has the same event, left times.
+type repeatedEvent struct {
 	*outputPush
 	entry outlog.Entry
 	left  int
 	done  chan struct{} // closed when all are written
 }
 
-func (e *encoding) Next(b *rpc.Batch) bool {
+func (e *repeatedEvent) Next(b *rpc.Batch) bool {
 	if e.left == 0 {
 		return false
 	}
@@ -58,27 +58,27 @@ func (e *encoding) Next(b *rpc.Batch) bool {
 	return true
 }
 
-func (e *encoding) Written() {
+func (e *repeatedEvent) Written() {
 	if e.left == 0 {
 		close(e.done)
 	}
 }
 
-// BenchmarkEncodeOutput is an event on its way from the log into a frame: what a
-// push does, and the writer that asks it. Nothing is sent.
+// BenchmarkEncodeOutput encodes an event from the log into a frame, as a push and
+// the writer do. Nothing is sent.
 func BenchmarkEncodeOutput(b *testing.B) {
 	for _, size := range []struct {
 		name  string
 		bytes int
 	}{{"64KiB", outlog.MaxEntry}, {"100B", 100}} {
 		b.Run(size.name, func(b *testing.B) {
-			conn := rpc.New(b.Context(), rpc.NewWebSocket(&nowhere{closed: make(chan struct{})}, nil),
+			conn := rpc.New(b.Context(), rpc.NewWebSocket(&discardConn{closed: make(chan struct{})}, nil),
 				rpc.Config{Log: slog.New(slog.DiscardHandler)})
 			var serving sync.WaitGroup
 			serving.Go(func() { conn.Serve() }) // ends with Close
 			defer serving.Wait()
 			defer conn.Close(io.EOF)
-			e := &encoding{
+			e := &repeatedEvent{
 				outputPush: &outputPush{process: &session.Process{ID: "bench"},
 					prefix: []byte(`{"method":"` + wire.NoteProcessOutput + `","params":{"processId":"bench","seq":`)},
 				entry: outlog.Entry{Kind: outlog.Output, Stream: outlog.Stdout, Data: make([]byte, size.bytes)},
@@ -166,10 +166,10 @@ func dialServer(b *testing.B, l *listen.Listener) net.Conn {
 	return conn
 }
 
-// countUntil takes what arrives until mark is in it, and returns how much it was.
+// countUntil reads until mark arrives, and returns how many bytes it has read.
 func countUntil(b *testing.B, r io.Reader, mark string) (total int) {
 	buf := make([]byte, 512<<10)
-	for kept := 0; ; { // the end of the last read, in which the mark may have begun
+	for kept := 0; ; { // kept is the end of the last read, in which the mark may begin
 		n, err := r.Read(buf[kept:])
 		if err != nil {
 			b.Fatalf("after %d bytes: %v", total, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/tetherexec/tether/internal/statedir"
 )
 
-// What a Config means by zero.
+// Defaults for the zero values of a Config.
 const (
 	DefaultSessionTTL    = 30 * time.Second
 	DefaultSessionTTLMax = 24 * time.Hour
@@ -20,14 +20,14 @@ const (
 	DefaultSpoolTotal    = 8 << 30
 )
 
-// Config is everything that can be chosen about a server. The zero value has the default limits.
+// Config has all settings of a server. The zero value has the default limits.
 type Config struct {
 	SessionTTL    time.Duration // how long a session outlives its connection
 	SessionTTLMax time.Duration // the most a client may ask for
-	IdleExit      time.Duration // Serve returns after as long without connections and sessions; 0: never
+	IdleExit      time.Duration // Serve returns after this time without connections and sessions; 0: never
 
 	Retain     int64 // bytes of output kept per process after they were sent
-	SpoolLimit int64 // bytes of unsent output per process at which it has to wait
+	SpoolLimit int64 // bytes of unsent output per process; at the limit the process has to wait
 	SpoolTotal int64 // bytes of output of all processes together
 
 	StateDir string   // "": statedir.Default
@@ -68,8 +68,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// WithDefaults returns c with the meaning of its zero values filled in, except
-// for StateDir.
+// WithDefaults returns c with defaults in place of zero values, except for
+// StateDir.
 func (c Config) WithDefaults() Config {
 	orElse(&c.SessionTTL, DefaultSessionTTL)
 	orElse(&c.SessionTTLMax, DefaultSessionTTLMax)
@@ -88,7 +88,8 @@ func orElse[T comparable](v *T, fallback T) {
 	}
 }
 
-// private is what no confined command may see: it could become a client.
+// private returns the paths that no confined command may see, because with them it
+// could become a client.
 func (c Config) private() []string {
 	return slices.Concat([]string{c.StateDir}, statedir.Private(c.Log), c.Private)
 }

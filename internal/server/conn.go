@@ -14,7 +14,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// maxPolls is how many reads of one connection may wait; one above it is
+// maxPolls is how many reads of one connection may wait. A read above the limit is
 // answered at once.
 const maxPolls = 1024
 
@@ -33,14 +33,14 @@ type conn struct {
 	streams      httpStreams
 	watcher      watch.Watcher
 
-	tasks     sync.WaitGroup // requests that wait
-	polls     atomic.Int64   // those of them that wait for output
-	questions atomic.Int64   // of ours that wait for the client
-	searching chan struct{}  // has a place for one search
-	reading   chan struct{}  // has a place for each file that is read as a whole
+	tasks     sync.WaitGroup // requests that are not answered yet
+	polls     atomic.Int64   // reads that wait for output
+	questions atomic.Int64   // questions that wait for the client's answer
+	searching chan struct{}  // semaphore: one search at a time
+	reading   chan struct{}  // semaphore: fs/readFile requests that hold a file
 }
 
-// serve runs a connection to its end.
+// serve runs a connection until it ends.
 func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix string) {
 	c := &conn{
 		server: s, log: s.log.With("peer", peer),
@@ -59,7 +59,7 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix
 	c.detach()
 	c.pushes.end()
 	c.observations.end()
-	keep := context.AfterFunc(ctx, c.endSession) // a start that hangs must not hold up the server's end
+	keep := context.AfterFunc(ctx, c.endSession) // a start that hangs must not delay the end of the server
 	defer keep()
 	c.scheduler.Wait()
 	c.tasks.Wait()
@@ -67,7 +67,7 @@ func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer, parsePrefix
 	c.watcher.Close()
 }
 
-// endSession ends the client's session, whatever is under way in it.
+// endSession ends the client's session, even if requests are running in it.
 func (c *conn) endSession() {
 	if a := c.handshake.attachment.Load(); a != nil {
 		a.Session.End()
@@ -121,7 +121,7 @@ func (c *conn) Ask(ctx context.Context, method string, params any) (wire.RawValu
 	return c.rpc.Call(ctx, method, params)
 }
 
-var errTooManyQuestions = fmt.Errorf("the client has %d questions to answer already", maxQuestions)
+var errTooManyQuestions = fmt.Errorf("the client already has %d unanswered questions", maxQuestions)
 
 // Tell implements session.Peer.
 func (c *conn) Tell(method string, params any) {
@@ -130,8 +130,8 @@ func (c *conn) Tell(method string, params any) {
 	}
 }
 
-// Evict implements session.Peer. Polls that wait were woken by the loss of the
-// session, and are answered first.
+// Evict implements session.Peer. Waiting polls were woken when the session was
+// taken over, and are answered before the connection ends.
 func (c *conn) Evict(why error) {
 	c.rpc.Dismiss(&rpc.CloseError{Code: rpc.ClosePolicy, Reason: why.Error()})
 }

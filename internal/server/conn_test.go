@@ -14,9 +14,10 @@ import (
 	"github.com/tetherexec/tether/internal/session"
 )
 
-// A log outlives the connections that have followed it and must not keep them:
-// a process that is resumed a thousand times would pay for each.
-func TestLogForgetsEndedConnections(t *testing.T) {
+// A log outlives the connections that have listened to it and must not keep them in
+// memory: otherwise a process that is resumed a thousand times would keep a
+// thousand.
+func TestLogReleasesEndedConnections(t *testing.T) {
 	log := outlog.New(outlog.NewPool(t.TempDir(), 1<<20), outlog.Config{})
 	defer log.End()
 	gone := func() weak.Pointer[conn] {
@@ -29,7 +30,7 @@ func TestLogForgetsEndedConnections(t *testing.T) {
 		p := &session.Process{ID: "p", Log: log}
 		c.Push(p, 0, false)
 		c.pushes.end()
-		c.Push(p, 0, false) // too late
+		c.Push(p, 0, false) // after the end of the connection
 		if len(c.pushes.active) != 0 {
 			t.Errorf("%d pushes after the end", len(c.pushes.active))
 		}
@@ -40,5 +41,5 @@ func TestLogForgetsEndedConnections(t *testing.T) {
 			t.Fatal("the log still holds the connection")
 		}
 	}
-	log.Close() // still has its uses
+	log.Close() // keeps the log alive until here
 }

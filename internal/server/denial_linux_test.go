@@ -11,10 +11,11 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Like every path on the wire, that of a denial is a URI, in notifications and answers.
+// Like every path on the wire, the path of a denial is a URI, in notifications and
+// answers.
 func TestDenialNamesThePathAsURI(t *testing.T) { testDenial(t, false) }
 
-// The verdict does not depend on a standard error of its own.
+// A denial is recognised without a separate standard error, too.
 func TestDenialWithOneStream(t *testing.T) { testDenial(t, true) }
 
 func testDenial(t *testing.T, oneStream bool) {
@@ -50,7 +51,7 @@ func testDenial(t *testing.T, oneStream bool) {
 	}
 }
 
-// The verdict belongs to the exit: a read knows it while the output is still open.
+// The denial belongs to the exit: a read reports it while the output is still open.
 func TestDenialOfAProcessThatIsExitedAndOpen(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Connect(t, s.URL)

@@ -4,12 +4,13 @@
 // It promises that every request is answered exactly once, that a request which waits delays only those that depend on it,
 // and that a client never sees output of a process before the answer to its start.
 //
-// Package listen lets clients in. The way of a request is: rpc.Conn, conn.Request (request.go), its row in methods (methods.go), schedule, the function of
-// the row, session. Where a change belongs:
+// Package listen lets clients in. A request passes rpc.Conn, conn.Request (request.go), its row in methods (methods.go),
+// schedule, the function of the row, and session. Where a change belongs:
 //   - methods.go: a row for each method; order.go: which requests keep their order
-//   - handshake.go: initialize, and what the server can do; errors.go: codes of errors
-//   - process.go, read.go, list.go, inspect.go: methods of processes; other_sessions.go, observe.go: of those of other sessions
-//   - files.go, readfile.go, handles.go, uploads.go: methods of files; http.go, environment.go: the other methods
+//   - handshake.go: initialize, and the features that are announced; errors.go: codes of errors
+//   - process.go, read.go, list.go, inspect.go: methods about the client's processes
+//   - other_sessions.go, observe.go: methods about processes of any session
+//   - files.go, readfile.go, handles.go, uploads.go: methods about files; http.go, environment.go: the other methods
 //   - push.go: output events for the client of a session
-//   - server.go: begin and end of the server; conn.go: of a connection; metrics.go, config.go
+//   - server.go: begin and end of the server; conn.go: begin and end of a connection; config.go: settings; metrics.go
 package server

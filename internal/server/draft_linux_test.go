@@ -12,7 +12,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Requests for files keep to the draft form of a sandbox as commands do.
+// File requests obey the draft form of a sandbox, as commands do.
 func TestFileRequestsKeepToTheDraftForm(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	dir := t.TempDir()

@@ -10,9 +10,10 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// capabilities are what clients may ask for beyond the basics. A sandbox that
-// makes everything writable keeps the devices of the machine, and one that was
-// approved keeps what it denies.
+// capabilities are the optional features that clients may use.
+// LinuxRootWritePreservesDevices: a sandbox that makes everything writable keeps
+// the devices of the machine. LinuxApprovedRootWritePreservesRestrictions: a
+// sandbox that was approved keeps its denied paths.
 func capabilities() wire.Capabilities {
 	linux := runtime.GOOS == "linux"
 	return wire.Capabilities{
@@ -25,11 +26,11 @@ func capabilities() wire.Capabilities {
 	}
 }
 
-// executorVersion is the version that clients are told. They compare it as a semantic
-// version with releases of the reference before they use some methods, so it is
-// that of the protocol; ours is build metadata, which does not count in comparisons.
-// Build metadata is a list of non-empty words of ASCII letters, digits and hyphens,
-// with dots in between: other characters become hyphens.
+// executorVersion is the version that clients see. They compare it as a semantic
+// version with releases of the reference before they use some methods, so it is the
+// version of the protocol. The version of tether is appended as build metadata, which
+// does not count in comparisons. Build metadata is a list of non-empty words of ASCII
+// letters, digits and hyphens, with dots in between: other characters become hyphens.
 func executorVersion(own string) string {
 	allowed := func(r rune) rune {
 		switch {
@@ -83,7 +84,7 @@ func (r *request) discoveryRoom() (func(bytes int64) error, error) {
 	if err := r.Permit(ctx, longAnswer); err != nil {
 		return nil, err
 	}
-	var mu sync.Mutex // searches run at the same time
+	var mu sync.Mutex // searches run concurrently
 	var read, room int64 = 0, longAnswer
 	return func(n int64) error {
 		mu.Lock()
@@ -100,7 +101,7 @@ func (r *request) discoveryRoom() (func(bytes int64) error, error) {
 	}, nil
 }
 
-// watchMissing answers first: its reports follow the answer.
+// watchMissing answers before any of its reports is sent.
 func (r *request) watchMissing(p *wire.WatchMissingParams) error {
 	c := r.conn
 	answered := make(chan struct{})

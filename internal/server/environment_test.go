@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Clients compare the version as a semantic version, whatever `git describe` says.
+// The version is a semantic version, whatever `git describe` prints.
 func TestExecutorVersionIsSemantic(t *testing.T) {
 	// Without a pre-release, which would count in comparisons.
 	semantic := regexp.MustCompile(`^0\.166\.0\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*$`)

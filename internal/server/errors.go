@@ -15,9 +15,9 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// codes gives the conditions that other packages detect their code on the wire.
-// What is not listed is the system's doing and goes out as an internal error
-// with its text.
+// codes maps the conditions that other packages detect to codes of the wire. Other
+// errors come from the operating system and are sent as internal errors with their
+// text.
 var codes = []struct {
 	err  error
 	code int
@@ -51,8 +51,9 @@ var codes = []struct {
 	{proc.ErrTerminated, wire.CodeInvalidRequest},
 }
 
-// reasons tells programs the conditions apart that have the same code, in errors of methods
-// under tether/. The reference's methods have no reasons: the reference sends none.
+// reasons distinguishes, for programs, conditions that have the same code, in errors of
+// methods under tether/. Methods of the reference have no reasons, because the reference
+// sends none.
 var reasons = []struct {
 	err    error
 	reason string
@@ -77,7 +78,7 @@ func explain(method string, e *wire.Error, err error) *wire.Error {
 	return e
 }
 
-// A coded error knows its code: those of file requests, uploads, HTTP requests and
+// A coded error knows its code: errors of file requests, uploads, HTTP requests and
 // configuration files.
 type coded interface {
 	error
@@ -103,8 +104,8 @@ func wireError(err error) *wire.Error {
 	return wire.Errorf(wire.CodeInternal, "%v", err)
 }
 
-// refusedSandbox reports whether a sandbox was asked for that makes no sense or
-// cannot be enforced here.
+// refusedSandbox reports whether the error is about a sandbox that is invalid or
+// cannot be enforced on this machine.
 func refusedSandbox(err error) bool {
 	if _, ok := errors.AsType[*sandbox.IntentError](err); ok {
 		return true

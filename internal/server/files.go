@@ -8,10 +8,11 @@ import (
 )
 
 // longAnswer is the room that a request takes before it knows the size of its answer: lists of files, configuration,
-// skills. A request never waits for other connections for as much, and it gives back what its answer does not need.
+// skills. A request never waits for other connections to get this much. It gives back what its answer does not need.
 const longAnswer = 2 << 20
 
-// A fileTarget is the path that a request is about, and the files as its sandbox lets them be used.
+// A fileTarget is the path that a request is about, and the file operations that its sandbox
+// allows.
 type fileTarget struct {
 	files.Files
 	ctx  context.Context
@@ -54,7 +55,7 @@ func (r *request) metadata(p *wire.MetadataParams) (wire.MetadataResult, error) 
 	}
 	result, err := f.Metadata(f.ctx, f.path, wire.FollowsLinks(p.FollowSymlinks))
 	if p.TetherMode == nil || !*p.TetherMode || !files.HasModes {
-		result.TetherMode = nil // other clients get what they know
+		result.TetherMode = nil // only clients that ask for the mode know the member
 	}
 	return result, err
 }
@@ -133,7 +134,7 @@ func (r *request) copy(p *wire.CopyParams) (wire.Empty, error) {
 	return wire.Empty{}, source.Copy(source.ctx, source.path, destination, p.Recursive)
 }
 
-// errSandboxedAttributes: a helper inside the sandbox would have to set them.
+// errSandboxedAttributes refuses a sandbox: the attributes are not set inside one.
 var errSandboxedAttributes = wire.Errorf(wire.CodeInvalidRequest, "%s cannot be confined", wire.MethodFsSetAttributes)
 
 func (r *request) setAttributes(p *wire.SetAttributesParams) (wire.Empty, error) {

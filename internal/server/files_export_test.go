@@ -13,5 +13,5 @@ var FirstPart = firstPart
 // Refusal is refusal, for tests.
 var Refusal = refusal
 
-// MoreThanSaid returns a moreThanSaid, for tests.
-func MoreThanSaid(file io.Reader, left int64) io.Reader { return &moreThanSaid{file, left} }
+// GrowingFile returns a growingFile, for tests.
+func GrowingFile(file io.Reader, left int64) io.Reader { return &growingFile{file, left} }

@@ -91,23 +91,23 @@ func TestHandles(t *testing.T) {
 	ok(write("w", 3, "def"), `{}`)
 	ok(write("w", 0, "abc"), `{}`)
 	c.refused(read("w", 0, 1), -32603, "Bad file descriptor (os error 9)")
-	c.refused(read("w", 0, 1), -32004, "unknown file handle `w`") // a failed read closes
+	c.refused(read("w", 0, 1), -32004, "unknown file handle `w`") // a failed read closes the handle
 	ok(open("r", "f", "read"), `{"handleId":"r"}`)
 	ok(read("r", 0, 6), `{"chunk":"YWJjZGVm","eof":false}`)
 	ok(read("r", 6, 1), `{"chunk":"","eof":true}`)
 	ok(read("r", 4, 10), `{"chunk":"ZWY=","eof":true}`)
 	ok(read("r", 1<<63, 10), `{"chunk":"","eof":true}`)
 	c.refused(write("r", 0, "x"), -32603, "Bad file descriptor (os error 9)")
-	ok(read("r", 0, 1), `{"chunk":"YQ==","eof":false}`) // a failed write does not
+	ok(read("r", 0, 1), `{"chunk":"YQ==","eof":false}`) // a failed write does not close it
 
 	c.refused(open("r", "f", "read"), -32600, "file handle `r` already exists")
 	c.refused(open("r", "f", "replace"), -32600, "file handle `r` already exists")
-	ok(read("r", 0, 1), `{"chunk":"YQ==","eof":false}`) // not emptied
+	ok(read("r", 0, 1), `{"chunk":"YQ==","eof":false}`) // the file was not emptied
 	c.refused(open("gone", "missing", "read"), -32004, "No such file or directory (os error 2)")
 	c.refused(read("gone", 0, 1), -32004, "unknown file handle `gone`")
 	c.refused(open(strings.Repeat("x", 33), "f", "read"), -32600, "file handle ID must not exceed 32 bytes")
 	c.refused(read("r", 0, 0), -32600, "file read block length must be between 1 and 1048576")
-	c.refused(read("nobody", 0, 1<<20+1), -32600, "file read block length must be between 1 and 1048576")
+	c.refused(read("missing", 0, 1<<20+1), -32600, "file read block length must be between 1 and 1048576")
 	c.refused(write("r", 0, ""), -32600, "file write block length must be between 1 and 1048576")
 	c.refused(write("r", 1<<63-1, "x"), -32600, "file write range exceeds the signed 64-bit file offset limit")
 	for range 2 {
@@ -142,7 +142,8 @@ func TestHandlesEndWithTheirConnection(t *testing.T) {
 	check()
 }
 
-// Requests that are sent together have the results of one after the other.
+// Requests that are sent together have the results of requests that are sent one
+// after the other.
 func TestPipelinedFileRequests(t *testing.T) {
 	c := newFileClient(t)
 	uri := func(name string) string { return wire.PathToURI(c.at(name)) }
@@ -167,7 +168,7 @@ func TestPipelinedFileRequests(t *testing.T) {
 	}
 }
 
-// A file that is larger than an answer is refused at once, and read in blocks.
+// A file above the limit is refused at once, and can be read in blocks.
 func TestHugeFile(t *testing.T) {
 	c := newFileClient(t)
 	const size = 10 << 30
@@ -183,8 +184,8 @@ func TestHugeFile(t *testing.T) {
 	}
 }
 
-// A file that becomes shorter between two blocks ends there; so does one whose
-// content was announced as longer.
+// A file that becomes shorter between two blocks ends there, and so does a file
+// that is shorter than its size was.
 func TestShrinkingFile(t *testing.T) {
 	c := newFileClient(t)
 	if err := os.WriteFile(c.at("f"), []byte("content"), 0o600); err != nil {
@@ -224,7 +225,7 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// A handle means nothing to other connections.
+// A handle is unknown to other connections.
 func TestHandlesOfOthers(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	mine := &fileClient{tethertest.Connect(t, s.URL), t, t.TempDir()}
@@ -244,7 +245,8 @@ func TestHandlesOfOthers(t *testing.T) {
 	}
 }
 
-// What is written to an open file is there for requests about its path that come later.
+// A request about a path sees what earlier requests have written to an open file of
+// that path.
 func TestPipelinedBlocksAndPaths(t *testing.T) {
 	c := newFileClient(t)
 	uri := func(name string) string { return wire.PathToURI(c.at(name)) }

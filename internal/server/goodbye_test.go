@@ -11,12 +11,12 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// asksForGoodbye are parameters of initialize.
+// asksForGoodbye returns parameters of initialize that ask for a goodbye.
 func asksForGoodbye(resume any) map[string]any {
 	return map[string]any{"clientName": "test", "resumeSessionId": resume, "tether": map[string]any{"goodbye": true}}
 }
 
-// wantGoodbye checks what a client is sent when the server ends, and that nothing follows.
+// wantGoodbye checks the last message to a client when the server ends.
 func wantGoodbye(t *testing.T, c *tethertest.Client, want bool) {
 	t.Helper()
 	err := c.Ended()
@@ -30,9 +30,9 @@ func wantGoodbye(t *testing.T, c *tethertest.Client, want bool) {
 	t.Logf("the connection ended with %v", err)
 }
 
-// A server that ends says goodbye to the clients that have asked for it, on the present
-// connection. To others it says nothing that the reference would not. The close frame has
-// the same reason for all.
+// A server that ends sends a goodbye to the clients that have asked for it on their
+// current connection. Other clients get only what the reference would send. The close
+// frame has the same reason for all.
 func TestGoodbye(t *testing.T) {
 	t.Parallel()
 	s := tethertest.StartServer(t, server.Config{})
@@ -42,12 +42,12 @@ func TestGoodbye(t *testing.T) {
 	id := left.HandshakeWith(asksForGoodbye(nil)).SessionID
 	left.Close()
 	resumed.HandshakeWith(asksForGoodbye(id))
-	again := tethertest.Dial(t, s.URL) // a resumed session whose present client has not asked
+	again := tethertest.Dial(t, s.URL) // a resumed session whose current client has not asked
 	other := tethertest.Dial(t, s.URL)
 	id = other.HandshakeWith(asksForGoodbye(nil)).SessionID
 	other.Close()
 	again.Handshake(id)
-	early := tethertest.Dial(t, s.URL) // has not said yet what it wants
+	early := tethertest.Dial(t, s.URL) // has sent no initialize yet
 	for _, c := range []*tethertest.Client{plain, asked, resumed, again} {
 		c.Must("environment/status", nil, nil)
 	}
@@ -62,7 +62,7 @@ func TestGoodbye(t *testing.T) {
 	}
 }
 
-// A server on standard input and output says goodbye as well.
+// A server on standard input and output sends a goodbye too.
 func TestGoodbyeOnStdio(t *testing.T) {
 	t.Parallel()
 	for name, params := range map[string]map[string]any{"asked": asksForGoodbye(nil), "plain": {"clientName": "test"}} {

@@ -20,7 +20,8 @@ type handles struct {
 	open   map[string]*handle
 	closed bool
 
-	// pendingOpens has, by id, the requests to open a file that have not failed and whose file was not closed.
+	// pendingOpens has, by id, the requests to open a file that have not failed and whose file is not closed
+	// yet.
 	pendingOpens map[string][]*wire.OpenParams
 }
 
@@ -30,7 +31,7 @@ type handle struct {
 	file   *os.File // nil while it is being opened; guarded by handles
 }
 
-// expect notes that a file is to be opened.
+// expect notes that a request to open a file has arrived.
 func (h *handles) expect(p *wire.OpenParams) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -40,7 +41,7 @@ func (h *handles) expect(p *wire.OpenParams) {
 	h.pendingOpens[p.HandleID] = append(h.pendingOpens[p.HandleID], p)
 }
 
-// paths returns the files that a handle may stand for when it is used.
+// paths returns the files that a handle may refer to when it is used.
 func (h *handles) paths(id string, change bool) (list []schedule.PathUse) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -69,8 +70,8 @@ func checkHandleID(id string) error {
 	return nil
 }
 
-// reserve takes an id for a file that is about to be opened: a file must not be
-// emptied for nothing.
+// reserve takes an id for a file that is about to be opened. It comes before the
+// opening, because that may empty the file.
 func (h *handles) reserve(p *wire.OpenParams) error {
 	id := p.HandleID
 	h.mu.Lock()
@@ -89,7 +90,7 @@ func (h *handles) reserve(p *wire.OpenParams) error {
 	return nil
 }
 
-// set gives an id its file. A nil file means that it could not be opened.
+// set gives an id its file. A nil file means that opening has failed.
 func (h *handles) set(id string, file *os.File) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -123,7 +124,7 @@ func (h *handles) close(id string) {
 	}
 }
 
-// closeAll ends them with their connection.
+// closeAll closes the files when the connection ends.
 func (h *handles) closeAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,7 +137,7 @@ func (h *handles) closeAll() {
 	h.open = nil
 }
 
-// openFile opens a file for later requests. The handle was expected when the request arrived.
+// openFile opens a file for later requests. expect was called when the request arrived.
 func (r *request) openFile(p *wire.OpenParams) (_ wire.HandleResult, err error) {
 	handles := &r.conn.handles
 	defer func() {
@@ -189,7 +190,7 @@ func (r *request) readBlock(p *wire.ReadBlockParams) error {
 	}
 	block := make([]byte, p.Len)
 	n := 0
-	if p.Offset <= math.MaxInt64 { // beyond there is nothing
+	if p.Offset <= math.MaxInt64 { // no file is longer
 		n, err = h.file.ReadAt(block, int64(p.Offset))
 	}
 	if err != nil && !errors.Is(err, io.EOF) {

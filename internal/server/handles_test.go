@@ -7,7 +7,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Requests to open a file are remembered as long as they may matter.
+// A request to open a file is forgotten when it has failed or its file is closed.
 func TestHandlesForgetClosedAndFailedOpens(t *testing.T) {
 	var path wire.PathURI
 	if err := wire.Decode([]byte(`"file:///f"`), &path); err != nil {

@@ -12,14 +12,15 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// handshake is how far a client has come, and what it has asked for.
+// handshake is the state of a client's handshake, and the options that the client
+// asked for.
 type handshake struct {
 	attachment  atomic.Pointer[session.Attachment] // set by initialize
 	initialized atomic.Bool
-	goodbye     atomic.Bool // the client wants to know that the server ends
+	goodbye     atomic.Bool // the client wants a message when the server ends
 }
 
-// ready returns the client's hold on its session, once the handshake is done.
+// ready returns the client's attachment, once the handshake is done.
 func (h *handshake) ready(family string) (*session.Attachment, error) {
 	a := h.attachment.Load()
 	switch {
@@ -31,8 +32,8 @@ func (h *handshake) ready(family string) (*session.Attachment, error) {
 	return a, nil
 }
 
-// initialize opens or resumes a session. The reader waits for it, as everything
-// that follows depends on it.
+// initialize opens or resumes a session. The reader waits for it, because all later
+// requests depend on it.
 func (c *conn) initialize(r *rpc.Request) {
 	var p wire.InitializeParams
 	if err := wire.Decode(r.Params, &p); err != nil {
@@ -82,7 +83,7 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 	return c.server.sessions.Open(w, c)
 }
 
-// features are what a tether client may rely on.
+// features are the extensions that a tether client may use.
 func (c *conn) features() []string {
 	list := []string{"ack", "closeStdin", "concurrent", "endSession", "goodbye", "hostPorts", "keepNewest", "label", "list", "observe", "once", "oneStream",
 		"remoteControl", "resize", "retryStart", "search", "sessionTtl", "signal", "state", "termSize"}

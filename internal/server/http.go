@@ -8,7 +8,7 @@ import (
 )
 
 // maxStreams is how many responses may be streamed to one client at a time: each holds a
-// connection to somebody else.
+// connection to another server.
 const maxStreams = 1024
 
 // httpStreams are the responses that are being streamed to a client, by the id of
@@ -58,7 +58,7 @@ func (r *request) httpRequest(p *wire.HTTPRequestParams) error {
 	case p.StreamResponse:
 		r.Reply(response.Head())
 		c.tasks.Go(func() { // ends with the body or with the connection
-			end := sync.OnceFunc(func() { c.streams.end(p.RequestID) }) // once: the id may be in use again
+			end := sync.OnceFunc(func() { c.streams.end(p.RequestID) }) // once: afterwards another request may use the id
 			defer end()
 			c.streamResponse(response, end)
 		})
@@ -85,8 +85,8 @@ func (r *request) httpRequest(p *wire.HTTPRequestParams) error {
 	return err
 }
 
-// bufferedFirst is how large a body may be that is sent in its answer before it needs
-// more room than every request has.
+// bufferedFirst is how large a body in an answer may be before it needs more than the
+// room that every request has.
 const bufferedFirst = 1 << 20
 
 // streamResponse sends the body of a response; end is called before its last piece.
@@ -102,7 +102,7 @@ func (c *conn) streamResponse(response *web.Response, end func()) {
 		return true
 	}
 	response.Deltas(c.rpc.Context(), room, func(d wire.HTTPBodyDelta) error {
-		if d.Done { // a client that has received it may use the id again
+		if d.Done { // a client that has received the last piece may use the id again
 			end()
 		}
 		return c.rpc.NotifyLarge(wire.NoteHTTPBodyDelta, d, int(encodedSize(len(d.DeltaBase64))))

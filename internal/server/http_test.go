@@ -74,7 +74,8 @@ func TestHTTPRequest(t *testing.T) {
 	}
 }
 
-// A stream that nobody reads ends with its connection, and its id is taken until then.
+// A stream that its client does not read ends with the connection, and its id stays in
+// use until then.
 func TestHTTPStreamEndsWithItsConnection(t *testing.T) {
 	check := tethertest.NothingLeft(t)
 	gone := make(chan struct{})
@@ -104,7 +105,7 @@ func TestHTTPStreamEndsWithItsConnection(t *testing.T) {
 	check()
 }
 
-// A request that waits for its answer ends with the connection that asked.
+// A request that waits for the other server ends with its connection.
 func TestHTTPRequestEndsWithItsConnection(t *testing.T) {
 	for name, beginning := range map[string]string{"before the head": "", "in the head": "HTTP/1.1 200 OK\r\ncont",
 		"in the body": "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nok"} {

@@ -12,8 +12,9 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// serveIdly runs a server that ends by itself; ended tells when it has.
-func serveIdly(t *testing.T, cfg server.Config) (url string, ended <-chan time.Time) {
+// serveWithIdleExit runs a server with Config.IdleExit; ended gets the time when it
+// has ended.
+func serveWithIdleExit(t *testing.T, cfg server.Config) (url string, ended <-chan time.Time) {
 	t.Helper()
 	cfg.StateDir = t.TempDir()
 	s, err := server.New(cfg)
@@ -46,19 +47,19 @@ func serveIdly(t *testing.T, cfg server.Config) (url string, ended <-chan time.T
 func TestIdleServerEnds(t *testing.T) {
 	const idleTime = 100 * time.Millisecond
 	begin := time.Now()
-	_, ended := serveIdly(t, server.Config{IdleExit: idleTime})
+	_, ended := serveWithIdleExit(t, server.Config{IdleExit: idleTime})
 	if lived := (<-ended).Sub(begin); lived < idleTime {
 		t.Errorf("ended after %v", lived)
 	}
 }
 
-// A connection without a session, a session without a connection: both are reasons
-// to stay, and the time begins when the last of them is gone.
+// A connection without a session and a session without a connection each keep the
+// server running. The idle time begins when the last of them is gone.
 func TestServerInUseStays(t *testing.T) {
 	t.Parallel()
-	const idleTime = 2 * time.Second // a client must have come by then
+	const idleTime = 2 * time.Second // a client must have connected by then
 	const ttl = 300 * time.Millisecond
-	url, ended := serveIdly(t, server.Config{IdleExit: idleTime, SessionTTL: ttl})
+	url, ended := serveWithIdleExit(t, server.Config{IdleExit: idleTime, SessionTTL: ttl})
 	silent := tethertest.Dial(t, url)
 	select {
 	case <-ended:

@@ -12,8 +12,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Limits of what lists look at: each look costs some files of /proc per process, and a
-// list of thousands must not take seconds.
+// Limits for the states in a list: each state costs some files of /proc per process,
+// and a list of thousands must not take seconds.
 const (
 	listedLooks    = 64
 	listedLookTime = 250 * time.Millisecond
@@ -23,8 +23,8 @@ const (
 // unless it is very long, the pattern very costly or the disk very slow.
 const searchTime = 10 * time.Second
 
-// searches has a place for each search that may be under way in this program: they
-// take a processor each, and there are others who need one.
+// searches is a semaphore for the searches of this program: each uses a whole
+// processor, and other requests need one too.
 var searches = make(chan struct{}, 2)
 
 func (r *request) processState(p *wire.StateParams) (wire.StateResult, error) {
@@ -40,9 +40,9 @@ func (r *request) processState(p *wire.StateParams) (wire.StateResult, error) {
 	return wire.StateResult{State: l.Info.State, ExitCode: l.Info.ExitCode, StateDetail: describe(l)}, nil
 }
 
-// searchOutput looks for lines in the output of a process, as far as that is still held.
-// That does not count as reading it. A search ends with the connection, because no client
-// is left to read the answer.
+// searchOutput finds lines in the output of a process, as far as the log still holds it.
+// That does not count as reading the output. A search ends with the connection, because
+// no client is left to read the answer.
 func (r *request) searchOutput(p *wire.SearchParams) (wire.SearchResult, error) {
 	s, err := r.sessionOf(p.SessionID)
 	if err != nil {
@@ -72,8 +72,9 @@ func (r *request) searchOutput(p *wire.SearchParams) (wire.SearchResult, error) 
 	return result, err
 }
 
-// lookAt adds to a list what its processes are doing, the newest first, as long as
-// that is not too much. Lists have no evidence: it is asked for one process at a time.
+// lookAt adds their states to the processes of a list, the newest first, within the
+// limits for lists. Lists have no evidence: a client asks for that about one process
+// at a time.
 func lookAt(list []session.Listed) {
 	deadline := time.Now().Add(listedLookTime)
 	looks := 0
@@ -126,5 +127,5 @@ func describe(l session.Listed) wire.StateDetail {
 	return d
 }
 
-// since is a time in milliseconds; clocks that were set back do not count.
+// since is the time from then to now in milliseconds; 0 if the clock was set back.
 func since(then, now time.Time) uint64 { return uint64(max(0, now.Sub(then).Milliseconds())) }

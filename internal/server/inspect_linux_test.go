@@ -29,7 +29,7 @@ func stateOf(t *testing.T, c *tethertest.Client, id string) wire.StateResult {
 	return r
 }
 
-// awaitState asks until a process does what it is expected to.
+// awaitState asks until a process is in the expected state.
 func awaitState(t *testing.T, c *tethertest.Client, id, activity, text string) wire.StateDetail {
 	t.Helper()
 	var d wire.StateDetail
@@ -52,8 +52,8 @@ func TestStateOfRealProcesses(t *testing.T) {
 		argv     []string
 		more     map[string]any
 		activity string
-		text     string // what the verdict says
-		saw      string // what its first evidence says
+		text     string // part of the description
+		saw      string // part of the first evidence
 	}{
 		{"cat on a pipe", []string{"cat"}, pipeStdin, wire.ActivityWaitingForInput, "cat (pid", "fd 0 (its input)"},
 		{"cat on a terminal", []string{"cat"}, tty, wire.ActivityWaitingForInput, "waits for input on its terminal", "in read fd 0 (its terminal)"},
@@ -73,8 +73,8 @@ func TestStateOfRealProcesses(t *testing.T) {
 			id := strings.ReplaceAll(tt.name, " ", "-")
 			c.Start(tethertest.Command(id, tt.argv, tt.more))
 			var d wire.StateDetail
-			// A verdict may come before the process is where it stays, and a look on a busy
-			// machine may have been cut short.
+			// The state may be reported before the process has reached its final state, and
+			// on a busy machine the inspection may have been cut short.
 			tethertest.Eventually(t, func() error {
 				if d = awaitState(t, c, id, tt.activity, tt.text); d.Partial || len(d.Evidence) == 0 || !strings.Contains(d.Evidence[0].Saw, tt.saw) {
 					return fmt.Errorf("%+v, want evidence %q", d, tt.saw)
@@ -94,7 +94,7 @@ func TestStateOfRealProcesses(t *testing.T) {
 			switch {
 			case tt.activity == wire.ActivityBlockedOnPipe || tt.activity == wire.ActivityOutputHeld:
 				if d.HolderPID == nil || d.HolderCommand == nil || *d.HolderPID == p.PID {
-					t.Errorf("held by nobody: %+v", d)
+					t.Errorf("no holder in: %+v", d)
 				}
 			case d.PID == nil || *d.PID != d.Evidence[0].PID || *d.Command != d.Evidence[0].Command:
 				t.Errorf("seen at %+v", d)
@@ -139,8 +139,8 @@ func TestStateOfPollers(t *testing.T) {
 	}
 }
 
-// What runs in a sandbox has other numbers and other terminals there; it is seen all
-// the same, under the numbers that hold outside.
+// Processes in a sandbox have other pids and other terminals there. They are
+// described with the pids outside.
 func TestStateInASandbox(t *testing.T) {
 	if _, err := bwrap.Find(bwrap.Dirs); err != nil && os.Getenv("CI") == "" {
 		t.Skip("this needs bubblewrap:", err)
@@ -162,8 +162,8 @@ func TestStateInASandbox(t *testing.T) {
 	}
 }
 
-// The silence is counted from the last output, and a process that is held back
-// because nobody takes its output is told from one that works.
+// Silence counts from the last output. A process that waits because its client
+// takes no output is distinguished from one that works.
 func TestStateOfOutputThatIsNotRead(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{SpoolLimit: 4 << 20})
 	c := tethertest.Dial(t, s.URL)
@@ -202,8 +202,9 @@ func TestStateCountsSilence(t *testing.T) {
 	c.Terminate("p")
 }
 
-// A list tells the same, without evidence, and nothing of what has ended.
-func TestListTellsStates(t *testing.T) {
+// A list has the same states, without evidence, and none of processes that have
+// ended.
+func TestListShowsStates(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Connect(t, s.URL)
 	c.Start(tethertest.Command("cat", []string{"cat"}, pipeStdin))

@@ -11,8 +11,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A process whose client is gone waits when too much of its output is unread, unless
-// it was started with keepNewest: then it ends, and the newest output is there.
+// A process without a client waits when too much of its output is unread. With
+// keepNewest it does not wait: it ends, and the newest output can be read.
 func TestKeepNewest(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{SpoolLimit: 1 << 20, Retain: 256 << 10})
 	watcher := tethertest.Connect(t, s.URL)
@@ -48,7 +48,7 @@ func TestKeepNewest(t *testing.T) {
 	}
 }
 
-// awaitAlone waits until the server knows that all other clients are gone.
+// awaitAlone waits until no other session has a client.
 func awaitAlone(t *testing.T, c *tethertest.Client) {
 	t.Helper()
 	tethertest.Eventually(t, func() error {

@@ -17,8 +17,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// requests are well-formed parameters of every method that has some, and the
-// type that they are decoded into.
+// requests has, for every method with parameters, valid parameters and the type
+// that they are decoded into.
 var requests = map[string]struct {
 	params any
 	valid  string
@@ -30,31 +30,31 @@ var requests = map[string]struct {
 		"networkProxy":{"proxy":{"enabled":true,"enableSocks5":true,"enableSocks5Udp":true,"allowUpstreamProxy":false,"dangerouslyAllowAllUnixSockets":false,
 			"mode":"full","domains":{},"unixSockets":{},"allowLocalBinding":false},"auditMetadata":{},"policyDecisionTimeoutMs":1000},
 		"shellSnapshot":{"scopeId":"s","shell":{"name":"bash","path":"/bin/bash"}},"size":{"rows":1,"cols":1}}`},
-	wire.MethodProcessRead:       {wire.ReadParams{}, `{"processId":"nobody"}`},
-	wire.MethodProcessWrite:      {wire.WriteParams{}, `{"processId":"nobody","chunk":"","writeId":"w"}`},
-	wire.MethodProcessSignal:     {wire.SignalParams{}, `{"processId":"nobody","signal":"interrupt"}`},
-	wire.MethodProcessTerminate:  {wire.ProcessParams{}, `{"processId":"nobody"}`},
-	wire.MethodProcessResize:     {wire.ResizeParams{}, `{"processId":"nobody","rows":1,"cols":1}`},
-	wire.MethodProcessCloseStdin: {wire.CloseStdinParams{}, `{"processId":"nobody"}`},
-	wire.MethodProcessSignalAny:  {wire.SignalAnyParams{}, `{"processId":"nobody","signal":"HUP"}`},
+	wire.MethodProcessRead:       {wire.ReadParams{}, `{"processId":"missing"}`},
+	wire.MethodProcessWrite:      {wire.WriteParams{}, `{"processId":"missing","chunk":"","writeId":"w"}`},
+	wire.MethodProcessSignal:     {wire.SignalParams{}, `{"processId":"missing","signal":"interrupt"}`},
+	wire.MethodProcessTerminate:  {wire.ProcessParams{}, `{"processId":"missing"}`},
+	wire.MethodProcessResize:     {wire.ResizeParams{}, `{"processId":"missing","rows":1,"cols":1}`},
+	wire.MethodProcessCloseStdin: {wire.CloseStdinParams{}, `{"processId":"missing"}`},
+	wire.MethodProcessSignalAny:  {wire.SignalAnyParams{}, `{"processId":"missing","signal":"HUP"}`},
 	wire.MethodProcessList:       {wire.ListParams{}, `{}`},
-	wire.MethodProcessState:      {wire.StateParams{}, `{"processId":"nobody"}`},
-	wire.MethodProcessSearch:     {wire.SearchParams{}, `{"processId":"nobody"}`},
-	wire.MethodProcessObserve:    {wire.ObserveParams{}, `{"sessionId":"nobody","processId":"nobody"}`},
+	wire.MethodProcessState:      {wire.StateParams{}, `{"processId":"missing"}`},
+	wire.MethodProcessSearch:     {wire.SearchParams{}, `{"processId":"missing"}`},
+	wire.MethodProcessObserve:    {wire.ObserveParams{}, `{"sessionId":"missing","processId":"missing"}`},
 	wire.MethodProcessUnobserve:  {wire.UnobserveParams{}, `{"observeId":1}`},
 
-	wire.MethodProcessWriteAny:     {wire.WriteAnyParams{}, `{"processId":"nobody","chunk":"","writeId":"w"}`},
-	wire.MethodProcessTerminateAny: {wire.TerminateAnyParams{}, `{"processId":"nobody"}`},
+	wire.MethodProcessWriteAny:     {wire.WriteAnyParams{}, `{"processId":"missing","chunk":"","writeId":"w"}`},
+	wire.MethodProcessTerminateAny: {wire.TerminateAnyParams{}, `{"processId":"missing"}`},
 }
 
-// A variation is a member of the parameters and what it is replaced with.
+// A variation replaces one member of the parameters.
 type variation struct {
 	path  []string
 	value string // "": removed
 	bad   bool
 }
 
-// variations makes every member of a struct wrong in every way.
+// variations returns, for every member of a struct, all wrong values.
 func variations(path []string, typ reflect.Type) (list []variation) {
 	for _, field := range reflect.VisibleFields(typ) {
 		name := append(append([]string(nil), path...), strings.Split(field.Tag.Get("json"), ",")[0])
@@ -79,7 +79,7 @@ func wrongValues(t reflect.Type) []string {
 	number := []string{`-1`, `1.0`, `1e3`, `18446744073709551616`, `"1"`, `true`, `{}`}
 	switch {
 	case t == reflect.TypeFor[wire.RawValue]():
-		return nil // anything goes
+		return nil // every value is valid
 	case t == reflect.TypeFor[wire.Base64]():
 		return []string{`7`, `"%"`, `"YQ"`, `"YR=="`, `[97]`}
 	case t == reflect.TypeFor[wire.Cwd](), t == reflect.TypeFor[wire.PathURI]():
@@ -105,7 +105,7 @@ func wrongValues(t reflect.Type) []string {
 	case reflect.Struct:
 		return []string{`7`, `"x"`, `true`}
 	}
-	panic("no idea what is wrong for " + t.String())
+	panic("no wrong values known for " + t.String())
 }
 
 // vary returns the parameters with one member changed.
@@ -185,7 +185,7 @@ func TestHugeValues(t *testing.T) {
 			t.Errorf("%s: %.300s", name, m.Raw)
 		}
 	}
-	c.Start(tethertest.Command(huge, []string{"true"}, nil)) // any text is an id
+	c.Start(tethertest.Command(huge, []string{"true"}, nil)) // a process id may be any text
 	c.Finish(huge, 0)
 	for _, wait := range []uint64{1<<64 - 1, 1 << 62} {
 		c.Read(huge, 0, map[string]any{"waitMs": wait, "maxBytes": uint64(1<<64 - 1)})
@@ -213,7 +213,8 @@ func TestFramesThatAreNoText(t *testing.T) {
 	}
 }
 
-// What ends a connection ends it alone, with a reason, and detaches its session.
+// A violation ends only its own connection, with a reason, and detaches the
+// session.
 func TestViolationsEndTheConnection(t *testing.T) {
 	check := tethertest.NothingLeft(t)
 	s := tethertest.StartServer(t, server.Config{})
@@ -228,7 +229,7 @@ func TestViolationsEndTheConnection(t *testing.T) {
 		"invalid UTF-8": func(c *tethertest.Client) { c.Send("\xff") },
 		"oversized": func(c *tethertest.Client) {
 			header := binary.BigEndian.AppendUint64([]byte{0x80 | tethertest.OpText, 0x80 | 127}, 64<<20+1)
-			c.SendBytes(append(header, 0, 0, 0, 0)) // the rest need not come
+			c.SendBytes(append(header, 0, 0, 0, 0)) // the rest is not needed
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -277,7 +278,8 @@ func TestTenThousandPipelinedRequests(t *testing.T) {
 	}
 }
 
-// Polls above the limit are answered at once; none delays anything.
+// Polls above the limit are answered at once, and waiting polls delay no other
+// request.
 func TestManyPolls(t *testing.T) {
 	const maxPolls, n = 1024, 1100
 	s := tethertest.StartServer(t, server.Config{})
@@ -313,9 +315,9 @@ func TestSilentClient(t *testing.T) {
 	check()
 }
 
-// startDeaf connects a client that never reads and starts a process that never
+// startNonReader connects a client that never reads and starts a process that never
 // stops printing.
-func startDeaf(t *testing.T, url string) *tethertest.WS {
+func startNonReader(t *testing.T, url string) *tethertest.WS {
 	t.Helper()
 	ws, err := tethertest.DialWS(context.Background(), url, nil)
 	if err != nil {
@@ -340,7 +342,7 @@ func startDeaf(t *testing.T, url string) *tethertest.WS {
 func TestClientThatNeverReads(t *testing.T) {
 	check := tethertest.NothingLeft(t)
 	s := tethertest.StartServer(t, server.Config{SpoolLimit: 4 << 20, Retain: 1 << 20})
-	ws := startDeaf(t, s.URL)
+	ws := startNonReader(t, s.URL)
 	c := tethertest.Connect(t, s.URL)
 	inState := func(met func(tethertest.Listed) bool) {
 		t.Helper()
@@ -367,11 +369,11 @@ func TestClientThatNeverReads(t *testing.T) {
 	check()
 }
 
-// A client that asks for large answers and takes none costs no more than the
-// answers in flight may.
+// A client that asks for large answers and reads none costs no more memory than
+// MaxAnswerBytes.
 func TestAnswersInFlightAreBounded(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{SpoolLimit: 4 << 20})
-	ws := startDeaf(t, s.URL)
+	ws := startNonReader(t, s.URL)
 	c := tethertest.Connect(t, s.URL)
 	tethertest.Eventually(t, func() error {
 		if p, err := c.Listed("endless"); err != nil || !p.Blocked {
@@ -387,7 +389,7 @@ func TestAnswersInFlightAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ws.WriteText([]byte(`{"id":3,"method":"process/terminate","params":{"processId":"endless"}}`)) // all before it is read
+	ws.WriteText([]byte(`{"id":3,"method":"process/terminate","params":{"processId":"endless"}}`)) // the server reads it after all of the requests before it
 	tethertest.Eventually(t, func() error {
 		if p, err := c.Listed("endless"); err != nil || p.State != "closed" {
 			return fmt.Errorf("process is %+v, %v", p, err)

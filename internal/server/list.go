@@ -9,8 +9,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// listProcesses lists the processes as they are now. Finding out what they use takes a while, so a goroutine of its own
-// answers: later requests do not wait.
+// listProcesses lists the current processes. Measuring their usage takes a while, so the answer comes from a goroutine
+// of its own and later requests do not wait.
 func (r *request) listProcesses(p *wire.ListParams) error {
 	server := r.conn.server
 	sessions := server.sessions.All()
@@ -28,14 +28,14 @@ func (r *request) listProcesses(p *wire.ListParams) error {
 	slices.SortStableFunc(list, func(x, y session.Listed) int {
 		return cmp.Or(cmp.Compare(x.Info.StartedAtMs, y.Info.StartedAtMs), cmp.Compare(x.Info.ProcessID, y.Info.ProcessID))
 	})
-	r.conn.tasks.Go(func() { // ends after one look; the connection waits for it
+	r.conn.tasks.Go(func() { // ends after one measurement; the connection waits for it
 		lookAt(list)
 		r.Reply(wire.ListResult{Processes: server.withUsage(list)})
 	})
 	return nil
 }
 
-// withUsage adds what the processes use.
+// withUsage adds CPU time and memory of the processes.
 func (s *Server) withUsage(list []session.Listed) []wire.ProcessInfo {
 	infos := make([]wire.ProcessInfo, 0, len(list))
 	if len(list) == 0 {
@@ -56,7 +56,7 @@ func (r *request) listSessions(*wire.NoParams) (wire.SessionListResult, error) {
 	return wire.SessionListResult{Sessions: r.conn.server.sessions.List()}, nil
 }
 
-// checkLabel refuses what would not fit into a line of a list.
+// checkLabel refuses labels that would not fit into a line of a list.
 func checkLabel(label string) error {
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
 	if len(label) > wire.MaxLabel || slices.ContainsFunc([]rune(label), unprintable) {

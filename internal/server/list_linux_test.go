@@ -9,8 +9,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A list says what processes use, as long as there is something to use it.
-func TestListTellsUsage(t *testing.T) {
+// A list says what processes use, as long as they exist.
+func TestListShowsUsage(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Connect(t, s.URL)
 	c.Start(tethertest.Shell("p", `(x=$(head -c 10000000 /dev/zero | tr "\0" x); i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo ready; read y)`,

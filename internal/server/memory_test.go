@@ -22,7 +22,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// serveHere serves a server whose inside the test can reach until the test ends.
+// serveHere runs a server until the test ends, and returns it for access to its
+// internals.
 func serveHere(t *testing.T) (s *server.Server, url string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -45,8 +46,8 @@ func serveHere(t *testing.T) (s *server.Server, url string) {
 	return s, l.URL
 }
 
-// Clients that send large messages and do not finish them cost no more than the limit for
-// all of them, and others do not notice.
+// Clients that send large messages and do not finish them cost no more memory than the
+// limit for all of them together, and other clients are not affected.
 func TestHalfMessagesOfManyClients(t *testing.T) {
 	const clients, size, limit = 8, 62 << 20, 192 << 20
 	s := tethertest.StartServer(t, server.Config{})
@@ -58,7 +59,7 @@ func TestHalfMessagesOfManyClients(t *testing.T) {
 	copy(half, `{"id":1,"method":"fs/writeFile","params":"`)
 	var halves atomic.Int64
 	var senders sync.WaitGroup
-	t.Cleanup(senders.Wait) // when all connections are closed
+	t.Cleanup(senders.Wait) // ends when all connections are closed
 	for range clients {
 		c := tethertest.Connect(t, s.URL)
 		c.SendBytes(append(header[:len(header):len(header)], 0, 0, 0, 0))
@@ -84,7 +85,8 @@ func TestHalfMessagesOfManyClients(t *testing.T) {
 	}
 }
 
-// Clients that ask for large files and do not take them cost the server a piece of each.
+// Clients that ask for large files and do not read the answers cost the server one piece
+// of each file.
 func TestLargeFilesForDeafClients(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	bystander := tethertest.Connect(t, s.URL)
@@ -92,7 +94,7 @@ func TestLargeFilesForDeafClients(t *testing.T) {
 	if err := os.WriteFile(name, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(name, 511<<20); err != nil { // a hole: it takes no space
+	if err := os.Truncate(name, 511<<20); err != nil { // a sparse file: it takes no space
 		t.Fatal(err)
 	}
 	before := heapInUse()
@@ -111,7 +113,7 @@ func TestLargeFilesForDeafClients(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		first := make([]byte, 1<<20) // of the answers to initialize and to one of the others
+		first := make([]byte, 1<<20) // of the answers to initialize and to another request
 		if err := c.ReadRaw(first); err != nil || !bytes.Contains(first, []byte(`"result":{"dataBase64":"AAAA`)) {
 			t.Fatalf("%.200q, %v", first, err)
 		}
@@ -124,7 +126,8 @@ func TestLargeFilesForDeafClients(t *testing.T) {
 	}
 }
 
-// A large file is read while its answer is taken, and what changes it waits for that.
+// A large file is read while its answer is sent, and requests that change it wait for
+// that.
 func TestLargeFileIsReadBeforeItChanges(t *testing.T) {
 	c := newFileClient(t)
 	data := bytes.Repeat([]byte("0123456789abcde\n"), 1<<20) // 16 MiB
@@ -133,7 +136,7 @@ func TestLargeFileIsReadBeforeItChanges(t *testing.T) {
 	}
 	uri := wire.PathToURI(c.at("f"))
 	read := c.Ask(wire.MethodFsReadFile, map[string]any{"path": uri})
-	c.Ask(wire.MethodFsOpen, map[string]any{"handleId": "h", "path": uri, "mode": "replace"}) // which empties it
+	c.Ask(wire.MethodFsOpen, map[string]any{"handleId": "h", "path": uri, "mode": "replace"}) // empties the file
 	write := c.Ask(wire.MethodFsWriteBlock, map[string]any{"handleId": "h", "offset": 0, "chunk": encoded([]byte("new"))})
 	status := c.Ask("environment/status", nil)
 	var got wire.ReadFileResult
@@ -152,8 +155,8 @@ func TestLargeFileIsReadBeforeItChanges(t *testing.T) {
 	}
 }
 
-// When other clients have taken all the room for answers, files, lists and output can still
-// be read.
+// When other clients have taken all shared room for answers, files, lists and output can
+// still be read.
 func TestAnswersWhileOthersHoldTheRoom(t *testing.T) {
 	s, url := serveHere(t)
 	dir := t.TempDir()
@@ -196,11 +199,11 @@ func TestAnswersWhileOthersHoldTheRoom(t *testing.T) {
 	}
 }
 
-// A file whose size is not known beforehand is read to its end, but not beyond the limit.
-func TestFilesLargerThanTheySay(t *testing.T) {
+// A file of unknown size is read to its end, but not beyond the limit.
+func TestFilesLargerThanTheirSize(t *testing.T) {
 	const left = 300 << 10
 	for size, fits := range map[int]bool{0: true, left: true, left + 1: false} {
-		r := server.MoreThanSaid(strings.NewReader(strings.Repeat("x", size)), left)
+		r := server.GrowingFile(strings.NewReader(strings.Repeat("x", size)), left)
 		text, more, err := server.AppendFile(nil, r)
 		if fits && (err != nil || more || len(text) != base64.StdEncoding.EncodedLen(size)) || !fits && err == nil {
 			t.Errorf("%d bytes: %d, %v, %v", size, len(text), more, err)
@@ -208,7 +211,8 @@ func TestFilesLargerThanTheySay(t *testing.T) {
 	}
 }
 
-// Room is taken for what may be read of a file before its answer is written.
+// Before its answer is written, a file takes room for the part of it that may be
+// read by then.
 func TestRoomForFiles(t *testing.T) {
 	for size, want := range map[int64]int{0: server.MaxWhole, 1: 1, int64(server.MaxWhole): server.MaxWhole, 1 << 30: server.MaxWhole} {
 		if got := server.FirstPart(size); got != want {

@@ -2,7 +2,7 @@ package server
 
 import "github.com/tetherexec/tether/wire"
 
-// methods is the whole protocol after the handshake. What a request waits for besides is in order.go.
+// methods is the whole protocol after the handshake. order.go says which requests wait for which.
 var methods = map[string]method{
 	wire.MethodEnvironmentInfo:       returning("environment info", urgent, (*request).environmentInfo),
 	wire.MethodEnvironmentStatus:     returning("environment status", urgent, (*request).environmentStatus),
@@ -56,7 +56,7 @@ var methods = map[string]method{
 
 // A method is one row of the protocol.
 type method struct {
-	family string // how errors about the handshake call it
+	family string // the name of the family in errors about the handshake
 	pace   pace
 	params func() any // returns new parameters, for wire.Decode and for run
 	run    func(r *request, params any)
@@ -68,7 +68,7 @@ type pace uint8
 
 const (
 	quick     pace = iota // on the goroutine that reads the connection: it must not wait
-	urgent                // quick, and read although the connection has many unanswered requests: it must be small
+	urgent                // quick, and admitted even if the connection has many unanswered requests: it must be small
 	slow                  // on a goroutine of its own
 	exclusive             // slow, and later requests with the same key wait until it is answered
 )

@@ -97,7 +97,7 @@ func TestTerminateAnswersRunning(t *testing.T) {
 		if out := c.Finish("p", 0); out.ExitCode != 128+15 {
 			t.Errorf("exit code %d", out.ExitCode)
 		}
-		if c.Terminate("p") || c.Terminate("nobody") {
+		if c.Terminate("p") || c.Terminate("missing") {
 			t.Error("terminate found something to end")
 		}
 	})
@@ -128,7 +128,7 @@ func TestPipelinedRequestsGiveSequentialResults(t *testing.T) {
 	})
 }
 
-func TestLongPollDelaysNobody(t *testing.T) {
+func TestLongPollDelaysNoOtherRequest(t *testing.T) {
 	onBothTransports(t, func(t *testing.T, c *tethertest.Client) {
 		c.Start(tethertest.Command("p", []string{"sleep", "60"}, nil))
 		poll := c.Ask("process/read", map[string]any{"processId": "p", "waitMs": 60_000})
@@ -148,7 +148,7 @@ func TestThreePollsReturnTheirMarkers(t *testing.T) {
 		c.Start(tethertest.Command("p", []string{"cat"}, map[string]any{"pipeStdin": true}))
 		for i := range uint64(3) {
 			poll := c.Ask("process/read", map[string]any{"processId": "p", "afterSeq": i, "maxBytes": nil, "waitMs": 60_000})
-			c.Must("environment/status", nil, nil) // the poll waits by now
+			c.Must("environment/status", nil, nil) // by now the poll waits
 			marker := fmt.Sprintf("marker %d", i)
 			c.Write("p", marker, marker)
 			var answer tethertest.ReadAnswer
@@ -181,14 +181,14 @@ func TestTraceAndNullParametersAreIgnored(t *testing.T) {
 	}
 }
 
-// A start whose connection has gone finishes all the same, and its process
-// belongs to whoever resumes the session.
+// A start whose connection is lost finishes, and its process belongs to the
+// session, which can be resumed.
 func TestStartOutlivesItsConnection(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Dial(t, s.URL)
 	hello := c.Handshake("")
 	c.Ask("process/start", tethertest.Shell("p", "echo here; sleep 60", nil))
-	c.Must("environment/status", nil, nil) // it has been read: what a lost connection still holds is lost
+	c.Must("environment/status", nil, nil) // the server has read the start: requests that it has not read are lost with the connection
 	c.Close()
 	again := tethertest.Dial(t, s.URL)
 	again.Handshake(hello.SessionID)
@@ -252,7 +252,7 @@ func TestSessionEndKillsWhatWasLeftInTheBackground(t *testing.T) {
 	if err := json.Unmarshal([]byte(strings.TrimSpace(out.Text["stdout"])), &pid); err != nil {
 		t.Fatal(err)
 	}
-	c.Terminate("p") // after the close: kills nothing
+	c.Terminate("p") // after the close: kills no process
 	if err := syscall.Kill(pid, 0); err != nil {
 		t.Fatalf("the background process is gone: %v", err)
 	}
@@ -286,7 +286,7 @@ func TestPipelinedInputKeepsItsOrder(t *testing.T) {
 	})
 }
 
-// A request is judged by the state of the handshake when it arrives.
+// A request is checked against the state of the handshake at its arrival.
 func TestStartBeforeInitializedIsRefused(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	for range 20 {
@@ -305,7 +305,7 @@ func TestStartBeforeInitializedIsRefused(t *testing.T) {
 	}
 }
 
-// Whoever looks at a process waits for its start.
+// Requests about a process wait for its start.
 func TestPipelinedLooksWaitForTheStart(t *testing.T) {
 	onBothTransports(t, func(t *testing.T, c *tethertest.Client) {
 		for i := range 10 {
@@ -325,8 +325,8 @@ func TestPipelinedLooksWaitForTheStart(t *testing.T) {
 	})
 }
 
-// That a process was terminated is its state, not the system's doing; writes have the
-// reference's answer.
+// Other methods report that the process was terminated. Writes have the error of the
+// reference.
 func TestInputOfATerminatedProcess(t *testing.T) {
 	onBothTransports(t, func(t *testing.T, c *tethertest.Client) {
 		c.Start(tethertest.Command("p", []string{"cat"}, map[string]any{"pipeStdin": true}))

@@ -10,7 +10,7 @@ import (
 	"github.com/tetherexec/tether/internal/launch"
 )
 
-// writeMetrics writes what the server counts in the text format of Prometheus.
+// writeMetrics writes the server's counters in the text format of Prometheus.
 func (s *Server) writeMetrics(w io.Writer) {
 	sessions, running := 0, 0
 	for _, one := range s.sessions.All() {

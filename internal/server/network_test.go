@@ -20,7 +20,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// proxied asks for a proxy with these domains; change alters the rest.
+// proxied returns start parameters with a proxy for these domains; change alters
+// them.
 func proxied(domains map[string]string, change func(launch, proxy map[string]any)) map[string]any {
 	proxy := map[string]any{
 		"enabled": true, "enableSocks5": true, "enableSocks5Udp": true, "allowUpstreamProxy": false,
@@ -33,24 +34,26 @@ func proxied(domains map[string]string, change func(launch, proxy map[string]any
 	return map[string]any{"networkProxy": launch}
 }
 
-// asking has the client decide about what the rules leave open, local hosts included.
+// asking makes the client decide about hosts that the rules do not cover, including
+// local hosts.
 func asking(launch, proxy map[string]any) {
 	launch["policyDecisionTimeoutMs"], proxy["allowLocalBinding"] = 60_000, true
 }
 
-// web is a host that greets.
+// web runs a web server that answers "hello".
 func web(t *testing.T) (address string) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }))
 	t.Cleanup(s.Close)
 	return s.Listener.Addr().String()
 }
 
-// get asks the process's own proxy for a page and prints the answer and its status.
+// get is a command that fetches a page through the process's own proxy and prints
+// the answer and its status.
 func get(host string) string {
 	return `curl -s --noproxy "" -w '[%{http_code}]' -x $HTTP_PROXY http://` + host + `/`
 }
 
-// A note is what the client is told about a decision.
+// A note is the notification about a decision.
 type note struct {
 	ProcessID, Scope, Decision, Source, Reason, Protocol, Host, Method, Client string
 	Port                                                                       int
@@ -75,7 +78,8 @@ func awaitQuestion(t *testing.T, c *tethertest.Client) tethertest.Message {
 	return c.Await("a question", func(m tethertest.Message) bool { return m.Method == "network/policyRequest" })
 }
 
-// What the rules settle is not asked, and all is told.
+// The client is not asked about hosts that the rules cover, and is notified of
+// every decision.
 func TestNetworkProxy(t *testing.T) {
 	c := tethertest.Connect(t, tethertest.StartServer(t, server.Config{}).URL)
 	host := web(t)
@@ -92,7 +96,8 @@ func TestNetworkProxy(t *testing.T) {
 	}
 }
 
-// What the rules leave open is put to the client, whose answer counts if it is clear.
+// The client is asked about hosts that the rules do not cover. Its answer counts if
+// it is valid.
 func TestNetworkQuestions(t *testing.T) {
 	c := tethertest.Connect(t, tethertest.StartServer(t, server.Config{}).URL)
 	host := web(t)
@@ -126,8 +131,9 @@ func TestNetworkQuestions(t *testing.T) {
 	}
 }
 
-// Without a client nobody says yes, whether it has gone before or after the question.
-func TestNetworkQuestionsToNobody(t *testing.T) {
+// Without a client a host is refused, whether the client left before or after the
+// question.
+func TestNetworkQuestionsWithoutClient(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Dial(t, s.URL)
 	hello := c.Handshake("")
@@ -147,7 +153,7 @@ func TestNetworkQuestionsToNobody(t *testing.T) {
 	if string(asked.ID) != "1" {
 		t.Errorf("the first question of this connection is %s", asked.ID)
 	}
-	c.Terminate("p") // nobody waits for the answer of a process that has ended
+	c.Terminate("p") // the question ends with the process
 	c.Send(fmt.Sprintf(`{"id":%s,"result":{"decision":{"type":"allow"}}}`, asked.ID))
 	c.Must("environment/status", nil, nil)
 }
@@ -170,7 +176,7 @@ func readUntil(t *testing.T, c *tethertest.Client, id, text string) string {
 	return all.String()
 }
 
-// The proxy is gone when the process is.
+// The proxy ends with the process.
 func TestNetworkProxyEnds(t *testing.T) {
 	c := tethertest.Connect(t, tethertest.StartServer(t, server.Config{}).URL)
 	more := proxied(nil, nil)
@@ -198,15 +204,15 @@ func TestNetworkProxyEnds(t *testing.T) {
 	}
 }
 
-// awaitRefused waits until nobody listens there.
+// awaitRefused waits until connections to the address are refused.
 func awaitRefused(t *testing.T, address string) {
 	t.Helper()
-	for range 1000 { // each is a connection of its own
+	for range 1000 { // each attempt is a connection
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			return
 		}
-		conn.Read(make([]byte, 1)) // until the proxy closes it
+		conn.Read(make([]byte, 1)) // returns when the proxy closes the connection
 		conn.Close()
 	}
 	t.Errorf("%s still listens", address)
@@ -264,7 +270,7 @@ func TestNetworkMetrics(t *testing.T) {
 	}
 }
 
-// In limited mode the host is decided first, then what is asked of it.
+// In limited mode the host is checked first, then the request.
 func TestNetworkLimited(t *testing.T) {
 	c := tethertest.Connect(t, tethertest.StartServer(t, server.Config{}).URL)
 	host := web(t)
@@ -287,7 +293,7 @@ func TestNetworkLimited(t *testing.T) {
 	}
 }
 
-// A process that may reach this machine may not command the server.
+// A process that may reach this machine must not reach the server itself.
 func TestNetworkProxyToTheServer(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Connect(t, s.URL)
@@ -307,20 +313,22 @@ func TestNetworkProxyToTheServer(t *testing.T) {
 	c.Finish("p", 0)
 }
 
-// A client that comes back is told and asked nothing before it has said that it is ready.
+// After a resume the client gets no notification and no question before it has sent
+// initialized.
 func TestNetworkResumed(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Dial(t, s.URL)
 	hello := c.Handshake("")
 	host, dir := web(t), t.TempDir()
-	// One for each way: a child that the server forks just then has a copy for a moment.
+	// One FIFO for each direction: a child that the server forks at that moment has a
+	// copy for a moment.
 	begin, ended := filepath.Join(dir, "begin"), filepath.Join(dir, "ended")
 	for _, fifo := range []string{begin, ended} {
 		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	meet := func(fifo string, flag int) { // opens when the other side does
+	meet := func(fifo string, flag int) { // returns when the other side has opened it too
 		f, err := os.OpenFile(fifo, flag, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -345,14 +353,14 @@ func TestNetworkResumed(t *testing.T) {
 	}
 }
 
-// A process that asks and asks leaves room for the questions of others.
+// A process that asks very often leaves room for the questions of other processes.
 func TestNetworkQuestionsOfMany(t *testing.T) {
 	c := tethertest.Connect(t, tethertest.StartServer(t, server.Config{}).URL)
 	more := proxied(nil, asking)
 	more["pipeStdin"] = true
 	c.Start(tethertest.Shell("greedy", "echo $HTTP_PROXY; read line", more))
 	proxy := strings.TrimSpace(strings.TrimPrefix(readUntil(t, c, "greedy", "\n"), "http://"))
-	for range 300 { // more than a connection takes
+	for range 300 { // more than a connection allows
 		conn, err := net.Dial("tcp", proxy)
 		if err != nil {
 			t.Fatal(err)
@@ -360,7 +368,7 @@ func TestNetworkQuestionsOfMany(t *testing.T) {
 		defer conn.Close()
 		io.WriteString(conn, "GET http://x.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
 	}
-	awaitNote(t, c) // the first that was too many
+	awaitNote(t, c) // the first question above the limit was refused
 	c.Start(tethertest.Shell("modest", get(web(t)), proxied(nil, asking)))
 	asked := c.Await("its question", func(m tethertest.Message) bool {
 		return m.Method == "network/policyRequest" && strings.Contains(string(m.Params), "modest")
@@ -371,8 +379,8 @@ func TestNetworkQuestionsOfMany(t *testing.T) {
 	}
 }
 
-// Counters are for who may use the server: not for web pages, and not without a token
-// where one is needed.
+// Metrics are for clients that may use the server: not for web pages, and not without
+// a token where one is needed.
 func TestMetricsAccess(t *testing.T) {
 	defer http.DefaultClient.CloseIdleConnections()
 	s := tethertest.StartServer(t, server.Config{})

@@ -15,9 +15,9 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// observe begins to show a client the events of a process of any session. It
-// holds nothing back: an observer that falls behind is told so and goes on with
-// the oldest event that is left.
+// observe begins to send a client the events of a process of any session. It holds
+// nothing back: an observer that falls behind is told so and goes on with the
+// oldest event that the log still has.
 func (r *request) observe(p *wire.ObserveParams) error {
 	c := r.conn
 	s, err := c.server.sessions.ByPublicID(p.SessionID)
@@ -46,28 +46,28 @@ func (r *request) unobserve(p *wire.UnobserveParams) (wire.Empty, error) {
 	case o != nil:
 		o.feed.Stop()
 		o.end()
-	case !known: // otherwise it has ended by itself
+	case !known: // a known one has ended by itself
 		return wire.Empty{}, wire.Errorf(wire.CodeInvalidRequest, "unknown observation %d", p.ObserveID)
 	}
 	return wire.Empty{}, nil
 }
 
-// observations are those of one connection.
+// observations are the observations of one connection.
 type observations struct {
 	mu     sync.Mutex
 	active map[int64]*observation
-	last   int64 // number
-	ended  bool  // nothing is observed any more
+	last   int64 // the highest number so far
+	ended  bool  // the connection has ended: no further observation begins
 }
 
-// find returns an observation, nil if it has ended. known is false if there never was one with the number.
+// find returns an observation; nil if it has ended. known is false if the number was never given.
 func (all *observations) find(id int64) (o *observation, known bool) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	return all.active[id], 1 <= id && id <= all.last
 }
 
-// end ends them with their connection.
+// end ends all observations when the connection ends.
 func (all *observations) end() {
 	all.mu.Lock()
 	all.ended = true
@@ -78,7 +78,8 @@ func (all *observations) end() {
 	}
 }
 
-// An observation is the rpc.Source of an observer.
+// An observation is the rpc.Source that sends one observer the events of one
+// process.
 type observation struct {
 	among         *observations
 	id            int64
@@ -90,7 +91,7 @@ type observation struct {
 	stopListening func() // nil before the answer; guarded by among
 }
 
-// begin gives the observation its number. It reports false when the connection has
+// begin gives the observation its number. It reports false if the connection has
 // ended.
 func (o *observation) begin() bool {
 	all := o.among
@@ -108,7 +109,8 @@ func (o *observation) begin() bool {
 	return true
 }
 
-// start lets the events out, behind the answer, unless the observation has ended already.
+// start lets the events be sent, after the answer, unless the observation has ended
+// already.
 func (o *observation) start() {
 	o.among.mu.Lock()
 	defer o.among.mu.Unlock()
@@ -128,7 +130,8 @@ func (o *observation) end() {
 	}
 }
 
-// Written implements rpc.Source: an observer pins nothing.
+// Written implements rpc.Source. An observer pins no entries, so there is nothing
+// to release.
 func (o *observation) Written() {}
 
 // Next implements rpc.Source.

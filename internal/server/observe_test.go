@@ -74,14 +74,14 @@ func TestObserverSeesEverything(t *testing.T) {
 	})
 }
 
-func TestObserverThatFellBehindIsTold(t *testing.T) {
+func TestObserverThatFellBehindGetsAGap(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{Retain: 1})
 	c := tethertest.Dial(t, s.URL)
 	hello := c.Handshake("")
 	c.Start(tethertest.Shell("p", "head -c 3000000 /dev/zero", nil))
 	out := c.Finish("p", 0)
 	watcher := tethertest.Connect(t, s.URL)
-	tethertest.Eventually(t, func() error { // the last write is accounted for a moment after it arrives
+	tethertest.Eventually(t, func() error { // the last write is counted a moment after it arrives
 		if p, err := c.Listed("p"); err != nil || p.SentSeq != out.Last {
 			return fmt.Errorf("%+v, %v", p, err)
 		}
@@ -124,8 +124,8 @@ func TestObserversAreLimited(t *testing.T) {
 	})
 }
 
-// However much there is to see at once, no event goes out before the answer that
-// names the observation, and none after the answer that ends it.
+// However many events there are, none is sent before the answer that names the
+// observation, and none after the answer that ends it.
 func TestObservationLiesBetweenItsAnswers(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Dial(t, s.URL)

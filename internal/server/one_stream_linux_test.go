@@ -9,8 +9,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// A process with oneStream has one pipe for both outputs, in a sandbox too. A terminal is not
-// affected.
+// A process with oneStream has one pipe for both outputs, in a sandbox too. A process on a
+// terminal is not affected.
 func TestOneStream(t *testing.T) {
 	t.Parallel()
 	lines := tethertest.Interleaved(200)

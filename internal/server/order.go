@@ -5,12 +5,12 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// order says what a request depends on, as of its arrival: jobs with the same key keep their order, and jobs that use the
-// same paths do, if one of them changes something there.
+// order says what a request depends on at its arrival: jobs with the same key keep their order, and so do jobs that use
+// the same paths, if one of the two changes something there.
 func (c *conn) order(job *schedule.Job, params any) {
 	job.Key, job.Paths = keyOf(params), c.pathsOf(params)
 	if start, ok := params.(*wire.StartParams); ok {
-		job.Passing = start.ShellSnapshot != nil // it may wait for the start-up files of a shell
+		job.Passing = start.ShellSnapshot != nil // the start may wait for the start-up files of a shell
 	}
 }
 
@@ -103,7 +103,8 @@ func processKey(id string) schedule.Key { return schedule.Key{Kind: schedule.Pro
 func handleKey(id string) schedule.Key  { return schedule.Key{Kind: schedule.FileHandle, ID: id} }
 func uploadKey(id string) schedule.Key  { return schedule.Key{Kind: schedule.Upload, ID: id} }
 
-// use returns the use of one path. A path that is invalid on this machine is left out: its request fails.
+// use returns the use of one path. A path that is invalid on this machine is left out, because its
+// request will fail.
 func use[P interface{ Native() (string, error) }](uri P, change bool) []schedule.PathUse {
 	path, err := uri.Native()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Every request that names a process, an open file or an upload keeps its order among the others that do, and every
-// request that names a path waits for changes there. Exclusive methods have a key.
+// Every request that names a process, an open file or an upload keeps its order among the requests that name the
+// same one. Every request that names a path waits for changes there. Exclusive methods have a key.
 func TestEveryMethodHasItsOrder(t *testing.T) {
 	kinds := map[string]schedule.Kind{"ProcessID": schedule.Process, "HandleID": schedule.FileHandle, "UploadID": schedule.Upload}
 	var path wire.PathURI
@@ -45,7 +45,7 @@ func TestEveryMethodHasItsOrder(t *testing.T) {
 			paths = 0 // an upload appears at its path when it is committed, in one step
 		}
 		if slices.Contains([]string{wire.MethodFsWatchMissing, wire.MethodEnvironmentConfigRead, wire.MethodDiscoverRoots, wire.MethodDiscoverCapabilities}, name) {
-			key, paths = job.Key, 0 // they look at many paths, at any time
+			key, paths = job.Key, 0 // these methods read many paths, at any time
 		}
 		if job.Key != key || len(job.Paths) != paths {
 			t.Errorf("%s: key %v, %d paths; want %v, %d", name, job.Key, len(job.Paths), key, paths)

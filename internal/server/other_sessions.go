@@ -7,7 +7,8 @@ import (
 
 // Methods that only tether has: a client may act on the processes of any session, by the id that lists show.
 
-// sessionOf is the session that a public id names; without one, the client's own.
+// sessionOf returns the session with a public id. Without an id it is the client's
+// own session.
 func (r *request) sessionOf(public *string) (*session.Session, error) {
 	if public == nil {
 		return r.attachment.Session, nil
@@ -65,8 +66,8 @@ func (r *request) terminateAny(p *wire.TerminateAnyParams) (wire.TerminateResult
 	return wire.TerminateResult{Running: s.Terminate(p.ProcessID, s == r.attachment.Session)}, nil
 }
 
-// endAnySession answers when nothing is left of the session. A client that ends its
-// own then loses its connection.
+// endAnySession answers when nothing is left of the session. If it is the client's
+// own session, its connection then ends.
 func (r *request) endAnySession(p *wire.SessionEndParams) error {
 	s, err := r.sessionOf(p.SessionID)
 	if err != nil {

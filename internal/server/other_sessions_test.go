@@ -17,8 +17,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// twoSessions returns a client with a session and another one that is a stranger to
-// it, with the first one's public id.
+// twoSessions returns two clients, each with a session of its own, and the public
+// id of the first one's.
 func twoSessions(t *testing.T, cfg server.Config) (owner, other *tethertest.Client, public string) {
 	t.Helper()
 	s := tethertest.StartServer(t, cfg)
@@ -44,8 +44,8 @@ func TestFeaturesAreAnnounced(t *testing.T) {
 	}
 }
 
-// Who knows the public id of a session can do all that its client can do to a
-// process.
+// A client that knows the public id of a session can do to its processes all that
+// their own client can do.
 func TestProcessOfAnotherSession(t *testing.T) {
 	owner, other, public := twoSessions(t, server.Config{})
 	owner.Start(tethertest.Shell("p", `read a; echo "got $a"; stty size; read b; echo "end $b"; exec sleep 1000`,
@@ -65,7 +65,7 @@ func TestProcessOfAnotherSession(t *testing.T) {
 			t.Errorf("status %q", written.Status)
 		}
 	}
-	other.Must("tether/process/closeStdin", at(nil), nil) // types the end of file
+	other.Must("tether/process/closeStdin", at(nil), nil) // writes the end-of-file character
 	text := ""
 	for !strings.Contains(text, "end ") {
 		text += string(owner.AwaitEvent("p").Chunk)
@@ -86,7 +86,7 @@ func TestProcessOfAnotherSession(t *testing.T) {
 	}
 }
 
-// Write ids belong to the process, whoever uses them.
+// A write id belongs to the process, whichever client uses it.
 func TestWriteIDsAreTheProcessesOwn(t *testing.T) {
 	owner, other, public := twoSessions(t, server.Config{})
 	owner.Start(tethertest.Command("p", []string{"cat"}, map[string]any{"pipeStdin": true}))
@@ -125,22 +125,22 @@ func TestControlOfAnUnknownSession(t *testing.T) {
 		id := c.Ask("tether/"+method, map[string]any{})
 		c.Answer(id) // keeps the ids in step
 		if method == "session/end" {
-			c = tethertest.Connect(t, s.URL) // that was its own
+			c = tethertest.Connect(t, s.URL) // that session was its own
 		}
-		c.Send(fmt.Sprintf(`{"id":%d,"method":"tether/%s","params":{"sessionId":"nobody","processId":"p"%s}}`, id+1000, method, more))
-		if m := c.Answer(id + 1000); m.Error == nil || m.Error.Code != wire.CodeInvalidRequest || m.Error.Message != "unknown session id nobody" {
+		c.Send(fmt.Sprintf(`{"id":%d,"method":"tether/%s","params":{"sessionId":"missing","processId":"p"%s}}`, id+1000, method, more))
+		if m := c.Answer(id + 1000); m.Error == nil || m.Error.Code != wire.CodeInvalidRequest || m.Error.Message != "unknown session id missing" {
 			t.Errorf("%s: %s", method, m.Raw)
 		}
 	}
 }
 
-// A signal with an id comes once, also when the repeat arrives over another
-// connection.
+// A signal with an id is sent once, also when the repeated request arrives on
+// another connection.
 func TestSignalsOnce(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Dial(t, s.URL)
 	hello := c.Handshake("")
-	// The shell tells about each signal before it looks for the file.
+	// The shell prints each signal before it looks for the file.
 	over := filepath.Join(t.TempDir(), "over")
 	c.Start(tethertest.Shell("p", `exec 2>/dev/null; n=0; trap 'n=$((n+1)); echo int $n' INT; trap 'echo hup' HUP; echo ready; until [ -e `+over+` ]; do sleep 0.02; done; echo at end; sleep 1000`, nil))
 	c.AwaitEvent("p")
@@ -196,8 +196,8 @@ func TestSignalsOnce(t *testing.T) {
 	c.Terminate("p")
 }
 
-// On a terminal the end of the input is typed, and more may follow: there a repeat
-// would be another one.
+// On a terminal, closing the input writes an end-of-file character, and more input
+// may follow. So a repeated request must not write a second one.
 func TestCloseStdinOnce(t *testing.T) {
 	onBothTransports(t, func(t *testing.T, c *tethertest.Client) {
 		c.Start(tethertest.Shell("p", `stty -echo; echo ready; cat; echo first; read x; echo "x=$x"`, map[string]any{"tty": true}))
@@ -248,8 +248,8 @@ func TestLabel(t *testing.T) {
 	}
 }
 
-// When the answer comes, nothing is left of the session, and its client loses the
-// connection.
+// When the request is answered, nothing is left of the session. Then the connection
+// of its client ends.
 func TestEndOfOnesOwnSession(t *testing.T) {
 	for _, byName := range []bool{false, true} {
 		s := tethertest.StartServer(t, server.Config{})

@@ -30,7 +30,7 @@ func (r *request) writeTo(s *session.Session, p *wire.WriteParams) error {
 		switch {
 		case err == nil:
 			r.Reply(wire.WriteResult{Status: status})
-		case errors.Is(err, proc.ErrTerminated) || wireError(err).Code == wire.CodeInternal: // the reason is of no use to the client
+		case errors.Is(err, proc.ErrTerminated) || wireError(err).Code == wire.CodeInternal: // the cause is of no use to the client
 			r.Fail(explain(r.Method, wire.Errorf(wire.CodeInternal, "failed to write to process stdin"), err))
 		default:
 			r.fail(err)

@@ -29,11 +29,11 @@ func (c *conn) Push(p *session.Process, after uint64, paced bool) {
 	c.pushes.begin(push)
 }
 
-// outputPushes are those of one connection.
+// outputPushes are the pushes of one connection.
 type outputPushes struct {
 	mu     sync.Mutex
-	active map[*outputPush]struct{} // those that are registered with a log
-	ended  bool                     // nothing is pushed any more
+	active map[*outputPush]struct{} // the pushes that are registered with a log
+	ended  bool                     // the connection has ended: no further push begins
 }
 
 // begin registers a push with its log, unless the connection has ended.
@@ -51,7 +51,7 @@ func (all *outputPushes) begin(p *outputPush) {
 	p.feed.Wake()
 }
 
-// end lets go of the logs when the connection has ended: they live on.
+// end unregisters the pushes from their logs, which outlive the connection.
 func (all *outputPushes) end() {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -78,31 +78,31 @@ type outputPush struct {
 	conn    *conn
 	process *session.Process
 	cursor  *outlog.Cursor
-	prefix  []byte // of an output notification, up to the number
+	prefix  []byte // beginning of an output notification, up to the sequence number
 	visit   func(outlog.Entry)
 	batch   *rpc.Batch    // where encode puts the event
-	feed    *rpc.Feed     // which calls Next
-	pacing  *resumePacing // nil: as much as the connection takes
+	feed    *rpc.Feed     // calls Next
+	pacing  *resumePacing // nil: no limit but that of the connection
 
-	stopListening func()      // guarded by outputPushes, as is
-	timer         *time.Timer // which ends the pacing; nil: it needs none
+	stopListening func()      // guarded by outputPushes, as is timer
+	timer         *time.Timer // ends the pacing; nil: none is needed
 }
 
-// pacingTime is how long a client that came back is given to digest the answer to its
-// read, pacingEvents and pacingBytes are how much is pushed meanwhile. The reference client
-// parks what comes before it has, and gives the process up at 256 events or 1 MiB: pushed
-// at full speed, that is a matter of milliseconds.
+// After a resume the reference client buffers events until it has processed the answer to
+// its first read. At 256 events or 1 MiB it gives up the process, and a fast server pushes
+// that in milliseconds. So for pacingTime after the first push, at most pacingEvents and
+// pacingBytes are pushed.
 const (
 	pacingTime   = 100 * time.Millisecond
 	pacingEvents = 128
 	pacingBytes  = 512 << 10
 )
 
-// resumePacing says how much a client that came back was pushed, and since when. The answer
-// to its read was sent before.
+// resumePacing counts what was pushed after a resume. The answer to the client's first read
+// was sent before.
 type resumePacing struct {
 	events, bytes int
-	until         time.Time // zero: nothing was pushed yet
+	until         time.Time // end of pacingTime; zero: nothing was pushed yet
 }
 
 func (r *resumePacing) pushed(bytes int) {
@@ -113,7 +113,7 @@ func (r *resumePacing) pushed(bytes int) {
 	r.bytes += bytes
 }
 
-// left is how long nothing more may be pushed.
+// left is for how long nothing more may be pushed.
 func (r *resumePacing) left() time.Duration {
 	if r.events < pacingEvents && r.bytes < pacingBytes {
 		return 0
@@ -121,7 +121,8 @@ func (r *resumePacing) left() time.Duration {
 	return time.Until(r.until)
 }
 
-// pausedByPacing reports whether nothing may be pushed now. Then Next is called again when it may.
+// pausedByPacing reports whether nothing may be pushed now. When that is over, Next is called
+// again.
 func (p *outputPush) pausedByPacing() bool {
 	if p.pacing == nil {
 		return false
@@ -142,8 +143,8 @@ func (p *outputPush) pausedByPacing() bool {
 	return true
 }
 
-// notificationOverhead is more than an output notification needs besides its
-// prefix and its chunk.
+// notificationOverhead is an upper bound for the size of an output notification
+// without its prefix and chunk.
 const notificationOverhead = 64
 
 // Next implements rpc.Source.
@@ -160,11 +161,12 @@ func (p *outputPush) Next(b *rpc.Batch) bool {
 	case errors.Is(err, outlog.ErrNone):
 		return false
 	case errors.Is(err, outlog.ErrEvicted):
-		// Events that were sent on an earlier connection had to make room. A hole
-		// would be taken for a delay: let the client come back and ask.
+		// Events that were sent on an earlier connection were dropped from the log.
+		// The client would wait for them as if they were late. Closing the
+		// connection makes it resume and read, and a read reports the gap.
 		p.conn.rpc.Close(&rpc.CloseError{Code: rpc.ClosePolicy, Reason: "output that was sent before is no longer kept"})
 	case !errors.Is(err, io.EOF) && !errors.Is(err, outlog.ErrEnded):
-		p.conn.log.Error("output cannot be read", "process", p.process.ID, "err", err) // whoever reads it is told as well
+		p.conn.log.Error("output cannot be read", "process", p.process.ID, "err", err) // a client that reads the output gets the error too
 	}
 	p.end()
 	return false

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// A client that has come back is pushed no more than it can park, until it has had time to
-// digest the answer to its read.
+// After a resume a client is pushed at most pacingEvents and pacingBytes within
+// pacingTime.
 func TestResumePacing(t *testing.T) {
 	const parkedEvents, parkedBytes, largest = 256, 1 << 20, 64 << 10
 	synctest.Test(t, func(t *testing.T) {
 		for _, size := range []int{0, 1, 5000, largest} {
 			var r resumePacing
-			time.Sleep(time.Hour) // before the first push
+			time.Sleep(time.Hour) // the time counts from the first push
 			for r.left() <= 0 {
 				r.pushed(size)
 				if r.events > parkedEvents || r.bytes > parkedBytes {

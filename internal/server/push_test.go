@@ -12,8 +12,9 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// A process whose output nobody takes is held back, which a list shows; others
-// of its session go on, and so does it when somebody reads.
+// If no client takes the output of a process, the process is blocked, and a list
+// shows it. Other processes of the session run on, and the process continues when
+// its output is read.
 func TestBackPressure(t *testing.T) {
 	check := tethertest.NothingLeft(t)
 	s := tethertest.StartServer(t, server.Config{SpoolLimit: 3 << 20})
@@ -43,7 +44,7 @@ func TestBackPressure(t *testing.T) {
 	}
 	c = tethertest.Dial(t, s.URL)
 	c.Handshake(hello.SessionID)
-	c.Write("other", "2", "\n") // nothing was read yet
+	c.Write("other", "2", "\n") // the client has read nothing yet
 	tethertest.Eventually(t, func() error { _, err := os.Stat(mark); return err })
 	if p, err := watcher.Listed("busy"); err != nil || !p.Blocked {
 		t.Errorf("held back no longer: %+v, %v", p, err)
@@ -62,7 +63,8 @@ func TestBackPressure(t *testing.T) {
 	check()
 }
 
-// What a client that acknowledges has not acknowledged is kept, and counts.
+// Output that was sent to a client that acknowledges is kept until it is
+// acknowledged, and counts towards the limit.
 func TestOutputIsKeptUntilItIsAcknowledged(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{SpoolLimit: 2 << 20, Retain: 1})
 	c := tethertest.Dial(t, s.URL)
@@ -75,7 +77,7 @@ func TestOutputIsKeptUntilItIsAcknowledged(t *testing.T) {
 		}
 		return nil
 	})
-	c = cut(t, s.URL, c, hello) // all of it was sent, and is still there
+	c = cut(t, s.URL, c, hello) // all of it was sent and is still kept
 	total, last := 0, uint64(0)
 	for closed := false; !closed; {
 		if last == 0 {

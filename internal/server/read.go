@@ -12,15 +12,15 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// What a read may look at while the connection's reader waits for it. A larger
-// one gets a goroutine, and a permit for its answer.
+// Limits for a read that the connection's reader answers itself. A larger read gets
+// a goroutine and a permit for its answer.
 const (
 	inlineEvents = 2
 	inlineBytes  = 8 << 10
 )
 
-// readOutput answers process/read: at once if there is something to say, or
-// else when there is.
+// readOutput answers process/read: at once if there is something to report,
+// otherwise as soon as there is.
 func (r *request) readOutput(p *wire.ReadParams) error {
 	read, err := r.attachment.Read(p)
 	if err != nil {
@@ -46,8 +46,8 @@ func (c *conn) beginPoll() bool {
 	return false
 }
 
-// poll answers a read when there is something to say. A small event is answered
-// by the goroutine that brings it.
+// poll answers a read as soon as there is something to report. The goroutine that
+// appends a small event also answers the read.
 func (r *request) poll(read *session.Read) {
 	c := r.conn
 	c.tasks.Add(1)
@@ -65,8 +65,8 @@ func (r *request) poll(read *session.Read) {
 	})
 }
 
-// answerLargeRead answers with less if there is no room for all that was asked for: the
-// client reads on from there.
+// answerLargeRead answers with a part of the output if there is no room for all of it:
+// the client reads on from there.
 func (r *request) answerLargeRead(read *session.Read) {
 	most := encodedSize(read.MaxBytes())
 	granted, err := r.PermitSome(r.conn.rpc.Context(), most)
@@ -80,10 +80,11 @@ func (r *request) answerLargeRead(read *session.Read) {
 	r.answerRead(read)
 }
 
-// encodedSize is about how large n bytes of output are in an answer.
+// encodedSize is the approximate size of n bytes of output in an answer.
 func encodedSize(n int) int64 { return int64(base64.StdEncoding.EncodedLen(n)) + 4096 }
 
-// decodedSize is about how many bytes of output an answer of size n has.
+// decodedSize is approximately how many bytes of output fit into an answer of size
+// n.
 func decodedSize(n int64) int { return int(n-4096) / 4 * 3 }
 
 func (r *request) answerRead(read *session.Read) {
@@ -129,7 +130,7 @@ func (r *request) answerRead(read *session.Read) {
 		return
 	}
 	r.QueueEncoded(msg, func() { read.Process.Log.Sent(page.Next - 1) })
-	r.conn.Push(read.Process, page.Next-1, paced) // behind the answer
+	r.conn.Push(read.Process, page.Next-1, paced) // after the answer
 }
 
 // appendChunk appends the members "stream" and "chunk" of an output event.
@@ -143,8 +144,8 @@ func appendChunk(b []byte, e outlog.Entry) []byte {
 	return append(b[:len(b)+n], '"')
 }
 
-// appendDenial appends the members "sandboxDenied" and, if there is something to
-// tell, "tetherDenial".
+// appendDenial appends the members "sandboxDenied" and, if there are details,
+// "tetherDenial".
 func appendDenial(b []byte, d launch.Denial) []byte {
 	b = append(b, `,"sandboxDenied":`...)
 	b = strconv.AppendBool(b, d.Denied)

@@ -15,16 +15,16 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// maxCached is how large a file is at most that is read on the spot. Its answer is
-// one that need not wait for the writer.
+// maxCached is the largest file that readCached reads. Its answer is small enough
+// to be written inline.
 const maxCached = 8 << 10
 
 type cachedFile [maxCached + 1]byte
 
 var cachedFiles = sync.Pool{New: func() any { return new(cachedFile) }}
 
-// readCached answers fs/readFile at once if the system has the file in memory: a small file would spend most of its time
-// on the way through another goroutine.
+// readCached answers fs/readFile on the reading goroutine if the system has the file in memory: for a small file,
+// another goroutine would take most of the time.
 func (r *request) readCached(p *wire.ReadFileParams) bool {
 	if p.Sandbox != nil || !wire.FollowsLinks(p.FollowSymlinks) {
 		return false
@@ -53,8 +53,8 @@ func (r *request) readCached(p *wire.ReadFileParams) bool {
 	return true
 }
 
-// appendFileAnswer appends the answer to fs/readFile up to the content; it is
-// completed by fileAnswerEnd.
+// appendFileAnswer appends the answer to fs/readFile up to the content;
+// fileAnswerEnd completes it.
 func appendFileAnswer(b []byte, id wire.ID) []byte {
 	b = append(b, `{"id":`...)
 	b = id.AppendJSON(b)
@@ -64,8 +64,8 @@ func appendFileAnswer(b []byte, id wire.ID) []byte {
 const fileAnswerEnd = `"}}`
 
 const (
-	// maxWhole is how large a file is at most that is read as a whole. A larger one is
-	// read while its answer is written.
+	// maxWhole is the largest file that is read before its answer is written. A larger
+	// file is read while its answer is written.
 	maxWhole = 5 * len(filePiece{})
 
 	// maxFileReads is how many files one connection may have open to answer fs/readFile.
@@ -110,15 +110,15 @@ func (r *request) readFile(p *wire.ReadFileParams) error {
 		return nil
 	}
 	if size > int64(maxWhole) {
-		streamFile(r.Request, msg, io.LimitReader(file, size-int64(maxWhole))) // if it grows meanwhile, it is answered as it was
+		streamFile(r.Request, msg, io.LimitReader(file, size-int64(maxWhole))) // bytes that are added meanwhile are not read
 	} else {
-		streamFile(r.Request, msg, &moreThanSaid{file, files.MaxReadFile - int64(maxWhole)})
+		streamFile(r.Request, msg, &growingFile{file, files.MaxReadFile - int64(maxWhole)})
 	}
 	return nil
 }
 
 // firstPart is how much of a file of this size may be read before its answer is written. A
-// file that says it is empty may have any size, as those of /proc.
+// file of size 0, such as those of /proc, may have any content.
 func firstPart(size int64) int {
 	if size == 0 {
 		return maxWhole
@@ -126,13 +126,13 @@ func firstPart(size int64) int {
 	return int(min(size, int64(maxWhole)))
 }
 
-// moreThanSaid reads a file that is larger than it says, up to a limit.
-type moreThanSaid struct {
+// A growingFile is read beyond the size that was reported for it, up to a limit.
+type growingFile struct {
 	file io.Reader
 	left int64
 }
 
-func (m *moreThanSaid) Read(p []byte) (int, error) {
+func (m *growingFile) Read(p []byte) (int, error) {
 	n, err := m.file.Read(p)
 	if m.left -= int64(n); m.left < 0 {
 		return 0, files.ErrTooLarge
@@ -159,8 +159,8 @@ func streamFile(r *rpc.Request, msg []byte, content io.Reader) {
 	})
 }
 
-// A filePiece is read at a time; it has a multiple of 3 bytes, so that encodings can be
-// joined.
+// A filePiece is the unit of reading. Its size is a multiple of 3, so that the base64
+// encodings of pieces can be joined.
 type filePiece [192 << 10]byte
 
 var filePieces = sync.Pool{New: func() any { return new(filePiece) }}

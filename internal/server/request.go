@@ -17,8 +17,8 @@ type request struct {
 	attachment *session.Attachment
 }
 
-// Request implements rpc.Handler. A request is decoded, and checked against the state of the handshake, when it arrives.
-// The scheduler says when it runs.
+// Request implements rpc.Handler. It decodes the request and checks it against the state of the handshake at its
+// arrival. The scheduler decides when the request runs.
 func (c *conn) Request(in *rpc.Request) {
 	if in.Method == wire.MethodInitialize {
 		c.initialize(in)
@@ -65,8 +65,9 @@ func (r *request) lost() error {
 
 func (r *request) fail(err error) { r.Fail(explain(r.Method, wireError(err), err)) }
 
-// refusal is the answer to a request for which there was no room. Input must not have
-// holes: when a write was refused, none that is on its way behind it may be accepted.
+// refusal is the answer to a request for which there was no room. For input it is
+// nil, which ends the connection: after a refused write, the writes that follow it
+// must not be accepted.
 func refusal(method string) *wire.Error {
 	if method == wire.MethodProcessWrite || method == wire.MethodProcessWriteAny {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// What the chaos is made of.
+// Parameters of TestChaos.
 var (
 	chaosTime    = tethertest.Scaled(2*time.Second, 20*time.Second)
 	chaosClients = tethertest.Scaled(10, 20)
@@ -31,8 +31,8 @@ const (
 	chaosBytes     = 512 << 10              // the most that a process prints
 )
 
-// Many clients lose their connections all the time; nothing is lost, nothing
-// comes twice, nothing is left behind.
+// Many clients lose their connections all the time. No output is lost or comes
+// twice, and no process is left behind.
 func TestChaos(t *testing.T) {
 	check := tethertest.NothingLeft(t)
 	file, _ := randomFile(t, chaosBytes)
@@ -55,7 +55,7 @@ func TestChaos(t *testing.T) {
 		clients.Go(func() { // ends with its processes
 			defer cable.Close()
 			defer c.Close()
-			n, err := suffer(ctx, c, cable, file, data, rand.New(rand.NewPCG(1, uint64(i))))
+			n, err := runThroughCuts(ctx, c, cable, file, data, rand.New(rand.NewPCG(1, uint64(i))))
 			if err != nil {
 				t.Errorf("client %d: %v", i, err)
 			}
@@ -73,9 +73,9 @@ func TestChaos(t *testing.T) {
 	check()
 }
 
-// suffer runs processes through a cable that is cut again and again, and returns
-// how many have ended as they should.
-func suffer(ctx context.Context, c *tethertest.RefClient, cable *cable.Cable, file string, data []byte, random *rand.Rand) (int, error) {
+// runThroughCuts runs processes over a cable that is cut again and again, and
+// returns how many have ended with the right output.
+func runThroughCuts(ctx context.Context, c *tethertest.RefClient, cable *cable.Cable, file string, data []byte, random *rand.Rand) (int, error) {
 	over := time.Now().Add(chaosTime)
 	ended := make(chan struct{})
 	var cutter sync.WaitGroup
@@ -105,7 +105,7 @@ func suffer(ctx context.Context, c *tethertest.RefClient, cable *cable.Cable, fi
 				switch {
 				case err == nil:
 					counts[w]++
-				case !errors.Is(err, tethertest.ErrDisconnected): // else its start was lost: another one
+				case !errors.Is(err, tethertest.ErrDisconnected): // otherwise the start was lost: start another process
 					errs[w] = err
 				}
 			}
@@ -129,7 +129,7 @@ func runOnce(ctx context.Context, c *tethertest.RefClient, id, file string, data
 	}
 	result, err := p.Wait(ctx)
 	if err != nil {
-		return fmt.Errorf("process %s: %v", id, err) // losing it is never right
+		return fmt.Errorf("process %s: %v", id, err) // a lost process is an error in any case
 	}
 	sum := sha256.Sum256(data)
 	out := result.Streams["stdout"]

@@ -2,5 +2,5 @@
 
 package server_test
 
-// outageSeconds is how long the connection is away while output flows.
+// outageSeconds is how long the client has no connection while output is printed.
 const outageSeconds = 3

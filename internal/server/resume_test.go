@@ -50,7 +50,7 @@ func dialRef(t *testing.T, url string) *tethertest.RefClient {
 
 func awaitRef(t *testing.T, p *tethertest.RefProcess) tethertest.RefResult {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // on a very busy machine
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // enough for a very busy machine
 	defer cancel()
 	result, err := p.Wait(ctx)
 	if err != nil {
@@ -59,8 +59,8 @@ func awaitRef(t *testing.T, p *tethertest.RefProcess) tethertest.RefResult {
 	return result
 }
 
-// rateScript prints a file in pieces of a megabyte, 20 of them in a second, and
-// exits with 7.
+// rateScript prints a file in pieces of a megabyte, 20 per second, and exits with
+// 7.
 const rateScript = `i=0; while [ $i -lt $N ]; do dd if=$FILE bs=1000000 skip=$i count=1 2>/dev/null; sleep 0.045; i=$((i+1)); done; exit 7`
 
 func TestOutageWhileOutputFlows(t *testing.T) {
@@ -117,7 +117,7 @@ func TestManyCutsWhileOutputFlows(t *testing.T) {
 		select {
 		case <-every.C:
 			if c.Recoveries() < done {
-				continue // it is not back yet
+				continue // the client has not reconnected yet
 			}
 			if done++; done == cuts {
 				if err := os.WriteFile(gate, nil, 0o600); err != nil {
@@ -174,7 +174,7 @@ func TestWritesHappenOnceAcrossAResume(t *testing.T) {
 		t.Errorf("repeat: %q", status)
 	}
 	c.Must("tether/process/closeStdin", map[string]any{"processId": "p"}, nil)
-	c.Read("p", 0, map[string]any{"maxBytes": 0}) // asks for the notifications
+	c.Read("p", 0, map[string]any{"maxBytes": 0}) // requests the notifications
 	text := ""
 	for a := (tethertest.ReadAnswer{NextSeq: 1}); !a.Closed; {
 		a = c.Read("p", a.NextSeq-1, map[string]any{"waitMs": 10_000})
@@ -205,8 +205,8 @@ func TestDroppedPollDelaysNoResume(t *testing.T) {
 	}
 }
 
-// The first answer after a resume is short and describes the process as it was
-// at its end; the rest follows as notifications, from exactly there.
+// The first answer after a resume is short and describes the process as of the end
+// of that answer. The rest follows as notifications, from exactly that number.
 func TestFirstReadAfterResume(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Dial(t, s.URL)
@@ -260,8 +260,8 @@ func TestResumeWhileAliveIsRefused(t *testing.T) {
 	})
 }
 
-// freeze gives a client whose connection has gone silent, and the means to end
-// the silence.
+// freeze returns a client whose connection transmits nothing any more, and the
+// cable that can end that.
 func freeze(t *testing.T, url string) (*tethertest.Client, tethertest.Hello, *cable.Cable) {
 	t.Helper()
 	cable := tethertest.LayCable(t, url)
@@ -288,13 +288,13 @@ func TestTakeoverOfAFrozenConnection(t *testing.T) {
 	}
 	cable.Thaw()
 	if err := c.Ended(); err == nil {
-		t.Error("the old connection goes on")
+		t.Error("the old connection has not ended")
 	}
 }
 
-// A dropped connection lets go of its session at once, which takes milliseconds, however it
-// was dropped. The server does not wait for its next ping: on a busy machine, too, that
-// would take longer than the limit here.
+// A lost connection is detached from its session at once, within milliseconds, however it
+// was lost. The server does not wait for its next ping: that would take longer than the
+// limit here, even on a busy machine.
 func TestDroppedConnectionDetachesAtOnce(t *testing.T) {
 	const limit = 8 * time.Second // pings are sent every 10 s
 	s := tethertest.StartServer(t, server.Config{})
@@ -332,8 +332,7 @@ func TestDroppedConnectionDetachesAtOnce(t *testing.T) {
 	}
 }
 
-// What a client is told about the executor and its session does not change by a
-// resume.
+// The description of the executor and the session is the same after a resume.
 func TestResumedInitializeIsAnsweredLikeTheFirst(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Dial(t, s.URL)
@@ -346,7 +345,7 @@ func TestResumedInitializeIsAnsweredLikeTheFirst(t *testing.T) {
 	for range 3 {
 		c.Close()
 		c = tethertest.Dial(t, s.URL)
-		// The second and later ones may ask for nothing: the session has its time to live.
+		// Later requests may ask for nothing: the session keeps its time to live.
 		again := c.Call("initialize", map[string]any{"clientName": "test", "resumeSessionId": hello.SessionID})
 		if string(again.Result) != string(first.Result) {
 			t.Errorf("the first answer was\n%s\nand after a resume\n%s", first.Result, again.Raw)
@@ -354,8 +353,8 @@ func TestResumedInitializeIsAnsweredLikeTheFirst(t *testing.T) {
 	}
 }
 
-// The old connection's polls get an answer before it is closed, so that its client
-// learns from both that the session has moved.
+// When a session is taken over, the polls of the old connection are answered before
+// it is closed, so that its client learns from both that the session has moved.
 func TestPollsOfAConnectionThatIsTakenOverAreAnswered(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	cable := tethertest.LayCable(t, s.URL)
@@ -433,13 +432,13 @@ func TestExpiredSessionIsGone(t *testing.T) {
 	if m.Error == nil || m.Error.Code != -32600 || m.Error.Message != "unknown session id "+hello.SessionID {
 		t.Errorf("answered %s", m.Raw)
 	}
-	late.Handshake("") // a failed resume may be followed by a new session
+	late.Handshake("") // after a failed resume the client may open a new session
 	late.Close()
 	s.Stop()
 	check()
 }
 
-// A resumed client that asks for nothing gets everything after a while.
+// After a resume, a client that does not read gets all notifications after a while.
 func TestResumedClientThatNeverReads(t *testing.T) {
 	t.Parallel()
 	s := tethertest.StartServer(t, server.Config{})
@@ -447,7 +446,7 @@ func TestResumedClientThatNeverReads(t *testing.T) {
 	hello := c.Handshake("")
 	c.Start(tethertest.Shell("p", "echo one; read x; echo two; read x", map[string]any{"pipeStdin": true}))
 	c.AwaitEvent("p")
-	begin := time.Now() // the time that it is given begins later
+	begin := time.Now() // the server's time begins later
 	c = cut(t, s.URL, c, hello)
 	c.Write("p", "1", "\n")
 	const quiet = 4500 * time.Millisecond
@@ -469,7 +468,7 @@ func TestResumeThatOutlivesItsConnectionDetaches(t *testing.T) {
 	_, hello, _ := freeze(t, s.URL)
 	taker := tethertest.Dial(t, s.URL)
 	taker.Ask("initialize", map[string]any{"clientName": "taker", "resumeSessionId": hello.SessionID})
-	taker.Close() // while the frozen connection has its 500 ms
+	taker.Close() // within the 500 ms that the frozen connection has to answer
 	watcher := tethertest.Connect(t, s.URL)
 	tethertest.Eventually(t, func() error {
 		var list struct {

@@ -25,8 +25,8 @@ func searchIn(t *testing.T, c *tethertest.Client, params map[string]any) (r wire
 	return r
 }
 
-// A search finds what the client has not been sent yet, in memory and on disk, and
-// leaves it unsent.
+// A search finds output that the client was not sent yet, in memory and on disk,
+// and leaves it unsent.
 func TestSearchInOutputThatWasNotRead(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	c := tethertest.Dial(t, s.URL)
@@ -70,8 +70,8 @@ func TestSearchInOutputThatWasNotRead(t *testing.T) {
 	}
 }
 
-// A search of a process that goes on for ever ends, and one whose connection has
-// ended holds nothing up.
+// A search of a process that never ends does end, and a search whose connection has
+// ended delays nothing.
 func TestSearchDoesNotFollow(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{Retain: 8 << 20, SpoolLimit: 64 << 20})
 	c := tethertest.Connect(t, s.URL)

@@ -30,18 +30,18 @@ type Server struct {
 	config   Config
 	log      *slog.Logger
 	info     wire.EnvironmentInfo
-	env      []string // this program's
+	env      []string // the environment of this program
 	http     *web.Client
 	state    *statedir.Dir
 	procs    *proc.Supervisor
 	usage    *observe.Meter
 	confiner *confine.Confiner
 	sessions *session.Table
-	memory   *rpc.Memory // for the messages of all connections
+	memory   *rpc.Memory // limits the messages of all connections
 
 	decisions launch.NetworkDecisions
 	idle      *listen.Idle
-	listener  atomic.Pointer[listen.Listener] // nil: the server listens nowhere, or not yet
+	listener  atomic.Pointer[listen.Listener] // nil: the server listens discardConn, or not yet
 }
 
 // New returns a server that is ready to serve.
@@ -101,11 +101,11 @@ func (s *Server) Close() error {
 	return errors.Join(err, s.state.Close(), s.confiner.Leave())
 }
 
-// Serve accepts WebSocket connections until ctx is over, or until it has been idle
-// for Config.IdleExit, then ends them with their sessions and returns nil. Detached
-// sessions outlive it until Close.
+// Serve accepts WebSocket connections until ctx ends, or until the server has been
+// idle for Config.IdleExit. Then it ends the connections with their sessions and
+// returns nil. Detached sessions outlive it until Close.
 func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
-	s.confiner.Begin() // the address is out: nobody waits for this
+	s.confiner.Begin() // after the listener is ready, so that no client waits for it
 	s.listener.Store(l)
 	return l.Serve(ctx, listen.Handler{
 		Serve: func(ctx context.Context, stream *rpc.WebSocket, peer string) {
@@ -115,20 +115,21 @@ func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
 	})
 }
 
-// acceptsAt reports whether a connection to an address comes to this server.
+// acceptsAt reports whether this server listens on an address.
 func (s *Server) acceptsAt(a netip.AddrPort) bool {
 	l := s.listener.Load()
 	return l != nil && l.Accepts(a)
 }
 
 // errStopping is the reason of all connections that end with the server. Sessions live in
-// this process, so they end as well, and clients are told that there is nothing to resume.
-// If sessions ever outlive this process (a restart that keeps them), its connections must
-// end with another reason: then clients resume as after any lost connection.
+// this process, so they end too, and clients learn that there is nothing to resume. If
+// sessions ever outlive this process (a restart that keeps them), its connections must end
+// with another reason, so that clients resume as after any lost connection.
 var errStopping = &rpc.CloseError{Code: rpc.CloseGoingAway, Reason: wire.ReasonStopping}
 
 // lastMessage is the last message to a client: a goodbye, if the server ends and the client
-// has asked for one. The close frame says the same, but not all transports have one.
+// has asked for one. The close frame says the same, but not all transports have close
+// frames.
 func (c *conn) lastMessage(why *rpc.CloseError) []byte {
 	if why != errStopping || !c.handshake.goodbye.Load() {
 		return nil
@@ -140,12 +141,12 @@ func (c *conn) lastMessage(why *rpc.CloseError) []byte {
 	return msg
 }
 
-// maxConnections bounds the connections, of which each session has at most one;
-// the others observe, or have not said yet what they want.
+// maxConnections limits the connections. Each session has at most one. The others
+// observe, or have not sent initialize yet.
 const maxConnections = 2 * session.MaxSessions
 
-// ServeStdio serves one connection on in and out and returns when it has ended
-// or ctx is over. Nothing can resume its session, so that ends as well.
+// ServeStdio serves one connection on in and out and returns when it has ended or
+// ctx has. No client can resume its session, so the session ends too.
 func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	s.confiner.Begin()
 	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx))

@@ -14,7 +14,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A snapClient starts login shells in a home of its own.
+// A snapClient starts login shells in a home directory of its own.
 type snapClient struct {
 	*tethertest.Client
 	t    *testing.T
@@ -22,7 +22,7 @@ type snapClient struct {
 	n    int
 }
 
-// newSnapClient connects to a server. The profile is what login shells read.
+// newSnapClient connects to a server. profile is a start-up file of login shells.
 func newSnapClient(t *testing.T, profile string) *snapClient {
 	t.Helper()
 	if _, err := os.Stat("/bin/bash"); err != nil {
@@ -35,7 +35,7 @@ func newSnapClient(t *testing.T, profile string) *snapClient {
 	return c.connect(tethertest.StartServer(t, server.Config{}))
 }
 
-// connect is a client of the same home with a session of its own.
+// connect returns a client with the same home directory and a session of its own.
 func (c *snapClient) connect(s *tethertest.Server) *snapClient {
 	return &snapClient{Client: tethertest.Connect(c.t, s.URL), t: c.t, home: c.home}
 }
@@ -85,8 +85,8 @@ func TestSnapshotOncePerScope(t *testing.T) {
 	c.expect(c.run(script, map[string]any{"tty": true}), "aliased\r\nhello you\r\nrc zero a b\r\nexit 3", 1)
 }
 
-// A command with one stream shares the snapshot of one with two. What the shell prints on
-// standard error while its state is captured is not a part of the state.
+// A command with one stream shares the snapshot of a command with two. Text that the
+// shell prints to standard error while its state is captured is not a part of the state.
 func TestSnapshotWithOneStream(t *testing.T) {
 	c := newSnapClient(t, "greet() { echo \"hello $1\"; }; set -x\n")
 	const script, want = "set +x; greet you; greet me >&2", "hello you\nhello me\nexit 0"
@@ -127,7 +127,7 @@ func TestSnapshotKeys(t *testing.T) {
 	}
 }
 
-// A session's snapshots are its own.
+// Each session has its own snapshots.
 func TestSnapshotPerSession(t *testing.T) {
 	c := newSnapClient(t, "")
 	c.expect(c.run("true", nil), "exit 0", 1)
@@ -152,7 +152,7 @@ func TestSnapshotVariables(t *testing.T) {
 	c.expect(c.run(script, more(map[string]string{"SECOND": "2"})), "rc policy rc none none none none 2\nexit 0", 1)
 }
 
-// Without a snapshot the command runs as it was asked for.
+// If the state cannot be captured, the command runs as it was requested.
 func TestSnapshotFallback(t *testing.T) {
 	c := newSnapClient(t, "trap 'echo bye' EXIT\n")
 	c.expect(c.run("echo hi", nil), "hi\nbye\nexit 0", 2)
@@ -195,9 +195,9 @@ func TestSnapshotErrors(t *testing.T) {
 	}
 }
 
-// Nobody else waits for start-up files, not even who changes the directory that the
-// command is to run in.
-func TestSnapshotHoldsUpNobody(t *testing.T) {
+// Only the start that asked for the snapshot waits for start-up files. Even a
+// request that changes the directory of the command does not wait.
+func TestSnapshotDelaysOnlyItsStart(t *testing.T) {
 	c := newSnapClient(t, "until [ -e \"$HOME/go\" ]; do sleep .01; done\n")
 	first, second := c.Ask("process/start", c.params("first", "echo 1", nil)), c.Ask("process/start", c.params("second", "echo 2", nil))
 	c.Must(wire.MethodEnvironmentStatus, map[string]any{}, nil)
@@ -213,7 +213,7 @@ func TestSnapshotHoldsUpNobody(t *testing.T) {
 	c.expect("", "", 1)
 }
 
-// A start waits for changes that were asked for before it.
+// A start waits for changes that were requested before it.
 func TestSnapshotAfterChanges(t *testing.T) {
 	c := newSnapClient(t, "")
 	const size = 2 << 20
@@ -228,7 +228,7 @@ func TestSnapshotAfterChanges(t *testing.T) {
 	}
 }
 
-// The server ends although start-up files hang.
+// The server ends even if start-up files hang.
 func TestSnapshotEndsWithServer(t *testing.T) {
 	c := newSnapClient(t, "sleep 1000\n")
 	s := tethertest.StartServer(t, server.Config{})
@@ -238,7 +238,8 @@ func TestSnapshotEndsWithServer(t *testing.T) {
 	s.Stop()
 }
 
-// What start-up files leave in the background lives as long as the session.
+// Processes that start-up files leave in the background live as long as the
+// session.
 func TestSnapshotBackground(t *testing.T) {
 	c := newSnapClient(t, "sleep 1000 </dev/null >/dev/null 2>&1 & export PID=$!\n")
 	s := tethertest.StartServer(t, server.Config{})
@@ -246,11 +247,11 @@ func TestSnapshotBackground(t *testing.T) {
 	got := other.run(`kill -0 $PID && echo "$PID"`, nil)
 	pid, ok := strings.CutSuffix(got, "\nexit 0")
 	if !ok {
-		t.Fatalf("it is gone: %s", got)
+		t.Fatalf("the background process is gone: %s", got)
 	}
 	s.Stop()
 	status, err := os.ReadFile("/proc/" + pid + "/stat")
-	if err == nil && !strings.Contains(string(status), ") Z ") { // an orphan's new parent may be slow to notice
+	if err == nil && !strings.Contains(string(status), ") Z ") { // the new parent of an orphan may be slow to reap it
 		t.Errorf("process %s is still there: %s", pid, status)
 	}
 }

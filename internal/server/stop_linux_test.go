@@ -14,7 +14,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// deadDisk mounts a file system that never answers.
+// deadDisk mounts a file system whose server never answers.
 func deadDisk(t *testing.T) string {
 	t.Helper()
 	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
@@ -28,14 +28,14 @@ func deadDisk(t *testing.T) string {
 		t.Skip("mount: ", err)
 	}
 	t.Cleanup(func() {
-		device.Close() // all that waits for it fails
+		device.Close() // pending system calls fail
 		unix.Unmount(dir, unix.MNT_DETACH)
 	})
 	return dir
 }
 
-// A start that hangs does not keep the server from ending what it has started,
-// whether its client is still there or not.
+// A start that hangs does not keep the server from ending its processes, whether
+// the client is connected or not.
 func TestStopDuringAStartThatHangs(t *testing.T) {
 	for name, left := range map[string]bool{"attached": false, "detached": true} {
 		t.Run(name, func(t *testing.T) { testStopDuringAStartThatHangs(t, left) })
@@ -53,7 +53,7 @@ func testStopDuringAStartThatHangs(t *testing.T, left bool) {
 		t.Fatal(err)
 	}
 	c.Ask("process/start", tethertest.Command("hangs", []string{"/bin/true"}, map[string]any{"cwd": dir + "/x"}))
-	c.Must("environment/status", struct{}{}, nil) // the start is under way
+	c.Must("environment/status", struct{}{}, nil) // the start is running
 
 	if left {
 		c.Close()

@@ -54,7 +54,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// A new method costs a transcript.
+// Every method needs a transcript.
 func TestEveryMethodHasATranscript(t *testing.T) {
 	files, _ := filepath.Glob("testdata/transcripts/*.txt")
 	var all strings.Builder
@@ -114,14 +114,14 @@ func (p *player) play(line string) string {
 	return line
 }
 
-// volatile is what differs from run to run, and from machine to machine.
+// volatile parts differ from run to run, or from machine to machine.
 var volatile = []struct {
 	pattern     *regexp.Regexp
 	replacement string
 }{
 	{regexp.MustCompile(`"(pid|heldBytes|unsentBytes|sentSeq|startedAtMs|createdAtMs|timeMs|expiresInMs)":\d+`), `"$1":<number>`},
 	{regexp.MustCompile(`,"cpuMs":\d+,"memoryBytes":\d+`), ``},     // not known on every machine
-	{regexp.MustCompile(`,"stateDetail":\{[^}]*\}(\}[],])`), `$1`}, // a list; what was seen may differ, and may have been left out
+	{regexp.MustCompile(`,"stateDetail":\{[^}]*\}(\}[],])`), `$1`}, // in a list; the state may differ or be left out
 	{regexp.MustCompile(`"stateDetail":\{.*\}(\}\})$`), `"stateDetail":<detail>$1`},
 	{regexp.MustCompile(`"environmentInfo":\{.*\},"tether"`), `"environmentInfo":<info>,"tether"`},
 	{regexp.MustCompile(`exec-server websocket 127.0.0.1:\d+`), `exec-server websocket <address>`},
@@ -146,5 +146,5 @@ func (p *player) normalise(raw string) string {
 	return otherID.ReplaceAllString(raw, `"$1":"<other>"`)
 }
 
-// otherID is an id of a session that is not the transcript's first.
+// otherID matches the ids of sessions other than the transcript's first.
 var otherID = regexp.MustCompile(`"(sessionId|publicId)":"[0-9a-f-]{12,36}"`)

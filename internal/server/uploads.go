@@ -8,7 +8,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// errSandboxedUpload: the directory would have to be opened inside.
+// errSandboxedUpload refuses a sandbox: the target directory is not opened inside
+// one.
 var errSandboxedUpload = &files.Error{Err: errors.New("uploads cannot be confined; use fs/open and fs/writeBlock")}
 
 func (r *request) openUpload(p *wire.UploadOpenParams) (wire.UploadOpenResult, error) {

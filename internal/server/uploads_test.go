@@ -28,8 +28,8 @@ func TestUploadSurvivesCuts(t *testing.T) {
 	}
 }
 
-// An upload that is not committed leaves the old file, and nothing beside it when its
-// session is over.
+// An upload that is not committed leaves the old file unchanged, and leaves nothing
+// beside it when its session ends.
 func TestUploadIsAllOrNothing(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	dir := t.TempDir()
