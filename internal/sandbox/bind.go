@@ -115,6 +115,9 @@ func Bind(intent *wire.Sandbox, process Process, host Host) (*Policy, error) {
 	if err := b.restrict(policy); err != nil {
 		return nil, err
 	}
+	if err := b.finder.listError; err != nil {
+		return nil, err
+	}
 	return policy, nil
 }
 

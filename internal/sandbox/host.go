@@ -65,6 +65,7 @@ type finder struct {
 	placeholder func(string) bool // may be nil
 	seen        map[string]lookResult
 	lists       map[string][]fs.DirEntry
+	listError   error           // the first failure of list
 	holds       map[string]bool // the results of placeholder
 }
 
@@ -75,7 +76,10 @@ type lookResult struct {
 }
 
 func newFinder(host Host, placeholder func(string) bool) *finder {
-	return &finder{host, placeholder, make(map[string]lookResult), make(map[string][]fs.DirEntry), make(map[string]bool)}
+	return &finder{
+		host: host, placeholder: placeholder,
+		seen: make(map[string]lookResult), lists: make(map[string][]fs.DirEntry), holds: make(map[string]bool),
+	}
 }
 
 func (f *finder) look(p string) lookResult {
@@ -90,12 +94,19 @@ func (f *finder) look(p string) lookResult {
 	return s
 }
 
-// list returns the entries of a directory. An unreadable directory counts as empty:
-// a confined command has no more permissions than the server.
+// list returns the entries of a directory. A directory that is missing or that the server has no permission
+// to list counts as empty: a confined command has no more permissions than the server. After any other failure,
+// such as too many open files, the directory may have entries that must be hidden: list sets listError, and
+// Bind refuses.
 func (f *finder) list(dir string) []fs.DirEntry {
 	entries, ok := f.lists[dir]
 	if !ok {
-		entries, _ = f.host.ReadDir(dir)
+		var err error
+		entries, err = f.host.ReadDir(dir)
+		isEmpty := errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR)
+		if err != nil && !isEmpty && f.listError == nil {
+			f.listError = Unenforceable("cannot list %s: %w", dir, err)
+		}
 		f.lists[dir] = entries
 	}
 	return entries

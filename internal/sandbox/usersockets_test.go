@@ -1,8 +1,11 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -109,5 +112,37 @@ func TestTooManyUserSockets(t *testing.T) {
 	_, _, err := compiled(newHost(fixture, words.String()), intentOf(t, policyRO, network), Process{Cwd: "/fx/ws", User: &ann})
 	if err == nil || !strings.Contains(err.Error(), "more than 1024 sockets of this user would have to be hidden") {
 		t.Error(err)
+	}
+}
+
+// A listErrorHost cannot list one directory.
+type listErrorHost struct {
+	memHost
+	dir string
+	err error
+}
+
+func (h listErrorHost) ReadDir(dir string) ([]fs.DirEntry, error) {
+	if dir == h.dir {
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: h.err}
+	}
+	return h.memHost.ReadDir(dir)
+}
+
+// If a directory cannot be listed, what has to be hidden in it is not known: no command may start.
+func TestUnlistedDirectoryIsRefused(t *testing.T) {
+	for _, row := range []struct {
+		dir     string
+		err     error
+		refused bool
+	}{
+		{"/tmp", syscall.EMFILE, true}, {"/run/user", syscall.EIO, true},
+		{"/tmp", syscall.EACCES, false}, {"/tmp", syscall.ENOENT, false}, {"/none", syscall.EMFILE, false},
+	} {
+		host := listErrorHost{newHost(fixture, userMachine), row.dir, row.err}
+		_, err := Bind(intentOf(t, policyRO, network), Process{User: &ann}, host)
+		if _, unenforceable := errors.AsType[*UnenforceableError](err); unenforceable != row.refused || row.refused && !errors.Is(err, row.err) {
+			t.Errorf("%s, %v: %v", row.dir, row.err, err)
+		}
 	}
 }
