@@ -11,6 +11,7 @@ import (
 
 	"github.com/tetherexec/tether/client"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scenario"
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
@@ -97,7 +98,7 @@ func TestResumeRefused(t *testing.T) {
 		text string
 		want string
 	}{{"F14", -32603, "broken", "broken"}, {"F06", -32600, "unknown session id S", forgotten}} {
-		t.Run(c.id, func(t *testing.T) {
+		t.Run(scenario.Name(c.id), func(t *testing.T) {
 			s := scripted.NewServer(t)
 			_, p, first := started(t, s, client.Options{})
 			first.Cut()
@@ -361,7 +362,7 @@ func TestContradictoryReadAnswers(t *testing.T) {
 		"F53": {scripted.ReadAnswer(4, true, true, 1, 2, 3), "failed to recover process P: protocol error of the server: process close sequence 3 conflicts with recovered output"},
 		"F54": {strings.Replace(scripted.ReadAnswer(4, true, true, 1), `"exitCode":0`, `"exitCode":null`, 1), "recovering exited process did not include its exit code"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(scenario.Name(name), func(t *testing.T) {
 			s := scripted.NewServer(t)
 			_, p, first := started(t, s, client.Options{})
 			first.Cut()

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scenario"
 )
 
 // A row is one behaviour. What it leaves out does not matter, except that the
@@ -88,7 +89,7 @@ func TestTable(t *testing.T) {
 				t.Fatalf("two rows are called %s", r.id)
 			}
 			seen[r.id] = true
-			t.Run(r.id, func(t *testing.T) {
+			t.Run(scenario.Name(r.id), func(t *testing.T) {
 				for _, a := range bench.accounts {
 					if r.only != "" && (r.only == "root") != a.root() {
 						continue

@@ -20,6 +20,7 @@ import (
 	"github.com/tetherexec/tether/client"
 	clientweb "github.com/tetherexec/tether/client/web"
 	"github.com/tetherexec/tether/internal/cable"
+	"github.com/tetherexec/tether/internal/tethertest/scenario"
 )
 
 // F31 and F32: a write whose answer, or which itself, is lost arrives once. F33: one
@@ -31,7 +32,7 @@ func TestClientWriteArrivesOnce(t *testing.T) {
 		"F32": func(c *cable.Cable) { c.On(cable.FromClient, cable.Method("process/write"), cable.SeverBefore) },
 		"F33": func(c *cable.Cable) { c.Cut(); time.AfterFunc(300*time.Millisecond, c.Mend) },
 	} {
-		t.Run(id, func(t *testing.T) {
+		t.Run(scenario.Name(id), func(t *testing.T) {
 			t.Parallel()
 			withRig(t, client.Options{}, func(r rig) {
 				p := r.start("read line; echo got $line; read -t 1 line && echo twice; exit 4", func(cmd *client.Command) {
@@ -57,7 +58,7 @@ func TestClientStartRunsOnce(t *testing.T) {
 		"F35": func(c *cable.Cable) { c.On(cable.FromClient, cable.Method("process/start"), cable.SeverBefore) },
 		"F36": func(c *cable.Cable) { c.Cut(); time.AfterFunc(300*time.Millisecond, c.Mend) },
 	} {
-		t.Run(id, func(t *testing.T) {
+		t.Run(scenario.Name(id), func(t *testing.T) {
 			t.Parallel()
 			withRig(t, client.Options{}, func(r rig) {
 				fault(r.cable)
@@ -149,7 +150,7 @@ func TestClientOrdersNotifications(t *testing.T) {
 			c.On(cable.FromServer, output.Nth(3), cable.SeverAfter)
 		},
 	} {
-		t.Run(id, func(t *testing.T) {
+		t.Run(scenario.Name(id), func(t *testing.T) {
 			t.Parallel()
 			withRig(t, client.Options{}, func(r rig) {
 				fault(r.cable)

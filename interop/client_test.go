@@ -17,6 +17,7 @@ import (
 	"github.com/tetherexec/tether/client/files"
 	"github.com/tetherexec/tether/internal/cable"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scenario"
 )
 
 // The fault scenarios of a client, each with the reference server and with tether's.
@@ -284,13 +285,13 @@ func TestClientTakesOverHalfOpenConnection(t *testing.T) {
 func TestClientRetriesFailedAttempts(t *testing.T) {
 	t.Parallel()
 	for id, fault := range map[string]func(*cable.Cable) *cable.Rule{
-		"F09 no upgrade": func(c *cable.Cable) *cable.Rule { return c.OnUpgrade(cable.Any(), cable.NoAnswer) },
-		"F10 no initialize": func(c *cable.Cable) *cable.Rule {
+		"F09": func(c *cable.Cable) *cable.Rule { return c.OnUpgrade(cable.Any(), cable.NoAnswer) },
+		"F10": func(c *cable.Cable) *cable.Rule {
 			return c.On(cable.FromServer, cable.Answer("initialize"), cable.Drop)
 		},
-		"F11 503": func(c *cable.Cable) *cable.Rule { return c.OnUpgrade(cable.Any().Times(3), cable.Status(503)) },
+		"F11": func(c *cable.Cable) *cable.Rule { return c.OnUpgrade(cable.Any().Times(3), cable.Status(503)) },
 	} {
-		t.Run(id, func(t *testing.T) {
+		t.Run(scenario.Name(id), func(t *testing.T) {
 			t.Parallel()
 			withRig(t, client.Options{ConnectTimeout: 2 * time.Second, InitializeTimeout: 2 * time.Second}, func(r rig) { // for the first connection too
 				p := r.start(count)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scenario"
 )
 
 // fileOutcome is what is compared of file requests.
@@ -56,7 +57,7 @@ func TestFilesDifferential(t *testing.T) {
 }
 
 // TestFilesDifferentialSandboxed does so with a sandbox in each request. Rows
-// called F… are those of the behaviour table.
+// called CF… are scenarios of docs/scenarios.md.
 func TestFilesDifferentialSandboxed(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	for _, group := range [][]fileRow{confinedReadRows, confinedWriteRows, confinedTreeRows, confinedOpenRows, confinedIntentRows, changedRows, confinedHostileRows} {
@@ -66,7 +67,7 @@ func TestFilesDifferentialSandboxed(t *testing.T) {
 
 func playFileRows(t *testing.T, rows []fileRow) {
 	for _, row := range rows {
-		t.Run(row.id, func(t *testing.T) {
+		t.Run(scenario.Name(row.id), func(t *testing.T) {
 			exchange{name: row.id, compares: fileOutcome, fresh: row.fresh, asRoot: row.asRoot, differs: fileDifferences[row.id], play: row.run}.run(t)
 		})
 	}

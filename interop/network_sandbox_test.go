@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tetherexec/tether/internal/tethertest/scenario"
 )
 
 // The ports of the proxies that a client has prepared.
@@ -136,7 +138,7 @@ func TestNetworkRows(t *testing.T) {
 		openWorld(t)
 		openPrepared(t)
 		for _, row := range gatedRows {
-			t.Run(row.id, func(t *testing.T) { row.exchange().run(t) })
+			t.Run(scenario.Name(row.id), func(t *testing.T) { row.exchange().run(t) })
 		}
 	})
 }

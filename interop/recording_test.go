@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,12 +130,17 @@ type recordingFiles struct {
 	files map[string]map[string][]observation // by path and section, as far as they were needed
 }
 
-// place is where the observations of a test are recorded.
+// situation is what scenario.Name adds to the name of a row.
+var situation = regexp.MustCompile(`^([A-Z]{1,2}[0-9]{2}[^:]*):_.*`)
+
+// place is where the observations of a test are recorded. The situation of a scenario is not part of it: it may be worded
+// differently one day.
 func place(t *testing.T) (file, section string) {
 	dir, section := path.Split(t.Name())
 	if dir == "" {
 		dir, section = section, "all"
 	}
+	section = situation.ReplaceAllString(section, "$1")
 	return filepath.Join("testdata", referenceVersion, filepath.Clean(dir)+".txtar"), section
 }
 

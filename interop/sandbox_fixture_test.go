@@ -158,7 +158,7 @@ func intentFor(permissions, over string) string {
 	return canonical(members)
 }
 
-// A sandboxRow is one row of the behaviour table: one confined command.
+// A sandboxRow is one scenario of docs/scenarios.md: one confined command.
 type sandboxRow struct {
 	id      string // of the row
 	policy  entries

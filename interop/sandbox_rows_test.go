@@ -9,16 +9,17 @@ import (
 	"testing"
 
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scenario"
 )
 
-// TestSandboxDifferential plays rows of the behaviour table with both servers.
+// TestSandboxDifferential plays scenarios of docs/scenarios.md with both servers.
 func TestSandboxDifferential(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	for _, group := range [][]sandboxRow{
 		readRows, writeRows, protectedRows, networkRows, managedRows, lifeRows, terminalRows, environmentRows,
 	} {
 		for _, row := range group {
-			t.Run(row.id, func(t *testing.T) { row.exchange().run(t) })
+			t.Run(scenario.Name(row.id), func(t *testing.T) { row.exchange().run(t) })
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/tetherexec/tether/client/web"
 	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
+	"github.com/tetherexec/tether/internal/tethertest/scenario"
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
@@ -191,7 +192,7 @@ func TestHTTPStreams(t *testing.T) {
 		{"F56", "one", "the connection was lost", func(s stream) { s.delta(1, "one", goesOn); s.Cut() }},
 		{"F60", "one", "exceeds 1048576 bytes", func(s stream) { s.delta(1, "one", goesOn); s.delta(2, mega+"x", goesOn) }},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(scenario.Name(c.name), func(t *testing.T) {
 			s := scripted.NewServer(t)
 			wait := scripted.Play(t, func() {
 				p := s.Accept()

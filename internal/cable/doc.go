@@ -32,7 +32,7 @@
 //
 // # Recipes
 //
-// The fault scenarios of a client, by what makes them:
+// The connection faults of docs/scenarios.md, by the calls that cause them:
 //
 //	F01 F20        Sever, or SeverAfter on the message of interest (OnLink(2) for the second loss)
 //	F02–F06 F16    Cut … Mend; Aim at the new server in between for a restart

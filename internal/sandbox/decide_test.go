@@ -3,6 +3,8 @@ package sandbox
 import (
 	"strings"
 	"testing"
+
+	"github.com/tetherexec/tether/internal/tethertest/scenario"
 )
 
 // probes returns the real paths that are worth checking.
@@ -186,7 +188,7 @@ var rows = []row{
 
 func TestRows(t *testing.T) {
 	for _, row := range rows {
-		t.Run(strings.ReplaceAll(row.id, " ", "_"), func(t *testing.T) {
+		t.Run(scenario.Name(row.id), func(t *testing.T) {
 			process := &Process{Cwd: "/fx/ws"}
 			if row.process != nil {
 				process = row.process

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tetherexec/tether/internal/files"
+	"github.com/tetherexec/tether/internal/tethertest/scenario"
 	"github.com/tetherexec/tether/wire"
 )
 
@@ -220,7 +221,7 @@ var rows = []row{
 
 func TestRows(t *testing.T) {
 	for _, r := range rows {
-		t.Run(r.name, func(t *testing.T) {
+		t.Run(scenario.Name(r.name), func(t *testing.T) {
 			b := newBench(t, nil)
 			b.must(os.MkdirAll(b.ws+"/.aws/x", 0o755))
 			b.must(os.MkdirAll(b.out+"/repo/.git", 0o755))
