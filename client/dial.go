@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tetherexec/tether/internal/host"
@@ -28,11 +29,12 @@ type dialer interface {
 
 // webSocket dials a server that listens.
 type webSocket struct {
-	address string   // as given
-	url     *url.URL // of the upgrade
-	host    string   // of the URL: an address, or a name in lower case and in ASCII
-	socket  string   // path of a Unix socket, or empty
-	near    bool     // the server is on this machine
+	address string             // as given
+	url     *url.URL           // of the upgrade
+	host    string             // of the URL: an address, or a name in lower case and in ASCII
+	socket  string             // path of a Unix socket, or empty
+	near    bool               // the server is on this machine
+	proxy   func() *host.Proxy // proxyFor the environment as it is at the first connection
 	opts    Options
 }
 
@@ -68,6 +70,7 @@ func dialerOf(address string, o Options) (dialer, error) {
 	default:
 		return nil, fmt.Errorf("address of the server: %q is not ws://, wss:// or unix://", address)
 	}
+	d.proxy = sync.OnceValue(func() *host.Proxy { return d.proxyFor(os.Environ()) })
 	return d, nil
 }
 
@@ -119,7 +122,7 @@ func (d *webSocket) connectPlain(ctx context.Context) (net.Conn, error) {
 		return dial(ctx, "unix", d.socket)
 	}
 	address := d.target()
-	proxy := d.proxyFor(address, os.Environ())
+	proxy := d.proxy()
 	if proxy == nil {
 		return dial(ctx, "tcp", address)
 	}
@@ -139,9 +142,9 @@ func (d *webSocket) target() string {
 	return net.JoinHostPort(d.host, cmp.Or(d.url.Port(), port))
 }
 
-// proxyFor returns the proxy that the environment names for a server, or nil. A server on this machine is never reached
+// proxyFor returns the proxy that an environment names for the server, or nil. A server on this machine is never reached
 // through a proxy, which would look for it on its own machine.
-func (d *webSocket) proxyFor(address string, env []string) *host.Proxy {
+func (d *webSocket) proxyFor(env []string) *host.Proxy {
 	if d.near {
 		return nil
 	}
@@ -149,7 +152,7 @@ func (d *webSocket) proxyFor(address string, env []string) *host.Proxy {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return host.ProxiesOf(env, log).For(d.url.Scheme, address)
+	return host.ProxiesOf(env, log).For(d.url.Scheme, d.target())
 }
 
 // A proxyError is a proxy that cannot be reached, or does not lead to the server. It does not wrap its cause: a refusal by

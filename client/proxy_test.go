@@ -1,8 +1,11 @@
 package client
 
 import (
+	"bytes"
+	"log/slog"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/tetherexec/tether/internal/tethertest/noproxy"
@@ -16,7 +19,7 @@ func proxyOf(t *testing.T, server string, env ...string) string {
 		t.Fatal(err)
 	}
 	ws := d.(*webSocket)
-	if p := ws.proxyFor(ws.target(), env); p != nil {
+	if p := ws.proxyFor(env); p != nil {
 		return p.Address()
 	}
 	return ""
@@ -66,5 +69,23 @@ func TestWhichProxy(t *testing.T) {
 	}
 	if got := proxyOf(t, "wss://h.example"); got != "" {
 		t.Errorf("without a proxy: %q", got)
+	}
+}
+
+// A client warns once about a variable that it cannot use, however often it connects.
+func TestProxyWarningComesOnce(t *testing.T) {
+	t.Setenv("ALL_PROXY", "nonsense://proxy.example")
+	var log bytes.Buffer
+	d, err := dialerOf("wss://server.example", Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if p := d.(*webSocket).proxy(); p != nil {
+			t.Errorf("proxy %s", p.Address())
+		}
+	}
+	if n := strings.Count(log.String(), "unknown kind of proxy"); n != 1 {
+		t.Errorf("%d warnings: %s", n, &log)
 	}
 }
