@@ -10,11 +10,13 @@ import (
 // metricsPath is where a server shows what it counts.
 const metricsPath = "/metrics"
 
-// serveMetrics shows the counters to whoever may use the server. A web page that gave its
-// own name our address sends that name.
+// serveMetrics shows the counters to every client that may use the server. Without a token or a certificate of
+// the client, the request must name the server by its address: a web page whose name leads to our address sends
+// that name.
 func (u *upgrader) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	certified := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 	switch err := u.auth.Check(r); {
-	case u.auth == nil && !namesAddress(r.Host):
+	case u.auth == nil && !certified && !namesAddress(r.Host):
 		refuse(w, http.StatusForbidden, "without authentication, ask by address or as localhost")
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET,HEAD")

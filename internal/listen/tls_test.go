@@ -3,6 +3,10 @@ package listen
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -90,6 +94,39 @@ func TestUpgradeOverTLS(t *testing.T) {
 	} {
 		if head, err := dial(conf); err == nil {
 			t.Errorf("%s: got %q", name, head)
+		}
+	}
+}
+
+// A certificate authenticates a client as a token does: it reads the counters under any name of the server.
+func TestMetricsOverTLS(t *testing.T) {
+	server, client := newIdentity(t, "server"), newIdentity(t, "client")
+	for _, row := range []struct {
+		ca     string // of clients
+		status int
+	}{{client.certFile, http.StatusOK}, {"", http.StatusForbidden}} {
+		config, err := TLSConfig{server.certFile, server.keyFile, row.ca}.load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		web := httptest.NewUnstartedServer(&upgrader{log: slog.New(slog.DiscardHandler), metrics: func(w io.Writer) { io.WriteString(w, "counters") }})
+		web.TLS = config
+		web.StartTLS()
+		defer web.Close()
+		asks := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: server.pool, Certificates: []tls.Certificate{client.pair}}}}
+		defer asks.CloseIdleConnections()
+		r, err := http.NewRequest(http.MethodGet, web.URL+metricsPath, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = "build.example"
+		answer, err := asks.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != row.status {
+			t.Errorf("authority of clients %q: status %d", row.ca, answer.StatusCode)
 		}
 	}
 }
