@@ -10,57 +10,59 @@ import (
 )
 
 const (
-	// probeTime is how long an attached peer has to prove that it is there when
-	// another one wants its session.
+	// probeTime is how long an attached peer has to prove that it is alive when
+	// another connection wants its session.
 	probeTime = 500 * time.Millisecond
 
-	// resumeQuiet is how long a resumed client may be silent before the events
-	// of processes that it did not ask about are pushed.
+	// resumeQuiet is how long a resumed client may be silent. After that, the
+	// events of processes that it has not read are pushed.
 	resumeQuiet = 5 * time.Second
 )
 
-// A Peer is the connection that is attached to a session.
+// A Peer is the connection that is attached to a session. The connection calls the
+// session too: see StartAnswered and BeginPush.
 type Peer interface {
-	// Push pushes the events of p behind number after, from now on, behind
-	// every answer that was given before. Paced: the client cannot take much until it
-	// has processed the last of these answers.
+	// Push pushes the events of p after number after, from now on. They follow every
+	// answer that was given before. If paced, only a limited amount is pushed until
+	// the client has processed the last of these answers.
 	Push(p *Process, after uint64, paced bool)
 
-	// Alive reports whether the peer is there. It has until ctx is over.
+	// Alive reports whether the peer is alive. It has until the end of ctx to prove
+	// it.
 	Alive(ctx context.Context) bool
 
-	// HeardSince reports whether the peer has given a sign of life since then,
-	// so that what was sent before is likely to have arrived.
+	// HeardSince reports whether the peer has given a sign of life since then, so
+	// that messages sent before are likely to have arrived.
 	HeardSince(time.Time) bool
 
-	// Ask puts a request to the client and returns its result.
+	// Ask sends a request to the client and returns its result.
 	Ask(ctx context.Context, method string, params any) (wire.RawValue, error)
 
 	// Tell sends a notification, unless the peer is far behind. It never waits.
 	Tell(method string, params any)
 
-	// Evict tells the peer that its session is gone, and why.
+	// Evict ends the connection and tells the client why: it has lost its session.
 	Evict(why error)
 }
 
-// An Attachment is one peer's hold on a session.
+// An Attachment connects one peer to a session.
 type Attachment struct {
 	Session *Session
 
 	peer    Peer
 	ctx     context.Context // ends at detach or with the session; its cause says why
 	cancel  context.CancelCauseFunc
-	ready   chan struct{} // closed when the client may be told and asked what it did not ask for
-	resumed bool          // processes are pushed once the client has read them
+	ready   chan struct{} // closed when notifications and requests may be sent to the client
+	resumed bool          // the events of a process are pushed once the client has read it
 
-	quiet *time.Timer // pushes what the client does not ask about; nil unless resumed. Guarded by the session
+	quiet *time.Timer // pushes the processes that the client has not read; nil unless resumed. Guarded by the session
 }
 
 // Context ends when the peer loses the session; its cause says why.
 func (a *Attachment) Context() context.Context { return a.ctx }
 
-// A holder says who is attached to a session and, while no client is, how long the
-// session lives on. The session's lock guards it.
+// A holder records which peer is attached to a session and, while there is none,
+// when the session expires. The session's lock guards it.
 type holder struct {
 	ttl        time.Duration // never changes
 	attachment *Attachment   // nil while detached
@@ -68,7 +70,7 @@ type holder struct {
 	expiry     *time.Timer // ends a detached session
 }
 
-// left is how long a detached session lives on.
+// left is how long a detached session still lives.
 func (h *holder) left(now time.Time) time.Duration { return h.ttl - now.Sub(h.detachedAt) }
 
 func (h *holder) expired(now time.Time) bool { return h.attachment == nil && h.left(now) <= 0 }
@@ -79,7 +81,7 @@ func (h *holder) stop() {
 	}
 }
 
-// attachLocked makes peer the attached one.
+// attachLocked attaches peer to the session.
 func (s *Session) attachLocked(peer Peer, resumed bool) *Attachment {
 	a := &Attachment{Session: s, peer: peer, resumed: resumed, ready: make(chan struct{})}
 	a.ctx, a.cancel = context.WithCancelCause(s.ctx)
@@ -90,8 +92,8 @@ func (s *Session) attachLocked(peer Peer, resumed bool) *Attachment {
 	return a
 }
 
-// Resume attaches peer to a session. A peer that is attached already keeps the
-// session if it proves to be alive; otherwise it is evicted.
+// Resume attaches peer to a session. If another peer is attached and proves to be
+// alive, it keeps the session; otherwise it is evicted.
 func (t *Table) Resume(ctx context.Context, id string, peer Peer) (*Attachment, error) {
 	for {
 		t.mu.Lock()
@@ -128,7 +130,7 @@ func (t *Table) Resume(ctx context.Context, id string, peer Peer) (*Attachment, 
 	}
 }
 
-// Detach lets go of the session: its time to live begins.
+// Detach detaches the peer from the session: its time to live begins.
 func (a *Attachment) Detach() { a.detach(context.Canceled) }
 
 func (a *Attachment) detach(why error) {
@@ -161,7 +163,7 @@ func (a *Attachment) Initialized() {
 	}
 }
 
-// pushAll pushes every process that the client has not asked about, from the
+// pushAll pushes the events of every process that the client has not read, from the
 // oldest event that it is not known to have.
 func (a *Attachment) pushAll() {
 	s := a.Session
@@ -179,7 +181,7 @@ func (a *Attachment) pushAll() {
 }
 
 // claimLocked makes a the attachment whose peer pushes the events of p. It reports
-// false if it is that already, or has lost the session.
+// false if a already is, or has lost the session.
 func (a *Attachment) claimLocked(p *Process) bool {
 	if a.Session.holder.attachment != a || p.pusher == a {
 		return false
@@ -189,9 +191,8 @@ func (a *Attachment) claimLocked(p *Process) bool {
 }
 
 // StartAnswered is called when the start of a process was just answered. It reports
-// whether the peer is to push the events of p behind number after. If the client has
-// lost its connection since, the next one asks for them, or gets them like all that it
-// does not ask for.
+// whether the peer has to push the events of p after number after. If the client has
+// lost its connection since, its next connection reads them, or pushAll pushes them.
 func (a *Attachment) StartAnswered(p *Process) (after uint64, push bool) {
 	s := a.Session
 	s.mu.Lock()
@@ -202,7 +203,7 @@ func (a *Attachment) StartAnswered(p *Process) (after uint64, push bool) {
 	return p.missingLocked(), a.claimLocked(p)
 }
 
-// ask puts a request to the client, as soon as it has its answer to the handshake.
+// ask sends a request to the client, once its handshake is complete.
 func (s *Session) ask(ctx context.Context, method string, params any) (wire.RawValue, error) {
 	a := s.current()
 	if a == nil {
@@ -219,8 +220,8 @@ func (s *Session) ask(ctx context.Context, method string, params any) (wire.RawV
 	return a.peer.Ask(ctx, method, params)
 }
 
-// tell sends the client a notification, unless it has not had its answer to the
-// handshake yet or is far behind.
+// tell sends the client a notification, unless its handshake is incomplete or it is
+// far behind.
 func (s *Session) tell(method string, params any) {
 	a := s.current()
 	if a == nil {
@@ -233,7 +234,7 @@ func (s *Session) tell(method string, params any) {
 	}
 }
 
-// current is the attachment of the client; nil: none is attached.
+// current is the attachment of the client; nil if none is attached.
 func (s *Session) current() *Attachment {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Conditions that callers tell apart.
+// Conditions that callers distinguish.
 var (
 	ErrUnknownSession = errors.New("unknown session id")
 	ErrAttached       = errors.New("is already attached to another connection")
@@ -26,10 +26,10 @@ var (
 	ErrOnceReused   = errors.New("was used before for something else")
 )
 
-// Limits, with the reason that they exist: nothing may grow without bound.
+// Limits: every table of a session is bounded.
 const (
 	MaxSessions  = 10_000
-	MaxProcesses = 4096 // per session, with closed ones that are still kept or have left something running
+	MaxProcesses = 4096 // per session, including closed processes that are kept or have left children running
 	MaxObservers = 64   // per session
 )
 

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newTable returns a table whose sessions live for an hour. Nothing is started
-// with it unless procs is set.
+// newTable returns a table whose sessions live for an hour. It can start processes
+// only if procs is set.
 func newTable(t *testing.T, procs *proc.Supervisor) *Table {
 	return NewTable(Config{
 		TTL: time.Hour, MaxTTL: 24 * time.Hour, Launch: launch.Config{Procs: procs},
@@ -32,7 +32,7 @@ func newSupervisor(t *testing.T) *proc.Supervisor {
 	return s
 }
 
-// finished returns a child that has ended and left nothing.
+// finished returns a child that has ended and left no processes.
 func finished(t *testing.T) *proc.Process {
 	t.Helper()
 	log := outlog.New(outlog.NewPool(t.TempDir(), 1<<20), outlog.Config{})
@@ -45,13 +45,13 @@ func finished(t *testing.T) *proc.Process {
 	return child
 }
 
-// A fakePeer notes what it is told.
+// A fakePeer records the calls of a session.
 type fakePeer struct {
-	alive   bool // else Alive waits until its time is over
-	silent  bool // nothing is heard of it
+	alive   bool // otherwise Alive waits until ctx ends
+	silent  bool // HeardSince reports false
 	pushes  chan pushed
 	evicted error
-	locked  bool // a push came with the session's lock held
+	locked  bool // Push was called with the session's lock held
 }
 
 type pushed struct {
@@ -82,7 +82,7 @@ func (p *fakePeer) Alive(ctx context.Context) bool {
 func (p *fakePeer) HeardSince(time.Time) bool { return !p.silent }
 
 func (p *fakePeer) Ask(context.Context, string, any) (wire.RawValue, error) {
-	return nil, errors.New("nobody answers")
+	return nil, errors.New("the fake peer does not answer")
 }
 
 func (p *fakePeer) Tell(string, any) {}
@@ -108,7 +108,7 @@ func resume(t *testing.T, table *Table, s *Session) (*Attachment, *fakePeer) {
 	return a, peer
 }
 
-// adopt enters a process with the given child, as if s had started it.
+// adopt adds a process with the given child, as if s had started it.
 func adopt(s *Session, id string, child *proc.Process) *Process {
 	p := s.newProcess(&wire.StartParams{ProcessID: id})
 	p.child = child

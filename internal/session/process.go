@@ -29,15 +29,15 @@ type Process struct {
 	// Guarded by the session.
 	child     *proc.Process // nil while it is starting
 	cancelled bool          // terminated while it was starting
-	pusher    *Attachment   // the one whose peer pushes its events
+	pusher    *Attachment   // the attachment whose peer pushes its events
 	known     uint64        // the client is known to have the events up to here
-	closeSent bool          // or acknowledged, by a client that does that
+	closeSent bool          // the close was sent, or acknowledged by a client that acknowledges
 	observers int
 
 	writes writes
 }
 
-// missingLocked is the number behind which the client may miss events that are still
+// missingLocked is the number after which the client may lack events that are still
 // kept.
 func (p *Process) missingLocked() uint64 { return max(p.known, p.Log.Stats().First-1) }
 
@@ -68,8 +68,8 @@ func (s *Session) Find(id string) (*Process, error) {
 	return p, nil
 }
 
-// Terminate ends a process and reports whether it was running. own says whether
-// it is the session's client that wants this.
+// Terminate ends a process and reports whether it was running. own says whether the
+// session's own client asked for it.
 func (s *Session) Terminate(id string, own bool) (running bool) {
 	s.mu.Lock()
 	p := s.processes.byID[id]
@@ -85,9 +85,8 @@ func (s *Session) Terminate(id string, own bool) (running bool) {
 	return p != nil && p.child.Terminate()
 }
 
-// Signal sends a signal to the process group of a process, once per once id if
-// there is one. Processes that do not run any more, or not yet, are none of its
-// business.
+// Signal sends a signal to the process group of a process; with a once id, only
+// once per id. If the process has ended, or is still starting, it does nothing.
 func (s *Session) Signal(id string, sig syscall.Signal, once *string) error {
 	p, err := s.Find(id)
 	if err != nil {
@@ -96,7 +95,7 @@ func (s *Session) Signal(id string, sig syscall.Signal, once *string) error {
 	return p.once(once, "signal "+strconv.Itoa(int(sig)), func() error { return p.child.Signal(sig) })
 }
 
-// once acts, if id is given only the first time.
+// once runs act; with an id, only once per id.
 func (p *Process) once(id *string, what string, act func() error) error {
 	if id == nil {
 		return act()
@@ -113,8 +112,8 @@ func (s *Session) Resize(id string, rows, cols uint16) error {
 	return p.child.Resize(rows, cols)
 }
 
-// CloseStdin ends the input of a process, behind what was written before, once per
-// once id if there is one.
+// CloseStdin ends the input of a process after the writes before it; with a once
+// id, only once per id.
 func (s *Session) CloseStdin(id string, once *string) error {
 	p, err := s.Find(id)
 	if err != nil {
@@ -123,9 +122,9 @@ func (s *Session) CloseStdin(id string, once *string) error {
 	return p.once(once, "closeStdin", p.child.CloseStdin)
 }
 
-// Write hands bytes to the standard input of a process, once per write id.
-// done is called once, with the status or an error, possibly before Write
-// returns. It never waits.
+// Write passes bytes to the standard input of a process, once per write id. It
+// never waits. done is called once, with the status or an error, possibly before
+// Write returns.
 func (s *Session) Write(w *wire.WriteParams, done func(status string, err error)) {
 	if w.WriteID == "" {
 		done("", ErrEmptyWriteID)
@@ -148,15 +147,15 @@ func (s *Session) Write(w *wire.WriteParams, done func(status string, err error)
 	}
 }
 
-// An Observation is a look at the events of a process from outside its session.
+// An Observation gives another client access to the events of a process.
 type Observation struct {
 	Process *Process
 	After   uint64
 	once    sync.Once
 }
 
-// Observe begins an observation of a process behind number after, or from the
-// oldest event that is kept.
+// Observe begins an observation of a process after number after, or from the oldest
+// event that is kept.
 func (s *Session) Observe(id string, after *uint64) (*Observation, error) {
 	p, err := s.Find(id)
 	if err != nil {
@@ -187,14 +186,14 @@ func (o *Observation) End() {
 	})
 }
 
-// A Listed process is what a list tells about it, and the child itself.
+// A Listed process is its description in a list, and the child itself.
 type Listed struct {
 	Info  wire.ProcessInfo
 	Child *proc.Process
 	Log   *outlog.Log
 }
 
-// Listed describes one process, but for what it uses.
+// Listed describes one process, without its usage.
 func (p *Process) Listed() Listed {
 	p.session.mu.Lock()
 	defer p.session.mu.Unlock()
@@ -203,7 +202,7 @@ func (p *Process) Listed() Listed {
 
 func (p *Process) listedLocked() Listed { return Listed{p.infoLocked(), p.child, p.Log} }
 
-// Processes describes the processes of the session, but for what they use.
+// Processes describes the processes of the session, without their usage.
 func (s *Session) Processes() []Listed {
 	s.mu.Lock()
 	defer s.mu.Unlock()

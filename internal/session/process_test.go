@@ -25,7 +25,7 @@ func startParams(id string, argv ...string) *wire.StartParams {
 	return &wire.StartParams{ProcessID: id, Argv: argv, Cwd: cwd, Env: map[string]string{"PATH": "/usr/bin:/bin"}}
 }
 
-// starting enters a process whose start hangs in the system.
+// starting adds a process whose start hangs in the system.
 func starting(s *Session, id string) *Process {
 	params := startParams(id, "true")
 	command, err := launch.Check(params)
@@ -61,7 +61,7 @@ func TestCallsWhileStarting(t *testing.T) {
 		t.Errorf("second start: %v", err)
 	}
 	if !s.Terminate("p", true) {
-		t.Error("terminate of a starting process answers that it does not run")
+		t.Error("terminate reports that a starting process does not run")
 	}
 	child, err := s.launcher.Start(t.Context(), p.Command, p.Log)
 	if err != nil {
@@ -96,8 +96,8 @@ func TestRetryWaitsForTheFirstStart(t *testing.T) {
 	}()
 	select {
 	case <-got:
-		t.Fatal("answered before the first start was")
-	case <-time.After(20 * time.Millisecond): // may miss a defect, cannot invent one
+		t.Fatal("the retry was answered before the first start")
+	case <-time.After(20 * time.Millisecond): // too short a wait can miss a defect, but cannot report a false one
 	}
 	child, err := s.launcher.Start(t.Context(), p.Command, p.Log)
 	if err != nil {
@@ -189,7 +189,7 @@ func TestListedCommandLineIsBounded(t *testing.T) {
 	}
 }
 
-// What forgotten processes left running counts only as long as it runs.
+// Processes that forgotten commands left running count only as long as they run.
 func TestSurvivorsThatHaveEndedMakeRoom(t *testing.T) {
 	table := newTable(t, newSupervisor(t))
 	defer table.Close()
@@ -200,7 +200,7 @@ func TestSurvivorsThatHaveEndedMakeRoom(t *testing.T) {
 	}
 }
 
-// A session has not ended before a start that was cancelled has left nothing.
+// The end of a session waits until the processes of a cancelled start are gone.
 func TestEndWaitsForACancelledStart(t *testing.T) {
 	procs := newSupervisor(t)
 	s := open(t, newTable(t, procs), Wishes{}).Session
@@ -210,14 +210,14 @@ func TestEndWaitsForACancelledStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Whoever holds the output makes the kill take a while.
+	// While this test holds the output open, the kill takes a while.
 	output, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/1", child.Pid()), os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer output.Close()
 	s.Terminate("p", true)
-	ended := make(chan struct{}) // the log has, and the kill is next
+	ended := make(chan struct{}) // closed when the log has ended; the kill is next
 	tell := sync.OnceFunc(func() { close(ended) })
 	p.Log.OnAppend(func(bool) { tell() })
 	settled := make(chan struct{})

@@ -15,17 +15,17 @@ import (
 
 // Sizes of answers to process/read.
 const (
-	// firstReadBytes bounds the first read of a process after a resume: the rest
-	// is pushed, and the reference client cannot take much in one piece.
+	// firstReadBytes limits the first read of a process after a resume: the rest is
+	// pushed, and the reference client cannot take much in one piece.
 	firstReadBytes = 64 << 10
 
-	// unboundedReadBytes bounds a read that names no limit.
+	// unboundedReadBytes limits a read without a limit of its own.
 	unboundedReadBytes = 1 << 20
 
-	// maxReadBytes bounds a read that names a larger limit.
+	// maxReadBytes limits a read with a larger limit of its own.
 	maxReadBytes = 16 << 20
 
-	// maxReadEntries bounds every read.
+	// maxReadEntries limits every read.
 	maxReadEntries = 8192
 )
 
@@ -36,11 +36,11 @@ type Read struct {
 	Wait    time.Duration
 
 	attachment *Attachment
-	bounded    bool // the client named a limit
+	bounded    bool // the client set a limit
 	limit      int
 }
 
-// A Page is what a Read has found.
+// A Page is the result of a Read.
 type Page struct {
 	Next     uint64
 	Exited   bool
@@ -56,7 +56,7 @@ func (a *Attachment) Read(p *wire.ReadParams) (*Read, error) {
 	}
 	r := &Read{Process: process, attachment: a, limit: unboundedReadBytes}
 	if p.AfterSeq != nil {
-		r.After = min(*p.AfterSeq, math.MaxUint64-1) // there is always a number behind it
+		r.After = min(*p.AfterSeq, math.MaxUint64-1) // so that After+1 does not overflow
 	}
 	if p.WaitMs != nil {
 		r.Wait = time.Duration(min(*p.WaitMs, uint64(maxWait.Milliseconds()))) * time.Millisecond
@@ -68,11 +68,11 @@ func (a *Attachment) Read(p *wire.ReadParams) (*Read, error) {
 	return r, nil
 }
 
-// maxWait keeps a wish to wait for ever within what a timer can count.
+// maxWait keeps the wait that a client asks for within the range of a timer.
 const maxWait = 365 * 24 * time.Hour
 
-// noteKnown takes the cursor of the client as its word that it has everything
-// before, and bounds the first read after a resume.
+// noteKnown concludes from the position of the read that the client has all events
+// before it. It also limits the first read after a resume.
 func (r *Read) noteKnown() {
 	a, p := r.attachment, r.Process
 	s := a.Session
@@ -89,26 +89,26 @@ func (r *Read) noteKnown() {
 	}
 }
 
-// MaxBytes is the most output that the answer will hold.
+// MaxBytes is the most output that the answer will contain.
 func (r *Read) MaxBytes() int { return max(r.limit, outlog.MaxEntry) }
 
-// Limit makes the answer hold at most n bytes of output, but one event at least.
+// Limit limits the answer to n bytes of output, but at least one event.
 func (r *Read) Limit(n int) { r.limit = min(r.limit, n) }
 
-// Small reports whether there are no more than the given number of events and
-// bytes to look at.
+// Small reports whether at most the given number of events and bytes has to be
+// read.
 func (r *Read) Small(events uint64, bytes int) bool {
 	haveEvents, haveBytes := r.Process.Log.Pending(r.After)
 	return haveEvents <= events && haveBytes <= bytes
 }
 
-// Ready reports whether there is something to answer with.
+// Ready reports whether the read can be answered now.
 func (r *Read) Ready() bool { return r.Wait == 0 || r.Process.Log.Ready(r.After) }
 
-// Await calls answer once: when there is something to answer with, when the
-// client's patience is over, or with an error when ctx is. hot says that this is
-// the moment of a small event and that answer may take a moment to deliver it;
-// otherwise locks may be held, and answer must return at once.
+// Await calls answer once: when the read can be answered, when the client's waiting
+// time is over, or with an error when ctx ends. hot says that a small event has
+// just arrived and that answer may take a moment to deliver it. Otherwise locks may
+// be held, and answer must return at once.
 func (r *Read) Await(ctx context.Context, answer func(hot bool, err error)) {
 	w := &waiter{answer: answer}
 	log := r.Process.Log
@@ -121,7 +121,7 @@ func (r *Read) Await(ctx context.Context, answer func(hot bool, err error)) {
 	w.also(func() { detached() })
 	patience := time.AfterFunc(r.Wait, func() { w.end(false, nil) })
 	w.also(func() { patience.Stop() })
-	if log.Ready(r.After) { // since before it was followed
+	if log.Ready(r.After) { // an event may have arrived before the listener was registered
 		w.end(false, nil)
 	}
 }
@@ -132,10 +132,10 @@ type waiter struct {
 
 	mu    sync.Mutex
 	ended bool
-	stops []func() // what ends the waiting for the others
+	stops []func() // each ends the wait for one of the events
 }
 
-// also adds what is to be called at the end.
+// also adds a function that is called at the end.
 func (w *waiter) also(stop func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,12 +161,12 @@ func (w *waiter) end(hot bool, err error) {
 	w.answer(hot, err)
 }
 
-// forgotten is the answer to a read of a process that is gone meanwhile.
+// forgotten is the answer to a read of a process that was forgotten meanwhile.
 func (r *Read) forgotten() error { return fmt.Errorf("%w %s", ErrUnknownProcess, r.Process.ID) }
 
-// Collect shows the output to visit and returns what the answer says about the
-// process. An answer that leaves something out describes the process as it was
-// at its end.
+// Collect passes the output to visit and returns the description of the process for
+// the answer. If the answer does not contain all output, it describes the process
+// as of the end of the answer.
 func (r *Read) Collect(visit func(outlog.Entry)) (Page, error) {
 	var (
 		log    = r.Process.Log
@@ -194,7 +194,7 @@ func (r *Read) Collect(visit func(outlog.Entry)) (Page, error) {
 			cursor.Seek(log.Stats().First - 1)
 		case errors.Is(err, outlog.ErrEnded):
 			return Page{}, r.forgotten()
-		case errors.Is(err, outlog.ErrNone), errors.Is(err, io.EOF): // the end, for now or for ever
+		case errors.Is(err, outlog.ErrNone), errors.Is(err, io.EOF): // there is no entry yet, or no more
 			return r.page(cursor.Seq()+1, last, taken), nil
 		case err != nil:
 			return Page{}, err
@@ -203,8 +203,8 @@ func (r *Read) Collect(visit func(outlog.Entry)) (Page, error) {
 	return r.page(cursor.Seq(), last, taken), nil
 }
 
-// page describes the process before the event with number next, the first that
-// was not looked at.
+// page describes the process before the event with number next, which is the first
+// that was not read.
 func (r *Read) page(next, last uint64, taken int) Page {
 	state := r.Process.Log.StateAt(max(next, 1))
 	if r.bounded && taken > 0 {
@@ -215,9 +215,9 @@ func (r *Read) page(next, last uint64, taken int) Page {
 }
 
 // BeginPush reports whether this is the first answer about the process since a resume.
-// Then the peer is to queue the answer, and to push the events behind it. Paced: the
-// client cannot take much before it has processed the answer. A client that acknowledges
-// can: it asks for what it could not take.
+// Then the peer has to queue the answer and push the events after it. If paced, the
+// client can take only a limited amount before it has processed the answer. A client
+// that acknowledges needs no pacing: it reads again what it could not take.
 func (r *Read) BeginPush() (push, paced bool) {
 	a := r.attachment
 	s := a.Session

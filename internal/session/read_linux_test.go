@@ -11,8 +11,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Output that cannot be read any more is an error, not silence: who is told that there
-// is none asks for ever.
+// If output can no longer be read, a read returns an error. An empty answer would make
+// the client ask for ever.
 func TestSpoolThatCannotBeRead(t *testing.T) {
 	table := newTable(t, nil)
 	a := open(t, table, Wishes{})
@@ -33,7 +33,7 @@ func TestSpoolThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// truncateSpool takes away what is in the spool file of this test, which has no name.
+// truncateSpool empties the spool file of this test, which has no name.
 func truncateSpool(t *testing.T) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")

@@ -3,27 +3,28 @@ package session
 import "time"
 
 const (
-	// keepClosed is how long a process can still be read after its close was
-	// sent.
+	// keepClosed is how long a process can still be read after its close was sent.
 	keepClosed = 30 * time.Second
 
-	// confirmInterval is how often a peer that has been silent since then is
-	// looked at again: what was sent to it may be lost.
+	// confirmInterval is how often HeardSince is called again if the peer has been
+	// silent since the close was sent: the close may be lost.
 	confirmInterval = 5 * time.Second
 
 	// keepResumed is the least time that a client has to read a closed process
-	// after a resume: longer than it may be silent before it is pushed.
+	// after a resume. It is longer than resumeQuiet, after which the process is
+	// pushed.
 	keepResumed = 2 * resumeQuiet
 )
 
-// A retention holds the processes whose close was sent, in that order, until
-// they are to be forgotten. Its clock stands still while the session is
-// detached, and nothing is forgotten while the client has not been heard since:
-// one that is away loses nothing, whether we know that it is away or not.
+// A retention holds the processes whose close was sent, in that order, until they
+// are forgotten. Its clock stops while the session is detached. A process is
+// forgotten only if the client was heard since the close was sent. So a client that
+// has lost its connection loses nothing, whether the server has noticed that or
+// not.
 type retention struct {
 	waiting   []forgetEntry
-	pausedFor time.Duration // how long the clock has stood still so far
-	paused    time.Time     // since when it stands still; zero while it runs
+	pausedFor time.Duration // how long the clock was stopped so far
+	paused    time.Time     // since when the clock is stopped; zero while it runs
 	timer     *time.Timer
 }
 
@@ -78,8 +79,7 @@ func (s *Session) closeDelivered(p *Process) {
 	s.scheduleForgetLocked()
 }
 
-// scheduleForgetLocked sees to it that the first of the queue is forgotten in
-// time.
+// scheduleForgetLocked sets the timer for the first process of the queue.
 func (s *Session) scheduleForgetLocked() {
 	r := &s.retention
 	if s.ended || r.timer != nil || len(r.waiting) == 0 || !r.paused.IsZero() {
@@ -95,7 +95,7 @@ func (s *Session) forgetDue() {
 	r.stop()
 	now := r.clock(time.Now())
 	for !s.ended && r.paused.IsZero() && len(r.waiting) > 0 && !r.waiting[0].at.After(now) {
-		if !s.holder.attachment.peer.HeardSince(r.waiting[0].sent) { // it is attached: the clock runs
+		if !s.holder.attachment.peer.HeardSince(r.waiting[0].sent) { // a peer is attached, because the clock runs
 			r.waiting[0].at = now.Add(confirmInterval)
 			break
 		}
@@ -105,8 +105,8 @@ func (s *Session) forgetDue() {
 	s.scheduleForgetLocked()
 }
 
-// forgetLocked removes a closed process. What it left running goes on until the
-// session ends.
+// forgetLocked removes a closed process. Processes that it left running continue
+// until the session ends.
 func (s *Session) forgetLocked(p *Process) {
 	delete(s.processes.byID, p.ID)
 	p.Log.End()

@@ -25,21 +25,21 @@ type Session struct {
 	launcher *launch.Launcher
 	ctx      context.Context // ends with the session
 	cancel   context.CancelCauseFunc
-	gone     chan struct{} // closed when nothing is left of it
+	gone     chan struct{} // closed when everything of the session has ended
 
-	mu        sync.Mutex // guards the fields below, and what a Process says that it guards
+	mu        sync.Mutex // guards the fields below, and the fields of Process that say so
 	holder    holder
 	processes processes
 	retention retention
 	ended     bool
 }
 
-// An Identity is what a session is known by.
+// An Identity has the names of a session.
 type Identity struct {
 	ID        string // secret: a client that knows it can resume the session
 	Public    string // shown in lists
 	Client    string // the client's name
-	Label     string // what the client calls the session; may be empty
+	Label     string // chosen by the client for lists; may be empty
 	CreatedAt time.Time
 }
 
@@ -49,12 +49,12 @@ func (s *Session) TTL() time.Duration { return s.holder.ttl }
 // Context ends with the session.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Files returns what serves file requests in the given sandbox.
+// Files returns the file operations in the given sandbox.
 func (s *Session) Files(ctx context.Context, sandbox *wire.Sandbox) (files.Files, error) {
 	return s.files.Files(ctx, sandbox)
 }
 
-// expire ends the session unless a client has come back in the last moment.
+// expire ends the session, unless a client has resumed it at the last moment.
 func (s *Session) expire() {
 	s.mu.Lock()
 	if !s.holder.expired(time.Now()) {
@@ -65,15 +65,15 @@ func (s *Session) expire() {
 	s.endAndUnlock()
 }
 
-// End kills all that the session has started and forgets it. It returns when
-// nothing is left.
+// End kills everything that the session has started and removes the session. It
+// returns when nothing is left.
 func (s *Session) End() {
 	s.mu.Lock()
 	s.endAndUnlock()
 }
 
-// EndSelf is End at the wish of the session's own client: answer tells it that nothing
-// is left, before it loses its connection.
+// EndSelf is End at the request of the session's own client: answer tells the client
+// that nothing is left, before its connection ends.
 func (a *Attachment) EndSelf(answer func()) {
 	s := a.Session
 	s.mu.Lock()
@@ -116,7 +116,7 @@ func (s *Session) endAndUnlock() {
 	close(s.gone)
 }
 
-// release gives back what a session has besides its processes.
+// release frees the resources of a session other than its processes.
 func (s *Session) release() error {
 	s.launcher.Close()
 	s.files.Close()

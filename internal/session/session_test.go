@@ -13,7 +13,7 @@ func TestDetachedSessionExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(t, nil)
 		a := open(t, table, Wishes{TTL: time.Minute})
-		for range 3 { // each detach starts afresh
+		for range 3 { // each detach restarts the time to live
 			a.Detach()
 			time.Sleep(time.Minute - time.Nanosecond)
 			a, _ = resume(t, table, a.Session)
@@ -30,7 +30,7 @@ func TestDetachedSessionExpires(t *testing.T) {
 	})
 }
 
-// The clock decides, not the timer, which may be late.
+// The clock decides whether a session has expired: its timer may be late.
 func TestExpiryIsAuthoritativeAtTheResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(t, nil)
@@ -65,7 +65,7 @@ func TestResumeOfALivingPeerIsRefused(t *testing.T) {
 			t.Errorf("resume: %v", err)
 		}
 		if a.Context().Err() != nil {
-			t.Error("the attached peer was disturbed")
+			t.Error("the attached peer was evicted or detached")
 		}
 	})
 }
@@ -85,7 +85,7 @@ func TestTakeoverTakesHalfASecond(t *testing.T) {
 		if !errors.Is(old.evicted, ErrResumed) || a.Context().Err() == nil {
 			t.Errorf("the old peer was not evicted: %v", old.evicted)
 		}
-		a.Detach() // too late to mean anything
+		a.Detach() // after it has lost the session: has no effect
 		if b.Context().Err() != nil || !a.Session.info().Attached {
 			t.Error("the old peer's end detached the new one")
 		}
@@ -102,7 +102,7 @@ func TestQuietClientIsPushedWhatItDoesNotAskFor(t *testing.T) {
 			p := adopt(s, id, child)
 			for range 3 {
 				p.Log.Append(outlog.Stdout, []byte("x"))
-				p.Log.Cursor(p.Log.State().Next - 2).Next(func(outlog.Entry) {}) // each is an entry of its own
+				p.Log.Cursor(p.Log.State().Next - 2).Next(func(outlog.Entry) {}) // reading makes each an entry of its own
 			}
 		}
 		s.Ack("acked", 2)
@@ -130,14 +130,15 @@ func TestQuietClientIsPushedWhatItDoesNotAskFor(t *testing.T) {
 		if len(peer.pushes) > 0 {
 			t.Errorf("pushed twice: %+v", <-peer.pushes)
 		}
-		if peer.locked { // a slow connection would hold up the whole session
+		if peer.locked { // a slow connection would block the whole session
 			t.Error("the peer was called with the session's lock held")
 		}
 		b.Detach()
 	})
 }
 
-// What was sent and had to go cannot be pushed again: the rest is.
+// Events that were sent and then dropped from the log cannot be pushed again.
+// Pushing begins with the oldest event that is kept.
 func TestCatchUpBeginsWithWhatIsKept(t *testing.T) {
 	child := finished(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -151,7 +152,7 @@ func TestCatchUpBeginsWithWhatIsKept(t *testing.T) {
 		p.Log.Sent(100)
 		first := p.Log.Stats().First
 		if first == 1 {
-			t.Fatal("nothing was forgotten")
+			t.Fatal("no event was dropped")
 		}
 		a.Detach()
 		b, peer := resume(t, table, a.Session)
@@ -164,8 +165,7 @@ func TestCatchUpBeginsWithWhatIsKept(t *testing.T) {
 	})
 }
 
-// A start that ends under the session after the quiet time is over is pushed
-// like everything else.
+// A process whose start succeeds after resumeQuiet is pushed like the others.
 func TestLateStartIsPushedAfterAQuietTime(t *testing.T) {
 	child := finished(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -219,7 +219,7 @@ func TestClosedProcessIsForgotten(t *testing.T) {
 	})
 }
 
-// The retention begins with the close: a process that has exited, and whose output is
+// Retention begins with the close: a process that has exited, and whose output is
 // still open, can be read for as long as its session lives.
 func TestExitedOpenProcessOutlivesTheRetention(t *testing.T) {
 	child := finished(t)
@@ -253,8 +253,8 @@ func TestExitedOpenProcessOutlivesTheRetention(t *testing.T) {
 	})
 }
 
-// A close that was sent to a peer that is gone, though nobody knows it yet, may
-// never have arrived: the client that takes over can still read it.
+// A close that was sent to a peer that is gone unnoticed may not have arrived: the
+// client that takes over can still read it.
 func TestClosedProcessOfASilentClientIsKept(t *testing.T) {
 	child := finished(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -280,7 +280,7 @@ func TestClosedProcessOfASilentClientIsKept(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if _, err := a.Session.Find("p"); !errors.Is(err, ErrUnknownProcess) {
-			t.Errorf("a client that is there still finds it: %v", err)
+			t.Errorf("the process was not forgotten though its client is alive: %v", err)
 		}
 		b.Detach()
 	})
@@ -326,12 +326,12 @@ func TestTerminateOfASeenEndMakesItKnown(t *testing.T) {
 	p.Log.Close()
 	a.Session.Terminate("p", true)
 	if p.known != 0 {
-		t.Error("an end that was not sent is known")
+		t.Error("an end that was not sent counts as known")
 	}
 	p.Log.Sent(2)
 	a.Session.Terminate("p", false)
 	if p.known != 0 {
-		t.Error("a stranger's terminate makes an end known")
+		t.Error("terminate by another client makes an end known")
 	}
 	a.Session.Terminate("p", true)
 	if p.known != 2 {
@@ -340,8 +340,8 @@ func TestTerminateOfASeenEndMakesItKnown(t *testing.T) {
 	table.Close()
 }
 
-// What goes on where a client that came back has read is pushed at a limited pace, unless the client
-// acknowledges. What was started meanwhile is not.
+// Events after the first read of a resumed client are pushed at a limited pace, unless the client
+// acknowledges. Events of processes that it has started since are not limited.
 func TestPushAfterResumeIsPaced(t *testing.T) {
 	table := newTable(t, nil)
 	defer table.Close()
@@ -354,13 +354,13 @@ func TestPushAfterResumeIsPaced(t *testing.T) {
 		}
 		startAnswered(a, adopt(a.Session, "p", child))
 		if f := <-peer.pushes; f.paced {
-			t.Errorf("acks %v: a new client is spared", acks)
+			t.Errorf("acks %v: pushes to a new client are paced", acks)
 		}
 		a.Detach()
 		b, peer := resume(t, table, a.Session)
 		read(t, b, "p", 0)
 		if f := <-peer.pushes; f.paced == acks {
-			t.Errorf("acks %v: who came back is spared: %v", acks, f.paced)
+			t.Errorf("acks %v: paced after a resume: %v", acks, f.paced)
 		}
 		startAnswered(b, adopt(b.Session, "new", child))
 		if f := <-peer.pushes; f.id != "new" || f.paced {

@@ -10,27 +10,28 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// processes are those of a session. The session's lock guards them.
+// processes are the processes of a session. The session's lock guards them.
 type processes struct {
 	byID      map[string]*Process
-	survivors []*proc.Process // of forgotten processes: what they left running
+	survivors []*proc.Process // processes that forgotten commands left running
 	observers int             // of all processes together
 }
 
-// full reports whether there can be no more processes.
+// full reports whether no more processes can be added.
 func (p *processes) full() bool {
 	if len(p.byID)+len(p.survivors) >= MaxProcesses {
-		p.keep() // some survivors may have ended since
+		p.keep() // removes survivors that have ended
 	}
 	return len(p.byID)+len(p.survivors) >= MaxProcesses
 }
 
-// keep adds to the survivors, and forgets those that have ended.
+// keep adds survivors, and removes those that have ended.
 func (p *processes) keep(more ...*proc.Process) {
 	p.survivors = slices.DeleteFunc(append(p.survivors, more...), func(c *proc.Process) bool { return !c.Leftovers() })
 }
 
-// keepSurvivor kills what a shell has left running when the session ends.
+// keepSurvivor lets a process that a command has left running live until the
+// session ends.
 func (s *Session) keepSurvivor(c *proc.Process) {
 	s.mu.Lock()
 	ended := s.ended
@@ -61,7 +62,7 @@ func (s *Session) StartProcess(p *wire.StartParams) (*Process, error) {
 	return process, s.settle(process, child, err)
 }
 
-// newProcess returns a process that is to be started.
+// newProcess returns a process that is not started yet.
 func (s *Session) newProcess(params *wire.StartParams) *Process {
 	p := &Process{ID: params.ProcessID, session: s, params: params, started: make(chan struct{})}
 	output := s.table.config.Output
@@ -70,13 +71,13 @@ func (s *Session) newProcess(params *wire.StartParams) *Process {
 	return p
 }
 
-// keepNewest lets a log forget what was never sent. It ends with the log.
+// keepNewest lets a log forget output that was never sent. It ends with the log.
 func keepNewest(log *outlog.Log) {
 	log.OnAppend(func(bool) { log.Release(log.State().Next - 1) })
 }
 
-// reserve enters a process that is about to start. A retry of an earlier start
-// returns that process instead, when it has started.
+// reserve adds a process that is about to start. If it is a retry of an earlier
+// start, reserve waits for that start and returns its process.
 func (s *Session) reserve(p *Process) (*Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,8 +103,8 @@ func (s *Session) reserve(p *Process) (*Process, error) {
 	return earlier, earlier.startErr
 }
 
-// settle records how a start went. A process that was terminated meanwhile, or
-// whose session ended, is killed, and belongs to the session until it is gone.
+// settle records the result of a start. If the process was terminated meanwhile, or
+// its session ended, it is killed, and it belongs to the session until it is gone.
 func (s *Session) settle(p *Process, child *proc.Process, err error) error {
 	s.mu.Lock()
 	if err == nil && (p.cancelled || s.ended) {
@@ -127,9 +128,9 @@ func (s *Session) settle(p *Process, child *proc.Process, err error) error {
 	return err
 }
 
-// end kills a process, whatever it is doing, when its session ends.
+// end kills a process in any state when its session ends.
 func (p *Process) end() {
-	<-p.started // a start that is under way finds the session ended
+	<-p.started // a start that is still running will see that the session has ended
 	p.Log.End()
 	if p.child != nil {
 		p.child.Kill()

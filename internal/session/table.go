@@ -19,7 +19,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Config is what sessions are made of.
+// Config configures the sessions of a server.
 type Config struct {
 	TTL     time.Duration // how long a detached session lives
 	MaxTTL  time.Duration // the most that a client may ask for
@@ -50,11 +50,11 @@ func NewTable(c Config) *Table {
 	return t
 }
 
-// Wishes are what a client may ask for when it opens a session.
+// Wishes are the options that a client may choose when it opens a session.
 type Wishes struct {
 	Client string        // its name
-	Label  string        // what it calls the session, in lists
-	TTL    time.Duration // 0: the server's
+	Label  string        // the client's name for the session, shown in lists
+	TTL    time.Duration // 0: the server's default
 	Acks   bool          // output is kept until the client acknowledges it
 }
 
@@ -90,7 +90,7 @@ func (t *Table) Open(w Wishes, peer Peer) (*Attachment, error) {
 // uploadIdle is how long an upload waits for its next block.
 const uploadIdle = time.Hour
 
-// grant decides how long a detached session lives.
+// grant returns how long a detached session lives.
 func (t *Table) grant(wish time.Duration) time.Duration {
 	if wish <= 0 {
 		return t.config.TTL
@@ -170,8 +170,8 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// newPublicID returns a short random name. It is independent of the session's
-// id: who knows it cannot resume the session.
+// newPublicID returns a short random name. It is independent of the session's id: a
+// client that knows only the name cannot resume the session.
 func newPublicID() string {
 	var b [6]byte
 	rand.Read(b[:])

@@ -8,54 +8,55 @@ import (
 	"sync"
 )
 
-// rememberedWrites is how many ids of a process are kept, of writes and of what
-// else is done once.
+// rememberedWrites is how many ids of writes and other actions are kept per
+// process.
 const rememberedWrites = 4096
 
 const (
-	// maxPendingWrites bounds the bytes of writes that wait for the process to read:
-	// they stay when the connection that sent them is gone. One of the largest size
-	// always fits.
+	// maxPendingWrites limits the bytes of writes that wait for the process to read:
+	// they stay when the connection that sent them has ended. One write of the
+	// largest size always fits.
 	maxPendingWrites = 64 << 20
 
-	// pendingWriteCost is what such a write costs besides its bytes.
+	// pendingWriteCost is the cost of a pending write besides its bytes.
 	pendingWriteCost = 1 << 10
 
-	// maxRepeats is how many repeats of one may wait with it. Those of connections
-	// that are gone are among them: one more pushes out the oldest.
+	// maxRepeats is how many repeats of one write may wait with it. Some may be
+	// from connections that have ended: one more repeat removes the oldest.
 	maxRepeats = 16
 )
 
-// writes makes each write of a process happen once, and all else that has an id.
+// writes makes each write and each other action with an id take effect once.
 //
-// The newest ids are remembered with a digest of their bytes. A client that
-// numbers its writes 1, 2, 3, … is protected for ever: whatever is not above
-// its last number was written before.
+// The newest ids are remembered with a digest of their bytes. For a client that
+// numbers its writes 1, 2, 3, … repeats are recognised for ever: a number that is
+// not above the last one was written before.
 type writes struct {
 	mu    sync.Mutex
 	byID  map[writeKey]*write
 	order []writeKey // of byID, oldest first
-	bytes int        // of the writes that are not settled, with what they cost besides
+	bytes int        // cost of the writes that have not finished
 
 	counting bool   // all ids so far were 1, 2, 3, …
-	last     uint64 // the newest of them
+	last     uint64 // the newest of these numbers
 }
 
-// A writeKey is an id. Writes and other actions do not get into each other's way.
+// A writeKey identifies a write or another action. Ids of writes and of other
+// actions are independent.
 type writeKey struct {
 	id     string // shortened
 	action bool
 }
 
-// A write was accepted, or is about to be. So was another action.
+// A write is a write or another action that was accepted, or is about to be.
 type write struct {
 	digest  [sha256.Size]byte
 	settled bool
-	waiting []func(error) // repeats that want to know how it ends
+	waiting []func(error) // repeats that wait for its outcome
 }
 
-// do passes data to send unless that was done for the same id before. done
-// learns how it went. A failed write is forgotten and may be tried again.
+// do passes data to send, unless that was done for the same id before. done gets
+// the outcome. A failed write is forgotten and may be tried again.
 func (w *writes) do(id string, data []byte, send func([]byte, func(error)), done func(error)) {
 	key, digest := writeKey{id: shorten(id)}, sha256.Sum256(data)
 	w.mu.Lock()
@@ -80,9 +81,10 @@ func (w *writes) do(id string, data []byte, send func([]byte, func(error)), done
 	send(data, func(err error) { w.settle(key, this, cost, err, done) })
 }
 
-// once acts unless that was done for the same id before. what names the action:
-// an id that stands for another one is refused. A failed one is forgotten and may
-// be tried again. A repeat waits for the first, which must not take long.
+// once runs act, unless that was done for the same id before. what names the
+// action: if the id was used for another action, it is refused. A failed action is
+// forgotten and may be tried again. A repeat waits for the first call, which must
+// not take long.
 func (w *writes) once(id, what string, act func() error) error {
 	key, digest := writeKey{shorten(id), true}, sha256.Sum256([]byte(what))
 	result := make(chan error, 1)
@@ -96,8 +98,8 @@ func (w *writes) once(id, what string, act func() error) error {
 	return <-result
 }
 
-// repeatedLocked reports whether key, the short form of id, is known, and then
-// unlocks and sees to it that done is told.
+// repeatedLocked reports whether key, the short form of id, is known. If so, it
+// unlocks and arranges that done is called.
 func (w *writes) repeatedLocked(key writeKey, id string, digest [sha256.Size]byte, done func(error)) bool {
 	earlier := w.byID[key]
 	switch {
@@ -137,7 +139,7 @@ func (w *writes) beginLocked(key writeKey, digest [sha256.Size]byte) *write {
 	return this
 }
 
-// settle records how it went and tells all who want to know.
+// settle records the outcome and reports it to all that wait for it.
 func (w *writes) settle(key writeKey, this *write, cost int, err error, done func(error)) {
 	w.mu.Lock()
 	w.bytes -= cost
@@ -180,11 +182,11 @@ func (w *writes) countLocked(id string) {
 	if w.counting {
 		w.last = n
 	} else {
-		w.last = max(w.last, 1) // it will not begin to count later
+		w.last = max(w.last, 1) // later numbers do not count
 	}
 }
 
-// shorten keeps ids that a client chose without measure from filling the memory.
+// shorten limits the memory that long ids take.
 func shorten(id string) string {
 	if len(id) <= sha256.Size {
 		return id
@@ -193,7 +195,7 @@ func shorten(id string) string {
 	return string(digest[:])
 }
 
-// counter is the number that id is the plain decimal text of.
+// counter returns the number whose plain decimal text is id.
 func counter(id string) (n uint64, ok bool) {
 	n, err := strconv.ParseUint(id, 10, 64)
 	return n, err == nil && strconv.FormatUint(n, 10) == id

@@ -10,7 +10,7 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 )
 
-// A pipe collects what is written; held back, it does not tell.
+// A pipe collects written bytes. While held, it does not report them as written.
 type pipe struct {
 	text  strings.Builder
 	hold  bool
@@ -33,7 +33,7 @@ func (p *pipe) send(data []byte, done func(error)) {
 func (p *pipe) try(w *writes, id, text string) (err error, ok bool) {
 	w.do(id, []byte(text), p.send, func(e error) {
 		if ok {
-			panic("told twice")
+			panic("the outcome was reported twice")
 		}
 		err, ok = e, true
 	})
@@ -80,7 +80,7 @@ func TestRepeatOfAWaitingWriteLearnsHowItEnds(t *testing.T) {
 			t.Errorf("other bytes while waiting: %v, %v", err, ok)
 		}
 		if told != 0 {
-			t.Error("told before it was known")
+			t.Error("the outcome was reported before it was known")
 		}
 		p.held[0](want)
 		if told != 2 || p.text.String() != "x" {
@@ -101,7 +101,7 @@ func TestFailedWriteMayBeTriedAgain(t *testing.T) {
 	}
 }
 
-// Actions share the memory of writes, and nothing else with them.
+// Actions share the memory of writes, but not their ids.
 func TestActionsHappenOnce(t *testing.T) {
 	var w writes
 	var p pipe
@@ -131,13 +131,13 @@ func TestActionsHappenOnce(t *testing.T) {
 	if len(w.byID) > rememberedWrites {
 		t.Errorf("%d ids are remembered", len(w.byID))
 	}
-	p.try(&w, "1", "x") // pushed out by the actions, but it was the first of a count
+	p.try(&w, "1", "x") // its id was removed by the actions, but it was the first of a count
 	if p.text.String() != "x" {
 		t.Errorf("wrote %q", &p.text)
 	}
 }
 
-// An action may be what lets a write that waits go on.
+// An action may be what lets a pending write finish.
 func TestActionSettlesAWrite(t *testing.T) {
 	var w writes
 	p := pipe{hold: true}
@@ -200,7 +200,7 @@ func TestOtherClientsAreProtectedForManyWrites(t *testing.T) {
 		if p.text.Len() != rememberedWrites {
 			t.Errorf("%s: %d writes", first, p.text.Len())
 		}
-		p.try(&w, "new", "x") // pushes out the first
+		p.try(&w, "new", "x") // removes the first
 		p.try(&w, first, "x")
 		if p.text.Len() != rememberedWrites+2 {
 			t.Errorf("%s: a number that was never counted is taken for a repeat", first)
@@ -208,7 +208,7 @@ func TestOtherClientsAreProtectedForManyWrites(t *testing.T) {
 	}
 }
 
-// Small writes that wait cost more than their bytes.
+// Small pending writes cost more than their bytes.
 func TestWaitingWritesAreBounded(t *testing.T) {
 	var w writes
 	p := pipe{hold: true}
@@ -233,14 +233,15 @@ func TestWaitingWritesAreBounded(t *testing.T) {
 	}
 }
 
-// A client that comes back again and again asks each time; the newest learns how it ends.
+// A client that reconnects again and again repeats its write each time; the newest repeat
+// gets the outcome.
 func TestRepeatsOfAWaitingWriteAreBounded(t *testing.T) {
 	var w writes
 	p := pipe{hold: true}
 	p.try(&w, "a", "x")
 	told := make([]error, 1000)
 	for i := range told {
-		told[i] = errors.New("not told")
+		told[i] = errors.New("no outcome")
 		w.do("a", []byte("x"), p.send, func(err error) { told[i] = err })
 	}
 	if n := len(w.byID[writeKey{id: "a"}].waiting); n > 100 {
