@@ -67,7 +67,7 @@ func (c *conn) attach(p *wire.InitializeParams) (*session.Attachment, error) {
 	if p.ResumeSessionID != nil {
 		return c.server.sessions.Resume(c.rpc.Context(), *p.ResumeSessionID, c)
 	}
-	w := session.Wishes{Client: p.ClientName}
+	w := session.Options{Client: p.ClientName}
 	if t := p.Tether; t != nil {
 		if t.TTLMs != nil {
 			w.TTL = time.Duration(min(*t.TTLMs, uint64(c.server.config.SessionTTLMax.Milliseconds()))) * time.Millisecond

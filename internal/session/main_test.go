@@ -89,7 +89,7 @@ func (p *fakePeer) Tell(string, any) {}
 
 func (p *fakePeer) Evict(why error) { p.evicted = why }
 
-func open(t *testing.T, table *Table, w Wishes) *Attachment {
+func open(t *testing.T, table *Table, w Options) *Attachment {
 	t.Helper()
 	a, err := table.Open(w, newPeer())
 	if err != nil {

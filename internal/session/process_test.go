@@ -43,7 +43,7 @@ func starting(s *Session, id string) *Process {
 func TestCallsWhileStarting(t *testing.T) {
 	table := newTable(t, newSupervisor(t))
 	defer table.Close()
-	a := open(t, table, Wishes{})
+	a := open(t, table, Options{})
 	s := a.Session
 	p := starting(s, "p")
 	if _, err := a.Read(&wire.ReadParams{ProcessID: "p"}); !errors.Is(err, ErrProcessStarting) || err.Error() != "process id p is starting" {
@@ -81,7 +81,7 @@ func TestCallsWhileStarting(t *testing.T) {
 func TestRetryWaitsForTheFirstStart(t *testing.T) {
 	table := newTable(t, newSupervisor(t))
 	defer table.Close()
-	s := open(t, table, Wishes{}).Session
+	s := open(t, table, Options{}).Session
 	p := starting(s, "p")
 	again := startParams("p", "true")
 	yes := true
@@ -113,7 +113,7 @@ func TestRetryWaitsForTheFirstStart(t *testing.T) {
 
 func TestEndKillsEverythingAndWaits(t *testing.T) {
 	table := newTable(t, newSupervisor(t))
-	s := open(t, table, Wishes{}).Session
+	s := open(t, table, Options{}).Session
 	marks := t.TempDir()
 	var pids []int
 	for i := range 5 {
@@ -147,7 +147,7 @@ func TestEndKillsEverythingAndWaits(t *testing.T) {
 
 func TestProcessesPerSessionAreLimited(t *testing.T) {
 	table := newTable(t, newSupervisor(t))
-	s := open(t, table, Wishes{}).Session
+	s := open(t, table, Options{}).Session
 	child := finished(t)
 	for i := range MaxProcesses {
 		adopt(s, fmt.Sprint(i), child)
@@ -161,13 +161,13 @@ func TestProcessesPerSessionAreLimited(t *testing.T) {
 func TestSessionsAreLimited(t *testing.T) {
 	table := newTable(t, nil)
 	for range MaxSessions {
-		open(t, table, Wishes{})
+		open(t, table, Options{})
 	}
-	if _, err := table.Open(Wishes{}, newPeer()); !errors.Is(err, ErrLimit) || err.Error() != "limit reached: 10000 sessions" {
+	if _, err := table.Open(Options{}, newPeer()); !errors.Is(err, ErrLimit) || err.Error() != "limit reached: 10000 sessions" {
 		t.Errorf("open: %v", err)
 	}
 	table.Close()
-	if _, err := table.Open(Wishes{}, newPeer()); !errors.Is(err, ErrEnded) {
+	if _, err := table.Open(Options{}, newPeer()); !errors.Is(err, ErrEnded) {
 		t.Errorf("open after the end: %v", err)
 	}
 	if n := len(table.All()); n != 0 {
@@ -193,7 +193,7 @@ func TestListedCommandLineIsBounded(t *testing.T) {
 func TestSurvivorsThatHaveEndedMakeRoom(t *testing.T) {
 	table := newTable(t, newSupervisor(t))
 	defer table.Close()
-	s := open(t, table, Wishes{}).Session
+	s := open(t, table, Options{}).Session
 	s.processes.survivors = slices.Repeat([]*proc.Process{finished(t)}, MaxProcesses)
 	if _, err := s.StartProcess(startParams("p", "true")); err != nil {
 		t.Error(err)
@@ -203,7 +203,7 @@ func TestSurvivorsThatHaveEndedMakeRoom(t *testing.T) {
 // The end of a session waits until the processes of a cancelled start are gone.
 func TestEndWaitsForACancelledStart(t *testing.T) {
 	procs := newSupervisor(t)
-	s := open(t, newTable(t, procs), Wishes{}).Session
+	s := open(t, newTable(t, procs), Options{}).Session
 	p := starting(s, "p")
 	p.params.Argv = []string{"sleep", "1000"}
 	child, err := s.launcher.Start(t.Context(), p.Command, p.Log)

@@ -15,7 +15,7 @@ import (
 // the client ask for ever.
 func TestSpoolThatCannotBeRead(t *testing.T) {
 	table := newTable(t, nil)
-	a := open(t, table, Wishes{})
+	a := open(t, table, Options{})
 	p := adopt(a.Session, "p", finished(t))
 	defer p.Log.End()
 	if err := p.Log.Append(outlog.Stdout, bytes.Repeat([]byte("x"), 4<<20)); err != nil {

@@ -12,7 +12,7 @@ import (
 func TestDetachedSessionExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(t, nil)
-		a := open(t, table, Wishes{TTL: time.Minute})
+		a := open(t, table, Options{TTL: time.Minute})
 		for range 3 { // each detach restarts the time to live
 			a.Detach()
 			time.Sleep(time.Minute - time.Nanosecond)
@@ -34,7 +34,7 @@ func TestDetachedSessionExpires(t *testing.T) {
 func TestExpiryIsAuthoritativeAtTheResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(t, nil)
-		a := open(t, table, Wishes{})
+		a := open(t, table, Options{})
 		a.Detach()
 		a.Session.mu.Lock()
 		a.Session.holder.expiry.Stop()
@@ -46,12 +46,12 @@ func TestExpiryIsAuthoritativeAtTheResume(t *testing.T) {
 	})
 }
 
-func TestWishedTimeToLiveIsCapped(t *testing.T) {
+func TestRequestedTimeToLiveIsCapped(t *testing.T) {
 	table := newTable(t, nil)
 	defer table.Close()
-	for wish, want := range map[time.Duration]time.Duration{0: time.Hour, time.Second: time.Second, 48 * time.Hour: 24 * time.Hour} {
-		if got := open(t, table, Wishes{TTL: wish}).Session.TTL(); got != want {
-			t.Errorf("a wish of %v was granted %v", wish, got)
+	for asked, want := range map[time.Duration]time.Duration{0: time.Hour, time.Second: time.Second, 48 * time.Hour: 24 * time.Hour} {
+		if got := open(t, table, Options{TTL: asked}).Session.TTL(); got != want {
+			t.Errorf("asked for %v, got %v", asked, got)
 		}
 	}
 }
@@ -60,7 +60,7 @@ func TestResumeOfALivingPeerIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(t, nil)
 		defer table.Close()
-		a := open(t, table, Wishes{})
+		a := open(t, table, Options{})
 		if _, err := table.Resume(t.Context(), a.Session.ID, newPeer()); !errors.Is(err, ErrAttached) {
 			t.Errorf("resume: %v", err)
 		}
@@ -74,7 +74,7 @@ func TestTakeoverTakesHalfASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(t, nil)
 		defer table.Close()
-		a := open(t, table, Wishes{})
+		a := open(t, table, Options{})
 		old := a.peer.(*fakePeer)
 		old.alive = false
 		begun := time.Now()
@@ -92,11 +92,11 @@ func TestTakeoverTakesHalfASecond(t *testing.T) {
 	})
 }
 
-func TestQuietClientIsPushedWhatItDoesNotAskFor(t *testing.T) {
+func TestQuietClientIsPushedUnreadProcesses(t *testing.T) {
 	child := finished(t)
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(t, nil)
-		a := open(t, table, Wishes{})
+		a := open(t, table, Options{})
 		s := a.Session
 		for _, id := range []string{"read", "acked", "unknown"} {
 			p := adopt(s, id, child)
@@ -143,7 +143,7 @@ func TestCatchUpBeginsWithWhatIsKept(t *testing.T) {
 	child := finished(t)
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(t, nil)
-		a := open(t, table, Wishes{})
+		a := open(t, table, Options{})
 		p := adopt(a.Session, "p", child)
 		p.Log = outlog.New(table.config.Pool, outlog.Config{Retain: 1})
 		for range 100 {
@@ -170,7 +170,7 @@ func TestLateStartIsPushedAfterAQuietTime(t *testing.T) {
 	child := finished(t)
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(t, nil)
-		a := open(t, table, Wishes{})
+		a := open(t, table, Options{})
 		a.Detach()
 		b, peer := resume(t, table, a.Session)
 		b.Initialized()
@@ -188,7 +188,7 @@ func TestClosedProcessIsForgotten(t *testing.T) {
 	child := finished(t)
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(t, nil)
-		a := open(t, table, Wishes{})
+		a := open(t, table, Options{})
 		s := a.Session
 		p := adopt(s, "p", child)
 		p.Log.Exit(0)
@@ -225,7 +225,7 @@ func TestExitedOpenProcessOutlivesTheRetention(t *testing.T) {
 	child := finished(t)
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(t, nil)
-		a := open(t, table, Wishes{})
+		a := open(t, table, Options{})
 		p := adopt(a.Session, "p", child)
 		p.Log.Append(outlog.Stdout, []byte("x"))
 		p.Log.Exit(3)
@@ -260,7 +260,7 @@ func TestClosedProcessOfASilentClientIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(t, nil)
 		lost := &fakePeer{silent: true}
-		a, err := table.Open(Wishes{}, lost)
+		a, err := table.Open(Options{}, lost)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -286,11 +286,11 @@ func TestClosedProcessOfASilentClientIsKept(t *testing.T) {
 	})
 }
 
-func TestAcknowledgingClientKeepsAClosedProcessUntilItSaysSo(t *testing.T) {
+func TestAcknowledgingClientKeepsAClosedProcessUntilItAcknowledges(t *testing.T) {
 	child := finished(t)
 	synctest.Test(t, func(t *testing.T) {
 		table := newTable(t, nil)
-		a := open(t, table, Wishes{Acks: true})
+		a := open(t, table, Options{Acks: true})
 		s := a.Session
 		p := adopt(s, "p", child)
 		p.Log.Append(outlog.Stdout, []byte("x"))
@@ -320,7 +320,7 @@ func TestAcknowledgingClientKeepsAClosedProcessUntilItSaysSo(t *testing.T) {
 
 func TestTerminateOfASeenEndMakesItKnown(t *testing.T) {
 	table := newTable(t, nil)
-	a := open(t, table, Wishes{})
+	a := open(t, table, Options{})
 	p := adopt(a.Session, "p", finished(t))
 	p.Log.Exit(0)
 	p.Log.Close()
@@ -348,7 +348,7 @@ func TestPushAfterResumeIsPaced(t *testing.T) {
 	child := finished(t)
 	for _, acks := range []bool{false, true} {
 		peer := newPeer()
-		a, err := table.Open(Wishes{Acks: acks}, peer)
+		a, err := table.Open(Options{Acks: acks}, peer)
 		if err != nil {
 			t.Fatal(err)
 		}

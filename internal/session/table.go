@@ -50,8 +50,8 @@ func NewTable(c Config) *Table {
 	return t
 }
 
-// Wishes are the options that a client may choose when it opens a session.
-type Wishes struct {
+// Options are the options that a client may choose when it opens a session.
+type Options struct {
 	Client string        // its name
 	Label  string        // the client's name for the session, shown in lists
 	TTL    time.Duration // 0: the server's default
@@ -59,7 +59,7 @@ type Wishes struct {
 }
 
 // Open begins a session with peer attached.
-func (t *Table) Open(w Wishes, peer Peer) (*Attachment, error) {
+func (t *Table) Open(w Options, peer Peer) (*Attachment, error) {
 	s := &Session{
 		Identity: Identity{ID: newUUID(), Public: newPublicID(), Client: w.Client, Label: w.Label, CreatedAt: time.Now()},
 		table:    t, acks: w.Acks, log: t.config.Log, gone: make(chan struct{}),
@@ -91,11 +91,11 @@ func (t *Table) Open(w Wishes, peer Peer) (*Attachment, error) {
 const uploadIdle = time.Hour
 
 // grant returns how long a detached session lives.
-func (t *Table) grant(wish time.Duration) time.Duration {
-	if wish <= 0 {
+func (t *Table) grant(asked time.Duration) time.Duration {
+	if asked <= 0 {
 		return t.config.TTL
 	}
-	return min(wish, t.config.MaxTTL)
+	return min(asked, t.config.MaxTTL)
 }
 
 // ByPublicID finds a session by the id that lists show.
