@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// readNew visits all entries that a cursor has not seen and reports them.
+// readNew visits and reports all entries that a cursor has not seen.
 func readNew(b *testing.B, c *Cursor, visit func(Entry)) {
 	for {
 		err := c.Next(visit)
@@ -19,8 +19,8 @@ func readNew(b *testing.B, c *Cursor, visit func(Entry)) {
 	}
 }
 
-// BenchmarkAppend64K is a busy process whose client keeps up: every segment goes
-// to the spool and leaves it when Retain is reached.
+// BenchmarkAppend64K is a busy process whose client keeps up: every segment goes to
+// the spool and is dropped when Retain is reached.
 func BenchmarkAppend64K(b *testing.B) { benchmarkAppend(b, MaxEntry) }
 
 // BenchmarkAppendSmall is a process that prints short lines.
@@ -36,7 +36,7 @@ func benchmarkAppend(b *testing.B, size int) {
 		}
 		readNew(b, c, visit)
 	}
-	for range 16 << 20 / (size + EntryOverhead) { // until nothing grows any more
+	for range 16 << 20 / (size + EntryOverhead) { // until the log has its final size
 		step()
 	}
 	b.SetBytes(int64(size))
@@ -46,7 +46,7 @@ func benchmarkAppend(b *testing.B, size int) {
 	}
 }
 
-// BenchmarkCatchUp is a client that comes back to 64 MiB in the spool.
+// BenchmarkCatchUp is a client that reads 64 MiB from the spool after a resume.
 func BenchmarkCatchUp(b *testing.B) {
 	for _, size := range []struct {
 		name  string
@@ -56,7 +56,7 @@ func BenchmarkCatchUp(b *testing.B) {
 			const total = 64 << 20
 			l := New(NewPool(b.TempDir(), ample), Config{Retain: ample})
 			defer l.End()
-			last := l.Cursor(0) // reads each entry, or short ones would be joined
+			last := l.Cursor(0) // reads each entry, because unread short ones would be joined
 			for range total / size.bytes {
 				if err := l.Append(Stdout, noise[:size.bytes]); err != nil {
 					b.Fatal(err)

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// The time of the newest entry has the monotonic clock: how long a process has been silent
-// does not change when the wall clock is set.
+// The time of the newest entry includes the monotonic clock: how long a process has been
+// silent does not change when the wall clock is set.
 func TestSilenceIsMonotonic(t *testing.T) {
 	t.Parallel()
 	l := New(NewPool(t.TempDir(), 1<<20), Config{})
 	defer l.End()
-	for range 2 { // a new entry, and more of it
+	for range 2 { // a new entry, and output that joins it
 		if err := l.Append(Stdout, []byte("x")); err != nil {
 			t.Fatal(err)
 		}
@@ -24,8 +24,8 @@ func TestSilenceIsMonotonic(t *testing.T) {
 	}
 }
 
-// Output of a quiet process that is not read does not join an old entry: the time of an
-// entry is that of its output, to a second.
+// Unread output of a quiet process does not join an old entry: the time of an entry is
+// the time of its output, to a second.
 func TestEntriesHaveTheirOwnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(NewPool(t.TempDir(), 1<<20), Config{})

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// sightings are the entries that any reader of a log has seen.
+// sightings are the entries that the readers of a log have seen.
 type sightings struct{ m sync.Map }
 
-// check fails if somebody else saw another entry under this number.
+// check fails if another reader saw a different entry under this number.
 func (s *sightings) check(t *testing.T, e Entry) {
 	if old, _ := s.m.LoadOrStore(e.Seq, sight(e)); old != sight(e) {
 		t.Errorf("entry %d was %+v and is %+v", e.Seq, old, sight(e))
@@ -32,8 +32,8 @@ func writeAll(l *Log, s Stream, total int64) error {
 	return nil
 }
 
-// wait returns when a reader behind the entry with number after has something to
-// learn, as a long poll does.
+// wait returns when Ready reports true for a reader after number after, as a long
+// poll does.
 func wait(ctx context.Context, l *Log, after uint64) error {
 	ready := make(chan struct{}, 1)
 	look := func(bool) {
@@ -57,8 +57,8 @@ func wait(ctx context.Context, l *Log, after uint64) error {
 	return nil
 }
 
-// follow visits all entries that it can get until there is an error. It follows
-// the log all the time or, if told so, only while there is nothing.
+// follow visits all entries until there is an error. It listens to the log all the
+// time or, with always false, only while there is no entry.
 func follow(ctx context.Context, l *Log, always bool, visit func(Entry)) error {
 	wake := make(chan struct{}, 1)
 	if always {
@@ -93,8 +93,8 @@ func follow(ctx context.Context, l *Log, always bool, visit func(Entry)) error {
 	}
 }
 
-// A crowd is a log at work: two writers, a client, one who reports what the
-// client got, and two observers that see all they can get.
+// A crowd is a log in use: two writers, a client, a goroutine that reports what the
+// client got, and two observers that read as much as they can.
 type crowd struct {
 	log              *Log
 	writers, readers sync.WaitGroup
@@ -102,8 +102,8 @@ type crowd struct {
 	received         [PTY + 1]int64
 }
 
-// startCrowd starts writers of total bytes. They must return fail, and so must
-// the observers, or io.EOF if that is nil.
+// startCrowd starts writers of total bytes. They must return fail, and so must the
+// observers, or io.EOF if fail is nil.
 func startCrowd(ctx context.Context, t *testing.T, l *Log, total int64, fail error) *crowd {
 	c := &crowd{log: l}
 	var seen sightings
@@ -128,7 +128,7 @@ func startCrowd(ctx context.Context, t *testing.T, l *Log, total int64, fail err
 			}
 			c.received[e.Stream] += int64(len(e.Data))
 			if e.Seq%16 == 0 {
-				l.Sent(e.Seq - 8) // out of order, as acks may be
+				l.Sent(e.Seq - 8) // out of order, as acknowledgements may be
 			}
 			acks <- e.Seq
 		})
@@ -176,8 +176,8 @@ func TestEveryByteArrivesOnceInOrder(t *testing.T) {
 	}
 }
 
-// TestEndReleasesEverybody ends logs at different moments of their work.
-func TestEndReleasesEverybody(t *testing.T) {
+// TestEndReleasesWaiters ends logs at different moments of their work.
+func TestEndReleasesWaiters(t *testing.T) {
 	pool := NewPool(t.TempDir(), 6*segmentCost)
 	for i := range 12 {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -209,8 +209,8 @@ func checkPoolEmpty(t failer, pool *Pool) {
 	}
 }
 
-// TestManyLogsShareSmallPool has logs evict each other's sent entries while
-// their clients read them back from the spool.
+// TestManyLogsShareSmallPool has logs evict each other's sent entries while their
+// clients read them back from the spool.
 func TestManyLogsShareSmallPool(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -233,8 +233,8 @@ func TestManyLogsShareSmallPool(t *testing.T) {
 	checkPoolEmpty(t, pool)
 }
 
-// TestReaderKeepsItsBytes holds an entry in visit while its segment is spooled
-// and forgotten and its memory could serve others.
+// TestReaderKeepsItsBytes holds an entry in visit while its segment is spooled and
+// forgotten, and its memory could be reused.
 func TestReaderKeepsItsBytes(t *testing.T) {
 	pool := NewPool(t.TempDir(), ample)
 	l := New(pool, Config{Retain: 1, Limit: ample})
@@ -269,8 +269,8 @@ func TestReaderKeepsItsBytes(t *testing.T) {
 	}
 }
 
-// TestReadDuringEviction reads spooled entries while their blocks are given to
-// new ones: what arrives is right or is called evicted.
+// TestReadDuringEviction reads spooled entries while their blocks are reused: a
+// read returns the right bytes or ErrEvicted.
 func TestReadDuringEviction(t *testing.T) {
 	pool := NewPool(t.TempDir(), 3*segmentCost)
 	l := New(pool, Config{Retain: ample, Limit: ample})
@@ -314,7 +314,7 @@ func TestReadDuringEviction(t *testing.T) {
 			}
 		}
 		if err := c.Next(visit); !errors.Is(err, ErrEvicted) || before != nil {
-			t.Errorf("read of an entry that goes: %v", err)
+			t.Errorf("read of an entry that is being evicted: %v", err)
 		}
 	}
 }

@@ -5,7 +5,8 @@ import (
 	"syscall"
 )
 
-// freeDisk is the space that unprivileged users have left in dir's file system.
+// freeDisk is the space that is available to unprivileged users in dir's file
+// system.
 func freeDisk(dir string) (int64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
@@ -19,8 +20,8 @@ const (
 	punch    = 0x2 // FALLOC_FL_PUNCH_HOLE
 )
 
-// punchHole gives disk space back. Where the file system cannot do that, the
-// space stays with the file until it is used again or the log ends.
+// punchHole gives disk space back. If the file system cannot do that, the space
+// stays with the file until the block is used again or the log ends.
 func punchHole(f *os.File, offset, length int64) {
 	if raw, err := f.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _ = syscall.Fallocate(int(fd), keepSize|punch, offset, length) })

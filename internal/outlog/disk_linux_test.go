@@ -43,8 +43,8 @@ func fillDisk(t *testing.T, path string) {
 	}
 }
 
-// TestFullDiskLosesNothing fills the disk behind the back of the pool, which
-// has seen enough free space before.
+// TestFullDiskLosesNothing fills the disk after the pool has measured enough free
+// space.
 func TestFullDiskLosesNothing(t *testing.T) {
 	dir := smallDisk(t, "2m")
 	synctest.Test(t, func(t *testing.T) {
@@ -62,14 +62,14 @@ func TestFullDiskLosesNothing(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- w.write(int(total - w.offset)) }()
 		if err, ok := isDone(done); ok || !l.Stats().Blocked {
-			t.Fatalf("all was taken by a full disk: %v", err)
+			t.Fatalf("a full disk took everything: %v", err)
 		}
 		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(retrySpool) // on the bubble's clock
 		if err, ok := isDone(done); !ok || err != nil {
-			t.Fatalf("does not go on when there is room: %v", err)
+			t.Fatalf("Append still waits when there is room: %v", err)
 		}
 		if l.overflow.spool.size*segmentCost != l.overflow.pool.Used() {
 			t.Errorf("the file has %d blocks for %d bytes", l.overflow.spool.size, l.overflow.pool.Used())
@@ -80,8 +80,8 @@ func TestFullDiskLosesNothing(t *testing.T) {
 	})
 }
 
-// TestFullDiskCostsWhatWasSent has a log with sent entries on a disk that others
-// fill: these entries make room, for this log and for another.
+// TestFullDiskCostsWhatWasSent fills the disk under a log with sent entries: these
+// entries make room, for this log and for another.
 func TestFullDiskCostsWhatWasSent(t *testing.T) {
 	for _, own := range []bool{true, false} {
 		dir := smallDisk(t, "8m")
@@ -105,11 +105,11 @@ func TestFullDiskCostsWhatWasSent(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- w.write(1<<20 - 7); done <- w.write(1<<20 - 7) }()
 			for range 2 {
-				if !own { // there is nothing to say when other files shrink
+				if !own { // other logs are not woken when a file shrinks
 					time.Sleep(retrySpool) // on the bubble's clock
 				}
 				if err, ok := isDone(done); !ok || err != nil {
-					t.Fatalf("held back by what was sent: %v, %+v", err, w.log.Stats())
+					t.Fatalf("blocked by sent entries: %v, %+v", err, w.log.Stats())
 				}
 			}
 			if s := l.Stats(); s.First == 1 || s.First > next {
@@ -119,8 +119,8 @@ func TestFullDiskCostsWhatWasSent(t *testing.T) {
 	}
 }
 
-// TestSpoolLeavesHalfOfTheDisk also sees that space is given back: a backlog
-// that was read leaves no more than the spare blocks.
+// TestSpoolLeavesHalfOfTheDisk also checks that space is given back: after the
+// backlog was read, only the spare blocks remain.
 func TestSpoolLeavesHalfOfTheDisk(t *testing.T) {
 	dir := smallDisk(t, "16m")
 	synctest.Test(t, func(t *testing.T) {

@@ -8,33 +8,33 @@ import (
 	"time"
 )
 
-// joinTime is how long output joins an entry that is not read: an entry has one time,
-// by which output is found and shown.
+// joinTime is how long output joins an unread entry. The time of an entry is the time
+// of its first output, and output is found and shown by it.
 const joinTime = time.Second
 
-// A history is what is kept of the events of a process: their numbers, the segments
-// that hold them, and what these cost. It has no lock: the log's lock guards it.
+// A history holds the entries of a process that are kept: their numbers, their
+// segments, and the costs of these. It has no lock: the log's lock guards it.
 type history struct {
 	segments []*segment // oldest first; contiguous numbers
 	next     uint64     // number of the next entry
-	sealed   uint64     // newest number that was read: it does not grow any more
+	sealed   uint64     // newest number that was read: that entry does not grow any more
 	released uint64     // up to here entries may be forgotten
 	exitSeq  uint64     // number of the exit, 0 before
 	exitCode int
 	closeSeq uint64    // number of the close, 0 before
-	lastAt   time.Time // of the newest entry, with its monotonic reading: silence is counted from it
+	lastAt   time.Time // time of the newest entry, with the monotonic clock: silence is counted from it
 	cost     costs
 }
 
 // costs are sums over the segments of a history. They include EntryOverhead.
 type costs struct {
-	memory  int64 // of the segments in memory
-	unsent  int64 // of the segments with something that is not released
-	kept    int64 // of the segments without
-	dropped int64 // bytes of output that are no longer kept, without EntryOverhead
+	memory  int64 // segments in memory
+	unsent  int64 // segments with unreleased entries
+	kept    int64 // segments without
+	dropped int64 // bytes of output that were dropped, without EntryOverhead
 }
 
-// tail is the newest segment, the one that grows; nil: there is none.
+// tail is the newest segment, which grows; nil if there is none.
 func (h *history) tail() *segment {
 	if len(h.segments) == 0 {
 		return nil
@@ -42,8 +42,8 @@ func (h *history) tail() *segment {
 	return h.segments[len(h.segments)-1]
 }
 
-// extend adds the beginning of p to the newest entry, if that is open and not older
-// than joinTime, and returns how much it took.
+// extend adds the beginning of p to the newest entry, if that is unread and not
+// older than joinTime. It returns how many bytes it took.
 func (h *history) extend(s Stream, p []byte) int {
 	tail := h.tail()
 	if tail == nil || h.sealed+1 >= h.next {
@@ -74,10 +74,10 @@ func (h *history) add(r record, p []byte) {
 	case tail == nil:
 		tail = &segment{first: h.next, content: new(content)}
 		h.segments = append(h.segments, tail)
-	case tail.cost+int64(len(p))+EntryOverhead > segmentCost: // a busy log: the next segment will be filled as well
+	case tail.cost+int64(len(p))+EntryOverhead > segmentCost: // the log is busy: the next segment will be filled too
 		tail = &segment{first: h.next, content: takeContent()}
 		h.segments = append(h.segments, tail)
-	case tail.last() <= h.released: // from now on it has something unsent
+	case tail.last() <= h.released: // from now on it has unreleased entries
 		h.cost.kept -= tail.cost
 		h.cost.unsent += tail.cost
 	}
@@ -93,7 +93,7 @@ func (h *history) add(r record, p []byte) {
 }
 
 // charge accounts for the growth of the last segment, which is in memory and has
-// something unsent.
+// unreleased entries.
 func (h *history) charge(tail *segment, size, overhead int) {
 	cost := int64(size + overhead)
 	tail.size += size
@@ -103,13 +103,13 @@ func (h *history) charge(tail *segment, size, overhead int) {
 }
 
 // find is the index of the segment that holds seq, or the number of segments if seq is
-// still to come.
+// not written yet.
 func (h *history) find(seq uint64) int {
 	return sort.Search(len(h.segments), func(i int) bool { return h.segments[i].last() >= seq })
 }
 
-// release allows the entries up to seq to be forgotten. It reports whether that is
-// true of one more whole segment.
+// release allows the entries up to seq to be forgotten. It reports whether one more
+// whole segment is released now.
 func (h *history) release(seq uint64) bool {
 	if seq <= h.released {
 		return false
@@ -135,13 +135,12 @@ func (h *history) oldestReleased() bool {
 // oldestSpooled reports whether the oldest segment is on disk.
 func (h *history) oldestSpooled() bool { return len(h.segments) > 0 && h.segments[0].content == nil }
 
-// surplus reports whether the oldest segment is more than the released part that is to
-// be kept.
+// surplus reports whether the oldest segment is released and exceeds Retain.
 func (h *history) surplus(retain int64) bool {
 	return len(h.segments) > 1 && h.oldestReleased() && h.cost.kept-h.segments[0].cost >= retain
 }
 
-// drop takes out the oldest segment.
+// drop removes the oldest segment.
 func (h *history) drop() *segment {
 	s := h.segments[0]
 	h.segments[0] = nil
@@ -158,8 +157,8 @@ func (h *history) drop() *segment {
 	return s
 }
 
-// oldestInMemory is the oldest segment that is not on disk. When memory is full, that
-// is not the last one, which grows.
+// oldestInMemory is the oldest segment that is not on disk. It is called when memory
+// is full, so it is not the last segment, which grows.
 func (h *history) oldestInMemory() *segment {
 	return h.segments[sort.Search(len(h.segments), func(i int) bool { return h.segments[i].content != nil })]
 }
@@ -179,7 +178,7 @@ func (h *history) state(next uint64) State {
 	return s
 }
 
-// seek finds the segment that holds the entry that follows after, which may be any
+// seek finds the segment with the entry that follows after, which may be any
 // number.
 func (h *history) seek(after uint64) (*segment, error) {
 	switch {
@@ -198,8 +197,8 @@ func (h *history) seek(after uint64) (*segment, error) {
 	return s, nil
 }
 
-// pending counts the entries behind number after and their bytes. If they are not all
-// in the newest segment, the bytes are a very large number.
+// pending counts the entries after number after and their bytes. If they are not all
+// in the newest segment, bytes is a very large number.
 func (h *history) pending(after uint64) (entries uint64, bytes int) {
 	if after >= h.next-1 {
 		return 0, 0
@@ -212,8 +211,9 @@ func (h *history) pending(after uint64) (entries uint64, bytes int) {
 	return h.next - 1 - after, tail.size - start
 }
 
-// outputAfter counts the bytes of output behind number after. Where after lies in a
-// spooled segment, the whole segment counts: the sizes of its entries are on disk.
+// outputAfter counts the bytes of output after number after. If after is in a
+// spooled segment, the whole segment counts, because the sizes of its entries are
+// on disk.
 func (h *history) outputAfter(after uint64) (bytes int64) {
 	for _, s := range h.segments[h.find(after+1):] {
 		bytes += int64(s.size)
@@ -226,7 +226,7 @@ func (h *history) outputAfter(after uint64) (bytes int64) {
 }
 
 // window returns the newest segments, up to the one with which they exceed the given
-// output. What it covers does not grow any more.
+// limits. Entries in the window do not grow any more.
 func (h *history) window(bytes int64, entries int) window {
 	w := window{after: h.next - 1, last: h.next - 1}
 	h.sealed = w.last

@@ -2,14 +2,14 @@ package outlog
 
 import "slices"
 
-// A listener is told about new entries.
+// A listener has a function that is called for new entries.
 type listener struct{ wake func(urgent bool) }
 
-// OnAppend arranges for wake to be called after every new entry and at the end,
-// from the goroutine that caused it, which holds no lock of the log: wake must be
-// quick. An urgent entry is a small one; wake may deliver it on the spot. The end is
-// not urgent: its caller may hold locks of its own. OnAppend returns a function that
-// ends the arrangement; a call that is under way then may still arrive.
+// OnAppend makes wake be called after every new entry and at the end, by the
+// goroutine that caused it. That goroutine holds no lock of the log; wake must be
+// quick. An urgent entry is small; wake may deliver it itself. The end is not
+// urgent, because its caller may hold locks of its own. The returned function stops
+// the calls; a call that has begun may still finish after it.
 func (l *Log) OnAppend(wake func(urgent bool)) (stop func()) {
 	this := &listener{wake}
 	l.mu.Lock()
@@ -23,11 +23,12 @@ func (l *Log) OnAppend(wake func(urgent bool)) (stop func()) {
 }
 
 // urgentSize is the largest piece of output that a person may be waiting for at
-// this moment, such as the echo of a key. More is a matter of throughput.
+// this moment, such as the echo of a key. For larger pieces, throughput matters
+// more.
 const urgentSize = 4 << 10
 
-// announceAndUnlock makes all listeners look again, the newest first: a reader that
-// waits for one event has come after those that get all.
+// announceAndUnlock wakes all listeners, the newest first: a reader that waits for
+// one event has registered after those that follow the log all the time.
 func (l *Log) announceAndUnlock(urgent bool) {
 	listeners := l.listeners
 	l.mu.Unlock()

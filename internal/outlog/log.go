@@ -14,17 +14,17 @@ var (
 	// ErrEvicted means that entries after the cursor were forgotten.
 	ErrEvicted = errors.New("output is no longer kept")
 
-	// ErrCut means that output is no longer taken: the log was cut or closed.
+	// ErrCut means that no more output is recorded: the log was cut or closed.
 	ErrCut = errors.New("output is no longer recorded")
 )
 
 // Config says how long a log keeps entries. Zero values stand for the defaults.
 type Config struct {
-	Retain int64 // how much of what is released is kept; DefaultRetain
-	Limit  int64 // how much may be unreleased before Append waits; DefaultLimit
+	Retain int64 // bytes of released entries to keep; DefaultRetain
+	Limit  int64 // bytes of unreleased entries at which Append waits; DefaultLimit
 
 	Acks           bool   // entries are released by Ack, not by Sent
-	CloseDelivered func() // called once, without a lock, when the close was sent, or acknowledged; may be nil
+	CloseDelivered func() // called once, without a lock, when the close was sent or acknowledged; may be nil
 }
 
 // Defaults of Config.
@@ -40,9 +40,9 @@ type Log struct {
 	limit  int64 // Config.Limit
 
 	mu        sync.Mutex  // guards the fields below
-	history   history     // what is kept
-	delivery  delivery    // what the client has got
-	room      room        // where an Append waits
+	history   history     // the entries that are kept
+	delivery  delivery    // the entries that the client has got
+	room      room        // where Append waits
 	overflow  overflow    // the part on disk
 	listeners []*listener // replaced, never modified
 	ended     bool
@@ -57,9 +57,9 @@ func New(pool *Pool, c Config) *Log {
 	}
 }
 
-// Append records output. It copies p. It waits while too much is unsent, or
-// while the spool is full and the newest megabyte is not sent yet. What it was
-// given before Cut is recorded as a whole.
+// Append records output. It copies p. It waits while too much is unreleased, or
+// while the spool is full and the newest megabyte is unreleased. Output of an
+// Append that began before Cut is recorded completely.
 func (l *Log) Append(s Stream, p []byte) error {
 	for begun := false; len(p) > 0; begun = true {
 		n := min(len(p), MaxEntry)
@@ -96,7 +96,7 @@ func (l *Log) Exit(code int) {
 	l.announceAndUnlock(true)
 }
 
-// Close records that no more output will come. It is always admitted; an Append
+// Close records that no more output will come. It is always admitted. An Append
 // that waits for room returns ErrCut.
 func (l *Log) Close() {
 	l.mu.Lock()
@@ -108,8 +108,8 @@ func (l *Log) Close() {
 	l.announceAndUnlock(true)
 }
 
-// Cut ends the recording of output: what waits in Append is still taken,
-// further calls return ErrCut. Exit and Close may follow.
+// Cut ends the recording of output: the output of waiting Appends is still
+// recorded, later calls return ErrCut. Exit and Close may follow.
 func (l *Log) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +117,7 @@ func (l *Log) Cut() {
 	l.room.open()
 }
 
-// End forgets everything and makes every later call fail.
+// End drops all entries and makes every later call fail.
 func (l *Log) End() {
 	l.mu.Lock()
 	if l.ended {
@@ -129,7 +129,7 @@ func (l *Log) End() {
 		l.dropLocked()
 	}
 	l.overflow.pool.leave(l)
-	idle := l.overflow.spool != nil && !l.overflow.moving // else the Append that uses the spool closes it
+	idle := l.overflow.spool != nil && !l.overflow.moving // otherwise the Append that uses the spool closes it
 	l.room.open()
 	l.announceAndUnlock(false)
 	if idle {

@@ -41,7 +41,7 @@ func pattern(s Stream, offset int64, n int) []byte {
 
 var hashSeed = maphash.MakeSeed()
 
-// A sighting is an entry as somebody read it.
+// A sighting is an entry as a reader saw it.
 type sighting struct {
 	kind   Kind
 	stream Stream
@@ -57,7 +57,7 @@ func sight(e Entry) sighting {
 
 func (s sighting) cost() int64 { return int64(s.size) + EntryOverhead }
 
-// patience is how long a test waits for what must happen at once.
+// patience is how long a test waits for an event that must happen at once.
 const patience = 20 * time.Second
 
 // A writer appends the pattern of one stream.
@@ -68,8 +68,8 @@ type writer struct {
 	buf    []byte
 }
 
-// write appends n bytes from a buffer that it uses again, to see that they are
-// copied.
+// write appends n bytes from a buffer that it reuses, to check that Append copies
+// them.
 func (w *writer) write(n int) error {
 	w.buf = append(w.buf[:0], pattern(w.stream, w.offset, n)...)
 	w.offset += int64(n)

@@ -14,14 +14,14 @@ import (
 // A choice makes a decision for the model: a number from 0 to n-1.
 type choice func(what string, n int) int
 
-// failer is what the model needs of a test.
+// failer is the part of testing.TB that the model needs.
 type failer interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// An event is what went into a log, in order. Entries cut output differently.
+// An event was written to a log, in order. Entries may divide output differently.
 type event struct {
 	kind   Kind
 	stream Stream
@@ -29,23 +29,23 @@ type event struct {
 	code   int
 }
 
-// A model is what a log must behave like, together with a client that reads
-// everything in order and reports it as sent, and observers that jump around.
+// A model describes how a log must behave, together with a client that reads
+// everything in order and reports it as sent, and observers at random positions.
 type model struct {
 	t       failer
 	log     *Log
 	config  Config
-	tight   bool // the pool is short: nothing that was sent is sure to be kept
+	tight   bool // the pool is short: sent entries may be dropped early
 	writers [3]writer
 
 	events   []event
-	at, off  int      // how far the client got in events
+	at, off  int      // position of the client in events
 	read     [4]int64 // and in each stream
 	client   *Cursor
 	seen     map[uint64]sighting
-	costs    []int64 // costs[n] is that of the entries 1 to n, which the client has seen
+	costs    []int64 // costs[n] is the cost of the entries 1 to n, which the client has seen
 	sent     uint64
-	appended int64 // no less than the cost of all entries
+	appended int64 // upper bound for the cost of all entries
 
 	exitSeq, closeSeq uint64
 	exitCode          int
@@ -95,8 +95,8 @@ func (m *model) step(pick choice) {
 	m.checkFigures()
 }
 
-// append writes what must be taken at once. If there is no room for it, the
-// client reads first.
+// append writes output that must be accepted at once. If there is no room for it,
+// the client reads first.
 func (m *model) append(w, size int) {
 	m.t.Helper()
 	cost := int64(size + (size/MaxEntry+2)*EntryOverhead)
@@ -116,7 +116,7 @@ func (m *model) append(w, size int) {
 	select {
 	case err = <-done:
 	case <-time.After(patience):
-		m.log.End() // so that no goroutine stays behind
+		m.log.End() // so that no goroutine is left
 		<-done
 		m.t.Fatalf("append of %d bytes waits with %d unsent: %+v", size, m.unsent(), m.log.Stats())
 	}
@@ -176,7 +176,7 @@ func (m *model) clientReads(n int) {
 	}
 }
 
-// checkEnd checks the answer to one who asks for more than there is.
+// checkEnd checks the result of reading beyond the last entry.
 func (m *model) checkEnd(after uint64, err error) {
 	m.t.Helper()
 	want := ErrNone
@@ -188,7 +188,7 @@ func (m *model) checkEnd(after uint64, err error) {
 	}
 }
 
-// record checks that an entry is the one that follows and that it never changes.
+// record checks that an entry is the next one and that it never changes.
 func (m *model) record(after uint64, e Entry) {
 	m.t.Helper()
 	if e.Seq != after+1 {
@@ -235,7 +235,7 @@ func (m *model) report(seq uint64) {
 	m.log.Sent(seq)
 }
 
-// observe lets an observer read up to n entries, perhaps from somewhere else.
+// observe lets an observer read up to n entries, possibly from another position.
 func (m *model) observe(c *Cursor, pick choice, n int) {
 	m.t.Helper()
 	if pick("seek", 3) == 0 {
@@ -335,9 +335,9 @@ func checkLogs(t failer, dir string, steps int, pick choice) {
 	checkPoolEmpty(t, pool)
 }
 
-// TestLogBehavesLikeModel also says what every other reader may rely on:
-// numbers without gaps, bytes in order, entries that never change once read,
-// nothing unsent ever forgotten, Retain bytes of what was sent kept.
+// TestLogBehavesLikeModel checks the promises to every reader: numbers without
+// gaps, bytes in order, entries that never change once read, no unsent entry
+// forgotten, and Retain bytes of sent entries kept.
 func TestLogBehavesLikeModel(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -358,7 +358,7 @@ func evenly(t *rapid.T, what string, n int) int {
 	return v * n >> width
 }
 
-// FuzzLog lets bytes choose: two of them make a decision.
+// FuzzLog uses the fuzzed bytes as choices, two for each.
 func FuzzLog(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(noise[:600])

@@ -3,7 +3,7 @@ package outlog
 // An overflow is the part of a log that is on disk.
 type overflow struct {
 	pool    *Pool  // never changes
-	spool   *spool // nil before it is needed; set by the Append that has set moving
+	spool   *spool // nil until it is needed; set by the Append that has set moving
 	moving  bool   // one Append is moving a segment to the spool
 	offered bool   // the pool knows that the oldest segment can be evicted
 }
@@ -14,15 +14,15 @@ func (o *overflow) freeBlock(block int64) {
 	o.pool.give()
 }
 
-// close is the last thing that happens to a log that has ended.
+// close releases the spool of a log that has ended. It is the last call.
 func (o *overflow) close() {
 	o.spool.close()
 	o.pool.occupy(-o.spool.disk)
 }
 
-// spoolOldestLocked moves the oldest segment in memory to the spool. When that
-// fails, it forgets the oldest segment of all if that was released. It reports
-// whether it did either, and gives up the lock meanwhile.
+// spoolOldestLocked moves the oldest segment in memory to the spool. If that fails,
+// it drops the oldest segment of all, if it is released. It reports whether it did
+// either. It releases the lock meanwhile.
 func (l *Log) spoolOldestLocked() bool {
 	h := &l.history
 	s := h.oldestInMemory()
@@ -39,7 +39,7 @@ func (l *Log) spoolOldestLocked() bool {
 	switch {
 	case l.ended:
 		l.leaveLocked(block, err)
-	case !h.holds(s): // forgotten meanwhile
+	case !h.holds(s): // it was dropped meanwhile
 		if err == nil {
 			l.overflow.freeBlock(block)
 		}
@@ -52,14 +52,14 @@ func (l *Log) spoolOldestLocked() bool {
 	default:
 		progress = false
 	}
-	if progress { // else another Append would not get further either
+	if progress { // without progress another Append would fail in the same way
 		l.offerLocked()
 		l.room.open()
 	}
 	return progress
 }
 
-// leaveLocked undoes what store did while the log ended.
+// leaveLocked undoes store if the log has ended meanwhile.
 func (l *Log) leaveLocked(block int64, err error) {
 	if err == nil {
 		l.overflow.freeBlock(block)
@@ -70,7 +70,7 @@ func (l *Log) leaveLocked(block int64, err error) {
 	}
 }
 
-// store writes a segment to the spool. Only one goroutine does so at a time.
+// store writes a segment to the spool. Only one goroutine at a time calls it.
 func (l *Log) store(c *content) (block int64, err error) {
 	if err := l.overflow.pool.take(l); err != nil {
 		return 0, err
@@ -104,7 +104,7 @@ func (l *Log) write(b []byte) (block int64, err error) {
 	return block, err
 }
 
-// trimSpool gives disk space back that the log does not need for now.
+// trimSpool gives back disk space that the log does not need now.
 func (l *Log) trimSpool() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +116,7 @@ func (l *Log) trimSpool() {
 		l.mu.Unlock()
 		sp.punch(block)
 		l.mu.Lock()
-		if !l.ended { // else all of it is given back at once
+		if !l.ended { // otherwise all of it is given back at once
 			sp.holes = append(sp.holes, block)
 			sp.disk--
 			l.overflow.pool.occupy(-1)
@@ -124,7 +124,7 @@ func (l *Log) trimSpool() {
 	}
 }
 
-// dropLocked forgets the oldest segment.
+// dropLocked drops the oldest segment.
 func (l *Log) dropLocked() {
 	if s := l.history.drop(); s.content == nil {
 		l.overflow.freeBlock(s.block)
@@ -133,8 +133,8 @@ func (l *Log) dropLocked() {
 	}
 }
 
-// evictReleased forgets the oldest segment if it is spooled and was released, so that
-// another log can have its place.
+// evictReleased drops the oldest segment if it is spooled and released, so that
+// another log can use its block.
 func (l *Log) evictReleased() {
 	l.mu.Lock()
 	evict := l.evictableLocked()
@@ -152,7 +152,7 @@ func (l *Log) evictableLocked() bool {
 	return l.history.oldestSpooled() && l.history.oldestReleased()
 }
 
-// offerLocked tells the pool when the answer to evictableLocked has changed.
+// offerLocked tells the pool when the result of evictableLocked has changed.
 func (l *Log) offerLocked() {
 	if e := l.evictableLocked(); e != l.overflow.offered {
 		l.overflow.offered = e

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// fillUntilBlocked writes full entries in the background until the log holds
-// the writer back, or total bytes are written. The test runs in a bubble, where
-// all that can go on has gone on after synctest.Wait.
+// fillUntilBlocked writes full entries in the background until Append waits, or
+// total bytes are written. The test runs in a synctest bubble: after synctest.Wait
+// every goroutine is blocked.
 func fillUntilBlocked(l *Log, s Stream, total int64) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -31,8 +31,8 @@ func fillUntilBlocked(l *Log, s Stream, total int64) <-chan error {
 	return done
 }
 
-// drain reads, checks and reports what there is and what the writer adds when
-// that lets it go on. It returns the number of bytes and the error at their end.
+// drain reads, checks and reports all entries, including those that the writer can
+// add because of that. It returns the number of bytes and the final error.
 func drain(t *testing.T, l *Log, s Stream) (n int64, err error) {
 	t.Helper()
 	c := l.Cursor(0)
@@ -79,11 +79,11 @@ func TestUnsentLimitHoldsWriterBack(t *testing.T) {
 		}
 		l.Sent(1)
 		if l.Stats().Next != s.Next+1 {
-			t.Fatal("goes on although no segment was sent")
+			t.Fatal("Append returned although no segment was sent")
 		}
 		l.Sent(8)
 		if synctest.Wait(); l.Stats().Next < s.Next+4 {
-			t.Fatalf("does not go on: %+v", l.Stats())
+			t.Fatalf("Append still waits: %+v", l.Stats())
 		}
 		if n, err := drain(t, l, Stdout); n != 4<<20 || !errors.Is(err, ErrNone) {
 			t.Fatalf("got %d bytes and %v", n, err)
@@ -92,7 +92,7 @@ func TestUnsentLimitHoldsWriterBack(t *testing.T) {
 			t.Fatalf("append: %v, %v, %+v", ok, err, l.Stats())
 		}
 		if time.Since(start) != 0 {
-			t.Errorf("somebody waited for a timer: %v", time.Since(start))
+			t.Errorf("a goroutine waited for a timer: %v", time.Since(start))
 		}
 	})
 }
@@ -156,9 +156,9 @@ func TestEndReleasesWriter(t *testing.T) {
 	})
 }
 
-// TestTotalIsShared has one log take the whole pool. The other one may hold a
-// megabyte nevertheless, and gets room as soon as entries of the first are sent,
-// even while these are within Retain, and when the first log ends.
+// TestTotalIsShared has one log take the whole pool. The other log may still hold a
+// megabyte. It gets room as soon as entries of the first are sent, even while these
+// are within Retain, and when the first log ends.
 func TestTotalIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -195,13 +195,13 @@ func TestTotalIsShared(t *testing.T) {
 			t.Error(err)
 		}
 		if time.Since(start) != 0 {
-			t.Errorf("somebody waited for a timer: %v", time.Since(start))
+			t.Errorf("a goroutine waited for a timer: %v", time.Since(start))
 		}
 	})
 }
 
-// TestReadingClientNeverBlocks has a pool without any room: what was sent is
-// forgotten early, but the process goes on.
+// TestReadingClientNeverBlocks has a pool without any room: sent entries are
+// dropped early, but the process continues.
 func TestReadingClientNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(NewPool(t.TempDir(), 0), Config{})
@@ -216,8 +216,9 @@ func TestReadingClientNeverBlocks(t *testing.T) {
 	})
 }
 
-// TestSpoolFailureLosesNothing uses a directory that does not exist yet, with
-// two writers: synctest.Wait would never return if they kept each other busy.
+// TestSpoolFailureLosesNothing uses a directory that does not exist yet, with two
+// writers. If they woke each other again and again, synctest.Wait would never
+// return.
 func TestSpoolFailureLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "later")
@@ -238,7 +239,7 @@ func TestSpoolFailureLosesNothing(t *testing.T) {
 		time.Sleep(retrySpool)
 		for _, done := range []<-chan error{first, second} {
 			if err, ok := isDone(done); !ok || err != nil {
-				t.Fatalf("append goes not on: %v", err)
+				t.Fatalf("append: %v", err)
 			}
 		}
 		names, err := os.ReadDir(dir)
@@ -263,7 +264,8 @@ func closed(l *Log) *Log {
 	return l
 }
 
-// TestTailStaysOpen lists what one reader gets for the writes of another.
+// TestTailStaysOpen lists the entries that one reader gets for the writes of
+// another.
 func TestTailStaysOpen(t *testing.T) {
 	l := New(NewPool(t.TempDir(), ample), Config{})
 	defer l.End()
@@ -291,9 +293,9 @@ func TestTailStaysOpen(t *testing.T) {
 	write(Stderr, "e")
 	write(Stdout, "f") // does not join "c"
 	read(2)
-	write(Stdout, "g") // nobody has read "f"
+	write(Stdout, "g") // "f" is unread
 	l.Sent(4)
-	write(Stdout, "h") // but it was sent
+	write(Stdout, "h") // but "fg" was sent
 	read(2)
 	l.Exit(0)
 	write(Stdout, "i")
@@ -345,7 +347,7 @@ func TestReady(t *testing.T) {
 			}
 		}
 		if !l.Ready(1<<64-1) || l.Cursor(1<<64-1).Next(nil) != io.EOF {
-			t.Error("whoever is behind the close learns nothing more")
+			t.Error("a reader after the close has nothing to wait for")
 		}
 		l.End()
 		if err := wait(t.Context(), l, 0); !errors.Is(err, ErrEnded) {
@@ -354,7 +356,7 @@ func TestReady(t *testing.T) {
 	})
 }
 
-func TestEndIsNews(t *testing.T) {
+func TestEndIsReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(NewPool(t.TempDir(), ample), Config{})
 		ended := make(chan error, 1)
@@ -370,7 +372,7 @@ func TestEndIsNews(t *testing.T) {
 	})
 }
 
-func TestFollowersAreWoken(t *testing.T) {
+func TestListenersAreWoken(t *testing.T) {
 	l := New(NewPool(t.TempDir(), ample), Config{})
 	var once, always int
 	stop := l.OnAppend(func(bool) { once++ })
@@ -399,7 +401,7 @@ func TestCursorBeyondEmptyLog(t *testing.T) {
 func TestPending(t *testing.T) {
 	l := New(NewPool(t.TempDir(), ample), Config{})
 	defer l.End()
-	read := func() { l.Cursor(l.State().Next - 2).Next(func(Entry) {}) } // closes the entry
+	read := func() { l.Cursor(l.State().Next - 2).Next(func(Entry) {}) } // makes the entry final
 	check := func(after, entries uint64, bytes int) {
 		t.Helper()
 		if e, b := l.Pending(after); e != entries || b != bytes {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// State is what is known of a process after a given entry.
+// State describes a process after a given entry.
 type State struct {
 	Next     uint64 // number of the entry that follows
 	Exited   bool
@@ -17,7 +17,7 @@ type State struct {
 	Closed   bool
 }
 
-// State returns the present state.
+// State returns the current state.
 func (l *Log) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -31,20 +31,20 @@ func (l *Log) StateAt(next uint64) State {
 	return l.history.state(min(next, l.history.next))
 }
 
-// Stats is for people who ask what a log holds. Costs include EntryOverhead.
+// Stats are figures about a log, for lists. Costs include EntryOverhead.
 type Stats struct {
-	First, Next   uint64 // oldest kept number, number to come
+	First, Next   uint64 // oldest kept number, next number
 	Sent          uint64 // newest number that a connection was sent
 	Released      uint64 // up to here entries may be forgotten
-	Held          int64  // cost of all that is kept
-	Unsent        int64  // of it, not released yet (to a segment's precision)
-	Spooled       int64  // of it, not in memory
-	Dropped       int64  // bytes of output that are no longer kept, without EntryOverhead
-	Blocked       bool   // the process is held back
+	Held          int64  // cost of all entries that are kept
+	Unsent        int64  // the unreleased part of Held (to a segment's precision)
+	Spooled       int64  // the part of Held that is not in memory
+	Dropped       int64  // bytes of output that were dropped, without EntryOverhead
+	Blocked       bool   // an Append waits, so the process will too
 	LastEntryTime time.Time
 }
 
-// Stats returns the present figures.
+// Stats returns the current figures.
 func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,17 +59,17 @@ func (l *Log) Stats() Stats {
 	return s
 }
 
-// Ready reports whether a reader behind the entry with number after has something
-// to learn: there is output after it, or the process has exited and that is news,
-// or it has closed, or the log has ended. OnAppend tells when it is worth asking.
+// Ready reports whether a reader after the entry with number after has something to
+// read: there is output after it, or an exit that it has not seen, or the log is
+// closed or has ended. OnAppend says when to ask again.
 func (l *Log) Ready(after uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended || l.history.closeSeq != 0 || l.history.next-1 > after
 }
 
-// Pending counts the entries behind number after and their bytes. If they are so
-// many that they are not all in the newest segment, any large number will do.
+// Pending counts the entries after number after and their bytes. If they are not
+// all in the newest segment, bytes is a very large number.
 func (l *Log) Pending(after uint64) (entries uint64, bytes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,45 +79,46 @@ func (l *Log) Pending(after uint64) (entries uint64, bytes int) {
 	return l.history.pending(after)
 }
 
-// OutputAfter counts the bytes of output that are kept behind the entry with number
-// after. Where after lies in a spooled segment, the whole segment counts.
+// OutputAfter counts the bytes of output that are kept after the entry with number
+// after. If after is in a spooled segment, the whole segment counts.
 func (l *Log) OutputAfter(after uint64) (bytes int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.history.outputAfter(after)
 }
 
-// A Cursor is a position in a log. It holds nothing back: entries that were released
-// may be forgotten before it reaches them. A cursor is used by one goroutine at a time.
+// A Cursor is a position in a log. It pins nothing: released entries may be dropped
+// before it reaches them. One goroutine at a time uses a cursor.
 type Cursor struct {
 	log *Log
-	seq uint64 // newest number that was visited
+	seq uint64 // number of the last visited entry
 
-	spooled *segment // the spooled segment that the rest belongs to
+	spooled *segment // the spooled segment of the fields below
 	records []record
 	ahead   []byte // bytes read ahead
-	aheadAt int    // where in the segment they lie
+	aheadAt int    // their position in the segment
 }
 
-// readAhead is what a cursor reads at once from the spool, so that short entries
-// do not cost a system call each. It stays with a cursor that has not caught up.
+// readAhead is how many bytes a cursor reads at once from the spool, so that short
+// entries do not cost a system call each. A cursor keeps this memory until it has
+// caught up.
 const readAhead = 8 << 10
 
-// Cursor returns a cursor behind the entry with number after.
+// Cursor returns a cursor after the entry with number after.
 func (l *Log) Cursor(after uint64) *Cursor { return &Cursor{log: l, seq: after} }
 
 // Seq is the number of the entry that was visited last.
 func (c *Cursor) Seq() uint64 { return c.seq }
 
-// Seek moves the cursor behind the entry with number after.
+// Seek moves the cursor to after the entry with number after.
 func (c *Cursor) Seek(after uint64) { c.seq = after }
 
 // ErrNone means that there is no further entry yet.
 var ErrNone = errors.New("no further entry yet")
 
-// Next shows visit the entry that follows and moves behind it. It never waits
-// for one: it returns ErrNone if there is none yet, io.EOF if there will be
-// none, ErrEvicted if the entry was forgotten.
+// Next passes the next entry to visit and moves past it. It never waits: it returns
+// ErrNone if there is no entry yet, io.EOF if there will be none, ErrEvicted if the
+// entry was dropped.
 func (c *Cursor) Next(visit func(Entry)) error {
 	l := c.log
 	l.mu.Lock()
@@ -143,8 +144,8 @@ func (l *Log) seekLocked(after uint64) (*segment, error) {
 	return l.history.seek(after)
 }
 
-// visitLocked shows an entry of a segment in memory and makes it final. It gives
-// up the lock for good.
+// visitLocked passes an entry of a segment in memory to visit and makes it final.
+// It releases the lock.
 func (c *Cursor) visitLocked(s *segment, visit func(Entry)) {
 	l, seq, content := c.log, c.seq+1, s.content
 	i := int(seq - s.first)
@@ -163,9 +164,9 @@ func (c *Cursor) visitLocked(s *segment, visit func(Entry)) {
 	l.mu.Unlock()
 }
 
-// visitSpooledLocked reads an entry of a spooled segment and shows it. It gives
-// up the lock for good. If the block is reused meanwhile, which only happens to
-// entries that were released, what was read is thrown away.
+// visitSpooledLocked reads an entry of a spooled segment and passes it to visit. It
+// releases the lock. If the block is reused meanwhile, which only happens to
+// released entries, the bytes are discarded.
 func (c *Cursor) visitSpooledLocked(s *segment, visit func(Entry)) error {
 	l, sp := c.log, c.log.overflow.spool
 	l.mu.Unlock()
@@ -198,7 +199,7 @@ func (c *Cursor) visitSpooledLocked(s *segment, visit func(Entry)) error {
 	return nil
 }
 
-// load returns bytes of a spooled segment. If they are many, it puts them into
+// load returns bytes of a spooled segment. More than readAhead bytes are read into
 // scratch.
 func (c *Cursor) load(sp *spool, s *segment, start, end int, scratch []byte) ([]byte, error) {
 	if end-start > readAhead {
@@ -215,7 +216,7 @@ func (c *Cursor) load(sp *spool, s *segment, start, end int, scratch []byte) ([]
 	return c.ahead[start-c.aheadAt : end-c.aheadAt], nil
 }
 
-// stillHolds returns why a segment is gone.
+// stillHolds returns an error that says why a segment is gone; nil if it is not.
 func (l *Log) stillHolds(s *segment) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -228,14 +229,13 @@ func (l *Log) stillHolds(s *segment) error {
 	return nil
 }
 
-// read reads from the spool; that the file was closed under it means that the
-// log has ended.
+// read reads from the spool. If the file was closed meanwhile, the log has ended.
 func (c *Cursor) read(sp *spool, block int64, offset int, b []byte) error {
 	err := sp.read(block, offset, b)
 	switch {
 	case errors.Is(err, os.ErrClosed):
 		return ErrEnded
-	case errors.Is(err, io.EOF): // of the file, which is not that of the log
+	case errors.Is(err, io.EOF): // the end of the file is not the end of the log
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// OutputAfter counts what a reader at a position has not read, and Dropped what no
-// reader can have any more.
+// OutputAfter counts the output that a reader at a position has not read, and
+// Dropped the output that no reader can get any more.
 func TestOutputAfter(t *testing.T) {
 	l := New(NewPool(t.TempDir(), ample), Config{Retain: 1})
 	defer l.End()
@@ -16,7 +16,7 @@ func TestOutputAfter(t *testing.T) {
 		if err := l.Append(Stdout, piece); err != nil {
 			t.Fatal(err)
 		}
-		l.Cursor(uint64(i)).Next(func(Entry) {}) // what was read does not grow
+		l.Cursor(uint64(i)).Next(func(Entry) {}) // read entries do not grow
 	}
 	for _, after := range []uint64{0, 1, 7, 63, 64, 65, entries - 1, entries, entries + 5} {
 		want := int64(entries-min(after, entries)) * 1000

@@ -1,14 +1,14 @@
 package outlog
 
-// A delivery says what the client has got, and with that when entries are released:
-// when they were sent or, for a client that acknowledges, when it has acknowledged them.
+// A delivery records what the client has got. Entries are released when they were sent
+// or, for a client that acknowledges, when it has acknowledged them.
 type delivery struct {
 	acks   bool
-	sent   uint64 // the newest number that a connection was sent
-	closed func() // called once, when the close is delivered; nil after that, or if there is none
+	sent   uint64 // the newest number that was sent to a connection
+	closed func() // called once, when the close is delivered; nil after that, or if there is no callback
 }
 
-// Sent records that a connection was sent the entries up to seq.
+// Sent records that the entries up to seq were sent to a connection.
 func (l *Log) Sent(seq uint64) {
 	l.mu.Lock()
 	l.delivery.sent = min(seq, l.history.next-1)
@@ -19,8 +19,8 @@ func (l *Log) Sent(seq uint64) {
 	l.deliveredAndUnlock(seq)
 }
 
-// Ack records that the client has acknowledged the entries up to seq. It means
-// nothing unless Config.Acks is set.
+// Ack records that the client has acknowledged the entries up to seq. Without
+// Config.Acks it has no effect.
 func (l *Log) Ack(seq uint64) {
 	l.mu.Lock()
 	if !l.delivery.acks {
@@ -42,8 +42,8 @@ func (l *Log) deliveredAndUnlock(seq uint64) {
 	}
 }
 
-// Release allows the entries up to seq to be forgotten, the newest Retain bytes of
-// them excepted, whether the client has got them or not.
+// Release allows the entries up to seq to be forgotten, except for the newest
+// Retain bytes of them, whether the client has got them or not.
 func (l *Log) Release(seq uint64) {
 	l.mu.Lock()
 	l.releaseAndUnlock(seq)

@@ -4,20 +4,20 @@ import "time"
 
 const (
 	// memoryCost is the newest part of a log that stays in memory. A process may
-	// always hold that much unsent, whatever the others use.
+	// always hold that much unsent output, whatever other processes hold.
 	memoryCost = 1 << 20
 
-	// memoryLimit is where the oldest segment has to leave memory. The segment on
-	// top is there because one that was sent in part leaves as a whole or not at
-	// all.
+	// memoryLimit is where the oldest segment has to leave memory. It includes one
+	// more segment, because a segment that was sent in part leaves as a whole or
+	// not at all.
 	memoryLimit = memoryCost + segmentCost
 
 	// retrySpool is how long Append waits before it tries a full spool again, in
-	// case that the disk has room now.
+	// case the disk has space now.
 	retrySpool = 250 * time.Millisecond
 )
 
-// A room is where an Append waits for its log to have room.
+// A room makes an Append wait until its log has room.
 type room struct {
 	poked   chan struct{} // the pool may have a block again
 	opened  chan struct{} // closed when there may be room; nil while no Append waits
@@ -25,7 +25,7 @@ type room struct {
 	cut     bool          // output is no longer taken
 }
 
-// open lets the Appends that wait look again.
+// open makes the waiting Appends check again.
 func (r *room) open() {
 	if r.opened != nil {
 		close(r.opened)
@@ -33,7 +33,7 @@ func (r *room) open() {
 	}
 }
 
-// poke tells an Append that waits for the spool to try again. It takes no lock.
+// poke makes an Append that waits for the spool try again. It takes no lock.
 func (r *room) poke() {
 	select {
 	case r.poked <- struct{}{}:
@@ -41,9 +41,9 @@ func (r *room) poke() {
 	}
 }
 
-// admitLocked waits until output of the given cost may be added. It gives up
-// the lock while it waits or writes to the spool. What has begun before a cut,
-// or waits here when it comes, is let through.
+// admitLocked waits until output of the given cost may be added. It releases the
+// lock while it waits or writes to the spool. An Append that began before a cut, or
+// waits here at that moment, is admitted.
 func (l *Log) admitLocked(cost int64, begun bool) error {
 	if l.room.cut && !begun && !l.ended {
 		return ErrCut
@@ -65,7 +65,7 @@ func (l *Log) admitLocked(cost int64, begun bool) error {
 		case l.history.cost.memory+cost <= memoryLimit:
 			return nil
 		case l.overflow.moving:
-			// the Append of the other stream is at it
+			// the Append of the other stream is moving a segment
 		case l.spoolOldestLocked():
 			continue
 		default:
@@ -80,8 +80,8 @@ func (l *Log) admitLocked(cost int64, begun bool) error {
 	}
 }
 
-// waitForRoomLocked returns when this log has more room or, if the spool is full, when
-// that may have.
+// waitForRoomLocked returns when this log may have more room or, if the spool is full,
+// when the spool may have.
 func (l *Log) waitForRoomLocked(spoolFull bool) {
 	r := &l.room
 	if r.opened == nil {

@@ -20,47 +20,46 @@ const (
 type Entry struct {
 	Seq      uint64
 	Kind     Kind
-	Stream   Stream // of Output
-	ExitCode int    // of Exited
+	Stream   Stream // for Output
+	ExitCode int    // for Exited
 	Time     time.Time
-	Data     []byte // of Output; only valid while it is being visited
+	Data     []byte // for Output; only valid during the visit
 }
 
 const (
 	// MaxEntry is the most output that one entry holds.
 	MaxEntry = 64 << 10
 
-	// EntryOverhead is added to the length of an entry wherever bytes are
-	// limited, so that tiny writes cannot outgrow a limit by their bookkeeping.
+	// EntryOverhead is added to the length of an entry wherever bytes are limited,
+	// so that tiny writes cannot exceed a limit by their bookkeeping.
 	EntryOverhead = 64
 
-	// segmentCost bounds the entries of a segment, and with that its size in
-	// the spool: a record is smaller than EntryOverhead. It is a multiple of the
-	// page size that holds four full entries.
+	// segmentCost limits the entries of a segment, and so its size in the spool: a
+	// record is smaller than EntryOverhead. It is a multiple of the page size and
+	// holds four full entries.
 	segmentCost = 260 << 10
 )
 
-// A segment is a run of consecutive entries: the unit that is moved to the
-// spool and that is forgotten. Only the last segment of a log grows, and that
-// one is always in memory.
+// A segment is a run of consecutive entries: the unit that is moved to the spool
+// and dropped. Only the last segment of a log grows, and it is always in memory.
 type segment struct {
 	first   uint64 // number of its first entry
 	count   int
 	cost    int64
 	size    int      // bytes of its entries
 	content *content // nil when spooled
-	block   int64    // where in the spool, when spooled
+	block   int64    // its block in the spool, when spooled
 }
 
 func (s *segment) last() uint64 { return s.first + uint64(s.count) - 1 }
 
-// content is a segment in memory. Its memory is used again, but not before the
-// last reader has left it.
+// content is a segment in memory. Its memory is reused after the last reader has
+// left it.
 type content struct {
 	records []record
 	data    []byte
-	readers int  // who looks at it right now; guarded by the log
-	retired bool // it is reused when its last reader leaves
+	readers int  // readers that visit it now; guarded by the log
+	retired bool // its memory is reused when the last reader leaves
 }
 
 // A record describes one entry of a segment.
@@ -74,7 +73,7 @@ type record struct {
 
 const recordSize = 4 + 1 + 1 + 8 + 8
 
-// span is where the bytes of entry i lie in the segment's data.
+// span is where the bytes of entry i are in the segment's data.
 func span(records []record, i int) (start, end int) {
 	if i > 0 {
 		start = int(records[i-1].end)
@@ -86,9 +85,9 @@ func (r record) entry(seq uint64, data []byte) Entry {
 	return Entry{Seq: seq, Kind: r.kind, Stream: r.stream, ExitCode: int(r.code), Time: time.Unix(0, r.at), Data: data}
 }
 
-// encode returns the content as it is stored in the spool: its bytes, then its
-// records. It writes behind the bytes, where no reader looks, so the content
-// must not grow any more.
+// encode returns the content in the form of the spool: its bytes, then its records.
+// It writes after the bytes, where no reader reads, so the content must not grow
+// any more.
 func (c *content) encode() []byte {
 	b := c.data
 	for _, r := range c.records {
@@ -120,8 +119,8 @@ var contents = sync.Pool{New: func() any { return &content{data: make([]byte, 0,
 
 func takeContent() *content { return contents.Get().(*content) }
 
-// giveContent takes back what takeContent gave. The content of a quiet log is
-// smaller and left to the garbage collector.
+// giveContent takes back what takeContent returned. The content of a quiet log is
+// smaller and is left to the garbage collector.
 func giveContent(c *content) {
 	if cap(c.data) == segmentCost {
 		*c = content{records: c.records[:0], data: c.data[:0]}
@@ -129,7 +128,7 @@ func giveContent(c *content) {
 	}
 }
 
-// retire gives the memory back once nobody looks at it.
+// retire gives the memory back when no reader uses it.
 func (c *content) retire() {
 	if c.readers > 0 {
 		c.retired = true
@@ -138,7 +137,7 @@ func (c *content) retire() {
 	giveContent(c)
 }
 
-// unpin is for a reader who leaves.
+// unpin is called when a reader leaves.
 func (c *content) unpin() {
 	if c.readers--; c.readers == 0 && c.retired {
 		giveContent(c)

@@ -7,25 +7,25 @@ import (
 	"sync"
 )
 
-// errSpoolFull means that a segment cannot be stored now: the total is used up
-// or the disk is short.
+// errSpoolFull means that a segment cannot be stored now: the limit of the pool is
+// reached, or the disk is full.
 var errSpoolFull = errors.New("spool is full")
 
 const (
 	// spareBlocks is how many unused blocks a spool file keeps for the next
-	// segments; the disk space of further ones is given back.
+	// segments. The disk space of further blocks is given back.
 	spareBlocks = 2
 
-	// measureStep is how much the pool grows before the free disk is looked at
+	// measureStep is how much the pool grows before it measures the free disk space
 	// again.
 	measureStep = 64 * segmentCost
 )
 
-// A Pool is the room that all logs of a server share: the directory of their
-// spool files and the limit on the sum of these.
+// A Pool is the spool space that all logs of a server share: the directory of their
+// spool files, and the limit on their total size.
 //
-// Its lock is the inner one: a log may call it with its own lock held, the pool
-// calls a log with no lock held. (poke takes none.)
+// Lock order: a log may call the pool while it holds its own lock. The pool calls a
+// log only while it holds no lock, except for poke, which takes none.
 type Pool struct {
 	dir   string
 	total int64
@@ -34,9 +34,9 @@ type Pool struct {
 	used      int64             // bytes of blocks in use
 	disk      int64             // bytes of blocks that take disk space, in use or not
 	limit     int64             // total, or less while the disk is short
-	measureAt int64             // value of used from which on limit is out of date
-	evictable map[*Log]struct{} // those whose oldest segment is spooled and was released
-	waiting   map[*Log]struct{} // those that wait for a block
+	measureAt int64             // value of used at which limit has to be measured again
+	evictable map[*Log]struct{} // logs whose oldest segment is spooled and released
+	waiting   map[*Log]struct{} // logs that wait for a block
 }
 
 // NewPool returns a pool of at most total bytes in dir, which must exist.
@@ -44,10 +44,9 @@ func NewPool(dir string, total int64) *Pool {
 	return &Pool{dir: dir, total: total, evictable: map[*Log]struct{}{}, waiting: map[*Log]struct{}{}}
 }
 
-// take reserves one block for l. When there is none, entries that were released
-// make room, whichever log they belong to. When there are none of these either,
-// it returns errSpoolFull and l is poked as soon as it makes sense to try again,
-// unless that depends on the disk.
+// take reserves one block for l. If there is none, released entries of any log make
+// room. If there are none of these either, it returns errSpoolFull, and l is poked
+// as soon as there may be a block, unless that depends on the disk.
 func (p *Pool) take(l *Log) error {
 	for {
 		p.measure()
@@ -59,7 +58,8 @@ func (p *Pool) take(l *Log) error {
 	}
 }
 
-// reserve takes a block if there is one; else it names a log that can make room.
+// reserve takes a block if there is one. Otherwise it returns a log that can make
+// room.
 func (p *Pool) reserve(l *Log) (victim *Log, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,8 +76,8 @@ func (p *Pool) reserve(l *Log) (victim *Log, err error) {
 	return nil, errSpoolFull
 }
 
-// measure brings the limit up to date: the total, but at most half of the disk
-// space that would be free without the spool.
+// measure updates the limit: the total, but at most half of the disk space that
+// would be free without the spool.
 func (p *Pool) measure() {
 	p.mu.Lock()
 	stale := p.used >= p.measureAt
@@ -103,8 +103,9 @@ func (p *Pool) give() {
 	p.pokeLocked()
 }
 
-// cancel returns a block that could not be written: the disk is short. It wakes
-// nobody, because the next one would not fare better: all try again by the clock.
+// cancel returns a block that could not be written because the disk is full. It
+// wakes no log, because that would fail in the same way: every log tries again
+// after retrySpool.
 func (p *Pool) cancel() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +120,7 @@ func (p *Pool) occupy(blocks int64) {
 	p.disk += blocks * segmentCost
 }
 
-// offer says whether the oldest segment of l can make room for others.
+// offer records whether the oldest segment of l can make room for other logs.
 func (p *Pool) offer(l *Log, evictable bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +132,7 @@ func (p *Pool) offer(l *Log, evictable bool) {
 	p.pokeLocked()
 }
 
-// leave forgets a log that has ended.
+// leave removes a log that has ended.
 func (p *Pool) leave(l *Log) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,15 +151,15 @@ func (p *Pool) pokeLocked() {
 // order. The lock of the log guards it, except for reads and writes.
 type spool struct {
 	file  *os.File
-	name  string  // to be removed at the end; empty if it has none any more
+	name  string  // removed at the end; empty if the file has no name any more
 	size  int64   // in blocks
 	disk  int64   // how many of them take disk space
 	free  []int64 // blocks that can be used again
-	holes []int64 // the same, but without disk space
+	holes []int64 // free blocks without disk space
 }
 
-// openSpool creates a file that, where the system allows it, has no name: only
-// this process can reach it, and it is gone with it.
+// openSpool creates a file that, if the system allows it, has no name: only this
+// process can use it, and it ends with the process.
 func openSpool(dir string) (*spool, error) {
 	f, err := os.CreateTemp(dir, "spool-")
 	if err != nil {
@@ -178,8 +179,8 @@ func (s *spool) close() {
 	}
 }
 
-// next is the block that the next segment goes to. It says whether that takes
-// more disk space.
+// next is the block for the next segment. grows says whether it takes more disk
+// space.
 func (s *spool) next() (block int64, grows bool) {
 	if n := len(s.free); n > 0 {
 		block, s.free = s.free[n-1], s.free[:n-1]
@@ -197,7 +198,7 @@ func (s *spool) next() (block int64, grows bool) {
 // release makes a block available again.
 func (s *spool) release(block int64) { s.free = append(s.free, block) }
 
-// surplus takes out a block whose disk space is not needed for now.
+// surplus takes out a free block whose disk space is not needed now.
 func (s *spool) surplus() (block int64, ok bool) {
 	n := len(s.free)
 	if n <= spareBlocks {

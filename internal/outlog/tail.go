@@ -1,13 +1,13 @@
 package outlog
 
-// Tail shows visit the newest output, oldest entry first: as many whole entries
-// as are together at most the given number of bytes of output, and no more than
-// the given number of them. Exit and close are left out. It looks at what is
-// there when it is called, and makes that final as a cursor that reads it would.
+// Tail passes the newest output to visit, oldest entry first: as many whole entries
+// as fit into the given number of bytes of output, and no more than the given
+// number of entries. Exit and close are left out. It shows the log as of the call,
+// and makes these entries final, as a cursor that reads them would.
 //
-// It keeps nothing from being forgotten. When that happens to an entry that it
-// has still to show, it returns ErrEvicted instead of leaving a hole: whoever
-// wants the rest forgets what was visited and calls it again.
+// It pins nothing. If an entry that it still has to show is dropped, it returns
+// ErrEvicted instead of leaving a gap: the caller discards the visited entries and
+// calls Tail again.
 func (l *Log) Tail(bytes int64, entries int, visit func(Entry)) error {
 	l.mu.Lock()
 	if l.ended {
@@ -25,7 +25,7 @@ func (l *Log) Tail(bytes int64, entries int, visit func(Entry)) error {
 				visit(e)
 				return
 			}
-			w.bytes -= int64(len(e.Data)) // too old
+			w.bytes -= int64(len(e.Data)) // too old for the limit
 			w.entries--
 		})
 		if err != nil {
@@ -35,9 +35,9 @@ func (l *Log) Tail(bytes int64, entries int, visit func(Entry)) error {
 	return nil
 }
 
-// A window is a run of entries, and how much output is in it.
+// A window is a run of entries, and the amount of output in it.
 type window struct {
-	after, last uint64 // numbers: from behind the one up to the other
+	after, last uint64 // the entries after the one number, up to the other
 	bytes       int64
 	entries     int
 }

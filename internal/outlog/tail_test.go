@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// tailOf collects what Tail shows.
+// tailOf collects the entries of Tail.
 func tailOf(t testing.TB, l *Log, bytes int64, entries int) []string {
 	t.Helper()
 	var got []string
@@ -23,7 +23,7 @@ func tailText(e Entry) string { return fmt.Sprint(e.Seq, sight(e)) }
 // all is a number of entries or bytes that no test reaches.
 const all = 1 << 30
 
-// TestTail compares with the definition, on a log of which a part is spooled.
+// TestTail compares Tail with its definition, on a log that is partly spooled.
 func TestTail(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	l := New(NewPool(t.TempDir(), ample), Config{})
@@ -89,9 +89,9 @@ func TestTailOfNothing(t *testing.T) {
 	}
 }
 
-// TestTailIsOfItsTime: output that comes later is neither shown nor added to an
-// entry that is shown, and the limit holds.
-func TestTailIsOfItsTime(t *testing.T) {
+// TestTailShowsTheLogAsOfTheCall checks that later output is neither shown nor added to an
+// entry that is shown, and that the limit holds.
+func TestTailShowsTheLogAsOfTheCall(t *testing.T) {
 	l := New(NewPool(t.TempDir(), ample), Config{})
 	defer l.End()
 	appendText(t, l, Stdout, "one")
@@ -116,8 +116,8 @@ func appendText(t *testing.T, l *Log, s Stream, text string) {
 	}
 }
 
-// TestTailHasNoHole lets entries be forgotten while they are visited.
-func TestTailHasNoHole(t *testing.T) {
+// TestTailHasNoGap drops entries while they are visited.
+func TestTailHasNoGap(t *testing.T) {
 	l := New(NewPool(t.TempDir(), ample), Config{Retain: 1})
 	defer l.End()
 	w := writer{log: l, stream: Stdout}
@@ -140,7 +140,7 @@ func TestTailHasNoHole(t *testing.T) {
 		t.Errorf("visited %d, then %v", seen, err)
 	}
 	if first := l.Stats().First; len(tailOf(t, l, all, all)) != int(41-first) {
-		t.Errorf("called again it shows not all of the %d entries left", 41-first)
+		t.Errorf("the second call does not show all of the %d entries left", 41-first)
 	}
 }
 
@@ -153,12 +153,12 @@ func TestTailOfLogThatEnds(t *testing.T) {
 	}
 }
 
-// TestTailOfBusyLog looks while somebody writes and somebody else reads.
+// TestTailOfBusyLog calls Tail while other goroutines write and read.
 func TestTailOfBusyLog(t *testing.T) {
 	l := New(NewPool(t.TempDir(), ample), Config{Retain: 2 << 20})
 	defer l.End()
 	done := make(chan error, 1)
-	go func() { // ends with what it has to write
+	go func() { // ends when everything is written
 		w, c := writer{log: l, stream: Stdout}, l.Cursor(0)
 		for w.offset < 24<<20 {
 			if err := w.write(5000); err != nil {
@@ -207,7 +207,7 @@ func BenchmarkTail(b *testing.B) {
 				if err := l.Append(Stdout, noise[:size]); err != nil {
 					b.Fatal(err)
 				}
-				readNew(b, c, func(Entry) {}) // or short ones would be joined
+				readNew(b, c, func(Entry) {}) // because unread short entries would be joined
 			}
 			b.SetBytes(1 << 20)
 			b.ReportAllocs()
