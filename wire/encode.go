@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -195,7 +195,7 @@ func appendList(b []byte, v reflect.Value) (_ []byte, err error) {
 
 func appendMap(b []byte, v reflect.Value) (_ []byte, err error) {
 	keys := v.MapKeys()
-	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+	sort.Slice(keys, func(i, j int) bool { return keys[i].String() < keys[j].String() })
 	b = append(b, '{')
 	for i, key := range keys {
 		if i > 0 {

@@ -1,11 +1,11 @@
 package copy
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"os"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -40,7 +40,8 @@ func (c *copier) keepLocal(it item, path string) error {
 // come first: the permissions of one above could forbid the way there.
 func (c *copier) keepDirectories(ctx context.Context, directories []item) error {
 	depth := func(it item) int { return strings.Count(it.to, "/") + strings.Count(it.to, string(os.PathSeparator)) }
-	sorted := slices.SortedStableFunc(slices.Values(directories), func(a, b item) int { return cmp.Compare(depth(b), depth(a)) })
+	sorted := slices.Clone(directories)
+	sort.SliceStable(sorted, func(i, j int) bool { return depth(sorted[i]) > depth(sorted[j]) })
 	for len(sorted) > 0 {
 		n := 1
 		for n < len(sorted) && depth(sorted[n]) == depth(sorted[0]) {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/tetherexec/tether/internal/files"
@@ -55,7 +56,7 @@ func findPlugins(ctx context.Context, files files.Files, cache string, total *bu
 			})
 		}
 	}
-	slices.SortFunc(found, func(a, b cachedPlugin) int { return strings.Compare(a.id, b.id) })
+	sort.Slice(found, func(i, j int) bool { return found[i].id < found[j].id })
 	return found, c.complete
 }
 

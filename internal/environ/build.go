@@ -186,14 +186,13 @@ func (v variables) drop(unwanted func(name string) bool) {
 }
 
 func (v variables) sorted() []string {
-	all := make([]variable, 0, len(v.byKey))
+	entries := make([]string, 0, len(v.byKey))
 	for _, variable := range v.byKey {
-		all = append(all, variable)
+		entries = append(entries, variable.name)
 	}
-	slices.SortFunc(all, func(a, b variable) int { return strings.Compare(a.name, b.name) })
-	entries := make([]string, len(all))
-	for i, variable := range all {
-		entries[i] = variable.name + "=" + variable.value
+	slices.Sort(entries)
+	for i, name := range entries {
+		entries[i] += "=" + v.byKey[v.key(name)].value
 	}
 	return entries
 }

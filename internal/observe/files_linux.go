@@ -1,10 +1,10 @@
 package observe
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"slices"
+	"sort"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -226,6 +226,6 @@ func writers(pipes map[FileID]*ends) (list []Holder) {
 	for _, p := range pipes {
 		list = append(list, p.writers...)
 	}
-	slices.SortFunc(list, func(a, b Holder) int { return cmp.Compare(a.PID, b.PID) })
+	sort.Slice(list, func(i, j int) bool { return list[i].PID < list[j].PID })
 	return slices.Compact(list)
 }

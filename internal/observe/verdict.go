@@ -3,6 +3,7 @@ package observe
 import (
 	"cmp"
 	"slices"
+	"sort"
 )
 
 // Activity is what a process is doing, in one word.
@@ -79,7 +80,7 @@ func Decide(e Evidence) Verdict {
 	for i := range e.Processes {
 		findings = append(findings, e.judge(&e.Processes[i]))
 	}
-	slices.SortStableFunc(findings, func(a, b finding) int { return cmp.Compare(b.weight, a.weight) })
+	sort.SliceStable(findings, func(i, j int) bool { return findings[i].weight > findings[j].weight })
 	v := Verdict{Activity: Unknown, Partial: e.Partial}
 	switch {
 	case e.Blocked:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"sort"
 	"time"
 	"unicode/utf8"
 
@@ -119,7 +120,8 @@ func (s *scan) finish(closed bool) {
 		}
 	}
 	s.result.Searched = s.began
-	slices.SortFunc(s.result.Lines, func(a, b wire.SearchLine) int { return cmp.Compare(a.Line, b.Line) })
+	lines := s.result.Lines
+	sort.Slice(lines, func(i, j int) bool { return lines[i].Line < lines[j].Line })
 }
 
 // add takes the output of one event apart.

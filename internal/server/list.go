@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"unicode"
 
 	"github.com/tetherexec/tether/internal/session"
@@ -25,8 +26,9 @@ func (r *request) listProcesses(p *wire.ListParams) error {
 	for _, s := range sessions {
 		list = append(list, s.Processes()...)
 	}
-	slices.SortStableFunc(list, func(x, y session.Listed) int {
-		return cmp.Or(cmp.Compare(x.Info.StartedAtMs, y.Info.StartedAtMs), cmp.Compare(x.Info.ProcessID, y.Info.ProcessID))
+	sort.SliceStable(list, func(i, j int) bool {
+		x, y := &list[i].Info, &list[j].Info
+		return cmp.Or(cmp.Compare(x.StartedAtMs, y.StartedAtMs), cmp.Compare(x.ProcessID, y.ProcessID)) < 0
 	})
 	r.conn.tasks.Go(func() { // ends after one measurement; the connection waits for it
 		lookAt(list)

@@ -1,13 +1,10 @@
 package server
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
-
-	"github.com/tetherexec/tether/internal/launch"
+	"strings"
 )
 
 // writeMetrics writes the server's counters in the text format of Prometheus.
@@ -25,10 +22,10 @@ func (s *Server) writeMetrics(w io.Writer) {
 
 	metric("tether_network_decisions_total", "counter", "Decisions about hosts that processes tried to reach through a proxy of this server.")
 	counts := s.decisions.Counts()
-	outcomes := slices.SortedFunc(maps.Keys(counts), func(a, b launch.NetworkOutcome) int {
-		return cmp.Or(cmp.Compare(a.Decision, b.Decision), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Source, b.Source))
-	})
-	for _, o := range outcomes {
-		fmt.Fprintf(w, "tether_network_decisions_total{decision=%q,protocol=%q,source=%q} %d\n", o.Decision, o.Protocol, o.Source, counts[o])
+	var lines []string
+	for o, n := range counts {
+		lines = append(lines, fmt.Sprintf("tether_network_decisions_total{decision=%q,protocol=%q,source=%q} %d\n", o.Decision, o.Protocol, o.Source, n))
 	}
+	slices.Sort(lines)
+	io.WriteString(w, strings.Join(lines, ""))
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sort"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -104,7 +105,7 @@ func wireHeaders(r *http.Response) []wire.HTTPResponseHeader {
 		add(name, values)
 	}
 	add("transfer-encoding", r.TransferEncoding) // net/http keeps it elsewhere
-	slices.SortStableFunc(list, func(a, b wire.HTTPResponseHeader) int { return strings.Compare(a.Name, b.Name) })
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Name < list[j].Name })
 	return list
 }
 

@@ -35,8 +35,8 @@ func Text(message string) string {
 	if text, ok := startText(message); ok {
 		return text
 	}
-	for _, r := range rules {
-		message = r.from().ReplaceAllString(message, r.to)
+	for i, from := range expressions() {
+		message = from.ReplaceAllString(message, rules[i].to)
 	}
 	return osError().ReplaceAllStringFunc(message, func(part string) string {
 		return systemText(osError().FindStringSubmatch(part)[1])
@@ -54,11 +54,8 @@ func systemText(text string) string {
 	return blanks + trimmed
 }
 
-// A rule replaces a phrase.
-type rule struct {
-	from func() *regexp.Regexp
-	to   string
-}
+// A rule replaces a phrase, which is a regular expression.
+type rule struct{ from, to string }
 
 // when compiles an expression when it is first used: most programs that have this package
 // in them, such as the helpers of a sandbox, never show an error of the protocol.
@@ -68,34 +65,42 @@ func when(expression string) func() *regexp.Regexp {
 
 // rules are applied one after the other.
 var rules = []rule{
-	{when("^exec-server stub does not implement `(.*)` yet$"),
+	{"^exec-server stub does not implement `(.*)` yet$",
 		"the server does not know the request `$1`: it is older than this tether, or another program"},
-	{when("^exec-server client does not implement `initialize` yet$"), // our own answer to our own request
+	{"^exec-server client does not implement `initialize` yet$", // our own answer to our own request
 		"the other side repeats each message: it is not a tether server"},
-	{when(`^unknown session id .*$`),
+	{`^unknown session id .*$`,
 		"the server does not know the session any more: it was restarted, or there was no connection for too long; what ran in the session has ended"},
-	{when(`^unknown process id (.*)$`), "the server has no process $1 any more"},
-	{when(`^session \S+ is already attached to another connection$`), "another client is connected to the session"},
-	{when("^cwd URI `(.*)` is not valid on this exec-server host: .*$"), "the working directory $1 is not a path of the server's system"},
-	{when("^path `(.*)` is not a file$"), "not a file"},
-	{when(`'[^']*' is invalid on '\w+'$`), "not a path of the server's system"},
-	{when(`invalid URI: relative URL without a base$`), "a path must be absolute"},
-	{when(`^missing program for (?:pipe|PTY) spawn$`), "the name of the program is empty"},
-	{when(`^(?:nul byte found in provided data|data provided contains a nul byte)$`), "an argument or a variable contains a NUL byte"},
-	{when(`^internal error$`), "the server has failed; its log says why"},
-	{when("missing field (`[^`]*`)"), "$1 is missing"},
-	{when("invalid value: integer `([^`]*)`, expected (.*)"), "expected $2, not $1"},
-	{when(`invalid (?:type|value): (.*), expected (.*)`), "expected $2, not $1"},
-	{when("unknown variant (`[^`]*`), expected"), "$1 is not known, expected"},
-	{when(`\bexpected (?:struct \w+|map|internally tagged enum \w+)\b`), "expected an object"},
-	{when(`\bnot map\b`), "not an object"},
-	{when(`\bexpected a sequence\b`), "expected a list"},
-	{when(`\bnot sequence\b`), "not a list"},
-	{when(`\bexpected (?:[ui](?:8|16|32|64|128|size)|nonzero \w+)\b`), "expected a whole number in range"},
-	{when(` at line \d+ column \d+`), ""},
-	{when(`\bthis exec-server host\b`), "the server's system"},
-	{when(`\bfrom exec-server (?:websocket \S+|stdio):`), "from the client:"},
+	{`^unknown process id (.*)$`, "the server has no process $1 any more"},
+	{`^session \S+ is already attached to another connection$`, "another client is connected to the session"},
+	{"^cwd URI `(.*)` is not valid on this exec-server host: .*$", "the working directory $1 is not a path of the server's system"},
+	{"^path `(.*)` is not a file$", "not a file"},
+	{`'[^']*' is invalid on '\w+'$`, "not a path of the server's system"},
+	{`invalid URI: relative URL without a base$`, "a path must be absolute"},
+	{`^missing program for (?:pipe|PTY) spawn$`, "the name of the program is empty"},
+	{`^(?:nul byte found in provided data|data provided contains a nul byte)$`, "an argument or a variable contains a NUL byte"},
+	{`^internal error$`, "the server has failed; its log says why"},
+	{"missing field (`[^`]*`)", "$1 is missing"},
+	{"invalid value: integer `([^`]*)`, expected (.*)", "expected $2, not $1"},
+	{`invalid (?:type|value): (.*), expected (.*)`, "expected $2, not $1"},
+	{"unknown variant (`[^`]*`), expected", "$1 is not known, expected"},
+	{`\bexpected (?:struct \w+|map|internally tagged enum \w+)\b`, "expected an object"},
+	{`\bnot map\b`, "not an object"},
+	{`\bexpected a sequence\b`, "expected a list"},
+	{`\bnot sequence\b`, "not a list"},
+	{`\bexpected (?:[ui](?:8|16|32|64|128|size)|nonzero \w+)\b`, "expected a whole number in range"},
+	{` at line \d+ column \d+`, ""},
+	{`\bthis exec-server host\b`, "the server's system"},
+	{`\bfrom exec-server (?:websocket \S+|stdio):`, "from the client:"},
 }
+
+// expressions are those of the rules. They are compiled when the first message is reworded, for the same reason.
+var expressions = sync.OnceValue(func() (list []*regexp.Regexp) {
+	for _, r := range rules {
+		list = append(list, regexp.MustCompile(r.from))
+	}
+	return list
+})
 
 // startError is how tether servers say what kept a command from starting.
 var startError = when(`^(.*) \(os error (\d+)\): (working directory|program|the interpreter or loader of program) ("(?:[^"\\]|\\.)*")(?: in PATH ("(?:[^"\\]|\\.)*"))?$`)
