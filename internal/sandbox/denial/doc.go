@@ -1,13 +1,13 @@
-// Package denial tells whether the sandbox is the reason for the failure of a
-// process, and what is known about it. It sees no process and no file: only the
-// exit code, the newest output and the policy.
+// Package denial decides whether the sandbox is the reason for the failure of a
+// process, and which facts are known about that. It sees no process and no
+// file: only the exit code, the newest output and the policy.
 //
-// A [Judge] (judge.go) follows the rule that clients know: it looks for a few phrases in
-// the output. It errs in both directions, and must, because clients decide by it
-// whether to ask a person.
+// A [Judge] (judge.go) follows the rule of the reference: it looks for a few phrases in
+// the output. It can be wrong in both directions, and must stay so, because clients
+// decide by it whether to ask a person.
 //
-// [Explain] (explain.go) adds what can be told with more certainty: which path or which kind
-// of system call it was, and by which rule. It says nothing rather than guess: a line of the
-// output names an absolute path (paths.go) together with an error of the system, and the
-// policy gives exactly that error for it. [Recent] (recent.go) keeps the lines that it looks at.
+// [Explain] (explain.go) adds more certain facts: the path or the kind of system call, and the
+// rule. It reports nothing rather than a guess: a line of the output must name an absolute path
+// (paths.go) together with an error of the system, and the policy must give exactly that error
+// for it. [Recent] (recent.go) keeps the lines that it looks at.
 package denial

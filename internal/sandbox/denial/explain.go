@@ -11,8 +11,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A Fact is what is known about a denial: a path, with what was not allowed there
-// and the rule that says so, or a kind of system call.
+// A Fact describes a denial: a path with the missing access and the rule that
+// forbids it, or a kind of system call.
 type Fact struct {
 	Path   string // absolute and clean
 	Access string // what was missing: "read" or "write"
@@ -21,7 +21,7 @@ type Fact struct {
 	Syscall string // SyscallKilled or SyscallNetwork
 }
 
-// Wire is the fact as clients are told; nil stays nil.
+// Wire returns the fact in the form that clients get; nil stays nil.
 func (f *Fact) Wire() *wire.DenialFact {
 	if f == nil {
 		return nil
@@ -42,11 +42,11 @@ func (f *Fact) Wire() *wire.DenialFact {
 
 // The kinds of system calls.
 const (
-	// SyscallKilled is a call for which the filter ends the process: one by the
-	// numbers of another architecture.
+	// SyscallKilled is a call for which the filter kills the process: a call
+	// with the numbers of another architecture.
 	SyscallKilled = "sigsys"
 
-	// SyscallNetwork is one that would use the network.
+	// SyscallNetwork is a call that would use the network.
 	SyscallNetwork = wire.DeniedNetwork
 )
 
@@ -69,15 +69,15 @@ const (
 	// lookBack is how many lines of a trace before the error are looked at.
 	lookBack = 6
 
-	// maxPath is the longest path that the system takes.
+	// maxPath is the longest path that the system accepts.
 	maxPath = 4096
 )
 
-// Explain returns what is known about the failure of a process that exited with
-// code, nil if that is nothing. Policy is what the process was confined to. The newest line that
-// has an error of the system and tells something decides: by an absolute path, or by a word about the network.
+// Explain returns a fact about the failure of a process that exited with code, or nil. policy is the policy
+// that confined the process. The newest line that has an error of the system, with an absolute path or a word
+// about the network, decides.
 //
-// Paths are judged as they are written: one that leads through a symbolic link
+// Paths are looked up as they are written: a path that leads through a symbolic link
 // may stay unexplained. Relative paths stay unexplained, because any word could be one.
 func Explain(policy *sandbox.Policy, code int, recent *Recent) *Fact {
 	switch code {
@@ -162,8 +162,8 @@ func (e *explainer) path(kind osError, name string) *Fact {
 	return nil
 }
 
-// private reports whether a sandbox has something of its own at a path, about
-// which the rules say nothing.
+// private reports whether a sandbox has its own files at a path, about which
+// the rules say nothing.
 func private(name string) bool {
 	for _, dir := range []string{"/proc", "/dev"} {
 		if name == dir || strings.HasPrefix(name, dir+"/") {
@@ -173,7 +173,8 @@ func private(name string) bool {
 	return false
 }
 
-// earlier yields the few lines of the same stream before line i, newest first.
+// earlier yields up to lookBack lines of the same stream before line i, newest
+// first.
 func (e *explainer) earlier(i int) func(yield func(int) bool) {
 	return func(yield func(int) bool) {
 		left := lookBack
@@ -188,12 +189,12 @@ func (e *explainer) earlier(i int) func(yield func(int) bool) {
 	}
 }
 
-// networkWords are in messages about the network, besides in paths.
+// networkWords occur in messages about the network.
 var networkWords = []string{"socket", "sockets", "connect", "connecting", "connection", "bind", "binding", "listen", "listening",
 	"network", "sendto", "sendmsg", "tcp", "udp", "dial", "urlopen", "getaddrinfo", "netlink"}
 
-// aboutNetwork reports whether an error was met while using the network. The
-// trace before it tells as well: those lines are indented.
+// aboutNetwork reports whether an error is about the network. The indented
+// lines of a trace before it count too.
 func (e *explainer) aboutNetwork(i int, text string) bool {
 	if about, mount := mentionsNetwork(text); about || mount {
 		return about && !mount
@@ -210,8 +211,8 @@ func (e *explainer) aboutNetwork(i int, text string) bool {
 	return false
 }
 
-// mentionsNetwork looks at the words outside of quotes that are no paths. Mounts
-// are told apart because they bind, too.
+// mentionsNetwork looks at the words outside of quotes that are not paths. It
+// reports mounts separately, because "bind" is also a word about mounts.
 func mentionsNetwork(text string) (network, mount bool) {
 	var bare strings.Builder
 	end := 0

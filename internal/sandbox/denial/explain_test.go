@@ -10,7 +10,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// dirs is a machine that has nothing but these directories and their parents.
+// dirs is a machine that has only these directories and their parents.
 type dirs []string
 
 func (d dirs) Lstat(p string) (fs.FileMode, error) {
@@ -30,8 +30,8 @@ func (dirs) Foreign(string) bool                   { return false }
 
 var machine = dirs{"/fx/ws/.git", "/fx/ws/sub", "/fx/out", "/fx/secret", "/usr/bin", "/tmp"}
 
-// policyOf reads everything but /fx/secret, and writes below /fx/ws, but not its
-// .git.
+// policyOf returns a policy that allows reading everything but /fx/secret, and
+// writing below /fx/ws, but not its .git.
 func policyOf(t testing.TB, network wire.NetworkAccess) *sandbox.Policy {
 	t.Helper()
 	uri := func(p string) wire.PathURI {
@@ -87,7 +87,7 @@ const (
 	byDeny = " by entry /fx/secret, deny"
 )
 
-// TestExplainLines has what programs print.
+// TestExplainLines has lines that real programs print.
 func TestExplainLines(t *testing.T) {
 	policy := policyOf(t, wire.NetworkRestricted)
 	for _, c := range []struct{ text, want string }{
@@ -159,7 +159,7 @@ func TestExplainLines(t *testing.T) {
 		{"error: failed to create package\n\nCaused by:\n  failed to make directory '/fx/out/./.git': Read-only file system; class=Os (2)", "write /fx/out/.git" + byRoot},
 		{"see `/fx/out/x`\nRead-only file system (os error 30)", ""},
 
-		// relative names, names of which no end can be seen, and causes that stand in another line
+		// relative names, names without a visible end, and causes in another line
 		{"sh: 1: cannot create n: Read-only file system", ""},
 		{"touch: cannot touch 'n': Read-only file system", ""},
 		{"cat: ../secret/x: Permission denied", ""},
@@ -168,7 +168,7 @@ func TestExplainLines(t *testing.T) {
 		{"/fx/ws/.git: Read-only file system", ""}, // the first word is a program
 		{"error: failed to open `/fx/out/x`\n\nCaused by:\n  Read-only file system (os error 30)", ""},
 
-		// what only looks like it
+		// lines that only look like an error
 		{"/usr/bin/tool: Read-only file system", ""},
 		{"tool: build: Read-only file system", ""},
 		{"error: 'make install' failed: Read-only file system", ""},
@@ -235,7 +235,7 @@ func TestExplain(t *testing.T) {
 }
 
 // FuzzExplain: a fact is a clean path for which the policy gives that error, or a
-// kind of system call; and what is kept is bounded.
+// kind of system call; and the kept output is bounded.
 func FuzzExplain(f *testing.F) {
 	policy := policyOf(f, wire.NetworkRestricted)
 	f.Add("touch: cannot touch 'n': Read-only file system\n", "mv: cannot move 'a' to \"b\": Permission denied: '/fx/secret/..' -> `x'", 1)
@@ -266,8 +266,8 @@ func FuzzExplain(f *testing.F) {
 	})
 }
 
-// BenchmarkExplain is for output in which every line has to be looked at and none
-// is explained.
+// BenchmarkExplain measures output in which every line has to be looked at and
+// none is explained.
 func BenchmarkExplain(b *testing.B) {
 	policy := policyOf(b, wire.NetworkRestricted)
 	for name, line := range map[string]string{

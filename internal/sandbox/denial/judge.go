@@ -8,13 +8,14 @@ import (
 )
 
 // The window is part of the rule: a phrase in older output does not count, even
-// if that output is still kept. Whoever feeds a Judge keeps to both bounds.
+// if that output is still kept. The caller that feeds a Judge keeps to both
+// bounds.
 const (
 	WindowBytes   = 1 << 20
 	WindowEntries = 50_000
 )
 
-// phrases are what a refused system call looks like in the output of a program.
+// phrases are the texts that programs print after a refused system call.
 var phrases = []string{
 	"operation not permitted",
 	"permission denied",
@@ -25,27 +26,27 @@ var phrases = []string{
 	"failed to write file",
 }
 
-// The exit codes that mean something.
+// The exit codes with a meaning.
 const (
-	exitUsage         = 2   // a wrong call of the program
+	exitUsage         = 2   // the program was called wrongly
 	exitNotExecutable = 126 // of a shell
 	exitNotFound      = 127 // of a shell
 	exitSIGSYS        = 159 // 128 + the signal of a forbidden system call
 )
 
-// A Judge says whether the sandbox is thought to be the reason for the failure
-// of a confined process. Clients rely on the exact rule: text decides whatever
-// the exit code is, except for 0, and without text only 159 counts.
+// A Judge decides whether the sandbox is probably the reason for the failure
+// of a confined process. Clients rely on the exact rule: a phrase decides for
+// every exit code except 0, and without a phrase only 159 counts.
 //
-// It is fed with the output in the order of its arrival. A phrase counts within
-// stdout and terminal, within stderr and in both together, so also when entries
-// or streams divide it, and in any case. It keeps no text. The zero Judge has
-// seen nothing.
+// The caller adds the output in the order of its arrival. A phrase counts
+// within stdout and terminal, within stderr and in both together, so also if
+// entries or streams divide it, and in upper or lower case. A Judge keeps no
+// text. The zero Judge has seen no output.
 type Judge struct {
-	out, err, both state // what each view ends with
+	out, err, both state // the state at the end of each view
 }
 
-// Add takes the output that follows.
+// Add adds the next output.
 func (j *Judge) Add(stream outlog.Stream, data []byte) {
 	if j.both == hit {
 		return
@@ -56,7 +57,7 @@ func (j *Judge) Add(stream outlog.Stream, data []byte) {
 		own = &j.err
 	}
 	// A state depends on no more bytes than the longest phrase has: after a few
-	// the views agree, and one walk does for both.
+	// bytes the views agree, and one walk does for both.
 	for len(data) > 0 && *own != j.both {
 		*own, j.both = next[*own][data[0]], next[j.both][data[0]]
 		data = data[1:]
@@ -70,8 +71,8 @@ func (j *Judge) Add(stream outlog.Stream, data []byte) {
 	}
 }
 
-// Denied is the verdict on a sandboxed process that exited with code. For one
-// without a sandbox, do not ask.
+// Denied returns the decision about a sandboxed process that exited with
+// code. It must not be used for a process without a sandbox.
 func (j *Judge) Denied(code int) bool {
 	switch {
 	case code == 0:
@@ -84,14 +85,14 @@ func (j *Judge) Denied(code int) bool {
 	return code == exitSIGSYS
 }
 
-// A state is how much of which phrases the text so far ends with. The zero state
-// is nothing, hit is that there was a phrase; it is never left.
+// A state says with which beginnings of phrases the text so far ends. The zero
+// state is no beginning; hit means that a phrase was found, and stays.
 type state uint8
 
 const hit state = 255
 
 // A table gives the state that follows a state and a byte. It looks for all
-// phrases at once, in one step per byte whatever the text is.
+// phrases at once, in one step per byte.
 type table [256][256]state
 
 func (t *table) walk(s state, data []byte) state {
@@ -101,16 +102,16 @@ func (t *table) walk(s state, data []byte) state {
 	return s
 }
 
-// transitions returns the table of the phrases. It is made when it is needed
-// first, as many processes of this program never do.
+// transitions returns the table of the phrases. It is made on first use,
+// because many processes of this program never need it.
 var transitions = sync.OnceValue(func() *table { return newTable(spellings()) })
 
 // spellings returns the phrases as they occur in UTF-8 text that has not been
-// lower-cased; the table does that for ASCII. Of all other characters only two
-// have ASCII letters in their lower-case form: the kelvin sign becomes k. The
-// capital I with a dot becomes i and a combining dot, and no phrase has that.
-// Replacing what is not valid UTF-8 changes no byte that matters here either: it
-// neither removes a character nor makes one of these.
+// lower-cased; the table lower-cases ASCII. Of all other characters only two
+// have ASCII letters in their lower-case form. The kelvin sign becomes k. The
+// capital I with a dot becomes i and a combining dot, which no phrase contains.
+// Replacing invalid UTF-8 changes no byte that matters here: it neither removes
+// a character nor makes one of these.
 func spellings() []string {
 	list := slices.Clone(phrases)
 	for _, p := range phrases {
@@ -123,8 +124,9 @@ func spellings() []string {
 	return list
 }
 
-// newTable makes a state of each beginning of a word. What follows a state is the
-// longest beginning that the text then ends with. No word may contain another.
+// newTable makes a state for each beginning of a word. The state that follows is
+// the longest beginning with which the text then ends. No word may contain
+// another.
 func newTable(words []string) *table {
 	t, last := new(table), state(0)
 	for _, w := range words {
@@ -147,11 +149,11 @@ func newTable(words []string) *table {
 	return t
 }
 
-// complete fills in what follows when a word does not go on as hoped: the same as
-// for the longest beginning that is shorter.
+// complete fills in the transitions for bytes with which no word continues: they
+// are the transitions of the longest shorter beginning.
 func (t *table) complete() {
 	type pair struct{ s, shorter state }
-	var queue []pair // shorter states come first: those are complete
+	var queue []pair // shorter states come first, because they are complete
 	for _, s := range t[0] {
 		if s != 0 && s != hit {
 			queue = append(queue, pair{s, 0})

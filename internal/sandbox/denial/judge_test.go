@@ -29,8 +29,8 @@ func judge(chunks ...chunk) *Judge {
 }
 
 // TestRows has the rows of the behaviour table that need no process. X07 and
-// E-NSIGSYS are about processes that nobody asks about, X10 and X11 go through a
-// log below, X17 is about time.
+// E-NSIGSYS are about processes without a sandbox, for which the Judge is not
+// used. TestWindow has X10 and X11; X17 is about time.
 func TestRows(t *testing.T) {
 	type row struct {
 		id     string
@@ -108,7 +108,8 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// TestWindow goes through a log, as the newest entries decide (X10, X11).
+// TestWindow reads from a log, because only the newest entries count (X10,
+// X11).
 func TestWindow(t *testing.T) {
 	fill := strings.Repeat("0123456789abcde\n", 1200<<10/16)
 	for _, c := range []struct {
@@ -137,7 +138,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// lowerCase is the full mapping, as far as it concerns ASCII.
+// lowerCase is the full Unicode mapping, as far as it concerns ASCII.
 func lowerCase(text string) string {
 	var b strings.Builder
 	for _, r := range text { // with replacement
@@ -150,7 +151,7 @@ func lowerCase(text string) string {
 	return b.String()
 }
 
-// naive is the definition.
+// naive is the rule, implemented directly.
 func naive(chunks []chunk) bool {
 	var views [3]strings.Builder
 	for _, c := range chunks {
@@ -172,7 +173,7 @@ func naive(chunks []chunk) bool {
 	return false
 }
 
-// TestLowerCase justifies what spellings says.
+// TestLowerCase proves the comment of spellings.
 func TestLowerCase(t *testing.T) {
 	for r := rune(0x80); r <= unicode.MaxRune; r++ {
 		if l := unicode.ToLower(r); l < 0x80 && r != '\u212a' && r != '\u0130' {
@@ -191,7 +192,7 @@ func TestLowerCase(t *testing.T) {
 	}
 }
 
-// pieces are what text is made of that could be confused with a phrase.
+// pieces are texts that could be confused with a phrase.
 func pieces() []string {
 	list := []string{"", " ", "-", "\n", "x", "\xff", "\xe2", "\x84", "\xaa", "\u212a", "\u0130", "I", "\u017f", "per", "file", "san", "lan"}
 	for _, p := range phrases {
@@ -203,8 +204,8 @@ func pieces() []string {
 	return list
 }
 
-// FuzzJudge compares with the definition. Each two bytes choose a stream and a
-// piece of text; with a flag the bytes themselves are the text.
+// FuzzJudge compares with the direct implementation. Each two bytes choose a
+// stream and a piece of text; with a flag the bytes themselves are the text.
 func FuzzJudge(f *testing.F) {
 	list := pieces()
 	f.Add([]byte("permission denied"), true)
@@ -227,7 +228,7 @@ func FuzzJudge(f *testing.F) {
 	})
 }
 
-// TestCuts cuts each phrase everywhere, twice, over all streams.
+// TestCuts cuts each phrase at every position, twice, over all streams.
 func TestCuts(t *testing.T) {
 	for _, p := range spellings() {
 		for i := range len(p) + 1 {

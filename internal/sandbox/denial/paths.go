@@ -32,23 +32,24 @@ func absolutePaths(text string) []string {
 	return names
 }
 
-// A quotation is a name in quotes, and where it is with them.
+// A quotation is a name in quotes, and its position including the quotes.
 type quotation struct {
 	name       string
 	start, end int
 }
 
-// closers are the quotes that may end what a quote begins.
+// closers are the quotes that may end a name, by the quote that begins it.
 var closers = map[rune]string{'\'': "'", '"': `"`, '`': "`'", '‘': "’", '“': "”"}
 
-// escapes are beside a quote where a shell would need several to spell a name.
+// escapes stand beside a quote where a shell needs several quotes to spell a
+// name.
 const escapes = `'"$\`
 
-// quotedIn returns what is in quotes. An apostrophe within a word is none, and a
-// name of which only a part is in quotes is left out.
+// quotedIn returns the names in quotes. An apostrophe within a word is not a
+// quote, and a name of which only a part is in quotes is left out.
 func quotedIn(text string) []quotation {
 	var list []quotation
-	previous, unclosed := ' ', "" // a quote that was not closed once is not closed later
+	previous, unclosed := ' ', "" // a quote without an end has no end later either
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRuneInString(text[i:])
 		if ends := closers[r]; ends != "" && !isWord(previous) && !strings.ContainsRune(escapes, previous) && !strings.ContainsRune(unclosed, r) {
@@ -68,7 +69,8 @@ func quotedIn(text string) []quotation {
 	return list
 }
 
-// closing finds the quote at the end of a name, which no word follows at once.
+// closing finds the quote at the end of a name. It must not be followed by a
+// letter or a digit.
 func closing(text, ends string) (at, width int) {
 	for i, r := range text {
 		if strings.ContainsRune(ends, r) {

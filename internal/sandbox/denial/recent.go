@@ -8,20 +8,20 @@ import (
 )
 
 // RecentBytes is how much of the newest output Explain looks at: a reason is
-// printed shortly before the end. It holds at least one entry of any size.
+// printed shortly before the end. It is enough for one entry of any size.
 const RecentBytes = outlog.MaxEntry
 
 const (
 	maxLines = 500     // of the newest lines that are looked at
-	maxLine  = 4 << 10 // bytes; the rest of a longer one is no message of the system
+	maxLine  = 4 << 10 // bytes; the rest of a longer line is not a message of the system
 )
 
-// Recent keeps the newest lines of output for Explain, whatever it is fed with.
-// The zero Recent has seen nothing.
+// Recent keeps the newest lines of output for Explain, within the limits above.
+// The zero Recent has seen no output.
 type Recent struct {
 	lines []line // oldest first, in the order in which they ended
 	size  int
-	open  [2][]byte // what each stream ends with: stdout or terminal, stderr
+	open  [2][]byte // the unfinished line of each stream: stdout or terminal, stderr
 }
 
 // A line is not empty and has no line break.
@@ -30,7 +30,7 @@ type line struct {
 	text   string
 }
 
-// Add takes the output that follows.
+// Add adds the next output.
 func (r *Recent) Add(stream outlog.Stream, data []byte) {
 	stderr := stream == outlog.Stderr
 	open := r.unfinished(stderr)
@@ -65,7 +65,7 @@ func (r *Recent) push(l line) {
 	}
 }
 
-// all returns the lines, those that have not ended last.
+// all returns the lines; the unfinished ones come last.
 func (r *Recent) all() []line {
 	lines := r.lines[:len(r.lines):len(r.lines)]
 	for _, stderr := range []bool{false, true} {

@@ -1,9 +1,9 @@
 // Package seccomp builds the system call filter of a sandboxed command: a
 // classic BPF program that the kernel runs before each system call.
 //
-// It is data only. Program is a pure function, the same on every platform, for
-// every supported architecture; loading the result is the caller's business
-// (bubblewrap reads the bytes of Encode from the descriptor of --seccomp).
+// Program is a pure function, the same on every platform, for every supported
+// architecture. The caller loads the result (bubblewrap reads the bytes of
+// Encode from the descriptor of --seccomp).
 //
 // # What a program does
 //
@@ -18,8 +18,8 @@
 //     without that bit (521 was a second ptrace). Newer kernels without x32
 //     answer the same by themselves.
 //  3. A call in the table below fails as the table says, and does nothing.
-//  4. Every other call is allowed, also one that this package has never heard
-//     of: the filter is a second wall. Namespaces and mounts are the first.
+//  4. Every other call is allowed, also one that this package does not know.
+//     The filter is the second protection; namespaces and mounts are the first.
 //
 // # The table
 //
@@ -39,12 +39,13 @@
 // read, write, sendmsg, recvmsg and recvfrom stay, so a socket pair is a
 // usable pipe between parent and child.
 //
-// Proxy, for a command whose only way out is a proxy on its own loopback:
+// Proxy, for a command that reaches other hosts only through a proxy on its
+// own loopback:
 //
 //   - socket fails with EPERM unless the domain is AF_INET or AF_INET6.
 //   - socketpair fails with EPERM unless the domain is AF_UNIX and the type is
-//     SOCK_STREAM or SOCK_SEQPACKET: one of datagrams, which for the kernel SOCK_RAW
-//     is too, could be connected to a socket of the host by its path.
+//     SOCK_STREAM or SOCK_SEQPACKET. A pair of datagram sockets (for the kernel,
+//     SOCK_RAW is one too) could be connected to a socket of the host by its path.
 //   - The ptrace, io_uring and key groups fail with EPERM.
 //
 // ProxyUnix is Proxy with AF_UNIX added to the domains that socket allows, and with
@@ -56,24 +57,25 @@
 //     reaches the hypervisor past any network namespace.
 //   - The io_uring and key groups fail with EPERM. ptrace is allowed.
 //
-// SetID, beside one of the others, for a command whose files are confined:
+// SetID, together with one of the others, for a command whose files are
+// confined:
 //
 //   - chmod, fchmod, fchmodat, fchmodat2, mknod, mknodat, creat, and open and openat if
 //     they make a file, fail with EPERM if the mode has S_ISUID or S_ISGID. A file
 //     that runs with the rights of its owner would outlive the sandbox, and another
 //     user of the machine could execute it.
-//   - openat2 fails with ENOSYS: its mode lies in memory. Programs that use it cope
-//     with kernels that do not have it.
+//   - openat2 fails with ENOSYS: its mode lies in memory. Programs that use it have
+//     a fallback for kernels without it.
 //
-// A filter cannot tell a directory from a file. On a directory S_ISGID is harmless, but
-// refused all the same.
+// A filter cannot distinguish a directory from a file. On a directory S_ISGID is
+// harmless, but it is refused all the same.
 //
 // # Why getpeername differs
 //
 // bash -c, as Debian builds it, asks for the peer of its standard input. Unless
-// the error is one that a non-connection gives, such as ENOTCONN, it believes
-// that a network daemon started it and sources ~/.bashrc; EPERM is none of
-// those. ENOTCONN reveals as little and is true in a sandbox without connections.
+// the error is one that a non-connection gives, such as ENOTCONN, bash assumes
+// that a network daemon started it and sources ~/.bashrc; EPERM is not such an
+// error. ENOTCONN reveals as little and is true in a sandbox without connections.
 //
 // # The domain is 32 bits
 //
@@ -81,9 +83,14 @@
 // the register. A filter that compared 64 bits would let AF_VSOCK pass with
 // garbage above it, so the low 32 bits alone are compared.
 //
-// # What it cannot do
+// # Limits
 //
-// A filter sees registers, not memory: an address behind a pointer is out of
-// its reach. In Restricted, sendmsg on an AF_UNIX datagram socket can name a
+// A filter sees registers, not memory, so it cannot check an address behind a
+// pointer. In Restricted, sendmsg on an AF_UNIX datagram socket can name a
 // path. Sockets that must not be reached have to be masked by the mount plan.
+//
+// # Where a change belongs
+//
+// rules.go has the rules of every mode, amd64_table.go and arm64_table.go the
+// numbers of the calls, program.go turns both into a program.
 package seccomp

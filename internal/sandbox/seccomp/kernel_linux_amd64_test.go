@@ -21,14 +21,14 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
-// The tests in this file load programs into the kernel they run on. A helper, the
-// test binary itself, does the loading: a filter cannot be taken off again.
+// The tests in this file load programs into the kernel. A helper, the test binary
+// itself, loads them, because a filter cannot be removed again.
 
 const (
 	taskProbe = "probe" // print the outcome of each probe as JSON
-	taskExec  = "exec"  // become the program named in the arguments
+	taskExec  = "exec"  // execute the program named in the arguments
 
-	noFilter = "none" // in place of a mode
+	noFilter = "none" // instead of a mode
 )
 
 func init() { helper = runHelper }
@@ -199,7 +199,8 @@ var probeDenied = map[Mode][]string{
 	},
 }
 
-// needFilters asks the kernel for the one action that came late, in 4.14.
+// needFilters checks for the newest action that the programs use; kernels
+// have it since 4.14.
 func needFilters(t *testing.T) {
 	t.Helper()
 	action := uint32(unix.SECCOMP_RET_KILL_PROCESS)
@@ -268,12 +269,13 @@ func helperCommand(t *testing.T, task string, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), self, args...)
-	cmd.Env = append(os.Environ(), helperEnv+"="+task, "GORACE=atexit_sleep_ms=0") // which is 1 s otherwise
+	cmd.Env = append(os.Environ(), helperEnv+"="+task, "GORACE=atexit_sleep_ms=0") // instead of 1 s
 	return cmd
 }
 
 // Calls through int 0x80 carry the numbers of i386: 41 is dup there, and 102
-// opens sockets. The program is executed, so the filter has to survive that too.
+// opens sockets. The program is executed, so the filter must also survive an
+// exec.
 func TestKernelKillsInt80(t *testing.T) {
 	needFilters(t)
 	program := writeInt80(t)
@@ -336,7 +338,7 @@ func TestBubblewrapTakesTheProgram(t *testing.T) {
 }
 
 // writeInt80 writes a static program that calls getpid through int 0x80 and, if it
-// lives, exits 0.
+// survives, exits 0.
 func writeInt80(t *testing.T) string {
 	t.Helper()
 	code := []byte{

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/bpf"
 )
 
-// A Mode selects rules: what a command may do with the network, or with files.
+// A Mode selects rules about the network, or about files.
 type Mode uint8
 
 const (
@@ -17,8 +17,9 @@ const (
 	ProxyUnix              // Proxy with Unix sockets (dangerouslyAllowAllUnixSockets)
 	Open                   // the host's network
 
-	// SetID is a program of its own, beside that of the network, for a command whose
-	// files are confined: it cannot make files that run with the rights of their owner.
+	// SetID is a separate program, loaded beside the one of the network, for a command
+	// whose files are confined: it cannot make files that run with the rights of their
+	// owner.
 	SetID
 )
 
@@ -32,7 +33,7 @@ func (m Mode) String() string {
 }
 
 // An Arch is a processor architecture as GOARCH spells it, so that
-// Arch(runtime.GOARCH) is the one this program runs on.
+// Arch(runtime.GOARCH) is the architecture of this program.
 type Arch string
 
 const (
@@ -40,18 +41,19 @@ const (
 	ARM64 Arch = "arm64"
 )
 
-// A syscallTable is what a program has to know about an architecture.
+// A syscallTable describes an architecture.
 type syscallTable struct {
 	audit   uint32            // its AUDIT_ARCH value
-	x32     bool              // its calls share their numbers' space with those of x32
+	x32     bool              // its numbers overlap with the numbers of x32
 	numbers map[string]uint32 // of each call in rules
 	lacks   []string          // calls in rules that it does not have
 }
 
 var syscallTables = map[Arch]syscallTable{AMD64: amd64, ARM64: arm64}
 
-// What a program reads: struct seccomp_data of the kernel. The low half of an
-// argument comes first, as all architectures in syscallTables are little-endian.
+// Offsets in the input of a program, struct seccomp_data of the kernel. The low
+// half of an argument comes first, because all architectures in syscallTables
+// are little-endian.
 const (
 	offsetNumber  = 0
 	offsetArch    = 4
@@ -60,7 +62,7 @@ const (
 	sizeArg       = 8
 )
 
-// What a program answers; an errno is added to retErrno.
+// Results of a program; an errno is added to retErrno.
 const (
 	retKillProcess = 0x80000000
 	retErrno       = 0x00050000
@@ -79,8 +81,8 @@ const (
 // are a byte each.
 const maxJump = 255
 
-// Program returns the filter for mode on arch. It fails for a mode or an
-// architecture that it does not know, and never leaves a rule out instead.
+// Program returns the filter for mode on arch. It fails for an unknown mode
+// or architecture; it never leaves a rule out.
 func Program(mode Mode, arch Arch) ([]bpf.RawInstruction, error) {
 	if int(mode) >= len(modeNames) {
 		return nil, fmt.Errorf("seccomp program: unknown mode %v", mode)
@@ -97,7 +99,8 @@ func Program(mode Mode, arch Arch) ([]bpf.RawInstruction, error) {
 }
 
 // Encode returns the program as an array of struct sock_filter in this machine's
-// byte order: what the kernel takes, and what bubblewrap reads from --seccomp FD.
+// byte order: the format that the kernel takes, and that bubblewrap reads from
+// --seccomp FD.
 func Encode(program []bpf.RawInstruction) []byte {
 	encoded := make([]byte, 0, 8*len(program))
 	for _, in := range program {
@@ -108,10 +111,10 @@ func Encode(program []bpf.RawInstruction) []byte {
 	return encoded
 }
 
-// compile turns the rules of one mode into a program. Calls that are denied
-// whatever their arguments come first, by errno; the others have a block each.
-// No part of the program loads an argument unless the number has matched: so the
-// kernel can tell which calls are always allowed, and skips the program for them.
+// compile turns the rules of one mode into a program. Calls that are denied with
+// any arguments come first, by errno; the others have a block each. The program
+// loads an argument only after the number has matched. So the kernel can find out
+// which calls are always allowed, and skips the program for them.
 func compile(rules []rule, mode Mode, table syscallTable) ([]bpf.RawInstruction, error) {
 	program := prologue(table)
 	var errnos []errno
@@ -158,8 +161,8 @@ func compile(rules []rule, mode Mode, table syscallTable) ([]bpf.RawInstruction,
 	return bpf.Assemble(program)
 }
 
-// prologue rejects what carries foreign numbers and leaves the number of the
-// call in the accumulator.
+// prologue rejects calls with the numbers of other architectures and leaves
+// the number of the call in the accumulator.
 func prologue(table syscallTable) []bpf.Instruction {
 	program := []bpf.Instruction{
 		load(offsetArch),
@@ -236,7 +239,7 @@ func denyDomains(number uint32, r rule) ([]bpf.Instruction, error) {
 // for other calls.
 func denySetID(number uint32, r rule) []bpf.Instruction {
 	var block []bpf.Instruction
-	if r.flags > 0 { // without one of these the mode means nothing, and may be garbage
+	if r.flags > 0 { // without one of these flags the mode is ignored, and may be garbage
 		block = append(block,
 			load(offsetArg0Low+uint32(r.flags)*sizeArg),
 			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: makesFile, SkipFalse: 3},

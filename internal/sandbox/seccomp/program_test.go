@@ -19,7 +19,7 @@ var (
 	allArches = []Arch{AMD64, ARM64}
 )
 
-// A call is what a program is asked about: struct seccomp_data.
+// A call is the input of a program: struct seccomp_data.
 type call struct {
 	number uint32
 	audit  uint32
@@ -66,7 +66,7 @@ func (m machine) verdict(t testing.TB, c call) uint32 {
 	return uint32(got)
 }
 
-// A verdict in words, for messages.
+// describe returns a verdict in words, for messages.
 func describe(verdict uint32) string {
 	switch verdict {
 	case retAllow:
@@ -91,8 +91,8 @@ const (
 	notConned = uint32(0x00050000 | 107)
 )
 
-// specDenied is the specification's table once more, by mode and on purpose not
-// made from rules: what fails whatever the arguments.
+// specDenied repeats the table of the specification, on purpose not made from
+// rules: the calls that fail with any arguments.
 var specDenied = map[Mode]string{
 	Restricted: "connect accept accept4 bind listen getpeername getsockname shutdown sendto sendmmsg recvmmsg " +
 		"getsockopt setsockopt ptrace process_vm_readv process_vm_writev " +
@@ -102,7 +102,7 @@ var specDenied = map[Mode]string{
 	Open:      "io_uring_setup io_uring_enter io_uring_register add_key keyctl request_key",
 }
 
-// specVerdict is what the specification says about a call.
+// specVerdict returns the verdict of the specification about a call.
 func specVerdict(mode Mode, arch Arch, c call) uint32 {
 	table := syscallTables[arch]
 	if c.audit != table.audit {
@@ -147,7 +147,8 @@ func specVerdict(mode Mode, arch Arch, c call) uint32 {
 	return allow
 }
 
-// specSetID is what the specification says about a call that may give a file a mode.
+// specSetID returns the verdict of the specification about a call that may give a
+// file a mode.
 func specSetID(name string, c call) uint32 {
 	const suid, sgid, creat, tmpfile, directory = 0o4000, 0o2000, 0o100, 0o20200000, 0o200000
 	var mode uint64
@@ -219,10 +220,12 @@ func TestNamedCalls(t *testing.T) {
 	})
 }
 
-// garbageAbove is in the upper half of a register, which the kernel ignores.
+// garbageAbove is a value in the upper half of a register, which the kernel
+// ignores.
 const garbageAbove = 0xdead << 32
 
-// The neighbours of a denied number and numbers of no call are allowed too.
+// The neighbours of a denied number, and numbers without a call, are allowed
+// too.
 func TestEveryNumber(t *testing.T) {
 	forEachProgram(t, func(t *testing.T, mode Mode, arch Arch, m machine) {
 		for number := range uint32(1024) {
@@ -288,8 +291,8 @@ func TestDomains(t *testing.T) {
 	})
 }
 
-// The bits count in the argument that is the mode, whatever else is set there and in
-// the others, and where a file is made.
+// The set-id bits count only in the argument that is the mode, and only if a file is
+// made.
 func TestSetID(t *testing.T) {
 	const creat, tmpfile, garbage = 0o100, 0o20200000, 0xfff << 32
 	for _, row := range []struct {
@@ -336,8 +339,8 @@ func TestSetID(t *testing.T) {
 	}
 }
 
-// One reading of the domain rules by hand, against a mistake that specVerdict and
-// rules might share.
+// Some domain rules written by hand, against a mistake that specVerdict and rules
+// might share.
 func TestDomainsByHand(t *testing.T) {
 	const unix, inet, inet6, netlink, packet, alg, vsock = 1, 2, 10, 16, 17, 38, 40
 	for _, row := range []struct {
@@ -371,7 +374,7 @@ func TestDomainsByHand(t *testing.T) {
 	}
 }
 
-// A list longer than a jump can reach is split; nobody is forgotten at the seams.
+// A list longer than a jump can reach is split, and no rule is lost at the split.
 func TestLongLists(t *testing.T) {
 	const base = 2000
 	for _, count := range []int{1, 2, 254, 255, 256, 257, 511, 512, 513, 1500} {
@@ -473,8 +476,8 @@ func TestModeNames(t *testing.T) {
 	}
 }
 
-// Whatever a process asks, every program answers, with allow, kill or one of its
-// error numbers, and as the specification says.
+// For every call, every program returns allow, kill or one of its error numbers,
+// as the specification says.
 func FuzzProgram(f *testing.F) {
 	f.Add(uint32(41), uint32(0xc000003e), uint64(40), uint64(1))
 	f.Add(uint32(199), uint32(0xc00000b7), uint64(1), uint64(1))

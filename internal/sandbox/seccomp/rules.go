@@ -1,8 +1,8 @@
 package seccomp
 
 // Error numbers and socket domains of Linux, the same on every architecture in
-// syscallTables. They stand here because this package also builds elsewhere,
-// where the numbers of package unix are other ones.
+// syscallTables. Package unix cannot be used, because this package is also
+// built on systems where its numbers differ.
 const (
 	ePerm    errno = 1
 	eNoSys   errno = 38
@@ -26,7 +26,7 @@ type (
 	domain uint32
 )
 
-// A modeSet names the modes that a rule belongs to.
+// A modeSet is the set of modes to which a rule belongs.
 type modeSet uint8
 
 const (
@@ -43,14 +43,14 @@ const (
 
 func (s modeSet) has(m Mode) bool { return s&(1<<m) != 0 }
 
-// A rule makes a system call fail with errno in the modes it names. With unless
-// it spares the domains listed there, with only it concerns no others; a rule
-// has one of the two at most. Both look at the first argument. With connected it
-// spares only stream and seqpacket sockets, which the second argument says.
+// A rule makes a system call fail with errno in its modes. With unless, the domains in that
+// list are allowed; with only, no other domains are denied. A rule has at most one of the
+// two. Both are about the first argument. With connected, the type in the second argument
+// must be stream or seqpacket to be allowed.
 //
-// With mode it concerns only calls with a set-id bit in that argument and, with flags, only
-// if that argument says that a file is made. Arguments count from 0; here 0 means no such
-// argument.
+// With mode, the rule is only about calls with a set-id bit in that argument and, with
+// flags, only if that argument says that a file is made. Arguments count from 0; here 0
+// means no such argument.
 type rule struct {
 	name   string
 	in     modeSet
@@ -79,8 +79,8 @@ var rules = []rule{
 	{name: "getsockopt", in: restricted, errno: ePerm},
 	{name: "setsockopt", in: restricted, errno: ePerm},
 
-	// A deviation: the reference answers EPERM, upon which bash -c believes
-	// that a network daemon runs it and sources ~/.bashrc.
+	// A deviation: the reference returns EPERM. Then bash -c assumes that a
+	// network daemon runs it and sources ~/.bashrc.
 	{name: "getpeername", in: restricted, errno: eNotConn},
 
 	{name: "socket", in: restricted, errno: ePerm, unless: []domain{afUnix}},

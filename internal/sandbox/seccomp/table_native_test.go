@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The table of the architecture that the test runs on, against the compiler's view.
+// Compare the table of the architecture on which the test runs with package unix.
 func TestNativeTableAgreesWithSys(t *testing.T) {
 	want := map[string]uint32{
 		"accept":            unix.SYS_ACCEPT,

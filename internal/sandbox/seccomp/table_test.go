@@ -29,7 +29,7 @@ func TestTablesNumberWhatTheRulesName(t *testing.T) {
 	}
 }
 
-// Both tables against the source of golang.org/x/sys/unix, which holds the
+// Compare both tables with the source of golang.org/x/sys/unix, which has the
 // numbers of every architecture but is built for one.
 func TestTablesAgreeWithSys(t *testing.T) {
 	out, err := exec.Command("go", "list", "-f", "{{.Dir}}", "golang.org/x/sys/unix").Output()
