@@ -7,14 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Other doors to the same kernel, with other numbers for its calls.
+// abiProbes enter the same kernel through other system call interfaces, which
+// have other numbers for the calls.
 var abiProbes = []probe{{"int80", "getpid|socket", func(a []string) error { return int80(a[0]) }}}
 
 // enter32 makes a 32-bit system call.
 func enter32(nr, a, b, c uint32) int32
 
-// int80 makes a call by the door of 32-bit programs. A kernel without that door
-// answers with a fault.
+// int80 makes a call through the interface of 32-bit programs. A kernel without
+// that interface causes a fault.
 func int80(name string) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -25,7 +26,7 @@ func int80(name string) (err error) {
 			panic(fault)
 		}
 	}()
-	const getpid, socket = 20, 359 // numbers of that door
+	const getpid, socket = 20, 359 // numbers of that interface
 	switch name {
 	case "getpid":
 		return signed(enter32(getpid, 0, 0, 0))
@@ -39,7 +40,7 @@ func int80(name string) (err error) {
 	return errUsage
 }
 
-// signed reads an answer of the kernel: a negative one is an errno.
+// signed converts a result of the kernel: a negative one is an errno.
 func signed(answer int32) error {
 	if answer < 0 {
 		return unix.Errno(-answer)

@@ -4,5 +4,5 @@ package probe
 
 import "golang.org/x/sys/unix"
 
-// This architecture has no other doors to the kernel.
+// This architecture has no other system call interfaces.
 var abiProbes = []probe{{"int80", "getpid|socket", func([]string) error { return unix.ENOSYS }}}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What can be seen from inside.
+// Facts that can be seen from inside.
 var factAttacks = []probe{
 	{"fds", "", inherited},
 	{"status", "", status},
@@ -22,7 +22,8 @@ var factAttacks = []probe{
 }
 
 // inherited prints the descriptors that this program was started with, on one
-// line. What it opened since is closed on exec, and what came through one is not.
+// line. Descriptors that the program opened itself are close-on-exec, and
+// inherited ones are not.
 func inherited([]string) error {
 	names, err := readDirNames("/proc/self/fd")
 	if err != nil {
@@ -62,7 +63,7 @@ func printNumbers(numbers []int) error {
 	return errQuiet
 }
 
-// status prints the identity and the rights of this process.
+// status prints the identity and the privileges of this process.
 func status([]string) error {
 	err := printStatus("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")
 	if err != nil {
@@ -81,8 +82,8 @@ func status([]string) error {
 }
 
 // sigmask prints the signals that are blocked and ignored, as masks. The Go runtime
-// has let in a few of the blocked, and handles the ignored except HUP, INT and
-// those of job control: nobody can tell from inside how PIPE was inherited.
+// unblocks a few of the blocked ones, and handles the ignored ones except HUP, INT
+// and the signals of job control. So the inherited state of PIPE cannot be seen.
 func sigmask([]string) error {
 	if err := printStatus("SigBlk", "SigIgn"); err != nil {
 		return err
@@ -113,7 +114,7 @@ func netDev([]string) error {
 	}
 	var names []string
 	for line := range strings.Lines(text) {
-		if name, _, ok := strings.Cut(line, ":"); ok { // the two lines above have none
+		if name, _, ok := strings.Cut(line, ":"); ok { // the two header lines have none
 			names = append(names, strings.TrimSpace(name))
 		}
 	}
@@ -137,7 +138,7 @@ func readDirNames(path string) ([]string, error) {
 	return names, bare(err)
 }
 
-// bare names the call that failed in a package os error.
+// bare returns the failed call of an error of package os.
 func bare(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return at(e.Op, e.Err)

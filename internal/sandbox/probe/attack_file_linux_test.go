@@ -22,7 +22,7 @@ var fileAttacks = []probe{
 	{"proc-mem", "PID", func(a []string) error { return openClose(unix.AT_FDCWD, "/proc/"+a[0]+"/mem", unix.O_RDWR) }},
 }
 
-// truncate cuts a file to the length it has.
+// truncate truncates a file to its present length.
 func truncate(args []string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(args[0], &st); err != nil {
@@ -31,7 +31,7 @@ func truncate(args []string) error {
 	return unix.Truncate(args[0], st.Size)
 }
 
-// chmod gives a file the mode it has.
+// chmod sets a file's present mode.
 func chmod(args []string) error {
 	var st unix.Stat_t
 	if err := unix.Stat(args[0], &st); err != nil {
@@ -40,7 +40,7 @@ func chmod(args []string) error {
 	return unix.Chmod(args[0], st.Mode&0o7777)
 }
 
-// mknod makes a twin of /dev/null, and removes it.
+// mknod makes a device like /dev/null, and removes it.
 func mknod(args []string) error {
 	if err := unix.Mknod(args[0], unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))); err != nil {
 		return err
@@ -48,7 +48,7 @@ func mknod(args []string) error {
 	return at("unlink", unix.Unlink(args[0]))
 }
 
-// openatFD opens a path from a descriptor that was inherited.
+// openatFD opens a path relative to an inherited descriptor.
 func openatFD(args []string) error {
 	fd, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -57,7 +57,8 @@ func openatFD(args []string) error {
 	return openClose(fd, args[1], unix.O_RDONLY)
 }
 
-// openByHandle opens a file by number instead of by name, which no mount hides.
+// openByHandle opens a file by its inode number instead of its name: mounts do
+// not hide it then.
 func openByHandle(args []string) error {
 	handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, args[0], 0)
 	if err != nil {

@@ -21,7 +21,7 @@ func sysV(get, size, ctl uintptr) error {
 	if errno != 0 {
 		return errno
 	}
-	if ctl == unix.SYS_SEMCTL { // has the number of a semaphore in the second place
+	if ctl == unix.SYS_SEMCTL { // semctl has the number of a semaphore as its second argument
 		return at("remove", errnoOr(raw(ctl, id, 0, unix.IPC_RMID)))
 	}
 	return at("remove", errnoOr(raw(ctl, id, unix.IPC_RMID, 0)))
@@ -35,7 +35,7 @@ func msgCreate([]string) error {
 	return at("remove", errnoOr(raw(unix.SYS_MSGCTL, id, unix.IPC_RMID, 0)))
 }
 
-// keyctl makes the keyring of a child, which ends with it.
+// keyctl makes a keyring in a child; it ends with the child.
 func keyctl([]string) error {
 	var s script
 	s.try("keyctl", unix.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, threadKeyring, 1)

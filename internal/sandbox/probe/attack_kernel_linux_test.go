@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Parts of the kernel that a command has no business with.
+// Parts of the kernel that no command needs.
 var kernelAttacks = []probe{
 	{"io-uring-enter", "", func([]string) error { return nowhere(unix.SYS_IO_URING_ENTER) }},
 	{"io-uring-register", "", func([]string) error { return nowhere(unix.SYS_IO_URING_REGISTER) }},
@@ -50,7 +50,8 @@ func perfEventOpen([]string) error {
 	return unix.Close(fd)
 }
 
-// fanotify opens a group that may refuse other processes' opens, without a mark.
+// fanotify opens a group that may refuse opens of other processes, without a
+// mark.
 func fanotify([]string) error {
 	fd, err := unix.FanotifyInit(unix.FAN_CLASS_CONTENT|unix.FAN_CLOEXEC, unix.O_RDONLY|unix.O_CLOEXEC)
 	if err != nil {
@@ -59,29 +60,29 @@ func fanotify([]string) error {
 	return unix.Close(fd)
 }
 
-// kexecLoad loads more segments than there may be, with flags that do not exist.
+// kexecLoad loads too many segments, with flags that do not exist.
 func kexecLoad([]string) error {
 	const segments, flags = 0xffff, 0xfff0
 	return reached(errnoOr(raw(unix.SYS_KEXEC_LOAD, 0, segments, 0, flags)), unix.EINVAL)
 }
 
-// initModule loads a module of no bytes.
+// initModule loads an empty module.
 func initModule([]string) error {
 	return reached(unix.InitModule(nil, ""), unix.ENOEXEC)
 }
 
-// reboot has none of the numbers that mean it.
+// reboot passes none of the magic numbers that reboot the machine.
 func reboot([]string) error {
 	return reached(errnoOr(raw(unix.SYS_REBOOT, 0, 0, 0, 0)), unix.EINVAL)
 }
 
-// swapon names no file.
+// swapon passes no file name.
 func swapon([]string) error {
 	var empty [1]byte
 	return reached(errnoOr(raw(unix.SYS_SWAPON, uintptr(unsafe.Pointer(&empty)), 0)), unix.ENOENT)
 }
 
-// quotactl asks about no device.
+// quotactl passes no device.
 func quotactl([]string) error {
 	const getFormat = 0x800004 << 8
 	var empty [1]byte

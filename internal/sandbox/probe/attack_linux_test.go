@@ -20,8 +20,8 @@ func addAttacks(tables ...[]probe) []probe {
 	return attacks
 }
 
-// last runs the script and returns the error of its last step, or of the one that
-// ended it early.
+// last runs the script and returns the error of its last step, or of the step
+// that ended it early.
 func (s *script) last() error {
 	results, err := s.run()
 	if err != nil {
@@ -33,7 +33,8 @@ func (s *script) last() error {
 	return errnoOr(results[len(results)-1].errno)
 }
 
-// stoppedBy is the error of the step that ended the script before the last.
+// stoppedBy returns the error of the step that ended the script before the
+// last step.
 func (s *script) stoppedBy(results []result) error {
 	for i, r := range results[:len(results)-1] {
 		if s.calls[i].must && r.errno != 0 {
@@ -43,8 +44,8 @@ func (s *script) stoppedBy(results []result) error {
 	return nil
 }
 
-// reached is for calls that cannot succeed with the arguments they were given:
-// the errnos listed are what the kernel says once it has let the caller through.
+// reached is for calls that cannot succeed with their arguments: the kernel
+// returns one of these errnos after it has checked the caller's permission.
 func reached(err error, refusals ...unix.Errno) error {
 	if errno, ok := errors.AsType[unix.Errno](err); ok && slices.Contains(refusals, errno) {
 		return nil
@@ -65,6 +66,6 @@ func raw(nr uintptr, args ...uintptr) unix.Errno {
 
 func closeAll(fds ...int) {
 	for _, fd := range fds {
-		_ = unix.Close(fd) // nobody waits for what was written
+		_ = unix.Close(fd) // the written data is not needed
 	}
 }

@@ -17,12 +17,12 @@ var mountAttacks = []probe{
 	{"pivot-root", "", pivotRoot},
 }
 
-// mountTmpfs asks for a tmpfs with an option that no tmpfs has.
+// mountTmpfs mounts a tmpfs with an option that does not exist.
 func mountTmpfs(args []string) error {
 	return reached(unix.Mount("probe", args[0], "tmpfs", 0, "no-such-option"), unix.EINVAL)
 }
 
-// umount holds the mount busy, and asks to mark it as unused only.
+// umount keeps the mount busy, and asks only to mark it as expired.
 func umount(args []string) error {
 	fd, err := unix.Open(args[0], unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -32,8 +32,8 @@ func umount(args []string) error {
 	return reached(unix.Unmount(args[0], unix.MNT_EXPIRE), unix.EBUSY, unix.EAGAIN)
 }
 
-// remountRW makes a mount writable in a mount namespace of its own. Who may not
-// have one tries it in this namespace, and puts it back.
+// remountRW makes a mount writable in a mount namespace of its own. If the
+// process may not have one, it tries in this namespace, and restores the flags.
 func remountRW(args []string) error {
 	before, err := mountFlags(args[0])
 	if err != nil {
@@ -72,7 +72,7 @@ func openTree([]string) error {
 	return unix.Close(fd)
 }
 
-// fsopen begins a tmpfs and forgets it.
+// fsopen creates a tmpfs context and closes it.
 func fsopen([]string) error {
 	fd, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -81,13 +81,13 @@ func fsopen([]string) error {
 	return unix.Close(fd)
 }
 
-// moveMount moves nothing to nowhere.
+// moveMount passes neither a source nor a target.
 func moveMount([]string) error {
 	err := unix.MoveMount(-1, "", -1, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 	return reached(err, unix.EBADF)
 }
 
-// mountSetattr changes no attribute of /.
+// mountSetattr changes none of the attributes of /.
 func mountSetattr([]string) error {
 	var none unix.MountAttr
 	path := [2]byte{'/'}

@@ -60,13 +60,13 @@ func setuid(args []string) error {
 	return s.last()
 }
 
-// clone3Args is struct clone_args, as far as its first version goes.
+// clone3Args is the first version of struct clone_args.
 type clone3Args struct {
 	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls uint64
 }
 
-// clone3NewUser forks a child in a user namespace of its own by clone3, whose
-// flags no filter can read.
+// clone3NewUser forks a child in a user namespace of its own with clone3. A
+// filter cannot read the flags of clone3.
 func clone3NewUser([]string) error {
 	args := &clone3Args{flags: unix.CLONE_NEWUSER, exitSignal: uint64(unix.SIGCHLD)}
 	pid, errno := clone3AndExit(args)

@@ -12,16 +12,16 @@ var nestedAttacks = []probe{
 	{"nested-proc", "", nestedProc},
 }
 
-// nestedProc mounts a fresh /proc in namespaces of its own, and unveils the old
-// one: root of this machine could write there what the kernel obeys everywhere.
-// It opens a setting for writing, and writes nothing.
+// nestedProc mounts a new /proc in namespaces of its own, and uncovers the old
+// one, where root could change settings of the whole machine. It opens a
+// setting for writing, and writes nothing.
 func nestedProc([]string) error {
 	const setting = "/proc/sys/kernel/core_pattern"
 	flags, err := mountFlags("/proc")
 	if err != nil {
 		return at("statfs", err)
 	}
-	// Only the child of an unshare would be in the namespace of processes.
+	// Only a child of an unshare would be in the new process namespace.
 	s := script{flags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID}
 	s.becomeRoot()
 	label := func(i int, text string) int { s.calls[i].name = text; return i }
@@ -50,5 +50,5 @@ func nestedProc([]string) error {
 			opened = []string{setting}
 		}
 	}
-	return conclude(opened)
+	return printConclusion(opened)
 }

@@ -27,7 +27,7 @@ func ptraceTraceme([]string) error {
 	return s.last()
 }
 
-// processVM copies a byte of this process's memory onto another.
+// processVM copies a byte of this process's memory to another place in it.
 func processVM(nr uintptr) error {
 	mem := [2]byte{'p', 'p'}
 	local, remote := unix.Iovec{Base: &mem[0]}, unix.Iovec{Base: &mem[1]}
@@ -50,9 +50,9 @@ func pidfdGetfd([]string) error {
 	return unix.Close(fd)
 }
 
-// userfault makes a handler for page faults, which has nothing to handle.
+// userfault creates a page fault handler, which has nothing to handle.
 func userfault([]string) error {
-	const userModeOnly = 1 // what a normal user may have
+	const userModeOnly = 1 // the kind that an ordinary user may have
 	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|userModeOnly, 0, 0)
 	if errno != 0 {
 		return errno
@@ -68,7 +68,7 @@ func personality([]string) error {
 	return s.last()
 }
 
-// memfdExec runs a program that is in no filesystem.
+// memfdExec executes a program that is in no file system.
 func memfdExec([]string) error {
 	program := exitZero(runtime.GOARCH)
 	if program == nil {

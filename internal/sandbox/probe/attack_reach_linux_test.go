@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ways to reach somebody that filters of sockets may forget.
+// Ways to reach other processes that a filter of socket calls may miss.
 var reachAttacks = []probe{
 	{"socket-proto", "DOMAIN TYPE PROTOCOL", socketProto},
 	{"connect-proto", "ADDR:PORT TYPE PROTOCOL", connectProto},
@@ -26,7 +26,7 @@ var reachAttacks = []probe{
 	{"steal-sockets", "PIDS…", stealSockets},
 }
 
-// moreTypes are those that only some protocols have. The kernel makes a packet socket
+// moreTypes are types that only some protocols have. The kernel makes a packet socket
 // of an internet socket with type packet.
 var moreTypes = map[string]uintptr{"packet": unix.SOCK_PACKET, "dccp": unix.SOCK_DCCP, "rdm": unix.SOCK_RDM}
 
@@ -40,7 +40,7 @@ func socketType(text string) (int, error) {
 	return 0, errUsage
 }
 
-// typeAndProtocol are TYPE and PROTOCOL; the latter is a number.
+// typeAndProtocol parses TYPE and PROTOCOL; the latter is a number.
 func typeAndProtocol(args []string) (typ, protocol int, err error) {
 	if typ, err = socketType(args[0]); err != nil {
 		return 0, 0, err
@@ -68,7 +68,7 @@ func socketProto(args []string) error {
 }
 
 // connectProto connects by any protocol that has internet addresses. A protocol without
-// connections says ok whether somebody is there or not.
+// connections prints ok even without a listener.
 func connectProto(args []string) error {
 	family, addr, err := inetAddr(args[0])
 	if err != nil {
@@ -91,7 +91,7 @@ func connectProto(args []string) error {
 	return at("write", err)
 }
 
-// fastOpen connects without a call of connect: data goes along with the first packet.
+// fastOpen connects without calling connect: the first packet carries the data.
 func fastOpen(args []string) error {
 	fd, addr, err := inetSocket(args[0], unix.SOCK_STREAM)
 	if err != nil {
@@ -125,8 +125,8 @@ func unixPairOf(text string) (pair [2]int, err error) {
 	return pair, at("socketpair", err)
 }
 
-// pairConnect makes a pair, and connects one end to a path instead: there was no call
-// of socket. It sends a byte there.
+// pairConnect makes a socket pair without calling socket, connects one end to a path,
+// and sends a byte there.
 func pairConnect(args []string) error {
 	pair, err := unixPairOf(args[0])
 	if err != nil {
@@ -140,8 +140,9 @@ func pairConnect(args []string) error {
 	return at("write", err)
 }
 
-// pairBind gives one end of a pair a name at which others may send to it or connect, and
-// leaves the other end. It says what became of each step, and "bound". When it gets input it says what came.
+// pairBind binds one end of a socket pair to a name, so that others may send or connect to it, and closes
+// the other end. It prints the result of each step, and "bound". When it gets input, it prints what it has
+// received.
 func pairBind(args []string) error {
 	pair, err := unixPairOf(args[0])
 	if err != nil {
@@ -173,7 +174,7 @@ func pairBind(args []string) error {
 	return errQuiet
 }
 
-// awaitEnd waits for the input to say something, or to end.
+// awaitEnd waits for input, or for its end.
 func awaitEnd() error {
 	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil && err != io.EOF {
 		return at("read", err)
@@ -181,7 +182,7 @@ func awaitEnd() error {
 	return nil
 }
 
-// holdTCP listens until it gets input, and says on which port.
+// holdTCP listens until it gets input, and prints its port.
 func holdTCP(args []string) error {
 	fd, err := listener(args[0])
 	defer unix.Close(fd)
@@ -201,8 +202,8 @@ func holdTCP(args []string) error {
 	return awaitEnd()
 }
 
-// holdConnections begins as many requests as it is told, says "holding", and finishes
-// none of them. It ends when it gets input.
+// holdConnections begins as many requests as the argument says, prints "holding", and
+// finishes none of them. It ends when it gets input.
 func holdConnections(args []string) error {
 	count, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -226,7 +227,7 @@ func holdConnections(args []string) error {
 }
 
 // nestedNet makes itself root of a user and network namespace inside this one, and tries
-// to get back to a network with somebody at an address. It prints what became of each
+// to return to a network that has a listener at an address. It prints the result of each
 // step, then "contained", or "ESCAPED" and how, and fails.
 func nestedNet(args []string) error {
 	family, addr, err := inetAddr(args[0])
@@ -273,10 +274,10 @@ func nestedNet(args []string) error {
 			how = append(how, s.calls[i].name)
 		}
 	}
-	return conclude(how)
+	return printConclusion(how)
 }
 
-// sockaddrBytes is an internet address as the kernel reads it.
+// sockaddrBytes returns an internet address in the kernel's form.
 func sockaddrBytes(addr unix.Sockaddr) []byte {
 	port := func(p int) []byte { return []byte{byte(p >> 8), byte(p)} }
 	switch a := addr.(type) {
@@ -290,7 +291,7 @@ func sockaddrBytes(addr unix.Sockaddr) []byte {
 	return nil
 }
 
-// ptracePID attaches to a process, and leaves it.
+// ptracePID attaches to a process, and detaches.
 func ptracePID(args []string) error {
 	pid, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -309,8 +310,8 @@ func ptracePID(args []string) error {
 // maxStolen is how many descriptors of each process are tried.
 const maxStolen = 256
 
-// stealSockets copies descriptors of processes. It says "contained" if none of them is
-// a socket, else "ESCAPED" and whose, and fails.
+// stealSockets copies descriptors of processes. It prints "contained" if none of them
+// is a socket, else "ESCAPED" and the process, and fails.
 func stealSockets(pids []string) error {
 	var found []string
 	for _, text := range pids {
@@ -334,5 +335,5 @@ func stealSockets(pids []string) error {
 		}
 		closeAll(process)
 	}
-	return conclude(found)
+	return printConclusion(found)
 }

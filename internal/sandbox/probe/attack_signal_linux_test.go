@@ -15,8 +15,8 @@ var signalAttacks = []probe{
 	{"wait-signal", "SIG", waitSignal},
 }
 
-// raise sends itself a signal whose default disposition is back, as it would be
-// in a program that knows nothing of signals. It leaves no core file.
+// raise sends itself a signal with the default disposition, as in a program
+// that does not handle signals. It leaves no core file.
 func raise(args []string) error {
 	sig, err := signalNumber(args[0])
 	if err != nil || sig == 0 {
@@ -33,11 +33,12 @@ func raise(args []string) error {
 	if err := unix.Tgkill(os.Getpid(), unix.Gettid(), sig); err != nil {
 		return err
 	}
-	fmt.Println("survived") // what is ignored by default, or ended by nobody: process 1
+	fmt.Println("survived") // the signal is ignored by default, or this is process 1
 	return errQuiet
 }
 
-// restoreDefault takes a signal away from the Go runtime. This thread lets it in.
+// restoreDefault takes a signal away from the Go runtime, and unblocks it in this
+// thread.
 func restoreDefault(sig unix.Signal) error {
 	var action [4]uint64 // struct sigaction of the kernel: SIG_DFL, no flags, no mask
 	const maskSize = 8
@@ -50,7 +51,7 @@ func restoreDefault(sig unix.Signal) error {
 	return at("rt_sigprocmask", unix.PthreadSigmask(unix.SIG_UNBLOCK, &only, nil))
 }
 
-// waitSignal says when it waits, and what came.
+// waitSignal prints a line when it waits, and the signal that it gets.
 func waitSignal(args []string) error {
 	sig, err := signalNumber(args[0])
 	if err != nil || sig == 0 {

@@ -11,8 +11,8 @@ var socketAttacks = []probe{
 	{"listen-tcp", "ADDR:PORT", listenTCP},
 }
 
-// highGarbage goes in the upper half of a register whose lower half the kernel
-// looks at. A filter that compares all of it is dodged by this.
+// highGarbage is for the upper half of a register whose lower half the kernel
+// uses. It bypasses a filter that compares the whole register.
 const highGarbage uint64 = 0xdeadbeef << 32
 
 func socketHigh(args []string) error {
@@ -36,7 +36,7 @@ func socketpair(args []string) error {
 	return nil
 }
 
-// sendUDP sends one byte. That it arrives is for the other side to say.
+// sendUDP sends one byte. It does not know whether the byte arrives.
 func sendUDP(args []string) error {
 	fd, addr, err := inetSocket(args[0], unix.SOCK_DGRAM)
 	if err != nil {

@@ -12,7 +12,7 @@ var ttyAttacks = []probe{
 	{"tiocsti", "", tiocsti},
 }
 
-// tty prints what this process has of a terminal.
+// tty prints facts about the terminal of this process.
 func tty([]string) error {
 	for fd := range 3 {
 		_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
@@ -40,7 +40,7 @@ func tty([]string) error {
 	return errQuiet
 }
 
-// tiocsti types nothing on the terminal: there is no byte where it points to.
+// tiocsti types nothing on the terminal: its pointer leads to no byte.
 func tiocsti([]string) error {
 	return reached(errnoOr(raw(unix.SYS_IOCTL, 0, unix.TIOCSTI, 0)), unix.EFAULT)
 }

@@ -14,7 +14,8 @@ var unixAttacks = []probe{
 	{"bind-unix", "PATH", bindUnix},
 }
 
-// sendmsgUnix sends a datagram to a path: a way around a filter of connect.
+// sendmsgUnix sends a datagram to a path, which a filter of connect does not
+// see.
 func sendmsgUnix(args []string) error {
 	fd, addr, err := unixSocket(args[0], unix.SOCK_DGRAM)
 	if err != nil {
@@ -90,7 +91,7 @@ var pairCalls = []pairCall{
 	}},
 }
 
-// unixPair prints what each call does on a fresh socketpair.
+// unixPair prints the result of each call on a new socketpair.
 func unixPair([]string) error {
 	for _, c := range pairCalls {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -109,7 +110,7 @@ func unixPair([]string) error {
 }
 
 // A message is a header for sendmsg, or for sendmmsg with the count behind it,
-// and what it points to.
+// and the memory that it points to.
 type message struct {
 	hdr unix.Msghdr
 	_   uint32 // the count
@@ -117,7 +118,7 @@ type message struct {
 	b   [1]byte
 }
 
-// oneByte is a message of one byte, to send or to receive in.
+// oneByte returns a message of one byte, to send or to receive.
 func oneByte() *message {
 	m := &message{}
 	m.iov.Base = &m.b[0]

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quick opens without waiting for the other end of a FIFO, and never becomes a
-// controlling terminal.
+// quick opens without waiting for the other end of a FIFO, and never makes a
+// terminal the controlling terminal.
 const quick = unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
 
 var fileProbes = []probe{
@@ -22,7 +22,7 @@ var fileProbes = []probe{
 	{"open-write", "PATH", func(a []string) error { return openClose(unix.AT_FDCWD, a[0], unix.O_WRONLY) }},
 }
 
-// openClose opens a file and leaves it as it is.
+// openClose opens and closes a file without changing it.
 func openClose(dir int, path string, flags int) error {
 	fd, err := unix.Openat(dir, path, flags|quick, 0)
 	if err != nil {
@@ -31,7 +31,7 @@ func openClose(dir int, path string, flags int) error {
 	return unix.Close(fd)
 }
 
-// writeFile adds a line to a file, which need not exist.
+// writeFile appends a line to a file, and creates the file if it is missing.
 func writeFile(args []string) error {
 	fd, err := unix.Open(args[0], unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|quick, 0o644)
 	if err != nil {
@@ -44,7 +44,7 @@ func writeFile(args []string) error {
 	return err
 }
 
-// readFile reads a file to its end and prints how much that was.
+// readFile reads a file to its end and prints how many bytes it has.
 func readFile(args []string) error {
 	fd, err := unix.Open(args[0], unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 )
 
 // A script is a list of system calls for a forked child. The child is a plain
-// fork without exec: it has one thread, as unshare of a user namespace demands,
-// needs no program that a sandbox might hide, and what it changes about itself
-// ends with it.
+// fork without exec. It has one thread, as unshare of a user namespace demands,
+// it needs no program that a sandbox might hide, and its changes to itself end
+// with it.
 //
 // A child of a Go program without exec has no runtime: everything is prepared
 // before, and the child only makes raw calls.
 type script struct {
 	calls  []step
 	flags  uintptr        // CLONE_NEW… for the child
-	pinned runtime.Pinner // what the arguments point to
+	pinned runtime.Pinner // memory that the arguments point to
 }
 
 // A step is one call of a script.
@@ -27,19 +27,19 @@ type step struct {
 	name  string
 	nr    uintptr
 	args  [6]uintptr
-	must  bool // on an error, leave out the rest
-	after int  // only if this earlier step succeeded; noStep: in any case
+	must  bool // on an error, skip the rest
+	after int  // only if this earlier step succeeded; noStep: always
 	fd    bool // the first argument is the result of that step
 }
 
-// A result is what became of a step. The child writes it in shared memory.
+// A result is the result of a step. The child writes it to shared memory.
 type result struct {
-	done  uintptr // 0: never came back
+	done  uintptr // 0: the call did not return
 	value uintptr
 	errno unix.Errno
 }
 
-// killedError is the signal that ended a child before its script did.
+// killedError is the signal that killed a child before the end of its script.
 type killedError unix.Signal
 
 func (k killedError) Error() string { return "ended by " + unix.SignalName(unix.Signal(k)) }
@@ -47,7 +47,7 @@ func (k killedError) Error() string { return "ended by " + unix.SignalName(unix.
 // noStep says that a step depends on no earlier one.
 const noStep = -1
 
-// try adds a call whose error does not matter for the next ones.
+// try adds a call; the following calls are made even if it fails.
 func (s *script) try(name string, nr uintptr, args ...uintptr) int {
 	st := step{name: name, nr: nr, after: noStep}
 	copy(st.args[:], args)
@@ -55,7 +55,8 @@ func (s *script) try(name string, nr uintptr, args ...uintptr) int {
 	return len(s.calls) - 1
 }
 
-// must adds a call without which the next ones make no sense, or do harm.
+// must adds a call; if it fails, the following calls are skipped, because
+// they would make no sense or do harm.
 func (s *script) must(name string, nr uintptr, args ...uintptr) int {
 	i := s.try(name, nr, args...)
 	s.calls[i].must = true
@@ -76,18 +77,20 @@ func (s *script) then(earlier int, name string, nr uintptr, args ...uintptr) int
 	return i
 }
 
-// text is the address of a NUL-terminated copy, good until the script is freed.
+// text returns the address of a NUL-terminated copy, valid until the script has
+// run.
 func (s *script) text(str string) uintptr { return s.data(append([]byte(str), 0)) }
 
-// data is the address of b, good until the script is freed.
+// data returns the address of b, valid until the script has run.
 func (s *script) data(b []byte) uintptr {
 	p := unsafe.SliceData(b)
 	s.pinned.Pin(p)
 	return uintptr(unsafe.Pointer(p))
 }
 
-// run runs the script in a child and returns what became of each step. The error
-// is about the child, not about a step: it could not be made, or a signal ended it.
+// run runs the script in a child and returns the result of each step. The error is
+// about the child, not about a step: it could not be started, or a signal killed
+// it.
 func (s *script) run() ([]result, error) {
 	defer s.pinned.Unpin()
 	shared, err := sharedResults(len(s.calls))
@@ -115,7 +118,8 @@ func (s *script) run() ([]result, error) {
 func (s *script) start(results []result) (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// A signal in the child would enter a runtime that is not there.
+	// A signal in the child would call the Go runtime, which does not exist
+	// there.
 	var all, before unix.Sigset_t
 	for i := range all.Val {
 		all.Val[i] = ^all.Val[i]
@@ -162,13 +166,14 @@ func forkAndPlay(flags uintptr, calls []step, results []result) (uintptr, unix.E
 	}
 }
 
-// sharedResults is memory that a child's writes are seen in.
+// sharedResults returns memory in which the parent sees the child's writes.
 func sharedResults(n int) ([]byte, error) {
 	size := max(n, 1) * int(unsafe.Sizeof(result{}))
 	return unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)
 }
 
-// sleeper forks a child that only waits, and dies with this thread. end it.
+// sleeper forks a child that only waits, and is killed when this thread ends.
+// The caller ends it with end.
 func sleeper() (pid int, err error) {
 	var s script
 	s.must("prctl", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL))

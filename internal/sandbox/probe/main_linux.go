@@ -20,7 +20,7 @@ const (
 	exitUsage  = 2
 )
 
-// A probe is one thing to try.
+// A probe is one attempt.
 type probe struct {
 	name  string
 	usage string // its arguments: "A B", "[A]", "A…"
@@ -33,14 +33,14 @@ var probes = slices.Concat(
 	fileProbes, networkProbes, nestedProbes, processProbes, abiProbes,
 )
 
-// Results that are no errors of the kernel.
+// Results that are not errors of the kernel.
 var (
-	errQuiet = errors.New("succeeded, nothing to print") // success without "ok"
-	errTold  = errors.New("failed, and said so")         // the probe printed its own text
-	errUsage = errors.New("bad arguments")
+	errQuiet   = errors.New("succeeded, nothing to print") // success without "ok"
+	errPrinted = errors.New("failed, and printed why")     // the probe printed its own text
+	errUsage   = errors.New("bad arguments")
 )
 
-// A failure is a call on the way to the probe's own that failed.
+// A failure is the failure of a call that a probe makes before its own.
 type failure struct {
 	call string
 	err  error
@@ -57,7 +57,7 @@ func at(call string, err error) error {
 	return &failure{call, err}
 }
 
-// errnoOr turns the errno of a raw call into an error; 0 is none.
+// errnoOr turns the errno of a raw call into an error; 0 is nil.
 func errnoOr(errno unix.Errno) error {
 	if errno == 0 {
 		return nil
@@ -90,7 +90,7 @@ func runHelper(args []string) int {
 		return exitOK
 	case errors.Is(err, errQuiet):
 		return exitOK
-	case errors.Is(err, errTold):
+	case errors.Is(err, errPrinted):
 		return exitFailed
 	case errors.Is(err, errUsage):
 		return p.refuse()
@@ -105,7 +105,7 @@ func (p probe) refuse() int {
 	return exitUsage
 }
 
-// describe is the line for a failed probe: see the package comment.
+// describe returns the line for a failed probe: see the package comment.
 func (p probe) describe(err error) string {
 	line := p.name + ": " + outcome(err)
 	if f, ok := errors.AsType[*failure](err); ok {
@@ -114,7 +114,8 @@ func (p probe) describe(err error) string {
 	return line
 }
 
-// outcome is "ok", the name of an errno, or of the signal that ended a child.
+// outcome returns "ok", the name of an errno, or the name of the signal that
+// killed a child.
 func outcome(err error) string {
 	if err == nil {
 		return "ok"
@@ -131,7 +132,7 @@ func outcome(err error) string {
 	return err.Error()
 }
 
-// accepts reports whether a usage text has room for n arguments.
+// accepts reports whether a usage text allows n arguments.
 func accepts(usage string, n int) bool {
 	fields := strings.Fields(usage)
 	least, most := 0, len(fields)

@@ -17,7 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// command is a probe that has not been started. This program runs it.
+// command returns a probe that has not been started. The test program runs
+// it.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -30,10 +31,10 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	return c
 }
 
-// A report is what a probe has said.
+// A report is the output of a probe.
 type report struct {
 	out, err string
-	code     int // 128 and the signal if one ended it
+	code     int // 128 + the signal if one killed it
 }
 
 // run runs a probe to its end.
@@ -56,7 +57,7 @@ func finish(t *testing.T, c *exec.Cmd) report {
 	return r
 }
 
-// expect runs a probe and compares all that it prints. "ok" is success.
+// expect runs a probe and compares its whole output. "ok" is success.
 func expect(t *testing.T, want string, args ...string) {
 	t.Helper()
 	code := exitFailed
@@ -68,8 +69,8 @@ func expect(t *testing.T, want string, args ...string) {
 	}
 }
 
-// asRoot skips a test that needs what only root of the machine may do: in a
-// container there may be less to it.
+// asRoot skips a test that needs all privileges of the machine's root: in a
+// container root may have less.
 func asRoot(t *testing.T) {
 	t.Helper()
 	r := run(t, "status")
@@ -107,7 +108,8 @@ func TestOKPrintsNothing(t *testing.T) {
 	}
 }
 
-// The product offers what `tether doctor` and the trial command of package confine use.
+// The product has only the probes that `tether doctor` and the trial command of package
+// confine use.
 // Every other probe belongs in a file whose name begins with attack_.
 func TestProductHasNoAttacks(t *testing.T) {
 	var offered []string

@@ -29,7 +29,8 @@ func TestNamespacesAsRoot(t *testing.T) {
 	unchanged(t, before)
 }
 
-// Nothing contains a nested namespace here: it must say so, and leave no file.
+// Without a sandbox the nested namespace is not contained: nested must print
+// that, and leave no file.
 func TestNestedWithoutSandbox(t *testing.T) {
 	if r := run(t, "unshare", "user"); r.out != "ok" {
 		t.Skipf("no user namespaces here: %s", r.out)

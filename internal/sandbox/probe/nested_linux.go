@@ -13,10 +13,10 @@ var nestedProbes = []probe{{"nested", "PATHS…", nested}}
 
 // nested makes itself root of a user and mount namespace inside this one, where
 // it has every capability, and tries to get rid of the mounts that protect paths:
-// it makes / writable, unmounts each path, covers what is around it with a copy
-// that leaves out the mounts below, and writes there.
+// it makes / writable, unmounts each path, covers the directory around it with a
+// copy that leaves out the mounts below, and writes there.
 //
-// It prints what became of each step, then "contained" if nothing could be
+// It prints the result of each step, then "contained" if nothing could be
 // uncovered or written, else "ESCAPED" and the paths, and fails.
 func nested(paths []string) error {
 	flags, err := mountFlags("/")
@@ -24,7 +24,8 @@ func nested(paths []string) error {
 		return at("statfs", err)
 	}
 	var s script
-	// Without it the rest is left out: it would harm the outside.
+	// If this fails, the rest is skipped: it would change the namespace
+	// outside.
 	entered := s.must("unshare", unix.SYS_UNSHARE, unix.CLONE_NEWUSER|unix.CLONE_NEWNS)
 	s.becomeRoot()
 	remounted := s.remount("/", flags&^unix.MS_RDONLY)
@@ -41,11 +42,11 @@ func nested(paths []string) error {
 		return errQuiet
 	}
 	fmt.Printf("remount /: %s\n", outcome(errnoOr(results[remounted].errno)))
-	return judge(attempts, results)
+	return conclude(attempts, results)
 }
 
-// judge prints what became of the attempts.
-func judge(attempts []attempt, results []result) error {
+// conclude prints the results of the attempts, and the last line.
+func conclude(attempts []attempt, results []result) error {
 	var open []string
 	for _, a := range attempts {
 		unmounted, bound, written := results[a.umount].errno, results[a.bind].errno, results[a.create].errno
@@ -59,21 +60,21 @@ func judge(attempts []attempt, results []result) error {
 			open = append(open, a.path)
 		}
 	}
-	return conclude(open)
+	return printConclusion(open)
 }
 
-// conclude prints the last line of a nested probe.
-func conclude(open []string) error {
+// printConclusion prints the last line of a nested probe.
+func printConclusion(open []string) error {
 	if len(open) > 0 {
 		fmt.Println("ESCAPED", strings.Join(open, " "))
-		return errTold
+		return errPrinted
 	}
 	fmt.Println("contained")
 	return errQuiet
 }
 
-// becomeRoot adds the steps to be root in a new user namespace. If they fail, that
-// costs no capability.
+// becomeRoot adds the steps to be root in a new user namespace. If they fail, the
+// capabilities stay.
 func (s *script) becomeRoot() {
 	for _, file := range []struct{ path, text string }{
 		{"/proc/self/setgroups", "deny"},
@@ -88,7 +89,7 @@ func (s *script) becomeRoot() {
 // atCWD is AT_FDCWD in a register.
 const atCWD = ^uintptr(-unix.AT_FDCWD - 1)
 
-// An attempt is the steps against one path.
+// An attempt has the steps against one path.
 type attempt struct {
 	path                       string
 	mounted                    bool // something is mounted there
@@ -96,7 +97,7 @@ type attempt struct {
 }
 
 // attack adds steps to uncover a path, to make and remove a file in it, and to open
-// it for writing: one of the last two fits, whether it is a directory or a file.
+// it for writing. The third is for a directory, the fourth for a file.
 func (s *script) attack(path string) attempt {
 	name := s.text(fmt.Sprintf("%s/.tether-probe-%d", path, os.Getpid()))
 	around := s.text(filepath.Dir(path))
@@ -109,7 +110,8 @@ func (s *script) attack(path string) attempt {
 	return a
 }
 
-// isMountPoint reports whether path is on another mount than what is around it.
+// isMountPoint reports whether path is on another mount than its parent
+// directory.
 func isMountPoint(path string) bool {
 	var inside, around unix.Statx_t
 	err1 := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, unix.STATX_MNT_ID, &inside)
@@ -117,12 +119,13 @@ func isMountPoint(path string) bool {
 	return err1 == nil && err2 == nil && inside.Mnt_id != around.Mnt_id
 }
 
-// remount adds a step that changes the flags of one mount, not of its filesystem.
+// remount adds a step that changes the flags of one mount, not of its file
+// system.
 func (s *script) remount(path string, flags uintptr) int {
 	return s.try("mount", unix.SYS_MOUNT, 0, s.text(path), 0, unix.MS_REMOUNT|unix.MS_BIND|flags, 0)
 }
 
-// mountFlags is what a remount must repeat to change nothing.
+// mountFlags returns the flags that a remount must repeat to keep them.
 func mountFlags(path string) (uintptr, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {

@@ -39,7 +39,7 @@ func TestTCP(t *testing.T) {
 	expect(t, "listen-tcp: EADDRINUSE bind", "listen-tcp", l.Addr().String())
 	conn, err := l.Accept()
 	if err != nil {
-		t.Fatalf("nobody connected: %v", err)
+		t.Fatalf("no connection arrived: %v", err)
 	}
 	conn.Close()
 	expect(t, "connect-tcp: ECONNREFUSED", "connect-tcp", unheard(t))

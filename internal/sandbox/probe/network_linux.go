@@ -58,7 +58,7 @@ func openSocket(domain uint64, typeName string) error {
 	return unix.Close(int(fd))
 }
 
-// inetAddr is ADDR:PORT as the kernel wants it. Names are not looked up.
+// inetAddr returns ADDR:PORT in the kernel's form. Names are not looked up.
 func inetAddr(text string) (int, unix.Sockaddr, error) {
 	a, err := netip.ParseAddrPort(text)
 	if err != nil {
@@ -70,7 +70,7 @@ func inetAddr(text string) (int, unix.Sockaddr, error) {
 	return unix.AF_INET6, &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}, nil
 }
 
-// inetSocket is a socket for ADDR:PORT.
+// inetSocket returns a socket for ADDR:PORT.
 func inetSocket(text string, typ int) (int, unix.Sockaddr, error) {
 	family, addr, err := inetAddr(text)
 	if err != nil {
@@ -86,7 +86,8 @@ func connectTCP(args []string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	// Without this a connect may take minutes. Where it is refused, they are taken.
+	// Without this option a connect may take minutes. If the option is refused, the
+	// probe waits that long.
 	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: connectSeconds})
 	err = unix.Connect(fd, addr)
 	if err == unix.EINPROGRESS {
@@ -95,7 +96,8 @@ func connectTCP(args []string) error {
 	return err
 }
 
-// unixSocket is a socket, and the address of path; "@" begins an abstract name.
+// unixSocket returns a socket, and the address of path; "@" begins an abstract
+// name.
 func unixSocket(path string, typ int) (int, *unix.SockaddrUnix, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, typ|unix.SOCK_CLOEXEC, 0)
 	return fd, &unix.SockaddrUnix{Name: path}, at("socket", err)

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What anybody may do without a sandbox, and what leaves no trace.
+// Calls that every user may make without a sandbox, and that leave no trace.
 func TestOrdinaryCalls(t *testing.T) {
 	for _, name := range []string{
 		"process-vm-readv", "process-vm-writev", "ptrace-child", "ptrace-traceme", "pidfd-getfd", "memfd-exec",
@@ -24,7 +24,7 @@ func TestOrdinaryCalls(t *testing.T) {
 	}
 }
 
-// What a kernel may have been built or set up without, and nothing else.
+// Calls that a kernel may be built or configured without.
 func TestRareCalls(t *testing.T) {
 	for _, name := range []string{
 		"userfaultfd", "io-uring-setup", "io-uring-enter", "io-uring-register", "keyctl", "add-key", "request-key", "quotactl",
@@ -36,7 +36,7 @@ func TestRareCalls(t *testing.T) {
 	}
 }
 
-// What root may do: each says so, and does nothing.
+// Calls that only root may make: each prints ok, and does nothing.
 func TestRootCalls(t *testing.T) {
 	asRoot(t)
 	before := hostState(t)
@@ -52,7 +52,7 @@ func TestRootCalls(t *testing.T) {
 	unchanged(t, before)
 }
 
-// hostState is what a probe with too much effect would change.
+// hostState is the state that a probe with too much effect would change.
 func hostState(t *testing.T) []string {
 	t.Helper()
 	var state []string
@@ -82,7 +82,7 @@ func TestInt80(t *testing.T) {
 	}
 	r := run(t, "int80", "getpid")
 	if r.out == "int80: SIGSEGV" || r.out == "int80: ENOSYS" {
-		t.Skipf("this kernel has no door for 32-bit programs: %s", r.out)
+		t.Skipf("this kernel has no interface for 32-bit programs: %s", r.out)
 	}
 	if r.out != "ok" || r.code != exitOK {
 		t.Errorf("getpid: %+v", r)
@@ -166,7 +166,7 @@ func TestFds(t *testing.T) {
 		}
 	}
 	if slices.Contains(plain, "3") && slices.Contains(plain, "4") {
-		t.Logf("inherited without being asked: %q", plain)
+		t.Logf("inherited from the caller of the test: %q", plain)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestSigmask(t *testing.T) {
 	}
 }
 
-// A child that a signal ends is reported by its name.
+// If a signal kills the child, the error has the name of the signal.
 func TestScriptEndedBySignal(t *testing.T) {
 	pid, err := sleeper()
 	if err != nil {
@@ -223,7 +223,8 @@ func TestScriptEndedBySignal(t *testing.T) {
 	}
 }
 
-// A step is left out after a failed must, and if the one it needs has failed.
+// A step is skipped after a failed must, and if the step that it needs has
+// failed.
 func TestScriptOrder(t *testing.T) {
 	var s script
 	failed := s.try("close", unix.SYS_CLOSE, 1<<30)
@@ -250,7 +251,7 @@ func TestScriptOrder(t *testing.T) {
 	}
 }
 
-// needs is the path of a program, or skips the test.
+// needs returns the path of a program, or skips the test.
 func needs(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)

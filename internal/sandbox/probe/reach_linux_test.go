@@ -48,7 +48,7 @@ func TestConnectProtocol(t *testing.T) {
 	expect(t, "fast-open: ECONNREFUSED", "fast-open", nobody)
 }
 
-// unheard is an address that is taken as long as the test runs, but where nobody listens.
+// unheard returns an address that stays bound while the test runs, but has no listener.
 func unheard(t *testing.T) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -90,8 +90,8 @@ func TestPairs(t *testing.T) {
 	expect(t, "ok", "connect-unix-type", path, "dgram")
 }
 
-// held runs a probe until it has said a line that begins like this, lets f look, and
-// returns the rest of what it says when its input ends.
+// held runs a probe until it has printed a line that begins with begin, calls f with
+// the line, ends the probe's input, and returns the rest of its output.
 func held(t *testing.T, c *exec.Cmd, begin string, f func(line string)) string {
 	t.Helper()
 	in, err := c.StdinPipe()
@@ -136,7 +136,7 @@ func TestPairBind(t *testing.T) {
 		}
 	})
 	if rest != "received a descriptor" {
-		t.Errorf("it said %q", rest)
+		t.Errorf("the rest of the output is %q", rest)
 	}
 	missing(t, path)
 }
@@ -180,7 +180,7 @@ func TestNestedNet(t *testing.T) {
 	switch {
 	case strings.Contains(r.out, "unshare: E"):
 		t.Skip("no user namespaces here")
-	case r.code != exitOK || !strings.HasSuffix(r.out, "contained"): // not even without a sandbox
+	case r.code != exitOK || !strings.HasSuffix(r.out, "contained"): // true also without a sandbox
 		t.Errorf("got %+v", r)
 	}
 }
@@ -193,7 +193,7 @@ func TestSiblings(t *testing.T) {
 	defer other.Wait()
 	defer other.Process.Kill()
 	r := run(t, "ptrace-pid", strconv.Itoa(other.Process.Pid))
-	if r.out != "ok" && r.out != "ptrace-pid: EPERM" { // a matter of the kernel's settings
+	if r.out != "ok" && r.out != "ptrace-pid: EPERM" { // depends on the kernel's settings
 		t.Errorf("got %+v", r)
 	}
 	if r := run(t, "ptrace-pid", "x"); r.code != exitUsage {
@@ -202,7 +202,7 @@ func TestSiblings(t *testing.T) {
 }
 
 func TestStealSockets(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // it is this process's to be stolen
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a socket of this process, to be stolen
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestStealSockets(t *testing.T) {
 	own := strconv.Itoa(os.Getpid())
 	r := run(t, "steal-sockets", own)
 	if r.out == "contained" && os.Geteuid() != 0 {
-		t.Skip("a matter of the kernel's settings")
+		t.Skip("the kernel's settings forbid it")
 	}
 	if r.code != exitFailed || !strings.HasPrefix(r.out, "ESCAPED "+own+"/") {
 		t.Errorf("got %+v", r)

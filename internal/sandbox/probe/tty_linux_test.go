@@ -27,13 +27,13 @@ func TestTTYWith(t *testing.T) {
 	if out != want {
 		t.Errorf("got %q, want %q", out, want)
 	}
-	// Newer kernels leave it to root.
+	// Newer kernels allow it only for root.
 	if out := onTerminal(t, "tiocsti"); out != "ok" && out != "tiocsti: EIO" {
 		t.Errorf("tiocsti: %q", out)
 	}
 }
 
-// onTerminal is what a probe prints on a terminal of its own.
+// onTerminal returns the output of a probe on a terminal of its own.
 func onTerminal(t *testing.T, args ...string) string {
 	t.Helper()
 	c := command(t, args...)
