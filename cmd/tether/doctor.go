@@ -67,12 +67,12 @@ func examine(ctx context.Context, stateDir string) (results []doctor.Result, err
 		return []doctor.Result{noState(err)}, nil
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
-	verdict, err := h.Confiner.Verdict(ctx)
+	support, err := h.Confiner.Support(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return doctor.Examine(ctx, doctor.Config{
-		Verdict: verdict, Runner: doctor.Sandbox{Confiner: h.Confiner, Procs: h.Procs},
+		Support: support, Runner: doctor.Sandbox{Confiner: h.Confiner, Procs: h.Procs},
 		Procs: h.Procs, Self: self, StateDir: h.StateDir(),
 	})
 }

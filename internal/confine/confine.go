@@ -2,7 +2,7 @@
 // the arrows of package sandbox meet the machine: an intent is bound and
 // compiled, the plan is handed to the backend that was found to work here, and
 // what comes out is a [proc.Spec] that runs the command inside, or an error that
-// says what is missing. There is no third way.
+// says what is missing. There is no third candidate.
 package confine
 
 import (
@@ -35,9 +35,9 @@ const SandboxType = "linuxSeccomp"
 // LateOutput is how long the verdict about a failure waits for output.
 const LateOutput = 20 * time.Millisecond
 
-// startsAtOnce is how many sandboxes may be built at the same time: each holds
+// maxBuilds is how many sandboxes may be built at the same time: each holds
 // descriptors while it is.
-const startsAtOnce = 16
+const maxBuilds = 16
 
 // Config is what a Confiner is made of.
 type Config struct {
@@ -70,7 +70,7 @@ type Confiner struct {
 	user   *sandbox.User // nil: its sockets are open
 	ledger *placeholder.Ledger
 	masks  masks
-	places chan struct{}
+	builds chan struct{}
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
@@ -78,19 +78,19 @@ type Confiner struct {
 	bubblewrap *os.File // what is executed instead of its path; nil: the path
 
 	mu      sync.Mutex
-	inquiry *inquiry // the latest
+	probing *probeRun // the latest
 }
 
 // An inquiry finds out what works here.
-type inquiry struct {
+type probeRun struct {
 	began   time.Time
 	done    chan struct{} // closed when verdict is set
-	verdict Verdict
+	support Support
 }
 
-// inquireAgain is after what time a machine that could not build sandboxes is
+// reprobeAfter is after what time a machine that could not build sandboxes is
 // looked at again: what was missing may be there now, or was missing for a moment.
-const inquireAgain = 30 * time.Second
+const reprobeAfter = 30 * time.Second
 
 // masks are files to put over others.
 type masks struct{ hidden, empty string }
@@ -115,7 +115,7 @@ func New(cfg Config) (*Confiner, error) {
 		cfg.BubblewrapDirs = bwrap.Dirs
 	}
 	cfg.Private = withReal(cfg.Private)
-	c := &Confiner{config: cfg, places: make(chan struct{}, startsAtOnce)}
+	c := &Confiner{config: cfg, builds: make(chan struct{}, maxBuilds)}
 	if !cfg.UserSockets {
 		c.user = thisUser()
 	}
@@ -155,31 +155,31 @@ func withReal(paths []string) []string {
 
 // Begin finds out in the background what works here. Without it, the first
 // command does.
-func (c *Confiner) Begin() { c.inquire() }
+func (c *Confiner) Begin() { c.latestProbe() }
 
 // inquire returns the latest inquiry, a new one if there is none or if it is time
 // to look again.
-func (c *Confiner) inquire() *inquiry {
+func (c *Confiner) latestProbe() *probeRun {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.inquiry != nil && !c.inquiry.outdated() {
-		return c.inquiry
+	if c.probing != nil && !c.probing.outdated() {
+		return c.probing
 	}
-	q := &inquiry{began: time.Now(), done: make(chan struct{})}
-	c.inquiry = q
+	q := &probeRun{began: time.Now(), done: make(chan struct{})}
+	c.probing = q
 	c.tasks.Go(func() { // ends with the verdict
 		defer close(q.done)
-		q.verdict = c.probe(c.ctx)
-		q.verdict.log(c.config.Log)
+		q.support = c.probe(c.ctx)
+		q.support.log(c.config.Log)
 	})
 	return q
 }
 
 // outdated reports whether the verdict was bad, some time ago.
-func (q *inquiry) outdated() bool {
+func (q *probeRun) outdated() bool {
 	select {
 	case <-q.done:
-		return q.verdict.Problem != nil && time.Since(q.began) > inquireAgain
+		return q.support.Problem != nil && time.Since(q.began) > reprobeAfter
 	default:
 		return false
 	}
@@ -223,7 +223,7 @@ func (c *Confiner) Close() error {
 // Leave starts a process that removes the placeholders which Close had to leave because
 // sandboxes of other users, or of servers with another state directory, need them. Call it
 // after Close, and last: a supervisor that is closed kills processes that it does not know.
-func (c *Confiner) Leave() error {
+func (c *Confiner) StartSweeper() error {
 	program := "/proc/self/exe"
 	if c.config.Self != "" {
 		program = c.config.Self
@@ -231,14 +231,14 @@ func (c *Confiner) Leave() error {
 	return c.ledger.StartSweeper(program, reexec.Argv("tether", reexec.Sweeper))
 }
 
-// Verdict waits until it is known what works here.
-func (c *Confiner) Verdict(ctx context.Context) (Verdict, error) {
-	q := c.inquire()
+// Support waits until it is known what works here.
+func (c *Confiner) Support(ctx context.Context) (Support, error) {
+	q := c.latestProbe()
 	select {
 	case <-q.done:
-		return q.verdict, nil
+		return q.support, nil
 	case <-ctx.Done():
-		return Verdict{}, context.Cause(ctx)
+		return Support{}, context.Cause(ctx)
 	}
 }
 
@@ -261,7 +261,7 @@ type Request struct {
 	NoPlaceholders bool
 }
 
-// A Gate is the way out of a network that a command has for itself.
+// A Gate is the candidate out of a network that a command has for itself.
 type Gate interface {
 	// Ports says how many listeners are needed inside, and which variables of the
 	// command get to know about them.
@@ -339,11 +339,11 @@ func (p *Prepared) Abandon() {
 func (c *Confiner) Prepare(ctx context.Context, r Request) (*Prepared, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, prepareTime, errPrepareTime)
 	defer cancel()
-	verdict, err := c.Verdict(ctx)
+	support, err := c.Support(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return proc.Abandonable(ctx, func() (*Prepared, error) { return c.prepare(ctx, r, verdict) }, (*Prepared).Abandon)
+	return proc.Abandonable(ctx, func() (*Prepared, error) { return c.prepare(ctx, r, support) }, (*Prepared).Abandon)
 }
 
 // unconfined reports whether a command may run as without an intent: the draft mode
@@ -359,8 +359,8 @@ const prepareTime = 30 * time.Second
 var errPrepareTime = fmt.Errorf("its sandbox could not be prepared within %v", prepareTime)
 
 // Compile says what Prepare would do, and does nothing.
-func (c *Confiner) Compile(r Request, verdict Verdict) (*sandbox.Policy, *sandbox.Plan, error) {
-	policy, plan, err := c.compile(r, verdict, nil)
+func (c *Confiner) Compile(r Request, support Support) (*sandbox.Policy, *sandbox.Plan, error) {
+	policy, plan, err := c.compile(r, support, nil)
 	if err != nil || startsThroughProc(plan) {
 		return policy, plan, err
 	}
@@ -368,7 +368,7 @@ func (c *Confiner) Compile(r Request, verdict Verdict) (*sandbox.Policy, *sandbo
 	if access, _ := policy.Decide(c.self.path); access == sandbox.Write {
 		return nil, nil, sandbox.Unenforceable("/proc is denied and %s, which starts commands, could be replaced", c.self.path)
 	}
-	return c.compile(r, verdict, []string{c.self.path})
+	return c.compile(r, support, []string{c.self.path})
 }
 
 // Placeholder reports whether a name that exists does so only because a sandbox
@@ -381,7 +381,7 @@ func startsThroughProc(plan *sandbox.Plan) bool {
 	return !slices.ContainsFunc(plan.Ops, func(op sandbox.Op) bool { return op.Kind == sandbox.OpMaskDir && op.Path == "/proc" })
 }
 
-func (c *Confiner) compile(r Request, verdict Verdict, runtime []string) (*sandbox.Policy, *sandbox.Plan, error) {
+func (c *Confiner) compile(r Request, support Support, runtime []string) (*sandbox.Policy, *sandbox.Plan, error) {
 	user := c.user
 	if r.NoPlaceholders {
 		user = nil // our helpers connect to nothing, and would be started anew for each socket
@@ -392,9 +392,9 @@ func (c *Confiner) compile(r Request, verdict Verdict, runtime []string) (*sandb
 		EnforceManagedNetwork: r.EnforceManagedNetwork, AllUnixSockets: r.AllUnixSockets,
 		Placeholder:    c.ledger.Holds,
 		NoPlaceholders: r.NoPlaceholders,
-		Covers:         verdict.Seals,
+		Covers:         support.Seals,
 		Root:           os.Geteuid() == 0,
-		NoProc:         verdict.NoProc,
+		NoProc:         support.NoProc,
 	}, sandbox.OS{})
 	if err != nil {
 		return nil, nil, err

@@ -24,15 +24,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A bench is a confiner with all that it needs.
-type bench struct {
+// A fixture is a confiner with all that it needs.
+type fixture struct {
 	*testing.T
 	confiner *Confiner
 	procs    *proc.Supervisor
 	ws       string
 }
 
-func newBench(t *testing.T, change func(*Config)) *bench {
+func newFixture(t *testing.T, change func(*Config)) *fixture {
 	t.Helper()
 	if _, err := bwrap.Find(bwrap.Dirs); err != nil && os.Getenv("CI") == "" {
 		t.Skip("this needs bubblewrap:", err)
@@ -56,7 +56,7 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 			t.Error(err)
 		}
 	})
-	return &bench{t, c, procs, ws}
+	return &fixture{t, c, procs, ws}
 }
 
 // intent reads the entries of a policy: "read /usr, write /work" or "read :root".
@@ -81,7 +81,7 @@ func intent(t testing.TB, network wire.NetworkAccess, entries string) *wire.Sand
 	return s
 }
 
-func (b *bench) request(s *wire.Sandbox, argv ...string) Request {
+func (b *fixture) request(s *wire.Sandbox, argv ...string) Request {
 	return Request{Intent: s, Spec: proc.Spec{Argv: argv, Dir: b.ws, Env: []string{"PATH=/usr/bin:/bin"}}}
 }
 
@@ -103,7 +103,7 @@ func (o *outcome) Cut()          {}
 func (o *outcome) Close()        {}
 
 // run runs a confined command to its end.
-func (b *bench) run(r Request) (*outcome, error) {
+func (b *fixture) run(r Request) (*outcome, error) {
 	b.Helper()
 	prepared, err := b.confiner.Prepare(b.Context(), r)
 	if err != nil {
@@ -118,7 +118,7 @@ func (b *bench) run(r Request) (*outcome, error) {
 	return o, nil
 }
 
-func (b *bench) must(r Request) *outcome {
+func (b *fixture) must(r Request) *outcome {
 	b.Helper()
 	o, err := b.run(r)
 	if err != nil {
@@ -128,7 +128,7 @@ func (b *bench) must(r Request) *outcome {
 }
 
 func TestReadOnly(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	o := b.must(b.request(intent(t, wire.NetworkRestricted, "read :root"), "sh", "-c", "exec 2>&1; pwd; touch new"))
 	if o.code != 1 || !strings.Contains(o.text.String(), "Read-only file system") || !strings.HasPrefix(o.text.String(), b.ws+"\n") {
 		t.Errorf("ended with %d: %s", o.code, o.text.String())
@@ -136,7 +136,7 @@ func TestReadOnly(t *testing.T) {
 }
 
 func TestWritableWithPlaceholders(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	o := b.must(b.request(intent(t, wire.NetworkRestricted, "read :root, write "+b.ws), "sh", "-c", "echo new > new; mkdir .git; ls -A"))
 	if o.code != 0 || !strings.Contains(o.text.String(), "File exists") || !strings.Contains(o.text.String(), ".codex") {
 		t.Errorf("ended with %d: %s", o.code, o.text.String())
@@ -149,7 +149,7 @@ func TestWritableWithPlaceholders(t *testing.T) {
 
 // Without file restrictions there is no bubblewrap, but the filter is there.
 func TestFilterOnly(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.BubblewrapDirs = []string{"/nonexistent"} })
+	b := newFixture(t, func(c *Config) { c.BubblewrapDirs = []string{"/nonexistent"} })
 	o := b.must(b.request(intent(t, wire.NetworkRestricted, "write :root"), "sh", "-c", "echo new > new && grep Seccomp: /proc/self/status"))
 	if o.code != 0 || !strings.Contains(o.text.String(), "2") {
 		t.Errorf("ended with %d: %s", o.code, o.text.String())
@@ -161,7 +161,7 @@ func TestFilterOnly(t *testing.T) {
 }
 
 func TestStartErrors(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	notExecutable := filepath.Join(b.ws, "data")
 	if err := os.WriteFile(notExecutable, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func TestStartErrors(t *testing.T) {
 // A directory that becomes a link while its sandbox is built does not take the
 // sandbox along.
 func TestSwappedDirectory(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	sub, outside := filepath.Join(b.ws, "sub"), t.TempDir()
 	if err := os.Mkdir(sub, 0o755); err != nil {
 		t.Fatal(err)
@@ -226,20 +226,20 @@ func TestSwappedDirectory(t *testing.T) {
 func TestReplacedDirectory(t *testing.T) {
 	for _, descriptors := range []bool{true, false} {
 		t.Run(fmt.Sprintf("descriptors=%v", descriptors), func(t *testing.T) {
-			b := newBench(t, nil)
-			verdict, err := b.confiner.Verdict(t.Context())
+			b := newFixture(t, nil)
+			support, err := b.confiner.Support(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if descriptors && !verdict.Bubblewrap.Descriptors {
+			if descriptors && !support.Bubblewrap.Descriptors {
 				t.Skip("this bubblewrap does not bind descriptors")
 			}
-			verdict.Bubblewrap.Descriptors = descriptors
+			support.Bubblewrap.Descriptors = descriptors
 			sub := filepath.Join(b.ws, "sub")
 			if err := os.MkdirAll(filepath.Join(sub, "planned"), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			prepared, err := b.confiner.prepare(t.Context(), b.request(intent(t, wire.NetworkRestricted, "read :root, write "+b.ws+", read "+sub), "ls", sub), verdict)
+			prepared, err := b.confiner.prepare(t.Context(), b.request(intent(t, wire.NetworkRestricted, "read :root, write "+b.ws+", read "+sub), "ls", sub), support)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -275,7 +275,7 @@ func TestReplacedProgram(t *testing.T) {
 	if err := os.WriteFile(copied, text, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	b := newBench(t, func(c *Config) { c.Self = copied })
+	b := newFixture(t, func(c *Config) { c.Self = copied })
 	for _, becomes := range []string{"what it was", "#!/bin/sh\necho replaced", ""} {
 		switch becomes {
 		case "what it was":
@@ -297,7 +297,7 @@ func TestReplacedProgram(t *testing.T) {
 
 // Where /proc is denied, the stage is found by its name.
 func TestDeniedProc(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	o := b.must(b.request(intent(t, wire.NetworkRestricted, "read :root, deny /proc"), "sh", "-c", "ls /proc"))
 	if o.code == 0 || !strings.Contains(o.text.String(), "Permission denied") {
 		t.Errorf("ended with %d: %s", o.code, o.text.String())
@@ -306,8 +306,8 @@ func TestDeniedProc(t *testing.T) {
 
 // Nothing is left of a start that is given up.
 func TestCancelledStart(t *testing.T) {
-	b := newBench(t, nil)
-	if _, err := b.confiner.Verdict(t.Context()); err != nil {
+	b := newFixture(t, nil)
+	if _, err := b.confiner.Support(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	r := b.request(intent(t, wire.NetworkRestricted, "read :root, write "+b.ws), "sleep", "1000")
@@ -332,17 +332,17 @@ func TestCancelledStart(t *testing.T) {
 			}
 		}
 	}
-	if n := len(b.confiner.places); n > 0 {
+	if n := len(b.confiner.builds); n > 0 {
 		t.Errorf("%d places are taken", n)
 	}
 }
 
-// Many at once in one workspace, none in the way of another.
+// Many at once in one workspace, none in the candidate of another.
 func TestManyAtOnce(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	r := b.request(intent(t, wire.NetworkRestricted, "read :root, write "+b.ws), "sh", "-c", "mkdir .git 2>/dev/null; test -d .git")
 	var all sync.WaitGroup
-	for range 3 * startsAtOnce {
+	for range 3 * maxBuilds {
 		all.Go(func() {
 			if o, err := b.run(r); err != nil || o.code != 0 {
 				t.Errorf("ended with %v, %v", o, err)

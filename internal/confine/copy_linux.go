@@ -14,7 +14,7 @@ import (
 
 // frozen returns a program to be executed by descriptor, such that nobody who runs
 // it can change it.
-func frozen(f *os.File) (*os.File, error) {
+func readOnlyImage(f *os.File) (*os.File, error) {
 	fd, err := unix.OpenTree(int(f.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 	if err == nil {
 		clone := os.NewFile(uintptr(fd), f.Name())

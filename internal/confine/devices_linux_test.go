@@ -9,12 +9,12 @@ import (
 )
 
 // The devices of the host keep their modes, whatever a policy hides and whichever
-// way leads to them.
+// candidate leads to them.
 func TestDevicesKeepTheirModes(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root could change them")
 	}
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	changed := func() syscall.Timespec {
 		var st syscall.Stat_t
 		if err := syscall.Stat("/dev/null", &st); err != nil {

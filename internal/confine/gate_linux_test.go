@@ -57,7 +57,7 @@ func TestGate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer host.Close()
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	gate := &testGate{listeners: 2, ports: []stage.Port{
 		{Variable: "ONE", Prefix: "", Listener: 0}, {Variable: "TWO", Prefix: "<", Suffix: ">", Listener: 1},
 	}}
@@ -83,19 +83,19 @@ func TestGate(t *testing.T) {
 	gate.serving.Wait() // the listeners end with the command: they would keep its network
 }
 
-// Whoever has no way out is not executed, and says why.
+// Whoever has no candidate out is not executed, and says why.
 func TestGateRefused(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	r := b.request(intent(t, wire.NetworkRestricted, "read :root"), "sh", "-c", "echo executed")
-	r.EnforceManagedNetwork, r.Refusal = true, "no way out"
-	if o := b.must(r); o.code != stage.ExitRefused || o.text.String() != "no way out\n" {
+	r.EnforceManagedNetwork, r.Refusal = true, "no candidate out"
+	if o := b.must(r); o.code != stage.ExitRefused || o.text.String() != "no candidate out\n" {
 		t.Errorf("ended with %d: %s", o.code, o.text.String())
 	}
 }
 
 // A variable that is not there, and a sandbox that is none: nothing runs.
 func TestGateFails(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	gate := &testGate{listeners: 1, ports: []stage.Port{{Variable: "NOT_THERE"}}}
 	r := b.request(intent(t, wire.NetworkRestricted, "read :root"), "true")
 	r.EnforceManagedNetwork, r.Gate = true, gate

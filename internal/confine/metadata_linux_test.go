@@ -30,7 +30,7 @@ func init() {
 // What a command is given to run on belongs to the host, and to root if the server
 // is root's. Not even its mode can be changed from inside.
 func TestHostFilesKeepTheirModes(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

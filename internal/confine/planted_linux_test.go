@@ -21,7 +21,7 @@ func TestPlantedLinks(t *testing.T) {
 		"to a protected name by .git": {"read :root, write $WS, read $WS/.git, write $WS/cache", "ln -s .git cache", "$WS/.git"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, nil)
+			b := newFixture(t, nil)
 			out, err := filepath.EvalSymlinks(t.TempDir())
 			if err != nil {
 				t.Fatal(err)

@@ -28,16 +28,16 @@ import (
 
 // tries is how often a plan is made again when the files that it speaks about
 // change while it is carried out.
-const tries = 10
+const maxPrepares = 10
 
 // A launcher's own descriptors, behind those of the command.
 const firstFile = 6
 
-func (c *Confiner) prepare(ctx context.Context, r Request, verdict Verdict) (*Prepared, error) {
+func (c *Confiner) prepare(ctx context.Context, r Request, support Support) (*Prepared, error) {
 	var err error
-	for range tries {
+	for range maxPrepares {
 		var p *Prepared
-		if p, err = c.prepareOnce(ctx, r, verdict); err == nil {
+		if p, err = c.prepareOnce(ctx, r, support); err == nil {
 			return p, nil
 		}
 		if _, moved := errors.AsType[*movedError](err); !moved {
@@ -53,8 +53,8 @@ type movedError struct{ err error }
 func (e *movedError) Error() string { return e.err.Error() }
 func (e *movedError) Unwrap() error { return e.err }
 
-func (c *Confiner) prepareOnce(ctx context.Context, r Request, verdict Verdict) (*Prepared, error) {
-	policy, plan, err := c.Compile(r, verdict)
+func (c *Confiner) prepareOnce(ctx context.Context, r Request, support Support) (*Prepared, error) {
+	policy, plan, err := c.Compile(r, support)
 	if cwd, ok := errors.AsType[*sandbox.CwdError](err); ok {
 		return nil, &proc.StartError{Err: cwd.Err, Detail: fmt.Sprintf("working directory %q", cwd.Path)}
 	}
@@ -72,10 +72,10 @@ func (c *Confiner) prepareOnce(ctx context.Context, r Request, verdict Verdict) 
 	case sandbox.ShapeFilter:
 		return p, c.filter(ctx, p)
 	}
-	if err := verdict.refusal(); err != nil {
+	if err := support.refusal(); err != nil {
 		return nil, err
 	}
-	return p, c.wrap(ctx, p, r, verdict)
+	return p, c.wrap(ctx, p, r, support)
 }
 
 // filterMode is the seccomp program for a plan.
@@ -120,9 +120,9 @@ func (c *Confiner) filter(ctx context.Context, p *Prepared) error {
 }
 
 // wrap has bubblewrap carry out the plan, and the stage inside run the command.
-func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, verdict Verdict) error {
+func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, support Support) error {
 	// Who is given the right to change mounts must be who we think.
-	seals := verdict.Seals && startsThroughProc(p.Plan)
+	seals := support.Seals && startsThroughProc(p.Plan)
 	program, err := filterProgram(filterMode(p.Plan.Filter))
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, verdict Ver
 		l.end()
 		return err
 	}
-	mounts, err := l.expected(seals, verdict.Bubblewrap.Descriptors)
+	mounts, err := l.expected(seals, support.Bubblewrap.Descriptors)
 	if err != nil {
 		l.end()
 		return err
@@ -168,7 +168,7 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, verdict Ver
 			}
 		}
 	}
-	if err := l.bubblewrap(verdict, program, config); err != nil {
+	if err := l.bubblewrap(support, program, config); err != nil {
 		l.end()
 		return err
 	}
@@ -291,8 +291,8 @@ type launch struct {
 	channel     *stage.Channel
 	diagnostics *os.File // what the launcher says
 	lease       *placeholder.Lease
-	placed      bool
-	gate        Gate // nil: there is no way out
+	building    bool
+	gate        Gate // nil: there is no candidate out
 	listens     int  // how many listeners the gate is to get
 	listeners   []net.Listener
 
@@ -310,8 +310,8 @@ func (c *Confiner) newLaunch(ctx context.Context, p *Prepared) (_ *launch, err e
 		}
 	}()
 	select {
-	case c.places <- struct{}{}:
-		l.placed = true
+	case c.builds <- struct{}{}:
+		l.building = true
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -372,13 +372,13 @@ func (l *launch) stageArgv() []string {
 }
 
 // bubblewrap makes the launcher a bubblewrap that carries out the plan.
-func (l *launch) bubblewrap(verdict Verdict, filter []byte, config *stage.Config) error {
+func (l *launch) bubblewrap(support Support, filter []byte, config *stage.Config) error {
 	filterFd, err := l.giveBytes("filter", filter)
 	if err != nil {
 		return err
 	}
 	layout := bwrap.Layout{
-		Filter: filterFd, HiddenFile: l.confiner.masks.hidden, EmptyFile: l.confiner.masks.empty, NoUserSpace: verdict.NoUser,
+		Filter: filterFd, HiddenFile: l.confiner.masks.hidden, EmptyFile: l.confiner.masks.empty, NoUserSpace: support.NoUser,
 		Sources: l.sources,
 	}
 	if len(config.Freeze)+len(config.Seal)+len(config.Cover) > 0 {
@@ -395,12 +395,12 @@ func (l *launch) bubblewrap(verdict Verdict, filter []byte, config *stage.Config
 	if err := l.stage(config); err != nil {
 		return err
 	}
-	program := verdict.Bubblewrap.Path
+	program := support.Bubblewrap.Path
 	if l.confiner.bubblewrap != nil {
 		program = at.ProcPath(l.bubblewrapFd)
 	}
 	l.launcher.Argv = append([]string{program, "--args", strconv.Itoa(argsFd), "--"}, l.stageArgv()...)
-	l.launcher.Mounts, l.launcher.Stays = verdict.Mounts, true
+	l.launcher.Mounts, l.launcher.Stays = support.Mounts, true
 	return nil
 }
 
@@ -452,7 +452,7 @@ func (l *launch) finish() {
 
 // confirm waits until the command runs.
 func (l *launch) confirm(ctx context.Context) (proc.Launched, error) {
-	defer l.leave()
+	defer l.endBuild()
 	l.closeTheirs()
 	launched, listeners, err := l.channel.Await(ctx)
 	l.channel.Close()
@@ -464,24 +464,24 @@ func (l *launch) confirm(ctx context.Context) (proc.Launched, error) {
 	case err == nil:
 		return launched, nil
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		err = sandbox.Unenforceable("%s", l.complaint())
+		err = sandbox.Unenforceable("%s", l.stderrTail())
 	case errors.Is(err, stage.ErrBroken):
 		err = sandbox.Unenforceable("%v", err)
 	}
 	return launched, err
 }
 
-// maxComplaint is how much of what a launcher says is reported, and complaintTime
+// maxStderr is how much of what a launcher says is reported, and stderrTime
 // how long it is waited for.
 const (
-	maxComplaint  = 4 << 10
-	complaintTime = time.Second
+	maxStderr  = 4 << 10
+	stderrTime = time.Second
 )
 
 // complaint is what a launcher that failed has said.
-func (l *launch) complaint() string {
-	l.diagnostics.SetReadDeadline(time.Now().Add(complaintTime))
-	text, _ := io.ReadAll(io.LimitReader(l.diagnostics, maxComplaint))
+func (l *launch) stderrTail() string {
+	l.diagnostics.SetReadDeadline(time.Now().Add(stderrTime))
+	text, _ := io.ReadAll(io.LimitReader(l.diagnostics, maxStderr))
 	if said := strings.TrimSpace(string(text)); said != "" {
 		return said
 	}
@@ -489,10 +489,10 @@ func (l *launch) complaint() string {
 }
 
 // leave lets the next one build its sandbox.
-func (l *launch) leave() {
-	if l.placed {
-		l.placed = false
-		<-l.confiner.places
+func (l *launch) endBuild() {
+	if l.building {
+		l.building = false
+		<-l.confiner.builds
 	}
 }
 
@@ -508,7 +508,7 @@ func (l *launch) closeTheirs() {
 
 // end gives everything back. A second time is harmless.
 func (l *launch) end() {
-	l.leave()
+	l.endBuild()
 	l.closeTheirs()
 	if l.channel != nil {
 		l.channel.Close()

@@ -12,18 +12,18 @@ import (
 
 var errNoBackend = errors.New("there is no sandbox for " + runtime.GOOS + " yet")
 
-func (c *Confiner) probe(context.Context) Verdict {
-	return Verdict{Problem: errNoBackend, Advice: "Send the command without `sandbox` to run it unconfined"}
+func (c *Confiner) probe(context.Context) Support {
+	return Support{Problem: errNoBackend, Advice: "Send the command without `sandbox` to run it unconfined"}
 }
 
 // prepare refuses whatever would have to be enforced.
-func (c *Confiner) prepare(_ context.Context, r Request, verdict Verdict) (*Prepared, error) {
-	policy, plan, err := c.Compile(r, verdict)
+func (c *Confiner) prepare(_ context.Context, r Request, support Support) (*Prepared, error) {
+	policy, plan, err := c.Compile(r, support)
 	if err != nil {
 		return nil, err
 	}
 	if plan.Shape != sandbox.ShapeOpen {
-		return nil, verdict.refusal()
+		return nil, support.refusal()
 	}
 	return &Prepared{Spec: r.Spec, Policy: policy, Plan: plan, Unconfined: unconfined(r, plan)}, nil
 }

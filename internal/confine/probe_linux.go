@@ -24,10 +24,10 @@ import (
 const probeTime = 20 * time.Second
 
 // probe finds bubblewrap and builds real sandboxes until one works.
-func (c *Confiner) probe(ctx context.Context) Verdict {
+func (c *Confiner) probe(ctx context.Context) Support {
 	ctx, cancel := context.WithTimeoutCause(ctx, probeTime, fmt.Errorf("no sandbox was built within %v", probeTime))
 	defer cancel()
-	var v Verdict
+	var v Support
 	if v.Problem = c.self.load(); v.Problem != nil {
 		return v
 	}
@@ -44,13 +44,13 @@ func (c *Confiner) probe(ctx context.Context) Verdict {
 		v.Advice = toolAdvice(v.Problem)
 		return v
 	}
-	for i, way := range ways() {
-		way.Bubblewrap = v.Bubblewrap
-		err := c.try(ctx, way)
+	for i, candidate := range candidates() {
+		candidate.Bubblewrap = v.Bubblewrap
+		err := c.try(ctx, candidate)
 		if err == nil {
-			return way
+			return candidate
 		}
-		if i == 0 || ctx.Err() != nil { // the best way has the most telling problem
+		if i == 0 || ctx.Err() != nil { // the best candidate has the most telling problem
 			v.Problem = err
 		}
 		if ctx.Err() != nil || momentary(err) {
@@ -83,7 +83,7 @@ func (p *program) load() error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
 		p.image, err = os.Open(p.path) // not ours, so nobody whom we start can change it
 	} else {
-		p.image, err = frozen(p.file)
+		p.image, err = readOnlyImage(p.file)
 	}
 	return err
 }
@@ -100,16 +100,16 @@ func (c *Confiner) loadBubblewrap(path string) error {
 		return err
 	}
 	defer f.Close()
-	c.bubblewrap, err = frozen(f)
+	c.bubblewrap, err = readOnlyImage(f)
 	return err
 }
 
 // ways are the ways to build a sandbox, best first. Each is as strong as the
 // others as far as the command can tell.
-func ways() []Verdict {
-	asUser := []Verdict{{Mounts: proc.PrivateAsUser}, {Mounts: proc.PrivateAsUser, NoProc: true}}
+func candidates() []Support {
+	asUser := []Support{{Mounts: proc.PrivateAsUser}, {Mounts: proc.PrivateAsUser, NoProc: true}}
 	if os.Geteuid() == 0 {
-		return append([]Verdict{
+		return append([]Support{
 			{Mounts: proc.PrivateMounts, Seals: true},
 			{Mounts: proc.PrivateMounts},
 			{Mounts: proc.PrivateMounts, NoProc: true},
@@ -119,7 +119,7 @@ func ways() []Verdict {
 		}, asUser...)
 	}
 	if nothingShared() { // a bubblewrap that is allowed more than we are can do without our help
-		return append(asUser, Verdict{Mounts: proc.SharedMounts}, Verdict{Mounts: proc.SharedMounts, NoProc: true})
+		return append(asUser, Support{Mounts: proc.SharedMounts}, Support{Mounts: proc.SharedMounts, NoProc: true})
 	}
 	return asUser
 }
@@ -136,11 +136,11 @@ func nothingShared() bool {
 }
 
 // try runs a harmless command in a read-only sandbox.
-func (c *Confiner) try(ctx context.Context, way Verdict) error {
+func (c *Confiner) try(ctx context.Context, candidate Support) error {
 	p, err := c.prepare(ctx, Request{
 		Intent: readOnly(),
 		Spec:   proc.Spec{Argv: reexec.Argv(c.self.path, reexec.Probe, "ok"), Dir: "/"},
-	}, way)
+	}, candidate)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func TestUserSocketsAreHidden(t *testing.T) {
 	agent := socketAt(t, filepath.Join(dir, "ssh-1", "agent.1"))
 	other := socketAt(t, filepath.Join(dir, "other"))
 	for _, open := range []bool{false, true} {
-		b := newBench(t, func(c *Config) { c.UserSockets = open })
+		b := newFixture(t, func(c *Config) { c.UserSockets = open })
 		for _, row := range []struct {
 			network wire.NetworkAccess
 			entries string
@@ -70,7 +70,7 @@ func TestUserSocketVanishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("TMUX_TMPDIR", dir)
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	for _, entries := range []string{"read :root", "read :root, write " + dir} {
 		agent := socketAt(t, filepath.Join(dir, "ssh-1", "agent.1"))
 		attempts := 0

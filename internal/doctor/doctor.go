@@ -40,7 +40,7 @@ type Result struct {
 
 // Config is what is examined.
 type Config struct {
-	Verdict confine.Verdict
+	Support confine.Support
 	Runner  Runner           // runs commands in the sandbox
 	Procs   *proc.Supervisor // runs commands outside, to be attacked
 	Self    string           // the program whose helpers are the probes
@@ -64,7 +64,7 @@ func Examine(ctx context.Context, cfg Config) ([]Result, error) {
 	}
 	results := host(ctx, cfg, f)
 	for _, c := range checks {
-		results = append(results, c.examine(ctx, f, cfg.Verdict.Problem == nil))
+		results = append(results, c.examine(ctx, f, cfg.Support.Problem == nil))
 	}
 	return results, f.close()
 }
@@ -112,7 +112,7 @@ func (c check) examine(ctx context.Context, f *fixture, possible bool) Result {
 
 // host looks at what sandboxes are built with.
 func host(ctx context.Context, cfg Config, f *fixture) []Result {
-	v := cfg.Verdict
+	v := cfg.Support
 	tool := Result{Name: "bubblewrap", Tries: "find it in the system's directories and ask for its version", Status: Passed, Detail: v.Bubblewrap.Path + ", " + v.Bubblewrap.Version}
 	trust := Result{Name: "bubblewrap is trusted", Tries: "look who could replace it", Status: Passed, Detail: "only root or this user can replace it"}
 	build := Result{Name: "a sandbox can be built", Tries: "run a command in one", Status: Passed, Detail: buildDetail(v)}
@@ -152,7 +152,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-func buildDetail(v confine.Verdict) string {
+func buildDetail(v confine.Support) string {
 	way := map[proc.Mounts]string{
 		proc.SharedMounts:  "by bubblewrap alone",
 		proc.PrivateMounts: "from a private copy of the mounts",
@@ -164,7 +164,7 @@ func buildDetail(v confine.Verdict) string {
 	return way
 }
 
-func procfs(v confine.Verdict) Result {
+func procfs(v confine.Support) Result {
 	r := Result{Name: "own procfs", Tries: "mount one in a sandbox", Status: Passed, Detail: "commands see only their own processes"}
 	switch {
 	case v.Problem != nil:

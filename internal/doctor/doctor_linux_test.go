@@ -56,14 +56,14 @@ func newPatient(t *testing.T) patient {
 func (p *patient) needSandbox(t *testing.T) {
 	t.Helper()
 	var err error
-	if p.Verdict, err = p.confiner.Verdict(t.Context()); err != nil {
+	if p.Support, err = p.confiner.Support(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if p.Verdict.Problem != nil {
+	if p.Support.Problem != nil {
 		if os.Getenv("CI") != "" {
-			t.Fatal(p.Verdict.Problem)
+			t.Fatal(p.Support.Problem)
 		}
-		t.Skipf("no sandbox here: %v. %s", p.Verdict.Problem, p.Verdict.Advice)
+		t.Skipf("no sandbox here: %v. %s", p.Support.Problem, p.Support.Advice)
 	}
 }
 
@@ -171,18 +171,18 @@ func TestProblemsOfTheHost(t *testing.T) {
 	const path, version, advice = "/usr/bin/bwrap", "bubblewrap 1", "do this"
 	for _, try := range []struct {
 		name    string
-		verdict confine.Verdict
+		support confine.Support
 		red     string
 	}{
-		{"missing", confine.Verdict{Problem: bwrap.ErrMissing}, "bubblewrap"},
-		{"old", confine.Verdict{Bubblewrap: bwrap.Tool{Path: path}, Problem: fmt.Errorf("%w: no --perms", bwrap.ErrOld)}, "bubblewrap"},
-		{"unsafe", confine.Verdict{Bubblewrap: bwrap.Tool{Path: path}, Problem: fmt.Errorf("%w: 0777", bwrap.ErrUnsafe)}, "bubblewrap is trusted"},
-		{"useless", confine.Verdict{Bubblewrap: bwrap.Tool{Path: path, Version: version}, Problem: sandbox.Unenforceable("no")}, "a sandbox can be built"},
+		{"missing", confine.Support{Problem: bwrap.ErrMissing}, "bubblewrap"},
+		{"old", confine.Support{Bubblewrap: bwrap.Tool{Path: path}, Problem: fmt.Errorf("%w: no --perms", bwrap.ErrOld)}, "bubblewrap"},
+		{"unsafe", confine.Support{Bubblewrap: bwrap.Tool{Path: path}, Problem: fmt.Errorf("%w: 0777", bwrap.ErrUnsafe)}, "bubblewrap is trusted"},
+		{"useless", confine.Support{Bubblewrap: bwrap.Tool{Path: path, Version: version}, Problem: sandbox.Unenforceable("no")}, "a sandbox can be built"},
 	} {
 		t.Run(try.name, func(t *testing.T) {
 			cfg := p.Config
-			cfg.Verdict = try.verdict
-			cfg.Verdict.Advice = advice
+			cfg.Support = try.support
+			cfg.Support.Advice = advice
 			results := examine(t, cfg)
 			r := find(t, results, try.red)
 			if r.Status != Failed || r.Fix != advice || strings.Contains(r.Detail, "failed to prepare") {
@@ -204,7 +204,7 @@ func TestProblemsOfTheHost(t *testing.T) {
 func TestNotes(t *testing.T) {
 	p := newPatient(t)
 	p.needSandbox(t)
-	p.Verdict.NoProc = true // only what is said about it
+	p.Support.NoProc = true // only what is said about it
 	results := examine(t, p.Config)
 	if r := find(t, results, "own procfs"); r.Status != Noted || !Healthy(results) {
 		t.Errorf("%+v", r)

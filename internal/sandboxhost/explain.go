@@ -94,18 +94,18 @@ type PathDecision struct {
 // Explain says how a sandbox would be built here, without building it, and what a command in it
 // could do with paths and hosts.
 func (h *Host) Explain(ctx context.Context, q Question) (*Explanation, error) {
-	verdict, err := h.Confiner.Verdict(ctx)
+	support, err := h.Confiner.Support(ctx)
 	if err != nil {
 		return nil, err
 	}
 	policy, plan, err := h.Confiner.Compile(confine.Request{
 		Intent: q.Intent, Spec: proc.Spec{Dir: q.Cwd, Env: os.Environ()}, EnforceManagedNetwork: q.Rules != nil,
-	}, verdict)
+	}, support)
 	if err != nil {
 		return nil, err
 	}
 	e := &Explanation{
-		Profile: q.Profile, Cwd: policy.Cwd, Network: string(policy.Network), Backend: describeBackend(verdict),
+		Profile: q.Profile, Cwd: policy.Cwd, Network: string(policy.Network), Backend: describeBackend(support),
 		FullRead: policy.FullRead, FullWrite: policy.FullWrite, Writable: []writablePlace{},
 		Plan: describePlan(plan), Paths: []PathDecision{}, Hosts: q.Hosts,
 	}
@@ -146,7 +146,7 @@ func writablePlaces(roots []sandbox.WritableRoot) []writablePlace {
 	return places
 }
 
-func describeBackend(v confine.Verdict) backendState {
+func describeBackend(v confine.Support) backendState {
 	b := backendState{Usable: v.Problem == nil, Bubblewrap: v.Bubblewrap.Path, Version: v.Bubblewrap.Version, Advice: v.Advice}
 	if v.Problem != nil {
 		b.Problem = v.Problem.Error()

@@ -50,5 +50,5 @@ func (h *Host) StateDir() string { return h.state.Shared }
 func (h *Host) Close() error {
 	err := h.Confiner.Close()
 	h.Procs.Close()
-	return errors.Join(err, h.state.Close(), h.Confiner.Leave())
+	return errors.Join(err, h.state.Close(), h.Confiner.StartSweeper())
 }

@@ -98,7 +98,7 @@ func (s *Server) Close() error {
 	s.http.Close()
 	err := s.confiner.Close()
 	s.procs.Close()
-	return errors.Join(err, s.state.Close(), s.confiner.Leave())
+	return errors.Join(err, s.state.Close(), s.confiner.StartSweeper())
 }
 
 // Serve accepts WebSocket connections until ctx ends, or until the server has been

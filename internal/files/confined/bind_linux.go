@@ -119,12 +119,12 @@ func (p *Pool) bindNew(ctx context.Context, intent *wire.Sandbox, text string) (
 	if dynamic(intent) {
 		return nil, errNoCwd
 	}
-	verdict, err := p.config.Confiner.Verdict(ctx)
+	support, err := p.config.Confiner.Support(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return proc.Abandonable(ctx, func() (*binding, error) {
-		policy, plan, err := p.config.Confiner.Compile(p.request(intent), verdict)
+		policy, plan, err := p.config.Confiner.Compile(p.request(intent), support)
 		if err != nil {
 			return nil, err
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
 )
 
-// A Verdict is what this machine can enforce.
-type Verdict struct {
+// A Support is what this machine can enforce.
+type Support struct {
 	Bubblewrap bwrap.Tool // the zero Tool: not found
 
 	Mounts proc.Mounts
@@ -25,7 +25,7 @@ type Verdict struct {
 }
 
 // refusal is the error for a command that cannot be confined.
-func (v Verdict) refusal() error {
+func (v Support) refusal() error {
 	if v.Problem == nil {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (v Verdict) refusal() error {
 	return sandbox.Unenforceable("%s", text)
 }
 
-func (v Verdict) log(log *slog.Logger) {
+func (v Support) log(log *slog.Logger) {
 	if v.Problem != nil {
 		log.Warn("commands that ask for a sandbox will be refused", "err", v.Problem, "advice", v.Advice)
 		return
