@@ -7,8 +7,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// BenchmarkPrepare is what a sandboxed start costs the server before anything is
-// forked, and what it costs to clean up.
+// BenchmarkPrepare measures the server's work for a sandboxed start before it
+// forks, and the cleaning up.
 func BenchmarkPrepare(b *testing.B) {
 	procs := proc.New(proc.Config{})
 	defer procs.Close()

@@ -1,8 +1,14 @@
-// Package confine runs commands in the sandboxes that they ask for. It is where
-// the arrows of package sandbox meet the machine: an intent is bound and
-// compiled, the plan is handed to the backend that was found to work here, and
-// what comes out is a [proc.Spec] that runs the command inside, or an error that
-// says what is missing. There is no third candidate.
+// Package confine runs commands in the sandboxes that clients ask for. It
+// applies package sandbox to this machine: an intent is bound and compiled, and
+// the plan goes to the backend that was found to work here. The result is a
+// [proc.Spec] that runs the command inside, or an error that says what is
+// missing. A command never runs with less than its plan.
+//
+// Where a change belongs: confine.go has the Confiner and the order of a start,
+// prepare_linux.go builds one sandbox, probe_linux.go and support.go find out
+// what works here, gate_linux.go connects a managed network, copy_linux.go and
+// loader.go are about the programs that are executed, hidden_linux.go lists the
+// paths that every sandbox hides.
 package confine
 
 import (
@@ -29,45 +35,49 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// SandboxType is how the protocol calls what confines commands here.
+// SandboxType is the protocol's name for the sandbox of this backend.
 const SandboxType = "linuxSeccomp"
 
-// LateOutput is how long the verdict about a failure waits for output.
+// LateOutput is how long the decision about a denial waits for output after
+// the exit.
 const LateOutput = 20 * time.Millisecond
 
 // maxBuilds is how many sandboxes may be built at the same time: each holds
-// descriptors while it is.
+// descriptors meanwhile.
 const maxBuilds = 16
 
-// Config is what a Confiner is made of.
+// Config configures a Confiner.
 type Config struct {
 	Procs *proc.Supervisor
 
-	// Shared is a directory for what servers of this user share, Own one for this
-	// server alone. Both exist, and nobody else can write to them.
+	// Shared is a directory that the servers of this user share, Own one for this
+	// server alone. Both exist, and no other user can write to them.
 	Shared, Own string
 
 	// Private paths are hidden from every sandbox.
 	Private []string
 
-	// UserSockets lets commands with the network on use the sockets of other programs of
-	// this user, see [sandbox.User].
+	// UserSockets lets commands with an open network use the sockets of other programs
+	// of this user, see [sandbox.User].
 	UserSockets bool
 
-	// BubblewrapDirs are where bubblewrap is looked for; nil: [bwrap.Dirs].
+	// BubblewrapDirs are the directories in which bubblewrap is searched for;
+	// nil: [bwrap.Dirs].
 	BubblewrapDirs []string
 
-	// Self is the program that is started again as a helper; empty: this one.
+	// Self is the program that is started again as a helper; empty: this
+	// program.
 	Self string
 
 	Log *slog.Logger // nil: no log
 }
 
-// A Confiner prepares confined commands. It finds out once what works here.
+// A Confiner prepares confined commands. It finds out once which kind of
+// sandbox works here.
 type Confiner struct {
 	config Config
 	self   program
-	user   *sandbox.User // nil: its sockets are open
+	user   *sandbox.User // nil: the sockets of the user are not hidden
 	ledger *placeholder.Ledger
 	masks  masks
 	builds chan struct{}
@@ -75,34 +85,34 @@ type Confiner struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 
-	bubblewrap *os.File // what is executed instead of its path; nil: the path
+	bubblewrap *os.File // is executed instead of its path; nil: the path is
 
 	mu      sync.Mutex
 	probing *probeRun // the latest
 }
 
-// An inquiry finds out what works here.
+// A probeRun finds out which kind of sandbox works here.
 type probeRun struct {
 	began   time.Time
-	done    chan struct{} // closed when verdict is set
+	done    chan struct{} // closed when support is set
 	support Support
 }
 
-// reprobeAfter is after what time a machine that could not build sandboxes is
-// looked at again: what was missing may be there now, or was missing for a moment.
+// reprobeAfter is the time after which a machine that could not build sandboxes is
+// probed again: the problem may have been solved, or may have been temporary.
 const reprobeAfter = 30 * time.Second
 
-// masks are files to put over others.
+// masks are the files that are mounted over hidden ones.
 type masks struct{ hidden, empty string }
 
-// A program is started again as a helper. It is kept open, so that it does not
-// matter what becomes of its name.
+// A program is started again as a helper. It is kept open, so that it still
+// works if its name is removed or replaced.
 type program struct {
 	file   *os.File
 	path   string
 	loader string // of a program that is not static; else empty
 
-	// What is executed, if it can be by descriptor; set by the first probe.
+	// The descriptor to execute, if that is possible; set by the first probe.
 	image *os.File
 }
 
@@ -126,7 +136,7 @@ func New(cfg Config) (*Confiner, error) {
 	return c, nil
 }
 
-// thisUser is the user of this process.
+// thisUser describes the user of this process.
 func thisUser() *sandbox.User {
 	u := &sandbox.User{ID: strconv.Itoa(os.Geteuid()), Env: os.Environ()}
 	if me, err := user.Current(); err == nil {
@@ -138,8 +148,8 @@ func thisUser() *sandbox.User {
 	return u
 }
 
-// withReal adds where paths lead now. Later a link in one may lead elsewhere, and a
-// command may have made it do so.
+// withReal adds the real paths as of now. Later a command may change a link in one
+// of the paths.
 func withReal(paths []string) []string {
 	var all []string
 	for _, p := range paths {
@@ -153,12 +163,12 @@ func withReal(paths []string) []string {
 	return all
 }
 
-// Begin finds out in the background what works here. Without it, the first
-// command does.
+// Begin starts the probe in the background. Without it, the first command
+// starts the probe.
 func (c *Confiner) Begin() { c.latestProbe() }
 
-// inquire returns the latest inquiry, a new one if there is none or if it is time
-// to look again.
+// latestProbe returns the latest probe, or starts a new one if there is none or
+// if it is outdated.
 func (c *Confiner) latestProbe() *probeRun {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,7 +177,7 @@ func (c *Confiner) latestProbe() *probeRun {
 	}
 	q := &probeRun{began: time.Now(), done: make(chan struct{})}
 	c.probing = q
-	c.tasks.Go(func() { // ends with the verdict
+	c.tasks.Go(func() { // ends with the probe
 		defer close(q.done)
 		q.support = c.probe(c.ctx)
 		q.support.log(c.config.Log)
@@ -175,7 +185,7 @@ func (c *Confiner) latestProbe() *probeRun {
 	return q
 }
 
-// outdated reports whether the verdict was bad, some time ago.
+// outdated reports whether the probe failed, and some time ago.
 func (q *probeRun) outdated() bool {
 	select {
 	case <-q.done:
@@ -207,7 +217,8 @@ func (c *Confiner) open() error {
 	return nil
 }
 
-// Close ends what New began. No confined command may be left.
+// Close releases everything that New opened. All confined commands must have
+// ended.
 func (c *Confiner) Close() error {
 	c.cancel()
 	c.tasks.Wait()
@@ -220,9 +231,10 @@ func (c *Confiner) Close() error {
 	return errors.Join(errs...)
 }
 
-// Leave starts a process that removes the placeholders which Close had to leave because
-// sandboxes of other users, or of servers with another state directory, need them. Call it
-// after Close, and last: a supervisor that is closed kills processes that it does not know.
+// StartSweeper starts a process that removes the placeholders which Close had to leave
+// because sandboxes of other users, or of servers with another state directory, need them.
+// Call it after Close, and last: a supervisor that is being closed kills processes that it
+// does not know.
 func (c *Confiner) StartSweeper() error {
 	program := "/proc/self/exe"
 	if c.config.Self != "" {
@@ -231,7 +243,7 @@ func (c *Confiner) StartSweeper() error {
 	return c.ledger.StartSweeper(program, reexec.Argv("tether", reexec.Sweeper))
 }
 
-// Support waits until it is known what works here.
+// Support waits until it is known which kind of sandbox works here.
 func (c *Confiner) Support(ctx context.Context) (Support, error) {
 	q := c.latestProbe()
 	select {
@@ -242,29 +254,29 @@ func (c *Confiner) Support(ctx context.Context) (Support, error) {
 	}
 }
 
-// A Request is a command and what it wants to be enforced.
+// A Request is a command and its sandbox.
 type Request struct {
 	Intent *wire.Sandbox
 	Spec   proc.Spec // as it would be without a sandbox
 
 	// EnforceManagedNetwork: the command has a network of its own, which it can leave
-	// through Gate only. AllUnixSockets: it may use every unix socket that it can name.
+	// only through Gate. AllUnixSockets: it may use every unix socket that it can name.
 	EnforceManagedNetwork bool
 	AllUnixSockets        bool
 	Gate                  Gate
 
-	// Refusal, if not empty, is what the command says on its standard error before it
-	// fails, instead of being executed. For who has no Gate to offer.
+	// Refusal, if not empty, is printed on the command's standard error before it
+	// fails, instead of executing the command. It is for a caller without a Gate.
 	Refusal string
 
-	// NoPlaceholders: see [sandbox.Process]. Only for helpers of ours.
+	// NoPlaceholders: see [sandbox.Process]. Only for tether's own helpers.
 	NoPlaceholders bool
 }
 
-// A Gate is the candidate out of a network that a command has for itself.
+// A Gate connects a command's own network with the outside.
 type Gate interface {
-	// Ports says how many listeners are needed inside, and which variables of the
-	// command get to know about them.
+	// Ports returns how many listeners are needed inside, and which variables of
+	// the command get their port numbers.
 	Ports() (listeners int, ports []stage.Port)
 
 	// Serve takes the listeners over when the command is about to be executed.
@@ -277,11 +289,11 @@ type Prepared struct {
 	Policy *sandbox.Policy
 	Plan   *sandbox.Plan
 
-	// Unconfined: nothing has to be enforced, and the intent asks for no sandbox in
-	// that case (the draft mode auto). The command starts as without an intent.
+	// Unconfined: there is nothing to enforce, and the intent asks for no sandbox
+	// in that case (the draft mode auto). The command starts as without an intent.
 	Unconfined bool
 
-	release func() // nil: nothing is held
+	release func() // nil: nothing to release
 }
 
 // Start starts the command. A failure to build its sandbox is an
@@ -298,8 +310,9 @@ func (p *Prepared) Start(ctx context.Context, procs *proc.Supervisor, sink proc.
 	return nil, err
 }
 
-// Start prepares a command and starts it. Sockets that are to be hidden may vanish while
-// the sandbox is built: then it is built again. sink is asked for before each attempt.
+// Start prepares a command and starts it. If a socket that is to be hidden disappears
+// while the sandbox is built, the sandbox is built again. sink is called before each
+// attempt.
 func (c *Confiner) Start(ctx context.Context, r Request, sink func(*Prepared) proc.Sink) (*proc.Process, *Prepared, error) {
 	for attempt := 1; ; attempt++ {
 		prepared, err := c.Prepare(ctx, r)
@@ -313,10 +326,11 @@ func (c *Confiner) Start(ctx context.Context, r Request, sink func(*Prepared) pr
 	}
 }
 
-// startAttempts is how often a command is tried to be started.
+// startAttempts is how many times a start is attempted.
 const startAttempts = 3
 
-// outdated reports whether something is gone that the plan hides.
+// outdated reports whether a path that the plan hides does not exist any
+// more.
 func (p *Prepared) outdated() bool {
 	return slices.ContainsFunc(p.Plan.Ops, func(op sandbox.Op) bool {
 		if op.Kind != sandbox.OpMaskDir && op.Kind != sandbox.OpMaskFile {
@@ -327,15 +341,15 @@ func (p *Prepared) outdated() bool {
 	})
 }
 
-// Abandon gives back what is held for a command that was not started.
+// Abandon releases the resources of a command that was not started.
 func (p *Prepared) Abandon() {
 	if p.release != nil {
 		p.release()
 	}
 }
 
-// Prepare builds everything that the command needs to be confined. Then it must
-// be started or abandoned.
+// Prepare builds everything that the command needs to be confined. The caller
+// must start or abandon the result.
 func (c *Confiner) Prepare(ctx context.Context, r Request) (*Prepared, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, prepareTime, errPrepareTime)
 	defer cancel()
@@ -352,27 +366,28 @@ func unconfined(r Request, plan *sandbox.Plan) bool {
 	return r.Intent.Draft == wire.DraftAuto && plan.Shape == sandbox.ShapeOpen
 }
 
-// prepareTime bounds what happens before a command is started: a rule may name a
-// directory on a dead network disk.
+// prepareTime bounds the preparation of a command: a rule may name a directory
+// on a dead network disk.
 const prepareTime = 30 * time.Second
 
 var errPrepareTime = fmt.Errorf("its sandbox could not be prepared within %v", prepareTime)
 
-// Compile says what Prepare would do, and does nothing.
+// Compile returns the policy and the plan that Prepare would use, and changes
+// nothing.
 func (c *Confiner) Compile(r Request, support Support) (*sandbox.Policy, *sandbox.Plan, error) {
 	policy, plan, err := c.compile(r, support, nil)
 	if err != nil || startsThroughProc(plan) {
 		return policy, plan, err
 	}
-	// The last stage needs its name then, and nobody inside may change what that means.
+	// Then the last stage is executed by its path, and no command may be able to
+	// replace that file.
 	if access, _ := policy.Decide(c.self.path); access == sandbox.Write {
 		return nil, nil, sandbox.Unenforceable("/proc is denied and %s, which starts commands, could be replaced", c.self.path)
 	}
 	return c.compile(r, support, []string{c.self.path})
 }
 
-// Placeholder reports whether a name that exists does so only because a sandbox
-// holds it.
+// Placeholder reports whether a name exists only because a sandbox holds it.
 func (c *Confiner) Placeholder(path string) bool { return c.ledger.Holds(path) }
 
 // startsThroughProc reports whether the last stage can be executed through its
@@ -384,7 +399,7 @@ func startsThroughProc(plan *sandbox.Plan) bool {
 func (c *Confiner) compile(r Request, support Support, runtime []string) (*sandbox.Policy, *sandbox.Plan, error) {
 	user := c.user
 	if r.NoPlaceholders {
-		user = nil // our helpers connect to nothing, and would be started anew for each socket
+		user = nil // our helpers connect to nothing, and each new socket would restart them
 	}
 	policy, err := sandbox.Bind(r.Intent, sandbox.Process{
 		Cwd: r.Spec.Dir, Env: r.Spec.Env,
@@ -406,7 +421,7 @@ func (c *Confiner) compile(r Request, support Support, runtime []string) (*sandb
 	return policy, plan, err
 }
 
-// openProgram opens a program; empty: this one.
+// openProgram opens a program; with an empty name, this program.
 func openProgram(name string) (p program, err error) {
 	if name == "" {
 		if name, err = os.Executable(); err != nil {

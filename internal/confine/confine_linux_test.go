@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A fixture is a confiner with all that it needs.
+// A fixture is a confiner with everything that it needs.
 type fixture struct {
 	*testing.T
 	confiner *Confiner
@@ -59,7 +59,8 @@ func newFixture(t *testing.T, change func(*Config)) *fixture {
 	return &fixture{t, c, procs, ws}
 }
 
-// intent reads the entries of a policy: "read /usr, write /work" or "read :root".
+// intent parses the entries of a policy: "read /usr, write /work" or "read
+// :root".
 func intent(t testing.TB, network wire.NetworkAccess, entries string) *wire.Sandbox {
 	t.Helper()
 	s := readOnly()
@@ -194,8 +195,8 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// A directory that becomes a link while its sandbox is built does not take the
-// sandbox along.
+// If a directory is replaced by a link while its sandbox is built, the sandbox
+// does not follow the link.
 func TestSwappedDirectory(t *testing.T) {
 	b := newFixture(t, nil)
 	sub, outside := filepath.Join(b.ws, "sub"), t.TempDir()
@@ -221,8 +222,8 @@ func TestSwappedDirectory(t *testing.T) {
 	}
 }
 
-// When it has become another directory, the command sees the one that its sandbox
-// was planned for, or nothing.
+// If the directory is replaced by another one, the command sees the directory
+// that its sandbox was planned for, or does not start.
 func TestReplacedDirectory(t *testing.T) {
 	for _, descriptors := range []bool{true, false} {
 		t.Run(fmt.Sprintf("descriptors=%v", descriptors), func(t *testing.T) {
@@ -261,7 +262,8 @@ func TestReplacedDirectory(t *testing.T) {
 	}
 }
 
-// A server goes on when its program is replaced or removed, as by an upgrade.
+// A server keeps working if its program is replaced or removed, as by an
+// upgrade.
 func TestReplacedProgram(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -295,7 +297,7 @@ func TestReplacedProgram(t *testing.T) {
 	}
 }
 
-// Where /proc is denied, the stage is found by its name.
+// If /proc is denied, the stage is executed by its path.
 func TestDeniedProc(t *testing.T) {
 	b := newFixture(t, nil)
 	o := b.must(b.request(intent(t, wire.NetworkRestricted, "read :root, deny /proc"), "sh", "-c", "ls /proc"))
@@ -304,7 +306,7 @@ func TestDeniedProc(t *testing.T) {
 	}
 }
 
-// Nothing is left of a start that is given up.
+// A cancelled start leaves nothing behind.
 func TestCancelledStart(t *testing.T) {
 	b := newFixture(t, nil)
 	if _, err := b.confiner.Support(t.Context()); err != nil {
@@ -317,11 +319,12 @@ func TestCancelledStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		go cancel() // any time
+		go cancel() // at any time
 		if p, err := prepared.Start(ctx, b.procs, new(outcome)); err == nil {
 			p.Kill()
 		}
-		// What another has locked just then is taken away a moment later.
+		// A placeholder that another process has locked is removed a moment
+		// later.
 		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 			entries, err := os.ReadDir(b.ws)
 			if err == nil && len(entries) == 0 {
@@ -333,11 +336,11 @@ func TestCancelledStart(t *testing.T) {
 		}
 	}
 	if n := len(b.confiner.builds); n > 0 {
-		t.Errorf("%d places are taken", n)
+		t.Errorf("%d builds are still counted", n)
 	}
 }
 
-// Many at once in one workspace, none in the candidate of another.
+// Many starts at once in one workspace do not disturb each other.
 func TestManyAtOnce(t *testing.T) {
 	b := newFixture(t, nil)
 	r := b.request(intent(t, wire.NetworkRestricted, "read :root, write "+b.ws), "sh", "-c", "mkdir .git 2>/dev/null; test -d .git")

@@ -8,12 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is executed can be found through /proc/PID/exe, with the mount that it was
-// executed from: on that of the host its owner could change its mode, or more. So it
-// is executed from a mount of its own, which is read-only, or from a copy in memory.
+// A command can find the executed program through /proc/PID/exe, together with the
+// mount that it was executed from. On a mount of the host, the owner of the file
+// could change its mode or more. So it is executed from a read-only mount of its
+// own, or from a copy in memory.
 
-// frozen returns a program to be executed by descriptor, such that nobody who runs
-// it can change it.
+// readOnlyImage returns a program to be executed by descriptor. A process that
+// runs it cannot change it.
 func readOnlyImage(f *os.File) (*os.File, error) {
 	fd, err := unix.OpenTree(int(f.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 	if err == nil {
@@ -24,16 +25,17 @@ func readOnlyImage(f *os.File) (*os.File, error) {
 		}
 		clone.Close()
 	}
-	return sealedCopy(f) // for users, and before Linux 5.12
+	return sealedCopy(f) // for users other than root, and before Linux 5.12
 }
 
 // executable is the mode of a copy.
 const executable = 0o555
 
-// maxProgram bounds what is copied into memory to be executed.
+// maxProgram bounds a program that is copied into memory to be executed.
 const maxProgram = 256 << 20
 
-// sealedCopy copies a program into memory, where nobody can change it any more.
+// sealedCopy copies a program into memory and seals the copy, so that it cannot
+// be changed.
 func sealedCopy(f *os.File) (*os.File, error) {
 	name := "tether:" + f.Name()
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)

@@ -8,8 +8,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// The devices of the host keep their modes, whatever a policy hides and whichever
-// candidate leads to them.
+// The devices of the host keep their modes, for every policy and every path that
+// leads to them.
 func TestDevicesKeepTheirModes(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root could change them")
@@ -30,7 +30,7 @@ func TestDevicesKeepTheirModes(t *testing.T) {
 	} {
 		for _, network := range []wire.NetworkAccess{wire.NetworkRestricted, wire.NetworkEnabled} {
 			before := changed()
-			o, err := b.run(b.request(intent(t, network, row.policy), "chmod", "0666", row.file)) // as it is
+			o, err := b.run(b.request(intent(t, network, row.policy), "chmod", "0666", row.file)) // its present mode
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 				continue

@@ -11,8 +11,8 @@ import (
 	"github.com/tetherexec/tether/internal/sandbox/stage"
 )
 
-// openGate has the stage listen for the gate. Without one, the network of the command
-// leads nowhere.
+// openGate configures the listeners of the stage for the gate. Without a gate, the
+// network of the command has no connection to the outside.
 func (l *launch) openGate(r Request, config *stage.Config) (err error) {
 	config.Refusal = r.Refusal
 	if r.Gate == nil {
@@ -25,7 +25,7 @@ func (l *launch) openGate(r Request, config *stage.Config) (err error) {
 	return err
 }
 
-// ownNetwork names the network of this process.
+// ownNetwork returns the number of this process's network.
 func ownNetwork() (uint64, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -35,8 +35,9 @@ func ownNetwork() (uint64, error) {
 	return stage.Network(fd)
 }
 
-// serve hands the listeners of the stage to the gate. They are closed when nothing is
-// left in their network, which may be long before the gate is: it would keep the network.
+// serve passes the listeners of the stage to the gate. end closes them when the sandbox
+// ends, which may be long before the gate is closed: an open listener would keep the
+// network alive.
 func (l *launch) serve(files []*os.File) (err error) {
 	var listeners []net.Listener
 	for _, f := range files {

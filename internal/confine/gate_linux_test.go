@@ -16,7 +16,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A testGate answers everybody with "out".
+// A testGate answers every connection with "out".
 type testGate struct {
 	listeners int
 	ports     []stage.Port
@@ -49,8 +49,8 @@ func (g *testGate) close() {
 	g.serving.Wait()
 }
 
-// A command in a network of its own reaches what the gate serves and nothing else, and
-// the numbers of its ports are in its environment.
+// A command in a network of its own reaches only the listeners of the gate, and its
+// environment has their port numbers.
 func TestGate(t *testing.T) {
 	host, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -72,7 +72,7 @@ func TestGate(t *testing.T) {
 		t.Errorf("ended with %d: %s", o.code, got)
 	}
 	for _, l := range gate.got {
-		if c, err := net.Dial("tcp", l.Addr().String()); err == nil { // somebody else may have that port
+		if c, err := net.Dial("tcp", l.Addr().String()); err == nil { // another process may have that port
 			c.SetReadDeadline(time.Now().Add(time.Second))
 			if text, _ := io.ReadAll(c); string(text) == "out\n" {
 				t.Errorf("a listener inside is at %v of the host", l.Addr())
@@ -80,10 +80,10 @@ func TestGate(t *testing.T) {
 			c.Close()
 		}
 	}
-	gate.serving.Wait() // the listeners end with the command: they would keep its network
+	gate.serving.Wait() // the listeners end with the command; else they would keep its network alive
 }
 
-// Whoever has no candidate out is not executed, and says why.
+// Without a gate the command is not executed, and prints the refusal.
 func TestGateRefused(t *testing.T) {
 	b := newFixture(t, nil)
 	r := b.request(intent(t, wire.NetworkRestricted, "read :root"), "sh", "-c", "echo executed")
@@ -93,7 +93,7 @@ func TestGateRefused(t *testing.T) {
 	}
 }
 
-// A variable that is not there, and a sandbox that is none: nothing runs.
+// If a variable of the gate is missing, nothing runs.
 func TestGateFails(t *testing.T) {
 	b := newFixture(t, nil)
 	gate := &testGate{listeners: 1, ports: []stage.Port{{Variable: "NOT_THERE"}}}
@@ -107,7 +107,7 @@ func TestGateFails(t *testing.T) {
 	}
 }
 
-// A sandbox that is in the network of the server is none, and nothing runs in it.
+// A sandbox in the network of the server is refused, and nothing runs in it.
 func TestGateOutside(t *testing.T) {
 	outside, err := ownNetwork()
 	if err != nil || outside == 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/tetherexec/tether/internal/files/at"
 )
 
-// Hidden returns the paths that every sandbox hides, with all that is below: as they
-// were named, where links in them led when the server started, and where they lead now.
+// Hidden returns the paths that every sandbox hides, with everything below: as
+// configured, as resolved when the server started, and as resolved now.
 func (c *Confiner) Hidden() []string {
 	hidden := slices.Clone(c.config.Private)
 	for _, p := range c.config.Private {
@@ -24,8 +24,8 @@ func (c *Confiner) Hidden() []string {
 	return hidden
 }
 
-// hasNoLinks reports whether something is at a path and no link leads there. It is
-// quicker than to find out where one leads.
+// hasNoLinks reports whether a path exists and contains no links. It is quicker
+// than resolving the path.
 func hasNoLinks(path string) bool {
 	fd, err := at.Open(unix.AT_FDCWD, path, unix.O_PATH|unix.O_CLOEXEC)
 	if err != nil {

@@ -36,7 +36,7 @@ func loaderOf(program io.ReaderAt) (string, error) {
 		counts = head[54:]
 	}
 	offset, size, count := number(head, 28, 32), int64(order.Uint16(counts)), int64(order.Uint16(counts[2:]))
-	part := make([]byte, 56) // of a header: what is needed of the longer form, and all of the shorter
+	part := make([]byte, 56) // the longer form up to the size in the file, or the whole shorter form
 	for i := range count {
 		if _, err := program.ReadAt(part[:min(size, int64(len(part)))], offset+i*size); err != nil {
 			return "", err

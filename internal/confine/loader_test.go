@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// loaderOf finds what debug/elf finds in the programs of this machine.
+// loaderOf finds the same loader as debug/elf in the programs of this
+// machine.
 func TestLoaderOf(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -43,7 +44,8 @@ func TestLoaderOf(t *testing.T) {
 	}
 }
 
-// elfProgram is a program with two program headers, of which the second one names the loader.
+// elfProgram returns a program with two program headers, of which the second names the
+// loader.
 func elfProgram(t *testing.T, order binary.ByteOrder, wide bool, loader string) []byte {
 	t.Helper()
 	var b bytes.Buffer

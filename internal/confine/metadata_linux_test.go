@@ -11,7 +11,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// chmodSelf, as its only argument, makes this program change its own mode to what it is.
+// chmodSelf, as the only argument, makes this program set its own present mode.
 const chmodSelf = "chmod-self"
 
 func init() {
@@ -27,8 +27,8 @@ func init() {
 	os.Exit(0)
 }
 
-// What a command is given to run on belongs to the host, and to root if the server
-// is root's. Not even its mode can be changed from inside.
+// The files that a command runs on belong to the host, and to root if the server
+// runs as root. Not even their modes can be changed from inside.
 func TestHostFilesKeepTheirModes(t *testing.T) {
 	b := newFixture(t, nil)
 	self, err := os.Executable()
@@ -54,7 +54,7 @@ func TestHostFilesKeepTheirModes(t *testing.T) {
 	policy := intent(t, wire.NetworkRestricted, "read :root, write "+b.ws)
 	for _, argv := range [][]string{
 		{"sh", "-c", `for f in /proc/1/exe /proc/self/exe /proc/self/fd/0 /dev/null /dev/zero /dev/tty; do chmod 0777 $f; done`},
-		// A command that is tether itself, which is executed by descriptor.
+		// A command that is tether itself, executed by descriptor.
 		{"/proc/self/exe", chmodSelf},
 		{"sh", "-c", `printf '#!/proc/self/exe\n' > self; chmod +x self; ./self; true`},
 	} {
@@ -66,7 +66,7 @@ func TestHostFilesKeepTheirModes(t *testing.T) {
 		text := o.text.String()
 		t.Logf("%q: %d\n%s", argv, o.code, text)
 		if argv[len(argv)-1] == chmodSelf && !strings.Contains(text, "chmod /proc/self/exe: ") {
-			t.Errorf("%q did not try it: %s", argv, text)
+			t.Errorf("%q did not try to change the mode: %s", argv, text)
 		}
 	}
 	for i, now := range changed() {
@@ -74,7 +74,7 @@ func TestHostFilesKeepTheirModes(t *testing.T) {
 			t.Errorf("%s was changed", files[i])
 		}
 	}
-	// And it goes on working.
+	// The sandbox still works afterwards.
 	if o := b.must(b.request(policy, "sh", "-c", "echo x > /dev/null && echo ok")); strings.TrimSpace(o.text.String()) != "ok" {
 		t.Errorf("afterwards: %d %s", o.code, o.text.String())
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A link that one command leaves behind opens nothing for the next one with the same
-// rules.
+// A link that one command leaves behind opens nothing for the next command with the
+// same rules.
 func TestPlantedLinks(t *testing.T) {
 	for name, row := range map[string]struct{ entries, plant, target string }{
 		"to a protected name":         {"read :root, write $WS, write $WS/cache", "ln -s .git cache", "$WS/.git"},

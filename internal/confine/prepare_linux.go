@@ -26,11 +26,11 @@ import (
 	"github.com/tetherexec/tether/internal/sandbox/stage"
 )
 
-// tries is how often a plan is made again when the files that it speaks about
+// maxPrepares is how many times a plan is made if the files that it is about
 // change while it is carried out.
 const maxPrepares = 10
 
-// A launcher's own descriptors, behind those of the command.
+// Number of the first descriptor of a launcher, after those of the command.
 const firstFile = 6
 
 func (c *Confiner) prepare(ctx context.Context, r Request, support Support) (*Prepared, error) {
@@ -47,7 +47,7 @@ func (c *Confiner) prepare(ctx context.Context, r Request, support Support) (*Pr
 	return nil, sandbox.Unenforceable("%v", err)
 }
 
-// A movedError says that a file is not what it was when the plan was made.
+// A movedError means that a file has changed since the plan was made.
 type movedError struct{ err error }
 
 func (e *movedError) Error() string { return e.err.Error() }
@@ -78,7 +78,7 @@ func (c *Confiner) prepareOnce(ctx context.Context, r Request, support Support) 
 	return p, c.wrap(ctx, p, r, support)
 }
 
-// filterMode is the seccomp program for a plan.
+// filterMode returns the seccomp mode for a plan.
 func filterMode(f sandbox.Filter) seccomp.Mode {
 	switch f {
 	case sandbox.FilterOpen:
@@ -99,7 +99,8 @@ func filterProgram(mode seccomp.Mode) ([]byte, error) {
 	return seccomp.Encode(program), nil
 }
 
-// filter has the command run under a system call filter and nothing else.
+// filter prepares a command that runs under a system call filter and nothing
+// else.
 func (c *Confiner) filter(ctx context.Context, p *Prepared) error {
 	program, err := filterProgram(filterMode(p.Plan.Filter))
 	if err != nil {
@@ -119,16 +120,18 @@ func (c *Confiner) filter(ctx context.Context, p *Prepared) error {
 	return nil
 }
 
-// wrap has bubblewrap carry out the plan, and the stage inside run the command.
+// wrap prepares a command for which bubblewrap carries out the plan and the
+// stage executes the command.
 func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, support Support) error {
-	// Who is given the right to change mounts must be who we think.
+	// The program that gets the right to change mounts must be our own,
+	// executed by descriptor.
 	seals := support.Seals && startsThroughProc(p.Plan)
 	program, err := filterProgram(filterMode(p.Plan.Filter))
 	if err != nil {
 		return err
 	}
 	var last []byte
-	if !p.Policy.FullWrite && !r.NoPlaceholders { // helpers of ours, and the stage, need openat2
+	if !p.Policy.FullWrite && !r.NoPlaceholders { // our helpers, and the stage, need openat2
 		if last, err = filterProgram(seccomp.SetID); err != nil {
 			return err
 		}
@@ -176,7 +179,7 @@ func (c *Confiner) wrap(ctx context.Context, p *Prepared, r Request, support Sup
 	return nil
 }
 
-// toFinish is what the stage has to make read-only.
+// toFinish returns the mounts that the stage has to make read-only.
 func toFinish(mounts []stage.Mount) (freeze, seal []string) {
 	for _, m := range mounts {
 		switch {
@@ -209,17 +212,17 @@ func withVariables(env []string, set []sandbox.Variable) []string {
 	return result
 }
 
-// maxSources is how many things are bound by descriptor. What is beyond is bound by
-// name, and still verified inside.
+// maxSources is how many files are bound by descriptor. Further files are bound by
+// name, and verified inside all the same.
 const maxSources = 256
 
-// expected says what the stage must find inside. What a command could swap while the
-// sandbox is built is kept open, to be bound by descriptor.
+// expected returns the mounts that the stage must find inside. A file that a command
+// could replace while the sandbox is built is kept open, to be bound by descriptor.
 func (l *launch) expected(sealed, descriptors bool) ([]stage.Mount, error) {
 	var base, mounts []stage.Mount
 	add := func(m stage.Mount) {
 		mounts = append(mounts, m)
-		// What every sandbox has comes first, and may be covered by a rule.
+		// The base of every sandbox comes first, and a rule may cover it.
 		base = slices.DeleteFunc(base, func(old stage.Mount) bool {
 			return old.Path == m.Path || strings.HasPrefix(old.Path, m.Path+"/")
 		})
@@ -258,7 +261,7 @@ func (l *launch) expected(sealed, descriptors bool) ([]stage.Mount, error) {
 			base = append(base, stage.Mount{Path: op.Path, Kind: stage.MountProc, ReadOnly: true})
 		case sandbox.OpDev:
 			base = append(base, stage.Mount{Path: op.Path, Kind: stage.MountDev})
-			for _, name := range bwrap.Devices { // root could change those of the host
+			for _, name := range bwrap.Devices { // root could change the devices of the host
 				base = append(base, stage.Mount{Path: op.Path + "/" + name, Kind: stage.MountDevice, ReadOnly: sealed})
 			}
 		case sandbox.OpScratch, sandbox.OpDir, sandbox.OpSymlink, sandbox.OpSeal, sandbox.OpPlaceholder:
@@ -278,10 +281,11 @@ func (c *Confiner) maskFile(mode fs.FileMode) string {
 }
 
 // launcherEnv is the environment of launchers. The stage is small: it starts faster
-// without a second thread. What the command sees is in the stage.
+// without a second thread. The command's environment is in the Config of the stage.
 var launcherEnv = []string{"GOMAXPROCS=1"}
 
-// A launch is a prepared command in the making, and then what is held for it.
+// A launch is a command that is being prepared; later it owns the resources
+// of the running sandbox.
 type launch struct {
 	confiner *Confiner
 	prepared *Prepared
@@ -289,19 +293,20 @@ type launch struct {
 
 	files       []*os.File // for the launcher; closed once it runs
 	channel     *stage.Channel
-	diagnostics *os.File // what the launcher says
+	diagnostics *os.File // standard error of the launcher
 	lease       *placeholder.Lease
 	building    bool
-	gate        Gate // nil: there is no candidate out
-	listens     int  // how many listeners the gate is to get
+	gate        Gate // nil: no connection to the outside
+	listens     int  // how many listeners the gate gets
 	listeners   []net.Listener
 
-	sources map[string]int // what is bound by descriptor
+	sources map[string]int // descriptors of the files that are bound by descriptor
 
-	selfFd, bubblewrapFd, stageFd, reportFd int // as the launcher sees them
+	selfFd, bubblewrapFd, stageFd, reportFd int // numbers in the launcher
 }
 
-// newLaunch takes a place, and makes what every launcher needs.
+// newLaunch waits until a sandbox may be built, and makes what every launcher
+// needs.
 func (c *Confiner) newLaunch(ctx context.Context, p *Prepared) (_ *launch, err error) {
 	l := &launch{confiner: c, prepared: p, launcher: &proc.Launcher{Env: launcherEnv}, sources: map[string]int{}}
 	defer func() {
@@ -323,13 +328,13 @@ func (c *Confiner) newLaunch(ctx context.Context, p *Prepared) (_ *launch, err e
 	return l, nil
 }
 
-// give passes a file to the launcher and returns its number there.
+// give passes a file to the launcher and returns its descriptor number there.
 func (l *launch) give(f *os.File) int {
 	l.files = append(l.files, f)
 	return firstFile + len(l.files) - 1
 }
 
-// giveBytes passes bytes to read.
+// giveBytes passes a file with these bytes to the launcher.
 func (l *launch) giveBytes(name string, b []byte) (int, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
@@ -346,7 +351,8 @@ func (l *launch) giveBytes(name string, b []byte) (int, error) {
 	return n, nil
 }
 
-// stage passes the stage, and the socket that it reports on.
+// stage passes the Config to the launcher, and the socket on which the stage
+// reports.
 func (l *launch) stage(s *stage.Config) (err error) {
 	if l.stageFd, err = l.giveBytes("stage", s.Encode()); err != nil {
 		return err
@@ -362,7 +368,8 @@ func (l *launch) stage(s *stage.Config) (err error) {
 	return nil
 }
 
-// stageArgv is how the stage is executed: through a descriptor, if that is possible.
+// stageArgv returns the command line of the stage: through a descriptor, if that is
+// possible.
 func (l *launch) stageArgv() []string {
 	self := l.confiner.self.path
 	if startsThroughProc(l.prepared.Plan) {
@@ -371,7 +378,8 @@ func (l *launch) stageArgv() []string {
 	return reexec.Argv(self, reexec.Sandbox, strconv.Itoa(l.stageFd), strconv.Itoa(l.reportFd))
 }
 
-// bubblewrap makes the launcher a bubblewrap that carries out the plan.
+// bubblewrap sets the launcher's command line to a bubblewrap that carries
+// out the plan.
 func (l *launch) bubblewrap(support Support, filter []byte, config *stage.Config) error {
 	filterFd, err := l.giveBytes("filter", filter)
 	if err != nil {
@@ -404,11 +412,11 @@ func (l *launch) bubblewrap(support Support, filter []byte, config *stage.Config
 	return nil
 }
 
-// maxPlaceholders bounds the names that one sandbox holds: each costs a descriptor.
+// maxPlaceholders bounds the placeholders of one sandbox: each costs a descriptor.
 const maxPlaceholders = 1024
 
-// holdPlaceholders makes the names that the plan needs on the host, and keeps
-// those that it builds on from being taken away by whoever made them.
+// holdPlaceholders makes the placeholders that the plan needs on the host,
+// and guards the existing names that the plan depends on.
 func (l *launch) holdPlaceholders() (err error) {
 	var wants []placeholder.Want
 	made := 0
@@ -436,7 +444,7 @@ func (l *launch) holdPlaceholders() (err error) {
 	return nil
 }
 
-// finish hands everything over to the Spec.
+// finish puts everything into the Spec.
 func (l *launch) finish() {
 	l.launcher.Confirm, l.launcher.Ended = l.confirm, l.end
 	l.prepared.release = l.end
@@ -471,24 +479,24 @@ func (l *launch) confirm(ctx context.Context) (proc.Launched, error) {
 	return launched, err
 }
 
-// maxStderr is how much of what a launcher says is reported, and stderrTime
-// how long it is waited for.
+// maxStderr is how much of a launcher's standard error is reported, and
+// stderrTime how long to wait for it.
 const (
 	maxStderr  = 4 << 10
 	stderrTime = time.Second
 )
 
-// complaint is what a launcher that failed has said.
+// stderrTail returns the error output of a launcher that failed.
 func (l *launch) stderrTail() string {
 	l.diagnostics.SetReadDeadline(time.Now().Add(stderrTime))
 	text, _ := io.ReadAll(io.LimitReader(l.diagnostics, maxStderr))
 	if said := strings.TrimSpace(string(text)); said != "" {
 		return said
 	}
-	return "it ended before the command was executed, without a word"
+	return "it ended before the command was executed, without a message"
 }
 
-// leave lets the next one build its sandbox.
+// endBuild lets the next launch build its sandbox.
 func (l *launch) endBuild() {
 	if l.building {
 		l.building = false
@@ -496,7 +504,7 @@ func (l *launch) endBuild() {
 	}
 }
 
-// closeTheirs closes what the launcher has its own copies of.
+// closeTheirs closes the files of which the launcher has its own copies.
 func (l *launch) closeTheirs() {
 	for _, f := range l.files {
 		f.Close()
@@ -506,7 +514,7 @@ func (l *launch) closeTheirs() {
 	}
 }
 
-// end gives everything back. A second time is harmless.
+// end releases everything. A second call does nothing.
 func (l *launch) end() {
 	l.endBuild()
 	l.closeTheirs()

@@ -16,7 +16,7 @@ func (c *Confiner) probe(context.Context) Support {
 	return Support{Problem: errNoBackend, Advice: "Send the command without `sandbox` to run it unconfined"}
 }
 
-// prepare refuses whatever would have to be enforced.
+// prepare refuses every plan that has something to enforce.
 func (c *Confiner) prepare(_ context.Context, r Request, support Support) (*Prepared, error) {
 	policy, plan, err := c.Compile(r, support)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// What is private stays so where it was when the server started, whatever a command
-// makes of a link in its name.
+// A private path stays hidden at its place when the server started, even if a
+// command changes a link in its name.
 func TestRepointedPrivate(t *testing.T) {
 	out, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 	"github.com/tetherexec/tether/internal/reexec"
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
-	_ "github.com/tetherexec/tether/internal/sandbox/probe" // the helper that runs in each of the sandboxes
+	_ "github.com/tetherexec/tether/internal/sandbox/probe" // the helper that runs in each sandbox
 	"github.com/tetherexec/tether/wire"
 )
 
-// probeTime is how long it may take to find out what works here.
+// probeTime bounds a probe.
 const probeTime = 20 * time.Second
 
 // probe finds bubblewrap and builds real sandboxes until one works.
@@ -50,7 +50,7 @@ func (c *Confiner) probe(ctx context.Context) Support {
 		if err == nil {
 			return candidate
 		}
-		if i == 0 || ctx.Err() != nil { // the best candidate has the most telling problem
+		if i == 0 || ctx.Err() != nil { // the error of the best candidate is the most useful
 			v.Problem = err
 		}
 		if ctx.Err() != nil || momentary(err) {
@@ -61,7 +61,8 @@ func (c *Confiner) probe(ctx context.Context) Support {
 	return v
 }
 
-// momentary reports whether an error says nothing about what works here.
+// momentary reports whether an error is temporary and says nothing about the
+// candidates.
 func momentary(err error) bool {
 	for _, errno := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN} {
 		if errors.Is(err, errno) {
@@ -81,16 +82,17 @@ func (p *program) load() error {
 		return err
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
-		p.image, err = os.Open(p.path) // not ours, so nobody whom we start can change it
+		p.image, err = os.Open(p.path) // not our file, so no process of ours can change it
 	} else {
 		p.image, err = readOnlyImage(p.file)
 	}
 	return err
 }
 
-// loadBubblewrap prepares bubblewrap to be executed. Root, to whom it belongs, could
-// change it: its first process is seen inside. Others must take it from where it is,
-// since its place may give it rights.
+// loadBubblewrap prepares bubblewrap to be executed. Root owns the file and could
+// change it, because the first process is visible inside; so root executes a
+// read-only image. Other users must execute it from its path, because the file may
+// be set-user-ID.
 func (c *Confiner) loadBubblewrap(path string) error {
 	if os.Geteuid() != 0 || c.bubblewrap != nil {
 		return nil
@@ -104,8 +106,8 @@ func (c *Confiner) loadBubblewrap(path string) error {
 	return err
 }
 
-// ways are the ways to build a sandbox, best first. Each is as strong as the
-// others as far as the command can tell.
+// candidates returns the ways to build a sandbox, best first. For the
+// command, all are equally strong.
 func candidates() []Support {
 	asUser := []Support{{Mounts: proc.PrivateAsUser}, {Mounts: proc.PrivateAsUser, NoProc: true}}
 	if os.Geteuid() == 0 {
@@ -113,19 +115,20 @@ func candidates() []Support {
 			{Mounts: proc.PrivateMounts, Seals: true},
 			{Mounts: proc.PrivateMounts},
 			{Mounts: proc.PrivateMounts, NoProc: true},
-			// Not also without procfs: bubblewrap would be seen in the outer one, and
-			// without a user namespace in between its files could be reached.
+			// Not also without a new procfs: bubblewrap would be visible in the outer
+			// procfs, and without a user namespace in between its files could be
+			// reached.
 			{Mounts: proc.PrivateMounts, NoUser: true},
 		}, asUser...)
 	}
-	if nothingShared() { // a bubblewrap that is allowed more than we are can do without our help
+	if nothingShared() { // a bubblewrap with more privileges than this process needs no private mounts from us
 		return append(asUser, Support{Mounts: proc.SharedMounts}, Support{Mounts: proc.SharedMounts, NoProc: true})
 	}
 	return asUser
 }
 
-// nothingShared reports whether no mount of this program is shared with others,
-// so that nothing that is mounted later can appear in a copy.
+// nothingShared reports whether no mount of this process is shared with other
+// namespaces, so that a later mount cannot appear in a copy.
 func nothingShared() bool {
 	text, err := os.ReadFile(mountinfo.Own)
 	if err != nil {
@@ -171,7 +174,7 @@ func readOnly() *wire.Sandbox {
 	}}
 }
 
-// toolAdvice says how to get a bubblewrap that works.
+// toolAdvice returns how to get a bubblewrap that works.
 func toolAdvice(err error) string {
 	const install = "Install it with the package manager of this machine, for example `apt-get install bubblewrap`, `dnf install bubblewrap` or `pacman -S bubblewrap`, and restart tether"
 	switch {
@@ -185,7 +188,7 @@ func toolAdvice(err error) string {
 	return "Run `tether doctor` to see more"
 }
 
-// hostAdvice says what keeps this machine from building sandboxes.
+// hostAdvice returns what prevents this machine from building sandboxes.
 func hostAdvice(err error) string {
 	setting := func(name string) string {
 		text, _ := os.ReadFile("/proc/sys/" + name)

@@ -9,22 +9,22 @@ import (
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
 )
 
-// A Support is what this machine can enforce.
+// Support says what this machine can enforce, and how.
 type Support struct {
 	Bubblewrap bwrap.Tool // the zero Tool: not found
 
 	Mounts proc.Mounts
-	Seals  bool // the last stage can change mounts before it gives up that right
+	Seals  bool // the stage can change mounts before it gives up that right
 	NoUser bool // without a user namespace
-	NoProc bool // a new procfs cannot be mounted: the outer one is seen, read-only
+	NoProc bool // a new procfs cannot be mounted: the outer one is visible, read-only
 
-	// Problem is why commands cannot be confined; nil: they can. Advice is what
-	// to do about it.
+	// Problem is the reason why commands cannot be confined; nil: they can.
+	// Advice is how to solve it.
 	Problem error
 	Advice  string
 }
 
-// refusal is the error for a command that cannot be confined.
+// refusal returns the error for a command that cannot be confined.
 func (v Support) refusal() error {
 	if v.Problem == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// socketAt listens on a path until the test ends, with the directory made.
+// socketAt makes the directory and listens on a path until the test ends.
 func socketAt(t *testing.T, path string) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -26,8 +26,8 @@ func socketAt(t *testing.T, path string) string {
 	return path
 }
 
-// The sockets of a user's programs are hidden with the network on, also in a place that
-// can be written, unless that is switched off.
+// The sockets of a user's programs are hidden while the network is open, also in a
+// writable directory, unless that is switched off.
 func TestUserSocketsAreHidden(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -63,7 +63,8 @@ func TestUserSocketsAreHidden(t *testing.T) {
 	}
 }
 
-// A socket that is to be hidden may be gone before it is: agents come and go with logins.
+// A socket that is to be hidden may be removed before it is: agents start and end with
+// logins.
 func TestUserSocketVanishes(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
