@@ -60,8 +60,8 @@ func BenchmarkStartTrueTTY(b *testing.B) {
 	benchmarkStart(b, Config{}, spec)
 }
 
-// BenchmarkPlainTrue is what the standard library needs to fork, exec and wait: the
-// yardstick for the starts above.
+// BenchmarkPlainTrue measures fork, exec and wait of the standard library, for
+// comparison with the starts above.
 func BenchmarkPlainTrue(b *testing.B) {
 	for b.Loop() {
 		plainTrue(b)
@@ -74,7 +74,7 @@ func plainTrue(b *testing.B) {
 	}
 }
 
-// inFlight is how many starts the parallel benchmarks keep going.
+// inFlight is how many starts the parallel benchmarks run at a time.
 const inFlight = 32
 
 func benchmarkInFlight(b *testing.B, start func()) {

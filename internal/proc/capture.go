@@ -6,20 +6,21 @@ import (
 	"github.com/tetherexec/tether/internal/outlog"
 )
 
-// A Capture is the Sink of a process that says little: it keeps the beginning of the
-// output, and the exit code. The zero value keeps no output.
+// A Capture is the Sink of a process with little output: it keeps the beginning of
+// the output, and the exit code. The zero value keeps no output.
 type Capture struct {
 	Limit int           // how many bytes are kept
-	Only  outlog.Stream // the stream of which they are kept; 0: all
+	Only  outlog.Stream // the stream to keep; 0: all
 
-	// Each, if not nil, is shown each piece of output, one at a time, together with what
-	// is kept so far. If it returns an error, that stream is not read any further.
+	// Each, if not nil, is called for each piece of output, one at a time, with the
+	// output that is kept so far. If it returns an error, that stream is not read any
+	// further.
 	Each func(s outlog.Stream, piece, kept []byte) error
 
 	mu     sync.Mutex
 	kept   []byte
 	code   int
-	exited chan struct{} // closed at the exit; made when it is first needed
+	exited chan struct{} // closed at the exit; made on first use
 }
 
 // Append implements Sink.

@@ -11,8 +11,8 @@ import (
 	"github.com/tetherexec/tether/internal/outlog"
 )
 
-// A capture keeps the beginning of the output, of one stream if it is told so, shows all
-// pieces, and stops reading a stream when it is told to.
+// A capture keeps the beginning of the output, or of one stream. It passes all pieces to
+// Each, and stops reading a stream when Each returns an error.
 func TestCapture(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	run := func(c *Capture, script string) (string, int) {

@@ -22,21 +22,21 @@ import (
 
 const (
 	cgroupPrefix = "tether-"
-	// cgroupsKept is how many empty cgroups wait for the next process: making and
-	// removing one costs a tenth of a fork.
+	// cgroupsKept is how many empty cgroups are kept for the next processes: making
+	// and removing one costs a tenth of a fork.
 	cgroupsKept = 64
-	// cgroupKills is how many kills ask the kernel at once. It serves one at a time,
-	// and each that waits holds a thread.
+	// cgroupKills is how many kills may be in the kernel at once. The kernel serves
+	// one at a time, and each that waits holds a thread.
 	cgroupKills = 4
-	// cgroupAwaits is how many are watched at once until they are empty. Each takes a
-	// descriptor.
+	// cgroupAwaits is how many cgroups may be watched at once until they are empty.
+	// Each takes a descriptor.
 	cgroupAwaits = 32
 )
 
-// cgroups keeps a cgroup for each process below one of our own, "tether-PID-N".
-// No controller is needed: they are used to find and kill what belongs together.
-// The directory is locked while we live, so that others can tell it from one
-// whose owner has died.
+// cgroups keeps a cgroup for each process below one of this program's own,
+// "tether-PID-N". No controller is needed: the cgroups are used to find and kill a
+// process with its descendants. The parent directory is locked while this program
+// runs, so that other programs can tell it from one whose owner has died.
 type cgroups struct {
 	broken atomic.Bool // the kernel does not start processes in them
 	proven atomic.Bool // it does
@@ -50,16 +50,16 @@ type cgroups struct {
 	free   []freeCgroup // for reuse
 }
 
-// A freeCgroup is empty, but its clock does not begin again.
+// A freeCgroup is empty. Its CPU counter continues.
 type freeCgroup struct {
 	path string
-	used time.Duration // of CPU, by those that were in it
+	used time.Duration // CPU time of the processes that were in it before
 }
 
-// supervisors tells apart the parents of several supervisors in one program.
+// supervisors numbers the supervisors of this program.
 var supervisors atomic.Int64
 
-// openCgroups makes the parent, or says why none can be had.
+// openCgroups makes the parent cgroup, or says why that is not possible.
 func openCgroups() (*cgroups, error) {
 	own, err := ownCgroup()
 	if err != nil {
@@ -75,8 +75,8 @@ func openCgroups() (*cgroups, error) {
 	return c, nil
 }
 
-// makeParent makes the parent and locks it. Somebody's sweep may come between: it is
-// soon over.
+// makeParent makes the parent cgroup and locks it. It retries if the sweep of
+// another program comes between the two.
 func (c *cgroups) makeParent() error {
 	for deadline := time.Now().Add(killWait); ; time.Sleep(time.Millisecond) {
 		if err := os.Mkdir(c.parent, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -97,11 +97,11 @@ func (c *cgroups) makeParent() error {
 	}
 }
 
-// errSwept says that a cgroup is being removed, or was.
-var errSwept = errors.New("it is swept by somebody else")
+// errSwept means that a cgroup is being removed, or was.
+var errSwept = errors.New("another program is removing the cgroup")
 
-// lockCgroup opens and locks a cgroup that is still there when it is locked: a lock on
-// one that was removed meanwhile says nothing about what has its name now.
+// lockCgroup opens and locks a cgroup, and checks that it still exists then: a lock on
+// a cgroup that was removed meanwhile does not protect a new one with the same name.
 func lockCgroup(dir string, mode filelock.Mode) (fd int, err error) {
 	fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT {
@@ -127,7 +127,7 @@ func lockCgroup(dir string, mode filelock.Mode) (fd int, err error) {
 	return fd, nil
 }
 
-// ownCgroup is the directory of the cgroup (version 2) that this program is in.
+// ownCgroup is the directory of the cgroup (version 2) of this program.
 func ownCgroup() (string, error) {
 	mounts, err := os.ReadFile(mountinfo.Own)
 	if err != nil {
@@ -140,7 +140,8 @@ func ownCgroup() (string, error) {
 	return locateCgroup(string(mounts), string(memberships))
 }
 
-// locateCgroup joins where the hierarchy is mounted with where we are in it.
+// locateCgroup joins the mount point of the hierarchy with the path of this
+// program's cgroup.
 func locateCgroup(list, memberships string) (string, error) {
 	path := ""
 	for line := range strings.Lines(memberships) {
@@ -166,8 +167,8 @@ func locateCgroup(list, memberships string) (string, error) {
 	return "", errors.New("no cgroup file system of version 2 is mounted")
 }
 
-// sweepCgroups ends and removes what supervisors that died left. Nobody can lock
-// the directory of one that lives.
+// sweepCgroups kills the processes that supervisors of dead programs left, and
+// removes their cgroups. The lock tells them from those of living programs.
 func sweepCgroups(own string) {
 	stale, _ := filepath.Glob(filepath.Join(own, cgroupPrefix+"*"))
 	for _, dir := range stale {
@@ -184,7 +185,7 @@ func sweepCgroups(own string) {
 	}
 }
 
-// removeCgroup removes a cgroup and those below it, as far as they are empty.
+// removeCgroup removes a cgroup and the cgroups below it, as far as they are empty.
 func removeCgroup(dir string) error {
 	if err := unix.Rmdir(dir); err != unix.EBUSY && err != unix.ENOTEMPTY {
 		return err
@@ -205,7 +206,7 @@ func (c *cgroups) close() {
 	unix.Close(c.lock)
 }
 
-// take gives an empty cgroup, opened for a clone into it.
+// take returns an empty cgroup, and a descriptor of it for a clone into it.
 func (c *cgroups) take() (*cgroup, int, error) {
 	for {
 		empty, kept, err := c.emptyPath()
@@ -216,7 +217,7 @@ func (c *cgroups) take() (*cgroup, int, error) {
 		if err == nil {
 			return &cgroup{owner: c, path: empty.path, before: empty.used}, fd, nil
 		}
-		if !kept { // a kept one may have been removed by a tidy administrator
+		if !kept { // a kept one may have been removed by another program
 			return nil, -1, fmt.Errorf("open %s: %w", empty.path, err)
 		}
 	}
@@ -255,21 +256,22 @@ func (c *cgroups) put(empty freeCgroup) {
 	removeCgroup(empty.path)
 }
 
-// A cgroup is a tree that the kernel keeps together, whatever its processes do to
-// their parents and sessions.
+// A cgroup is a tree that the kernel tracks, however its processes change their
+// parents and sessions.
 type cgroup struct {
 	owner  *cgroups
-	leader *child // that was started in it; nil: none
+	leader *child // the child that was started in it; nil: none
 	path   string
-	before time.Duration // CPU that was used in it before
-	killed atomic.Bool   // by the kernel, which then kills whatever is started in it
+	before time.Duration // CPU time that was used in it by earlier processes
+	killed atomic.Bool   // killed by the kernel, which then also kills later members
 }
 
 func (g *cgroup) file(name string) string { return g.path + "/" + name }
 
 func (g *cgroup) signal(sig syscall.Signal) { g.signalBut(sig, 0) }
 
-// signalBut pins the members between two looks: who is there in both is one of them.
+// signalBut lists the members, pins them with pidfds, and lists them again: a number
+// in both lists belongs to a member.
 func (g *cgroup) signalBut(sig syscall.Signal, but int) {
 	var members []pinned
 	for pid := range g.members() {
@@ -305,7 +307,7 @@ func (g *cgroup) kill() {
 	g.await(time.Now().Add(killWait))
 }
 
-// killAll tries again for a moment when there is no descriptor left.
+// killAll retries for a short time if there is no free descriptor.
 func (g *cgroup) killAll() {
 	for round := range killRounds {
 		err := os.WriteFile(g.file("cgroup.kill"), []byte("1"), 0)

@@ -11,21 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultPath is where a bare name is looked up when the child has no PATH.
+// defaultPath is the search path for a bare name when the child has no PATH.
 const defaultPath = "/bin:/usr/bin"
 
-// A place is where a child begins: its directory, pinned, and its program, as
-// seen from there.
-type place struct {
+// A location is where a child begins: its directory, as an open descriptor, and the
+// path of its program relative to that.
+type location struct {
 	dir     int // a descriptor
 	program string
 }
 
-func (p place) close() { unix.Close(p.dir) }
+func (p location) close() { unix.Close(p.dir) }
 
-// find opens the directory and looks for the program, so that the error can say
-// which of them is missing.
-func find(spec Spec) (place, error) {
+// find opens the directory and finds the program, so that the error can say which
+// of them is missing.
+func find(spec Spec) (location, error) {
 	name := spec.Dir
 	if name == "" {
 		name = "."
@@ -37,14 +37,14 @@ func find(spec Spec) (place, error) {
 		}
 	}
 	if err != nil {
-		return place{}, &StartError{err, fmt.Sprintf("working directory %q", spec.Dir)}
+		return location{}, &StartError{err, fmt.Sprintf("working directory %q", spec.Dir)}
 	}
 	program, err := findProgram(dir, spec.Argv[0], spec.Env)
 	if err != nil {
 		unix.Close(dir)
-		return place{}, err
+		return location{}, err
 	}
-	return place{dir, program}, nil
+	return location{dir, program}, nil
 }
 
 func openRetrying(name string, flags int) (int, error) {
@@ -62,11 +62,11 @@ func FindProgram(name string, env []string) (string, error) {
 	return findProgram(unix.AT_FDCWD, name, env)
 }
 
-// findProgram follows execvp: the first candidate that can be executed wins; if
-// one was there but could not, that is the error.
+// findProgram follows execvp: the first candidate that can be executed wins. If a
+// candidate exists but cannot be executed, that is the error.
 func findProgram(dir int, name string, env []string) (string, error) {
 	if strings.Contains(name, "/") {
-		if err := executable(dir, name); err != nil && err != unix.EACCES { // exec knows best
+		if err := executable(dir, name); err != nil && err != unix.EACCES { // for EACCES, exec itself decides
 			return "", &StartError{err, fmt.Sprintf("program %q", name)}
 		}
 		return name, nil
@@ -108,14 +108,14 @@ func executable(dir int, name string) error {
 	return unix.Faccessat(dir, name, unix.X_OK, 0)
 }
 
-// ExecError says what a failed fork or exec of a program was about.
+// ExecError adds to an error of fork or exec what it was about.
 func ExecError(err error, program string) error {
 	errno, ok := errors.AsType[syscall.Errno](err)
 	if !ok {
 		return err
 	}
 	switch errno {
-	case unix.ENOENT: // the program itself was there a moment ago
+	case unix.ENOENT: // the program itself existed a moment ago
 		return &StartError{errno, fmt.Sprintf("the interpreter or loader of program %q", program)}
 	case unix.EACCES, unix.ENOEXEC, unix.ENOTDIR, unix.ELOOP, unix.EPERM:
 		return &StartError{errno, fmt.Sprintf("program %q", program)}

@@ -12,12 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forkThreads is how many forks may be under way at once: one that is slow to
-// execute its program must not hold up the others.
+// forkThreads is how many forks may run at once, so that a slow exec does not delay
+// the others.
 const forkThreads = 4
 
-// A forker forks on threads that live as long as it does: the parent-death signal
-// of a child is sent when the *thread* that forked it ends, and Go ends threads.
+// A forker forks on threads that live as long as it does: the kernel sends the
+// parent-death signal to a child when the *thread* that forked it ends, and Go ends
+// threads.
 type forker struct {
 	host     *host
 	requests chan *forkRequest
@@ -25,17 +26,16 @@ type forker struct {
 	threads  sync.WaitGroup
 }
 
-// A forkRequest owns the descriptors in close and, before it has a child, its cgroup,
-// whoever holds it.
+// A forkRequest owns the descriptors in close and, until it has a child, its cgroup.
 type forkRequest struct {
-	ctx     context.Context // ends when nobody waits for the child any more
+	ctx     context.Context // ends when no start waits for the child any more
 	program string
 	argv    []string
 	env     []string
 	dir     string
-	files   []uintptr // the child's 0, 1, 2, …
+	files   []uintptr // the child's descriptors 0, 1, 2, …
 	close   []int
-	ctty    bool // the terminal becomes the child's own
+	ctty    bool // the terminal becomes the child's controlling terminal
 	mounts  Mounts
 	cgroup  int // -1: none
 	group   *cgroup
@@ -44,7 +44,7 @@ type forkRequest struct {
 
 type forked struct {
 	pid      int
-	pidfd    int // -1: the system has none
+	pidfd    int // -1: the system has no pidfds
 	inCgroup bool
 	err      error
 }
@@ -56,7 +56,7 @@ func (r *forkRequest) give(fd int) {
 }
 
 // giveCopy makes a copy of a file the child's next descriptor: the caller may close
-// its own while an abandoned fork still hangs.
+// its own file while an abandoned fork still hangs.
 func (r *forkRequest) giveCopy(file *os.File) error {
 	err := withDescriptor(file, func(fd int) error {
 		fd, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
@@ -78,10 +78,10 @@ func (r *forkRequest) drop() {
 	r.close = nil
 }
 
-// giveUp is for a request that has no child, or no more.
+// giveUp releases a request that has no child, or no longer has one.
 func (r *forkRequest) giveUp() {
 	r.drop()
-	if r.group != nil && !r.group.release(nil) { // a child that came too late had started something
+	if r.group != nil && !r.group.release(nil) { // a child that came too late had started processes
 		r.group.kill()
 		r.group.release(nil)
 	}
@@ -100,8 +100,9 @@ func (f *forker) close() {
 	f.threads.Wait()
 }
 
-// fork runs the request on one of the threads, unless ctx ends before one is free.
-// If that of the request ends first, a child that still comes is killed.
+// fork runs the request on one of the threads, unless ctx ends before a thread is
+// free. If the request's own context ends first, a child that is still started is
+// killed.
 func (f *forker) fork(ctx context.Context, r *forkRequest) (forked, error) {
 	select {
 	case f.requests <- r:
@@ -118,7 +119,7 @@ func (f *forker) fork(ctx context.Context, r *forkRequest) (forked, error) {
 }
 
 func (f *forker) thread() {
-	runtime.LockOSThread() // for good: the thread ends with the goroutine
+	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 	var none unix.Sigset_t // children inherit the mask of their thread
 	unix.PthreadSigmask(unix.SIG_SETMASK, &none, nil)
 	for {
@@ -142,9 +143,9 @@ func (f *forker) thread() {
 	}
 }
 
-// serve forks. Nobody can tell from an error whether the kernel refused the cgroup
-// or the program, so before a cgroup has worked once, a failure is tried again
-// without one.
+// serve forks. An error does not say whether the kernel refused the cgroup or the
+// program. So until a start in a cgroup has worked once, a failed start is tried
+// again without one.
 func (f *forker) serve(r *forkRequest) forked {
 	defer r.drop()
 	result := r.fork(r.cgroup)
@@ -176,7 +177,7 @@ func (r *forkRequest) fork(cgroup int) forked {
 		CgroupFD:    cgroup,
 	}
 	if !r.ctty {
-		sys.Pdeathsig = syscall.SIGTERM // a terminal hangs up by itself
+		sys.Pdeathsig = syscall.SIGTERM // without a terminal; a terminal sends SIGHUP by itself
 	}
 	r.mounts.apply(sys)
 	pid, err := syscall.ForkExec(r.program, r.argv, &syscall.ProcAttr{
@@ -189,13 +190,13 @@ func (r *forkRequest) fork(cgroup int) forked {
 		return forked{err: err}
 	}
 	if pidfd >= 0 {
-		unix.SetNonblock(pidfd, true) // makes os.NewFile use the poller
+		unix.SetNonblock(pidfd, true) // so that os.NewFile uses the poller
 	}
 	return forked{pid: pid, pidfd: pidfd, inCgroup: cgroup >= 0}
 }
 
-// apply has the child leave the mounts of this program. The runtime makes the copy
-// private before anything is executed.
+// apply gives the child its own copy of the mounts. The runtime makes the copy
+// private before the program is executed.
 func (m Mounts) apply(sys *syscall.SysProcAttr) {
 	if m != SharedMounts {
 		sys.Unshareflags = unix.CLONE_NEWNS
@@ -208,7 +209,7 @@ func (m Mounts) apply(sys *syscall.SysProcAttr) {
 	}
 }
 
-// discard ends a child that came too late.
+// discard kills a child that came too late.
 func (f *forker) discard(result forked) {
 	unix.Kill(-result.pid, unix.SIGKILL)
 	if result.pidfd >= 0 {
@@ -218,8 +219,8 @@ func (f *forker) discard(result forked) {
 	f.host.own.remove(result.pid)
 }
 
-// exitCode tells how a child ended, without reaping it; ok is false while it has
-// not, which only happens with WNOHANG.
+// exitCode returns how a child ended, without reaping it. ok is false while the
+// child runs, which can only happen with WNOHANG.
 func exitCode(idType, id, flags int) (code int, ok bool) {
 	var info unix.Siginfo
 	for {
@@ -232,7 +233,7 @@ func exitCode(idType, id, flags int) (code int, ok bool) {
 		}
 		break
 	}
-	// The part of siginfo_t that x/sys leaves out.
+	// This part of siginfo_t is missing in x/sys.
 	details := (*struct {
 		_    [3]int32
 		info struct {

@@ -42,7 +42,7 @@ type child struct {
 	outputs []endpoint
 	tree    tree
 
-	launched Launched // always empty: there are no launchers here yet
+	launched Launched // always empty: launchers are not supported here
 }
 
 func (h *host) launch(_ context.Context, spec Spec) (_ *child, err error) {
@@ -86,7 +86,7 @@ func (h *host) launch(_ context.Context, spec Spec) (_ *child, err error) {
 	return c, nil
 }
 
-// plumb makes our ends and returns the child's 0, 1 and 2.
+// plumb makes this side's ends and returns the child's 0, 1 and 2.
 func (c *child) plumb(spec Spec) (theirs []*os.File, err error) {
 	if spec.TTY {
 		master, slave, err := pty.Open()
@@ -154,7 +154,7 @@ func (c *child) close() {
 	}
 }
 
-// processGroup is the tree as far as it can be found here.
+// processGroup is the tree on this system: the processes of one group.
 type processGroup int
 
 func (g processGroup) signal(sig syscall.Signal)           { unix.Kill(-int(g), sig) }

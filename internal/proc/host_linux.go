@@ -14,21 +14,22 @@ import (
 
 const (
 	ioctlGetTermios = unix.TCGETS
-	openDirectory   = unix.O_PATH // no more than chdir needs
+	openDirectory   = unix.O_PATH // enough for chdir
 )
 
 // launchesAtOnce is how many starts may hold the descriptors of both sides while
-// they wait for a fork: thousands that come together must not use them all up.
+// they wait for a fork: thousands of concurrent starts must not use up all
+// descriptors.
 const launchesAtOnce = 32
 
-// host is what Linux adds to a supervisor.
+// host is the Linux part of a supervisor.
 type host struct {
 	log     *slog.Logger
 	forks   *forker
 	cgroups *cgroups  // nil: trees are found in the process table
-	reaper  *reaper   // nil: orphans are not ours
-	own     *pidSet   // children of ours that are not reaped
-	notes   *notebook // nil: none are kept
+	reaper  *reaper   // nil: orphans are not adopted
+	own     *pidSet   // children that are not reaped yet
+	notes   *notebook // nil: none are written
 	places  chan struct{}
 }
 
@@ -70,7 +71,7 @@ func (h *host) close() {
 	h.notes.close()
 }
 
-// A child is a started process: its ends of the pipes, its exit, its tree.
+// A child is a started process: this side's ends of its pipes, its exit, its tree.
 type child struct {
 	pid     int
 	tty     bool
@@ -78,19 +79,19 @@ type child struct {
 	outputs []endpoint
 	tree    tree
 
-	launched Launched // what a launcher has started
+	launched Launched // the processes that a launcher has started
 
 	own   *pidSet
-	pidfd *os.File // nil on systems without: then a wait holds a thread
+	pidfd *os.File // nil on systems without pidfds: there a wait holds a thread
 
 	reaping sync.Mutex
 	reaped  bool
 }
 
-// launch starts spec, which was checked. Everything that may hang for long on a
-// dead disk happens before the fork and is abandoned when ctx ends: Go's fork
-// holds a scheduler slot from the clone to the exec and the collector waits for it,
-// so a child that hangs in chdir would stop the whole program.
+// launch starts spec, which was checked before. Every call that may hang on a dead
+// disk happens before the fork and is abandoned when ctx ends. Go's fork holds a
+// scheduler slot from the clone to the exec, and the garbage collector waits for
+// it. So a child that hangs in chdir would stop the whole program.
 func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 	req, err := newForkRequest(ctx, spec)
 	if err != nil {
@@ -139,18 +140,19 @@ func (h *host) launch(ctx context.Context, spec Spec) (_ *child, err error) {
 	return c, nil
 }
 
-// newForkRequest finds the program and says how to run it.
+// newForkRequest finds the program and describes the fork.
 func newForkRequest(ctx context.Context, spec Spec) (*forkRequest, error) {
 	req := &forkRequest{ctx: ctx, ctty: spec.TTY, result: make(chan forked)}
 	if l := spec.Launcher; l != nil {
 		req.program, req.argv, req.env, req.dir = l.Argv[0], l.Argv, l.Env, "/"
 		req.mounts, req.ctty = l.Mounts, spec.TTY && !l.Stays
-		// It must not go on where what it builds on is taken away: there is always
-		// somebody who waits for it, if only to end all that it started.
+		// The launcher must not continue after its environment was removed. So the
+		// start always waits for its child, if only to kill everything that it
+		// started.
 		req.ctx = context.WithoutCancel(ctx)
 		return req, nil
 	}
-	at, err := Abandonable(ctx, func() (place, error) { return find(spec) }, place.close)
+	at, err := Abandonable(ctx, func() (location, error) { return find(spec) }, location.close)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +189,7 @@ func (h *host) plumb(c *child, req *forkRequest, spec Spec) error {
 }
 
 // plumbLauncher moves the command's descriptors behind those of its launcher. The
-// terminal is the launcher's as well: it is where a new /dev/console comes from.
+// launcher gets the terminal too: bubblewrap makes a new /dev/console from it.
 func plumbLauncher(req *forkRequest, spec Spec) error {
 	command := req.files
 	req.files = nil
@@ -195,7 +197,8 @@ func plumbLauncher(req *forkRequest, spec Spec) error {
 		req.files = append(req.files, command[0], command[0])
 	} else {
 		// Not /dev/null, which belongs to a mount of the host: the first process of a
-		// sandbox keeps these, and a command of root could change what they lead to.
+		// sandbox keeps these descriptors, and a command of root could change the
+		// device behind them.
 		var ends [2]int
 		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
 			return fmt.Errorf("make a pipe: %w", err)
@@ -223,9 +226,9 @@ func plumbTerminal(c *child, req *forkRequest, spec Spec) error {
 	return nil
 }
 
-// openTerminal makes a terminal of which only our end, the master, is non-blocking.
-// (creack/pty leaves both ends blocking: a write to a child that does not read
-// would hold its caller.)
+// openTerminal makes a terminal of which only this side's end, the master, is
+// non-blocking. (creack/pty leaves both ends blocking: a write to a child that does
+// not read would block its caller.)
 func openTerminal(size *unix.Winsize) (master *os.File, slave int, err error) {
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -286,7 +289,8 @@ func plumbPipes(c *child, req *forkRequest, spec Spec) error {
 	return nil
 }
 
-// pipe makes a pipe of which we read or write. Only our end is non-blocking.
+// pipe makes a pipe of which this side reads or writes. Only this side's end is
+// non-blocking.
 func pipe(read bool) (ours *os.File, theirs int, err error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
@@ -309,7 +313,7 @@ func growPipe(fd uintptr, size int) bool {
 	return err == nil
 }
 
-// takeCgroup gives the request an empty cgroup to be born in, if there are any.
+// takeCgroup gives the request an empty cgroup for its child, if there are cgroups.
 func (h *host) takeCgroup(req *forkRequest) {
 	req.cgroup = -1
 	if h.cgroups == nil || h.cgroups.broken.Load() {
@@ -325,7 +329,7 @@ func (h *host) takeCgroup(req *forkRequest) {
 }
 
 // wait returns the exit code when the child has exited, and leaves it unreaped. If a launcher
-// stays although its command has exited, the launcher is ended.
+// does not end although its command has exited, the launcher is killed.
 func (c *child) wait() int {
 	if c.launched.Leader == nil {
 		return c.awaitExit()
@@ -360,8 +364,8 @@ func (c *child) awaitExit() int {
 	return code
 }
 
-// close gives back what the child cost us. Only the tree's release ends what may
-// still be signalled.
+// close gives back the resources of the child. The pid stays reserved until the
+// tree is released, because the tree may still be signalled.
 func (c *child) close() {
 	c.closeFiles()
 	if c.pidfd != nil {
@@ -373,21 +377,21 @@ func (c *child) close() {
 		tree = l.tree
 	}
 	if _, ok := tree.(*cgroup); ok {
-		c.reap() // no process is found by the child's number any more; if this fails, release tries again
+		c.reap() // no search needs the child's number any more; if this fails, release tries again
 	}
 }
 
 func (c *child) closeFiles() {
 	if c.stdin != nil {
-		c.stdin.Close() // a second time is harmless
+		c.stdin.Close() // closing twice is harmless
 	}
 	for _, out := range c.outputs {
 		out.file.Close()
 	}
 }
 
-// reap frees the child's pid, or reports false if that is not possible yet: a process that
-// traces the child has not collected its exit.
+// reap frees the child's pid. It reports false if that is not possible yet, because a
+// process that traces the child has not collected its exit.
 func (c *child) reap() bool {
 	c.reaping.Lock()
 	defer c.reaping.Unlock()
@@ -398,7 +402,7 @@ func (c *child) reap() bool {
 	return c.reaped
 }
 
-// reapPid reports whether a child has been reaped, here or elsewhere.
+// reapPid reports whether a child has been reaped, by this call or another.
 func reapPid(pid, flags int) bool {
 	for {
 		got, err := unix.Wait4(pid, nil, flags, nil)

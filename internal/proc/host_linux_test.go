@@ -76,7 +76,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	}
 }
 
-// After many short processes the cgroups are reused, not collected.
+// After many short processes the cgroups were reused.
 func TestCgroupsAreReused(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	if s.host.cgroups == nil {
@@ -103,12 +103,12 @@ func TestCgroupRemovedByOthersIsMadeAgain(t *testing.T) {
 	}
 }
 
-func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
+func TestSweepRemovesCgroupsOfEndedPrograms(t *testing.T) {
 	own, err := ownCgroup()
 	if err != nil {
 		t.Skip(err)
 	}
-	// The tests of other packages sweep as well; they must leave it alone until it is
+	// Tests of other packages sweep too; they must not remove it before it is
 	// complete.
 	stale, lock := filepath.Join(own, fmt.Sprint(cgroupPrefix, "test-", os.Getpid())), -1
 	for range 100 {
@@ -139,7 +139,7 @@ func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
 	}
 	unix.Close(lock)
 	s := newSupervisor(t, Config{})
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // another's sweep may be at it
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // the sweep of another test may be running
 		_, err := os.Stat(stale)
 		if os.IsNotExist(err) {
 			break
@@ -151,7 +151,7 @@ func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
 		}
 	}
 	if survivor.Wait(); survivor.ProcessState.Success() {
-		t.Error("the survivor was left alone")
+		t.Error("the sweep did not kill the process")
 	}
 	newSupervisor(t, Config{}) // its sweep must spare the first
 	if _, err := os.Stat(s.host.cgroups.parent); err != nil {
@@ -159,7 +159,7 @@ func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
 	}
 }
 
-// However often others sweep, a supervisor has its cgroup, and keeps it.
+// However often other programs sweep, a supervisor gets its cgroup and keeps it.
 func TestParentIsNotSwept(t *testing.T) {
 	own, err := ownCgroup()
 	if err != nil {
@@ -252,7 +252,7 @@ func TestIdleChildrenAreCheap(t *testing.T) {
 		t.Errorf("%d bytes for each child", each)
 	}
 	s.Close()
-	if threads := count(t, "/proc/self/task"); threads > children/2 { // there were calls that blocked, some at once
+	if threads := count(t, "/proc/self/task"); threads > children/2 { // some calls blocked a thread
 		t.Errorf("%d threads after Close", threads)
 	}
 }
@@ -280,7 +280,7 @@ func startHelper(t *testing.T, name string, prepare func(*exec.Cmd)) (*exec.Cmd,
 	return cmd, bufio.NewScanner(out)
 }
 
-// printSink prints what a process says, for helpers.
+// printSink prints the events of a process, for helpers.
 type printSink struct{ done chan struct{} }
 
 func (printSink) Append(_ outlog.Stream, p []byte) error { fmt.Printf("%s", p); return nil }
@@ -305,13 +305,13 @@ func init() {
 		s := New(Config{Subreaper: true})
 		defer s.Close()
 		sink := printSink{make(chan struct{})}
-		// Two orphans that outlive their parent and then die.
+		// Two orphans that outlive their parent and then end.
 		script := "(setsid sleep 0.01 >/dev/null 2>&1 &); (sleep 0.02 >/dev/null 2>&1 &)"
 		if _, err := s.Start(background, shell(script), sink); err != nil {
 			panic(err)
 		}
 		<-sink.done
-		// A child of somebody else in this program, which is waited for late.
+		// A child that another part of this program started and waits for later.
 		other := exec.Command("true")
 		if err := other.Start(); err != nil {
 			panic(err)
@@ -329,7 +329,7 @@ func init() {
 			}
 			return children
 		}
-		for deadline := time.Now().Add(patience); left() > 0 && time.Now().Before(deadline); { // on a busy machine they die late
+		for deadline := time.Now().Add(patience); left() > 0 && time.Now().Before(deadline); { // on a busy machine they end late
 			time.Sleep(reapInterval / 10)
 		}
 		fmt.Println("left:", left())
@@ -340,11 +340,12 @@ func init() {
 		if _, err := s.Start(background, shell("echo pid=$$; exec sleep 1000"), sink); err != nil {
 			panic(err)
 		}
-		io.Copy(io.Discard, os.Stdin) // if the test is gone, so are we
+		io.Copy(io.Discard, os.Stdin) // ends with the test
 	}
 }
 
-// What this program inherited, its children do not.
+// Children do not inherit the descriptors and ignored signals that this program
+// inherited.
 func TestResetInherited(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -389,7 +390,7 @@ func TestSubreaperReapsOrphansOnly(t *testing.T) {
 	}
 }
 
-// When the supervisor's program is killed, its children are told.
+// When the supervisor's program is killed, its children get a signal.
 func TestChildrenDoNotOutliveTheProgram(t *testing.T) {
 	cmd, lines := startHelper(t, "server", func(cmd *exec.Cmd) {
 		if _, err := cmd.StdinPipe(); err != nil {
@@ -411,7 +412,8 @@ func TestChildrenDoNotOutliveTheProgram(t *testing.T) {
 	}
 }
 
-// A kernel that does not start processes in cgroups costs one retry, once.
+// If the kernel cannot start processes in cgroups, one start is tried twice, and
+// then cgroups are given up.
 func TestCgroupThatDoesNotWorkIsGivenUp(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	if s.host.cgroups == nil {
@@ -419,7 +421,7 @@ func TestCgroupThatDoesNotWorkIsGivenUp(t *testing.T) {
 	}
 	r := &forkRequest{
 		ctx: t.Context(), program: "/bin/true", argv: []string{"true"}, dir: "/",
-		cgroup: 0, // not a cgroup at all
+		cgroup: 0, // not a cgroup
 	}
 	f := s.host.forks
 	result := f.serve(r)
@@ -446,8 +448,8 @@ func TestLateForkIsDiscarded(t *testing.T) {
 	}
 }
 
-// The cut keeps what a full pipe holds.
-func TestCutKeepsWhatWasWritten(t *testing.T) {
+// A cut keeps the bytes of a full pipe.
+func TestCutKeepsWrittenOutput(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	sink := newRecorder(t)
 	unblock := sink.block()
@@ -488,8 +490,7 @@ func awaitPipe(t *testing.T, p *Process, n int) {
 	t.Fatal("the pipe does not fill")
 }
 
-// Starts that come together need no more descriptors than one after the other,
-// but for a few.
+// Concurrent starts need hardly more descriptors than starts one after the other.
 func TestManyStartsAtOnceSpareDescriptors(t *testing.T) {
 	const starts = 600
 	var limit unix.Rlimit
@@ -498,7 +499,7 @@ func TestManyStartsAtOnceSpareDescriptors(t *testing.T) {
 	}
 	s := newSupervisor(t, Config{})
 	low := limit
-	low.Cur = min(limit.Cur, uint64(count(t, "/proc/self/fd")+starts*3+launchesAtOnce*8+200)) // output, error output and exit of each
+	low.Cur = min(limit.Cur, uint64(count(t, "/proc/self/fd")+starts*3+launchesAtOnce*8+200)) // stdout, stderr and pidfd of each
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
 		t.Fatal(err)
 	}
@@ -515,7 +516,7 @@ func TestManyStartsAtOnceSpareDescriptors(t *testing.T) {
 	s.Close()
 }
 
-// A process ends when it is told to, also when there is not one descriptor left.
+// A process can be terminated when there is no free descriptor.
 func TestTerminateWithoutDescriptors(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *Supervisor) {
 		p, sink := start(t, s, shell("trap '' TERM; sleep 1000 & echo pid=$!; wait; sleep 1000"))
@@ -535,7 +536,7 @@ func TestTerminateWithoutDescriptors(t *testing.T) {
 	})
 }
 
-// exhaustDescriptors sees to it that none can be opened until restore is called.
+// exhaustDescriptors makes every open fail until restore is called.
 func exhaustDescriptors(t *testing.T) (restore func()) {
 	t.Helper()
 	var limit unix.Rlimit

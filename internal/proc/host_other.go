@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Nothing can be started here yet, so nothing but launch is ever called.
+// Processes cannot be started here yet, so only launch is ever called.
 
 type host struct{}
 

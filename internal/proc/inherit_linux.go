@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ResetInherited undoes what whoever started this program left to it and its
-// children would inherit: open descriptors, which are closed in children from now
-// on, and ignored signals (nohup, shells in the background), which this program
-// goes on ignoring but its children do not. Call it first in main: it must not
-// meet descriptors that were opened to be passed on, or handlers set on purpose.
+// ResetInherited resets what this program inherited and its children would inherit
+// too: open descriptors, which are closed in children from now on, and ignored
+// signals (nohup, shells in the background), which this program goes on ignoring
+// but its children do not. Call it first in main: later there may be descriptors
+// that are meant for children, or signal handlers.
 func ResetInherited() error {
 	if err := closeOnExec(3); err != nil {
 		return fmt.Errorf("mark inherited descriptors: %w", err)
@@ -26,8 +26,8 @@ func ResetInherited() error {
 		return fmt.Errorf("find ignored signals: %w", err)
 	}
 	if len(ignored) > 0 {
-		// A signal that is handled here is at its default in a child. Nobody reads
-		// the channel, and Notify does not wait for anybody.
+		// A signal that is handled here has its default action in a child. No
+		// goroutine reads the channel, and Notify does not block.
 		signal.Notify(make(chan os.Signal, 1), ignored...)
 	}
 	return nil
@@ -50,8 +50,9 @@ func closeOnExec(first int) error {
 	return nil
 }
 
-// ignoredSignals reads them from the kernel: the runtime does not track those that
-// it never touches. SIGKILL, SIGSTOP and the C library's own are never among them.
+// ignoredSignals asks the kernel, because the runtime does not track signals that
+// it never touches. SIGKILL, SIGSTOP and the signals of the C library are never in
+// the list.
 func ignoredSignals() ([]os.Signal, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/tetherexec/tether/internal/outlog"
 )
 
-// A lateSink ends its last stream just after the time that a failed command's exit waits for
-// late output is over.
+// A lateSink ends its last stream just after the time for which the exit of a failed command
+// waits for late output.
 type lateSink struct {
 	*recorder
-	over    atomic.Pointer[time.Time] // when that is; nil: the command has not exited
-	streams atomic.Int32              // that have not ended
+	over    atomic.Pointer[time.Time] // the end of that time; nil: the command has not exited
+	streams atomic.Int32              // streams that have not ended
 }
 
 func (s *lateSink) EndStream(outlog.Stream) {
@@ -50,8 +50,8 @@ func TestOutputEndsAsTheExitStopsWaiting(t *testing.T) {
 			t.Fatal(err)
 		}
 		awaitDone(t, p)
-		if story := sink.story(); story != "exit close" {
-			t.Fatalf("events: %s", story)
+		if eventOrder := sink.eventOrder(); eventOrder != "exit close" {
+			t.Fatalf("events: %s", eventOrder)
 		}
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launchedTree is the tree of a launcher that stays. A request to end is for the
-// others: the launcher ends by itself, and before them it would take them along.
+// launchedTree is the tree of a launcher that stays. A signal skips the launcher:
+// it ends by itself after its processes, and if it ended before them, it would kill
+// them.
 type launchedTree struct {
 	tree
 	launcher int
@@ -22,7 +23,7 @@ type launchedTree struct {
 func (t launchedTree) signal(sig syscall.Signal) { t.tree.signalBut(sig, t.launcher) }
 
 // signalGroup signals the command's process group. The pidfd makes sure that the
-// number still means it.
+// number still belongs to it.
 func (l *Launched) signalGroup(sig syscall.Signal) error {
 	const processGroup = 4 // PIDFD_SIGNAL_PROCESS_GROUP, since Linux 6.9
 	err := withDescriptor(l.Leader, func(fd int) error {
@@ -41,8 +42,8 @@ func (l *Launched) signalGroup(sig syscall.Signal) error {
 	return nil
 }
 
-// awaitInit returns when the last process that the launcher started has ended.
-// If that was left to us as an orphan, it is reaped.
+// awaitInit returns when the last process that the launcher started has ended. If
+// that process has become an orphan of this program, it is reaped.
 func (c *child) awaitInit() {
 	init := pinned{file: c.launched.Init}
 	init.await(time.Now().Add(initWait))
@@ -51,15 +52,15 @@ func (c *child) awaitInit() {
 	})
 }
 
-// exitPatience is how long a launcher may take to end after its command has exited. It ends
+// launcherExitWait is how long a launcher may take to end after its command has exited. It ends
 // at once unless a process of the sandbox has stopped it.
-const exitPatience = time.Second
+const launcherExitWait = time.Second
 
 // watchLeader begins to wait for the exit of the command itself. If the launcher does not end
-// soon after, all that it started is killed: a process that may trace others can stop the first
-// process of a sandbox, or keep the command's exit to itself. The returned function ends the
-// watch when the launcher has ended; hidden is true if it was killed by the watch, and then code
-// is the command's own.
+// soon after, everything that it started is killed: a process that may trace others can stop the
+// first process of a sandbox, or hide the command's exit. The returned function ends the watch
+// when the launcher has ended. hidden is true if the watch has killed the launcher; then code is
+// the exit code of the command.
 func (c *child) watchLeader() (stop func() (code int, hidden bool)) {
 	var (
 		watch  sync.WaitGroup
@@ -76,7 +77,7 @@ func (c *child) watchLeader() (stop func() (code int, hidden bool)) {
 		if conn.Read(func(fd uintptr) bool { return hasExited(int(fd)) }) != nil {
 			return // stopped
 		}
-		patience := time.NewTimer(exitPatience)
+		patience := time.NewTimer(launcherExitWait)
 		defer patience.Stop()
 		select {
 		case <-ended:
@@ -94,7 +95,8 @@ func (c *child) watchLeader() (stop func() (code int, hidden bool)) {
 	}
 }
 
-// killLaunched kills the process with which all others end, or else each of them.
+// killLaunched kills the process whose end ends all others or, without one, each
+// process.
 func (c *child) killLaunched() {
 	if c.launched.Init != nil {
 		init := pinned{file: c.launched.Init}
@@ -105,9 +107,9 @@ func (c *child) killLaunched() {
 	c.tree.kill()
 }
 
-// exitOf returns how a child ended; ok is false while it has not. wait does not see a child
-// that another process traces, although it has exited. The process table does, but tells less,
-// so it is asked only if wait still sees nothing once the child is known to have exited.
+// exitOf returns how a child ended; ok is false while it runs. wait does not see the exit of a
+// child that another process traces. The process table does, but says less. So it is asked
+// only if wait still sees nothing once the child is known to have exited.
 func exitOf(wait func() (int, bool), exited func() bool, table func() int) (code int, ok bool) {
 	if code, ok = wait(); ok || !exited() {
 		return code, ok
@@ -124,15 +126,15 @@ func hasExited(pidfd int) bool {
 	return err == nil && n > 0
 }
 
-// exitCodeInTable tells how a process ended that has exited and was not reaped, also to a program
-// that is not its parent, or whose wait does not see it because another process traces it. It is -1
-// if the system does not say.
+// exitCodeInTable returns the exit code of a process that has exited and was not reaped. It works
+// for a program that is not the parent, or whose wait does not see the exit because another process
+// traces the child. It is -1 if the system does not say.
 func exitCodeInTable(pidfd, pid int) int {
 	if _, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid)); err != nil {
-		return -1 // this needs the right that the exit code needs too, which else reads as 0
+		return -1 // reading the exit code needs this right too; without it the code reads as 0
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil || unix.PidfdSendSignal(pidfd, 0, nil, 0) != nil { // the number meant it until here
+	if err != nil || unix.PidfdSendSignal(pidfd, 0, nil, 0) != nil { // until here the number belonged to the process
 		return -1
 	}
 	const exitCodeField = 49 // counted from the closing parenthesis of the name

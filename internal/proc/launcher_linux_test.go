@@ -106,7 +106,7 @@ func TestLauncherThatFailsLeavesNothing(t *testing.T) {
 	}
 }
 
-// A launcher that hangs is given up when the start is.
+// If a start is cancelled, its hanging launcher is killed.
 func TestLauncherIsGivenUp(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -120,7 +120,7 @@ func TestLauncherIsGivenUp(t *testing.T) {
 	}
 }
 
-// The command's session is its own, and signals reach it and not the launcher.
+// The command has a session of its own, and signals reach it and not the launcher.
 func TestLauncherThatStays(t *testing.T) {
 	for _, cfg := range []Config{{}, {NoCgroups: true}} {
 		t.Run("cgroups="+strconv.FormatBool(!cfg.NoCgroups), func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestLauncherThatStays(t *testing.T) {
 
 func testLauncherThatStays(t *testing.T, cfg Config, end func(*Process), want string) {
 	s := newSupervisor(t, cfg)
-	s.grace = time.Hour // it ends by itself, however busy the machine
+	s.grace = time.Hour // so that the command ends by itself, however busy the machine
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func testLauncherThatStays(t *testing.T, cfg Config, end func(*Process), want st
 	}
 }
 
-// The exit is told when the last process has ended.
+// The exit is reported when the last process has ended.
 func TestLauncherIsOverWithItsInit(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	init := exec.Command("sleep", "1000")
@@ -180,7 +180,7 @@ func TestLauncherIsOverWithItsInit(t *testing.T) {
 	order := make(chan string, 3)
 	spec.Launcher.Ended = func() { order <- "ended" }
 	sink := newRecorder(t)
-	p, err := s.Start(t.Context(), spec, tellExit{sink, order})
+	p, err := s.Start(t.Context(), spec, exitOrder{sink, order})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,12 +198,12 @@ func TestLauncherIsOverWithItsInit(t *testing.T) {
 	}
 }
 
-type tellExit struct {
+type exitOrder struct {
 	*recorder
 	order chan<- string
 }
 
-func (e tellExit) Exit(code int) {
+func (e exitOrder) Exit(code int) {
 	e.order <- "exit"
 	e.recorder.Exit(code)
 }
@@ -239,8 +239,8 @@ func TestLauncherMounts(t *testing.T) {
 	}
 }
 
-// A failure is told when the output has been seen, as long as that takes not too
-// long; a success does not wait.
+// A failure is reported after the output has ended, if that does not take too long.
+// A success does not wait.
 func TestLateOutput(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	for _, row := range []struct {
@@ -269,7 +269,7 @@ func TestLateOutput(t *testing.T) {
 	}
 }
 
-// What was made for a start that nobody waits for any more is used again.
+// Cgroups of cancelled starts are reused.
 func TestCancelledStartsGiveTheirCgroupsBack(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	groups := s.host.cgroups
@@ -299,7 +299,7 @@ func TestCancelledStartsGiveTheirCgroupsBack(t *testing.T) {
 	}
 }
 
-// That a start was cancelled says nothing about its launcher.
+// The error of a cancelled start does not blame the launcher.
 func TestCancelledStartDoesNotBlameTheLauncher(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -316,8 +316,8 @@ func TestCancelledStartDoesNotBlameTheLauncher(t *testing.T) {
 	}
 }
 
-// A launcher that does not notice the exit of its command is ended, and the exit code is that of
-// the command.
+// If a launcher does not notice the exit of its command, it is killed, and the exit code is that
+// of the command.
 func TestLauncherThatMissesTheExit(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -350,7 +350,7 @@ func TestLauncherThatMissesTheExit(t *testing.T) {
 
 func init() {
 	helpers["tracer"] = func() {
-		runtime.LockOSThread() // the thread is the tracer
+		runtime.LockOSThread() // a tracer is a thread
 		if err := unix.PtraceSeize(unix.Getppid()); err != nil {
 			os.Stdout.WriteString("not allowed\n")
 			os.Exit(1)
@@ -365,9 +365,9 @@ func init() {
 	}
 }
 
-// A child may exit between the moment at which it is waited for and the one at which it is
-// looked at. Its exit is then that which the wait tells.
-func TestExitBetweenTwoLooks(t *testing.T) {
+// A child may exit after wait was called and before the check whether it has exited. Then
+// the exit is taken from a second wait.
+func TestExitBetweenWaitAndCheck(t *testing.T) {
 	t.Parallel()
 	never := func() int { t.Error("the process table was asked"); return -1 }
 	waits := 0
@@ -384,8 +384,8 @@ func TestExitBetweenTwoLooks(t *testing.T) {
 	}
 }
 
-// The exit of a command that another process traces is reported, although the kernel tells only
-// the tracer. The command is reaped when the tracer has ended.
+// The exit of a command that another process traces is reported, although the kernel reports it
+// only to the tracer. The command is reaped when the tracer has ended.
 func TestTracerDoesNotHideTheExit(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *Supervisor) {
 		exe, err := os.Executable()

@@ -8,7 +8,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// helpers are programs that this test binary can be, named by its environment.
+// helpers are programs that this test binary can run as; an environment variable
+// names the helper.
 var helpers = map[string]func(){}
 
 const helperVariable = "PROC_TEST_HELPER"
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) {
 		run()
 		os.Exit(0)
 	}
-	if err := ResetInherited(); err != nil { // whoever runs the tests may leave descriptors open
+	if err := ResetInherited(); err != nil { // the parent of the test may leave descriptors open
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}

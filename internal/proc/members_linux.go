@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Finder finds what processes have started. Where that takes a look at the process
-// table, one look serves all processes that the finder is asked about.
+// A Finder finds the processes that commands have started. It reads the process
+// table at most once for all commands that it is asked about.
 type Finder struct{ table func() processIndex }
 
-// NewFinder returns a finder for this moment.
+// NewFinder returns a finder for the current moment.
 func NewFinder() *Finder { return &Finder{sync.OnceValue(indexProcesses)} }
 
-// Members returns the numbers of the child and of all that it started: the members of
-// its cgroup or, without one, those that the process table shows. The table does not
-// show a process that has left the session and lost its parent. When nothing is left,
-// there are none. The numbers are good for lists only: each may belong to another
-// process a moment later.
+// Members returns the pids of the child and everything that it started: the members
+// of its cgroup or, without a cgroup, those that the process table shows. The table
+// does not show a process that has left the session and lost its parent. The list is
+// empty when no process is left. The pids are only for display: each may belong to
+// another process a moment later.
 func (f *Finder) Members(p *Process) []int {
 	p.mu.Lock()
 	if p.settled {
@@ -35,7 +35,7 @@ func (f *Finder) Members(p *Process) []int {
 	}
 	var members map[int]bool
 	if group, ok := tree.(*cgroup); ok {
-		members = group.members() // while it cannot be released
+		members = group.members() // locked, so that the cgroup is not released
 	}
 	p.mu.Unlock()
 	if scan, ok := tree.(*scanTree); ok {
@@ -46,8 +46,8 @@ func (f *Finder) Members(p *Process) []int {
 	return slices.Collect(maps.Keys(members))
 }
 
-// CPU returns the time that the child and all that it started have used, also those
-// that have ended. It is only known of a process that has a cgroup.
+// CPU returns the CPU time of the child and everything that it started, including
+// processes that have ended. It is only known for a process with a cgroup.
 func (p *Process) CPU() (used time.Duration, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,8 +66,8 @@ func (p *Process) CPU() (used time.Duration, known bool) {
 	return used - group.before, known
 }
 
-// Ends lends our ends of the child's standard input and outputs, as descriptors. An
-// end that is closed is left out.
+// Ends passes this side's ends of the child's standard input and outputs, as
+// descriptors, to the functions. An end that is closed is left out.
 func (p *Process) Ends(input, output func(fd int)) {
 	if p.child.stdin != nil {
 		withDescriptor(p.child.stdin, func(fd int) error { input(fd); return nil })
@@ -77,7 +77,7 @@ func (p *Process) Ends(input, output func(fd int)) {
 	}
 }
 
-// A processIndex is a look at all processes, in the order in which trees are found.
+// A processIndex is a snapshot of all processes, indexed for finding trees.
 type processIndex struct {
 	table     processTable
 	children  map[int][]int // by parent
@@ -95,8 +95,8 @@ func indexProcesses() processIndex {
 	return x
 }
 
-// membersIn finds the tree in the process table alone: a process that only holds one
-// of the tree's outputs is missing.
+// membersIn finds the tree in the process table alone: it does not find a process
+// that is in the tree only because it holds one of its outputs.
 func (t *scanTree) membersIn(x processIndex) map[int]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -119,7 +119,7 @@ func (t *scanTree) membersIn(x processIndex) map[int]bool {
 	return members
 }
 
-// cpu is the time that was used in the cgroup since it was made.
+// cpu is the CPU time that was used in the cgroup since it was made.
 func (g *cgroup) cpu() (time.Duration, bool) {
 	fd, err := unix.Open(g.file("cpu.stat"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxNotes bounds the commands that are noted at a time: the file has at most 1 MiB.
+	// maxNotes limits the commands that are noted at a time: the file has at most 1 MiB.
 	maxNotes = 1 << 15
 	// stampInterval is how often the stamp is renewed while commands are noted.
 	stampInterval = time.Minute
@@ -24,45 +24,45 @@ const (
 	noteSize       = 32  // bytes
 	notesHeader    = 256 // bytes before the first note
 	notesMagic     = "tether1\n"
-	notesIdentity  = 32 // where the identity begins; it ends with a zero byte
+	notesIdentity  = 32 // offset of the identity, which ends with a zero byte
 	notesOutputs   = 2  // output pipes per note
 	noteNumberSize = 4
 )
 
-// A notebook is a file that names the commands of this program which run without a cgroup.
-// If the program is killed, [SweepNotes] ends what is left of them.
+// A notebook is a file that lists the commands of this program that run without a cgroup.
+// If the program is killed, [SweepNotes] of the next one kills what is left of them.
 //
 //	header  magic, uid (4 bytes), 4 bytes unused, stamp (time, forks), identity
 //	note    pid (4 bytes; 0: none), 4 bytes unused, time, inodes of the output pipes
 //
 // Numbers have 8 bytes unless stated otherwise, in little-endian order. Times are clock ticks
-// since boot, as in /proc/PID/stat. The file needs no sync: if the machine goes down, so do the
-// commands.
+// since boot, as in /proc/PID/stat. The file needs no sync: the commands do not survive a crash
+// of the machine either.
 //
-// A note is written after its command was started and struck out before the command is reaped,
-// so while a note is valid no other process can have got the command's number.
+// A note is written after its command was started and removed before the command is reaped. So
+// while a note is valid, no other process can have the command's pid.
 type notebook struct {
 	path string
 	log  *slog.Logger
 
 	once sync.Once
-	file *os.File // nil: not opened, or it cannot be
+	file *os.File // nil: not opened, or opening has failed
 
 	mu     sync.Mutex
-	free   []int // slots that were used before
+	free   []int // free slots that were used before
 	next   int   // the first slot that was never used
 	timer  *time.Timer
 	closed bool
 	warned bool
 }
 
-// A note is the place of one command in the file.
+// A note is the slot of one command in the file.
 type note struct {
 	book *notebook
 	slot int
 }
 
-// open creates the file. A failure is logged: commands run all the same.
+// open creates the file. A failure is logged, and commands run without notes.
 func (b *notebook) open() {
 	b.once.Do(func() {
 		if err := b.create(); err != nil {
@@ -150,7 +150,7 @@ func (b *notebook) put(slot int) {
 	b.free = append(b.free, slot)
 }
 
-// warn logs the first failure; many may follow from one cause.
+// warn logs only the first failure, because many may have the same cause.
 func (b *notebook) warn(err error) {
 	b.mu.Lock()
 	first := !b.warned
@@ -161,8 +161,8 @@ func (b *notebook) warn(err error) {
 	}
 }
 
-// strike removes the note. A note that stays although it could not be removed is harmless: the
-// next process with its number started later.
+// strike removes the note. A note that could not be removed is harmless: the next process with
+// its pid started later.
 func (n *note) strike() {
 	if n == nil {
 		return
@@ -175,7 +175,7 @@ func (n *note) strike() {
 	n.book.put(n.slot)
 }
 
-// stamp notes that this program lives, as long as commands are noted.
+// stamp records that this program is alive, as long as commands are noted.
 func (b *notebook) stamp() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -186,7 +186,7 @@ func (b *notebook) stamp() {
 	now := newStamp()
 	text := binary.LittleEndian.AppendUint64(nil, now.time)
 	text = binary.LittleEndian.AppendUint64(text, now.forks)
-	b.file.WriteAt(text, 16) // an error: the old stamp holds too
+	b.file.WriteAt(text, 16) // after an error the old stamp is still valid
 	b.timer = time.AfterFunc(stampInterval, b.stamp)
 }
 
@@ -207,10 +207,10 @@ func (b *notebook) close() {
 	}
 }
 
-// machineIdentity is equal for two programs if process numbers and start times mean the same to
-// both: the boot, the pid namespace with its first process (the number of a namespace is used
-// again when it is gone), and the clock. If the first process cannot be seen, two namespaces, one
-// after the other, may have the same identity.
+// machineIdentity is equal for two programs if pids and start times mean the same to both. It
+// consists of the boot, the pid namespace with its first process (the number of a namespace is
+// reused when it is gone), and the clock. If the first process cannot be seen, two namespaces,
+// one after the other, may have the same identity.
 func machineIdentity() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -223,15 +223,15 @@ func machineIdentity() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	first, _ := readProcess(1)                    // nothing where /proc hides the processes of other users
-	clock, _ := os.Readlink("/proc/self/ns/time") // kernels before 5.6 have no such namespace
+	first, _ := readProcess(1)                    // empty if /proc hides the processes of other users
+	clock, _ := os.Readlink("/proc/self/ns/time") // kernels before 5.6 have no time namespaces
 	return strings.Join([]string{string(bytes.TrimSpace(boot)), pids, first.started, clock}, " "), nil
 }
 
-// A stamp is a moment at which the program that wrote it was alive.
+// A stamp is a time at which the program that wrote it was alive.
 type stamp struct {
 	time  uint64 // clock ticks since boot
-	forks uint64 // processes and threads that were started since boot
+	forks uint64 // processes and threads started since boot
 }
 
 func newStamp() stamp { return stamp{ticksSinceBoot(), forksSinceBoot()} }
@@ -248,7 +248,7 @@ func ticksSinceBoot() uint64 {
 	return uint64(now.Nano() / int64(ClockTick))
 }
 
-// forksSinceBoot is 0 if the system does not say. Each fork takes at most one new number.
+// forksSinceBoot is 0 if the system does not say. Each fork uses at most one new pid.
 func forksSinceBoot() uint64 {
 	text, _ := os.ReadFile("/proc/stat")
 	_, rest, _ := bytes.Cut(text, []byte("\nprocesses "))

@@ -8,8 +8,8 @@ import (
 	"github.com/tetherexec/tether/internal/outlog"
 )
 
-// A command with one stream writes to one pipe: what it prints on standard output and standard
-// error keeps its order, also with a pipe as its input.
+// A command with OneStream writes to one pipe: its standard output and standard error keep
+// their order, also with a pipe as its input.
 func TestOneStream(t *testing.T) {
 	s := New(Config{})
 	t.Cleanup(s.Close)

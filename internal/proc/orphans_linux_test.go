@@ -9,31 +9,32 @@ import (
 	"testing"
 )
 
-// fugitive is a process that no search of its command's tree finds: it has left the session and
-// given up the outputs, and its parent has exited.
-const fugitive = `(setsid sh -c 'trap "" TERM; echo pid=$$; exec >/dev/null 2>&1; while :; do sleep 1000; done' &); `
+// hiddenOrphan is a process that no search of its command's tree finds: it has left the session
+// and closed the outputs, and its parent has exited.
+const hiddenOrphan = `(setsid sh -c 'trap "" TERM; echo pid=$$; exec >/dev/null 2>&1; while :; do sleep 1000; done' &); `
 
 func init() {
 	helpers["end"] = func() {
 		s := New(Config{Subreaper: true, NoCgroups: true})
 		sink := printSink{make(chan struct{})}
-		if _, err := s.Start(background, shell(fugitive), sink); err != nil {
+		if _, err := s.Start(background, shell(hiddenOrphan), sink); err != nil {
 			panic(err)
 		}
-		<-sink.done // the fugitive has printed its number and closed its outputs
+		<-sink.done // it has printed its pid and closed its outputs
 		other := exec.Command("sleep", "1000")
 		if err := other.Start(); err != nil {
 			panic(err)
 		}
 		s.Close()
 		fmt.Printf("spared=%d\n", other.Process.Pid)
-		io.Copy(io.Discard, os.Stdin) // until the test has looked
+		io.Copy(io.Discard, os.Stdin) // until the test has checked
 		other.Process.Kill()
 		other.Wait()
 	}
 }
 
-// At its end a subreaper kills what its commands left, however well that hid, and nothing else.
+// At its end a subreaper kills all processes that its commands left, even hidden ones, and no
+// others.
 func TestSubreaperKillsOrphansAtItsEnd(t *testing.T) {
 	t.Parallel()
 	exe, err := os.Executable()
@@ -48,20 +49,20 @@ func TestSubreaperKillsOrphansAtItsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	var fugitives, spared []int
+	var hiddenOrphans, spared []int
 	for len(spared) < 2 && lines.Scan() {
 		var pid int
 		if _, err := fmt.Sscanf(lines.Text(), "pid=%d", &pid); err == nil {
-			fugitives = append(fugitives, pid)
+			hiddenOrphans = append(hiddenOrphans, pid)
 		}
 		if _, err := fmt.Sscanf(lines.Text(), "spared=%d", &pid); err == nil {
 			spared = append(spared, pid)
 		}
 	}
-	if len(fugitives) != 1 || len(spared) != 2 {
-		t.Errorf("fugitives %v, spared %v", fugitives, spared)
+	if len(hiddenOrphans) != 1 || len(spared) != 2 {
+		t.Errorf("hiddenOrphans %v, spared %v", hiddenOrphans, spared)
 	}
-	for _, pid := range fugitives {
+	for _, pid := range hiddenOrphans {
 		if alive(pid) {
 			t.Errorf("the orphan %d is alive after the end", pid)
 			syscall.Kill(-pid, syscall.SIGKILL) // it leads its group
@@ -82,7 +83,8 @@ func TestSubreaperKillsOrphansAtItsEnd(t *testing.T) {
 	}
 }
 
-// A program knows whether it has children without a look at all processes.
+// A program can find out whether it has children without reading the whole process
+// table.
 func TestHasChildren(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
 	if err := cmd.Start(); err != nil {

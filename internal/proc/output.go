@@ -12,20 +12,21 @@ import (
 )
 
 const (
-	// readSize is the most that one read takes: a pipe's usual capacity, and the
-	// log's largest entry.
+	// readSize is the most that one read takes: the usual capacity of a pipe, and
+	// the largest entry of a log.
 	readSize = 64 << 10
-	// pipeSize is what a pipe grows to after a read of readSize, once.
+	// pipeSize is the size that a pipe is grown to, once, after a read of readSize.
 	pipeSize = 256 << 10
-	// pipeGrowthTotal bounds the growth of all pipes of a supervisor: this is
-	// memory of the kernel.
+	// pipeGrowthTotal limits the growth of all pipes of a supervisor: it is kernel
+	// memory.
 	pipeGrowthTotal = 32 << 20
 )
 
-// buffers are in use only between a read and its append, never while waiting.
+// buffers are in use only between a read and its append, never while a reader
+// waits.
 var buffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 
-// endpoint is our end of an output.
+// endpoint is this side's end of an output.
 type endpoint struct {
 	stream outlog.Stream
 	file   *os.File
@@ -39,10 +40,10 @@ type output struct {
 	budget *atomic.Int64
 	take   func(fd uintptr) bool // o.takeReady, bound once
 
-	over atomic.Bool // nothing more is to be read
+	over atomic.Bool // nothing more is read
 
 	// turn is held from a read to its append, so that the output of the two readers, copy
-	// and copyRest, keeps its order. A full sink makes the holder wait, perhaps for hours:
+	// and copyRest, keeps its order. If the sink is full, the holder may wait for hours:
 	// only the other reader may wait for turn.
 	turn  sync.Mutex
 	grown int64 // bytes taken from the budget; guarded by turn
@@ -51,7 +52,7 @@ type output struct {
 
 func newOutput(s *Supervisor, end endpoint, sink Sink) *output {
 	conn, err := end.file.SyscallConn()
-	if err != nil { // only a nil file has none
+	if err != nil { // only a nil file fails
 		panic(err)
 	}
 	o := &output{endpoint: end, conn: conn, sink: sink, budget: &s.pipeBudget}
@@ -59,8 +60,8 @@ func newOutput(s *Supervisor, end endpoint, sink Sink) *output {
 	return o
 }
 
-// copy runs until the output ends, is cut, or the sink takes no more. Nothing is read
-// after it.
+// copy runs until the output ends or is cut, or the sink refuses output. Nothing is
+// read after it.
 func (o *output) copy() {
 	defer o.end()
 	for !o.over.Load() {
@@ -74,16 +75,16 @@ func (o *output) copy() {
 	}
 }
 
-// end returns when the other reader has appended what it has read.
+// end returns when the other reader has appended the bytes that it has read.
 func (o *output) end() {
 	o.turn.Lock()
 	defer o.turn.Unlock()
 	o.over.Store(true)
 }
 
-// takeReady hands what can be read now to the sink, at most readSize bytes. It
-// reports false if it is to be called again when there is more. What a child
-// writes in small pieces is collected as long as the next piece is there already.
+// takeReady passes the bytes that can be read now to the sink, at most readSize. It
+// reports false if it has to be called again when there is more. Small pieces are
+// collected as long as the next one can be read at once.
 func (o *output) takeReady(fd uintptr) bool {
 	o.turn.Lock()
 	defer o.turn.Unlock()
@@ -110,16 +111,17 @@ func (o *output) takeReady(fd uintptr) bool {
 		if !o.full {
 			o.grow(fd)
 		}
-		return true // there may be more, but look at the deadline first
+		return true // there may be more, but check the deadline first
 	case errors.Is(err, syscall.EAGAIN):
 		return false
 	}
-	o.over.Store(true) // a terminal ends with an error, a pipe with nothing
+	o.over.Store(true) // a terminal ends with an error, a pipe with 0 bytes
 	return true
 }
 
-// copyRest takes what was written before, such as before the cut or the exit, also beside
-// copy. A writer that is still there gets no more than a full pipe accepted.
+// copyRest passes the bytes that are in the pipe to the sink, for example before a cut or
+// an exit. It may run concurrently with copy. If a process goes on writing, copyRest ends
+// after the size of a full pipe.
 func (o *output) copyRest() {
 	for total := 0; total < pipeSize && !o.over.Load(); total += readSize {
 		more := false
@@ -129,7 +131,8 @@ func (o *output) copyRest() {
 	}
 }
 
-// grow makes the pipe larger, so that a busy child and its reader switch less.
+// grow makes the pipe larger, so that a busy child and its reader switch less
+// often.
 func (o *output) grow(fd uintptr) {
 	o.full = true
 	const more = pipeSize - readSize
@@ -147,10 +150,10 @@ func (o *output) grow(fd uintptr) {
 	o.grown = more
 }
 
-// cutAfter ends the output in d if it has not ended by itself.
+// cutAfter ends the output after d if it has not ended by itself.
 func (o *output) cutAfter(d time.Duration) { o.file.SetReadDeadline(time.Now().Add(d)) }
 
-// close gives everything back. copy has returned.
+// close gives back all resources. copy has returned.
 func (o *output) close() {
 	o.file.Close()
 	o.budget.Add(o.grown)

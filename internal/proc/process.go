@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// terminateGrace is how long a terminated process may clean up before it is
-// killed, and then how long its output is still read: somebody out of reach may
+// terminateGrace is how long a terminated process may clean up before it is killed,
+// and then how long its output is still read: a process that no kill can reach may
 // hold the other end for ever.
 const terminateGrace = 200 * time.Millisecond
 
@@ -17,11 +17,11 @@ type state uint8
 
 const (
 	running state = iota
-	exited        // the child has; its output may go on
-	closed        // the output has ended too, the sink is closed or about to be
+	exited        // the child has exited; its output may continue
+	closed        // the output has ended too; the sink is closed or about to be
 )
 
-// A Process is one child and what it started.
+// A Process is one child and everything that it started.
 type Process struct {
 	sup       *Supervisor
 	child     *child
@@ -30,22 +30,22 @@ type Process struct {
 	startedAt time.Time
 	stdin     *stdin // nil: none
 	outputs   []*output
-	done      chan struct{} // closed after the sink
+	done      chan struct{} // closed after the sink is
 
 	mu      sync.Mutex
 	state   state
-	code    int     // once exited
-	ending  *ending // once terminated
-	killing int     // Kills at work on the tree: it must not be released
-	settled bool    // nothing is left to kill, the child's tree is released
+	code    int     // valid once exited
+	ending  *ending // set once terminated
+	killing int     // Kill calls that are running on the tree: it must not be released
+	settled bool    // all processes have ended and the tree is released
 }
 
-// An ending is a termination under way.
+// An ending is a termination in progress.
 type ending struct {
 	hurry    chan struct{} // closed: kill now
 	hurried  bool          // guarded by Process.mu
 	drained  chan struct{} // closed: the child has exited and its output has ended
-	finished chan struct{} // closed: nothing is left to be killed by this ending
+	finished chan struct{} // closed: all processes that this ending has to kill are gone
 }
 
 func newProcess(s *Supervisor, c *child, spec Spec, sink Sink) *Process {
@@ -66,8 +66,8 @@ func newProcess(s *Supervisor, c *child, spec Spec, sink Sink) *Process {
 	return p
 }
 
-// run owns the process from start to finish. The wait is in the poller, so a
-// waiting child costs no thread.
+// run owns the process from start to finish. It waits in the poller, so a waiting
+// child costs no thread.
 func (p *Process) run() {
 	defer close(p.done)
 	ended := p.startCopying()
@@ -76,7 +76,7 @@ func (p *Process) run() {
 	p.state, p.code = exited, code
 	p.mu.Unlock()
 	if p.stdin != nil {
-		p.stdin.close() // who has inherited it sees the end, as the client is told
+		p.stdin.close() // a descendant that has inherited stdin gets the end of file, and the client's writes fail
 	}
 	if l := p.spec.Launcher; l != nil {
 		p.awaitLaunched()
@@ -96,7 +96,7 @@ func (p *Process) run() {
 }
 
 // startCopying starts one goroutine per output, which ends at the end of the output or when
-// it is cut. The returned channel is closed when the last of them is done.
+// it is cut. The returned channel is closed when the last of them has ended.
 func (p *Process) startCopying() (ended <-chan struct{}) {
 	done := make(chan struct{})
 	var left atomic.Int32
@@ -115,8 +115,8 @@ func (p *Process) startCopying() (ended <-chan struct{}) {
 	return done
 }
 
-// awaitLaunched returns when nothing is left of what a launcher started. If that
-// did not get far enough to say how to know, all of it is killed.
+// awaitLaunched returns when all processes that a launcher started have ended. If
+// the launcher failed before it had reported its processes, everything is killed.
 func (p *Process) awaitLaunched() {
 	switch {
 	case p.child.launched.Init != nil:
@@ -126,11 +126,12 @@ func (p *Process) awaitLaunched() {
 	}
 }
 
-// fullSinkWait is how long an exit waits for a sink that takes no more.
+// fullSinkWait is how long an exit waits for a full sink.
 const fullSinkWait = 2 * time.Second
 
-// startCatchUp hands all that was written so far to the sink, however late the copiers get
-// their turn. The returned channel is closed when the sink has it; a full sink delays that.
+// startCatchUp passes all output written so far to the sink, even if the copiers are
+// scheduled late. The returned channel is closed when the sink has it; a full sink delays
+// that.
 func (p *Process) startCatchUp() (caught <-chan struct{}) {
 	done := make(chan struct{})
 	go func() { // run waits for the channel
@@ -152,7 +153,7 @@ func await(done <-chan struct{}, d time.Duration) {
 	}
 }
 
-// close ends what run began. From here on Terminate has nothing to do.
+// close ends what run began. After it Terminate has no effect.
 func (p *Process) close() {
 	p.mu.Lock()
 	e := p.ending
@@ -167,7 +168,7 @@ func (p *Process) close() {
 		p.state = closed
 		p.mu.Unlock()
 	}
-	p.sink.Close() // first: somebody waits for it
+	p.sink.Close() // first, because a client waits for it
 	for _, out := range p.outputs {
 		out.close()
 	}
@@ -177,7 +178,7 @@ func (p *Process) close() {
 	}
 }
 
-// settle releases what is still held for a closed process if all that it started
+// settle releases the resources of a closed process if everything that it started
 // has ended.
 func (p *Process) settle(view tableView) bool {
 	p.mu.Lock()
@@ -198,22 +199,22 @@ func (p *Process) isClosed() bool {
 // Pid is the child's process, group and session number.
 func (p *Process) Pid() int { return p.child.pid }
 
-// StartedAt is when the program had been executed.
+// StartedAt is the time when the program had been executed.
 func (p *Process) StartedAt() time.Time { return p.startedAt }
 
 // Done is closed when the child has exited, its output has ended, its sink is
-// closed and all that it cost is given back.
+// closed and its resources are given back.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Exited gives the exit code once the child has exited.
+// Exited returns the exit code once the child has exited.
 func (p *Process) Exited() (code int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.code, p.state != running
 }
 
-// Leftovers reports whether something that the process started may still be
-// running. Until it is false, the owner must keep p to be able to Kill it.
+// Leftovers reports whether processes that this process started may still be
+// running. While it is true, the owner must keep p to be able to Kill them.
 func (p *Process) Leftovers() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -232,8 +233,8 @@ func (p *Process) Write(b []byte, done func(error)) {
 	p.stdin.write(b, done)
 }
 
-// CloseStdin ends the input after what is queued. On a terminal it types the
-// end-of-file character, as a person would: more input may follow.
+// CloseStdin ends the input after the queued bytes. On a terminal it writes the
+// end-of-file character, as a person would type it: more input may follow.
 func (p *Process) CloseStdin() error {
 	if p.stdin == nil {
 		return ErrStdinClosed
@@ -241,8 +242,8 @@ func (p *Process) CloseStdin() error {
 	return p.stdin.finish()
 }
 
-// Resize changes the size of the terminal; the foreground processes are told by
-// the system.
+// Resize changes the size of the terminal. The system sends SIGWINCH to the
+// foreground processes.
 func (p *Process) Resize(rows, cols uint16) error {
 	if !p.child.tty {
 		return ErrNotTTY
@@ -261,17 +262,19 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	if p.state != running {
 		return nil
 	}
-	return p.child.signalGroup(sig) // the group is ours: it is not reaped before closed, or pinned
+	return p.child.signalGroup(sig) // the group still belongs to the child: the child is not reaped before closed, or is pinned
 }
 
-// Terminate asks all that the process started to end, and kills what is left after
-// [terminateGrace], or at once when called again. It reports whether the child was
-// running. If it had exited, the rest is killed all the same; after the close
-// nothing is, because a server left in the background is meant to live on.
+// Terminate sends SIGTERM to everything that the process started, and kills what is
+// left after [terminateGrace], or at once when called again. It reports whether the
+// child was running. If the child had exited, its descendants are killed too. After
+// the close nothing is killed, because a server that was left in the background is
+// meant to live on.
 func (p *Process) Terminate() (running bool) { return p.terminate(false) }
 
-// Kill kills all that the process started, also after its close, and returns when
-// the process is closed. A sink that blocks delays that by a few graces at most.
+// Kill kills everything that the process started, also after its close, and returns
+// when the process is closed. A sink that blocks delays that by a few times
+// terminateGrace at most.
 func (p *Process) Kill() {
 	p.terminate(true)
 	<-p.done
@@ -296,8 +299,8 @@ func (p *Process) Kill() {
 	}
 }
 
-// killWait is how long the killed are waited for. Only a process stuck in the kernel
-// takes longer.
+// killWait is how long killed processes are awaited. Only a process stuck in the
+// kernel takes longer.
 const killWait = time.Second
 
 func (p *Process) terminate(now bool) bool {
@@ -334,8 +337,8 @@ func (p *Process) terminate(now bool) bool {
 	return wasRunning
 }
 
-// enforce kills what is left of the process after its grace and cuts the output a
-// grace later, at the sink if that is what holds it up. It returns when nothing is left.
+// enforce kills what is left of the process after its grace, and cuts the output one
+// grace later, at the sink if that is blocked. It returns when all processes are gone.
 func (p *Process) enforce(e *ending) {
 	defer close(e.finished)
 	var look sync.WaitGroup
@@ -353,7 +356,7 @@ func (p *Process) enforce(e *ending) {
 			drained = nil
 			look.Go(func() { // ends with the grace at the latest
 				defer close(looked)
-				p.child.tree.await(deadline) // somebody is dying, or cleans up without our pipes
+				p.child.tree.await(deadline) // processes may be ending, or clean up without holding our pipes
 			})
 		case <-looked:
 			if p.child.tree.empty() {
@@ -367,7 +370,7 @@ func (p *Process) enforce(e *ending) {
 		}
 	}
 	p.child.tree.kill()
-	killGroup(p.child.pid) // which needs no descriptor, if there was none for the tree
+	killGroup(p.child.pid) // needs no descriptor, in case there was none for the tree
 	for _, out := range p.outputs {
 		out.cutAfter(p.sup.grace)
 	}
@@ -375,7 +378,7 @@ func (p *Process) enforce(e *ending) {
 	defer patience.Stop()
 	select {
 	case <-e.drained:
-	case <-patience.C: // the sink is full, and nobody reads it
+	case <-patience.C: // the sink is full and is not read
 		p.sink.Cut()
 	}
 }

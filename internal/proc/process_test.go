@@ -54,25 +54,26 @@ func finish(t *testing.T, s *Supervisor, spec Spec) *recorder {
 	return sink
 }
 
-// What a command has written comes before its exit, whoever of us is scheduled first.
+// Output of a command comes before its exit, in whatever order goroutines are
+// scheduled.
 func TestOutputComesBeforeTheExit(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	for i := range 200 {
 		spec := shell("echo out; echo err >&2")
 		spec.TTY = i%2 == 0
-		if story := finish(t, s, spec).story(); story != "out exit close" {
-			t.Fatalf("run %d, terminal %t: %s", i, spec.TTY, story)
+		if eventOrder := finish(t, s, spec).eventOrder(); eventOrder != "out exit close" {
+			t.Fatalf("run %d, terminal %t: %s", i, spec.TTY, eventOrder)
 		}
 	}
 }
 
-// That is so also if the sink is slow; but a full one does not hold the exit back for ever.
+// That is so for a slow sink too, but a full sink does not delay the exit for ever.
 func TestOutputComesLate(t *testing.T) {
 	for _, row := range []struct {
-		name   string
-		full   time.Duration
-		script string
-		story  string
+		name       string
+		full       time.Duration
+		script     string
+		eventOrder string
 	}{
 		{"slow", patience, "echo said", "out exit close"},
 		{"slow failure", patience, "echo said; exit 3", "out exit close"},
@@ -96,14 +97,14 @@ func TestOutputComesLate(t *testing.T) {
 				for exited := false; !exited; time.Sleep(time.Millisecond) {
 					_, exited = p.Exited()
 				}
-				time.AfterFunc(20*time.Millisecond, unblock) // enough for an exit that does not wait
+				time.AfterFunc(20*time.Millisecond, unblock) // longer than an exit that does not wait
 			} else {
 				sink.awaitEvent("exit")
 				unblock()
 			}
 			awaitDone(t, p)
-			if story := sink.story(); story != row.story {
-				t.Errorf("events: %s", story)
+			if eventOrder := sink.eventOrder(); eventOrder != row.eventOrder {
+				t.Errorf("events: %s", eventOrder)
 			}
 		})
 	}
@@ -182,14 +183,15 @@ func TestExitedAndPid(t *testing.T) {
 	}
 }
 
-// withoutLibcSignals forgets the two signals that C libraries keep to themselves:
-// no program can change what was inherited for them.
+// withoutLibcSignals removes the two signals that C libraries use themselves: a
+// program cannot change what it inherited for them.
 func withoutLibcSignals(status string) string {
 	return strings.NewReplacer("0000000080000000", "0000000000000000", "0000000180000000", "0000000000000000",
 		"0000000100000000", "0000000000000000").Replace(status)
 }
 
-// A child is born into a session of its own with nothing but what it was given.
+// A child starts in a session of its own, with exactly the environment and
+// descriptors it was given.
 func TestLaunch(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	dir := t.TempDir()
@@ -370,7 +372,7 @@ func TestStartIsRefusedWhenTooLate(t *testing.T) {
 func TestTerminal(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	spec := shell(`trap 'stty size; exit 4' WINCH; test -t 0 && test -t 1 && test -t 2 && stty size && stty -a && tty
-		echo ready; while :; do sleep 0.02; done`) // a signal just before a read would wait for it
+		echo ready; while :; do sleep 0.02; done`) // a shell handles a signal only after a read that has begun
 	spec.TTY = true
 	p, sink := start(t, s, spec)
 	sink.awaitText(outlog.PTY, "ready")
@@ -400,7 +402,7 @@ func TestTerminalInput(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	p, sink := start(t, s, Spec{Argv: []string{"cat"}, Dir: "/", TTY: true, Rows: 10, Cols: 20})
 	write(t, p, "hello\n", nil)
-	sink.awaitText(outlog.PTY, "hello\r\nhello\r\n") // the echo and cat's
+	sink.awaitText(outlog.PTY, "hello\r\nhello\r\n") // the echo of the terminal and the output of cat
 	if err := p.CloseStdin(); err != nil {
 		t.Fatal(err)
 	}

@@ -16,13 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reapInterval is the least time between two looks for dead orphans.
+// reapInterval is the least time between two searches for dead orphans.
 const reapInterval = time.Second
 
-// A reaper adopts the orphans of all processes and reaps them when they are dead.
-// Each is reaped by its number: waiting for "any child" would take away the exits
-// that others of this program wait for. A zombie that is not ours and stays one
-// from one look to the next has nobody else who waits for it.
+// A reaper adopts the orphans of all processes and reaps them when they have ended.
+// Each is reaped by its pid: waiting for "any child" would take away exits that
+// other parts of this program wait for. A zombie that the supervisor did not start
+// and that is still a zombie at the next search is an orphan that no other code
+// waits for.
 type reaper struct {
 	log    *slog.Logger
 	own    *pidSet
@@ -52,11 +53,11 @@ func (r *reaper) close() {
 	close(r.quit)
 	r.done.Wait()
 	r.killOrphans()
-	r.reap(r.zombies()) // what the last kills left
+	r.reap(r.zombies()) // zombies of the last kills
 }
 
 // hasChildren reports whether this program has children. If the kernel does not list them, it
-// may have some. The answer spares most programs a look at all processes of the machine.
+// reports true. This spares most programs a search of all processes of the machine.
 func hasChildren() bool {
 	lists, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, list := range lists {
@@ -67,7 +68,7 @@ func hasChildren() bool {
 	return len(lists) == 0
 }
 
-// childrenIn are the children of this program.
+// childrenIn returns the children of this program.
 func childrenIn(table processTable) map[int]processEntry {
 	children := make(map[int]processEntry)
 	for pid, entry := range table {
@@ -80,7 +81,7 @@ func childrenIn(table processTable) map[int]processEntry {
 
 // killOrphans kills adopted processes that no other search found, with their descendants. It
 // spares children that this program had before, and children in its own session: commands and
-// all that they start are in other sessions.
+// everything that they start are in other sessions.
 func (r *reaper) killOrphans() {
 	self, ok := readProcess(os.Getpid())
 	if !ok || !hasChildren() {
@@ -126,7 +127,7 @@ func (r *reaper) run(died <-chan os.Signal) {
 	}
 }
 
-// look reaps the zombies that were there at the last look, and returns the others.
+// look reaps the zombies that the last search found, and returns the others.
 func (r *reaper) look(before map[int]bool) map[int]bool {
 	now := r.zombies()
 	stale := make(map[int]bool)
@@ -148,7 +149,8 @@ func (r *reaper) reap(pids map[int]bool) {
 	}
 }
 
-// zombies are the dead children of this program that the supervisor did not start.
+// zombies returns the dead children of this program that the supervisor did not
+// start.
 func (r *reaper) zombies() map[int]bool {
 	dead := make(map[int]bool)
 	lists, _ := filepath.Glob("/proc/self/task/*/children")

@@ -14,20 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killRounds bounds how often a kill looks again for processes that were forked
+// killRounds limits how often a kill searches again for processes that were forked
 // while it killed.
 const killRounds = 10
 
-// A processTable is one look at all processes of the system, by pid.
+// A processTable is a snapshot of all processes of the system, by pid.
 type processTable map[int]processEntry
 
 type processEntry struct {
 	parent, group, session int
-	started                string // with the pid it names a process for ever
+	started                string // together with the pid it identifies a process for ever
 	dead                   bool
 }
 
-// readProcessTable looks at all processes but our own.
+// readProcessTable reads all processes except this one.
 func readProcessTable() processTable {
 	table := make(processTable)
 	self := os.Getpid()
@@ -68,7 +68,7 @@ func readProcess(pid int) (processEntry, bool) {
 	}, true
 }
 
-// pin pins the process that was seen, not one that got its number since.
+// pin pins the process that was seen, and not another that got its pid since.
 func (e processEntry) pin(pid int) (pinned, bool) {
 	p, err := pin(pid)
 	if err != nil {
@@ -82,15 +82,15 @@ func (e processEntry) pin(pid int) (pinned, bool) {
 }
 
 // A treeSearch finds trees in the process table: sessions and groups by their number, their
-// descendants, processes that hold their outputs, and processes that were one of these at an
-// earlier look. It misses a process that left the session, gave up the outputs and lost its
-// parent before the first look.
+// descendants, processes that hold their outputs, and processes that were found by an
+// earlier search. It misses a process that left the session, closed the outputs and lost its
+// parent before the first search.
 type treeSearch struct {
-	leaders map[int]bool    // numbers of leaders, which are those of their groups and sessions
+	leaders map[int]bool    // pids of leaders, which are also the numbers of their groups and sessions
 	outputs map[string]bool // targets of links in /proc/PID/fd to the trees' outputs
 
 	mu    sync.Mutex
-	known map[int]string // pid → started, of all that were ever found
+	known map[int]string // pid → started, of all processes that were ever found
 }
 
 func newTreeSearch() treeSearch {
@@ -98,11 +98,11 @@ func newTreeSearch() treeSearch {
 }
 
 // A scanTree is the tree of one child, found in the process table. The child stays unreaped
-// until nothing is left, so that no other process gets its number.
+// until all have ended, so that no other process gets its pid.
 type scanTree struct {
 	treeSearch
 	leader *child
-	note   *note // for the next server, should this one be killed; nil: none
+	note   *note // for the next server, in case this one is killed; nil: none
 }
 
 func newScanTree(leader *child, notes *notebook) *scanTree {
@@ -130,7 +130,7 @@ func newScanTree(leader *child, notes *notebook) *scanTree {
 // pipeLink is the target of a link in /proc/PID/fd to a pipe.
 func pipeLink(inode uint64) string { return "pipe:[" + strconv.FormatUint(inode, 10) + "]" }
 
-// members are the living processes of the trees.
+// members returns the living processes of the trees.
 func (t *treeSearch) members(table processTable, holders bool) map[int]processEntry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -174,9 +174,9 @@ func addDescendants(table processTable, found map[int]processEntry) {
 	}
 }
 
-// holdsOutput reports whether a process can write to one of the outputs. A child
-// of ours between fork and exec may hold copies of everything; it is known by
-// still running our own program.
+// holdsOutput reports whether a process can write to one of the outputs. A child of
+// this program between fork and exec may hold copies of all descriptors. It is
+// recognised because it still runs this program.
 func (t *treeSearch) holdsOutput(pid int) bool {
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
 	entries, _ := os.ReadDir(dir)
@@ -197,7 +197,7 @@ func (t *treeSearch) holdsOutput(pid int) bool {
 func sameProgram(pid int) bool {
 	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
-		return true // gone, or none of our business
+		return true // it has ended, or may not be read
 	}
 	ours, err := os.Readlink("/proc/self/exe")
 	return err != nil || strings.TrimSuffix(theirs, " (deleted)") == strings.TrimSuffix(ours, " (deleted)")
@@ -213,7 +213,8 @@ func (t *scanTree) signalBut(sig syscall.Signal, but int) {
 	}
 }
 
-// signalEach signals processes that were seen alive and returns those that were, pinned.
+// signalEach signals processes that were seen alive, and returns those that still were,
+// pinned.
 func signalEach(seen map[int]processEntry, sig syscall.Signal) []pinned {
 	var signalled []pinned
 	for pid, entry := range seen {
@@ -233,8 +234,9 @@ func signalEach(seen map[int]processEntry, sig syscall.Signal) []pinned {
 	return signalled
 }
 
-// killInRounds kills what find returns until that is nothing: processes may have been forked
-// meanwhile. It gives up after killRounds or killWait, and returns how many it killed.
+// killInRounds kills the processes that find returns until there are none: processes may
+// have been forked meanwhile. It gives up after killRounds or killWait, and returns how many
+// it killed.
 func killInRounds(find func() map[int]processEntry) (count int) {
 	deadline := time.Now().Add(killWait)
 	for range killRounds {
@@ -257,7 +259,7 @@ func (t *scanTree) kill() {
 
 func (t *scanTree) empty() bool { return len(t.members(readProcessTable(), false)) == 0 }
 
-// await leaves out who is forked meanwhile.
+// await does not wait for processes that are forked meanwhile.
 func (t *scanTree) await(deadline time.Time) {
 	for pid, entry := range t.members(readProcessTable(), false) {
 		if p, ok := entry.pin(pid); ok {
@@ -271,7 +273,7 @@ func (t *scanTree) release(view tableView) bool {
 	if view == nil || len(t.members(view(), false)) > 0 {
 		return false
 	}
-	t.note.strike() // before another process can get the number
+	t.note.strike() // before another process can get the pid
 	t.note = nil
 	return t.leader.reap()
 }

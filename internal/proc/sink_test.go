@@ -13,19 +13,19 @@ import (
 // patience is how long a test waits for an event before it fails.
 const patience = 60 * time.Second
 
-// A recorder is a sink that remembers, and that a test can fill up.
+// A recorder is a sink that records events, and that a test can block.
 type recorder struct {
 	t *testing.T
 
 	mu      sync.Mutex
 	output  map[outlog.Stream]*strings.Builder
-	events  []string // "out", "exit", "close", runs of output as one
+	events  []string // "out", "exit", "close"; a run of output is one event
 	code    int
 	closed  bool
 	refuse  bool
 	cuts    int
 	cutting bool          // Cut ends the blocking
-	blocked chan struct{} // Append waits for its close, if not nil
+	blocked chan struct{} // if not nil, Append waits until it is closed
 	waiting chan struct{} // closed when an Append waits
 	changed chan struct{}
 }
@@ -98,7 +98,7 @@ func (r *recorder) Close() {
 	r.eventLocked("close")
 }
 
-// text is what a stream has carried so far.
+// text is the output of a stream so far.
 func (r *recorder) text(s outlog.Stream) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,7 +108,7 @@ func (r *recorder) text(s outlog.Stream) string {
 	return r.output[s].String()
 }
 
-func (r *recorder) story() string {
+func (r *recorder) eventOrder() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return strings.Join(r.events, " ")
@@ -127,7 +127,7 @@ func (r *recorder) await(what string, ok func() bool) {
 		select {
 		case <-changed:
 		case <-deadline:
-			r.t.Fatalf("waited too long for %s; events: %s", what, r.story())
+			r.t.Fatalf("waited too long for %s; events: %s", what, r.eventOrder())
 		}
 	}
 }
@@ -139,7 +139,7 @@ func (r *recorder) awaitText(s outlog.Stream, part string) {
 
 func (r *recorder) awaitEvent(name string) {
 	r.t.Helper()
-	r.await("event "+name, func() bool { return strings.Contains(r.story(), name) })
+	r.await("event "+name, func() bool { return strings.Contains(r.eventOrder(), name) })
 }
 
 // block makes Append wait until the returned function is called.

@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// stdinQueueLimit bounds the input that is accepted but not yet taken by the
-// child. A single larger write is accepted when the queue is empty.
+// stdinQueueLimit limits the input that is accepted but not yet read by the child.
+// A single larger write is accepted when the queue is empty.
 const stdinQueueLimit = 1 << 20
 
-// stdin feeds a pipe or a terminal without ever making a writer wait. While the
-// child keeps up, a write is one system call by the caller; a goroutine exists
-// only while the child does not.
+// stdin writes to a pipe or a terminal without ever making a caller wait. While the
+// child keeps up, a write is one system call by the caller. Only while the child
+// does not, a goroutine writes the queue.
 type stdin struct {
 	file *os.File
 	conn syscall.RawConn
-	tty  bool // then the file is shared with the output and not closed here
+	tty  bool // the file is shared with the output and not closed here
 
-	pump sync.WaitGroup // at most one
+	pump sync.WaitGroup // at most one goroutine
 
 	mu       sync.Mutex
 	queue    []chunk // oldest first
 	accepted int     // how many of them, from the oldest on, are accepted
-	bytes    int     // in the accepted ones
-	busy     bool    // a write or the pump is at the file
-	finished bool    // close when the queue is empty; no more writes
-	err      error   // why no more writes are taken; the first reason stays
+	bytes    int     // of the accepted chunks
+	busy     bool    // a caller or the pump writes to the file
+	finished bool    // the file is closed when the queue is empty; no more writes
+	err      error   // why no more writes are accepted; the first reason stays
 }
 
-// A chunk is input; done is nil once it is accepted.
+// A chunk is a piece of input; done is nil once it is accepted.
 type chunk struct {
 	data []byte
 	done func(error)
@@ -39,7 +39,7 @@ type chunk struct {
 
 func newStdin(file *os.File, tty bool) *stdin {
 	conn, err := file.SyscallConn()
-	if err != nil { // only a nil file has none
+	if err != nil { // only a nil file fails
 		panic(err)
 	}
 	return &stdin{file: file, conn: conn, tty: tty}
@@ -59,7 +59,7 @@ func (s *stdin) write(b []byte, done func(error)) {
 		call(accepted, nil)
 		return
 	}
-	s.busy = true // nobody overtakes
+	s.busy = true // no other write overtakes this one
 	s.mu.Unlock()
 
 	n, err := s.tryWrite(b)
@@ -96,7 +96,8 @@ func (s *stdin) refusalLocked() error {
 	return s.err
 }
 
-// acceptLocked moves the border of the accepted chunks and returns those to be told.
+// acceptLocked accepts as many chunks as the limit allows and returns those whose
+// done has to be called.
 func (s *stdin) acceptLocked() (accepted []chunk) {
 	for s.accepted < len(s.queue) {
 		c := &s.queue[s.accepted]
@@ -111,8 +112,8 @@ func (s *stdin) acceptLocked() (accepted []chunk) {
 	return accepted
 }
 
-// continueLocked hands the file from the caller, who was busy, to the pump if
-// there is more to write, and else to nobody.
+// continueLocked is called by a writer that is done with the file: it starts the
+// pump if there is more to write.
 func (s *stdin) continueLocked() {
 	if s.err == nil && len(s.queue) > 0 {
 		s.pump.Go(s.run) // ends with the queue; close waits for it
@@ -124,7 +125,7 @@ func (s *stdin) continueLocked() {
 	}
 }
 
-// run writes the queue, waiting for the child in the poller.
+// run writes the queue and waits for the child in the poller.
 func (s *stdin) run() {
 	for {
 		s.mu.Lock()
@@ -154,7 +155,7 @@ func (s *stdin) run() {
 	}
 }
 
-// writtenLocked takes n bytes off the oldest chunk.
+// writtenLocked removes n bytes from the oldest chunk.
 func (s *stdin) writtenLocked(n int) (accepted []chunk) {
 	s.bytes -= n
 	if s.queue[0].data = s.queue[0].data[n:]; len(s.queue[0].data) == 0 {
@@ -168,8 +169,8 @@ func (s *stdin) writtenLocked(n int) (accepted []chunk) {
 	return s.acceptLocked()
 }
 
-// failLocked refuses all further input and drops what is queued. It returns the
-// chunks that nobody was told about yet.
+// failLocked refuses all further input and drops the queue. It returns the chunks
+// whose done was not called yet.
 func (s *stdin) failLocked(err error) (refused []chunk) {
 	if s.err != nil {
 		return nil
@@ -200,11 +201,11 @@ func (s *stdin) close() {
 
 func (s *stdin) closeFileLocked() {
 	if !s.tty {
-		s.file.Close() // a second time is harmless
+		s.file.Close() // closing twice is harmless
 	}
 }
 
-// finish promises the child that nothing follows what is queued.
+// finish closes the input after the queued bytes.
 func (s *stdin) finish() error {
 	if s.tty {
 		return s.typeEOF()
@@ -238,12 +239,13 @@ func (s *stdin) typeEOF() error {
 	return err
 }
 
-// tryWrite writes what the file takes at once. An error means that nobody reads.
+// tryWrite writes as much as the file accepts at once. An error means that no
+// process reads.
 func (s *stdin) tryWrite(b []byte) (n int, err error) {
 	return s.writeFile(b, true)
 }
 
-// waitWrite waits until the file takes some of b.
+// waitWrite waits until the file accepts some of b.
 func (s *stdin) waitWrite(b []byte) (n int, err error) {
 	return s.writeFile(b, false)
 }

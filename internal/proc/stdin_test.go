@@ -15,7 +15,7 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// write writes and waits for the answer.
+// write writes and waits until the write is answered.
 func write(t *testing.T, p *Process, text string, want error) {
 	t.Helper()
 	result := make(chan error, 2)
@@ -94,7 +94,8 @@ func TestStdinKeepsOrder(t *testing.T) {
 	}
 }
 
-// fillStdin writes until a write has to wait, and returns the answer it waits for.
+// fillStdin writes until a write has to wait, and returns the channel for its
+// answer.
 func fillStdin(t *testing.T, p *Process) (waiting chan error) {
 	t.Helper()
 	block := make([]byte, 256<<10)
@@ -202,9 +203,9 @@ func TestChildThatExitsFailsWaitingWrites(t *testing.T) {
 	write(t, p, "x", ErrStdinClosed)
 }
 
-// Who has inherited the input of a child that has exited learns that nothing
-// comes any more: the client is told that it is closed, too.
-func TestHeirOfStdinSeesItsEnd(t *testing.T) {
+// A descendant that has inherited the input of a child that has exited gets the end
+// of file: the client's writes fail from then on.
+func TestInheritedStdinEnds(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	p, sink := start(t, s, Spec{
 		Argv: []string{"sh", "-c", "exec 3<&0; { cat <&3; echo over; } & exit 3"}, Dir: "/", PipeStdin: true,

@@ -9,7 +9,7 @@ import (
 	"github.com/tetherexec/tether/internal/outlog"
 )
 
-// An endRecorder also notes the ends of streams.
+// An endRecorder also records the ends of streams.
 type endRecorder struct {
 	*recorder
 	mu   sync.Mutex
@@ -24,7 +24,7 @@ func (r *endRecorder) EndStream(s outlog.Stream) {
 	r.told <- s
 }
 
-// The end of one stream is told while the other goes on.
+// The end of one stream is reported while the other continues.
 func TestEndOfOneStream(t *testing.T) {
 	s := New(Config{})
 	t.Cleanup(s.Close)

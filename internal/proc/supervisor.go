@@ -11,27 +11,27 @@ import (
 	"github.com/tetherexec/tether/internal/outlog"
 )
 
-// startLimit bounds the time from Start to the report that the program was
-// executed: a directory on a dead network disk answers never.
+// startLimit limits the time from Start to the report that the program was
+// executed: a directory on a dead network disk may never answer.
 const startLimit = 30 * time.Second
 
-// A Sink is where the events of one process go. Its methods are called from the
-// process's own goroutines; Append from one per stream.
+// A Sink receives the events of one process. The process's own goroutines call its
+// methods; Append is called by one goroutine per stream.
 type Sink interface {
-	// Append takes the next output of a stream; it copies p. It may block, and
-	// then the child feels a full pipe. An error means: stop reading.
+	// Append takes the next output of a stream; it copies p. It may block, and then
+	// the child's pipe fills up. After an error the stream is not read any further.
 	Append(s outlog.Stream, p []byte) error
 	// Exit is called once, when the child itself has exited: 0 to 255, 128+n if
 	// signal n ended it, -1 if the system does not say. Output may still follow.
 	Exit(code int)
-	// Cut is called when a terminated process is to be closed although its output
-	// has not ended: an Append that blocks must return, later ones may refuse.
+	// Cut is called when a terminated process is closed although its output has not
+	// ended: an Append that blocks must return, later ones may return an error.
 	Cut()
 	// Close is called once, last.
 	Close()
 }
 
-// A StreamSink is a Sink that wants to know when a single stream has ended.
+// A StreamSink is a Sink that is also told when a single stream has ended.
 type StreamSink interface {
 	Sink
 	// EndStream is called once per stream that the process has, after its last Append and before Close:
@@ -39,72 +39,74 @@ type StreamSink interface {
 	EndStream(s outlog.Stream)
 }
 
-// Config says how a [Supervisor] works; the zero value is fine.
+// Config configures a [Supervisor]; the zero value is valid.
 type Config struct {
 	Log *slog.Logger // nil: no log
 
 	// Subreaper makes orphaned descendants children of this program, reaps them, and
-	// kills those that are left at its end. It is an attribute of the whole program: only
-	// a server should set it.
+	// kills those that are left at its end. It affects the whole program: only a server
+	// should set it.
 	Subreaper bool
 
-	// NoCgroups finds what a process started by looking through the process
-	// table, even where a cgroup could tell exactly.
+	// NoCgroups finds descendants in the process table, even where cgroups are
+	// available.
 	NoCgroups bool
 
-	// Notes is a file that this supervisor creates, for [SweepNotes]: it names the commands that
-	// run without a cgroup, so that another program can end them if this one is killed. It
-	// must be in a directory that only this user can write. "": none. Only on Linux.
+	// Notes is a file that this supervisor creates, for [SweepNotes]: it lists the commands that
+	// run without a cgroup, so that another program can kill them if this one is killed. It must
+	// be in a directory that only this user can write. "": none. Only on Linux.
 	Notes string
 }
 
-// A Spec says what to start. The environment is exactly Env, the descriptors are
+// A Spec describes a start. The environment is exactly Env, the descriptors are
 // exactly 0 to 2 and Files.
 type Spec struct {
 	// Argv is the program and its arguments. A bare name is looked up in the PATH
 	// of Env, a relative one with a slash is relative to Dir.
 	Argv []string
-	Arg0 *string // what the program sees as argv[0], if not Argv[0]
+	Arg0 *string // argv[0] of the program, if not Argv[0]
 	Dir  string
 	Env  []string // NAME=value
 
 	// TTY runs the process on a terminal of its own, of Rows × Cols (0: 24 × 80).
 	TTY        bool
 	Rows, Cols uint16
-	// PipeStdin gives a process without terminal a pipe as stdin, not /dev/null.
+	// PipeStdin gives a process without terminal a pipe as stdin instead of
+	// /dev/null.
 	PipeStdin bool
 	// Stdin, if any, is the stdin of a process without terminal, such as one end of
-	// a socket; the caller keeps and closes its own. Only on Linux.
+	// a socket. The caller keeps and closes its own. Only on Linux.
 	Stdin *os.File
 	// OneStream gives a process without terminal one pipe for stdout and stderr, so that
-	// what it writes to both keeps its order. All of it is outlog.Stdout.
+	// the order of its writes is kept. All of it is outlog.Stdout.
 	OneStream bool
 
-	// Files become descriptors 3, 4, …, blocking or not as they are; the caller
+	// Files become descriptors 3, 4, …, blocking or not as they are. The caller
 	// keeps and closes its own.
 	Files []*os.File
 
 	// Launcher, if any, is started in place of the command and runs it.
 	Launcher *Launcher
 
-	// LateOutput is how long after a failure the exit waits for the output to end,
-	// so that whoever judges the failure has seen it. Successes do not wait. What was
-	// written before the exit is in the sink before it in any case, unless that is full.
+	// LateOutput is how long after a failure the exit waits for the output to end, so
+	// that the code that explains the failure has seen all of it. Successes do not wait.
+	// Output that was written before the exit is passed to the sink before it in any
+	// case, unless the sink is full.
 	LateOutput time.Duration
 }
 
-// A Supervisor starts processes and owns them until they and all that they
+// A Supervisor starts processes and owns them until they and everything that they
 // started are gone.
 type Supervisor struct {
 	log      *slog.Logger
 	ready    chan struct{} // closed when host is set
-	host     *host         // what the operating system adds
+	host     *host         // the system-specific part
 	grace    time.Duration // terminateGrace
 	fullSink time.Duration // fullSinkWait
 	lifetime context.Context
 	end      context.CancelCauseFunc
 	tasks    sync.WaitGroup // every goroutine of every process
-	starts   sync.WaitGroup // every Start under way
+	starts   sync.WaitGroup // every Start that is running
 
 	closeHost sync.Once
 
@@ -113,11 +115,11 @@ type Supervisor struct {
 	mu        sync.Mutex
 	closed    bool
 	processes map[*Process]struct{} // not yet settled: open, or with leftovers
-	settling  *time.Timer           // the next look at leftovers; nil unless there are any
-	settleDue time.Time             // when it comes
+	settling  *time.Timer           // the next check for leftovers; nil unless there are any
+	settleDue time.Time             // when that check happens
 }
 
-// New makes a supervisor. Close it to end all that it started.
+// New makes a supervisor. Close ends everything that it started.
 func New(cfg Config) *Supervisor {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -133,7 +135,7 @@ func New(cfg Config) *Supervisor {
 		processes: make(map[*Process]struct{}),
 	}
 	s.pipeBudget.Store(pipeGrowthTotal)
-	// In the background: a server can have its address out meanwhile.
+	// In the background, so that a server can announce its address meanwhile.
 	s.tasks.Go(func() {
 		defer close(s.ready)
 		s.host = newHost(cfg)
@@ -142,7 +144,8 @@ func New(cfg Config) *Supervisor {
 }
 
 // Start runs spec and returns once its program has been executed, or with the
-// reason why it could not. The process does not end with ctx, only the start does.
+// reason why it was not. ctx limits only the start: the process does not end with
+// it.
 func (s *Supervisor) Start(ctx context.Context, spec Spec, sink Sink) (*Process, error) {
 	if err := spec.check(); err != nil {
 		return nil, err
@@ -170,7 +173,7 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec, sink Sink) (*Process,
 	var confirmErr error
 	if spec.Launcher != nil {
 		if c.launched, confirmErr = spec.Launcher.Confirm(ctx); confirmErr != nil {
-			sink = new(Capture) // it did not get to the command
+			sink = new(Capture) // the command was never executed, so the caller's sink gets no events
 		}
 	}
 	p := newProcess(s, c, spec, sink)
@@ -185,8 +188,8 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec, sink Sink) (*Process,
 	return p, nil
 }
 
-// Close kills every process with all that it started and returns when the last
-// goroutine has ended. A second time is harmless. A Sink whose Append blocks must be ended first.
+// Close kills every process with everything that it started and returns when the last goroutine
+// has ended. Closing twice is harmless. A Sink whose Append blocks must be ended first.
 func (s *Supervisor) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -201,7 +204,7 @@ func (s *Supervisor) Close() {
 	for _, p := range left {
 		<-p.done
 	}
-	s.settle() // most have left nothing
+	s.settle() // most have left no processes
 	for _, p := range s.Processes() {
 		p.Kill()
 	}
@@ -212,7 +215,8 @@ func (s *Supervisor) Close() {
 	s.closeHost.Do(s.host.close)
 }
 
-// Processes returns those of which something is left, or may be.
+// Processes returns the processes that are not settled: they run, or may have left
+// others running.
 func (s *Supervisor) Processes() []*Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,15 +227,15 @@ func (s *Supervisor) Processes() []*Process {
 	return list
 }
 
-// Leftovers are what a closed process started and left running, such as a server
-// put into the background with its output redirected. They are looked after soon
-// after the close, since most processes leave nothing, and then seldom.
+// Leftovers are processes that a closed process started and left running, such as a
+// server put into the background with its output redirected. The first check comes
+// soon after the close, since most processes leave none. Later checks are rare.
 const (
 	settleSoon  = time.Second
 	settleLater = 30 * time.Second
 )
 
-// settleWithin arranges a look at the leftovers, unless an earlier one is due.
+// settleWithin schedules a check for leftovers, unless an earlier one is due.
 func (s *Supervisor) settleWithin(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -241,7 +245,7 @@ func (s *Supervisor) settleWithin(d time.Duration) {
 	}
 	s.stopSettlingLocked()
 	s.settleDue = due
-	s.tasks.Add(1) // until it has fired or was stopped
+	s.tasks.Add(1) // until the timer has fired or was stopped
 	s.settling = time.AfterFunc(d, func() {
 		defer s.tasks.Done()
 		s.mu.Lock()
@@ -258,10 +262,10 @@ func (s *Supervisor) stopSettlingLocked() {
 	s.settling = nil
 }
 
-// settle forgets the closed processes that left nothing behind.
+// settle forgets the closed processes that left no others.
 func (s *Supervisor) settle() {
-	list := s.Processes()                               // before the look: who closes later is seen by the next one
-	view := tableView(sync.OnceValue(readProcessTable)) // one look for all, if any needs it
+	list := s.Processes()                               // before the search: a process that closes later is found by the next one
+	view := tableView(sync.OnceValue(readProcessTable)) // one search for all, if any needs it
 	left := false
 	for _, p := range list {
 		if p.isClosed() && !p.settle(view) {

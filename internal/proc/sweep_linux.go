@@ -12,25 +12,25 @@ import (
 	"strconv"
 )
 
-// A noted command is what a note says.
+// A notedCommand is the content of a note.
 type notedCommand struct {
 	pid   int
-	time  uint64 // it started no later
+	time  uint64 // it started no later than this
 	pipes []uint64
 }
 
-// notes is what the notebook of a program that is gone says.
+// notes is the content of the notebook of a program that has ended.
 type notes struct {
-	alive    stamp // the program lived then
+	alive    stamp // the program was alive then
 	commands []notedCommand
 }
 
-// SweepNotes ends what is left of the commands that a program noted ([Config.Notes]) before it
-// was killed. The caller makes sure that the program is gone. A file that is missing, or that was
-// written by another user, before the last boot or in another pid namespace names no process.
+// SweepNotes kills what is left of the commands that a program noted ([Config.Notes]) before it
+// was killed. The caller makes sure that the program has ended. A file is ignored if it is
+// missing, or was written by another user, before the last boot or in another pid namespace.
 //
 // A process is signalled through a pidfd that was opened before the last check that it is still
-// the same.
+// the same process.
 func SweepNotes(path string, log *slog.Logger) error {
 	n, err := readNotes(path)
 	if err != nil {
@@ -91,8 +91,8 @@ func readNotes(path string) (*notes, error) {
 	return n, nil
 }
 
-// left are the processes that are left of the commands. (What is read about a process here holds
-// if the process can then be pinned: it was there all the time.)
+// left returns the processes that are left of the commands. (Facts that are read about a process
+// here are valid if the process can be pinned afterwards: then it existed all the time.)
 func (n *notes) left() map[int]processEntry {
 	table := readProcessTable()
 	search, spared := n.search(table)
@@ -105,8 +105,9 @@ func (n *notes) left() map[int]processEntry {
 	return found
 }
 
-// search looks for the trees of the commands whose numbers still mean them. Our own ancestors
-// are spared, and a tree that this program belongs to: it was started by a noted command.
+// search returns a search for the trees of the commands whose pids still belong to them. It
+// spares the ancestors of this program, and the tree that this program belongs to, in case a
+// noted command has started it.
 func (n *notes) search(table processTable) (search *treeSearch, spared map[int]bool) {
 	spared, ours := ancestry(table)
 	found := newTreeSearch()
@@ -125,15 +126,15 @@ func (n *notes) search(table processTable) (search *treeSearch, spared map[int]b
 	return &found, spared
 }
 
-// meant reports whether processes with this number, or in the session with this number, are
-// those of the noted command. The kernel does not give a number to a new process while a
-// process, group or session has it.
+// meant reports whether processes with this pid, or in the session with this number, belong
+// to the noted command. The kernel does not give a number to a new process while a process,
+// group or session has it.
 func (n *notes) meant(command notedCommand, table processTable, wrapped bool) bool {
 	if leader, ok := table[command.pid]; ok {
-		return leader.startedBy(command.time) // else the number was free meanwhile: nothing is left
+		return leader.startedBy(command.time) // otherwise the pid was free meanwhile: nothing is left
 	}
-	// The leader is gone. While the program lived, the number was the command's. So it still is
-	// if a member of the session was there then, or if no number can have been used again since.
+	// The leader has ended. While the program lived, the number was the command's. It still is
+	// if a member of the session existed then, or if no number can have been reused since.
 	if !wrapped {
 		return true
 	}
@@ -145,14 +146,15 @@ func (n *notes) meant(command notedCommand, table processTable, wrapped bool) bo
 	return false
 }
 
-// startedBy reports whether the process had started at a time, in clock ticks since boot.
+// startedBy reports whether the process had started at the given time, in clock ticks
+// since boot.
 func (e processEntry) startedBy(time uint64) bool {
 	started, err := strconv.ParseUint(e.started, 10, 64)
 	return err == nil && started <= time
 }
 
-// numbersMayBeReused reports whether a number that was in use when the stamp was written may
-// belong to a new process by now.
+// numbersMayBeReused reports whether a pid that was in use when the stamp was written may
+// belong to a new process now.
 func (n *notes) numbersMayBeReused() bool {
 	if _, ok := readProcess(1); !ok {
 		return true // this may be another pid namespace
@@ -162,14 +164,15 @@ func (n *notes) numbersMayBeReused() bool {
 	return mayHaveWrapped(n.alive.forks, forksSinceBoot(), limit)
 }
 
-// mayHaveWrapped reports whether the kernel may have given out all numbers below limit while the
-// number of forks rose from then to now. The kernel gives numbers in ascending order and begins
-// again at the end; it skips those in use, which are far fewer than half.
+// mayHaveWrapped reports whether the kernel may have used all pids below limit while the number
+// of forks rose from then to now. The kernel assigns pids in ascending order and begins again at
+// the end. It skips pids in use, which are far fewer than half.
 func mayHaveWrapped(then, now, limit uint64) bool {
 	return then == 0 || now < then || now-then >= limit/2
 }
 
-// ancestry returns this program's ancestors, and the sessions and groups that it and they are in.
+// ancestry returns this program's ancestors, and the sessions and groups of this program and
+// them.
 func ancestry(table processTable) (pids, sessions map[int]bool) {
 	pids, sessions = map[int]bool{}, map[int]bool{}
 	entry, ok := readProcess(os.Getpid())

@@ -18,10 +18,10 @@ import (
 
 const notesVariable = "PROC_TEST_NOTES"
 
-// Two commands: one ignores the request to end, the other ends and leaves grandchildren.
-var notedScripts = []string{deaf, family + "sleep 1000 >/dev/null 2>&1 & echo pid=$!; echo pid=$$; wait"}
+// Two commands: one ignores SIGTERM, the other ends and leaves grandchildren.
+var notedScripts = []string{ignoresTERM, descendants + "sleep 1000 >/dev/null 2>&1 & echo pid=$!; echo pid=$$; wait"}
 
-const notedPids = 7 // that the scripts print
+const notedPids = 7 // pids that the scripts print
 
 func init() {
 	helpers["noted"] = func() {
@@ -31,11 +31,12 @@ func init() {
 				panic(err)
 			}
 		}
-		io.Copy(io.Discard, os.Stdin) // if the test is gone, so are we
+		io.Copy(io.Discard, os.Stdin) // ends with the test
 	}
 }
 
-// When a supervisor's program is killed, a sweep of its notes ends what its commands left.
+// After a supervisor's program was killed, a sweep of its notes kills what its commands
+// left.
 func TestSweepAfterTheProgramWasKilled(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "notes")
@@ -63,7 +64,7 @@ func TestSweepAfterTheProgramWasKilled(t *testing.T) {
 	awaitDeath(t, pids...)
 }
 
-// A leftover is a process in a session whose leader has that number, or had it.
+// A leftover is a process in a session whose leader has, or had, the given pid.
 type leftover struct{ pid, leader int }
 
 // startLeader starts the leader of a session.
@@ -83,7 +84,7 @@ func startLeader(t *testing.T) leftover {
 	return newLeftover(t, cmd.Process.Pid, cmd.Process.Pid)
 }
 
-// startMember starts a process in a session whose leader is gone.
+// startMember starts a process in a session whose leader has ended.
 func startMember(t *testing.T) leftover {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", "sleep 1000 </dev/null >/dev/null 2>&1 & echo $!")
@@ -116,7 +117,7 @@ func newLeftover(t *testing.T, pid, leader int) leftover {
 	return leftover{pid, leader}
 }
 
-// What a note says decides whether a process is one of the noted command, or has got its number.
+// The note decides whether a process belongs to the noted command, or has only got its pid.
 func TestSweepSparesOthers(t *testing.T) {
 	t.Parallel()
 	const stampTime, stampForks, noteTime = 16, 24, notesHeader + 8 // offsets
@@ -205,7 +206,8 @@ func TestMayHaveWrapped(t *testing.T) {
 	}
 }
 
-// A program that a noted command started does not end its own ancestors and session.
+// A program that a noted command started does not kill its own ancestors and
+// session.
 func TestSweepSparesItsOwnSession(t *testing.T) {
 	t.Parallel()
 	self, ok := readProcess(os.Getpid())
@@ -222,7 +224,7 @@ func TestSweepSparesItsOwnSession(t *testing.T) {
 	}
 }
 
-// Notes of commands that have ended are struck out, and their places are used again.
+// Notes of commands that have ended are removed, and their slots are reused.
 func TestNotesAreStruckOut(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "notes")
@@ -235,7 +237,7 @@ func TestNotesAreStruckOut(t *testing.T) {
 		return len(n.commands)
 	}
 	for range 3 {
-		p, sink := start(t, s, shell(deaf))
+		p, sink := start(t, s, shell(ignoresTERM))
 		awaitPids(t, sink, 1)
 		if running() != 1 {
 			t.Errorf("%d notes of one command", running())
@@ -250,7 +252,7 @@ func TestNotesAreStruckOut(t *testing.T) {
 	}
 }
 
-// The number of notes is bounded; commands run without one.
+// The number of notes is limited; further commands run without one.
 func TestNotesAreBounded(t *testing.T) {
 	t.Parallel()
 	book := &notebook{path: filepath.Join(t.TempDir(), "notes"), log: slog.New(slog.DiscardHandler), next: maxNotes}
@@ -279,7 +281,7 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-// BenchmarkNote is what a note adds to a start and to the end of its command.
+// BenchmarkNote measures what a note adds to a start and to the end of its command.
 func BenchmarkNote(b *testing.B) {
 	book := &notebook{path: filepath.Join(b.TempDir(), "notes"), log: slog.New(slog.DiscardHandler)}
 	defer book.close()

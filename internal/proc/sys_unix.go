@@ -44,13 +44,13 @@ func writeDescriptor(fd uintptr, p []byte) (n int, err error) {
 // killGroup kills the group of a child that is not reaped yet.
 func killGroup(pid int) { unix.Kill(-pid, unix.SIGKILL) }
 
-// The terminal of a process that did not ask for a size.
+// The default size of a terminal.
 const (
 	defaultRows = 24
 	defaultCols = 80
 )
 
-// terminalSize fills in what was not asked for.
+// terminalSize replaces zeros by the default size.
 func terminalSize(rows, cols uint16) *unix.Winsize {
 	if rows == 0 {
 		rows = defaultRows
@@ -61,7 +61,8 @@ func terminalSize(rows, cols uint16) *unix.Winsize {
 	return &unix.Winsize{Row: rows, Col: cols}
 }
 
-// withDescriptor lends the descriptor of f. Unlike f.Fd it leaves its mode alone.
+// withDescriptor passes the descriptor of f to do. Unlike f.Fd it does not change
+// the mode of f.
 func withDescriptor(f *os.File, do func(fd int) error) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -74,7 +75,7 @@ func withDescriptor(f *os.File, do func(fd int) error) error {
 	return doErr
 }
 
-// eofChar is what a person would type on the terminal to end the input.
+// eofChar is the character that ends the input of the terminal.
 func eofChar(fd uintptr) (char byte, ok bool) {
 	t, err := unix.IoctlGetTermios(int(fd), ioctlGetTermios)
 	if err != nil || t.Lflag&unix.ICANON == 0 || t.Cc[unix.VEOF] == 0 {

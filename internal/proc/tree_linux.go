@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pidSet holds the children that are not reaped: all others are somebody else's
-// or orphans.
+// pidSet holds the children that are not reaped. All other children were started by
+// other code of this program, or are orphans.
 type pidSet struct {
 	mu   sync.Mutex
 	pids map[int]struct{}
@@ -37,14 +37,14 @@ func (s *pidSet) has(pid int) bool {
 	return ok
 }
 
-// A pinned process cannot be mistaken for another that got its number later.
+// A pinned process cannot be confused with another that gets its pid later.
 type pinned struct {
 	pid  int
-	file *os.File // a pidfd; nil: the system cannot pin, the number must do
+	file *os.File // a pidfd; nil: the system has none, and only the pid is used
 }
 
 func pin(pid int) (pinned, error) {
-	fd, err := unix.PidfdOpen(pid, unix.O_NONBLOCK) // non-blocking: for the poller
+	fd, err := unix.PidfdOpen(pid, unix.O_NONBLOCK) // for the poller
 	switch err {
 	case nil:
 		return pinned{pid, os.NewFile(uintptr(fd), "pidfd")}, nil
@@ -61,7 +61,7 @@ func (p pinned) signal(sig syscall.Signal) error {
 	return withDescriptor(p.file, func(fd int) error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
 }
 
-// await returns when the process has ended, at the latest at the deadline.
+// await returns when the process has ended, or at the deadline.
 func (p pinned) await(deadline time.Time) {
 	if p.file != nil {
 		awaitFile(p.file, deadline, hasExited)
@@ -74,8 +74,8 @@ func (p pinned) close() {
 	}
 }
 
-// awaitFile waits in the poller until ready says so, which is asked at each event
-// of the file, at the latest until the deadline.
+// awaitFile waits in the poller until ready returns true, or until the deadline.
+// ready is called at each event of the file.
 func awaitFile(f *os.File, deadline time.Time, ready func(fd int) bool) {
 	conn, err := f.SyscallConn()
 	if err != nil || f.SetReadDeadline(deadline) != nil {

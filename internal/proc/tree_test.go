@@ -65,8 +65,8 @@ func awaitPids(t *testing.T, sink *recorder, n int) (pids []int) {
 }
 
 // Descendants of all kinds: in the group, in a group of their own, in a session of
-// their own, orphaned, deaf to TERM.
-const family = `
+// their own, orphaned, ignoring SIGTERM.
+const descendants = `
 	sleep 1000 & echo pid=$!
 	setsid sh -c 'echo pid=$$; exec sleep 1000' &
 	setsid sh -c 'trap "" TERM; echo pid=$$; while :; do sleep 1000; done' &
@@ -75,8 +75,8 @@ const family = `
 
 func TestTerminateEndsTheWholeTree(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *Supervisor) {
-		s.grace = 2 * time.Second // enough for those who listen, however busy the machine
-		p, sink := start(t, s, shell(family+"echo pid=$$; wait; sleep 1000"))
+		s.grace = 2 * time.Second // enough for processes that handle SIGTERM, however busy the machine
+		p, sink := start(t, s, shell(descendants+"echo pid=$$; wait; sleep 1000"))
 		pids := awaitPids(t, sink, 5)
 		if !p.Terminate() {
 			t.Error("was not running")
@@ -105,11 +105,11 @@ func TestTerminateAsksFirst(t *testing.T) {
 	})
 }
 
-const deaf = `trap '' TERM; echo pid=$$; while :; do sleep 1000; done`
+const ignoresTERM = `trap '' TERM; echo pid=$$; while :; do sleep 1000; done`
 
 func TestTerminateKillsAfterItsGrace(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *Supervisor) {
-		p, sink := start(t, s, shell(deaf))
+		p, sink := start(t, s, shell(ignoresTERM))
 		awaitPids(t, sink, 1)
 		began := time.Now()
 		p.Terminate()
@@ -123,8 +123,8 @@ func TestTerminateKillsAfterItsGrace(t *testing.T) {
 	})
 }
 
-// startHeavy starts a process whose child holds none of our pipes and takes a while to be
-// gone, because it has much memory to give back.
+// startHeavy starts a process whose child holds none of our pipes and takes a while to
+// end, because it has much memory to free.
 func startHeavy(t *testing.T, s *Supervisor, before string) (p *Process, child int) {
 	t.Helper()
 	fifo := filepath.Join(t.TempDir(), "fifo")
@@ -139,7 +139,7 @@ func startHeavy(t *testing.T, s *Supervisor, before string) (p *Process, child i
 	return p, awaitPids(t, sink, 1)[0]
 }
 
-func TestTerminateWaitsForTheKilled(t *testing.T) {
+func TestTerminateWaitsForKilledProcesses(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *Supervisor) {
 		s.grace = time.Millisecond
 		p, child := startHeavy(t, s, `trap "" TERM;`)
@@ -147,20 +147,21 @@ func TestTerminateWaitsForTheKilled(t *testing.T) {
 		awaitDone(t, p)
 		s.settle()
 		if alive(child) || p.Leftovers() {
-			t.Error("closed before the killed were gone")
+			t.Error("closed before the killed processes were gone")
 		}
 	})
 }
 
-// Who dies when asked is awaited, and nothing else: the grace is for the others.
-func TestTerminateWaitsForTheDying(t *testing.T) {
+// Terminate waits for processes that end on SIGTERM, and no longer: the grace is
+// for the others.
+func TestTerminateWaitsForProcessesThatEnd(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *Supervisor) {
 		s.grace = time.Hour
 		p, child := startHeavy(t, s, "")
 		p.Terminate()
 		awaitDone(t, p)
 		if alive(child) {
-			t.Error("closed before the dying were gone")
+			t.Error("closed before the processes that end on SIGTERM were gone")
 		}
 	})
 }
@@ -168,7 +169,7 @@ func TestTerminateWaitsForTheDying(t *testing.T) {
 func TestTerminateTwiceKillsAtOnce(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *Supervisor) {
 		s.grace = time.Hour
-		p, sink := start(t, s, shell(deaf))
+		p, sink := start(t, s, shell(ignoresTERM))
 		awaitPids(t, sink, 1)
 		p.Terminate()
 		if !p.Terminate() {
@@ -181,8 +182,8 @@ func TestTerminateTwiceKillsAtOnce(t *testing.T) {
 	})
 }
 
-// Exit comes when the child exits, though a grandchild holds the pipe; its output
-// follows, and only then comes the close.
+// The exit is reported when the child exits, though a grandchild holds the pipe.
+// Its output follows, and then the close.
 func TestLateOutputFollowsExit(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	spec := shell("{ read x <&4; echo late; } 4<&3 & exit 6")
@@ -205,14 +206,14 @@ func TestLateOutputFollowsExit(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitDone(t, p)
-	if got := sink.story(); got != "exit out close" {
+	if got := sink.eventOrder(); got != "exit out close" {
 		t.Errorf("events: %s", got)
 	}
 }
 
 func TestTerminateAfterExitKillsHolders(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *Supervisor) {
-		p, sink := start(t, s, shell(family+"exit 0"))
+		p, sink := start(t, s, shell(descendants+"exit 0"))
 		pids := awaitPids(t, sink, 4)
 		sink.awaitEvent("exit")
 		if p.Terminate() {
@@ -226,7 +227,7 @@ func TestTerminateAfterExitKillsHolders(t *testing.T) {
 	})
 }
 
-// A background server without our pipes survives close and terminate, not Kill.
+// A background server without our pipes survives close and Terminate, but not Kill.
 func TestBackgroundServerLivesUntilKill(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *Supervisor) {
 		p, sink := start(t, s, shell("sleep 1000 >/dev/null 2>&1 & echo pid=$!"))
@@ -271,7 +272,7 @@ func TestLeftoversThatEndAreForgotten(t *testing.T) {
 
 func TestKillWaits(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *Supervisor) {
-		p, sink := start(t, s, shell(family+"wait; sleep 1000")) // not over when the others are killed first
+		p, sink := start(t, s, shell(descendants+"wait; sleep 1000")) // the shell does not end when the others are killed first
 		pids := awaitPids(t, sink, 4)
 		p.Kill()
 		if !sink.closed || sink.code != 137 {
@@ -292,7 +293,7 @@ func TestSupervisorCloseKillsAll(t *testing.T) {
 		<-s.ready
 		var pids []int
 		for range 5 {
-			_, sink := start(t, s, shell(family+"wait"))
+			_, sink := start(t, s, shell(descendants+"wait"))
 			pids = append(pids, awaitPids(t, sink, 4)...)
 		}
 		left, sink := start(t, s, shell("sleep 1000 >/dev/null 2>&1 & echo pid=$!"))
@@ -303,8 +304,8 @@ func TestSupervisorCloseKillsAll(t *testing.T) {
 	}
 }
 
-// A reader that is stuck because the log is full holds up neither TERM nor KILL nor
-// the close, and what it has read is not lost.
+// A reader that is blocked by a full log delays neither SIGTERM nor SIGKILL nor the
+// close, and the bytes that it has read are not lost.
 func TestTerminateWhileTheSinkIsFull(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *Supervisor) {
 		sink := newRecorder(t)
@@ -332,17 +333,17 @@ func TestTerminateWhileTheSinkIsFull(t *testing.T) {
 	})
 }
 
-// Somebody whom no kill can find holds the pipe: the output is cut.
+// If a process that no kill can find holds the pipe, the output is cut.
 func TestOutputIsCutAfterTerminate(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	p, sink := start(t, s, shell("echo kept; exec sleep 1000"))
 	sink.awaitText(outlog.Stdout, "kept")
-	// Open the write end ourselves: an accomplice out of reach.
-	accomplice, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/1", p.Pid()), os.O_WRONLY, 0)
+	// The test opens the write end itself: no kill finds it.
+	holder, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/1", p.Pid()), os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer accomplice.Close()
+	defer holder.Close()
 	began := time.Now()
 	p.Terminate()
 	awaitDone(t, p)
@@ -352,7 +353,7 @@ func TestOutputIsCutAfterTerminate(t *testing.T) {
 	if got := sink.text(outlog.Stdout); got != "kept\n" {
 		t.Errorf("output %q", got)
 	}
-	if _, err := accomplice.WriteString("x"); !errors.Is(err, syscall.EPIPE) {
+	if _, err := holder.WriteString("x"); !errors.Is(err, syscall.EPIPE) {
 		t.Errorf("write after the cut: %v", err)
 	}
 }
@@ -366,7 +367,7 @@ func TestRefusingSinkStopsTheReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Kill()
-	if got := sink.story(); got != "exit close" {
+	if got := sink.eventOrder(); got != "exit close" {
 		t.Errorf("events: %s", got)
 	}
 }

@@ -2,9 +2,9 @@ package proc
 
 import "context"
 
-// Abandonable runs f and returns its result, or the cause of ctx's end, whatever
-// comes first; a result that comes too late goes to drop. The goroutine of a call
-// that the kernel never answers cannot be waited for: nobody does.
+// Abandonable runs f and returns its result, or the cause of ctx's end, whichever
+// comes first. A result that comes too late is passed to drop. If the kernel never
+// answers the call in f, its goroutine never ends, so no function waits for it.
 func Abandonable[T any](ctx context.Context, f func() (T, error), drop func(T)) (T, error) {
 	type outcome struct {
 		value T
