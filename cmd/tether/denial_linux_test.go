@@ -52,7 +52,7 @@ func TestDenialIsExplainedOnATerminal(t *testing.T) {
 	r := newTrial(t)
 	for _, flags := range [][]string{nil, {"--tty"}} {
 		s := newSeat(t)
-		cmd := r.command(append(append([]string{"run", "--sandbox", sandboxhost.ProfileReadOnly}, flags...), "sh", "-c", "echo x > $PWD/forbidden")...)
+		cmd := r.command(append(append([]string{"run", "--sandbox", sandboxhost.ProfileReadOnly}, flags...), "sh", "-c", "echo x > forbidden")...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = s.slave, s.slave, s.slave
 		cmd.Run()
 		s.until("may be the reason for this failure: writing " + r.work + "/forbidden is not allowed (entry :root, read)\r\n")

@@ -7,7 +7,7 @@
 // decide by it whether to ask a person.
 //
 // [Explain] (explain.go) adds more certain facts: the path or the kind of system call, and the
-// rule. It reports nothing rather than a guess: a line of the output must name an absolute path
+// rule. It reports nothing rather than a guess: a line of the output must name a path
 // (paths.go) together with an error of the system, and the policy must give exactly that error
 // for it. [Recent] (recent.go) keeps the lines that it looks at.
 package denial

@@ -74,11 +74,11 @@ const (
 )
 
 // Explain returns a fact about the failure of a process that exited with code, or nil. policy is the policy
-// that confined the process. The newest line that has an error of the system, with an absolute path or a word
+// that confined the process. The newest line that has an error of the system, with a path or a word
 // about the network, decides.
 //
 // Paths are looked up as they are written: a path that leads through a symbolic link
-// may stay unexplained. Relative paths stay unexplained, because any word could be one.
+// may stay unexplained. A relative path counts from the directory in which the process started.
 func Explain(policy *sandbox.Policy, code int, recent *Recent) *Fact {
 	switch code {
 	case 0:
@@ -103,9 +103,9 @@ type explainer struct {
 // line explains the error that a line reports.
 func (e *explainer) line(i int) *Fact {
 	text := plain(e.lines[i].text)
-	kind, found := errorIn(text)
+	kind, at := errorIn(text)
 	switch {
-	case !found:
+	case at < 0:
 		return nil
 	case kind == notPermitted:
 		if e.policy.Network == wire.NetworkRestricted && e.aboutNetwork(i, text) {
@@ -113,7 +113,13 @@ func (e *explainer) line(i int) *Fact {
 		}
 		return nil
 	}
-	for _, name := range absolutePaths(text) {
+	names := absolutePaths(text)
+	if len(names) == 0 && e.policy.Cwd != "" {
+		for _, name := range relativePaths(text, at) {
+			names = append(names, path.Join(e.policy.Cwd, name))
+		}
+	}
+	for _, name := range names {
 		if f := e.path(kind, name); f != nil {
 			return f
 		}
@@ -121,15 +127,16 @@ func (e *explainer) line(i int) *Fact {
 	return nil
 }
 
-// errorIn finds the last error in a line.
-func errorIn(text string) (kind osError, found bool) {
-	lowered, at := lowerASCII(text), -1
+// errorIn finds the last error in a line, and where it begins; -1 if there is none.
+func errorIn(text string) (kind osError, at int) {
+	lowered := lowerASCII(text)
+	at = -1
 	for k, name := range osErrors {
 		if i := strings.LastIndex(lowered, name); i > at {
 			at, kind = i, osError(k)
 		}
 	}
-	return kind, at >= 0
+	return kind, at
 }
 
 // lowerASCII keeps the length, so that positions stay right.

@@ -159,10 +159,14 @@ func TestExplainLines(t *testing.T) {
 		{"error: failed to create package\n\nCaused by:\n  failed to make directory '/fx/out/./.git': Read-only file system; class=Os (2)", "write /fx/out/.git" + byRoot},
 		{"see `/fx/out/x`\nRead-only file system (os error 30)", ""},
 
-		// relative names, names without a visible end, and causes in another line
-		{"sh: 1: cannot create n: Read-only file system", ""},
-		{"touch: cannot touch 'n': Read-only file system", ""},
-		{"cat: ../secret/x: Permission denied", ""},
+		// names below the directory in which the command started
+		{"cat: ../secret/x: Permission denied", "read /fx/secret/x" + byDeny},
+		{"touch: cannot touch '../out/n': Read-only file system", "write /fx/out/n" + byRoot},
+		{"touch: cannot touch 'n': Read-only file system", ""}, // not by a rule
+		{"mv: cannot move 'n' to '.git/n': Read-only file system", "write /fx/ws/.git/n" + byGit},
+		{"error: could not lock config file .git/config: Read-only file system", "write /fx/ws/.git/config" + byGit},
+
+		// names of which no end can be seen, and causes that stand in another line
 		{"bash: line 1: /fx/out/my file: Read-only file system", ""},
 		{"open /fx/out/my file failed: Read-only file system", ""},
 		{"/fx/ws/.git: Read-only file system", ""}, // the first word is a program
@@ -196,6 +200,49 @@ func TestExplainLines(t *testing.T) {
 	} {
 		if got := Explain(policy, 1, recently(errs(c.text))).text(); got != c.want {
 			t.Errorf("%q:\n  %q, want\n  %q", c.text, got, c.want)
+		}
+	}
+}
+
+// TestExplainRelativePaths has what programs print about names below the directory in which they were started, which is
+// read-only, and other messages.
+func TestExplainRelativePaths(t *testing.T) {
+	policy := policyOf(t, wire.NetworkRestricted)
+	policy.Cwd = "/fx/out"
+	for text, name := range map[string]string{
+		"sh: 1: cannot create n: Read-only file system":                        "n",
+		"bash: line 1: n: Read-only file system":                               "n",
+		"-bash: n: Read-only file system":                                      "n",
+		"touch: cannot touch 'n': Read-only file system":                       "n",
+		"touch: cannot touch ‘./a/../n’: Read-only file system":                "n",
+		"mkdir: can't create directory 'n': Read-only file system":             "n",
+		"mv: cannot move '../ws/a' to 'b': Read-only file system":              "b",
+		"tee: n: Read-only file system":                                        "n",
+		"sed: couldn't open temporary file ./sedYTq25M: Read-only file system": "sedYTq25M",
+		"OSError: [Errno 30] Read-only file system: 'n'":                       "n",
+		"Error: EROFS: read-only file system, open 'n'":                        "n",
+		"go: updating go.mod: open go.mod: read-only file system":              "go.mod",
+		"java.io.FileNotFoundException: out/x (Read-only file system)":         "out/x",
+		"fatal: could not open .git/FETCH_HEAD: Read-only file system":         ".git/FETCH_HEAD",
+
+		"touch: cannot touch 'a b': Read-only file system":         "", // may be a command line
+		"error: 'make install' failed: Read-only file system":      "",
+		"tar: f: Cannot open: Read-only file system":               "",
+		"failed to initialise: Read-only file system":              "",
+		"error: cannot write the lock file: Read-only file system": "",
+		"bash: line 1: /fx/ws/my file.txt: Read-only file system":  "",
+		"java.io.IOException: Read-only file system":               "",
+		"touch: Read-only file system":                             "",
+		"Read-only file system":                                    "",
+		": Read-only file system":                                  "",
+		"touch: cannot touch 'n': Permission denied":               "", // may be read
+	} {
+		want := ""
+		if name != "" {
+			want = "write /fx/out/" + name + byRoot
+		}
+		if got := Explain(policy, 1, recently(errs(text))).text(); got != want {
+			t.Errorf("%q:\n  %q, want\n  %q", text, got, want)
 		}
 	}
 }

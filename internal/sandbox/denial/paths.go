@@ -32,6 +32,41 @@ func absolutePaths(text string) []string {
 	return names
 }
 
+// relativePaths returns the relative paths that a line without absolute paths can mean, the likeliest first: those in
+// quotes, the last one first, or the name between the last colon and the error, which begins at errorAt. The text before
+// the first colon is the program that prints the line. No name with a space is returned.
+func relativePaths(text string, errorAt int) []string {
+	var names []string
+	for _, q := range slices.Backward(quotedIn(text)) {
+		if isRelative(q.name) {
+			names = append(names, q.name)
+		}
+	}
+	if len(names) > 0 {
+		return names
+	}
+	parts := strings.Split(strings.TrimRight(text[:errorAt], " ("), ": ")
+	last := len(parts) - 1
+	parts[last] = strings.TrimSuffix(parts[last], ":")
+	words := strings.Fields(parts[last])
+	if last == 0 || len(words) == 0 || slices.ContainsFunc(words, path.IsAbs) { // the end of a path with a space
+		return nil
+	}
+	// A sentence ends in any word. A word with a dot or a slash is a name, and dash ends its sentences about files with
+	// the name: "sh: 1: cannot create NAME".
+	name := words[len(words)-1]
+	if !strings.ContainsAny(name, escapes) && (len(words) == 1 || strings.ContainsAny(name, "./") || isNumber(parts[last-1])) {
+		names = append(names, name)
+	}
+	return names
+}
+
+func isRelative(name string) bool { return !path.IsAbs(name) && !strings.Contains(name, " ") }
+
+func isNumber(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r < '0' || r > '9' })
+}
+
 // A quotation is a name in quotes, and its position including the quotes.
 type quotation struct {
 	name       string
