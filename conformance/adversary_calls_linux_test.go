@@ -89,8 +89,8 @@ func callScript(list []call) string {
 // Calls that go around the C library meet the same filter.
 func TestAdversaryCalls(t *testing.T) {
 	list := calls()
-	eachCage(t, func(t *testing.T, a *account, c cage) {
-		fx, s := attackers(t, a)
+	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
+		fx, s := attackServer(t, a)
 		got := sections(s.output(t, c.policy, callScript(list)).stdout)
 		for _, call := range list {
 			want := call.inside
@@ -109,11 +109,11 @@ func TestAdversaryCalls(t *testing.T) {
 func TestAdversaryCallsUnconfined(t *testing.T) {
 	list := slices.DeleteFunc(calls(), func(c call) bool { return c.works == "" })
 	eachAccount(t, func(t *testing.T, a *account) {
-		_, s := attackers(t, a)
+		_, s := attackServer(t, a)
 		got := sections(s.output(t, unconfined(), callScript(list)).stdout)
 		for _, call := range list {
 			if (call.works == "all" || a.root()) && !strings.HasPrefix(got[call.probe], "ok") {
-				if call.works == "root" && !powerful(t) {
+				if call.works == "root" && !canMount(t) {
 					continue
 				}
 				t.Errorf("%s without a sandbox: %q", call.probe, got[call.probe])
@@ -122,8 +122,8 @@ func TestAdversaryCallsUnconfined(t *testing.T) {
 	})
 }
 
-// powerful reports whether this root may mount, as in few containers.
-func powerful(t *testing.T) bool {
+// canMount reports whether this root may mount, as in few containers.
+func canMount(t *testing.T) bool {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -140,8 +140,8 @@ func powerful(t *testing.T) bool {
 // Process 1 of a sandbox has no more rights than the command, and holds nothing
 // that leads outside.
 func TestAdversaryInit(t *testing.T) {
-	eachCage(t, func(t *testing.T, a *account, c cage) {
-		fx, s := attackers(t, a)
+	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
+		fx, s := attackServer(t, a)
 		script := `"$ADV" init; grep -E '^(CapEff|CapPrm|CapInh|CapAmb|NoNewPrivs|Seccomp):' /proc/1/status
 			tr '\0' '\n' < /proc/1/environ; cat /proc/1/root$OUT/secret.txt > /dev/null && echo secret is readable
 			echo x > /proc/1/root$OUT/n; echo x > /proc/1/cwd/../out/n; ls /proc/1/root/proc/1/root/ > /dev/null
@@ -159,8 +159,8 @@ func TestAdversaryInit(t *testing.T) {
 // Whoever becomes root of namespaces of its own can do nothing about the mounts
 // that were there.
 func TestAdversaryUnroot(t *testing.T) {
-	eachCage(t, func(t *testing.T, a *account, c cage) {
-		fx, s := attackers(t, a, func(fx *fixture) { fx.write("$WS/.git/config", "c\n") })
+	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
+		fx, s := attackServer(t, a, func(fx *fixture) { fx.write("$WS/.git/config", "c\n") })
 		o := s.output(t, c.policy, `"$ADV" unroot $OUT/secret.txt $OUT/n`)
 		never := []string{`^write: ok`, `^pivot_root: ok`}
 		if c.name == "root-deny" || c.name == "minimal" {
@@ -175,11 +175,11 @@ func TestAdversaryUnroot(t *testing.T) {
 		wants(t, fx, o, []string{"^unshare: ok", "^read: ok"}, `^write: ok`)
 	})
 	t.Run("control", func(t *testing.T) { // in a sandbox without locks, everything can be undone
-		if !powerful(t) {
+		if !canMount(t) {
 			t.Skip("needs all capabilities")
 		}
-		fx := newFixture(t, bench.accounts[0])
-		fx.arm()
+		fx := newFixture(t, suite.accounts[0])
+		fx.addAttackPrograms()
 		out := hostCommand(t, fx, "unshare", "--mount", "sh", "-c", `mount -t tmpfs none "$OUT" && umount "$OUT" && cat "$OUT/secret.txt"`)
 		if !strings.Contains(out, secretText) {
 			t.Errorf("without a user namespace in between: %s", out)
@@ -191,18 +191,18 @@ func TestAdversaryUnroot(t *testing.T) {
 func TestAdversaryKeyRings(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
-		fx, s := attackers(t, a)
+		fx, s := attackServer(t, a)
 		name := "tether-" + fx.mark
 		s.output(t, unconfined(), "$ADV putkey '"+name+"' 'top secret'")
 		if o := s.output(t, unconfined(), "$ADV getkey '"+name+"'"); !strings.Contains(o.stdout, "READ top secret") {
 			need.CannotRun(t, "this machine has no key rings: %s", o.all)
 		}
-		all := append(cages(), cage{"read-only", readOnly()}, cage{"filter alone", rootWrite()}, cage{"unrestricted", unrestricted()})
+		all := append(policyCases(), policyCase{"read-only", readOnly()}, policyCase{"filter alone", rootWrite()}, policyCase{"unrestricted", unrestricted()})
 		for _, c := range all {
 			t.Run(c.name, func(t *testing.T) { holdsKeys(t, fx, s.script(t, c.policy, keyScript(name))) })
 		}
 		for _, proxied := range []map[string]any{nil, {"managedNetwork": map[string]any{"dangerouslyAllowAllUnixSockets": true}}} {
-			for _, c := range []cage{{"managed", workspaceOnly()}, {"managed, all files", disabled()}} {
+			for _, c := range []policyCase{{"managed", workspaceOnly()}, {"managed, all files", disabled()}} {
 				t.Run(c.name, func(t *testing.T) {
 					holdsKeys(t, fx, s.script(t, c.policy, keyScript(name), enforce(networkProxy(nil), proxied)))
 				})

@@ -16,16 +16,16 @@ import (
 
 // No descriptor leads anywhere.
 func TestAdversaryDescriptors(t *testing.T) {
-	eachCage(t, func(t *testing.T, a *account, c cage) {
-		fx, s := attackers(t, a)
+	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
+		fx, s := attackServer(t, a)
 		for _, params := range []map[string]any{nil, tty, {"pipeStdin": true}} {
 			p := s.script(t, c.policy, `exec "$ADV" fds`, params)
 			wants(t, fx, p.finish(t), []string{`^found 3\r?$`}, "inherited")
 		}
 	})
 	t.Run("control", func(t *testing.T) {
-		fx := newFixture(t, bench.accounts[0])
-		fx.arm()
+		fx := newFixture(t, suite.accounts[0])
+		fx.addAttackPrograms()
 		dir, err := os.Open(fx.ws)
 		fx.check(err)
 		defer dir.Close()
@@ -38,8 +38,8 @@ func TestAdversaryDescriptors(t *testing.T) {
 	})
 }
 
-// giver hands a descriptor of the secret to whoever connects to a name.
-func giver(t *testing.T, name, secret string) {
+// serveDescriptor hands a descriptor of the secret to whoever connects to a name.
+func serveDescriptor(t *testing.T, name, secret string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
 	if err != nil {
@@ -76,11 +76,11 @@ func shared(t *testing.T, path string) {
 // A host process that gives away descriptors is not reached where the network is
 // closed, and abstract names belong to the network.
 func TestAdversaryFetch(t *testing.T) {
-	eachCage(t, func(t *testing.T, a *account, c cage) {
-		fx, s := attackers(t, a)
+	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
+		fx, s := attackServer(t, a)
 		path, abstract := fx.dir+"/giver", "@"+fx.mark
-		giver(t, path, fx.out+"/secret.txt")
-		giver(t, abstract, fx.out+"/secret.txt")
+		serveDescriptor(t, path, fx.out+"/secret.txt")
+		serveDescriptor(t, abstract, fx.out+"/secret.txt")
 		shared(t, path)
 		script := `"$ADV" fetch ` + path + `; "$ADV" fetch ` + abstract
 		o := s.output(t, c.policy, script)
@@ -146,8 +146,8 @@ func (d datagrams) arrived(t *testing.T) (came bool, text string) {
 // needed for pairs, and a filter cannot look at the name (package seccomp says so).
 // Where names are hidden it cannot, and nobody can be reached by an abstract name.
 func TestAdversarySend(t *testing.T) {
-	eachCage(t, func(t *testing.T, a *account, c cage) {
-		fx, s := attackers(t, a)
+	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
+		fx, s := attackServer(t, a)
 		hidden := listenDatagrams(t, fx.out+"/socket")
 		abstract := listenDatagrams(t, "@"+fx.mark+"-datagram")
 		shared(t, fx.out+"/socket")
@@ -177,8 +177,8 @@ func TestAdversarySend(t *testing.T) {
 
 // A command on a terminal types to itself at most.
 func TestAdversaryTerminal(t *testing.T) {
-	eachCage(t, func(t *testing.T, a *account, c cage) {
-		fx, s := attackers(t, a)
+	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
+		fx, s := attackServer(t, a)
 		p := s.script(t, c.policy, `"$ADV" type; "$ADV" master; ls /dev/pts /dev/vc* /dev/input /dev/uinput; true`, tty)
 		o := p.finish(t)
 		wants(t, fx, o, []string{
@@ -222,12 +222,12 @@ func TestAdversaryServersTerminal(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
-		fx.arm()
+		fx.addAttackPrograms()
 		fx.handOver()
 		master, path := terminal(t, a)
-		s := &serial{instance: a.own(t, append([]string{"/bin/sh", "-c", onTerminal, path}, bench.server.Argv...), nil), fx: fx}
+		s := &scriptRunner{instance: a.own(t, append([]string{"/bin/sh", "-c", onTerminal, path}, suite.server.Argv...), nil), fx: fx}
 		const inject = `"$ADV" type; for t in /dev/tty /dev/console %[1]s /proc/1/fd/0 /proc/1/fd/1; do (echo INJECTED > $t); done 2>&1; true`
-		for _, c := range cages() {
+		for _, c := range policyCases() {
 			for _, params := range []map[string]any{nil, tty} {
 				o := s.script(t, c.policy, fmt.Sprintf(inject, path), params).finish(t)
 				wants(t, fx, o, []string{path + `: (` + textNOENT + `|Directory nonexistent)|create ` + path}, "FOREIGN")

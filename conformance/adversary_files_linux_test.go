@@ -10,7 +10,7 @@ import (
 // File requests under a policy do not get at the server's own state, as commands under the
 // same policy do not, whatever way a path takes.
 func TestAdversaryStateByFileRequests(t *testing.T) {
-	list := append(cages(), cage{"read-only", readOnly()}, cage{"temporary", workspaceWrite()})
+	list := append(policyCases(), policyCase{"read-only", readOnly()}, policyCase{"temporary", workspaceWrite()})
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
@@ -20,7 +20,7 @@ func TestAdversaryStateByFileRequests(t *testing.T) {
 		fx.symlink("$FX/state", "$WS/link")
 		fx.symlink("$FX/state/spool", "$WS/spool")
 		fx.handOver()
-		s := a.own(t, append(slices.Clone(bench.server.Argv), "--state-dir", fx.dir+"/state"), nil)
+		s := a.own(t, append(slices.Clone(suite.server.Argv), "--state-dir", fx.dir+"/state"), nil)
 		for _, c := range list {
 			t.Run(c.name, func(t *testing.T) {
 				ask := func(method, path string, result any) error {

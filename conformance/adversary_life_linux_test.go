@@ -11,8 +11,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// neighbour starts a process of the host that the account may signal.
-func neighbour(t *testing.T, a *account) int {
+// hostProcess starts a process of the host that the account may signal.
+func hostProcess(t *testing.T, a *account) int {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
 	cmd.SysProcAttr = a.credential()
@@ -32,9 +32,9 @@ func neighbour(t *testing.T, a *account) int {
 // Processes of the host cannot be named from inside: neither the server nor any
 // other.
 func TestAdversarySignals(t *testing.T) {
-	eachCage(t, func(t *testing.T, a *account, c cage) {
-		fx, s := attackers(t, a)
-		own := neighbour(t, a)
+	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
+		fx, s := attackServer(t, a)
+		own := hostProcess(t, a)
 		script := fmt.Sprintf(`"$ADV" signal %d %d`, own, s.cmd.Process.Pid)
 		o := s.output(t, c.policy, script)
 		var reached []string
@@ -51,9 +51,9 @@ func TestAdversarySignals(t *testing.T) {
 	})
 }
 
-// unharmed checks that the server still does its work, and that nothing is left of
+// stillServes checks that the server still does its work, and that nothing is left of
 // what it ran.
-func unharmed(t *testing.T, fx *fixture, s *serial) {
+func stillServes(t *testing.T, fx *fixture, s *scriptRunner) {
 	t.Helper()
 	if o := s.output(t, workspaceOnly(), `echo alive`); o.stdout != "alive\n" {
 		t.Errorf("the next command: %+v", o)
@@ -90,18 +90,18 @@ func TestAdversaryTerminate(t *testing.T) {
 		{"closed", `echo ready; exec < /dev/null > /dev/null 2>&1; trap '' TERM; while :; do sleep 1; done`},
 		{"stopped", `trap '' TERM; echo ready; kill -STOP $$; while :; do sleep 1; done`},
 	}
-	eachCage(t, func(t *testing.T, a *account, c cage) {
+	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
 		for _, attack := range attacks {
 			for _, params := range []map[string]any{{"tty": false}, tty} {
 				t.Run(fmt.Sprintf("%s/tty-%v", attack.name, params["tty"]), func(t *testing.T) {
-					fx, s := attackers(t, a)
+					fx, s := attackServer(t, a)
 					p := s.script(t, c.policy, attack.script, params)
 					p.says(t, "ready")
 					p.terminate(t)
 					if o := p.finish(t); o.exit != 137 && o.exit != 143 {
 						t.Errorf("exit %d", o.exit)
 					}
-					unharmed(t, fx, s)
+					stillServes(t, fx, s)
 				})
 			}
 		}
@@ -110,22 +110,22 @@ func TestAdversaryTerminate(t *testing.T) {
 
 // The end of the command ends what it has left running.
 func TestAdversaryLeftRunning(t *testing.T) {
-	eachCage(t, func(t *testing.T, a *account, c cage) {
-		fx, s := attackers(t, a)
+	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
+		fx, s := attackServer(t, a)
 		p := s.script(t, c.policy, `"$ADV" bomb 200 > said & while ! test -s said; do :; done; cat said; exit 7`)
 		o := p.finish(t)
 		if o.exit != 7 || !strings.Contains(o.stdout, "ready 200") {
 			t.Errorf("%+v", o)
 		}
-		unharmed(t, fx, s)
+		stillServes(t, fx, s)
 	})
 }
 
 // The exit of a command is reported although a process that it left has stopped or spoiled
 // process 1, or traces the command.
 func TestAdversaryHidesTheExit(t *testing.T) {
-	eachCage(t, func(t *testing.T, a *account, c cage) {
-		fx, s := attackers(t, a)
+	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
+		fx, s := attackServer(t, a)
 		for _, how := range []string{"attach", "spoil", "seize"} {
 			// The shell starts no other process, whose end would be a signal that stops a traced shell.
 			p := s.script(t, c.policy, `"$ADV" hide `+how+` > said-`+how+` & while ! read line < said-`+how+`; do :; done 2> /dev/null; echo "$line"; exit 7`)
@@ -137,20 +137,20 @@ func TestAdversaryHidesTheExit(t *testing.T) {
 			if c.name == "network" && o.stdout != how+": ok\n" && o.stdout != how+": EPERM\n" { // a matter of the kernel's settings
 				t.Errorf("the attack went wrong: %s", o.stdout)
 			}
-			unharmed(t, fx, s)
+			stillServes(t, fx, s)
 		}
 	})
 }
 
 // Process 1 of the sandbox can neither be killed nor stopped from inside.
 func TestAdversaryKillInit(t *testing.T) {
-	eachCage(t, func(t *testing.T, a *account, c cage) {
-		fx, s := attackers(t, a)
+	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
+		fx, s := attackServer(t, a)
 		p := s.script(t, c.policy, `for s in KILL STOP HUP SEGV ABRT USR1 PIPE ALRM; do kill -$s 1; done; kill -STOP $PPID; kill -KILL $PPID; echo still here; exit 4`)
 		if o := p.finish(t); o.exit != 4 || !strings.Contains(o.stdout, "still here") {
 			t.Errorf("%+v", o)
 		}
-		unharmed(t, fx, s)
+		stillServes(t, fx, s)
 	})
 }
 
@@ -158,16 +158,16 @@ func TestAdversaryKillInit(t *testing.T) {
 func TestAdversaryServerKilled(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
-		for _, c := range cages() {
+		for _, c := range policyCases() {
 			fx := newFixture(t, a)
-			fx.arm()
+			fx.addAttackPrograms()
 			fx.handOver()
-			s := &serial{instance: a.own(t, bench.server.Argv, nil), fx: fx}
+			s := &scriptRunner{instance: a.own(t, suite.server.Argv, nil), fx: fx}
 			p := s.script(t, c.policy, `exec "$ADV" bomb 50`)
 			p.says(t, "ready")
 			s.kill()
 			tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
-			next := a.own(t, bench.server.Argv, nil) // takes placeholders away
+			next := a.own(t, suite.server.Argv, nil) // takes placeholders away
 			row{}.checkHost(t, fx, next)
 		}
 	})
@@ -177,7 +177,7 @@ func TestAdversaryServerKilled(t *testing.T) {
 func TestAdversaryBombIsBounded(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
-		fx, s := attackers(t, a)
+		fx, s := attackServer(t, a)
 		p := s.script(t, workspaceOnly(), `exec "$ADV" bomb 200`)
 		p.says(t, "ready 200")
 		tethertest.Eventually(t, func() error { // they are counted while some still fork
@@ -188,7 +188,7 @@ func TestAdversaryBombIsBounded(t *testing.T) {
 		})
 		p.terminate(t)
 		p.finish(t)
-		unharmed(t, fx, s)
+		stillServes(t, fx, s)
 		tethertest.Eventually(t, func() error { return zombies(s.cmd.Process.Pid) })
 	})
 }

@@ -21,7 +21,7 @@ import (
 // buildAdversary builds a static program for attacks that need more than a shell,
 // when the first test asks for it.
 var buildAdversary = sync.OnceValues(func() (string, error) {
-	name := filepath.Join(bench.dir, "bin", "adversary")
+	name := filepath.Join(suite.dir, "bin", "adversary")
 	gcc := exec.Command("gcc", "-O1", "-static", "-o", name, "testdata/adversary/adversary.c")
 	if out, err := gcc.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the adversary: %w\n%s", err, out)
@@ -29,19 +29,19 @@ var buildAdversary = sync.OnceValues(func() (string, error) {
 	return name, nil
 })
 
-// armoury keeps one copy of each program per account, to link from: the account
+// programCopies keeps one copy of each program per account, to link from: the account
 // owns it, and the server's own program is not touched.
-var armoury struct {
+var programCopies struct {
 	sync.Mutex
 	made map[string]bool
 }
 
 // copyFor returns the account's copy of a program.
 func (a *account) copyFor(program string) (string, error) {
-	armoury.Lock()
-	defer armoury.Unlock()
-	name := filepath.Join(a.dir, "armoury-"+filepath.Base(program))
-	if armoury.made[name] {
+	programCopies.Lock()
+	defer programCopies.Unlock()
+	name := filepath.Join(a.dir, "copy-"+filepath.Base(program))
+	if programCopies.made[name] {
 		return name, nil
 	}
 	content, err := os.ReadFile(program)
@@ -56,45 +56,45 @@ func (a *account) copyFor(program string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if armoury.made == nil {
-		armoury.made = map[string]bool{}
+	if programCopies.made == nil {
+		programCopies.made = map[string]bool{}
 	}
-	armoury.made[name] = true
+	programCopies.made[name] = true
 	return name, os.Lchown(name, a.uid, a.gid)
 }
 
-// arm puts the adversary into the workspace, and the probe, which not every sandbox
+// addAttackPrograms puts the adversary into the workspace, and the probe, which not every sandbox
 // shows elsewhere: $ADV and $PROBE.
-func (fx *fixture) arm() {
+func (fx *fixture) addAttackPrograms() {
 	fx.t.Helper()
 	adversary, err := buildAdversary()
 	fx.check(err)
-	for name, program := range map[string]string{"adversary": adversary, "probe": bench.probe} {
+	for name, program := range map[string]string{"adversary": adversary, "probe": suite.probe} {
 		program, err := fx.account.copyFor(program)
 		fx.check(err)
 		fx.check(os.Link(program, fx.ws+"/"+name))
 	}
 }
 
-// hostile is the environment of attacks.
-func (fx *fixture) hostile(more map[string]string) map[string]string {
+// attackEnv is the environment of attacks.
+func (fx *fixture) attackEnv(more map[string]string) map[string]string {
 	env := fx.env()
 	env["ADV"], env["PROBE"] = fx.ws+"/adversary", fx.ws+"/probe be-child probe"
-	env["CAGE"] = ownNamespace(fx.t, "pid") // what attacks that would hurt the host look at
+	env["HOST_PIDS"] = ownNamespace(fx.t, "pid") // what attacks that would hurt the host look at
 	maps.Copy(env, more)
 	return env
 }
 
-// A cage is a policy that attacks are tried under.
-type cage struct {
+// A policyCase is a policy that attacks are tried under.
+type policyCase struct {
 	name   string
 	policy policy
 }
 
-// cages are the policies that differ in what holds an attack back. None of them
+// policyCases are the policies that differ in what holds an attack back. None of them
 // lets a command write to $OUT, and all but the first two hide it.
-func cages() []cage {
-	return []cage{
+func policyCases() []policyCase {
+	return []policyCase{
 		{"workspace", workspaceOnly()},
 		{"network", workspaceOnly().net()},
 		{"root-deny", rootWrite().deny("$OUT")},
@@ -102,26 +102,26 @@ func cages() []cage {
 	}
 }
 
-// eachCage runs a test as every user under every policy.
-func eachCage(t *testing.T, test func(*testing.T, *account, cage)) {
+// eachPolicyCase runs a test as every user under every policy.
+func eachPolicyCase(t *testing.T, test func(*testing.T, *account, policyCase)) {
 	t.Helper()
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
-		for _, c := range cages() {
+		for _, c := range policyCases() {
 			t.Run(c.name, func(t *testing.T) { test(t, a, c) })
 		}
 	})
 }
 
-// serial gives every command of a fixture its own id.
-type serial struct {
+// scriptRunner gives every command of a fixture its own id.
+type scriptRunner struct {
 	*instance
 	fx *fixture
 	n  int
 }
 
 // script starts a shell in the workspace.
-func (s *serial) script(t *testing.T, p policy, script string, more ...map[string]any) *process {
+func (s *scriptRunner) script(t *testing.T, p policy, script string, more ...map[string]any) *process {
 	t.Helper()
 	c, err := s.try(p, script, more...)
 	if err != nil {
@@ -131,36 +131,36 @@ func (s *serial) script(t *testing.T, p policy, script string, more ...map[strin
 }
 
 // try is script for starts that may be refused.
-func (s *serial) try(p policy, script string, more ...map[string]any) (*process, error) {
+func (s *scriptRunner) try(p policy, script string, more ...map[string]any) (*process, error) {
 	s.n++
 	params := map[string]any{"processId": fmt.Sprintf("%s-%d", s.fx.mark, s.n)}
 	for _, m := range more {
 		maps.Copy(params, m)
 	}
-	return s.start(row{policy: p, script: script, env: s.fx.hostile(nil), params: params}.start(s.fx))
+	return s.start(row{policy: p, script: script, env: s.fx.attackEnv(nil), params: params}.start(s.fx))
 }
 
 // output runs a script to its end.
-func (s *serial) output(t *testing.T, p policy, script string) outcome {
+func (s *scriptRunner) output(t *testing.T, p policy, script string) outcome {
 	t.Helper()
 	return s.script(t, p, script).finish(t)
 }
 
-// attackers returns an armed fixture and a server for it.
-func attackers(t *testing.T, a *account, setup ...func(*fixture)) (*fixture, *serial) {
+// attackServer returns an armed fixture and a server for it.
+func attackServer(t *testing.T, a *account, setup ...func(*fixture)) (*fixture, *scriptRunner) {
 	t.Helper()
-	fx := armed(t, a, setup...)
-	return fx, &serial{instance: a.take(t), fx: fx}
+	fx := attackFixture(t, a, setup...)
+	return fx, &scriptRunner{instance: a.acquire(t), fx: fx}
 }
 
-// armed returns a fixture that is ready for attacks.
-func armed(t *testing.T, a *account, setup ...func(*fixture)) *fixture {
+// attackFixture returns a fixture that is ready for attacks.
+func attackFixture(t *testing.T, a *account, setup ...func(*fixture)) *fixture {
 	t.Helper()
 	fx := newFixture(t, a)
 	for _, f := range setup {
 		f(fx)
 	}
-	fx.arm()
+	fx.addAttackPrograms()
 	fx.handOver()
 	return fx
 }
@@ -229,7 +229,7 @@ func hostCommand(t *testing.T, fx *fixture, argv ...string) string {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = os.Environ()
-	for name, value := range fx.hostile(nil) {
+	for name, value := range fx.attackEnv(nil) {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
 	out, err := cmd.CombinedOutput()

@@ -8,8 +8,8 @@ import (
 // A command whose files are confined cannot leave a file that runs with the rights of its
 // owner: another user of the machine could execute it.
 func TestAdversarySetID(t *testing.T) {
-	eachCage(t, func(t *testing.T, a *account, c cage) {
-		fx, s := attackers(t, a)
+	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
+		fx, s := attackServer(t, a)
 		o := s.output(t, c.policy, `$ADV setid $WS; chmod u+s $ADV; install -m 4755 $ADV $WS/copy; cp -p $ADV $WS/copy`)
 		wants(t, fx, o, []string{`^chmod suid: EPERM$`, `^openat both: EPERM$`, `^fchmodat2 sgid: EPERM$`, `^openat2 suid: ENOSYS$`, `^chmod: .*` + textPERM}, "GIVEN", ": ok$")
 		if n := strings.Count(o.stdout, ": E"); n != 39 {
@@ -23,7 +23,7 @@ func TestAdversarySetID(t *testing.T) {
 // fail.
 func TestAdversarySetIDUnconfined(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
-		fx, s := attackers(t, a)
+		fx, s := attackServer(t, a)
 		for name, p := range map[string]policy{"unconfined": unconfined(), "all files": rootWrite()} {
 			o := s.output(t, p, `$ADV setid $WS`)
 			if n := strings.Count(o.stdout, "GIVEN"); n != 39 && !strings.Contains(o.stdout, "fchmodat2 suid: ENOSYS") {
@@ -43,11 +43,11 @@ tar cf t.tar d; mkdir x; tar xf t.tar -C x; tar xpf t.tar -C x --overwrite; tar 
 git init -q repo; cd repo; git config user.email a@b; git config user.name n; echo 1 > a; chmod +x a; git add a; git commit -qm one; git clone -q . ../clone; cd ..
 test -x clone/a; mktemp -p .; touch n; mkfifo p; rm -rf x d2 d3 clone repo
 echo all of it`
-	eachCage(t, func(t *testing.T, a *account, c cage) {
+	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
 		if c.name == "minimal" {
 			t.Skip("git needs files that this policy hides")
 		}
-		fx, s := attackers(t, a)
+		fx, s := attackServer(t, a)
 		o := s.output(t, c.policy, script)
 		wants(t, fx, o, []string{"^all of it$"}, textPERM)
 	})
@@ -59,7 +59,7 @@ func TestModesOfSharedDirectories(t *testing.T) {
 	const script = `cd $WS/shared; mkdir -p a/b && cp -r a c && tar cf t.tar a && mkdir x && { tar xf t.tar -C x || test $(id -u) = 0; } && git init -q repo && touch a/f && stat -c %a a/b && echo all of it
 chmod 2770 a; chmod g-s a/b && echo removed`
 	eachAccount(t, func(t *testing.T, a *account) {
-		fx, s := attackers(t, a, func(fx *fixture) { fx.mkdir("$WS/shared") })
+		fx, s := attackServer(t, a, func(fx *fixture) { fx.mkdir("$WS/shared") })
 		hostCommand(t, fx, "chmod", "2775", fx.ws+"/shared")
 		o := s.output(t, workspaceOnly(), script)
 		wants(t, fx, o, []string{"^2755$|^2775$", "^all of it$", "^chmod: .*" + textPERM, "^removed$"})

@@ -21,11 +21,11 @@ type busyHost struct {
 const shareAll = `mount --make-rshared / && exec setpriv --reuid "$0" --regid "$0" --clear-groups -- "$@"`
 
 // startBusyHost starts a server of a's in a namespace of its own.
-func startBusyHost(t *testing.T, a *account, fx *fixture) (*busyHost, *serial) {
+func startBusyHost(t *testing.T, a *account, fx *fixture) (*busyHost, *scriptRunner) {
 	t.Helper()
 	starter := &account{name: a.name, dir: a.dir} // root at first
-	argv := append([]string{"unshare", "--mount", "--propagation", "shared", "/bin/sh", "-c", shareAll, fmt.Sprint(a.uid)}, bench.server.Argv...)
-	s := &serial{instance: starter.own(t, argv, nil), fx: fx}
+	argv := append([]string{"unshare", "--mount", "--propagation", "shared", "/bin/sh", "-c", shareAll, fmt.Sprint(a.uid)}, suite.server.Argv...)
+	s := &scriptRunner{instance: starter.own(t, argv, nil), fx: fx}
 	return &busyHost{fx: fx, pid: s.cmd.Process.Pid}, s
 }
 
@@ -35,34 +35,34 @@ func (h *busyHost) run(t *testing.T, script string) {
 	hostCommand(t, h.fx, "nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", h.pid), "/bin/sh", "-ec", script)
 }
 
-// plant mounts something new in every place that a command can see. Each has a
+// plantMounts mounts something new in every place that a command can see. Each has a
 // file "planted".
-const plant = `for dir in "$WS/sub" "$FX/mnt" "$OUT" "$WS/new"; do mkdir -p "$dir"; mount -t tmpfs none "$dir"; echo planted > "$dir/planted"; done
+const plantMounts = `for dir in "$WS/sub" "$FX/mnt" "$OUT" "$WS/new"; do mkdir -p "$dir"; mount -t tmpfs none "$dir"; echo planted > "$dir/planted"; done
 mkdir -p "$FX/bound"; mount --bind "$FX/mnt" "$FX/bound"
 mkdir -p "$WS/deep"; mount --rbind "$FX/mnt" "$WS/deep"`
 
-// seek looks for what was planted. "look" is printed when it begins.
-const seek = `echo ready; read line; echo look
+// findPlanted looks for what was planted. "look" is printed when it begins.
+const findPlanted = `echo ready; read line; echo look
 for dir in $WS/sub $WS/new $WS/deep $FX/mnt $FX/bound $OUT; do ls $dir/planted; done
 cat $FX/mnt/planted $WS/sub/planted $OUT/planted; grep -c -E '(shared|master):' /proc/self/mountinfo; echo x > $FX/mnt/n; true`
 
 // What the host mounts while a command runs does not appear in its sandbox.
 func TestAdversaryPropagation(t *testing.T) {
 	notForReference(t, "it is not attacked")
-	if len(bench.accounts) < 2 || !powerful(t) {
+	if len(suite.accounts) < 2 || !canMount(t) {
 		t.Skip("needs root who may mount")
 	}
 	eachAccount(t, func(t *testing.T, a *account) {
-		for _, c := range cages() {
+		for _, c := range policyCases() {
 			t.Run(c.name, func(t *testing.T) {
 				fx := newFixture(t, a)
-				fx.arm()
+				fx.addAttackPrograms()
 				fx.mkdir("$FX/mnt")
 				fx.handOver()
 				host, s := startBusyHost(t, a, fx)
-				p := s.script(t, c.policy, seek, map[string]any{"pipeStdin": true})
+				p := s.script(t, c.policy, findPlanted, map[string]any{"pipeStdin": true})
 				p.says(t, "ready")
-				host.run(t, plant)
+				host.run(t, plantMounts)
 				p.write(t, "go\n")
 				o := p.finish(t)
 				wants(t, fx, o, []string{"^look$", "^0$"}, `^planted$`, `^/.*planted$`)
@@ -77,10 +77,10 @@ func TestAdversaryPropagation(t *testing.T) {
 // Without the cut, bubblewrap alone lets mounts in: the test above can fail.
 func TestAdversaryPropagationControl(t *testing.T) {
 	notForReference(t, "it is not attacked")
-	if len(bench.accounts) < 2 || !powerful(t) {
+	if len(suite.accounts) < 2 || !canMount(t) {
 		t.Skip("needs root who may mount")
 	}
-	fx := newFixture(t, bench.accounts[0])
+	fx := newFixture(t, suite.accounts[0])
 	fx.mkdir("$FX/mnt")
 	cmd := exec.Command("unshare", "--mount", "--propagation", "shared", "/bin/sh", "-c", `mount --make-rshared / && echo ready && cat > /dev/null`)
 	in, err := cmd.StdinPipe()
@@ -95,8 +95,8 @@ func TestAdversaryPropagationControl(t *testing.T) {
 		t.Fatalf("%q, %v", line, err)
 	}
 	host := &busyHost{fx: fx, pid: cmd.Process.Pid}
-	inside := exec.Command("nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", host.pid), "bwrap", "--ro-bind", "/", "/", "--proc", "/proc", "--", "/bin/sh", "-c", seek)
-	for name, value := range fx.hostile(nil) {
+	inside := exec.Command("nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", host.pid), "bwrap", "--ro-bind", "/", "/", "--proc", "/proc", "--", "/bin/sh", "-c", findPlanted)
+	for name, value := range fx.attackEnv(nil) {
 		inside.Env = append(inside.Env, name+"="+value)
 	}
 	var said lockedBuffer
@@ -110,7 +110,7 @@ func TestAdversaryPropagationControl(t *testing.T) {
 		}
 		return nil
 	})
-	host.run(t, plant)
+	host.run(t, plantMounts)
 	fmt.Fprintln(input, "go")
 	input.Close()
 	if err := inside.Wait(); err != nil || !strings.Contains(said.String(), "\nplanted\n") {

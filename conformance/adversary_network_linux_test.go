@@ -14,18 +14,18 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// A managedCage is a sandbox with a network of its own.
-type managedCage struct {
+// A managedCase is a sandbox with a network of its own.
+type managedCase struct {
 	name   string
 	policy policy
 	params map[string]any
 }
 
-// managedCages differ in what a network of its own comes with. All have a way out that
+// managedCases differ in what a network of its own comes with. All have a way out that
 // leads to nobody whom attacks try to reach.
-func managedCages() []managedCage {
+func managedCases() []managedCase {
 	allUnix := map[string]any{"managedNetwork": map[string]any{"dangerouslyAllowAllUnixSockets": true}}
-	return []managedCage{
+	return []managedCase{
 		{"prepared", workspaceOnly(), enforce()},
 		{"proxy", workspaceOnly(), enforce(networkProxy(nil))},
 		{"network", workspaceOnly().net(), enforce(networkProxy(nil))},
@@ -38,7 +38,7 @@ func managedCages() []managedCage {
 // reachable is everybody on the host whom attacks try to reach.
 type reachable struct {
 	sites map[string]*site
-	mails []mailbox
+	mails []datagramSocket
 }
 
 // openReachable opens it, and names it in the fixture.
@@ -53,14 +53,14 @@ func openReachable(t *testing.T, fx *fixture) *reachable {
 	}
 	tcp("AT_LOOPBACK", "127.0.0.1:0")
 	tcp("AT_LOOPBACK6", "[::1]:0")
-	tcp("AT_HOME", townPrivate+":0")
-	tcp("AT_HOME6", "["+townPrivate6+"]:0")
-	tcp("AT_PUBLIC", townEvil+":0")
-	tcp("AT_METADATA", townMetadata+":80")
+	tcp("AT_HOME", privateAddress+":0")
+	tcp("AT_HOME6", "["+privateAddress6+"]:0")
+	tcp("AT_PUBLIC", evilAddress+":0")
+	tcp("AT_METADATA", metadataAddress+":80")
 	for _, s := range []struct{ network, address string }{
-		{"udp", "127.0.0.1:53"}, {"udp", "[::1]:53"}, {"udp", townPrivate + ":53"}, {"unixgram", fx.dir + "/letters"}, {"unixgram", "@" + fx.mark + "-letters"},
+		{"udp", "127.0.0.1:53"}, {"udp", "[::1]:53"}, {"udp", privateAddress + ":53"}, {"unixgram", fx.dir + "/letters"}, {"unixgram", "@" + fx.mark + "-letters"},
 	} {
-		r.mails = append(r.mails, newMailbox(t, s.network, s.address))
+		r.mails = append(r.mails, newDatagramSocket(t, s.network, s.address))
 	}
 	for name, address := range map[string]string{"STREAM": fx.dir + "/stream", "ABSTRACT": "@" + fx.mark + "-stream"} {
 		r.sites[name] = newSite(t, "unix", address)
@@ -195,20 +195,20 @@ func unixCalls() []call {
 }
 
 // hiddenSockets says whether a cage hides the files of sockets.
-func (c managedCage) hiddenSockets() bool { return c.name == "minimal" }
+func (c managedCase) hiddenSockets() bool { return c.name == "minimal" }
 
 // No socket leads out of a network of its own, whatever its kind.
 func TestAdversaryManagedSockets(t *testing.T) {
-	eachTown(t, func(t *testing.T, a *account) {
+	eachIsolatedAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
-		fx.proxy = newPrepared(t)
+		fx.proxy = newClientProxy(t)
 		fx.set("HTTP_PROXY", "http://"+fx.proxy.addr())
 		r := openReachable(t, fx)
-		fx.arm()
+		fx.addAttackPrograms()
 		fx.handOver()
-		s := &serial{instance: a.own(t, bench.server.Argv, nil), fx: fx}
+		s := &scriptRunner{instance: a.own(t, suite.server.Argv, nil), fx: fx}
 		list := networkCalls()
-		for _, c := range managedCages() {
+		for _, c := range managedCases() {
 			o := s.script(t, c.policy, callScript(list), c.params).finish(t)
 			got := sections(o.stdout)
 			for _, call := range list {
@@ -252,7 +252,7 @@ func TestAdversaryManagedSockets(t *testing.T) {
 }
 
 // controlCalls makes the calls without a sandbox: they get through.
-func controlCalls(t *testing.T, a *account, s *serial, list []call) {
+func controlCalls(t *testing.T, a *account, s *scriptRunner, list []call) {
 	t.Helper()
 	got := sections(s.output(t, unconfined(), callScript(list)).stdout)
 	for _, call := range list {
@@ -270,11 +270,11 @@ func TestAdversaryManagedSurroundings(t *testing.T) {
 		"$ADV" fds; for fd in 0 1 2; do readlink /proc/self/fd/$fd; done; ls -l /proc/1/fd
 		sleep 1000 & $PROBE ptrace-pid $!; $PROBE steal-sockets $(cd /proc; echo [0-9]*); kill $!
 		grep : /proc/net/dev; cat /proc/net/unix | wc -l; cat /proc/net/tcp; true`
-	eachTown(t, func(t *testing.T, a *account) {
-		fx, s := townServer(t, a)
-		fx.proxy = newPrepared(t)
+	eachIsolatedAccount(t, func(t *testing.T, a *account) {
+		fx, s := isolatedServer(t, a)
+		fx.proxy = newClientProxy(t)
 		fx.set("HTTP_PROXY", "http://"+fx.proxy.addr())
-		for _, c := range managedCages() {
+		for _, c := range managedCases() {
 			o := s.script(t, c.policy, script, c.params).finish(t)
 			wants(t, fx, o, []string{`^setns: EPERM$`, `^found 3$`, `^ptrace-pid: EPERM$`, `^contained$`, `^ *lo:`},
 				regexp.QuoteMeta(networkOf(t)), "inherited", `socket:\[`, `^setns: ok`, `^ok$`, `^ *(eth|veth|tun|dummy)\d*:`)
@@ -293,21 +293,21 @@ func TestAdversaryManagedSurroundings(t *testing.T) {
 // somebody outside finds it, although the file is there.
 func TestAdversaryManagedHandIn(t *testing.T) {
 	const name = "$WS/in"
-	eachTown(t, func(t *testing.T, a *account) {
-		fx, s := townServer(t, a)
-		fx.proxy = newPrepared(t)
+	eachIsolatedAccount(t, func(t *testing.T, a *account) {
+		fx, s := isolatedServer(t, a)
+		fx.proxy = newClientProxy(t)
 		fx.set("HTTP_PROXY", "http://"+fx.proxy.addr())
 		handIn := func(p policy, typ string, params map[string]any) outcome {
 			c := s.script(t, p, `$PROBE pair-bind `+typ+` `+name, both(params, stdinPipe))
 			o := c.until(t, "socket", func(o outcome) bool { return strings.Contains(o.stdout, "bound") || o.exited })
 			if !o.exited {
 				kind := map[string]int{"dgram": unix.SOCK_DGRAM, "raw": unix.SOCK_DGRAM, "stream": unix.SOCK_STREAM, "seqpacket": unix.SOCK_SEQPACKET}[typ]
-				giveTo(t, fx.path(name), kind)
+				sendDescriptorTo(t, fx.path(name), kind)
 				c.write(t, "end\n")
 			}
 			return c.finish(t)
 		}
-		for _, c := range managedCages() {
+		for _, c := range managedCases() {
 			for _, typ := range []string{"dgram", "raw", "stream", "seqpacket"} {
 				o := handIn(c.policy, typ, c.params)
 				if c.name == "unix" && (typ == "dgram" || typ == "raw") {
@@ -322,8 +322,8 @@ func TestAdversaryManagedHandIn(t *testing.T) {
 	})
 }
 
-// giveTo sends a descriptor to a socket, if it is one that can be sent to.
-func giveTo(t *testing.T, path string, typ int) {
+// sendDescriptorTo sends a descriptor to a socket, if it is one that can be sent to.
+func sendDescriptorTo(t *testing.T, path string, typ int) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_UNIX, typ|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -346,7 +346,7 @@ func giveTo(t *testing.T, path string, typ int) {
 func TestAdversaryManagedGreed(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		notForReference(t, "it is not attacked")
-		fx, s := attackers(t, a, openSite)
+		fx, s := attackServer(t, a, openSite)
 		const greedy = `$PROBE hold-connections 127.0.0.1:${HTTP_PROXY##*:} 600`
 		var held []*process
 		for range 2 {
@@ -372,7 +372,7 @@ func TestAdversaryManagedGreed(t *testing.T) {
 func TestAdversaryManagedNeighbours(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		notForReference(t, "it is not attacked")
-		fx, s := attackers(t, a, openSite, (*fixture).reserve)
+		fx, s := attackServer(t, a, openSite, (*fixture).reserve)
 		p := s.script(t, workspaceOnly(), `$PROBE hold-tcp 127.0.0.1:$HELD`, enforce(networkProxy(loopback), stdinPipe))
 		o := p.until(t, "port", func(o outcome) bool { return heldPort.MatchString(o.stdout) })
 		port := heldPort.FindStringSubmatch(o.stdout)[1]

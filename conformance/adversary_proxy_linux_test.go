@@ -10,40 +10,40 @@ import (
 	"testing"
 )
 
-// A shot is what an attack says to a proxy, byte by byte.
-type shot struct{ name, text string }
+// A rawRequest is what an attack says to a proxy, byte by byte.
+type rawRequest struct{ name, text string }
 
 // fire says each of them to the proxy on a connection of its own, all at once, and then
 // prints what came back. They are files in the workspace: no shell has to spell them.
 // Some leave a proxy waiting for more.
-const fire = `for f in $(ls -d $WS/http/* $WS/socks/* 2> /dev/null); do
+const sendRequests = `for f in $(ls -d $WS/http/* $WS/socks/* 2> /dev/null); do
 	case $f in */http/*) port=${HTTP_PROXY##*:};; *) port=${ALL_PROXY##*:};; esac
 	bash -c 'exec 3<> /dev/tcp/127.0.0.1/$0 && cat "$1" >&3 && timeout 5 cat <&3' $port $f > $WS/said.${f##*/} & done; wait
 	for f in $WS/said.*; do echo "== ${f##*/said.}"; cat $f; echo; done`
 
-// load writes shots into the workspace.
-func (fx *fixture) load(http, socks []shot) {
+// storeRequests writes requests into the workspace.
+func (fx *fixture) storeRequests(http, socks []rawRequest) {
 	fx.t.Helper()
-	for dir, shots := range map[string][]shot{"http": http, "socks": socks} {
-		for i, s := range shots {
+	for dir, requests := range map[string][]rawRequest{"http": http, "socks": socks} {
+		for i, s := range requests {
 			fx.write(fmt.Sprintf("$WS/%s/%s%03d", dir, dir, i), s.text)
 		}
 	}
 }
 
 // answers returns what the proxy said to each shot, by its name.
-func answers(o outcome, http, socks []shot) map[string]string {
+func answers(o outcome, http, socks []rawRequest) map[string]string {
 	parts, said := sections(o.stdout), map[string]string{}
-	for dir, shots := range map[string][]shot{"http": http, "socks": socks} {
-		for i, s := range shots {
+	for dir, requests := range map[string][]rawRequest{"http": http, "socks": socks} {
+		for i, s := range requests {
 			said[dir+" "+s.name] = parts[fmt.Sprintf("%s%03d", dir, i)]
 		}
 	}
 	return said
 }
 
-// trapPort is where nobody is allowed to go in a town.
-const trapPort = 81
+// forbiddenPort is where nobody is allowed to go in a town.
+const forbiddenPort = 81
 
 // localHosts are ways to spell what is this machine or close to it.
 func localHosts() []string {
@@ -52,8 +52,8 @@ func localHosts() []string {
 		"2130706433", "0x7f000001", "0X7F000001", "017700000001", "0177.0.0.1", "127.1", "127.0.1", "0", "0x0", "0x7f.1", "127.000.000.001", "00127.0.0.1",
 		"[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:7f00:0001]", "[::127.0.0.1]", "[::ffff:0:127.0.0.1]", "[64:ff9b::7f00:1]", "[64:ff9b::127.0.0.1]", "[2002:7f00:1::]",
 		"[::1%25lo]", "[::1%lo]", "[fe80::1%25lo]", "127.0.0.1%25lo",
-		townMetadata, townMetadata + ".", "2852039166", "0xa9fea9fe", "0xA9.0xFE.0xA9.0xFE", "0251.0376.0251.0376", "169.254.43518", "[::ffff:169.254.169.254]", "[::ffff:a9fe:a9fe]", "[64:ff9b::a9fe:a9fe]",
-		"[fd00:ec2::254]", townPrivate, "10.5046273", "[" + townPrivate6 + "]", townCarrier,
+		metadataAddress, metadataAddress + ".", "2852039166", "0xa9fea9fe", "0xA9.0xFE.0xA9.0xFE", "0251.0376.0251.0376", "169.254.43518", "[::ffff:169.254.169.254]", "[::ffff:a9fe:a9fe]", "[64:ff9b::a9fe:a9fe]",
+		"[fd00:ec2::254]", privateAddress, "10.5046273", "[" + privateAddress6 + "]", carrierAddress,
 		"①②⑦.⓪.⓪.①", "127。0。0。1", "１２７.0.0.1", "ⓛocalhost", "loc\u00adalhost",
 		"loop.example", "LOOP.example.", "loop.example..", "six.example", "zero.example", "private.example", "meta.example", "mixed.example",
 		"good.example@127.0.0.1", "good.example:80@127.0.0.1", "good.example%40127.0.0.1", "good.example#@127.0.0.1", `good.example\@127.0.0.1`, "good.example\t@127.0.0.1",
@@ -61,43 +61,43 @@ func localHosts() []string {
 	}
 }
 
-// localShots asks for each of them, in each way that a proxy has.
-func localShots() (http, socks []shot) {
+// localRequests asks for each of them, in each way that a proxy has.
+func localRequests() (http, socks []rawRequest) {
 	request := "GET /attack HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 	for _, host := range localHosts() {
 		http = append(http,
-			shot{"plain " + host, fmt.Sprintf("GET http://%s:%d/attack HTTP/1.1\r\nHost: good.example\r\nConnection: close\r\n\r\n", host, trapPort)},
-			shot{"tunnel " + host, fmt.Sprintf("CONNECT %s:%d HTTP/1.1\r\nHost: good.example\r\n\r\n%s", host, trapPort, request)})
+			rawRequest{"plain " + host, fmt.Sprintf("GET http://%s:%d/attack HTTP/1.1\r\nHost: good.example\r\nConnection: close\r\n\r\n", host, forbiddenPort)},
+			rawRequest{"tunnel " + host, fmt.Sprintf("CONNECT %s:%d HTTP/1.1\r\nHost: good.example\r\n\r\n%s", host, forbiddenPort, request)})
 		bare := strings.Trim(host, "[]")
-		socks = append(socks, shot{"name " + host, socksRequest(3, string(rune(len(host)))+host) + request})
+		socks = append(socks, rawRequest{"name " + host, socksRequest(3, string(rune(len(host)))+host) + request})
 		if bare != host {
-			socks = append(socks, shot{"name " + bare, socksRequest(3, string(rune(len(bare)))+bare) + request})
+			socks = append(socks, rawRequest{"name " + bare, socksRequest(3, string(rune(len(bare)))+bare) + request})
 		}
 		if a, err := netip.ParseAddr(bare); err == nil && a.Zone() == "" {
 			kind := byte(1)
 			if a.Is6() {
 				kind = 4
 			}
-			socks = append(socks, shot{"address " + host, socksRequest(kind, string(a.AsSlice())) + request})
+			socks = append(socks, rawRequest{"address " + host, socksRequest(kind, string(a.AsSlice())) + request})
 		}
 	}
 	return http, append(socks,
-		shot{"version 4", "\x04\x01\x00\x51\x7f\x00\x00\x01\x00" + request},
-		shot{"version 4a", "\x04\x01\x00\x51\x00\x00\x00\x01\x00localhost\x00" + request},
-		shot{"bind", "\x05\x01\x00\x05\x02\x00\x01\x7f\x00\x00\x01\x00\x51" + request},
-		shot{"udp", "\x05\x01\x00\x05\x03\x00\x01\x7f\x00\x00\x01\x00\x51" + request},
-		shot{"no name", socksRequest(3, "\x00") + request},
-		shot{"NUL", socksRequest(3, "\x16good.example\x00127.0.0.1") + request},
-		shot{"short", "\x05\x01\x00\x05\x01\x00\x03\xff127.0.0.1\x00\x51"},
-		shot{"kind 2", socksRequest(2, "\x7f\x00\x00\x01") + request},
-		shot{"http", "GET http://127.0.0.1:81/ HTTP/1.1\r\nHost: good.example\r\n\r\n"},
+		rawRequest{"version 4", "\x04\x01\x00\x51\x7f\x00\x00\x01\x00" + request},
+		rawRequest{"version 4a", "\x04\x01\x00\x51\x00\x00\x00\x01\x00localhost\x00" + request},
+		rawRequest{"bind", "\x05\x01\x00\x05\x02\x00\x01\x7f\x00\x00\x01\x00\x51" + request},
+		rawRequest{"udp", "\x05\x01\x00\x05\x03\x00\x01\x7f\x00\x00\x01\x00\x51" + request},
+		rawRequest{"no name", socksRequest(3, "\x00") + request},
+		rawRequest{"NUL", socksRequest(3, "\x16good.example\x00127.0.0.1") + request},
+		rawRequest{"short", "\x05\x01\x00\x05\x01\x00\x03\xff127.0.0.1\x00\x51"},
+		rawRequest{"kind 2", socksRequest(2, "\x7f\x00\x00\x01") + request},
+		rawRequest{"http", "GET http://127.0.0.1:81/ HTTP/1.1\r\nHost: good.example\r\n\r\n"},
 	)
 }
 
 // socksRequest is the SOCKS5 conversation up to what the address is followed by.
 func socksRequest(kind byte, address string) string {
 	b := append([]byte{5, 1, 0, 5, 1, 0, kind}, address...)
-	return string(binary.BigEndian.AppendUint16(b, trapPort))
+	return string(binary.BigEndian.AppendUint16(b, forbiddenPort))
 }
 
 // localRules allow all names of the town, however bad their addresses are, and leave the
@@ -113,17 +113,17 @@ func localRules() map[string]string {
 // No way to spell an address makes the proxy go where the rules do not allow it by that
 // address, whatever the client says about names.
 func TestAdversaryProxyLocal(t *testing.T) {
-	http, socks := localShots()
-	eachTown(t, func(t *testing.T, a *account) {
-		_, s := townServer(t, a, func(fx *fixture) { fx.load(http, socks) })
-		trap := newSite(t, "tcp", fmt.Sprintf(":%d", trapPort))
-		s.decideBy(t, sayYes)
+	http, socks := localRequests()
+	eachIsolatedAccount(t, func(t *testing.T, a *account) {
+		_, s := isolatedServer(t, a, func(fx *fixture) { fx.storeRequests(http, socks) })
+		trap := newSite(t, "tcp", fmt.Sprintf(":%d", forbiddenPort))
+		s.decideBy(t, allowAll)
 		for _, mode := range []string{"rules", "client"} {
 			rules := localRules()
 			if mode == "client" {
 				rules = map[string]string{"good.example": "allow"}
 			}
-			o := s.script(t, workspaceOnly(), fire, enforce(networkProxy(rules, asked))).finish(t)
+			o := s.script(t, workspaceOnly(), sendRequests, enforce(networkProxy(rules, asked))).finish(t)
 			if n := trap.visited(); n > 0 {
 				t.Errorf("%s: the trap was reached %d times: %q", mode, n, trap.sent())
 			}
@@ -146,30 +146,30 @@ func TestAdversaryProxyLocal(t *testing.T) {
 
 // isLocal reports whether a host is one of those that the town has traps for.
 func isLocal(host string) bool {
-	return slices.Contains([]string{"127.0.0.1", "localhost", "::1", "0.0.0.0", "::", townMetadata, townPrivate, townPrivate6, townCarrier,
+	return slices.Contains([]string{"127.0.0.1", "localhost", "::1", "0.0.0.0", "::", metadataAddress, privateAddress, privateAddress6, carrierAddress,
 		"loop.example", "six.example", "zero.example", "private.example", "meta.example", "mixed.example"}, host)
 }
 
 // The same requests get through where rules name the addresses: the test above can fail.
 func TestAdversaryProxyLocalControl(t *testing.T) {
-	http, socks := localShots()
-	eachTown(t, func(t *testing.T, a *account) {
-		_, s := townServer(t, a, func(fx *fixture) { fx.load(http, socks) })
-		trap := newSite(t, "tcp", fmt.Sprintf(":%d", trapPort))
+	http, socks := localRequests()
+	eachIsolatedAccount(t, func(t *testing.T, a *account) {
+		_, s := isolatedServer(t, a, func(fx *fixture) { fx.storeRequests(http, socks) })
+		trap := newSite(t, "tcp", fmt.Sprintf(":%d", forbiddenPort))
 		rules := localRules()
-		for _, address := range []string{"127.0.0.1", "localhost", "::1", townMetadata, townPrivate} {
+		for _, address := range []string{"127.0.0.1", "localhost", "::1", metadataAddress, privateAddress} {
 			rules[address] = "allow"
 		}
-		o := s.script(t, workspaceOnly(), fire, enforce(networkProxy(rules, map[string]any{"allowLocalBinding": true}))).finish(t)
+		o := s.script(t, workspaceOnly(), sendRequests, enforce(networkProxy(rules, map[string]any{"allowLocalBinding": true}))).finish(t)
 		said := answers(o, http, socks)
-		for _, host := range []string{"127.0.0.1", "localhost", "[::1]", townMetadata, townPrivate, "loop.example", "six.example", "private.example"} {
+		for _, host := range []string{"127.0.0.1", "localhost", "[::1]", metadataAddress, privateAddress, "loop.example", "six.example", "private.example"} {
 			for _, way := range []string{"http plain ", "http tunnel ", "socks name "} {
 				if !strings.Contains(said[way+host], siteText) {
 					t.Errorf("%s%s: the proxy said %.300q", way, host, said[way+host])
 				}
 			}
 		}
-		for _, address := range []string{"127.0.0.1", "[::1]", townMetadata} {
+		for _, address := range []string{"127.0.0.1", "[::1]", metadataAddress} {
 			if !strings.Contains(said["socks address "+address], siteText) {
 				t.Errorf("socks address %s: the proxy said %.300q", address, said["socks address "+address])
 			}
@@ -182,7 +182,7 @@ func TestAdversaryProxyLocalControl(t *testing.T) {
 
 // smuggling is requests that two parsers may read in two ways. A host that is allowed
 // lives at the address of one that is not.
-func smuggling() []shot {
+func smuggling() []rawRequest {
 	const (
 		inner = "GET /smuggled HTTP/1.1\r\nHost: vhost.example\r\nX: y\r\n\r\n"
 		last  = "GET http://good.example/last HTTP/1.1\r\nHost: good.example\r\nConnection: close\r\n\r\n"
@@ -190,7 +190,7 @@ func smuggling() []shot {
 	)
 	chunk := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(inner), inner)
 	length := func(n int) string { return fmt.Sprintf("Content-Length: %d\r\n", n) }
-	list := []shot{
+	list := []rawRequest{
 		{"CL.TE", to + length(5+len(inner)) + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + inner + last},
 		{"TE.CL", to + length(4) + "Transfer-Encoding: chunked\r\n\r\n" + chunk + last},
 		{"TE twice", to + "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n" + length(4) + "\r\n" + chunk + last},
@@ -247,7 +247,7 @@ func smuggling() []shot {
 	}
 	for _, spelling := range []string{"Transfer-Encoding : chunked", "Transfer-Encoding:\x0bchunked", "Transfer-Encoding: xchunked", "Transfer-Encoding: chunked\x00",
 		"Transfer-Encoding: identity, chunked", "Transfer-Encoding: chunked, chunked", "Transfer_Encoding: chunked", " Transfer-Encoding: chunked", "X: y\nTransfer-Encoding: chunked", "Transfer-Encoding:\tchunked"} {
-		list = append(list, shot{"spelled " + spelling, to + length(5+len(inner)) + spelling + "\r\n\r\n0\r\n\r\n" + inner + last})
+		list = append(list, rawRequest{"spelled " + spelling, to + length(5+len(inner)) + spelling + "\r\n\r\n0\r\n\r\n" + inner + last})
 	}
 	return list
 }
@@ -258,13 +258,13 @@ var bothLengths = regexp.MustCompile(`(?i)(?:content-length:[^\n]*\n(?:[^\r\n]+\
 // A host that is allowed does not become the way to one that is not: neither at another
 // address, nor at the same.
 func TestAdversaryProxySmuggling(t *testing.T) {
-	shots := smuggling()
-	eachTown(t, func(t *testing.T, a *account) {
-		_, s := townServer(t, a, func(fx *fixture) { fx.load(shots, nil) })
-		good, evil := newSite(t, "tcp", townGood+":80"), newSite(t, "tcp", townEvil+":80")
-		trap := newSite(t, "tcp", fmt.Sprintf("%s:%d", townGood, trapPort))
+	requests := smuggling()
+	eachIsolatedAccount(t, func(t *testing.T, a *account) {
+		_, s := isolatedServer(t, a, func(fx *fixture) { fx.storeRequests(requests, nil) })
+		good, evil := newSite(t, "tcp", goodAddress+":80"), newSite(t, "tcp", evilAddress+":80")
+		trap := newSite(t, "tcp", fmt.Sprintf("%s:%d", goodAddress, forbiddenPort))
 		rules := map[string]string{"good.example": "allow"}
-		o := s.script(t, workspaceOnly(), fire, enforce(networkProxy(rules))).finish(t)
+		o := s.script(t, workspaceOnly(), sendRequests, enforce(networkProxy(rules))).finish(t)
 		if evil.visited()+trap.visited() > 0 {
 			t.Errorf("somebody else was reached: %q %q", evil.asked(), trap.asked())
 		}
@@ -291,13 +291,13 @@ func TestAdversaryProxySmuggling(t *testing.T) {
 			}
 		}
 		if t.Failed() {
-			for name, said := range answers(o, shots, nil) {
+			for name, said := range answers(o, requests, nil) {
 				t.Logf("%s: %.200q", name, said)
 			}
 		}
 		// Who is allowed is reached by the same requests.
 		rules["evil.example"], rules["vhost.example"] = "allow", "allow"
-		s.script(t, workspaceOnly(), fire, enforce(networkProxy(rules))).finish(t)
+		s.script(t, workspaceOnly(), sendRequests, enforce(networkProxy(rules))).finish(t)
 		if got := good.asked(); evil.visited() == 0 || !slices.Contains(got, "GET vhost.example /b") {
 			t.Errorf("when all are allowed, evil was reached %d times and good asked for %q", evil.visited(), got)
 		}
@@ -306,12 +306,12 @@ func TestAdversaryProxySmuggling(t *testing.T) {
 
 // In a tunnel to a host that is allowed, bytes are bytes: they go there, whatever they say.
 func TestAdversaryProxyTunnel(t *testing.T) {
-	shots := []shot{{"tunnel", "CONNECT good.example:80 HTTP/1.1\r\nHost: evil.example\r\n\r\nGET http://evil.example/x HTTP/1.1\r\nHost: evil.example\r\n\r\n" +
+	requests := []rawRequest{{"tunnel", "CONNECT good.example:80 HTTP/1.1\r\nHost: evil.example\r\n\r\nGET http://evil.example/x HTTP/1.1\r\nHost: evil.example\r\n\r\n" +
 		"CONNECT evil.example:80 HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"}}
-	eachTown(t, func(t *testing.T, a *account) {
-		_, s := townServer(t, a, func(fx *fixture) { fx.load(shots, nil) })
-		good, evil := newSite(t, "tcp", townGood+":80"), newSite(t, "tcp", townEvil+":80")
-		o := s.script(t, workspaceOnly(), fire, enforce(networkProxy(map[string]string{"good.example": "allow"}))).finish(t)
+	eachIsolatedAccount(t, func(t *testing.T, a *account) {
+		_, s := isolatedServer(t, a, func(fx *fixture) { fx.storeRequests(requests, nil) })
+		good, evil := newSite(t, "tcp", goodAddress+":80"), newSite(t, "tcp", evilAddress+":80")
+		o := s.script(t, workspaceOnly(), sendRequests, enforce(networkProxy(map[string]string{"good.example": "allow"}))).finish(t)
 		if got := good.asked(); len(got) != 2 || evil.visited() != 0 {
 			t.Errorf("good was asked for %q, evil reached %d times: %s", got, evil.visited(), o.all)
 		}
@@ -320,18 +320,18 @@ func TestAdversaryProxyTunnel(t *testing.T) {
 
 // Datagrams do not cross networks; on the host's they obey the same rules.
 func TestAdversaryProxyDatagrams(t *testing.T) {
-	associate := []shot{{"associate", "\x05\x01\x00\x05\x03\x00\x01\x00\x00\x00\x00\x00\x00"}}
-	eachTown(t, func(t *testing.T, a *account) {
-		_, s := townServer(t, a, func(fx *fixture) { fx.load(nil, associate) })
-		resolver := newMailbox(t, "udp", "127.0.0.1:53")
-		o := s.script(t, workspaceOnly(), fire, enforce(networkProxy(loopback))).finish(t)
+	associate := []rawRequest{{"associate", "\x05\x01\x00\x05\x03\x00\x01\x00\x00\x00\x00\x00\x00"}}
+	eachIsolatedAccount(t, func(t *testing.T, a *account) {
+		_, s := isolatedServer(t, a, func(fx *fixture) { fx.storeRequests(nil, associate) })
+		resolver := newDatagramSocket(t, "udp", "127.0.0.1:53")
+		o := s.script(t, workspaceOnly(), sendRequests, enforce(networkProxy(loopback))).finish(t)
 		if said := answers(o, nil, associate)["socks associate"]; !strings.HasPrefix(said, "\x05\x00\x05\x07") {
 			t.Errorf("the proxy said %q", said)
 		}
 		if n := resolver.empty(t); n > 0 {
 			t.Errorf("%d datagrams came", n)
 		}
-		o = s.script(t, unconfined(), fire, networkProxy(loopback)).finish(t)
+		o = s.script(t, unconfined(), sendRequests, networkProxy(loopback)).finish(t)
 		if said := answers(o, nil, associate)["socks associate"]; !strings.HasPrefix(said, "\x05\x00\x05\x00") {
 			t.Errorf("on the host's own network, the proxy said %q", said)
 		}

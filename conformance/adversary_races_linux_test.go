@@ -35,8 +35,8 @@ const keyText = "key text\n"
 
 // racePolicies name $WS/sub in every role that is less than its parent's. None
 // shows $OUT.
-func racePolicies() []cage {
-	return []cage{
+func racePolicies() []policyCase {
+	return []policyCase{
 		{"read", minimalWrite().with(at("$WS/sub", "read"))},
 		{"deny", minimalWrite().deny("$WS/sub/key")},
 		{"deny-both", workspaceOnly().deny("$OUT").deny("$WS/sub/key")},
@@ -44,8 +44,8 @@ func racePolicies() []cage {
 	}
 }
 
-// grab tries every way to $OUT, and to what is denied.
-const grab = `cat sub/secret.txt other/secret.txt $OUT/secret.txt sub/key other/key
+// readSecrets tries every way to $OUT, and to what is denied.
+const readSecrets = `cat sub/secret.txt other/secret.txt $OUT/secret.txt sub/key other/key
 for f in sub/n sub/in/n other/n $OUT/n $OUT/in/n; do echo x > $f; done 2>/dev/null; true`
 
 // A command swaps a directory and a link while other commands are started whose
@@ -55,14 +55,14 @@ func TestAdversarySymlinkRace(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		deadline := time.Now().Add(raceTime)
 		for i, target := range raceTargets {
-			fx, s := attackers(t, a, func(fx *fixture) {
+			fx, s := attackServer(t, a, func(fx *fixture) {
 				fx.mkdir("$WS/sub/in")
 				fx.write("$WS/sub/key", keyText)
 				fx.symlink(target, "$WS/other")
 			})
 			strays := 0
-			r := race{serial: s, t: t, deadline: deadline, pause: racePauses[i%len(racePauses)]}
-			r.run(racePolicies(), raceStarts/len(raceTargets), func(c cage, o outcome) {
+			r := race{scriptRunner: s, t: t, deadline: deadline, pause: racePauses[i%len(racePauses)]}
+			r.run(racePolicies(), raceStarts/len(raceTargets), func(c policyCase, o outcome) {
 				if strings.Contains(o.all, secretText) {
 					t.Errorf("%s, link to %s: the secret was read: %q", c.name, target, o.all)
 				}
@@ -113,11 +113,11 @@ func (r *race) strays() (n int) {
 // A link to where bubblewrap sees the host makes it leave an empty name there, which no
 // plan of ours can prevent: it is told in docs/sandbox.md. That is all it does.
 func TestAdversaryOldRoot(t *testing.T) {
-	fx := newFixture(t, bench.accounts[0])
+	fx := newFixture(t, suite.accounts[0])
 	fx.check(os.Remove(fx.ws + "/sub"))
 	fx.symlink(oldRoot+"$OUT", "$WS/sub")
 	fx.mkdir("$WS/source")
-	fx.arm()
+	fx.addAttackPrograms()
 	out, err := exec.Command("bwrap", "--ro-bind", "/", "/", "--bind", fx.ws, fx.ws, "--ro-bind", fx.ws+"/source", fx.ws+"/sub/in", "--",
 		"sh", "-c", `cat "$0"/sub/secret.txt; echo x > "$0"/sub/n; echo x > "$0"/sub/in/n`, fx.ws).CombinedOutput()
 	if left := os.Remove(fx.out + "/in"); left == nil {
@@ -131,7 +131,7 @@ func TestAdversaryOldRoot(t *testing.T) {
 
 // A race starts commands while another one swaps.
 type race struct {
-	*serial
+	*scriptRunner
 	t                         *testing.T
 	deadline                  time.Time
 	pause                     time.Duration
@@ -139,26 +139,26 @@ type race struct {
 }
 
 // run starts n commands, each under the next policy, and judges their outcomes.
-func (r *race) run(cages []cage, n int, judge func(cage, outcome)) {
+func (r *race) run(policyCases []policyCase, n int, judge func(policyCase, outcome)) {
 	r.t.Helper()
 	swapper := r.script(r.t, workspaceOnly(), fmt.Sprintf(`exec "$ADV" swap sub other %d`, r.pause.Microseconds()))
 	swapper.says(r.t, "ready")
 	r.awaitSwap()
 	type running struct {
-		cage    cage
-		process *process
+		policyCase policyCase
+		process    *process
 	}
 	var waiting []running
 	finish := func(down int) {
 		for len(waiting) > down {
-			judge(waiting[0].cage, waiting[0].process.finish(r.t))
+			judge(waiting[0].policyCase, waiting[0].process.finish(r.t))
 			waiting = waiting[1:]
 		}
 	}
-	for i := 0; i < n && (time.Now().Before(r.deadline) || i < len(cages)); i++ {
+	for i := 0; i < n && (time.Now().Before(r.deadline) || i < len(policyCases)); i++ {
 		r.look()
-		c := cages[i%len(cages)]
-		p, err := r.try(c.policy, grab)
+		c := policyCases[i%len(policyCases)]
+		p, err := r.try(c.policy, readSecrets)
 		if err := refusedOr(err); errors.Is(err, errRefused) {
 			r.refused++
 			continue
@@ -207,7 +207,7 @@ func (r *race) look() {
 // A sandbox that is told to bind what a link shows binds what is behind it: the
 // race above is worth winning.
 func TestAdversarySymlinkControl(t *testing.T) {
-	fx := newFixture(t, bench.accounts[0])
+	fx := newFixture(t, suite.accounts[0])
 	fx.check(os.Remove(fx.ws + "/sub"))
 	fx.symlink("$OUT", "$WS/sub")
 	fx.mkdir("$FX/show")
@@ -224,7 +224,7 @@ func TestAdversarySymlinkControl(t *testing.T) {
 // writable directory for the next one, although the policy names it.
 func TestAdversaryPlantedLink(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
-		fx, s := attackers(t, a)
+		fx, s := attackServer(t, a)
 		p := workspaceOnly().with(at("$WS/sub", "write"))
 		s.output(t, workspaceOnly(), `rmdir sub && ln -s $OUT sub`)
 		c, err := s.try(p, `echo x > $OUT/n; echo x > sub/m; true`)
@@ -244,7 +244,7 @@ func TestAdversaryPlantedLink(t *testing.T) {
 func TestAdversaryMovedPlaceholder(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
-		fx, s := attackers(t, a)
+		fx, s := attackServer(t, a)
 		held := s.script(t, workspaceOnly().with(at("$WS/sub", "write")), `echo ready; read line; mkdir sub/.git`, map[string]any{"pipeStdin": true})
 		held.says(t, "ready")
 		mover := s.output(t, workspaceOnly(), `mv sub moved && ln -s $OUT sub && ls -A moved; mkdir moved/.git`)
@@ -261,7 +261,7 @@ func TestAdversaryMovedPlaceholder(t *testing.T) {
 func TestAdversaryPlaceholderExit(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
-		fx, s := attackers(t, a)
+		fx, s := attackServer(t, a)
 		deadline := time.Now().Add(raceTime)
 		for i := 0; i < 100 && time.Now().Before(deadline); i++ {
 			// The shell ends when the other spins; process 1 takes it along.
@@ -269,7 +269,7 @@ func TestAdversaryPlaceholderExit(t *testing.T) {
 			if strings.Contains(o.all, "ESCAPED") || o.exit != 0 {
 				t.Fatalf("round %d: %+v", i, o)
 			}
-			unspoilt(t, fx, fmt.Sprintf("round %d", i))
+			noneOfTheNames(t, fx, fmt.Sprintf("round %d", i))
 			if text := fx.read("$WS/said"); strings.Contains(text, "ESCAPED") {
 				t.Fatalf("round %d: %q", i, text)
 			}
@@ -279,8 +279,8 @@ func TestAdversaryPlaceholderExit(t *testing.T) {
 	})
 }
 
-// unspoilt checks that none of the names is there, or was moved elsewhere.
-func unspoilt(t *testing.T, fx *fixture, when string) {
+// noneOfTheNames checks that none of the names is there, or was moved elsewhere.
+func noneOfTheNames(t *testing.T, fx *fixture, when string) {
 	t.Helper()
 	for _, name := range []string{".git", ".codex", ".git.moved", ".codex.moved"} {
 		if info, err := os.Lstat(fx.ws + "/" + name); err == nil {
@@ -293,7 +293,7 @@ func unspoilt(t *testing.T, fx *fixture, when string) {
 func TestAdversaryPlaceholderRace(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
-		fx, s := attackers(t, a)
+		fx, s := attackServer(t, a)
 		spinners := []*process{
 			s.script(t, workspaceOnly(), `exec "$ADV" spin .git`),
 			s.script(t, workspaceOnly().net(), `exec "$ADV" spin .aws`),
@@ -331,7 +331,7 @@ func TestAdversaryPlaceholderRace(t *testing.T) {
 			}
 		}
 		row{}.checkHost(t, fx, s.instance)
-		unspoilt(t, fx, "at the end")
+		noneOfTheNames(t, fx, "at the end")
 	})
 }
 
@@ -339,7 +339,7 @@ func TestAdversaryPlaceholderRace(t *testing.T) {
 func TestAdversaryPlaceholderControl(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
-		_, s := attackers(t, a)
+		_, s := attackServer(t, a)
 		p := s.script(t, unconfined(), `exec "$ADV" spin .git`)
 		p.says(t, "ESCAPED hook")
 		p.terminate(t)

@@ -18,20 +18,20 @@ const anotherUser = ordinaryUser + 1
 // Names that another user has put into /tmp neither keep commands from being started nor
 // decide what they may write, and commands cannot change them.
 func TestAdversarySharedDirectory(t *testing.T) {
-	if len(bench.accounts) < 2 {
+	if len(suite.accounts) < 2 {
 		need.CannotRun(t, "needs root, to make names of others")
 	}
 	notForReference(t, "it is not attacked")
 	sharedTmp.Lock()
 	defer sharedTmp.Unlock()
 	ownTmp()
-	for _, a := range bench.accounts { // one after the other: they share /tmp
+	for _, a := range suite.accounts { // one after the other: they share /tmp
 		t.Run(a.name, func(t *testing.T) { sharedNames(t, a) })
 	}
 }
 
 func sharedNames(t *testing.T, a *account) {
-	fx, s := attackers(t, a)
+	fx, s := attackServer(t, a)
 	for name, c := range map[string]struct {
 		create func(at string) error
 		want   string // what the host has afterwards
@@ -68,7 +68,7 @@ func sharedNames(t *testing.T, a *account) {
 }
 
 // attackName tries to change a name that another user has made, and to write where it leads.
-func (fx *fixture) attackName(t *testing.T, s *serial, p policy, at string) {
+func (fx *fixture) attackName(t *testing.T, s *scriptRunner, p policy, at string) {
 	t.Helper()
 	o := s.output(t, p, `name=`+at+`
 echo sub > $WS/sub/f && echo wrote sub; rm -f $WS/sub/f

@@ -15,7 +15,7 @@ func (a *account) sibling(t *testing.T, fx *fixture, input, script string) {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", "umask 077; "+script)
 	cmd.Dir, cmd.SysProcAttr = a.dir, a.credential()
-	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "HOME=" + a.home(), "FX=" + fx.dir, "TETHER=" + bench.tether}
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "HOME=" + a.home(), "FX=" + fx.dir, "TETHER=" + suite.tether}
 	var stderr lockedBuffer
 	cmd.Stderr = &stderr
 	in, err := cmd.StdinPipe()
@@ -64,10 +64,10 @@ func TestAdversarySiblings(t *testing.T) {
 		}
 		a.sibling(t, fx, hello, `TMPDIR="$FX/tmp" XDG_STATE_HOME="$FX/other" exec "$TETHER" mcp`)
 
-		argv := append([]string{"env", "XDG_RUNTIME_DIR=" + fx.dir + "/run"}, bench.server.Argv...)
-		s := &serial{instance: a.own(t, append(argv, "--state-dir", fx.dir+"/own"), nil), fx: fx}
+		argv := append([]string{"env", "XDG_RUNTIME_DIR=" + fx.dir + "/run"}, suite.server.Argv...)
+		s := &scriptRunner{instance: a.own(t, append(argv, "--state-dir", fx.dir+"/own"), nil), fx: fx}
 		allUnix := map[string]any{"managedNetwork": map[string]any{"dangerouslyAllowAllUnixSockets": true}}
-		for _, c := range []managedCage{
+		for _, c := range []managedCase{
 			{name: "read-only", policy: readOnly().net()},
 			{name: "workspace", policy: workspaceOnly().net()},
 			{name: "root-deny", policy: rootWrite().deny("$FX/home").net()},
@@ -101,12 +101,12 @@ func TestAdversaryUserSockets(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	const attack = `$PROBE connect-unix-type "$SOCK" stream`
 	eachAccount(t, func(t *testing.T, a *account) {
-		fx := armed(t, a, (*fixture).socket)
+		fx := attackFixture(t, a, (*fixture).socket)
 		shared(t, fx.path("$SOCK"))
 		env := []string{"env", "SSH_AUTH_SOCK=" + fx.path("$SOCK")}
-		start := func(flags ...string) *serial {
-			argv := append(append([]string{}, env...), bench.server.Argv...)
-			return &serial{instance: a.own(t, append(argv, flags...), nil), fx: fx}
+		start := func(flags ...string) *scriptRunner {
+			argv := append(append([]string{}, env...), suite.server.Argv...)
+			return &scriptRunner{instance: a.own(t, append(argv, flags...), nil), fx: fx}
 		}
 		closed, open := start(), start("--user-sockets")
 		for name, p := range map[string]policy{"read-only": readOnly(), "workspace": workspaceOnly(), "writable": workspaceOnly().with(at("$FX", "write"))} {

@@ -12,8 +12,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// patience is how long what must happen may take.
-const patience = 60 * time.Second
+// timeLimit is how long what must happen may take.
+const timeLimit = 60 * time.Second
 
 // A client speaks with one server and sorts what the server says by process.
 type client struct {
@@ -56,7 +56,7 @@ func (c *client) handle(conn *tethertest.Conn, m tethertest.Message) (taken bool
 
 // within bounds what must happen.
 func within() (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(context.Background(), patience, fmt.Errorf("nothing within %v", patience))
+	return context.WithTimeoutCause(context.Background(), timeLimit, fmt.Errorf("nothing within %v", timeLimit))
 }
 
 // call asks and waits for the answer.

@@ -92,7 +92,7 @@ func denialRows() []row {
 // than that; not each time.
 func TestDenialOfLateChild(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
-		fx, s := newFixture(t, a), a.take(t)
+		fx, s := newFixture(t, a), a.acquire(t)
 		fx.handOver()
 		for i := range 20 {
 			p := s.mustStart(t, fx, row{policy: unrestricted(), script: `(sleep 0.005; echo Permission denied >&2) & exit 1`, params: map[string]any{"processId": fmt.Sprintf("%s-%d", fx.mark, i)}})

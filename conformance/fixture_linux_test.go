@@ -28,7 +28,7 @@ type fixture struct {
 
 	vars  map[string]string // more of the environment, and names for texts
 	site  *site             // on the host, if there is one
-	proxy *prepared         // on the host, if there is one
+	proxy *clientProxy      // on the host, if there is one
 
 	before map[string]bool // names that might be taken for placeholders
 }
@@ -58,7 +58,7 @@ func newFixture(t *testing.T, a *account) *fixture {
 
 // path puts the real names into a text.
 func (fx *fixture) path(text string) string {
-	names := []string{"$WS", fx.ws, "$OUT", fx.out, "$FX", fx.dir, "$SOCK", fx.dir + "/sock", "$PORT", port(), "$MARK", fx.mark, "$TETHER", bench.tether}
+	names := []string{"$WS", fx.ws, "$OUT", fx.out, "$FX", fx.dir, "$SOCK", fx.dir + "/sock", "$PORT", port(), "$MARK", fx.mark, "$TETHER", suite.tether}
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(fx.vars))) { // longer ones first
 		names = append(names, "$"+name, fx.vars[name])
 	}
@@ -162,7 +162,7 @@ func (fx *fixture) env() map[string]string {
 	env := map[string]string{
 		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "HOME": fx.account.home(),
 		"FX": fx.dir, "WS": fx.ws, "OUT": fx.out, name: value,
-		"TETHER": bench.tether, "PROBE": bench.probe + " be-child probe",
+		"TETHER": suite.tether, "PROBE": suite.probe + " be-child probe",
 		"PORT": port(), "SOCK": fx.dir + "/sock",
 	}
 	maps.Copy(env, fx.vars)

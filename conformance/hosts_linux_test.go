@@ -18,7 +18,7 @@ import (
 // ordinary returns the account that is not root.
 func ordinary(t *testing.T) *account {
 	t.Helper()
-	a := bench.accounts[len(bench.accounts)-1]
+	a := suite.accounts[len(suite.accounts)-1]
 	if a.root() {
 		t.Skip("needs a user that is not root")
 	}
@@ -28,14 +28,14 @@ func ordinary(t *testing.T) *account {
 // notForReference skips what the reference has no answer for.
 func notForReference(t *testing.T, why string) {
 	t.Helper()
-	if bench.server.Reference {
+	if suite.server.Reference {
 		t.Skip("the reference differs: " + why)
 	}
 }
 
 // outerSandbox is a bubblewrap that changes nothing, for options that do.
 func outerSandbox(options ...string) []string {
-	return append(append([]string{"bwrap", "--dev-bind", "/", "/"}, options...), append([]string{"--"}, bench.server.Argv...)...)
+	return append(append([]string{"bwrap", "--dev-bind", "/", "/"}, options...), append([]string{"--"}, suite.server.Argv...)...)
 }
 
 // refuses checks that commands that need namespaces are refused with this advice,
@@ -137,7 +137,7 @@ func TestNoUserNamespacesLeft(t *testing.T) {
 		AmbientCaps: []uintptr{unix.CAP_SYS_RESOURCE},
 	}
 	limited := []string{"/bin/sh", "-c", `echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --ambient-caps=-all --inh-caps=-all -- "$0" "$@"`}
-	s := a.own(t, append(limited, bench.server.Argv...), attr)
+	s := a.own(t, append(limited, suite.server.Argv...), attr)
 	refuses(t, s, "", "max_user_namespaces")
 }
 
@@ -160,7 +160,7 @@ func TestWorkspaceOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to make a workspace of somebody else")
 	}
-	fx, s := newFixture(t, a), a.take(t)
+	fx, s := newFixture(t, a), a.acquire(t)
 	fx.handOver()
 	if err := os.Chown(fx.ws, 0, 0); err != nil {
 		t.Fatal(err)
@@ -173,7 +173,7 @@ func TestWorkspaceOfAnotherUser(t *testing.T) {
 // A start is answered while the command runs. How long it takes is logged.
 func TestStartIsAnswered(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
-		fx, s := newFixture(t, a), a.take(t)
+		fx, s := newFixture(t, a), a.acquire(t)
 		fx.handOver()
 		for _, p := range []struct {
 			name   string

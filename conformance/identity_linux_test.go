@@ -13,8 +13,8 @@ import (
 // statusScript prints what a process is allowed to do.
 const statusScript = `grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status; cat /proc/self/uid_map /proc/self/setgroups; readlink /proc/self/ns/pid /proc/self/ns/mnt /proc/self/ns/net`
 
-// lockedUp checks the status of a command in namespaces.
-func lockedUp(t *testing.T, fx *fixture, o outcome) {
+// confinedStatus checks the status of a command in namespaces.
+func confinedStatus(t *testing.T, fx *fixture, o outcome) {
 	t.Helper()
 	if caps := regexp.MustCompile(`(?m)^Cap\w+:\s*(\w+)`).FindAllStringSubmatch(o.stdout, -1); len(caps) != 5 {
 		t.Errorf("%d capability sets", len(caps))
@@ -51,7 +51,7 @@ func ownNamespace(t *testing.T, name string) string {
 func ownNetwork(host bool) func(*testing.T, *fixture, outcome) {
 	return func(t *testing.T, fx *fixture, o outcome) {
 		t.Helper()
-		lockedUp(t, fx, o)
+		confinedStatus(t, fx, o)
 		if strings.Contains(o.stdout, ownNamespace(t, "net")) != host {
 			t.Errorf("the network of the host: want %v", host)
 		}

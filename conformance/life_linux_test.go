@@ -44,9 +44,9 @@ func hostSleep(fx *fixture) {
 	fx.write("$WS/pid", fmt.Sprint(cmd.Process.Pid))
 }
 
-// stubborn is a tree of processes that ignore requests to end, some in sessions
+// ignoresSignals is a tree of processes that ignore requests to end, some in sessions
 // of their own.
-const stubborn = `trap '' TERM INT HUP
+const ignoresSignals = `trap '' TERM INT HUP
 sh -c 'trap "" TERM INT HUP; while :; do sleep 1; done' &
 setsid sh -c 'trap "" TERM INT HUP; while :; do sleep 1; done' &
 (setsid sh -c 'trap "" TERM; sleep 1000' &)
@@ -66,11 +66,11 @@ func lifeRows() []row {
 		{id: "K04", policy: workspaceOnly(), script: `sleep 1000 & echo started`, out: []string{"started"}},
 		{id: "K05", policy: unconfined(), script: background, survives: true, check: survivor},
 		{id: "K06", policy: unrestricted(), script: background, survives: true, check: survivor},
-		{id: "K10", policy: workspaceOnly(), script: stubborn, drive: end, exit: 137, denied: no, Reference: "placeholders are left behind"},
-		{id: "K10-net", policy: workspaceOnly().net(), script: stubborn, drive: end, exit: 137, denied: no, Reference: "placeholders are left behind"},
-		{id: "K10-tty", policy: workspaceOnly(), script: stubborn, params: map[string]any{"tty": true}, drive: end, exit: 137, denied: no, Reference: "placeholders are left behind"},
-		{id: "K10-un", policy: unrestricted(), script: stubborn, drive: end, exit: 137, denied: no, Reference: sessionsLive},
-		{id: "K11", policy: unconfined(), script: stubborn, drive: end, exit: 137, denied: no, Reference: sessionsLive},
+		{id: "K10", policy: workspaceOnly(), script: ignoresSignals, drive: end, exit: 137, denied: no, Reference: "placeholders are left behind"},
+		{id: "K10-net", policy: workspaceOnly().net(), script: ignoresSignals, drive: end, exit: 137, denied: no, Reference: "placeholders are left behind"},
+		{id: "K10-tty", policy: workspaceOnly(), script: ignoresSignals, params: map[string]any{"tty": true}, drive: end, exit: 137, denied: no, Reference: "placeholders are left behind"},
+		{id: "K10-un", policy: unrestricted(), script: ignoresSignals, drive: end, exit: 137, denied: no, Reference: sessionsLive},
+		{id: "K11", policy: unconfined(), script: ignoresSignals, drive: end, exit: 137, denied: no, Reference: sessionsLive},
 		{id: "O03", policy: workspaceOnly().also("policyContext", map[string]any{"cwd": "file://$FX/ws2", "workspaceRoots": []string{"file://$FX/ws2"}}),
 			setup: func(fx *fixture) { fx.mkdir("$FX/ws2") }, script: `echo x > n; echo x > $FX/ws2/n`, host: []string{"-$WS/n", "+$FX/ws2/n"}},
 		{id: "O05", policy: workspaceOnly().also("userHomeDir", "file://$OUT"), script: `echo x > $OUT/n`, exit: 2, denied: yes, out: []string{textROFS}, host: []string{"-$OUT/n"}},
@@ -86,11 +86,11 @@ func lifeRows() []row {
 // What one command moves away, the next must not find.
 // Scenario RN01.
 func TestHiddenDirectoryCannotBeRenamedAway(t *testing.T) {
-	if bench.server.Reference {
+	if suite.server.Reference {
 		t.Skip("the reference lets the directory be renamed")
 	}
 	eachAccount(t, func(t *testing.T, a *account) {
-		fx, s := newFixture(t, a), a.take(t)
+		fx, s := newFixture(t, a), a.acquire(t)
 		fx.write("$WS/x/secret/k", "key text\n")
 		fx.handOver()
 		denying := workspaceOnly().deny("$WS/x/secret")
@@ -109,21 +109,21 @@ func TestHiddenDirectoryCannotBeRenamedAway(t *testing.T) {
 // A server that was killed has its placeholders removed by the next.
 // Scenario K12.
 func TestPlaceholdersOfKilledServer(t *testing.T) {
-	if bench.server.Reference {
+	if suite.server.Reference {
 		t.Skip("the reference leaves placeholders behind")
 	}
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
 		fx.handOver()
-		s := a.own(t, bench.server.Argv, nil)
-		p := s.mustStart(t, fx, row{policy: workspaceOnly(), script: stubborn})
+		s := a.own(t, suite.server.Argv, nil)
+		p := s.mustStart(t, fx, row{policy: workspaceOnly(), script: ignoresSignals})
 		p.says(t, "ready")
 		if fx.clean() == nil {
 			t.Error("no placeholder is there while the command runs")
 		}
 		s.kill()
 		tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
-		next := a.own(t, bench.server.Argv, nil)
+		next := a.own(t, suite.server.Argv, nil)
 		if o := next.mustStart(t, fx, row{policy: unconfined(), script: `true`}).finish(t); o.exit != 0 {
 			t.Errorf("the next server: %+v", o)
 		}
@@ -138,22 +138,22 @@ func TestCommandsOfKilledServer(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
 		fx.handOver()
-		s := a.own(t, bench.server.Argv, nil)
+		s := a.own(t, suite.server.Argv, nil)
 		t.Cleanup(func() { s.endLeftovers(fx.mark) })
-		p := s.mustStart(t, fx, row{policy: unconfined(), script: stubborn})
+		p := s.mustStart(t, fx, row{policy: unconfined(), script: ignoresSignals})
 		p.says(t, "ready")
 		q := s.mustStart(t, fx, row{policy: unconfined(), script: `sh -c 'trap "" TERM; echo ready; exec >/dev/null 2>&1; while :; do sleep 1; done' & wait`,
 			params: map[string]any{"processId": fx.mark + "-grandchild"}})
 		q.says(t, "ready")
 		s.kill()
-		a.own(t, bench.server.Argv, nil)
+		a.own(t, suite.server.Argv, nil)
 		tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
 	})
 }
 
 // The names that are kept from commands in /tmp are the same for every user.
 func TestSharedTmp(t *testing.T) {
-	if len(bench.accounts) < 2 {
+	if len(suite.accounts) < 2 {
 		t.Skip("needs two users")
 	}
 	sharedTmp.Lock()
@@ -161,10 +161,10 @@ func TestSharedTmp(t *testing.T) {
 	ownTmp()
 	script := `echo ready; read line; mkdir /tmp/.git; echo inner $?; rmdir /tmp/.git 2>/dev/null; true`
 	for _, order := range [][2]int{{0, 1}, {1, 0}} {
-		first, second := bench.accounts[order[0]], bench.accounts[order[1]]
+		first, second := suite.accounts[order[0]], suite.accounts[order[1]]
 		t.Run(first.name+"-before-"+second.name, func(t *testing.T) {
 			start := func(a *account) (*process, func()) {
-				fx, s := newFixture(t, a), a.take(t)
+				fx, s := newFixture(t, a), a.acquire(t)
 				fx.handOver()
 				p := s.mustStart(t, fx, row{policy: workspaceWrite(), script: script, params: map[string]any{"pipeStdin": true}})
 				p.says(t, "ready")
@@ -207,7 +207,7 @@ func TestTwoServers(t *testing.T) {
 				script := `echo ready; read line; mkdir .git; echo inner $?`
 				var running []*process
 				for _, state := range []string{"$FX/state1", second} {
-					s := a.own(t, append(slices.Clone(bench.server.Argv), "--state-dir", fx.path(state)), nil)
+					s := a.own(t, append(slices.Clone(suite.server.Argv), "--state-dir", fx.path(state)), nil)
 					p := s.mustStart(t, fx, row{policy: workspaceOnly(), script: script, params: map[string]any{"pipeStdin": true}})
 					p.says(t, "ready")
 					running = append(running, p)

@@ -21,8 +21,8 @@ var (
 	referenceFlag = flag.Bool("reference", false, "the server is the reference: leave out rows in which it differs")
 )
 
-// bench is what all tests share.
-var bench struct {
+// suite is what all tests share.
+var suite struct {
 	dir      string // everybody may enter it; not below /tmp, which policies open
 	tether   string // the server
 	probe    string // the test program of internal/sandbox/probe, which has the attacks
@@ -58,18 +58,18 @@ func run(m *testing.M) (int, error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return 0, err
 	}
-	bench.dir, bench.tether, bench.probe = dir, *tetherFlag, *probeFlag
+	suite.dir, suite.tether, suite.probe = dir, *tetherFlag, *probeFlag
 	if err := findPrograms(); err != nil {
 		return 0, err
 	}
 	if err := buildPrograms(); err != nil {
 		return 0, err
 	}
-	bench.server = Server{Argv: []string{bench.tether, "serve", "--listen", "stdio", "--log-level", "warn"}, Reference: *referenceFlag}
+	suite.server = Server{Argv: []string{suite.tether, "serve", "--listen", "stdio", "--log-level", "warn"}, Reference: *referenceFlag}
 	if *serverFlag != "" {
-		bench.server.Argv = strings.Fields(*serverFlag)
+		suite.server.Argv = strings.Fields(*serverFlag)
 	}
-	bench.server.Argv = append(bench.server.Argv, strings.Fields(*flagsFlag)...)
+	suite.server.Argv = append(suite.server.Argv, strings.Fields(*flagsFlag)...)
 	if err := openAccounts(); err != nil {
 		return 0, err
 	}
@@ -89,22 +89,22 @@ func run(m *testing.M) (int, error) {
 // has built tether, it then executes this program again in a /tmp of its own, where that is possible.
 func buildPrograms() error {
 	again := os.Getenv(ownTmpVariable) != "" // all programs are there
-	if bench.probe == "" {
-		bench.probe = filepath.Join(bench.dir, "bin", "probe")
+	if suite.probe == "" {
+		suite.probe = filepath.Join(suite.dir, "bin", "probe")
 		if !again {
-			if err := build(bench.probe, "internal/sandbox/probe", "test", "-c"); err != nil {
+			if err := build(suite.probe, "internal/sandbox/probe", "test", "-c"); err != nil {
 				return err
 			}
 		}
 	}
-	if bench.tether != "" {
+	if suite.tether != "" {
 		return nil
 	}
-	bench.tether = filepath.Join(bench.dir, "bin", "tether")
+	suite.tether = filepath.Join(suite.dir, "bin", "tether")
 	if again {
 		return nil
 	}
-	for program, tags := range map[string]string{bench.tether: "", bench.tether + "-mcp": "mcp"} {
+	for program, tags := range map[string]string{suite.tether: "", suite.tether + "-mcp": "mcp"} {
 		if err := build(program, "cmd/tether", "build", "-tags", tags); err != nil {
 			return err
 		}
@@ -165,7 +165,7 @@ func enterOwnTmp() error {
 			return fmt.Errorf("keep %s: %w", home.Name(), err)
 		}
 	}
-	if err := os.Setenv(ownTmpVariable, bench.dir); err != nil {
+	if err := os.Setenv(ownTmpVariable, suite.dir); err != nil {
 		return err
 	}
 	return fmt.Errorf("begin again: %w", unix.Exec(name(image), os.Args, os.Environ()))
@@ -184,12 +184,12 @@ func findPrograms() error {
 // openAccounts finds out as whom servers can be run.
 func openAccounts() error {
 	if os.Geteuid() != 0 {
-		bench.accounts = []*account{{name: "self", uid: os.Geteuid(), gid: os.Getegid()}}
+		suite.accounts = []*account{{name: "self", uid: os.Geteuid(), gid: os.Getegid()}}
 	} else {
-		bench.accounts = []*account{{name: "root"}, {name: "user", uid: ordinaryUser, gid: ordinaryUser}}
+		suite.accounts = []*account{{name: "root"}, {name: "user", uid: ordinaryUser, gid: ordinaryUser}}
 	}
-	for _, a := range bench.accounts {
-		a.dir = filepath.Join(bench.dir, a.name)
+	for _, a := range suite.accounts {
+		a.dir = filepath.Join(suite.dir, a.name)
 		for _, dir := range []string{a.dir, a.home(), filepath.Join(a.dir, "state")} {
 			if err := os.Mkdir(dir, 0o700); err != nil {
 				return err
@@ -204,7 +204,7 @@ func openAccounts() error {
 
 // Only the test program of internal/sandbox/probe has the attacks: tether does not offer them.
 func TestTetherHasNoAttacks(t *testing.T) {
-	for program, want := range map[string]int{bench.tether: 2, bench.probe: 0} {
+	for program, want := range map[string]int{suite.tether: 2, suite.probe: 0} {
 		cmd := exec.Command(program, "be-child", "probe", "status")
 		out, err := cmd.CombinedOutput()
 		if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != want {

@@ -238,9 +238,9 @@ func (s *site) sent() []string {
 	return append([]string{}, s.raw...)
 }
 
-// A prepared is a proxy as a client has it: it serves HTTP and SOCKS5 on one port, and
+// A clientProxy is a proxy as a client has it: it serves HTTP and SOCKS5 on one port, and
 // answers everything itself.
-type prepared struct {
+type clientProxy struct {
 	listener net.Listener
 	workers  sync.WaitGroup
 
@@ -251,13 +251,13 @@ type prepared struct {
 // proxyText begins the answers of a prepared proxy.
 const proxyText = "the proxy was asked for"
 
-func newPrepared(t *testing.T) *prepared {
+func newClientProxy(t *testing.T) *clientProxy {
 	t.Helper()
 	l, err := listenApart("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &prepared{listener: l}
+	p := &clientProxy{listener: l}
 	p.workers.Go(func() { // ends with the listener
 		for {
 			c, err := l.Accept()
@@ -272,15 +272,15 @@ func newPrepared(t *testing.T) *prepared {
 }
 
 // end stops the proxy. A second time is harmless.
-func (p *prepared) end() {
+func (p *clientProxy) end() {
 	p.listener.Close()
 	p.workers.Wait()
 }
 
-func (p *prepared) addr() string { return p.listener.Addr().String() }
-func (p *prepared) port() string { return fmt.Sprint(p.listener.Addr().(*net.TCPAddr).Port) }
+func (p *clientProxy) addr() string { return p.listener.Addr().String() }
+func (p *clientProxy) port() string { return fmt.Sprint(p.listener.Addr().(*net.TCPAddr).Port) }
 
-func (p *prepared) serve(c net.Conn) {
+func (p *clientProxy) serve(c net.Conn) {
 	defer c.Close()
 	in := bufio.NewReader(c)
 	begin, err := in.Peek(1)
@@ -321,7 +321,7 @@ func acceptSocks(in io.Reader, out io.Writer) {
 }
 
 // began is what connections have begun with.
-func (p *prepared) began() [][]byte {
+func (p *clientProxy) began() [][]byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([][]byte{}, p.first...)

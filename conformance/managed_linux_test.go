@@ -45,7 +45,7 @@ func (fx *fixture) openSite() {
 // prepare is a setup: a site, and a proxy that the client has on the host.
 func prepare(fx *fixture) {
 	fx.openSite()
-	fx.proxy = newPrepared(fx.t)
+	fx.proxy = newClientProxy(fx.t)
 	fx.set("HTTP_PROXY", "http://"+fx.proxy.addr())
 	fx.set("http_proxy", "http://localhost:"+fx.proxy.port()) // the only spelling that curl takes for plain HTTP
 	fx.set("ALL_PROXY", "socks5h://"+fx.proxy.addr())
@@ -84,17 +84,17 @@ func variables(pairs ...string) func(*fixture) {
 	}
 }
 
-// closedDoor is what a command with a network of its own has to say about what is not
+// directAttempts is what a command with a network of its own has to say about what is not
 // its proxy.
-const closedDoor = `for to in $SITE $PREPARED 127.0.0.1:$PORT; do echo direct $($PROBE connect-tcp $to); done; `
+const directAttempts = `for to in $SITE $PREPARED 127.0.0.1:$PORT; do echo direct $($PROBE connect-tcp $to); done; `
 
 var (
-	doorIsClosed = []string{`(?:direct connect-tcp: ECONNREFUSED\n){3}`}
-	throughProxy = "^" + proxyText + " GET http://any.example/x$"
+	directRefused = []string{`(?:direct connect-tcp: ECONNREFUSED\n){3}`}
+	throughProxy  = "^" + proxyText + " GET http://any.example/x$"
 )
 
-// nobodyCame checks that no connection reached the site.
-func nobodyCame(t *testing.T, fx *fixture, _ outcome) {
+// siteNotReached checks that no connection reached the site.
+func siteNotReached(t *testing.T, fx *fixture, _ outcome) {
 	t.Helper()
 	if n := fx.site.visited(); n != 0 {
 		t.Errorf("the site was reached %d times: %q", n, fx.site.sent())
@@ -128,35 +128,35 @@ func managedRows() []row {
 			"windowsSandboxLevel": "disabled", "enforceManagedNetwork": true}}, kind: "linux-seccomp", script: `echo ran`, exit: 101, denied: yes,
 			out: []string{noVariables}, not: []string{"^ran"}, Reference: "the form is refused"},
 		refused("M02", noEndpoints, "HTTP_PROXY", "http://10.1.2.3:8080"),
-		{id: "M03", policy: wn, params: enforce(), setup: prepare, script: `env; ` + closedDoor + `
+		{id: "M03", policy: wn, params: enforce(), setup: prepare, script: `env; ` + directAttempts + `
 			$PROBE socket unix stream; $PROBE socketpair unix; $PROBE socket netlink raw; curl -sS http://any.example/x`,
-			out:   append([]string{"^socket: EPERM\nok\nsocket: EPERM", throughProxy}, doorIsClosed...),
+			out:   append([]string{"^socket: EPERM\nok\nsocket: EPERM", throughProxy}, directRefused...),
 			check: checkRewritten},
 		{id: "M03-socks", policy: wn, params: enforce(), setup: prepare, script: `curl -sS --socks5-hostname ${ALL_PROXY#socks5h://} http://any.example/x`,
-			out: []string{"^" + proxyText + " GET /x"}, check: nobodyCame},
+			out: []string{"^" + proxyText + " GET /x"}, check: siteNotReached},
 		{id: "M04", policy: wn, params: enforce(stdinPipe), setup: prepareHeld, probe: "hold-tcp 127.0.0.1:$HELD", drive: unreachable},
 		{id: "M04-any", policy: wn, params: enforce(stdinPipe), setup: prepareHeld, probe: "hold-tcp 0.0.0.0:$HELD", drive: unreachable},
 		{id: "M05", policy: wn, params: enforce(map[string]any{"managedNetwork": map[string]any{"allowLocalBinding": false}}), setup: prepare,
 			script: `sleep 60 | $PROBE hold-tcp 127.0.0.1:0 > said & until read _ port < said; do :; done 2> /dev/null
 				$PROBE connect-tcp 127.0.0.1:$port; kill $!`, out: []string{"^ok$"}},
-		{id: "M06", policy: disabled(), params: enforce(), setup: prepare, script: closedDoor + `curl -sS http://any.example/x
+		{id: "M06", policy: disabled(), params: enforce(), setup: prepare, script: directAttempts + `curl -sS http://any.example/x
 			echo x > $OUT/n; grep -E '^(CapEff|Seccomp):' /proc/self/status; ls /dev`,
-			out:  append([]string{throughProxy, `CapEff:\s+0+$`, `Seccomp:\s+2$`}, doorIsClosed...),
+			out:  append([]string{throughProxy, `CapEff:\s+0+$`, `Seccomp:\s+2$`}, directRefused...),
 			not:  []string{`^(sda|vda|kvm|mem|ttyS0|hvc0)$`},
-			host: []string{"+$OUT/n"}, check: nobodyCame},
-		{id: "M06-external", policy: external(), params: enforce(), setup: prepare, script: closedDoor + `curl -sS http://any.example/x; echo x > $OUT/n`,
-			out: append([]string{throughProxy}, doorIsClosed...), host: []string{"+$OUT/n"}, check: nobodyCame},
-		{id: "M07", policy: wn.net(), params: enforce(), setup: prepare, script: closedDoor + `curl -sS http://any.example/x`,
-			out: append([]string{throughProxy}, doorIsClosed...), check: nobodyCame},
+			host: []string{"+$OUT/n"}, check: siteNotReached},
+		{id: "M06-external", policy: external(), params: enforce(), setup: prepare, script: directAttempts + `curl -sS http://any.example/x; echo x > $OUT/n`,
+			out: append([]string{throughProxy}, directRefused...), host: []string{"+$OUT/n"}, check: siteNotReached},
+		{id: "M07", policy: wn.net(), params: enforce(), setup: prepare, script: directAttempts + `curl -sS http://any.example/x`,
+			out: append([]string{throughProxy}, directRefused...), check: siteNotReached},
 		{id: "M08", policy: wn, params: map[string]any{"managedNetwork": map[string]any{"loopbackPorts": []int{1}}}, setup: prepare,
 			script: `env; $PROBE socket inet stream`, exit: 1, denied: no, out: []string{"^socket: EPERM", "^HTTP_PROXY=http://$PREPARED$", "^ALL_PROXY=socks5h://$PREPARED$"}},
 		{id: "M09", policy: wn, params: enforce(), setup: deadProxy, script: `curl -sS http://$SITE/; echo inner $?`,
-			out: []string{"^inner (52|56)$"}, check: nobodyCame},
-		{id: "M10", policy: wn.also("useLegacyLandlock", true), params: enforce(), setup: prepare, script: closedDoor + `curl -sS http://any.example/x`,
-			out: append([]string{throughProxy}, doorIsClosed...), check: nobodyCame},
+			out: []string{"^inner (52|56)$"}, check: siteNotReached},
+		{id: "M10", policy: wn.also("useLegacyLandlock", true), params: enforce(), setup: prepare, script: directAttempts + `curl -sS http://any.example/x`,
+			out: append([]string{throughProxy}, directRefused...), check: siteNotReached},
 		{id: "M11", policy: wn, params: enforce(map[string]any{"managedNetwork": map[string]any{"dangerouslyAllowAllUnixSockets": true}}),
-			setup: func(fx *fixture) { prepare(fx); fx.socket() }, script: `$PROBE connect-unix $SOCK; ` + closedDoor,
-			out: append([]string{"^ok$"}, doorIsClosed...)},
+			setup: func(fx *fixture) { prepare(fx); fx.socket() }, script: `$PROBE connect-unix $SOCK; ` + directAttempts,
+			out: append([]string{"^ok$"}, directRefused...)},
 		{id: "M11-not", policy: wn, params: enforce(map[string]any{"managedNetwork": map[string]any{}}),
 			setup: func(fx *fixture) { prepare(fx); fx.socket() }, probe: "connect-unix $SOCK", exit: 1, denied: no, out: []string{"EPERM socket"}},
 		{id: "M12", policy: unconfined(), params: enforce(), probe: "connect-tcp 127.0.0.1:$PORT"},
@@ -205,7 +205,7 @@ func deadProxy(fx *fixture) {
 // checkRewritten checks that variables name ports inside.
 func checkRewritten(t *testing.T, fx *fixture, o outcome) {
 	t.Helper()
-	nobodyCame(t, fx, o)
+	siteNotReached(t, fx, o)
 	found := regexp.MustCompile(`(?m)^(HTTP_PROXY=http|http_proxy=http|ALL_PROXY=socks5h)://127\.0\.0\.1:(\d+)$`).FindAllStringSubmatch(o.stdout, -1)
 	if len(found) != 3 {
 		t.Fatalf("variables: %q", found)
@@ -238,7 +238,7 @@ func TestManagedVariables(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
 		fx.handOver()
-		one, two := newPrepared(t), newPrepared(t)
+		one, two := newClientProxy(t), newClientProxy(t)
 		names := strings.Fields(`HTTP_PROXY HTTPS_PROXY WS_PROXY WSS_PROXY ALL_PROXY FTP_PROXY YARN_HTTP_PROXY YARN_HTTPS_PROXY
 			NPM_CONFIG_HTTP_PROXY NPM_CONFIG_HTTPS_PROXY NPM_CONFIG_PROXY BUNDLE_HTTP_PROXY BUNDLE_HTTPS_PROXY PIP_PROXY
 			DOCKER_HTTP_PROXY DOCKER_HTTPS_PROXY npm_config_https_proxy Http_Proxy`)
@@ -257,7 +257,7 @@ func TestManagedVariables(t *testing.T) {
 			fx.set(name, value)
 			want[name] = value
 		}
-		s := a.take(t)
+		s := a.acquire(t)
 		p := s.mustStart(t, fx, row{policy: workspaceOnly(), params: enforce(), argv: []string{"/usr/bin/env"}})
 		o := p.finish(t)
 		port := func(name string) string {
@@ -289,7 +289,7 @@ func TestManagedAttribution(t *testing.T) {
 		prepare(fx)
 		fx.set("CODEX_NETWORK_PROXY_ATTRIBUTION", token)
 		fx.handOver()
-		p := a.take(t).mustStart(t, fx, row{policy: workspaceOnly(), params: enforce(), script: `env | grep -c ATTRIBUTION
+		p := a.acquire(t).mustStart(t, fx, row{policy: workspaceOnly(), params: enforce(), script: `env | grep -c ATTRIBUTION
 			curl -sS http://any.example/x; curl -sS --socks5-hostname ${ALL_PROXY#socks5h://} http://any.example/x; tr '\0' '\n' < /proc/1/environ; cat /proc/1/cmdline`})
 		row{out: []string{"^0$", throughProxy, "^" + proxyText + " GET /x"}, not: []string{"t0k3n"}}.checkOutcome(t, fx, p.finish(t))
 		greeting := binary.BigEndian.AppendUint16([]byte("\x00CDXPXY1"), uint16(len(token)))
@@ -307,7 +307,7 @@ func TestManagedNoAttribution(t *testing.T) {
 		fx := newFixture(t, a)
 		prepare(fx)
 		fx.handOver()
-		p := a.take(t).mustStart(t, fx, row{policy: workspaceOnly(), params: enforce(), script: `curl -sS http://any.example/x`})
+		p := a.acquire(t).mustStart(t, fx, row{policy: workspaceOnly(), params: enforce(), script: `curl -sS http://any.example/x`})
 		row{out: []string{throughProxy}}.checkOutcome(t, fx, p.finish(t))
 		if began := fx.proxy.began(); len(began) != 1 || string(began[0]) != "G" {
 			t.Errorf("connections began with %q", began)
@@ -321,13 +321,13 @@ func TestManagedProxyDies(t *testing.T) {
 		fx := newFixture(t, a)
 		prepare(fx)
 		fx.handOver()
-		s := a.take(t)
+		s := a.acquire(t)
 		p := s.mustStart(t, fx, row{policy: workspaceOnly(), params: enforce(stdinPipe),
 			script: `curl -sS http://$SITE/1; read go; curl -sS http://$SITE/2; echo inner $?; $PROBE connect-tcp $SITE`})
 		p.says(t, "/1\n")
 		fx.proxy.end()
 		p.write(t, "go\n")
-		row{exit: 1, denied: no, out: []string{"^" + proxyText, "^inner (52|56)$", "^connect-tcp: ECONNREFUSED"}, check: nobodyCame}.checkOutcome(t, fx, p.finish(t))
+		row{exit: 1, denied: no, out: []string{"^" + proxyText, "^inner (52|56)$", "^connect-tcp: ECONNREFUSED"}, check: siteNotReached}.checkOutcome(t, fx, p.finish(t))
 		row{}.checkHost(t, fx, s)
 	})
 }
@@ -338,7 +338,7 @@ func TestManagedLeavesNothing(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
 		fx.handOver()
-		s := &serial{instance: a.own(t, bench.server.Argv, nil), fx: fx}
+		s := &scriptRunner{instance: a.own(t, suite.server.Argv, nil), fx: fx}
 		once := func() {
 			t.Helper()
 			p := s.script(t, workspaceOnly(), `exec bash -c 'exec 3<> /dev/tcp/127.0.0.1/${HTTP_PROXY##*:} && echo open; read go'`, enforce(stdinPipe, networkProxy(nil)))
@@ -372,9 +372,9 @@ func TestManagedSnapshot(t *testing.T) {
 		fx.openSite()
 		fx.write("$FX/home/.bash_profile", "export FROM_PROFILE=yes\n")
 		fx.handOver()
-		fx.proxy = newPrepared(t)
+		fx.proxy = newClientProxy(t)
 		proxies := map[string]string{"http_proxy": "http://" + fx.proxy.addr(), "HTTP_PROXY": "http://" + fx.proxy.addr()}
-		argv := append([]string{"/usr/bin/env"}, bench.server.Argv...)
+		argv := append([]string{"/usr/bin/env"}, suite.server.Argv...)
 		for name, value := range proxies {
 			argv = slices.Insert(argv, 1, name+"="+value)
 		}

@@ -67,8 +67,8 @@ var wereRefused = []string{
 	`^tunnel 56$`, `^socks 97$`,
 }
 
-// saw checks that the site was asked for these paths, and what was decided.
-func saw(paths ...string) func(*testing.T, *fixture, outcome) {
+// siteWasAsked checks that the site was asked for these paths, and what was decided.
+func siteWasAsked(paths ...string) func(*testing.T, *fixture, outcome) {
 	return func(t *testing.T, fx *fixture, o outcome) {
 		t.Helper()
 		want := []string{}
@@ -90,18 +90,18 @@ func proxyRows() []row {
 	limited := networkProxy(loopback, map[string]any{"mode": "limited"})
 	return []row{
 		{id: "M20", policy: unconfined(), params: networkProxy(loopback), setup: openSite, script: threeWays + refusedWays,
-			out: everything, check: saw("/plain", "/tunnel", "/socks")},
+			out: everything, check: siteWasAsked("/plain", "/tunnel", "/socks")},
 		{id: "M21", policy: wn, params: enforce(networkProxy(loopback)), setup: openSite, script: threeWays + refusedWays + `$PROBE connect-tcp $SITE`,
-			exit: 1, denied: no, out: append([]string{`^connect-tcp: ECONNREFUSED$`}, everything...), check: saw("/plain", "/tunnel", "/socks")},
+			exit: 1, denied: no, out: append([]string{`^connect-tcp: ECONNREFUSED$`}, everything...), check: siteWasAsked("/plain", "/tunnel", "/socks")},
 		{id: "M21-disabled", policy: disabled(), params: enforce(networkProxy(loopback)), setup: openSite, script: threeWays + refusedWays + `$PROBE connect-tcp $SITE`,
-			exit: 1, denied: no, out: append([]string{`^connect-tcp: ECONNREFUSED$`}, everything...), check: saw("/plain", "/tunnel", "/socks")},
+			exit: 1, denied: no, out: append([]string{`^connect-tcp: ECONNREFUSED$`}, everything...), check: siteWasAsked("/plain", "/tunnel", "/socks")},
 		{id: "M21-tty", policy: wn, params: enforce(networkProxy(loopback), tty), setup: openSite, script: `curl -sS http://$SITE/plain`,
-			out: []string{siteText}, check: saw("/plain")},
+			out: []string{siteText}, check: siteWasAsked("/plain")},
 		{id: "M21-unix", policy: wn, params: enforce(networkProxy(loopback, map[string]any{"dangerouslyAllowAllUnixSockets": true})),
 			setup: func(fx *fixture) { fx.socket() }, probe: "connect-unix $SOCK"},
 		{id: "M21-foreign", policy: wn, params: enforce(networkProxy(loopback)), setup: func(fx *fixture) { prepare(fx); fx.set("CODEX_NETWORK_PROXY_ATTRIBUTION", "t0k3n") },
 			script: `curl -sS http://$SITE/plain; curl -sS -o /dev/null -w '%{http_code}\n' http://blocked.example/; env; true`,
-			out:    []string{siteText, "^403$"}, not: []string{"t0k3n", "_(proxy|PROXY)=.*$PREPARED"}, check: saw("/plain")},
+			out:    []string{siteText, "^403$"}, not: []string{"t0k3n", "_(proxy|PROXY)=.*$PREPARED"}, check: siteWasAsked("/plain")},
 		invalid("M22", "^invalid network proxy config: executor-local network proxy launch requires an enabled proxy$", networkProxy(nil, map[string]any{"enabled": false})),
 		invalid("M22-timeout", "^network policy decision callback timeout must be nonzero$", networkProxy(nil, map[string]any{"policyDecisionTimeoutMs": 0})),
 		invalid("M22-id", "^callback-enabled process ID must be non-empty and at most 256 bytes$", both(networkProxy(nil, asked), map[string]any{"processId": strings.Repeat("x", 257)})),
@@ -120,23 +120,23 @@ func proxyRows() []row {
 				}
 			}},
 		{id: "M24-managed", policy: wn, params: enforce(limited), setup: openSite, script: `curl -sS -X DELETE http://$SITE/post; curl -sS http://$SITE/get`,
-			out: []string{`"reason":"method_not_allowed"`, siteText}, check: saw("/get")},
+			out: []string{`"reason":"method_not_allowed"`, siteText}, check: siteWasAsked("/get")},
 		{id: "M25", policy: wn, params: networkProxy(loopback), setup: openSite, script: `curl -sS http://$SITE/; echo inner $?; env`,
-			out: []string{"^inner 7$", "^CODEX_NETWORK_PROXY_ACTIVE=1$"}, check: nobodyCame},
-		{id: "M26", policy: wn, params: enforce(networkProxy(map[string]string{"127.0.0.1": "deny"}, asked)), setup: openSite, decide: sayYes, script: `curl -sS -i http://$SITE/`,
-			out: []string{`(?i)^x-proxy-error: blocked-by-denylist\r$`, `"reason":"denied"`}, check: nobodyCame},
+			out: []string{"^inner 7$", "^CODEX_NETWORK_PROXY_ACTIVE=1$"}, check: siteNotReached},
+		{id: "M26", policy: wn, params: enforce(networkProxy(map[string]string{"127.0.0.1": "deny"}, asked)), setup: openSite, decide: allowAll, script: `curl -sS -i http://$SITE/`,
+			out: []string{`(?i)^x-proxy-error: blocked-by-denylist\r$`, `"reason":"denied"`}, check: siteNotReached},
 		{id: "M26-none", policy: wn, params: enforce(networkProxy(map[string]string{"127.0.0.1": "none"})), setup: openSite, script: `curl -sS http://$SITE/`,
-			out: []string{`"reason":"not_allowed(_local)?"`}, check: nobodyCame},
-		{id: "M26-local", policy: wn, params: enforce(networkProxy(nil, asked)), setup: openSite, decide: sayYes, script: `curl -sS -i http://$SITE/`,
-			out: []string{`(?i)^x-proxy-error: blocked-by-allowlist\r$`, `"reason":"not_allowed_local"`}, check: nobodyCame},
+			out: []string{`"reason":"not_allowed(_local)?"`}, check: siteNotReached},
+		{id: "M26-local", policy: wn, params: enforce(networkProxy(nil, asked)), setup: openSite, decide: allowAll, script: `curl -sS -i http://$SITE/`,
+			out: []string{`(?i)^x-proxy-error: blocked-by-allowlist\r$`, `"reason":"not_allowed_local"`}, check: siteNotReached},
 		{id: "M27", policy: wn, params: enforce(networkProxy(loopback, map[string]any{"allowLocalBinding": true})), setup: openSite,
 			script: `env; curl -sS --noproxy '' http://$SITE/; $PROBE listen-tcp 127.0.0.1:0; curl -sS http://$SITE/`, exit: 7,
-			out: []string{"^CODEX_NETWORK_ALLOW_LOCAL_BINDING=1$", siteText, "^ok$"}, check: saw("/")}, // a network of its own has a loopback of its own
+			out: []string{"^CODEX_NETWORK_ALLOW_LOCAL_BINDING=1$", siteText, "^ok$"}, check: siteWasAsked("/")}, // a network of its own has a loopback of its own
 	}
 }
 
-// sayYes allows everything.
-func sayYes(question) any { return verdictOf("allow") }
+// allowAll allows everything.
+func allowAll(question) any { return verdictOf("allow") }
 
 // decided checks all that was asked and decided about one attempt.
 func decided(asked bool, expected decision) func(*testing.T, *fixture, outcome) {
@@ -184,9 +184,9 @@ func TestClientDecidesUnknownHost(t *testing.T) {
 			check: decided(true, denied("http", 80, "GET", "nope-by-controller"))},
 		{id: "tunnel", script: tunnel, decide: nope, out: []string{`^tunnel 56$`}, check: decided(true, denied("https_connect", 8443, "CONNECT", "nope-by-controller"))},
 		{id: "socks", script: socks, decide: nope, out: []string{`^socks 97$`}, check: decided(true, denied("socks5_tcp", 8080, "", "nope-by-controller"))},
-		{id: "allow", script: `curl -sS --noproxy '' http://$SITE/x`, decide: sayYes, setup: openSite, params: enforce(networkProxy(nil, asked, local)), out: []string{siteText},
+		{id: "allow", script: `curl -sS --noproxy '' http://$SITE/x`, decide: allowAll, setup: openSite, params: enforce(networkProxy(nil, asked, local)), out: []string{siteText},
 			check: decided(true, decision{Decision: "allow", Source: "decider", Reason: "not_allowed", Protocol: "http", Method: "GET", PolicyOverride: true})},
-		{id: "settled", script: `curl -sS http://$SITE/x`, decide: sayYes, setup: openSite, params: enforce(networkProxy(loopback, asked)), out: []string{siteText},
+		{id: "settled", script: `curl -sS http://$SITE/x`, decide: allowAll, setup: openSite, params: enforce(networkProxy(loopback, asked)), out: []string{siteText},
 			check: decided(false, decision{Decision: "allow", Source: "baseline_policy", Reason: "allow", Protocol: "http", Method: "GET"})},
 		{id: "error", script: plain, out: []string{`"reason":"not_allowed"`}, check: decided(true, denied("http", 80, "GET", "not_allowed"))},
 		{id: "no-reason", script: plain, decide: func(question) any { return verdictOf("deny") }, out: []string{`"reason":"not_allowed"`}},
@@ -219,7 +219,7 @@ func TestPendingDecisionEndsWithProcess(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
 		fx.handOver()
-		s := a.take(t)
+		s := a.acquire(t)
 		s.decideBy(t, func(question) any { return nil })
 		p := s.mustStart(t, fx, row{policy: workspaceOnly(), params: enforce(networkProxy(nil, map[string]any{"policyDecisionTimeoutMs": 3600_000})), script: `curl -sS http://ask.example/`})
 		p.until(t, "question", func(o outcome) bool { return len(o.questions) > 0 })
@@ -242,7 +242,7 @@ func TestProxyEnvironment(t *testing.T) {
 		fx.handOver()
 		env := both(toAny(fx.env()), toAny(foreign))
 		params = both(both(params, networkProxy(nil, map[string]any{"enableSocks5": socks, "allowLocalBinding": local})), map[string]any{"env": env})
-		o := a.take(t).mustStart(t, fx, row{policy: p, params: params, argv: []string{"/usr/bin/env", "-0"}}).finish(t)
+		o := a.acquire(t).mustStart(t, fx, row{policy: p, params: params, argv: []string{"/usr/bin/env", "-0"}}).finish(t)
 		got := map[string]string{}
 		for entry := range strings.SplitSeq(strings.TrimSuffix(o.stdout, "\x00"), "\x00") {
 			name, value, _ := strings.Cut(entry, "=")
@@ -311,7 +311,7 @@ func TestProxyDies(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
 		fx.handOver()
-		s := a.own(t, bench.server.Argv, nil)
+		s := a.own(t, suite.server.Argv, nil)
 		p := s.mustStart(t, fx, row{policy: unconfined(), params: both(stdinPipe, networkProxy(loopback)), script: `echo $HTTP_PROXY $ALL_PROXY .; read go`})
 		p.says(t, " .\n")
 		ports := listens(t, s.cmd.Process.Pid)
@@ -346,12 +346,12 @@ func TestProxyDies(t *testing.T) {
 
 // A server that has to use a proxy itself passes on what is allowed, and nothing else.
 func TestProxyUpstream(t *testing.T) {
-	eachTown(t, func(t *testing.T, a *account) {
+	eachIsolatedAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
 		fx.openSite()
 		fx.handOver()
-		up := newPrepared(t)
-		s := a.own(t, append([]string{"/usr/bin/env", "HTTP_PROXY=http://" + up.addr(), "http_proxy=http://" + up.addr()}, bench.server.Argv...), nil)
+		up := newClientProxy(t)
+		s := a.own(t, append([]string{"/usr/bin/env", "HTTP_PROXY=http://" + up.addr(), "http_proxy=http://" + up.addr()}, suite.server.Argv...), nil)
 		const script = `curl -sS http://good.example/x; curl -sS http://bad.example/x; curl -sS http://127.0.0.1:1/`
 		rules := map[string]string{"good.example": "allow"}
 		p := s.mustStart(t, fx, row{policy: workspaceOnly(), params: enforce(networkProxy(rules)), script: script})
@@ -361,6 +361,6 @@ func TestProxyUpstream(t *testing.T) {
 		}
 		direct := networkProxy(loopback, map[string]any{"allowUpstreamProxy": false})
 		p = s.mustStart(t, fx, row{policy: workspaceOnly(), params: both(enforce(direct), map[string]any{"processId": "direct"}), script: `curl -sS http://$SITE/y`})
-		row{out: []string{siteText}, check: saw("/y")}.checkOutcome(t, fx, p.finish(t))
+		row{out: []string{siteText}, check: siteWasAsked("/y")}.checkOutcome(t, fx, p.finish(t))
 	})
 }

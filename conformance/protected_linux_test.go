@@ -48,9 +48,9 @@ func protectedRows() []row {
 }
 
 // Two commands share the names that neither may create.
-func TestPAR(t *testing.T) {
+func TestCommandsShareProtectedNames(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
-		fx, s := newFixture(t, a), a.take(t)
+		fx, s := newFixture(t, a), a.acquire(t)
 		fx.handOver()
 		script := `mkdir .git; echo inner $?; read line; mkdir .git; echo inner $?`
 		first := s.mustStart(t, fx, row{policy: workspaceOnly(), script: script, params: map[string]any{"pipeStdin": true, "processId": fx.mark + "-first"}})
@@ -71,9 +71,9 @@ func TestPAR(t *testing.T) {
 }
 
 // What the host makes of a name meanwhile is the host's.
-func TestHOSTGIT(t *testing.T) {
+func TestHostMakesProtectedName(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
-		fx, s := newFixture(t, a), a.take(t)
+		fx, s := newFixture(t, a), a.acquire(t)
 		fx.handOver()
 		p := s.mustStart(t, fx, row{policy: workspaceOnly(), script: `echo ready; read line; ls -A .git | wc -l; echo x > .git/config`, params: map[string]any{"pipeStdin": true}})
 		p.says(t, "ready")

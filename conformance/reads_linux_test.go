@@ -130,7 +130,7 @@ func globRows() []row {
 func onlySystem(t *testing.T, fx *fixture, o outcome) {
 	t.Helper()
 	way := func(path string) string { return strings.Split(path, "/")[1] }
-	allowed := []string{"bin", "sbin", "usr", "etc", "lib", "lib32", "lib64", "libx32", "nix", "run", "dev", "proc", "tmp", way(fx.ws), way(bench.tether), way(bench.server.Argv[0])}
+	allowed := []string{"bin", "sbin", "usr", "etc", "lib", "lib32", "lib64", "libx32", "nix", "run", "dev", "proc", "tmp", way(fx.ws), way(suite.tether), way(suite.server.Argv[0])}
 	names := strings.Fields(o.stdout)
 	for _, name := range names {
 		if !slices.Contains(allowed, name) {

@@ -90,7 +90,7 @@ func TestTable(t *testing.T) {
 			}
 			seen[r.id] = true
 			t.Run(scenario.Name(r.id), func(t *testing.T) {
-				for _, a := range bench.accounts {
+				for _, a := range suite.accounts {
 					if r.only != "" && (r.only == "root") != a.root() {
 						continue
 					}
@@ -105,7 +105,7 @@ func TestTable(t *testing.T) {
 }
 
 func (r row) run(t *testing.T, a *account) {
-	if r.Reference != "" && bench.server.Reference {
+	if r.Reference != "" && suite.server.Reference {
 		t.Skip("the reference differs: " + r.Reference)
 	}
 	if r.policy.opensShared() {
@@ -118,7 +118,7 @@ func (r row) run(t *testing.T, a *account) {
 		r.setup(fx)
 	}
 	fx.handOver()
-	s := a.take(t)
+	s := a.acquire(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			s.endLeftovers(fx.mark)
@@ -151,7 +151,7 @@ func (r row) start(fx *fixture) map[string]any {
 	case r.script != "":
 		argv = []string{"/bin/sh", "-c", r.script}
 	case r.probe != "":
-		argv = append([]string{bench.probe, "be-child", "probe"}, strings.Fields(r.probe)...)
+		argv = append([]string{suite.probe, "be-child", "probe"}, strings.Fields(r.probe)...)
 	}
 	env := r.env
 	if env == nil {

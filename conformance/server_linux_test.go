@@ -127,7 +127,7 @@ func (s *instance) stop() {
 	s.stdin.Close()
 	select {
 	case <-s.exited:
-	case <-time.After(patience):
+	case <-time.After(timeLimit):
 		s.cmd.Process.Kill()
 		<-s.exited
 	}
@@ -142,8 +142,8 @@ func (s *instance) kill() {
 	s.client.Close()
 }
 
-// take returns a server for t alone, until it ends.
-func (a *account) take(t *testing.T) *instance {
+// acquire returns a server for t alone, until it ends.
+func (a *account) acquire(t *testing.T) *instance {
 	t.Helper()
 	a.mu.Lock()
 	var s *instance
@@ -153,15 +153,15 @@ func (a *account) take(t *testing.T) *instance {
 	a.mu.Unlock()
 	if s == nil {
 		var err error
-		if s, err = a.start(bench.server.Argv, nil); err != nil {
+		if s, err = a.start(suite.server.Argv, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(func() { a.giveBack(t, s) })
+	t.Cleanup(func() { a.release(t, s) })
 	return s
 }
 
-func (a *account) giveBack(t *testing.T, s *instance) {
+func (a *account) release(t *testing.T, s *instance) {
 	if t.Failed() {
 		t.Logf("the server said: %s", s.stderr.String())
 	}
@@ -191,7 +191,7 @@ func (a *account) own(t *testing.T, argv []string, attr *syscall.SysProcAttr) *i
 }
 
 func closeServers() {
-	for _, a := range bench.accounts {
+	for _, a := range suite.accounts {
 		for _, s := range a.idle {
 			s.stop()
 		}

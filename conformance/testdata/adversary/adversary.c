@@ -39,11 +39,11 @@ static void say(const char *step, long result) {
 	fflush(stdout);
 }
 
-/* caged ends this program where its signals would reach the host. CAGE names the
+/* only_in_sandbox ends this program where its signals would reach the host. HOST_PIDS names the
  * process namespace of the host. */
-static void caged(void) {
+static void only_in_sandbox(void) {
 	char own[64] = {0};
-	const char *host = getenv("CAGE");
+	const char *host = getenv("HOST_PIDS");
 	if (!host || readlink("/proc/self/ns/pid", own, sizeof own - 1) < 0 || !strcmp(host, own)) {
 		fprintf(stderr, "adversary: this attack is not for the host\n");
 		exit(3);
@@ -182,7 +182,7 @@ static int reach(char **a) {
 
 /* type: put characters into every terminal that can be reached. */
 static int type(char **a) {
-	caged();
+	only_in_sandbox();
 	static const char *names[] = {"/dev/console", "/dev/tty0", "/dev/tty1", "/dev/vcs", "/dev/ttyS0", "/dev/hvc0", NULL};
 	char name[64], shift = 3 /* paste the selection */;
 	(void)a;
@@ -244,7 +244,7 @@ static int signal_all(char **a) {
 /* bomb N: N processes that ignore everything, half of them in sessions of their
  * own and without their parent. */
 static int bomb(char **a) {
-	caged();
+	only_in_sandbox();
 	for (int s = 1; s < 65; s++)
 		signal(s, SIG_IGN);
 	int n = atoi(a[0]), made = 0;
@@ -270,7 +270,7 @@ static int bomb(char **a) {
 /* freeze: stop every process that can be named, the parents first. */
 static int freeze(char **a) {
 	(void)a;
-	caged();
+	only_in_sandbox();
 	say("stop parent", kill(getppid(), SIGSTOP));
 	say("stop process 1", kill(1, SIGSTOP));
 	say("stop all", kill(-1, SIGSTOP));
@@ -310,7 +310,7 @@ static long stop_init(void) {
 /* hide HOW: keep the exit of the command from whoever waits for it. attach stops
  * process 1, spoil makes it loop, seize traces the parent, which then exits. */
 static int hide(char **a) {
-	caged();
+	only_in_sandbox();
 	long result = !strcmp(a[0], "attach") ? stop_init()
 		: !strcmp(a[0], "seize") ? ptrace(PTRACE_SEIZE, getppid(), NULL, NULL) : spoil();
 	int saved = errno, null = open("/dev/null", O_RDWR);

@@ -19,7 +19,7 @@ const floodText = `head -c 2600000 /dev/zero | tr '\0' x; `
 func TestAdversaryFlood(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
-		_, s := attackers(t, a)
+		_, s := attackServer(t, a)
 		for _, f := range []struct {
 			name, script string
 			exit         int
@@ -65,7 +65,7 @@ func TestAdversaryMess(t *testing.T) {
 			{"replace-pinned", `mkdir n; echo mine > n/config; $PROBE rename n .git; mv -T n x; mv -T n .git; cat .git/config; exit 1`, 1, []string{"^c$"}, []string{"^ok$", "^mine$"}},
 		} {
 			t.Run(m.name, func(t *testing.T) {
-				fx, s := attackers(t, a, held)
+				fx, s := attackServer(t, a, held)
 				o := s.output(t, policy, m.script)
 				fx.check(os.Chmod(fx.ws, 0o755))
 				if o.exit != m.exit {
@@ -75,7 +75,7 @@ func TestAdversaryMess(t *testing.T) {
 				if fx.read("$WS/x/y/secret") != keyText || fx.read("$WS/.git/config") != "c\n" {
 					t.Error("what was to be kept has changed")
 				}
-				unharmed(t, fx, s)
+				stillServes(t, fx, s)
 			})
 		}
 	})
@@ -85,7 +85,7 @@ func TestAdversaryMess(t *testing.T) {
 func TestAdversaryLockedWorkspace(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
-		fx, s := attackers(t, a)
+		fx, s := attackServer(t, a)
 		s.output(t, workspaceOnly(), `chmod 000 $WS`)
 		p, err := s.try(workspaceOnly(), `echo x > $WS/made; echo ran`)
 		if err != nil {
@@ -94,16 +94,16 @@ func TestAdversaryLockedWorkspace(t *testing.T) {
 			t.Logf("ran: %+v", p.finish(t))
 		}
 		fx.check(os.Chmod(fx.ws, 0o755))
-		unharmed(t, fx, s)
+		stillServes(t, fx, s)
 	})
 }
 
-// located is a path as a URI.
-func located(path string) string { return (&url.URL{Scheme: "file", Path: path}).String() }
+// fileURI is a path as a URI.
+func fileURI(path string) string { return (&url.URL{Scheme: "file", Path: path}).String() }
 
-// here is an entry for a path with any characters in it.
-func here(path, access string) entry {
-	return entry{"path": map[string]any{"type": "path", "path": located(path)}, "access": access}
+// entryFor is an entry for a path with any characters in it.
+func entryFor(path, access string) entry {
+	return entry{"path": map[string]any{"type": "path", "path": fileURI(path)}, "access": access}
 }
 
 // strangeNames are names that a careless launcher would take for something else.
@@ -119,14 +119,14 @@ func TestAdversaryStrangeNames(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		for name, strange := range strangeNames {
 			t.Run(name, func(t *testing.T) {
-				fx, s := attackers(t, a, func(fx *fixture) {
+				fx, s := attackServer(t, a, func(fx *fixture) {
 					for _, parent := range []string{fx.ws + "/deny", fx.ws + "/read", fx.out + "/write"} {
 						fx.check(os.MkdirAll(filepath.Join(parent, strange), 0o755))
 						fx.check(os.WriteFile(filepath.Join(parent, strange, "f"), []byte(keyText), 0o600))
 					}
 				})
-				p := workspaceOnly().with(here(fx.ws+"/deny/"+strange, "deny"), here(fx.ws+"/read/"+strange, "read"), here(fx.out+"/write/"+strange, "write"))
-				env := fx.hostile(map[string]string{"NAME": strange})
+				p := workspaceOnly().with(entryFor(fx.ws+"/deny/"+strange, "deny"), entryFor(fx.ws+"/read/"+strange, "read"), entryFor(fx.out+"/write/"+strange, "write"))
+				env := fx.attackEnv(map[string]string{"NAME": strange})
 				c, err := s.try(p, `cat "$WS/deny/$NAME/f" && echo READ; (echo x > "$WS/read/$NAME/n") && echo WROTE; cat "$WS/read/$NAME/f" > /dev/null && echo readable
 					(echo x > "$OUT/write/$NAME/n") && echo writable; (echo x > $OUT/n) && echo WROTE OUT; mv "$WS/deny/$NAME" $WS/m && echo MOVED; true`, map[string]any{"env": env})
 				if err := refusedOr(err); err != nil {
@@ -186,7 +186,7 @@ func TestAdversaryStrangePaths(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		for _, c := range cases {
 			t.Run(c.name, func(t *testing.T) {
-				fx, s := attackers(t, a, func(fx *fixture) {
+				fx, s := attackServer(t, a, func(fx *fixture) {
 					fx.write("$WS/key", keyText)
 					fx.mkdir("$WS/x")
 					fx.check(os.MkdirAll(fx.ws+deep, 0o755))
@@ -199,7 +199,7 @@ func TestAdversaryStrangePaths(t *testing.T) {
 					wants(t, fx, p.finish(t), nil, keyText, "top secret")
 				}
 				fx.intact(t)
-				unharmed(t, fx, s)
+				stillServes(t, fx, s)
 			})
 		}
 	})
@@ -212,7 +212,7 @@ func TestAdversaryManyRules(t *testing.T) {
 	const each, missing = 500, 50
 	eachAccount(t, func(t *testing.T, a *account) {
 		p := workspaceOnly()
-		fx, s := attackers(t, a, func(fx *fixture) {
+		fx, s := attackServer(t, a, func(fx *fixture) {
 			for i := range each {
 				fx.write(fmt.Sprintf("$WS/many/%d", i), keyText)
 				fx.write(fmt.Sprintf("$OUT/many/%d", i), keyText)
@@ -242,6 +242,6 @@ func TestAdversaryManyRules(t *testing.T) {
 		})
 		fx.check(os.RemoveAll(fx.out + "/many"))
 		fx.intact(t)
-		unharmed(t, fx, s)
+		stillServes(t, fx, s)
 	})
 }

@@ -9,7 +9,7 @@ import (
 // eachAccount runs a test as every user.
 func eachAccount(t *testing.T, test func(*testing.T, *account)) {
 	t.Helper()
-	for _, a := range bench.accounts {
+	for _, a := range suite.accounts {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
 			test(t, a)
@@ -31,7 +31,7 @@ func (s *instance) mustStart(t *testing.T, fx *fixture, r row) *process {
 func sameAsUnconfined(probe string) func(*testing.T, *fixture, outcome) {
 	return func(t *testing.T, fx *fixture, o outcome) {
 		t.Helper()
-		s := fx.account.take(t)
+		s := fx.account.acquire(t)
 		free := s.mustStart(t, fx, row{policy: unconfined(), probe: probe}).finish(t)
 		if o.all != free.all {
 			t.Errorf("%s says %q, and %q without a sandbox", probe, o.all, free.all)

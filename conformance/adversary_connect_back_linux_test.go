@@ -19,10 +19,10 @@ import (
 const tokenText = "token-that-opens-everything"
 
 // listening starts a server that others can connect to, and connects.
-func listening(t *testing.T, fx *fixture, flags ...string) (s *serial, url string) {
+func listening(t *testing.T, fx *fixture, flags ...string) (s *scriptRunner, url string) {
 	t.Helper()
 	a := fx.account
-	cmd := exec.Command(bench.tether, append([]string{"serve", "--ws-auth", "capability-token"}, flags...)...)
+	cmd := exec.Command(suite.tether, append([]string{"serve", "--ws-auth", "capability-token"}, flags...)...)
 	cmd.Dir, cmd.SysProcAttr = fx.dir, a.credential()
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C", "HOME=" + a.home(), "XDG_STATE_HOME=" + fx.dir + "/xdg"}
 	i := &instance{account: a, cmd: cmd, exited: make(chan struct{}), always: map[int]bool{}}
@@ -51,11 +51,11 @@ func listening(t *testing.T, fx *fixture, flags ...string) (s *serial, url strin
 	i.client = newClient(func(handle tethertest.Handler) *tethertest.Conn { return tethertest.NewConn(ws, handle) })
 	t.Cleanup(i.client.Close)
 	fx.check(i.handshake())
-	return &serial{instance: i, fx: fx}, url
+	return &scriptRunner{instance: i, fx: fx}, url
 }
 
-// A door is a way in which a server can be reached, and what belongs to it.
-type door struct {
+// A listenCase is a way in which a server can be reached, and what belongs to it.
+type listenCase struct {
 	name   string
 	listen string
 	token  string
@@ -64,16 +64,16 @@ type door struct {
 }
 
 // real is where a name of the door leads.
-func (d door) real(fx *fixture, path string) string {
+func (d listenCase) real(fx *fixture, path string) string {
 	if rest, ok := strings.CutPrefix(path, d.link+"/"); ok && d.link != "" {
 		return fx.ws + "/sub/" + rest
 	}
 	return path
 }
 
-func doors(fx *fixture) []door {
+func listenCases(fx *fixture) []listenCase {
 	home := filepath.Join(fx.account.home(), filepath.Base(fx.dir))
-	return []door{
+	return []listenCase{
 		{"tcp", "ws://127.0.0.1:0", fx.ws + "/token", fx.ws + "/state", ""},
 		{"unix-in-workspace", "unix://" + fx.ws + "/t.sock", fx.ws + "/sub/token", "", ""},
 		{"unix-in-home", "unix://" + home + ".sock", home + ".token", "", ""},
@@ -82,8 +82,8 @@ func doors(fx *fixture) []door {
 	}
 }
 
-// knock tries everything that would make a command a client.
-const knock = `if [ -n "$PATHNAME" ]; then "$ADV" reach "$PATHNAME"; ln "$PATHNAME" $WS/s2; mv "$PATHNAME" $WS/s3; rm -f "$PATHNAME"; "$ADV" reach $WS/s2 $WS/s3; fi
+// becomeClient tries everything that would make a command a client.
+const becomeClient = `if [ -n "$PATHNAME" ]; then "$ADV" reach "$PATHNAME"; ln "$PATHNAME" $WS/s2; mv "$PATHNAME" $WS/s3; rm -f "$PATHNAME"; "$ADV" reach $WS/s2 $WS/s3; fi
 if [ -n "$ADDRESS" ]; then $PROBE connect-tcp $ADDRESS; fi
 cat "$TOKEN"; ln "$TOKEN" $WS/t2 && cat $WS/t2; ln -s "$TOKEN" $WS/t3; cat $WS/t3; mv "$TOKEN" $WS/t4; cat $WS/t4; (echo mine > "$TOKEN") && echo DONE overwrite; rm -f "$TOKEN"
 $PROBE open-by-handle "$TOKEN"
@@ -93,17 +93,17 @@ grep -rs token-that-[o]pens $WS/ /proc/[0-9]*/environ /proc/[0-9]*/cmdline; true
 
 // A command cannot become a client of the server that runs it.
 func TestAdversaryConnectBack(t *testing.T) {
-	eachCage(t, func(t *testing.T, a *account, c cage) {
-		for i := range doors(&fixture{account: a}) {
+	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
+		for i := range listenCases(&fixture{account: a}) {
 			fx := newFixture(t, a)
-			d := doors(fx)[i]
-			t.Run(d.name, func(t *testing.T) { knockAt(t, fx, c, d) })
+			d := listenCases(fx)[i]
+			t.Run(d.name, func(t *testing.T) { tryToBecomeClient(t, fx, c, d) })
 		}
 	})
 }
 
-func knockAt(t *testing.T, fx *fixture, c cage, d door) {
-	fx.arm()
+func tryToBecomeClient(t *testing.T, fx *fixture, c policyCase, d listenCase) {
+	fx.addAttackPrograms()
 	if d.link != "" {
 		fx.symlink("$WS/sub", d.link)
 	}
@@ -126,8 +126,8 @@ func knockAt(t *testing.T, fx *fixture, c cage, d door) {
 	} else {
 		env["ADDRESS"] = strings.TrimPrefix(url, "ws://")
 	}
-	with := map[string]any{"env": fx.expand(fx.hostile(env))}
-	o := s.script(t, c.policy, knock, with).finish(t)
+	with := map[string]any{"env": fx.expand(fx.attackEnv(env))}
+	o := s.script(t, c.policy, becomeClient, with).finish(t)
 	never := []string{tokenText, "DONE", "connect stream: ok", "sendto stream: ok", "connect datagram: (ok|EPROTOTYPE)", "sendto datagram: (ok|EPROTOTYPE)"}
 	if c.name != "network" {
 		never = append(never, "^ok$")
@@ -151,8 +151,8 @@ func TestAdversaryConnectBackWithoutToken(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
-		d := doors(fx)[0]
-		fx.arm()
+		d := listenCases(fx)[0]
+		fx.addAttackPrograms()
 		fx.write(d.token, tokenText)
 		fx.handOver()
 		s, url := listening(t, fx, "--listen", d.listen, "--ws-token-file", d.token)
@@ -171,7 +171,7 @@ func TestAdversaryConnectBackByPreparedProxy(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
-		d := doors(fx)[0]
+		d := listenCases(fx)[0]
 		fx.write(d.token, tokenText)
 		fx.handOver()
 		s, url := listening(t, fx, "--listen", d.listen, "--ws-token-file", d.token)
@@ -193,6 +193,6 @@ func TestAdversaryStateBehindLink(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
 		way := fx.dir + "/way"
-		knockAt(t, fx, cages()[0], door{"state", "ws://127.0.0.1:0", fx.ws + "/token", way + "/state", way})
+		tryToBecomeClient(t, fx, policyCases()[0], listenCase{"state", "ws://127.0.0.1:0", fx.ws + "/token", way + "/state", way})
 	})
 }

@@ -16,14 +16,14 @@ import (
 
 // Addresses of a town. Those of the first line are public elsewhere.
 const (
-	townGood, townEvil       = "9.9.9.1", "9.9.9.2"
-	townPrivate, townCarrier = "10.77.0.1", "100.64.77.1"
-	townMetadata             = "169.254.169.254"
-	townPrivate6             = "fd00:77::1"
+	goodAddress, evilAddress       = "9.9.9.1", "9.9.9.2"
+	privateAddress, carrierAddress = "10.77.0.1", "100.64.77.1"
+	metadataAddress                = "169.254.169.254"
+	privateAddress6                = "fd00:77::1"
 )
 
-// townNames are the names that a town knows.
-const townNames = `127.0.0.1 localhost
+// isolatedHosts are the names that a town knows.
+const isolatedHosts = `127.0.0.1 localhost
 9.9.9.1 good.example vhost.example
 9.9.9.2 evil.example
 127.0.0.1 loop.example
@@ -39,12 +39,12 @@ const townNames = `127.0.0.1 localhost
 // about that thread, and no test must take it somewhere else.
 func init() { runtime.LockOSThread() }
 
-// enterTown makes the test, and what it starts, live in a network of its own, which
+// enterIsolatedNetwork makes the test, and what it starts, live in a network of its own, which
 // leads nowhere and has all kinds of addresses. Whatever is dialled there stays there.
 // It lasts as long as the test.
-func enterTown(t *testing.T) {
+func enterIsolatedNetwork(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 || !powerful(t) {
+	if os.Geteuid() != 0 || !canMount(t) {
 		if inCI() {
 			t.Fatal("needs root, to make a network")
 		}
@@ -58,17 +58,17 @@ func enterTown(t *testing.T) {
 		t.Fatal(err)
 	}
 	hosts := filepath.Join(t.TempDir(), "hosts")
-	if err := os.WriteFile(hosts, []byte(townNames), 0o644); err != nil {
+	if err := os.WriteFile(hosts, []byte(isolatedHosts), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Mount(hosts, "/etc/hosts", "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
 	lines := []string{"link set lo up"}
-	for _, address := range []string{townGood, townEvil, townPrivate, townCarrier, townMetadata} {
+	for _, address := range []string{goodAddress, evilAddress, privateAddress, carrierAddress, metadataAddress} {
 		lines = append(lines, "addr add "+address+"/32 dev lo")
 	}
-	lines = append(lines, "-6 addr add "+townPrivate6+"/128 dev lo nodad")
+	lines = append(lines, "-6 addr add "+privateAddress6+"/128 dev lo nodad")
 	for _, line := range lines {
 		if out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %s: %v\n%s", line, err, out)
@@ -76,21 +76,21 @@ func enterTown(t *testing.T) {
 	}
 }
 
-// eachTown runs a test as every user, in a network of its own.
-func eachTown(t *testing.T, test func(*testing.T, *account)) {
+// eachIsolatedAccount runs a test as every user, in a network of its own.
+func eachIsolatedAccount(t *testing.T, test func(*testing.T, *account)) {
 	t.Helper()
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
-		enterTown(t)
+		enterIsolatedNetwork(t)
 		test(t, a)
 	})
 }
 
-// townServer is a server in the town, and a fixture for attacks.
-func townServer(t *testing.T, a *account, setup ...func(*fixture)) (*fixture, *serial) {
+// isolatedServer is a server in the town, and a fixture for attacks.
+func isolatedServer(t *testing.T, a *account, setup ...func(*fixture)) (*fixture, *scriptRunner) {
 	t.Helper()
-	fx := armed(t, a, setup...)
-	return fx, &serial{instance: a.own(t, bench.server.Argv, nil), fx: fx}
+	fx := attackFixture(t, a, setup...)
+	return fx, &scriptRunner{instance: a.own(t, suite.server.Argv, nil), fx: fx}
 }
 
 // pending reports whether something waits to be received by a socket: what was sent is
@@ -120,24 +120,24 @@ func networkOf(t *testing.T) string {
 	return link
 }
 
-// A mailbox is a socket for datagrams, on the host.
-type mailbox struct {
+// A datagramSocket is a socket for datagrams, on the host.
+type datagramSocket struct {
 	name string
 	conn net.PacketConn
 }
 
-func newMailbox(t *testing.T, network, address string) mailbox {
+func newDatagramSocket(t *testing.T, network, address string) datagramSocket {
 	t.Helper()
 	conn, err := net.ListenPacket(network, address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	return mailbox{fmt.Sprintf("%s %s", network, address), conn}
+	return datagramSocket{fmt.Sprintf("%s %s", network, address), conn}
 }
 
 // empty reports how many messages have come.
-func (m mailbox) empty(t *testing.T) (n int) {
+func (m datagramSocket) empty(t *testing.T) (n int) {
 	t.Helper()
 	conn := m.conn.(syscall.Conn)
 	for pending(t, conn) {
