@@ -15,34 +15,34 @@ import (
 )
 
 const (
-	maxReason   = 1024            // bytes of a client's reason
-	answerGrace = 5 * time.Second // for the way of an answer, beside the client's time
-	maxPatience = 24 * time.Hour  // with an answer, whatever the client says
+	maxReason     = 1024            // bytes of the client's reason
+	answerGrace   = 5 * time.Second // for the transmission of an answer, in addition to the client's time
+	maxAnswerTime = 24 * time.Hour  // limit for the client's time to answer
 
-	// maxQuestions is how many questions about one process may wait for the client, which
-	// takes a limited number: no process may use them all up for the others.
+	// maxQuestions is how many questions about one process may be unanswered. A client
+	// has a limit for all questions, and one process must not use it up.
 	maxQuestions = 64
 )
 
 // An asker asks the client which hosts one process may reach.
 type asker struct {
-	process  string
-	owner    Owner
-	patience time.Duration // with an answer
-	log      *slog.Logger
-	waiting  atomic.Int64 // questions without an answer
+	process string
+	owner   Owner
+	timeout time.Duration // how long to wait for an answer
+	log     *slog.Logger
+	waiting atomic.Int64 // questions without an answer
 }
 
-// newAsker returns an asker for a client that wants to have timeoutMs for each answer.
+// newAsker returns an asker for a client that has asked for timeoutMs per answer.
 func newAsker(process string, timeoutMs uint64, owner Owner, log *slog.Logger) *asker {
-	a := &asker{process: process, owner: owner, patience: maxPatience, log: netproxy.LimitLog(log)}
-	if timeoutMs < uint64(maxPatience/time.Millisecond) {
-		a.patience = time.Duration(timeoutMs)*time.Millisecond + answerGrace
+	a := &asker{process: process, owner: owner, timeout: maxAnswerTime, log: netproxy.LimitLog(log)}
+	if timeoutMs < uint64(maxAnswerTime/time.Millisecond) {
+		a.timeout = time.Duration(timeoutMs)*time.Millisecond + answerGrace
 	}
 	return a
 }
 
-// ask puts a query to the client. What is not a clear answer is no permission.
+// ask asks the client about a host. Anything but a valid answer is a refusal.
 func (a *asker) ask(ctx context.Context, q netpolicy.Query) (netpolicy.Decision, error) {
 	denied := netpolicy.Decision{Source: netpolicy.Decider, Reason: netpolicy.NotAllowed}
 	defer a.waiting.Add(-1)
@@ -50,7 +50,7 @@ func (a *asker) ask(ctx context.Context, q netpolicy.Query) (netpolicy.Decision,
 		a.log.Warn("too many questions about hosts", "host", q.Host, "port", q.Port)
 		return denied, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.patience)
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	result, err := a.owner.Ask(ctx, wire.MethodNetworkPolicyRequest, wire.NetworkPolicyParams{
 		ProcessID: a.process, Request: wire.NetworkQuestion{Protocol: string(q.Protocol), Host: q.Host, Port: q.Port},

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Only a clear answer of the client is a permission. What went wrong is logged, but for
-// a client that is not there.
+// Only a valid answer of the client is a permission. Failures are logged, except for a
+// missing client.
 func TestAskerAllowsOnlyAClearAnswer(t *testing.T) {
 	for _, row := range []struct {
 		name, result  string
@@ -50,7 +50,7 @@ func TestAskerAllowsOnlyAClearAnswer(t *testing.T) {
 	}
 }
 
-// One process cannot use up all the questions that a client takes.
+// One process cannot use up all questions that a client accepts.
 func TestAskerBoundsItsQuestions(t *testing.T) {
 	asked, answer := make(chan struct{}), make(chan struct{})
 	owner := Owner{Ask: func(context.Context, string, any) (wire.RawValue, error) {
@@ -61,7 +61,7 @@ func TestAskerBoundsItsQuestions(t *testing.T) {
 	a := newAsker("p", 1000, owner, slog.New(slog.DiscardHandler))
 	decisions := make(chan netpolicy.Decision)
 	for range maxQuestions {
-		go func() { // ends with its answer, which the test takes
+		go func() { // ends with its answer, which the test reads
 			d, _ := a.ask(context.Background(), netpolicy.Query{})
 			decisions <- d
 		}()

@@ -38,11 +38,13 @@ func (d *NetworkDecisions) Counts() map[NetworkOutcome]uint64 {
 	return maps.Clone(d.counts)
 }
 
-// decided counts a decision about the network of a process, and tells the client.
+// decided counts a decision about the network of a process, and notifies the
+// client.
 func (l *Launcher) decided(process string, e netproxy.Event) {
 	l.config.Decisions.count(e)
 	if h := e.Query.Protocol; e.Decision.Source == netpolicy.ModeGuard && (h == netpolicy.HTTP || h == netpolicy.Connect) {
-		// The mode comes last: clients are told first that the host is all right.
+		// The mode is checked last: first the client is notified that the host is
+		// allowed.
 		host := e
 		host.Decision = netpolicy.Decision{Allowed: true, Source: netpolicy.Baseline}
 		if e.Asked {
@@ -53,7 +55,7 @@ func (l *Launcher) decided(process string, e netproxy.Event) {
 	l.owner.Tell(wire.NoteNetworkPolicyDecision, networkNote(process, e))
 }
 
-// networkNote is what the wire says about a decision.
+// networkNote is the notification about a decision.
 func networkNote(process string, e netproxy.Event) wire.NetworkDecision {
 	given := func(text string) *string {
 		if text == "" {
@@ -71,7 +73,7 @@ func networkNote(process string, e netproxy.Event) wire.NetworkDecision {
 	case e.Decision.Source != netpolicy.Baseline && e.Decision.Source != netpolicy.Decider:
 		note.Scope = "non_domain"
 	case e.Decision.Allowed && e.Asked:
-		note.PolicyOverride, note.Reason = true, netpolicy.NotAllowed // by the rules alone
+		note.PolicyOverride, note.Reason = true, netpolicy.NotAllowed // as it would be by the rules alone
 	case e.Decision.Allowed:
 		note.Reason = "allow"
 	}
@@ -81,12 +83,12 @@ func networkNote(process string, e netproxy.Event) wire.NetworkDecision {
 	return note
 }
 
-// decisionWord is how the wire calls the outcome of a decision.
+// decisionWord is the outcome of a decision as it is written on the wire.
 func decisionWord(e netproxy.Event) string {
 	switch d := e.Decision; {
 	case d.Allowed:
 		return string(wire.NetworkAllow)
-	case d.Open && d.Source == netpolicy.Decider: // the client leaves the decision to others
+	case d.Open && d.Source == netpolicy.Decider: // the client leaves the decision to a person or program
 		return string(wire.NetworkAsk)
 	}
 	return string(wire.NetworkDeny)

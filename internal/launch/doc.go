@@ -2,19 +2,19 @@
 // environment, sandbox, network and shell snapshot, and hands the result to
 // [proc.Supervisor].
 //
-// What it promises:
+// It promises:
 //
-//   - A command never runs with less confinement than its client asked for. What
-//     this machine cannot enforce is an error.
+//   - A command never runs with less confinement than its client asked for. If
+//     this machine cannot enforce it, the start is an error.
 //   - A network that was opened for a command ends with it.
-//   - The verdict whether the sandbox made a command fail is there before the exit
+//   - Whether the sandbox made a command fail (a denial) is decided before the exit
 //     is in the log.
 //
-// Where a change belongs: launch.go has the order of a start and the environment,
-// sandbox.go the sandbox and the verdict, network.go the proxies, ask.go the
-// questions to the client about hosts, decisions.go the count of all decisions, snapshot.go the
-// login shells.
+// Where a change belongs: launch.go has the order of a start and the environment;
+// sandbox.go the sandbox and the denial; network.go the proxies; ask.go the
+// questions to the client about hosts; decisions.go counters and notifications of
+// decisions; snapshot.go the login shells; errors.go the errors.
 //
-// The package knows neither connections nor what a session keeps. It asks the
-// session for three things, see [Owner].
+// The package knows no connections, and of the session only [Owner]: three functions
+// that it calls.
 package launch

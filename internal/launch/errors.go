@@ -2,7 +2,7 @@ package launch
 
 import "errors"
 
-// Conditions that callers tell apart.
+// Conditions that callers distinguish.
 var (
 	ErrEmptyArgv  = errors.New("argv must not be empty")
 	ErrSandbox    = errors.New("sandbox intent cannot be enforced on this executor")
@@ -12,6 +12,6 @@ var (
 	ErrDecisionTimeout = errors.New("network policy decision callback timeout must be nonzero")
 	ErrCallbackID      = errors.New("callback-enabled process ID must be non-empty and at most 256 bytes")
 
-	// ErrNoClient is what Owner.Ask returns when no client is there to answer.
+	// ErrNoClient is returned by Owner.Ask when no client is attached.
 	ErrNoClient = errors.New("no client is attached")
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Config is what all starts of a server share.
+// Config is shared by all starts of a server.
 type Config struct {
 	Procs     *proc.Supervisor
 	Confiner  *confine.Confiner // nil: a command that asks for a sandbox is refused
@@ -24,21 +24,24 @@ type Config struct {
 	Shell     string            // the user's login shell, for terminals
 	Decisions *NetworkDecisions
 
-	// Own reports whether the server listens at an address; nil: nowhere.
+	// Own reports whether the server listens on an address; nil: it listens
+	// nowhere.
 	Own func(netip.AddrPort) bool
 }
 
-// An Owner is what a Launcher needs of the session whose commands it starts.
+// An Owner has the functions of a session that its Launcher calls.
 type Owner struct {
-	// Ask puts a request to the session's client and returns its result. It
-	// returns ErrNoClient if none is attached, or if it goes before it is asked.
+	// Ask sends a request to the session's client and returns its result. It
+	// returns ErrNoClient if no client is attached, or if the client leaves before
+	// the request is sent.
 	Ask func(ctx context.Context, method string, params any) (wire.RawValue, error)
 
 	// Tell sends the session's client a notification, if one is attached and not
 	// far behind. It never waits.
 	Tell func(method string, params any)
 
-	// Keep kills what a process has left running when the session ends.
+	// Keep lets the processes that a command has left running live until the
+	// session ends.
 	Keep func(*proc.Process)
 }
 
@@ -48,7 +51,7 @@ type Launcher struct {
 	owner     Owner
 	log       *slog.Logger
 	snapshots *shellsnap.Cache
-	networks  sync.WaitGroup // of commands that have one; grows only while commands run
+	networks  sync.WaitGroup // networks of commands; grows only while commands run
 }
 
 // New returns a launcher. Close it when the last command has ended.
@@ -59,26 +62,26 @@ func New(c Config, owner Owner, log *slog.Logger) *Launcher {
 	return &Launcher{config: c, owner: owner, log: log, snapshots: shellsnap.NewCache(log)}
 }
 
-// Close waits until nothing is left of what was opened for commands. The commands
+// Close waits until everything that was opened for commands is closed. The commands
 // have ended.
 func (l *Launcher) Close() {
 	l.snapshots.Close()
 	l.networks.Wait()
 }
 
-// A Command is what a client wants to be started, checked.
+// A Command is a checked request to start a command.
 type Command struct {
 	params   *wire.StartParams
 	cwd      string
-	rules    *netpolicy.Rules // of a network proxy; nil: it wants none
-	snapshot *shellsnap.Want  // nil: it does not begin from a snapshot
+	rules    *netpolicy.Rules // of a network proxy; nil: none requested
+	snapshot *shellsnap.Want  // nil: no snapshot requested
 
 	unconfined bool   // its sandbox has nothing to enforce; set before Start returns
 	denial     Denial // set before the exit is in the log
 }
 
-// Check returns the command that a client wants to be started, or what is wrong
-// with it.
+// Check returns the command that a client asks for, or an error if the request is
+// invalid.
 func Check(p *wire.StartParams) (*Command, error) {
 	rules, err := networkRules(p)
 	if err != nil {
@@ -98,8 +101,8 @@ func Check(p *wire.StartParams) (*Command, error) {
 	return &Command{params: p, cwd: cwd, rules: rules, snapshot: snapshot}, nil
 }
 
-// Start starts a command and returns when it runs. Its events go to log. It does
-// not end with ctx, only the start does.
+// Start starts a command and returns when it runs. Its events go to log. ctx limits
+// only the start: the command does not end with it.
 func (l *Launcher) Start(ctx context.Context, c *Command, log *outlog.Log) (child *proc.Process, err error) {
 	s := &start{launcher: l, command: c, ctx: ctx, log: log, spec: l.spec(c)}
 	if s.network, err = l.openNetwork(c, s.spec.Env); err != nil {
@@ -120,7 +123,7 @@ func (l *Launcher) Start(ctx context.Context, c *Command, log *outlog.Log) (chil
 	return child, nil
 }
 
-// spec is what a command is without sandbox, network and snapshot.
+// spec describes a command without sandbox, network and snapshot.
 func (l *Launcher) spec(c *Command) proc.Spec {
 	spec := proc.Spec{
 		Argv: c.params.Argv, Arg0: c.params.Arg0, Dir: c.cwd,
@@ -136,7 +139,7 @@ func (l *Launcher) spec(c *Command) proc.Spec {
 	return spec
 }
 
-// A start is under way.
+// A start holds the state of a start in progress.
 type start struct {
 	launcher *Launcher
 	command  *Command
@@ -156,7 +159,8 @@ func (s *start) run() (*proc.Process, error) {
 	return s.exec(s.ctx, s.spec, nil)
 }
 
-// Same reports whether two starts ask for the same, the retry mark aside.
+// Same reports whether two starts have the same parameters, except for the retry
+// mark.
 func Same(a, b *wire.StartParams) bool {
 	text := func(p wire.StartParams) string {
 		p.Retry = nil
@@ -165,13 +169,13 @@ func Same(a, b *wire.StartParams) bool {
 	return text(*a) == text(*b)
 }
 
-// encode is a text that two starts share only if they are the same.
+// encode returns equal texts only for equal starts.
 func encode(p wire.StartParams) string {
 	b, err := wire.AppendNotification(nil, wire.MethodProcessStart, p)
 	if err != nil {
 		panic(err) // parameters that were decoded can be encoded
 	}
-	if s := p.Sandbox; s != nil { // what only the draft form says
+	if s := p.Sandbox; s != nil { // members that only the draft form has
 		b = fmt.Appendf(b, "%s %t", s.Draft, s.EnforceManagedNetwork)
 	}
 	return string(b)

@@ -16,8 +16,8 @@ func startParams(id string, argv ...string) *wire.StartParams {
 	return &wire.StartParams{ProcessID: id, Argv: argv, Cwd: cwd, Env: map[string]string{"PATH": "/usr/bin:/bin"}}
 }
 
-// Starts that only the draft form tells apart are different ones, for a retry and
-// for snapshots of shells.
+// Starts that differ only in the draft form are different, for a retry and for
+// snapshots of shells.
 func TestDraftModeTellsStartsApart(t *testing.T) {
 	texts := map[string]string{}
 	for _, draft := range []string{
@@ -38,16 +38,16 @@ func TestDraftModeTellsStartsApart(t *testing.T) {
 	}
 }
 
-// Commands whose environment decides what their sandboxes allow share no snapshot.
+// Commands whose environments make their sandboxes differ share no snapshot.
 func TestSnapshotKeyTellsSandboxesApart(t *testing.T) {
 	c := &Command{params: startParams("p", "sh"), snapshot: &shellsnap.Want{}}
 	key := func(env ...string) string { return snapshotKey(c, proc.Spec{Env: env}) }
 	for _, name := range []string{"TMPDIR", "SSL_CERT_FILE"} {
 		if key(name+"=/a") == key(name+"=/b") || key(name+"=/a") == key() {
-			t.Errorf("%s does not count", name)
+			t.Errorf("%s does not change the key", name)
 		}
 	}
 	if key("OTHER=/a") != key("OTHER=/b") {
-		t.Error("a variable counts that decides nothing")
+		t.Error("an irrelevant variable changes the key")
 	}
 }

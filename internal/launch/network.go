@@ -11,21 +11,23 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// managed reports whether a process has a network of its own, with a way out.
+// managed reports whether a process has a managed network: a network namespace of
+// its own, with a proxy as its way out.
 func managed(p *wire.StartParams) bool {
 	return confined(p) && (p.EnforceManagedNetwork || p.Sandbox.EnforceManagedNetwork)
 }
 
-// allUnixSockets reports whether a client insists on unix sockets in a managed network.
+// allUnixSockets reports whether a client requires all Unix sockets in a managed
+// network.
 func allUnixSockets(p *wire.StartParams) bool {
 	return p.ManagedNetwork != nil && p.ManagedNetwork.DangerouslyAllowAllUnixSockets ||
 		p.NetworkProxy != nil && p.NetworkProxy.Proxy.DangerouslyAllowAllUnixSockets
 }
 
-// maxCallbackID bounds the id of a process whose client is asked about hosts.
+// maxCallbackID limits the id of a process whose client is asked about hosts.
 const maxCallbackID = 256
 
-// networkRules checks what a client wants of a proxy; nil: it wants none.
+// networkRules checks the proxy that a client asks for; nil: none.
 func networkRules(p *wire.StartParams) (*netpolicy.Rules, error) {
 	want := p.NetworkProxy
 	if want == nil {
@@ -62,8 +64,8 @@ func networkRules(p *wire.StartParams) (*netpolicy.Rules, error) {
 	return rules, nil
 }
 
-// checkSockets refuses what cannot be the path of a unix socket. Nothing else is done with
-// the paths: no proxy leads to a unix socket.
+// checkSockets refuses strings that cannot be the path of a Unix socket. The paths have no
+// other effect: no proxy connects to Unix sockets.
 func checkSockets(rules *wire.SocketRules) error {
 	if rules == nil {
 		return nil
@@ -81,15 +83,16 @@ func checkSockets(rules *wire.SocketRules) error {
 	return nil
 }
 
-// A network is what a process reaches the world by, if not like everybody.
+// A network holds what a process uses to reach the network, if that differs from
+// the machine's network.
 type network struct {
-	env     []string        // of the process
-	proxy   *netproxy.Proxy // of its own; nil: none
-	gate    *netproxy.Gate  // out of a network of its own; nil: none
-	refusal string          // why it has a network of its own and no way out; may be empty
+	env     []string        // environment of the process
+	proxy   *netproxy.Proxy // a proxy for this process; nil: none
+	gate    *netproxy.Gate  // the way out of a managed network; nil: none
+	refusal string          // why a managed network has no way out; may be empty
 }
 
-// openNetwork makes the network that a command asks for; nil: it asks for none.
+// openNetwork makes the network that a command asks for; nil: none.
 func (l *Launcher) openNetwork(c *Command, env []string) (*network, error) {
 	n := &network{env: env}
 	switch {
@@ -113,14 +116,15 @@ func (l *Launcher) openNetwork(c *Command, env []string) (*network, error) {
 	return n, nil
 }
 
-// openProxy gives a command a proxy. In a network of its own no other process gets to it.
+// openProxy gives a command a proxy. In a managed network, other processes cannot reach
+// it.
 func (l *Launcher) openProxy(c *Command, n *network) (err error) {
 	want := c.params.NetworkProxy.Proxy
 	inside := managed(c.params)
 	log := l.log.With("process", c.params.ProcessID)
 	cfg := netproxy.Config{
 		Rules:    c.rules,
-		SocksUDP: want.EnableSocks5UDP && !inside, // datagrams do not cross networks
+		SocksUDP: want.EnableSocks5UDP && !inside, // datagrams do not cross network namespaces
 		Decided:  func(e netproxy.Event) { l.decided(c.params.ProcessID, e) },
 		Own:      l.config.Own,
 		Log:      log,
@@ -145,7 +149,7 @@ func (l *Launcher) openProxy(c *Command, n *network) (err error) {
 	return err
 }
 
-// close ends the network, all connections included.
+// close ends the network with all its connections.
 func (n *network) close() {
 	if n.proxy != nil {
 		n.proxy.Close()

@@ -18,7 +18,7 @@ func confined(p *wire.StartParams) bool {
 	return p.Sandbox != nil && p.Sandbox.Draft != wire.DraftDisabled
 }
 
-// nativeCwd returns where a command starts.
+// nativeCwd returns the directory in which a command starts.
 func nativeCwd(p *wire.StartParams) (string, error) {
 	if confined(p) {
 		return sandbox.NativeCwd(p.Cwd)
@@ -30,8 +30,8 @@ func nativeCwd(p *wire.StartParams) (string, error) {
 	return cwd, nil
 }
 
-// exec runs spec in the sandbox of the command, if it asks for one. Without a sink,
-// the output is that of the command.
+// exec runs spec in the sandbox of the command, if there is one. Without a sink,
+// the output goes to the log of the command.
 func (s *start) exec(ctx context.Context, spec proc.Spec, sink proc.Sink) (*proc.Process, error) {
 	p := s.command.params
 	if !confined(p) {
@@ -66,7 +66,8 @@ func (s *start) exec(ctx context.Context, spec proc.Spec, sink proc.Sink) (*proc
 	return child, err
 }
 
-// SandboxType is how the command is confined, in the spelling of its client.
+// SandboxType is the name of the command's confinement, in the spelling that its
+// client knows.
 func (c *Command) SandboxType() string {
 	switch s := c.params.Sandbox; {
 	case !confined(c.params), c.unconfined:
@@ -77,19 +78,20 @@ func (c *Command) SandboxType() string {
 	return confine.SandboxType
 }
 
-// draftSandboxType is confine.SandboxType for clients that send the draft form.
+// draftSandboxType replaces confine.SandboxType for clients that send the draft
+// form.
 const draftSandboxType = "linux-seccomp"
 
-// A Denial is the verdict on a command that has exited.
+// A Denial says whether the sandbox made a command fail.
 type Denial struct {
-	Denied bool             // the sandbox is thought to be the reason for the failure
-	Fact   *wire.DenialFact // what is known about it; nil: nothing
+	Denied bool             // the sandbox is the probable cause of the failure
+	Fact   *wire.DenialFact // details; nil: none
 }
 
-// Denial returns the verdict on a command that has exited.
+// Denial returns the denial of a command that has exited.
 func (c *Command) Denial() Denial { return c.denial }
 
-// A judgedLog reaches a verdict on a failure before the exit is in the log.
+// A judgedLog decides about a denial before the exit is in the log.
 type judgedLog struct {
 	*outlog.Log
 	start  *start
@@ -101,11 +103,11 @@ func (l *judgedLog) Exit(code int) {
 	if code != 0 {
 		l.start.command.denial = l.judge(code)
 	}
-	l.policy = nil // rules can be many
+	l.policy = nil // frees the rules, which can be many
 	l.Log.Exit(code)
 }
 
-// judgeTries is how often the output is looked at again if some of it is forgotten
+// judgeTries is how often the output is read again if some of it is dropped
 // meanwhile.
 const judgeTries = 3
 
@@ -120,7 +122,7 @@ func (l *judgedLog) judge(code int) (d Denial) {
 		}
 	}
 	if err != nil {
-		l.start.launcher.log.Warn("cannot look at all output of a failed command", "process", l.start.command.params.ProcessID, "err", err)
+		l.start.launcher.log.Warn("cannot read all output of a failed command", "process", l.start.command.params.ProcessID, "err", err)
 	}
 	if d.Denied {
 		d.Fact = l.explain(code)
@@ -128,7 +130,7 @@ func (l *judgedLog) judge(code int) (d Denial) {
 	return d
 }
 
-// explain says what is known about a denial; nil: nothing.
+// explain returns the details of a denial; nil: none.
 func (l *judgedLog) explain(code int) *wire.DenialFact {
 	var recent denial.Recent
 	if err := l.Tail(denial.RecentBytes, denial.WindowEntries, func(e outlog.Entry) { recent.Add(e.Stream, e.Data) }); err != nil {

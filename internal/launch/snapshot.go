@@ -15,7 +15,7 @@ import (
 )
 
 // restored starts a login shell from a snapshot. It reports false if that is not
-// possible: there is none, or it leaves no room for the arguments.
+// possible: there is no snapshot, or it leaves no room for the arguments.
 func (s *start) restored() (child *proc.Process, ok bool, err error) {
 	spec := s.spec
 	snapshot := s.launcher.snapshots.Get(s.ctx, snapshotKey(s.command, spec), s.loginShell())
@@ -28,11 +28,12 @@ func (s *start) restored() (child *proc.Process, ok bool, err error) {
 	return child, !errors.Is(err, syscall.E2BIG), err
 }
 
-// loginShell is the shell of a command, to be captured where the command runs.
+// loginShell is the shell of a command, which is captured with the sandbox and
+// environment of the command.
 func (s *start) loginShell() *shellsnap.Shell {
 	spec := s.spec
 	spec.Arg0, spec.TTY, spec.PipeStdin = nil, false, false
-	spec.OneStream = false // the shell's state is what it prints on standard output alone
+	spec.OneStream = false // the captured state is read from standard output alone
 	return &shellsnap.Shell{
 		Kind: s.command.snapshot.Kind, Path: s.command.snapshot.Path, Env: spec.Env,
 		Start: func(ctx context.Context, argv []string, sink proc.Sink) (*proc.Process, error) {
@@ -43,19 +44,20 @@ func (s *start) loginShell() *shellsnap.Shell {
 	}
 }
 
-// decisive are the variables that say which start-up files a shell reads, and what
-// a sandbox allows. The others may differ between commands that share a snapshot.
+// decisive are the variables that determine which start-up files a shell reads and
+// what a sandbox allows. Other variables may differ between commands that share a
+// snapshot.
 var decisive = []string{"HOME", "ZDOTDIR", "BASH_ENV", "ENV", "POSIXLY_CORRECT", "TMPDIR", "SSL_CERT_FILE"}
 
-// snapshotKey tells apart the commands that must not share a snapshot. Above all,
-// what one sandbox lets a shell do must not reach another.
+// snapshotKey differs for commands that must not share a snapshot. Above all, state
+// that a shell could create in one sandbox must not reach a command in another.
 func snapshotKey(c *Command, spec proc.Spec) string {
 	key := *c.params
 	key.ProcessID, key.Metadata, key.Arg0, key.Retry, key.Size = "", nil, nil, nil, nil
 	key.TTY, key.PipeStdin, key.OneStream = false, false, nil
 	if key.NetworkProxy != nil {
 		proxy := *key.NetworkProxy
-		proxy.AuditMetadata, proxy.ExecutionID = wire.AuditMetadata{}, nil // of one command
+		proxy.AuditMetadata, proxy.ExecutionID = wire.AuditMetadata{}, nil // they differ from command to command
 		key.NetworkProxy = &proxy
 	}
 	key.Argv = []string{string(c.snapshot.Kind), c.cwd}
@@ -68,9 +70,9 @@ func snapshotKey(c *Command, spec proc.Spec) string {
 	return encode(key)
 }
 
-// adopted says which changes that start-up files made to the environment apply to a
-// command: what the command was given by name stays, and what its policy takes away
-// does not come back.
+// adopted says which environment changes of start-up files apply to a command:
+// variables that the command was given by name stay, and variables that its policy
+// removes do not come back.
 func adopted(p *wire.StartParams, snapshot *shellsnap.Snapshot) func(name string) bool {
 	filter := wire.EnvPolicy{Inherit: wire.InheritAll, IgnoreDefaultExcludes: true}
 	if p.EnvPolicy != nil {
