@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// ErrUnusable ends every error about a directory that is missing, cannot be made or is not safe to use. It says what to do.
-// A program that takes the directory as an argument adds that to the text.
+// ErrUnusable is the end of every error about a directory that is missing, cannot be made or is not safe to use: it
+// says what to do. A program that has a flag for the directory adds the flag to the text.
 var ErrUnusable = errors.New("name a directory of your own with XDG_STATE_HOME")
 
 // Default is $XDG_STATE_HOME/tether, or ~/.local/state/tether.
@@ -18,7 +18,7 @@ func Default() (string, error) {
 		return filepath.Join(dir, "tether"), nil
 	}
 	home, err := os.UserHomeDir()
-	if err != nil { // a bare environment
+	if err != nil { // the environment has no home directory
 		me, uerr := user.Current()
 		if uerr != nil || me.HomeDir == "" {
 			return "", fmt.Errorf("no place for the state directory: %w; %w", err, ErrUnusable)

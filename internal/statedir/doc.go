@@ -7,6 +7,7 @@
 // The content of the directory decides which files are removed and which processes are killed. So [Trusted] refuses a
 // directory that another user could change or replace.
 //
+// Where a change belongs:
 //   - statedir.go: the directory of one server, and the sweep
 //   - default.go, private.go: where the directories of this user are, and which of them sandboxes hide
 //   - trust_*.go: which directories are safe to use

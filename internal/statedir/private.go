@@ -9,13 +9,13 @@ import (
 	"github.com/tetherexec/tether/internal/codexhome"
 )
 
-// Private returns the directories in which programs of this user keep the state and
-// the sockets of tether servers: the default ones, whichever this server uses. Every
-// sandbox hides them. A confined command that reaches a socket there could become a client
-// of that server and start commands that are not confined.
+// Private returns the default directories for the state and the sockets of this user's
+// tether servers, even if this server uses others. Every sandbox hides them: a confined
+// command that reaches a socket there could become a client of that server and start
+// commands that are not confined.
 //
 // A sandbox can only hide a directory that exists when the command starts, and another
-// server may be started later. So directories that are missing are made, if possible.
+// server may be started later. So Private makes missing directories, if possible.
 func Private(log *slog.Logger) []string {
 	var dirs []string
 	if state, err := Default(); err == nil {
@@ -35,12 +35,12 @@ func Private(log *slog.Logger) []string {
 		}
 	}
 	if home, err := codexhome.Find(os.Environ()); err == nil {
-		dirs = append(dirs, home.ControlDir()) // only made when an app-server listens there
+		dirs = append(dirs, home.ControlDir()) // only exists while an app-server listens there
 	}
 	return dirs
 }
 
-// Runtime is tether's directory in $XDG_RUNTIME_DIR; "": there is no such variable.
+// Runtime is tether's directory in $XDG_RUNTIME_DIR; "" if the variable is not set.
 func Runtime() string {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "tether")
@@ -48,8 +48,8 @@ func Runtime() string {
 	return ""
 }
 
-// runtimeDirs are Runtime and the directory that it is in a login session: a server
-// that was not started in one does not have the variable.
+// runtimeDirs are Runtime and its default in a login session: a server that was
+// started outside of one does not have the variable.
 func runtimeDirs() []string {
 	usual := filepath.Join("/run/user", strconv.Itoa(os.Geteuid()), "tether")
 	switch dir := Runtime(); dir {

@@ -11,8 +11,8 @@ import (
 	"github.com/tetherexec/tether/internal/statedir"
 )
 
-// A server that is started later finds its directories made, and hidden by sandboxes that
-// were there before it.
+// The directories of a server that is started later exist already, so sandboxes that were
+// made before hide them.
 func TestPrivateDirsExist(t *testing.T) {
 	state, runtime, codex := t.TempDir(), t.TempDir(), t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)

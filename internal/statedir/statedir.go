@@ -14,8 +14,8 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 )
 
-// A Dir is a directory that belongs to one running server. It is locked as
-// long as the server lives; what a dead one left behind is removed by the next.
+// A Dir is the directory of one running server. It is locked while the server runs.
+// If the server is killed, the next one removes it.
 type Dir struct {
 	Shared string // the real name of the directory that servers share
 	Own    string // a directory in Shared that belongs to this server alone
@@ -35,8 +35,8 @@ const (
 	commandsName = "commands" // the notes about commands
 )
 
-// Open creates a directory for this server below parent and removes
-// those whose owners are gone.
+// Open creates a directory for this server below parent, and removes the
+// directories of servers that have ended.
 func Open(parent string, log *slog.Logger) (*Dir, error) {
 	parent, err := Trusted(parent)
 	if err != nil {
@@ -60,19 +60,19 @@ func Open(parent string, log *slog.Logger) (*Dir, error) {
 }
 
 // sweep removes the directories of this user whose lock is free. The parent is
-// locked, so none of them is just being made.
+// locked, so no other server is making one.
 func sweep(parent string, log *slog.Logger) {
 	if !filelock.Supported {
-		return // the directories of running servers look the same
+		return // without locks, the directories of running servers look the same
 	}
 	old, _ := filepath.Glob(filepath.Join(parent, ownPattern)) // the pattern is well-formed
 	for _, path := range old {
 		if !ownDir(path) {
-			log.Warn("cannot remove the state of a server that is gone: not a directory of this user", "dir", path)
+			log.Warn("cannot remove the state of a server that has ended: not a directory of this user", "dir", path)
 			continue
 		}
-		// A directory without a lock is left by a server that was killed while it made or removed it, or is being removed.
-		// A new lock file in it would be in the way of the server that removes it.
+		// A directory without a lock file was left by a server that was killed while it made or removed it, or is being
+		// removed now. A new lock file would disturb the server that removes it.
 		lock, err := filelock.TryLock(filepath.Join(path, lockName))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -84,17 +84,17 @@ func sweep(parent string, log *slog.Logger) {
 	}
 }
 
-// sweepOne ends what a server that is gone has left running, and removes its directory.
+// sweepOne kills the processes that a server has left, and removes its directory.
 func sweepOne(path string, log *slog.Logger) {
 	if err := proc.SweepNotes(filepath.Join(path, commandsName), log); err != nil {
-		log.Warn("cannot end the commands of a server that is gone", "dir", path, "err", err)
+		log.Warn("cannot end the commands of a server that has ended", "dir", path, "err", err)
 	}
 	if err := upload.Sweep(filepath.Join(path, uploadsName)); err != nil {
-		log.Warn("cannot clean up after the uploads of a server that is gone", "dir", path, "err", err)
+		log.Warn("cannot clean up after the uploads of a server that has ended", "dir", path, "err", err)
 		return // the next server tries again
 	}
 	if err := os.RemoveAll(path); err != nil {
-		log.Warn("cannot remove the state of a server that is gone", "dir", path, "err", err)
+		log.Warn("cannot remove the state of a server that has ended", "dir", path, "err", err)
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/tetherexec/tether/internal/statedir"
 )
 
-// A server sweeps what dead servers left, and nothing that a living one has.
+// A server removes the directories of servers that have ended, and none of a
+// running server.
 func TestStateDirectoriesOfDeadServersAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	dead := filepath.Join(dir, "server-dead")
@@ -71,8 +72,8 @@ func TestServersComeAndGo(t *testing.T) {
 	}
 }
 
-// A state directory may be named by a relative path or through links; what is
-// hidden from sandboxes is where it really is.
+// A state directory may be named by a relative path or through links. Sandboxes
+// hide its real path.
 func TestStateDirIsReal(t *testing.T) {
 	real, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

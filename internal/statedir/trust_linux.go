@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// overflowUID is what the kernel says instead of users that are not mapped, unless its
-// settings name another number.
+// overflowUID is the number that the kernel shows for users that are not mapped,
+// unless its settings name another.
 const overflowUID = 65534
 
 // unmapped reports whether a number stands for users that this user namespace does not
-// map, and for none of its own.
+// map, and not for one of its own.
 func unmapped(uid uint32) bool {
 	if uid != overflowUID {
 		return false

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Trusted makes a directory if it is missing and returns its name without links. There
-// is no owner and mode to look at: the access list of the user's profile protects it.
+// Trusted makes a directory if it is missing and returns its path without links. There
+// is no owner and mode to check: the access list of the user's profile protects it.
 func Trusted(name string) (string, error) {
 	name, err := filepath.Abs(name)
 	if err != nil {

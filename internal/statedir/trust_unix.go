@@ -12,16 +12,16 @@ import (
 	"syscall"
 )
 
-// maxDirLinks is how many symbolic links the name of a directory may go through, as in
+// maxDirLinks is how many symbolic links the path of a directory may go through, as in
 // the kernel.
 const maxDirLinks = 40
 
-// Trusted makes a directory if it is missing and returns its name without links. The
-// files in a state directory decide what is locked, killed and removed. So it is an error if
-// a user other than ours and root can change the directory or put another one in its place,
-// or has made a link on the way.
+// Trusted makes a directory if it is missing and returns its path without links. The files
+// in a state directory decide which files are locked or removed and which processes are
+// killed. So it is an error if a user other than this one and root can change or replace the
+// directory, or owns a link on its path.
 //
-// A directory that the user's own group may change is accepted: where the umask is 002,
+// A directory that the user's own group may change is accepted: if the umask is 002,
 // each user has a group of their own.
 func Trusted(name string) (string, error) {
 	name, err := filepath.Abs(name)
@@ -67,7 +67,8 @@ func Trusted(name string) (string, error) {
 	return here, checkTrust(here, false)
 }
 
-// lstatOrMake looks at a file, after it has made a directory there if there is nothing.
+// lstatOrMake returns the file information of a name. If nothing exists there, it makes
+// a directory first.
 func lstatOrMake(name string) (fs.FileInfo, error) {
 	info, err := os.Lstat(name)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -79,8 +80,9 @@ func lstatOrMake(name string) (fs.FileInfo, error) {
 	return os.Lstat(name)
 }
 
-// checkTrust refuses a directory in which another user could replace names. Above the
-// directory that is wanted, it is enough that the users can replace only their own.
+// checkTrust refuses a directory in which another user could replace names. For
+// directories above the state directory it is enough that users can replace only
+// their own files.
 func checkTrust(dir string, above bool) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -98,14 +100,14 @@ func checkTrust(dir string, above bool) error {
 	return nil
 }
 
-// trustedOwner reports whether files of a user may be relied on: those of ours and of root.
-// In a user namespace that does not map the root of the machine, root's files belong to the
-// number of all users that are not mapped. It is accepted, since / has it.
+// trustedOwner reports whether a user is this one or root. In a user namespace that does
+// not map root, root's files have the number of all unmapped users. It is accepted if / has
+// it.
 func trustedOwner(uid uint32) bool {
 	return int(uid) == os.Geteuid() || uid == 0 || unmapped(uid)
 }
 
-// ownDir reports whether name itself is a directory, not a link to one, and ours.
+// ownDir reports whether name itself is a directory of this user, and not a link.
 func ownDir(name string) bool {
 	info, err := os.Lstat(name)
 	return err == nil && info.IsDir() && int(info.Sys().(*syscall.Stat_t).Uid) == os.Geteuid()

@@ -23,7 +23,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// realTemp is a temporary directory by its name without links.
+// realTemp is the path of a temporary directory without links.
 func realTemp(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -54,7 +54,8 @@ func openState(name string) (string, error) {
 	return d.Shared, d.Close()
 }
 
-// In the directory of another user nothing is followed, locked or swept.
+// In the directory of another user no link is followed, and nothing is locked or
+// removed.
 func TestStateDirOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	dir := realTemp(t)
@@ -73,10 +74,10 @@ func TestStateDirOfAnotherUser(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(filepath.Join(victim, left)); err != nil {
-		t.Errorf("the sweep believed the other user: %v", err)
+		t.Errorf("the sweep used the files of the other user: %v", err)
 	}
 	if _, err := os.Lstat(filepath.Join(victim, "made")); !os.IsNotExist(err) {
-		t.Errorf("the lock was made through a link: %v", err)
+		t.Errorf("the lock file was made through a link: %v", err)
 	}
 }
 
@@ -85,9 +86,9 @@ func TestStateDirThatOthersCanChange(t *testing.T) {
 	for _, row := range []struct {
 		name  string
 		mode  os.FileMode // of the state directory
-		above os.FileMode // of the one that it is in
-		group int         // of both; -1: ours
-		want  string      // the end of the name of what is refused; "": nothing is
+		above os.FileMode // of its parent directory
+		group int         // of both; -1: this user's own
+		want  string      // end of the path that is refused; "": none
 	}{
 		{"private", 0o700, 0o700, -1, ""},
 		{"readable", 0o755, 0o755, -1, ""},
@@ -124,7 +125,8 @@ func TestStateDirThatOthersCanChange(t *testing.T) {
 	}
 }
 
-// A user that can make a link, or owns a directory on the way, decides where a name leads.
+// A user that can make a link, or owns a directory on the path, controls where the path
+// leads.
 func TestWayToTheStateDirThroughAnotherUser(t *testing.T) {
 	t.Parallel()
 	dir := realTemp(t)
@@ -155,7 +157,7 @@ func TestWayToTheStateDirThroughAnotherUser(t *testing.T) {
 	}
 }
 
-// The sweep only believes directories of this user, and opens no links.
+// The sweep uses only directories of this user, and opens no links.
 func TestSweepFollowsNoLinks(t *testing.T) {
 	t.Parallel()
 	dir := realTemp(t)
@@ -181,7 +183,7 @@ func TestStateDirLoops(t *testing.T) {
 	}
 }
 
-// A state directory that cannot be made: the error says how to choose another one.
+// If a state directory cannot be made, the error says how to choose another one.
 func TestStateDirThatCannotBeMade(t *testing.T) {
 	name := filepath.Join(t.TempDir(), strings.Repeat("x", 300))
 	_, err := statedir.Trusted(name)
