@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// openLock opens a lock file apart from all other descriptors of it.
+// openLock opens a lock file separately from all other descriptors of it.
 func openLock(t *testing.T, name string) *os.File {
 	t.Helper()
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
@@ -62,7 +62,7 @@ func TestDirectoriesCanBeLocked(t *testing.T) {
 	}
 }
 
-// A lock changes its mode if no other open file is against it.
+// A lock changes its mode if no other open file excludes that.
 func TestModeChanges(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "lock")
@@ -113,7 +113,7 @@ func TestWaitEndsWithTheLockOrTheContext(t *testing.T) {
 	}
 }
 
-// A lock that is held outlives the file that it was taken with.
+// A lock of Hold outlives the file that it was taken with.
 func TestHoldOutlivesTheFile(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "lock")
@@ -148,7 +148,7 @@ func TestLockFollowsNoLink(t *testing.T) {
 	}
 }
 
-// An error of the system is not taken for a lock that another process holds.
+// An error of the system is not reported as a lock that another process holds.
 func TestErrorsAreNotHeldLocks(t *testing.T) {
 	t.Parallel()
 	if err := Wait(t.Context(), -1, Exclusive); !errors.Is(err, syscall.EBADF) {

@@ -15,8 +15,8 @@ const Supported = true
 // noFollow makes it an error to open a symbolic link.
 const noFollow = syscall.O_NOFOLLOW
 
-// Try takes the lock, or changes its mode, without waiting. If another open file excludes it, Try returns ErrHeld. A
-// descriptor whose mode could not be changed may have lost the lock that it had.
+// Try takes the lock, or changes its mode, without waiting. If another open file excludes it, Try returns ErrHeld.
+// If the mode could not be changed, the earlier lock may be lost.
 func Try(fd int, mode Mode) error {
 	how := unix.LOCK_SH
 	if mode == Exclusive {
@@ -38,9 +38,10 @@ func Try(fd int, mode Mode) error {
 // Unlock drops the lock.
 func Unlock(fd int) { unix.Flock(fd, unix.LOCK_UN) }
 
-// Hold takes the exclusive lock of an open file without waiting. The lock lasts until release, even if f is closed before.
+// Hold takes the exclusive lock of an open file without waiting. The lock lasts until release, even if f is closed
+// before that.
 func Hold(f *os.File) (release func(), err error) {
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0) // shares the lock
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0) // the copy shares the lock
 	if err != nil {
 		return nil, os.NewSyscallError("dup", err)
 	}
