@@ -37,6 +37,7 @@ func (f *listenFlags) define(fs *pflag.FlagSet) {
 // config turns the flags into a Config. It warns about secret files that other users can read.
 func (f *listenFlags) config(stderr io.Writer) (cfg listen.Config, err error) {
 	cfg = f.cfg
+	cfg.NamespaceHint = ", or start the server with --any-namespace"
 	if cfg.Auth, err = f.auth.config(); err != nil {
 		return cfg, err
 	}

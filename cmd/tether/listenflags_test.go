@@ -111,3 +111,12 @@ func TestListenerFilesArePrivate(t *testing.T) {
 		}
 	}
 }
+
+// The hint in the refusal of a client in another namespace names a flag that exists.
+func TestNamespaceHintNamesTheFlag(t *testing.T) {
+	t.Parallel()
+	cfg, _, _, err := configOf(t, "--listen unix:///run/s --any-namespace")
+	if err != nil || !cfg.AnyNamespace || !strings.Contains(cfg.NamespaceHint, "--any-namespace") {
+		t.Errorf("%+v, %v", cfg, err)
+	}
+}

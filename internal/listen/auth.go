@@ -20,26 +20,27 @@ import (
 )
 
 const (
-	// minSharedSecret is the length of an HS256 key below which guessing it
-	// is easier than breaking the hash.
+	// minSharedSecret is the least length of an HS256 key: a shorter one is easier
+	// to guess than the hash is to break.
 	minSharedSecret = 32
-	// maxSecretFile bounds what is read from a secret file, so that a path to
-	// something endless is an error and not a hang.
+	// maxSecretFile limits what is read from a secret file, so that an endless file
+	// is an error and not a hang.
 	maxSecretFile = 64 << 10
-	// DefaultClockSkew is how far, in seconds, the clocks of the token's
-	// issuer and of this machine usually may differ.
+	// DefaultClockSkew is how far, in seconds, the clocks of the token's issuer and
+	// of this machine may differ by default.
 	DefaultClockSkew = 30
 )
 
-// AuthConfig says how clients authenticate: with one of the two, or not at all.
+// AuthConfig says how clients authenticate: with one of the two kinds of tokens, or
+// not at all.
 type AuthConfig struct {
 	Token  *CapabilityToken
 	Signed *SignedTokens
 }
 
-// A CapabilityToken is one token that all clients have.
+// A CapabilityToken is one token that all clients share.
 type CapabilityToken struct {
-	File   string            // holds it; "": it is the one with the digest SHA256
+	File   string            // the file with the token; "": the token has the digest SHA256
 	SHA256 [sha256.Size]byte // if File is empty
 }
 
@@ -53,7 +54,7 @@ type SignedTokens struct {
 
 func (c AuthConfig) enabled() bool { return c != AuthConfig{} }
 
-// validate checks that the settings fit each other. It reads no file.
+// validate checks that the settings are consistent. It reads no file.
 func (c AuthConfig) validate() error {
 	switch {
 	case c.Token != nil && c.Signed != nil:
@@ -64,8 +65,8 @@ func (c AuthConfig) validate() error {
 	return nil
 }
 
-// An Authenticator decides who may upgrade. It holds digests and keys: never
-// print one.
+// An Authenticator decides which clients may upgrade. It holds digests and keys:
+// never print one.
 type Authenticator struct {
 	check func(token string) error
 }
@@ -75,8 +76,8 @@ func NewToken(token string) *Authenticator {
 	return &Authenticator{check: capability{sha256.Sum256([]byte(token))}.check}
 }
 
-// newAuthenticator reads the secrets that c names, once. Without any it
-// returns nil, and a nil Authenticator lets everyone in.
+// newAuthenticator reads the secrets that c names, once. Without any it returns
+// nil, and a nil Authenticator accepts every client.
 func newAuthenticator(c AuthConfig) (*Authenticator, error) {
 	switch {
 	case c.Token != nil && c.Token.File == "":
@@ -101,8 +102,8 @@ func newAuthenticator(c AuthConfig) (*Authenticator, error) {
 	return nil, nil
 }
 
-// readSecret returns the content of a secret file without the white space
-// around it, and the absolute path for messages.
+// readSecret returns the content of a secret file without surrounding white space,
+// and the absolute path for messages.
 func readSecret(name string) (secret, path string, err error) {
 	path, err = filepath.Abs(name)
 	if err != nil {
@@ -185,8 +186,8 @@ func (c capability) check(token string) error {
 	return nil
 }
 
-// signedBearer accepts JWTs signed with key. Only HS256 is known, so there is no
-// algorithm to be confused about.
+// signedBearer accepts JWTs signed with key. HS256 is the only algorithm, so a
+// token cannot choose a weaker one.
 type signedBearer struct {
 	key              []byte
 	issuer, audience string // "": any
@@ -214,10 +215,10 @@ func (s signedBearer) check(token string) error {
 	return nil
 }
 
-// verify returns the claims of a token whose signature is right. Nothing but the
-// signature's input is looked at before that.
+// verify returns the claims of a token whose signature is valid. It decodes nothing
+// before that.
 func (s signedBearer) verify(token string) (jwtClaims, error) {
-	// Two cuts, whatever the token looks like: it may come from anyone.
+	// Two cuts, whatever the token looks like: its sender is unknown.
 	header, rest, _ := strings.Cut(token, ".")
 	payload, signature, ok := strings.Cut(rest, ".")
 	if !ok || strings.Contains(signature, ".") {
@@ -259,8 +260,8 @@ func checkJWTHeader(header []byte) error {
 	if alg != "HS256" {
 		return errInvalidJWT
 	}
-	// The issuer demands that extensions named in crit are understood, and none
-	// are known here (RFC 7515, section 4.1.11).
+	// The issuer demands that extensions named in crit are understood, and none is
+	// known here (RFC 7515, section 4.1.11).
 	if _, ok := members["crit"]; ok {
 		return errInvalidJWT
 	}
@@ -273,7 +274,7 @@ func checkJWTHeader(header []byte) error {
 	return nil
 }
 
-// jwtClaims are the claims that count. Times are whole Unix seconds.
+// jwtClaims are the claims that are checked. Times are whole Unix seconds.
 type jwtClaims struct {
 	expires   int64
 	notBefore *int64
@@ -303,8 +304,8 @@ func parseClaims(body []byte) (c jwtClaims, err error) {
 	return c, nil
 }
 
-// jsonObject splits an object into its members. Unlike a struct it matches names
-// by their exact case.
+// jsonObject splits an object into its members. Unlike decoding into a struct, it
+// matches names by their exact case.
 func jsonObject(text []byte) (map[string]json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
@@ -313,7 +314,7 @@ func jsonObject(text []byte) (map[string]json.RawMessage, error) {
 	return members, nil
 }
 
-// member decodes an optional member; absent and null leave v alone.
+// member decodes an optional member; if it is absent or null, v is not changed.
 func member(members map[string]json.RawMessage, name string, v any) error {
 	if raw, ok := members[name]; ok {
 		return json.Unmarshal(raw, v)

@@ -162,8 +162,7 @@ func TestNoAuthenticatorIgnoresTheHeader(t *testing.T) {
 	}
 }
 
-// sign makes a JWT with a library of its own, so that two implementations have to
-// agree.
+// sign makes a JWT with another library, so that two implementations have to agree.
 func sign(t *testing.T, method jwt.SigningMethod, key any, claims map[string]any) string {
 	t.Helper()
 	s, err := jwt.NewWithClaims(method, jwt.MapClaims(claims)).SignedString(key)
@@ -206,7 +205,7 @@ func TestSignedBearerClaims(t *testing.T) {
 	type claims = map[string]any
 	for _, tt := range []struct {
 		name       string
-		change     claims // of good claims; nil removes
+		change     claims // changes to valid claims; nil removes
 		want, open string // with issuer and audience configured, and without
 	}{
 		{"good", nil, "", ""},
@@ -314,7 +313,7 @@ func TestSignedBearerStructure(t *testing.T) {
 	}
 }
 
-// A token that was not checked yet costs less memory than it is long, however
+// Checking an invalid token allocates less memory than the token has bytes, however
 // many dots it has.
 func TestUnknownTokenIsNotSplitIntoManyParts(t *testing.T) {
 	s := signedBearer{key: []byte(testSecret)}

@@ -7,31 +7,35 @@ import (
 	"path/filepath"
 )
 
-// Config says where to listen, and for whom. The zero value is a free port of the loopback address.
+// Config says where to listen, and which clients to accept. The zero value is a free port of the
+// loopback address.
 type Config struct {
 	URL            string     // as for ParseURL; "": DefaultURL
-	Auth           AuthConfig // the zero value lets everyone in
+	Auth           AuthConfig // the zero value accepts every client
 	TLS            TLSConfig
 	InsecureNoAuth bool // listen for other machines without authentication
-	AnyNamespace   bool // a Unix socket takes clients in other containers and sandboxes, too
+	AnyNamespace   bool // a Unix socket accepts clients in other containers and sandboxes, too
+
+	// NamespaceHint is appended to the refusal of a client in another container or sandbox. The program that has
+	// a flag for AnyNamespace names it here.
+	NamespaceHint string
 }
 
-// Validate checks that the settings are possible and fit each other. It touches
-// nothing outside c.
+// Validate checks that the settings are possible and consistent. It touches nothing
+// outside c.
 func (c Config) Validate() error {
 	_, err := c.endpoint()
 	return err
 }
 
-// What can be wrong with a Config as a whole.
+// Errors about a Config as a whole.
 var (
 	ErrNoTLS     = errors.New("a wss:// URL needs a certificate and its private key")
 	ErrUnusedTLS = errors.New("TLS needs a wss:// URL")
-	ErrExposed   = errors.New("without authentication: whoever can reach it can run commands on this machine")
+	ErrExposed   = errors.New("without authentication: every program that can reach it could run commands on this machine")
 )
 
-// endpoint returns where to listen, after the checks that concern who may
-// connect.
+// endpoint returns where to listen, after the checks of which clients may connect.
 func (c Config) endpoint() (Endpoint, error) {
 	if err := c.Auth.validate(); err != nil {
 		return Endpoint{}, err
@@ -72,7 +76,8 @@ func (c Config) SecretFiles() []string {
 	return names
 }
 
-// Private returns the paths that no confined command may see: with one of them it could become a client.
+// Private returns the paths that no confined command may see, because with them it could become a
+// client.
 func (c Config) Private() []string {
 	names := c.SecretFiles()
 	if e, err := ParseURL(c.URL); err == nil && e.Path != "" {

@@ -1,16 +1,18 @@
-// Package listen is the door of a server: it listens on a TCP port or a Unix socket, speaks TLS, checks who may connect,
-// answers health checks, and hands each WebSocket connection to a [Handler]. It knows nothing of what is spoken afterwards,
-// so the exec server and the app-server share it.
+// Package listen accepts the clients of a server: it listens on a TCP port or a Unix socket, speaks TLS, authenticates
+// clients, answers health checks, and hands each WebSocket connection to a [Handler]. It knows nothing of the messages
+// on that connection, so the exec server and the app-server share it.
 //
-// It promises that a socket file is private from its first moment on, that an address which other machines can reach is
-// refused unless clients authenticate, and that clients which connect and say nothing cannot use up the server.
+// It promises that a socket file is private from the moment it exists, that an address which other machines can reach
+// is refused unless clients authenticate, and that clients which connect and send nothing cannot use up the server.
 //
-// Its errors tell what is wrong with a [Config]; the program that has flags names them.
+// Its errors describe problems of a [Config] without naming flags. The program that has the flags adds their names.
+//
+// Where a change belongs:
 //
 //   - config.go: the settings and their checks; auth.go, tls.go: tokens and certificates
-//   - listen.go: URLs and listeners; socket*.go: what differs between platforms; lock.go: one server per socket file
+//   - listen.go: URLs and listeners; socket_*.go: socket files on each platform; lock.go: one server per socket file
 //   - in_process.go, pair_*.go: a listener without an address, for one process
-//   - serve.go: the connections of a server, how many there may be, and their end; idle.go: the end of an unused server
+//   - serve.go: the connections of a server, their limit, and their end; idle.go: the end of an unused server
 //   - upgrade.go: HTTP: the health checks, and the upgrade to WebSocket; metrics.go: /metrics
-//   - self.go: whether an address is that of this server
+//   - self.go: whether a connection to an address would reach this server
 package listen

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// An Idle ends [Listener.Serve] when the server was not used for a while: when it had no connections, and nothing else
-// made it busy.
+// An Idle ends [Listener.Serve] when the server was unused for a while: it had no connections, and busy reported no
+// other work.
 type Idle struct {
 	after time.Duration
 	busy  func() bool
@@ -17,7 +17,7 @@ type Idle struct {
 	timer       *time.Timer
 }
 
-// NewIdle returns an Idle with a time; 0: it never ends anything. busy reports whether the server has work besides its
+// NewIdle returns an Idle with a time; 0: it never ends a server. busy reports whether the server has work besides its
 // connections. When such work has ended, [Idle.Released] must be called.
 func NewIdle(after time.Duration, busy func() bool) *Idle {
 	return &Idle{after: after, busy: busy}
@@ -59,7 +59,8 @@ func (i *Idle) disconnected() {
 	i.Released()
 }
 
-// Released starts the time again: a connection, or what made the server busy, has ended.
+// Released starts the time again: a connection, or the work that made the server busy,
+// has ended.
 func (i *Idle) Released() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

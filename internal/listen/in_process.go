@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// OpenInProcess returns a listener for this process alone: there is no address, and the
-// only way to connect to it is dial. It serves like a listener of [Open], until it is closed.
+// OpenInProcess returns a listener for this process alone: it has no address, and dial is the
+// only way to connect to it. It serves like a listener of [Open], until it is closed.
 func OpenInProcess() (l *Listener, dial func(context.Context) (net.Conn, error)) {
 	inner := &pairListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	return &Listener{Listener: inner, close: inner.Close}, inner.dial
@@ -54,7 +54,7 @@ func (l *pairListener) Close() error {
 
 func (l *pairListener) Addr() net.Addr { return inProcess{} }
 
-// inProcess is the address of a listener that has none.
+// inProcess stands for the address of a listener without one.
 type inProcess struct{}
 
 func (inProcess) Network() string { return "in-process" }

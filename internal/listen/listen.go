@@ -17,16 +17,15 @@ import (
 	"time"
 )
 
-// DefaultURL is the endpoint used when none is named: this machine only, any
-// free port.
+// DefaultURL is the endpoint when none is named: this machine only, any free port.
 const DefaultURL = "ws://127.0.0.1:0"
 
-// keepAlive makes a dead peer known after about a quarter of an hour: a laptop
-// that sleeps keeps its connection as long as that, and one that is gone for
-// good does not keep it for ever.
+// keepAlive detects a dead peer after about a quarter of an hour. A laptop that
+// sleeps for less keeps its connection, and a peer that is gone for good does not
+// hold its connection for ever.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: time.Minute, Interval: time.Minute, Count: 14}
 
-// A Transport is a way for bytes to reach the server.
+// A Transport is the way of a client's bytes to the server.
 type Transport int
 
 // The transports an Endpoint can name.
@@ -44,7 +43,7 @@ type Endpoint struct {
 	Path      string         // UnixSocket only; may be relative
 }
 
-// A URLError says that a URL is none to listen on.
+// A URLError says that a server cannot listen on a URL.
 type URLError struct {
 	Problem  string // an adjective
 	URL      string
@@ -55,9 +54,9 @@ func (e *URLError) Error() string {
 	return fmt.Sprintf("%s URL `%s`; expected %s", e.Problem, e.URL, e.Expected)
 }
 
-// ParseURL understands `ws://IP:PORT`, `wss://IP:PORT`, `unix://PATH`, `stdio`
-// and `stdio://`. Host names are refused: they may resolve to more than one
-// address, or to another one tomorrow.
+// ParseURL understands `ws://IP:PORT`, `wss://IP:PORT`, `unix://PATH`, `stdio` and
+// `stdio://`. Host names are refused: they may resolve to more than one address, or
+// to another one tomorrow.
 func ParseURL(url string) (Endpoint, error) {
 	if url == "stdio" || url == "stdio://" {
 		return Endpoint{Transport: Stdio}, nil
@@ -98,12 +97,12 @@ func parseAddr(s string) (netip.AddrPort, error) {
 	return addr, nil
 }
 
-// Exposed says whether other machines may reach the endpoint.
+// Exposed reports whether other machines may reach the endpoint.
 func (e Endpoint) Exposed() bool {
 	return e.Transport == TCP && !e.Addr.Addr().Unmap().IsLoopback()
 }
 
-// URL is the endpoint as a client dials it.
+// URL is the URL that a client dials to reach the endpoint.
 func (e Endpoint) URL() string {
 	switch e.Transport {
 	case TCP:
@@ -124,21 +123,23 @@ func (e Endpoint) URL() string {
 // A Listener is an open endpoint for WebSocket clients.
 type Listener struct {
 	net.Listener
-	// URL is what a client dials: the real port, an absolute path.
+	// URL is the URL that a client dials, with the real port or an absolute path.
 	URL string
 	// SocketPath is the absolute path of the socket file, or "".
 	SocketPath string
 
-	auth         *Authenticator // nil: every client may connect
-	anyNamespace bool           // see Config
-	close        func() error   // once; also removes the socket file
+	auth          *Authenticator // nil: every client may connect
+	anyNamespace  bool           // see Config
+	namespaceHint string         // see Config
+	close         func() error   // once; also removes the socket file
 }
 
-// Close stops listening and removes the socket file, if it is still ours.
+// Close stops listening and removes the socket file, unless another server has
+// replaced it.
 func (l *Listener) Close() error { return l.close() }
 
-// Open starts to listen where cfg says. It refuses an endpoint that other
-// machines can reach while nothing tells friend from stranger.
+// Open starts to listen at cfg.URL. It refuses an endpoint that other machines can
+// reach without authentication.
 func Open(ctx context.Context, cfg Config) (*Listener, error) {
 	endpoint, err := cfg.endpoint()
 	if err != nil {
@@ -166,7 +167,7 @@ func Open(ctx context.Context, cfg Config) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.auth, l.anyNamespace = auth, cfg.AnyNamespace
+	l.auth, l.anyNamespace, l.namespaceHint = auth, cfg.AnyNamespace, cfg.NamespaceHint
 	return l, nil
 }
 
@@ -192,8 +193,8 @@ func openTCP(ctx context.Context, endpoint Endpoint, tlsConfig *tls.Config) (*Li
 	return l, nil
 }
 
-// openSocket creates a socket file that only this user can connect to, from its
-// first moment on.
+// openSocket creates a socket file that only this user can connect to, from the
+// moment it exists.
 func openSocket(ctx context.Context, endpoint Endpoint) (*Listener, error) {
 	path, err := filepath.Abs(endpoint.Path)
 	if err != nil {
@@ -207,8 +208,9 @@ func openSocket(ctx context.Context, endpoint Endpoint) (*Listener, error) {
 	if err := removeStale(ctx, path); err != nil {
 		return nil, listenError(endpoint, err)
 	}
-	// The path as given may be the shorter one, and short it must be. A leading
-	// "@" would make it an abstract name, which has no permissions.
+	// The path is used as given, because it may be shorter than the absolute one,
+	// and its length is limited. A leading "@" would make it an abstract name,
+	// which has no permissions.
 	name := endpoint.Path
 	if strings.HasPrefix(name, "@") {
 		name = "./" + name
@@ -217,7 +219,7 @@ func openSocket(ctx context.Context, endpoint Endpoint) (*Listener, error) {
 	if err != nil {
 		return nil, listenError(endpoint, err)
 	}
-	inner.SetUnlinkOnClose(false) // it would remove a successor's file as well
+	inner.SetUnlinkOnClose(false) // it would also remove the file of a successor
 	ours, err := os.Lstat(path)
 	if err != nil {
 		inner.Close()
@@ -225,15 +227,15 @@ func openSocket(ctx context.Context, endpoint Endpoint) (*Listener, error) {
 	}
 	return &Listener{Listener: inner, URL: endpoint.URL(), SocketPath: path, close: sync.OnceValue(func() error {
 		if now, err := os.Lstat(path); err == nil && os.SameFile(ours, now) {
-			os.Remove(path) // best effort: a stale file is replaced by the next server
+			os.Remove(path) // best effort: the next server replaces a stale file
 		}
 		return inner.Close()
 	})}, nil
 }
 
-// removeStale clears path of the socket file of a server that is gone. The
-// caller holds the directory's lock, so a file between bind and listen, which
-// looks the same, is not there.
+// removeStale removes the socket file of a server that has ended. A file between
+// bind and listen would look the same, but the caller holds the lock of the
+// directory, so there is none.
 func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -255,8 +257,8 @@ func removeStale(ctx context.Context, path string) error {
 	return fmt.Errorf("cannot tell whether another server is listening there: %w", err)
 }
 
-// listenError says what could not be opened and why, without repeating the
-// address in the words of the system call.
+// listenError says what could not be opened and why. The error of the system call
+// would repeat the address.
 func listenError(endpoint Endpoint, err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		err = op.Err

@@ -113,7 +113,7 @@ func open(t *testing.T, cfg Config) *Listener {
 	return l
 }
 
-// An ordinary user who chooses a port of root's is told so.
+// A user without root's rights who chooses a port below 1024 gets a hint.
 func TestListenErrorOfAPrivilegedPort(t *testing.T) {
 	err := listenError(Endpoint{Transport: TCP, Addr: netip.MustParseAddrPort("127.0.0.1:80")}, &net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EACCES)})
 	if want := "cannot listen on `ws://127.0.0.1:80`: bind: permission denied; ports below 1024 are for root, choose a higher one"; err.Error() != want {
@@ -159,7 +159,7 @@ func TestSocketFile(t *testing.T) {
 	}
 }
 
-// staleSocket is the path of a socket file whose server is gone.
+// staleSocket is the path of a socket file whose server has ended.
 func staleSocket(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "t.sock")
@@ -181,7 +181,8 @@ func TestStaleSocketFileIsReplaced(t *testing.T) {
 	}
 	conn.Close()
 
-	// A server that lost its file to a successor leaves the successor's alone.
+	// A server whose file was replaced by a successor does not remove the
+	// successor's file.
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

@@ -9,18 +9,18 @@ import (
 	"github.com/tetherexec/tether/internal/filelock"
 )
 
-// lockPatience is how long a start waits for another one in the same directory,
+// lockTimeout is how long a start waits for another start in the same directory,
 // which holds the lock for less than a millisecond.
-const lockPatience = 2 * time.Second
+const lockTimeout = 2 * time.Second
 
-// lockDir keeps other servers from creating a socket file in dir until unlock.
-// The lock is on the directory itself, so nothing is left behind.
+// lockDir keeps other servers from creating a socket file in dir until unlock. The
+// lock is on the directory itself, so no lock file is left.
 func lockDir(ctx context.Context, dir string) (unlock func(), err error) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, errors.New("another process holds a lock on the directory "+dir))
+	ctx, cancel := context.WithTimeoutCause(ctx, lockTimeout, errors.New("another process holds a lock on the directory "+dir))
 	defer cancel()
 	if err := filelock.Wait(ctx, int(d.Fd()), filelock.Exclusive); err != nil {
 		d.Close()

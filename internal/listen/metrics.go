@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// metricsPath is where a server shows what it counts.
+// metricsPath is where a server publishes its counters.
 const metricsPath = "/metrics"
 
-// serveMetrics shows the counters to every client that may use the server. Without a token or a certificate of
-// the client, the request must name the server by its address: a web page whose name leads to our address sends
-// that name.
+// serveMetrics sends the counters to every client that may use the server. Without a token or a client
+// certificate, the request must name the server by its address: a web page whose host name resolves to this
+// address sends that name, and is refused.
 func (u *upgrader) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	certified := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
 	switch err := u.auth.Check(r); {

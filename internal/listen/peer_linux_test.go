@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// upgradeSocket makes a run of TestUpgradeHelper ask for an upgrade on a socket.
+// upgradeSocket makes TestUpgradeHelper send an upgrade request to a socket.
 const upgradeSocket = "TETHER_TEST_UPGRADE_SOCKET"
 
 // TestUpgradeHelper is a client in another process. It prints the answer.
@@ -41,7 +41,7 @@ func TestUpgradeHelper(t *testing.T) {
 	}
 }
 
-// upgradeFrom asks for an upgrade in a process with namespaces of its own.
+// upgradeFrom sends an upgrade request from a process with namespaces of its own.
 func upgradeFrom(t *testing.T, path string, namespaces uintptr) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -63,8 +63,8 @@ func upgradeFrom(t *testing.T, path string, namespaces uintptr) string {
 	return string(out)
 }
 
-// Only processes in the server's own namespaces get through its socket. Others get the
-// reason as an answer.
+// Only clients in the server's own namespaces are accepted on its socket. Others get
+// the reason as an answer.
 func TestSocketRefusesOtherNamespaces(t *testing.T) {
 	for _, row := range []struct {
 		any        bool
@@ -72,11 +72,11 @@ func TestSocketRefusesOtherNamespaces(t *testing.T) {
 		want       string
 	}{
 		{false, 0, "status 101"},
-		{false, unix.CLONE_NEWPID, "status 403\nclient refused: it is in another container or sandbox than the server (its pid namespace differs); run"},
+		{false, unix.CLONE_NEWPID, "status 403\nclient refused: it is in another container or sandbox than the server (its pid namespace differs); run the client in the container of the server; HINT"},
 		{true, unix.CLONE_NEWPID, "status 101"},
 	} {
 		path := t.TempDir() + "/s"
-		startSurface(t, Config{URL: "unix://" + path, AnyNamespace: row.any}, nil)
+		startUpgrader(t, Config{URL: "unix://" + path, AnyNamespace: row.any, NamespaceHint: "; HINT"}, nil)
 		if got := upgradeFrom(t, path, row.namespaces); !strings.HasPrefix(got, row.want) {
 			t.Errorf("%+v: %s", row, got)
 		}

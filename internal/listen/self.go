@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// Accepts reports whether a connection to a comes to this listener.
+// Accepts reports whether a connection to a would reach this listener.
 func (l *Listener) Accepts(a netip.AddrPort) bool {
 	tcp, ok := l.Addr().(*net.TCPAddr)
 	if !ok {
@@ -21,8 +21,8 @@ func (l *Listener) Accepts(a netip.AddrPort) bool {
 	return a.Addr().IsUnspecified() || a.Addr().IsLoopback() || isInterface(a.Addr())
 }
 
-// isInterface reports whether an address is one of this machine's. If that cannot be
-// found out, it is.
+// isInterface reports whether an address belongs to this machine. If that cannot be
+// found out, it reports true.
 func isInterface(a netip.Addr) bool {
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {

@@ -13,22 +13,22 @@ import (
 	"github.com/tetherexec/tether/internal/rpc"
 )
 
-// A Handler is what a server does with its clients.
+// A Handler serves the clients of a listener.
 type Handler struct {
-	// Serve speaks with one client, until the connection ends. peer is its name for the log. When the listener stops,
-	// ctx ends with Stopping as its cause.
+	// Serve serves one client until the connection ends. peer is its name for the log. When the listener stops, ctx
+	// ends with Stopping as its cause.
 	Serve    func(ctx context.Context, stream *rpc.WebSocket, peer string)
 	Stopping *rpc.CloseError
 
-	MaxConnections int64           // a client above it is told to try again later
-	Idle           *Idle           // nil: the listener stays, however long it is not used
-	Metrics        func(io.Writer) // writes what is shown at /metrics; nil: there is no such page
-	AnyPath        bool            // clients may upgrade at every path but those of the health checks
+	MaxConnections int64           // a client above the limit is told to try again later
+	Idle           *Idle           // nil: the listener never ends by itself
+	Metrics        func(io.Writer) // writes the page /metrics; nil: there is none
+	AnyPath        bool            // clients may upgrade at every path except those of the health checks
 	Log            *slog.Logger    // nil: nothing is logged
 }
 
-// Serve hands clients to h until ctx ends, or until h.Idle says that the server is not used. Then it closes the listener,
-// tells the clients, waits until all calls of h.Serve have returned, and returns nil.
+// Serve passes clients to h until ctx ends, or until h.Idle ends the server. Then it closes the listener, tells the
+// clients, waits until all calls of h.Serve have returned, and returns nil.
 func (l *Listener) Serve(ctx context.Context, h Handler) error {
 	log := cmp.Or(h.Log, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(ctx)
@@ -40,7 +40,7 @@ func (l *Listener) Serve(ctx context.Context, h Handler) error {
 	serving, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // so that clients get the reason
 	var open atomic.Int64
 	var conns sync.WaitGroup
-	web := &upgrader{auth: l.auth, anyNamespace: l.anyNamespace, anyPath: h.AnyPath, metrics: h.Metrics, log: log}
+	web := &upgrader{auth: l.auth, anyNamespace: l.anyNamespace, hint: l.namespaceHint, anyPath: h.AnyPath, metrics: h.Metrics, log: log}
 	web.accept = func(conn net.Conn, buffered []byte, peer string) {
 		h.Idle.connected()
 		conns.Go(func() { // ends with the connection
@@ -60,7 +60,7 @@ func (l *Listener) Serve(ctx context.Context, h Handler) error {
 	return err
 }
 
-// turnAway tells a client that there are too many.
+// turnAway refuses a client above the limit of connections.
 func turnAway(ctx context.Context, stream rpc.Stream, limit int64, log *slog.Logger) {
 	log.Warn("too many connections", "limit", limit)
 	c := rpc.New(ctx, stream, rpc.Config{Log: log})

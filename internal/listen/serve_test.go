@@ -29,7 +29,7 @@ func serveHandler(t *testing.T, h Handler) string {
 	return l.Addr().String()
 }
 
-// upgrade opens a WebSocket. What arrives on it can be read from the reader.
+// upgrade opens a WebSocket. The server's messages can be read from the reader.
 func upgrade(t *testing.T, address string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -49,7 +49,7 @@ func upgrade(t *testing.T, address string) (net.Conn, *bufio.Reader) {
 	return conn, r
 }
 
-// closeFrame reads a frame, which must close the connection, and returns its code and its reason.
+// closeFrame reads a frame, which must be a close frame, and returns its code and reason.
 func closeFrame(t *testing.T, r io.Reader) (code int, reason string) {
 	t.Helper()
 	var head [4]byte
@@ -66,7 +66,8 @@ func closeFrame(t *testing.T, r io.Reader) (code int, reason string) {
 	return int(head[2])<<8 | int(head[3]), string(text)
 }
 
-// A client above the limit is told so. When another one has left, the next is served.
+// A client above the limit is refused. When another client has left, the next one is
+// served.
 func TestConnectionsAreBounded(t *testing.T) {
 	began, ended := make(chan string), make(chan struct{})
 	address := serveHandler(t, Handler{
@@ -90,7 +91,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 
 	ended <- struct{}{}
 	io.Copy(io.Discard, r)                                // until the server has closed it
-	for deadline := time.Now().Add(30 * time.Second); ; { // the server counts the first, and those that it turns away, a moment longer
+	for deadline := time.Now().Add(30 * time.Second); ; { // the server counts the first client, and refused ones, a moment longer
 		next, _ := upgrade(t, address)
 		select {
 		case <-began:
@@ -105,7 +106,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// Serve ends the connections with the reason of the handler, and returns after all of them.
+// Serve ends the connections with the reason of the handler, and returns after all of them
+// have ended.
 func TestServeTellsClientsWhyItStops(t *testing.T) {
 	began, returned := make(chan context.Context, 1), make(chan struct{})
 	l := open(t, Config{})

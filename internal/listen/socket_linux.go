@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// listenPrivate listens on a socket file with mode 0600. Linux gives the file the
-// mode of the socket it is bound to, so there is no moment with a wider one and
-// no need to change the umask of the whole process.
+// listenPrivate listens on a socket file with mode 0600. On Linux the file gets the
+// mode of the socket that is bound to it. So the mode is never wider, and the umask
+// of the process need not change.
 func listenPrivate(ctx context.Context, path string) (*net.UnixListener, error) {
 	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var chmod error

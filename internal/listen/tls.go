@@ -12,13 +12,13 @@ import (
 type TLSConfig struct {
 	CertFile     string // certificate of the server, with its chain
 	KeyFile      string // private key of CertFile
-	ClientCAFile string // if set, clients must present a certificate signed by one of these
+	ClientCAFile string // if set, clients must present a certificate that is signed by one of these
 }
 
 // enabled reports whether any file is named.
 func (c TLSConfig) enabled() bool { return c != TLSConfig{} }
 
-// validate checks that what belongs together is there. It reads no file.
+// validate checks that certificate and key are both named. It reads no file.
 func (c TLSConfig) validate() error {
 	if c.enabled() && (c.CertFile == "" || c.KeyFile == "") {
 		return errors.New("TLS needs a certificate and its private key")
@@ -26,7 +26,7 @@ func (c TLSConfig) validate() error {
 	return nil
 }
 
-// load reads the files. HTTP/2 is not offered: a WebSocket upgrade needs 1.1.
+// load reads the files. HTTP/2 is not offered: a WebSocket upgrade needs HTTP/1.1.
 func (c TLSConfig) load() (*tls.Config, error) {
 	certPEM, err := readPEM("the certificate", c.CertFile)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c TLSConfig) load() (*tls.Config, error) {
 	return conf, nil
 }
 
-// readPEM reads a file. The error is a [fs.PathError] with the name of it.
+// readPEM reads a file. The error wraps a [fs.PathError], which names it.
 func readPEM(what, path string) ([]byte, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

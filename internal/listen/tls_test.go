@@ -13,7 +13,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/certs"
 )
 
-// identity is a self-signed certificate, good for a server and for a client.
+// identity is a self-signed certificate, valid for a server and for a client.
 type identity struct {
 	certFile, keyFile string
 	pair              tls.Certificate
@@ -62,7 +62,7 @@ func TestTLSErrors(t *testing.T) {
 
 func TestUpgradeOverTLS(t *testing.T) {
 	server, client, stranger := newIdentity(t, "server"), newIdentity(t, "client"), newIdentity(t, "stranger")
-	s := startSurface(t, Config{URL: "wss://127.0.0.1:0", TLS: TLSConfig{server.certFile, server.keyFile, client.certFile}}, nil)
+	s := startUpgrader(t, Config{URL: "wss://127.0.0.1:0", TLS: TLSConfig{server.certFile, server.keyFile, client.certFile}}, nil)
 	if !strings.HasPrefix(s.l.URL, "wss://127.0.0.1:") {
 		t.Errorf("URL %s", s.l.URL)
 	}
@@ -98,11 +98,12 @@ func TestUpgradeOverTLS(t *testing.T) {
 	}
 }
 
-// A certificate authenticates a client as a token does: it reads the counters under any name of the server.
+// A client certificate authenticates like a token: such a client may read the counters under any name of
+// the server.
 func TestMetricsOverTLS(t *testing.T) {
 	server, client := newIdentity(t, "server"), newIdentity(t, "client")
 	for _, row := range []struct {
-		ca     string // of clients
+		ca     string // certificate authority of clients
 		status int
 	}{{client.certFile, http.StatusOK}, {"", http.StatusForbidden}} {
 		config, err := TLSConfig{server.certFile, server.keyFile, row.ca}.load()

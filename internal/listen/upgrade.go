@@ -21,31 +21,32 @@ import (
 )
 
 const (
-	// handshakeTimeout is how long a client may take from connecting to the
-	// end of its request (with TLS: for each of the two). A real client needs
-	// one round trip.
+	// handshakeTimeout is how long a client may take from connecting to the end of
+	// its request (with TLS: for each of the two). A normal client needs one round
+	// trip.
 	handshakeTimeout = 10 * time.Second
-	// idleTimeout ends a kept-alive HTTP connection, such as a health check's,
-	// that asks nothing more.
+	// idleTimeout ends a kept-alive HTTP connection, such as that of a health
+	// check, without further requests.
 	idleTimeout = 60 * time.Second
 	// maxRequestHeader leaves room for a large bearer token.
 	maxRequestHeader = 32 << 10
-	// maxWaiting bounds the connections that have not become WebSockets. One
-	// more pushes out the oldest: an honest client is through in milliseconds,
-	// so the oldest is the least likely to be one.
+	// maxWaiting limits the connections that have not become WebSockets. One more
+	// closes the oldest: a normal client upgrades within milliseconds, so the
+	// oldest is the least likely to be one.
 	maxWaiting = 1024
 )
 
-// An upgrader is the part of a listener that speaks HTTP: a health check, and the upgrade to WebSocket.
+// An upgrader is the part of a listener that speaks HTTP: health checks, and the upgrade to WebSocket.
 type upgrader struct {
 	auth         *Authenticator  // nil: no authentication
 	anyNamespace bool            // see Config
+	hint         string          // Config.NamespaceHint
 	anyPath      bool            // see Handler
 	metrics      func(io.Writer) // see Handler
 	log          *slog.Logger
-	// accept takes over a connection whose upgrade was answered. buffered holds
-	// what the client sent after its request. accept must return at once: the
-	// caller's stack and buffers live until then.
+	// accept takes over a connection whose upgrade was answered. buffered has the
+	// bytes that the client sent after its request. accept must return at once: the
+	// caller's stack and buffers are held until then.
 	accept func(conn net.Conn, buffered []byte, peer string)
 
 	mu       sync.Mutex
@@ -53,9 +54,9 @@ type upgrader struct {
 	upgrades sync.WaitGroup // in progress; grows only under mu and before stopped
 }
 
-// serve answers requests on l until ctx ends, then closes l and every connection
-// that was not handed to accept, and returns nil. accept is not called after
-// serve has returned.
+// serve answers requests on l until ctx ends. Then it closes l and every connection
+// that was not passed to accept, and returns nil. accept is not called after serve
+// has returned.
 func (u *upgrader) serve(ctx context.Context, l net.Listener) error {
 	var waiting waitingRoom
 	srv := &http.Server{
@@ -100,7 +101,7 @@ func (u *upgrader) begin() bool {
 	return !u.stopped
 }
 
-// peerKey is the key under which the context of a connection has the reason to refuse it.
+// peerKey is the context key for the reason to refuse a connection.
 type peerKey struct{}
 
 // checkPeer is the server's ConnContext hook: it runs right after accept.
@@ -115,14 +116,14 @@ func (u *upgrader) checkPeer(ctx context.Context, conn net.Conn) context.Context
 }
 
 // refusePeer answers a client that checkPeer has refused. If the server only lacked
-// descriptors or memory to check it, the client may try again.
+// descriptors or memory for the check, the client may try again.
 func (u *upgrader) refusePeer(w http.ResponseWriter, err error) {
 	u.log.Info("client on the Unix socket refused", "err", err)
 	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) {
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
-	refuse(w, http.StatusForbidden, err.Error()+"; run the client beside the server, or start the server with --any-namespace")
+	refuse(w, http.StatusForbidden, err.Error()+"; run the client in the container of the server"+u.hint)
 }
 
 // ServeHTTP answers one request. The order of the checks is part of the protocol.
@@ -131,8 +132,8 @@ func (u *upgrader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		u.refusePeer(w, err)
 		return
 	}
-	// Only browsers send an Origin. Without this check any web page could
-	// reach a server on the loopback address of the person who looks at it.
+	// Only browsers send an Origin. Without this check any web page could connect
+	// to a server on the loopback address of its reader's machine.
 	if _, browser := r.Header["Origin"]; browser {
 		w.WriteHeader(http.StatusForbidden)
 		return
@@ -146,7 +147,7 @@ func (u *upgrader) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case path == metricsPath && u.metrics != nil:
 		u.serveMetrics(w, r)
-	case path == "/" || path == "" || u.anyPath: // empty in an absolute request target without a path
+	case path == "/" || path == "" || u.anyPath: // empty if the request target is an absolute URL without a path
 		u.serveUpgrade(w, r)
 	default:
 		w.WriteHeader(http.StatusNotFound)
@@ -179,7 +180,7 @@ func (u *upgrader) serveUpgrade(w http.ResponseWriter, r *http.Request) {
 	u.accept(conn, buffered, peerName(conn))
 }
 
-// forBrowsers is what a person reads who opens the address of a server in a browser.
+// forBrowsers is shown to a person who opens the address of a server in a browser.
 const forBrowsers = "This is a tether server. It has no pages: it runs commands for programs that connect by WebSocket,\n" +
 	"for example: tether run --url ws://HOST:PORT -- uname -a\n"
 
@@ -205,19 +206,19 @@ func checkUpgrade(r *http.Request) (status int, problem string) {
 func refuse(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	io.WriteString(w, text) // an error is the client's loss
+	io.WriteString(w, text) // an error only concerns the client
 }
 
-// switchProtocols takes the connection from the HTTP server and answers 101. No
-// subprotocol and no extension is ever agreed on. The connection comes back
-// without deadlines, with the bytes that arrived after the request.
+// switchProtocols takes the connection from the HTTP server and answers 101,
+// without a subprotocol or extension. The returned connection has no deadlines; the
+// bytes are those that arrived after the request.
 func switchProtocols(w http.ResponseWriter, key string) (net.Conn, []byte, error) {
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return nil, nil, fmt.Errorf("take over connection: %w", err)
 	}
-	early, _ := rw.Reader.Peek(rw.Reader.Buffered()) // cannot fail: no more than is there
-	buffered := append([]byte(nil), early...)        // the reader's own memory goes with it
+	early, _ := rw.Reader.Peek(rw.Reader.Buffered()) // cannot fail: it asks only for buffered bytes
+	buffered := append([]byte(nil), early...)        // copied, so that the reader's buffer can be freed
 	conn.SetDeadline(time.Now().Add(handshakeTimeout))
 	_, err = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\n"+
 		"Connection: upgrade\r\nUpgrade: websocket\r\n"+
@@ -232,7 +233,7 @@ func switchProtocols(w http.ResponseWriter, key string) (net.Conn, []byte, error
 	return conn, buffered, nil
 }
 
-// peerName says for the log who is at the other end.
+// peerName is the name of the client for the log.
 func peerName(conn net.Conn) string {
 	if addr := conn.RemoteAddr(); addr != nil && addr.Network() != "unix" {
 		return addr.String()
@@ -240,16 +241,16 @@ func peerName(conn net.Conn) string {
 	return "unix"
 }
 
-// A waitingRoom holds the connections that are neither upgraded nor closed,
-// oldest first. Its zero value is empty.
+// A waitingRoom holds the connections that are neither upgraded nor closed, oldest
+// first. Its zero value is empty.
 type waitingRoom struct {
 	mu    sync.Mutex
 	order list.List // of net.Conn
 	seats map[net.Conn]*list.Element
 }
 
-// track is the server's ConnState hook. For a new connection it runs in the
-// accept loop.
+// track is the server's ConnState hook. For a new connection it runs in the accept
+// loop.
 func (w *waitingRoom) track(conn net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -261,7 +262,7 @@ func (w *waitingRoom) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// enter returns the connection that has to make room, if any.
+// enter adds a connection, and returns the oldest one if it has to be closed.
 func (w *waitingRoom) enter(conn net.Conn) (oldest net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -286,7 +287,8 @@ func (w *waitingRoom) leave(conn net.Conn) {
 	}
 }
 
-// closeNow closes without the farewell of TLS, which may wait for the peer.
+// closeNow closes a connection without the TLS close message, which may wait for
+// the peer.
 func closeNow(conn net.Conn) {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// The options must survive every wrapping between listener and handler.
+// The socket options are kept through all wrappers between listener and handler.
 func TestSocketOptions(t *testing.T) {
-	s := startSurface(t, Config{}, nil)
+	s := startUpgrader(t, Config{}, nil)
 	if resp, _ := s.ask(t, "GET / HTTP/1.1\r\n"+upgradeHeaders+"\r\n"); resp.StatusCode != 101 {
 		t.Fatal(resp.Status)
 	}

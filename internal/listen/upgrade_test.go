@@ -20,7 +20,7 @@ import (
 const upgradeHeaders = "Host: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n" +
 	"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 
-// without returns upgradeHeaders with one of them replaced, or removed.
+// without returns upgradeHeaders with one header replaced or removed.
 func without(old, replacement string) string {
 	var lines []string
 	for line := range strings.Lines(upgradeHeaders) {
@@ -38,17 +38,18 @@ type acceptedConn struct {
 	peer     string
 }
 
-// surface is a running upgrader whose accepted connections go to the test.
-type surface struct {
+// A testUpgrader is a running upgrader that passes its accepted connections to the
+// test.
+type testUpgrader struct {
 	l        *Listener
 	accepted chan acceptedConn
-	stop     func() // and wait
+	stop     func() // and waits
 }
 
-func startSurface(t *testing.T, cfg Config, log *slog.Logger) *surface {
+func startUpgrader(t *testing.T, cfg Config, log *slog.Logger) *testUpgrader {
 	t.Helper()
-	s := &surface{l: open(t, cfg), accepted: make(chan acceptedConn, 100)}
-	web := &upgrader{auth: s.l.auth, anyNamespace: cfg.AnyNamespace, log: cmp.Or(log, slog.New(slog.DiscardHandler)), accept: func(conn net.Conn, buffered []byte, peer string) {
+	s := &testUpgrader{l: open(t, cfg), accepted: make(chan acceptedConn, 100)}
+	web := &upgrader{auth: s.l.auth, anyNamespace: cfg.AnyNamespace, hint: cfg.NamespaceHint, log: cmp.Or(log, slog.New(slog.DiscardHandler)), accept: func(conn net.Conn, buffered []byte, peer string) {
 		t.Cleanup(func() { conn.Close() })
 		s.accepted <- acceptedConn{conn, string(buffered), peer}
 	}}
@@ -69,7 +70,7 @@ func startSurface(t *testing.T, cfg Config, log *slog.Logger) *surface {
 	return s
 }
 
-func (s *surface) dial(t *testing.T) net.Conn {
+func (s *testUpgrader) dial(t *testing.T) net.Conn {
 	t.Helper()
 	conn, err := net.Dial(s.l.Addr().Network(), s.l.Addr().String())
 	if err != nil {
@@ -81,7 +82,7 @@ func (s *surface) dial(t *testing.T) net.Conn {
 }
 
 // ask sends raw text and returns the answer.
-func (s *surface) ask(t *testing.T, request string) (*http.Response, string) {
+func (s *testUpgrader) ask(t *testing.T, request string) (*http.Response, string) {
 	t.Helper()
 	conn := s.dial(t)
 	if _, err := io.WriteString(conn, request); err != nil {
@@ -115,7 +116,7 @@ func readHead(r io.Reader) (string, error) {
 }
 
 func TestHTTPSurface(t *testing.T) {
-	s := startSurface(t, Config{Auth: AuthConfig{Token: &CapabilityToken{File: secretFile(t, "tok")}}}, nil)
+	s := startUpgrader(t, Config{Auth: AuthConfig{Token: &CapabilityToken{File: secretFile(t, "tok")}}}, nil)
 	const (
 		plain  = "Host: x\r\n"
 		good   = upgradeHeaders + "Authorization: Bearer tok\r\n"
@@ -199,7 +200,7 @@ func TestHTTPSurface(t *testing.T) {
 }
 
 func TestUpgradeHandsOverTheConnection(t *testing.T) {
-	s := startSurface(t, Config{}, nil)
+	s := startUpgrader(t, Config{}, nil)
 	conn := s.dial(t)
 	io.WriteString(conn, "GET / HTTP/1.1\r\n"+upgradeHeaders+
 		"Authorization: ignored\r\nSec-WebSocket-Protocol: a\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\nearly bytes")
@@ -228,7 +229,7 @@ func TestUpgradeHandsOverTheConnection(t *testing.T) {
 }
 
 func TestUpgradeOnSocketFile(t *testing.T) {
-	s := startSurface(t, Config{URL: "unix://" + t.TempDir() + "/s"}, nil)
+	s := startUpgrader(t, Config{URL: "unix://" + t.TempDir() + "/s"}, nil)
 	if resp, _ := s.ask(t, "GET / HTTP/1.1\r\n"+upgradeHeaders+"\r\n"); resp.StatusCode != 101 {
 		t.Fatal(resp.Status)
 	}
@@ -238,7 +239,7 @@ func TestUpgradeOnSocketFile(t *testing.T) {
 }
 
 func TestStopClosesWaitingConnectionsOnly(t *testing.T) {
-	s := startSurface(t, Config{}, nil)
+	s := startUpgrader(t, Config{}, nil)
 	upgraded := s.dial(t)
 	io.WriteString(upgraded, "GET / HTTP/1.1\r\n"+upgradeHeaders+"\r\n")
 	if _, err := readHead(upgraded); err != nil {
@@ -266,7 +267,7 @@ func TestStopClosesWaitingConnectionsOnly(t *testing.T) {
 	}
 }
 
-// pipeListener accepts connections that live in memory, so that time can be faked.
+// pipeListener accepts connections in memory, so that synctest can fake the time.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -303,7 +304,7 @@ func TestSilentClientsAreDropped(t *testing.T) {
 		for _, sent := range []string{"", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\n" + upgradeHeaders} {
 			client := connect(sent)
 			opened := time.Now()
-			io.Copy(io.Discard, client) // until the server has had enough
+			io.Copy(io.Discard, client) // until the server closes the connection
 			if waited := time.Since(opened); waited != handshakeTimeout {
 				t.Errorf("%q: dropped after %v", sent, waited)
 			}
@@ -313,7 +314,7 @@ func TestSilentClientsAreDropped(t *testing.T) {
 		client := connect("GET / HTTP/1.1\r\n" + upgradeHeaders + "\r\n")
 		readHead(client)
 		conn := <-accepted
-		time.Sleep(time.Hour) // of fake time, in which nothing is said
+		time.Sleep(time.Hour) // fake time, in which nothing is sent
 		go io.WriteString(client, "x")
 		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
 			t.Errorf("after %v: %v", time.Since(start), err)
@@ -380,7 +381,7 @@ func TestTooManyWaitingConnections(t *testing.T) {
 		room.track(conn, http.StateNew)
 	}
 	room.track(conns[0], http.StateHijacked)
-	room.track(conns[maxWaiting], http.StateNew) // takes the seat of the one that left
+	room.track(conns[maxWaiting], http.StateNew) // takes the place of a connection that has left
 	for i := range 2 {
 		if closed(conns[i]) {
 			t.Fatalf("connection %d closed though there was room", i)
@@ -388,19 +389,19 @@ func TestTooManyWaitingConnections(t *testing.T) {
 	}
 	room.track(conns[maxWaiting+1], http.StateNew)
 	if !closed(conns[1]) || closed(conns[0]) || closed(conns[2]) {
-		t.Error("not exactly the oldest was closed")
+		t.Error("not exactly the oldest connection was closed")
 	}
 	for _, conn := range conns {
 		room.track(conn, http.StateClosed)
 	}
 	if room.order.Len() != 0 || len(room.seats) != 0 {
-		t.Errorf("%d seats taken in an empty room", room.order.Len())
+		t.Errorf("%d connections in an empty waitingRoom", room.order.Len())
 	}
 }
 
 func TestSecretsAreNotLogged(t *testing.T) {
 	var log bytes.Buffer
-	s := startSurface(t, Config{Auth: AuthConfig{Token: &CapabilityToken{File: secretFile(t, "right-token")}}},
+	s := startUpgrader(t, Config{Auth: AuthConfig{Token: &CapabilityToken{File: secretFile(t, "right-token")}}},
 		slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	for _, token := range []string{"wrong-token", "right-token"} {
 		s.ask(t, "GET / HTTP/1.1\r\n"+upgradeHeaders+"Authorization: Bearer "+token+"\r\n\r\n")
