@@ -15,7 +15,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
-// acksHello is the first answer of a server that wants acknowledgements.
+// acksHello is the first answer of a server that expects acknowledgements.
 const acksHello = `{"sessionId":"S","tether":{"version":"1","publicId":"p","ttlMs":30000,"features":["ack"]}}`
 
 // If a server is slow to take what the client sends, the client still delivers the server's output:
@@ -41,7 +41,7 @@ func TestAcknowledgeWithoutWaiting(t *testing.T) {
 			})
 		}
 		sub := p.Subscribe()
-		synctest.Wait() // the first of the large messages waits to be read, and the second behind it
+		synctest.Wait() // the first large message waits to be read, and the second waits behind it
 		const many = 1000
 		for seq := 1; seq <= many; seq++ {
 			first.Say(scripted.Events("P", fmt.Sprintf("o%d", seq))...)
@@ -64,7 +64,7 @@ func TestAcknowledgeWithoutWaiting(t *testing.T) {
 	})
 }
 
-// What was acknowledged on a connection that was lost is said again on the next.
+// Acknowledgements that were lost with a connection are sent again on the next one.
 func TestLostAcknowledgement(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)

@@ -25,7 +25,7 @@ func TestAttemptsOnLoopback(t *testing.T) {
 		connect := func(context.Context) (net.Conn, error) {
 			if connected {
 				attempts = append(attempts, time.Now())
-				return nil, errors.New("nobody listens")
+				return nil, errors.New("connection refused")
 			}
 			connected = true
 			ours, theirs := net.Pipe()
@@ -48,7 +48,7 @@ func TestAttemptsOnLoopback(t *testing.T) {
 		}
 		close(lost)
 		time.Sleep(10 * time.Second)
-		if s := c.Status(); s.State != client.Recovering || !strings.HasSuffix(s.Reason(), "nobody listens") {
+		if s := c.Status(); s.State != client.Recovering || !strings.HasSuffix(s.Reason(), "connection refused") {
 			t.Errorf("the status is %+v, its reason %q", s, s.Reason())
 		}
 		c.Close()

@@ -15,9 +15,9 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
-// Who reads as fast as he can gets each byte once over the wire: the network waits for
-// him. Who does not read holds up nobody else for long.
-func TestReadersAreWaitedFor(t *testing.T) {
+// A subscription that reads as fast as it can gets each byte over the wire once: the network
+// waits for it. A subscription that does not read delays the others only for a short time.
+func TestBackpressureFromReaders(t *testing.T) {
 	t.Parallel()
 	wire := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	again := wire.On(cable.FromClient, cable.Method("process/read").Always())
@@ -31,7 +31,7 @@ func TestReadersAreWaitedFor(t *testing.T) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	t.Logf("%v, %d reads", time.Since(began), again.Count())
-	if n := again.Count(); n > 8 { // not none: a busy machine may not let him read for a while
+	if n := again.Count(); n > 8 { // not 0: on a busy machine the reader may not run for a while
 		t.Errorf("output was fetched again %d times", n)
 	}
 	total := 0
@@ -46,7 +46,7 @@ func TestReadersAreWaitedFor(t *testing.T) {
 		total += len(e.Data)
 	}
 	if total != size {
-		t.Errorf("the one who did not read got %d bytes of %d", total, size)
+		t.Errorf("the subscription that read later got %d bytes of %d", total, size)
 	}
 }
 
@@ -62,7 +62,7 @@ func TestPausedReader(t *testing.T) {
 	for seq := 1; seq <= events; seq++ {
 		first.Say(fmt.Sprintf(`{"method":"process/output","params":{"processId":"P","seq":%d,"stream":"stdout","chunk":%q}}`, seq, chunk))
 	}
-	tethertest.Eventually(t, func() error { // it pauses until everything has come
+	tethertest.Eventually(t, func() error { // the reader pauses until all output has arrived
 		if n := p.LastSeq(); n < events {
 			return fmt.Errorf("%d events", n)
 		}

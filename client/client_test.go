@@ -59,7 +59,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// What goes in comes out, whole and in order, though the cable is cut again and again.
+// A command copies its input to its output. All of it arrives in order, although the cable is
+// cut again and again.
 func TestPipeThroughCuts(t *testing.T) {
 	t.Parallel()
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)

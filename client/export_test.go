@@ -2,7 +2,7 @@ package client
 
 import "time"
 
-// Impatient returns options with which everything that takes seconds takes a tenth.
+// Impatient returns options whose internal timeouts are a tenth of the usual ones.
 func Impatient(o Options) Options {
 	o.timeouts = defaultTimeouts
 	if o.FollowUp == 0 {

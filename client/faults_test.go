@@ -15,8 +15,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
-// The fault scenarios that need a server which does what no real one does. Those that
-// a cable can make are in package interop, with both servers.
+// The fault scenarios that need a scripted server, because no real server behaves so. Faults
+// that a cable can cause are in package interop, with both servers.
 
 // started plays the first part of most scenarios: a session with one process.
 func started(t *testing.T, s *scripted.Server, o client.Options) (*client.Client, *client.Process, *scripted.Peer) {
@@ -53,8 +53,8 @@ func wantOutput(t *testing.T, p *client.Process, want string) {
 	wantRead(t, p.Output(), want)
 }
 
-// wantRead is for readers that must be there before the output: what the client does
-// not keep for late ones it would ask the server for.
+// wantRead is for readers that exist before the output: a late reader would ask the server for
+// output that the client does not keep.
 func wantRead(t *testing.T, r io.Reader, want string) {
 	t.Helper()
 	if got := whole(t, r); got != want {
@@ -62,7 +62,7 @@ func wantRead(t *testing.T, r io.Reader, want string) {
 	}
 }
 
-// wantFailed waits for the process to be lost and looks at the reason.
+// wantFailed waits until the process is lost and checks the reason.
 func wantFailed(t *testing.T, p *client.Process, want string) error {
 	t.Helper()
 	_, err := p.Wait(tethertest.Within(t))
@@ -86,7 +86,7 @@ func TestResumeAnsweredWithAnotherSession(t *testing.T) {
 	}
 }
 
-// forgotten is what people are told of a session that the server does not know.
+// forgotten is the text of the error if the server does not know the session.
 const forgotten = "the server does not know the session any more: it was restarted, or there was no connection for too long; what ran in the session has ended"
 
 // Scenario F14.
@@ -115,7 +115,7 @@ func TestResumeRefused(t *testing.T) {
 	}
 }
 
-// A session that is attached elsewhere is asked for again and again.
+// While another connection has the session, the client asks for it again and again.
 // Scenario F07.
 func TestResumeWhileAttached(t *testing.T) {
 	t.Parallel()
@@ -216,8 +216,8 @@ func TestOldEventsAndFloodDuringResume(t *testing.T) {
 	wait()
 }
 
-// What a server should not say. In each case the client comes back on a new
-// connection, and nothing is lost.
+// Messages that a server must not send. After each, the client resumes on a new connection,
+// and nothing is lost.
 // Scenarios F25 and F26.
 func TestMalformedMessagesFromServer(t *testing.T) {
 	t.Parallel()
@@ -243,7 +243,7 @@ func TestMalformedMessagesFromServer(t *testing.T) {
 	}
 }
 
-// What a client does not know does not disturb it.
+// The client ignores messages that it does not know.
 // Scenarios F27 and F28.
 func TestUnknownMessagesFromServer(t *testing.T) {
 	t.Parallel()
@@ -270,7 +270,7 @@ func TestUnknownMessagesFromServer(t *testing.T) {
 	}
 }
 
-// A hole is read after a while, though the connection is fine.
+// A missing event is read after a while, although the connection is fine.
 // Scenario F47.
 func TestMissingEventIsRead(t *testing.T) {
 	t.Parallel()
@@ -284,7 +284,7 @@ func TestMissingEventIsRead(t *testing.T) {
 	wait()
 }
 
-// A hole with too much behind it is read at once.
+// If too many events wait for a missing one, it is read at once.
 // Scenario F49.
 func TestMissingEventIsReadAtOnceWhenBufferIsFull(t *testing.T) {
 	t.Parallel()
@@ -307,7 +307,7 @@ func TestMissingEventIsReadAtOnceWhenBufferIsFull(t *testing.T) {
 			seqs = append(seqs, seq)
 		}
 		first.Say(m.Answer(scripted.ReadAnswer(301, false, false, seqs...)))
-		// It has no room for these if it has not looked at the answer yet. Then it asks.
+		// If the client has not processed the answer yet, it has no room for these and asks again.
 		first.Say(scripted.Events("P", "x301 c302")...)
 		if m, ok := first.MayHear(); ok {
 			first.Say(m.Answer(scripted.ReadAnswer(303, true, true)))
@@ -318,7 +318,7 @@ func TestMissingEventIsReadAtOnceWhenBufferIsFull(t *testing.T) {
 	wait()
 }
 
-// Output that the server does not have any more is a gap; the process goes on.
+// Output that the server does not have any more is a gap; later output is delivered.
 // Scenario F19.
 func TestEvictedOutputIsGap(t *testing.T) {
 	t.Parallel()
@@ -378,7 +378,7 @@ func TestContradictoryReadAnswers(t *testing.T) {
 	}
 }
 
-// An exit without a verdict makes the client ask.
+// If an exit does not say whether the sandbox denied something, the client asks.
 // Scenario F55.
 func TestExitWithoutVerdict(t *testing.T) {
 	t.Parallel()
@@ -395,7 +395,7 @@ func TestExitWithoutVerdict(t *testing.T) {
 	wait()
 }
 
-// The answer to a start is lost, on a server without tether's retry.
+// The answer to a start is lost, and the server does not have retryStart.
 func TestAmbiguousStart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]func(again *scripted.Peer){
@@ -510,8 +510,8 @@ func TestCallsInFlight(t *testing.T) {
 	wait()
 }
 
-// A write whose answer was lost is asked for again even if the command has ended
-// meanwhile: it may be what ended it.
+// A write whose answer was lost is sent again even if the command has ended meanwhile: the write
+// may have ended it.
 func TestLastWrite(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -542,7 +542,7 @@ func TestLastWrite(t *testing.T) {
 	}
 }
 
-// A write whose answer can never come ends with the session.
+// If the session is lost, a write without an answer fails.
 func TestLastWriteOfSession(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)

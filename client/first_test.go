@@ -19,7 +19,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
-// A waiting is a client with an injected network that waits for its server.
+// A waiting is a call of Dial with Options.Wait over an injected network.
 type waiting struct {
 	client.Options
 	states
@@ -28,7 +28,7 @@ type waiting struct {
 	err      error
 }
 
-// dial lets a client wait for half a minute. connect is given the number of the attempt.
+// dial waits for up to half a minute. connect gets the number of the attempt.
 func (w *waiting) dial(t *testing.T, ctx context.Context, connect func(ctx context.Context, attempt int) (net.Conn, error)) *client.Client {
 	w.Wait, w.OnState = 30*time.Second, w.tell
 	w.Connect = func(ctx context.Context) (net.Conn, error) {
@@ -41,7 +41,7 @@ func (w *waiting) dial(t *testing.T, ctx context.Context, connect func(ctx conte
 	return c
 }
 
-// served returns a connection to a server that does as told.
+// served returns a connection to a server that runs the function.
 func served(t *testing.T, serve func(net.Conn)) net.Conn {
 	ours, theirs := net.Pipe()
 	done := make(chan struct{})
@@ -66,7 +66,7 @@ func upgraded(t *testing.T, serve func(*scripted.Peer)) func(net.Conn) {
 	}
 }
 
-// A server that is not there yet is waited for, and what is wrong is told meanwhile.
+// Dial waits for a server that is not there yet, and reports each failed attempt.
 func TestDialWaitsForTheServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestDialWaitsForTheServer(t *testing.T) {
 		began, gone := time.Now(), false
 		c := w.dial(t, t.Context(), func(_ context.Context, n int) (net.Conn, error) {
 			if time.Since(began) < 20*time.Second {
-				return nil, errors.New("nobody listens")
+				return nil, errors.New("connection refused")
 			}
 			if !gone { // the first server goes away at once
 				gone = true
@@ -91,9 +91,9 @@ func TestDialWaitsForTheServer(t *testing.T) {
 		c.Close()
 		told, _ := w.told()
 		if n := w.attempts - 1; n < 20 || len(told) > n+2 || told[0] != client.Connecting || !slices.Equal(told[len(told)-2:], []client.State{client.Connected, client.Failed}) {
-			t.Errorf("%d attempts, told %v", w.attempts, told)
+			t.Errorf("%d attempts, reported %v", w.attempts, told)
 		}
-		if s := w.all[0]; s.Attempt != 1 || !strings.Contains(s.Err.Error(), "nobody listens") {
+		if s := w.all[0]; s.Attempt != 1 || !strings.Contains(s.Err.Error(), "connection refused") {
 			t.Errorf("the first status is %+v", s)
 		}
 	})
@@ -124,14 +124,14 @@ func TestDialWaitIsOver(t *testing.T) {
 					t.Errorf("Dial: %v after %v, want %q", w.err, w.took, want)
 				}
 				if told, _ := w.told(); slices.Contains(told, client.Failed) {
-					t.Error("told Failed of a session that never was")
+					t.Error("Failed was reported although there was no session")
 				}
 			})
 		})
 	}
 }
 
-// A first attempt has all the time of an attempt, though Wait is shorter.
+// The first attempt has the full time of an attempt, even if Wait is shorter.
 func TestDialFirstAttemptIsNotCutShort(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestDialFirstAttemptIsNotCutShort(t *testing.T) {
 	})
 }
 
-// A server that has answered is not waited for.
+// After a refusal by the server, Dial does not try again.
 func TestDialDoesNotWaitAfterARefusal(t *testing.T) {
 	t.Parallel()
 	for name, serve := range map[string]func(net.Conn){
@@ -191,7 +191,7 @@ func TestDialWaitEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, enough)
 		defer cancel()
 		var w waiting
-		w.dial(t, ctx, func(context.Context, int) (net.Conn, error) { return nil, errors.New("nobody listens") })
+		w.dial(t, ctx, func(context.Context, int) (net.Conn, error) { return nil, errors.New("connection refused") })
 		if !errors.Is(w.err, enough) || w.took != 10*time.Second {
 			t.Errorf("Dial: %v after %v", w.err, w.took)
 		}

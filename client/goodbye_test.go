@@ -43,14 +43,14 @@ func TestServerStops(t *testing.T) {
 			}
 			c.Close()
 			if n := len(heard.all); n != 3 { // Connected, Recovering, Failed
-				t.Errorf("the client has tried to come back: %d states", n)
+				t.Errorf("the client has tried to resume its session: %d states", n)
 			}
 		})
 	}
 }
 
-// The connection may break right behind the goodbye.
-func TestCutBehindTheGoodbye(t *testing.T) {
+// A client fails with the right reason even if the connection breaks right after the goodbye.
+func TestCutAfterTheGoodbye(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{RecoveryTimeout: time.Hour})
@@ -71,7 +71,7 @@ func TestServerStopsDuringResume(t *testing.T) {
 			m := p.Expect("initialize")
 			var params wire.InitializeParams
 			if err := json.Unmarshal(m.Params, &params); err != nil || params.Tether == nil || params.Tether.Goodbye == nil || !*params.Tether.Goodbye {
-				t.Errorf("a goodbye was not asked for (%v): %s", err, m.Params)
+				t.Errorf("the client did not ask for a goodbye (%v): %s", err, m.Params)
 			}
 			p.Say(goodbye)
 		},

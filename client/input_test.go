@@ -17,7 +17,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
-// A written request is a process/write that the script has heard.
+// A written is a process/write that the scripted server has received.
 type written struct {
 	scripted.Message
 	ID   string `json:"writeId"`
@@ -34,8 +34,8 @@ func hearWrite(p *scripted.Peer) (w written) {
 
 func (w written) accept() string { return w.Answer(`{"status":"accepted"}`) }
 
-// startedTether is started with a server that has tether's order of requests, and none of
-// its features.
+// startedTether is started with a server that keeps the order of requests as tether does, and
+// has no other feature of tether.
 func startedTether(t *testing.T, s *scripted.Server) (*client.Process, *scripted.Peer) {
 	t.Helper()
 	var first *scripted.Peer
@@ -77,7 +77,7 @@ func TestInputWindow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := in.Close(); !errors.Is(err, client.ErrUnsupported) { // all is answered
+	if err := in.Close(); !errors.Is(err, client.ErrUnsupported) { // after all answers
 		t.Errorf("Close: %v", err)
 	}
 	wait()
@@ -86,8 +86,8 @@ func TestInputWindow(t *testing.T) {
 	}
 }
 
-// Small writes that wait for their turn become one request, and that is repeated as it
-// was when its connection is lost.
+// Small writes that have to wait become one request. When its connection is lost, the same
+// request is sent again.
 func TestSmallWritesAreCollected(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -129,7 +129,7 @@ func TestSmallWritesAreCollected(t *testing.T) {
 		t.Errorf("Close: %v", err)
 	}
 	wait()
-	// Alone, a write leaves at once.
+	// A write that need not wait is sent at once.
 	next := <-again
 	wait = scripted.Play(t, func() {
 		w := hearWrite(next)
@@ -144,7 +144,7 @@ func TestSmallWritesAreCollected(t *testing.T) {
 	wait()
 }
 
-// Each caller hears what became of its own input, also if requests were collected.
+// Each caller gets the outcome of its own input, also if writes were collected.
 func TestCollectedWritesFail(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -174,8 +174,8 @@ func TestCollectedWritesFail(t *testing.T) {
 	wait()
 }
 
-// A server that may execute requests in any order gets one with input at a time, and up
-// to 1 MiB in it.
+// A server that may execute requests in any order gets one request with input at a time, of
+// up to 1 MiB.
 func TestInputOneAtATime(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -222,7 +222,7 @@ func TestInputOneAtATime(t *testing.T) {
 	}
 }
 
-// A piece of input that was refused is not made good by the next one.
+// If a piece of input was refused and the next one accepted, the write still fails.
 func TestRefusedPiece(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -237,8 +237,8 @@ func TestRefusedPiece(t *testing.T) {
 	wait()
 }
 
-// Input waits for a place among the calls.
-func TestInputWaitsForItsTurn(t *testing.T) {
+// If too many calls wait for answers, input waits for a slot instead of being refused.
+func TestInputWaitsForASlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := scripted.NewPipes(t)

@@ -46,7 +46,7 @@ func TestLazyIsShared(t *testing.T) {
 		t.Errorf("Now: %v", err)
 	}
 	if cable.Links() != 0 {
-		t.Error("it connected before it was used")
+		t.Error("the Lazy has connected before its first use")
 	}
 	var callers sync.WaitGroup
 	clients := make([]*client.Client, 10)
@@ -75,7 +75,7 @@ func TestLazyIsShared(t *testing.T) {
 	})
 	wantStatus(t, l, client.Pending, "")
 	if get(t, l) != clients[0] {
-		t.Error("another client while recovering")
+		t.Error("Get made another client while the first one was recovering")
 	}
 }
 
@@ -116,8 +116,8 @@ func TestLazyReplacesALostSession(t *testing.T) {
 	}
 }
 
-// The caller's function is given each client whose session is lost before the next is dialled, and
-// the last one by Close.
+// A Lazy releases each client whose session is lost before it dials the next one. Close releases
+// the last one.
 func TestLazyFuncReleasesItsClients(t *testing.T) {
 	t.Parallel()
 	servers := []string{tethertest.StartServer(t, server.Config{}).URL, tethertest.StartServer(t, server.Config{}).URL}
@@ -167,7 +167,7 @@ func TestLazyClose(t *testing.T) {
 	ctx, cancel := context.WithCancel(tethertest.Within(t))
 	waiting := make(chan error, 2)
 	go func() { waiting <- second(l.Get(ctx)) }()
-	s.Accept() // it does not answer
+	s.Accept() // the server does not answer
 	cancel()
 	if err := <-waiting; !errors.Is(err, context.Canceled) {
 		t.Errorf("a caller that gave up: %v", err)
@@ -178,7 +178,7 @@ func TestLazyClose(t *testing.T) {
 		t.Error("Get succeeded")
 	}
 	if _, err := l.Get(tethertest.Within(t)); !errors.Is(err, client.ErrClosed) {
-		t.Errorf("Get of a closed one: %v", err)
+		t.Errorf("Get of a closed Lazy: %v", err)
 	}
 	wantStatus(t, l, client.Disconnected, "closed")
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
-// linesServer is a server for one process on standard input and output, as a shell
-// script without a detour over other programs: those may be slow to start. more are the
-// cases that a test adds.
+// linesServer is a server for one process on standard input and output, as a shell script. It
+// starts no other programs, because they may be slow to start. more are the cases that a test
+// adds.
 func linesServer(more string) client.TransportCommand {
 	return client.TransportCommand{Argv: []string{"/bin/sh", "-c", `
 answer() { id=${line#*\"id\":}; printf '{"id":%s,"result":%s}\n' "${id%%[!0-9]*}" "$1"; }
@@ -26,8 +26,8 @@ while read -r line; do
 done`}}
 }
 
-// A question that takes long over a transport without pings is waited for, as long as
-// the server gives signs of life.
+// Over a transport without pings, the client waits for a slow answer as long as the server
+// sends anything.
 func TestSlowAnswerOverLines(t *testing.T) {
 	t.Parallel()
 	const read = `*'"process/read"'*) (sleep 5; answer '`
@@ -58,7 +58,7 @@ func TestSlowAnswerOverLines(t *testing.T) {
 	}
 }
 
-// talking makes a server say something all the time from the first read on.
+// talking makes a server send messages all the time from the first read on.
 func talking(cases string) string {
 	const note = `(while sleep 0.1; do echo '{"method":"new/thing","params":{}}'; done) & `
 	return strings.Replace(cases, `*'"process/read"'*) `, `*'"process/read"'*) `+note, 1)

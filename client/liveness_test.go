@@ -7,8 +7,8 @@ import (
 	"github.com/tetherexec/tether/internal/rpc"
 )
 
-// looked counts the looks until a follow-up is given up, at most so many. Each look
-// brings what happened since the last one.
+// looked counts the checks until a follow-up is given up, at most so many. each adds the events
+// between two checks.
 func looked(o Options, most int, waiting rpc.Waiting, each func(look int, s *rpc.Signs)) (count int, dead bool) {
 	o = o.withDefaults()
 	signs := rpc.Signs{Reading: true}
@@ -23,8 +23,8 @@ func looked(o Options, most int, waiting rpc.Waiting, each func(look int, s *rpc
 	return most, false
 }
 
-// Without an answer to the follow-up, these tell a dead way to the server from a slow
-// connection. There are two looks per second.
+// These cases tell a connection that is dead towards the server from a slow one, while the
+// follow-up is not answered. There are two checks per second.
 func TestFollowUpVerdict(t *testing.T) {
 	t.Parallel()
 	output := func(perLook int) func(int, *rpc.Signs) {
@@ -34,7 +34,7 @@ func TestFollowUpVerdict(t *testing.T) {
 	for name, c := range map[string]struct {
 		each    func(int, *rpc.Signs)
 		waiting rpc.Waiting
-		after   int // looks; 0: never
+		after   int // checks; 0: never
 	}{
 		"nothing comes":          {each: output(0), after: 10},
 		"a line of output comes": {each: output(100), after: 11},
@@ -73,25 +73,25 @@ func TestFollowUpVerdict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			switch n, dead := looked(Options{}, hour, c.waiting, c.each); {
 			case dead && c.after == 0:
-				t.Errorf("given up after %d looks", n)
+				t.Errorf("given up after %d checks", n)
 			case !dead && c.after > 0:
-				t.Errorf("not given up, want after %d looks", c.after)
+				t.Errorf("not given up, want after %d checks", c.after)
 			case dead && n != c.after:
-				t.Errorf("given up after %d looks, want %d", n, c.after)
+				t.Errorf("given up after %d checks, want %d", n, c.after)
 			}
 		})
 	}
 }
 
-// A server that hears nothing from us says so twice before it is believed, with some time
-// between, since reports may have waited in a queue.
+// The connection is dead only after two reports of the server that it receives nothing from the
+// client, with some time between them, since reports may have waited in a queue.
 func TestUnheardVerdict(t *testing.T) {
 	t.Parallel()
 	o := Options{}.withDefaults()
 	for name, c := range map[string]struct {
 		reports []time.Duration // every 10 s
 		gap     time.Duration   // between them
-		dead    int             // the report that is believed; 0: none
+		dead    int             // the report after which the connection is dead; 0: none
 	}{
 		"it hears us":                {[]time.Duration{0, 5, 9, 12, 3}, 10, 0},
 		"it hears nothing":           {[]time.Duration{9, 19, 29, 39}, 10, 4},
@@ -111,7 +111,7 @@ func TestUnheardVerdict(t *testing.T) {
 				now = now.Add(c.gap * time.Second)
 			}
 			if dead != c.dead {
-				t.Errorf("report %d was believed, want %d", dead, c.dead)
+				t.Errorf("dead after report %d, want %d", dead, c.dead)
 			}
 		})
 	}

@@ -38,7 +38,7 @@ func TestLogsOfUnreadProcesses(t *testing.T) {
 			first = s
 		}
 	}
-	// A reader gives room back as it reads, and when it is closed.
+	// A reader frees room as it reads, and when it is closed.
 	p := first.process
 	for range 30 {
 		if _, err := first.Next(t.Context()); err != nil {
@@ -46,13 +46,13 @@ func TestLogsOfUnreadProcesses(t *testing.T) {
 		}
 	}
 	if got := p.log.bytes >> 20; got != 30 {
-		t.Errorf("behind half of the output, %d MiB are kept", got)
+		t.Errorf("after half of the output, %d MiB are kept", got)
 	}
 	first.Close()
 	if got := p.log.bytes >> 20; got != 1 {
 		t.Errorf("without a reader, %d MiB are kept", got)
 	}
-	// The others are not used any more, and so is their memory.
+	// The other processes are garbage-collected, and their memory does not count any more.
 	for deadline := time.Now().Add(time.Minute); c.processes.kept.Load() > 1<<20; runtime.GC() {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d MiB are counted for logs that are gone", c.processes.kept.Load()>>20)
@@ -62,8 +62,8 @@ func TestLogsOfUnreadProcesses(t *testing.T) {
 	runtime.KeepAlive(p)
 }
 
-// With a server that keeps everything, a subscription that does not read fetches it from
-// there.
+// With a server that keeps all output, the client does not keep it for a subscription that does
+// not read.
 func TestLogOfUnreadProcessWithAcknowledgements(t *testing.T) {
 	t.Parallel()
 	c := &Client{processes: newProcessTable()}
@@ -73,8 +73,8 @@ func TestLogOfUnreadProcessWithAcknowledgements(t *testing.T) {
 	}
 }
 
-// A subscription that reads is waited for when its own events fill the log, not when
-// those of one that does not read do.
+// The log is full for a subscription that reads if its own events fill the log, not if the
+// events of a subscription that does not read do.
 func TestLogIsFullForReader(t *testing.T) {
 	t.Parallel()
 	c := &Client{processes: newProcessTable()}

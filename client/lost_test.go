@@ -54,8 +54,8 @@ func TestRecoveryTimeoutHasTheLastReason(t *testing.T) {
 	t.Errorf("the process failed with %v", err)
 }
 
-// refusedUntil returns how a process ends whose client is refused by the server until it
-// gives up.
+// refusedUntil returns the error of a process whose client cannot connect any more, and gives up
+// after the limit.
 func refusedUntil(t *testing.T, limit time.Duration) error {
 	s := scripted.NewServer(t)
 	_, p, first := started(t, s, client.Options{RecoveryTimeout: limit})
@@ -80,7 +80,7 @@ func refusedUntil(t *testing.T, limit time.Duration) error {
 	return err
 }
 
-// The text of an ambiguous outcome says that it is one, and of what.
+// The text of an ambiguous error names the operation whose outcome is unknown.
 func TestAmbiguousOutcomesSaySo(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -135,8 +135,8 @@ func TestAbandonDuringAnOutage(t *testing.T) {
 	}
 }
 
-// A connection that is lost in the middle of an attempt is one more attempt, whatever
-// was wrong with it.
+// If a connection is lost in the middle of an attempt, for any reason, the client makes another
+// attempt.
 func TestBadRequestIDDuringAttempt(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -155,7 +155,7 @@ func TestBadRequestIDDuringAttempt(t *testing.T) {
 	wait()
 }
 
-// The times that a server grants may be absurd.
+// A server may grant a time to live that does not fit into a duration.
 func TestAbsurdTTL(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)

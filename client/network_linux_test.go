@@ -23,14 +23,14 @@ func curl(url string) string {
 	return fmt.Sprintf("curl -s -o /dev/null -w '%%{http_code}\\n' %s || echo curl $?\n", url)
 }
 
-// site is a web server on a loopback address; host is where.
+// site starts a web server on a loopback address and returns its host and port.
 func site(t *testing.T) (host string) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }))
 	t.Cleanup(s.Close)
 	return s.Listener.Addr().String()
 }
 
-// A command reaches what is allowed and nothing else, and each decision is told.
+// A command reaches only allowed hosts, and each decision is reported.
 func TestNetworkOfACommand(t *testing.T) {
 	t.Parallel()
 	allowed, other := site(t), site(t)
@@ -61,7 +61,7 @@ func TestNetworkOfACommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := "200\n403\n403\n000\ncurl 7\n"; string(out) != want {
-		t.Errorf("the command says %q, want %q", out, want)
+		t.Errorf("the command printed %q, want %q", out, want)
 	}
 	if got, want := p.RefusedHosts(), []string{other, "ask.example:80"}; !slices.Equal(got, want) {
 		t.Errorf("refused %q, want %q", got, want)
@@ -73,12 +73,11 @@ func TestNetworkOfACommand(t *testing.T) {
 		t.Errorf("asked %v, want %v", asked, want)
 	}
 	if len(told) != 3 || !strings.HasPrefix(told[0], "allow "+allowed) || told[1] != "deny "+other+" not_allowed_local" || told[2] != "deny ask.example:80 not today" {
-		t.Errorf("told %q", told)
+		t.Errorf("reported %q", told)
 	}
 }
 
-// A start, or its answer, is lost; the one command that runs has the network that was
-// asked for.
+// If a start, or its answer, is lost, one command runs, with the network of the start.
 func TestNetworkSurvivesALostStart(t *testing.T) {
 	t.Parallel()
 	allowed, other := site(t), site(t)
@@ -111,7 +110,7 @@ func TestNetworkSurvivesALostStart(t *testing.T) {
 	}
 }
 
-// A sandbox stays what it is beside a network.
+// A network does not weaken the sandbox of the command.
 func TestNetworkKeepsTheSandbox(t *testing.T) {
 	t.Parallel()
 	allowed := site(t)
@@ -131,7 +130,7 @@ func TestNetworkKeepsTheSandbox(t *testing.T) {
 	}
 }
 
-// Bad patterns are refused by the server before anything is started.
+// The server refuses bad patterns before it starts anything.
 func TestNetworkRefusesBadPatterns(t *testing.T) {
 	t.Parallel()
 	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})

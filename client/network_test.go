@@ -30,8 +30,8 @@ func networkOf(m scripted.Message) (p networkParams) {
 	return p
 }
 
-// What was asked of the network is asked again when the answer was lost.
-func TestNetworkTravels(t *testing.T) {
+// If the answer to a start is lost, the repeated start has the same network.
+func TestNetworkInRepeatedStart(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	var first, again networkParams
@@ -86,7 +86,7 @@ func TestNetworkTravels(t *testing.T) {
 	}
 }
 
-// A server that would run the command with a wider network is never asked to.
+// The client does not send a start to a server that would give the command a wider network.
 func TestNetworkNeedsItsServer(t *testing.T) {
 	t.Parallel()
 	for _, try := range []struct {
@@ -125,7 +125,7 @@ func TestNetworkNeedsItsServer(t *testing.T) {
 			if !errors.Is(err, client.ErrUnsupported) || !strings.Contains(err.Error(), try.refusal) {
 				t.Errorf("Start: %v", err)
 			}
-			// The name is free, and the first start that the server sees is this one.
+			// The id is free, and this is the first start that the server gets.
 			if _, err := c.Start(tethertest.Within(t), client.Command{Argv: []string{"other"}, Dir: "/", ID: "P"}); err != nil {
 				t.Error(err)
 			}
@@ -137,14 +137,14 @@ func TestNetworkNeedsItsServer(t *testing.T) {
 	}
 }
 
-// decisionNote is what a server tells about a decision.
+// decisionNote is the notification about a decision.
 func decisionNote(process, decision, host string, port int) string {
 	return fmt.Sprintf(`{"method":"network/policyDecision","params":{"processId":%q,"timestamp":"2026-11-15T01:19:11.602Z","scope":"domain",`+
 		`"decision":%q,"source":"baseline_policy","reason":"not_allowed","protocol":"http","host":%q,"port":%d,"policyOverride":false}}`, process, decision, host, port)
 }
 
-// Who listens to decisions and is slow holds up nobody and misses the oldest only.
-func TestNetworkDecisionsHoldUpNobody(t *testing.T) {
+// A slow OnNetworkDecision delays nothing else, and misses only the oldest decisions.
+func TestSlowOnNetworkDecision(t *testing.T) {
 	t.Parallel()
 	const many = 2000
 	release, begun := make(chan struct{}), make(chan struct{}, 1)
@@ -176,7 +176,7 @@ func TestNetworkDecisionsHoldUpNobody(t *testing.T) {
 		OnDecision: func(d wire.NetworkDecision) { ofProcess = append(ofProcess, d) },
 	}})
 	other := start(t, c, client.Command{Argv: []string{"x"}, ID: "other"})
-	if exit, err := p.Wait(tethertest.Within(t)); err != nil || exit.Code != 0 { // nobody waits for the slow one
+	if exit, err := p.Wait(tethertest.Within(t)); err != nil || exit.Code != 0 { // while OnNetworkDecision still waits
 		t.Errorf("Wait: %+v, %v", exit, err)
 	}
 	if hosts := p.RefusedHosts(); len(hosts) != 16 || hosts[0] != "first:0" || hosts[1] != "many:0" || len(other.RefusedHosts()) > 0 {
@@ -186,12 +186,12 @@ func TestNetworkDecisionsHoldUpNobody(t *testing.T) {
 	go func() { closed <- c.Close() }()
 	<-other.Done() // so the client has ended
 	close(release)
-	if err := <-closed; err != nil { // all is told when it returns
+	if err := <-closed; err != nil { // when it returns, all decisions were reported
 		t.Error(err)
 	}
 	wait()
 	if len(told) < 3 || len(told) > 300 {
-		t.Fatalf("%d decisions were told", len(told))
+		t.Fatalf("%d decisions were reported", len(told))
 	}
 	last := told[len(told)-1]
 	if told[0].Host != "first" || last.Host != "last" || last.Decision != "allow" || last.ProcessID != "other" || last.Port != 443 {

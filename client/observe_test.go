@@ -14,7 +14,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
-// twoClients returns an owner of processes and a stranger whose cable can be cut.
+// twoClients returns a client that owns processes, and another one whose cable can be cut.
 func twoClients(t *testing.T) (owner, other *client.Client, cable *cable.Cable) {
 	t.Helper()
 	s := tethertest.StartServer(t, server.Config{})
@@ -35,7 +35,7 @@ func TestLists(t *testing.T) {
 		found = found || s.SessionID == owner.PublicID() && s.ClientName == "owner" && s.Label == "build" && s.Processes == 1
 	}
 	if !found {
-		t.Errorf("the owner is not in %+v", sessions)
+		t.Errorf("the session of the owner is not in %+v", sessions)
 	}
 	for _, session := range []string{"", owner.PublicID()} {
 		if list, err := other.Processes(tethertest.Within(t), session); err != nil || len(list) != 1 || list[0].ProcessID != p.ID() {
@@ -61,7 +61,7 @@ func watch(t *testing.T, o *client.Observation, each func()) (output string, exi
 			t.Fatal(err)
 		}
 		if e.Seq != last+1 || e.Time.IsZero() {
-			t.Errorf("event %+v behind %d", e, last)
+			t.Errorf("event %+v after %d", e, last)
 		}
 		last = e.Seq
 		switch e.Kind {
@@ -113,13 +113,13 @@ func TestObserveThroughCuts(t *testing.T) {
 	}
 }
 
-// An observer that does not keep up is served in portions.
+// A slow observer gets the output in portions.
 func TestSlowObserver(t *testing.T) {
 	t.Parallel()
 	const size = 12_000_000
 	owner, other, _ := twoClients(t)
 	p := start(t, owner, sh(fmt.Sprintf("head -c %d /dev/zero; exec sleep 1000", size)))
-	sub := p.Subscribe() // nobody takes anything: the server keeps it
+	sub := p.Subscribe() // it does not read, so the server keeps the output
 	defer sub.Close()
 	o, err := other.Observe(tethertest.Within(t), owner.PublicID(), p.ID(), 0)
 	if err != nil {
@@ -151,7 +151,7 @@ func TestSlowObserver(t *testing.T) {
 func TestObserveErrors(t *testing.T) {
 	t.Parallel()
 	owner, other, _ := twoClients(t)
-	if _, err := other.Observe(tethertest.Within(t), owner.PublicID(), "nobody", 0); err == nil {
+	if _, err := other.Observe(tethertest.Within(t), owner.PublicID(), "missing", 0); err == nil {
 		t.Error("a process that does not exist was observed")
 	}
 	p := start(t, owner, sh("sleep 1000"))
@@ -182,8 +182,8 @@ func TestObserveErrors(t *testing.T) {
 	}
 }
 
-// Events that arrive while the answer is still on its way to its goroutine count, and
-// evicted ones are a gap.
+// Events that arrive before the goroutine has the answer are delivered, and evicted events are a
+// gap.
 func TestObservedGap(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)

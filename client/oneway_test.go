@@ -22,15 +22,15 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
-// soon is after which these tests follow up unanswered requests.
+// soon is the FollowUp of these tests.
 const soon = 300 * time.Millisecond
 
-// beforeTheServer is less than the 40 s after which a server ends a connection from which
-// it hears nothing.
+// beforeTheServer is less than the 40 s after which a server ends a connection on which it
+// receives nothing.
 const beforeTheServer = 25 * time.Second
 
-// Requests no longer reach the server, while its output goes on coming. The connection
-// is replaced, the request is answered, and no output is lost.
+// If requests no longer reach the server while its output still arrives, the connection is
+// replaced, the request is answered, and no output is lost.
 func TestLinkDeadInOneDirection(t *testing.T) {
 	t.Parallel()
 	for name, concurrent := range map[string]bool{
@@ -60,7 +60,7 @@ func TestLinkDeadInOneDirection(t *testing.T) {
 				t.Errorf("Stat: %v", err)
 			}
 			if n := swallowed.Count(); n != 1 {
-				t.Errorf("%d requests were swallowed", n)
+				t.Errorf("%d requests were lost", n)
 			}
 			if n := c.Status().Connection; n < 2 {
 				t.Errorf("%d connections", n)
@@ -81,7 +81,7 @@ func TestLinkDeadInOneDirection(t *testing.T) {
 	}
 }
 
-// A request that the server is busy with is followed up again and again, and waited for.
+// While the server is busy with a request, the client follows up again and again, and waits.
 func TestLongRequestIsFollowedUp(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -107,8 +107,8 @@ func TestLongRequestIsFollowedUp(t *testing.T) {
 	}
 }
 
-// An answer that waits behind output on a slow link is waited for, though a ping is not
-// answered either until then.
+// The client waits for an answer behind output on a slow link, although a ping is not answered
+// either until then.
 func TestAnswerBehindOutput(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestAnswerBehindOutput(t *testing.T) {
 	})
 }
 
-// A server that says that it executes requests at the same time is asked for its status.
+// The follow-up to a server that announces "concurrent" is a status request.
 func TestLongRequestOfConcurrentServer(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -168,7 +168,7 @@ func TestLongRequestOfConcurrentServer(t *testing.T) {
 	}
 }
 
-// A server that tells that it hears nothing is connected to again, without any request.
+// If the server reports that it receives nothing, the connection is replaced, without any request.
 func TestServerThatHearsNothing(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -197,8 +197,8 @@ func TestServerThatHearsNothing(t *testing.T) {
 	wantOutput(t, p, "1;")
 }
 
-// A server that executes one request after the other cannot answer over a pipe meanwhile.
-// It is not given up, though it is silent.
+// Over a pipe, a server that executes one request after the other cannot answer anything else
+// meanwhile. The connection is not replaced, although the server is silent.
 func TestLongRequestOfSerialServerOverLines(t *testing.T) {
 	t.Parallel()
 	serial := linesServer(`*'"process/read"'*) sleep 3; answer '` + scripted.ReadAnswer(1, false, false) + `' ;;`)
@@ -216,8 +216,8 @@ func TestLongRequestOfSerialServerOverLines(t *testing.T) {
 	}
 }
 
-// Over a pipe to a server that executes requests at the same time, a status that is not
-// answered means that requests do not arrive, though output comes.
+// Over a pipe to a server that announces "concurrent", a status without an answer means that
+// requests do not arrive, although output does.
 func TestPipeDeadInOneDirection(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "first")

@@ -19,9 +19,10 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
-// What becomes of an operation is what the server says, or that nobody knows.
+// These tests are about the outcome of operations: the server's answer, or an error that says
+// that the outcome is unknown.
 
-// within fails the test if something that was promised to end does not.
+// within fails the test if something does not end.
 func within[T any](t *testing.T, what string, c <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -32,20 +33,20 @@ func within[T any](t *testing.T, what string, c <-chan T) (v T) {
 	return v
 }
 
-// The refusals of a real server are the errors that were promised.
+// The refusals of a real server are the errors of this package.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
 	p := start(t, c, sh("exec sleep 1000"))
-	ctx, mine, nobody := tethertest.Within(t), c.Remote(c.PublicID(), p.ID()), c.Remote(c.PublicID(), "nobody")
+	ctx, mine, missing := tethertest.Within(t), c.Remote(c.PublicID(), p.ID()), c.Remote(c.PublicID(), "missing")
 	for name, err := range map[string]error{"CloseStdin": p.CloseStdin(ctx), "Remote.CloseStdin": mine.CloseStdin(ctx)} {
 		if !errors.Is(err, client.ErrStdinClosed) || errors.Is(err, client.ErrUnknownProcess) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for name, err := range map[string]error{
-		"CloseStdin": nobody.CloseStdin(ctx), "Resize": nobody.Resize(ctx, 1, 1),
-		"Observe": second(nobody.Observe(ctx, 0)), "State": second(nobody.State(ctx)), "Adopt": second(c.Adopt(ctx, "nobody")),
+		"CloseStdin": missing.CloseStdin(ctx), "Resize": missing.Resize(ctx, 1, 1),
+		"Observe": second(missing.Observe(ctx, 0)), "State": second(missing.State(ctx)), "Adopt": second(c.Adopt(ctx, "missing")),
 	} {
 		if !errors.Is(err, client.ErrUnknownProcess) || errors.Is(err, client.ErrStdinClosed) {
 			t.Errorf("%s: %v", name, err)
@@ -65,8 +66,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// The answer to an observe is seen when its connection is gone already: the observation
-// goes on with the next one.
+// If the client processes the answer to an observe only after the connection is lost, the
+// observation continues on the next connection.
 func TestObserveAnsweredLate(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -95,10 +96,10 @@ func TestObserveAnsweredLate(t *testing.T) {
 	wait()
 }
 
-// Of what comes before the answer to an observe, nothing is lost.
+// Many events before the answer to an observe are not lost.
 func TestObserveMuchBeforeAnswer(t *testing.T) {
 	t.Parallel()
-	const most = 1024 // that wait for an observer
+	const most = 1024 // events that may wait for an observer
 	s := scripted.NewServer(t)
 	observed := func(id, seq int) string {
 		return fmt.Sprintf(`{"method":"tether/process/output","params":{"observeId":%d,"seq":%d,"stream":"stdout","chunk":%s,"timeMs":1}}`, id, seq, scripted.Chunk(seq))
@@ -141,7 +142,7 @@ func TestObserveMuchBeforeAnswer(t *testing.T) {
 	wait()
 }
 
-// A process that was given up is ended, though the connection is lost once more.
+// A process that was given up is ended, even if the connection is lost once more.
 func TestGivenUpIsEnded(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -150,7 +151,7 @@ func TestGivenUpIsEnded(t *testing.T) {
 		first.Cut()
 		again := s.Accept()
 		again.Welcome("S")
-		again.Serve("process/read", scripted.ReadAnswer(4, true, true, 1, 2, 3)) // it contradicts itself
+		again.Serve("process/read", scripted.ReadAnswer(4, true, true, 1, 2, 3)) // a contradictory answer
 		again.Expect("process/terminate")
 		again.Cut()
 		again = s.Accept()
@@ -161,9 +162,9 @@ func TestGivenUpIsEnded(t *testing.T) {
 	wait()
 }
 
-// A start of which nobody knows whether it was carried out waits for a place among the
-// calls to find that out.
-func TestAmbiguousStartWaitsForItsTurn(t *testing.T) {
+// If the answer to a start was lost and too many calls wait for answers, the question about the
+// process waits for a slot.
+func TestAmbiguousStartWaitsForASlot(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	c, p, first := started(t, s, client.Options{})
@@ -185,7 +186,7 @@ func TestAmbiguousStartWaitsForItsTurn(t *testing.T) {
 		again := s.Accept()
 		again.Welcome("S")
 		again.Serve("process/read", scripted.ReadAnswer(1, false, false))
-		asked := again.Expect("process/read") // what became of it?
+		asked := again.Expect("process/read") // the question about the process
 		const most = 1024
 		var reads []scripted.Message
 		for range most - 1 {
@@ -193,7 +194,7 @@ func TestAmbiguousStartWaitsForItsTurn(t *testing.T) {
 			reads = append(reads, again.Expect("process/read"))
 		}
 		occupy()
-		for strings.Contains(string(asked.Params), `"Q"`) { // until somebody else is in its place
+		for strings.Contains(string(asked.Params), `"Q"`) { // until another call has its slot
 			again.Say(asked.Refuse(-32600, "process id Q is starting"))
 			asked = again.Expect("process/read")
 		}
@@ -218,8 +219,8 @@ func TestAmbiguousStartWaitsForItsTurn(t *testing.T) {
 	calls.Wait()
 }
 
-// Who closes the client, or loses the session, while a command is being started is told
-// that it may have been.
+// If the client is closed, or its session lost, while a command is being started, the error of
+// Start is ErrAmbiguous.
 func TestStartWhileTheClientEnds(t *testing.T) {
 	t.Parallel()
 	for range 10 {
@@ -241,7 +242,7 @@ func TestStartWhileTheClientEnds(t *testing.T) {
 	}
 }
 
-// That there is no place for a question is no sign of life.
+// A silent server is noticed even if all slots for calls are taken.
 func TestSilentServerWithManyCalls(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "first")
@@ -275,7 +276,7 @@ func TestSilentServerWithManyCalls(t *testing.T) {
 	}
 }
 
-// late returns a process with a reader who comes too late for the log of the client.
+// late returns a process with a reader whose first events have left the log of the client.
 func late(t *testing.T, s *scripted.Server) (*client.Process, *client.Subscription, *scripted.Peer) {
 	t.Helper()
 	_, p, first := started(t, s, client.Options{})
@@ -292,7 +293,7 @@ func late(t *testing.T, s *scripted.Server) (*client.Process, *client.Subscripti
 	return p, p.Subscribe(), first
 }
 
-// The end of the session is not the end of a process that the server has forgotten.
+// If the session is lost, a late reader gets that error, not a gap.
 func TestLateReaderLosesTheSession(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -309,7 +310,7 @@ func TestLateReaderLosesTheSession(t *testing.T) {
 	wait()
 }
 
-// What the server has forgotten is a gap.
+// Events that the server does not have any more are a gap.
 func TestLateReaderOfForgotten(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -321,7 +322,7 @@ func TestLateReaderOfForgotten(t *testing.T) {
 	wait()
 }
 
-// A late reader that is closed returns, whatever it waits for.
+// Close ends the wait of a late reader.
 func TestCloseWakesLateReader(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -338,7 +339,7 @@ func TestCloseWakesLateReader(t *testing.T) {
 	}
 }
 
-// Who waits for a session when the Lazy is closed is told that.
+// If the Lazy is closed, a Get that waits for a session returns ErrClosed.
 func TestLazyClosedDuringAttempt(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -353,7 +354,8 @@ func TestLazyClosedDuringAttempt(t *testing.T) {
 	wait()
 }
 
-// Sizes that the protocol cannot say are cut, also for the processes of others.
+// Sizes of a terminal are limited to the range of the protocol, also for processes of other
+// sessions.
 func TestRemoteSize(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -372,7 +374,7 @@ func TestRemoteSize(t *testing.T) {
 	wait()
 }
 
-// An observer that is closed returns, though there is no connection.
+// Close ends the wait of an observer, even without a connection.
 func TestCloseWakesObserver(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -400,14 +402,14 @@ func TestCloseWakesObserver(t *testing.T) {
 	}()
 	first.Cut()
 	<-lost
-	scripted.Play(t, func() { s.Accept().Expect("initialize") })() // which is not answered
+	scripted.Play(t, func() { s.Accept().Expect("initialize") })() // without an answer
 	o.Close()
 	if err := within(t, "the observer", done); err == nil || errors.Is(err, context.Canceled) {
 		t.Errorf("Next: %v", err)
 	}
 }
 
-// What is known is told, however late one asks.
+// After the exit, Wait and Result return it even if their context has ended.
 func TestWaitTooLate(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -426,7 +428,7 @@ func TestWaitTooLate(t *testing.T) {
 	}
 }
 
-// A transport command that fails says so: ssh does when the login is refused.
+// The failure of a transport command is in the error, as when ssh refuses the login.
 func TestCommandFails(t *testing.T) {
 	t.Parallel()
 	_, err := client.DialCommand(tethertest.Within(t), client.TransportCommand{Argv: []string{"/bin/sh", "-c", "echo first >&2; echo 'no entry' >&2; echo >&2; read x; exit 255"}}, client.Options{})

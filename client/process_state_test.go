@@ -55,7 +55,7 @@ func TestSearch(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer o.Close()
-	awaitText(t, o, "err") // the last thing that is written, but the pipes are two
+	awaitText(t, o, "err") // written last, but in the other pipe
 	tethertest.Eventually(t, func() error {
 		if r, err := p.Search(tethertest.Within(t), client.Search{Pattern: "^four$"}); err != nil || r.Matches != 1 {
 			return errors.Join(errors.New("four is not there"), err)
@@ -78,7 +78,7 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%+v, %v", r, err)
 		}
 		if _, err := search(client.Search{Pattern: "("}); err == nil {
-			t.Error("a pattern that is none was taken")
+			t.Error("a malformed pattern was accepted")
 		}
 	}
 	if _, err := p.Terminate(tethertest.Within(t)); err != nil {
@@ -86,7 +86,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// A server of another kind is not asked.
+// The client sends no such request to a server without the feature.
 func TestInspectionIsAFeature(t *testing.T) {
 	t.Parallel()
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)

@@ -13,7 +13,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
-// A server that says twice how a process ended is not believed the second time.
+// If a server reports two exits of a process, the first one counts.
 func TestTwoExits(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -26,7 +26,7 @@ func TestTwoExits(t *testing.T) {
 	}
 }
 
-// An end without an exit is not a success.
+// If a process is closed without an exit, Wait returns an error.
 func TestClosedWithoutExit(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -62,7 +62,7 @@ func TestUseWhileClosing(t *testing.T) {
 	}
 }
 
-// A reader that is closed returns.
+// Close ends the wait of a reader.
 func TestCloseWakesReader(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestCloseWakesReader(t *testing.T) {
 				t.Error("no error")
 			}
 		case <-time.After(5 * time.Second):
-			t.Error("it goes on")
+			t.Error("the reader still waits")
 			p.Subscribe()
 		}
 	})

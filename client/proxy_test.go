@@ -25,7 +25,7 @@ func proxyOf(t *testing.T, server string, env ...string) string {
 	return ""
 }
 
-// NO_PROXY means what it means for every other way out.
+// NO_PROXY has the same meaning as for all other connections of tether.
 func TestNoProxy(t *testing.T) {
 	t.Parallel()
 	for _, c := range noproxy.Cases {

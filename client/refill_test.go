@@ -9,7 +9,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
-// A process that was given up because of a missing event is not asked for again.
+// After a process was given up because of a missing event, the client does not ask for the event
+// again.
 func TestMissingEventIsGivenUpOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -41,7 +42,7 @@ func TestMissingEventIsGivenUpOnce(t *testing.T) {
 	})
 }
 
-// A server that says that there is no event after all is asked again, but not all the time.
+// If the server does not send a missing event, the client asks again, but not all the time.
 func TestMissingEventThatStaysMissing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

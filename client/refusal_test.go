@@ -11,7 +11,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
-// The reason that the server gives decides, and the text only if there is none.
+// The reason in the answer decides; the text decides only if there is no reason.
 func TestReasonDecides(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)

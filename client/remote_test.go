@@ -77,14 +77,14 @@ func TestRemoteStdin(t *testing.T) {
 		t.Error(err)
 	}
 	if got := <-reading; string(got) != string(data) {
-		t.Errorf("%d bytes came of %d", len(got), len(data))
+		t.Errorf("%d bytes arrived of %d", len(got), len(data))
 	}
 	if err := r.Write(tethertest.Within(t), []byte("x")); err == nil {
-		t.Error("a closed input was written to")
+		t.Error("a write to a closed input succeeded")
 	}
 }
 
-// What was sent and not answered is sent again, and done once.
+// Requests whose answers were lost are sent again, and take effect once.
 func TestRemoteThroughLostAnswers(t *testing.T) {
 	t.Parallel()
 	s := tethertest.StartServer(t, server.Config{})

@@ -11,7 +11,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// told writes events as text: o1 is output 1, x the exit, c the close, g2-4 a gap.
+// told is the text of events: o1 is output 1, x the exit, c the close, g2-4 a gap.
 func told(events []Event) string {
 	var words []string
 	for _, e := range events {
@@ -104,7 +104,7 @@ func TestSequence(t *testing.T) {
 	}
 }
 
-// The limits of what waits for a hole.
+// The limits of events that wait for a missing one.
 func TestSequenceLimits(t *testing.T) {
 	t.Parallel()
 	var s sequence
@@ -118,7 +118,7 @@ func TestSequenceLimits(t *testing.T) {
 		t.Error("F49 one more than 256 early events was kept")
 	}
 	if !s.behind() {
-		t.Error("a hole is not seen")
+		t.Error("a missing event is not noticed")
 	}
 	s = sequence{}
 	big := Event{Kind: Output, Seq: 2, Data: make([]byte, maxEarlyBytes)}
@@ -127,8 +127,8 @@ func TestSequenceLimits(t *testing.T) {
 	}
 }
 
-// A server numbers events; some arrive late, twice or not at all; whoever reads
-// often enough gets everything once and in order.
+// Some events arrive late, twice or not at all. If the client reads often enough, it publishes
+// all events once and in order.
 func TestSequenceModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -144,7 +144,7 @@ func TestSequenceModel(t *testing.T) {
 			}
 			return out(seq)
 		}
-		// upTo is the answer of a read when the process has got so far.
+		// upTo is the answer to a read when the log has so many events.
 		upTo := func(after, now uint64) *wire.ReadResult {
 			r := answer(now + 1)
 			for seq := after + 1; seq <= now; seq++ {
@@ -163,12 +163,12 @@ func TestSequenceModel(t *testing.T) {
 		now := uint64(0)
 		for range rapid.IntRange(0, 60).Draw(t, "steps") {
 			switch rapid.IntRange(0, 3).Draw(t, "step") {
-			case 0, 1: // something happens, and may be told
+			case 0, 1: // an event happens, and may be sent
 				now = min(now+1, end)
 				if rapid.Bool().Draw(t, "told") {
 					s.add(kind(now), publish)
 				}
-			case 2: // something old is told
+			case 2: // an old event is sent
 				if now > 0 {
 					s.add(kind(uint64(rapid.IntRange(1, int(now)).Draw(t, "old"))), publish)
 				}
@@ -194,7 +194,7 @@ func TestSequenceModel(t *testing.T) {
 	})
 }
 
-// Whatever a server answers: numbers only go up, and what is published covers them.
+// For any answer of a server, published numbers only go up and have no gaps.
 func FuzzCatchUp(f *testing.F) {
 	f.Add(uint64(5), []byte{2, 3}, true, true, []byte{4})
 	f.Fuzz(func(t *testing.T, next uint64, chunks []byte, exit, closed bool, live []byte) {

@@ -14,8 +14,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
-// The answer to a start comes, the connection is lost and replaced, and only then does
-// the starter get to see the answer.
+// The answer to a start arrives, and the connection is lost and replaced before the goroutine
+// of the start processes the answer.
 func TestStartAnsweredLate(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -93,11 +93,11 @@ func TestAdoptGivesUpWithItsContext(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(5 * time.Second):
-		t.Error("Adopt goes on")
+		t.Error("Adopt does not return")
 	}
 }
 
-// Adopt does not go on without a session.
+// When the session is lost, Adopt returns.
 func TestAdoptWhenTheSessionIsLost(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -120,12 +120,12 @@ func TestAdoptWhenTheSessionIsLost(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(5 * time.Second):
-		t.Fatal("Adopt goes on")
+		t.Fatal("Adopt does not return")
 	}
 }
 
-// The end of a process that was acknowledged is not the end of its namesake.
-func TestNamesake(t *testing.T) {
+// The last acknowledgement of a process is not sent again for a later process with the same id.
+func TestReusedIDAfterAcknowledgedEnd(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	begun := make(chan struct{})
@@ -163,7 +163,8 @@ func TestNamesake(t *testing.T) {
 	wait()
 }
 
-// What the server cannot read is refused here, not sent again and again.
+// The client refuses a request that is too large for the server, and does not send it again and
+// again.
 func TestTooLargeRequest(t *testing.T) {
 	t.Parallel()
 	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})

@@ -12,7 +12,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
-// states collects what OnState is told.
+// states collects the calls of OnState.
 type states struct {
 	mu  sync.Mutex
 	all []client.Status
@@ -34,7 +34,7 @@ func (s *states) told() (all []client.State, err error) {
 	return all, err
 }
 
-// When Close returns, each client has told Failed, once and last.
+// When Close returns, OnState was called with Failed, once and last.
 func TestCloseTellsFailed(t *testing.T) {
 	t.Parallel()
 	s := tethertest.StartServer(t, server.Config{})
@@ -51,7 +51,7 @@ func TestCloseTellsFailed(t *testing.T) {
 				c.Close()
 				got, err := heard[i].told()
 				if want := []client.State{client.Connected, client.Failed}; !slices.Equal(got, want) || !errors.Is(err, client.ErrClosed) {
-					t.Errorf("OnState was told %v, the last with %v; want %v with ErrClosed", got, err, want)
+					t.Errorf("OnState got %v, the last with %v; want %v with ErrClosed", got, err, want)
 				}
 			})
 		}
@@ -59,7 +59,7 @@ func TestCloseTellsFailed(t *testing.T) {
 	}
 }
 
-// A lost session is told once, and Close adds nothing to it.
+// A lost session is reported once, and Close does not report it again.
 func TestLostSessionTellsFailedOnce(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -76,6 +76,6 @@ func TestLostSessionTellsFailedOnce(t *testing.T) {
 	c.Close()
 	got, err := heard.told()
 	if want := []client.State{client.Connected, client.Recovering, client.Failed}; !slices.Equal(got, want) || !errors.Is(err, client.ErrSessionLost) {
-		t.Errorf("OnState was told %v, the last with %v; want %v with ErrSessionLost", got, err, want)
+		t.Errorf("OnState got %v, the last with %v; want %v with ErrSessionLost", got, err, want)
 	}
 }

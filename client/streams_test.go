@@ -32,7 +32,7 @@ func TestClosedReader(t *testing.T) {
 	}
 }
 
-// The end of the output is no longer told by a reader that was closed.
+// A reader that is closed at the end of the output returns ErrReaderClosed, not io.EOF.
 func TestReaderClosedAtTheEnd(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -48,7 +48,7 @@ func TestReaderClosedAtTheEnd(t *testing.T) {
 	}
 }
 
-// A writer that closes the reader in between gets nothing more.
+// If a writer closes the reader during WriteTo, it gets no more bytes.
 func TestReaderClosedWhileCopying(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -65,7 +65,7 @@ func TestReaderClosedWhileCopying(t *testing.T) {
 	}
 }
 
-// Next returns the sentinels, also if it waits at the moment of Close.
+// Next returns ErrSubscriptionClosed after Close, also if it was waiting.
 func TestClosedSubscription(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)

@@ -24,7 +24,7 @@ type proxy struct {
 	ln     net.Listener
 	secure *tls.Config // nil: without TLS
 	login  string      // Proxy-Authorization
-	target string      // where the tunnel was to lead
+	target string      // the requested end of the tunnel
 }
 
 func newProxy(t *testing.T) *proxy {
@@ -85,7 +85,7 @@ func (p *proxy) bySOCKS(conn net.Conn) {
 	conn.Write([]byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
 }
 
-// noProxies forgets the proxies of the machine on which the test runs.
+// noProxies removes the proxies of this machine from the environment.
 func noProxies(t *testing.T) {
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy", "REQUEST_METHOD"} {
 		t.Setenv(name, "") // so that it is restored
@@ -138,7 +138,8 @@ func TestThroughProxy(t *testing.T) {
 	}
 }
 
-// A server on this machine is reached without the proxy; one elsewhere is not reached without it.
+// A server on this machine is reached without the proxy; a server elsewhere is not reached if the
+// proxy is down.
 func TestProxyIsDown(t *testing.T) {
 	noProxies(t)
 	p := newProxy(t)

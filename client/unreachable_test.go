@@ -16,8 +16,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// The errors of a connection say what happened, without words of the protocol, of the
-// system calls and of libraries.
+// The errors of a connection say what happened, without terms of the protocol, of system calls
+// and of libraries.
 func TestConnectionErrorsInPlainWords(t *testing.T) {
 	t.Parallel()
 	dial := func(address string, err error) error {
@@ -59,7 +59,7 @@ func TestConnectionErrorsInPlainWords(t *testing.T) {
 	}
 }
 
-// A server that takes connections and says nothing.
+// The error of a server that accepts connections and does not answer.
 func TestSilentServerInPlainWords(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -74,7 +74,7 @@ func TestSilentServerInPlainWords(t *testing.T) {
 	}
 }
 
-// Plain text to a port that expects TLS, whose server answers with an alert.
+// The error of a ws:// address whose port expects TLS and answers with an alert.
 func TestAlertOfTLS(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

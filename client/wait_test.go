@@ -53,7 +53,7 @@ func TestWaitForCopy(t *testing.T) {
 	}
 }
 
-// A copy whose goroutine was not even scheduled before Wait is complete, too.
+// Wait also waits for a copy whose goroutine starts only after the call of Wait.
 func TestWaitForLateCopy(t *testing.T) {
 	t.Parallel()
 	p := finished(t, client.Options{})
@@ -72,7 +72,7 @@ func TestWaitForLateCopy(t *testing.T) {
 	}
 }
 
-// The same with a real command, as people write it.
+// The same with a real command, in the form of the documentation.
 func TestWaitAndPrint(t *testing.T) {
 	t.Parallel()
 	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})
@@ -87,7 +87,7 @@ func TestWaitAndPrint(t *testing.T) {
 	}
 }
 
-// A reader that was left in the middle does not keep Wait for ever, and is an error.
+// If a reader stops in the middle, Wait returns after a while, with an error.
 func TestWaitBesideUnreadOutput(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(*client.Process){
@@ -109,7 +109,7 @@ func TestWaitBesideUnreadOutput(t *testing.T) {
 	}
 }
 
-// Readers that are closed or have come to an end of any kind do not delay Wait.
+// Readers that are closed, or at their end, do not delay Wait.
 func TestWaitBesideFinishedReaders(t *testing.T) {
 	t.Parallel()
 	p := finished(t, client.Options{})
@@ -170,7 +170,7 @@ func TestCopyOutput(t *testing.T) {
 	}
 }
 
-// If the session is lost, readers get what has arrived, and Wait the reason.
+// If the session is lost, readers get the output that has arrived, and Wait the reason.
 func TestWaitForReadersOfLostProcess(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
