@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is longer than anything in a test takes.
-const patience = 60 * time.Second
+// longWait is longer than any step of a test takes.
+const longWait = 60 * time.Second
 
 func dial(t testing.TB, url string, o client.Options) *client.Client {
 	t.Helper()

@@ -170,13 +170,13 @@ type commandStream struct {
 func (s *commandStream) Read() ([]byte, error) {
 	data, err := s.Lines.Read()
 	if errors.Is(err, io.EOF) {
-		err = s.why(err)
+		err = s.failureOr(err)
 	}
 	return data, err
 }
 
-// why returns the failure of the command, if it has failed, instead of an error of its pipes.
-func (s *commandStream) why(err error) error {
+// failureOr returns the failure of the command, if it has failed, instead of an error of its pipes.
+func (s *commandStream) failureOr(err error) error {
 	select {
 	case <-s.ended:
 		if s.failure != nil {
@@ -196,7 +196,7 @@ type commandInput struct {
 func (in commandInput) Write(b []byte) (int, error) {
 	n, err := in.WriteCloser.Write(b)
 	if err != nil {
-		err = in.stream.why(err)
+		err = in.stream.failureOr(err)
 	}
 	return n, err
 }

@@ -2,8 +2,8 @@ package client
 
 import "time"
 
-// Impatient returns options whose internal timeouts are a tenth of the usual ones.
-func Impatient(o Options) Options {
+// WithShortTimeouts returns options whose internal timeouts are a tenth of the usual ones.
+func WithShortTimeouts(o Options) Options {
 	o.timeouts = defaultTimeouts
 	if o.FollowUp == 0 {
 		o.FollowUp = defaultFollowUp / 10

@@ -275,7 +275,7 @@ func TestUnknownMessagesFromServer(t *testing.T) {
 func TestMissingEventIsRead(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
-	_, p, first := started(t, s, client.Impatient(client.Options{}))
+	_, p, first := started(t, s, client.WithShortTimeouts(client.Options{}))
 	wait := scripted.Play(t, func() {
 		first.Say(scripted.Events("P", "o1 o3 x4 c5")...)
 		first.Serve("process/read", scripted.ReadAnswer(6, true, true, 2, 3))
@@ -503,7 +503,7 @@ func TestCallsInFlight(t *testing.T) {
 		again := next(true)
 		again.Serve("process/read", scripted.ReadAnswer(2, false, false, 1))
 	})
-	r, err := p.Read(tethertest.Within(t), client.ReadOptions{Wait: patience})
+	r, err := p.Read(tethertest.Within(t), client.ReadOptions{Wait: longWait})
 	if err != nil || r.NextSeq != 2 {
 		t.Errorf("F40: %+v, %v", r, err)
 	}
@@ -577,12 +577,12 @@ func TestLimitOfConcurrentCalls(t *testing.T) {
 	ctx := tethertest.Within(t)
 	for range most {
 		calls.Go(func() {
-			_, err := p.Read(ctx, client.ReadOptions{Wait: patience})
+			_, err := p.Read(ctx, client.ReadOptions{Wait: longWait})
 			results <- err
 		})
 	}
 	wait()
-	if _, err := p.Read(ctx, client.ReadOptions{Wait: patience}); !errors.Is(err, client.ErrTooManyCalls) {
+	if _, err := p.Read(ctx, client.ReadOptions{Wait: longWait}); !errors.Is(err, client.ErrTooManyCalls) {
 		t.Errorf("F41: call 1025: %v", err)
 	}
 	calls.Go(func() { p.Terminate(ctx) })

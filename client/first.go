@@ -12,7 +12,7 @@ import (
 
 // first makes the first connection. If the server cannot be reached, it tries again for
 // Options.Wait. If another connection still has the session to be resumed, it tries again
-// for attachedPatience: the server may not have noticed yet that the last client is gone.
+// for attachedTimeout: the server may not have noticed yet that the last client is gone.
 func (c *Client) first(ctx context.Context) (*Link, error) {
 	until := time.Now().Add(c.opts.Wait)
 	var attached time.Time // until when a session that another connection has is asked for
@@ -22,11 +22,11 @@ func (c *Client) first(ctx context.Context) (*Link, error) {
 		isAttached := c.opts.Resume != "" && hasCode(err, wire.CodeSessionAttached)
 		switch {
 		case isAttached && attached.IsZero():
-			attached = time.Now().Add(attachedPatience)
+			attached = time.Now().Add(attachedTimeout)
 			end = attached
 		case isAttached:
 			end = attached
-		case !c.mayCome(err):
+		case !c.maySucceedLater(err):
 			return nil, err
 		}
 		pause := c.pause(failed, err)
@@ -56,9 +56,9 @@ func (c *Client) first(ctx context.Context) (*Link, error) {
 	return l, err
 }
 
-// mayCome reports whether a later attempt may find the server. It may not if a server has
+// maySucceedLater reports whether a later attempt may find the server. It may not if a server has
 // refused this client, or if it is not the server that the address means.
-func (c *Client) mayCome(err error) bool {
+func (c *Client) maySucceedLater(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return false
 	}

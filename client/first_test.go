@@ -30,7 +30,7 @@ type waiting struct {
 
 // dial waits for up to half a minute. connect gets the number of the attempt.
 func (w *waiting) dial(t *testing.T, ctx context.Context, connect func(ctx context.Context, attempt int) (net.Conn, error)) *client.Client {
-	w.Wait, w.OnState = 30*time.Second, w.tell
+	w.Wait, w.OnState = 30*time.Second, w.record
 	w.Connect = func(ctx context.Context) (net.Conn, error) {
 		w.attempts++
 		return connect(ctx, w.attempts)
@@ -89,9 +89,9 @@ func TestDialWaitsForTheServer(t *testing.T) {
 			t.Fatalf("Dial: %v after %v", w.err, w.took)
 		}
 		c.Close()
-		told, _ := w.told()
-		if n := w.attempts - 1; n < 20 || len(told) > n+2 || told[0] != client.Connecting || !slices.Equal(told[len(told)-2:], []client.State{client.Connected, client.Failed}) {
-			t.Errorf("%d attempts, reported %v", w.attempts, told)
+		reported, _ := w.recorded()
+		if n := w.attempts - 1; n < 20 || len(reported) > n+2 || reported[0] != client.Connecting || !slices.Equal(reported[len(reported)-2:], []client.State{client.Connected, client.Failed}) {
+			t.Errorf("%d attempts, reported %v", w.attempts, reported)
 		}
 		if s := w.all[0]; s.Attempt != 1 || !strings.Contains(s.Err.Error(), "connection refused") {
 			t.Errorf("the first status is %+v", s)
@@ -123,7 +123,7 @@ func TestDialWaitIsOver(t *testing.T) {
 				if w.err == nil || !strings.Contains(w.err.Error(), want) || w.took > 30*time.Second || w.took < 29*time.Second {
 					t.Errorf("Dial: %v after %v, want %q", w.err, w.took, want)
 				}
-				if told, _ := w.told(); slices.Contains(told, client.Failed) {
+				if reported, _ := w.recorded(); slices.Contains(reported, client.Failed) {
 					t.Error("Failed was reported although there was no session")
 				}
 			})

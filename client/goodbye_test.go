@@ -33,8 +33,8 @@ func TestServerStops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := tethertest.StartServerAt(t, url, server.Config{})
-			var heard states
-			c := dial(t, srv.URL, client.Options{TTL: time.Hour, OnState: heard.tell})
+			var recorder states
+			c := dial(t, srv.URL, client.Options{TTL: time.Hour, OnState: recorder.record})
 			p := start(t, c, sh("exec sleep 60"))
 			srv.Stop()
 			wantStopped(t, p)
@@ -42,7 +42,7 @@ func TestServerStops(t *testing.T) {
 				t.Errorf("a later start failed with %v", err)
 			}
 			c.Close()
-			if n := len(heard.all); n != 3 { // Connected, Recovering, Failed
+			if n := len(recorder.all); n != 3 { // Connected, Recovering, Failed
 				t.Errorf("the client has tried to resume its session: %d states", n)
 			}
 		})

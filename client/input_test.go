@@ -253,7 +253,7 @@ func TestInputWaitsForASlot(t *testing.T) {
 		var calls sync.WaitGroup
 		ctx, cancel := context.WithCancel(tethertest.Within(t))
 		for range most {
-			calls.Go(func() { p.Read(ctx, client.ReadOptions{Wait: patience}) })
+			calls.Go(func() { p.Read(ctx, client.ReadOptions{Wait: longWait}) })
 		}
 		wait()
 		written := make(chan error, 1)

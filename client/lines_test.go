@@ -36,8 +36,8 @@ func TestSlowAnswerOverLines(t *testing.T) {
 		more    string
 		options client.Options
 	}{
-		"it says that it is there": {slow, client.Impatient(client.Options{})},
-		"it says something else":   {`*'"environment/status"'*) ;;` + talking(slow), client.Impatient(client.Options{})},
+		"it says that it is there": {slow, client.WithShortTimeouts(client.Options{})},
+		"it says something else":   {`*'"environment/status"'*) ;;` + talking(slow), client.WithShortTimeouts(client.Options{})},
 		"it always says something": {`*'"environment/status"'*) ;;` + talking(slow), client.Options{Silence: 2 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -242,8 +242,8 @@ func (l *Link) callAs(ctx context.Context, u urgency, method string, params, res
 	return r.Wait(ctx, result)
 }
 
-// sendPatience bounds the hand-over of a request whose answer does not matter.
-const sendPatience = time.Second
+// sendTimeout bounds the hand-over of a request whose answer does not matter.
+const sendTimeout = time.Second
 
 // Tell is CleanUp for a request whose answer does not matter. It waits until the request
 // was handed over, and does nothing if the connection has ended.
@@ -251,7 +251,7 @@ func (l *Link) Tell(method string, params any) {
 	if l.dead() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(l.client.ctx, sendPatience)
+	ctx, cancel := context.WithTimeout(l.client.ctx, sendTimeout)
 	r, err := l.begin(ctx, cleanUp, method, params)
 	cancel()
 	if err == nil {

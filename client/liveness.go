@@ -25,8 +25,8 @@ const (
 	// longestFollowUp is how long an answer may wait behind output on a slow link.
 	longestFollowUp = 5 * time.Minute
 
-	// looks is how many times a connection is checked within each time limit.
-	looks = 10
+	// checks is how many times a connection is checked within each time limit.
+	checks = 10
 
 	// unheardLimit is the shortest time without a byte from the client after which the
 	// server counts as unreachable: the client sends a ping every 10 s at least.
@@ -82,7 +82,7 @@ func (l *Link) watch() {
 			return
 		case <-timer.C:
 		}
-		if dead := w.look(time.Now()); dead != nil {
+		if dead := w.check(time.Now()); dead != nil {
 			l.close(dead)
 			return
 		}
@@ -94,13 +94,13 @@ func (l *Link) watch() {
 func (w *watcher) pause() time.Duration {
 	o := &w.link.client.opts
 	if w.follow != nil {
-		return o.followUpTime() / looks
+		return o.followUpTime() / checks
 	}
-	return min(o.Silence, o.FollowUp) / looks
+	return min(o.Silence, o.FollowUp) / checks
 }
 
-// look returns why the connection is dead; nil if it is not.
-func (w *watcher) look(now time.Time) error {
+// check returns why the connection is dead; nil if it is not.
+func (w *watcher) check(now time.Time) error {
 	o, conn := &w.link.client.opts, w.link.conn
 	if w.status != nil && w.status.answered.Load() {
 		w.status = nil
@@ -236,9 +236,9 @@ func (w *watcher) begin(now time.Time, method string) {
 // isDead checks a follow-up that is not answered yet. Time counts while this client waits
 // for bytes, unless something shows that the answer may still arrive.
 func (f *followUp) isDead(o *Options, before, signs rpc.Signs, waiting rpc.Waiting) bool {
-	step := o.followUpTime() / looks
+	step := o.followUpTime() / checks
 	received := int64(signs.Received - before.Received)
-	slowest := int64(slowestLink * step.Seconds()) // bytes from one look to the next
+	slowest := int64(slowestLink * step.Seconds()) // bytes from one check to the next
 	f.ahead += signs.Messages - before.Messages
 	switch {
 	case signs.Answers > before.Answers: // to other requests, which therefore reach the server
@@ -248,7 +248,7 @@ func (f *followUp) isDead(o *Options, before, signs rpc.Signs, waiting rpc.Waiti
 	case received >= slowest && signs.Messages == before.Messages: // a large message arrives, perhaps an answer
 	default:
 		f.took += step
-		f.credit = min(f.credit+received-slowest, looks*slowest)
+		f.credit = min(f.credit+received-slowest, checks*slowest)
 	}
-	return f.credit <= -looks*slowest-int64(waiting.Largest) || f.took >= longestFollowUp || f.ahead >= maxOutputAhead
+	return f.credit <= -checks*slowest-int64(waiting.Largest) || f.took >= longestFollowUp || f.ahead >= maxOutputAhead
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/tetherexec/tether/internal/rpc"
 )
 
-// looked counts the checks until a follow-up is given up, at most so many. each adds the events
+// checksUntilDead counts the checks until a follow-up is given up, at most so many. each adds the events
 // between two checks.
-func looked(o Options, most int, waiting rpc.Waiting, each func(look int, s *rpc.Signs)) (count int, dead bool) {
+func checksUntilDead(o Options, most int, waiting rpc.Waiting, each func(check int, s *rpc.Signs)) (count int, dead bool) {
 	o = o.withDefaults()
 	signs := rpc.Signs{Reading: true}
 	var f followUp
@@ -71,7 +71,7 @@ func TestFollowUpVerdict(t *testing.T) {
 			after: 10 + 2*64}, // at 16 KiB/s
 	} {
 		t.Run(name, func(t *testing.T) {
-			switch n, dead := looked(Options{}, hour, c.waiting, c.each); {
+			switch n, dead := checksUntilDead(Options{}, hour, c.waiting, c.each); {
 			case dead && c.after == 0:
 				t.Errorf("given up after %d checks", n)
 			case !dead && c.after > 0:

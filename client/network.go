@@ -119,13 +119,13 @@ const maxDecisions = 256
 // A networkPolicy answers questions of the server about the networks of processes, and
 // reports decisions of the server to the program.
 type networkPolicy struct {
-	questions chan struct{} // has one value for each question that is being decided
-	told      *inbox.Inbox[decisionEvent]
-	telling   sync.Once // starts with the first decision
+	questions  chan struct{} // has one value for each question that is being decided
+	unreported *inbox.Inbox[decisionEvent]
+	reporting  sync.Once // starts with the first decision
 }
 
 func newNetworkPolicy() networkPolicy {
-	return networkPolicy{questions: make(chan struct{}, maxPolicyRequests), told: inbox.New[decisionEvent](maxDecisions)}
+	return networkPolicy{questions: make(chan struct{}, maxPolicyRequests), unreported: inbox.New[decisionEvent](maxDecisions)}
 }
 
 // A decisionEvent is a decision of the server that is reported to the program.
@@ -152,15 +152,15 @@ func (c *Client) decided(params []byte) {
 	if e.process == nil && c.opts.OnNetworkDecision == nil {
 		return
 	}
-	c.network.told.PutNewest(e)
-	c.network.telling.Do(func() {
+	c.network.unreported.PutNewest(e)
+	c.network.reporting.Do(func() {
 		c.tasks.Go(func() { // when the client ends, it reports the decisions that wait and ends
-			c.network.told.Drain(c.ctx.Done(), c.tellDecision)
+			c.network.unreported.Drain(c.ctx.Done(), c.reportDecision)
 		})
 	})
 }
 
-func (c *Client) tellDecision(e decisionEvent) (more bool) {
+func (c *Client) reportDecision(e decisionEvent) (more bool) {
 	if e.process != nil {
 		e.process(e.decision)
 	}

@@ -35,7 +35,7 @@ func TestNetworkOfACommand(t *testing.T) {
 	t.Parallel()
 	allowed, other := site(t), site(t)
 	var mu sync.Mutex
-	var told []string
+	var reported []string
 	var asked []string
 	c := dial(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{
 		NetworkPolicy: func(_ context.Context, _ string, q client.NetworkQuestion) client.NetworkDecision {
@@ -47,13 +47,13 @@ func TestNetworkOfACommand(t *testing.T) {
 		OnNetworkDecision: func(d wire.NetworkDecision) {
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, fmt.Sprintf("%s %s:%d %s", d.Decision, d.Host, d.Port, d.Reason))
+			reported = append(reported, fmt.Sprintf("%s %s:%d %s", d.Decision, d.Host, d.Port, d.Reason))
 		},
 	})
 	p := start(t, c, client.Command{
 		Argv: []string{"/bin/sh", "-c", curl("http://"+allowed+"/") + curl("http://"+other+"/") + curl("http://ask.example/") + curl("--noproxy '*' http://"+allowed+"/")},
 		Network: &client.Network{
-			Allow: []string{allowed}, Ask: patience,
+			Allow: []string{allowed}, Ask: longWait,
 		},
 	})
 	out, err := io.ReadAll(p.Output())
@@ -72,8 +72,8 @@ func TestNetworkOfACommand(t *testing.T) {
 	if want := []string{"ask.example:80"}; fmt.Sprint(asked) != fmt.Sprint(want) {
 		t.Errorf("asked %v, want %v", asked, want)
 	}
-	if len(told) != 3 || !strings.HasPrefix(told[0], "allow "+allowed) || told[1] != "deny "+other+" not_allowed_local" || told[2] != "deny ask.example:80 not today" {
-		t.Errorf("reported %q", told)
+	if len(reported) != 3 || !strings.HasPrefix(reported[0], "allow "+allowed) || reported[1] != "deny "+other+" not_allowed_local" || reported[2] != "deny ask.example:80 not today" {
+		t.Errorf("reported %q", reported)
 	}
 }
 

@@ -164,10 +164,10 @@ func TestSlowOnNetworkDecision(t *testing.T) {
 		one.Say(scripted.Events("P", "x1 c2")...)
 		one.MayHear() // the end
 	})
-	var told, ofProcess []wire.NetworkDecision
+	var reported, ofProcess []wire.NetworkDecision
 	c := dial(t, s.URL(), client.Options{OnNetworkDecision: func(d wire.NetworkDecision) {
-		told = append(told, d)
-		if len(told) == 1 {
+		reported = append(reported, d)
+		if len(reported) == 1 {
 			begun <- struct{}{}
 			<-release
 		}
@@ -190,17 +190,17 @@ func TestSlowOnNetworkDecision(t *testing.T) {
 		t.Error(err)
 	}
 	wait()
-	if len(told) < 3 || len(told) > 300 {
-		t.Fatalf("%d decisions were reported", len(told))
+	if len(reported) < 3 || len(reported) > 300 {
+		t.Fatalf("%d decisions were reported", len(reported))
 	}
-	last := told[len(told)-1]
-	if told[0].Host != "first" || last.Host != "last" || last.Decision != "allow" || last.ProcessID != "other" || last.Port != 443 {
-		t.Errorf("first %+v\nlast %+v", told[0], last)
+	last := reported[len(reported)-1]
+	if reported[0].Host != "first" || last.Host != "last" || last.Decision != "allow" || last.ProcessID != "other" || last.Port != 443 {
+		t.Errorf("first %+v\nlast %+v", reported[0], last)
 	}
-	if next := told[len(told)-2]; next.Host != "many" || next.Port != many-1 {
+	if next := reported[len(reported)-2]; next.Host != "many" || next.Port != many-1 {
 		t.Errorf("the newest of many: %+v", next)
 	}
-	if len(ofProcess) != len(told)-1 {
-		t.Errorf("%d decisions of the process, %d in all", len(ofProcess), len(told))
+	if len(ofProcess) != len(reported)-1 {
+		t.Errorf("%d decisions of the process, %d in all", len(ofProcess), len(reported))
 	}
 }

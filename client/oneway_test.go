@@ -49,7 +49,7 @@ func TestLinkDeadInOneDirection(t *testing.T) {
 					return without
 				}))
 			}
-			c := dial(t, bad.URL(), client.Impatient(client.Options{FollowUp: soon}))
+			c := dial(t, bad.URL(), client.WithShortTimeouts(client.Options{FollowUp: soon}))
 			stop := filepath.Join(t.TempDir(), "stop")
 			p := start(t, c, sh("i=0; until [ -e "+stop+" ]; do i=$((i+1)); echo $i; sleep 0.02; done"))
 			out := p.Output()
@@ -159,7 +159,7 @@ func TestLongRequestOfConcurrentServer(t *testing.T) {
 	})
 	c := dial(t, s.URL(), client.Options{FollowUp: soon})
 	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
-	if _, err := p.Read(tethertest.Within(t), client.ReadOptions{Wait: patience}); err != nil {
+	if _, err := p.Read(tethertest.Within(t), client.ReadOptions{Wait: longWait}); err != nil {
 		t.Error(err)
 	}
 	wait()
@@ -173,7 +173,7 @@ func TestServerThatHearsNothing(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
 	again, onState := connected(2)
-	_, p, first := started(t, s, client.Impatient(client.Options{OnState: onState}))
+	_, p, first := started(t, s, client.WithShortTimeouts(client.Options{OnState: onState}))
 	stop := make(chan struct{})
 	wait := scripted.Play(t, func() {
 		for ended := false; !ended; {
@@ -208,7 +208,7 @@ func TestLongRequestOfSerialServerOverLines(t *testing.T) {
 	}
 	defer c.Close()
 	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
-	if _, err := p.Read(tethertest.Within(t), client.ReadOptions{Wait: patience}); err != nil {
+	if _, err := p.Read(tethertest.Within(t), client.ReadOptions{Wait: longWait}); err != nil {
 		t.Error(err)
 	}
 	if n := c.Status().Connection; n != 1 {
@@ -228,13 +228,13 @@ func TestPipeDeadInOneDirection(t *testing.T) {
 		fi
 		answer '` + scripted.ReadAnswer(1, false, false) + `' ;;`)
 	half.Argv[2] = strings.Replace(half.Argv[2], `{"sessionId":"S"}`, scripted.Hello(`"concurrent"`), 1)
-	c, err := client.DialCommand(tethertest.Within(t), half, client.Impatient(client.Options{FollowUp: soon}))
+	c, err := client.DialCommand(tethertest.Within(t), half, client.WithShortTimeouts(client.Options{FollowUp: soon}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	p := start(t, c, client.Command{Argv: []string{"x"}, ID: "P"})
-	if _, err := p.Read(tethertest.Within(t), client.ReadOptions{Wait: patience}); err != nil {
+	if _, err := p.Read(tethertest.Within(t), client.ReadOptions{Wait: longWait}); err != nil {
 		t.Error(err)
 	}
 	if n := c.Status().Connection; n < 2 {

@@ -30,9 +30,9 @@ const (
 	// attachedPause is the longest pause while another connection has the session.
 	attachedPause = 200 * time.Millisecond
 
-	// attachedPatience is for how long a new client asks for a session that another
+	// attachedTimeout is for how long a new client asks for a session that another
 	// connection has.
-	attachedPatience = 2 * time.Second
+	attachedTimeout = 2 * time.Second
 
 	// localPause is the longest pause before one of the first localBurst attempts to
 	// connect again to a server on this machine: most outages there are short.

@@ -173,7 +173,7 @@ func TestAmbiguousStartWaitsForASlot(t *testing.T) {
 	occupy := func() {
 		calls.Go(func() {
 			for {
-				if _, err := p.Read(ctx, client.ReadOptions{Wait: patience}); !errors.Is(err, client.ErrTooManyCalls) {
+				if _, err := p.Read(ctx, client.ReadOptions{Wait: longWait}); !errors.Is(err, client.ErrTooManyCalls) {
 					return
 				}
 				runtime.Gosched()
@@ -202,7 +202,7 @@ func TestAmbiguousStartWaitsForASlot(t *testing.T) {
 		if m, ok := again.MayHear(); ok {
 			panic(fmt.Sprintf("heard %s %s", m.Method, m.Params))
 		}
-		again.Conn.SetReadDeadline(time.Now().Add(patience))
+		again.Conn.SetReadDeadline(time.Now().Add(longWait))
 		again.Say(reads[0].Answer(scripted.ReadAnswer(1, false, false)))
 		asked = again.Expect("process/read")
 		if !strings.Contains(string(asked.Params), `"Q"`) {
@@ -268,7 +268,7 @@ func TestSilentServerWithManyCalls(t *testing.T) {
 	defer cancel()
 	const most = 1024
 	for range most {
-		calls.Go(func() { p.Read(ctx, client.ReadOptions{Wait: patience}) })
+		calls.Go(func() { p.Read(ctx, client.ReadOptions{Wait: longWait}) })
 	}
 	within(t, "the silent connection", again)
 	if _, err := os.Stat(file); err != nil {

@@ -105,8 +105,8 @@ func await(ctx context.Context, event <-chan struct{}) error {
 	}
 }
 
-// throwAway lets the server drop the output of a process that has had no subscription.
-func (p *Process) throwAway() {
+// discardOutput lets the server drop the output of a process that has had no subscription.
+func (p *Process) discardOutput() {
 	p.mu.Lock()
 	if !p.readers.subscribed {
 		p.readers.discard = true

@@ -56,8 +56,8 @@ func (c *Client) fail(err error) {
 	c.cancel(err)
 }
 
-// patience is how long the attempts to come back may take.
-func (c *Client) patience() time.Duration {
+// recoveryTimeout bounds the attempts to resume the session.
+func (c *Client) recoveryTimeout() time.Duration {
 	if c.opts.RecoveryTimeout > 0 {
 		return c.opts.RecoveryTimeout
 	}
@@ -69,7 +69,7 @@ func (c *Client) patience() time.Duration {
 // caught up. If there is none, the error says why the session is lost.
 func (c *Client) recover(loss *lostError) (*Link, error) {
 	c.opts.Log.Info("connection lost", "err", loss)
-	limit := c.patience()
+	limit := c.recoveryTimeout()
 	ctx, cancel := context.WithTimeoutCause(c.ctx, limit, ErrRecoveryTimeout)
 	defer cancel()
 	c.state.disconnected(Recovering, loss)

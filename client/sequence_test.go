@@ -11,8 +11,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// told is the text of events: o1 is output 1, x the exit, c the close, g2-4 a gap.
-func told(events []Event) string {
+// eventsText is the text of events: o1 is output 1, x the exit, c the close, g2-4 a gap.
+func eventsText(events []Event) string {
 	var words []string
 	for _, e := range events {
 		switch e.Kind {
@@ -97,8 +97,8 @@ func TestSequence(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || told(got) != c.want {
-				t.Errorf("published %q, %v; want %q", told(got), err, c.want)
+			if err != nil || eventsText(got) != c.want {
+				t.Errorf("published %q, %v; want %q", eventsText(got), err, c.want)
 			}
 		})
 	}
@@ -165,7 +165,7 @@ func TestSequenceModel(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(t, "step") {
 			case 0, 1: // an event happens, and may be sent
 				now = min(now+1, end)
-				if rapid.Bool().Draw(t, "told") {
+				if rapid.Bool().Draw(t, "sent") {
 					s.add(kind(now), publish)
 				}
 			case 2: // an old event is sent
@@ -188,8 +188,8 @@ func TestSequenceModel(t *testing.T) {
 		for seq := uint64(1); seq <= end; seq++ {
 			want = append(want, kind(seq))
 		}
-		if told(got) != told(want) {
-			t.Fatalf("published %s\nwant      %s", told(got), told(want))
+		if eventsText(got) != eventsText(want) {
+			t.Fatalf("published %s\nwant      %s", eventsText(got), eventsText(want))
 		}
 	})
 }
@@ -220,12 +220,12 @@ func FuzzCatchUp(f *testing.F) {
 				first = e.First
 			}
 			if first != last+1 || e.Seq < first {
-				t.Fatalf("after %d: %s", last, told(got))
+				t.Fatalf("after %d: %s", last, eventsText(got))
 			}
 			last = e.Seq
 		}
 		if i := slices.IndexFunc(got, func(e Event) bool { return e.Kind == Closed }); i >= 0 && i < len(got)-1 {
-			t.Fatalf("after the close: %s", told(got))
+			t.Fatalf("after the close: %s", eventsText(got))
 		}
 	})
 }

@@ -141,7 +141,7 @@ func (c *Client) Start(ctx context.Context, cmd Command) (*Process, error) {
 	c.spawn(func() {
 		if <-result == nil {
 			p.Terminate(c.ctx) // if the server cannot be reached, the command ends with the session
-			p.throwAway()
+			p.discardOutput()
 		}
 	})
 	return nil, context.Cause(ctx)

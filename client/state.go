@@ -10,7 +10,7 @@ import (
 // A lifecycle has the state of a client and its newest connection. Client.run owns it:
 // only that goroutine changes the state.
 type lifecycle struct {
-	told *inbox.Inbox[Status] // waits for OnState; nil: there is no OnState
+	unreported *inbox.Inbox[Status] // waits for OnState; nil: there is no OnState
 
 	mu      sync.Mutex
 	status  Status
@@ -44,22 +44,22 @@ func (s *lifecycle) disconnected(state State, err error) {
 func (s *lifecycle) attempted(state State, failed int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tellLocked(Status{State: state, Connection: s.status.Connection, Attempt: failed, Err: err})
+	s.reportLocked(Status{State: state, Connection: s.status.Connection, Attempt: failed, Err: err})
 }
 
 // setLocked changes the state and wakes the calls that wait for a connection.
 func (s *lifecycle) setLocked(status Status) {
 	close(s.changed)
 	s.changed = make(chan struct{})
-	s.tellLocked(status)
+	s.reportLocked(status)
 }
 
-// tellLocked queues a status for OnState. If OnState is slow, the oldest one that waits is
+// reportLocked queues a status for OnState. If OnState is slow, the oldest one that waits is
 // dropped; Failed is the last one, so it is never dropped.
-func (s *lifecycle) tellLocked(status Status) {
+func (s *lifecycle) reportLocked(status Status) {
 	s.status = status
-	if s.told != nil {
-		s.told.PutNewest(status)
+	if s.unreported != nil {
+		s.unreported.PutNewest(status)
 	}
 }
 

@@ -18,14 +18,14 @@ type states struct {
 	all []client.Status
 }
 
-func (s *states) tell(status client.Status) {
+func (s *states) record(status client.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all = append(s.all, status)
 }
 
-// told returns the states and the error of the last one.
-func (s *states) told() (all []client.State, err error) {
+// recorded returns the states and the error of the last one.
+func (s *states) recorded() (all []client.State, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, status := range s.all {
@@ -40,16 +40,16 @@ func TestCloseTellsFailed(t *testing.T) {
 	s := tethertest.StartServer(t, server.Config{})
 	const rounds, atATime = 10, 6
 	for range rounds {
-		var heard [atATime]states
+		var recorder [atATime]states
 		var clients [atATime]*client.Client
 		for i := range clients {
-			clients[i] = dial(t, s.URL, client.Options{OnState: heard[i].tell})
+			clients[i] = dial(t, s.URL, client.Options{OnState: recorder[i].record})
 		}
 		var closing sync.WaitGroup
 		for i, c := range clients {
 			closing.Go(func() {
 				c.Close()
-				got, err := heard[i].told()
+				got, err := recorder[i].recorded()
 				if want := []client.State{client.Connected, client.Failed}; !slices.Equal(got, want) || !errors.Is(err, client.ErrClosed) {
 					t.Errorf("OnState got %v, the last with %v; want %v with ErrClosed", got, err, want)
 				}
@@ -63,8 +63,8 @@ func TestCloseTellsFailed(t *testing.T) {
 func TestLostSessionTellsFailedOnce(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
-	var heard states
-	c, p, first := started(t, s, client.Options{OnState: heard.tell})
+	var recorder states
+	c, p, first := started(t, s, client.Options{OnState: recorder.record})
 	wait := scripted.Play(t, func() {
 		first.Cut()
 		again := s.Accept()
@@ -74,7 +74,7 @@ func TestLostSessionTellsFailedOnce(t *testing.T) {
 	wait()
 	c.Close()
 	c.Close()
-	got, err := heard.told()
+	got, err := recorder.recorded()
 	if want := []client.State{client.Connected, client.Recovering, client.Failed}; !slices.Equal(got, want) || !errors.Is(err, client.ErrSessionLost) {
 		t.Errorf("OnState got %v, the last with %v; want %v with ErrSessionLost", got, err, want)
 	}

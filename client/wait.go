@@ -25,7 +25,7 @@ import (
 // [Process.Result] does not wait for output and readers, and [Process.CopyOutput] needs
 // no goroutine.
 func (p *Process) Wait(ctx context.Context) (Exit, error) {
-	p.throwAway()
+	p.discardOutput()
 	if err := await(ctx, p.end.done); err != nil {
 		return Exit{}, err
 	}

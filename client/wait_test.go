@@ -33,7 +33,7 @@ var ended = func() context.Context {
 // Wait returns after a copy in another goroutine has written everything.
 func TestWaitForCopy(t *testing.T) {
 	t.Parallel()
-	p := finished(t, client.Impatient(client.Options{}))
+	p := finished(t, client.WithShortTimeouts(client.Options{}))
 	writing, goOn := make(chan struct{}), make(chan struct{})
 	var out bytes.Buffer
 	go io.Copy(writerFunc(func(b []byte) (int, error) {
@@ -100,7 +100,7 @@ func TestWaitBesideUnreadOutput(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := finished(t, client.Impatient(client.Options{}))
+			p := finished(t, client.WithShortTimeouts(client.Options{}))
 			leave(p)
 			if exit, err := p.Wait(tethertest.Within(t)); exit.Code != 0 || !errors.Is(err, client.ErrUnread) {
 				t.Errorf("Wait: %+v, %v", exit, err)
