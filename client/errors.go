@@ -57,6 +57,9 @@ var (
 	// ErrUnknownProcess means that the server has no such process any more.
 	ErrUnknownProcess = errors.New("unknown process")
 
+	// ErrProcessExists means that the session already has a process with the id of a start.
+	ErrProcessExists = errors.New("the session already has a process with this id")
+
 	// ErrStdinClosed means that the process takes no more input.
 	ErrStdinClosed = errors.New("standard input is closed")
 

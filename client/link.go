@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -67,16 +65,7 @@ func (c *Client) connect(ctx context.Context, resume string) (*Link, error) {
 
 // serve runs the connection until it ends.
 func (l *Link) serve() {
-	err := l.conn.Serve()
-	switch e, told := errors.AsType[*rpc.CloseError](err); {
-	case told && e.Code == rpc.ClosePolicy && strings.HasSuffix(e.Reason, wire.ReasonResumed):
-		err = ErrTakenOver
-	case told && e.Code == rpc.CloseGoingAway && strings.HasSuffix(e.Reason, wire.ReasonStopping):
-		err = ErrServerStopped
-	case errors.Is(err, io.EOF):
-		err = nil
-	}
-	l.err = &lostError{cause: err}
+	l.err = &lostError{cause: connectionEnd(l.conn.Serve())}
 	close(l.ended)
 }
 

@@ -2,10 +2,12 @@ package client
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"strings"
 	"syscall"
 
+	"github.com/tetherexec/tether/internal/rpc"
 	"github.com/tetherexec/tether/internal/wording"
 	"github.com/tetherexec/tether/wire"
 )
@@ -14,9 +16,9 @@ import (
 // people; its fields are from the answer.
 type ServerError struct {
 	Method  string // of the request
-	Code    int    // wire.CodeNotFound and its like
+	Code    int    // such as wire.CodeNotFound
 	Message string
-	Reason  string // wire.ErrorUnknownProcess and its like, of tether's own methods; may be empty
+	Reason  string // such as wire.ErrorUnknownProcess, from tether's own methods; may be empty
 }
 
 func serverError(method string, e *wire.Error) error {
@@ -48,6 +50,8 @@ func (e *ServerError) Is(target error) bool {
 		return e.is(fileExists)
 	case fs.ErrPermission:
 		return e.is(filePermission)
+	case ErrProcessExists:
+		return e.Method == wire.MethodProcessStart && e.is(processExists)
 	case ErrUnknownProcess:
 		return e.is(wire.ErrorUnknownProcess)
 	case ErrStdinClosed:
@@ -56,7 +60,7 @@ func (e *ServerError) Is(target error) bool {
 	return false
 }
 
-// Reasons that only the text of an answer tells, see refusalTexts.
+// Reasons that an answer states only in its text, see refusalTexts.
 const (
 	fileExists      = "fileExists"
 	filePermission  = "filePermission"
@@ -65,8 +69,12 @@ const (
 	transportClosed = "transportClosed"
 )
 
-// refusalTexts are the conditions that the reference's methods tell by nothing but their text.
-// This is the only place where the text of an answer decides anything.
+// refusalTexts are the conditions that methods of the reference state only in the text of their
+// errors: neither the code nor the data tells them apart. tether's server uses the same texts.
+// Errors of tether's own methods have a reason instead.
+//
+// This table and connectionEnd are the only places of the client where a text of the server
+// decides what the client does. unreachable.go chooses only the words of messages by texts.
 var refusalTexts = []struct {
 	reason  string
 	matches func(text, part string) bool
@@ -98,6 +106,21 @@ func (e *ServerError) is(reason string) bool {
 		}
 	}
 	return false
+}
+
+// connectionEnd returns ErrTakenOver or ErrServerStopped if the server has closed the connection
+// for that reason; nil if the connection ended normally; otherwise err. A close frame has only a
+// code and a text, and other servers and proxies use the same codes.
+func connectionEnd(err error) error {
+	switch e, closed := errors.AsType[*rpc.CloseError](err); {
+	case closed && e.Code == rpc.ClosePolicy && strings.HasSuffix(e.Reason, wire.ReasonResumed):
+		return ErrTakenOver
+	case closed && e.Code == rpc.CloseGoingAway && strings.HasSuffix(e.Reason, wire.ReasonStopping):
+		return ErrServerStopped
+	case errors.Is(err, io.EOF):
+		return nil
+	}
+	return err
 }
 
 // refusedFor reports whether err is an answer that refuses for a reason.

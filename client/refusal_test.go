@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/tetherexec/tether/client"
+	"github.com/tetherexec/tether/client/files"
+	"github.com/tetherexec/tether/internal/server"
 	"github.com/tetherexec/tether/internal/tethertest"
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
@@ -44,4 +46,24 @@ func TestReasonDecides(t *testing.T) {
 		}
 	}
 	wait()
+}
+
+// A start with the id of a process that an earlier client has left in the session is ErrProcessExists.
+func TestStartOfExistingProcess(t *testing.T) {
+	t.Parallel()
+	srv := tethertest.StartServer(t, server.Config{})
+	first := dial(t, srv.URL, client.Options{})
+	start(t, first, client.Command{Argv: []string{"sleep", "1000"}, Dir: "/", ID: "P"})
+	first.Close()
+	second := dial(t, srv.URL, client.Options{Resume: first.SessionID()})
+	ctx := tethertest.Within(t)
+	if _, err := second.Start(ctx, client.Command{Argv: []string{"true"}, Dir: "/", ID: "P"}); !errors.Is(err, client.ErrProcessExists) {
+		t.Errorf("Start: %v", err)
+	}
+	if err := files.Of(second).Mkdir(ctx, t.TempDir()); !errors.Is(err, fs.ErrExist) || errors.Is(err, client.ErrProcessExists) {
+		t.Errorf("Mkdir: %v", err)
+	}
+	if err := second.End(ctx); err != nil {
+		t.Error(err)
+	}
 }

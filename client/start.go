@@ -239,7 +239,7 @@ func (c *Client) startAgain(l *Link, p *Process, params *wire.StartParams) error
 	err := c.adopt(ctx, l, p)
 	if hasCode(err, wire.CodeInvalidRequest) && !errors.Is(err, ErrAmbiguous) {
 		err = c.startOn(ctx, l, patient, p, params)
-		if hasCode(err, wire.CodeInvalidRequest) && refusedFor(err, processExists) {
+		if hasCode(err, wire.CodeInvalidRequest) && errors.Is(err, ErrProcessExists) {
 			err = c.adopt(ctx, l, p) // the first start arrived late
 		}
 	}

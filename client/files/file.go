@@ -11,22 +11,22 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// How files are read.
+// Limits of reading.
 const (
-	// readBlock is how much a file is read at a time; servers give up to 1 MiB.
+	// readBlock is the size of one read request; servers allow up to 1 MiB.
 	readBlock = 256 << 10
 
-	// maxAhead is how many blocks are on their way at most to a reader that goes
-	// straight on. It begins with one and doubles.
+	// maxAhead is how many blocks are fetched ahead at most for a sequential reader. The
+	// number begins with one and doubles.
 	maxAhead = 16
 )
 
-// A File is an open file of the executor, to read. Reading straight on fetches ahead.
+// A File is an open file of the executor, to read. Sequential reading fetches blocks ahead.
 //
-// A handle on the server ends with its connection. After a lost one the file is opened
-// again, and goes on where it was if its size and time are the same; otherwise the
-// error is [ErrChanged]. ReadAt may be called by several goroutines at once, and beside
-// Read, Seek and Close.
+// A handle on the server ends with its connection. After a lost connection the file is
+// opened again. Reading continues if its size and time are the same; otherwise the
+// error is [ErrChanged]. Several goroutines may call ReadAt at once, and beside Read, Seek
+// and Close.
 type File struct {
 	files *Files
 	name  string
@@ -38,12 +38,12 @@ type File struct {
 
 	turn   sync.Mutex // held by Read and Seek
 	pos    int64
-	ahead  []*block // contiguous; the first one has pos, or starts there
+	ahead  []*block // contiguous; the first one contains pos
 	window int
 
 	mu     sync.Mutex
 	handle *handle // on the newest connection that was used
-	known  bool    // it was open before
+	known  bool    // it was opened before, so that it has to be the same file
 }
 
 var (
@@ -95,7 +95,7 @@ func (f *Files) Open(ctx context.Context, name string) (*File, error) {
 	return file, nil
 }
 
-// on returns the file's handle on a connection. Whoever comes first opens it.
+// on returns the file's handle on a connection. The first call for a connection opens it.
 func (f *File) on(ctx context.Context, l *client.Link) (string, error) {
 	f.mu.Lock()
 	if err := f.ctx.Err(); err != nil {
@@ -122,8 +122,8 @@ func (f *File) on(ctx context.Context, l *client.Link) (string, error) {
 	}
 }
 
-// openOn opens the file on a connection. After the first time it must be the same: it
-// is looked at behind the opening, so that another file in its place is noticed.
+// openOn opens the file on a connection. After the first time it must be the same file. That
+// is checked after the opening, so that another file in its place is noticed.
 func (f *File) openOn(h *handle) error {
 	params := wire.OpenParams{HandleID: h.id, Path: f.uri, Mode: wire.OpenRead, Sandbox: f.files.sandbox}
 	call, err := h.link.Begin(f.ctx, wire.MethodFsOpen, params)
@@ -143,7 +143,7 @@ func (f *File) openOn(h *handle) error {
 	return err
 }
 
-// check looks whether the file is still the one that was opened first.
+// check returns ErrChanged if the file is not the one that was opened first.
 func (f *File) check(l *client.Link) error {
 	f.mu.Lock()
 	known := f.known
@@ -160,7 +160,7 @@ func (f *File) check(l *client.Link) error {
 	return err
 }
 
-// drop forgets a handle that could not be opened: the next reader tries again.
+// drop removes a handle that could not be opened: the next reader tries again.
 func (f *File) drop(h *handle) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,7 +169,7 @@ func (f *File) drop(h *handle) {
 	}
 }
 
-// fetch reads n bytes at an offset; fewer only at the end.
+// fetch reads n bytes at an offset, fewer only at the end of the file.
 func (f *File) fetch(ctx context.Context, offset int64, n int) (data []byte, eof bool, err error) {
 	for len(data) < n && !eof {
 		var r wire.ReadBlockResult
@@ -197,7 +197,7 @@ func (f *File) fetch(ctx context.Context, offset int64, n int) (data []byte, eof
 	return data, eof, nil
 }
 
-// problem is an error of a reader; the end of the file stays what it is.
+// problem adds the path to an error of a reader. io.EOF stays unchanged.
 func (f *File) problem(err error) error {
 	switch {
 	case err == nil || err == io.EOF:
@@ -210,7 +210,7 @@ func (f *File) problem(err error) error {
 	return pathError("read", f.name, err)
 }
 
-// Stat tells about the file as it was when it was opened.
+// Stat describes the file as it was when it was opened.
 func (f *File) Stat() (fs.FileInfo, error) {
 	if f.ctx.Err() != nil && f.files.client.Lifetime().Err() == nil {
 		return nil, pathError("stat", f.name, fs.ErrClosed)
@@ -251,7 +251,7 @@ func (f *File) read(ctx context.Context, b []byte) (int, error) {
 			f.rest()
 			return 0, first.err
 		case first.eof:
-			f.rest() // it may grow
+			f.rest() // the file may grow
 			return 0, io.EOF
 		}
 		f.ahead = f.ahead[1:]
@@ -259,8 +259,8 @@ func (f *File) read(ctx context.Context, b []byte) (int, error) {
 	}
 }
 
-// reach asks for the block at the position and, within the size that the file had, for
-// those behind it.
+// reach requests the block at the position and, up to the size that the file had, the blocks
+// after it.
 func (f *File) reach() {
 	for len(f.ahead) < f.window {
 		next := f.pos
@@ -273,7 +273,7 @@ func (f *File) reach() {
 	}
 }
 
-// launch asks for a block.
+// launch requests a block.
 func (f *File) launch(offset int64) *block {
 	ctx, cancel := context.WithCancel(f.ctx)
 	b := &block{offset: offset, cancel: cancel, done: make(chan struct{})}
@@ -284,7 +284,7 @@ func (f *File) launch(offset int64) *block {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if b.err = f.ctx.Err(); b.err != nil { // Close waits for the last one
+	if b.err = f.ctx.Err(); b.err != nil { // Close may already have waited for the tasks
 		cancel()
 		close(b.done)
 		return b
@@ -293,7 +293,7 @@ func (f *File) launch(offset int64) *block {
 	return b
 }
 
-// rest gives up what was fetched ahead.
+// rest drops the blocks that were fetched ahead.
 func (f *File) rest() {
 	for _, b := range f.ahead {
 		b.cancel()
@@ -349,7 +349,7 @@ func (f *File) ReadAt(b []byte, offset int64) (total int, err error) {
 	return total, nil
 }
 
-// Close implements io.Closer. Who is reading gets fs.ErrClosed.
+// Close implements io.Closer. A Read that waits returns fs.ErrClosed.
 func (f *File) Close() error {
 	if f.ctx.Err() != nil && f.files.client.Lifetime().Err() == nil {
 		return pathError("close", f.name, fs.ErrClosed)

@@ -16,21 +16,21 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// maxWholeFile is how large a file is at most that travels in one message. Larger
-// ones go in blocks.
+// maxWholeFile is the size of the largest file that is sent in one message. Larger files are
+// sent in blocks.
 const maxWholeFile = 8 << 20
 
-// ErrChanged means that a file was changed while it was being read, so that what was
-// read may belong to no version of it.
+// ErrChanged means that a file was changed while it was being read: the bytes may be a
+// mixture of several versions.
 var ErrChanged = errors.New("file has changed")
 
 // Files are the files of the executor, as far as a sandbox allows. It is safe for
 // concurrent use.
 //
 // Paths are absolute paths of the executor, or file: URIs. Errors are
-// *[fs.PathError]: errors.Is finds [fs.ErrNotExist] and its like in them. What only
-// looks is repeated after a lost connection. What changes something is not, unless it
-// surely was not sent: its error then is [client.ErrAmbiguous].
+// *[fs.PathError]: errors.Is finds [fs.ErrNotExist] and similar errors in them. After a lost
+// connection, a request that only reads is repeated. A request that changes something is
+// repeated if it surely was not sent; otherwise its error is [client.ErrAmbiguous].
 type Files struct {
 	client  *client.Client
 	sandbox *wire.Sandbox
@@ -39,14 +39,14 @@ type Files struct {
 // Of returns the files of the executor, with the rights of the server.
 func Of(c *client.Client) *Files { return &Files{client: c} }
 
-// Confined returns the same files as far as a sandbox allows: the server refuses all else.
+// Confined returns the files as far as a sandbox allows: the server refuses everything else.
 func (f *Files) Confined(sandbox *wire.Sandbox) *Files { return &Files{f.client, sandbox} }
 
 // confined reports whether the server has to enforce anything.
 func (f *Files) confined() bool { return f.sandbox != nil && !f.sandbox.Disabled() }
 
-// system is the executor's, as runtime.GOOS calls it. All that matters is how paths
-// look there.
+// system is the executor's operating system, as runtime.GOOS names it, as far as it decides
+// about the form of paths.
 func (f *Files) system() string {
 	if strings.EqualFold(f.client.Info().PlatformOS, "windows") {
 		return "windows"
@@ -54,7 +54,7 @@ func (f *Files) system() string {
 	return "linux"
 }
 
-// uri understands a path.
+// uri parses a path.
 func (f *Files) uri(name string) (wire.PathURI, error) {
 	if strings.HasPrefix(name, "file:") {
 		return wire.ParsePathURI(name)
@@ -73,8 +73,7 @@ func isAbsolute(system, name string) bool {
 	return strings.HasPrefix(name, `\\`) || len(name) > 2 && name[1] == ':' && (name[2] == '\\' || name[2] == '/')
 }
 
-// native is the path that a URI of the executor stands for; the URI itself if it
-// stands for none.
+// native is the path of a URI of the executor, or the URI itself if it has no path there.
 func (f *Files) native(uri string) string {
 	u, err := wire.ParsePathURI(uri)
 	if err != nil {
@@ -142,9 +141,9 @@ func (w *sliceWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// WriteFile makes a file with this content, or replaces that of one. Where a rename
-// changes nothing else about the file, it is all or nothing; a large file is sent as
-// by Upload.
+// WriteFile makes a file with this content, or replaces the content of an existing file. Where
+// the server can replace the file by a rename, it is all or nothing; a large file is sent as by
+// Upload.
 func (f *Files) WriteFile(ctx context.Context, name string, data []byte) error {
 	if len(data) > maxWholeFile {
 		return f.Upload(ctx, name, sliceReader(data), int64(len(data)), UploadOptions{})
@@ -157,8 +156,8 @@ func (f *Files) writeWhole(ctx context.Context, uri wire.PathURI, data []byte) e
 		wire.WriteFileParams{Path: uri, DataBase64: base64.StdEncoding.EncodeToString(data), Sandbox: f.sandbox}, nil)
 }
 
-// A FileInfo tells about a file. All but IsLink is about what a symbolic link leads
-// to.
+// A FileInfo describes a file. If the path is a symbolic link, all but IsLink describes the
+// target of the link.
 type FileInfo struct {
 	name string
 	meta wire.MetadataResult
@@ -173,7 +172,7 @@ func (i FileInfo) Name() string { return i.name }
 func (i FileInfo) Size() int64 { return int64(i.meta.Size) }
 
 // Mode has the type of the file; a file that is neither regular nor a directory is
-// irregular. Its permissions say that everything can be read if they are not known.
+// irregular. If its permissions are not known, Mode says that all users may read it.
 func (i FileInfo) Mode() fs.FileMode {
 	mode := modeOf(i.meta.IsDirectory, i.meta.IsFile)
 	if perm, known := i.Permissions(); known {
@@ -182,7 +181,8 @@ func (i FileInfo) Mode() fs.FileMode {
 	return mode
 }
 
-// Permissions are those of the file. Servers without [client.FeatureAttributes] do not tell them.
+// Permissions returns the permissions of the file. Servers without [client.FeatureAttributes] do
+// not report them.
 func (i FileInfo) Permissions() (perm fs.FileMode, known bool) {
 	if i.meta.TetherMode == nil {
 		return 0, false
@@ -210,8 +210,7 @@ func (i FileInfo) IsLink() bool { return i.meta.IsSymlink }
 // Sys is the wire.MetadataResult.
 func (i FileInfo) Sys() any { return i.meta }
 
-// same reports whether both tell of the same version of a file, as far as one can
-// tell from outside.
+// same reports whether both describe the same version of a file, judged by size, time and type.
 func (i FileInfo) same(other FileInfo) bool {
 	return i.meta.Size == other.meta.Size && i.meta.ModifiedAtMs == other.meta.ModifiedAtMs && i.meta.IsFile == other.meta.IsFile
 }
@@ -226,7 +225,7 @@ func modeOf(isDirectory, isFile bool) fs.FileMode {
 	return fs.ModeIrregular | 0o444
 }
 
-// Stat tells about a file. Links are followed: one that leads nowhere does not exist.
+// Stat describes a file. Links are followed: a link without a target does not exist.
 func (f *Files) Stat(ctx context.Context, name string) (info FileInfo, err error) {
 	err = f.at("stat", name, func(uri wire.PathURI) (err error) {
 		info, err = f.stat(ctx, name, uri)
@@ -245,8 +244,8 @@ func (f *Files) stat(ctx context.Context, name string, uri wire.PathURI) (FileIn
 	return info, err
 }
 
-// ReadDir lists a directory, sorted by name. Links have the type of what they lead to.
-// The Info of an entry asks the server.
+// ReadDir lists a directory, sorted by name. A link has the type of its target. The Info of an
+// entry sends a request to the server.
 func (f *Files) ReadDir(ctx context.Context, name string) (entries []fs.DirEntry, err error) {
 	err = f.at("readdir", name, func(uri wire.PathURI) error {
 		var r wire.ReadDirectoryResult
@@ -283,10 +282,10 @@ func (e *dirEntry) Info() (fs.FileInfo, error) {
 	return info, nil
 }
 
-// Mkdir makes a directory in one that exists.
+// Mkdir makes a directory. Its parent must exist.
 func (f *Files) Mkdir(ctx context.Context, name string) error { return f.mkdir(ctx, name, false) }
 
-// MkdirAll makes a directory and those above it that are missing. It may exist.
+// MkdirAll makes a directory and its missing parents. The directory may exist.
 func (f *Files) MkdirAll(ctx context.Context, name string) error { return f.mkdir(ctx, name, true) }
 
 func (f *Files) mkdir(ctx context.Context, name string, all bool) error {
@@ -296,15 +295,14 @@ func (f *Files) mkdir(ctx context.Context, name string, all bool) error {
 	})
 }
 
-// Attributes are what can be noted about a file besides its content. What is nil stays as
-// it is.
+// Attributes are the permissions and the time of a file. A nil field is not changed.
 type Attributes struct {
 	Permissions *fs.FileMode
 	Modified    *time.Time // to the millisecond
 }
 
-// SetAttributes changes what is noted about a file or directory, on servers with
-// [client.FeatureAttributes]. To do it twice is the same as once. It cannot be confined.
+// SetAttributes changes the attributes of a file or directory, on servers with
+// [client.FeatureAttributes]. It cannot be confined.
 func (f *Files) SetAttributes(ctx context.Context, name string, a Attributes) error {
 	return f.at("set attributes", name, func(uri wire.PathURI) error {
 		if !f.client.Has(client.FeatureAttributes) {
@@ -324,7 +322,7 @@ func (f *Files) SetAttributes(ctx context.Context, name string, a Attributes) er
 // Remove removes a file, a link or an empty directory.
 func (f *Files) Remove(ctx context.Context, name string) error { return f.remove(ctx, name, false) }
 
-// RemoveAll removes what is at a path, and everything below it. It need not exist.
+// RemoveAll removes the file or directory at a path, and everything below it. It need not exist.
 func (f *Files) RemoveAll(ctx context.Context, name string) error { return f.remove(ctx, name, true) }
 
 func (f *Files) remove(ctx context.Context, name string, all bool) error {
@@ -334,7 +332,7 @@ func (f *Files) remove(ctx context.Context, name string, all bool) error {
 	})
 }
 
-// Copy copies a file or a link on the executor, or a directory with all that is in it.
+// Copy copies a file or a link on the executor, or a directory with everything in it.
 func (f *Files) Copy(ctx context.Context, from, to string) error {
 	return f.at("copy", from, func(source wire.PathURI) error {
 		destination, err := f.uri(to)
@@ -357,7 +355,7 @@ func (f *Files) Canonical(ctx context.Context, name string) (real string, err er
 	return real, err
 }
 
-// What a walk covers at most; servers refuse more.
+// Limits of a walk; servers refuse more.
 const (
 	maxWalkDepth       = 64
 	maxWalkDirectories = 10_000
@@ -372,11 +370,11 @@ type WalkOptions struct {
 	SkipHidden  bool // not into directories whose name starts with a dot
 }
 
-// A WalkResult is what a walk has found, sorted, what is nearer first.
+// A WalkResult is the result of a walk, sorted, entries of smaller depth first.
 type WalkResult struct {
 	Entries   []WalkEntry
 	Errors    []WalkError
-	Truncated bool // there is more than the limits allow
+	Truncated bool // there are more entries than the limits allow
 }
 
 // A WalkEntry is a file or a directory.
@@ -385,12 +383,12 @@ type WalkEntry struct {
 	IsDir bool
 }
 
-// A WalkError is something that could not be looked at.
+// A WalkError is a path that could not be read.
 type WalkError struct{ Path, Message string }
 
 func (e WalkError) Error() string { return "walk " + e.Path + ": " + e.Message }
 
-// Walk lists what is below a directory, in one request.
+// Walk lists all files and directories below a directory, in one request.
 func (f *Files) Walk(ctx context.Context, name string, o WalkOptions) (*WalkResult, error) {
 	limit := func(n, most int) uint64 {
 		if n <= 0 || n > most {

@@ -205,7 +205,7 @@ func TestFileSeekAndReadAt(t *testing.T) {
 	}
 }
 
-// Files that the system makes up say that they are empty.
+// Files that the system generates have the size 0, and are read to their end.
 func TestFileWithoutSize(t *testing.T) {
 	t.Parallel()
 	remote := filesOf(t)
@@ -215,7 +215,7 @@ func TestFileWithoutSize(t *testing.T) {
 	}
 }
 
-// cutter cuts a cable at each call until there were enough.
+// cutter cuts a cable at each call, up to a number of times.
 type cutter struct {
 	cable *cable.Cable
 	left  int
@@ -264,7 +264,7 @@ func TestDownloadThroughCuts(t *testing.T) {
 	}
 }
 
-// After a cut a file that is another one is not mixed with what was read.
+// If another file is in its place after a cut, reading fails with ErrChanged.
 func TestFileChangedDuringCut(t *testing.T) {
 	t.Parallel()
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)

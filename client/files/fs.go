@@ -10,9 +10,9 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// FS returns the tree below a directory of the executor for code that wants an
-// [fs.FS]. It also has fs.StatFS, fs.ReadDirFS and fs.ReadFileFS. Its calls wait for a
-// lost connection as long as the client does.
+// FS returns the tree below a directory of the executor as an [fs.FS]. It also implements
+// fs.StatFS, fs.ReadDirFS and fs.ReadFileFS. If the connection is lost, its calls wait until
+// the client has another one or has failed.
 func (f *Files) FS(dir string) fs.FS { return &tree{f, dir} }
 
 type tree struct {
@@ -28,7 +28,7 @@ var (
 
 func (t *tree) ctx() context.Context { return t.files.client.Lifetime() }
 
-// path is where a name of the tree is.
+// path is the path on the executor of a name of the tree.
 func (t *tree) path(op, name string) (string, error) {
 	if !fs.ValidPath(name) {
 		return "", &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
@@ -47,7 +47,7 @@ func (t *tree) path(op, name string) (string, error) {
 	return strings.TrimRight(dir, `/\`) + "/" + name, nil
 }
 
-// renamed makes an error one about a name of the tree.
+// renamed replaces the path in an error by a name of the tree.
 func renamed(err error, name string) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return &fs.PathError{Op: e.Op, Path: name, Err: e.Err}

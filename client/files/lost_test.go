@@ -14,7 +14,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scripted"
 )
 
-// A file that could not be opened again is tried again with the next read.
+// If a file cannot be opened again after a lost connection, the next read tries again.
 func TestFileOpenedAgainLater(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -50,7 +50,7 @@ func TestFileOpenedAgainLater(t *testing.T) {
 	wait()
 }
 
-// A handle of a file that has changed is not left open.
+// If a file has changed, its new handle is closed.
 func TestChangedFileIsClosed(t *testing.T) {
 	t.Parallel()
 	s := scripted.NewServer(t)
@@ -85,8 +85,8 @@ func TestChangedFileIsClosed(t *testing.T) {
 	f.Close()
 }
 
-// A commit whose answer was lost may have been carried out, though the server refuses
-// the upload afterwards. One that was refused was not.
+// If the answer to a commit is lost and the server refuses the upload afterwards, the outcome is
+// ambiguous. A commit that was refused is not.
 func TestUploadRefusedAfterLostCommit(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []bool{true, false} {

@@ -16,13 +16,12 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// How files are sent.
+// Limits of sending.
 const (
-	// sendBlock is how much of a file is sent at a time, if the server takes that
-	// much.
+	// sendBlock is the size of one block, unless the server allows only smaller ones.
 	sendBlock = 1 << 20
 
-	// sendWindow is how many blocks wait for their answers.
+	// sendWindow is how many blocks may wait for their answers.
 	sendWindow = 4
 
 	// abortPatience bounds the wait until the server has removed an upload that failed.
@@ -31,19 +30,20 @@ const (
 
 // UploadOptions change an upload. The zero value is fine.
 type UploadOptions struct {
-	// Mode are the permissions of a new file, whatever the umask of the server; zero:
-	// those of any new file. A file that is replaced keeps its own. Servers without
-	// client.FeatureUpload do not know it.
+	// Mode is the permissions of a new file, regardless of the server's umask; zero: the
+	// server's default. A file that is replaced keeps its permissions. Servers without
+	// client.FeatureUpload ignore it.
 	Mode fs.FileMode
 
 	// ID, if not empty, names the upload in the session, in up to 64 bytes. A client that
-	// has resumed the session, see Options.Resume, goes on with what an earlier one has
-	// sent under the same ID, if the server finds in the end that all bytes are those
-	// of r; otherwise it begins again. What has arrived when the context ends is kept
-	// for that. Servers without client.FeatureUpload do not know it.
+	// has resumed the session, see client.Options.Resume, continues an upload that an
+	// earlier client has begun under the same ID. If the server finds at the end that the
+	// bytes are not the bytes of r, the upload begins again. When the context ends, the
+	// server keeps the bytes that have arrived. Servers without client.FeatureUpload ignore
+	// it.
 	ID string
 
-	// Progress, if set, is told what has arrived. It must not wait.
+	// Progress, if set, is called with how many bytes have arrived. It must not wait.
 	Progress func(done, total int64)
 }
 
@@ -53,17 +53,16 @@ func (o UploadOptions) progress(done, total int64) {
 	}
 }
 
-// sliceReader reads what is in memory.
+// sliceReader reads from memory.
 func sliceReader(data []byte) io.ReaderAt { return bytes.NewReader(data) }
 
-// Upload makes a file of the executor of the first size bytes of r, or replaces one.
+// Upload makes a file on the executor from the first size bytes of r, or replaces a file.
 //
-// On servers with [client.FeatureUpload] it goes on after a lost connection with what has not
-// arrived, the server compares the SHA-256 of all bytes, and the file takes its place
-// in one step or not at all. Other servers, and those that shall enforce a sandbox,
-// replace a file of up to 8 MiB with one request. A larger one they empty and fill:
-// until Upload returns nil the file is incomplete, and after a lost connection it is
-// filled from the start.
+// On servers with [client.FeatureUpload] it continues after a lost connection with the bytes
+// that have not arrived, the server compares the SHA-256 of all bytes, and the file takes its
+// place in one step or not at all. On other servers, and with a sandbox, a file of up to 8 MiB
+// is replaced with one request. A larger file is emptied and filled: until Upload returns nil
+// the file is incomplete, and after a lost connection it is filled from the start.
 func (f *Files) Upload(ctx context.Context, name string, r io.ReaderAt, size int64, o UploadOptions) error {
 	return f.at("upload", name, func(uri wire.PathURI) error {
 		switch info := f.client.Info(); {
@@ -93,7 +92,7 @@ func (f *Files) uploadWhole(ctx context.Context, uri wire.PathURI, r io.ReaderAt
 	return nil
 }
 
-// readExactly fills b; less is an error.
+// readExactly fills b. If r has fewer bytes, that is an error.
 func readExactly(r io.ReaderAt, b []byte, offset int64) error {
 	n, err := r.ReadAt(b, offset)
 	switch {
@@ -105,7 +104,7 @@ func readExactly(r io.ReaderAt, b []byte, offset int64) error {
 	return err
 }
 
-// An upload is a file on its way by tether/upload.
+// An upload is a file that is being sent by the methods tether/upload/….
 type upload struct {
 	files  *Files
 	params wire.UploadOpenParams
@@ -116,8 +115,8 @@ type upload struct {
 	sum       hash.Hash // of the first summed bytes
 	summed    int64
 	finished  bool // the commit was sent, and its outcome is not known
-	named     bool // by the caller; the server was not asked yet what it has
-	inherited bool // an earlier client has sent some of it
+	named     bool // the caller has chosen its id, and the server was not yet asked how much it has
+	inherited bool // an earlier client has sent a part of it
 }
 
 func newUpload(f *Files, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOptions) *upload {
@@ -133,7 +132,7 @@ func newUpload(f *Files, uri wire.PathURI, r io.ReaderAt, size int64, o UploadOp
 	return u
 }
 
-// run sees the upload through lost connections.
+// run sends the file, over as many connections as that takes.
 func (u *upload) run(ctx context.Context) error {
 	err := u.files.client.Through(ctx, client.Idempotent, func(l *client.Link) error {
 		err := u.runOn(ctx, l)
@@ -152,7 +151,7 @@ func (u *upload) run(ctx context.Context) error {
 	return err
 }
 
-// runOn goes on with the upload on one connection.
+// runOn continues the upload on one connection.
 func (u *upload) runOn(ctx context.Context, l *client.Link) error {
 	var at wire.UploadOpenResult
 	if err := l.Call(ctx, wire.MethodUploadOpen, u.params, &at); err != nil {
@@ -167,7 +166,7 @@ func (u *upload) runOn(ctx context.Context, l *client.Link) error {
 		return nil
 	}
 	if at.Committed {
-		at.Offset = uint64(u.size) // a commit that is repeated compares the sums
+		at.Offset = uint64(u.size) // a repeated commit compares the digests
 	}
 	if u.inherited {
 		if err := u.catchUp(ctx, int64(min(at.Offset, uint64(u.size)))); err != nil {
@@ -185,13 +184,13 @@ func (u *upload) runOn(ctx context.Context, l *client.Link) error {
 	if err := s.run(ctx); err != nil {
 		return err
 	}
-	if u.summed < u.size { // what an earlier connection has sent was not summed up
+	if u.summed < u.size { // the server claims to have bytes that were never sent
 		return protocolError("upload goes on at %d though only %d bytes were sent", at.Offset, u.summed)
 	}
 	return u.commit(ctx, l)
 }
 
-// commit puts the file in its place.
+// commit lets the server put the file in its place.
 func (u *upload) commit(ctx context.Context, l *client.Link) error {
 	params := wire.UploadCommitParams{UploadID: u.params.UploadID, SHA256: hex.EncodeToString(u.sum.Sum(nil))}
 	call, err := l.Begin(ctx, wire.MethodUploadCommit, params)
@@ -204,8 +203,8 @@ func (u *upload) commit(ctx context.Context, l *client.Link) error {
 	return err
 }
 
-// abort lets the server remove what has arrived, and waits for that unless the caller is
-// in a hurry: after an upload that failed, nothing of it is to be seen.
+// abort lets the server remove the bytes that have arrived, so that a failed upload leaves
+// nothing behind. It waits for that unless the context has ended.
 func (u *upload) abort(ctx context.Context, l *client.Link) {
 	params := wire.UploadParams{UploadID: u.params.UploadID}
 	if ctx.Err() != nil {
@@ -217,14 +216,14 @@ func (u *upload) abort(ctx context.Context, l *client.Link) {
 	l.CleanUp(ctx, wire.MethodUploadAbort, params)
 }
 
-// isStale reports whether what an earlier client has sent is part of another file.
+// isStale reports whether the bytes that an earlier client has sent belong to another file.
 func isStale(err error) bool {
 	refusal, ok := errors.AsType[*client.ServerError](err)
 	return ok && (refusal.Reason == wire.ErrorDigestMismatch || refusal.Reason == wire.ErrorUploadDiffers)
 }
 
-// startOver gives up what an earlier client has sent. The file gets another name for
-// its way: one that is in its place cannot be given up.
+// startOver drops the bytes that an earlier client has sent. It takes a new upload id, because
+// an upload that is committed cannot be aborted.
 func (u *upload) startOver(l *client.Link) {
 	l.Tell(wire.MethodUploadAbort, wire.UploadParams{UploadID: u.params.UploadID})
 	u.params.UploadID = u.files.client.NewID()
@@ -232,7 +231,7 @@ func (u *upload) startOver(l *client.Link) {
 	u.summed, u.finished, u.named, u.inherited = 0, false, false, false
 }
 
-// catchUp sums up what an earlier client has sent.
+// catchUp adds the bytes that an earlier client has sent to the digest.
 func (u *upload) catchUp(ctx context.Context, upto int64) error {
 	buf := make([]byte, sendBlock)
 	for u.summed < upto {
@@ -248,7 +247,7 @@ func (u *upload) catchUp(ctx context.Context, upto int64) error {
 	return nil
 }
 
-// add sums up what is read for the first time.
+// add adds bytes to the digest that are read for the first time.
 func (u *upload) add(offset int64, data []byte) {
 	if end := offset + int64(len(data)); offset <= u.summed && end > u.summed {
 		u.sum.Write(data[u.summed-offset:])
@@ -260,11 +259,11 @@ func (u *upload) add(offset int64, data []byte) {
 type sender struct {
 	link     *client.Link
 	source   io.ReaderAt
-	offset   int64 // where to go on
+	offset   int64 // of the next byte to send
 	size     int64
 	block    int64
 	request  func(offset int64, data []byte) (method string, params any)
-	read     func(offset int64, data []byte) // is shown each block; may be nil
+	read     func(offset int64, data []byte) // is called with each block; may be nil
 	progress func(done, total int64)
 }
 
@@ -275,15 +274,15 @@ func (s *sender) run(ctx context.Context) (err error) {
 		end  int64
 	}
 	var flying []sent
-	defer func() { // after an error nobody waits for the others
-		gone, cancel := context.WithCancel(ctx)
+	defer func() { // after an error, give up the answers of the other requests
+		ended, cancel := context.WithCancel(ctx)
 		cancel()
 		for _, f := range flying {
-			f.call.Wait(gone, nil)
+			f.call.Wait(ended, nil)
 		}
 	}()
 	if s.block <= 0 {
-		return protocolError("the server takes blocks of %d bytes", s.block)
+		return protocolError("the server accepts blocks of %d bytes only", s.block)
 	}
 	s.progress(s.offset, s.size)
 	for s.offset < s.size || len(flying) > 0 {
@@ -341,13 +340,13 @@ func (f *Files) fillOn(ctx context.Context, l *client.Link, uri wire.PathURI, r 
 
 // DownloadOptions change a download. The zero value is fine.
 type DownloadOptions struct {
-	// Progress, if set, is told what was written. It must not wait.
+	// Progress, if set, is called with how many bytes were written. It must not wait.
 	Progress func(done, total int64)
 }
 
-// Download copies a file of the executor to w, through any number of connections. If
-// the file's size or time changes meanwhile the error is [ErrChanged], and what was
-// written is not to be trusted.
+// Download copies a file of the executor to w, over as many connections as that takes. If
+// the file's size or time changes meanwhile, the error is [ErrChanged], and the bytes that
+// were written may be a mixture of several versions.
 func (f *Files) Download(ctx context.Context, name string, w io.Writer, o DownloadOptions) error {
 	file, err := f.Open(ctx, name)
 	if err != nil {
@@ -378,7 +377,7 @@ func (f *Files) Download(ctx context.Context, name string, w io.Writer, o Downlo
 	if err != nil {
 		return err
 	}
-	// Files that the system makes up, as in /proc, say that they are empty.
+	// Files that the system generates, as in /proc, have the size 0.
 	if !file.info.same(now) || done != total && total != 0 {
 		return pathError("read", name, ErrChanged)
 	}

@@ -53,7 +53,7 @@ func TestUploadThroughCuts(t *testing.T) {
 	}
 }
 
-// The commit's answer is lost: the upload has happened, once.
+// If the answer to the commit is lost, the upload still succeeds, and is committed once.
 func TestUploadWithLostCommit(t *testing.T) {
 	t.Parallel()
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
@@ -122,7 +122,7 @@ func TestUploadGoesOnInAnotherClient(t *testing.T) {
 				t.Errorf("%v; from %d to %d", err, begin, last)
 			}
 			wantFile(t, name, test.data)
-			// The same again is not sent again; other bytes are.
+			// The same bytes are not sent again; other bytes are.
 			for _, data := range [][]byte{test.data, append([]byte("x"), test.data[1:]...)} {
 				if err := files.Of(second).Upload(tethertest.Within(t), name, bytes.NewReader(data), int64(len(data)), files.UploadOptions{ID: "u"}); err != nil {
 					t.Error(err)
@@ -139,7 +139,7 @@ func TestUploadGoesOnInAnotherClient(t *testing.T) {
 	}
 }
 
-// A source that is too short, or changes, leaves the target as it was.
+// If the source is too short, or changes, the target is not changed.
 func TestUploadFailsWhole(t *testing.T) {
 	t.Parallel()
 	remote, ctx := filesOf(t), tethertest.Within(t)
@@ -163,7 +163,7 @@ func TestUploadEmpty(t *testing.T) {
 	wantFile(t, name, nil)
 }
 
-// Without tether's uploads the file is filled, from the start after a cut.
+// On a server without uploads the file is filled, and after a cut it is filled from the start.
 func TestUploadToPlainServer(t *testing.T) {
 	t.Parallel()
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
@@ -190,7 +190,7 @@ func TestUploadToPlainServer(t *testing.T) {
 	}
 }
 
-// A change whose answer was lost is not made again, and the caller knows.
+// A change whose answer was lost is not repeated, and the error is ErrAmbiguous.
 func TestAmbiguousChange(t *testing.T) {
 	t.Parallel()
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"unicode/utf8"
 
@@ -89,7 +88,7 @@ func (s *Server) start(ctx context.Context, executor *client.Client) (p *client.
 	for range startTries {
 		id := fmt.Sprintf("mcp-stdio-%d", started.Add(1))
 		p, err = executor.Start(ctx, client.Command{ID: id, Argv: c.Argv, Dir: dir, Env: c.Env, EnvPolicy: c.policy(), Stdin: true})
-		if err == nil || !strings.Contains(err.Error(), "process "+id+" already exists") {
+		if !errors.Is(err, client.ErrProcessExists) {
 			break
 		}
 	}

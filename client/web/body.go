@@ -14,9 +14,9 @@ import (
 
 // Limits of streamed bodies.
 const (
-	maxDelta       = 1 << 20  // bytes of one delta; more is not a mistake but an attack
-	maxDeltas      = 256      // that wait to be read, of one body
-	maxQueuedBytes = 16 << 20 // that wait to be read, of all bodies
+	maxDelta       = 1 << 20  // bytes of one delta; a larger one ends the connection
+	maxDeltas      = 256      // deltas of one body that wait to be read
+	maxQueuedBytes = 16 << 20 // bytes of all bodies that wait to be read
 )
 
 // bodies are the streamed bodies of HTTP responses that have not ended.
@@ -27,8 +27,8 @@ type bodies struct {
 	queued int              // bytes that wait to be read
 }
 
-// A body is the streamed body of an HTTP response. What happens to it comes from the
-// connection's reader, which does not wait.
+// A body is the streamed body of an HTTP response. The connection's reader puts deltas into
+// its inbox, and does not wait.
 type body struct {
 	bodies *bodies
 	id     string
@@ -39,11 +39,11 @@ type body struct {
 	// Guarded by bodies.mu.
 	seq  uint64 // of the last delta
 	rest []byte // of the piece that is being read
-	err  error  // what follows the pieces in the inbox; nil: more is to come
+	err  error  // is returned after the pieces in the inbox; nil: the body has not ended
 }
 
-// open makes a body before its request is sent, so that no delta comes too early. Ids are
-// not used again: a late delta of another request does not find the body.
+// open makes a body. It is called before the request is sent, so that no delta comes too early.
+// Ids are not used again, so that a late delta of an earlier request is ignored.
 func (s *bodies) open(ctx context.Context) *body {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *bodies) open(ctx context.Context) *body {
 	return b
 }
 
-// Notification implements client.Extension: it takes a delta.
+// Notification implements client.Extension: it processes a delta.
 func (s *bodies) Notification(_ *client.Link, method string, params []byte) error {
 	if method != wire.NoteHTTPBodyDelta {
 		return nil
@@ -106,7 +106,7 @@ func (b *body) take(n *wire.HTTPBodyDelta) error {
 	return nil
 }
 
-// end says what follows the pieces in the inbox. The caller has bodies.mu.
+// end sets the error that follows the pieces in the inbox. The caller has bodies.mu.
 func (b *body) end(err error) {
 	if b.err == nil {
 		b.err = err
@@ -125,7 +125,7 @@ func (s *bodies) Lost(err error) {
 	}
 }
 
-// drop ends a body that is not wanted any more.
+// drop ends a body that is not needed any more.
 func (b *body) drop(err error) {
 	s := b.bodies
 	s.mu.Lock()
@@ -152,11 +152,11 @@ func (b *body) Read(p []byte) (int, error) {
 		if n > 0 || err != nil {
 			return n, err
 		}
-		<-b.inbox.Wake // in the end the body ends, with its context or the client
+		<-b.inbox.Wake // this ends: the body ends at the latest with its context or the client
 	}
 }
 
-// some reads what is there.
+// some reads bytes that have arrived.
 func (b *body) some(p []byte) (int, error) {
 	s := b.bodies
 	s.mu.Lock()

@@ -20,24 +20,23 @@ import (
 // MaxRequestBody is the largest body of a request: it travels in one message.
 const MaxRequestBody = 32 << 20
 
-// timeoutMargin is how much longer the executor tries than the caller waits, so that
-// it is the caller's own time that is over.
+// timeoutMargin is how much longer the executor tries than the caller waits, so that the
+// caller gets the error of its own context.
 const timeoutMargin = time.Second
 
-// A Transport makes HTTP requests from the executor's network, with its proxies and its
-// names. It is an [http.RoundTripper], safe for concurrent use:
+// A Transport makes HTTP requests from the executor's network, with the proxies and name
+// servers there. It is an [http.RoundTripper], safe for concurrent use:
 //
 //	browser := http.Client{Transport: web.Of(c)}
 //
-// Bodies of responses are streamed. They end with the connection: a body that is being
-// read when it is lost fails with the reason, after what had arrived. A request whose
-// answer had not come by then fails with [client.ErrAmbiguous]. The end of a request's context
-// ends it here; the executor goes on until its time is over. Nothing slows the executor
-// down: of a body that is not read 256 pieces are kept, and 16 MiB of all together;
-// then the body fails.
+// Bodies of responses are streamed. If the connection is lost, a body fails with that reason
+// after the bytes that had arrived, and a request without an answer fails with
+// [client.ErrAmbiguous]. The end of a request's context ends the request here; the executor
+// goes on until its own time limit. There is no back-pressure: if more than 256 pieces of a
+// body, or 16 MiB of all bodies, wait to be read, the body fails.
 //
-// Redirects are not followed here; http.Client does that. A body of a request may have
-// up to MaxRequestBody bytes.
+// The Transport does not follow redirects; http.Client does. The body of a request may have up
+// to MaxRequestBody bytes.
 type Transport struct {
 	// EnvHeaders are added to requests to their hosts.
 	EnvHeaders []EnvHeader
@@ -46,22 +45,21 @@ type Transport struct {
 	bodies *bodies
 }
 
-// An EnvHeader is a header of which the executor knows the value: a variable of its
-// environment.
+// An EnvHeader is a header whose value is a variable of the executor's environment.
 type EnvHeader struct {
-	Host     string // of the URL, with its port if that has one; other hosts do not get it
+	Host     string // of the URL, with its port if the URL has one; other hosts do not get the header
 	Name     string
 	Prefix   string // comes before the value, as in "Bearer "
 	Variable string
 }
 
-// Of returns an http.RoundTripper for requests that the executor makes.
+// Of returns a Transport whose requests the executor makes.
 func Of(c *client.Client) *Transport {
 	b := c.Extend(bodiesKey{}, func() client.Extension { return new(bodies) }).(*bodies)
 	return &Transport{client: c, bodies: b}
 }
 
-// bodiesKey is that of bodies among the extensions of a client.
+// bodiesKey is the key of the bodies among the extensions of a client.
 type bodiesKey struct{}
 
 var _ http.RoundTripper = (*Transport)(nil)
@@ -98,7 +96,7 @@ func timeLeft(ctx context.Context) *uint64 {
 	return &ms
 }
 
-// params is what travels of a request. It takes the body.
+// params returns the parameters of a request. It reads the request's body.
 func (t *Transport) params(req *http.Request) (*wire.HTTPRequestParams, error) {
 	body, err := requestBody(req)
 	if err != nil {
@@ -108,7 +106,7 @@ func (t *Transport) params(req *http.Request) (*wire.HTTPRequestParams, error) {
 		return nil, fmt.Errorf("executor makes http and https requests only, not %v", req.URL)
 	}
 	u := *req.URL
-	u.User, u.Fragment, u.RawFragment = nil, "", "" // http.Client has made a header of the user
+	u.User, u.Fragment, u.RawFragment = nil, "", "" // http.Client has put the user into a header
 	p := &wire.HTTPRequestParams{
 		Method: req.Method, URL: u.String(), Headers: []wire.HTTPHeader{},
 		RedirectPolicy: wire.RedirectStop, StreamResponse: true,

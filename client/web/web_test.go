@@ -210,7 +210,7 @@ func TestHTTPStreams(t *testing.T) {
 				if stream.id != "http-1" || next.id != "http-2" {
 					panic("ids " + stream.id + " and " + next.id)
 				}
-				stream.delta(9, "late", goesOn) // nobody cares
+				stream.delta(9, "late", goesOn) // ignored
 				next.delta(1, "", isDone)
 			})
 			conn := dial(t, s.URL(), client.Options{})
@@ -220,7 +220,7 @@ func TestHTTPStreams(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.name == "F58" || c.name == "F59" {
-				// The answer comes behind the last delta, and has time, other than that to a Ping.
+				// The answer comes after the last delta. It has no time limit, unlike the answer to a Ping.
 				if _, err := files.Of(conn).Stat(tethertest.Within(t), "/"); err != nil {
 					t.Fatal(err)
 				}
@@ -237,7 +237,7 @@ func TestHTTPStreams(t *testing.T) {
 	}
 }
 
-// A request whose answer is lost is not made again; one that waits for a connection is.
+// A request whose answer is lost is not sent again; a request that waits for a connection is sent.
 // Scenario F44.
 func TestRequestInFlightIsNotRepeated(t *testing.T) {
 	t.Parallel()
@@ -309,7 +309,7 @@ func TestCancelledBody(t *testing.T) {
 	wait()
 }
 
-// A body fails when the client does.
+// When the client fails, the body fails.
 func TestBodyEndsWithTheClient(t *testing.T) {
 	t.Parallel()
 	browser, url, c := site(t, func(w http.ResponseWriter, r *http.Request) {

@@ -1,11 +1,10 @@
-// Package inbox has a bounded queue between a goroutine that must not wait, such as the
-// reader of a connection, and one that takes its time.
+// Package inbox has a bounded queue from a goroutine that must not wait, such as the
+// reader of a connection, to a goroutine that may be slow.
 package inbox
 
 import "sync"
 
-// A Wake tells one goroutine that it has something to look at. Several signals before it
-// looks are one.
+// A Wake wakes one goroutine. Several signals before that goroutine receives count as one.
 type Wake chan struct{}
 
 // NewWake returns a Wake without a signal.
@@ -22,17 +21,17 @@ func (w Wake) Signal() {
 // An Inbox is a queue of bounded length. Putting never waits. Any goroutine may put; one
 // goroutine takes.
 type Inbox[T any] struct {
-	Wake  Wake // has a signal after each Put; the owner may send others
+	Wake  Wake // gets a signal with each Put; the owner may send others
 	limit int
 
 	mu    sync.Mutex
 	items []T
 }
 
-// New returns an empty inbox for so many items.
+// New returns an empty inbox for up to limit items.
 func New[T any](limit int) *Inbox[T] { return &Inbox[T]{Wake: NewWake(), limit: limit} }
 
-// Put adds an item. False: the inbox is full, and the item was not added.
+// Put adds an item. It returns false if the inbox is full; then the item was not added.
 func (b *Inbox[T]) Put(item T) bool {
 	b.mu.Lock()
 	room := len(b.items) < b.limit
@@ -57,7 +56,7 @@ func (b *Inbox[T]) PutNewest(item T) {
 	b.Wake.Signal()
 }
 
-// Take returns the oldest item; false: there is none at the moment.
+// Take returns the oldest item, or false if there is none at the moment.
 func (b *Inbox[T]) Take() (item T, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,7 +64,7 @@ func (b *Inbox[T]) Take() (item T, ok bool) {
 		return item, false
 	}
 	item = b.items[0]
-	b.items[0] = *new(T) // the queue must not keep what was taken
+	b.items[0] = *new(T) // so that the array does not keep the item alive
 	if b.items = b.items[1:]; len(b.items) == 0 {
 		b.items = nil
 	}
@@ -95,7 +94,7 @@ func (b *Inbox[T]) Drain(done <-chan struct{}, f func(T) (more bool)) {
 		select {
 		case <-b.Wake:
 		case <-done:
-			over = true // once more: an item may have come before
+			over = true // take once more: an item may have come before done was closed
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestPutRefusesWhenFull(t *testing.T) {
 		t.Errorf("took %v", got)
 	}
 	if !b.Put(3) {
-		t.Error("there is no room after all was taken")
+		t.Error("there is no room after all items were taken")
 	}
 }
 
@@ -40,7 +40,7 @@ func TestPutNewestDropsTheOldest(t *testing.T) {
 	}
 }
 
-// The taker is woken after each Put, once for several.
+// Several Puts before the goroutine receives are one signal.
 func TestWake(t *testing.T) {
 	b := New[int](2)
 	b.Put(1)
@@ -58,7 +58,7 @@ func TestWake(t *testing.T) {
 	<-b.Wake
 }
 
-// Drain takes what was put before the end, and returns when f says so.
+// Drain takes the items that were put before done was closed, and returns when f returns false.
 func TestDrain(t *testing.T) {
 	b := New[int](9)
 	var got []int
