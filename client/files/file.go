@@ -36,10 +36,10 @@ type File struct {
 	close context.CancelFunc
 	tasks sync.WaitGroup // fetches ahead and openings
 
-	turn   sync.Mutex // held by Read and Seek
-	pos    int64
-	ahead  []*block // contiguous; the first one contains pos
-	window int
+	reading sync.Mutex // held by Read and Seek
+	pos     int64
+	ahead   []*block // contiguous; the first one contains pos
+	window  int
 
 	mu     sync.Mutex
 	handle *handle // on the newest connection that was used
@@ -197,8 +197,8 @@ func (f *File) fetch(ctx context.Context, offset int64, n int) (data []byte, eof
 	return data, eof, nil
 }
 
-// problem adds the path to an error of a reader. io.EOF stays unchanged.
-func (f *File) problem(err error) error {
+// readError adds the path to an error of a reader. io.EOF stays unchanged.
+func (f *File) readError(err error) error {
 	switch {
 	case err == nil || err == io.EOF:
 		return err
@@ -221,12 +221,12 @@ func (f *File) Stat() (fs.FileInfo, error) {
 // Read implements io.Reader.
 func (f *File) Read(b []byte) (int, error) {
 	n, err := f.read(f.ctx, b)
-	return n, f.problem(err)
+	return n, f.readError(err)
 }
 
 func (f *File) read(ctx context.Context, b []byte) (int, error) {
-	f.turn.Lock()
-	defer f.turn.Unlock()
+	f.reading.Lock()
+	defer f.reading.Unlock()
 	if err := f.ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -234,7 +234,7 @@ func (f *File) read(ctx context.Context, b []byte) (int, error) {
 		return 0, nil
 	}
 	for {
-		f.reach()
+		f.fetchAhead()
 		first := f.ahead[0]
 		select {
 		case <-first.done:
@@ -248,10 +248,10 @@ func (f *File) read(ctx context.Context, b []byte) (int, error) {
 		}
 		switch {
 		case first.err != nil:
-			f.rest()
+			f.dropAhead()
 			return 0, first.err
 		case first.eof:
-			f.rest() // the file may grow
+			f.dropAhead() // the file may grow
 			return 0, io.EOF
 		}
 		f.ahead = f.ahead[1:]
@@ -259,9 +259,9 @@ func (f *File) read(ctx context.Context, b []byte) (int, error) {
 	}
 }
 
-// reach requests the block at the position and, up to the size that the file had, the blocks
+// fetchAhead requests the block at the position and, up to the size that the file had, the blocks
 // after it.
-func (f *File) reach() {
+func (f *File) fetchAhead() {
 	for len(f.ahead) < f.window {
 		next := f.pos
 		if n := len(f.ahead); n > 0 {
@@ -269,12 +269,12 @@ func (f *File) reach() {
 				return
 			}
 		}
-		f.ahead = append(f.ahead, f.launch(next))
+		f.ahead = append(f.ahead, f.requestBlock(next))
 	}
 }
 
-// launch requests a block.
-func (f *File) launch(offset int64) *block {
+// requestBlock requests a block.
+func (f *File) requestBlock(offset int64) *block {
 	ctx, cancel := context.WithCancel(f.ctx)
 	b := &block{offset: offset, cancel: cancel, done: make(chan struct{})}
 	get := func() {
@@ -293,8 +293,8 @@ func (f *File) launch(offset int64) *block {
 	return b
 }
 
-// rest drops the blocks that were fetched ahead.
-func (f *File) rest() {
+// dropAhead drops the blocks that were fetched ahead.
+func (f *File) dropAhead() {
 	for _, b := range f.ahead {
 		b.cancel()
 	}
@@ -303,8 +303,8 @@ func (f *File) rest() {
 
 // Seek implements io.Seeker. The end is where it was when the file was opened.
 func (f *File) Seek(offset int64, whence int) (int64, error) {
-	f.turn.Lock()
-	defer f.turn.Unlock()
+	f.reading.Lock()
+	defer f.reading.Unlock()
 	switch whence {
 	case io.SeekStart:
 	case io.SeekCurrent:
@@ -322,7 +322,7 @@ func (f *File) Seek(offset int64, whence int) (int64, error) {
 		f.ahead = f.ahead[1:]
 	}
 	if len(f.ahead) > 0 && (offset < f.ahead[0].offset || offset > f.ahead[0].offset+readBlock) {
-		f.rest()
+		f.dropAhead()
 	}
 	f.pos = offset
 	return offset, nil
@@ -334,7 +334,7 @@ func (f *File) ReadAt(b []byte, offset int64) (total int, err error) {
 		return 0, &fs.PathError{Op: "read", Path: f.name, Err: fs.ErrInvalid}
 	}
 	if err := f.ctx.Err(); err != nil {
-		return 0, f.problem(err)
+		return 0, f.readError(err)
 	}
 	for total < len(b) {
 		data, eof, err := f.fetch(f.ctx, offset+int64(total), min(readBlock, len(b)-total))
@@ -343,7 +343,7 @@ func (f *File) ReadAt(b []byte, offset int64) (total int, err error) {
 			err = io.EOF
 		}
 		if err != nil {
-			return total, f.problem(err)
+			return total, f.readError(err)
 		}
 	}
 	return total, nil

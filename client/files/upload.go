@@ -24,8 +24,8 @@ const (
 	// sendWindow is how many blocks may wait for their answers.
 	sendWindow = 4
 
-	// abortPatience bounds the wait until the server has removed an upload that failed.
-	abortPatience = 5 * time.Second
+	// abortTimeout bounds the wait until the server has removed an upload that failed.
+	abortTimeout = 5 * time.Second
 )
 
 // UploadOptions change an upload. The zero value is fine.
@@ -211,7 +211,7 @@ func (u *upload) abort(ctx context.Context, l *client.Link) {
 		l.Tell(wire.MethodUploadAbort, params)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, abortPatience)
+	ctx, cancel := context.WithTimeout(ctx, abortTimeout)
 	defer cancel()
 	l.CleanUp(ctx, wire.MethodUploadAbort, params)
 }
@@ -273,11 +273,11 @@ func (s *sender) run(ctx context.Context) (err error) {
 		call *client.Request
 		end  int64
 	}
-	var flying []sent
+	var unanswered []sent
 	defer func() { // after an error, give up the answers of the other requests
 		ended, cancel := context.WithCancel(ctx)
 		cancel()
-		for _, f := range flying {
+		for _, f := range unanswered {
 			f.call.Wait(ended, nil)
 		}
 	}()
@@ -285,8 +285,8 @@ func (s *sender) run(ctx context.Context) (err error) {
 		return protocolError("the server accepts blocks of %d bytes only", s.block)
 	}
 	s.progress(s.offset, s.size)
-	for s.offset < s.size || len(flying) > 0 {
-		if s.offset < s.size && len(flying) < sendWindow {
+	for s.offset < s.size || len(unanswered) > 0 {
+		if s.offset < s.size && len(unanswered) < sendWindow {
 			data := make([]byte, min(s.block, s.size-s.offset))
 			if err := readExactly(s.source, data, s.offset); err != nil {
 				return err
@@ -300,11 +300,11 @@ func (s *sender) run(ctx context.Context) (err error) {
 				return err
 			}
 			s.offset += int64(len(data))
-			flying = append(flying, sent{call, s.offset})
+			unanswered = append(unanswered, sent{call, s.offset})
 			continue
 		}
-		first := flying[0]
-		flying = flying[1:]
+		first := unanswered[0]
+		unanswered = unanswered[1:]
 		if err := first.call.Wait(ctx, nil); err != nil {
 			return err
 		}
@@ -370,7 +370,7 @@ func (f *Files) Download(ctx context.Context, name string, w io.Writer, o Downlo
 			break
 		}
 		if err != nil {
-			return file.problem(err)
+			return file.readError(err)
 		}
 	}
 	now, err := f.Stat(ctx, name)

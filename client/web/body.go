@@ -30,11 +30,11 @@ type bodies struct {
 // A body is the streamed body of an HTTP response. The connection's reader puts deltas into
 // its inbox, and does not wait.
 type body struct {
-	bodies *bodies
-	id     string
-	ctx    context.Context
-	unwait func() bool // stops waiting for the end of ctx
-	inbox  *inbox.Inbox[[]byte]
+	bodies      *bodies
+	id          string
+	ctx         context.Context
+	stopWaiting func() bool // stops waiting for the end of ctx
+	inbox       *inbox.Inbox[[]byte]
 
 	// Guarded by bodies.mu.
 	seq  uint64 // of the last delta
@@ -53,7 +53,7 @@ func (s *bodies) open(ctx context.Context) *body {
 		s.routes = make(map[string]*body)
 	}
 	s.routes[b.id] = b
-	b.unwait = context.AfterFunc(ctx, func() { b.drop(context.Cause(ctx)) })
+	b.stopWaiting = context.AfterFunc(ctx, func() { b.drop(context.Cause(ctx)) })
 	return b
 }
 
@@ -112,7 +112,7 @@ func (b *body) end(err error) {
 		b.err = err
 	}
 	delete(b.bodies.routes, b.id)
-	b.unwait()
+	b.stopWaiting()
 	b.inbox.Wake.Signal()
 }
 
