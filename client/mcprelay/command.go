@@ -15,22 +15,22 @@ import (
 // A Command is an MCP server to run on the executor. It runs without a sandbox.
 type Command struct {
 	Argv []string
-	Dir  string // absolute path on the executor, or a file: URI; it must be given, unless Server.Dir is
+	Dir  string // absolute path on the executor, or a file: URI; required, unless Server.Dir is set
 
-	// Env is added to the few variables of the executor that servers inherit: PATH,
-	// HOME and their like.
+	// Env is added to the few variables of the executor that servers inherit: PATH, HOME and
+	// similar ones.
 	Env map[string]string
 
 	// RemoteEnv are names of further variables, with the values that the executor has.
 	RemoteEnv []string
 }
 
-// inherited are the variables that a server gets from the executor whatever else it
-// asks for. Without further ones, the executor has its own list of them.
+// inherited are the variables that a server with RemoteEnv gets from the executor besides those.
+// Without RemoteEnv, the executor uses its own list.
 var inherited = []string{"HOME", "LOGNAME", "PATH", "SHELL", "USER", "__CF_USER_TEXT_ENCODING",
 	"LANG", "LC_ALL", "TERM", "TMPDIR", "TZ"}
 
-// check refuses what could not be started as it was meant.
+// check refuses a server that could not be started as described.
 func (s *Server) check() error {
 	c := &s.Command
 	if len(c.Argv) == 0 {
@@ -57,7 +57,7 @@ func (s *Server) check() error {
 	return nil
 }
 
-// policy says what of the executor's environment the server gets.
+// policy says which variables of the executor's environment the server gets.
 func (c *Command) policy() *wire.EnvPolicy {
 	p := &wire.EnvPolicy{Inherit: wire.InheritCore, IgnoreDefaultExcludes: true,
 		Exclude: []string{}, Set: map[string]string{}, IncludeOnly: []string{}}
@@ -73,8 +73,8 @@ func (c *Command) policy() *wire.EnvPolicy {
 // started numbers the servers of this program.
 var started atomic.Uint64
 
-// startTries is how many numbers are tried in a session that an earlier program has
-// left to us with servers of its own.
+// startTries is how many numbers are tried: in a session that was resumed, servers of an earlier
+// program may have the first ones.
 const startTries = 64
 
 // start starts the server in a session.

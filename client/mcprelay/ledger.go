@@ -5,7 +5,7 @@ import "encoding/json"
 // maxInFlight is how many requests of a client may wait for an answer.
 const maxInFlight = 10_000
 
-// A ledger is what a client has said that still matters when its server is gone.
+// A ledger has the messages of a client that still matter when its server is gone.
 type ledger struct {
 	open        map[string]struct{} // ids of requests without an answer
 	hello       *greeting           // initialize; nil: not answered yet, or not used
@@ -13,11 +13,11 @@ type ledger struct {
 	initialized []byte              // notifications/initialized
 }
 
-// A greeting is the introduction of the client to its server.
+// A greeting is an initialize request of the client.
 type greeting struct {
 	line    []byte
 	id      string
-	version string // of the protocol, that the server chose
+	version string // of the protocol, as the server chose it
 }
 
 // hasRoom reports whether all requests among the messages may wait for an answer.
@@ -31,7 +31,7 @@ func (l *ledger) hasRoom(messages []message) bool {
 	return n == len(l.open) || n <= maxInFlight
 }
 
-// said takes note of a message of the client.
+// said records a message of the client.
 func (l *ledger) said(m *message) {
 	switch cancelled := m.cancels(); {
 	case m.isRequest():
@@ -43,13 +43,13 @@ func (l *ledger) said(m *message) {
 			*l = ledger{open: l.open, asked: &greeting{line: m.raw, id: m.id}}
 		}
 	case cancelled != "":
-		delete(l.open, cancelled) // it gets no answer
+		delete(l.open, cancelled) // a cancelled request gets no answer
 	case m.method == methodInitialized:
 		l.initialized = m.raw
 	}
 }
 
-// heard takes note of a message of the server.
+// heard records a message of the server.
 func (l *ledger) heard(m *message) {
 	if !m.isAnswer() {
 		return
@@ -62,7 +62,7 @@ func (l *ledger) heard(m *message) {
 	}
 }
 
-// take returns the ids of all requests without an answer, and forgets them.
+// take removes all requests without an answer and returns their ids.
 func (l *ledger) take() map[string]struct{} {
 	open := l.open
 	l.open, l.asked = nil, nil
@@ -74,6 +74,6 @@ func chosenVersion(m *message) string {
 	var result struct {
 		ProtocolVersion string `json:"protocolVersion"`
 	}
-	json.Unmarshal(m.result, &result) // the client will say what is wrong with it
+	json.Unmarshal(m.result, &result) // if it is malformed, the client reports that
 	return result.ProtocolVersion
 }

@@ -10,19 +10,19 @@ const (
 	maxStdoutLine = 8 << 20
 	maxStderrLine = 1 << 20
 
-	// maxClientLine bounds what is held of a client's message. Servers may take less.
+	// maxClientLine bounds a line of the client. Servers may accept less.
 	maxClientLine = 64 << 20
 )
 
-// A splitter makes lines of pieces.
+// A splitter splits a stream, which arrives in pieces, into lines.
 type splitter struct {
 	source string // for the error
 	limit  int    // of a line, in bytes
-	rest   []byte // of a line that has not ended
+	rest   []byte // the beginning of a line that has not ended
 }
 
-// feed calls f with each line that ends in this piece, without its end. The lines may
-// be kept; they share memory with the piece.
+// feed calls f with each line that ends in this piece, without its line end. f may keep the
+// lines; they share memory with the piece.
 func (s *splitter) feed(piece []byte, f func(line []byte) error) error {
 	for {
 		line, rest, ended := bytes.Cut(piece, []byte("\n"))
@@ -43,7 +43,7 @@ func (s *splitter) feed(piece []byte, f func(line []byte) error) error {
 	}
 }
 
-// end calls f with the last line, if that has no end.
+// end calls f with the last line, if it has no line end.
 func (s *splitter) end(f func(line []byte) error) error {
 	line := s.rest
 	s.rest = nil

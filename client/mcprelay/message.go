@@ -8,32 +8,32 @@ import (
 	"strings"
 )
 
-// Methods of MCP that matter to who carries the messages.
+// Methods of MCP that the pump recognizes.
 const (
 	methodInitialize  = "initialize"
 	methodInitialized = "notifications/initialized"
 	methodCancelled   = "notifications/cancelled"
 )
 
-// codeClosed is the error code of requests whose server is gone: what MCP libraries
-// use for a closed connection.
+// codeClosed is the error code of requests whose server is gone. MCP libraries use it for a
+// closed connection.
 const codeClosed = -32000
 
 // A message is one JSON-RPC message.
 type message struct {
 	raw    []byte
-	id     string // as JSON, see sameID; empty: none
+	id     string // as JSON, normalized by sameID; empty: none
 	method string // empty: an answer
 	params json.RawMessage
 	result json.RawMessage
-	valid  bool // it has what makes a request, a notification or an answer
+	valid  bool // it has the members of a request, a notification or an answer
 }
 
 func (m *message) isRequest() bool { return m.method != "" && m.id != "" }
 func (m *message) isAnswer() bool  { return m.method == "" && m.id != "" }
 
-// parse reads a line: one message or, in old versions of MCP, a batch of them. ok tells
-// whether it can be one: an object or an array in JSON.
+// parse parses a line: one message or, in old versions of MCP, a batch of messages. ok is false
+// if the line is not a JSON object, or an array of objects.
 func parse(line []byte) (messages []message, ok bool) {
 	var parts []json.RawMessage
 	if !isBatch(line) {
@@ -73,7 +73,7 @@ func join(messages []message, batch bool) []byte {
 	return slices.Concat([]byte("["), bytes.Join(parts, []byte(",")), []byte("]"))
 }
 
-// cancels is the id of the request that a message takes back; empty: it does not.
+// cancels is the id of the request that a message cancels; empty: it cancels none.
 func (m *message) cancels() string {
 	if m.method != methodCancelled {
 		return ""
@@ -81,12 +81,12 @@ func (m *message) cancels() string {
 	var params struct {
 		RequestID json.RawMessage `json:"requestId"`
 	}
-	json.Unmarshal(m.params, &params) // what makes no sense cancels nothing
+	json.Unmarshal(m.params, &params) // a malformed message cancels nothing
 	return sameID(params.RequestID)
 }
 
-// sameID returns one spelling for an id, whatever way a program writes its strings;
-// empty: none.
+// sameID returns the normal form of an id, because programs may escape strings differently;
+// empty: no id.
 func sameID(id json.RawMessage) string {
 	var text string
 	switch {
@@ -103,9 +103,9 @@ func failure(id, text string) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, codeClosed, quote(text))
 }
 
-// A server that was started again numbers its requests from the start, while the client
-// may still be working on those of the last one. So the later ones get ids that tell
-// whose they are. Those of the first server stay as they are.
+// A server that was started again numbers its requests from the start, while the client may
+// still be working on requests of the last server. So requests of later servers get ids that
+// contain the number of the server. Requests of the first server are not changed.
 
 func idPrefix(generation int) string { return fmt.Sprintf("tether-%d-", generation) }
 
@@ -136,8 +136,8 @@ func toClient(line []byte, messages []message, generation int) []byte {
 	return join(messages, isBatch(line))
 }
 
-// toServer takes the marks off the client's answers. Answers to an earlier server are
-// left out; nil: nothing remains.
+// toServer removes the marks from the client's answers. Answers to an earlier server are
+// dropped. It returns nil if nothing remains.
 func toServer(line []byte, messages []message, generation int) []byte {
 	if generation == 0 || len(messages) == 0 {
 		return line
@@ -161,8 +161,8 @@ func toServer(line []byte, messages []message, generation int) []byte {
 	return join(kept, isBatch(line))
 }
 
-// replace puts another value in the place of the one at a path in a JSON object. All
-// other bytes stay as they are, and so does everything if there is no such value.
+// replace replaces the value at a path in a JSON object. All other bytes stay the same. If there
+// is no such value, nothing changes.
 func replace(object []byte, value string, path ...string) []byte {
 	from, to := 0, len(object)
 	for _, name := range path {
@@ -175,7 +175,8 @@ func replace(object []byte, value string, path ...string) []byte {
 	return slices.Concat(object[:from], []byte(value), object[to:])
 }
 
-// member tells where the value of a member of a JSON object lies.
+// member returns the position of the value of a member of a JSON object. If there is no such
+// member, both numbers are 0.
 func member(object []byte, name string) (from, to int) {
 	d := json.NewDecoder(bytes.NewReader(object))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {

@@ -47,7 +47,8 @@ func TestSplitter(t *testing.T) {
 	}
 }
 
-// Lines are the same however the stream is cut, and stay as they are when more comes.
+// The lines do not depend on how the stream is cut into pieces, and later pieces do not change
+// them.
 func TestSplitterPieces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lines := rapid.SliceOf(rapid.StringMatching(`[a-c]{0,9}`)).Draw(t, "lines")
@@ -112,10 +113,10 @@ func TestIDsOfLaterServers(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoMessage(t *testing.T) {
+func TestParseRefusesMalformedLines(t *testing.T) {
 	for _, line := range []string{"", "x", "42", `"text"`, "null", "{", "[1]", "[", "{} x", `[{},2]`} {
 		if _, ok := parse([]byte(line)); ok {
-			t.Errorf("%q passes", line)
+			t.Errorf("%q was accepted", line)
 		}
 	}
 }
@@ -160,7 +161,7 @@ func TestLedger(t *testing.T) {
 	}
 	say(`{"id":0,"method":"initialize"}`)
 	if l.hello != nil {
-		t.Error("a greeting without an answer is repeated")
+		t.Error("an initialize without an answer is repeated")
 	}
 	hear(`{"id":0,"result":{"protocolVersion":"v"}}`)
 	if l.hello == nil || l.hello.version != "v" {
@@ -185,6 +186,6 @@ func TestLedger(t *testing.T) {
 	}
 	l.said(&one)
 	if l.hasRoom([]message{two}) || !l.hasRoom([]message{{method: "notice"}}) {
-		t.Error("no limit, or one for what needs no answer")
+		t.Error("there is no limit, or it also holds for messages that need no answer")
 	}
 }

@@ -17,22 +17,22 @@ const (
 	maxRestarts   = 3
 	restartWindow = time.Minute
 
-	// restartPatience bounds a new session, the start of a server in it, and its answer
-	// to our introduction.
+	// restartPatience bounds a restart: a new session, the start of the server, and its answer
+	// to the repeated initialize.
 	restartPatience = time.Minute
 )
 
-// closePatience is how long the end of a server may take to tell. If the executor is
-// not reached, the server ends with its session.
+// closePatience bounds the request to end a server. If the executor cannot be reached, the
+// server ends with its session.
 const closePatience = 5 * time.Second
 
-// ErrClosed means that the transport was closed by its owner.
+// ErrClosed means that the program has closed the transport.
 var ErrClosed = errors.New("MCP transport is closed")
 
-// A Pump carries messages between a client and an MCP server on an executor, one per
-// line and without a change, and keeps track of them, so that it can start the server
-// again when the session is lost. The only bytes that it changes are the ids of requests
-// that such a later server makes. It is safe for concurrent use.
+// A Pump passes messages between a client and an MCP server on an executor, one per line. It
+// keeps track of requests, so that it can start the server again when the session is lost. It
+// changes no bytes, except the ids of requests from a server that was started again. It is safe
+// for concurrent use.
 type Pump struct {
 	server  Server
 	log     *slog.Logger
@@ -50,7 +50,7 @@ type Pump struct {
 	mu     sync.Mutex
 	run    *run // the newest
 	ledger ledger
-	finish bool  // the client has nothing more to say
+	finish bool  // the client has closed its end
 	err    error // why it ended; io.EOF: the server did
 	exit   client.Exit
 }
@@ -102,17 +102,17 @@ func (p *Pump) begin(r *run) {
 	p.tasks.Go(func() { p.follow(r) }) // ends with p.ctx or the process
 }
 
-// Send sends a line, without its end, to the server. It returns when the executor has
-// taken it. If the session is lost, requests are answered with an error, and that is
-// all: only a server that ended or closed its input makes Send fail. If the context
-// ends first, the line may still arrive, as a whole.
+// Send sends a line, without its line end, to the server. It returns when the executor has
+// accepted it. If the session is lost, requests are answered with an error, and Send succeeds.
+// Send fails if the server has ended or has closed its input. If the context ends first, the
+// line may still arrive, as a whole.
 func (p *Pump) Send(ctx context.Context, line []byte) error {
 	return p.submit(ctx, &sending{line: line})
 }
 
-// CloseInput ends the server's standard input, after which most servers end. On
-// executors that cannot do that the error is [client.ErrUnsupported]. The server is not
-// started again after this.
+// CloseInput ends the server's standard input, after which most servers end. On executors that
+// cannot do that, the error is [client.ErrUnsupported]. The server is not started again after
+// this.
 func (p *Pump) CloseInput(ctx context.Context) error { return p.submit(ctx, &sending{end: true}) }
 
 func (p *Pump) submit(ctx context.Context, s *sending) error {
@@ -134,9 +134,9 @@ func (p *Pump) submit(ctx context.Context, s *sending) error {
 	}
 }
 
-// Receive returns the next line for the client, without its end. When the server has
-// ended, and all that it said was received, the error is io.EOF; lost output is a
-// [client.ErrGap]. Other errors than that of the context are final too.
+// Receive returns the next line for the client, without its line end. When the server has ended
+// and all its lines were received, the error is io.EOF; lost output is a [client.ErrGap]. All
+// errors, except that of the context, are final.
 func (p *Pump) Receive(ctx context.Context) ([]byte, error) {
 	select {
 	case line := <-p.lines:
@@ -155,14 +155,14 @@ func (p *Pump) InFlight() int {
 	return len(p.ledger.open)
 }
 
-// Exit tells how the server ended, if Receive has returned io.EOF.
+// Exit returns how the server ended, after Receive has returned io.EOF.
 func (p *Pump) Exit() client.Exit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.exit
 }
 
-// Close ends the server, if it has not ended. What was not received is given up.
+// Close ends the server, if it has not ended. Lines that were not received are dropped.
 func (p *Pump) Close() error {
 	p.closing.Do(func() {
 		p.cancel(ErrClosed)
@@ -178,8 +178,8 @@ func (p *Pump) Close() error {
 	return nil
 }
 
-// terminate ends a server that did not end by itself. Close and the end of a run that
-// broke a rule may both want that; it is done once.
+// terminate ends a server that did not end by itself, once: Close and the end of a run may both
+// call it.
 func (p *Pump) terminate(r *run) {
 	r.ending.Do(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), closePatience)
@@ -190,7 +190,7 @@ func (p *Pump) terminate(r *run) {
 	})
 }
 
-// end says that nothing follows. The first reason counts.
+// end ends the pump. The first reason counts.
 func (p *Pump) end(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,7 +206,7 @@ func (p *Pump) reason() error {
 	return p.err
 }
 
-// gone is why nothing can be sent any more.
+// gone is the error of Send after the end of the pump.
 func (p *Pump) gone() error {
 	if err := p.reason(); !errors.Is(err, io.EOF) {
 		return err
@@ -214,7 +214,7 @@ func (p *Pump) gone() error {
 	return errors.New("broken pipe: the MCP server has ended")
 }
 
-// deliver hands a line to the client; false: the pump was closed.
+// deliver hands a line to Receive. It returns false if the pump was closed.
 func (p *Pump) deliver(line []byte) bool {
 	select {
 	case p.lines <- line:

@@ -14,22 +14,22 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A run is one life of the server.
+// A run is one process of the server.
 type run struct {
 	executor   *client.Client
 	process    *client.Process
 	generation int // servers before this one
 	ending     sync.Once
-	lines      int // that it has printed; for follow only
+	lines      int // lines that it has printed; for follow only
 
-	// greeting is our repetition of the client's; nil: the client speaks for itself.
+	// greeting is the client's initialize that the pump repeats; nil: the client sends its own.
 	greeting *greeting
 	answer   chan message // to the greeting; of capacity 1
 
 	gone chan struct{} // closed when lost is set
-	lost error         // why the session, or we, gave it up; guarded by Pump.mu
+	lost error         // why it was given up; guarded by Pump.mu
 
-	answered bool // those who waited for it know that it is lost; guarded by Pump.mu
+	answered bool // all requests in flight were answered with an error; guarded by Pump.mu
 }
 
 func newRun(executor *client.Client, process *client.Process, generation int) *run {
@@ -37,7 +37,7 @@ func newRun(executor *client.Client, process *client.Process, generation int) *r
 		answer: make(chan message, 1), gone: make(chan struct{})}
 }
 
-// neverRun stands for the server before there was one, and why.
+// neverRun stands for a server that could not be started yet, for this reason.
 func neverRun(why error) *run {
 	r := newRun(nil, nil, -1)
 	r.lost, r.answered = why, true
@@ -45,14 +45,14 @@ func neverRun(why error) *run {
 	return r
 }
 
-// follow passes on what the server says until it ends, one way or another.
+// follow passes on the output of the server until it ends, and handles its end.
 func (p *Pump) follow(r *run) {
 	err := p.read(r)
 	switch {
 	case p.ctx.Err() != nil: // Close does the rest
 	case errors.Is(err, client.ErrSessionLost):
 		p.giveUp(r, err)
-	case p.isLost(r): // ended because of that
+	case p.isLost(r): // the end is a consequence of that
 	default:
 		if !errors.Is(err, io.EOF) {
 			p.log.Warn("MCP transport closed", "process", r.process.ID(), "err", err)
@@ -62,7 +62,7 @@ func (p *Pump) follow(r *run) {
 	}
 }
 
-// read passes on what the server says. It returns io.EOF when that has ended.
+// read passes on the output of the server. It returns io.EOF when the output has ended.
 func (p *Pump) read(r *run) error {
 	events := r.process.Subscribe()
 	defer events.Close()
@@ -106,7 +106,7 @@ func (e *LostEventsError) Error() string {
 // Is makes it a client.ErrGap.
 func (e *LostEventsError) Is(target error) bool { return target == client.ErrGap }
 
-// complain passes on a line of standard error.
+// complain passes on a line of the server's standard error.
 func (p *Pump) complain(line []byte) error {
 	if p.server.Stderr != nil {
 		p.server.Stderr(line)
@@ -116,7 +116,7 @@ func (p *Pump) complain(line []byte) error {
 	return nil
 }
 
-// heard passes on a line of the server.
+// heard passes on a line of the server's standard output.
 func (p *Pump) heard(r *run, line []byte) error {
 	r.lines++
 	if len(bytes.TrimSpace(line)) == 0 {
@@ -131,7 +131,7 @@ func (p *Pump) heard(r *run, line []byte) error {
 		return nil
 	}
 	if g := r.greeting; g != nil && len(messages) == 1 && messages[0].isAnswer() && messages[0].id == g.id {
-		r.answer <- messages[0] // the first and only one
+		r.answer <- messages[0] // does not block: it is sent once
 		r.greeting = nil
 		return nil
 	}
@@ -141,7 +141,7 @@ func (p *Pump) heard(r *run, line []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range messages {
-		p.ledger.heard(&messages[i]) // not before: nothing is in flight means that all was received
+		p.ledger.heard(&messages[i]) // after deliver, so that InFlight is 0 only when all answers were received
 	}
 	return nil
 }
@@ -153,8 +153,8 @@ func (p *Pump) isLost(r *run) bool {
 	return r.lost != nil
 }
 
-// giveUp ends a run that the next message replaces. Requests in flight are answered
-// with the reason.
+// giveUp ends a run; the next request starts another one. Requests in flight are answered with
+// the reason.
 func (p *Pump) giveUp(r *run, err error) {
 	p.mu.Lock()
 	if r.lost != nil {
@@ -180,7 +180,7 @@ func (p *Pump) giveUp(r *run, err error) {
 	}
 }
 
-// carry brings lines to the server, one after the other.
+// carry sends lines to the server, one after the other.
 func (p *Pump) carry() {
 	for {
 		select {
@@ -190,7 +190,7 @@ func (p *Pump) carry() {
 				continue
 			}
 			refused, err := p.send(s.line)
-			s.done <- err // who sends need not receive at the same time
+			s.done <- err // first: the caller of Send need not receive at the same time
 			for i := range refused {
 				p.deliver(refused[i])
 			}
@@ -202,10 +202,10 @@ func (p *Pump) carry() {
 	}
 }
 
-// send brings a line to the server, to a new one if need be. If there is none, it
-// returns answers to the requests in it.
+// send sends a line to the server, and starts a new server first if the last one is lost. If
+// there is no server, it returns error answers to the requests in the line.
 func (p *Pump) send(line []byte) (refused [][]byte, err error) {
-	messages, _ := parse(line) // what is not JSON is the server's matter
+	messages, _ := parse(line) // the server judges a line that is not JSON
 	wanted := slices.ContainsFunc(messages, func(m message) bool { return m.isRequest() })
 	for {
 		if !wanted && p.drop(messages) {
@@ -224,14 +224,14 @@ func (p *Pump) send(line []byte) (refused [][]byte, err error) {
 		case err != nil:
 			return p.refuse(messages, err)
 		case !noted:
-			continue // lost at this moment
+			continue // the run was lost meanwhile
 		}
 		return nil, p.write(r, toSend)
 	}
 }
 
-// drop leaves out what was said to a server that is lost: it is no reason to start
-// another. False: it is not lost.
+// drop drops messages that are not requests if the server is lost: they are no reason to start
+// another one. It returns false if the server is not lost.
 func (p *Pump) drop(messages []message) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,11 +241,11 @@ func (p *Pump) drop(messages []message) bool {
 	for i := range messages {
 		p.ledger.said(&messages[i])
 	}
-	p.log.Debug("dropped what an MCP server that is gone should have been told")
+	p.log.Debug("dropped a message for an MCP server that is lost")
 	return true
 }
 
-// note takes the messages down before they are sent. False: the run is lost.
+// note records the messages before they are sent. It returns false if the run is lost.
 func (p *Pump) note(r *run, messages []message) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -261,8 +261,8 @@ func (p *Pump) note(r *run, messages []message) (bool, error) {
 	return true, nil
 }
 
-// write brings a line to this server. That it is lost meanwhile is no error: who
-// waits for an answer gets one.
+// write sends a line to this server. If the session is lost meanwhile, that is not an error:
+// giveUp answers the requests.
 func (p *Pump) write(r *run, line []byte) error {
 	err := r.process.Write(p.ctx, append(bytes.Clone(line), '\n'))
 	switch {
@@ -278,7 +278,7 @@ func (p *Pump) write(r *run, line []byte) error {
 	return fmt.Errorf("write to the MCP server: %w", err)
 }
 
-// refuse answers requests that reach no server. Nobody waits for the others.
+// refuse returns error answers to requests that reach no server. Other messages need no answer.
 func (p *Pump) refuse(messages []message, err error) (refused [][]byte, _ error) {
 	if p.ctx.Err() != nil {
 		return nil, ErrClosed
@@ -297,14 +297,14 @@ func (p *Pump) refuse(messages []message, err error) (refused [][]byte, _ error)
 	return refused, nil
 }
 
-// closeInput ends the input of the server, or everything if there is none.
+// closeInput ends the input of the server. If the server is lost, it ends the pump.
 func (p *Pump) closeInput() error {
 	p.mu.Lock()
 	p.finish = true
 	r, lost, answered := p.run, p.run.lost, p.run.answered
 	p.mu.Unlock()
 	if lost != nil {
-		if answered { // else giveUp is at it
+		if answered { // otherwise giveUp is still answering, and ends the pump afterwards
 			p.end(lost)
 		}
 		return nil
@@ -336,7 +336,7 @@ func (p *Pump) current(messages []message) (*run, error) {
 		return next, err
 	}
 	if err := p.introduce(ctx, next, hello, initialized); err != nil {
-		err = fmt.Errorf("introduce the client to the MCP server that was started again: %w", err)
+		err = fmt.Errorf("initialize the MCP server that was started again: %w", err)
 		p.giveUp(next, err)
 		p.terminate(next)
 		return nil, err
@@ -355,7 +355,7 @@ func (p *Pump) restart(ctx context.Context, last *run, hello *greeting) (*run, e
 	}
 	executor, err := p.server.Client(ctx)
 	if errors.Is(err, client.ErrClosed) || err == nil && executor == last.executor && executor.Status().State == client.Failed {
-		p.end(last.lost) // there will be no other
+		p.end(last.lost) // there will be no other session
 		return nil, last.lost
 	}
 	if err != nil {
@@ -375,7 +375,7 @@ func (p *Pump) restart(ctx context.Context, last *run, hello *greeting) (*run, e
 	return next, nil
 }
 
-// introduce repeats what the client has said to the first server.
+// introduce repeats the client's initialize to a server that was started again.
 func (p *Pump) introduce(ctx context.Context, r *run, hello *greeting, initialized []byte) error {
 	if err := p.write(r, hello.line); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/tetherexec/tether/client"
 )
 
-// Times of Relay's end.
+// Limits at the end of Relay.
 const (
 	// lingerTime is how long a server may take to end after the end of its input, once
 	// all requests are answered.
@@ -20,16 +20,16 @@ const (
 	// maxLingerTime is how long it may take to answer them.
 	maxLingerTime = 10 * time.Minute
 
-	// deafLingerTime is the same on executors where that end cannot be told.
+	// deafLingerTime replaces lingerTime on executors that cannot end the input of a process.
 	deafLingerTime = 100 * time.Millisecond
 )
 
-// ErrLeft means that the server was ended because its client has left.
+// ErrLeft means that Relay has ended the server because the client has closed its end.
 var ErrLeft = errors.New("the MCP client has left")
 
-// Relay is the server for a client that speaks in lines on in and out, until one of
-// them ends. It returns io.EOF if the server did, and ErrLeft if the client did and the
-// server had to be ended. The pump is to be closed then.
+// Relay passes lines between the server and a client on in and out, until one of them ends. It
+// returns io.EOF if the server has ended, and ErrLeft if the client has ended and the server has
+// to be ended by closing the pump.
 //
 // A read of in may outlast Relay: it ends with the next line, or with in.
 func (p *Pump) Relay(ctx context.Context, in io.Reader, out io.Writer) error {
@@ -46,12 +46,12 @@ func (p *Pump) Relay(ctx context.Context, in io.Reader, out io.Writer) error {
 			return err
 		}
 		if _, err := out.Write(append(bytes.Clone(line), '\n')); err != nil {
-			return ErrLeft // nobody reads
+			return ErrLeft // the client does not read any more
 		}
 	}
 }
 
-// accept sends what the client says, and its end.
+// accept sends the client's lines to the server, and then the end of its input.
 func (p *Pump) accept(ctx context.Context, in io.Reader) error {
 	lines := splitter{source: "MCP client", limit: maxClientLine}
 	send := func(line []byte) error {
@@ -61,7 +61,7 @@ func (p *Pump) accept(ctx context.Context, in io.Reader) error {
 		return p.Send(ctx, line)
 	}
 	for {
-		piece := make([]byte, 64<<10) // lines may be kept
+		piece := make([]byte, 64<<10) // a new one, because lines share its memory
 		n, err := in.Read(piece)
 		if ferr := lines.feed(piece[:n], send); ferr != nil {
 			return p.unlessOver(ferr)
@@ -76,7 +76,8 @@ func (p *Pump) accept(ctx context.Context, in io.Reader) error {
 	}
 }
 
-// unlessOver leaves it to Receive to say how the server ended: it may have more to say.
+// unlessOver returns nil if the server has ended: then Receive returns the reason, after the
+// server's last lines.
 func (p *Pump) unlessOver(err error) error {
 	if errors.Is(err, client.ErrStdinClosed) || errors.Is(err, client.ErrUnknownProcess) {
 		return nil
@@ -89,7 +90,7 @@ func (p *Pump) unlessOver(err error) error {
 	}
 }
 
-// linger lets the server answer what it was asked, and end by itself.
+// linger gives the server time to answer open requests, and to end by itself.
 func (p *Pump) linger(ctx context.Context) error {
 	patience := lingerTime
 	if err := p.CloseInput(ctx); errors.Is(err, client.ErrUnsupported) {

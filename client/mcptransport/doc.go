@@ -8,6 +8,8 @@
 //		Command: mcprelay.Command{Argv: []string{"docs-server"}, Dir: "/srv/project"},
 //	}, nil)
 //
-// [mcprelay] runs the servers, and says what happens when a connection or a session is lost;
-// programs that pass on lines without a look at them use it without this package and the SDK.
+// [mcprelay] runs the servers, and its documentation says what happens when a connection or a
+// session is lost. Programs that pass on lines without reading them use it without this package
+// and the SDK. This package only translates between its lines and the SDK's messages
+// (transport.go).
 package mcptransport

@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// patience bounds each test; none comes near it.
+// patience bounds each test.
 const patience = 60 * time.Second
 
 func within(t testing.TB) context.Context {
@@ -116,7 +116,7 @@ func (r *rig) called(method string) (n int) {
 	return n
 }
 
-// connect opens an MCP session in which the client introduces itself, as of old.
+// connect opens an MCP session in which the client sends initialize, as in versions before the newest.
 func (r *rig) connect(o *mcp.ClientOptions) *mcp.ClientSession {
 	return r.connectAs("2025-06-18", o)
 }
@@ -189,7 +189,7 @@ func (r *rig) must(s *mcp.ClientSession, tool string, a args) string {
 	return text
 }
 
-// lose ends the executor with all that runs there, and puts another one in its place.
+// lose stops the executor with all its processes, and starts another one in its place.
 func (r *rig) lose() {
 	r.Helper()
 	r.cable.Cut()
@@ -262,7 +262,7 @@ func (l *logbook) has(text string) error {
 
 func serverConfig() server.Config { return server.Config{} }
 
-// setExecutor is another way to an executor, for the next session.
+// setExecutor sets the address of the executor for the next session.
 func (r *rig) setExecutor(url string) {
 	executor := client.NewLazy(url, client.Options{})
 	r.Cleanup(func() { executor.Close() })

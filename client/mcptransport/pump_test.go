@@ -16,7 +16,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// script makes a shell script the server.
+// script makes a shell script the MCP server.
 func (r *rig) script(text string) {
 	r.transport.Command.Argv = []string{"/bin/sh", "-c", text}
 }
@@ -36,7 +36,7 @@ func (r *rig) receive(p *mcprelay.Pump, want string) {
 	}
 }
 
-// What passes, passes as it is.
+// The pump does not change lines.
 func TestPumpChangesNothing(t *testing.T) {
 	r := newRig(t)
 	r.script("cat")
@@ -60,7 +60,7 @@ func TestPumpChangesNothing(t *testing.T) {
 	}
 }
 
-// A message that its sender has given up arrives as a whole, or not at all.
+// If the context of Send ends, the message arrives as a whole, or not at all.
 func TestPumpSendGivenUp(t *testing.T) {
 	r := newRig(t)
 	r.script("cat")
@@ -85,8 +85,9 @@ func TestPumpSendGivenUp(t *testing.T) {
 	r.receive(p, `{"n":3}`)
 }
 
-// A client whose introduction was lost introduces itself again.
-func TestPumpIntroductionInFlight(t *testing.T) {
+// If the session is lost before initialize was answered, the client sends its own initialize to
+// the next server.
+func TestPumpInitializeInFlight(t *testing.T) {
 	r := newRig(t)
 	r.script(`while read -r line; do echo "$line" >> got; done`)
 	p := r.open()
@@ -102,9 +103,9 @@ func TestPumpIntroductionInFlight(t *testing.T) {
 	}
 }
 
-// Only requests are a reason to start the server again. It is told what matters of the
-// rest.
-func TestPumpDropsNotices(t *testing.T) {
+// Only requests start the server again. Of the other messages, it gets initialize and
+// initialized.
+func TestPumpDropsNotifications(t *testing.T) {
 	r := newRig(t)
 	r.script(`while read -r line; do echo "$line" >> got; case $line in
 		*initialize\"*) echo "{\"id\":1,\"result\":{}}";;
@@ -135,8 +136,8 @@ func TestPumpDropsNotices(t *testing.T) {
 	}
 }
 
-// A server that has changed meanwhile is not taken for the one that the client knows.
-func TestPumpOtherServer(t *testing.T) {
+// If the server that was started again chooses another version of the protocol, it is ended.
+func TestRestartedServerWithOtherVersion(t *testing.T) {
 	r := newRig(t)
 	version := filepath.Join(r.dir, "version")
 	if err := os.WriteFile(version, []byte("v1"), 0o600); err != nil {
@@ -157,7 +158,7 @@ func TestPumpOtherServer(t *testing.T) {
 	r.lose()
 	r.receive(p, `{"jsonrpc":"2.0","id":3,"error":{"code":-32000,"message":"Transport closed: `)
 	r.send(p, `{"id":2,"method":"call"}`)
-	r.receive(p, `{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"Transport closed: introduce the client to the MCP server that was started again: it speaks version \"v2\" of the protocol, and the last one spoke \"v1\""}}`)
+	r.receive(p, `{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"Transport closed: initialize the MCP server that was started again: it speaks version \"v2\" of the protocol, and the last one spoke \"v1\""}}`)
 	if err := os.WriteFile(version, []byte("v1"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,8 @@ func TestPumpOtherServer(t *testing.T) {
 	r.receive(p, `{"id":2,"result":{}}`)
 }
 
-// Relay answers what was asked before the end of the input, and then lets the server end.
+// After the end of the input, Relay passes on the answers to open requests, and then lets the
+// server end.
 func TestRelay(t *testing.T) {
 	for script, want := range map[string]error{
 		`cat; exit 3`:                                 io.EOF,
@@ -190,7 +192,7 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// A session that is lost after the end of the input ends Relay.
+// If the session is lost after the end of the input, Relay ends.
 func TestRelaySessionLost(t *testing.T) {
 	r := newRig(t)
 	r.script(`while read -r line; do :; done; echo > ended; exec sleep 1000`)
@@ -226,7 +228,7 @@ func (endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// An input that the server has closed itself is closed: that is no failure.
+// If the server has closed its input itself, CloseInput is not an error.
 func TestPumpInputIsClosed(t *testing.T) {
 	r := newRig(t)
 	r.script(`exec <&-; echo '{}'; until [ -e go ]; do sleep 0.01; done; exit 3`)
@@ -234,7 +236,7 @@ func TestPumpInputIsClosed(t *testing.T) {
 	r.receive(p, "{}")
 	tethertest.Eventually(t, func() error {
 		if err := p.Send(within(t), []byte("{}")); err == nil {
-			return errors.New("the input is open")
+			return errors.New("the input is still open")
 		}
 		return nil
 	})
@@ -249,7 +251,7 @@ func TestPumpInputIsClosed(t *testing.T) {
 	}
 }
 
-// A server may write an id in another way than its client.
+// The server may escape an id differently than the client.
 func TestPumpSpellingOfIDs(t *testing.T) {
 	r := newRig(t)
 	r.script(`read -r line; echo '{"id":"\u003ca\u003e","result":{}}'; cat`)
@@ -264,8 +266,7 @@ func TestPumpSpellingOfIDs(t *testing.T) {
 	})
 }
 
-// Requests to a server that is lost are answered, though the client has ended its input
-// by then.
+// If the session is lost after the client has closed the input, open requests are answered.
 func TestPumpInputClosedWhenLost(t *testing.T) {
 	r := newRig(t)
 	r.script("exec cat >/dev/null")
@@ -292,12 +293,12 @@ func TestPumpInputClosedWhenLost(t *testing.T) {
 	}
 }
 
-// A lazy transport opens although there is no session. Requests are answered with the
-// reason, however many, and the first one that finds a session starts the server.
+// A lazy transport opens even if there is no session. Any number of requests is answered with the
+// reason, and the first request that finds a session starts the server.
 func TestLazy(t *testing.T) {
 	r := newRig(t)
 	r.script(`pwd >&2; cat`)
-	get, err := r.transport.Client, errors.New("nobody listens")
+	get, err := r.transport.Client, errors.New("connection refused")
 	r.transport.Client = func(ctx context.Context) (*client.Client, error) {
 		if err != nil {
 			return nil, err

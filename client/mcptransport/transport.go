@@ -37,10 +37,10 @@ func (t *Transport) Connect(ctx context.Context) (mcp.Connection, error) {
 type connection struct {
 	pump    *mcprelay.Pump
 	log     *slog.Logger
-	pending []json.RawMessage // of a batch; for the one who reads
+	pending []json.RawMessage // messages of a batch that Read has not returned yet
 }
 
-// Read implements [mcp.Connection], for one goroutine. What is no message is skipped.
+// Read implements [mcp.Connection], for one goroutine. Lines that are not messages are skipped.
 func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 	for {
 		for len(c.pending) > 0 {
@@ -49,7 +49,7 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 			if err == nil {
 				return m, nil
 			}
-			c.log.Warn("skipped a line of the MCP server that is no message", "err", err)
+			c.log.Warn("skipped a line of the MCP server that is not a message", "err", err)
 		}
 		line, err := c.pump.Receive(ctx)
 		if err != nil {
@@ -59,7 +59,7 @@ func (c *connection) Read(ctx context.Context) (jsonrpc.Message, error) {
 		if !bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("[")) { // not a batch
 			c.pending = append(c.pending, line)
 		} else if err := json.Unmarshal(line, &c.pending); err != nil {
-			return nil, fmt.Errorf("a batch of the MCP server: %w", err) // it was checked
+			return nil, fmt.Errorf("a batch of the MCP server: %w", err) // the pump has parsed it already
 		}
 	}
 }
@@ -80,5 +80,5 @@ func (c *connection) Write(ctx context.Context, m jsonrpc.Message) error {
 // Close implements [mcp.Connection]. It ends the server.
 func (c *connection) Close() error { return c.pump.Close() }
 
-// SessionID implements [mcp.Connection]. Servers on standard input and output have none.
+// SessionID implements [mcp.Connection]. Servers on standard input and output have no session id.
 func (c *connection) SessionID() string { return "" }

@@ -20,7 +20,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// An outcome is what came of a call.
+// An outcome is the result of a call.
 type outcome struct {
 	text string
 	err  error
@@ -42,7 +42,7 @@ func (r *rig) waiting(s *mcp.ClientSession) (file string, result <-chan outcome)
 	return file, done
 }
 
-// A cut in the middle of a call is not noticed: the same server answers.
+// After a cut in the middle of a call, the same server answers.
 // Scenario F62.
 func TestCallSurvivesCut(t *testing.T) {
 	r := newRig(t)
@@ -60,7 +60,7 @@ func TestCallSurvivesCut(t *testing.T) {
 	if n := r.cable.Links(); n != 2 {
 		t.Errorf("%d connections", n)
 	}
-	// The request and the answer may be what is lost, too.
+	// The request or the answer may be lost, too.
 	for _, rule := range []*cable.Rule{
 		r.cable.On(cable.FromClient, cable.Method("process/write"), cable.SeverBefore),
 		r.cable.On(cable.FromServer, cable.Answer("process/write").Nth(2), cable.SeverBefore),
@@ -74,11 +74,11 @@ func TestCallSurvivesCut(t *testing.T) {
 	}
 }
 
-// A lost session costs the calls in flight, and the next one finds a new server that
-// knows its client.
+// If the session is lost, the calls in flight fail, and the next call starts a new server, to
+// which the initialize of the client is repeated.
 // Scenario F63.
 func TestRestartAfterLostSession(t *testing.T) {
-	for _, version := range []string{"2025-06-18", ""} { // the newest has no introduction
+	for _, version := range []string{"2025-06-18", ""} { // the newest has no initialize
 		t.Run("version "+version, func(t *testing.T) {
 			r := newRig(t)
 			s := r.connectAs(version, nil)
@@ -90,7 +90,7 @@ func TestRestartAfterLostSession(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 			if again := r.must(s, "pid", nil); again == pid {
-				t.Error("the same server")
+				t.Error("the same server has answered")
 			}
 			if tools, err := s.ListTools(within(t), nil); err != nil || len(tools.Tools) != 7 {
 				t.Errorf("%v, %v", tools, err)
@@ -102,7 +102,8 @@ func TestRestartAfterLostSession(t *testing.T) {
 	}
 }
 
-// While the executor is away for good, each call says so; when it is back, they work.
+// While the executor cannot be reached, each call fails with that reason. When it is back, calls
+// succeed.
 // Scenario F63.
 func TestCallsFailWhileServerIsAway(t *testing.T) {
 	r := newRig(t)
@@ -114,15 +115,15 @@ func TestCallsFailWhileServerIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.cable.OnUpgrade(cable.Any().Always(), cable.Status(404)) // gone for good
+	r.cable.OnUpgrade(cable.Any().Always(), cable.Status(404)) // the client gives up
 	r.cable.Mend()
 	tethertest.Eventually(t, func() error {
 		if lost.Status().State != client.Failed {
-			return errors.New("not yet")
+			return errors.New("the client has not failed yet")
 		}
 		return nil
 	})
-	for range 5 { // those are no restarts
+	for range 5 { // these do not count as restarts
 		if text, err := r.call(s, "pid", nil); err == nil || !strings.Contains(err.Error(), "Transport closed: ") {
 			t.Fatalf("%s, %v", text, err)
 		}
@@ -132,7 +133,7 @@ func TestCallsFailWhileServerIsAway(t *testing.T) {
 	r.must(s, "pid", nil)
 }
 
-// The fourth loss in a minute is one too many.
+// After the fourth loss in a minute, the server is not started again.
 // Scenario F63.
 func TestRestartsAtMostThreeTimesPerMinute(t *testing.T) {
 	r := newRig(t)
@@ -155,7 +156,7 @@ func TestRestartsAtMostThreeTimesPerMinute(t *testing.T) {
 	}
 }
 
-// With one session and no other, the transport ends with it.
+// If Client has no other session, the transport ends with its session.
 // Scenario F63.
 func TestOneSessionOnly(t *testing.T) {
 	r := newRig(t)
@@ -179,8 +180,8 @@ func TestOneSessionOnly(t *testing.T) {
 	}
 }
 
-// The client may still be busy with a request of the lost server when the new one asks
-// something under the same id.
+// The client may still be busy with a request of the lost server when the new server sends a
+// request with the same id.
 // Scenario F63.
 func TestRequestOfLostServer(t *testing.T) {
 	r := newRig(t)
@@ -224,7 +225,7 @@ func TestLineTooLong(t *testing.T) {
 	r.ended(pid)
 	s.Close()
 	if n := r.called("process/terminate"); n != 1 {
-		t.Errorf("%d times terminated", n)
+		t.Errorf("terminated %d times", n)
 	}
 }
 
@@ -233,7 +234,7 @@ func TestStderrLineTooLong(t *testing.T) {
 	r := newRig(t)
 	s := r.connect(nil)
 	pid := r.must(s, "pid", nil)
-	r.call(s, "print", args{"bytes": 2 << 20, "stderr": true}) // the answer may be faster
+	r.call(s, "print", args{"bytes": 2 << 20, "stderr": true}) // it may succeed: the answer may arrive first
 	if err := r.over(s); err == nil || !strings.Contains(err.Error(), "stderr line is longer than 1048576 bytes") {
 		t.Error(err)
 	}
@@ -279,8 +280,8 @@ func TestLostEventsIsAGap(t *testing.T) {
 	}
 }
 
-// What a server prints on standard error is logged line by line, however much it is,
-// and what it prints on standard output that is no message is skipped.
+// Any amount of standard error is logged line by line, and lines on standard output that are not
+// messages are skipped.
 func TestOutputBesideTheProtocol(t *testing.T) {
 	r := newRig(t)
 	var lines atomic.Int64
@@ -293,7 +294,7 @@ func TestOutputBesideTheProtocol(t *testing.T) {
 	r.must(s, "print", args{"bytes": 20_000_000, "stderr": true, "newline": true})
 	r.must(s, "print", args{"text": "hello\r\n\n42\n\"text\"\n{not json}\n{\"no\":\"message\"}\r\n[1]\n"})
 	r.must(s, "pid", nil)
-	tethertest.Eventually(t, func() error { // it may come behind the answers
+	tethertest.Eventually(t, func() error { // it may arrive after the answers
 		if n := lines.Load(); n != 200_000 {
 			return fmt.Errorf("%d lines of standard error", n)
 		}
@@ -308,8 +309,8 @@ func TestStderrIsLogged(t *testing.T) {
 	tethertest.Eventually(t, func() error { return r.log.has(`msg="MCP server stderr" line="toolserver is ready"`) })
 }
 
-// The last line counts, though it has no end and its server has exited; then the
-// transport is closed, and nobody starts the server again.
+// If the server exits, its last line is delivered even without a line end. Then the transport is
+// closed, and the server is not started again.
 func TestServerEnds(t *testing.T) {
 	r := newRig(t)
 	words := make(chan struct{}, 1)
@@ -408,7 +409,7 @@ func TestRefusedCommands(t *testing.T) {
 	}
 }
 
-// In a session that another program has left, its servers keep their names.
+// In a resumed session, ids of MCP servers that an earlier program has started are not used again.
 func TestNamesInATakenSession(t *testing.T) {
 	r := newRig(t)
 	r.must(r.connect(nil), "pid", nil)
