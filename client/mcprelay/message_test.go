@@ -146,26 +146,26 @@ func FuzzReplace(f *testing.F) {
 	})
 }
 
-func TestLedger(t *testing.T) {
-	var l ledger
+func TestClientState(t *testing.T) {
+	var l clientState
 	say := func(line string) {
 		messages, _ := parse([]byte(line))
 		if !l.hasRoom(messages) {
 			t.Fatalf("refused: %s", line)
 		}
-		l.said(&messages[0])
+		l.sent(&messages[0])
 	}
 	hear := func(line string) {
 		messages, _ := parse([]byte(line))
-		l.heard(&messages[0])
+		l.received(&messages[0])
 	}
 	say(`{"id":0,"method":"initialize"}`)
-	if l.hello != nil {
+	if l.answered != nil {
 		t.Error("an initialize without an answer is repeated")
 	}
 	hear(`{"id":0,"result":{"protocolVersion":"v"}}`)
-	if l.hello == nil || l.hello.version != "v" {
-		t.Errorf("%+v", l.hello)
+	if l.answered == nil || l.answered.version != "v" {
+		t.Errorf("%+v", l.answered)
 	}
 	say(`{"method":"notifications/initialized"}`)
 	say(`{"id":1,"method":"a"}`)
@@ -174,7 +174,7 @@ func TestLedger(t *testing.T) {
 	say(`{"method":"notifications/cancelled","params":{"requestId":2}}`)
 	hear(`{"id":1,"error":{}}`)
 	hear(`{"id":9,"method":"ping"}`)
-	if open := l.take(); len(open) != 1 || l.initialized == nil || l.hello == nil {
+	if open := l.take(); len(open) != 1 || l.initialized == nil || l.answered == nil {
 		t.Errorf("%v, %+v", open, l)
 	}
 	for i := range maxInFlight - 1 {
@@ -184,7 +184,7 @@ func TestLedger(t *testing.T) {
 	if !l.hasRoom([]message{one}) || l.hasRoom([]message{one, two}) || len(l.open) != maxInFlight-1 {
 		t.Errorf("one more: %t, two more: %t, %d wait", l.hasRoom([]message{one}), l.hasRoom([]message{one, two}), len(l.open))
 	}
-	l.said(&one)
+	l.sent(&one)
 	if l.hasRoom([]message{two}) || !l.hasRoom([]message{{method: "notice"}}) {
 		t.Error("there is no limit, or it also holds for messages that need no answer")
 	}

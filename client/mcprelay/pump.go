@@ -17,14 +17,14 @@ const (
 	maxRestarts   = 3
 	restartWindow = time.Minute
 
-	// restartPatience bounds a restart: a new session, the start of the server, and its answer
+	// restartTimeout bounds a restart: a new session, the start of the server, and its answer
 	// to the repeated initialize.
-	restartPatience = time.Minute
+	restartTimeout = time.Minute
 )
 
-// closePatience bounds the request to end a server. If the executor cannot be reached, the
+// closeTimeout bounds the request to end a server. If the executor cannot be reached, the
 // server ends with its session.
-const closePatience = 5 * time.Second
+const closeTimeout = 5 * time.Second
 
 // ErrClosed means that the program has closed the transport.
 var ErrClosed = errors.New("MCP transport is closed")
@@ -47,12 +47,12 @@ type Pump struct {
 
 	restarts []time.Time // of the last minute; for the sender only
 
-	mu     sync.Mutex
-	run    *run // the newest
-	ledger ledger
-	finish bool  // the client has closed its end
-	err    error // why it ended; io.EOF: the server did
-	exit   client.Exit
+	mu          sync.Mutex
+	run         *run // the newest
+	clientState clientState
+	finish      bool  // the client has closed its end
+	err         error // why it ended; io.EOF: the server did
+	exit        client.Exit
 }
 
 // A sending is a line on its way to the server, or the end of its input.
@@ -78,7 +78,7 @@ func (s *Server) Open(ctx context.Context) (*Pump, error) {
 		return nil, fmt.Errorf("session for an MCP server: %w", err)
 	case err != nil:
 		p.log.Debug("no session for the MCP server yet; each request tries again", "err", err)
-		p.run = neverRun(err)
+		p.run = noRunYet(err)
 	}
 	var process *client.Process
 	if err == nil {
@@ -90,7 +90,7 @@ func (s *Server) Open(ctx context.Context) (*Pump, error) {
 	if process != nil {
 		p.begin(newRun(executor, process, 0))
 	}
-	p.tasks.Go(p.carry) // ends with p.ctx or p.ended
+	p.tasks.Go(p.sendLines) // ends with p.ctx or p.ended
 	return p, nil
 }
 
@@ -99,7 +99,7 @@ func (p *Pump) begin(r *run) {
 	p.mu.Lock()
 	p.run = r
 	p.mu.Unlock()
-	p.tasks.Go(func() { p.follow(r) }) // ends with p.ctx or the process
+	p.tasks.Go(func() { p.receiveFrom(r) }) // ends with p.ctx or the process
 }
 
 // Send sends a line, without its line end, to the server. It returns when the executor has
@@ -120,7 +120,7 @@ func (p *Pump) submit(ctx context.Context, s *sending) error {
 	select {
 	case p.sends <- s:
 	case <-p.ended:
-		return p.gone()
+		return p.sendError()
 	case <-p.ctx.Done():
 		return ErrClosed
 	case <-ctx.Done():
@@ -152,7 +152,7 @@ func (p *Pump) Receive(ctx context.Context) ([]byte, error) {
 func (p *Pump) InFlight() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.ledger.open)
+	return len(p.clientState.open)
 }
 
 // Exit returns how the server ended, after Receive has returned io.EOF.
@@ -182,7 +182,7 @@ func (p *Pump) Close() error {
 // call it.
 func (p *Pump) terminate(r *run) {
 	r.ending.Do(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), closePatience)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), closeTimeout)
 		defer cancel()
 		if _, err := r.process.Terminate(ctx); err != nil {
 			p.log.Warn("the MCP server could not be ended; it ends with its session", "err", err)
@@ -206,8 +206,8 @@ func (p *Pump) reason() error {
 	return p.err
 }
 
-// gone is the error of Send after the end of the pump.
-func (p *Pump) gone() error {
+// sendError is the error of Send after the end of the pump.
+func (p *Pump) sendError() error {
 	if err := p.reason(); !errors.Is(err, io.EOF) {
 		return err
 	}

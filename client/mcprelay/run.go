@@ -20,11 +20,11 @@ type run struct {
 	process    *client.Process
 	generation int // servers before this one
 	ending     sync.Once
-	lines      int // lines that it has printed; for follow only
+	lines      int // lines that it has printed; for receiveFrom only
 
-	// greeting is the client's initialize that the pump repeats; nil: the client sends its own.
-	greeting *greeting
-	answer   chan message // to the greeting; of capacity 1
+	// handshake is the client's initialize that the pump repeats; nil: the client sends its own.
+	handshake *handshake
+	answer    chan message // to the handshake; of capacity 1
 
 	gone chan struct{} // closed when lost is set
 	lost error         // why it was given up; guarded by Pump.mu
@@ -37,16 +37,16 @@ func newRun(executor *client.Client, process *client.Process, generation int) *r
 		answer: make(chan message, 1), gone: make(chan struct{})}
 }
 
-// neverRun stands for a server that could not be started yet, for this reason.
-func neverRun(why error) *run {
+// noRunYet stands for a server that could not be started yet, for this reason.
+func noRunYet(why error) *run {
 	r := newRun(nil, nil, -1)
 	r.lost, r.answered = why, true
 	close(r.gone)
 	return r
 }
 
-// follow passes on the output of the server until it ends, and handles its end.
-func (p *Pump) follow(r *run) {
+// receiveFrom passes on the output of the server until it ends, and handles its end.
+func (p *Pump) receiveFrom(r *run) {
 	err := p.read(r)
 	switch {
 	case p.ctx.Err() != nil: // Close does the rest
@@ -68,7 +68,7 @@ func (p *Pump) read(r *run) error {
 	defer events.Close()
 	stdout := splitter{source: "remote MCP server stdout", limit: maxStdoutLine}
 	stderr := splitter{source: "remote MCP server stderr", limit: maxStderrLine}
-	message := func(line []byte) error { return p.heard(r, line) }
+	message := func(line []byte) error { return p.stdoutLine(r, line) }
 	for {
 		e, err := events.Next(p.ctx)
 		switch {
@@ -81,12 +81,12 @@ func (p *Pump) read(r *run) error {
 			p.exit = client.Exit{Code: e.ExitCode, SandboxDenied: e.SandboxDenied, Denial: e.Denial}
 			p.mu.Unlock()
 		case e.Kind == client.Closed:
-			if err := errors.Join(stderr.end(p.complain), stdout.end(message)); err != nil {
+			if err := errors.Join(stderr.end(p.stderrLine), stdout.end(message)); err != nil {
 				return err
 			}
 			return io.EOF
 		case e.Stream == wire.StreamStderr:
-			err = stderr.feed(e.Data, p.complain)
+			err = stderr.feed(e.Data, p.stderrLine)
 		default:
 			err = stdout.feed(e.Data, message)
 		}
@@ -106,8 +106,8 @@ func (e *LostEventsError) Error() string {
 // Is makes it a client.ErrGap.
 func (e *LostEventsError) Is(target error) bool { return target == client.ErrGap }
 
-// complain passes on a line of the server's standard error.
-func (p *Pump) complain(line []byte) error {
+// stderrLine passes on a line of the server's standard error.
+func (p *Pump) stderrLine(line []byte) error {
 	if p.server.Stderr != nil {
 		p.server.Stderr(line)
 		return nil
@@ -116,8 +116,8 @@ func (p *Pump) complain(line []byte) error {
 	return nil
 }
 
-// heard passes on a line of the server's standard output.
-func (p *Pump) heard(r *run, line []byte) error {
+// stdoutLine passes on a line of the server's standard output.
+func (p *Pump) stdoutLine(r *run, line []byte) error {
 	r.lines++
 	if len(bytes.TrimSpace(line)) == 0 {
 		return nil
@@ -130,9 +130,9 @@ func (p *Pump) heard(r *run, line []byte) error {
 		p.log.Debug("skipped a line of the MCP server that is not JSON", "bytes", len(line))
 		return nil
 	}
-	if g := r.greeting; g != nil && len(messages) == 1 && messages[0].isAnswer() && messages[0].id == g.id {
+	if g := r.handshake; g != nil && len(messages) == 1 && messages[0].isAnswer() && messages[0].id == g.id {
 		r.answer <- messages[0] // does not block: it is sent once
-		r.greeting = nil
+		r.handshake = nil
 		return nil
 	}
 	if !p.deliver(toClient(line, messages, r.generation)) {
@@ -141,7 +141,7 @@ func (p *Pump) heard(r *run, line []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i := range messages {
-		p.ledger.heard(&messages[i]) // after deliver, so that InFlight is 0 only when all answers were received
+		p.clientState.received(&messages[i]) // after deliver, so that InFlight is 0 only when all answers were received
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (p *Pump) giveUp(r *run, err error) {
 	}
 	r.lost = err
 	close(r.gone)
-	open := p.ledger.take()
+	open := p.clientState.take()
 	p.mu.Unlock()
 	p.log.Warn("MCP server lost", "process", r.process.ID(), "requests", len(open), "err", err)
 	for id := range open {
@@ -180,8 +180,8 @@ func (p *Pump) giveUp(r *run, err error) {
 	}
 }
 
-// carry sends lines to the server, one after the other.
-func (p *Pump) carry() {
+// sendLines sends lines to the server, one after the other.
+func (p *Pump) sendLines() {
 	for {
 		select {
 		case s := <-p.sends:
@@ -208,7 +208,7 @@ func (p *Pump) send(line []byte) (refused [][]byte, err error) {
 	messages, _ := parse(line) // the server judges a line that is not JSON
 	wanted := slices.ContainsFunc(messages, func(m message) bool { return m.isRequest() })
 	for {
-		if !wanted && p.drop(messages) {
+		if !wanted && p.dropIfLost(messages) {
 			return nil, nil
 		}
 		r, err := p.current(messages)
@@ -230,16 +230,16 @@ func (p *Pump) send(line []byte) (refused [][]byte, err error) {
 	}
 }
 
-// drop drops messages that are not requests if the server is lost: they are no reason to start
+// dropIfLost drops messages that are not requests if the server is lost: they are no reason to start
 // another one. It returns false if the server is not lost.
-func (p *Pump) drop(messages []message) bool {
+func (p *Pump) dropIfLost(messages []message) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.run.lost == nil {
 		return false
 	}
 	for i := range messages {
-		p.ledger.said(&messages[i])
+		p.clientState.sent(&messages[i])
 	}
 	p.log.Debug("dropped a message for an MCP server that is lost")
 	return true
@@ -252,11 +252,11 @@ func (p *Pump) note(r *run, messages []message) (bool, error) {
 	if r.lost != nil {
 		return false, nil
 	}
-	if !p.ledger.hasRoom(messages) {
+	if !p.clientState.hasRoom(messages) {
 		return false, fmt.Errorf("limit reached: %d requests wait for an answer", maxInFlight)
 	}
 	for i := range messages {
-		p.ledger.said(&messages[i])
+		p.clientState.sent(&messages[i])
 	}
 	return true, nil
 }
@@ -285,7 +285,7 @@ func (p *Pump) refuse(messages []message, err error) (refused [][]byte, _ error)
 	}
 	select {
 	case <-p.ended:
-		return nil, p.gone()
+		return nil, p.sendError()
 	default:
 	}
 	p.log.Warn("no MCP server to send to", "err", err)
@@ -321,21 +321,21 @@ func (p *Pump) closeInput() error {
 func (p *Pump) current(messages []message) (*run, error) {
 	p.mu.Lock()
 	r, lost := p.run, p.run.lost
-	hello, initialized := p.ledger.hello, p.ledger.initialized
+	first, initialized := p.clientState.answered, p.clientState.initialized
 	p.mu.Unlock()
 	if lost == nil {
 		return r, nil
 	}
 	if len(messages) > 0 && messages[0].method == methodInitialize {
-		hello = nil
+		first = nil
 	}
-	ctx, cancel := context.WithTimeoutCause(p.ctx, restartPatience, errors.New("the MCP server did not start again in time"))
+	ctx, cancel := context.WithTimeoutCause(p.ctx, restartTimeout, errors.New("the MCP server did not start again in time"))
 	defer cancel()
-	next, err := p.restart(ctx, r, hello)
-	if err != nil || hello == nil {
+	next, err := p.restart(ctx, r, first)
+	if err != nil || first == nil {
 		return next, err
 	}
-	if err := p.introduce(ctx, next, hello, initialized); err != nil {
+	if err := p.repeatHandshake(ctx, next, first, initialized); err != nil {
 		err = fmt.Errorf("initialize the MCP server that was started again: %w", err)
 		p.giveUp(next, err)
 		p.terminate(next)
@@ -345,7 +345,7 @@ func (p *Pump) current(messages []message) (*run, error) {
 }
 
 // restart starts the server in a new session.
-func (p *Pump) restart(ctx context.Context, last *run, hello *greeting) (*run, error) {
+func (p *Pump) restart(ctx context.Context, last *run, first *handshake) (*run, error) {
 	now := time.Now()
 	for len(p.restarts) > 0 && now.Sub(p.restarts[0]) >= restartWindow {
 		p.restarts = p.restarts[1:]
@@ -370,14 +370,14 @@ func (p *Pump) restart(ctx context.Context, last *run, hello *greeting) (*run, e
 		p.log.Info("MCP server started again", "process", process.ID())
 	}
 	next := newRun(executor, process, last.generation+1)
-	next.greeting = hello
+	next.handshake = first
 	p.begin(next)
 	return next, nil
 }
 
-// introduce repeats the client's initialize to a server that was started again.
-func (p *Pump) introduce(ctx context.Context, r *run, hello *greeting, initialized []byte) error {
-	if err := p.write(r, hello.line); err != nil {
+// repeatHandshake repeats the client's initialize to a server that was started again.
+func (p *Pump) repeatHandshake(ctx context.Context, r *run, first *handshake, initialized []byte) error {
+	if err := p.write(r, first.line); err != nil {
 		return err
 	}
 	select {
@@ -385,13 +385,13 @@ func (p *Pump) introduce(ctx context.Context, r *run, hello *greeting, initializ
 		if m.result == nil {
 			return fmt.Errorf("it refused: %.200s", m.raw)
 		}
-		if v := chosenVersion(&m); v != hello.version {
-			return fmt.Errorf("it speaks version %q of the protocol, and the last one spoke %q", v, hello.version)
+		if v := chosenVersion(&m); v != first.version {
+			return fmt.Errorf("it speaks version %q of the protocol, and the last one spoke %q", v, first.version)
 		}
 	case <-r.gone:
 		return r.lost
 	case <-p.ended:
-		return p.gone()
+		return p.sendError()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

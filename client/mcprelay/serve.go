@@ -20,8 +20,8 @@ const (
 	// maxLingerTime is how long it may take to answer them.
 	maxLingerTime = 10 * time.Minute
 
-	// deafLingerTime replaces lingerTime on executors that cannot end the input of a process.
-	deafLingerTime = 100 * time.Millisecond
+	// lingerTimeWithoutEOF replaces lingerTime on executors that cannot end the input of a process.
+	lingerTimeWithoutEOF = 100 * time.Millisecond
 )
 
 // ErrLeft means that Relay has ended the server because the client has closed its end.
@@ -64,21 +64,21 @@ func (p *Pump) accept(ctx context.Context, in io.Reader) error {
 		piece := make([]byte, 64<<10) // a new one, because lines share its memory
 		n, err := in.Read(piece)
 		if ferr := lines.feed(piece[:n], send); ferr != nil {
-			return p.unlessOver(ferr)
+			return p.unlessEnded(ferr)
 		}
 		if err == nil {
 			continue
 		}
 		if err := lines.end(send); err != nil {
-			return p.unlessOver(err)
+			return p.unlessEnded(err)
 		}
 		return p.linger(ctx)
 	}
 }
 
-// unlessOver returns nil if the server has ended: then Receive returns the reason, after the
+// unlessEnded returns nil if the server has ended: then Receive returns the reason, after the
 // server's last lines.
-func (p *Pump) unlessOver(err error) error {
+func (p *Pump) unlessEnded(err error) error {
 	if errors.Is(err, client.ErrStdinClosed) || errors.Is(err, client.ErrUnknownProcess) {
 		return nil
 	}
@@ -92,13 +92,13 @@ func (p *Pump) unlessOver(err error) error {
 
 // linger gives the server time to answer open requests, and to end by itself.
 func (p *Pump) linger(ctx context.Context) error {
-	patience := lingerTime
+	wait := lingerTime
 	if err := p.CloseInput(ctx); errors.Is(err, client.ErrUnsupported) {
-		patience = deafLingerTime
+		wait = lingerTimeWithoutEOF
 	} else if err != nil {
-		return p.unlessOver(err)
+		return p.unlessEnded(err)
 	}
-	tick, last := time.NewTicker(patience), time.After(maxLingerTime)
+	tick, last := time.NewTicker(wait), time.After(maxLingerTime)
 	defer tick.Stop()
 	for {
 		select {

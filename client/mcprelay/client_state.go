@@ -5,23 +5,23 @@ import "encoding/json"
 // maxInFlight is how many requests of a client may wait for an answer.
 const maxInFlight = 10_000
 
-// A ledger has the messages of a client that still matter when its server is gone.
-type ledger struct {
+// A clientState has the messages of a client that still matter when its server is gone.
+type clientState struct {
 	open        map[string]struct{} // ids of requests without an answer
-	hello       *greeting           // initialize; nil: not answered yet, or not used
-	asked       *greeting           // initialize, while it is not answered
+	answered    *handshake          // of the first server; nil: not answered yet, or not used
+	unanswered  *handshake          // while it waits for its answer
 	initialized []byte              // notifications/initialized
 }
 
-// A greeting is an initialize request of the client.
-type greeting struct {
+// A handshake is an initialize request of the client.
+type handshake struct {
 	line    []byte
 	id      string
 	version string // of the protocol, as the server chose it
 }
 
 // hasRoom reports whether all requests among the messages may wait for an answer.
-func (l *ledger) hasRoom(messages []message) bool {
+func (l *clientState) hasRoom(messages []message) bool {
 	n := len(l.open)
 	for i := range messages {
 		if messages[i].isRequest() {
@@ -31,8 +31,8 @@ func (l *ledger) hasRoom(messages []message) bool {
 	return n == len(l.open) || n <= maxInFlight
 }
 
-// said records a message of the client.
-func (l *ledger) said(m *message) {
+// sent records a message of the client.
+func (l *clientState) sent(m *message) {
 	switch cancelled := m.cancels(); {
 	case m.isRequest():
 		if l.open == nil {
@@ -40,7 +40,7 @@ func (l *ledger) said(m *message) {
 		}
 		l.open[m.id] = struct{}{}
 		if m.method == methodInitialize {
-			*l = ledger{open: l.open, asked: &greeting{line: m.raw, id: m.id}}
+			*l = clientState{open: l.open, unanswered: &handshake{line: m.raw, id: m.id}}
 		}
 	case cancelled != "":
 		delete(l.open, cancelled) // a cancelled request gets no answer
@@ -49,23 +49,23 @@ func (l *ledger) said(m *message) {
 	}
 }
 
-// heard records a message of the server.
-func (l *ledger) heard(m *message) {
+// received records a message of the server.
+func (l *clientState) received(m *message) {
 	if !m.isAnswer() {
 		return
 	}
 	delete(l.open, m.id)
-	if l.asked != nil && l.asked.id == m.id && m.result != nil {
-		l.hello = l.asked
-		l.hello.version = chosenVersion(m)
-		l.asked = nil
+	if l.unanswered != nil && l.unanswered.id == m.id && m.result != nil {
+		l.answered = l.unanswered
+		l.answered.version = chosenVersion(m)
+		l.unanswered = nil
 	}
 }
 
 // take removes all requests without an answer and returns their ids.
-func (l *ledger) take() map[string]struct{} {
+func (l *clientState) take() map[string]struct{} {
 	open := l.open
-	l.open, l.asked = nil, nil
+	l.open, l.unanswered = nil, nil
 	return open
 }
 
