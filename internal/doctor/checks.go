@@ -17,20 +17,21 @@ import (
 	"github.com/tetherexec/tether/internal/reexec"
 )
 
-// What to do about a wall with a hole depends on who built the wall.
+// The advice for a failed check depends on the part of the sandbox that
+// failed.
 const (
 	fixMounts = "The mounts of the sandbox do not hold. Do not run commands of others on this machine; update bubblewrap and the kernel, and if that does not help, report it with the output of `tether doctor --json`."
 	fixFilter = "The system call filter does not hold. Do not run commands of others on this machine; check that the kernel has CONFIG_SECCOMP_FILTER, and report it with the output of `tether doctor --json`."
 	fixSpaces = "The sandbox does not have the namespaces that it should. Do not run commands of others on this machine; report it with the output of `tether doctor --json`."
-	fixTether = "This is a mistake of tether: report it with the output of `tether doctor --json`."
+	fixTether = "This is a bug in tether: report it with the output of `tether doctor --json`."
 )
 
-// checks are all of them, in the order in which they are made.
+// checks are all checks, in the order in which they run.
 var checks = []check{
 	{"writing outside", "create a file in the workspace and one beside it", fixMounts, writeOutside},
 	{"reading what is denied", "open a denied file", fixMounts, readDenied},
 	{"moving what is denied", "rename a directory above a denied file", fixMounts, renameAncestor},
-	{"mounts", "look for mounts that can be written or that follow those of this machine", fixMounts, mounts},
+	{"mounts", "look for writable mounts, and for mounts that follow those of this machine", fixMounts, mounts},
 	{"nested namespaces", "become root in a namespace inside and undo the mounts there", fixMounts, nested},
 	{"kernel settings", "open /proc/sys/kernel/core_pattern for writing", "Run tether as a user other than root, and report it with the output of `tether doctor --json`.", kernelSettings},
 	{"state of tether", "open a file in the state directory", "Name another directory with `--state-dir`, one that is no mount point, and report it with the output of `tether doctor --json`.", stateDir},
@@ -59,7 +60,7 @@ func writeOutside(ctx context.Context, f *fixture) (string, error) {
 		return "", fmt.Errorf("not even the workspace can be written: %s", o.Output)
 	}
 	if absent(inside) == nil {
-		return "", errors.New("what was written in the workspace is not there")
+		return "", errors.New("the file that was written in the workspace is not there")
 	}
 	detail, err := f.refused(ctx, []string{"write-file", outside}, "EROFS", "EACCES")
 	return detail, errors.Join(err, absent(outside))
@@ -73,8 +74,8 @@ func renameAncestor(ctx context.Context, f *fixture) (string, error) {
 	return f.refused(ctx, []string{"rename", f.deep, filepath.Join(f.work, "elsewhere")}, "EBUSY")
 }
 
-// mounts reads what is mounted in the sandbox: the root is read-only, and nothing
-// that is mounted on this machine later can appear.
+// mounts reads the list of mounts in the sandbox: the root must be read-only, and
+// a later mount on this machine must not appear.
 func mounts(ctx context.Context, f *fixture) (string, error) {
 	o, err := f.run(ctx, "cat", mountinfo.Own)
 	if err != nil {
@@ -90,7 +91,7 @@ func mounts(ctx context.Context, f *fixture) (string, error) {
 			root = m.Options
 		}
 		if field := m.Follows(); field != "" {
-			return "", fmt.Errorf("what is mounted on this machine later appears at %s (%s)", m.Point, field)
+			return "", fmt.Errorf("a later mount on this machine appears at %s (%s)", m.Point, field)
 		}
 	}
 	if first, _, _ := strings.Cut(root, ","); first != "ro" {
@@ -99,7 +100,8 @@ func mounts(ctx context.Context, f *fixture) (string, error) {
 	return fmt.Sprintf("%d mounts, none follows this machine's, / is read-only", len(mounts)), nil
 }
 
-// nested asks a probe that judges for itself: it has more than one way to win.
+// nested runs a probe that decides by itself, because it has more than one way
+// to escape.
 func nested(ctx context.Context, f *fixture) (string, error) {
 	o, err := f.probe(ctx, "nested", f.outside, f.denied)
 	switch {
@@ -130,8 +132,8 @@ func stateDir(ctx context.Context, f *fixture) (string, error) {
 	return f.refused(ctx, []string{"read-file", name}, "EACCES", "ENOENT")
 }
 
-// protectedNames are refused, and what stands in for them meanwhile is gone
-// afterwards.
+// protectedNames checks that protected names cannot be created, and that
+// their placeholders are gone afterwards.
 func protectedNames(ctx context.Context, f *fixture) (string, error) {
 	name := filepath.Join(f.work, ".git")
 	_, err := f.refused(ctx, []string{"mkdir", name}, "EEXIST", "EROFS", "EACCES", "EPERM")
@@ -139,10 +141,11 @@ func protectedNames(ctx context.Context, f *fixture) (string, error) {
 		return "", errors.Join(err, absent(name))
 	}
 	detail, err := f.refused(ctx, []string{"write-file", filepath.Join(name, "config")}, "EROFS", "EACCES", "EPERM", "ENOTDIR")
-	return detail + ", and nothing is left of it", errors.Join(err, absent(name))
+	return detail + ", and the placeholder is gone", errors.Join(err, absent(name))
 }
 
-// plantedBubblewrap runs a command whose environment would have ours started.
+// plantedBubblewrap runs a command with a program called bwrap first on its
+// PATH.
 func plantedBubblewrap(ctx context.Context, f *fixture) (string, error) {
 	outside := filepath.Join(f.outside, "unconfined")
 	args := []string{"write-file", outside}
@@ -150,7 +153,7 @@ func plantedBubblewrap(ctx context.Context, f *fixture) (string, error) {
 		Argv: reexec.Argv(f.config.Self, reexec.Probe, args...), Dir: f.work, Env: f.env(f.planted), Intent: f.intent,
 	})
 	if ran := absent(filepath.Join(f.outside, "planted-ran")); ran != nil {
-		return "", errors.New("it was run")
+		return "", errors.New("the planted program was run")
 	}
 	if err != nil {
 		return "", fmt.Errorf("the command could not be started: %w", err)
@@ -183,14 +186,15 @@ func privileges(ctx context.Context, f *fixture) (string, error) {
 	return "no capabilities, no_new_privs, filtered", nil
 }
 
-// filtered is a check of a probe that the filter refuses.
+// filtered returns a check of a probe that the filter must refuse.
 func filtered(args ...string) func(context.Context, *fixture) (string, error) {
 	return func(ctx context.Context, f *fixture) (string, error) {
 		return f.refused(ctx, args, "EPERM", "ENOSYS")
 	}
 }
 
-// managedNetwork has a listener of this machine wait for who must not come.
+// managedNetwork listens on this machine; a command in a managed network must
+// not be able to connect.
 func managedNetwork(ctx context.Context, f *fixture) (string, error) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -214,7 +218,7 @@ func localSocket(ctx context.Context, f *fixture) (string, error) {
 	return f.refused(ctx, []string{"connect-unix", f.socket}, "EPERM")
 }
 
-// exitSIGSYS is how a command ends that the filter has killed.
+// exitSIGSYS is the exit code of a command that the filter has killed.
 const exitSIGSYS = 128 + 31
 
 func foreignCall(ctx context.Context, f *fixture) (string, error) {
@@ -235,18 +239,18 @@ func foreignCall(ctx context.Context, f *fixture) (string, error) {
 	return "", fmt.Errorf("exit code %d, %q", o.Code, o.Output)
 }
 
-// deathPatience is how long a process that was killed may take to be seen dead.
-const deathPatience = 5 * time.Second
+// deathTime is how long a killed process may take to be reported as dead.
+const deathTime = 5 * time.Second
 
-// signalOutside judges by whether the process lives: its number may mean another
-// one inside.
+// signalOutside checks whether the process is still alive, because its pid may
+// belong to another process inside.
 func signalOutside(ctx context.Context, f *fixture) (string, error) {
 	o, err := f.probe(ctx, "kill", fmt.Sprint(f.victim.Pid()), "KILL")
 	if err != nil {
 		return "", fmt.Errorf("the command could not be started: %w", err)
 	}
 	if o.Code == 0 {
-		timer := time.NewTimer(deathPatience)
+		timer := time.NewTimer(deathTime)
 		defer timer.Stop()
 		select {
 		case <-f.victim.Done():
@@ -257,13 +261,13 @@ func signalOutside(ctx context.Context, f *fixture) (string, error) {
 		return "", errors.New("it was possible")
 	}
 	if o.Code == 0 {
-		return "another process was meant inside", nil
+		return "the pid belongs to another process inside", nil
 	}
 	return judgeRefusal(o, "kill", []string{"ESRCH", "EPERM"})
 }
 
-// execErrors makes sure that a program that cannot be executed is a failed start,
-// as without a sandbox, and not a command that fails.
+// execErrors makes sure that a program that cannot be executed is reported as a
+// failed start, as without a sandbox, and not as a failed command.
 func execErrors(ctx context.Context, f *fixture) (string, error) {
 	for _, try := range []struct {
 		program string
@@ -282,10 +286,10 @@ func execErrors(ctx context.Context, f *fixture) (string, error) {
 			expected = expected || ok && errors.Is(start.Err, errno)
 		}
 		if !expected {
-			return "", fmt.Errorf("a missing program is reported as: %w", err)
+			return "", fmt.Errorf("a program that cannot be executed is reported as: %w", err)
 		}
 	}
-	return "reported as what they are", nil
+	return "reported as failed starts", nil
 }
 
 // trapped is the exit code of a command whose trap has run.
@@ -293,8 +297,8 @@ const trapped = 5
 
 func terminal(ctx context.Context, f *fixture) (string, error) {
 	outside := filepath.Join(f.outside, "terminal")
-	// Short sleeps: a shell runs its trap when its command has ended, and one that
-	// is started just after the key does not notice it.
+	// Short sleeps: a shell runs its trap after its command has ended, and a sleep
+	// that is started just after the key does not get the signal.
 	script := fmt.Sprintf("trap 'exit %d' INT; (: > '%s') 2>/dev/null; : > /dev/tty || exit 6; echo ready; while :; do sleep 0.1; done", trapped, outside)
 	o, err := f.config.Runner.Run(ctx, Command{
 		Argv: []string{"sh", "-c", script}, Dir: f.work, Env: f.env(), Intent: f.intent,
@@ -306,7 +310,7 @@ func terminal(ctx context.Context, f *fixture) (string, error) {
 	case written != nil:
 		return "", errors.New("a command on a terminal is not confined")
 	case o.Code != trapped:
-		return "", fmt.Errorf("the command did not notice: exit code %d, %q", o.Code, o.Output)
+		return "", fmt.Errorf("the command did not get the signal: exit code %d, %q", o.Code, o.Output)
 	}
 	return "Ctrl-C reaches the command, /dev/tty works", nil
 }
@@ -326,5 +330,5 @@ func reportedDenials(ctx context.Context, f *fixture) (string, error) {
 	if o.Denied {
 		return "", errors.New("another failure is reported as one of the sandbox")
 	}
-	return "told apart", nil
+	return "only the first is reported as a denial", nil
 }

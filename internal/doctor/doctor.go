@@ -1,9 +1,13 @@
-// Package doctor proves that the sandbox works on this machine: it runs real
-// commands that try to get out, in a directory made for that, and tells what
-// came of it.
+// Package doctor proves that the sandbox works on this machine. It runs real
+// commands that try to get out, in a directory made for that, and reports the
+// results.
 //
-// A check that passes has seen the refusal itself. Nothing that a check tries
-// does harm if it is not refused.
+// A check passes only if it has seen the refusal itself. No attempt does harm
+// if it is not refused.
+//
+// Where a change belongs: checks.go has the checks and their advice,
+// fixture.go the files and processes that they attack, run.go runs a command
+// in the sandbox, userns_*.go tries user namespaces.
 package doctor
 
 import (
@@ -18,27 +22,27 @@ import (
 	"github.com/tetherexec/tether/internal/sandbox/bwrap"
 )
 
-// A Status is how a check went.
+// A Status is the status of a check.
 type Status string
 
-// The values of Status. Only Failed is a reason to worry.
+// The values of Status. Only Failed is a problem.
 const (
 	Passed  Status = "ok"
 	Failed  Status = "failed"
-	Noted   Status = "note"    // it works, in a way that is worth knowing
-	Skipped Status = "skipped" // not tried, or not a question on this machine
+	Noted   Status = "note"    // it works, but in a way that is worth knowing
+	Skipped Status = "skipped" // not tried, or does not apply to this machine
 )
 
-// A Result is what a check has found out.
+// A Result is the result of a check.
 type Result struct {
 	Name   string `json:"name"`
-	Tries  string `json:"tries"` // what was done to find out
+	Tries  string `json:"tries"` // how it was tried
 	Status Status `json:"status"`
 	Detail string `json:"detail"`
 	Fix    string `json:"fix,omitempty"` // what to do, if it failed
 }
 
-// Config is what is examined.
+// Config configures an examination.
 type Config struct {
 	Support confine.Support
 	Runner  Runner           // runs commands in the sandbox
@@ -48,7 +52,7 @@ type Config struct {
 	// Env is added to the environment of each command.
 	Env []string
 
-	// StateDir is what no command may look into.
+	// StateDir is the directory that no command may read.
 	StateDir string
 }
 
@@ -56,7 +60,7 @@ type Config struct {
 const checkTime = 10 * time.Second
 
 // Examine runs all checks, one after the other. The error is about the
-// examination, not about what it has found.
+// examination, not about its results.
 func Examine(ctx context.Context, cfg Config) ([]Result, error) {
 	f, err := newFixture(ctx, cfg)
 	if err != nil {
@@ -79,17 +83,18 @@ func Healthy(results []Result) bool {
 	return true
 }
 
-// A check tries one thing.
+// A check makes one attempt.
 type check struct {
 	name  string
 	tries string
 	fix   string
-	// run returns what was seen, or an error if that is not as it should be.
+	// run returns what it has observed, or an error if that is not as it
+	// should be.
 	run func(ctx context.Context, f *fixture) (detail string, err error)
 }
 
-// errNotHere is returned by a check that makes no sense on this machine.
-var errNotHere = errors.New("not a question on this machine")
+// errNotHere is returned by a check that does not apply to this machine.
+var errNotHere = errors.New("does not apply to this machine")
 
 func (c check) examine(ctx context.Context, f *fixture, possible bool) Result {
 	r := Result{Name: c.name, Tries: c.tries, Status: Skipped, Detail: "there is no sandbox to try it in"}
@@ -110,11 +115,11 @@ func (c check) examine(ctx context.Context, f *fixture, possible bool) Result {
 	return r
 }
 
-// host looks at what sandboxes are built with.
+// host examines the parts that sandboxes are built with.
 func host(ctx context.Context, cfg Config, f *fixture) []Result {
 	v := cfg.Support
 	tool := Result{Name: "bubblewrap", Tries: "find it in the system's directories and ask for its version", Status: Passed, Detail: v.Bubblewrap.Path + ", " + v.Bubblewrap.Version}
-	trust := Result{Name: "bubblewrap is trusted", Tries: "look who could replace it", Status: Passed, Detail: "only root or this user can replace it"}
+	trust := Result{Name: "bubblewrap is trusted", Tries: "look which users could replace it", Status: Passed, Detail: "only root or this user can replace it"}
 	build := Result{Name: "a sandbox can be built", Tries: "run a command in one", Status: Passed, Detail: buildDetail(v)}
 	namespaces := Result{Name: "user namespaces", Tries: "start a command in one", Status: Passed, Detail: "available"}
 	if err := tryUserNamespace(ctx, cfg.Self, cfg.Env); err != nil {
@@ -123,18 +128,18 @@ func host(ctx context.Context, cfg Config, f *fixture) []Result {
 			namespaces.Status, namespaces.Detail, namespaces.Fix = Noted, "not available, and not needed: "+err.Error(), ""
 		}
 	}
-	const untold = "not tried: see above"
+	const notTried = "not tried: see above"
 	fail := func(r *Result) { r.Status, r.Detail, r.Fix = Failed, reason(v.Problem), v.Advice }
 	switch {
 	case v.Problem == nil:
 	case errors.Is(v.Problem, bwrap.ErrUnsafe):
 		tool.Detail = v.Bubblewrap.Path
 		fail(&trust)
-		build.Status, build.Detail = Skipped, untold
+		build.Status, build.Detail = Skipped, notTried
 	case v.Bubblewrap.Version == "":
 		fail(&tool)
-		trust.Status, trust.Detail = Skipped, untold
-		build.Status, build.Detail = Skipped, untold
+		trust.Status, trust.Detail = Skipped, notTried
+		build.Status, build.Detail = Skipped, notTried
 	default:
 		fail(&build)
 	}
@@ -144,7 +149,7 @@ func host(ctx context.Context, cfg Config, f *fixture) []Result {
 	return []Result{tool, trust, namespaces, build, procfs(v), cgroup(f)}
 }
 
-// reason is the text of a problem without what is said to clients.
+// reason returns the text of a problem without the prefix that clients get.
 func reason(err error) string {
 	if e, ok := errors.AsType[*sandbox.UnenforceableError](err); ok {
 		return e.Reason
@@ -176,12 +181,12 @@ func procfs(v confine.Support) Result {
 }
 
 func cgroup(f *fixture) Result {
-	r := Result{Name: "cgroups", Tries: "start a command and look at its cgroup", Status: Passed, Detail: "each command has its own: nothing it starts can stay behind"}
+	r := Result{Name: "cgroups", Tries: "start a command and look at its cgroup", Status: Passed, Detail: "each command has its own: no process that it starts can stay behind"}
 	switch own, err := f.victimCgroup(); {
 	case err != nil:
 		r.Status, r.Detail = Noted, err.Error()
 	case !own:
-		r.Status, r.Detail = Noted, "none to write to: what a command without a sandbox starts is found by its parents and pipes"
+		r.Status, r.Detail = Noted, "none to write to: the processes that a command without a sandbox starts are found by their parents and pipes"
 	}
 	return r
 }

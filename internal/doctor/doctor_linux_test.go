@@ -22,13 +22,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A patient is a machine to examine.
-type patient struct {
+// A machine is this machine as a Config to examine.
+type machine struct {
 	Config
 	confiner *confine.Confiner
 }
 
-func newPatient(t *testing.T) patient {
+func newMachine(t *testing.T) machine {
 	t.Helper()
 	state := t.TempDir()
 	own := filepath.Join(state, "own")
@@ -46,14 +46,14 @@ func newPatient(t *testing.T) patient {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { confiner.Close() })
-	return patient{Config{
+	return machine{Config{
 		Runner: Sandbox{confiner, procs}, Procs: procs, Self: self, StateDir: state,
 		Env: []string{"GORACE=atexit_sleep_ms=0"}, // probes need not wait for late reports
 	}, confiner}
 }
 
-// needSandbox gets the verdict on this machine, which must be good.
-func (p *patient) needSandbox(t *testing.T) {
+// needSandbox gets the Support of this machine, which must have no problem.
+func (p *machine) needSandbox(t *testing.T) {
 	t.Helper()
 	var err error
 	if p.Support, err = p.confiner.Support(t.Context()); err != nil {
@@ -85,8 +85,8 @@ func find(t *testing.T, results []Result, name string) Result {
 	return results[i]
 }
 
-func TestAllIsWellHere(t *testing.T) {
-	p := newPatient(t)
+func TestAllChecksPassHere(t *testing.T) {
+	p := newMachine(t)
 	p.needSandbox(t)
 	results := examine(t, p.Config)
 	for _, r := range results {
@@ -107,9 +107,10 @@ func (u unconfined) Run(ctx context.Context, c Command) (Outcome, error) {
 }
 
 func TestEveryCheckFailsWithoutSandbox(t *testing.T) {
-	p := newPatient(t)
+	p := newMachine(t)
 	p.Runner = unconfined{p.Procs}
-	// What this machine itself refuses cannot be told from a sandbox.
+	// A refusal by this machine itself cannot be distinguished from a refusal
+	// by a sandbox.
 	excused := map[string]bool{"kernel settings": os.Geteuid() != 0}
 	ask := func(args ...string) bool {
 		spec := proc.Spec{Argv: append([]string{p.Self, "be-child", "probe"}, args...), Dir: "/", Env: p.Env}
@@ -145,14 +146,14 @@ func (brokenRunner) Run(context.Context, Command) (Outcome, error) {
 	return Outcome{}, errors.New("nothing works")
 }
 
-// A silentRunner says that everything has failed, but nothing was tried.
+// A silentRunner reports that everything has failed, but runs nothing.
 type silentRunner struct{}
 
 func (silentRunner) Run(context.Context, Command) (Outcome, error) { return Outcome{Code: 1}, nil }
 
 // A command that was not run must not count as one that was refused.
 func TestEveryCheckFailsIfNothingRuns(t *testing.T) {
-	p := newPatient(t)
+	p := newMachine(t)
 	for _, r := range []Runner{brokenRunner{}, silentRunner{}} {
 		t.Run(fmt.Sprintf("%T", r), func(t *testing.T) {
 			p.Runner = r
@@ -167,7 +168,7 @@ func TestEveryCheckFailsIfNothingRuns(t *testing.T) {
 }
 
 func TestProblemsOfTheHost(t *testing.T) {
-	p := newPatient(t)
+	p := newMachine(t)
 	const path, version, advice = "/usr/bin/bwrap", "bubblewrap 1", "do this"
 	for _, try := range []struct {
 		name    string
@@ -190,32 +191,32 @@ func TestProblemsOfTheHost(t *testing.T) {
 			}
 			for _, other := range results {
 				if other.Name != try.red && other.Status == Failed && other.Name != "user namespaces" {
-					t.Errorf("also red: %+v", other)
+					t.Errorf("also failed: %+v", other)
 				}
 			}
 			if r := find(t, results, checks[0].name); r.Status != Skipped {
-				t.Errorf("tried without a sandbox: %+v", r)
+				t.Errorf("a check ran without a sandbox: %+v", r)
 			}
 		})
 	}
 }
 
-// What is merely different is told, and is no reason to fail.
+// A difference that does no harm is noted, and is not a failure.
 func TestNotes(t *testing.T) {
-	p := newPatient(t)
+	p := newMachine(t)
 	p.needSandbox(t)
-	p.Support.NoProc = true // only what is said about it
+	p.Support.NoProc = true // only the note depends on it
 	results := examine(t, p.Config)
 	if r := find(t, results, "own procfs"); r.Status != Noted || !Healthy(results) {
 		t.Errorf("%+v", r)
 	}
 }
 
-func TestNothingIsLeft(t *testing.T) {
-	p := newPatient(t)
+func TestExamineLeavesNoFiles(t *testing.T) {
+	p := newMachine(t)
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	p.Runner = unconfined{p.Procs} // leaves the most
+	p.Runner = unconfined{p.Procs} // leaves the most files
 	examine(t, p.Config)
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)

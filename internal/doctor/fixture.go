@@ -15,8 +15,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A fixture is what commands are let loose on: a workspace, things beside it that
-// they must leave alone, and a process that they must not reach.
+// A fixture is what the checks attack: a workspace, files beside it that commands
+// must not change, and a process that they must not reach.
 type fixture struct {
 	config Config
 	dir    string
@@ -29,14 +29,14 @@ type fixture struct {
 	secret  string // a denied file
 	planted string // a directory with a bwrap of our own
 
-	socket   string // somebody listens there; empty: the path is too long
+	socket   string // a listener is there; empty: the path is too long
 	listener net.Listener
 	victim   *proc.Process
 }
 
 const (
 	deniedText = "denied by a rule of the doctor\n"
-	// maxSocketPath is what the address of a socket has room for.
+	// maxSocketPath is how long the address of a socket may be.
 	maxSocketPath = 100
 )
 
@@ -88,8 +88,8 @@ func newFixture(ctx context.Context, cfg Config) (f *fixture, err error) {
 	return f, f.startVictim(ctx)
 }
 
-// makeIntent is a workspace to write to, and two things in it and beside it that
-// are denied.
+// makeIntent returns a sandbox with a writable workspace, and a denied directory
+// in it and beside it.
 func (f *fixture) makeIntent() (*wire.Sandbox, error) {
 	uri := func(path string) (wire.PathURI, error) { return wire.ParsePathURI(wire.PathToURI(path)) }
 	special := func(kind string, access wire.Access) wire.SandboxEntry {
@@ -116,13 +116,13 @@ func (f *fixture) makeIntent() (*wire.Sandbox, error) {
 	}, nil
 }
 
-// startVictim starts a process that does nothing and must not be reached.
+// startVictim starts a process that only waits and must not be reached.
 func (f *fixture) startVictim(ctx context.Context) (err error) {
 	f.victim, err = f.config.Procs.Start(ctx, proc.Spec{
 		Argv: []string{"cat"}, Dir: "/", Env: f.env(), PipeStdin: true, // it waits for input that never comes
 	}, new(proc.Capture))
 	if err != nil {
-		return fmt.Errorf("start a process to aim at: %w", err)
+		return fmt.Errorf("start a process that the checks attack: %w", err)
 	}
 	return nil
 }
@@ -144,12 +144,13 @@ func (f *fixture) close() error {
 		f.listener.Close()
 	}
 	if err := os.RemoveAll(f.dir); err != nil {
-		return fmt.Errorf("remove what the checks have made: %w", err)
+		return fmt.Errorf("remove the files of the checks: %w", err)
 	}
 	return nil
 }
 
-// env is the environment of commands, with directories to put before the PATH.
+// env returns the environment of commands, with directories to put before the
+// PATH.
 func (f *fixture) env(first ...string) []string {
 	path := os.Getenv("PATH")
 	if path == "" {
@@ -168,7 +169,8 @@ func (f *fixture) probe(ctx context.Context, args ...string) (Outcome, error) {
 	return f.run(ctx, reexec.Argv(f.config.Self, reexec.Probe, args...)...)
 }
 
-// refused runs a probe that must fail, for one of these reasons if any is given.
+// refused runs a probe that must fail, with one of these reasons if any is
+// given.
 func (f *fixture) refused(ctx context.Context, args []string, reasons ...string) (detail string, err error) {
 	o, err := f.probe(ctx, args...)
 	if err != nil {
@@ -197,11 +199,11 @@ func judgeRefusal(o Outcome, name string, reasons []string) (string, error) {
 	return "refused: " + reason, nil
 }
 
-// absent makes sure that nothing was left at a path, and removes it.
+// absent returns an error if a path exists, and removes it.
 func absent(path string) error {
 	if _, err := os.Lstat(path); err != nil {
 		return nil
 	}
-	os.RemoveAll(path) // all goes with the fixture anyway
+	os.RemoveAll(path) // the whole fixture is removed anyway
 	return fmt.Errorf("%s was left behind", filepath.Base(path))
 }

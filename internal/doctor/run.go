@@ -13,16 +13,16 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A Command is something to try.
+// A Command is one attempt.
 type Command struct {
 	Argv   []string
 	Dir    string
 	Env    []string
 	Intent *wire.Sandbox
 
-	Managed bool // its network is its own, and leads nowhere
+	Managed bool // it has a network of its own, without any connection
 
-	// On a terminal, Keys are typed once Await was printed.
+	// On a terminal, Keys are typed after Await was printed.
 	TTY         bool
 	Await, Keys string
 }
@@ -31,19 +31,20 @@ func (c Command) spec() proc.Spec {
 	return proc.Spec{Argv: c.Argv, Dir: c.Dir, Env: c.Env, TTY: c.TTY}
 }
 
-// An Outcome is how a command ended.
+// An Outcome is the result of a command.
 type Outcome struct {
 	Code   int
 	Output string // of both streams
-	Denied bool   // the sandbox is thought to be the reason
+	Denied bool   // the sandbox is probably the reason
 }
 
-// A Runner runs a command to its end. Its error means that there was none.
+// A Runner runs a command to its end. An error means that the command did not
+// run.
 type Runner interface {
 	Run(ctx context.Context, c Command) (Outcome, error)
 }
 
-// Sandbox is the Runner that is to be proved.
+// Sandbox is the Runner that is examined.
 type Sandbox struct {
 	Confiner *confine.Confiner
 	Procs    *proc.Supervisor
@@ -89,5 +90,5 @@ func follow(ctx context.Context, c Command, start func(proc.Sink) (*proc.Process
 	}
 }
 
-// maxOutput bounds what is kept of the output of a command.
+// maxOutput bounds the output of a command that is kept.
 const maxOutput = 256 << 10

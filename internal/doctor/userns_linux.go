@@ -16,7 +16,7 @@ import (
 func tryUserNamespace(ctx context.Context, self string, env []string) error {
 	argv := reexec.Argv(self, reexec.Probe, "ok")
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env, cmd.Dir = append([]string{}, env...), "/" // not nil: that would be ours
+	cmd.Env, cmd.Dir = append([]string{}, env...), "/" // not nil, which would be our environment
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},

@@ -11,16 +11,16 @@ const Own = "/proc/self/mountinfo"
 
 // A Mount is a line of the list.
 type Mount struct {
-	Root    string // what of the file system is mounted: a directory in it
-	Point   string // where
+	Root    string // the directory of the file system that is mounted
+	Point   string // the mount point
 	Options string // "ro,nosuid": "ro" or "rw" comes first
 	Type    string // of the file system
 
-	optional []string // how mounts and unmounts spread
+	optional []string // how mounts and unmounts propagate
 }
 
-// Follows returns the field, "shared:N" or "master:N", by which what is mounted elsewhere later can appear
-// below the mount; empty: it cannot.
+// Follows returns the field, "shared:N" or "master:N", by which a later mount elsewhere can appear below
+// the mount; empty if it cannot.
 func (m Mount) Follows() string {
 	for _, field := range m.optional {
 		if strings.HasPrefix(field, "shared:") || strings.HasPrefix(field, "master:") {

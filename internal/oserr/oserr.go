@@ -1,4 +1,5 @@
-// Package oserr words errors of the operating system as the protocol does.
+// Package oserr words errors of the operating system as the protocol does. A
+// text that differs from Go's belongs in texts_linux.go.
 package oserr
 
 import (
@@ -9,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text gives err as the wire shows errors of the system, as in "No such file or
-// directory (os error 2)". Other errors keep their own text.
+// Text returns err as the wire shows errors of the system, as in "No such file
+// or directory (os error 2)". Other errors keep their own text.
 func Text(err error) string {
 	errno, ok := errors.AsType[syscall.Errno](err)
 	if !ok {

@@ -2,7 +2,7 @@ package oserr
 
 import "syscall"
 
-// texts are the errors that the protocol words otherwise than Go does.
+// texts are the errors for which the protocol has other words than Go.
 var texts = map[syscall.Errno]string{
 	syscall.EIO:          "I/O error",
 	syscall.ENOMEM:       "Out of memory",

@@ -4,5 +4,5 @@ package oserr
 
 import "syscall"
 
-// texts are the errors that the protocol words otherwise than Go does.
+// texts are the errors for which the protocol has other words than Go.
 var texts map[syscall.Errno]string

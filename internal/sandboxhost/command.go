@@ -19,23 +19,23 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A Command runs in a sandbox, on our own standard streams.
+// A Command runs in a sandbox, on the standard streams of this program.
 type Command struct {
 	Argv   []string
 	Dir    string
 	Intent *wire.Sandbox
-	Rules  *netpolicy.Rules // the hosts that it may reach; nil: the network is as the intent says
+	Rules  *netpolicy.Rules // the hosts that it may reach; nil: the network is as in the intent
 
 	Stdin, Stdout *os.File
 	Stderr        io.Writer
 }
 
-// A Result is how a command has ended.
+// A Result is the result of a command.
 type Result struct {
 	Code   int
-	Output error            // our own output takes no more, for another reason than that its reader has gone
+	Output error            // our output cannot be written any more, and not because its reader has gone
 	Denied bool             // the sandbox may be the reason for the failure
-	Denial *wire.DenialFact // what is known about that; may be nil
+	Denial *wire.DenialFact // the known facts about that; may be nil
 }
 
 // Run runs a command from start to end and passes signals on to it. The context bounds the start.
@@ -88,7 +88,8 @@ func (c *Command) stream(p *proc.Process, tty bool, out *commandOutput, signals 
 		case sig := <-signals:
 			p.Signal(sig.(syscall.Signal)) // fails only if the process has ended
 		case <-broken:
-			// The command should learn it by its next write, and by default die.
+			// The command should notice it at its next write, which by default
+			// ends it.
 			p.Signal(syscall.SIGPIPE)
 			p.Terminate()
 			broken = nil
@@ -117,7 +118,7 @@ func feed(p *proc.Process, in io.Reader) {
 	}
 }
 
-// A commandOutput passes output on, and remembers what is needed to judge a failure.
+// A commandOutput passes output on, and keeps what a decision about a denial needs.
 type commandOutput struct {
 	stdout, stderr io.Writer
 	code           int           // valid once the process is done
@@ -133,8 +134,8 @@ func newCommandOutput(stdout, stderr io.Writer) *commandOutput {
 	return &commandOutput{stdout: stdout, stderr: stderr, broken: make(chan struct{})}
 }
 
-// Append implements proc.Sink. A reader that does not read stops the command, as
-// without us in between.
+// Append implements proc.Sink. A reader that does not read blocks the command,
+// as it would without tether in between.
 func (o *commandOutput) Append(s outlog.Stream, data []byte) error {
 	o.mu.Lock()
 	o.newest.add(s, data)
@@ -146,7 +147,7 @@ func (o *commandOutput) Append(s outlog.Stream, data []byte) error {
 	_, err := to.Write(data)
 	if err != nil {
 		o.breakOnce.Do(func() {
-			if !errors.Is(err, syscall.EPIPE) { // that is the command's matter
+			if !errors.Is(err, syscall.EPIPE) { // the command itself gets SIGPIPE
 				o.err = terminal.OutputError(err)
 			}
 			close(o.broken)
@@ -157,7 +158,7 @@ func (o *commandOutput) Append(s outlog.Stream, data []byte) error {
 
 // Exit implements proc.Sink.
 func (o *commandOutput) Exit(code int) {
-	if code < 0 { // the system does not say
+	if code < 0 { // the exit code is unknown
 		code = 1
 	}
 	o.code = code
@@ -170,7 +171,7 @@ func (o *commandOutput) Cut() {}
 func (o *commandOutput) Close() {}
 
 // denial reports whether the sandbox may be the reason for the failure of the command, and
-// what is known about it, which may be nil.
+// the known facts, which may be nil.
 func (o *commandOutput) denial(policy *sandbox.Policy) (bool, *wire.DenialFact) {
 	var judge denial.Judge
 	var recent denial.Recent
@@ -184,7 +185,7 @@ func (o *commandOutput) denial(policy *sandbox.Policy) (bool, *wire.DenialFact) 
 	return true, denial.Explain(policy, o.code, &recent).Wire()
 }
 
-// A window is the newest output, as much as a failure is judged by.
+// A window keeps as much of the newest output as a denial.Judge looks at.
 type window struct {
 	chunks []windowChunk // oldest first
 	size   int

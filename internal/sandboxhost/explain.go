@@ -20,15 +20,15 @@ import (
 
 // A Question is about a sandbox, paths and hosts.
 type Question struct {
-	Profile string // what the intent is called
+	Profile string // the name of the profile
 	Cwd     string
 	Intent  *wire.Sandbox
-	Rules   *netpolicy.Rules // the hosts that a command may reach; nil: as the intent says
+	Rules   *netpolicy.Rules // the hosts that a command may reach; nil: as in the intent
 	Paths   []string
 	Hosts   []HostDecision // see ParseHost
 }
 
-// An Explanation is what `tether sandbox explain` has found out.
+// An Explanation is the result of `tether sandbox explain`.
 type Explanation struct {
 	Profile   string          `json:"profile"`
 	Cwd       string          `json:"cwd"`
@@ -42,7 +42,7 @@ type Explanation struct {
 	Hosts     []HostDecision  `json:"hosts"`
 }
 
-// backendState is whether the plan could be carried out here.
+// backendState says whether the plan could be carried out here.
 type backendState struct {
 	Usable     bool   `json:"usable"`
 	Bubblewrap string `json:"bubblewrap,omitempty"`
@@ -80,19 +80,19 @@ type planOp struct {
 	Why    string `json:"why,omitempty"`
 }
 
-// A PathDecision is what a command could do with a path.
+// A PathDecision is the access of a command to a path.
 type PathDecision struct {
 	Path     string `json:"path"`     // absolute, as it was asked for
 	RealPath string `json:"realPath"` // without links
 	Exists   bool   `json:"exists"`
 	Access   string `json:"access"`
 	Rule     string `json:"rule"`
-	RulePath string `json:"rulePath"` // what the rule is about
-	Effect   string `json:"effect"`   // what the plan makes of it
+	RulePath string `json:"rulePath"` // the path that the rule is about
+	Effect   string `json:"effect"`   // the effect of the plan
 }
 
-// Explain says how a sandbox would be built here, without building it, and what a command in it
-// could do with paths and hosts.
+// Explain describes how a sandbox would be built here, without building it, and which access a
+// command in it would have to paths and hosts.
 func (h *Host) Explain(ctx context.Context, q Question) (*Explanation, error) {
 	support, err := h.Confiner.Support(ctx)
 	if err != nil {
@@ -128,7 +128,7 @@ func (h *Host) Explain(ctx context.Context, q Question) (*Explanation, error) {
 	return e, nil
 }
 
-// writablePlaces names each exception once, below the innermost root that has it.
+// writablePlaces lists each exception once, below the innermost root that has it.
 func writablePlaces(roots []sandbox.WritableRoot) []writablePlace {
 	places := []writablePlace{}
 	for i, root := range roots {
@@ -189,11 +189,11 @@ func decide(policy *sandbox.Policy, plan *sandbox.Plan, name string) (PathDecisi
 	}, nil
 }
 
-// maxLinks is how many links that lead nowhere are followed, as in the kernel.
+// maxLinks is how many dangling links are followed, as in the kernel.
 const maxLinks = 40
 
-// realPath follows the links in a path, as far as it exists: rules are about what
-// a name leads to.
+// realPath follows the links in a path, as far as it exists: rules are about real
+// paths.
 func realPath(path string) (real string, exists bool, err error) {
 	rest := ""
 	for range maxLinks * 8 { // each round takes a component or a link
@@ -202,7 +202,7 @@ func realPath(path string) (real string, exists bool, err error) {
 			return filepath.Join(real, rest), rest == "", nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) || path == filepath.Dir(path) {
-			return filepath.Join(path, rest), false, nil // nobody can look behind it, or no further
+			return filepath.Join(path, rest), false, nil // cannot be looked at, or the root
 		}
 		if target, err := os.Readlink(path); err == nil {
 			if !filepath.IsAbs(target) {
@@ -275,19 +275,19 @@ func (e *Explanation) printWritable(row func(name, format string, args ...any)) 
 	}
 }
 
-// networkManaged is a network that leads to some hosts, beside what permissions say.
+// networkManaged is a managed network; permissions have no word for it.
 const networkManaged = "managed"
 
-// networkWords say what a command can reach, in words.
+// networkWords describe the network of a command, in words.
 var networkWords = map[string]string{
 	string(wire.NetworkRestricted): "off", string(wire.NetworkEnabled): "on",
 	networkManaged: "what --allow-host names, through a proxy",
 }
 
-// accessWords say what a command can do, in words.
+// accessWords describe an access, in words.
 var accessWords = map[string]string{"deny": "no access", "read": "read only", "write": "read and write"}
 
-// effectWords say what the plan puts at a path.
+// effectWords describe what a command finds at a path.
 var effectWords = map[string]string{
 	"hidden":        "nothing, or an empty file or directory",
 	"private":       "a file of the sandbox's own",

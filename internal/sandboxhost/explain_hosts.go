@@ -12,7 +12,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A HostDecision is whether a command could reach a host.
+// A HostDecision says whether a command could reach a host.
 type HostDecision struct {
 	Host      string `json:"host"` // as rules compare it
 	Port      uint16 `json:"port"`
@@ -22,10 +22,11 @@ type HostDecision struct {
 	Why       string `json:"why"`              // in words
 }
 
-// explainPort is meant when only a host is asked about.
+// explainPort is used if only a host is given.
 const explainPort = 443
 
-// decide decides about a host by rules or, without any, as the network is.
+// decide decides about a host by the rules or, without rules, by the network
+// of the intent.
 func (d *HostDecision) decide(rules *netpolicy.Rules, network wire.NetworkAccess) {
 	if rules == nil {
 		d.Reachable = network == wire.NetworkEnabled
@@ -50,7 +51,7 @@ func (d *HostDecision) decide(rules *netpolicy.Rules, network wire.NetworkAccess
 	d.Why = d.words()
 }
 
-// words say why rules have decided so.
+// words explains a decision of the rules.
 func (d *HostDecision) words() string {
 	switch {
 	case d.Reachable && !isLiteral(d.Host):
@@ -67,7 +68,7 @@ func (d *HostDecision) words() string {
 	return d.Reason
 }
 
-// ParseHost reads HOST or HOST:PORT, for a [Question].
+// ParseHost parses HOST or HOST:PORT, for a [Question].
 func ParseHost(text string) (HostDecision, error) {
 	host, port, err := splitHost(text)
 	return HostDecision{Host: host, Port: port}, err
@@ -78,7 +79,7 @@ func splitHost(text string) (host string, port uint16, err error) {
 		return "", 0, errors.New("expected HOST or HOST:PORT")
 	}
 	host, number, err := net.SplitHostPort(text)
-	if err != nil { // no port, or what Normalize will complain about
+	if err != nil { // no port, or an error that Normalize will report
 		host, number = text, strconv.Itoa(explainPort)
 		if inside, ok := strings.CutPrefix(text, "["); ok {
 			host = strings.TrimSuffix(inside, "]")
@@ -95,9 +96,9 @@ func splitHost(text string) (host string, port uint16, err error) {
 }
 
 func (d *HostDecision) print(b *strings.Builder) {
-	verdict := "refused"
+	result := "refused"
 	if d.Reachable {
-		verdict = "reachable"
+		result = "reachable"
 	}
-	fmt.Fprintf(b, "  %s\n    %s: %s\n", net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port))), verdict, d.Why)
+	fmt.Fprintf(b, "  %s\n    %s: %s\n", net.JoinHostPort(d.Host, strconv.Itoa(int(d.Port))), result, d.Why)
 }

@@ -16,7 +16,7 @@ type Host struct {
 	state    *statedir.Dir
 }
 
-// Open makes a host. It shares the state directory with servers, since they must know of each
+// Open opens a host. It shares the state directory with servers, because they must know each
 // other's placeholders; an empty stateDir is the default one.
 func Open(stateDir string, userSockets bool) (*Host, error) {
 	if stateDir == "" {
@@ -43,7 +43,7 @@ func Open(stateDir string, userSockets bool) (*Host, error) {
 	return h, nil
 }
 
-// StateDir is the state directory that the host shares with servers.
+// StateDir returns the state directory that the host shares with servers.
 func (h *Host) StateDir() string { return h.state.Shared }
 
 // Close ends all commands and gives up the state directory.

@@ -7,18 +7,19 @@ import (
 	"github.com/tetherexec/tether/internal/netproxy"
 )
 
-// A network is that of a command that runs without a server.
+// A network is the managed network of a command that runs without a server.
 type network struct {
 	gate   *netproxy.Gate
 	env    []string // of the command
 	events chan refusal
-	done   chan struct{} // closed when all events are told
+	done   chan struct{} // closed when all events are reported
 }
 
-// maxEvents is how many refusals wait to be told; further ones are not.
+// maxEvents is how many refusals wait to be reported; further ones are
+// dropped.
 const maxEvents = 256
 
-// openNetwork makes a network. env is what the command would have without it.
+// openNetwork makes a network. env is the command's environment without it.
 func openNetwork(rules *netpolicy.Rules, env []string, news *Refusals) (*network, error) {
 	n := &network{events: make(chan refusal, maxEvents), done: make(chan struct{})}
 	proxy := netproxy.New(netproxy.Config{Rules: rules, Upstream: env, Decided: n.decided})
@@ -50,9 +51,10 @@ func (n *network) decided(e netproxy.Event) {
 	}
 }
 
-// close ends the network when its command has ended, and tells what is left to tell.
+// close ends the network after its command has ended, and reports the remaining
+// refusals.
 func (n *network) close() {
-	n.gate.Close() // the last decision has been made then
+	n.gate.Close() // no decision is made after this
 	close(n.events)
 	<-n.done
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// The profiles that have names, as the Codex CLI calls its modes.
+// The names of the profiles, which are the names of the modes in the Codex
+// CLI.
 const (
 	ProfileReadOnly       = "read-only"
 	ProfileWorkspaceWrite = "workspace-write"
@@ -22,8 +23,8 @@ func IsProfile(name string) bool {
 	return name == ProfileReadOnly || name == ProfileWorkspaceWrite || name == ProfileFull
 }
 
-// Profile returns the sandbox of a profile for commands in a workspace. A name that none has gets
-// the read-only one.
+// Profile returns the sandbox of a profile for commands in a workspace. An unknown name gets the
+// read-only one.
 func Profile(name, workspace string) (*wire.Sandbox, error) {
 	root, err := pathURI(workspace)
 	if err != nil {
@@ -40,8 +41,8 @@ func Profile(name, workspace string) (*wire.Sandbox, error) {
 	return s, nil
 }
 
-// ParseProfile reads the sandbox object of a request, or only its permissions: then the rest is
-// taken from around. name is the file that has the text.
+// ParseProfile parses the sandbox object of a request, or only its permissions: then the rest
+// comes from around. name is the name of the file.
 func ParseProfile(name string, text []byte, around *wire.Sandbox) (*wire.Sandbox, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
@@ -67,8 +68,8 @@ func ParseProfile(name string, text []byte, around *wire.Sandbox) (*wire.Sandbox
 	return &s, nil
 }
 
-// AllowWriting adds a directory as a workspace of its own: what is protected in one is protected
-// in each.
+// AllowWriting adds a directory as another workspace root, in which the protected names are
+// protected too.
 func AllowWriting(s *wire.Sandbox, dir string) error {
 	uri, err := pathURI(dir)
 	if err != nil {

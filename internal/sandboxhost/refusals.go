@@ -11,16 +11,17 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A refusal is a host that a command wanted to reach and may not.
+// A refusal is a host that a command tried to reach but may not.
 type refusal struct {
 	host    string
 	port    uint16
-	reason  string // as the wire spells it
-	rule    string // the pattern, or range of addresses, that decided, if one did and the server tells
-	address string // what the host stands for, if that is why and the server tells
+	reason  string // the wire's word
+	rule    string // the pattern, or range of addresses, that decided, if there is one and the server sends it
+	address string // the address of the host, if that is the reason and the server sends it
 }
 
-// text tells people about it. The host is from the command: it is not trusted.
+// text describes the refusal for people. The host comes from the command and
+// is not trusted.
 func (r refusal) text(ports bool) string {
 	at := net.JoinHostPort(terminal.Printable(r.host), strconv.Itoa(int(r.port)))
 	advice := "; allow it with --allow-host "
@@ -51,7 +52,7 @@ func (r refusal) text(ports bool) string {
 	return "refused " + at + ": " + why
 }
 
-// localWords say what is not public about an address, given its range if that is known.
+// localWords describes a private or local address, with its range if that is known.
 func localWords(where string) string {
 	if where == "" {
 		return "a private or local address"
@@ -59,18 +60,18 @@ func localWords(where string) string {
 	return "a private or local address, of " + terminal.Printable(where)
 }
 
-// isLiteral reports whether a host stands for itself: an address, or the one name that
+// isLiteral reports whether a host needs no lookup: an address, or localhost, which
 // rules treat like one.
 func isLiteral(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err == nil || host == "localhost"
 }
 
-// maxRefusals is how many hosts people are told about: a command may try every port
+// maxRefusals is how many refused hosts are reported: a command may try every port
 // of every address.
 const maxRefusals = 100
 
-// Refusals tell people which hosts a command was refused, each once.
+// Refusals report to people which hosts a command was refused, each once.
 type Refusals struct {
 	status *terminal.StatusLine
 
@@ -83,7 +84,7 @@ func NewRefusals(status *terminal.StatusLine) *Refusals {
 	return &Refusals{status: status, ports: true, seen: map[string]bool{}}
 }
 
-// WithoutPorts is for servers that do not know ports in patterns.
+// WithoutPorts is for servers that do not support ports in patterns.
 func (r *Refusals) WithoutPorts() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,7 +105,7 @@ func (r *Refusals) Decided(d wire.NetworkDecision) {
 	r.tell(refusal{d.Host, d.Port, d.Reason, text(d.TetherRule), hostOf(text(d.TetherAddress))})
 }
 
-// hostOf is an address without its port.
+// hostOf returns an address without its port.
 func hostOf(address string) string {
 	if a, err := netip.ParseAddrPort(address); err == nil {
 		return a.Addr().String()
@@ -121,7 +122,7 @@ func (r *Refusals) tell(one refusal) {
 		return
 	case len(r.seen) == maxRefusals:
 		r.seen[key] = true
-		r.status.Note("refused more than " + strconv.Itoa(maxRefusals) + " hosts; the others are not told")
+		r.status.Note("refused more than " + strconv.Itoa(maxRefusals) + " hosts; further ones are not reported")
 		return
 	}
 	r.seen[key] = true

@@ -9,7 +9,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A command that tries everything is told about for a while.
+// A command that tries many hosts is reported only up to a limit.
 func TestRefusalsAreBounded(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -7,8 +7,9 @@ import (
 	"reflect"
 )
 
-// JSON rewords the error of decoding JSON that a person or a model has written into a
-// struct: it names the member and what it must be. Other errors are returned as they are.
+// JSON rewords the error of decoding JSON, written by a person or a model, into a struct:
+// it names the member and the kind of value that it must have. Other errors are returned
+// as they are.
 func JSON(err error) error {
 	mismatch, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok {
@@ -20,10 +21,10 @@ func JSON(err error) error {
 	return fmt.Errorf("`%s` must be %s, not %s", mismatch.Field, kindText(mismatch.Type), valueText(mismatch.Value))
 }
 
-// Missing is the error of a member that has to be there and is not.
+// Missing returns the error for a required member that is missing.
 func Missing(member string) error { return fmt.Errorf("`%s` is missing", member) }
 
-// kindText names what the JSON of a Go type looks like.
+// kindText returns the JSON form of a Go type, in words.
 func kindText(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -44,7 +45,8 @@ func kindText(t reflect.Type) string {
 	return "a whole number"
 }
 
-// valueText names a value as encoding/json describes it: "number 1.5", "array".
+// valueText rewords a value as encoding/json describes it: "number 1.5",
+// "array".
 func valueText(value string) string {
 	switch value {
 	case "bool":

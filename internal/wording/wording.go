@@ -2,8 +2,11 @@
 //
 // On the wire, errors have the words of the reference server: numbers of the system's
 // errors, phrases of its decoder, its own name. Programs may look for these words, so
-// they stay. Wherever such a text is shown to a person or to a model, this package
-// rewords it. A text that it does not know is left as it is.
+// they stay. Before such a text is shown to a person or to a model, this package
+// rewords it. An unknown text is left as it is.
+//
+// Where a change belongs: a new phrase of the protocol is a row of rules in
+// wording.go; json.go is about errors of encoding/json.
 package wording
 
 import (
@@ -16,7 +19,7 @@ import (
 	"unicode/utf8"
 )
 
-// osError is how the protocol shows an error of the operating system.
+// osError matches an error of the operating system in the protocol's form.
 var osError = when(`([^:]*) \(os error (\d+)\)`)
 
 // OSError returns the number of the system's error in a message. The system is the
@@ -43,7 +46,8 @@ func Text(message string) string {
 	})
 }
 
-// systemText is the system's own text of an error, in lower case: "I/O error" stays.
+// systemText returns the text of an error of the system in lower case: "I/O error"
+// stays.
 func systemText(text string) string {
 	trimmed := strings.TrimLeft(text, " ")
 	blanks := text[:len(text)-len(trimmed)]
@@ -57,8 +61,8 @@ func systemText(text string) string {
 // A rule replaces a phrase, which is a regular expression.
 type rule struct{ from, to string }
 
-// when compiles an expression when it is first used: most programs that have this package
-// in them, such as the helpers of a sandbox, never show an error of the protocol.
+// when compiles an expression when it is first used: most processes that contain this
+// package, such as the helpers of a sandbox, never show an error of the protocol.
 func when(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }
@@ -67,7 +71,7 @@ func when(expression string) func() *regexp.Regexp {
 var rules = []rule{
 	{"^exec-server stub does not implement `(.*)` yet$",
 		"the server does not know the request `$1`: it is older than this tether, or another program"},
-	{"^exec-server client does not implement `initialize` yet$", // our own answer to our own request
+	{"^exec-server client does not implement `initialize` yet$", // our own response to our own request
 		"the other side repeats each message: it is not a tether server"},
 	{`^unknown session id .*$`,
 		"the server does not know the session any more: it was restarted, or there was no connection for too long; what ran in the session has ended"},
@@ -102,7 +106,8 @@ var expressions = sync.OnceValue(func() (list []*regexp.Regexp) {
 	return list
 })
 
-// startError is how tether servers say what kept a command from starting.
+// startError matches the form in which tether servers report why a command
+// was not started.
 var startError = when(`^(.*) \(os error (\d+)\): (working directory|program|the interpreter or loader of program) ("(?:[^"\\]|\\.)*")(?: in PATH ("(?:[^"\\]|\\.)*"))?$`)
 
 // startText rewords why a command could not be started.
@@ -137,8 +142,8 @@ func unquote(text string) string {
 	return text
 }
 
-// Error rewords an error whose text is one of the protocol. errors.Is and errors.As find
-// what they would find in err.
+// Error rewords an error that has a text of the protocol. errors.Is and errors.As work
+// as with err.
 func Error(err error) error {
 	if err == nil {
 		return nil

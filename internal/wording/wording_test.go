@@ -46,8 +46,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// What the reference was recorded to answer has no phrase left that people cannot be
-// expected to know.
+// The recorded answers of the reference, reworded, contain no phrase that only
+// developers know.
 func TestTextOfRecordedAnswers(t *testing.T) {
 	t.Parallel()
 	phrases := regexp.MustCompile(`exec-server|os error|missing field|invalid type|invalid value: integer|unknown variant|at line \d+ column`)
