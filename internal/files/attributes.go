@@ -9,12 +9,11 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// HasModes says whether files of this system have the permissions that the protocol
-// tells and sets.
+// HasModes says whether files of this system have the permissions of the protocol.
 const HasModes = runtime.GOOS != "windows"
 
-// SetAttributes sets permissions and time of a file or directory; nil leaves them as they
-// are. Links are followed.
+// SetAttributes sets the permissions and the modification time of a file or directory;
+// nil leaves them as they are. Links are followed.
 func (Direct) SetAttributes(path string, mode *uint32, modifiedAtMs *int64) error {
 	if mode != nil && *mode > wire.MaxMode {
 		return failed(refuse(wire.CodeInvalidRequest, "mode %#o has more than permissions", *mode))

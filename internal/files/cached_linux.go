@@ -9,16 +9,17 @@ import (
 	"github.com/tetherexec/tether/internal/files/at"
 )
 
-// resolveCached is RESOLVE_CACHED of openat2: a name that is not in memory is EAGAIN.
+// resolveCached is RESOLVE_CACHED of openat2: a name that is not in memory fails with
+// EAGAIN.
 const resolveCached = 0x20
 
-// cachedMissing is set by the first call that an old kernel does not know.
+// cachedMissing is set after the first call that an old kernel refuses.
 var cachedMissing atomic.Bool
 
-// ReadCached implements Cached. The way to the file is resolved by names that the
-// kernel has in memory (RESOLVE_CACHED), the content is read if its pages are there
-// (RWF_NOWAIT), and in between nothing is asked of a file system that has to ask
-// somebody else.
+// ReadCached implements Cached. The path is resolved by names that the kernel has
+// in memory (RESOLVE_CACHED), and the content is read if its pages are in memory
+// (RWF_NOWAIT). It uses only file systems that answer the calls in between without
+// waiting.
 func (Direct) ReadCached(path string, b []byte) (int, bool) {
 	path, err := clean(path, true)
 	if err != nil || cachedMissing.Load() {
@@ -46,14 +47,14 @@ func (Direct) ReadCached(path string, b []byte) (int, bool) {
 	return readPages(fd, st.Size, b)
 }
 
-// promptFileSystems open a file and tell its size without waiting, and say if its
-// content would have to be waited for.
+// promptFileSystems open a file and return its size without waiting, and report
+// if reading its content would wait.
 var promptFileSystems = [...]int64{unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.TMPFS_MAGIC}
 
 // readPages reads the regular file of an O_PATH descriptor, whose size is known. b is
 // larger, so that a file that grows meanwhile is noticed.
 func readPages(fd int, size int64, b []byte) (int, bool) {
-	// O_NONBLOCK: nobody waits for a lease to be given back.
+	// O_NONBLOCK: do not wait until a lease is given back.
 	file, err := unix.Open(at.ProcPath(fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, false

@@ -12,12 +12,12 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
-// The kernel may have to wait now and then for what is in memory too, for example while
-// somebody else mounts or renames something. It does not always have to.
+// Now and then the kernel has to wait even for data in memory, for example while
+// another process mounts or renames something. So the test tries several times.
 const cacheTries = 1000
 
-// readCached reads at most room bytes. What is expected to be in memory is asked for
-// again.
+// readCached reads at most room bytes. If the data is expected to be in memory, it
+// tries again.
 func readCached(path string, room int, inMemory bool) ([]byte, bool) {
 	b := make([]byte, room)
 	for range cacheTries {
@@ -31,7 +31,7 @@ func readCached(path string, room int, inMemory bool) ([]byte, bool) {
 	return nil, false
 }
 
-// What is in memory is read; everything else is left to Open.
+// A file in memory is read; everything else is left to Open.
 func TestReadCached(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -80,7 +80,7 @@ func TestReadCached(t *testing.T) {
 	}
 }
 
-// Content that would have to come from the disk is not waited for.
+// ReadCached does not wait for content on the disk.
 func TestReadCachedCold(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "file")
 	file, err := os.Create(name)
@@ -99,7 +99,7 @@ func TestReadCachedCold(t *testing.T) {
 		need.CannotRun(t, "all files are in memory here (%v)", err)
 	}
 	var b []byte
-	for range cacheTries { // somebody may be busy with the page
+	for range cacheTries { // another process may be using the page
 		if err := file.Sync(); err != nil {
 			t.Fatal(err)
 		}

@@ -13,12 +13,13 @@ import (
 	"github.com/tetherexec/tether/internal/files/at"
 )
 
-// copyPiece is how much of a file is copied between two looks at the context.
+// copyPiece is how much of a file is copied between two checks of the
+// context.
 const copyPiece = 32 << 20
 
-// Copy copies a file, a link itself or, with recursive, a directory, into which
-// an existing one at the destination is merged. A file that is copied onto itself
-// stays as it is.
+// Copy copies a file, a link itself or, with recursive, a directory; an existing
+// directory at the destination is merged with it. A file that is copied onto
+// itself stays as it is.
 func (Direct) Copy(ctx context.Context, source, destination string, recursive bool) error {
 	source, err := clean(source, true)
 	if err != nil {
@@ -67,8 +68,8 @@ func copyLink(from, to place) error {
 	return at.Retry(func() error { return unix.Symlinkat(target, to.dir, to.name) })
 }
 
-// copyFile copies the regular file that fd stands for, found at from, with its
-// permissions. path is what the destination is called in errors.
+// copyFile copies the regular file of the O_PATH descriptor fd, found at from,
+// with its permissions. path is the name of the destination in errors.
 func copyFile(ctx context.Context, from place, fd int, st unix.Stat_t, to place, path string) error {
 	in, err := from.reopen(fd, st, unix.O_RDONLY)
 	if err != nil {
@@ -77,7 +78,7 @@ func copyFile(ctx context.Context, from place, fd int, st unix.Stat_t, to place,
 	source := os.NewFile(uintptr(in), path)
 	defer source.Close()
 	out, old, err := to.openToWrite(st.Mode & 0o777)
-	if kind(old) == unix.S_IFIFO && err == unix.ENXIO { // nobody reads it, which changes nothing
+	if kind(old) == unix.S_IFIFO && err == unix.ENXIO { // a FIFO without a reader is refused like any other FIFO
 		return errNotFile(path)
 	}
 	if err != nil {
@@ -129,7 +130,7 @@ func copyToDevice(ctx context.Context, source io.Reader, device int) error {
 	}
 }
 
-// copyTree copies the directory that fd stands for, found at from.
+// copyTree copies the directory of the O_PATH descriptor fd, found at from.
 func copyTree(ctx context.Context, from place, fd int, destination string) error {
 	inside, err := leadsInto(fd, destination)
 	if err != nil {
@@ -154,7 +155,7 @@ func copyTree(ctx context.Context, from place, fd int, destination string) error
 }
 
 // leadsInto reports whether destination, of which the last part may be missing,
-// is the directory fd or below it.
+// is the directory fd or lies below it.
 func leadsInto(fd int, destination string) (bool, error) {
 	source, ok := realPath(fd)
 	if !ok {
@@ -177,14 +178,15 @@ func leadsInto(fd int, destination string) (bool, error) {
 	return found && (inside == "" || inside[0] == '/' || source == "/"), nil
 }
 
-// A treeCopy is the copy of a directory under way.
+// A treeCopy is the copy of a directory in progress.
 type treeCopy struct {
-	ctx context.Context // of the one request that this is
-	top unix.Stat_t     // where it goes: must not be met in what is copied
+	ctx context.Context // of the request
+	top unix.Stat_t     // the destination; it must not be found inside the source
 }
 
-// directory copies what is in the directory at from into the directory to.
-// length is that of to's path: a tree ends where paths do.
+// directory copies the content of the directory at from into the directory
+// to. length is the length of to's path: a path longer than PATH_MAX is an
+// error.
 func (t *treeCopy) directory(from place, to, length int) error {
 	names, err := from.list(false, treeBuffer)
 	if err != nil {

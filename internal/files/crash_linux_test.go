@@ -13,14 +13,14 @@ import (
 	"github.com/tetherexec/tether/internal/files/at"
 )
 
-// A process that ends while it writes a file leaves nothing behind, and the old
-// content where it was.
+// A process that dies while it writes a file leaves no temporary file, and the
+// old content stays.
 func TestWriteFileCrash(t *testing.T) {
 	if path := os.Getenv(partEnv); path != "" {
 		// Beyond this size the kernel kills the process, in the middle of the write.
 		limit := unix.Rlimit{Cur: 64 << 10, Max: 64 << 10}
 		must(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &limit))
-		var killing [4]uint64 // struct sigaction: the default, which Go has changed
+		var killing [4]uint64 // struct sigaction with the default, which Go has changed
 		if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGXFSZ), uintptr(unsafe.Pointer(&killing)), 0, 8, 0, 0); errno != 0 {
 			t.Fatal(errno)
 		}
@@ -45,7 +45,7 @@ func TestWriteFileCrash(t *testing.T) {
 	}
 }
 
-// Where files without a name cannot be made or linked, a file with a hidden name is used.
+// If files without a name cannot be made or linked, a file with a hidden name is used.
 func TestWriteFileByName(t *testing.T) {
 	dir := fixture(t)
 	before := names(t, dir)
@@ -78,7 +78,7 @@ func TestWriteFileByName(t *testing.T) {
 	}
 }
 
-// A file without a name that ignores the umask is not used: it would let other users write.
+// A file without a name that ignores the umask is not used: other users could write it.
 func TestWriteFileWithoutUmask(t *testing.T) {
 	before := at.Umask
 	defer func() { at.Umask = before }()
@@ -90,7 +90,7 @@ func TestWriteFileWithoutUmask(t *testing.T) {
 	} else {
 		finish(file)
 	}
-	at.Umask = func() uint32 { return 0o777 } // as if the kernel had not looked at it
+	at.Umask = func() uint32 { return 0o777 } // as if the kernel had ignored it
 	if _, err := at.NewTemporary(p.dir, 0o666, false); err != at.ErrNeedsName {
 		t.Errorf("with a umask that is ignored: %v", err)
 	}

@@ -6,16 +6,17 @@ import (
 	"syscall"
 )
 
-// Direct serves file requests with the rights of this process. Where links may
-// not be followed the way to a file is resolved in one step, never looked at
-// first and walked afterwards; nothing is opened before its type is known, so
+// Direct serves file requests with the permissions of this process. Where
+// links may not be followed, the path is resolved in one step, never checked
+// first and walked afterwards. Nothing is opened before its type is known, so
 // that no request waits for a FIFO, a terminal or a device.
 type Direct struct{}
 
 var _ Files = Direct{}
 
 // clean checks a path of a request and removes its dot segments by their names
-// alone, as the protocol has it: "link/.." is where link lies, not where it leads.
+// alone, as the protocol demands: "link/.." is the directory that contains link,
+// not the parent of its target.
 func clean(path string, follow bool) (string, error) {
 	if strings.IndexByte(path, 0) >= 0 {
 		if follow {
@@ -29,5 +30,5 @@ func clean(path string, follow bool) (string, error) {
 	return filepath.Clean(path), nil
 }
 
-// lossy makes a file name UTF-8.
+// lossy converts a file name to UTF-8.
 func lossy(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }

@@ -10,15 +10,15 @@ import (
 	"testing"
 )
 
-// The answers in these tables are those of the reference, but for the devices and
-// FIFOs that it opens and we do not.
+// The results in these tables are those of the reference, except for devices and
+// FIFOs, which it opens and we do not.
 
 func TestOpen(t *testing.T) {
 	bothWays(t, func(t *testing.T) {
 		dir := fixture(t)
 		for _, c := range []struct {
 			name             string
-			follow, noFollow told
+			follow, noFollow outcome
 		}{
 			{"f", fine, fine},
 			{"f/", fine, fine},
@@ -46,7 +46,7 @@ func TestOpen(t *testing.T) {
 			{"a\x00b", nul, einval},
 			{"/proc/self/status", fine, enotdir},
 		} {
-			for follow, want := range map[bool]told{true: c.follow, false: c.noFollow} {
+			for follow, want := range map[bool]outcome{true: c.follow, false: c.noFollow} {
 				file, err := direct.Open(ctx, in(dir, c.name), follow)
 				expect(t, fmt.Sprintf("%.20q, follow %v", c.name, follow), err, want)
 				if err == nil {
@@ -59,7 +59,7 @@ func TestOpen(t *testing.T) {
 		}
 	})
 	_, err := direct.Open(ctx, "relative", true)
-	expect(t, "a relative path", err, told{inv, "path is not absolute"})
+	expect(t, "a relative path", err, outcome{inv, "path is not absolute"})
 }
 
 func TestOpenSeesOneFile(t *testing.T) {
@@ -75,7 +75,7 @@ func TestOpenSeesOneFile(t *testing.T) {
 
 func TestReplace(t *testing.T) {
 	dir := fixture(t)
-	for name, want := range map[string]told{
+	for name, want := range map[string]outcome{
 		"f": fine, "l": fine, "new": fine, "dl/new": fine,
 		"d": eisdir, "dl": eisdir, "/": eisdir,
 		"fifo": enxio, "sock": enxio, "/dev/null": notAFile("/dev/null"),
@@ -110,7 +110,7 @@ func TestWriteFileAnswers(t *testing.T) {
 	bothWays(t, func(t *testing.T) {
 		for _, c := range []struct {
 			name             string
-			follow, noFollow told
+			follow, noFollow outcome
 		}{
 			{"f", fine, fine},
 			{"f/", fine, fine},
@@ -134,7 +134,7 @@ func TestWriteFileAnswers(t *testing.T) {
 			{longPath, ename, enoent},
 			{"a\x00b", nul, einval},
 		} {
-			for follow, want := range map[bool]told{true: c.follow, false: c.noFollow} {
+			for follow, want := range map[bool]outcome{true: c.follow, false: c.noFollow} {
 				dir := fixture(t)
 				want.text = strings.ReplaceAll(want.text, "DIR", dir)
 				err := direct.WriteFile(ctx, in(dir, c.name), []byte("new content"), follow)
@@ -172,7 +172,7 @@ func must1[T any](v T, err error) T {
 }
 
 func TestCreateDirectory(t *testing.T) {
-	type answers struct{ all, one, allNoFollow, oneNoFollow told }
+	type answers struct{ all, one, allNoFollow, oneNoFollow outcome }
 	bothWays(t, func(t *testing.T) {
 		for name, want := range map[string]answers{
 			"d":         {fine, eexist, fine, eexist},
@@ -189,11 +189,11 @@ func TestCreateDirectory(t *testing.T) {
 			"new":       {fine, fine, fine, fine},
 			"missing/x": {fine, enoent, fine, enoent},
 			"a/b/c/d":   {fine, enoent, fine, enoent},
-			"/":         {fine, eexist, fine, told{intl, "directory already exists"}},
+			"/":         {fine, eexist, fine, outcome{intl, "directory already exists"}},
 			longName:    {ename, ename, ename, ename},
 			"a\x00b":    {nul, nul, einval, einval},
 		} {
-			for i, want := range []told{want.all, want.one, want.allNoFollow, want.oneNoFollow} {
+			for i, want := range []outcome{want.all, want.one, want.allNoFollow, want.oneNoFollow} {
 				dir, recursive, follow := fixture(t), i%2 == 0, i < 2
 				err := direct.CreateDirectory(ctx, in(dir, name), recursive, follow)
 				expect(t, fmt.Sprintf("%.20q, recursive %v, follow %v", name, recursive, follow), err, want)
@@ -208,7 +208,7 @@ func TestCreateDirectory(t *testing.T) {
 func TestMetadataWithoutOpenat2(t *testing.T) {
 	bothWays(t, func(t *testing.T) {
 		dir := fixture(t)
-		for name, want := range map[string]told{
+		for name, want := range map[string]outcome{
 			"f": fine, "f/": fine, "/": fine, "fifo": fine, "l": linked, "dl/": linked, "dl/in": enotdir,
 			"loop/x": enotdir, "f/x": enotdir, "missing": enoent, longName: ename, "a\x00b": einval,
 		} {
@@ -232,7 +232,7 @@ func TestCanonicalize(t *testing.T) {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, want)
 		}
 	}
-	for name, want := range map[string]told{
+	for name, want := range map[string]outcome{
 		"missing": enoent, "dang": enoent, "loop": eloop, "f/x": enotdir, longName: ename, longPath: ename, "a\x00": nul,
 	} {
 		_, err := direct.Canonicalize(ctx, in(dir, name))

@@ -14,10 +14,11 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Here paths are looked at before they are used: a link that appears between the
+// Here paths are checked before they are used: a link that appears between the
 // two is followed. All files are written in place.
 
-// unlinked checks that no component of path, the last included if whole, is a link.
+// unlinked checks that no component of path is a link; the last one counts only if
+// whole.
 func unlinked(path string, whole bool) error {
 	for at := path; ; {
 		above := filepath.Dir(at)
@@ -91,7 +92,7 @@ func (Direct) Open(_ context.Context, path string, follow bool) (*os.File, error
 	return file, failed(err)
 }
 
-// Replace makes or empties a file, to be written.
+// Replace creates or empties a file, to be written.
 func (Direct) Replace(_ context.Context, path string) (*os.File, error) {
 	path, err := clean(path, true)
 	if err != nil {
@@ -116,8 +117,8 @@ func (Direct) WriteFile(_ context.Context, path string, data []byte, follow bool
 	return failed(os.WriteFile(path, data, 0o666))
 }
 
-// CreateDirectory makes a directory, and with recursive those above that are
-// missing; it may then exist.
+// CreateDirectory makes a directory. With recursive it also makes missing
+// parents, and the directory may exist.
 func (Direct) CreateDirectory(_ context.Context, path string, recursive, follow bool) error {
 	path, err := prepare(path, follow, recursive)
 	if err != nil {
@@ -129,7 +130,7 @@ func (Direct) CreateDirectory(_ context.Context, path string, recursive, follow 
 	return failed(os.Mkdir(path, 0o777))
 }
 
-// Canonicalize returns the path without links to something that exists.
+// Canonicalize returns the path of an existing file, without links.
 func (Direct) Canonicalize(_ context.Context, path string) (string, error) {
 	path, err := clean(path, true)
 	if err != nil {
@@ -139,7 +140,7 @@ func (Direct) Canonicalize(_ context.Context, path string) (string, error) {
 	return path, failed(err)
 }
 
-// ReadDirectory lists a directory. Links that lead nowhere are left out.
+// ReadDirectory lists a directory. Dangling links are left out.
 func (Direct) ReadDirectory(_ context.Context, path string) ([]wire.DirectoryEntry, error) {
 	path, err := clean(path, true)
 	if err != nil {
@@ -212,7 +213,7 @@ func (Direct) Copy(ctx context.Context, source, destination string, recursive bo
 }
 
 // inside reports whether destination, of which the last part may be missing, is
-// the directory source or below it.
+// the directory source or lies below it.
 func inside(source, destination string) bool {
 	root, err := filepath.EvalSymlinks(source)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// ReadDirectory lists a directory, in the order of the system. Links that lead
-// nowhere are left out.
+// ReadDirectory lists a directory, in the order of the system. Dangling links
+// are left out.
 func (Direct) ReadDirectory(ctx context.Context, path string) ([]wire.DirectoryEntry, error) {
 	path, err := clean(path, true)
 	if err != nil {
@@ -27,7 +27,7 @@ func (Direct) ReadDirectory(ctx context.Context, path string) ([]wire.DirectoryE
 	return entries, failed(err)
 }
 
-// entries returns what the listed directory has.
+// entries returns the entries of the listed directory.
 func (l *listing) entries(ctx context.Context) ([]wire.DirectoryEntry, error) {
 	entries := []wire.DirectoryEntry{}
 	for count := 0; ; {
@@ -53,8 +53,8 @@ func (l *listing) entries(ctx context.Context) ([]wire.DirectoryEntry, error) {
 	}
 }
 
-// CreateDirectory makes a directory, and with recursive those above that are
-// missing; it may then exist.
+// CreateDirectory makes a directory. With recursive it also makes missing
+// parents, and the directory may exist.
 func (Direct) CreateDirectory(_ context.Context, path string, recursive, follow bool) error {
 	path, err := clean(path, follow)
 	if err != nil {
@@ -82,8 +82,8 @@ func mkdirat(dir int, name string) error {
 	return at.Retry(func() error { return unix.Mkdirat(dir, name, 0o777) })
 }
 
-// makeAll makes path and what is missing above it, through links that exist. Others may
-// make the same directories at the same time.
+// makeAll makes path and its missing parents, and follows existing links. Other
+// processes may make the same directories at the same time.
 func makeAll(path string) error {
 	missing := []string{path} // the deepest first
 	for len(missing) > 0 {
@@ -94,7 +94,7 @@ func makeAll(path string) error {
 				missing = append(missing, parent)
 				continue
 			}
-			err = mkdirat(unix.AT_FDCWD, last) // the parent was made meanwhile, or nothing can be made in it
+			err = mkdirat(unix.AT_FDCWD, last) // the parent was made meanwhile, or nothing can be created in it
 		}
 		if err != nil && !isDirectory(unix.AT_FDCWD, last) {
 			return err
@@ -109,7 +109,7 @@ func isDirectory(dir int, name string) bool {
 	return at.Retry(func() error { return unix.Fstatat(dir, name, &st, 0) }) == nil && kind(st) == unix.S_IFDIR
 }
 
-// makeAllUnlinked makes path and what is missing above it, and enters no link.
+// makeAllUnlinked makes path and its missing parents, and enters no link.
 func makeAllUnlinked(path string) error {
 	const step = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	dir, err := at.Openat(unix.AT_FDCWD, "/", step, 0)

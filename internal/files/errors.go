@@ -11,8 +11,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A refusal is a condition that no system call reports: the wire has a code and
-// a text of its own for it.
+// A refusal is a condition that no system call reports. It has a code and a
+// text of the wire.
 type refusal struct {
 	code int
 	text string
@@ -57,21 +57,21 @@ func errDirectorySize(entries int) error {
 	return refuse(wire.CodeInternal, "fs/readDirectory returned %d entries; limit is %d", entries, MaxDirectory)
 }
 
-// ErrElsewhere says that a request is not for this process to serve: see [Screened].
+// ErrElsewhere means that another process has to serve a request: see [Screened].
 var ErrElsewhere = errors.New("another process has to serve this request")
 
-// An Error is the refusal of a filesystem request.
+// An Error is the error of a file request.
 type Error struct{ Err error }
 
-// NewError is an error with a code and text that somebody else has decided on:
-// a helper, whose answer is passed on.
+// NewError returns an error with a code and text that were decided elsewhere:
+// a helper's response is passed on.
 func NewError(code int, text string) *Error { return &Error{&refusal{code, text}} }
 
 func (e *Error) Error() string { return oserr.Text(e.Err) }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Code is the error's code on the wire: clients tell a missing file and a
-// refusal from everything else.
+// Code returns the error's code on the wire: clients distinguish a missing
+// file and a refusal from everything else.
 func (e *Error) Code() int {
 	if r, ok := errors.AsType[*refusal](e.Err); ok {
 		return r.code
@@ -85,7 +85,7 @@ func (e *Error) Code() int {
 	return wire.CodeInternal
 }
 
-// failed makes err the error of a request; nil stays nil.
+// failed wraps err as the error of a request; nil stays nil.
 func failed(err error) error {
 	if err == nil {
 		return nil
@@ -96,7 +96,7 @@ func failed(err error) error {
 	return &Error{err}
 }
 
-// cancelled is the reason why ctx has ended, nil while it has not.
+// cancelled returns the reason why ctx has ended, nil while it has not.
 func cancelled(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil

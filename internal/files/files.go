@@ -7,16 +7,16 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Files is somebody who serves file requests: this process with its own rights
-// ([Direct]), or a helper inside a sandbox. Paths are absolute and native. Errors
-// are *[Error], whose text and code are the wire's.
+// Files serves file requests: this process with its own permissions ([Direct]), or
+// a helper inside a sandbox. Paths are absolute and native. Errors are *[Error]
+// with the text and code of the wire.
 //
-// What is read or written in large pieces comes as an open file, so that the bytes
-// take the same way whoever has opened it.
+// Content that is read or written in large pieces is passed as an open file, so
+// that the server handles the bytes in the same way for every implementation.
 type Files interface {
 	// Open opens a regular file to read. It never waits for a FIFO or a device.
 	Open(ctx context.Context, path string, follow bool) (*os.File, error)
-	// Replace makes or empties a file, to be written.
+	// Replace creates or empties a file, to be written.
 	Replace(ctx context.Context, path string) (*os.File, error)
 	// WriteFile replaces the content of a file, all or nothing wherever a rename
 	// changes nothing else about it.
@@ -31,19 +31,19 @@ type Files interface {
 	Copy(ctx context.Context, source, destination string, recursive bool) error
 }
 
-// Cached is what Files may be besides.
+// Cached is an optional interface of Files.
 type Cached interface {
-	// ReadCached reads a whole file, links followed, if that takes no waiting at all
-	// and b is larger than it. False is that it was not possible: Open will tell.
+	// ReadCached reads a whole file and follows links, if it never has to wait and b
+	// is larger than the file. If it returns false, use Open.
 	ReadCached(path string, b []byte) (n int, ok bool)
 }
 
-// RemoveHow are the choices of fs/remove.
+// RemoveHow are the options of fs/remove.
 type RemoveHow struct {
 	Recursive, Force, Follow bool
 }
 
-// Limits of file requests, the reference's.
+// Limits of file requests, as in the reference.
 const (
 	MaxReadFile    = 512 << 20 // bytes of fs/readFile
 	MaxBlock       = 1 << 20   // bytes of fs/readBlock and fs/writeBlock

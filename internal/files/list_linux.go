@@ -10,22 +10,22 @@ import (
 	"github.com/tetherexec/tether/internal/files/at"
 )
 
-// A listing reads the names in a directory as the kernel hands them out, a
-// buffer at a time.
+// A listing reads the names in a directory in the kernel's order, a buffer at
+// a time.
 type listing struct {
 	fd   int
 	buf  []byte
-	rest []byte // of buf: not yet returned
+	rest []byte // the part of buf that was not returned yet
 }
 
-// Sizes of listing buffers: of a walk or a list, and of what holds one for each
-// level of a tree.
+// Sizes of listing buffers: of a walk or a list, and of a recursion with one
+// listing per level of a tree.
 const (
 	listBuffer = 64 << 10
 	treeBuffer = 8 << 10
 )
 
-// list opens a directory to be read. Without follow it must not be a link.
+// list opens a directory for reading. Without follow it must not be a link.
 func (p place) list(follow bool, buffer int) (*listing, error) {
 	flags := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
 	if !follow {
@@ -40,15 +40,15 @@ func (p place) list(follow bool, buffer int) (*listing, error) {
 
 func (l *listing) close() { unix.Close(l.fd) }
 
-// rewind starts the listing anew.
+// rewind restarts the listing.
 func (l *listing) rewind() error {
 	l.rest = nil
 	_, err := unix.Seek(l.fd, 0, 0)
 	return err
 }
 
-// next returns the next name and its type, DT_UNKNOWN where the file system does
-// not say. The name is valid until the following call; none is the end.
+// next returns the next name and its type, DT_UNKNOWN if the file system does
+// not report it. The name is valid until the next call; nil is the end.
 func (l *listing) next(ctx context.Context) (name []byte, kind byte, err error) {
 	for {
 		if len(l.rest) == 0 {
@@ -76,7 +76,8 @@ func (l *listing) next(ctx context.Context) (name []byte, kind byte, err error) 
 }
 
 // parseDirent takes one struct linux_dirent64 off buf: inode, offset, length of
-// the record, type, name with its end. Of a record that is none, nothing is left.
+// the record, type, NUL-terminated name. If the record is malformed, the rest of
+// buf is dropped.
 func parseDirent(buf []byte) (name []byte, kind byte, rest []byte) {
 	const header = 8 + 8 + 2 + 1
 	if len(buf) < header {
@@ -93,8 +94,8 @@ func parseDirent(buf []byte) (name []byte, kind byte, rest []byte) {
 	return name, buf[18], buf[size:]
 }
 
-// typeOf completes the type of a name in the listed directory. The type of a link
-// is that of its target if follow; one that leads nowhere is an error.
+// typeOf completes the type of a name in the listed directory. With follow, the
+// type of a link is the type of its target, and a dangling link is an error.
 func (l *listing) typeOf(name string, kind byte, follow bool) (byte, error) {
 	flags := unix.AT_SYMLINK_NOFOLLOW
 	switch {

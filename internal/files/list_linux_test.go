@@ -34,7 +34,7 @@ func TestReadDirectory(t *testing.T) {
 	if got, err := direct.ReadDirectory(ctx, in(dir, "e")); got == nil || len(got) != 0 || err != nil {
 		t.Errorf("an empty directory: %v, %v", got, err)
 	}
-	for name, want := range map[string]told{
+	for name, want := range map[string]outcome{
 		"d/": fine, "dl": fine, "f": enotdir, "l": enotdir, "fifo": enotdir, "f/x": enotdir,
 		"dang": enoent, "missing": enoent, "loop": eloop, longName: ename, "a\x00": nul,
 	} {
@@ -66,7 +66,7 @@ func TestDirectoryLimits(t *testing.T) {
 	write(t, in(dir, "one"), "")
 	write(t, in(dir, "two"), "")
 	_, err := direct.ReadDirectory(ctx, dir)
-	expect(t, "too many", err, told{intl, "fs/readDirectory returned 50002 entries; limit is 50000"})
+	expect(t, "too many", err, outcome{intl, "fs/readDirectory returned 50002 entries; limit is 50000"})
 
 	got, err := direct.Walk(ctx, dir, everything)
 	must(t, err)
@@ -101,8 +101,8 @@ func walkFixture(t testing.TB) string {
 	return dir
 }
 
-// walked is the outcome of a walk in short: names below dir, those of directories
-// with a slash, errors with their text, and "…" if there is more.
+// walked returns the result of a walk in short: names below dir, directories with
+// a slash, errors with their text, and "…" if it is truncated.
 func walked(t *testing.T, dir, root string, options wire.WalkOptions) string {
 	t.Helper()
 	got, err := direct.Walk(ctx, in(dir, root), options)
@@ -271,7 +271,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// A directory listing of any bytes ends, and no name in it has an end inside.
+// Parsing a directory listing of any bytes ends, and no name contains a NUL.
 func FuzzParseDirent(f *testing.F) {
 	record := append(make([]byte, 16), 24, 0, unix.DT_REG, 'a', 'b', 0, 0, 0)
 	f.Add(record)
@@ -290,7 +290,7 @@ func FuzzParseDirent(f *testing.F) {
 	})
 }
 
-// The quick way to a URI is the same as the slow one.
+// The quick path to a URI gives the same result as the slow one.
 func FuzzChildURI(f *testing.F) {
 	for _, name := range []string{"a", "C:", "..", "a b", "\xff", "-_.9", "é/x"} {
 		f.Add("/srv", name)

@@ -17,8 +17,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
-// partEnv names the test that this binary plays a part of, as another user or on
-// a disk of its own.
+// partEnv names the test of which this process runs a part, as another user or
+// on a disk of its own.
 const partEnv = "TETHER_FSRPC_TEST"
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -48,8 +48,8 @@ func elsewhere(t *testing.T, attr *syscall.SysProcAttr) bool {
 	return false
 }
 
-// asNobody runs the calling test again without privileges. It returns true there,
-// with a directory of root's, in which it may do nothing, and one of its own.
+// asNobody runs the calling test again as an unprivileged user. It returns true
+// there, with a directory of root, which it may not change, and one of its own.
 func asNobody(t *testing.T) (theirs, mine string, ok bool) {
 	t.Helper()
 	const nobody = 65534
@@ -104,7 +104,7 @@ func inode(t testing.TB, path string) uint64 {
 	return st.Ino
 }
 
-// names lists a directory, so that no temporary file goes unnoticed.
+// names lists a directory, so that every temporary file is noticed.
 func names(t testing.TB, dir string) string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -116,7 +116,7 @@ func names(t testing.TB, dir string) string {
 	return strings.Join(all, " ")
 }
 
-// fixture makes one of everything.
+// fixture makes a directory with one file of each kind.
 func fixture(t testing.TB) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -138,9 +138,9 @@ func fixture(t testing.TB) string {
 	return dir
 }
 
-// A told is what a request is answered: nothing, or a code and a text in which
-// DIR stands for the fixture.
-type told struct {
+// An outcome is the expected result of a request: success, or a code and a text in
+// which DIR stands for the fixture.
+type outcome struct {
 	code int
 	text string
 }
@@ -152,31 +152,31 @@ const (
 )
 
 var (
-	fine     = told{}
-	enoent   = told{nf, "No such file or directory (os error 2)"}
-	enotdir  = told{intl, "Not a directory (os error 20)"}
-	eisdir   = told{intl, "Is a directory (os error 21)"}
-	eexist   = told{intl, "File exists (os error 17)"}
-	eloop    = told{intl, "Symbolic link loop (os error 40)"}
-	enxio    = told{intl, "No such device or address (os error 6)"}
-	ename    = told{intl, "Filename too long (os error 36)"}
-	ebusy    = told{intl, "Resource busy (os error 16)"}
-	enospc   = told{intl, "No space left on device (os error 28)"}
-	etxtbsy  = told{intl, "Text file busy (os error 26)"}
-	nonempty = told{intl, "Directory not empty (os error 39)"}
-	eacces   = told{inv, "Permission denied (os error 13)"}
-	eperm    = told{inv, "Operation not permitted (os error 1)"}
-	einval   = told{inv, "Invalid argument (os error 22)"}
-	nul      = told{inv, "file name contained an unexpected NUL byte"}
-	linked   = told{inv, "path contains a symbolic link"}
-	irregu   = told{inv, "path is not a regular file"}
-	noEntry  = told{inv, "path must name an entry"}
+	fine     = outcome{}
+	enoent   = outcome{nf, "No such file or directory (os error 2)"}
+	enotdir  = outcome{intl, "Not a directory (os error 20)"}
+	eisdir   = outcome{intl, "Is a directory (os error 21)"}
+	eexist   = outcome{intl, "File exists (os error 17)"}
+	eloop    = outcome{intl, "Symbolic link loop (os error 40)"}
+	enxio    = outcome{intl, "No such device or address (os error 6)"}
+	ename    = outcome{intl, "Filename too long (os error 36)"}
+	ebusy    = outcome{intl, "Resource busy (os error 16)"}
+	enospc   = outcome{intl, "No space left on device (os error 28)"}
+	etxtbsy  = outcome{intl, "Text file busy (os error 26)"}
+	nonempty = outcome{intl, "Directory not empty (os error 39)"}
+	eacces   = outcome{inv, "Permission denied (os error 13)"}
+	eperm    = outcome{inv, "Operation not permitted (os error 1)"}
+	einval   = outcome{inv, "Invalid argument (os error 22)"}
+	nul      = outcome{inv, "file name contained an unexpected NUL byte"}
+	linked   = outcome{inv, "path contains a symbolic link"}
+	irregu   = outcome{inv, "path is not a regular file"}
+	noEntry  = outcome{inv, "path must name an entry"}
 )
 
-func notAFile(name string) told { return told{inv, "path `" + name + "` is not a file"} }
+func notAFile(name string) outcome { return outcome{inv, "path `" + name + "` is not a file"} }
 
-// expect compares the outcome of a request with what the protocol has.
-func expect(t *testing.T, what string, err error, want told) {
+// expect compares the result of a request with the expected one.
+func expect(t *testing.T, what string, err error, want outcome) {
 	t.Helper()
 	if err == nil && want == fine {
 		return
@@ -187,7 +187,7 @@ func expect(t *testing.T, what string, err error, want told) {
 	}
 }
 
-// in makes a path of a name in dir, if it is none.
+// in returns the path of a name in dir; an absolute path stays.
 func in(dir, name string) string {
 	if strings.HasPrefix(name, "/") {
 		return name

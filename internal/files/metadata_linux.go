@@ -9,13 +9,13 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// metadata returns the facts about path.
+// Metadata returns the facts about path.
 func (Direct) Metadata(_ context.Context, path string, follow bool) (wire.MetadataResult, error) {
 	return metadata(path, follow)
 }
 
-// metadata returns the facts about path. Type, size and times are those of a
-// link's target; without follow no component may be a link at all.
+// metadata returns the facts about path. Type, size and times of a link are
+// those of its target; without follow no component may be a link at all.
 func metadata(path string, follow bool) (wire.MetadataResult, error) {
 	path, err := clean(path, follow)
 	if err != nil {
@@ -47,7 +47,8 @@ func facts(st unix.Statx_t, link bool) wire.MetadataResult {
 
 const wanted = unix.STATX_BASIC_STATS | unix.STATX_BTIME
 
-// followed looks at what path leads to, and says whether it is a link itself.
+// followed returns the status of the target of path, and whether path itself
+// is a link.
 func followed(path string) (st unix.Statx_t, link bool, err error) {
 	err = statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, wanted, &st)
 	if err == nil && isLink(st) {
@@ -56,8 +57,8 @@ func followed(path string) (st unix.Statx_t, link bool, err error) {
 	return st, link, err
 }
 
-// unfollowed looks at path in one step: a link that appears on the way cannot
-// lead it elsewhere.
+// unfollowed resolves path in one step, so that a link that appears meanwhile
+// is not followed.
 func unfollowed(path string) (st unix.Statx_t, link bool, err error) {
 	p, err := find(path, false)
 	if err != nil {
@@ -77,5 +78,5 @@ func statx(dir int, name string, flags, mask int, st *unix.Statx_t) error {
 	return at.Retry(func() error { return unix.Statx(dir, name, flags, mask, st) })
 }
 
-// millis is a time in Unix milliseconds, 0 if unknown.
+// millis returns a time in Unix milliseconds, 0 if unknown.
 func millis(t unix.StatxTimestamp) int64 { return t.Sec*1000 + int64(t.Nsec)/1e6 }

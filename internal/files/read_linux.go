@@ -16,7 +16,8 @@ func (Direct) Open(_ context.Context, path string, follow bool) (*os.File, error
 	return file, failed(err)
 }
 
-// A lookFunc is [place.look], or one that decides about what it finds.
+// A lookFunc is [place.look], or a function that also checks the file that it
+// finds.
 type lookFunc func(p place, follow bool) (int, unix.Stat_t, error)
 
 func open(path string, follow bool, look lookFunc) (*os.File, error) {
@@ -27,7 +28,7 @@ func open(path string, follow bool, look lookFunc) (*os.File, error) {
 	if path == "/" && !follow {
 		return nil, errNoEntry
 	}
-	if follow { // the kernel finds the way in one step
+	if follow { // the kernel resolves the path in one step
 		return place{unix.AT_FDCWD, path}.open(path, follow, look)
 	}
 	p, err := find(path, follow)
@@ -38,7 +39,7 @@ func open(path string, follow bool, look lookFunc) (*os.File, error) {
 	return p.open(path, follow, look)
 }
 
-// open opens the regular file at p to read; path is what it is called in errors.
+// open opens the regular file at p for reading; path is its name in errors.
 func (p place) open(path string, follow bool, look lookFunc) (*os.File, error) {
 	fd, st, err := look(p, follow)
 	if err != nil {
@@ -64,7 +65,7 @@ func (p place) open(path string, follow bool, look lookFunc) (*os.File, error) {
 	return os.NewFile(uintptr(opened), path), nil
 }
 
-// notFile is the refusal of what is not a regular file.
+// notFile returns the refusal of anything but a regular file.
 func notFile(path string, follow bool) error {
 	if follow {
 		return errNotFile(path)
@@ -72,8 +73,8 @@ func notFile(path string, follow bool) error {
 	return errNotRegular
 }
 
-// mayAccess reports whether opening fd's file anew would be denied, without
-// opening it. A kernel that cannot say (before 5.8) denies nothing here.
+// mayAccess reports whether opening fd's file again would be denied, without
+// opening it. A kernel that cannot tell (before 5.8) denies nothing here.
 func mayAccess(fd int, mode uint32) error {
 	err := unix.Faccessat(fd, "", mode, unix.AT_EMPTY_PATH|unix.AT_EACCESS)
 	if err == unix.EACCES {
@@ -82,7 +83,7 @@ func mayAccess(fd int, mode uint32) error {
 	return nil
 }
 
-// Canonicalize returns the path without links to something that exists.
+// Canonicalize returns the path of an existing file, without links.
 func (Direct) Canonicalize(_ context.Context, path string) (string, error) {
 	path, err := clean(path, true)
 	if err != nil {
@@ -100,7 +101,8 @@ func (Direct) Canonicalize(_ context.Context, path string) (string, error) {
 	return real, failed(err)
 }
 
-// realPath is where the kernel says that fd's file lies, if it still lies there.
+// realPath returns the path of fd's file according to the kernel, if the file is
+// still there.
 func realPath(fd int) (string, bool) {
 	real, err := at.PathOf(fd)
 	if err != nil {

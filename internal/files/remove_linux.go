@@ -10,12 +10,12 @@ import (
 
 // Limits of the removal of a tree.
 const (
-	heldLevels  = 32 // directories open at a time, however deep the tree
-	emptyRounds = 16 // how often a directory is read again because something appeared in it
+	heldLevels  = 32 // directories open at a time, in a tree of any depth
+	emptyRounds = 16 // how often a directory is read again because new entries appeared in it
 )
 
 // Remove removes a file, a link itself or a directory. Links inside a tree are
-// removed, never entered, also if they appear while it is removed.
+// removed, never entered, even if they appear during the removal.
 func (Direct) Remove(ctx context.Context, path string, how RemoveHow) error {
 	if how.Recursive && !how.Follow {
 		return failed(errRecursiveNoFollow)
@@ -46,7 +46,7 @@ func (p place) remove(ctx context.Context, how RemoveHow) error {
 		if err := unix.Fstatat(p.dir, p.name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return err
 		}
-		if kind(st) == unix.S_IFLNK { // what comes between this and the removal is removed, not followed
+		if kind(st) == unix.S_IFLNK { // a link that appears after this check is removed, not followed
 			return ErrSymlink
 		}
 	}
@@ -60,7 +60,7 @@ func (p place) remove(ctx context.Context, how RemoveHow) error {
 	return p.removeTree(ctx)
 }
 
-// unlink removes what is no directory, and says if it is one.
+// unlink removes anything but a directory, and reports whether it is one.
 func (p place) unlink(dirent byte) (isDir bool, err error) {
 	if dirent == unix.DT_DIR {
 		return true, nil
@@ -72,7 +72,7 @@ func (p place) unlink(dirent byte) (isDir bool, err error) {
 	var st unix.Stat_t
 	found := unix.Fstatat(p.dir, p.name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
-	case err == unix.EROFS && found == unix.ENOENT: // said before it was looked for
+	case err == unix.EROFS && found == unix.ENOENT: // the kernel reported EROFS before it looked for the name
 		return false, found
 	case err != unix.EROFS && found == nil && kind(st) == unix.S_IFDIR:
 		return true, nil
@@ -84,17 +84,17 @@ func unlinkat(dir int, name string, flags int) error {
 	return at.Retry(func() error { return unix.Unlinkat(dir, name, flags) })
 }
 
-// A level is a directory whose content is being removed. Of those high above the
-// current one only the identity is kept.
+// A level is a directory whose content is being removed. For levels far above
+// the current one only the identity is kept.
 type level struct {
 	name   string
-	names  *listing    // nil: let go
-	self   unix.Stat_t // when let go
+	names  *listing    // nil: closed
+	self   unix.Stat_t // set when names was closed
 	rounds int
 }
 
-// removal is the removal of a tree under way: the directories from its root down
-// to where it is.
+// removal is the removal of a tree in progress: the directories from its root
+// down to the current one.
 type removal struct {
 	root   place
 	levels []*level
@@ -118,17 +118,17 @@ func (p place) removeTree(ctx context.Context) error {
 				err = r.enter(inside)
 			}
 		}
-		if err != nil && err != unix.ENOENT { // somebody else may be removing it, too
+		if err != nil && err != unix.ENOENT { // another process may be removing the tree, too
 			return err
 		}
 	}
 	return nil
 }
 
-// enter goes down into a directory. One that cannot be read may still be empty.
+// enter enters a directory. An unreadable directory may still be empty.
 func (r *removal) enter(p place) error {
 	names, err := p.list(false, treeBuffer)
-	if err == unix.ENOTDIR || err == unix.ELOOP { // it was a directory
+	if err == unix.ENOTDIR || err == unix.ELOOP { // it is not a directory any more
 		return unlinkat(p.dir, p.name, 0)
 	}
 	if err != nil {
@@ -145,7 +145,7 @@ func (r *removal) enter(p place) error {
 }
 
 // leave removes the current directory, which has been emptied, and goes up. If
-// it is not empty it stays there and starts over.
+// it is not empty, leave stays and lists it again.
 func (r *removal) leave() error {
 	last := len(r.levels) - 1
 	top, parent := r.levels[last], r.root.dir
@@ -178,8 +178,8 @@ func (l *level) letGo() error {
 	return err
 }
 
-// takeBack opens a level again from the directory below it. If that has been
-// moved elsewhere meanwhile, nothing of its new surroundings is touched.
+// takeBack opens a level again from the directory below it. If that directory
+// was moved elsewhere meanwhile, nothing around its new place is touched.
 func (l *level) takeBack(below int) error {
 	if l.names != nil {
 		return nil

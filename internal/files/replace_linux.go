@@ -8,12 +8,12 @@ import (
 	"github.com/tetherexec/tether/internal/files/at"
 )
 
-// errInPlace says that a file cannot be replaced without changing more than its
-// content.
+// errInPlace means that a file cannot be replaced without changing more than
+// its content.
 var errInPlace = errors.New("the file has to be written in place")
 
-// fill writes a new file, and closes a duplicate of its descriptor: that is when a network file
-// system tells of a full disk.
+// fill writes a new file, and closes a duplicate of its descriptor: a network file system
+// reports a full disk then.
 func fill(fd int, data []byte) error {
 	if err := writeAll(fd, data); err != nil {
 		return err
@@ -25,13 +25,14 @@ func fill(fd int, data []byte) error {
 	return unix.Close(duplicate)
 }
 
-// finish closes a temporary file, and removes it if it has not become another.
+// finish closes a temporary file, and removes it if it has not got its final
+// name.
 func finish(t *at.Temporary) {
 	unix.Close(t.Fd)
 	_ = t.Remove()
 }
 
-// create makes a new file that appears with its whole content.
+// create creates a new file that appears with its whole content.
 func (p place) create(data []byte) error {
 	err := p.createBy(data, false)
 	if err == at.ErrNeedsName {
@@ -61,8 +62,8 @@ func (p place) createBy(data []byte, named bool) error {
 	return err
 }
 
-// createPlainly makes a new file under its own name, which goes again if it
-// cannot be written. Its error is that of the name itself.
+// createPlainly creates a new file under its own name, and removes it if it
+// cannot be written. Its error is about that name.
 func (p place) createPlainly(data []byte) error {
 	fd, err := at.Openat(p.dir, p.name, openFlags|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o666)
 	if err == unix.EEXIST {
@@ -79,9 +80,9 @@ func (p place) createPlainly(data []byte) error {
 	return nil
 }
 
-// replace puts a new file with data, and with all else that old has, in the place
-// of old. The error is errInPlace if that is not possible; whatever it is, the
-// file at p is then as it was.
+// replace puts a new file with data, and with all other properties of old, in the
+// place of old. The error is errInPlace if that is not possible; after any error
+// the file at p is unchanged.
 func (p place) replace(old int, data []byte) error {
 	var st unix.Statx_t
 	if err := statx(old, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &st); err != nil || !p.replaceable(st) {
@@ -112,20 +113,20 @@ func (p place) replaceBy(old int, st unix.Statx_t, data []byte, named bool) erro
 		return err
 	}
 	switch err := t.Replace(p.name); err {
-	case unix.EBUSY, unix.EPERM, unix.EACCES, unix.EXDEV: // a mount point, or not ours to move
+	case unix.EBUSY, unix.EPERM, unix.EACCES, unix.EXDEV: // a mount point, or we may not rename it
 		return errInPlace
 	default:
 		return err
 	}
 }
 
-// keptAttributes are properties of a file that a new one would not have.
+// keptAttributes are properties of a file that a new file would not have.
 const keptAttributes = unix.STATX_ATTR_COMPRESSED | unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND |
 	unix.STATX_ATTR_NODUMP | unix.STATX_ATTR_VERITY | unix.STATX_ATTR_DAX | unix.STATX_ATTR_MOUNT_ROOT
 
-// replaceable reports whether a new file could be all that st is. Privileges of
-// the file are the kernel's matter: it takes them away, or not, from a file that
-// is written.
+// replaceable reports whether a new file could have all properties in st. Set-id
+// files are written in place: the kernel decides whether a write removes these
+// bits.
 func (p place) replaceable(st unix.Statx_t) bool {
 	if st.Nlink != 1 || st.Mode&(unix.S_ISUID|unix.S_ISGID) != 0 || st.Attributes&keptAttributes != 0 {
 		return false

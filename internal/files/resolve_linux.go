@@ -9,8 +9,8 @@ import (
 	"github.com/tetherexec/tether/internal/files/at"
 )
 
-// A place is a name in an open directory. Once a place is found, nothing that
-// happens to the directories above can lead a request elsewhere.
+// A place is a name in an open directory. Once a place is found, renames of
+// the directories above cannot redirect a request.
 type place struct {
 	dir  int // O_PATH
 	name string
@@ -18,10 +18,11 @@ type place struct {
 
 func (p place) close() { unix.Close(p.dir) }
 
-// find opens the directory of a clean path. Without follow no directory on the
-// way may be a link; the last name is never looked at. "/" is "." in itself.
+// find opens the directory of a clean path. Without follow no directory of the
+// path may be a link; the last name is not examined. "/" becomes "." in
+// itself.
 func find(path string, follow bool) (place, error) {
-	if follow && len(path) >= unix.PathMax { // else it would depend on where the last slash is
+	if follow && len(path) >= unix.PathMax { // else the limit would depend on where the last slash is
 		return place{-1, ""}, unix.ENAMETOOLONG
 	}
 	dir, name := filepath.Split(path)
@@ -38,8 +39,8 @@ func find(path string, follow bool) (place, error) {
 	return place{fd, name}, err
 }
 
-// look opens what is at p without opening it for anything, a link itself if not
-// follow, and says what it is.
+// look opens the file at p with O_PATH, a link itself if not follow, and
+// returns its status.
 func (p place) look(follow bool) (int, unix.Stat_t, error) {
 	flags := unix.O_PATH | unix.O_CLOEXEC
 	if !follow {
@@ -57,8 +58,8 @@ func (p place) look(follow bool) (int, unix.Stat_t, error) {
 	return fd, st, nil
 }
 
-// reopen opens the very file that the O_PATH descriptor fd stands for, found at p
-// where there is no /proc. O_NONBLOCK is only there for the opening.
+// reopen opens the file of the O_PATH descriptor fd again; without /proc it uses
+// p. O_NONBLOCK is only set during the open.
 func (p place) reopen(fd int, st unix.Stat_t, flags int) (int, error) {
 	flags |= unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 	opened, err := at.Openat(unix.AT_FDCWD, at.ProcPath(fd), flags, 0)

@@ -10,14 +10,14 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Screened is [Direct] for requests that only read, with a check of what they find.
+// Screened is [Direct] for requests that only read, with a check of each file.
 //
 // Check gets the descriptor of each file and directory before the request returns
-// anything about it, so a link that is moved meanwhile changes nothing. The
-// descriptor may be open for nothing (O_PATH). An error of Check fails the request; below
-// the root of a walk it fails only that directory. [ErrElsewhere] always fails the
-// whole request, and is also the answer to paths through the kernel's own links
-// (/proc/self/fd), which lead to files that need not have a name.
+// anything about it, so a link that is moved meanwhile changes nothing. The descriptor
+// may be open with O_PATH only. An error of Check fails the request; below the root of a
+// walk it fails only that directory. [ErrElsewhere] always fails the whole request. It is
+// also the error for paths through the kernel's own links (/proc/self/fd), which lead to
+// files that may have no name.
 type Screened struct {
 	Check func(fd int) error
 }
@@ -39,7 +39,7 @@ func (s Screened) look(p place, follow bool) (int, unix.Stat_t, error) {
 			unix.Close(fd)
 		}
 		return -1, st, ErrElsewhere
-	case unix.ENOSYS, unix.EPERM: // an old kernel, or a filter's no
+	case unix.ENOSYS, unix.EPERM: // an old kernel, or a system call filter
 		return -1, st, ErrElsewhere
 	default:
 		return -1, st, err
@@ -116,7 +116,7 @@ func (s Screened) Canonicalize(_ context.Context, path string) (string, error) {
 	return real, nil
 }
 
-// find opens what a path leads to, for nothing.
+// find opens the target of a path with O_PATH.
 func (s Screened) find(path string) (int, error) {
 	path, err := clean(path, true)
 	if err != nil {
@@ -142,7 +142,7 @@ func (s Screened) ReadDirectory(ctx context.Context, path string) ([]wire.Direct
 	return entries, failed(err)
 }
 
-// Walk is [Files.Walk] without links.
+// Walk is [Files.Walk] without following links.
 func (s Screened) Walk(ctx context.Context, path string, options wire.WalkOptions) (wire.WalkResult, error) {
 	if options.FollowDirectorySymlinks {
 		return wire.WalkResult{}, failed(ErrElsewhere)
@@ -152,7 +152,7 @@ func (s Screened) Walk(ctx context.Context, path string, options wire.WalkOption
 }
 
 func (s Screened) openWalk(path string, follow bool) (*walkRoot, error) {
-	target, err := s.find(path) // a link that leads nowhere is an error, others are no directories
+	target, err := s.find(path) // a dangling link is an error, other links are not directories
 	if err != nil {
 		return nil, err
 	}

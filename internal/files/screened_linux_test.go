@@ -12,8 +12,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// What the check has seen is what the request is about, also if a link is moved
-// as soon as it has been followed.
+// A request is about the file that the check has seen, even if a link is moved
+// right after it was followed.
 func TestScreenedSeesOneFile(t *testing.T) {
 	setUp := func(t *testing.T) (dir string, s Screened) {
 		dir = fixture(t)
@@ -72,7 +72,7 @@ func TestScreenedSeesOneFile(t *testing.T) {
 	})
 }
 
-// Screened answers as Direct does where the check has no objection.
+// Screened gives the same results as Direct if the check accepts everything.
 func TestScreenedAnswersLikeDirect(t *testing.T) {
 	dir := fixture(t)
 	screened := Screened{Check: func(int) error { return nil }}
@@ -96,7 +96,7 @@ func TestScreenedAnswersLikeDirect(t *testing.T) {
 		_, err2 = screened.ReadDirectory(ctx, path)
 		sameAnswer(t, "list "+name, nil, nil, err, err2)
 		if name == "/" {
-			continue // for another process: /proc
+			continue // another process serves it: /proc
 		}
 		walk, err := direct.Walk(ctx, path, options)
 		walk2, err2 := screened.Walk(ctx, path, options)

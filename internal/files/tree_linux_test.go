@@ -20,7 +20,7 @@ import (
 )
 
 func TestRemove(t *testing.T) {
-	type answers struct{ tree, treeNoForce, one, oneNoForce, oneNoFollow told }
+	type answers struct{ tree, treeNoForce, one, oneNoForce, oneNoFollow outcome }
 	bothWays(t, func(t *testing.T) {
 		for name, want := range map[string]answers{
 			"f":         {fine, fine, fine, fine, fine},
@@ -42,7 +42,7 @@ func TestRemove(t *testing.T) {
 			longName:    {ename, ename, ename, ename, ename},
 			"a\x00b":    {nul, nul, nul, nul, einval},
 		} {
-			for i, want := range []told{want.tree, want.treeNoForce, want.one, want.oneNoForce, want.oneNoFollow} {
+			for i, want := range []outcome{want.tree, want.treeNoForce, want.one, want.oneNoForce, want.oneNoFollow} {
 				dir := fixture(t)
 				how := RemoveHow{Recursive: i < 2, Force: i%2 == 0, Follow: i < 4}
 				err := direct.Remove(ctx, in(dir, name), how)
@@ -57,10 +57,11 @@ func TestRemove(t *testing.T) {
 		}
 	})
 	expect(t, "recursive, no links", direct.Remove(ctx, "/nowhere", RemoveHow{Recursive: true}),
-		told{intl, "recursive no-follow removal is unsupported"})
+		outcome{intl, "recursive no-follow removal is unsupported"})
 }
 
-// deep makes a tree of more levels than a path could name, and returns its top.
+// deep makes a tree with more levels than a path could name, and returns its
+// top.
 func deep(t testing.TB, levels int) string {
 	t.Helper()
 	top := filepath.Join(t.TempDir(), "top")
@@ -95,7 +96,7 @@ func TestRemoveDeepTree(t *testing.T) {
 	}
 }
 
-// openFiles lists what descriptors of this process lead to.
+// openFiles lists the files of this process's descriptors.
 func openFiles(t testing.TB) string {
 	var all []string
 	for _, fd := range strings.Fields(names(t, "/proc/self/fd")) {
@@ -108,12 +109,12 @@ func openFiles(t testing.TB) string {
 }
 
 func TestCopyAnswers(t *testing.T) {
-	recursive := told{inv, "fs/copy requires recursive: true when sourcePath is a directory"}
-	inside := told{inv, "fs/copy cannot copy a directory to itself or one of its descendants"}
-	special := told{inv, "fs/copy only supports regular files, directories, and symlinks"}
+	recursive := outcome{inv, "fs/copy requires recursive: true when sourcePath is a directory"}
+	inside := outcome{inv, "fs/copy cannot copy a directory to itself or one of its descendants"}
+	special := outcome{inv, "fs/copy only supports regular files, directories, and symlinks"}
 	for _, c := range []struct {
 		from, to  string
-		one, tree told
+		one, tree outcome
 	}{
 		{"f", "new", fine, fine},
 		{"f", "f", fine, fine},
@@ -166,7 +167,7 @@ func TestCopyAnswers(t *testing.T) {
 		{"a\x00", "new", nul, nul},
 		{"d", "a\x00", nul, nul},
 	} {
-		for tree, want := range map[bool]told{false: c.one, true: c.tree} {
+		for tree, want := range map[bool]outcome{false: c.one, true: c.tree} {
 			dir := fixture(t)
 			err := direct.Copy(ctx, in(dir, c.from), in(dir, c.to), tree)
 			want.text = strings.ReplaceAll(want.text, "DIR", dir)
@@ -231,8 +232,7 @@ func TestCopyDeepTree(t *testing.T) {
 	must(t, direct.Remove(ctx, top, RemoveHow{Recursive: true, Follow: true}))
 }
 
-// swapping exchanges two names as fast as it can while do runs, in turn, rounds
-// times.
+// swapping exchanges two names as fast as it can while do runs rounds times.
 func swapping(t *testing.T, a, b string, rounds int, do func()) {
 	t.Helper()
 	stop, stopped := make(chan struct{}), make(chan error, 1)
@@ -259,8 +259,8 @@ func swapping(t *testing.T, a, b string, rounds int, do func()) {
 	}
 }
 
-// A parent that becomes a link, back and forth, never leads a request that may
-// not follow links to where the link points.
+// If a parent directory is swapped with a link again and again, a request that
+// may not follow links never reaches the link's target.
 func TestSwappedParent(t *testing.T) {
 	bothWays(t, func(t *testing.T) {
 		dir := fixture(t)
@@ -295,7 +295,7 @@ func TestSwappedParent(t *testing.T) {
 			t.Errorf("outside is now: %s, %q", names(t, outside), read(t, outside+"/in"))
 		}
 		if inside == 0 {
-			t.Error("nothing was ever written: the race was not one")
+			t.Error("nothing was ever written: the race did not happen")
 		}
 	})
 }
@@ -329,7 +329,7 @@ func TestSwappedInsideARemoval(t *testing.T) {
 	}
 }
 
-// Whoever reads while others write sees one content or another, whole.
+// A reader that runs during writes sees one content or the other, whole.
 func TestWritersAndReaders(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	contents := []string{strings.Repeat("a", 100_000), strings.Repeat("b", 50_000)}
@@ -360,8 +360,8 @@ func TestWritersAndReaders(t *testing.T) {
 	}
 }
 
-// Where the system makes no directories, it says that something is missing, although
-// nothing is.
+// Where the system cannot make directories, it reports that something is missing
+// although nothing is.
 func TestCreateDirectoryWhereNoneCanBe(t *testing.T) {
 	err := Direct{}.CreateDirectory(t.Context(), "/proc/none/below", true, true)
 	if e, ok := errors.AsType[*Error](err); !ok || e.Code() != wire.CodeNotFound {

@@ -12,12 +12,12 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A walkName is something in a directory that counts as an entry of a walk.
+// A walkName is a name in a directory that counts as an entry of a walk.
 type walkName struct {
 	name string
 	kind walkKind
-	id   any   // tells a directory from others, if links to directories are followed
-	err  error // it cannot be looked at
+	id   any   // identifies a directory, if links to directories are followed
+	err  error // the name cannot be examined
 }
 
 type walkKind byte
@@ -28,8 +28,9 @@ const (
 	walkDirectory
 )
 
-// Walk lists what is below a directory, breadth first, each directory in the
-// order of its names. What is too much is left out and said to be.
+// Walk lists everything below a directory, breadth first, each directory in
+// the order of its names. If a limit is reached, the result is marked as
+// truncated.
 func (Direct) Walk(ctx context.Context, path string, options wire.WalkOptions) (wire.WalkResult, error) {
 	result, err := walk(ctx, path, options, openWalk)
 	return result, failed(err)
@@ -59,21 +60,21 @@ func walk(ctx context.Context, path string, options wire.WalkOptions, open func(
 	return w.result, err
 }
 
-// A walker is one walk under way.
+// A walker is one walk in progress.
 type walker struct {
 	options wire.WalkOptions
 	path    string // of the root
 
 	result wire.WalkResult
-	used   int // bytes of the answer's budget
-	left   int // entries that may still be looked at
+	used   int // bytes of the result's budget
+	left   int // entries that may still be examined
 	queue  []walkStep
 	seen   map[any]bool // directories that were or will be entered
 }
 
-// A walkStep is a directory to be entered.
+// A walkStep is a directory to enter.
 type walkStep struct {
-	below string // its path below the root, "" for that
+	below string // its path below the root, "" for the root
 	depth uint64
 }
 
@@ -103,7 +104,8 @@ func (w *walker) run(ctx context.Context, root *walkRoot) error {
 	return nil
 }
 
-// entry takes note of a name in the directory dir. False is the end of the walk.
+// entry adds a name in the directory dir. It returns false at the end of the
+// walk.
 func (w *walker) entry(step walkStep, dir, uri string, name walkName) bool {
 	if w.left == 0 {
 		return false
@@ -128,7 +130,7 @@ func (w *walker) entry(step walkStep, dir, uri string, name walkName) bool {
 	return true
 }
 
-// enter queues a directory, if it is to be entered.
+// enter queues a directory, unless the options exclude it.
 func (w *walker) enter(step walkStep, name walkName) {
 	if step.depth >= w.options.MaxDepth || w.options.PruneHiddenDirectories && strings.HasPrefix(name.name, ".") {
 		return
@@ -146,8 +148,8 @@ func (w *walker) enter(step walkStep, name walkName) {
 	w.queue = append(w.queue, walkStep{joinPath(step.below, name.name), step.depth + 1})
 }
 
-// fail takes note of something that cannot be looked at. False is the end of the
-// walk.
+// fail adds the error of a name that cannot be examined. It returns false at the
+// end of the walk.
 func (w *walker) fail(uri string, err error) bool {
 	text := (&Error{err}).Error()
 	if !w.spend(len(uri) + len(text)) {
@@ -158,7 +160,7 @@ func (w *walker) fail(uri string, err error) bool {
 	return true
 }
 
-// spend takes an item off the answer's budget.
+// spend takes an item off the result's budget.
 func (w *walker) spend(bytes int) bool {
 	if w.used+walkItem+bytes > MaxWalkAnswer {
 		return false
@@ -167,7 +169,7 @@ func (w *walker) spend(bytes int) bool {
 	return true
 }
 
-// joinPath is a path below another; either may be empty.
+// joinPath joins two parts of a path; either may be empty.
 func joinPath(dir, name string) string {
 	switch {
 	case dir == "":
@@ -180,7 +182,8 @@ func joinPath(dir, name string) string {
 	return dir + string(filepath.Separator) + name
 }
 
-// childURI is the URI of a name in the directory dir, whose own is uri.
+// childURI returns the URI of a name in the directory dir, whose own URI is
+// uri.
 func childURI(dir, uri, name string) string {
 	if isPlain(name) && !strings.HasSuffix(uri, "/") && !isOpaque(uri) {
 		return uri + "/" + name
@@ -188,10 +191,10 @@ func childURI(dir, uri, name string) string {
 	return wire.PathToURI(joinPath(dir, name))
 }
 
-// isOpaque reports whether a URI is of the form that takes no names.
+// isOpaque reports whether a URI has the form to which no names can be added.
 func isOpaque(uri string) bool { return strings.HasPrefix(uri, "file:///%00/") }
 
-// isPlain reports whether a name means the same in a URI as in a path.
+// isPlain reports whether a name is the same in a URI as in a path.
 func isPlain(name string) bool {
 	for i := range len(name) {
 		c := name[i]

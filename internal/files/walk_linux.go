@@ -8,19 +8,20 @@ import (
 	"github.com/tetherexec/tether/internal/files/at"
 )
 
-// A walkRoot is the directory where a walk starts. All that is below is opened
-// from there, so that it may be moved while the walk goes on.
+// A walkRoot is the directory where a walk starts. Everything below is opened
+// from there, so that the root may be moved during the walk.
 type walkRoot struct {
 	place
 	follow bool
 	id     any
-	buf    []byte // of the one listing at a time
+	buf    []byte // shared by all listings, of which one is used at a time
 
-	check func(fd int) error // see [Screened]; nil: all may be listed
+	check func(fd int) error // see [Screened]; nil: no check
 }
 
-// openWalk opens the root of a walk. One that exists and is no directory, or is a
-// link that is not to be followed, is nil: there is nothing below.
+// openWalk opens the root of a walk. It returns nil if the root exists but is not
+// a directory, or is a link that may not be followed: then there is nothing
+// below.
 func openWalk(path string, follow bool) (*walkRoot, error) {
 	var st unix.Stat_t
 	if err := at.Retry(func() error { return unix.Stat(path, &st) }); err != nil {
@@ -37,7 +38,8 @@ func openWalk(path string, follow bool) (*walkRoot, error) {
 	return newWalk(fd, follow)
 }
 
-// newWalk makes the root of a walk of an O_PATH descriptor, which it takes over.
+// newWalk makes the root of a walk from an O_PATH descriptor, which it takes
+// over.
 func newWalk(fd int, follow bool) (*walkRoot, error) {
 	id, isDir, err := identify(fd, "", unix.AT_EMPTY_PATH)
 	if err != nil || !isDir {
@@ -47,11 +49,11 @@ func newWalk(fd int, follow bool) (*walkRoot, error) {
 	return &walkRoot{place: place{fd, "."}, follow: follow, id: id, buf: make([]byte, listBuffer)}, nil
 }
 
-// A directoryID is the same for two names of one directory.
+// A directoryID is equal for two names of one directory.
 type directoryID struct{ device, inode, mount uint64 }
 
-// identify tells which directory a name is. The mount counts: a directory that is
-// mounted twice has two paths.
+// identify returns the identity of a name. The mount counts: a directory that is
+// mounted twice has two identities.
 func identify(dir int, name string, flags int) (id directoryID, isDir bool, err error) {
 	var st unix.Statx_t
 	err = statx(dir, name, flags, unix.STATX_TYPE|unix.STATX_INO|unix.STATX_MNT_ID, &st)
@@ -66,8 +68,8 @@ func (r *walkRoot) list(ctx context.Context, below string, keep int) ([]walkName
 		return nil, err
 	}
 	defer listed.close()
-	// A directory that may be read but not searched has names without types; one
-	// question about the directory answers for all of them.
+	// In a directory that may be read but not searched, names have no types. One
+	// check of the directory answers for all of them.
 	closed := at.Retry(func() error { return unix.Faccessat(listed.fd, ".", unix.F_OK, 0) })
 	var names []walkName
 	for {
@@ -85,8 +87,8 @@ func (r *walkRoot) list(ctx context.Context, below string, keep int) ([]walkName
 	}
 }
 
-// open opens the directory below the root to be read. The root itself may be one
-// that can be read but not searched: "." in it is out of reach then.
+// open opens the directory below the root for reading. If the root may be read
+// but not searched, "." in it cannot be opened.
 func (r *walkRoot) open(below string) (*listing, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC
 	var fd int
@@ -110,9 +112,8 @@ func (r *walkRoot) open(below string) (*listing, error) {
 	return &listing{fd: fd, buf: r.buf}, err
 }
 
-// look says what a name is to a walk; false is nothing at all, a link that leads
-// nowhere. Only links, and directories when links are followed, cost a system
-// call.
+// look returns the kind of a name for a walk; false for a dangling link. Only
+// links, and directories when links are followed, cost a system call.
 func (r *walkRoot) look(l *listing, name string, dirent byte, closed error) (walkName, bool) {
 	found := walkName{name: name}
 	if closed != nil {

@@ -16,8 +16,9 @@ type walkRoot struct {
 	id     any // the canonical path
 }
 
-// openWalk looks at the root of a walk. One that exists and is no directory, or
-// is a link that is not to be followed, is nil: there is nothing below.
+// openWalk examines the root of a walk. It returns nil if the root exists but
+// is not a directory, or is a link that may not be followed: then there is
+// nothing below.
 func openWalk(path string, follow bool) (*walkRoot, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/tetherexec/tether/internal/files/at"
 )
 
-// openFlags are those of everything that is opened to be written: nobody waits
-// for the other end of a FIFO, and no terminal becomes ours.
+// openFlags are the flags of every open for writing: it does not wait for the
+// other end of a FIFO, and does not make a terminal the controlling terminal.
 const openFlags = unix.O_WRONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
 
-// Replace makes or empties a file, to be written.
+// Replace creates or empties a file, to be written.
 func (Direct) Replace(_ context.Context, path string) (*os.File, error) {
 	path, err := clean(path, true)
 	if err != nil {
@@ -42,11 +42,11 @@ func (Direct) Replace(_ context.Context, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// openToWrite opens what is at p, links followed, or makes a file of mode. It empties
-// nothing. Directories and sockets are errors, FIFOs without a reader too.
+// openToWrite opens the file at p and follows links, or creates a file with mode. It
+// does not truncate. Directories, sockets and FIFOs without a reader are errors.
 func (p place) openToWrite(mode uint32) (int, unix.Stat_t, error) {
 	fd, st, err := p.look(true)
-	if err == unix.ENOENT { // nothing, or a link to nothing
+	if err == unix.ENOENT { // missing, or a dangling link
 		return p.openOrMake(mode)
 	}
 	if err != nil {
@@ -63,7 +63,7 @@ func (p place) openToWrite(mode uint32) (int, unix.Stat_t, error) {
 	return opened, st, err
 }
 
-// openOrMake lets the kernel make a file where p leads to.
+// openOrMake lets the kernel create the file to which p leads.
 func (p place) openOrMake(mode uint32) (fd int, st unix.Stat_t, err error) {
 	fd, err = at.Openat(p.dir, p.name, openFlags|unix.O_CREAT, mode)
 	if err != nil {
@@ -80,12 +80,12 @@ func (p place) openOrMake(mode uint32) (fd int, st unix.Stat_t, err error) {
 	return fd, st, nil
 }
 
-// WriteFile replaces the content of a file. A plain file with one name is
-// replaced by a rename, so that at every time it has either the old content or
-// the new; so is a new one. A page that covers all of the old is one write. What a
-// rename would change (other hard links, an owner
-// or attributes that we cannot give, a directory that we cannot write) is written
-// in place, after its space was reserved.
+// WriteFile replaces the content of a file. A plain file with one name is replaced
+// by a rename, so that it always has either the old content or the new; a new file
+// appears in the same way. Content of up to a page that covers the old content is
+// written in one write. If a rename would change more than the content (other hard
+// links, an owner or attributes that we cannot set, a directory that we cannot
+// write), the file is written in place, after its space was reserved.
 func (Direct) WriteFile(_ context.Context, path string, data []byte, follow bool) error {
 	path, err := clean(path, follow)
 	if err != nil {
@@ -99,7 +99,7 @@ func (Direct) WriteFile(_ context.Context, path string, data []byte, follow bool
 		return failed(err)
 	}
 	defer p.close()
-	for range appearances {
+	for range maxAppearances {
 		if err = p.write(path, data, follow); !errors.Is(err, errAppeared) {
 			break
 		}
@@ -107,11 +107,11 @@ func (Direct) WriteFile(_ context.Context, path string, data []byte, follow bool
 	return failed(err)
 }
 
-// appearances is how often a file may come into being between the look that did
-// not find it and its making, until that is an error.
-const appearances = 8
+// maxAppearances is how often a file may appear between the look that did not
+// find it and its creation, until that is an error.
+const maxAppearances = 8
 
-var errAppeared = fmt.Errorf("somebody else has made the file: %w", unix.EEXIST)
+var errAppeared = fmt.Errorf("another program has created the file: %w", unix.EEXIST)
 
 func (p place) write(path string, data []byte, follow bool) error {
 	fd, st, err := p.look(false)
@@ -131,8 +131,8 @@ func (p place) write(path string, data []byte, follow bool) error {
 	return p.writeThrough(path, data)
 }
 
-// writeThrough writes what the link at p leads to. The kernel follows it, with
-// its own rules about links of strangers.
+// writeThrough writes the target of the link at p. The kernel follows the link
+// and applies its own rules about links of other users.
 func (p place) writeThrough(path string, data []byte) error {
 	fd, st, err := p.look(true)
 	if err == unix.ENOENT {
@@ -185,9 +185,10 @@ func locate(fd int, st unix.Stat_t) (place, bool) {
 	return p, true
 }
 
-// overwrite gives the existing file that fd stands for a new content. The file
-// is opened before anything else is tried: who may not write it fails here.
-// target is where the file itself lies, without a directory if that is unknown.
+// overwrite gives the existing file of the O_PATH descriptor fd a new content.
+// The file is opened before anything else is tried, so that missing write
+// permission fails here. target is the place of the file itself, with dir -1 if
+// that is unknown.
 func (p place) overwrite(fd int, st unix.Stat_t, target place, path string, data []byte, follow bool) error {
 	switch kind(st) {
 	case unix.S_IFDIR:
@@ -211,11 +212,11 @@ func (p place) overwrite(fd int, st unix.Stat_t, target place, path string, data
 	default:
 		err = errNotRegular
 	}
-	return cmp.Or(err, unix.Close(file)) // where a network file system tells of a full disk
+	return cmp.Or(err, unix.Close(file)) // a network file system reports a full disk here
 }
 
-// change gives a regular file, opened to be written, a new content. p is its
-// place, without a directory if that is unknown.
+// change gives a regular file, opened for writing, a new content. p is its
+// place, with dir -1 if that is unknown.
 func (p place) change(file int, data []byte) error {
 	if done, err := writeAtOnce(file, data); done || err != nil {
 		return err
@@ -230,12 +231,13 @@ func (p place) change(file int, data []byte) error {
 	return err
 }
 
-// atOnce is how much one write changes as a whole or not at all: a page.
+// atOnce is how many bytes one write changes as a whole or not at all: a
+// page.
 const atOnce = 4096
 
-// writeAtOnce writes in place what covers the old content and fits into a page:
-// there is no half of it, and no new file has to be made, which is what a
-// replacement spends its time on. False is that it was not tried.
+// writeAtOnce writes in place if the data covers the old content and fits into
+// a page. Such a write is never partial, and needs no new file, which is the
+// slow part of a replacement. It returns false if the data does not fit.
 func writeAtOnce(file int, data []byte) (bool, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(file, &st); err != nil {
@@ -250,14 +252,13 @@ func writeAtOnce(file int, data []byte) (bool, error) {
 	if err := unix.Fstat(file, &st); err != nil || st.Size == int64(len(data)) {
 		return true, err
 	}
-	// Somebody else has written more in the meantime.
+	// Another process has written more in the meantime.
 	return true, at.Retry(func() error { return unix.Ftruncate(file, int64(len(data))) })
 }
 
 // writeOver writes a regular file in place. The space is reserved first, so that
-// a full disk costs no content. On a disk that is known to be full it writes only
-// if no space is needed at all, and the file system is one that never moves what
-// is overwritten.
+// a full disk costs no content. On a disk that is known to be full, it writes
+// only if no space is needed and the file system overwrites blocks in place.
 func writeOver(fd int, data []byte, full bool) error {
 	var before unix.Stat_t
 	if err := unix.Fstat(fd, &before); err != nil {
@@ -269,7 +270,7 @@ func writeOver(fd int, data []byte, full bool) error {
 	if len(data) > 0 {
 		err := at.Retry(func() error { return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(data))) })
 		if at.IsFull(err) {
-			_ = unix.Ftruncate(fd, before.Size) // gives back what was reserved beyond the end
+			_ = unix.Ftruncate(fd, before.Size) // release what was reserved beyond the end
 			return err
 		}
 		if full && err != nil {
@@ -290,7 +291,7 @@ func overwritesInPlace(fd int) bool {
 	return st.Type == unix.EXT4_SUPER_MAGIC || st.Type == unix.TMPFS_MAGIC
 }
 
-// writeAll writes data where fd stands. A device that has no room fails.
+// writeAll writes data at fd's position. A device without room is an error.
 func writeAll(fd int, data []byte) error {
 	const piece = 1 << 30 // more than a system call takes would be cut anyway
 	for len(data) > 0 {

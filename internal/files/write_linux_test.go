@@ -106,7 +106,7 @@ func TestWriteFileAtOnce(t *testing.T) {
 	}
 }
 
-// On a disk that is known to be full, nothing is written that needs space.
+// On a full disk nothing is written that needs space.
 func TestWriteOverFull(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	write(t, path, "old")
@@ -126,7 +126,7 @@ func TestWriteFileThroughAKernelLink(t *testing.T) {
 	old := inode(t, path)
 	must(t, direct.WriteFile(ctx, at.ProcPath(int(file.Fd())), []byte("new"), true))
 	if inode(t, path) != old || read(t, path) != "new" {
-		t.Error("an open file was replaced behind its back")
+		t.Error("an open file was replaced instead of written")
 	}
 }
 
@@ -233,7 +233,8 @@ func TestWithoutRights(t *testing.T) {
 	walkWithoutRights(t, mine)
 }
 
-// mounting are the rights to make a file system that nobody else sees.
+// mounting returns the attributes of a process that may mount a file system
+// in a namespace of its own.
 func mounting() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
@@ -242,7 +243,8 @@ func mounting() *syscall.SysProcAttr {
 	}
 }
 
-// Where nothing can be written, what is missing is missing all the same.
+// On a read-only disk, removing a missing file still reports that it is
+// missing.
 func TestRemoveFromReadOnlyDisk(t *testing.T) {
 	if !elsewhere(t, mounting()) {
 		return
@@ -255,7 +257,7 @@ func TestRemoveFromReadOnlyDisk(t *testing.T) {
 	write(t, disk+"/f", "content")
 	must(t, os.Mkdir(disk+"/d", 0o755))
 	must(t, unix.Mount("", disk, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""))
-	erofs := told{intl, "Read-only file system (os error 30)"}
+	erofs := outcome{intl, "Read-only file system (os error 30)"}
 	for i := range 8 {
 		how := RemoveHow{Recursive: i&1 > 0, Force: i&2 > 0, Follow: i&4 > 0}
 		if how.Recursive && !how.Follow {
@@ -265,7 +267,7 @@ func TestRemoveFromReadOnlyDisk(t *testing.T) {
 		if how.Force {
 			missing = fine
 		}
-		for name, want := range map[string]told{"none": missing, "none/x": missing, "f": erofs, "d": erofs} {
+		for name, want := range map[string]outcome{"none": missing, "none/x": missing, "f": erofs, "d": erofs} {
 			expect(t, fmt.Sprintf("%s %+v", name, how), direct.Remove(ctx, filepath.Join(disk, name), how), want)
 		}
 	}
@@ -306,6 +308,6 @@ func TestFullDisk(t *testing.T) {
 	}
 	must(t, direct.WriteFile(ctx, filepath.Join(disk, "f"), []byte("small"), true))
 	if read(t, filepath.Join(disk, "f")) != "small" {
-		t.Error("what fits into the old file was not written")
+		t.Error("data that fits into the old file was not written")
 	}
 }
