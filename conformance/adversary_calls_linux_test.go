@@ -17,12 +17,12 @@ import (
 // A call is an attack by one system call that a probe makes.
 type call struct {
 	probe  string
-	inside string // what comes of it in every cage: an expression
-	online string // with the network, if that is something else
-	works  string // who gets through without a sandbox: all, root, or empty: nobody, on some machines
+	inside string // expected output under every policy, as a regular expression
+	online string // expected output with the network, if it differs
+	works  string // which accounts succeed without a sandbox: "all" or "root"; empty: on some machines none
 }
 
-// harmless are calls that the specification allows: what they reach stays inside.
+// harmless is the output of calls that may succeed, because their effects stay inside the sandbox.
 const harmless = `^ok$|: E(PERM|NOSYS|ACCES)\b`
 
 func calls() []call {
@@ -105,7 +105,7 @@ func TestAdversaryCalls(t *testing.T) {
 	})
 }
 
-// The same calls get through where nothing holds them back: the test above can fail.
+// Without a sandbox the same calls succeed, so the test above can fail.
 func TestAdversaryCallsUnconfined(t *testing.T) {
 	list := slices.DeleteFunc(calls(), func(c call) bool { return c.works == "" })
 	eachAccount(t, func(t *testing.T, a *account) {
@@ -122,7 +122,7 @@ func TestAdversaryCallsUnconfined(t *testing.T) {
 	})
 }
 
-// canMount reports whether this root may mount, as in few containers.
+// canMount reports whether root may mount here. In most containers it may not.
 func canMount(t *testing.T) bool {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
@@ -156,9 +156,8 @@ func TestAdversaryInit(t *testing.T) {
 	})
 }
 
-// Whoever becomes root of namespaces of its own can do nothing about the mounts
-// that were there.
-func TestAdversaryUnroot(t *testing.T) {
+// A command that becomes root in new namespaces cannot change the mounts of the sandbox.
+func TestAdversaryNestedRoot(t *testing.T) {
 	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
 		fx, s := attackServer(t, a, func(fx *fixture) { fx.write("$WS/.git/config", "c\n") })
 		o := s.output(t, c.policy, `"$ADV" unroot $OUT/secret.txt $OUT/n`)

@@ -18,7 +18,7 @@ import (
 // tokenText is what a client needs to run commands without a sandbox.
 const tokenText = "token-that-opens-everything"
 
-// listening starts a server that others can connect to, and connects.
+// listening starts a server that listens on an address, and connects to it.
 func listening(t *testing.T, fx *fixture, flags ...string) (s *scriptRunner, url string) {
 	t.Helper()
 	a := fx.account
@@ -54,7 +54,7 @@ func listening(t *testing.T, fx *fixture, flags ...string) (s *scriptRunner, url
 	return &scriptRunner{instance: i, fx: fx}, url
 }
 
-// A listenCase is a way in which a server can be reached, and what belongs to it.
+// A listenCase is an address on which a server listens, with the files of that server.
 type listenCase struct {
 	name   string
 	listen string
@@ -63,7 +63,7 @@ type listenCase struct {
 	link   string // to $WS/sub, which the names above may lead through
 }
 
-// real is where a name of the door leads.
+// real returns a path of the server without the link.
 func (d listenCase) real(fx *fixture, path string) string {
 	if rest, ok := strings.CutPrefix(path, d.link+"/"); ok && d.link != "" {
 		return fx.ws + "/sub/" + rest
@@ -82,7 +82,7 @@ func listenCases(fx *fixture) []listenCase {
 	}
 }
 
-// becomeClient tries everything that would make a command a client.
+// becomeClient is a script that tries every way to make a command a client of the server.
 const becomeClient = `if [ -n "$PATHNAME" ]; then "$ADV" reach "$PATHNAME"; ln "$PATHNAME" $WS/s2; mv "$PATHNAME" $WS/s3; rm -f "$PATHNAME"; "$ADV" reach $WS/s2 $WS/s3; fi
 if [ -n "$ADDRESS" ]; then $PROBE connect-tcp $ADDRESS; fi
 cat "$TOKEN"; ln "$TOKEN" $WS/t2 && cat $WS/t2; ln -s "$TOKEN" $WS/t3; cat $WS/t3; mv "$TOKEN" $WS/t4; cat $WS/t4; (echo mine > "$TOKEN") && echo DONE overwrite; rm -f "$TOKEN"
@@ -146,7 +146,7 @@ func tryToBecomeClient(t *testing.T, fx *fixture, c policyCase, d listenCase) {
 	wants(t, fx, free, []string{tokenText, "^LISTED$", "^ok$|connect stream: ok"})
 }
 
-// With the network, a command reaches the server's port, but is not let in.
+// A command with the network reaches the server's port. Without the token, the server refuses it.
 func TestAdversaryConnectBackWithoutToken(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
@@ -165,8 +165,8 @@ func TestAdversaryConnectBackWithoutToken(t *testing.T) {
 	})
 }
 
-// A prepared proxy that is the server's own address is no way back to the server: the
-// command is not run.
+// If the client's proxy variables name the server's own address, the command is not run: the proxy would lead back to
+// the server.
 func TestAdversaryConnectBackByPreparedProxy(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
@@ -187,7 +187,7 @@ func TestAdversaryConnectBackByPreparedProxy(t *testing.T) {
 	})
 }
 
-// A home behind a link is a home: the server starts, and hides its state there too.
+// If the home directory is a link, the server starts and hides its state there too.
 func TestAdversaryStateBehindLink(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {

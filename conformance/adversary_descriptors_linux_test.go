@@ -14,7 +14,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// No descriptor leads anywhere.
+// A command inherits no descriptor that leads out of the sandbox.
 func TestAdversaryDescriptors(t *testing.T) {
 	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
 		fx, s := attackServer(t, a)
@@ -38,7 +38,7 @@ func TestAdversaryDescriptors(t *testing.T) {
 	})
 }
 
-// serveDescriptor hands a descriptor of the secret to whoever connects to a name.
+// serveDescriptor listens on a unix socket and sends a descriptor of the secret to each client.
 func serveDescriptor(t *testing.T, name, secret string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
@@ -73,8 +73,8 @@ func shared(t *testing.T, path string) {
 	}
 }
 
-// A host process that gives away descriptors is not reached where the network is
-// closed, and abstract names belong to the network.
+// A command without the network cannot reach a host process that sends descriptors. Abstract socket names count as
+// network.
 func TestAdversaryFetch(t *testing.T) {
 	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
 		fx, s := attackServer(t, a)
@@ -84,7 +84,7 @@ func TestAdversaryFetch(t *testing.T) {
 		shared(t, path)
 		script := `"$ADV" fetch ` + path + `; "$ADV" fetch ` + abstract
 		o := s.output(t, c.policy, script)
-		if c.name == "network" { // whoever has the network has what its host offers there (N19)
+		if c.name == "network" { // with the network, the unix sockets of the host can be reached (N19)
 			wants(t, fx, o, []string{"^connect: ok"})
 		} else {
 			wants(t, fx, o, []string{"^connect: E(PERM|NOENT)"}, "^connect: ok", "fetched")
@@ -96,7 +96,7 @@ func TestAdversaryFetch(t *testing.T) {
 	})
 }
 
-// datagrams listens on a datagram socket and says whether a descriptor has come.
+// datagrams is a unix datagram socket on the host.
 type datagrams struct{ conn *net.UnixConn }
 
 func listenDatagrams(t *testing.T, name string) datagrams {
@@ -109,7 +109,7 @@ func listenDatagrams(t *testing.T, name string) datagrams {
 	return datagrams{conn}
 }
 
-// arrived reports whether a message came, and what a descriptor with it shows.
+// arrived reports whether a message has arrived, and returns the content of the file whose descriptor came with it.
 func (d datagrams) arrived(t *testing.T) (came bool, text string) {
 	t.Helper()
 	raw, err := d.conn.SyscallConn()
@@ -142,9 +142,8 @@ func (d datagrams) arrived(t *testing.T) (came bool, text string) {
 	return true, string(content[:size])
 }
 
-// A descriptor can be sent to a datagram socket whose name can be seen: sendmsg is
-// needed for pairs, and a filter cannot look at the name (package seccomp says so).
-// Where names are hidden it cannot, and nobody can be reached by an abstract name.
+// A command can send a descriptor to a datagram socket whose file it sees: sendmsg must be allowed for socket pairs, and
+// a filter cannot read the address (package seccomp). It cannot if the file is hidden, or by an abstract name.
 func TestAdversarySend(t *testing.T) {
 	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
 		fx, s := attackServer(t, a)
@@ -175,7 +174,7 @@ func TestAdversarySend(t *testing.T) {
 	})
 }
 
-// A command on a terminal types to itself at most.
+// A command that injects input with TIOCSTI reaches at most its own terminal.
 func TestAdversaryTerminal(t *testing.T) {
 	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
 		fx, s := attackServer(t, a)
@@ -190,7 +189,7 @@ func TestAdversaryTerminal(t *testing.T) {
 	})
 }
 
-// terminal makes a terminal, and returns the end that a server would not have.
+// terminal makes a terminal and returns its master end and the path of its other end.
 func terminal(t *testing.T, a *account) (master *os.File, path string) {
 	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -217,7 +216,7 @@ func terminal(t *testing.T, a *account) (master *os.File, path string) {
 // of its descriptors.
 const onTerminal = `exec 3<&0 < "$0"; exec setsid --ctty sh -c 'exec <&3 3<&-; exec "$@"' sh "$@"`
 
-// A server that has a terminal does not share it: nobody types there.
+// A command cannot write or inject input to the terminal of the server.
 func TestAdversaryServersTerminal(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
@@ -238,7 +237,7 @@ func TestAdversaryServersTerminal(t *testing.T) {
 		}
 		s.output(t, unconfined(), `echo INJECTED > `+path)
 		text := ""
-		tethertest.Eventually(t, func() error { // the kernel passes on what was written in its own time
+		tethertest.Eventually(t, func() error { // the kernel delivers terminal output with a delay
 			if text += shown(t, master); !strings.Contains(text, "INJECTED") {
 				return fmt.Errorf("without a sandbox the terminal shows %q", text)
 			}
@@ -247,7 +246,7 @@ func TestAdversaryServersTerminal(t *testing.T) {
 	})
 }
 
-// shown is what a terminal shows and nobody has read yet.
+// shown returns the output of a terminal that has not been read yet.
 func shown(t *testing.T, master *os.File) string {
 	t.Helper()
 	raw, err := master.SyscallConn()

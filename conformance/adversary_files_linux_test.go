@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// File requests under a policy do not get at the server's own state, as commands under the
-// same policy do not, whatever way a path takes.
+// Confined file requests cannot reach the server's own state, whatever path they use. Neither can commands under the same
+// policy.
 func TestAdversaryStateByFileRequests(t *testing.T) {
 	list := append(policyCases(), policyCase{"read-only", readOnly()}, policyCase{"temporary", workspaceWrite()})
 	notForReference(t, "it is not attacked")
@@ -32,7 +32,7 @@ func TestAdversaryStateByFileRequests(t *testing.T) {
 						t.Errorf("%s is %q", path, read.DataBase64)
 					}
 					if err := ask("fs/getMetadata", path, nil); err == nil {
-						t.Errorf("facts about %s are told", path)
+						t.Errorf("the metadata of %s can be read", path)
 					}
 				}
 				for _, path := range []string{"$FX/state", "$WS/link"} {

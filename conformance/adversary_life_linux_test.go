@@ -11,7 +11,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// hostProcess starts a process of the host that the account may signal.
+// hostProcess starts a process on the host that the account may signal.
 func hostProcess(t *testing.T, a *account) int {
 	t.Helper()
 	cmd := exec.Command("sleep", "1000")
@@ -29,8 +29,7 @@ func hostProcess(t *testing.T, a *account) int {
 	return cmd.Process.Pid
 }
 
-// Processes of the host cannot be named from inside: neither the server nor any
-// other.
+// A command can signal neither the server nor any other process of the host.
 func TestAdversarySignals(t *testing.T) {
 	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
 		fx, s := attackServer(t, a)
@@ -51,8 +50,7 @@ func TestAdversarySignals(t *testing.T) {
 	})
 }
 
-// stillServes checks that the server still does its work, and that nothing is left of
-// what it ran.
+// stillServes checks that the server still runs commands, and that no process of earlier commands is left.
 func stillServes(t *testing.T, fx *fixture, s *scriptRunner) {
 	t.Helper()
 	if o := s.output(t, workspaceOnly(), `echo alive`); o.stdout != "alive\n" {
@@ -61,7 +59,7 @@ func stillServes(t *testing.T, fx *fixture, s *scriptRunner) {
 	row{}.checkHost(t, fx, s.instance)
 }
 
-// zombies says which children of a process nobody has collected.
+// zombies reports a child of the process that has ended and was not waited for.
 func zombies(parent int) error {
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
 	if err != nil {
@@ -79,7 +77,7 @@ func zombies(parent int) error {
 	return nil
 }
 
-// Whatever a command does to its processes, terminate ends all of them.
+// Terminate ends all processes of a command, whatever the command did to hide them.
 func TestAdversaryTerminate(t *testing.T) {
 	attacks := []struct{ name, script string }{
 		{"bomb", `exec "$ADV" bomb 200`},
@@ -108,7 +106,7 @@ func TestAdversaryTerminate(t *testing.T) {
 	})
 }
 
-// The end of the command ends what it has left running.
+// When a confined command ends, the processes that it left running end too.
 func TestAdversaryLeftRunning(t *testing.T) {
 	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
 		fx, s := attackServer(t, a)
@@ -121,8 +119,7 @@ func TestAdversaryLeftRunning(t *testing.T) {
 	})
 }
 
-// The exit of a command is reported although a process that it left has stopped or spoiled
-// process 1, or traces the command.
+// The exit of a command is reported even if another process of it has stopped or damaged process 1, or traces the command.
 func TestAdversaryHidesTheExit(t *testing.T) {
 	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
 		fx, s := attackServer(t, a)
@@ -130,7 +127,7 @@ func TestAdversaryHidesTheExit(t *testing.T) {
 			// The shell starts no other process, whose end would be a signal that stops a traced shell.
 			p := s.script(t, c.policy, `"$ADV" hide `+how+` > said-`+how+` & while ! read line < said-`+how+`; do :; done 2> /dev/null; echo "$line"; exit 7`)
 			o := p.finish(t)
-			unknown := how == "spoil" && o.exit == -1 // process 1 has collected the exit code and does not tell it
+			unknown := how == "spoil" && o.exit == -1 // process 1 has collected the exit code and does not report it
 			if o.exit != 7 && !unknown || !strings.HasPrefix(o.stdout, how+": ") {
 				t.Errorf("%s: %+v", how, o)
 			}
@@ -154,7 +151,7 @@ func TestAdversaryKillInit(t *testing.T) {
 	})
 }
 
-// A killed server takes even those along who ignore everything.
+// When a server is killed, its confined commands end, even those that ignore all signals.
 func TestAdversaryServerKilled(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
@@ -173,8 +170,8 @@ func TestAdversaryServerKilled(t *testing.T) {
 	})
 }
 
-// The number of processes on the host is what it was: none hides behind another name.
-func TestAdversaryBombIsBounded(t *testing.T) {
+// Terminate ends all of the 200 processes that a command has forked.
+func TestAdversaryForkBomb(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx, s := attackServer(t, a)

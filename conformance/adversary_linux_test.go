@@ -15,8 +15,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// The adversary tests attack from inside. Each says what the attack does in a
-// sandbox, and shows where it can that the same attack works without one.
+// The adversary tests attack a sandbox from inside. Each checks that the attack fails in the sandbox. Where possible, it also
+// shows that the attack works without one.
 
 // buildAdversary builds a static program for attacks that need more than a shell,
 // when the first test asks for it.
@@ -29,8 +29,8 @@ var buildAdversary = sync.OnceValues(func() (string, error) {
 	return name, nil
 })
 
-// programCopies keeps one copy of each program per account, to link from: the account
-// owns it, and the server's own program is not touched.
+// programCopies has one copy of each program per account, which workspaces link to. The account owns the copy, so that
+// attacks do not touch the program of the server.
 var programCopies struct {
 	sync.Mutex
 	made map[string]bool
@@ -48,8 +48,8 @@ func (a *account) copyFor(program string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// A child that is forked while the file is open to write has it open, too, for a
-	// moment, and nobody can execute it then.
+	// A child that is forked while the file is open for writing has it open for a moment too, and the kernel refuses to
+	// execute it then.
 	syscall.ForkLock.RLock()
 	err = os.WriteFile(name, content, 0o755)
 	syscall.ForkLock.RUnlock()
@@ -63,8 +63,7 @@ func (a *account) copyFor(program string) (string, error) {
 	return name, os.Lchown(name, a.uid, a.gid)
 }
 
-// addAttackPrograms puts the adversary into the workspace, and the probe, which not every sandbox
-// shows elsewhere: $ADV and $PROBE.
+// addAttackPrograms links the adversary ($ADV) and the probe ($PROBE) into the workspace: not every sandbox shows them elsewhere.
 func (fx *fixture) addAttackPrograms() {
 	fx.t.Helper()
 	adversary, err := buildAdversary()
@@ -76,23 +75,23 @@ func (fx *fixture) addAttackPrograms() {
 	}
 }
 
-// attackEnv is the environment of attacks.
+// attackEnv returns the environment of attacks.
 func (fx *fixture) attackEnv(more map[string]string) map[string]string {
 	env := fx.env()
 	env["ADV"], env["PROBE"] = fx.ws+"/adversary", fx.ws+"/probe be-child probe"
-	env["HOST_PIDS"] = ownNamespace(fx.t, "pid") // what attacks that would hurt the host look at
+	env["HOST_PIDS"] = ownNamespace(fx.t, "pid") // attacks that would harm the host do not run in this namespace
 	maps.Copy(env, more)
 	return env
 }
 
-// A policyCase is a policy that attacks are tried under.
+// A policyCase is a policy under which attacks run.
 type policyCase struct {
 	name   string
 	policy policy
 }
 
-// policyCases are the policies that differ in what holds an attack back. None of them
-// lets a command write to $OUT, and all but the first two hide it.
+// policyCases returns policies that stop attacks by different means. None of them lets a command write to $OUT, and all but
+// the first two hide it.
 func policyCases() []policyCase {
 	return []policyCase{
 		{"workspace", workspaceOnly()},
@@ -113,7 +112,7 @@ func eachPolicyCase(t *testing.T, test func(*testing.T, *account, policyCase)) {
 	})
 }
 
-// scriptRunner gives every command of a fixture its own id.
+// A scriptRunner runs the commands of a fixture on one server, each with an id of its own.
 type scriptRunner struct {
 	*instance
 	fx *fixture
@@ -130,7 +129,7 @@ func (s *scriptRunner) script(t *testing.T, p policy, script string, more ...map
 	return c
 }
 
-// try is script for starts that may be refused.
+// try is like script, for starts that may be refused.
 func (s *scriptRunner) try(p policy, script string, more ...map[string]any) (*process, error) {
 	s.n++
 	params := map[string]any{"processId": fmt.Sprintf("%s-%d", s.fx.mark, s.n)}
@@ -146,14 +145,14 @@ func (s *scriptRunner) output(t *testing.T, p policy, script string) outcome {
 	return s.script(t, p, script).finish(t)
 }
 
-// attackServer returns an armed fixture and a server for it.
+// attackServer returns a fixture for attacks and a server for it.
 func attackServer(t *testing.T, a *account, setup ...func(*fixture)) (*fixture, *scriptRunner) {
 	t.Helper()
 	fx := attackFixture(t, a, setup...)
 	return fx, &scriptRunner{instance: a.acquire(t), fx: fx}
 }
 
-// attackFixture returns a fixture that is ready for attacks.
+// attackFixture returns a fixture with the programs for attacks.
 func attackFixture(t *testing.T, a *account, setup ...func(*fixture)) *fixture {
 	t.Helper()
 	fx := newFixture(t, a)
@@ -165,8 +164,8 @@ func attackFixture(t *testing.T, a *account, setup ...func(*fixture)) *fixture {
 	return fx
 }
 
-// wants checks the lines of output: every expression must match, those after it
-// must not. Lines of the two streams may come mixed, so each is looked at alone too.
+// wants checks the output of a command: each expression of match must match it, none of never may. Lines of the two
+// streams can be mixed, so each stream is also checked alone.
 func wants(t *testing.T, fx *fixture, o outcome, match []string, never ...string) {
 	t.Helper()
 	text := o.stdout + "\n" + o.stderr + "\n" + o.all
@@ -185,7 +184,7 @@ func wants(t *testing.T, fx *fixture, o outcome, match []string, never ...string
 	}
 }
 
-// intact checks that nothing was written to $OUT, and that its secret is as it was.
+// intact checks that nothing was written to $OUT and that the secret is unchanged.
 func (fx *fixture) intact(t *testing.T) {
 	t.Helper()
 	names, err := os.ReadDir(fx.out)
@@ -202,11 +201,10 @@ func (fx *fixture) intact(t *testing.T) {
 	}
 }
 
-// errRefused marks a start that the server refused, as it may when the ground
-// moves under it.
+// errRefused marks a start that the server refused. It may do so when files change during the start.
 var errRefused = errors.New("refused")
 
-// refusedOr returns errRefused for refusals that say why.
+// refusedOr turns a refusal by the server into errRefused, with the server's reason.
 func refusedOr(err error) error {
 	if e, ok := errors.AsType[*tethertest.RPCError](err); ok && (e.Code == invalidParams || e.Code == internalError) && e.Message != "" {
 		return fmt.Errorf("%w: %s", errRefused, e.Message)

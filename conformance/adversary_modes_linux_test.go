@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// A command whose files are confined cannot leave a file that runs with the rights of its
-// owner: another user of the machine could execute it.
+// A confined command cannot make a set-user-id or set-group-id file. Another user of the machine could execute it.
 func TestAdversarySetID(t *testing.T) {
 	eachPolicyCase(t, func(t *testing.T, a *account, c policyCase) {
 		fx, s := attackServer(t, a)
@@ -19,8 +18,7 @@ func TestAdversarySetID(t *testing.T) {
 	})
 }
 
-// Without a sandbox, or where all files may be written, each way works: the test above can
-// fail.
+// Without a sandbox, or if all files are writable, each way works, so the test above can fail.
 func TestAdversarySetIDUnconfined(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx, s := attackServer(t, a)
@@ -34,7 +32,7 @@ func TestAdversarySetIDUnconfined(t *testing.T) {
 	})
 }
 
-// Programs that set modes in the ordinary way do not notice.
+// Programs that set ordinary modes work as without a sandbox.
 func TestModesOfOrdinaryPrograms(t *testing.T) {
 	const script = `set -e; cd $WS/sub; umask 022
 mkdir -p -m 700 d/e; echo x > d/e/f; chmod 755 d; chmod u+x,go-r d/e/f; chmod 1777 d/e; ln -s f d/e/l

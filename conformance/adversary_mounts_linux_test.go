@@ -10,8 +10,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// A busyHost is a mount namespace in which everything is shared, as on most
-// machines, with a server in it.
+// A busyHost is a mount namespace with a server in it, in which all mounts are shared, as on most machines.
 type busyHost struct {
 	fx  *fixture
 	pid int // a process in it
@@ -20,7 +19,7 @@ type busyHost struct {
 // shareAll is run as root in a new mount namespace; $0 is the user of the server.
 const shareAll = `mount --make-rshared / && exec setpriv --reuid "$0" --regid "$0" --clear-groups -- "$@"`
 
-// startBusyHost starts a server of a's in a namespace of its own.
+// startBusyHost starts a server of the account in a mount namespace of its own.
 func startBusyHost(t *testing.T, a *account, fx *fixture) (*busyHost, *scriptRunner) {
 	t.Helper()
 	starter := &account{name: a.name, dir: a.dir} // root at first
@@ -35,22 +34,21 @@ func (h *busyHost) run(t *testing.T, script string) {
 	hostCommand(t, h.fx, "nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", h.pid), "/bin/sh", "-ec", script)
 }
 
-// plantMounts mounts something new in every place that a command can see. Each has a
-// file "planted".
+// plantMounts is a script that mounts a file system with a file "planted" on each directory that a command can see.
 const plantMounts = `for dir in "$WS/sub" "$FX/mnt" "$OUT" "$WS/new"; do mkdir -p "$dir"; mount -t tmpfs none "$dir"; echo planted > "$dir/planted"; done
 mkdir -p "$FX/bound"; mount --bind "$FX/mnt" "$FX/bound"
 mkdir -p "$WS/deep"; mount --rbind "$FX/mnt" "$WS/deep"`
 
-// findPlanted looks for what was planted. "look" is printed when it begins.
+// findPlanted is a script that looks for these files. It prints "look" when it begins.
 const findPlanted = `echo ready; read line; echo look
 for dir in $WS/sub $WS/new $WS/deep $FX/mnt $FX/bound $OUT; do ls $dir/planted; done
 cat $FX/mnt/planted $WS/sub/planted $OUT/planted; grep -c -E '(shared|master):' /proc/self/mountinfo; echo x > $FX/mnt/n; true`
 
-// What the host mounts while a command runs does not appear in its sandbox.
+// A mount that is made on the host while a command runs does not appear in its sandbox.
 func TestAdversaryPropagation(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	if len(suite.accounts) < 2 || !canMount(t) {
-		t.Skip("needs root who may mount")
+		t.Skip("needs root with the right to mount")
 	}
 	eachAccount(t, func(t *testing.T, a *account) {
 		for _, c := range policyCases() {
@@ -66,7 +64,7 @@ func TestAdversaryPropagation(t *testing.T) {
 				p.write(t, "go\n")
 				o := p.finish(t)
 				wants(t, fx, o, []string{"^look$", "^0$"}, `^planted$`, `^/.*planted$`)
-				late := s.output(t, workspaceOnly(), `cat $FX/mnt/planted`) // it is there for those who come later
+				late := s.output(t, workspaceOnly(), `cat $FX/mnt/planted`) // a later sandbox shows the mount
 				wants(t, fx, late, []string{"^planted$"})
 				row{}.checkHost(t, fx, s.instance)
 			})
@@ -74,11 +72,11 @@ func TestAdversaryPropagation(t *testing.T) {
 	})
 }
 
-// Without the cut, bubblewrap alone lets mounts in: the test above can fail.
+// With bubblewrap alone, new mounts appear in the sandbox, so the test above can fail.
 func TestAdversaryPropagationControl(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	if len(suite.accounts) < 2 || !canMount(t) {
-		t.Skip("needs root who may mount")
+		t.Skip("needs root with the right to mount")
 	}
 	fx := newFixture(t, suite.accounts[0])
 	fx.mkdir("$FX/mnt")

@@ -14,15 +14,15 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// A managedCase is a sandbox with a network of its own.
+// A managedCase is a sandbox with a managed network.
 type managedCase struct {
 	name   string
 	policy policy
 	params map[string]any
 }
 
-// managedCases differ in what a network of its own comes with. All have a way out that
-// leads to nobody whom attacks try to reach.
+// managedCases returns sandboxes with a managed network and different further settings. The proxy of each reaches none of
+// the targets of the attacks.
 func managedCases() []managedCase {
 	allUnix := map[string]any{"managedNetwork": map[string]any{"dangerouslyAllowAllUnixSockets": true}}
 	return []managedCase{
@@ -35,13 +35,13 @@ func managedCases() []managedCase {
 	}
 }
 
-// reachable is everybody on the host whom attacks try to reach.
+// reachable has the listeners on the host that attacks try to reach.
 type reachable struct {
 	sites map[string]*site
 	mails []datagramSocket
 }
 
-// openReachable opens it, and names it in the fixture.
+// openReachable opens the listeners and sets variables with their addresses in the fixture.
 func openReachable(t *testing.T, fx *fixture) *reachable {
 	t.Helper()
 	r := &reachable{sites: map[string]*site{}}
@@ -78,13 +78,13 @@ func openReachable(t *testing.T, fx *fixture) *reachable {
 	return r
 }
 
-// reached says who was reached since the last time.
+// reached returns the listeners that were reached since the last call.
 func (r *reachable) reached(t *testing.T) (names []string) {
 	t.Helper()
 	for name, s := range r.sites {
 		s.settle(t)
 		s.mu.Lock()
-		if s.visits > 1 { // who settles is one
+		if s.visits > 1 { // one visit is that of settle
 			names = append(names, name)
 		}
 		s.visits, s.raw = 0, nil
@@ -98,8 +98,7 @@ func (r *reachable) reached(t *testing.T) (names []string) {
 	return names
 }
 
-// networkCalls are attacks by one probe each. online is what comes of them where unix
-// sockets are allowed.
+// networkCalls returns attacks by one probe each. Their field online is the expected output if unix sockets are allowed.
 func networkCalls() []call {
 	const (
 		eperm, killed = `: EPERM\b`, `^exit 159$`
@@ -194,10 +193,10 @@ func unixCalls() []call {
 	}
 }
 
-// hiddenSockets says whether a cage hides the files of sockets.
+// hiddenSockets reports whether the policy hides the files of sockets.
 func (c managedCase) hiddenSockets() bool { return c.name == "minimal" }
 
-// No socket leads out of a network of its own, whatever its kind.
+// No kind of socket leads out of a managed network.
 func TestAdversaryManagedSockets(t *testing.T) {
 	eachIsolatedAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
@@ -251,7 +250,7 @@ func TestAdversaryManagedSockets(t *testing.T) {
 	})
 }
 
-// controlCalls makes the calls without a sandbox: they get through.
+// controlCalls makes the calls without a sandbox, where they succeed.
 func controlCalls(t *testing.T, a *account, s *scriptRunner, list []call) {
 	t.Helper()
 	got := sections(s.output(t, unconfined(), callScript(list)).stdout)
@@ -262,8 +261,7 @@ func controlCalls(t *testing.T, a *account, s *scriptRunner, list []call) {
 	}
 }
 
-// What a command finds of its network: one namespace, which is not the host's, and
-// nothing that leads out of it.
+// A command in a managed network sees one network namespace, which is not that of the host, and no descriptor that leads out of it.
 func TestAdversaryManagedSurroundings(t *testing.T) {
 	const script = `for p in /proc/[0-9]*; do readlink $p/ns/net; done | sort -u | sed 's/^/network /'
 		exec 2>&1; for p in /proc/[0-9]*; do $PROBE setns $p/ns/net; done | sort -u
@@ -289,9 +287,9 @@ func TestAdversaryManagedSurroundings(t *testing.T) {
 	})
 }
 
-// A descriptor cannot be handed in: no socket of a command can be given a name at which
-// somebody outside finds it, although the file is there.
-func TestAdversaryManagedHandIn(t *testing.T) {
+// A process on the host cannot send a descriptor into a sandbox: no socket of a command can get a name that is reachable
+// from the host, although the file of the name exists.
+func TestAdversaryManagedSendDescriptor(t *testing.T) {
 	const name = "$WS/in"
 	eachIsolatedAccount(t, func(t *testing.T, a *account) {
 		fx, s := isolatedServer(t, a)
@@ -311,7 +309,7 @@ func TestAdversaryManagedHandIn(t *testing.T) {
 			for _, typ := range []string{"dgram", "raw", "stream", "seqpacket"} {
 				o := handIn(c.policy, typ, c.params)
 				if c.name == "unix" && (typ == "dgram" || typ == "raw") {
-					continue // who asks for all unix sockets has them
+					continue // this case allows all unix sockets
 				}
 				wants(t, fx, o, []string{`^(pair-bind: EPERM socketpair|listen: EINVAL)$`}, "received a")
 			}
@@ -322,7 +320,7 @@ func TestAdversaryManagedHandIn(t *testing.T) {
 	})
 }
 
-// sendDescriptorTo sends a descriptor to a socket, if it is one that can be sent to.
+// sendDescriptorTo sends a descriptor to a socket, if the socket accepts one.
 func sendDescriptorTo(t *testing.T, path string, typ int) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_UNIX, typ|unix.SOCK_CLOEXEC, 0)
@@ -341,9 +339,8 @@ func sendDescriptorTo(t *testing.T, path string, typ int) {
 	unix.Sendmsg(fd, []byte("f"), unix.UnixRights(int(secret.Fd())), nil, unix.MSG_DONTWAIT)
 }
 
-// A command that keeps its proxy busy harms itself: others are served, and so is the
-// client.
-func TestAdversaryManagedGreed(t *testing.T) {
+// A command that overloads its proxy slows only itself. Other commands and the client are still served.
+func TestAdversaryOverloadsItsProxy(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		notForReference(t, "it is not attacked")
 		fx, s := attackServer(t, a, openSite)
@@ -357,7 +354,7 @@ func TestAdversaryManagedGreed(t *testing.T) {
 		}
 		o := s.script(t, workspaceOnly(), threeWays, enforce(networkProxy(loopback))).finish(t)
 		if n := strings.Count(o.stdout, siteText); n != 3 {
-			t.Errorf("somebody else was served %d times: %s", n, o.all)
+			t.Errorf("another command was served %d times: %s", n, o.all)
 		}
 		for _, p := range held {
 			p.write(t, "end\n")
@@ -367,9 +364,8 @@ func TestAdversaryManagedGreed(t *testing.T) {
 	})
 }
 
-// A crowd of commands comes and goes, and each has its own network: none reaches what
-// another listens on.
-func TestAdversaryManagedNeighbours(t *testing.T) {
+// Each of many commands that start and end at the same time has its own network. None reaches a listener of another.
+func TestAdversaryManagedManyCommands(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		notForReference(t, "it is not attacked")
 		fx, s := attackServer(t, a, openSite, (*fixture).reserve)

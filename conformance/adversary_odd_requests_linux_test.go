@@ -12,10 +12,10 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// floodText is much output. Twice that is far more than the verdict looks at.
+// floodText prints 2.6 MB, more than the verdict takes into account.
 const floodText = `head -c 2600000 /dev/zero | tr '\0' x; `
 
-// Much output arrives whole, and the verdict is about the end of it.
+// Large output arrives complete, and the verdict depends on its end.
 func TestAdversaryFlood(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
@@ -40,8 +40,8 @@ func TestAdversaryFlood(t *testing.T) {
 	})
 }
 
-// Commands that saw at the branch they sit on hurt nobody but themselves.
-func TestAdversaryMess(t *testing.T) {
+// A command that removes or changes its own surroundings harms only itself.
+func TestAdversaryChangesItsSurroundings(t *testing.T) {
 	held := func(fx *fixture) {
 		fx.write("$WS/x/y/secret", keyText)
 		fx.write("$WS/.git/config", "c\n")
@@ -73,7 +73,7 @@ func TestAdversaryMess(t *testing.T) {
 				}
 				wants(t, fx, o, m.out, m.not...)
 				if fx.read("$WS/x/y/secret") != keyText || fx.read("$WS/.git/config") != "c\n" {
-					t.Error("what was to be kept has changed")
+					t.Error("the denied or the protected file has changed")
 				}
 				stillServes(t, fx, s)
 			})
@@ -81,7 +81,7 @@ func TestAdversaryMess(t *testing.T) {
 	})
 }
 
-// Nobody is left waiting when a workspace cannot be entered any more.
+// If the workspace can no longer be entered, a start is answered all the same.
 func TestAdversaryLockedWorkspace(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
@@ -98,15 +98,15 @@ func TestAdversaryLockedWorkspace(t *testing.T) {
 	})
 }
 
-// fileURI is a path as a URI.
+// fileURI returns a path as a URI.
 func fileURI(path string) string { return (&url.URL{Scheme: "file", Path: path}).String() }
 
-// entryFor is an entry for a path with any characters in it.
+// entryFor returns an entry for a path that may contain any characters.
 func entryFor(path, access string) entry {
 	return entry{"path": map[string]any{"type": "path", "path": fileURI(path)}, "access": access}
 }
 
-// strangeNames are names that a careless launcher would take for something else.
+// strangeNames are file names that look like options, variables or separators.
 var strangeNames = map[string]string{
 	"newline": "a\nb", "newline-option": "x\n--bind\n/\n/", "quotes": `q"'` + "`$(id)`", "option": "--bind", "dash": "-", "double-dash": "--",
 	"spaces": "  a b  ", "tab": "\t", "unicode": "ünï\u202e文件", "combining": "e\u0301", "percent": "%2e%2e", "backslash": `a\b\n`, "glob": "*?[a]{b,c}",
@@ -142,7 +142,7 @@ func TestAdversaryStrangeNames(t *testing.T) {
 	})
 }
 
-// Names that lead astray, or are too long, or too many.
+// Entries with unusual, very long or very many paths are enforced, or the start is refused.
 func TestAdversaryStrangePaths(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	deep := strings.Repeat("/"+strings.Repeat("d", 200), 15) // with what is around it, near the longest path there is
@@ -205,8 +205,8 @@ func TestAdversaryStrangePaths(t *testing.T) {
 	})
 }
 
-// Thousands of rules are enforced one by one. Half of them are about what is not
-// there, to keep the number of mounts down: bubblewrap's time grows with its square.
+// Thousands of entries are enforced. Half of the paths do not exist, which keeps the number of mounts low: bubblewrap's time
+// grows with its square.
 func TestAdversaryManyRules(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	const each, missing = 500, 50

@@ -10,12 +10,11 @@ import (
 	"testing"
 )
 
-// A rawRequest is what an attack says to a proxy, byte by byte.
+// A rawRequest has the bytes that an attack sends to a proxy.
 type rawRequest struct{ name, text string }
 
-// fire says each of them to the proxy on a connection of its own, all at once, and then
-// prints what came back. They are files in the workspace: no shell has to spell them.
-// Some leave a proxy waiting for more.
+// sendRequests is a script that sends each request to the proxy on a connection of its own, all at the same time, and prints
+// the answers. The requests are files in the workspace, so that no shell has to quote them. Some of them are incomplete.
 const sendRequests = `for f in $(ls -d $WS/http/* $WS/socks/* 2> /dev/null); do
 	case $f in */http/*) port=${HTTP_PROXY##*:};; *) port=${ALL_PROXY##*:};; esac
 	bash -c 'exec 3<> /dev/tcp/127.0.0.1/$0 && cat "$1" >&3 && timeout 5 cat <&3' $port $f > $WS/said.${f##*/} & done; wait
@@ -31,7 +30,7 @@ func (fx *fixture) storeRequests(http, socks []rawRequest) {
 	}
 }
 
-// answers returns what the proxy said to each shot, by its name.
+// answers returns the proxy's answer to each request, by the name of the request.
 func answers(o outcome, http, socks []rawRequest) map[string]string {
 	parts, said := sections(o.stdout), map[string]string{}
 	for dir, requests := range map[string][]rawRequest{"http": http, "socks": socks} {
@@ -42,10 +41,10 @@ func answers(o outcome, http, socks []rawRequest) map[string]string {
 	return said
 }
 
-// forbiddenPort is where nobody is allowed to go in a town.
+// forbiddenPort is a port that no rule allows.
 const forbiddenPort = 81
 
-// localHosts are ways to spell what is this machine or close to it.
+// localHosts returns many spellings of addresses of this machine and of its neighbourhood.
 func localHosts() []string {
 	return []string{
 		"127.0.0.1", "localhost", "LocalHost", "localhost.", "foo.localhost", "[::1]", "0.0.0.0", "[::]", "127.0.0.1.",
@@ -61,7 +60,7 @@ func localHosts() []string {
 	}
 }
 
-// localRequests asks for each of them, in each way that a proxy has.
+// localRequests returns a request for each of them, in each protocol of the proxy.
 func localRequests() (http, socks []rawRequest) {
 	request := "GET /attack HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 	for _, host := range localHosts() {
@@ -94,14 +93,14 @@ func localRequests() (http, socks []rawRequest) {
 	)
 }
 
-// socksRequest is the SOCKS5 conversation up to what the address is followed by.
+// socksRequest returns the bytes of a SOCKS5 client up to the data.
 func socksRequest(kind byte, address string) string {
 	b := append([]byte{5, 1, 0, 5, 1, 0, kind}, address...)
 	return string(binary.BigEndian.AppendUint16(b, forbiddenPort))
 }
 
-// localRules allow all names of the town, however bad their addresses are, and leave the
-// rest to somebody who allows it.
+// localRules allows all names of the isolated network, whatever their addresses. The client decides about the rest, and
+// allows it.
 func localRules() map[string]string {
 	rules := map[string]string{"*": "allow"}
 	for _, name := range []string{"good", "loop", "six", "zero", "private", "meta", "mixed"} {
@@ -110,8 +109,8 @@ func localRules() map[string]string {
 	return rules
 }
 
-// No way to spell an address makes the proxy go where the rules do not allow it by that
-// address, whatever the client says about names.
+// No spelling of a local address makes the proxy connect to it, unless the rules allow that very address. It does not matter
+// what the client allows by name.
 func TestAdversaryProxyLocal(t *testing.T) {
 	http, socks := localRequests()
 	eachIsolatedAccount(t, func(t *testing.T, a *account) {
@@ -144,13 +143,13 @@ func TestAdversaryProxyLocal(t *testing.T) {
 	})
 }
 
-// isLocal reports whether a host is one of those that the town has traps for.
+// isLocal reports whether a host is one of the local addresses of the isolated network.
 func isLocal(host string) bool {
 	return slices.Contains([]string{"127.0.0.1", "localhost", "::1", "0.0.0.0", "::", metadataAddress, privateAddress, privateAddress6, carrierAddress,
 		"loop.example", "six.example", "zero.example", "private.example", "meta.example", "mixed.example"}, host)
 }
 
-// The same requests get through where rules name the addresses: the test above can fail.
+// If the rules name the addresses, the same requests succeed, so the test above can fail.
 func TestAdversaryProxyLocalControl(t *testing.T) {
 	http, socks := localRequests()
 	eachIsolatedAccount(t, func(t *testing.T, a *account) {
@@ -175,13 +174,13 @@ func TestAdversaryProxyLocalControl(t *testing.T) {
 			}
 		}
 		if trap.visited() == 0 {
-			t.Error("nobody reached the trap")
+			t.Error("no request reached the forbidden port")
 		}
 	})
 }
 
-// smuggling is requests that two parsers may read in two ways. A host that is allowed
-// lives at the address of one that is not.
+// smuggling returns requests that two parsers may understand differently. An allowed host and a forbidden one have the same
+// address.
 func smuggling() []rawRequest {
 	const (
 		inner = "GET /smuggled HTTP/1.1\r\nHost: vhost.example\r\nX: y\r\n\r\n"
@@ -252,11 +251,10 @@ func smuggling() []rawRequest {
 	return list
 }
 
-// bothLengths is a header that says the length of its body in two ways.
+// bothLengths matches a header with a content length and a transfer encoding.
 var bothLengths = regexp.MustCompile(`(?i)(?:content-length:[^\n]*\n(?:[^\r\n]+\r?\n)*transfer-encoding:)|(?:transfer-encoding:[^\n]*\n(?:[^\r\n]+\r?\n)*content-length:)|(?:content-length:[^\n]*\n(?:[^\r\n]+\r?\n)*content-length:)`)
 
-// A host that is allowed does not become the way to one that is not: neither at another
-// address, nor at the same.
+// A request to an allowed host cannot reach a forbidden one, neither at another address nor at the same one.
 func TestAdversaryProxySmuggling(t *testing.T) {
 	requests := smuggling()
 	eachIsolatedAccount(t, func(t *testing.T, a *account) {
@@ -266,7 +264,7 @@ func TestAdversaryProxySmuggling(t *testing.T) {
 		rules := map[string]string{"good.example": "allow"}
 		o := s.script(t, workspaceOnly(), sendRequests, enforce(networkProxy(rules))).finish(t)
 		if evil.visited()+trap.visited() > 0 {
-			t.Errorf("somebody else was reached: %q %q", evil.asked(), trap.asked())
+			t.Errorf("a forbidden host was reached: %q %q", evil.asked(), trap.asked())
 		}
 		last := 0
 		for _, r := range good.asked() {
@@ -278,7 +276,7 @@ func TestAdversaryProxySmuggling(t *testing.T) {
 			}
 		}
 		if last == 0 {
-			t.Errorf("not even what is allowed got through: %s", o.all)
+			t.Errorf("the allowed requests did not arrive: %s", o.all)
 		}
 		for _, raw := range good.sent() {
 			if found := bothLengths.FindString(raw); found != "" {
@@ -295,7 +293,7 @@ func TestAdversaryProxySmuggling(t *testing.T) {
 				t.Logf("%s: %.200q", name, said)
 			}
 		}
-		// Who is allowed is reached by the same requests.
+		// If the rules allow all hosts, the same requests reach them.
 		rules["evil.example"], rules["vhost.example"] = "allow", "allow"
 		s.script(t, workspaceOnly(), sendRequests, enforce(networkProxy(rules))).finish(t)
 		if got := good.asked(); evil.visited() == 0 || !slices.Contains(got, "GET vhost.example /b") {
@@ -304,7 +302,7 @@ func TestAdversaryProxySmuggling(t *testing.T) {
 	})
 }
 
-// In a tunnel to a host that is allowed, bytes are bytes: they go there, whatever they say.
+// Bytes in a tunnel go to the allowed host of the tunnel, even if they look like a request to another host.
 func TestAdversaryProxyTunnel(t *testing.T) {
 	requests := []rawRequest{{"tunnel", "CONNECT good.example:80 HTTP/1.1\r\nHost: evil.example\r\n\r\nGET http://evil.example/x HTTP/1.1\r\nHost: evil.example\r\n\r\n" +
 		"CONNECT evil.example:80 HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"}}
@@ -318,7 +316,7 @@ func TestAdversaryProxyTunnel(t *testing.T) {
 	})
 }
 
-// Datagrams do not cross networks; on the host's they obey the same rules.
+// Datagrams do not leave a managed network. In the network of the host the proxy refuses them too.
 func TestAdversaryProxyDatagrams(t *testing.T) {
 	associate := []rawRequest{{"associate", "\x05\x01\x00\x05\x03\x00\x01\x00\x00\x00\x00\x00\x00"}}
 	eachIsolatedAccount(t, func(t *testing.T, a *account) {

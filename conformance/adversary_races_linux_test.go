@@ -30,11 +30,10 @@ var (
 	racePauses  = []time.Duration{20 * time.Millisecond, 60 * time.Millisecond, 0}
 )
 
-// keyText is in a file of the workspace that policies deny.
+// keyText is the content of a denied file in the workspace.
 const keyText = "key text\n"
 
-// racePolicies name $WS/sub in every role that is less than its parent's. None
-// shows $OUT.
+// racePolicies returns policies that restrict $WS/sub in different ways. None of them shows $OUT.
 func racePolicies() []policyCase {
 	return []policyCase{
 		{"read", minimalWrite().with(at("$WS/sub", "read"))},
@@ -44,7 +43,7 @@ func racePolicies() []policyCase {
 	}
 }
 
-// readSecrets tries every way to $OUT, and to what is denied.
+// readSecrets is a script that tries every path to $OUT and to the denied file.
 const readSecrets = `cat sub/secret.txt other/secret.txt $OUT/secret.txt sub/key other/key
 for f in sub/n sub/in/n other/n $OUT/n $OUT/in/n; do echo x > $f; done 2>/dev/null; true`
 
@@ -67,16 +66,16 @@ func TestAdversarySymlinkRace(t *testing.T) {
 					t.Errorf("%s, link to %s: the secret was read: %q", c.name, target, o.all)
 				}
 				if strings.HasPrefix(c.name, "deny") && strings.Contains(o.all, keyText) {
-					t.Errorf("%s, link to %s: what is denied was read: %q", c.name, target, o.all)
+					t.Errorf("%s, link to %s: the denied file was read: %q", c.name, target, o.all)
 				}
 				strays += r.strays()
-				if !strings.HasPrefix(target, oldRoot) { // there, another start can make one just now
+				if !strings.HasPrefix(target, oldRoot) { // below oldRoot, another start may make one at this moment
 					fx.intact(t)
 				}
 			})
 			t.Logf("link to %s: %d ran, %d refused, seen as link %d times, as directory %d times, strays %d", target, r.ran, r.refused, r.links, r.dirs, strays)
 			if r.dirs == 0 {
-				t.Error("it was a link all the time")
+				t.Error("the name was never seen as a directory")
 			}
 			tethertest.Eventually(t, func() error { return s.leftovers(fx.mark) })
 			tethertest.Eventually(t, fx.clean)
@@ -89,9 +88,8 @@ func TestAdversarySymlinkRace(t *testing.T) {
 	})
 }
 
-// oldRoot is where bubblewrap sees the host while it works. A link that leads there makes
-// it create mount points on the host, in vain: TestAdversaryOldRoot. What is in them does
-// not change, and the stage inside refuses the sandbox.
+// oldRoot is the path under which bubblewrap sees the host while it builds a sandbox. A link to it makes bubblewrap create
+// empty mount points on the host (TestAdversaryOldRoot). Existing files do not change, and the stage refuses the sandbox.
 const oldRoot = "/oldroot"
 
 // strays removes empty mount points that were made in $OUT, and returns how many it found.
@@ -110,8 +108,8 @@ func (r *race) strays() (n int) {
 	return n
 }
 
-// A link to where bubblewrap sees the host makes it leave an empty name there, which no
-// plan of ours can prevent: it is told in docs/sandbox.md. That is all it does.
+// A link to the path under which bubblewrap sees the host makes it leave an empty file or directory there, and nothing else.
+// No plan can prevent that (docs/sandbox.md).
 func TestAdversaryOldRoot(t *testing.T) {
 	fx := newFixture(t, suite.accounts[0])
 	fx.check(os.Remove(fx.ws + "/sub"))
@@ -129,7 +127,7 @@ func TestAdversaryOldRoot(t *testing.T) {
 	fx.intact(t)
 }
 
-// A race starts commands while another one swaps.
+// A race starts commands while another command swaps a directory and a link.
 type race struct {
 	*scriptRunner
 	t                         *testing.T
@@ -182,7 +180,7 @@ func (r *race) awaitSwap() {
 	tethertest.Eventually(r.t, func() error {
 		info, err := os.Lstat(r.fx.ws + "/sub")
 		if err == nil && info.IsDir() {
-			err = errors.New("nothing is swapped")
+			err = errors.New("the names are not swapped")
 		}
 		return err
 	})
@@ -204,8 +202,7 @@ func (r *race) look() {
 	}
 }
 
-// A sandbox that is told to bind what a link shows binds what is behind it: the
-// race above is worth winning.
+// bubblewrap binds the target of a link, so a command that wins the race above would see it.
 func TestAdversarySymlinkControl(t *testing.T) {
 	fx := newFixture(t, suite.accounts[0])
 	fx.check(os.Remove(fx.ws + "/sub"))
@@ -239,8 +236,7 @@ func TestAdversaryPlantedLink(t *testing.T) {
 	})
 }
 
-// Mount points that a sandbox needs are taken away even if somebody moves the
-// directory that they are in.
+// Mount points that a sandbox needed are removed even if their directory was moved meanwhile.
 func TestAdversaryMovedPlaceholder(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
@@ -256,15 +252,14 @@ func TestAdversaryMovedPlaceholder(t *testing.T) {
 	})
 }
 
-// Names that must not be made are attacked while the last sandbox that keeps them
-// ends.
+// A command tries to make a protected name at the moment when the last sandbox that holds its placeholder ends.
 func TestAdversaryPlaceholderExit(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx, s := attackServer(t, a)
 		deadline := time.Now().Add(raceTime)
 		for i := 0; i < 100 && time.Now().Before(deadline); i++ {
-			// The shell ends when the other spins; process 1 takes it along.
+			// The shell ends while the other process runs its loop; the end of process 1 ends that too.
 			o := s.output(t, workspaceOnly(), `"$ADV" spin .git > said & "$ADV" spin .codex > /dev/null & while ! test -s said; do :; done`)
 			if strings.Contains(o.all, "ESCAPED") || o.exit != 0 {
 				t.Fatalf("round %d: %+v", i, o)
@@ -279,7 +274,7 @@ func TestAdversaryPlaceholderExit(t *testing.T) {
 	})
 }
 
-// noneOfTheNames checks that none of the names is there, or was moved elsewhere.
+// noneOfTheNames checks that none of the protected names exists, neither in its place nor moved.
 func noneOfTheNames(t *testing.T, fx *fixture, when string) {
 	t.Helper()
 	for _, name := range []string{".git", ".codex", ".git.moved", ".codex.moved"} {
@@ -289,7 +284,7 @@ func noneOfTheNames(t *testing.T, fx *fixture, when string) {
 	}
 }
 
-// The same while sandboxes that share the names come and go.
+// As above, while sandboxes that share the protected names start and end.
 func TestAdversaryPlaceholderRace(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {
@@ -322,12 +317,12 @@ func TestAdversaryPlaceholderRace(t *testing.T) {
 			}
 		}
 		if refused > 0 {
-			t.Errorf("%d starts were refused, though nobody could change anything", refused)
+			t.Errorf("%d starts were refused, although no process could change anything", refused)
 		}
 		for _, p := range spinners {
 			p.terminate(t)
 			if o := p.finish(t); strings.Contains(o.all, "ESCAPED") {
-				t.Errorf("a spinner: %q", o.all)
+				t.Errorf("the attacking loop: %q", o.all)
 			}
 		}
 		row{}.checkHost(t, fx, s.instance)
@@ -335,7 +330,7 @@ func TestAdversaryPlaceholderRace(t *testing.T) {
 	})
 }
 
-// Without a sandbox the spinner makes its hook: the tests above can fail.
+// Without a sandbox the attacking loop makes its file, so the tests above can fail.
 func TestAdversaryPlaceholderControl(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	eachAccount(t, func(t *testing.T, a *account) {

@@ -15,8 +15,8 @@ import (
 // anotherUser is neither root nor the ordinary user.
 const anotherUser = ordinaryUser + 1
 
-// Names that another user has put into /tmp neither keep commands from being started nor
-// decide what they may write, and commands cannot change them.
+// Protected names that another user has made in /tmp do not prevent starts, do not change what a command may write, and
+// cannot be changed by commands.
 func TestAdversarySharedDirectory(t *testing.T) {
 	if len(suite.accounts) < 2 {
 		need.CannotRun(t, "needs root, to make names of others")
@@ -34,7 +34,7 @@ func sharedNames(t *testing.T, a *account) {
 	fx, s := attackServer(t, a)
 	for name, c := range map[string]struct {
 		create func(at string) error
-		want   string // what the host has afterwards
+		want   string // the state on the host afterwards
 	}{
 		"link to nothing":       {func(at string) error { return os.Symlink("x", at) }, "-> x"},
 		"link to the workspace": {func(at string) error { return os.Symlink(fx.ws+"/sub", at) }, "-> " + fx.ws + "/sub"},

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// sibling runs a tether of the same user beside the server that is attacked, until the
-// test ends. It returns when that has printed a line; input is sent before.
+// sibling runs another tether of the same user until the test ends. It sends the input and returns when that tether has
+// printed a line.
 func (a *account) sibling(t *testing.T, fx *fixture, input, script string) {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", "umask 077; "+script)
@@ -36,9 +36,8 @@ func (a *account) sibling(t *testing.T, fx *fixture, input, script string) {
 	}
 }
 
-// Servers of the same user start commands that are not confined, for every client. A
-// confined command with the network on is not among the clients, whether it can see a
-// socket or not.
+// Other servers of the same user would start unconfined commands for a client. A confined command with the network cannot
+// become such a client, whether it sees the socket or not.
 func TestAdversarySiblings(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	const (
@@ -87,7 +86,7 @@ func TestAdversarySiblings(t *testing.T) {
 			}
 			fx.intact(t)
 		}
-		// Without a sandbox they are there.
+		// Without a sandbox the servers can be reached.
 		o := s.output(t, unconfined(), `set -- outside; export OUT="$WS"; `+attack)
 		if n := strings.Count(o.stdout, "reached\n"); n != 3 {
 			t.Errorf("without a sandbox, %d of 3 servers were reached: %s", n, o.all)
@@ -95,8 +94,8 @@ func TestAdversarySiblings(t *testing.T) {
 	})
 }
 
-// A socket of another program of the user is hidden, unless the server or the client opens
-// it. The server knows this one by its environment.
+// A socket of another program of the user is hidden, unless a flag of the server or an entry of the client opens it. The
+// server learns the path of this socket from its environment.
 func TestAdversaryUserSockets(t *testing.T) {
 	notForReference(t, "it is not attacked")
 	const attack = `$PROBE connect-unix-type "$SOCK" stream`

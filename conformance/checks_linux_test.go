@@ -27,7 +27,7 @@ func (s *instance) mustStart(t *testing.T, fx *fixture, r row) *process {
 	return p
 }
 
-// sameAsUnconfined checks that a probe says the same without a sandbox.
+// sameAsUnconfined checks that a probe prints the same without a sandbox.
 func sameAsUnconfined(probe string) func(*testing.T, *fixture, outcome) {
 	return func(t *testing.T, fx *fixture, o outcome) {
 		t.Helper()

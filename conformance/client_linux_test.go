@@ -12,27 +12,27 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// timeLimit is how long what must happen may take.
+// timeLimit bounds each wait.
 const timeLimit = 60 * time.Second
 
-// A client speaks with one server and sorts what the server says by process.
+// A client is connected to one server and sorts its notifications by process.
 type client struct {
 	*tethertest.Conn
 
 	mu     sync.Mutex
 	procs  map[string]*process
-	decide func(question) any // answers about hosts; nil: there are none
+	decide func(question) any // answers questions about hosts; nil: the client answers none
 }
 
-// newClient has connect open the connection.
+// newClient opens the connection with connect.
 func newClient(connect func(tethertest.Handler) *tethertest.Conn) *client {
 	c := &client{procs: map[string]*process{}}
 	c.Conn = connect(c.handle)
 	return c
 }
 
-// handle takes all messages but answers. A message that makes no sense ends the
-// connection, so that whatever waits for it fails with the reason.
+// handle takes all messages that are not answers. A malformed message ends the connection, so that the waiting calls fail
+// with the reason.
 func (c *client) handle(conn *tethertest.Conn, m tethertest.Message) (taken bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,12 +54,12 @@ func (c *client) handle(conn *tethertest.Conn, m tethertest.Message) (taken bool
 	return true
 }
 
-// within bounds what must happen.
+// within returns a context that ends after timeLimit.
 func within() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(context.Background(), timeLimit, fmt.Errorf("nothing within %v", timeLimit))
 }
 
-// call asks and waits for the answer.
+// call sends a request and waits for the answer.
 func (c *client) call(method string, params, result any) error {
 	ctx, cancel := within()
 	defer cancel()
@@ -141,7 +141,7 @@ func (c *client) start(params map[string]any) (*process, error) {
 	return p, err
 }
 
-// until waits for a state.
+// until waits until the state meets a condition.
 func (p *process) until(t *testing.T, what string, met func(outcome) bool) (state outcome) {
 	t.Helper()
 	ctx, cancel := within()
@@ -200,7 +200,7 @@ func (p *process) must(t *testing.T, method string, params map[string]any) {
 	}
 }
 
-// checkRead asks for the end of the process again: the answer must be the same.
+// checkRead reads the process again: process/read must report the same end.
 func (p *process) checkRead(t *testing.T, o outcome) {
 	t.Helper()
 	var answer struct {

@@ -17,7 +17,7 @@ import (
 	"testing"
 )
 
-// A fixture is the part of the machine that a row may look at.
+// A fixture has the files that a row works on.
 type fixture struct {
 	t       *testing.T
 	account *account
@@ -56,7 +56,7 @@ func newFixture(t *testing.T, a *account) *fixture {
 	return fx
 }
 
-// path puts the real names into a text.
+// path replaces $WS, $OUT, $FX and the variables of the fixture in a text.
 func (fx *fixture) path(text string) string {
 	names := []string{"$WS", fx.ws, "$OUT", fx.out, "$FX", fx.dir, "$SOCK", fx.dir + "/sock", "$PORT", port(), "$MARK", fx.mark, "$TETHER", suite.tether}
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(fx.vars))) { // longer ones first
@@ -169,10 +169,10 @@ func (fx *fixture) env() map[string]string {
 	return env
 }
 
-// greeting is what the peer says to whoever reaches it.
+// greeting is what the peer sends to each client.
 const greeting = "hello from the host\n"
 
-// peer is what commands may try to reach on the host.
+// peer is a listener on the host that commands try to reach.
 var peer struct {
 	tcp     net.Listener
 	workers sync.WaitGroup
@@ -186,8 +186,8 @@ func openPeer() (err error) {
 	return nil
 }
 
-// listenApart listens on the host. Port 0 is one that nobody is given who asks for any
-// port: in a network of its own, no proxy has the same by chance.
+// listenApart listens on the host. For port 0 it takes a port outside of the range that the kernel gives out, so that no proxy
+// inside a managed network has the same port by chance.
 func listenApart(address string) (l net.Listener, err error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port != "0" {
@@ -208,7 +208,7 @@ func closePeer() {
 	peer.workers.Wait()
 }
 
-// greet says hello to everybody. A client that asks as curl does can read it.
+// greet sends the greeting to each client, in a form that curl understands.
 func greet(l net.Listener) {
 	for {
 		conn, err := l.Accept()

@@ -25,7 +25,7 @@ func ordinary(t *testing.T) *account {
 	return a
 }
 
-// notForReference skips what the reference has no answer for.
+// notForReference skips a test in which the reference differs.
 func notForReference(t *testing.T, why string) {
 	t.Helper()
 	if suite.server.Reference {
@@ -33,13 +33,12 @@ func notForReference(t *testing.T, why string) {
 	}
 }
 
-// outerSandbox is a bubblewrap that changes nothing, for options that do.
+// outerSandbox returns the command line of a server inside a bubblewrap that changes nothing but what the options say.
 func outerSandbox(options ...string) []string {
 	return append(append([]string{"bwrap", "--dev-bind", "/", "/"}, options...), append([]string{"--"}, suite.server.Argv...)...)
 }
 
-// refuses checks that commands that need namespaces are refused with this advice,
-// and that those that need none run.
+// refuses checks that the server refuses commands that need namespaces, with this advice, and runs commands that need none.
 func refuses(t *testing.T, s *instance, problem, advice string) {
 	t.Helper()
 	fx := newFixture(t, s.account)
@@ -141,8 +140,7 @@ func TestNoUserNamespacesLeft(t *testing.T) {
 	refuses(t, s, "", "max_user_namespaces")
 }
 
-// H04: a procfs cannot be mounted, because parts of the one that is there are
-// hidden. The one that is there is seen then.
+// H04: a procfs cannot be mounted, because parts of the existing one are hidden. The command then sees the existing one.
 func TestProcNotMountable(t *testing.T) {
 	a := ordinary(t)
 	s := a.own(t, outerSandbox("--tmpfs", "/proc/fs", "--unshare-user"), nil)
@@ -153,12 +151,12 @@ func TestProcNotMountable(t *testing.T) {
 	row{host: []string{"+$WS/n", "-$OUT/n"}}.checkHost(t, fx, s)
 }
 
-// H05: the workspace belongs to somebody else.
+// H05: the workspace belongs to another user.
 func TestWorkspaceOfAnotherUser(t *testing.T) {
 	notForReference(t, "the sandbox cannot be built")
 	a := ordinary(t)
 	if os.Geteuid() != 0 {
-		t.Skip("needs root to make a workspace of somebody else")
+		t.Skip("needs root to make a workspace of another user")
 	}
 	fx, s := newFixture(t, a), a.acquire(t)
 	fx.handOver()

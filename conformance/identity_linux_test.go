@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// statusScript prints what a process is allowed to do.
+// statusScript prints the capabilities, user map and namespaces of a process.
 const statusScript = `grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status; cat /proc/self/uid_map /proc/self/setgroups; readlink /proc/self/ns/pid /proc/self/ns/mnt /proc/self/ns/net`
 
 // confinedStatus checks the status of a command in namespaces.
@@ -25,7 +25,7 @@ func confinedStatus(t *testing.T, fx *fixture, o outcome) {
 			}
 		}
 	}
-	id := fmt.Sprint(fx.account.uid) // the same inside; what it is called one namespace further out may differ
+	id := fmt.Sprint(fx.account.uid) // the id inside; in the next outer namespace it may differ
 	for _, want := range []string{`NoNewPrivs:\s+1`, `Seccomp:\s+2`, `^\s*` + id + `\s+(` + id + `|0)\s+1$`, `^deny$`} {
 		if !fx.pattern(want).MatchString(o.stdout) {
 			t.Errorf("the status does not match %s", want)
@@ -58,7 +58,7 @@ func ownNetwork(host bool) func(*testing.T, *fixture, outcome) {
 	}
 }
 
-// untouched checks that a command has what the server has, except for a filter.
+// untouched checks that a command has the namespaces and rights of the server, except for a filter.
 func untouched(filtered bool) func(*testing.T, *fixture, outcome) {
 	return func(t *testing.T, fx *fixture, o outcome) {
 		t.Helper()

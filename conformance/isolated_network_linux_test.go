@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Addresses of a town. Those of the first line are public elsewhere.
+// Addresses of the isolated network. Those of the first line are public elsewhere.
 const (
 	goodAddress, evilAddress       = "9.9.9.1", "9.9.9.2"
 	privateAddress, carrierAddress = "10.77.0.1", "100.64.77.1"
@@ -22,7 +22,7 @@ const (
 	privateAddress6                = "fd00:77::1"
 )
 
-// isolatedHosts are the names that a town knows.
+// isolatedHosts is the hosts file of the isolated network.
 const isolatedHosts = `127.0.0.1 localhost
 9.9.9.1 good.example vhost.example
 9.9.9.2 evil.example
@@ -35,22 +35,21 @@ const isolatedHosts = `127.0.0.1 localhost
 127.0.0.1 mixed.example
 `
 
-// The first thread stays with the function main: what /proc/self says about networks is
-// about that thread, and no test must take it somewhere else.
+// The main thread stays in its network: /proc/self shows the network of the main thread, so no test must move that thread
+// to another one.
 func init() { runtime.LockOSThread() }
 
-// enterIsolatedNetwork makes the test, and what it starts, live in a network of its own, which
-// leads nowhere and has all kinds of addresses. Whatever is dialled there stays there.
-// It lasts as long as the test.
+// enterIsolatedNetwork moves the test and the processes that it starts into a new network namespace, until the test ends. It has
+// all kinds of addresses and no connection to any other network.
 func enterIsolatedNetwork(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 || !canMount(t) {
 		if inCI() {
-			t.Fatal("needs root, to make a network")
+			t.Fatal("needs root to make a network namespace")
 		}
-		t.Skip("needs root, to make a network")
+		t.Skip("needs root to make a network namespace")
 	}
-	runtime.LockOSThread() // for good: the thread ends with the test
+	runtime.LockOSThread() // never unlocked: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWNS); err != nil {
 		t.Fatalf("make a network: %v", err)
 	}
@@ -76,7 +75,7 @@ func enterIsolatedNetwork(t *testing.T) {
 	}
 }
 
-// eachIsolatedAccount runs a test as every user, in a network of its own.
+// eachIsolatedAccount runs a test as every user, each in an isolated network.
 func eachIsolatedAccount(t *testing.T, test func(*testing.T, *account)) {
 	t.Helper()
 	notForReference(t, "it is not attacked")
@@ -86,15 +85,14 @@ func eachIsolatedAccount(t *testing.T, test func(*testing.T, *account)) {
 	})
 }
 
-// isolatedServer is a server in the town, and a fixture for attacks.
+// isolatedServer returns a fixture for attacks and a server in the isolated network.
 func isolatedServer(t *testing.T, a *account, setup ...func(*fixture)) (*fixture, *scriptRunner) {
 	t.Helper()
 	fx := attackFixture(t, a, setup...)
 	return fx, &scriptRunner{instance: a.own(t, suite.server.Argv, nil), fx: fx}
 }
 
-// pending reports whether something waits to be received by a socket: what was sent is
-// there, as it does not travel far.
+// pending receives a message from a socket and reports whether there was one. Messages on the loopback arrive without delay.
 func pending(t *testing.T, conn syscall.Conn) bool {
 	t.Helper()
 	c, err := conn.SyscallConn()
@@ -110,7 +108,7 @@ func pending(t *testing.T, conn syscall.Conn) bool {
 	return got == nil
 }
 
-// networkOf names the network of the calling thread.
+// networkOf returns the network namespace of the calling thread.
 func networkOf(t *testing.T) string {
 	t.Helper()
 	link, err := os.Readlink("/proc/thread-self/ns/net")
@@ -120,7 +118,7 @@ func networkOf(t *testing.T) string {
 	return link
 }
 
-// A datagramSocket is a socket for datagrams, on the host.
+// A datagramSocket receives datagrams on the host.
 type datagramSocket struct {
 	name string
 	conn net.PacketConn
@@ -136,7 +134,7 @@ func newDatagramSocket(t *testing.T, network, address string) datagramSocket {
 	return datagramSocket{fmt.Sprintf("%s %s", network, address), conn}
 }
 
-// empty reports how many messages have come.
+// empty receives all messages and returns their number.
 func (m datagramSocket) empty(t *testing.T) (n int) {
 	t.Helper()
 	conn := m.conn.(syscall.Conn)

@@ -12,7 +12,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// survivor checks that the process whose number was printed runs, and ends it.
+// survivor checks that the process whose pid was printed still runs, and ends it.
 func survivor(t *testing.T, _ *fixture, o outcome) {
 	t.Helper()
 	pid, err := strconv.Atoi(strings.TrimSpace(o.stdout))
@@ -28,8 +28,7 @@ func survivor(t *testing.T, _ *fixture, o outcome) {
 	}
 }
 
-// hostSleep starts a process of the host and returns its number in a file that
-// the row reads.
+// hostSleep starts a process on the host and writes its pid into a file that the row reads.
 func hostSleep(fx *fixture) {
 	cmd := exec.Command("sleep", "1000")
 	cmd.SysProcAttr = fx.account.credential()
@@ -83,7 +82,7 @@ func lifeRows() []row {
 	}
 }
 
-// What one command moves away, the next must not find.
+// A command cannot rename a directory above a hidden one, so the next command does not find the hidden files elsewhere.
 // Scenario RN01.
 func TestHiddenDirectoryCannotBeRenamedAway(t *testing.T) {
 	if suite.server.Reference {
@@ -106,7 +105,7 @@ func TestHiddenDirectoryCannotBeRenamedAway(t *testing.T) {
 	})
 }
 
-// A server that was killed has its placeholders removed by the next.
+// The next server removes the placeholders of a killed one.
 // Scenario K12.
 func TestPlaceholdersOfKilledServer(t *testing.T) {
 	if suite.server.Reference {
@@ -131,7 +130,7 @@ func TestPlaceholdersOfKilledServer(t *testing.T) {
 	})
 }
 
-// When a server was killed, the next one ends what is left of its commands.
+// The next server ends the commands that a killed one has left.
 // Scenario K13.
 func TestCommandsOfKilledServer(t *testing.T) {
 	notForReference(t, "it leaves them running")
@@ -151,7 +150,7 @@ func TestCommandsOfKilledServer(t *testing.T) {
 	})
 }
 
-// The names that are kept from commands in /tmp are the same for every user.
+// Commands of two users hold the same protected names in /tmp.
 func TestSharedTmp(t *testing.T) {
 	if len(suite.accounts) < 2 {
 		t.Skip("needs two users")
@@ -188,8 +187,7 @@ func TestSharedTmp(t *testing.T) {
 	}
 }
 
-// Two servers of one user that work in the same workspace keep each other's
-// names, whether or not they share a state directory.
+// Two servers of one user in the same workspace leave each other's placeholders alone, with one state directory and with two.
 func TestTwoServers(t *testing.T) {
 	notForReference(t, "it has no state directory")
 	for _, shared := range []bool{true, false} {

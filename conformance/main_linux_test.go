@@ -14,26 +14,26 @@ import (
 )
 
 var (
-	tetherFlag    = flag.String("tether", "", "path of tether, which everybody can execute; empty: build it")
-	probeFlag     = flag.String("probe", "", "path of the test program of internal/sandbox/probe, which everybody can execute; empty: build it")
+	tetherFlag    = flag.String("tether", "", "path of tether, which all users can execute; empty: build it")
+	probeFlag     = flag.String("probe", "", "path of the test program of internal/sandbox/probe, which all users can execute; empty: build it")
 	serverFlag    = flag.String("server", "", "command line of the server to test; empty: tether serve, built from here")
 	flagsFlag     = flag.String("flags", "", "more flags for the server, such as those that choose a backend")
 	referenceFlag = flag.Bool("reference", false, "the server is the reference: leave out rows in which it differs")
 )
 
-// suite is what all tests share.
+// suite has what all tests share.
 var suite struct {
-	dir      string // everybody may enter it; not below /tmp, which policies open
+	dir      string // all users may enter it; not below /tmp, which policies open
 	tether   string // the server
 	probe    string // the test program of internal/sandbox/probe, which has the attacks
 	server   Server
 	accounts []*account
 }
 
-// ordinaryUser is the user that is not root. Nobody needs to know it.
+// ordinaryUser is the user that is not root. It need not be in the user database.
 const ordinaryUser = 1234
 
-// inCI makes a test that cannot run fail.
+// inCI reports whether a test that cannot run must fail.
 func inCI() bool { return os.Getenv("CI") == "true" }
 
 func TestMain(m *testing.M) {
@@ -171,7 +171,7 @@ func enterOwnTmp() error {
 	return fmt.Errorf("begin again: %w", unix.Exec(name(image), os.Args, os.Environ()))
 }
 
-// findPrograms says what must be installed to run the table.
+// findPrograms reports a program that must be installed to run the table.
 func findPrograms() error {
 	for _, name := range []string{"bwrap", "bash", "git", "curl", "setsid", "setpriv"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -181,7 +181,7 @@ func findPrograms() error {
 	return nil
 }
 
-// openAccounts finds out as whom servers can be run.
+// openAccounts finds the users as which servers can run.
 func openAccounts() error {
 	if os.Geteuid() != 0 {
 		suite.accounts = []*account{{name: "self", uid: os.Geteuid(), gid: os.Getegid()}}
@@ -213,7 +213,7 @@ func TestTetherHasNoAttacks(t *testing.T) {
 	}
 }
 
-// TestAccounts says why only a part of the table ran.
+// TestAccounts reports why only a part of the table runs.
 func TestAccounts(t *testing.T) {
 	if os.Geteuid() == 0 {
 		return

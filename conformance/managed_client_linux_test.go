@@ -18,14 +18,14 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// A question is what a server asks about a host.
+// A question is a request of the server about a host.
 type question struct {
 	Protocol string `json:"protocol"`
 	Host     string `json:"host"`
 	Port     int    `json:"port"`
 }
 
-// A decision is what a server says that became of an attempt to reach a host.
+// A decision is the server's report about an attempt to reach a host.
 type decision struct {
 	ProcessID      string `json:"processId"`
 	Timestamp      string `json:"timestamp"`
@@ -41,12 +41,12 @@ type decision struct {
 	PolicyOverride bool   `json:"policyOverride"`
 }
 
-// String is what tests compare most.
+// String returns the fields that most tests compare.
 func (d decision) String() string {
 	return fmt.Sprintf("%s %s %s:%d %s", d.Decision, d.Protocol, d.Host, d.Port, d.Reason)
 }
 
-// hearLocked takes a message about the network of a process.
+// hearLocked handles a message about the network of a process.
 func (c *client) hearLocked(conn *tethertest.Conn, m tethertest.Message) error {
 	var params struct {
 		decision
@@ -67,7 +67,7 @@ func (c *client) hearLocked(conn *tethertest.Conn, m tethertest.Message) error {
 		return fmt.Errorf("strange message %s", m.Method)
 	}
 	p.state.questions = append(p.state.questions, *params.Request)
-	answer := any(map[string]any{"id": m.ID, "error": tethertest.RPCError{Code: -32601, Message: "nobody decides"}})
+	answer := any(map[string]any{"id": m.ID, "error": tethertest.RPCError{Code: -32601, Message: "this client does not decide"}})
 	if c.decide != nil {
 		decided := c.decide(*params.Request)
 		if decided == nil {
@@ -78,7 +78,7 @@ func (c *client) hearLocked(conn *tethertest.Conn, m tethertest.Message) error {
 	return conn.SendJSON(answer)
 }
 
-// decideBy has a test answer questions about hosts, with what is the result.
+// decideBy sets the function that answers questions about hosts until the test ends. It returns the result for the server.
 func (c *client) decideBy(t *testing.T, decide func(question) any) {
 	set := func(f func(question) any) {
 		c.mu.Lock()
@@ -89,7 +89,7 @@ func (c *client) decideBy(t *testing.T, decide func(question) any) {
 	t.Cleanup(func() { set(nil) })
 }
 
-// verdictOf is the answer to a question.
+// verdictOf returns the answer to a question.
 func verdictOf(kind string, reason ...string) any {
 	decision := map[string]any{"type": kind}
 	if len(reason) > 0 {
@@ -98,7 +98,7 @@ func verdictOf(kind string, reason ...string) any {
 	return map[string]any{"decision": decision}
 }
 
-// A site is an HTTP server on the host that remembers what it was asked.
+// A site is an HTTP server on the host that records its requests.
 type site struct {
 	listener net.Listener
 	workers  sync.WaitGroup
@@ -110,7 +110,7 @@ type site struct {
 	requests []string // METHOD host URI, as this server understands them
 }
 
-// siteText is what a site answers.
+// siteText is the answer of a site.
 const siteText = "this is the site"
 
 // newSite serves at an address.
@@ -168,8 +168,8 @@ func (s *site) accept() {
 	}
 }
 
-// settle waits until all who are connected have been counted: they are let in one after
-// the other. It is a visit itself.
+// settle waits until all connections so far have been counted. They are accepted in order, so it makes a connection itself and
+// waits for that.
 func (s *site) settle(t *testing.T) {
 	t.Helper()
 	c, err := net.Dial(s.listener.Addr().Network(), s.addr())
@@ -185,7 +185,7 @@ func (s *site) settle(t *testing.T) {
 	}
 }
 
-// Write keeps what a visitor has sent.
+// Write records the bytes of a connection.
 func (r siteRecord) Write(p []byte) (int, error) {
 	r.site.mu.Lock()
 	defer r.site.mu.Unlock()
@@ -218,8 +218,7 @@ func (s *site) serve(c net.Conn, visit int) {
 	}
 }
 
-// asked are the requests so far, visited how many connections there were, and sent what
-// they have sent.
+// asked returns the requests so far, visited the number of connections, and sent their bytes.
 func (s *site) asked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,17 +237,16 @@ func (s *site) sent() []string {
 	return append([]string{}, s.raw...)
 }
 
-// A clientProxy is a proxy as a client has it: it serves HTTP and SOCKS5 on one port, and
-// answers everything itself.
+// A clientProxy stands for the proxy of a client: it serves HTTP and SOCKS5 on one port and answers every request itself.
 type clientProxy struct {
 	listener net.Listener
 	workers  sync.WaitGroup
 
 	mu    sync.Mutex
-	first [][]byte // what each connection began with, up to what a proxy speaks
+	first [][]byte // the first bytes of each connection, up to the first byte of HTTP or SOCKS
 }
 
-// proxyText begins the answers of a prepared proxy.
+// proxyText begins the answers of a clientProxy.
 const proxyText = "the proxy was asked for"
 
 func newClientProxy(t *testing.T) *clientProxy {
@@ -271,7 +269,7 @@ func newClientProxy(t *testing.T) *clientProxy {
 	return p
 }
 
-// end stops the proxy. A second time is harmless.
+// end stops the proxy. It may be called twice.
 func (p *clientProxy) end() {
 	p.listener.Close()
 	p.workers.Wait()
@@ -288,7 +286,7 @@ func (p *clientProxy) serve(c net.Conn) {
 		return
 	}
 	var greeting []byte
-	if begin[0] == 0 { // who it is
+	if begin[0] == 0 { // the token of the process
 		head := make([]byte, 10)
 		io.ReadFull(in, head)
 		token := make([]byte, int(head[8])<<8|int(head[9]))
@@ -308,7 +306,7 @@ func (p *clientProxy) serve(c net.Conn) {
 	}
 }
 
-// acceptSocks says yes to whatever a SOCKS5 client wants, by name.
+// acceptSocks accepts every request of a SOCKS5 client for a host name.
 func acceptSocks(in io.Reader, out io.Writer) {
 	head := make([]byte, 2)
 	io.ReadFull(in, head)
@@ -320,7 +318,7 @@ func acceptSocks(in io.Reader, out io.Writer) {
 	out.Write([]byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
 }
 
-// began is what connections have begun with.
+// began returns the first bytes of each connection.
 func (p *clientProxy) began() [][]byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// enforce asks for a network of its own, with more that a start says.
+// enforce returns the parameters of a start with a managed network, and more parameters.
 func enforce(more ...map[string]any) map[string]any {
 	params := map[string]any{"enforceManagedNetwork": true}
 	for _, m := range more {
@@ -28,7 +28,7 @@ func enforce(more ...map[string]any) map[string]any {
 
 var stdinPipe = map[string]any{"pipeStdin": true}
 
-// set gives commands a variable, and texts of rows a name.
+// set sets a variable for commands and for the texts of rows.
 func (fx *fixture) set(name, value string) {
 	if fx.vars == nil {
 		fx.vars = map[string]string{}
@@ -58,8 +58,8 @@ func prepareHeld(fx *fixture) {
 	fx.reserve()
 }
 
-// reserve makes $HELD, a port on which nobody listens on the host while the test runs. It
-// is none of those that are given to whoever asks for any.
+// reserve makes $HELD, a port without a listener on the host while the test runs. It is outside of the range that the kernel
+// gives out.
 func (fx *fixture) reserve() {
 	fx.t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -84,8 +84,7 @@ func variables(pairs ...string) func(*fixture) {
 	}
 }
 
-// directAttempts is what a command with a network of its own has to say about what is not
-// its proxy.
+// directAttempts is a script that connects to listeners of the host without the proxy.
 const directAttempts = `for to in $SITE $PREPARED 127.0.0.1:$PORT; do echo direct $($PROBE connect-tcp $to); done; `
 
 var (
@@ -93,7 +92,7 @@ var (
 	throughProxy  = "^" + proxyText + " GET http://any.example/x$"
 )
 
-// siteNotReached checks that no connection reached the site.
+// siteNotReached checks that the site had no connection.
 func siteNotReached(t *testing.T, fx *fixture, _ outcome) {
 	t.Helper()
 	if n := fx.site.visited(); n != 0 {
@@ -196,13 +195,13 @@ func certificates(file string) func(*fixture) {
 	}
 }
 
-// deadProxy is a setup: nobody listens where the client says that its proxy is.
+// deadProxy is a setup: nothing listens at the address of the client's proxy.
 func deadProxy(fx *fixture) {
 	prepare(fx)
 	fx.proxy.end()
 }
 
-// checkRewritten checks that variables name ports inside.
+// checkRewritten checks that the proxy variables name ports inside the sandbox.
 func checkRewritten(t *testing.T, fx *fixture, o outcome) {
 	t.Helper()
 	siteNotReached(t, fx, o)
@@ -232,8 +231,7 @@ func unreachable(t *testing.T, p *process) {
 	p.write(t, "end\n")
 }
 
-// Every kind of variable leads to its own proxy, and nothing about it is lost but the
-// address.
+// Every proxy variable is rewritten to the port of its own proxy. Scheme, user and the rest of its value stay.
 func TestManagedVariables(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
@@ -280,8 +278,7 @@ func TestManagedVariables(t *testing.T) {
 	})
 }
 
-// A proxy that several processes share is told whose connection it is, by a token that
-// the process itself does not see.
+// A proxy that several processes share learns the process of a connection by a token, which the process itself does not see.
 func TestManagedAttribution(t *testing.T) {
 	token := strings.Repeat("t0k3n/", 21) + "ab" // as long as it may be: 128 bytes
 	eachAccount(t, func(t *testing.T, a *account) {
@@ -301,7 +298,7 @@ func TestManagedAttribution(t *testing.T) {
 	})
 }
 
-// Without a token, nothing is put in front.
+// Without a token, connections begin with the bytes of the client.
 func TestManagedNoAttribution(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
@@ -315,7 +312,7 @@ func TestManagedNoAttribution(t *testing.T) {
 	})
 }
 
-// A proxy that dies while a command runs leaves it without a way out.
+// If the proxy dies while a command runs, the command has no network any more.
 func TestManagedProxyDies(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
@@ -332,8 +329,7 @@ func TestManagedProxyDies(t *testing.T) {
 	})
 }
 
-// In a network of its own nothing of a process is to be found on the host, and when it
-// ends, so does all that was for it.
+// The proxy of a managed network has no listener on the host, and its descriptors are closed when the process ends.
 func TestManagedLeavesNothing(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)
@@ -349,7 +345,7 @@ func TestManagedLeavesNothing(t *testing.T) {
 			p.write(t, "go\n")
 			p.finish(t)
 		}
-		once() // what a server opens for good, it opens late
+		once() // opens what the server keeps open from its first use on
 		before := descriptors(t, s.cmd.Process.Pid)
 		for range 3 {
 			once()
@@ -363,8 +359,8 @@ func TestManagedLeavesNothing(t *testing.T) {
 	})
 }
 
-// A shell that starts from the state of an earlier one has the ports of its own network,
-// wherever the variables come from.
+// A shell that starts from a snapshot has the proxy ports of its own network, whether the variables come from the request, the
+// server or an own proxy.
 func TestManagedSnapshot(t *testing.T) {
 	notForReference(t, "it has its own rules for this")
 	eachAccount(t, func(t *testing.T, a *account) {

@@ -13,7 +13,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// networkProxy asks for a proxy with rules about hosts, and with what else is set.
+// networkProxy returns the parameters of a start with an own proxy, rules about hosts and more settings.
 func networkProxy(domains map[string]string, more ...map[string]any) map[string]any {
 	proxy := map[string]any{
 		"enabled": true, "enableSocks5": true, "enableSocks5Udp": true, "allowUpstreamProxy": true, "dangerouslyAllowAllUnixSockets": false,
@@ -37,7 +37,7 @@ var loopback = map[string]string{"127.0.0.1": "allow"}
 
 var asked = map[string]any{"policyDecisionTimeoutMs": 60_000}
 
-// without leaves a member of the settings out.
+// without returns the settings without one member.
 func without(params map[string]any, name string) map[string]any {
 	delete(params["networkProxy"].(map[string]any)["proxy"].(map[string]any), name)
 	return params
@@ -52,11 +52,11 @@ func both(a, b map[string]any) map[string]any {
 
 func openSite(fx *fixture) { fx.openSite() }
 
-// threeWays asks for a page by HTTP, through a tunnel, and by SOCKS5.
+// threeWays is a script that requests a page by HTTP, through a tunnel and by SOCKS5.
 const threeWays = `curl -sS http://$SITE/plain; curl -sSp http://$SITE/tunnel
 	curl -sS --socks5-hostname ${ALL_PROXY#socks5h://} http://$SITE/socks; `
 
-// refusedWays does so with a host that is not allowed.
+// refusedWays is the same with a host that is not allowed.
 const refusedWays = `curl -sS -i http://blocked.example/; curl -sSp -D - http://blocked.example:443/; echo tunnel $?
 	curl -sS --socks5-hostname ${ALL_PROXY#socks5h://} http://blocked.example/; echo socks $?; `
 
@@ -67,7 +67,7 @@ var wereRefused = []string{
 	`^tunnel 56$`, `^socks 97$`,
 }
 
-// siteWasAsked checks that the site was asked for these paths, and what was decided.
+// siteWasAsked checks that the site got exactly these requests.
 func siteWasAsked(paths ...string) func(*testing.T, *fixture, outcome) {
 	return func(t *testing.T, fx *fixture, o outcome) {
 		t.Helper()
@@ -138,7 +138,7 @@ func proxyRows() []row {
 // allowAll allows everything.
 func allowAll(question) any { return verdictOf("allow") }
 
-// decided checks all that was asked and decided about one attempt.
+// decided checks the questions and the decision about one attempt.
 func decided(asked bool, expected decision) func(*testing.T, *fixture, outcome) {
 	return func(t *testing.T, fx *fixture, o outcome) {
 		t.Helper()
@@ -170,7 +170,7 @@ func decided(asked bool, expected decision) func(*testing.T, *fixture, outcome) 
 	}
 }
 
-// M28: what the rules do not settle is put to the client.
+// M28: the client is asked about a host that the rules do not decide.
 func TestClientDecidesUnknownHost(t *testing.T) {
 	const plain, tunnel, socks = `curl -sS http://ask.example/x`, `curl -sSp http://ask.example:8443/x; echo tunnel $?`,
 		`curl -sS --socks5-hostname ${ALL_PROXY#socks5h://} http://ask.example:8080/x; echo socks $?`
@@ -213,7 +213,7 @@ func TestClientDecidesUnknownHost(t *testing.T) {
 	}
 }
 
-// A process that ends does not wait for an answer.
+// The end of a process does not wait for the client's answer.
 // Scenario M28.
 func TestPendingDecisionEndsWithProcess(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
@@ -319,7 +319,7 @@ func TestProxyDies(t *testing.T) {
 		if len(ports) != 2 || !strings.Contains(o.stdout, fmt.Sprintf(":%d", ports[0])) || !strings.Contains(o.stdout, fmt.Sprintf(":%d", ports[1])) {
 			t.Fatalf("the server listens on %v, the process was told %q", ports, o.stdout)
 		}
-		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", ports[0])) // nobody says anything on it
+		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", ports[0])) // it stays silent
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -344,7 +344,7 @@ func TestProxyDies(t *testing.T) {
 	})
 }
 
-// A server that has to use a proxy itself passes on what is allowed, and nothing else.
+// A server that has to use a proxy itself forwards only allowed requests to it.
 func TestProxyUpstream(t *testing.T) {
 	eachIsolatedAccount(t, func(t *testing.T, a *account) {
 		fx := newFixture(t, a)

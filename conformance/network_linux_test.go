@@ -69,7 +69,7 @@ func networkRows() []row {
 	return rows
 }
 
-// A packet from inside arrives.
+// A packet from a command with the network arrives on the host.
 // Scenario N18.
 func TestPacketFromInsideArrives(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {

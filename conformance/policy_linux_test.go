@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// A policy is what a row asks for. Paths may begin with the names of a fixture,
-// such as $WS.
+// A policy is the sandbox of a request. Paths may begin with variables of the fixture, such as $WS.
 type policy struct {
 	kind    string // of the permissions; empty: no sandbox at all
 	files   string // type of the file system
@@ -52,7 +51,7 @@ func files(entries ...entry) policy {
 
 func readOnly() policy { return files(special("root", "read")) }
 
-// protectedEntries are what clients send along with a writable workspace.
+// protectedEntries returns the entries that clients send along with a writable workspace.
 func protectedEntries() (entries []entry) {
 	for _, name := range []string{".git", ".agents", ".codex", ".aws"} {
 		entries = append(entries, special("project_roots", "read", name))
@@ -113,7 +112,7 @@ func (p policy) net() policy {
 	return p
 }
 
-// in sets the workspace roots, from the cwd of the sandbox; empty: it has none.
+// in sets the workspace roots. from sets the cwd of the sandbox; empty: the sandbox has none.
 func (p policy) in(roots ...string) policy {
 	p.roots = roots
 	return p
@@ -134,21 +133,19 @@ func (p policy) also(name string, value any) policy {
 	return p
 }
 
-// sharedTmp keeps rows apart that open a directory of the whole machine: what
-// they need there are the same names for every server. TestSharedTmp is about
-// that.
+// sharedTmp serialises rows that open a directory of the whole machine, because every server needs the same names there
+// (TestSharedTmp).
 var sharedTmp sync.Mutex
 
-// ownTmp takes what other servers of this machine, such as those of other tests, have left
-// in /tmp out of the way: see docs/rough-edges.md. Nothing that has content goes.
+// ownTmp removes empty names from /tmp that other servers of this machine, such as those of other tests, have left
+// (docs/rough-edges.md).
 func ownTmp() {
 	for _, name := range []string{".git", ".agents", ".codex", ".aws"} {
 		os.Remove("/tmp/" + name)
 	}
 }
 
-// opensShared reports whether commands may write to such a directory, in a
-// sandbox.
+// opensShared reports whether the policy confines a command and opens such a directory.
 func (p policy) opensShared() bool {
 	return slices.ContainsFunc(p.entries, func(e entry) bool {
 		path := e["path"].(map[string]any)
@@ -157,7 +154,7 @@ func (p policy) opensShared() bool {
 	})
 }
 
-// sandboxType is what the server must say.
+// sandboxType returns the type that the server must report.
 func (p policy) sandboxType() string {
 	if p.kind == "" {
 		return "none"
@@ -165,7 +162,7 @@ func (p policy) sandboxType() string {
 	return "linuxSeccomp"
 }
 
-// wire is the policy as a client sends it; nil: none.
+// wire returns the policy as a client sends it; nil: no sandbox.
 func (p policy) wire() map[string]any {
 	if p.kind == "" {
 		return nil

@@ -47,7 +47,7 @@ func protectedRows() []row {
 	}
 }
 
-// Two commands share the names that neither may create.
+// Two commands in one workspace share the placeholders of protected names.
 func TestCommandsShareProtectedNames(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx, s := newFixture(t, a), a.acquire(t)
@@ -70,7 +70,7 @@ func TestCommandsShareProtectedNames(t *testing.T) {
 	})
 }
 
-// What the host makes of a name meanwhile is the host's.
+// A repository that the host makes while a placeholder exists stays, and is read-only for the command.
 func TestHostMakesProtectedName(t *testing.T) {
 	eachAccount(t, func(t *testing.T, a *account) {
 		fx, s := newFixture(t, a), a.acquire(t)

@@ -52,7 +52,7 @@ func readRows() []row {
 			exit:   1, denied: yes, out: []string{"x.env: " + textACCES, "d/y.env: " + textACCES, "^text of a", "^late", "rm: .*" + textBUSY, "mv: .*" + textBUSY}},
 		{id: "R11", policy: workspaceOnly().with(glob("**/*.env", "deny")), setup: envFiles,
 			script: `cat d/y.env`, exit: 1, denied: yes, out: []string{textACCES}},
-		{id: "R11-no-cwd", policy: workspaceOnly().with(glob("**/*.env", "deny")).from(""), setup: envFiles, // that of the process
+		{id: "R11-no-cwd", policy: workspaceOnly().with(glob("**/*.env", "deny")).from(""), setup: envFiles, // the cwd of the process counts
 			script: `cat d/y.env`, exit: 1, denied: yes, out: []string{textACCES}},
 		{id: "R11-null-cwd", policy: workspaceOnly().with(glob("**/*.env", "deny")).also("cwd", nil), setup: envFiles,
 			script: `cat d/y.env`, exit: 1, denied: yes, out: []string{textACCES}},
@@ -94,7 +94,7 @@ func readRows() []row {
 	}
 }
 
-// globRows are about what patterns mean.
+// globRows returns the rows about the meaning of patterns.
 func globRows() []row {
 	const tooWide = "unreadable glob .* cannot be safely expanded"
 	pattern := func(id, text string) row {
@@ -125,8 +125,7 @@ func globRows() []row {
 	}
 }
 
-// onlySystem checks that a listing of / has what a system is made of, and the way
-// to what the row may read.
+// onlySystem checks that a listing of / has only system directories and the path to the workspace.
 func onlySystem(t *testing.T, fx *fixture, o outcome) {
 	t.Helper()
 	way := func(path string) string { return strings.Split(path, "/")[1] }

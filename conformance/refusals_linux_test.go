@@ -5,7 +5,7 @@ import (
 	"regexp"
 )
 
-// refusalRows are requests that make no sense here: no process is started.
+// refusalRows returns requests that the server must refuse.
 func refusalRows() []row {
 	refused := func(id string, p policy, text string) row {
 		return row{id: id, policy: p, script: `true`, fails: &failure{invalidParams, text}}
@@ -41,7 +41,7 @@ func refusalRows() []row {
 	}
 }
 
-// draftRows are requests in the form of an early design.
+// draftRows returns requests in the form of an early design.
 func draftRows() []row {
 	type members = map[string]any
 	draft := func(mode string, more members) members {
@@ -68,7 +68,7 @@ func draftRows() []row {
 	}
 	restricted := members{"type": "restricted", "include_platform_defaults": true, "readable_roots": []string{"$FX/more"}}
 	readOnly := policy("read-only", nil)
-	reads := func(r row) row { // what restricted reads let be read
+	reads := func(r row) row { // reads files under restricted reads
 		r.kind, r.exit = "linux-seccomp", 1
 		r.setup = func(fx *fixture) { fx.write("$FX/more/f", "more\n") }
 		r.script = `cat a.txt $FX/more/f && cat $OUT/secret.txt`
@@ -118,14 +118,14 @@ func draftRows() []row {
 	return rows
 }
 
-// merged are the members of both objects.
+// merged returns the members of both objects.
 func merged(a, b map[string]any) map[string]any {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
 	return all
 }
 
-// unknownEntry is what a newer client might send.
+// unknownEntry returns an entry that a newer client might send.
 func unknownEntry() entry {
 	return entry{"path": map[string]any{"type": "special", "value": map[string]any{"kind": "unknown", "path": ":newer"}}, "access": "write"}
 }

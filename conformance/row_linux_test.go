@@ -13,33 +13,30 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scenario"
 )
 
-// A row is one behaviour. What it leaves out does not matter, except that the
-// exit code is then 0.
+// A row is one behaviour. Fields without a value are not checked, except for the exit code, which must be 0 then.
 type row struct {
 	id     string
 	policy policy
 
-	// Before, on the host.
+	// setup prepares the host.
 	setup func(*fixture)
 
-	// What the command is: a script for the shell, a command line, or a probe.
+	// The command: a script for the shell, a command line, or a probe.
 	script string
 	argv   []string
 	probe  string
-	env    map[string]string // instead of the usual; cwd: instead of $WS
+	env    map[string]string // instead of that of the fixture; cwd: instead of $WS
 	cwd    string
-	params map[string]any // more of the start
+	params map[string]any // more parameters of the start
 
-	// drive plays the client while the command runs, decide answers its questions
-	// about hosts.
+	// drive acts as the client while the command runs; decide answers the server's questions about hosts.
 	drive  func(*testing.T, *process)
 	decide func(question) any
 
-	// What must come of it. Texts are regular expressions over all output in
-	// order of arrival, host names files that must (+) or must not (-) be there
-	// afterwards.
-	fails  *failure // the start; nil: it succeeds
-	kind   string   // sandboxType, if the policy does not say
+	// The expected outcome. out and not are regular expressions over all output in order of arrival. host lists files that
+	// must (+) or must not (-) exist afterwards.
+	fails  *failure // of the start; nil: it succeeds
+	kind   string   // sandboxType; empty: that of the policy
 	exit   int
 	denied verdict
 	out    []string
@@ -47,9 +44,9 @@ type row struct {
 	host   []string
 	check  func(*testing.T, *fixture, outcome)
 
-	only      string // "root" or "user": whom the row is about; empty: everybody
-	survives  bool   // the command leaves a process behind, by right; check ends it
-	Reference string // what the reference does, if it is not this
+	only      string // "root" or "user": run the row only as this account; empty: as all
+	survives  bool   // the command may leave a process behind; check ends it
+	Reference string // what the reference does, if it differs
 }
 
 // A failure is an error as the answer to a start.
@@ -64,7 +61,7 @@ const (
 	internalError = -32603
 )
 
-// verdict is what sandboxDenied must be.
+// verdict is the expected value of sandboxDenied.
 type verdict int
 
 const (
@@ -144,7 +141,7 @@ func (r row) run(t *testing.T, a *account) {
 	r.checkHost(t, fx, s)
 }
 
-// start is what the client sends.
+// start returns the parameters of process/start.
 func (r row) start(fx *fixture) map[string]any {
 	argv := r.argv
 	switch {
@@ -211,7 +208,7 @@ func (r row) checkOutcome(t *testing.T, fx *fixture, o outcome) {
 		t.Errorf("sandboxDenied %v, want %v", o.denied, r.denied)
 	}
 	for _, want := range r.out {
-		// Lines of the two streams can come mixed, each stream by itself cannot.
+		// Lines of the two streams can be mixed, so each stream is also checked alone.
 		if p := fx.pattern(want); !p.MatchString(o.all) && !p.MatchString(o.stdout) && !p.MatchString(o.stderr) {
 			t.Errorf("no output matches %s", want)
 		}
@@ -238,13 +235,13 @@ func (fx *fixture) pattern(text string) *regexp.Regexp {
 	return regexp.MustCompile("(?m)" + strings.NewReplacer(names...).Replace(text))
 }
 
-// checkHost makes sure that the machine is as it should be.
+// checkHost checks the files of the host, that no placeholder is left, and that no process is.
 func (r row) checkHost(t *testing.T, fx *fixture, s *instance) {
 	t.Helper()
 	for _, name := range r.host {
 		_, err := os.Lstat(fx.path(name[1:]))
 		if there := err == nil; there != (name[0] == '+') {
-			t.Errorf("%s on the host: there is %v", name, there)
+			t.Errorf("%s: it exists on the host: %v", name, there)
 		}
 	}
 	tethertest.Eventually(t, fx.clean)

@@ -22,10 +22,10 @@ import (
 // output.
 type Server struct {
 	Argv      []string
-	Reference bool // rows that note a difference do not apply
+	Reference bool // the server is the reference: rows that note a difference are skipped
 }
 
-// An account is a user as whom servers run.
+// An account is a user under which servers run.
 type account struct {
 	name     string
 	uid, gid int
@@ -38,8 +38,7 @@ type account struct {
 func (a *account) home() string { return filepath.Join(a.dir, "home") }
 func (a *account) root() bool   { return a.uid == 0 }
 
-// serverSecret is in the environment of every server, and none of a command's
-// business.
+// serverSecret is in the environment of every server. Commands must not see it.
 const serverSecret = "conformance-secret-of-the-server"
 
 // An instance is a running server and its client. One row has it at a time.
@@ -134,7 +133,7 @@ func (s *instance) stop() {
 	s.client.Close()
 }
 
-// kill ends the server without giving it a chance.
+// kill sends SIGKILL to the server.
 func (s *instance) kill() {
 	s.broken = true
 	s.cmd.Process.Kill()
@@ -142,7 +141,7 @@ func (s *instance) kill() {
 	s.client.Close()
 }
 
-// acquire returns a server for t alone, until it ends.
+// acquire returns a server for t alone, until t ends.
 func (a *account) acquire(t *testing.T) *instance {
 	t.Helper()
 	a.mu.Lock()
@@ -198,8 +197,8 @@ func closeServers() {
 	}
 }
 
-// leftovers says which processes are left of a command with this text in its
-// environment, or of any other that the server has started.
+// leftovers reports processes that are left of a command with this mark in its environment, or of any other command of the
+// server.
 func (s *instance) leftovers(mark string) error {
 	var left []error
 	for pid, name := range s.family(mark) {
@@ -210,7 +209,7 @@ func (s *instance) leftovers(mark string) error {
 	return errors.Join(left...)
 }
 
-// endLeftovers kills what a failed row has left behind.
+// endLeftovers kills the processes that a failed row has left.
 func (s *instance) endLeftovers(mark string) {
 	for pid := range s.family(mark) {
 		if env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); bytes.Contains(env, []byte(mark)) {
@@ -219,8 +218,7 @@ func (s *instance) endLeftovers(mark string) {
 	}
 }
 
-// family is all that descends from the server or has the mark. The dead do not
-// count: they are collected soon.
+// family returns the processes that descend from the server or have the mark. Zombies do not count.
 func (s *instance) family(mark string) map[int]string {
 	parent, names := processTable()
 	for pid := range names {
@@ -242,8 +240,7 @@ func (s *instance) family(mark string) map[int]string {
 	return names
 }
 
-// processTable returns the parents of all processes, and the names of those that
-// are not dead.
+// processTable returns the parents of all processes, and the names of those that are not zombies.
 func processTable() (parent map[int]int, names map[int]string) {
 	parent, names = map[int]int{}, map[int]string{}
 	entries, err := os.ReadDir("/proc")
@@ -269,7 +266,7 @@ func processTable() (parent map[int]int, names map[int]string) {
 	return parent, names
 }
 
-// credential makes a command run as the account; nil: it does anyway.
+// credential returns attributes by which a command runs as the account; nil: none are needed.
 func (a *account) credential() *syscall.SysProcAttr {
 	if os.Geteuid() == a.uid {
 		return nil

@@ -7,13 +7,13 @@ import (
 
 var tty = map[string]any{"tty": true}
 
-// interrupted plays Ctrl-C once the command is ready.
+// interrupted types Ctrl-C when the command is ready.
 func interrupted(t *testing.T, p *process) {
 	p.says(t, "ready")
 	p.write(t, "\x03")
 }
 
-// signalled sends an interrupt once the command is ready.
+// signalled sends an interrupt request when the command is ready.
 func signalled(t *testing.T, p *process) {
 	p.says(t, "ready")
 	p.signal(t, "interrupt")
@@ -23,11 +23,11 @@ func terminalRows() []row {
 	// The sleep is short: a shell runs its trap when its child has ended.
 	const trap = `trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.1; done`
 	rows := []row{
-		// With a terminal of its own a command may type, but only to itself.
+		// A command may inject input, because only its own terminal gets it.
 		{id: "T04", policy: workspaceOnly(), params: tty, script: `$PROBE tiocsti; true`, out: []string{`^(ok|tiocsti: E\w+)\r$`}},
 		{id: "T05", policy: workspaceOnly(), params: tty, script: `echo x > $OUT/n`, exit: 2, denied: yes, out: []string{textROFS}, host: []string{"-$OUT/n"}},
 		{id: "T12", policy: workspaceOnly(), params: tty, script: `echo ready; cat`, out: []string{`^hello\r\nhello\r$`}, drive: func(t *testing.T, p *process) {
-			p.says(t, "ready\r\n") // the end of the line may come apart, and the echo between
+			p.says(t, "ready\r\n") // the end of the line may arrive apart from it, with the echo in between
 			p.write(t, "hello\n")
 			p.says(t, "hello\r\nhello\r\n")
 			p.write(t, "\x04")

@@ -33,8 +33,7 @@ func holds(path, text string) func(*testing.T, *fixture, outcome) {
 	}
 }
 
-// outside writes a file with the name of the row's fixture in a directory of the
-// machine, and says whether it was there afterwards. It is removed.
+// outside checks whether the file of writeOutside exists on the host, and removes it.
 func outside(dir string, want bool) func(*testing.T, *fixture, outcome) {
 	return func(t *testing.T, fx *fixture, _ outcome) {
 		t.Helper()
@@ -45,7 +44,7 @@ func outside(dir string, want bool) func(*testing.T, *fixture, outcome) {
 	}
 }
 
-// writeOutside is the script for outside.
+// writeOutside is a script that writes a file with the mark of the fixture as its name into a directory of the machine.
 func writeOutside(dir string) string { return `echo x > ` + dir + `/CONFORMANCE=$CONFORMANCE` }
 
 func writeRows() []row {
@@ -71,7 +70,7 @@ func writeRows() []row {
 		{id: "W15", policy: workspaceWrite(), script: `chmod 644 $OUT/secret.txt`, exit: 1, denied: yes, out: []string{textROFS}},
 		{id: "W16", policy: workspaceWrite(), script: `rm -f $OUT/secret.txt`, exit: 1, denied: yes, out: []string{textROFS}, host: []string{"+$OUT/secret.txt"}},
 		{id: "W17", policy: workspaceWrite(), script: `mkdir $OUT/d`, exit: 1, denied: yes, out: []string{textROFS}, host: []string{"-$OUT/d"}},
-		// Whoever may not write the file anyway hears that first.
+		// The ordinary user lacks the permission, which the kernel checks first.
 		{id: "W18", policy: workspaceWrite(), script: `: >> /etc/passwd`, exit: 2, denied: yes, out: []string{textROFS + "|" + textACCES}},
 		{id: "W19", policy: rootWrite(), script: `echo x > $OUT/n`, host: []string{"+$OUT/n"}},
 		{id: "W20", policy: rootWrite().deny("$OUT"), script: `echo x > $FX/n; cat $OUT/secret.txt; echo x > $OUT/n`,
