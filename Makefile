@@ -21,8 +21,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/tether, and bin/tether-mcp for `tether mcp`
-	@CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/tether ./cmd/tether
-	@CGO_ENABLED=0 go build -ldflags '-s -w -X main.version=$(VERSION)' -tags mcp -o bin/tether-mcp ./cmd/tether
+	@scripts/build $(VERSION)
 
 run: bubblewrap build ## build, install what is missing, serve on loopback; LISTEN=ws://IP:PORT
 	@exec bin/tether serve --listen $(LISTEN)
