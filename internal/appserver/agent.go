@@ -7,8 +7,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// userAgent is what the server would call itself on behalf of a client.
-func userAgent(who wire.AppClientInfo, version string) string {
+// userAgent is the user agent that the server would send for a client.
+func userAgent(info wire.AppClientInfo, version string) string {
 	arch := runtime.GOARCH
 	switch arch {
 	case "amd64":
@@ -16,5 +16,5 @@ func userAgent(who wire.AppClientInfo, version string) string {
 	case "arm64":
 		arch = "aarch64"
 	}
-	return fmt.Sprintf("%s/%s (%s; %s) tether (%s; %s)", who.Name, version, runtime.GOOS, arch, who.Name, who.Version)
+	return fmt.Sprintf("%s/%s (%s; %s) tether (%s; %s)", info.Name, version, runtime.GOOS, arch, info.Name, info.Version)
 }

@@ -13,25 +13,26 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Limits of one connection. At each the client hears that the server is
-// overloaded; it may try again.
+// Limits of one connection. At each limit the client is told that the server is
+// overloaded, and may try again.
 const (
-	// maxProcesses bounds the handles in use, and what ended processes left running.
+	// maxProcesses limits the handles in use and the ended processes that have left
+	// others running.
 	maxProcesses = 4096
 
-	// maxPending and maxPendingBytes bound the spawns and writes that are not
-	// answered. They are half of what the connection takes in before it stops
-	// reading: kills must always come through.
+	// maxPending and maxPendingBytes limit the spawns and writes that are not
+	// answered. They are half of what the connection reads before it stops reading,
+	// so that a kill is always read.
 	maxPending      = rpc.MaxRequests / 2
 	maxPendingBytes = rpc.MaxMessage
 )
 
-// maxCollected bounds the output in memory, of all connections of a server, that waits
-// for its process to end and for the client to take it. At the limit output is cut off,
+// maxCollected limits the output in memory, of all connections of a server, that waits
+// for its process to end and for the client to read it. At the limit output is cut off,
 // as at the limit that a client has set.
 const maxCollected = 512 << 20
 
-// A conn is one client's connection, with all that it started.
+// A conn is one client's connection, with everything that it started.
 type conn struct {
 	server    *Server
 	rpc       *rpc.Conn
@@ -40,25 +41,25 @@ type conn struct {
 
 	client    *client // nil before the handshake; only used by the reader
 	pending   atomic.Int64
-	bytes     atomic.Int64 // of what is pending
+	bytes     atomic.Int64 // of the pending requests
 	collected atomic.Int64 // bytes of output in memory; the server counts them too
 
-	kills sync.WaitGroup // grows only under mu, and not once ended
+	kills sync.WaitGroup // grows only under mu, and not after ended is set
 
-	mu       sync.Mutex
-	handles  map[string]*process        // in use
-	left     map[*proc.Process]struct{} // ended, but may have left something running
-	sweepAt  int                        // size of left at which it is worth a look
-	lastGasp bool                       // nothing is started or killed any more but by end
+	mu      sync.Mutex
+	handles map[string]*process        // in use
+	left    map[*proc.Process]struct{} // ended, but may have left processes running
+	sweepAt int                        // size of left at which it is swept
+	ended   bool                       // the connection has ended: only end starts kills now
 }
 
-// A client is what the handshake told about the other side.
+// A client is the client's part of the handshake.
 type client struct {
 	experimental bool
 	optedOut     map[string]bool // notifications that it does not want
 }
 
-// serve runs a connection to its end.
+// serve runs a connection until it ends.
 func (s *Server) serve(ctx context.Context, stream rpc.Stream, peer string) {
 	s.newConn(ctx, stream, peer).run()
 }
@@ -75,7 +76,7 @@ func (s *Server) newConn(ctx context.Context, stream rpc.Stream, peer string) *c
 	return c
 }
 
-// run returns when the connection has ended and all that it started is gone.
+// run returns when the connection has ended and everything that it started is gone.
 func (c *conn) run() {
 	why := c.rpc.Serve()
 	if rpc.IsDisconnect(why) {
@@ -87,7 +88,7 @@ func (c *conn) run() {
 }
 
 // salvage finds the id of a request that our parser refuses, for example because a
-// member comes twice. What is not even that is dropped.
+// member comes twice. A message without an id is dropped.
 func salvage(msg []byte) (wire.ID, bool) {
 	var m struct {
 		ID     json.RawMessage `json:"id"`
@@ -100,10 +101,10 @@ func salvage(msg []byte) (wire.ID, bool) {
 	return again.ID, err == nil
 }
 
-// end kills all that the connection started and returns when it is gone.
+// end kills everything that the connection started and returns when it is gone.
 func (c *conn) end() {
 	c.mu.Lock()
-	c.lastGasp = true
+	c.ended = true
 	var children []*proc.Process
 	for _, p := range c.handles {
 		if child := p.abandon(); child != nil {
@@ -115,13 +116,14 @@ func (c *conn) end() {
 	}
 	c.mu.Unlock()
 	killAll(children)
-	c.scheduler.Wait() // a start that is under way kills what it has started
+	c.scheduler.Wait() // a start that is running kills what it has started
 	c.kills.Wait()
-	c.forget(c.collected.Load()) // what was not sent never will be
+	c.forget(c.collected.Load()) // output that was not sent will not be sent
 }
 
-// refusal is the answer to a request for which there was no room. Input must not have
-// holes: when a write was refused, none that is on its way behind it may be accepted.
+// refusal is the answer to a request for which there was no room. For input it is
+// nil, which ends the connection: after a refused write, the writes that follow it
+// must not be accepted.
 func refusal(method string) *wire.Error {
 	if method == wire.MethodWriteStdin {
 		return nil
@@ -160,8 +162,8 @@ func (c *conn) invalid(r *rpc.Request, err error) {
 	r.Fail(wire.Errorf(wire.CodeInvalidRequest, "%s%v", wire.InvalidAppRequest, err))
 }
 
-// Notification implements rpc.Handler. Clients send initialized, which nothing
-// depends on; everything else is ignored as well.
+// Notification implements rpc.Handler. Clients send initialized, which has no
+// effect. All other notifications are ignored too.
 func (c *conn) Notification(method string, _ []byte) error {
 	if method != wire.MethodInitialized {
 		c.log.Debug("ignored a notification", "method", method)
@@ -207,7 +209,7 @@ func headerValue(s string) bool {
 	return true
 }
 
-// enter counts a request that waits, unless there are too many.
+// enter counts a pending request, unless there are too many.
 func (c *conn) enter(size int) bool {
 	pending, bytes := c.pending.Add(1), c.bytes.Add(int64(size))
 	if pending > maxPending || pending > 1 && bytes > maxPendingBytes {
@@ -224,7 +226,7 @@ func (c *conn) leave(size int) {
 
 var errOverloaded = wire.Errorf(wire.CodeOverloaded, "Server overloaded; retry later.")
 
-// minSweep is the least number of ended processes that is worth a look.
+// minSweep is the least number of ended processes at which left is swept.
 const minSweep = 64
 
 // reserve takes the handle of a process that is about to start.
@@ -249,7 +251,7 @@ func (c *conn) find(handle string) (*process, error) {
 	c.mu.Lock()
 	p := c.handles[handle]
 	c.mu.Unlock()
-	if p == nil || p.theChild() == nil { // without a child it was never started
+	if p == nil || p.theChild() == nil { // without a child it was not started
 		return nil, wire.Errorf(wire.CodeInvalidRequest, "no active process for process handle %s", wire.Quote(handle))
 	}
 	if !p.running() {
@@ -262,13 +264,14 @@ func notRunning(handle string) *wire.Error {
 	return wire.Errorf(wire.CodeInvalidRequest, "process %s is no longer running", wire.Quote(handle))
 }
 
-// release gives a handle back. If the process was started, child is remembered until the
-// connection ends or nothing is left of it. Once the connection has ended, end kills child.
+// release frees a handle. If the process was started, its child is kept until the
+// connection ends or all its processes have ended. If the connection has ended already, end
+// kills the child.
 func (c *conn) release(p *process, child *proc.Process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.handles, p.handle)
-	if c.lastGasp || child == nil || !child.Leftovers() {
+	if c.ended || child == nil || !child.Leftovers() {
 		return
 	}
 	c.left[child] = struct{}{}
@@ -277,7 +280,7 @@ func (c *conn) release(p *process, child *proc.Process) {
 	}
 }
 
-// sweepLocked forgets the ended processes that left nothing.
+// sweepLocked forgets the ended processes that have left no others.
 func (c *conn) sweepLocked() {
 	for child := range c.left {
 		if !child.Leftovers() {
@@ -287,17 +290,18 @@ func (c *conn) sweepLocked() {
 	c.sweepAt = max(minSweep, 2*len(c.left))
 }
 
-// kill kills a process and all that it started, without waiting for it.
+// kill kills a process and everything that it started, without waiting for it.
 func (c *conn) kill(child *proc.Process) {
 	killGroup(child)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.lastGasp { // else end kills it
+	if !c.ended { // otherwise end kills it
 		c.kills.Go(child.Kill) // end waits for it
 	}
 }
 
-// killAll kills processes and all that they started, and waits until they are gone.
+// killAll kills processes and everything that they started, and waits until they
+// are gone.
 func killAll(children []*proc.Process) {
 	for _, child := range children {
 		killGroup(child)

@@ -25,10 +25,10 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// PA-12: what is wrong with a write, in the order of the checks.
+// PA-12: each error of a write, in the order of the checks.
 func TestRefusedWrites(t *testing.T) {
 	t.Parallel()
-	f := start(t, patientDrain)
+	f := start(t, longDrain)
 	c := f.connect()
 	c.spawn("w", j{"timeoutMs": nil}, "sleep", "100")
 	c.spawn("in", j{"timeoutMs": nil, "streamStdin": true}, "sleep", "100")
@@ -37,13 +37,13 @@ func TestRefusedWrites(t *testing.T) {
 		code    int
 		message string // empty: it is accepted
 	}{
-		{j{"processHandle": "nobody"}, -32602, "process/writeStdin requires deltaBase64 or closeStdin"},
-		{j{"processHandle": "nobody", "closeStdin": false, "deltaBase64": nil}, -32602, "process/writeStdin requires deltaBase64 or closeStdin"},
-		{j{"processHandle": "nobody", "deltaBase64": "!!"}, -32602, "invalid deltaBase64: Invalid symbol 33, offset 0."},
-		{j{"processHandle": "nobody", "deltaBase64": "QQ"}, -32602, "invalid deltaBase64: Invalid padding"},
-		{j{"processHandle": "nobody", "deltaBase64": "QR=="}, -32602, "invalid deltaBase64: Invalid last symbol 82, offset 1."},
-		{j{"processHandle": "nobody", "deltaBase64": "-_=="}, -32602, "invalid deltaBase64: Invalid symbol 45, offset 0."},
-		{j{"processHandle": "nobody", "deltaBase64": "eA=="}, -32600, `no active process for process handle "nobody"`},
+		{j{"processHandle": "missing"}, -32602, "process/writeStdin requires deltaBase64 or closeStdin"},
+		{j{"processHandle": "missing", "closeStdin": false, "deltaBase64": nil}, -32602, "process/writeStdin requires deltaBase64 or closeStdin"},
+		{j{"processHandle": "missing", "deltaBase64": "!!"}, -32602, "invalid deltaBase64: Invalid symbol 33, offset 0."},
+		{j{"processHandle": "missing", "deltaBase64": "QQ"}, -32602, "invalid deltaBase64: Invalid padding"},
+		{j{"processHandle": "missing", "deltaBase64": "QR=="}, -32602, "invalid deltaBase64: Invalid last symbol 82, offset 1."},
+		{j{"processHandle": "missing", "deltaBase64": "-_=="}, -32602, "invalid deltaBase64: Invalid symbol 45, offset 0."},
+		{j{"processHandle": "missing", "deltaBase64": "eA=="}, -32600, `no active process for process handle "missing"`},
 		{j{"processHandle": "w", "deltaBase64": "eA=="}, -32600, "stdin streaming is not enabled for this process"},
 		{j{"processHandle": "w", "deltaBase64": ""}, -32600, "stdin streaming is not enabled for this process"},
 		{j{"processHandle": "w", "closeStdin": true}, -32600, "stdin streaming is not enabled for this process"},
@@ -62,7 +62,7 @@ func TestRefusedWrites(t *testing.T) {
 			refused(t, fmt.Sprint(try.params), m, try.code, try.message)
 		}
 	}
-	// A command that has exited, while its output goes on, takes no input.
+	// A command that has exited takes no input, even if its output continues.
 	c.sh("gone", j{"streamStdin": true, "streamStdoutStderr": true}, "(sleep 100) & echo x; exit 0")
 	c.until("gone", "x")
 	c.awaitDrain("gone")
@@ -70,7 +70,7 @@ func TestRefusedWrites(t *testing.T) {
 	refused(t, "exited", c.Call("process/kill", j{"processHandle": "gone"}), -32600, `process "gone" is no longer running`)
 }
 
-// PA-13: all that was written is read before the end of the input.
+// PA-13: everything that was written is read before the end of the input.
 func TestWriteAndClose(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -83,7 +83,8 @@ func TestWriteAndClose(t *testing.T) {
 	if e := c.exited("cat"); strings.TrimSpace(e.Stdout) != "3000000" {
 		t.Errorf("got %+v", e)
 	}
-	// On a terminal the end is a line and a character.
+	// On a terminal the end of the input is a newline and the end-of-file
+	// character.
 	c.spawn("tty", j{"tty": true}, "cat")
 	accepted(t, "write", c.write("tty", "abc"))
 	accepted(t, "close", c.Call("process/writeStdin", j{"processHandle": "tty", "closeStdin": true}))
@@ -96,13 +97,13 @@ func TestWriteAndClose(t *testing.T) {
 	c.spawn("tty", j{"tty": true, "timeoutMs": nil}, "sleep", "100")
 	accepted(t, "close", c.Call("process/writeStdin", j{"processHandle": "tty", "closeStdin": true}))
 	refused(t, "after the close", c.write("tty", "x"), -32600, "stdin is already closed")
-	// Raw terminals get both as they are.
+	// A raw terminal passes both through unchanged.
 	c.sh("raw", j{"tty": true}, "stty raw -echo; printf ready; head -c 2 | od -An -c")
 	c.until("raw", "ready")
 	accepted(t, "close", c.Call("process/writeStdin", j{"processHandle": "raw", "closeStdin": true}))
 	c.until("raw", `\n 004`)
 	c.exited("raw")
-	// That nobody reads is not the client's concern.
+	// If the command does not read, that is no error for the client.
 	c.sh("deaf", j{"streamStdin": true, "streamStdoutStderr": true, "timeoutMs": nil}, "exec <&-; echo closed; exec sleep 100")
 	c.until("deaf", "closed")
 	for range 3 {
@@ -110,7 +111,7 @@ func TestWriteAndClose(t *testing.T) {
 	}
 }
 
-// PA-14: the size of a terminal, and of what is none.
+// PA-14: the size of a terminal, and errors for a process without one.
 func TestResize(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -136,16 +137,16 @@ func TestResize(t *testing.T) {
 	c.exited("sized")
 }
 
-// PA-15: a kill is at once, kills all, and may be repeated.
+// PA-15: a kill works at once, kills everything, and may be repeated.
 func TestKill(t *testing.T) {
 	t.Parallel()
-	f := start(t, patientDrain) // for ever, if something of it holds the output
+	f := start(t, longDrain) // for ever, if a process that survived the kill holds the output
 	c := f.connect()
 	for _, options := range []j{{"timeoutMs": nil}, {"timeoutMs": nil, "tty": true}} {
 		for _, name := range []string{"child", "session"} {
 			os.Remove(filepath.Join(f.cwd, name))
 		}
-		// Who is asked first exits with 9.
+		// A process that gets SIGTERM first exits with 9.
 		c.sh("k", options, "trap 'exit 9' TERM; trap '' HUP; printf hi; sh -c 'echo $$ >child; exec sleep 100' & setsid sh -c 'echo $$ >session; exec sleep 100' & wait")
 		child, session := pid(t, f.cwd+"/child"), pid(t, f.cwd+"/session")
 		first, second := c.Ask("process/kill", j{"processHandle": "k"}), c.Ask("process/kill", j{"processHandle": "k"})
@@ -168,8 +169,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// PA-17: the end of a connection ends all that it started, also what has long left
-// its handle behind.
+// PA-17: the end of a connection kills everything that it started, including what
+// processes with a freed handle have left.
 func TestConnectionEnd(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -204,10 +205,10 @@ func TestConnectionEnd(t *testing.T) {
 }
 
 // PA-22: a command that does not read its input can be killed, times out, and ends
-// with its connection; and whoever writes to it hears about it.
+// with its connection. Writes to it get an error.
 func TestBlockedInput(t *testing.T) {
 	t.Parallel()
-	f := start(t, func(s *Server) { s.stdinPatience = 200 * time.Millisecond })
+	f := start(t, func(s *Server) { s.stdinTimeout = 200 * time.Millisecond })
 	chunk := base64.StdEncoding.EncodeToString(make([]byte, 256<<10))
 	fill := func(c *user, options j) (ids []int64) {
 		options["streamStdin"] = true
@@ -227,7 +228,7 @@ func TestBlockedInput(t *testing.T) {
 					t.Errorf("got %s", m.Raw)
 				}
 			} else if refused > 0 {
-				t.Error("a write was accepted behind one that was refused")
+				t.Error("a write was accepted after a refused one")
 			}
 		}
 		if refused == 0 || refused == len(ids) {
@@ -246,7 +247,7 @@ func TestBlockedInput(t *testing.T) {
 	f = start(t, nil)
 	c = f.connect()
 	ids = fill(c, j{"timeoutMs": nil})
-	accepted(t, "kill", c.Call("process/kill", j{"processHandle": "b"}))                                    // behind the writes
+	accepted(t, "kill", c.Call("process/kill", j{"processHandle": "b"}))                                    // after the writes
 	const ended, forgotten = `process "b" is no longer running`, `no active process for process handle "b"` // the latter if the client was slow
 	count(c, ids, ended)
 	c.exited("b")
@@ -264,7 +265,7 @@ func TestBlockedInput(t *testing.T) {
 	gone(t, child)
 }
 
-// A client that has too much under way hears that, and can still kill.
+// A client with too many pending requests is told so, and can still kill.
 func TestOverload(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -284,17 +285,17 @@ func TestOverload(t *testing.T) {
 	for _, id := range ids[:len(ids)-1] {
 		c.Answer(id)
 	}
-	c.spawn("b", nil, "true") // it is over
+	c.spawn("b", nil, "true") // the overload is over
 	c.exited("b")
 }
 
-// patientDrain is for tests in which the end of a drain is not to be seen.
-func patientDrain(s *Server) { s.drainTime = time.Hour }
+// longDrain is for tests that must not see the end of a drain.
+func longDrain(s *Server) { s.drainTime = time.Hour }
 
-// PA-23: output that comes soon after the exit counts.
+// PA-23: output that comes soon after the exit is delivered.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	const limit = 5 * time.Second // so that a busy machine is soon enough
+	const limit = 5 * time.Second // long enough for a busy machine
 	f := start(t, func(s *Server) {
 		if s.drainTime != 2*time.Second {
 			t.Errorf("the output has %v", s.drainTime)
@@ -322,10 +323,11 @@ func TestDrain(t *testing.T) {
 	}
 	c.until("streamed", "late")
 
-	// Where the end of the output comes, or is of no interest, nobody waits longer.
-	f = start(t, patientDrain)
+	// If the output ends, or no more of it is wanted, the exit does not wait
+	// longer.
+	f = start(t, longDrain)
 	c = f.connect()
-	c.sh("capped", j{"outputBytesCap": 5}, "sleep 100 2>/dev/null & printf first; exit 5") // one at its cap, one at its end
+	c.sh("capped", j{"outputBytesCap": 5}, "sleep 100 2>/dev/null & printf first; exit 5") // stdout is at its cap, stderr at its end
 	if e := c.exited("capped"); e.OutputDrainTimedOut || !e.StdoutCapReached || e.Stdout != "first" {
 		t.Errorf("got %+v", e)
 	}
@@ -339,12 +341,12 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// PA-20: a client that does not read stops the command, and nobody else; when it
+// PA-20: a client that does not read blocks the command, and no others. When it
 // reads again, nothing is missing.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
-	f := start(t, patientDrain)
-	ours, theirs := net.Pipe() // which buffers nothing
+	f := start(t, longDrain)
+	ours, theirs := net.Pipe() // buffers nothing
 	conn := f.newConn(t.Context(), rpc.NewLines(theirs, theirs), "test")
 	ended := make(chan struct{})
 	go func() { // ends with the connection
@@ -370,11 +372,11 @@ func TestSlowReader(t *testing.T) {
 	send("process/spawn", j{"command": []string{"sh", "-c", "head -c 600000 /dev/zero; exit 6"}, "processHandle": "last words", "cwd": cwd,
 		"streamStdoutStderr": true, "timeoutMs": nil})
 
-	tethertest.Eventually(t, func() error { // the other handle goes on
+	tethertest.Eventually(t, func() error { // the other process of the connection runs on
 		_, err := os.Stat(filepath.Join(cwd, "small"))
 		return err
 	})
-	c := f.connect() // so does another connection
+	c := f.connect() // and so does another connection
 	c.spawn("other", nil, "true")
 	c.exited("other")
 	blocked := func(handle string) error {
@@ -398,7 +400,7 @@ func TestSlowReader(t *testing.T) {
 	})
 	last.drainOver() // as if the time had passed
 	if _, err := os.Stat(filepath.Join(cwd, "done")); err == nil {
-		t.Error("the command was not held back")
+		t.Error("the command was not blocked")
 	}
 
 	got, exits := map[string]int{}, 0
@@ -432,7 +434,7 @@ func TestSlowReader(t *testing.T) {
 	if got["big"] != size || got["small"] != 900_000 || got["last words"] != 600_000 {
 		t.Errorf("got %v", got)
 	}
-	tethertest.Eventually(t, func() error { // nothing is counted any more
+	tethertest.Eventually(t, func() error { // all counters are back at zero
 		if requests, bytes, collected := conn.pending.Load(), conn.bytes.Load(), conn.collected.Load(); requests != 0 || bytes != 0 || collected != 0 {
 			return fmt.Errorf("%d requests of %d bytes pending, %d bytes collected", requests, bytes, collected)
 		}
@@ -442,10 +444,11 @@ func TestSlowReader(t *testing.T) {
 	<-ended
 }
 
-// What a client has held up has its whole time once it can be read.
+// After output was blocked by the client, it gets the whole drain time once it can
+// be read.
 func TestDrainAfterAHold(t *testing.T) {
 	t.Parallel()
-	f := start(t, patientDrain)
+	f := start(t, longDrain)
 	ours, theirs := net.Pipe()
 	defer ours.Close()
 	defer theirs.Close()
@@ -468,14 +471,14 @@ func TestDrainAfterAHold(t *testing.T) {
 			return nil
 		})
 	}
-	look("not held up", func() bool { return p.log.Stats().Blocked })
+	look("not blocked", func() bool { return p.log.Stats().Blocked })
 	p.Exit(0)
 	p.drainOver() // as if the time had passed
-	look("no hold was seen", func() bool { return p.drain.heldUp })
-	p.log.Sent(math.MaxUint64) // the client has taken it
-	look("nobody looks again", func() bool { return !p.drain.heldUp || p.state == over })
+	look("the block was not noticed", func() bool { return p.drain.heldUp })
+	p.log.Sent(math.MaxUint64) // the client has taken the output
+	look("the drain was not checked again", func() bool { return !p.drain.heldUp || p.state == over })
 	if p.mu.Lock(); p.state != draining || p.drain.timedOut {
-		t.Error("it had no time")
+		t.Error("the output had no time")
 	}
 	p.mu.Unlock()
 	writing.Wait()
@@ -486,10 +489,10 @@ func TestDrainAfterAHold(t *testing.T) {
 	}
 }
 
-// A kill that comes once the command has exited kills nothing and says so: the state of the process does not go back.
+// A kill after the command has exited kills nothing and reports that: the state of a process only moves forward.
 func TestKillAfterTheExit(t *testing.T) {
 	t.Parallel()
-	f := start(t, patientDrain)
+	f := start(t, longDrain)
 	ours, theirs := net.Pipe()
 	defer ours.Close()
 	defer theirs.Close()
@@ -505,7 +508,7 @@ func TestKillAfterTheExit(t *testing.T) {
 	}
 }
 
-// Output that comes when all is over costs nothing.
+// Output after the end of a process is not kept.
 func TestOutputAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -535,7 +538,7 @@ func TestLargeExit(t *testing.T) {
 	}
 }
 
-// A process without any time has timed out, even if it ended before anybody looked.
+// A process with a time limit of 0 has timed out, even if it ended first.
 func TestNoTimeAtAll(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -555,8 +558,9 @@ func TestNoTimeAtAll(t *testing.T) {
 	}
 }
 
-// A client sends process/spawn and other requests for the same handle in one burst and leaves:
-// they run after the connection has ended, the start fails, and the others find no process.
+// A client sends process/spawn and other requests for the same handle in one burst and
+// disconnects: they run after the connection has ended, the start fails, and the others find
+// no process.
 func TestRequestsBehindAStartThatTheEndOfTheConnectionFails(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -591,7 +595,8 @@ func TestRequestsBehindAStartThatTheEndOfTheConnectionFails(t *testing.T) {
 	}
 }
 
-// While a start is under way, its handle is in use, but no method finds a process.
+// While a process is starting, its handle is in use, but no method finds the
+// process.
 func TestHandleWithoutAChild(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)

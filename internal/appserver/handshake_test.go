@@ -30,7 +30,7 @@ func TestHandshakeComesFirst(t *testing.T) {
 		t.Errorf("hello: %+v", hello)
 	}
 	refused(t, "again", c.Call("initialize", j{"clientInfo": j{"name": "probe", "version": "0.1"}}), -32600, "Already initialized")
-	c.spawn("a", nil, "true") // initialized is not waited for
+	c.spawn("a", nil, "true") // the server does not wait for initialized
 	c.exited("a")
 }
 
@@ -52,7 +52,7 @@ func TestExperimentalGate(t *testing.T) {
 	}
 }
 
-// The requests that the gate refuses are not counted as pending.
+// Requests that are refused for lack of the capability are not counted as pending.
 func TestRefusedRequestsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -64,8 +64,8 @@ func TestRefusedRequestsLeaveNothing(t *testing.T) {
 	}
 }
 
-// PA-21: notifications that were opted out of are not sent; the process is gone
-// all the same.
+// PA-21: notifications that the client has opted out of are not sent, and the
+// process ends all the same.
 func TestOptOut(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -80,7 +80,7 @@ func TestOptOut(t *testing.T) {
 		}
 		c = f.connectWith(j{"experimentalApi": true, "optOutNotificationMethods": []string{"process/exited"}})
 		c.sh("a", j{"streamStdoutStderr": streamed}, "printf x")
-		tethertest.Eventually(t, func() error { // the handle becomes free
+		tethertest.Eventually(t, func() error { // until the handle is free
 			if m := c.Call("process/spawn", c.spawnParams("a", nil, "true")); m.Error != nil {
 				return m.Error
 			}
@@ -92,7 +92,7 @@ func TestOptOut(t *testing.T) {
 	}
 }
 
-// PA-25: what is not a request gets no answer and does no harm.
+// PA-25: messages that are not requests get no answer and do no harm.
 func TestDroppedInput(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -110,7 +110,7 @@ func TestDroppedInput(t *testing.T) {
 	if err := c.WS().WriteFrame(0x80|2, true, []byte(`{"id":77,"method":"process/kill","params":{"processHandle":"a"}}`)); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.WS().WriteFrame(2, true, []byte(`{"id":77,`)); err != nil { // the same in two pieces
+	if err := c.WS().WriteFrame(2, true, []byte(`{"id":77,`)); err != nil { // the same in two fragments
 		t.Fatal(err)
 	}
 	if err := c.WS().WriteFrame(0x80, true, []byte(`"method":"process/kill","params":{"processHandle":"a"}}`)); err != nil {
@@ -141,7 +141,7 @@ func TestUnknownMethod(t *testing.T) {
 		"`initialize`, `process/spawn`, `process/writeStdin`, `process/resizePty`, `process/kill`")
 }
 
-// What a listener shows to HTTP.
+// The HTTP paths of a listener.
 func TestSurface(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -167,8 +167,8 @@ func TestSurface(t *testing.T) {
 	}
 }
 
-// On standard input and output, lines that make no sense are skipped, and the end
-// of the input ends what was started.
+// On standard input and output, malformed lines are skipped, and the end of the
+// input kills everything that was started.
 func TestStdio(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)

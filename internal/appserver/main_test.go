@@ -34,7 +34,8 @@ type fixture struct {
 	cwd string
 }
 
-// start serves on loopback until the test ends. change, if any, is applied first.
+// start serves on loopback until the test ends. change, if not nil, is applied
+// first.
 func start(t testing.TB, change func(*Server)) *fixture {
 	t.Helper()
 	s, err := New(Config{Env: []string{"PATH=/usr/bin:/bin", "HOME=" + t.TempDir(), "LANG=C.UTF-8", "PROBE_A=1", "PROBE_B=2",
@@ -71,7 +72,7 @@ type user struct {
 	cwd string
 }
 
-// connect connects and shakes hands.
+// connect connects and does the handshake.
 func (f *fixture) connect() *user {
 	f.t.Helper()
 	return f.connectWith(j{"experimentalApi": true})
@@ -85,7 +86,7 @@ func (f *fixture) connectWith(capabilities j) *user {
 	return c
 }
 
-// spawnParams start argv; options replace or add members.
+// spawnParams returns parameters to start argv; options replace or add members.
 func (c *user) spawnParams(handle string, options j, argv ...string) j {
 	params := j{"command": argv, "processHandle": handle, "cwd": c.cwd}
 	for name, value := range options {
@@ -94,7 +95,7 @@ func (c *user) spawnParams(handle string, options j, argv ...string) j {
 	return params
 }
 
-// spawn starts argv and expects that to work.
+// spawn starts argv and fails the test if that fails.
 func (c *user) spawn(handle string, options j, argv ...string) {
 	c.t.Helper()
 	var result j
@@ -155,7 +156,7 @@ func (c *user) decode(raw json.RawMessage, v any) {
 	}
 }
 
-// nextDelta waits for a piece of output of a process.
+// nextDelta waits for the next output of a process.
 func (c *user) nextDelta(handle string) (d delta, data string) {
 	c.t.Helper()
 	m := c.Await("output of "+handle, func(m tethertest.Message) bool { return about(m, "process/outputDelta", handle) })
@@ -184,7 +185,7 @@ func (c *user) write(handle, text string) tethertest.Message {
 	return c.Call("process/writeStdin", j{"processHandle": handle, "deltaBase64": base64.StdEncoding.EncodeToString([]byte(text))})
 }
 
-// refused expects an error.
+// refused checks for an error.
 func refused(t testing.TB, what string, m tethertest.Message, code int, message string) {
 	t.Helper()
 	if m.Error == nil || m.Error.Code != code || m.Error.Message != message {
@@ -192,7 +193,7 @@ func refused(t testing.TB, what string, m tethertest.Message, code int, message 
 	}
 }
 
-// accepted expects an empty result.
+// accepted checks for an empty result.
 func accepted(t testing.TB, what string, m tethertest.Message) {
 	t.Helper()
 	if m.Error != nil || string(m.Result) != "{}" {
@@ -200,7 +201,7 @@ func accepted(t testing.TB, what string, m tethertest.Message) {
 	}
 }
 
-// pid waits for the number that a script has written to a file.
+// pid waits for the pid that a script has written to a file.
 func pid(t testing.TB, file string) int {
 	t.Helper()
 	var n int
@@ -214,7 +215,7 @@ func pid(t testing.TB, file string) int {
 	return n
 }
 
-// gone waits until a process is dead. One that nobody has reaped yet is.
+// gone waits until a process has ended. A zombie has ended.
 func gone(t testing.TB, pid int) {
 	t.Helper()
 	tethertest.Eventually(t, func() error {

@@ -12,8 +12,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A notification that is made in pieces is the one that is made at once, whatever the output
-// is made of.
+// A notification in pieces equals the notification in one piece, for any output.
 func TestExitInPieces(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	parts := []string{"a", "é", "€", "😀", "\x00", "\"", "\xff", "\x80", "\xe2\x82", "\xf0\x9f\x98", "\n", strings.Repeat("x", 1000)}
@@ -42,13 +41,13 @@ func TestExitInPieces(t *testing.T) {
 		want := `head,"stdout":` + string(wire.AppendString(nil, string(stdout.text))) + `,"stdoutCapReached":false,"stderr":` +
 			string(wire.AppendString(nil, string(wholeCharacters(stderr.text)))) + `,"stderrCapReached":true},"emittedAtMs":`
 		if !strings.HasPrefix(string(got), want) {
-			t.Fatalf("%d: %d bytes of output are told otherwise", i, len(stdout.text)+len(stderr.text))
+			t.Fatalf("%d: %d bytes of output are encoded differently", i, len(stdout.text)+len(stderr.text))
 		}
 	}
 }
 
-// Output that waits for its process to end has one limit for all clients, and is given back
-// when the client has it, or has left.
+// Output that waits for its process to end has one limit for all clients. It is released
+// when the client has it or has left.
 func TestCollectedOutputOfAllClients(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
@@ -89,7 +88,7 @@ func TestCollectedOutputOfAllClients(t *testing.T) {
 	first.Close()
 	tethertest.Eventually(t, func() error {
 		if n := f.collected.Load(); n != 0 {
-			return fmt.Errorf("%d bytes are collected when nobody is left", n)
+			return fmt.Errorf("%d bytes are collected when no client is left", n)
 		}
 		return nil
 	})

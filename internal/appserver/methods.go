@@ -15,14 +15,14 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// What a spawn means by leaving something out.
+// Defaults for members that a spawn leaves out.
 const (
 	defaultOutputCap = 1 << 20
 	defaultTimeout   = 10 * time.Second
 )
 
-// maxOutputCap is what a client gets of one stream that asks for all of it in one
-// piece. Streamed output has no such limit.
+// maxOutputCap limits the output of one stream that a client can get in one piece.
+// Streamed output has no such limit.
 const maxOutputCap = 64 << 20
 
 // methods is the whole protocol after the handshake.
@@ -33,11 +33,11 @@ var methods = map[string]method{
 	wire.MethodKill:       {quick((*conn).killProcess, func(p *wire.ProcessKillParams) string { return p.ProcessHandle }), false},
 }
 
-// methodNames are all methods, in the order in which an error lists them.
+// methodNames are all methods, in the order of the error about unknown methods.
 var methodNames = []string{wire.MethodInitialize, wire.MethodSpawn, wire.MethodWriteStdin, wire.MethodResizePty, wire.MethodKill}
 
-// A method decodes a request and says how it is to be run. Requests that name one
-// handle begin in the order in which they came.
+// A method decodes a request and returns the job that runs it. Requests for one
+// handle begin in order of arrival.
 type method struct {
 	prepare func(c *conn, r *rpc.Request) (schedule.Job, error)
 	waits   bool // its answer may take time: its job must call leave
@@ -103,7 +103,7 @@ func (c *conn) spawn(r *rpc.Request, params *wire.ProcessSpawnParams, by *client
 	return nil
 }
 
-// checkSpawn refuses what makes no sense. The order of the checks is part of the
+// checkSpawn refuses invalid parameters. The order of the checks is part of the
 // protocol.
 func (c *conn) checkSpawn(p *wire.ProcessSpawnParams) error {
 	switch {
@@ -144,9 +144,9 @@ func (c *conn) spec(p *wire.ProcessSpawnParams) proc.Spec {
 	return spec
 }
 
-// spawnError is why a start failed, in the words of the reference. It says less than
-// we know, but for a terminal, where it has other words for a program that is not
-// found and none at all for a missing directory.
+// spawnError is the reason of a failed start, in the words of the reference. It
+// leaves out details, except on a terminal: there the reference has another text for
+// a program that is not found, and no error at all for a missing directory.
 func spawnError(err error, spec proc.Spec) string {
 	start, ok := errors.AsType[*proc.StartError](err)
 	switch {

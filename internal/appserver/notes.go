@@ -14,25 +14,25 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// notes turn the output of a process and its end into notifications. They are a source
-// of the connection's writer.
+// notes turn the output of a process and its exit into notifications. They are a
+// source of the connection's writer.
 type notes struct {
 	process  *process
-	noDeltas bool // the client does not want to be told of output
-	noExit   bool // the client does not want to be told of the end
+	noDeltas bool // the client has opted out of output
+	noExit   bool // the client has opted out of the exit
 	feed     *rpc.Feed
-	open     atomic.Bool // the client knows the process: notifications may follow
+	open     atomic.Bool // the start was answered: notifications may follow
 
 	// Only the writer uses these.
 	progress  progress
 	cursor    *outlog.Cursor // in the log of the process; nil: it has none
 	visit     func(outlog.Entry)
-	prefix    []byte // of an output notification, up to the stream
+	prefix    []byte // beginning of an output notification, up to the stream
 	batch     *rpc.Batch
 	stdoutAt  int64 // bytes sent
 	stderrAt  int64
-	emptied   [2]bool // a stream of which nothing is wanted was reported
-	exitBytes int64   // of collected output, in the last notification
+	emptied   [2]bool // a stream with a cap of 0 was reported
+	exitBytes int64   // bytes of collected output in the exit notification
 }
 
 // A progress of notes only moves forward.
@@ -41,7 +41,7 @@ type progress uint8
 const (
 	following progress = iota // output may come
 	drained                   // the log has been read to its end
-	finished                  // the end of the process is told, or was not wanted
+	finished                  // the exit was sent, or is not wanted
 )
 
 func (n *notes) init(p *process, by *client) {
@@ -67,7 +67,7 @@ func (n *notes) init(p *process, by *client) {
 // begin lets notifications follow: the start is answered, so the client knows the process.
 func (n *notes) begin() {
 	if log := n.process.log; log != nil {
-		log.OnAppend(func(urgent bool) { // until the log is gone, with the process
+		log.OnAppend(func(urgent bool) { // until the log ends, with the process
 			if urgent {
 				n.feed.WakeNow()
 			} else {
@@ -79,7 +79,7 @@ func (n *notes) begin() {
 	n.feed.Wake()
 }
 
-// wake lets the writer look for notifications, if they may be sent already.
+// wake makes the writer ask for notifications, if they may be sent already.
 func (n *notes) wake() {
 	if n.open.Load() {
 		n.feed.Wake()
@@ -106,7 +106,7 @@ func (n *notes) Next(b *rpc.Batch) bool {
 		if err := n.cursor.Next(n.visit); err != nil {
 			return false
 		}
-		if n.progress == following || n.encodeEmpty() { // which may have come meanwhile
+		if n.progress == following || n.encodeEmpty() { // its output may have arrived meanwhile
 			return true
 		}
 	}
@@ -125,11 +125,11 @@ func (n *notes) Written() {
 	}
 }
 
-// deltaOverhead is more than an output notification needs besides its prefix and
-// its bytes.
+// deltaOverhead is an upper bound for the size of an output notification without
+// its prefix and its bytes.
 const deltaOverhead = 128
 
-// encodeDelta adds a piece of output to the batch. It is written straight into the
+// encodeDelta adds a piece of output to the batch. It is encoded directly into the
 // frame.
 func (n *notes) encodeDelta(e outlog.Entry) {
 	s, name, at := &n.process.stdout, "stdout", &n.stdoutAt
@@ -140,8 +140,8 @@ func (n *notes) encodeDelta(e outlog.Entry) {
 	n.appendDelta(name, e.Data, !s.unlimited && *at >= s.limit)
 }
 
-// encodeEmpty tells, once per stream, that there was output of which the client
-// wants none.
+// encodeEmpty reports, once per stream, that there was output although the client's
+// cap is 0.
 func (n *notes) encodeEmpty() bool {
 	for i, s := range []*stream{&n.process.stdout, &n.process.stderr} {
 		if s.unlimited || s.limit > 0 || n.noDeltas || n.emptied[i] {
@@ -178,8 +178,9 @@ func appendTime(b []byte) []byte {
 	return append(b, '}')
 }
 
-// encodeExit gives the handle back and then, if the client wants to know, adds the
-// end of the process to the batch: who has heard it may use the handle again.
+// encodeExit frees the handle and then, if the client wants it, adds the exit to
+// the batch. In this order, because a client that has received the exit may use the
+// handle again.
 func (n *notes) encodeExit() bool {
 	n.progress = finished
 	p := n.process
@@ -228,14 +229,15 @@ func (s *stream) appendEnd(b []byte, name string) []byte {
 	return strconv.AppendBool(b, s.full)
 }
 
-// exitPiece is how much output goes into a piece of a notification: a byte of it may need
-// six there.
+// exitPiece is how many bytes of output go into one piece of a notification: one byte may
+// need six there.
 const exitPiece = rpc.PieceSize / 8
 
-// exitPieces completes the notification of an exit, which begins with b, with much output.
+// exitPieces completes the exit notification of a process with much output. b is its
+// beginning.
 func exitPieces(b []byte, stdout, stderr stream) rpc.Pieces {
 	head, names, streams := b, []string{"stdout", "stderr"}, []*stream{&stdout, &stderr}
-	var text []byte // what is left of the first of streams
+	var text []byte // the unsent rest of the first of streams
 	begun := false
 	return func(b []byte) ([]byte, bool, error) {
 		b = append(b, head...)
@@ -258,8 +260,8 @@ func exitPieces(b []byte, stdout, stderr stream) rpc.Pieces {
 	}
 }
 
-// cutBefore is where a text can be cut so that no more than n bytes are before the cut, and
-// no character is cut in two.
+// cutBefore is where to cut a text so that at most n bytes come before the cut, and no
+// character is cut in two.
 func cutBefore(text []byte, n int) int {
 	if len(text) <= n {
 		return len(text)
@@ -269,10 +271,10 @@ func cutBefore(text []byte, n int) int {
 			return i
 		}
 	}
-	return n // these are no characters
+	return n // the bytes are not valid UTF-8
 }
 
-// appendQuoted appends a text as it is between the quotes of a JSON string.
+// appendQuoted appends a text as it is written between the quotes of a JSON string.
 func appendQuoted(b, text []byte) []byte {
 	start := len(b)
 	b = wire.AppendString(b, string(text))

@@ -6,13 +6,13 @@ import (
 	"github.com/tetherexec/tether/internal/outlog"
 )
 
-// A stream is what is known of one output.
+// A stream is the state of one output.
 type stream struct {
 	limit     int64 // bytes that the client wants
 	unlimited bool
-	taken     int64 // bytes that it gets so far
+	taken     int64 // bytes that were kept for it so far
 	any       bool  // there was output
-	full      bool  // it has all that it wants
+	full      bool  // the limit is reached
 	ended     bool
 	text      []byte // collected, unless it is streamed
 }
@@ -45,9 +45,9 @@ func (p *process) Append(from outlog.Stream, b []byte) error {
 	full = full || !s.unlimited && s.taken >= s.limit
 	p.mu.Unlock()
 	if p.log != nil && !p.notes.noDeltas {
-		p.log.Append(from, b) // an error says that the log is closed: the client has gone
+		p.log.Append(from, b) // after an error the log is closed, because the client has left
 	}
-	if full { // and only now: the end must not overtake the output
+	if full { // only now: the end must not overtake the output
 		p.mu.Lock()
 		s.full = true
 		p.mu.Unlock()
@@ -83,8 +83,8 @@ func (s *stream) wanted() []byte {
 	return s.text
 }
 
-// wholeCharacters leaves out a character at the end that was cut in two. Other
-// bytes that are no text stay.
+// wholeCharacters removes a character at the end that was cut in two. Other invalid
+// bytes stay.
 func wholeCharacters(text []byte) []byte {
 	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
 		last := text[len(text)-i:]
@@ -108,7 +108,7 @@ func (c *conn) collect(n int) bool {
 	return true
 }
 
-// forget is called when n bytes of output are kept no more.
+// forget is called when n bytes of output are no longer kept.
 func (c *conn) forget(n int64) {
 	c.collected.Add(-n)
 	c.server.collected.Add(-n)

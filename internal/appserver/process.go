@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// timeoutCode is the exit code of a process whose time was over.
+	// timeoutCode is the exit code of a process that has timed out.
 	timeoutCode = 124
 
-	// drainTime is how long after the exit the end of the output is awaited: what the
-	// command left running may hold it open for ever.
+	// drainTime is how long after the exit the end of the output is awaited:
+	// processes that the command left running may hold it open for ever.
 	drainTime = 2 * time.Second
 
-	// drainStep is how often a drain whose time is over looks whether the client,
-	// which holds the output up, has caught up.
+	// drainStep is how often a drain whose time is over checks whether the client,
+	// which blocks the output, has caught up.
 	drainStep = 100 * time.Millisecond
 
 	// streamAhead is how much streamed output waits for a client before the command
-	// does. It fits in the memory of a log, which needs no spool then.
+	// has to wait. It fits into the memory of a log, so no spool is needed.
 	streamAhead = 512 << 10
 )
 
@@ -33,17 +33,17 @@ type state uint8
 const (
 	running  state = iota
 	killed         // the command was killed and has not exited yet
-	draining       // the command has exited; its output may go on
-	over           // output that comes now is dropped
+	draining       // the command has exited; its output may continue
+	over           // later output is dropped
 )
 
-// A process is one command and its handle, until the client was told of its end.
+// A process is one command and its handle, until the client was told of its exit.
 // It is the sink of the command's output.
 type process struct {
 	conn   *conn
 	handle string
 	params *wire.ProcessSpawnParams
-	input  *input      // nil: none
+	input  *input      // nil: no input
 	log    *outlog.Log // holds streamed output; nil: the streams collect it
 	notes  notes
 
@@ -57,7 +57,7 @@ type process struct {
 	stderr stream
 }
 
-// A timeLimit is how long a command may run.
+// A timeLimit limits how long a command may run.
 type timeLimit struct {
 	deadline time.Time   // zero: none
 	timer    *time.Timer // kills the command; nil: none
@@ -67,8 +67,8 @@ type timeLimit struct {
 // A drain is the wait for the end of the output, after the command has exited.
 type drain struct {
 	timer    *time.Timer // nil before the exit
-	heldUp   bool        // when the timer last fired, the client kept the output from being read
-	timedOut bool        // the rest of the output was given up
+	heldUp   bool        // when the timer last fired, the client had blocked the output
+	timedOut bool        // the rest of the output was dropped
 }
 
 // newProcess prepares for a command that is about to start.
@@ -90,7 +90,7 @@ func newProcess(c *conn, params *wire.ProcessSpawnParams, by *client) *process {
 			s.limit, s.unlimited = maxOutputCap, false
 		}
 	}
-	p.stderr.ended = params.TTY // a terminal is all stdout
+	p.stderr.ended = params.TTY // all output of a terminal is stdout
 	if streamed {
 		p.log = outlog.New(c.server.pool, outlog.Config{Retain: 1, Limit: streamAhead})
 	}
@@ -101,8 +101,8 @@ func newProcess(c *conn, params *wire.ProcessSpawnParams, by *client) *process {
 	return p
 }
 
-// started notes the child and begins to count its time. If the connection is gone,
-// nobody wants it.
+// started notes the child and starts its time limit. If the connection has ended,
+// it kills the child.
 func (p *process) started(child *proc.Process) {
 	limit, limited := timeout(p.params.TimeoutMs)
 	p.mu.Lock()
@@ -113,9 +113,9 @@ func (p *process) started(child *proc.Process) {
 	}
 	p.mu.Unlock()
 	p.conn.mu.Lock()
-	late := p.conn.lastGasp
+	late := p.conn.ended
 	p.conn.mu.Unlock()
-	if late { // end may have looked before there was a child
+	if late { // end may have run before there was a child
 		p.abandon()
 		killAll([]*proc.Process{child})
 	}
@@ -128,14 +128,14 @@ func (p *process) running() bool {
 	return p.state < draining
 }
 
-// theChild is nil if the process has not been started, or could not be.
+// theChild is nil if the process has not been started, or the start has failed.
 func (p *process) theChild() *proc.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.child
 }
 
-// timeUp is called when the command has run for as long as it may.
+// timeUp is called when the command has reached its time limit.
 func (p *process) timeUp() {
 	p.mu.Lock()
 	if p.state < draining {
@@ -145,8 +145,8 @@ func (p *process) timeUp() {
 	p.kill()
 }
 
-// kill kills the command and all that it started, and does not wait for it. It reports false if
-// the command has exited already.
+// kill kills the command and everything that it started, and does not wait for it. It reports
+// false if the command has exited already.
 func (p *process) kill() bool {
 	p.mu.Lock()
 	child, before := p.child, p.state
@@ -167,8 +167,8 @@ func (p *process) doomed() bool {
 	return p.state != running
 }
 
-// killGroup kills the process group on the spot.
-func killGroup(child *proc.Process) { child.Signal(syscall.SIGKILL) } // an error: it is gone
+// killGroup kills the process group at once.
+func killGroup(child *proc.Process) { child.Signal(syscall.SIGKILL) } // an error means that it has ended
 
 // Exit implements proc.Sink.
 func (p *process) Exit(code int) {
@@ -191,15 +191,14 @@ func (p *process) Exit(code int) {
 	p.settle()
 }
 
-// Cut implements proc.Sink. It is for those who would wait for ever; we wait for
-// the client as long as it is there.
+// Cut implements proc.Sink. It does nothing: the output waits for the client as
+// long as the client is connected.
 func (p *process) Cut() {}
 
 // Close implements proc.Sink.
 func (p *process) Close() {}
 
-// settle ends the process once it has exited and there is no more output to come
-// that the client wants.
+// settle ends the process once it has exited and no more wanted output can come.
 func (p *process) settle() {
 	p.mu.Lock()
 	mine := p.state == draining && p.stdout.done() && p.stderr.done()
@@ -212,8 +211,8 @@ func (p *process) settle() {
 	}
 }
 
-// drainOver is called when the output has not ended in time. Time in which the
-// client keeps it from being read does not count.
+// drainOver is called when the output has not ended in time. Time during which the
+// client blocks the output does not count.
 func (p *process) drainOver() {
 	p.mu.Lock()
 	if p.state != draining {
@@ -226,7 +225,7 @@ func (p *process) drainOver() {
 		p.mu.Unlock()
 		return
 	}
-	if p.drain.heldUp { // it can be read only now
+	if p.drain.heldUp { // it can be read only since now
 		p.drain.heldUp = false
 		p.drain.timer.Reset(p.conn.server.drainTime)
 		p.mu.Unlock()
@@ -247,8 +246,7 @@ func (p *process) overLocked() {
 	}
 }
 
-// announce has the client told that the process is over, after all that it is
-// still to get.
+// announce sends the exit to the client, after all output.
 func (p *process) announce() {
 	if p.log != nil {
 		p.log.Close()
@@ -256,7 +254,7 @@ func (p *process) announce() {
 	p.notes.wake()
 }
 
-// abandon gives up the output, because the connection is gone, and returns the
+// abandon drops the output, because the connection has ended, and returns the
 // child, if there is one, to be killed.
 func (p *process) abandon() *proc.Process {
 	p.mu.Lock()

@@ -19,15 +19,15 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// maxConnections bounds the connections of a server.
+// maxConnections limits the connections of a server.
 const maxConnections = 1024
 
-// Config says how a [Server] works; the zero value is fine.
+// Config configures a [Server]; the zero value is valid.
 type Config struct {
-	Env     []string // what commands begin with; nil: that of this program
-	Version string   // what the server calls itself; "": "dev"
+	Env     []string // base environment of commands; nil: that of this program
+	Version string   // version of the server; "": "dev"
 
-	// Subreaper is that of proc.Config.
+	// Subreaper: see proc.Config.
 	Subreaper bool
 
 	Log *slog.Logger // nil: nothing is logged
@@ -39,24 +39,25 @@ type Server struct {
 	shell   string // for terminals whose environment names none
 	version string
 	log     *slog.Logger
-	hello   wire.AppInitializeResult // but for the user agent
-	noLocal bool                     // commands are to run elsewhere
+	hello   wire.AppInitializeResult // without the user agent
+	noLocal bool                     // commands run on another executor
 	procs   *proc.Supervisor
 	pool    *outlog.Pool
-	memory  *rpc.Memory // for the messages of all connections
+	memory  *rpc.Memory // limits the messages of all connections
 
-	// Named here so that tests need not wait as long.
-	drainTime     time.Duration
-	stdinPatience time.Duration
-	maxCollected  int64
+	// Fields, so that tests can use shorter times.
+	drainTime    time.Duration
+	stdinTimeout time.Duration
+	maxCollected int64
 
 	collected atomic.Int64 // bytes of output in memory, of all connections
 }
 
-// New returns a server that is ready to serve. Close it to end what it started.
+// New returns a server that is ready to serve. Close ends everything that it
+// started.
 func New(cfg Config) (*Server, error) {
 	s := &Server{env: cfg.Env, version: cfg.Version, log: cfg.Log,
-		memory: rpc.NewMemory(), drainTime: drainTime, stdinPatience: stdinPatience, maxCollected: maxCollected}
+		memory: rpc.NewMemory(), drainTime: drainTime, stdinTimeout: stdinTimeout, maxCollected: maxCollected}
 	if s.env == nil {
 		s.env = os.Environ()
 	}
@@ -80,12 +81,12 @@ func New(cfg Config) (*Server, error) {
 	}
 	s.noLocal = executorNamed(s.env)
 	s.procs = proc.New(proc.Config{Log: s.log, Subreaper: cfg.Subreaper})
-	s.pool = outlog.NewPool("", 0) // no log ever needs it
+	s.pool = outlog.NewPool("", 0) // no log ever spools
 	return s, nil
 }
 
 // executorNamed reports whether the environment says that commands run on another
-// executor, or nowhere: the process API only knows this machine.
+// executor, or nowhere: the process API can only start them on this machine.
 func executorNamed(env []string) bool {
 	named := false
 	for _, entry := range env {
@@ -96,12 +97,12 @@ func executorNamed(env []string) bool {
 	return named
 }
 
-// Close ends all that is left of what the server started. Nothing is served any
-// more.
+// Close kills everything that the server started. It is called when Serve has
+// returned.
 func (s *Server) Close() { s.procs.Close() }
 
-// Serve accepts WebSocket connections until ctx is over, then ends them with all
-// that they started, and returns nil.
+// Serve accepts WebSocket connections until ctx ends. Then it ends them with
+// everything that they started, and returns nil.
 func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
 	return l.Serve(ctx, listen.Handler{
 		Serve: func(ctx context.Context, stream *rpc.WebSocket, peer string) {
@@ -113,8 +114,8 @@ func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
 	})
 }
 
-// ServeStdio serves one client on in and out and returns when it has left or ctx
-// is over, and all that it started is gone.
+// ServeStdio serves one client on in and out. It returns when the client has left
+// or ctx ends, and everything that it started is gone.
 func (s *Server) ServeStdio(ctx context.Context, in io.ReadCloser, out io.WriteCloser) {
 	lines := rpc.NewLines(in, out)
 	lines.SkipInvalid()

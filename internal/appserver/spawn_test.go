@@ -15,7 +15,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// The exchanges that a client of the reference is known to make.
+// The exchanges that clients of the reference are known to have.
 func TestKnownExchanges(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -43,7 +43,7 @@ func TestKnownExchanges(t *testing.T) {
 	}
 }
 
-// PA-03: nothing about a process comes before the answer to its start.
+// PA-03: no notification about a process comes before the answer to its start.
 func TestAnswerComesFirst(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -73,11 +73,11 @@ func TestAnswerComesFirst(t *testing.T) {
 	}
 }
 
-// PA-04: a handle is taken while its process runs and drains, and free when the
-// client is told of its end.
+// PA-04: a handle is in use while its process runs and drains, and free when the
+// client is told of its exit.
 func TestHandles(t *testing.T) {
 	t.Parallel()
-	f := start(t, patientDrain)
+	f := start(t, longDrain)
 	c := f.connect()
 	taken := `duplicate active process handle: "d"`
 	c.spawn("d", j{"timeoutMs": nil}, "sleep", "100")
@@ -113,7 +113,7 @@ func (c *user) awaitDrain(handle string) {
 	})
 }
 
-// PA-05: what is wrong with a start, in the order of the checks.
+// PA-05: each error of a start, in the order of the checks.
 func TestRefusedSpawns(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -158,14 +158,14 @@ func TestRefusedSpawns(t *testing.T) {
 	} {
 		refused(t, try.what, c.Call("process/spawn", c.spawnParams("new", try.params, "true")), try.code, try.message)
 	}
-	// The handle of a start that failed is free, and what may be null is.
+	// The handle of a failed start is free, and optional members may be null.
 	c.spawn("new", j{"env": nil, "size": nil, "sandboxPolicy": "ignored"}, "true")
 	c.exited("new")
 	c.Send(`{"id":9000,"method":"process/spawn"}`)
 	refused(t, "no params", c.Answer(9000), -32600, "Invalid request: missing field `params`")
 }
 
-// PA-05: a server whose environment names another executor starts nothing here.
+// PA-05: a server whose environment names another executor starts no process.
 func TestNoLocalEnvironment(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(s *Server) {
@@ -191,7 +191,7 @@ func TestTimeouts(t *testing.T) {
 		t.Errorf("the default is %v", defaultTimeout)
 	}
 	began := time.Now()
-	const given = 2 * time.Second // so that a busy machine has printed what there is
+	const given = 2 * time.Second // long enough for a busy machine to print everything
 	c.sh("absent", nil, "exec sleep 100")
 	c.sh("absent tty", j{"tty": true}, "exec sleep 100")
 	c.sh("null", j{"timeoutMs": nil}, "sleep 10.5; exit 7")
@@ -212,7 +212,7 @@ func TestTimeouts(t *testing.T) {
 	if e := c.exited("zero tty"); e.ExitCode != 124 {
 		t.Errorf("got %+v", e)
 	}
-	for range 200 { // however fast it is
+	for range 200 { // however fast the command is
 		c.spawn("zero", j{"timeoutMs": 0}, "true")
 		if e := c.exited("zero"); e.ExitCode != 124 {
 			t.Fatalf("got %+v", e)
@@ -301,7 +301,7 @@ func TestSmallCaps(t *testing.T) {
 		c.nextDelta("s")
 		c.exited("s")
 	}
-	// A cap is per stream, and reached in the middle of a piece.
+	// A cap applies to each stream, and may be reached in the middle of a piece.
 	c.sh("s", j{"outputBytesCap": 4, "streamStdoutStderr": true, "streamStdin": true}, "printf abc; read x; printf de; printf fg; printf e >&2")
 	if d, data := c.nextDelta("s"); data != "abc" || d.CapReached {
 		t.Errorf("got %+v", d)
@@ -318,7 +318,7 @@ func TestSmallCaps(t *testing.T) {
 	}
 }
 
-// PA-09: output beyond the cap does not hold the command up.
+// PA-09: output beyond the cap does not block the command.
 func TestOutputBeyondTheCap(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -359,7 +359,7 @@ func TestEnvironment(t *testing.T) {
 	if e := c.exited("e"); e.Stdout != "MY_TOKEN=kept\nPROBE_B=over\nPROBE_C=new\n" {
 		t.Errorf("got %q", e.Stdout)
 	}
-	c.spawn("e", j{"env": j{"PATH": nil}}, "true") // the usual places
+	c.spawn("e", j{"env": j{"PATH": nil}}, "true") // found in the default PATH
 	c.exited("e")
 	refused(t, "PATH", c.Call("process/spawn", c.spawnParams("e", j{"env": j{"PATH": "/nonexistent"}}, "true")), -32603,
 		"failed to spawn process: No such file or directory (os error 2)")
@@ -399,8 +399,8 @@ func TestBytesAndText(t *testing.T) {
 		{`a\360\237\230\200b`, "a", j{"outputBytesCap": 2}},
 		{`a\360\237\230\200b`, "a", j{"outputBytesCap": 4}},
 		{`a\360\237\230\200b`, "a😀", j{"outputBytesCap": 5}},
-		{`a\377b`, "a\ufffd", j{"outputBytesCap": 2}}, // not a cut character
-		{`a\303`, "a\ufffd", nil},                     // nor this
+		{`a\377b`, "a\ufffd", j{"outputBytesCap": 2}}, // not a character that was cut
+		{`a\303`, "a\ufffd", nil},                     // nor is this
 	} {
 		c.sh("b", try.options, "printf '"+try.octal+"'")
 		if e := c.exited("b"); e.Stdout != try.want {
@@ -413,7 +413,7 @@ func TestBytesAndText(t *testing.T) {
 	}
 }
 
-// PA-24: what is sent without waiting for answers keeps its order.
+// PA-24: requests that are sent without waiting for answers keep their order.
 func TestPipelined(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -429,7 +429,7 @@ func TestPipelined(t *testing.T) {
 	if e := c.exited("p"); e.Stdout != "abcde" || e.ExitCode != 0 {
 		t.Errorf("got %+v", e)
 	}
-	// Other handles do not wait for each other.
+	// Requests for different handles do not wait for each other.
 	var handles []string
 	for i := range 200 {
 		handles = append(handles, fmt.Sprint("many", i))

@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// stdinQueue bounds the input that is accepted and that the command has still to
-	// read, besides what proc holds. One write of any size always fits.
+	// stdinQueue limits the accepted input that the command has not read, besides
+	// what proc holds. One write of any size always fits.
 	stdinQueue = 8 << 20
 
-	// writeCost is what a write costs besides its bytes.
+	// writeCost is the cost of a write besides its bytes.
 	writeCost = 64
 
-	// stdinPatience is how long a write waits for room in the queue.
-	stdinPatience = 30 * time.Second
+	// stdinTimeout is how long a write waits for room in the queue.
+	stdinTimeout = 30 * time.Second
 )
 
-// An input takes writes for a command in their order. Nobody waits for it: a write
-// that finds no room is told later, by a callback.
+// An input takes writes for a command in order. Its callers never wait: a write
+// that finds no room gets its result later, by a callback.
 type input struct {
 	process *process
 
 	mu        sync.Mutex
-	waiting   []*write // without room, oldest first
-	queued    int      // cost of the accepted ones that are not with the child yet
-	admitting bool     // a goroutine takes writes out, one after the other
+	waiting   []*write // writes without room, oldest first
+	queued    int      // cost of accepted writes that proc has not queued yet
+	admitting bool     // a goroutine is admitting writes, one after the other
 	closed    bool     // no more bytes may follow
 	ended     bool     // the command has exited, or is being killed
 	overdue   *time.Timer
@@ -45,7 +45,7 @@ type write struct {
 
 // write queues data and, if asked to, the end of the input. done is called once,
 // from any goroutine, maybe before write returns: with nil when the bytes are in
-// the queue, else nothing of them will be written.
+// the queue, and with an error if nothing of them will be written.
 func (in *input) write(data []byte, closing bool, done func(error)) {
 	w := &write{data, closing, done, time.Now()}
 	in.mu.Lock()
@@ -63,7 +63,7 @@ func (in *input) write(data []byte, closing bool, done func(error)) {
 func (in *input) admit() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.admitting { // who is at it will look again
+	if in.admitting { // the goroutine that is admitting will check again
 		return
 	}
 	in.admitting = true
@@ -90,7 +90,7 @@ func (in *input) admit() {
 		in.waiting = nil
 		in.stopLocked()
 	case in.overdue == nil:
-		in.overdue = time.AfterFunc(in.process.conn.server.stdinPatience, in.lookOverdue)
+		in.overdue = time.AfterFunc(in.process.conn.server.stdinTimeout, in.lookOverdue)
 	}
 }
 
@@ -105,8 +105,8 @@ func (in *input) roomLocked(w *write) bool {
 	return in.queued == 0 || in.queued+w.cost() <= stdinQueue || w.cost() == 0
 }
 
-// pass hands an accepted write to the child. That nobody reads it is no concern of
-// the client's.
+// pass hands an accepted write to the child. If the child does not read it, that is
+// no error for the client.
 func (in *input) pass(w *write, closing bool) {
 	child, tty := in.process.theChild(), in.process.params.TTY
 	if len(w.data) > 0 {
@@ -126,30 +126,30 @@ func (in *input) pass(w *write, closing bool) {
 	case closing && tty:
 		in.typeEnd()
 	case closing:
-		child.CloseStdin() // an error: it is closed
+		child.CloseStdin() // an error means that it is closed already
 	}
 	w.done(nil)
 }
 
-// endOfFile is the character that means the end of the input at a terminal, unless
-// it was set otherwise.
+// endOfFile is the default end-of-file character of a terminal.
 const endOfFile = 4
 
-// typeEnd ends the input of a terminal as a person would: the last line first.
+// typeEnd ends the input of a terminal as a person would: it ends the last line
+// first.
 func (in *input) typeEnd() {
 	child := in.process.theChild()
 	child.Write([]byte{'\n'}, func(error) {})
-	if child.CloseStdin() != nil { // it does not know the end of a file now
+	if child.CloseStdin() != nil { // the terminal has no end-of-file character now
 		child.Write([]byte{endOfFile}, func(error) {})
 	}
 }
 
-// lookOverdue refuses all that waits once the oldest has waited too long. What
-// came behind it must not take its place: that would leave a hole.
+// lookOverdue refuses all waiting writes once the oldest has waited too long. Later
+// writes must not be accepted in its place: the input would have a gap.
 func (in *input) lookOverdue() {
 	in.mu.Lock()
 	in.overdue = nil
-	patience := in.process.conn.server.stdinPatience
+	patience := in.process.conn.server.stdinTimeout
 	if len(in.waiting) == 0 {
 		in.mu.Unlock()
 		return
@@ -175,7 +175,7 @@ func (in *input) stopLocked() {
 	}
 }
 
-// end refuses what waits and all that follows.
+// end refuses all waiting writes and all that follow.
 func (in *input) end() {
 	in.mu.Lock()
 	in.ended = true

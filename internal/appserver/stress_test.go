@@ -15,11 +15,11 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// Five hundred processes at once on one connection, some of them killed, some
-// written to, some at their end; then the connection is gone, and so is all else.
+// Five hundred processes at once on one connection: some are killed, some get
+// input, some have exited. Then the connection ends, and everything must be gone.
 func TestStress(t *testing.T) {
 	f := start(t, nil)
-	warm := f.connect() // so that what the server needs in any case is there
+	warm := f.connect() // so that the server has allocated what it always needs
 	for _, options := range []j{nil, {"tty": true}, {"streamStdoutStderr": true, "streamStdin": true}} {
 		warm.spawn("w", options, "true")
 		warm.exited("w")
@@ -30,7 +30,7 @@ func TestStress(t *testing.T) {
 
 	const count = 500
 	random := rand.New(rand.NewPCG(6, 500))
-	mark := fmt.Sprintf("%d.%d", 1000+os.Getpid(), random.IntN(1e6)) // seconds that nobody else sleeps
+	mark := fmt.Sprintf("%d.%d", 1000+os.Getpid(), random.IntN(1e6)) // a number of seconds that no other process sleeps
 	c := f.connect()
 	scripts := []string{
 		"exec sleep " + mark,
@@ -76,7 +76,7 @@ func TestStress(t *testing.T) {
 		c.Ask("process/kill", j{"processHandle": fmt.Sprint(random.IntN(count))})
 	}
 	if sleepers(mark) == 0 {
-		t.Error("nobody sleeps: this tests nothing")
+		t.Error("no process sleeps: this tests nothing")
 	}
 	c.Close()
 
