@@ -18,14 +18,14 @@ type call struct {
 	args   [6]uint64
 }
 
-// knownCall is what is known about a system call by its number.
+// knownCall describes a system call that is known by its number.
 type knownCall struct {
 	kind Call
 	name string
 }
 
-// calls are the system calls in which programs wait, on every architecture; the
-// others are added by init.
+// calls are the system calls in which programs wait, on every architecture. init
+// adds those of one architecture.
 var calls = map[int]knownCall{
 	unix.SYS_READ: {CallRead, "read"}, unix.SYS_READV: {CallRead, "readv"},
 	unix.SYS_SPLICE:   {CallRead, "splice"},
@@ -45,8 +45,8 @@ var calls = map[int]knownCall{
 	unix.SYS_RESTART_SYSCALL: {CallUnknown, "restart_syscall"},
 }
 
-// readCall reads in which call a thread waits. False: that is not visible, or it is
-// in none.
+// readCall returns the call in which a thread waits. It reports false if that is
+// not visible, or if the thread is in none.
 func readCall(path string) (call, bool) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -70,7 +70,7 @@ func readCall(path string) (call, bool) {
 	return c, true
 }
 
-// waitedFor is the child that a thread waits for, if it names one.
+// waitedFor is the child that a thread waits for, if the call names one.
 func waitedFor(name string, c call) int {
 	if name == "waitid" {
 		if c.args[0] != unix.P_PID {
@@ -81,8 +81,8 @@ func waitedFor(name string, c call) int {
 	return max(0, int(int32(c.args[0])))
 }
 
-// watched are the descriptors that a thread wants to read from, of a call that waits
-// for several.
+// watched returns the descriptors from which a thread wants to read, for a call that
+// waits for several.
 func watched(pid int, c call) []int {
 	switch calls[c.number].name {
 	case "poll", "ppoll":
@@ -95,7 +95,7 @@ func watched(pid int, c call) []int {
 
 // polled reads the list of a poll from the memory of the process.
 func polled(pid int, c call) (fds []int) {
-	const size = 8 // of an entry: descriptor, events, result
+	const size = 8 // size of an entry: descriptor, events, result
 	list := make([]byte, size*int(min(c.args[1], maxWatched)))
 	for list = list[:readMemory(pid, c.args[0], list)]; len(list) >= size; list = list[size:] {
 		fd := int(int32(binary.NativeEndian.Uint32(list)))
@@ -146,8 +146,8 @@ func epolled(pid, fd int) (fds []int) {
 	return fds
 }
 
-// readMemory reads a few bytes from another process, which the system allows to those
-// that may see its calls. It returns how many.
+// readMemory reads a few bytes from another process, and returns how many. The system
+// allows that to a user that may see its system calls.
 func readMemory(pid int, address uint64, into []byte) int {
 	if len(into) == 0 || address == 0 {
 		return 0

@@ -2,39 +2,39 @@ package observe
 
 import "time"
 
-// Evidence is what was seen of a process and all that it started.
+// Evidence is what was seen of a process and everything that it started.
 type Evidence struct {
 	At        time.Time
-	Looked    bool      // the system was asked; else only what the caller knows counts
+	Looked    bool      // the system was asked; otherwise only the caller's knowledge counts
 	Root      int       // the process itself
 	Exited    bool      // it has exited, and its output is still open
-	Blocked   bool      // its output is held back by us
-	Input     FileID    // its standard input, if we hold the other end
+	Blocked   bool      // its output is blocked, because its client does not read
+	Input     FileID    // its standard input, if the server holds the other end
 	Outputs   []FileID  // its standard output and error, likewise
 	Processes []Process // by number
-	Holders   []Holder  // who can still write to the outputs; looked for once it has exited
-	Partial   bool      // not everything could be looked at
+	Holders   []Holder  // processes that can still write to the outputs; only searched once it has exited
+	Partial   bool      // not everything could be inspected
 }
 
 // A Process is one process of a tree.
 type Process struct {
 	PID, Parent int
-	Name        string // of its program, as the system has it
+	Name        string // name of its program, as the system reports it
 	State       State
 	Threads     []Thread
 }
 
-// State is the letter that the system gives to what a process or thread does.
+// State is the letter of the system for the state of a process or thread.
 type State byte
 
 // The states that matter.
 const (
-	StateOnCPU   State = 'R' // or ready for it
+	StateOnCPU   State = 'R' // running, or ready to run
 	StateAsleep  State = 'S'
 	StateDisk    State = 'D' // cannot be interrupted
 	StateStopped State = 'T'
 	StateTraced  State = 't'
-	StateZombie  State = 'Z' // exited, and its parent has not asked how
+	StateZombie  State = 'Z' // exited, and not reaped by its parent
 	StateDead    State = 'X'
 )
 
@@ -42,10 +42,10 @@ const (
 type Thread struct {
 	State State
 	Call  Call
-	Name  string // of the system call; empty: not known
-	Place string // where in the kernel it is; only set if that is all that is known
-	Files []File // what the call is about
-	Child int    // the one it waits for; 0: any
+	Name  string // name of the system call; empty: not known
+	Place string // function in the kernel; only set if the call is not known
+	Files []File // the files of the call
+	Child int    // the child that it waits for; 0: any
 }
 
 // Call is a kind of system call.
@@ -56,7 +56,7 @@ const (
 	CallUnknown Call = iota
 	CallRead
 	CallWrite
-	CallPoll // for any of several files
+	CallPoll // waits for any of several files
 	CallSleep
 	CallChild
 	CallNetwork
@@ -64,10 +64,10 @@ const (
 	CallSignal
 )
 
-// A FileID tells files apart: by device and number, terminals by what they are.
+// A FileID identifies a file: by device and inode, a terminal by its device number.
 type FileID struct{ Dev, Ino, Rdev uint64 }
 
-// FileKind says what a descriptor leads to.
+// FileKind is the kind of file behind a descriptor.
 type FileKind uint8
 
 // The kinds of files.
@@ -76,7 +76,7 @@ const (
 	FilePipe
 	FileTerminal
 	FileSocket
-	FileInternal // something that only the process itself can cause: timers, signals, its own pipes
+	FileInternal // only the process itself can cause events: timers, signals, its own pipes
 )
 
 // A File is a descriptor of a process.
@@ -84,10 +84,10 @@ type File struct {
 	FD      int
 	Kind    FileKind
 	ID      FileID
-	Holders []Holder // who has the other end of a pipe that is waited for
+	Holders []Holder // the processes at the other end of a pipe that is waited for
 }
 
-// A Holder is somebody who has an end of a pipe.
+// A Holder is a process that has an end of a pipe.
 type Holder struct {
 	PID  int
 	Name string

@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// controllingTerminal is the number of /dev/tty, which is another one for everybody.
+// controllingTerminal is the number of /dev/tty, which is a different terminal for
+// each session.
 var controllingTerminal = FileID{Rdev: unix.Mkdev(5, 0)}
 
-// files looks what descriptors of a process lead to.
+// files returns the files behind descriptors of a process.
 func (l *look) files(pid int, s stat, fds ...int) []File {
 	list := make([]File, 0, len(fds))
 	for _, fd := range fds {
@@ -31,7 +32,7 @@ func (l *look) files(pid int, s stat, fds ...int) []File {
 	return list
 }
 
-// fileOf says what a file is.
+// fileOf returns the kind and identity of a file.
 func fileOf(path string) (File, bool) {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
@@ -52,15 +53,16 @@ func fileFrom(st *unix.Stat_t) File {
 		if major := unix.Major(uint64(st.Rdev)); major >= 136 && major <= 143 || major == 4 {
 			f.Kind = FileTerminal
 		}
-	case 0: // nothing that a path could lead to: eventfd, timerfd, signalfd
+	case 0: // no file type: eventfd, timerfd, signalfd
 		f.Kind = FileInternal
 	}
 	return f
 }
 
-// identify says how processes see the file behind one of our descriptors.
+// identify returns the identity that processes see for the file behind one of our
+// descriptors.
 func identify(fd int) FileID {
-	if n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN); err == nil { // the master of a terminal: they have the slave
+	if n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN); err == nil { // the master of a terminal: the processes have the slave
 		return FileID{Rdev: unix.Mkdev(136, uint32(n))}
 	}
 	var st unix.Stat_t
@@ -70,7 +72,7 @@ func identify(fd int) FileID {
 	return fileFrom(&st).ID
 }
 
-// follow finds out who has the other ends of the pipes that are waited for.
+// follow finds the processes at the other ends of the pipes that are waited for.
 func (l *look) follow(e *Evidence) {
 	var pipes map[FileID]*ends
 	each := func(do func(p *Process, t *Thread, f *File)) {
@@ -93,7 +95,7 @@ func (l *look) follow(e *Evidence) {
 		if pipes[f.ID] == nil {
 			pipes[f.ID] = &ends{}
 		}
-		if t.Call != CallPoll { // for those that wait for several it does not matter who holds them
+		if t.Call != CallPoll { // if a call waits for several files, the other ends do not matter
 			pipes[f.ID].wanted = true
 		}
 	})
@@ -103,12 +105,12 @@ func (l *look) follow(e *Evidence) {
 	for _, p := range e.Processes {
 		l.holds(p.PID, p.Name, pipes)
 	}
-	each(func(p *Process, t *Thread, f *File) { // a pipe of a process to itself wakes its own loop
+	each(func(p *Process, t *Thread, f *File) { // a pipe of a process to itself wakes its own event loop
 		if t.Call == CallPoll && pipes[f.ID].ownedBy(p.PID) {
 			f.Kind = FileInternal
 		}
 	})
-	l.askStrangers(e, pipes)
+	l.searchOthers(e, pipes)
 	each(func(p *Process, t *Thread, f *File) {
 		if t.Call != CallPoll {
 			f.Holders = pipes[f.ID].other(p.PID, t.Call)
@@ -127,7 +129,7 @@ func (e *ends) ownedBy(pid int) bool {
 	return slices.ContainsFunc(e.readers, own) && slices.ContainsFunc(e.writers, own)
 }
 
-// other is who has the end that a process waits for.
+// other returns the holders of the end that a process waits for.
 func (e *ends) other(pid int, c Call) []Holder {
 	list := e.writers
 	if c == CallWrite {
@@ -162,9 +164,9 @@ func (l *look) holds(pid int, name string, pipes map[FileID]*ends) {
 	}
 }
 
-// askStrangers looks for ends that nobody of the tree has, among all processes that
-// may be looked at.
-func (l *look) askStrangers(e *Evidence, pipes map[FileID]*ends) {
+// searchOthers searches for ends that no process of the tree has, among all
+// processes that may be inspected.
+func (l *look) searchOthers(e *Evidence, pipes map[FileID]*ends) {
 	missing := map[FileID]*ends{}
 	for i := range e.Processes {
 		for _, t := range e.Processes[i].Threads {
@@ -176,12 +178,12 @@ func (l *look) askStrangers(e *Evidence, pipes map[FileID]*ends) {
 		}
 	}
 	if len(missing) > 0 {
-		l.everybody(e, missing)
+		l.scanOthers(e, missing)
 	}
 }
 
-// everybody looks at the descriptors of those that are not in the tree.
-func (l *look) everybody(e *Evidence, pipes map[FileID]*ends) {
+// scanOthers inspects the descriptors of the processes outside of the tree.
+func (l *look) scanOthers(e *Evidence, pipes map[FileID]*ends) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return
@@ -204,7 +206,8 @@ func (l *look) everybody(e *Evidence, pipes map[FileID]*ends) {
 	}
 }
 
-// outputHolders are those who can write to the outputs of a process that has exited.
+// outputHolders returns the processes that can write to the outputs of a process
+// that has exited.
 func (l *look) outputHolders(e Evidence) []Holder {
 	pipes := map[FileID]*ends{}
 	for _, id := range e.Outputs {
@@ -215,13 +218,13 @@ func (l *look) outputHolders(e Evidence) []Holder {
 	}
 	holders := writers(pipes)
 	if len(holders) == 0 {
-		l.everybody(&e, pipes)
+		l.scanOthers(&e, pipes)
 		holders = writers(pipes)
 	}
 	return holders
 }
 
-// writers are those of any of the pipes, by number.
+// writers returns the holders of a write end of any of the pipes, by pid.
 func writers(pipes map[FileID]*ends) (list []Holder) {
 	for _, p := range pipes {
 		list = append(list, p.writers...)

@@ -13,27 +13,27 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 )
 
-// Limits of one look. They bound its cost whatever a process has started.
+// Limits of one inspection. They limit its cost however many processes there are.
 const (
 	maxProcesses   = 256
 	maxThreads     = 32  // of one process
-	maxDescriptors = 512 // of one process, when a pipe is followed
+	maxDescriptors = 512 // of one process, when the other end of a pipe is searched
 	maxWatched     = 64  // files of one call that waits for several
 	maxStrangers   = 4096
 	lookTime       = 200 * time.Millisecond
 )
 
-// A Target is what Look looks at.
+// A Target describes the process that Look inspects.
 type Target struct {
 	Root    int
-	Members []int // it and all that it started, as far as that is known
+	Members []int // its pid and those of everything that it started, as far as known
 	Input   FileID
 	Outputs []FileID
 	Exited  bool
 }
 
-// Look sees what the processes of a tree are doing. Of other users' processes it
-// may see little or nothing, and says so.
+// Look inspects the processes of a tree. It may see little or nothing of other
+// users' processes, and sets Partial then.
 func Look(target Target) Evidence {
 	l := look{deadline: time.Now().Add(lookTime)}
 	e := Evidence{At: time.Now(), Looked: true, Root: target.Root, Exited: target.Exited, Input: target.Input, Outputs: target.Outputs}
@@ -45,7 +45,7 @@ func Look(target Target) Evidence {
 	for _, pid := range members {
 		p, ok := l.process(pid)
 		switch {
-		case ok && target.Exited && pid == target.Root: // it is only not forgotten yet
+		case ok && target.Exited && pid == target.Root: // it has exited and is not reaped yet
 		case ok:
 			e.Processes = append(e.Processes, p)
 		}
@@ -58,7 +58,7 @@ func Look(target Target) Evidence {
 	return e
 }
 
-// LookAt sees what the child of p and all that it started are doing.
+// LookAt inspects the child of p and everything that it started.
 func LookAt(p *proc.Process) Evidence {
 	_, exited := p.Exited()
 	target := Target{Root: p.Pid(), Members: proc.NewFinder().Members(p), Exited: exited}
@@ -69,7 +69,7 @@ func LookAt(p *proc.Process) Evidence {
 	return Look(target)
 }
 
-// A look is one under way.
+// A look is the state of one inspection.
 type look struct {
 	deadline time.Time
 	partial  bool // something was not seen
@@ -83,7 +83,8 @@ func (l *look) late() bool {
 	return true
 }
 
-// process looks at one process. False: it is gone, or hidden.
+// process inspects one process. It reports false if the process has ended or is
+// hidden.
 func (l *look) process(pid int) (Process, bool) {
 	if l.late() {
 		return Process{}, false
@@ -109,7 +110,7 @@ func (l *look) process(pid int) (Process, bool) {
 	return p, true
 }
 
-// threads are those of a process, the first one first.
+// threads returns the threads of a process, the main thread first.
 func (l *look) threads(pid int) []int {
 	dir, err := os.Open(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
@@ -129,7 +130,7 @@ func (l *look) threads(pid int) []int {
 	return tids
 }
 
-// thread looks at one thread: which call it waits in, and what for.
+// thread inspects one thread: the call it waits in, and the files of the call.
 func (l *look) thread(pid, tid int, s stat) Thread {
 	t := Thread{State: s.state}
 	if s.state != StateAsleep && s.state != StateDisk {
@@ -159,7 +160,7 @@ func (l *look) thread(pid, tid int, s stat) Thread {
 	if !ok {
 		l.partial = l.partial || t.Place == ""
 	}
-	switch { // the call is not known: what is usual has to do
+	switch { // the call is not known: conclude from the state
 	case t.Call == CallRead:
 		t.Files = l.files(pid, s, 0)
 	case t.Call == CallWrite:
@@ -168,8 +169,8 @@ func (l *look) thread(pid, tid int, s stat) Thread {
 	return t
 }
 
-// childOf returns a number if it is that of a child. In a sandbox a process calls its
-// children by other numbers than we.
+// childOf returns child if it is the pid of a child. A process in a sandbox has other
+// pids for its children.
 func childOf(pid, child int) int {
 	if s, ok := readStat(fmt.Sprintf("/proc/%d/stat", child)); !ok || s.parent != pid {
 		return 0
@@ -177,7 +178,7 @@ func childOf(pid, child int) int {
 	return child
 }
 
-// places are functions of the kernel in which threads wait.
+// places maps functions of the kernel in which threads wait to kinds of calls.
 var places = map[string]Call{
 	"pipe_read": CallRead, "anon_pipe_read": CallRead, "pipe_wait": CallRead, "n_tty_read": CallRead,
 	"pipe_write": CallWrite, "anon_pipe_write": CallWrite, "n_tty_write": CallWrite,
@@ -191,12 +192,12 @@ var places = map[string]Call{
 
 func (t *Thread) guess(place string) { t.Call = places[place] }
 
-// place is where in the kernel a thread waits, or empty.
+// place is the function of the kernel in which a thread waits, or empty.
 func place(dir string) string {
 	if b, err := os.ReadFile(dir + "wchan"); err == nil && len(b) > 1 {
 		return printable(string(b))
 	}
-	b, err := os.ReadFile(dir + "stack") // for privileged servers only
+	b, err := os.ReadFile(dir + "stack") // readable for privileged servers only
 	if err != nil {
 		return ""
 	}
@@ -206,7 +207,7 @@ func place(dir string) string {
 	return printable(name)
 }
 
-// stat is what is used of /proc/PID/stat.
+// stat has the fields of /proc/PID/stat that are used.
 type stat struct {
 	name     string
 	state    State
@@ -234,7 +235,7 @@ func readStat(path string) (stat, bool) {
 	}, true
 }
 
-// printable makes a name fit for a line of text.
+// printable makes a name fit into a line of text.
 func printable(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {

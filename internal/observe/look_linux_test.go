@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// stranger is the variable by which this program, started as another user, is told
-// at which process to look.
+// stranger is a variable: this program, started as another user, inspects the
+// process with the pid in it.
 const stranger = "TETHER_TEST_LOOK_AT"
 
 func TestMain(m *testing.M) {
@@ -36,7 +36,7 @@ func started(t *testing.T, cmd *exec.Cmd) int {
 	return cmd.Process.Pid
 }
 
-// awaitVerdict looks until the verdict is the expected one.
+// awaitVerdict inspects until the verdict is the expected one.
 func awaitVerdict(t *testing.T, look func() Verdict, want Activity) Verdict {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -50,10 +50,11 @@ func awaitVerdict(t *testing.T, look func() Verdict, want Activity) Verdict {
 	}
 }
 
-// Who may not look at a process sees that it waits, and says that this is not all.
+// Without the permission to inspect a process, its state is visible, and the
+// verdict is marked as partial.
 func TestLookWithoutPermission(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("only root can become somebody else")
+		t.Skip("only root can become another user")
 	}
 	pid := started(t, exec.Command("sleep", "1000"))
 	v := awaitVerdict(t, func() (v Verdict) {
@@ -62,7 +63,7 @@ func TestLookWithoutPermission(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 		out, err := cmd.Output()
 		if err != nil {
-			t.Skipf("cannot become somebody else: %v", err)
+			t.Skipf("cannot become another user: %v", err)
 		}
 		if err := json.Unmarshal(out, &v); err != nil {
 			t.Fatalf("%s: %v", out, err)
@@ -74,8 +75,8 @@ func TestLookWithoutPermission(t *testing.T) {
 	}
 }
 
-// Who holds a pipe is found outside of the tree as well.
-func TestLookFindsStrangers(t *testing.T) {
+// The holder of a pipe is found outside of the tree, too.
+func TestLookFindsHoldersOutsideTheTree(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +91,7 @@ func TestLookFindsStrangers(t *testing.T) {
 	w.Close()
 	v := awaitVerdict(t, func() Verdict {
 		v := Decide(Look(Target{Root: pid, Members: []int{pid}}))
-		if v.Partial && v.Holder.PID == 0 { // a busy machine has cut it short
+		if v.Partial && v.Holder.PID == 0 { // a busy machine has cut the inspection short
 			v.Activity = Unknown
 		}
 		return v
@@ -100,7 +101,7 @@ func TestLookFindsStrangers(t *testing.T) {
 	}
 }
 
-func TestLookAtNobody(t *testing.T) {
+func TestLookAtMissingProcess(t *testing.T) {
 	cmd := exec.Command("true")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
@@ -110,7 +111,7 @@ func TestLookAtNobody(t *testing.T) {
 	}
 }
 
-// A name may contain anything; what is told of it fits into a line.
+// A name may contain anything; its form in the verdict fits into a line.
 func TestLookAtAStrangeName(t *testing.T) {
 	dir := t.TempDir()
 	sleep, err := exec.LookPath("sleep")
@@ -132,7 +133,7 @@ func TestLookAtAStrangeName(t *testing.T) {
 	}
 }
 
-// A zombie is seen as what it is, and its parent's waiting explains more.
+// A zombie is recognised, and its parent's waiting explains more.
 func TestLookAtAZombie(t *testing.T) {
 	cmd := exec.Command("true")
 	if err := cmd.Start(); err != nil {
@@ -146,7 +147,7 @@ func TestLookAtAZombie(t *testing.T) {
 	}
 }
 
-// A look at many processes does not take for ever, and says that it was cut.
+// The inspection of many processes is bounded, and says that it is partial.
 func TestLookIsBounded(t *testing.T) {
 	pid := started(t, exec.Command("sleep", "1000"))
 	members := make([]int, maxProcesses+1)

@@ -44,7 +44,7 @@ func await(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// awaitLook looks at a process until the verdict is the expected one.
+// awaitLook inspects a process until the verdict is the expected one.
 func awaitLook(t *testing.T, p *proc.Process, want Activity, text string) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
@@ -58,8 +58,8 @@ func awaitLook(t *testing.T, p *proc.Process, want Activity, text string) {
 	}
 }
 
-// However a tree is found, its members are looked at, also those that have lost
-// their parent.
+// With and without cgroups, all members of a tree are inspected, also those that
+// have lost their parent.
 func TestLookFindsTheTree(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *proc.Supervisor) {
 		for script, want := range map[string]struct {

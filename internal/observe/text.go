@@ -5,32 +5,32 @@ import (
 	"strings"
 )
 
-// text says the verdict in one line.
+// text is the verdict in one line.
 func (v Verdict) text(e Evidence, findings []finding) string {
-	who := fmt.Sprintf("%s (pid %d)", v.Name, v.PID)
+	name := fmt.Sprintf("%s (pid %d)", v.Name, v.PID)
 	switch v.Activity {
 	case Unknown:
-		return "nothing of it could be looked at"
+		return "it could not be inspected"
 	case OutputNotRead:
 		if v.PID == 0 {
-			who = "it"
+			name = "it"
 		}
-		return who + " is held back: its output is not taken by the client"
+		return name + " is blocked: its client does not read its output"
 	case OutputHeld:
 		if v.Holder.PID == 0 {
-			return "it has exited, but its output is still open; who holds it was not seen"
+			return "it has exited, but its output is still open; the process that holds it was not found"
 		}
 		return fmt.Sprintf("it has exited, but %s holds its output open", v.Holder)
 	case Running:
 		if v.PID == 0 {
-			return "it runs; what it does cannot be seen on this system"
+			return "it runs; this system does not show what it is doing"
 		}
-		return who + " runs; nothing was seen that holds it up"
+		return name + " runs; no reason to wait was found"
 	}
-	return who + " " + findings[0].does(e) + v.follow(e, findings)
+	return name + " " + findings[0].does(e) + v.follow(e, findings)
 }
 
-// follow says what the holder of a pipe is doing, which is the reason behind the reason.
+// follow says what the holder of a pipe is doing, which is the cause behind the cause.
 func (v Verdict) follow(e Evidence, findings []finding) string {
 	if v.Activity != BlockedOnPipe {
 		return ""
@@ -45,7 +45,7 @@ func (v Verdict) follow(e Evidence, findings []finding) string {
 
 func (h Holder) String() string { return fmt.Sprintf("%s (pid %d)", h.Name, h.PID) }
 
-// does says what a process does, as the rest of a sentence.
+// does says what a process is doing, as the rest of a sentence.
 func (f finding) does(e Evidence) string {
 	switch f.activity {
 	case UsingCPU:
@@ -56,7 +56,7 @@ func (f finding) does(e Evidence) string {
 		}
 		return "waits for input on stdin"
 	case OutputNotRead:
-		return "writes output that is not taken"
+		return "writes output that is not read"
 	case BlockedOnPipe:
 		return f.blocked()
 	case Stopped:
@@ -82,7 +82,7 @@ func (f finding) does(e Evidence) string {
 		}
 		return "waits for its children"
 	case Zombie:
-		return "has exited, and its parent has not asked how"
+		return "has exited and was not reaped by its parent"
 	case Running:
 		return "runs"
 	}
@@ -90,7 +90,7 @@ func (f finding) does(e Evidence) string {
 }
 
 func (f finding) blocked() string {
-	holder := "; who has the other end was not seen"
+	holder := "; the process at the other end was not found"
 	if f.file.ID == (FileID{}) {
 		holder = ""
 	} else if len(f.file.Holders) > 0 {
@@ -144,7 +144,7 @@ func (k FileKind) String() string {
 	return "a file"
 }
 
-// sight is the evidence behind a finding.
+// sight describes the evidence of a finding.
 func (f finding) sight(e Evidence) string {
 	saw := fmt.Sprintf("state %c", f.process.State)
 	t := f.thread

@@ -10,8 +10,8 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 )
 
-// measure costs a few small files per process and member; without cgroups one look at
-// the process table in addition, whatever the number of processes.
+// measure reads a few small files per process and member, and without cgroups the
+// process table once, whatever the number of processes.
 func measure(list []*proc.Process) map[*proc.Process]Usage {
 	found := make(map[*proc.Process]Usage, len(list))
 	finder := proc.NewFinder()
@@ -35,8 +35,8 @@ func measure(list []*proc.Process) map[*proc.Process]Usage {
 	return found
 }
 
-// readUsage reads what one process uses, with the time of its children that it has
-// waited for.
+// readUsage reads the usage of one process, with the CPU time of its children that
+// it has waited for.
 func readUsage(pid int) (Usage, bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

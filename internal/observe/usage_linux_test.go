@@ -18,16 +18,16 @@ func awaitOutput(t *testing.T, log *outlog.Log) {
 	await(t, "output", func() bool { return log.OutputAfter(0) > 0 })
 }
 
-// awaitGone waits until the supervisor knows that nothing is left of a process that
-// ends by itself: Kill looks at once, and has nothing to kill.
+// awaitGone waits until the supervisor knows that a process that ends by itself has
+// left no others: Kill checks at once, and has nothing to kill.
 func awaitGone(t *testing.T, p *proc.Process) {
 	t.Helper()
 	<-p.Done()
 	p.Kill()
 }
 
-// What counts is the whole tree, the dead included, and nothing of who was in the
-// same cgroup before.
+// The usage is that of the whole tree, including processes that have ended, and
+// without earlier members of the same cgroup.
 func TestUsage(t *testing.T) {
 	const memory = 20_000_000
 	inBothModes(t, func(t *testing.T, s *proc.Supervisor) {
@@ -47,7 +47,7 @@ func TestUsage(t *testing.T) {
 			t.Errorf("after its end: %+v", used)
 		}
 		busy := 0
-		for range 3 { // one that was not killed
+		for range 3 { // processes that were not killed
 			before, _ := start(t, s, shell(`i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done`))
 			awaitGone(t, before)
 			next, log := start(t, s, shell(`echo pid=$$; sleep 1000; :`))
@@ -62,13 +62,13 @@ func TestUsage(t *testing.T) {
 			}
 			next.Kill()
 		}
-		if busy == 3 { // where a machine stands still for a moment, that counts as use
-			t.Error("what others have used counts")
+		if busy == 3 { // if a machine is stopped for a moment, that may count as use
+			t.Error("the usage of earlier processes counts")
 		}
 	})
 }
 
-// A command that has ended while its children go on is still looked at.
+// A command that has exited while its children run is still measured.
 func TestUsageAfterExit(t *testing.T) {
 	inBothModes(t, func(t *testing.T, s *proc.Supervisor) {
 		p, log := start(t, s, shell(`(echo pid=1; while :; do sleep 1000; done) &`))
@@ -80,8 +80,7 @@ func TestUsageAfterExit(t *testing.T) {
 	})
 }
 
-// A caller that waited for a measurement which began after its call takes the result of
-// that measurement.
+// A caller that waited for a measurement that began after its call takes its result.
 func TestUsageMeasurementsAreShared(t *testing.T) {
 	s := proc.New(proc.Config{})
 	t.Cleanup(s.Close)

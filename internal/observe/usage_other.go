@@ -4,5 +4,5 @@ package observe
 
 import "github.com/tetherexec/tether/internal/proc"
 
-// measure knows nothing on this system.
+// measure returns nothing on this system.
 func measure([]*proc.Process) map[*proc.Process]Usage { return nil }

@@ -6,48 +6,48 @@ import (
 	"sort"
 )
 
-// Activity is what a process is doing, in one word.
+// Activity says what a process is doing, in one word.
 type Activity string
 
-// The activities, as they are called on the wire.
+// The activities, with their names on the wire.
 const (
 	Unknown          Activity = "unknown"          // nothing could be seen
-	Running          Activity = "running"          // nothing was seen that holds it up
-	UsingCPU         Activity = "usingCpu"         // on a processor, or ready for it
-	WaitingForInput  Activity = "waitingForInput"  // of its standard input, from us
-	OutputNotRead    Activity = "outputNotRead"    // by us: the client does not take it
-	BlockedOnPipe    Activity = "blockedOnPipe"    // of somebody else
+	Running          Activity = "running"          // no reason to wait was found
+	UsingCPU         Activity = "usingCpu"         // running, or ready to run
+	WaitingForInput  Activity = "waitingForInput"  // on its standard input, from the client
+	OutputNotRead    Activity = "outputNotRead"    // the client does not read its output
+	BlockedOnPipe    Activity = "blockedOnPipe"    // a pipe of another process
 	Stopped          Activity = "stopped"          // by a signal or a debugger
 	Sleeping         Activity = "sleeping"         // for a time
 	WaitingForDisk   Activity = "waitingForDisk"   // in a state that cannot be interrupted
 	WaitingOnNetwork Activity = "waitingOnNetwork" // in a call about a socket
-	WaitingForEvents Activity = "waitingForEvents" // of several files, or a timer
-	WaitingForLock   Activity = "waitingForLock"   // or for another of its threads
-	WaitingForSignal Activity = "waitingForSignal" // and nothing else
-	WaitingForChild  Activity = "waitingForChild"  // and of that nothing was seen
-	Waiting          Activity = "waiting"          // in the kernel, for something else
-	Zombie           Activity = "zombie"           // exited, and its parent has not asked how
-	OutputHeld       Activity = "outputHeld"       // exited, but somebody has its output open
+	WaitingForEvents Activity = "waitingForEvents" // for any of several files, or a timer
+	WaitingForLock   Activity = "waitingForLock"   // or for another thread of the process
+	WaitingForSignal Activity = "waitingForSignal" // and for nothing else
+	WaitingForChild  Activity = "waitingForChild"  // and nothing was seen of the child
+	Waiting          Activity = "waiting"          // in the kernel, for another reason
+	Zombie           Activity = "zombie"           // exited, and not reaped by its parent
+	OutputHeld       Activity = "outputHeld"       // exited, but another process has its output open
 )
 
 // weight orders activities by how well they explain a silence. One process that
-// waits for the user explains it whatever the others do; a shell that waits for its
-// children explains nothing if a child can.
+// waits for the user explains it, whatever the others do. A shell that waits for
+// its children explains nothing if a child does.
 var weight = map[Activity]int{
 	OutputHeld: 17, OutputNotRead: 16, WaitingForInput: 15,
 	UsingCPU: 13, Stopped: 12, BlockedOnPipe: 11, WaitingForDisk: 10, WaitingOnNetwork: 9, Sleeping: 8,
 	WaitingForEvents: 7, WaitingForLock: 6, Waiting: 5, WaitingForSignal: 4, WaitingForChild: 3, Zombie: 2, Running: 1,
 }
 
-// weightStoppedRoot is that of a stopped process whose children may go on.
+// weightStoppedRoot is the weight of a stopped root process whose children may run.
 const weightStoppedRoot = 14
 
-// A Verdict is what Decide makes of the evidence.
+// A Verdict is the conclusion of Decide from the evidence.
 type Verdict struct {
 	Activity Activity
-	PID      int    // the process that was decisive; 0: none
-	Name     string // of its program
-	Holder   Holder // who holds the pipe or the output, or is the child; PID 0: not known
+	PID      int    // the decisive process; 0: none
+	Name     string // name of its program
+	Holder   Holder // the process that holds the pipe or the output, or the child; PID 0: not known
 	Text     string // one line for people
 	Seen     []Sight
 	Partial  bool
@@ -60,21 +60,21 @@ type Sight struct {
 	Saw  string
 }
 
-// maxSeen bounds the sights of a verdict. The decisive one is always the first.
+// maxSeen limits the sights of a verdict. The decisive one is always the first.
 const maxSeen = 16
 
-// finding is what one process is doing.
+// finding says what one process is doing.
 type finding struct {
 	process  *Process
 	thread   *Thread
 	file     *File
 	activity Activity
 	weight   int
-	stdin    bool // an event that is waited for is input
+	stdin    bool // one of the events that it waits for is input
 	child    int
 }
 
-// Decide says what a process with all that it has started is doing.
+// Decide says what a process and everything that it has started are doing.
 func Decide(e Evidence) Verdict {
 	findings := make([]finding, 0, len(e.Processes))
 	for i := range e.Processes {
@@ -96,7 +96,7 @@ func Decide(e Evidence) Verdict {
 	case len(findings) > 0:
 		v.decide(findings)
 	case !e.Looked:
-		v.Activity = Running // that it has not exited is all that is known
+		v.Activity = Running // all that is known is that it has not exited
 	}
 	v.Text = v.text(e, findings)
 	for _, f := range findings[:min(len(findings), maxSeen)] {
@@ -105,7 +105,7 @@ func Decide(e Evidence) Verdict {
 	return v
 }
 
-// decide takes the finding with the most weight.
+// decide takes the finding with the highest weight.
 func (v *Verdict) decide(findings []finding) {
 	f := findings[0]
 	v.Activity, v.PID, v.Name = f.activity, f.process.PID, f.process.Name
@@ -126,7 +126,7 @@ func (v *Verdict) decide(findings []finding) {
 // busiestFirst puts the holder first whose own activity explains most: a shell has its
 // ends of a pipe only because its children have.
 func busiestFirst(holders []Holder, findings []finding) []Holder {
-	for _, f := range findings { // the weightiest first
+	for _, f := range findings { // the highest weight first
 		for i, h := range holders {
 			if h.PID == f.process.PID {
 				return append([]Holder{h}, slices.Delete(slices.Clone(holders), i, i+1)...)
@@ -136,7 +136,8 @@ func busiestFirst(holders []Holder, findings []finding) []Holder {
 	return holders
 }
 
-// judge says what one process is doing: what its weightiest thread does.
+// judge says what one process is doing: the activity of its thread with the highest
+// weight.
 func (e Evidence) judge(p *Process) finding {
 	best := finding{process: p, activity: Running, weight: weight[Running]}
 	take := func(f finding) {
@@ -211,7 +212,7 @@ func (e Evidence) judgeTransfer(t *Thread) finding {
 		if e.Blocked {
 			return finding{activity: OutputNotRead, file: file}
 		}
-		return finding{activity: Running, file: file} // it is being read at this moment
+		return finding{activity: Running, file: file} // its output is being read at this moment
 	case file.Kind == FilePipe:
 		return finding{activity: BlockedOnPipe, file: file}
 	case file.Kind == FileSocket:
@@ -220,8 +221,8 @@ func (e Evidence) judgeTransfer(t *Thread) finding {
 	return finding{activity: Waiting, file: file}
 }
 
-// judgePoll is for a thread that waits for any of several files. If only input can
-// come from outside, that is what it waits for.
+// judgePoll is for a thread that waits for any of several files. If input is the
+// only event that can come from outside, the thread waits for input.
 func (e Evidence) judgePoll(t *Thread) finding {
 	var input *File
 	others := false
@@ -243,7 +244,7 @@ func (e Evidence) isInput(f *File) bool { return e.Input != (FileID{}) && f.ID =
 
 func (e Evidence) isOutput(f *File) bool { return slices.Contains(e.Outputs, f.ID) }
 
-// onlyChild is the living child of a process, if it has one only.
+// onlyChild is the living child of a process, if it has exactly one.
 func (e Evidence) onlyChild(pid int) (child int) {
 	for _, p := range e.Processes {
 		if p.Parent == pid && p.State != StateZombie && p.State != StateDead {

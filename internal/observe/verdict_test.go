@@ -45,8 +45,8 @@ func TestDecide(t *testing.T) {
 		hold int
 		text string
 	}{
-		{"nothing was seen", Evidence{Looked: true}, Unknown, 0, 0, "nothing of it could be looked at"},
-		{"another system", Evidence{}, Running, 0, 0, "it runs; what it does cannot be seen on this system"},
+		{"nothing was seen", Evidence{Looked: true}, Unknown, 0, 0, "it could not be inspected"},
+		{"another system", Evidence{}, Running, 0, 0, "it runs; this system does not show what it is doing"},
 		{"reads input", Evidence{Processes: []Process{in(1, 0, "cat", CallRead, pipe(0, stdin))}},
 			WaitingForInput, 1, 0, "cat (pid 1) waits for input on stdin"},
 		{"reads input on another descriptor", Evidence{Processes: []Process{in(1, 0, "cat", CallRead, pipe(7, stdin))}},
@@ -62,19 +62,19 @@ func TestDecide(t *testing.T) {
 		{"polls nothing that is known", Evidence{Processes: []Process{in(1, 0, "x", CallPoll)}},
 			WaitingForEvents, 1, 0, "x (pid 1) waits for events"},
 		{"writes what is not taken", Evidence{Blocked: true, Processes: []Process{shell, in(2, 1, "yes", CallWrite, pipe(1, stdout))}},
-			OutputNotRead, 2, 0, "yes (pid 2) is held back: its output is not taken by the client"},
+			OutputNotRead, 2, 0, "yes (pid 2) is blocked: its client does not read its output"},
 		{"held back, by whatever way it writes", Evidence{Blocked: true, Processes: []Process{in(1, 0, "x", CallPoll)}},
-			OutputNotRead, 0, 0, "it is held back: its output is not taken by the client"},
+			OutputNotRead, 0, 0, "it is blocked: its client does not read its output"},
 		{"writes what is taken", Evidence{Processes: []Process{in(1, 0, "yes", CallWrite, pipe(1, stdout))}},
-			Running, 1, 0, "yes (pid 1) runs; nothing was seen that holds it up"},
+			Running, 1, 0, "yes (pid 1) runs; no reason to wait was found"},
 		{"a full pipe", Evidence{Processes: []Process{shell, in(2, 1, "yes", CallWrite, pipe(1, other, Holder{3, "sleep"})), in(3, 1, "sleep", CallSleep)}},
 			BlockedOnPipe, 2, 3, "yes (pid 2) is blocked writing to a full pipe held by sleep (pid 3); sleep sleeps for a time"},
 		{"a full pipe of a shell and its child", Evidence{Processes: []Process{shell, in(2, 1, "yes", CallWrite, pipe(1, other, Holder{1, "sh"}, Holder{3, "sleep"})), in(3, 1, "sleep", CallSleep)}},
 			BlockedOnPipe, 2, 3, "yes (pid 2) is blocked writing to a full pipe held by sleep (pid 3) and 1 more; sleep sleeps for a time"},
 		{"an empty pipe of two", Evidence{Processes: []Process{in(2, 1, "cat", CallRead, pipe(0, other, Holder{3, "a"}, Holder{4, "b"}))}},
 			BlockedOnPipe, 2, 3, "cat (pid 2) waits for data from a pipe held by a (pid 3) and 1 more"},
-		{"a pipe of nobody who was seen", Evidence{Processes: []Process{in(2, 1, "cat", CallRead, pipe(0, other))}},
-			BlockedOnPipe, 2, 0, "cat (pid 2) waits for data from a pipe; who has the other end was not seen"},
+		{"a pipe whose other end was not found", Evidence{Processes: []Process{in(2, 1, "cat", CallRead, pipe(0, other))}},
+			BlockedOnPipe, 2, 0, "cat (pid 2) waits for data from a pipe; the process at the other end was not found"},
 		{"work explains more than a pipe", Evidence{Processes: []Process{shell, in(2, 1, "yes", CallWrite, pipe(1, other, Holder{3, "x"})), inState(3, 1, "x", StateOnCPU)}},
 			UsingCPU, 3, 0, "x (pid 3) uses the CPU"},
 		{"stopped", Evidence{Root: 1, Processes: []Process{inState(1, 0, "sh", StateStopped), inState(2, 1, "x", StateOnCPU)}},
@@ -92,12 +92,12 @@ func TestDecide(t *testing.T) {
 		{"a child that is hidden", Evidence{Partial: true, Processes: []Process{threads(Process{PID: 1, Name: "sudo", State: StateAsleep}, Thread{State: StateAsleep, Call: CallChild, Child: 9})}},
 			WaitingForChild, 1, 9, "sudo (pid 1) waits for its child (pid 9)"},
 		{"children that end", Evidence{Processes: []Process{shell, inState(2, 1, "x", StateZombie)}}, WaitingForChild, 1, 0, "sh (pid 1) waits for its children"},
-		{"a zombie", Evidence{Processes: []Process{inState(2, 1, "x", StateZombie)}}, Zombie, 2, 0, "x (pid 2) has exited, and its parent has not asked how"},
+		{"a zombie", Evidence{Processes: []Process{inState(2, 1, "x", StateZombie)}}, Zombie, 2, 0, "x (pid 2) has exited and was not reaped by its parent"},
 		{"no permission", Evidence{Processes: []Process{{PID: 1, Name: "su", State: StateAsleep, Threads: []Thread{{State: StateAsleep}}}}},
 			Waiting, 1, 0, "su (pid 1) waits in the kernel"},
 		{"output is held", Evidence{Exited: true, Holders: []Holder{{7, "daemon"}}, Processes: []Process{in(7, 1, "daemon", CallSleep)}},
 			OutputHeld, 0, 7, "it has exited, but daemon (pid 7) holds its output open"},
-		{"output is held by nobody who was seen", Evidence{Exited: true}, OutputHeld, 0, 0, "it has exited, but its output is still open; who holds it was not seen"},
+		{"output is held by a process that was not found", Evidence{Exited: true}, OutputHeld, 0, 0, "it has exited, but its output is still open; the process that holds it was not found"},
 	} {
 		tt.e.Input, tt.e.Outputs = stdin, []FileID{stdout}
 		v := Decide(tt.e)
@@ -110,7 +110,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Without an input of ours nobody can wait for it: an id of nothing fits to nothing.
+// Without an input of the server no process waits for it: the zero FileID matches no
+// file.
 func TestDecideWithoutInput(t *testing.T) {
 	v := Decide(Evidence{Processes: []Process{in(1, 0, "cat", CallRead, File{})}})
 	if v.Activity != Waiting {

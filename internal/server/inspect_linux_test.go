@@ -181,7 +181,7 @@ func TestStateOfOutputThatIsNotRead(t *testing.T) {
 		}
 		return nil
 	})
-	if !strings.Contains(r.StateDetail.Text, "its output is not taken by the client") {
+	if !strings.Contains(r.StateDetail.Text, "its client does not read its output") {
 		t.Errorf("%+v", r)
 	}
 	c.Terminate("p")
