@@ -9,10 +9,9 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// An Approver asks a person. Approve may take as long as it needs; calls may come at
-// the same time. If it fails the command counts as declined. When its context ends the
-// question is withdrawn: the tool call goes on without the answer, and Approve should
-// return.
+// An Approver asks a person. Approve may take any time, and several calls may run at the same
+// time. If it fails, the command counts as declined. When its context ends, the question is
+// withdrawn: the tool call continues without the answer, and Approve should return.
 type Approver interface {
 	Approve(context.Context, Question) (Decision, error)
 }
@@ -30,26 +29,26 @@ type Question struct {
 	CallID        string
 
 	Reason  string   // why the question is asked
-	Command []string // what would be started
+	Command []string // the command line that would be started
 	Script  string   // the text for the shell in it
 	Cwd     string
 
-	// Retry: the sandbox has stopped the command, and it would run a second time, from
-	// its beginning: without sandbox or, if Network is set, in the same sandbox with the
-	// network. Denial, Hosts (which it was refused) and Output tell about the first time.
+	// Retry: the sandbox has made the command fail, and it would run a second time, from its
+	// beginning: without sandbox or, if Network is set, in the same sandbox with the
+	// network. Denial, Hosts (refused hosts) and Output describe the first run.
 	Retry   bool
 	Network bool
 	Hosts   []string
 	Denial  *wire.DenialFact // may be nil
 	Output  string
 
-	// Permissions is what the command asks for besides what its sandbox allows, and
-	// Additional what that is, with absolute paths, if it is WithAdditional.
+	// Permissions is the kind of rights that the command asks for beyond its sandbox. If it is
+	// WithAdditional, Additional has these rights, with absolute paths.
 	Permissions SandboxPermissions
 	Additional  *AdditionalPermissions
 
-	// Rule is a beginning of commands that ApprovedRule would approve from now on, to
-	// run without sandbox. Without one ApprovedRule is the same as Approved.
+	// Rule is the first words of commands that ApprovedRule would approve from now on, to run
+	// without sandbox. Without a Rule, ApprovedRule is the same as Approved.
 	Rule []string
 }
 
@@ -58,10 +57,10 @@ type Decision uint8
 
 // The decisions.
 const (
-	Declined           Decision = iota // the model is told, and goes on
-	Approved                           // this once
-	ApprovedForSession                 // and whenever the same command comes again
-	ApprovedRule                       // and all commands that begin with the question's Rule
+	Declined           Decision = iota // the model gets the refusal, and goes on
+	Approved                           // this command, once
+	ApprovedForSession                 // also when the same command comes again
+	ApprovedRule                       // also all commands that begin with the question's Rule
 	Cancelled                          // the turn ends
 )
 
@@ -82,7 +81,7 @@ type Mode uint8
 
 // The modes.
 const (
-	Never     Mode = iota // what would need an approval is refused
+	Never     Mode = iota // a command that would need an approval is refused
 	OnRequest             // for escalations, dangerous commands and rules
 	Granular              // the same, with a switch for each kind of question; and after denials
 	Untrusted             // for everything without an allow rule; and after denials
@@ -108,7 +107,7 @@ func (p Policy) asksRetry() bool {
 	return p.Mode == Untrusted || p.Mode == Granular && p.SandboxApproval
 }
 
-// A Verdict is what rules say about a command.
+// A Verdict is the result of the rules for a command.
 type Verdict uint8
 
 // The verdicts. RuleAllow means that each part of the command is allowed, and makes it
@@ -120,7 +119,7 @@ const (
 	RuleForbidden
 )
 
-// Reasons that the model or the user is given.
+// Reasons for the model or the user.
 const (
 	reasonRetry     = "command failed; retry without sandbox?"
 	reasonNetwork   = "command failed; retry with network?"
@@ -132,15 +131,15 @@ const (
 	reasonBlocked   = "blocked by policy"
 )
 
-// An inquiry is what the first decision about a command depends on.
+// An inquiry has the facts for the first decision about a command.
 type inquiry struct {
 	verdict    Verdict
 	dangerous  bool
-	restricted bool // the files or the network are
-	escalation bool // more than the sandbox allows was asked for
+	restricted bool // the sandbox restricts files or the network
+	escalation bool // the command asks for more than the sandbox allows
 }
 
-// require decides whether a command may run. A reason is given if it may not.
+// require decides whether a command may run. If it may not, it returns the reason.
 func (p Policy) require(q inquiry) (requirement, string) {
 	switch q.verdict {
 	case RuleForbidden:
@@ -168,14 +167,14 @@ func (p Policy) require(q inquiry) (requirement, string) {
 			return forbidden, reasonDangerous
 		}
 		return forbidden, reasonNoSandbox
-	case p.Mode == Never: // refused with the arguments
+	case p.Mode == Never: // checkPermissions has refused it already
 		return forbidden, reasonNever
 	}
 	return approval, ""
 }
 
-// maxRemembered bounds the approvals that are remembered; the oldest go first, and are
-// asked for again.
+// maxRemembered bounds the approvals that are remembered. The oldest are dropped first, and the
+// user is asked again.
 const maxRemembered = 1000
 
 // An extent is how far an approval goes.
@@ -221,7 +220,7 @@ func (m *memory) find(key string) extent {
 	return m.known[key]
 }
 
-// addRule remembers a beginning of commands.
+// addRule remembers a rule.
 func (m *memory) addRule(rule []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -247,7 +246,7 @@ func (m *memory) allows(parts [][]string) bool {
 	})
 }
 
-// keyOf makes one string of values.
+// keyOf makes one string from values.
 func keyOf(values ...any) string {
 	text, err := json.Marshal(values)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/tetherexec/tether/internal/wording"
 )
 
-// SandboxPermissions is what a command asks for besides what the sandbox allows.
+// SandboxPermissions is the kind of rights that a command asks for beyond its sandbox.
 type SandboxPermissions string
 
 // The values of SandboxPermissions. The zero value is UseDefault.
@@ -109,14 +109,14 @@ func checkNumbers(yield *int64, tokens *int) error {
 	return nil
 }
 
-// How long calls wait for output.
+// Times for which calls wait for output.
 const (
 	defaultYield      = 10 * time.Second
 	defaultStdinYield = 250 * time.Millisecond
 	minYield          = 250 * time.Millisecond
 	maxYield          = 30 * time.Second
 	minYieldWindows   = 10 * time.Second // processes start slowly there
-	minPoll           = 5 * time.Second  // so that a model which only looks does not look often
+	minPoll           = 5 * time.Second  // so that a model that only polls does not poll often
 	defaultMaxPoll    = 5 * time.Minute
 )
 

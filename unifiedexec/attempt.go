@@ -11,11 +11,11 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// closeWait is how long the end of the output is waited for after an exit: somebody
-// else may hold it open for ever.
+// closeWait is how long a call waits for the end of the output after an exit: a background
+// process may hold it open for ever.
 const closeWait = 50 * time.Millisecond
 
-// An attempt is one process of a session, and what it has printed.
+// An attempt is one process of a session, and its output.
 type attempt struct {
 	number  int
 	process Process
@@ -26,13 +26,13 @@ type attempt struct {
 	closedNetwork bool // its sandbox has no network, or some hosts only
 
 	mu      sync.Mutex
-	pending headTail // what no result has had yet
+	pending headTail // output that is in no result yet
 	all     headTail
 	exit    *client.Exit
 	exitAt  time.Time
 	closed  bool
 	err     error // why the process was lost
-	disowns bool  // we have ended it: its failure is nobody's
+	disowns bool  // the manager is ending it, so its failure is not a denial by the sandbox
 	changed chan struct{}
 }
 
@@ -40,7 +40,7 @@ func newAttempt(number int, id string, p Process) *attempt {
 	return &attempt{number: number, process: p, id: id, started: time.Now(), changed: make(chan struct{})}
 }
 
-// pump takes the events of the process until there are no more. show gets the output.
+// pump reads the events of the process until there are no more. show gets the output.
 func (a *attempt) pump(ctx context.Context, show func(string)) {
 	var cutter deltaCutter
 	defer func() { cutter.flush(show) }()
@@ -67,7 +67,7 @@ func (a *attempt) pump(ctx context.Context, show func(string)) {
 	}
 }
 
-// gapMark stands for output that the executor did not keep.
+// gapMark replaces output that the executor did not keep.
 var gapMark = []byte("\n... output was lost ...\n")
 
 // ended notes the exit, with the executor's verdict, and the close.
@@ -89,7 +89,7 @@ func (a *attempt) ended(ctx context.Context, closed bool) {
 	})
 }
 
-// update changes the attempt and wakes who waits for that.
+// update changes the attempt and wakes the calls that wait for a change.
 func (a *attempt) update(change func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -104,22 +104,22 @@ func (a *attempt) hasExited() bool {
 	return a.exit != nil || a.err != nil
 }
 
-// isOver reports whether nothing is left of the process, as far as anybody knows.
+// isOver reports whether the output has ended, or the process was lost.
 func (a *attempt) isOver() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.closed || a.err != nil
 }
 
-// disown says that the process is being ended by us.
+// disown notes that the manager, not the sandbox, is the reason if the process fails from now on.
 func (a *attempt) disown() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.disowns = true
 }
 
-// outcome is how the attempt stands: alive, exited, sandboxDenied or lost. Where it
-// runs is the executor's word: its sandbox, its verdict.
+// outcome is the state of the attempt: alive, exited, sandboxDenied or lost. Whether there is a
+// sandbox, and whether it has denied something, is what the executor reports.
 func (a *attempt) outcome() (event, *client.Exit, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -135,16 +135,16 @@ func (a *attempt) outcome() (event, *client.Exit, error) {
 	return exited, a.exit, nil
 }
 
-// neededNetwork reports whether the attempt, which was denied something, failed because its
-// sandbox has no network, or not to that host.
+// neededNetwork reports whether the attempt failed because its sandbox has no network, or does not
+// allow the host.
 func (a *attempt) neededNetwork() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.neededNetworkLocked()
 }
 
-// neededNetworkLocked goes by what the executor knows about the failure, by the hosts that
-// it has refused, and last by what the command has printed.
+// neededNetworkLocked decides by the executor's facts about the failure, then by the hosts that it
+// has refused, and last by the output of the command.
 func (a *attempt) neededNetworkLocked() bool {
 	switch {
 	case !a.closedNetwork || a.exit == nil || a.exit.Code == 0:
@@ -155,7 +155,7 @@ func (a *attempt) neededNetworkLocked() bool {
 	return len(a.refusedHosts()) > 0 || networkFailure(a.all.bytes())
 }
 
-// refusedHosts are those that the executor did not let the process reach.
+// refusedHosts are the hosts that the executor did not let the process reach.
 func (a *attempt) refusedHosts() []string {
 	if p, ok := a.process.(HostRefuser); ok {
 		return p.RefusedHosts()
@@ -163,11 +163,11 @@ func (a *attempt) refusedHosts() []string {
 	return nil
 }
 
-// noSandbox is what executors call no sandbox.
+// noSandbox is the SandboxType of a process without a sandbox.
 const noSandbox = "none"
 
-// take returns the output that no result has had yet. If more may come, the beginning
-// of a character stays for the next result, which has the rest of it.
+// take returns the output that is in no result yet. If more may come, an incomplete character
+// at the end stays for the next result.
 func (a *attempt) take(more bool) *headTail {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -186,16 +186,16 @@ func (a *attempt) transcript() string {
 	return decode(a.all.bytes())
 }
 
-// An until is what is waited for.
+// An until says what await waits for.
 type until uint8
 
 const (
 	exitOnly until = iota // the exit
-	wholeEnd              // the exit, and shortly the close
+	wholeEnd              // the exit, and up to closeWait for the close
 )
 
-// await waits for the end of the attempt, or for the deadline. It reports whether the
-// end has come.
+// await waits for the end of the attempt, or for the deadline. It reports whether the attempt
+// has ended.
 func (a *attempt) await(ctx context.Context, d deadline, what until) (over bool, err error) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -229,14 +229,14 @@ func (a *attempt) await(ctx context.Context, d deadline, what until) (over bool,
 	}
 }
 
-// A distant process is one whose executor may be out of reach.
+// A distant process is a process whose connection to the executor may be lost.
 type distant interface {
-	Connection() context.Context // ends when the executor is out of reach
-	Abandon()                    // Terminate, as soon as the executor can be reached
+	Connection() context.Context // ends when the connection is lost
+	Abandon()                    // Terminate, as soon as there is a connection
 }
 
-// terminate ends what runs of the attempt, once. It sends no request for a process that
-// has ended, and does not wait for an executor that is out of reach.
+// terminate ends the process of the attempt, once. It sends no request for a process that has
+// ended, and does not wait for an executor that cannot be reached.
 func (a *attempt) terminate() {
 	a.disown()
 	if a.isOver() {

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// bufferLimit is how much of the output between two results is kept: the first half
-// and the last half. What a model can read is far less; what a person wants to see of a
-// long output is its beginning and its end.
+// bufferLimit is how many bytes of the output between two results are kept: the first half and
+// the last half. A model reads far less, and a person wants the beginning and the end of a long
+// output.
 const bufferLimit = 1 << 20
 
-// A headTail keeps the beginning and the end of what is appended to it, and counts
-// what lies between.
+// A headTail keeps the beginning and the end of the bytes that are appended to it, and counts
+// the bytes between.
 type headTail struct {
 	head []byte
 	tail []byte // a ring once it is full
@@ -21,14 +21,14 @@ type headTail struct {
 
 const half = bufferLimit / 2
 
-// add appends bytes. The result does not depend on how they are divided.
+// add appends bytes. The result does not depend on how they are divided into calls.
 func (b *headTail) add(data []byte) {
 	if room := half - len(b.head); room > 0 {
 		n := min(room, len(data))
 		b.head = append(b.head, data[:n]...)
 		data = data[n:]
 	}
-	if over := len(data) - half; over > 0 { // nothing before is left
+	if over := len(data) - half; over > 0 { // the data replaces the whole tail
 		b.lost += int64(len(b.tail) + over)
 		b.tail, b.at, data = b.tail[:0], 0, data[over:]
 	}
@@ -45,7 +45,7 @@ func (b *headTail) add(data []byte) {
 	}
 }
 
-// cutUnfinished takes away what could become a character with more to come.
+// cutUnfinished removes and returns an incomplete character at the end.
 func (b *headTail) cutUnfinished() []byte {
 	if b.at > 0 {
 		b.tail, b.at = append(slices.Clone(b.tail[b.at:]), b.tail[:b.at]...), 0
@@ -63,7 +63,7 @@ func (b *headTail) cutUnfinished() []byte {
 // total is how many bytes were appended.
 func (b *headTail) total() int64 { return int64(len(b.head)+len(b.tail)) + b.lost }
 
-// omission is what stands for the bytes between; empty: there are none.
+// omission is the text that replaces the bytes between; empty: there are none.
 func (b *headTail) omission() string {
 	if b.lost == 0 {
 		return ""
@@ -71,7 +71,7 @@ func (b *headTail) omission() string {
 	return fmt.Sprintf("... %d bytes omitted ...", b.lost)
 }
 
-// bytes returns what was kept, with a mark for what was not.
+// bytes returns the bytes that were kept, with the omission between them.
 func (b *headTail) bytes() []byte {
 	out := make([]byte, 0, len(b.head)+len(b.tail)+64)
 	out = append(out, b.head...)

@@ -1,15 +1,15 @@
 package unifiedexec
 
-// A requirement is what has to come before a command may run.
+// A requirement is the condition under which a command may run.
 type requirement uint8
 
 const (
-	skip      requirement = iota // nothing
-	approval                     // the user says yes
+	skip      requirement = iota // none
+	approval                     // the user has to approve it
 	forbidden                    // it may not run
 )
 
-// A state is where a command stands between the call and its end.
+// A state is the state of a command between the call and its end.
 type state uint8
 
 const (
@@ -17,14 +17,14 @@ const (
 	ask1                // the user is asked before the first attempt
 	run1                // the first attempt: with or without a sandbox?
 	wait1               // it runs
-	denied              // the sandbox was in its way
+	denied              // the sandbox has denied it something
 	ask2                // the user is asked whether to run it again, with more rights
 	run2                // the second attempt
 	wait2               // it runs
 	end
 )
 
-// An event is what has happened in a state.
+// An event is something that happens in a state.
 type event uint8
 
 const (
@@ -36,14 +36,14 @@ const (
 	cancelled
 
 	notStarted
-	alive         // the time to wait is over, and the process is not
-	exited        // and the sandbox was not in its way
-	sandboxDenied // exited, and it was
-	lost          // nobody can tell any more
+	alive         // the time to wait is over, and the process still runs
+	exited        // and the sandbox has denied it nothing
+	sandboxDenied // exited, and the sandbox has denied it something
+	lost          // the end of the process is not known
 )
 
-// An action is what a transition does. The first group leads to another event at once;
-// the second ends the call.
+// An action is what a transition does. The actions up to startOpen lead to another event; the
+// others end the call.
 type action uint8
 
 const (
@@ -63,15 +63,15 @@ const (
 	reportNotRetried               // the same, and that the retry was declined
 )
 
-// facts are what the decisions about a command depend on.
+// facts are the conditions of transitions.
 type facts struct {
 	requirement requirement
 	bypass      bool // an allow rule, an escalation or a remembered approval: no sandbox
 	deniedReads bool // the policy hides files: never without sandbox
 	confined    bool // the policy asks for a sandbox
-	asksRetry   bool // the approval policy lets us ask after a denial
-	approved    bool // the user has said yes to this command
-	strict      bool // that was not for a run without sandbox
+	asksRetry   bool // the approval policy allows a question after a denial
+	approved    bool // the user has approved this command
+	strict      bool // that approval is not for a run without sandbox
 	network     bool // the next attempt is to have the network: an approval of it is remembered, or the last attempt needed it
 }
 
@@ -84,8 +84,8 @@ type transition struct {
 	to   state
 }
 
-// transitions is all that can happen to a command, from the call to its end. Of those
-// that apply the first is taken. There is no third attempt.
+// transitions is everything that can happen to a command, from the call to its end. The first
+// transition that applies is taken. There is no third attempt.
 var transitions = []transition{
 	{decide, enter, func(f facts) bool { return f.requirement == forbidden }, rejectByRule, end},
 	{decide, enter, func(f facts) bool { return f.requirement == approval }, ask, ask1},
@@ -128,7 +128,7 @@ var transitions = []transition{
 	{wait2, sandboxDenied, nil, reportEnd, end},
 }
 
-// step decides what follows an event. It touches nothing.
+// step returns the action and the next state for an event. It is a pure function.
 func step(s state, e event, f facts) (action, state) {
 	for _, t := range transitions {
 		if t.from == s && t.on == e && (t.when == nil || t.when(f)) {

@@ -7,8 +7,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// forcedVariables make programs behave when nobody watches: no colours, no pagers, one
-// encoding. They are always sent, whatever our own environment has.
+// forcedVariables make programs suitable for use without a person: no colours, no pagers, one
+// encoding. They are always sent.
 var forcedVariables = map[string]string{
 	"NO_COLOR":  "1",
 	"TERM":      "dumb",
@@ -25,22 +25,23 @@ var forcedVariables = map[string]string{
 // noNetworkVariable tells a command that its sandbox has no network.
 const noNetworkVariable = "CODEX_SANDBOX_NETWORK_DISABLED"
 
-// Variables that name the caller. That of the call comes from the metadata of a start.
+// Variables that name the caller. The executor adds a variable for the call, from the metadata of
+// a start.
 const (
 	threadVariable  = "CODEX_THREAD_ID"
 	sessionVariable = "CODEX_SESSION_ID"
 	versionVariable = "CODEX_VERSION"
 )
 
-// An Identity names the caller to its commands. What is empty is not sent.
+// An Identity names the caller to its commands. Empty fields are not sent.
 type Identity struct {
 	ThreadID  string
 	SessionID string
 	Version   string
 }
 
-// overlay returns the variables that are added to what the policy gives, for a command in
-// these bounds.
+// overlay returns the variables that are added to those of the policy, for a command in these
+// bounds.
 func (c *Config) overlay(b bounds) map[string]string {
 	env := maps.Clone(c.Env)
 	if env == nil {
@@ -61,8 +62,8 @@ func (c *Config) overlay(b bounds) map[string]string {
 	return env
 }
 
-// environmentPolicy returns the policy for the variables that the executor has. The
-// mark of a sandbox without network is never inherited: it is set where it is true.
+// environmentPolicy returns the policy for the executor's variables. noNetworkVariable is never
+// inherited: overlay sets it where it is true.
 func (c *Config) environmentPolicy() *wire.EnvPolicy {
 	p := wire.EnvPolicy{Inherit: wire.InheritAll, IgnoreDefaultExcludes: true, Set: map[string]string{}, IncludeOnly: []string{}}
 	if c.EnvPolicy != nil {
@@ -82,7 +83,7 @@ func (c *Config) environmentPolicy() *wire.EnvPolicy {
 	return &p
 }
 
-// metadata names the thread and the call; the executor makes variables of it.
+// metadata names the thread and the call; the executor puts both into variables.
 func (c *Config) metadata(callID string) *wire.StartMetadata {
 	if c.Identity.ThreadID == "" && callID == "" {
 		return nil

@@ -5,14 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// An EventKind tells events apart.
+// An EventKind is the kind of an event.
 type EventKind uint8
 
 // The kinds of events.
 const (
 	Began  EventKind = iota + 1 // a process was started
 	Output                      // it has printed Text
-	Ended                       // it has ended, or will not be started; nothing follows
+	Ended                       // it has ended, or will not be started; this is the last event
 )
 
 // A Status is how a process ended.
@@ -25,8 +25,8 @@ const (
 	StatusDeclined  Status = "declined" // the user did not let it start
 )
 
-// An Event is something that happened to a process. Each attempt to run a command has
-// its own events, also one that the sandbox has stopped.
+// An Event is something that happened to a process. Each attempt to run a command has its own
+// events, also an attempt that the sandbox made fail.
 type Event struct {
 	Kind      EventKind
 	Session   SessionInfo
@@ -36,13 +36,13 @@ type Event struct {
 	Text string // of Output: whole characters, at most 8192 bytes
 
 	Status   Status // of Ended
-	ExitCode int    // -1 if nobody knows
-	Output   string // all, as far as it was kept; and why the process was lost
-	Denied   bool   // the sandbox was in its way
+	ExitCode int    // -1 if it is not known
+	Output   string // all output that was kept; and why the process was lost
+	Denied   bool   // the sandbox has denied it something
 	Took     time.Duration
 }
 
-// What an observer is shown of one process while it runs. The end has the rest.
+// Limits of the output in events while a process runs. Its last event has the rest.
 const (
 	maxDelta  = 8192
 	maxDeltas = 10000
@@ -71,7 +71,7 @@ func (c *deltaCutter) cut(data []byte, show func(string)) {
 	c.rest = append([]byte(nil), data...)
 }
 
-// flush shows what could not be completed.
+// flush shows an incomplete character at the end of the output.
 func (c *deltaCutter) flush(show func(string)) {
 	if len(c.rest) > 0 && c.count < maxDeltas {
 		show(decode(c.rest))
@@ -79,7 +79,7 @@ func (c *deltaCutter) flush(show func(string)) {
 	c.rest = nil
 }
 
-// unfinished is how many bytes at the end could become a character with more to come.
+// unfinished is the length of an incomplete character at the end of data.
 func unfinished(data []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(data); n++ {
 		if tail := data[len(data)-n:]; utf8.RuneStart(tail[0]) {

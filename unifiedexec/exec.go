@@ -12,14 +12,14 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// writePause is how long a program has to answer input before its output is looked at.
+// writePause is how long a call waits after a write, so that the program can react to the input.
 const writePause = 100 * time.Millisecond
 
-// interruptChars is the only input that a process without terminal takes: it is not
-// written, but interrupts the process.
+// interruptChars is the only input for a process without a terminal. It is not written, but
+// interrupts the process.
 const interruptChars = "\x03"
 
-// A request is a command as it is going to be run.
+// A request is a command with everything that is needed to run it.
 type request struct {
 	environment *Environment
 	callID      string
@@ -27,20 +27,20 @@ type request struct {
 	script      string
 	cwd         string
 	tty         bool
-	bounds      bounds // of attempts that are confined; without a sandbox none are
+	bounds      bounds // of confined attempts
 	permissions SandboxPermissions
 	additional  *AdditionalPermissions
 
 	reason    string   // for the user
 	rejection string   // for the model
-	rule      []string // what the user may approve for good; nil: nothing
-	key       string   // the same for commands that are the same
+	rule      []string // the rule that the user may approve; nil: none
+	key       string   // equal for equal commands
 }
 
-// ExecCommand runs a command and returns what it prints until it ends, or until the
-// time to wait is over: then it goes on as a session. An error is a [ToolError] with the
-// text for the model, [ErrInterrupted], [ErrClosed], or the error of the context. If the
-// context ends while a session runs, the session stays.
+// ExecCommand runs a command and returns its output when it ends. If the time to wait is over
+// before, it returns the output so far, and the command goes on as a session. An error is a
+// [ToolError] with the text for the model, [ErrInterrupted], [ErrClosed], or the error of the
+// context. If the context ends while a session runs, the session stays.
 func (m *Manager) ExecCommand(ctx context.Context, args ExecArgs) (*Result, error) {
 	return m.call(ctx, func(ctx context.Context) (*Result, error) { return m.execCommand(ctx, args) })
 }
@@ -62,7 +62,7 @@ func (m *Manager) execCommand(ctx context.Context, args ExecArgs) (*Result, erro
 			"use `sandbox_permissions: \"require_escalated\"` for unsandboxed execution, or omit `justification`.")
 	}
 	if args.AdditionalPermissions != nil && cmp.Or(args.SandboxPermissions, UseDefault) == UseDefault {
-		args.SandboxPermissions = WithAdditional // it goes without saying
+		args.SandboxPermissions = WithAdditional // additional_permissions imply it
 	}
 	info, err := environment.Executor.Info(ctx)
 	if ctx.Err() != nil {
@@ -72,7 +72,7 @@ func (m *Manager) execCommand(ctx context.Context, args ExecArgs) (*Result, erro
 		return nil, notCreated(err)
 	}
 	s := newSession(m)
-	s.lock <- struct{}{} // ours until the result
+	s.lock <- struct{}{} // held until the result
 	defer s.unlock()
 	if err := s.prepare(environment, info, args); err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (m *Manager) execCommand(ctx context.Context, args ExecArgs) (*Result, erro
 	return s.advance(ctx, enter, c)
 }
 
-// prepare makes a request of the arguments, and finds the facts about it.
+// prepare sets the request and the facts of a session from the arguments.
 func (s *session) prepare(e *Environment, info wire.EnvironmentInfo, args ExecArgs) error {
 	m, system := s.m, goos(info)
 	shell, err := e.chooseShell(system, args.Shell, info.Shell)
@@ -116,7 +116,7 @@ func (s *session) prepare(e *Environment, info wire.EnvironmentInfo, args ExecAr
 	return nil
 }
 
-// Dir is the directory in which commands start, on an executor that describes itself so.
+// Dir is the directory in which commands start, on an executor with this description.
 func (e *Environment) Dir(info wire.EnvironmentInfo) (string, error) {
 	system, other := goos(info), "windows"
 	if system == other {
@@ -136,7 +136,7 @@ func (e *Environment) Dir(info wire.EnvironmentInfo) (string, error) {
 		return "", err
 	case dir == "":
 		dir = own
-	case isAbsolute(system, dir), isAbsolute(other, dir), info.Cwd == nil: // or not, but not a relative path
+	case isAbsolute(system, dir), isAbsolute(other, dir), info.Cwd == nil: // absolute, or refused below
 	case system == "windows":
 		dir = resolve(system, own, dir)
 	default:
@@ -148,7 +148,7 @@ func (e *Environment) Dir(info wire.EnvironmentInfo) (string, error) {
 	return dir, nil
 }
 
-// checkPermissions refuses to ask for what cannot be had.
+// checkPermissions refuses arguments that ask for rights which cannot be granted.
 func (m *Manager) checkPermissions(e *Environment, args ExecArgs) error {
 	asksMore := args.SandboxPermissions == RequireEscalated || args.SandboxPermissions == WithAdditional
 	switch {
@@ -170,7 +170,7 @@ func (m *Manager) checkPermissions(e *Environment, args ExecArgs) error {
 	return nil
 }
 
-// judge finds the facts on which the way of a command depends.
+// judge sets the facts that decide how a command is run.
 func (s *session) judge(args ExecArgs) {
 	m, r := s.m, &s.request
 	parts, plain := parseScript(args.Cmd)
@@ -200,7 +200,7 @@ func (s *session) judge(args ExecArgs) {
 		bypass:      q.verdict == RuleAllow || r.permissions == RequireEscalated || known == withoutSandbox,
 		deniedReads: deniesReads(r.bounds.sandbox), confined: r.bounds.sandbox != nil,
 		asksRetry: policy.asksRetry(), strict: policy.Strict,
-		approved: known == inSandbox || known == withoutSandbox, // an approval of the network is not one to leave the sandbox
+		approved: known == inSandbox || known == withoutSandbox, // an approval of the network does not allow a run without sandbox
 		network:  known == withNetwork,
 	}
 	s.facts.requirement, r.rejection = policy.require(q)
@@ -214,13 +214,13 @@ func (s *session) judge(args ExecArgs) {
 			r.rejection = why
 		}
 	}
-	if r.permissions != WithAdditional { // that is for a wider sandbox, a rule for none
+	if r.permissions != WithAdditional { // a rule would allow runs without sandbox, not a wider one
 		r.rule = proposeRule(args.PrefixRule, whole, plain)
 	}
 }
 
-// WriteStdin writes to the process of a session, or polls it with empty Chars, and
-// returns what it has printed since the last result. Errors are as for ExecCommand.
+// WriteStdin writes to the process of a session, or polls it if Chars is empty, and returns the
+// output since the last result. Errors are as for ExecCommand.
 func (m *Manager) WriteStdin(ctx context.Context, args StdinArgs) (*Result, error) {
 	return m.call(ctx, func(ctx context.Context) (*Result, error) { return m.writeStdin(ctx, args) })
 }
@@ -238,7 +238,7 @@ func (m *Manager) writeStdin(ctx context.Context, args StdinArgs) (*Result, erro
 		return nil, err
 	}
 	defer s.unlock()
-	if again, err := m.find(args.SessionID); err != nil || again != s { // it has ended while we waited
+	if again, err := m.find(args.SessionID); err != nil || again != s { // it has ended while this call waited
 		return nil, cmp.Or(err, unknownSession(args.SessionID, ""))
 	}
 	c := call{ToolWriteStdin, began, stdinYield(args.YieldTimeMs, args.Chars == "", m.config.MaxPoll), m.config.Budget.with(args.MaxOutputTokens)}
@@ -254,7 +254,7 @@ func (m *Manager) writeStdin(ctx context.Context, args StdinArgs) (*Result, erro
 	return s.advance(ctx, e, c)
 }
 
-// write gives the process input.
+// write sends input to the process.
 func (s *session) write(ctx context.Context, chars string) error {
 	a := s.current()
 	var err error
@@ -278,7 +278,7 @@ func (s *session) write(ctx context.Context, chars string) error {
 		return context.Cause(ctx)
 	}
 	if over, _ := a.await(ctx, s.m.patience.in(writePause), exitOnly); over {
-		return nil // it has just ended: that is the result
+		return nil // the process has just ended, and the result will say so
 	}
 	if errors.Is(err, client.ErrUnknownProcess) || errors.Is(err, client.ErrStdinClosed) {
 		return &ToolError{Tool: ToolWriteStdin, Kind: ErrWriteStdin, Message: "failed to write to stdin", Cause: err}

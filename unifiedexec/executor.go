@@ -11,65 +11,63 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// An Executor starts processes. [Remote], [RemoteLazy] and [RemoteFunc] make one of a
-// client.
+// An Executor starts processes. [Remote], [RemoteLazy] and [RemoteFunc] make one from a client.
 type Executor interface {
 	// Info describes the machine that runs the commands.
 	Info(context.Context) (wire.EnvironmentInfo, error)
 
-	// Start starts a command. What the command's Sandbox asks for is enforced, or the
-	// command is refused. If the context ends first, Start returns when it is known
-	// what became of the command: the process that was started all the same, or an
-	// error if nothing was and nothing will be. An executor that does not answer is
-	// not waited for longer than 5 s.
+	// Start starts a command. It enforces the command's Sandbox, or refuses the command. If
+	// the context ends first, Start returns when the outcome is known: the process that was
+	// started nevertheless, or an error if no process was started and none will be. It waits
+	// at most 5 s for an executor that does not answer.
 	Start(context.Context, client.Command) (Process, error)
 }
 
-// A Process is a command that was started. Next is for one goroutine; the rest may be
-// called by any.
+// A Process is a command that was started. Next is for one goroutine; any goroutine may call the
+// other methods.
 type Process interface {
-	// SandboxType is the sandbox that the executor has put the command into; "none"
-	// is none, and empty is not known.
+	// SandboxType is the kind of sandbox that the executor runs the command in; "none": without a
+	// sandbox; empty: not known.
 	SandboxType() string
 
-	// Next returns the events in order. After client.Closed it returns io.EOF. If it
-	// returns an error it is not called again.
+	// Next returns the events in order. After client.Closed it returns io.EOF. After an error it
+	// is not called again.
 	Next(context.Context) (client.Event, error)
 
-	// Result returns how the process ended, once that is known, with the verdict of
-	// the executor about its sandbox.
+	// Result waits for the exit and returns it, with the executor's verdict whether the sandbox has
+	// denied something.
 	Result(context.Context) (client.Exit, error)
 
 	Write(context.Context, []byte) error
 	Interrupt(context.Context) error
 
-	// Terminate ends the command and all that it has started.
+	// Terminate ends the command and all processes that it has started.
 	Terminate(context.Context) error
 }
 
-// A SilenceExplainer is a Process that can tell why it prints nothing: a few words
-// such as "waiting for input", or none.
+// A SilenceExplainer is a Process that can say why it prints nothing: a few words such as "waiting
+// for input", or an empty text.
 type SilenceExplainer interface {
 	ExplainSilence(context.Context) (string, error)
 }
 
-// A HostRefuser is a Process that knows which hosts it was refused (HOST:PORT) because its
+// A HostRefuser is a Process that knows the hosts (HOST:PORT) that were refused to it because its
 // [client.Network] does not allow them.
 type HostRefuser interface {
 	RefusedHosts() []string
 }
 
-// Remote makes an executor of a client. The client stays the caller's.
+// Remote makes an executor from a client. The caller keeps owning the client.
 func Remote(c *client.Client) Executor {
 	return RemoteFunc(func(context.Context) (*client.Client, error) { return c, nil })
 }
 
-// RemoteLazy makes an executor that opens a session when one is needed. When that is
-// lost, its processes are, and the next command starts in a new one.
+// RemoteLazy makes an executor that opens a session when one is needed. When the session is lost,
+// its processes are lost too, and the next command starts in a new session.
 func RemoteLazy(l *client.Lazy) Executor { return RemoteFunc(l.Get) }
 
-// RemoteFunc makes an executor that asks for the client of each command. The clients
-// stay the caller's.
+// RemoteFunc makes an executor that calls get for the client of each command. The caller keeps
+// owning the clients.
 func RemoteFunc(get func(context.Context) (*client.Client, error)) Executor {
 	return &remote{client: get}
 }
@@ -78,12 +76,12 @@ type remote struct {
 	client func(context.Context) (*client.Client, error)
 
 	mu    sync.Mutex
-	asked *client.Client       // the last one whose server had to be asked for info
+	asked *client.Client       // the last client whose server had to be asked for info
 	info  wire.EnvironmentInfo // its answer
 }
 
-// Info is what the server said about itself with its first answer. A server that said
-// nothing then is asked, once for each client.
+// Info is the description in the server's handshake. If that has none, the server is asked, once
+// for each client.
 func (r *remote) Info(ctx context.Context) (wire.EnvironmentInfo, error) {
 	c, err := r.client(ctx)
 	if err != nil {
@@ -100,7 +98,7 @@ func (r *remote) Info(ctx context.Context) (wire.EnvironmentInfo, error) {
 	}
 	info, err = c.Environment(ctx)
 	if _, refused := errors.AsType[*client.ServerError](err); refused {
-		return c.Info(), nil // it does not know the question either
+		return c.Info(), nil // the server does not have this method either
 	}
 	if err != nil {
 		return wire.EnvironmentInfo{}, fmt.Errorf("ask the executor about its environment: %w", err)
@@ -142,7 +140,7 @@ type remoteProcess struct {
 	events *client.Subscription
 }
 
-// Connection ends when the executor is out of reach.
+// Connection ends when the connection is lost.
 func (p *remoteProcess) Connection() context.Context { return p.client.Connection() }
 
 func (p *remoteProcess) Next(ctx context.Context) (client.Event, error) {
@@ -153,13 +151,13 @@ func (p *remoteProcess) Next(ctx context.Context) (client.Event, error) {
 	return e, err
 }
 
-// Terminate asks only for what has not ended.
+// Terminate ends the process. If it is done already, no request is sent.
 func (p *remoteProcess) Terminate(ctx context.Context) error {
 	_, err := p.Process.Terminate(ctx)
 	return err
 }
 
-// ExplainSilence asks the executor what it sees of the process.
+// ExplainSilence asks the executor what the process is doing.
 func (p *remoteProcess) ExplainSilence(ctx context.Context) (string, error) {
 	state, err := p.State(ctx)
 	if err != nil || state.State != wire.StateRunning || state.StateDetail.Text == "" {

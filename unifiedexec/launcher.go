@@ -7,46 +7,45 @@ import (
 	"sync"
 )
 
-// A launcher is a command that runs other commands. Whether a rule that begins with it
-// says what is run depends on how it takes them.
+// A launcher is a command that runs other commands. A rule that begins with a launcher is safe
+// only if its words fix the command that is run. That depends on how the launcher takes commands.
 type launcher struct {
 	takes takes
 
-	// flags are options without an argument. Any other option may take the next word,
-	// and is read both ways: a rule has to say what is run in each reading.
+	// flags are options without an argument. Any other option may take the next word as its
+	// argument. It is read both ways, and a rule has to fix the command in each reading.
 	flags []string
 
-	// ends are the letters of options that take the program as their argument, behind
-	// which there are no more options: the c of sh -c.
+	// ends are the letters of options whose argument is the program, and after which there
+	// are no more options: the c of sh -c.
 	ends string
 
-	verbs       []string // of a program: words before it, as in deno run; of a toolbox: those that run nothing else
+	verbs       []string // of a program: words before it, as in deno run; of a toolbox: verbs that run no command
 	operands    int      // of a prefix: words between its options and the command, as in timeout 5
-	assignments bool     // of a prefix: NAME=VALUE may be there, too
+	assignments bool     // of a prefix: NAME=VALUE may stand before the command, too
 	appends     bool     // of a prefix: the command gets more words than are written
 }
 
-// takes is how a launcher is told what to run.
+// takes is how a launcher takes its command.
 type takes uint8
 
 const (
-	// program: the first word that is no option is the program or its file, and words
-	// behind that are its input: python3 script.py.
+	// program: the first word that is not an option is the program or its file, and the words
+	// after it are its input: python3 script.py.
 	program takes = iota
 
-	// prefix: the words that are no options are a command with its words: nice make.
+	// prefix: the words that are not options are a command with its words: nice make.
 	prefix
 
-	// toolbox: the first word says what to do, and only the listed verbs run nothing.
+	// toolbox: the first word is a verb, and only the listed verbs run no command.
 	toolbox
 
-	// anywhere: words at the end can make it run anything, whatever stands before
-	// them: find . -exec, sed x -e 1e, watch with its words for a shell. No rule that
-	// begins with it is safe.
+	// anywhere: words at the end can make it run anything: find . -exec, sed x -e 1e, watch
+	// with its words for a shell. No rule that begins with it is safe.
 	anywhere
 )
 
-// launchers are the usual ones by their names, without a version at the end. A rule may
+// launchers are the usual launchers by their names, without a version at the end. A rule may
 // begin with any other command.
 var launchers = sync.OnceValue(func() map[string]launcher {
 	all := make(map[string]launcher)
@@ -103,8 +102,7 @@ func findLauncher(word string) (launcher, bool) {
 	return l, found
 }
 
-// programName is the name of a program without its directory, and as Windows has it
-// without its extension.
+// programName is the name of a program without its directory and without an extension of Windows.
 func programName(word string) string {
 	name := strings.ToLower(path.Base(strings.ReplaceAll(word, `\`, "/")))
 	for _, extension := range []string{".exe", ".cmd", ".bat"} {
@@ -113,11 +111,11 @@ func programName(word string) string {
 	return name
 }
 
-// maxRuleWords bounds rules: a user cannot judge a longer one.
+// maxRuleWords bounds rules: a user cannot judge a longer rule.
 const maxRuleWords = 256
 
-// freePass reports whether a rule allows anything, because it begins with a launcher and
-// does not say, once and for all, what that runs.
+// freePass reports whether a rule allows any command, because it begins with a launcher and does
+// not fix the command that it runs.
 func freePass(rule []string) bool {
 	if len(rule) > maxRuleWords {
 		return true
@@ -151,8 +149,8 @@ func freePass(rule []string) bool {
 	return free[0]
 }
 
-// namesProgram reports whether words name a program in each reading: each option that
-// is no flag is taken to have an argument.
+// namesProgram reports whether words name a program in each reading: each option that is not a
+// flag counts as having an argument.
 func (l launcher) namesProgram(words []string) bool {
 	verb := false
 	for i := 0; i < len(words); i++ {
@@ -160,7 +158,7 @@ func (l launcher) namesProgram(words []string) bool {
 		switch {
 		case word == "--":
 			return i+1 < len(words)
-		case word == "-": // it reads the program
+		case word == "-": // it reads the program from its standard input
 			return false
 		case isOption(word) && l.ends != "" && !strings.HasPrefix(word, "--") && strings.ContainsRune(l.ends, rune(word[len(word)-1])):
 			return i+1 < len(words)
@@ -177,8 +175,8 @@ func (l launcher) namesProgram(words []string) bool {
 	return false
 }
 
-// commands returns each place in the words of a prefix at which its command begins in
-// some reading; behind the last word if there is none.
+// commands returns each index in the words of a prefix at which its command begins in some
+// reading; the length of the words if there is no command.
 func (l launcher) commands(words []string) (places []int) {
 	begins := func(at int) { places = append(places, min(at, len(words))) }
 	options := make([]bool, len(words)+2) // whether the options may go on up to each word
@@ -209,8 +207,8 @@ func isOption(word string) bool {
 	return len(word) > 1 && (word[0] == '-' || word[0] == '+')
 }
 
-// mayTakeNext reports whether an option may have the next word as its argument. One
-// with a = or a number at its end has it already.
+// mayTakeNext reports whether an option may have the next word as its argument. An option with a
+// = or a number at its end has its argument already.
 func (l launcher) mayTakeNext(option string) bool {
 	last := option[len(option)-1]
 	attached := strings.Contains(option, "=") || !strings.HasPrefix(option, "--") && '0' <= last && last <= '9'

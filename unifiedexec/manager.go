@@ -15,33 +15,33 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// An Environment is a place where commands run.
+// An Environment is an executor with a directory and a sandbox for commands.
 type Environment struct {
-	ID       string // how calls and questions name it
+	ID       string // its name in calls and questions
 	Executor Executor
 
-	// Local means that the executor runs on this machine, so that a shell can be looked
-	// for. Elsewhere only the shell that the executor reports can be used.
+	// Local means that the executor runs on this machine, so that the manager can look for a
+	// shell. On other machines only the shell that the executor reports can be used.
 	Local bool
 
-	// Cwd is where commands start, and the workspace of the sandbox: an absolute path, a
-	// file: URI, or a path below the directory of the executor; empty: that directory.
+	// Cwd is the directory in which commands start, and the workspace of the sandbox: an
+	// absolute path, a file: URI, or a path below the directory of the executor; empty: that
+	// directory.
 	Cwd string
 
-	// Sandbox is what commands run in: the portable intent, which the executor makes
-	// true on its own system. nil or disabled: nothing. Where it names no workspace, Cwd
-	// is meant.
+	// Sandbox is the sandbox of commands: a portable intent, which the executor enforces on
+	// its own system. nil or disabled: no sandbox. If it names no workspace, that is Cwd.
 	Sandbox *wire.Sandbox
 
-	// Network, if set, has the hosts that commands in the Sandbox may reach, whatever
-	// that says about the network. Commands that are approved to have the network reach
-	// all hosts.
+	// Network, if set, has the hosts that commands in the Sandbox may reach; it replaces the
+	// Sandbox's own setting of the network. Commands that are approved to have the network
+	// reach all hosts.
 	Network *client.Network
 }
 
 // Config is how commands are run. The zero value of each field but Environments works.
 type Config struct {
-	Environments []Environment // the first one is the primary
+	Environments []Environment // the first one is the default
 
 	Policy   Policy
 	Approver Approver // needed unless the policy never asks
@@ -50,7 +50,7 @@ type Config struct {
 	// all that it does. The reason of a verdict is shown to the user or the model.
 	Rules func(parts [][]string, plain bool) (v Verdict, reason string)
 
-	// Budget is how much output the model takes at once.
+	// Budget limits the output in one result.
 	Budget Budget
 
 	ShellMode             ShellMode     // how shells are run
@@ -58,14 +58,14 @@ type Config struct {
 	AdditionalPermissions bool          // calls may ask for a wider sandbox
 	MaxPoll               time.Duration // the longest poll; 5 minutes if zero
 
-	// Env is added to the environment of commands, which EnvPolicy makes of the
-	// executor's own. Without a policy commands inherit everything.
+	// Env is added to the environment of commands, which EnvPolicy makes from the executor's
+	// own. Without a policy, commands inherit everything.
 	Env       map[string]string
 	EnvPolicy *wire.EnvPolicy
 	Identity  Identity
 
-	// Observe, if set, is told what happens to processes, in order for each of them. A
-	// process whose observer waits has to wait as well.
+	// Observe, if set, is called with the events of processes, in order for each process. While
+	// it waits, the output of that process is not read.
 	Observe func(Event)
 }
 
@@ -73,12 +73,12 @@ type Config struct {
 const (
 	maxSessions  = 64  // a soft limit: sessions that are in use are not closed
 	protected    = 8   // the most recently used ones are never closed
-	maxPruned    = 256 // closed ones that are remembered
+	maxPruned    = 256 // closed sessions that are remembered
 	minSessionID = 1000
 	maxSessionID = 99999
 )
 
-// endPatience is how long the end of a process is waited for.
+// endPatience is how long to wait for the end of a process.
 const endPatience = 5 * time.Second
 
 // A Manager runs commands for one model. It is safe for concurrent use.
@@ -94,7 +94,7 @@ type Manager struct {
 	reading    context.Context // ends, because of ErrClosed, when Close has ended all attempts
 	endReading context.CancelCauseFunc
 	tasks      sync.WaitGroup // readers of output, and terminations
-	ended      chan struct{}  // closed when Close is through
+	ended      chan struct{}  // closed when Close has finished
 
 	mu       sync.Mutex
 	closed   bool
@@ -129,11 +129,11 @@ func New(c Config) (*Manager, error) {
 	return m, nil
 }
 
-// Close ends all sessions with all that runs in them. Calls under way fail with
-// [ErrClosed], and their questions to the user are withdrawn. Close returns when all of
-// that is done, also if another call of Close has begun it; nothing starts afterwards. It
-// does not wait for an executor that is out of reach: commands there are ended when the
-// connection is back, or with the executor's session.
+// Close ends all sessions with all their processes. Calls under way fail with [ErrClosed], and
+// their questions to the user are withdrawn. Close returns when all of that is done, also if
+// another call of Close has begun it; nothing starts afterwards. It does not wait for an executor
+// that cannot be reached: commands there are ended when the connection is back, or with the
+// executor's session.
 func (m *Manager) Close() error {
 	m.mu.Lock()
 	if m.closed {
@@ -147,7 +147,7 @@ func (m *Manager) Close() error {
 	m.close(ErrClosed)
 	m.endAttempts()
 	m.calls.Wait()
-	m.endAttempts() // those that were being started
+	m.endAttempts() // attempts that were being started
 	m.endReading(ErrClosed)
 	m.tasks.Wait()
 	close(m.ended)
@@ -184,8 +184,8 @@ func (m *Manager) enter(ctx context.Context) (_ context.Context, leave func(), e
 	}, nil
 }
 
-// call runs a tool call. Once Close has begun it fails, whatever came of it: a process
-// that Close has ended has no exit code of its own.
+// call runs a tool call. Once Close has begun, the call fails whatever its result is: the exit
+// code of a process that Close has ended means nothing.
 func (m *Manager) call(ctx context.Context, do func(context.Context) (*Result, error)) (*Result, error) {
 	ctx, leave, err := m.enter(ctx)
 	if err != nil {
@@ -199,11 +199,11 @@ func (m *Manager) call(ctx context.Context, do func(context.Context) (*Result, e
 	return r, err
 }
 
-// Pause holds the clocks of all calls that wait for output until the returned function
-// is called, as while the user is asked something.
+// Pause stops the clocks of all calls that wait for output until the returned function is
+// called. The manager does the same while it asks the user.
 func (m *Manager) Pause() (resume func()) { return m.patience.pause() }
 
-// environment finds the environment that a call names; empty: the primary.
+// environment finds the environment that a call names; empty: the default one.
 func (m *Manager) environment(id string) (*Environment, error) {
 	for i := range m.config.Environments {
 		if e := &m.config.Environments[i]; id == "" || e.ID == id {
@@ -216,7 +216,7 @@ func (m *Manager) environment(id string) (*Environment, error) {
 	return nil, badArguments("No usable execution environment is available. Wait for an environment to become available before using this tool.")
 }
 
-// reserve makes up an id that is not in use, and was not lately.
+// reserve makes up an id that is not in use, and was not used recently.
 func (m *Manager) reserve() (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -239,8 +239,8 @@ func (m *Manager) release(id int) {
 	delete(m.reserved, id)
 }
 
-// store makes a session known under its id. If there are too many another one is
-// closed, which the model is to be told.
+// store adds a session to the table. If there are too many, it closes another one and returns a
+// note about that for the model.
 func (m *Manager) store(s *session) (notes []string, err error) {
 	m.mu.Lock()
 	if m.closed {
@@ -261,7 +261,7 @@ func (m *Manager) store(s *session) (notes []string, err error) {
 	return notes, nil
 }
 
-// drop forgets a session.
+// drop removes a session from the table.
 func (m *Manager) drop(s *session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -5,14 +5,13 @@ import (
 	"sync"
 )
 
-// networkWindow is how much of the newest output is looked at, in bytes: a command that
-// fails says why at its end.
+// networkWindow is how many bytes of the newest output are searched: a command that fails prints
+// the reason at its end.
 const networkWindow = 64 << 10
 
-// networkFailures are what programs print that cannot find or reach a host: the C
-// libraries, curl and what uses it (git, cargo), ssh, wget, apt, Node.js, Python, Go, Rust and
-// Java. A refused connection is not among them: a sandbox without network has nothing that
-// could refuse one.
+// networkFailures are messages of programs that cannot find or reach a host: of the C libraries,
+// curl and its users (git, cargo), ssh, wget, apt, Node.js, Python, Go, Rust and Java. A refused
+// connection is not among them: in a sandbox without network no host can refuse one.
 var networkFailures = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)temporary failure in name resolution|name or service not known|no address associated with hostname|` +
 		`nodename nor servname provided|network is unreachable|` +

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// A patience is a clock that stands still while the user is asked something: a call
-// that waits for output must not run out of time meanwhile.
+// A patience is a clock that stops while the user is asked something, so that a call that waits
+// for output does not run out of time meanwhile.
 type patience struct {
 	mu      sync.Mutex
 	pauses  int
-	since   time.Time // of the first of the present pauses
+	since   time.Time // when the first of the present pauses began
 	paused  time.Duration
 	resumed chan struct{} // closed when the last pause ends
 }
@@ -19,7 +19,7 @@ type patience struct {
 type deadline struct {
 	patience *patience
 	at       time.Time
-	paused   time.Duration // what the clock had stood still when the deadline was made
+	paused   time.Duration // how long the clock had been stopped when the deadline was made
 }
 
 // in returns the deadline after a duration.
@@ -30,7 +30,7 @@ func (p *patience) in(d time.Duration) deadline {
 	return deadline{p, now.Add(d), p.stoodStill(now)}
 }
 
-// stoodStill is for how long the clock has stood still. The caller has p.mu.
+// stoodStill is how long the clock has been stopped so far. The caller has p.mu.
 func (p *patience) stoodStill(now time.Time) time.Duration {
 	if p.pauses == 0 {
 		return p.paused
@@ -38,8 +38,8 @@ func (p *patience) stoodStill(now time.Time) time.Duration {
 	return p.paused + now.Sub(p.since)
 }
 
-// left is how much time is left. resumed is not nil if the clock stands still now, and
-// closed when it goes on.
+// left is how much time is left. If the clock is stopped now, resumed is a channel that is closed
+// when the clock goes on; otherwise nil.
 func (d deadline) left() (left time.Duration, resumed <-chan struct{}) {
 	d.patience.mu.Lock()
 	defer d.patience.mu.Unlock()

@@ -8,15 +8,15 @@ import (
 // A candidate is a session that might be closed to make room.
 type candidate struct {
 	id     int
-	used   uint64 // larger: more recently
+	used   uint64 // larger: used more recently
 	exited bool
 	locked bool // a call is using it
 }
 
-// chooseVictim returns the session to close; false: none can be. It is the least
-// recently used of those that have exited or, without those, of all; never one of the
-// most recently used, and never one in use. A live one is not closed only because an
-// exited one is in use at the moment.
+// chooseVictim returns the session to close, or false if no session can be closed. It is the
+// least recently used session that has exited. If no session has exited, it is the least recently
+// used one. The most recently used sessions, and sessions that a call is using, are never
+// closed. If an exited session is in use at the moment, no running session is closed instead.
 func chooseVictim(all []candidate) (int, bool) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b candidate) int { return cmp.Compare(a.used, b.used) })
@@ -46,7 +46,7 @@ func (m *Manager) pruneLocked() *session {
 			return nil
 		}
 		victim := m.sessions[id]
-		if !victim.tryLock() { // a call came in between
+		if !victim.tryLock() { // a call has begun to use it
 			i := slices.IndexFunc(all, func(c candidate) bool { return c.id == id })
 			all[i].locked = true
 			continue

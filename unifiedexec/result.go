@@ -9,14 +9,14 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// defaultOutputTokens is how long an output is shown if the call does not say.
+// defaultOutputTokens is the limit of the output if the call has none.
 const defaultOutputTokens = 10000
 
-// unknownModelBytes is what a model takes of which nothing is known.
+// unknownModelBytes is the limit for a model whose budget is not known.
 const unknownModelBytes = 10000
 
-// A Budget is how much of a command's output a model takes at once, in tokens or in
-// bytes. The zero value is that of a model of which nothing is known: 10000 bytes.
+// A Budget is how much output of a command one result may have, in tokens or in bytes. The zero
+// value is for a model whose budget is not known: 10000 bytes.
 type Budget struct {
 	Tokens int
 	Bytes  int
@@ -45,7 +45,7 @@ func (b Budget) with(asked *int) limit {
 	return l
 }
 
-// A Result is what a call has to tell the model.
+// A Result is the result of a call for the model.
 type Result struct {
 	ChunkID  string        // six hexadecimal digits, to tell results apart
 	WallTime time.Duration // from the call to the result, questions to the user included
@@ -58,28 +58,28 @@ type Result struct {
 	OriginalTokens int64
 	Output         string
 
-	// Notes are for the model as well: a session that was closed to make room, a retry
-	// that was declined.
+	// Notes are for the model as well: a session that was closed to make room, a retry that was
+	// declined.
 	Notes []string
 
-	// What follows is for the program that runs the tools.
+	// The following fields are for the program that runs the tools.
 	ProcessID string           // on the executor
-	Denied    bool             // the sandbox was in the way of the process, which has ended
-	Denial    *wire.DenialFact // what is known about that; may be nil
-	Network   bool             // it was in the way because it has no network, or some hosts only
-	Hosts     []string         // that the process was refused, as HOST:PORT
-	Declined  bool             // the user was asked to let the process run again with more rights, and did not
+	Denied    bool             // the process has ended, and the sandbox has denied it something
+	Denial    *wire.DenialFact // the details of that, as far as they are known; may be nil
+	Network   bool             // the process was denied the network, or a host
+	Hosts     []string         // hosts that were refused to the process, as HOST:PORT
+	Declined  bool             // the user was asked to let the process run again with more rights, and declined
 
-	text     string // all of the output that was kept
-	omission string // stands in text for what was not; empty: nothing
+	text     string // all output that was kept
+	omission string // replaces output in text that was not kept; empty: all was kept
 	hole     int    // where in text the line with the omission begins
 	lost     int64  // bytes that were not kept
 	asked    limit
 	budget   limit
-	mark     func(missing int64) string // nil: as the reference does it
+	mark     func(missing int64) string // nil: use the marks of the reference
 }
 
-// newResult makes a result of output.
+// newResult makes a result from output.
 func newResult(out *headTail, asked, budget limit) *Result {
 	r := &Result{ChunkID: randomHex(3), OriginalTokens: tokens(out.total()), text: decode(out.bytes()), omission: out.omission(), lost: out.lost, asked: asked, budget: budget}
 	if r.omission != "" {
@@ -89,8 +89,8 @@ func newResult(out *headTail, asked, budget limit) *Result {
 	return r
 }
 
-// MarkWith shows what is left out of the output by one mark, on a line of its own, instead
-// of the warning and the marks of the reference. mark gets the number of missing tokens.
+// MarkWith replaces the part of the output that does not fit by one mark on a line of its own,
+// instead of the warning and the marks of the reference. mark gets the number of missing tokens.
 func (r *Result) MarkWith(mark func(missing int64) string) {
 	r.mark = mark
 	r.Output = r.shorten(r.asked)
@@ -108,7 +108,7 @@ func (r *Result) shorten(l limit) string {
 	return markMiddle(head, tail, r.lost, l, r.mark)
 }
 
-// Text is the result as models get it.
+// Text is the text of the result for models.
 func (r *Result) Text() string {
 	head := r.header()
 	text := r.Output
@@ -138,7 +138,7 @@ func (r *Result) header() string {
 	return b.String()
 }
 
-// MarshalJSON gives the form for programs.
+// MarshalJSON returns the form for programs.
 func (r *Result) MarshalJSON() ([]byte, error) {
 	var session *int
 	if r.SessionID != 0 {

@@ -7,13 +7,12 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// ReadOnly is a sandbox in which everything can be read, nothing written, and the
-// network not used.
+// ReadOnly is a sandbox in which a command can read everything, and cannot write or use the
+// network.
 func ReadOnly() *wire.Sandbox { return managed(special(wire.SpecialRoot, wire.AccessRead)) }
 
-// WorkspaceWrite is a sandbox in which besides the workspace and the directories for
-// temporary files can be written. What steers programs in a workspace, such as .git, is
-// not.
+// WorkspaceWrite is ReadOnly with writable workspace and temporary directories. Directories that
+// control programs, such as .git, stay read-only in the workspace.
 func WorkspaceWrite() *wire.Sandbox {
 	s := managed(
 		special(wire.SpecialRoot, wire.AccessRead),
@@ -45,7 +44,7 @@ func special(kind string, access wire.Access) wire.SandboxEntry {
 	}
 }
 
-// AdditionalPermissions are what a command asks for besides what its sandbox allows.
+// AdditionalPermissions are the rights that a command asks for beyond its sandbox.
 type AdditionalPermissions struct {
 	Network    *NetworkPermissions `json:"network,omitempty" jsonschema:"The network."`
 	FileSystem *FilePermissions    `json:"file_system,omitempty" jsonschema:"Files and directories."`
@@ -56,8 +55,8 @@ type NetworkPermissions struct {
 	Enabled bool `json:"enabled,omitempty" jsonschema:"True asks for the network."`
 }
 
-// FilePermissions ask for files and directories with all that is in them. Relative
-// paths begin in the environment's directory.
+// FilePermissions ask for files and directories with everything below them. Relative paths begin
+// in the environment's directory.
 type FilePermissions struct {
 	Read  []string `json:"read,omitempty" jsonschema:"Paths to read, with all that is below them."`
 	Write []string `json:"write,omitempty" jsonschema:"Paths to write, with all that is below them."`
@@ -68,8 +67,8 @@ func (a *AdditionalPermissions) empty() bool {
 	return (a.Network == nil || !a.Network.Enabled) && (a.FileSystem == nil || len(a.FileSystem.Read)+len(a.FileSystem.Write) == 0)
 }
 
-// within returns the same with absolute paths: what the user is asked about is what the
-// executor is told.
+// within returns the same with absolute paths, so that the user is asked about the same paths
+// that the executor gets.
 func (a *AdditionalPermissions) within(system, root string) *AdditionalPermissions {
 	if a == nil || a.FileSystem == nil {
 		return a
@@ -83,35 +82,34 @@ func (a *AdditionalPermissions) within(system, root string) *AdditionalPermissio
 	return &AdditionalPermissions{a.Network, &FilePermissions{absolute(a.FileSystem.Read), absolute(a.FileSystem.Write)}}
 }
 
-// confines reports whether there is something to enforce.
+// confines reports whether the sandbox restricts anything.
 func confines(s *wire.Sandbox) bool { return s != nil && !s.Disabled() }
 
-// restrictsFiles reports whether files are out of reach.
+// restrictsFiles reports whether the sandbox restricts files.
 func restrictsFiles(s *wire.Sandbox) bool {
 	return confines(s) && s.Permissions.Type == wire.PermissionsManaged && s.Permissions.FileSystem.Type == wire.FileSystemRestricted
 }
 
-// mustConfine reports whether an executor cannot do without a sandbox of its own: not
-// all files can be written.
+// mustConfine reports whether the executor needs a sandbox for this: not all files are writable.
 func mustConfine(s *wire.Sandbox) bool {
 	return restrictsFiles(s) && !slices.ContainsFunc(s.Permissions.FileSystem.Entries, func(e wire.SandboxEntry) bool {
 		return e.Access == wire.AccessWrite && e.Path.Type == wire.SandboxPathSpecial && e.Path.Special.Kind == wire.SpecialRoot
 	})
 }
 
-// restrictsNetwork reports whether the network is out of reach.
+// restrictsNetwork reports whether the sandbox has no network.
 func restrictsNetwork(s *wire.Sandbox) bool {
 	return confines(s) && s.Permissions.Network == wire.NetworkRestricted
 }
 
-// bounds are what an attempt is kept in: a sandbox, and the hosts that can be reached from
-// it, if not all or none. The zero value is no sandbox.
+// bounds are the limits of an attempt: a sandbox and, unless it has all hosts or none, the hosts
+// that it can reach. The zero value is no sandbox.
 type bounds struct {
 	sandbox *wire.Sandbox
 	network *client.Network
 }
 
-// bounds returns what a command is kept in that asks for more.
+// bounds returns the bounds of a command that asks for more rights.
 func (e *Environment) bounds(system, cwd string, more *AdditionalPermissions) bounds {
 	b := bounds{e.intent(system, cwd, more), e.Network}
 	if b.network != nil && more != nil && more.Network != nil && more.Network.Enabled {
@@ -129,16 +127,16 @@ func (b bounds) withNetwork() bounds {
 	return bounds{sandbox: &open}
 }
 
-// deniesReads reports whether files are hidden: what runs without the sandbox would
-// see them.
+// deniesReads reports whether the sandbox hides files: a command without the sandbox would see
+// them.
 func deniesReads(s *wire.Sandbox) bool {
 	return restrictsFiles(s) && slices.ContainsFunc(s.Permissions.FileSystem.Entries, func(e wire.SandboxEntry) bool {
 		return e.Access == wire.AccessDeny
 	})
 }
 
-// intent returns the sandbox of an environment for a command: portable, with the
-// workspace as the executor knows it. The paths in more are absolute. nil: there is
+// intent returns the sandbox of an environment for a command, in the portable form and with the
+// executor's path of the workspace. The paths in more are absolute. It returns nil if there is
 // nothing to enforce.
 func (e *Environment) intent(system, cwd string, more *AdditionalPermissions) *wire.Sandbox {
 	if !confines(e.Sandbox) {

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// parseScript splits the text for a shell into its commands. plain means that these
-// are all that it does: words and quotes, joined by && || ; | and line ends. Otherwise the
-// parts are a guess, good enough to warn but not to allow.
+// parseScript splits the text for a shell into its commands. plain means that the text is nothing
+// but these commands: words and quotes, joined by && || ; | and line ends. Otherwise the parts are
+// a guess, good enough to warn but not to allow.
 func parseScript(text string) (parts [][]string, plain bool) {
 	p := scriptParser{plain: true}
 	for i := 0; i < len(text); i++ {
@@ -24,10 +24,10 @@ type scriptParser struct {
 	word   strings.Builder
 	inWord bool
 	plain  bool
-	open   bool // a quote that does not end
+	open   bool // a quote does not end
 }
 
-// take reads what begins at i and returns the last position that belongs to it.
+// take reads the next element, which begins at i, and returns its last position.
 func (p *scriptParser) take(text string, i int) int {
 	switch c := text[i]; c {
 	case ' ', '\t':
@@ -96,7 +96,7 @@ func (p *scriptParser) endCommand() {
 	p.part = nil
 }
 
-// dangerous reports whether a command destroys without asking.
+// dangerous reports whether a command deletes files without asking: rm -f.
 func dangerous(part []string) bool {
 	for len(part) > 0 && path.Base(part[0]) == "sudo" {
 		part = part[1:]
@@ -115,7 +115,7 @@ func dangerous(part []string) bool {
 	return false
 }
 
-// quoteCommand writes a command as a person would type it.
+// quoteCommand writes a command for a shell, with quotes where they are needed.
 func quoteCommand(argv []string) string {
 	quoted := make([]string, len(argv))
 	for i, word := range argv {
@@ -131,9 +131,9 @@ func needsQuotes(r rune) bool {
 	return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_./:=@%+,", r))
 }
 
-// proposeRule returns a beginning of commands for the user to approve: the one that the
-// model asks for if the command keeps to it, else all words of the command. whole is all
-// that the command does. nil: no rule could allow the command, or it would allow all.
+// proposeRule returns a rule for the user to approve: the one that the model asks for if all parts
+// of the command begin with it, otherwise all words of the command. whole has all parts of the
+// command. nil: no rule fits the command, or it would allow any command.
 func proposeRule(asked []string, whole [][]string, plain bool) []string {
 	if plain && len(asked) > 0 && !freePass(asked) && !slices.ContainsFunc(whole, func(part []string) bool { return !startsWith(part, asked) }) {
 		return asked

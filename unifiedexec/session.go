@@ -10,17 +10,17 @@ import (
 	"github.com/tetherexec/tether/client"
 )
 
-// earlyExitGrace is how long a process is watched before it counts as a session.
+// earlyExitGrace is how long a process has to run before it becomes a session.
 const earlyExitGrace = 150 * time.Millisecond
 
-// Notes of results: of the first one of a second attempt, and of one that has no second
+// Notes of results: of the first result of a second attempt, and of a result without a second
 // attempt because of a refusal.
 const (
 	noteRunAgain    = "after an approval the command was run again from its beginning, %s; the output is that of the second run"
 	noteNotRunAgain = "%s: the command was not run again %s"
 )
 
-// silencePatience is how long a process may take to tell why it is silent.
+// silencePatience bounds the question why a process is silent.
 const silencePatience = time.Second
 
 // A session is a command from the call to its end, over all of its attempts. Its lock
@@ -32,16 +32,16 @@ type session struct {
 	lock    chan struct{} // has a value while it is locked
 	used    uint64        // guarded by m.mu
 
-	// What follows is guarded by the lock.
+	// The following fields are guarded by the lock.
 	state    state
 	facts    facts
 	stored   bool
 	failure  error
-	refusal  string   // why the last question was answered with no
+	refusal  string   // why the last question was declined
 	notes    []string // for the next result
 	question Question // the last one
 
-	alive context.Context // ends when the session is killed: then there is no other attempt
+	alive context.Context // ends when the session is killed: then there is no further attempt
 	kill  context.CancelFunc
 
 	mu      sync.Mutex
@@ -54,7 +54,7 @@ func newSession(m *Manager) *session {
 	return s
 }
 
-// A call is what one tool call wants of a session.
+// A call has the parameters of one tool call for a session.
 type call struct {
 	tool  string
 	began time.Time
@@ -102,8 +102,8 @@ func (s *session) info() SessionInfo {
 	return i
 }
 
-// advance goes on from an event until the call has its result. An error of the
-// context leaves the session where it is.
+// advance takes the session from an event through its states until the call has a result. If the
+// context ends, the session stays in its state.
 func (s *session) advance(ctx context.Context, e event, c call) (*Result, error) {
 	for {
 		var err error
@@ -139,7 +139,7 @@ func (s *session) advance(ctx context.Context, e event, c call) (*Result, error)
 	}
 }
 
-// extent is how far the answer to the last question goes.
+// extent is how far an approval of the last question goes.
 func (s *session) extent() extent {
 	switch {
 	case s.question.Network:
@@ -150,7 +150,7 @@ func (s *session) extent() extent {
 	return inSandbox
 }
 
-// more says in a few words what a second attempt has that the first one had not.
+// more is the additional right of a second attempt, in a few words.
 func (s *session) more() string {
 	if s.facts.network {
 		return "with the network"
@@ -187,7 +187,7 @@ func (s *session) finish(act action, c call) (r *Result, err error) {
 	return r, err
 }
 
-// report makes a result of the output that is there. more: it goes on.
+// report makes a result from the output so far. more means that more output may come.
 func (s *session) report(c call, more bool) *Result {
 	a := s.current()
 	r := newResult(a.take(more), c.limit, s.m.config.Budget.limit())
@@ -196,7 +196,7 @@ func (s *session) report(c call, more bool) *Result {
 	return r
 }
 
-// silence tells why a process prints nothing, if somebody knows.
+// silence returns a note about why the process prints nothing, if the executor knows.
 func (s *session) silence(ctx context.Context) []string {
 	explainer, ok := s.current().process.(SilenceExplainer)
 	if !ok {
@@ -252,8 +252,8 @@ func (s *session) ask(ctx context.Context, retry bool) event {
 	return e
 }
 
-// approve asks the approver, and does not wait for one that goes on when its context has
-// ended: that is the approver's own goroutine then.
+// approve asks the approver. When the context ends, it returns even if Approve has not returned
+// yet; then only the approver owns that goroutine.
 func (m *Manager) approve(ctx context.Context, q Question) (d Decision, err error) {
 	answered := make(chan struct{})
 	var answer Decision // Declined if the approver ends its goroutine
@@ -270,10 +270,10 @@ func (m *Manager) approve(ctx context.Context, q Question) (d Decision, err erro
 	}
 }
 
-// start makes an attempt in these bounds and waits for what comes of it.
+// start makes an attempt in these bounds and waits for its outcome.
 func (s *session) start(ctx context.Context, b bounds, c call) (event, error) {
 	if s.alive.Err() != nil {
-		return exited, nil // killed behind a denial
+		return exited, nil // killed after a denial
 	}
 	if s.m.closing.Err() != nil || ctx.Err() != nil {
 		return s.notStarted(ctx, "", ErrClosed)
@@ -301,7 +301,7 @@ func (s *session) start(ctx context.Context, b bounds, c call) (event, error) {
 	s.attempt = a
 	s.mu.Unlock()
 	s.m.adopt(s, a)
-	if s.alive.Err() != nil { // meanwhile: whoever killed it has not seen this one
+	if s.alive.Err() != nil { // killed meanwhile: Kill has not seen this attempt
 		s.dismiss(a)
 	}
 	if p.SandboxType() == noSandbox && mustConfine(b.sandbox) {
@@ -314,7 +314,7 @@ func (s *session) start(ctx context.Context, b bounds, c call) (event, error) {
 		notes, err = s.m.store(s)
 		s.stored, s.notes = err == nil, append(s.notes, notes...)
 	}
-	if err != nil && !s.stored { // nobody could come back for it
+	if err != nil && !s.stored { // no later call could find it
 		s.state = end
 		s.dismiss(a)
 	}
@@ -324,8 +324,8 @@ func (s *session) start(ctx context.Context, b bounds, c call) (event, error) {
 	return s.wait(ctx, c)
 }
 
-// notStarted notes why there is no process, which would have had this id. If the call has
-// ended, that is the error.
+// notStarted notes why there is no process with this id. If the context of the call has ended, it
+// returns that error.
 func (s *session) notStarted(ctx context.Context, id string, err error) (event, error) {
 	if ctx.Err() != nil {
 		s.state = end
@@ -336,8 +336,8 @@ func (s *session) notStarted(ctx context.Context, id string, err error) (event, 
 	return notStarted, nil
 }
 
-// wait waits for the end of the present attempt, as long as the call wants, and tells
-// what came.
+// wait waits for the end of the present attempt, for as long as the call wants, and returns the
+// outcome.
 func (s *session) wait(ctx context.Context, c call) (event, error) {
 	a := s.current()
 	if _, err := a.await(ctx, s.m.patience.in(c.yield), wholeEnd); err != nil {
@@ -353,16 +353,16 @@ func (s *session) wait(ctx context.Context, c call) (event, error) {
 	return e, nil
 }
 
-// dismiss ends what is left of an attempt: the executor need not be told of one whose
-// output has ended.
+// dismiss ends the processes of an attempt in the background. If its output has ended, there are
+// none.
 func (s *session) dismiss(a *attempt) {
 	if a != nil && !a.isOver() {
 		s.m.tasks.Go(a.terminate)
 	}
 }
 
-// adopt reads the output of an attempt until it ends. Like all tasks it is begun by a
-// call: Close waits for the calls before it waits for the tasks.
+// adopt reads the output of an attempt in a task until it ends. Only calls begin tasks: Close
+// waits for the calls before it waits for the tasks.
 func (m *Manager) adopt(s *session, a *attempt) {
 	m.mu.Lock()
 	m.attempts[a] = struct{}{}
@@ -375,7 +375,7 @@ func (m *Manager) adopt(s *session, a *attempt) {
 	})
 }
 
-// follow reads the output of an attempt and tells the observer.
+// follow reads the output of an attempt and calls the observer.
 func (s *session) follow(ctx context.Context, a *attempt) {
 	about := Event{Session: s.infoOf(a), Attempt: a.number, Sandboxed: a.process.SandboxType() != noSandbox}
 	tell := func(kind EventKind, text string) {
@@ -403,7 +403,7 @@ func (s *session) follow(ctx context.Context, a *attempt) {
 	s.observe(e)
 }
 
-// infoOf is info as it was when an attempt began.
+// infoOf is info at the beginning of an attempt.
 func (s *session) infoOf(a *attempt) SessionInfo {
 	i := s.info()
 	i.ProcessID, i.Started, i.ExitCode = a.id, a.started, nil

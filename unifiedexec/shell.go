@@ -13,16 +13,16 @@ import (
 // A ShellMode is how the shell of a command is run.
 type ShellMode uint8
 
-// The shell modes. ShellZshFork asks for what the reference calls zsh-fork: a patched zsh
-// has each program approved before it runs it. For that the zsh must be a child of the
-// program that asks the user. Commands of an Executor never are, so that calls in this
-// mode are refused: to run them without these approvals would be less than was asked for.
+// The shell modes. ShellZshFork is the reference's zsh-fork: a patched zsh asks for an approval
+// before it runs each program. For that the zsh must be a child of the program that asks the
+// user. Commands of an Executor never are, so calls in this mode are refused: without these
+// approvals they would be less restricted than requested.
 const (
 	ShellDirect ShellMode = iota // the shell is started as it is
 	ShellZshFork
 )
 
-// check refuses a mode that cannot be honoured in an environment.
+// check refuses a mode that an environment cannot provide.
 func (m ShellMode) check(e *Environment) error {
 	if m == ShellDirect {
 		return nil
@@ -31,7 +31,7 @@ func (m ShellMode) check(e *Environment) error {
 		"where zsh cannot ask about each program before it runs it. Nothing was run; set the shell mode to direct", e.ID))
 }
 
-// shellKind returns the kind of a shell by its name or path; empty: none that is known.
+// shellKind returns the kind of a shell by its name or path; empty: it is not known.
 func shellKind(name string) string {
 	switch name = programName(name); name {
 	case "bash", "zsh", "sh", "cmd", "powershell":
@@ -42,7 +42,7 @@ func shellKind(name string) string {
 	return ""
 }
 
-// shellArgv is the command line that gives a shell its text.
+// shellArgv is the command line of a shell that runs a text.
 func shellArgv(shell wire.ShellInfo, login bool, text string) []string {
 	switch shell.Name {
 	case "powershell":
@@ -59,7 +59,7 @@ func shellArgv(shell wire.ShellInfo, login bool, text string) []string {
 	return []string{shell.Path, "-c", text}
 }
 
-// chooseShell finds the shell for a command on a system. own is what the environment
+// chooseShell finds the shell for a command on a system. own is the shell that the environment
 // reports. A shell that the call names is used or refused, never replaced by another one.
 func (e *Environment) chooseShell(system, asked string, own wire.ShellInfo) (wire.ShellInfo, error) {
 	own.Name = shellKind(own.Name)
@@ -92,7 +92,7 @@ func (e *Environment) chooseShell(system, asked string, own wire.ShellInfo) (wir
 	return wire.ShellInfo{Name: kind, Path: found}, nil
 }
 
-// isProgram reports whether an absolute path leads to something that can be executed.
+// isProgram reports whether an absolute path is an executable file.
 func isProgram(name string) bool {
 	if !filepath.IsAbs(name) {
 		return false
@@ -101,8 +101,8 @@ func isProgram(name string) bool {
 	return err == nil
 }
 
-// goos is the system of an executor as package runtime names it. An executor that does
-// not tell has ours.
+// goos is the system of an executor as package runtime names it. If the executor does not report
+// its system, it is the system of this program.
 func goos(info wire.EnvironmentInfo) string {
 	switch info.PlatformOS {
 	case "":
@@ -122,8 +122,8 @@ func isAbsolute(system, name string) bool {
 	return strings.HasPrefix(name, "//") || len(name) > 2 && name[1] == ':' && name[2] == '/'
 }
 
-// resolve returns the directory that name means below base. Links are the executor's
-// matter: dots are left as they are.
+// resolve returns the directory that name means below base. It does not remove dots: only the
+// executor can follow links.
 func resolve(system, base, name string) string {
 	switch {
 	case name == "":

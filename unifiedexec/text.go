@@ -11,8 +11,7 @@ const bytesPerToken = 4
 
 func tokens(bytes int64) int64 { return (bytes + bytesPerToken - 1) / bytesPerToken }
 
-// decode makes text of bytes. Each longest piece that could have begun a character,
-// but did not go on as one, becomes one U+FFFD.
+// decode converts bytes to text. Each incomplete or invalid character becomes one U+FFFD.
 func decode(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
@@ -30,28 +29,28 @@ func decode(b []byte) string {
 	return out.String()
 }
 
-// brokenLength is how many bytes at the start of b, where there is no character, count
-// as one broken one.
+// brokenLength is how many bytes at the start of b, which is no valid character, count as one
+// broken character.
 func brokenLength(b []byte) int {
 	n := 1
 	for n < len(b) && n < utf8.UTFMax && !utf8.FullRune(b[:n]) {
 		n++
 	}
-	if n > 1 && utf8.FullRune(b[:n]) { // the last byte was the one that did not fit
+	if n > 1 && utf8.FullRune(b[:n]) { // the last byte does not belong to it
 		n--
 	}
 	return n
 }
 
-// A limit is how much text a result may have: bytes, and in which unit the model is
-// told what is missing.
+// A limit is how many bytes of text a result may have, and the unit of the mark for the missing
+// part.
 type limit struct {
 	bytes    int
 	inTokens bool
 }
 
-// truncate cuts the middle out of a text that is too long. original is the number of
-// tokens of the whole output, omission what the text has in place of what was not kept.
+// truncate cuts the middle out of a text that is too long. original is the number of tokens of
+// the whole output; omission is the mark in text for output that was not kept.
 func truncate(text string, l limit, original int64, omission string) string {
 	if len(text) <= l.bytes {
 		return text
@@ -69,14 +68,14 @@ func truncate(text string, l limit, original int64, omission string) string {
 	return fmt.Sprintf("Warning: truncated output (original token count: %d)\n%s\n\n%s%s%s", original, about, head, mark, tail)
 }
 
-// markMiddle joins the beginning and the end of an output, between which bytes were lost.
-// If they are too long, it cuts the middle out. One mark stands for all that is missing.
+// markMiddle joins the beginning and the end of an output, between which bytes were lost. If they
+// are too long, it cuts the middle out. One mark stands for all missing bytes.
 func markMiddle(head, tail string, lost int64, l limit, mark func(missing int64) string) string {
 	text := head + tail
 	first, last := len(head), len(head)
 	if len(text) > l.bytes {
 		first, last = cutMiddle(text, l.bytes)
-		if lost > 0 { // the one mark is where bytes were lost
+		if lost > 0 { // the cut has to include the place where bytes were lost
 			first, last = min(first, len(head)), max(last, len(head))
 		}
 	}

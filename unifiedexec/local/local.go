@@ -1,8 +1,8 @@
-// Package local runs commands on this machine: it embeds a tether server in the
-// program, so that commands have here what they have elsewhere, the sandbox included.
+// Package local runs commands of unified exec on this machine: it embeds a tether server in the
+// program, so that commands have the same features as on another machine, the sandbox included.
 //
-// Sandboxed commands start with this program itself: run as "be-child NAME …" it does
-// one small thing inside the sandbox and exits before main.
+// For a sandboxed command, the server starts this program again with the arguments "be-child
+// NAME …": then it does one small task inside the sandbox and exits before main.
 package local
 
 import (
@@ -18,12 +18,12 @@ import (
 
 // Options change an executor. The zero value is fine.
 type Options struct {
-	Version  string       // what the server calls itself
-	StateDir string       // for output that does not fit into memory; empty: the user's
+	Version  string       // the version that the server reports
+	StateDir string       // for output that does not fit into memory; empty: the user's state directory
 	Log      *slog.Logger // nil: nothing is logged
 
-	// UserSockets lets confined commands with the network on use the sockets of tmux,
-	// ssh-agent, editors and the like of this user, which act outside of the sandbox.
+	// UserSockets lets confined commands with the network use the sockets of this user's tmux,
+	// ssh-agent, editors and similar programs, which act outside of the sandbox.
 	UserSockets bool
 }
 
@@ -47,9 +47,8 @@ func Start(ctx context.Context, o Options) (*Executor, error) {
 	return &Executor{unifiedexec.Remote(c), c, s}, nil
 }
 
-// Client is for what else there is to do on this machine: files, other processes. It
-// belongs to the executor.
+// Client returns the executor's client, for files and other processes. The executor owns it.
 func (e *Executor) Client() *client.Client { return e.client }
 
-// Close ends all that the executor has started.
+// Close ends all processes that the executor has started.
 func (e *Executor) Close() error { return errors.Join(e.client.Close(), e.server.Close()) }
