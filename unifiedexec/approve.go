@@ -186,8 +186,8 @@ const (
 	withoutSandbox                   // the command may run without sandbox
 )
 
-// A memory has the approvals that are valid for longer than one command.
-type memory struct {
+// approvals are the approvals that are valid for longer than one command.
+type approvals struct {
 	mu    sync.Mutex
 	keys  []string            // oldest first
 	known map[string]extent   // by key
@@ -195,7 +195,7 @@ type memory struct {
 }
 
 // add remembers an approval.
-func (m *memory) add(key string, e extent) {
+func (m *approvals) add(key string, e extent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.known == nil {
@@ -214,14 +214,14 @@ func (m *memory) add(key string, e extent) {
 }
 
 // find returns how far a command was approved; 0: it was not.
-func (m *memory) find(key string) extent {
+func (m *approvals) find(key string) extent {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.known[key]
 }
 
 // addRule remembers a rule.
-func (m *memory) addRule(rule []string) {
+func (m *approvals) addRule(rule []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.rules == nil {
@@ -233,7 +233,7 @@ func (m *memory) addRule(rule []string) {
 }
 
 // allows reports whether each part of a command begins as a rule says.
-func (m *memory) allows(parts [][]string) bool {
+func (m *approvals) allows(parts [][]string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(parts) > 0 && !slices.ContainsFunc(parts, func(part []string) bool {

@@ -25,15 +25,15 @@ type attempt struct {
 
 	closedNetwork bool // its sandbox has no network, or some hosts only
 
-	mu      sync.Mutex
-	pending headTail // output that is in no result yet
-	all     headTail
-	exit    *client.Exit
-	exitAt  time.Time
-	closed  bool
-	err     error // why the process was lost
-	disowns bool  // the manager is ending it, so its failure is not a denial by the sandbox
-	changed chan struct{}
+	mu              sync.Mutex
+	pending         headTail // output that is in no result yet
+	all             headTail
+	exit            *client.Exit
+	exitAt          time.Time
+	closed          bool
+	err             error // why the process was lost
+	failureExpected bool  // the manager is ending it, so its failure is not a denial by the sandbox
+	changed         chan struct{}
 }
 
 func newAttempt(number int, id string, p Process) *attempt {
@@ -111,11 +111,11 @@ func (a *attempt) isOver() bool {
 	return a.closed || a.err != nil
 }
 
-// disown notes that the manager, not the sandbox, is the reason if the process fails from now on.
-func (a *attempt) disown() {
+// expectFailure notes that the manager, not the sandbox, is the reason if the process fails from now on.
+func (a *attempt) expectFailure() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.disowns = true
+	a.failureExpected = true
 }
 
 // outcome is the state of the attempt: alive, exited, sandboxDenied or lost. Whether there is a
@@ -128,7 +128,7 @@ func (a *attempt) outcome() (event, *client.Exit, error) {
 		return lost, nil, a.err
 	case a.exit == nil:
 		return alive, nil, nil
-	case a.exit.Code == 0 || a.process.SandboxType() == noSandbox || a.disowns:
+	case a.exit.Code == 0 || a.process.SandboxType() == noSandbox || a.failureExpected:
 	case a.exit.SandboxDenied, a.neededNetworkLocked():
 		return sandboxDenied, a.exit, nil
 	}
@@ -238,12 +238,12 @@ type distant interface {
 // terminate ends the process of the attempt, once. It sends no request for a process that has
 // ended, and does not wait for an executor that cannot be reached.
 func (a *attempt) terminate() {
-	a.disown()
+	a.expectFailure()
 	if a.isOver() {
 		return
 	}
 	a.ending.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), endPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 		defer cancel()
 		far, isFar := a.process.(distant)
 		if isFar {
@@ -252,7 +252,7 @@ func (a *attempt) terminate() {
 		err := a.process.Terminate(ctx)
 		switch {
 		case err == nil:
-			a.await(ctx, (&patience{}).in(endPatience), exitOnly)
+			a.await(ctx, (&pausableClock{}).in(endTimeout), exitOnly)
 		case isFar && ctx.Err() != nil:
 			far.Abandon()
 		}

@@ -189,11 +189,11 @@ func (s *session) judge(args ExecArgs) {
 	if m.config.Rules != nil {
 		q.verdict, why = m.config.Rules(parts, plain)
 	}
-	if q.verdict == RuleNone && m.memory.allows(whole) {
+	if q.verdict == RuleNone && m.approvals.allows(whole) {
 		q.verdict = RuleAllow
 	}
 	r.key = keyOf(r.environment.ID, r.argv, r.cwd, r.tty, r.permissions, r.additional)
-	known := m.memory.find(r.key)
+	known := m.approvals.find(r.key)
 
 	policy := m.config.Policy
 	s.facts = facts{
@@ -262,7 +262,7 @@ func (s *session) write(ctx context.Context, chars string) error {
 	case s.request.tty:
 		err = a.process.Write(ctx, []byte(chars))
 	case chars == interruptChars:
-		a.disown()
+		a.expectFailure()
 		err = a.process.Interrupt(ctx)
 	default:
 		return &ToolError{Tool: ToolWriteStdin, Kind: ErrStdinClosed,
@@ -270,14 +270,14 @@ func (s *session) write(ctx context.Context, chars string) error {
 	}
 	if err == nil {
 		if s.request.tty {
-			_, err = a.await(ctx, s.m.patience.in(writePause), exitOnly)
+			_, err = a.await(ctx, s.m.clock.in(writePause), exitOnly)
 		}
 		return err
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if over, _ := a.await(ctx, s.m.patience.in(writePause), exitOnly); over {
+	if over, _ := a.await(ctx, s.m.clock.in(writePause), exitOnly); over {
 		return nil // the process has just ended, and the result will say so
 	}
 	if errors.Is(err, client.ErrUnknownProcess) || errors.Is(err, client.ErrStdinClosed) {

@@ -122,7 +122,7 @@ func (r *remote) Start(ctx context.Context, cmd client.Command) (Process, error)
 		select {
 		case <-returned:
 		case <-c.Connection().Done():
-		case <-time.After(endPatience):
+		case <-time.After(endTimeout):
 		}
 		giveUp(context.Cause(ctx))
 	})()

@@ -114,9 +114,9 @@ func programName(word string) string {
 // maxRuleWords bounds rules: a user cannot judge a longer rule.
 const maxRuleWords = 256
 
-// freePass reports whether a rule allows any command, because it begins with a launcher and does
+// allowsAnything reports whether a rule allows any command, because it begins with a launcher and does
 // not fix the command that it runs.
-func freePass(rule []string) bool {
+func allowsAnything(rule []string) bool {
 	if len(rule) > maxRuleWords {
 		return true
 	}

@@ -78,14 +78,14 @@ const (
 	maxSessionID = 99999
 )
 
-// endPatience is how long to wait for the end of a process.
-const endPatience = 5 * time.Second
+// endTimeout is how long to wait for the end of a process.
+const endTimeout = 5 * time.Second
 
 // A Manager runs commands for one model. It is safe for concurrent use.
 type Manager struct {
-	config   Config
-	memory   memory
-	patience patience
+	config    Config
+	approvals approvals
+	clock     pausableClock
 
 	closing context.Context // ends, because of ErrClosed, when Close begins
 	close   context.CancelCauseFunc
@@ -201,7 +201,7 @@ func (m *Manager) call(ctx context.Context, do func(context.Context) (*Result, e
 
 // Pause stops the clocks of all calls that wait for output until the returned function is
 // called. The manager does the same while it asks the user.
-func (m *Manager) Pause() (resume func()) { return m.patience.pause() }
+func (m *Manager) Pause() (resume func()) { return m.clock.pause() }
 
 // environment finds the environment that a call names; empty: the default one.
 func (m *Manager) environment(id string) (*Environment, error) {
@@ -330,13 +330,13 @@ func (m *Manager) Kill(ctx context.Context, id int) error {
 	}
 	s.kill()
 	a := s.current()
-	a.disown()
+	a.expectFailure()
 	if err := a.process.Terminate(ctx); err != nil {
 		return &ToolError{Kind: ErrProcessFailed, Message: fmt.Sprintf("it is unknown whether the process of session %d was ended: %v", id, err), Cause: err}
 	}
-	over, err := a.await(ctx, m.patience.in(endPatience), exitOnly)
+	over, err := a.await(ctx, m.clock.in(endTimeout), exitOnly)
 	if err == nil && !over {
-		err = fmt.Errorf("session %d has not ended within %v", id, endPatience)
+		err = fmt.Errorf("session %d has not ended within %v", id, endTimeout)
 	}
 	return err
 }

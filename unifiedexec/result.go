@@ -70,20 +70,20 @@ type Result struct {
 	Hosts     []string         // hosts that were refused to the process, as HOST:PORT
 	Declined  bool             // the user was asked to let the process run again with more rights, and declined
 
-	text     string // all output that was kept
-	omission string // replaces output in text that was not kept; empty: all was kept
-	hole     int    // where in text the line with the omission begins
-	lost     int64  // bytes that were not kept
-	asked    limit
-	budget   limit
-	mark     func(missing int64) string // nil: use the marks of the reference
+	text       string // all output that was kept
+	omission   string // replaces output in text that was not kept; empty: all was kept
+	omissionAt int    // where in text the line with the omission begins
+	lost       int64  // bytes that were not kept
+	asked      limit
+	budget     limit
+	mark       func(missing int64) string // nil: use the marks of the reference
 }
 
 // newResult makes a result from output.
 func newResult(out *headTail, asked, budget limit) *Result {
 	r := &Result{ChunkID: randomHex(3), OriginalTokens: tokens(out.total()), text: decode(out.bytes()), omission: out.omission(), lost: out.lost, asked: asked, budget: budget}
 	if r.omission != "" {
-		r.hole = len(decode(out.head))
+		r.omissionAt = len(decode(out.head))
 	}
 	r.Output = r.shorten(asked)
 	return r
@@ -103,7 +103,7 @@ func (r *Result) shorten(l limit) string {
 	}
 	head, tail := r.text, ""
 	if r.omission != "" {
-		head, tail = r.text[:r.hole], r.text[r.hole+len("\n"+r.omission+"\n"):]
+		head, tail = r.text[:r.omissionAt], r.text[r.omissionAt+len("\n"+r.omission+"\n"):]
 	}
 	return markMiddle(head, tail, r.lost, l, r.mark)
 }

@@ -135,10 +135,10 @@ func needsQuotes(r rune) bool {
 // of the command begin with it, otherwise all words of the command. whole has all parts of the
 // command. nil: no rule fits the command, or it would allow any command.
 func proposeRule(asked []string, whole [][]string, plain bool) []string {
-	if plain && len(asked) > 0 && !freePass(asked) && !slices.ContainsFunc(whole, func(part []string) bool { return !startsWith(part, asked) }) {
+	if plain && len(asked) > 0 && !allowsAnything(asked) && !slices.ContainsFunc(whole, func(part []string) bool { return !startsWith(part, asked) }) {
 		return asked
 	}
-	if len(whole) != 1 || plain && freePass(whole[0]) {
+	if len(whole) != 1 || plain && allowsAnything(whole[0]) {
 		return nil
 	}
 	return whole[0]

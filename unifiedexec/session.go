@@ -20,8 +20,8 @@ const (
 	noteNotRunAgain = "%s: the command was not run again %s"
 )
 
-// silencePatience bounds the question why a process is silent.
-const silencePatience = time.Second
+// silenceTimeout bounds the question why a process is silent.
+const silenceTimeout = time.Second
 
 // A session is a command from the call to its end, over all of its attempts. Its lock
 // belongs to the call that is using it.
@@ -115,7 +115,7 @@ func (s *session) advance(ctx context.Context, e event, c call) (*Result, error)
 		case ask, askRetry:
 			e = s.ask(ctx, act == askRetry)
 		case remember:
-			s.m.memory.add(s.request.key, s.extent())
+			s.m.approvals.add(s.request.key, s.extent())
 			e = enter
 		case startConfined:
 			e, err = s.start(ctx, s.request.bounds, c)
@@ -202,7 +202,7 @@ func (s *session) silence(ctx context.Context) []string {
 	if !ok {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, silencePatience)
+	ctx, cancel := context.WithTimeout(ctx, silenceTimeout)
 	defer cancel()
 	if text, err := explainer.ExplainSilence(ctx); err == nil && text != "" {
 		return []string{text}
@@ -230,7 +230,7 @@ func (s *session) ask(ctx context.Context, retry bool) event {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.alive, cancel)()
-	resume := s.m.patience.pause()
+	resume := s.m.clock.pause()
 	d, err := s.m.approve(asking, q)
 	resume()
 	switch {
@@ -243,7 +243,7 @@ func (s *session) ask(ctx context.Context, retry bool) event {
 		s.refusal = "the user could not be asked: " + err.Error()
 		return declined
 	case d == ApprovedRule:
-		s.m.memory.addRule(q.Rule)
+		s.m.approvals.addRule(q.Rule)
 		s.facts.approved = true
 		return approved
 	}
@@ -308,7 +308,7 @@ func (s *session) start(ctx context.Context, b bounds, c call) (event, error) {
 		s.dismiss(a)
 		return s.notStarted(ctx, id, errors.New("the executor does not apply the sandbox that was asked for"))
 	}
-	over, err := a.await(ctx, s.m.patience.in(earlyExitGrace), exitOnly)
+	over, err := a.await(ctx, s.m.clock.in(earlyExitGrace), exitOnly)
 	if err == nil && !over && !s.stored {
 		var notes []string
 		notes, err = s.m.store(s)
@@ -340,7 +340,7 @@ func (s *session) notStarted(ctx context.Context, id string, err error) (event, 
 // outcome.
 func (s *session) wait(ctx context.Context, c call) (event, error) {
 	a := s.current()
-	if _, err := a.await(ctx, s.m.patience.in(c.yield), wholeEnd); err != nil {
+	if _, err := a.await(ctx, s.m.clock.in(c.yield), wholeEnd); err != nil {
 		return alive, err
 	}
 	e, _, cause := a.outcome()

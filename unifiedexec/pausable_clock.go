@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A patience is a clock that stops while the user is asked something, so that a call that waits
+// A pausableClock is a clock that stops while the user is asked something, so that a call that waits
 // for output does not run out of time meanwhile.
-type patience struct {
+type pausableClock struct {
 	mu      sync.Mutex
 	pauses  int
 	since   time.Time // when the first of the present pauses began
@@ -15,23 +15,23 @@ type patience struct {
 	resumed chan struct{} // closed when the last pause ends
 }
 
-// A deadline is a time on the clock of a patience.
+// A deadline is a time on a pausableClock.
 type deadline struct {
-	patience *patience
-	at       time.Time
-	paused   time.Duration // how long the clock had been stopped when the deadline was made
+	clock  *pausableClock
+	at     time.Time
+	paused time.Duration // how long the clock had been stopped when the deadline was made
 }
 
 // in returns the deadline after a duration.
-func (p *patience) in(d time.Duration) deadline {
+func (p *pausableClock) in(d time.Duration) deadline {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	return deadline{p, now.Add(d), p.stoodStill(now)}
+	return deadline{p, now.Add(d), p.stopped(now)}
 }
 
-// stoodStill is how long the clock has been stopped so far. The caller has p.mu.
-func (p *patience) stoodStill(now time.Time) time.Duration {
+// stopped is how long the clock has been stopped so far. The caller has p.mu.
+func (p *pausableClock) stopped(now time.Time) time.Duration {
 	if p.pauses == 0 {
 		return p.paused
 	}
@@ -41,18 +41,18 @@ func (p *patience) stoodStill(now time.Time) time.Duration {
 // left is how much time is left. If the clock is stopped now, resumed is a channel that is closed
 // when the clock goes on; otherwise nil.
 func (d deadline) left() (left time.Duration, resumed <-chan struct{}) {
-	d.patience.mu.Lock()
-	defer d.patience.mu.Unlock()
+	d.clock.mu.Lock()
+	defer d.clock.mu.Unlock()
 	now := time.Now()
-	left = d.at.Sub(now) + d.patience.stoodStill(now) - d.paused
-	if d.patience.pauses > 0 {
-		return left, d.patience.resumed
+	left = d.at.Sub(now) + d.clock.stopped(now) - d.paused
+	if d.clock.pauses > 0 {
+		return left, d.clock.resumed
 	}
 	return left, nil
 }
 
 // pause stops the clock until resume is called.
-func (p *patience) pause() (resume func()) {
+func (p *pausableClock) pause() (resume func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pauses++; p.pauses == 1 {
