@@ -19,7 +19,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// write is a command that a sandbox which only reads stops.
+// write is a command that fails in a read-only sandbox.
 const write = "echo data > f"
 
 func (r *rig) wrote(name string) bool {
@@ -75,7 +75,7 @@ func TestApprovedRetryRunsWithoutSandbox(t *testing.T) {
 	}
 }
 
-// failing is an executor whose confined commands without network fail as one that needs it.
+// failing is an executor whose confined commands without network fail with this output and exit.
 func failing(text string, exit client.Exit) *fake {
 	return &fake{sandboxType: "linuxSeccomp", script: func(_ int, p *fakeProcess) {
 		if restrictsNetwork(p.cmd.Sandbox) {
@@ -90,7 +90,7 @@ func failing(text string, exit client.Exit) *fake {
 }
 
 // A command that needs the network is run again in its sandbox with the network, if the user
-// says so, also where files are hidden.
+// approves that, also where files are hidden.
 func TestRetryWithNetwork(t *testing.T) {
 	network, path := wire.DeniedNetwork, wire.PathURIOn("linux", "/x")
 	hides := ReadOnly()
@@ -138,7 +138,7 @@ func TestRetryWithNetwork(t *testing.T) {
 	}
 }
 
-// The hosts of an environment are for commands that have nothing but its sandbox.
+// The hosts of an environment are for commands that run in its sandbox without further rights.
 func TestEnvironmentNetwork(t *testing.T) {
 	if _, err := New(Config{Environments: []Environment{{ID: "e", Executor: &fake{}, Network: &client.Network{}}}}); err == nil {
 		t.Error("hosts without a sandbox were accepted")
@@ -175,7 +175,7 @@ func TestEnvironmentNetwork(t *testing.T) {
 	}
 }
 
-// An approval of the network for the session is not one to leave the sandbox.
+// An approval of the network for the session does not allow a run without sandbox.
 func TestNetworkApprovedForSession(t *testing.T) {
 	e := failing("getaddrinfo EAI_AGAIN x.invalid\n", client.Exit{Code: 1})
 	r := newRigOn(t, e, sandboxed(WorkspaceWrite(), granular))
@@ -193,11 +193,11 @@ func TestNetworkApprovedForSession(t *testing.T) {
 	}
 }
 
-// Where the user is not asked, the result says that the network was missing.
+// If the user is not asked, the result says that the network was missing.
 func TestNetworkFailureIsReported(t *testing.T) {
 	for _, p := range []Policy{{}, {Mode: OnRequest}, granular} {
 		e := failing("fatal: unable to access 'https://x.invalid/': Could not resolve host: x.invalid\n", client.Exit{Code: 128})
-		r := newRigOn(t, e, sandboxed(WorkspaceWrite(), p)) // who declines
+		r := newRigOn(t, e, sandboxed(WorkspaceWrite(), p)) // its user declines
 		got := r.sh("git pull")
 		if !got.Denied || !got.Network || got.Declined != p.asksRetry() || len(e.all()) != 1 || *got.ExitCode != 128 {
 			t.Errorf("%+v: %+v", p, got)
@@ -208,7 +208,7 @@ func TestNetworkFailureIsReported(t *testing.T) {
 	}
 }
 
-// A connection that is lost while the user thinks does not matter.
+// If the connection is lost while the user is asked, the retry still runs.
 // Scenario UE16.
 func TestApprovalThroughACut(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
@@ -291,7 +291,7 @@ func TestApprovedForSession(t *testing.T) {
 	}
 }
 
-// An approval of a dangerous command does not open the sandbox for it.
+// An approval of a dangerous command does not allow to run it without sandbox.
 func TestRememberedBeforeTheRunStaysSandboxed(t *testing.T) {
 	e := &fake{sandboxType: "linuxSeccomp", script: func(_ int, p *fakeProcess) { p.exits(client.Exit{}); p.closes() }}
 	r := newRigOn(t, e, sandboxed(ReadOnly(), Policy{Mode: OnRequest}))
@@ -303,7 +303,7 @@ func TestRememberedBeforeTheRunStaysSandboxed(t *testing.T) {
 	}
 	for _, p := range e.all() {
 		if p.cmd.Sandbox == nil {
-			t.Error("a command that nobody has approved for that ran without sandbox")
+			t.Error("a command ran without sandbox although that was not approved")
 		}
 	}
 }
@@ -328,8 +328,9 @@ func TestApprovedRule(t *testing.T) {
 	}
 }
 
-// A rule is for all that begins alike, wherever it runs; it outlives neither its manager
-// nor a policy that hides files, and no command makes one for others.
+// A rule holds for all commands with the same beginning, in any directory. It does not hold for
+// another manager, nor if the policy hides files. A command cannot propose a rule for other
+// commands.
 func TestScopeOfARule(t *testing.T) {
 	run := func(r *rig, e *fake, args ExecArgs) (open bool) {
 		t.Helper()
@@ -343,13 +344,13 @@ func TestScopeOfARule(t *testing.T) {
 	r := newRigOn(t, e, sandboxed(ReadOnly(), Policy{Mode: OnRequest}))
 	r.answer = always(ApprovedRule)
 	if !run(r, e, first) || !run(r, e, later) {
-		t.Error("a rule does not open the sandbox")
+		t.Error("a command with a rule did not run without sandbox")
 	}
 	other := ending()
 	if run(newRigOn(t, other, sandboxed(ReadOnly(), Policy{Mode: OnRequest})), other, later) {
-		t.Error("a rule holds for another manager")
+		t.Error("the rule holds for another manager")
 	}
-	// The model asks for a rule that has nothing to do with the command.
+	// The model asks for a rule that does not fit the command.
 	run(r, e, ExecArgs{Cmd: "ls", SandboxPermissions: RequireEscalated, PrefixRule: []string{"curl"}})
 	if q := r.questions(); !slices.Equal(q[len(q)-1].Rule, []string{"ls"}) {
 		t.Errorf("the user is asked about %q", q[len(q)-1].Rule)
@@ -366,7 +367,7 @@ func TestScopeOfARule(t *testing.T) {
 	h := newRigOn(t, hidden, sandboxed(secret, Policy{Mode: OnRequest}))
 	h.answer = always(ApprovedRule)
 	if run(h, hidden, first) || run(h, hidden, later) {
-		t.Error("a rule uncovers hidden files")
+		t.Error("a rule made hidden files visible")
 	}
 }
 
@@ -382,7 +383,7 @@ func TestLateDenialAsks(t *testing.T) {
 	}
 }
 
-// The poll that sees the end asks as well.
+// If a poll finds the end of a denied command, the user is asked as well.
 // Scenarios UE19 and U01.
 func TestDenialAtAPollAsks(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
@@ -406,7 +407,7 @@ func TestDenialAtAPollAsks(t *testing.T) {
 	}
 }
 
-// What we have ended ourselves does not fail because of the sandbox.
+// A command that was interrupted does not count as denied by the sandbox.
 func TestInterruptedIsNotDenied(t *testing.T) {
 	e := &fake{sandboxType: "linuxSeccomp"}
 	r := newRigOn(t, e, sandboxed(ReadOnly(), granular))
@@ -487,8 +488,8 @@ func TestVerdictIsReadWhenMissing(t *testing.T) {
 	}
 }
 
-// An executor that says it has applied no sandbox is believed: there is no denial, and
-// no run where one is needed.
+// If the executor reports that it has applied no sandbox, a failure is not a denial, and a command
+// that needs a sandbox is ended.
 func TestExecutorWithoutSandbox(t *testing.T) {
 	e := &fake{sandboxType: noSandbox}
 	r := newRigOn(t, e, sandboxed(ReadOnly(), granular))
@@ -508,7 +509,7 @@ func TestDangerousUnderNever(t *testing.T) {
 	wantError(t, err, ErrRejected, "exec_command failed: `/bin/sh -lc 'rm -rf ./x; echo ok'` rejected: rm -f style commands are not permitted. Use a safer approach")
 }
 
-// Each attempt has its item, a denied one too.
+// Each attempt has its own events, also a denied one.
 // Scenario U08.
 func TestEventsOfEachAttempt(t *testing.T) {
 	tethertest.NeedBubblewrap(t)

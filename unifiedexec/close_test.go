@@ -12,7 +12,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// slowToEnd are processes that take a second to die.
+// slowToEnd is an executor whose processes take a second to end.
 type slowToEnd struct{ *fake }
 
 func (s slowToEnd) Start(ctx context.Context, cmd client.Command) (Process, error) {
@@ -27,7 +27,7 @@ func (p slowProcess) Terminate(ctx context.Context) error {
 	return p.fakeProcess.Terminate(ctx)
 }
 
-// Whoever calls Close finds that all has ended, also while another one is closing.
+// When a call of Close returns, all processes have ended, also if another call has begun it.
 func TestCloseTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &fake{}
@@ -42,12 +42,12 @@ func TestCloseTwice(t *testing.T) {
 		synctest.Wait()
 		m.Close()
 		if e.all()[0].terminations() != 1 {
-			t.Error("Close has returned, and the process runs")
+			t.Error("Close has returned, and the process still runs")
 		}
 	})
 }
 
-// A call that is given up while a session starts its second attempt leaves it a session.
+// If the context of a call ends while the session starts its second attempt, the session stays.
 func TestGivenUpInTheSecondAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &fake{sandboxType: "linuxSeccomp", script: func(n int, p *fakeProcess) {
@@ -75,7 +75,7 @@ func TestGivenUpInTheSecondAttempt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond) // in the grace of the second one
+		ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond) // within earlyExitGrace of the second attempt
 		defer cancel()
 		if _, err := m.WriteStdin(ctx, StdinArgs{SessionID: r.SessionID}); !errors.Is(err, context.DeadlineExceeded) || len(e.all()) != 2 {
 			t.Fatalf("%v, %d starts", err, len(e.all()))
@@ -88,7 +88,7 @@ func TestGivenUpInTheSecondAttempt(t *testing.T) {
 	})
 }
 
-// gated is an executor whose starts wait for a gate, whatever happens to their context.
+// gated is an executor whose starts wait for a gate, and ignore their context.
 type gated struct {
 	*fake
 	entered chan struct{}
@@ -101,7 +101,7 @@ func (g gated) Start(ctx context.Context, cmd client.Command) (Process, error) {
 	return g.fake.Start(ctx, cmd)
 }
 
-// Close waits for a start that is under way, and ends what was started.
+// Close waits for a start that is under way, and ends the process.
 func TestCloseDuringAStart(t *testing.T) {
 	e := gated{&fake{}, make(chan struct{}), make(chan struct{})}
 	r := newRigOn(t, e, nil)
@@ -131,7 +131,7 @@ func TestCloseDuringAStart(t *testing.T) {
 }
 
 // Close withdraws a question, and the call that waits for the answer fails, whether the
-// approver notices or not. The answer is not used: nothing is started, or started again.
+// approver returns or not. A later answer is ignored: nothing is started.
 func TestCloseDuringAQuestion(t *testing.T) {
 	type world struct {
 		*rig
@@ -231,7 +231,7 @@ func TestCloseDuringACall(t *testing.T) {
 	}
 }
 
-// outOfReach are processes of an executor that has lost its connection.
+// outOfReach is an executor that has lost its connection.
 type outOfReach struct{ *fake }
 
 func (e outOfReach) Start(ctx context.Context, cmd client.Command) (Process, error) {
@@ -252,7 +252,7 @@ func (p unreachable) Terminate(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Close does not wait for an executor that is out of reach; it is told later.
+// Close does not wait for an executor that cannot be reached; its processes are ended later.
 func TestCloseWithoutTheExecutor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &fake{}

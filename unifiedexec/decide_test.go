@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The rows of the table in words; facts that a row does not name are tried both ways.
+// The rows of the table, described in words. Facts that a row does not name are tried both ways.
 func TestStateTable(t *testing.T) {
 	type row struct {
 		name string
@@ -63,7 +63,7 @@ func TestStateTable(t *testing.T) {
 				t.Errorf("%s with %+v: action %d and state %d, want %d and %d", r.name, f, do, to, r.do, r.to)
 			}
 		}
-		for from := decide; from <= end; from++ { // whatever else happens is a failure, not a start
+		for from := decide; from <= end; from++ { // any other event is a failure, not a start
 			for on := enter; on <= lost; on++ {
 				known := slices.ContainsFunc(rows, func(r row) bool { return r.from == from && r.on == on && r.when(f) })
 				if do, to := step(from, on, f); !known && (do != fail || to != end) {
@@ -77,8 +77,8 @@ func TestStateTable(t *testing.T) {
 	}
 }
 
-// No way leads to a run without sandbox but an approval, a rule, or a policy without
-// sandbox; and none does if files are hidden.
+// A run without sandbox needs an approval, a rule, or a policy without sandbox. If files are
+// hidden, there is none.
 func TestNeverOpenUnasked(t *testing.T) {
 	var walk func(s state, e event, f facts, asked bool, depth int)
 	walk = func(s state, e event, f facts, asked bool, depth int) {
@@ -106,7 +106,7 @@ func TestNeverOpenUnasked(t *testing.T) {
 			}
 			g := f
 			g.network = do == startConfined
-			walk(to, sandboxDenied, g, false, depth+1) // an approval to start is not one for the network
+			walk(to, sandboxDenied, g, false, depth+1) // an approval to start does not allow the network
 		default:
 			walk(to, enter, f, asked, depth+1)
 		}
@@ -122,7 +122,7 @@ func allFacts() (all []facts) {
 		for _, r := range []requirement{skip, approval, forbidden} {
 			f := facts{r, bit(0), bit(1), bit(2), bit(3), bit(4), bit(5), bit(6)}
 			if (f.deniedReads || f.network) && !f.confined {
-				continue // cannot be
+				continue // impossible
 			}
 			all = append(all, f)
 		}

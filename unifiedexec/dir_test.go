@@ -6,7 +6,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A directory is absolute on the executor, or begins in the executor's own.
+// A directory is absolute on the executor, or relative to the executor's own.
 func TestEnvironmentDir(t *testing.T) {
 	t.Parallel()
 	own, windows := "file:///srv/here", "file:///C:/here"

@@ -62,7 +62,7 @@ func TestOutputKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// A server that cannot give a command one stream gives it two, and no line is lost.
+// If a server cannot give a command one stream, the command has two, and no line is lost.
 func TestOutputOfTwoStreams(t *testing.T) {
 	t.Parallel()
 	lines := tethertest.Interleaved(1000)
@@ -116,7 +116,7 @@ func TestInput(t *testing.T) {
 	wantEnd(t, r.sh("cat"), 0, "") // has no input at all
 }
 
-// Input for a program that has just ended is answered with its end.
+// If a program has just ended, the result of a write is its end.
 // Scenario UE05.
 func TestInputAfterTheEnd(t *testing.T) {
 	r := newRig(t, nil)
@@ -157,7 +157,7 @@ func TestBackgroundChildHoldsOutput(t *testing.T) {
 	r := newRig(t, nil)
 	got := r.sh("(sleep 30; echo late) & echo now; exit 3")
 	wantEnd(t, got, 3, "now\n")
-	if got.WallTime > 8*time.Second { // it may wait for ten
+	if got.WallTime > 8*time.Second { // the call would wait for up to 10 s
 		t.Errorf("it took %v", got.WallTime)
 	}
 }
@@ -178,7 +178,7 @@ func TestParallelSessions(t *testing.T) {
 	calls.Wait()
 }
 
-// Calls for one session come one after the other: each byte is in one result.
+// Calls for one session run one after the other, and each byte is in one result.
 // Scenario UE13.
 func TestOverlappingPolls(t *testing.T) {
 	t.Parallel()
@@ -200,7 +200,7 @@ func TestOverlappingPolls(t *testing.T) {
 		})
 	}
 	calls.Wait()
-	for range 3 { // what comes late
+	for range 3 { // output that comes late
 		if strings.Count(all, "]") < 4 {
 			all += r.stdin(id, "", 1).Output
 		}
@@ -249,7 +249,7 @@ func TestArgumentErrors(t *testing.T) {
 	wantError(t, err, ErrArguments, "No usable execution environment is available. Wait for an environment to become available before using this tool.")
 }
 
-// find1 returns a session that must be there.
+// find1 returns a session that must exist.
 func (r *rig) find1(id int) *session {
 	r.t.Helper()
 	s, err := r.find(id)

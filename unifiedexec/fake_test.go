@@ -9,7 +9,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A fake is an executor whose processes do what the test says.
+// A fake is an executor whose processes run a script of the test.
 type fake struct {
 	info        wire.EnvironmentInfo
 	sandboxType string
@@ -62,7 +62,7 @@ type fakeProcess struct {
 	written    string
 }
 
-// prints and exits are what the process does.
+// prints, exits and closes add events of the process.
 func (p *fakeProcess) prints(text string) {
 	p.events <- client.Event{Kind: client.Output, Data: []byte(text)}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// A command that is killed while the user is asked whether to run it again is not run
-// again, whatever the user says, and the question is withdrawn.
+// If a command is killed while the user is asked whether to run it again, the question is
+// withdrawn, and the command is not run again whatever the user answers.
 func TestKillDuringTheQuestion(t *testing.T) {
 	for _, answered := range []bool{false, true} {
 		asked, answer := make(chan struct{}), make(chan struct{})
@@ -43,13 +43,14 @@ func TestKillDuringTheQuestion(t *testing.T) {
 	}
 }
 
-// A command that is not confined as it should be is ended, also if nobody waits any more.
+// If the executor has not confined a command as requested, the command is ended, also if the call
+// has ended.
 func TestUnconfinedIsEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	e := &fake{sandboxType: noSandbox, script: func(int, *fakeProcess) { cancel() }}
 	r := newRigOn(t, e, sandboxed(ReadOnly(), Policy{}))
 	if _, err := r.ExecCommand(ctx, ExecArgs{Cmd: "x"}); err == nil {
-		t.Error("it was run")
+		t.Error("the call succeeded")
 	}
 	tethertest.Eventually(t, func() error {
 		if e.all()[0].terminations() == 0 {
@@ -59,7 +60,7 @@ func TestUnconfinedIsEnded(t *testing.T) {
 	})
 }
 
-// A character that is printed in two parts is whole in the result that has its end.
+// If a character is printed in two parts, all of it is in the result that has its last part.
 func TestCharacterBetweenResults(t *testing.T) {
 	e := &fake{}
 	r := newRigOn(t, e, nil)
@@ -85,7 +86,7 @@ func TestCutUnfinished(t *testing.T) {
 		rest := string(b.cutUnfinished())
 		kept := string(b.bytes())
 		if rest != row.rest || b.total()+int64(len(rest)) != before || !strings.HasSuffix(row.text, kept[max(0, len(kept)-10):]+rest) {
-			t.Errorf("%d bytes: %q behind %q", len(row.text), rest, kept[max(0, len(kept)-10):])
+			t.Errorf("%d bytes: %q after %q", len(row.text), rest, kept[max(0, len(kept)-10):])
 		}
 	}
 }

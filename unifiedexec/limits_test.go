@@ -14,11 +14,11 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// near is how much later than asked a busy machine may be.
+// near is how late a busy machine may be.
 const near = 4 * time.Second
 
-// The limits of the waiting, with processes that do not end. Those that take longer are
-// tried with a clock of our own.
+// The shorter limits of waiting, with real processes that do not end. TestYieldLimits has the
+// longer ones, with a fake clock.
 // Scenario UE02.
 func TestYieldWithRealProcesses(t *testing.T) {
 	t.Parallel()
@@ -36,8 +36,8 @@ func TestYieldWithRealProcesses(t *testing.T) {
 	took("a poll", r.stdin(id, "", 1), 5*time.Second)
 }
 
-// The 65th session closes the least recently used one: its process is ended, and no
-// other. One that has exited goes first, one in use stays.
+// The 65th session closes the least recently used one: its process is ended, and no other. A
+// session that has exited is closed first; a session in use is not closed.
 // Scenario UE14.
 func TestPruningWithRealProcesses(t *testing.T) {
 	t.Parallel()
@@ -52,7 +52,7 @@ func TestPruningWithRealProcesses(t *testing.T) {
 	run := func() (id int, notes []string) {
 		got := start("exec sleep 100")
 		if got.SessionID == 0 {
-			t.Errorf("it has ended:\n%s", got.Text())
+			t.Errorf("the command has ended:\n%s", got.Text())
 		}
 		return got.SessionID, got.Notes
 	}
@@ -65,7 +65,7 @@ func TestPruningWithRealProcesses(t *testing.T) {
 		starting.Go(func() { run() })
 	}
 	starting.Wait()
-	wantEnd(t, r.stdin(oldest, interruptChars, atEnd), 130, "") // it is not there any more
+	wantEnd(t, r.stdin(oldest, interruptChars, atEnd), 130, "") // now there is room for one session
 	if id, notes := run(); len(notes) != 0 || id == oldest {
 		t.Fatalf("there is room for one: %q", notes)
 	}
@@ -83,15 +83,15 @@ func TestPruningWithRealProcesses(t *testing.T) {
 	}
 	<-ended(s.current())
 	if _, notes := run(); len(notes) != 1 || !strings.Contains(notes[0], strconv.Itoa(exits.SessionID)) {
-		t.Errorf("with one that has exited: %q", notes)
+		t.Errorf("with a session that has exited: %q", notes)
 	}
-	busy := r.peek(third)                                      // the oldest now
+	busy := r.peek(third)                                      // now the least recently used
 	if err := busy.lockFor(tethertest.Within(t)); err != nil { // as a call does
 		t.Fatal(err)
 	}
 	_, notes = run()
 	if len(notes) != 1 || strings.Contains(notes[0], strconv.Itoa(third)) {
-		t.Errorf("with one in use: %q", notes)
+		t.Errorf("with a session in use: %q", notes)
 	}
 	busy.unlock()
 	r.wantRunningSessions(second, oldest, exits.SessionID)
@@ -104,8 +104,8 @@ func (r *rig) peek(id int) *session {
 	return r.sessions[id]
 }
 
-// wantRunningSessions waits until as many processes run as there may be sessions, and
-// checks that some are not among those.
+// wantRunningSessions waits until as many processes run as there may be sessions. Those of the
+// given sessions must not be among them.
 func (r *rig) wantRunningSessions(gone ...int) {
 	r.t.Helper()
 	tethertest.Eventually(r.t, func() error {

@@ -49,7 +49,7 @@ func TestUnknownStart(t *testing.T) {
 	}
 }
 
-// A command that was refused did not run, and the text has no doubts.
+// If the executor refuses a command, the text does not say that it may have run.
 func TestRefusedStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -59,7 +59,7 @@ func TestRefusedStart(t *testing.T) {
 	}
 }
 
-// The text of a session that was lost says that the command ran.
+// If the session of the executor is lost, the text says that the command was started.
 func TestUnknownEnd(t *testing.T) {
 	t.Parallel()
 	r, line := newRigOver(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{RecoveryTimeout: 500 * time.Millisecond})
@@ -71,7 +71,7 @@ func TestUnknownEnd(t *testing.T) {
 	}
 }
 
-// A model whose session another client has taken over is told so.
+// If another client has taken over the session of the executor, the text says so.
 func TestSessionTakenOver(t *testing.T) {
 	t.Parallel()
 	srv := tethertest.StartServer(t, server.Config{})
@@ -93,8 +93,8 @@ func TestSessionTakenOver(t *testing.T) {
 	}
 }
 
-// Commands of an executor that is out of reach when the manager is closed are ended when
-// it is back, while the client lives on.
+// If the executor cannot be reached when the manager is closed, its commands are ended when the
+// connection is back.
 func TestCloseDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	srv := tethertest.StartServer(t, server.Config{})
@@ -124,8 +124,7 @@ func TestCloseDuringAnOutage(t *testing.T) {
 	})
 }
 
-// Close waits for the answer to a start that the executor has been sent, so that
-// nothing runs when it has returned.
+// Close waits for the answer to a start that was sent, so that no command runs when it returns.
 func TestCloseWaitsForAStart(t *testing.T) {
 	t.Parallel()
 	r, line := newRigOver(t, tethertest.StartServer(t, server.Config{}).URL, client.Options{})

@@ -79,7 +79,7 @@ func newRigOn(t *testing.T, e Executor, change func(*Config)) *rig {
 	return r
 }
 
-// workspace makes a directory that is not below /tmp, which sandboxes may open.
+// workspace makes a directory outside of /tmp, which is writable in some sandboxes.
 func workspace(t *testing.T) string {
 	dir, err := os.MkdirTemp("/var/tmp", "unifiedexec-")
 	if err != nil {
@@ -108,7 +108,7 @@ func (r *rig) sh(cmd string) *Result {
 // atEnd is a wait that ends with the process.
 const atEnd = 30_000
 
-// stdin writes or polls, which must give a result.
+// stdin writes to a session or polls it; that must give a result.
 func (r *rig) stdin(session int, chars string, yieldMs int64) *Result {
 	r.t.Helper()
 	result, err := r.WriteStdin(tethertest.Within(r.t), StdinArgs{SessionID: session, Chars: chars, YieldTimeMs: &yieldMs})
@@ -145,8 +145,8 @@ func wantRunning(t *testing.T, r *Result, output string) int {
 	return r.SessionID
 }
 
-// wantShown is wantRunning for a process that may need more time than was given until it
-// has printed all of this.
+// wantShown is wantRunning for a process that may need more time until it has printed all of the
+// output. It polls.
 func (r *rig) wantShown(got *Result, output string) int {
 	r.t.Helper()
 	for all := *got; len(all.Output) < len(output) && strings.HasPrefix(output, all.Output) && got.SessionID != 0; {
@@ -167,7 +167,7 @@ func wantError(t *testing.T, err, kind error, text string) {
 
 func ptr[T any](v T) *T { return &v }
 
-// A spy keeps what was started.
+// A spy is an executor that records commands.
 type spy struct {
 	Executor
 	mu         sync.Mutex
@@ -217,7 +217,7 @@ func (s *spy) terminations() int {
 	return s.terminated
 }
 
-// sandboxed gives the environment a sandbox and the policy that asks about it.
+// sandboxed sets the sandbox of the environment and the policy.
 func sandboxed(s *wire.Sandbox, p Policy) func(*Config) {
 	return func(c *Config) {
 		c.Environments[0].Sandbox = s

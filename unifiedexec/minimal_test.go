@@ -20,8 +20,8 @@ func silentAboutItself(line *cable.Cable) {
 	}))
 }
 
-// A server that says nothing about itself when a session is opened is asked for its
-// shell and its directory, once. Old ones do not tell more than these.
+// If the handshake of a server does not describe it, the server is asked for its shell and its
+// directory, once. Old servers report no more than these.
 func TestMinimalServer(t *testing.T) {
 	t.Parallel()
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
@@ -45,7 +45,7 @@ func TestMinimalServer(t *testing.T) {
 	}
 }
 
-// A server that does not know the question has no shell.
+// If a server does not have the method for that, no shell is known.
 func TestServerWithoutInfo(t *testing.T) {
 	t.Parallel()
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)

@@ -2,8 +2,8 @@ package unifiedexec
 
 import "testing"
 
-// What programs print in a sandbox without network.
-func TestNetworkFailureWords(t *testing.T) {
+// Messages that programs print in a sandbox without network are recognized.
+func TestNetworkFailureMessages(t *testing.T) {
 	for _, text := range []string{
 		"curl: (6) Could not resolve host: x.invalid",
 		"curl: (7) Failed to connect to 127.0.0.1 port 1 after 0 ms: Couldn't connect to server",
@@ -28,7 +28,7 @@ func TestNetworkFailureWords(t *testing.T) {
 		"connect to 127.0.0.1 port 5432: Connection refused", "HTTP 404: not found", "FAIL: TestNetwork",
 	} {
 		if networkFailure([]byte(text)) {
-			t.Errorf("taken for the network: %s", text)
+			t.Errorf("wrongly recognised: %s", text)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func TestShellArguments(t *testing.T) {
 	}
 	r := newRig(t, nil)
 	if got := r.exec(ExecArgs{Cmd: "shopt -q login_shell 2>/dev/null && echo login"}); got.Output != "login\n" {
-		t.Logf("the default shell here says %q", got.Output) // it need not be bash
+		t.Logf("the default shell printed %q", got.Output) // it need not be bash
 	}
 	if argv := r.executor.starts()[0].Argv; argv[1] != "-lc" {
 		t.Errorf("started %q", argv)
@@ -57,7 +57,7 @@ func TestChosenShell(t *testing.T) {
 	}{
 		{far, "", bash, "/opt/bash"},
 		{far, "bash", bash, "/opt/bash"},
-		{far, "/usr/local/bin/bash", bash, "/usr/local/bin/bash"}, // the executor says whether it is there
+		{far, "/usr/local/bin/bash", bash, "/usr/local/bin/bash"}, // the executor finds out whether it exists
 		{far, "bin/bash", bash, "shell `bin/bash` is a relative path; use a name or an absolute path, or omit `shell`"},
 		{far, "/bin/sh", bash, "environment `remote` only supports `bash`"},
 		{far, "zsh", bash, "environment `remote` only supports `bash`"},
@@ -102,7 +102,7 @@ func TestZshForkIsRefused(t *testing.T) {
 
 // Scenarios UE08 and U05.
 func TestForcedVariables(t *testing.T) {
-	for _, name := range []string{"LANG", "PAGER"} { // as the orchestrator and the executor have them here
+	for _, name := range []string{"LANG", "PAGER"} { // in the environment of the program and of the executor
 		t.Setenv(name, forcedVariables[name])
 	}
 	t.Setenv("TERM", "xterm")
@@ -122,7 +122,7 @@ func TestForcedVariables(t *testing.T) {
 	if strings.Contains(got.text, noNetworkVariable) {
 		t.Errorf("%s was inherited", noNetworkVariable)
 	}
-	for name, value := range forcedVariables { // sent, whatever ours are
+	for name, value := range forcedVariables { // sent whatever this environment has
 		if sent, found := r.executor.starts()[0].Env[name]; !found || sent != value {
 			t.Errorf("%s=%s was sent: %t", name, sent, found)
 		}
@@ -221,7 +221,7 @@ func TestKill(t *testing.T) {
 	wantError(t, r.Kill(tethertest.Within(t), id), ErrUnknownSession, fmt.Sprintf("Unknown process id %d", id))
 }
 
-// A finished process costs no request.
+// No terminate is sent for a process that is done.
 // Scenario U09.
 func TestNoTerminateAfterClose(t *testing.T) {
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
@@ -235,7 +235,7 @@ func TestNoTerminateAfterClose(t *testing.T) {
 	if n := r.executor.terminations(); n != 0 {
 		t.Errorf("%d terminations of finished processes", n)
 	}
-	if err := r.client.Ping(tethertest.Within(t)); err != nil { // the answer is behind all that was sent before
+	if err := r.client.Ping(tethertest.Within(t)); err != nil { // its answer comes after all earlier messages
 		t.Fatal(err)
 	}
 	if closed.Count() != 3 || terminated.Count() != 0 {
@@ -252,7 +252,7 @@ func TestSilence(t *testing.T) {
 	}
 	t.Cleanup(func() { c.Close() })
 	if !c.Has(client.FeatureState) {
-		t.Skip("the server does not look at processes here")
+		t.Skip("the server does not report the state of processes here")
 	}
 	m, err := New(Config{Environments: []Environment{{ID: "e", Executor: Remote(c), Cwd: "/"}}})
 	if err != nil {
@@ -267,7 +267,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// Close ends everything, whatever the calls are doing.
+// Close ends everything while many calls are under way.
 func TestCloseWhileBusy(t *testing.T) {
 	r := newRig(t, nil)
 	var calls sync.WaitGroup

@@ -11,7 +11,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// ending makes processes that end at once, sandboxed ones with a denial.
+// ending is an executor whose processes end at once, sandboxed ones with a denial.
 func ending() *fake {
 	return &fake{sandboxType: "linuxSeccomp", script: func(_ int, p *fakeProcess) {
 		if p.cmd.Sandbox != nil {
@@ -23,7 +23,7 @@ func ending() *fake {
 	}}
 }
 
-// Who has said yes before the first attempt is not asked before the second, unless the
+// If the user has approved the first attempt, the second attempt needs no question, unless the
 // policy is strict.
 func TestApprovedBeforeIsNotAskedAgain(t *testing.T) {
 	for _, strict := range []bool{false, true} {
@@ -103,7 +103,7 @@ func TestAdditionalPermissions(t *testing.T) {
 		t.Errorf("sandbox %+v", got.Permissions)
 	}
 	if _, found := e.all()[0].cmd.Env[noNetworkVariable]; found {
-		t.Error("a command with network is told that it has none")
+		t.Error("a command with network has the variable for a sandbox without it")
 	}
 	want := &AdditionalPermissions{&NetworkPermissions{true}, &FilePermissions{Write: []string{r.workspace + "/out", "/opt"}}}
 	if q := r.questions()[0]; q.Permissions != WithAdditional || !reflect.DeepEqual(q.Additional, want) || q.Rule != nil {
@@ -111,7 +111,7 @@ func TestAdditionalPermissions(t *testing.T) {
 	}
 }
 
-// The texts are those of the reference.
+// These texts are the same in the reference.
 func TestAdditionalPermissionsErrors(t *testing.T) {
 	e := ending()
 	r := newRigOn(t, e, func(c *Config) {
@@ -132,7 +132,7 @@ func TestAdditionalPermissionsErrors(t *testing.T) {
 		}
 		wantError(t, err, ErrArguments, row.want)
 	}
-	// Who names them need not say that there are some.
+	// additional_permissions imply with_additional_permissions.
 	r.answer = always(Approved)
 	r.exec(ExecArgs{Cmd: "x", AdditionalPermissions: &AdditionalPermissions{Network: &NetworkPermissions{true}}})
 	if len(r.questions()) != 1 || e.all()[0].cmd.Sandbox.Permissions.Network != wire.NetworkEnabled {
@@ -143,7 +143,7 @@ func TestAdditionalPermissionsErrors(t *testing.T) {
 	wantError(t, err, ErrArguments, "approval policy is Never; reject command — you cannot ask for escalated permissions if the approval policy is Never")
 }
 
-// A sandbox that only takes the network away is not left unasked either.
+// A sandbox that restricts only the network is not left without a question either.
 func TestEscalationFromANetworkSandbox(t *testing.T) {
 	policy := &wire.Sandbox{WindowsSandboxLevel: wire.WindowsDisabled, Permissions: wire.Permissions{
 		Type: wire.PermissionsManaged, Network: wire.NetworkRestricted, FileSystem: wire.FileSystemPolicy{Type: wire.FileSystemUnrestricted}}}
@@ -164,7 +164,7 @@ func TestEscalationFromANetworkSandbox(t *testing.T) {
 	}
 }
 
-// What a rule would allow is a beginning of the command, and never everything.
+// A proposed rule is the beginning of the command, and never allows everything.
 func TestProposedRule(t *testing.T) {
 	argv := func(script string) string { return "/bin/sh -c " + script }
 	for _, row := range []struct{ cmd, asked, want string }{
@@ -207,6 +207,6 @@ func TestEnvironments(t *testing.T) {
 		t.Errorf("on Windows: %q in %s", cmd.Argv, cmd.Dir)
 	}
 	if _, err := New(Config{Environments: []Environment{{ID: "a", Executor: near}, {ID: "a", Executor: far}}}); err == nil {
-		t.Error("two environments of one name were accepted")
+		t.Error("two environments with the same name were accepted")
 	}
 }

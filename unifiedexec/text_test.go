@@ -66,7 +66,7 @@ func resultOf(text string, budget Budget, tokens *int) *Result {
 	return newResult(&b, budget.with(tokens), budget.limit())
 }
 
-// The expected texts are what the reference gives for the same output.
+// The expected texts are the reference's for the same output.
 // Scenario UE10.
 func TestTruncation(t *testing.T) {
 	text := seq(20000, "")
@@ -90,7 +90,7 @@ func TestTruncation(t *testing.T) {
 			t.Errorf("%s: %.300q\nwant %.300q", row.name, got, row.want)
 		}
 	}
-	for tokens := range 60 { // each cut falls somewhere else in a character
+	for tokens := range 60 { // cuts at different places of a character
 		got := resultOf(strings.Repeat("aé€😀", 100), Budget{}, &tokens).Output
 		if !utf8.ValidString(got) || strings.Contains(got, "\uFFFD") {
 			t.Errorf("%d tokens: %q", tokens, got)
@@ -101,9 +101,9 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// With a mark of the caller's there is one, for all that is missing, and nothing else.
+// With MarkWith, one mark stands for all missing output, and there are no other marks.
 func TestMarkWith(t *testing.T) {
-	long := seq(300_000, "") // of which the middle is not kept
+	long := seq(300_000, "") // its middle is not kept
 	kept := long[:half] + long[len(long)-half:]
 	mark := func(missing int64) string { return fmt.Sprintf("[%d]", missing) }
 	for _, row := range []struct {
@@ -130,7 +130,7 @@ func TestMarkWith(t *testing.T) {
 			t.Errorf("%s: %.300q\nwant %.300q", row.name, text, row.want)
 		}
 	}
-	// Broken characters are longer in text than they were: the place of the loss is not the middle.
+	// Broken characters become longer in the text, so the place of the loss is not the middle.
 	broken := resultOf(strings.Repeat("\xff", half)+strings.Repeat("x", half+100), Budget{Bytes: 1_500_000}, ptr(1<<20))
 	broken.MarkWith(mark)
 	if got := broken.Output; strings.Count(got, "[") != 1 || !strings.Contains(got, "\uFFFD\n[") || !strings.Contains(got, "]\nx") {
@@ -138,7 +138,7 @@ func TestMarkWith(t *testing.T) {
 	}
 }
 
-// All of a result fits into the budget and a fifth.
+// The whole text of a result fits into the budget plus a fifth.
 func TestResultFitsTheBudget(t *testing.T) {
 	for size := 100; size < 4000; size += 333 {
 		r := resultOf(seq(20000, ""), Budget{Bytes: size}, nil)
@@ -151,7 +151,7 @@ func TestResultFitsTheBudget(t *testing.T) {
 		}
 	}
 	if r := resultOf(seq(20000, ""), Budget{}, nil); !strings.HasSuffix(r.Text(), r.Output) {
-		t.Error("the output was cut though it fits")
+		t.Error("the output was cut although it fits")
 	}
 }
 

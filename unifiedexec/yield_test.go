@@ -61,7 +61,7 @@ func TestYieldLimits(t *testing.T) {
 	})
 }
 
-// The clock of one call stands still while the user is asked about another.
+// The clock of one call is stopped while the user is asked about another command.
 func TestYieldWaitsForTheUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := New(Config{
@@ -113,7 +113,8 @@ func TestWallTimeCountsFromTheCall(t *testing.T) {
 	})
 }
 
-// After an exit the output may take 50 ms to end, but not more than is left.
+// After an exit the call waits for the end of the output: up to 50 ms, and not longer than its
+// own time.
 // Scenario U06.
 func TestExitWaitsForClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -144,7 +145,7 @@ func TestExitWaitsForClose(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		for i, want := range []int{0, 1} { // only what has not closed is ended
+		for i, want := range []int{0, 1} { // only a process whose output has not ended is terminated
 			if got := e.all()[i].terminations(); got != want {
 				t.Errorf("process %d was terminated %d times, want %d", i+1, got, want)
 			}
@@ -198,16 +199,16 @@ func TestPruning(t *testing.T) {
 				t.Errorf("process %d was terminated %d times", i, got)
 			}
 		}
-		// One that has exited goes first, one in use does not go.
+		// A session that has exited is closed first; a session in use is not closed.
 		e.all()[20].exits(client.Exit{Code: 1})
 		synctest.Wait()
 		if r := run(); len(r.Notes) != 1 || !strings.Contains(r.Notes[0], fmt.Sprint(ids[20])) {
-			t.Errorf("with one that has exited: %v", r.Notes)
+			t.Errorf("with a session that has exited: %v", r.Notes)
 		}
-		go poll(ids[2]) // is the oldest; used now, and locked
+		go poll(ids[2]) // the least recently used until now; this poll locks it
 		synctest.Wait()
 		if r := run(); len(r.Notes) != 1 || !strings.Contains(r.Notes[0], fmt.Sprint(ids[3])) {
-			t.Errorf("with one in use: %v", r.Notes)
+			t.Errorf("with a session in use: %v", r.Notes)
 		}
 		if n := len(m.Sessions()); n != maxSessions {
 			t.Errorf("%d sessions", n)
@@ -251,8 +252,7 @@ func TestChooseVictim(t *testing.T) {
 	}
 }
 
-// Each poll of a session returns what the command has printed since the one before, and
-// nothing twice.
+// Each poll of a session returns the output since the poll before, and nothing twice.
 func TestThreePollsReturnTheirMarkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &fake{script: func(_ int, p *fakeProcess) {

@@ -49,7 +49,7 @@ func Example() {
 	}
 	fmt.Printf("%s, running: %t\n", r.Output, r.SessionID != 0)
 
-	yield := int64(30_000) // or until it ends
+	yield := int64(30_000) // or until the command ends
 	r, err = m.WriteStdin(ctx, unifiedexec.StdinArgs{SessionID: r.SessionID, Chars: "tether\n", YieldTimeMs: &yield})
 	if err != nil {
 		log.Fatal(err)
@@ -60,7 +60,7 @@ func Example() {
 	// "tether\r\nhello tether\r\n", exit code 0
 }
 
-// Commands of an embedded server are sandboxed as any.
+// An embedded server sandboxes commands like any other server.
 func TestSandbox(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	dir, err := os.MkdirTemp("/var/tmp", "tether-local-")
@@ -84,7 +84,7 @@ func TestSandbox(t *testing.T) {
 	lines := tethertest.Interleaved(1000)
 	yield := int64(30_000) // or until it ends
 	if r, err := m.ExecCommand(t.Context(), unifiedexec.ExecArgs{Cmd: lines.Script, Shell: "/bin/sh", YieldTimeMs: &yield}); err != nil || r.Output != lines.Both {
-		t.Errorf("lines on both outputs come as %v, %v", r, err)
+		t.Errorf("lines on both streams: %v, %v", r, err)
 	}
 	for cmd, want := range map[string]string{"echo x > inside && cat inside": "x\n", "echo x > " + outside: "Read-only file system"} {
 		r, err := m.ExecCommand(t.Context(), unifiedexec.ExecArgs{Cmd: cmd})
