@@ -8,8 +8,8 @@ import (
 )
 
 // The app-server's process API. It shares the envelope with the exec server and
-// differs in how requests are decoded: whatever does not fit, an unknown method
-// included, is an invalid request.
+// differs in how requests are decoded: a request that cannot be decoded, also because
+// its method is unknown, is an invalid request.
 
 // The methods of the process API. [MethodInitialize] and [MethodInitialized] are
 // shared with the exec server, by name only.
@@ -27,7 +27,7 @@ const (
 	NoteExited      = NoteProcessExited
 )
 
-// CodeOverloaded means: too much is under way, try again later.
+// CodeOverloaded means that too many requests are under way; the client may try again later.
 const CodeOverloaded = -32001
 
 // AppInitializeParams begin a connection to an app-server.
@@ -36,7 +36,7 @@ type AppInitializeParams struct {
 	Capabilities *AppCapabilities `json:"capabilities"`
 }
 
-// AppClientInfo says who the client is.
+// AppClientInfo names the client.
 type AppClientInfo struct {
 	Name    string  `json:"name"`
 	Title   *string `json:"title"`
@@ -80,7 +80,7 @@ type ProcessTerminalSize struct {
 // ProcessWriteStdinParams write to a command's input, close it, or both.
 type ProcessWriteStdinParams struct {
 	ProcessHandle string  `json:"processHandle"`
-	DeltaBase64   *string `json:"deltaBase64"` // decoded later: a bad one is no decoding error
+	DeltaBase64   *string `json:"deltaBase64"` // decoded later: malformed base64 has its own error
 	CloseStdin    bool    `json:"closeStdin" wire:"default"`
 }
 
@@ -96,7 +96,7 @@ type ProcessKillParams struct {
 }
 
 // DecodeAppParams is [Decode] for a request to an app-server, whose errors have
-// other words. The text is to be sent behind [InvalidAppRequest].
+// other texts. The text is to be sent after [InvalidAppRequest].
 func DecodeAppParams(params []byte, v any) error {
 	if len(params) == 0 || string(params) == "null" {
 		return missingField("params")
@@ -112,7 +112,7 @@ func DecodeAppParams(params []byte, v any) error {
 // InvalidAppRequest begins every answer to a request that cannot be decoded.
 const InvalidAppRequest = "Invalid request: "
 
-// UnknownAppMethod refuses a method that is none of the known.
+// UnknownAppMethod is the error of a method that is not among the known ones.
 func UnknownAppMethod(name string, known []string) error {
 	return unknownVariant([]byte(name), known)
 }
@@ -140,12 +140,12 @@ func (p *AbsolutePath) decodeWire(d *decoder) error {
 	return nil
 }
 
-// A Wish tells the three ways apart in which a limit can be asked for.
+// A Wish says whether a client has asked for a limit.
 type Wish uint8
 
-// The ways to ask.
+// The values of Wish.
 const (
-	Default Wish = iota // it was not mentioned
+	Default Wish = iota // the member is absent
 	NoLimit             // null
 	Given               // a number
 )
@@ -153,7 +153,7 @@ const (
 // OutputCap is how much output of a stream a client wants.
 type OutputCap struct {
 	Wish  Wish
-	Bytes int64 // not negative; more than fits is the largest that does
+	Bytes int64 // not negative; larger numbers become the largest int64
 }
 
 func (c *OutputCap) decodeWire(d *decoder) error {
@@ -169,7 +169,7 @@ func (c *OutputCap) decodeWire(d *decoder) error {
 // TimeoutMs is how long a client lets a command run.
 type TimeoutMs struct {
 	Wish Wish
-	Ms   int64 // may be negative: that is refused later
+	Ms   int64 // may be negative; the method refuses that
 }
 
 func (t *TimeoutMs) decodeWire(d *decoder) error {
@@ -238,7 +238,7 @@ func (d *decoder) unsigned(expected string, bits int) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if text == "-0" { // the reference takes it
+	if text == "-0" { // the reference accepts it
 		text = "0"
 	}
 	n, err := strconv.ParseUint(text, 10, bits)

@@ -10,10 +10,10 @@ import (
 	"unicode"
 )
 
-// Decode reads params, the text of one JSON value that Parse has accepted,
-// into what v points to. Absent params (nil) count as null. The rules stand
-// in protocol.go; the text of an error is the message for the peer, to be sent
-// with CodeInvalidParams. Members are reported in the order of the text,
+// Decode decodes params, the text of one JSON value that Parse has accepted,
+// into the value that v points to. Absent params (nil) count as null. The rules
+// are in protocol.go. The text of an error is the message for the peer, to be sent
+// with CodeInvalidParams. Wrong members are reported in the order of the text,
 // missing ones last. Raw values alias params.
 func Decode(params []byte, v any) error {
 	if len(params) == 0 {
@@ -30,8 +30,8 @@ func Decode(params []byte, v any) error {
 // A decoder stands at the first byte of the value to decode.
 type decoder struct {
 	scanner
-	// tagged: inside a tagged union, where the reference describes numbers in
-	// other words. tagName is the member that tells the variants apart, until the
+	// tagged: inside a tagged union, where the reference's errors describe numbers
+	// differently. tagName is the member that tells the variants apart, until the
 	// struct decoder of the variant has taken it.
 	tagged  bool
 	tagName string
@@ -42,7 +42,7 @@ type decoder struct {
 	unknown []byte
 }
 
-// into decodes the next value into what v points to.
+// into decodes the next value into the value that v points to.
 func (d *decoder) into(v any) error {
 	target := reflect.ValueOf(v)
 	if target.Kind() != reflect.Pointer || target.IsNil() {
@@ -115,7 +115,7 @@ func missingField(name string) error { return errors.New("missing field `" + nam
 
 var errNumber = errors.New("invalid number")
 
-// mismatch says that the next value is not what was expected.
+// mismatch is the error of a next value that has another type than expected.
 func (d *decoder) mismatch(expected string) error {
 	start := d.pos
 	c := d.peek()
@@ -197,7 +197,7 @@ func (d *decoder) text() (string, error) {
 	return string(b), err
 }
 
-// variant reads a string that must be one of the given.
+// variant reads a string that must be one of the variants.
 func (d *decoder) variant(variants []string) (string, error) {
 	switch d.peek() {
 	case '"':
@@ -295,7 +295,7 @@ func uintDecoder(t reflect.Type, expected string) decodeFunc {
 		if err != nil {
 			return err
 		}
-		if text == "-0" { // the reference takes it
+		if text == "-0" { // the reference accepts it
 			text = "0"
 		}
 		n, err := strconv.ParseUint(text, 10, t.Bits())
@@ -423,7 +423,7 @@ type field struct {
 	decode   decodeFunc
 }
 
-// maxFields is what fits the set of fields that a struct decoder keeps.
+// maxFields is the size of the bit set of fields that a struct decoder keeps.
 const maxFields = 64
 
 func structDecoder(t reflect.Type) decodeFunc {
@@ -470,7 +470,7 @@ func fieldsOf(t reflect.Type) []field {
 		}
 		row := field{name: name, index: i, required: f.Type.Kind() != reflect.Pointer}
 		switch tag := f.Tag.Get("wire"); {
-		case tag == "usize": // a count that the reference calls so in errors
+		case tag == "usize": // an optional count, which the reference's errors call usize
 			count := uintDecoder(f.Type.Elem(), "usize")
 			row.decode = func(d *decoder, v reflect.Value) error {
 				if d.peek() == 'n' {
@@ -492,8 +492,8 @@ func fieldsOf(t reflect.Type) []field {
 	return fields
 }
 
-// referenceNames are the names in errors of structs that are called otherwise
-// here.
+// referenceNames are the reference's names of structs, which its errors contain, where they
+// differ from the names here.
 var referenceNames = map[reflect.Type]string{
 	reflect.TypeFor[StartParams]():          "WireExecParams",
 	reflect.TypeFor[StartMetadata]():        "ExecMetadata",

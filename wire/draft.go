@@ -2,12 +2,11 @@ package wire
 
 import "fmt"
 
-// The draft form of a sandbox: an object with a mode and without permissions,
-// of clients older than the reference that the rest of this package follows.
-// It is read only, into the same Sandbox. Its paths are plain absolute paths or
-// file: URIs. An unknown member anywhere in it is refused, unless the mode is
-// disabled: the form is fixed, so a member that is not known here may be a
-// restriction that would not be enforced.
+// The draft form of a sandbox is an object with a mode and without permissions. Clients that
+// are older than the reference version of this package send it. It is decoded into the same
+// Sandbox, and never encoded. Its paths are plain absolute paths or file: URIs. An unknown
+// member anywhere in it is refused, unless the mode is disabled: the form is fixed, so an
+// unknown member may be a restriction that would not be enforced.
 
 // DraftMode is the mode of a sandbox in its draft form.
 type DraftMode string
@@ -29,7 +28,7 @@ func (s *Sandbox) decodeWire(d *decoder) error {
 	start, depth := d.pos, d.depth
 	var mode, permissions bool
 	if d.peek() == '{' {
-		// An error here is met again, and reported, by what follows.
+		// The decoders below meet an error again, and report it.
 		_ = d.members("", func(key []byte) error {
 			mode = mode || string(key) == "mode"
 			permissions = permissions || string(key) == "permissions"
@@ -64,7 +63,7 @@ type draftSandbox struct {
 	WindowsSandboxLevel   RawValue         `json:"windowsSandboxLevel" wire:"default"` // matters on Windows only
 }
 
-// into writes the draft as the present form would say it.
+// into translates the draft into the present form.
 func (d *draftSandbox) into(s *Sandbox) error {
 	*s = Sandbox{
 		Draft: d.Mode, WindowsSandboxLevel: WindowsDisabled,
@@ -94,7 +93,7 @@ func (d *draftSandbox) into(s *Sandbox) error {
 	return nil
 }
 
-// draftFileSystem is what a draft says about files; Type and FileSystem count.
+// draftFileSystem is the part of a draft about files. Only Type and FileSystem are used.
 type draftFileSystem struct{ Permissions }
 
 func (f *draftFileSystem) decodeWire(d *decoder) error {
@@ -139,8 +138,8 @@ func checkDraftEntries(entries []SandboxEntry) error {
 	return nil
 }
 
-// legacyPolicy is an old policy. As permissions its type is managed or external,
-// so that a network policy beside it can still restrict.
+// legacyPolicy is an old policy. Its permissions are managed or external, so that a network
+// policy beside it can still restrict the network.
 type legacyPolicy struct {
 	kind    string
 	network NetworkAccess
@@ -202,8 +201,7 @@ func (l *legacyPolicy) permissions(cwd *PathURI) Permissions {
 	return p
 }
 
-// legacyReads are the files that an old policy lets be read. The zero value
-// means all.
+// legacyReads are the files that an old policy allows to read. The zero value means all.
 type legacyReads struct {
 	restricted bool
 	platform   bool // also the system directories
@@ -228,8 +226,8 @@ func (r *legacyReads) decodeWire(d *decoder) error {
 	return err
 }
 
-// entries are the rules for reading. The workspace at cwd, if given, can be read
-// in any case, unless it is the root directory: then nothing would be restricted.
+// entries are the rules for reading. The workspace at cwd, if there is one, can be read in any
+// case, unless it is the root directory: then nothing would be restricted.
 func (r *legacyReads) entries(cwd *PathURI) []SandboxEntry {
 	if !r.restricted {
 		return []SandboxEntry{specialEntry(SpecialRoot, AccessRead)}

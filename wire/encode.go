@@ -13,10 +13,10 @@ import (
 	"unicode/utf8"
 )
 
-// Encoding mirrors decoding: what is appended here Decode accepts. A nil slice
-// is an empty list and a nil map an empty object, because no field may be
-// null unless it is a pointer. Maps are written in the order of their keys.
-// Types with a method AppendJSON([]byte) []byte write themselves.
+// Encoding is the reverse of decoding: Decode accepts all text that is appended here. A nil
+// slice is an empty list and a nil map an empty object, because no field may be null unless it
+// is a pointer. Maps are written in the order of their keys. Types with a method
+// AppendJSON([]byte) []byte write themselves.
 
 type appender interface{ AppendJSON([]byte) []byte }
 
@@ -73,7 +73,7 @@ func appendCall(b []byte, method string, params any) ([]byte, error) {
 func AppendString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
-	start := 0 // of what is still to be copied
+	start := 0 // of the bytes that are still to be copied
 	for i := 0; i < len(s); {
 		c := s[i]
 		if c >= utf8.RuneSelf {

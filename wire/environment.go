@@ -1,6 +1,6 @@
 package wire
 
-// What a client asks about the executor.
+// Methods by which a client asks about the executor.
 const (
 	MethodEnvironmentConfigRead = "environmentConfig/read"
 	MethodDiscoverRoots         = "capabilityRoots/discoverV1"
@@ -30,7 +30,7 @@ type ConfigLayers struct {
 	CloudInsertionIndex int           `json:"cloudInsertionIndex"`
 }
 
-// ConfigLayer is what was asked for of one file.
+// ConfigLayer has the requested keys of one file.
 type ConfigLayer struct {
 	Source  string  `json:"source"`
 	BaseDir *string `json:"baseDir"` // a URI
@@ -42,7 +42,7 @@ type DiscoverRootsParams struct {
 	Roots []DiscoverRoot `json:"roots"`
 }
 
-// DiscoverRoot is a directory to look at.
+// DiscoverRoot is a directory to search.
 type DiscoverRoot struct {
 	ID      string   `json:"id"`
 	Path    PathURI  `json:"path"`
@@ -54,7 +54,7 @@ type DiscoverRootsResult struct {
 	Roots []DiscoveredRoot `json:"roots"`
 }
 
-// DiscoveredRoot is what one directory has.
+// DiscoveredRoot has the plugin and the skills of one directory.
 type DiscoveredRoot struct {
 	ID                 string            `json:"id"`
 	Path               string            `json:"path"` // a URI

@@ -6,32 +6,33 @@ import (
 )
 
 // Error codes of the protocol. A client decides by the code, and by the reason that errors of
-// tether's own methods have. The reference's methods have no reasons: where one code stands for
-// several conditions, the text is all that tells them apart, so tether uses the reference's texts.
+// tether's own methods have. Errors of the reference's methods have no reason: where one code
+// stands for several conditions, only the text tells them apart. So tether uses the reference's
+// texts, and the Go client compares them in one file (client/refusal.go).
 const (
 	CodeInvalidRequest  = -32600 // malformed message, wrong state, refused input
 	CodeMethodNotFound  = -32601
-	CodeInvalidParams   = -32602 // parameters that cannot be decoded or make no sense
+	CodeInvalidParams   = -32602 // parameters that cannot be decoded or are not valid
 	CodeInternal        = -32603 // spawn failures and other errors of the operating system
 	CodeNotFound        = -32004 // a file or file handle that does not exist
 	CodeSessionAttached = -32010 // the session has another live connection; worth retrying
 )
 
 // Reasons of errors of methods under tether/, for programs: the member "reason" of the error's data.
-// They are never changed. An error without one is told apart by its code alone.
+// They are never changed. For an error without a reason, the code is enough.
 const (
 	ErrorUnknownProcess = "unknownProcess" // the session has no such process
 	ErrorStdinClosed    = "stdinClosed"    // the process takes no more input
 	ErrorUploadDiffers  = "uploadDiffers"  // the upload was opened with other parameters
-	ErrorDigestMismatch = "digestMismatch" // the bytes that arrived are not those of the commit
+	ErrorDigestMismatch = "digestMismatch" // the bytes that arrived do not have the digest of the commit
 )
 
-// ReasonResumed is what a connection is told whose session another connection has
-// resumed: as the reason of its close frame, and in answers.
+// ReasonResumed is the reason of a server that closes a connection because another connection
+// has resumed its session: in the close frame, and in answers.
 const ReasonResumed = "session has been resumed by another connection"
 
-// ReasonStopping is what all connections of a server are told that ends with its sessions,
-// as the reason of the close frame with code 1001.
+// ReasonStopping is the reason in the close frame, with code 1001, of a server that shuts down
+// and ends its sessions.
 const ReasonStopping = "server is shutting down, and its sessions end with it"
 
 // An Error is the error member of an answer.

@@ -32,8 +32,8 @@ type ReadFileResult struct {
 	DataBase64 Base64 `json:"dataBase64"`
 }
 
-// WriteFileParams replaces the content of a file. The data stays in its encoded
-// form: what is wrong with it is for the method to say.
+// WriteFileParams replaces the content of a file. The data stays encoded: the method decodes
+// it, and has its own errors for malformed data.
 type WriteFileParams struct {
 	Path           PathURI  `json:"path"`
 	DataBase64     string   `json:"dataBase64"`
@@ -41,7 +41,7 @@ type WriteFileParams struct {
 	Sandbox        *Sandbox `json:"sandbox"`
 }
 
-// OpenMode is what a file is opened for.
+// OpenMode is the purpose for which a file is opened.
 type OpenMode string
 
 // The values of OpenMode.
@@ -52,7 +52,7 @@ const (
 
 func (OpenMode) variants() []string { return []string{"read", "replace"} }
 
-// OpenParams opens a file under a name that the client chooses.
+// OpenParams opens a file under an id that the client chooses.
 type OpenParams struct {
 	HandleID string   `json:"handleId"`
 	Path     PathURI  `json:"path"`
@@ -103,11 +103,11 @@ type MetadataParams struct {
 	Path           PathURI  `json:"path"`
 	FollowSymlinks *bool    `json:"followSymlinks"` // nil: true
 	Sandbox        *Sandbox `json:"sandbox"`
-	TetherMode     *bool    `json:"tetherMode,omitempty"` // tether's addition: tell the permissions
+	TetherMode     *bool    `json:"tetherMode,omitempty"` // tether's addition: report the permissions
 }
 
-// MetadataResult answers fs/getMetadata. Type, size and times are those of
-// the target of a symbolic link.
+// MetadataResult answers fs/getMetadata. For a symbolic link, it has type, size and times of
+// the target.
 type MetadataResult struct {
 	IsDirectory  bool   `json:"isDirectory"`
 	IsFile       bool   `json:"isFile"`
@@ -116,8 +116,8 @@ type MetadataResult struct {
 	CreatedAtMs  int64  `json:"createdAtMs"` // Unix time; 0: unknown
 	ModifiedAtMs int64  `json:"modifiedAtMs"`
 
-	// TetherMode is tether's addition: the nine bits of the permissions, if they were asked
-	// for.
+	// TetherMode is tether's addition: the nine bits of the permissions, if they were
+	// requested.
 	TetherMode *uint32 `json:"tetherMode,omitempty"`
 }
 
@@ -127,8 +127,7 @@ const MethodFsSetAttributes = "tether/fs/setAttributes"
 // MaxMode has all bits of permissions: a mode has no others.
 const MaxMode = 0o777
 
-// SetAttributesParams changes what is noted about a file or directory. Links are
-// followed.
+// SetAttributesParams changes permissions and time of a file or directory. Links are followed.
 type SetAttributesParams struct {
 	Path         PathURI  `json:"path"`
 	Mode         *uint32  `json:"mode,omitempty"`         // permissions, at most MaxMode; nil: as they are
@@ -165,7 +164,7 @@ type DirectoryEntry struct {
 	IsFile      bool   `json:"isFile"`
 }
 
-// WalkParams asks for what is below a directory.
+// WalkParams asks for all files and directories below a directory.
 type WalkParams struct {
 	Path    PathURI     `json:"path"`
 	Options WalkOptions `json:"options"`
@@ -200,7 +199,7 @@ const (
 	WalkDirectory = "directory"
 )
 
-// WalkError is something that could not be looked at.
+// WalkError is a path that could not be read.
 type WalkError struct {
 	Path    string `json:"path"` // a URI
 	Message string `json:"message"`
@@ -223,8 +222,8 @@ type CopyParams struct {
 	Sandbox         *Sandbox `json:"sandbox"`
 }
 
-// WatchMissingParams asks to be told when one of several paths comes into being,
-// or when one that exists changes.
+// WatchMissingParams asks for a notification when one of the missing paths is created, or when
+// the present one changes.
 type WatchMissingParams struct {
 	WatchID uint64    `json:"watchId"`
 	Missing []PathURI `json:"missing"`

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Errors of ParsePathURI, in the words of the reference.
+// Errors of ParsePathURI, with the texts of the reference.
 var (
 	errRelative = errors.New("invalid URI: relative URL without a base")
 	errQuery    = errors.New("query parameters are not allowed in path URIs")
@@ -28,7 +28,7 @@ func normaliseFileURI(s string) (string, error) {
 	if scheme != "file" {
 		return "", fmt.Errorf("unsupported path URI scheme `%s`", clip([]byte(scheme)))
 	}
-	var tail byte // what ends the path, if anything
+	var tail byte // '?' or '#' after the path; 0: none
 	if i := strings.IndexAny(rest, "?#"); i >= 0 {
 		rest, tail = rest[:i], rest[i]
 	}
@@ -66,10 +66,9 @@ func cutScheme(s string) (scheme, rest string, ok bool) {
 	return strings.ToLower(scheme), rest, true
 }
 
-// cutHost splits what follows the scheme into a host, empty for this machine,
-// and a path. With //, an empty or local host leaves the path its slash, so
-// that it starts with an empty segment: the reference then takes no c| for a
-// drive.
+// cutHost splits the text after the scheme into a host, empty for this machine, and a path.
+// After // and an empty or local host, the path keeps its slash, so that it starts with an
+// empty segment: then c| is not a drive, as in the reference.
 func cutHost(rest string) (host, p string, err error) {
 	after, ok := strings.CutPrefix(rest, "//")
 	if !ok {
@@ -92,10 +91,10 @@ func cutHost(rest string) (host, p string, err error) {
 	return host, strings.TrimPrefix(p, "/"), nil
 }
 
-// normalisePath resolves dot segments, escapes what needs it, and merges the
-// slashes at the start. It reports whether the path began with a drive while
-// it was empty: then a host does not count. As in the reference, .. does not
-// leave a directory that looks like a drive, wherever it is.
+// normalisePath resolves dot segments, escapes bytes where that is needed, and merges the
+// slashes at the start. It reports whether the first segment is a drive: then the host is
+// ignored. As in the reference, .. does not leave a directory that looks like a drive, anywhere
+// in the path.
 func normalisePath(p string) (string, bool) {
 	var segments []string
 	drive := false
@@ -160,9 +159,9 @@ func escapeSegment(segment string) string {
 	return string(b)
 }
 
-// parseHost normalises the host of a URI. Such a URI is never native to a POSIX
-// system. So short forms of IPv4 addresses stay as they are, and names beyond ASCII
-// are refused: mapping them takes tables that are not worth their size here.
+// parseHost normalises the host of a URI. A URI with a host is never native to a POSIX system.
+// So short forms of IPv4 addresses are not expanded, and names beyond ASCII are refused: the
+// tables for them are not worth their size here.
 func parseHost(host string) (string, error) {
 	if strings.HasPrefix(host, "[") {
 		addr, err := netip.ParseAddr(strings.TrimSuffix(host[1:], "]"))

@@ -19,15 +19,15 @@ type HTTPRequestParams struct {
 	StreamResponse bool           `json:"streamResponse" wire:"default"`
 }
 
-// HTTPHeader is one header line of a request. The value of a variable of the
-// executor's environment is appended to Value.
+// HTTPHeader is one header line of a request. If ValueEnvVar is set, the value of that variable
+// of the executor's environment is appended to Value.
 type HTTPHeader struct {
 	Name        string  `json:"name"`
 	Value       string  `json:"value"`
 	ValueEnvVar *string `json:"valueEnvVar"`
 }
 
-// RedirectPolicy says what to do with a redirect.
+// RedirectPolicy says whether redirects are followed.
 type RedirectPolicy string
 
 // The values of RedirectPolicy.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// RawValue is one JSON value as it stands in a message.
+// RawValue is the text of one JSON value in a message.
 type RawValue = json.RawMessage
 
 // An ID names a request: a string or a signed 64-bit integer. IDs are
@@ -35,7 +35,7 @@ func (id ID) String() string {
 	return strconv.FormatInt(id.number, 10)
 }
 
-// AppendJSON appends the id as it travels.
+// AppendJSON appends the id as JSON.
 func (id ID) AppendJSON(b []byte) []byte {
 	if id.isText {
 		return AppendString(b, id.text)
@@ -43,7 +43,7 @@ func (id ID) AppendJSON(b []byte) []byte {
 	return strconv.AppendInt(b, id.number, 10)
 }
 
-// Kind tells the four forms of a message apart.
+// Kind is the form of a message.
 type Kind uint8
 
 // The forms of a message.
@@ -67,7 +67,7 @@ type Message struct {
 
 // Parse reads one message. It checks the whole text, parameters and results
 // included, so that later decoding meets no malformed JSON. The text of an
-// error is what the peer is told.
+// error is for the peer.
 func Parse(data []byte) (Message, error) {
 	var (
 		members envelope
@@ -88,8 +88,8 @@ func Parse(data []byte) (Message, error) {
 	return m, s.end()
 }
 
-// An envelope collects the members of a message that mean something, in the
-// order of the text, which decides what error is reported first.
+// An envelope collects the known members of a message, in the order of the text. The order
+// decides which error is reported first.
 type envelope struct {
 	members [memberCount]member
 	n       int
@@ -197,7 +197,7 @@ func parseID(raw []byte) (ID, error) {
 	return IntID(n), nil
 }
 
-// methodNames spares an allocation for methods that we know.
+// methodNames saves an allocation for frequent methods.
 var methodNames = func() map[string]string {
 	names := make(map[string]string)
 	for _, name := range []string{

@@ -1,6 +1,7 @@
 package wire
 
-// What a process may reach, and who decides.
+// This file has the network of a process: which hosts it may reach, and questions and reports
+// about that.
 
 // Messages about the network of a process, to the client.
 const (
@@ -8,7 +9,7 @@ const (
 	NoteNetworkPolicyDecision  = "network/policyDecision"
 )
 
-// ManagedNetwork names what stays reachable when the sandbox blocks the network.
+// ManagedNetwork names ports and sockets that stay reachable when the sandbox blocks the network.
 type ManagedNetwork struct {
 	LoopbackPorts                  []uint16 `json:"loopbackPorts" wire:"default"`
 	AllowLocalBinding              bool     `json:"allowLocalBinding" wire:"default"`
@@ -22,8 +23,8 @@ type NetworkProxy struct {
 	EnvironmentID *string              `json:"environmentId"`
 	ExecutionID   *string              `json:"executionId"`
 
-	// PolicyDecisionTimeoutMs, not 0: what the rules leave open is put to the client,
-	// which has this long to answer.
+	// PolicyDecisionTimeoutMs: if it is not 0, the client is asked about hosts that no rule
+	// decides, and has this long to answer.
 	PolicyDecisionTimeoutMs *uint64 `json:"policyDecisionTimeoutMs"`
 }
 
@@ -36,7 +37,7 @@ type NetworkProxySettings struct {
 	DangerouslyAllowAllUnixSockets bool        `json:"dangerouslyAllowAllUnixSockets"`
 	Mode                           NetworkMode `json:"mode"`
 
-	// Domains says for each pattern what may be done with the hosts that it matches.
+	// Domains says for each pattern whether the hosts that it matches may be reached.
 	Domains     *DomainRules `json:"domains"`
 	UnixSockets *SocketRules `json:"unixSockets"`
 
@@ -46,12 +47,12 @@ type NetworkProxySettings struct {
 	// allows them.
 	ReviewDomains []string `json:"reviewDomains,omitempty" wire:"default"`
 
-	// TetherPorts: a pattern with a port matches that port only. Without it, as for the
-	// reference, the port means nothing.
+	// TetherPorts: a pattern with a port matches only that port. Without TetherPorts, as in the
+	// reference, the port is ignored.
 	TetherPorts *bool `json:"tetherPorts,omitempty"`
 }
 
-// NetworkMode narrows what may be asked of a host that may be reached.
+// NetworkMode restricts the requests to hosts that may be reached.
 type NetworkMode string
 
 // The values of NetworkMode.
@@ -62,7 +63,7 @@ const (
 
 func (NetworkMode) variants() []string { return []string{"limited", "full"} }
 
-// DomainAccess is what is said about the hosts that a pattern matches.
+// DomainAccess is the rule for the hosts that a pattern matches.
 type DomainAccess string
 
 // The values of DomainAccess.
@@ -82,7 +83,7 @@ func (r *DomainRules) decodeWire(d *decoder) (err error) {
 	return err
 }
 
-// SocketAccess is what is said about a unix socket.
+// SocketAccess is the rule for a unix socket.
 type SocketAccess string
 
 // The values of SocketAccess.
@@ -101,7 +102,7 @@ func (r *SocketRules) decodeWire(d *decoder) (err error) {
 	return err
 }
 
-// decodeVariants decodes a map of words.
+// decodeVariants decodes a map whose values are variants.
 func decodeVariants[V interface {
 	~string
 	enum
@@ -116,7 +117,7 @@ func decodeVariants[V interface {
 	return m, err
 }
 
-// AuditMetadata says on whose behalf a process runs.
+// AuditMetadata names the user and the program for which a process runs.
 type AuditMetadata struct {
 	ConversationID *string `json:"conversationId"`
 	AppVersion     *string `json:"appVersion"`
@@ -129,7 +130,7 @@ type AuditMetadata struct {
 	Slug           *string `json:"slug"`
 }
 
-// NetworkPolicyParams asks the client about a host that the rules leave open.
+// NetworkPolicyParams asks the client about a host that no rule decides.
 type NetworkPolicyParams struct {
 	ProcessID string          `json:"processId"`
 	Request   NetworkQuestion `json:"request"`
@@ -153,7 +154,7 @@ type NetworkAnswer struct {
 	Reason *string           `json:"reason,omitempty"` // of all but "allow"
 }
 
-// NetworkAnswerType is what an answer says.
+// NetworkAnswerType is the kind of an answer.
 type NetworkAnswerType string
 
 // The values of NetworkAnswerType.
@@ -165,7 +166,7 @@ const (
 
 func (NetworkAnswerType) variants() []string { return []string{"allow", "deny", "ask"} }
 
-// NetworkDecision tells the client about a decision.
+// NetworkDecision reports a decision to the client.
 type NetworkDecision struct {
 	ProcessID      string  `json:"processId"`
 	Timestamp      string  `json:"timestamp"` // RFC 3339 with milliseconds, UTC
@@ -178,7 +179,7 @@ type NetworkDecision struct {
 	Port           uint16  `json:"port"`
 	Method         *string `json:"method,omitempty"`
 	Client         *string `json:"client,omitempty"` // the process's end of the connection
-	PolicyOverride bool    `json:"policyOverride"`   // it was the client who allowed it
+	PolicyOverride bool    `json:"policyOverride"`   // the client has allowed it
 
 	// tether: the pattern that decided and the address, where there is one.
 	TetherRule    *string `json:"tetherRule,omitempty"`

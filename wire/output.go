@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"errors"
 
-	"github.com/segmentio/asm/base64" // vectorised: decoding is most of a client's own work
+	"github.com/segmentio/asm/base64" // vectorised: decoding takes most of a client's time
 )
 
 // An OutputNote is the notification process/output as ParseOutput reads it. It aliases
@@ -28,9 +28,9 @@ var (
 
 var errOutputBase64 = errors.New("output is not base64")
 
-// ParseOutput reads the notification that clients get most often, in the form in which
-// servers write it. Any other message is not taken and is for Parse. A message that is
-// taken is changed: its output is decoded in place.
+// ParseOutput reads process/output, the notification that clients get most often, in the form in
+// which servers write it. For any other message it returns taken = false, and Parse has to read
+// it. If taken is true, the message was changed: its output is decoded in place.
 func ParseOutput(msg []byte) (n OutputNote, taken bool, err error) {
 	rest, ok := bytes.CutPrefix(msg, outputHead)
 	if !ok {
@@ -73,7 +73,7 @@ func ParseOutput(msg []byte) (n OutputNote, taken bool, err error) {
 	return n, true, nil
 }
 
-// isPlain reports whether a text stands for itself between quotes.
+// isPlain reports whether the text of a JSON string has no escapes.
 func isPlain(text []byte) bool {
 	for _, c := range text {
 		if c < ' ' || c == '\\' {

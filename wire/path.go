@@ -9,20 +9,19 @@ import (
 	"unicode/utf16"
 )
 
-// A PathURI is a path on the executor as it travels: a normalised file: URI.
-// It keeps the executor's own convention, so that both ends need not run the
-// same system. PathURIs are comparable; the zero value is no path.
+// A PathURI is a path on the executor in the form of the protocol: a normalised file: URI.
+// It follows the executor's own convention, so that both ends need not run the same system.
+// PathURIs are comparable; the zero value is no path.
 type PathURI struct{ uri string }
 
-// opaquePrefix starts the URI of a path that has no ordinary one; the rest is
-// the path in base64.
+// opaquePrefix starts the URI of a path that has no ordinary URI; the rest is the path in
+// base64.
 const opaquePrefix = "file:///%00/bad/path/"
 
 var opaqueBase64 = base64.RawURLEncoding.Strict()
 
-// ParsePathURI reads a file: URI by the rules of the WHATWG URL standard as
-// the reference applies them. A URI of another system's convention is fine
-// here; Native refuses it.
+// ParsePathURI parses a file: URI by the rules of the WHATWG URL standard as the reference
+// applies them. It accepts URIs of other systems' conventions; Native refuses them.
 func ParsePathURI(s string) (PathURI, error) {
 	if isPlainURI(s) {
 		return PathURI{s}, nil
@@ -119,24 +118,23 @@ func (u PathURI) nativeOn(goos string) (string, error) {
 	return strings.ReplaceAll(native, "/", `\`), nil
 }
 
-// opaqueOn returns the path in an opaque URI. Only a path that is absolute,
-// clean and without an ordinary URI may travel like this: a path must not have
-// two names.
+// opaqueOn returns the path in an opaque URI. The path must be absolute and clean, and must not
+// have an ordinary URI: a path must not have two URIs.
 func (u PathURI) opaqueOn(goos, payload string) (string, error) {
 	raw, err := opaqueBase64.DecodeString(payload)
 	if err != nil || goos == "windows" {
 		return "", u.invalid(goos)
 	}
 	p := string(raw)
-	// A NUL behind the first byte is how the UTF-16 of other systems looks.
+	// A NUL after the first byte means the UTF-16 of another system.
 	if !strings.HasPrefix(p, "/") || strings.HasPrefix(p, "/\x00") || path.Clean(p) != p || !needsOpaque(p) {
 		return "", u.invalid(goos)
 	}
 	return p, nil
 }
 
-// needsOpaque reports whether a POSIX path has no ordinary URI: a NUL cannot
-// be escaped, and /C: would be taken for a drive.
+// needsOpaque reports whether a POSIX path has no ordinary URI: a NUL cannot be escaped, and /C:
+// would mean a drive.
 func needsOpaque(p string) bool {
 	return strings.Contains(p, "\x00") || isDrive(firstSegment(strings.TrimLeft(p, "/")))
 }
@@ -148,9 +146,9 @@ func (u PathURI) invalid(goos string) error {
 	return errors.New("'" + string(clip([]byte(u.uri))) + "' is invalid on '" + goos + "'")
 }
 
-// PathToURI returns the URI of an absolute native path. Dot segments are
-// resolved lexically and slashes at the start merged, as every reader of the
-// URI would do; otherwise the path comes back from Native byte for byte.
+// PathToURI returns the URI of an absolute native path. Dot segments are resolved lexically and
+// slashes at the start merged, as each parser of the URI would do. Apart from that, Native
+// returns the path byte for byte.
 func PathToURI(native string) string { return pathToURIOn(runtime.GOOS, native) }
 
 // PathURIOn is the URI of an absolute path of another system, named as in
@@ -203,8 +201,8 @@ func isAbsolute(s string) bool {
 	return strings.HasPrefix(s, `\\`) || len(s) > 2 && isDrive(s[:2]) && (s[2] == '\\' || s[2] == '/')
 }
 
-// appendEscaped appends a path with everything escaped that a URI cannot hold;
-// slashes stay.
+// appendEscaped appends a path, and escapes bytes that a URI cannot contain. Slashes are not
+// escaped.
 func appendEscaped(b []byte, p string) []byte {
 	const hex = "0123456789ABCDEF"
 	for i := range len(p) {

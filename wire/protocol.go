@@ -22,8 +22,8 @@ const (
 	NoteProcessClosed = "process/closed"
 )
 
-// Methods and notifications that only tether has. A reference client never
-// sends the first and ignores the second.
+// Methods and notifications that only tether has. A reference client never sends the methods and
+// ignores the notifications.
 const (
 	MethodAck                 = "tether/ack" // notification from the client
 	MethodProcessResize       = "tether/process/resize"
@@ -39,8 +39,8 @@ const (
 	MethodSessionList         = "tether/session/list"
 	MethodSessionEnd          = "tether/session/end"
 
-	// NoteGoodbye is the last notification of a server that ends with its sessions, for
-	// clients that have asked for it in initialize. It has no parameters.
+	// NoteGoodbye is the last notification of a server that shuts down and ends its sessions,
+	// for clients that have asked for it in initialize. It has no parameters.
 	NoteGoodbye = "tether/goodbye"
 
 	NoteObservedOutput  = "tether/process/output" // notifications to an observer
@@ -67,8 +67,7 @@ const (
 // Decoding rules of the parameter structs, applied by Decode: a pointer field
 // may be absent or null; a field tagged wire:"default" may be absent but not
 // null; every other field is required. Unknown members are ignored. Integers
-// must be plain literals in range. wire:"usize" is an optional count that errors
-// call so.
+// must be plain literals in range. wire:"usize" is an optional count, which errors call usize.
 
 // InitializeParams opens a session or resumes one.
 type InitializeParams struct {
@@ -77,14 +76,13 @@ type InitializeParams struct {
 	Tether          *InitializeTether `json:"tether"`
 }
 
-// InitializeTether is what a tether client asks for.
+// InitializeTether has the requests of a tether client.
 type InitializeTether struct {
-	TTLMs *uint64 `json:"ttlMs"`           // how long the session shall live while detached
+	TTLMs *uint64 `json:"ttlMs"`           // how long the server should keep the session while detached
 	Acks  *bool   `json:"acks"`            // the client sends tether/ack; output is kept until then
 	Label *string `json:"label,omitempty"` // a name for lists: at most MaxLabel bytes, printable
 
-	// Goodbye says that the client wants NoteGoodbye. It counts for the connection, also
-	// when that resumes a session.
+	// Goodbye asks for NoteGoodbye on this connection, also when it resumes a session.
 	Goodbye *bool `json:"goodbye,omitempty"`
 }
 
@@ -95,7 +93,7 @@ type InitializeResult struct {
 	Tether          TetherInfo      `json:"tether"`
 }
 
-// TetherInfo announces what this server has beyond the reference.
+// TetherInfo announces the server's additions to the reference.
 type TetherInfo struct {
 	Version  string   `json:"version"`
 	PublicID string   `json:"publicId"` // names the session in lists; not a secret
@@ -123,7 +121,7 @@ type ShellInfo struct {
 	Path string `json:"path"` // native
 }
 
-// Capabilities are the reference's flags; false means the client must not ask.
+// Capabilities are the reference's flags. If one is false, the client must not use that feature.
 type Capabilities struct {
 	NetworkProxyLaunch                          bool `json:"networkProxyLaunch" wire:"default"`
 	NetworkProxyReviewDomains                   bool `json:"networkProxyReviewDomains" wire:"default"`
@@ -164,11 +162,11 @@ type StartParams struct {
 	NetworkProxy          *NetworkProxy         `json:"networkProxy"`
 	ShellSnapshot         *ShellSnapshotRequest `json:"shellSnapshot"`
 
-	Retry *bool     `json:"retry"` // tether: the same start again; answer as the first time
+	Retry *bool     `json:"retry"` // tether: this start is sent again; the server repeats its first answer
 	Size  *TermSize `json:"size"`  // tether: initial size of the terminal
 
-	// KeepNewest (tether) forgets the oldest output when there is too much that was
-	// not read, instead of holding the process up.
+	// KeepNewest (tether) drops the oldest output when there is too much unread output, instead
+	// of blocking the process.
 	KeepNewest *bool `json:"keepNewest"`
 
 	// OneStream (tether) gives a process without terminal one pipe for standard output and
@@ -176,14 +174,14 @@ type StartParams struct {
 	OneStream *bool `json:"oneStream,omitempty"`
 }
 
-// ShellSnapshotRequest lets a login shell start with the state that an earlier
-// one of the same scope has left.
+// ShellSnapshotRequest lets a login shell start from the state of an earlier login shell of the
+// same scope.
 type ShellSnapshotRequest struct {
 	ScopeID string    `json:"scopeId"`
 	Shell   ShellInfo `json:"shell"`
 }
 
-// StartMetadata ends up in the child's environment.
+// StartMetadata becomes variables of the child's environment.
 type StartMetadata struct {
 	ThreadID   *string `json:"threadId"`
 	ToolCallID *string `json:"toolCallId"`
@@ -235,8 +233,8 @@ type SignalParams struct {
 	ProcessID string      `json:"processId"`
 	Signal    SignalNamed `json:"signal"`
 
-	// tether: what was done under this id, of at most MaxOnceID bytes, is not done
-	// again to the same process.
+	// tether: a request with the same id, of at most MaxOnceID bytes, has no further effect on the
+	// same process.
 	OnceID *string `json:"onceId,omitempty"`
 }
 
@@ -250,7 +248,7 @@ type TerminateResult struct {
 	Running bool `json:"running"`
 }
 
-// Empty is the result of methods that have nothing to say.
+// Empty is the result of methods that return nothing.
 type Empty struct{}
 
 // ReadResult answers process/read. The server writes it without this type;

@@ -7,30 +7,29 @@ type Sandbox struct {
 	Permissions         Permissions  `json:"permissions"`
 	WindowsSandboxLevel WindowsLevel `json:"windowsSandboxLevel"`
 
-	// Cwd is what relative rules start from; nil: the cwd of the process.
-	// WorkspaceRoots is what SpecialProjectRoots stands for. A PolicyContext,
-	// when present, replaces both.
+	// Cwd is the directory that relative rules start from; nil: the cwd of the process.
+	// WorkspaceRoots are the directories of SpecialProjectRoots. A PolicyContext replaces
+	// both.
 	Cwd            *PathURI       `json:"cwd"`
 	PolicyContext  *PolicyContext `json:"policyContext"`
 	WorkspaceRoots []PathURI      `json:"workspaceRoots" wire:"default"`
 
-	// Facts about the executor as its client sees them.
+	// Facts about the executor, as its client knows them.
 	UserHomeDir          *PathURI   `json:"userHomeDir"`
 	TemporaryDirectories *[]PathURI `json:"temporaryDirectories"`
 
-	SandboxOverride                 *SandboxOverride   `json:"sandboxOverride,omitempty"` // how the client got here
+	SandboxOverride                 *SandboxOverride   `json:"sandboxOverride,omitempty"` // how the client arrived at this policy
 	WindowsSandboxProxySettingsMode *ProxySettingsMode `json:"windowsSandboxProxySettingsMode"`
 	UseLegacyLandlock               bool               `json:"useLegacyLandlock" wire:"default"`
 
-	// Draft is set if the sandbox came in its draft form, whose answers spell
-	// sandboxType in kebab-case. EnforceManagedNetwork then stands for the
-	// parameter of the same name.
+	// Draft is set if the sandbox came in its draft form; then answers write sandboxType in
+	// kebab-case, and EnforceManagedNetwork replaces the parameter of the same name.
 	Draft                 DraftMode `json:"-"`
 	EnforceManagedNetwork bool      `json:"-"`
 }
 
-// Disabled reports whether the sandbox asks for no confinement at all. Only
-// then may a server without a sandbox go ahead.
+// Disabled reports whether the sandbox asks for no confinement at all. Only then may a server
+// that cannot confine processes run the command.
 func (s *Sandbox) Disabled() bool { return s.Permissions.Type == PermissionsDisabled }
 
 // PolicyContext replaces the cwd and workspace roots of its Sandbox.
@@ -54,7 +53,7 @@ func (WindowsLevel) variants() []string {
 	return []string{"disabled", "restricted-token", "elevated", "mxc"}
 }
 
-// SandboxOverride tells how the client got to this policy.
+// SandboxOverride says how the client arrived at this policy.
 type SandboxOverride string
 
 // The values of SandboxOverride.
@@ -109,8 +108,7 @@ func (a *Access) decodeWire(d *decoder) error {
 	return err
 }
 
-// MissingPath says what back ends that mark paths on disk do when one is
-// missing.
+// MissingPath says what a back end that marks paths on disk does with a missing path.
 type MissingPath string
 
 // MissingPathSkip makes no mark.
@@ -122,11 +120,11 @@ func (MissingPath) variants() []string { return []string{string(MissingPathSkip)
 const (
 	PermissionsManaged  = "managed"  // confined as FileSystem and Network say
 	PermissionsDisabled = "disabled" // not confined
-	PermissionsExternal = "external" // files are somebody else's matter, the network is ours
+	PermissionsExternal = "external" // another sandbox confines files; the executor confines the network
 )
 
-// Permissions is what a process may do: a union told apart by Type. Members
-// are in snake_case from here on down.
+// Permissions is what a process may do. It is a union; Type selects the variant. From here on,
+// names of members are in snake_case.
 type Permissions struct {
 	Type       string
 	Network    NetworkAccess    // managed and external
@@ -178,8 +176,8 @@ const (
 	FileSystemUnrestricted = "unrestricted"
 )
 
-// FileSystemPolicy is a union told apart by Type. When restricted, the most
-// specific entry decides, and what no entry covers is denied.
+// FileSystemPolicy is a union; Type selects the variant. When restricted, the most specific entry
+// decides, and paths without an entry are denied.
 type FileSystemPolicy struct {
 	Type             string
 	Entries          []SandboxEntry // restricted
@@ -230,7 +228,7 @@ type SandboxEntry struct {
 	MissingPathBehavior *MissingPath `json:"missing_path_behavior"`
 }
 
-// AppendJSON leaves an absent behaviour out.
+// AppendJSON omits an absent behaviour.
 func (e SandboxEntry) AppendJSON(b []byte) []byte {
 	b = e.Path.AppendJSON(append(b, `{"path":`...))
 	b = AppendString(append(b, `,"access":`...), string(e.Access))
@@ -247,7 +245,7 @@ const (
 	SandboxPathSpecial = "special"
 )
 
-// SandboxPath says what an entry is about: a union told apart by Type.
+// SandboxPath is the path of an entry. It is a union; Type selects the variant.
 type SandboxPath struct {
 	Type    string
 	Path    PathURI     // path
@@ -308,11 +306,11 @@ const (
 	SpecialUnknown      = "unknown"       // something newer; to be ignored
 )
 
-// SpecialPath is a symbolic place that the executor binds.
+// SpecialPath is a symbolic name for directories, which the executor resolves.
 type SpecialPath struct {
 	Kind    string
 	Path    string  // unknown
-	Subpath *string // project_roots and unknown; nil: the place itself
+	Subpath *string // project_roots and unknown; nil: the directory itself
 }
 
 func (p *SpecialPath) decodeWire(d *decoder) error {
@@ -361,8 +359,8 @@ func appendTag(b []byte, name, value string) []byte {
 	return AppendString(b, value)
 }
 
-// tag reads the member that tells the variants of a union apart and goes back
-// to the start of the object.
+// tag reads the member that selects the variant of a union, and goes back to the start of the
+// object.
 func (d *decoder) tag(name, union string, variants ...string) (string, error) {
 	outer := d.tagged
 	start, depth := d.pos, d.depth

@@ -10,26 +10,25 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of one message. The reference client applies the same to what it
-// receives.
+// Limits of one message. The reference client has the same limits for messages that it receives.
 const (
 	MaxDepth  = 127    // containers inside each other, the message itself included
 	MaxValues = 262144 // objects, arrays and scalars; keys do not count
 )
 
-// linearKeys is the number of keys up to which an object is searched for
-// duplicates key by key; bigger ones get an index.
+// linearKeys is the number of keys up to which an object is searched for duplicates key by key.
+// Larger objects get an index.
 const linearKeys = 64
 
-// A scanner walks JSON text once and accepts exactly what the protocol does.
-// Its errors carry the words and positions of the reference.
+// A scanner reads JSON text once and accepts exactly what the protocol accepts. Its errors have
+// the texts and positions of the reference's.
 type scanner struct {
 	data   []byte
 	pos    int
 	depth  int
 	values int
 	keys   []seenKey // a stack: the keys of every object that is still open
-	top    *envelope // where members of the outermost object go; may be nil
+	top    *envelope // gets the members of the outermost object; may be nil
 }
 
 type seenKey struct {
@@ -39,7 +38,7 @@ type seenKey struct {
 
 var keySeed = maphash.MakeSeed()
 
-// failAt reports msg at the place where pos bytes have been consumed.
+// failAt is an error at the position pos.
 func (s *scanner) failAt(pos int, msg string) error {
 	before := s.data[:min(pos, len(s.data))]
 	line := 1 + bytes.Count(before, []byte{'\n'})
@@ -47,7 +46,7 @@ func (s *scanner) failAt(pos int, msg string) error {
 	return fmt.Errorf("%s at line %d column %d", msg, line, column)
 }
 
-// fail reports msg at the bytes consumed so far, failNext at the next byte.
+// fail is an error at the present position, failNext at the next byte.
 func (s *scanner) fail(msg string) error     { return s.failAt(s.pos, msg) }
 func (s *scanner) failNext(msg string) error { return s.failAt(s.pos+1, msg) }
 
@@ -248,7 +247,7 @@ func (s *scanner) remember(key []byte, base int, index map[uint64][]byte) (map[u
 	}
 	if duplicate {
 		if s.peek() == '}' {
-			s.pos++ // where the reference stands when it reports this
+			s.pos++ // the position in the reference's error
 		}
 		return nil, s.fail("duplicate JSON object key `" + string(clip(key)) + "`")
 	}
@@ -321,7 +320,7 @@ func (s *scanner) digits() error {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// str skips a string and returns what stands between the quotes.
+// str skips a string and returns the text between the quotes.
 func (s *scanner) str() (raw []byte, escaped bool, err error) {
 	s.pos++
 	start := s.pos
@@ -351,10 +350,10 @@ func (s *scanner) str() (raw []byte, escaped bool, err error) {
 	}
 }
 
-// skipPlain returns the place of the next quote, backslash or control
-// character from i on, and whether all it has passed is ASCII (it may say no
-// for a non-ASCII byte just behind that place). It looks at eight bytes at a
-// time because a message may be one string of many megabytes.
+// skipPlain returns the position of the next quote, backslash or control character from i on,
+// and whether all bytes before it are ASCII (a non-ASCII byte just after that position may also
+// make it false). It reads eight bytes at a time because a message may be one string of many
+// megabytes.
 func skipPlain(data []byte, i int) (int, bool) {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	var all uint64
@@ -378,7 +377,7 @@ func skipPlain(data []byte, i int) (int, bool) {
 	return i, all&highs == 0
 }
 
-// escape skips what follows a backslash.
+// escape skips the rest of an escape, after its backslash.
 func (s *scanner) escape() error {
 	if s.atEnd() {
 		return s.fail("EOF while parsing a string")
@@ -478,7 +477,7 @@ func unescape(raw []byte) []byte {
 		case 'u':
 			r, _ := hexRune(raw[:4])
 			raw = raw[4:]
-			if 0xD800 <= r && r <= 0xDBFF { // str made sure that the other half follows
+			if 0xD800 <= r && r <= 0xDBFF { // str has checked that the other half follows
 				low, _ := hexRune(raw[2:6])
 				r = (r-0xD800)<<10 | (low - 0xDC00) + 0x10000
 				raw = raw[6:]

@@ -1,12 +1,11 @@
 package wire
 
-// What only tether has: parameters and results of the methods under tether/.
-// Session ids in here are public ones, which name a session but do not let
-// anybody resume it. Where one is optional, the caller's own session is meant
-// without it.
+// This file has parameters and results of the methods under tether/. Session ids here are public
+// ones: they name a session but are not enough to resume it. An optional session id that is
+// absent means the caller's own session.
 
-// AckParams is the notification tether/ack: the client has everything of the
-// process up to and including Seq.
+// AckParams is the notification tether/ack: the client has processed all events of the process up
+// to and including Seq.
 type AckParams struct {
 	ProcessID string `json:"processId"`
 	Seq       uint64 `json:"seq"`
@@ -35,8 +34,8 @@ type CloseStdinParams struct {
 	OnceID    *string `json:"onceId,omitempty"` // as in SignalParams
 }
 
-// WriteAnyParams is WriteParams for a process of any session. Write ids belong to
-// the process: whoever writes to it must choose others.
+// WriteAnyParams is WriteParams for a process of any session. Write ids belong to the process: all
+// clients that write to it must choose different ones.
 type WriteAnyParams struct {
 	ProcessID string  `json:"processId"`
 	SessionID *string `json:"sessionId,omitempty"`
@@ -51,12 +50,12 @@ type TerminateAnyParams struct {
 	SessionID *string `json:"sessionId,omitempty"`
 }
 
-// SessionEndParams ends a session and kills what it started.
+// SessionEndParams ends a session and kills its processes.
 type SessionEndParams struct {
 	SessionID *string `json:"sessionId,omitempty"`
 }
 
-// Limits of what a client may choose.
+// Limits of names that a client chooses.
 const (
 	MaxOnceID = 256 // bytes
 	MaxLabel  = 128 // bytes
@@ -76,10 +75,10 @@ type ListResult struct {
 const (
 	StateRunning = "running" // not reaped yet
 	StateExited  = "exited"  // reaped, but its output is still open
-	StateClosed  = "closed"  // nothing will follow
+	StateClosed  = "closed"  // its output has ended
 )
 
-// ProcessInfo is what a list tells about one process.
+// ProcessInfo is the entry of one process in a list.
 type ProcessInfo struct {
 	SessionID    string   `json:"sessionId"` // public
 	ProcessID    string   `json:"processId"`
@@ -92,22 +91,22 @@ type ProcessInfo struct {
 	ExitCode     *int     `json:"exitCode,omitempty"`
 	NextSeq      uint64   `json:"nextSeq"`
 	SentSeq      uint64   `json:"sentSeq"`                               // last event sent to the session's client
-	HeldBytes    uint64   `json:"heldBytes"`                             // what is kept, with some overhead for each event
+	HeldBytes    uint64   `json:"heldBytes"`                             // output that is kept, with some overhead for each event
 	UnsentBytes  uint64   `json:"unsentBytes"`                           // output after SentSeq
-	SpooledBytes uint64   `json:"spooledBytes"`                          // of HeldBytes, those on disk
+	SpooledBytes uint64   `json:"spooledBytes"`                          // the part of HeldBytes that is on disk
 	DroppedBytes uint64   `json:"droppedBytes,omitempty" wire:"default"` // output that is no longer kept
-	Blocked      bool     `json:"blocked"`                               // held back: its output is not being read
+	Blocked      bool     `json:"blocked"`                               // its output is not being read, so that it waits
 	Observers    int      `json:"observers"`
 
-	// Of the process and all that it started; nil where that is not known.
+	// Usage of the process and all its descendants; nil if it is not known.
 	CPUMs       *uint64 `json:"cpuMs,omitempty"`       // since its start
 	MemoryBytes *uint64 `json:"memoryBytes,omitempty"` // resident; shared pages count for each process
 
-	// What it is doing, without evidence; nil: it has ended, or was not looked at.
+	// What it is doing, without evidence; nil: it has ended, or was not observed.
 	StateDetail *StateDetail `json:"stateDetail,omitempty"`
 }
 
-// ObserveParams asks to see the output of any session's process.
+// ObserveParams starts an observation of a process of any session.
 type ObserveParams struct {
 	SessionID string  `json:"sessionId"` // public
 	ProcessID string  `json:"processId"`
@@ -130,11 +129,11 @@ type SessionListResult struct {
 	Sessions []SessionInfo `json:"sessions"`
 }
 
-// SessionInfo is what a list tells about one session.
+// SessionInfo is the entry of one session in a list.
 type SessionInfo struct {
-	SessionID   string  `json:"sessionId"` // public: does not let anybody resume it
+	SessionID   string  `json:"sessionId"` // public
 	ClientName  string  `json:"clientName"`
-	Label       string  `json:"label,omitempty" wire:"default"` // what the client called it
+	Label       string  `json:"label,omitempty" wire:"default"` // the client's name for it
 	Attached    bool    `json:"attached"`
 	CreatedAtMs int64   `json:"createdAtMs"`
 	ExpiresInMs *uint64 `json:"expiresInMs,omitempty"` // detached sessions only
@@ -177,19 +176,19 @@ type ObservedEvicted struct {
 	FirstSeq  uint64 `json:"firstSeq"` // the oldest event that is still held
 }
 
-// A DenialFact is what is known about the failure of a confined process beyond
-// sandboxDenied. It travels as "tetherDenial" beside that.
+// A DenialFact has the known details of a denial: the member "tetherDenial" beside
+// "sandboxDenied".
 type DenialFact struct {
-	Path    *PathURI `json:"path,omitempty"`    // what was reached for
-	Access  *string  `json:"access,omitempty"`  // how: "read" or "write"
-	Rule    *string  `json:"rule,omitempty"`    // what decided about the path
-	Syscall *string  `json:"syscall,omitempty"` // the kind of system call that was stopped, such as DeniedNetwork
+	Path    *PathURI `json:"path,omitempty"`    // the denied path
+	Access  *string  `json:"access,omitempty"`  // the denied access: "read" or "write"
+	Rule    *string  `json:"rule,omitempty"`    // the rule that decided about the path
+	Syscall *string  `json:"syscall,omitempty"` // the kind of the denied system call, such as DeniedNetwork
 }
 
-// DeniedNetwork is the Syscall of a DenialFact about a call that would use the network.
+// DeniedNetwork is the Syscall of a DenialFact about a system call that would use the network.
 const DeniedNetwork = "network"
 
-// PathText is the path as its executor spells it, for people; empty: it is not known.
+// PathText is the path in the executor's own form, for people; empty: it is not known.
 func (f *DenialFact) PathText() string {
 	if f.Path == nil {
 		return ""

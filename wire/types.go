@@ -30,8 +30,8 @@ func (*NoParams) decodeWire(d *decoder) error {
 	return d.mismatch("unit")
 }
 
-// Base64 is binary data. It travels as standard base64 with padding and zero
-// trailing bits, without line breaks.
+// Base64 is binary data. In JSON it is standard base64 with padding and zero trailing bits,
+// without line breaks.
 type Base64 []byte
 
 var strictBase64 = base64.StdEncoding.Strict()
@@ -45,8 +45,7 @@ func (b *Base64) decodeWire(d *decoder) error {
 	return err
 }
 
-// DecodeBase64 decodes binary data that was left in its text; an error says what is
-// wrong with it in the words of the reference.
+// DecodeBase64 decodes the text of binary data. Errors have the texts of the reference.
 func DecodeBase64(text string) ([]byte, error) { return decodeBase64([]byte(text)) }
 
 // decodeBase64 returns a non-nil slice or an error.
@@ -56,7 +55,7 @@ func decodeBase64(text []byte) ([]byte, error) {
 	}
 	out := make([]byte, strictBase64.DecodedLen(len(text)))
 	n, err := strictBase64.Decode(out, text)
-	// The standard library skips line breaks; then less comes out.
+	// The standard library skips line breaks; then the result is shorter.
 	if err != nil || n != len(text)/4*3-padding(text) {
 		return nil, base64Error(text)
 	}
@@ -71,8 +70,7 @@ func padding(text []byte) int {
 	return n
 }
 
-// base64Error says what is wrong with text that decodeBase64 refused, in the
-// words of the reference.
+// base64Error is the error of text that decodeBase64 has refused, with the text of the reference.
 func base64Error(text []byte) error {
 	invalid := func(i int) error {
 		return fmt.Errorf("Invalid symbol %d, offset %d.", text[i], i)
@@ -117,7 +115,7 @@ type Inherit string
 // The values of Inherit.
 const (
 	InheritAll  Inherit = "all"
-	InheritCore Inherit = "core" // PATH, HOME and their like
+	InheritCore Inherit = "core" // PATH, HOME and similar ones
 	InheritNone Inherit = "none"
 )
 
@@ -131,8 +129,8 @@ const SignalInterrupt SignalNamed = "interrupt"
 
 func (SignalNamed) variants() []string { return []string{string(SignalInterrupt)} }
 
-// SignalAny is the name of a POSIX signal, like "SIGTERM". Peers may leave the
-// SIG out and write lower case; the value is always the full name.
+// SignalAny is the name of a POSIX signal, like "SIGTERM". Peers may omit SIG and use lower case;
+// the value is always the full name.
 type SignalAny string
 
 var signalNames = []string{
@@ -141,7 +139,7 @@ var signalNames = []string{
 	"SIGTTIN", "SIGTTOU", "SIGURG", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGWINCH", "SIGXCPU", "SIGXFSZ",
 }
 
-// ParseSignal returns the signal that name stands for.
+// ParseSignal returns the signal with this name.
 func ParseSignal(name string) (SignalAny, error) {
 	full := strings.ToUpper(name)
 	if !strings.HasPrefix(full, "SIG") {
@@ -177,9 +175,8 @@ func CwdOf(native string) Cwd {
 // String returns the directory as a normalised URI.
 func (c Cwd) String() string { return c.uri.String() }
 
-// Native returns the directory on this machine. A plain path comes back as it
-// was sent, dot segments included: a lexical clean-up would change its meaning
-// where a link is on the way.
+// Native returns the directory on this machine. A plain path is returned unchanged, dot segments
+// included: if it contains a link, removing them lexically would change its meaning.
 func (c Cwd) Native() (string, error) {
 	if c.native != "" {
 		return c.native, nil
@@ -187,7 +184,7 @@ func (c Cwd) Native() (string, error) {
 	return c.uri.Native()
 }
 
-// AppendJSON appends the URI: what the reference understands.
+// AppendJSON appends the URI, the form that the reference understands.
 func (c Cwd) AppendJSON(b []byte) []byte { return c.uri.AppendJSON(b) }
 
 func (c *Cwd) decodeWire(d *decoder) error {
@@ -203,7 +200,7 @@ func (c *Cwd) decodeWire(d *decoder) error {
 	return err
 }
 
-// ParseCwd reads a directory that is given as a path URI.
+// ParseCwd parses the path URI of a directory.
 func ParseCwd(uri string) (Cwd, error) {
 	u, err := ParsePathURI(uri)
 	return Cwd{uri: u}, err
