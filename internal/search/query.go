@@ -9,11 +9,11 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// maxProgram bounds what a pattern is compiled to. A line cannot be left half-way, so
-// this and wire.MaxLineSearched bound how long one can take.
+// maxProgram limits the size of a compiled pattern. A match cannot be interrupted, so
+// this and wire.MaxLineSearched limit the time for one line.
 const maxProgram = 2000
 
-// A Query says which lines are wanted.
+// A Query says which lines to find.
 type Query struct {
 	pattern       *regexp.Regexp // nil: all
 	stream        outlog.Stream  // 0: all
@@ -22,7 +22,7 @@ type Query struct {
 	before, after int
 }
 
-// NewQuery checks what a client asks for.
+// NewQuery checks the parameters of a client.
 func NewQuery(p *wire.SearchParams) (Query, error) {
 	q := Query{
 		from: max(1, optional(p.FromLine, 1, math.MaxUint64)), to: optional(p.ToLine, math.MaxUint64, math.MaxUint64),
@@ -47,7 +47,7 @@ func NewQuery(p *wire.SearchParams) (Query, error) {
 	return q, err
 }
 
-// match says where the pattern is found first; nil: nowhere.
+// match returns the position of the first match; nil if there is none.
 func (q Query) match(text []byte) []int {
 	if q.pattern == nil {
 		return []int{0, 0}
@@ -55,7 +55,7 @@ func (q Query) match(text []byte) []int {
 	return q.pattern.FindIndex(text)
 }
 
-// optional is a number that may be absent, and at most limit.
+// optional returns *n, at most limit, or otherwise if n is nil.
 func optional(n *uint64, otherwise, limit uint64) uint64 {
 	if n == nil {
 		return otherwise

@@ -15,15 +15,16 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// ErrTooFast means that output was forgotten faster than it could be searched.
+// ErrTooFast means that output was dropped faster than it could be searched.
 var ErrTooFast = errors.New("output is forgotten faster than it can be searched")
 
-// tries is how often a search begins anew when what it was about to look at was
-// forgotten, each time nearer to the end.
+// tries is how often a search begins again, each time nearer to the end, when
+// entries that it was about to read were dropped.
 const tries = 4
 
-// Run looks through the output that is there when it is called, until the deadline.
-// It returns the context's cause when that ends, outlog.ErrEnded when the log does.
+// Run searches the output that the log has at the time of the call, until the
+// deadline. It returns the cause of ctx when that ends, outlog.ErrEnded when the
+// log does.
 func Run(ctx context.Context, log *outlog.Log, q Query, deadline time.Time) (wire.SearchResult, error) {
 	for try := range uint64(tries) {
 		stats := log.Stats()
@@ -38,46 +39,46 @@ func Run(ctx context.Context, log *outlog.Log, q Query, deadline time.Time) (wir
 	return wire.SearchResult{}, ErrTooFast
 }
 
-// streams is how many there are, with room for number 0.
+// streams is the size of an array that is indexed by Stream.
 const streams = int(outlog.PTY) + 1
 
-// A scan is one pass.
+// A scan is one pass over the log.
 type scan struct {
 	query    Query
-	ctx      context.Context // of the one who asked: a scan does not outlive Run
+	ctx      context.Context // of the request: a scan does not outlive Run
 	deadline time.Time
 	result   wire.SearchResult
 
-	began  uint64 // lines so far
+	began  uint64 // lines that have begun so far
 	tracks [streams]track
-	size   int // of the texts of the result
+	size   int // bytes of the texts in the result
 	ticks  int
-	over   bool // nothing more is wanted
+	over   bool // no further line is needed
 }
 
-// A track is one stream.
+// A track is the state of one stream.
 type track struct {
-	open    *line // has begun and not ended; it is current
+	open    *line // the line that has begun and not ended
 	current line
-	spare   []byte            // memory for the next one
-	before  []wire.SearchLine // the last lines that were not wanted, oldest first
-	after   int               // how many of the next ones are wanted
+	spare   []byte            // memory for the next line
+	before  []wire.SearchLine // the last lines that did not match, oldest first
+	after   int               // how many of the next lines to show as context
 }
 
-// A line is one that is being put together.
+// A line is a line that is being assembled.
 type line struct {
 	number, seq uint64
 	stream      outlog.Stream
-	wanted      bool   // it is to be looked at
-	text        []byte // at most MaxLineSearched
-	length      int    // of all of it
-	long        bool   // there is more than the text
+	wanted      bool   // it is in the range of the query
+	text        []byte // at most MaxLineSearched bytes of it
+	length      int    // of the whole line
+	long        bool   // the line is longer than text
 }
 
 func (s *scan) run(log *outlog.Log, first, last uint64) error {
 	cursor := log.Cursor(first - 1)
 	var err error
-	if first > last { // nothing is there: never was, or the log has ended
+	if first > last { // the log is empty or has ended
 		err = log.Cursor(last).Next(func(outlog.Entry) {})
 	}
 	for !s.over && cursor.Seq() < last {
@@ -104,7 +105,7 @@ func (s *scan) run(log *outlog.Log, first, last uint64) error {
 	return nil
 }
 
-// finish looks at the lines that have not ended, and puts the answer in order.
+// finish checks the lines that have not ended, and sorts the answer.
 func (s *scan) finish(closed bool) {
 	var open []*line
 	for i := range s.tracks {
@@ -124,7 +125,7 @@ func (s *scan) finish(closed bool) {
 	sort.Slice(lines, func(i, j int) bool { return lines[i].Line < lines[j].Line })
 }
 
-// add takes the output of one event apart.
+// add splits the output of one entry into lines.
 func (s *scan) add(e outlog.Entry) {
 	t := &s.tracks[e.Stream]
 	for data := e.Data; len(data) > 0 && !s.over; {
@@ -147,7 +148,7 @@ func (s *scan) add(e outlog.Entry) {
 		}
 		if l.wanted {
 			if l.length == 0 && end >= 0 {
-				l.text = piece[:min(len(piece), wire.MaxLineSearched)] // the usual case: nothing to put together
+				l.text = piece[:min(len(piece), wire.MaxLineSearched)] // the usual case: the line is in one piece
 			} else {
 				l.text = append(l.text, piece[:min(len(piece), wire.MaxLineSearched-len(l.text))]...)
 				t.spare = l.text
@@ -166,12 +167,12 @@ func (s *scan) wants(stream outlog.Stream, number uint64) bool {
 	return number >= s.query.from && number <= s.query.to && (s.query.stream == 0 || s.query.stream == stream)
 }
 
-// pending reports whether a line that is wanted has not ended.
+// pending reports whether a line in the range of the query has not ended.
 func (s *scan) pending() bool {
 	return slices.ContainsFunc(s.tracks[:], func(t track) bool { return t.open != nil && t.open.wanted })
 }
 
-// end decides about a line.
+// end decides whether a complete line is part of the answer.
 func (s *scan) end(l *line, open bool) {
 	if !l.wanted {
 		return
@@ -179,7 +180,7 @@ func (s *scan) end(l *line, open bool) {
 	if l.long = l.length > len(l.text); l.long {
 		s.result.LongLines++
 	} else if !open {
-		l.text = bytes.TrimSuffix(l.text, []byte("\r")) // how a terminal ends lines
+		l.text = bytes.TrimSuffix(l.text, []byte("\r")) // terminals end lines with \r\n
 	}
 	t := &s.tracks[l.stream]
 	where := s.query.match(l.text)
@@ -219,7 +220,7 @@ func (s *scan) show(number uint64, lines ...wire.SearchLine) bool {
 	return true
 }
 
-// timeStep is how many lines are looked at between two looks at the clock.
+// timeStep is how many lines are searched between two checks of the time.
 const timeStep = 64
 
 func (s *scan) checkTime(now bool) {
@@ -228,8 +229,8 @@ func (s *scan) checkTime(now bool) {
 	}
 }
 
-// stop ends the scan before the line with this number: who goes on there, or with a
-// line that has begun before and not ended, misses nothing.
+// stop ends the scan before the line with this number. A client that continues
+// there, or at an earlier line that has not ended, misses nothing.
 func (s *scan) stop(why string, number uint64) {
 	for _, t := range s.tracks {
 		if t.open != nil && t.open.wanted {
@@ -239,10 +240,11 @@ func (s *scan) stop(why string, number uint64) {
 	s.over, s.result.Truncated, s.result.NextLine = true, &why, &number
 }
 
-// matchLead is how much is shown before a match that lies deep in a long line.
+// matchLead is how many bytes are shown before a match that is far inside a long
+// line.
 const matchLead = wire.MaxLineText / 4
 
-// withText adds the part of a line that is shown: its beginning, or what is around
+// withText adds the part of a line that is shown: its beginning, or the part around
 // the match.
 func withText(shown wire.SearchLine, l *line, match []int) wire.SearchLine {
 	start, end := 0, min(len(l.text), wire.MaxLineText)

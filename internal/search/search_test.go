@@ -35,7 +35,7 @@ func write(t *testing.T, log *outlog.Log, s outlog.Stream, text string) {
 
 func ptr[T any](v T) *T { return &v }
 
-// find searches with ample time.
+// find searches with enough time.
 func find(t *testing.T, log *outlog.Log, p wire.SearchParams) wire.SearchResult {
 	t.Helper()
 	q, err := NewQuery(&p)
@@ -49,7 +49,7 @@ func find(t *testing.T, log *outlog.Log, p wire.SearchParams) wire.SearchResult 
 	return r
 }
 
-// show writes lines as grep does.
+// show formats lines as grep does.
 func show(r wire.SearchResult) (list []string) {
 	for _, l := range r.Lines {
 		mark := "-"
@@ -89,7 +89,7 @@ func TestLinesOfInterleavedStreams(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	log.Close()
-	expect(t, find(t, log, wire.SearchParams{Pattern: ptr("thi")}), "5:thi") // nothing will follow
+	expect(t, find(t, log, wire.SearchParams{Pattern: ptr("thi")}), "5:thi") // the last line is complete because the log is closed
 }
 
 func TestContext(t *testing.T) {
@@ -107,7 +107,7 @@ func TestMoreMatchesThanWanted(t *testing.T) {
 	write(t, log, outlog.Stderr, "1x\n2\n3x\n4x\n5\n")
 	r := find(t, log, wire.SearchParams{Pattern: ptr("x"), MaxMatches: ptr(uint64(2)), After: ptr(uint64(1))})
 	expect(t, r, "2:1x", "3-2", "4:3x")
-	if r.Truncated == nil || *r.Truncated != wire.TruncatedMatches || *r.NextLine != 1 { // it may still be the first line that matches
+	if r.Truncated == nil || *r.Truncated != wire.TruncatedMatches || *r.NextLine != 1 { // the open line 1 may still match, so a client must ask for it again
 		t.Errorf("%+v", r)
 	}
 	r = find(t, log, wire.SearchParams{Pattern: ptr("x"), MaxMatches: ptr(uint64(2)), Stream: ptr("stderr")})
@@ -123,7 +123,7 @@ func TestMoreMatchesThanWanted(t *testing.T) {
 
 func TestLongLines(t *testing.T) {
 	log := newLog(t, outlog.Config{})
-	const lead = 50_001 // odd: the text must not begin in the middle of a letter
+	const lead = 50_001 // odd: the text must not begin in the middle of a character
 	write(t, log, outlog.Stdout, "a"+strings.Repeat("é", lead/2)+"needle"+strings.Repeat("b", 100_000)+"lost\nshort\n")
 	r := find(t, log, wire.SearchParams{Pattern: ptr("needle|short")})
 	if len(r.Lines) != 2 || r.LongLines != 1 {
@@ -189,7 +189,8 @@ func TestForgottenOutput(t *testing.T) {
 	}
 }
 
-// A search leaves the log as it was: what was unsent is unsent, wherever it lies.
+// A search does not change the log: unsent output stays unsent, in memory and on
+// disk.
 func TestSearchDisturbsNothing(t *testing.T) {
 	log := newLog(t, outlog.Config{})
 	line := strings.Repeat("y", 99) + "\n"
@@ -245,12 +246,12 @@ func TestPatterns(t *testing.T) {
 		}
 	}
 	if _, err := NewQuery(&wire.SearchParams{Stream: ptr("stdin")}); err == nil {
-		t.Error("a search in the input")
+		t.Error("a search in stdin was accepted")
 	}
 }
 
-// Property: however output is cut into pieces and streams are mixed, the lines that
-// are found are those of each stream, in the order in which they began.
+// Property: however output is divided into entries and streams are mixed, the
+// search finds the lines of each stream, in the order in which they began.
 func FuzzLines(f *testing.F) {
 	f.Add(uint64(1), []byte("one\ntwo\r\n\nthree"), []byte("x\nyy\n"))
 	f.Add(uint64(7), []byte("\n\n\n"), []byte("a"))
@@ -282,7 +283,7 @@ func FuzzLines(f *testing.F) {
 				}
 			}
 			if random.IntN(3) == 0 {
-				log.Cursor(log.State().Next - 2).Next(func(outlog.Entry) {}) // the entry grows no more
+				log.Cursor(log.State().Next - 2).Next(func(outlog.Entry) {}) // reading makes the entry final
 			}
 		}
 		var got []string
