@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxProcFile bounds the files of other processes that are read: a status has about 1 KiB,
-// and a uid_map at most 340 lines.
+// maxProcFile limits what is read of a file in /proc: a status has about 1 KiB, and a
+// uid_map at most 340 lines.
 const maxProcFile = 64 << 10
 
 // Check returns nil if the process that made the connection is in the pid and user
 // namespaces of this process. Connections other than Unix sockets are accepted.
 //
 // The process is the one that called connect, even if another process uses the
-// connection now. Check it soon after accept, while that process is there.
+// connection now. Call Check soon after accept, while that process exists.
 func Check(conn net.Conn) error {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -39,10 +39,10 @@ func Check(conn net.Conn) error {
 	return p.judge()
 }
 
-// A process is the other end of a connection.
+// A process is the process at the other end of a connection.
 type process struct {
 	cred *unix.Ucred // at the time of connect, with numbers of our namespaces
-	pid  *os.File    // a process descriptor; nil: this kernel gives none (before Linux 6.5)
+	pid  *os.File    // a pidfd; nil: this kernel has none for sockets (before Linux 6.5)
 }
 
 func (p *process) close() {
@@ -67,7 +67,7 @@ func identify(c *net.UnixConn) (*process, error) {
 		case err == nil:
 			p.pid = os.NewFile(uintptr(pid), "pidfd")
 		case !errors.Is(err, unix.ENOPROTOOPT):
-			failure = os.NewSyscallError("SO_PEERPIDFD", err) // it has ended
+			failure = os.NewSyscallError("SO_PEERPIDFD", err) // the process has ended
 		}
 	})
 	return p, errors.Join(err, failure)
@@ -90,19 +90,19 @@ func (p *process) judge() error {
 	if err != nil {
 		return fmt.Errorf("%w: cannot look at the namespaces of the client: %w", ErrRefused, err)
 	}
-	// The number was the client's all the time if it still is.
+	// If the number is still the client's now, it was the client's all the time.
 	if again, err := p.number(); err != nil || again != number {
-		return fmt.Errorf("%w: it ended while it was looked at", ErrRefused)
+		return fmt.Errorf("%w: it ended during the check", ErrRefused)
 	}
 	return compare(self, theirs, p.cred.Uid)
 }
 
-// number returns the number of the process in /proc; 0: it is in a pid namespace that
-// is not ours and not below ours.
+// number returns the pid of the process in /proc; 0 if it is in a pid namespace that
+// is neither ours nor below ours.
 func (p *process) number() (int, error) {
 	if p.pid == nil {
-		// The number may belong to another process by now. Only the process
-		// descriptors of Linux 6.5 exclude that.
+		// The number may belong to another process now. Only pidfds of sockets,
+		// since Linux 6.5, exclude that.
 		if link, err := os.Readlink("/proc/self"); err != nil || link != strconv.Itoa(os.Getpid()) {
 			return 0, errors.New("/proc belongs to another pid namespace")
 		}
@@ -122,20 +122,20 @@ func (p *process) number() (int, error) {
 	return n, nil
 }
 
-// A view is what procfs tells about the namespaces of a process.
+// A view is what procfs shows of the namespaces of a process.
 type view struct {
-	pid, user string // the links of the namespaces; "": this kernel has no such namespaces
-	unseen    bool   // the links must not be read
+	pid, user string // targets of the links of the namespaces; "": this kernel has no such namespaces
+	unseen    bool   // the links may not be read
 
-	depth  int    // in how many pid namespaces it is, from that of procfs on; 0: unknown
+	depth  int    // number of pid namespaces that it is in, counted from that of procfs; 0: unknown
 	uidMap string // of its user namespace
 }
 
-// look reads a directory of procfs. A process that we are not allowed to trace (another
-// user's, or one that forbids it, as sshd does where it forwards sockets) hides its links,
-// but not the rest.
+// look reads a directory of procfs. If this process may not trace another (it belongs to
+// another user, or forbids tracing, as sshd does where it forwards sockets), the links are
+// hidden, but not the rest.
 func look(dir string) (v view, err error) {
-	d, err := os.Open(dir) // of one process: once that has ended, nothing can be read here
+	d, err := os.Open(dir) // of one process: once it has ended, nothing can be read here
 	if err != nil {
 		return v, err
 	}
@@ -175,7 +175,7 @@ func compare(ours, theirs view, uid uint32) error {
 	// If procfs belongs to our pid namespace, a depth of 1 proves that the client is in
 	// it, too. An equal uid_map is weaker: root can create a second user namespace with
 	// the map of ours, and so can a user if ours maps that user alone. It is enough here:
-	// the sandboxes of tether differ in the pid namespace whatever their user namespace.
+	// the sandboxes of tether have another pid namespace, whatever their user namespace.
 	switch {
 	case ours.depth != 1:
 		return fmt.Errorf("%w: its namespaces must not be read, and /proc belongs to another pid namespace", ErrRefused)
@@ -214,7 +214,7 @@ func readFile(dir *os.File, name string) (string, error) {
 	return string(text), err
 }
 
-// field returns what follows a name at the beginning of a line.
+// field returns the text after a name at the beginning of a line.
 func field(text, name string) string {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, name); ok {

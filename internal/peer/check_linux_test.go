@@ -25,10 +25,10 @@ const (
 	howTo    = "PEER_TEST_HOW"    // how the client behaves
 )
 
-// What a client does before or after it connects.
+// Behaviours of a client.
 const (
-	undumpable = "undumpable" // other processes of its user must not trace it
-	handOver   = "hand-over"  // it gives the connection to a child, and ends
+	undumpable = "undumpable" // other processes of its user may not trace it
+	handOver   = "hand-over"  // it passes the connection to a child, and ends
 )
 
 func TestMain(m *testing.M) {
@@ -48,14 +48,14 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// serve tells one client after the other what Check says. It ends with its input.
+// serve sends each client the result of Check. It ends when its input does.
 func serve(path string) error {
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	if err := os.Chmod(path, 0o777); err != nil { // the mode is not what is tested
+	if err := os.Chmod(path, 0o777); err != nil { // the mode is not tested here
 		return err
 	}
 	fmt.Println("ready")
@@ -69,14 +69,14 @@ func serve(path string) error {
 			return err
 		}
 		first := make([]byte, 1)
-		if _, err := conn.Read(first); err == nil { // the client is as it wants to be seen
+		if _, err := conn.Read(first); err == nil { // the client has changed its behaviour
 			fmt.Fprintln(conn, Check(conn))
 		}
 		conn.Close()
 	}
 }
 
-// connect prints what the server says. The first byte tells the server to check.
+// connect prints the server's answer. The first byte tells the server to check.
 func connect(path, how string) error {
 	if how == undumpable {
 		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
@@ -93,7 +93,7 @@ func connect(path, how string) error {
 		if err != nil {
 			return err
 		}
-		child := exec.Command("sh", "-c", "cat >&2; printf x >&3; cat <&3") // its input ends once this process is gone
+		child := exec.Command("sh", "-c", "cat >&2; printf x >&3; cat <&3") // its input ends when this process has ended
 		child.Stdin, child.Stdout, child.ExtraFiles = os.Stdin, os.Stdout, []*os.File{f}
 		return child.Start()
 	}
@@ -104,17 +104,17 @@ func connect(path, how string) error {
 	return err
 }
 
-// ordinaryUser is a user that is not root, and need not have a name.
+// ordinaryUser is a user that is not root. It needs no name.
 const ordinaryUser = 1234
 
-// self returns this program with some variables. Everybody can execute it.
+// self returns this program with some variables. Every user can execute it.
 func self(t *testing.T, uid int, env ...string) *exec.Cmd {
 	t.Helper()
 	name, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("/proc/self/fd/3") // its own directory may be closed to the user
+	cmd := exec.Command("/proc/self/fd/3") // the user may have no access to its directory
 	image, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func self(t *testing.T, uid int, env ...string) *exec.Cmd {
 // startServer runs a server as a user and returns its socket.
 func startServer(t *testing.T, uid int) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "peer-") // not TempDir: its parent is closed to users
+	dir, err := os.MkdirTemp("", "peer-") // not TempDir: users have no access to its parent
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func (c client) String() string {
 	return fmt.Sprintf("user %d %s %v", c.uid, c.how, kinds)
 }
 
-// ask returns what Check says about a client.
+// ask returns the result of Check for a client.
 func (c client) ask(t *testing.T, path string) string {
 	t.Helper()
 	cmd := self(t, c.uid, beClient+"="+path, howTo+"="+c.how)
@@ -221,8 +221,8 @@ func TestClientsInOurNamespacesAreAccepted(t *testing.T) {
 	}
 }
 
-// A server without privileges cannot read the namespaces of root's processes, and of
-// those of its user that forbid it.
+// A server without privileges cannot read the namespaces of root's processes, or of
+// processes of its own user that forbid it.
 func TestUnreadableClientsInOurNamespacesAreAccepted(t *testing.T) {
 	t.Parallel()
 	need.Root(t, "to play several users")
@@ -257,7 +257,7 @@ func TestClientsInOtherNamespacesAreRefused(t *testing.T) {
 	}
 }
 
-// Before Linux 6.5 there is only the number of the client.
+// Before Linux 6.5 only the pid of the client is known.
 func TestClientsWithoutADescriptor(t *testing.T) {
 	t.Parallel()
 	need.Root(t, "to play several users")
@@ -283,7 +283,7 @@ func TestClientsWithoutADescriptor(t *testing.T) {
 	}
 }
 
-// The process that connected is the one that counts. If it is gone, its namespaces
+// Check is about the process that has connected. If it has ended, its namespaces
 // cannot be found out.
 func TestClientThatIsGoneIsRefused(t *testing.T) {
 	t.Parallel()
@@ -299,7 +299,7 @@ func TestClientThatIsGoneIsRefused(t *testing.T) {
 	}
 	defer output.Close()
 	cmd.Stdout = theirs
-	// Wait closes the input, but not before the process is gone.
+	// Wait closes the input, but not before the process has ended.
 	err = cmd.Run()
 	theirs.Close()
 	input.Close()
@@ -337,8 +337,8 @@ func TestOwnConnectionsAreAccepted(t *testing.T) {
 	}
 }
 
-// What machines tell that tests do not have: without namespaces, and with the procfs
-// of another container.
+// Cases that the machine of the test does not have: no namespaces, and the procfs of
+// another container.
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	const whole = "0 0 4294967295\n"

@@ -6,7 +6,7 @@
 // sandbox of tether has a pid namespace of its own, and nearly all have a user namespace.
 // So a client is accepted only if it is in the pid and user namespaces of this process.
 //
-// The decision fails closed: a client whose namespaces cannot be found out is refused.
+// Check fails closed: a client whose namespaces cannot be found out is refused.
 package peer
 
 import "errors"
