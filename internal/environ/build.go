@@ -9,18 +9,18 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Variables that process/start's metadata sets, whatever the policy says.
+// Variables that the metadata of process/start sets, whatever the policy says.
 const (
 	threadIDVar   = "CODEX_THREAD_ID"
 	toolCallIDVar = "CODEX_TOOL_CALL_ID"
 )
 
-// defaultExcludes keeps what looks like a credential of the server away from
-// commands, unless the policy says otherwise.
+// defaultExcludes keeps variables that look like credentials of the server away
+// from commands, unless the policy says otherwise.
 var defaultExcludes = compileAll([]string{"*KEY*", "*SECRET*", "*TOKEN*"})
 
-// coreNames are what a policy that inherits "core" takes from the server,
-// compared without regard to case.
+// coreNames are the variables that a policy with "core" inherits from the server.
+// Case is ignored.
 var coreNames = []string{
 	"PATH", "SHELL", "TMPDIR", "TEMP", "TMP", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "USER",
 }
@@ -32,12 +32,12 @@ var windowsCoreNames = []string{
 	"LOCALAPPDATA", "APPDATA", "TEMP", "TMP", "TMPDIR", "POWERSHELL", "PWSH",
 }
 
-// windowsPathExt is added to the Windows core: without it no program is found
-// by its bare name.
+// windowsPathExt is added to the Windows core: without it no program is found by
+// its bare name.
 const windowsPathExt = ".COM;.EXE;.BAT;.CMD"
 
-// forbiddenNames never reach a command, in any spelling: they carry the
-// executor's own identity.
+// forbiddenNames never reach a command, in any spelling: they carry the executor's
+// own identity.
 var forbiddenNames = []string{
 	"CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
 	"NODE_REPL_AUTH_TOKEN",
@@ -52,10 +52,10 @@ const forbiddenExactName = "CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE"
 // Build returns the environment of a command as NAME=value strings, sorted by
 // name, each name once.
 //
-// server is the server's own environment. Under a policy it is inherited,
-// filtered and extended as the policy says; without one (nil) it plays no part.
-// overlay then replaces or adds variables that no filter touches, metadata
-// names the thread and the call, and forbidden names are taken out last.
+// server is the server's own environment. With a policy it is inherited, filtered
+// and extended as the policy says; without one (nil) it is not used. Then overlay
+// replaces or adds variables, which no filter affects, metadata sets the ids of the
+// thread and the call, and forbidden names are removed last.
 func Build(server []string, policy *wire.EnvPolicy, overlay map[string]string, metadata *wire.StartMetadata) []string {
 	return build(runtime.GOOS, server, policy, overlay, metadata)
 }
@@ -73,8 +73,9 @@ func build(goos string, server []string, policy *wire.EnvPolicy, overlay map[str
 	return vars.sorted()
 }
 
-// identify names the thread and the call. A call that nobody names has no name,
-// whatever the environment says; the thread's name gives way only to metadata.
+// identify sets the ids of the thread and the call. Without a call id in metadata
+// the command gets none, whatever the environment says. The thread id of the
+// environment stays unless metadata has one.
 func (v variables) identify(metadata *wire.StartMetadata) {
 	delete(v.byKey, v.key(toolCallIDVar))
 	if metadata == nil {
@@ -101,8 +102,8 @@ type variables struct {
 
 type variable struct{ name, value string }
 
-// inherit takes from the server what the policy starts with. Variables that
-// are not UTF-8 could not have been named or seen by the client: they stay.
+// inherit takes variables from the server as the policy says. Variables that are
+// not UTF-8 are left out: the client could neither name nor see them.
 func (v variables) inherit(goos string, server []string, what wire.Inherit) {
 	if what == wire.InheritNone {
 		return
@@ -124,8 +125,8 @@ func (v variables) inherit(goos string, server []string, what wire.Inherit) {
 	}
 }
 
-// apply filters and extends what was inherited. The order is the policy's
-// meaning: set may bring back an excluded name, includeOnly filters set too.
+// apply filters and extends the inherited variables. The order matters: set may
+// bring back an excluded name, and includeOnly filters set too.
 func (v variables) apply(policy *wire.EnvPolicy) {
 	if !policy.IgnoreDefaultExcludes {
 		v.drop(func(name string) bool { return matchesAny(defaultExcludes, name) })
@@ -152,8 +153,8 @@ func (v variables) set(name, value string) {
 	v.byKey[v.key(name)] = variable{name, value}
 }
 
-// setAll goes by name, so that of two names with one key the same one wins
-// each time.
+// setAll goes through the names in order, so that of two names with one key the
+// same one always wins.
 func (v variables) setAll(values map[string]string) {
 	if !v.foldNames {
 		for name, value := range values {
@@ -197,7 +198,7 @@ func (v variables) sorted() []string {
 	return entries
 }
 
-// split cuts an entry at its first "=", the very first character excepted:
+// split cuts an entry at its first "=", but not at the very first character:
 // Windows keeps a directory per drive in names such as "=C:".
 func split(entry string) (name, value string, ok bool) {
 	if entry == "" {
@@ -218,14 +219,15 @@ func isCore(goos, name string) bool {
 	return containsFold(names, name)
 }
 
-// forbidden judges a name as the command will read it: a client's name may
-// itself hold a "=", and everything after that becomes part of the value.
+// forbidden checks a name as the command will read it: a client's name may itself
+// contain a "=", and everything after that becomes part of the value.
 func forbidden(name string) bool {
 	seen, _, _ := strings.Cut(name, "=")
 	return seen == forbiddenExactName || identity(name)
 }
 
-// identity tells the names of forbiddenNames, as the command will read them.
+// identity reports whether a name, as the command will read it, is in
+// forbiddenNames.
 func identity(name string) bool {
 	seen, _, _ := strings.Cut(name, "=")
 	return containsFold(forbiddenNames, seen)

@@ -10,7 +10,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// server is an environment with something for every rule.
+// server is an environment with an example for every rule.
 var server = []string{
 	"PATH=/usr/bin:/bin", "HOME=/home/dev", "Lang=C", "EDITOR=vi", "monkey=1", "API_TOKEN=t", "My_Secret=s",
 	"NODE_REPL_AUTH_TOKEN=x", "openai_federation_rule_id=y", "CODEX_EXEC_SERVER_EXIT_ON_STDIN_CLOSE=1",
@@ -158,7 +158,7 @@ func TestBuildOnWindows(t *testing.T) {
 	}
 }
 
-// Build is the same on every call, whatever order maps are walked in.
+// Build gives the same result on every call, in whatever order maps are iterated.
 func TestBuildIsDeterministic(t *testing.T) {
 	overlay := map[string]string{}
 	for c := 'a'; c <= 'z'; c++ {
@@ -190,7 +190,7 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// fields makes a name→value map of a fuzzer's text: lines of NAME=value.
+// fields makes a map of a fuzzer's text: lines of NAME=value.
 func fields(lines string) map[string]string {
 	values := map[string]string{}
 	for line := range strings.SplitSeq(lines, "\n") {
@@ -208,11 +208,11 @@ func list(lines string) []string {
 	return strings.Split(lines, "\n")
 }
 
-// FuzzEnvPolicy states what holds for every environment, whatever the request:
+// FuzzEnvPolicy checks every environment, whatever the request:
 //   - names are sorted and unique;
-//   - no forbidden name survives;
-//   - what metadata and overlay ask for is there;
-//   - anything else passed includeOnly, and is either in set or was inherited
+//   - there is no forbidden name;
+//   - the variables of metadata and overlay are there;
+//   - any other variable passed includeOnly, and is either in set or was inherited
 //     and not excluded.
 func FuzzEnvPolicy(f *testing.F) {
 	f.Add("PATH=/bin\nAPI_KEY=k\nHOME=/h", byte(0), false, "H*", "A=1\nNODE_REPL_AUTH_TOKEN=1", "A\nP*", "Z=26", "thread")
@@ -263,8 +263,8 @@ func FuzzEnvPolicy(f *testing.F) {
 	})
 }
 
-// checkPolicyAllows says why a variable that only the policy can have let in
-// should not be there.
+// checkPolicyAllows fails if the policy does not allow a variable that is neither
+// in the overlay nor in the metadata.
 func checkPolicyAllows(t *testing.T, p *wire.EnvPolicy, inherited []string, name, value string) {
 	t.Helper()
 	if len(p.IncludeOnly) > 0 && !matchesAny(compileAll(p.IncludeOnly), name) {

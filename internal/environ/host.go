@@ -14,25 +14,25 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A Host holds the facts about this machine and user from which Info is made.
-// Empty strings mean unknown.
+// A Host holds the facts about this machine and user for Info. Empty strings mean
+// unknown.
 type Host struct {
-	OS         string // as runtime.GOOS names it
+	OS         string // a value of runtime.GOOS
 	Cwd        string // the server's working directory
 	Home       string // the user's home directory
-	TempDir    string // TMPDIR as it is set, possibly relative
+	TempDir    string // the value of TMPDIR, possibly relative
 	LoginShell string // from the user's passwd entry
-	MachineID  string // the same after a restart, different on another machine
+	MachineID  string // stays the same after a restart, and differs on another machine
 
-	// LookPath finds a program by name on the server's PATH, or says whether a
-	// path can be executed. It returns an absolute path.
+	// LookPath finds a program by name on the server's PATH, or checks that a path
+	// can be executed. It returns an absolute path.
 	LookPath func(file string) (string, error)
 }
 
-// ThisHost looks at the machine and at environ, the server's environment.
-// What cannot be found out is left empty.
+// ThisHost reads the system and environ, the server's environment. Facts that
+// cannot be found out are left empty.
 func ThisHost(environ []string) Host {
-	cwd, _ := os.Getwd() // fails when the directory was removed: then it is unknown
+	cwd, _ := os.Getwd() // fails if the directory was removed: then it is unknown
 	host := Host{
 		OS:        runtime.GOOS,
 		Cwd:       cwd,
@@ -41,7 +41,7 @@ func ThisHost(environ []string) Host {
 	}
 	var passwdHome string
 	if runtime.GOOS != "windows" {
-		passwd, _ := os.ReadFile("/etc/passwd") // without it the shells are searched for
+		passwd, _ := os.ReadFile("/etc/passwd") // without it the usual shells are searched
 		passwdHome, host.LoginShell = passwdEntry(passwd, os.Getuid())
 	}
 	homeVar, tempVar := "HOME", "TMPDIR"
@@ -56,8 +56,8 @@ func ThisHost(environ []string) Host {
 	return host
 }
 
-// Info describes the host on the wire. version is the executor's, capabilities
-// are what it can do; Info adds nothing to them.
+// Info describes the host on the wire. version and capabilities are those of the
+// executor and are passed on unchanged.
 func (h Host) Info(version string, capabilities wire.Capabilities) wire.EnvironmentInfo {
 	info := wire.EnvironmentInfo{
 		Shell:                h.shell(),
@@ -66,7 +66,7 @@ func (h Host) Info(version string, capabilities wire.Capabilities) wire.Environm
 		Cwd:                  uri(h.Cwd),
 		UserHomeDir:          uri(h.Home),
 		PlatformOS:           platformOS(h.OS),
-		PrependPathDirs:      []string{}, // tether brings no tools of its own
+		PrependPathDirs:      []string{}, // tether has no tools of its own
 		TemporaryDirectories: []string{},
 		TempDir:              wire.PathToURI(h.defaultTempDir()),
 		Capabilities:         capabilities,
@@ -76,7 +76,7 @@ func (h Host) Info(version string, capabilities wire.Capabilities) wire.Environm
 		if !filepath.IsAbs(dir) {
 			dir = filepath.Join(h.Cwd, dir)
 		}
-		if filepath.IsAbs(dir) { // not when the working directory is unknown
+		if filepath.IsAbs(dir) { // false when the working directory is unknown
 			info.TempDir = wire.PathToURI(dir)
 			info.TemporaryDirectories = append(info.TemporaryDirectories, info.TempDir)
 		}
@@ -91,8 +91,8 @@ func (h Host) defaultTempDir() string {
 	return "/tmp"
 }
 
-// shell is the login shell if clients know its kind and it is there, else the
-// first of the usual ones that is.
+// shell is the login shell if clients know its kind and it can be executed;
+// otherwise the first of the usual shells that can.
 func (h Host) shell() wire.ShellInfo {
 	name := strings.TrimSuffix(filepath.Base(h.LoginShell), ".exe")
 	switch name {
@@ -112,8 +112,8 @@ func (h Host) shell() wire.ShellInfo {
 	return wire.ShellInfo{Name: "sh", Path: "/bin/sh"}
 }
 
-// usualShells are tried in order. A bare name is searched on the PATH; the
-// place where it usually lies comes next, for a server with a strange PATH.
+// usualShells are tried in order. A bare name is searched on the PATH; its usual
+// path comes next, for a server with an unusual PATH.
 func usualShells(goos string) []wire.ShellInfo {
 	bash := []wire.ShellInfo{{Name: "bash", Path: "bash"}, {Name: "bash", Path: "/bin/bash"}}
 	zsh := []wire.ShellInfo{{Name: "zsh", Path: "zsh"}, {Name: "zsh", Path: "/bin/zsh"}}
@@ -126,7 +126,7 @@ func usualShells(goos string) []wire.ShellInfo {
 	return append(bash, zsh...)
 }
 
-// platformOS is the wire's name of an operating system.
+// platformOS is the name of an operating system on the wire.
 func platformOS(goos string) string {
 	if goos == "darwin" {
 		return "macos"
@@ -134,7 +134,7 @@ func platformOS(goos string) string {
 	return goos
 }
 
-// uri is nil for an unknown or relative path: the wire has null for it.
+// uri is nil for an unknown or relative path, which is null on the wire.
 func uri(path string) *string {
 	if !filepath.IsAbs(path) {
 		return nil
@@ -143,11 +143,12 @@ func uri(path string) *string {
 	return &text
 }
 
-// providerPrefix makes the provider id ours: the machine id itself is meant to
-// stay on the machine.
+// providerPrefix makes the provider id specific to tether: the machine id itself is
+// meant to stay on the machine.
 const providerPrefix = "tether provider id\x00"
 
-// providerID names the machine without giving its id away, or is empty.
+// providerID identifies the machine without revealing its id; it is empty if the id
+// is unknown.
 func providerID(machineID string) string {
 	if machineID == "" {
 		return ""
@@ -156,8 +157,8 @@ func providerID(machineID string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// machineID reads the id that Linux and BSD systems keep in a file; elsewhere
-// there is none.
+// machineID reads the id that Linux and BSD systems keep in a file; other systems
+// have none.
 func machineID(readFile func(string) ([]byte, error)) string {
 	for _, file := range []string{"/etc/machine-id", "/var/lib/dbus/machine-id"} {
 		text, err := readFile(file)
@@ -165,7 +166,7 @@ func machineID(readFile func(string) ([]byte, error)) string {
 			continue
 		}
 		id := string(bytes.TrimSpace(text))
-		if id != "" && id != "uninitialized" { // an image before its first boot
+		if id != "" && id != "uninitialized" { // in an image before its first boot
 			return id
 		}
 	}
@@ -185,7 +186,7 @@ func passwdEntry(passwd []byte, uid int) (home, shell string) {
 	return "", ""
 }
 
-// lookup is the value of a variable, the last one if it is given twice, as in
+// lookup is the value of a variable; if it is given twice, the last one, as in
 // Build.
 func lookup(environ []string, want string) string {
 	found := ""

@@ -11,8 +11,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// programs is a LookPath for a host that has just these, by the name or path
-// they are asked for.
+// programs is a LookPath for a host that has only these programs, by the name or
+// path that is looked up.
 func programs(found map[string]string) func(string) (string, error) {
 	return func(file string) (string, error) {
 		if path, ok := found[file]; ok {

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Overlay returns the environment of a command that begins with all of the
-// server's variables, as NAME=value strings, sorted by name, each name once.
-// overrides replaces and adds variables or, with nil, removes them. The names that
-// carry the executor's own identity are taken out last.
+// Overlay returns the environment of a command that begins with all of the server's
+// variables, as NAME=value strings, sorted by name, each name once. overrides
+// replaces and adds variables or, with nil, removes them. The names that carry the
+// executor's own identity are removed last.
 func Overlay(server []string, overrides map[string]*string) []string {
 	vars := variables{foldNames: runtime.GOOS == "windows", byKey: make(map[string]variable)}
 	for _, entry := range server {
@@ -20,7 +20,7 @@ func Overlay(server []string, overrides map[string]*string) []string {
 	for name := range overrides {
 		names = append(names, name)
 	}
-	slices.Sort(names) // of two names with one key the same one wins each time
+	slices.Sort(names) // so that of two names with one key the same one always wins
 	for _, name := range names {
 		if value := overrides[name]; value != nil {
 			vars.set(name, *value)

@@ -35,7 +35,7 @@ func fold(s string) string { return strings.Map(foldRune, s) }
 // foldRune is the smallest rune that differs from r only in case.
 func foldRune(r rune) rune {
 	if r < 'a' {
-		return r // upper case, digits and most punctuation stand for themselves
+		return r // upper case, digits and most punctuation map to themselves
 	}
 	smallest := r
 	for next := unicode.SimpleFold(r); next != r; next = unicode.SimpleFold(next) {

@@ -34,7 +34,7 @@ func TestPatternMatchesWholeNames(t *testing.T) {
 		{"É*", "école", true},
 		{"A*B", "AB", true},
 		{"A*B", "A", false},
-		{"A*A", "A", false}, // one character cannot be both ends
+		{"A*A", "A", false}, // one character cannot match both ends
 		{"A*A", "AA", true},
 		{"*A?B*", "xxAABB", true},
 		{"*A?B*C", "AxBAxBC", true},
@@ -54,8 +54,8 @@ func TestPatternMatchesWholeNames(t *testing.T) {
 	}
 }
 
-// FuzzPattern: a pattern matches exactly what the regular expression matches
-// that says the same.
+// FuzzPattern: a pattern matches exactly what the equivalent regular expression
+// matches.
 func FuzzPattern(f *testing.F) {
 	f.Add("*KEY*", "monkey")
 	f.Add("A?C*", "abcd")
