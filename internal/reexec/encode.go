@@ -2,8 +2,8 @@ package reexec
 
 import "encoding/binary"
 
-// An Encoder writes what this program tells a helper, or a helper answers: numbers as varints, texts and lists
-// behind their lengths.
+// An Encoder writes messages between this program and a helper: numbers as varints, texts and lists after
+// their lengths.
 type Encoder []byte
 
 // Number appends a number.
@@ -35,8 +35,8 @@ func (e *Encoder) List(l []string) {
 	}
 }
 
-// A Decoder reads what an Encoder has written, in the same order. After an error it reads only zero values;
-// Done tells at the end.
+// A Decoder reads what an Encoder has written, in the same order. After an error it returns only zero
+// values; Done reports the error at the end.
 type Decoder struct {
 	rest   []byte
 	broken bool
@@ -45,10 +45,10 @@ type Decoder struct {
 // Decode returns a decoder of b.
 func Decode(b []byte) *Decoder { return &Decoder{rest: b} }
 
-// Fail notes that a value makes no sense.
+// Fail marks the message as invalid.
 func (d *Decoder) Fail() { d.broken, d.rest = true, nil }
 
-// Done reports whether everything was there, made sense, and nothing is left.
+// Done reports whether the whole message was read and valid.
 func (d *Decoder) Done() bool { return !d.broken && len(d.rest) == 0 }
 
 // Number reads a number.
@@ -73,8 +73,8 @@ func (d *Decoder) Signed() int64 {
 	return n
 }
 
-// Count reads the number of things that follow, of which each takes at least size bytes: what is made for
-// them is no larger than the message.
+// Count reads the number of elements that follow, each of which takes at least size bytes. So memory for
+// the elements is limited by the size of the message.
 func (d *Decoder) Count(size int) int {
 	n := d.Number()
 	if n > uint64(len(d.rest)/size) {
@@ -103,7 +103,7 @@ func (d *Decoder) Text() string {
 	return s
 }
 
-// List reads texts; nil: none.
+// List reads texts; nil if there are none.
 func (d *Decoder) List() []string {
 	var l []string
 	for range d.Count(1) {
@@ -112,7 +112,7 @@ func (d *Decoder) List() []string {
 	return l
 }
 
-// Rest returns all that is left. It is a part of what is decoded.
+// Rest returns the bytes that are left. They are a part of the decoded bytes.
 func (d *Decoder) Rest() []byte {
 	rest := d.rest
 	d.rest = nil

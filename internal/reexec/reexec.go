@@ -1,9 +1,9 @@
 // Package reexec starts this program again as one of its helpers: `tether be-child NAME …`
-// does one small thing, mostly inside a sandbox.
+// does one small task, usually inside a sandbox.
 //
 // It knows the names of the helpers and how they are started, not what they do: the package of a helper
 // registers it. A program that embeds tether needs to do nothing, because the helpers run before its main
-// function, and before most packages are initialized. Encoder and Decoder (encode.go) are for the messages
+// function, and before most packages are initialized. encode.go has Encoder and Decoder, for the messages
 // between this program and a helper.
 package reexec
 
@@ -19,12 +19,12 @@ const Command = "be-child"
 // The names of the helpers.
 const (
 	Sandbox = "sandbox" // the last stage of a sandboxed start: package sandbox/stage
-	Probe   = "probe"   // tries something that a sandbox should stop: package sandbox/probe
+	Probe   = "probe"   // tries something that a sandbox should prevent: package sandbox/probe
 	Files   = "files"   // serves file requests inside a sandbox: package files/confined/helper
 	Sweeper = "sweeper" // removes placeholders that other users' sandboxes still need: package sandbox/placeholder
 )
 
-// exitUnknown is the exit status for a name that no helper has.
+// exitUnknown is the exit status if no helper has the name.
 const exitUnknown = 125
 
 // Argv is the command line of a helper.
@@ -32,10 +32,10 @@ func Argv(self, name string, args ...string) []string {
 	return append([]string{self, Command, name}, args...)
 }
 
-// Register names the main function of a helper, which returns the exit status. If this program
+// Register sets the main function of a helper, which returns the exit status. If this program
 // was started as that helper, Register runs it and does not return. Call it in an init function:
-// a helper starts with every sandboxed command, so it should not wait for the initialization
-// of packages that it does not use.
+// a helper starts with every sandboxed command, so it should not wait for the initialization of
+// packages that it does not use.
 func Register(name string, main func(args []string) int) {
 	if started() && os.Args[2] == name {
 		os.Exit(main(os.Args[3:]))
@@ -46,7 +46,7 @@ func started() bool { return len(os.Args) > 2 && os.Args[1] == Command }
 
 func init() {
 	if started() && !slices.Contains([]string{Sandbox, Probe, Files, Sweeper}, os.Args[2]) {
-		fmt.Fprintf(os.Stderr, "tether: no helper is called %q\n", os.Args[2])
+		fmt.Fprintf(os.Stderr, "tether: there is no helper %q\n", os.Args[2])
 		os.Exit(exitUnknown)
 	}
 }
