@@ -15,7 +15,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// PA-01, PA-02, PA-21, PA-25.
+// PA01, PA02, PA21, PA25.
 var appHandshakes = []appExchange{
 	{name: "handshake", play: func(p *appPlayer) {
 		p.ask("before", "process/spawn", p.params("a", nil, "true"))
@@ -125,7 +125,7 @@ func (p *appPlayer) pid(file string) (pid int) {
 }
 
 // gone reports whether a process ends.
-func (p *appPlayer) gone(pid int) bool { return p.goneWithin(patience, pid) }
+func (p *appPlayer) gone(pid int) bool { return p.goneWithin(timeLimit, pid) }
 
 func (p *appPlayer) goneWithin(limit time.Duration, pid int) bool {
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
@@ -323,7 +323,7 @@ var appExchanges = []appExchange{
 	}},
 }
 
-// PA-05, PA-12, PA-14: what is refused, and in which order.
+// PA05, PA12, PA14: what is refused, and in which order.
 var appRefusals = []appExchange{
 	{name: "refused spawns", play: func(p *appPlayer) {
 		p.hello()
@@ -416,7 +416,7 @@ var appDifferences = []appExchange{
 		escaped := p.pid("session")
 		p.ask("kill", "process/kill", j{"processHandle": "k"})
 		p.exit("k")
-		limit := patience
+		limit := timeLimit
 		if p.who == ref {
 			limit = time.Second // it does not end
 		}
@@ -433,7 +433,7 @@ var appDifferences = []appExchange{
 	}, differs: []difference{{label: "at once", reason: "there is nothing left to wait for", want: "true"}}},
 	{name: "blocked input", play: func(p *appPlayer) {
 		p.hello()
-		sleep, limit := "60", patience
+		sleep, limit := "60", timeLimit
 		if p.who == ref {
 			sleep, limit = "6", 3*time.Second // the kill waits for the end
 		}

@@ -176,7 +176,7 @@ func (p *appPlayer) about(method, handle string) func(tethertest.Message) bool {
 // streamed, per stream.
 func (p *appPlayer) exit(handle string) {
 	p.t.Helper()
-	m, err := p.AwaitFor(patience+6*time.Second, p.about("process/exited", handle))
+	m, err := p.AwaitFor(timeLimit+6*time.Second, p.about("process/exited", handle))
 	if err != nil {
 		p.note("exit "+handle, "none: "+err.Error())
 		return

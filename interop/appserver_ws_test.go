@@ -17,7 +17,7 @@ import (
 )
 
 // TestAppServerWebSocket compares what only a listener has: paths, health checks,
-// binary frames, and two clients at once (PA-16, PA-17, PA-25).
+// binary frames, and two clients at once (PA16, PA17, PA25).
 func TestAppServerWebSocket(t *testing.T) {
 	t.Parallel()
 	exchange{compares: wholeReplies}.compareWith(t, func(t *testing.T, who product) []observation {

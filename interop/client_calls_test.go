@@ -78,7 +78,7 @@ func TestClientUndoesCancelledStart(t *testing.T) {
 		ended := r.cable.On(cable.FromServer, cable.Method("process/exited"))
 		ctx, cancel := context.WithCancel(r.within())
 		go func() { r.await(held); cancel() }()
-		_, err := r.Client.Start(ctx, client.Command{Argv: []string{"sleep", "60"}, Dir: bench.work})
+		_, err := r.Client.Start(ctx, client.Command{Argv: []string{"sleep", "60"}, Dir: suite.work})
 		if !errors.Is(err, context.Canceled) {
 			r.Errorf("%v", err)
 		}

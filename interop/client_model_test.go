@@ -84,12 +84,12 @@ type history struct {
 }
 
 func playModel(rt *rapid.T, who product, url string) {
-	dir, err := os.MkdirTemp(bench.work, "model-")
+	dir, err := os.MkdirTemp(suite.work, "model-")
 	if err != nil {
 		rt.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	ctx, cancel := context.WithTimeout(context.Background(), clientPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), stepTime)
 	defer cancel()
 	h := &history{T: rt, who: who, dir: dir, ctx: ctx}
 	if h.cable, err = cable.Lay(ctx, cable.Config{Target: url}); err != nil {
@@ -142,7 +142,7 @@ func (h *history) start(t *rapid.T) {
 		return
 	}
 	s := &subject{file: filepath.Join(h.dir, fmt.Sprint(len(h.subjects))), output: make(chan outputRead, 1)}
-	p, err := h.Client.Start(h.ctx, client.Command{Argv: []string{"/bin/bash", "-c", modelled, "x", s.file}, Dir: bench.work, Stdin: true})
+	p, err := h.Client.Start(h.ctx, client.Command{Argv: []string{"/bin/bash", "-c", modelled, "x", s.file}, Dir: suite.work, Stdin: true})
 	if h.who == ref && errors.Is(err, client.ErrAmbiguous) {
 		return // it never gets beyond starting
 	}

@@ -24,8 +24,8 @@ import (
 // They compare nothing but what the client's user sees: the same in both, unless a
 // scenario says otherwise.
 
-// clientPatience bounds one step of a scenario.
-const clientPatience = 60 * time.Second
+// stepTime bounds one step of a scenario.
+const stepTime = 60 * time.Second
 
 // A rig is a client, a cable and a server.
 type rig struct {
@@ -71,14 +71,14 @@ func (r rig) dial(o client.Options) *client.Client {
 }
 
 func (r rig) within() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), clientPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), stepTime)
 	r.Cleanup(cancel)
 	return ctx
 }
 
 func (r rig) start(script string, change ...func(*client.Command)) *client.Process {
 	r.Helper()
-	cmd := client.Command{Argv: []string{"/bin/sh", "-c", script}, Dir: bench.work}
+	cmd := client.Command{Argv: []string{"/bin/sh", "-c", script}, Dir: suite.work}
 	for _, f := range change {
 		f(&cmd)
 	}

@@ -77,7 +77,7 @@ func TestCodexInterruptedExec(t *testing.T) {
 	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
 		life := newLifeline(t)
-		s := newStage(t, who, newModel(t, commands(life.command)))
+		s := newCodexSetup(t, who, newModel(t, commands(life.command)))
 		ctx, cancel := context.WithTimeout(t.Context(), codexTimeout)
 		defer cancel()
 		cmd := codexExec(ctx, program(t, ref), s.home, s.cable.URL())
@@ -111,7 +111,7 @@ func TestCodexInterruptedExec(t *testing.T) {
 }
 
 // newThread starts the client as editors do, with a thread that may do everything.
-func (s *stage) newThread() *appServer {
+func (s *codexSetup) newThread() *appServer {
 	s.t.Helper()
 	a := &appServer{t: s.t, model: s.model, workspace: s.workspace}
 	a.launch(program(s.t, ref), s.home, s.cable.URL())
@@ -165,7 +165,7 @@ func TestCodexInterruptedTurn(t *testing.T) {
 
 func interruptedTurn(t *testing.T, who product, end func(a *appServer)) []string {
 	life := newLifeline(t)
-	s := newStage(t, who, newModel(t, commands(life.command, "echo again")))
+	s := newCodexSetup(t, who, newModel(t, commands(life.command, "echo again")))
 	a := s.newThread()
 	turn := a.begin()
 	life.taken()
@@ -196,7 +196,7 @@ func TestCodexInterruptedStart(t *testing.T) {
 	t.Parallel()
 	sameForTheModel(t, func(t *testing.T, who product) []string {
 		life := newLifeline(t)
-		s := newStage(t, who, newModel(t, commands(life.command, "echo again")))
+		s := newCodexSetup(t, who, newModel(t, commands(life.command, "echo again")))
 		answer := s.cable.On(cable.FromServer, cable.Answer("process/start"), cable.Hold)
 		a := s.newThread()
 		turn := a.begin()
@@ -240,7 +240,7 @@ func TestCodexControlC(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			onProducts(t, func(t *testing.T, who product) {
-				s := newStage(t, who, newModel(t, controlC(c.script, c.tty)))
+				s := newCodexSetup(t, who, newModel(t, controlC(c.script, c.tty)))
 				shown := s.run("--sandbox", c.mode)
 				wantShown(t, shown, len(shown), fmt.Sprintf("Process exited with code %d\n", c.exit[who]))
 				if all := strings.Join(shown, "\n"); strings.Contains(all, "caught") != (c.exit[who] == 5) {

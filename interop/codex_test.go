@@ -79,7 +79,7 @@ func codexExec(ctx context.Context, client, home, url string, args ...string) *e
 // the scripted model.
 func codexHome(t *testing.T, modelURL string) string {
 	t.Helper()
-	home, err := os.MkdirTemp(bench.dir, "client-")
+	home, err := os.MkdirTemp(suite.dir, "client-")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,15 +16,15 @@ import (
 
 // A finder discovers and records.
 type finder struct {
-	*household
+	*userDirs
 	p *player
 	c *caller
 }
 
-func newFinder(p *player) *finder { return &finder{newHousehold(p.t), p, p.caller()} }
+func newFinder(p *player) *finder { return &finder{newUserDirs(p.t), p, p.caller()} }
 
 // anew empties the household.
-func (f *finder) anew() { f.household = newHousehold(f.p.t) }
+func (f *finder) reset() { f.userDirs = newUserDirs(f.p.t) }
 
 // note records an answer; long contents are shortened.
 func (f *finder) note(label, reply string) {
@@ -83,7 +83,7 @@ func (f *finder) capabilities(label string) {
 
 func (f *finder) restart() {
 	f.p.server.stop()
-	f.p.server = housed()(f.p.t, f.p.who)
+	f.p.server = inUserDirs()(f.p.t, f.p.who)
 	f.c = f.p.caller()
 }
 
@@ -108,7 +108,7 @@ func TestDiscoverRoots(t *testing.T) {
 	for name, play := range map[string]func(p *player){"roots plugins": playRootPlugins, "roots trees": playRootTrees, "roots limits": playRootLimits} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			playBoth(t, exchange{name: "discover " + name, compares: whatWasRead, play: play, differs: rootDifferences}, housed())
+			playBoth(t, exchange{name: "discover " + name, compares: whatWasRead, play: play, differs: rootDifferences}, inUserDirs())
 		})
 	}
 }
@@ -164,7 +164,7 @@ func playRootTrees(p *player) {
 	f.skillAt("root/x/y/s")
 	f.roots("nested and above")
 	f.roots("two below", "@/root/x/y", "@/root/n1")
-	f.anew()
+	f.reset()
 	for i, dir := 1, "root"; i < 9; i++ {
 		dir += fmt.Sprintf("/%d", i)
 		f.skillAt(dir)
@@ -172,7 +172,7 @@ func playRootTrees(p *player) {
 		f.put(dir+"/.codex-plugin/plugin.json", "{}")
 	}
 	f.roots("depth")
-	f.anew()
+	f.reset()
 	for _, name := range []string{".h/a", "node_modules/b", "m", "sp ace#/x"} {
 		f.skillAt("root/" + name)
 	}
@@ -185,12 +185,12 @@ func playRootTrees(p *player) {
 	f.put("root/n/.codex-plugin/plugin.json", "\xff")
 	f.put("root/n/.claude-plugin/plugin.json", "{}")
 	f.roots("bad manifest below")
-	f.anew()
+	f.reset()
 	f.skillAt("root/a")
 	f.skillAt("root/n\xff")
 	f.skillAt("root/t\tb")
 	f.roots("names not for URLs")
-	f.anew()
+	f.reset()
 	f.skillAt("root/a")
 	f.put("other/e/SKILL.md", "x")
 	f.link("root/l", "@/root/a")
@@ -210,14 +210,14 @@ func playRootTrees(p *player) {
 	f.roots("linked configuration")
 	f.link("link", "@/root")
 	f.roots("root is a link", "@/link")
-	f.anew()
+	f.reset()
 	f.skillAt("root/a")
 	f.dir("root/a/agents")
 	f.dir("root/.codex-plugin")
 	f.must(syscall.Mkfifo(f.path("root/a/agents/openai.yaml"), 0o600))
 	f.must(syscall.Mkfifo(f.path("root/.codex-plugin/plugin.json"), 0o600))
 	f.roots("pipes")
-	f.anew()
+	f.reset()
 	f.link("root/.codex-plugin/plugin.json", "plugin.json")
 	f.roots("loop")
 }
@@ -228,7 +228,7 @@ func playRootLimits(p *player) {
 	f.put("root/big/SKILL.md", full+"x")
 	f.put("root/exact/SKILL.md", full)
 	f.roots("file")
-	f.anew()
+	f.reset()
 	for i := range 18 {
 		f.put(fmt.Sprintf("root/%02d/SKILL.md", i), full)
 	}
@@ -236,7 +236,7 @@ func playRootLimits(p *player) {
 	f.put("root/18/SKILL.md", "")
 	f.put("root/.codex-plugin/plugin.json", "{}")
 	f.roots("bundle")
-	f.anew()
+	f.reset()
 	for i := range 2100 {
 		f.dir(fmt.Sprintf("root/%05d", i))
 	}
@@ -268,7 +268,7 @@ func TestDiscoverConfinedRoots(t *testing.T) {
 				f.put("other/e/SKILL.md", "x")
 				f.link("root/ext", "@/other")
 				f.confinedRoot("root", sandbox)
-			}}, housed())
+			}}, inUserDirs())
 		})
 	}
 }
@@ -285,7 +285,7 @@ func TestDiscoverConfinedCapabilities(t *testing.T) {
 				f.plugin("mkt/plug/1.0.0", `{"name":"plug"}`)
 				f.restart()
 				f.confined("capabilities", sandbox)
-			}}, housed())
+			}}, inUserDirs())
 		})
 	}
 }
@@ -312,7 +312,7 @@ func TestDiscoverCapabilities(t *testing.T) {
 		x.compares = whatWasRead
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			playBoth(t, x, housed())
+			playBoth(t, x, inUserDirs())
 		})
 	}
 }
@@ -343,7 +343,7 @@ func playSkills(p *player) {
 		"name: a\ndescription: *x", "name: a\ndescription: !tag x", "name: a\ndescription: 2020-01-01", "name: a\ndescription: 0x1F", "name: a\ndescription: yes",
 		"name: a\ndescription: 007", "name: a\ndescription: d\nallowed-tools: [a, b]\nx: {y: [1,2]}", "name: a\ndescription: d\nmetadata: null",
 		"name: a\n<<: {description: d}", "name: a\r\ndescription: b: c"} {
-		f.anew()
+		f.reset()
 		f.skill("codex/skills/n", front)
 		f.capabilities(fmt.Sprintf("front %q", shorten(front)))
 	}
@@ -351,7 +351,7 @@ func playSkills(p *player) {
 	for _, text := range []string{"\n---\n" + good + "---\n", "---\r\nname: x\r\ndescription: d\r\n---\r\nb", "\xef\xbb\xbf---\n" + good + "---\n", "---\n" + good,
 		"---\n" + good + "...\n", "--- \n" + good + " ---  \nx", "---\n" + good + "----\n---\n", "", "---\n" + good + "---\n\xff", "---\n---\n", "body only\n",
 		"---\n" + good + "---\n" + strings.Repeat("x", 1<<20)} {
-		f.anew()
+		f.reset()
 		f.put("codex/skills/raw/SKILL.md", text)
 		f.capabilities(fmt.Sprintf("file %q", shorten(text)))
 	}
@@ -369,7 +369,7 @@ func playSkillMetadata(p *player) {
 		"dependencies: {tools: [{type: a, value: b, transport: \"" + many("t", 65) + "\", command: \"" + many("c", 1025) + "\", url: \"" + many("u", 1025) + "\"}]}",
 		"interface: {short_description: hello, display_name: Disp}", "policy: {allowImplicitInvocation: false}\ninterface: {shortDescription: x}",
 		"- a", "interface: 5\npolicy: {}", "interface: {brand_color: 5, icon_small: [a]}\npolicy: {}", "policy: {}\npolicy: {}", "unknown: 1\npolicy: {unknown: 2}"} {
-		f.anew()
+		f.reset()
 		f.skill("codex/skills/a", "name: a\ndescription: d")
 		f.put("codex/skills/a/agents/openai.yaml", text)
 		f.capabilities(fmt.Sprintf("yaml %q", shorten(text)))
@@ -391,7 +391,7 @@ func playPlugins(p *player) {
 		`{"name":"plug","interface":5}`, `{"name":"plug","interface":null}`, `{"name":"plug","displayName":"DN"}`, `{"name":"plug","mcpServers":{"a":{}}}`,
 		`{"name":"plug","mcpServers":"../x"}`, `{"name":"plug","mcpServers":"./none.json"}`, `{"name":"plug","apps":"x"}`, `{"name":"a b"}`, `{"name":" p "}`,
 		`{"name":"a/b"}`, `{"name":"a","name":"b"}`, `{"name":"plug","description":5}`, `{"name":"plug","keywords":5}`, `{"name":"plug","hooks":5}`} {
-		f.anew()
+		f.reset()
 		dir := f.plugin("mkt/plug/1.0.0", manifest)
 		f.skill(dir+"/sk2/z", "name: z\ndescription: d")
 		f.put(dir+"/.mcp.json", "{}")
@@ -400,19 +400,19 @@ func playPlugins(p *player) {
 	}
 	for _, versions := range []string{"1.0.0 1.10.0 1.9.0", "1.0.0 local", "1.0.0 2.0.0-beta abc", "1.10.0 1.9.0 zzz", "1.0.0-beta 1.0.0", "1.0.0-beta.10 1.0.0-beta.9",
 		"1.0 1.0.0", "10 9", "v2.0.0 1.0.0", "01.0.0 0.9.0", "1.0.0+a 1.0.0+b", "1.10 1.9", "1_0", "a~b", ".v", "é"} {
-		f.anew()
+		f.reset()
 		for v := range strings.FieldsSeq(versions) {
 			f.plugin("mkt/plug/"+v, `{"name":"plug"}`)
 		}
 		f.capabilities("versions " + versions)
 	}
-	f.anew()
+	f.reset()
 	for _, where := range []string{"mkt/a b/1.0.0", "mkt/x@y/1.0.0", "mkt/é/1.0.0", "m k/plug/1.0.0", "mkt/v/1 0", "mkt/.hid/1.0.0", ".m/plug/1.0.0", "mkt/OK_a-1/1.0.0"} {
 		f.plugin(where, `{"name":"plug"}`)
 	}
 	f.capabilities("odd names")
 	for _, text := range []string{`{"remote_plugin_id":"r1"}`, `{"remotePluginId":"r2"}`, `{"remote_plugin_id":5}`, `broken`} {
-		f.anew()
+		f.reset()
 		dir := f.plugin("mkt/plug/1.0.0", `{"name":"plug"}`)
 		f.put(filepath.Dir(dir)+"/.codex-remote-plugin-install.json", text)
 		f.put(dir+"/.codex-remote-plugin-install.json", text)
@@ -440,22 +440,22 @@ func playSkillPlaces(p *player) {
 	f.put("codex/config.toml", "[skills.bundled]\nenabled=false\n[[skills.config]]\nname=\"h\"\nenabled=false\n")
 	f.skill("codex/skills/.system/s", "name: s\ndescription: d")
 	f.capabilities("switched off")
-	f.anew()
+	f.reset()
 	f.skill("codex/skills/a", "name: x\ndescription: d")
 	f.link("home/.agents/skills", "@/codex/skills")
 	f.capabilities("one place twice")
-	f.anew()
+	f.reset()
 	f.skill("codex/skills/p/skills/s", "name: s\ndescription: d")
 	f.put("codex/skills/p/.codex-plugin/plugin.json", `{"name":"pp"}`)
 	f.capabilities("plugin among skills")
-	f.anew()
+	f.reset()
 	f.put("codex/.codex-plugin/plugin.json", `{"name":"chplug"}`)
 	f.skill("codex/skills/a", "name: a\ndescription: d")
 	f.capabilities("manifest above")
-	f.anew()
+	f.reset()
 	f.put("codex/skills", "x")
 	f.capabilities("skills is a file")
-	f.anew()
+	f.reset()
 	f.must(os.Remove(f.path("home")))
 	f.capabilities("no home")
 	f.dir("home")

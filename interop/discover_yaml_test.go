@@ -37,7 +37,7 @@ func TestDiscoverYAML(t *testing.T) {
 		x.compares = whatWasRead
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			playBoth(t, x, housed())
+			playBoth(t, x, inUserDirs())
 		})
 	}
 }
@@ -75,7 +75,7 @@ func playSkillsAtOnce(p *player, texts []string, write func(f *finder, dir, text
 }
 
 // putRaw writes a file as it is.
-func (h *household) putRaw(name, content string) {
+func (h *userDirs) putRaw(name, content string) {
 	h.t.Helper()
 	h.put(name, "")
 	h.must(os.WriteFile(h.path(name), []byte(content), 0o644))
@@ -233,7 +233,7 @@ func playManifestsBelow(p *player) {
 	f.put("codex/.codex-plugin/plugin.json", "\xff")
 	f.put("codex/.claude-plugin/plugin.json", `{"name":"around"}`)
 	f.capabilities("capabilities")
-	f.anew()
+	f.reset()
 	f.put("root/.mcp.json", "usual")
 	f.put("root/m.json", "named")
 	for _, text := range manifests() {

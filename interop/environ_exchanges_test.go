@@ -96,7 +96,7 @@ func ownPath(variable string) string {
 	}
 	var kept []string
 	for dir := range strings.SplitSeq(list, ":") {
-		if !strings.HasPrefix(dir, bench.root) && !strings.HasPrefix(dir, bench.dir) {
+		if !strings.HasPrefix(dir, suite.root) && !strings.HasPrefix(dir, suite.dir) {
 			kept = append(kept, dir)
 		}
 	}

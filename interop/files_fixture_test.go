@@ -90,9 +90,9 @@ func (r fileRow) run(p *player) {
 		if intent := r.sandbox(); intent != "" && !call.unconfined {
 			params = strings.TrimSuffix(params, "}") + `,"sandbox":` + f.expand(intent) + "}"
 		}
-		limit, silent := patience, call.brief && p.who == ref
+		limit, silent := timeLimit, call.brief && p.who == ref
 		if silent {
-			limit = briefPatience
+			limit = briefTime
 		}
 		reply := c.callWithin(limit, call.method, params)
 		if !strings.HasPrefix(reply, "{") && !silent {
@@ -237,8 +237,8 @@ const (
 	noForce  = `"force":false`
 )
 
-// briefPatience is how long an answer may take that nobody expects.
-const briefPatience = 2 * time.Second
+// briefTime is how long an answer may take that nobody expects.
+const briefTime = 2 * time.Second
 
 // briefly is a request that the reference is known not to answer.
 func briefly(call fileCall) fileCall {
@@ -263,7 +263,7 @@ func drain(name string) fileCall {
 			f.t.Fatal(err)
 		}
 		defer file.Close()
-		file.SetReadDeadline(time.Now().Add(briefPatience))
+		file.SetReadDeadline(time.Now().Add(briefTime))
 		file.Read(make([]byte, 1)) // at once if nobody writes
 	})
 }
@@ -299,7 +299,7 @@ func fires(expected bool, do func(f *fixture)) fileCall {
 		do(f)
 		limit := silence
 		if expected {
-			limit = patience
+			limit = timeLimit
 		}
 		fired := c.await(limit, func() bool { return len(c.events[""]) > before && c.events[""][before].Method == "fs/missingChanged" })
 		c.p.note(fmt.Sprintf("%d fs/missingChanged", at), fired)

@@ -60,7 +60,7 @@ func (p *player) http(line, headers string) {
 		p.t.Fatal(err)
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(timeLimit))
 	fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: anything.example\r\n%s\r\n", line, headers)
 	method, _, _ := strings.Cut(line, " ")
 	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})

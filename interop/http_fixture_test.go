@@ -101,7 +101,7 @@ type caller struct {
 // caller opens one and completes the handshake.
 func (p *player) caller() *caller {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), timeLimit)
 	defer cancel()
 	ws, err := tethertest.DialWS(ctx, p.server.url, nil)
 	if err != nil {
@@ -123,7 +123,7 @@ func (c *caller) send(method string, params any) int64 {
 
 // answer waits for the reply and returns it without its id.
 func (c *caller) answer(id int64) string {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeLimit)
 	defer cancel()
 	m, err := c.Answer(ctx, id)
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *caller) call(method string, params any) string { return c.answer(c.send
 
 // await waits until ok holds; false: the time is over or the connection has ended.
 func (c *caller) await(ok func() bool) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeLimit)
 	defer cancel()
 	return c.Wait(ctx, ok) == nil
 }

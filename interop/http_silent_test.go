@@ -63,7 +63,7 @@ func closingOrigin(t *testing.T, after time.Duration) (address string, served fu
 	t.Cleanup(func() { l.Close(); work.Wait() })
 	talk := func(c net.Conn) {
 		defer c.Close()
-		c.SetReadDeadline(time.Now().Add(patience))
+		c.SetReadDeadline(time.Now().Add(timeLimit))
 		for in := bufio.NewReader(c); ; c.SetReadDeadline(time.Now().Add(after)) {
 			r, err := http.ReadRequest(in)
 			if err != nil {

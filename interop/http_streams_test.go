@@ -321,7 +321,7 @@ func serveOnce(l net.Listener) string {
 		return "no connection"
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(timeLimit))
 	if conn.(*tls.Conn).Handshake() != nil {
 		return ""
 	}
@@ -419,7 +419,7 @@ func ownCertificate(t *testing.T) (string, tls.Certificate) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(bench.dir, t.Name()+"-ca.pem")
+	file := filepath.Join(suite.dir, t.Name()+"-ca.pem")
 	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority}), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -206,7 +206,7 @@ type gate string
 
 // newGate names a gate that is not there yet.
 func (p *player) newGate(name string) gate {
-	path := filepath.Join(bench.work, name+"-"+string(p.who))
+	path := filepath.Join(suite.work, name+"-"+string(p.who))
 	os.Remove(path)
 	return gate(path)
 }
@@ -225,7 +225,7 @@ func (g gate) open(p *player) {
 // await waits until a process has opened the gate.
 func (g gate) await(p *player) {
 	p.t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(timeLimit); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(string(g)); err == nil {
 			return
 		}

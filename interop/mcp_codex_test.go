@@ -86,7 +86,7 @@ func TestCodexWithTetherMCP(t *testing.T) {
 	for _, accept := range []bool{true, false} {
 		t.Run(fmt.Sprintf("accept=%v", accept), func(t *testing.T) {
 			t.Parallel()
-			outside, err := os.MkdirTemp(bench.dir, "outside-")
+			outside, err := os.MkdirTemp(suite.dir, "outside-")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,12 +148,12 @@ func TestCodexExecWithTetherMCP(t *testing.T) {
 	t.Parallel()
 	tethertest.NeedBubblewrap(t)
 	m := newMCPTurn(t, tether)
-	outside, err := os.MkdirTemp(bench.dir, "outside-")
+	outside, err := os.MkdirTemp(suite.dir, "outside-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(outside, "file")
-	config := fmt.Sprintf("[mcp_servers.tools]\ncommand = %q\nargs = [\"mcp\", \"--url\", %q, \"--cwd\", %q]\n", program(t, tether), m.cable.URL(), bench.work)
+	config := fmt.Sprintf("[mcp_servers.tools]\ncommand = %q\nargs = [\"mcp\", \"--url\", %q, \"--cwd\", %q]\n", program(t, tether), m.cable.URL(), suite.work)
 	m.run(config, []modelItem{
 		mcpCall("exec_command", map[string]any{"cmd": "echo hello", "login": false}),
 		mcpCall("exec_command", map[string]any{"cmd": "echo tried; echo text > " + file, "login": false}),

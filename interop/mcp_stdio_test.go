@@ -24,9 +24,9 @@ import (
 
 // toolServer is a real MCP server for the executor.
 var toolServer = sync.OnceValues(func() (string, error) {
-	bin := filepath.Join(bench.dir, "toolserver")
+	bin := filepath.Join(suite.dir, "toolserver")
 	cmd := exec.Command("go", "build", "-o", bin, "./client/mcptransport/internal/toolserver")
-	cmd.Dir = bench.root
+	cmd.Dir = suite.root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the tool server: %w\n%s", err, out)
 	}
@@ -54,13 +54,13 @@ func newMCPTurn(t *testing.T, who product) *mcpTurn {
 
 // placed is the configuration of a server that the client puts on the executor.
 func (m *mcpTurn) placed() string {
-	return fmt.Sprintf("[mcp_servers.tools]\ncommand = %q\ncwd = %q\nenvironment_id = \"remote\"\nenv = { LITERAL = \"yes\" }\n", m.tools(), bench.work)
+	return fmt.Sprintf("[mcp_servers.tools]\ncommand = %q\ncwd = %q\nenvironment_id = \"remote\"\nenv = { LITERAL = \"yes\" }\n", m.tools(), suite.work)
 }
 
 // through is the configuration of one that tether puts there.
 func (m *mcpTurn) through() string {
 	return fmt.Sprintf("[mcp_servers.tools]\ncommand = %q\nargs = [\"mcp-run\", \"--url\", %q, \"--cwd\", %q, \"--env\", \"LITERAL=yes\", \"--\", %q]\n",
-		program(m.t, tether), m.cable.URL(), bench.work, m.tools())
+		program(m.t, tether), m.cable.URL(), suite.work, m.tools())
 }
 
 func (m *mcpTurn) tools() string {

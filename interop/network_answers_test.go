@@ -89,11 +89,11 @@ var socksTables = []proxyTable{
 			socks("127.1", webPort)},
 		unheard(socksCommand(socksBind, "pub.example", webPort), socksCommand(9, "pub.example", webPort)),
 		notNames, []probe{colons, umlaut}),
-		differs: slices.Concat(instead(oneSpelling, socks("127.1", webPort), asTheirs, told{"deny", "socks5_tcp", "", "127.0.0.1", webPort, "not_allowed_local", "baseline_policy"}.String()),
+		differs: slices.Concat(instead(oneSpelling, socks("127.1", webPort), asTheirs, toldDecision{"deny", "socks5_tcp", "", "127.0.0.1", webPort, "not_allowed_local", "baseline_policy"}.String()),
 			forbiddenNames(), instead("an IPv6 address that is spelled as a name is that address", colons, socksForbidden,
-				told{"deny", "socks5_tcp", "", "::1", webPort, "not_allowed_local", "baseline_policy"}.String()),
+				toldDecision{"deny", "socks5_tcp", "", "::1", webPort, "not_allowed_local", "baseline_policy"}.String()),
 			instead("a name that is not ASCII is mapped", umlaut, dialled("11.0.0.1"),
-				told{"allow", "socks5_tcp", "", "xn--mnchen-3ya.example", webPort, "allow", "baseline_policy"}.String()))},
+				toldDecision{"allow", "socks5_tcp", "", "xn--mnchen-3ya.example", webPort, "allow", "baseline_policy"}.String()))},
 	{name: "socks, no datagrams", settings: someDomains + `,"enableSocks5Udp":false`, probes: unheard(datagram("pub.example"))},
 	{name: "datagrams", settings: `"domains":{"pub.example":"allow","denied.example":"deny","loop.example":"allow","11.0.0.1":"allow"}`,
 		probes: lostDatagrams(1, "pub.example", "denied.example", "other.example", "loop.example", "[11.0.0.1]", "[127.0.0.1]"),
@@ -147,5 +147,5 @@ func relayed(host string, answered bool, said ...string) []difference {
 
 // sent is what is told about a datagram.
 func sent(verb, host, reason, source string) string {
-	return told{verb, "socks5_udp", "", host, echoPort, reason, source}.String()
+	return toldDecision{verb, "socks5_udp", "", host, echoPort, reason, source}.String()
 }

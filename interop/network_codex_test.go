@@ -89,13 +89,13 @@ func runNetworkCodex(t *testing.T, who product, approvals, tables string, decisi
 	t.Cleanup(server.stop)
 	r := &networkRun{}
 	line := tethertest.LayCableWith(t, cable.Config{Target: server.url, Tap: r.wire.tap})
-	told := line.On(cable.FromServer, cable.Method("network/policyDecision").Always())
+	toldDecision := line.On(cable.FromServer, cable.Method("network/policyDecision").Always())
 	script := commands(each...)
 	r.model = newModel(t, func(turn int, outputs []string) modelItem {
 		if turn > len(each) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), timeLimit)
 			defer cancel()
-			_ = told.Await(ctx, decisions) // wantDecisions counts them
+			_ = toldDecision.Await(ctx, decisions) // wantDecisions counts them
 		}
 		return script(turn, outputs)
 	})

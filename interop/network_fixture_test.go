@@ -34,9 +34,9 @@ const namespaceVariable = "INTEROP_NAMESPACE"
 func inNamespace(t *testing.T, run func(t *testing.T)) {
 	t.Helper()
 	if os.Getenv(namespaceVariable) != "" {
-		furnishOnce.Do(furnish)
-		if furnishing != nil {
-			t.Fatal(furnishing)
+		furnishOnce.Do(setUpNamespace)
+		if setUpError != nil {
+			t.Fatal(setUpError)
 		}
 		run(t)
 		return
@@ -62,7 +62,7 @@ func inNamespace(t *testing.T, run func(t *testing.T)) {
 	}
 	cmd := exec.CommandContext(t.Context(), self, "-test.run="+only(t.Name()), "-test.timeout="+flag.Lookup("test.timeout").Value.String(),
 		fmt.Sprint("-test.v=", testing.Verbose()), fmt.Sprint("-show=", *show), fmt.Sprint("-live=", *live), fmt.Sprint("-record=", *record))
-	cmd.Env = append(os.Environ(), namespaceVariable+"=1", "TETHER_BIN="+bench.bin[tether])
+	cmd.Env = append(os.Environ(), namespaceVariable+"=1", "TETHER_BIN="+suite.bin[tether])
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Unshareflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS}
 	out, err := cmd.CombinedOutput()
 	if err != nil && cmd.ProcessState == nil {
@@ -88,7 +88,7 @@ func only(test string) string {
 
 var (
 	furnishOnce sync.Once
-	furnishing  error
+	setUpError  error
 )
 
 // The names that everybody in the namespace knows. 11.0.0.1 stands for the world.
@@ -114,9 +114,9 @@ var (
 	moreAddresses6 = []string{"2001:4860:4860::8888", "64:ff9b::7f00:1", "2001:db8::5", "fd00::5"}
 )
 
-// furnish sets up the namespace that this program is in.
-func furnish() {
-	etc := filepath.Join(bench.dir, "etc")
+// setUpNamespace sets up the namespace that this program is in.
+func setUpNamespace() {
+	etc := filepath.Join(suite.dir, "etc")
 	script := "set -e\nip link set lo up\n"
 	for _, a := range moreAddresses {
 		script += "ip addr add " + a + "/32 dev lo\n"
@@ -126,7 +126,7 @@ func furnish() {
 	}
 	script += "test -z \"$(ip route show default)\"\nmkdir $1\nmount -t tmpfs none $1\ncp -a /etc/. $1\nmount --move $1 /etc\n"
 	if out, err := exec.Command("sh", "-c", script, "sh", etc).CombinedOutput(); err != nil {
-		furnishing = fmt.Errorf("set up the namespace: %w\n%s", err, out)
+		setUpError = fmt.Errorf("set up the namespace: %w\n%s", err, out)
 		return
 	}
 	for name, content := range map[string]string{
@@ -135,7 +135,7 @@ func furnish() {
 		path := filepath.Join("/etc", name)
 		os.Remove(path) // it may be a link
 		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			furnishing = err
+			setUpError = err
 			return
 		}
 	}

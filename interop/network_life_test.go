@@ -60,8 +60,8 @@ func TestNetworkLife(t *testing.T) {
 // gone waits until nobody listens at an address. Who calls while that comes to be is
 // cut off.
 func gone(address string) string {
-	for end := time.Now().Add(patience); time.Now().Before(end); {
-		c, err := net.DialTimeout("tcp", address, patience)
+	for end := time.Now().Add(timeLimit); time.Now().Before(end); {
+		c, err := net.DialTimeout("tcp", address, timeLimit)
 		switch {
 		case err == nil:
 			c.Close()

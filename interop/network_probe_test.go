@@ -134,7 +134,7 @@ func (p *proxied) play(b probe) {
 	if p.c.p.who == tether {
 		want -= b.fewer
 	}
-	p.c.await(patience, func() bool { return len(p.c.network) >= want })
+	p.c.await(timeLimit, func() bool { return len(p.c.network) >= want })
 	p.said(b.label)
 }
 
@@ -338,7 +338,7 @@ func datagram(host string) probe {
 		out.Write(append(append([]byte{0, 0, 0}, socksAddress(host, echoPort)...), "ping"...))
 		buf := make([]byte, 1500)
 		for end := time.Now().Add(probeTimeout); time.Now().Before(end); {
-			out.SetReadDeadline(time.Now().Add(datagramPatience))
+			out.SetReadDeadline(time.Now().Add(datagramTime))
 			n, err := out.Read(buf)
 			if err == nil {
 				return reply + fmt.Sprintf(" %q", buf[:n])
@@ -351,8 +351,8 @@ func datagram(host string) probe {
 	}, 1, 0}
 }
 
-// datagramPatience is how long a datagram that will not come is waited for.
-const datagramPatience = 300 * time.Millisecond
+// datagramTime is how long a datagram that will not come is waited for.
+const datagramTime = 300 * time.Millisecond
 
 // denied reports whether a denial was told since the last probe.
 func (p *proxied) denied() bool {
@@ -391,14 +391,14 @@ const (
 )
 
 // A told is a decision that the client is told.
-type told struct {
+type toldDecision struct {
 	decision, protocol, method, host string
 	port                             int
 	reason, source                   string
 }
 
 // String is the line of the message.
-func (n told) String() string {
+func (n toldDecision) String() string {
 	m := map[string]any{"client": "127.0.0.1:PORT", "decision": n.decision, "host": n.host, "policyOverride": n.decision == "allow" && n.source == "decider",
 		"port": n.port, "processId": "p", "protocol": n.protocol, "reason": n.reason, "scope": "domain", "source": n.source, "timestamp": "TIME"}
 	if n.method != "" {
@@ -412,7 +412,7 @@ func (n told) String() string {
 
 // ruled is what is told about a CONNECT that the rules decide.
 func ruled(decision, host string, port int, reason string) string {
-	return told{decision, "https_connect", "CONNECT", host, port, reason, "baseline_policy"}.String()
+	return toldDecision{decision, "https_connect", "CONNECT", host, port, reason, "baseline_policy"}.String()
 }
 
 // question is the line of the message that asks about a host.

@@ -100,8 +100,8 @@ func managedProxy(settings string) string {
 	return `"enforceManagedNetwork":true,` + networkProxy(settings, "")
 }
 
-// gatedRows are rows of the managed network. Of what they print, ports are taken out.
-var gatedRows = []sandboxRow{
+// managedNetworkRows are rows of the managed network. Of what they print, ports are taken out.
+var managedNetworkRows = []sandboxRow{
 	{id: "M03", policy: workspaceOnly, start: prepared(bothPrepared), argv: attempts(preparedPort, webPort)},
 	{id: "M03 through", policy: workspaceOnly, start: prepared(bothPrepared), script: curl("", world)},
 	{id: "M06", intent: intentFor(disabled, ""), start: prepared(bothPrepared), argv: attempts(preparedPort, webPort)},
@@ -137,7 +137,7 @@ func TestNetworkRows(t *testing.T) {
 	inNamespace(t, func(t *testing.T) {
 		openWorld(t)
 		openPrepared(t)
-		for _, row := range gatedRows {
+		for _, row := range managedNetworkRows {
 			t.Run(scenario.Name(row.id), func(t *testing.T) { row.exchange().run(t) })
 		}
 	})

@@ -111,10 +111,10 @@ var modeTables = []proxyTable{
 			instead(linkLocal, fetch("169.254.169.254"), `403 content-type=["application/json"] x-proxy-error=["blocked-by-allowlist"] `+
 				`{"status":"blocked","host":"169.254.169.254","reason":"not_allowed_local","decision":"deny","source":"baseline_policy","protocol":"http","port":80,`+
 				`"message":"Sandbox policy blocks local/private network addresses."}`,
-				told{"deny", "http", "GET", "169.254.169.254", webPort, "not_allowed_local", "baseline_policy"}.String()),
+				toldDecision{"deny", "http", "GET", "169.254.169.254", webPort, "not_allowed_local", "baseline_policy"}.String()),
 			instead(linkLocal, tunnel("169.254.169.254:443"), localTunnel, ruled("deny", "169.254.169.254", 443, "not_allowed_local")),
 			instead(linkLocal, socks("169.254.169.254", webPort), socksForbidden,
-				told{"deny", "socks5_tcp", "", "169.254.169.254", webPort, "not_allowed_local", "baseline_policy"}.String()))},
+				toldDecision{"deny", "socks5_tcp", "", "169.254.169.254", webPort, "not_allowed_local", "baseline_policy"}.String()))},
 	{name: "local binding without rules", settings: `"allowLocalBinding":true`, probes: all("pub.example", "127.0.0.1", "localhost")},
 	{name: "limited and asked", settings: `"mode":"limited"`, extra: asks, answer: `"result":{"decision":{"type":"allow"}}`, probes: []probe{
 		fetch("pub.example").hears(2), post("pub.example").hears(3), tunnel("pub.example:443").hears(3), socks("pub.example", webPort)}},
@@ -123,7 +123,7 @@ var modeTables = []proxyTable{
 	{name: "unix sockets, limited", settings: someDomains + `,"mode":"limited"`, probes: []probe{
 		request("GET", "pub.example", "X-Unix-Socket: /tmp/x.sock\r\n"), request("POST", "pub.example", "X-Unix-Socket: /tmp/x.sock\r\nContent-Length: 0\r\n")},
 		differs: instead("what cannot be had is not a question of the method", post("pub.example"), `501 content-type=["text/plain"] x-proxy-error=[] unix sockets unsupported`,
-			told{"deny", "http", "POST", "unix-socket", 0, "unix_socket_unsupported", "proxy_state"}.String())},
+			toldDecision{"deny", "http", "POST", "unix-socket", 0, "unix_socket_unsupported", "proxy_state"}.String())},
 }
 
 // Reasons for differences.
@@ -201,7 +201,7 @@ func refusedTargets(probes []probe) (d []difference) {
 
 func overriddenHosts() (d []difference) {
 	for _, b := range foreignHosts {
-		d = append(d, instead(ownHost, b, reached("GET", "/", "pub.example", "11.0.0.1"), told{"allow", "http", "GET", "pub.example", webPort, "allow", "baseline_policy"}.String())...)
+		d = append(d, instead(ownHost, b, reached("GET", "/", "pub.example", "11.0.0.1"), toldDecision{"allow", "http", "GET", "pub.example", webPort, "allow", "baseline_policy"}.String())...)
 	}
 	return d
 }

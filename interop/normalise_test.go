@@ -30,14 +30,14 @@ var (
 
 // expand replaces $CWD by the URI of the working directory and $DIR by its path.
 func expand(s string) string {
-	return strings.NewReplacer("$CWD", "file://"+bench.work, "$DIR", bench.work).Replace(s)
+	return strings.NewReplacer("$CWD", "file://"+suite.work, "$DIR", suite.work).Replace(s)
 }
 
 // normalise takes out what differs from run to run: ids, ports, directories.
 func normalise(s string) string {
-	if bench.dir != "" { // tables with expected values are made before there is one
-		s = strings.ReplaceAll(s, bench.work, "$DIR")
-		s = strings.ReplaceAll(s, bench.dir, "$BENCH")
+	if suite.dir != "" { // tables with expected values are made before there is one
+		s = strings.ReplaceAll(s, suite.work, "$DIR")
+		s = strings.ReplaceAll(s, suite.dir, "$BENCH")
 		s = ownPattern.ReplaceAllString(s, "$1")
 	}
 	s = strings.ReplaceAll(s, hostTemp(""), "/tether-interop-PID")

@@ -17,9 +17,9 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// patience is how long an answer may take before its absence is what is recorded. No
+// timeLimit is how long an answer may take before its absence is what is recorded. No
 // exchange waits for that: it is for a busy machine.
-const patience = 30 * time.Second
+const timeLimit = 30 * time.Second
 
 // An observation is one thing a server did, in comparable form.
 type observation struct{ label, value string }
@@ -93,7 +93,7 @@ func (p *player) dial(header ...string) *conn {
 }
 
 func (p *player) tryDial(header ...string) (*conn, error) {
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), timeLimit)
 	defer cancel()
 	h := http.Header{}
 	for i := 0; i+1 < len(header); i += 2 {
@@ -176,7 +176,7 @@ func (c *conn) await(limit time.Duration, ok func() bool) bool {
 }
 
 // awaitEnd waits until the server has ended the connection.
-func (c *conn) awaitEnd() { c.await(patience, func() bool { return false }) }
+func (c *conn) awaitEnd() { c.await(timeLimit, func() bool { return false }) }
 
 // text sends one text frame.
 func (c *conn) text(message string) { c.Send(expand(message)) }
@@ -190,7 +190,7 @@ func (c *conn) frame(first byte, masked bool, payload string) {
 // raw.
 func (c *conn) answer(ids ...string) string {
 	var got json.RawMessage
-	ok := c.await(patience, func() bool {
+	ok := c.await(timeLimit, func() bool {
 		for _, id := range ids {
 			if q := c.replies[id]; len(q) > 0 {
 				got, c.replies[id] = q[0], q[1:]
@@ -297,7 +297,7 @@ func (c *conn) write(id, writeID, text string) string {
 // seen waits until the process's output contains text.
 func (c *conn) seen(id, text string) {
 	c.p.t.Helper()
-	if !c.await(patience, func() bool { return strings.Contains(outputOf(c.events[id], ""), text) }) {
+	if !c.await(timeLimit, func() bool { return strings.Contains(outputOf(c.events[id], ""), text) }) {
 		c.p.t.Errorf("%s: process %s never printed %q", c.p.who, id, text)
 	}
 }
@@ -305,7 +305,7 @@ func (c *conn) seen(id, text string) {
 // gone waits for the exited (or closed) event of a process.
 func (c *conn) gone(id, method string) {
 	c.p.t.Helper()
-	ok := c.await(patience, func() bool {
+	ok := c.await(timeLimit, func() bool {
 		for _, e := range c.events[id] {
 			if e.Method == method {
 				return true
@@ -328,7 +328,7 @@ func (c *conn) process(label, id string) {
 // all waits for the end of a process and returns its events, in order of arrival. That
 // need not be the order of their numbers: what comes after closed is waited for.
 func (c *conn) all(id string) (events []processEvent, closed bool) {
-	closed = c.await(patience, func() bool {
+	closed = c.await(timeLimit, func() bool {
 		last := 0
 		for _, e := range c.events[id] {
 			if e.Method == "process/closed" {

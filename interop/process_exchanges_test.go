@@ -213,8 +213,8 @@ func playConcurrent(p *player) {
 
 func playFailedStarts(p *player) {
 	c := p.open()
-	plain := filepath.Join(bench.work, "not-executable")
-	junk := filepath.Join(bench.work, "junk")
+	plain := filepath.Join(suite.work, "not-executable")
+	junk := filepath.Join(suite.work, "junk")
 	os.WriteFile(plain, []byte("x"), 0o644)
 	os.WriteFile(junk, []byte("\x01\x02\x03"), 0o755)
 	for _, row := range []struct {
@@ -243,7 +243,7 @@ func ended(label string, code int) difference {
 
 // onPath makes a directory with one program in it.
 func onPath(p *player) string {
-	dir := filepath.Join(bench.work, "onpath")
+	dir := filepath.Join(suite.work, "onpath")
 	os.MkdirAll(dir, 0o755)
 	if err := os.WriteFile(filepath.Join(dir, "only-here"), []byte("#!/bin/sh\necho here\n"), 0o755); err != nil {
 		p.t.Fatal(err)

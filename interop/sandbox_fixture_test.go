@@ -181,8 +181,8 @@ func (r sandboxRow) exchange() exchange {
 	return exchange{name: r.id, compares: sandboxOutcome, differs: r.differs, varies: r.varies, asRoot: r.asRoot, play: r.run}
 }
 
-// hastyVerdicts is how often a row is played before a verdict that is too early is one.
-const hastyVerdicts = 5
+// verdictAttempts is how often a row is played before a verdict that is too early is one.
+const verdictAttempts = 5
 
 // run plays the row. The reference reaches its verdict about a failure with the next
 // output after the exit, or 20 ms later, and whether it has seen the words of a denial by
@@ -190,7 +190,7 @@ const hastyVerdicts = 5
 func (r sandboxRow) run(p *player) {
 	for n, begun := 1, len(p.log); ; n++ {
 		r.runOnce(p)
-		if p.who != ref || n == hastyVerdicts || !hasty(p.log[begun:]) {
+		if p.who != ref || n == verdictAttempts || !verdictTooEarly(p.log[begun:]) {
 			return
 		}
 		p.log = p.log[:begun]
@@ -200,9 +200,9 @@ func (r sandboxRow) run(p *player) {
 // deniedWords match what a failure in the sandbox must have said to count as denied.
 var deniedWords = regexp.MustCompile(`(?i)operation not permitted|permission denied|read-only file system|seccomp|sandbox|landlock|failed to write file`)
 
-// hasty reports whether a confined command failed with the words of a denial and was not
+// verdictTooEarly reports whether a confined command failed with the words of a denial and was not
 // thought to be denied.
-func hasty(log []observation) bool {
+func verdictTooEarly(log []observation) bool {
 	confined := false
 	for _, o := range log {
 		var end struct {

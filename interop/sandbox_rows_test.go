@@ -251,14 +251,14 @@ var lifeRows = []sandboxRow{
 	{id: "X04", policy: workspaceOnly, script: `echo Permission denied; exit 126`},
 	{id: "X06", policy: workspaceOnly, script: `echo boom; exit 1`},
 	{id: "X07", intent: "null", script: `echo Permission denied; exit 1`},
-	{id: "X12", policy: workspaceOnly, start: `"pipeStdin":true`, script: `printf 'Permission de'; read x; echo nied; exit 1`, play: goOn},
-	{id: "X13", policy: workspaceOnly, start: `"pipeStdin":true`, script: `printf 'Permission de'; read x; echo nied >&2; exit 1`, play: goOn},
+	{id: "X12", policy: workspaceOnly, start: `"pipeStdin":true`, script: `printf 'Permission de'; read x; echo nied; exit 1`, play: sendRest},
+	{id: "X13", policy: workspaceOnly, start: `"pipeStdin":true`, script: `printf 'Permission de'; read x; echo nied >&2; exit 1`, play: sendRest},
 	{id: "X14", policy: workspaceOnly, script: `echo EPERM EACCES forbidden; exit 1`},
 	{id: "X15", policy: workspaceOnly, script: `exit 159`},
 }
 
-// goOn lets a command say the rest when the first half has arrived.
-func goOn(c *conn) {
+// sendRest lets a command say the rest when the first half has arrived.
+func sendRest(c *conn) {
 	c.seen("p", "Permission de")
 	c.write("p", "1", "\n")
 }

@@ -39,8 +39,8 @@ const (
 
 var products = []product{ref, tether}
 
-// bench is what all tests of a run share: binaries, directories, servers.
-var bench struct {
+// suite is what all tests of a run share: binaries, directories, servers.
+var suite struct {
 	root   string // module root
 	dir    string // scratch, see scratchBase
 	work   string // cwd of servers and commands
@@ -63,11 +63,11 @@ func TestMain(m *testing.M) {
 	}
 	go runStarter() // ends with the channel
 	code := m.Run()
-	for _, s := range bench.serve {
+	for _, s := range suite.serve {
 		s.stop()
 	}
 	close(starter)
-	os.RemoveAll(bench.dir)
+	os.RemoveAll(suite.dir)
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			fmt.Fprintln(os.Stderr, "interop:", err)
@@ -82,8 +82,8 @@ func prepare() error {
 	if err != nil {
 		return err
 	}
-	bench.root, bench.serve, bench.own = root, map[string]*server{}, map[string]string{}
-	bench.bin, bench.why = map[product]string{}, map[product]string{}
+	suite.root, suite.serve, suite.own = root, map[string]*server{}, map[string]string{}
+	suite.bin, suite.why = map[product]string{}, map[product]string{}
 	base, err := scratchBase(root)
 	if err != nil {
 		return err
@@ -91,17 +91,17 @@ func prepare() error {
 	if err := os.MkdirAll(base, 0o755); err != nil {
 		return err
 	}
-	if bench.dir, err = os.MkdirTemp(base, "interop-"); err != nil {
+	if suite.dir, err = os.MkdirTemp(base, "interop-"); err != nil {
 		return err
 	}
-	bench.work = filepath.Join(bench.dir, "work")
-	for _, d := range []string{bench.work, filepath.Join(bench.dir, "home"), filepath.Join(bench.dir, "codex")} {
+	suite.work = filepath.Join(suite.dir, "work")
+	for _, d := range []string{suite.work, filepath.Join(suite.dir, "home"), filepath.Join(suite.dir, "codex")} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			return err
 		}
 	}
 	for name, content := range map[string]string{"token": "  " + capability + "\n", "secret": jwtSecret + "\n", "empty": " \n", "short": "short"} {
-		if err := os.WriteFile(filepath.Join(bench.work, name), []byte(content), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(suite.work, name), []byte(content), 0o600); err != nil {
 			return err
 		}
 	}
@@ -145,19 +145,19 @@ func moduleRoot() (string, error) {
 }
 
 func locateReference() {
-	pattern := filepath.Join(bench.root, ".reference/node_modules/@openai/codex-linux-*/vendor/*/bin/codex")
+	pattern := filepath.Join(suite.root, ".reference/node_modules/@openai/codex-linux-*/vendor/*/bin/codex")
 	found, _ := filepath.Glob(pattern)
 	if len(found) == 0 {
-		bench.why[ref] = "the reference binary is not installed: nothing matches " + pattern
+		suite.why[ref] = "the reference binary is not installed: nothing matches " + pattern
 		return
 	}
-	bench.bin[ref] = found[0]
+	suite.bin[ref] = found[0]
 	if !*live && !*record {
 		return
 	}
 	if version, err := exec.Command(found[0], "--version").Output(); err != nil || !strings.HasSuffix(strings.TrimSpace(string(version)), " "+referenceVersion) {
-		bench.why[ref] = fmt.Sprintf("%s reports version %q (%v), and the recordings are of %s", found[0], version, err, referenceVersion)
-		delete(bench.bin, ref)
+		suite.why[ref] = fmt.Sprintf("%s reports version %q (%v), and the recordings are of %s", found[0], version, err, referenceVersion)
+		delete(suite.bin, ref)
 	}
 }
 
@@ -165,40 +165,40 @@ func locateReference() {
 // that need it; no sources at all are a reason to skip.
 func buildTether() {
 	if *record {
-		bench.why[tether] = "only the reference is recorded"
+		suite.why[tether] = "only the reference is recorded"
 		return
 	}
 	if bin := os.Getenv("TETHER_BIN"); bin != "" {
-		bench.bin[tether] = bin
+		suite.bin[tether] = bin
 		return
 	}
-	if found, _ := filepath.Glob(filepath.Join(bench.root, "cmd/tether/*.go")); len(found) == 0 {
-		bench.why[tether] = "cmd/tether has no sources yet"
+	if found, _ := filepath.Glob(filepath.Join(suite.root, "cmd/tether/*.go")); len(found) == 0 {
+		suite.why[tether] = "cmd/tether has no sources yet"
 		return
 	}
-	bin := filepath.Join(bench.root, "bin", "tether")
+	bin := filepath.Join(suite.root, "bin", "tether")
 	for program, tags := range map[string]string{bin: "", bin + "-mcp": "mcp"} { // the second one serves `tether mcp`
 		cmd := exec.Command("go", "build", "-tags", tags, "-o", program, "./cmd/tether")
-		cmd.Dir = bench.root
+		cmd.Dir = suite.root
 		if out, err := cmd.CombinedOutput(); err != nil {
-			bench.why[tether], bench.broken = fmt.Sprintf("it does not build: %v\n%s", err, out), true
+			suite.why[tether], suite.broken = fmt.Sprintf("it does not build: %v\n%s", err, out), true
 			return
 		}
 	}
-	bench.bin[tether] = bin
+	suite.bin[tether] = bin
 }
 
 // program returns the product's program, or skips; in CI a missing program fails.
 func program(t testing.TB, who product) string {
 	t.Helper()
-	bin, ok := bench.bin[who]
+	bin, ok := suite.bin[who]
 	if !ok {
 		switch {
 		case who == tether && *record:
-		case who == ref && *record, who == tether && bench.broken, os.Getenv("CI") == "true":
-			t.Fatalf("%s: %s", who, bench.why[who])
+		case who == ref && *record, who == tether && suite.broken, os.Getenv("CI") == "true":
+			t.Fatalf("%s: %s", who, suite.why[who])
 		}
-		t.Skipf("%s: %s", who, bench.why[who])
+		t.Skipf("%s: %s", who, suite.why[who])
 	}
 	return bin
 }
@@ -207,19 +207,19 @@ func program(t testing.TB, who product) string {
 // It is the same for each call with this kind; normalise writes it as $BENCH/KIND.
 func ownDir(t testing.TB, kind string) string {
 	t.Helper()
-	bench.mu.Lock()
-	defer bench.mu.Unlock()
+	suite.mu.Lock()
+	defer suite.mu.Unlock()
 	key := kind + " " + t.Name()
-	if _, ok := bench.own[key]; !ok {
-		dir := filepath.Join(bench.dir, fmt.Sprintf("%s%04d", kind, len(bench.own)))
-		bench.own[key] = dir
+	if _, ok := suite.own[key]; !ok {
+		dir := filepath.Join(suite.dir, fmt.Sprintf("%s%04d", kind, len(suite.own)))
+		suite.own[key] = dir
 		t.Cleanup(func() {
 			if err := os.RemoveAll(dir); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	return bench.own[key]
+	return suite.own[key]
 }
 
 // serverEnv is the whole environment of every server, the same for both products:
@@ -227,9 +227,9 @@ func ownDir(t testing.TB, kind string) string {
 func serverEnv() []string {
 	return []string{
 		"PATH=/usr/local/bin:/usr/bin:/bin",
-		"HOME=" + filepath.Join(bench.dir, "home"),
-		"CODEX_HOME=" + filepath.Join(bench.dir, "codex"),
-		"XDG_STATE_HOME=" + filepath.Join(bench.dir, "home", "state"),
+		"HOME=" + filepath.Join(suite.dir, "home"),
+		"CODEX_HOME=" + filepath.Join(suite.dir, "codex"),
+		"XDG_STATE_HOME=" + filepath.Join(suite.dir, "home", "state"),
 		"LANG=C.UTF-8", "Lang=mixed", "LC_ALL=C.UTF-8", "USER=tester", "LOGNAME=tester", "SHELL=/bin/sh",
 		"TMPDIR=/tmp", "PLAIN=plain", "plain=lower", "EMPTY=", "SPACE=a b  c", "EQUALS=a=b", "LINES=one\ntwo",
 		"monkey=banana", "API_KEY=k", "MY_SECRET=s", "GITHUB_TOKEN=t", "my_token_x=t2",
@@ -250,7 +250,7 @@ func command(t testing.TB, who product, args ...string) *exec.Cmd {
 func productCommand(t testing.TB, who product, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(program(t, who), args...)
-	cmd.Dir, cmd.Env = bench.work, serverEnv()
+	cmd.Dir, cmd.Env = suite.work, serverEnv()
 	if extra := os.Getenv("INTEROP_EXTRA"); extra != "" {
 		cmd.Env = append(cmd.Env, extra)
 	}
@@ -286,7 +286,7 @@ func startCommand(t testing.TB, who product, cmd *exec.Cmd) *server {
 	}
 	s.cmd.Stdout = w
 	s.cmd.WaitDelay = 8 * time.Second // if a child still holds its stderr
-	err = startForGood(s.cmd)
+	err = startForAllTests(s.cmd)
 	w.Close()
 	if err != nil {
 		r.Close()
@@ -318,10 +318,10 @@ func runStarter() {
 	}
 }
 
-// startForGood starts a command that outlives a test. Pdeathsig kills it when the
+// startForAllTests starts a command that outlives a test. Pdeathsig kills it when the
 // thread that has started it ends, and threads end: a server in the test's process has
 // some of its own, which it takes from those that are there.
-func startForGood(cmd *exec.Cmd) error {
+func startForAllTests(cmd *exec.Cmd) error {
 	started := make(chan error)
 	starter <- func() { started <- cmd.Start() }
 	return <-started
@@ -341,10 +341,10 @@ func (s *server) stop() {
 // sharedServer returns the run's server with these flags, started on first use.
 func sharedServer(t testing.TB, who product, args ...string) *server {
 	t.Helper()
-	bench.mu.Lock()
-	defer bench.mu.Unlock()
+	suite.mu.Lock()
+	defer suite.mu.Unlock()
 	key := string(who) + " " + strings.Join(args, " ")
-	if s := bench.serve[key]; s != nil {
+	if s := suite.serve[key]; s != nil {
 		select {
 		case <-s.waited:
 			t.Errorf("%s has ended by itself: %v\n%s", key, s.status, &s.stderr)
@@ -353,7 +353,7 @@ func sharedServer(t testing.TB, who product, args ...string) *server {
 		}
 	}
 	s := startServer(t, who, args...)
-	bench.serve[key] = s
+	suite.serve[key] = s
 	return s
 }
 
@@ -368,7 +368,7 @@ type outcome struct {
 // not end within the time is killed and reported with exit -1.
 func runToEnd(t testing.TB, who product, stdin io.Reader, args ...string) outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeLimit)
 	defer cancel()
 	cmd := command(t, who, args...)
 	var out, errs bytes.Buffer

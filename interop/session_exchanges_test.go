@@ -50,7 +50,7 @@ var sessionExchanges = []exchange{
 	}},
 	{name: "session/unknown", compares: wholeReplies, play: func(p *player) {
 		a := p.dial()
-		a.ask("unknown", "initialize", `{"clientName":"x","resumeSessionId":"`+nobody+`"}`)
+		a.ask("unknown", "initialize", `{"clientName":"x","resumeSessionId":"`+unknownSession+`"}`)
 		b := p.open()
 		a.ask("not by upper case", "initialize", `{"clientName":"x","resumeSessionId":"`+strings.ToUpper(b.session)+`"}`)
 	}},
@@ -79,7 +79,7 @@ var sessionExchanges = []exchange{
 // while the server has not noticed the drop.
 func (p *player) resume(old *conn) *conn {
 	p.t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeLimit)
 	for {
 		c := p.dial()
 		problem := c.initialize(old.session)

@@ -37,7 +37,7 @@ import (
 
 // producer builds the command that prints known output.
 var producer = sync.OnceValues(func() (string, error) {
-	path := filepath.Join(bench.dir, "produce")
+	path := filepath.Join(suite.dir, "produce")
 	out, err := exec.Command("go", "build", "-o", path, "./produce").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)

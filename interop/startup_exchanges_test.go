@@ -80,13 +80,13 @@ func (p *player) signalled(label string, sig syscall.Signal) {
 	own.server.cmd.Process.Signal(sig)
 	select {
 	case <-own.server.waited:
-	case <-time.After(patience):
+	case <-time.After(timeLimit):
 		own.server.stop()
 	}
 	p.note(label+": status", fmt.Sprint(own.server.cmd.ProcessState))
 	p.note(label+": within 5 s", fmt.Sprint(time.Since(begin) < 5*time.Second))
 	gone := false
-	for deadline := time.Now().Add(patience); !gone && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(timeLimit); !gone && time.Now().Before(deadline); {
 		gone = exec.Command("kill", "-0", pid).Run() != nil
 	}
 	p.note(label+": child gone", fmt.Sprint(gone))
@@ -104,7 +104,7 @@ var stdioExchanges = []exchange{
 		}
 	}},
 	{name: "stdio/resume", compares: wholeReplies, play: func(p *player) {
-		p.stdio("stdio", []string{`{"id":1,"method":"initialize","params":{"clientName":"x","resumeSessionId":"` + nobody + `"}}`}, 1)
+		p.stdio("stdio", []string{`{"id":1,"method":"initialize","params":{"clientName":"x","resumeSessionId":"` + unknownSession + `"}}`}, 1)
 	}},
 	{name: "stdio/end of input", compares: wholeReplies, play: func(p *player) {
 		p.note("at once", runToEnd(p.t, p.who, strings.NewReader(""), "--listen", "stdio"))
@@ -128,7 +128,7 @@ func (p *player) stdio(listen string, lines []string, answers int) {
 	if err := cmd.Start(); err != nil {
 		p.t.Fatal(err)
 	}
-	watchdog := time.AfterFunc(patience, func() { cmd.Process.Kill() })
+	watchdog := time.AfterFunc(timeLimit, func() { cmd.Process.Kill() })
 	defer watchdog.Stop()
 	c := tethertest.NewLinesConn(out, in, nil)
 	c.Send(strings.Join(lines, "\n"))

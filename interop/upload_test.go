@@ -20,7 +20,7 @@ func TestUploadOfTwoGigabytes(t *testing.T) {
 	program(t, tether)
 	size := tethertest.Scaled[int64](64<<20, 2<<30)
 	s := tethertest.StartServer(t, execserver.Config{})
-	dir, err := os.MkdirTemp(bench.dir, "upload-")
+	dir, err := os.MkdirTemp(suite.dir, "upload-")
 	if err != nil {
 		t.Fatal(err)
 	}

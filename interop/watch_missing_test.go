@@ -96,14 +96,14 @@ func many(n int) string {
 	return b.String()
 }
 
-// A lookout watches and records.
-type lookout struct {
-	*household
+// A missingWatcher watches and records.
+type missingWatcher struct {
+	*userDirs
 	p *player
 	c *caller
 }
 
-func (l *lookout) sh(script string) {
+func (l *missingWatcher) sh(script string) {
 	l.t.Helper()
 	if out, err := exec.Command("/bin/sh", "-c", strings.ReplaceAll(script, "@", l.path("root"))).CombinedOutput(); err != nil {
 		l.t.Fatalf("%s: %v\n%s", script, err, out)
@@ -111,12 +111,12 @@ func (l *lookout) sh(script string) {
 }
 
 // anew makes the directory with a file and a directory.
-func (l *lookout) anew() {
+func (l *missingWatcher) reset() {
 	l.sh("rm -rf @ && mkdir -p @/d && printf x > @/f && chmod 755 @/d && chmod 644 @/f")
 }
 
 // watch sends the request and returns the answer.
-func (l *lookout) watch(id any, missing, present string) string {
+func (l *missingWatcher) watch(id any, missing, present string) string {
 	uri := func(path string) string {
 		path = strings.ReplaceAll(path, "@", l.path("root"))
 		if strings.HasPrefix(path, "file:") {
@@ -140,13 +140,13 @@ var silentRows = []string{"sibling", "sibling in the parent", "present file acce
 
 // fired returns the ids that come next, until nothing comes for a while. If one is
 // expected, the while begins with it.
-func (l *lookout) fired(expected string) []string {
+func (l *missingWatcher) fired(expected string) []string {
 	ids := []string{}
 	limit := func() time.Duration {
 		if expected == "" || slices.ContainsFunc(ids, func(id string) bool { return strings.HasSuffix(id, " "+expected) }) {
 			return quiet
 		}
-		return patience
+		return timeLimit
 	}
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), limit())
@@ -167,8 +167,8 @@ func TestWatchMissing(t *testing.T) {
 		t.Run(row.label, func(t *testing.T) {
 			t.Parallel()
 			playBoth(t, exchange{name: row.label, compares: whatWasRead, play: func(p *player) {
-				l := &lookout{household: newHousehold(p.t), p: p, c: p.caller()}
-				l.anew()
+				l := &missingWatcher{userDirs: newUserDirs(p.t), p: p, c: p.caller()}
+				l.reset()
 				l.sh(row.before)
 				answer := l.watch(i+1, row.missing, row.present)
 				seen := map[string]any{"answer": answer}
@@ -190,8 +190,8 @@ func TestWatchMissing(t *testing.T) {
 func TestWatchMissingIDs(t *testing.T) {
 	t.Parallel()
 	playBoth(t, exchange{name: "watch ids", compares: whatWasRead, play: func(p *player) {
-		l := &lookout{household: newHousehold(p.t), p: p, c: p.caller()}
-		l.anew()
+		l := &missingWatcher{userDirs: newUserDirs(p.t), p: p, c: p.caller()}
+		l.reset()
 		ask := func(label string, id any, missing string) { p.note(label, l.watch(id, missing, "")) }
 		look := func(label, script, expected string) { l.sh(script); p.note(label, l.fired(expected)) }
 		ask("zero", 0, "@/m")
@@ -201,11 +201,11 @@ func TestWatchMissingIDs(t *testing.T) {
 		ask("four", 4, "@/m")
 		look("fires", "touch @/m", "5")
 		look("not twice", "rm @/m; touch @/m", "")
-		l.anew()
+		l.reset()
 		ask("six", 6, "@/m")
 		ask("seven is refused", 7, "@/f")
 		look("six is gone", "touch @/m", "")
-		l.anew()
+		l.reset()
 		ask("seven again", 7, "@/m")
 		ask("eight", 8, "@/m")
 		ask("nine", 9, "@/n")
@@ -215,7 +215,7 @@ func TestWatchMissingIDs(t *testing.T) {
 		ask("too large", json.Number("18446744073709551616"), "@/z")
 		ask("negative", -1, "@/z")
 		ask("text", "1", "@/z")
-		other := &lookout{household: l.household, p: p, c: p.caller()}
+		other := &missingWatcher{userDirs: l.userDirs, p: p, c: p.caller()}
 		p.note("another connection counts for itself", other.watch(1, "@/z", ""))
 		look("largest fires", "touch @/z", "18446744073709551615")
 		p.note("the other one too", other.fired("1"))

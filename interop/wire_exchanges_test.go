@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	helloParams = `{"clientName":"interop","resumeSessionId":null}`
-	nobody      = "00000000-0000-4000-8000-000000000000" // a session id that no server gives out
-	families    = `process/start process/read process/write process/signal process/terminate fs/getMetadata ` +
+	helloParams    = `{"clientName":"interop","resumeSessionId":null}`
+	unknownSession = "00000000-0000-4000-8000-000000000000" // a session id that no server gives out
+	families       = `process/start process/read process/write process/signal process/terminate fs/getMetadata ` +
 		`environment/info environment/status`
 )
 
@@ -77,7 +77,7 @@ var handshakeExchanges = []exchange{
 		p.dial().ask("empty name", "initialize", `{"clientName":""}`)
 		p.dial().ask("unknown members", "initialize", `{"clientName":"x","resumeSessionId":null,"more":[1,{"a":2}]}`)
 		c := p.dial()
-		c.ask("unknown session", "initialize", `{"clientName":"x","resumeSessionId":"`+nobody+`"}`)
+		c.ask("unknown session", "initialize", `{"clientName":"x","resumeSessionId":"`+unknownSession+`"}`)
 		c.ask("session that is no UUID", "initialize", `{"clientName":"x","resumeSessionId":"nonsense"}`)
 		c.ask("empty session", "initialize", `{"clientName":"x","resumeSessionId":""}`)
 		c.ask("after failures", "initialize", helloParams)
@@ -208,7 +208,7 @@ var envelopeExchanges = []exchange{
 			c.send("environment/status", `null`)
 		}
 		last := fmt.Sprint(c.nextID)
-		ok := c.await(patience, func() bool { return len(c.replies[last]) > 0 })
+		ok := c.await(timeLimit, func() bool { return len(c.replies[last]) > 0 })
 		c.mu.Lock()
 		for id := 2; id <= c.nextID; id++ {
 			if len(c.replies[fmt.Sprint(id)]) == 0 {

@@ -25,7 +25,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// PA-12: each error of a write, in the order of the checks.
+// PA12: each error of a write, in the order of the checks.
 func TestRefusedWrites(t *testing.T) {
 	t.Parallel()
 	f := start(t, longDrain)
@@ -70,7 +70,7 @@ func TestRefusedWrites(t *testing.T) {
 	refused(t, "exited", c.Call("process/kill", j{"processHandle": "gone"}), -32600, `process "gone" is no longer running`)
 }
 
-// PA-13: everything that was written is read before the end of the input.
+// PA13: everything that was written is read before the end of the input.
 func TestWriteAndClose(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -111,7 +111,7 @@ func TestWriteAndClose(t *testing.T) {
 	}
 }
 
-// PA-14: the size of a terminal, and errors for a process without one.
+// PA14: the size of a terminal, and errors for a process without one.
 func TestResize(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -137,7 +137,7 @@ func TestResize(t *testing.T) {
 	c.exited("sized")
 }
 
-// PA-15: a kill works at once, kills everything, and may be repeated.
+// PA15: a kill works at once, kills everything, and may be repeated.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	f := start(t, longDrain) // for ever, if a process that survived the kill holds the output
@@ -169,7 +169,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// PA-17: the end of a connection kills everything that it started, including what
+// PA17: the end of a connection kills everything that it started, including what
 // processes with a freed handle have left.
 func TestConnectionEnd(t *testing.T) {
 	t.Parallel()
@@ -204,7 +204,7 @@ func TestConnectionEnd(t *testing.T) {
 	}
 }
 
-// PA-22: a command that does not read its input can be killed, times out, and ends
+// PA22: a command that does not read its input can be killed, times out, and ends
 // with its connection. Writes to it get an error.
 func TestBlockedInput(t *testing.T) {
 	t.Parallel()
@@ -292,7 +292,7 @@ func TestOverload(t *testing.T) {
 // longDrain is for tests that must not see the end of a drain.
 func longDrain(s *Server) { s.drainTime = time.Hour }
 
-// PA-23: output that comes soon after the exit is delivered.
+// PA23: output that comes soon after the exit is delivered.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	const limit = 5 * time.Second // long enough for a busy machine
@@ -341,7 +341,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// PA-20: a client that does not read blocks the command, and no others. When it
+// PA20: a client that does not read blocks the command, and no others. When it
 // reads again, nothing is missing.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()

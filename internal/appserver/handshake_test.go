@@ -12,7 +12,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// PA-01: the handshake comes first, and once.
+// PA01: the handshake comes first, and once.
 func TestHandshakeComesFirst(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -34,7 +34,7 @@ func TestHandshakeComesFirst(t *testing.T) {
 	c.exited("a")
 }
 
-// PA-02: without the capability none of the four methods works.
+// PA02: without the capability none of the four methods works.
 func TestExperimentalGate(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -64,7 +64,7 @@ func TestRefusedRequestsLeaveNothing(t *testing.T) {
 	}
 }
 
-// PA-21: notifications that the client has opted out of are not sent, and the
+// PA21: notifications that the client has opted out of are not sent, and the
 // process ends all the same.
 func TestOptOut(t *testing.T) {
 	t.Parallel()
@@ -92,7 +92,7 @@ func TestOptOut(t *testing.T) {
 	}
 }
 
-// PA-25: messages that are not requests get no answer and do no harm.
+// PA25: messages that are not requests get no answer and do no harm.
 func TestDroppedInput(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)

@@ -43,7 +43,7 @@ func TestKnownExchanges(t *testing.T) {
 	}
 }
 
-// PA-03: no notification about a process comes before the answer to its start.
+// PA03: no notification about a process comes before the answer to its start.
 func TestAnswerComesFirst(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -73,7 +73,7 @@ func TestAnswerComesFirst(t *testing.T) {
 	}
 }
 
-// PA-04: a handle is in use while its process runs and drains, and free when the
+// PA04: a handle is in use while its process runs and drains, and free when the
 // client is told of its exit.
 func TestHandles(t *testing.T) {
 	t.Parallel()
@@ -113,7 +113,7 @@ func (c *user) awaitDrain(handle string) {
 	})
 }
 
-// PA-05: each error of a start, in the order of the checks.
+// PA05: each error of a start, in the order of the checks.
 func TestRefusedSpawns(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -165,7 +165,7 @@ func TestRefusedSpawns(t *testing.T) {
 	refused(t, "no params", c.Answer(9000), -32600, "Invalid request: missing field `params`")
 }
 
-// PA-05: a server whose environment names another executor starts no process.
+// PA05: a server whose environment names another executor starts no process.
 func TestNoLocalEnvironment(t *testing.T) {
 	t.Parallel()
 	f := start(t, func(s *Server) {
@@ -182,7 +182,7 @@ func TestNoLocalEnvironment(t *testing.T) {
 	}
 }
 
-// PA-06, PA-10: absent, null and a number are three different timeouts.
+// PA06, PA10: absent, null and a number are three different timeouts.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -229,7 +229,7 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// PA-06, PA-07: absent, null and a number are three different caps.
+// PA06, PA07: absent, null and a number are three different caps.
 func TestOutputCaps(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -269,7 +269,7 @@ func TestOutputCaps(t *testing.T) {
 	}
 }
 
-// PA-08: small caps on `abc`.
+// PA08: small caps on `abc`.
 func TestSmallCaps(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -318,7 +318,7 @@ func TestSmallCaps(t *testing.T) {
 	}
 }
 
-// PA-09: output beyond the cap does not block the command.
+// PA09: output beyond the cap does not block the command.
 func TestOutputBeyondTheCap(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -331,7 +331,7 @@ func TestOutputBeyondTheCap(t *testing.T) {
 	}
 }
 
-// PA-16: the same handle on two connections is two processes.
+// PA16: the same handle on two connections is two processes.
 func TestHandlesBelongToConnections(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -348,7 +348,7 @@ func TestHandlesBelongToConnections(t *testing.T) {
 	}
 }
 
-// PA-18: variables are overridden, added and removed; some never get through.
+// PA18: variables are overridden, added and removed; some never get through.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -369,7 +369,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// PA-11: without streamStdin the input has ended.
+// PA11: without streamStdin the input has ended.
 func TestNoInput(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -380,7 +380,7 @@ func TestNoInput(t *testing.T) {
 	}
 }
 
-// PA-19: streamed output is bytes, collected output is text.
+// PA19: streamed output is bytes, collected output is text.
 func TestBytesAndText(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)
@@ -413,7 +413,7 @@ func TestBytesAndText(t *testing.T) {
 	}
 }
 
-// PA-24: requests that are sent without waiting for answers keep their order.
+// PA24: requests that are sent without waiting for answers keep their order.
 func TestPipelined(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil)

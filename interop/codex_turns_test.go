@@ -22,7 +22,7 @@ import (
 
 // A stage is the real client in front of a new server, with a cable in between that
 // writes down what the client asks for.
-type stage struct {
+type codexSetup struct {
 	t         *testing.T
 	model     *model
 	cable     *cable.Cable
@@ -33,19 +33,19 @@ type stage struct {
 	asked []string // methods that the client has called, in order
 }
 
-// newStage starts a server of the given product.
-func newStage(t *testing.T, who product, m *model) *stage {
+// newCodexSetup starts a server of the given product.
+func newCodexSetup(t *testing.T, who product, m *model) *codexSetup {
 	t.Helper()
 	program(t, ref) // the client
 	server := startServer(t, who)
 	t.Cleanup(server.stop)
-	s := &stage{t: t, model: m, home: codexHome(t, m.URL)}
+	s := &codexSetup{t: t, model: m, home: codexHome(t, m.URL)}
 	s.workspace = filepath.Join(s.home, "ws")
 	s.cable = tethertest.LayCableWith(t, cable.Config{Target: server.url, Tap: s.tap})
 	return s
 }
 
-func (s *stage) tap(m cable.Message) {
+func (s *codexSetup) tap(m cable.Message) {
 	if m.From == cable.FromClient && m.Method != "" {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *stage) tap(m cable.Message) {
 
 // calls lists the methods that the client has called so far and that start with
 // prefix.
-func (s *stage) calls(prefix string) []string {
+func (s *codexSetup) calls(prefix string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.asked), func(method string) bool { return !strings.HasPrefix(method, prefix) })
@@ -63,7 +63,7 @@ func (s *stage) calls(prefix string) []string {
 
 // run plays one turn of `codex exec` and returns what the model was shown of its
 // calls.
-func (s *stage) run(args ...string) []string {
+func (s *codexSetup) run(args ...string) []string {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), codexTimeout)
 	defer cancel()
@@ -85,7 +85,7 @@ var passing = regexp.MustCompile(`(?m)^(Chunk ID: |Wall time: |Process running w
 
 // shown is what the model was shown of its calls, without what differs from run to
 // run.
-func (s *stage) shown() (texts []string) {
+func (s *codexSetup) shown() (texts []string) {
 	s.model.mu.Lock()
 	defer s.model.mu.Unlock()
 	for _, text := range s.model.outputs {
@@ -126,7 +126,7 @@ func TestCodexLargeOutputShown(t *testing.T) {
 	t.Parallel()
 	const lines = 350_000 // 5.25 MB
 	sameForTheModel(t, func(t *testing.T, who product) []string {
-		shown := newStage(t, who, newModel(t, commands(numberedCommand(lines)))).run()
+		shown := newCodexSetup(t, who, newModel(t, commands(numberedCommand(lines)))).run()
 		wantShown(t, shown, 1, "Process exited with code 0", "LINE-000000001\n", "LINE-000350000\n")
 		return shown
 	})
@@ -138,7 +138,7 @@ func TestCodexWorkspaceWriteOutside(t *testing.T) {
 	t.Parallel()
 	tethertest.NeedBubblewrap(t)
 	sameForTheModel(t, func(t *testing.T, who product) []string {
-		s := newStage(t, who, newModel(t, commands("echo data > inside.txt && cat inside.txt", "exec 2>&1; echo tried; echo data > ../outside.txt")))
+		s := newCodexSetup(t, who, newModel(t, commands("echo data > inside.txt && cat inside.txt", "exec 2>&1; echo tried; echo data > ../outside.txt")))
 		shown := s.run("--sandbox", "workspace-write")
 		wantShown(t, shown, 1, "Process exited with code 0", "data\n")
 		wantContent(t, filepath.Join(s.workspace, "inside.txt"), "data\n")
@@ -166,7 +166,7 @@ func TestCodexNetwork(t *testing.T) {
 func dialFromTheSandbox(t *testing.T, who product, open bool) []string {
 	listener, port := listen(t)
 	dial := fmt.Sprintf(`bash -c 'exec 2>&1; echo trying; exec 9<>/dev/tcp/127.0.0.1/%d && echo "from the sandbox" >&9 && echo reached'`, port)
-	s := newStage(t, who, newModel(t, commands(dial)))
+	s := newCodexSetup(t, who, newModel(t, commands(dial)))
 	shown := s.run("--sandbox", "workspace-write", "-c", fmt.Sprintf("sandbox_workspace_write.network_access=%t", open))
 
 	// Connections are accepted in order: the first one is that of the command, or if
@@ -232,7 +232,7 @@ func commandsInARing(t *testing.T, who product, mode string) []string {
 		ring := fmt.Sprintf(`timeout 25 sh -c 'echo from %d > fifo%d & cat fifo%d; wait'`, i, i, (i+1)%n)
 		calls = append(calls, execCommand(0, map[string]any{"cmd": ring, "login": false, "yield_time_ms": 30000}))
 	}
-	s := newStage(t, who, newBatchModel(t, calls...))
+	s := newCodexSetup(t, who, newBatchModel(t, calls...))
 	for i := range n {
 		if err := syscall.Mkfifo(filepath.Join(s.workspace, fmt.Sprintf("fifo%d", i)), 0o600); err != nil {
 			t.Fatal(err)
@@ -250,7 +250,7 @@ func commandsInARing(t *testing.T, who product, mode string) []string {
 func TestCodexDiscoversCapabilities(t *testing.T) {
 	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
-		s := newStage(t, who, newModel(t, commands("true")))
+		s := newCodexSetup(t, who, newModel(t, commands("true")))
 		s.run("--enable", "executor_capability_discovery_v2")
 		if got := s.calls("capabilities/"); !slices.Equal(got, []string{"capabilities/discoverV2"}) {
 			t.Errorf("the client has called %q", got)

@@ -19,16 +19,16 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// A household is what a server finds of its user: home, configuration, workspace,
+// A userDirs is what a server finds of its user: home, configuration, workspace,
 // and the directory that stands for /etc/codex.
-type household struct {
+type userDirs struct {
 	t   testing.TB
 	top string
 }
 
-// newHousehold empties it. What the reference keeps in its home while it runs stays.
-func newHousehold(t testing.TB) *household {
-	h := &household{t, ownDir(t, "house")}
+// newUserDirs empties it. What the reference keeps in its home while it runs stays.
+func newUserDirs(t testing.TB) *userDirs {
+	h := &userDirs{t, ownDir(t, "house")}
 	for _, name := range []string{"home", "ws", "other", "repo", "wt", "root", "link"} {
 		h.remove(name)
 	}
@@ -46,39 +46,39 @@ func newHousehold(t testing.TB) *household {
 	return h
 }
 
-func (h *household) path(name string) string { return filepath.Join(h.top, name) }
+func (h *userDirs) path(name string) string { return filepath.Join(h.top, name) }
 
 // expand replaces @ by the directory.
-func (h *household) expand(s string) string { return strings.ReplaceAll(s, "@", h.top) }
+func (h *userDirs) expand(s string) string { return strings.ReplaceAll(s, "@", h.top) }
 
-func (h *household) must(err error) {
+func (h *userDirs) must(err error) {
 	h.t.Helper()
 	if err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-func (h *household) dir(name string) { h.must(os.MkdirAll(h.path(name), 0o755)) }
+func (h *userDirs) dir(name string) { h.must(os.MkdirAll(h.path(name), 0o755)) }
 
-func (h *household) remove(name string) { h.must(os.RemoveAll(h.path(name))) }
+func (h *userDirs) remove(name string) { h.must(os.RemoveAll(h.path(name))) }
 
 // put writes a file in which @ stands for the household.
-func (h *household) put(name, content string) {
+func (h *userDirs) put(name, content string) {
 	h.t.Helper()
 	h.dir(filepath.Dir(name))
 	h.must(os.WriteFile(h.path(name), []byte(h.expand(content)), 0o644))
 }
 
-func (h *household) link(name, target string) {
+func (h *userDirs) link(name, target string) {
 	h.dir(filepath.Dir(name))
 	h.must(os.Symlink(h.expand(target), h.path(name)))
 }
 
 // plain takes the directory out of an observation.
-func (h *household) plain(s string) string { return strings.ReplaceAll(s, h.top, "@") }
+func (h *userDirs) plain(s string) string { return strings.ReplaceAll(s, h.top, "@") }
 
-// housed starts servers that live in the household; variables win.
-func housed(variables ...string) func(t testing.TB, who product) *server {
+// inUserDirs starts servers that live in the household; variables win.
+func inUserDirs(variables ...string) func(t testing.TB, who product) *server {
 	return serverWith(func(t testing.TB, cmd *exec.Cmd) {
 		top := ownDir(t, "house")
 		for _, d := range []string{"home", "codex", "ws"} {
@@ -100,8 +100,8 @@ func housed(variables ...string) func(t testing.TB, who product) *server {
 	})
 }
 
-// administered starts them where the household's etc is /etc/codex.
-func administered(t testing.TB, who product) *server {
+// withEtcCodex starts them where the household's etc is /etc/codex.
+func withEtcCodex(t testing.TB, who product) *server {
 	tethertest.NeedBubblewrap(t)
 	top := ownDir(t, "house")
 	os.MkdirAll(filepath.Join(top, "etc"), 0o755)
@@ -126,13 +126,13 @@ func administered(t testing.TB, who product) *server {
 
 // A configReader reads configuration and records it.
 type configReader struct {
-	*household
+	*userDirs
 	p *player
 	c *caller
 }
 
 func newConfigReader(p *player) *configReader {
-	h := newHousehold(p.t)
+	h := newUserDirs(p.t)
 	return &configReader{h, p, p.caller()}
 }
 
@@ -222,7 +222,7 @@ func trusted(path string) string { return fmt.Sprintf(trust, path) }
 
 // projects makes a workspace with two project files.
 func (r *configReader) projects() {
-	r.household = newHousehold(r.p.t)
+	r.userDirs = newUserDirs(r.p.t)
 	r.put("ws/.git/HEAD", "x")
 	r.put("ws/.codex/config.toml", "[mcp_servers.p]\nurl=\"p\"\n")
 	r.put("ws/sub/.codex/config.toml", "[mcp_servers.s]\nurl=\"s\"\n")
@@ -255,7 +255,7 @@ func TestEnvironmentConfig(t *testing.T) {
 		x.compares = whatWasRead
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			playBoth(t, x, housed())
+			playBoth(t, x, inUserDirs())
 		})
 	}
 }
@@ -451,14 +451,14 @@ func TestEnvironmentConfigHomes(t *testing.T) {
 		t.Run(row.label, func(t *testing.T) {
 			t.Parallel()
 			start := func(t testing.TB, who product) *server {
-				h := newHousehold(t)
+				h := newUserDirs(t)
 				h.put("codex/config.toml", "[mcp_servers.a]\nurl=\"x\"\n")
 				h.put("home/.codex/config.toml", "[mcp_servers.h]\nurl=\"h\"\n")
 				h.link("root/l", "@/codex")
-				return housed(row.variables...)(t, who)
+				return inUserDirs(row.variables...)(t, who)
 			}
 			playBoth(t, exchange{name: "config homes " + row.label, compares: whatWasRead, play: func(p *player) {
-				r := &configReader{&household{p.t, ownDir(p.t, "house")}, p, p.caller()}
+				r := &configReader{&userDirs{p.t, ownDir(p.t, "house")}, p, p.caller()}
 				r.read("read", "@/ws")
 				r.read("cwd is home", "@/home")
 			}}, start)
@@ -473,7 +473,7 @@ func TestEnvironmentConfigManaged(t *testing.T) {
 		{"system broken", parserWords, badConfig("/etc/codex/config.toml:1:9: array is incomplete")},
 		{"managed broken", parserWords, badConfig("/etc/codex/managed_config.toml:1:9: array is incomplete")},
 		{"requirements broken", parserWords, badConfig("failed to parse requirements layer /etc/codex/requirements.toml: TOML parse error at line 1, column 9\n  |\n1 | broken=[\n  |         ^\narray is incomplete\n")},
-	}, play: playManaged}, administered)
+	}, play: playManaged}, withEtcCodex)
 }
 
 func playManaged(p *player) {
