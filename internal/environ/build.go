@@ -73,9 +73,8 @@ func build(goos string, server []string, policy *wire.EnvPolicy, overlay map[str
 	return vars.sorted()
 }
 
-// identify sets the ids of the thread and the call. Without a call id in metadata
-// the command gets none, whatever the environment says. The thread id of the
-// environment stays unless metadata has one.
+// identify sets the ids of the thread and the call from metadata, and removes those of
+// the environment. Only a thread id stays if there is no metadata at all.
 func (v variables) identify(metadata *wire.StartMetadata) {
 	delete(v.byKey, v.key(toolCallIDVar))
 	if metadata == nil {
