@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// MaxSnapshots is how many snapshots a cache keeps, with the captures that have
-// failed. It forgets the one that was not used for the longest time.
+// MaxSnapshots is how many snapshots a cache keeps, including failed captures. It
+// forgets the least recently used one.
 const MaxSnapshots = 16
 
 // A Cache keeps the snapshots of one session.
@@ -16,21 +16,21 @@ type Cache struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	log      *slog.Logger
-	captures sync.WaitGroup // one goroutine per capture under way
+	captures sync.WaitGroup // one goroutine per running capture
 
 	mu      sync.Mutex
 	closed  bool
 	entries map[string]*entry
-	uses    uint64 // a clock
+	uses    uint64 // counts calls, to find the least recently used entry
 }
 
-// An entry is a capture, under way or done.
+// An entry is a capture, running or done.
 type entry struct {
 	done     chan struct{} // closed when snapshot is set
-	snapshot *Snapshot     // nil: there is none
+	snapshot *Snapshot     // nil: the shell has none
 
 	used     uint64 // guarded by the cache
-	finished bool   // likewise: nobody waits for it any more
+	finished bool   // guarded by the cache: the capture is done
 }
 
 // NewCache returns an empty cache. Close it.
@@ -40,9 +40,9 @@ func NewCache(log *slog.Logger) *Cache {
 	return c
 }
 
-// Get returns the snapshot for a key, nil if there is none. If nobody has asked
-// before, shell is captured; who asks meanwhile waits for that, but not longer than
-// ctx. A shell that cannot be captured is not tried again.
+// Get returns the snapshot for a key, nil if there is none. The first call for a
+// key captures shell. Other calls wait for that, but not longer than ctx. A shell
+// that cannot be captured is not tried again.
 func (c *Cache) Get(ctx context.Context, key string, shell *Shell) *Snapshot {
 	e := c.entry(key, shell)
 	if e == nil {
@@ -56,7 +56,7 @@ func (c *Cache) Get(ctx context.Context, key string, shell *Shell) *Snapshot {
 	}
 }
 
-// entry finds the entry for a key, or begins it; nil if there is no room.
+// entry returns the entry for a key, or begins a capture; nil if there is no room.
 func (c *Cache) entry(key string, shell *Shell) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,7 +74,7 @@ func (c *Cache) entry(key string, shell *Shell) *entry {
 	return e
 }
 
-// makeRoomLocked forgets one entry if there are too many. Captures under way stay.
+// makeRoomLocked forgets one entry if there are too many. Running captures stay.
 func (c *Cache) makeRoomLocked() bool {
 	if len(c.entries) < MaxSnapshots {
 		return true
@@ -98,15 +98,15 @@ func (c *Cache) fill(key string, e *entry, shell *Shell) {
 	c.mu.Lock()
 	e.snapshot, e.finished = snapshot, true
 	if errors.Is(err, ErrNotStarted) && c.entries[key] == e {
-		delete(c.entries, key) // what was missing may be there next time
+		delete(c.entries, key) // what prevented the start may be different next time
 	}
 	c.mu.Unlock()
 	close(e.done)
 	finish()
 }
 
-// Close ends all captures and forgets everything. It returns when the shells are
-// gone.
+// Close ends all captures and forgets all snapshots. It returns when the shells
+// have ended.
 func (c *Cache) Close() {
 	c.mu.Lock()
 	c.closed = true

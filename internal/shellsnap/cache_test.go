@@ -14,7 +14,7 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 )
 
-// Who asks while a capture is under way gets its result.
+// Concurrent calls for a key get the result of one capture.
 func TestOneCapturePerKey(t *testing.T) {
 	b := newBench(t, map[string]string{".bash_profile": counting + "read -r _ <\"$HOME/go\""})
 	if err := makeFifo(filepath.Join(b.home, "go")); err != nil {
@@ -28,7 +28,7 @@ func TestOneCapturePerKey(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if s := b.cache.Get(gone, "bash", b.shell("bash")); s != nil {
-		t.Error("a Get whose context is over has waited")
+		t.Error("a Get whose context has ended has waited")
 	}
 	go func() { // ends when the shell reads
 		f, err := os.OpenFile(filepath.Join(b.home, "go"), os.O_WRONLY, 0)
@@ -74,7 +74,8 @@ func TestNoSnapshot(t *testing.T) {
 	}
 }
 
-// A shell that cannot list its functions, or is another than its name says, has none.
+// A shell that cannot list its functions, or is of another kind than its name says,
+// has no snapshot.
 func TestOtherShell(t *testing.T) {
 	if _, err := os.Stat("/bin/dash"); err != nil {
 		t.Skip("no dash here")
@@ -89,7 +90,7 @@ func TestOtherShell(t *testing.T) {
 	}
 }
 
-// What start-up files print does no harm.
+// Output of start-up files does no harm.
 func TestNoise(t *testing.T) {
 	shells(t, func(t *testing.T, name string) {
 		b := newBench(t, map[string]string{profiles[name]: "echo noise; printf '\\0\\1\\0'; echo error >&2; export A=1\n"})
@@ -99,8 +100,8 @@ func TestNoise(t *testing.T) {
 	})
 }
 
-// What start-up files put into the background does not hold up the capture, and is
-// handed over.
+// Processes that start-up files put into the background do not delay the capture,
+// and are passed to Left.
 func TestBackground(t *testing.T) {
 	b := newBench(t, map[string]string{".bash_profile": "sleep 1000 & export PID=$!\n"})
 	shell := b.shell("bash")
@@ -112,15 +113,15 @@ func TestBackground(t *testing.T) {
 	}
 	p := <-left
 	if !p.Leftovers() {
-		t.Error("nothing is left")
+		t.Error("no process was passed to Left")
 	}
 	if err := exists(s.Set["PID"]); err != nil {
-		t.Errorf("what is in the background is gone: %v", err)
+		t.Errorf("the background process is gone: %v", err)
 	}
 	p.Kill()
 }
 
-// A capture takes no longer than its time, and nothing of it is left.
+// A capture ends at its time limit, and no process of it is left.
 func TestHang(t *testing.T) {
 	b := newBench(t, map[string]string{".bash_profile": counting + "sleep 1000\n"})
 	shell := b.shell("bash")
@@ -131,12 +132,12 @@ func TestHang(t *testing.T) {
 		}
 	}
 	b.cache.Close()
-	if n := b.reads(); n > 1 || len(b.left) > 0 { // a slow machine does not get there
+	if n := b.reads(); n > 1 || len(b.left) > 0 { // on a slow machine the shell may not get there
 		t.Errorf("start-up files were read %d times, %d shells are left", n, len(b.left))
 	}
 }
 
-// The end of the cache ends its captures.
+// Close ends captures.
 func TestCloseEndsCapture(t *testing.T) {
 	b := newBench(t, map[string]string{".bash_profile": "echo started >\"$HOME/started\"; sleep 1000\n"})
 	result := make(chan *Snapshot)
@@ -173,7 +174,7 @@ func TestNotStarted(t *testing.T) {
 	}
 }
 
-// A full cache forgets what was not used for the longest time.
+// A full cache forgets the least recently used snapshot.
 func TestForgetsOldest(t *testing.T) {
 	b := newBench(t, map[string]string{".bash_profile": counting})
 	shell := b.shell("bash")
@@ -188,9 +189,9 @@ func TestForgetsOldest(t *testing.T) {
 		get(i)
 	}
 	get(0)
-	get(MaxSnapshots) // takes the place of 1
+	get(MaxSnapshots) // replaces 1
 	if get(0) {
-		t.Error("what was just used is forgotten")
+		t.Error("the most recently used snapshot was forgotten")
 	}
 	if !get(1) {
 		t.Error("there are too many")
@@ -200,8 +201,8 @@ func TestForgetsOldest(t *testing.T) {
 	}
 }
 
-// Nothing that start-up files may print makes parse fail badly, and what it accepts
-// can be restored.
+// No output of start-up files makes parse panic, and an accepted snapshot can be
+// restored.
 func FuzzParse(f *testing.F) {
 	const mark = "m"
 	whole := heading(mark, sectionOptions) + "set -o errexit\n" + heading(mark, sectionTraps) + heading(mark, sectionMask) + "0022\n" +

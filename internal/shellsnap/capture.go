@@ -15,22 +15,21 @@ import (
 )
 
 const (
-	// captureTime bounds a capture: start-up files may wait for something that
-	// never comes.
+	// captureTime limits a capture: start-up files may hang.
 	captureTime = 10 * time.Second
 
 	// maxOutput is the most that a capturing shell may print before the end of its
-	// state, and so the size of a snapshot.
+	// state. So it limits the size of a snapshot.
 	maxOutput = 1 << 20
 
 	// lateOutput is how long after the shell's exit the rest of its output is
-	// awaited, if something else keeps its output open.
+	// awaited, if another process keeps the output open.
 	lateOutput = time.Second
 )
 
 var (
-	// ErrNotStarted means that the capturing shell could not be executed. The
-	// command itself will say why.
+	// ErrNotStarted means that the capturing shell could not be executed. The error
+	// of the command itself will say why.
 	ErrNotStarted = errors.New("the shell could not be started")
 
 	errTime = errors.New("the shell was not ready in time")
@@ -41,21 +40,22 @@ var (
 type Shell struct {
 	Kind Kind
 	Path string
-	Env  []string // what it starts with
+	Env  []string // its environment at the start
 
-	Time time.Duration // the most that a capture may take; 0: captureTime
+	Time time.Duration // time limit of a capture; 0: captureTime
 
-	// Start starts a command the way that this shell is started, with nothing on its
+	// Start starts a command in the way that this shell is started, with an empty
 	// standard input and without a terminal.
 	Start func(ctx context.Context, argv []string, sink proc.Sink) (*proc.Process, error)
 
-	// Left takes what a capture has started and may still be running, such as an
-	// agent in the background. It is called once the shell itself has exited.
+	// Left takes the processes that a capture has started and that may still be
+	// running, such as an agent in the background. It is called once the shell
+	// itself has exited.
 	Left func(*proc.Process)
 }
 
-// capture runs the shell and returns its state. finish must be called then: it
-// returns when the shell is gone.
+// capture runs the shell and returns its state. Then finish must be called: it
+// returns when the shell has ended.
 func (s *Shell) capture(ctx context.Context) (snapshot *Snapshot, finish func(), err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(s.Time, captureTime), errTime)
 	mark := "tether-" + rand.Text()
@@ -81,11 +81,12 @@ func (s *Shell) capture(ctx context.Context) (snapshot *Snapshot, finish func(),
 	return snapshot, finish, err
 }
 
-// A recording collects the state that a shell prints. It is complete before the output
-// ends: what start-up files have put into the background may keep that open.
+// A recording collects the state that a shell prints. The state is complete before the
+// output ends: processes that start-up files have put into the background may keep
+// that open.
 type recording struct {
 	proc.Capture        // of standard output
-	end          []byte // what comes last
+	end          []byte // the last bytes of the state
 
 	once  sync.Once
 	err   error         // why the state is not complete; set before ready is closed
@@ -100,7 +101,7 @@ func newRecording(end []byte) *recording {
 
 var errEnough = errors.New("the rest is of no interest")
 
-// look stops the reading of the state when all of it is there, or too much.
+// look stops reading when the state is complete, or too large.
 func (r *recording) look(stream outlog.Stream, piece, output []byte) error {
 	if stream != outlog.Stdout {
 		return nil

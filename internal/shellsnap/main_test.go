@@ -20,7 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A bench is a home directory with start-up files, and what runs shells there.
+// A bench is a home directory with start-up files, and a supervisor that runs
+// shells there.
 type bench struct {
 	t     *testing.T
 	home  string
@@ -31,7 +32,7 @@ type bench struct {
 	left []*proc.Process
 }
 
-// newBench makes a home; files are its start-up files by name.
+// newBench makes a home directory; files are its start-up files by name.
 func newBench(t *testing.T, files map[string]string) *bench {
 	t.Helper()
 	b := &bench{t: t, home: t.TempDir(), procs: proc.New(proc.Config{}), cache: NewCache(slog.New(slog.DiscardHandler))}
@@ -51,7 +52,7 @@ func (b *bench) env() []string {
 	return []string{"HOME=" + b.home, "PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "GIVEN=given"}
 }
 
-// shell is a shell of the bench, by its name.
+// shell returns a shell of the bench, by its name.
 func (b *bench) shell(name string) *Shell {
 	b.t.Helper()
 	return &Shell{
@@ -67,7 +68,7 @@ func (b *bench) shell(name string) *Shell {
 	}
 }
 
-// program finds a shell. Its sh is bash by that name.
+// program finds a shell. Its sh is bash under that name.
 func (b *bench) program(name string) string {
 	b.t.Helper()
 	look := name
@@ -96,8 +97,8 @@ func (b *bench) get(name string) *Snapshot {
 	return b.cache.Get(b.t.Context(), name, b.shell(name))
 }
 
-// run runs a script the way that a client would see it: from the snapshot if plain is
-// false, else in a login shell.
+// run runs a script and returns what a client would see: from the snapshot, or in a
+// login shell if plain is true.
 func (b *bench) run(name string, plain bool, script string, args ...string) string {
 	b.t.Helper()
 	argv, env := append([]string{b.program(name), "-lc", script}, args...), b.env()
@@ -121,7 +122,7 @@ func (b *bench) run(name string, plain bool, script string, args ...string) stri
 	return fmt.Sprintf("%s%sexit %d", &out, &errs, cmd.ProcessState.ExitCode())
 }
 
-// reads counts how often start-up files with the line of counting were read.
+// reads counts how often start-up files with the line counting were read.
 func (b *bench) reads() int {
 	text, _ := os.ReadFile(filepath.Join(b.home, "count"))
 	return strings.Count(string(text), "x")

@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	// pieceSize is how much of a snapshot one variable carries: Linux takes 128 KiB
-	// per variable.
+	// pieceSize is how much of a snapshot one variable carries: Linux allows 128
+	// KiB per variable.
 	pieceSize = 120 << 10
 
-	// pieceName begins the names of those variables. They are gone when the script
-	// of the command begins.
+	// pieceName begins the names of those variables. They are unset before the
+	// script of the command begins.
 	pieceName = "__TETHER_SHELL_SNAPSHOT_"
 )
 
-// Restore returns the command that runs the script of argv, a login shell's, from
-// the snapshot, and the variables that it needs besides. Of the changes to the
-// environment it makes only those for which change is true.
+// Restore returns the command that runs the script of argv, a login shell's command
+// line, from the snapshot, and the additional variables that it needs. Of the
+// changes of the environment it makes only those for which change returns true.
 func (s *Snapshot) Restore(argv []string, change func(name string) bool) (restored, env []string) {
 	var variables strings.Builder
 	for _, name := range s.Unset {
@@ -36,8 +36,8 @@ func (s *Snapshot) Restore(argv []string, change func(name string) bool) (restor
 	var prefix string
 	switch s.kind {
 	case Zsh:
-		// Each text is read as a whole before it runs, so what changes how text is
-		// read must come in an earlier one.
+		// Zsh parses each text completely before it runs it. So settings that
+		// change how text is parsed must come in an earlier text.
 		flags = "-fc"
 		var names []string
 		for _, part := range []string{s.before + variables.String(), s.functions, s.aliases, s.options} {
@@ -51,19 +51,19 @@ func (s *Snapshot) Restore(argv []string, change func(name string) bool) (restor
 		}
 	default:
 		if s.kind == Bash {
-			flags, prefix = "-pc", "set +p;" // no file is read, no function imported
+			flags, prefix = "-pc", "set +p;" // reads no start-up file and imports no functions
 		}
 		var names []string
 		var text string
 		text, names, env = pieces("\n"+s.before+variables.String()+s.functions+s.aliases+s.options, nil, nil)
-		prefix += `eval "unset -v ` + strings.Join(names, " ") + `;"` + text + " ''" // or $_ would be all of it
+		prefix += `eval "unset -v ` + strings.Join(names, " ") + `;"` + text + " ''" // the last argument '' keeps $_ from holding the whole text
 	}
 	restored = append([]string{argv[0], flags, prefix + "\n" + script}, argv[3:]...)
 	return restored, env
 }
 
 // rereads reports whether a zsh has aliases or options that may change how a script
-// is read: then it must not be read before they are restored.
+// is parsed. Then the script must not be parsed before they are restored.
 func (s *Snapshot) rereads() bool {
 	for line := range strings.Lines(s.before + s.aliases) {
 		switch line {
@@ -77,8 +77,8 @@ func (s *Snapshot) rereads() bool {
 	return false
 }
 
-// pieces distributes a text over variables, and returns how to write all of it in a
-// script.
+// pieces distributes a text over variables, and returns the expression for the
+// whole text in a script.
 func pieces(text string, names, env []string) (expansion string, _, _ []string) {
 	expansion = `"`
 	for text != "" {

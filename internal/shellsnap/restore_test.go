@@ -16,7 +16,7 @@ func shells(t *testing.T, f func(t *testing.T, name string)) {
 	}
 }
 
-// A restored command sees what it would see in a login shell.
+// A restored command sees the same state as in a login shell.
 func TestRestoreIsLikeLogin(t *testing.T) {
 	for _, test := range []struct{ name, profile, script, only string }{
 		{name: "function", profile: `greet() { echo "hello $1"; }`, script: `greet you`},
@@ -55,7 +55,7 @@ lines' C= D='$x` + "`y`" + `\'`, script: `printf '[%s]' "$A" "$B" "${C-unset}" "
 				want := b.run(name, true, test.script, "zero", "a b", "c")
 				os.Remove(b.home + "/new")
 				got := b.run(name, false, test.script, "zero", "a b", "c")
-				if test.name == "script that ends in the middle" { // the shell names the line
+				if test.name == "script that ends in the middle" { // the error names the line, which differs
 					if got == want || !strings.Contains(got, "exit ") || strings.HasSuffix(got, "exit 0") {
 						t.Errorf("got %q, a login shell gives %q", got, want)
 					}
@@ -86,7 +86,7 @@ func TestReadsInteractiveFiles(t *testing.T) {
 	}
 }
 
-// What is larger than one variable may be is restored too.
+// A snapshot that is larger than one variable is restored.
 func TestRestoreLarge(t *testing.T) {
 	var profile strings.Builder
 	for i := range 300 {
@@ -100,7 +100,7 @@ func TestRestoreLarge(t *testing.T) {
 	})
 }
 
-// Only the wanted changes to the environment are made.
+// Only the selected changes of the environment are made.
 func TestRestoreChanges(t *testing.T) {
 	s := &Snapshot{kind: Bash, Set: map[string]string{"A": "1", "B": "2"}, Unset: []string{"C", "D"}}
 	_, env := s.Restore([]string{"bash", "-lc", ":"}, func(name string) bool { return name == "B" || name == "D" })

@@ -2,7 +2,7 @@ package shellsnap
 
 import "strings"
 
-// Sections of what the capturing shell prints, in this order.
+// Sections of the output of a capturing shell, in this order.
 const (
 	sectionOptions   = "options"
 	sectionTraps     = "traps"
@@ -15,13 +15,13 @@ const (
 	sectionEnd       = "end"
 )
 
-// heading is what precedes a section. The mark is random: nothing that a start-up
-// file prints looks like it.
+// heading precedes a section. The mark is random, so no output of a start-up file
+// looks like it.
 func heading(mark, section string) string { return "\x00" + mark + " " + section + "\x00" }
 
-// captureScript is what a login shell runs to print its state. It must get along
-// with all options and aliases that start-up files may have set; functions named
-// like builtins are their own fault.
+// captureScript prints the state of a login shell. It must work with all options
+// and aliases that start-up files may have set. It does not protect itself against
+// functions that are named like builtins.
 func captureScript(kind Kind, mark string) string {
 	text := bashCapture
 	switch kind {
@@ -33,14 +33,14 @@ func captureScript(kind Kind, mark string) string {
 	return strings.ReplaceAll(text, "MARK", mark)
 }
 
-// bashInteractive reads what an interactive shell would: people keep their
+// bashInteractive reads the start-up file of interactive shells: people keep their
 // functions and aliases there, and the reference reads it.
 const bashInteractive = `if \[ -z "${BASH_ENV-}" ] && \[ -n "${HOME-}" ] && \[ -r "$HOME/.bashrc" ]; then \. "$HOME/.bashrc"; fi
 `
 
-// The options are printed before those are changed that would be in the way. In a
-// command substitution they would not be what they are. Functions are tried out: a
-// syntax error in a shell that restores them would cost more.
+// The options are printed before the script changes those that would disturb it. A
+// command substitution would have other options. The functions are evaluated once
+// as a test: a syntax error at restoring would make commands fail.
 const bashCapture = `\[ -n "${BASH_VERSION-}" ] || exit 1
 ` + bashInteractive + `\builtin printf '\0MARK options\0'
 \builtin set +o
@@ -63,8 +63,8 @@ const bashCapture = `\[ -n "${BASH_VERSION-}" ] || exit 1
 \builtin printf '\0MARK end\0'
 `
 
-// zsh reads a -c text as a whole before it runs any of it, so the aliases of
-// start-up files matter from the first word on.
+// zsh parses a -c text completely before it runs it, so the aliases of start-up
+// files affect it from the first word on.
 const zshCapture = `\[ -n "${ZSH_VERSION-}" ] || \exit 1
 \[ -r "${ZDOTDIR:-${HOME-}}/.zshrc" ] && \. "${ZDOTDIR:-${HOME-}}/.zshrc"
 \builtin printf '\0MARK options\0'

@@ -14,32 +14,32 @@ import (
 type Snapshot struct {
 	kind Kind
 
-	// What the start-up files did to the environment. The variables that shells
-	// keep for themselves are not among them.
+	// Changes of the environment by the start-up files, without the variables that
+	// shells maintain themselves.
 	Set   map[string]string
 	Unset []string
 
-	before    string // the mask, and what must be known before functions are read
+	before    string // the mask, and settings that are needed before functions are read
 	functions string
 	aliases   string
-	options   string // restored last: they may be in the way of the rest
+	options   string // restored last: they may disturb the rest
 }
 
-// Why a shell has no snapshot.
+// Reasons why a shell has no snapshot.
 var (
 	errIncomplete = errors.New("the shell did not get to the end")
 	errTraps      = errors.New("start-up files set traps, which are for one shell only")
 )
 
-// parse reads what a capturing shell printed. base is the environment that it
-// started with.
+// parse reads the output of a capturing shell. base is the environment that the
+// shell started with.
 func parse(kind Kind, mark string, base []string, output []byte) (*Snapshot, error) {
 	sections, err := split(kind, mark, output)
 	if err != nil {
 		return nil, err
 	}
 	for line := range strings.Lines(sections[sectionTraps]) {
-		if !strings.HasPrefix(line, "trap -- - ") { // as bash lists, when it is sh, what is not set
+		if !strings.HasPrefix(line, "trap -- - ") { // bash as sh lists traps that are not set in this form
 			return nil, errTraps
 		}
 	}
@@ -62,7 +62,7 @@ func parse(kind Kind, mark string, base []string, output []byte) (*Snapshot, err
 	return s, nil
 }
 
-// split cuts output into its sections, all of which must be there in order.
+// split cuts output into its sections, which must all be there in order.
 func split(kind Kind, mark string, output []byte) (map[string]string, error) {
 	names := []string{sectionOptions, sectionTraps, sectionMask, sectionFeatures, sectionFunctions, sectionExported, sectionAliases, sectionEnv, sectionEnd}
 	if kind == Zsh {
@@ -95,12 +95,12 @@ var (
 	nameForm      = form(`^[A-Za-z_][A-Za-z0-9_]*$`) // of a variable
 )
 
-// form returns a regular expression that is compiled with its first use: most programs that are started need none.
+// form returns a regular expression that is compiled on first use: most starts of this program need none.
 func form(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }
 
-// lines are the lines of a section, each of which must have the form.
+// lines returns the lines of a section, each of which must have the form.
 func lines(text string, form func() *regexp.Regexp) ([][]string, error) {
 	var list [][]string
 	for line := range strings.Lines(text) {
@@ -113,7 +113,7 @@ func lines(text string, form func() *regexp.Regexp) ([][]string, error) {
 	return list, nil
 }
 
-// bashOptions takes over what bash calls options, in both of its ways.
+// bashOptions reads the options of bash, from set and from shopt.
 func (s *Snapshot) bashOptions(sections map[string]string) error {
 	options, err := lines(sections[sectionOptions], bashOption)
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *Snapshot) bashOptions(sections map[string]string) error {
 	for _, flag := range []string{"-s", "-u"} {
 		s.before += "shopt " + flag
 		for _, m := range features {
-			if m[1] == flag && m[2] != "login_shell" && m[2] != "restricted_shell" { // not to be changed
+			if m[1] == flag && m[2] != "login_shell" && m[2] != "restricted_shell" { // these cannot be changed
 				s.before += " " + m[2]
 			}
 		}
@@ -149,8 +149,8 @@ func (s *Snapshot) bashOptions(sections map[string]string) error {
 	return nil
 }
 
-// zshLate are the options of zsh that would be in the way of what is restored
-// after them, and zshFixed those that cannot be changed while it runs.
+// zshLate are the options of zsh that would disturb the rest of the restoring, and
+// zshFixed those that cannot be changed while it runs.
 var (
 	zshLate  = []string{"errexit", "errreturn", "nounset", "xtrace", "verbose", "warncreateglobal", "warnnestedvar"}
 	zshFixed = []string{"interactive", "shinstdin", "singlecommand", "restricted", "privileged", "zle"}
@@ -173,17 +173,17 @@ func (s *Snapshot) zshOptions(text string) error {
 	return nil
 }
 
-// own are the variables that a shell keeps for itself or does not let anybody
-// change, and those that name a single command.
+// own are the variables that a shell maintains itself or makes read-only, and those
+// that identify a single command.
 var own = []string{
 	"_", "PWD", "OLDPWD", "SHLVL", "PPID", "UID", "EUID", "GID", "EGID",
 	"SHELLOPTS", "BASHOPTS", "BASHPID", "BASH_VERSINFO", "BASH_EXECUTION_STRING", "ZSH_EXECUTION_STRING",
 	"CODEX_THREAD_ID", "CODEX_TOOL_CALL_ID",
 }
 
-// compare finds out what start-up files did to the environment.
+// compare finds the changes of the environment by start-up files.
 func (s *Snapshot) compare(base []string, after string) {
-	missing := map[string]string{} // what was there before and has not been seen since
+	missing := map[string]string{} // variables of base that are not in after
 	for _, entry := range base {
 		name, value, _ := strings.Cut(entry, "=")
 		missing[name] = value

@@ -9,7 +9,7 @@ import (
 
 func makeFifo(path string) error { return syscall.Mkfifo(path, 0o600) }
 
-// exists asks whether a process exists.
+// exists checks whether a process exists.
 func exists(pid string) error {
 	n, err := strconv.Atoi(pid)
 	if err != nil {

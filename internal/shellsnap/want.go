@@ -10,7 +10,7 @@ import (
 // maxScope is the longest name of a scope, in bytes.
 const maxScope = 256
 
-// Why a request makes no sense. The texts are the wire's.
+// Errors of invalid requests. The texts are part of the protocol.
 var (
 	ErrScope = errors.New("shell snapshot scope must be non-empty and at most 256 bytes")
 	ErrShell = errors.New("shell snapshots are unsupported for shell")
@@ -19,23 +19,23 @@ var (
 // A Kind is a family of shells.
 type Kind string
 
-// The kinds. A shell that is called sh can be captured if it is bash by another
-// name: others cannot list their functions.
+// The kinds. A shell that is called sh can be captured only if it is bash under
+// that name: other shells cannot list their functions.
 const (
 	Bash Kind = "bash"
 	Zsh  Kind = "zsh"
 	Sh   Kind = "sh"
 )
 
-// A Want is a command that can begin from a snapshot.
+// A Want is a command that can start from a snapshot.
 type Want struct {
 	Scope string
 	Kind  Kind
 	Path  string // of the shell
 }
 
-// Wanted checks a request. Commands that are no login shells of this path have no
-// use for a snapshot: then it returns nil.
+// Wanted checks a request. It returns nil for a command that is not a login shell
+// of this path, because it has no use for a snapshot.
 func Wanted(r *wire.ShellSnapshotRequest, argv []string) (*Want, error) {
 	if r == nil {
 		return nil, nil
