@@ -1,4 +1,5 @@
-// Package embedded runs a server inside of a program, for that program alone.
+// Package embedded runs a server inside a program, for that program alone.
+// Connections are pairs of sockets without a name, so no other process can connect.
 package embedded
 
 import (
@@ -12,21 +13,22 @@ import (
 )
 
 // spool is how much output is held for the program before a command has to wait: a
-// program that does not read holds the command up soon, as a pipe does. It is more than a
+// program that does not read soon blocks the command, as a pipe does. It is more than a
 // client leaves unacknowledged, which is 32 pieces of up to 64 KiB.
 const spool = 4 << 20
 
-// URL is what a client calls the server. Connections are made with [Server.Connect].
+// URL is the URL that a client uses for the server. Connections are made with
+// [Server.Connect].
 const URL = "ws://localhost"
 
-// A Server has no address: no other process can connect to it, confined commands that it
-// has started included.
+// A Server has no address: no other process can connect to it, including confined
+// commands that it has started.
 type Server struct {
 	connect func(context.Context) (net.Conn, error)
 	close   func() error
 }
 
-// Start starts a server. What cfg says about how much output to hold is ignored. The context bounds the start only.
+// Start starts a server. The limits of cfg for output are ignored. ctx limits the start only.
 func Start(ctx context.Context, cfg server.Config) (*Server, error) {
 	cfg.SpoolLimit, cfg.Retain = spool, spool
 	s, err := server.New(cfg)
@@ -43,8 +45,8 @@ func Start(ctx context.Context, cfg server.Config) (*Server, error) {
 	})}, nil
 }
 
-// Connect opens a connection. It is for the option of the same name of a client.
+// Connect opens a connection. It is for the client option of the same name.
 func (s *Server) Connect(ctx context.Context) (net.Conn, error) { return s.connect(ctx) }
 
-// Close ends the server with all that it has started.
+// Close ends the server and everything that it has started.
 func (s *Server) Close() error { return s.close() }

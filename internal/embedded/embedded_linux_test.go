@@ -53,7 +53,7 @@ func listeners(t *testing.T) (found []string) {
 	return found
 }
 
-// The server works, and there is nothing that another process could connect to.
+// The server works, and there is no socket that another process could connect to.
 func TestNoSocketToConnectTo(t *testing.T) {
 	control, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
@@ -91,7 +91,7 @@ func TestNoSocketToConnectTo(t *testing.T) {
 	}
 }
 
-// A connection that is lost is replaced, and after Close there is none.
+// A lost connection is replaced, and after Close there is none.
 func TestConnectAgain(t *testing.T) {
 	s, err := embedded.Start(t.Context(), server.Config{StateDir: t.TempDir()})
 	if err != nil {
@@ -124,7 +124,7 @@ func TestConnectAgain(t *testing.T) {
 	}
 }
 
-// The end of the server is the end of its sessions, and its clients are told.
+// When the server ends, its sessions end, and its clients are told.
 func TestCloseWithAClient(t *testing.T) {
 	s, err := embedded.Start(t.Context(), server.Config{StateDir: t.TempDir()})
 	if err != nil {
