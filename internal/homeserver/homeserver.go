@@ -1,6 +1,9 @@
 // Package homeserver finds the server of this user on this machine, and starts it
-// if there is none. It is for those who want a server that outlives them: it runs
-// in the background until it has been idle for a while.
+// if there is none. It is for programs that need a server that outlives them: it
+// runs in the background until it has been idle for a while.
+//
+// Where a change belongs: homeserver.go finds and starts the server; place.go
+// chooses the path of its socket; host_*.go has the system calls.
 package homeserver
 
 import (
@@ -17,8 +20,8 @@ import (
 	"github.com/tetherexec/tether/internal/filelock"
 )
 
-// DefaultIdleExit is how long a server that was started here stays without
-// sessions and connections.
+// DefaultIdleExit is how long a started server runs without sessions and
+// connections.
 const DefaultIdleExit = 10 * time.Minute
 
 const (
@@ -26,16 +29,16 @@ const (
 	startLimit = 20 * time.Second
 	// dialLimit is how long a socket of this machine may take to accept.
 	dialLimit = 5 * time.Second
-	// maxLog is the size at which a new server begins its log anew.
+	// maxLog is the size above which a new server empties its log first.
 	maxLog = 1 << 20
 	// maxReason is how much of the log is quoted when a server does not start.
 	maxReason = 2 << 10
 )
 
-// ErrNoServer says that no server is there, and that none was to be started.
+// ErrNoServer means that no server is running, and that Options.NoStart is set.
 var ErrNoServer = errors.New("no server is running")
 
-// Options say which server is meant. The zero value is the user's own.
+// Options say which server to find. The zero value is the user's own server.
 type Options struct {
 	Socket   string        // path; "": DefaultSocket
 	NoStart  bool          // only find it
@@ -45,9 +48,9 @@ type Options struct {
 	Env     []string // of a server that is started; nil: this program's
 }
 
-// Ensure returns the URL of a server that listens, after it has started one if need
-// be. Any number of callers at the same time get the same server. A server that was
-// started does not end with the caller, nor with its terminal or login.
+// Ensure returns the URL of a running server, and starts one if necessary.
+// Concurrent callers get the same server. A started server does not end with the
+// caller, nor with its terminal or login.
 func Ensure(ctx context.Context, o Options) (url string, err error) {
 	if err := o.complete(); err != nil {
 		return "", err
@@ -65,7 +68,7 @@ func Ensure(ctx context.Context, o Options) (url string, err error) {
 		return "", err
 	}
 	defer unlock()
-	if o.find(ctx) == nil { // somebody else was faster
+	if o.find(ctx) == nil { // another caller was faster
 		return url, nil
 	}
 	if err := o.start(ctx); err != nil && o.find(ctx) != nil {
@@ -74,7 +77,7 @@ func Ensure(ctx context.Context, o Options) (url string, err error) {
 	return url, nil
 }
 
-// complete fills in what was left out.
+// complete fills in defaults.
 func (o *Options) complete() (err error) {
 	if o.Socket == "" {
 		if o.Socket, err = DefaultSocket(); err != nil {
@@ -96,7 +99,7 @@ func (o *Options) complete() (err error) {
 	return err
 }
 
-// find returns nil if somebody listens.
+// find returns nil if a server listens on the socket.
 func (o *Options) find(ctx context.Context) error {
 	conn, err := (&net.Dialer{Timeout: dialLimit}).DialContext(ctx, "unix", o.Socket)
 	if err != nil {
@@ -110,17 +113,17 @@ func (o *Options) beside(suffix string) string {
 	return strings.TrimSuffix(o.Socket, ".sock") + suffix
 }
 
-// lock keeps others from starting a server meanwhile.
+// lock keeps other processes from starting a server meanwhile.
 func (o *Options) lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(o.Socket), 0o700); err != nil {
-		return nil, fmt.Errorf("no place for the server's socket: %w", err)
+		return nil, fmt.Errorf("no directory for the server's socket: %w", err)
 	}
 	file, err := filelock.Lock(ctx, o.beside(".lock"))
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, fmt.Errorf("another process is starting a server: %w", err)
 	case err != nil:
-		return nil, fmt.Errorf("keep others from starting a server: %w", err)
+		return nil, fmt.Errorf("lock the start of a server: %w", err)
 	}
 	return func() { file.Close() }, nil
 }
@@ -148,22 +151,22 @@ func (o *Options) start(ctx context.Context) error {
 	line, err := readLine(ready)
 	stop()
 	if err == nil && line != "" {
-		return process.Release() // it is on its own now
+		return process.Release() // the server does not depend on this process any more
 	}
 	if why := context.Cause(ctx); why != nil {
 		process.Kill()
 		process.Wait()
 		return fmt.Errorf("cannot start a server: %w; its log is %s", why, log.Name())
 	}
-	state, err := process.Wait() // it has closed its output without a word
+	state, err := process.Wait() // it has closed its output without printing its URL
 	if err != nil {
 		return fmt.Errorf("cannot start a server: %w; its log is %s", err, log.Name())
 	}
-	return fmt.Errorf("cannot start a server: it ended with %v%s; its log is %s", state, lastWords(log, begin), log.Name())
+	return fmt.Errorf("cannot start a server: it ended with %v%s; its log is %s", state, logSince(log, begin), log.Name())
 }
 
-// spawn starts the program. Its only ties to us are its log and the pipe on which
-// it says that it listens.
+// spawn starts the program. It shares only its log and the pipe on which it prints
+// its URL with this process.
 func (o *Options) spawn(stdout, log *os.File) (*os.Process, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -176,8 +179,8 @@ func (o *Options) spawn(stdout, log *os.File) (*os.Process, error) {
 	})
 }
 
-// homeDir is where a server belongs: the caller's directory may be on a disk that
-// somebody wants to unmount.
+// homeDir is the working directory of a server: the caller's directory may be on a
+// disk that has to be unmounted later.
 func homeDir() string {
 	home, err := os.UserHomeDir()
 	if err == nil {
@@ -188,8 +191,8 @@ func homeDir() string {
 	return string(filepath.Separator)
 }
 
-// withoutLogin returns the environment without what names the connection through
-// which the user has come: it will be gone before the server is.
+// withoutLogin returns the environment without the variables of the user's login
+// connection, which ends before the server does.
 func withoutLogin(env []string) []string {
 	kept := make([]string, 0, len(env))
 	for _, entry := range env {
@@ -203,7 +206,7 @@ func withoutLogin(env []string) []string {
 	return kept
 }
 
-// openLog opens the server's log behind what is there, unless that is too much.
+// openLog opens the server's log for appending; a large log is emptied first.
 func (o *Options) openLog() (log *os.File, begin int64, err error) {
 	log, err = os.OpenFile(o.beside(".log"), os.O_CREATE|os.O_RDWR|os.O_APPEND|noFollow, 0o600)
 	if err != nil {
@@ -223,8 +226,8 @@ func (o *Options) openLog() (log *os.File, begin int64, err error) {
 	return log, begin, nil
 }
 
-// lastWords is what the log holds behind begin, at most the end of it.
-func lastWords(log *os.File, begin int64) string {
+// logSince is the text in the log after begin, or the end of it if it is long.
+func logSince(log *os.File, begin int64) string {
 	info, err := log.Stat()
 	if err != nil {
 		return ""

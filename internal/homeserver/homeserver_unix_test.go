@@ -30,7 +30,7 @@ func options(t *testing.T, kind string) Options {
 	return Options{Socket: filepath.Join(t.TempDir(), "below", "server.sock"), Env: append(os.Environ(), beServer+"="+kind, "SSH_TTY=/dev/pts/1")}
 }
 
-// ask talks to a pretended server; ok is false if there is none.
+// ask sends a question to a fake server; ok is false if there is none.
 func ask(t *testing.T, o Options, question string) (answer string, ok bool) {
 	t.Helper()
 	conn, err := net.Dial("unix", o.Socket)
@@ -43,7 +43,7 @@ func ask(t *testing.T, o Options, question string) (answer string, ok bool) {
 	return answer, true
 }
 
-// endServer ends a pretended server, which is a child of ours, and waits for it.
+// endServer ends a fake server, which is a child of the test, and waits for it.
 func endServer(t *testing.T, o Options) {
 	t.Helper()
 	var pid int
@@ -77,7 +77,7 @@ func TestServerIsStartedOnceAndFoundAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if session != pid {
-		t.Error("it is in the session of whoever started it")
+		t.Error("it is in the session of the process that started it")
 	}
 	if home := homeDir(); dir != home || login != "" {
 		t.Errorf("it is in %s, not in %s, and SSH_TTY is %q", dir, home, login)
@@ -121,7 +121,8 @@ func TestNoServerIsStartedUnlessWanted(t *testing.T) {
 	}
 }
 
-// In a directory that others may write, a link could lead to any file of the user.
+// In a directory that other users may write, a link could lead to any file of the
+// user.
 func TestLockAndLogAreNoLinks(t *testing.T) {
 	for _, suffix := range []string{".lock", ".log"} {
 		o := options(t, "failing")
@@ -170,8 +171,7 @@ func TestLogBeginsAnewWhenItIsLarge(t *testing.T) {
 	}
 }
 
-// Whoever does not want to wait any longer leaves no server behind that nobody
-// knows of.
+// If the caller stops waiting, no server is left behind.
 func TestStartThatTakesTooLong(t *testing.T) {
 	o := options(t, "hanging")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // it hangs, but it has begun

@@ -11,8 +11,8 @@ import (
 // noFollow makes it an error to open a link.
 const noFollow = syscall.O_NOFOLLOW
 
-// detached takes a server out of our session: neither the terminal nor the end of
-// the login reaches it.
+// detached starts a server in a session of its own: the signals of the terminal,
+// and of the end of the login, do not reach it.
 func detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 func ownedByUs(info fs.FileInfo) bool {
@@ -20,5 +20,5 @@ func ownedByUs(info fs.FileInfo) bool {
 	return ok && int(stat.Uid) == os.Geteuid()
 }
 
-// open reports whether others may look into a directory.
+// open reports whether other users have access to a directory.
 func open(info fs.FileInfo) bool { return info.Mode().Perm()&0o077 != 0 }

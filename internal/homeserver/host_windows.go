@@ -14,7 +14,8 @@ func detached() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: detachedProcess | syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-// Windows has no owner and mode to look at: the access list of the profile protects.
+// Windows has no owner and mode to check: the access list of the profile protects
+// the directory.
 
 func ownedByUs(fs.FileInfo) bool { return true }
 func open(fs.FileInfo) bool      { return false }

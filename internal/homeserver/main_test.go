@@ -14,19 +14,19 @@ import (
 	"go.uber.org/goleak"
 )
 
-// beServer makes the test binary a server of the kind that its value names.
+// beServer makes the test binary a fake server of the kind that its value names.
 const beServer = "TETHER_TEST_BE_SERVER"
 
 func TestMain(m *testing.M) {
 	if kind := os.Getenv(beServer); kind != "" {
-		os.Exit(pretend(kind))
+		os.Exit(fakeServer(kind))
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// pretend is a server as far as this package can tell: it listens, says so, and
-// ends when somebody tells it to.
-func pretend(kind string) int {
+// fakeServer is a server as far as this package can tell: it listens, prints its
+// URL, and ends on request.
+func fakeServer(kind string) int {
 	switch kind {
 	case "failing":
 		fmt.Fprintln(os.Stderr, "tether: this machine is\nnot good enough")

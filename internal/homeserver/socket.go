@@ -12,23 +12,23 @@ import (
 	"github.com/tetherexec/tether/internal/statedir"
 )
 
-// socketName is the socket file in its directory.
+// socketName is the name of the socket file in its directory.
 const socketName = "server.sock"
 
-// DefaultSocket is where this user's server listens: in $XDG_RUNTIME_DIR/tether, if
-// that directory stays when the user logs out, else in a directory of this machine
-// below the state directory. The directory is made, and refused if others may
-// change it.
+// DefaultSocket is the path of this user's server: in $XDG_RUNTIME_DIR/tether, if
+// that directory stays when the user logs out, otherwise in a directory for this
+// machine below the state directory. The directory is made, and refused if other
+// users may change it.
 func DefaultSocket() (string, error) {
 	dir, err := socketDir()
 	if err != nil {
 		return "", err
 	}
 	if _, err := statedir.Trusted(dir); err != nil {
-		return "", fmt.Errorf("no place for the server's socket: %w", err)
+		return "", fmt.Errorf("no directory for the server's socket: %w", err)
 	}
 	if err := checkPrivate(dir); err != nil {
-		return "", fmt.Errorf("%s is no place for the server's socket: %w", dir, err)
+		return "", fmt.Errorf("%s cannot be used for the server's socket: %w", dir, err)
 	}
 	return filepath.Join(dir, socketName), nil
 }
@@ -48,9 +48,10 @@ func socketDir() (string, error) {
 	return filepath.Join(state, "home", machine), nil
 }
 
-// stays reports whether a runtime directory is there, is ours (after su it is not), and
-// outlives the login. The login manager removes /run/user/UID, and the socket of a server
-// in it, when the last login of the user ends, unless the user may linger.
+// stays reports whether a runtime directory exists, belongs to this user (after su it
+// does not), and outlives the login. The login manager removes /run/user/UID, and the
+// socket of a server in it, when the last login of the user ends, unless the user may
+// linger.
 func stays(dir string) bool {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() || !ownedByUs(info) {
 		return false
@@ -66,7 +67,7 @@ func stays(dir string) bool {
 	return err == nil
 }
 
-// checkPrivate makes sure that nobody else can put a socket of his own there.
+// checkPrivate makes sure that no other user can put a socket there.
 func checkPrivate(dir string) error {
 	info, err := os.Lstat(dir)
 	switch {
@@ -75,9 +76,9 @@ func checkPrivate(dir string) error {
 	case !info.IsDir():
 		return &fs.PathError{Op: "use", Path: dir, Err: errors.New("not a directory")}
 	case !ownedByUs(info):
-		return errors.New("it belongs to somebody else")
+		return errors.New("it belongs to another user")
 	case open(info):
-		return errors.New("others may use it; `chmod 700` would change that")
+		return errors.New("other users have access to it; forbid that with `chmod 700`")
 	}
 	return nil
 }
