@@ -18,7 +18,7 @@ import (
 // An advisedError says what the user can do about an error.
 type advisedError struct {
 	error
-	text string // of the whole
+	text string // the error with the advice
 }
 
 func (e *advisedError) Error() string { return e.text }
@@ -41,10 +41,10 @@ func (f *serverFlags) advise(a address, err error) error {
 // Exit codes that ssh and the shell behind it use for themselves.
 const (
 	sshNotFound = 127 // the shell there did not find the command
-	sshFailed   = 255 // ssh did not get there
+	sshFailed   = 255 // ssh did not connect
 )
 
-// sshAdvice is the whole text of an error of ssh; empty: there is nothing to add.
+// sshAdvice returns the whole text of an error of ssh with its advice, or "" if there is no advice.
 func sshAdvice(address, host string, err error) string {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	switch {
@@ -56,7 +56,7 @@ func sshAdvice(address, host string, err error) string {
 	return ""
 }
 
-// advice is what the user can do about an error; empty if there is no advice.
+// advice says what the user can do about an error; it is empty if there is no advice.
 func (f *serverFlags) advice(a address, err error) string {
 	if e, ok := errors.AsType[*client.UpgradeError](err); ok && e.Status == 401 {
 		switch {
@@ -85,13 +85,13 @@ func (f *serverFlags) advice(a address, err error) string {
 // startOne says how to start a server that listens at an address.
 func startOne(url string) string {
 	l, err := listen.ParseURL(url)
-	if err != nil || l.TLS { // a name, or a server that needs more than an address
+	if err != nil || l.TLS { // a host name, or TLS, which needs more flags than the address
 		return "start one with `tether serve`"
 	}
 	return "start one with `tether serve --listen " + url + "`"
 }
 
-// commandLine is a command for the same server, as a hint shows it: a shell can execute it as it is.
+// commandLine returns a command for the same server, for hints. The user can paste it into a shell.
 func (f *serverFlags) commandLine(words ...string) string {
 	for _, given := range []struct{ flag, value string }{
 		{"--url", f.url}, {"--token-file", f.tokenFile}, {"--tls-ca", f.tls.ca}, {"--tls-cert", f.tls.cert}, {"--tls-key", f.tls.key},
@@ -109,7 +109,7 @@ func (f *serverFlags) commandLine(words ...string) string {
 	return line.String()
 }
 
-// shellWord quotes a word for a shell if it has to be.
+// shellWord quotes a word for a shell if that is necessary.
 func shellWord(w string) string {
 	isPlain := func(r rune) bool {
 		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("@%+=:,./-_", r)
@@ -120,9 +120,9 @@ func shellWord(w string) string {
 	return "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
 }
 
-// A transportNotes shows what a transport command says until the connection stands.
-// Later, the state of the connection says it better. The last line is held back: if the
-// connection fails, it is in the error.
+// A transportNotes shows the standard error of a transport command, such as ssh, until the
+// connection is open; later, the status line shows the state of the connection. The last line
+// is held back, because it is part of the error if the connection fails.
 type transportNotes struct {
 	mu   sync.Mutex
 	to   io.Writer
@@ -148,7 +148,7 @@ func (n *transportNotes) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// silence ends the showing, after the last line unless err tells of it.
+// silence stops showing lines. It first shows the line that was held back, unless err has it.
 func (n *transportNotes) silence(err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -91,8 +91,8 @@ func (f *appServerFlags) config(stderr io.Writer) (listen.Config, error) {
 	return f.listen.config(stderr)
 }
 
-// controlSocket is where the app-server of a user is expected. It makes the
-// directory.
+// controlSocket returns the path where clients expect the app-server of a user. It makes
+// the directory.
 func controlSocket() (string, error) {
 	home, err := codexhome.Find(os.Environ())
 	if err != nil {
@@ -100,7 +100,7 @@ func controlSocket() (string, error) {
 	}
 	dir := home.ControlDir()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("make a place for the socket: %w", err)
+		return "", fmt.Errorf("make the directory of the socket: %w", err)
 	}
 	return filepath.Join(dir, "app-server-control.sock"), nil
 }
@@ -141,8 +141,8 @@ func serveApp(ctx context.Context, door listen.Config, log *slog.Logger, stdin, 
 	})
 }
 
-// announceApp prints the URL, and for people and scripts that know the reference's
-// form also that.
+// announceApp prints the URL, and for ws:// also the lines that the reference prints, because
+// scripts may read them.
 func announceApp(stdout *os.File, stderr io.Writer, l *listen.Listener) error {
 	if _, err := fmt.Fprintln(stdout, l.URL); err != nil {
 		return fmt.Errorf("print URL: %w", err)

@@ -12,13 +12,13 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// How much of what was printed before is shown to who attaches.
+// How much of the earlier output `tether attach` shows.
 const (
 	replayBytes  = 256 << 10
 	replayEvents = 16 // if there is more than that
 )
 
-// An attachment is our end of a command of another session.
+// An attachment connects this terminal with a process of another session.
 type attachment struct {
 	serverFlags
 	escape  string
@@ -35,8 +35,8 @@ func newAttach(stdin, stdout *os.File) *cobra.Command {
 		Use:   "attach [flags] ID",
 		Short: "Attach this terminal to a running process",
 		Long: "Show the output of a process, and pass input, signals and the size of the terminal on to it, as\n" +
-			"if it had been started here. Type Enter ~ . to leave it running; ~~ types one. When it ends, its\n" +
-			"exit code is ours. " + idHelp,
+			"if it had been started here. Enter ~ . detaches, and the process runs on; ~~ types one ~. When the\n" +
+			"process ends, attach ends with its exit code. " + idHelp,
 		Example:               "  tether run --detach --tty --name work -- bash\n  tether attach work",
 		Args:                  func(cmd *cobra.Command, args []string) error { return failed(needID(1, 1)(cmd, args)) },
 		DisableFlagsInUseLine: true,
@@ -49,8 +49,8 @@ func newAttach(stdin, stdout *os.File) *cobra.Command {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.BoolVar(&a.noStdin, "no-stdin", false, "only watch: pass on neither input nor signals")
-	fs.Uint64Var(&a.since, "since", 0, "begin with the output after the event with this number (`SEQ`;\ndefault: what was printed recently)")
-	fs.StringVar(&a.escape, "escape", terminal.DefaultEscape, "`CHAR` that leaves the process when it is typed at the beginning of a\nline with a full stop behind it; or none")
+	fs.Uint64Var(&a.since, "since", 0, "begin with the output after the event with this number (`SEQ`;\ndefault: recent output)")
+	fs.StringVar(&a.escape, "escape", terminal.DefaultEscape, "`CHAR` that detaches when it is typed at the beginning of a line with a\nfull stop behind it; or none")
 	a.define(fs, ownServer)
 	onlyOnce(fs)
 	ownFailures(cmd)
@@ -105,7 +105,7 @@ func (a *attachment) run(cmd *cobra.Command, id string) error {
 	return endingError(end)
 }
 
-// begin is the event after which the output is shown.
+// begin returns the event after which the output is shown.
 func (a *attachment) begin(p *wire.ProcessInfo) uint64 {
 	switch {
 	case a.sinceGiven:

@@ -18,18 +18,18 @@ func newBridge(stdin, stdout *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bridge [flags]",
 		Short: "Connect standard input and output to a server in the background",
-		Long: "Connect standard input and output, one message per line, to this user's server. It is\n" +
-			"started if it does not run, and stays: when the bridge ends, sessions wait for their\n" +
-			"clients to come back over another one. Meant to be run by ssh.",
+		Long: "Connect standard input and output, one message per line, to this user's server. The server is\n" +
+			"started if it does not run, and outlives the bridge: when the bridge ends, clients can resume\n" +
+			"their sessions over another one. Meant to be run by ssh.",
 		Example:               "  ssh HOST tether bridge",
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.IdleExit = time.Duration(idle)
-			if err := proc.ResetInherited(); err != nil { // what a server would keep open
+			if err := proc.ResetInherited(); err != nil { // a server that is started must not inherit our descriptors
 				return fmt.Errorf("prepare for a server: %w", err)
 			}
-			defer brokenPipeIsError()() // then the client has left
+			defer brokenPipeIsError()() // EPIPE means that the client has left
 			return bridge.Run(cmd.Context(), options, stdin, stdout)
 		},
 	}
@@ -37,7 +37,7 @@ func newBridge(stdin, stdout *os.File) *cobra.Command {
 	fs.SortFlags = false
 	fs.StringVar(&options.Socket, "socket", "", "`PATH` of the server's socket (default $XDG_RUNTIME_DIR/tether/server.sock,\nif it survives a logout, else one below the state directory)")
 	fs.BoolVar(&options.NoStart, "no-start", false, "do not start a server")
-	fs.Var(&idle, "idle-exit", "how long a server that is started stays without clients and sessions")
+	fs.Var(&idle, "idle-exit", "how long a server that this starts runs without clients and sessions")
 	onlyOnce(fs)
 	return cmd
 }

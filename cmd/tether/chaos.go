@@ -15,7 +15,7 @@ import (
 	"github.com/tetherexec/tether/internal/cable"
 )
 
-// chaosFlags are the flags of `tether chaos` in the form in which they are given.
+// chaosFlags are the flags of `tether chaos`.
 type chaosFlags struct {
 	cfg                             cable.Config
 	ca, trace                       string
@@ -31,12 +31,12 @@ func newChaos(stdout *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "chaos --target URL [flags]",
 		Short: "Put a bad network between a client and a server",
-		Long: "Put a bad network between a client and a server of this protocol, to see how they bear it: a\n" +
-			"connection that is cut, falls silent or is slow, and messages that are lost, doubled or late.\n\n" +
-			"The first line on standard output is the URL that the client should use. What happens is told on\n" +
-			"standard error, with a summary at the end. SIGINT and SIGTERM end it.\n\n" +
+		Long: "Put a bad network between a client and a server of this protocol, to test them: connections that\n" +
+			"are cut, silent or slow, and messages that are lost, doubled or late.\n\n" +
+			"The first line on standard output is the URL that the client should use. Standard error shows what\n" +
+			"happens, with a summary at the end. SIGINT and SIGTERM end it.\n\n" +
 			"MESSAGE is the method of a request or notification, such as process/output; or answer:METHOD for\n" +
-			"the answers to a request. It concerns every such message, with :N at its end only the Nth, and\n" +
+			"the answers to a request. The fault hits every such message; with :N at the end only the Nth, and\n" +
 			"with :P% each one with that probability.",
 		Example: "  tether chaos --target ws://127.0.0.1:7000 --cut-every 3s\n" +
 			"  tether chaos --target ws://127.0.0.1:7000 --latency 80ms --jitter 20ms --rate 1MiB\n" +
@@ -63,35 +63,35 @@ func (f *chaosFlags) define(cmd *cobra.Command) {
 	fs.SortFlags = false
 	fs.StringVar(&f.cfg.Target, "target", "", "`URL` of the server: ws://HOST:PORT, wss://HOST:PORT or unix://PATH")
 	fs.StringVar(&f.cfg.Listen, "listen", "ws://127.0.0.1:0", "`URL` to listen on: ws://IP:PORT of this machine only, or unix://PATH")
-	fs.StringVar(&f.ca, "tls-ca", "", "`PATH` of certificates (PEM) that vouch for a wss:// target,\ninstead of those of this machine")
-	group(fs, "Between whom", "target", "listen", "tls-ca")
+	fs.StringVar(&f.ca, "tls-ca", "", "`PATH` of certificates (PEM) to trust for a wss:// target, instead\nof those of this machine")
+	group(fs, "Client and server", "target", "listen", "tls-ca")
 
 	f.cutFor, f.freezeFor = lifetime(500*time.Millisecond), lifetime(time.Second)
 	fs.Var(&f.cutEvery, "cut-every", "end all connections this often")
-	fs.Var(&f.cutFor, "cut-for", "and refuse new ones for this long")
-	fs.Var(&f.freezeEvery, "freeze-every", "fall silent this often, without ending anything")
-	fs.Var(&f.freezeFor, "freeze-for", "for this long")
+	fs.Var(&f.cutFor, "cut-for", "after a cut, refuse new connections for this long")
+	fs.Var(&f.freezeEvery, "freeze-every", "deliver nothing for a while, this often, without ending connections")
+	fs.Var(&f.freezeFor, "freeze-for", "how long a freeze lasts")
 	fs.Var(&f.latency, "latency", "deliver everything this much later, in each direction")
-	fs.Var(&f.jitter, "jitter", "give or take this much")
+	fs.Var(&f.jitter, "jitter", "vary the latency by up to this much, more or less")
 	fs.Var(&f.rate, "rate", "bytes per second in each direction of a connection")
-	group(fs, "A bad line", "cut-every", "cut-for", "freeze-every", "freeze-for", "latency", "jitter", "rate")
+	group(fs, "Faults of connections", "cut-every", "cut-for", "freeze-every", "freeze-for", "latency", "jitter", "rate")
 
 	f.holdFor = lifetime(time.Second)
-	fs.StringArrayVar(&f.drop, "drop", nil, "lose `MESSAGE`; like the following, more than once if you like")
+	fs.StringArrayVar(&f.drop, "drop", nil, "lose `MESSAGE`; --drop, --duplicate, --hold and --cut-after can be\nrepeated")
 	fs.StringArrayVar(&f.duplicate, "duplicate", nil, "deliver `MESSAGE` twice")
-	fs.StringArrayVar(&f.hold, "hold", nil, "keep `MESSAGE` while others pass")
-	fs.Var(&f.holdFor, "hold-for", "for this long")
+	fs.StringArrayVar(&f.hold, "hold", nil, "delay `MESSAGE` while others pass")
+	fs.Var(&f.holdFor, "hold-for", "how long --hold delays a message")
 	fs.StringArrayVar(&f.cutAfter, "cut-after", nil, "end the connection right after `MESSAGE` was delivered")
-	group(fs, "Bad messages", "drop", "duplicate", "hold", "hold-for", "cut-after")
+	group(fs, "Faults of messages", "drop", "duplicate", "hold", "hold-for", "cut-after")
 
-	fs.Uint64Var(&f.cfg.Seed, "seed", 0, "`NUMBER` that makes the dice roll the same again (default: any)")
+	fs.Uint64Var(&f.cfg.Seed, "seed", 0, "`NUMBER` that repeats the random choices of an earlier run")
 	fs.Var(&f.runFor, "for", "end after this long")
-	fs.StringVar(&f.trace, "trace", "", "`PATH` to write every message to, one JSON object per line; it holds\nall that is typed and shown, so only you can read it")
-	group(fs, "The run", "seed", "for", "trace")
+	fs.StringVar(&f.trace, "trace", "", "`PATH` to write every message to, one JSON object per line; it has all\ninput and output, so only you can read it")
+	group(fs, "Run", "seed", "for", "trace")
 	onlyOnce(fs)
 }
 
-// run lays the cable and troubles it until a signal or the time ends it.
+// run opens the cable and causes faults until a signal or --for ends it.
 func (f *chaosFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	rules, err := f.rules()
 	if err != nil {
@@ -141,7 +141,7 @@ func (f *chaosFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 	return log.Err()
 }
 
-// A chaosRule is a rule before there is a cable.
+// A chaosRule is a rule from the command line; it is applied when the cable is open.
 type chaosRule struct {
 	match  cable.Match
 	action cable.Action

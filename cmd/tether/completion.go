@@ -13,7 +13,7 @@ import (
 	"github.com/tetherexec/tether/internal/terminal"
 )
 
-// completionPatience is how long somebody who has pressed the tabulator waits.
+// completionPatience is how long a completion may take.
 const completionPatience = time.Second
 
 func newCompletion() *cobra.Command {
@@ -54,7 +54,7 @@ func newCompletion() *cobra.Command {
 func (f *serverFlags) completeProcesses(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var names []cobra.Completion
 	f.quick(cmd, func(ctx context.Context, conn *connection) {
-		processes, _ := conn.Processes(ctx, "") // without a server, nothing is offered
+		processes, _ := conn.Processes(ctx, "") // after an error, nothing is offered
 		for _, p := range processes {
 			names = offer(names, p.ProcessID, strings.Join(p.Argv, " "))
 		}
@@ -62,8 +62,8 @@ func (f *serverFlags) completeProcesses(cmd *cobra.Command, _ []string, _ string
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// offer adds a word that a shell shows with a description. Both come from other clients. A word that a
-// terminal cannot show as it is would not be the right one any more, and is left out.
+// offer adds a word that a shell shows with a description. Both come from other clients. A word with
+// characters that a terminal cannot show is left out, because a changed word would be wrong.
 func offer(words []cobra.Completion, word, description string) []cobra.Completion {
 	if terminal.Printable(word) != word {
 		return words
@@ -85,7 +85,7 @@ func (f *serverFlags) completeSessions(cmd *cobra.Command, _ []string, _ string)
 	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
-// quick asks a server something, unless that takes long: commands such as ssh do.
+// quick asks a server, unless that takes too long, as with ssh.
 func (f *serverFlags) quick(cmd *cobra.Command, ask func(context.Context, *connection)) {
 	if a, _, err := f.address(); err != nil || a.command != nil {
 		return

@@ -17,7 +17,7 @@ import (
 	"github.com/tetherexec/tether/internal/terminal"
 )
 
-// Environment variables that say which server is meant.
+// Environment variables that name the server and its token.
 const (
 	envURL   = "TETHER_URL"
 	envToken = "TETHER_TOKEN"
@@ -26,19 +26,19 @@ const (
 // maxToken bounds a token file.
 const maxToken = 64 << 10
 
-// endPatience is how long the farewell to a server may take.
+// endPatience is how long the request that ends a session may take.
 const endPatience = 2 * time.Second
 
-// serverFlags say which server is meant.
+// serverFlags say which server to use.
 type serverFlags struct {
 	url       string
 	tokenFile string
 	tls       tlsFlags
 	quiet     bool
-	wait      lifetime // how long a server is waited for that cannot be reached yet
+	wait      lifetime // how long to try a server that cannot be reached yet
 }
 
-// define adds the flags. otherwise is what happens without an address.
+// define adds the flags. otherwise is the part of the help that says what happens without an address.
 func (f *serverFlags) define(fs *pflag.FlagSet, otherwise string) {
 	f.defineServer(fs, otherwise)
 	fs.Var(&f.wait, "wait", "if the server named by --url cannot be reached yet, keep trying for\nthis long (default: try once)")
@@ -54,7 +54,7 @@ func (f *serverFlags) defineServer(fs *pflag.FlagSet, otherwise string) {
 	group(fs, "Server", "url", "token-file", "tls-ca", "tls-cert", "tls-key", "quiet")
 }
 
-// address returns where the server is; false: none was named.
+// address returns the address of the server. named is false if the user named no server.
 func (f *serverFlags) address() (a address, named bool, err error) {
 	text := f.url
 	if text == "" {
@@ -90,13 +90,13 @@ func (f *serverFlags) token() (string, error) {
 	return token, nil
 }
 
-// A serverKind is who starts and ends a server.
+// A serverKind says how long a server lives, compared with this program.
 type serverKind uint8
 
 const (
 	kindNamed    serverKind = iota // the user has named it
-	kindUser                       // the user's own in the background, which outlives us
-	kindEmbedded                   // in this process, and ends with us
+	kindUser                       // the user's own in the background; it outlives this program
+	kindEmbedded                   // in this process; it ends with it
 )
 
 // A target is a server to connect to.
@@ -106,10 +106,10 @@ type target struct {
 	stop func() error // ends an embedded server; may be nil
 }
 
-// A connection is a session with a server, and what is to be done at its end.
+// A connection is a session with a server. end or leave must be called.
 type connection struct {
 	*client.Client
-	flags  *serverFlags // that named the server
+	flags  *serverFlags // name the server
 	server target
 	status *terminal.StatusLine // may be nil
 	ended  sync.Once
@@ -118,13 +118,13 @@ type connection struct {
 // errNoServer means that no server was named, and that the user's own is not running.
 var errNoServer = errors.New("no server is running; name one with --url or TETHER_URL, or start something with `tether run --detach`")
 
-// errServerSockets means that a flag is given to a client which only a server can obey.
-var errServerSockets = errors.New("--user-sockets is for commands on this machine; a server that stays decides by the same flag of `tether serve`")
+// errServerSockets means that a client command got a flag that only a server can obey.
+var errServerSockets = errors.New("--user-sockets is only for commands without a server; for a server, give the flag to `tether serve`")
 
 // clientName is how the sessions of this program are listed.
 const clientName = "tether"
 
-// dial opens a session. If no server was named, it is with the one that otherwise returns.
+// dial opens a session. If no server was named, otherwise returns the server.
 func (f *serverFlags) dial(ctx context.Context, status *terminal.StatusLine, o client.Options, otherwise func(context.Context) (target, error)) (*connection, error) {
 	a, isNamed, err := f.address()
 	if err != nil {
@@ -154,7 +154,7 @@ func (f *serverFlags) dial(ctx context.Context, status *terminal.StatusLine, o c
 	if a.command != nil {
 		notes := &transportNotes{to: os.Stderr}
 		if f.wait > 0 {
-			notes.to = io.Discard // it would say the same with each attempt
+			notes.to = io.Discard // the command would print the same with each attempt
 		}
 		c.Client, err = client.DialCommand(ctx, a.transport(notes), o)
 		notes.silence(err)
@@ -171,7 +171,7 @@ func (f *serverFlags) dial(ctx context.Context, status *terminal.StatusLine, o c
 	return c, nil
 }
 
-// homeServer finds the user's own server, or starts it.
+// homeServer returns a function that finds the user's own server, or starts it if start is set.
 func homeServer(start bool) func(context.Context) (target, error) {
 	return func(ctx context.Context) (target, error) {
 		url, err := homeserver.Ensure(ctx, homeserver.Options{NoStart: !start})
@@ -188,14 +188,14 @@ func (c *connection) end() (err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), endPatience)
 		defer cancel()
 		if c.server.kind != kindEmbedded && c.Status().State == client.Connected {
-			c.Client.End(ctx) // if it cannot be told, the session expires
+			c.Client.End(ctx) // if the request does not arrive, the session expires
 		}
 		err = c.close()
 	})
 	return err
 }
 
-// leave lets the session live on without us.
+// leave closes the connection and keeps the session on the server.
 func (c *connection) leave() (err error) {
 	c.ended.Do(func() { err = c.close() })
 	return err
@@ -212,8 +212,7 @@ func (c *connection) close() error {
 	return err
 }
 
-// visit opens a session with a server that is there, to look around or to act on the
-// processes of others, and leaves nothing of it.
+// visit opens a session with a server that runs already, for do, and ends it afterwards.
 func (f *serverFlags) visit(ctx context.Context, stderr io.Writer, do func(*connection) error) error {
 	conn, err := f.dial(ctx, terminal.NewStatusLine(stderr, f.quiet), client.Options{}, homeServer(false))
 	if err != nil {

@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// copyJobs is how many files are under way at a time.
+	// copyJobs is how many files are copied at a time.
 	copyJobs = 4
 
-	// keepCopy is how long a server is asked to keep what an interrupted copy has
-	// sent. It drops uploads that hear nothing for that long.
+	// keepCopy is how long the server keeps the received part of an interrupted copy. A
+	// server drops uploads without a request for that long anyway.
 	keepCopy = time.Hour
 )
 
@@ -45,7 +45,7 @@ type copyFlags struct {
 	jobs    count
 	keep    bool // times and permissions
 	exclude []string
-	stream  bool // the source is what was read from standard input
+	stream  bool // the source is a file with the content of standard input
 }
 
 func (f *copyFlags) define(fs *pflag.FlagSet) {
@@ -55,11 +55,11 @@ func (f *copyFlags) define(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.exclude, "exclude", nil, "leave out files and directories below a source that match `PATTERN`, as\nin a .gitignore file; can be repeated")
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "name each file that was copied")
 	fs.BoolVar(&f.verify, "verify", false, "read every file once more on both sides, and compare")
-	fs.Var(&f.jobs, "jobs", fmt.Sprintf("copy so many files at a time, at most %d", copy.MaxJobs))
+	fs.Var(&f.jobs, "jobs", fmt.Sprintf("how many files to copy at a time, at most %d", copy.MaxJobs))
 	fs.BoolVar(&f.asJSON, "json", false, "print one JSON object per line for each file")
 	group(fs, "Copy", "preserve", "exclude", "verbose", "verify", "jobs", "json")
 	f.serverFlags.define(fs, ownServer)
-	fs.Lookup("quiet").Usage = "say nothing but errors"
+	fs.Lookup("quiet").Usage = "print only errors"
 	onlyOnce(fs)
 }
 
@@ -68,12 +68,12 @@ func newCp() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cp [flags] SOURCE... DESTINATION",
 		Short: "Copy files and directories to another machine, or from there",
-		Long: "Copy files, and directories with all that is in them. :PATH is a path on the server's machine: an\n" +
-			"absolute one, ~/PATH below the home directory, or one below the server's directory. All sources are\n" +
-			"on the same side. If the destination is a directory, they are copied into it. A local name that\n" +
+		Long: "Copy files, and directories with their content. :PATH is a path on the server's machine: an\n" +
+			"absolute path, ~/PATH below the home directory, or a path below the server's directory. All sources\n" +
+			"are on the same side. If the destination is a directory, they are copied into it. A local name that\n" +
 			"starts with a colon is written ./:NAME.\n\n" +
-			"Lost connections only cost time. After an interruption, the same command again goes on where it\n" +
-			"was. What is uploaded is compared by its SHA-256 and takes its place when it is whole.",
+			"Lost connections only cost time. After an interruption, run the same command again: it continues\n" +
+			"where it stopped. An upload is compared by its SHA-256 and replaces the target when it is complete.",
 		Example: "  tether cp big.iso :/srv/images/\n" +
 			"  tether cp :/var/log/syslog .\n" +
 			"  tether cp -p --exclude .git --exclude '*.o' src :/srv/\n" +
@@ -132,7 +132,7 @@ func (f *copyFlags) copy(cmd *cobra.Command, sources []copy.Location, destinatio
 		return err
 	}
 	if f.keep && f.stream {
-		return usageError{errors.New("-p does not go with standard input, which has no time and no permissions")}
+		return usageError{errors.New("-p cannot be used with standard input, which has no time and no permissions")}
 	}
 	mask := copy.Umask() // before anything else could make a file
 	ctx, stop := interruptible(cmd.Context())
@@ -152,7 +152,7 @@ func (f *copyFlags) copy(cmd *cobra.Command, sources []copy.Location, destinatio
 	if conn != nil {
 		lost = conn.Status().Connection - 1
 		if resumable {
-			conn.leave() // the session has what was sent
+			conn.leave() // the next run resumes the session, which has the uploaded parts
 		} else {
 			conn.end()
 		}
@@ -164,9 +164,9 @@ func (f *copyFlags) copy(cmd *cobra.Command, sources []copy.Location, destinatio
 	return f.failure(ctx, err, resumable, destination)
 }
 
-// failure is the exit code of a copy that has ended early, and what the user can do about it.
+// failure returns the error of a copy that ended early, with its exit code and what the user can do about it.
 func (f *copyFlags) failure(ctx context.Context, err error, resumable bool, destination copy.Location) error {
-	const again = "; the same command again goes on where it was"
+	const again = "; run the same command again to continue"
 	switch s, interrupted := errors.AsType[terminal.SignalError](context.Cause(ctx)); {
 	case interrupted && resumable:
 		return codedError{signaled(s).code, errors.New("interrupted" + again)}
@@ -186,13 +186,13 @@ func (f *copyFlags) failure(ctx context.Context, err error, resumable bool, dest
 	return err
 }
 
-// connect opens a session, if possible the one that has what an interrupted copy has sent.
+// connect opens a session. If an interrupted copy has left one with uploaded parts, connect resumes that.
 func (f *copyFlags) connect(ctx context.Context, stderr io.Writer, p *terminal.Progress, destination copy.Location) (conn *connection, journal *copy.Journal, err error) {
 	a, _, err := f.address()
 	if err != nil {
 		return nil, nil, err
 	}
-	if !f.stream { // which cannot be read again
+	if !f.stream { // standard input cannot be read again by a later run
 		journal = copy.OpenJournal(a.url+"\x00"+strings.Join(a.command, "\x00"), destination.String())
 	}
 	status := terminal.NewStatusLine(stderr, f.quiet)
@@ -208,7 +208,7 @@ func (f *copyFlags) connect(ctx context.Context, stderr io.Writer, p *terminal.P
 	return conn, journal, err
 }
 
-// A copyReport tells people, or with --json machines, how a copy is going. It is a copy.Reporter.
+// A copyReport prints the progress of a copy for people, or with --json for programs. It is a copy.Reporter.
 type copyReport struct {
 	*terminal.Progress
 	flags    *copyFlags
@@ -241,7 +241,7 @@ func (r *copyReport) Copied(f copy.File) {
 	}
 }
 
-// summary says how it went. lost is how often the connection was lost.
+// summary prints the result of the copy. lost is how often the connection was lost.
 func (r *copyReport) summary(lost int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -274,7 +274,7 @@ type copyEvent struct {
 	Ms       int64    `json:"ms,omitempty"`
 }
 
-// event prints a line for machines. The caller has r.mu.
+// event prints a line of --json. The caller holds r.mu.
 func (r *copyReport) event(e copyEvent) {
 	if !r.flags.asJSON {
 		return
@@ -296,7 +296,7 @@ func parseExcludes(patterns []string) (excluded func(inside []string, isDir bool
 		}
 		for part := range strings.SplitSeq(p, "/") {
 			if part == "." || part == ".." {
-				return refuse("no name below a source has . or .. in its path; /NAME is what is directly below it")
+				return refuse("a pattern must not have . or .. as a part; /NAME matches a name directly below a source")
 			}
 		}
 		g, ok := sandbox.ParseGlob(p)
@@ -313,7 +313,7 @@ func parseExcludes(patterns []string) (excluded func(inside []string, isDir bool
 	}, nil
 }
 
-// jsonPath is a path for machines: text, or an object with base64 if it is no UTF-8.
+// jsonPath is a path in JSON: text, or an object with base64 if it is not UTF-8.
 type jsonPath string
 
 // MarshalJSON implements json.Marshaler.

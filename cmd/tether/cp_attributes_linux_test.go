@@ -228,11 +228,11 @@ func TestCopyRefusesFlags(t *testing.T) {
 	b := newBooth(t)
 	for _, try := range []struct{ args, want string }{
 		{"cp --exclude / x :/y", "the pattern is empty"},
-		{"cp --exclude ./x x :/y", "has . or .. in its path"},
+		{"cp --exclude ./x x :/y", "must not have . or .."},
 		{"cp --exclude " + strings.Repeat("{a,b}", 9) + " x :/y", "too many alternatives"},
-		{"fs put -p - /y", "-p does not go with standard input"},
-		{"fs get -p /y -", "do not go with standard output"},
-		{"fs get --exclude x /y -", "do not go with standard output"},
+		{"fs put -p - /y", "-p cannot be used with standard input"},
+		{"fs get -p /y -", "cannot be used with standard output"},
+		{"fs get --exclude x /y -", "cannot be used with standard output"},
 	} {
 		if got := b.tether(nil, strings.Fields(try.args)...); got.code != exitUsage || !strings.Contains(got.stderr, try.want) {
 			t.Errorf("%s: %+v", try.args, got)

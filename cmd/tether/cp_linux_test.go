@@ -125,7 +125,7 @@ func TestCopyThroughCuts(t *testing.T) {
 	}
 }
 
-// A copy that was stopped goes on where it was, unless there is a reason not to.
+// A copy that was interrupted continues where it stopped, unless the source or the target has changed.
 func TestCopyGoesOn(t *testing.T) {
 	t.Parallel()
 	const size = 16<<20 + 7
@@ -206,7 +206,7 @@ func stopCopy(t *testing.T, b *booth, line *cable.Cable, tr transfer, signal sys
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	switch {
 	case signal == syscall.SIGKILL:
-	case status.ExitStatus() != 130 || !strings.Contains(stderr.String(), "interrupted; the same command again goes on where it was"):
+	case status.ExitStatus() != 130 || !strings.Contains(stderr.String(), "interrupted; run the same command again to continue"):
 		t.Errorf("%v, %q", cmd.ProcessState, stderr.String())
 	}
 }
@@ -323,7 +323,7 @@ func TestCopyLosesItsSession(t *testing.T) {
 	line.On(cable.FromServer, cable.Answer("tether/upload/write").Nth(3), cable.SeverBefore)
 	line.On(cable.FromServer, cable.Answer("initialize").OnLink(2), cable.Fail(-32600, "unknown session"))
 	got := b.tether(nil, "cp", "--url", line.URL(), from, ":"+t.TempDir())
-	if got.code != exitError || !strings.HasSuffix(got.stderr, "the same command again goes on where it was\n") {
+	if got.code != exitError || !strings.HasSuffix(got.stderr, "run the same command again to continue\n") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -359,7 +359,7 @@ func TestCopyFromMaliciousServer(t *testing.T) {
 	random(t, filepath.Join(from, "good"), 10)
 	random(t, filepath.Join(from, "..", "evil"), 10)
 	got := b.tether(nil, "cp", "--url", line.URL(), ":"+from, to)
-	if got.code != exitError || strings.Count(got.stderr, "a name that is none") != 4 {
+	if got.code != exitError || strings.Count(got.stderr, "an invalid name") != 4 {
 		t.Errorf("%+v", got)
 	}
 	onlyFiles(t, to, "good")

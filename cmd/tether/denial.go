@@ -17,9 +17,9 @@ func defineExplainDenial(fs *pflag.FlagSet, always *bool) {
 	fs.BoolVar(always, explainDenial, false, "say when the sandbox may be the reason for a failure, even if\nstandard error is not a terminal")
 }
 
-// denialText is the line that tells the user of a command that the sandbox may be the
-// reason for its failure. fact is what the executor knows about that, nil if nothing.
-// managed says that the command may reach some hosts.
+// denialText returns the line that says that the sandbox may be the reason for the failure of
+// a command. fact is what the executor knows about it, and may be nil. managed says that the
+// command has a managed network.
 func denialText(fact *wire.DenialFact, managed bool) string {
 	const text = "tether: the sandbox may be the reason for this failure"
 	if fact == nil {
@@ -36,7 +36,7 @@ func denialText(fact *wire.DenialFact, managed bool) string {
 	case path != "" && verb != "":
 		return fmt.Sprintf("%s: %s %s is not allowed (%s)", text, verb, path, given(fact.Rule))
 	case syscall == denial.SyscallNetwork && managed:
-		return text + ": the network leads to what --allow-host names, through a proxy"
+		return text + ": only the hosts of --allow-host can be reached, through a proxy"
 	case syscall == denial.SyscallNetwork:
 		return text + ": the network is off (--network allows it)"
 	case syscall == denial.SyscallKilled:

@@ -31,7 +31,7 @@ func TestDenialIsExplained(t *testing.T) {
 			{command(workspace, explain), []string{"sh", "-c", "echo 'Operation not permitted' >&2; exit 1"}, hint},
 			{command(workspace, explain), []string{"sh", "-c", "echo 'connect: Operation not permitted' >&2; exit 1"}, hint + ": the network is off (--network allows it)"},
 			{command(workspace, explain, "--allow-host", "example.com"), []string{"sh", "-c", "echo 'connect: Operation not permitted' >&2; exit 1"},
-				hint + ": the network leads to what --allow-host names, through a proxy"},
+				hint + ": only the hosts of --allow-host can be reached, through a proxy"},
 			{command(workspace, explain), []string{"sh", "-c", "echo 'Operation not permitted' >&2"}, "Operation not permitted"},
 			{command(workspace, explain), []string{"sh", "-c", "echo boom >&2; exit 1"}, "boom"},
 			{command(workspace, explain), []string{r.self, "be-child", "probe", "int80", "getpid"}, hint + ": a forbidden system call ended it"},
@@ -65,8 +65,8 @@ func TestExplainDenialNeedsASandbox(t *testing.T) {
 	t.Parallel()
 	r := newTrial(t)
 	for _, try := range []struct{ flags, want string }{
-		{"--explain-denial", "--explain-denial is for --sandbox"},
-		{"--explain-denial --sandbox read-only --detach", "--explain-denial does not go with --detach"},
+		{"--explain-denial", "--explain-denial needs --sandbox"},
+		{"--explain-denial --sandbox read-only --detach", "--explain-denial cannot be used with --detach"},
 	} {
 		got := r.tether("", append(append([]string{"run"}, strings.Fields(try.flags)...), "true")...)
 		if got.code != exitRefused || !strings.Contains(got.stderr, try.want) {

@@ -21,10 +21,10 @@ func newDoctor() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor [flags]",
-		Short: "Prove that the sandbox works on this machine",
-		Long: "Prove that the sandbox works on this machine: run commands that try to get out of it, and say\n" +
-			"what came of each. What was not refused is shown with what to do about it.\n\n" +
-			"Nothing outside of a temporary directory is changed. The exit code is 0 if all is well, else 1.",
+		Short: "Test that the sandbox works on this machine",
+		Long: "Test that the sandbox works on this machine: run commands that try to break out of it, and show the\n" +
+			"result of each. If an attempt was not refused, the table says what to do about it.\n\n" +
+			"Nothing outside a temporary directory is changed. The exit code is 0 if all is well, else 1.",
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -53,7 +53,7 @@ func newDoctor() *cobra.Command {
 	return cmd
 }
 
-// examine lets the doctor work on this machine.
+// examine runs the checks on this machine.
 func examine(ctx context.Context, stateDir string) (results []doctor.Result, err error) {
 	if err := proc.ResetInherited(); err != nil {
 		return nil, fmt.Errorf("prepare for children: %w", err)
@@ -77,7 +77,7 @@ func examine(ctx context.Context, stateDir string) (results []doctor.Result, err
 	})
 }
 
-// noState is the result when nothing can be examined for want of a place to work.
+// noState is the result if there is no state directory, which all checks need.
 func noState(err error) doctor.Result {
 	return doctor.Result{
 		Name: "state directory", Tries: "make a directory in it", Status: doctor.Failed, Detail: err.Error(),
@@ -96,8 +96,7 @@ func printResults(w io.Writer, results []doctor.Result) error {
 
 var marks = map[doctor.Status]string{doctor.Passed: "✓", doctor.Failed: "✗", doctor.Noted: "•", doctor.Skipped: "-"}
 
-// printTable shows one row for each check, and what to do below those that
-// failed.
+// printTable prints a row for each check, and below a failed check what to do.
 func printTable(w io.Writer, results []doctor.Result) error {
 	width := 0
 	count := make(map[doctor.Status]int)

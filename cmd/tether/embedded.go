@@ -9,8 +9,8 @@ import (
 	"github.com/tetherexec/tether/internal/server"
 )
 
-// embeddedServer starts a server in this process, for us alone. It ends, with all that
-// it has started, when the stop function of the target is called.
+// embeddedServer returns a function that starts a server in this process, for this process
+// alone. The stop function of the target ends the server and all that it has started.
 func embeddedServer(userSockets bool) func(context.Context) (target, error) {
 	return func(ctx context.Context) (target, error) {
 		if err := proc.ResetInherited(); err != nil {

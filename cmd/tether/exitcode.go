@@ -12,8 +12,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Exit codes of commands that run a command and give its own, for when there is
-// none: as of env(1), timeout(1), ssh(1) and shells.
+// Exit codes of tether commands that end with the exit code of the command they ran, for
+// the cases in which that has none. They are those of env(1), timeout(1), ssh(1) and shells.
 const (
 	exitTimeout       = 124
 	exitRefused       = 125 // tether itself failed
@@ -23,7 +23,8 @@ const (
 	exitLost          = 255 // the session is lost
 )
 
-// failed is an error of tether itself, where codes of the command are expected.
+// failed gives an error of tether itself its exit code, for tether commands that otherwise end
+// with the exit code of the command they ran.
 func failed(err error) error {
 	if _, coded := errors.AsType[codedError](err); err == nil || coded {
 		return err
@@ -35,8 +36,8 @@ func failed(err error) error {
 	return codedError{code, err}
 }
 
-// remoteStartFailure gives the reason why a server did not start a command its exit
-// code. That a directory is missing is not the command's matter.
+// remoteStartFailure gives the error of a server that did not start a command its exit
+// code. A missing working directory is an error of tether, not of the command.
 func remoteStartFailure(program string, err error) error {
 	refusal, ok := errors.AsType[*client.ServerError](err)
 	switch {
@@ -46,7 +47,7 @@ func remoteStartFailure(program string, err error) error {
 		return failed(&advisedError{err, refusal.Error() + "; choose one with --cwd"})
 	}
 	text, number := refusal.Error(), refusal.OSError()
-	if !strings.Contains(refusal.Message, "program ") { // a server that says nothing but the system's error
+	if !strings.Contains(refusal.Message, "program ") { // the server sent only the system's error
 		text = program + ": " + wording.Text(refusal.Message)
 		if number == syscall.ENOENT && !strings.Contains(program, "/") {
 			text = program + ": not found in PATH, or the working directory does not exist"
@@ -66,9 +67,9 @@ func notStarted(number syscall.Errno, err error) error {
 	return codedError{exitNotExecutable, err}
 }
 
-// ofCommand is the exit code of a command as an error of ours.
+// ofCommand returns the error with which tether ends, for the exit code of a command.
 func ofCommand(code int) error {
-	if code < 0 { // the system does not say
+	if code < 0 { // unknown
 		code = exitError
 	}
 	if code == 0 {
@@ -77,8 +78,8 @@ func ofCommand(code int) error {
 	return codedError{code: code & 0xff}
 }
 
-// endingError is the exit code of a command whose output was shown here, and what there is to
-// say about its end.
+// endingError returns the error with which tether ends after it has shown the output of a
+// command: the exit code, and the message if there is one.
 func endingError(e terminal.Ending) error {
 	switch s, signal := errors.AsType[terminal.SignalError](e.Left); {
 	case signal && errors.Is(e.Left, terminal.ErrUnreachable):
@@ -94,7 +95,7 @@ func endingError(e terminal.Ending) error {
 	case e.Err != nil:
 		return codedError{exitLost, e.Err}
 	case !e.Exited:
-		return codedError{exitLost, errors.New("nobody knows how the command ended")}
+		return codedError{exitLost, errors.New("the server did not report the exit code of the command")}
 	}
 	return ofCommand(e.Code)
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// once refuses a flag that is given twice: which of the two was meant is not
-// for us to guess.
+// once refuses a flag that is given twice, because it is unclear which value the user wants.
 type once struct {
 	pflag.Value
 	given bool
@@ -91,7 +90,7 @@ func (b *byteSize) String() string {
 
 func (*byteSize) Type() string { return "SIZE" }
 
-// count is a number of at least 1. It is capped where more makes no difference.
+// count is a number of at least 1. Larger numbers than 2³¹-1 are capped.
 type count int
 
 func (c *count) Set(s string) error {
@@ -124,7 +123,7 @@ func (l *lifetime) Set(s string) error {
 	return nil
 }
 
-// String leaves out the zero minutes and seconds that a Duration prints.
+// String returns 5m instead of 5m0s, and 24h instead of 24h0m0s.
 func (l *lifetime) String() string {
 	if *l == 0 {
 		return ""
@@ -143,7 +142,7 @@ func (*lifetime) Type() string { return "DURATION" }
 // choice is one of a few words.
 type choice struct {
 	value string
-	kind  string // what the help calls it
+	kind  string // its placeholder in the help
 	words []string
 }
 
@@ -158,7 +157,7 @@ func (c *choice) Set(s string) error {
 func (c *choice) String() string { return c.value }
 func (c *choice) Type() string   { return c.kind }
 
-// optional is a text that may not have been given at all.
+// optional is a text; nil means that the flag was not given.
 type optional struct {
 	value    **string
 	kind     string
@@ -182,7 +181,7 @@ func (o *optional) String() string {
 
 func (o *optional) Type() string { return o.kind }
 
-// optionalSeconds is a number of seconds that may not have been given at all.
+// optionalSeconds is a number of seconds; nil means that the flag was not given.
 type optionalSeconds struct{ value **uint64 }
 
 func (o *optionalSeconds) Set(s string) error {

@@ -18,9 +18,9 @@ import (
 func newFs(stdin *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fs",
-		Short: "Look at and change files on another machine",
-		Long: "Look at and change files on the server's machine. A PATH there is absolute, ~/PATH below the home\n" +
-			"directory, or one below the server's directory; it may begin with a colon, as for `tether cp`.",
+		Short: "Read and change files on another machine",
+		Long: "Read and change files on the server's machine. A PATH is an absolute path, ~/PATH below the home\n" +
+			"directory, or a path below the server's directory. It may begin with a colon, as for `tether cp`.",
 		Args: noSuchCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -28,7 +28,7 @@ func newFs(stdin *os.File) *cobra.Command {
 	return cmd
 }
 
-// needPaths wants at least so many paths.
+// needPaths refuses command lines with fewer than least paths.
 func needPaths(least int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) < least {
@@ -43,7 +43,7 @@ func needPaths(least int) cobra.PositionalArgs {
 	}
 }
 
-// A fileVisit is a command that does something to remote files.
+// A fileVisit is the connection and the output of a command for remote files.
 type fileVisit struct {
 	*connection
 	ctx      context.Context
@@ -52,8 +52,7 @@ type fileVisit struct {
 	failures int
 }
 
-// visitFiles connects and does something for each path. What fails for one does not stop
-// the others.
+// visitFiles connects and calls do for each path. An error with one path does not stop the others.
 func (f *serverFlags) visitFiles(cmd *cobra.Command, args []string, do func(v *fileVisit, path string) error) error {
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
@@ -85,7 +84,7 @@ func (v *fileVisit) complain(path string, err error) {
 	complain(v.stderr, terminal.Name(path)+": "+copy.Reason(err))
 }
 
-// parseRemote understands a path that is remote in any case.
+// parseRemote reads a path that is remote with and without a colon.
 func parseRemote(arg string) string { return parseLocation(arg).Path }
 
 // catBlock is how much of a file is read at a time.
@@ -125,7 +124,7 @@ func newFsMkdir() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:                   "mkdir [flags] PATH...",
 		Short:                 "Make directories",
-		Long:                  "Make directories. With -p, those above that are missing are made too, and a directory that exists is\nno error.",
+		Long:                  "Make directories. With -p, missing parents are made too, and a directory that exists is no error.",
 		Example:               "  tether fs mkdir -p /srv/project/build",
 		Args:                  needPaths(1),
 		DisableFlagsInUseLine: true,
@@ -140,7 +139,7 @@ func newFsMkdir() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.BoolVarP(&parents, "parents", "p", false, "also those above; a directory that exists is no error")
+	fs.BoolVarP(&parents, "parents", "p", false, "make missing parents too; a directory that exists is no error")
 	server.define(fs, ownServer)
 	onlyOnce(fs)
 	return cmd
@@ -152,7 +151,7 @@ func newFsRm() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:                   "rm [flags] PATH...",
 		Short:                 "Remove files and directories",
-		Long:                  "Remove files and links, and with -r directories with all that is in them.",
+		Long:                  "Remove files and links, and with -r directories with their content.",
 		Example:               "  tether fs rm -r /srv/project/build",
 		Args:                  needPaths(1),
 		DisableFlagsInUseLine: true,
@@ -171,8 +170,8 @@ func newFsRm() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.BoolVarP(&recursive, "recursive", "r", false, "also directories, with all that is in them")
-	fs.BoolVarP(&force, "force", "f", false, "do not mind what does not exist")
+	fs.BoolVarP(&recursive, "recursive", "r", false, "remove directories too, with their content")
+	fs.BoolVarP(&force, "force", "f", false, "ignore files that do not exist")
 	server.define(fs, ownServer)
 	onlyOnce(fs)
 	return cmd
@@ -182,7 +181,7 @@ func newFsPut(stdin *os.File) *cobra.Command {
 	var flags copyFlags
 	cmd := &cobra.Command{
 		Use:   "put [flags] LOCAL... PATH",
-		Short: "Copy local files there",
+		Short: "Copy local files to another machine",
 		Long: "Copy local files and directories to the server's machine, as `tether cp LOCAL... :PATH` does.\n" +
 			"LOCAL may be - for standard input; then PATH is the name of the file.",
 		Example:               "  tether fs put notes.txt /srv/\n  make-report | tether fs put - /srv/report.txt",
@@ -214,19 +213,18 @@ func newFsPut(stdin *os.File) *cobra.Command {
 	return cmd
 }
 
-// spoolInput keeps standard input in a file: how long it is has to be known before it
-// is sent.
+// spoolInput writes standard input to a temporary file, because an upload needs the size first.
 func spoolInput(ctx context.Context, stdin *os.File) (name string, err error) {
 	f, err := os.CreateTemp("", "tether-put-")
 	if err != nil {
-		return "", fmt.Errorf("no place for the input: %w", err)
+		return "", fmt.Errorf("make a temporary file for standard input: %w", err)
 	}
 	in := terminal.InterruptibleReader(stdin)
 	defer context.AfterFunc(ctx, func() { in.Close() })()
 	_, err = io.Copy(f, in)
 	if err = errors.Join(err, f.Close()); err != nil {
 		os.Remove(f.Name())
-		return "", orSignal(ctx, fmt.Errorf("read the input: %w", err))
+		return "", orSignal(ctx, fmt.Errorf("read standard input: %w", err))
 	}
 	return f.Name(), nil
 }
@@ -235,8 +233,8 @@ func newFsGet() *cobra.Command {
 	var flags copyFlags
 	cmd := &cobra.Command{
 		Use:   "get [flags] PATH... LOCAL",
-		Short: "Copy files from there",
-		Long: "Copy files and directories of the server's machine here, as `tether cp :PATH... LOCAL` does.\n" +
+		Short: "Copy files from another machine",
+		Long: "Copy files and directories from the server's machine, as `tether cp :PATH... LOCAL` does.\n" +
 			"LOCAL may be - for standard output.",
 		Example:               "  tether fs get /var/log/syslog .",
 		Args:                  needPaths(2),
@@ -260,7 +258,7 @@ func newFsGet() *cobra.Command {
 // print copies files to standard output. A file that changes meanwhile is an error.
 func (f *copyFlags) print(cmd *cobra.Command, args []string) error {
 	if f.keep || len(f.exclude) > 0 {
-		return usageError{errors.New("-p and --exclude do not go with standard output")}
+		return usageError{errors.New("-p and --exclude cannot be used with standard output")}
 	}
 	out := terminal.OutputWriter{Writer: cmd.OutOrStdout()}
 	return f.visitFiles(cmd, args, func(v *fileVisit, path string) error {

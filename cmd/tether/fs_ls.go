@@ -14,13 +14,13 @@ import (
 	"github.com/tetherexec/tether/internal/terminal"
 )
 
-// fileFacts is what --json tells about a file.
+// fileFacts are the facts about a file in --json.
 type fileFacts struct {
 	Path       jsonPath `json:"path"`
-	Type       string   `json:"type"` // "file", "directory" or "other"; of what a link leads to
+	Type       string   `json:"type"` // "file", "directory" or "other"; for a link, that of its target
 	IsLink     bool     `json:"isLink"`
-	LeadsTo    jsonPath `json:"leadsTo,omitempty"` // of a link, without any other
-	Mode       string   `json:"mode,omitempty"`    // permissions in octal; empty: the server does not tell
+	LeadsTo    jsonPath `json:"leadsTo,omitempty"` // the target of a link, with all links resolved
+	Mode       string   `json:"mode,omitempty"`    // permissions in octal; empty if the server does not report them
 	Size       int64    `json:"size"`
 	ModifiedMs int64    `json:"modifiedMs"`
 	CreatedMs  int64    `json:"createdMs,omitempty"`
@@ -53,7 +53,7 @@ type lister struct {
 	all, long      bool
 	asJSON, titled bool
 	facts          []fileFacts
-	printed        bool // something; then a blank line goes before the next title
+	printed        bool // whether a list was printed; then a blank line comes before the next title
 }
 
 func newFsLs() *cobra.Command {
@@ -63,7 +63,7 @@ func newFsLs() *cobra.Command {
 		Use:   "ls [flags] [PATH...]",
 		Short: "List directories",
 		Long: "List directories of the server's machine; without a PATH, the server's own directory. The\n" +
-			"protocol tells no owners, and leaves out links that lead nowhere.",
+			"protocol has no owners and leaves out broken links.",
 		Example:               "  tether fs ls -l /srv/project",
 		Args:                  needPaths(0),
 		DisableFlagsInUseLine: true,
@@ -84,15 +84,15 @@ func newFsLs() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.BoolVarP(&l.long, "long", "l", false, "with type, permissions, size and time of the last change")
-	fs.BoolVarP(&l.all, "all", "a", false, "also names that begin with a dot")
-	fs.BoolVar(&l.asJSON, "json", false, "print a list for machines")
+	fs.BoolVarP(&l.long, "long", "l", false, "print type, permissions, size and time of the last change")
+	fs.BoolVarP(&l.all, "all", "a", false, "list names that begin with a dot, too")
+	fs.BoolVar(&l.asJSON, "json", false, "print JSON")
 	server.define(fs, ownServer)
 	onlyOnce(fs)
 	return cmd
 }
 
-// list prints one directory, or a file that was named.
+// list prints one directory, or one file.
 func (l *lister) list(v *fileVisit, path string) error {
 	info, err := v.files.Stat(v.ctx, path)
 	if err != nil {
@@ -127,7 +127,7 @@ func (l *lister) list(v *fileVisit, path string) error {
 	return l.print(shown, path)
 }
 
-// print prints entries of a directory; an empty one means that names are paths.
+// print prints entries of the directory dir. If dir is empty, the names of the entries are paths.
 func (l *lister) print(entries []copy.Entry, dir string) error {
 	l.printed = true
 	t := newLongList(l.out)
@@ -150,7 +150,7 @@ func (l *lister) print(entries []copy.Entry, dir string) error {
 	return t.flush()
 }
 
-// A longList is a list with facts. The sizes end in one column.
+// A longList prints entries with facts. The sizes are aligned on the right.
 type longList struct {
 	out  io.Writer
 	rows [][4]string
@@ -192,8 +192,8 @@ func newFsStat() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:                   "stat [flags] PATH...",
-		Short:                 "Tell about files",
-		Long:                  "Tell type, permissions, size and times of files. Of a link, they are those of what it leads to.",
+		Short:                 "Print facts about files",
+		Long:                  "Print type, permissions, size and times of files. For a link, these are the facts of its target.",
 		Args:                  needPaths(1),
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -231,7 +231,7 @@ func newFsStat() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.BoolVar(&asJSON, "json", false, "print a list for machines")
+	fs.BoolVar(&asJSON, "json", false, "print JSON")
 	server.define(fs, ownServer)
 	onlyOnce(fs)
 	return cmd

@@ -16,8 +16,8 @@ func newKill() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kill [flags] ID...",
 		Short: "End processes, or send them a signal",
-		Long: "End processes with all that they have started: SIGTERM, and SIGKILL soon after. With --signal\n" +
-			"that signal is sent, and nothing else. " + idHelp,
+		Long: "End processes and all that they have started: SIGTERM, and SIGKILL soon after. With --signal, only\n" +
+			"that signal is sent. " + idHelp,
 		Example: "  tether kill web\n  tether kill --signal HUP 3f2a91c0/web",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if signal != "" {
@@ -32,13 +32,13 @@ func newKill() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&signal, "signal", "s", "", "send this `SIGNAL`, by its name, instead")
+	cmd.Flags().StringVarP(&signal, "signal", "s", "", "send this `SIGNAL` instead, by its name")
 	server.defineFor(cmd, 1, -1)
 	return cmd
 }
 
-// defineFor completes a command on processes of a server that runs already: it takes their
-// ids, at least min and at most max, and the flags that say where the server is, behind its own.
+// defineFor completes a command that acts on processes of a server: its arguments are ids of
+// processes, at least min and at most max, and it gets the flags of the server after its own.
 func (f *serverFlags) defineFor(cmd *cobra.Command, min, max int) {
 	cmd.Args, cmd.ValidArgsFunction, cmd.DisableFlagsInUseLine = needID(min, max), f.completeProcesses, true
 	cmd.Flags().SortFlags = false
@@ -46,10 +46,10 @@ func (f *serverFlags) defineFor(cmd *cobra.Command, min, max int) {
 	onlyOnce(cmd.Flags())
 }
 
-// idHelp says how processes are named.
-const idHelp = "A process is meant by its name\nas `tether ps` shows it, the newest of that name, or by SESSION/NAME."
+// idHelp says what the ID of a process is.
+const idHelp = "ID is the\nname of a process in `tether ps` (the newest process of that name), or SESSION/NAME."
 
-// needID wants process ids: at least min, at most max if that is not negative.
+// needID refuses fewer than min ids of processes, and more than max unless max is negative.
 func needID(min, max int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
@@ -62,7 +62,8 @@ func needID(min, max int) cobra.PositionalArgs {
 	}
 }
 
-// signalByNumber knows the numbers that people type; they are the same everywhere.
+// signalByNumber returns the names of the signals that people type as numbers; these numbers are
+// the same on every system.
 func signalByNumber(text string) string {
 	names := map[string]string{"1": "HUP", "2": "INT", "3": "QUIT", "6": "ABRT", "9": "KILL", "14": "ALRM", "15": "TERM"}
 	if name, ok := names[text]; ok {
@@ -71,7 +72,7 @@ func signalByNumber(text string) string {
 	return text
 }
 
-// killAll ends the named processes, and tells about each that could not be.
+// killAll ends the processes, or sends them a signal. It returns an error for each failure.
 func killAll(ctx context.Context, conn *connection, ids []string, signal string) error {
 	var failures []error
 	for _, id := range ids {

@@ -15,22 +15,22 @@ import (
 	"github.com/tetherexec/tether/internal/listen"
 )
 
-// listenFlags say where a server listens, and who may connect. They are the same for every kind of server.
+// listenFlags say where a server listens and which clients may connect. They are the same for every kind of server.
 type listenFlags struct {
-	cfg  listen.Config // but for the authentication
+	cfg  listen.Config // without the authentication
 	auth authFlags
 }
 
-// define adds the flags, but for --listen.
+// define adds the flags, except --listen.
 func (f *listenFlags) define(fs *pflag.FlagSet) {
 	cfg := &f.cfg
-	fs.BoolVar(&cfg.InsecureNoAuth, "insecure-no-auth", false, "allow an address that other machines can reach without\nauthentication: whoever reaches it can run commands")
+	fs.BoolVar(&cfg.InsecureNoAuth, "insecure-no-auth", false, "allow an address that other machines can reach without\nauthentication: every client that reaches it can run commands")
 	group(fs, "Where to listen", "insecure-no-auth")
 	f.auth.define(fs)
 	fs.StringVar(&cfg.TLS.CertFile, "tls-cert", "", "`PATH` of the server's certificate and chain (PEM), for wss://")
 	fs.StringVar(&cfg.TLS.KeyFile, "tls-key", "", "`PATH` of its private key (PEM)")
 	fs.StringVar(&cfg.TLS.ClientCAFile, "tls-client-ca", "", "`PATH` of certificates (PEM); clients must show one signed by them")
-	fs.BoolVar(&cfg.AnyNamespace, "any-namespace", false, "for unix://: accept clients in other containers and sandboxes (in\nanother pid or user namespace); confined commands that can see the\nsocket can then run commands outside of their sandbox")
+	fs.BoolVar(&cfg.AnyNamespace, "any-namespace", false, "for unix://: accept clients in other containers and sandboxes (in\nanother pid or user namespace); confined commands that can see the\nsocket can then run commands outside their sandbox")
 	group(fs, "Who may connect", "tls-cert", "tls-key", "tls-client-ca", "any-namespace")
 }
 
@@ -44,7 +44,7 @@ func (f *listenFlags) config(stderr io.Writer) (cfg listen.Config, err error) {
 	if err := checkTLSFlags(cfg.TLS); err != nil {
 		return cfg, err
 	}
-	if _, err := listen.ParseURL(cfg.URL); err != nil { // an empty one is not the same as none
+	if _, err := listen.ParseURL(cfg.URL); err != nil { // also an empty URL, for which listen would use its default
 		return cfg, withListenFlags(cfg, err)
 	}
 	for _, path := range cfg.SecretFiles() {
@@ -65,7 +65,7 @@ func checkTLSFlags(files listen.TLSConfig) error {
 	return errors.New("`--tls-client-ca` requires `--tls-cert` and `--tls-key`")
 }
 
-// openListener opens what the flags say; nil: the one client is on standard input and output.
+// openListener opens the listener of the flags. It returns nil for stdio: then the only client is on standard input and output.
 func openListener(ctx context.Context, cfg listen.Config) (*listen.Listener, error) {
 	if endpoint, err := listen.ParseURL(cfg.URL); err == nil && endpoint.Transport == listen.Stdio {
 		return nil, nil

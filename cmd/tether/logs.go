@@ -18,7 +18,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A logRequest is what to show of a process's output.
+// A logRequest says which output of a process to print, and how.
 type logRequest struct {
 	serverFlags
 	follow bool
@@ -29,10 +29,10 @@ type logRequest struct {
 	asJSON bool
 }
 
-// A sinceFlag is where output begins: behind an event, or at a time.
+// A sinceFlag is where the output begins: after an event, or at a time.
 type sinceFlag struct {
 	seq uint64
-	age time.Duration // 0: not given
+	age time.Duration // 0 if not given
 }
 
 func (s *sinceFlag) Set(text string) error {
@@ -65,8 +65,8 @@ func newLogs(stdout *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs [flags] ID",
 		Short: "Print the output of a process",
-		Long: "Print the output of a process that the server still has, standard error on standard error.\n" +
-			"Reading it takes nothing away from anybody. " + idHelp,
+		Long: "Print the output of a process that the server still has, and its standard error on standard error.\n" +
+			"Other readers still get all of it. " + idHelp,
 		Example:               "  tether logs web\n  tether logs -f --tail 20 --grep 'GET /' web\n  tether logs -t --since 10m web\n  tether logs --json --since 117 web",
 		Args:                  needID(1, 1),
 		DisableFlagsInUseLine: true,
@@ -79,19 +79,19 @@ func newLogs(stdout *os.File) *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.BoolVarP(&r.follow, "follow", "f", false, "go on until the output ends")
-	fs.Var(&r.since, "since", "only output of the last `TIME|SEQ`, such as 10m, or after the event with this\nnumber, as in --json")
+	fs.BoolVarP(&r.follow, "follow", "f", false, "print new output too, until the process ends")
+	fs.Var(&r.since, "since", "print only output of the last `TIME|SEQ`, such as 10m, or after the event\nwith this number, as in --json")
 	fs.BoolVarP(&r.times, "timestamps", "t", false, "begin each line with the time when it was printed")
-	fs.VarP(&r.tail, "tail", "n", "only the last lines (with --json: events), as many as this")
-	fs.StringVar(&r.grep, "grep", "", "only lines (with --json: output) that match the regular expression `RE`")
-	fs.BoolVar(&r.asJSON, "json", false, "print events for machines, one per line")
+	fs.VarP(&r.tail, "tail", "n", "print only this many of the last lines (with --json: events)")
+	fs.StringVar(&r.grep, "grep", "", "print only lines (with --json: output events) that match the regular\nexpression `RE`")
+	fs.BoolVar(&r.asJSON, "json", false, "print events as JSON, one per line")
 	group(fs, "What to print", "follow", "since", "timestamps", "tail", "grep", "json")
 	r.define(fs, ownServer)
 	onlyOnce(fs)
 	return cmd
 }
 
-// tailCount is a number of lines; negative: all.
+// tailCount is a number of lines; a negative number means all.
 type tailCount int
 
 func (t *tailCount) Set(s string) error {
@@ -114,7 +114,7 @@ func (*tailCount) Type() string { return "LINES" }
 
 func (r *logRequest) run(ctx context.Context, id string, stdout *os.File, stderr io.Writer) error {
 	if r.times && r.asJSON {
-		return usageError{errors.New("--timestamps is for text; --json has the times anyway")}
+		return usageError{errors.New("--timestamps cannot be used with --json, which always has the times")}
 	}
 	printer := &terminal.LogPrinter{Tail: int(r.tail), JSON: r.asJSON, Times: r.times}
 	if r.since.age > 0 {
@@ -143,9 +143,9 @@ func (r *logRequest) run(ctx context.Context, id string, stdout *os.File, stderr
 	})
 }
 
-// print prints what there is, and with follow what comes.
+// print prints the output so far, and with follow also new output.
 func (r *logRequest) print(ctx context.Context, o *client.Observation, p *wire.ProcessInfo, printer *terminal.LogPrinter, gaps *gapNotice) error {
-	newest := p.NextSeq - 1 // when we came
+	newest := p.NextSeq - 1 // as of the request
 	last := r.since.seq
 	for {
 		if last >= newest && !r.follow {
@@ -178,7 +178,7 @@ func (r *logRequest) print(ctx context.Context, o *client.Observation, p *wire.P
 type gapNotice struct {
 	conn    *connection
 	process *wire.ProcessInfo
-	told    uint64 // bytes that were told already
+	told    uint64 // bytes that were reported already
 	silent  bool
 	stderr  io.Writer
 }
@@ -197,7 +197,7 @@ func (g *gapNotice) tell(ctx context.Context) {
 	}
 }
 
-// quietPipe ends us without a word if nobody reads what we print.
+// quietPipe ends tether without a message if the reader of its output has closed the pipe.
 func quietPipe(err error) error {
 	if errors.Is(err, syscall.EPIPE) {
 		return codedError{code: exitSignal + int(syscall.SIGPIPE)}

@@ -1,5 +1,13 @@
-// Command tether runs commands and touches files on this machine for a program
-// on another one.
+// Command tether runs commands and uses files on another machine, or on this one, and is
+// also the server for that.
+//
+// This package has the flags, the help, the exit codes and the messages; the work is done
+// by other packages. Where a change belongs: root.go lists the commands, and each command is in
+// the file of its name (run.go, cp.go, mcp.go with mcp_inside.go and mcp_outside.go, …).
+// connect.go, url.go and tls.go open the session of a client command, advice.go adds to errors
+// what the user can do, exitcode.go and signals.go decide how the program ends. listenflags.go has
+// the flags of the servers, reference.go those that only `codex exec-server` uses. resolve.go finds
+// the process that a name means, table.go prints lists.
 package main
 
 import (

@@ -20,8 +20,8 @@ const (
 	approvalGranular  = "granular"
 )
 
-// mcpProgram is the program behind `tether mcp`: this one, built with -tags mcp. Only then the MCP library is inside,
-// which the other commands have no use for (docs/adr/0006-mcp-in-a-second-program.md). mcp_inside.go is for that
+// mcpProgram is the program behind `tether mcp`: this one, built with -tags mcp. Only that build has the MCP library,
+// which the other commands do not need (docs/adr/0006-mcp-in-a-second-program.md). mcp_inside.go is for that
 // program, mcp_outside.go for tether, which starts it.
 const mcpProgram = "tether-mcp"
 
@@ -49,15 +49,15 @@ type mcpServe struct {
 
 func newMCP(args []string, stdin, stdout *os.File) *cobra.Command {
 	m := mcpServe{mcpExecutor: mcpExecutor{label: "mcp"}, args: args, stdin: stdin, stdout: stdout}
-	m.tells = true // once; the errors are for the model
+	m.tells = true // the model gets the errors; the user gets each once
 	cmd := &cobra.Command{
 		Use:   "mcp [flags]",
 		Short: "Give an MCP client commands and files, here or on another machine",
 		Long: "Serve MCP with the tools exec_command, write_stdin, kill_session, list_sessions, search_output,\n" +
-			"read_file, write_file and list_dir. Commands and files are confined by a sandbox; when it is in\n" +
-			"the way, the user of the MCP client is asked, if that has elicitation. Commands end with the MCP\n" +
-			"session. Lost connections to the executor are not noticed. An executor that cannot be reached yet\n" +
-			"is tried again with each request.\n\n" +
+			"read_file, write_file and list_dir. Commands and files are confined by a sandbox. If a command\n" +
+			"needs more, the user of the MCP client is asked, if the client supports elicitation. Commands end\n" +
+			"with the MCP session and survive lost connections to the executor. If the executor cannot be\n" +
+			"reached yet, each request tries again.\n\n" +
 			"On standard input and output the server ends with its input. With --listen http://IP:PORT the\n" +
 			"first line on standard output is the URL of the MCP server, and SIGINT and SIGTERM end it.",
 		Example: "  tether mcp\n" +
@@ -79,9 +79,9 @@ func newMCP(args []string, stdin, stdout *os.File) *cobra.Command {
 	m.hosts.define(fs)
 	defineUserSockets(fs, &m.sockets)
 	fs.BoolVar(&m.noLogin, "no-login", false, "run commands in a shell that is not a login shell, unless a call asks\nfor one")
-	fs.Var(&m.approval, "approval", "when the user is asked to allow more: never, on-request (when the\nmodel wants that), or granular (also when the sandbox has\nstopped a command)")
+	fs.Var(&m.approval, "approval", "when to ask the user for more permissions: never, on-request (when\nthe model asks for it), or granular (also when the sandbox has\nstopped a command)")
 	group(fs, "Commands", "cwd", "sandbox", "network", "allow-host", "deny-host", userSockets, "no-login", "approval")
-	fs.StringVar(&m.listen, "listen", listenStdio, "`URL` to serve on: stdio:// for one client on standard input and\noutput, or http://IP:PORT for any number")
+	fs.StringVar(&m.listen, "listen", listenStdio, "`URL` to serve on: stdio:// for one client on standard input and\noutput, or http://IP:PORT for many clients")
 	fs.StringVar(&m.listenToken, "listen-token-file", "", "`PATH` of a file with the bearer token that HTTP clients must send;\nneeded for addresses that other machines can reach")
 	group(fs, "Where to listen", "listen", "listen-token-file")
 	m.define(fs, "commands run on this machine", "the commands")
@@ -105,7 +105,7 @@ func (m *mcpServe) run(ctx context.Context) error {
 	return m.handle(ctx, sandbox, network)
 }
 
-// intent is the sandbox, without the workspace, which is the executor's matter.
+// intent returns the sandbox without the workspace, which is on the executor.
 func (m *mcpServe) intent() (s *wire.Sandbox, err error) {
 	switch m.sandbox {
 	case sandboxhost.ProfileFull:
@@ -125,14 +125,14 @@ func (m *mcpServe) intent() (s *wire.Sandbox, err error) {
 	return s, nil
 }
 
-// reach is what commands in the sandbox may reach; nil: as the sandbox says.
+// reach returns the hosts that commands in the sandbox may reach, or nil if the sandbox alone decides.
 func (m *mcpServe) reach(sandbox *wire.Sandbox) (*client.Network, error) {
 	rules, err := m.hosts.rules(m.network)
 	switch {
 	case err != nil || rules == nil:
 		return nil, err
 	case sandbox == nil || sandbox.Disabled():
-		return nil, usageError{errors.New("--allow-host needs a sandbox: without one, commands reach everything")}
+		return nil, usageError{errors.New("--allow-host needs a sandbox: without one, commands reach every host")}
 	}
 	return &client.Network{Allow: m.hosts.allow, Deny: m.hosts.deny}, nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// handle serves MCP clients in this program, which was built for that.
+// handle serves MCP clients in this program, which was built with -tags mcp.
 func (m *mcpServe) handle(ctx context.Context, sandbox *wire.Sandbox, network *client.Network) error {
 	listener, err := m.open(ctx)
 	if err != nil {
@@ -40,8 +40,8 @@ func (m *mcpServe) handle(ctx context.Context, sandbox *wire.Sandbox, network *c
 	})
 }
 
-// workspace is where commands start. On an executor that was named, a relative path
-// begins in its own directory, wherever that is.
+// workspace returns the directory where commands start. On a named server, a relative path
+// begins in the server's own directory.
 func (m *mcpServe) workspace() (string, error) {
 	if m.isRemote() {
 		return m.cwd, nil
@@ -53,15 +53,15 @@ func (m *mcpServe) workspace() (string, error) {
 func (m *mcpServe) serve(ctx context.Context, s *mcpserver.Server, l *mcpserver.Listener) error {
 	if l == nil {
 		err := s.Serve(ctx, m.stdin, m.stdout)
-		return cmp.Or(err, context.Cause(ctx)) // a signal is not how it should end
+		return cmp.Or(err, context.Cause(ctx)) // a signal is an early end here
 	}
 	if _, err := fmt.Fprintln(m.stdout, l.URL); err != nil {
 		return err
 	}
-	return s.ServeHTTP(ctx, l) // a signal is how it ends
+	return s.ServeHTTP(ctx, l) // a signal is the normal end here
 }
 
-// open opens the address for clients; nil: they are on standard input and output.
+// open opens the listener for HTTP clients. It returns nil if the client is on standard input and output.
 func (m *mcpServe) open(ctx context.Context) (*mcpserver.Listener, error) {
 	if m.listen == listenStdio {
 		if m.listenToken != "" {
@@ -86,7 +86,7 @@ func (m *mcpServe) open(ctx context.Context) (*mcpserver.Listener, error) {
 	return l, nil
 }
 
-// readToken reads a token from the file that a flag has named.
+// readToken reads a token from a file; flag is for errors.
 func readToken(flag, name string) (string, error) {
 	token, err := (&serverFlags{tokenFile: name}).token()
 	if err != nil {
@@ -105,8 +105,8 @@ func (m *mcpServe) policy() unifiedexec.Policy {
 	return unifiedexec.Policy{Mode: unifiedexec.Granular, SandboxApproval: true, Rules: true}
 }
 
-// ownArguments takes off what tether puts before its arguments when it starts this program. It fails if the two are
-// not of the same version: they share flags, words and what a server offers to its client.
+// ownArguments removes the arguments that tether puts before its own when it starts this program. It fails if the two
+// programs have different versions, because both interpret the same flags.
 func ownArguments(args []string) ([]string, error) {
 	if len(args) < 2 || args[0] != prefixMCP {
 		return args, nil

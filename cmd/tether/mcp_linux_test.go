@@ -325,7 +325,7 @@ func TestMCPRefusals(t *testing.T) {
 		{[]string{"--sandbox", "no"}, `unknown profile "no"`},
 		{[]string{"--approval", "always"}, "expected one of never, on-request, granular"},
 		{[]string{"--sandbox", "full", "--allow-host", "x.example"}, "--allow-host needs a sandbox"},
-		{[]string{"--network", "--allow-host", "x.example"}, "--network does not go with --allow-host"},
+		{[]string{"--network", "--allow-host", "x.example"}, "--network cannot be used with --allow-host"},
 		{[]string{"--deny-host", "x.example"}, "--deny-host needs --allow-host"},
 		{[]string{"--url", "nonsense"}, "nonsense"},
 		{[]string{"--url", "ws://127.0.0.1:1", "--token-file", "missing"}, "--token-file missing"},

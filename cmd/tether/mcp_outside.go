@@ -15,8 +15,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// handle leaves this process to the program that serves MCP clients. That gets the same arguments, so what was checked
-// here is checked again there.
+// handle replaces this process by the program that serves MCP clients. It gets the same arguments, so it checks them
+// again.
 func (m *mcpServe) handle(context.Context, *wire.Sandbox, *client.Network) error {
 	path, err := findMCPProgram()
 	if err != nil {
@@ -28,7 +28,7 @@ func (m *mcpServe) handle(context.Context, *wire.Sandbox, *client.Network) error
 	return nil
 }
 
-// findMCPProgram looks beside this program first: that is where the same version is.
+// findMCPProgram looks in the directory of this program first, because the same version is there.
 func findMCPProgram() (string, error) {
 	name := mcpProgram
 	if runtime.GOOS == "windows" {
@@ -43,11 +43,11 @@ func findMCPProgram() (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", errors.New("`tether mcp` needs the program " + mcpProgram + ", which is neither beside tether nor in PATH; `make build` makes both,\n" +
+		return "", errors.New("`tether mcp` needs the program " + mcpProgram + ", which is neither in the directory of tether nor in PATH; `make build` makes both,\n" +
 			"and `go install -tags mcp github.com/tetherexec/tether/cmd/tether@VERSION` a tether that needs no second program")
 	}
 	return path, nil
 }
 
-// ownArguments is for the program that serves MCP clients: this one is started by users.
+// ownArguments has nothing to remove: only tether-mcp is started by another program.
 func ownArguments(args []string) ([]string, error) { return args, nil }

@@ -15,8 +15,8 @@ import (
 	"github.com/tetherexec/tether/internal/terminal"
 )
 
-// An mcpExecutor is what stands behind an MCP command: a session with an executor, and
-// another one when that is lost.
+// An mcpExecutor is the executor behind an MCP command: a session, and a new one when that
+// is lost.
 type mcpExecutor struct {
 	serverFlags
 	cwd    string
@@ -24,29 +24,29 @@ type mcpExecutor struct {
 	label  string // of the sessions
 	stderr io.Writer
 
-	sockets bool // those of the user's programs are open to confined commands here
-	tells   bool // why the executor cannot be reached; else the caller of client does
+	sockets bool // --user-sockets
+	tells   bool // open prints why the executor cannot be reached; else the caller of client does
 
-	sessions *client.Lazy // valid in use
+	sessions *client.Lazy // set by use
 	conn     *connection  // of the newest session; only open and release use it
-	told     string       // about the last attempt that failed; only open uses it
+	told     string       // the error of the last failed attempt; only open uses it
 }
 
-// define adds the flags of the server. otherwise is what happens without an address,
-// kept what is kept while there is no connection.
+// define adds the flags of the server. The help says otherwise about a missing address, and
+// that kept survives lost connections.
 func (e *mcpExecutor) define(fs *pflag.FlagSet, otherwise, kept string) {
 	e.defineServer(fs, otherwise)
-	fs.Var(&e.keep, "keep", "how long the executor is asked to keep "+kept+" while there is no\nconnection (default 10m)")
+	fs.Var(&e.keep, "keep", "how long the executor keeps "+kept+" without a connection\n(default 10m)")
 	group(fs, "Server", "keep")
 }
 
-// use does something with an executor, and then ends the session and all that runs in it.
-// An executor on this machine must be there at once. One that was named is connected to when
-// it is needed, and tried again then if it is out of reach: an MCP client starts its servers
-// once, often before the network is there. A signal ends the context; its number is the exit
-// code if do fails then.
+// use calls do with an executor, and then ends the session and all that runs in it.
+// An executor on this machine must work at once. The connection to a named server is opened by
+// the first request, and tried again with the next if that fails: an MCP client starts its
+// servers once, often before the network is up. A signal ends the context; it decides about the
+// exit code if do fails then.
 func (e *mcpExecutor) use(ctx context.Context, do func(context.Context) error) (err error) {
-	defer brokenPipeIsError()() // then the client has left
+	defer brokenPipeIsError()() // EPIPE means that the client has left
 	ctx, stop := untilSignal(ctx)
 	defer stop()
 	if err := e.check(); err != nil {
@@ -87,7 +87,7 @@ func (e *mcpExecutor) check() error {
 	return err
 }
 
-// dir is where commands start in a session; without a server, c is not looked at.
+// dir returns the directory where commands start in a session. Without a named server it does not use c.
 func (e *mcpExecutor) dir(c *client.Client) (string, error) {
 	if e.isRemote() {
 		return startDir(e.cwd, false, kindNamed, c.Info)
@@ -95,7 +95,7 @@ func (e *mcpExecutor) dir(c *client.Client) (string, error) {
 	return startDir(e.cwd, false, kindEmbedded, nil)
 }
 
-// where names the machine of the executor to models, without what could be a secret.
+// where returns the machine of the executor as models are told it, without passwords.
 func (e *mcpExecutor) where() string {
 	a, named, err := e.address()
 	if err != nil || !named {
@@ -116,7 +116,7 @@ func (e *mcpExecutor) where() string {
 	return "the machine at " + u.String()
 }
 
-// client returns the session to use, and another one when that is lost.
+// client returns the session to use, or a new one if it is lost.
 func (e *mcpExecutor) client(ctx context.Context) (*client.Client, error) { return e.sessions.Get(ctx) }
 
 // open is one attempt to open a session.

@@ -16,8 +16,7 @@ import (
 	"github.com/tetherexec/tether/internal/terminal"
 )
 
-// An mcpRun is an MCP server on an executor, and our standard input and output for its
-// client.
+// An mcpRun is an MCP server on an executor; its client is on our standard input and output.
 type mcpRun struct {
 	mcpExecutor
 	env       []string
@@ -32,15 +31,15 @@ func newMCPRun(stdin, stdout *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp-run [flags] [--] SERVER [ARGUMENT...]",
 		Short: "Run an MCP server on another machine for a client on this one",
-		Long: "Run a stdio MCP server on the executor and speak for it on standard input and output, so that\n" +
-			"any MCP client can start it as if it were here. The client does not notice lost connections. An\n" +
-			"executor that cannot be reached yet is tried again with each request. If the session is lost,\n" +
-			"requests in flight get an error, and the next one starts the server again, at most 3 times in\n" +
-			"60 s. What the server prints on standard error is printed there.\n\n" +
-			"The exit code is that of the server, 128+N if signal N ended it or us, and 0 if the client left\n" +
-			"and the server had to be ended. Else it is 125 if tether failed or the server broke the protocol,\n" +
-			"126 if the server cannot be executed, 127 if it is not found, and 255 if the session with the\n" +
-			"executor was lost and the client has left.",
+		Long: "Run a stdio MCP server on the executor and pass on its messages, so that any MCP client can start\n" +
+			"it as if it were on this machine. The client does not notice lost connections. If the executor\n" +
+			"cannot be reached yet, each request tries again. If the session is lost, unanswered requests get\n" +
+			"an error, and the next one starts the server again, at most 3 times in 60 s. The standard error of\n" +
+			"the server is passed on.\n\n" +
+			"The exit code is that of the server, 128+N if signal N ended it or mcp-run, and 0 if the client\n" +
+			"closed standard input and mcp-run ended the server. Else it is 125 if tether failed or the server\n" +
+			"broke the protocol, 126 if the server cannot be executed, 127 if it is not found, and 255 if the\n" +
+			"session with the executor was lost after the client had closed standard input.",
 		Example: "  tether mcp-run --url ssh://build --cwd /srv/project -- docs-server --stdio\n" +
 			"  tether mcp-run --url unix://t.sock --env API_KEY --remote-env DATABASE_URL -- npx -y some-server",
 		Args:                  needCommand,
@@ -52,10 +51,10 @@ func newMCPRun(stdin, stdout *os.File) *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.SetInterspersed(false) // what follows the server is the server's
+	fs.SetInterspersed(false) // flags behind the server belong to it
 	fs.StringVar(&r.cwd, "cwd", "", "`DIR` to start in (default: here, or the executor's own)")
-	fs.StringArrayVarP(&r.env, "env", "e", nil, "set a variable of the environment, as `NAME[=VALUE]`; without a value\nit is ours; can be repeated")
-	fs.StringArrayVar(&r.remoteEnv, "remote-env", nil, "let the server have the executor's variable of this `NAME`, besides\nPATH, HOME and their like; can be repeated")
+	fs.StringArrayVarP(&r.env, "env", "e", nil, "set a variable of the environment, as `NAME[=VALUE]`; without a value\nit has the local value; can be repeated")
+	fs.StringArrayVar(&r.remoteEnv, "remote-env", nil, "pass the executor's variable of this `NAME` to the server, besides\nPATH, HOME and other basic ones; can be repeated")
 	group(fs, "Command", "cwd", "env", "remote-env")
 	r.define(fs, "the MCP server runs on this machine", "the server")
 	onlyOnce(fs)
@@ -73,7 +72,7 @@ func (r *mcpRun) run(ctx context.Context) error {
 	})
 }
 
-// relay starts the server and speaks for it until it, or its client, has left.
+// relay starts the server and passes on messages until the server ends or its client has left.
 func (r *mcpRun) relay(ctx context.Context, command mcprelay.Command) error {
 	var once sync.Once
 	server := mcprelay.Server{
@@ -104,11 +103,10 @@ func (r *mcpRun) relay(ctx context.Context, command mcprelay.Command) error {
 	}
 }
 
-// notMessageShown is how many bytes are shown of a line that is no message.
+// notMessageShown is how many bytes are shown of a line that is not a message.
 const notMessageShown = 120
 
-// notMessageText says that a server has printed something else than MCP, and what to do
-// about it.
+// notMessageText says that a server has printed a line that is not MCP, and what to do about it.
 func notMessageText(server string, number int, line []byte) string {
 	shown, more := line, ""
 	if n := notMessageShown; len(line) > n {

@@ -9,17 +9,17 @@ import (
 	"github.com/tetherexec/tether/internal/netpolicy"
 )
 
-// hostFlags say which hosts a command may reach, if not all or none.
+// hostFlags say which hosts a command may reach: --allow-host and --deny-host.
 type hostFlags struct {
 	allow, deny []string
 }
 
 func (f *hostFlags) define(fs *pflag.FlagSet) {
-	fs.StringArrayVar(&f.allow, "allow-host", nil, "let the command reach this `HOST[:PORT]`, through a proxy that it finds\nin its environment, and nothing else; *.HOST is what is below HOST,\n**.HOST also HOST itself; can be repeated")
+	fs.StringArrayVar(&f.allow, "allow-host", nil, "let the command reach only this `HOST[:PORT]`, through a proxy that it\nfinds in its environment; *.HOST is every subdomain of HOST, **.HOST\nalso HOST itself; can be repeated")
 	fs.StringArrayVar(&f.deny, "deny-host", nil, "except this `HOST[:PORT]` from --allow-host; can be repeated")
 }
 
-// given reports whether the command is to have a network of its own.
+// given reports whether the command gets a managed network.
 func (f *hostFlags) given() bool { return len(f.allow)+len(f.deny) > 0 }
 
 // rules checks the patterns. network says that --network was given as well. Without
@@ -31,7 +31,7 @@ func (f *hostFlags) rules(network bool) (*netpolicy.Rules, error) {
 	case len(f.allow) == 0:
 		return nil, usageError{errors.New("--deny-host needs --allow-host, e.g. --allow-host '*'")}
 	case network:
-		return nil, usageError{errors.New("--network does not go with --allow-host: it would open the network to all hosts")}
+		return nil, usageError{errors.New("--network cannot be used with --allow-host: it would open the network to all hosts")}
 	}
 	domains := map[string]netpolicy.Access{}
 	for _, list := range []struct {

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// A noteLog is a log handler for people: the messages and their errors, as lines of
-// tether's own, without times and levels.
+// A noteLog is a log handler for people: it prints messages and their errors as lines that
+// begin with "tether: ", without times and levels.
 type noteLog struct{ to io.Writer }
 
 // Enabled implements slog.Handler.

@@ -17,7 +17,7 @@ import (
 // watchStep is how often `tether ps --watch` asks the server.
 const watchStep = time.Second
 
-// A processList is what to show of the processes of a server.
+// A processList says which processes of a server to print, and how.
 type processList struct {
 	serverFlags
 	asJSON  bool
@@ -31,15 +31,15 @@ func newPs(stdout *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps [flags]",
 		Short: "List the processes of a server",
-		Long: "List the processes of a server, of all its sessions. A process is `blocked` if it is held back\n" +
+		Long: "List the processes of a server, of all its sessions. A process is `blocked` if it has to wait\n" +
 			"because its output is not read. DOING says why a running process is silent. WAITING is output that\n" +
-			"its client has not been sent yet. CPU and MEMORY are those of the process and all that it started,\n" +
-			"where the server knows them.",
+			"was not yet sent to the client. CPU and MEMORY are those of the process and all that it started,\n" +
+			"if the server knows them.",
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if l.watch && l.asJSON {
-				return usageError{errors.New("--watch and --json exclude each other")}
+				return usageError{errors.New("--watch and --json cannot be used together")}
 			}
 			return l.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -48,7 +48,7 @@ func newPs(stdout *os.File) *cobra.Command {
 	fs.SortFlags = false
 	fs.BoolVar(&l.running, "running", false, "leave out processes that have ended")
 	fs.BoolVarP(&l.watch, "watch", "w", false, "print the list again every second until interrupted")
-	fs.BoolVar(&l.asJSON, "json", false, "print what the server says, for machines")
+	fs.BoolVar(&l.asJSON, "json", false, "print the answer of the server as JSON")
 	l.define(fs, ownServer)
 	onlyOnce(fs)
 	return cmd
@@ -73,7 +73,7 @@ func (l *processList) run(ctx context.Context, stdout, stderr io.Writer) error {
 			}
 		}
 	})
-	if errors.Is(err, errNoServer) && !l.watch { // where no server runs, no process does
+	if errors.Is(err, errNoServer) && !l.watch { // without a server there are no processes
 		err = l.print(stdout, nil)
 	}
 	return orSignal(ctx, quietPipe(err))
@@ -100,5 +100,5 @@ func (l *processList) print(stdout io.Writer, all []wire.ProcessInfo) error {
 	return printProcesses(stdout, all, time.Now(), width)
 }
 
-// ownServer is which server is meant by commands that act on what runs already.
+// ownServer is the server that commands use without an address, for their help.
 const ownServer = "the one that `run --detach` starts"

@@ -6,13 +6,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// referenceFlags are those of `codex exec-server` that tether has no use for. They
-// are known so that a script written for it either works or hears why not.
+// referenceFlags are the flags of `codex exec-server` that tether does not need. It knows
+// them so that a script written for the reference either works or gets a clear error.
 type referenceFlags struct {
 	fs *pflag.FlagSet
 }
 
-// ignored flags change nothing that tether does: each is accepted with a warning.
+// ignored has the flags that are accepted with a warning and have no effect, with the reason.
 var ignored = map[string]string{
 	"config":                         "tether reads no Codex configuration",
 	"enable":                         "tether has no Codex features",
@@ -23,8 +23,8 @@ var ignored = map[string]string{
 	"name":                           "it only matters with --remote",
 }
 
-// remote flags make the reference server dial out and register itself, which is
-// a different program from one that listens.
+// remote has the flags with which the reference does not listen, but connects to a remote
+// service and registers itself there. tether refuses them.
 var remote = []string{"remote", "remote-transport", "use-agent-identity-auth", "executor-credential-stdin",
 	"aws-sigv4", "aws-profile", "aws-region", "aws-service", "exit-on-stdin-close"}
 
@@ -54,8 +54,7 @@ func addReferenceFlags(fs *pflag.FlagSet) referenceFlags {
 	return referenceFlags{fs}
 }
 
-// check refuses what tether cannot do and returns a warning for each flag that
-// is without effect.
+// check refuses the flags in remote and returns a warning for each flag without effect.
 func (r referenceFlags) check() (warnings []string, err error) {
 	for _, name := range remote {
 		if r.fs.Changed(name) {

@@ -12,9 +12,9 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// resolve finds the process that a person means: by its name, or SESSION/NAME, where
-// the beginning of the session's id is enough. Among several of a name, the newest that
-// has not ended is meant, or the newest of all if all have ended.
+// resolve finds a process by its name, or by SESSION/NAME, where the beginning of the session's
+// id is enough. If several processes have the name, it returns the newest that has not ended,
+// or the newest of all if all have ended.
 func resolve(f *serverFlags, processes []wire.ProcessInfo, id string) (*wire.ProcessInfo, error) {
 	found := named(processes, id)
 	if len(found) == 0 {
@@ -39,8 +39,8 @@ func resolveOnly(f *serverFlags, processes []wire.ProcessInfo, id string) (*wire
 	return nil, fmt.Errorf("several running processes are called %q; name one of %s", id, strings.Join(ids, ", "))
 }
 
-// named returns the processes that an id can mean, those that have not ended first, the
-// newest first among equals.
+// named returns the processes that match an id: processes that have not ended come first,
+// then newer ones before older ones.
 func named(processes []wire.ProcessInfo, id string) []*wire.ProcessInfo {
 	found := match(processes, func(p *wire.ProcessInfo) bool { return p.ProcessID == id })
 	if session, name, whole := strings.Cut(id, "/"); len(found) == 0 && whole && session != "" {
@@ -69,7 +69,7 @@ func match(processes []wire.ProcessInfo, is func(*wire.ProcessInfo) bool) (found
 	return found
 }
 
-// maxSuggestions is how many names are offered to who has mistyped one.
+// maxSuggestions is how many similar names an error about an unknown name lists.
 const maxSuggestions = 5
 
 func unknown(f *serverFlags, processes []wire.ProcessInfo, id string) error {
@@ -86,7 +86,7 @@ func unknown(f *serverFlags, processes []wire.ProcessInfo, id string) error {
 	return errors.New(text + "; " + f.commandLine("ps") + " lists all processes")
 }
 
-// shortID is as much of a session's id as is enough for people.
+// shortID is the beginning of a session's id, as lists show it.
 func shortID(id string) string { return id[:min(len(id), 8)] }
 
 // resolveSession finds a session by the beginning of its public id, or by its label.
@@ -107,10 +107,10 @@ func resolveSession(f *serverFlags, sessions []wire.SessionInfo, id string) (*wi
 	case 1:
 		return found[0], nil
 	}
-	return nil, fmt.Errorf("%q stands for %d sessions; give more of the id", id, len(found))
+	return nil, fmt.Errorf("%q matches %d sessions; give more of the id", id, len(found))
 }
 
-// nameIsFree refuses a name that a running process has: it could not be told from it.
+// nameIsFree refuses a name that a running process has, because the two could not be told apart.
 func nameIsFree(ctx context.Context, conn *connection, name string) error {
 	processes, err := conn.Processes(ctx, "")
 	if errors.Is(err, client.ErrUnsupported) {
@@ -127,7 +127,7 @@ func nameIsFree(ctx context.Context, conn *connection, name string) error {
 	return nil
 }
 
-// find asks the server for the process that a person means.
+// find asks the server for the process with an id.
 func find(ctx context.Context, conn *connection, id string) (*wire.ProcessInfo, error) {
 	return findBy(ctx, conn, id, resolve)
 }

@@ -68,10 +68,10 @@ func newRoot(args []string, stdin, stdout *os.File, stderr io.Writer) *cobra.Com
 	showVersion := false
 	root := &cobra.Command{
 		Use:   "tether",
-		Short: "Run commands and touch files on another machine",
+		Short: "Run commands and use files on another machine",
 		Long: "tether runs commands and uses files on another machine, or on this one in a sandbox, for a person\n" +
-			"or an agent, and loses none of their output when a connection breaks. `tether serve` is the other\n" +
-			"end: it speaks the exec-server protocol of the Codex CLI.",
+			"or an agent. When a connection breaks, commands run on, and no output is lost. `tether serve` is the\n" +
+			"server: it speaks the exec-server protocol of the Codex CLI.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noSuchCommand,
@@ -89,7 +89,7 @@ func newRoot(args []string, stdin, stdout *os.File, stderr io.Writer) *cobra.Com
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.SetUsageFunc(printUsage)
 	root.SetHelpFunc(printHelp)
-	root.CompletionOptions.DisableDefaultCmd = true // ours has words of its own
+	root.CompletionOptions.DisableDefaultCmd = true // newCompletion replaces it
 	root.SuggestionsMinimumDistance = 2
 	addCommands(root, args, stdin, stdout)
 	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
@@ -99,21 +99,21 @@ func newRoot(args []string, stdin, stdout *os.File, stderr io.Writer) *cobra.Com
 	return root
 }
 
-// A commandGroup is some commands that stand under a heading of their own in the help.
+// A commandGroup is a heading in the help, with its commands.
 type commandGroup struct {
 	heading  string
 	commands []lazyCommand
 }
 
-// A lazyCommand can be made when it is known that it is needed: all of them have hundreds of flags together, and a program
-// that is started executes one.
+// A lazyCommand makes a command when it is needed. All commands together have hundreds of flags, and each start of the program
+// executes only one command.
 type lazyCommand struct {
 	name string
 	make func() *cobra.Command
 }
 
-// addCommands adds the command that the first argument names, and all of them if it is not the name of one. Commands
-// that say something about the others get all of them too.
+// addCommands adds the command that the first argument names. It adds all commands if the argument names none, or names one
+// that needs the others (help, completion).
 func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 	serve := func(name, short string) lazyCommand {
 		return lazyCommand{name, func() *cobra.Command { return newServe(name, short, args, stdin, stdout) }}
@@ -123,7 +123,7 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 			{"run", func() *cobra.Command { return newRun(stdin, stdout) }},
 			{"shell", func() *cobra.Command { return newShell(stdin, stdout) }},
 		}},
-		{"See and steer what runs", []lazyCommand{
+		{"Processes and sessions", []lazyCommand{
 			{"ps", func() *cobra.Command { return newPs(stdout) }},
 			{"logs", func() *cobra.Command { return newLogs(stdout) }},
 			{"attach", func() *cobra.Command { return newAttach(stdin, stdout) }},
@@ -139,7 +139,7 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 		}},
 		{"Serve", []lazyCommand{
 			serve("serve", "Serve clients on this machine"),
-			serve("exec-server", "The same, under the name that the Codex CLI gives it"),
+			serve("exec-server", "The same as serve, under the name that the Codex CLI uses"),
 			{"app-server", func() *cobra.Command { return newAppServer(args, stdin, stdout) }},
 			{"bridge", func() *cobra.Command { return newBridge(stdin, stdout) }},
 			{"token", newToken},
@@ -174,7 +174,7 @@ func addCommands(root *cobra.Command, args []string, stdin, stdout *os.File) {
 	}
 }
 
-// The commands that need all others.
+// The commands that need all other commands.
 const (
 	aboutCompletion = "completion"
 	aboutHelp       = "help"

@@ -22,13 +22,13 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// How long a server is asked to keep a session whose client is away.
+// How long a server keeps a session without a connection.
 const (
 	keepAttended = 10 * time.Minute
 	keepDetached = 24 * time.Hour
 )
 
-// A runCommand starts a command on a server and connects it with our standard streams.
+// A runCommand starts a command on a server and connects it with the standard streams of tether.
 type runCommand struct {
 	serverFlags
 	sandbox sandboxFlags
@@ -41,9 +41,9 @@ type runCommand struct {
 	name    string
 	detach  bool
 	openIn  bool // keep the input of a detached command open
-	noInput bool // the command gets an empty input instead of ours
+	noInput bool // the command gets an empty input
 	escape  string
-	explain bool // a denial, also where standard error is not a terminal
+	explain bool // explain a denial, also if standard error is not a terminal
 
 	argv          []string
 	stdin, stdout *os.File
@@ -56,8 +56,9 @@ func newRun(stdin, stdout *os.File) *cobra.Command {
 		Use:   "run [flags] [--] COMMAND [ARGUMENT...]",
 		Short: "Run a command, here or on another machine",
 		Long: "Run a command as if it ran here: standard input, output and error, signals and the exit code\n" +
-			"pass through, whatever happens to the connection. Without a server it runs on this machine.\n" +
-			"What the command has left running ends with it; --detach lets it run on.\n\n" +
+			"pass through, also when the connection is lost for a while. Without a server the command runs on\n" +
+			"this machine. Processes that it leaves in the background end with it. With --detach the command\n" +
+			"runs on after tether has ended.\n\n" +
 			"The exit code is that of the command, 128+N if signal N ended it. Else it is 124 after --timeout,\n" +
 			"125 if tether failed, 126 if the command cannot be executed, 127 if it is not found, and 255 if\n" +
 			"the session with the server was lost.",
@@ -75,13 +76,13 @@ func newRun(stdin, stdout *os.File) *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.SetInterspersed(false) // what follows the command is the command's
-	fs.BoolVarP(&r.tty, "tty", "t", false, "give the command a terminal; ours, if there is one, passes on\neach key and its size")
+	fs.SetInterspersed(false) // flags behind the command belong to it
+	fs.BoolVarP(&r.tty, "tty", "t", false, "give the command a terminal; if tether has one itself, it passes on\neach key and the size")
 	fs.Var(&r.timeout, "timeout", "end the command after this time")
 	r.defineCommand(fs)
-	fs.BoolVarP(&r.detach, "detach", "d", false, "leave the command running and print its name; without an address it\nruns in a server of this user that is started if need be")
+	fs.BoolVarP(&r.detach, "detach", "d", false, "print the name of the command and leave it running; without an address\nit runs in a background server of this user, which is started if\nnecessary")
 	fs.BoolVarP(&r.openIn, "stdin", "i", false, "with --detach: keep standard input open for 'tether attach'")
-	fs.BoolVarP(&r.noInput, "no-stdin", "n", false, "do not read standard input; the command finds its end at once")
+	fs.BoolVarP(&r.noInput, "no-stdin", "n", false, "do not read standard input; that of the command is empty")
 	defineExplainDenial(fs, &r.explain)
 	group(fs, "Command", "tty", "timeout", "detach", "stdin", "no-stdin", explainDenial)
 	r.define(fs, "the command runs on this machine")
@@ -99,8 +100,8 @@ func needCommand(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// ownFailures gives mistakes in the command line a code that is not one of the
-// command that was to be run.
+// ownFailures gives errors of the command line the exit code of an error of tether, so that
+// they are not taken for those of the command that was to run.
 func ownFailures(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return codedError{exitRefused, usageError{err}}
@@ -114,20 +115,20 @@ func (r *runCommand) defineCommand(fs *pflag.FlagSet) {
 	fs.BoolVar(&r.sandbox.network, "network", false, "with --sandbox: allow the network")
 	defineUserSockets(fs, &r.sandbox.sockets)
 	r.sandbox.hosts.define(fs)
-	fs.StringArrayVarP(&r.env, "env", "e", nil, "set a variable of the environment, as `NAME[=VALUE]`; without a value\nit is ours; can be repeated")
+	fs.StringArrayVarP(&r.env, "env", "e", nil, "set a variable of the environment, as `NAME[=VALUE]`; without a value\nit has the local value; can be repeated")
 	fs.StringVar(&r.cwd, "cwd", "", "`DIR` to start in (default: here, or the server's own)")
 	fs.StringVar(&r.name, "name", "", "`NAME` of the command for 'tether ps' and others")
 	group(fs, "Command", "sandbox", "network", userSockets, "allow-host", "deny-host", "env", "cwd", "name")
 }
 
-// defineKeeping adds the flags about long absences.
+// defineKeeping adds the flags about lost and closed connections.
 func (r *runCommand) defineKeeping(fs *pflag.FlagSet) {
-	fs.Var(&r.keep, "keep", "how long the server is asked to keep the command while there is no\nconnection (default 10m; 24h for --detach)")
-	fs.StringVar(&r.escape, "escape", terminal.DefaultEscape, "`CHAR` that ends the session when it is typed on a terminal at the\nbeginning of a line with a full stop behind it; or none")
+	fs.Var(&r.keep, "keep", "how long the server keeps the command without a connection\n(default 10m; 24h for --detach)")
+	fs.StringVar(&r.escape, "escape", terminal.DefaultEscape, "`CHAR` that ends the session when it is typed on a terminal at the\nbeginning of a line, followed by a full stop; or none")
 	group(fs, "Server", "keep", "escape")
 }
 
-// run starts the command and stays until it has ended, unless it is to be left alone.
+// run starts the command and waits for its end, except with --detach.
 func (r *runCommand) run(ctx context.Context) (err error) {
 	keys, err := r.check()
 	if err != nil {
@@ -145,7 +146,7 @@ func (r *runCommand) run(ctx context.Context) (err error) {
 	session.Timeout = time.Duration(r.timeout)
 	signals, ignore := terminal.CatchSignals()
 	defer ignore()
-	defer brokenPipeIsError()() // the command is told
+	defer brokenPipeIsError()() // EPIPE ends the command with SIGPIPE
 	starting, stop := untilSignal(ctx)
 	defer stop()
 
@@ -174,7 +175,7 @@ func (r *runCommand) run(ctx context.Context) (err error) {
 		return conn.leave()
 	}
 	if conn.server.kind == kindEmbedded {
-		keys = nil // there is no connection that could make one wait
+		keys = nil // without a connection that can be lost, no escape key is needed
 	}
 	return r.stream(conn, p, session, keys, signals)
 }
@@ -184,23 +185,23 @@ func (r *runCommand) check() (keys *terminal.Escape, err error) {
 	refuse := func(text string) (*terminal.Escape, error) { return nil, usageError{errors.New(text)} }
 	switch {
 	case r.detach && r.timeout > 0:
-		return refuse("--timeout does not go with --detach: nobody would be there")
+		return refuse("--timeout cannot be used with --detach: tether ends before the command does")
 	case r.openIn && !r.detach:
-		return refuse("--stdin is for --detach; without it, standard input always is open")
+		return refuse("--stdin needs --detach; without --detach, standard input is always open")
 	case r.openIn && r.noInput:
-		return refuse("--stdin and --no-stdin exclude each other")
+		return refuse("--stdin and --no-stdin cannot be used together")
 	case r.sandbox.network && r.sandbox.profile == "" && !r.sandbox.hosts.given():
-		return refuse("--network is for --sandbox; without one, the network is open")
+		return refuse("--network needs --sandbox; without a sandbox, the network is open")
 	case r.sandbox.sockets && r.sandbox.profile == "":
-		return refuse("--user-sockets is for --sandbox; without one, the sockets are open")
+		return refuse("--user-sockets needs --sandbox; without a sandbox, the sockets are open")
 	case r.sandbox.sockets && r.remote():
 		return nil, usageError{errServerSockets}
 	case r.explain && r.detach:
-		return refuse("--explain-denial does not go with --detach: the command fails later")
+		return refuse("--explain-denial cannot be used with --detach: the command fails after tether has ended")
 	case r.explain && r.sandbox.profile == "" && !r.sandbox.hosts.given():
-		return refuse("--explain-denial is for --sandbox; without one, nothing is denied")
+		return refuse("--explain-denial needs --sandbox; without a sandbox, nothing is denied")
 	case strings.ContainsFunc(r.name, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f }):
-		return refuse("--name must not have blanks, slashes or control characters")
+		return refuse("--name must not contain spaces, slashes or control characters")
 	}
 	if _, err := r.sandbox.hosts.rules(r.sandbox.network); err != nil {
 		return nil, err
@@ -208,13 +209,14 @@ func (r *runCommand) check() (keys *terminal.Escape, err error) {
 	return parseEscape(r.escape)
 }
 
-// remote reports whether the command runs in a server that was there before, or stays.
+// remote reports whether the command runs in another process than this one: on a named server,
+// or in the user's own server in the background.
 func (r *runCommand) remote() bool {
 	_, named, _ := r.address()
 	return named || r.detach
 }
 
-// open opens the session for the command. news gets to know which hosts it is refused.
+// open opens the session for the command. news reports the hosts that are refused to the command.
 func (r *runCommand) open(ctx context.Context, status *terminal.StatusLine, news *sandboxhost.Refusals) (*connection, error) {
 	ensure := embeddedServer(r.sandbox.sockets)
 	o := client.Options{TTL: keepAttended, Label: r.name, OnNetworkDecision: news.Decided}
@@ -248,7 +250,7 @@ func (r *runCommand) start(ctx context.Context, conn *connection, s *terminal.Se
 	return p, err
 }
 
-// command is what the server is asked to start.
+// command returns the command that the server starts.
 func (r *runCommand) command(conn *connection, s *terminal.Session) (client.Command, error) {
 	cmd := client.Command{Argv: r.argv, TTY: r.tty, Stdin: !r.detach || r.openIn, KeepNewest: r.detach, ID: r.name}
 	cmd.OneStream = terminal.SameFile(r.stdout, r.stderr)
@@ -259,7 +261,7 @@ func (r *runCommand) command(conn *connection, s *terminal.Session) (client.Comm
 		cmd.Arg0 = "-" + path.Base(r.argv[0])
 	}
 	if !conn.Has(client.FeatureCloseStdin) && !r.tty && isNull(r.stdin) {
-		cmd.Stdin = false // its end could not be told
+		cmd.Stdin = false // this server cannot close standard input
 	}
 	cmd.Rows, cmd.Cols = s.Size()
 	var err error
@@ -284,8 +286,8 @@ func (r *runCommand) command(conn *connection, s *terminal.Session) (client.Comm
 	return cmd, nil
 }
 
-// startDir is where a command starts. On this machine that is here; elsewhere it is what the server
-// likes, or the home of its user for a login shell. info tells about a server that was named.
+// startDir returns the directory where a command starts. On this machine it is the current directory; on a server
+// it is the server's own, or the home directory of its user for a login shell. info describes a named server.
 func startDir(cwd string, login bool, kind serverKind, info func() wire.EnvironmentInfo) (string, error) {
 	if kind != kindNamed {
 		dir, err := filepath.Abs(cwd)
@@ -305,12 +307,12 @@ func startDir(cwd string, login bool, kind serverKind, info func() wire.Environm
 	case base == "" && cwd == "":
 		return "/", nil
 	case base == "":
-		return "", usageError{fmt.Errorf("--cwd %s: this server does not say where it is; give the whole path", cwd)}
+		return "", usageError{fmt.Errorf("--cwd %s: this server does not report its directory; give an absolute path", cwd)}
 	}
 	return path.Join(base, cwd), nil
 }
 
-// localPath is a path that a server has named, as a plain path.
+// localPath converts the file: URI of a server to a plain path.
 func localPath(uri *string) string {
 	if uri == nil {
 		return ""
@@ -323,7 +325,7 @@ func localPath(uri *string) string {
 	return *uri
 }
 
-// environment are the variables for the command; whole: all of ours as well.
+// environment returns the variables for the command: those of --env, and all of this process if whole is set.
 func (r *runCommand) environment(whole bool) (map[string]string, error) {
 	env := map[string]string{}
 	if whole {
@@ -345,8 +347,8 @@ func (r *runCommand) environment(whole bool) (map[string]string, error) {
 	return env, err
 }
 
-// chosenVariables reads NAME=VALUE, or NAME for the value that it has here. A
-// variable that is not set here is left alone.
+// chosenVariables reads NAME=VALUE, or NAME for the local value. A variable that is not set
+// locally is left out.
 func chosenVariables(entries []string) (map[string]string, error) {
 	env := map[string]string{}
 	for _, entry := range entries {
@@ -364,7 +366,7 @@ func chosenVariables(entries []string) (map[string]string, error) {
 	return env, nil
 }
 
-// makeName makes up a name for a command that people can type.
+// makeName makes a name for a command that is easy to type.
 func makeName(program string) string {
 	base := strings.Map(func(r rune) rune {
 		if r <= ' ' || r == '/' || r == '\\' || r == 0x7f {
@@ -375,7 +377,7 @@ func makeName(program string) string {
 	return strings.ToLower(base + "-" + rand.Text()[:5])
 }
 
-// isNull reports whether a file is the one that is always empty.
+// isNull reports whether a file is /dev/null, or NUL on Windows.
 func isNull(f *os.File) bool {
 	if f == nil {
 		return true
@@ -385,7 +387,7 @@ func isNull(f *os.File) bool {
 	return err == nil && nerr == nil && os.SameFile(info, null)
 }
 
-// stream stays with the command until it has ended.
+// stream passes input, output and signals until the command has ended or the user leaves.
 func (r *runCommand) stream(conn *connection, p *client.Process, s *terminal.Session, keys *terminal.Escape, signals <-chan os.Signal) error {
 	s.On(conn.Client, conn.PublicID(), p.ID())
 	var sources []terminal.Events
@@ -403,9 +405,9 @@ func (r *runCommand) stream(conn *connection, p *client.Process, s *terminal.Ses
 	if errors.Is(end.Left, terminal.ErrEscape) {
 		s.EndLine()
 		if !reachable {
-			return codedError{exitLost, errors.New("left without a connection: the command runs on until the server ends its session")}
+			return codedError{exitLost, errors.New("disconnected while the connection was lost: the command runs on until the server ends its session")}
 		}
-		return codedError{exitLost, errors.New("left; the command was ended")}
+		return codedError{exitLost, errors.New("disconnected; the command was ended")}
 	}
 	if denial != "" {
 		fmt.Fprintln(r.stderr, denial)
@@ -413,13 +415,13 @@ func (r *runCommand) stream(conn *connection, p *client.Process, s *terminal.Ses
 	return endingError(end)
 }
 
-// verdictPatience bounds the question whether the sandbox denied something: only servers
-// that do not say it with the exit are asked.
+// verdictPatience bounds the request that asks whether the sandbox denied something. Only servers
+// that do not say so with the exit are asked.
 const verdictPatience = 5 * time.Second
 
-// denial returns a line that explains the failure of a confined command, empty if there is
-// nothing to explain or the user does not want to read it. What is denied in a login shell
-// is for the shell to tell.
+// denial returns a line that explains the failure of a confined command. It is empty if there is
+// nothing to explain, or the flags say that the user does not want it. A login shell gets no line,
+// because its commands report their own failures.
 func (r *runCommand) denial(p *client.Process, end terminal.Ending) string {
 	confined := r.sandbox.profile != "" && r.sandbox.profile != sandboxhost.ProfileFull || r.sandbox.hosts.given()
 	if !confined || r.login || !end.Exited || end.Code == 0 || end.Timeout || end.Left != nil || !r.explain && (r.quiet || !terminal.Is(r.stderr)) {

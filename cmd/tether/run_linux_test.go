@@ -462,7 +462,7 @@ func TestLeaveShellByEscape(t *testing.T) {
 	cable.Cut()
 	s.until("connection lost, reconnecting")
 	s.typing("echo never\r~.")
-	s.until("\r\ntether: left without a connection: the command runs on until the server ends its session")
+	s.until("\r\ntether: disconnected while the connection was lost: the command runs on until the server ends its session")
 	cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != exitLost {
 		t.Errorf("ended with %v", cmd.ProcessState)

@@ -22,10 +22,9 @@ func newSandbox(stdin, stdout *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sandbox",
 		Short: "Run a command in a sandbox, or explain one",
-		Long: "Use the sandbox of tether without a server: what a client may ask for can be tried\n" +
-			"and looked at here first.",
-		Args: noSuchCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Long:  "Use the sandbox of tether without a server, to try and to understand what a client can ask for.",
+		Args:  noSuchCommand,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 
 		SuggestionsMinimumDistance: 2,
 	}
@@ -33,14 +32,14 @@ func newSandbox(stdin, stdout *os.File) *cobra.Command {
 	return cmd
 }
 
-// sandboxFlags say what a sandbox lets its command do.
+// sandboxFlags say what a sandbox allows.
 type sandboxFlags struct {
 	profile  string
 	flag     string // the name of the flag that profile comes from
 	cwd      string
 	writable []string
 	network  bool
-	sockets  bool // those of the user's programs
+	sockets  bool // --user-sockets
 	hosts    hostFlags
 	stateDir string
 }
@@ -49,7 +48,7 @@ func (f *sandboxFlags) define(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	f.flag = "--profile"
 	fs.StringVar(&f.profile, "profile", sandboxhost.ProfileWorkspaceWrite, "a `PROFILE` that says what is allowed: read-only, workspace-write (read\nall, write the workspace and /tmp), full (no sandbox), or a JSON file\nwith the sandbox or permissions object of a request")
-	fs.StringVar(&f.cwd, "cwd", "", "`DIR` to start in, which is also the workspace (default: this one)")
+	fs.StringVar(&f.cwd, "cwd", "", "`DIR` to start in, which is also the workspace (default: the current one)")
 	fs.StringArrayVar(&f.writable, "writable", nil, "another `DIR` to allow writing to; can be repeated")
 	fs.BoolVar(&f.network, "network", false, "allow the network")
 	defineUserSockets(fs, &f.sockets)
@@ -89,7 +88,7 @@ func withStateDirFlag(err error) error {
 	return err
 }
 
-// cause is what a file error says beside the path, which its caller names.
+// cause returns a file error without its path, which the caller adds.
 func cause(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
@@ -97,7 +96,7 @@ func cause(err error) error {
 	return err
 }
 
-// intent returns what is to be enforced for a command that starts in cwd.
+// intent returns the sandbox for a command that starts in cwd.
 func (f *sandboxFlags) intent(cwd string) (*wire.Sandbox, error) {
 	s, err := sandboxhost.Profile(f.profile, cwd)
 	if err != nil {
@@ -129,7 +128,7 @@ func (f *sandboxFlags) intent(cwd string) (*wire.Sandbox, error) {
 // maxProfile bounds a profile: it is written by people, or copied from a request.
 const maxProfile = 4 << 20
 
-// readProfile reads a sandbox from a file that flag has named, see sandboxhost.ParseProfile.
+// readProfile reads a sandbox from a file, see sandboxhost.ParseProfile. flag is for errors.
 func readProfile(name, flag string, around *wire.Sandbox) (*wire.Sandbox, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(name, "./") {

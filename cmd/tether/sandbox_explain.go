@@ -16,10 +16,10 @@ func newSandboxExplain() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain [flags] [PATH...]",
-		Short: "Show what a sandbox would do, and decide about paths and hosts",
-		Long: "Show how the sandbox of a profile would be built on this machine, without building it, and\n" +
-			"what a command in it could do with each PATH, and whether it could reach each --host, by\n" +
-			"which rule.",
+		Short: "Show what a sandbox would allow, for paths and hosts",
+		Long: "Show how the sandbox of a profile would be built on this machine, without building it. For each\n" +
+			"PATH, show whether a command in it could read and write; for each --host, whether it could reach\n" +
+			"the host. Each answer names the rule.",
 		Example: "  tether sandbox explain\n" +
 			"  tether sandbox explain --profile read-only ~/.ssh/id_ed25519 /tmp\n" +
 			"  tether sandbox explain --allow-host '*.example.com' --host www.example.com:443",
@@ -37,7 +37,7 @@ func newSandboxExplain() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	flags.define(fs)
-	fs.StringArrayVar(&hosts, "host", nil, "a `HOST[:PORT]` to decide about, on port 443 if it has none; can be\nrepeated")
+	fs.StringArrayVar(&hosts, "host", nil, "a `HOST[:PORT]` to show, with port 443 if it has none; can be\nrepeated")
 	fs.BoolVar(&asJSON, "json", false, "print JSON")
 	onlyOnce(fs)
 	return cmd

@@ -17,7 +17,7 @@ import (
 	"github.com/tetherexec/tether/internal/wording"
 )
 
-// A sandboxRun is one command in a sandbox, on our own standard streams.
+// A sandboxRun is one command in a sandbox, on the standard streams of tether.
 type sandboxRun struct {
 	sandboxFlags
 	explainDenial bool
@@ -32,10 +32,10 @@ func newSandboxRun(stdin, stdout *os.File) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [flags] [--] COMMAND [ARGUMENT...]",
 		Short: "Run a command in a sandbox",
-		Long: "Run a command on this machine as a server would run it for a client: in a sandbox that lets\n" +
-			"it do what the profile says and nothing else.\n\n" +
-			"The exit code is that of the command, 128+N if signal N ended it. Without a command: 125 if\n" +
-			"the sandbox cannot be had, 126 if the command cannot be executed, 127 if it is not found.",
+		Long: "Run a command on this machine as a server would run it for a client: in a sandbox that allows\n" +
+			"only what the profile says.\n\n" +
+			"The exit code is that of the command, 128+N if signal N ended it. If the command did not run, it\n" +
+			"is 125 if there can be no sandbox, 126 if the command cannot be executed, 127 if it is not found.",
 		Example: "  tether sandbox run -- make test\n" +
 			"  tether sandbox run --profile read-only -- bash\n" +
 			"  tether sandbox run --network --writable ~/.cache -- npm install\n" +
@@ -53,7 +53,7 @@ func newSandboxRun(stdin, stdout *os.File) *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.SetInterspersed(false) // what follows the command is the command's
+	fs.SetInterspersed(false) // flags behind the command belong to it
 	run.define(fs)
 	defineExplainDenial(fs, &run.explainDenial)
 	onlyOnce(fs)
@@ -98,7 +98,7 @@ func (r *sandboxRun) command(ctx context.Context, h *sandboxhost.Host, c sandbox
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, terminal.EndingSignals...)
 	defer signal.Stop(signals)
-	defer brokenPipeIsError()() // the command is told
+	defer brokenPipeIsError()() // EPIPE ends the command with SIGPIPE
 	starting, stop := untilSignal(ctx)
 	defer stop()
 
@@ -114,7 +114,7 @@ func (r *sandboxRun) command(ctx context.Context, h *sandboxhost.Host, c sandbox
 	return ofCommand(result.Code)
 }
 
-// startFailure gives the reason why there was no command its exit code.
+// startFailure gives the error of a command that did not start its exit code.
 func startFailure(err error) error {
 	start, ok := errors.AsType[*proc.StartError](err)
 	if !ok {

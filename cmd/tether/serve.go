@@ -20,11 +20,11 @@ import (
 	"github.com/tetherexec/tether/internal/terminal"
 )
 
-// stopPatience bounds a shutdown. Serving ends within milliseconds; what could
-// take longer is a file system that hangs, and nobody should wait for that.
+// stopPatience bounds a shutdown. A server ends within milliseconds, unless a file system
+// hangs; the shutdown does not wait for that.
 const stopPatience = 5 * time.Second
 
-// serveFlags are the flags of `tether serve` in the form in which they are given.
+// serveFlags are the flags of `tether serve`.
 type serveFlags struct {
 	cfg                          server.Config
 	listen                       listenFlags
@@ -35,16 +35,16 @@ type serveFlags struct {
 	reference                    referenceFlags
 }
 
-// newServe is `tether serve` under either of its names. Its flags are many: they
-// are only made if args name it.
+// newServe is `tether serve` under either of its names. It has many flags, so they are
+// defined only if args name it.
 func newServe(name, short string, args []string, stdin, stdout *os.File) *cobra.Command {
 	var flags serveFlags
 	cmd := &cobra.Command{
 		Use:   name + " [flags]",
 		Short: short,
-		Long: "Serve clients that run commands and touch files on this machine.\n\n" +
-			"The first line on standard output is the URL to connect to; nothing else is printed there.\n" +
-			"SIGINT and SIGTERM end the server and everything it has started.",
+		Long: "Serve clients that run commands and use files on this machine.\n\n" +
+			"The first and only line on standard output is the URL to connect to. SIGINT and SIGTERM end the\n" +
+			"server and all processes that it has started.",
 		Example: "  tether " + name + "\n" +
 			"  tether " + name + " --listen unix://$XDG_RUNTIME_DIR/tether.sock\n" +
 			"  tether " + name + " --listen wss://0.0.0.0:7443 --tls-cert cert.pem --tls-key key.pem \\\n" +
@@ -81,21 +81,21 @@ func (f *serveFlags) define(cmd *cobra.Command) {
 
 	f.ttl, f.ttlMax = lifetime(server.DefaultSessionTTL), lifetime(server.DefaultSessionTTLMax)
 	f.retain, f.spoolLimit, f.spoolAll = server.DefaultRetain, server.DefaultSpoolLimit, server.DefaultSpoolTotal
-	fs.Var(&f.ttl, "session-ttl", "how long a session waits for its client to come back")
-	fs.Var(&f.ttlMax, "session-ttl-max", "the longest wait that a client may ask for")
-	fs.Var(&f.idleExit, "idle-exit", "end after as long without clients and sessions (default never)")
-	fs.Var(&f.retain, "retain", "output kept per process after it was sent")
-	fs.Var(&f.spoolLimit, "spool-limit", "unsent output per process at which the process has to wait")
-	fs.Var(&f.spoolAll, "spool-total", "output kept of all processes together")
+	fs.Var(&f.ttl, "session-ttl", "how long a session is kept without a connection")
+	fs.Var(&f.ttlMax, "session-ttl-max", "the longest such time that a client may ask for")
+	fs.Var(&f.idleExit, "idle-exit", "end after this time without clients and sessions (default never)")
+	fs.Var(&f.retain, "retain", "how much output of a process is kept after it was sent")
+	fs.Var(&f.spoolLimit, "spool-limit", "how much unsent output a process may have before it has to wait")
+	fs.Var(&f.spoolAll, "spool-total", "how much output of all processes is kept")
 	fs.StringVar(&f.cfg.StateDir, "state-dir", "", "`PATH` for output that does not fit in memory\n(default $XDG_STATE_HOME/tether or ~/.local/state/tether)")
-	fs.Var(&f.concurrent, "concurrent-requests", "accepted as codex exec-server has it, without effect: requests\nalways run concurrently, in order where they depend on each other")
+	fs.Var(&f.concurrent, "concurrent-requests", "no effect; accepted because codex exec-server has this flag.\nRequests always run concurrently, unless one depends on another")
 	defineUserSockets(fs, &f.cfg.UserSockets)
 	group(fs, "Sandbox", userSockets)
 	group(fs, "Sessions and limits", "session-ttl", "session-ttl-max", "idle-exit", "retain", "spool-limit", "spool-total", "state-dir", "concurrent-requests")
 
 	f.logLevel = choice{"error", "LEVEL", []string{"error", "warn", "info", "debug"}}
 	f.logFormat = choice{"text", "FORMAT", []string{"text", "json"}}
-	fs.Var(&f.logLevel, "log-level", "least severity to log on standard error: error, warn, info or debug")
+	fs.Var(&f.logLevel, "log-level", "what to log on standard error: error, warn, info or debug, and all\nthat is more severe")
 	fs.Var(&f.logFormat, "log-format", "form of the log: text or json")
 	group(fs, "Logging", "log-level", "log-format")
 	f.reference = addReferenceFlags(fs)
@@ -145,7 +145,7 @@ func serve(ctx context.Context, door listen.Config, cfg server.Config, stdin, st
 	if err := proc.ResetInherited(); err != nil {
 		return fmt.Errorf("prepare for children: %w", err)
 	}
-	log.SetOutput(io.Discard) // the server has its own log; net/http prints here what web servers send unasked
+	log.SetOutput(io.Discard) // the server has its own log; net/http would print unexpected bytes of web servers here
 	ctx, stop := untilSignal(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	defer brokenPipeIsError()()
@@ -176,11 +176,11 @@ func serve(ctx context.Context, door listen.Config, cfg server.Config, stdin, st
 	})
 }
 
-// untilStopped returns what work returns. Once ctx has ended, a second signal
-// kills, and work gets stopPatience to end before the process goes without it.
+// untilStopped runs work and returns its error. Once ctx has ended, work has stopPatience to
+// return before the process ends without it, and a second signal ends the process at once.
 func untilStopped(ctx context.Context, stop func(), work func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- work() }() // waited for below, or ended by the end of the process
+	go func() { done <- work() }() // untilStopped waits for it, or the process ends
 	select {
 	case err := <-done:
 		return err

@@ -19,8 +19,8 @@ func newSessions() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sessions [flags]",
 		Short: "List the sessions of a server, or end some",
-		Long: "List the sessions of a server, or end some with all that runs in them. A session is meant by\n" +
-			"its id, the beginning of that, or its label.",
+		Long: "List the sessions of a server, or end some with all processes in them. SESSION is the id of a\n" +
+			"session, the beginning of its id, or its label.",
 		Example:               "  tether sessions\n  tether sessions --end 3f2a91c0",
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
@@ -47,15 +47,15 @@ func newSessions() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.BoolVar(&asJSON, "json", false, "print what the server says, for machines")
-	fs.StringArrayVar(&end, "end", nil, "end this `SESSION` and all that runs in it; can be repeated")
+	fs.BoolVar(&asJSON, "json", false, "print the answer of the server as JSON")
+	fs.StringArrayVar(&end, "end", nil, "end this `SESSION` and all processes in it; can be repeated")
 	server.define(fs, ownServer)
 	onlyOnce(fs)
 	cmd.RegisterFlagCompletionFunc("end", server.completeSessions)
 	return cmd
 }
 
-// endSessions ends those that are named, and tells about each that could not be.
+// endSessions ends the sessions with these ids. It returns an error for each failure.
 func endSessions(cmd *cobra.Command, conn *connection, all []wire.SessionInfo, ids []string) error {
 	var failures []error
 	for _, id := range ids {

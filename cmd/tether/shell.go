@@ -15,7 +15,8 @@ func newShell(stdin, stdout *os.File) *cobra.Command {
 		Use:   "shell [flags]",
 		Short: "Open a shell, here or on another machine",
 		Long: "Open the login shell of the server's user on this terminal. It survives lost connections.\n" +
-			"With a server, Enter ~ . leaves it and ends it, also while the connection is lost; ~~ types one ~.\n\n" +
+			"With a server, Enter ~ . disconnects and ends it, also while the connection is lost; ~~ types\n" +
+			"one ~.\n\n" +
 			"The exit codes are those of `tether run`.",
 		Example: "  tether shell --url ssh://build\n" +
 			"  TETHER_URL=wss://build:7443 TETHER_TOKEN=… tether shell --cwd /srv/project",
@@ -24,7 +25,7 @@ func newShell(stdin, stdout *os.File) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r.stderr = cmd.ErrOrStderr()
 			if !terminal.Is(stdin) || !terminal.Is(stdout) {
-				return failed(errors.New("a shell needs a terminal; `tether run -- sh` does not"))
+				return failed(errors.New("`tether shell` needs a terminal; `tether run -- sh` works without one"))
 			}
 			return failed(r.run(cmd.Context()))
 		},

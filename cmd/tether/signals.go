@@ -53,15 +53,15 @@ func orSignal(ctx context.Context, err error) error {
 	return err
 }
 
-// signaled is the exit code of a program that a signal has ended.
+// signaled returns the exit code of a program that a signal has ended.
 func signaled(s terminal.SignalError) codedError {
 	return codedError{code: exitSignal + int(s.Signal)}
 }
 
 // brokenPipeIsError makes a write to a standard output or standard error that is closed at
 // its other end fail with EPIPE, instead of ending the program by SIGPIPE, until restore is
-// called. The signal is caught and not ignored: the commands that we start would inherit
-// that it is ignored.
+// called. The signal is caught and not ignored, because commands that tether starts would inherit
+// an ignored signal.
 func brokenPipeIsError() (restore func()) {
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGPIPE)

@@ -20,7 +20,7 @@ func printProcesses(w io.Writer, processes []wire.ProcessInfo, now time.Time, wi
 	return t.Flush()
 }
 
-// stateText is what a process does. One whose output nobody reads is held back.
+// stateText is the state of a process; blocked means that it waits because its output is not read.
 func stateText(p *wire.ProcessInfo) string {
 	switch {
 	case p.State != wire.StateRunning && p.ExitCode != nil:
@@ -51,7 +51,7 @@ func doingText(p *wire.ProcessInfo) string {
 	return cmp.Or(doingWords[p.StateDetail.Activity], "-")
 }
 
-// waitingText is the output that its client has not been sent yet.
+// waitingText is how much output was not yet sent to the client.
 func waitingText(p *wire.ProcessInfo) string {
 	if p.UnsentBytes == 0 {
 		return "-"

@@ -15,12 +15,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// tlsFlags say which certificates a client trusts and shows on wss:// connections.
+// tlsFlags say which certificates a client trusts, and which it shows, on wss:// connections.
 type tlsFlags struct{ ca, cert, key string }
 
 func (f *tlsFlags) define(fs *pflag.FlagSet) {
-	fs.StringVar(&f.ca, "tls-ca", "", "`PATH` of certificates (PEM) that vouch for a wss:// server, instead of\nthose of this machine")
-	fs.StringVar(&f.cert, "tls-cert", "", "`PATH` of our certificate (PEM), for a server that asks clients for one")
+	fs.StringVar(&f.ca, "tls-ca", "", "`PATH` of certificates (PEM) to trust for a wss:// server, instead of\nthose of this machine")
+	fs.StringVar(&f.cert, "tls-cert", "", "`PATH` of the client's certificate (PEM), for a server that asks for one")
 	fs.StringVar(&f.key, "tls-key", "", "`PATH` of its private key (PEM)")
 }
 
@@ -30,7 +30,7 @@ func (f *tlsFlags) config() (*tls.Config, error) {
 	case *f == tlsFlags{}:
 		return nil, nil
 	case (f.cert == "") != (f.key == ""):
-		return nil, usageError{errors.New("--tls-cert and --tls-key belong together")}
+		return nil, usageError{errors.New("--tls-cert and --tls-key must be given together")}
 	}
 	config := &tls.Config{}
 	if f.ca != "" {
@@ -40,7 +40,7 @@ func (f *tlsFlags) config() (*tls.Config, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("--tls-ca %s: the file holds no certificate in PEM form", f.ca)
+			return nil, fmt.Errorf("--tls-ca %s: the file has no certificate in PEM form", f.ca)
 		}
 	}
 	if f.cert != "" {
@@ -99,7 +99,8 @@ func onePath(_ *cobra.Command, args []string) error {
 	return usageError{fmt.Errorf("unexpected argument %q", args[1])}
 }
 
-// writeToken makes a new file: one that exists may be open to others, and keeps its mode.
+// writeToken always makes a new file, because a file that exists keeps its mode, and another
+// process may have it open.
 func writeToken(path string, force bool) error {
 	if force {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {

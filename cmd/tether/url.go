@@ -12,12 +12,12 @@ import (
 	"github.com/tetherexec/tether/client"
 )
 
-// An address is where a server is found: a URL that it listens on, or a command that
-// brings us there. connect, if set, makes the connections instead.
+// An address says how to reach a server: by a URL that it listens on, or by a command whose
+// standard input and output lead to it. connect, if set, makes the connections instead.
 type address struct {
 	url     string
 	command []string
-	text    string // of a command, for errors: without what may be secret
+	text    string // for errors, if it is a command: without passwords and arguments
 	connect func(context.Context) (net.Conn, error)
 }
 
@@ -27,7 +27,7 @@ const (
 	schemeExec = "exec:"
 )
 
-// parseAddress understands what --url and TETHER_URL may say.
+// parseAddress reads the value of --url or TETHER_URL.
 func parseAddress(text string) (address, error) {
 	switch {
 	case strings.HasPrefix(text, schemeExec):
@@ -51,9 +51,9 @@ func parseAddress(text string) (address, error) {
 	return address{}, fmt.Errorf("address of the server: %q is not ws://, wss://, unix://, ssh:// or exec:COMMAND", text)
 }
 
-// sshCommand is the command that reaches the user's server on another machine. It
-// never asks anything: it runs again whenever the connection is lost. A dead link
-// ends it within seconds.
+// sshCommand returns the command that connects to the user's server on another machine. ssh must
+// not ask for anything, because it runs again whenever the connection is lost. It ends within
+// seconds if the network is dead.
 func sshCommand(text string) ([]string, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -76,7 +76,7 @@ func (a address) transport(stderr *transportNotes) client.TransportCommand {
 	return client.TransportCommand{Name: a.text, Argv: a.command, Stderr: stderr}
 }
 
-// withoutPassword is a URL without the password that some people put into it.
+// withoutPassword returns a URL without its password.
 func withoutPassword(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.User == nil {
@@ -86,7 +86,7 @@ func withoutPassword(text string) string {
 	return u.String()
 }
 
-// sshHost is where an address of ssh leads, as arguments for ssh; empty: it is another one.
+// sshHost returns the destination of an ssh:// address as arguments for ssh, or "" for other addresses.
 func (a address) sshHost() string {
 	if !strings.HasPrefix(a.text, schemeSSH) {
 		return ""
@@ -105,8 +105,7 @@ func (a address) sshHost() string {
 	return host
 }
 
-// splitWords splits a command line as a shell does, with quotes and backslashes and
-// nothing else.
+// splitWords splits a command line at spaces, with quotes and backslashes as in a shell.
 func splitWords(line string) (words []string, err error) {
 	var word strings.Builder
 	var quote rune
@@ -139,7 +138,7 @@ func splitWords(line string) (words []string, err error) {
 	}
 	switch {
 	case quote != 0:
-		return nil, fmt.Errorf("%c without a partner", quote)
+		return nil, fmt.Errorf("%c is not closed", quote)
 	case escaped:
 		return nil, errors.New("a backslash at the end")
 	case begun:

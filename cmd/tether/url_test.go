@@ -20,7 +20,7 @@ func TestParseAddress(t *testing.T) {
 		{"ssh://build/path", "", "", "is not ssh://"},
 		{"exec:tether serve --listen stdio", "", "tether serve --listen stdio", ""},
 		{"exec:", "", "", "no command"},
-		{"exec:'x", "", "", "without a partner"},
+		{"exec:'x", "", "", "is not closed"},
 		{"http://host", "", "", "is not ws://"},
 		{"host", "", "", "is not ws://"},
 	} {

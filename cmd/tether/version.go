@@ -12,7 +12,7 @@ import (
 // version is set by the linker for a release.
 var version = ""
 
-// versionText is the release, else the module's version if it was installed by
+// versionText is the version of the release, else that of the module if it was installed with
 // one, else "dev".
 func versionText() string {
 	if version != "" {

@@ -18,8 +18,8 @@ func newWait() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [flags] ID",
 		Short: "Wait until a process ends",
-		Long: "Wait until a process has exited, and exit with its code. A process that has exited already is\n" +
-			"not waited for. " + idHelp,
+		Long: "Wait until a process has exited, and exit with its code. If it has exited already, wait ends at\n" +
+			"once. " + idHelp,
 		Example: "  tether run --detach --name build -- make\n  tether wait build && echo built",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := untilSignal(cmd.Context())
@@ -54,7 +54,7 @@ func waitFor(ctx context.Context, conn *connection, id string) error {
 		e, err := o.Next(ctx)
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, client.ErrUnknownProcess):
-			return codedError{exitLost, fmt.Errorf("%s: its session has ended, and its exit code with it", id)}
+			return codedError{exitLost, fmt.Errorf("%s: its session has ended, and its exit code is unknown", id)}
 		case err != nil:
 			return err
 		case e.Kind == client.Exited:
@@ -73,8 +73,8 @@ func newRm() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm [flags] ID...",
 		Short: "Remove detached commands that have ended",
-		Long: "Remove commands of `tether run --detach` that have ended, with what is kept of their output. Other\n" +
-			"processes belong to the session of a client and are left alone. " + idHelp,
+		Long: "Remove commands of `tether run --detach` that have ended, and their output. Other processes belong\n" +
+			"to the session of a client and cannot be removed. " + idHelp,
 		Example: "  tether rm build\n  tether rm --force web",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return server.visit(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
@@ -91,9 +91,9 @@ func newRm() *cobra.Command {
 	return cmd
 }
 
-// remove ends the session of a detached command, which holds nothing else. The session has
-// the name of its command, if that was given one. A session of another client is left alone,
-// also while it has no connection: its client may come back.
+// remove ends the session of a detached command, which has no other process. The label of the
+// session is the name of the command, if it was given one. remove refuses a session of another
+// client, also without a connection, because that client may reconnect.
 func remove(ctx context.Context, conn *connection, id string, force bool) error {
 	p, err := findBy(ctx, conn, id, resolveOnly)
 	if err != nil {
@@ -124,8 +124,8 @@ func newWhy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "why [flags] ID",
 		Short: "Say what a process is doing, or waiting for",
-		Long: "Look at a process and all that it has started, and say what it is doing at this moment: computing,\n" +
-			"waiting for input, for the network, for another process, or for its output to be read. " + idHelp,
+		Long: "Look at a process and all that it has started, and say what it is doing now: computing, or waiting\n" +
+			"for input, for the network, for another process, or for its output to be read. " + idHelp,
 		Example: "  tether why web",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return server.visit(cmd.Context(), cmd.ErrOrStderr(), func(conn *connection) error {
@@ -144,7 +144,7 @@ func newWhy() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print what the server says, for machines")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer of the server as JSON")
 	server.defineFor(cmd, 1, 1)
 	return cmd
 }

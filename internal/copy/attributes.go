@@ -13,10 +13,10 @@ import (
 )
 
 // ErrNoAttributes means that times and permissions cannot be kept.
-var ErrNoAttributes = errors.New("this server does not tell and set permissions of files")
+var ErrNoAttributes = errors.New("this server cannot report and set permissions of files")
 
 // keepRemote gives a file or directory on the server's machine the time and the permissions
-// of its source, if these are to be kept.
+// of its source, if Preserve is set.
 func (c *copier) keepRemote(ctx context.Context, it item) error {
 	if !c.Preserve || !it.hasMode {
 		return nil
@@ -25,7 +25,7 @@ func (c *copier) keepRemote(ctx context.Context, it item) error {
 	return RetryIdempotent(func() error { return c.files.SetAttributes(ctx, it.to, a) })
 }
 
-// keepLocal does the same for a local one at a path.
+// keepLocal does the same for a local file or directory.
 func (c *copier) keepLocal(it item, path string) error {
 	if !c.Preserve || !it.hasMode {
 		return nil
@@ -36,8 +36,8 @@ func (c *copier) keepLocal(it item, path string) error {
 	return os.Chmod(path, it.mode)
 }
 
-// keepDirectories does the same for directories, when all is in them. Those that are deeper
-// come first: the permissions of one above could forbid the way there.
+// keepDirectories does the same for directories, after their content was made. Deeper directories
+// come first, because the permissions of a parent could deny access to them.
 func (c *copier) keepDirectories(ctx context.Context, directories []item) error {
 	depth := func(it item) int { return strings.Count(it.to, "/") + strings.Count(it.to, string(os.PathSeparator)) }
 	sorted := slices.Clone(directories)
@@ -67,8 +67,8 @@ func (c *copier) excludes(inside []string, isDir bool) bool {
 	return c.Excluded != nil && c.Excluded(inside, isDir)
 }
 
-// planOnServer plans a copy from the server's machine to itself file by file, so that each
-// can be left out, and gets time and permissions.
+// planOnServer plans a copy within the server's machine file by file, so that files can be left
+// out, and get time and permissions.
 func (c *copier) planOnServer(ctx context.Context, plan *plan, from, to string) error {
 	info, err := c.files.Stat(ctx, from)
 	if err != nil {

@@ -23,7 +23,7 @@ type Location struct {
 
 func (l Location) String() string { return l.Name(l.Path) }
 
-// Name is how a path on the side of the location is shown to people.
+// Name returns a path on the side of the location, for people.
 func (l Location) Name(path string) string {
 	if l.Remote {
 		return terminal.Name(":" + path)
@@ -31,8 +31,8 @@ func (l Location) Name(path string) string {
 	return terminal.Name(path)
 }
 
-// MaxJobs is how many files are under way at a time, at most. A server has at most 16
-// uploads of a session open, and those of an interrupted copy count.
+// MaxJobs is how many files are copied at a time, at most. A server accepts at most 16 open
+// uploads of a session, including those of an interrupted copy.
 const MaxJobs = 8
 
 // A Config says what to copy, and how.
@@ -41,19 +41,19 @@ type Config struct {
 	Destination Location
 	Preserve    bool                                   // keep times and permissions
 	Verify      bool                                   // read every file once more on both sides, and compare
-	Excluded    func(inside []string, isDir bool) bool // leave out this path below a source; nil: nothing
+	Excluded    func(inside []string, isDir bool) bool // leave out this path below a source; nil: leave out nothing
 	Jobs        int                                    // files at a time, from 1 to MaxJobs
-	Stream      bool                                   // the source is a temporary file: its time and permissions mean nothing
+	Stream      bool                                   // the source is a temporary file: ignore its time and permissions
 	Umask       fs.FileMode                            // permissions that new local files do not get, see Umask
 	Report      Reporter
 }
 
-// A Reporter is told how a copy goes. Its methods are called by several goroutines.
+// A Reporter gets the progress of a copy. Its methods are called by several goroutines.
 type Reporter interface {
-	Plan(files int, bytes int64) // this is to be done
-	Begin(name string)           // a file is begun
-	Add(n int64)                 // bytes were copied; negative: a file begins again
-	Skip(n int64)                // bytes are there from an earlier copy
+	Plan(files int, bytes int64) // the size of the whole copy
+	Begin(name string)           // the copy of a file begins
+	Add(n int64)                 // bytes were copied; negative if a file begins again
+	Skip(n int64)                // bytes were copied by an earlier run
 	Resize(by int64)             // a file has another size than planned
 	Copied(File)
 	Failed(Failure)
@@ -70,11 +70,11 @@ type File struct {
 // A Failure is a file or directory that was not copied, or not as it should have been.
 type Failure struct {
 	From, To string
-	At       Location // which of both the error is about
+	At       Location // the source or the target, whichever the error is about
 	Err      error
 }
 
-// A copier is a copy under way.
+// A copier is a running copy.
 type copier struct {
 	Config
 	client  *client.Client
@@ -85,13 +85,13 @@ type copier struct {
 	fatal error // the session is lost
 }
 
-// Run copies. Its error is one that ends the whole copy; those of single files are reported.
+// Run copies. It returns only errors that end the whole copy; errors of single files are reported.
 // The journal may be nil.
 func Run(ctx context.Context, c *client.Client, j *Journal, cfg Config) error {
 	return (&copier{Config: cfg, client: c, files: files.Of(c), journal: j}).run(ctx)
 }
 
-// run makes everything that is planned.
+// run executes the plan.
 func (c *copier) run(ctx context.Context) error {
 	if c.Preserve && !c.client.Has(client.FeatureAttributes) {
 		return ErrNoAttributes
@@ -120,7 +120,7 @@ func (c *copier) run(ctx context.Context) error {
 	return nil
 }
 
-// all makes the items, several at a time. One that fails does not stop the others, unless the
+// all makes the items, several at a time. An item that fails does not stop the others, unless the
 // session is lost.
 func (c *copier) all(ctx context.Context, items []item, do func(context.Context, item) error) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -180,7 +180,7 @@ func (c *copier) copied(it item, resumed int64, sum string) {
 	c.Report.Copied(File{From: it.from, To: it.to, Bytes: it.size, Resumed: resumed, SHA256: sum})
 }
 
-// errDiffers means that what was copied is not what was there.
+// errDiffers means that the copy has other bytes than the source.
 var errDiffers = errors.New("the copy has other bytes than the source")
 
 // makeDirectory makes a directory at the destination, if there is none.
@@ -221,14 +221,14 @@ func (c *copier) copyFile(ctx context.Context, it item) error {
 	return c.upload(ctx, it)
 }
 
-// copyOnServer lets the server copy something by itself.
+// copyOnServer lets the server copy a file or tree by itself.
 func (c *copier) copyOnServer(ctx context.Context, it item) error {
 	do := func() error { return c.files.Copy(ctx, it.from, it.to) }
 	var err error
 	if it.regular {
 		err = RetryIdempotent(do)
 	} else {
-		err = do() // a second copy of a link finds the first
+		err = do() // not repeated: a second copy of a link fails because of the first
 	}
 	if err != nil {
 		return err
@@ -236,7 +236,7 @@ func (c *copier) copyOnServer(ctx context.Context, it item) error {
 	return c.keepRemote(ctx, it)
 }
 
-// RetryIdempotent makes a change again as long as its answer is lost. Twice must do the same as once.
+// RetryIdempotent repeats a change as long as its answer is lost. The change must be idempotent.
 func RetryIdempotent(change func() error) error {
 	for {
 		err := change()
@@ -246,7 +246,7 @@ func RetryIdempotent(change func() error) error {
 	}
 }
 
-// IsFatal reports whether the server cannot be asked any more.
+// IsFatal reports whether the session is lost, so that no further request can succeed.
 func IsFatal(err error) bool {
 	return errors.Is(err, client.ErrSessionLost) || errors.Is(err, client.ErrClosed) || errors.Is(err, context.Canceled)
 }

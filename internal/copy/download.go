@@ -22,7 +22,7 @@ const (
 	// copyBlock is how much of a download is written at a time.
 	copyBlock = 256 << 10
 
-	// copyCheckpoint is how much of a download is lost at most when we are killed.
+	// copyCheckpoint is how much of a download is lost at most when this process is killed.
 	copyCheckpoint = 8 << 20
 )
 
@@ -74,7 +74,7 @@ func (c *copier) download(ctx context.Context, it item) error {
 	return p.fetch(ctx, source, known, old)
 }
 
-// resolveLocal follows a link, so that what it leads to is replaced and not the link.
+// resolveLocal follows a link, so that its target is replaced and not the link.
 func resolveLocal(name string) (string, error) {
 	info, err := os.Lstat(name)
 	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
@@ -82,7 +82,7 @@ func resolveLocal(name string) (string, error) {
 	}
 	real, err := filepath.EvalSymlinks(name)
 	if err != nil {
-		return "", fmt.Errorf("the link leads nowhere: %s", Reason(err))
+		return "", fmt.Errorf("the link is broken: %s", Reason(err))
 	}
 	return real, nil
 }
@@ -104,20 +104,20 @@ func (c *copier) downloadToDevice(ctx context.Context, it item, to string) error
 	return err
 }
 
-// A partialFile is a download that is not in its place yet.
+// A partialFile is a download that has not replaced its target yet.
 type partialFile struct {
 	*copier
 	item
 	target string
 	name   string
-	own    bool // it has the name that a later run looks for
+	own    bool // it has the name that a later run can find
 	file   *os.File
 	sum    hash.Hash
 	got    int64
-	kept   int64 // of got: from an earlier run
+	kept   int64 // the part of got that is from an earlier run
 }
 
-// fetch downloads. It goes on where an earlier run has stopped, if the partial file is as the journal says.
+// fetch downloads. It continues where an earlier run stopped, if the partial file is as the journal says.
 func (p *partialFile) fetch(ctx context.Context, source *files.File, known fileState, old fs.FileInfo) (err error) {
 	release, err := p.open()
 	if err != nil {
@@ -168,13 +168,13 @@ func (p *partialFile) fetch(ctx context.Context, source *files.File, known fileS
 	return nil
 }
 
-// open locks the partial file until it is released. If another copy has it, this one makes a file
-// of its own, with which no later run goes on.
+// open locks the partial file until release is called. If another copy has locked it, open makes a
+// file of its own, which no later run continues.
 func (p *partialFile) open() (release func(), err error) {
 	p.own = true
 	perm := fs.FileMode(0o666)
 	if p.hasMode {
-		perm = 0o600 // until it has those of the source
+		perm = 0o600 // until it gets those of the source
 	}
 	if p.file, err = os.OpenFile(p.name, os.O_CREATE|os.O_RDWR, perm); err != nil {
 		return nil, err
@@ -198,11 +198,11 @@ func (p *partialFile) isThere() bool {
 	return err == nil && terr == nil && os.SameFile(ours, there)
 }
 
-// resumable reports whether a later run may go on with the partial file.
+// resumable reports whether a later run may continue the partial file.
 func (p *partialFile) resumable() bool { return p.own && p.journal != nil && p.size >= worthResuming }
 
-// resume computes the sum of what an earlier run has written, and begins anew if it is not that of
-// the journal.
+// resume computes the SHA-256 of the bytes that an earlier run has written, and begins again if it is
+// not that of the journal.
 func (p *partialFile) resume(ctx context.Context, known fileState) error {
 	p.sum = sha256.New()
 	if known.Got > 0 && p.own {
@@ -221,7 +221,7 @@ func (p *partialFile) resume(ctx context.Context, known fileState) error {
 	return err
 }
 
-// receive writes what comes until the end of the file.
+// receive writes the bytes of source until its end.
 func (p *partialFile) receive(source io.Reader) error {
 	buf := make([]byte, copyBlock)
 	next := p.got + copyCheckpoint
@@ -254,8 +254,8 @@ func (p *partialFile) state() fileState {
 
 func (p *partialFile) checkpoint() { p.journal.put(p.from, p.target, p.state()) }
 
-// install puts the file in its place. A new one gets the permissions of the source as far as
-// our umask allows; a file that is replaced keeps its own.
+// install moves the file to its target. A new file gets the permissions of the source, without
+// those of the umask; a file that is replaced keeps its permissions.
 func (p *partialFile) install(old fs.FileInfo) error {
 	var err error
 	switch {

@@ -26,9 +26,9 @@ const (
 	worthResuming = 4 << 20
 )
 
-// A Journal remembers how far a copy has come, so that the same command goes on there
-// after it was stopped. There is one for each server and destination. It has the
-// secret of a session, so only this user can read it. A nil journal forgets.
+// A Journal records the progress of a copy, so that the same command can continue after an
+// interruption. There is one for each server and destination. It has the secret of a session,
+// so only this user can read it. A nil journal records nothing.
 type Journal struct {
 	path string
 
@@ -38,7 +38,7 @@ type Journal struct {
 	records map[string]fileState
 }
 
-// A fileState is how far one file has come.
+// A fileState is the progress of one file.
 type fileState struct {
 	Key     string `json:"key,omitempty"` // source and target
 	Session string `json:"session,omitempty"`
@@ -56,9 +56,8 @@ func (r fileState) sameSource(size int64, modified time.Time) bool {
 	return r.Key != "" && r.Size == size && r.Modified == modified.UnixNano()
 }
 
-// OpenJournal finds what is known about copies to a destination. It is nil if another copy to that
-// destination is under way, or if the state directory cannot be used: then an interrupted copy
-// begins anew.
+// OpenJournal opens the journal of a destination. It returns nil if another copy to that
+// destination is running, or if the state directory cannot be used: then a copy begins from the start.
 func OpenJournal(address, destination string) *Journal {
 	state, err := statedir.Default()
 	if err != nil {
@@ -109,7 +108,7 @@ func recordKey(from, to string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// find returns what is known about a file.
+// find returns the progress of a file.
 func (j *Journal) find(from, to string) fileState {
 	if j == nil {
 		return fileState{}
@@ -119,7 +118,8 @@ func (j *Journal) find(from, to string) fileState {
 	return j.records[recordKey(from, to)]
 }
 
-// put remembers. An error is ignored: it costs nothing unless the copy is interrupted.
+// put records the progress of a file. It ignores errors, because the journal matters only if the
+// copy is interrupted.
 func (j *Journal) put(from, to string, r fileState) {
 	if j == nil {
 		return
@@ -141,8 +141,7 @@ func (j *Journal) write(r fileState) {
 	}
 }
 
-// Session returns the secret of the session that has the uploads of an earlier copy, empty if
-// there is none.
+// Session returns the secret of the session that has the uploads of an earlier copy, or "".
 func (j *Journal) Session() string {
 	if j == nil {
 		return ""
@@ -150,7 +149,7 @@ func (j *Journal) Session() string {
 	return j.session
 }
 
-// setSession remembers the session that has the uploads.
+// setSession records the session that has the uploads.
 func (j *Journal) setSession(secret string) {
 	if j == nil {
 		return
@@ -164,8 +163,8 @@ func (j *Journal) setSession(secret string) {
 	}
 }
 
-// HasProgress reports whether this copy or an earlier one has got far enough that a later one
-// can go on from there.
+// HasProgress reports whether the journal has progress of this copy or an earlier one, so that a
+// later one can continue.
 func (j *Journal) HasProgress() bool {
 	if j == nil {
 		return false
@@ -190,14 +189,14 @@ func (j *Journal) Close(keep bool) {
 	j.file = nil
 }
 
-// partName is where a download is written until it is whole. Names have at most 255
-// bytes.
+// partName is the file to which a download is written until it is complete. Names have at most
+// 255 bytes.
 func partName(from, to string) string {
 	name := filepath.Base(to)
 	return filepath.Join(filepath.Dir(to), "."+name[:min(len(name), 200)]+"."+recordKey(from, to)[:8]+".part")
 }
 
-// dropPart removes a partial file with which no later run will go on.
+// dropPart removes a partial file that no later run will continue.
 func dropPart(name string) error {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -21,7 +21,7 @@ type item struct {
 	mode     fs.FileMode // permissions of the source
 	hasMode  bool        // they are known
 	modified time.Time
-	link     string // what a link leads to, relative to where it is
+	link     string // the target of a link, relative to its directory
 	regular  bool   // for a copy on the server: a regular file, which can be copied again after a lost answer
 }
 
@@ -39,10 +39,10 @@ var (
 
 	errNotDirectory = errors.New("not a directory")
 	errNotRegular   = errors.New("neither a file nor a directory")
-	errLoop         = errors.New("the link leads to a directory that it is in")
+	errLoop         = errors.New("the link leads to a directory that contains it")
 )
 
-// plan looks at the sources. A source that cannot be copied is reported and left out.
+// plan reads the sources. A source that cannot be copied is reported and left out.
 func (c *copier) plan(ctx context.Context) (*plan, error) {
 	destination, into, err := c.findDestination(ctx)
 	if err != nil {
@@ -148,14 +148,14 @@ func (c *copier) planUpload(plan *plan, from, to string) error {
 	return nil
 }
 
-// planLocal plans what is at from. inside is where that is below its source, and above
-// has the directories on the way there.
+// planLocal plans the file or directory from. inside is its path below the source, and above has
+// the directories between them.
 func (c *copier) planLocal(plan *plan, from, to string, info fs.FileInfo, inside []string, above []fs.FileInfo) {
 	made := item{from: from, to: to, size: info.Size(), mode: info.Mode().Perm(), hasMode: true, modified: info.ModTime()}
 	switch {
 	case info.Mode().IsRegular():
 		if c.Stream {
-			made.mode, made.hasMode = 0, false // the permissions of a temporary file mean nothing
+			made.mode, made.hasMode = 0, false // ignore the permissions of a temporary file
 		}
 		plan.files = append(plan.files, made)
 		return
@@ -219,7 +219,7 @@ func remoteItem(info files.FileInfo, from, to string) item {
 	return it
 }
 
-// tolerate reports a remote file that is left out, unless the server cannot be asked any more.
+// tolerate reports a remote file that is left out. It returns the error if the session is lost.
 func (c *copier) tolerate(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -239,8 +239,8 @@ type treeDownload struct {
 	to   string
 }
 
-// directory plans one directory. real is its path without links, inside where it is below
-// the source.
+// directory plans one directory. real is its path without links, inside its path below the
+// source.
 func (t treeDownload) directory(ctx context.Context, info files.FileInfo, from, real, to string, inside []string) error {
 	t.plan.directories = append(t.plan.directories, remoteItem(info, from, to))
 	entries, err := List(ctx, t.files, from)
@@ -253,7 +253,7 @@ func (t treeDownload) directory(ctx context.Context, info files.FileInfo, from, 
 		switch {
 		case t.excludes(below, e.Err == nil && e.Info.IsDir()):
 		case e.Err == nil && !filepath.IsLocal(e.Name):
-			e.Err = errors.New("the name is none of this system")
+			e.Err = errors.New("the name is not valid on this system")
 			fallthrough
 		case e.Err != nil:
 			err = t.tolerate(ctx, name, e.Err)
@@ -279,8 +279,8 @@ func (t treeDownload) file(ctx context.Context, e Entry, from, to string) error 
 	return nil
 }
 
-// linkTo plans a link. A link within the tree stays a link to its final target, since the protocol
-// does not tell its text. For other links, the target is copied.
+// linkTo plans a link. A link within the tree stays a link to its final target, because the
+// protocol does not report its text. For other links, the target is copied.
 func (t treeDownload) linkTo(ctx context.Context, e Entry, from, above, to string, at []string) error {
 	real, err := t.files.Canonical(ctx, from)
 	if err != nil {
@@ -304,7 +304,7 @@ func (t treeDownload) linkTo(ctx context.Context, e Entry, from, above, to strin
 	return outside.directory(ctx, e.Info, from, real, to, at)
 }
 
-// below reports whether a path is the directory or in it, and where.
+// below reports whether a path is the directory or in it, and returns the path inside.
 func below(dir, name string) (inside string, ok bool) {
 	inside, ok = strings.CutPrefix(name, strings.TrimRight(dir, "/"))
 	if !ok || inside != "" && inside[0] != '/' {

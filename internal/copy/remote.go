@@ -20,7 +20,7 @@ import (
 const remoteQuestions = 16
 
 // ErrRelative means that a relative path cannot be made absolute.
-var ErrRelative = errors.New("the path must be absolute: the server does not tell its directories")
+var ErrRelative = errors.New("the path must be absolute: the server does not report its directories")
 
 // RemotePath makes a path of the server's machine absolute: below its directory, or
 // the home directory of its user. A dot at the end stays.
@@ -61,7 +61,7 @@ type Entry struct {
 	Err  error // why Info is not known
 }
 
-// List lists a directory, sorted by name. Links that lead nowhere are not in it.
+// List lists a directory, sorted by name, without broken links.
 func List(ctx context.Context, remote *files.Files, dir string) ([]Entry, error) {
 	names, err := remoteNames(ctx, remote, dir)
 	if err != nil {
@@ -76,7 +76,7 @@ func List(ctx context.Context, remote *files.Files, dir string) ([]Entry, error)
 			defer func() { <-places }()
 			e := &entries[i]
 			if e.Name = name; name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
-				e.Err = errors.New("the server has sent a name that is none")
+				e.Err = errors.New("the server has sent an invalid name")
 				return
 			}
 			e.Info, e.Err = remote.Stat(ctx, Join(dir, name))
@@ -86,8 +86,8 @@ func List(ctx context.Context, remote *files.Files, dir string) ([]Entry, error)
 	return entries, nil
 }
 
-// remoteNames are the names in a directory. A list has names that are no UTF-8 in a
-// form that means nothing; a walk has the true ones, but no links.
+// remoteNames returns the names in a directory. The list of the server has replacement characters
+// in names that are not UTF-8; a walk has the true names, but no links.
 func remoteNames(ctx context.Context, remote *files.Files, dir string) ([]string, error) {
 	entries, err := remote.ReadDir(ctx, dir)
 	if err != nil {
@@ -116,15 +116,15 @@ func remoteNames(ctx context.Context, remote *files.Files, dir string) ([]string
 			delete(doubtful, like)
 		}
 	}
-	for name := range doubtful { // asking about it tells what is wrong
+	for name := range doubtful { // a request about the name returns the reason
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	return names, nil
 }
 
-// Mkdir makes a directory. After a lost answer it is asked again; that the directory exists
-// then is what was wanted.
+// Mkdir makes a directory. After a lost answer it repeats the request; if the directory exists
+// then, that is a success.
 func Mkdir(ctx context.Context, files *files.Files, path string) error {
 	doubt := false
 	return RetryIdempotent(func() error {
@@ -139,8 +139,8 @@ func Mkdir(ctx context.Context, files *files.Files, path string) error {
 	})
 }
 
-// Remove removes what is at a path. After a lost answer it is asked again; that it is
-// gone then is what was wanted.
+// Remove removes a file or directory. After a lost answer it repeats the request; if the path is
+// gone then, that is a success.
 func Remove(ctx context.Context, files *files.Files, path string, recursive bool) error {
 	info, err := files.Stat(ctx, path)
 	if err == nil && info.IsDir() && !info.IsLink() {
@@ -151,7 +151,7 @@ func Remove(ctx context.Context, files *files.Files, path string, recursive bool
 	}
 	doubt := false
 	err = RetryIdempotent(func() error {
-		err := files.Remove(ctx, path) // also links that lead nowhere
+		err := files.Remove(ctx, path) // also broken links
 		if doubt && errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -161,8 +161,7 @@ func Remove(ctx context.Context, files *files.Files, path string, recursive bool
 	return err
 }
 
-// Reason is an error about a file in the words that matter to people; the file's name
-// stands before it.
+// Reason returns the text of an error about a file, for people, without the name of the file.
 func Reason(err error) string {
 	if refusal, ok := errors.AsType[*client.ServerError](err); ok {
 		if errors.Is(refusal, fs.ErrPermission) {

@@ -4,6 +4,5 @@ package copy
 
 import "io/fs"
 
-// Umask has the permissions that new files of this process do not get: none is taken away
-// on this system.
+// Umask returns the permissions that new files of this process do not get. This system has no umask.
 func Umask() fs.FileMode { return 0 }

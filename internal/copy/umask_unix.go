@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Umask has the permissions that new files of this process do not get. The system can only
-// tell it by changing it: nothing else may make a file meanwhile.
+// Umask returns the permissions that new files of this process do not get. It can only be read by
+// changing it, so no other goroutine may make a file meanwhile.
 func Umask() fs.FileMode {
 	mask := syscall.Umask(0)
 	syscall.Umask(mask)

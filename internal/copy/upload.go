@@ -75,7 +75,7 @@ func (c *copier) uploadAndCheck(ctx context.Context, f *os.File, it item, id str
 	return resumed, c.keepRemote(ctx, it)
 }
 
-// send uploads, and counts. It returns how much was there already.
+// send uploads a file and reports the progress. It returns how many bytes an earlier run has sent.
 func (c *copier) send(ctx context.Context, f *os.File, it item, id string) (resumed int64, err error) {
 	last, first := int64(0), true
 	o := files.UploadOptions{Mode: it.mode, ID: id, Progress: func(done, _ int64) {

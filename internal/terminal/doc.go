@@ -1,24 +1,24 @@
-// Package terminal is the near end of a command that runs somewhere else: the standard streams
-// of this program, which may be a person's terminal.
+// Package terminal is the user's end of a command that runs elsewhere: the standard streams of
+// this program, which may be a terminal.
 //
 // A [Session] connects them with one command. It promises that
 //
-//   - all output arrives in order, and that two streams are independent unless they lead to the
-//     same place;
-//   - signals, keys and the size of the terminal reach the command, also while its output is held
-//     up, and the keys to leave are found while the command does not read;
-//   - the terminal is as it was when Stream returns.
+//   - all output is written in order, and standard output and standard error do not delay each
+//     other, unless they are the same file;
+//   - signals, keys and the size of the terminal reach the command, also while its output has to
+//     wait, and the escape keys work while the command does not read;
+//   - the terminal has its old mode when Stream returns.
 //
 // Where a change belongs:
 //
-//	stream.go     Session: output, signals, timeouts, how it ended
-//	keyboard.go   input, and the keys to leave
-//	status.go     the line that tells of a lost connection
-//	progress.go   the line that tells how a copy is going
+//	stream.go     Session: output, signals, timeouts, the end
+//	keyboard.go   input, and the escape keys
+//	status.go     the line that reports a lost connection
+//	progress.go   the line that shows the progress of a copy
 //	signals.go    which signals are passed on
 //	terminal*.go  raw mode, size, what differs between systems
 //	stdio.go      reads and writes of standard streams that can be interrupted
-//	output.go     errors of our own output
+//	output.go     errors of the output of this program
 //	log.go        the output of a process by lines, for `tether logs`
 //	table.go      columns
 //	text.go       sizes, times and names for people, cut to what fits

@@ -9,9 +9,9 @@ import (
 	"sync"
 )
 
-// An Escape finds, in what is typed, the keys with which the user leaves: the escape
-// character at the beginning of a line, and a full stop. The escape character twice
-// is typed once.
+// An Escape finds the keys in typed input with which the user disconnects: the escape
+// character at the beginning of a line, and a full stop. Typed twice, the escape character is
+// passed on once.
 type Escape struct {
 	char  byte
 	state escapeState
@@ -22,18 +22,18 @@ type escapeState uint8
 const (
 	inLine    escapeState = iota
 	lineBegin             // the next key may be the escape character
-	escaped               // it was
+	escaped               // the last key was the escape character
 )
 
-// DefaultEscape is that of ssh.
+// DefaultEscape is the escape character of ssh.
 const DefaultEscape = "~"
 
-// ErrEscape means that the user has typed the keys to leave.
+// ErrEscape means that the user has typed the escape keys.
 var ErrEscape = errors.New("left")
 
 func newEscape(char byte) *Escape { return &Escape{char, lineBegin} }
 
-// filter returns what is to be passed on, and whether the user leaves.
+// filter returns the input to pass on, and whether the user disconnects.
 func (e *Escape) filter(typed []byte) (pass []byte, leave bool) {
 	if e == nil {
 		return typed, false
@@ -58,7 +58,7 @@ func (e *Escape) filter(typed []byte) (pass []byte, leave bool) {
 	return pass, false
 }
 
-// ParseEscape reads one character, or the word none: then the result is nil, and no key leaves.
+// ParseEscape reads one character. For the word none it returns nil: then there are no escape keys.
 func ParseEscape(text string) (*Escape, error) {
 	switch {
 	case text == "none":
@@ -72,23 +72,22 @@ func ParseEscape(text string) (*Escape, error) {
 // FeedSize is how much input is read at once.
 const FeedSize = 32 << 10
 
-// typedAhead is how many pieces of typed input wait for a command that does not read,
-// or for a connection, before the keyboard is not read any more. The keys to leave
-// have to be found behind them.
+// typedAhead is how many pieces of typed input may wait for a command that does not read,
+// or for a connection. Input has to be read ahead to find the escape keys.
 const typedAhead = 1024
 
-// A keyboard passes on our standard input.
+// A keyboard passes on standard input to the command.
 type keyboard struct {
 	in     io.ReadCloser
 	escape *Escape       // nil: everything is passed on
-	leave  chan error    // the user leaves
-	typed  chan []byte   // on its way to the command
+	leave  chan error    // gets ErrEscape
+	typed  chan []byte   // input for the command
 	gone   chan struct{} // closed when the command takes no more input
 	tasks  sync.WaitGroup
 }
 
-// newKeyboard passes input on until it ends, the command takes no more, or the user leaves, which is
-// told on leave. At the end of the input atEnd is called.
+// newKeyboard passes input on until it ends, the command takes no more, or the user types the escape
+// keys, which sends ErrEscape on leave. At the end of the input it calls atEnd.
 func newKeyboard(stdin *os.File, e *Escape, to io.Writer, atEnd func() error) *keyboard {
 	k := &keyboard{in: InterruptibleReader(stdin), escape: e, leave: make(chan error, 1), gone: make(chan struct{})}
 	if e != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// maxLine is the longest line that is looked at as one; a longer one is several.
+// maxLine is the longest line; a longer one is split.
 const maxLine = 1 << 20
 
 // A LogPrinter prints the output of a process, as bytes or by lines.
@@ -21,9 +21,9 @@ type LogPrinter struct {
 	Stdout, Stderr io.Writer
 	Grep           *regexp.Regexp // nil: every line
 	Tail           int            // hold back all but the newest lines until Release; < 0: print all at once
-	JSON           bool           // print events for machines, one per line
+	JSON           bool           // print events as JSON, one per line
 	Times          bool           // begin each line with its time
-	From           time.Time      // leave out what was printed before
+	From           time.Time      // leave out output from before this time
 
 	parts map[string][]byte    // lines that have not ended, by stream
 	began map[string]time.Time // when they began
@@ -36,7 +36,7 @@ type logLine struct {
 	text   []byte
 }
 
-// byLines reports whether output has to be looked at line by line.
+// byLines reports whether output has to be split into lines.
 func (p *LogPrinter) byLines() bool { return p.Grep != nil || p.Tail >= 0 || p.Times }
 
 // Event prints an event.
@@ -105,8 +105,8 @@ func (p *LogPrinter) keep(l logLine) error {
 	return nil
 }
 
-// Release prints the lines that were held back, and from now on holds back none. Lines that have not
-// ended count as held back: they are printed when they end.
+// Release prints the lines that were held back; later lines are printed at once. A line that has not
+// ended is printed when it ends.
 func (p *LogPrinter) Release() error {
 	open := 0
 	for _, text := range p.parts {
@@ -127,7 +127,7 @@ func (p *LogPrinter) Release() error {
 	return nil
 }
 
-// Finish prints the lines that were not ended.
+// Finish prints the lines that have not ended.
 func (p *LogPrinter) Finish() error {
 	for _, stream := range []string{wire.StreamStdout, wire.StreamStderr, wire.StreamPTY} {
 		if rest := p.parts[stream]; len(rest) > 0 {
@@ -149,8 +149,7 @@ func (p *LogPrinter) write(l logLine) error {
 	return err
 }
 
-// A logEvent is an event as machines read it. Text is the output if it is UTF-8, else
-// Base64 is.
+// A logEvent is an event in JSON. The output is in Text if it is UTF-8, else in Base64.
 type logEvent struct {
 	Seq      uint64  `json:"seq"`
 	TimeMs   int64   `json:"timeMs,omitempty"` // Unix time; a gap has none

@@ -7,10 +7,10 @@ import (
 	"io/fs"
 )
 
-// ErrOutput means that our own output takes no more.
+// ErrOutput means that the output of this program cannot be written.
 var ErrOutput = errors.New("cannot write the output")
 
-// OutputError makes an ErrOutput of an error of our own output.
+// OutputError wraps an error of the output of this program as ErrOutput.
 func OutputError(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
@@ -18,7 +18,7 @@ func OutputError(err error) error {
 	return fmt.Errorf("%w: %w", ErrOutput, err)
 }
 
-// An OutputWriter writes to our own output. Its errors are ErrOutput.
+// An OutputWriter writes to the output of this program. Its errors are ErrOutput.
 type OutputWriter struct{ io.Writer }
 
 // Write implements io.Writer.

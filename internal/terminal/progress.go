@@ -15,23 +15,23 @@ const (
 	// barStep is how often the bar is drawn: often enough to look alive.
 	barStep = 100 * time.Millisecond
 
-	// lineStep is how often a line tells of a copy where there is no terminal.
+	// lineStep is how often a line shows the progress if there is no terminal.
 	lineStep = 10 * time.Second
 
 	// rateSpan is the time over which the rate is measured: long enough to be
 	// readable, short enough to notice that nothing moves.
 	rateSpan = 5 * time.Second
 
-	// barWidth is the bar's, without its ends; narrow terminals have a shorter one.
+	// barWidth is the width of the bar without its ends; narrow terminals have a shorter one.
 	barWidth = 24
 )
 
 // escClearLine goes to the start of the line and empties it.
 const escClearLine = "\r\x1b[2K"
 
-// A Progress tells people how a copy is going: on a terminal by one line that is drawn
-// again and again, elsewhere by a plain line now and then. It is safe for concurrent
-// use. A goroutine draws until Close.
+// A Progress shows the progress of a copy: on a terminal in one line that is drawn again and
+// again, elsewhere in a plain line from time to time. It is safe for concurrent use. A goroutine
+// draws until Close.
 type Progress struct {
 	to       io.Writer
 	terminal bool
@@ -43,12 +43,12 @@ type Progress struct {
 
 	mu     sync.Mutex
 	copy   copyState
-	lost   time.Time // since when the connection is; zero: it is there
-	reason string    // why; may be empty
+	lost   time.Time // when the connection was lost; zero while connected
+	reason string    // why it was lost; may be empty
 	drawn  bool
 }
 
-// A copyState is how far a copy is.
+// A copyState is the progress of a copy.
 type copyState struct {
 	now       func() time.Time
 	started   time.Time
@@ -57,12 +57,12 @@ type copyState struct {
 	filesDone int
 	total     int64
 	done      int64
-	resumed   int64 // of done: not copied now
+	resumed   int64 // the part of done that an earlier run copied
 	current   string
 	samples   []sample // of the last rateSpan, oldest first
 }
 
-// A sample is how far the copy was at a time.
+// A sample is the progress at a time.
 type sample struct {
 	at    time.Time
 	bytes int64
@@ -126,7 +126,7 @@ func (p *Progress) Close() {
 	p.hide()
 }
 
-// hide removes the line. The caller has p.mu.
+// hide removes the line. The caller holds p.mu.
 func (p *Progress) hide() {
 	if p.drawn {
 		io.WriteString(p.to, escClearLine)
@@ -142,7 +142,7 @@ func (p *Progress) Say(format string, args ...any) {
 	fmt.Fprintf(p.to, format+"\n", args...)
 }
 
-// Plan says what there is to do.
+// Plan sets the size of the whole copy.
 func (p *Progress) Plan(files int, total int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,7 +157,7 @@ func (p *Progress) Begin(name string) {
 	p.copy.current = Name(name)
 }
 
-// Add counts bytes; the number is negative when a file begins again.
+// Add counts copied bytes; n is negative when a file begins again.
 func (p *Progress) Add(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -215,7 +215,7 @@ func (c *copyState) measure() {
 	}
 }
 
-// rate is in bytes per second, lately; 0: not known.
+// rate returns the recent rate in bytes per second, or 0 if it is unknown.
 func (c *copyState) rate() float64 {
 	if len(c.samples) == 0 {
 		return 0
@@ -228,11 +228,11 @@ func (c *copyState) rate() float64 {
 	return float64(last.bytes-first.bytes) / span.Seconds()
 }
 
-// line is all that is known, in at most width columns; 0: no bar, any width. The
-// caller has p.mu.
+// line returns the progress in at most width columns; 0 means no bar and any width. The caller
+// holds p.mu.
 func (p *Progress) line(width int) string {
 	if !p.copy.planned {
-		return Cut("looking what there is to copy", width)
+		return Cut("listing the files to copy", width)
 	}
 	parts := []string{p.copy.percent(), Bytes(uint64(max(p.copy.done, 0))) + "/" + Bytes(uint64(p.copy.total))}
 	if p.copy.files > 1 {
@@ -260,7 +260,7 @@ func (p *Progress) line(width int) string {
 	return Cut(text, width)
 }
 
-// share is what is done, from 0 to 1.
+// share is the part that is done, from 0 to 1.
 func (c *copyState) share() float64 {
 	if c.total <= 0 {
 		return 1
@@ -279,17 +279,17 @@ func (c *copyState) bar(width int) string {
 	return "[" + bar + "]"
 }
 
-// Bar reports whether the progress has a line of a terminal for itself.
+// Bar reports whether the progress uses a line of a terminal.
 func (p *Progress) Bar() bool { return p.terminal && !p.quiet }
 
-// Totals returns how many files and bytes were copied, and in what time.
+// Totals returns how many files and bytes were copied, and how long it took.
 func (p *Progress) Totals() (files int, bytes int64, took time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.copy.filesDone, p.copy.done, p.copy.now().Sub(p.copy.started)
 }
 
-// Summary is what was done in the end.
+// Summary returns the result of the copy in one line.
 func (p *Progress) Summary() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -299,12 +299,12 @@ func (p *Progress) Summary() string {
 		text += fmt.Sprintf(" (%s/s)", Bytes(uint64(float64(copied)/took.Seconds())))
 	}
 	if p.copy.resumed > 0 {
-		text += fmt.Sprintf("; %s were there already", Bytes(uint64(p.copy.resumed)))
+		text += fmt.Sprintf("; %s were copied by an earlier run", Bytes(uint64(p.copy.resumed)))
 	}
 	return text
 }
 
-// clock is a time to wait: 0:09, 12:30, 3:04:05.
+// clock formats a remaining time: 0:09, 12:30, 3:04:05.
 func clock(d time.Duration) string {
 	s := int64(d.Round(time.Second) / time.Second)
 	if s >= 100*3600 {

@@ -33,7 +33,7 @@ func TestProgressLine(t *testing.T) {
 			t.Errorf("%d columns:\n%q, not\n%q", width, got, text)
 		}
 	}
-	want(0, "looking what there is to copy")
+	want(0, "listing the files to copy")
 	p.Plan(1, 1<<30)
 	p.Begin("big.iso")
 	want(79, "[>                       ]   0%  0B/1.0GiB  -/s  ETA -:--  big.iso")
@@ -58,7 +58,7 @@ func TestProgressLine(t *testing.T) {
 	want(0, " 28%  296MiB/1.0GiB  -/s  ETA -:--")
 	p.Add(728 << 20)
 	p.Finish()
-	if got := p.Summary(); got != "1 file, 768MiB in 17s (45MiB/s); 256MiB were there already" {
+	if got := p.Summary(); got != "1 file, 768MiB in 17s (45MiB/s); 256MiB were copied by an earlier run" {
 		t.Errorf("summary %q", got)
 	}
 	p.Plan(3, 0)

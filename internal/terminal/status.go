@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// statusDelay is how long a connection may be away before we speak of it: most
-	// are back before anybody could read it.
+	// statusDelay is how long an outage lasts before it is shown: most are over before a
+	// person could read the line.
 	statusDelay = 500 * time.Millisecond
 
 	// statusStep is how often the line on a terminal is renewed.
 	statusStep = time.Second
 )
 
-// A StatusLine tells people that the connection is lost, and when it is back. On a terminal it is
-// one line below the cursor, which is removed when output goes on; elsewhere it is a plain line for
+// A StatusLine shows that the connection is lost, and when it is back. On a terminal it is one
+// line below the cursor, which is removed when output continues; elsewhere it is a plain line for
 // each event.
 type StatusLine struct {
 	to       io.Writer
@@ -29,17 +29,17 @@ type StatusLine struct {
 
 	mu        sync.Mutex
 	raw       bool
-	since     time.Time // of the outage; zero: there is none
+	since     time.Time // when the outage began; zero if there is none
 	reason    string    // why the connection, or the last attempt, has ended; may be empty
-	announced bool      // that there is an outage
+	announced bool      // the outage was shown
 	shown     shownStatus
 	timer     *time.Timer
 	closed    bool
 	alternate alternateScreen
-	notes     []string // that wait until a program gives the screen back
+	notes     []string // printed when a full-screen program ends
 }
 
-// shownStatus is where the status stands at the moment.
+// shownStatus is where the status is shown.
 type shownStatus uint8
 
 const (
@@ -66,8 +66,7 @@ func NewStatusLine(stderr io.Writer, quiet bool) *StatusLine {
 	return &StatusLine{to: stderr, terminal: Is(stderr), quiet: quiet}
 }
 
-// SetRaw says whether the terminal passes on each key, so that it prints nothing by
-// itself.
+// SetRaw says whether the terminal is in raw mode.
 func (s *StatusLine) SetRaw(raw bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +96,7 @@ func (s *StatusLine) Tell(status client.Status) {
 	}
 }
 
-// over ends an outage. The caller has s.mu.
+// over ends an outage. The caller holds s.mu.
 func (s *StatusLine) over() {
 	if s.since.IsZero() {
 		return
@@ -130,7 +129,7 @@ func (s *StatusLine) tick() {
 // maxReason is how many characters of a reason are shown.
 const maxReason = 300
 
-// outageText tells of an outage that has lasted for a time; 0: do not say how long.
+// outageText describes an outage. If lasted is 0, the text does not say how long it lasts.
 func outageText(lasted time.Duration, reason string) string {
 	text := "connection lost, reconnecting"
 	if lasted > 0 {
@@ -142,11 +141,11 @@ func outageText(lasted time.Duration, reason string) string {
 	return text
 }
 
-// show draws the status. The caller has s.mu.
+// show draws the status. The caller holds s.mu.
 func (s *StatusLine) show() {
 	text := "tether: " + outageText(max(time.Since(s.since), 1), s.reason)
 	if s.alternate.is {
-		// A program has the whole screen for itself: nothing is drawn into it.
+		// A program uses the whole screen, so the status goes into the title.
 		save := escTitleSave
 		if s.shown == inTitle { // the terminal keeps a stack of titles: hide takes one off
 			save = ""
@@ -163,7 +162,7 @@ func (s *StatusLine) show() {
 	io.WriteString(s.to, room+escSave+escBelow+fit(text, s.to)+escRestore)
 }
 
-// hide removes the status. The caller has s.mu.
+// hide removes the status. The caller holds s.mu.
 func (s *StatusLine) hide() {
 	switch s.shown {
 	case inTitle:
@@ -172,19 +171,19 @@ func (s *StatusLine) hide() {
 		if s.raw {
 			io.WriteString(s.to, escSave+escBelow+escRestore)
 		} else {
-			// Keys may have moved the cursor, but behind it there is nothing else.
+			// Keys may have moved the cursor, but only the status is behind it.
 			io.WriteString(s.to, escClearToEnd)
 		}
 	}
 	s.shown = notShown
 }
 
-// connectingText tells of a server that could not be reached and is tried again.
+// connectingText says why a server could not be reached; the client tries again.
 func connectingText(status client.Status) string {
 	return "waiting for the server: " + Cut(Printable(status.Err.Error()), maxReason)
 }
 
-// Note tells something in a line of its own that stays.
+// Note prints a line that stays.
 func (s *StatusLine) Note(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +199,7 @@ func (s *StatusLine) noteLocked(text string) {
 	}
 }
 
-// tellNotes prints the notes that wait. The caller has s.mu.
+// tellNotes prints the notes that wait. The caller holds s.mu.
 func (s *StatusLine) tellNotes() {
 	s.hide()
 	for _, text := range s.notes {
@@ -224,8 +223,8 @@ func (s *StatusLine) Close() {
 	s.tellNotes()
 }
 
-// Output returns a writer for output that may go to the terminal of the status: each
-// takes care of the other. Other files are written to directly.
+// Output returns a writer for output. If it goes to the terminal of the status, output and status
+// do not overwrite each other. Other files are written to directly.
 func (s *StatusLine) Output(f io.Writer) io.Writer {
 	if !s.terminal || !Is(f) {
 		return f
@@ -238,8 +237,8 @@ type statusWriter struct {
 	to     io.Writer
 }
 
-// Write holds the lock: nothing is drawn into a piece of output. If the terminal is
-// stopped, a goroutine that tells a state waits.
+// Write holds the lock, so that the status is not drawn in the middle of output. While the terminal
+// is stopped (Ctrl-S), goroutines that report a state wait.
 func (w statusWriter) Write(b []byte) (int, error) {
 	s := w.status
 	s.mu.Lock()
@@ -255,10 +254,10 @@ func (w statusWriter) Write(b []byte) (int, error) {
 
 func roundSeconds(d time.Duration) string { return d.Round(time.Second).String() }
 
-// An alternateScreen knows from the output of a terminal whether a program has
-// switched to the second screen, as editors do.
+// An alternateScreen finds out from the output whether a program has switched the terminal to
+// the alternate screen, as editors do.
 type alternateScreen struct {
-	tail []byte // of the output, as long as a sequence may be cut off
+	tail []byte // the end of the output, which may be the beginning of a sequence
 	is   bool
 }
 

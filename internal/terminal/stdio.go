@@ -6,12 +6,11 @@ import (
 	"sync"
 )
 
-// Standard input and output are inherited. To make them non-blocking would change them for every
-// other program that has them, and without that a Close does not end a system call that waits. So
-// a goroutine waits instead, which can be left behind: it ends with its system call or with the
-// process.
+// Standard input and output are shared with other programs. If this program made them non-blocking,
+// it would change them for all; and otherwise a Close does not end a blocked system call. So a
+// goroutine makes the system call. After a Close it stays until the call returns or the process ends.
 
-// InterruptibleReader returns a reader of f whose Close ends a Read that waits.
+// InterruptibleReader returns a reader of f whose Close ends a blocked Read.
 func InterruptibleReader(f *os.File) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {
@@ -21,7 +20,7 @@ func InterruptibleReader(f *os.File) io.ReadCloser {
 	return r
 }
 
-// InterruptibleWriter returns a writer to f whose Close ends a Write that waits.
+// InterruptibleWriter returns a writer to f whose Close ends a blocked Write.
 // There may be one Write at a time.
 func InterruptibleWriter(f *os.File) io.WriteCloser {
 	w := &detachedWriter{texts: make(chan []byte), results: make(chan writeResult, 1), closed: make(chan struct{})}

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// outputGrace is how long the output of a command that has exited may be silent
-	// before it is not waited for any more: a child in the background may hold it.
+	// outputGrace is how long a session waits for more output after the command has exited: a
+	// process in the background may hold the output open.
 	outputGrace = 2 * time.Second
 
-	// giveUpGrace is how long a command may take to end after its time is over.
+	// giveUpGrace is how long a command may take to end after its timeout.
 	giveUpGrace = 10 * time.Second
 
-	// sendTimeout bounds a signal or a new size: after that it is out of date.
+	// sendTimeout bounds the request for a signal or a new size; later it would be out of date.
 	sendTimeout = time.Minute
 )
 
@@ -34,7 +34,7 @@ type Process interface {
 	Terminate(ctx context.Context) (running bool, err error)
 }
 
-// Events returns what a command does, in order.
+// Events returns the events of a command, in order.
 type Events interface {
 	Next(context.Context) (client.Event, error)
 }
@@ -43,21 +43,21 @@ type Events interface {
 // command. Its methods are called by one goroutine.
 type Session struct {
 	Status   *StatusLine
-	Timeout  time.Duration // after it the command is terminated; 0: never
+	Timeout  time.Duration // after this time the command is terminated; 0: never
 	Guest    bool          // the command is another client's: it runs on when this session ends
 	Watching bool          // signals end this session and are not passed on to the command
 
 	stdin, stdout *os.File
 	stderr        io.Writer
 	tty           bool // the command has a terminal
-	raw           bool // our terminal passes on each key
+	raw           bool // the user's terminal is in raw mode
 	connected     func() bool
-	newest        func(context.Context) (seq uint64, err error) // of the command's events, on the server
+	newest        func(context.Context) (seq uint64, err error) // the newest event of the command on the server
 	exited        atomic.Bool                                   // the command has exited
 }
 
-// NewSession looks at our standard streams. tty says that the command has a terminal,
-// typing that it gets our input.
+// NewSession makes a session of these standard streams. tty says that the command has a terminal,
+// typing that it gets standard input.
 func NewSession(stdin, stdout *os.File, stderr io.Writer, tty, typing bool, status *StatusLine) *Session {
 	s := &Session{stdin: stdin, stdout: stdout, stderr: stderr, tty: tty, Status: status}
 	s.raw = tty && typing && Is(stdin) && Is(stdout)
@@ -85,7 +85,7 @@ func (s *Session) On(c *client.Client, session, process string) {
 // Connected reports whether the server can be reached at the moment.
 func (s *Session) Connected() bool { return s.connected() }
 
-// Size returns the size of our terminal, and zero if the command does not get it.
+// Size returns the size of the user's terminal, or zero if the command does not get it.
 func (s *Session) Size() (rows, cols int) {
 	if !s.raw {
 		return 0, 0
@@ -94,8 +94,8 @@ func (s *Session) Size() (rows, cols int) {
 	return int(r), int(c)
 }
 
-// EndLine moves the cursor of our terminal to the beginning of a new line: the program
-// that the user leaves may have put it anywhere.
+// EndLine moves the cursor of the user's terminal to the beginning of a new line, because the
+// command may have left it anywhere.
 func (s *Session) EndLine() {
 	if s.raw {
 		io.WriteString(s.stderr, "\r\n")
@@ -105,22 +105,22 @@ func (s *Session) EndLine() {
 // An Ending is why a session has ended.
 type Ending struct {
 	Code    int
-	Exited  bool // Code is that of the command
+	Exited  bool // Code is the exit code of the command
 	Timeout bool
 	Err     error // the command, or its output, was lost
-	Output  error // our own output takes no more
+	Output  error // the output of this program cannot be written
 	Left    error // the user has left: ErrEscape, a SignalError or ErrUnreachable
 }
 
 // ErrUnreachable means, together with a SignalError, that the signal could not be passed on.
 var ErrUnreachable = errors.New("the server cannot be reached; the command may run on until the server ends this session")
 
-// An Input is where the keyboard, or whatever our standard input is, leads to.
+// An Input says where the bytes of standard input go.
 type Input struct {
 	To     io.Writer
 	Close  func() error // passes on the end of the input; its error is ignored
-	Escape *Escape      // the keys to leave; nil: none. They count on a terminal only
-	// Ended is called when the session has ended. It must end a Write that waits, usually by
+	Escape *Escape      // the escape keys, for a terminal only; nil: none
+	// Ended is called when the session has ended. It must end a blocked Write, usually by
 	// closing the client.
 	Ended func(Ending)
 }
@@ -134,7 +134,7 @@ func (s *Session) Stream(p Process, sources []Events, in *Input, signals <-chan 
 		defer FollowSize(s.stdout, func(rows, cols uint16) {
 			ctx, cancel := context.WithTimeout(context.Background(), sendTimeout)
 			defer cancel()
-			p.Resize(ctx, int(rows), int(cols)) // fails only if the command has no terminal any more
+			p.Resize(ctx, int(rows), int(cols)) // fails only if the command no longer has a terminal
 		})()
 	}
 	if in == nil {
@@ -153,7 +153,7 @@ func (s *Session) Stream(p Process, sources []Events, in *Input, signals <-chan 
 }
 
 // carry writes output until the command has ended. Meanwhile it handles signals, the timeout and a
-// broken output. left tells that the user wants to leave; it may be nil.
+// broken output. left gets an error if the user disconnects; it may be nil.
 func (s *Session) carry(p Process, sources []Events, signals <-chan os.Signal, left <-chan error) Ending {
 	ctx, cancel := context.WithCancel(context.Background())
 	results := make(chan copied, len(sources))
@@ -188,10 +188,10 @@ func (s *Session) carry(p Process, sources []Events, signals <-chan os.Signal, l
 				end.Left = SignalError{syscall.SIGPIPE}
 				return end
 			}
-			// The command should learn it by its next write, and by default die.
+			// A local command would get SIGPIPE with its next write.
 			forward.post(func(ctx context.Context) { p.Signal(ctx, "SIGPIPE"); p.Terminate(ctx) })
 		case <-timeout:
-			end.Timeout = !s.exited.Load() // otherwise only its output is waited for
+			end.Timeout = !s.exited.Load() // an exited command keeps its exit code
 			forward.post(func(ctx context.Context) { p.Terminate(ctx) })
 			grace = time.After(giveUpGrace)
 		case <-grace:
@@ -205,7 +205,7 @@ func (s *Session) carry(p Process, sources []Events, signals <-chan os.Signal, l
 	return end
 }
 
-// signal passes a signal on to the command. Its error is that the session ends by the signal
+// signal passes a signal on to the command. It returns an error if the signal ends the session
 // instead.
 func (s *Session) signal(sig os.Signal, forward *forwarder) error {
 	_, harmless := harmlessSignals[sig]
@@ -230,7 +230,7 @@ func (e *Ending) add(c copied) {
 	e.Err, e.Output = cmp.Or(e.Err, c.err), cmp.Or(e.Output, c.output)
 }
 
-// An output is where some of a command's output goes.
+// An output is a destination for the output of a command.
 type output struct {
 	to func(stream string) io.Writer // nil: nowhere
 }
@@ -238,9 +238,9 @@ type output struct {
 // Outputs is how many sources of events Stream needs.
 func (s *Session) Outputs() int { return len(s.outputs()) }
 
-// outputs returns where output goes. If both streams end in the same place, one
-// reader writes to it what the server has read, in that order. Else each stream has its own
-// reader, so that one may be held up while the other goes on.
+// outputs returns the destinations. If both streams go to the same file, one reader writes them
+// in the order in which the server has read them. Else each stream has its own reader, so that
+// one can continue while the other has to wait.
 func (s *Session) outputs() []output {
 	stdout, stderr := s.Status.Output(s.stdout), s.Status.Output(s.stderr)
 	both := func(stream string) io.Writer {
@@ -272,19 +272,19 @@ func SameFile(a *os.File, b io.Writer) bool {
 	return isSame(a, f)
 }
 
-// A copied is how the copying of an output ended.
+// A copied is the result of copying one output.
 type copied struct {
 	code   int
 	exited bool
 	last   uint64 // event
 	err    error
-	output error // of ours
+	output error // of the output of this program
 }
 
 // copy writes output until it has ended, or has been silent for a while after the
 // exit of the command.
 func (s *Session) copy(ctx context.Context, from Events, out output, broken chan<- error) (c copied) {
-	dead := false // the output takes no more
+	dead := false // the output cannot be written
 	for {
 		e, err := s.next(ctx, from, c)
 		switch {
@@ -313,7 +313,7 @@ func (s *Session) copy(ctx context.Context, from Events, out output, broken chan
 			}
 			if _, err := to.Write(e.Data); err != nil {
 				dead = true
-				if !errors.Is(err, syscall.EPIPE) { // that is the command's matter
+				if !errors.Is(err, syscall.EPIPE) { // after EPIPE the command is ended with SIGPIPE
 					c.output = OutputError(err)
 				}
 				broken <- c.output
@@ -348,10 +348,10 @@ func (s *Session) next(ctx context.Context, from Events, c copied) (client.Event
 type forwarder struct {
 	process Process
 	jobs    chan func(context.Context)
-	pending atomic.Int32 // jobs that are waiting, or being done
+	pending atomic.Int32 // jobs that wait or run
 }
 
-// maxPending is how many jobs wait for their turn.
+// maxPending is how many jobs may wait.
 const maxPending = 8
 
 func newForwarder(ctx context.Context, tasks *sync.WaitGroup, p Process) *forwarder {
@@ -372,7 +372,7 @@ func newForwarder(ctx context.Context, tasks *sync.WaitGroup, p Process) *forwar
 	return f
 }
 
-// post asks for something to be done; false: too much waits already.
+// post queues a job. It returns false if the queue is full.
 func (f *forwarder) post(job func(context.Context)) bool {
 	select {
 	case f.jobs <- job:
@@ -383,7 +383,7 @@ func (f *forwarder) post(job func(context.Context)) bool {
 	}
 }
 
-// send passes a signal on. It reports whether nothing else was waiting.
+// send passes a signal on. It reports whether no other job was waiting.
 func (f *forwarder) send(sig os.Signal) bool {
 	idle := f.pending.Load() <= 0
 	return f.post(func(ctx context.Context) { f.process.Signal(ctx, signalName(sig)) }) && idle

@@ -9,7 +9,7 @@ const (
 	// columnGap is the space between two columns.
 	columnGap = 2
 
-	// minLastColumn is what the last column gets of a terminal that is too narrow.
+	// minLastColumn is the width of the last column on a terminal that is too narrow.
 	minLastColumn = 20
 )
 

@@ -12,7 +12,7 @@ func Is(stream any) bool {
 	return ok && f != nil && term.IsTerminal(int(f.Fd()))
 }
 
-// Size is that of a terminal, and zero if it is not known.
+// Size returns the size of a terminal, or zero if it is unknown.
 func Size(f *os.File) (rows, cols uint16) {
 	width, height, err := term.GetSize(int(f.Fd()))
 	if err != nil {
@@ -21,8 +21,7 @@ func Size(f *os.File) (rows, cols uint16) {
 	return uint16(height), uint16(width)
 }
 
-// MakeRaw lets a terminal pass on each key as it is, until the returned function is
-// called.
+// MakeRaw puts a terminal into raw mode until restore is called.
 func MakeRaw(f *os.File) (restore func()) {
 	state, err := term.MakeRaw(int(f.Fd()))
 	if err != nil {

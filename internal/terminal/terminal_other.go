@@ -7,7 +7,7 @@ import "os"
 var harmlessSignals map[os.Signal]string
 
 // isSame reports whether two handles are of the same file, or both of the console. Pipes count
-// as different: Windows gives them no number, and os.SameFile takes any two for the same.
+// as different, because Windows has no file number for them and os.SameFile would take any two for the same.
 func isSame(a, b *os.File) bool {
 	ai, aerr := a.Stat()
 	bi, berr := b.Stat()

@@ -21,8 +21,8 @@ func isSame(a, b *os.File) bool {
 	return aerr == nil && berr == nil && os.SameFile(ai, bi)
 }
 
-// FollowSize tells the size of a terminal now and whenever it changes, until the
-// returned function is called.
+// FollowSize calls tell with the size of a terminal now and whenever it changes, until stop is
+// called.
 func FollowSize(terminal *os.File, tell func(rows, cols uint16)) (stop func()) {
 	changes := make(chan os.Signal, 1)
 	signal.Notify(changes, syscall.SIGWINCH)

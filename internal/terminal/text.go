@@ -17,7 +17,7 @@ import (
 // most Chinese, Japanese and Korean ones and for emoji.
 func Width(text string) int { return uniseg.StringWidth(text) }
 
-// Cut shortens a text to so many cells of a terminal; 0 or less: any number.
+// Cut shortens a text to width cells of a terminal; 0 or less means any number.
 func Cut(text string, width int) string {
 	if width <= 0 || Width(text) <= width {
 		return text
@@ -32,8 +32,7 @@ func Cut(text string, width int) string {
 	}
 }
 
-// Name is a name for people. One that could be misread, or could do something to a
-// terminal, is quoted.
+// Name returns a name for people. It quotes a name that could be misread or has control characters.
 func Name(name string) string {
 	for _, r := range name {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -43,8 +42,8 @@ func Name(name string) string {
 	return name
 }
 
-// Printable takes out what could move the cursor of a terminal: names and arguments
-// come from others.
+// Printable replaces characters that could move the cursor of a terminal: names and arguments come
+// from other clients.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {
@@ -64,7 +63,7 @@ func fit(text string, to io.Writer) string {
 	return text
 }
 
-// Bytes is a size with at most one decimal.
+// Bytes formats a size with at most one decimal.
 func Bytes(n uint64) string {
 	const units = "KMGTPE"
 	if n < 1<<10 {
@@ -80,7 +79,7 @@ func Bytes(n uint64) string {
 	return fmt.Sprintf("%.0f%ciB", value, units[unit])
 }
 
-// Span is a time span as people say it: 1.2s, 45s, 3m20s, 5h10m, 3d4h.
+// Span formats a time span: 1.2s, 45s, 3m20s, 5h10m, 3d4h.
 func Span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -98,7 +97,7 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
 }
 
-// Plural is a number and its noun.
+// Plural returns a number and its noun.
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
