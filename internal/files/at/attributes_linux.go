@@ -17,11 +17,12 @@ func SetOwner(fd int, uid, gid uint32) error {
 	return unix.Fchown(fd, int(uid), int(gid))
 }
 
-// errCapability means that a file has capabilities, which go when it is written.
+// errCapability means that a file has capabilities; the kernel removes them when
+// the file is written.
 var errCapability = errors.New("capabilities of a file are not copied")
 
-// CopyAttributes makes the extended attributes of to, ACLs and labels included,
-// those of from. It fails if it cannot set or remove one.
+// CopyAttributes makes the extended attributes of to, including ACLs and
+// labels, equal to those of from. It fails if it cannot set or remove one.
 func CopyAttributes(from, to int) error {
 	wanted, err := attributesOf(from)
 	if err != nil {
@@ -68,7 +69,7 @@ func attributeOf(fd int, name string) ([]byte, error) {
 }
 
 // Attributes returns the names of extended attributes that a call like flistxattr puts into a
-// buffer. A file system that has none is no error.
+// buffer. A file system without attributes is not an error.
 func Attributes(list func([]byte) (int, error)) ([]string, error) {
 	all, err := Attribute(list)
 	if err == unix.EOPNOTSUPP {
@@ -83,11 +84,12 @@ func Attributes(list func([]byte) (int, error)) ([]string, error) {
 	return names, err
 }
 
-// maxAttributes is the kernel's limit to the names of a file's attributes
-// together, and to one value.
+// maxAttributes is the kernel's limit for the names of all attributes of a
+// file together, and for one value.
 const maxAttributes = 64 << 10
 
-// Attribute returns what a call like fgetxattr puts into a buffer that is large enough.
+// Attribute returns the data that a call like fgetxattr puts into a buffer that is
+// large enough.
 func Attribute(get func([]byte) (int, error)) ([]byte, error) {
 	buf := make([]byte, 256)
 	n, err := get(buf)

@@ -40,16 +40,16 @@ func RetryInt(call func() (int, error)) (int, error) {
 	}
 }
 
-// ProcPath is a path to the very file that a descriptor stands for, whatever has its name now. It
-// leads there only where there is a /proc.
+// ProcPath returns a path to the file of a descriptor, even if another file has its name now. It
+// works only where there is a /proc.
 func ProcPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// Deleted is what the kernel appends to the path of a file that was removed. A file can also
+// Deleted is the text that the kernel appends to the path of a removed file. A file can also
 // have such a name.
 const Deleted = " (deleted)"
 
-// PathOf returns where the file of a descriptor lies, without links, as the kernel knows it. The
-// file may be elsewhere by now. A file that has no path here is ENOENT.
+// PathOf returns the path of a descriptor's file, without links, as the kernel knows it. The
+// file may have been moved since. The error is ENOENT if the file has no path here.
 func PathOf(fd int) (string, error) {
 	path, err := ReadLink(unix.AT_FDCWD, ProcPath(fd))
 	if err == nil && (path == "" || path[0] != '/') {
@@ -61,8 +61,8 @@ func PathOf(fd int) (string, error) {
 	return path, nil
 }
 
-// ReadLink returns the text of a symbolic link. An empty name is the link that dir itself
-// stands for.
+// ReadLink returns the target of a symbolic link. An empty name means the link that dir
+// itself is open on.
 func ReadLink(dir int, name string) (string, error) {
 	var buffer [unix.PathMax]byte
 	n, err := RetryInt(func() (int, error) { return unix.Readlinkat(dir, name, buffer[:]) })
@@ -75,5 +75,5 @@ func ReadLink(dir int, name string) (string, error) {
 	return string(buffer[:n]), nil
 }
 
-// Same reports whether two files are one.
+// Same reports whether a and b are the same file.
 func Same(a, b unix.Stat_t) bool { return a.Dev == b.Dev && a.Ino == b.Ino }

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Missing is set by the first call that the kernel, or a filter, does not know. Tests
-// set it to go the other way.
+// Missing is set by the first call that the kernel, or a filter, does not support.
+// Tests set it to use the other implementation.
 var Missing atomic.Bool
 
-// Open opens path from the directory at, or from / if it is absolute. A link on the way
-// is ELOOP, and so is one at the end; flags that have both O_PATH and O_NOFOLLOW open
-// that one itself. Open makes nothing.
+// Open opens path from the directory at, or from / if it is absolute. A link in the
+// path, also as its last name, is ELOOP; flags with both O_PATH and O_NOFOLLOW open a
+// link at the end itself. Open creates nothing.
 func Open(at int, path string, flags int) (int, error) {
 	if len(path) < unix.PathMax && !Missing.Load() {
 		fd, err := open2(at, path, flags)
@@ -23,7 +23,7 @@ func Open(at int, path string, flags int) (int, error) {
 			return fd, nil
 		case unix.ENOSYS:
 			Missing.Store(true)
-		case unix.EPERM: // a filter's no, or the file system's: the steps will tell
+		case unix.EPERM: // refused by a filter or by the file system: stepwise finds out
 		default:
 			return -1, err
 		}
@@ -31,8 +31,8 @@ func Open(at int, path string, flags int) (int, error) {
 	return stepwise(at, path, flags)
 }
 
-// OpenUnlinked is Open for requests that must not follow links: their error for one is
-// ENOTDIR.
+// OpenUnlinked is Open for requests that must not follow links: their error for a link
+// is ENOTDIR.
 func OpenUnlinked(at int, path string, flags int) (int, error) {
 	fd, err := Open(at, path, flags)
 	if err == unix.ELOOP {
@@ -42,7 +42,7 @@ func OpenUnlinked(at int, path string, flags int) (int, error) {
 }
 
 // OpenParent opens the directory of an absolute path as Open does, and returns the last name. From
-// then on nothing that happens to the directories above can lead elsewhere. "/" is "." in itself.
+// then on changes to the directories above cannot redirect it. "/" becomes "." in itself.
 func OpenParent(path string) (dir int, name string, err error) {
 	parent, name := filepath.Split(path)
 	if name == "" {
@@ -60,7 +60,7 @@ func open2(at int, path string, flags int) (int, error) {
 	return Openat2(at, path, &how)
 }
 
-// stepwise is Open with one call per name. The path may be of any length.
+// stepwise is Open with one call per name. The path may have any length.
 func stepwise(at int, path string, flags int) (int, error) {
 	const step = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	dir := at
@@ -103,7 +103,8 @@ func stepwise(at int, path string, flags int) (int, error) {
 	return dir, nil
 }
 
-// isLink reports whether a name, or a descriptor itself, is a link. In doubt it is.
+// isLink reports whether a name, or a descriptor itself, is a link. If that is
+// unknown, it returns true.
 func isLink(dir int, name string, flags int) bool {
 	var st unix.Stat_t
 	return unix.Fstatat(dir, name, &st, flags) != nil || st.Mode&unix.S_IFMT == unix.S_IFLNK

@@ -15,7 +15,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// Both ways open the same and refuse the same.
+// Both implementations open and refuse the same paths.
 func TestOpen(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
@@ -33,7 +33,7 @@ func TestOpen(t *testing.T) {
 			at    int
 			path  string
 			flags int
-			same  string // what is opened
+			same  string // the file that is opened
 			err   error
 		}{
 			{unix.AT_FDCWD, "/", path, "/", nil},

@@ -13,27 +13,28 @@ import (
 
 // Errors of a Temporary.
 var (
-	// ErrNeedsName means that a file without a name cannot be made here, or not be given one.
+	// ErrNeedsName means that a file without a name cannot be made here, or cannot be given
+	// one later.
 	ErrNeedsName = errors.New("the temporary file needs a name")
 
 	// ErrMayReplace means that the file system cannot promise that a rename replaces nothing.
 	ErrMayReplace = errors.New("a rename could replace a file")
 )
 
-// A Temporary is a new file that gets its name, or takes the place of another file, once it is whole.
+// A Temporary is a new file that gets its name, or replaces another file, once it is complete.
 //
-// Without a name of its own (O_TMPFILE) it is gone when the process is killed. A file can
-// only be replaced by a rename, so a hidden name is then beside it for the time of two
-// system calls. Where the file system cannot do this, the Temporary has a name from the beginning.
+// Without a name (O_TMPFILE) it is gone when the process is killed. A file can only be replaced by a
+// rename, so the Temporary then has a hidden name for the time of two system calls. If the file
+// system does not support this, the Temporary has a name from the beginning.
 type Temporary struct {
-	Fd   int    // open to be read and written; the caller closes it
+	Fd   int    // open for reading and writing; the caller closes it
 	Name string // in the directory; empty: none
 
 	dir int // the caller's
 }
 
-// NewTemporary makes an empty file in a directory, named or without a name. Without one, the error is
-// ErrNeedsName unless the disk is full.
+// NewTemporary makes an empty file in a directory, with or without a name. Without a name, the error
+// is ErrNeedsName unless the disk is full.
 func NewTemporary(dir int, mode uint32, named bool) (*Temporary, error) {
 	if named {
 		return NewNamed(dir, hiddenName(), mode)
@@ -61,15 +62,15 @@ func NewNamed(dir int, name string, mode uint32) (*Temporary, error) {
 	return &Temporary{Fd: fd, Name: name, dir: dir}, nil
 }
 
-// masked reports whether a new file has no permission that the umask takes away. Before Linux
+// masked reports whether a new file has no permission that the umask removes. Before Linux
 // 6.0, files without a name ignored the umask on file systems without access control lists.
 func masked(fd int) bool {
 	var st unix.Stat_t
 	return unix.Fstat(fd, &st) == nil && st.Mode&Umask() == 0
 }
 
-// Umask is that of this process, which does not change it. If the system does not say, it
-// takes away everything. Tests set it.
+// Umask returns the umask of this process, which does not change. If the system does not
+// report it, it is 0o777. Tests replace it.
 var Umask = sync.OnceValue(func() uint32 {
 	status, _ := os.ReadFile("/proc/self/status")
 	_, rest, _ := bytes.Cut(status, []byte("\nUmask:\t"))
@@ -84,7 +85,7 @@ var Umask = sync.OnceValue(func() uint32 {
 func hiddenName() string { return ".tether-" + rand.Text() + ".tmp" }
 
 // Appear gives the file a name, which must be new. The error is EEXIST if it is not, and
-// ErrMayReplace or ErrNeedsName if the file system cannot make sure of it in this way.
+// ErrMayReplace or ErrNeedsName if the file system cannot guarantee it in this way.
 func (t *Temporary) Appear(name string) error {
 	if t.Name == "" {
 		return t.link(name)
@@ -99,7 +100,7 @@ func (t *Temporary) Appear(name string) error {
 	return err
 }
 
-// Replace puts the file in the place of another, if there is one.
+// Replace gives the file a name, and replaces the file that has it, if any.
 func (t *Temporary) Replace(name string) error {
 	if t.Name == "" {
 		hidden := hiddenName()
@@ -115,8 +116,8 @@ func (t *Temporary) Replace(name string) error {
 	return err
 }
 
-// link gives the file a name. The error is ErrNeedsName if it cannot have one, for
-// example because there is no /proc.
+// link gives the file a name. The error is ErrNeedsName if that is not possible,
+// for example because there is no /proc.
 func (t *Temporary) link(name string) error {
 	err := Retry(func() error {
 		return unix.Linkat(unix.AT_FDCWD, ProcPath(t.Fd), t.dir, name, unix.AT_SYMLINK_FOLLOW)
@@ -127,8 +128,8 @@ func (t *Temporary) link(name string) error {
 	return err
 }
 
-// Remove removes the name of a file that has not got its own, nor replaced another. It is no error
-// if the name is gone.
+// Remove removes the hidden name of a file that has not got its final name. A missing name is not
+// an error.
 func (t *Temporary) Remove() error {
 	if t.Name == "" {
 		return nil
@@ -140,5 +141,5 @@ func (t *Temporary) Remove() error {
 	return nil
 }
 
-// IsFull reports whether an error says that there is no space for a file.
+// IsFull reports whether an error means that there is no space for a file.
 func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

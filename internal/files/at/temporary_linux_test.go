@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A temporary file, with a name of its own or without, appears where nothing is, replaces what is there, and
+// A temporary file, with or without a name, appears under a new name, replaces an existing file, and
 // otherwise leaves nothing behind.
 func TestTemporary(t *testing.T) {
 	dir := t.TempDir()
@@ -22,8 +22,8 @@ func TestTemporary(t *testing.T) {
 				name string
 				do   func(*Temporary) error
 				err  error
-				old  string // what the old file has then
-				new  string // what the new name has then; empty: it is missing
+				old  string // the content of the old file afterwards
+				new  string // the content of the new name afterwards; empty: it is missing
 			}{
 				{"appear", func(f *Temporary) error { return f.Appear("new") }, nil, "old", "content"},
 				{"appear again", func(f *Temporary) error { return f.Appear("old") }, unix.EEXIST, "old", ""},
@@ -60,7 +60,8 @@ func TestTemporary(t *testing.T) {
 	}
 }
 
-// CopyAttributes adds what is missing, changes what differs and removes what the other file does not have.
+// CopyAttributes adds missing attributes, changes different ones and removes those that the other file
+// does not have.
 func TestCopyAttributes(t *testing.T) {
 	dir := t.TempDir()
 	from, err := os.Create(dir + "/from")

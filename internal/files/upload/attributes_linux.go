@@ -11,11 +11,11 @@ import (
 // accessList is the attribute with a file's POSIX access list.
 const accessList = "system.posix_acl_access"
 
-// A write of package files gives a new file every attribute of the old one, or else writes in place. An upload
-// cannot write in place, so it insists on the owner and the access list, and copies others if it can.
+// A write of package files gives a new file every attribute of the old one, or writes in place. An upload
+// cannot write in place, so it requires the owner and the access list, and copies other attributes if it can.
 
-// keepAccess gives the file the access list of the target, or none if that has
-// none, whatever the directory would give to new files.
+// keepAccess gives the file the access list of the target, or none if the
+// target has none. The default list of the directory does not count.
 func (t *temporary) keepAccess() error {
 	list, err := attribute(t.way(t.target), accessList)
 	switch err {
@@ -32,8 +32,8 @@ func (t *temporary) keepAccess() error {
 	return nil
 }
 
-// keepAttributes copies what users and the system's policy have noted about the
-// target. Capabilities do not pass: a write takes them away as well.
+// keepAttributes copies the attributes that users and the system's policy have
+// set on the target. Capabilities are not copied: a write removes them as well.
 func (t *temporary) keepAttributes() {
 	way := t.way(t.target)
 	names, _ := at.Attributes(func(buf []byte) (int, error) { return unix.Llistxattr(way, buf) })
@@ -47,7 +47,7 @@ func (t *temporary) keepAttributes() {
 	}
 }
 
-// attribute reads an extended attribute of a file, which is not followed.
+// attribute reads an extended attribute of a file. Links are not followed.
 func attribute(way, name string) ([]byte, error) {
 	return at.Attribute(func(buf []byte) (int, error) { return unix.Lgetxattr(way, name, buf) })
 }

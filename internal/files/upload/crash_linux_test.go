@@ -21,7 +21,7 @@ func init() {
 	helpers["full disk"] = fullDisk
 }
 
-// helper starts this test binary in another part.
+// helper starts this test binary in another role.
 func helper(part string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), helperEnv+"="+part)
@@ -29,8 +29,8 @@ func helper(part string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// crash is a server that receives uploads until it is killed: arguments are the
-// journal and the target.
+// crash is a server that receives uploads until it is killed. Its arguments are
+// the journal and the target.
 func crash() {
 	journal, err := OpenJournal(os.Args[1])
 	if err != nil {
@@ -49,7 +49,7 @@ func crash() {
 	io.Copy(io.Discard, os.Stdin)
 }
 
-// What a killed server leaves is swept by the next one, and nothing else.
+// The next server removes the files of a killed server, and nothing else.
 func TestCrashAndSweep(t *testing.T) {
 	s := newSite(t)
 	s.put("f", "old", 0o644)
@@ -77,7 +77,7 @@ func TestCrashAndSweep(t *testing.T) {
 		t.Fatalf("left: %v", left)
 	}
 	s.holds("f", []byte("old"))
-	mode := left[0] + modeSuffix // as if killed in the middle of a commit
+	mode := left[0] + modeSuffix // as if killed during a commit
 	bystander := s.path(tempPrefix + "other")
 	for _, path := range []string{mode, bystander} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -94,7 +94,7 @@ func TestCrashAndSweep(t *testing.T) {
 	s.clean()
 }
 
-// Entries whose directories are gone or have become links lead to nothing.
+// Entries whose directories are gone or have become links are dropped.
 func TestSweepOfWhatIsGone(t *testing.T) {
 	s := newSite(t)
 	j := s.table.journal
@@ -118,7 +118,7 @@ func TestSweepOfWhatIsGone(t *testing.T) {
 	if err := Sweep(filepath.Join(s.journal, "none")); err != nil {
 		t.Errorf("no journal: %v", err)
 	}
-	// What cannot be removed stays in the journal.
+	// A file that cannot be removed stays in the journal.
 	if err := errors.Join(j.add(s.path("real"), name), os.Mkdir(s.path("real/"+name), 0o755)); err != nil {
 		t.Fatal(err)
 	}
@@ -131,10 +131,10 @@ func TestSweepOfWhatIsGone(t *testing.T) {
 	}
 }
 
-// cannotMount is how the helper says that it has no disk of its own.
+// cannotMount is printed by the helper if it cannot mount a disk.
 const cannotMount = 3
 
-// fullDisk mounts a small disk where its argument says and runs one test on it.
+// fullDisk mounts a small disk at its argument and runs one test on it.
 func fullDisk() {
 	if err := syscall.Mount("tmpfs", os.Getenv("TETHER_UPLOAD_DISK"), "tmpfs", 0, "size=1m"); err != nil {
 		os.Stderr.WriteString("mount: " + err.Error() + "\n")
@@ -146,8 +146,8 @@ func fullDisk() {
 	}
 }
 
-// A disk that is full ends nothing: the target is what it was, and the upload goes
-// on when there is room.
+// A full disk ends no upload: the target is unchanged, and the upload continues
+// when there is room.
 func TestFullDisk(t *testing.T) {
 	cmd := helper("full disk")
 	cmd.Env = append(cmd.Env, "TETHER_UPLOAD_DISK="+t.TempDir())

@@ -12,7 +12,7 @@ import (
 const readSize = 256 << 10
 
 // A prefixSum is the SHA-256 of the first bytes of a file. It grows with blocks that
-// come in order, so that a commit need not read a large file again.
+// arrive in order, so that a commit need not read a large file again.
 type prefixSum struct {
 	hash hash.Hash
 	upto uint64 // bytes
@@ -20,7 +20,7 @@ type prefixSum struct {
 
 func (s *prefixSum) reset() { *s = prefixSum{hash: sha256.New()} }
 
-// add takes a block, if it is the next one.
+// add adds a block, if it is the next one.
 func (s *prefixSum) add(offset uint64, block []byte) {
 	if offset == s.upto {
 		s.hash.Write(block)

@@ -1,12 +1,13 @@
 // Package upload receives files in blocks, over any number of connections, and
-// puts each in its place in one step: a target has its old content or, after a
+// replaces each target in one step: a target has its old content or, after a
 // commit with the right SHA-256, all of the new one.
 //
-// Until then the bytes lie in a hidden file beside the target, which only this
+// Until then the bytes are in a hidden file beside the target, which only this
 // user can read. The target's directory is looked up once, when the upload is
-// opened, and its descriptor is kept: a directory that is moved takes the upload
-// along, and a link put in its place changes nothing. Like any rename, a commit
-// gives the target a new inode, so other hard links to it keep the old content.
+// opened, and its descriptor is kept: if the directory is moved, the upload
+// moves with it, and a link in its old place changes nothing. Like any rename, a
+// commit gives the target a new inode, so other hard links to it keep the old
+// content.
 //
 // An upload ends with its commit, an abort, the session or [IdleLimit]. If a server
 // is killed, its [Journal] lists the files that it leaves behind, and the next server
@@ -14,5 +15,5 @@
 //
 // Where a change belongs: table.go has the uploads of a session and their order, upload.go one of them;
 // place_linux.go finds the target; temporary_linux.go and attributes_linux.go make the hidden file and decide
-// what it keeps of the file that it replaces; spans.go and digest.go know which bytes have come.
+// what it keeps of the file that it replaces; spans.go and digest.go track the received bytes.
 package upload

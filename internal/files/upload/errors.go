@@ -10,7 +10,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Conditions that callers tell apart.
+// Errors that callers distinguish.
 var (
 	ErrUnknown     = errors.New("unknown upload id")
 	ErrDiffers     = errors.New("was opened with other parameters")
@@ -21,13 +21,13 @@ var (
 	ErrDigest      = errors.New("sha256 does not match")
 	ErrNotRegular  = errors.New("not a regular file")
 	ErrOwner       = errors.New("the owner of the existing file cannot be kept")
-	ErrChanged     = errors.New("was changed by somebody else")
+	ErrChanged     = errors.New("was changed by another program")
 	ErrEnded       = errors.New("session has ended")
 	ErrUnsupported = errors.New("uploads are not supported on this system")
 )
 
-// An Error is the refusal of a request about an upload. Errors of the system are
-// worded as the protocol words them.
+// An Error is the error of a request about an upload. Errors of the system have
+// the words of the protocol.
 type Error struct {
 	Err  error
 	code int
@@ -36,15 +36,15 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// Code is the error's code on the wire.
+// Code returns the error's code on the wire.
 func (e *Error) Code() int { return e.code }
 
-// refuse is an error that is the client's to mend.
+// refuse returns an error that the client can correct.
 func refuse(sentinel error, format string, args ...any) error {
 	return &Error{fmt.Errorf("%w: %s", sentinel, fmt.Sprintf(format, args...)), wire.CodeInvalidRequest}
 }
 
-// about is refuse for a sentinel that says something about an upload.
+// about is refuse for a sentinel that completes a sentence about an upload.
 func about(id string, sentinel error) error {
 	return &Error{fmt.Errorf("upload %q %w", id, sentinel), wire.CodeInvalidRequest}
 }
@@ -53,9 +53,9 @@ func unknown(id string) error { return &Error{fmt.Errorf("%w %q", ErrUnknown, id
 
 func ended() error { return &Error{ErrEnded, wire.CodeInvalidRequest} }
 
-// placing is what went wrong with the target of a new upload, with the code that
-// fs/writeFile would give it: clients tell a missing directory and a refusal from
-// everything else.
+// placing returns the error about the target of a new upload, with the code that
+// fs/writeFile would use: clients distinguish a missing directory and a refusal
+// from everything else.
 func placing(err error) error {
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err
@@ -70,8 +70,8 @@ func placing(err error) error {
 	return &Error{worded{err}, code}
 }
 
-// failing is what went wrong on the way of an upload. It never has the code of an
-// unknown upload: the client may try again.
+// failing returns an error in the course of an upload. It never has the code of
+// an unknown upload: the client may try again.
 func failing(doing string, err error) error {
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err
@@ -79,7 +79,7 @@ func failing(doing string, err error) error {
 	return &Error{fmt.Errorf("%s: %w", doing, worded{err}), wire.CodeInternal}
 }
 
-// worded is an error in the protocol's words.
+// worded is an error in the words of the protocol.
 type worded struct{ err error }
 
 func (w worded) Error() string { return oserr.Text(w.err) }

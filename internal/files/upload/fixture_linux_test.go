@@ -15,7 +15,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A site is a directory to upload to, and a session that does.
+// A site is a directory to upload to, and a table of uploads.
 type site struct {
 	*testing.T
 	dir, journal string
@@ -131,7 +131,7 @@ func (s *site) holds(name string, want []byte) {
 	}
 }
 
-// left are the temporary files below the site.
+// left returns the temporary files below the site.
 func (s *site) left() []string {
 	s.Helper()
 	var left []string
@@ -147,7 +147,7 @@ func (s *site) left() []string {
 	return left
 }
 
-// clean checks that nothing temporary is there and that the journal is empty.
+// clean checks that there is no temporary file and that the journal is empty.
 func (s *site) clean() {
 	s.Helper()
 	if left := s.left(); len(left) > 0 {
@@ -167,7 +167,7 @@ func (s *site) fails(err, want error, code int) {
 	}
 }
 
-// noise are n bytes that repeat nothing.
+// noise returns n bytes without repetitions.
 func noise(n int) []byte {
 	b := make([]byte, n)
 	rand.NewChaCha8([32]byte{7}).Read(b)

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// A Journal is a directory that belongs to one server and has a file for each
-// temporary one: under its name, with the directory that it lies in. It outlives a
-// server that is killed. It may be used by several goroutines.
+// A Journal is a directory of one server with a file for each temporary file: the
+// same name, and the directory of the temporary file as its content. It outlives a
+// server that is killed. It is safe for concurrent use.
 type Journal struct{ dir string }
 
-// OpenJournal makes the directory of a journal, in a place that only this user can
-// write.
+// OpenJournal makes the directory of a journal, in a directory that only this user
+// can write.
 func OpenJournal(dir string) (*Journal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create journal of uploads: %w", err)
@@ -23,7 +23,7 @@ func OpenJournal(dir string) (*Journal, error) {
 	return &Journal{dir}, nil
 }
 
-// add notes a file before it is made.
+// add records a file before it is made.
 func (j *Journal) add(dir, name string) error {
 	if j == nil {
 		return nil
@@ -31,7 +31,7 @@ func (j *Journal) add(dir, name string) error {
 	return os.WriteFile(filepath.Join(j.dir, name), []byte(dir), 0o600)
 }
 
-// done crosses out a file that is gone.
+// done removes the record of a file that is gone.
 func (j *Journal) done(name string) error {
 	if j == nil {
 		return nil
@@ -39,9 +39,9 @@ func (j *Journal) done(name string) error {
 	return os.Remove(filepath.Join(j.dir, name))
 }
 
-// Sweep removes the temporary files that a server has left which is gone, by its
-// journal, whose directory need not exist. A file that is not where it was made is
-// not looked for. What could not be removed stays in the journal.
+// Sweep removes the temporary files of a server that is gone, by its journal,
+// whose directory need not exist. A file that was moved is not searched for. Files
+// that could not be removed stay in the journal.
 func Sweep(journal string) error {
 	entries, err := os.ReadDir(journal)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +65,7 @@ func Sweep(journal string) error {
 			err = j.done(name)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("remove what an upload has left: %w", err))
+			errs = append(errs, fmt.Errorf("remove the temporary file of an upload: %w", err))
 		}
 	}
 	return errors.Join(errs...)

@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// helperEnv names the part that this test binary plays when a test starts it.
+// helperEnv names the role of this test binary when a test starts it.
 const helperEnv = "TETHER_UPLOAD_TEST"
 
 var helpers = map[string]func(){}

@@ -11,16 +11,16 @@ import (
 	"github.com/tetherexec/tether/internal/files/at"
 )
 
-// maxLinks is how many links a name may lead through, as the kernel has it.
+// maxLinks is how many links a name may lead through, as in the kernel.
 const maxLinks = 40
 
-// Direct finds a target with the rights of this process. Links are followed, also
-// one that leads to nothing yet; the directory must exist.
+// Direct finds a target with the permissions of this process. Links are followed,
+// also a dangling one; the directory must exist.
 func Direct(_ context.Context, target string) (*os.File, string, error) {
 	if strings.ContainsRune(target, 0) {
 		return nil, "", unix.EINVAL
 	}
-	base := unix.AT_FDCWD // where target starts from, if it is relative
+	base := unix.AT_FDCWD // the directory from which a relative target starts
 	for range maxLinks {
 		dir, name, err := openParent(base, target)
 		if base != unix.AT_FDCWD {
@@ -46,7 +46,7 @@ func Direct(_ context.Context, target string) (*os.File, string, error) {
 }
 
 // openParent opens the directory of a target. A target that can only be a directory
-// is refused, as by an open that would make a file.
+// is refused, as by an open that would create a file.
 func openParent(base int, target string) (dir int, name string, err error) {
 	parent, name := path.Split(strings.TrimRight(target, "/"))
 	if parent == "" && strings.HasPrefix(target, "/") {
@@ -66,10 +66,10 @@ func openParent(base int, target string) (dir int, name string, err error) {
 	return dir, name, nil
 }
 
-// readLink returns what a link says, and nothing for what is no link.
+// readLink returns the target of a link, and "" if the name is not a link.
 func readLink(dir int, name string) (string, error) {
 	text, err := at.ReadLink(dir, name)
-	if err == unix.EINVAL || err == unix.ENOENT { // no link; nothing
+	if err == unix.EINVAL || err == unix.ENOENT { // not a link; missing
 		return "", nil
 	}
 	return text, err

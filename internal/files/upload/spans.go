@@ -6,18 +6,18 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// MaxSpans bounds the list of what has been received: a client that sends every
-// second byte must not make it grow for ever.
+// MaxSpans bounds the list of received parts: a client that sends every second
+// byte must not make it grow without limit.
 const MaxSpans = 1024
 
-// spans are the parts of a file that are there: in order, none empty, with a gap
+// spans are the received parts of a file: in order, none empty, with a gap
 // between any two.
 type spans []wire.UploadRange
 
-// with returns s with the part from start to end, which is not empty. Of s it uses
-// nothing that it changes, so that s stays what it was.
+// with returns s with the part from start to end, which is not empty. It does not
+// change s.
 func (s spans) with(start, end uint64) spans {
-	// s[first:after] are those that touch the new part.
+	// s[first:after] are the parts that touch the new part.
 	first, _ := slices.BinarySearchFunc(s, start, func(r wire.UploadRange, at uint64) int {
 		if r.End < at {
 			return -1
@@ -39,7 +39,7 @@ func (s spans) with(start, end uint64) spans {
 	return append(joined, s[after:]...)
 }
 
-// prefix is the end of what is there from the first byte on.
+// prefix returns how many bytes are there from the start without a gap.
 func (s spans) prefix() uint64 {
 	if len(s) == 0 || s[0].Start > 0 {
 		return 0
@@ -47,7 +47,7 @@ func (s spans) prefix() uint64 {
 	return s[0].End
 }
 
-// total is how many bytes are there.
+// total returns how many bytes are there.
 func (s spans) total() (n uint64) {
 	for _, r := range s {
 		n += r.End - r.Start

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzSpans compares the list with a bitmap: it covers what was added and nothing
-// else, in order, with gaps between.
+// FuzzSpans compares the list with a bitmap: it covers exactly the added parts,
+// in order, with gaps between.
 func FuzzSpans(f *testing.F) {
 	f.Add([]byte{0, 4, 4, 4, 8, 1})
 	f.Add([]byte{10, 2, 14, 2, 12, 2, 0, 30})

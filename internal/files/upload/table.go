@@ -17,33 +17,33 @@ import (
 
 // Limits of uploads.
 const (
-	MaxUploads   = 16            // that a session has open: each holds two descriptors and disk space
-	MaxCommitted = 64            // that a session remembers, to know a repeated commit
+	MaxUploads   = 16            // open in a session: each holds two descriptors and disk space
+	MaxCommitted = 64            // remembered in a session, to recognise a repeated commit
 	MaxID        = 64            // bytes of an upload's id
 	MaxBlock     = 4 << 20       // bytes of one block
-	MaxSize      = math.MaxInt64 // bytes of a file: what an offset can say
-	IdleLimit    = time.Hour     // an upload that nobody has touched for so long is dropped
+	MaxSize      = math.MaxInt64 // bytes of a file: the largest offset
+	IdleLimit    = time.Hour     // an upload that is unused for so long is dropped
 )
 
-// A Place finds where the target of an upload is: the directory, as a descriptor to
-// find names with, and the target's name there. The name is no link, and links
-// before it are not followed again. The caller closes the directory. [Direct] is the
-// one for requests without a sandbox.
+// A Place finds the target of an upload: the directory, as an O_PATH descriptor, and
+// the target's name in it. The name is not a link, and links before it are not
+// followed again. The caller closes the directory. [Direct] is the Place for
+// requests without a sandbox.
 type Place func(ctx context.Context, path string) (dir *os.File, name string, err error)
 
-// Config says how a session's uploads are kept.
+// Config configures a session's uploads.
 type Config struct {
-	Journal *Journal      // nil: what a killed server leaves behind stays
+	Journal *Journal      // nil: files of a killed server stay
 	Idle    time.Duration // 0: IdleLimit
 }
 
-// A Table has the uploads of one session. Requests about one upload take turns, in
-// whatever order they come; those about others do not wait for them. Errors are
-// *[Error].
+// A Table has the uploads of one session. Requests about one upload run one at a
+// time, in any order; requests about other uploads do not wait for them. Errors
+// are *[Error].
 type Table struct {
 	journal *Journal
 	idle    time.Duration
-	sync    func(*os.File) error // puts a file on the disk
+	sync    func(*os.File) error // syncs a file to the disk
 	ctx     context.Context      // ends with Close
 	cancel  context.CancelCauseFunc
 	timers  sync.WaitGroup // armed or running
@@ -67,7 +67,7 @@ func New(config Config) *Table {
 	}
 }
 
-// Open starts an upload, or says how far it has come.
+// Open starts an upload, or returns how far it has come.
 func (t *Table) Open(ctx context.Context, place Place, p wire.UploadOpenParams) (wire.UploadOpenResult, error) {
 	path, err := checkOpen(p)
 	if err != nil {
@@ -89,7 +89,7 @@ func (t *Table) Open(ctx context.Context, place Place, p wire.UploadOpenParams) 
 		differs := !reflect.DeepEqual(u.params, p)
 		t.release(u)
 		switch {
-		case gone: // it ended while this request waited for its turn
+		case gone: // it ended while this request waited
 			continue
 		case differs:
 			return wire.UploadOpenResult{}, about(p.UploadID, ErrDiffers)
@@ -115,7 +115,8 @@ func checkOpen(p wire.UploadOpenParams) (path string, err error) {
 	return path, nil
 }
 
-// findOrMake returns the upload with this id. A new one is the caller's turn.
+// findOrMake returns the upload with this id. If it is new, the caller holds
+// it.
 func (t *Table) findOrMake(p wire.UploadOpenParams) (u *upload, made bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,7 +137,8 @@ func (t *Table) findOrMake(p wire.UploadOpenParams) (u *upload, made bool, err e
 	return u, true, nil
 }
 
-// begin makes the temporary file of a new upload. If that fails, the upload is gone.
+// begin makes the temporary file of a new upload. If that fails, the upload is
+// removed.
 func (t *Table) begin(ctx context.Context, u *upload, place Place, path string) error {
 	ctx, cancel := t.bound(ctx)
 	defer cancel()
@@ -153,8 +155,8 @@ func (t *Table) begin(ctx context.Context, u *upload, place Place, path string) 
 	return nil
 }
 
-// Write takes a block. One that fails counts as not received, and may be sent again
-// when the cause is gone, as after a full disk.
+// Write writes a block. A failed block counts as not received, and may be sent
+// again when the cause is gone, as after a full disk.
 func (t *Table) Write(ctx context.Context, p wire.UploadWriteParams) (wire.UploadWriteResult, error) {
 	u, err := t.claim(ctx, p.UploadID)
 	if err != nil {
@@ -170,7 +172,7 @@ func (t *Table) Write(ctx context.Context, p wire.UploadWriteParams) (wire.Uploa
 	return wire.UploadWriteResult{Received: u.have.total(), Offset: u.have.prefix()}, nil
 }
 
-// Status says what is there.
+// Status returns which parts were received.
 func (t *Table) Status(ctx context.Context, p wire.UploadParams) (wire.UploadStatusResult, error) {
 	u, err := t.claim(ctx, p.UploadID)
 	if err != nil {
@@ -183,7 +185,7 @@ func (t *Table) Status(ctx context.Context, p wire.UploadParams) (wire.UploadSta
 	}, nil
 }
 
-// Commit puts the file in its place. If it fails, the target is what it was, and the
+// Commit moves the file to its target. If it fails, the target is unchanged, and the
 // upload stays: blocks may be sent again.
 func (t *Table) Commit(ctx context.Context, p wire.UploadCommitParams) error {
 	digest, err := hex.DecodeString(p.SHA256)
@@ -210,8 +212,8 @@ func (t *Table) Commit(ctx context.Context, p wire.UploadCommitParams) error {
 	return nil
 }
 
-// Abort drops an upload. One that the table does not know is dropped already; one
-// that is committed cannot be.
+// Abort drops an upload. For an unknown upload it does nothing; a committed one
+// is an error.
 func (t *Table) Abort(ctx context.Context, p wire.UploadParams) error {
 	u, err := t.claim(ctx, p.UploadID)
 	if errors.Is(err, ErrUnknown) {
@@ -227,8 +229,8 @@ func (t *Table) Abort(ctx context.Context, p wire.UploadParams) error {
 	return t.drop(u)
 }
 
-// Close drops all uploads. What is being written or committed ends first, or is
-// given up; requests that come later fail.
+// Close drops all uploads. Writes and commits in progress end first, or are
+// given up; later requests fail.
 func (t *Table) Close() error {
 	t.cancel(ErrEnded)
 	t.mu.Lock()
@@ -251,7 +253,8 @@ func (t *Table) Close() error {
 	return errors.Join(errs...)
 }
 
-// claim finds an upload that is open or committed, and takes its turn.
+// claim finds an open or committed upload and waits until the caller holds
+// it.
 func (t *Table) claim(ctx context.Context, id string) (*upload, error) {
 	for {
 		t.mu.Lock()
@@ -269,11 +272,11 @@ func (t *Table) claim(ctx context.Context, id string) (*upload, error) {
 		if u.state != gone {
 			return u, nil
 		}
-		t.release(u) // it ended in between: look again
+		t.release(u) // it ended meanwhile: look again
 	}
 }
 
-// take waits for the caller's turn with an upload.
+// take waits until the caller holds an upload.
 func (t *Table) take(ctx context.Context, u *upload) error {
 	select {
 	case u.turn <- struct{}{}:
@@ -286,7 +289,7 @@ func (t *Table) take(ctx context.Context, u *upload) error {
 	}
 }
 
-// release ends a turn. An upload that is open starts to be idle.
+// release gives an upload back. If it is open, its idle time starts.
 func (t *Table) release(u *upload) {
 	if u.state == receiving {
 		u.used = time.Now()
@@ -306,18 +309,18 @@ func (t *Table) disarm(u *upload) {
 	}
 }
 
-// expire drops an upload that has been idle for too long. It runs on a timer, which
-// Close waits for.
+// expire drops an upload that has been idle for too long. It runs on a timer; Close
+// waits for it.
 func (t *Table) expire(u *upload) {
 	defer t.timers.Done()
 	select {
 	case u.turn <- struct{}{}:
-	default: // somebody uses it, and arms the timer afterwards
+	default: // a request holds it, and arms the timer afterwards
 		return
 	}
-	t.disarm(u) // somebody has used it since
+	t.disarm(u) // a request has used it since
 	if u.state == receiving && time.Since(u.used) >= t.idle {
-		t.drop(u) // nobody is there to hear of an error; the journal keeps the file's name
+		t.drop(u) // the error cannot be reported; the journal keeps the file's name
 	}
 	if u.state == receiving {
 		t.arm(u) // u.used stays
@@ -325,8 +328,8 @@ func (t *Table) expire(u *upload) {
 	<-u.turn
 }
 
-// drop ends an upload in the caller's turn. The file's name stays in the journal if
-// it could not be removed.
+// drop ends an upload that the caller holds. The file's name stays in the journal
+// if it could not be removed.
 func (t *Table) drop(u *upload) error {
 	t.forget(u)
 	if err := u.temp.remove(); err != nil {
@@ -335,7 +338,7 @@ func (t *Table) drop(u *upload) error {
 	return nil
 }
 
-// forget takes an upload that is not committed out of the table.
+// forget removes an upload that is not committed from the table.
 func (t *Table) forget(u *upload) {
 	u.state = gone
 	t.mu.Lock()
@@ -344,8 +347,8 @@ func (t *Table) forget(u *upload) {
 	t.open--
 }
 
-// remember keeps what a repeated commit needs, and forgets the oldest if there are
-// too many.
+// remember keeps what a repeated commit needs, and forgets the oldest commit if
+// there are too many.
 func (t *Table) remember(u *upload) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -357,7 +360,7 @@ func (t *Table) remember(u *upload) {
 	}
 }
 
-// bound returns ctx so that it ends with the table, too.
+// bound returns a context that ends with ctx and with the table.
 func (t *Table) bound(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })

@@ -54,7 +54,7 @@ func TestEmptyUpload(t *testing.T) {
 	s.holds("f", nil)
 }
 
-// A client whose connection broke opens again and goes on where it was.
+// A client whose connection broke opens again and continues.
 func TestOpenAgainGoesOn(t *testing.T) {
 	s := newSite(t)
 	data := noise(3000)
@@ -76,7 +76,8 @@ func TestOpenAgainGoesOn(t *testing.T) {
 	s.holds("f", data)
 }
 
-// Blocks in any order, twice, overlapping: only what they cover counts.
+// Blocks may come in any order, twice, or overlapping: only the bytes that
+// they cover count.
 func TestBlocksInAnyOrder(t *testing.T) {
 	data := noise(300_000)
 	for seed := range uint64(8) {
@@ -101,8 +102,8 @@ func TestBlocksInAnyOrder(t *testing.T) {
 	}
 }
 
-// The sum is ready when blocks come in order, or nearly; a block that changes what
-// it covers makes it start again, one that repeats it does not.
+// The sum is ready when blocks come in order, or nearly. It restarts if a block
+// changes bytes that it covers, but not if a block repeats them.
 func TestSumKeepsUp(t *testing.T) {
 	s := newSite(t)
 	data := noise(4000)
@@ -140,7 +141,7 @@ func TestWrongDigest(t *testing.T) {
 	s.holds("f", []byte("right"))
 }
 
-// The answer to a commit may be lost: it can be asked for again.
+// A commit whose response was lost can be repeated.
 func TestCommitTwice(t *testing.T) {
 	s := newSite(t)
 	s.open("a", "f", 4)
@@ -148,7 +149,7 @@ func TestCommitTwice(t *testing.T) {
 	s.commit("a", []byte("data"))
 	s.put("f", "later", 0o644)
 	s.commit("a", []byte("data"))
-	s.holds("f", []byte("later")) // it happened once
+	s.holds("f", []byte("later")) // the repeated commit did nothing
 	if got := s.open("a", "f", 4); !got.Committed || got.Offset != 4 {
 		t.Errorf("opened again: %+v", got)
 	}
@@ -240,7 +241,7 @@ func TestLimits(t *testing.T) {
 	_, err = s.tryOpen(s.params("more", "missing/f", 1))
 	s.fails(err, ErrLimit, wire.CodeInvalidRequest)
 	s.abort("0")
-	_, err = s.tryOpen(s.params("more", "missing/f", 1)) // what fails takes no room
+	_, err = s.tryOpen(s.params("more", "missing/f", 1)) // a failed open takes no room
 	s.fails(err, syscall.ENOENT, wire.CodeNotFound)
 	s.open("more", "f", 1)
 
@@ -283,7 +284,7 @@ func TestSessionEndAmongRequests(t *testing.T) {
 			for err == nil {
 				_, err = s.tryWrite(id, 0, data)
 				if err == nil {
-					_ = s.tryCommit(id, data[1:]) // the wrong one
+					_ = s.tryCommit(id, data[1:]) // with the wrong content
 				}
 			}
 			s.fails(err, ErrEnded, wire.CodeInvalidRequest)
@@ -298,8 +299,8 @@ func TestSessionEndAmongRequests(t *testing.T) {
 	s.clean()
 }
 
-// Whoever opens an upload first makes it; all others come back to it. Blocks from
-// several hands and commits at the same time end in one file.
+// The first request to open an upload makes it; all others get the same upload.
+// Concurrent blocks and commits end in one file.
 func TestConcurrentRequests(t *testing.T) {
 	s := newSite(t)
 	data := noise(1 << 20)
@@ -323,7 +324,7 @@ func TestConcurrentRequests(t *testing.T) {
 	s.holds("f", data)
 }
 
-// A request that waits for its turn ends with its context.
+// A waiting request ends with its context.
 func TestWaitEndsWithRequest(t *testing.T) {
 	s := newSite(t)
 	s.open("a", "f", 1)
@@ -360,7 +361,8 @@ func TestIdleUploadsAreDropped(t *testing.T) {
 	})
 }
 
-// A timer that fires while somebody uses the upload, or just after, drops nothing.
+// A timer that fires while a request uses the upload, or just after, drops
+// nothing.
 func TestLateTimerDropsNothing(t *testing.T) {
 	s := newSite(t)
 	s.open("a", "f", 1)
@@ -378,7 +380,7 @@ func TestLateTimerDropsNothing(t *testing.T) {
 	s.status("a")
 }
 
-// Who waits for an upload that ends meanwhile makes a new one.
+// A request that waits for an upload that ends meanwhile makes a new one.
 func TestOpenAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t)
@@ -409,7 +411,7 @@ func TestOpenAfterTheEnd(t *testing.T) {
 	})
 }
 
-// What somebody else found must be a name in the directory that comes with it.
+// A Place must return a name in the directory that it returns.
 func TestPlaceMustGiveName(t *testing.T) {
 	s := newSite(t)
 	for _, name := range []string{"", ".", "..", "../f", "/etc/f"} {
@@ -445,8 +447,8 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// TestTenCuts sends 64 MiB over a connection that breaks ten times: some blocks
-// arrive whose answers are lost, some never do.
+// TestTenCuts sends 64 MiB over a connection that breaks ten times: the
+// responses to some blocks are lost, and some blocks never arrive.
 func TestTenCuts(t *testing.T) {
 	s := newSite(t)
 	s.put("f", "old", 0o644)
@@ -467,7 +469,7 @@ func TestTenCuts(t *testing.T) {
 				s.write("a", int(at), block[:random.IntN(len(block))])
 			}
 			s.holds("f", []byte("old"))
-			if random.IntN(2) == 0 { // or go on with the same block, unasked
+			if random.IntN(2) == 0 { // or continue with the same block without asking
 				at = s.open("a", "f", len(data)).Offset
 			}
 			continue
@@ -477,7 +479,7 @@ func TestTenCuts(t *testing.T) {
 	if covered := s.table.uploads["a"].sum.upto; covered != at {
 		t.Errorf("the sum covers %d of %d bytes", covered, at)
 	}
-	s.table.uploads["a"].sum.reset() // the commit shall read it all
+	s.table.uploads["a"].sum.reset() // the commit must read everything
 	s.commit("a", data)
 	runtime.ReadMemStats(&after)
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 16<<20 {

@@ -19,7 +19,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// send uploads data to a name in one go.
+// send uploads data to a name in one request.
 func (s *site) send(name string, data string, mode *uint32) {
 	s.Helper()
 	id := rand.Text()
@@ -42,8 +42,8 @@ func (s *site) mode(name string) os.FileMode {
 	return info.Mode()
 }
 
-// A new file has the mode that was asked for, or that of any new file; a file that
-// was there keeps its own, but runs with nobody's rights.
+// A new file has the requested mode, or the mode of any new file. An existing file
+// keeps its mode, without the set-id bits.
 func TestMode(t *testing.T) {
 	s := newSite(t)
 	plain, err := os.OpenFile(s.path("plain"), os.O_CREATE, 0o666)
@@ -81,7 +81,8 @@ func TestOwnerIsKept(t *testing.T) {
 	}
 }
 
-// asNobody runs f with the file rights of an ordinary user who owns dir.
+// asNobody runs f with the file permissions of an ordinary user, who owns
+// dir.
 func asNobody(t *testing.T, dir string, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -101,10 +102,10 @@ func asNobody(t *testing.T, dir string, f func()) {
 }
 
 // A directory's owner could rename over any file in it, but an upload is a write:
-// it needs the right to write the file, and leaves it to its owner.
+// it needs write permission for the file, and keeps its owner.
 func TestRightsOfTheFileCount(t *testing.T) {
 	s := newSite(t)
-	s.table = New(Config{}) // the journal is root's
+	s.table = New(Config{}) // the journal belongs to root
 	defer s.table.Close()
 	s.put("protected", "old", 0o644)
 	s.put("shared", "old", 0o666)
@@ -112,7 +113,7 @@ func TestRightsOfTheFileCount(t *testing.T) {
 	if err := os.Chown(s.path("late"), 65534, 65534); err != nil {
 		t.Fatal(err)
 	}
-	// Every part of the path must let an ordinary user through.
+	// An ordinary user must be able to search every directory of the path.
 	for dir := s.dir; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
@@ -141,7 +142,8 @@ func TestRightsOfTheFileCount(t *testing.T) {
 	}
 }
 
-// acl is the attribute for an access list that lets a user read and write.
+// acl returns the attribute for an access list that lets a user read and
+// write.
 func acl(user uint32) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, 2)
 	for _, e := range []struct {
@@ -155,8 +157,8 @@ func acl(user uint32) []byte {
 	return b
 }
 
-// The access list of the file that is replaced counts, not that of the directory;
-// a new file gets the directory's.
+// The replaced file's access list is kept; the directory's default list applies
+// only to new files.
 func TestAccessListIsKept(t *testing.T) {
 	s := newSite(t)
 	s.put("listed", "old", 0o644)
@@ -184,7 +186,7 @@ func TestAccessListIsKept(t *testing.T) {
 	}
 }
 
-// Links stay, and what they lead to is replaced or made.
+// Links stay, and their targets are replaced or made.
 func TestLinksAreFollowed(t *testing.T) {
 	s := newSite(t)
 	if err := os.MkdirAll(s.path("real/deep"), 0o755); err != nil {
@@ -220,7 +222,8 @@ func TestLinksAreFollowed(t *testing.T) {
 	}
 }
 
-// What is no file is refused at once, and nothing waits for the other end of a FIFO.
+// A target that is not a file is refused at once, and no request waits for the other
+// end of a FIFO.
 func TestTargetsThatAreNoFiles(t *testing.T) {
 	s := newSite(t)
 	s.put("file", "old", 0o644)
@@ -250,12 +253,12 @@ func TestTargetsThatAreNoFiles(t *testing.T) {
 	if err != syscall.EINVAL {
 		t.Errorf("NUL: %v", err)
 	}
-	s.send(longName(255), "data", nil) // its temporary file has a name of its own
+	s.send(longName(255), "data", nil) // the temporary file's name does not contain it
 }
 
 func longName(n int) string { return strings.Repeat("n", n) }
 
-// The directory of an upload is the one that was there when it was opened.
+// The directory of an upload is the one that existed when it was opened.
 func TestParentSwappedForLink(t *testing.T) {
 	s := newSite(t)
 	for _, dir := range []string{"work", "elsewhere"} {
@@ -277,7 +280,7 @@ func TestParentSwappedForLink(t *testing.T) {
 	s.clean()
 }
 
-// What somebody does to the target or the temporary file in between is noticed.
+// Changes to the target or the temporary file in between are noticed.
 func TestChangesInBetween(t *testing.T) {
 	data := []byte("data")
 	for name, test := range map[string]struct {
@@ -312,7 +315,8 @@ func TestChangesInBetween(t *testing.T) {
 	}
 }
 
-// After a sync that failed nobody knows what is on the disk: all is to be sent again.
+// After a failed sync the content on the disk is unknown: everything must be sent
+// again.
 func TestFailedSync(t *testing.T) {
 	s := newSite(t)
 	s.put("f", "old", 0o644)

@@ -5,10 +5,10 @@ import "crypto/rand"
 const (
 	// tempPrefix starts the name of a temporary file.
 	tempPrefix = ".tether-upload-"
-	// modeSuffix ends the name of an empty file that shows for a moment what mode new
-	// files get.
+	// modeSuffix ends the name of an empty file that is made for a moment to find out
+	// the mode of new files.
 	modeSuffix = "-mode"
 )
 
-// tempName is a name that nobody else has and nobody can guess.
+// tempName returns a name that is unique and cannot be guessed.
 func tempName() string { return tempPrefix + rand.Text() }

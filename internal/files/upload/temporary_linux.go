@@ -16,8 +16,8 @@ import (
 // Supported says whether this system has uploads.
 const Supported = true
 
-// A temporary is a file that waits beside its target. Nothing about it is found by
-// a path: all names are names in dir.
+// A temporary is a file beside its target. No path is used after it was opened:
+// all names are names in dir.
 type temporary struct {
 	file    *os.File
 	hidden  *at.Temporary // gives the file its name
@@ -36,7 +36,7 @@ func newTemporary(dir *os.File, target string, journal *Journal) (_ *temporary, 
 		}
 	}()
 	if target == "" || target == "." || target == ".." || strings.ContainsAny(target, "/\x00") {
-		return nil, unix.EINVAL // it would lead out of dir
+		return nil, unix.EINVAL // it would be outside of dir
 	}
 	old, err := t.replaced()
 	if err != nil {
@@ -54,7 +54,7 @@ func newTemporary(dir *os.File, target string, journal *Journal) (_ *temporary, 
 	}
 	t.file = os.NewFile(uintptr(t.hidden.Fd), t.name)
 	if old != nil {
-		err = t.tryOwner(old) // better now than after the last byte
+		err = t.tryOwner(old) // fail now rather than after the last byte
 	}
 	if err != nil {
 		return nil, errors.Join(err, t.remove())
@@ -64,13 +64,13 @@ func newTemporary(dir *os.File, target string, journal *Journal) (_ *temporary, 
 
 func (t *temporary) at() int { return int(t.dir.Fd()) }
 
-// way is a path to a name in dir, for calls that take no directory.
+// way returns a path to a name in dir, for calls that take no directory.
 func (t *temporary) way(name string) string {
 	return at.ProcPath(t.at()) + "/" + name
 }
 
-// replaced returns what is known of the file that is to be replaced, nil if there
-// is none. It must be a file that this user could write.
+// replaced returns the status of the file that will be replaced, nil if there is
+// none. It must be a file that this user could write.
 func (t *temporary) replaced() (*unix.Stat_t, error) {
 	var st unix.Stat_t
 	err := unix.Fstatat(t.at(), t.target, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -85,7 +85,7 @@ func (t *temporary) replaced() (*unix.Stat_t, error) {
 	case unix.S_IFDIR:
 		return nil, unix.EISDIR
 	case unix.S_IFLNK: // Place has followed the links that were there
-		return nil, refuse(ErrChanged, "a link has taken the target's place")
+		return nil, refuse(ErrChanged, "the target was replaced by a link")
 	default:
 		return nil, refuse(ErrNotRegular, "only a file can be replaced by an upload")
 	}
@@ -98,8 +98,9 @@ func (t *temporary) replaced() (*unix.Stat_t, error) {
 	return &st, nil
 }
 
-// prepare gives the file what the old one has, or what new files get, and checks that
-// it is what it was made as. If the rename does not follow, hide must.
+// prepare gives the file the properties of the old one, or those of new files, and
+// checks that it was not changed from outside. If the rename does not follow, hide
+// must.
 func (t *temporary) prepare(p wire.UploadOpenParams) (err error) {
 	if err := t.untouched(p.Size); err != nil {
 		return err
@@ -114,7 +115,7 @@ func (t *temporary) prepare(p wire.UploadOpenParams) (err error) {
 		if err := t.keep(old); err != nil {
 			return err
 		}
-		// As a write would: what ran with somebody's rights does so no more.
+		// As after a write, the set-id bits are gone.
 		mode = old.Mode & 0o777
 	case p.Mode != nil:
 		mode = *p.Mode
@@ -126,7 +127,7 @@ func (t *temporary) prepare(p wire.UploadOpenParams) (err error) {
 	return unix.Fchmod(int(t.file.Fd()), mode)
 }
 
-// untouched checks that the name still is that of the file, with all its bytes.
+// untouched checks that the name still leads to the file, with all its bytes.
 func (t *temporary) untouched(size uint64) error {
 	var open, named unix.Stat_t
 	if err := unix.Fstat(int(t.file.Fd()), &open); err != nil {
@@ -142,8 +143,8 @@ func (t *temporary) untouched(size uint64) error {
 	return nil
 }
 
-// newMode asks the system what mode a new file gets here: that depends on the umask
-// and on the directory.
+// newMode finds out the mode of a new file here, which depends on the umask and on
+// the directory.
 func (t *temporary) newMode() (uint32, error) {
 	f, err := at.NewNamed(t.at(), t.name+modeSuffix, 0o666)
 	if err != nil {
@@ -155,7 +156,7 @@ func (t *temporary) newMode() (uint32, error) {
 	return st.Mode & 0o777, err
 }
 
-// tryOwner finds out whether the file can be given to the owner of the old one.
+// tryOwner checks whether the file can be given to the owner of the old one.
 func (t *temporary) tryOwner(old *unix.Stat_t) error {
 	var own unix.Stat_t
 	if err := unix.Fstat(int(t.file.Fd()), &own); err != nil {
@@ -175,7 +176,7 @@ func (t *temporary) keepOwner(old *unix.Stat_t) error {
 }
 
 // keep gives the file the owner and the access list of the old one, and its extended
-// attributes as far as the system lets this user set them.
+// attributes as far as this user may set them.
 func (t *temporary) keep(old *unix.Stat_t) error {
 	if err := t.keepOwner(old); err != nil {
 		return err
@@ -187,25 +188,25 @@ func (t *temporary) keep(old *unix.Stat_t) error {
 	return nil
 }
 
-// hide takes back what prepare has allowed others.
+// hide makes the file private again after prepare.
 func (t *temporary) hide() error { return unix.Fchmod(int(t.file.Fd()), 0o600) }
 
-// rename puts the file in its place. The upload is over then.
+// rename moves the file to its target and ends the upload.
 func (t *temporary) rename() error {
 	if err := t.hidden.Replace(t.target); err != nil {
 		return err
 	}
 	t.syncDir()
-	// What fails from here on changes nothing: the file is in its place, and its
-	// bytes are on the disk.
+	// Later errors change nothing: the file is at its target, and its bytes are
+	// on the disk.
 	t.file.Close()
 	t.dir.Close()
 	_ = t.journal.done(t.name)
 	return nil
 }
 
-// syncDir puts the new name on the disk, as far as the directory can be read. After
-// a power cut the target has all of its old content or all of the new one anyway.
+// syncDir syncs the new name to the disk, if the directory can be read. After a
+// power cut the target has all of its old content or all of the new one anyway.
 func (t *temporary) syncDir() {
 	fd, err := unix.Openat(t.at(), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -215,7 +216,7 @@ func (t *temporary) syncDir() {
 	_ = unix.Fsync(fd)
 }
 
-// remove ends the file.
+// remove removes the file.
 func (t *temporary) remove() error {
 	defer t.dir.Close()
 	defer t.file.Close()
@@ -225,15 +226,15 @@ func (t *temporary) remove() error {
 	return t.journal.done(t.name)
 }
 
-// removeLeft removes a temporary file of a server that is gone, and what it may have
-// left of asking for a mode. No part of dir may be a link: it was written down
-// without any.
+// removeLeft removes a temporary file of a server that is gone, and a file of
+// newMode that it may have left. No component of dir may be a link: it was recorded
+// without links.
 func removeLeft(dir, name string) error {
 	fd, err := at.Open(unix.AT_FDCWD, dir, at.Directory)
 	switch err {
 	case nil:
 	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP:
-		return nil // the directory is not there any more
+		return nil // the directory is gone
 	default:
 		return fmt.Errorf("%s: %w", dir, err)
 	}

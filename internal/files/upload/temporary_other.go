@@ -12,7 +12,7 @@ import (
 // Supported says whether this system has uploads.
 const Supported = false
 
-// Direct refuses: uploads have been tried on Linux only.
+// Direct refuses: uploads are implemented on Linux only.
 func Direct(context.Context, string) (*os.File, string, error) { return nil, "", ErrUnsupported }
 
 type temporary struct{ file *os.File }

@@ -15,16 +15,17 @@ import (
 type state int
 
 const (
-	opening   state = iota // its first turn has not ended
-	receiving              // the temporary file is there
-	committed              // the file is in its place
+	opening   state = iota // its first request has not ended
+	receiving              // the temporary file exists
+	committed              // the file is at its target
 	gone                   // dropped, or never opened; not in the table any more
 )
 
-// An upload is one file on its way. The fields below turn belong to whoever has it.
+// An upload is one file in transfer. The request that holds turn owns the fields
+// below timer.
 type upload struct {
 	params wire.UploadOpenParams
-	turn   chan struct{} // full: somebody's turn
+	turn   chan struct{} // full: a request holds the upload
 	timer  *time.Timer   // runs while the upload is idle
 
 	state  state
@@ -32,10 +33,10 @@ type upload struct {
 	have   spans
 	sum    prefixSum
 	digest [sha256.Size]byte // of a committed file
-	used   time.Time         // when the last turn ended
+	used   time.Time         // when the last request ended
 }
 
-// newUpload makes an upload in its first turn.
+// newUpload makes an upload that the caller holds.
 func newUpload(p wire.UploadOpenParams) *upload {
 	u := &upload{params: p, turn: make(chan struct{}, 1)}
 	u.turn <- struct{}{}
@@ -47,8 +48,8 @@ func (u *upload) opened() wire.UploadOpenResult {
 	return wire.UploadOpenResult{Offset: u.have.prefix(), MaxBlock: MaxBlock, Committed: u.state == committed}
 }
 
-// catchUp is how much a write reads back to bring the sum up to blocks that came
-// early: enough to keep up with blocks that are slightly out of order.
+// catchUp is how much a write reads back to extend the sum over blocks that came
+// early: enough for blocks that are slightly out of order.
 const catchUp = 2 * MaxBlock
 
 func (u *upload) write(offset uint64, block []byte) error {
@@ -66,7 +67,7 @@ func (u *upload) write(offset uint64, block []byte) error {
 	if len(have) > MaxSpans {
 		return refuse(ErrLimit, "%d parts with gaps between", len(u.have))
 	}
-	offset, block, err := u.news(offset, block)
+	offset, block, err := u.newPart(offset, block)
 	if err == nil {
 		_, err = u.temp.file.WriteAt(block, int64(offset))
 	}
@@ -75,14 +76,15 @@ func (u *upload) write(offset uint64, block []byte) error {
 	}
 	u.have = have
 	u.sum.add(offset, block)
-	// A part that cannot be read now shows at the commit, which reads it again.
+	// If a part cannot be read now, the commit reports it when it reads the
+	// part again.
 	_ = u.sum.follow(context.Background(), u.temp.file, min(u.have.prefix(), u.sum.upto+catchUp))
 	return nil
 }
 
-// news cuts off what the sum covers and the file has already, as when the answer to
-// a block was lost. If the bytes are others, the sum starts again.
-func (u *upload) news(offset uint64, block []byte) (uint64, []byte, error) {
+// newPart cuts off the beginning that the sum covers and the file has already, as
+// when the response to a block was lost. If the bytes differ, the sum starts again.
+func (u *upload) newPart(offset uint64, block []byte) (uint64, []byte, error) {
 	if offset >= u.sum.upto {
 		return offset, block, nil
 	}
@@ -107,7 +109,7 @@ func (u *upload) commit(ctx context.Context, digest [sha256.Size]byte, sync func
 		return failing("read the temporary file", err)
 	}
 	if got := u.sum.value(); got != digest {
-		return refuse(ErrDigest, "the bytes that were received have %x", got)
+		return refuse(ErrDigest, "the received bytes have %x", got)
 	}
 	if err := u.install(sync); err != nil {
 		return errors.Join(err, u.temp.hide())
@@ -116,13 +118,15 @@ func (u *upload) commit(ctx context.Context, digest [sha256.Size]byte, sync func
 	return nil
 }
 
-// install puts the file, whose bytes are right, on the disk and in its place.
+// install syncs the file, whose bytes are verified, to the disk and moves it
+// to its target.
 func (u *upload) install(sync func(*os.File) error) error {
 	if err := u.temp.prepare(u.params); err != nil {
 		return failing("prepare the file", err)
 	}
 	if err := sync(u.temp.file); err != nil {
-		// What is on the disk is unknown now, and asking again would not tell.
+		// Now the content on the disk is unknown, and a second sync would not
+		// report the error again.
 		u.have = nil
 		u.sum.reset()
 		return failing("put the file on the disk; send it again", err)

@@ -18,18 +18,18 @@ var (
 	errSilentFS = errors.New("the filesystem does not report changes")
 )
 
-// A chain is a path as far as it exists, from the root on. None of its links is a
-// symbolic one.
+// A chain is the existing part of a path, from the root on. None of its
+// components is a symbolic link.
 type chain struct {
 	links   []link
-	present bool // the whole path has to exist, or must not
+	present bool // the whole path must exist; else it must not
 }
 
-// A link is an existing part of a path.
+// A link is an existing component of a path.
 type link struct {
 	fd    int // O_PATH; closed with the chain
 	path  string
-	next  string // the name that the path goes on with; empty at its end
+	next  string // the next name in the path; empty at its end
 	stamp stamp
 }
 
@@ -74,7 +74,7 @@ func (c *chain) open(path string) error {
 	return nil
 }
 
-// examine refuses what cannot be watched.
+// examine refuses files that cannot be watched.
 func (l *link) examine() error {
 	var st unix.Stat_t
 	if err := unix.Fstat(l.fd, &st); err != nil {
@@ -94,8 +94,8 @@ func (l *link) examine() error {
 	return nil
 }
 
-// silent names filesystems whose files change without an event: those that the
-// kernel makes up, and those that other machines or processes change too.
+// silent reports file systems whose files change without an event: those that
+// the kernel generates, and those that other machines or processes change too.
 func silent(magic int64) bool {
 	switch magic {
 	case unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC,
@@ -109,7 +109,7 @@ func silent(magic int64) bool {
 
 func (c *chain) close() {
 	for _, l := range c.links {
-		unix.Close(l.fd) // O_PATH: nothing to lose
+		unix.Close(l.fd) // O_PATH: no data can be lost
 	}
 }
 
@@ -128,7 +128,7 @@ func (c *chain) same(d *chain) bool {
 	return !c.present || c.links[last].stamp == d.links[last].stamp
 }
 
-// A stamp is what tells two states of a file apart.
+// A stamp distinguishes two states of a file.
 type stamp struct {
 	dev, ino     uint64
 	links        uint64
@@ -136,7 +136,7 @@ type stamp struct {
 	uid, gid     uint32
 	size         int64
 	mtime, ctime unix.Timespec
-	onlyRights   bool // size and times are left out
+	onlyRights   bool // size and times are ignored
 }
 
 func newStamp(st *unix.Stat_t) stamp {
@@ -156,14 +156,14 @@ func stampOf(path string) (stamp, error) {
 
 func (s stamp) isDir() bool { return s.mode&unix.S_IFMT == unix.S_IFDIR }
 
-// rights leaves out what changes with a directory's entries.
+// rights leaves out the fields that change with a directory's entries.
 func (s stamp) rights() stamp {
 	s.links, s.size, s.mtime, s.ctime, s.onlyRights = 0, 0, unix.Timespec{}, unix.Timespec{}, true
 	return s
 }
 
-// differs compares a stamp with a later one. Another link to a file is no change
-// of the file, though its change time says so.
+// differs compares a stamp with a later one. A new hard link is not a change of
+// the file, although its change time is updated.
 func (s stamp) differs(later stamp) bool {
 	if s.onlyRights {
 		later = later.rights()

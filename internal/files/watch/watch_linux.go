@@ -13,17 +13,17 @@ import (
 )
 
 // maxInotify bounds the watches of one connection: each path needs one per
-// directory above it, those in common only once.
+// directory above it; common directories count once.
 const maxInotify = 1024
 
-// eventBuffer takes several events with the longest of names.
+// eventBuffer has room for several events with the longest names.
 const eventBuffer = 16 << 10
 
 const (
-	// namesMask is about the names in a directory.
+	// namesMask has the events about names in a directory.
 	namesMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
-	// lostMask ends what a watch knows: the queue was full, or the watched thing
-	// is no more.
+	// lostMask has the events after which a watch knows nothing: the queue
+	// overflowed, or the watched file is gone.
 	lostMask = unix.IN_Q_OVERFLOW | unix.IN_IGNORED | unix.IN_UNMOUNT | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
 )
 
@@ -31,19 +31,20 @@ const (
 type inotifyWatch struct {
 	file *os.File // the inotify descriptor, in the poller
 	over atomic.Bool
-	// nodes are the watched files and directories by watch descriptor; they
-	// change only before the goroutine starts.
+	// nodes are the watched files and directories by watch descriptor. They
+	// are complete before the goroutine starts.
 	nodes map[int32]*node
 }
 
 // A node is a watched file or directory.
 type node struct {
-	names map[string]bool // entries whose coming or going matters
-	stamp *stamp          // what must not change; nil: anything may
+	names map[string]bool // entries whose creation or removal fires the watch
+	stamp *stamp          // must not change; nil: ignored
 	path  string
 }
 
-// start puts a watch in place. Its goroutine ends when it fires or is cancelled.
+// start sets up a watch. Its goroutine ends when the watch fires or is
+// cancelled.
 func start(missing []string, present string, changed func(), running *sync.WaitGroup) (watch, error) {
 	w, err := newWatch(missing, present)
 	if err != nil {
@@ -51,7 +52,7 @@ func start(missing []string, present string, changed func(), running *sync.WaitG
 	}
 	running.Go(func() { // ends with file
 		if w.wait() && w.over.CompareAndSwap(false, true) {
-			w.file.Close() // nothing to lose
+			w.file.Close() // no data can be lost
 			changed()
 		}
 	})
@@ -65,7 +66,7 @@ func newWatch(missing []string, present string) (*inotifyWatch, error) {
 	}
 	w := &inotifyWatch{file: os.NewFile(uintptr(fd), "inotify"), nodes: map[int32]*node{}}
 	if err := w.install(fd, missing, present); err != nil {
-		w.file.Close() // nothing to lose
+		w.file.Close() // no data can be lost
 		return nil, err
 	}
 	return w, nil
@@ -77,12 +78,13 @@ func (w *inotifyWatch) cancel() {
 	}
 }
 
-// lookedAt is for tests, which change paths between a look and a watch.
+// lookedAt is a hook of tests, which change paths between the look and the
+// watch.
 var lookedAt = func(path string) {}
 
-// install watches the paths. The watches come first, on the very files that were
-// looked at; then everything is looked at once more. A change before that is seen
-// there, a change afterwards is an event.
+// install watches the paths. It sets the watches first, on the same files that it
+// has looked at, and then looks at everything once more. The second look finds an
+// earlier change, and a later change is an event.
 func (w *inotifyWatch) install(fd int, missing []string, present string) error {
 	var first []*chain
 	for i := range 2 {
@@ -115,8 +117,8 @@ func targets(missing []string, present string) []string {
 	return append(append([]string(nil), missing...), present)
 }
 
-// add watches a chain: in each directory the name that the chain goes on with, and
-// the last link itself.
+// add watches a chain: in each directory the next name of the chain, and the last
+// component itself.
 func (w *inotifyWatch) add(fd int, c *chain) error {
 	for i, l := range c.links {
 		mask := uint32(0)
@@ -152,8 +154,8 @@ func (w *inotifyWatch) add(fd int, c *chain) error {
 	return nil
 }
 
-// watchStamp notes what must not change. Times and size count for the present
-// path alone: a directory's change with any of its entries.
+// watchStamp notes the state that must not change. Times and size count only
+// for the present path: those of a directory change with any of its entries.
 func (n *node) watchStamp(s stamp, present bool) {
 	if !present && n.stamp != nil {
 		return
@@ -170,7 +172,7 @@ func (w *inotifyWatch) wait() bool {
 	for {
 		n, err := w.file.Read(buffer)
 		if err != nil {
-			return !w.over.Load() // a queue that cannot be read is one that may have lost events
+			return !w.over.Load() // if the queue cannot be read, events may be lost
 		}
 		if w.anyMatters(buffer[:n]) {
 			return true
@@ -178,7 +180,7 @@ func (w *inotifyWatch) wait() bool {
 	}
 }
 
-// anyMatters looks at a buffer of events.
+// anyMatters reports whether an event in a buffer fires the watch.
 func (w *inotifyWatch) anyMatters(events []byte) bool {
 	for len(events) >= unix.SizeofInotifyEvent {
 		size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(events[12:]))
@@ -190,7 +192,7 @@ func (w *inotifyWatch) anyMatters(events []byte) bool {
 	return false
 }
 
-// matters looks at one struct inotify_event.
+// matters reports whether one struct inotify_event fires the watch.
 func (w *inotifyWatch) matters(event []byte) bool {
 	wd := int32(binary.NativeEndian.Uint32(event))
 	mask := binary.NativeEndian.Uint32(event[4:])
@@ -202,15 +204,15 @@ func (w *inotifyWatch) matters(event []byte) bool {
 	case mask&namesMask != 0:
 		return n.names[name]
 	case mask&unix.IN_MODIFY != 0:
-		return name == "" // in a directory it is about a child
+		return name == "" // in a directory the event is about a child
 	case mask&unix.IN_ATTRIB != 0:
 		return name == "" && n.changed()
 	}
 	return false
 }
 
-// changed looks whether an attribute that matters is another one now: reading a
-// file or linking to it is none.
+// changed reports whether an attribute that matters has changed. Reading a file
+// or linking to it does not count.
 func (n *node) changed() bool {
 	if n.stamp == nil {
 		return false

@@ -30,7 +30,7 @@ func newPlace(t *testing.T) place {
 	return p
 }
 
-// at is the path of a name; an absolute one is left alone.
+// at returns the path of a name; an absolute path stays.
 func (p place) at(name string) string {
 	if filepath.IsAbs(name) {
 		return name
@@ -60,7 +60,7 @@ func (p place) chmod(name string, mode os.FileMode) {
 	p.must(os.Chmod(p.at(name), mode))
 }
 
-// watch sets a watch up without its goroutine.
+// watch sets up a watch without its goroutine.
 func (p place) watch(missing []string, present string) (*inotifyWatch, error) {
 	p.Helper()
 	var paths []string
@@ -77,8 +77,8 @@ func (p place) watch(missing []string, present string) (*inotifyWatch, error) {
 	return w, err
 }
 
-// fires reports whether an event that has come so far fires the watch. The kernel
-// queues events before the call that causes them returns.
+// fires reports whether an event so far fires the watch. The kernel queues events
+// before the call that causes them returns.
 func (p place) fires(w *inotifyWatch) bool {
 	p.Helper()
 	raw, err := w.file.SyscallConn()
@@ -162,7 +162,7 @@ func TestFires(t *testing.T) {
 	}
 }
 
-// A directory that somebody still uses keeps its watch when it is removed.
+// A directory that a process still uses keeps its watch when it is removed.
 func TestFiresForADirectoryInUse(t *testing.T) {
 	p := newPlace(t)
 	used, err := os.Open(p.at("d"))
@@ -223,7 +223,7 @@ func TestBoundsWatches(t *testing.T) {
 	}
 }
 
-// Whatever a queue that was full has lost, the watch fires.
+// After an overflow of the queue the watch fires.
 func TestFiresOnOverflow(t *testing.T) {
 	p := newPlace(t)
 	w, err := p.watch([]string{"m"}, "")
@@ -236,8 +236,8 @@ func TestFiresOnOverflow(t *testing.T) {
 	}
 }
 
-// What changes between the look at a path and its watch is no event, and must be
-// found by the second look.
+// A change between the look at a path and its watch is no event; the second look
+// must find it.
 func TestChangesDuringSetUp(t *testing.T) {
 	tests := map[string]struct {
 		present string
@@ -270,8 +270,8 @@ func TestChangesDuringSetUp(t *testing.T) {
 	}
 }
 
-// A path that comes and goes while watches are set up is never missed: either the
-// watch is refused, or it fires at the next appearance.
+// If a path is created and removed while watches are set up, no change is missed:
+// the watch is refused, or it fires at the next creation.
 func TestSetUpWhilePathsChange(t *testing.T) {
 	p := newPlace(t)
 	var w Watcher
@@ -310,8 +310,8 @@ func (p place) params(id uint64, present string, missing ...string) *wire.WatchM
 	return params
 }
 
-// patience is how long an event that has to come may take.
-const patience = 10 * time.Second
+// eventTime bounds the wait for an event that must come.
+const eventTime = 10 * time.Second
 
 func (p place) wait(fired chan uint64, want uint64) {
 	p.Helper()
@@ -320,7 +320,7 @@ func (p place) wait(fired chan uint64, want uint64) {
 		if got != want {
 			p.Errorf("watch %d fired, want %d", got, want)
 		}
-	case <-time.After(patience):
+	case <-time.After(eventTime):
 		p.Fatalf("watch %d does not fire", want)
 	}
 }
@@ -339,7 +339,7 @@ func TestWatcher(t *testing.T) {
 		t.Error("ids have to grow")
 	}
 	p.create("m")
-	p.wait(fired, 5) // the refused ones left it alone
+	p.wait(fired, 5) // the refused watches did not replace it
 
 	p.remove("m")
 	if !watch(6, "m") || watch(7, "f") {
@@ -348,7 +348,7 @@ func TestWatcher(t *testing.T) {
 	if watch(7, "m") {
 		t.Error("the id of a refused watch counts")
 	}
-	p.create("m") // 6 went with 7
+	p.create("m") // watch 7 replaced watch 6
 	if !watch(8, "n") || !watch(9, "o") {
 		t.Error("a watch cannot be replaced")
 	}
@@ -364,7 +364,7 @@ func TestWatcher(t *testing.T) {
 		t.Error("wrong limits")
 	}
 	if w.Watch(p.params(13, "gone", "m2"), changed) || !w.Watch(p.params(14, "f", "m2"), changed) {
-		t.Error("wrong about what is present")
+		t.Error("a wrong state of the present path is accepted")
 	}
 	foreign, err := wire.ParsePathURI("file:///C:/x")
 	p.must(err)
@@ -372,7 +372,7 @@ func TestWatcher(t *testing.T) {
 		t.Error("watches a foreign path")
 	}
 	if !watch(16, "last") {
-		t.Error("refuses the last")
+		t.Error("the largest id is refused")
 	}
 	w.Close()
 	p.create("last")

@@ -13,7 +13,7 @@ const MaxPaths = 64
 
 // A Watcher holds the watch of one connection. The zero value is ready.
 type Watcher struct {
-	replacing sync.Mutex // held by Watch and Close, and while they set up or end a watch
+	replacing sync.Mutex // held by Watch and Close while they set up or end a watch
 
 	lastID  uint64
 	current watch // nil: none
@@ -23,13 +23,13 @@ type Watcher struct {
 
 // A watch waits for changes on behalf of a Watcher.
 type watch interface {
-	// cancel ends the watch. It has fired, or never will.
+	// cancel ends the watch. It has fired already, or never will.
 	cancel()
 }
 
-// Watch replaces the connection's watch and reports whether the new one is in
-// place: with an id that is not above all earlier ones the old one stays, for any
-// other reason to refuse there is none afterwards.
+// Watch replaces the connection's watch and reports whether the new one is
+// active. If the id is not higher than all earlier ones, the old watch stays.
+// After any other refusal there is no watch.
 //
 // changed is called at most once, on a goroutine of the watcher, and possibly
 // before Watch returns.
@@ -47,7 +47,7 @@ func (w *Watcher) Watch(p *wire.WatchMissingParams, changed func(watchID uint64)
 	}
 	started, err := start(missing, present, func() { changed(p.WatchID) }, &w.running)
 	if err != nil {
-		return false // the protocol has no room for reasons
+		return false // the protocol has no field for a reason
 	}
 	w.current = started
 	return true
