@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(closing{m}) }
 
-// closing closes what all tests share before leaks are looked for.
+// closing closes the shared state of all tests before leaks are checked.
 type closing struct{ *testing.M }
 
 func (c closing) Run() int {
@@ -32,18 +32,18 @@ func (c closing) Run() int {
 	return code
 }
 
-// shared is what all tests have in common: to find out what works here takes longer
-// than most of them.
+// shared is the common state of all tests: finding out which sandbox works here
+// takes longer than most tests.
 var shared struct {
 	once     sync.Once
 	err      error
 	procs    *proc.Supervisor
 	confiner *confine.Confiner
-	private  []string // a directory, a file, and a file behind a link that leads nowhere yet
+	private  []string // a directory, a file, and a file behind a dangling link
 	close    func()
 }
 
-// privateText is in all files that are private.
+// privateText is the content of all private files.
 const privateText = "private text"
 
 func share() {
@@ -70,8 +70,9 @@ func share() {
 	}
 }
 
-// A bench is a pool with all that it needs, a workspace and a place outside.
-type bench struct {
+// A fixture is a pool with everything that it needs, a workspace and a
+// directory outside.
+type fixture struct {
 	testing.TB
 	pool     *Pool
 	confiner *confine.Confiner
@@ -79,13 +80,13 @@ type bench struct {
 	ws, out  string
 }
 
-func newBench(t testing.TB, change func(*Config)) *bench {
+func newFixture(t testing.TB, change func(*Config)) *fixture {
 	t.Helper()
 	if _, err := bwrap.Find(bwrap.Dirs); err != nil && os.Getenv("CI") == "" {
 		t.Skip("this needs bubblewrap:", err)
 	}
 	shared.once.Do(share)
-	b := &bench{TB: t, procs: shared.procs, confiner: shared.confiner}
+	b := &fixture{TB: t, procs: shared.procs, confiner: shared.confiner}
 	b.must(shared.err)
 	cfg := Config{Confiner: b.confiner, Procs: b.procs}
 	if change != nil {
@@ -107,25 +108,26 @@ func newBench(t testing.TB, change func(*Config)) *bench {
 	return b
 }
 
-func (b *bench) must(err error) {
+func (b *fixture) must(err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (b *bench) write(path, text string) {
+func (b *fixture) write(path, text string) {
 	b.Helper()
 	b.must(os.WriteFile(path, []byte(text), 0o600))
 }
 
-func (b *bench) exists(path string) bool {
+func (b *fixture) exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
-// intent reads the entries of a policy, such as "read :root, write $WS, glob /x/*".
-func (b *bench) intent(entries string) *wire.Sandbox {
+// intent parses the entries of a policy, such as "read :root, write $WS, glob
+// /x/*".
+func (b *fixture) intent(entries string) *wire.Sandbox {
 	b.Helper()
 	s := &wire.Sandbox{
 		WindowsSandboxLevel: wire.WindowsDisabled,
@@ -153,7 +155,7 @@ func (b *bench) intent(entries string) *wire.Sandbox {
 	return s
 }
 
-func (b *bench) uri(path string) wire.PathURI {
+func (b *fixture) uri(path string) wire.PathURI {
 	b.Helper()
 	uri, err := wire.ParsePathURI(wire.PathToURI(path))
 	b.must(err)
@@ -171,7 +173,7 @@ const (
 	hidden      = "read :root, write $WS, glob $WS/**/*.env" // with a pattern
 )
 
-func (b *bench) files(entries string) files.Files {
+func (b *fixture) files(entries string) files.Files {
 	b.Helper()
 	files, err := b.pool.Files(b.Context(), b.intent(entries))
 	b.must(err)
@@ -179,7 +181,7 @@ func (b *bench) files(entries string) files.Files {
 }
 
 // read reads a whole file.
-func (b *bench) read(files files.Files, path string, follow bool) (string, error) {
+func (b *fixture) read(files files.Files, path string, follow bool) (string, error) {
 	f, err := files.Open(b.Context(), path, follow)
 	if err != nil {
 		return "", err
@@ -189,8 +191,8 @@ func (b *bench) read(files files.Files, path string, follow bool) (string, error
 	return string(data), err
 }
 
-// only returns the one helper of the pool.
-func (b *bench) only() *worker {
+// only returns the only helper of the pool.
+func (b *fixture) only() *worker {
 	b.Helper()
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
@@ -204,17 +206,17 @@ func (b *bench) only() *worker {
 }
 
 // gone waits until a helper has ended.
-func (b *bench) gone(h *worker) {
+func (b *fixture) gone(h *worker) {
 	b.Helper()
 	select {
 	case <-h.process.Done():
 	case <-time.After(10 * time.Second):
-		b.Fatal("the helper goes on")
+		b.Fatal("the helper does not end")
 	}
 }
 
 func BenchmarkWarm(b *testing.B) {
-	env := newBench(b, nil)
+	env := newFixture(b, nil)
 	kib := make([]byte, 1024)
 	env.write(env.ws+"/kib", string(kib))
 	env.write(env.ws+"/big", string(make([]byte, 8<<20)))

@@ -16,23 +16,24 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// errNoCwd is for rules that nobody can resolve. The text is the wire's.
+// errNoCwd is the error for rules that need a cwd to be resolved. The text is
+// the wire's.
 var errNoCwd = wire.Errorf(wire.CodeInvalidParams, "file system sandbox context with dynamic permissions requires cwd")
 
-// A binding is what an intent means on this machine, as long as the files that it
-// is about stay what they are.
+// A binding is the meaning of an intent on this machine, as long as the files
+// that it is about do not change.
 type binding struct {
-	intent              *wire.Sandbox // as it is for helpers
-	text                string        // of the intent that was given
+	intent              *wire.Sandbox // as helpers use it
+	text                string        // of the client's intent
 	fullRead, fullWrite bool
 
 	plan  string
 	watch []sandbox.Watch
-	print string // of what is watched
-	key   string // of plan, rules and print: the same key, the same helper
+	print string // fingerprint of the watched paths
+	key   string // hash of plan, rules and print: bindings with the same key share a helper
 }
 
-// helperEnv is what helpers see of the server's environment.
+// helperEnv returns the part of the server's environment that helpers get.
 func helperEnv(env []string) []string {
 	var kept []string
 	for _, entry := range env {
@@ -44,9 +45,9 @@ func helperEnv(env []string) []string {
 	return kept
 }
 
-// bind returns what an intent means. What was found out for the same intent before
-// counts if everything about it is still checked when it matters: see use. The
-// error is for refused.
+// bind returns the binding of an intent. An earlier binding of the same intent is
+// used again: for a helper, use checks it before each request. The error is for
+// refused.
 func (p *Pool) bind(ctx context.Context, intent *wire.Sandbox) (*binding, error) {
 	if p.config.Confiner == nil {
 		return nil, &files.Error{Err: files.ErrSandbox}
@@ -59,7 +60,7 @@ func (p *Pool) bind(ctx context.Context, intent *wire.Sandbox) (*binding, error)
 	b := p.bindings[text]
 	p.mu.Unlock()
 	if b != nil {
-		if b.fullWrite { // nothing is checked later
+		if b.fullWrite { // it has no helper, so check it now
 			return p.refresh(ctx, b)
 		}
 		return b, nil
@@ -78,8 +79,8 @@ func textOf(intent *wire.Sandbox) (string, error) {
 	return string(text), err
 }
 
-// helperIntent is the intent as it is for a helper: without network, and with what
-// every program needs.
+// helperIntent returns the intent for a helper: without network, and with the
+// system directories readable.
 func helperIntent(intent *wire.Sandbox) *wire.Sandbox {
 	own := *intent
 	own.Permissions.Network = wire.NetworkRestricted
@@ -91,7 +92,7 @@ func helperIntent(intent *wire.Sandbox) *wire.Sandbox {
 }
 
 // dynamic reports whether an intent has rules that depend on a directory which it
-// does not give.
+// does not name.
 func dynamic(intent *wire.Sandbox) bool {
 	cwd := intent.Cwd
 	if c := intent.PolicyContext; c != nil {
@@ -108,13 +109,13 @@ func dynamic(intent *wire.Sandbox) bool {
 	})
 }
 
-// request is the start of a helper. It works in /: its paths are absolute, and the
-// cwd of the intent need not exist.
+// request returns the request that starts a helper. The helper works in /: its
+// paths are absolute, and the cwd of the intent need not exist.
 func (p *Pool) request(intent *wire.Sandbox) confine.Request {
 	return confine.Request{Intent: intent, NoPlaceholders: true, Spec: proc.Spec{Argv: helperArgv, Env: p.env}}
 }
 
-// bindNew looks at the machine.
+// bindNew binds an intent to the present state of the machine.
 func (p *Pool) bindNew(ctx context.Context, intent *wire.Sandbox, text string) (*binding, error) {
 	if dynamic(intent) {
 		return nil, errNoCwd
@@ -146,8 +147,9 @@ func (p *Pool) bindNew(ctx context.Context, intent *wire.Sandbox, text string) (
 	}, func(*binding) {})
 }
 
-// refresh binds anew if the machine has changed, or if the binding was forgotten:
-// then it may be of two minds, the plan from before a change and the print from after.
+// refresh binds anew if the machine has changed, or if the binding was forgotten. A
+// forgotten binding may be inconsistent: its plan from before a change and its
+// fingerprint from after.
 func (p *Pool) refresh(ctx context.Context, b *binding) (*binding, error) {
 	p.mu.Lock()
 	latest := p.bindings[b.text]
@@ -173,7 +175,7 @@ func (p *Pool) remember(b *binding) {
 		if len(p.bindings) < maxBindings {
 			break
 		}
-		delete(p.bindings, text) // any: it costs a look at the machine
+		delete(p.bindings, text) // any: it only has to be bound again
 	}
 	p.bindings[b.text] = b
 }
@@ -190,7 +192,7 @@ func (p *Pool) forget(b *binding) {
 	}
 }
 
-// refused makes an error of the wire of why there is no sandbox.
+// refused turns the reason why there is no sandbox into an error of the wire.
 func refused(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -216,8 +218,8 @@ func refused(ctx context.Context, err error) error {
 	return failure(err.Error())
 }
 
-// foreignPlace reports whether an intent is about a directory that means nothing
-// here, and how file requests say so.
+// foreignPlace reports whether an intent is about a directory that is not valid
+// here, and returns the text for file requests.
 func foreignPlace(e *sandbox.IntentError) (text string, ok bool) {
 	switch inner := errors.Unwrap(e); {
 	case inner == nil:
@@ -229,9 +231,9 @@ func foreignPlace(e *sandbox.IntentError) (text string, ok bool) {
 	return "", false
 }
 
-// readable reports whether what an intent lets be read is known, although there is
-// no sandbox for it because of err: everything.
-func readable(intent *wire.Sandbox, err error) bool {
+// readsDespite reports whether everything may be read under an intent, although there
+// is no sandbox for it because of err.
+func readsDespite(intent *wire.Sandbox, err error) bool {
 	if !readsAll(intent) {
 		return false
 	}
@@ -243,12 +245,12 @@ func readable(intent *wire.Sandbox, err error) bool {
 	return ok
 }
 
-// unenforceable says why there is no sandbox for a request.
+// unenforceable returns the error for a request without a sandbox.
 func unenforceable(reason string) error {
 	return files.NewError(wire.CodeInvalidRequest, files.ErrSandbox.Error()+": "+reason)
 }
 
-// failure is an error of a helper, not of what it was asked.
+// failure returns an error of a helper itself, not of its request.
 func failure(text string) error {
 	return files.NewError(wire.CodeInternal, "fs sandbox helper failed: "+text)
 }

@@ -16,7 +16,7 @@ const idleLimit = 30 * time.Second
 // ErrClosed means that the session has ended.
 var ErrClosed = errors.New("no more file requests: the session has ended")
 
-// Config is what a Pool is made of.
+// Config configures a Pool.
 type Config struct {
 	Confiner *confine.Confiner // nil: requests that need a sandbox are refused
 	Procs    *proc.Supervisor
@@ -35,7 +35,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// unconfined reports whether an intent asks for files not to be confined.
+// unconfined reports whether an intent does not confine files.
 func unconfined(intent *wire.Sandbox) bool {
 	if intent == nil || intent.Draft == wire.DraftDisabled {
 		return true
@@ -47,8 +47,8 @@ func unconfined(intent *wire.Sandbox) bool {
 	return intent.Permissions.FileSystem.Type == wire.FileSystemUnrestricted
 }
 
-// readsAll reports whether an intent lets everything be read, whatever its paths
-// mean here. In doubt it does not.
+// readsAll reports whether an intent lets everything be read, independent of
+// what its paths mean here. In doubt it returns false.
 func readsAll(intent *wire.Sandbox) bool {
 	if intent.Draft != "" || intent.Permissions.Type != wire.PermissionsManaged || intent.Permissions.FileSystem.Type != wire.FileSystemRestricted {
 		return false

@@ -7,9 +7,9 @@ import (
 
 // A whole tree: modes, links and merging.
 func TestCopyTree(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	src, dst := b.out+"/tree", b.ws+"/copied"
-	b.must(os.MkdirAll(src+"/deep/.git", 0o755)) // only directly below a root is it protected
+	b.must(os.MkdirAll(src+"/deep/.git", 0o755)) // .git is protected only directly below a root
 	b.write(src+"/deep/.git/config", "x")
 	b.write(src+"/run", "program")
 	b.must(os.Chmod(src+"/run", 0o751))
@@ -29,7 +29,7 @@ func TestCopyTree(t *testing.T) {
 	if target, err := os.Readlink(dst + "/link"); err != nil || target != "run" {
 		t.Errorf("the link leads to %q, %v", target, err)
 	}
-	// The same once more meets its own link.
+	// The second copy finds its own link.
 	if got := outcome(b.files(workspace).Copy(t.Context(), src, dst, true)); got != "-32603 File exists (os error 17)" {
 		t.Errorf("again: %q", got)
 	}
@@ -43,8 +43,8 @@ func TestCopyTree(t *testing.T) {
 
 // A copy has neither the set-user-ID nor the set-group-ID bit.
 func TestCopySetID(t *testing.T) {
-	b := newBench(t, nil)
-	b.write(b.ws+"/program", "") // a write would take the bits away
+	b := newFixture(t, nil)
+	b.write(b.ws+"/program", "") // a write would remove the bits
 	b.must(os.Chmod(b.ws+"/program", 0o755|os.ModeSetuid|os.ModeSetgid|os.ModeSticky))
 	b.must(b.files(workspace).Copy(t.Context(), b.ws+"/program", b.ws+"/copy", false))
 	if info, err := os.Stat(b.ws + "/copy"); err != nil || info.Mode() != 0o755|os.ModeSticky {

@@ -10,11 +10,12 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// maxInline is how much data travels in a message. More takes a file in memory.
+// maxInline is how much data is sent in a message. Larger data is sent as a
+// file in memory.
 const maxInline = helper.MaxMessage / 2
 
 // policyFiles serves the requests of one policy. If everything may be read, this process
-// reads, except for what every sandbox hides and what the kernel shows of itself; a helper
+// reads, except for paths that every sandbox hides and for files of the kernel; a helper
 // does the rest.
 type policyFiles struct {
 	pool    *Pool
@@ -22,8 +23,8 @@ type policyFiles struct {
 	refusal error // why there is no helper; nil: there may be one
 }
 
-// read has this process read if everything may be read, otherwise, or if read
-// returns [files.ErrElsewhere], the helper.
+// read lets this process read if everything may be read. Otherwise, or if
+// direct returns [files.ErrElsewhere], the helper reads.
 func read[T any](f *policyFiles, direct func(files.Screened) (T, error), confined func() (T, error)) (T, error) {
 	if f.binding.fullRead {
 		result, err := direct(files.Screened{Check: f.pool.screen()})
@@ -34,8 +35,8 @@ func read[T any](f *policyFiles, direct func(files.Screened) (T, error), confine
 	return confined()
 }
 
-// ask has the helper do something. The file that comes with the answer is what
-// was opened, or nil.
+// ask sends a request to the helper. file is the file that the helper has
+// opened, or nil.
 func (f *policyFiles) ask(ctx context.Context, r *helper.Request) (body []byte, file *os.File, err error) {
 	if f.refusal != nil {
 		return nil, nil, f.refusal
@@ -44,10 +45,10 @@ func (f *policyFiles) ask(ctx context.Context, r *helper.Request) (body []byte, 
 	if err != nil {
 		return nil, nil, err
 	}
-	return h.call(ctx, r) // gives it back
+	return h.call(ctx, r) // releases h
 }
 
-// do is ask for what has no answer but an error.
+// do is ask for a request without a result.
 func (f *policyFiles) do(ctx context.Context, r *helper.Request) error {
 	_, _, err := f.ask(ctx, r)
 	return err
@@ -126,7 +127,7 @@ func (f *policyFiles) Copy(ctx context.Context, source, destination string, recu
 	return f.do(ctx, &helper.Request{Op: helper.OpCopy, Path: source, Target: destination, Recursive: recursive})
 }
 
-// askFor is ask for an answer that has to be decoded.
+// askFor is ask for a result that has to be decoded.
 func askFor[T any](ctx context.Context, f *policyFiles, r *helper.Request, decode func([]byte) (T, error)) (T, error) {
 	var none T
 	body, _, err := f.ask(ctx, r)

@@ -10,16 +10,16 @@ import (
 	"github.com/tetherexec/tether/internal/sandbox"
 )
 
-// unchanged reports whether a binding still is about the same files. A dead disk
-// does not hold it up for longer than ctx.
+// unchanged reports whether a binding still is about the same files. If a disk
+// does not respond, it ends with ctx.
 func (p *Pool) unchanged(ctx context.Context, b *binding) (bool, error) {
 	print, err := proc.Abandonable(ctx, func() (string, error) { return p.fingerprint(b.watch), nil }, func(string) {})
 	return print == b.print, err
 }
 
-// fingerprint says what is at the watched paths: the same text, the same files.
-// A name that exists only because a sandbox holds it counts as missing: commands
-// come and go without changing what the rules mean.
+// fingerprint describes the files at the watched paths: the same text means the
+// same files. A name that exists only as a placeholder counts as missing,
+// because commands start and end without changing the meaning of the rules.
 func (p *Pool) fingerprint(watch []sandbox.Watch) string {
 	print := make([]byte, 0, 24*len(watch))
 	for _, w := range watch {
@@ -35,7 +35,7 @@ func (p *Pool) fingerprint(watch []sandbox.Watch) string {
 		print = append(print, 1)
 		print = binary.AppendUvarint(print, unix.Mkdev(st.Dev_major, st.Dev_minor))
 		print = binary.AppendUvarint(print, st.Ino)
-		print = appendTime(print, st.Btime) // numbers are used again
+		print = appendTime(print, st.Btime) // inode numbers are reused
 		print = binary.AppendUvarint(print, uint64(st.Mode&unix.S_IFMT))
 		if w.Content {
 			print = appendTime(print, st.Mtime)

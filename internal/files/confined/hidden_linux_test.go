@@ -11,8 +11,9 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// hiddenPaths returns ways to the private directory and to the private file.
-func hiddenPaths(b *bench) (dirs, files []string) {
+// hiddenPaths returns paths that lead to the private directory and to the
+// private file.
+func hiddenPaths(b *fixture) (dirs, files []string) {
 	dir, token := shared.private[0], shared.private[1]
 	b.must(os.Symlink(dir, b.ws+"/privatelink"))
 	b.must(os.Symlink(token, b.ws+"/tokenlink"))
@@ -24,10 +25,10 @@ func hiddenPaths(b *bench) (dirs, files []string) {
 	return dirs, append(files, token, b.ws+"/tokenlink", b.ws+"/above/token")
 }
 
-// Requests under a policy that lets everything be read do not get what every sandbox
-// hides, also if no sandbox can be built.
+// Requests under a policy that lets everything be read do not get the paths that
+// every sandbox hides, even if no sandbox can be built.
 func TestHidden(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	dirs, paths := hiddenPaths(b)
 	noHelper := func(s *wire.Sandbox) { s.UseLegacyLandlock = true }
 	for name, c := range map[string]struct {
@@ -64,8 +65,8 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// refusesFacts checks that nothing is told about a path.
-func (b *bench) refusesFacts(t *testing.T, files files.Files, path string) {
+// refusesFacts checks that no fact about a path is returned.
+func (b *fixture) refusesFacts(t *testing.T, files files.Files, path string) {
 	if got := outcome(looks(path)(b, t.Context(), files)); got != denied {
 		t.Errorf("metadata of %s: %q", path, got)
 	}
@@ -73,15 +74,15 @@ func (b *bench) refusesFacts(t *testing.T, files files.Files, path string) {
 		t.Errorf("canonicalizing %s: %q", path, got)
 	}
 	_ = files.Copy(t.Context(), path, b.ws+"/copy", true)
-	if info, err := os.Lstat(b.ws + "/copy"); err == nil && info.Mode()&os.ModeSymlink == 0 { // a link tells nothing
+	if info, err := os.Lstat(b.ws + "/copy"); err == nil && info.Mode()&os.ModeSymlink == 0 { // a link reveals nothing
 		t.Errorf("%s was copied", path)
 	}
 	b.must(os.RemoveAll(b.ws + "/copy"))
 }
 
-// A walk goes around what is hidden.
+// A walk leaves hidden paths out.
 func TestHiddenFromWalk(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	above := filepath.Dir(shared.private[0])
 	b.must(os.Symlink(shared.private[0], b.ws+"/privatelink"))
 	for _, policy := range []string{readOnly, workspace} {
@@ -107,9 +108,9 @@ func TestHiddenFromWalk(t *testing.T) {
 	}
 }
 
-// A private path is hidden where links in it lead when a request comes.
+// A private path is hidden where its links lead at the time of a request.
 func TestHiddenBehindLink(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	files := b.files(readOnly)
 	b.write(b.out+"/rotated", privateText)
 	if text, err := b.read(files, b.out+"/rotated", true); err != nil || text != privateText {
@@ -124,10 +125,10 @@ func TestHiddenBehindLink(t *testing.T) {
 	}
 }
 
-// The kernel's own links are not a way to what is hidden, nor to what this process has
-// open.
+// The kernel's own links lead neither to hidden paths nor to the open files of this
+// process.
 func TestHiddenFromMagicLinks(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	token, err := os.Open(shared.private[1])
 	b.must(err)
 	defer token.Close()

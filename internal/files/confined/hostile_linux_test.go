@@ -17,10 +17,10 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Where everything may be read, that works without a sandbox too; nothing else does,
-// and nothing of the kernel's is read.
+// If everything may be read, reading works without a sandbox too. All other requests
+// fail, and no file of the kernel is read.
 func TestReadWithoutSandbox(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	foreign, err := wire.ParsePathURI("file:///C:/x")
 	b.must(err)
 	b.must(os.Symlink("/proc/self", b.ws+"/self"))
@@ -52,15 +52,16 @@ func TestReadWithoutSandbox(t *testing.T) {
 	}
 }
 
-// looksOnly checks that files can be read, and that all else ends like this.
-func (b *bench) looksOnly(t *testing.T, files files.Files, why string) {
+// looksOnly checks that files can be read, and that all other requests fail
+// with why.
+func (b *fixture) looksOnly(t *testing.T, files files.Files, why string) {
 	ctx := t.Context()
-	for what, do := range map[string]func(*bench) error{
-		"read":         func(b *bench) error { return reads("$OUT/secret.txt", true)(b, ctx, files) },
-		"look":         func(b *bench) error { return looks("$WS/sub")(b, ctx, files) },
-		"list":         func(b *bench) error { return lists("$WS")(b, ctx, files) },
-		"canonicalize": func(b *bench) error { return canonicalizes("$WS/filelink")(b, ctx, files) },
-		"walk": func(b *bench) error {
+	for what, do := range map[string]func(*fixture) error{
+		"read":         func(b *fixture) error { return reads("$OUT/secret.txt", true)(b, ctx, files) },
+		"look":         func(b *fixture) error { return looks("$WS/sub")(b, ctx, files) },
+		"list":         func(b *fixture) error { return lists("$WS")(b, ctx, files) },
+		"canonicalize": func(b *fixture) error { return canonicalizes("$WS/filelink")(b, ctx, files) },
+		"walk": func(b *fixture) error {
 			_, err := files.Walk(ctx, b.ws, wire.WalkOptions{MaxDepth: 1, MaxDirectories: 9, MaxEntries: 99})
 			return err
 		},
@@ -91,24 +92,24 @@ func (b *bench) looksOnly(t *testing.T, files files.Files, why string) {
 	}
 }
 
-// What is below a workspace that does not exist is missing, not protected.
+// A path below a missing workspace is missing, not protected.
 func TestMissingWorkspace(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	intent := b.intent(workspace)
 	none := b.uri(b.ws + "/none")
 	intent.WorkspaceRoots = []wire.PathURI{none}
 	files, err := b.pool.Files(t.Context(), intent)
 	b.must(err)
 	for what, c := range map[string]struct {
-		do   func(*bench) error
+		do   func(*fixture) error
 		want string
 	}{
-		"write":           {func(b *bench) error { return writes("$WS/none/x")(b, t.Context(), files) }, missing},
-		"protected":       {func(b *bench) error { return writes("$WS/none/.git/x")(b, t.Context(), files) }, missing},
-		"remove":          {func(b *bench) error { return removes("$WS/none/.git")(b, t.Context(), files) }, ok},
-		"make":            {func(b *bench) error { return creates("$WS/none", true)(b, t.Context(), files) }, readonly},
-		"make below":      {func(b *bench) error { return creates("$WS/none/x", true)(b, t.Context(), files) }, readonly},
-		"make only below": {func(b *bench) error { return creates("$WS/none/x", false)(b, t.Context(), files) }, missing},
+		"write":           {func(b *fixture) error { return writes("$WS/none/x")(b, t.Context(), files) }, missing},
+		"protected":       {func(b *fixture) error { return writes("$WS/none/.git/x")(b, t.Context(), files) }, missing},
+		"remove":          {func(b *fixture) error { return removes("$WS/none/.git")(b, t.Context(), files) }, ok},
+		"make":            {func(b *fixture) error { return creates("$WS/none", true)(b, t.Context(), files) }, readonly},
+		"make below":      {func(b *fixture) error { return creates("$WS/none/x", true)(b, t.Context(), files) }, readonly},
+		"make only below": {func(b *fixture) error { return creates("$WS/none/x", false)(b, t.Context(), files) }, missing},
 	} {
 		if got := outcome(c.do(b)); got != c.want {
 			t.Errorf("%s: %q, want %q", what, got, c.want)
@@ -116,9 +117,9 @@ func TestMissingWorkspace(t *testing.T) {
 	}
 }
 
-// Paths that no honest client sends end with an error, and soon.
+// Malicious paths end with an error, and soon.
 func TestHostilePaths(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	b.must(os.Symlink("ring2", b.ws+"/ring"))
 	b.must(os.Symlink("ring", b.ws+"/ring2"))
 	b.write(b.ws+"/n\xff", "strange")
@@ -142,9 +143,10 @@ func TestHostilePaths(t *testing.T) {
 	}
 }
 
-// A file that becomes shorter after it was opened ends there.
+// Reading a file that becomes shorter after it was opened ends at its new
+// end.
 func TestShrinkingFile(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	f, err := b.files(denyOut).Open(t.Context(), b.ws+"/a.txt", true)
 	b.must(err)
 	defer f.Close()
@@ -154,7 +156,7 @@ func TestShrinkingFile(t *testing.T) {
 	}
 }
 
-// A full disk costs nothing of what was there.
+// A full disk destroys no existing content.
 func TestFullDisk(t *testing.T) {
 	const part = "FSHELPER_DISK"
 	if os.Getenv(part) == "" {
@@ -175,7 +177,7 @@ func TestFullDisk(t *testing.T) {
 		}
 		return
 	}
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	if err := unix.Mount("tmpfs", b.ws, "tmpfs", 0, "size=256k"); err != nil {
 		t.Skip(err)
 	}
@@ -204,10 +206,10 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A protected name that comes or goes while a sandbox is built, as those of other
-// programs do, keeps no request from being served, whenever that is.
+// If a protected name is created or removed at any time while a sandbox is built,
+// as other programs do, every request is served all the same.
 func TestNameComesAndGoes(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	name := b.ws + "/.agents"
 	for i := range 80 {
 		changed := make(chan struct{})

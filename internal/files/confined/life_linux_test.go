@@ -22,7 +22,7 @@ import (
 )
 
 func TestReuse(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	b.must(b.files(workspace).WriteFile(t.Context(), b.ws+"/one", []byte("1"), true))
 	first := b.only()
 	b.must(b.files(workspace).WriteFile(t.Context(), b.ws+"/two", []byte("2"), true))
@@ -40,9 +40,9 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-// What the sandbox was built on is replaced.
+// The directory on which the sandbox was built is replaced.
 func TestReplacedRoot(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	b.must(b.files(workspace).WriteFile(t.Context(), b.ws+"/one", nil, true))
 	first := b.only()
 	b.must(os.Rename(b.ws, b.ws+".old"))
@@ -58,7 +58,7 @@ func TestReplacedRoot(t *testing.T) {
 }
 
 func TestNewProtectedName(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	b.must(b.files(workspace).WriteFile(t.Context(), b.ws+"/one", nil, true))
 	first := b.only()
 	b.must(os.MkdirAll(b.ws+"/.git/hooks", 0o755))
@@ -72,10 +72,10 @@ func TestNewProtectedName(t *testing.T) {
 	b.gone(second)
 }
 
-// A command holds names on the host while it runs. That changes nothing for a
-// helper.
+// A command has placeholders on the host while it runs. That changes nothing
+// for a helper.
 func TestBesideCommand(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	b.must(b.files(workspace).WriteFile(t.Context(), b.ws+"/one", nil, true))
 	first := b.only()
 	prepared, err := b.confiner.Prepare(t.Context(), confine.Request{
@@ -99,18 +99,18 @@ func TestBesideCommand(t *testing.T) {
 }
 
 func TestIdle(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.IdleLimit = time.Millisecond })
+	b := newFixture(t, func(c *Config) { c.IdleLimit = time.Millisecond })
 	b.must(b.files(workspace).WriteFile(t.Context(), b.ws+"/one", nil, true))
 	b.must(b.files(workspace).WriteFile(t.Context(), b.ws+"/two", nil, true))
-	b.pool.tasks.Wait() // ends by itself
-	if len(b.pool.places) > 0 || len(b.pool.helpers) > 0 {
+	b.pool.tasks.Wait() // the helper ends by itself
+	if len(b.pool.slots) > 0 || len(b.pool.helpers) > 0 {
 		t.Error("something is left")
 	}
 	b.must(b.files(workspace).WriteFile(t.Context(), b.ws+"/three", nil, true))
 }
 
-// pid returns the number of the process that serves requests.
-func (b *bench) pid(h *worker) int {
+// pid returns the pid of the process that serves requests.
+func (b *fixture) pid(h *worker) int {
 	b.Helper()
 	pid := h.process.Pid()
 	for {
@@ -125,7 +125,7 @@ func (b *bench) pid(h *worker) int {
 }
 
 func TestCrash(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	b.must(b.files(workspace).WriteFile(t.Context(), b.ws+"/one", nil, true))
 	first := b.only()
 	h, err := b.pool.use(t.Context(), b.files(workspace).(*policyFiles).binding)
@@ -146,8 +146,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// waitPending returns when a request is on its way.
-func (b *bench) waitPending(h *worker) {
+// waitPending waits until a request is in progress.
+func (b *fixture) waitPending(h *worker) {
 	b.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; {
 		h.mu.Lock()
@@ -164,7 +164,7 @@ func (b *bench) waitPending(h *worker) {
 }
 
 func TestCancel(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	b.must(b.files(denyOut).WriteFile(t.Context(), b.ws+"/one", nil, true))
 	h := b.only()
 	pid := b.pid(h)
@@ -184,14 +184,15 @@ func TestCancel(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	b.must(unix.Kill(pid, unix.SIGCONT))
-	// The answer that nobody wants comes, with its file, and the helper goes on.
+	// The answer to the cancelled request comes, with its file, and the helper
+	// continues.
 	if text, err := b.read(b.files(denyOut), b.ws+"/a.txt", true); err != nil || text != "inside" {
 		t.Errorf("afterwards: %q %v", text, err)
 	}
 	if b.only() != h {
 		t.Error("the helper was replaced")
 	}
-	for range cap(h.slots) { // when all can be had, no answer is missing
+	for range cap(h.slots) { // when all slots are free, no answer is missing
 		h.slots <- struct{}{}
 	}
 	if after := descriptors(t, os.Getpid()); after != before {
@@ -200,7 +201,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestConcurrent(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	var group sync.WaitGroup
 	for i := range 200 {
 		group.Go(func() {
@@ -225,9 +226,9 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// More policies than helpers may be.
+// There are more policies than helpers may run.
 func TestManyPolicies(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	var group sync.WaitGroup
 	for i := range 3 * maxHelpers {
 		b.must(os.Mkdir(fmt.Sprintf("%s/%d", b.out, i), 0o755))
@@ -241,13 +242,13 @@ func TestManyPolicies(t *testing.T) {
 	group.Wait()
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
-	if n := len(b.pool.helpers); n > maxHelpers || b.pool.needy != 0 {
-		t.Errorf("%d helpers, %d waiting", n, b.pool.needy)
+	if n := len(b.pool.helpers); n > maxHelpers || b.pool.waiting != 0 {
+		t.Errorf("%d helpers, %d waiting", n, b.pool.waiting)
 	}
 }
 
 func TestLargeData(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 8<<20/16)
 	b.must(b.files(denyOut).WriteFile(t.Context(), b.ws+"/big", data, true))
 	f, err := b.files(denyOut).Open(t.Context(), b.ws+"/big", true)
@@ -277,7 +278,7 @@ func TestLargeData(t *testing.T) {
 }
 
 func TestClosed(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	files := b.files(workspace)
 	b.must(files.WriteFile(t.Context(), b.ws+"/one", nil, true))
 	h := b.only()
@@ -289,9 +290,9 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// Close while a helper starts, and while a request is under way.
+// Close while a helper starts, and while a request is in progress.
 func TestCloseBusy(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	b.must(b.files(workspace).WriteFile(t.Context(), b.ws+"/one", nil, true))
 	h := b.only()
 	b.must(unix.Kill(b.pid(h), unix.SIGSTOP))
@@ -300,15 +301,15 @@ func TestCloseBusy(t *testing.T) {
 	b.waitPending(h)
 	go func() { failed <- b.files(minimalRW).WriteFile(t.Context(), b.ws+"/three", nil, true) }()
 	b.pool.Close()
-	if outcome(<-failed); len(b.pool.places) != 0 {
+	if outcome(<-failed); len(b.pool.slots) != 0 {
 		t.Error("a helper is left")
 	}
 	<-failed
 }
 
-// Descriptors go as they came.
+// All descriptors are closed again.
 func TestDescriptors(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	use := func() {
 		for _, policy := range []string{denyOut, workspace, minimalRW} {
 			for range 20 {
@@ -333,7 +334,7 @@ func TestDescriptors(t *testing.T) {
 		t.Errorf("%d descriptors, before %d", after, before)
 	}
 	for h, before := range inside {
-		// A file is closed inside after it was sent.
+		// The helper closes a file after it was sent.
 		for deadline := time.Now().Add(10 * time.Second); descriptors(t, b.pid(h)) > before; {
 			if time.Now().After(deadline) {
 				t.Fatalf("%d descriptors inside, before %d", descriptors(t, b.pid(h)), before)
@@ -351,11 +352,11 @@ func descriptors(t *testing.T, pid int) int {
 	return len(names)
 }
 
-// A helper has nothing but its socket, its policy and a small environment.
+// A helper has only its socket, its policy and a small environment.
 func TestHelperView(t *testing.T) {
-	shared.once.Do(share) // what is shared stays when this test's directory goes
+	shared.once.Do(share) // the shared state outlives this test's directory
 	t.Setenv("TMPDIR", t.TempDir())
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	env, err := b.read(b.files(minimalRead), "/proc/self/environ", true)
 	if err != nil || strings.Contains(env, "HOME=") || !strings.Contains(env, "TMPDIR="+os.Getenv("TMPDIR")) {
 		t.Errorf("environment %q, %v", env, err)

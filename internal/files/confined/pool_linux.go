@@ -13,12 +13,12 @@ import (
 
 // Limits of a pool.
 const (
-	maxHelpers  = 8  // of one session: each is a sandbox with two processes
-	maxBindings = 64 // intents whose meaning is remembered
-	bindTries   = 10 // when files change while a sandbox is built
+	maxHelpers  = 8  // per session: each is a sandbox with two processes
+	maxBindings = 64 // bindings that are remembered
+	bindTries   = 10 // if files change while a sandbox is built
 )
 
-// errMoved means that a helper's sandbox was outdated before it was built.
+// errMoved means that a helper's sandbox was outdated before it was ready.
 var errMoved = errors.New("the files that the sandbox is about keep changing")
 
 // A Pool serves the file requests of one session.
@@ -26,15 +26,15 @@ type Pool struct {
 	config Config
 	env    []string           // of helpers
 	ctx    context.Context    // ends with Close
-	cancel context.CancelFunc // begins it
+	cancel context.CancelFunc // ends ctx
 	tasks  sync.WaitGroup     // one per helper
-	places chan struct{}      // taken by each helper until its end
+	slots  chan struct{}      // one per helper that runs
 
 	mu       sync.Mutex
 	closed   bool
 	bindings map[string]*binding // by the text of the intent
 	helpers  map[string]*worker  // by the key of the binding
-	needy    int                 // helpers that wait for a place
+	waiting  int                 // helpers that wait for a slot
 }
 
 // New makes a pool. Close it to end its helpers.
@@ -42,7 +42,7 @@ func New(cfg Config) *Pool {
 	p := &Pool{
 		config:   cfg.withDefaults(),
 		env:      helperEnv(os.Environ()),
-		places:   make(chan struct{}, maxHelpers),
+		slots:    make(chan struct{}, maxHelpers),
 		bindings: make(map[string]*binding),
 		helpers:  make(map[string]*worker),
 	}
@@ -50,10 +50,10 @@ func New(cfg Config) *Pool {
 	return p
 }
 
-// Files returns who serves a request that asks for this sandbox; nil: for none. The
-// result is meant for this request: the next one asks again. No helper is started
-// before it is needed. Where everything may be read a sandbox that cannot be built
-// keeps only changes from happening.
+// Files returns the Files for a request with this sandbox; nil means no sandbox.
+// The result is for one request: the next request calls Files again. A helper is
+// started only when it is needed. If everything may be read and the sandbox cannot
+// be built, only changes are refused.
 //
 // Errors are *[files.Error] or *[wire.Error], or the end of ctx.
 func (p *Pool) Files(ctx context.Context, intent *wire.Sandbox) (files.Files, error) {
@@ -62,7 +62,7 @@ func (p *Pool) Files(ctx context.Context, intent *wire.Sandbox) (files.Files, er
 	}
 	b, err := p.bind(ctx, intent)
 	switch {
-	case err != nil && ctx.Err() == nil && readable(intent, err):
+	case err != nil && ctx.Err() == nil && readsDespite(intent, err):
 		return &policyFiles{pool: p, binding: &binding{fullRead: true}, refusal: refused(ctx, err)}, nil
 	case err != nil:
 		return nil, refused(ctx, err)
@@ -72,8 +72,8 @@ func (p *Pool) Files(ctx context.Context, intent *wire.Sandbox) (files.Files, er
 	return &policyFiles{pool: p, binding: b}, nil
 }
 
-// Close ends all helpers, whatever they are doing, and returns when they have
-// ended. A second time is harmless.
+// Close ends all helpers, also busy ones, and returns when they have ended. A
+// second call does nothing.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -89,8 +89,8 @@ func (p *Pool) Close() {
 	p.tasks.Wait()
 }
 
-// use gives the helper for a binding, which must be given back with release. If the
-// machine has changed since, the intent is bound anew.
+// use returns the helper for a binding; the caller must release it. If the machine
+// has changed since, the intent is bound anew.
 func (p *Pool) use(ctx context.Context, b *binding) (*worker, error) {
 	var err error
 	for range bindTries {
@@ -116,7 +116,7 @@ func (p *Pool) useOnce(ctx context.Context, b *binding) (*worker, error) {
 	if h == nil {
 		h = newWorker(p, b)
 		p.helpers[b.key] = h
-		p.tasks.Go(h.run) // ends when it is retired, or by itself
+		p.tasks.Go(h.run) // ends when the helper is retired, or dies
 	}
 	h.users++
 	h.timer.Stop()
@@ -134,7 +134,7 @@ func (p *Pool) useOnce(ctx context.Context, b *binding) (*worker, error) {
 	return h, nil
 }
 
-// release gives a helper back.
+// release ends one use of a helper.
 func (p *Pool) release(h *worker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,8 +143,8 @@ func (p *Pool) release(h *worker) {
 	}
 	switch {
 	case h.retired:
-		h.hangUp()
-	case p.needy > 0 && len(p.places) == cap(p.places):
+		h.disconnect()
+	case p.waiting > 0 && len(p.slots) == cap(p.slots):
 		p.retireLocked(h)
 	default:
 		h.idleSince = time.Now()
@@ -152,7 +152,8 @@ func (p *Pool) release(h *worker) {
 	}
 }
 
-// retireLocked gives no more requests to a helper. It ends after the last one.
+// retireLocked gives no more requests to a helper. The helper ends after its
+// last request.
 func (p *Pool) retireLocked(h *worker) {
 	if h.retired {
 		return
@@ -163,11 +164,11 @@ func (p *Pool) retireLocked(h *worker) {
 		delete(p.helpers, h.binding.key)
 	}
 	if h.users == 0 {
-		h.hangUp()
+		h.disconnect()
 	}
 }
 
-// expire retires a helper that nobody has used for long.
+// expire retires a helper that was unused for long.
 func (p *Pool) expire(h *worker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,31 +177,31 @@ func (p *Pool) expire(h *worker) {
 	}
 }
 
-// placeRetry is after what time a place is looked for again: what was given up for
-// one helper may have gone to another.
-const placeRetry = 100 * time.Millisecond
+// slotRetry is the time after which takeSlot tries again: the slot that was freed
+// may have gone to another helper.
+const slotRetry = 100 * time.Millisecond
 
-// takePlace waits until there may be one more helper. The one that has been idle
-// for the longest time goes.
-func (p *Pool) takePlace() error {
+// takeSlot waits until one more helper may run. It retires the helper that has
+// been idle for the longest time.
+func (p *Pool) takeSlot() error {
 	p.mu.Lock()
-	p.needy++
+	p.waiting++
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
-		p.needy--
+		p.waiting--
 		p.mu.Unlock()
 	}()
 	for {
 		select {
-		case p.places <- struct{}{}:
+		case p.slots <- struct{}{}:
 			return nil
 		default:
 		}
 		p.retireOldest()
-		timer := time.NewTimer(placeRetry)
+		timer := time.NewTimer(slotRetry)
 		select {
-		case p.places <- struct{}{}:
+		case p.slots <- struct{}{}:
 			timer.Stop()
 			return nil
 		case <-p.ctx.Done():

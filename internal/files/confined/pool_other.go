@@ -16,7 +16,8 @@ type Pool struct{ config Config }
 // New makes a pool.
 func New(cfg Config) *Pool { return &Pool{cfg.withDefaults()} }
 
-// Files returns who serves a request that asks for this sandbox; nil: for none.
+// Files returns the Files for a request with this sandbox; nil means no
+// sandbox.
 func (p *Pool) Files(_ context.Context, intent *wire.Sandbox) (files.Files, error) {
 	if unconfined(intent) {
 		return files.Direct{}, nil

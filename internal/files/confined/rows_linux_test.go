@@ -16,7 +16,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Errors as the wire has them.
+// Errors in the form of the wire.
 const (
 	ok       = ""
 	missing  = "-32004 No such file or directory (os error 2)"
@@ -24,7 +24,7 @@ const (
 	readonly = "-32603 Read-only file system (os error 30)"
 )
 
-// outcome is how a request ended.
+// outcome returns the result of a request as text.
 func outcome(err error) string {
 	if err == nil {
 		return ok
@@ -42,28 +42,28 @@ func wireText(code int, text string) string {
 	return map[int]string{-32004: "-32004 ", -32600: "-32600 ", -32602: "-32602 ", -32603: "-32603 "}[code] + text
 }
 
-// A row is a request, and how the specification's table says that it ends.
+// A row is a request with its result in the table of the specification.
 type row struct {
 	name, policy string
-	do           func(*bench, context.Context, files.Files) error
+	do           func(*fixture, context.Context, files.Files) error
 	want         string // $WS stands for the workspace
 }
 
-func reads(path string, follow bool) func(*bench, context.Context, files.Files) error {
-	return func(b *bench, _ context.Context, f files.Files) error {
+func reads(path string, follow bool) func(*fixture, context.Context, files.Files) error {
+	return func(b *fixture, _ context.Context, f files.Files) error {
 		_, err := b.read(f, b.at(path), follow)
 		return err
 	}
 }
 
-func writes(path string) func(*bench, context.Context, files.Files) error {
-	return func(b *bench, ctx context.Context, f files.Files) error {
+func writes(path string) func(*fixture, context.Context, files.Files) error {
+	return func(b *fixture, ctx context.Context, f files.Files) error {
 		return f.WriteFile(ctx, b.at(path), []byte("new"), true)
 	}
 }
 
-func replaces(path string) func(*bench, context.Context, files.Files) error {
-	return func(b *bench, ctx context.Context, f files.Files) error {
+func replaces(path string) func(*fixture, context.Context, files.Files) error {
+	return func(b *fixture, ctx context.Context, f files.Files) error {
 		file, err := f.Replace(ctx, b.at(path))
 		if err != nil {
 			return err
@@ -77,46 +77,46 @@ func replaces(path string) func(*bench, context.Context, files.Files) error {
 	}
 }
 
-func creates(path string, recursive bool) func(*bench, context.Context, files.Files) error {
-	return func(b *bench, ctx context.Context, f files.Files) error {
+func creates(path string, recursive bool) func(*fixture, context.Context, files.Files) error {
+	return func(b *fixture, ctx context.Context, f files.Files) error {
 		return f.CreateDirectory(ctx, b.at(path), recursive, true)
 	}
 }
 
-func removes(path string) func(*bench, context.Context, files.Files) error {
-	return func(b *bench, ctx context.Context, f files.Files) error {
+func removes(path string) func(*fixture, context.Context, files.Files) error {
+	return func(b *fixture, ctx context.Context, f files.Files) error {
 		return f.Remove(ctx, b.at(path), files.RemoveHow{Recursive: true, Force: true, Follow: true})
 	}
 }
 
-func copies(from, to string) func(*bench, context.Context, files.Files) error {
-	return func(b *bench, ctx context.Context, f files.Files) error {
+func copies(from, to string) func(*fixture, context.Context, files.Files) error {
+	return func(b *fixture, ctx context.Context, f files.Files) error {
 		return f.Copy(ctx, b.at(from), b.at(to), true)
 	}
 }
 
-func looks(path string) func(*bench, context.Context, files.Files) error {
-	return func(b *bench, ctx context.Context, f files.Files) error {
+func looks(path string) func(*fixture, context.Context, files.Files) error {
+	return func(b *fixture, ctx context.Context, f files.Files) error {
 		_, err := f.Metadata(ctx, b.at(path), true)
 		return err
 	}
 }
 
-func lists(path string) func(*bench, context.Context, files.Files) error {
-	return func(b *bench, ctx context.Context, f files.Files) error {
+func lists(path string) func(*fixture, context.Context, files.Files) error {
+	return func(b *fixture, ctx context.Context, f files.Files) error {
 		_, err := f.ReadDirectory(ctx, b.at(path))
 		return err
 	}
 }
 
-func canonicalizes(path string) func(*bench, context.Context, files.Files) error {
-	return func(b *bench, ctx context.Context, f files.Files) error {
+func canonicalizes(path string) func(*fixture, context.Context, files.Files) error {
+	return func(b *fixture, ctx context.Context, f files.Files) error {
 		_, err := f.Canonicalize(ctx, b.at(path))
 		return err
 	}
 }
 
-func (b *bench) at(path string) string {
+func (b *fixture) at(path string) string {
 	return strings.NewReplacer("$WS", b.ws, "$OUT", b.out).Replace(path)
 }
 
@@ -222,7 +222,7 @@ var rows = []row{
 func TestRows(t *testing.T) {
 	for _, r := range rows {
 		t.Run(scenario.Name(r.name), func(t *testing.T) {
-			b := newBench(t, nil)
+			b := newFixture(t, nil)
 			b.must(os.MkdirAll(b.ws+"/.aws/x", 0o755))
 			b.must(os.MkdirAll(b.out+"/repo/.git", 0o755))
 			b.must(os.Symlink(".git", b.ws+"/togit"))
@@ -230,7 +230,7 @@ func TestRows(t *testing.T) {
 			b.write(b.ws+"/x.env", "secret")
 			files := b.files(r.policy)
 			if r.policy == hidden {
-				_, err := b.read(files, b.ws+"/a.txt", true) // the helper is there now
+				_, err := b.read(files, b.ws+"/a.txt", true) // start the helper
 				b.must(err)
 				b.write(b.ws+"/later.env", "secret")
 			}
@@ -252,9 +252,9 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// CF91 and CF57, CF58, CF69: what is seen.
+// What requests can see (CF91, CF57, CF58, CF69).
 func TestSeen(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	b.must(os.Symlink("/proc/self/environ", b.ws+"/environ"))
 	for _, path := range []string{"/proc/self/environ", "/proc/thread-self/environ", "/dev/../proc/self/environ", b.ws + "/environ"} {
 		text, err := b.read(b.files(readOnly), path, true)
@@ -286,7 +286,7 @@ func TestSeen(t *testing.T) {
 }
 
 func TestUnconfined(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	for name, s := range map[string]*wire.Sandbox{
 		"none":         nil,
 		"disabled":     {Permissions: wire.Permissions{Type: wire.PermissionsDisabled}},
@@ -305,7 +305,7 @@ func TestUnconfined(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	noCwd := func(entries string) *wire.Sandbox {
 		s := b.intent(entries)
 		s.Cwd = nil
@@ -343,19 +343,19 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// An errno comes out of the sandbox as itself.
+// An errno of the helper keeps its identity.
 func TestErrorIdentity(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	err := b.files(workspace).WriteFile(t.Context(), b.out+"/new", nil, true)
 	if !errors.Is(err, syscall.EROFS) {
 		t.Errorf("%v is not EROFS", err)
 	}
 }
 
-// What a pattern hides is hidden also if it came into being later.
+// A pattern also hides files that were created later.
 func TestWalkHidesLater(t *testing.T) {
-	b := newBench(t, nil)
-	if _, err := b.read(b.files(hidden), b.ws+"/a.txt", true); err != nil { // the helper is there now
+	b := newFixture(t, nil)
+	if _, err := b.read(b.files(hidden), b.ws+"/a.txt", true); err != nil { // start the helper
 		t.Fatal(err)
 	}
 	b.must(os.Mkdir(b.ws+"/late.env", 0o755))

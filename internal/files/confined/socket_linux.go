@@ -15,14 +15,15 @@ import (
 
 const atOnce = helper.AtOnce
 
-// socket makes a pair of sockets that keep the borders of messages.
+// socket makes a pair of sockets that preserve message boundaries.
 func socket() (ours *net.UnixConn, theirs *os.File, err error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a socket: %w", err)
 	}
 	for _, fd := range ends {
-		// Room for a few messages; the kernel doubles it, and may give less.
+		// Room for a few messages; the kernel doubles the value, and may give
+		// less.
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 2*helper.MaxMessage)
 	}
 	mine := os.NewFile(uintptr(ends[0]), "helper")
@@ -36,7 +37,7 @@ func socket() (ours *net.UnixConn, theirs *os.File, err error) {
 	return conn.(*net.UnixConn), theirs, nil
 }
 
-// send sends a request, a large body in a file.
+// send sends a request; a large body is sent in a file.
 func (h *worker) send(r *helper.Request) error {
 	var rights []byte
 	if len(r.Body) > maxInline {
@@ -60,11 +61,11 @@ func (h *worker) send(r *helper.Request) error {
 	return err
 }
 
-// sendTime is how long a helper may leave a request unread. One that works takes
-// each at once; one that does not is ended.
+// sendTime is how long a helper may leave a request unread. A working helper
+// reads each request at once; a helper that does not is ended.
 const sendTime = 30 * time.Second
 
-// receive takes the next answer. Its body is a part of the buffer.
+// receive receives the next answer. Its body is a part of the buffer.
 func (h *worker) receive(buffer []byte) (*helper.Answer, *os.File, error) {
 	var rights [64]byte
 	n, oobn, flags, _, err := h.conn.ReadMsgUnix(buffer, rights[:])

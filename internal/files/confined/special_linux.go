@@ -10,22 +10,22 @@ import (
 	"github.com/tetherexec/tether/internal/files/at"
 )
 
-// What the kernel shows of itself is different for each process. What it shows of this
-// one, its environment for example, is not for a sandbox.
+// Files of the kernel, such as /proc/self/environ, are different for each process.
+// Those of this process are not for a sandbox.
 
-// specialTypes are the file systems where it does so.
+// specialTypes are the file systems with such files.
 var specialTypes = []int64{
 	unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.DEVPTS_SUPER_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC,
 	unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC, unix.BPF_FS_MAGIC, unix.NSFS_MAGIC, unix.SELINUX_MAGIC,
 	unix.BINFMTFS_MAGIC, unix.EFIVARFS_MAGIC, unix.PSTOREFS_MAGIC,
 }
 
-// special are the directories where these file systems are.
+// special are the directories with these file systems.
 var special = []string{"/proc", "/sys", "/dev"}
 
-// screen returns what decides whether this process, which no sandbox confines, may
-// serve one request about an open file. What the kernel shows of itself is left to a
-// helper; what every sandbox hides is refused.
+// screen returns a function that decides whether this process, which no sandbox
+// confines, may serve a request about an open file. Files of the kernel are left to
+// a helper; paths that every sandbox hides are refused.
 func (p *Pool) screen() func(fd int) error {
 	hidden := p.config.Confiner.Hidden()
 	return func(fd int) error {
@@ -34,7 +34,7 @@ func (p *Pool) screen() func(fd int) error {
 			return files.ErrElsewhere
 		}
 		real, err := at.PathOf(fd)
-		if err != nil { // without a path nothing can be decided
+		if err != nil { // without a path no decision is possible
 			return files.ErrElsewhere
 		}
 		switch {

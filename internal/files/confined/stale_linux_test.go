@@ -10,10 +10,10 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A .git file that is written anew protects where it points to now, also if an entry
-// is about it.
+// If a .git file is rewritten, the directory that it names now is protected, also if
+// an entry is about the file.
 func TestRewrittenGitFile(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	b.must(os.Mkdir(b.ws+"/one", 0o755))
 	b.must(os.Mkdir(b.ws+"/two", 0o755))
 	b.write(b.ws+"/.git", "gitdir: one")
@@ -27,9 +27,9 @@ func TestRewrittenGitFile(t *testing.T) {
 	}
 }
 
-// A pattern is about where the links in it lead now.
+// A pattern applies to the directory where its links lead now.
 func TestRepointedPattern(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	for _, dir := range []string{"/one", "/two"} {
 		b.must(os.Mkdir(b.out+dir, 0o755))
 		b.write(b.out+dir+"/x.env", "secret")
@@ -45,9 +45,9 @@ func TestRepointedPattern(t *testing.T) {
 	}
 }
 
-// A link that a pattern matches hides where it leads now.
+// If a pattern matches a link, the present target of the link is hidden.
 func TestRepointedMatch(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	b.write(b.out+"/one", "secret")
 	b.write(b.out+"/two", "secret")
 	b.must(os.Symlink("one", b.out+"/x.env"))
@@ -61,17 +61,17 @@ func TestRepointedMatch(t *testing.T) {
 	}
 }
 
-// repoint makes a link outside the workspace lead elsewhere, at once.
-func (b *bench) repoint(link, target string) {
+// repoint changes the target of a link outside the workspace, atomically.
+func (b *fixture) repoint(link, target string) {
 	b.must(os.Symlink(target, b.out+"/new"))
 	b.must(os.Rename(b.out+"/new", b.out+"/"+link))
 }
 
-// What a pattern hides is not removed along with what it lies in, also if it came
-// into being later.
+// Removing a directory does not remove files in it that a pattern hides, also if
+// they were created later.
 func TestRemoveSparesLater(t *testing.T) {
-	b := newBench(t, nil)
-	if _, err := b.read(b.files(hidden), b.ws+"/a.txt", true); err != nil { // the helper is there now
+	b := newFixture(t, nil)
+	if _, err := b.read(b.files(hidden), b.ws+"/a.txt", true); err != nil { // start the helper
 		t.Fatal(err)
 	}
 	b.must(os.MkdirAll(b.ws+"/dir/deep", 0o755))
@@ -86,10 +86,10 @@ func TestRemoveSparesLater(t *testing.T) {
 	b.must(removes("$WS/dir")(b, t.Context(), b.files(hidden)))
 }
 
-// A walk that follows links does not show what is hidden by way of one.
+// A walk that follows links does not show a hidden file through a link.
 func TestWalkThroughLinkHidesLater(t *testing.T) {
-	b := newBench(t, nil)
-	if _, err := b.read(b.files(hidden), b.ws+"/a.txt", true); err != nil { // the helper is there now
+	b := newFixture(t, nil)
+	if _, err := b.read(b.files(hidden), b.ws+"/a.txt", true); err != nil { // start the helper
 		t.Fatal(err)
 	}
 	b.must(os.Mkdir(b.ws+"/late.env", 0o755))
@@ -110,10 +110,10 @@ func TestWalkThroughLinkHidesLater(t *testing.T) {
 	}
 }
 
-// An empty directory is not copied onto a name that only a command holds: it would be
-// gone afterwards.
+// An empty directory is not copied onto a placeholder of a command: it would be
+// removed with the placeholder.
 func TestCopyOntoHeldName(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	b.must(os.MkdirAll(b.ws+"/tree/.git", 0o755))
 	prepared, err := b.confiner.Prepare(t.Context(), confine.Request{
 		Intent: b.intent(workspace), Spec: proc.Spec{Argv: []string{"cat"}, Dir: b.ws, Env: []string{"PATH=/usr/bin:/bin"}, PipeStdin: true},

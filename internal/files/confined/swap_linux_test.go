@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// Somebody who may write the workspace moves links while requests go through them.
-// No protected name comes into being, and nothing outside is touched.
+// Another process, which may write the workspace, moves links while requests go
+// through them. No protected name is created, and nothing outside is changed.
 func TestSwappedLinks(t *testing.T) {
-	b := newBench(t, nil)
+	b := newFixture(t, nil)
 	b.write(b.out+"/payload", "gitdir: /somewhere")
 	b.must(os.Symlink("nothing yet", b.ws+"/link"))
 	b.must(os.Symlink("sub", b.ws+"/dir"))

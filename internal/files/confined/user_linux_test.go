@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// What root sees is seen by a user as well.
+// The same tests pass as an ordinary user.
 func TestAsUser(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("this needs root, to become somebody else")
+		t.Skip("this needs root, to become another user")
 	}
 	const user = 1234
-	dir, err := os.MkdirTemp("/tmp", "tether-as-user") // whose parents anybody can enter
+	dir, err := os.MkdirTemp("/tmp", "tether-as-user") // every user can enter its parents
 	if err != nil {
 		t.Fatal(err)
 	}

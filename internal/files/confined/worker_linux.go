@@ -15,42 +15,42 @@ import (
 	"github.com/tetherexec/tether/internal/reexec"
 )
 
-// helperArgv runs the program that the last stage of the sandbox is, whatever its
-// name is inside.
+// helperArgv runs the program of the last stage of the sandbox, which may have
+// another name inside.
 var helperArgv = reexec.Argv("/proc/self/exe", reexec.Files)
 
-// A worker is a helper that runs, as the pool sees it. Its run owns it.
+// A worker is a running helper, from the pool's side. Its run method owns it.
 type worker struct {
 	pool    *Pool
 	binding *binding
 
-	ready    chan struct{} // closed once it serves, or will not
-	startErr error         // why not; set before
+	ready    chan struct{} // closed when the helper serves, or has failed to start
+	startErr error         // why it failed; set before ready is closed
 	process  *proc.Process
 	conn     *net.UnixConn
-	slots    chan struct{} // taken by each request
+	slots    chan struct{} // one per request in progress
 	rules    []byte        // encoded, until they are sent
 
 	// Guarded by the pool's mutex.
-	users     int
-	idleSince time.Time
-	timer     *time.Timer // fires when it was idle for too long
-	retired   bool        // it gets no more requests
-	hungUp    bool
+	users        int
+	idleSince    time.Time
+	timer        *time.Timer // fires when it was idle for too long
+	retired      bool        // gets no more requests
+	disconnected bool
 
 	mu      sync.Mutex
 	lastID  uint64
 	pending map[uint64]*pending
-	dead    error // why no answers come any more
+	dead    error // why no more answers come
 }
 
 // A pending request waits for its answer.
 type pending struct {
 	answer    chan reply // has room for it
-	abandoned bool       // nobody takes it
+	abandoned bool       // the caller has given up
 }
 
-// A reply is an answer with what came along.
+// A reply is an answer with its file.
 type reply struct {
 	body []byte
 	file *os.File // nil: none
@@ -68,10 +68,10 @@ func newWorker(p *Pool, b *binding) *worker {
 	return h
 }
 
-// run starts the helper and takes its answers until it ends.
+// run starts the helper and receives its answers until it ends.
 func (h *worker) run() {
-	said := &proc.Capture{Limit: maxStderr}
-	if err := h.start(said); err != nil {
+	stderr := &proc.Capture{Limit: maxStderr}
+	if err := h.start(stderr); err != nil {
 		h.startErr = err
 		h.withdraw()
 		close(h.ready)
@@ -80,7 +80,7 @@ func (h *worker) run() {
 	stop := context.AfterFunc(h.pool.ctx, func() { h.conn.Close() })
 	h.pool.mu.Lock()
 	close(h.ready)
-	if h.hungUp {
+	if h.disconnected {
 		h.conn.Close()
 	}
 	h.pool.mu.Unlock()
@@ -89,20 +89,20 @@ func (h *worker) run() {
 	h.conn.Close()
 	stop()
 	if !h.expected() {
-		h.await(lastWords)
+		h.await(exitWait)
 		h.process.Kill()
-		if text := reason(said); text != "" {
+		if text := reason(stderr); text != "" {
 			err = errors.New(text)
 		}
 		h.pool.config.Log.Warn("a helper for file requests has ended", "err", err)
 	}
-	h.process.Kill() // it has nothing to do that anybody waits for
+	h.process.Kill() // no request needs it any more
 	h.fail(err)
-	<-h.pool.places
+	<-h.pool.slots
 }
 
-// lastWords is how long a helper that ends on its own may take to say why.
-const lastWords = time.Second
+// exitWait is how long a helper that ends by itself may take to print why.
+const exitWait = time.Second
 
 func (h *worker) await(limit time.Duration) {
 	timer := time.NewTimer(limit)
@@ -113,14 +113,15 @@ func (h *worker) await(limit time.Duration) {
 	}
 }
 
-// expected reports whether the helper ends because we want it to.
+// expected reports whether the pool has ended the helper.
 func (h *worker) expected() bool {
 	h.pool.mu.Lock()
 	defer h.pool.mu.Unlock()
-	return h.hungUp || h.pool.ctx.Err() != nil
+	return h.disconnected || h.pool.ctx.Err() != nil
 }
 
-// withdraw has the next request start another helper.
+// withdraw removes the helper from the pool, so that the next request starts
+// another one.
 func (h *worker) withdraw() {
 	h.pool.mu.Lock()
 	defer h.pool.mu.Unlock()
@@ -131,27 +132,27 @@ func (h *worker) withdraw() {
 	}
 }
 
-// hangUp ends the helper, which is idle. The pool's mutex is held.
-func (h *worker) hangUp() {
-	h.hungUp = true
+// disconnect ends the helper, which is idle. The pool's mutex is held.
+func (h *worker) disconnect() {
+	h.disconnected = true
 	select {
 	case <-h.ready:
 		if h.conn != nil {
 			h.conn.Close()
 		}
-	default: // it does so itself as soon as it is ready
+	default: // run does it as soon as the helper is ready
 	}
 }
 
-// start gets the helper to serve requests. It takes a place, which is given back if
-// that fails.
-func (h *worker) start(said *proc.Capture) (err error) {
-	if err := h.pool.takePlace(); err != nil {
+// start starts the helper and waits until it serves requests. It takes a slot,
+// which it gives back if it fails.
+func (h *worker) start(stderr *proc.Capture) (err error) {
+	if err := h.pool.takeSlot(); err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			<-h.pool.places
+			<-h.pool.slots
 		}
 	}()
 	conn, theirs, err := socket()
@@ -159,7 +160,7 @@ func (h *worker) start(said *proc.Capture) (err error) {
 		return failure(err.Error())
 	}
 	defer theirs.Close()
-	if err := h.launch(theirs, said); err != nil {
+	if err := h.launch(theirs, stderr); err != nil {
 		conn.Close()
 		return err
 	}
@@ -170,7 +171,7 @@ func (h *worker) start(said *proc.Capture) (err error) {
 		if h.moved() {
 			return errMoved
 		}
-		if text := reason(said); text != "" {
+		if text := reason(stderr); text != "" {
 			err = errors.New(text)
 		}
 		return failure(err.Error())
@@ -179,14 +180,14 @@ func (h *worker) start(said *proc.Capture) (err error) {
 }
 
 // moved reports whether files that the sandbox is about have changed while it was
-// built, which may be why it could not be.
+// built. That may be the reason why it could not be built.
 func (h *worker) moved() bool {
 	same, err := h.pool.unchanged(h.pool.ctx, h.binding)
 	return err == nil && !same
 }
 
-// launch executes the helper in its sandbox.
-func (h *worker) launch(stdin *os.File, said *proc.Capture) error {
+// launch starts the helper in its sandbox.
+func (h *worker) launch(stdin *os.File, stderr *proc.Capture) error {
 	request := h.pool.request(h.binding.intent)
 	request.Spec.Stdin = stdin
 	prepared, err := h.pool.config.Confiner.Prepare(h.pool.ctx, request)
@@ -197,14 +198,14 @@ func (h *worker) launch(stdin *os.File, said *proc.Capture) error {
 		return refused(h.pool.ctx, err)
 	}
 	h.rules = helper.AppendRules(nil, prepared.Policy.Rulebook(prepared.Plan))
-	// Nothing has changed while the sandbox was bound if nothing has before and
-	// after.
+	// If nothing had changed before and after, nothing has changed while the
+	// sandbox was bound.
 	same, err := h.pool.unchanged(h.pool.ctx, h.binding)
 	if err != nil || !same || prepared.Plan.Effects() != h.binding.plan {
 		prepared.Abandon()
 		return errMoved
 	}
-	h.process, err = prepared.Start(h.pool.ctx, h.pool.config.Procs, said)
+	h.process, err = prepared.Start(h.pool.ctx, h.pool.config.Procs, stderr)
 	if err != nil && h.moved() {
 		return errMoved
 	}
@@ -214,14 +215,14 @@ func (h *worker) launch(stdin *os.File, said *proc.Capture) error {
 	return nil
 }
 
-// rulesTime is how long a helper may take to take the rules over.
+// rulesTime is how long a helper may take to accept the rules.
 const rulesTime = 30 * time.Second
 
 // sendRules sends the rules, which the helper confirms.
 func (h *worker) sendRules() error {
 	h.conn.SetReadDeadline(time.Now().Add(rulesTime))
 	rules := h.rules
-	h.rules = nil // they can be many
+	h.rules = nil // they can be large
 	if err := h.send(&helper.Request{Op: helper.OpRules, Body: rules}); err != nil {
 		return err
 	}
@@ -236,8 +237,8 @@ func (h *worker) sendRules() error {
 	return h.conn.SetReadDeadline(time.Time{})
 }
 
-// call sends a request and waits for the answer. The caller has one use of the
-// helper, which ends with the answer, also if nobody waits for it any more.
+// call sends a request and waits for the answer. It ends the caller's use of
+// the helper when the answer comes, also if the caller has given up.
 func (h *worker) call(ctx context.Context, r *helper.Request) ([]byte, *os.File, error) {
 	select {
 	case h.slots <- struct{}{}:
@@ -252,8 +253,8 @@ func (h *worker) call(ctx context.Context, r *helper.Request) ([]byte, *os.File,
 		return nil, nil, err
 	}
 	if err := h.send(r); err != nil {
-		// Whatever is wrong, no answer will come.
-		h.settle(r.ID, reply{err: failure(err.Error())})
+		// After any error no answer will come.
+		h.deliver(r.ID, reply{err: failure(err.Error())})
 	}
 	select {
 	case a := <-p.answer:
@@ -264,7 +265,7 @@ func (h *worker) call(ctx context.Context, r *helper.Request) ([]byte, *os.File,
 		h.send(&helper.Request{ID: r.ID, Op: helper.OpCancel}) // if it cannot be sent, the helper has ended
 		return nil, nil, context.Cause(ctx)
 	}
-	a := <-p.answer // it came in this moment
+	a := <-p.answer // it came at this moment
 	return a.body, a.file, a.err
 }
 
@@ -281,7 +282,8 @@ func (h *worker) register(r *helper.Request) (*pending, error) {
 	return p, nil
 }
 
-// abandon reports whether the answer has not come yet.
+// abandon marks a request as given up. It returns false if the answer has
+// come already.
 func (h *worker) abandon(id uint64, p *pending) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -292,11 +294,11 @@ func (h *worker) abandon(id uint64, p *pending) bool {
 	return true
 }
 
-// settle hands an answer to who waits for it, whose use of the helper has ended by then.
-func (h *worker) settle(id uint64, a reply) {
+// deliver passes an answer to its caller, after it has ended the use of the helper.
+func (h *worker) deliver(id uint64, a reply) {
 	h.mu.Lock()
 	p := h.pending[id]
-	delete(h.pending, id) // from here on p is ours alone
+	delete(h.pending, id) // from here on no other goroutine has p
 	h.mu.Unlock()
 	if p == nil {
 		a.file.Close()
@@ -312,7 +314,7 @@ func (h *worker) settle(id uint64, a reply) {
 	}
 }
 
-// fail answers all that will have no answer.
+// fail delivers an error to all pending requests.
 func (h *worker) fail(err error) {
 	h.mu.Lock()
 	h.dead = failure(err.Error())
@@ -322,14 +324,14 @@ func (h *worker) fail(err error) {
 	}
 	h.mu.Unlock()
 	for _, id := range ids {
-		h.settle(id, reply{err: h.dead})
+		h.deliver(id, reply{err: h.dead})
 	}
 }
 
-// errEnded is why a helper that said nothing has no answers any more.
+// errEnded is the error if a helper has ended without a message.
 var errEnded = errors.New("it has ended")
 
-// receiveAll takes answers until there are none any more, and says why.
+// receiveAll receives answers until an error, which it returns.
 func (h *worker) receiveAll() error {
 	buffer := make([]byte, helper.MaxMessage)
 	for {
@@ -359,15 +361,17 @@ func (h *worker) take(answer *helper.Answer, file *os.File) {
 	default:
 		a.body, a.file = append([]byte(nil), answer.Body...), file
 	}
-	h.settle(answer.ID, a)
+	h.deliver(answer.ID, a)
 }
 
-// maxStderr bounds what is kept of what a helper prints, which it does only if it fails: the beginning of a crash tells most.
+// maxStderr bounds the kept output of a helper, which prints only if it fails. The beginning of a crash report is the
+// most useful part.
 const maxStderr = 4 << 10
 
-// reason says why a helper has ended by itself; empty: it has ended without a failure.
-func reason(said *proc.Capture) string {
-	output, code := said.Result()
+// reason returns why a helper has ended by itself; empty if it ended without a
+// failure.
+func reason(stderr *proc.Capture) string {
+	output, code := stderr.Result()
 	if code == 0 && len(output) == 0 {
 		return ""
 	}

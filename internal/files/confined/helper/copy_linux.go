@@ -21,14 +21,15 @@ var (
 	errCopyKind      = files.NewError(wire.CodeInvalidRequest, "fs/copy only supports regular files, directories, and symlinks")
 )
 
-// How much is copied between two looks at the context.
+// How much is copied between two checks of the context.
 const (
 	copyPiece = 32 << 20 // bytes of a file
 	copyNames = 512      // names of a directory
 )
 
-// Copy copies a file, a link or a directory. It does all the work itself: each name
-// that comes into being is decided about, and then made right there.
+// Copy copies a file, a link or a directory. It does all the work itself: it checks
+// each new name against the rules, and then creates it in the directory that was
+// checked.
 func (g *guard) Copy(ctx context.Context, source, destination string, recursive bool) error {
 	from, err := find(source, innerLinks)
 	if err != nil {
@@ -60,7 +61,7 @@ func (g *guard) Copy(ctx context.Context, source, destination string, recursive 
 	switch {
 	case to.exists() && to.kind() != unix.S_IFDIR || to.dangling:
 		err = unix.EEXIST
-	case to.exists(): // what comes into being there is decided about one by one
+	case to.exists(): // each new name in it is checked
 		err = g.mayMerge(to.real)
 	default:
 		err = g.CreateDirectory(ctx, to.real, true, false)
@@ -71,8 +72,8 @@ func (g *guard) Copy(ctx context.Context, source, destination string, recursive 
 	return g.copyTree(ctx, from, to.real)
 }
 
-// mayMerge decides about a directory that exists, to copy another into it. One that
-// only keeps a name from being used does not count.
+// mayMerge checks whether another directory may be copied into an existing one. A
+// placeholder does not count as existing.
 func (g *guard) mayMerge(real string) error {
 	if err := g.mayRead(real); err != nil {
 		return err
@@ -83,8 +84,9 @@ func (g *guard) mayMerge(real string) error {
 	return nil
 }
 
-// copyEntry copies what is no directory, unless it is of a kind that is skipped.
-func (g *guard) copyEntry(ctx context.Context, from *spot, destination string) (skipped bool, err error) {
+// copyEntry copies anything but a directory, unless it is of a kind that is
+// skipped.
+func (g *guard) copyEntry(ctx context.Context, from *resolvedPath, destination string) (skipped bool, err error) {
 	if err := g.mayRead(from.real); err != nil {
 		return false, err
 	}
@@ -97,8 +99,8 @@ func (g *guard) copyEntry(ctx context.Context, from *spot, destination string) (
 	return true, nil
 }
 
-// copyTree copies what is in a directory into another.
-func (g *guard) copyTree(ctx context.Context, from *spot, destination string) error {
+// copyTree copies the content of a directory into another.
+func (g *guard) copyTree(ctx context.Context, from *resolvedPath, destination string) error {
 	names, err := open(from.magic(), unix.O_RDONLY|unix.O_DIRECTORY, from.real)
 	if err != nil {
 		return err
@@ -159,7 +161,7 @@ func (g *guard) copyInto(ctx context.Context, source, destination string) error 
 	return g.copyTree(ctx, from, to.real)
 }
 
-// make makes a name in the directory where it has to be.
+// make creates a name in its directory.
 func (g *guard) make(real string, how func(dir int, name string) error) error {
 	if err := g.mayWrite(real); err != nil {
 		return err
@@ -175,7 +177,7 @@ func (g *guard) make(real string, how func(dir int, name string) error) error {
 	return how(dir.fd, path.Base(real))
 }
 
-func (g *guard) copyLink(from *spot, destination string) error {
+func (g *guard) copyLink(from *resolvedPath, destination string) error {
 	target, err := at.ReadLink(from.fd, "")
 	if err != nil {
 		return err
@@ -191,7 +193,7 @@ func (g *guard) copyLink(from *spot, destination string) error {
 	return g.make(to.real, func(dir int, name string) error { return unix.Symlinkat(target, dir, name) })
 }
 
-func (g *guard) copyFile(ctx context.Context, from *spot, destination string) error {
+func (g *guard) copyFile(ctx context.Context, from *resolvedPath, destination string) error {
 	to, err := g.toWrite(destination, true)
 	if err != nil {
 		return err
@@ -212,10 +214,11 @@ func (g *guard) copyFile(ctx context.Context, from *spot, destination string) er
 		return err
 	}
 	if now, err := source.Stat(); err != nil || os.SameFile(now, old) {
-		return err // a file onto itself
+		return err // the same file
 	}
 	if old.Mode().IsRegular() {
-		// As a command inside, a request cannot make a file run with the rights of its owner.
+		// Like a command inside, a request cannot make a file that runs with the rights of
+		// its owner.
 		if err := unix.Fchmod(int(target.Fd()), from.mode&0o1777); err != nil {
 			return err
 		}
@@ -235,8 +238,8 @@ func (g *guard) copyFile(ctx context.Context, from *spot, destination string) er
 	}
 }
 
-// openTarget opens a file to copy to, and empties nothing.
-func openTarget(to *spot, mode uint32, name string) (*os.File, error) {
+// openTarget opens a file to copy to, without truncating it.
+func openTarget(to *resolvedPath, mode uint32, name string) (*os.File, error) {
 	switch {
 	case !to.exists():
 		return makeFile(to.real, 0, mode&0o777, name)

@@ -2,10 +2,10 @@
 // socket to the server as its standard input.
 //
 // The server sends the rules of the sandbox first. The helper applies them itself, to the real path of each
-// file that it has opened. The mounts around it are the second wall; for names that do not exist yet the
-// rules are the only one. A request whose effect would not reach the host is refused.
+// file that it has opened. The mounts around it are the second protection; for names that do not exist yet
+// the rules are the only one. A request whose effect would not reach the host is refused.
 //
 // Where a change belongs: message.go has the messages of both ends; main_linux.go the loop that serves them;
-// guard_linux.go and copy_linux.go decide about each request by the rules and leave the work to package files;
-// resolve_linux.go finds where a path leads.
+// guard_linux.go and copy_linux.go check each request against the rules and leave the work to package files;
+// resolve_linux.go resolves paths.
 package helper

@@ -16,9 +16,9 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A guard serves file requests by the rules. Who does the work is given real paths
-// and told to follow no links wherever something is changed: what is decided about
-// is what is touched, whoever moves links meanwhile.
+// A guard serves file requests by the rules. For changes it passes real paths and
+// forbids following links, so that the checked path is the changed one, even if
+// links are moved meanwhile.
 type guard struct {
 	judge *sandbox.Judge
 	files files.Files // does the work
@@ -30,7 +30,7 @@ func notFile(name string) error {
 
 var errNotRegular = files.NewError(wire.CodeInvalidRequest, "path is not a regular file")
 
-// mayRead decides about content.
+// mayRead checks access to content.
 func (g *guard) mayRead(real string) error {
 	if j := g.judge.Decide(real); j.Ruled && j.Access == sandbox.Deny {
 		return unix.EACCES
@@ -38,7 +38,8 @@ func (g *guard) mayRead(real string) error {
 	return nil
 }
 
-// mayLook decides about what a path is. Where a mask is, that can be seen.
+// mayLook checks access to the facts about a path. The facts about a mask may
+// be seen.
 func (g *guard) mayLook(real string) error {
 	if j := g.judge.Decide(real); j.Ruled && j.Access == sandbox.Deny && !j.Masked {
 		return unix.EACCES
@@ -46,7 +47,7 @@ func (g *guard) mayLook(real string) error {
 	return nil
 }
 
-// mayWrite decides about a change.
+// mayWrite checks a change.
 func (g *guard) mayWrite(real string) error {
 	switch j := g.judge.Decide(real); {
 	case j.Ruled && j.Access == sandbox.Deny:
@@ -57,8 +58,9 @@ func (g *guard) mayWrite(real string) error {
 	return nil
 }
 
-// mayFind is the error for a path of which more than the end is missing.
-func (g *guard) mayFind(s *spot) error {
+// mayFind returns the error for a path of which more than the last component
+// is missing.
+func (g *guard) mayFind(s *resolvedPath) error {
 	switch j := g.judge.Decide(s.real); {
 	case j.Ruled && j.Access == sandbox.Deny:
 		return unix.EACCES
@@ -68,9 +70,9 @@ func (g *guard) mayFind(s *spot) error {
 	return unix.ENOENT
 }
 
-// held reports whether a command would find, at a path that is missing, a name that
-// cannot be changed: one that must not come into being where others may.
-func (g *guard) held(s *spot) bool {
+// held reports whether a command would find a placeholder at a missing path: the
+// name must not be created, and the directory is writable.
+func (g *guard) held(s *resolvedPath) bool {
 	if !g.judge.Decide(s.real).Absent {
 		return false
 	}
@@ -81,8 +83,8 @@ func (g *guard) held(s *spot) bool {
 	return g.judge.Decide(above).Writable()
 }
 
-// Open opens a regular file to read: first without any rights, then, if it is one
-// and may be read, the very same once more.
+// Open opens a regular file for reading: first with O_PATH and then, if it is a
+// regular file and may be read, the same file again.
 func (g *guard) Open(_ context.Context, name string, follow bool) (*os.File, error) {
 	s, err := g.look(name, follow)
 	if err != nil {
@@ -112,8 +114,8 @@ func open(path string, flags int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// look finds something that exists.
-func (g *guard) look(name string, follow bool) (*spot, error) {
+// look finds an existing file.
+func (g *guard) look(name string, follow bool) (*resolvedPath, error) {
 	s, err := find(name, lastLink(follow))
 	if err == nil && !s.exists() {
 		return nil, unix.ENOENT
@@ -121,7 +123,7 @@ func (g *guard) look(name string, follow bool) (*spot, error) {
 	return s, err
 }
 
-// Replace makes or empties a file.
+// Replace creates or empties a file.
 func (g *guard) Replace(_ context.Context, name string) (*os.File, error) {
 	s, err := g.toWrite(name, true)
 	if err != nil {
@@ -151,8 +153,8 @@ func (g *guard) Replace(_ context.Context, name string) (*os.File, error) {
 	return f, nil
 }
 
-// toWrite finds where something is to be written, and decides about it.
-func (g *guard) toWrite(name string, follow bool) (*spot, error) {
+// toWrite finds a path to write to, and checks it.
+func (g *guard) toWrite(name string, follow bool) (*resolvedPath, error) {
 	s, err := find(name, lastLink(follow))
 	if err != nil {
 		return nil, err
@@ -167,7 +169,7 @@ func (g *guard) toWrite(name string, follow bool) (*spot, error) {
 			err = unix.EISDIR
 		}
 	case s.exists() && s.kind() == unix.S_IFCHR && strings.HasPrefix(s.real, "/dev/"):
-		err = g.mayRead(s.real) // those of a sandbox are harmless, and nobody expects to find it there
+		err = g.mayRead(s.real) // the devices of a sandbox are harmless, and keep no data
 	default:
 		err = g.mayWrite(s.real)
 	}
@@ -214,7 +216,7 @@ func (g *guard) CreateDirectory(ctx context.Context, name string, recursive, fol
 		return unix.EEXIST
 	case s.exists():
 		if g.judge.Decide(s.real).Absent {
-			return unix.EROFS // somebody keeps the name from being used, that is all
+			return unix.EROFS // the name is only a placeholder
 		}
 		if follow && (s.kind() != unix.S_IFDIR || !recursive) {
 			return unix.EEXIST
@@ -269,8 +271,8 @@ func (g *guard) ReadDirectory(ctx context.Context, name string) ([]wire.Director
 	return g.files.ReadDirectory(ctx, s.real)
 }
 
-// Walk lists what is below a directory. What only a pattern hides is left out:
-// no mount does that.
+// Walk lists everything below a directory. Files that only a pattern hides are
+// left out, because no mount hides them.
 func (g *guard) Walk(ctx context.Context, name string, options wire.WalkOptions) (wire.WalkResult, error) {
 	s, err := g.look(name, true)
 	if err != nil {
@@ -304,8 +306,8 @@ func (g *guard) Walk(ctx context.Context, name string, options wire.WalkOptions)
 	return result, nil
 }
 
-// shows reports whether the content of a directory may be seen, wherever links in its
-// path lead.
+// shows reports whether the content of a directory may be seen; links in its path are
+// followed.
 func (g *guard) shows(dir string) bool {
 	s, err := g.look(dir, true)
 	if err != nil {
@@ -315,7 +317,7 @@ func (g *guard) shows(dir string) bool {
 	return g.mayRead(s.real) == nil
 }
 
-// Remove removes a name, not where it leads.
+// Remove removes a name, not the target of a link.
 func (g *guard) Remove(ctx context.Context, name string, how files.RemoveHow) error {
 	follow := innerLinks
 	if !how.Follow {
@@ -339,8 +341,8 @@ func (g *guard) Remove(ctx context.Context, name string, how files.RemoveHow) er
 	return g.files.Remove(ctx, s.real, how)
 }
 
-// mayRemoveAll decides about a tree. What only a pattern hides would go with it: no
-// mount keeps it.
+// mayRemoveAll checks a tree. Files that only a pattern hides would be removed with
+// it, because no mount protects them.
 func (g *guard) mayRemoveAll(ctx context.Context, root string) error {
 	return filepath.WalkDir(root, func(at string, _ fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
@@ -350,7 +352,7 @@ func (g *guard) mayRemoveAll(ctx context.Context, root string) error {
 			return denied
 		}
 		if err != nil {
-			return fs.SkipDir // its removal will tell
+			return fs.SkipDir // the removal reports it
 		}
 		return nil
 	})

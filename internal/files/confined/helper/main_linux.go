@@ -22,7 +22,7 @@ const channel = 0
 // AtOnce is how many requests are served at the same time; the server sends no more.
 const AtOnce = 64
 
-// exitBroken is the exit status of a helper that could not go on.
+// exitBroken is the exit status of a helper that cannot continue.
 const exitBroken = 125
 
 func init() { reexec.Register(reexec.Files, runHelper) }
@@ -36,17 +36,17 @@ func runHelper([]string) int {
 	return 0
 }
 
-// A helper serves requests from a socket. Who receives a request serves it, so that
-// it need not be passed on: on its way from one thread to another a small one would
-// spend most of its time. Somebody else is waiting for the next one by then.
+// A helper serves requests from a socket. The goroutine that receives a request
+// also serves it: passing a small request to another thread would take longer than
+// serving it. Another goroutine waits for the next request meanwhile.
 type helper struct {
 	socket int
 	files  files.Files
-	ended  chan error // has room for one; nil: the other end is closed
+	ended  chan error // capacity 1; nil: the other end is closed
 
 	mu      sync.Mutex
 	running map[uint64]context.CancelFunc
-	early   map[uint64]struct{} // cancelled by one receiver before another has noted them
+	early   map[uint64]struct{} // cancelled before another receiver has registered them
 	waiting int                 // receivers that wait for a request
 }
 
@@ -57,19 +57,19 @@ func newHelper(socket int) *helper {
 	}
 }
 
-// maxWaiting is how many receivers wait for a request: one that has just served one,
-// and one that was there meanwhile. Each is a thread with a buffer.
+// maxWaiting is how many receivers wait for a request: one that has just served a
+// request, and one that has waited meanwhile. Each is a thread with a buffer.
 const maxWaiting = 2
 
-// serve returns when the other end is closed, without waiting for what nobody would
-// hear of.
+// serve returns when the other end is closed. It does not wait for requests in
+// progress, because their answers cannot be delivered.
 func (h *helper) serve() error {
 	h.waiting = 1
-	go h.receiveAll() // ends with the process, as all that it starts
+	go h.receiveAll() // ends with the process, like everything that it starts
 	return <-h.ended
 }
 
-// receiveAll serves requests until there are enough others who do.
+// receiveAll serves requests until enough other goroutines do.
 func (h *helper) receiveAll() {
 	buffer := make([]byte, MaxMessage)
 	for {
@@ -93,18 +93,19 @@ func (h *helper) receiveAll() {
 	}
 }
 
-// end is told why nothing is received any more.
+// end reports why nothing is received any more.
 func (h *helper) end(err error) {
 	if err == io.EOF {
 		err = nil
 	}
 	select {
 	case h.ended <- err:
-	default: // somebody else has said it
+	default: // another goroutine has reported it
 	}
 }
 
-// take does what a message asks for. The caller counts as waiting until then.
+// take handles a message. The caller counts as waiting until take calls
+// leave.
 func (h *helper) take(r *Request, file *os.File) error {
 	switch {
 	case h.files == nil: // the only receiver so far
@@ -125,8 +126,8 @@ func (h *helper) take(r *Request, file *os.File) error {
 	return nil
 }
 
-// leave notes that a receiver does not wait any more. One that may be busy for long
-// has another wait in its place, if nobody else does.
+// leave notes that a receiver does not wait any more. If it may be busy for long
+// and no other receiver waits, leave starts another one.
 func (h *helper) leave(busy bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,7 +138,7 @@ func (h *helper) leave(busy bool) {
 	}
 }
 
-// receive reads a message. File may be nil.
+// receive reads a message. The file may be nil.
 func (h *helper) receive(buffer []byte) (*Request, *os.File, error) {
 	rights := make([]byte, unix.CmsgSpace(4))
 	n, oobn, flags, _, err := recvmsg(h.socket, buffer, rights)
@@ -190,7 +191,7 @@ func FileFrom(rights []byte) (*os.File, error) {
 	return os.NewFile(uintptr(fds[0]), "passed"), nil
 }
 
-// takeRules takes the rules, which come first.
+// takeRules takes the rules, which must be the first message.
 func (h *helper) takeRules(r *Request, file *os.File) error {
 	if r.Op != OpRules {
 		return errors.New("the rules must come first")
@@ -211,7 +212,7 @@ func (h *helper) takeRules(r *Request, file *os.File) error {
 	return h.send(&Answer{ID: r.ID}, nil)
 }
 
-// bodyOf returns what came inline or in a file.
+// bodyOf returns a body that came in the message or in a file.
 func bodyOf(body []byte, file *os.File, limit int64) ([]byte, error) {
 	if file == nil {
 		return body, nil
@@ -256,7 +257,7 @@ func (h *helper) cancel(id uint64) {
 		cancel()
 		return
 	}
-	// Not noted yet, or answered already.
+	// Not registered yet, or answered already.
 	if len(h.early) >= AtOnce {
 		clear(h.early)
 	}
@@ -282,7 +283,7 @@ func (h *helper) perform(r *Request, file *os.File) {
 	h.reply(answer, opened)
 }
 
-// reply sends an answer, whose body may be large.
+// reply sends an answer; a large body is sent in a file.
 func (h *helper) reply(a *Answer, opened *os.File) {
 	if len(a.Body) > MaxMessage/2 {
 		var err error
@@ -293,7 +294,7 @@ func (h *helper) reply(a *Answer, opened *os.File) {
 	}
 	if err := h.send(a, opened); err != nil && err != unix.EPIPE {
 		fmt.Fprintf(os.Stderr, "tether: send an answer: %v\n", err)
-		os.Exit(exitBroken) // the server would wait for ever
+		os.Exit(exitBroken) // otherwise the server would wait for ever
 	}
 	opened.Close()
 }
@@ -312,8 +313,8 @@ func (h *helper) send(a *Answer, file *os.File) error {
 	}
 }
 
-// answer does what a request asks for. Dot segments go by their names alone, as
-// the protocol has it.
+// answer carries out a request. Dot segments are removed by their names alone,
+// as the protocol demands.
 func (h *helper) answer(ctx context.Context, r *Request, file *os.File) (a *Answer, opened *os.File) {
 	a = &Answer{ID: r.ID}
 	for _, name := range []*string{&r.Path, &r.Target} {

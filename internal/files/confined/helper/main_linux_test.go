@@ -10,7 +10,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// walker walks until it is told to stop.
+// walker walks until it is cancelled.
 type walker struct{ files.Files }
 
 func (walker) Walk(ctx context.Context, _ string, _ wire.WalkOptions) (wire.WalkResult, error) {
@@ -18,8 +18,8 @@ func (walker) Walk(ctx context.Context, _ string, _ wire.WalkOptions) (wire.Walk
 	return wire.WalkResult{}, unix.ECANCELED
 }
 
-// Receivers may overtake one another: a request whose end is known before it began
-// does not go on for ever. Ends of requests that were answered are forgotten.
+// Receivers may overtake one another: a request that is cancelled before it began
+// still ends. Cancellations of answered requests are forgotten.
 func TestEarlyCancel(t *testing.T) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Limits of the messages. The socket keeps their borders; what does not fit into
-// one travels as a file in memory beside it.
+// Limits of the messages. The socket preserves their boundaries; larger data is
+// sent as a file in memory beside the message.
 const (
 	MaxMessage = 64 << 10 // bytes on the socket
 	MaxRules   = 64 << 20 // bytes of a rulebook
@@ -19,16 +19,16 @@ const (
 	MaxData    = files.MaxReadFile
 )
 
-// ErrMessage says that a message cannot be decoded.
+// ErrMessage means that a message cannot be decoded.
 var ErrMessage = errors.New("the message cannot be decoded")
 
-// Op is what a message asks for.
+// Op is the operation of a message.
 type Op uint8
 
 // The operations, named as in [files.Files].
 const (
 	OpRules  Op = iota // the first message: Body is a rulebook
-	OpCancel           // the client has given the request up
+	OpCancel           // the client has cancelled the request
 	OpOpen
 	OpReplace
 	OpWriteFile // Body is the data
@@ -51,7 +51,7 @@ type Request struct {
 	Walk                     wire.WalkOptions
 
 	Body []byte
-	File bool // Body is in the file that comes along
+	File bool // Body is in the file that comes with the message
 }
 
 // Append appends the encoded request.
@@ -98,14 +98,14 @@ func DecodeRequest(b []byte) (*Request, error) {
 // An Answer is a message from the helper.
 type Answer struct {
 	ID   uint64
-	Err  error // nil: it went well
+	Err  error // nil: success
 	Body []byte
-	File bool // a file comes along: the one that was opened or, if Large, Body
+	File bool // a file comes with the message: the one that was opened or, if Large, Body
 
 	Large bool
 }
 
-// How an answer went.
+// The outcome of an answer.
 const (
 	wentWell uint64 = iota
 	failedBySystem
@@ -122,19 +122,19 @@ func (a *Answer) Append(b []byte) []byte {
 		e.Number(wentWell)
 		return append(e, a.Body...)
 	}
-	said := &files.Error{Err: a.Err}
+	sent := &files.Error{Err: a.Err}
 	if inner, ok := errors.AsType[*files.Error](a.Err); ok {
-		said = inner
+		sent = inner
 	}
 	// A bare error of the system keeps its identity.
-	if errno, ok := errors.AsType[syscall.Errno](said); ok && (&files.Error{Err: errno}).Error() == said.Error() {
+	if errno, ok := errors.AsType[syscall.Errno](sent); ok && (&files.Error{Err: errno}).Error() == sent.Error() {
 		e.Number(failedBySystem)
 		e.Number(uint64(errno))
 		return e
 	}
 	e.Number(failed)
-	e.Signed(int64(said.Code()))
-	e.Text(said.Error())
+	e.Signed(int64(sent.Code()))
+	e.Text(sent.Error())
 	return e
 }
 

@@ -30,7 +30,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// What can be decoded is what was encoded, and nothing is invented.
+// A decoded request is the same when it is encoded and decoded again.
 func FuzzRequest(f *testing.F) {
 	for _, r := range requests {
 		f.Add(r.Append(nil))

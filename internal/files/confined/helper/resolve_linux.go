@@ -13,9 +13,9 @@ import (
 // maxLinks is how many dangling links are followed, as in the kernel.
 const maxLinks = 40
 
-// A spot is where a path leads.
-type spot struct {
-	real    string // without links; what is missing is literal
+// A resolvedPath is the result of resolving a path.
+type resolvedPath struct {
+	real    string // without links; missing components are literal
 	missing int    // how many components at the end of real do not exist
 
 	dangling bool // the path ends in a link to something missing
@@ -24,30 +24,30 @@ type spot struct {
 	fd       int // O_PATH; -1: missing
 }
 
-func (s *spot) exists() bool { return s.missing == 0 }
+func (s *resolvedPath) exists() bool { return s.missing == 0 }
 
-func (s *spot) kind() uint32 { return s.mode & unix.S_IFMT }
+func (s *resolvedPath) kind() uint32 { return s.mode & unix.S_IFMT }
 
-func (s *spot) close() {
+func (s *resolvedPath) close() {
 	if s.fd >= 0 {
 		unix.Close(s.fd)
 		s.fd = -1
 	}
 }
 
-// magic is the way to what a descriptor of ours names.
-func (s *spot) magic() string { return at.ProcPath(s.fd) }
+// magic returns a path to the open file.
+func (s *resolvedPath) magic() string { return at.ProcPath(s.fd) }
 
-// links says which links a path may have.
+// links says which links in a path are followed.
 type links int
 
 const (
 	allLinks   links = iota
-	innerLinks       // one at the end is not followed
-	noLinks          // one on the way is ENOTDIR
+	innerLinks       // a link at the end is not followed
+	noLinks          // a link in the path is ENOTDIR
 )
 
-// lastLink is allLinks if even a link at the end is followed.
+// lastLink returns allLinks if follow, else noLinks.
 func lastLink(follow bool) links {
 	if follow {
 		return allLinks
@@ -55,12 +55,13 @@ func lastLink(follow bool) links {
 	return noLinks
 }
 
-// find opens what a path names, without rights to read or write it, and reads its
-// real path back. A link to where nothing is leads there all the same. The links of
-// /proc that lead anywhere are not followed.
-func find(name string, follow links) (*spot, error) { return findWithin(name, follow, maxLinks) }
+// find opens a path with O_PATH and reads its real path back. The target of a
+// dangling link is found too. The magic links of /proc are not followed.
+func find(name string, follow links) (*resolvedPath, error) {
+	return findWithin(name, follow, maxLinks)
+}
 
-func findWithin(name string, follow links, left int) (*spot, error) {
+func findWithin(name string, follow links, left int) (*resolvedPath, error) {
 	fd, err := openPath(name, follow)
 	switch {
 	case err == nil:
@@ -90,7 +91,7 @@ func findWithin(name string, follow links, left int) (*spot, error) {
 			return followDangling(parent, target, left)
 		}
 	}
-	return &spot{real: path.Join(parent.real, base), missing: parent.missing + 1, fd: -1}, nil
+	return &resolvedPath{real: path.Join(parent.real, base), missing: parent.missing + 1, fd: -1}, nil
 }
 
 func openPath(name string, follow links) (int, error) {
@@ -98,7 +99,7 @@ func openPath(name string, follow links) (int, error) {
 	if follow != allLinks {
 		flags |= unix.O_NOFOLLOW
 	}
-	if len(name) >= unix.PathMax { // a search for what is missing would take too long
+	if len(name) >= unix.PathMax { // searching for missing components would take too long
 		return -1, unix.ENAMETOOLONG
 	}
 	if follow == noLinks {
@@ -107,14 +108,15 @@ func openPath(name string, follow links) (int, error) {
 	how := unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_NO_MAGICLINKS}
 	fd, err := at.Openat2(unix.AT_FDCWD, name, &how)
 	if err == unix.ENOSYS {
-		// In the sandbox of another server, whose filter refuses openat2. What the links of
-		// /proc lead to is judged by its real path, too.
+		// This helper runs in the sandbox of another server, whose filter refuses openat2.
+		// The targets of /proc's magic links are checked by their real paths, too.
 		fd, err = at.Openat(unix.AT_FDCWD, name, flags, 0)
 	}
 	return fd, err
 }
 
-// makeFile opens a file to write, which is made if it is missing. No link leads there.
+// makeFile opens a file for writing and creates it if it is missing. It follows no
+// link.
 func makeFile(real string, flags int, mode uint32, name string) (*os.File, error) {
 	dir, last, err := at.OpenParent(real)
 	if err != nil {
@@ -129,8 +131,8 @@ func makeFile(real string, flags int, mode uint32, name string) (*os.File, error
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// followDangling finds out where a link would lead to that leads nowhere yet.
-func followDangling(parent *spot, target string, left int) (*spot, error) {
+// followDangling resolves a dangling link to its missing target.
+func followDangling(parent *resolvedPath, target string, left int) (*resolvedPath, error) {
 	if left == 0 {
 		return nil, unix.ELOOP
 	}
@@ -145,8 +147,8 @@ func followDangling(parent *spot, target string, left int) (*spot, error) {
 }
 
 // opened describes an O_PATH descriptor, which it takes over.
-func opened(fd int) (*spot, error) {
-	s := &spot{fd: fd}
+func opened(fd int) (*resolvedPath, error) {
+	s := &resolvedPath{fd: fd}
 	var st unix.Stat_t
 	err := unix.Fstat(fd, &st)
 	if err == nil {
@@ -160,8 +162,9 @@ func opened(fd int) (*spot, error) {
 	return s, nil
 }
 
-// realPath is where an open file lies. Unlike package files, which is going to use the path, the helper
-// only judges by it, so it does not look whether the file still lies there. A removed file has no path.
+// realPath returns the path of an open file. Package files uses the path afterwards; the helper only
+// checks it against the rules, so it does not verify that the file is still there. A removed file has
+// no path.
 func realPath(fd int, st unix.Stat_t) (string, error) {
 	real, err := at.PathOf(fd)
 	if err == nil && strings.HasSuffix(real, at.Deleted) {
