@@ -27,7 +27,7 @@ type Plugin struct {
 	Skills         []Skill               `json:"skills"`
 }
 
-// Skill is what a skill says about itself.
+// Skill is the description of a skill by its own files.
 type Skill struct {
 	Name             string        `json:"name"`
 	Description      string        `json:"description"`
@@ -38,18 +38,18 @@ type Skill struct {
 	Policy           *Policy       `json:"policy"`
 }
 
-// SkillRoot is a directory of skills. Those of a plugin have none.
+// SkillRoot is a directory of skills. Skills of a plugin have none.
 type SkillRoot struct {
 	ID   string `json:"id"`
 	Path string `json:"path"` // a URI
 }
 
-// Dependencies are what a skill needs.
+// Dependencies are the tools that a skill needs.
 type Dependencies struct {
 	Tools []Tool `json:"tools"`
 }
 
-// Tool is something that a skill uses.
+// Tool is a tool that a skill uses.
 type Tool struct {
 	Type              string  `json:"type"`
 	Value             string  `json:"value"`
@@ -60,21 +60,21 @@ type Tool struct {
 	OAuthCallbackPort *uint16 `json:"oauthCallbackPort"`
 }
 
-// Policy is when a skill may be used.
+// Policy says when a skill may be used.
 type Policy struct {
 	AllowImplicitInvocation *bool    `json:"allowImplicitInvocation"`
 	Products                []string `json:"products"`
 }
 
-// What a client is told when something is missing, once for all locations and once
-// for each plugin or directory of skills. Which file it was stays here:
-// the answer may go to somebody who may not know its name.
+// Warnings for a client when something is missing, once for all locations and once
+// for each plugin or directory of skills. They do not name the file: the client may
+// not be allowed to know its name.
 const (
 	warnLocations = "some capability locations could not be resolved; discovery may be incomplete"
 	warnMetadata  = "some capability metadata could not be loaded; discovery may be incomplete"
 )
 
-// maxWarnings is how many of them an answer has.
+// maxWarnings limits the warnings of an answer.
 const maxWarnings = 64
 
 // Capabilities answers capabilities/discoverV2 for a server with the environment
@@ -103,7 +103,7 @@ func capabilities(ctx context.Context, home codexhome.Home, files files.Files, r
 	total := newBudget(room)
 	cached, located := findPlugins(ctx, files, filepath.Join(home.Codex, "plugins", "cache"), total)
 
-	// A part is what one directory has.
+	// A part is the result for one directory.
 	type part struct {
 		plugin   *Plugin
 		skills   []Skill

@@ -22,7 +22,7 @@ func (t tree) capabilities() CapabilitiesResult {
 	return capabilities(t.Context(), t.home(), files.Direct{}, nil)
 }
 
-// skill writes a skill with nothing but the needed.
+// skill writes a skill with only the required fields.
 func (t tree) skill(dir, name string) {
 	t.Helper()
 	t.write(dir+"/SKILL.md", "---\nname: "+name+"\ndescription: d\n---\n")
@@ -83,7 +83,7 @@ func TestInstalledPlugin(t *testing.T) {
 	d.write(dir+"/.app.json", "{}")
 	d.skill(dir+"/skills/s", "s")
 	d.write("codex/plugins/cache/market/plug/1.9.0/.codex-plugin/plugin.json", "{}")
-	d.link("1.10.0", "codex/plugins/cache/market/plug/9.0.0") // a link is no version
+	d.link("1.10.0", "codex/plugins/cache/market/plug/9.0.0") // a link is not a version
 	d.write("codex/plugins/cache/market/plug/"+remoteFile, `{"schema_version": 1, "remote_plugin_id": "r"}`)
 	d.write("codex/plugins/cache/not ok/plug/1.0.0/.codex-plugin/plugin.json", "{}")
 	d.mkdir("codex/plugins/cache/market/empty")
@@ -157,8 +157,8 @@ func TestInstalledManifests(t *testing.T) {
 	}
 }
 
-// The servers of a manifest are all that is told of it, and a wrong manifest of an
-// inner plugin does not make room for another. What is wrong has a warning each.
+// Of a manifest only its servers are reported. A broken manifest of an inner plugin
+// does not let another manifest take its place. Each broken file has a warning.
 func TestManifestsOfPlugins(t *testing.T) {
 	d := newTree(t)
 	const dir = "codex/plugins/cache/market/plug/1.0.0"

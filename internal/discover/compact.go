@@ -11,14 +11,14 @@ import (
 	"unicode/utf16"
 )
 
-// maxJSONDepth is how deep the part of a manifest may nest that goes into an answer.
+// maxJSONDepth is how deep the part of a manifest that goes into an answer may nest.
 const maxJSONDepth = 126
 
 var errDepth = errors.New("JSON nests too deep")
 
 // compact rewrites a JSON value as the reference does: in one line, with the keys
-// in their order, the last value of a key that comes twice, and characters as
-// themselves where JSON allows it. Numbers keep their digits.
+// in their order, the last value of a duplicate key, and characters unescaped where
+// JSON allows it. Numbers keep their digits.
 func compact(text json.RawMessage) (json.RawMessage, error) {
 	if halfCharacter(text) {
 		return nil, errHalfCharacter
@@ -98,7 +98,7 @@ func compactObject(out []byte, d *json.Decoder, depth int) ([]byte, error) {
 	return append(out, '}'), err
 }
 
-// compactNumber gives an exponent its sign.
+// compactNumber adds the sign of an exponent.
 func compactNumber(s string) string {
 	if s == "-0" {
 		return "0"
@@ -114,8 +114,8 @@ func compactNumber(s string) string {
 	return mantissa + "e" + exponent
 }
 
-// appendString writes a JSON string. Other than encoding/json it leaves every
-// character as it is that may stay so.
+// appendString writes a JSON string. Unlike encoding/json it escapes only the
+// characters that must be escaped.
 func appendString(out []byte, s string) []byte {
 	short := map[byte]byte{'"': '"', '\\': '\\', '\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't'}
 	out = append(out, '"')
@@ -132,7 +132,7 @@ func appendString(out []byte, s string) []byte {
 	return append(out, '"')
 }
 
-// halfCharacter tells whether a valid JSON text escapes half of a surrogate pair,
+// halfCharacter reports whether a valid JSON text escapes half of a surrogate pair,
 // which is no character.
 func halfCharacter(text []byte) bool {
 	for i := 0; i < len(text); i++ {

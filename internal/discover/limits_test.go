@@ -33,7 +33,7 @@ func TestManifestIsParsedOnce(t *testing.T) {
 	}
 	again := testing.AllocsPerRun(10, func() {
 		if s.namespaceOf(skills[0].Path) != "plug" {
-			t.Error("another name")
+			t.Error("a skill has another namespace")
 		}
 	})
 	if again > 10 {

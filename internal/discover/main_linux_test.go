@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A tree is a directory to be searched.
+// A tree is a directory that tests search.
 type tree struct {
 	*testing.T
 	dir string
@@ -62,7 +62,7 @@ func (t tree) link(target, name string) {
 	}
 }
 
-// direct opens the files of this process.
+// direct returns the files as this process sees them.
 func direct(context.Context, *wire.Sandbox) (files.Files, error) { return files.Direct{}, nil }
 
 func (t tree) root(id, name string) wire.DiscoverRoot {
@@ -86,7 +86,7 @@ func (t tree) discover(open Opener, roots ...wire.DiscoverRoot) []wire.Discovere
 	return result.Roots
 }
 
-// short writes a file's path relative to the tree.
+// short returns a file's path relative to the tree.
 func (t tree) short(f *wire.CapabilityFile) string {
 	if f == nil {
 		return "-"
@@ -121,7 +121,7 @@ func (t tree) skills(r wire.DiscoveredRoot) string {
 	return strings.Join(names, " ")
 }
 
-// warnings are those of a root with the tree's URI left out.
+// warnings returns the warnings of a root, with the tree's URI shortened.
 func (t tree) warnings(r wire.DiscoveredRoot) string {
 	return strings.ReplaceAll(strings.Join(r.Warnings, "\n"), wire.PathToURI(t.dir), "@")
 }

@@ -22,7 +22,7 @@ var (
 	errHalfCharacter = errors.New("half a surrogate pair")
 )
 
-// pluginFiles are the files of the plugin whose directory was searched.
+// pluginFiles returns the files of the plugin whose directory was searched.
 func (s *scan) pluginFiles() *wire.DiscoveredPlugin {
 	if s.plugin == nil {
 		return nil
@@ -35,7 +35,7 @@ func (s *scan) pluginFiles() *wire.DiscoveredPlugin {
 		}
 	}
 	if err != nil {
-		fields = nil // as if it said nothing: what is wrong with it is for the client to say
+		fields = nil // treated as empty: the client reports what is wrong with it
 	}
 	mcp := fields["mcpServers"]
 	if path, ok := s.named("mcpServers", mcp); ok {
@@ -49,8 +49,8 @@ func (s *scan) pluginFiles() *wire.DiscoveredPlugin {
 	return found
 }
 
-// named returns the file that a field of the root's manifest names, if it is a
-// string and acceptable.
+// named returns the file that a field of the root's manifest names, if the field is
+// an acceptable string.
 func (s *scan) named(field string, value json.RawMessage) (path string, ok bool) {
 	var name string
 	if len(value) == 0 || value[0] != '"' || json.Unmarshal(value, &name) != nil {
@@ -81,12 +81,12 @@ func localPath(name string) (string, error) {
 	return below, nil
 }
 
-// maxJSON is the size of a manifest that is still parsed. Each of its values costs many
-// times its size while that is done.
+// maxJSON is the size of the largest manifest that is parsed. While it is parsed, each
+// of its values takes many times its size.
 const maxJSON = 256 << 10
 
-// object reads those fields of a JSON object that are of use. One that comes twice
-// is an error: readers would not agree on which one counts.
+// object reads the known fields of a JSON object. A duplicate field is an error:
+// readers would not agree on which one counts.
 func object(text []byte, known ...string) (map[string]json.RawMessage, error) {
 	if len(text) > maxJSON {
 		return nil, errJSONSize

@@ -24,8 +24,8 @@ const (
 // remoteFile says where an installed plugin came from.
 const remoteFile = ".codex-remote-plugin-install.json"
 
-// localVersion is the directory of a plugin that its user works on: it comes
-// before all others.
+// localVersion is the directory of a plugin that its user develops. It has
+// precedence over all versions.
 const localVersion = "local"
 
 // A cachedPlugin is an installed plugin's directory: CACHE/MARKETPLACE/NAME/VERSION.
@@ -35,7 +35,7 @@ type cachedPlugin struct {
 }
 
 // findPlugins lists the installed plugins by id, each in its newest version. The
-// cache need not exist. complete is false if some could not be looked at.
+// cache need not exist. complete is false if some could not be read.
 func findPlugins(ctx context.Context, files files.Files, cache string, total *budget) (found []cachedPlugin, complete bool) {
 	c := &cacheReader{ctx: ctx, files: files, total: total, left: maxCacheEntries, complete: true}
 	for _, market := range c.list(cache, isPluginName) {
@@ -64,7 +64,7 @@ type cacheReader struct {
 	ctx      context.Context
 	files    files.Files
 	total    *budget
-	left     int // directory entries
+	left     int // directory entries that may still be read
 	complete bool
 }
 
@@ -72,7 +72,7 @@ type cacheReader struct {
 func (c *cacheReader) list(dir string, acceptable func(string) bool) (names []string) {
 	entries, err := c.files.ReadDirectory(c.ctx, dir)
 	if err != nil {
-		return nil // not there, or not to be seen
+		return nil // it does not exist, or may not be read
 	}
 	for _, entry := range entries {
 		if c.left == 0 {
@@ -114,7 +114,8 @@ func (c *cacheReader) remoteID(dir string) *string {
 func isPluginName(name string) bool { return isMadeOf(name, "_-") }
 func isVersion(name string) bool    { return isMadeOf(name, "_-.+") && name != "." && name != ".." }
 
-// isMadeOf reports whether s consists of ASCII letters, digits and others.
+// isMadeOf reports whether s consists of ASCII letters, digits and the characters
+// of others.
 func isMadeOf(s, others string) bool {
 	for _, c := range []byte(s) {
 		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte(others, c) < 0 {
@@ -124,7 +125,7 @@ func isMadeOf(s, others string) bool {
 	return s != ""
 }
 
-// load reads a plugin. Without a valid manifest there is none.
+// load reads a plugin. It returns nil if the plugin has no valid manifest.
 func (c cachedPlugin) load(ctx context.Context, files files.Files, total *budget) (found *Plugin, complete bool) {
 	s := newScan(ctx, files, c.dir, total)
 	listed := s.list()
@@ -145,9 +146,9 @@ func (c cachedPlugin) load(ctx context.Context, files files.Files, total *budget
 	return found, complete && len(s.warnings) == 0
 }
 
-// installedFiles are the files of an installed plugin. Other than those of a root
+// installedFiles returns the files of an installed plugin. Unlike those of a root
 // that a client named, they include servers in the manifest itself, apps have a
-// usual place too, and a file that the manifest names has to be there.
+// default path too, and a file that the manifest names has to exist.
 func (s *scan) installedFiles(about pluginManifest) wire.DiscoveredPlugin {
 	files := wire.DiscoveredPlugin{Manifest: *s.plugin}
 	if isObject(about.mcpServers) {
@@ -171,11 +172,11 @@ func (s *scan) namedOrUsual(field string, value json.RawMessage, usual string) *
 	return file
 }
 
-// pluginManifest is what the server itself has to know of a manifest.
+// pluginManifest has the fields of a manifest that the server itself needs.
 type pluginManifest struct {
-	name, shown string // shown: the display name, may be empty
+	name, shown string // shown is the display name, may be empty
 
-	apps, mcpServers json.RawMessage // mcpServers in one line
+	apps, mcpServers json.RawMessage // mcpServers is in one line
 }
 
 var errManifest = errors.New("invalid plugin manifest")
@@ -224,8 +225,8 @@ func readText(value json.RawMessage, s *string) error {
 
 func isNone(value json.RawMessage) bool { return value == nil || string(value) == "null" }
 
-// namespace is the name of the plugin in dir; that of the directory if it has none.
-// Nothing else in the manifest matters.
+// namespace is the name of the plugin in dir, or the name of the directory if the
+// manifest has none. Other fields of the manifest do not matter.
 func namespace(manifest, dir string) (string, error) {
 	fields, err := object([]byte(manifest), "name")
 	if err != nil {

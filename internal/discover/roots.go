@@ -15,23 +15,23 @@ const (
 	maxParallel    = 8        // roots at a time
 	maxFile        = 1 << 20  // bytes of one file
 	maxBundle      = 16 << 20 // bytes per root
-	maxTotal       = 48 << 20 // and request, whose answer is one message
+	maxTotal       = 48 << 20 // bytes per request, whose answer is one message
 	maxDepth       = 6
 	maxDirectories = 2000
 	maxEntries     = 20_000
 )
 
-// Room is asked before bytes are read that go into the answer. An error means that
-// there is no room for them.
+// Room is called before bytes are read for the answer. An error means that there is
+// no room for them.
 type Room func(bytes int64) error
 
-// Opener returns the files as a sandbox shows them; without one, as this process
-// sees them.
+// Opener returns the files as a sandbox shows them; without a sandbox, as this
+// process sees them.
 type Opener func(context.Context, *wire.Sandbox) (files.Files, error)
 
 // Roots answers capabilityRoots/discoverV1. Results are in the order of the
-// request; a root that cannot be looked at has an error and harms no other. The
-// error is a *wire.Error.
+// request. A root that cannot be read has an error and does not affect the others.
+// The error is a *wire.Error.
 func Roots(ctx context.Context, p *wire.DiscoverRootsParams, open Opener, room Room) (wire.DiscoverRootsResult, error) {
 	if len(p.Roots) > MaxRoots {
 		return wire.DiscoverRootsResult{}, wire.Errorf(wire.CodeInvalidRequest,
@@ -43,7 +43,7 @@ func Roots(ctx context.Context, p *wire.DiscoverRootsParams, open Opener, room R
 	return wire.DiscoverRootsResult{Roots: found}, nil
 }
 
-// inParallel calls do for each number below n, some at a time, and waits.
+// inParallel calls do for each number below n, maxParallel at a time, and waits.
 func inParallel(n int, do func(int)) {
 	var running sync.WaitGroup
 	slots := make(chan struct{}, maxParallel)

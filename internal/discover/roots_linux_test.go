@@ -38,7 +38,7 @@ func TestPluginWithSkills(t *testing.T) {
 		t.Errorf("wrong contents: %+v", r)
 	}
 
-	// Inside it the plugin around counts, and nothing else is one.
+	// A root inside a plugin is not a plugin itself. The manifest of the plugin around it is found.
 	r = d.discover(direct, d.root("", "skills/a"))[0]
 	d.want("plugin", d.plugin(r.Plugin), "")
 	d.want("manifests", d.manifests(r), ".codex-plugin/plugin.json")
@@ -114,7 +114,7 @@ func TestBundleLimit(t *testing.T) {
 		d.write(fmt.Sprintf("%02d/SKILL.md", i), strings.Repeat("x", maxFile))
 	}
 	d.write("05/agents/openai.yaml", "y")
-	d.write("z/SKILL.md", "z") // what is small may still fit
+	d.write("z/SKILL.md", "z") // a small file may still fit
 	r := d.discover(direct, d.root("", "."))[0]
 	if len(r.Skills) != maxBundle/maxFile {
 		t.Errorf("%d skills", len(r.Skills))
@@ -149,7 +149,7 @@ func TestTraversalLimits(t *testing.T) {
 	d.write("1/2/3/4/5/6/7/SKILL.md", "x")
 	r := d.discover(direct, d.root("", "."))[0]
 	d.want("skills", d.skills(r), "1/2/3/4/5/6/SKILL.md+")
-	d.want("warnings", d.warnings(r), "") // that deep nothing is expected
+	d.want("warnings", d.warnings(r), "") // nothing is searched that deep
 
 	for i := range maxDirectories {
 		d.mkdir(fmt.Sprint(i))
@@ -181,7 +181,7 @@ func TestOneBadRootHarmsNoOther(t *testing.T) {
 	boxed.Sandbox = new(wire.Sandbox)
 	open := func(_ context.Context, s *wire.Sandbox) (files.Files, error) {
 		if s != nil {
-			return nil, errors.New("no such box")
+			return nil, errors.New("no such sandbox")
 		}
 		return files.Direct{}, nil
 	}
@@ -190,7 +190,7 @@ func TestOneBadRootHarmsNoOther(t *testing.T) {
 		"failed to inspect capability root " + d.uri("none") + ": No such file or directory (os error 2)",
 		"capability root " + d.uri("file") + " is not a directory",
 		"failed to inspect capability root file:///C:/x: 'file:///C:/x' is invalid on 'linux'",
-		"failed to inspect capability root " + d.uri("good") + ": no such box",
+		"failed to inspect capability root " + d.uri("good") + ": no such sandbox",
 	} {
 		r := roots[i]
 		if r.Error == nil || *r.Error != want || r.Skills == nil || r.NamespaceManifests == nil || r.Warnings == nil {
@@ -230,7 +230,7 @@ func TestRootsInParallel(t *testing.T) {
 	var running, most atomic.Int32
 	open := func(context.Context, *wire.Sandbox) (files.Files, error) {
 		if n := running.Add(1); n > most.Load() {
-			most.Store(n) // the counts are near enough: all wait for each other
+			most.Store(n) // exact enough: all wait for each other
 		}
 		defer running.Add(-1)
 		entered <- struct{}{}
@@ -265,8 +265,7 @@ func TestRootsInParallel(t *testing.T) {
 	}
 }
 
-// A search for which there is no more room tells what it has found, and that something is
-// missing.
+// If there is no more room, the answer has what was found so far, and a warning.
 func TestNoRoomForFiles(t *testing.T) {
 	d := newTree(t)
 	for i := range 4 {

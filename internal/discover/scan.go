@@ -24,7 +24,7 @@ const (
 	appsFile     = ".app.json"
 )
 
-// manifestFiles make a directory a plugin, the first that is there.
+// manifestFiles make a directory a plugin; the first that exists counts.
 var manifestFiles = []string{".codex-plugin/plugin.json", ".claude-plugin/plugin.json", ".cursor-plugin/plugin.json"}
 
 // A scan is the search of one directory.
@@ -32,7 +32,7 @@ type scan struct {
 	ctx   context.Context // ends with the request
 	files files.Files
 	root  string // a native path
-	left  int64  // bytes that may still be read here
+	left  int64  // bytes that may still be read for this root
 	total *budget
 
 	plugin    *wire.CapabilityFile // the root's own manifest
@@ -41,7 +41,7 @@ type scan struct {
 	warnings  []string
 }
 
-// A manifest is that of the plugin in a directory.
+// A manifest is the manifest of the plugin in a directory.
 type manifest struct {
 	dir  string // a URI
 	file wire.CapabilityFile
@@ -55,7 +55,7 @@ type manifest struct {
 func (m *manifest) namespace() (name string, ok bool) {
 	if !m.parsed {
 		m.parsed = true
-		if dir, err := native(m.dir); err == nil { // cannot fail: it was made of a path
+		if dir, err := native(m.dir); err == nil { // cannot fail: the URI was made from a path
 			m.name, err = namespace(m.file.Contents, dir)
 			m.valid = err == nil
 		}
@@ -63,8 +63,8 @@ func (m *manifest) namespace() (name string, ok bool) {
 	return m.name, m.valid
 }
 
-// A budget is what all searches of a request may read together, so that the answer
-// fits into a message. Searches that run at the same time may exceed it by a file
+// A budget limits the bytes that all searches of a request read together, so that
+// the answer fits into a message. Concurrent searches may exceed it by one file
 // each.
 type budget struct {
 	left atomic.Int64
@@ -85,7 +85,7 @@ func (s *scan) warn(format string, args ...any) {
 	s.warnings = append(s.warnings, fmt.Sprintf(format, args...))
 }
 
-// list finds the URIs of the files below the root.
+// list returns the URIs of the files below the root.
 func (s *scan) list() []string {
 	result, err := s.files.Walk(s.ctx, s.root, wire.WalkOptions{
 		MaxDepth: maxDepth, MaxDirectories: maxDirectories, MaxEntries: maxEntries, FollowDirectorySymlinks: true,
@@ -120,7 +120,7 @@ func (s *scan) findManifests(listed []string) {
 	} else {
 		s.findOuterManifest()
 	}
-	inner := map[string]string{} // the first name of a manifest, by directory
+	inner := map[string]string{} // the first manifest file found, by directory
 	for _, name := range manifestFiles {
 		for _, uri := range listed {
 			if dir, ok := strings.CutSuffix(uri, "/"+name); ok && inner[dir] == "" {
@@ -134,7 +134,7 @@ func (s *scan) findManifests(listed []string) {
 		}
 		path, err := native(dir)
 		if err != nil {
-			continue // cannot be: it was made of a path
+			continue // cannot happen: the URI was made from a path
 		}
 		if file := s.read(filepath.Join(path, inner[dir])); file != nil {
 			s.manifests = append(s.manifests, manifest{dir: dir, file: *file})
@@ -168,7 +168,7 @@ func (s *scan) findSkills(listed []string) {
 		}
 		path, err := native(uri)
 		if err != nil {
-			continue // cannot be: it was made of a path
+			continue // cannot happen: the URI was made from a path
 		}
 		instructions := s.read(path)
 		if instructions == nil {
@@ -181,8 +181,8 @@ func (s *scan) findSkills(listed []string) {
 	}
 }
 
-// read returns a file's content, or nil if there is no such file or something is
-// wrong with it, which is a warning then.
+// read returns a file's content, or nil if there is no such file. If something is
+// wrong with it, read warns and returns nil.
 func (s *scan) read(path string) *wire.CapabilityFile {
 	uri := wire.PathToURI(path)
 	about, err := s.files.Metadata(s.ctx, path, true)
@@ -231,12 +231,12 @@ func (s *scan) content(path string, size int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened for reading only
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, &files.Error{Err: err}
 	}
-	return content, s.allow(int64(len(content))) // it may have grown
+	return content, s.allow(int64(len(content))) // the file may have grown
 }
 
 func (s *scan) allow(size int64) error {
@@ -252,7 +252,7 @@ func (s *scan) allow(size int64) error {
 	return nil
 }
 
-// notUTF8 says where a text stops to be UTF-8.
+// notUTF8 says where a text stops being UTF-8, in the words of the reference.
 func notUTF8(b []byte) string {
 	i := 0
 	for i < len(b) {
@@ -265,7 +265,7 @@ func notUTF8(b []byte) string {
 	if !utf8.FullRune(b[i:]) {
 		return fmt.Sprintf("incomplete utf-8 byte sequence from index %d", i)
 	}
-	bad := 1 // bytes; as many as could still have become a character
+	bad := 1 // number of bytes that were the beginning of a valid character
 	for bad < 3 && !utf8.FullRune(b[i:i+bad+1]) {
 		bad++
 	}

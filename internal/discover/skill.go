@@ -16,8 +16,8 @@ import (
 // Lengths in characters.
 const (
 	maxName     = 64
-	maxFullName = maxName + 1 + maxName // with the plugin's
-	maxText     = 1024                  // of what a tool says about itself
+	maxFullName = maxName + 1 + maxName // with the plugin's name
+	maxText     = 1024                  // of the fields of a tool
 )
 
 var (
@@ -27,12 +27,12 @@ var (
 	errProduct       = errors.New("unknown product")
 )
 
-// describeSkills reads what the found skills say about themselves. complete is
-// false if one of them says it wrongly.
+// describeSkills reads the descriptions of the found skills. complete is false if
+// one of them is invalid.
 func (s *scan) describeSkills(root *SkillRoot) (skills []Skill, complete bool) {
 	skills, complete = []Skill{}, true
 	for _, found := range s.skills {
-		if s.ctx.Err() != nil { // the client has left: nothing is worth reading any more
+		if s.ctx.Err() != nil { // the client has left, so the answer is not needed
 			return nil, false
 		}
 		skill, err := describe(found)
@@ -53,7 +53,7 @@ func (s *scan) describeSkills(root *SkillRoot) (skills []Skill, complete bool) {
 	return skills, complete
 }
 
-// namespaceOf is the name of the innermost plugin around a skill; a broken manifest
+// namespaceOf is the name of the innermost plugin around a skill. A broken manifest
 // does not count.
 func (s *scan) namespaceOf(uri string) (name string) {
 	depth := -1
@@ -69,7 +69,7 @@ func (s *scan) namespaceOf(uri string) (name string) {
 	return name
 }
 
-// frontMatter is the head of a skill.
+// frontMatter is the YAML header of a skill.
 type frontMatter struct{ name, description, shortDescription string }
 
 func readFrontMatter(text string) (front frontMatter, err error) {
@@ -117,7 +117,7 @@ func describe(found wire.DiscoveredSkill) (Skill, error) {
 	return skill, nil
 }
 
-// head is the text between the first line and the next that is "---".
+// head is the text between the first line and the next line that is "---".
 func head(text string) (string, bool) {
 	first, rest, _ := strings.Cut(text, "\n")
 	if strings.TrimSpace(first) != "---" {
@@ -134,7 +134,7 @@ func head(text string) (string, bool) {
 }
 
 // repair quotes values that people write and YAML does not allow, line by line:
-// "description: do this: that", "hint: [file] [word]". Block texts stay as they are.
+// "description: do this: that", "hint: [file] [word]". Block texts are not changed.
 func repair(text string) string {
 	var b strings.Builder
 	block := -1 // indentation of the line that began a block text
@@ -175,7 +175,7 @@ func needsQuotes(value string) bool {
 	return err != nil
 }
 
-// skillMetadata is a skill's second file, as far as it is of use here.
+// skillMetadata has the used fields of a skill's second file.
 type skillMetadata struct {
 	tools  []Tool
 	policy *Policy
@@ -183,7 +183,7 @@ type skillMetadata struct {
 
 var products = []string{"chatgpt", "codex", "atlas"}
 
-// readMetadata reads the file; one that is wrong says nothing.
+// readMetadata reads the file; an invalid file counts as empty.
 func readMetadata(text string) (*Dependencies, *Policy) {
 	var m skillMetadata
 	if err := readYAML(text, m.keys()); err != nil {
@@ -196,7 +196,7 @@ func readMetadata(text string) (*Dependencies, *Policy) {
 }
 
 func (m *skillMetadata) keys() keys {
-	about := keys{} // not in the answer, but a wrong one spoils the file
+	about := keys{} // not in the answer, but an invalid value makes the whole file invalid
 	for _, key := range []string{"display_name", "short_description", "icon_small", "icon_large", "brand_color", "default_prompt"} {
 		about[key] = intoText(new(string))
 	}
@@ -228,7 +228,7 @@ func (m *skillMetadata) addProduct(n *yaml.Node) error {
 	return nil
 }
 
-// addTool reads a tool and drops one that does not say what it is.
+// addTool reads a tool and drops one without a type or value.
 func (m *skillMetadata) addTool(n *yaml.Node) error {
 	var kind, value, description, transport, command, url string
 	var port *uint16
@@ -255,10 +255,10 @@ func (m *skillMetadata) addTool(n *yaml.Node) error {
 	return nil
 }
 
-// oneLine makes each run of white space one space.
+// oneLine replaces each run of white space by one space.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// optional is nil for an empty text and for one that is too long; 0 is no limit.
+// optional is nil for an empty text and for a text that is too long; 0 is no limit.
 func optional(s string, limit int) *string {
 	if s == "" || limit > 0 && utf8.RuneCountInString(s) > limit {
 		return nil

@@ -114,7 +114,7 @@ func TestSkillMetadata(t *testing.T) {
 	}
 }
 
-// A file of a stranger's plugin must cost neither much time nor the stack.
+// A file of an untrusted plugin must cost neither much time nor the stack.
 func TestHostileYAML(t *testing.T) {
 	var keys, aliases strings.Builder
 	for i := range 50_000 {
@@ -137,7 +137,7 @@ func TestHostileYAML(t *testing.T) {
 		if _, err := describeText("---\n"+text+"\n---\n", text); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
-		if took := time.Since(begin); took > 30*time.Second { // a second or two, on a machine that is not busy
+		if took := time.Since(begin); took > 30*time.Second { // a second or two, if the machine is not busy
 			t.Errorf("%s: took %v", name, took)
 		}
 	}
@@ -164,7 +164,7 @@ func TestCompact(t *testing.T) {
 func TestCompareVersions(t *testing.T) {
 	sorted := [][]string{
 		{"1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0", "1.9.0", "1.10.0", "local"},
-		{"1.10", "1.9"}, // text
+		{"1.10", "1.9"}, // compared as text
 		{"10", "9"},
 		{"1.0.0", "v2.0.0", "zzz", "local"},
 		{"1.0", "1.0.0"},

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// compareVersions orders the versions of a plugin: by the rules of semantic
-// versioning where both follow them, otherwise as text.
+// compareVersions orders the versions of a plugin: by semantic versioning if both
+// follow it, otherwise as text.
 func compareVersions(a, b string) int {
 	if a == localVersion || b == localVersion {
 		return cmp.Compare(boolToInt(a == localVersion), boolToInt(b == localVersion))
@@ -30,7 +30,7 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// A semanticVersion is MAJOR.MINOR.PATCH[-PRERELEASE]; build metadata plays no part.
+// A semanticVersion is MAJOR.MINOR.PATCH[-PRERELEASE]; build metadata is ignored.
 type semanticVersion struct {
 	numbers    [3]uint64
 	prerelease []string

@@ -11,9 +11,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// YAML is read from its nodes, not into Go types: what counts as null, as a number
-// or as a key that comes twice has to be what the reference takes for it. There is
-// no merge key, only one document, and null is no list and no mapping.
+// YAML is read from its nodes, not into Go types, because null, numbers and
+// duplicate keys must be recognised as the reference does. There is no merge key,
+// only one document, and null is neither a list nor a mapping.
 
 var (
 	errYAMLSize  = errors.New("too much YAML")
@@ -27,10 +27,10 @@ var (
 	errVariant   = errors.New("not a name")
 )
 
-// A reader stores the value of a node, which is no alias.
+// A reader stores the value of a node, which is not an alias.
 type reader func(*yaml.Node) error
 
-// keys are those of a mapping that are of use.
+// keys are the keys of a mapping that are used.
 type keys map[string]reader
 
 // aliases are other spellings of keys.
@@ -45,7 +45,8 @@ func readYAML(text string, k keys) error {
 	return into(k)(target(n))
 }
 
-// maxYAML is the size of a text that is still parsed: a second of time at the worst.
+// maxYAML is the size of the largest text that is parsed: at worst it takes a
+// second.
 const maxYAML = 256 << 10
 
 // parseYAML reads a text that is one document.
@@ -64,7 +65,7 @@ func parseYAML(text string) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// target is the node that an alias stands for, else the node itself.
+// target is the node that an alias refers to, otherwise the node itself.
 func target(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
@@ -72,7 +73,7 @@ func target(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// into reads a mapping. Other keys do not matter, even if they come twice.
+// into reads a mapping. Unknown keys are ignored, even if they are duplicate.
 func into(k keys) reader {
 	return func(n *yaml.Node) error {
 		if isNothing(n) {
@@ -184,15 +185,15 @@ func parsePort(s string) (uint16, error) {
 			break
 		}
 	}
-	if base == 10 && len(s) > 1 && s[0] == '0' { // a text for some, octal for others
+	if base == 10 && len(s) > 1 && s[0] == '0' { // some parsers read it as text, others as octal
 		return 0, errNotPort
 	}
 	n, err := strconv.ParseUint(s, base, 16)
 	return uint16(n), err
 }
 
-// variant reads a name out of a choice: a plain value, or null with the name as
-// its tag.
+// variant reads one of several names: a plain value, or null with the name as its
+// tag.
 func variant(n *yaml.Node) (string, error) {
 	if n.Kind != yaml.ScalarNode {
 		return "", errVariant
@@ -207,10 +208,10 @@ func variant(n *yaml.Node) (string, error) {
 	return name, nil
 }
 
-// isNothing tells whether there is no value at all, at most a tag.
+// isNothing reports whether there is no value, at most a tag.
 func isNothing(n *yaml.Node) bool { return isPlain(n) && n.Value == "" }
 
-// isPlain tells whether a node is a value without quotes.
+// isPlain reports whether a node is a value without quotes.
 func isPlain(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Style&^yaml.TaggedStyle == 0 }
 
 func isNull(text string) bool { return slices.Contains([]string{"~", "null", "Null", "NULL"}, text) }
