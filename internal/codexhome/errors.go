@@ -6,13 +6,13 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// What is wrong with a request.
+// Errors of invalid requests.
 var (
 	errNoPaths   = errors.New("at least one config or requirements path is required")
 	errEmptyPath = errors.New("TOML paths must contain at least one key segment")
 )
 
-// An Error is the refusal of environmentConfig/read.
+// An Error is an error of environmentConfig/read.
 type Error struct {
 	Err  error
 	code int

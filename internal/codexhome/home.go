@@ -13,19 +13,19 @@ import (
 	"github.com/tetherexec/tether/internal/oserr"
 )
 
-// SystemDir holds the files of the machine's administrator.
+// SystemDir has the files of the machine's administrator.
 const SystemDir = "/etc/codex"
 
-// A Home is where the user's files are. Directories are absolute; empty means
-// unknown.
+// A Home has the directories of the configuration files. They are absolute; empty
+// means unknown.
 type Home struct {
 	User   string // the home directory
 	Codex  string // CODEX_HOME, or .codex in the home directory
-	System string // the administrator's directory; empty where there is none
+	System string // the administrator's directory; empty if there is none
 }
 
-// Find looks for the directories in env, a server's environment. CODEX_HOME has to
-// be a directory, the default need not exist.
+// Find finds the directories from env, a server's environment. CODEX_HOME has to be
+// a directory, the default need not exist.
 func Find(env []string) (Home, error) {
 	home := Home{User: environ.ThisHost(env).Home}
 	if !filepath.IsAbs(home.User) {
@@ -39,7 +39,7 @@ func Find(env []string) (Home, error) {
 	return home, err
 }
 
-// ControlDir is where the app-server of this user has its socket.
+// ControlDir is the directory of the socket of this user's app-server.
 func (h Home) ControlDir() string { return filepath.Join(h.Codex, "app-server-control") }
 
 func codexDir(userHome, named string) (string, error) {
@@ -65,8 +65,8 @@ func codexDir(userHome, named string) (string, error) {
 	return filepath.EvalSymlinks(dir)
 }
 
-// variable is the value of an environment variable, the last one if it is given
-// twice.
+// variable is the value of an environment variable; if it is given twice, the last
+// one.
 func variable(env []string, name string) (value string) {
 	for _, entry := range env {
 		if v, ok := strings.CutPrefix(entry, name+"="); ok {

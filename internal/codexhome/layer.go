@@ -15,7 +15,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Limits of what a request reads. Files that people write are a hundred times smaller.
+// Limits of what a request reads. Typical files are a hundred times smaller.
 const (
 	maxFile = 256 << 10 // bytes of one file
 	maxAll  = 4 << 20   // bytes of all files that one request reads
@@ -31,12 +31,12 @@ func newReader(ctx context.Context) *reader { return &reader{ctx, maxAll} }
 
 // A layer is one configuration file.
 type layer struct {
-	source string // how the client shows it
+	source string // shown by the client
 	path   string
 	config *table
 }
 
-// wire is what the paths select of the layer, or nil.
+// wire returns the part of the layer that the paths select, or nil.
 func (l layer) wire(paths [][]string) (*wire.ConfigLayer, error) {
 	selected := l.config.keep(paths)
 	if len(selected.keys) == 0 {
@@ -50,8 +50,8 @@ func (l layer) wire(paths [][]string) (*wire.ConfigLayer, error) {
 	return &wire.ConfigLayer{Source: l.source, BaseDir: &dir, TOML: text}, nil
 }
 
-// A fileError says why a file could not be read or parsed; whose file it is
-// decides about the words.
+// A fileError says why a file could not be read or parsed. The text for the client
+// depends on the kind of file.
 type fileError struct {
 	path   string
 	read   error
@@ -94,13 +94,13 @@ func (r *reader) readTOML(path string) (*table, *fileError) {
 	return config, nil
 }
 
-// readFile reads a regular file of bounded size. It waits for no FIFO.
+// readFile reads a regular file of limited size. It does not block on a FIFO.
 func readFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // only read
+	defer f.Close() // opened for reading only
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err

@@ -52,13 +52,13 @@ func TestLimitsOfAFile(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			wantError(t, err, wire.CodeInternal, "failed to load executor-local config: "+user+tt.want)
 			if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {
-				t.Errorf("it took %d MiB to find out", grown>>20)
+				t.Errorf("refusing the file took %d MiB", grown>>20)
 			}
 		})
 	}
 }
 
-// What is just within the limits is read.
+// Files just within the limits are read.
 func TestLargeFilesAreRead(t *testing.T) {
 	m := newMachine(t)
 	for name, text := range map[string]string{
@@ -91,7 +91,7 @@ func TestLimitOfAllFiles(t *testing.T) {
 	}
 }
 
-// A name that a file has once is not written thousands of times.
+// A long name is not written thousands of times.
 func TestLimitOfTheText(t *testing.T) {
 	long := strings.Repeat("x", maxFile/2)
 	for name, text := range map[string]string{
@@ -108,7 +108,7 @@ func TestLimitOfTheText(t *testing.T) {
 	}
 }
 
-// When the client has left, nothing more is read.
+// When the client has left, no further file is read.
 func TestReadEndsWithTheClient(t *testing.T) {
 	m := newMachine(t)
 	m.write(m.Codex+"/config.toml", "a = 1\n")

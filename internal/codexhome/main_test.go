@@ -10,7 +10,7 @@ import (
 type machine struct {
 	*testing.T
 	Home
-	work string // a directory to work in
+	work string // a working directory
 }
 
 func newMachine(t *testing.T) machine {
@@ -34,7 +34,7 @@ func (m machine) mkdir(dir string) {
 	}
 }
 
-// write makes a file with its directories.
+// write makes a file and its directories.
 func (m machine) write(path, text string) {
 	m.Helper()
 	m.mkdir(filepath.Dir(path))

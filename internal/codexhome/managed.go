@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// requirementsOf are the requirements that a managed configuration implies: what
-// it sets, a user may not change.
+// requirementsOf returns the requirements that a managed configuration implies: a
+// user may not change what it sets.
 func requirementsOf(managed *table) (*table, error) {
 	required := newTable()
 	policy, err := approvalPolicy(managed.values["approval_policy"])
@@ -24,7 +24,7 @@ func requirementsOf(managed *table) (*table, error) {
 	switch reviewer {
 	case "user":
 		required.set("allowed_approvals_reviewers", []any{"user"})
-	case "auto_review", "guardian_subagent": // two names of one thing
+	case "auto_review", "guardian_subagent": // two names of the same reviewer
 		required.set("allowed_approvals_reviewers", []any{"auto_review", "user"})
 	}
 	mode, err := variant(managed.values["sandbox_mode"], "read-only", "workspace-write", "danger-full-access")
@@ -35,13 +35,13 @@ func requirementsOf(managed *table) (*table, error) {
 	case "":
 	case "read-only":
 		required.set("allowed_sandbox_modes", []any{mode})
-	default: // less is always allowed
+	default: // stricter values are always allowed
 		required.set("allowed_sandbox_modes", []any{"read-only", mode})
 	}
 	return required, nil
 }
 
-// approvalPolicy checks a policy; without one it returns nil.
+// approvalPolicy checks a policy; if there is none it returns nil.
 func approvalPolicy(value any) (any, error) {
 	if t, ok := value.(*table); ok {
 		granular, ok := t.values["granular"].(*table)
@@ -102,5 +102,5 @@ func variant(value any, allowed ...string) (string, error) {
 	return "", fmt.Errorf("unknown variant `%s`, expected one of `%s`", s, strings.Join(allowed, "`, `"))
 }
 
-// within says where in the file an error is.
+// within adds the position in the file to an error.
 func within(err error, path string) error { return fmt.Errorf("%w\nin `%s`\n", err, path) }

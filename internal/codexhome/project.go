@@ -9,26 +9,26 @@ import (
 )
 
 // notForProjects are keys that a project may not set: they decide where requests,
-// and so credentials, go, and what runs beside the agent.
+// and so credentials, are sent, and which programs run beside the agent.
 var notForProjects = []string{
 	"apps_mcp_product_sku", "chatgpt_base_url", "experimental_realtime_webrtc_call_base_url",
 	"experimental_realtime_ws_base_url", "model_provider", "model_providers", "notify", "openai_base_url",
 	"otel", "profile", "profiles",
 }
 
-// hooksKey is what a linked worktree takes from the main one: hooks are trusted
+// hooksKey is taken from the main worktree for a linked one: hooks are trusted
 // where the user has seen them.
 const hooksKey = "hooks"
 
-// settings are what the user says about projects.
+// settings are the user's settings about projects.
 type settings struct {
-	markers []string        // names whose presence makes a directory a project's root
+	markers []string        // files that make a directory a project's root
 	trusted map[string]bool // by directory; absent: unknown
 }
 
 var errMarkers = errors.New("project_root_markers must be an array of strings")
 
-// projectSettings reads them from layers, lowest precedence first.
+// projectSettings reads the settings from layers, lowest precedence first.
 func projectSettings(groups ...[]layer) (settings, error) {
 	s := settings{markers: []string{".git"}, trusted: map[string]bool{}}
 	for _, group := range groups {
@@ -100,7 +100,7 @@ func unexpected(value any, want string) error {
 }
 
 // projects reads the files of the project around cwd, outermost first, as far as
-// the user trusts them. Those of others are not even opened.
+// the user trusts them. Files of other directories are not opened.
 func (h Home) projects(r *reader, cwd string, s settings) ([]layer, error) {
 	root := projectRoot(cwd, s.markers)
 	worktree, mainTree := repository(cwd)
@@ -158,8 +158,8 @@ func (r *reader) readProject(dir string) (*table, error) {
 	return config, nil
 }
 
-// trusts asks about a directory, then about the project, then about the main
-// worktree of its repository: the first that the user has decided about counts.
+// trusts checks the settings for a directory, then for the project, then for the
+// main worktree of its repository. The first that has a setting decides.
 func (s settings) trusts(places ...string) bool {
 	for _, place := range places {
 		names := []string{place}
@@ -175,7 +175,8 @@ func (s settings) trusts(places ...string) bool {
 	return false
 }
 
-// isCodexDir reports whether dir is the user's own directory, which is no project's.
+// isCodexDir reports whether dir is the user's own configuration directory, which
+// belongs to no project.
 func (h Home) isCodexDir(dir string) bool {
 	if dir == h.Codex {
 		return true
@@ -185,7 +186,7 @@ func (h Home) isCodexDir(dir string) bool {
 	return errA == nil && errB == nil && os.SameFile(a, b)
 }
 
-// projectRoot is the nearest directory with a marker; without one, cwd itself.
+// projectRoot is the nearest directory with a marker; without a marker, cwd itself.
 func projectRoot(cwd string, markers []string) string {
 	if root, ok := nearest(cwd, markers...); ok {
 		return root
@@ -224,7 +225,8 @@ func between(root, dir string) []string {
 }
 
 // repository finds the Git worktree around dir and the main worktree of its
-// repository. They differ for a linked worktree only; outside Git both are empty.
+// repository. They differ for a linked worktree only. Outside of Git both are
+// empty.
 func repository(dir string) (worktree, mainTree string) {
 	worktree, ok := nearest(dir, ".git")
 	if !ok {
@@ -251,8 +253,8 @@ func repository(dir string) (worktree, mainTree string) {
 	return worktree, filepath.Dir(common)
 }
 
-// pointsBack reports whether a repository knows the worktree that claims to be one
-// of its own: otherwise any directory could borrow the trust in another.
+// pointsBack reports whether a repository lists the worktree that claims to belong
+// to it. Otherwise any directory could claim the trust of another.
 func pointsBack(gitDir, worktree string) bool {
 	text, err := readFile(filepath.Join(gitDir, "gitdir"))
 	if err != nil {

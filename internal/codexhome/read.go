@@ -18,7 +18,7 @@ const (
 )
 
 // Read answers environmentConfig/read for a server with the environment env. It
-// gives up when ctx ends. Errors are *[Error].
+// stops when ctx ends. Errors are *[Error].
 func Read(ctx context.Context, env []string, p *wire.ConfigReadParams) (wire.ConfigReadResult, error) {
 	cwd, err := check(p)
 	if err != nil {
@@ -52,7 +52,7 @@ func (h Home) read(ctx context.Context, cwd string, p *wire.ConfigReadParams) (w
 		uri := wire.PathToURI(h.User)
 		result.UserHomeDir = &uri
 	}
-	if name, err := os.Hostname(); err == nil { // null otherwise
+	if name, err := os.Hostname(); err == nil { // otherwise null
 		result.Hostname = &name
 	}
 	files, err := h.load(newReader(ctx), filepath.Clean(cwd))
@@ -72,8 +72,8 @@ func (h Home) read(ctx context.Context, cwd string, p *wire.ConfigReadParams) (w
 	return result, nil
 }
 
-// choose makes the answer's layers. What a cloud adds comes after the first group,
-// which is the machine's.
+// choose makes the layers of the answer. The layers of a cloud go after the first
+// group, which is the machine's.
 func choose(paths [][]string, machine []layer, others ...[]layer) (wire.ConfigLayers, error) {
 	chosen := wire.ConfigLayers{Layers: []wire.ConfigLayer{}}
 	for i, group := range append([][]layer{machine}, others...) {
@@ -93,7 +93,7 @@ func choose(paths [][]string, machine []layer, others ...[]layer) (wire.ConfigLa
 	return chosen, nil
 }
 
-// files are all configuration files that count for a directory, lowest precedence
+// files are all configuration files that apply to a directory, lowest precedence
 // first.
 type files struct {
 	system, user, projects, managed []layer // config

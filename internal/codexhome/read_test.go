@@ -45,7 +45,7 @@ func (m machine) readFrom(cwd string, config, requirements [][]string) wire.Conf
 	return result
 }
 
-// sources are the files that layers come from, checked to be where they say.
+// sources returns the sources of the layers, and checks their base directories.
 func (m machine) sources(l wire.ConfigLayers) (names []string) {
 	m.Helper()
 	for _, layer := range l.Layers {
@@ -87,7 +87,7 @@ func TestLayers(t *testing.T) {
 		"project (work/sub/.codex/config.toml)", "legacy managed_config.toml (etc/managed_config.toml)")
 	m.wantSources(r.Requirements, 1, "etc/requirements.toml", "etc/managed_config.toml")
 	if got := r.Config.Layers[0].TOML; got != server("system") {
-		t.Errorf("more than what was asked for: %q", got)
+		t.Errorf("more than the selected keys: %q", got)
 	}
 	if *r.UserHomeDir != wire.PathToURI(m.User) || r.CodexHomeDir != wire.PathToURI(m.Codex) || r.Hostname == nil {
 		t.Errorf("home %q, Codex home %q, host %v", *r.UserHomeDir, r.CodexHomeDir, r.Hostname)
@@ -116,7 +116,7 @@ func TestTrust(t *testing.T) {
 		name, user, cwd string
 		want            []string
 	}{
-		{"nobody", "", sub, nil},
+		{"no setting", "", sub, nil},
 		{"root", trust("trusted", m.work), sub, []string{outer, inner}},
 		{"subdirectory only", trust("trusted", sub), sub, []string{inner}},
 		{"not the subdirectory", trust("trusted", m.work) + trust("untrusted", sub), sub, []string{outer}},
@@ -172,11 +172,11 @@ func TestLinkedWorktree(t *testing.T) {
 		t.Errorf("got %+v", r.Config.Layers)
 	}
 
-	// A directory that only claims to be a worktree borrows no trust.
-	thief := filepath.Dir(m.work) + "/thief"
-	m.write(thief+"/.git", "gitdir: "+gitDir+"\n")
-	m.write(thief+"/.codex/config.toml", server("thief"))
-	m.wantSources(m.readFrom(thief, wanted, nil).Config, 0)
+	// A directory that only claims to be a worktree gets no trust from it.
+	impostor := filepath.Dir(m.work) + "/impostor"
+	m.write(impostor+"/.git", "gitdir: "+gitDir+"\n")
+	m.write(impostor+"/.codex/config.toml", server("impostor"))
+	m.wantSources(m.readFrom(impostor, wanted, nil).Config, 0)
 }
 
 func TestManagedRequirements(t *testing.T) {

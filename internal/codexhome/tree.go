@@ -12,19 +12,19 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// A table is a TOML table whose keys keep the order of the file: a client may
-// start servers in that order.
+// A table is a TOML table whose keys keep the order of the file: a client may start
+// servers in that order.
 //
-// Values are *table, []any, string, or raw for what needs no interpretation.
+// Values are *table, []any, string, or raw for values that need no interpretation.
 type table struct {
 	keys   []string
 	values map[string]any
 }
 
-// Limits of a file. They are checked before the file is decoded: the decoder looks
-// through all earlier keys for each part of a key, and makes a table for each part.
+// Limits of a file. They are checked before the file is decoded: for each part of a
+// key the decoder searches all earlier keys, and makes a table.
 const (
-	maxNesting = 64    // parts of a dotted key, and how deep values may lie in one another
+	maxNesting = 64    // parts of a dotted key, and depth of nested values
 	maxKeys    = 16384 // parts of keys, tables and lists: less than half a second of work
 	maxValues  = 65536 // of any kind
 )
@@ -47,7 +47,7 @@ func (t *table) set(key string, value any) {
 	t.values[key] = value
 }
 
-// without leaves some keys out.
+// without returns the table without some keys.
 func (t *table) without(keys ...string) *table {
 	rest := newTable()
 	for _, key := range t.keys {
@@ -58,10 +58,10 @@ func (t *table) without(keys ...string) *table {
 	return rest
 }
 
-// keep leaves what the paths name. A path that goes on behind a value which is no
-// table keeps the value: what is wrong with it is for the reader to say.
+// keep returns the values that the paths name. If a path continues below a value
+// that is not a table, the value is kept: its reader reports the error.
 func (t *table) keep(paths [][]string) *table {
-	whole := map[string]bool{}        // keys that a path ends with
+	whole := map[string]bool{}        // keys at the end of a path
 	deeper := map[string][][]string{} // the rest of the other paths, by their first key
 	for _, path := range paths {
 		if len(path) == 1 {
@@ -84,16 +84,16 @@ func (t *table) keep(paths [][]string) *table {
 	return kept
 }
 
-// A syntaxError says where a file is no TOML.
+// A syntaxError says where a file is not TOML.
 type syntaxError struct {
 	line, column int
-	text         string // of the line
+	text         string // the line
 	message      string
 }
 
 func (e *syntaxError) Error() string { return e.message }
 
-// excerpt is the error with the line that it is about.
+// excerpt is the error together with the line.
 func (e *syntaxError) excerpt() string {
 	number := fmt.Sprint(e.line)
 	margin := strings.Repeat(" ", len(number))
@@ -106,8 +106,8 @@ func parse(ctx context.Context, document []byte) (*table, error) {
 	if err := checkLimits(ctx, document); err != nil {
 		return nil, err
 	}
-	// The decoder knows all rules, but not the order of keys; the parser below
-	// knows the order, but not, for instance, that a key may not come twice.
+	// The decoder checks all rules, but loses the order of keys. The parser below
+	// keeps the order, but does not notice, for example, a duplicate key.
 	if err := toml.Unmarshal(document, new(map[string]any)); err != nil {
 		return nil, asSyntaxError(document, err)
 	}
@@ -136,8 +136,7 @@ func parse(ctx context.Context, document []byte) (*table, error) {
 	return root, nil
 }
 
-// checkLimits reads a document as far as it is TOML, in time that grows with its size
-// only.
+// checkLimits parses a document as far as it is TOML, in linear time.
 func checkLimits(ctx context.Context, document []byte) error {
 	var n counter
 	var p unstable.Parser
@@ -150,13 +149,13 @@ func checkLimits(ctx context.Context, document []byte) error {
 			return err
 		}
 	}
-	return nil // the decoder reports errors of syntax
+	return nil // the decoder reports syntax errors
 }
 
-// A counter counts what is in a document.
+// A counter counts the keys and values of a document.
 type counter struct{ keys, values int }
 
-// add counts an expression, a value or an element of one, and all below it.
+// add counts an expression, a value or an element, and everything below it.
 func (c *counter) add(n *unstable.Node, level int) error {
 	if level > maxNesting {
 		return errNesting
@@ -200,8 +199,8 @@ func asSyntaxError(document []byte, err error) error {
 	return e
 }
 
-// descend finds or makes the table of a dotted key; a list of tables stands for
-// its last one.
+// descend finds or makes the table of a dotted key. A list of tables stands for its
+// last table.
 func (t *table) descend(keys []string) *table {
 	for _, key := range keys {
 		switch value := t.values[key].(type) {

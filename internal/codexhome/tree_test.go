@@ -66,8 +66,8 @@ func TestKeep(t *testing.T) {
 		{[][]string{{"none"}}, ""},
 		{[][]string{{"t", "u", "c"}}, "[t.u]\nc = 3\n"},
 		{[][]string{{"t", "u", "c"}, {"t", "u"}}, "[t.u]\nb = 2\nc = 3\n"},
-		{[][]string{{"t", "none"}}, "[t]\n"},                                        // there is such a table
-		{[][]string{{"s", "x"}, {"l", "q"}, {"l", "0"}}, "s = 1\n\n[[l]]\nq = 1\n"}, // whole
+		{[][]string{{"t", "none"}}, "[t]\n"},                                        // the table exists
+		{[][]string{{"s", "x"}, {"l", "q"}, {"l", "0"}}, "s = 1\n\n[[l]]\nq = 1\n"}, // kept whole
 	}
 	parsed, err := parse(t.Context(), []byte(text))
 	if err != nil {
@@ -80,7 +80,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// FuzzWrite checks that what is written means the same as what was read.
+// FuzzWrite checks that a written document means the same as the one that was read.
 func FuzzWrite(f *testing.F) {
 	f.Add("a = 1\n[b.c]\nd = { e = [1, 2.5, '''x''', {}] }\n[[f]]\n[[f.g]]\nh = \"\\u0000\"\n")
 	f.Add("\"\".\"x y\" = [[], [{}]]\na.b = {}\n[z.y]\n[z]\n")

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// maxText bounds what is written of one file: a name that is long in the file once
-// may be needed in the header of each table below it.
+// maxText limits the text that is written for one file: a name that is long in the
+// file once may be needed in the header of each table below it.
 const maxText = 4 * maxFile
 
 var errText = fmt.Errorf("the selected configuration takes more than %d bytes when it is written with full table names", maxText)
@@ -22,7 +22,7 @@ func (t *table) text() (string, error) {
 	return b.String(), nil
 }
 
-// write stops soon after maxText.
+// write stops soon after maxText bytes.
 func (t *table) write(b *strings.Builder, path string) {
 	for _, key := range t.keys {
 		if value := t.values[key]; !isSection(value) {
@@ -68,8 +68,8 @@ func startSection(b *strings.Builder, header string) {
 	b.WriteString(header + "\n")
 }
 
-// isSection reports whether a value has a header of its own: a table, or a list of
-// nothing but tables.
+// isSection reports whether a value has a header of its own: a table, or a list
+// that contains only tables.
 func isSection(value any) bool {
 	switch value := value.(type) {
 	case *table:
