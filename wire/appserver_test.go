@@ -59,8 +59,8 @@ func TestDecodeAppParamsRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDecodeAppParams: whatever Parse lets through either decodes or is refused
-// with a text; what decodes keeps to its ranges.
+// Property: parameters that Parse accepts are decoded, or refused with a text. Decoded values are
+// within their ranges.
 func FuzzDecodeAppParams(f *testing.F) {
 	for _, seed := range []string{
 		`{"command":["a"],"processHandle":"h","cwd":"/"}`, `{"outputBytesCap":null,"timeoutMs":9223372036854775807}`, `{"env":{"A":null}}`,

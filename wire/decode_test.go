@@ -181,7 +181,7 @@ func TestDecodeSignal(t *testing.T) {
 	}
 }
 
-// An error repeats what the peer sent, but not megabytes of it.
+// An error repeats only a bounded part of the peer's text.
 func TestDecodeErrorsAreBounded(t *testing.T) {
 	long := `"` + strings.Repeat("é", 1<<20) + `"`
 	for _, v := range []any{new(InitializeParams), new(Inherit), new(PathURI), new(SignalAny)} {
@@ -215,8 +215,7 @@ func TestCwd(t *testing.T) {
 	}
 }
 
-// What tether adds to the lists of the reference may be missing in what an older
-// server says.
+// Additions to lists may be missing in the answers of older servers.
 func TestDecodeListsWithoutAdditions(t *testing.T) {
 	var session SessionInfo
 	in := `{"sessionId":"s","clientName":"c","attached":true,"createdAtMs":1,"ttlMs":2,"processes":3`
@@ -241,7 +240,7 @@ func TestDecodeListsWithoutAdditions(t *testing.T) {
 	}
 }
 
-// Property: what the methods under tether/ take survives a round trip.
+// Property: parameters of the methods under tether/ survive a round trip.
 func FuzzDecodeTether(f *testing.F) {
 	for _, seed := range []string{
 		`{"processId":"p","sessionId":"s","signal":"HUP","onceId":"o","rows":1,"cols":2,"chunk":"YQ==","writeId":"w"}`,
@@ -277,8 +276,7 @@ func FuzzDecodeTether(f *testing.F) {
 	})
 }
 
-// Property: what is valid JSON never makes Decode panic, and what it accepts
-// survives a round trip.
+// Property: Decode does not panic on valid JSON, and values that it accepts survive a round trip.
 func FuzzDecodeStart(f *testing.F) {
 	f.Add([]byte(startParams))
 	f.Add([]byte(start(`,"sandbox":` + workspaceWrite)))
@@ -287,7 +285,7 @@ func FuzzDecodeStart(f *testing.F) {
 		if _, err := Parse([]byte(request(string(data)))); err != nil {
 			return
 		}
-		if !json.Valid(data) { // it closed our braces
+		if !json.Valid(data) { // the fuzzed part has closed the outer braces
 			return
 		}
 		var first, second StartParams

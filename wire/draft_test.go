@@ -100,7 +100,7 @@ func TestDraftSandboxMembers(t *testing.T) {
 	}
 }
 
-// A member that is not known could be a restriction, wherever it stands.
+// An unknown member anywhere could be a restriction, and is refused.
 func TestDraftSandboxRefusesWhatItCannotEnforce(t *testing.T) {
 	unknown := func(name string) string {
 		return "unknown field `" + name + "` in a sandbox with a `mode`: it could be a restriction that would not be enforced"
@@ -140,6 +140,6 @@ func TestDraftSandboxRefusesWhatItCannotEnforce(t *testing.T) {
 		t.Error(err)
 	}
 	if err := Decode([]byte(`{"windowsSandboxLevel":"disabled","permissions":{"type":"disabled"},"cwd":"/x"}`), &s); err == nil {
-		t.Error("the present form took a plain path")
+		t.Error("the present form accepted a plain path")
 	}
 }

@@ -29,7 +29,7 @@ func TestParseForms(t *testing.T) {
 		{`{"id":3,"error":{"code":-5,"message":"no","data":[1]}}`,
 			Message{Kind: KindError, ID: IntID(3), Err: &Error{Code: -5, Message: "no", Data: RawValue("[1]")}}},
 		{`{"id":3,"error":{"code":-5,"message":"no","data":null}}`, Message{Kind: KindError, ID: IntID(3), Err: &Error{Code: -5, Message: "no"}}},
-		// Numbers that nobody reads may be of any size.
+		// Numbers in unknown members may be of any size.
 		{`{"id":1,"method":"x","zz":99999999999999999999}`, Message{Kind: KindRequest, ID: IntID(1), Method: "x"}},
 	} {
 		got, err := Parse([]byte(tt.in))
@@ -134,7 +134,7 @@ var parseErrors = []struct{ in, want string }{
 	{`{"error":{"code":1.5,"message":"x"},"id":1}`, "invalid number"},
 	{`{"id":3,"method":"x","trace":5}`, "invalid type: number, expected struct W3cTraceContext"},
 	{`{"id":3,"method":"x","trace":{"traceparent":5}}`, "invalid type: number, expected a string"},
-	{`{"trace":5,"id":null,"method":"x"}`, "invalid type: number, expected struct W3cTraceContext"}, // the first one counts
+	{`{"trace":5,"id":null,"method":"x"}`, "invalid type: number, expected struct W3cTraceContext"}, // the first error counts
 }
 
 func TestParseErrors(t *testing.T) {
@@ -220,7 +220,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if !json.Valid(data) {
-			t.Fatalf("Parse accepts what is not JSON: %q", data)
+			t.Fatalf("Parse accepts a text that is not JSON: %q", data)
 		}
 		for _, part := range []RawValue{m.Params, m.Result} {
 			if part != nil && !json.Valid(part) {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzParseOutput: what ParseOutput takes, Parse and Decode take too, with the same
-// meaning, and what it refuses they refuse.
+// Property: Parse and Decode accept each message that ParseOutput accepts, with the same result,
+// and refuse each message that it refuses.
 func FuzzParseOutput(f *testing.F) {
 	for _, chunk := range []string{"", "b25l", "b25lCg==", "b25lCh==", "b2\\/l", `AAAA","more":"x`, "AA\nA", "é"} {
 		f.Add([]byte(fmt.Sprintf(`{"method":"process/output","params":{"processId":"p","seq":12,"stream":"stdout","chunk":"%s"}}`, chunk)))

@@ -133,8 +133,8 @@ func TestPathURIErrors(t *testing.T) {
 	}
 }
 
-// A path must not have two names: what has an ordinary URI, or is not in its
-// shortest form, may not travel in the opaque one.
+// A path must not have two URIs: an opaque URI is refused if the path has an ordinary URI, or is
+// not in its shortest form.
 func TestOpaquePathURI(t *testing.T) {
 	for payload, ok := range map[string]bool{
 		"/C:": true, "/c:/x": true, "/a\x00": true, "/\xff\x00": true, "/C:x\x00": true,
@@ -193,8 +193,8 @@ func TestZeroPathURI(t *testing.T) {
 	}
 }
 
-// Properties: a URI that parses is stable and short work for the fast path; a
-// path without dot segments comes back byte for byte.
+// Properties: a parsed URI parses to itself, with and without the fast path; a path without dot
+// segments comes back byte for byte.
 func FuzzPathURI(f *testing.F) {
 	for _, seed := range []string{"/a/b", "/C:/x", "/a%2f\xff", "/.hidden/..x", "//a//b/", "file:///c|/../d:", "file://0x7f.1/x",
 		"file:////../C:/%2e%2E/\\", "file:///%00/bad/path/L0M6L3g", "/\x00a", "/a?b#c"} {

@@ -225,6 +225,6 @@ func TestAppendString(t *testing.T) {
 	long := bytes.Repeat([]byte("x\n"), 1000)
 	var back string
 	if err := Decode(AppendString(nil, string(long)), &back); err != nil || back != string(long) {
-		t.Error("a long string does not come back")
+		t.Error("a long string has changed")
 	}
 }

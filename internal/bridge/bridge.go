@@ -1,8 +1,9 @@
 // Package bridge is the engine of `tether bridge`: it connects a client that speaks in lines, on
 // standard input and output, with the WebSocket of the user's server on this machine.
 //
-// It holds a bounded piece of each message and answers no pings of the server, so that a link
-// behind it which is dead is found out. bridge.go finds the server, pump.go carries messages.
+// It keeps a bounded piece of each message in memory. It does not answer pings of the server, so
+// that the server notices a dead link between the bridge and its client. bridge.go finds the
+// server and connects to it, pump.go passes messages on.
 package bridge
 
 import (
@@ -22,17 +23,17 @@ import (
 )
 
 const (
-	// maxAttempts is how often a server is looked for if it ends just when it is found.
+	// maxAttempts is how often the bridge looks for a server, if the server ends just when it is found.
 	maxAttempts = 3
-	// upgradeLimit is how long a server of this machine may take to answer.
+	// upgradeLimit bounds the connection to a server of this machine, with its upgrade.
 	upgradeLimit = 20 * time.Second
 )
 
-// errRefused means that the server has answered and does not want this client.
+// errRefused means that the server has answered and refuses this client.
 var errRefused = errors.New("the server refuses the connection")
 
 // Run connects a client on standard input and output to the user's server, until one of them
-// leaves.
+// ends.
 func Run(ctx context.Context, o homeserver.Options, stdin io.Reader, stdout io.Writer) error {
 	conn, in, err := connectHome(ctx, o)
 	if err != nil {
@@ -42,8 +43,8 @@ func Run(ctx context.Context, o homeserver.Options, stdin io.Reader, stdout io.W
 	return pump(stdin, stdout, conn, in)
 }
 
-// connectHome opens a WebSocket to the user's server. One that was found may be
-// about to end by itself: then another one is started.
+// connectHome opens a WebSocket to the user's server. A server that was found may be about to
+// end by itself; then another one is started.
 func connectHome(ctx context.Context, o homeserver.Options) (net.Conn, *bufio.Reader, error) {
 	for attempt := 1; ; attempt++ {
 		address, err := homeserver.Ensure(ctx, o)
@@ -63,8 +64,7 @@ func connectHome(ctx context.Context, o homeserver.Options) (net.Conn, *bufio.Re
 	}
 }
 
-// dialSocket opens a WebSocket on a socket file. What the server sends is read from
-// the reader.
+// dialSocket opens a WebSocket on a socket file. The reader has the bytes that the server sends.
 func dialSocket(ctx context.Context, path string) (net.Conn, *bufio.Reader, error) {
 	ctx, cancel := context.WithTimeout(ctx, upgradeLimit)
 	defer cancel()

@@ -15,30 +15,30 @@ import (
 )
 
 const (
-	// pumpBuffer is all that is held of a message, in each direction: longer ones
-	// go through in pieces.
+	// pumpBuffer is how many bytes of a message are in memory, in each direction. Longer
+	// messages are passed on in pieces.
 	pumpBuffer = 64 << 10
 
-	// farewellTime is how long the server may take to send what it still has for a
-	// client that has ended its input.
+	// farewellTime is how long the server may take to send its last messages after the client
+	// has ended its input.
 	farewellTime = 5 * time.Second
 )
 
-// errClientGone says that nobody reads what is written to the client.
+// errClientGone means that the client does not read its output any more.
 var errClientGone = errors.New("the client is gone")
 
-// pump carries messages between a client that speaks in lines and the WebSocket of
-// a server, until one of them ends. Each direction moves on its own, and only as
-// fast as its reader reads. The end of the client's input is a goodbye to the
-// server, which keeps the session; what it has already answered still comes through.
+// pump passes messages between a client that speaks in lines and the WebSocket of a server,
+// until one of them ends. The two directions are independent, and each is only as fast as its
+// reader. At the end of the client's input, pump sends a close frame; the server keeps the
+// session, and its last answers are still passed on.
 //
-// The server's pings are not answered. The bridge may well be there when the link
-// behind it is dead, and then somebody who resumes the session must get it: only
-// what the client itself says is a sign of life.
+// The server's pings are not answered. The link between the bridge and its client may be dead
+// while the bridge still runs; then another connection must be able to resume the session. So
+// only messages of the client itself are signs of life.
 func pump(stdin io.Reader, stdout io.Writer, conn net.Conn, in *bufio.Reader) error {
 	sent, received := make(chan error, 1), make(chan error, 1)
-	go func() { sent <- sendLines(stdin, conn) }()       // ends with the input or the connection, or is left to the end of the process
-	go func() { received <- receiveLines(in, stdout) }() // ends with the connection, or likewise
+	go func() { sent <- sendLines(stdin, conn) }()       // ends with the input or the connection, or with this process
+	go func() { received <- receiveLines(in, stdout) }() // ends with the connection, or with this process
 	defer conn.Close()
 	select {
 	case err := <-received:
@@ -49,7 +49,7 @@ func pump(stdin io.Reader, stdout io.Writer, conn net.Conn, in *bufio.Reader) er
 		}
 		conn.SetDeadline(time.Now().Add(farewellTime))
 		select {
-		case why := <-received: // the server's reason, if it was the first to leave
+		case why := <-received: // the server's reason, if it has ended the connection first
 			if err != nil {
 				return endOf(why)
 			}
@@ -59,13 +59,13 @@ func pump(stdin io.Reader, stdout io.Writer, conn net.Conn, in *bufio.Reader) er
 	}
 }
 
-// endOf is what to tell about the end of what the server sends.
+// endOf is the error of the bridge for the end of the server's messages; nil: the client has ended.
 func endOf(err error) error {
 	switch {
 	case errors.Is(err, errClientGone):
 		return nil
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("the server has ended the connection without a word")
+		return errors.New("the server has ended the connection without a reason")
 	}
 	return fmt.Errorf("the server has ended the connection: %w", err)
 }
@@ -77,9 +77,9 @@ func sayGoodbye(conn net.Conn) error {
 	return err
 }
 
-// sendLines sends each line as a message, a long one in fragments. Blank lines are
-// skipped; a last line without its end is not a message, and the server never sees
-// one that is complete. It returns nil at the end of the input, whatever ends it.
+// sendLines sends each line as a message, a long line in fragments. Blank lines are skipped. A
+// last line without a line end is not a message: the server never gets its last fragment. It
+// returns nil at the end of the input, also if that is an error.
 func sendLines(stdin io.Reader, conn io.Writer) error {
 	in := bufio.NewReaderSize(stdin, pumpBuffer)
 	frame := make([]byte, 0, websocket.MaxHeader+pumpBuffer)
@@ -123,7 +123,7 @@ func receiveLines(in *bufio.Reader, stdout io.Writer) error {
 			return errors.Join(err, out.Flush())
 		}
 		if err := h.Check(false, fragmented); err != nil {
-			return errors.Join(fmt.Errorf("it sent a frame that makes no sense: %w", err), out.Flush())
+			return errors.Join(fmt.Errorf("it sent a malformed frame: %w", err), out.Flush())
 		}
 		if h.Op.IsControl() {
 			if err := readControl(in, h); err != nil {
@@ -142,7 +142,7 @@ func receiveLines(in *bufio.Reader, stdout io.Writer) error {
 	}
 }
 
-// readControl reads a control frame; a goodbye comes back as an error.
+// readControl reads a control frame. A close frame is returned as an error.
 func readControl(in io.Reader, h websocket.Header) error {
 	payload := make([]byte, h.Length)
 	if _, err := io.ReadFull(in, payload); err != nil {
@@ -164,7 +164,7 @@ func readControl(in io.Reader, h websocket.Header) error {
 	return errors.New(reason)
 }
 
-// A clientWriter marks errors as the client's.
+// A clientWriter wraps errors in errClientGone.
 type clientWriter struct{ io.Writer }
 
 func (w clientWriter) Write(b []byte) (int, error) {

@@ -33,7 +33,7 @@ func sentBy(input []byte) (messages []string, end error) {
 	}
 }
 
-// The server gets what it would get if it read the lines itself.
+// The server gets the same messages as if it read the lines itself.
 func FuzzSendLines(f *testing.F) {
 	for _, text := range []string{
 		"", "\n", "{}\n", "{}", "a\r\n\r\n \t\n b\nlast", " \n", strings.Repeat("x", 3*pumpBuffer) + "\ny\n",
@@ -66,7 +66,7 @@ func FuzzSendLines(f *testing.F) {
 	})
 }
 
-// receivedFrom returns the lines that a client gets for what a server sends.
+// receivedFrom returns the lines that a client gets for the frames of a server.
 func receivedFrom(t *testing.T, sent ...frames.Frame) (string, error) {
 	t.Helper()
 	var wire, out bytes.Buffer
@@ -115,7 +115,7 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// A client that is gone is the end of the bridge, and no error.
+// If the client is gone, the bridge ends without an error.
 func TestPumpEndsWithTheClientsOutput(t *testing.T) {
 	t.Parallel()
 	ours, theirs := net.Pipe()
@@ -132,7 +132,7 @@ func TestPumpEndsWithTheClientsOutput(t *testing.T) {
 	}
 }
 
-// What the server still has to say after the client's last word comes through.
+// After the end of the client's input, the last messages of the server are passed on.
 func TestPumpWaitsForTheLastAnswers(t *testing.T) {
 	t.Parallel()
 	ours, theirs := net.Pipe()
@@ -144,7 +144,7 @@ func TestPumpWaitsForTheLastAnswers(t *testing.T) {
 	if _, err := server.Read(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := server.Read(); !errors.Is(err, io.EOF) { // a goodbye
+	if _, err := server.Read(); !errors.Is(err, io.EOF) { // a close frame
 		t.Fatal(err)
 	}
 	frames.Write(ours, frames.Text([]byte(`{"id":1}`)))
@@ -153,7 +153,7 @@ func TestPumpWaitsForTheLastAnswers(t *testing.T) {
 	if err := <-done; err != nil || out.String() != "{\"id\":1}\n" {
 		t.Errorf("%q, %v", &out, err)
 	}
-	if took := time.Since(begin); took > farewellTime*9/10 { // it began to wait a moment before
+	if took := time.Since(begin); took > farewellTime*9/10 { // the wait began a moment before begin
 		t.Errorf("took %v", took)
 	}
 }

@@ -1,6 +1,6 @@
-// Package glob matches text with patterns in which * stands for any run of characters and ? for exactly one. Nothing
-// else is special: a dot, a slash or a bracket is a character like others. Names of environment variables and of hosts
-// use it. Patterns for files are richer and are in package sandbox.
+// Package glob matches text with patterns in which * matches any characters and ? exactly one. No other character is
+// special, also not dots, slashes and brackets. Patterns for names of environment variables and of hosts use it.
+// Patterns for files have more features and are in package sandbox.
 package glob
 
 import (
@@ -10,13 +10,13 @@ import (
 
 // A Pattern matches whole texts.
 //
-// Matching never backtracks over a star. A stretch without ? is found in time
-// linear in the text; one with ? costs at most its own length for each place
+// Matching never backtracks over a star. A part without ? is found in time
+// linear in the text; a part with ? costs at most its own length for each position
 // where it might begin.
 type Pattern struct {
-	first string   // what the text begins with
-	inner []string // found one after the other, each as early as possible
-	last  string   // what the text ends with
+	first string   // the part before the first star
+	inner []string // the parts between stars; each is searched for after the one before
+	last  string   // the part after the last star
 	exact bool     // no star: first is the whole pattern
 }
 
@@ -35,7 +35,7 @@ func Compile(text string) Pattern {
 	return p
 }
 
-// Match reports whether p covers all of s.
+// Match reports whether p matches all of s.
 func (p Pattern) Match(s string) bool {
 	n := prefixLen(s, p.first)
 	if n < 0 {
@@ -45,7 +45,7 @@ func (p Pattern) Match(s string) bool {
 	if p.exact {
 		return rest == ""
 	}
-	// The end is taken off first: what is left over belongs to the stars.
+	// The last part is matched first; then the stars and inner parts match the rest.
 	cut := tailStart(rest, p.last)
 	if cut < 0 || prefixLen(rest[cut:], p.last) < 0 {
 		return false

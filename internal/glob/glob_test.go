@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Short patterns are compared with the slow, obvious definition.
+// Match agrees with a slow and obvious definition for short patterns.
 func TestMatchAgainstDefinition(t *testing.T) {
 	var slow func(p, s string) bool
 	slow = func(p, s string) bool {
@@ -28,7 +28,7 @@ func TestMatchAgainstDefinition(t *testing.T) {
 	})
 }
 
-// At these sizes a matcher that tries again from every place would run for hours.
+// At these sizes a matcher that backtracks would run for hours.
 func TestMatchIsLinearInTheText(t *testing.T) {
 	const size = 1 << 20
 	name := strings.Repeat("a", size)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// EndsInNumber reports whether the last label of a host, in lower case, is a number: then programs take the host for
-// an IPv4 address.
+// EndsInNumber reports whether the last label of a host, in lower case, is a number. Programs treat such a host as an
+// IPv4 address.
 func EndsInNumber(host string) bool {
 	host = strings.TrimSuffix(host, ".")
 	last := host[strings.LastIndexByte(host, '.')+1:]
@@ -17,9 +17,9 @@ func EndsInNumber(host string) bool {
 	return last != "" && strings.Trim(last, "0123456789") == ""
 }
 
-// ParseIPv4 reads an IPv4 address in every form that programs accept: one to four parts, decimal, octal after 0,
-// hexadecimal after 0x, of which the last fills the bytes that are left. A bare 0x is 0, as in browsers. Letters are in
-// lower case.
+// ParseIPv4 parses an IPv4 address in every form that programs accept: one to four parts, each decimal, octal after 0 or
+// hexadecimal after 0x. The last part fills all remaining bytes. A bare 0x is 0, as in browsers. Letters are in lower
+// case.
 func ParseIPv4(s string) (netip.Addr, bool) {
 	parts := strings.SplitN(s, ".", 5)
 	if len(parts) > 4 {

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// MaxName is the length of a name that can be looked up, in bytes, and maxLabel that of each part (RFC 1035).
+// MaxName is the length of the longest name that can be looked up, in bytes, and maxLabel of its longest part (RFC 1035).
 const (
 	MaxName  = 253
 	maxLabel = 63
 )
 
-// Names beyond ASCII are mapped by UTS 46, as programs do before they look a name up: composed or not, full-width or
-// not, in any case, each has one form in ASCII. Programs that still follow IDNA 2003 map four characters differently
-// (ß to ss, for one).
+// Names beyond ASCII are mapped by UTS 46, as programs do before they look a name up. All spellings of a name (composed
+// or not, full-width or not, upper or lower case) have one form in ASCII. Programs that still follow IDNA 2003 map four
+// characters differently, such as ß to ss.
 var (
 	current = idna.New(mapping(idna.Transitional(false))...)
 	older   = idna.New(mapping(idna.Transitional(true))...)
@@ -32,11 +32,11 @@ func mapping(which idna.Option) []idna.Option {
 
 var errUTF8 = errors.New("not UTF-8")
 
-// ToASCII maps a name that may be beyond ASCII to the form in which it is looked up. The result may be an address, and
-// may have characters that no name has: the caller checks that.
+// ToASCII maps a name, which may be beyond ASCII, to the form in which it is looked up. The result may be an address, and
+// may have characters that are not allowed in names: the caller checks that.
 func ToASCII(name string) (string, error) { return toASCII(current, name) }
 
-// ToASCII2003 is ToASCII in the older way, by the rules of IDNA 2003.
+// ToASCII2003 is ToASCII by the rules of IDNA 2003.
 func ToASCII2003(name string) (string, error) { return toASCII(older, name) }
 
 func toASCII(profile *idna.Profile, name string) (string, error) {
@@ -46,8 +46,8 @@ func toASCII(profile *idna.Profile, name string) (string, error) {
 	return profile.ToASCII(name)
 }
 
-// IsThisMachine reports whether a name or an address leads to the machine that uses it: localhost, a name below it, a
-// loopback address, or the unspecified address. A name is in lower case.
+// IsThisMachine reports whether a name, in lower case, or an address means this machine: localhost, a name below it, a
+// loopback address, or the unspecified address.
 func IsThisMachine(name string) bool {
 	if a, err := netip.ParseAddr(name); err == nil {
 		a = a.Unmap()
@@ -62,8 +62,8 @@ func IsASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return c >= utf8.RuneSelf })
 }
 
-// ValidName reports whether s, in lower case, is a name that can be looked up and is not taken for an address.
-// Underscores are in use.
+// ValidName reports whether s, in lower case, is a name that can be looked up and does not look like an address.
+// Underscores are allowed, because they are in use.
 func ValidName(s string) bool {
 	if s == "" || len(s) > MaxName {
 		return false

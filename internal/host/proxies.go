@@ -19,9 +19,8 @@ type Proxies struct {
 	direct []exception // NO_PROXY
 }
 
-// ProxiesOf reads HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY from NAME=value entries. If a variable is also set
-// in lower case, the upper case one counts, even if it is empty. A proxy that cannot be used is reported to log and
-// ignored.
+// ProxiesOf reads HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY from NAME=value entries. If a variable is set in upper
+// and in lower case, the upper case one counts, even if it is empty. A proxy that cannot be used is logged and ignored.
 func ProxiesOf(env []string, log *slog.Logger) *Proxies {
 	p := &Proxies{
 		HTTPS: newProxy(env, "HTTPS_PROXY", log),
@@ -52,9 +51,9 @@ func lookup(env []string, names ...string) (string, bool) {
 	return "", false
 }
 
-// For returns the proxy for a connection to address, a host and a port, or nil. The scheme is that of its URL: https
-// and wss use HTTPS_PROXY, others HTTP_PROXY, and both ALL_PROXY if theirs is not set. Loopback addresses are no
-// exception unless NO_PROXY names them.
+// For returns the proxy for a connection to address, a host and a port, or nil. The scheme of the URL selects the
+// variable: https and wss use HTTPS_PROXY, others HTTP_PROXY, and all use ALL_PROXY if theirs is not set. Loopback
+// addresses use the proxy too, unless NO_PROXY names them.
 func (p *Proxies) For(scheme, address string) *Proxy {
 	proxy := p.HTTP
 	if scheme == "https" || scheme == "wss" {
@@ -69,7 +68,7 @@ func (p *Proxies) For(scheme, address string) *Proxy {
 	return proxy
 }
 
-// Direct reports whether NO_PROXY names the host of an address, which has a port.
+// Direct reports whether NO_PROXY covers an address, a host and a port.
 func (p *Proxies) Direct(address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -84,13 +83,13 @@ func (p *Proxies) Direct(address string) bool {
 // port it is for that port only.
 type exception struct {
 	all       bool
-	addresses netip.Prefix // valid: only these
+	addresses netip.Prefix // if valid, only these addresses
 	name      string
 	port      string // empty: any
 }
 
-// parseException reads an entry: "*", an address with or without brackets, a range of addresses, or a name, which may
-// have a dot or "*." before it. The port follows after a colon.
+// parseException parses an entry: "*", an address with or without brackets, a range of addresses, or a name, which may
+// have a dot or "*." before it. A port may follow after a colon.
 func parseException(entry string) (x exception, ok bool) {
 	entry = strings.ToLower(strings.TrimSpace(entry))
 	if host, port, err := net.SplitHostPort(entry); err == nil {
@@ -121,7 +120,7 @@ func parseException(entry string) (x exception, ok bool) {
 	return x, x.name != ""
 }
 
-// covers reports whether the exception is for a host, whose address is ip if it is one.
+// covers reports whether the exception covers a host. ip is valid if the host is an address.
 func (x *exception) covers(host string, ip netip.Addr, port string) bool {
 	switch {
 	case x.port != "" && x.port != port:
@@ -134,7 +133,7 @@ func (x *exception) covers(host string, ip netip.Addr, port string) bool {
 	return host == x.name || strings.HasSuffix(host, "."+x.name)
 }
 
-// A Proxy stands between this machine and other hosts.
+// A Proxy is an HTTP or SOCKS5 proxy.
 type Proxy struct {
 	scheme   string // http, https, socks5
 	hostname string
@@ -154,7 +153,7 @@ func newProxy(env []string, variable string, log *slog.Logger) *Proxy {
 	}
 	u, err := url.Parse(value)
 	if err != nil || u.Hostname() == "" {
-		log.Warn("proxy variable is no URL and is ignored", "variable", variable)
+		log.Warn("proxy variable is not a URL and is ignored", "variable", variable)
 		return nil
 	}
 	usual := map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}[u.Scheme]
@@ -172,8 +171,7 @@ func newProxy(env []string, variable string, log *slog.Logger) *Proxy {
 	}
 }
 
-// Forwards reports whether the proxy passes on plain HTTP requests that have their target in absolute form. A SOCKS5
-// proxy only makes tunnels.
+// Forwards reports whether the proxy forwards plain HTTP requests in absolute form. A SOCKS5 proxy only makes tunnels.
 func (p *Proxy) Forwards() bool { return p.scheme != "socks5" }
 
 // Address is the host and port where the proxy listens.
@@ -182,7 +180,7 @@ func (p *Proxy) Address() string { return p.address }
 // URL is the proxy's URL with user and password, as http.Transport needs it.
 func (p *Proxy) URL() *url.URL { return &url.URL{Scheme: p.scheme, User: p.user, Host: p.address} }
 
-// Authorization is the value of the header Proxy-Authorization, empty if the proxy needs none.
+// Authorization is the value of the header Proxy-Authorization, empty if the variable has no user.
 func (p *Proxy) Authorization() string {
 	if p.user == nil {
 		return ""

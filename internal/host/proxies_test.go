@@ -25,10 +25,10 @@ func TestNoProxy(t *testing.T) {
 	}
 	p := ProxiesOf([]string{"ALL_PROXY=http://127.0.0.1:1", "NO_PROXY=x", "no_proxy=a.example"}, quiet)
 	if p.For("http", "a.example:80") == nil {
-		t.Error("no_proxy counts though NO_PROXY is set")
+		t.Error("no_proxy counts although NO_PROXY is set")
 	}
 	if p.For("http", "x.:80") != nil {
-		t.Error("a name with a dot at its end is another")
+		t.Error("a name with a dot at its end is not recognized")
 	}
 }
 

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/net/proxy"
 )
 
-// maxConnectHead is how many bytes a proxy may take to answer a CONNECT.
+// maxConnectHead is how many bytes the answer of a proxy to CONNECT may have.
 const maxConnectHead = 16 << 10
 
-// A Dialer opens connections by way of a proxy. The zero value works.
+// A Dialer opens connections through a proxy. The zero value works.
 type Dialer struct {
-	// Dial connects to the proxy; nil: as net.Dialer does.
+	// Dial connects to the proxy; nil: a net.Dialer does.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// TLS, if set, has the certificates to trust for proxies that are reached by https. It is not changed.
@@ -48,7 +48,7 @@ func (d Dialer) Connect(ctx context.Context, p *Proxy) (net.Conn, error) {
 	return secure, nil
 }
 
-// Tunnel returns a connection to address, a host and a port, by way of the proxy, which also resolves the name.
+// Tunnel returns a connection to address, a host and a port, through the proxy, which also resolves the name.
 func (d Dialer) Tunnel(ctx context.Context, p *Proxy, address string) (net.Conn, error) {
 	c, err := d.Connect(ctx, p)
 	if err != nil {
@@ -60,7 +60,7 @@ func (d Dialer) Tunnel(ctx context.Context, p *Proxy, address string) (net.Conn,
 	} else {
 		err = p.connect(c, address)
 	}
-	if !stop() { // c was closed, which is then the error of the proxy's answer
+	if !stop() { // c was closed, so err is only a consequence
 		err = context.Cause(ctx)
 	}
 	if err != nil {
@@ -111,7 +111,7 @@ func (p *Proxy) connect(c net.Conn, address string) error {
 	return nil
 }
 
-// readHead reads up to the end of a header and not a byte further: what follows belongs to the tunnel.
+// readHead reads up to the end of a header and not a byte further: the bytes after it belong to the tunnel.
 func readHead(c net.Conn) ([]byte, error) {
 	var head []byte
 	var one [1]byte
@@ -124,5 +124,5 @@ func readHead(c net.Conn) ([]byte, error) {
 			return head, nil
 		}
 	}
-	return nil, errors.New("it does not end")
+	return nil, errors.New("it is too long")
 }

@@ -91,7 +91,7 @@ func TestConnectRefused(t *testing.T) {
 	}
 }
 
-// A proxy that does not answer is left when the context ends, and its connection is closed.
+// If a proxy does not answer, Tunnel returns when the context ends, and closes the connection.
 func TestTunnelEndsWithContext(t *testing.T) {
 	for _, scheme := range []string{"http://", "https://", "socks5://"} {
 		t.Run(scheme, func(t *testing.T) {

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	maxRedirects = 10 // that a request follows
+	maxRedirects = 10 // redirects that a request follows
 
-	// maxSkipped is how long the body of a redirect may be to be read to its
-	// end, so that the connection can be used for the next hop.
+	// maxSkipped is the length up to which the body of a redirect is read to its end, so that
+	// the connection can be used for the next hop.
 	maxSkipped = 2 << 10
 )
 
@@ -31,12 +31,12 @@ type Config struct {
 	// RootCAs are the certificates to trust instead of the system's.
 	RootCAs *x509.CertPool
 
-	// Log hears of settings that had to be ignored. Nil: nothing is said.
+	// Log gets warnings about settings that are ignored; nil discards them.
 	Log *slog.Logger
 }
 
-// A Client makes requests and keeps their connections for the next ones. One
-// is enough for a server. Its methods may be called at the same time.
+// A Client makes requests and keeps their connections for later requests. A server needs only one.
+// It is safe for concurrent use.
 type Client struct {
 	env       environment
 	proxies   *host.Proxies
@@ -61,18 +61,17 @@ func New(config Config) *Client {
 	return c
 }
 
-// Close ends all requests, also those whose body is being read, and closes
-// all connections. What is left of net/http ends with them.
+// Close ends all requests, also while their body is being read, and closes all connections. The
+// goroutines of net/http end with the connections.
 func (c *Client) Close() {
 	c.cancel()
 	c.sockets.close()
 	c.transport.CloseIdleConnections()
 }
 
-// Do makes a request, with the redirects that it asks to follow, and returns
-// when the head of the answer is in. Any status is an answer. The response
-// must be closed; it ends with ctx, with the request's timeout and with the
-// client. Errors are *Error.
+// Do makes a request, follows redirects if the parameters say so, and returns when the head of the
+// answer has arrived. Any status is an answer. The response must be closed; it ends with ctx,
+// with the request's timeout and with the client. Errors are *Error.
 func (c *Client) Do(ctx context.Context, p *wire.HTTPRequestParams) (*Response, error) {
 	r, err := newRequest(p, c.env)
 	if err != nil {
@@ -93,8 +92,7 @@ func (c *Client) Do(ctx context.Context, p *wire.HTTPRequestParams) (*Response, 
 	return newResponse(p, response, cancel), nil
 }
 
-// follow makes the request and those that redirects lead to, and returns the
-// final answer.
+// follow makes the request, follows redirects, and returns the final answer.
 func (c *Client) follow(ctx context.Context, p *wire.HTTPRequestParams, r *request) (*http.Response, error) {
 	for hops := 0; ; hops++ {
 		response, err := c.roundTrip(ctx, r)
@@ -135,12 +133,12 @@ func following(p *wire.HTTPRequestParams, r *request, response *http.Response) (
 	return next, nil
 }
 
-// lifetime bounds ctx by the client's life and by a timeout in milliseconds.
+// lifetime returns a context that also ends with the client and after a timeout in milliseconds.
 func (c *Client) lifetime(ctx context.Context, timeout *uint64) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.ctx, func() { cancel(ErrClosed) })
 	release := func() {}
-	if timeout != nil && *timeout <= math.MaxInt64/uint64(time.Millisecond) { // else it is longer than any life
+	if timeout != nil && *timeout <= math.MaxInt64/uint64(time.Millisecond) { // a larger number means no timeout
 		ctx, release = context.WithTimeout(ctx, time.Duration(*timeout)*time.Millisecond)
 	}
 	return ctx, func() {

@@ -104,10 +104,10 @@ func TestNoRefererFromSecureToInsecure(t *testing.T) {
 	r := &request{method: "GET", target: &target{scheme: "https", host: "a", path: "/"}, header: fields{}}
 	next, _, _ := r.redirected(302, "http://b/")
 	if next.header["referer"] != nil {
-		t.Error("an insecure host is told the secure page")
+		t.Error("the https URL is sent to an http target")
 	}
 	if next, _, _ = r.redirected(302, "https://b/"); next.header["referer"] == nil {
-		t.Error("a secure host is not told the page")
+		t.Error("an https target does not get the referer")
 	}
 }
 
@@ -137,8 +137,8 @@ func TestConnectionsAreReused(t *testing.T) {
 	}
 }
 
-// A server that closes an idle connection costs no request; one that closes on
-// receipt of a request does, unless it may be sent again.
+// If a server closes an idle connection, no request fails. If it closes when it gets a request, the
+// request fails unless it may be sent again.
 func TestStaleConnections(t *testing.T) {
 	s := answering(t, ok)
 	c := client(t)
@@ -183,7 +183,7 @@ func TestIdleConnectionsAreBounded(t *testing.T) {
 		})
 	}
 	done.Wait()
-	// The last ones are closed after their answers have been read.
+	// The last connections are closed after their answers have been read.
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		n := c.sockets.count()
 		if n > 0 && n <= maxIdlePerHost {
@@ -235,7 +235,7 @@ func TestLargeBodyIsEchoed(t *testing.T) {
 	}
 }
 
-// A server that refuses without reading the body is heard.
+// The answer of a server that refuses without reading the body arrives.
 func TestEarlyRefusal(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -296,7 +296,7 @@ func TestTLS(t *testing.T) {
 	wantError(t, err, wire.CodeInternal, "http/request failed: error sending request for url ("+s.URL+"/)")
 	wrongName := strings.Replace(s.URL, "127.0.0.1", "localhost", 1) // the certificate does not name it
 	if _, err := fetch(client(t, "SSL_CERT_FILE="+file), get(wrongName)); err == nil {
-		t.Error("a certificate of another name is taken")
+		t.Error("a certificate of another name was accepted")
 	}
 	stalled, _, _ := stalling(t, "")
 	limit := uint64(100)
@@ -307,7 +307,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A testProxy forwards requests and tunnels, and keeps their heads.
+// A testProxy forwards requests, makes tunnels, and records the heads of requests.
 func testProxy(t *testing.T) *rawServer {
 	return serve(t, func(c net.Conn, request string) bool {
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(request)))
@@ -413,7 +413,7 @@ func TestSecureProxy(t *testing.T) {
 	plain := testProxy(t)
 	secure, file := secureServer(t)
 	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		Certificates: secure.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}, // proxies are spoken to in HTTP/1.1
+		Certificates: secure.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}, // the client must choose HTTP/1.1 for a proxy
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -474,7 +474,7 @@ func TestSOCKS(t *testing.T) {
 	})
 	mustFetch(t, client(t, "ALL_PROXY=socks5h://us:pw@"+l.Addr().String()), get("http://nowhere.invalid:8/x"))
 	if got := <-asked; got != "us:pw nowhere.invalid" {
-		t.Errorf("the proxy was asked by %q", got)
+		t.Errorf("the proxy got %q", got)
 	}
 	if want := lines("GET /x HTTP/1.1", "accept: */*", "host: nowhere.invalid:8"); !slices.Equal(s.requests(), []string{want}) {
 		t.Errorf("sent %q", s.requests())
@@ -584,7 +584,7 @@ func TestEndsOfHTTP2(t *testing.T) {
 func TestBackPressureOfHTTP2(t *testing.T) {
 	written := make(chan int64, 1)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(300 * time.Millisecond)) // then it counts as stuck
+		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(300 * time.Millisecond)) // a longer write counts as blocked
 		n, _ := io.Copy(w, io.LimitReader(zeros{}, 64<<20))
 		written <- n
 	}))

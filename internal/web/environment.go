@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// environment is what this package needs of the server's environment.
+// environment is the server's environment, by name.
 type environment map[string]string
 
-// newEnvironment reads NAME=value entries. The first of a name counts, as for
+// newEnvironment reads NAME=value entries. If a name is set twice, the first value counts, as for
 // getenv.
 func newEnvironment(entries []string) environment {
 	env := make(environment, len(entries))
@@ -23,7 +23,7 @@ func newEnvironment(entries []string) environment {
 	return env
 }
 
-// first returns the value of the first variable that is set, even to nothing.
+// first returns the value of the first variable that is set, even if it is empty.
 func (e environment) first(names ...string) string {
 	for _, name := range names {
 		if value, ok := e[name]; ok {
@@ -33,8 +33,8 @@ func (e environment) first(names ...string) string {
 	return ""
 }
 
-// secretVariables are the server's own credentials: no header may carry them.
-// They are compared without regard to case.
+// secretVariables are the server's own credentials: no header may contain them. Their names are
+// compared without regard to case.
 var secretVariables = []string{
 	"CODEX_EXEC_SERVER_NOISE_AUTH_TOKEN",
 	"OPENAI_FEDERATION_RULE_ID",
@@ -52,7 +52,7 @@ var secretVariables = []string{
 	"GOOGLE_APPLICATION_CREDENTIALS",
 }
 
-// headerValue returns the variable whose value a header asks for.
+// headerValue returns the value of the variable that a header asks for.
 func (e environment) headerValue(header, variable string) (string, error) {
 	if slices.ContainsFunc(secretVariables, func(s string) bool { return strings.EqualFold(s, variable) }) {
 		return "", invalid("header %s cannot use executor environment variable %s", header, variable)

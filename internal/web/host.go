@@ -9,7 +9,7 @@ import (
 	"github.com/tetherexec/tether/internal/host"
 )
 
-// parseHost reads the host of a URL and returns it as it is written out.
+// parseHost parses the host of a URL and returns its normal form.
 func parseHost(s string) (string, error) {
 	if s == "" {
 		return "", errEmptyHost

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ok = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 
-// A rawServer answers with bytes and keeps the bytes that it was sent.
+// A rawServer answers with bytes and records the requests.
 type rawServer struct {
 	address string
 
@@ -31,8 +31,8 @@ type rawServer struct {
 	conns int
 }
 
-// serve starts a server on loopback that hands each request, head and body,
-// to answer. The connection is closed when answer returns false.
+// serve starts a server on loopback that calls answer with each request, head and body. The
+// connection is closed when answer returns false.
 func serve(t *testing.T, answer func(c net.Conn, request string) bool) *rawServer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -100,8 +100,8 @@ func answering(t *testing.T, answer string) *rawServer {
 	})
 }
 
-// requests returns what the server was sent, with its address as ADDR, and with
-// headers sorted: net/http has its own order.
+// requests returns the requests of the server, with its address as ADDR. Headers are sorted, because
+// net/http has its own order.
 func (s *rawServer) requests() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,10 +192,10 @@ func wantError(t *testing.T, err error, code int, text string) {
 // lines is the head of a request as requests returns it.
 func lines(list ...string) string { return sortedHead(strings.Join(list, "\r\n") + "\r\n\r\n") }
 
-// quiet swallows what a test server says about failed handshakes.
+// quiet discards messages of a test server about failed handshakes.
 var quiet = log.New(io.Discard, "", 0)
 
-// always has room.
+// always is a room function that never refuses.
 func always(int) error { return nil }
 
 func hasRoom(int) bool { return true }

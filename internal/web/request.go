@@ -22,8 +22,8 @@ import (
 // maxHeaderName bounds the name of a request header, in bytes.
 const maxHeaderName = 1<<16 - 1
 
-// A request is one hop: what is sent to one target. The header holds what was
-// asked for, under names in lower case; build adds what belongs to the hop.
+// A request is one hop: a request to one target. The header has the headers of the parameters; build
+// adds the headers of the hop.
 type request struct {
 	method string
 	target *target
@@ -31,10 +31,10 @@ type request struct {
 	body   []byte
 }
 
-// fields are headers by their names in lower case. http.Header has other names.
+// fields are headers by their names in lower case, unlike http.Header.
 type fields map[string][]string
 
-// newRequest checks the parameters, in the order in which the reference does.
+// newRequest checks the parameters, in the same order as the reference.
 func newRequest(p *wire.HTTPRequestParams, env environment) (*request, error) {
 	if !httpguts.ValidHeaderFieldName(p.Method) { // both are tokens
 		return nil, invalid("method is invalid: invalid HTTP method")
@@ -87,8 +87,8 @@ func basicAuth(user, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
 }
 
-// redirected returns the request that follows an answer with that status and
-// location to r. ok is false if the answer is the final one.
+// redirected returns the next request after an answer with this status and location. ok is false if
+// the answer is the final one.
 func (r *request) redirected(status int, location string) (next *request, ok bool, err error) {
 	t, err := r.target.resolve(location)
 	if scheme, ok := errors.AsType[errScheme](err); ok {
@@ -109,19 +109,19 @@ func (r *request) redirected(status int, location string) (next *request, ok boo
 			delete(next.header, name)
 		}
 	}
-	if r.target.scheme == "http" || t.scheme == "https" { // a secure page is not told to an insecure one
+	if r.target.scheme == "http" || t.scheme == "https" { // an https URL is not sent to an http target
 		next.header["referer"] = []string{r.target.page()}
 	}
 	return next, true, nil
 }
 
-// isRedirect tells whether an answer with that status is followed.
+// isRedirect reports whether an answer with this status is followed.
 func isRedirect(status int) bool {
 	return slices.Contains([]int{301, 302, 303, 307, 308}, status)
 }
 
-// build returns the request for net/http. Names of headers stay in lower case,
-// where net/http takes them for unknown and sends them as they are.
+// build returns the request for net/http. Names of headers stay in lower case: net/http treats such
+// headers as unknown and sends them unchanged.
 func (r *request) build(ctx context.Context, via *route) (*http.Request, error) {
 	h := maps.Clone(r.header)
 	if h["accept"] == nil {
@@ -130,10 +130,10 @@ func (r *request) build(ctx context.Context, via *route) (*http.Request, error) 
 	if via.absolute() && h["proxy-authorization"] == nil && via.proxy.Authorization() != "" {
 		h["proxy-authorization"] = []string{via.proxy.Authorization()}
 	}
-	h["User-Agent"] = []string{""} // without it net/http adds its own
+	h["User-Agent"] = []string{""} // prevents the one of net/http
 	if options := h["connection"]; options != nil {
 		delete(h, "connection")
-		h["Connection"] = options // net/http does not repeat it
+		h["Connection"] = options // under this name net/http does not add another one
 	}
 	name := r.target.authority()
 	if given := h["host"]; given != nil {
@@ -156,8 +156,8 @@ func (r *request) build(ctx context.Context, via *route) (*http.Request, error) 
 	return hop, nil
 }
 
-// url returns the target as net/http writes it into the request: the bytes of
-// the path as they are, which url.URL would escape anew.
+// url returns the URL for net/http in a form that keeps the bytes of the path: url.URL would escape
+// them again.
 func (r *request) url(via *route) *url.URL {
 	t := r.target
 	u := &url.URL{Scheme: t.scheme, Host: t.authority()}
@@ -169,7 +169,7 @@ func (r *request) url(via *route) *url.URL {
 	switch {
 	case via.absolute():
 		u.Opaque = "//" + t.authority() + t.path
-	case strings.HasPrefix(t.path, "//"): // as Opaque it would be a host
+	case strings.HasPrefix(t.path, "//"): // in Opaque it would mean a host
 		u.Path, u.RawPath = unescape(t.path), t.path
 	default:
 		u.Opaque = t.path
@@ -179,8 +179,8 @@ func (r *request) url(via *route) *url.URL {
 
 var errCodings = errors.New("transfer-encoding of a request can only be chunked")
 
-// frame returns the body as it is sent and its length, which is negative if it
-// is sent in chunks. A given length that is shorter than the body cuts it.
+// frame returns the body to send and its length, which is negative if the body is sent in chunks. If
+// the content-length header is smaller than the body, the body is cut.
 func (r *request) frame() (body []byte, length int64, err error) {
 	if len(r.body) == 0 {
 		return nil, 0, nil

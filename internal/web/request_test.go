@@ -78,7 +78,7 @@ func TestBytesOfARequest(t *testing.T) {
 	}
 }
 
-// A body that does not fit its headers is not sent.
+// If the body does not match its headers, the request is not sent.
 func TestRequestBodyAndItsHeaders(t *testing.T) {
 	s := answering(t, ok)
 	for _, header := range []string{"Content-Length: 9", "Transfer-Encoding: gzip", "Transfer-Encoding: gzip, chunked"} {

@@ -17,29 +17,28 @@ import (
 )
 
 const (
-	// MaxDelta is how many bytes of a body one delta carries. Clients drop the
-	// connection on more.
+	// MaxDelta is how many bytes of a body one delta may have. Clients end the connection if a
+	// delta is larger.
 	MaxDelta = 1 << 20
 
-	// MaxBuffered bounds a body that is sent in the answer itself: as base64,
-	// with up to 1 MiB of headers whose every byte may need six in JSON, it
-	// must fit a message of 64 MiB. The reference has no bound here; larger
-	// bodies must be streamed.
+	// MaxBuffered bounds a body that is sent in the answer itself. As base64, with up to 1 MiB of
+	// headers whose bytes may each need six bytes in JSON, it must fit into a message of 64 MiB.
+	// Larger bodies must be streamed. The reference has no limit here.
 	MaxBuffered = (64 - 8) << 20 / 4 * 3
 
-	// maxHeadBytes bounds the status line and headers of an answer, with the
-	// interim answers before it. The reference takes about 400 KiB.
+	// maxHeadBytes bounds the status line and headers of an answer, with the interim answers
+	// before it. The reference accepts about 400 KiB.
 	maxHeadBytes = 1 << 20
 
-	// maxHeadFields bounds its header lines, because a line costs more in the
-	// answer to the client than here. The reference takes 100.
+	// maxHeadFields bounds the header lines of an answer, because a line needs more memory in the
+	// answer to the client than here. The reference accepts 100.
 	maxHeadFields = 4096
 
 	// firstBuffer is the size of the first buffer of a body that is sent in the answer.
 	firstBuffer = 64 << 10
 
-	// firstDelta is the size of a stream's first buffer. It doubles up to
-	// MaxDelta while reads fill it: a quiet stream stays small.
+	// firstDelta is the size of a stream's first buffer. The buffer doubles up to MaxDelta while
+	// reads fill it, so that a slow stream needs little memory.
 	firstDelta = 16 << 10
 )
 
@@ -59,7 +58,7 @@ type Response struct {
 func newResponse(p *wire.HTTPRequestParams, r *http.Response, cancel context.CancelFunc) *Response {
 	b := &body{ReadCloser: r.Body, cancel: cancel}
 	if r.StatusCode == http.StatusSwitchingProtocols || r.Request.Method == http.MethodConnect && r.StatusCode/100 == 2 {
-		b.Close() // what follows is no longer HTTP
+		b.Close() // the following bytes are no longer HTTP
 		b.ended = io.EOF
 	}
 	return &Response{
@@ -90,8 +89,8 @@ func checkHead(r *http.Response) error {
 
 func isBadValue(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }
 
-// wireHeaders returns what the client is told of an answer's headers, sorted by
-// their names. Values that are not visible ASCII are left out.
+// wireHeaders returns the headers of an answer for the client, sorted by name. Values that are not
+// ASCII are left out.
 func wireHeaders(r *http.Response) []wire.HTTPResponseHeader {
 	list := []wire.HTTPResponseHeader{}
 	add := func(name string, values []string) {
@@ -104,17 +103,17 @@ func wireHeaders(r *http.Response) []wire.HTTPResponseHeader {
 	for name, values := range r.Header {
 		add(name, values)
 	}
-	add("transfer-encoding", r.TransferEncoding) // net/http keeps it elsewhere
+	add("transfer-encoding", r.TransferEncoding) // net/http does not keep it in the header
 	sort.SliceStable(list, func(i, j int) bool { return list[i].Name < list[j].Name })
 	return list
 }
 
-// A body is the body of an answer. Its errors are *Error, whatever broke it.
+// A body is the body of an answer. All its errors are *Error.
 type body struct {
 	io.ReadCloser
 	cancel context.CancelFunc // of the request
 
-	ended error // what Read returns from now on
+	ended error // the error of each later Read
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -130,13 +129,13 @@ func (b *body) Read(p []byte) (int, error) {
 		b.Close()
 	}
 	if n > 0 {
-		return n, nil // the end is told by the next call
+		return n, nil // the next call returns the end
 	}
 	return n, b.ended
 }
 
-// Close ends the request, also one that Read waits for. A body that was not
-// read to its end costs the connection.
+// Close ends the request, also while Read waits. If the body was not read to its end, the connection
+// is closed.
 func (b *body) Close() error {
 	b.cancel()
 	return b.ReadCloser.Close()
@@ -145,8 +144,8 @@ func (b *body) Close() error {
 var errTooLarge = badBody(fmt.Sprintf(
 	"it exceeds %d bytes, the most that one answer carries; use streamResponse", MaxBuffered), ErrBodyTooLarge)
 
-// Buffer reads the whole body and returns the answer that carries it. Before it takes
-// memory for more than firstBuffer bytes it asks for room; the error of room is returned.
+// Buffer reads the whole body and returns the answer with it. Before it allocates more than
+// firstBuffer bytes, it calls room; if room returns an error, Buffer returns that.
 func (r *Response) Buffer(room func(bytes int) error) (*wire.HTTPResponse, error) {
 	defer r.Body.Close()
 	if r.length > MaxBuffered {
@@ -154,7 +153,7 @@ func (r *Response) Buffer(room func(bytes int) error) (*wire.HTTPResponse, error
 	}
 	size := firstBuffer
 	if r.length > firstBuffer {
-		size = int(r.length) + 1 // to see the end
+		size = int(r.length) + 1 // one more, so that ReadFull sees the end
 	}
 	var data []byte
 	for {
@@ -178,18 +177,17 @@ func (r *Response) Buffer(room func(bytes int) error) (*wire.HTTPResponse, error
 	}
 }
 
-// Head returns the answer that goes ahead of a streamed body.
+// Head returns the answer that is sent before a streamed body.
 func (r *Response) Head() *wire.HTTPResponse {
 	return &wire.HTTPResponse{Status: r.Status, Headers: r.Headers, BodyBase64: wire.Base64{}}
 }
 
-// Deltas sends the body piece by piece and closes it. Pieces are numbered from
-// 1 and hold what has arrived, at most MaxDelta bytes; exactly one terminal
-// delta follows them, also after a failure of the body. send may block: then
-// the body is not read, and its server feels it. The bytes of a delta are good
-// until send returns. Deltas returns the error of send, which ends the stream
-// without a terminal delta, or the cause of ctx when it has ended. The buffer grows only
-// if room has as many bytes more.
+// Deltas sends the body piece by piece and closes it. Deltas are numbered from 1 and have the bytes
+// that have arrived, at most MaxDelta. Exactly one terminal delta follows them, also after a failure
+// of the body. send may block: then the body is not read, which is back-pressure for its server. The
+// bytes of a delta are valid until send returns. If send fails, Deltas returns its error, without a
+// terminal delta; if ctx has ended, it returns the cause. The buffer grows only if room returns true
+// for that many more bytes.
 func (r *Response) Deltas(ctx context.Context, room func(more int) bool, send func(wire.HTTPBodyDelta) error) error {
 	defer r.Body.Close()
 	defer context.AfterFunc(ctx, func() { r.Body.Close() })()

@@ -25,7 +25,7 @@ const (
 	brokenIn = "failed to read http/request response body: error decoding response body"
 )
 
-// show writes an answer in one line.
+// show is the text of an answer, in one line.
 func show(r *wire.HTTPResponse) string {
 	var b strings.Builder
 	fmt.Fprint(&b, r.Status)
@@ -135,7 +135,7 @@ func TestBrokenBodies(t *testing.T) {
 func TestResetInBody(t *testing.T) {
 	begun := make(chan struct{})
 	s := serve(t, func(c net.Conn, _ string) bool {
-		io.WriteString(c, head200+"\r\nok") // no length: only the reset tells that it is not whole
+		io.WriteString(c, head200+"\r\nok") // no length: only the reset shows that it is incomplete
 		<-begun
 		c.(*net.TCPConn).SetLinger(0)
 		return false
@@ -178,7 +178,7 @@ func TestTimeouts(t *testing.T) {
 	slow, _, _ := stalling(t, head200+"content-le")
 	_, err = fetch(c, timeout(slow, 30))
 	wantError(t, err, wire.CodeInternal, "http/request failed: error sending request for url (http://"+slow.address+"/)")
-	const headTime = 2000 // in which even a busy machine has read a head
+	const headTime = 2000 // milliseconds, enough to read a head on a busy machine
 	var bodies sync.WaitGroup
 	for _, rest := range []string{"transfer-encoding: chunked\r\n\r\n5\r\nok", "content-length: 5\r\n\r\nok"} {
 		stalled, _, _ := stalling(t, head200+rest)
@@ -195,7 +195,7 @@ func TestTimeouts(t *testing.T) {
 	wantError(t, err, wire.CodeInvalidParams, "http/request header name is invalid: invalid HTTP header name")
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestConnectionRefused(t *testing.T) {
 	for _, url := range []string{"http://127.0.0.1:1/x?y#z", "https://127.0.0.1:1/", "http://no..name/"} {
 		_, err := fetch(client(t), get(url))
 		wantError(t, err, wire.CodeInternal, "http/request failed: error sending request for url ("+url+")")
@@ -268,7 +268,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// collect runs Deltas and returns what it sent.
+// collect runs Deltas and returns the deltas.
 func collect(t *testing.T, p *wire.HTTPRequestParams) []wire.HTTPBodyDelta {
 	t.Helper()
 	r, err := client(t).Do(t.Context(), p)
@@ -326,7 +326,7 @@ func TestDeltasAreSentAsTheyCome(t *testing.T) {
 	err = r.Deltas(t.Context(), hasRoom, func(d wire.HTTPBodyDelta) error {
 		got = append(got, string(d.DeltaBase64))
 		if !d.Done {
-			more <- struct{}{} // the server writes the next only when this one is here
+			more <- struct{}{} // only now the server writes the next piece
 		}
 		return nil
 	})
@@ -390,8 +390,8 @@ func TestGibibyteInFlatMemory(t *testing.T) {
 	}
 }
 
-// Memory for a body is asked for before it is taken; without room a stream goes on in
-// small pieces, and a body for one answer is given up.
+// Before memory for a body is allocated, room is called. Without room a stream continues in small
+// pieces, and a body for one answer is an error.
 func TestBodiesNeedRoom(t *testing.T) {
 	const size = 1 << 20
 	s := answering(t, head200+"\r\n"+strings.Repeat("x", size))
@@ -428,7 +428,7 @@ func TestBackPressure(t *testing.T) {
 	written := make(chan int, 1)
 	s := serve(t, func(c net.Conn, _ string) bool {
 		io.WriteString(c, head200+"\r\n")
-		c.SetWriteDeadline(time.Now().Add(300 * time.Millisecond)) // then it counts as stuck
+		c.SetWriteDeadline(time.Now().Add(300 * time.Millisecond)) // a longer write counts as blocked
 		n, _ := io.Copy(c, io.LimitReader(zeros{}, 256<<20))
 		written <- int(n)
 		return false

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A closer serves requests and ends each connection some time after an answer,
-// without a word about it in the answer. It counts the requests by their path.
+// A closer serves requests and closes each connection some time after an answer. The answer has no
+// header about that. It counts the requests by their path.
 type closer struct {
 	*testing.T
 	address string
@@ -60,8 +60,8 @@ func (s *closer) talk(c net.Conn) {
 	}
 }
 
-// A server that closes idle connections without a word costs no request that may
-// be repeated. Others may fail, but none is served twice.
+// If a server closes idle connections without a header about it, requests that may be repeated do not
+// fail. Others may fail, but none is served twice.
 func TestSilentCloses(t *testing.T) {
 	const requests = 300
 	for _, after := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond} {
@@ -83,7 +83,7 @@ func TestSilentCloses(t *testing.T) {
 				defer s.mu.Unlock()
 				if method == "GET" {
 					if failures > 0 {
-						t.Error("requests failed that may be repeated")
+						t.Error("requests failed although they may be repeated")
 					}
 					return
 				}

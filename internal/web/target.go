@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// A target is an absolute http or https URL, parsed and written as browsers
-// do (the WHATWG URL standard), because the reference does: a URL with spaces,
-// backslashes or a short IPv4 address is repaired, not refused.
+// A target is an absolute http or https URL. Like the reference, this package parses and writes URLs
+// as browsers do (the WHATWG URL standard): a URL with spaces, backslashes or a short IPv4 address is
+// repaired, not refused.
 type target struct {
 	scheme   string // http or https; another one only from resolve
 	userinfo string // percent-encoded, without the @
@@ -22,7 +22,7 @@ type target struct {
 	fragment string // percent-encoded, with the #, or empty
 }
 
-// The ways in which a URL can be wrong, as the reference words them.
+// Errors of URLs, with the texts of the reference.
 var (
 	errRelative  = errors.New("relative URL without a base")
 	errEmptyHost = errors.New("empty host")
@@ -37,10 +37,10 @@ type errScheme string
 
 func (e errScheme) Error() string { return fmt.Sprintf("unsupported scheme %s", string(e)) }
 
-// parseTarget reads an absolute URL.
+// parseTarget parses an absolute URL.
 func parseTarget(s string) (*target, error) { return (*target)(nil).resolve(s) }
 
-// resolve reads a URL that may be relative to base. base may be nil.
+// resolve parses a URL that may be relative to base. base may be nil.
 func (base *target) resolve(s string) (*target, error) {
 	s = strings.TrimFunc(s, func(r rune) bool { return r <= ' ' })
 	s = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(s)
@@ -76,7 +76,7 @@ func cutScheme(s string) (scheme, rest string, ok bool) {
 // slashes counts the slashes of either kind that s begins with.
 func slashes(s string) int { return len(s) - len(strings.TrimLeft(s, `/\`)) }
 
-// parseAuthority reads what follows "http://".
+// parseAuthority parses the text after "http://".
 func parseAuthority(scheme, s string) (*target, error) {
 	authority, rest := s, ""
 	if i := strings.IndexAny(s, `/\?#`); i >= 0 {
@@ -106,7 +106,7 @@ func parseAuthority(scheme, s string) (*target, error) {
 	return t, nil
 }
 
-// parsePort returns the port without leading zeros, empty if it is the usual.
+// parsePort returns the port without leading zeros, or empty if it is the usual one.
 func parsePort(s, usual string) (string, error) {
 	if s == "" {
 		return "", nil
@@ -143,7 +143,7 @@ func (base *target) relative(s string) (*target, error) {
 	return &t, nil
 }
 
-// setTail reads path, query and fragment. The path goes below the segments.
+// setTail parses path, query and fragment. The path is relative to the segments.
 func (t *target) setTail(s string, segments []string) {
 	path, rest := s, ""
 	if i := strings.IndexAny(s, "?#"); i >= 0 {
@@ -171,7 +171,7 @@ func (t *target) setTail(s string, segments []string) {
 	t.setQuery(rest)
 }
 
-// setQuery reads query and fragment, each with its mark.
+// setQuery parses query and fragment, each with its mark.
 func (t *target) setQuery(s string) {
 	query, fragment, hasFragment := strings.Cut(s, "#")
 	t.query, t.fragment = "", ""
@@ -183,8 +183,8 @@ func (t *target) setQuery(s string) {
 	}
 }
 
-// What is percent-encoded in each part, besides control characters and what
-// is not ASCII.
+// Characters that are percent-encoded in each part, besides control characters and characters beyond
+// ASCII.
 const (
 	inFragment = " \"<>`"
 	inQuery    = " \"#<>'"
@@ -192,7 +192,7 @@ const (
 	inUserinfo = inPath + "/:;=@[\\]^|"
 )
 
-// escape percent-encodes the bytes of s that must not stand for themselves.
+// escape percent-encodes the bytes of s that need it.
 func escape(s, special string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -220,7 +220,7 @@ func (t *target) authority() string {
 	return t.host + ":" + t.port
 }
 
-// address is what to dial.
+// address is the host and port to dial.
 func (t *target) address() string {
 	port := t.port
 	if port == "" {
@@ -232,18 +232,18 @@ func (t *target) address() string {
 // hostname is the host without brackets.
 func (t *target) hostname() string { return strings.Trim(t.host, "[]") }
 
-// sameOrigin tells whether what is meant for one may be sent to the other.
+// sameOrigin reports whether credentials for one target may be sent to the other.
 func (t *target) sameOrigin(u *target) bool {
 	return t.scheme == u.scheme && t.address() == u.address()
 }
 
-// page is the URL without userinfo and fragment: what may be told to others.
+// page is the URL without userinfo and fragment, for the referer header.
 func (t *target) page() string { return t.scheme + "://" + t.authority() + t.path + t.query }
 
-// String is the URL without userinfo: what error messages show.
+// String is the URL without userinfo, for error messages.
 func (t *target) String() string { return t.page() + t.fragment }
 
-// login returns the user and password that the URL carries.
+// login returns the user and password in the URL.
 func (t *target) login() (user, password string, ok bool) {
 	if t.userinfo == "" {
 		return "", "", false
@@ -252,7 +252,7 @@ func (t *target) login() (user, password string, ok bool) {
 	return unescape(user), unescape(password), true
 }
 
-// unescape decodes percent-encoding and leaves alone what is none.
+// unescape decodes percent-encoding. Malformed escapes stay unchanged.
 func unescape(s string) string {
 	if plain, err := url.PathUnescape(s); err == nil {
 		return plain

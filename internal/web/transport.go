@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// dialTimeout bounds a connection's way to its first request: TCP, proxy
-	// and TLS together. A request may ask for less with its own timeout.
+	// dialTimeout bounds the time to make a connection: TCP, proxy and TLS together. A request may
+	// have a shorter timeout of its own.
 	dialTimeout = 60 * time.Second
 
 	// readBuffer is a connection's buffer. It holds several of the small chunks
@@ -25,14 +25,14 @@ const (
 
 	maxIdle        = 64               // idle connections in all; the oldest is closed first
 	maxIdlePerHost = 8                // idle connections to one host
-	idleTimeout    = 90 * time.Second // then an idle connection is closed
+	idleTimeout    = 90 * time.Second // after which an idle connection is closed
 
-	// streamWindow is how many bytes of a body of HTTP/2 a server may send
-	// ahead of the reader. The socket of an HTTP/1.1 connection holds about as many.
+	// streamWindow is how many bytes of a body a server may send ahead of the reader with HTTP/2.
+	// The socket of an HTTP/1.1 connection buffers about as many.
 	streamWindow = 1 << 20
 
-	// pingAfter is how long an HTTP/2 connection with requests may be silent
-	// before it is checked. A dead one would hold up every request to its host.
+	// pingAfter is how long an HTTP/2 connection with requests may be silent before it is checked.
+	// A dead connection would delay all requests to its host.
 	pingAfter = 30 * time.Second
 )
 
@@ -48,7 +48,7 @@ func (c *Client) newTransport() *http.Transport {
 		DialTLSContext:         c.dialTLS,
 		Protocols:              &protocols,
 		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow, SendPingTimeout: pingAfter},
-		DisableCompression:     true, // bodies are passed on as they are
+		DisableCompression:     true, // bodies are passed on unchanged
 		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    maxIdlePerHost,
 		IdleConnTimeout:        idleTimeout,
@@ -65,19 +65,19 @@ type route struct {
 	address string // of the target
 	name    string // of the target, for its certificate
 
-	request context.Context // what is dialled for the request ends with it
+	request context.Context // of the request; dials for it end with this context
 }
 
 func (c *Client) routeTo(t *target) route {
 	return route{proxy: c.proxies.For(t.scheme, t.address()), tls: t.scheme == "https", address: t.address(), name: t.hostname()}
 }
 
-// absolute tells whether the request names its target in full, for a proxy that
-// reads it. All others get a tunnel.
+// absolute reports whether the request has its target in absolute form, for a proxy that forwards
+// it. Other requests use a tunnel, or no proxy.
 func (r *route) absolute() bool { return r.proxy != nil && r.proxy.Forwards() && !r.tls }
 
-// forwarder returns the URL of the proxy that reads the request, or nil. dial
-// makes the connection, so its scheme and login are left out.
+// forwarder returns the URL of the proxy that forwards the request, or nil. Its scheme is always
+// http and it has no login, because dial makes the connection.
 func (r *route) forwarder() *url.URL {
 	if !r.absolute() {
 		return nil
@@ -89,8 +89,8 @@ type routeKey struct{}
 
 func routeOf(ctx context.Context) *route { return ctx.Value(routeKey{}).(*route) }
 
-// dial connects to the target of a plain request or to the proxy that reads it.
-// http.Transport would go on dialling after the request; dial ends with it.
+// dial connects to the target of a plain request or to the proxy that forwards it. http.Transport
+// would go on dialling after the request; dial ends with it.
 func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return c.forRequest(ctx, c.connect)
 }
@@ -115,8 +115,8 @@ func (c *Client) dialTLS(ctx context.Context, _, _ string) (net.Conn, error) {
 	})
 }
 
-// forRequest calls open with the route of a request and a context that ends with
-// the request, with the client and by dialTimeout. Close waits for it.
+// forRequest calls open with the route of a request and a context that ends with the request and
+// after dialTimeout. Client.Close waits for it.
 func (c *Client) forRequest(ctx context.Context, open func(context.Context, *route) (net.Conn, error)) (net.Conn, error) {
 	if !c.sockets.begin() {
 		return nil, ErrClosed
@@ -150,7 +150,7 @@ type sockets struct {
 	open   map[*socket]struct{}
 }
 
-// begin counts a dial in dials; false after close.
+// begin counts a dial in dials. It returns false after close.
 func (s *sockets) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,8 +204,8 @@ func (c *socket) Close() error {
 	return c.Conn.Close()
 }
 
-// loadRoots returns the certificates to trust: the system's, and those of the
-// file that the environment names. Nil means the system's.
+// loadRoots returns the certificates to trust: the system's, and those of the file that the
+// environment names. It returns nil if only the system's are trusted.
 func loadRoots(c Config, env environment) *x509.CertPool {
 	if c.RootCAs != nil {
 		return c.RootCAs
@@ -224,7 +224,7 @@ func loadRoots(c Config, env environment) *x509.CertPool {
 		roots = x509.NewCertPool()
 	}
 	if !roots.AppendCertsFromPEM(pem) {
-		c.Log.Warn("certificate file holds no certificates", "file", file)
+		c.Log.Warn("certificate file has no certificates", "file", file)
 	}
 	return roots
 }

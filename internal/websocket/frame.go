@@ -16,7 +16,7 @@ const (
 	MaxControl = 125
 )
 
-// An Op says what a frame is.
+// An Op is the opcode of a frame.
 type Op byte
 
 // The operations that RFC 6455 defines.
@@ -72,10 +72,10 @@ func SizeFrom(second byte) int {
 	return n
 }
 
-// errLength means that a frame announces more bytes than a length may have bits for.
+// errLength means that the length of a frame has its highest bit set.
 var errLength = errors.New("frame length out of range")
 
-// Parse decodes a header. b begins with all of its bytes, as many as SizeFrom says.
+// Parse decodes a header. b begins with all of its bytes; SizeFrom returns how many these are.
 func Parse(b []byte) (Header, error) {
 	h := Header{Fin: b[0]&0x80 != 0, Reserved: b[0] >> 4 & 7, Op: Op(b[0] & 0x0f), Masked: b[1]&0x80 != 0}
 	n := 2
@@ -96,7 +96,7 @@ func Parse(b []byte) (Header, error) {
 	return h, nil
 }
 
-// ReadHeader reads a header and nothing behind it. It returns io.EOF only if there is no byte of one.
+// ReadHeader reads a header and no byte after it. It returns io.EOF only if there is no byte at all.
 func ReadHeader(r io.Reader) (Header, error) {
 	b := make([]byte, MaxHeader)
 	if _, err := io.ReadFull(r, b[:2]); err != nil {
@@ -147,7 +147,7 @@ func Seal(b, payload []byte, op Op, fin, masked bool) {
 	h.Put(b)
 }
 
-// AppendFrame appends a frame to b. The payload stays as it is.
+// AppendFrame appends a frame to b. It does not change payload.
 func AppendFrame(b []byte, op Op, fin, masked bool, payload []byte) []byte {
 	var room [MaxHeader]byte
 	mark, size := len(b), HeaderSize(len(payload), masked)
@@ -156,8 +156,8 @@ func AppendFrame(b []byte, op Op, fin, masked bool, payload []byte) []byte {
 	return b
 }
 
-// Check returns what is wrong with a frame: one that comes from a client, or from a server; one that comes between
-// the fragments of a message, or behind a whole message.
+// Check returns an error if the frame violates the protocol. fromClient means that a client has sent it; fragmented,
+// that a message has begun and not ended before it.
 func (h Header) Check(fromClient, fragmented bool) error {
 	switch {
 	case h.Op > Pong || h.Op > Binary && h.Op < Close:
@@ -180,7 +180,7 @@ func (h Header) Check(fromClient, fragmented bool) error {
 	return nil
 }
 
-// Mask masks a payload, or undoes that. b begins offset bytes behind the beginning of the payload.
+// Mask masks or unmasks a part of a payload. b begins at this offset of the payload.
 func Mask(b []byte, mask [4]byte, offset int) {
 	half := bits.RotateLeft32(binary.LittleEndian.Uint32(mask[:]), -8*(offset&3))
 	key := uint64(half)<<32 | uint64(half)
@@ -198,7 +198,7 @@ func Mask(b []byte, mask [4]byte, offset int) {
 	}
 }
 
-// ParseClose decodes the payload of a close frame, which is not empty. The error says what is wrong with it.
+// ParseClose decodes the payload of a close frame, which is not empty.
 func ParseClose(payload []byte) (code uint16, reason string, err error) {
 	if len(payload) < 2 {
 		return 0, "", errors.New("close frame without a whole code")
@@ -206,14 +206,14 @@ func ParseClose(payload []byte) (code uint16, reason string, err error) {
 	code, reason = binary.BigEndian.Uint16(payload), string(payload[2:])
 	switch {
 	case !mayClose(code):
-		err = errors.New("close frame with a code that is not for frames")
+		err = errors.New("close frame with a code that may not be sent")
 	case !utf8.ValidString(reason):
 		err = errors.New("close frame with a reason that is not valid UTF-8")
 	}
 	return code, reason, err
 }
 
-// mayClose reports whether a peer may send this code: 1004 to 1006 and 1015 never travel, others below 3000 are
+// mayClose reports whether a peer may send this code: 1004 to 1006 and 1015 are never sent, others below 3000 are
 // not assigned.
 func mayClose(code uint16) bool {
 	return code >= 1000 && code <= 1003 || code >= 1007 && code <= 1014 || code >= 3000

@@ -9,7 +9,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/frames"
 )
 
-// AppendFrame and an independent reader agree about frames of all sizes, and about frames behind other bytes.
+// AppendFrame and an independent reader agree about frames of all sizes, and about frames after other bytes.
 func TestAppendFrame(t *testing.T) {
 	for _, size := range []int{0, 1, 125, 126, 65535, 65536, 200_000} {
 		for _, masked := range []bool{false, true} {
@@ -107,8 +107,8 @@ func TestParseClose(t *testing.T) {
 	}
 }
 
-// ReadHeader takes the bytes that an independent reader takes, and both read the same. What it has read can be
-// written again.
+// ReadHeader reads the same header as an independent reader, from the same bytes. Writing the header gives a header
+// that reads the same.
 func FuzzReadHeader(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0x81})
@@ -116,7 +116,7 @@ func FuzzReadHeader(f *testing.F) {
 	f.Add(frames.Text(make([]byte, 300)).FromClient().Bytes())
 	f.Add(frames.Text(make([]byte, 70_000)).FromClient().Bytes())
 	f.Add([]byte{0x82, 0xff, 0x80, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4})
-	f.Add([]byte{0x82, 0x7e, 0, 1, 'x'}) // longer than it need be
+	f.Add([]byte{0x82, 0x7e, 0, 1, 'x'}) // longer than necessary
 	f.Fuzz(func(t *testing.T, data []byte) {
 		in := bytes.NewReader(data)
 		h, err := ReadHeader(in)
@@ -140,7 +140,7 @@ func FuzzReadHeader(f *testing.F) {
 			t.Fatalf("%+v written and read is %+v: %v", h, back, err)
 		}
 		if wantErr != nil {
-			return // the payload is not there
+			return // the payload is not complete
 		}
 		payload := bytes.Clone(data[size : size+int(h.Length)])
 		if h.Masked {

@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	// maxAnswer is how much of an answer is read before it is given up as no upgrade.
+	// maxAnswer is how many bytes of an answer are read.
 	maxAnswer = 64 << 10
-	// maxRefusal is how much is kept of the text with which a server refuses an upgrade.
+	// maxRefusal is how many bytes are kept of the text with which a server refuses an upgrade.
 	maxRefusal = 1 << 10
 )
 
-// ErrNotHTTP means that an answer is not one of HTTP/1.1.
+// ErrNotHTTP means that an answer is not HTTP/1.1.
 var ErrNotHTTP = errors.New("the answer is not HTTP/1.1")
 
 // A StatusError is the answer of a server that did not upgrade the connection.
 type StatusError struct {
 	Status int
-	Text   string // up to 1 KiB of what the server says about it; may be empty
+	Text   string // up to 1 KiB of the server's text; may be empty
 }
 
 func (e *StatusError) Error() string {
@@ -57,7 +57,7 @@ func AcceptKey(key string) string {
 }
 
 // Upgrade does the client's part of the handshake on a connection to the server of u. It returns the bytes that
-// came behind the answer. If it fails, the connection is of no more use; closing it is left to the caller.
+// arrived after the answer. If it fails, the connection cannot be used any more, and the caller closes it.
 func Upgrade(ctx context.Context, conn net.Conn, u *url.URL, header http.Header) (early []byte, err error) {
 	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 	early, err = upgrade(conn, u, header)
@@ -101,26 +101,26 @@ func upgrade(conn net.Conn, u *url.URL, header http.Header) ([]byte, error) {
 	if err := checkAnswer(response.Header, key); err != nil {
 		return nil, err
 	}
-	early, _ := in.Peek(in.Buffered()) // cannot fail: no more than is there
+	early, _ := in.Peek(in.Buffered()) // cannot fail: these bytes are in the buffer
 	return bytes.Clone(early), nil
 }
 
-// checkAnswer returns what is wrong with the headers of an answer that upgrades the connection.
+// checkAnswer returns an error if the headers of an upgrading answer are wrong.
 func checkAnswer(h http.Header, key string) error {
 	switch {
 	case !strings.EqualFold(h.Get("Upgrade"), "websocket"):
-		return errors.New("the server upgrades to something else than a WebSocket")
+		return errors.New("the server upgrades to another protocol than WebSocket")
 	case !httpguts.HeaderValuesContainsToken(h["Connection"], "upgrade"):
 		return errors.New("the server's upgrade has no header `Connection: upgrade`")
 	case h.Get("Sec-WebSocket-Accept") != AcceptKey(key):
-		return errors.New("the server's upgrade does not answer our key")
+		return errors.New("the server's upgrade does not match the key of the request")
 	case h.Get("Sec-WebSocket-Extensions") != "", h.Get("Sec-WebSocket-Protocol") != "":
 		return errors.New("the server's upgrade has an extension or a protocol that was not asked for")
 	}
 	return nil
 }
 
-// refusal is what the server says about its refusal. Only a text of known length is waited for.
+// refusal is the text of a server that refuses. A text of unknown length is not read, because it may never end.
 func refusal(response *http.Response) string {
 	if response.ContentLength <= 0 {
 		return ""
@@ -129,7 +129,7 @@ func refusal(response *http.Response) string {
 	return strings.TrimSpace(string(text))
 }
 
-// An answerReader remembers how the answer begins and how reading it ended.
+// An answerReader remembers the beginning of the answer and the last error of reading it.
 type answerReader struct {
 	in    io.Reader
 	begin []byte // up to maxRefusal

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// upgradeWith does the handshake with a server that answers as told. KEY in the answer stands for the right key.
+// upgradeWith does the handshake with a server that sends this answer. KEY in the answer is replaced by the right key.
 func upgradeWith(t *testing.T, header http.Header, answer string) (request *http.Request, early []byte, err error) {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -72,7 +72,7 @@ func TestUpgradeRefused(t *testing.T) {
 	if !ok || refusal.Status != 401 || refusal.Text != "no," {
 		t.Errorf("%+v", err)
 	}
-	// The text is cut, and not waited for if it has no length.
+	// A long text is cut, and a text without a length is not read.
 	_, _, err = upgradeWith(t, nil, "HTTP/1.1 500 Oh\r\nContent-Length: 9999\r\n\r\n"+strings.Repeat("x", 9999))
 	if refusal, ok := errors.AsType[*StatusError](err); !ok || len(refusal.Text) != maxRefusal {
 		t.Errorf("%+v", err)
