@@ -14,7 +14,7 @@ import (
 // A command that a hint names works as it is printed, also if the server was named by --url.
 func TestHintedCommands(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	bin := t.TempDir()
 	if err := os.Symlink(b.self, filepath.Join(bin, "tether")); err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestHintedCommands(t *testing.T) {
 // shell offers the names of processes.
 func TestCompletionIsPrintable(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	url := tethertest.StartServer(t, server.Config{}).URL
 	if got := b.tether(nil, "run", "--url", url, "--detach", "--name", "web", "--", "sh", "-c", "sleep 600", "\x1b[2J"); got.code != 0 {
 		t.Fatalf("%+v", got)

@@ -13,23 +13,23 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// Somebody sits down at a process on a terminal, leaves it, comes back, and ends it.
+// A user attaches to a process on a terminal, detaches, attaches again, and ends it.
 func TestAttach(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	url := tethertest.StartServer(t, server.Config{}).URL
 	cable := tethertest.LayCable(t, url)
 	b.env = append(b.env, "TETHER_URL="+cable.URL(), "PS1=$ ", "ENV=")
 	if got := b.tether(nil, "run", "-dte", "PS1", "-e", "ENV", "--name", "work", "--", "sh", "-i"); got.stdout != "work\n" {
 		t.Fatalf("%+v", got)
 	}
-	s := newSeat(t)
+	s := newTestTerminal(t)
 	t.Cleanup(s.leave)
 	if err := pty.Setsize(s.master, &pty.Winsize{Rows: 12, Cols: 78}); err != nil {
 		t.Fatal(err)
 	}
 	cmd := b.start(s, "attach", "work")
-	s.until("$ ") // printed before anybody was there
+	s.until("$ ") // printed before the user attached
 	s.typing("while ! stty size | grep 78; do sleep 0.1; done; X=kept; echo o''k\r")
 	s.until("ok\r\n")
 	cable.CutFor(0)
@@ -37,7 +37,7 @@ func TestAttach(t *testing.T) {
 	s.until("after\r\n")
 	s.until("$ ")
 	s.typing("~.")
-	s.until("\r\n") // the prompt of our shell gets a line of its own
+	s.until("\r\n") // the prompt of the user's shell gets a line of its own
 	if cmd.Wait(); cmd.ProcessState.ExitCode() != 0 {
 		t.Errorf("left with %v", cmd.ProcessState)
 	}
@@ -55,7 +55,7 @@ func TestAttach(t *testing.T) {
 // Input reaches a command without a terminal, whose input was kept open.
 func TestAttachToPipes(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	b.env = append(b.env, "TETHER_URL="+tethertest.StartServer(t, server.Config{}).URL)
 	if got := b.tether(nil, "run", "-di", "--name", "adder", "--", "sh", "-c", "read a; read b; echo $((a+b)); exit 4"); got.code != 0 {
 		t.Fatalf("%+v", got)
@@ -65,10 +65,10 @@ func TestAttachToPipes(t *testing.T) {
 	}
 }
 
-// Without an address, what is detached runs in a server of the user's own.
+// Without an address, detached commands run in the user's own server.
 func TestDetachAtHome(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	b.env = append(b.env, "ONLY_HERE=yes")
 	if got := b.tether(nil, "ps", "--json"); got.code != 0 || strings.TrimSpace(got.stdout) != "[]" {
 		t.Errorf("before: %+v", got)

@@ -22,14 +22,14 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// A bridgeHome is where the bridges of a test find their server.
+// A bridgeHome has the socket and the state directory of the server for the bridges of a test.
 type bridgeHome struct {
 	t      *testing.T
 	socket string
 	state  string
 }
 
-// newBridgeHome ends the server with the test. It is an error if something is left.
+// newBridgeHome ends the server with the test. The test fails if the server leaves files behind.
 func newBridgeHome(t *testing.T) *bridgeHome {
 	t.Helper()
 	h := &bridgeHome{t: t, socket: filepath.Join(t.TempDir(), "server.sock"), state: t.TempDir()}
@@ -48,7 +48,7 @@ func newBridgeHome(t *testing.T) *bridgeHome {
 	return h
 }
 
-// serverPid is the process that listens, or 0.
+// serverPid returns the process that listens, or 0.
 func (h *bridgeHome) serverPid() int {
 	conn, err := net.Dial("unix", h.socket)
 	if err != nil {
@@ -123,7 +123,7 @@ func (h *bridgeHome) bridge(args ...string) *bridged {
 	return b
 }
 
-// kill ends the bridge as a lost machine would.
+// kill ends the bridge without a goodbye, as the failure of its machine would.
 func (b *bridged) kill() {
 	b.cmd.Process.Kill()
 	b.wait()
@@ -144,8 +144,8 @@ func (b *bridged) hello(resume string) tethertest.Hello {
 
 const echoTwice = `echo one; read x; echo "two $x"`
 
-// The server is there when it is needed, and stays when the bridge is killed: a
-// second bridge finds the session as it was left.
+// The bridge starts the server, which runs on when the bridge is killed: a second bridge
+// resumes the session.
 func TestSessionOutlivesItsBridge(t *testing.T) {
 	t.Parallel()
 	h := newBridgeHome(t)
@@ -167,12 +167,12 @@ func TestSessionOutlivesItsBridge(t *testing.T) {
 	if now := h.serverPid(); now != server {
 		t.Errorf("server %d, then %d", server, now)
 	}
-	// The end of the input is no end of the session.
+	// The session outlives the end of the bridge's input.
 	second.stdin.Close()
 	if code := second.wait(); code != 0 || second.stderr.Len() > 0 {
 		t.Errorf("ended with %d: %s", code, second.stderr)
 	}
-	second.Ended() // nobody else holds its output: ssh would wait for the server
+	second.Ended() // the server must not hold the bridge's output open, or ssh would wait for it
 	third := h.bridge("--no-start")
 	third.hello(hello.SessionID)
 	third.Must("tether/session/end", map[string]any{}, nil)
@@ -181,7 +181,7 @@ func TestSessionOutlivesItsBridge(t *testing.T) {
 	}
 }
 
-// A link that is dead for everybody but the bridge must not keep the session.
+// A bridge whose client is gone must not keep the session attached.
 func TestSilentBridgeLosesItsSession(t *testing.T) {
 	t.Parallel()
 	h := newBridgeHome(t)
@@ -213,8 +213,8 @@ func TestBridgesAtOnceShareAServer(t *testing.T) {
 	}
 }
 
-// Messages of any size pass both ways, and a client that does not read holds up
-// nobody but itself.
+// Messages of any size pass both ways, and a client that does not read delays only its own
+// messages.
 func TestBridgeCarriesLargeMessages(t *testing.T) {
 	t.Parallel()
 	h := newBridgeHome(t)
@@ -251,7 +251,7 @@ func TestBridgeWithoutServer(t *testing.T) {
 	}
 }
 
-// It says why there is no server, and where to look.
+// The bridge says why the server did not start, and which log has more.
 func TestBridgeWhoseServerFails(t *testing.T) {
 	t.Parallel()
 	h := newBridgeHome(t)
@@ -279,7 +279,7 @@ func TestBridgeEndsWithItsServer(t *testing.T) {
 	h.awaitEnd(server)
 }
 
-// Nobody has to clean up behind the last client.
+// A server without clients ends and removes its socket.
 func TestServerOfBridgesEndsByItself(t *testing.T) {
 	t.Parallel()
 	h := newBridgeHome(t)
@@ -296,7 +296,7 @@ func TestServerOfBridgesEndsByItself(t *testing.T) {
 	b.hello("") // and there is another one
 }
 
-// A bridge in another container does not get through to the server, and says why.
+// The server refuses a bridge in another container, and the bridge says why.
 func TestBridgeInAnotherNamespaceIsRefused(t *testing.T) {
 	t.Parallel()
 	h := newBridgeHome(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// A client behind `tether chaos` meets the faults that the flags name, and all
-// of it is told and traced.
+// A client behind `tether chaos` meets the faults of the flags, and each is reported and in the
+// trace.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	server := startTether(t, "serve")
@@ -35,7 +35,7 @@ func TestChaos(t *testing.T) {
 	c.Ended()
 	c = tethertest.Connect(t, url)
 	ask := c.Ask("process/terminate", map[string]any{"processId": "q"})
-	c.Must("environment/status", map[string]any{}, nil) // overtakes it
+	c.Must("environment/status", map[string]any{}, nil) // passes the held message
 	c.Answer(ask)
 	c.Close()
 

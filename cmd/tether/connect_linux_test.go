@@ -10,10 +10,10 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// With --wait, commands wait for a server that is not there yet, and say so once.
+// With --wait, commands wait for a server that does not run yet, and say so once.
 func TestWaitForTheServer(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	file := filepath.Join(b.work, "file")
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -52,11 +52,11 @@ func TestWaitForTheServer(t *testing.T) {
 	}
 }
 
-// When the time is over, the error is that of the last attempt. What a transport command
-// says is not repeated with each attempt.
+// After the time of --wait, the error is that of the last attempt. The output of a transport command
+// is not printed with each attempt.
 func TestWaitForTheServerIsOver(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	for _, try := range []struct {
 		args   []string
 		begins string

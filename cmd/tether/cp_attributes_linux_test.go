@@ -16,16 +16,16 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// directions are the ways that a copy can go: here to there, there to here, there to there.
+// directions are upload, download, and a copy within the server's machine.
 var directions = map[string]func(from, to string) []string{
 	"upload":        func(from, to string) []string { return []string{from, ":" + to} },
 	"download":      func(from, to string) []string { return []string{":" + from, to} },
 	"on the server": func(from, to string) []string { return []string{":" + from, ":" + to} },
 }
 
-// plant makes files with permissions, whatever the umask. A name that ends in a slash is a
+// writeTree makes files with permissions, independent of the umask. A name that ends in a slash is a
 // directory. Directories get their permissions and times last.
-func plant(t *testing.T, dir string, tree map[string]fs.FileMode) {
+func writeTree(t *testing.T, dir string, tree map[string]fs.FileMode) {
 	t.Helper()
 	names := make([]string, 0, len(tree))
 	for name := range tree {
@@ -57,8 +57,8 @@ func plant(t *testing.T, dir string, tree map[string]fs.FileMode) {
 	}
 }
 
-// look returns permissions of what is below a directory and, if asked, times.
-func look(t *testing.T, dir string, times bool) map[string]string {
+// readTree returns the permissions of all files below a directory, and their times if times is set.
+func readTree(t *testing.T, dir string, times bool) map[string]string {
 	t.Helper()
 	seen := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -87,22 +87,22 @@ func TestCopyKeepsTimesAndPermissions(t *testing.T) {
 	tree := map[string]fs.FileMode{"./": 0o750, "run.sh": 0o755, "secret": 0o600, "old": 0o444, "locked/": 0o500, "locked/deep/": 0o711, "locked/deep/x": 0o741}
 	for name, sides := range directions {
 		t.Run(name, func(t *testing.T) {
-			b := newBooth(t)
+			b := newTestEnv(t)
 			from, to := filepath.Join(b.work, "from"), filepath.Join(t.TempDir(), "to")
-			plant(t, from, tree)
+			writeTree(t, from, tree)
 			if err := os.Mkdir(to, 0o700); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.WriteFile(filepath.Join(to, "old"), []byte("of before"), 0o666); err != nil { // keeps nothing of this
 				t.Fatal(err)
 			}
-			line := layLine(t)
+			line := cableToServer(t)
 			lost := line.On(cable.FromServer, cable.Answer("tether/fs/setAttributes"), cable.SeverBefore)
 			args := append([]string{"cp", "-q", "-p", "--verify", "--url", line.URL()}, sides(from+"/.", to)...)
 			if got := b.tether(nil, args...); got != (end{}) {
 				t.Fatalf("%+v", got)
 			}
-			want, got := look(t, from, true), look(t, to, true)
+			want, got := readTree(t, from, true), readTree(t, to, true)
 			if fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Errorf("got %v, want %v", got, want)
 			}
@@ -113,8 +113,8 @@ func TestCopyKeepsTimesAndPermissions(t *testing.T) {
 	}
 }
 
-// Without -p, a new file gets the permissions of its source, so that programs can be
-// executed; here as far as the umask allows. One that is replaced keeps its own.
+// Without -p, a new file gets the permissions of its source, so that programs stay executable; a
+// local file without those of the umask. A file that is replaced keeps its permissions.
 func TestCopyGivesNewFilesPermissions(t *testing.T) {
 	t.Parallel()
 	tree := map[string]fs.FileMode{"./": 0o755, "run.sh": 0o755, "open": 0o777, "secret": 0o600, "old": 0o755}
@@ -123,9 +123,9 @@ func TestCopyGivesNewFilesPermissions(t *testing.T) {
 		"download": "map[old:-rw-r----- open:-rwxr-x--- run.sh:-rwxr-x--- secret:-rw-------]",
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBooth(t)
+			b := newTestEnv(t)
 			from, to := filepath.Join(b.work, "from"), t.TempDir()
-			plant(t, from, tree)
+			writeTree(t, from, tree)
 			if err := os.WriteFile(filepath.Join(to, "old"), []byte("of before"), 0o640); err != nil {
 				t.Fatal(err)
 			}
@@ -135,7 +135,7 @@ func TestCopyGivesNewFilesPermissions(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 				t.Fatalf("%v, %s", err, out)
 			}
-			got := look(t, to, false)
+			got := readTree(t, to, false)
 			delete(got, ".")
 			if fmt.Sprint(got) != want {
 				t.Errorf("got %v, want %s", got, want)
@@ -144,16 +144,16 @@ func TestCopyGivesNewFilesPermissions(t *testing.T) {
 	}
 }
 
-// A server that does not tell permissions: -p is refused before anything is copied, and
-// without it new files are as the umask wants them.
+// If a server does not report permissions, -p is refused before anything is copied, and without -p
+// the umask decides about new files.
 func TestCopyWithoutPermissions(t *testing.T) {
 	t.Parallel()
-	b, line := newBooth(t), layLine(t)
+	b, line := newTestEnv(t), cableToServer(t)
 	line.On(cable.FromServer, cable.Answer("initialize").Always(), cable.Amend(func(members map[string]any) {
 		delete(members["result"].(map[string]any), "tether")
 	}))
 	from, to := filepath.Join(b.work, "from"), t.TempDir()
-	plant(t, from, map[string]fs.FileMode{"./": 0o755, "run.sh": 0o751})
+	writeTree(t, from, map[string]fs.FileMode{"./": 0o755, "run.sh": 0o751})
 	for name, sides := range directions {
 		got := b.tether(nil, append([]string{"cp", "-p", "--url", line.URL()}, sides(from+"/.", to)...)...)
 		if got.code != exitError || !strings.Contains(got.stderr, "copy without -p") {
@@ -167,7 +167,7 @@ func TestCopyWithoutPermissions(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Fatalf("%v, %s", err, out)
 	}
-	if got := look(t, to, false); got["run.sh"] != "-rw-r--r--" {
+	if got := readTree(t, to, false); got["run.sh"] != "-rw-r--r--" {
 		t.Errorf("got %v", got)
 	}
 }
@@ -186,9 +186,9 @@ func TestCopyExcludes(t *testing.T) {
 		{"from to", ". .git .git/config build build/x lib lib/a.o lib/build lib/build/y lib/log log log/z main.c main.o"}, // the source itself is no path below it
 	} {
 		for name, sides := range directions {
-			b := newBooth(t)
+			b := newTestEnv(t)
 			from, to := filepath.Join(b.work, "from"), filepath.Join(t.TempDir(), "to")
-			plant(t, from, tree)
+			writeTree(t, from, tree)
 			args := []string{"cp", "-q", "--url", url}
 			for p := range strings.FieldsSeq(try.patterns) {
 				args = append(args, "--exclude", p)
@@ -197,7 +197,7 @@ func TestCopyExcludes(t *testing.T) {
 				t.Errorf("%s: %+v", name, got)
 			}
 			var names []string
-			for name := range look(t, to, false) {
+			for name := range readTree(t, to, false) {
 				names = append(names, name)
 			}
 			slices.Sort(names)
@@ -208,12 +208,12 @@ func TestCopyExcludes(t *testing.T) {
 	}
 }
 
-// What is left out need not be readable, nor lead anywhere.
+// Excluded files need not be readable, and excluded links may be broken.
 func TestCopyExcludesBrokenLinks(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	from, to := filepath.Join(b.work, "from"), filepath.Join(t.TempDir(), "to")
-	plant(t, from, map[string]fs.FileMode{"./": 0o755, "a": 0o644})
+	writeTree(t, from, map[string]fs.FileMode{"./": 0o755, "a": 0o644})
 	if err := os.Symlink("nowhere", filepath.Join(from, "link")); err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestCopyExcludesBrokenLinks(t *testing.T) {
 
 func TestCopyRefusesFlags(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	for _, try := range []struct{ args, want string }{
 		{"cp --exclude / x :/y", "the pattern is empty"},
 		{"cp --exclude ./x x :/y", "must not have . or .."},
@@ -242,7 +242,7 @@ func TestCopyRefusesFlags(t *testing.T) {
 
 func TestFsMkdir(t *testing.T) {
 	t.Parallel()
-	b, line := newBooth(t), layLine(t)
+	b, line := newTestEnv(t), cableToServer(t)
 	dir := t.TempDir()
 	mkdir := func(args ...string) end {
 		return b.tether(nil, append([]string{"fs", "mkdir", "-q", "--url", line.URL()}, args...)...)
@@ -269,9 +269,9 @@ func TestFsMkdir(t *testing.T) {
 
 func TestFsTellsPermissions(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	url := tethertest.StartServer(t, server.Config{}).URL
-	plant(t, b.work, map[string]fs.FileMode{"run.sh": 0o751})
+	writeTree(t, b.work, map[string]fs.FileMode{"run.sh": 0o751})
 	for args, want := range map[string]string{"ls -l": "-rwxr-x--x ", "ls --json": `"mode": "0751"`, "stat": "Mode      0751\n", "stat --json": `"mode": "0751"`} {
 		got := b.tether(nil, append(append([]string{"fs"}, strings.Fields(args)...), "--url", url, b.work+"/run.sh")...)
 		if got.code != 0 || !strings.Contains(got.stdout, want) {

@@ -22,12 +22,12 @@ import (
 
 // As in internal/copy.
 const (
-	copyCheckpoint = 8 << 20 // bytes of a download between two notes in the journal
-	worthResuming  = 4 << 20 // size from which on a part of a file is kept
+	copyCheckpoint = 8 << 20 // bytes of a download between two entries in the journal
+	worthResuming  = 4 << 20 // parts of smaller files are not kept
 )
 
-// layLine returns a cable to a new server.
-func layLine(t *testing.T) *cable.Cable {
+// cableToServer returns a cable to a new server.
+func cableToServer(t *testing.T) *cable.Cable {
 	t.Helper()
 	c := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	return c
@@ -83,8 +83,8 @@ func copyEvents(t *testing.T, stdout string) map[string]copyEvent {
 type transfer struct {
 	name     string
 	remoteTo bool
-	answer   string // to what a block is asked with
-	blocks   int    // that are answered before the copy is stopped
+	answer   string // the method whose answers carry blocks
+	blocks   int    // how many are answered before the copy is stopped
 }
 
 var transfers = []transfer{
@@ -92,7 +92,7 @@ var transfers = []transfer{
 	{"download", false, "fs/readBlock", 52},
 }
 
-// args is a command line that copies from one directory to another.
+// args returns a command line that copies from one directory to another.
 func (tr transfer) args(url, from, to string, more ...string) []string {
 	if tr.remoteTo {
 		to = ":" + to
@@ -106,7 +106,7 @@ func TestCopyThroughCuts(t *testing.T) {
 	t.Parallel()
 	for _, tr := range transfers {
 		t.Run(tr.name, func(t *testing.T) {
-			b, line := newBooth(t), layLine(t)
+			b, line := newTestEnv(t), cableToServer(t)
 			from, to := filepath.Join(b.work, "file"), t.TempDir()
 			data := random(t, from, 12<<20+7)
 			line.On(cable.FromServer, cable.Answer(tr.answer).Nth(5), cable.SeverBefore)
@@ -152,7 +152,7 @@ func TestCopyGoesOn(t *testing.T) {
 			}
 			t.Run(tr.name+" "+test.name, func(t *testing.T) {
 				t.Parallel()
-				b, line := newBooth(t), layLine(t)
+				b, line := newTestEnv(t), cableToServer(t)
 				from, to := filepath.Join(b.work, "file"), t.TempDir()
 				random(t, from, size)
 				stopCopy(t, b, line, tr, test.signal, from, to)
@@ -184,7 +184,7 @@ func TestCopyGoesOn(t *testing.T) {
 }
 
 // stopCopy lets a copy begin, and ends it in the middle.
-func stopCopy(t *testing.T, b *booth, line *cable.Cable, tr transfer, signal syscall.Signal, from, to string) {
+func stopCopy(t *testing.T, b *testEnv, line *cable.Cable, tr transfer, signal syscall.Signal, from, to string) {
 	t.Helper()
 	stop := line.On(cable.FromServer, cable.Answer(tr.answer).Nth(tr.blocks), cable.CutBefore)
 	cmd := b.command(tr.args(line.URL(), from, to)...)
@@ -211,8 +211,8 @@ func stopCopy(t *testing.T, b *booth, line *cable.Cable, tr transfer, signal sys
 	}
 }
 
-// hasCheckpoint reports whether a download has noted a good part of its file.
-func hasCheckpoint(b *booth) error {
+// hasCheckpoint reports whether the journal has a checkpoint of a download.
+func hasCheckpoint(b *testEnv) error {
 	journals, _ := filepath.Glob(filepath.Join(b.state, "tether", "copies", "*"))
 	for _, name := range journals {
 		if text, _ := os.ReadFile(name); strings.Contains(string(text), fmt.Sprintf(`"got":%d`, copyCheckpoint)) {
@@ -228,7 +228,7 @@ func TestCopyGoesOnAfterFailedConnection(t *testing.T) {
 	for _, tr := range transfers {
 		t.Run(tr.name, func(t *testing.T) {
 			t.Parallel()
-			b, line := newBooth(t), layLine(t)
+			b, line := newTestEnv(t), cableToServer(t)
 			from, to := filepath.Join(b.work, "file"), t.TempDir()
 			data := random(t, from, 16<<20+7)
 			stopCopy(t, b, line, tr, syscall.SIGINT, from, to) // the line stays cut
@@ -250,7 +250,7 @@ func TestCopyGoesOnAfterFailedConnection(t *testing.T) {
 // claim it.
 func TestCopyInterruptedBeforeConnection(t *testing.T) {
 	t.Parallel()
-	b, line := newBooth(t), layLine(t)
+	b, line := newTestEnv(t), cableToServer(t)
 	held := line.On(cable.FromServer, cable.Answer("initialize"), cable.Hold)
 	from := filepath.Join(b.work, "file")
 	random(t, from, 8)
@@ -270,7 +270,7 @@ func TestCopyInterruptedBeforeConnection(t *testing.T) {
 	onlyFiles(t, filepath.Join(b.state, "tether", "copies"))
 }
 
-// spoilPart changes a byte of what was downloaded.
+// spoilPart changes a byte of the partial file.
 func spoilPart(t *testing.T, dir string) {
 	t.Helper()
 	parts, _ := filepath.Glob(filepath.Join(dir, ".file.*.part"))
@@ -288,11 +288,11 @@ func spoilPart(t *testing.T, dir string) {
 	f.WriteAt(one, 1000)
 }
 
-// Files of a tree that are there are not sent again; one whose commit was not answered
-// is known to be there by its sum.
+// Finished files of a tree are not sent again. If the answer to a commit was lost, the digest shows
+// that the file has arrived.
 func TestCopyTreeGoesOn(t *testing.T) {
 	t.Parallel()
-	b, line := newBooth(t), layLine(t)
+	b, line := newTestEnv(t), cableToServer(t)
 	tree, to := filepath.Join(b.work, "tree"), t.TempDir()
 	if err := os.Mkdir(tree, 0o755); err != nil {
 		t.Fatal(err)
@@ -314,10 +314,10 @@ func TestCopyTreeGoesOn(t *testing.T) {
 	}
 }
 
-// A session that is lost ends the copy, with a code and a hint.
+// If the session is lost, the copy ends with an exit code and a hint.
 func TestCopyLosesItsSession(t *testing.T) {
 	t.Parallel()
-	b, line := newBooth(t), layLine(t)
+	b, line := newTestEnv(t), cableToServer(t)
 	from := filepath.Join(b.work, "file")
 	random(t, from, 8<<20)
 	line.On(cable.FromServer, cable.Answer("tether/upload/write").Nth(3), cable.SeverBefore)
@@ -328,10 +328,10 @@ func TestCopyLosesItsSession(t *testing.T) {
 	}
 }
 
-// A server of the reference has no uploads: what it was sent is read back.
+// The reference has no uploads, so a file that was sent is read back.
 func TestCopyToPlainServer(t *testing.T) {
 	t.Parallel()
-	b, line := newBooth(t), layLine(t)
+	b, line := newTestEnv(t), cableToServer(t)
 	line.On(cable.FromServer, cable.Answer("initialize").Always(), cable.Amend(func(members map[string]any) {
 		delete(members["result"].(map[string]any), "tether")
 	}))
@@ -347,7 +347,7 @@ func TestCopyToPlainServer(t *testing.T) {
 // Names that would lead out of the destination are refused.
 func TestCopyFromMaliciousServer(t *testing.T) {
 	t.Parallel()
-	b, line := newBooth(t), layLine(t)
+	b, line := newTestEnv(t), cableToServer(t)
 	line.On(cable.FromServer, cable.Answer("fs/readDirectory").Always(), cable.Amend(func(members map[string]any) {
 		entries := []any{}
 		for _, name := range []string{"../evil", "..", "/evil", "", "good"} {
@@ -366,14 +366,14 @@ func TestCopyFromMaliciousServer(t *testing.T) {
 	onlyFiles(t, filepath.Dir(to), "to")
 }
 
-// A disk that is full and files that nobody may read or write, on either side. The
-// program is root of a namespace, without the right to overlook permissions.
+// A full disk, and files that may not be read or written, on either side. The program is root of
+// a namespace, without the capability to ignore permissions.
 func TestCopyRefused(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.Command("unshare", "--map-root-user", "--mount", "setpriv", "--bounding-set", "-dac_override", "true").CombinedOutput(); err != nil {
 		t.Skipf("no namespaces here: %v, %s", err, out)
 	}
-	b := newBooth(t)
+	b := newTestEnv(t)
 	cmd := exec.CommandContext(t.Context(), "unshare", "--map-root-user", "--mount", "sh", "-e", "-c", prepareRefused)
 	cmd.Dir, cmd.Env = b.work, append(b.env, "TETHER="+b.self, "TRY="+tryRefused)
 	out, err := cmd.CombinedOutput()
@@ -456,11 +456,11 @@ fs ls closed/x => 1 tether: closed/x: no such file or directory
 ps => 1 tether: cannot connect to unix://DIR/t.sock: permission denied: the socket is for the user who runs the server
 `
 
-// On a terminal there is one line that is drawn again, also while nobody answers, and
-// gone in the end.
+// On a terminal there is one line that is drawn again, also while the server does not answer, and
+// removed at the end.
 func TestCopyOnATerminal(t *testing.T) {
 	t.Parallel()
-	b, s, line := newBooth(t), newSeat(t), layLine(t)
+	b, s, line := newTestEnv(t), newTestTerminal(t), cableToServer(t)
 	t.Cleanup(s.leave)
 	from, to := filepath.Join(b.work, "file"), t.TempDir()
 	data := random(t, from, 12<<20)
@@ -483,7 +483,7 @@ func TestCopiesAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, tr := range transfers {
 		t.Run(tr.name, func(t *testing.T) {
-			b, line := newBooth(t), layLine(t)
+			b, line := newTestEnv(t), cableToServer(t)
 			from, to := filepath.Join(b.work, "file"), t.TempDir()
 			data := random(t, from, 8<<20)
 			held := line.On(cable.FromServer, cable.Answer(tr.answer).Nth(3), cable.Hold)
@@ -512,10 +512,10 @@ func TestCopiesAtOnce(t *testing.T) {
 	}
 }
 
-// What is too small to be worth going on with is not left behind.
+// The part of a small file is not kept.
 func TestSmallPartIsNotKept(t *testing.T) {
 	t.Parallel()
-	b, line := newBooth(t), layLine(t)
+	b, line := newTestEnv(t), cableToServer(t)
 	from, to := filepath.Join(b.work, "file"), t.TempDir()
 	random(t, from, worthResuming-1)
 	held := line.On(cable.FromServer, cable.Answer("fs/readBlock").Nth(3), cable.Hold)
@@ -533,11 +533,11 @@ func TestSmallPartIsNotKept(t *testing.T) {
 	onlyFiles(t, to)
 }
 
-// Input that nobody can read again is not kept, neither here nor there, and nobody is
-// told that the copy could go on.
+// Standard input cannot be read again, so no part of it is kept on either side, and no message says
+// that the copy could continue.
 func TestInterruptedInput(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	url, to := tethertest.StartServer(t, server.Config{}).URL, t.TempDir()
 	cmd := b.command("fs", "put", "--url", url, "-", filepath.Join(to, "file"))
 	in, err := cmd.StdinPipe()
@@ -560,7 +560,7 @@ func TestInterruptedInput(t *testing.T) {
 	}
 	onlyFiles(t, b.tmp)
 
-	line := layLine(t)
+	line := cableToServer(t)
 	held := line.On(cable.FromServer, cable.Answer("tether/upload/write").Nth(2), cable.Hold)
 	var stderr bytes.Buffer
 	cmd = b.command("fs", "put", "-q", "--url", line.URL(), "-", filepath.Join(to, "file"))
@@ -584,10 +584,10 @@ func TestInterruptedInput(t *testing.T) {
 	})
 }
 
-// What the server copies by itself is told with its size.
+// The summary has the size of files that the server copied by itself.
 func TestCopyOnTheServer(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	from, to := filepath.Join(b.work, "file"), filepath.Join(t.TempDir(), "copy")
 	data := random(t, from, 1234)
 	got := b.tether(nil, "cp", "--json", "--url", tethertest.StartServer(t, server.Config{}).URL, ":"+from, ":"+to)

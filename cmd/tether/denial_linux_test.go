@@ -10,7 +10,7 @@ import (
 // `tether run` and `tether sandbox run` explain a denial with the same line.
 func TestDenialIsExplained(t *testing.T) {
 	t.Parallel()
-	r := newTrialOf(t, released(t))
+	r := newSandboxEnvOf(t, released(t))
 	const hint = "tether: the sandbox may be the reason for this failure"
 	write := []string{"sh", "-c", "echo x > " + r.outside + "/new"}
 	for name, command := range map[string]func(profile string, flags ...string) []string{
@@ -49,9 +49,9 @@ func TestDenialIsExplained(t *testing.T) {
 // On a terminal, `tether run` explains a denial without being asked.
 func TestDenialIsExplainedOnATerminal(t *testing.T) {
 	t.Parallel()
-	r := newTrial(t)
+	r := newSandboxEnv(t)
 	for _, flags := range [][]string{nil, {"--tty"}} {
-		s := newSeat(t)
+		s := newTestTerminal(t)
 		cmd := r.command(append(append([]string{"run", "--sandbox", sandboxhost.ProfileReadOnly}, flags...), "sh", "-c", "echo x > forbidden")...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = s.slave, s.slave, s.slave
 		cmd.Run()
@@ -60,10 +60,10 @@ func TestDenialIsExplainedOnATerminal(t *testing.T) {
 	}
 }
 
-// A denial that would never be told is a mistake in the command line.
+// --explain-denial is refused if it could never print a line.
 func TestExplainDenialNeedsASandbox(t *testing.T) {
 	t.Parallel()
-	r := newTrial(t)
+	r := newSandboxEnv(t)
 	for _, try := range []struct{ flags, want string }{
 		{"--explain-denial", "--explain-denial needs --sandbox"},
 		{"--explain-denial --sandbox read-only --detach", "--explain-denial cannot be used with --detach"},

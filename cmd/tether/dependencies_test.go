@@ -29,7 +29,7 @@ func TestDependencies(t *testing.T) {
 			t.Errorf("tether needs %s, which it would initialize at each start", name)
 		}
 		if !strings.Contains(withMCP, "\n"+name) {
-			t.Errorf("tether-mcp does not need %s any more: take it off the list", name)
+			t.Errorf("tether-mcp no longer needs %s: remove it from the list", name)
 		}
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/tetherexec/tether/internal/doctor"
 )
 
-// released builds the program as it is released, once: it is static and others
-// can execute it.
+// released builds the program as it is released, once: it is static, and other users can
+// execute it.
 func released(t *testing.T) string {
 	t.Helper()
 	path, err := buildRelease()
@@ -43,8 +43,8 @@ var buildRelease = sync.OnceValues(func() (string, error) {
 	return path, os.Chmod(dir, 0o755)
 })
 
-// stranger is a user without any rights.
-const stranger = 1234
+// unprivileged is a user without any rights.
+const unprivileged = 1234
 
 func needRoot(t *testing.T) {
 	t.Helper()
@@ -117,7 +117,7 @@ func doctorCommand(t *testing.T, home string, prefix ...string) *exec.Cmd {
 func TestDoctorIsContent(t *testing.T) {
 	t.Parallel()
 	needBubblewrap(t)
-	for _, uid := range []int{os.Geteuid(), stranger} {
+	for _, uid := range []int{os.Geteuid(), unprivileged} {
 		t.Run(fmt.Sprint("as ", uid), func(t *testing.T) {
 			cmd := doctorCommand(t, "")
 			if uid != os.Geteuid() {
@@ -138,7 +138,7 @@ func TestDoctorIsContent(t *testing.T) {
 	}
 }
 
-// hidden is a command line prefix that hides bubblewrap from what follows.
+// hidden is a command line prefix that hides bubblewrap from the command behind it.
 func hidden(t *testing.T) []string {
 	bwrap := needBubblewrap(t)
 	return []string{bwrap, "--dev-bind", "/", "/", "--bind", "/dev/null", bwrap}
@@ -169,8 +169,8 @@ func TestDoctorMissesUserNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := doctorCommand(t, home(t, stranger), self)
-	cmd.Env = append(cmd.Env, beStranger+"=1")
+	cmd := doctorCommand(t, home(t, unprivileged), self)
+	cmd.Env = append(cmd.Env, beUnprivileged+"=1")
 	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 65536}}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids, GidMappings: ids, GidMappingsEnableSetgroups: true}
 	r := examined(t, cmd, 1)
@@ -184,18 +184,18 @@ func TestDoctorMissesUserNamespaces(t *testing.T) {
 	}
 }
 
-// beStranger, if set, makes the test binary switch off user namespaces in the one
+// beUnprivileged, if set, makes the test binary switch off user namespaces in the one
 // that it is root of, and execute its arguments without rights.
-const beStranger = "TETHER_TEST_BE_STRANGER"
+const beUnprivileged = "TETHER_TEST_BE_UNPRIVILEGED"
 
 func init() {
-	if os.Getenv(beStranger) == "" {
+	if os.Getenv(beUnprivileged) == "" {
 		return
 	}
-	os.Unsetenv(beStranger)
+	os.Unsetenv(beUnprivileged)
 	err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0)
 	if err == nil {
-		err = errors.Join(syscall.Setgroups(nil), syscall.Setgid(stranger), syscall.Setuid(stranger))
+		err = errors.Join(syscall.Setgroups(nil), syscall.Setgid(unprivileged), syscall.Setuid(unprivileged))
 	}
 	if err == nil {
 		err = syscall.Exec(os.Args[1], os.Args[1:], os.Environ())

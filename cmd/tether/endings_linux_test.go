@@ -27,7 +27,7 @@ func underNohup(cmd *exec.Cmd) *exec.Cmd {
 // Under nohup, the end of the login ends neither a command nor a copy.
 func TestNohup(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	cmd := underNohup(b.command("run", "--", "sh", "-c", "echo ready; read x; echo got $x"))
 	in, out := piped(t, cmd)
 	lines := bufio.NewReader(out)
@@ -41,7 +41,7 @@ func TestNohup(t *testing.T) {
 		t.Errorf("%v, %q", err, rest)
 	}
 
-	line := layLine(t)
+	line := cableToServer(t)
 	from, to := filepath.Join(b.work, "file"), t.TempDir()
 	data := random(t, from, 1<<20)
 	held := line.On(cable.FromServer, cable.Answer("tether/upload/write"), cable.Hold)
@@ -60,7 +60,7 @@ func TestNohup(t *testing.T) {
 	wantBytes(t, filepath.Join(to, "file"), data)
 }
 
-// A signal while nobody has answered yet is in the exit code.
+// If a signal comes before the server has answered, the exit code is that of the signal.
 func TestSignalWhileConnecting(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -68,7 +68,7 @@ func TestSignalWhileConnecting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	b.env = append(b.env, "TETHER_URL=ws://"+l.Addr().String())
 	for _, args := range [][]string{{"run", "true"}, {"attach", "x"}, {"logs", "x"}} {
 		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
@@ -76,7 +76,7 @@ func TestSignalWhileConnecting(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			conn, err := l.Accept() // and says nothing
+			conn, err := l.Accept() // and never answers
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +97,7 @@ func TestOutputTakesNoMore(t *testing.T) {
 		t.Skip(err)
 	}
 	defer full.Close()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	b.env = append(b.env, "TETHER_URL="+tethertest.StartServer(t, server.Config{}).URL)
 	file := filepath.Join(b.work, "file")
 	random(t, file, 10)
@@ -136,11 +136,11 @@ func TestOutputTakesNoMore(t *testing.T) {
 	}
 }
 
-// What a child in the background prints over a slow line is waited for: the line is
-// silent until a piece has come through, the child is not.
+// tether waits for the output of a child in the background over a slow connection: nothing arrives
+// until a whole piece has been sent, although the child keeps printing.
 func TestRunOverASlowLine(t *testing.T) {
 	t.Parallel()
-	b, line := newBooth(t), layLine(t)
+	b, line := newTestEnv(t), cableToServer(t)
 	line.SetRate(10_000)
 	got := b.tether(nil, "run", "--url", line.URL(), "--", "sh", "-c", "(sleep 0.1; head -c 30000 /dev/zero) & exit 3")
 	if got.code != 3 || len(got.stdout) != 30000 || got.stderr != "" {
@@ -151,7 +151,7 @@ func TestRunOverASlowLine(t *testing.T) {
 // A line that has not ended counts as one of the last.
 func TestLogsTailOfUnfinishedLine(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	url := tethertest.StartServer(t, server.Config{}).URL
 	c, err := client.Dial(tethertest.Within(t), url, client.Options{})
 	if err != nil {

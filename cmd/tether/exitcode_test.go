@@ -9,8 +9,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Servers that name nothing but the system's error: the exit code follows from it, and
-// the text names the command.
+// If a server reports only the system's error, the exit code follows from it, and the text names
+// the command.
 func TestRemoteStartFailure(t *testing.T) {
 	t.Parallel()
 	for _, try := range []struct {

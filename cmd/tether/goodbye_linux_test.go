@@ -11,11 +11,11 @@ import (
 )
 
 // When the server of a command is ended by a signal, tether run ends at once and says so,
-// over each transport, instead of trying to come back for 9 minutes.
+// over each transport, instead of trying to reconnect for 9 minutes.
 func TestRunEndsWithItsServer(t *testing.T) {
 	t.Parallel()
 	home := newBridgeHome(t)
-	b := newBooth(t)
+	b := newTestEnv(t)
 	for name, url := range map[string]string{
 		"tcp":    startTether(t, "serve").line(t),
 		"unix":   startTether(t, "serve", "--listen", "unix://"+b.tmp+"/s").line(t),

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Errors about who may connect name the flags.
+// Errors about listening and authentication name the flags.
 func TestErrorsOfListenFlags(t *testing.T) {
 	t.Parallel()
 	const (

@@ -11,7 +11,7 @@ import (
 // logs says in one line, and in bytes, how much of the output is no longer kept.
 func TestLogsSayWhatIsNoLongerKept(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	b.env = append(b.env, "TETHER_URL="+tethertest.StartServer(t, server.Config{Retain: 1}).URL)
 	if got := b.tether(nil, "run", "--detach", "--name", "much", "--", "sh", "-c", "head -c 8000000 /dev/zero; echo; echo last"); got.code != 0 {
 		t.Fatalf("%+v", got)

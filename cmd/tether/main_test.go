@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // beTether, if set, makes the test binary behave as the program.
 const beTether = "TETHER_TEST_BE_TETHER"
 
-// leakChecked runs the tests and then looks for goroutines they left.
+// leakChecked runs the tests and then checks that no goroutine is left.
 type leakChecked struct{ *testing.M }
 
 func (m leakChecked) Run() int {
@@ -53,7 +53,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(leakChecked{m}, map[string]func(){"tether": main})
 }
 
-// heedHangup keeps the programs that tests start from being under nohup, even if we are.
+// heedHangup makes sure that programs which tests start do not ignore SIGHUP, even if the tests run
+// under nohup.
 func heedHangup() {
 	if signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
@@ -68,8 +69,8 @@ func TestScripts(t *testing.T) {
 	}})
 }
 
-// commandNames are the names of a command and of those below it, without its own.
-// Those of completion are cobra's.
+// commandNames returns the names of a command and of its subcommands, without the name of the root
+// command and without the subcommands of completion, which are cobra's.
 func commandNames(cmd *cobra.Command, prefix string) []string {
 	names := []string{strings.TrimSpace(prefix)}
 	for _, sub := range cmd.Commands() {
@@ -112,7 +113,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A program that is started makes the command that it executes, and no other one. What makes each command knows its name.
+// Each start of the program makes only the command that it executes. The name of each lazyCommand is that of its command.
 func TestOnlyOneCommandIsMade(t *testing.T) {
 	t.Parallel()
 	all := newRoot(nil, nil, nil, io.Discard).Commands()

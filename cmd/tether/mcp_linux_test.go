@@ -98,8 +98,8 @@ func (u *mcpUser) prompt() {
 	u.want("write_stdin", map[string]any{"session_id": session, "chars": "Ada\n", "yield_time_ms": 30_000}, "hi Ada", "Process exited with code 0")
 }
 
-// starts starts a command that goes on, and waits until it has printed a part. It returns
-// all that was printed so far.
+// starts starts a command that runs on as a session, and waits until it has printed a part. It
+// returns all output so far.
 func (u *mcpUser) starts(args map[string]any, part string) (session int, printed string) {
 	u.t.Helper()
 	text := u.want("exec_command", args)
@@ -119,14 +119,14 @@ func (u *mcpUser) starts(args map[string]any, part string) (session int, printed
 	}
 }
 
-// A command, a prompt, a denial, an approval, a refusal: on the embedded executor and on
-// one that was named.
+// A command, a prompt, a denial, an approval and a refusal, on the embedded executor and on a named
+// server.
 func TestMCP(t *testing.T) {
 	t.Parallel()
 	needBubblewrap(t)
 	for name, url := range servers(t) {
 		t.Run(name, func(t *testing.T) {
-			b := newBooth(t)
+			b := newTestEnv(t)
 			b.work = outsideTmp(t)
 			cmd := b.command(append([]string{"mcp", "--cwd", b.work}, url...)...)
 			u := newMCPUser(t, &mcp.CommandTransport{Command: cmd, TerminateDuration: patience})
@@ -151,11 +151,11 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-// A sandbox of one's own, with its workspace or without.
+// A sandbox from a file, with and without a workspace.
 func TestMCPSandboxFile(t *testing.T) {
 	t.Parallel()
 	needBubblewrap(t)
-	b := newBooth(t)
+	b := newTestEnv(t)
 	b.work = outsideTmp(t)
 	open := outsideTmp(t)
 	entry := fmt.Sprintf(`{"path":{"type":"path","path":"file://%s"},"access":"write"}`, open)
@@ -202,7 +202,7 @@ func TestMCPSandboxFile(t *testing.T) {
 // A signal ends the server with its commands, and is its exit code.
 func TestMCPIsEnded(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	cmd := b.command("mcp", "--sandbox", "full", "--cwd", b.work)
 	u := newMCPUser(t, &mcp.CommandTransport{Command: cmd, TerminateDuration: patience})
 	_, text := u.starts(map[string]any{"login": false, "cmd": "echo $$; exec sleep 1000", "yield_time_ms": 250}, "\n")
@@ -211,7 +211,7 @@ func TestMCPIsEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd.Process.Signal(syscall.SIGTERM)
-	u.Wait() // a client that leaves is another reason to end
+	u.Wait() // before the client leaves, which would also end the server
 	u.Close()
 	if code := cmd.ProcessState.ExitCode(); code != exitSignal+int(syscall.SIGTERM) || runs(pid) {
 		t.Errorf("%v; process %d runs: %t", cmd.ProcessState, pid, runs(pid))
@@ -219,7 +219,7 @@ func TestMCPIsEnded(t *testing.T) {
 	b.isEmpty()
 }
 
-// outsideTmp makes a directory that sandboxes do not open.
+// outsideTmp makes a directory to which sandboxes do not allow writing.
 func outsideTmp(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "tether-mcp-")
@@ -230,10 +230,10 @@ func outsideTmp(t *testing.T) string {
 	return dir
 }
 
-// After a cut everything goes on; after the loss of the session the next command works.
+// A cut has no effect; after the loss of the session the next command works.
 func TestMCPCutAndLoss(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	executor := tethertest.StartServer(t, server.Config{})
 	line := tethertest.LayCable(t, executor.URL)
 	u := newMCPUser(t, &mcp.CommandTransport{Command: b.command("mcp", "-q", "--sandbox", "full", "--url", line.URL(), "--cwd", b.work), TerminateDuration: patience})
@@ -263,7 +263,7 @@ func TestMCPCutAndLoss(t *testing.T) {
 
 func TestMCPOverHTTP(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	token := filepath.Join(b.work, "token")
 	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -307,7 +307,7 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestMCPRefusals(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -348,7 +348,7 @@ func TestMCPRefusals(t *testing.T) {
 // of another version.
 func TestMCPProgram(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	dir, err := os.MkdirTemp(filepath.Dir(b.self), "beside-") // on the same file system
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// startMCP starts `tether mcp` in the directory of a booth, with an MCP client.
-func (b *booth) startMCP(args ...string) *mcpUser {
+// startMCP starts `tether mcp` in the work directory, with an MCP client.
+func (b *testEnv) startMCP(args ...string) *mcpUser {
 	b.t.Helper()
 	args = append([]string{"mcp", "--cwd", b.work}, args...)
 	return newMCPUser(b.t, &mcp.CommandTransport{Command: b.command(args...), TerminateDuration: patience})
@@ -23,7 +23,7 @@ func (b *booth) startMCP(args ...string) *mcpUser {
 // The wall time of a result counts from the call, also for a command that ends at once.
 func TestMCPWallTime(t *testing.T) {
 	t.Parallel()
-	u := newBooth(t).startMCP("--sandbox", "full")
+	u := newTestEnv(t).startMCP("--sandbox", "full")
 	began := time.Now()
 	text := u.want("exec_command", map[string]any{"cmd": "sleep 0.1", "login": false})
 	took := time.Since(began).Seconds()
@@ -39,7 +39,7 @@ func TestMCPMissingShell(t *testing.T) {
 	t.Parallel()
 	for name, url := range servers(t) {
 		t.Run(name, func(t *testing.T) {
-			u := newBooth(t).startMCP(append(url, "--sandbox", "full")...)
+			u := newTestEnv(t).startMCP(append(url, "--sandbox", "full")...)
 			for _, shell := range []string{"/nonexistent", "/nonexistent/sh", "/nonexistent/bash", "nonexistent"} {
 				text := u.want("exec_command", map[string]any{"cmd": "echo ran", "shell": shell, "login": false})
 				if strings.Contains(text, "ran") || strings.Contains(text, "Process ") {
@@ -54,7 +54,7 @@ func TestMCPMissingShell(t *testing.T) {
 // Shells are login shells by default, and with --no-login if a call asks for one.
 func TestMCPNoLogin(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	home := t.TempDir()
 	b.env = append(b.env, "HOME="+home, "SHELL=/bin/sh")
 	if err := os.WriteFile(filepath.Join(home, ".profile"), []byte("echo profile\n"), 0o600); err != nil {
@@ -89,8 +89,8 @@ func TestMCPNoLogin(t *testing.T) {
 // A result that is too long has one mark, which says how much is missing and how to find it.
 func TestMCPTruncationMark(t *testing.T) {
 	t.Parallel()
-	u := newBooth(t).startMCP("--sandbox", "full")
-	for _, lines := range []int{20_000, 400_000} { // of the second one a part is not kept for results
+	u := newTestEnv(t).startMCP("--sandbox", "full")
+	for _, lines := range []int{20_000, 400_000} { // unified exec drops a part of the second
 		text := u.want("exec_command", map[string]any{"cmd": fmt.Sprintf("seq -f %%08.0f 1 %d", lines), "login": false, "yield_time_ms": 30_000})
 		var tokens, missing int
 		var chunk string
@@ -115,11 +115,11 @@ func TestMCPTruncationMark(t *testing.T) {
 }
 
 // A command that fails because the sandbox has no network gets a note, and the user is asked
-// for the network, where that can be.
+// for the network if the client supports that.
 func TestMCPClosedNetwork(t *testing.T) {
 	t.Parallel()
 	needBubblewrap(t)
-	b := newBooth(t)
+	b := newTestEnv(t)
 	b.work = outsideTmp(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -165,7 +165,7 @@ func TestMCPClosedNetwork(t *testing.T) {
 // do, as this server is configured, and for clients that can ask how to get more.
 func TestMCPInstructions(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	b.work = outsideTmp(t)
 	named := servers(t)["named"]
 	own := filepath.Join(t.TempDir(), "own.json")
@@ -230,14 +230,14 @@ func TestMCPInstructions(t *testing.T) {
 func TestMCPAllowHosts(t *testing.T) {
 	t.Parallel()
 	needBubblewrap(t)
-	allowed, other := site(t), site(t)
+	allowed, other := startWebServer(t), startWebServer(t)
 	get := func(host string) map[string]any {
 		return map[string]any{"cmd": "curl -sf http://" + host + "/ && echo [$CODEX_SANDBOX_NETWORK_DISABLED]", "login": false}
 	}
 	refused := "Note: the sandbox does not let the command reach " + other + ", which seems to be why the command failed; "
 	for name, url := range servers(t) {
 		t.Run(name, func(t *testing.T) {
-			b := newBooth(t)
+			b := newTestEnv(t)
 			b.work = outsideTmp(t)
 			flags := append(url, "--allow-host", allowed, "--allow-host", "*.example", "--deny-host", "b.example")
 			u := b.startMCP(append(flags, "--approval", "never")...)

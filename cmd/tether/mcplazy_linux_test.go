@@ -16,11 +16,11 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// tether mcp starts although its executor is down. Each call says why it fails, and works
-// when the executor is there. A relative --cwd begins in the executor's directory.
+// tether mcp starts even if its executor is down. Each call says why it fails, and works once the
+// executor runs. A relative --cwd begins in the executor's directory.
 func TestMCPBeforeItsExecutor(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	url := "unix://" + filepath.Join(t.TempDir(), "s")
 	var stderr sharedBuffer
 	cmd := b.command("mcp", "--sandbox", "full", "--url", url, "--cwd", "testdata")
@@ -45,11 +45,10 @@ func TestMCPBeforeItsExecutor(t *testing.T) {
 	}
 }
 
-// The same for tether mcp-run: its MCP server is started with the first request that finds
-// the executor.
+// The same for tether mcp-run: the first request that reaches the executor starts the MCP server.
 func TestMCPRunBeforeItsExecutor(t *testing.T) {
 	t.Parallel()
-	b, bin := newBooth(t), toolServer(t)
+	b, bin := newTestEnv(t), toolServer(t)
 	url := "unix://" + filepath.Join(t.TempDir(), "s")
 	cmd := b.command("mcp-run", "--quiet", "--url", url, "--", bin)
 	var stderr sharedBuffer
@@ -91,10 +90,10 @@ func TestMCPRunBeforeItsExecutor(t *testing.T) {
 	}
 }
 
-// If the client leaves and the executor was never there, that is the reason of the end.
+// If the client leaves and the executor could never be reached, tether ends with that error.
 func TestMCPRunWithoutExecutor(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	got := b.tether(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n"), "mcp-run", "--url", "unix://"+b.tmp+"/nobody", "--", "cat")
 	if got.code != exitRefused || strings.Count(got.stdout, "\n") != 1 || !strings.Contains(got.stdout, b.tmp+"/nobody") || !strings.Contains(got.stderr, b.tmp+"/nobody") {
 		t.Errorf("%+v", got)
@@ -102,10 +101,10 @@ func TestMCPRunWithoutExecutor(t *testing.T) {
 	b.isEmpty()
 }
 
-// A request that gives up does not end the attempt to connect: later ones share it.
+// A request that gives up does not end the attempt to connect: later requests share it.
 func TestMCPExecutorSharesAnAttempt(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	gate, starts := filepath.Join(b.work, "gate"), filepath.Join(b.work, "starts")
 	if err := syscall.Mkfifo(gate, 0o600); err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func toolServer(t *testing.T) string {
 	return bin
 }
 
-// mcpSession is a client whose server is a command.
+// mcpSession connects an MCP client to a server command.
 func mcpSession(t *testing.T, cmd *exec.Cmd) *mcp.ClientSession {
 	t.Helper()
 	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
@@ -50,7 +50,7 @@ func callTool(t *testing.T, s *mcp.ClientSession, tool string, args map[string]a
 // F62 and F63, for a client that knows nothing of executors.
 func TestMCPRunSurvivesCutAndLostSession(t *testing.T) {
 	t.Parallel()
-	b, bin := newBooth(t), toolServer(t)
+	b, bin := newTestEnv(t), toolServer(t)
 	executor := tethertest.StartServer(t, server.Config{})
 	line := tethertest.LayCable(t, executor.URL)
 	var stderr bytes.Buffer
@@ -120,7 +120,7 @@ func TestMCPRunExitCodes(t *testing.T) {
 	t.Parallel()
 	for name, url := range servers(t) {
 		t.Run(name, func(t *testing.T) {
-			b := newBooth(t)
+			b := newTestEnv(t)
 			for _, try := range []struct {
 				args   []string
 				code   int
@@ -152,8 +152,8 @@ func TestMCPRunExitCodes(t *testing.T) {
 	}
 }
 
-// A command that is no MCP server is told as such, once, with the first line that is no
-// message.
+// If a command is not an MCP server, one message says so, with the first line that is not a
+// JSON-RPC message.
 func TestMCPRunTellsWhatIsNoMessage(t *testing.T) {
 	t.Parallel()
 	const hint = "tether: an MCP server prints nothing else there; check its flags (some servers need --stdio), and that it logs to standard error\n"
@@ -161,7 +161,7 @@ func TestMCPRunTellsWhatIsNoMessage(t *testing.T) {
 		return fmt.Sprintf("tether: line %d of the standard output of sh is not a JSON-RPC message: %s\n", number, quoted) + hint
 	}
 	const left = "tether: sh has ended with exit code 0 and left 1 request without an answer\n"
-	b := newBooth(t)
+	b := newTestEnv(t)
 	url := tethertest.StartServer(t, server.Config{}).URL
 	for _, try := range []struct{ script, stdout, stderr string }{
 		{`printf 'ready\033[1m\nagain\n'`, "", first(1, `"ready\x1b[1m"`) + left},
@@ -179,12 +179,12 @@ func TestMCPRunTellsWhatIsNoMessage(t *testing.T) {
 	}
 }
 
-// A signal, and a client that reads no more, end the server.
+// A signal, and a client that no longer reads, end the server.
 func TestMCPRunIsEnded(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"signal", "closed output"} {
 		t.Run(how, func(t *testing.T) {
-			b := newBooth(t)
+			b := newTestEnv(t)
 			executor := tethertest.StartServer(t, server.Config{})
 			cmd := b.command("mcp-run", "--url", executor.URL, "--cwd", b.work, "--", "sh", "-c", `echo $$ > pid; echo "{}"; while read -r x; do echo "{}"; done; exec sleep 1000`)
 			in, out := piped(t, cmd)

@@ -12,8 +12,8 @@ import (
 	"github.com/tetherexec/tether/internal/sandboxhost"
 )
 
-// site is a web server on a loopback address; host is where.
-func site(t *testing.T) (host string) {
+// startWebServer starts a web server on a loopback address and returns its host and port.
+func startWebServer(t *testing.T) (host string) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "hello") }))
 	t.Cleanup(s.Close)
@@ -29,15 +29,15 @@ func curls(options string, hosts ...string) string {
 	return b.String()
 }
 
-// A command reaches what was allowed, and people learn of each other host once.
+// A command reaches the allowed hosts, and each refused host is reported once.
 func TestRunAllowsHosts(t *testing.T) {
 	t.Parallel()
 	needBubblewrap(t)
-	allowed, other := site(t), site(t)
+	allowed, other := startWebServer(t), startWebServer(t)
 	refused := fmt.Sprintf("tether: refused %s: it is a private or local address, of 127.0.0.0/8 (loopback), and no --allow-host is for it alone; allow it with --allow-host %[1]s\n", other)
 	for name, url := range servers(t) {
 		t.Run(name, func(t *testing.T) {
-			b := newBooth(t)
+			b := newTestEnv(t)
 			run := func(args ...string) end {
 				t.Helper()
 				return b.tether(nil, append(append([]string{"run"}, url...), args...)...)
@@ -67,8 +67,8 @@ func TestRunAllowsHosts(t *testing.T) {
 
 func TestSandboxRunAllowsHosts(t *testing.T) {
 	t.Parallel()
-	r := newTrial(t)
-	allowed, other := site(t), site(t)
+	r := newSandboxEnv(t)
+	allowed, other := startWebServer(t), startWebServer(t)
 	got := r.run("--allow-host", allowed, "--", "sh", "-c", curls("", allowed, other, other)+curls("--noproxy '*'", allowed)+"exit 3")
 	refused := fmt.Sprintf("tether: refused %s: it is a private or local address, of 127.0.0.0/8 (loopback), and no --allow-host is for it alone; allow it with --allow-host %[1]s\n", other)
 	if want := (end{3, "200\n403\n403\n000\ncurl 7\n", refused}); got != want {
@@ -82,7 +82,7 @@ func TestSandboxRunAllowsHosts(t *testing.T) {
 
 func TestSandboxExplainDecidesAboutHosts(t *testing.T) {
 	t.Parallel()
-	r := newTrial(t)
+	r := newSandboxEnv(t)
 	explain := func(args ...string) (e sandboxhost.Explanation) {
 		t.Helper()
 		got := r.tether("", append([]string{"sandbox", "explain", "--json"}, args...)...)
@@ -140,7 +140,7 @@ func TestSandboxExplainDecidesAboutHosts(t *testing.T) {
 
 // A host that is denied in one spelling is denied in all of them.
 func TestDenyHostBeyondASCII(t *testing.T) {
-	r := newTrial(t)
+	r := newSandboxEnv(t)
 	for _, deny := range []string{"bücher.example", "bu\u0308cher.example", "ＢÜcher.example", "*.bücher.example"} {
 		host := "xn--bcher-kva.example"
 		if strings.HasPrefix(deny, "*") {
@@ -159,7 +159,7 @@ func TestDenyHostBeyondASCII(t *testing.T) {
 
 func TestSandboxExplainReadsAboutHosts(t *testing.T) {
 	t.Parallel()
-	r := newTrial(t)
+	r := newSandboxEnv(t)
 	got := r.tether("", "sandbox", "explain", "--allow-host", "*.example.com", "--host", "a.example.com", "--host", "127.0.0.1:80", "--host", "other.test")
 	for _, want := range []string{
 		"network   what --allow-host names, through a proxy\n",

@@ -17,9 +17,9 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// together runs a command with one file as its standard output and standard error, and returns
-// what the file has then.
-func together(t *testing.T, cmd *exec.Cmd) string {
+// runIntoOneFile runs a command with one file as its standard output and standard error, and returns
+// the content of the file.
+func runIntoOneFile(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	file, err := os.CreateTemp(t.TempDir(), "both")
 	if err != nil {
@@ -45,7 +45,7 @@ func TestRunKeepsTheOrderOfOutput(t *testing.T) {
 	for name, url := range servers(t) {
 		run := append(append([]string{"run"}, url...), "--", "sh", "-c", lines.Script)
 		for to, get := range map[string]func(*testing.T, *exec.Cmd) string{
-			"file": together,
+			"file": runIntoOneFile,
 			"pipe": func(t *testing.T, cmd *exec.Cmd) string {
 				var both bytes.Buffer
 				cmd.Stdout, cmd.Stderr = &both, &both
@@ -57,7 +57,7 @@ func TestRunKeepsTheOrderOfOutput(t *testing.T) {
 			"terminal": onTerminal,
 		} {
 			t.Run(name+" to a "+to, func(t *testing.T) {
-				if got := get(t, newBooth(t).command(run...)); got != lines.Both {
+				if got := get(t, newTestEnv(t).command(run...)); got != lines.Both {
 					t.Errorf("%q", got)
 				}
 			})
@@ -86,24 +86,24 @@ func onTerminal(t *testing.T, cmd *exec.Cmd) string {
 	return strings.ReplaceAll(string(text), "\r\n", "\n")
 }
 
-// In a sandbox, too.
+// The same in a sandbox.
 func TestSandboxedRunKeepsTheOrderOfOutput(t *testing.T) {
 	t.Parallel()
 	lines := tethertest.Interleaved(1000)
-	r := newTrial(t)
+	r := newSandboxEnv(t)
 	for _, args := range [][]string{{"run", "--sandbox", "workspace-write"}, {"sandbox", "run"}} {
-		if got := together(t, r.command(append(args, "--", "sh", "-c", lines.Script)...)); got != lines.Both {
+		if got := runIntoOneFile(t, r.command(append(args, "--", "sh", "-c", lines.Script)...)); got != lines.Both {
 			t.Errorf("%q: %q", args, got)
 		}
 	}
 }
 
-// Two files get what was printed for each.
+// If standard output and standard error are two files, each gets its own stream.
 func TestRunKeepsTwoFilesApart(t *testing.T) {
 	t.Parallel()
 	lines := tethertest.Interleaved(1000)
 	for name, url := range servers(t) {
-		b := newBooth(t)
+		b := newTestEnv(t)
 		names := []string{filepath.Join(b.work, "out"), filepath.Join(b.work, "err")}
 		cmd := b.command(append(append([]string{"run"}, url...), "--", "sh", "-c", lines.Script)...)
 		var files []*os.File
@@ -127,21 +127,21 @@ func TestRunKeepsTwoFilesApart(t *testing.T) {
 	}
 }
 
-// What a detached command prints keeps its order in the log if both outputs of `tether run`
-// were the same.
+// The output of a detached command keeps its order in the log if both outputs of `tether run` were
+// the same file.
 func TestLogsKeepTheOrderOfOutput(t *testing.T) {
 	t.Parallel()
 	lines := tethertest.Interleaved(1000)
-	b := newBooth(t)
+	b := newTestEnv(t)
 	b.env = append(b.env, "TETHER_URL="+tethertest.StartServer(t, server.Config{}).URL)
-	if got := together(t, b.command("run", "--detach", "--name", "both", "--", "sh", "-c", lines.Script)); got != "both\n" {
+	if got := runIntoOneFile(t, b.command("run", "--detach", "--name", "both", "--", "sh", "-c", lines.Script)); got != "both\n" {
 		t.Fatalf("%q", got)
 	}
 	if got := b.tether(nil, "wait", "both"); got.code != 0 {
 		t.Fatalf("%+v", got)
 	}
 	for _, args := range [][]string{{"logs", "both"}, {"logs", "--follow", "--grep", ".", "both"}, {"attach", "both"}} {
-		if got := together(t, b.command(args...)); got != lines.Both {
+		if got := runIntoOneFile(t, b.command(args...)); got != lines.Both {
 			t.Errorf("%q: %q", args, got)
 		}
 	}
@@ -150,8 +150,8 @@ func TestLogsKeepTheOrderOfOutput(t *testing.T) {
 	}
 }
 
-// A server that does not know one stream, as the reference, gives the command two. Then the
-// order is that of arrival, and no line is lost.
+// A server without the feature oneStream, such as the reference, gives the command two pipes. Then
+// the order is that of arrival, and no line is lost.
 func TestRunOnAServerWithTwoStreams(t *testing.T) {
 	t.Parallel()
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
@@ -159,7 +159,7 @@ func TestRunOnAServerWithTwoStreams(t *testing.T) {
 		delete(members["result"].(map[string]any), "tether")
 	}))
 	lines := tethertest.Interleaved(1000)
-	got := together(t, newBooth(t).command("run", "--url", line.URL(), "--", "sh", "-c", lines.Script))
+	got := runIntoOneFile(t, newTestEnv(t).command("run", "--url", line.URL(), "--", "sh", "-c", lines.Script))
 	if stdout, stderr := lines.Split(got); stdout != lines.Stdout || stderr != lines.Stderr {
 		t.Errorf("%q", got)
 	}

@@ -129,7 +129,7 @@ func splitCommands(t *testing.T, script string) (commands []readmeCommand) {
 
 // A readmeReader does what README.md says, in a directory that has bin/tether and docs.
 type readmeReader struct {
-	*booth
+	*testEnv
 	shims string // a directory with programs that stand in for those of the system
 }
 
@@ -143,7 +143,7 @@ func newReadmeReader(t *testing.T) *readmeReader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &readmeReader{booth: newBooth(t), shims: t.TempDir()}
+	r := &readmeReader{testEnv: newTestEnv(t), shims: t.TempDir()}
 	// A person waits for a second. The test waits for the last event, because the machine may be busy.
 	script := fmt.Sprintf("#!/bin/sh\ni=0\nuntil grep -q process/closed \"$README_OUTPUT\" || [ $i = 3000 ]; do i=$((i+1)); %s 0.01; done\n", sleep)
 	err = errors.Join(

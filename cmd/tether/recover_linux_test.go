@@ -18,10 +18,10 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// What goes through a cable that is cut again and again comes out whole.
+// Input and output pass unchanged through a cable that is cut again and again.
 func TestRunThroughCuts(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	data := make([]byte, 24<<20)
 	rand.Read(data)
@@ -57,7 +57,7 @@ func TestRunThroughCuts(t *testing.T) {
 	}
 }
 
-// A firstWrite tells when something is written.
+// A firstWrite reports the first write.
 type firstWrite struct {
 	to   io.Writer
 	tell func()
@@ -86,12 +86,12 @@ func (b *sharedBuffer) String() string {
 	return b.buf.String()
 }
 
-// Where standard error is a file, each change of a longer outage is a line; --quiet
+// If standard error is a file, the beginning and the end of a longer outage are a line each; --quiet
 // leaves them out.
 func TestOutageIsToldInLines(t *testing.T) {
 	t.Parallel()
 	for _, quiet := range []bool{false, true} {
-		b := newBooth(t)
+		b := newTestEnv(t)
 		cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 		args := []string{"run", "--url", cable.URL(), "--", "cat"}
 		if quiet {
@@ -130,10 +130,10 @@ func TestOutageIsToldInLines(t *testing.T) {
 	}
 }
 
-// On a terminal the status is a line below the output, and gone when that goes on.
+// On a terminal the status is a line below the output, and removed when output continues.
 func TestOutageOnATerminal(t *testing.T) {
 	t.Parallel()
-	b, s := newBooth(t), newSeat(t)
+	b, s := newTestEnv(t), newTestTerminal(t)
 	t.Cleanup(s.leave)
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	cmd := b.start(s, "run", "-te", "PS1", "-e", "ENV", "--url", cable.URL(), "--", "sh", "-i")
@@ -157,7 +157,7 @@ func TestOutageOnATerminal(t *testing.T) {
 
 func TestSessionLost(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	cmd := b.command("run", "--keep", "1s", "--url", cable.URL(), "--", "sh", "-c", "echo here; exec sleep 1000")
 	out, err := cmd.StdoutPipe()
@@ -179,7 +179,7 @@ func TestSessionLost(t *testing.T) {
 // A second Ctrl-C while the connection is lost ends tether.
 func TestSecondInterruptWhileConnectionIsLost(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	cmd := b.command("run", "--url", cable.URL(), "--", "sh", "-c", "echo here; exec sleep 1000")
 	r, w, err := os.Pipe()
@@ -192,7 +192,7 @@ func TestSecondInterruptWhileConnectionIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Close()
-	s := &seat{t: t, read: make(chan []byte)}
+	s := &testTerminal{t: t, read: make(chan []byte)}
 	go func() { // ends with the program
 		defer close(s.read)
 		for {

@@ -26,27 +26,27 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// A booth is where tests run the program: directories of its own, no server named.
-type booth struct {
+// A testEnv runs the program in directories of its own, without a named server.
+type testEnv struct {
 	t                *testing.T
 	self             string
 	work, state, tmp string
 	env              []string
 }
 
-func newBooth(t *testing.T) *booth {
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &booth{t: t, self: self, work: t.TempDir(), state: t.TempDir(), tmp: t.TempDir()}
+	b := &testEnv{t: t, self: self, work: t.TempDir(), state: t.TempDir(), tmp: t.TempDir()}
 	b.env = append(os.Environ(), beTether+"=1", "GORACE=atexit_sleep_ms=0", "XDG_STATE_HOME="+b.state, "XDG_RUNTIME_DIR=",
 		"TMPDIR="+b.tmp, "LC_ALL=C", "TETHER_URL=", "TETHER_TOKEN=")
 	return b
 }
 
-func (b *booth) command(args ...string) *exec.Cmd {
+func (b *testEnv) command(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(b.t.Context(), b.self, args...)
 	cmd.Dir, cmd.Env = b.work, b.env
 	if args[0] == "mcp" {
@@ -55,7 +55,7 @@ func (b *booth) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (b *booth) tether(stdin io.Reader, args ...string) end {
+func (b *testEnv) tether(stdin io.Reader, args ...string) end {
 	b.t.Helper()
 	var out, stderr bytes.Buffer
 	cmd := b.command(args...)
@@ -67,7 +67,7 @@ func (b *booth) tether(stdin io.Reader, args ...string) end {
 	return end{cmd.ProcessState.ExitCode(), out.String(), stderr.String()}
 }
 
-// piped starts a command that a test talks to.
+// piped starts a command with pipes for its standard input and output.
 func piped(t *testing.T, cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser) {
 	t.Helper()
 	in, err := cmd.StdinPipe()
@@ -84,7 +84,7 @@ func piped(t *testing.T, cmd *exec.Cmd) (in io.WriteCloser, out io.ReadCloser) {
 }
 
 // isEmpty checks that nothing was left behind.
-func (b *booth) isEmpty() {
+func (b *testEnv) isEmpty() {
 	b.t.Helper()
 	servers, _ := filepath.Glob(filepath.Join(b.state, "tether", "server-*"))
 	left, err := os.ReadDir(b.tmp)
@@ -93,8 +93,8 @@ func (b *booth) isEmpty() {
 	}
 }
 
-// servers are the places where commands are run: in the process itself, and on a
-// server that was named.
+// servers has the flags for the two ways to run a command: in the process itself, and on a named
+// server.
 func servers(t *testing.T) map[string][]string {
 	return map[string][]string{
 		"embedded": nil,
@@ -106,11 +106,11 @@ func TestRunExitCodes(t *testing.T) {
 	t.Parallel()
 	for name, url := range servers(t) {
 		t.Run(name, func(t *testing.T) {
-			b := newBooth(t)
+			b := newTestEnv(t)
 			for _, try := range []struct {
 				args   []string
 				code   int
-				stderr string // in it; empty: nothing may be said
+				stderr string // a part of it; if empty, nothing may be printed
 			}{
 				{[]string{"true"}, 0, ""},
 				{[]string{"sh", "-c", "exit 3"}, 3, ""},
@@ -135,7 +135,7 @@ func TestRunExitCodes(t *testing.T) {
 			b.isEmpty()
 		})
 	}
-	b := newBooth(t)
+	b := newTestEnv(t)
 	if got := b.tether(nil, "run", "--url", "ws://127.0.0.1:1", "true"); got.code != exitRefused || !strings.Contains(got.stderr, "ws://127.0.0.1:1") {
 		t.Errorf("without a server: %+v", got)
 	}
@@ -145,7 +145,7 @@ func TestRunPassesStreamsUnchanged(t *testing.T) {
 	t.Parallel()
 	data := make([]byte, 64<<20)
 	rand.Read(data)
-	b := newBooth(t)
+	b := newTestEnv(t)
 	b.self = released(t) // it would take long with a race detector
 	serve := b.command("serve")
 	out, err := serve.StdoutPipe()
@@ -169,7 +169,7 @@ func TestRunPassesStreamsUnchanged(t *testing.T) {
 	}
 }
 
-// Both outputs in one place keep their order: one reader has them both.
+// If both outputs are the same file, one reader writes both, so they keep their order.
 func TestRunKeepsTheOrderOfBothOutputs(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
@@ -188,7 +188,7 @@ func TestRunKeepsTheOrderOfBothOutputs(t *testing.T) {
 		t.Errorf("%d readers for two places", n)
 	}
 	// The command has two pipes: it waits until each line is there.
-	cmd := newBooth(t).command("run", "--", "sh", "-c", "for i in 1 2 3; do echo o$i; read x; echo e$i >&2; read x; done")
+	cmd := newTestEnv(t).command("run", "--", "sh", "-c", "for i in 1 2 3; do echo o$i; read x; echo e$i >&2; read x; done")
 	cmd.Stdout, cmd.Stderr = w, w
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -212,10 +212,10 @@ func TestRunKeepsTheOrderOfBothOutputs(t *testing.T) {
 	}
 }
 
-// A reader that does not read holds the command up, as a pipe does.
+// If the output is not read, the command waits, as with a pipe.
 func TestRunHoldsTheCommandUp(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	counter := filepath.Join(b.work, "written")
 	// Each KiB that was taken from the command is counted.
 	cmd := b.command("run", "--", "sh", "-c", "i=0; while :; do head -c 65536 /dev/zero; i=$((i+1)); echo $i > "+counter+"; done")
@@ -239,14 +239,14 @@ func TestRunHoldsTheCommandUp(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the command still writes: %s", last)
 		}
-		time.Sleep(100 * time.Millisecond) // to see that nothing happens
+		time.Sleep(100 * time.Millisecond) // the command must not write meanwhile
 	}
 	out.Close()
 }
 
 func TestRunEndsInputAndTakesTheEnvironment(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	b.env = append(b.env, "FROM_HERE=yes")
 	for name, url := range servers(t) {
 		args := append(append([]string{"run"}, url...), "-e", "FROM_HERE", "--env", "SET=a=b", "-e", "NOT_THERE", "--", "sh", "-c", `wc -c; echo "$FROM_HERE/$SET/${NOT_THERE-unset}"`)
@@ -258,16 +258,16 @@ func TestRunEndsInputAndTakesTheEnvironment(t *testing.T) {
 
 func TestRunPassesSignalsOn(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	passesSignalsOn(t, b.command, []string{"run"}, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT,
 		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT)
 	b.isEmpty()
 }
 
-// With -n the command finds the end of its input although ours stays open.
+// With -n the standard input of the command is empty, although that of tether stays open.
 func TestRunWithoutInput(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	open, keep, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +279,7 @@ func TestRunWithoutInput(t *testing.T) {
 	}
 }
 
-// passesSignalsOn signals tether while a command runs that says which signal it gets.
+// passesSignalsOn sends signals to tether while a command runs that prints the signals it gets.
 func passesSignalsOn(t *testing.T, command func(...string) *exec.Cmd, args []string, signals ...syscall.Signal) {
 	t.Helper()
 	const script = `for s in INT TERM HUP QUIT USR1 USR2 WINCH CONT; do trap "echo $s; exit 7" $s; done; echo ready; while :; do sleep 0.05; done`
@@ -305,10 +305,10 @@ func passesSignalsOn(t *testing.T, command func(...string) *exec.Cmd, args []str
 	}
 }
 
-// A command whose reader has gone ends as it would without us in between.
-func TestRunWithoutReader(t *testing.T) { endsWithoutReader(t, newBooth(t).command("run", "yes")) }
+// A command whose reader closes the pipe ends, as it would without tether.
+func TestRunWithoutReader(t *testing.T) { endsWithoutReader(t, newTestEnv(t).command("run", "yes")) }
 
-// endsWithoutReader takes the reader away from a command that prints for ever.
+// endsWithoutReader closes the output of a command that never stops printing.
 func endsWithoutReader(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
@@ -328,12 +328,12 @@ func endsWithoutReader(t *testing.T, cmd *exec.Cmd) {
 	}
 }
 
-// A child in the background that holds the output is not waited for, and does not
-// outlive the command.
+// tether does not wait for a child in the background that holds the output open, and the child does
+// not outlive the command.
 func TestRunLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	for name, url := range servers(t) {
-		b := newBooth(t)
+		b := newTestEnv(t)
 		begin := time.Now()
 		got := b.tether(nil, append(append([]string{"run"}, url...), "--", "sh", "-c", "sleep 1000 & echo $!")...)
 		if took := time.Since(begin); got.code != 0 || took < 2*time.Second || took > patience {
@@ -350,7 +350,7 @@ func TestRunLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// runs reports whether a process is there; one that was not reaped is not.
+// runs reports whether a process runs; a zombie does not.
 func runs(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
@@ -359,7 +359,7 @@ func runs(pid int) bool {
 func TestRunConfined(t *testing.T) {
 	t.Parallel()
 	needBubblewrap(t)
-	b := newBooth(t)
+	b := newTestEnv(t)
 	work, err := os.MkdirTemp("/var/tmp", "tether-test-")
 	if err != nil {
 		t.Fatal(err)
@@ -380,7 +380,7 @@ func TestRunConfined(t *testing.T) {
 }
 
 // start starts the program on a terminal.
-func (b *booth) start(s *seat, args ...string) *exec.Cmd {
+func (b *testEnv) start(s *testTerminal, args ...string) *exec.Cmd {
 	b.t.Helper()
 	cmd := b.command(args...)
 	cmd.Env = append(cmd.Env, "PS1=$ ", "ENV=", "SHELL=/bin/sh", "TERM=vt100")
@@ -397,7 +397,7 @@ func TestRunOnATerminal(t *testing.T) {
 	t.Parallel()
 	for name, url := range servers(t) {
 		t.Run(name, func(t *testing.T) {
-			b, s := newBooth(t), newSeat(t)
+			b, s := newTestEnv(t), newTestTerminal(t)
 			t.Cleanup(s.leave)
 			if err := pty.Setsize(s.master, &pty.Winsize{Rows: 11, Cols: 77}); err != nil {
 				t.Fatal(err)
@@ -419,7 +419,7 @@ func TestRunOnATerminal(t *testing.T) {
 			if out := s.until("then\r\n"); !strings.Contains(out, "33 99") {
 				t.Errorf("new size: %q", out)
 			}
-			s.typing("sh -c 'echo wai\"\"ting; exec sleep 1000'\r") // who says so is in the foreground
+			s.typing("sh -c 'echo wai\"\"ting; exec sleep 1000'\r") // a process that prints this is in the foreground
 			s.until("waiting\r\n")
 			s.typing("\x03") // for sleep, not for tether
 			s.until("$ ")
@@ -437,7 +437,7 @@ func TestRunOnATerminal(t *testing.T) {
 
 func TestShell(t *testing.T) {
 	t.Parallel()
-	b, s := newBooth(t), newSeat(t)
+	b, s := newTestEnv(t), newTestTerminal(t)
 	t.Cleanup(s.leave)
 	b.env = append(b.env, "HOME="+b.work)
 	cmd := b.start(s, "shell")
@@ -451,10 +451,10 @@ func TestShell(t *testing.T) {
 	}
 }
 
-// The keys to leave work while nobody answers.
+// The escape keys work while the server does not answer.
 func TestLeaveShellByEscape(t *testing.T) {
 	t.Parallel()
-	b, s := newBooth(t), newSeat(t)
+	b, s := newTestEnv(t), newTestTerminal(t)
 	t.Cleanup(s.leave)
 	cable := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
 	cmd := b.start(s, "run", "-te", "PS1", "-e", "ENV", "--url", cable.URL(), "--", "sh", "-i")

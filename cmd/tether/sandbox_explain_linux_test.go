@@ -13,7 +13,7 @@ import (
 
 func TestSandboxExplainDecides(t *testing.T) {
 	t.Parallel()
-	r := newTrialOf(t, released(t))
+	r := newSandboxEnvOf(t, released(t))
 	link := filepath.Join(r.work, "link")
 	if err := os.Symlink("../outside", link); err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestSandboxExplainDecides(t *testing.T) {
 
 func TestSandboxExplainReads(t *testing.T) {
 	t.Parallel()
-	r := newTrialOf(t, released(t))
+	r := newSandboxEnvOf(t, released(t))
 	if err := os.Symlink("../outside", filepath.Join(r.work, "link")); err != nil {
 		t.Fatal(err)
 	}
@@ -84,10 +84,10 @@ func TestSandboxExplainReads(t *testing.T) {
 	}
 }
 
-// Without bubblewrap there is still a plan to look at, but nothing is run.
+// Without bubblewrap there is a plan to show, but no command runs.
 func TestSandboxWithoutBubblewrap(t *testing.T) {
 	t.Parallel()
-	r := newTrialOf(t, released(t))
+	r := newSandboxEnvOf(t, released(t))
 	run := func(args ...string) (string, int) {
 		argv := append(append(hidden(t), r.self), args...)
 		cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)

@@ -35,25 +35,25 @@ func needBubblewrap(t *testing.T) string {
 	return name
 }
 
-// A trial is a directory to run sandboxed commands in, away from /tmp, which most
-// profiles let be written.
-type trial struct {
+// A sandboxEnv runs sandboxed commands in a directory outside /tmp, because most profiles allow
+// writing to /tmp.
+type sandboxEnv struct {
 	t                    *testing.T
 	self                 string
 	work, outside, state string
 }
 
-// newTrial uses this test program as tether, and so looks for races.
-func newTrial(t *testing.T) *trial {
+// newSandboxEnv uses this test program as tether, with the race detector.
+func newSandboxEnv(t *testing.T) *sandboxEnv {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newTrialOf(t, self)
+	return newSandboxEnvOf(t, self)
 }
 
-func newTrialOf(t *testing.T, self string) *trial {
+func newSandboxEnvOf(t *testing.T, self string) *sandboxEnv {
 	t.Helper()
 	needBubblewrap(t)
 	dir, err := os.MkdirTemp("/var/tmp", "tether-test-")
@@ -61,7 +61,7 @@ func newTrialOf(t *testing.T, self string) *trial {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	r := &trial{t: t, self: self, work: dir + "/work", outside: dir + "/outside", state: dir + "/state"}
+	r := &sandboxEnv{t: t, self: self, work: dir + "/work", outside: dir + "/outside", state: dir + "/state"}
 	for _, d := range []string{r.work, r.outside, r.state} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func newTrialOf(t *testing.T, self string) *trial {
 }
 
 // command is tether with these arguments, in the workspace.
-func (r *trial) command(args ...string) *exec.Cmd {
+func (r *sandboxEnv) command(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(r.t.Context(), r.self, args...)
 	cmd.Dir = r.work
 	cmd.Env = append(os.Environ(), beTether+"=1", "GORACE=atexit_sleep_ms=0", "XDG_STATE_HOME="+r.state, "TMPDIR=/tmp", "LC_ALL=C")
@@ -84,7 +84,7 @@ type end struct {
 	stdout, stderr string
 }
 
-func (r *trial) tether(stdin string, args ...string) end {
+func (r *sandboxEnv) tether(stdin string, args ...string) end {
 	r.t.Helper()
 	var out, stderr bytes.Buffer
 	cmd := r.command(args...)
@@ -97,12 +97,12 @@ func (r *trial) tether(stdin string, args ...string) end {
 }
 
 // run is `tether sandbox run` without input.
-func (r *trial) run(args ...string) end {
+func (r *sandboxEnv) run(args ...string) end {
 	r.t.Helper()
 	return r.tether("", append([]string{"sandbox", "run"}, args...)...)
 }
 
-func (r *trial) file(name, text string) string {
+func (r *sandboxEnv) file(name, text string) string {
 	r.t.Helper()
 	name = filepath.Join(r.outside, name)
 	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
@@ -113,7 +113,7 @@ func (r *trial) file(name, text string) string {
 
 func TestSandboxRunPassesStreamsUnchanged(t *testing.T) {
 	t.Parallel()
-	r := newTrial(t)
+	r := newSandboxEnv(t)
 	data := make([]byte, 3<<20)
 	rand.Read(data)
 	got := r.tether(string(data), "sandbox", "run", "--", "sh", "-c", "echo apart >&2; cat")
@@ -124,12 +124,12 @@ func TestSandboxRunPassesStreamsUnchanged(t *testing.T) {
 
 func TestSandboxRunExitCodes(t *testing.T) {
 	t.Parallel()
-	r := newTrialOf(t, released(t))
+	r := newSandboxEnvOf(t, released(t))
 	legacy := r.file("legacy.json", `{"permissions":{"type":"managed","network":"restricted","file_system":{"type":"restricted","entries":[]}},"windowsSandboxLevel":"disabled","useLegacyLandlock":true}`)
 	for _, try := range []struct {
 		args   []string
 		code   int
-		stderr string // in it; empty: nothing may be said
+		stderr string // a part of it; if empty, nothing may be printed
 	}{
 		{[]string{"true"}, 0, ""},
 		{[]string{"sh", "-c", "exit 3"}, 3, ""},
@@ -157,7 +157,7 @@ func TestSandboxRunExitCodes(t *testing.T) {
 // The sockets of the user's other programs can be seen only if a flag says so.
 func TestUserSocketsFlag(t *testing.T) {
 	t.Parallel()
-	r := newTrialOf(t, released(t))
+	r := newSandboxEnvOf(t, released(t))
 	socket := r.outside + "/agent"
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -186,7 +186,7 @@ func TestUserSocketsFlag(t *testing.T) {
 
 func TestSandboxRunProfiles(t *testing.T) {
 	t.Parallel()
-	r := newTrialOf(t, released(t))
+	r := newSandboxEnvOf(t, released(t))
 	write := func(dir string) []string { return []string{"sh", "-c", "echo x > " + dir + "/written"} }
 	network := []string{r.self, "be-child", "probe", "socket", "inet", "stream"}
 	entry := `{"path":{"type":"special","value":{"kind":"root"}},"access":"read"}`
@@ -234,30 +234,30 @@ func TestSandboxRunProfiles(t *testing.T) {
 
 func TestSandboxRunPassesSignalsOn(t *testing.T) {
 	t.Parallel()
-	passesSignalsOn(t, newTrial(t).command, []string{"sandbox", "run"}, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	passesSignalsOn(t, newSandboxEnv(t).command, []string{"sandbox", "run"}, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 }
 
 func TestSandboxRunWithoutReader(t *testing.T) {
 	t.Parallel()
-	endsWithoutReader(t, newTrial(t).command("sandbox", "run", "yes"))
+	endsWithoutReader(t, newSandboxEnv(t).command("sandbox", "run", "yes"))
 }
 
-// A seat is a terminal that somebody sits at.
-type seat struct {
+// A testTerminal is a terminal for the program, whose user is the test.
+type testTerminal struct {
 	t             *testing.T
 	master, slave *os.File
-	read          chan []byte // closed when nobody is on the terminal any more
+	read          chan []byte // output; closed when no process has the terminal open
 	seen          string
 }
 
-func newSeat(t *testing.T) *seat {
+func newTestTerminal(t *testing.T) *testTerminal {
 	t.Helper()
 	master, slave, err := pty.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &seat{t: t, master: master, slave: slave, read: make(chan []byte)}
-	go func() { // ends when the last one has left the terminal
+	s := &testTerminal{t: t, master: master, slave: slave, read: make(chan []byte)}
+	go func() { // ends when the last process has closed the terminal
 		defer close(s.read)
 		for {
 			buf := make([]byte, 4096)
@@ -271,19 +271,19 @@ func newSeat(t *testing.T) *seat {
 	return s
 }
 
-// leave ends the terminal. Whoever was started on it has ended.
-func (s *seat) leave() {
+// leave closes the terminal. All programs on it must have ended.
+func (s *testTerminal) leave() {
 	s.slave.Close()
 	for range s.read {
 	}
 	s.master.Close()
 }
 
-// patience is how long a test waits for something that should happen at once.
+// patience is how long a test waits for an event that should come at once.
 const patience = 60 * time.Second
 
 // until reads until text has been printed, and returns all before it.
-func (s *seat) until(text string) string {
+func (s *testTerminal) until(text string) string {
 	s.t.Helper()
 	late := time.After(patience)
 	for {
@@ -303,7 +303,7 @@ func (s *seat) until(text string) string {
 	}
 }
 
-func (s *seat) typing(text string) {
+func (s *testTerminal) typing(text string) {
 	s.t.Helper()
 	if _, err := s.master.WriteString(text); err != nil {
 		s.t.Fatal(err)
@@ -312,8 +312,8 @@ func (s *seat) typing(text string) {
 
 func TestSandboxRunOnATerminal(t *testing.T) {
 	t.Parallel()
-	r := newTrial(t)
-	s := newSeat(t)
+	r := newSandboxEnv(t)
+	s := newTestTerminal(t)
 	defer s.leave()
 	master, slave := s.master, s.slave
 	if err := pty.Setsize(master, &pty.Winsize{Rows: 11, Cols: 77}); err != nil {
@@ -346,7 +346,7 @@ func TestSandboxRunOnATerminal(t *testing.T) {
 	if out := s.until("then\r\n"); !strings.Contains(out, "33 99") {
 		t.Errorf("new size: %q", out)
 	}
-	s.typing("sh -c 'echo wai\"\"ting; exec sleep 1000'\r") // who says so is in the foreground
+	s.typing("sh -c 'echo wai\"\"ting; exec sleep 1000'\r") // a process that prints this is in the foreground
 	s.until("waiting\r\n")
 	s.typing("\x03") // for sleep, not for tether
 	s.until("$ ")
@@ -364,11 +364,11 @@ func TestSandboxRunOnATerminal(t *testing.T) {
 	}
 }
 
-// What is redirected is not sent through a terminal, which would change it.
+// Redirected output does not go through a terminal, which would change it.
 func TestSandboxRunRedirectedOnATerminal(t *testing.T) {
 	t.Parallel()
-	r := newTrial(t)
-	s := newSeat(t)
+	r := newSandboxEnv(t)
+	s := newTestTerminal(t)
 	defer s.leave()
 	var out bytes.Buffer
 	cmd := r.command("sandbox", "run", "--", "sh", "-c", "test -t 1 || echo pipe")

@@ -15,9 +15,9 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Two users run commands in a directory that is everybody's, with the sticky bit as /tmp has
-// it. While one of them runs, protected names cannot be made there. When both have ended,
-// in either order, nothing is left.
+// Two users run commands in a directory that all users may write, with the sticky bit, like /tmp.
+// While one of the commands runs, protected names cannot be made there. When both have ended, in
+// either order, no placeholder is left.
 func TestTwoUsersLeaveNoPlaceholders(t *testing.T) {
 	t.Parallel()
 	need.Root(t, "to be two users")
@@ -47,8 +47,8 @@ func TestTwoUsersLeaveNoPlaceholders(t *testing.T) {
 			if err := os.WriteFile(profile, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			maker := startAs(t, stranger, shared, append([]string{program}, append(try.command, profile)...))
-			other := startAs(t, stranger+1, shared, []string{program, "sandbox", "run", "--profile", profile})
+			maker := startAs(t, unprivileged, shared, append([]string{program}, append(try.command, profile)...))
+			other := startAs(t, unprivileged+1, shared, []string{program, "sandbox", "run", "--profile", profile})
 			first, second := maker, other
 			if try.makerIsLast {
 				first, second = other, maker

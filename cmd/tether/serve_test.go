@@ -59,7 +59,7 @@ func (p *program) line(t *testing.T) string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// endsWith waits for the end, which must leave nothing more on the outputs.
+// endsWith waits for the end. There must be no further output.
 func (p *program) endsWith(t *testing.T, code int) {
 	t.Helper()
 	rest, err := io.ReadAll(p.stdout)
@@ -119,7 +119,7 @@ func TestStdioEndsWithItsInput(t *testing.T) {
 	p.endsWith(t, 0)
 }
 
-// A web server sends more than its answer. The server prints none of it.
+// A web server sends bytes after its answer. The server prints none of them.
 func TestUnaskedBytesOfWebServersAreNotPrinted(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -189,8 +189,8 @@ func TestSignalEndsStdioThatNobodyReads(t *testing.T) {
 	}
 }
 
-// A client that is gone is no reason to be killed by a signal: children would
-// be left behind.
+// When its client is gone, the server must not be killed by SIGPIPE, because it would leave children
+// behind.
 func TestClosedOutputDoesNotKillStdio(t *testing.T) {
 	t.Parallel()
 	p := startTether(t, "serve", "--listen", "stdio")

@@ -9,8 +9,8 @@ import (
 	"github.com/tetherexec/tether/internal/terminal"
 )
 
-// The first signal ends the context and is its cause; further ones have no effect. Not parallel: the
-// signal is for the whole process.
+// The first signal ends the context and is its cause; further signals have no effect. The test is
+// not parallel, because the signal is for the whole process.
 func TestUntilSignal(t *testing.T) {
 	ctx, stop := untilSignal(t.Context(), syscall.SIGUSR1)
 	defer stop()

@@ -14,7 +14,7 @@ import (
 // server asks for one.
 func TestRunOverTLS(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	cert, key := certs.New(t, "server")
 	own, ownKey := certs.New(t, "client")
 	token := filepath.Join(b.work, "token")

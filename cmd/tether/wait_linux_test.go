@@ -30,11 +30,11 @@ func agent(t *testing.T, url, script string) (*client.Client, *client.Process) {
 	return c, p
 }
 
-// The exit of a process may fall into an outage of `tether wait`, and be forgotten with the
-// output around it before the connection is back. Its code is known all the same.
+// A process may exit during an outage of `tether wait`, and its exit event may be dropped before the
+// connection is back. tether wait still returns the exit code.
 func TestWaitForAnExitThatIsNoLongerKept(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	s := tethertest.StartServer(t, server.Config{Retain: 1})
 	cable := tethertest.LayCable(t, s.URL)
 	gate := filepath.Join(b.work, "gate")
@@ -67,11 +67,11 @@ func TestWaitForAnExitThatIsNoLongerKept(t *testing.T) {
 	}
 }
 
-// A client that has lost its connection finds its session again: `tether rm` is for commands
-// of `tether run --detach`.
+// `tether rm` is for commands of `tether run --detach`. It does not end the session of a client that
+// has lost its connection.
 func TestRmLeavesOtherClientsAlone(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	s := tethertest.StartServer(t, server.Config{})
 	c, p := agent(t, s.URL, "exit 0")
 	if _, err := p.Wait(tethertest.Within(t)); err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/certs"
 )
 
-// says runs tether and compares its exit code and all that it prints on standard error,
-// besides which it must not print anything.
-func (b *booth) says(code int, want string, args ...string) {
+// wantStderr runs tether and compares its exit code and its standard error. There must be no
+// standard output.
+func (b *testEnv) wantStderr(code int, want string, args ...string) {
 	b.t.Helper()
 	if got := b.tether(nil, args...); got.code != code || got.stdout != "" || got.stderr != want {
 		b.t.Errorf("tether %s\nended with %d, want %d, and printed %q\n%s\nwant\n%s",
@@ -26,8 +26,8 @@ func (b *booth) says(code int, want string, args ...string) {
 	}
 }
 
-// program writes a shell script that the commands of the booth find under a name.
-func (b *booth) program(name, script string) {
+// program writes a shell script with a name into the PATH of the commands.
+func (b *testEnv) program(name, script string) {
 	b.t.Helper()
 	bin := filepath.Join(b.work, "bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil {
@@ -39,7 +39,7 @@ func (b *booth) program(name, script string) {
 	b.env = append(b.env, "PATH="+bin+":/usr/bin:/bin")
 }
 
-// unused returns an address of this machine on which nothing listens.
+// unused returns an address of this machine on which no server listens.
 func unused(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,23 +50,23 @@ func unused(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// A server that cannot be reached: the error says why, and what to do.
+// If a server cannot be reached, the error says why, and what to do.
 func TestWordsNoServer(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	url := "ws://" + unused(t)
 	refused := "tether: cannot connect to " + url + ": no server listens there; start one with `tether serve --listen " + url + "`\n"
 	for _, args := range [][]string{{"ps"}, {"logs", "x"}, {"kill", "x"}, {"sessions"}, {"why", "x"}, {"rm", "x"}, {"fs", "ls"}, {"cp", "x", ":x"}} {
-		b.says(exitError, refused, append(args, "--url", url)...)
+		b.wantStderr(exitError, refused, append(args, "--url", url)...)
 	}
 	for _, name := range []string{"run", "attach", "wait", "mcp-run"} {
-		b.says(exitRefused, refused, name, "--url", url, "x")
+		b.wantStderr(exitRefused, refused, name, "--url", url, "x")
 	}
 	secure := strings.Replace(url, "ws:", "wss:", 1) // the listener would need more than an address
-	b.says(exitRefused, "tether: cannot connect to "+secure+": no server listens there; start one with `tether serve`\n", "run", "--url", secure, "x")
+	b.wantStderr(exitRefused, "tether: cannot connect to "+secure+": no server listens there; start one with `tether serve`\n", "run", "--url", secure, "x")
 
 	missing := "unix://" + filepath.Join(b.work, "missing.sock")
-	b.says(exitRefused, "tether: cannot connect to "+missing+": no server listens there: the socket does not exist; start one with `tether serve --listen "+missing+"`\n",
+	b.wantStderr(exitRefused, "tether: cannot connect to "+missing+": no server listens there: the socket does not exist; start one with `tether serve --listen "+missing+"`\n",
 		"run", "--url", missing, "true")
 	left := filepath.Join(b.work, "left.sock") // of a server that was killed
 	l, err := net.Listen("unix", left)
@@ -75,35 +75,35 @@ func TestWordsNoServer(t *testing.T) {
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	l.Close()
-	b.says(exitRefused, "tether: cannot connect to unix://"+left+": no server listens there; start one with `tether serve --listen unix://"+left+"`\n",
+	b.wantStderr(exitRefused, "tether: cannot connect to unix://"+left+": no server listens there; start one with `tether serve --listen unix://"+left+"`\n",
 		"run", "--url", "unix://"+left, "true")
-	b.says(exitError, "tether: no server is running; name one with --url or TETHER_URL, or start something with `tether run --detach`\n", "logs", "x")
+	b.wantStderr(exitError, "tether: no server is running; name one with --url or TETHER_URL, or start something with `tether run --detach`\n", "logs", "x")
 }
 
-// ssh that does not get there, or finds no tether there.
+// Errors of ssh: it cannot connect, or there is no tether on the other machine.
 func TestWordsSSH(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	b.program("ssh", "echo 'bash: line 1: tether: command not found' >&2; exit 127")
-	b.says(exitRefused, "tether: cannot connect to ssh://build: there is no tether in the PATH of that machine; install it there, so that `ssh build tether version` works\n",
+	b.wantStderr(exitRefused, "tether: cannot connect to ssh://build: there is no tether in the PATH of that machine; install it there, so that `ssh build tether version` works\n",
 		"run", "--url", "ssh://build", "true")
-	b.says(exitError, "tether: cannot connect to ssh://me@build:2222: there is no tether in the PATH of that machine; install it there, so that `ssh -p 2222 me@build tether version` works\n",
+	b.wantStderr(exitError, "tether: cannot connect to ssh://me@build:2222: there is no tether in the PATH of that machine; install it there, so that `ssh -p 2222 me@build tether version` works\n",
 		"ps", "--url", "ssh://me:secret@build:2222")
 
 	b.program("ssh", "echo Welcome >&2; echo 'me@build: Permission denied (publickey).' >&2; exit 255")
-	b.says(exitRefused, "Welcome\ntether: cannot connect to ssh://build: `ssh` has ended (exit status 255): me@build: Permission denied (publickey).; `ssh build true` must work without asking anything\n",
+	b.wantStderr(exitRefused, "Welcome\ntether: cannot connect to ssh://build: `ssh` has ended (exit status 255): me@build: Permission denied (publickey).; `ssh build true` must work without asking anything\n",
 		"run", "--url", "ssh://build", "true")
 
-	b.says(exitRefused, "tether: cannot connect to exec:no-such-command: `no-such-command` cannot be started: executable file not found in $PATH; is it installed?\n",
+	b.wantStderr(exitRefused, "tether: cannot connect to exec:no-such-command: `no-such-command` cannot be started: executable file not found in $PATH; is it installed?\n",
 		"run", "--url", "exec:no-such-command x", "true")
-	b.says(exitRefused, "tether: cannot connect to exec:echo: the server sent something that is not a message of the protocol\n",
+	b.wantStderr(exitRefused, "tether: cannot connect to exec:echo: the server sent something that is not a message of the protocol\n",
 		"run", "--url", "exec:echo hello", "true")
 }
 
-// Addresses and certificates that do not fit the server, and tokens.
+// Errors about addresses, certificates and tokens that do not fit the server.
 func TestWordsTLSAndTokens(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	cert, key := certs.New(t, "server")
 	token, other := filepath.Join(b.work, "token"), filepath.Join(b.work, "other")
 	for _, path := range []string{token, other} {
@@ -116,7 +116,7 @@ func TestWordsTLSAndTokens(t *testing.T) {
 	at := func(url, scheme string) string { return scheme + url[strings.Index(url, "://"):] }
 	run := func(want, url string, flags ...string) {
 		t.Helper()
-		b.says(exitRefused, "tether: cannot connect to "+url+": "+want+"\n", append(append([]string{"run", "--url", url}, flags...), "true")...)
+		b.wantStderr(exitRefused, "tether: cannot connect to "+url+": "+want+"\n", append(append([]string{"run", "--url", url}, flags...), "true")...)
 	}
 	run("that port speaks TLS; use "+secure, at(secure, "ws"))
 	run("that port does not speak TLS; use "+open, at(open, "wss"))
@@ -126,15 +126,15 @@ func TestWordsTLSAndTokens(t *testing.T) {
 	run("it refuses the token; --token-file "+other+" must hold a token that the server accepts", open, "--token-file", other)
 	b.env = append(b.env, "TETHER_TOKEN=guess")
 	run("it refuses the token; TETHER_TOKEN must be a token that the server accepts", open)
-	b.says(exitRefused, "tether: --token-file missing: no such file or directory\n", "run", "--url", open, "--token-file", "missing", "true")
+	b.wantStderr(exitRefused, "tether: --token-file missing: no such file or directory\n", "run", "--url", open, "--token-file", "missing", "true")
 }
 
-// A command that cannot be started, by a server or by ourselves.
+// Errors of a command that cannot be started, on a server and on this machine.
 func TestWordsStart(t *testing.T) {
 	t.Parallel()
 	for name, url := range servers(t) {
 		t.Run(name, func(t *testing.T) {
-			b := newBooth(t)
+			b := newTestEnv(t)
 			b.program("nothing", "") // for a PATH that is known
 			file := filepath.Join(b.work, "file")
 			if err := os.WriteFile(file, []byte("#!/no/such/interpreter\n"), 0o644); err != nil {
@@ -142,7 +142,7 @@ func TestWordsStart(t *testing.T) {
 			}
 			run := func(code int, want string, args ...string) {
 				t.Helper()
-				b.says(code, want, append(append([]string{"run", "--env", "PATH=/usr/bin:/bin"}, url...), args...)...)
+				b.wantStderr(code, want, append(append([]string{"run", "--env", "PATH=/usr/bin:/bin"}, url...), args...)...)
 			}
 			for _, sandbox := range [][]string{nil, {"--sandbox", "read-only"}} {
 				run(exitRefused, "tether: the working directory "+b.work+"/missing does not exist; choose one with --cwd\n", append(sandbox, "--cwd", b.work+"/missing", "true")...)
@@ -162,7 +162,7 @@ func TestWordsStart(t *testing.T) {
 // A server that was killed and started again does not know the session.
 func TestWordsRestart(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	line, restart := restartable(t)
 	cmd := b.command("run", "--quiet", "--url", line.URL(), "--", "sh", "-c", "echo here; exec sleep 1000")
 	var stderr bytes.Buffer
@@ -183,11 +183,10 @@ func TestWordsRestart(t *testing.T) {
 	}
 }
 
-// forgotten is what people are told of a session that the server does not know.
+// forgotten is the message for a session that the server does not know.
 const forgotten = "the server does not know the session any more: it was restarted, or there was no connection for too long; what ran in the session has ended"
 
-// restartable returns a line to a server, and a function that puts another server in its
-// place.
+// restartable returns a cable to a server, and a function that replaces the server by another.
 func restartable(t *testing.T) (line *cable.Cable, restart func()) {
 	t.Helper()
 	first := tethertest.StartServer(t, server.Config{})
@@ -207,15 +206,15 @@ func restartable(t *testing.T) (line *cable.Cable, restart func()) {
 	}
 }
 
-// lossReason is how a connection ended: by a reset or not, as chance has it.
+// lossReason matches the reason why a connection ended, with or without a reset, which is random.
 var lossReason = regexp.MustCompile(`(the connection was lost): connection reset by peer;`)
 
 func withoutLoss(text string) string { return lossReason.ReplaceAllString(text, "$1;") }
 
-// What a model is told keeps the forms of unified exec, with causes in plain words.
+// Errors for a model keep the forms of unified exec, with causes in plain words.
 func TestWordsMCP(t *testing.T) {
 	t.Parallel()
-	b := newBooth(t)
+	b := newTestEnv(t)
 	line, restart := restartable(t)
 	u := b.startMCP("--url", line.URL(), "--sandbox", "full")
 	want := func(text, tool string, args map[string]any) {
@@ -242,7 +241,7 @@ func TestWordsMCP(t *testing.T) {
 	u.want("exec_command", map[string]any{"cmd": "echo again", "login": false}, "Output:\nagain\n")
 }
 
-// Every command begins the lines that are its own with the same word.
+// Every command begins its own lines on standard error with "tether: ".
 func TestWordsPrefix(t *testing.T) {
 	t.Parallel()
 	for _, name := range commandNames(newRoot(nil, nil, nil, io.Discard), "") {
@@ -251,19 +250,19 @@ func TestWordsPrefix(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := newBooth(t).tether(nil, append(strings.Fields(name), "--no-such-flag")...)
+			got := newTestEnv(t).tether(nil, append(strings.Fields(name), "--no-such-flag")...)
 			want := "tether: unknown flag: --no-such-flag\n\nFor more information, try 'tether " + name + " --help'.\n"
 			if got.code == 0 || got.stdout != "" || got.stderr != want {
 				t.Errorf("%+v, want %q", got, want)
 			}
 		})
 	}
-	b := newBooth(t)
-	b.says(exitUsage, "tether: unknown command \"srve\"; did you mean serve?\n\nFor more information, try 'tether --help'.\n", "srve")
-	b.says(exitError, "tether: `--session-ttl` 25h0m0s is more than `--session-ttl-max` 24h0m0s\n", "serve", "--session-ttl", "25h")
-	b.says(exitError, "tether: warning: `--enable` has no effect: tether has no Codex features\ntether: `--session-ttl` 25h0m0s is more than `--session-ttl-max` 24h0m0s\n", "serve", "--enable", "x", "--session-ttl", "25h")
+	b := newTestEnv(t)
+	b.wantStderr(exitUsage, "tether: unknown command \"srve\"; did you mean serve?\n\nFor more information, try 'tether --help'.\n", "srve")
+	b.wantStderr(exitError, "tether: `--session-ttl` 25h0m0s is more than `--session-ttl-max` 24h0m0s\n", "serve", "--session-ttl", "25h")
+	b.wantStderr(exitError, "tether: warning: `--enable` has no effect: tether has no Codex features\ntether: `--session-ttl` 25h0m0s is more than `--session-ttl-max` 24h0m0s\n", "serve", "--enable", "x", "--session-ttl", "25h")
 	long := "/" + strings.Repeat("x", 300)
-	b.says(exitError, "tether: open state directory: lstat "+long+": file name too long; name a directory of your own with XDG_STATE_HOME or `--state-dir`\n",
+	b.wantStderr(exitError, "tether: open state directory: lstat "+long+": file name too long; name a directory of your own with XDG_STATE_HOME or `--state-dir`\n",
 		"serve", "--state-dir", long)
-	b.says(exitRefused, "tether: --cwd missing: no such file or directory\n", "sandbox", "run", "--cwd", "missing", "true")
+	b.wantStderr(exitRefused, "tether: --cwd missing: no such file or directory\n", "sandbox", "run", "--cwd", "missing", "true")
 }
