@@ -102,6 +102,10 @@ type probeRun struct {
 // probed again: the problem may have been solved, or may have been temporary.
 const reprobeAfter = 30 * time.Second
 
+// beginDelay leaves the processors to the first client, which often connects as soon as
+// the server has printed its address.
+const beginDelay = 100 * time.Millisecond
+
 // masks are the files that are mounted over hidden ones.
 type masks struct{ hidden, empty string }
 
@@ -163,9 +167,17 @@ func withReal(paths []string) []string {
 	return all
 }
 
-// Begin starts the probe in the background. Without it, the first command
-// starts the probe.
-func (c *Confiner) Begin() { c.latestProbe() }
+// Begin starts the probe in the background, after beginDelay. The first command starts
+// it if it comes earlier.
+func (c *Confiner) Begin() {
+	c.tasks.Go(func() { // ends after the delay, or with the confiner
+		select {
+		case <-time.After(beginDelay):
+			c.latestProbe()
+		case <-c.ctx.Done():
+		}
+	})
+}
 
 // latestProbe returns the latest probe, or starts a new one if there is none or
 // if it is outdated.

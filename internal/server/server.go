@@ -105,7 +105,7 @@ func (s *Server) Close() error {
 // idle for Config.IdleExit. Then it ends the connections with their sessions and
 // returns nil. Detached sessions outlive it until Close.
 func (s *Server) Serve(ctx context.Context, l *listen.Listener) error {
-	s.confiner.Begin() // after the listener is ready, so that no client waits for it
+	s.confiner.Begin()
 	s.listener.Store(l)
 	return l.Serve(ctx, listen.Handler{
 		Serve: func(ctx context.Context, stream *rpc.WebSocket, peer string) {
