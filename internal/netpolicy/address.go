@@ -2,16 +2,16 @@ package netpolicy
 
 import "net/netip"
 
-// reach is from where an address can be used.
+// reach says from where an address can be used.
 type reach int
 
 const (
 	public  reach = iota
-	private       // this machine or networks around it: AllowLocalBinding opens these
-	special       // only a pattern for the address itself opens these
+	private       // this machine or networks around it; AllowLocalBinding opens these
+	special       // opened only by a pattern for the address itself
 )
 
-// A location is a range of addresses and what it is for.
+// A location is a range of addresses and its purpose.
 type location struct {
 	prefix netip.Prefix
 	reach  reach
@@ -24,12 +24,13 @@ func at(prefix string, r reach, what string) location {
 	return location{netip.MustParsePrefix(prefix), r, what}
 }
 
-// locations are the addresses that are not out in the public. The first that contains an
-// address counts. Compared with what other servers of this protocol refuse, the list has
-// more of IPv6, and the services that hand out credentials to whoever runs on a machine:
-// AllowLocalBinding is about one's own services, so it does not open those.
+// locations are the ranges of addresses that are not public. The first one that contains
+// an address counts. Compared with the ranges that other servers of this protocol
+// refuse, the list has more of IPv6, and the services that give credentials to every
+// program on a machine. AllowLocalBinding is about services of the user, so it does not
+// open those.
 var locations = []location{
-	at("0.0.0.0/32", private, "unspecified"), // dialled, it is loopback
+	at("0.0.0.0/32", private, "unspecified"), // dialling it reaches loopback
 	at("0.0.0.0/8", special, "this network"),
 	at("10.0.0.0/8", private, "private"),
 	at("100.100.100.200/32", special, "cloud metadata"),
@@ -64,12 +65,12 @@ var locations = []location{
 
 var (
 	globalUnicast = netip.MustParsePrefix("2000::/3")
-	elsewhere     = at("::/0", special, "not global unicast") // nobody has such an address yet
-	anywhere      = at("::/0", public, "public")
+	unassigned    = at("::/0", special, "not global unicast") // such addresses are not assigned yet
+	publicAddress = at("::/0", public, "public")
 )
 
-// locate returns where an address is. One that carries an IPv4 address to a translator
-// or through a tunnel is where that one is.
+// locate returns the location of an address. An address that carries an IPv4 address
+// to a translator or through a tunnel has the location of that one.
 func locate(a netip.Addr) location {
 	for _, l := range locations {
 		if l.prefix.Contains(a) {
@@ -80,13 +81,13 @@ func locate(a netip.Addr) location {
 		return locate(inner)
 	}
 	if a.Is6() && !globalUnicast.Contains(a) {
-		return elsewhere
+		return unassigned
 	}
-	return anywhere
+	return publicAddress
 }
 
-// embeddings are the prefixes after which an IPv4 address follows. Mapped addresses need
-// none: netip knows them.
+// embeddings are the prefixes that an IPv4 address follows. Mapped addresses need none:
+// netip knows them.
 var embeddings = []netip.Prefix{
 	netip.MustParsePrefix("::ffff:0:0:0/96"), // translated
 	netip.MustParsePrefix("64:ff9b::/96"),    // NAT64

@@ -10,8 +10,8 @@ import (
 
 var errHostSyntax = errors.New("expected HOST or HOST:PORT, such as example.com or *.example.com:443")
 
-// CheckPattern refuses a text that is no pattern with ports, and a pattern that a person did not mean:
-// it matches no host, or denies all.
+// CheckPattern refuses a text that is not a pattern with ports, and a pattern that is probably a
+// mistake: it matches no host, or denies all.
 func CheckPattern(pattern string, access Access) error {
 	switch {
 	case strings.TrimSpace(pattern) == "":
@@ -28,7 +28,7 @@ func CheckPattern(pattern string, access Access) error {
 	_, notAddress := netip.ParseAddr(pattern)
 	switch {
 	case strings.HasPrefix(pattern, "."):
-		return fmt.Errorf("no host begins with a dot; *%[1]s is all that is below, **%[1]s also the host itself", pattern)
+		return fmt.Errorf("no host begins with a dot; *%[1]s stands for all hosts below, **%[1]s also for the host itself", pattern)
 	case strings.Contains(pattern, ".."):
 		return errors.New("no host has two dots in a row")
 	case strings.ContainsAny(pattern, "@!,;=&%#"):

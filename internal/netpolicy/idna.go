@@ -7,7 +7,7 @@ import (
 	"github.com/tetherexec/tether/internal/host"
 )
 
-// asciiName maps a name that may be beyond ASCII by toASCII, to one that can be looked up or to an address.
+// asciiName maps a name, which may be not ASCII, by toASCII. The result can be looked up, or is an address.
 func asciiName(s string, toASCII func(string) (string, error)) (string, error) {
 	name, err := toASCII(s)
 	if err != nil {
@@ -43,7 +43,8 @@ func asciiPattern(s string) (name, inOlder string, err error) {
 		}
 		return name, inOlder, nil
 	}
-	// What a wildcard stands for is not known, so only the labels around it can be mapped.
+	// The text that a wildcard stands for is not known, so only the labels around it can
+	// be mapped.
 	labels := strings.Split(strings.TrimRight(dots.Replace(lowerASCII(s)), "."), ".")
 	olderLabels := make([]string, len(labels))
 	for i, label := range labels {

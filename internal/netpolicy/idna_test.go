@@ -48,7 +48,7 @@ func TestNamesBeyondASCII(t *testing.T) {
 	}
 }
 
-// A pattern that stands for no name is refused: as a rule that denies it would do nothing.
+// A pattern that stands for no name is refused: a deny rule with it would have no effect.
 func TestPatternsBeyondASCII(t *testing.T) {
 	for _, bad := range []string{"*ü.example", "b?ü.example", "*.bü*.example", "é\xff.example", "a\ufffd.example", "\u0378.example", "\u00ad", "é：80", "＊.example",
 		"**.＊", "bücher.1", strings.Repeat("é", 64) + ".example", "[é]", "a\u0627.example"} {
@@ -71,7 +71,7 @@ func TestPatternsBeyondASCII(t *testing.T) {
 		"*-x.bücher.example．":    {"a-x.bücher.example"},
 		"straße.example":         {"straße.example", "xn--strae-oqa.example", "strasse.example"},
 		"１０.０.０.*":               {"10.0.0.1"},
-		"**.ｅｘａｍｐｌｅ.com:４４３":     nil, // the port means nothing here
+		"**.ｅｘａｍｐｌｅ.com:４４３":     nil, // the port is ignored here
 	} {
 		r := compile(t, Settings{Domains: map[string]Access{"*": Allow, pattern: Deny}})
 		for _, host := range hosts {
@@ -80,7 +80,8 @@ func TestPatternsBeyondASCII(t *testing.T) {
 			}
 		}
 	}
-	// What opens, opens one name only, and no local one by a spelling that is not plain.
+	// A rule that opens opens only one name, and no local one in a spelling that is not
+	// plain.
 	r := compile(t, Settings{Domains: map[string]Access{"straße.example": Allow, "ｌｏｃａｌｈｏｓｔ": Allow, "１２７.0.0.1": Allow}})
 	for host, allowed := range map[string]bool{"straße.example": true, "strasse.example": false, "localhost": false, "127.0.0.1": false} {
 		if d := r.Decide(Query{Protocol: Connect, Method: "CONNECT", Host: host, Port: 443}); d.Allowed != allowed {
@@ -89,7 +90,7 @@ func TestPatternsBeyondASCII(t *testing.T) {
 	}
 }
 
-// However a program spells a name that is denied, it is denied.
+// A denied name is denied in every spelling.
 func TestDeniedNameInEverySpelling(t *testing.T) {
 	decompose := strings.NewReplacer("ñ", "n\u0303", "ü", "u\u0308", "é", "e\u0301", "ç", "c\u0327", "å", "a\u030a")
 	widen := func(s string) string {

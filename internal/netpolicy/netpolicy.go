@@ -11,16 +11,16 @@ import (
 	"github.com/tetherexec/tether/internal/host"
 )
 
-// Mode narrows what may be asked of a host that may be reached.
+// Mode narrows the requests to reachable hosts.
 type Mode string
 
 // The modes. The zero value is Full.
 const (
 	Full    Mode = "full"
-	Limited Mode = "limited" // methods that only read, in the clear
+	Limited Mode = "limited" // methods that only read, without TLS
 )
 
-// Access is what a pattern says about the hosts that it matches.
+// Access is the access of a pattern's hosts.
 type Access string
 
 // The values of Access.
@@ -30,7 +30,7 @@ const (
 	None  Access = "none" // as if the pattern were not there
 )
 
-// Settings are rules as they are written down. A pattern is
+// Settings are rules in their written form. A pattern is
 //
 //	example.com      that host
 //	*.example.com    all hosts below it
@@ -38,16 +38,17 @@ const (
 //	192.0.2.1, ::1   that address
 //	*                every host; not for Deny
 //
-// A * or ? elsewhere stands for any text, or any one character, dots too. Only a pattern
-// without them opens a local or private address.
+// A * or ? elsewhere stands for any text, or any one character, also dots. Only a
+// pattern without them opens a local or private address.
 type Settings struct {
 	Mode              Mode
 	Domains           map[string]Access
-	Review            []string // patterns: Allow does not settle these hosts, somebody must be asked
+	Review            []string // patterns: Allow does not settle these hosts, Ask must
 	AllowLocalBinding bool     // private and local addresses may be reached like others
 
-	// Ports makes a pattern with a port (example.com:443, [::1]:8080) match that port
-	// only. Without it a port means nothing, as clients expect of Domains that they send.
+	// Ports makes a pattern with a port (example.com:443, [::1]:8080) match only that
+	// port. Without it a port is ignored, as clients expect for the Domains that they
+	// send.
 	Ports bool
 }
 
@@ -56,7 +57,7 @@ type Rules struct {
 	mode                Mode
 	local               bool
 	allow, deny, review ruleSet
-	denyAddress         ruleSet // those of deny that are about addresses
+	denyAddress         ruleSet // the patterns of deny that are about addresses
 }
 
 // Protocol is how a process tries to reach a host.
@@ -78,16 +79,16 @@ type Query struct {
 	Method   string // of HTTP; CONNECT for Connect; empty for others
 }
 
-// A Decision answers a Query.
+// A Decision is the result of a Query.
 type Decision struct {
 	Allowed bool
-	Open    bool   // denied only because no rule says anything: somebody else may be asked
-	Source  Source // who decided
-	Reason  string // why not; see the Reason constants
+	Open    bool   // denied only because no rule applies: a client may be asked
+	Source  Source // the part that decided
+	Reason  string // why it is denied; see the Reason constants
 	Rule    string // the pattern, as written, or the range of addresses that decided, if one did
 }
 
-// Source is who made a decision.
+// Source is the part that made a decision.
 type Source string
 
 // The sources, as the wire spells them.
@@ -106,15 +107,15 @@ const (
 	MitmRequired     = "mitm_required" // Limited cannot see methods inside a tunnel
 )
 
-// Limits of settings. They are far above what people write, and keep a decision cheap.
+// Limits of settings. They are far above real settings, and keep a decision cheap.
 const (
 	MaxPatterns      = 32768
 	MaxGlobs         = 1024 // patterns that have to be tried one by one
 	MaxPatternLength = 1024 // bytes; a name has 253
 )
 
-// Compile checks settings and makes rules of them. Which of several errors is reported
-// does not depend on chance.
+// Compile checks settings and compiles them to rules. If there are several errors, it
+// always reports the same one.
 func Compile(s Settings) (*Rules, error) {
 	r := &Rules{mode: s.Mode, local: s.AllowLocalBinding}
 	switch s.Mode {
@@ -178,9 +179,9 @@ func (r *Rules) add(text string, access Access, ports bool) error {
 var errHost = errors.New("neither a host name nor an address")
 
 // Normalize returns a host in the form that rules compare: a name in ASCII, in lower case
-// and without a trailing dot, or an address in its shortest form. What is neither is an
-// error: also an address with a zone, and a name that ends in a number but is no address,
-// since programs do not agree what that is.
+// and without a trailing dot, or an address in its shortest form. Anything else is an
+// error: also an address with a zone, and a name that ends in a number but is not an
+// address, because programs do not agree about its meaning.
 func Normalize(s string) (string, error) {
 	if inner, ok := strings.CutPrefix(s, "["); ok {
 		inner, ok = strings.CutSuffix(inner, "]")
@@ -218,9 +219,9 @@ func Normalize(s string) (string, error) {
 // localhost is the only name that a rule without wildcards opens although it is local.
 const localhost = "localhost"
 
-// Decide answers a query as far as its name goes. Whoever dials must also ask Address
-// about each address that the name stands for. If the answer is Open and who is asked
-// says yes, Guard is still to be heard; Address does that too.
+// Decide decides about a query by its name. Before it dials, the caller must also call
+// Address for each address of the name. If the decision is Open and the client allows the
+// host, Guard must still be called; Address does that too.
 //
 // The order is part of the protocol: denied, local, not allowed, mode; for SOCKS the mode
 // comes first.
@@ -283,9 +284,9 @@ func (r *Rules) Guard(q Query) Decision {
 	return Decision{Source: ModeGuard, Reason: reason}
 }
 
-// Address decides whether an address may be dialled for a query that Decide, or somebody
-// who was asked, has allowed. A name does not become a way to a private address by
-// resolving to one, nor to a denied one.
+// Address decides whether an address may be dialled for a query that Decide, or the
+// client, has allowed. A name that resolves to a private or denied address does not make
+// that address reachable.
 func (r *Rules) Address(q Query, a netip.Addr) Decision {
 	host, err := Normalize(q.Host)
 	if err != nil || !a.IsValid() {
@@ -296,7 +297,7 @@ func (r *Rules) Address(q Query, a netip.Addr) Decision {
 		return d
 	}
 	if literal, err := netip.ParseAddr(host); err == nil && literal != a {
-		return Decision{Source: Baseline, Reason: NotAllowedLocal} // an address stands for itself
+		return Decision{Source: Baseline, Reason: NotAllowedLocal} // an address resolves to itself
 	}
 	if d := r.opens(host, q.Port, a); !d.Allowed {
 		return d
@@ -307,7 +308,7 @@ func (r *Rules) Address(q Query, a netip.Addr) Decision {
 	return Decision{Allowed: true, Source: Baseline}
 }
 
-// denies decides whether an address, or one that it embeds, is denied as such.
+// denies decides whether an address, or one embedded in it, is denied.
 func (r *Rules) denies(a netip.Addr, port uint16) Decision {
 	for {
 		if rule, ok := r.denyAddress.find(a.String(), port); ok {
@@ -321,7 +322,7 @@ func (r *Rules) denies(a netip.Addr, port uint16) Decision {
 	}
 }
 
-// opens decides whether an address is out in the public or else open to host.
+// opens decides whether an address is public, or opened for host.
 func (r *Rules) opens(host string, port uint16, a netip.Addr) Decision {
 	where := locate(a)
 	switch {

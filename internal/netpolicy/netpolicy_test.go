@@ -19,8 +19,8 @@ func compile(t testing.TB, s Settings) *Rules {
 	return r
 }
 
-// judge is Decide and, if that allows, Address.
-func judge(r *Rules, host string, port uint16, a netip.Addr) Decision {
+// decideBoth is Decide and, if that allows, Address.
+func decideBoth(r *Rules, host string, port uint16, a netip.Addr) Decision {
 	q := Query{Protocol: Connect, Method: "CONNECT", Host: host, Port: port}
 	d := r.Decide(q)
 	if d.Allowed {
@@ -79,7 +79,7 @@ func TestPortsInPatterns(t *testing.T) {
 		{"::1", 8080, netip.MustParseAddr("::1"), ""}, {"::1", 80, netip.MustParseAddr("::1"), NotAllowedLocal},
 		{"127.0.0.1", 80, netip.MustParseAddr("127.0.0.1"), ""}, {"127.0.0.1", 81, netip.MustParseAddr("127.0.0.1"), NotAllowedLocal},
 	} {
-		if d := judge(r, c.host, c.port, c.at); d.Reason != c.want || d.Allowed != (c.want == "") {
+		if d := decideBoth(r, c.host, c.port, c.at); d.Reason != c.want || d.Allowed != (c.want == "") {
 			t.Errorf("%s:%d: got %+v, want %q", c.host, c.port, d, c.want)
 		}
 	}
@@ -120,7 +120,7 @@ func TestDecisionSaysWhichRule(t *testing.T) {
 	}
 }
 
-// An upstream proxy, or a resolver, cannot send an address elsewhere.
+// An upstream proxy, or a resolver, cannot redirect an address.
 func TestAddressStandsForItself(t *testing.T) {
 	r := compile(t, Settings{AllowLocalBinding: true, Domains: map[string]Access{"8.8.8.8": Allow}})
 	q := Query{Protocol: SocksTCP, Host: "8.8.8.8", Port: 53}
@@ -136,10 +136,10 @@ func TestRareForms(t *testing.T) {
 	r := compile(t, Settings{Domains: map[string]Access{"localhost": Allow, "2606:4700::1%lo": Allow, "11.*": Allow, "::ffff:11.9.9.*": Deny}})
 	for _, c := range []struct{ host, at, want string }{
 		{"localhost", "127.0.0.5", ""}, {"localhost", "::1", ""}, {"localhost", "10.0.0.1", NotAllowedLocal}, {"localhost", "0.0.0.0", NotAllowedLocal}, {"localhost", "11.0.0.1", ""},
-		{"2606:4700::1", "2606:4700::1", NotAllowed}, // no request has a zone, so nothing is meant
+		{"2606:4700::1", "2606:4700::1", NotAllowed}, // no request has a zone, so the pattern matches none
 		{"11.9.8.1", "11.9.8.1", ""}, {"11.9.9.1", "11.9.9.1", Denied},
 	} {
-		if d := judge(r, c.host, 80, netip.MustParseAddr(c.at)); d.Reason != c.want || d.Allowed != (c.want == "") {
+		if d := decideBoth(r, c.host, 80, netip.MustParseAddr(c.at)); d.Reason != c.want || d.Allowed != (c.want == "") {
 			t.Errorf("%s at %s: got %+v, want %q", c.host, c.at, d, c.want)
 		}
 	}
@@ -202,7 +202,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// label and friends make hosts and patterns that meet often.
+// label and the following generators make hosts and patterns that often
+// match.
 var (
 	label     = rapid.SampledFrom([]string{"a", "b", "ab", "x-1", "_s"})
 	name      = rapid.Map(rapid.SliceOfN(label, 1, 4), func(l []string) string { return strings.Join(l, ".") })
@@ -242,7 +243,7 @@ func TestDenyBeatsAllow(t *testing.T) {
 	})
 }
 
-// spellings are forms in which a program may write an IPv4 address.
+// spellings returns forms in which a program may write an IPv4 address.
 func spellings(b [4]byte) []string {
 	n := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
 	quad := fmt.Sprintf("%d.%d.%d.%d", b[0], b[1], b[2], b[3])
@@ -300,7 +301,7 @@ func FuzzNormalize(f *testing.F) {
 		} else if !host.ValidName(once) {
 			t.Fatalf("%q is neither", once)
 		}
-		// What is a host can be written as a pattern, and is then that host.
+		// Every host can be written as a pattern, and then matches.
 		r, err := Compile(Settings{AllowLocalBinding: true, Domains: map[string]Access{"*": Allow, once: Deny}})
 		if err != nil {
 			t.Fatal(err)
@@ -339,7 +340,7 @@ func FuzzCompile(f *testing.F) {
 		}
 		allowed, denied := rules[Allow].Decide(q), rules[Deny].Decide(q)
 		if allowed.Allowed && denied.Reason != Denied {
-			t.Fatalf("%q opens %q but does not close it: %+v", text, host, denied)
+			t.Fatalf("%q allows %q but does not deny it: %+v", text, host, denied)
 		}
 		if p, err := parsePattern(text, ports); err != nil || !strings.Contains(text, p.pattern) {
 			t.Fatalf("%q: the rule is %q, %v", text, p.pattern, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/tetherexec/tether/internal/host"
 )
 
-// scope is which hosts around its text a pattern means.
+// scope says which hosts around its host a pattern matches.
 type scope int
 
 const (
@@ -22,18 +22,18 @@ const (
 	around       // **.: itself and below
 )
 
-// A pattern is a pattern, read.
+// A pattern is a parsed pattern.
 type pattern struct {
 	pattern string // as written
 	scope   scope
-	host    string // as Normalize has it, but for * and ?
-	older   string // the host as programs have it that map names by IDNA 2003; "": the same
+	host    string // as Normalize returns it, except for * and ?
+	older   string // the host in the mapping of IDNA 2003, which some programs use; "": the same
 	zone    bool   // it was an address with a zone
-	odd     bool   // it was no plain spelling: an address in a form that only some programs know, or not ASCII
+	odd     bool   // not a plain spelling: an address in a form that only some programs know, or not ASCII
 	port    uint16 // 0: any
 }
 
-// parsePattern reads a pattern. Its errors are those that clients know.
+// parsePattern parses a pattern. Its errors are those of the reference.
 func parsePattern(text string, ports bool) (pattern, error) {
 	s := strings.TrimSpace(text)
 	switch {
@@ -74,8 +74,8 @@ func parsePattern(text string, ports bool) (pattern, error) {
 	return p, nil
 }
 
-// splitPattern cuts a port off. ok is false if brackets are around or beside something
-// else than an IPv6 address or *.
+// splitPattern cuts off a port. ok is false if brackets are around anything but an
+// IPv6 address or *.
 func splitPattern(s string) (host, port string, ok bool) {
 	inner, bracket := strings.CutPrefix(s, "[")
 	if !bracket {
@@ -99,8 +99,8 @@ func splitPattern(s string) (host, port string, ok bool) {
 	return host, port, true
 }
 
-// setHost sets the host in the form that requests have. It fails for a name beyond ASCII
-// that has no such form.
+// setHost sets the host in the form that requests have. It fails for a name that is not
+// ASCII and has no such form.
 func (p *pattern) setHost(s string) (err error) {
 	if !host.IsASCII(s) {
 		p.odd = true
@@ -120,7 +120,7 @@ func (p *pattern) setHost(s string) (err error) {
 		return nil
 	}
 	if v4, ok := strings.CutPrefix(s, "::ffff:"); ok && strings.Contains(v4, ".") {
-		s = v4 // of a request for ::ffff:192.0.2.1 the same is left
+		s = v4 // a request for ::ffff:192.0.2.1 is shortened in the same way
 	}
 	p.host = s
 	return nil
@@ -129,15 +129,15 @@ func (p *pattern) setHost(s string) (err error) {
 // global reports whether the pattern matches everything.
 func (p pattern) global() bool { return p.host == "*" && p.scope != below && p.port == 0 }
 
-// names reports whether the pattern is for one host, plainly. What is no plain spelling
+// names reports whether the pattern is a plain spelling of one host. Another spelling
 // of an address may match it, but does not open it if it is local.
 func (p pattern) names() bool { return p.scope == itself && !p.wild() && !p.odd && !p.zone }
 
 func (p pattern) wild() bool { return strings.ContainsAny(p.host, "*?") }
 
-// broad returns the patterns for a rule that narrows: an address in any zone is meant, and
-// a name in either mapping of the few characters in which they differ. A rule that opens
-// is for no host if it has a zone, since no request has zones, and for one name only.
+// broad returns the patterns for a rule that narrows: it applies to an address in any
+// zone, and to a name in either mapping. A rule that opens applies to no host if it has a
+// zone, because no request has a zone, and to one name only.
 func (p pattern) broad() []pattern {
 	p.zone = false
 	if p.older == "" {
@@ -148,8 +148,8 @@ func (p pattern) broad() []pattern {
 	return []pattern{p, older}
 }
 
-// numeric reports whether the pattern can only be meant for addresses. Names that are
-// allowed are held to such patterns once their addresses are known.
+// numeric reports whether the pattern can only match addresses. Such patterns are
+// also checked for allowed names, once their addresses are known.
 func (p pattern) numeric() bool {
 	if _, err := netip.ParseAddr(p.host); err == nil {
 		return true
@@ -227,7 +227,7 @@ func forPort(list []pattern, port uint16) (pattern, bool) {
 
 func (p pattern) forPort(port uint16) bool { return p.port == 0 || p.port == port }
 
-// A wildcard is a pattern with * or ?, prepared for many hosts.
+// A wildcard is a pattern with * or ?, compiled for many hosts.
 type wildcard struct {
 	pattern
 	forms []glob.Pattern // the host matches one of these

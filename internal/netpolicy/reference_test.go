@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A table is testdata/reference.json, which says itself what it is.
+// A table is testdata/reference.json, which describes itself.
 type table struct {
 	Zone  map[string]string
 	Cases []struct {
@@ -72,7 +72,7 @@ func TestErrorsAreThoseOfTheReference(t *testing.T) {
 	}
 }
 
-// verdict does what a proxy does.
+// verdict decides about a request as a proxy does.
 func verdict(t *testing.T, rules *Rules, request string, zone map[string]string, ask bool) string {
 	t.Helper()
 	q, ok := query(t, request)
@@ -88,7 +88,7 @@ func verdict(t *testing.T, rules *Rules, request string, zone map[string]string,
 	if d.Allowed {
 		address, err := netip.ParseAddr(q.Host)
 		if err != nil {
-			address = netip.IPv4Unspecified() // a name that is not known may be anything
+			address = netip.IPv4Unspecified() // the address of an unknown name may be any
 			if found, ok := zone[q.Host]; ok {
 				address = netip.MustParseAddr(found)
 			}

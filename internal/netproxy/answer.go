@@ -11,8 +11,7 @@ import (
 	"github.com/tetherexec/tether/internal/netpolicy"
 )
 
-// explanations say what clients are told about reasons: a class for programs, and a
-// sentence.
+// explanations are the texts for reasons: a class for programs, and a sentence.
 var explanations = map[string]struct{ class, message string }{
 	netpolicy.NotAllowed:       {"blocked-by-allowlist", "Domain not in allowlist."},
 	netpolicy.NotAllowedLocal:  {"blocked-by-allowlist", "Sandbox policy blocks local/private network addresses."},
@@ -21,7 +20,7 @@ var explanations = map[string]struct{ class, message string }{
 	netpolicy.MitmRequired:     {"blocked-by-mitm-required", "MITM required for limited HTTPS."},
 }
 
-// refusal is the body of an answer to a plain request.
+// refusal is the body of the response to a refused plain request.
 type refusal struct {
 	Status   string             `json:"status"`
 	Host     string             `json:"host"`
@@ -33,7 +32,8 @@ type refusal struct {
 	Message  string             `json:"message"`
 }
 
-// answerRefusal tells a client that the rules, or who was asked, said no.
+// answerRefusal tells a client that the rules, or the client that was asked,
+// refused.
 func answerRefusal(w http.ResponseWriter, q netpolicy.Query, d netpolicy.Decision) {
 	why, ok := explanations[d.Reason]
 	if !ok {
@@ -46,11 +46,11 @@ func answerRefusal(w http.ResponseWriter, q netpolicy.Query, d netpolicy.Decisio
 	}
 	verb := "deny"
 	if d.Source == netpolicy.Decider && d.Open {
-		verb = "ask" // who was asked wants to be asked in another way
+		verb = "ask" // the client wants to be asked in another way
 	}
 	var body bytes.Buffer
 	e := json.NewEncoder(&body)
-	e.SetEscapeHTML(false) // no browser reads this
+	e.SetEscapeHTML(false) // it is not shown in a browser
 	if err := e.Encode(refusal{"blocked", q.Host, d.Reason, verb, d.Source, q.Protocol, q.Port, why.message}); err != nil {
 		answerText(w, http.StatusForbidden, why.message)
 		return
@@ -58,8 +58,8 @@ func answerRefusal(w http.ResponseWriter, q netpolicy.Query, d netpolicy.Decisio
 	answer(w, http.StatusForbidden, "application/json", bytes.TrimSuffix(body.Bytes(), []byte("\n")))
 }
 
-// answerFailure tells a client that a host was allowed but could not be reached. It says
-// no more, as the error may show how the way there looks.
+// answerFailure tells a client that a host was allowed but could not be reached. It
+// gives no details, because the error may reveal the network around the server.
 func answerFailure(w http.ResponseWriter, err error) {
 	var slow net.Error
 	switch {

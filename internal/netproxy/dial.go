@@ -13,8 +13,8 @@ import (
 	"github.com/tetherexec/tether/internal/netpolicy"
 )
 
-// A refusedError is returned by decide and dial for what the rules, or whoever was
-// asked, refuse.
+// A refusedError is returned by decide and dial if the rules, or the client that
+// was asked, refuse.
 type refusedError struct{ decision netpolicy.Decision }
 
 func (e *refusedError) Error() string { return "refused: " + e.decision.Reason }
@@ -22,14 +22,14 @@ func (e *refusedError) Error() string { return "refused: " + e.decision.Reason }
 // errLoop is returned for a query that leads back to this proxy.
 var errLoop = errors.New("the address is the proxy's own")
 
-// A route is how to go on with a query that was allowed.
+// A route says how to reach the host of an allowed query.
 type route struct {
 	upstream  *host.Proxy      // the proxy to go through, or nil
-	addresses []netip.AddrPort // else: those to try, all allowed, in this order
+	addresses []netip.AddrPort // else: the addresses to try, all allowed, in this order
 }
 
-// dial decides about q, asks if need be, resolves, reports, and connects, through an
-// upstream proxy if there is one. A *refusedError means that nothing was dialled.
+// dial decides about q, asks if necessary, resolves, reports, and connects, through
+// an upstream proxy if there is one. A *refusedError means that nothing was dialled.
 // The caller must close the connection.
 func (p *Proxy) dial(ctx context.Context, q netpolicy.Query, client net.Addr) (net.Conn, error) {
 	r, err := p.decide(ctx, q, client)
@@ -42,8 +42,8 @@ func (p *Proxy) dial(ctx context.Context, q netpolicy.Query, client net.Addr) (n
 	return p.connect(ctx, r.addresses)
 }
 
-// decide is dial up to the point where something is dialled. The addresses in the route
-// are the ones that were checked: to resolve the name again would let it change its mind.
+// decide is dial without the connection. The addresses in the route are the ones that
+// were checked: if the name were resolved again, it could have other addresses.
 func (p *Proxy) decide(ctx context.Context, q netpolicy.Query, client net.Addr) (route, error) {
 	e := Event{Query: q, Client: client.String()}
 	e.Decision = p.config.Rules.Decide(q)
@@ -63,7 +63,7 @@ func (p *Proxy) decide(ctx context.Context, q netpolicy.Query, client net.Addr) 
 	return r, failed
 }
 
-// ask has somebody else settle q. No clear answer is a no.
+// ask calls Config.Ask about q. An error is a denial.
 func (p *Proxy) ask(ctx context.Context, q netpolicy.Query) netpolicy.Decision {
 	d, err := p.config.Ask(ctx, q)
 	if err != nil || ctx.Err() != nil {
@@ -75,10 +75,10 @@ func (p *Proxy) ask(ctx context.Context, q netpolicy.Query) netpolicy.Decision {
 // unknown stands for the addresses of a name that cannot be resolved: they may be private.
 var unknown = netip.IPv4Unspecified()
 
-// route finds out how to go on with a query that is allowed by name. If one of the
-// name's addresses is not allowed it turns the decision in e around. A name is looked at
-// also if an upstream proxy will resolve it again. Only if it may stand for anything, the
-// proxy is given one that is not known here.
+// route returns the route of a query that is allowed by name. If one of the name's
+// addresses is not allowed, it changes the decision in e to a denial. A name is also
+// resolved if an upstream proxy will resolve it again. An unknown name is passed to the
+// proxy only if the rules allow every address.
 func (p *Proxy) route(ctx context.Context, q netpolicy.Query, e *Event) (route, error) {
 	r := route{upstream: upstreamFor(p.proxies, q)}
 	anything := p.config.Rules.Address(q, unknown)
@@ -140,7 +140,7 @@ func (p *Proxy) resolve(ctx context.Context, host string, timeout time.Duration)
 	return addrs, nil
 }
 
-// report tells of a decision: the log line has the host, never what was asked of it.
+// report reports a decision. The log line has the host, never the request.
 func (p *Proxy) report(e Event) {
 	e.Time = time.Now()
 	decision := "deny"
@@ -156,8 +156,8 @@ func (p *Proxy) report(e Event) {
 	}
 }
 
-// connect connects to the first of these addresses that answers. The next one is tried
-// when one fails or takes its time. The caller must close the connection.
+// connect connects to the first of these addresses that accepts. It tries the next one
+// when one fails or is slow. The caller must close the connection.
 func (p *Proxy) connect(ctx context.Context, addresses []netip.AddrPort) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()

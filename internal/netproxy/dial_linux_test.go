@@ -14,8 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nothing is dialled for a request that is over: http.Transport would go on, and a
-// process that hangs up again and again would have any number of connections made.
+// Nothing is dialled for a request that is over: http.Transport would continue,
+// and a process that hangs up again and again could cause any number of
+// connections.
 func TestDialEndsWithRequest(t *testing.T) {
 	p := New(Config{})
 	defer p.Close()
@@ -29,8 +30,8 @@ func TestDialEndsWithRequest(t *testing.T) {
 	}
 	request, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	to := carriage{route{addresses: []netip.AddrPort{fullQueue(t)}}, request}
-	r, err := http.NewRequestWithContext(context.WithValue(request, carriageKey{}, to), http.MethodGet, "http://x.example/", nil)
+	to := requestRoute{route{addresses: []netip.AddrPort{fullQueue(t)}}, request}
+	r, err := http.NewRequestWithContext(context.WithValue(request, routeKey{}, to), http.MethodGet, "http://x.example/", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,15 +40,15 @@ func TestDialEndsWithRequest(t *testing.T) {
 		cancel()
 	}()
 	if _, err := p.transport.RoundTrip(r); err == nil {
-		t.Error("there is an answer")
+		t.Error("there is a response")
 	}
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "operation was canceled") {
 		t.Errorf("the dial ended with %v", err)
 	}
 }
 
-// fullQueue is an address that does not answer: somebody listens there, but accepts
-// nobody, and there is no room to wait.
+// fullQueue returns an address that does not respond: there is a listener, but it
+// accepts no connection, and its queue is full.
 func fullQueue(t *testing.T) netip.AddrPort {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -72,12 +73,12 @@ func fullQueue(t *testing.T) netip.AddrPort {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	for deadline := time.Now().Add(patience); ; runtime.Gosched() { // the kernel may be late to count who waits
+	for deadline := time.Now().Add(testTime); ; runtime.Gosched() { // the kernel may be late to count the waiting connections
 		info, err := unix.GetsockoptTCPInfo(fd, syscall.IPPROTO_TCP, syscall.TCP_INFO)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info.Unacked > info.Sacked { // of a listener: those who wait, and the backlog
+		if info.Unacked > info.Sacked { // for a listener: waiting connections, and the backlog
 			return address
 		}
 		if time.Now().After(deadline) {

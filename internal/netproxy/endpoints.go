@@ -19,11 +19,11 @@ var proxyVariables = []string{
 	"BUNDLE_HTTP_PROXY", "BUNDLE_HTTPS_PROXY", "PIP_PROXY", "DOCKER_HTTP_PROXY", "DOCKER_HTTPS_PROXY",
 }
 
-// attributionVariable is a token that proxies tell processes apart by. Processes do not
-// see it.
+// attributionVariable is a token by which proxies distinguish processes. Processes do
+// not see it.
 const attributionVariable = "CODEX_NETWORK_PROXY_ATTRIBUTION"
 
-// Why an environment offers no way out.
+// Why an environment has no usable proxy.
 var (
 	errNoProxies   = errors.New("managed proxy mode requires proxy environment variables")
 	errNoEndpoints = errors.New("managed proxy mode requires parseable loopback proxy endpoints")
@@ -38,8 +38,8 @@ type Endpoints struct {
 	token     string // of attributionVariable; may be empty
 }
 
-// FindEndpoints looks for the proxies in an environment, and returns the rest of it,
-// which is for the process. Without any proxy there is no way out, which is an error.
+// FindEndpoints finds the proxies in an environment, and returns the rest of it,
+// which is for the process. An environment without a proxy is an error.
 func FindEndpoints(env []string) (rest []string, e *Endpoints, err error) {
 	e = &Endpoints{}
 	named := false
@@ -47,7 +47,7 @@ func FindEndpoints(env []string) (rest []string, e *Endpoints, err error) {
 		name, value, _ := strings.Cut(entry, "=")
 		if name == attributionVariable {
 			if value == "" || len(value) > maxToken {
-				return nil, nil, errToken // without it the proxy would not know whose connections they are
+				return nil, nil, errToken // without it the proxy would not know whose connections these are
 			}
 			e.token = value
 			continue
@@ -70,11 +70,12 @@ func FindEndpoints(env []string) (rest []string, e *Endpoints, err error) {
 	return rest, e, nil
 }
 
-// Ports says which variables get to know about the listeners, in the order of Addresses.
+// Ports returns which variables get the ports of the listeners, in the order of
+// Addresses.
 func (e *Endpoints) Ports() (listeners int, ports []stage.Port) { return len(e.Addresses), e.ports }
 
-// add takes a variable up, if it names a proxy on the loopback. Others stay as they are,
-// and lead nowhere.
+// add adds a variable, if it names a proxy on the loopback. Other variables stay as they
+// are, and cannot be reached.
 func (e *Endpoints) add(name, value string) error {
 	p, address, ok := parseEndpoint(value)
 	if !ok {
@@ -92,8 +93,8 @@ func (e *Endpoints) add(name, value string) error {
 	return nil
 }
 
-// parseEndpoint takes a URL of a proxy apart around its host and port. Everything else
-// about it is kept.
+// parseEndpoint splits a URL of a proxy around its host and port. Everything else is
+// kept.
 func parseEndpoint(value string) (p stage.Port, address netip.AddrPort, ok bool) {
 	value = strings.TrimSpace(value)
 	scheme, rest, given := strings.Cut(value, "://")
@@ -129,7 +130,7 @@ func parseEndpoint(value string) (p stage.Port, address netip.AddrPort, ok bool)
 	return p, netip.AddrPortFrom(host, port), true
 }
 
-// loopbackHosts are the hosts that a proxy of ours can have.
+// loopbackHosts are the hosts that a prepared proxy can have.
 var loopbackHosts = map[string]netip.Addr{
 	"localhost": netip.AddrFrom4([4]byte{127, 0, 0, 1}),
 	"127.0.0.1": netip.AddrFrom4([4]byte{127, 0, 0, 1}),

@@ -9,7 +9,7 @@ import (
 	"github.com/tetherexec/tether/internal/sandbox/stage"
 )
 
-// rewritten is what a process finds in its environment when listener n has port 1000n.
+// rewritten returns the environment of a process when listener n has port 1000n.
 func rewritten(env []string, e *Endpoints) []string {
 	result := slices.Clone(env)
 	for _, p := range e.ports {
@@ -22,7 +22,8 @@ func rewritten(env []string, e *Endpoints) []string {
 	return result
 }
 
-// The values were seen on the reference, but for ::1, which it leaves alone.
+// The values are those of the reference, except for ::1, which it leaves
+// alone.
 func TestFindEndpoints(t *testing.T) {
 	env := []string{
 		"PATH=/bin",
@@ -38,7 +39,7 @@ func TestFindEndpoints(t *testing.T) {
 		"YARN_HTTP_PROXY=https://127.0.0.1",
 		"YARN_HTTPS_PROXY=http://[::1]:5003/",
 		"CODEX_NETWORK_PROXY_ATTRIBUTION=token",
-		// What leads nowhere stays as it is.
+		// Values that cannot be used stay as they are.
 		"PIP_PROXY=http://127.0.0.1:99999",
 		"DOCKER_HTTP_PROXY=foo:123",
 		"DOCKER_HTTPS_PROXY=http://127.0.0.1:0",
@@ -84,7 +85,7 @@ func TestFindEndpoints(t *testing.T) {
 	}
 }
 
-func TestNoWayOut(t *testing.T) {
+func TestEnvironmentWithoutProxy(t *testing.T) {
 	var many []string
 	for i := range stage.MaxListen + 1 {
 		name := []byte("http_proxy") // each spelling is another variable
@@ -122,7 +123,7 @@ func TestNoWayOut(t *testing.T) {
 	}
 }
 
-func TestGreetingOfNobody(t *testing.T) {
+func TestNoGreetingWithoutToken(t *testing.T) {
 	for _, token := range []string{"", strings.Repeat("x", maxToken+1)} {
 		e := &Endpoints{token: token}
 		if got := e.greeting(); got != nil {
@@ -131,8 +132,7 @@ func TestGreetingOfNobody(t *testing.T) {
 	}
 }
 
-// A proxy that is not open to the host tells its processes where it is once they have
-// listeners.
+// The environment of a gate names the proxy after the process has its listeners.
 func TestEnvironmentOfGate(t *testing.T) {
 	p := New(Config{})
 	defer p.Close()
@@ -168,7 +168,7 @@ func FuzzParseEndpoint(f *testing.F) {
 		if !address.Addr().IsLoopback() || address.Port() == 0 {
 			t.Fatalf("%q leads to %v", value, address)
 		}
-		// What a process is told leads to its listener, and to nowhere else.
+		// The rewritten value leads to the listener, and to nothing else.
 		_, again, ok := parseEndpoint(p.Prefix + "4321" + p.Suffix)
 		if !ok || again.String() != "127.0.0.1:4321" {
 			t.Fatalf("%q becomes %q, which leads to %v", value, p.Prefix+"4321"+p.Suffix, again)

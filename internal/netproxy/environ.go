@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// The variables of a process that is to use proxies, by what they are set to.
+// The variables of a process that uses proxies, by their values.
 var (
 	httpVariables = []string{
 		"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy",
@@ -22,19 +22,18 @@ var (
 		"YARN_NO_PROXY", "BUNDLE_NO_PROXY",
 	}
 
-	// switchVariables turn on what the others say.
+	// switchVariables switch the use of the others on.
 	switchVariables = []string{
 		"CODEX_NETWORK_PROXY_ACTIVE", "CODEX_NETWORK_ALLOW_LOCAL_BINDING", "ELECTRON_GET_USE_PROXY", "NODE_USE_ENV_PROXY",
 	}
 
-	// removedVariables are not set, but whatever a process was given for them is another
-	// proxy. npm has no setting http-proxy and warns about the variable; the one for
-	// HTTP is called proxy.
+	// removedVariables are not set; a value in the process's environment would be
+	// another proxy. npm has no setting http-proxy and warns about the variable; its
+	// setting for HTTP is called proxy.
 	removedVariables = []string{"npm_config_http_proxy", attributionVariable}
 )
 
-// owned are the names, in upper case, of variables that a process has from us or not at
-// all.
+// owned are the names, in upper case, of the variables that only this package sets.
 var owned = sync.OnceValue(func() map[string]bool {
 	names := map[string]bool{}
 	for _, name := range slices.Concat(httpVariables, socksVariables, noVariables, switchVariables, removedVariables) {
@@ -43,17 +42,18 @@ var owned = sync.OnceValue(func() map[string]bool {
 	return names
 })
 
-// Owns reports whether a process with a proxy has a variable from us or not at all,
-// whatever its environment says. Http_Proxy would be another way out, so case does not
-// count.
+// Owns reports whether a variable of a process with a proxy is set only by this
+// package; other values are removed. Case does not count, because Http_Proxy would be
+// another proxy.
 func Owns(name string) bool { return owned()[strings.ToUpper(name)] }
 
-// localHosts is what a process with local binding reaches without a proxy.
+// localHosts are the hosts that a process with local binding reaches without
+// a proxy.
 const localHosts = "localhost,127.0.0.1,::1,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16"
 
-// Environment returns env with what a process needs to use the proxies at these
-// addresses (host:port), over whatever it says about proxies. An empty socks stands
-// for no SOCKS5 proxy.
+// Environment returns env with the variables that a process needs to use the
+// proxies at these addresses (host:port); other variables about proxies are
+// removed. An empty socks means no SOCKS5 proxy.
 func Environment(env []string, http, socks string, localBinding bool) []string {
 	httpURL := "http://" + http
 	socksURL := httpURL

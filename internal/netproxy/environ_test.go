@@ -67,7 +67,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// npm knows all of its settings that it finds in the environment of a process with a proxy.
+// npm accepts all of its settings in the environment of a process with a proxy.
 func TestNPMDoesNotWarn(t *testing.T) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {

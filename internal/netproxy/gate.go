@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// A Gate leads out of a network that a process has for itself: it serves listeners that
-// lie in there, one for each of its Endpoints.
+// A Gate connects a process's own network with the outside: it serves listeners inside
+// that network, one for each of its Endpoints.
 type Gate struct {
 	*Endpoints
 	proxy *Proxy
 	serve []func(net.Listener) // in the order of Addresses
 }
 
-// Serve takes over listeners, in the order of Addresses. It can be called again, for
-// another process of the same kind.
+// Serve serves listeners, in the order of Addresses, and closes them at its end. It
+// can be called again, for another process of the same kind.
 func (g *Gate) Serve(listeners []net.Listener) {
 	for i, l := range listeners {
 		if !g.proxy.run(func() { g.serve[i](inside{l}) }) {
@@ -28,22 +28,22 @@ func (g *Gate) Serve(listeners []net.Listener) {
 	}
 }
 
-// inside is a listener in another network, whose address means nothing here.
+// inside is a listener in another network, whose address has no meaning here.
 type inside struct{ net.Listener }
 
-func (inside) Addr() net.Addr { return elsewhere{} }
+func (inside) Addr() net.Addr { return noAddr{} }
 
-type elsewhere struct{}
+type noAddr struct{}
 
-func (elsewhere) Network() string { return "tcp" }
-func (elsewhere) String() string  { return "in a network of its own" }
+func (noAddr) Network() string { return "tcp" }
+func (noAddr) String() string  { return "in a network of its own" }
 
-// Close closes what was served, and waits for it.
+// Close closes everything that was served, and waits for it.
 func (g *Gate) Close() { g.proxy.Close() }
 
 // NewGate returns a gate to the proxies that the client has prepared. own reports
-// whether this program listens at an address; nil means that it listens nowhere. A
-// gate to this program is refused: the process could command the server through it.
+// whether this program listens at an address; nil means nowhere. A gate to this
+// program is refused: the process could control the server through it.
 func NewGate(e *Endpoints, own func(netip.AddrPort) bool, log *slog.Logger) (*Gate, error) {
 	for _, address := range e.Addresses {
 		if own != nil && own(address) {
@@ -59,25 +59,25 @@ func NewGate(e *Endpoints, own func(netip.AddrPort) bool, log *slog.Logger) (*Ga
 	return g, nil
 }
 
-// The addresses of a proxy in an environment before it has any: those of its listeners
-// take their place.
-const httpPlace, socksPlace = "127.0.0.1:1", "127.0.0.1:2"
+// Placeholder addresses of the proxies in an environment. The addresses of the
+// listeners replace them.
+const httpPlaceholder, socksPlaceholder = "127.0.0.1:1", "127.0.0.1:2"
 
-// Gate returns the environment of a process whose only way out this proxy is, and the
+// Gate returns the environment of a process that can only use this proxy, and the
 // gate. Closing either closes both.
 func (p *Proxy) Gate(env []string, socks, localBinding bool) ([]string, *Gate, error) {
-	place := ""
+	socksAddress := ""
 	if socks {
-		place = socksPlace
+		socksAddress = socksPlaceholder
 	}
-	rest, e, err := FindEndpoints(Environment(env, httpPlace, place, localBinding))
+	rest, e, err := FindEndpoints(Environment(env, httpPlaceholder, socksAddress, localBinding))
 	if err != nil {
 		return nil, nil, err
 	}
 	g := &Gate{Endpoints: e, proxy: p}
 	for _, address := range e.Addresses {
 		serve := p.ServeHTTP
-		if address.String() == socksPlace {
+		if address.String() == socksPlaceholder {
 			serve = p.ServeSocks
 		}
 		g.serve = append(g.serve, serve)
@@ -85,8 +85,8 @@ func (p *Proxy) Gate(env []string, socks, localBinding bool) ([]string, *Gate, e
 	return rest, g, nil
 }
 
-// Open serves on the host's loopback, and returns the environment of a process that is
-// to use it.
+// Open serves on the host's loopback, and returns the environment of a process that
+// uses it.
 func (p *Proxy) Open(env []string, socks, localBinding bool) ([]string, error) {
 	http, err := p.openLoopback(p.ServeHTTP)
 	if err != nil {
@@ -112,13 +112,15 @@ func (p *Proxy) openLoopback(serve func(net.Listener)) (address string, err erro
 	return l.Addr().String(), nil
 }
 
-// greetingMagic begins what tells a prepared proxy whose connection it is.
+// greetingMagic begins a greeting, which tells a prepared proxy to which
+// process a connection belongs.
 const greetingMagic = "\x00CDXPXY1"
 
 // maxToken bounds a token in a greeting.
 const maxToken = 128
 
-// greeting is what each connection to a prepared proxy begins with; nil: nothing.
+// greeting returns the bytes that each connection to a prepared proxy begins
+// with; nil: none.
 func (e *Endpoints) greeting() []byte {
 	if e.token == "" || len(e.token) > maxToken {
 		return nil
@@ -127,7 +129,7 @@ func (e *Endpoints) greeting() []byte {
 	return append(b, e.token...)
 }
 
-// bridge connects whoever comes to l with the proxy at address.
+// bridge connects each connection to l with the proxy at address.
 func (p *Proxy) bridge(l net.Listener, address netip.AddrPort, greeting []byte) {
 	l, err := p.listen(l)
 	if err != nil {
@@ -149,7 +151,7 @@ func (p *Proxy) bridge(l net.Listener, address netip.AddrPort, greeting []byte) 
 	})
 }
 
-// acceptAll serves whoever comes to l, until l or the proxy is closed.
+// acceptAll serves the connections to l, until l or the proxy is closed.
 func (p *Proxy) acceptAll(l net.Listener, serve func(net.Conn)) {
 	defer l.Close()
 	for {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// preparedProxy accepts one connection, returns all that it is told and answers with
-// "answer".
+// preparedProxy accepts one connection, returns everything that it receives and
+// responds with "answer".
 func preparedProxy(t *testing.T) (address string, heard chan string) {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -28,7 +28,7 @@ func preparedProxy(t *testing.T) (address string, heard chan string) {
 			return
 		}
 		defer c.Close()
-		all, _ := io.ReadAll(c) // until the other side has said all
+		all, _ := io.ReadAll(c) // until the other side closes its direction
 		heard <- string(all)
 		io.WriteString(c, "answer")
 	}()
@@ -45,7 +45,7 @@ func insideListener(t *testing.T) net.Listener {
 	return l
 }
 
-// say sends text, ends, and returns what comes back.
+// say sends text, closes its direction, and returns the response.
 func say(t *testing.T, to net.Addr, text string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", to.String())
@@ -53,11 +53,11 @@ func say(t *testing.T, to net.Addr, text string) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(testTime))
 	io.WriteString(c, text)
 	c.(*net.TCPConn).CloseWrite()
 	var back bytes.Buffer
-	io.Copy(&back, c) // a reset is an empty answer
+	io.Copy(&back, c) // a reset is an empty response
 	return back.String()
 }
 
@@ -85,7 +85,7 @@ func TestGateToPreparedProxies(t *testing.T) {
 	}
 }
 
-// Who cannot be connected is not left waiting.
+// If the proxy cannot be reached, the connection is closed.
 func TestGateToDeadProxy(t *testing.T) {
 	address := fmt.Sprintf("127.0.0.1:%d", closedPort(t))
 	_, e, err := FindEndpoints([]string{"HTTP_PROXY=http://" + address})
@@ -104,7 +104,7 @@ func TestGateToDeadProxy(t *testing.T) {
 	}
 }
 
-// With the gate, its connections end, and what comes later is turned away.
+// Close ends the connections of a gate, and later ones are refused.
 func TestGateCloses(t *testing.T) {
 	address, _ := preparedProxy(t)
 	_, e, err := FindEndpoints([]string{"HTTP_PROXY=http://" + address})
@@ -124,7 +124,7 @@ func TestGateCloses(t *testing.T) {
 	defer c.Close()
 	io.WriteString(c, "question")
 	gate.Close()
-	c.SetReadDeadline(time.Now().Add(patience))
+	c.SetReadDeadline(time.Now().Add(testTime))
 	if n, err := c.Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Errorf("read %d bytes, %v", n, err)
 	}

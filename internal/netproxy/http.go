@@ -42,13 +42,13 @@ func (p *Proxy) serveHTTP(l net.Listener, headerTimeout time.Duration) {
 		return
 	}
 	defer l.Close()
-	quiet := log.New(io.Discard, "", 0) // these logs would show what was asked for
+	quiet := log.New(io.Discard, "", 0) // these logs would show the requests
 	s := &http.Server{
 		Handler: &httpProxy{p, &httputil.ReverseProxy{
 			Rewrite:        p.rewrite,
 			Transport:      p.transport,
 			ModifyResponse: checkSwitch,
-			FlushInterval:  -1, // what a host says is passed on at once
+			FlushInterval:  -1, // pass data from a host on at once
 			BufferPool:     &answerBuffers,
 			ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, err error) { answerFailure(w, err) },
 			ErrorLog:       quiet,
@@ -60,15 +60,15 @@ func (p *Proxy) serveHTTP(l net.Listener, headerTimeout time.Duration) {
 		MaxHeaderBytes:               maxHeaderBytes,
 		BaseContext:                  func(net.Listener) context.Context { return p.ctx },
 	}
-	s.Serve(l) // ends with l; its connections are the proxy's to close
+	s.Serve(l) // ends with l; the proxy closes its connections
 }
 
-// newTransport returns what carries plain requests on, as the route in a request's
-// context says. Each request gets a connection of its own: what was checked for it is
-// what it uses, and a host cannot leave anything behind for the next one.
+// newTransport returns the transport for plain requests, which uses the route in a
+// request's context. Each request gets its own connection: it uses the addresses that
+// were checked for it, and a host cannot leave data for the next request.
 func (p *Proxy) newTransport() *http.Transport {
 	return &http.Transport{
-		Proxy:                  func(r *http.Request) (*url.URL, error) { return carriageOf(r.Context()).forwarder(), nil },
+		Proxy:                  func(r *http.Request) (*url.URL, error) { return routeOf(r.Context()).forwarder(), nil },
 		DialContext:            p.dialRoute,
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
@@ -87,38 +87,38 @@ func onlyHTTP1() *http.Protocols {
 	return &p
 }
 
-// A carriage is how a plain request is carried on, and for how long.
-type carriage struct {
+// A requestRoute is the route of a plain request, and its lifetime.
+type requestRoute struct {
 	route
-	request context.Context // of the request; what is dialled for it ends with it
+	request context.Context // of the request; connections for it end with it
 }
 
-type carriageKey struct{}
+type routeKey struct{}
 
-// forwarder returns the URL of the upstream proxy that is given the request in absolute form, or nil.
-func (c carriage) forwarder() *url.URL {
+// forwarder returns the URL of the upstream proxy that gets the request in absolute form, or nil.
+func (c requestRoute) forwarder() *url.URL {
 	if c.upstream == nil || !c.upstream.Forwards() {
 		return nil
 	}
 	return c.upstream.URL()
 }
 
-// carriageOf returns the carriage that a request was given. Without one it leads nowhere.
-func carriageOf(ctx context.Context) carriage {
-	c, _ := ctx.Value(carriageKey{}).(carriage)
+// routeOf returns the route of a request. Without one the request fails.
+func routeOf(ctx context.Context) requestRoute {
+	c, _ := ctx.Value(routeKey{}).(requestRoute)
 	return c
 }
 
 var errNoRoute = errors.New("the request has no route")
 
-// dialRoute connects as the route in ctx says. address is that of the upstream proxy if the
-// proxy is given the request, and else that of the host. Without a proxy it is not used: the
+// dialRoute connects by the route in ctx. address is the address of the upstream proxy if
+// the proxy gets the request, else that of the host. Without a proxy it is not used: the
 // name would have to be resolved again.
 //
-// The connection is closed when the request is over, whoever has it then: http.Transport
-// dials on when nobody waits any more, and does not always say who is to close.
+// The connection is closed when the request is over: http.Transport continues a dial that no
+// request waits for, and does not always close the connection.
 func (p *Proxy) dialRoute(ctx context.Context, _, address string) (net.Conn, error) {
-	r := carriageOf(ctx)
+	r := routeOf(ctx)
 	if r.request == nil {
 		return nil, errNoRoute
 	}
@@ -138,40 +138,40 @@ func (p *Proxy) dialRoute(ctx context.Context, _, address string) (net.Conn, err
 	if err != nil {
 		return nil, err
 	}
-	l := &listenLater{conn: c.(*conn), spoken: make(chan struct{})}
+	l := &readAfterWrite{conn: c.(*conn), written: make(chan struct{})}
 	context.AfterFunc(r.request, func() { l.Close() })
 	return l, nil
 }
 
-// listenLater hears a host only after it was spoken to. http.Transport would write what
-// comes before to the standard log.
-type listenLater struct {
+// readAfterWrite reads from a host only after the first write. http.Transport would
+// write data that comes earlier to the standard log.
+type readAfterWrite struct {
 	*conn
-	once   sync.Once
-	spoken chan struct{}
+	once    sync.Once
+	written chan struct{}
 }
 
-func (c *listenLater) Write(b []byte) (int, error) {
-	c.once.Do(func() { close(c.spoken) })
+func (c *readAfterWrite) Write(b []byte) (int, error) {
+	c.once.Do(func() { close(c.written) })
 	return c.conn.Write(b)
 }
 
-func (c *listenLater) Read(b []byte) (int, error) {
+func (c *readAfterWrite) Read(b []byte) (int, error) {
 	select {
-	case <-c.spoken:
+	case <-c.written:
 	case <-c.proxy.ctx.Done():
 	}
 	return c.conn.Read(b)
 }
 
-func (c *listenLater) Close() error {
+func (c *readAfterWrite) Close() error {
 	err := c.conn.Close()
-	c.once.Do(func() { close(c.spoken) })
+	c.once.Do(func() { close(c.written) })
 	return err
 }
 
-// unixSocketHeader asks for a request to be sent to a unix socket, which a process is
-// not to reach by way of a proxy.
+// unixSocketHeader asks the proxy to send a request to a unix socket. A process must
+// not reach unix sockets through a proxy.
 const unixSocketHeader = "X-Unix-Socket"
 
 // noUnixSockets is the decision about such a request.
@@ -208,11 +208,11 @@ func (h *httpProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answerFailure(w, err)
 		return
 	}
-	ctx := context.WithValue(r.Context(), carriageKey{}, carriage{to, r.Context()})
+	ctx := context.WithValue(r.Context(), routeKey{}, requestRoute{to, r.Context()})
 	h.reverse.ServeHTTP(unsniffed{w}, r.WithContext(ctx))
 }
 
-// plainQuery returns what a request in absolute form wants to reach.
+// plainQuery returns the query of a request in absolute form.
 func plainQuery(r *http.Request) (netpolicy.Query, error) {
 	u := r.URL
 	switch {
@@ -230,8 +230,8 @@ func plainQuery(r *http.Request) (netpolicy.Query, error) {
 	return newQuery(netpolicy.HTTP, r.Method, u.Hostname(), port)
 }
 
-// tunnelQuery returns what a CONNECT request wants to reach. It must have nothing but a
-// host and a port.
+// tunnelQuery returns the query of a CONNECT request. It must have only a host and a
+// port.
 func tunnelQuery(r *http.Request) (netpolicy.Query, error) {
 	host, port, err := net.SplitHostPort(r.RequestURI)
 	switch {
@@ -255,12 +255,13 @@ func newQuery(protocol netpolicy.Protocol, method, host, port string) (netpolicy
 	return netpolicy.Query{Protocol: protocol, Host: name, Port: uint16(n), Method: method}, nil
 }
 
-// rewrite makes the request for the host of one for the proxy. Its target is spelled as
-// it was decided on, so that nobody after us can read it in another way.
+// rewrite turns the request to the proxy into the request to the host. Its target has
+// the spelling that was decided about, so that no later proxy or host can read it in
+// another way.
 func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	q, err := plainQuery(r.In)
 	if err != nil {
-		panic(err) // it was all right a moment ago
+		panic(err) // ServeHTTP has checked it
 	}
 	r.Out.URL.Host = net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port)))
 	r.Out.Host = r.Out.URL.Host
@@ -276,12 +277,12 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	r.Out.Trailer = r.In.Trailer // filled when the body has been read
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if values, ok := r.In.Header[name]; ok {
-			r.Out.Header[name] = values // the client's business
+			r.Out.Header[name] = values // set by the client
 		}
 	}
 }
 
-// keepPath passes the path on byte by byte, where url.URL would escape it anew.
+// keepPath passes the path on byte by byte; url.URL would escape it again.
 func keepPath(r *httputil.ProxyRequest) {
 	_, rest, _ := strings.Cut(r.In.RequestURI, "://")
 	path, _, _ := strings.Cut(rest, "?")
@@ -291,24 +292,25 @@ func keepPath(r *httputil.ProxyRequest) {
 	}
 	path = path[slash:]
 	r.Out.URL.Opaque = path
-	if carriageOf(r.In.Context()).forwarder() != nil || strings.HasPrefix(path, "//") {
+	if routeOf(r.In.Context()).forwarder() != nil || strings.HasPrefix(path, "//") {
 		r.Out.URL.Opaque = "//" + r.Out.Host + path // in absolute form, which every host understands
 	}
 }
 
-// maySwitch reports whether a request may ask for another protocol, which makes a tunnel
-// of its connection. Where a query by CONNECT would be refused it may not. Nor may it by
-// way of an upstream proxy: if that does not agree that there is a tunnel, it takes what
-// comes through it for requests, to hosts that nobody has decided about.
+// maySwitch reports whether a request may ask for another protocol, which turns its
+// connection into a tunnel. It may not if CONNECT would be refused. It may not through
+// an upstream proxy either: if that proxy does not see a tunnel, it reads the data in it
+// as requests, to hosts that were not decided about.
 func (p *Proxy) maySwitch(q netpolicy.Query, in *http.Request) bool {
 	q.Protocol, q.Method = netpolicy.Connect, http.MethodConnect
-	return carriageOf(in.Context()).upstream == nil && p.config.Rules.Guard(q).Allowed
+	return routeOf(in.Context()).upstream == nil && p.config.Rules.Guard(q).Allowed
 }
 
 var errSwitch = errors.New("the host switches to a protocol that was not asked for")
 
-// checkSwitch refuses an answer that makes a tunnel of the connection, unless it is one
-// that was asked for. The client's own wish says nothing: see maySwitch.
+// checkSwitch refuses a response that turns the connection into a tunnel, unless the
+// forwarded request asked for it. The client's own header does not count: see
+// maySwitch.
 func checkSwitch(a *http.Response) error {
 	if a.StatusCode != http.StatusSwitchingProtocols {
 		return nil
@@ -320,11 +322,11 @@ func checkSwitch(a *http.Response) error {
 	return nil
 }
 
-// tunnel handles CONNECT. The answer comes when there is a connection.
+// tunnel handles CONNECT. It responds when there is a connection.
 func (h *httpProxy) tunnel(w http.ResponseWriter, r *http.Request) {
 	q, err := tunnelQuery(r)
 	if err != nil {
-		w.Header().Set("Connection", "close") // what follows may not be a request
+		w.Header().Set("Connection", "close") // the following bytes may not be a request
 		answerText(w, http.StatusBadRequest, err.Error())
 		return
 	}
@@ -356,7 +358,8 @@ func (h *httpProxy) tunnel(w http.ResponseWriter, r *http.Request) {
 	relay(client, host)
 }
 
-// forwardBuffered sends what a client sent along with its request.
+// forwardBuffered forwards the bytes that a client sent along with its
+// request.
 func forwardBuffered(w io.Writer, r *bufio.Reader) error {
 	early, err := r.Peek(r.Buffered())
 	if err != nil || len(early) == 0 {
@@ -372,7 +375,7 @@ func clientOf(r *http.Request) net.Addr {
 	return net.TCPAddrFromAddrPort(a)
 }
 
-// unsniffed keeps the server from guessing at content types that the host left out.
+// unsniffed prevents the server from guessing content types that the host left out.
 type unsniffed struct{ http.ResponseWriter }
 
 func (w unsniffed) WriteHeader(status int) {
@@ -389,8 +392,8 @@ func (w unsniffed) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // answerBuffers are shared by all proxies.
 var answerBuffers bufferPool
 
-// A bufferPool has large buffers, which make few answers fast, and small ones for the
-// others: an answer may take as long as its host likes.
+// A bufferPool has large buffers, which make a few responses fast, and small ones for
+// the others: a response may take as long as its host likes.
 type bufferPool struct {
 	pool  sync.Pool
 	large atomic.Int64 // buffers in use

@@ -18,15 +18,15 @@ import (
 	"github.com/tetherexec/tether/internal/netpolicy"
 )
 
-// patience is how long a test waits for what must happen.
-const patience = 20 * time.Second
+// testTime bounds the wait for an event that must come.
+const testTime = 20 * time.Second
 
 // An httpTest is a proxy on a loopback port.
 type httpTest struct {
 	*testing.T
 	proxy  *Proxy
 	addr   string
-	log    bytes.Buffer // of the proxy; to be read after its Close
+	log    bytes.Buffer // of the proxy; read it after Close
 	mu     sync.Mutex
 	events []Event
 }
@@ -75,16 +75,17 @@ func (h *httpTest) dial() *net.TCPConn {
 	if err != nil {
 		h.Fatal(err)
 	}
-	c.SetDeadline(time.Now().Add(patience))
+	c.SetDeadline(time.Now().Add(testTime))
 	h.Cleanup(func() { c.Close() })
 	return c.(*net.TCPConn)
 }
 
-// exchange sends bytes and returns all that comes back until the proxy closes.
+// exchange sends bytes and returns everything that comes back until the proxy
+// closes.
 func (h *httpTest) exchange(send string) string {
 	h.Helper()
 	c := h.dial()
-	go c.Write([]byte(send)) // ends with c; the proxy may have heard enough before
+	go c.Write([]byte(send)) // ends with c; the proxy may close earlier
 	got, err := io.ReadAll(c)
 	if err != nil && len(got) == 0 {
 		h.Fatalf("no answer to %.200q: %v", send, err)
@@ -99,7 +100,7 @@ func (h *httpTest) decisions() []Event {
 	return append([]Event(nil), h.events...)
 }
 
-// answerOf reads one answer, with its body.
+// answerOf reads one response, with its body.
 func answerOf(t *testing.T, r *bufio.Reader, method string) (*http.Response, string) {
 	t.Helper()
 	a, err := http.ReadResponse(r, &http.Request{Method: method})
@@ -114,7 +115,7 @@ func answerOf(t *testing.T, r *bufio.Reader, method string) (*http.Response, str
 	return a, string(body)
 }
 
-// A recorder is a host that keeps what it is sent, and answers whatever looks like the
+// A recorder is a host that keeps everything that it receives, and responds to every
 // end of a header.
 type recorder struct {
 	port string
@@ -144,7 +145,7 @@ func newRecorder(t testing.TB, answer string) *recorder {
 	})
 	r.stop = sync.OnceFunc(func() {
 		l.Close()
-		all.Wait() // connections end with the proxy's
+		all.Wait() // the proxy closes the connections
 	})
 	t.Cleanup(r.stop)
 	return r
@@ -173,7 +174,7 @@ func (r *recorder) serve(c net.Conn, answer string) {
 	}
 }
 
-// seen returns what came, one string for each connection.
+// seen returns the received data, one string for each connection.
 func (r *recorder) seen() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,7 +193,7 @@ func literals() netpolicy.Settings {
 	}}
 }
 
-// names allows names below ok.example, also if they stand for private addresses.
+// names allows names below ok.example, also if they lead to private addresses.
 func names() netpolicy.Settings {
 	return netpolicy.Settings{AllowLocalBinding: true, Domains: map[string]netpolicy.Access{
 		"**.ok.example": netpolicy.Allow, "bad.example": netpolicy.Deny,

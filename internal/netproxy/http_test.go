@@ -58,7 +58,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// A path goes on as it came; url.URL alone would escape it.
+// A path is passed on unchanged; url.URL alone would escape it.
 func TestPathKept(t *testing.T) {
 	h := newHTTPTest(t, literals(), Config{})
 	r := newRecorder(t, recorderAnswer)
@@ -152,7 +152,7 @@ func TestAsked(t *testing.T) {
 	}
 }
 
-// Who is asked decides about the host, not about the mode.
+// Ask decides about the host, not about the mode.
 func TestAskedLimited(t *testing.T) {
 	s := names()
 	s.Mode = netpolicy.Limited
@@ -213,8 +213,8 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
-// What a name stands for is looked up once, checked, and dialled: it cannot change in
-// between. One refused address among others is enough for a refusal.
+// A name is resolved once, and the checked addresses are dialled: they cannot change
+// in between. One refused address among others is enough for a refusal.
 func TestResolvedAddresses(t *testing.T) {
 	r := newRecorder(t, recorderAnswer)
 	private := netip.MustParseAddr("127.0.0.1")
@@ -294,7 +294,8 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// Bodies, trailers, interim answers and answers without an end pass as they come.
+// Bodies, trailers, interim responses and responses without an end are passed on
+// as they come.
 func TestStreaming(t *testing.T) {
 	release := make(chan struct{})
 	host := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -330,7 +331,7 @@ func TestStreaming(t *testing.T) {
 	}
 
 	io.WriteString(c, head("POST", "/expect")+"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")
-	var interim []int // one 100 may be the host's, one the proxy's, which has not for ever
+	var interim []int // one 100 may come from the host, one from the proxy, which waits only for a limited time
 	answer := func() (a *http.Response, body string) {
 		if a, body = answerOf(t, in, "POST"); a.StatusCode < 200 {
 			interim = append(interim, a.StatusCode)
@@ -370,9 +371,9 @@ func TestStreaming(t *testing.T) {
 	}
 }
 
-// Hosts that speak before they are asked, or go on after their answer, write nothing
-// into logs, and answer nobody else.
-func TestTalkativeHost(t *testing.T) {
+// Hosts that send before a request, or go on after their response, write nothing
+// into logs, and their data reaches no other request.
+func TestHostThatSendsUnasked(t *testing.T) {
 	var standard strings.Builder
 	log.SetOutput(&standard)
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
@@ -407,7 +408,7 @@ func TestTalkativeHost(t *testing.T) {
 	}
 }
 
-func TestListenLater(t *testing.T) {
+func TestReadAfterWrite(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
 	p := New(Config{})
@@ -416,7 +417,7 @@ func TestListenLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &listenLater{conn: tracked, spoken: make(chan struct{})}
+	c := &readAfterWrite{conn: tracked, written: make(chan struct{})}
 	defer c.Close()
 	heard := make(chan struct{}) // by the reader in the proxy
 	go io.WriteString(far, "x")  // ends with far
@@ -426,7 +427,7 @@ func TestListenLater(t *testing.T) {
 	}()
 	select {
 	case <-heard:
-		t.Fatal("heard before anything was said")
+		t.Fatal("data was read before the first write")
 	case <-time.After(20 * time.Millisecond):
 	}
 	go c.Write([]byte("y")) // ends with c
@@ -473,7 +474,7 @@ func TestTunnel(t *testing.T) {
 			return
 		}
 		defer c.Close()
-		io.WriteString(c, "banner ") // before the client says anything
+		io.WriteString(c, "banner ") // before the client sends anything
 		all, _ := io.ReadAll(c)      // up to its half-close
 		heard <- string(all)
 		io.WriteString(c, "bye")
@@ -499,7 +500,7 @@ func TestTunnel(t *testing.T) {
 	}
 }
 
-// Close ends clients in every state, and comes back.
+// Close ends clients in every state, and returns.
 func TestCloseEndsAll(t *testing.T) {
 	asking := make(chan struct{})
 	h := newHTTPTest(t, literals(), Config{Ask: func(ctx context.Context, _ netpolicy.Query) (netpolicy.Decision, error) {
@@ -507,7 +508,7 @@ func TestCloseEndsAll(t *testing.T) {
 		<-ctx.Done()
 		return netpolicy.Decision{Allowed: true}, nil
 	}})
-	silent := listenTCP(t) // accepts in the kernel, says nothing
+	silent := listenTCP(t) // the kernel accepts, and nothing is sent
 	target := silent.Addr().String()
 	tunnel, fresh, half, idle, waiting, asked := h.dial(), h.dial(), h.dial(), h.dial(), h.dial(), h.dial()
 	io.WriteString(tunnel, "CONNECT "+target+" HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -524,7 +525,7 @@ func TestCloseEndsAll(t *testing.T) {
 	go func() { h.proxy.Close(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(testTime):
 		t.Fatal("Close does not return")
 	}
 	for i, c := range []net.Conn{tunnel, fresh, half, idle, waiting, asked} {
@@ -538,7 +539,7 @@ func TestCloseEndsAll(t *testing.T) {
 	h.proxy.Close()
 }
 
-// More clients than allowed wait for their turn.
+// More clients than allowed wait for a free slot.
 func TestClientLimit(t *testing.T) {
 	h := &httpTest{T: t, proxy: New(Config{})}
 	h.proxy.slots = make(chan struct{}, 1)
@@ -552,12 +553,13 @@ func TestClientLimit(t *testing.T) {
 	if n, err := second.Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("the second client was served while the first was there")
 	}
-	second.SetReadDeadline(time.Now().Add(patience))
+	second.SetReadDeadline(time.Now().Add(testTime))
 	first.Close()
 	answerOf(t, bufio.NewReader(second), "GET")
 }
 
-// A header that does not come in time ends the connection, however slowly it drips.
+// A header that is not complete in time ends the connection, even if its bytes come
+// slowly.
 func TestSlowHeader(t *testing.T) {
 	h := &httpTest{T: t, proxy: New(Config{})}
 	h.serve(30 * time.Millisecond)
@@ -569,7 +571,7 @@ func TestSlowHeader(t *testing.T) {
 				if _, err := io.WriteString(c, "a"); err != nil {
 					return
 				}
-				time.Sleep(5 * time.Millisecond) // drips
+				time.Sleep(5 * time.Millisecond) // one byte at a time
 			}
 		}()
 		if got, err := io.ReadAll(c); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -579,7 +581,7 @@ func TestSlowHeader(t *testing.T) {
 	}
 }
 
-// Many answers at a time do not take much memory each.
+// Many responses at a time take little memory each.
 func TestAnswerBuffers(t *testing.T) {
 	var b bufferPool
 	total := 0

@@ -9,8 +9,8 @@ import (
 	"github.com/tetherexec/tether/internal/netpolicy"
 )
 
-// A denied name is denied in whatever spelling and by whatever protocol a process asks for
-// it, and one that is allowed is reached under its name in ASCII.
+// A denied name is denied in every spelling and by every protocol, and an allowed name is
+// reached under its name in ASCII.
 func TestInternationalNames(t *testing.T) {
 	settings := netpolicy.Settings{AllowLocalBinding: true, Domains: map[string]netpolicy.Access{
 		"*": netpolicy.Allow, "bu\u0308cher.example": netpolicy.Deny, "ｅｖｉｌ.example": netpolicy.Deny,

@@ -8,15 +8,16 @@ import (
 )
 
 // A process can cause a log line with each host that it asks for. Of these the log
-// gets logBurst at once and logsPerSecond from then on. The client is still told of
-// every decision, and every decision is counted.
+// gets logBurst at once and then logsPerSecond. All decisions are still reported to
+// the client, and counted.
 const (
 	logBurst      = 200
 	logsPerSecond = 10
 )
 
-// LimitLog returns a logger for lines that one process can cause at will: it leaves out
-// those that come too fast. The next line that it writes says how many were left out.
+// LimitLog returns a logger for lines that one process can cause at will: it drops
+// lines that come too fast. The next line that it writes has the number of dropped
+// lines.
 func LimitLog(log *slog.Logger) *slog.Logger {
 	return slog.New(&limitedLog{Handler: log.Handler(), limit: &logLimit{left: logBurst}})
 }
@@ -24,7 +25,7 @@ func LimitLog(log *slog.Logger) *slog.Logger {
 // A limitedLog is a slog.Handler that passes a limited number of lines on.
 type limitedLog struct {
 	slog.Handler
-	limit *logLimit // shared with those that WithAttrs and WithGroup return
+	limit *logLimit // shared with the handlers that WithAttrs and WithGroup return
 }
 
 // Handle implements slog.Handler.
@@ -58,7 +59,7 @@ type logLimit struct {
 	leftOut int // since the last line that was written
 }
 
-// take reports whether one more line may be written, and how many were left out before it.
+// take reports whether one more line may be written, and how many were dropped before it.
 func (l *logLimit) take(now time.Time) (leftOut int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

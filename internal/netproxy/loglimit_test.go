@@ -16,10 +16,10 @@ import (
 	"github.com/tetherexec/tether/internal/netpolicy"
 )
 
-// A process that asks for unknown hosts as fast as it can gets a limited number of lines
-// into the log, and each decision is still reported.
+// A process that asks for unknown hosts as fast as it can causes a limited number of log
+// lines, and each decision is still reported.
 func TestUnknownHostsDoNotFloodTheLog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // so that no line is earned by waiting
+	synctest.Test(t, func(t *testing.T) { // so that waiting does not allow more lines
 		rules, err := netpolicy.Compile(netpolicy.Settings{Domains: map[string]netpolicy.Access{"*": netpolicy.Allow}})
 		if err != nil {
 			t.Fatal(err)

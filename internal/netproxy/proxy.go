@@ -14,58 +14,59 @@ import (
 	"github.com/tetherexec/tether/internal/netpolicy"
 )
 
-// Limits of one process's proxy. Whoever goes over one is made to wait or is turned
-// away; other processes have proxies of their own.
+// Limits of one process's proxy. Beyond a limit the process waits or is refused;
+// other processes have proxies of their own.
 const (
 	maxClients     = 512              // connections from the process; further ones wait to be accepted
 	resolveTimeout = 10 * time.Second // for finding the addresses of a name
-	lookTimeout    = 2 * time.Second  // the same, if an upstream proxy will do it anyway
+	lookTimeout    = 2 * time.Second  // the same, if an upstream proxy resolves the name anyway
 	dialTimeout    = 30 * time.Second // for a connection to any of a name's addresses
 	fallbackDelay  = 300 * time.Millisecond
-	maxAddresses   = 16 // of one name that are tried; all are looked at
+	maxAddresses   = 16 // of one name that are tried; all are checked
 )
 
-// Config is what a Proxy is made of.
+// Config configures a Proxy.
 type Config struct {
 	Rules *netpolicy.Rules
 
 	SocksUDP bool // SOCKS5 clients may send datagrams
 
 	// Upstream is an environment whose HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY
-	// say how to go on from here; nil: directly.
+	// name the proxies to use from here; nil: none.
 	Upstream []string
 
-	// Ask, if set, settles queries that the rules leave open. It is given ctx of the
-	// connection, returns in time, and every error is a denial.
+	// Ask, if set, settles queries that the rules leave open. Its ctx ends with the
+	// connection, and it returns in time. An error is a denial.
 	Ask func(ctx context.Context, q netpolicy.Query) (netpolicy.Decision, error)
 
-	// Decided is told of every decision, before it takes effect. It must not block.
+	// Decided is called with every decision, before it takes effect. It must not
+	// block.
 	Decided func(Event)
 
-	// Own, if set, reports whether this program listens at an address. Whoever may
-	// reach a machine may not for that reason command the server of its processes.
+	// Own, if set, reports whether this program listens at an address. A process
+	// that may reach this machine must not be able to control the server.
 	Own func(netip.AddrPort) bool
 
-	// Resolve finds the addresses of a name; nil: as the system does.
+	// Resolve finds the addresses of a name; nil: the system's resolver.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 
 	Log *slog.Logger // nil: no log
 }
 
-// An Event is a decision that was made.
+// An Event is a decision.
 type Event struct {
 	Time     time.Time
 	Query    netpolicy.Query
 	Decision netpolicy.Decision
 	Client   string         // address of the process's end of the connection
-	Address  netip.AddrPort // what was or would have been dialled, if it came to that
+	Address  netip.AddrPort // the address that was or would have been dialled, if known
 	Asked    bool           // the rules left it open
 }
 
-// A Proxy serves one process. Its listeners are handed to it.
+// A Proxy serves one process. The caller passes its listeners.
 type Proxy struct {
 	config    Config
-	proxies   *host.Proxies // those of Config.Upstream
+	proxies   *host.Proxies // of Config.Upstream
 	transport *http.Transport
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
@@ -74,7 +75,7 @@ type Proxy struct {
 	mu    sync.Mutex
 	ended bool
 	open  map[*conn]struct{}
-	own   map[net.Listener]netip.AddrPort // listeners, with where they listen
+	own   map[net.Listener]netip.AddrPort // listeners, with their addresses
 	busy  sync.WaitGroup                  // goroutines and open connections; grows only before ended
 }
 
@@ -101,10 +102,10 @@ func New(cfg Config) *Proxy {
 	return p
 }
 
-// errClosed is returned for what is begun after Close.
+// errClosed is returned after Close.
 var errClosed = errors.New("the proxy is closed")
 
-// Close ends the proxy, all its connections included, and waits for them.
+// Close ends the proxy with all its connections, and waits for them.
 func (p *Proxy) Close() {
 	p.cancel()
 	p.mu.Lock()
@@ -132,8 +133,8 @@ func (p *Proxy) run(f func()) bool {
 	return true
 }
 
-// A conn is a connection that Close closes, and whose owner Close waits for: it must be
-// closed by whoever has it.
+// A conn is a connection that Close closes, and for whose owner Close waits: the owner
+// must close it.
 type conn struct {
 	net.Conn
 	proxy   *Proxy
@@ -170,7 +171,7 @@ func (c *conn) Close() error {
 	return err
 }
 
-// CloseWrite says that nothing more will be sent, if that can be said.
+// CloseWrite closes the sending direction, if the connection supports that.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -184,8 +185,8 @@ type listener struct {
 	proxy *Proxy
 }
 
-// listen takes l over: Close closes it. What the result accepts must be closed by the
-// one who accepts. After Close it closes l and fails.
+// listen takes l over: Close closes it. The caller must close the connections that it
+// accepts. After Close it closes l and fails.
 func (p *Proxy) listen(l net.Listener) (net.Listener, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

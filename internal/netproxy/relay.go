@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// halfOpenIdle is how long a tunnel of which one side has said its last word may be
-// silent. A tunnel that is open both ways may be silent as long as the process lives.
+// halfOpenIdle is how long a half-closed tunnel may be silent. A tunnel that is open
+// both ways may be silent as long as the process lives.
 const halfOpenIdle = 5 * time.Minute
 
-// relay copies between two connections until both have said all, and closes them. The
-// end of one direction is passed on and leaves the other alone; an error ends both.
+// relay copies between two connections until both directions have ended, and closes
+// them. The end of one direction is passed on and leaves the other open; an error
+// ends both.
 func relay(a, b net.Conn) {
 	var other sync.WaitGroup
 	other.Go(func() { pump(a, b) })
@@ -27,7 +28,7 @@ func relay(a, b net.Conn) {
 // pump copies from src to dst. Between TCP connections the kernel does it.
 func pump(dst, src net.Conn) {
 	for {
-		n, err := io.Copy(bare(dst), bare(src))
+		n, err := io.Copy(unwrap(dst), unwrap(src))
 		if n > 0 && errors.Is(err, os.ErrDeadlineExceeded) {
 			src.SetReadDeadline(time.Now().Add(halfOpenIdle))
 			continue
@@ -36,8 +37,8 @@ func pump(dst, src net.Conn) {
 			err = closeWrite(dst)
 		}
 		if err != nil { // the other pump notices
-			bare(dst).Close()
-			bare(src).Close()
+			unwrap(dst).Close()
+			unwrap(src).Close()
 			return
 		}
 		dst.SetReadDeadline(time.Now().Add(halfOpenIdle))
@@ -53,8 +54,9 @@ func closeWrite(c net.Conn) error {
 	return errors.ErrUnsupported
 }
 
-// bare returns the connection below a tracked one, which the kernel can copy from.
-func bare(c net.Conn) net.Conn {
+// unwrap returns the connection below a tracked one, which the kernel can copy
+// from.
+func unwrap(c net.Conn) net.Conn {
 	if t, ok := c.(*conn); ok {
 		return t.Conn
 	}

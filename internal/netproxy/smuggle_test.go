@@ -15,9 +15,10 @@ import (
 // smuggled follows a request that may not end where it seems to.
 const smuggled = "GET http://bad.example/smuggled HTTP/1.1\r\nHost: bad.example\r\nConnection: close\r\n\r\n"
 
-// badRequests are what a careless proxy would pass on. HOST is one that may be reached.
-// status is how that of the first answer begins. host is what reaches HOST of request
-// lines; where the answer may come before the end of the request, at most.
+// badRequests are requests that a careless proxy would pass on. HOST is an allowed
+// host. status is the beginning of the first response's status. host lists the request
+// lines that reach HOST; if the response may come before the end of the request, at
+// most these.
 var badRequests = []struct {
 	name, send string
 	status     string
@@ -119,7 +120,8 @@ func TestBadRequests(t *testing.T) {
 
 var requestLine = regexp.MustCompile(`(?m)^[A-Za-z]+ \S+ HTTP/1\.[01]\r$`)
 
-// requestLines returns what a host would take for requests, without their version.
+// requestLines returns the lines that a host would read as requests, without their
+// version.
 func requestLines(sent string) []string {
 	var lines []string
 	for _, l := range requestLine.FindAllString(sent, -1) {
@@ -128,8 +130,8 @@ func requestLines(sent string) []string {
 	return lines
 }
 
-// FuzzHTTP sends bytes to the proxy. Whatever they are, the connection ends, and nobody
-// is dialled but the one host that may be.
+// FuzzHTTP sends bytes to the proxy. For any bytes the connection ends, and only the
+// one allowed host is dialled.
 func FuzzHTTP(f *testing.F) {
 	for _, seed := range []string{
 		"GET http://ok.example:$P/ HTTP/1.1\r\nHost: ok.example\r\n\r\n",

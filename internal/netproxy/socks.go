@@ -18,24 +18,24 @@ import (
 
 // Limits of a SOCKS5 connection that is not a tunnel yet, or will not become one.
 const (
-	// socksHandshake is how long a client may take to say what it wants, all in all:
-	// a byte now and then does not buy more of it.
+	// socksHandshake bounds the whole handshake of a client: single bytes do not
+	// extend it.
 	socksHandshake = 15 * time.Second
 
-	// socksEarly is how much a client can send before it has its answer, in bytes; the
-	// rest waits in the kernel.
+	// socksEarly is how many bytes are read before the client has its response;
+	// further bytes wait in the kernel.
 	socksEarly = 4 << 10
 
-	// After a refusal the client gets a moment to read it: to close a connection with
-	// unread bytes would reset it, and the answer might be lost.
+	// After a refusal the client gets a moment to read it: closing a connection with
+	// unread bytes would reset it, and the response might be lost.
 	socksLinger      = time.Second
 	socksLingerBytes = 64 << 10
 
-	acceptPause = 50 * time.Millisecond // after a failed accept, as for want of descriptors
+	acceptPause = 50 * time.Millisecond // after a failed accept, for example without free descriptors
 )
 
 // ServeSocks serves a SOCKS5 proxy on l until Close. It owns l. Without Config.SocksUDP,
-// which must be off when l lies in another network namespace, it is TCP only.
+// which must be off if l is in another network namespace, it is TCP only.
 func (p *Proxy) ServeSocks(l net.Listener) {
 	if l, err := p.listen(l); err == nil {
 		p.acceptAll(l, newSocksServer(p).client)
@@ -61,7 +61,8 @@ func newSocksServer(p *Proxy) *socksServer {
 	}
 }
 
-// client serves one connection and closes it. Who does not speak SOCKS5 gets no answer.
+// client serves one connection and closes it. A client that does not speak SOCKS5 gets
+// no response.
 func (s *socksServer) client(c net.Conn) {
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(s.handshake))
@@ -93,7 +94,7 @@ func (s *socksServer) client(c net.Conn) {
 	}
 }
 
-// connect opens a tunnel to a destination, if the rules let it.
+// connect opens a tunnel to a destination, if the rules allow it.
 func (s *socksServer) connect(c net.Conn, to socksAddr) {
 	q, err := to.query(netpolicy.SocksTCP)
 	if err != nil {
@@ -105,7 +106,7 @@ func (s *socksServer) connect(c net.Conn, to socksAddr) {
 	defer cancel()
 	early := readAhead(c, cancel)
 	out, err := s.proxy.dial(ctx, q, c.RemoteAddr())
-	hasty := early()
+	sentEarly := early()
 	if err != nil {
 		s.fail(c, socksReplyFor(err))
 		return
@@ -115,17 +116,17 @@ func (s *socksServer) connect(c net.Conn, to socksAddr) {
 		return
 	}
 	c.SetDeadline(time.Time{})
-	if len(hasty) > 0 {
-		if _, err := out.Write(hasty); err != nil {
+	if len(sentEarly) > 0 {
+		if _, err := out.Write(sentEarly); err != nil {
 			return
 		}
 	}
 	relay(c, out)
 }
 
-// readAhead watches a client that waits for its answer, and calls gone if it hangs up:
-// nobody needs to be asked for its sake then. The function that it returns ends that, and
-// returns what a client that did not wait has sent.
+// readAhead watches a client that waits for its response, and calls gone if it hangs up,
+// so that a question on its behalf ends. The returned function ends the watch, and
+// returns the bytes that the client has sent early.
 func readAhead(c net.Conn, gone func()) (early func() []byte) {
 	c.SetReadDeadline(time.Time{})
 	buf := make([]byte, socksEarly)
@@ -138,7 +139,7 @@ func readAhead(c net.Conn, gone func()) (early func() []byte) {
 			switch {
 			case err == nil:
 				continue
-			case err == io.EOF && n > 0: // it has said all, and may still listen
+			case err == io.EOF && n > 0: // it has sent everything, and may still read
 			case !errors.Is(err, os.ErrDeadlineExceeded):
 				gone()
 			}
@@ -152,7 +153,7 @@ func readAhead(c net.Conn, gone func()) (early func() []byte) {
 	}
 }
 
-// query is what the rules are asked about a destination.
+// query returns the query for a destination.
 func (a socksAddr) query(protocol netpolicy.Protocol) (netpolicy.Query, error) {
 	host, err := netpolicy.Normalize(a.host)
 	if err == nil && host == "" {
@@ -161,7 +162,7 @@ func (a socksAddr) query(protocol netpolicy.Protocol) (netpolicy.Query, error) {
 	return netpolicy.Query{Protocol: protocol, Host: host, Port: a.port}, err
 }
 
-// socksReplyFor says in a byte why a destination could not be reached.
+// socksReplyFor returns the reply code for an error.
 func socksReplyFor(err error) socksReply {
 	if _, ok := errors.AsType[*refusedError](err); ok {
 		return socksRefused
@@ -183,7 +184,7 @@ func socksReplyFor(err error) socksReply {
 	return socksFailure
 }
 
-// answer writes a reply. The time that the decision took does not count against the
+// answer writes a reply. The time of the decision does not count against the
 // client.
 func (s *socksServer) answer(c net.Conn, code socksReply, bound netip.AddrPort) error {
 	c.SetDeadline(time.Now().Add(s.handshake))
@@ -191,14 +192,14 @@ func (s *socksServer) answer(c net.Conn, code socksReply, bound netip.AddrPort) 
 	return err
 }
 
-// fail answers that it will not be.
+// fail answers that the request failed.
 func (s *socksServer) fail(c net.Conn, code socksReply) {
 	if s.answer(c, code, netip.AddrPort{}) == nil {
 		linger(c)
 	}
 }
 
-// linger waits for the client to hang up, but not for long.
+// linger waits a moment for the client to hang up.
 func linger(c net.Conn) {
 	if closeWrite(c) != nil {
 		return
@@ -208,13 +209,13 @@ func linger(c net.Conn) {
 }
 
 func (s *socksServer) garbled(c net.Conn, err error) {
-	if err != io.EOF { // EOF: connected and thought better of it
+	if err != io.EOF { // EOF: the client closed the connection without a request
 		s.proxy.config.Log.Debug("SOCKS handshake", "client", c.RemoteAddr().String(), "err", err)
 	}
 }
 
-// notAName tells of a destination that no rule can speak of: there is no query, so
-// there is no decision either.
+// notAName logs a destination that is not a host: there is no query, so there is
+// no decision either.
 func (s *socksServer) notAName(to socksAddr, err error) {
 	s.proxy.config.Log.LogAttrs(s.proxy.ctx, slog.LevelInfo, "network deny: not a host",
 		slog.String("host", to.host), slog.Int("port", int(to.port)), slog.Any("err", err))

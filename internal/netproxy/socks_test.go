@@ -17,8 +17,8 @@ import (
 	"github.com/tetherexec/tether/internal/netpolicy"
 )
 
-// socksPatience is how long a test waits for what must come.
-const socksPatience = patience
+// socksTestTime bounds the wait for data that must come.
+const socksTestTime = testTime
 
 // A socksTest is a proxy with a SOCKS5 listener and the decisions that it made.
 type socksTest struct {
@@ -79,8 +79,8 @@ func listenTCP(t *testing.T) net.Listener {
 	return l
 }
 
-// echoTCP is a server that sends back what it is sent, then the word end; it tells of
-// each connection.
+// echoTCP is a server that sends back everything that it receives, then the word end;
+// it reports each connection.
 func echoTCP(t *testing.T) (port uint16, accepted chan struct{}) {
 	t.Helper()
 	l := listenTCP(t)
@@ -96,7 +96,7 @@ func echoTCP(t *testing.T) (port uint16, accepted chan struct{}) {
 			accepted <- struct{}{}
 			busy.Go(func() {
 				defer c.Close()
-				c.SetDeadline(time.Now().Add(socksPatience))
+				c.SetDeadline(time.Now().Add(socksTestTime))
 				io.Copy(c, c)
 				io.WriteString(c, "end")
 			})
@@ -105,8 +105,8 @@ func echoTCP(t *testing.T) (port uint16, accepted chan struct{}) {
 	return addrPort(l.Addr()).Port(), accepted
 }
 
-// closedPort is a port that nobody listens on, and nobody can before the test is over: it
-// is that of a connection.
+// closedPort returns a port without a listener. No process can listen on it before the
+// test is over, because it is the port of a connection.
 func closedPort(t *testing.T) uint16 {
 	t.Helper()
 	l := listenTCP(t)
@@ -127,11 +127,12 @@ func (st *socksTest) dial() *net.TCPConn {
 		st.t.Fatal(err)
 	}
 	st.t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(socksPatience))
+	c.SetDeadline(time.Now().Add(socksTestTime))
 	return c.(*net.TCPConn)
 }
 
-// exchange sends and returns all that comes back until the proxy hangs up.
+// exchange sends bytes and returns everything that comes back until the proxy
+// hangs up.
 func (st *socksTest) exchange(send string) string {
 	st.t.Helper()
 	c := st.dial()
@@ -143,8 +144,8 @@ func (st *socksTest) exchange(send string) string {
 	return string(got)
 }
 
-// request greets and sends a command; it returns the connection and the reply's code
-// and bound address.
+// request sends a greeting and a command; it returns the connection and the reply's
+// code and bound address.
 func (st *socksTest) request(command byte, to string) (*net.TCPConn, socksReply, netip.AddrPort) {
 	st.t.Helper()
 	c := st.dial()
@@ -160,7 +161,7 @@ func readReply(t *testing.T, c net.Conn) (socksReply, netip.AddrPort) {
 	if _, err := io.ReadFull(c, method[:]); err != nil || method != [2]byte{5, 0} {
 		t.Fatalf("method %x: %v", method, err)
 	}
-	// A reply has the shape of a request.
+	// A reply has the form of a request.
 	code, bound, err := readSocksRequest(c)
 	if err != nil {
 		t.Fatal("reply:", err)
@@ -174,7 +175,7 @@ func (st *socksTest) event() Event {
 	select {
 	case e := <-st.events:
 		return e
-	case <-time.After(socksPatience):
+	case <-time.After(socksTestTime):
 		st.t.Fatal("no decision was reported")
 		panic("unreachable")
 	}
@@ -207,7 +208,7 @@ func TestSocksConnect(t *testing.T) {
 			}
 			<-accepted
 			io.WriteString(c, "hello ")
-			c.CloseWrite() // is passed on; the answer comes all the same
+			c.CloseWrite() // is passed on; the response comes all the same
 			if got, err := io.ReadAll(c); string(got) != "hello end" || err != nil {
 				t.Errorf("got %q, %v", got, err)
 			}
@@ -221,7 +222,7 @@ func TestSocksConnect(t *testing.T) {
 	}
 }
 
-// A client need not wait for the answers before it says more.
+// A client may send more before it has the responses.
 func TestSocksPipelined(t *testing.T) {
 	st := newSocksTest(t, local(), Config{}, nil)
 	port, _ := echoTCP(t)
@@ -237,7 +238,7 @@ func TestSocksPipelined(t *testing.T) {
 	}
 }
 
-// A client that hangs up takes its question back.
+// If a client hangs up, the question on its behalf ends.
 func TestSocksHangUp(t *testing.T) {
 	asked, over := make(chan struct{}), make(chan struct{})
 	st := newSocksTest(t, local(), Config{Ask: func(ctx context.Context, _ netpolicy.Query) (netpolicy.Decision, error) {
@@ -252,8 +253,8 @@ func TestSocksHangUp(t *testing.T) {
 	c.Close()
 	select {
 	case <-over:
-	case <-time.After(socksPatience):
-		t.Error("the question is still asked")
+	case <-time.After(socksTestTime):
+		t.Error("the question goes on")
 	}
 }
 
@@ -318,13 +319,14 @@ func TestSocksRefused(t *testing.T) {
 	}
 }
 
-// What is not a host is not put to the rules, nor to anybody.
+// A destination that is not a host is not decided about, and no question is
+// asked.
 func TestSocksNotAHost(t *testing.T) {
 	all := netpolicy.Settings{Mode: netpolicy.Full, AllowLocalBinding: true,
 		Domains: map[string]netpolicy.Access{"*": netpolicy.Allow}}
 	st := newSocksTest(t, all, Config{
 		Ask: func(context.Context, netpolicy.Query) (netpolicy.Decision, error) {
-			t.Error("somebody was asked")
+			t.Error("Ask was called")
 			return netpolicy.Decision{Allowed: true}, nil
 		},
 		Resolve: func(_ context.Context, host string) ([]netip.Addr, error) {
@@ -398,13 +400,13 @@ func TestSocksHandshakeGarbage(t *testing.T) {
 		{"version changes", "\x05\x01\x00\x04\x01\x00" + ipAddr("127.0.0.1", port), "\x05\x00"},
 		{"reserved", "\x05\x01\x00\x05\x01\x01" + ipAddr("127.0.0.1", port), "\x05\x00"},
 	} {
-		// A reset may take an answer with it when bytes are left unread.
+		// A reset may drop a response if bytes are left unread.
 		if got := st.exchange(test.send); got != test.want && !(got == "" && test.want == "\x05\x00") {
 			t.Errorf("%s: got %x", test.name, got)
 		}
 	}
 	whole := "\x05\x01\x00" + "\x05\x01\x00" + domainAddr("here.example", port)
-	for cut := range whole { // hangs up in the middle
+	for cut := range whole { // the client hangs up in the middle
 		c := st.dial()
 		io.WriteString(c, whole[:cut])
 		c.CloseWrite()
@@ -421,7 +423,7 @@ func TestSocksHandshakeGarbage(t *testing.T) {
 	}
 }
 
-// A byte now and then does not keep a handshake open.
+// Single bytes do not keep a handshake open.
 func TestSocksHandshakeTime(t *testing.T) {
 	st := newSocksTest(t, local(), Config{}, func(s *socksServer) { s.handshake = 100 * time.Millisecond })
 	c := st.dial()
@@ -446,7 +448,8 @@ func TestSocksHandshakeTime(t *testing.T) {
 	<-ended
 }
 
-// The time limit is for the handshake: neither a decision nor a tunnel is under it.
+// The time limit is for the handshake: it applies neither to a decision nor to a
+// tunnel.
 func TestSocksSlowDecision(t *testing.T) {
 	asked := make(chan struct{})
 	answer := make(chan netpolicy.Decision)
@@ -458,7 +461,7 @@ func TestSocksSlowDecision(t *testing.T) {
 		Resolve: func(context.Context, string) ([]netip.Addr, error) {
 			return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 		},
-	}, func(s *socksServer) { s.handshake = time.Second }) // which a busy machine keeps
+	}, func(s *socksServer) { s.handshake = time.Second }) // enough on a busy machine
 	port, _ := echoTCP(t)
 	c := st.dial()
 	io.WriteString(c, "\x05\x01\x00"+"\x05\x01\x00"+domainAddr("asked.example", port))

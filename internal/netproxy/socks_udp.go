@@ -13,16 +13,16 @@ import (
 	"github.com/tetherexec/tether/internal/netpolicy"
 )
 
-// udpLimits bound what the datagrams of a SOCKS5 client cost.
+// udpLimits bound the cost of a SOCKS5 client's datagrams.
 type udpLimits struct {
-	associations int           // at a time, of one listener
-	idle         time.Duration // an association without a datagram either way ends
+	associations int           // at a time, per listener
+	idle         time.Duration // an association without a datagram in either direction ends
 	verdicts     int           // destinations of an association whose decision is remembered
-	verdictAge   time.Duration // after which it is made anew
-	deciding     int           // decisions that an association waits for
+	verdictAge   time.Duration // after which the decision is made again
+	deciding     int           // decisions in progress per association
 	waiting      int           // datagrams that wait for one decision; further ones are dropped
-	peers        int           // that an association takes replies from
-	peerIdle     time.Duration // a peer that was sent nothing for so long is forgotten
+	peers        int           // from which an association accepts replies
+	peerIdle     time.Duration // a peer to which nothing was sent for so long is forgotten
 }
 
 var defaultUDPLimits = udpLimits{
@@ -36,40 +36,40 @@ var defaultUDPLimits = udpLimits{
 	peerIdle:     5 * time.Minute,
 }
 
-// maxDatagram holds any datagram: nothing is cut off.
+// maxDatagram holds any datagram: none is truncated.
 const maxDatagram = 64 << 10
 
-// An association carries the datagrams of one client. It lives as long as the client's
-// TCP connection.
+// An association carries the datagrams of one client. It lives as long as the client's TCP
+// connection.
 //
-// As on any network a datagram may get lost: those that are refused, malformed, fragments,
-// too large, or too many for a limit are dropped, and the association goes on.
+// As on any network a datagram may get lost: datagrams that are refused, malformed,
+// fragments, too large, or beyond a limit are dropped, and the association continues.
 type association struct {
 	server  *socksServer
 	ctx     context.Context // ends with the association
-	inside  *net.UDPConn    // the client's datagrams come and go here
-	outside *net.UDPConn    // the peers' datagrams come and go here
+	inside  *net.UDPConn    // for the client's datagrams
+	outside *net.UDPConn    // for the peers' datagrams
 	host    netip.Addr      // the client's
 	workers sync.WaitGroup
 
 	mu       sync.Mutex
-	port     uint16 // the client's; 0: not known before its first datagram
+	port     uint16 // the client's; 0: unknown until its first datagram
 	active   time.Time
 	verdicts map[socksAddr]*verdict
 	deciding int
-	peers    map[netip.AddrPort]time.Time // when each was last sent something
+	peers    map[netip.AddrPort]time.Time // when each was last sent a datagram
 }
 
-// A verdict is what was decided about a destination.
+// A verdict is the decision about a destination.
 type verdict struct {
 	expires time.Time        // zero: still being decided
-	waiting [][]byte         // payloads that wait for that
+	waiting [][]byte         // payloads that wait for the decision
 	to      []netip.AddrPort // the first that can be sent to is used; none: refused
 }
 
-// associate serves a client's wish to send datagrams until it hangs up. The relay is bound
-// beside the listener: in the network namespace of this process, so that a client in
-// another one cannot reach it (see Config.SocksUDP).
+// associate relays a client's datagrams until it hangs up. The relay is bound beside the
+// listener, in the network namespace of this process; a client in another namespace cannot
+// reach it (see Config.SocksUDP).
 func (s *socksServer) associate(c net.Conn, hint socksAddr) {
 	ctx, cancel := context.WithCancel(s.proxy.ctx)
 	defer cancel()
@@ -81,7 +81,7 @@ func (s *socksServer) associate(c net.Conn, hint socksAddr) {
 		verdicts: map[socksAddr]*verdict{},
 		peers:    map[netip.AddrPort]time.Time{},
 	}
-	// A client that knows where it will send from says so, or else port 0.
+	// A client that knows its sending address announces it, or else port 0.
 	if ip, err := netip.ParseAddr(hint.host); err == nil && (ip.IsUnspecified() || ip == a.host) {
 		a.port = hint.port
 	}
@@ -112,7 +112,7 @@ func (s *socksServer) associate(c net.Conn, hint socksAddr) {
 	a.workers.Wait()
 }
 
-// open makes the sockets. The function that it returns closes them, any number of times.
+// open opens the sockets. The returned function closes them, any number of times.
 func (a *association) open(local netip.Addr) (closeSockets func(), err error) {
 	p := a.server.proxy
 	a.inside, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(local, 0)))
@@ -154,8 +154,8 @@ func (s *socksServer) remove(a *association) {
 	delete(s.associations, a)
 }
 
-// relaysAt reports whether an address is a relay's own. Two associations that are each
-// other's clients would send a datagram round and round.
+// relaysAt reports whether an address belongs to a relay. Two associations that are
+// each other's clients would send a datagram in circles.
 func (s *socksServer) relaysAt(to netip.AddrPort) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *socksServer) relaysAt(to netip.AddrPort) bool {
 
 // hold returns when the client hangs up or the association has been idle for too long.
 func (a *association) hold(c net.Conn) {
-	var scrap [512]byte // there is nothing for a client to say here
+	var scrap [512]byte // a client has nothing to send here
 	for {
 		a.mu.Lock()
 		end := a.active.Add(a.server.limits.idle)
@@ -186,14 +186,14 @@ func (a *association) hold(c net.Conn) {
 	}
 }
 
-// fromClient takes the client's datagrams until the socket is closed.
+// fromClient receives the client's datagrams until the socket is closed.
 func (a *association) fromClient() {
 	buf := make([]byte, maxDatagram)
 	receive(a.inside, buf, func(n int, from netip.AddrPort) { a.forward(buf[:n], from) })
 }
 
 // receive reads datagrams into buf until the socket is closed or broken. Some systems
-// report with a read what became of an earlier write: one error says nothing.
+// report the error of an earlier write at a read, so a single error is ignored.
 func receive(c *net.UDPConn, buf []byte, take func(n int, from netip.AddrPort)) {
 	const broken = 64 // errors without a datagram between them
 	for failed := 0; failed < broken; failed++ {
@@ -208,7 +208,7 @@ func receive(c *net.UDPConn, buf []byte, take func(n int, from netip.AddrPort)) 
 	}
 }
 
-// forward sends a client's datagram on, now or when its destination has been decided.
+// forward sends a client's datagram, now or when its destination has been decided.
 func (a *association) forward(datagram []byte, from netip.AddrPort) {
 	if from.Addr() != a.host {
 		return
@@ -233,20 +233,21 @@ func (a *association) forward(datagram []byte, from netip.AddrPort) {
 			v.waiting = append(v.waiting, bytes.Clone(payload))
 		}
 		a.mu.Unlock()
-		a.send(v.to, payload) // nowhere, while it is being decided
+		a.send(v.to, payload) // to no address, while it is being decided
 		return
 	}
 	a.begin(to, payload, from)
 	a.mu.Unlock()
 }
 
-// begin has a destination decided in the background; a.mu is held.
+// begin starts the decision about a destination in the background; a.mu is
+// held.
 func (a *association) begin(to socksAddr, payload []byte, from netip.AddrPort) {
 	limits := a.server.limits
 	if a.deciding >= limits.deciding {
 		return
 	}
-	delete(a.verdicts, to) // an old one
+	delete(a.verdicts, to) // an expired one
 	if len(a.verdicts) >= limits.verdicts {
 		a.forgetVerdict()
 	}
@@ -280,7 +281,7 @@ func (a *association) forgetVerdict() {
 	delete(a.verdicts, oldest)
 }
 
-// decide returns the addresses that stand for a destination; none if it is refused.
+// decide returns the addresses of a destination; none if it is refused.
 func (a *association) decide(to socksAddr, from netip.AddrPort) []netip.AddrPort {
 	q, err := to.query(netpolicy.SocksUDP)
 	if err != nil {
@@ -292,7 +293,7 @@ func (a *association) decide(to socksAddr, from netip.AddrPort) []netip.AddrPort
 		return nil
 	}
 	if r.upstream != nil {
-		// Datagrams do not pass through a proxy, and to go around it is not for us to say.
+		// Datagrams do not pass through a proxy, and they must not bypass it.
 		a.server.proxy.config.Log.Debug("no datagrams through an upstream proxy", "host", q.Host)
 		return nil
 	}
@@ -304,7 +305,7 @@ func (a *association) decide(to socksAddr, from netip.AddrPort) []netip.AddrPort
 	return r.addresses
 }
 
-// send sends a payload to the first of these addresses that there is a way to.
+// send sends a payload to the first of these addresses that is reachable.
 func (a *association) send(to []netip.AddrPort, payload []byte) {
 	for _, address := range to {
 		a.expect(address)
@@ -314,7 +315,7 @@ func (a *association) send(to []netip.AddrPort, payload []byte) {
 	}
 }
 
-// expect makes a peer one that may answer.
+// expect notes a peer that may answer.
 func (a *association) expect(peer netip.AddrPort) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -331,7 +332,7 @@ func (a *association) expect(peer netip.AddrPort) {
 	a.peers[peer] = time.Now()
 }
 
-// fromPeers passes answers on to the client until the socket is closed.
+// fromPeers passes answers to the client until the socket is closed.
 func (a *association) fromPeers() {
 	buf := make([]byte, socksDatagramHead+maxDatagram)
 	receive(a.outside, buf[socksDatagramHead:], func(n int, from netip.AddrPort) {
@@ -343,12 +344,13 @@ func (a *association) fromPeers() {
 		h := appendSocksDatagram(head[:0], from)
 		start := socksDatagramHead - len(h)
 		copy(buf[start:], h)
-		// One that is too large with its header does not arrive.
+		// A datagram that is too large with its header is lost.
 		a.inside.WriteToUDPAddrPort(buf[start:socksDatagramHead+n], client)
 	})
 }
 
-// expects reports whether a peer may answer, and where its answer goes.
+// expects reports whether a peer may answer, and returns the client's
+// address.
 func (a *association) expects(peer netip.AddrPort) (client netip.AddrPort, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/tetherexec/tether/internal/netpolicy"
 )
 
-// A udpServer records what it is sent and answers each datagram with "re: " and itself.
+// A udpServer records each datagram and answers it with "re: " and the datagram.
 type udpServer struct {
 	*net.UDPConn
 	port uint16
@@ -51,11 +51,11 @@ func listenUDP(t *testing.T) *net.UDPConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetReadDeadline(time.Now().Add(socksPatience))
+	c.SetReadDeadline(time.Now().Add(socksTestTime))
 	return c
 }
 
-// A udpClient is a client's two ends of an association.
+// A udpClient is a client's two sockets of an association.
 type udpClient struct {
 	*net.UDPConn
 	t     *testing.T
@@ -72,7 +72,8 @@ func (st *socksTest) associate() *udpClient {
 	return &udpClient{listenUDP(st.t), st.t, tcp, relay}
 }
 
-// send sends a datagram to the relay, headed by reserved bytes, fragment and address.
+// send sends a datagram to the relay, with reserved bytes, fragment and address
+// before it.
 func (c *udpClient) send(to, payload string) { c.sendRaw("\x00\x00\x00" + to + payload) }
 
 func (c *udpClient) sendRaw(datagram string) {
@@ -82,7 +83,7 @@ func (c *udpClient) sendRaw(datagram string) {
 	}
 }
 
-// receive returns the next answer and the peer that it came from.
+// receive returns the next answer and its peer.
 func (c *udpClient) receive() (from socksAddr, payload string) {
 	c.t.Helper()
 	buf := make([]byte, maxDatagram)
@@ -135,7 +136,7 @@ func TestSocksUDP(t *testing.T) {
 	}
 }
 
-// Whatever is refused or malformed is dropped, and nothing of it leaves.
+// Refused or malformed datagrams are dropped, and nothing of them is sent.
 func TestSocksUDPDropped(t *testing.T) {
 	st := newSocksTest(t, local(), Config{SocksUDP: true}, nil)
 	server := newUDPServer(t)
@@ -210,14 +211,14 @@ func TestSocksUDPOtherClient(t *testing.T) {
 	tcp, _, relay := st.request(socksAssociate, ipAddr("127.0.0.1", addrPort(own.LocalAddr()).Port()))
 	check(&udpClient{own, t, tcp, relay}, &udpClient{listenUDP(t), t, nil, relay})
 
-	// A first datagram that makes no sense does not make its sender the client.
+	// A malformed first datagram does not make its sender the client.
 	c = st.associate()
 	thief := &udpClient{listenUDP(t), t, nil, c.relay}
 	thief.sendRaw("nonsense")
 	check(c, &udpClient{thief.UDPConn, t, nil, netip.MustParseAddrPort("127.0.0.1:9")})
 }
 
-// An answer comes from whom the client sent to, and nobody else.
+// Only peers to which the client has sent can answer.
 func TestSocksUDPStranger(t *testing.T) {
 	st := newSocksTest(t, local(), Config{SocksUDP: true}, nil)
 	server := newUDPServer(t)
@@ -249,17 +250,17 @@ func TestSocksUDPLarge(t *testing.T) {
 	c.wantAnswer(server.port, "re: next")
 }
 
-// The relay goes with the TCP connection.
+// The relay ends with the TCP connection.
 func TestSocksUDPEnds(t *testing.T) {
 	st := newSocksTest(t, local(), Config{SocksUDP: true}, func(s *socksServer) { s.limits.associations = 1 })
 	c := st.associate()
 	if _, code, _ := st.request(socksAssociate, ipAddr("0.0.0.0", 0)); code != socksFailure {
 		t.Error("one too many: reply", code)
 	}
-	c.tcp.Write(make([]byte, 4096)) // means nothing
+	c.tcp.Write(make([]byte, 4096)) // is ignored
 	c.tcp.CloseWrite()
 	if _, err := io.ReadAll(c.tcp); err != nil && !errors.Is(err, net.ErrClosed) {
-		t.Log(err) // reset or not: it has ended
+		t.Log(err) // it has ended, with a reset or without
 	}
 	again, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(c.relay)) // its port is free
 	if err != nil {
@@ -277,7 +278,8 @@ func TestSocksUDPIdle(t *testing.T) {
 	}
 }
 
-// A decision is made anew when it is old, and when it had to make room.
+// A decision is made again when it is old, and when it was dropped to make
+// room.
 func TestSocksUDPVerdicts(t *testing.T) {
 	st := newSocksTest(t, local(), Config{SocksUDP: true}, func(s *socksServer) { s.limits.verdictAge = 0 })
 	server := newUDPServer(t)
@@ -298,7 +300,7 @@ func TestSocksUDPVerdicts(t *testing.T) {
 		decided bool
 	}{{server, true}, {second, true}, {server, false}, {third, true}, {second, false}, {server, true}} {
 		c.send(ipAddr("127.0.0.1", step.to.port), "x")
-		c.wantAnswer(step.to.port, "re: x") // by then the decision is settled
+		c.wantAnswer(step.to.port, "re: x") // by then the decision is made
 		if !step.decided {
 			st.noEvent()
 		} else if e := st.event(); e.Query.Port != step.to.port {
@@ -307,7 +309,7 @@ func TestSocksUDPVerdicts(t *testing.T) {
 	}
 }
 
-// A peer that had to make room is a stranger again.
+// A peer that was dropped to make room cannot answer any more.
 func TestSocksUDPPeers(t *testing.T) {
 	st := newSocksTest(t, local(), Config{SocksUDP: true}, func(s *socksServer) { s.limits.peers = 1 })
 	first, second := newUDPServer(t), newUDPServer(t)
@@ -322,7 +324,8 @@ func TestSocksUDPPeers(t *testing.T) {
 	c.wantAnswer(second.port, "in time")
 }
 
-// Nobody waits for somebody else's decision, and few datagrams wait for their own.
+// No datagram waits for the decision about another destination, and few wait for
+// their own.
 func TestSocksUDPSlowDecision(t *testing.T) {
 	asked := make(chan string, 10)
 	answer := make(chan struct{})
@@ -351,7 +354,7 @@ func TestSocksUDPSlowDecision(t *testing.T) {
 	<-asked
 	c.send(domainAddr("third.example", server.port), "dropped")
 	c.send(ipAddr("127.0.0.1", server.port), "known")
-	c.wantAnswer(server.port, "re: known") // and all before it was looked at
+	c.wantAnswer(server.port, "re: known") // and everything before it was handled
 	<-server.got
 	close(answer)
 	got := map[string]bool{}
@@ -374,14 +377,14 @@ func TestSocksUDPToRelay(t *testing.T) {
 	here := ipAddr("127.0.0.1", server.port)
 	c.send(ipAddr("127.0.0.1", other.relay.Port()), "\x00\x00\x00"+here+"in circles")
 	st.event()
-	other.send(here, "mine") // is still the first client
+	other.send(here, "mine") // it is still the first client
 	other.wantAnswer(server.port, "re: mine")
 	if got := <-server.got; got != "mine" {
 		t.Errorf("the server got %q", got)
 	}
 }
 
-// Another address is another client, whatever its port.
+// Another address is another client, even with the same port.
 func TestSocksUDPOtherHost(t *testing.T) {
 	st := newSocksTest(t, local(), Config{SocksUDP: true}, nil)
 	server := newUDPServer(t)
@@ -401,7 +404,7 @@ func TestSocksUDPOtherHost(t *testing.T) {
 	}
 }
 
-// All the same over IPv6: listener, relay and peer.
+// The same over IPv6: listener, relay and peer.
 func TestSocksUDPIPv6(t *testing.T) {
 	l, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
@@ -427,8 +430,8 @@ func TestSocksUDPIPv6(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer peer.Close()
-	own.SetDeadline(time.Now().Add(socksPatience))
-	peer.SetDeadline(time.Now().Add(socksPatience))
+	own.SetDeadline(time.Now().Add(socksTestTime))
+	peer.SetDeadline(time.Now().Add(socksTestTime))
 
 	c := &udpClient{own, t, tcp, relay}
 	port := addrPort(peer.LocalAddr()).Port()

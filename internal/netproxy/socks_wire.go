@@ -12,8 +12,8 @@ import (
 const (
 	socksVersion = 5
 
-	socksNoAuth    = 0x00 // method: nobody has to say who they are
-	socksNoMethods = 0xff // no method that was offered will do
+	socksNoAuth    = 0x00 // method: no authentication
+	socksNoMethods = 0xff // none of the offered methods is acceptable
 
 	socksConnect   = 1
 	socksBind      = 2
@@ -24,7 +24,7 @@ const (
 	socksIPv6   = 4
 )
 
-// A socksReply is how a request went.
+// A socksReply is the result of a request.
 type socksReply byte
 
 // The replies.
@@ -46,21 +46,21 @@ var (
 	errSocksShort    = errors.New("datagram ends within its header")
 )
 
-// A socksAddr is a destination as a client spells it. The host of a domain address is
-// whatever bytes the client sent: only netpolicy.Normalize says whether it is a name.
+// A socksAddr is a destination in the client's spelling. The host of a domain address
+// may be any bytes: netpolicy.Normalize decides whether it is a name.
 type socksAddr struct {
 	host string
 	port uint16
 }
 
-// readSocksGreeting reads the methods that a client offers. Like readSocksRequest it takes
-// not a byte more than that from r: what a hasty client sends behind it stays there.
+// readSocksGreeting reads the methods that a client offers. Like readSocksRequest it reads
+// no byte more than that from r: bytes that a client sends early stay there.
 func readSocksGreeting(r io.Reader) (methods []byte, err error) {
 	var head [2]byte
 	if _, err := io.ReadFull(r, head[:1]); err != nil {
 		return nil, err
 	}
-	if head[0] != socksVersion { // an older version is as short as this: wait for no more
+	if head[0] != socksVersion { // older versions may send no more bytes than this
 		return nil, errSocksVersion
 	}
 	if err := readWhole(r, head[1:]); err != nil {
@@ -114,7 +114,7 @@ func readSocksAddr(r io.Reader, kind byte) (socksAddr, error) {
 	return socksAddr{ip.Unmap().String(), port}, nil
 }
 
-// readWhole fills b. The end of r is never expected here.
+// readWhole fills b. The end of r is always unexpected here.
 func readWhole(r io.Reader, b []byte) error {
 	_, err := io.ReadFull(r, b)
 	if err == io.EOF {
@@ -123,8 +123,8 @@ func readWhole(r io.Reader, b []byte) error {
 	return err
 }
 
-// appendSocksReply appends an answer to a request. An invalid bound address, as that of
-// a failure, is sent as 0.0.0.0:0.
+// appendSocksReply appends a reply. An invalid bound address, as after a failure, is
+// sent as 0.0.0.0:0.
 func appendSocksReply(b []byte, code socksReply, bound netip.AddrPort) []byte {
 	return appendSocksAddr(append(b, socksVersion, byte(code), 0), bound)
 }
@@ -144,7 +144,7 @@ func appendSocksAddr(b []byte, a netip.AddrPort) []byte {
 	return binary.BigEndian.AppendUint16(b, a.Port())
 }
 
-// A sliceReader reads from a datagram; what is left of it is the payload.
+// A sliceReader reads from a datagram; the rest of it is the payload.
 type sliceReader []byte
 
 func (s *sliceReader) Read(b []byte) (int, error) {
@@ -156,8 +156,8 @@ func (s *sliceReader) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// parseSocksDatagram takes apart what a client sent to a relay: destination, number of
-// the fragment (0: a whole datagram) and payload, which is part of b.
+// parseSocksDatagram parses a datagram from a client to a relay: destination, number
+// of the fragment (0: a whole datagram) and payload, which is part of b.
 func parseSocksDatagram(b []byte) (to socksAddr, fragment byte, payload []byte, err error) {
 	if len(b) < 4 {
 		return socksAddr{}, 0, nil, errSocksShort
@@ -176,7 +176,7 @@ func parseSocksDatagram(b []byte) (to socksAddr, fragment byte, payload []byte, 
 	return to, b[2], r, nil
 }
 
-// appendSocksDatagram appends the header of a datagram that came from a peer.
+// appendSocksDatagram appends the header of a datagram from a peer.
 func appendSocksDatagram(b []byte, from netip.AddrPort) []byte {
 	return appendSocksAddr(append(b, 0, 0, 0), from)
 }

@@ -11,7 +11,7 @@ import (
 	"testing/iotest"
 )
 
-// domainAddr and ipAddr spell a destination as it goes over the wire, type first.
+// domainAddr and ipAddr encode a destination for the wire, type first.
 func domainAddr(host string, port uint16) string {
 	return string(binary.BigEndian.AppendUint16(append([]byte{socksDomain, byte(len(host))}, host...), port))
 }
@@ -131,7 +131,7 @@ func TestParseSocksDatagram(t *testing.T) {
 	}
 }
 
-// What was read, written again, is what there was to read.
+// A request that was read and written again is the same.
 func FuzzReadSocksRequest(f *testing.F) {
 	f.Add([]byte("\x05\x01\x00" + ipAddr("192.0.2.1", 80) + "tail"))
 	f.Add([]byte("\x05\x03\x00" + ipAddr("::ffff:1.2.3.4", 80)))

@@ -8,8 +8,8 @@ import (
 	"github.com/tetherexec/tether/internal/netpolicy"
 )
 
-// A host that makes a tunnel of a plain request does so in vain where tunnels are refused,
-// where an upstream proxy might take it for something else, and where nobody asked.
+// A host cannot turn a plain request into a tunnel if tunnels are refused, if an upstream
+// proxy might not see the tunnel, or if the client did not ask.
 func TestSwitchRefused(t *testing.T) {
 	const wish = "Connection: Upgrade\r\nUpgrade: chat\r\n"
 	for name, row := range map[string]struct {
@@ -37,7 +37,7 @@ func TestSwitchRefused(t *testing.T) {
 			if _, err := io.ReadFull(c, status); err != nil || string(status) != "HTTP/1.1 502 " {
 				t.Errorf("answer %q, %v", status, err)
 			}
-			host.stop() // its connection is closed, although the process and its own go on
+			host.stop() // its connection is closed, although the process and its connection go on
 			seen := host.seen()
 			if len(seen) != 1 || strings.Contains(seen[0], "chat") {
 				t.Errorf("the host got %q", seen)

@@ -10,9 +10,9 @@ import (
 	"github.com/tetherexec/tether/internal/netpolicy"
 )
 
-// upstreamFor returns the proxy of the environment to go through for q, or nil. Tunnels use HTTP_PROXY if there is no
-// HTTPS_PROXY. This machine and private addresses (not names that lead to them) are reached directly, and so are the
-// hosts that SOCKS5 clients ask for.
+// upstreamFor returns the proxy of the environment for q, or nil. Tunnels use HTTP_PROXY if there is no HTTPS_PROXY.
+// This machine and private addresses (not names that lead to them) are reached directly, and so are the hosts that
+// SOCKS5 clients ask for.
 func upstreamFor(proxies *host.Proxies, q netpolicy.Query) *host.Proxy {
 	var up *host.Proxy
 	switch q.Protocol {
@@ -34,7 +34,7 @@ func upstreamFor(proxies *host.Proxies, q netpolicy.Query) *host.Proxy {
 
 func addressOf(q netpolicy.Query) string { return net.JoinHostPort(q.Host, strconv.Itoa(int(q.Port))) }
 
-// isLocal reports whether a host is this machine, or has a private address and is named by it.
+// isLocal reports whether a host is this machine, or a private address (not a name).
 func isLocal(name string) bool {
 	a, err := netip.ParseAddr(name)
 	a = a.Unmap()
@@ -49,8 +49,8 @@ func (p *Proxy) dialUpstream(ctx context.Context, up *host.Proxy, address string
 	return host.Dialer{Dial: p.connectUpstream}.Tunnel(ctx, up, address)
 }
 
-// connectUpstream connects to an upstream proxy. The rules do not apply to its address: the administrator who set the
-// environment answers for it.
+// connectUpstream connects to an upstream proxy. The rules do not apply to its address: the administrator has set it
+// in the environment.
 func (p *Proxy) connectUpstream(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()

@@ -81,8 +81,8 @@ func sameHeader(a, b string) bool {
 	return len(x) == len(y)
 }
 
-// An upstream proxy does not make private addresses reachable, nor names that may stand
-// for one.
+// An upstream proxy makes neither private addresses nor names that may lead to one
+// reachable.
 func TestUpstreamAddresses(t *testing.T) {
 	up := newRecorder(t, recorderAnswer)
 	s := names()
@@ -104,7 +104,7 @@ func TestUpstreamAddresses(t *testing.T) {
 	}
 }
 
-// Nor, where private addresses may be reached, those that may not even then.
+// If private addresses may be reached, special addresses are still refused.
 func TestUpstreamAddressesThatStayRefused(t *testing.T) {
 	up := newRecorder(t, recorderAnswer)
 	own := netip.MustParseAddr("127.0.0.7")
@@ -133,8 +133,8 @@ func TestUpstreamAddressesThatStayRefused(t *testing.T) {
 	}
 }
 
-// One address among many that is refused is enough: who resolves the name again may take
-// that one.
+// One refused address among many is enough for a refusal: an upstream proxy that
+// resolves the name again may use that one.
 func TestOneAddressOfMany(t *testing.T) {
 	up := newRecorder(t, recorderAnswer)
 	h := newHTTPTest(t, names(), Config{
@@ -219,8 +219,8 @@ func TestNoProxy(t *testing.T) {
 	}
 }
 
-// A SOCKS5 proxy of the environment is used for requests and for tunnels. A request is not in absolute form: the host
-// reads it.
+// A SOCKS5 proxy of the environment is used for requests and for tunnels. A request is not in absolute form, because
+// the host reads it.
 func TestUpstreamSOCKS(t *testing.T) {
 	target := newRecorder(t, recorderAnswer)
 	socks := newHTTPTest(t, names(), Config{Resolve: loopback})
