@@ -132,7 +132,7 @@ func (f *chaosFlags) run(ctx context.Context, stdout, stderr io.Writer) (err err
 		return fmt.Errorf("print URL: %w", err)
 	}
 	log.Say(fmt.Sprintf("between %s and %s, seed %d", c.URL(), f.cfg.Target, f.cfg.Seed))
-	c.Trouble(ctx, cable.Troubles{
+	c.RunSchedule(ctx, cable.Schedule{
 		CutEvery: time.Duration(f.cutEvery), CutFor: time.Duration(f.cutFor),
 		FreezeEvery: time.Duration(f.freezeEvery), FreezeFor: time.Duration(f.freezeFor),
 	})

@@ -7,24 +7,25 @@ import (
 	"time"
 )
 
-// An Action is what a rule does with a message. Several combine: Duplicate and
+// An Action is what a rule does with a message. Actions combine: Duplicate and
 // Behind(2) send both copies late.
 type Action struct {
 	name  string // as a Fate
 	apply func(v *verdict, r *Rule, m *Message)
 }
 
-// What can happen to the message itself. A message that is held or late lets the
-// others pass.
+// Actions on the message itself. Other messages pass a message that is held or
+// late.
 var (
 	Drop      = Action{"dropped", func(v *verdict, _ *Rule, _ *Message) { v.drop = true }}
 	Duplicate = Action{"duplicated", func(v *verdict, _ *Rule, _ *Message) { v.copies++ }}
 	Hold      = Action{"held", func(v *verdict, r *Rule, _ *Message) { v.hold = r }} // until Rule.Release
 )
 
-// What can happen to the connection right before the message would have been
-// forwarded, which then is not, or right after. Sever and Reset concern the
-// message's own connection, Cut and Freeze the whole cable, until Mend and Thaw.
+// Actions on the connection, right before or right after the message would be
+// forwarded. A message before which the connection ends is not forwarded. Sever and
+// Reset affect the message's own connection, Cut and Freeze the whole cable, until
+// Mend and Thaw.
 var (
 	CutBefore    = before("cut before", func(l *link) { l.c.Cut() })
 	CutAfter     = after("cut after", func(l *link) { l.c.Cut() })
@@ -32,26 +33,26 @@ var (
 	SeverAfter   = after("severed after", func(l *link) { l.sever("severed by a rule", false) })
 	ResetBefore  = before("reset before", func(l *link) { l.sever("reset by a rule", true) })
 	ResetAfter   = after("reset after", func(l *link) { l.sever("reset by a rule", true) })
-	FreezeBefore = before("frozen before", func(l *link) { l.c.Freeze() }) // the message comes after the thaw
+	FreezeBefore = before("frozen before", func(l *link) { l.c.Freeze() }) // the message is forwarded after the thaw
 	FreezeAfter  = after("frozen after", func(l *link) { l.c.Freeze() })
 )
 
-// SwallowAfter lets the message pass and nothing that follows it in this
-// direction of its connection, control frames included. Swallow takes the
-// message too.
+// SwallowAfter forwards the message, and nothing that follows it in this direction
+// of its connection, including control frames. Swallow does not forward the message
+// either.
 var (
 	SwallowAfter = Action{"swallowed after", func(v *verdict, _ *Rule, _ *Message) { v.mute = true }}
 	Swallow      = Action{"swallowed", func(v *verdict, _ *Rule, _ *Message) { v.drop, v.mute = true, true }}
 )
 
-// HalfCloseAfter ends this direction of the connection behind the message: the
-// receiver sees the end, and what it sends still arrives.
+// HalfCloseAfter ends this direction of the connection after the message: the
+// receiver sees the end, and its own messages still arrive.
 var HalfCloseAfter = Action{"half-closed after", func(v *verdict, _ *Rule, m *Message) {
 	from := m.From
 	v.after = append(v.after, func(l *link) { l.lines[from].halfClose() })
 }}
 
-// StrandBefore and StrandAfter take the connection from the client only; see
+// StrandBefore and StrandAfter end the connection for the client only; see
 // Cable.Strand.
 func StrandBefore(as Stranded) Action {
 	return before("stranded before", func(l *link) { l.strand(as) })
@@ -73,22 +74,22 @@ func Behind(n int) Action {
 	return Action{fmt.Sprintf("put behind %d", n), func(v *verdict, _ *Rule, _ *Message) { v.behind = n }}
 }
 
-// HoldFor holds the message for a time in which others pass.
+// HoldFor holds the message for a time; other messages pass it.
 func HoldFor(d time.Duration) Action {
 	return Action{fmt.Sprintf("held for %v", d), func(v *verdict, r *Rule, _ *Message) { v.hold, v.holdFor = r, d }}
 }
 
-// Delay sends the message, and all that follow, so much later.
+// Delay sends the message, and all that follow, later by d.
 func Delay(d time.Duration) Action {
 	return Action{fmt.Sprintf("delayed by %v", d), func(v *verdict, _ *Rule, _ *Message) { v.delay += d }}
 }
 
-// Replace sends something else in place of the message; it need not be JSON.
+// Replace sends other content in place of the message; it need not be JSON.
 func Replace(content string) Action {
 	return Action{"replaced", func(v *verdict, _ *Rule, _ *Message) { v.content = []byte(content) }}
 }
 
-// Edit sends what f makes of the message.
+// Edit sends the result of f in place of the message.
 func Edit(f func(m Message) []byte) Action {
 	return Action{"edited", func(v *verdict, _ *Rule, m *Message) {
 		now := *m
@@ -100,7 +101,7 @@ func Edit(f func(m Message) []byte) Action {
 }
 
 // Amend changes members of the message, which must be a JSON object; numbers are
-// json.Number. What is no object passes as it is.
+// json.Number. Other messages pass unchanged.
 func Amend(f func(members map[string]any)) Action {
 	return Edit(func(m Message) []byte {
 		members := map[string]any{}
@@ -118,7 +119,7 @@ func Amend(f func(members map[string]any)) Action {
 	})
 }
 
-// Fail turns an answer into an error with its id.
+// Fail replaces an answer by an error with the same id.
 func Fail(code int, message string) Action {
 	return Amend(func(members map[string]any) {
 		delete(members, "result")
@@ -126,7 +127,7 @@ func Fail(code int, message string) Action {
 	})
 }
 
-// Precede sends other messages right before the message. They concern no rule.
+// Precede sends other messages right before the message. Rules do not see them.
 func Precede(messages ...string) Action {
 	return Action{"preceded", func(v *verdict, _ *Rule, _ *Message) { v.precede = appendTexts(v.precede, messages) }}
 }

@@ -13,51 +13,50 @@ import (
 	"github.com/tetherexec/tether/internal/peer"
 )
 
-// maxLinks bounds the connections at one time; more are refused.
+// maxLinks limits the concurrent connections; more are refused.
 const maxLinks = 1024
 
-// Config says where a cable lies. Only Target is needed.
+// Config configures a cable. Only Target is required.
 type Config struct {
-	// Target is where connections go: ws://HOST:PORT, wss://HOST:PORT, both
-	// perhaps with a path, or unix://PATH. A path replaces that of the client.
+	// Target is the address of the server: ws://HOST:PORT, wss://HOST:PORT, both
+	// with an optional path, or unix://PATH. A path replaces that of the client.
 	Target string
-	// Listen is the near end: ws://IP:PORT on loopback, or unix://PATH. The
-	// default is any free port of 127.0.0.1.
+	// Listen is the address for clients: ws://IP:PORT on loopback, or unix://PATH.
+	// The default is any free port of 127.0.0.1.
 	Listen string
 	// TLS is used for wss://. Nil: certificates of this machine.
 	TLS *tls.Config
-	// Seed makes the dice of jitter and Chance; the same seed rolls the same.
+	// Seed is the seed of the random numbers for jitter and Chance.
 	Seed uint64
-	// Tap is called with every message and control frame when its fate is
-	// decided and before it is forwarded: a request comes before its answer.
-	// Calls for one direction of one connection come in order, others come
-	// concurrently. It must not call the cable.
+	// Tap is called with every message and control frame when its fate is decided,
+	// before it is forwarded: a request comes before its answer. Calls for one
+	// direction of one connection come in order, others are concurrent. Tap must
+	// not call the cable.
 	Tap func(Message)
 	// Sent is called with every message and control frame right after all of it was
-	// written to its receiver: not with one that a cut has caught before. A message that
-	// a rule holds back or puts behind others is not reported. The calls come as those
-	// of Tap do, but an answer may be reported before its request.
+	// written to its receiver. It is not called for a message that a cut has stopped
+	// before, or that a rule holds or puts behind others. The calls come as those of Tap
+	// do, but an answer may be reported before its request.
 	Sent func(Message)
-	// Notice is called with every event, concurrently. It must not call the
-	// cable.
+	// Notice is called with every event, concurrently. It must not call the cable.
 	Notice func(Event)
 }
 
-// A Cable is a proxy that makes faults. It owns all its goroutines; Close
-// returns after the last one has ended. Its methods may be called concurrently.
+// A Cable is a proxy that causes faults. It owns all its goroutines; Close returns
+// after the last one has ended. Its methods may be called concurrently.
 type Cable struct {
 	cfg Config
 	url string
 	ln  net.Listener
 
-	ctx    context.Context // the lifetime of the cable
+	ctx    context.Context // ends with the cable
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
 	mu       sync.Mutex
 	target   endpoint
 	refusing bool
-	thaw     [2]chan struct{} // closed unless that direction is frozen
+	thaw     [2]chan struct{} // by direction; closed unless the direction is frozen
 	latency  time.Duration
 	jitter   time.Duration
 	rate     int64 // bytes per second; 0: no limit
@@ -71,7 +70,7 @@ type Cable struct {
 	dice   *rand.Rand
 }
 
-// Lay starts a cable that lies until ctx ends or Close.
+// Lay starts a cable. It ends with ctx or Close.
 func Lay(ctx context.Context, cfg Config) (*Cable, error) {
 	target, err := parseTarget(cfg.Target)
 	if err != nil {
@@ -100,7 +99,7 @@ func Lay(ctx context.Context, cfg Config) (*Cable, error) {
 	return c, nil
 }
 
-// URL is the near end: what a client dials.
+// URL is the URL that a client dials.
 func (c *Cable) URL() string { return c.url }
 
 // Close ends all connections and waits for the cable's goroutines.
@@ -122,10 +121,10 @@ func (c *Cable) Aim(target string) error {
 	return nil
 }
 
-// Links tells how many connections reached the target so far.
+// Links is how many connections have reached the target so far.
 func (c *Cable) Links() int { return c.Stats().Links }
 
-// Open tells how many of them are open.
+// Open is how many of them are open.
 func (c *Cable) Open() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,14 +140,14 @@ func (c *Cable) openLocked() (n int) {
 	return n
 }
 
-// Stats tells what the cable has done so far.
+// Stats returns the counters of the cable.
 func (c *Cable) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stats
 }
 
-// AwaitLinks waits until n connections have reached the target, in all.
+// AwaitLinks waits until n connections have reached the target in total.
 func (c *Cable) AwaitLinks(ctx context.Context, n int) error {
 	return c.await(ctx, func() bool { return c.stats.Links >= n })
 }
@@ -179,7 +178,7 @@ func (c *Cable) changedLocked() {
 	c.changed = make(chan struct{})
 }
 
-// Cut ends every connection, both sides, and refuses new ones until Mend.
+// Cut ends every connection, on both sides, and refuses new ones until Mend.
 func (c *Cable) Cut() {
 	c.mu.Lock()
 	c.refusing = true
@@ -189,8 +188,8 @@ func (c *Cable) Cut() {
 	c.severAll("cut", false)
 }
 
-// Refuse refuses new connections until Mend; those that are open stay. Refused
-// means: accepted by the kernel and reset at once.
+// Refuse refuses new connections until Mend; open ones stay. A refused connection
+// is accepted by the kernel and reset at once.
 func (c *Cable) Refuse() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,8 +220,8 @@ func (c *Cable) CutFor(d time.Duration) {
 // Sever ends every connection; new ones pass.
 func (c *Cable) Sever() { c.severAll("severed", false) }
 
-// Reset does the same with a reset instead of an orderly end, where the
-// transport has one.
+// Reset does the same with a reset instead of an orderly end, if the transport has
+// resets.
 func (c *Cable) Reset() { c.severAll("reset", true) }
 
 func (c *Cable) severAll(cause string, reset bool) {
@@ -231,7 +230,7 @@ func (c *Cable) severAll(cause string, reset bool) {
 	}
 }
 
-// all returns the connections of now.
+// all returns the current connections.
 func (c *Cable) all() []*link {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,9 +241,8 @@ func (c *Cable) all() []*link {
 	return links
 }
 
-// Freeze stops forwarding without closing anything, in the given directions or
-// in both: the ends see a peer that has gone silent. New connections are
-// accepted and silent.
+// Freeze stops forwarding without closing anything, in the given directions or in
+// both: the ends see a silent peer. New connections are accepted and stay silent.
 func (c *Cable) Freeze(directions ...Direction) {
 	c.mu.Lock()
 	frozen := false
@@ -263,7 +261,7 @@ func (c *Cable) Freeze(directions ...Direction) {
 	}
 }
 
-// Thaw forwards again what was held back, and all that follows.
+// Thaw forwards everything that was held back, and everything that follows.
 func (c *Cable) Thaw(directions ...Direction) {
 	c.mu.Lock()
 	thawed := false
@@ -300,9 +298,9 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// HalfClose ends one direction of every connection: the receiver sees the end
-// of the stream, what the sender sends is swallowed, and the other direction
-// goes on.
+// HalfClose ends one direction of every connection: the receiver sees the end of
+// the stream, further bytes of the sender are swallowed, and the other direction
+// continues.
 func (c *Cable) HalfClose(from Direction) {
 	for _, l := range c.all() {
 		if l.joined() {
@@ -313,24 +311,24 @@ func (c *Cable) HalfClose(from Direction) {
 	}
 }
 
-// SetLatency makes everything that is sent from now on arrive so much later, give
-// or take the jitter. Order is kept, and the link is no slower for it.
+// SetLatency delays everything that is sent from now on by latency, plus or minus
+// jitter. The order is kept, and the throughput does not change.
 func (c *Cable) SetLatency(latency, jitter time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.latency, c.jitter = latency, jitter
 }
 
-// SetRate limits each direction of each connection to so many bytes per second;
-// 0 lifts the limit.
+// SetRate limits each direction of each connection to the given rate; 0 removes the
+// limit.
 func (c *Cable) SetRate(bytesPerSecond int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rate = max(bytesPerSecond, 0)
 }
 
-// Inject sends a message that nobody has sent, on the newest connection, behind
-// what is already on its way. It concerns no rule and need not be JSON.
+// Inject sends a message that no peer has sent, on the newest connection, after
+// everything that is already queued. Rules do not see it, and it need not be JSON.
 func (c *Cable) Inject(from Direction, message string) error {
 	l := c.newest(from)
 	if l == nil {
@@ -357,7 +355,7 @@ func (c *Cable) newest(from Direction) *line {
 	return newest.lines[from]
 }
 
-// lag is how much later something sent now arrives.
+// lag is the current delay of a message.
 func (c *Cable) lag() time.Duration {
 	c.mu.Lock()
 	latency, jitter := c.latency, c.jitter
@@ -368,7 +366,7 @@ func (c *Cable) lag() time.Duration {
 	return max(latency, 0)
 }
 
-// roll rolls the dice: at least 0, below 1.
+// roll returns a random number, at least 0 and below 1.
 func (c *Cable) roll() float64 {
 	c.diceMu.Lock()
 	defer c.diceMu.Unlock()
@@ -388,7 +386,7 @@ func (c *Cable) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // of this connection, or for want of files: the next may do
+		if err != nil { // about this connection, or for lack of descriptors: the next may work
 			c.notice(Refused, 0, fmt.Sprintf("accept: %v", err))
 			select {
 			case <-time.After(acceptPause):
@@ -396,7 +394,7 @@ func (c *Cable) accept() {
 			}
 			continue
 		}
-		if err := peer.Check(near); err != nil { // to the target it would be us
+		if err := peer.Check(near); err != nil { // the target would see this process as its client
 			c.notice(Refused, 0, err.Error())
 			near.Close()
 			continue
@@ -405,5 +403,5 @@ func (c *Cable) accept() {
 	}
 }
 
-// acceptPause keeps an accept that fails from spinning.
+// acceptPause limits how often a failing accept is repeated.
 const acceptPause = 10 * time.Millisecond

@@ -24,7 +24,7 @@ import (
 	"github.com/tetherexec/tether/internal/cable"
 )
 
-// What no fault concerns arrives frame by frame as it was sent.
+// Messages that no fault affects are forwarded frame by frame as they were sent.
 func TestForwardsFramesAsTheyAre(t *testing.T) {
 	r := lay(t)
 	client, server := r.dial()
@@ -66,7 +66,7 @@ func TestTapAndStats(t *testing.T) {
 	server.send(`{"id":1,"result":{}}`, "garbage")
 	client.wants("garbage")
 	r.await(dropped, 1)
-	r.Close() // after this, all is recorded
+	r.Close() // after this, everything is recorded
 
 	var got []string
 	for _, m := range r.seen.messages {
@@ -88,9 +88,10 @@ func TestTapAndStats(t *testing.T) {
 	}
 }
 
-// Sent is told of what the receiver can have, and not of what a cut has caught.
+// Sent reports messages that were written to the receiver, and none that a cut has
+// stopped.
 func TestSent(t *testing.T) {
-	var sent notebook
+	var sent recorder
 	r := layTo(t, serveFar(t, listenOn(t, "tcp", "127.0.0.1:0"), "ws://"), cable.Config{Sent: sent.tap})
 	client, server := r.dial()
 	client.send("a")
@@ -102,9 +103,9 @@ func TestSent(t *testing.T) {
 	server.send("caught")
 	r.await(frozen, 1)
 	r.Cut()
-	r.Close() // after this, all is recorded
+	r.Close() // after this, everything is recorded
 
-	texts := func(n *notebook) (all []string) {
+	texts := func(n *recorder) (all []string) {
 		for _, m := range n.messages {
 			all = append(all, string(m.Raw))
 		}
@@ -134,7 +135,7 @@ func TestCutAndMend(t *testing.T) {
 	client, server = r.dial()
 	r.Refuse()
 	if _, err := tryDial(t, r.URL(), patience); err == nil {
-		t.Error("a connection came through that was to be refused")
+		t.Error("a connection was not refused")
 	}
 	client.send("still there")
 	server.wants("still there")
@@ -163,7 +164,7 @@ func TestReset(t *testing.T) {
 			t.Errorf("the end is %v, want a reset", err)
 		}
 	}
-	// The reset of one end reaches the other.
+	// A reset of one end reaches the other.
 	client, server = r.dial()
 	client.conn.(*net.TCPConn).SetLinger(0)
 	client.conn.Close()
@@ -183,9 +184,9 @@ func TestFreezeOneDirection(t *testing.T) {
 	r.Thaw()
 	client.wants("late")
 
-	// A frozen cable can be cut, and takes connections without a word.
+	// A frozen cable can be cut, and accepts connections without an answer.
 	r.Freeze()
-	waiting := r.knock()
+	waiting := r.requestUpgrade()
 	if err := r.AwaitLinks(r.ctx, 2); err != nil {
 		t.Fatal(err)
 	}
@@ -317,13 +318,13 @@ func TestUpgradeFaults(t *testing.T) {
 	r.dial()
 
 	hung := r.OnUpgrade(cable.Any(), cable.NoAnswer)
-	client := r.knock()
+	client := r.requestUpgrade()
 	r.await(hung, 1)
 	client.silent()
 
 	barred := r.OnUpgrade(cable.Any().Always(), cable.NoEntry)
 	if _, err := tryDial(t, r.URL(), patience); err == nil {
-		t.Error("a connection came through that was to be reset")
+		t.Error("a connection was not reset")
 	}
 	barred.Remove()
 	r.dial()
@@ -332,7 +333,7 @@ func TestUpgradeFaults(t *testing.T) {
 	}
 }
 
-// Cut and Close end a client that is still waiting for its answer.
+// Cut and Close end a client that is still waiting for its upgrade.
 func TestCutReachesConnectionsInTheirOpening(t *testing.T) {
 	r := lay(t)
 	hung := r.OnUpgrade(cable.Any(), cable.NoAnswer)
@@ -375,7 +376,7 @@ func TestPlainHTTPPasses(t *testing.T) {
 	}
 }
 
-// get asks for a page over plain HTTP.
+// get requests a page over plain HTTP.
 func get(t *testing.T, url string, header http.Header) string {
 	t.Helper()
 	req, err := http.NewRequest("GET", strings.Replace(url, "ws", "http", 1), nil)
@@ -431,7 +432,7 @@ func TestTLSTarget(t *testing.T) {
 	server.ended()
 	strict := layTo(t, far, cable.Config{})
 	if _, err := tryDial(t, strict.URL(), patience); err == nil {
-		t.Error("a certificate that nobody vouches for is accepted")
+		t.Error("an unknown certificate is accepted")
 	}
 }
 
@@ -475,7 +476,7 @@ func TestTargetThatDoesNotAnswer(t *testing.T) {
 	ln.Close()
 	r := layTo(t, nil, cable.Config{Target: "ws://" + ln.Addr().String()})
 	if _, err := tryDial(t, r.URL(), patience); err == nil {
-		t.Error("nobody answered")
+		t.Error("a connection to a target without a server succeeded")
 	}
 	if r.Links() != 0 || r.Stats().Refused != 1 {
 		t.Errorf("stats %+v", r.Stats())
@@ -495,8 +496,8 @@ func TestTheContextEndsTheCable(t *testing.T) {
 	client.ended()
 }
 
-// An end that resets its connection, such as a program that ends with answers unread, has
-// sent what it has sent.
+// If an end resets its connection, for example because a program ends with unread
+// answers, everything that it has sent before is still delivered.
 func TestResetOvertakesNothing(t *testing.T) {
 	for _, from := range []cable.Direction{cable.FromClient, cable.FromServer} {
 		t.Run(from.String(), func(t *testing.T) {

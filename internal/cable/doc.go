@@ -1,34 +1,39 @@
-// Package cable is a cable to cut: a proxy between any client and any server of
-// this protocol that makes the faults that networks and broken peers make, on
-// demand and exactly where a test wants them.
+// Package cable is a proxy between any client and any server of this protocol. On
+// demand, and exactly where a test wants them, it causes the faults of networks and
+// of broken peers.
 //
 //	c, err := cable.Lay(ctx, cable.Config{Target: server.URL})
 //	…
 //	defer c.Close()
 //	client.Dial(c.URL())
 //
-//	c.Cut()                      // both ends lose it; new connections are refused
-//	c.Mend()                     // until here
-//	c.Freeze(cable.FromServer)   // open, and silent in one direction
+//	c.Cut()                      // both ends lose their connections; new ones are refused
+//	c.Mend()                     // new connections pass again
+//	c.Freeze(cable.FromServer)   // open, but silent in one direction
 //
 //	// The second output is lost, everything else arrives.
 //	r := c.On(cable.FromServer, cable.Method("process/output").Nth(2), cable.Drop)
 //	r.Await(ctx, 1)
 //
-//	// The server has taken the write, its answer never arrives.
+//	// The server has accepted the write; its answer never arrives.
 //	c.On(cable.FromServer, cable.Answer("process/write"), cable.SeverBefore)
 //
-// Faults come in three sizes. Those of the cable concern every connection: Cut,
-// Sever, Reset, Refuse, Freeze, HalfClose, Strand, SetLatency, SetRate. Those of
-// an upgrade are given to OnUpgrade: a status, or no answer at all. Those of a
-// message are rules: a direction, a Match and what to do. A rule acts once
-// unless its Match says Times or Always, and a rule without actions counts.
-// Nothing in a test has to sleep: Rule.Await waits until a rule has acted.
+// There are three kinds of faults. Faults of the cable affect every connection: Cut,
+// Sever, Reset, Refuse, Freeze, HalfClose, Strand, SetLatency, SetRate. Faults of
+// an upgrade are given to OnUpgrade: a status, or no answer at all. Faults of a
+// message are rules: a direction, a Match and the actions. A rule acts once
+// unless its Match says Times or Always. A rule without actions only counts.
+// A test never has to sleep: Rule.Await waits until a rule has acted.
 //
-// What no fault concerns arrives as it was sent: fragments stay fragments, pings
-// and close frames pass, and so do bytes that are no WebSocket at all. Only the
-// opening request is touched: it names the target's host, and no extension is
-// offered, since a compressed message could not be read.
+// Messages that no fault affects are forwarded as they were sent: fragments stay
+// fragments, pings and close frames pass, and so do bytes that are not WebSocket
+// frames. Only the opening request is changed: it names the target's host, and offers
+// no extension, because a compressed message could not be read.
+//
+// Where a change belongs: cable.go has the cable and its faults; link.go one connection,
+// line.go one direction of it, frame.go its frames; message.go, match.go, action.go and
+// rule.go the rules; upgrade.go the opening request; schedule.go faults at regular times;
+// endpoint.go addresses; event.go and log.go events, counters and traces.
 //
 // # Recipes
 //

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// dialTimeout bounds the connection to the target, TLS included.
+// dialTimeout limits the time to connect to the target, including TLS.
 const dialTimeout = 10 * time.Second
 
-// socketMode lets only this user connect: whoever gets through the cable gets to
-// the target.
+// socketMode lets only this user connect, because a client of the cable reaches the
+// target.
 const socketMode = 0o600
 
 // defaultListen is any free port.
@@ -27,8 +27,8 @@ const defaultListen = "ws://127.0.0.1:0"
 type endpoint struct {
 	network, address string
 	secure           bool
-	host             string // for the Host header; empty: the client's
-	path             string // with the query; empty: the client's
+	host             string // for the Host header; empty: that of the client
+	path             string // with the query; empty: that of the client
 }
 
 func parseTarget(target string) (endpoint, error) {
@@ -63,7 +63,7 @@ func (e endpoint) dial(ctx context.Context, config *tls.Config) (net.Conn, error
 	return (&tls.Dialer{Config: config}).DialContext(ctx, e.network, e.address)
 }
 
-// listen opens the near end and returns it with its URL.
+// listen opens the listener for clients and returns it with its URL.
 func listen(ctx context.Context, where string) (net.Listener, string, error) {
 	if where == "" {
 		where = defaultListen

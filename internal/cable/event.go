@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// An EventKind is what happened to the cable or to a connection.
+// An EventKind says what happened to the cable or to a connection.
 type EventKind string
 
 // The kinds of an Event.
 const (
-	Opened      EventKind = "opened"  // a connection, through to the target
+	Opened      EventKind = "opened"  // a connection that has reached the target
 	Ended       EventKind = "ended"   // a connection; Detail says why
 	Refused     EventKind = "refused" // a connection; Detail says why
 	WasCut      EventKind = "cut"
@@ -20,7 +20,7 @@ const (
 	WasStranded EventKind = "stranded"
 )
 
-// An Event is something that happened, for people.
+// An Event describes something that happened, for people.
 type Event struct {
 	Time   time.Time
 	Kind   EventKind
@@ -39,13 +39,13 @@ func (e Event) String() string {
 	return s
 }
 
-// Stats is what a cable has done so far. Arrays are indexed by Direction.
+// Stats are the counters of a cable. Arrays are indexed by Direction.
 type Stats struct {
 	Links    int // connections that reached the target
-	Refused  int // connections that did not
-	Cuts     int // of the cable, with those that rules made
+	Refused  int // connections that did not reach it
+	Cuts     int // of the cable, including those by rules
 	Freezes  int
-	Messages [2]int   // that the cable received, without control frames
-	Bytes    [2]int64 // that the cable sent on, with framing
-	Touched  int      // messages that a rule changed the fate of
+	Messages [2]int   // received by the cable, without control frames
+	Bytes    [2]int64 // forwarded by the cable, with framing
+	Touched  int      // messages on which a rule acted
 }

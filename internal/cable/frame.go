@@ -9,23 +9,24 @@ import (
 )
 
 const (
-	// maxMessage is the largest message that rules can see. It is above the
-	// limit of the protocol's peers; what is larger passes as bytes.
+	// maxMessage is the largest message that rules can see. It is above the limit
+	// of the protocol; larger messages pass as bytes.
 	maxMessage = 80 << 20
-	// pieceSize is how much is read at once of what is no message.
+	// pieceSize is how much is read at once of bytes that are not a message.
 	pieceSize = 64 << 10
 )
 
-// A frameReader cuts a stream of frames into messages.
+// A frameReader divides a stream of frames into messages.
 type frameReader struct {
 	in    *bufio.Reader
 	limit int64           // of a message
-	emit  func(item) bool // false: nobody wants more
+	emit  func(item) bool // false: no more is needed
 
 	message item // the fragments so far
 }
 
-// run reads until the stream ends, and returns why. io.EOF is a sender's end.
+// run reads until the stream ends, and returns why. io.EOF means that the sender
+// has ended it.
 func (r *frameReader) run() error {
 	for {
 		var head bytes.Buffer
@@ -39,7 +40,7 @@ func (r *frameReader) run() error {
 			if !r.emit(item{raw: head.Bytes()}) {
 				return nil
 			}
-			return r.bytes(-1) // no frames: not for us to judge
+			return r.bytes(-1) // not WebSocket frames: forward them as bytes
 		}
 		if ok, err := r.frame(h, head.Bytes()); err != nil || !ok {
 			return err
@@ -47,10 +48,10 @@ func (r *frameReader) run() error {
 	}
 }
 
-// frame reads the payload of one frame. False means that nobody wants more.
+// frame reads the payload of one frame. It reports false if no more is needed.
 func (r *frameReader) frame(h websocket.Header, head []byte) (bool, error) {
 	if h.Length > r.limit-int64(len(r.message.raw)) {
-		r.flush() // what continues it has nothing to continue, and passes too
+		r.flush() // its continuation has nothing to continue, and passes too
 		if !r.emit(item{raw: head}) {
 			return false, nil
 		}
@@ -72,7 +73,7 @@ func (r *frameReader) frame(h websocket.Header, head []byte) (bool, error) {
 	return r.add(h, raw.Bytes(), payload), nil
 }
 
-// add takes a whole frame.
+// add takes a complete frame.
 func (r *frameReader) add(h websocket.Header, raw, payload []byte) bool {
 	switch h.Op {
 	case websocket.Ping:
@@ -82,7 +83,7 @@ func (r *frameReader) add(h websocket.Header, raw, payload []byte) bool {
 	case websocket.Close:
 		return r.emit(item{kind: CloseFrame, raw: raw, payload: payload})
 	case websocket.Text, websocket.Binary:
-		if !r.flush() { // a peer that begins anew in the middle of a message
+		if !r.flush() { // the peer begins a message in the middle of another
 			return false
 		}
 		kind := Text
@@ -107,14 +108,14 @@ func (r *frameReader) add(h websocket.Header, raw, payload []byte) bool {
 	return r.emit(whole)
 }
 
-// flush passes on the fragments of a message that will not be completed.
+// flush forwards the fragments of a message that will not be completed.
 func (r *frameReader) flush() bool {
 	part := r.message.raw
 	r.message = item{}
 	return len(part) == 0 || r.emit(item{raw: part})
 }
 
-// bytes passes on n bytes, or all that come if n is negative.
+// bytes forwards n bytes, or all bytes if n is negative.
 func (r *frameReader) bytes(n int64) error {
 	for n != 0 {
 		size := int64(pieceSize)
@@ -138,7 +139,7 @@ func (r *frameReader) bytes(n int64) error {
 	return nil
 }
 
-// encode makes one frame that looks as if it came from there.
+// encode makes one frame that looks like a frame of the given sender.
 func encode(from Direction, kind Kind, payload []byte) []byte {
 	op := websocket.Text
 	switch kind {

@@ -10,8 +10,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/frames"
 )
 
-// cutUp is what a frameReader makes of a stream.
-func cutUp(stream []byte, limit int64) (items []item, err error) {
+// readItems returns the items that a frameReader makes of a stream.
+func readItems(stream []byte, limit int64) (items []item, err error) {
 	r := frameReader{in: bufio.NewReader(bytes.NewReader(stream)), limit: limit, emit: func(it item) bool {
 		items = append(items, it)
 		return true
@@ -28,7 +28,7 @@ func TestWhatIsTooLargePassesAsBytes(t *testing.T) {
 	add(frames.Ping(nil))
 	add(frames.New(frames.OpContinuation, true, []byte("rest")))
 	add(frames.Text([]byte("next")))
-	items, err := cutUp(stream, 50)
+	items, err := readItems(stream, 50)
 	if err != io.EOF {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestWhatIsTooLargePassesAsBytes(t *testing.T) {
 	}
 }
 
-// Whatever comes leaves, in order; only control frames may overtake fragments.
+// All bytes are forwarded in order; only control frames may overtake fragments.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte("no frames at all"))
 	f.Add(frames.Text([]byte("hello")).Bytes())
@@ -53,7 +53,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte{0x81, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2})
 	f.Add([]byte{0x00, 0x02, 1, 2, 0x83, 0x00, 0x01, 0x01, 1, 0x81, 0x01, 2, 0x81, 0x05})
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		items, err := cutUp(stream, 64)
+		items, err := readItems(stream, 64)
 		if err == nil {
 			t.Fatal("the end was missed")
 		}

@@ -9,58 +9,60 @@ import (
 )
 
 const (
-	// maxQueued is how much one direction of a connection holds back before its
-	// sender has to wait. It bounds what is on its way at high latency.
+	// maxQueued is how much one direction of a connection queues before its sender
+	// has to wait. It limits the bytes on their way at high latency.
 	maxQueued = 4 << 20
-	// rateSteps is into how many pieces per second a slow line cuts what it sends.
+	// rateSteps is the number of pieces per second into which a slow line divides
+	// its bytes.
 	rateSteps = 50
 )
 
-// An item is something on its way.
+// An item is a queued message, or other bytes.
 type item struct {
 	kind     Kind
 	raw      []byte // as it was sent, with framing
-	payload  []byte // what it says
+	payload  []byte // without framing
 	came     time.Time
 	due      time.Time
-	lost     error  // of an end: it was none in order
-	injected bool   // by the cable itself: concerns no rule
-	mark     func() // called when it is queued and before it is sent; may be nil
+	lost     error  // of an end: the connection was lost
+	injected bool   // sent by the cable itself: rules do not see it
+	mark     func() // called when it is queued, before it is sent; may be nil
 }
 
-// A line is one direction of a link: a queue with a reader that fills it and a
-// writer that empties it.
+// A line is one direction of a link: a queue with a goroutine that fills it and one
+// that empties it.
 type line struct {
 	link *link
 	from Direction
 	in   *bufio.Reader
 	out  net.Conn
-	more chan struct{} // one token: something was queued
-	room chan struct{} // one token: something was taken
+	more chan struct{} // one token: an item was queued
+	room chan struct{} // one token: an item was taken
 
 	mu     sync.Mutex
 	queue  []item
 	queued int // bytes
 
-	muted  atomic.Bool // what is sent from now on is swallowed
+	muted  atomic.Bool // further bytes are swallowed
 	closed sync.Once   // the receiver was told of the end
 
-	// Of the writer.
+	// Only used by the writer.
 	parked []parked
-	free   time.Time // when a slow line can take more
+	free   time.Time // when a slow line can send more
 }
 
-// parked is a message that others overtake.
+// parked is a message that waits until others have overtaken it.
 type parked struct {
 	frame []byte
-	left  int // messages to wait for
+	left  int // number of messages that must overtake it first
 }
 
 func newLine(l *link, from Direction, in *bufio.Reader, out net.Conn) *line {
 	return &line{link: l, from: from, in: in, out: out, more: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
-// push queues an item, and waits for room. False means that the link was severed.
+// push queues an item, and waits for room. It reports false if the link was
+// severed.
 func (l *line) push(it item) bool {
 	it.came = time.Now()
 	it.due = it.came.Add(l.link.c.lag())
@@ -94,7 +96,7 @@ func (l *line) tryPush(it item) bool {
 	return true
 }
 
-// inject queues a frame of the cable itself, room or not.
+// inject queues a frame of the cable itself, even if the queue is full.
 func (l *line) inject(frame []byte) {
 	l.tryPush(item{raw: frame, injected: true})
 }
@@ -106,7 +108,7 @@ func wake(token chan struct{}) {
 	}
 }
 
-// pop takes the next item. False means that the link was severed.
+// pop takes the next item. It reports false if the link was severed.
 func (l *line) pop() (item, bool) {
 	for {
 		if l.link.isSevered() {
@@ -132,8 +134,7 @@ func (l *line) pop() (item, bool) {
 	}
 }
 
-// write forwards what is queued until the sender has ended or the link was
-// severed.
+// write forwards the queue until the sender has ended or the link was severed.
 func (l *line) write() {
 	for {
 		it, ok := l.pop()
@@ -157,11 +158,11 @@ func (l *line) write() {
 func (l *line) end() {
 	l.closed.Do(func() {
 		if l.link.left.Load() != 0 {
-			l.link.sever("the server has ended it", false) // the client went long ago
+			l.link.sever("the server has ended it", false) // the client has left before
 			return
 		}
 		if half, ok := l.out.(interface{ CloseWrite() error }); ok {
-			_ = half.CloseWrite() // it may be gone already
+			_ = half.CloseWrite() // it may have ended already
 		}
 	})
 }
@@ -172,7 +173,7 @@ func (l *line) halfClose() {
 	l.end()
 }
 
-// deliver does with an item what is to be done.
+// deliver applies the rules to an item and forwards it.
 func (l *line) deliver(it item) {
 	if as := Stranded(l.link.left.Load()); as != 0 && !it.injected {
 		if it.kind == PingFrame && as == AnswersPings && l.from == FromServer {
@@ -209,8 +210,8 @@ func (l *line) deliver(it item) {
 	announce()
 }
 
-// execute carries out a verdict. It announces a fault that comes before the
-// message itself: behind FreezeBefore the message may wait for long.
+// execute carries out a verdict. It announces a fault that comes before the message
+// at once: after FreezeBefore the message may wait for long.
 func (l *line) execute(it item, m *Message, v verdict, announce func()) {
 	for _, fault := range v.before {
 		fault(l.link)
@@ -226,7 +227,7 @@ func (l *line) execute(it item, m *Message, v verdict, announce func()) {
 		frame = encode(l.from, it.kind, v.content)
 	}
 	if it.kind == CloseFrame {
-		l.overtaken(-1) // nothing may follow it
+		l.overtaken(-1) // nothing may follow a close frame
 	}
 	l.sendTexts(v.precede)
 	if !v.drop {
@@ -247,7 +248,7 @@ func (l *line) execute(it item, m *Message, v verdict, announce func()) {
 	}
 }
 
-// route sends a frame now or puts it where it waits.
+// route sends a frame now, or stores it where it waits.
 func (l *line) route(frame []byte, m *Message, v verdict) {
 	switch {
 	case v.hold != nil && v.hold.keep(l, frame):
@@ -269,8 +270,8 @@ func (l *line) sendTexts(messages [][]byte) {
 	}
 }
 
-// overtaken counts n messages for those that wait to be overtaken, and sends the
-// ones that have waited enough; below 0, all.
+// overtaken counts n messages for the parked ones, and sends those that have been
+// overtaken often enough. If n is negative, it sends all.
 func (l *line) overtaken(n int) {
 	kept := l.parked[:0]
 	for _, p := range l.parked {
@@ -283,8 +284,8 @@ func (l *line) overtaken(n int) {
 	l.parked = kept
 }
 
-// send writes bytes at the speed of the line, and says whether all of them were written.
-// A receiver that is gone severs the link.
+// send writes bytes at the rate of the line, and reports whether all of them were
+// written. If the receiver has ended, it severs the link.
 func (l *line) send(b []byte) bool {
 	for len(b) > 0 {
 		if l.muted.Load() {
@@ -302,14 +303,14 @@ func (l *line) send(b []byte) bool {
 			return false
 		}
 		if _, err := l.out.Write(b[:n]); err != nil {
-			if !l.muted.Load() && l.link.left.Load() == 0 { // neither half-closed nor stranded meanwhile
+			if !l.muted.Load() && l.link.left.Load() == 0 { // it was neither half-closed nor stranded meanwhile
 				l.link.sever("lost: "+err.Error(), true)
 			}
 			return false
 		}
 		if rate > 0 {
 			if now := time.Now(); l.free.Before(now.Add(-time.Second / rateSteps)) {
-				l.free = now // it was idle; a late timer is made up for
+				l.free = now // the line was idle; shorter delays by late timers are made up for
 			}
 			l.free = l.free.Add(time.Duration(float64(n) / float64(rate) * float64(time.Second)))
 		}
@@ -319,7 +320,7 @@ func (l *line) send(b []byte) bool {
 	return true
 }
 
-// awaitThaw waits while this direction is frozen. False means that the link was
+// awaitThaw waits while this direction is frozen. It reports false if the link was
 // severed.
 func (l *line) awaitThaw() bool {
 	c := l.link.c
@@ -345,13 +346,13 @@ func (c *Cable) pace() int64 {
 	return c.rate
 }
 
-// releaseLater releases the message that a rule has held longest, unless the
+// releaseLater releases the oldest message that a rule holds, after d, unless the
 // cable ends before.
 func (c *Cable) releaseLater(r *Rule, d time.Duration) {
 	c.wg.Go(func() { // ends after d or with the cable
 		select {
 		case <-time.After(d):
-			_ = r.release(1) // without a connection it stays
+			_ = r.release(1) // without a connection the message stays held
 		case <-c.ctx.Done():
 		}
 	})

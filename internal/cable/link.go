@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Stranded is how a connection behaves that the client has lost and the server
+// Stranded says how a connection behaves that the client has lost and the server
 // has not.
 type Stranded int32
 
 // The behaviours of a stranded connection.
 const (
-	// Silent is a path that died: nothing comes back any more.
+	// Silent is a path that has died: nothing comes back any more.
 	Silent Stranded = iota + 1
 	// AnswersPings is a peer that seems alive.
 	AnswersPings
@@ -32,14 +32,15 @@ type link struct {
 	severed chan struct{} // closed by sever
 	upgrade chan struct{} // closed when the target has answered
 	speaks  atomic.Bool   // WebSocket
-	left    atomic.Int32  // a Stranded; 0: not
+	left    atomic.Int32  // a Stranded; 0: not stranded
 
 	mu    sync.Mutex
 	cause string   // why it was severed
 	far   net.Conn // nil until the target was reached
 }
 
-// sever ends both sides; bytes that the kernel has taken already may arrive.
+// sever ends both sides; bytes that the kernel has already accepted may still
+// arrive.
 func (l *link) sever(cause string, reset bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,8 +55,8 @@ func (l *link) sever(cause string, reset bool) {
 	}
 }
 
-// closeConn ends a connection, with a reset if that is wanted and can be. TLS
-// says no goodbye: a cable that is cut cannot either.
+// closeConn closes a connection, with a reset if that is requested and possible. It
+// sends no TLS close message: a cut cable could not either.
 func closeConn(conn net.Conn, reset bool) {
 	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = secure.NetConn()
@@ -69,14 +70,14 @@ func closeConn(conn net.Conn, reset bool) {
 func (l *link) isSevered() bool   { return isClosed(l.severed) }
 func (l *link) isWebSocket() bool { return isClosed(l.upgrade) && l.speaks.Load() }
 
-// joined says whether the link has reached the target.
+// joined reports whether the link has reached the target.
 func (l *link) joined() bool {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
 	return l.number > 0
 }
 
-// sleep waits; false means that the link was severed.
+// sleep waits. It reports false if the link was severed.
 func (l *link) sleep(d time.Duration) bool {
 	if d <= 0 {
 		return !l.isSevered()
@@ -91,7 +92,7 @@ func (l *link) sleep(d time.Duration) bool {
 	}
 }
 
-// strand takes the link from the client only.
+// strand ends the link for the client only.
 func (l *link) strand(as Stranded) {
 	if l.left.CompareAndSwap(0, int32(as)) {
 		l.c.notice(WasStranded, l.number, "")
@@ -99,9 +100,9 @@ func (l *link) strand(as Stranded) {
 	}
 }
 
-// Strand takes every connection from the client and leaves it to the server,
-// which learns nothing of it: what it sends is swallowed. New connections pass.
-// The returned function ends the stranded ones; Cut, Sever and Close do too.
+// Strand ends every connection for the client only. The server does not notice: its
+// messages are swallowed. New connections pass. The returned function ends the
+// stranded connections; Cut, Sever and Close do too.
 func (c *Cable) Strand(as Stranded) (end func()) {
 	var stranded []*link
 	for _, l := range c.all() {
@@ -117,7 +118,7 @@ func (c *Cable) Strand(as Stranded) (end func()) {
 	}
 }
 
-// serve carries one accepted connection to its end.
+// serve forwards one accepted connection until it ends.
 func (c *Cable) serve(near net.Conn) {
 	l := &link{c: c, near: near, severed: make(chan struct{}), upgrade: make(chan struct{})}
 	if why := c.admit(l); why != "" {
@@ -128,7 +129,7 @@ func (c *Cable) serve(near net.Conn) {
 	in := bufio.NewReaderSize(near, pieceSize)
 	head, err := readHead(in)
 	if err != nil {
-		return // no request, no link
+		return // without a request there is no link
 	}
 	if r := c.judgeUpgrade(); r != nil {
 		c.count(func(s *Stats) { s.Refused++ })
@@ -162,7 +163,8 @@ func (c *Cable) serve(near net.Conn) {
 	c.notice(Ended, l.number, l.cause)
 }
 
-// admit registers a connection, so that it can be severed; else it says why not.
+// admit registers a connection, so that it can be severed; otherwise it returns the
+// reason.
 func (c *Cable) admit(l *link) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +180,8 @@ func (c *Cable) admit(l *link) string {
 	return ""
 }
 
-// join gives the link its far end. False means that it was severed meanwhile.
+// join sets the connection to the target. It reports false if the link was severed
+// meanwhile.
 func (c *Cable) join(l *link, far net.Conn, up, down *line) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,8 +206,8 @@ func (c *Cable) forget(l *link) {
 	c.changedLocked()
 }
 
-// refuse ends a connection with a reset, so that the client sees a refusal and
-// not an orderly end.
+// refuse ends a connection with a reset, so that the client sees a refusal and not
+// an orderly end.
 func (c *Cable) refuse(l *link, why string) {
 	c.count(func(s *Stats) { s.Refused++ })
 	c.notice(Refused, 0, why)
@@ -217,10 +220,10 @@ func (c *Cable) count(f func(*Stats)) {
 	f(&c.stats)
 }
 
-// readRequests reads what the client sends after its opening request.
+// readRequests reads the client's bytes after its opening request.
 func (l *link) readRequests(up *line) error {
 	if _, err := up.in.Peek(1); err != nil {
-		return err // gone before the answer
+		return err // the client left before the answer
 	}
 	select {
 	case <-l.upgrade:
@@ -230,11 +233,12 @@ func (l *link) readRequests(up *line) error {
 	return l.read(up)
 }
 
-// readAnswers reads what the target sends.
+// readAnswers reads the target's bytes.
 func (l *link) readAnswers(down *line) error {
 	head, err := readHead(down.in)
 	l.speaks.Store(err == nil && isSwitch(head))
-	// From the moment the client can know, messages can be injected behind it.
+	// As soon as the client can have seen the answer, messages can be injected
+	// after it.
 	if !down.push(item{raw: head, mark: func() { close(l.upgrade) }}) {
 		return net.ErrClosed
 	}
@@ -244,7 +248,7 @@ func (l *link) readAnswers(down *line) error {
 	return l.read(down)
 }
 
-// read reads messages, or bytes if no WebSocket is spoken.
+// read reads messages, or bytes if the connection is not a WebSocket.
 func (l *link) read(from *line) error {
 	frames := frameReader{in: from.in, limit: maxMessage, emit: from.push}
 	if l.speaks.Load() {
@@ -260,7 +264,7 @@ func (l *line) finish(err error) {
 		// The client was cut off; the server must not notice.
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || err == nil:
 		l.push(item{kind: end})
-	default: // a reset overtakes nothing that was sent before it
+	default: // a reset does not overtake earlier bytes
 		l.push(item{kind: end, lost: err})
 	}
 }

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// A Log tells people what happens on a cable, and machines what is said on it. Message and Event
-// are Config.Tap and Config.Notice.
+// A Log prints the events of a cable for people, and writes its messages as a trace for
+// programs. Message and Event are for Config.Tap and Config.Notice.
 type Log struct {
 	out   io.Writer
 	trace io.Writer // nil: none
 	start time.Time
 
 	mu    sync.Mutex
-	fates map[string]int // of the messages that were not simply forwarded
-	err   error          // the first of the trace
+	fates map[string]int // of the messages on which a rule acted
+	err   error          // the first error of the trace
 }
 
 // NewLog makes a log. trace gets every message, one JSON object per line; it may be nil.
@@ -38,13 +38,13 @@ func (l *Log) Say(text string) {
 }
 
 func (l *Log) sayLocked(text string) {
-	fmt.Fprintf(l.out, "%8.3fs  %s\n", time.Since(l.start).Seconds(), text) // an error is the reader's loss
+	fmt.Fprintf(l.out, "%8.3fs  %s\n", time.Since(l.start).Seconds(), text) // an error only affects the reader
 }
 
 // Event prints an event.
 func (l *Log) Event(e Event) { l.Say(e.String()) }
 
-// Message tells of a message that did not simply pass, and traces all.
+// Message prints a message on which a rule acted, and traces all messages.
 func (l *Log) Message(m Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,8 +68,8 @@ func (l *Log) Err() error {
 	return l.err
 }
 
-// OpenTrace empties or makes the file, which only this user can read. What is no
-// regular file, such as a pipe, is taken as it is.
+// OpenTrace makes or empties the file, which only this user can read. A file that
+// is not regular, such as a pipe, is used as it is.
 func OpenTrace(path string) (*os.File, error) {
 	const mode = 0o600
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
@@ -93,8 +93,8 @@ type traced struct {
 	From    string          `json:"from"`
 	Kind    string          `json:"kind"`
 	Fate    string          `json:"fate"`
-	Message json.RawMessage `json:"message,omitempty"` // what is JSON
-	Data    []byte          `json:"data,omitempty"`    // what is not, in base64
+	Message json.RawMessage `json:"message,omitempty"` // if it is JSON
+	Data    []byte          `json:"data,omitempty"`    // if it is not, in base64
 }
 
 func (l *Log) traceLocked(m Message) {

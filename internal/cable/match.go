@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// A Match chooses messages. It is a value: its methods return a narrower or
-// differently counted one. Matches are counted over all connections of the
+// A Match selects messages. It is a value: its methods return a narrower match, or
+// one that counts differently. Matches are counted over all connections of the
 // cable, from the moment the rule is made.
 //
-// The zero Match is the next message of any kind of content; control frames are
-// only matched by Ping, Pong and Goodbye.
+// The zero Match is the next message of any content. Control frames are only
+// matched by Ping, Pong and Goodbye.
 type Match struct {
-	control Kind // other: data
+	control Kind // zero: messages
 	tests   []func(*Message) bool
-	first   int     // skip the matches before this one, from 1
+	first   int     // number of the first match that counts, from 1
 	limit   int     // 0: once, below 0: always
-	every   int     // above 1: of the matches from first on, only each n-th
-	chance  float64 // above 0: roll dice
+	every   int     // above 1: of the matches from first on, only every n-th
+	chance  float64 // above 0: the probability
 }
 
-// Any matches every message that is no control frame.
+// Any matches every message that is not a control frame.
 func Any() Match { return Match{} }
 
 // Method matches requests and notifications of a method.
@@ -31,7 +31,7 @@ func Method(name string) Match {
 	return Match{}.Where(func(m *Message) bool { return m.Method == name })
 }
 
-// Answer matches the answers, good or bad, to requests of a method.
+// Answer matches the answers to requests of a method: results and errors.
 func Answer(method string) Match {
 	return Match{}.Where(func(m *Message) bool { return m.AnswerTo == method })
 }
@@ -41,7 +41,7 @@ func Ping() Match    { return Match{control: PingFrame} }
 func Pong() Match    { return Match{control: PongFrame} }
 func Goodbye() Match { return Match{control: CloseFrame} }
 
-// Where narrows by a test. It is called from the goroutines of connections and
+// Where narrows the match by a test. The goroutines of connections call it, and it
 // must not call the cable.
 func (m Match) Where(test func(*Message) bool) Match {
 	m.tests = append(slices.Clip(m.tests), test)
@@ -53,8 +53,8 @@ func (m Match) ID(id string) Match {
 	return m.Where(func(m *Message) bool { return m.ID == id })
 }
 
-// Process narrows to messages about a process; answers are about that of their
-// request.
+// Process narrows the match to messages about a process. An answer is about the
+// process of its request.
 func (m Match) Process(id string) Match {
 	return m.Where(func(m *Message) bool { return m.Process() == id })
 }
@@ -64,24 +64,24 @@ func (m Match) OnLink(n int) Match {
 	return m.Where(func(m *Message) bool { return m.Link == n })
 }
 
-// Nth skips the first n-1 matches. The rule acts on the n-th only, unless Times
-// or Always say otherwise: then from the n-th on.
+// Nth skips the first n-1 matches. The rule acts on the n-th only or, with Times or
+// Always, from the n-th on.
 func (m Match) Nth(n int) Match { m.first = n; return m }
 
-// Times lets the rule act n times.
+// Times makes the rule act n times.
 func (m Match) Times(n int) Match { m.limit = n; return m }
 
-// Always lets the rule act as long as it exists.
+// Always makes the rule act as long as it exists.
 func (m Match) Always() Match { m.limit = -1; return m }
 
-// Every lets the rule act always, on each n-th match.
+// Every makes the rule act always, on every n-th match.
 func (m Match) Every(n int) Match { m.first, m.every, m.limit = n, n, -1; return m }
 
-// Chance lets the rule act on a match with probability p, by the dice of the
-// cable. A match that is spared does not count for Times.
+// Chance makes the rule act on a match with probability p. A match on which it does
+// not act does not count for Times.
 func (m Match) Chance(p float64) Match { m.chance = p; return m }
 
-// accepts says whether a message is one that the rule counts.
+// accepts reports whether the rule counts a message.
 func (m Match) accepts(msg *Message) bool {
 	if m.control != msg.Kind && (m.control != other || !msg.Kind.isData()) {
 		return false
@@ -94,7 +94,8 @@ func (m Match) accepts(msg *Message) bool {
 	return true
 }
 
-// due says whether the rule acts on the seen-th match, after it acted before.
+// due reports whether the rule acts on the match with number seen, after it has
+// acted a number of times.
 func (m Match) due(seen, acted int, dice func() float64) bool {
 	if seen < m.first || m.limit == 0 && acted >= 1 || m.limit > 0 && acted >= m.limit {
 		return false
@@ -105,8 +106,8 @@ func (m Match) due(seen, acted int, dice func() float64) bool {
 	return m.chance <= 0 || dice() < m.chance
 }
 
-// ParseMatch understands METHOD, METHOD:N and METHOD:P%, each perhaps with
-// answer: in front.
+// ParseMatch understands METHOD, METHOD:N and METHOD:P%, each with an optional
+// prefix answer:.
 func ParseMatch(s string) (Match, error) {
 	rest, answer := strings.CutPrefix(s, "answer:")
 	method, number, counted := strings.Cut(rest, ":")

@@ -9,7 +9,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A Direction is the way that something travels.
+// A Direction is the direction of a message.
 type Direction int
 
 // The directions. Either is only for rules.
@@ -29,7 +29,7 @@ func (d Direction) String() string {
 	return "either"
 }
 
-// A Kind tells the frames of a WebSocket apart.
+// A Kind is the kind of a WebSocket frame.
 type Kind int
 
 // The kinds of a Message.
@@ -40,7 +40,7 @@ const (
 	PongFrame
 	CloseFrame
 
-	other Kind = 0  // bytes that are no message
+	other Kind = 0  // bytes that are not a message
 	end   Kind = -1 // the sender has ended
 )
 
@@ -62,37 +62,38 @@ func (k Kind) String() string {
 
 func (k Kind) isData() bool { return k == Text || k == Binary }
 
-// maxPending bounds the requests per connection whose answers are recognised;
-// the answers to later ones match no Answer.
+// maxPending limits the requests per connection whose answers are recognised.
+// Answers to later requests match no Answer.
 const maxPending = 1 << 16
 
-// A Message is one message, or one control frame, on its way. Nobody may change
-// its bytes; they stay valid.
+// A Message is one message, or one control frame. Its bytes must not be changed;
+// they stay valid.
 type Message struct {
-	Time time.Time // when the cable had it in full
+	Time time.Time // when the cable had received all of it
 	Link int       // the connection, from 1
 	From Direction
 	Kind Kind
 	Raw  []byte // without framing
 
-	// What Raw says, if it is a message of the protocol.
+	// The content of Raw, if it is a message of the protocol.
 	ID     string // as JSON: 7 or "x"; empty in notifications
 	Method string // of requests and notifications
 	Params json.RawMessage
 	Result json.RawMessage
 	Error  *wire.Error
 
-	// AnswerTo is the method of the request that this answers.
+	// AnswerTo is the method of the request that the message answers.
 	AnswerTo string
 
-	// Fate is what came of it, for a Tap: "forwarded", or the rules' actions.
+	// Fate is what happened to it, for a Tap: "forwarded", or the actions of the
+	// rules.
 	Fate string
 
-	process string // of the request that this answers
+	process string // of the request that the message answers
 }
 
-// Process is the id of the process that the message is about, or "". An answer
-// is about the process of its request.
+// Process is the id of the process that the message is about, or "". An answer is
+// about the process of its request.
 func (m *Message) Process() string {
 	if m.process == "" && bytes.Contains(m.Params, []byte(`"processId"`)) {
 		var params struct {
@@ -105,14 +106,14 @@ func (m *Message) Process() string {
 	return m.process
 }
 
-// parse reads what the message says.
+// parse reads the content of the message.
 func (m *Message) parse() {
 	if !m.Kind.isData() {
 		return
 	}
 	parsed, err := wire.Parse(m.Raw)
 	if err != nil {
-		return // not one of the protocol: it passes all the same
+		return // not a message of the protocol: it is forwarded unchanged
 	}
 	if parsed.Kind != wire.KindNotification {
 		m.ID = string(parsed.ID.AppendJSON(nil))
@@ -120,8 +121,8 @@ func (m *Message) parse() {
 	m.Method, m.Params, m.Result, m.Error = parsed.Method, parsed.Params, parsed.Result, parsed.Err
 }
 
-// pending knows the requests of one connection that were not answered yet, in
-// both directions.
+// pending has the requests of one connection that were not answered yet, in both
+// directions.
 type pending struct {
 	mu    sync.Mutex
 	asked [2]map[string]request // by direction, then id
@@ -129,7 +130,7 @@ type pending struct {
 
 type request struct{ method, process string }
 
-// note remembers a request. It must happen before the request is forwarded.
+// note remembers a request. It must be called before the request is forwarded.
 func (p *pending) note(m *Message) {
 	if m.ID == "" || m.Method == "" {
 		return
@@ -144,7 +145,7 @@ func (p *pending) note(m *Message) {
 	}
 }
 
-// resolve tells an answer what it answers.
+// resolve finds the request of an answer.
 func (p *pending) resolve(m *Message) {
 	if m.ID == "" || m.Method != "" {
 		return

@@ -20,44 +20,44 @@ import (
 	"github.com/tetherexec/tether/internal/cable"
 )
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits for an event.
 const patience = 10 * time.Second
 
-// A rig is a cable whose two ends are in the hands of the test.
+// A rig is a cable with both ends controlled by the test.
 type rig struct {
 	*cable.Cable
 	t    *testing.T
 	far  *farEnd
 	ctx  context.Context
-	seen *notebook
+	seen *recorder
 }
 
-// A farEnd is a server that upgrades and leaves the rest to the test.
+// A farEnd is a server that upgrades connections and passes them to the test.
 type farEnd struct {
 	url     string
 	arrived chan *peer
 }
 
-// notebook records what a cable tells.
-type notebook struct {
+// recorder records the messages and events of a cable.
+type recorder struct {
 	mu       sync.Mutex
 	messages []cable.Message
 	events   []string
 }
 
-func (n *notebook) tap(m cable.Message) {
+func (n *recorder) tap(m cable.Message) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.messages = append(n.messages, m)
 }
 
-func (n *notebook) notice(e cable.Event) {
+func (n *recorder) notice(e cable.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.events = append(n.events, e.String())
 }
 
-func (n *notebook) saw(event string) bool {
+func (n *recorder) saw(event string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Contains(n.events, event)
@@ -70,7 +70,7 @@ func lay(t *testing.T) *rig {
 
 func layTo(t *testing.T, far *farEnd, cfg cable.Config) *rig {
 	t.Helper()
-	r := &rig{t: t, far: far, ctx: timeout(t), seen: new(notebook)}
+	r := &rig{t: t, far: far, ctx: timeout(t), seen: new(recorder)}
 	if cfg.Target == "" {
 		cfg.Target = far.url
 	}
@@ -161,8 +161,8 @@ func tryDial(t *testing.T, server string, limit time.Duration) (*peer, error) {
 	return newPeer(t, conn, in, cable.FromClient), nil
 }
 
-// knock connects and asks for the upgrade, without waiting for the answer.
-func (r *rig) knock() *peer {
+// requestUpgrade connects and requests the upgrade, without waiting for the answer.
+func (r *rig) requestUpgrade() *peer {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.URL(), "ws://"))
 	if err != nil {
@@ -231,7 +231,7 @@ func (p *peer) wants(texts ...string) {
 	}
 }
 
-// ended wants the connection to have ended, and returns how.
+// ended waits for the end of the connection, and returns how it ended.
 func (p *peer) ended() error {
 	p.t.Helper()
 	f, err := frames.Read(p.in)
@@ -244,7 +244,7 @@ func (p *peer) ended() error {
 	return err
 }
 
-// silent wants nothing to arrive and the connection to stay open.
+// silent checks that nothing arrives and the connection stays open.
 func (p *peer) silent() {
 	p.t.Helper()
 	p.conn.SetReadDeadline(time.Now().Add(30 * time.Millisecond))
@@ -252,7 +252,7 @@ func (p *peer) silent() {
 	if ne, ok := errors.AsType[net.Error](err); !ok || !ne.Timeout() {
 		p.t.Fatalf("received %q, %v; want nothing", b, err)
 	}
-	p.in = bufio.NewReader(p.conn) // the error sticks
+	p.in = bufio.NewReader(p.conn) // a reader keeps its error
 	p.conn.SetReadDeadline(time.Now().Add(patience))
 }
 

@@ -9,48 +9,49 @@ import (
 )
 
 const (
-	// maxHeld bounds the messages that one rule holds; more pass as if the rule
-	// did not exist.
+	// maxHeld limits the messages that one rule holds; further ones pass as if the
+	// rule did not exist.
 	maxHeld = 1024
-	// maxRemembered bounds the messages that Rule.Messages returns: the latest.
+	// maxRemembered limits the messages that Rule.Messages returns: the latest.
 	maxRemembered = 1024
 )
 
-// A Rule is a fault that waits for its message, and the record of those it met.
+// A Rule is a fault that waits for its message, and the record of the messages that
+// it has acted on.
 type Rule struct {
 	c       *Cable
 	from    Direction
 	match   Match
 	actions []Action
-	upgrade Upgrade // rules of OnUpgrade
+	upgrade Upgrade // for rules of OnUpgrade
 
 	mu      sync.Mutex
 	seen    int       // matches
-	claimed int       // matches to act on, perhaps still under way
-	fired   int       // acted
-	met     []Message // acted on, the latest
+	claimed int       // matches to act on, including those still in progress
+	fired   int       // actions that are complete
+	met     []Message // messages that it has acted on, the latest
 	held    []held
-	changed chan struct{} // closed and replaced when it has acted
+	changed chan struct{} // closed and replaced when the rule has acted
 }
 
-// held is a message that a rule keeps, as it goes into the connection.
+// held is a message that a rule holds, as it will be sent.
 type held struct {
 	line  *line
 	frame []byte
 }
 
-// On makes a rule: what to do with messages from a direction that match. All
-// rules that match a message act on it, in the order in which they were made.
-// Without actions, the rule only counts.
+// On makes a rule: what to do with messages from a direction that match. All rules
+// that match a message act on it, in the order in which they were made. A rule
+// without actions only counts.
 func (c *Cable) On(from Direction, match Match, actions ...Action) *Rule {
 	r := &Rule{c: c, from: from, match: match, actions: actions, changed: make(chan struct{})}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rules = append(slices.Clip(c.rules), r) // those who hold the old slice may go on
+	c.rules = append(slices.Clip(c.rules), r) // the old slice may still be in use
 	return r
 }
 
-// Remove ends the rule; what it holds stays held.
+// Remove ends the rule; messages that it holds stay held.
 func (r *Rule) Remove() {
 	drop := func(rules []*Rule) []*Rule {
 		return slices.DeleteFunc(slices.Clone(rules), func(other *Rule) bool { return other == r })
@@ -60,25 +61,25 @@ func (r *Rule) Remove() {
 	r.c.rules, r.c.upgrades = drop(r.c.rules), drop(r.c.upgrades)
 }
 
-// Count says on how many messages the rule acts or has acted. A message is counted
-// before anything happens to it, so that a peer that has noticed the effect finds it
-// counted; Fired and Await tell when the rule has done its work.
+// Count is the number of messages on which the rule acts or has acted. A message is
+// counted before anything happens to it, so that a peer that has noticed the effect
+// finds it counted. Fired and Await report when an action is complete.
 func (r *Rule) Count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.claimed
 }
 
-// Messages returns the messages that the rule has acted on, as they were sent;
-// of very many only the latest.
+// Messages returns the messages that the rule has acted on, as they were sent; at
+// most the latest maxRemembered.
 func (r *Rule) Messages() []Message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.met)
 }
 
-// Await waits until the rule has acted n times in all: the message was forwarded
-// or lost, the connection is cut.
+// Await waits until the rule has acted n times in total: the message was forwarded
+// or dropped, the connection is cut.
 func (r *Rule) Await(ctx context.Context, n int) error {
 	for {
 		r.mu.Lock()
@@ -95,8 +96,8 @@ func (r *Rule) Await(ctx context.Context, n int) error {
 	}
 }
 
-// Fired is closed once the rule has acted for the first time, if it is asked for
-// before that; else it is closed already.
+// Fired returns a channel that is closed once the rule has acted for the first
+// time.
 func (r *Rule) Fired() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -108,12 +109,12 @@ func (r *Rule) Fired() <-chan struct{} {
 	return done
 }
 
-// ErrNoLink is what Release and Inject return when there is no connection.
+// ErrNoLink is returned by Release and Inject when there is no connection.
 var ErrNoLink = errors.New("cable: no connection")
 
-// Release sends what the rule holds behind what is already on its way: on the
-// connection that it came from or, if that is gone, on the newest one. If there
-// is none, all stays held.
+// Release sends the held messages after everything that is already queued: on their
+// own connection or, if that has ended, on the newest one. If there is none, they
+// stay held.
 func (r *Rule) Release() error { return r.release(maxHeld) }
 
 // release sends up to n of the held messages, oldest first.
@@ -138,14 +139,14 @@ func (r *Rule) release(n int) error {
 	return nil
 }
 
-// Held says how many messages the rule holds.
+// Held is the number of messages that the rule holds.
 func (r *Rule) Held() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.held)
 }
 
-// keep holds a message; false means that there is no room.
+// keep holds a message. It reports false if there is no room.
 func (r *Rule) keep(l *line, frame []byte) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,7 +157,7 @@ func (r *Rule) keep(l *line, frame []byte) bool {
 	return true
 }
 
-// claims says whether the rule acts on a message.
+// claims reports whether the rule acts on a message.
 func (r *Rule) claims(m *Message) bool {
 	if r.from != Either && r.from != m.From || !r.match.accepts(m) {
 		return false
@@ -164,7 +165,7 @@ func (r *Rule) claims(m *Message) bool {
 	return r.count()
 }
 
-// count counts a match and says whether the rule acts on it.
+// count counts a match and reports whether the rule acts on it.
 func (r *Rule) count() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,7 +177,7 @@ func (r *Rule) count() bool {
 	return true
 }
 
-// acted tells those who wait that the rule has done its work.
+// acted notifies waiters that the rule has acted.
 func (r *Rule) acted(m Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,24 +190,24 @@ func (r *Rule) acted(m Message) {
 	r.changed = make(chan struct{})
 }
 
-// A verdict is what the rules want done with one message.
+// A verdict is the combined effect of all rules on one message.
 type verdict struct {
-	rules         []*Rule // that have a say
+	rules         []*Rule // that act on it
 	fate          string
 	before, after []func(*link)
 	drop          bool
-	copies        int      // beyond the first
-	content       []byte   // replaces what was sent, unless nil
-	precede       [][]byte // messages to send in front
-	follow        [][]byte // and behind
-	behind        int      // messages to let pass first
+	copies        int      // in addition to the first
+	content       []byte   // replaces the message, unless nil
+	precede       [][]byte // messages to send before it
+	follow        [][]byte // messages to send after it
+	behind        int      // number of messages to let pass first
 	delay         time.Duration
 	hold          *Rule
 	holdFor       time.Duration // 0: until released
-	mute          bool          // nothing more after this one
+	mute          bool          // nothing more is forwarded after it
 }
 
-// judge asks the rules about a message.
+// judge applies the rules to a message.
 func (c *Cable) judge(m *Message) (v verdict) {
 	c.mu.Lock()
 	rules := c.rules
@@ -230,5 +231,5 @@ func (c *Cable) judge(m *Message) (v verdict) {
 	return v
 }
 
-// Forwarded is the Fate of a message that no rule has touched.
+// Forwarded is the Fate of a message on which no rule has acted.
 const Forwarded = "forwarded"

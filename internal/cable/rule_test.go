@@ -51,11 +51,11 @@ func TestActions(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := lay(t)
 			client, server := r.dial()
-			r.On(cable.FromClient, cable.Any().Always(), cable.Drop) // not this direction
+			r.On(cable.FromClient, cable.Any().Always(), cable.Drop) // the other direction
 			rule := r.On(cable.FromServer, test.match, test.actions...)
 			for i := range 4 {
 				if frames.Write(server.conn, frames.Text(fmt.Append(nil, i+1))) != nil {
-					break // cut already
+					break // the connection has been cut
 				}
 				if i == 1 && test.want != "1 2 3 4" && test.name != "every chance" && test.name != "always" {
 					r.await(rule, 1)
@@ -91,7 +91,7 @@ func TestHoldAndRelease(t *testing.T) {
 	}
 	client.wants("1", "2")
 
-	// What was held arrives on the next connection if its own is gone.
+	// A held message arrives on the next connection if its own has ended.
 	rule = r.On(cable.FromClient, cable.Any(), cable.Hold)
 	client.send("late")
 	r.await(rule, 1)
@@ -112,7 +112,7 @@ func TestHoldAndRelease(t *testing.T) {
 func TestHoldFor(t *testing.T) {
 	r := lay(t)
 	client, server := r.dial()
-	r.On(cable.FromServer, cable.Any(), cable.HoldFor(time.Second))      // the next one comes sooner, however busy the machine is
+	r.On(cable.FromServer, cable.Any(), cable.HoldFor(time.Second))      // the next message comes sooner, however busy the machine is
 	r.On(cable.FromServer, cable.Any().Nth(3), cable.HoldFor(time.Hour)) // Close does not wait for it
 	server.send("1", "2", "3")
 	client.wants("2", "1")
@@ -133,7 +133,7 @@ func TestInject(t *testing.T) {
 	client.wants("unasked")
 	server.wants("unasked")
 	if all.Count() != 0 {
-		t.Error("a rule saw what the cable itself has sent")
+		t.Error("a rule saw a message of the cable itself")
 	}
 }
 
@@ -154,7 +154,7 @@ func TestControlFrames(t *testing.T) {
 	client.wants("4", "4", "5")
 }
 
-// Requests, their answers and their processes are told apart.
+// Matches distinguish requests, their answers and their processes.
 func TestMatches(t *testing.T) {
 	r := lay(t)
 	client, server := r.dial()
@@ -182,7 +182,7 @@ func TestMatches(t *testing.T) {
 	server.send(
 		`{"id":2,"result":{}}`,
 		`{"id":1,"error":{"code":-1,"message":"no"}}`,
-		`{"id":1,"result":{}}`, // answered already
+		`{"id":1,"result":{}}`, // already answered
 		`{"id":"1","result":{}}`,
 		`{"method":"process/output","params":{"seq":1,"processId":"a"}}`,
 	)
@@ -198,8 +198,8 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// A fault between a request and its answer: the server has seen it, the client
-// never hears.
+// A fault between a request and its answer: the server has received the request,
+// the client gets no answer.
 func TestSeverBeforeTheAnswer(t *testing.T) {
 	r := lay(t)
 	client, server := r.dial()
@@ -212,7 +212,7 @@ func TestSeverBeforeTheAnswer(t *testing.T) {
 	}
 	client.ended()
 	<-rule.Fired()
-	client, server = r.dial() // the cable itself is whole
+	client, server = r.dial() // the cable itself is intact
 	client.send("x")
 	server.wants("x")
 }
@@ -229,7 +229,7 @@ func TestAmendAndFail(t *testing.T) {
 	client.wants(`{"id":9007199254740993,"result":{"exited":true}}`, `{"error":{"code":-32603,"message":"no"},"id":2}`, `garbage`)
 }
 
-// A rule that freezes says so while its message still waits.
+// A rule that freezes reports that while its message still waits.
 func TestFreezeBefore(t *testing.T) {
 	r := lay(t)
 	client, server := r.dial()

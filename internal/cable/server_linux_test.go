@@ -10,10 +10,10 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// layToServer lays a cable to a real server.
+// layToServer makes a cable to a real server.
 func layToServer(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{t: t, ctx: timeout(t), seen: new(notebook)}
+	r := &rig{t: t, ctx: timeout(t), seen: new(recorder)}
 	var err error
 	r.Cable, err = cable.Lay(context.Background(), cable.Config{
 		Target: tethertest.StartServer(t, server.Config{}).URL, Tap: r.seen.tap, Notice: r.seen.notice,
@@ -25,7 +25,7 @@ func layToServer(t *testing.T) *rig {
 	return r
 }
 
-// F31: the server has taken a write and its answer is lost. The repetition with
+// F31: the server has accepted a write and its answer is lost. The repetition with
 // the same id reaches the process once.
 func TestServerWriteWithLostAnswer(t *testing.T) {
 	r := layToServer(t)
@@ -59,7 +59,7 @@ func TestServerWriteWithLostAnswer(t *testing.T) {
 	}
 }
 
-// F47: one notification is lost, and process/read fills the hole.
+// F47: one notification is lost, and process/read fills the gap.
 func TestServerHole(t *testing.T) {
 	r := layToServer(t)
 	c := tethertest.Connect(t, r.URL())
@@ -78,8 +78,8 @@ func TestServerHole(t *testing.T) {
 	c.Terminate("p")
 }
 
-// F08: the client has lost its connection and the server has not. A new one
-// takes the session over, since the old one answers no ping.
+// F08: the client has lost its connection and the server has not. A new connection
+// takes the session over, because the old one answers no ping.
 func TestServerTakeover(t *testing.T) {
 	r := layToServer(t)
 	c := tethertest.Dial(t, r.URL())
@@ -89,7 +89,7 @@ func TestServerTakeover(t *testing.T) {
 	c = tethertest.Dial(t, r.URL())
 	c.Handshake(hello.SessionID)
 
-	// F07: as long as it answers, the session is taken.
+	// F07: as long as the old connection answers, the session stays attached to it.
 	end := r.Strand(cable.AnswersPings)
 	c = tethertest.Dial(t, r.URL())
 	m := c.Call("initialize", map[string]any{"clientName": "test", "resumeSessionId": hello.SessionID})

@@ -10,28 +10,28 @@ import (
 	"slices"
 )
 
-// maxHead bounds the opening request and its answer.
+// maxHead limits the opening request and its answer.
 const maxHead = 64 << 10
 
-// An Upgrade is a fault of the opening of a connection: the target does not hear
-// of it.
+// An Upgrade is a fault while a connection is opened: the target does not see the
+// request.
 type Upgrade struct {
 	status int // 0: the connection is reset
 	silent bool
 }
 
-// The faults of an opening besides Status.
+// The faults besides Status.
 var (
-	NoAnswer = Upgrade{silent: true} // the request is taken and never answered
+	NoAnswer = Upgrade{silent: true} // the request is read and never answered
 	NoEntry  = Upgrade{}             // the connection is reset
 )
 
 // Status answers the request with an HTTP status other than 101.
 func Status(code int) Upgrade { return Upgrade{status: code} }
 
-// OnUpgrade makes a rule for the openings of connections from now on. Of the
-// match only the counting is used: Any() is the next one, Any().Times(3) the
-// next three. The first rule that claims an opening decides.
+// OnUpgrade makes a rule for opening requests from now on. Only the counting of the
+// match is used: Any() is the next request, Any().Times(3) the next three. The
+// first rule that matches a request decides.
 func (c *Cable) OnUpgrade(match Match, fault Upgrade) *Rule {
 	r := &Rule{c: c, match: match, upgrade: fault, changed: make(chan struct{})}
 	c.mu.Lock()
@@ -40,7 +40,7 @@ func (c *Cable) OnUpgrade(match Match, fault Upgrade) *Rule {
 	return r
 }
 
-// judgeUpgrade returns the rule that decides about an opening, or nil.
+// judgeUpgrade returns the rule that decides about an opening request, or nil.
 func (c *Cable) judgeUpgrade() *Rule {
 	c.mu.Lock()
 	rules := c.upgrades
@@ -53,7 +53,7 @@ func (c *Cable) judgeUpgrade() *Rule {
 	return nil
 }
 
-// fail makes the fault of an opening.
+// fail causes the fault.
 func (u Upgrade) fail(l *link, in io.Reader, acted func()) {
 	switch {
 	case u.silent:
@@ -81,8 +81,8 @@ func (u Upgrade) String() string {
 
 var errHead = errors.New("the head of the HTTP message is too long")
 
-// readHead reads up to the empty line that ends a head of HTTP. What was read
-// comes back with an error too.
+// readHead reads up to the empty line that ends an HTTP header. The bytes read are
+// returned with an error, too.
 func readHead(in *bufio.Reader) ([]byte, error) {
 	var head []byte
 	for {
@@ -99,7 +99,7 @@ func readHead(in *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// rewrite makes a client's request one for the target.
+// rewrite changes a client's request into one for the target.
 func (e endpoint) rewrite(head []byte) []byte {
 	var out []byte
 	for i, line := range bytes.SplitAfter(head, []byte("\n")) {
@@ -120,7 +120,7 @@ func (e endpoint) rewrite(head []byte) []byte {
 	return out
 }
 
-// isSwitch says whether the answer to an upgrade agrees to it.
+// isSwitch reports whether an answer accepts the upgrade.
 func isSwitch(head []byte) bool {
 	return bytes.HasPrefix(head, []byte("HTTP/1.1 101"))
 }
