@@ -97,8 +97,8 @@ var appHandshakes = []appExchange{
 	}},
 }
 
-// forgotten waits until a handle is unknown, and notes what it is told then. The
-// reference tells the client of the end first and forgets the handle afterwards.
+// forgotten waits until a handle is unknown and notes the answer. The reference reports the end first and forgets the
+// handle afterwards.
 func (p *appPlayer) forgotten(handle string) {
 	p.t.Helper()
 	var m tethertest.Message
@@ -111,7 +111,7 @@ func (p *appPlayer) forgotten(handle string) {
 	p.answer("unknown "+handle, m)
 }
 
-// pid waits for the number that a script has written.
+// pid waits for the process number that a script writes into a file.
 func (p *appPlayer) pid(file string) (pid int) {
 	p.t.Helper()
 	tethertest.Eventually(p.t, func() error {
@@ -148,14 +148,14 @@ func (p *appPlayer) endsAtOnce(script string) bool {
 		if time.Since(began) < 1900*time.Millisecond {
 			return true
 		}
-		if p.who == ref { // it always waits
+		if p.who == ref { // the reference always waits
 			break
 		}
 	}
 	return false
 }
 
-// The exchanges of the specification, and the rows that both can do.
+// Exchanges in which both products behave alike.
 var appExchanges = []appExchange{
 	{name: "released by a file", play: func(p *appPlayer) {
 		p.hello()
@@ -323,7 +323,7 @@ var appExchanges = []appExchange{
 	}},
 }
 
-// PA05, PA12, PA14: what is refused, and in which order.
+// PA05, PA12, PA14: refused requests, and the order of the checks.
 var appRefusals = []appExchange{
 	{name: "refused spawns", play: func(p *appPlayer) {
 		p.hello()
@@ -389,7 +389,7 @@ var appRefusals = []appExchange{
 	}},
 }
 
-// Where tether is better on purpose; docs/process-api.md has the list.
+// Exchanges in which tether differs on purpose; docs/process-api.md lists them.
 var appDifferences = []appExchange{
 	{name: "signals at a terminal", play: func(p *appPlayer) {
 		p.hello()
@@ -418,7 +418,7 @@ var appDifferences = []appExchange{
 		p.exit("k")
 		limit := timeLimit
 		if p.who == ref {
-			limit = time.Second // it does not end
+			limit = time.Second // the command does not end
 		}
 		dead := p.goneWithin(limit, escaped)
 		p.note("all are dead", fmt.Sprint(dead))
@@ -430,7 +430,7 @@ var appDifferences = []appExchange{
 		p.hello()
 		p.run("h", j{"outputBytesCap": 3}, "sleep 30 2>/dev/null & printf abcdef; exit 0")
 		p.note("at once", fmt.Sprint(p.endsAtOnce("sleep 30 2>/dev/null & printf abcdef; exit 0")))
-	}, differs: []difference{{label: "at once", reason: "there is nothing left to wait for", want: "true"}}},
+	}, differs: []difference{{label: "at once", reason: "no output is left to wait for", want: "true"}}},
 	{name: "blocked input", play: func(p *appPlayer) {
 		p.hello()
 		sleep, limit := "60", timeLimit

@@ -16,11 +16,9 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// An appExchange is one conversation that is played with both app-servers, each
-// of which is started for it and speaks on standard input and output. Compared
-// are answers with the texts of errors, exits with all their members, and output
-// per stream; not compared are ids, times, how output is cut into deltas, and the
-// user agent. Where tether is meant to differ, differs says how.
+// An appExchange is one conversation that is played with both app-servers. Each is started for it and speaks on standard input
+// and output. The test compares answers with the texts of errors, exits with all their members, and output per stream. It does not
+// compare ids, times, the division of output into deltas, and the user agent. The field differs has the intended differences.
 type appExchange struct {
 	name    string
 	env     []string // in addition
@@ -86,9 +84,8 @@ func newAppPlayer(t *testing.T, who product, env []string) *appPlayer {
 	return p
 }
 
-// appServerEnv is the environment of both app-servers. What would make the reference
-// sign in is left out. Each has a CODEX_HOME of its own: the reference keeps a database
-// there, and two that begin at the same time get in each other's way.
+// appServerEnv is the environment of both app-servers. It has no variable that would make the reference sign in. Each has a
+// CODEX_HOME of its own: the reference keeps a database there, and two of them that start at the same time disturb each other.
 func appServerEnv(t testing.TB) []string {
 	home := ownDir(t, "codex")
 	if err := os.MkdirAll(home, 0o755); err != nil {
@@ -119,7 +116,7 @@ func (p *appPlayer) end() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// hello shakes hands.
+// hello does the handshake.
 func (p *appPlayer) hello() { p.helloWith(j{"experimentalApi": true}) }
 
 type j = map[string]any
@@ -139,7 +136,7 @@ func (p *appPlayer) params(handle string, options j, argv ...string) j {
 	return params
 }
 
-// answer notes what came back for a request.
+// answer notes the answer to a request.
 func (p *appPlayer) answer(label string, m tethertest.Message) {
 	p.t.Helper()
 	p.note(label, p.show(m))

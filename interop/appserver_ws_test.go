@@ -51,7 +51,7 @@ func (p *appPlayer) listen() string {
 	p.t.Cleanup(func() {
 		p.cmd.Process.Signal(syscall.SIGTERM)
 		p.end()
-		r.Close() // not before: the server may still want to say something
+		r.Close() // not before: the server may still write to it
 	})
 	r.SetReadDeadline(time.Now().Add(startTimeout))
 	for lines := bufio.NewScanner(r); lines.Scan(); {
@@ -63,7 +63,7 @@ func (p *appPlayer) listen() string {
 	return ""
 }
 
-// web notes what HTTP requests get.
+// web notes the answers to HTTP requests.
 func (p *appPlayer) web(url string) {
 	p.t.Helper()
 	for _, path := range []string{"/readyz", "/healthz"} {
@@ -118,7 +118,7 @@ func (p *appPlayer) two(url string) {
 	b.Close()
 }
 
-// endings notes that what a client started is gone soon after the client.
+// endings notes whether the processes of a client end soon after its connection.
 func (p *appPlayer) endings(url string) {
 	p.t.Helper()
 	for _, how := range []string{"close frame", "gone"} {

@@ -23,8 +23,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scenario"
 )
 
-// F31 and F32: a write whose answer, or which itself, is lost arrives once. F33: one
-// that is made during an outage waits.
+// A write arrives once, if its answer is lost (F31) or the write itself (F32). A write during an outage waits (F33).
 func TestClientWriteArrivesOnce(t *testing.T) {
 	t.Parallel()
 	for id, fault := range map[string]func(*cable.Cable){
@@ -49,8 +48,7 @@ func TestClientWriteArrivesOnce(t *testing.T) {
 	}
 }
 
-// F34 and F35: the answer to a start, or the start itself, is lost; it runs once. F36:
-// a start during an outage waits.
+// A command runs once, if the answer to its start is lost (F34) or the start itself (F35). A start during an outage waits (F36).
 func TestClientStartRunsOnce(t *testing.T) {
 	t.Parallel()
 	for id, fault := range map[string]func(*cable.Cable){
@@ -70,7 +68,7 @@ func TestClientStartRunsOnce(t *testing.T) {
 	}
 }
 
-// F37: a start that was given up is undone when it succeeds.
+// If the caller cancels a start that later succeeds, the client terminates the process (F37).
 func TestClientUndoesCancelledStart(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
@@ -89,8 +87,8 @@ func TestClientUndoesCancelledStart(t *testing.T) {
 	})
 }
 
-// F38: an interrupt whose answer is lost. tether knows it by its number and delivers
-// it once; with the reference nobody can tell.
+// If the answer to an interrupt is lost, tether recognises the repeated interrupt by its number and delivers it once. With the
+// reference the outcome is unknown (F38).
 func TestClientInterruptWithLostAnswer(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
@@ -107,7 +105,7 @@ func TestClientInterruptWithLostAnswer(t *testing.T) {
 	})
 }
 
-// F39: terminate is repeated. F40: so is a long poll.
+// Terminate (F39) and a long poll (F40) are sent again after a cut.
 func TestClientRepeatsTerminateAndLongPoll(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
@@ -136,8 +134,7 @@ func TestClientRepeatsTerminateAndLongPoll(t *testing.T) {
 	})
 }
 
-// Notifications that are late, doubled or lost.
-// Scenarios F45, F46, F47 and F48.
+// The client delivers output in order although notifications are late, doubled or lost. Scenarios F45, F46, F47 and F48.
 func TestClientOrdersNotifications(t *testing.T) {
 	t.Parallel()
 	output := cable.Method("process/output")
@@ -160,8 +157,8 @@ func TestClientOrdersNotifications(t *testing.T) {
 	}
 }
 
-// F51: a subscription that stays behind gets everything, and holds up nobody. F52: so
-// does one that comes after the end, as far as the output is still there.
+// A subscription that reads late gets everything and delays no other reader (F51). A subscription after the end gets the output
+// that is still there (F52).
 func TestClientServesLateSubscriptions(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
@@ -190,8 +187,7 @@ func TestClientServesLateSubscriptions(t *testing.T) {
 	})
 }
 
-// F44: a request in flight is not repeated. F56: a body fails at once with the reason.
-// F61: late deltas do no harm.
+// A request in flight at the cut is not repeated (F44). A body fails at once with the reason (F56). Late deltas are ignored (F61).
 func TestClientHTTP(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -251,8 +247,8 @@ func TestClientHTTP(t *testing.T) {
 	close(more)
 }
 
-// F29: a server on pipes is killed: the session is lost, and the next use starts it
-// again. F30: one that is closed leaves nothing.
+// If a server on pipes is killed, the session is lost and the next use starts the server again (F29). Closing the client ends its
+// server (F30).
 func TestClientTransportCommand(t *testing.T) {
 	t.Parallel()
 	program(t, tether)
@@ -297,8 +293,8 @@ func TestClientTransportCommand(t *testing.T) {
 	}
 }
 
-// F66: nobody is there at first. F67: many callers share an attempt. F68: a failed one
-// is not remembered. F69: a program that is missing.
+// A lazy client fails while the server is down (F66), shares one attempt among its callers (F67), tries again after a failure
+// (F68), and reports a missing server program (F69).
 func TestClientLazyConnect(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
@@ -307,7 +303,7 @@ func TestClientLazyConnect(t *testing.T) {
 		lazy := client.NewLazy(own.URL(), client.Options{})
 		r.Cleanup(func() { lazy.Close() })
 		if _, err := lazy.Get(r.within()); err == nil {
-			r.Error("F66: connected to nobody")
+			r.Error("F66: connected without a server")
 		}
 		own.Mend()
 		links := own.Links()
@@ -347,7 +343,7 @@ func TestClientPausedReader(t *testing.T) {
 		const size = 48_000_000
 		p := r.start(fmt.Sprintf("head -c %d /dev/zero; exit 4", size))
 		out := p.Output()
-		if _, err := p.Result(r.within()); err != nil { // it reads only when the command has ended
+		if _, err := p.Result(r.within()); err != nil { // the reader begins when the command has ended
 			r.Fatal(err)
 		}
 		n, err := io.Copy(io.Discard, out)

@@ -22,13 +22,12 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// modelTime is for how long TestClientModel looks for trouble, with each product. With 0
-// it plays three histories that are the same in each run, and only with tether.
+// modelTime is how long TestClientModel runs with each product. With 0 it plays three histories, the same ones in each run, and
+// only with tether.
 var modelTime = flag.Duration("model", tethertest.Scaled(0, 2*time.Minute), "duration of TestClientModel with each product")
 
-// TestClientModel does random things through a cable with random faults, and looks at
-// the history afterwards: each start happened once, each accepted write reached its
-// process once and in order, each byte of output arrived once and in order.
+// TestClientModel makes random calls through a cable with random faults and checks the history afterwards: each start happened
+// once, each accepted write reached its process once and in order, each byte of output arrived once and in order.
 func TestClientModel(t *testing.T) {
 	program(t, tether)
 	settings := map[string]string{"rapid.checks": "3"}
@@ -120,7 +119,7 @@ func playModel(rt *rapid.T, who product, url string) {
 	h.finish()
 }
 
-// trap makes something happen at one of the next messages.
+// trap causes a fault at one of the next messages.
 func (h *history) trap(t *rapid.T) {
 	from := rapid.SampledFrom([]cable.Direction{cable.FromClient, cable.FromServer}).Draw(t, "from")
 	nth := rapid.IntRange(1, 4).Draw(t, "nth")

@@ -20,9 +20,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/scenario"
 )
 
-// The fault scenarios of a client, each with the reference server and with tether's.
-// They compare nothing but what the client's user sees: the same in both, unless a
-// scenario says otherwise.
+// The connection faults of docs/scenarios.md, each with the reference server and with tether's. The tests check what the user of
+// the client sees. It is the same with both servers, unless a test says otherwise.
 
 // stepTime bounds one step of a scenario.
 const stepTime = 60 * time.Second
@@ -89,8 +88,7 @@ func (r rig) start(script string, change ...func(*client.Command)) *client.Proce
 	return p
 }
 
-// startGated starts a script whose gate holds it until open is called: until the rules
-// are made that are to meet what it says then.
+// startGated starts a script in which the function gate waits until open is called. So a test can set rules for later output.
 func (r rig) startGated(script string) (p *client.Process, open func()) {
 	r.Helper()
 	file := filepath.Join(r.TempDir(), "gate")
@@ -102,7 +100,7 @@ func (r rig) startGated(script string) (p *client.Process, open func()) {
 	}
 }
 
-// awaitOutput waits until so much of the output has arrived.
+// awaitOutput waits until the output contains text.
 func (r rig) awaitOutput(p *client.Process, text string) {
 	r.Helper()
 	got, sub := "", p.Subscribe()
@@ -139,8 +137,8 @@ func (r rig) await(rule *cable.Rule) {
 	}
 }
 
-// connections checks how many the client had. The output of a process can be complete
-// before the connection that has brought the last of it counts.
+// connections checks how many connections the client had. The output of a process can be complete before its last connection is
+// counted.
 func (r rig) connections(n int) {
 	r.Helper()
 	tethertest.Eventually(r, func() error {
@@ -154,17 +152,16 @@ func (r rig) connections(n int) {
 	}
 }
 
-// count prints numbers and needs about a second. Rules that cut are made after the
-// start: the reference sends output before its answer now and then.
+// count prints numbers for about a second. Tests set rules that cut after the start, because the reference sometimes sends output
+// before the answer to the start.
 const count = "for i in 1 2 3 4 5 6 7 8 9 10; do echo $i; sleep 0.1; done; exit 3"
 
-// countGated says the rest only behind the gate. Lines may come together: the next output
-// is the only one that is sure to come.
+// countGated prints the rest after the gate. Several lines may arrive in one notification, so a rule can rely only on the next one.
 const countGated = "for i in 1 2 3; do echo $i; sleep 0.1; done; gate; for i in 4 5 6 7 8 9 10; do echo $i; sleep 0.1; done; exit 3"
 
 const counted = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n"
 
-// Scenario F01.
+// A client resumes after a cut and loses no output. Scenario F01.
 func TestClientResumesAfterCut(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
@@ -177,7 +174,7 @@ func TestClientResumesAfterCut(t *testing.T) {
 	})
 }
 
-// Scenario F02.
+// A client resumes after an outage and gets the output of the outage. Scenario F02.
 func TestClientResumesAfterOutage(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
@@ -192,8 +189,8 @@ func TestClientResumesAfterOutage(t *testing.T) {
 	})
 }
 
-// F03: the server stays away. F04: the next client fails at once. F05: and succeeds
-// when it is back.
+// If the server stays away, the client gives up at its deadline (F03). The next use fails at once (F04), and succeeds when the
+// server is back (F05).
 func TestClientGivesUpAfterLongOutage(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{RecoveryTimeout: 700 * time.Millisecond}, func(r rig) {
@@ -230,7 +227,7 @@ func TestClientGivesUpAfterLongOutage(t *testing.T) {
 	})
 }
 
-// F06: the server was replaced, and the session is unknown there.
+// If the server was replaced, the session is unknown there and the client fails (F06).
 func TestClientFailsAfterServerRestart(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
@@ -248,7 +245,7 @@ func TestClientFailsAfterServerRestart(t *testing.T) {
 	})
 }
 
-// F07: the server still has the old connection, which answers pings, for a while.
+// While the server still has the old connection, which answers pings, the client asks again (F07).
 func TestClientWaitsForAttachedSession(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
@@ -263,8 +260,7 @@ func TestClientWaitsForAttachedSession(t *testing.T) {
 	})
 }
 
-// F08: the old connection is half-open. tether lets the owner take over; the reference
-// does not.
+// If the old connection is half-open, tether hands the session to the new one; the reference does not (F08).
 func TestClientTakesOverHalfOpenConnection(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{RecoveryTimeout: 3 * time.Second}, func(r rig) {
@@ -280,8 +276,7 @@ func TestClientTakesOverHalfOpenConnection(t *testing.T) {
 	})
 }
 
-// Attempts that lead nowhere are given up, and the next one succeeds.
-// Scenarios F09, F10 and F11.
+// An attempt to reconnect that gets no answer, or 503, is abandoned, and the next one succeeds. Scenarios F09, F10 and F11.
 func TestClientRetriesFailedAttempts(t *testing.T) {
 	t.Parallel()
 	for id, fault := range map[string]func(*cable.Cable) *cable.Rule{
@@ -305,7 +300,7 @@ func TestClientRetriesFailedAttempts(t *testing.T) {
 	}
 }
 
-// F12: who is not let in need not knock for 25 s.
+// A client that is refused with 401 gives up after the second attempt (F12).
 func TestClientGivesUpWhenUnauthorized(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
@@ -317,7 +312,7 @@ func TestClientGivesUpWhenUnauthorized(t *testing.T) {
 			r.Errorf("%v", err)
 		}
 		if err := refused.Await(r.within(), 2); err != nil {
-			r.Errorf("it is not tried again: %v", err)
+			r.Errorf("the client did not try again: %v", err)
 		}
 		if n := refused.Count(); n != 2 {
 			r.Errorf("%d attempts", n)
@@ -325,7 +320,7 @@ func TestClientGivesUpWhenUnauthorized(t *testing.T) {
 	})
 }
 
-// Scenario F15.
+// Cuts before the first read of a resume is answered cost further attempts, but no output. Scenario F15.
 func TestClientResumesAfterCutsInCatchUp(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
@@ -336,7 +331,7 @@ func TestClientResumesAfterCutsInCatchUp(t *testing.T) {
 	})
 }
 
-// Scenario F16.
+// A client learns of an exit during an outage. Scenario F16.
 func TestClientReportsExitDuringOutage(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
@@ -349,8 +344,8 @@ func TestClientReportsExitDuringOutage(t *testing.T) {
 	})
 }
 
-// F19: more output than the reference keeps. There it is a gap, and the process lives
-// on; tether keeps it all.
+// If more output is printed during an outage than the reference keeps, the client reports a gap and the process goes on. tether
+// keeps everything (F19).
 func TestClientReadsLargeBacklogOfOutage(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
@@ -389,7 +384,7 @@ func TestClientReadsLargeBacklogOfOutage(t *testing.T) {
 	})
 }
 
-// Scenario F20.
+// A second loss during the recovery does not end the recovery. Scenario F20.
 func TestClientResumesAfterLossDuringRecovery(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
@@ -400,21 +395,21 @@ func TestClientResumesAfterLossDuringRecovery(t *testing.T) {
 	})
 }
 
-// F24: the connection is open and silent.
+// A client replaces a connection that is open but silent (F24).
 func TestClientDetectsSilentConnection(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{Silence: time.Second}, func(r rig) {
 		p := r.start(count)
 		r.cable.On(cable.FromServer, cable.Method("process/output"), cable.SwallowAfter)
 		r.cable.On(cable.FromClient, cable.Ping(), cable.SwallowAfter)
-		if r.who == ref { // its end of the old connection has to go first
+		if r.who == ref { // the reference resumes only after the old connection has ended
 			time.AfterFunc(3*time.Second, r.cable.Sever)
 		}
 		r.wants(p, counted, 3)
 	})
 }
 
-// Scenario F25.
+// A client resumes after a message that is not JSON. Scenario F25.
 func TestClientResumesAfterGarbage(t *testing.T) {
 	t.Parallel()
 	withRig(t, client.Options{}, func(r rig) {
@@ -442,8 +437,8 @@ func (r rig) awaitFile(path string) {
 	}
 }
 
-// Requests no longer reach the server, while its output goes on coming: the connection is
-// replaced, the request is answered, and no output is lost.
+// If requests no longer reach the server while its output still arrives, the client replaces the connection. The request is
+// answered, and no output is lost.
 func TestClientOneWayLink(t *testing.T) {
 	withRig(t, client.Options{FollowUp: time.Second}, func(r rig) {
 		stop := filepath.Join(r.TempDir(), "stop")

@@ -24,8 +24,8 @@ func paced(n, portion int, pause string) string {
 		n, portion, portion, pause)
 }
 
-// A cutter cuts the cable for a while each time the client has got so many bytes more.
-// The command that it is made for has a rest to say until it is done.
+// A cutter cuts the cable for a while each time the client has received a number of bytes. Its command prints the last part only
+// after the last cut.
 type cutter struct {
 	every, times int
 	pause        time.Duration
@@ -42,7 +42,7 @@ func (c cutter) paced(n, portion int, pause string) string {
 	return strings.Replace(paced(n, portion, pause), "; do ", "; do "+await, 1)
 }
 
-// run cuts. Only a client that has come back can be cut off again.
+// run makes the cuts. Each waits until the client has reconnected after the one before.
 func (c cutter) run(ctx context.Context, r *codexRun) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -69,7 +69,7 @@ func TestCodexSurvivesOneLongCut(t *testing.T) {
 	r := runCodex(t, tether, oneCommand(map[string]any{"cmd": c.paced(cutLines, 67_500, "0.1"), "yield_time_ms": 30000}), c.run)
 	r.wantExit(t)
 	if links := r.cable.Links(); links < 2 {
-		t.Errorf("%d connections: the cut hit nothing", links)
+		t.Errorf("%d connections: the cut interrupted no connection", links)
 	}
 	r.wantOutput(t, numbered(cutLines))
 }
@@ -87,8 +87,7 @@ func TestCodexSurvivesSixCuts(t *testing.T) {
 	r.wantOutput(t, numbered(cutLines))
 }
 
-// TestCodexShortCutOfAQuietCommand is a cut that the reference survives too: it
-// shows that the harness itself can.
+// TestCodexShortCutOfAQuietCommand makes a cut that the reference survives too. It shows that the test setup works.
 func TestCodexShortCutOfAQuietCommand(t *testing.T) {
 	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
@@ -96,14 +95,14 @@ func TestCodexShortCutOfAQuietCommand(t *testing.T) {
 		r := runCodex(t, who, oneCommand(map[string]any{"cmd": c.paced(20_000, 1000, "0.1"), "yield_time_ms": 30000}), c.run)
 		r.wantExit(t)
 		if links := r.cable.Links(); links < 2 {
-			t.Errorf("%d connections: the cut hit nothing", links)
+			t.Errorf("%d connections: the cut interrupted no connection", links)
 		}
 		r.wantOutput(t, numbered(20_000))
 	})
 }
 
-// TestReferenceKillsTheCommandOnACut states the reference's defect that the tests
-// above are about. When it fails, the reference has got better.
+// TestReferenceKillsTheCommandOnACut shows the defect of the reference that the tests above are about. If it fails, the reference
+// has been repaired.
 func TestReferenceKillsTheCommandOnACut(t *testing.T) {
 	t.Parallel()
 	referenceOnly(t)

@@ -24,9 +24,8 @@ import (
 // the 30 s after which a session without a client ends, and all its processes.
 const goneWithin = 15 * time.Second
 
-// A lifeline is a connection that a command makes to the test and holds, with its
-// child, as long as they live. It shows life and death without a word of the
-// executor. Both ignore a polite request to end.
+// A lifeline is a connection that a command and its child hold to the test as long as they run. It shows whether they run without
+// asking the executor. Both ignore SIGTERM.
 type lifeline struct {
 	t        *testing.T
 	listener *net.TCPListener
@@ -71,8 +70,7 @@ func (l *lifeline) wantGone() {
 	}
 }
 
-// TestCodexInterruptedExec: who interrupts `codex exec` leaves nothing behind on the
-// executor. The client asks for the end of the command before it ends itself.
+// TestCodexInterruptedExec: when `codex exec` is interrupted, it terminates its command on the executor before it ends itself.
 func TestCodexInterruptedExec(t *testing.T) {
 	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
@@ -101,7 +99,7 @@ func TestCodexInterruptedExec(t *testing.T) {
 		cmd.Process.Signal(os.Interrupt)
 		io.Copy(io.Discard, out)
 		if err := cmd.Wait(); err == nil {
-			t.Error("the client has ended as if nothing had happened")
+			t.Error("the client has ended with exit code 0")
 		}
 		life.wantGone()
 		if calls := s.calls("process/"); !slices.Contains(calls, "process/terminate") {
@@ -133,7 +131,7 @@ func (a *appServer) begin() string {
 // interrupt interrupts a turn and waits for its end.
 func (a *appServer) interrupt(turn string) {
 	a.t.Helper()
-	// The end may be told before the answer: this is no call.
+	// The end may be reported before the answer, so this does not use call.
 	a.send(map[string]any{"id": "interrupt", "method": "turn/interrupt", "params": map[string]any{"threadId": a.thread, "turnId": turn}})
 	for {
 		if m := a.next(); m.Method == "turn/completed" {
@@ -145,8 +143,8 @@ func (a *appServer) interrupt(turn string) {
 	}
 }
 
-// TestCodexInterruptedTurn: a command that the user has seen begin outlives the turn
-// that is interrupted, unchanged; its end comes from the user, or with the client.
+// TestCodexInterruptedTurn: a command that was shown to the user survives the interruption of its turn. It ends when the user ends
+// it, or with the client.
 func TestCodexInterruptedTurn(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(a *appServer){
@@ -189,9 +187,8 @@ func interruptedTurn(t *testing.T, who product, end func(a *appServer)) []string
 	return shown
 }
 
-// TestCodexInterruptedStart: the user interrupts while the client still waits for the
-// answer to a start. The command runs, and nobody would ever ask for it: the client
-// asks for its end.
+// TestCodexInterruptedStart: the user interrupts while the client waits for the answer to a start. The client terminates the
+// command, because no later turn could use it.
 func TestCodexInterruptedStart(t *testing.T) {
 	t.Parallel()
 	sameForTheModel(t, func(t *testing.T, who product) []string {
@@ -219,8 +216,8 @@ func TestCodexInterruptedStart(t *testing.T) {
 	})
 }
 
-// TestCodexControlC: the model sends the character of Ctrl-C to a running command,
-// which may catch it. Without a terminal the client makes a signal of it.
+// TestCodexControlC: the model sends the Ctrl-C character to a running command, which may catch it. Without a terminal the client
+// sends a signal instead.
 func TestCodexControlC(t *testing.T) {
 	t.Parallel()
 	tethertest.NeedBubblewrap(t)

@@ -110,7 +110,7 @@ trust_level = "trusted"
 	return home
 }
 
-// last is the last tool output that the model was shown.
+// last returns the last tool output that the model was shown.
 func (r *codexRun) last() string {
 	r.model.mu.Lock()
 	defer r.model.mu.Unlock()
@@ -120,8 +120,7 @@ func (r *codexRun) last() string {
 	return r.model.outputs[len(r.model.outputs)-1]
 }
 
-// wantExit checks that the last tool call ended with exit code 0 and that the
-// client lost nothing on the way.
+// wantExit checks that the last tool call ended with exit code 0 and that the client reported no loss.
 func (r *codexRun) wantExit(t *testing.T) {
 	t.Helper()
 	r.model.mu.Lock()
@@ -137,7 +136,7 @@ func (r *codexRun) wantExit(t *testing.T) {
 	}
 }
 
-// wantOutput checks that what went to the client is exactly content.
+// wantOutput checks that exactly content was sent to the client.
 func (r *codexRun) wantOutput(t *testing.T, content []byte) {
 	t.Helper()
 	r.cable.Close() // after this nothing more is recorded

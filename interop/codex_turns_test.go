@@ -20,8 +20,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// A stage is the real client in front of a new server, with a cable in between that
-// writes down what the client asks for.
+// A codexSetup is the real client, a new server, and a cable between them that records the methods of the client.
 type codexSetup struct {
 	t         *testing.T
 	model     *model
@@ -53,16 +52,14 @@ func (s *codexSetup) tap(m cable.Message) {
 	}
 }
 
-// calls lists the methods that the client has called so far and that start with
-// prefix.
+// calls returns the methods with this prefix that the client has called so far.
 func (s *codexSetup) calls(prefix string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.asked), func(method string) bool { return !strings.HasPrefix(method, prefix) })
 }
 
-// run plays one turn of `codex exec` and returns what the model was shown of its
-// calls.
+// run plays one turn of `codex exec` and returns the tool outputs that the model was shown.
 func (s *codexSetup) run(args ...string) []string {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), codexTimeout)
@@ -73,18 +70,17 @@ func (s *codexSetup) run(args ...string) []string {
 	if err := cmd.Run(); err != nil {
 		s.t.Errorf("codex exec: %v\n%s\n%s", err, shorten(out.String()), errs.String())
 	}
-	// What it has asked last may still be on its way.
+	// The last requests of the client may still be on their way.
 	if err := s.cable.AwaitOpen(ctx, 0); err != nil {
 		s.t.Errorf("the client has ended, but not its connection: %v", err)
 	}
 	return s.shown()
 }
 
-// What differs between two runs of the same turn.
+// The parts of a tool output that differ between two runs of the same turn.
 var passing = regexp.MustCompile(`(?m)^(Chunk ID: |Wall time: |Process running with session ID ).*$`)
 
-// shown is what the model was shown of its calls, without what differs from run to
-// run.
+// shown returns the tool outputs that the model was shown, without the parts that differ from run to run.
 func (s *codexSetup) shown() (texts []string) {
 	s.model.mu.Lock()
 	defer s.model.mu.Unlock()
@@ -95,8 +91,7 @@ func (s *codexSetup) shown() (texts []string) {
 	return texts
 }
 
-// sameForTheModel plays a turn with both products, and compares what the model was
-// shown of its calls.
+// sameForTheModel plays a turn with both products and compares the tool outputs that the model was shown.
 func sameForTheModel(t *testing.T, play func(t *testing.T, who product) []string) {
 	t.Helper()
 	exchange{compares: wholeReplies}.compareWith(t, func(t *testing.T, who product) (log []observation) {
@@ -120,8 +115,8 @@ func wantShown(t *testing.T, shown []string, n int, parts ...string) {
 	}
 }
 
-// TestCodexLargeOutputShown: of more than 5 MB the model is shown the same beginning
-// and end, and the same count.
+// TestCodexLargeOutputShown: if a command prints more than 5 MB, the model is shown the same beginning, end and count with both
+// products.
 func TestCodexLargeOutputShown(t *testing.T) {
 	t.Parallel()
 	const lines = 350_000 // 5.25 MB
@@ -132,8 +127,8 @@ func TestCodexLargeOutputShown(t *testing.T) {
 	})
 }
 
-// TestCodexWorkspaceWriteOutside: in the workspace a command writes, beside it the
-// write fails; nobody is there to be asked, and the model is told.
+// TestCodexWorkspaceWriteOutside: a command can write in the workspace, but not beside it. `codex exec` has no user to ask, so the
+// model is shown the failure.
 func TestCodexWorkspaceWriteOutside(t *testing.T) {
 	t.Parallel()
 	tethertest.NeedBubblewrap(t)
@@ -169,8 +164,7 @@ func dialFromTheSandbox(t *testing.T, who product, open bool) []string {
 	s := newCodexSetup(t, who, newModel(t, commands(dial)))
 	shown := s.run("--sandbox", "workspace-write", "-c", fmt.Sprintf("sandbox_workspace_write.network_access=%t", open))
 
-	// Connections are accepted in order: the first one is that of the command, or if
-	// there was none, this one.
+	// Connections are accepted in order: the first one is the command's. If the command made none, it is this one.
 	own, err := net.Dial("tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -212,8 +206,8 @@ func listen(t *testing.T) (*net.TCPListener, int) {
 	return listener, listener.Addr().(*net.TCPAddr).Port
 }
 
-// TestCodexParallelCommands: of three calls in one answer each waits for what the
-// next one writes, so that none can end before all have begun.
+// TestCodexParallelCommands: each of three commands in one answer waits for a file of the next one, so that none can end before all
+// have begun.
 func TestCodexParallelCommands(t *testing.T) {
 	t.Parallel()
 	tethertest.NeedBubblewrap(t)
@@ -245,8 +239,8 @@ func commandsInARing(t *testing.T, who product, mode string) []string {
 	return shown
 }
 
-// TestCodexDiscoversCapabilities: the client asks the executor for its skills and
-// plugins only if it takes the version of the executor for a release that has them.
+// TestCodexDiscoversCapabilities: the client asks the executor for its skills and plugins, which it does only if the version of the
+// executor looks like a release that supports it.
 func TestCodexDiscoversCapabilities(t *testing.T) {
 	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {

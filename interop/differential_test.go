@@ -9,7 +9,7 @@ import (
 
 var show = flag.Bool("show", false, "log every observation")
 
-// A comparison says what of an exchange must be equal.
+// A comparison describes which parts of an exchange must be equal.
 type comparison string
 
 const (
@@ -29,10 +29,10 @@ type exchange struct {
 	differs  []difference // where tether is meant to differ
 	varies   []string     // labels of observations of the reference that depend on chance or place
 	liveOnly string       // why the reference's observations cannot be recorded; empty: they can
-	asRoot   bool         // the observations are others for an ordinary user: the recording is root's
+	asRoot   bool         // an ordinary user observes something else: compare with the recording only as root
 }
 
-// A difference is an intended one: what tether does instead, and why.
+// A difference is an intended difference: what tether does instead, and why.
 type difference struct {
 	label  string // of the observation, without its number
 	reason string

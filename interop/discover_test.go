@@ -14,7 +14,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// A finder discovers and records.
+// A finder sends discovery requests and records the answers.
 type finder struct {
 	*userDirs
 	p *player
@@ -23,7 +23,7 @@ type finder struct {
 
 func newFinder(p *player) *finder { return &finder{newUserDirs(p.t), p, p.caller()} }
 
-// anew empties the household.
+// reset empties the directories of the user.
 func (f *finder) reset() { f.userDirs = newUserDirs(f.p.t) }
 
 // note records an answer; long contents are shortened.
@@ -51,7 +51,7 @@ func shortened(v any) any {
 	return v
 }
 
-// roots records discoverV1 of directories in the household, root if none is named.
+// roots records discoverV1 of directories of the user; "root" if none is named.
 func (f *finder) roots(label string, names ...string) {
 	if names == nil {
 		names = []string{"@/root"}
@@ -96,7 +96,7 @@ func (f *finder) confined(label, sandbox string) {
 	f.note(label, f.c.call("capabilities/discoverV2", map[string]any{"cwd": "file://" + f.path("ws"), "sandbox": json.RawMessage(f.expand(sandbox))}))
 }
 
-// confinement is a sandbox whose workspace is the household's.
+// confinement is a sandbox with the user's workspace.
 func confinement(e entries) string {
 	return strings.ReplaceAll(e.intent("restricted", ""), "$WS", "@/ws")
 }
@@ -245,7 +245,7 @@ func playRootLimits(p *player) {
 	f.roots("directories")
 }
 
-// denials are policies over a household. Each is read everywhere but.
+// denials are policies that can read everything except for one path.
 func denials(paths ...string) map[string]string {
 	m := map[string]string{"root read": confinement(readOnly), "nothing": confinement(entries{}), "minimal": confinement(minimalRead),
 		"no sandbox": "null", "full access": strings.ReplaceAll(intentFor(`{"type":"disabled"}`, ""), "$WS", "@/ws")}

@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// TestDiscoverYAML asks for many skills at once, because a server per skill takes
-// its time, and compares them one by one.
+// TestDiscoverYAML asks for many skills in one request, because a server per skill would be slow, and compares them one by one.
 func TestDiscoverYAML(t *testing.T) {
 	t.Parallel()
 	for _, x := range []exchange{
@@ -47,7 +46,7 @@ const (
 	noNamespace  = `{"dependencies":null,"description":"d","name":"a","policy":null,"shortDescription":null}`
 )
 
-// playSkillsAtOnce writes a skill for each text and records what each became.
+// playSkillsAtOnce writes a skill for each text and records the answer about each.
 func playSkillsAtOnce(p *player, texts []string, write func(f *finder, dir, text string)) {
 	f := newFinder(p)
 	for i, text := range texts {

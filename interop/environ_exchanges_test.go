@@ -69,7 +69,7 @@ func (c *conn) environ(label, extra string) {
 	if !strings.Contains(extra, `"env":`) {
 		extra += `,"env":{}`
 	}
-	c.nextID++ // a number of its own for the process
+	c.nextID++ // so that the process has an id of its own
 	id := fmt.Sprintf("env-%d", c.nextID)
 	c.start(id, []string{"/usr/bin/env", "-0"}, extra)
 	events, closed := c.all(id)
@@ -79,7 +79,7 @@ func (c *conn) environ(label, extra string) {
 	names := strings.Split(outputOf(events, ""), "\x00")
 	for i, n := range names {
 		names[i] = ownPath(n)
-		if n == "SHELL="+loginShell() && !strings.Contains(extra, `"envPolicy"`) { // else it may be the server's
+		if n == "SHELL="+loginShell() && !strings.Contains(extra, `"envPolicy"`) { // with a policy it may be inherited from the server
 			names[i] = "SHELL=LOGIN"
 		}
 	}
@@ -87,8 +87,7 @@ func (c *conn) environ(label, extra string) {
 	c.p.note(label, fmt.Sprintf("%q", names))
 }
 
-// ownPath drops from PATH what the reference puts there for itself: directories of
-// its own package and home.
+// ownPath removes from PATH the directories that the reference adds for itself: those of its package and home.
 func ownPath(variable string) string {
 	list, ok := strings.CutPrefix(variable, "PATH=")
 	if !ok {

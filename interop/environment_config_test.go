@@ -19,14 +19,14 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// A userDirs is what a server finds of its user: home, configuration, workspace,
-// and the directory that stands for /etc/codex.
+// A userDirs has the directories of a server's user: home, configuration and workspace, and the directory that stands for
+// /etc/codex.
 type userDirs struct {
 	t   testing.TB
 	top string
 }
 
-// newUserDirs empties it. What the reference keeps in its home while it runs stays.
+// newUserDirs empties the directories. Files that the reference keeps in its home while it runs stay.
 func newUserDirs(t testing.TB) *userDirs {
 	h := &userDirs{t, ownDir(t, "house")}
 	for _, name := range []string{"home", "ws", "other", "repo", "wt", "root", "link"} {
@@ -62,7 +62,7 @@ func (h *userDirs) dir(name string) { h.must(os.MkdirAll(h.path(name), 0o755)) }
 
 func (h *userDirs) remove(name string) { h.must(os.RemoveAll(h.path(name))) }
 
-// put writes a file in which @ stands for the household.
+// put writes a file in which @ stands for the directory.
 func (h *userDirs) put(name, content string) {
 	h.t.Helper()
 	h.dir(filepath.Dir(name))
@@ -74,10 +74,10 @@ func (h *userDirs) link(name, target string) {
 	h.must(os.Symlink(h.expand(target), h.path(name)))
 }
 
-// plain takes the directory out of an observation.
+// plain replaces the directory in an observation by @.
 func (h *userDirs) plain(s string) string { return strings.ReplaceAll(s, h.top, "@") }
 
-// inUserDirs starts servers that live in the household; variables win.
+// inUserDirs starts servers with these home directories. Variables override the environment.
 func inUserDirs(variables ...string) func(t testing.TB, who product) *server {
 	return serverWith(func(t testing.TB, cmd *exec.Cmd) {
 		top := ownDir(t, "house")
@@ -100,7 +100,7 @@ func inUserDirs(variables ...string) func(t testing.TB, who product) *server {
 	})
 }
 
-// withEtcCodex starts them where the household's etc is /etc/codex.
+// withEtcCodex starts servers that see the directory etc of the user as /etc/codex.
 func withEtcCodex(t testing.TB, who product) *server {
 	tethertest.NeedBubblewrap(t)
 	top := ownDir(t, "house")
@@ -158,7 +158,7 @@ func (r *configReader) paths(label, cwd string, config, requirements [][]string)
 	r.p.note(label, withoutHost(r.plain(withParsedTOML(reply))))
 }
 
-// withoutHost takes the names of the machine and of the user's home out of an answer.
+// withoutHost removes the names of the machine and of the user's home from an answer.
 func withoutHost(reply string) string {
 	if host, err := os.Hostname(); err == nil {
 		reply = strings.ReplaceAll(reply, fmt.Sprintf(`"hostname":%q`, host), `"hostname":"HOST"`)
@@ -169,8 +169,8 @@ func withoutHost(reply string) string {
 	return reply
 }
 
-// withParsedTOML replaces the text of each layer by what it says: there are many
-// ways to write the same TOML (quotes, order, inline tables), and clients parse it.
+// withParsedTOML replaces the text of each layer by its parsed content: the same TOML can be written in many ways (quotes, order,
+// inline tables), and clients parse it.
 func withParsedTOML(reply string) string {
 	var m map[string]any
 	if json.Unmarshal([]byte(reply), &m) != nil {
@@ -192,8 +192,7 @@ func withParsedTOML(reply string) string {
 	return canonical(m)
 }
 
-// spelled turns parsed TOML into JSON that tells a date, a float and an integer
-// apart, and has a word for infinity.
+// spelled turns parsed TOML into JSON that distinguishes dates, floats and integers, and has a word for infinity.
 func spelled(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -230,7 +229,7 @@ func (r *configReader) projects() {
 
 func (r *configReader) user(text string) { r.put("codex/config.toml", text) }
 
-// parserWords is why texts of TOML errors differ: place and file are the same.
+// parserWords is the reason why texts of TOML errors differ. Position and file are the same.
 const parserWords = "the parser of TOML has its own words for what is wrong"
 
 func badConfig(message string) string {
@@ -466,7 +465,7 @@ func TestEnvironmentConfigHomes(t *testing.T) {
 	}
 }
 
-// TestEnvironmentConfigManaged reads what an administrator says in /etc/codex.
+// TestEnvironmentConfigManaged reads the configuration of an administrator in /etc/codex.
 func TestEnvironmentConfigManaged(t *testing.T) {
 	t.Parallel()
 	playBoth(t, exchange{name: "config managed", compares: whatWasRead, differs: []difference{

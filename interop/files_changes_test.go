@@ -7,8 +7,7 @@ import (
 	"os"
 )
 
-// changedRows change the host between requests with the same sandbox: what was
-// found out for an earlier request must not decide a later one.
+// changedRows change the host between requests with the same sandbox. An earlier look at the host must not decide a later request.
 var changedRows = []fileRow{
 	{id: "a protected name appears", policy: workspaceOnly, calls: []fileCall{write("$WS/n", "1"), meanwhile(gitDirectory),
 		write("$WS/.git/config", "x"), on("remove", "$WS/.git"), open("h", "$WS/.git/config", replace), write("$WS/n", "2")}},

@@ -16,11 +16,10 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// patchApproval is how the client asks its user about a patch.
+// patchApproval is the method by which the client asks its user about a patch.
 const patchApproval = "item/fileChange/requestApproval"
 
-// A fileTap reads along between client and executor and keeps requests about
-// files, with their answers.
+// A fileTap records the requests about files between client and executor, with their answers.
 type fileTap struct {
 	mu    sync.Mutex
 	calls []*tappedFileCall
@@ -146,8 +145,8 @@ func wantConfined(t *testing.T, files *fileTap, method, path, part string) {
 	}
 }
 
-// TestFilesCodexApplyPatch: the real client changes, adds, deletes and moves files of
-// the workspace by a patch, all by requests in the sandbox, and asks nobody.
+// TestFilesCodexApplyPatch: the real client changes, adds, deletes and moves files of the workspace by a patch. All requests are
+// confined, and the user is not asked.
 func TestFilesCodexApplyPatch(t *testing.T) {
 	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
@@ -187,10 +186,9 @@ func TestFilesCodexApplyPatch(t *testing.T) {
 	})
 }
 
-// TestFilesCodexApplyPatchOutside: a patch of a file outside the workspace asks the
-// user. Declined, nothing is sent; approved, it comes with one more directory that
-// may be written. A link from the workspace to the outside, of which the client
-// knows nothing, is stopped by the executor, and only then the user is asked.
+// TestFilesCodexApplyPatchOutside: for a patch of a file outside the workspace the client asks its user. If the user declines,
+// nothing is sent. If the user approves, the sandbox of the request has one more writable directory. A patch through a link that
+// leads outside is refused by the executor, because the client does not know the link; then the user is asked.
 func TestFilesCodexApplyPatchOutside(t *testing.T) {
 	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
@@ -228,7 +226,7 @@ func TestFilesCodexApplyPatchOutside(t *testing.T) {
 		}
 
 		if calls := files.about(outside + "/declined.txt"); exists(outside+"/declined.txt") || len(calls) != 0 {
-			t.Errorf("declined, and yet there are requests: %+v", calls)
+			t.Errorf("there are requests although the user has declined: %+v", calls)
 		}
 		wantContent(t, outside+"/approved.txt", "yes\n")
 		wantConfined(t, files, "fs/writeFile", outside+"/approved.txt", `"file://`+outside+`"`)

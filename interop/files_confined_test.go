@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 )
 
-// denyOut is a workspace that may be written, with the secret hidden.
+// denyOut is a policy with a writable workspace and a hidden secret.
 var denyOut = workspaceOnly.and(at("$OUT", "deny"))
 
 func toOutside(f *fixture) {
@@ -44,7 +44,7 @@ var confinedReadRows = []fileRow{
 		on("readFile", "$WS/x.env"), on("readFile", "$WS/d/y.env"), on("readFile", "$WS/a.txt"), write("$WS/x.env", "x"), write("$WS/late.env", "late"), on("remove", "$WS/x.env"), copyTo("$WS/d/y.env", "$WS/z", false)}},
 }
 
-// confinedReads is every request that only looks, with its errors.
+// confinedReads has every kind of request that only reads, with its errors.
 var confinedReads = []fileCall{
 	on("readFile", "$WS/a.txt"), on("readFile", "$WS/none"), on("readFile", "$WS/sub"), on("readFile", "$WS/fifo"), on("readFile", "$WS/l"), on("readFile", "$WS/a.txt/below"),
 	on("readFile", "$WS/loop"), on("readFile", "$WS/dangling"), on("readFile", "$WS/ldir/secret.txt"), on("readFile", "$WS/l", noFollow),
@@ -120,7 +120,7 @@ var confinedOpenRows = []fileRow{
 	{id: "open in a restricted workspace", policy: minimalRead, calls: []fileCall{open("h", "$WS/a.txt"), readBlock("h", 0, 9), open("w", "$WS/a.txt", replace)}},
 }
 
-// intentWithout is an intent that lacks members.
+// intentWithout returns an intent without some of its members.
 func intentWithout(intent string, names ...string) string {
 	members := map[string]json.RawMessage{}
 	if err := json.Unmarshal([]byte(intent), &members); err != nil {
@@ -132,7 +132,7 @@ func intentWithout(intent string, names ...string) string {
 	return canonical(members)
 }
 
-// everyMethod is one request of each kind that takes a sandbox.
+// everyMethod has one request of each method that takes a sandbox.
 var everyMethod = []fileCall{
 	on("readFile", "$WS/a.txt"), open("h", "$WS/a.txt"), open("w", "$WS/w", replace), write("$WS/n", "x"), on("createDirectory", "$WS/d"), on("getMetadata", "$WS/a.txt"),
 	on("canonicalize", "$WS/a.txt"), on("readDirectory", "$WS/sub"), walk("$WS/sub", 1, 1, 1, false), on("remove", "$WS/none"), copyTo("$WS/a.txt", "$WS/c", false),

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Reasons of differences that are meant.
+// Reasons of intended differences.
 const (
 	noPlaceholders   = "file requests need no placeholders: a missing protected name is missing, and making it is refused"
-	neverBlocks      = "the reference waits forever for somebody who reads"
+	neverBlocks      = "the reference waits forever for a reader"
 	refusedClearly   = "an intent that cannot be enforced is refused as such, not as a failure of a helper"
 	globHolds        = "a denied glob also holds for names that come later, and says that access is denied"
 	selfCopy         = "copying a file onto itself changes nothing"
-	tooLong          = "inside a sandbox no path is longer than the kernel takes, also where links are not followed"
+	tooLong          = "inside a sandbox a path must not be longer than the kernel accepts, even if links are not followed"
 	onlyWhatSucceeds = "a copy whose source cannot be read leaves nothing behind"
 )
 
@@ -88,8 +88,8 @@ var fileDifferences = map[string][]difference{
 	"copy a file onto itself":       {{"host", selfCopy, workspaceWith("-rw------- ws/h \"secret\"\nLrwxrwxrwx ws/l\n") + "ws/l leads to $BENCH/rows/ws/a.txt\n"}},
 	"copy a file onto a link to it": {{"host", selfCopy, workspaceWith("Lrwxrwxrwx ws/l\n") + "ws/l leads to $BENCH/rows/ws/a.txt\n"}},
 
-	"CF91":                               {{"1 fs/readFile", "the server's environment is nobody's business", `{"result":{"dataBase64":"PATH=/usr/local/bin:/usr/bin:/bin\u0000TMPDIR=/tmp\u0000"}}`}},
-	"CF41":                               {{"1 fs/writeFile", "what lands in private scratch is refused", readOnlyFS}},
+	"CF91":                               {{"1 fs/readFile", "the environment of the server stays hidden", `{"result":{"dataBase64":"PATH=/usr/local/bin:/usr/bin:/bin\u0000TMPDIR=/tmp\u0000"}}`}},
+	"CF41":                               {{"1 fs/writeFile", "a write to private scratch is refused", readOnlyFS}},
 	"CF52":                               {{"1 fs/createDirectory", noPlaceholders, readOnlyFS}},
 	"CF66":                               {{"host", onlyWhatSucceeds, plainHost("inside")}},
 	"CF52 not recursive":                 {{"1 fs/createDirectory", noPlaceholders, readOnlyFS}},

@@ -27,7 +27,7 @@ const fileOutcome comparison = "the answers with code and text, or the results (
 type fileCall struct {
 	method, params string
 	unconfined     bool                              // has no sandbox member
-	brief          bool                              // the reference is known not to answer
+	brief          bool                              // the reference does not answer
 	instead        func(c *conn, f *fixture, at int) // instead of a request
 }
 
@@ -40,7 +40,7 @@ type fileRow struct {
 	calls  []fileCall
 	others []string // paths beside the fixture to look at, and to remove, afterwards
 	born   bool     // birth times are compared
-	fresh  bool     // a server does not survive it
+	fresh  bool     // the server does not survive it
 	ignore []string // names that are not compared in readDirectory
 	asRoot bool     // an ordinary user sees something else
 }
@@ -73,8 +73,7 @@ func playFileRows(t *testing.T, rows []fileRow) {
 	}
 }
 
-// run makes the fixture and sends the requests. Labels are the number and the
-// method of the request, and host.
+// run makes the fixture and sends the requests. The labels of observations are the number and method of the request, and host.
 func (r fileRow) run(p *player) {
 	f := newFixture(p.t)
 	if r.with != nil {
@@ -114,7 +113,7 @@ func (r fileRow) sandbox() string {
 	return r.intent
 }
 
-// comparable is an answer without what may differ from run to run.
+// comparable returns an answer without the parts that may differ from run to run.
 func (r fileRow) comparable(f *fixture, reply string) string {
 	var m struct {
 		Result map[string]any `json:"result"`
@@ -154,8 +153,8 @@ func (r fileRow) comparable(f *fixture, reply string) string {
 	return shorten(canonical(m.Result))
 }
 
-// truncatedWalk is what is compared of a walk that was too large for an answer: entries
-// count as 64 bytes and their URI, and how many there are depends on the directory's name.
+// truncatedWalk returns the comparable part of a walk that was too large for an answer. An entry counts as 64 bytes and its URI, so
+// the number of entries depends on the name of the directory.
 func truncatedWalk(result map[string]any) string {
 	var paths []string
 	size := 0
@@ -237,16 +236,16 @@ const (
 	noForce  = `"force":false`
 )
 
-// briefTime is how long an answer may take that nobody expects.
+// briefTime is how long to wait for an answer that is not expected.
 const briefTime = 2 * time.Second
 
-// briefly is a request that the reference is known not to answer.
+// briefly returns a request that the reference does not answer.
 func briefly(call fileCall) fileCall {
 	call.brief = true
 	return call
 }
 
-// callWithin is call with another patience.
+// callWithin is call with a time limit of its own.
 func (c *conn) callWithin(limit time.Duration, method, params string) string {
 	id := c.send(method, params)
 	if !c.await(limit, func() bool { return len(c.replies[id]) > 0 }) && c.Err() == nil {
@@ -264,7 +263,7 @@ func drain(name string) fileCall {
 		}
 		defer file.Close()
 		file.SetReadDeadline(time.Now().Add(briefTime))
-		file.Read(make([]byte, 1)) // at once if nobody writes
+		file.Read(make([]byte, 1)) // returns at once if no process writes
 	})
 }
 
@@ -286,11 +285,10 @@ func watch(id int, present string, missing ...string) fileCall {
 	return fileCall{method: "fs/watchMissing", params: fmt.Sprintf(`{"watchId":%d,"missing":[%s],"present":%s}`, id, strings.Join(missing, ","), present)}
 }
 
-// silence is how long a watch is observed that should not fire.
+// silence is how long a watch that must not fire is observed.
 const silence = 300 * time.Millisecond
 
-// fires does something on the host and records whether the watch says so; expected
-// only decides how long to wait.
+// fires changes something on the host and records whether the watch reports it. expected only decides how long to wait.
 func fires(expected bool, do func(f *fixture)) fileCall {
 	return fileCall{instead: func(c *conn, f *fixture, at int) {
 		c.mu.Lock()

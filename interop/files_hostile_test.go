@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// hostilePaths are paths that somebody might hope to get somewhere with.
+// hostilePaths are paths that an attacker might try.
 var hostilePaths = []string{
 	"$WS/sub/../../out/secret.txt", "$WS/../../../../../../../../../..$OUT/secret.txt", "$WS/..", "$WS/none/../a.txt", "$WS/a.txt/../a.txt", "$WS/%2E%2E/out/secret.txt",
 	"$WS/a%00.txt", "$WS/%FF%FE", "$WS/%C3", "$WS/loop/x", "$WS/ring/x",
 	"$WS" + strings.Repeat("/"+strings.Repeat("n", 200), 22), "$WS" + strings.Repeat("/.", 3000) + "/a.txt", "$WS/" + strings.Repeat("n", 5000),
 }
 
-// everywhere is one request of each kind for each hostile path.
+// everywhere has one request of each method for each hostile path.
 func everywhere() (calls []fileCall) {
 	for _, path := range hostilePaths {
 		calls = append(calls, on("readFile", path), on("readFile", path, noFollow), on("getMetadata", path), on("getMetadata", path, noFollow), on("canonicalize", path), on("readDirectory", path),

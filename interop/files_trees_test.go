@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// aTree makes something to walk, to copy and to remove.
+// aTree makes a directory tree to walk, copy and remove.
 func aTree(f *fixture) {
 	someLinks(f)
 	f.file("ws/t/b/two", "2")

@@ -20,10 +20,10 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// whatWasRead is what is compared of requests without a process.
+// whatWasRead is the comparison of requests without a process.
 const whatWasRead comparison = "replies with the texts of errors; the bytes of HTTP requests; notifications"
 
-// headersInAnyOrder is what is compared of HTTP requests: net/http has its own order of headers.
+// headersInAnyOrder is the comparison of HTTP requests: net/http has its own order of headers.
 const headersInAnyOrder comparison = "as whatWasRead, but for the order of headers and the case of their names"
 
 // sortHeaders sorts the headers of HTTP requests, and of answers in JSON, in an observation.
@@ -78,7 +78,7 @@ func playBoth(t *testing.T, x exchange, start func(t testing.TB, who product) *s
 	x.run(t)
 }
 
-// shared starts nothing: the run's server without flags.
+// shared returns the shared server without flags.
 func shared(t testing.TB, who product) *server { return sharedServer(t, who) }
 
 // serverWith starts servers of the exchange's own. change may alter the command.
@@ -92,7 +92,7 @@ func serverWith(change func(t testing.TB, cmd *exec.Cmd)) func(t testing.TB, who
 	}
 }
 
-// A caller is a connection that keeps every notification as it came.
+// A caller is a connection that keeps every notification unchanged.
 type caller struct {
 	*tethertest.Conn
 	came map[int64]int // number of each answer among all messages
@@ -114,8 +114,7 @@ func (p *player) caller() *caller {
 	return c
 }
 
-// send sends a request and returns its id. That it could not be sent is seen by its
-// answer.
+// send sends a request and returns its id. If sending fails, there is no answer.
 func (c *caller) send(method string, params any) int64 {
 	id, _ := c.Ask(method, params)
 	return id
@@ -196,14 +195,14 @@ func (o *origin) close() {
 	o.serving.Wait()
 }
 
-// answers sets what the next requests get, and forgets earlier ones.
+// answers sets the answers to the next requests and forgets earlier requests.
 func (o *origin) answers(reply func(head string) any, stays bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.reply, o.stays, o.got = reply, stays, nil
 }
 
-// requests returns what has come since answers.
+// requests returns the requests since the last call of answers.
 func (o *origin) requests() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -250,8 +249,7 @@ func (o *origin) serve(conn net.Conn) {
 	}
 }
 
-// readRequest reads one request as it came; of chunked bodies up to the last chunk.
-// A long body is kept as its length and sum.
+// readRequest reads one request without changes; of chunked bodies up to the last chunk. Of a long body it keeps length and sum.
 func readRequest(in *bufio.Reader) (request, head string, err error) {
 	var b strings.Builder
 	length, chunked := 0, false
@@ -294,10 +292,10 @@ type web struct {
 	c           *caller
 	self, other *origin
 	n           int  // of the last request id
-	closing     bool // self closes its connections, sooner or later
+	closing     bool // self closes its connections some time after an answer
 
-	// clocks is for requests whose time is over before a head has come: the reference
-	// has two clocks for that, and which one rings first is chance.
+	// clocks is for requests that time out before a head has arrived: the reference has two timers for that, and chance
+	// decides which one fires first.
 	clocks bool
 }
 
@@ -305,7 +303,7 @@ func newWeb(p *player) *web {
 	return &web{p: p, c: p.caller(), self: newOrigin(p.t), other: newOrigin(p.t)}
 }
 
-// plain takes the ports out of an observation.
+// plain replaces the ports in an observation by names.
 func (w *web) plain(s string) string {
 	if w.clocks && w.p.who == ref {
 		s = strings.ReplaceAll(s, "route-aware request timed out", w.expand("error sending request for url (http://SELF/)"))
@@ -313,7 +311,7 @@ func (w *web) plain(s string) string {
 	return strings.NewReplacer(":"+w.self.port, ":SELF", ":"+w.other.port, ":OTHER").Replace(s)
 }
 
-// expand puts them in.
+// expand replaces the names by ports.
 func (w *web) expand(s string) string {
 	return strings.NewReplacer("SELF", "127.0.0.1:"+w.self.port, "OTHER", "127.0.0.1:"+w.other.port,
 		"PORT", w.self.port).Replace(s)
@@ -365,7 +363,7 @@ func (g get) params(w *web) map[string]any {
 
 // prepare sets up the origins.
 func (g get) prepare(w *web) {
-	if g.closes || w.closing { // a connection that is about to close is not there for the next request
+	if g.closes || w.closing { // a connection that is about to close must not serve the next request
 		w.self = newOrigin(w.p.t)
 	}
 	w.closing = g.closes

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// TestHTTPSilentCloses counts how many requests are lost to a web server that closes idle
-// connections without a word. No request may be served twice. How many are lost depends on
-// the machine and on chance, so the numbers are only logged, with -live beside the reference's.
+// TestHTTPSilentCloses counts how many requests are lost when a web server closes idle connections without notice. No request may
+// be served twice. The number of lost requests depends on the machine and on chance, so it is only logged, with -live beside that
+// of the reference.
 func TestHTTPSilentCloses(t *testing.T) {
 	const requests = 200
 	for _, after := range []time.Duration{0, 200 * time.Microsecond, time.Millisecond} {
@@ -50,8 +50,8 @@ func TestHTTPSilentCloses(t *testing.T) {
 	}
 }
 
-// closingOrigin starts a server that closes connections some time after an answer,
-// and returns its address and a count of what it served.
+// closingOrigin starts a server that closes connections some time after an answer. It returns its address and a count of the
+// served requests.
 func closingOrigin(t *testing.T, after time.Duration) (address string, served func() map[string]int) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

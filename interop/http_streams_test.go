@@ -40,7 +40,7 @@ type delta struct {
 	number    int     // among all messages
 }
 
-// deltas returns what has come for a stream.
+// deltas returns the deltas of a stream so far.
 func (c *caller) deltas(id string) (all []delta) {
 	for _, m := range c.Kept() {
 		if d, ok := deltaOf(m, id); ok {
@@ -56,16 +56,16 @@ func deltaOf(m tethertest.Message, id string) (d delta, ok bool) {
 	return d, ok
 }
 
-// forget takes the deltas of a stream out of what has come.
+// forget drops the deltas of a stream that have arrived.
 func (c *caller) forget(id string) {
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // none is waited for
+	cancel() // do not wait
 	for err := error(nil); err == nil; {
 		_, err = c.Take(ctx, func(m tethertest.Message) bool { _, ok := deltaOf(m, id); return ok })
 	}
 }
 
-// delivered waits until n deltas of the stream are there.
+// delivered waits until n deltas of the stream have arrived.
 func (c *caller) delivered(id string, n int) bool {
 	return c.await(func() bool { return len(c.deltas(id)) >= n })
 }
@@ -105,7 +105,7 @@ func (w *web) stream(g get) {
 	w.p.note(g.label, w.plain(canonical(seen)))
 }
 
-// stalling sends what it is given and then nothing until the test ends.
+// stalling sends a text and then nothing until the test ends.
 func stalling(t testing.TB, first string) func(string) any {
 	return func(string) any {
 		return func(c net.Conn) { io.WriteString(c, first); <-t.Context().Done() }
@@ -153,9 +153,8 @@ func TestHTTPTimeouts(t *testing.T) {
 	}}, shared)
 }
 
-// TestHTTPStreamSteps sends a body piece by piece, each after the last has arrived,
-// so that the sequence of deltas is the same for both, while other requests use the
-// same and another id.
+// TestHTTPStreamSteps sends a body in pieces, each after the last one has arrived, so that both products send the same deltas.
+// Meanwhile other requests use the same id and another one.
 func TestHTTPStreamSteps(t *testing.T) {
 	t.Parallel()
 	playBoth(t, exchange{name: "http stream steps", compares: headersInAnyOrder, play: func(p *player) {
@@ -204,7 +203,7 @@ func TestHTTPStreamSteps(t *testing.T) {
 
 const tooLarge = "an answer that the client's WebSocket would not take ends the call, not the connection"
 
-// TestHTTPLimits compares what tether bounds.
+// TestHTTPLimits compares requests at tether's limits.
 func TestHTTPLimits(t *testing.T) {
 	t.Parallel()
 	playBoth(t, exchange{name: "http limits", compares: headersInAnyOrder, differs: []difference{
@@ -263,7 +262,7 @@ func TestHTTPProxies(t *testing.T) {
 			playBoth(t, exchange{name: "http proxies " + row.label, compares: headersInAnyOrder, differs: row.differs, play: func(p *player) {
 				w := newWeb(p)
 				proxy.answers(func(head string) any {
-					if strings.HasPrefix(head, "CONNECT ") { // there is nothing behind a tunnel
+					if strings.HasPrefix(head, "CONNECT ") { // the tunnel leads nowhere
 						return "HTTP/1.1 403 No\r\ncontent-length: 0\r\n\r\n"
 					}
 					return okAnswer
@@ -275,7 +274,7 @@ func TestHTTPProxies(t *testing.T) {
 	}
 }
 
-// TestHTTPCertificates uses a certificate that only the environment vouches for.
+// TestHTTPCertificates uses a certificate that is trusted only because of the environment.
 func TestHTTPCertificates(t *testing.T) {
 	t.Parallel()
 	file, certificate := ownCertificate(t)
@@ -334,11 +333,11 @@ func serveOnce(l net.Listener) string {
 	return string(b[:n])
 }
 
-// http2Preface is how a client begins that speaks HTTP/2.
+// http2Preface is the beginning of a connection with HTTP/2.
 const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// TestHTTPVersion2 makes requests to a server that offers HTTP/2, and compares what it
-// understands of them and what the client gets back.
+// TestHTTPVersion2 makes requests to a server that offers HTTP/2, and compares the requests that the server sees and the answers
+// that the client gets.
 func TestHTTPVersion2(t *testing.T) {
 	t.Parallel()
 	file, certificate := ownCertificate(t)
@@ -379,7 +378,7 @@ func TestHTTPVersion2(t *testing.T) {
 	}}, serverWith(func(_ testing.TB, cmd *exec.Cmd) { cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+file) }))
 }
 
-// describeRequest answers with what it understands of a request.
+// describeRequest answers with a description of the request.
 func describeRequest(w http.ResponseWriter, r *http.Request) {
 	w.Header()["Date"] = nil
 	switch r.URL.Path {
@@ -401,7 +400,7 @@ func describeRequest(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s %s %s %s %s", r.Proto, r.Method, r.RequestURI, r.Host, canonical(r.Header))
 }
 
-// ownCertificate makes a certificate for localhost, and a file with who signed it.
+// ownCertificate makes a certificate for localhost, and a file with its issuer.
 func ownCertificate(t *testing.T) (string, tls.Certificate) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -13,8 +13,7 @@ func text(s string) *string { return &s }
 
 var hello = text("hello")
 
-// TestHTTP plays requests through both servers: what a web server sees of them and
-// what the client gets back.
+// TestHTTP plays requests through both servers, and compares the requests that a web server sees and the answers that the client gets.
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	for _, group := range []struct {
@@ -164,8 +163,8 @@ var variableGets = []get{
 	{label: "first bad header counts, other way", headers: []string{"A", "x\n", "B", "$$NOPE"}},
 }
 
-// framingGets give headers that say how long the body is. The origin answers at the
-// end of the head, because the body may never be complete.
+// framingGets have headers about the length of the body. The origin answers at the end of the head, because the body may never be
+// complete.
 var framingGets = []get{
 	{label: "length right", method: "POST", body: hello, headers: []string{"content-length", "5"}},
 	{label: "length too small", method: "POST", body: hello, headers: []string{"content-length", "3"}},
@@ -299,7 +298,7 @@ func moved(status int, location string) string {
 	return fmt.Sprintf("HTTP/1.1 %d X\r\nlocation: %s\r\ncontent-length: 2\r\nset-cookie: a=b\r\n\r\nno", status, location)
 }
 
-// everything are headers of which some must not go everywhere.
+// everything has headers some of which must not be sent to another host.
 var everything = []string{"Content-Type", "text/plain", "X-A", "1", "Content-Encoding", "q", "Authorization", "Bearer t", "Cookie", "c=d",
 	"Proxy-Authorization", "p", "WWW-Authenticate", "w", "Cookie2", "z", "Content-Language", "de", "Content-MD5", "m",
 	"Referer", "http://mine/", "Host", "given.example", "Transfer-X", "q"}

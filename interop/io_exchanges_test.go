@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// talker answers each line with output of its own: "o TEXT" on stdout, "e TEXT" on
-// stderr, "x" ends it. Driven line by line, with each event awaited, the numbers of
-// its chunks are the same everywhere.
+// talker is a script that answers each line: "o TEXT" prints on stdout, "e TEXT" on stderr, "x" ends it. A test sends one line at a
+// time and awaits its output, so the numbers of the chunks are always the same.
 const talker = `while read -r w t; do case $w in o) printf %s "$t";; e) printf %s "$t" >&2;; x) exit $t;; esac; done`
 
-// startTalker starts a talker that has said one, two (on stderr), three.
+// startTalker starts a talker that has printed one, two (on stderr), three.
 func startTalker(c *conn, id string) {
 	c.start(id, sh(talker), `"pipeStdin":true`)
 	for i, line := range []string{"o one", "e two", "o three"} {
@@ -120,8 +119,8 @@ func readAll(c *conn, id string, maxBytes int) string {
 	return shorten(outputOf(events, "stdout"))
 }
 
-// timed records a read and whether it has taken all the time that it was given. Of one
-// that is to be answered at once that is more than anybody waits for an answer.
+// timed records a read and whether it took the whole waiting time. For a read that must be answered at once, that time is longer
+// than the time limit of an answer.
 func (c *conn) timed(label, params string) {
 	var asked struct{ WaitMs int }
 	json.Unmarshal([]byte(params), &asked)
@@ -152,7 +151,7 @@ var inputExchanges = []exchange{
 		c.call("process/terminate", `{"processId":"closed"}`)
 	}},
 	{name: "write/after exit", compares: wholeReplies, differs: []difference{
-		{"after exit", "a write that nobody can read is not accepted", `{"result":{"status":"stdinClosed"}}`},
+		{"after exit", "a write that no process can read is not accepted", `{"result":{"status":"stdinClosed"}}`},
 	}, play: func(p *player) {
 		c := p.open()
 		c.start("w", sh("read x"), `"pipeStdin":true`)
@@ -194,7 +193,7 @@ var inputExchanges = []exchange{
 		p.note("end of file", withoutID(c.write("w", "2", "\x04")))
 		c.process("end", "w")
 		c.start("i", sh(`trap 'echo caught; exit 5' INT; echo ready; while :; do sleep 0.05; done`), `"tty":true`)
-		c.seen("i", "ready\r\n") // the character drops output that nobody has read
+		c.seen("i", "ready\r\n") // the character drops output that has not been read
 		c.write("i", "1", "\x03")
 		c.process("interrupt character", "i")
 	}},

@@ -15,8 +15,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// The real client with `tether mcp` as an MCP server. It is driven as editors do it, so
-// that the questions of the server reach a user: `codex exec` has none and cancels them.
+// The real client with `tether mcp` as an MCP server. The tests drive it as editors do, so that the questions of the server reach a
+// user: `codex exec` has no user and cancels them.
 
 // mcpSessionID finds the session in what the client shows to its model, which is the
 // structured content of a result where there is some.
@@ -25,7 +25,7 @@ var mcpSessionID = regexp.MustCompile(`"session_id":(\d+)`)
 // An mcpThread is a thread of the real client that has the tools of `tether mcp`.
 type mcpThread struct {
 	*appServer
-	accept    bool     // what the user answers to the server's questions
+	accept    bool     // the user's answer to the server's questions
 	questions []string // of the server
 }
 
@@ -79,8 +79,8 @@ func (m *mcpThread) play() {
 	}
 }
 
-// A command, a prompt, and a write that the sandbox denies. The user is asked: who says
-// yes sees it done, who says no sees the first output.
+// A command, a prompt, and a write that the sandbox denies. The user is asked about the write. After a yes it happens, after a no
+// the result has the first output.
 func TestCodexWithTetherMCP(t *testing.T) {
 	t.Parallel()
 	for _, accept := range []bool{true, false} {
@@ -143,7 +143,7 @@ func TestCodexWithTetherMCP(t *testing.T) {
 	}
 }
 
-// `codex exec` has no user: a question is not answered with yes, and the call ends.
+// `codex exec` has no user, so a question is not answered with yes and the call ends.
 func TestCodexExecWithTetherMCP(t *testing.T) {
 	t.Parallel()
 	tethertest.NeedBubblewrap(t)
@@ -166,6 +166,6 @@ func TestCodexExecWithTetherMCP(t *testing.T) {
 		t.Errorf("%q", got[1])
 	}
 	if _, err := os.Stat(file); err == nil {
-		t.Error("it was written")
+		t.Error("the file was written")
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/tetherexec/tether/internal/cable"
 )
 
-// The real client with an MCP server on the executor: placed there by the client itself,
-// or by `tether mcp-run`, which the client takes for a server of its own machine.
+// The real client with an MCP server on the executor. The client starts it there itself, or through `tether mcp-run`, which looks to
+// the client like a server on its own machine.
 
 // toolServer is a real MCP server for the executor.
 var toolServer = sync.OnceValues(func() (string, error) {
@@ -52,12 +52,12 @@ func newMCPTurn(t *testing.T, who product) *mcpTurn {
 	return m
 }
 
-// placed is the configuration of a server that the client puts on the executor.
+// placed is the configuration of a server that the client starts on the executor.
 func (m *mcpTurn) placed() string {
 	return fmt.Sprintf("[mcp_servers.tools]\ncommand = %q\ncwd = %q\nenvironment_id = \"remote\"\nenv = { LITERAL = \"yes\" }\n", m.tools(), suite.work)
 }
 
-// through is the configuration of one that tether puts there.
+// through is the configuration of a server that `tether mcp-run` starts there.
 func (m *mcpTurn) through() string {
 	return fmt.Sprintf("[mcp_servers.tools]\ncommand = %q\nargs = [\"mcp-run\", \"--url\", %q, \"--cwd\", %q, \"--env\", \"LITERAL=yes\", \"--\", %q]\n",
 		program(m.t, tether), m.cable.URL(), suite.work, m.tools())
@@ -196,14 +196,13 @@ func TestCodexMCPServerOnTheExecutor(t *testing.T) {
 	})
 }
 
-// F62 with the real client: the same server answers after the cut.
+// After a cut the same MCP server answers the real client. Scenario F62.
 func TestCodexMCPCallSurvivesCut(t *testing.T) {
 	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) { testMCPCut(t, who, (*mcpTurn).placed) })
 }
 
-// The same with tether's own client in between.
-// Scenario F62.
+// After a cut the same MCP server answers through `tether mcp-run`. Scenario F62.
 func TestCodexMCPRunCallSurvivesCut(t *testing.T) {
 	t.Parallel()
 	testMCPCut(t, tether, (*mcpTurn).through)
@@ -230,7 +229,7 @@ func testMCPCut(t *testing.T, who product, config func(*mcpTurn) string) {
 		t.Errorf("%q", got)
 	}
 	if n := m.cable.Links(); n < 2 {
-		t.Errorf("%d connections: the cut hit nothing", n)
+		t.Errorf("%d connections: the cut interrupted no connection", n)
 	}
 }
 
@@ -250,8 +249,7 @@ func (m *mcpTurn) replace(file string) func(context.Context) {
 	}
 }
 
-// F63 with the real client: after a lost session it does not start its server again.
-// When this fails, the reference has got better.
+// After a lost session the real client does not start its MCP server again (F63). If this fails, the reference has been repaired.
 func TestCodexMCPLostSessionIsFinal(t *testing.T) {
 	t.Parallel()
 	m := newMCPTurn(t, tether)
@@ -262,7 +260,7 @@ func TestCodexMCPLostSessionIsFinal(t *testing.T) {
 	}
 }
 
-// F63 with tether in between: the call in flight fails, and the next one works.
+// Through `tether mcp-run`, a lost session fails the call in flight, and the next call works (F63).
 func TestCodexMCPRunRestartsAfterLostSession(t *testing.T) {
 	t.Parallel()
 	m := newMCPTurn(t, tether)

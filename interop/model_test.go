@@ -15,8 +15,7 @@ import (
 	"testing"
 )
 
-// A model stands in for the model service: it answers each request of the client
-// with what its script says, and keeps what the tools returned.
+// A model stands for the model service: it answers each request of the client by its script, and records the results of the tools.
 type model struct {
 	*httptest.Server
 	script func(turn int, outputs []string) []modelItem
@@ -126,7 +125,7 @@ func toolOutputs(body []byte) []string {
 
 var sessionPattern = regexp.MustCompile(`Process running with session ID (\d+)`)
 
-// runningSession returns the session that a tool output says is still running.
+// runningSession returns the session that a tool output reports as running.
 func runningSession(outputs []string) (int, bool) {
 	if len(outputs) == 0 {
 		return 0, false

@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// answerTables are the kinds of answers to a question. Each is asked for in each way,
-// as what a client is told differs.
+// answerTables has the kinds of answers to a question. Each is tried with each protocol, because the reports to the client differ.
 var answerTables = append([]proxyTable{
 	{name: "asked, other rules", settings: someDomains, extra: asks, answer: decision(`{"type":"allow"}`), probes: join(
 		all("pub.example", "denied.example", "loop.example", "127.0.0.1", "localhost"), asked(fetch("ten.example"), fetch("nx.example"), tunnel("foo.localhost:80"),
@@ -36,7 +35,7 @@ var answerTables = append([]proxyTable{
 
 func decision(text string) string { return `"result":{"decision":` + text + `}` }
 
-// asked are probes about which there is a question and a decision.
+// asked returns probes that cause a question and a decision.
 func asked(probes ...probe) []probe {
 	for i := range probes {
 		probes[i] = probes[i].hears(2)
@@ -52,9 +51,8 @@ func answersOf(answers map[string]string) (tables []proxyTable) {
 	return tables
 }
 
-// TestNetworkSilence asks a client that does not answer: the time that it has is its own
-// and five seconds more. What is compared is as in TestNetworkProxies, and that the answer
-// came after that time and not much later.
+// TestNetworkSilence has a client that does not answer questions: the server waits for the client's time limit and five seconds
+// more. It compares the same as TestNetworkProxies, and that the refusal came after that time and not much later.
 func TestNetworkSilence(t *testing.T) {
 	t.Parallel()
 	inNamespace(t, func(t *testing.T) {
@@ -68,7 +66,7 @@ func TestNetworkSilence(t *testing.T) {
 	})
 }
 
-// timed adds to a probe whether it took a time, or up to slack more.
+// timed adds to a probe whether it took this time, or up to slack more.
 func timed(b probe, want, slack time.Duration) probe {
 	do := b.do
 	b.do = func(p *proxied) string {
@@ -110,7 +108,7 @@ var socksTables = []proxyTable{
 		differs: relayed("other.example", true, question("socks5_udp", "other.example", echoPort), sent("allow", "other.example", "not_allowed", "decider"))},
 }
 
-// notNames are names in SOCKS5 that are none.
+// notNames are invalid host names in SOCKS5.
 var notNames = unheard(socks("", webPort), socks("a b", webPort), socks("pub.example:80", webPort), socks("pub.example..", webPort),
 	socks("user@pub.example", webPort), socks("-x.example", webPort))
 
@@ -122,13 +120,12 @@ var colons = socks("::1", webPort).hears(0).hearsLess(-1)
 
 func forbiddenNames() (d []difference) {
 	for _, b := range notNames {
-		d = append(d, instead("who asks for what is no host gets an answer", b, socksForbidden, asTheirs)...)
+		d = append(d, instead("a request for an invalid host name is answered", b, socksForbidden, asTheirs)...)
 	}
 	return d
 }
 
-// lostDatagrams are datagrams that the reference does not pass on and does not mention,
-// and about which tether sends n messages.
+// lostDatagrams are datagrams that the reference drops without a message, and about which tether sends n messages.
 func lostDatagrams(n int, hosts ...string) (probes []probe) {
 	for _, host := range hosts {
 		probes = append(probes, datagram(host).hears(0).hearsLess(-n))
@@ -136,7 +133,7 @@ func lostDatagrams(n int, hosts ...string) (probes []probe) {
 	return probes
 }
 
-// relayed is what becomes of a datagram.
+// relayed is the difference of a datagram that tether forwards.
 func relayed(host string, answered bool, said ...string) []difference {
 	answer := "05000001 7f000001 PORT no datagram"
 	if answered {
@@ -145,7 +142,7 @@ func relayed(host string, answered bool, said ...string) []difference {
 	return instead("datagrams are passed on", datagram(host), answer, said...)
 }
 
-// sent is what is told about a datagram.
+// sent is the report about a datagram.
 func sent(verb, host, reason, source string) string {
 	return toldDecision{verb, "socks5_udp", "", host, echoPort, reason, source}.String()
 }

@@ -79,9 +79,8 @@ allow_local_binding = true
 "denied.example" = "deny"
 `
 
-// runNetworkCodex has the client run commands, with this configuration of approvals and
-// more tables. A client that has itself said no to a host does not wait for what the
-// executor tells of it; so the model ends the turn when all decisions were told.
+// runNetworkCodex has the client run commands, with this configuration of approvals and more tables. A client that has refused a
+// host itself does not wait for the executor's report, so the model ends the turn when all decisions were reported.
 func runNetworkCodex(t *testing.T, who product, approvals, tables string, decisions int, each ...string) *networkRun {
 	t.Helper()
 	client := program(t, ref)
@@ -118,7 +117,7 @@ func runNetworkCodex(t *testing.T, who product, approvals, tables string, decisi
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.Env = append(cmd.Env, "RUST_LOG=error,codex_otel.log_only=info") // where decisions are logged
 	err = cmd.Run()
-	line.Close() // after this the tap is quiet
+	line.Close() // after this nothing more is recorded
 	r.stdout, r.stderr = out.String(), errs.String()
 	if err != nil {
 		t.Errorf("codex exec: %v\n%s\n%s", err, shorten(r.stdout), r.stderr)
@@ -129,8 +128,8 @@ func runNetworkCodex(t *testing.T, who product, approvals, tables string, decisi
 // reviewerAllows is the host that the reviewer lets commands reach.
 const reviewerAllows = "pub.example"
 
-// withReviewer serves a model, and beside it the one that the client has review what it
-// is asked about hosts: it wants an answer of a given form.
+// withReviewer serves a model, and a second model that the client uses to review questions about hosts. The client expects an answer
+// of a given form.
 func withReviewer(t *testing.T, m *model) *httptest.Server {
 	verdict := func(outcome string) *model {
 		return newModel(t, func(int, []string) modelItem {
@@ -155,7 +154,7 @@ func withReviewer(t *testing.T, m *model) *httptest.Server {
 	return s
 }
 
-// starts decodes what the client asked for.
+// starts decodes the starts of the client.
 func (r *networkRun) starts(t *testing.T) (starts []networkStart) {
 	t.Helper()
 	for _, m := range r.wire.of("process/start") {
@@ -168,7 +167,7 @@ func (r *networkRun) starts(t *testing.T) (starts []networkStart) {
 	return starts
 }
 
-// A networkStart is what a start says about the network.
+// A networkStart has the network parameters of a start.
 type networkStart struct {
 	ProcessID             string
 	EnforceManagedNetwork bool
@@ -181,15 +180,14 @@ type networkStart struct {
 	}
 }
 
-// A clientDecision is what the client is told about an attempt.
+// A clientDecision is the report to the client about an attempt.
 type clientDecision struct {
 	ProcessID, Decision, Source, Reason, Protocol, Host string
 	PolicyOverride                                      bool
 }
 
-// wantDecisions checks what the server told the client, and that the client has taken
-// note of each: it logs them. Where it has said no itself, it may have forgotten the
-// process by then, and logs nothing.
+// wantDecisions checks the reports of the server and that the client has logged each. If the client has refused a host itself, it may
+// have forgotten the process by then and log nothing.
 func (r *networkRun) wantDecisions(t *testing.T, want ...clientDecision) {
 	t.Helper()
 	var got []clientDecision
@@ -243,8 +241,8 @@ func (r *networkRun) wantShown(t *testing.T, n int, parts ...string) {
 	}
 }
 
-// TestNetworkCodex has the real client run a command that may reach one host and not
-// two others: it asks the executor for a proxy with its rules, and is told each decision.
+// TestNetworkCodex has the real client run a command that may reach one host but not two others. The client asks the executor for a
+// proxy with its rules and gets a report about each decision.
 func TestNetworkCodex(t *testing.T) {
 	t.Parallel()
 	inNamespace(t, func(t *testing.T) {
@@ -276,7 +274,7 @@ func TestNetworkCodex(t *testing.T) {
 	})
 }
 
-// reviewedNetwork is what the system must say for the client to have hosts reviewed.
+// reviewedNetwork is the system configuration that makes the client review hosts.
 const reviewedNetwork = `[experimental_network]
 enabled = true
 [experimental_network.domains]

@@ -24,13 +24,11 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
-// namespaceVariable tells a run of the tests that it is in a network of its own.
+// namespaceVariable marks a test program that runs in a network namespace of its own.
 const namespaceVariable = "INTEROP_NAMESPACE"
 
-// inNamespace runs a test in a network of its own, in which there is only a loopback
-// with more addresses, and in which /etc is a copy: names resolve to what the test
-// says, and nothing leaves the machine. For that the test program runs itself again,
-// with everything that it starts.
+// inNamespace runs a test in a network namespace of its own. It has only a loopback with more addresses, and a copy of /etc, so that
+// names resolve as the test wants and no packet leaves the machine. For that the test program runs itself again.
 func inNamespace(t *testing.T, run func(t *testing.T)) {
 	t.Helper()
 	if os.Getenv(namespaceVariable) != "" {
@@ -91,7 +89,7 @@ var (
 	setUpError  error
 )
 
-// The names that everybody in the namespace knows. 11.0.0.1 stands for the world.
+// The hosts file of the namespace. 11.0.0.1 stands for the internet.
 const hostsFile = `127.0.0.1 localhost
 ::1 localhost ip6-localhost
 11.0.0.1 pub.example a.pub.example b.a.pub.example pub2.example sub.pub2.example denied.example other.example apub.example
@@ -114,7 +112,7 @@ var (
 	moreAddresses6 = []string{"2001:4860:4860::8888", "64:ff9b::7f00:1", "2001:db8::5", "fd00::5"}
 )
 
-// setUpNamespace sets up the namespace that this program is in.
+// setUpNamespace sets up the namespace of this program.
 func setUpNamespace() {
 	etc := filepath.Join(suite.dir, "etc")
 	script := "set -e\nip link set lo up\n"
@@ -148,7 +146,7 @@ const (
 	echoPort   = 7777 // UDP
 )
 
-// openWorld serves what processes are to reach, until the test ends.
+// openWorld serves the hosts that processes try to reach, until the test ends.
 func openWorld(t *testing.T) {
 	t.Helper()
 	var serving sync.WaitGroup
@@ -180,7 +178,7 @@ func openWorld(t *testing.T) {
 	openNames(t, &serving)
 }
 
-// greet says what a request looks like when it arrives.
+// greet answers with a description of the request.
 func greet(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	var headers []string
@@ -194,11 +192,10 @@ func greet(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "hello %s %s host=%s at=%s headers=%q body=%q\n", r.Method, r.RequestURI, r.Host, local, headers, body)
 }
 
-// rebindName has another address each time that it is asked for: first one of the
-// world, then the loopback.
+// rebindName resolves to another address with each query: first a public one, then the loopback.
 const rebindName = "rebind.example"
 
-// rebindAsked counts how often, for one product.
+// rebindAsked counts the queries of one product.
 var rebindAsked atomic.Int32
 
 // openNames serves the names that are not in the hosts file: rebindName, and no other.

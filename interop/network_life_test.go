@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestNetworkLife compares how proxies end: with their process, and what becomes of
-// questions when nobody is there to answer. What is compared is as in TestNetworkProxies.
+// TestNetworkLife compares how proxies end with their process, and what happens to questions when no client is connected. It compares
+// the same as TestNetworkProxies.
 func TestNetworkLife(t *testing.T) {
 	t.Parallel()
 	inNamespace(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestNetworkLife(t *testing.T) {
 				c := p.open()
 				process := c.proxied("p", networkProxy(someDomains, asks))
 				c.decideBy(func(networkMessage) string { c.ws.Close(); return "" })
-				b := timed(fetch("other.example"), 0, 9*time.Second) // who waits for an answer waits for 10 s
+				b := timed(fetch("other.example"), 0, 9*time.Second) // a wait for an answer would take 10 s
 				p.note(b.label, b.do(process))
 			}},
 			{name: "ended meanwhile", compares: proxyOutcome, play: func(p *player) {
@@ -57,8 +57,7 @@ func TestNetworkLife(t *testing.T) {
 	})
 }
 
-// gone waits until nobody listens at an address. Who calls while that comes to be is
-// cut off.
+// gone waits until nothing listens at an address. Connections that are made meanwhile are closed.
 func gone(address string) string {
 	for end := time.Now().Add(timeLimit); time.Now().Before(end); {
 		c, err := net.DialTimeout("tcp", address, timeLimit)
@@ -72,9 +71,8 @@ func gone(address string) string {
 	return "still there"
 }
 
-// TestNetworkUpstream compares proxies whose server has a proxy of its own to go through.
-// What is compared is as in TestNetworkProxies; the upstream proxy answers with the first
-// line that it gets.
+// TestNetworkUpstream compares proxies whose server has to use another proxy. It compares the same as TestNetworkProxies; the
+// upstream proxy answers with the first line that it gets.
 func TestNetworkUpstream(t *testing.T) {
 	t.Parallel()
 	inNamespace(t, func(t *testing.T) {

@@ -58,8 +58,7 @@ func (m networkMessage) String() string {
 	return strings.TrimPrefix(m.method, "network/") + " " + canonical(params)
 }
 
-// A proxied is a running process with a proxy that is open to everybody on this host:
-// it is the test that uses it.
+// A proxied is a running process with a proxy that every process of this host can reach. The test itself uses the proxy.
 type proxied struct {
 	c           *conn
 	id          string
@@ -126,7 +125,7 @@ func (b probe) hearsLess(n int) probe { b.fewer = n; return b }
 // named is the probe with another label.
 func (b probe) named(label string) probe { b.label = label; return b }
 
-// play makes the attempt and records what came of it, and what was said about it.
+// play makes the attempt and records its result and the messages about it.
 func (p *proxied) play(b probe) {
 	p.c.p.t.Helper()
 	p.c.p.note(b.label, p.withoutFamily(b.label, b.do(p)))
@@ -138,8 +137,8 @@ func (p *proxied) play(b probe) {
 	p.said(b.label)
 }
 
-// withoutFamily takes out of an observation of the reference whether it went to localhost
-// by IPv4 or IPv6: it tries both, and which is first is chance.
+// withoutFamily removes from an observation of the reference whether it reached localhost by IPv4 or IPv6: it tries both, and chance
+// decides which is first.
 func (p *proxied) withoutFamily(label, value string) string {
 	if p.c.p.who != ref || !strings.Contains(strings.ReplaceAll(label, "foo.localhost", ""), "localhost") {
 		return value
@@ -160,11 +159,11 @@ func (p *proxied) said(label string) {
 	p.c.p.note(label+", said", b.String())
 }
 
-// stop ends the process and records what was said that no probe has waited for.
+// stop ends the process and records the messages for which no probe has waited.
 func (p *proxied) stop() {
 	p.c.call("process/terminate", fmt.Sprintf(`{"processId":%q}`, p.id))
 	p.c.gone(p.id, "process/closed")
-	p.c.call("no/such", "null") // what came before has arrived with the answer
+	p.c.call("no/such", "null") // earlier messages have arrived when this is answered
 	p.said("afterwards")
 }
 
@@ -212,15 +211,15 @@ func readAnswer(conn net.Conn, method string) string {
 	return head + string(body)
 }
 
-// badRequest is what is compared of an answer to what is no request.
+// badRequest is the comparable part of the answer to a malformed request.
 const badRequest = "400"
 
-// throughTunnel is what is asked of whoever is at the end of a tunnel.
+// throughTunnel is the request that is sent through a tunnel.
 const throughTunnel = "GET /tunnel HTTP/1.1\r\nHost: tunnel\r\nConnection: close\r\n\r\n"
 
-// describeFailure names what went wrong without addresses.
+// describeFailure describes an error without addresses.
 func describeFailure(err error) string {
-	for _, known := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} { // which of them is chance
+	for _, known := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} { // chance decides which of them it is
 		if errors.Is(err, known) {
 			return "nothing: closed"
 		}
@@ -343,7 +342,7 @@ func datagram(host string) probe {
 			if err == nil {
 				return reply + fmt.Sprintf(" %q", buf[:n])
 			}
-			if p.c.p.who == ref || p.denied() { // the reference passes none on
+			if p.c.p.who == ref || p.denied() { // the reference forwards none
 				break
 			}
 		}
@@ -351,7 +350,7 @@ func datagram(host string) probe {
 	}, 1, 0}
 }
 
-// datagramTime is how long a datagram that will not come is waited for.
+// datagramTime is how long to wait for a datagram that must not arrive.
 const datagramTime = 300 * time.Millisecond
 
 // denied reports whether a denial was told since the last probe.
@@ -361,9 +360,9 @@ func (p *proxied) denied() bool {
 	return slices.ContainsFunc(p.c.network[p.heard:], func(m networkMessage) bool { return strings.Contains(string(m.params), `"decision":"deny"`) })
 }
 
-// What a probe is answered, where tether is meant to differ.
+// Answers to probes in which tether differs on purpose.
 
-// reached is the answer of the world to a request that got there.
+// reached is the answer to a request that reached its host.
 func reached(method, path, host, at string) string {
 	return fmt.Sprintf("200 content-type=[\"text/plain\"] x-proxy-error=[] hello %s %s host=%s at=%s headers=[] body=\"\"\n", method, path, host, at)
 }
@@ -378,7 +377,7 @@ func dialled(at string) string {
 	return fmt.Sprintf("05000001 %x PORT ", netip.MustParseAddr(at).AsSlice()) + reached("GET", "/tunnel", "tunnel", at)
 }
 
-// socksForbidden is the reply of SOCKS5 to what is not allowed.
+// socksForbidden is the reply of SOCKS5 to a request that is not allowed.
 const socksForbidden = "05020001 00000000 0"
 
 // upstreamFailure is the answer about a host that does not answer.
@@ -390,7 +389,7 @@ const (
 	localTunnel  = `403 content-type=["text/plain"] x-proxy-error=["blocked-by-allowlist"] Sandbox policy blocks local/private network addresses.`
 )
 
-// A told is a decision that the client is told.
+// A toldDecision is a decision as it is reported to the client.
 type toldDecision struct {
 	decision, protocol, method, host string
 	port                             int
@@ -410,7 +409,7 @@ func (n toldDecision) String() string {
 	return "policyDecision " + canonical(m) + "\n"
 }
 
-// ruled is what is told about a CONNECT that the rules decide.
+// ruled is the report about a CONNECT that the rules decide.
 func ruled(decision, host string, port int, reason string) string {
 	return toldDecision{decision, "https_connect", "CONNECT", host, port, reason, "baseline_policy"}.String()
 }
@@ -420,10 +419,10 @@ func question(protocol, host string, port int) string {
 	return "policyRequest " + canonical(map[string]any{"processId": "p", "request": map[string]any{"host": host, "port": port, "protocol": protocol}}) + "\n"
 }
 
-// asTheirs is an answer that is the reference's.
+// asTheirs stands for the same answer as that of the reference.
 const asTheirs = "\x00"
 
-// instead are the differences of a probe: what it is answered, and what is said about it.
+// instead returns the differences of a probe: in its answer and in the messages about it.
 func instead(reason string, b probe, answer string, said ...string) (d []difference) {
 	if answer != asTheirs {
 		d = append(d, difference{b.label, reason, answer})

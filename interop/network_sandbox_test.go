@@ -19,8 +19,8 @@ import (
 // The ports of the proxies that a client has prepared.
 const preparedPort, preparedPort6 = 3128, 3129
 
-// openPrepared serves proxies that a client could have prepared: they answer with what
-// they were sent, up to the end of a header.
+// openPrepared serves proxies that a client could have prepared. They answer with the bytes of the request, up to the end of its
+// header.
 func openPrepared(t *testing.T) {
 	t.Helper()
 	var serving sync.WaitGroup
@@ -57,8 +57,8 @@ func answerPrepared(c net.Conn) {
 	}
 }
 
-// curl prints the status of each URL and what curl says about it, through the proxies of
-// the environment unless there are other arguments.
+// curl is a script that prints the status of each URL and the message of curl, through the proxies of the environment unless the
+// arguments say otherwise.
 func curl(arguments string, urls ...string) string {
 	var b strings.Builder
 	for _, u := range urls {
@@ -67,8 +67,7 @@ func curl(arguments string, urls ...string) string {
 	return b.String()
 }
 
-// attempts are direct ways out, and whether they work; 111 is "connection refused", 1 "not
-// permitted".
+// attempts is a command that connects directly and prints the errors: 111 is "connection refused", 1 "not permitted".
 func attempts(ports ...int) []string {
 	script := "sub try { print $_[0], \" \", $_[1] ? \"works\" : $!+0, \"\\n\" } use Socket; "
 	for _, port := range ports {
@@ -91,16 +90,15 @@ const (
 	world        = "http://pub.example/"
 )
 
-// noAnswer asks through a proxy that closes the connection. Whether curl sees its end or a
-// reset is chance.
+// noAnswer is a script with a request through a proxy that closes the connection. Chance decides whether curl sees an end or a reset.
 const noAnswer = `curl -s ` + world + `; case $? in 52 | 56) echo no answer;; esac`
 
-// managedProxy is a start with a proxy of its own, in a network of its own.
+// managedProxy is a start with its own proxy in a managed network.
 func managedProxy(settings string) string {
 	return `"enforceManagedNetwork":true,` + networkProxy(settings, "")
 }
 
-// managedNetworkRows are rows of the managed network. Of what they print, ports are taken out.
+// managedNetworkRows are scenarios of the managed network. Ports are removed from their output.
 var managedNetworkRows = []sandboxRow{
 	{id: "M03", policy: workspaceOnly, start: prepared(bothPrepared), argv: attempts(preparedPort, webPort)},
 	{id: "M03 through", policy: workspaceOnly, start: prepared(bothPrepared), script: curl("", world)},
@@ -131,7 +129,7 @@ var managedNetworkRows = []sandboxRow{
 	{id: "unix sockets of a proxy", policy: workspaceOnly, start: managedProxy(worldOnly + `,"dangerouslyAllowAllUnixSockets":true`), argv: attempts(webPort)},
 }
 
-// TestNetworkRows plays rows of the managed network. What is compared is sandboxOutcome.
+// TestNetworkRows plays scenarios of the managed network. It compares sandboxOutcome.
 func TestNetworkRows(t *testing.T) {
 	t.Parallel()
 	inNamespace(t, func(t *testing.T) {
@@ -143,7 +141,7 @@ func TestNetworkRows(t *testing.T) {
 	})
 }
 
-// childEnvironment is what is compared of environments.
+// childEnvironment is the comparison of environments.
 const childEnvironment comparison = "every variable of the process; of ports only which are equal"
 
 // TestNetworkEnvironment compares the whole environment of processes.
@@ -184,7 +182,7 @@ func TestNetworkEnvironment(t *testing.T) {
 	})
 }
 
-// preparedVariables name prepared proxies in each way, and others.
+// preparedVariables name prepared proxies in each form, and other addresses.
 const preparedVariables = `"HTTP_PROXY":"http://127.0.0.1:3128","https_proxy":"http://user:pa%40ss@localhost:3128/path?q","ALL_PROXY":"socks5h://127.0.0.1:3130","FTP_PROXY":"127.0.0.1:3128",` +
 	`"PIP_PROXY":"http://10.1.2.3:8080","npm_config_proxy":"HTTP://LOCALHOST","YARN_HTTP_PROXY":"https://127.0.0.1/","DOCKER_HTTP_PROXY":"socks5://localhost",` +
 	`"BUNDLE_HTTP_PROXY":"http://127.0.0.1:0","WSS_PROXY":"","NO_PROXY":"localhost","OTHER_PROXY":"http://127.0.0.1:3128","SSL_CERT_FILE":"/etc/ssl/x.pem"`

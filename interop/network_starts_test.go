@@ -84,7 +84,7 @@ func proxyStarts() (rows []intentRow) {
 
 // startDifferences are the answers that are meant to differ.
 var startDifferences = []difference{
-	{`settings "unixSockets":[]`, "the name of a type is nobody's business", `{"error":{"code":-32602,"message":"invalid type: sequence, expected a map"}}`},
+	{`settings "unixSockets":[]`, "the message does not name an internal type", `{"error":{"code":-32602,"message":"invalid type: sequence, expected a map"}}`},
 	{`settings "unixSockets":{"/a\u0000b":"allow"}`, "NUL is quoted as Go does", `{"error":{"code":-32602,"message":"invalid network proxy config: invalid network.allow_unix_sockets[0]: ` +
 		`expected a NUL-free absolute path for Linux, got \"/a\\x00b\""}}`},
 }

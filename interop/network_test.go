@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// proxyOutcome is what is compared of a proxy.
+// proxyOutcome is the comparison of proxies.
 const proxyOutcome comparison = "of HTTP and CONNECT: status, content-type, x-proxy-error, body (of 400 only the status); of SOCKS5: the bytes of the reply but for the " +
 	"port of a tunnel; what comes through; the params of policyRequest; of policyDecision all but the timestamp and the client's port"
 
-// A proxyTable is a proxy with these settings, and what is tried with it.
+// A proxyTable is a proxy with these settings, and the probes for it.
 type proxyTable struct {
 	name     string
 	settings string // over those of proxySettings
@@ -22,7 +22,7 @@ type proxyTable struct {
 	differs  []difference
 }
 
-// TestNetworkProxies tries the same with the proxies of both servers.
+// TestNetworkProxies makes the same probes with the proxies of both servers.
 func TestNetworkProxies(t *testing.T) {
 	t.Parallel()
 	inNamespace(t, func(t *testing.T) {
@@ -46,7 +46,7 @@ func (x proxyTable) play(p *player) {
 	process.stop()
 }
 
-// all tries a host in each way.
+// all returns probes of a host with each protocol.
 func all(hosts ...string) (probes []probe) {
 	for _, host := range hosts {
 		probes = append(probes, fetch(host), tunnel(host+":443"), socks(host, webPort))
@@ -60,7 +60,7 @@ func join(lists ...[]probe) []probe { return slices.Concat(lists...) }
 // Rules that most tables use.
 const someDomains = `"domains":{"pub.example":"allow","denied.example":"deny","loop.example":"allow","*.example":"none"}`
 
-// A question has to be answered within this time and 5 s more.
+// asks makes the server ask the client. It waits for the answer as long as this says, and 5 s longer.
 const asks = `"policyDecisionTimeoutMs":5000`
 
 var proxyTables = slices.Concat(domainTables, modeTables, hostTables, addressTables, answerTables, socksTables)
@@ -83,7 +83,7 @@ var domainTables = []proxyTable{
 		probes: tunnels("pub.example", "other.example", "denied.example")},
 }
 
-// tunnels tries hosts with CONNECT only.
+// tunnels returns probes of hosts with CONNECT.
 func tunnels(hosts ...string) (probes []probe) {
 	for _, host := range hosts {
 		probes = append(probes, tunnel(host+":80"))
@@ -122,7 +122,7 @@ var modeTables = []proxyTable{
 		request("GET", "pub.example", "X-Unix-Socket: /tmp/x.sock\r\n"), request("POST", "pub.example", "X-Unix-Socket: /tmp/x.sock\r\nContent-Length: 0\r\n")}},
 	{name: "unix sockets, limited", settings: someDomains + `,"mode":"limited"`, probes: []probe{
 		request("GET", "pub.example", "X-Unix-Socket: /tmp/x.sock\r\n"), request("POST", "pub.example", "X-Unix-Socket: /tmp/x.sock\r\nContent-Length: 0\r\n")},
-		differs: instead("what cannot be had is not a question of the method", post("pub.example"), `501 content-type=["text/plain"] x-proxy-error=[] unix sockets unsupported`,
+		differs: instead("a target that cannot be reached is no matter of the method", post("pub.example"), `501 content-type=["text/plain"] x-proxy-error=[] unix sockets unsupported`,
 			toldDecision{"deny", "http", "POST", "unix-socket", 0, "unix_socket_unsupported", "proxy_state"}.String())},
 }
 
@@ -171,20 +171,20 @@ var hostTables = []proxyTable{
 			refusedTargets(laxTargets), overriddenHosts())},
 }
 
-// ownHost is why the Host header of a client goes nowhere.
+// ownHost is the reason why the Host header of a client is not forwarded.
 const ownHost = "hosts get a Host header that is made of the target"
 
-// laxTunnels and laxTargets are what the reference makes something of, and tether nothing.
+// laxTunnels and laxTargets are malformed requests that the reference accepts and tether refuses.
 var (
 	laxTunnels = heardOnce(tunnel("user:pw@pub.example:80"), tunnel("pub.example"), tunnel("pub.example:0"), tunnel("pub.example:99999"), tunnel("pub.example:x"))
 	laxTargets = heardOnce(line("GET / HTTP/1.1", "Host: pub.example"), line("GET / HTTP/1.1", "Host: denied.example"), line("GET https://pub.example/ HTTP/1.1", "Host: pub.example"),
 		line("GET http://user:pw@pub.example/ HTTP/1.1", "Host: pub.example"), line("CONNECT /x HTTP/1.1", "Host: pub.example:443"))
-	// foreignHosts have a Host header that names somebody else than the target.
+	// foreignHosts have a Host header that names another host than the target.
 	foreignHosts = []probe{line("GET http://pub.example/ HTTP/1.1", "Host: denied.example").hears(0).hearsLess(-1),
 		line("GET http://pub.example/ HTTP/1.1", "Host: pub.example:8080").hears(0).hearsLess(-1)}
 )
 
-// heardOnce are probes about which only the reference says something.
+// heardOnce are probes about which only the reference sends a message.
 func heardOnce(probes ...probe) []probe {
 	for i := range probes {
 		probes[i] = probes[i].hearsLess(1)
@@ -206,13 +206,13 @@ func overriddenHosts() (d []difference) {
 	return d
 }
 
-// line is a request with these lines, after which there is no other.
+// line returns a probe with these lines as the only request of its connection.
 func line(first string, headers ...string) probe {
 	return raw(strings.Join(append(append([]string{first}, headers...), "Connection: close"), "\r\n") + "\r\n\r\n").named(
 		first + " " + strings.Join(headers, "; "))
 }
 
-// unheard are probes about which nothing is said.
+// unheard are probes about which no message is sent.
 func unheard(probes ...probe) []probe {
 	for i := range probes {
 		probes[i] = probes[i].hears(0)
@@ -233,5 +233,5 @@ var addressTables = []proxyTable{
 		probes:  tunnels("127.0.0.1", "169.254.169.254", "[::1]", "10.1.2.3", "8.8.8.8", "[fd00::5]", "0.0.0.0", "255.255.255.255", "224.0.0.1", "100.64.0.1", "[64:ff9b::7f00:1]"),
 		differs: instead(notPublic, tunnel("[64:ff9b::7f00:1]:80"), localTunnel, ruled("deny", "64:ff9b::7f00:1", webPort, "not_allowed_local"))},
 	{name: "rebinding", settings: `"domains":{"rebind.example":"allow"}`, probes: []probe{fetch(rebindName)},
-		differs: instead("a name is resolved once, and what was checked is what is dialled", fetch(rebindName), reached("GET", "/", rebindName, "11.0.0.1"), asTheirs)},
+		differs: instead("a name is resolved once, and the proxy connects to the address that it checked", fetch(rebindName), reached("GET", "/", rebindName, "11.0.0.1"), asTheirs)},
 }

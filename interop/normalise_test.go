@@ -35,7 +35,7 @@ func expand(s string) string {
 
 // normalise takes out what differs from run to run: ids, ports, directories.
 func normalise(s string) string {
-	if suite.dir != "" { // tables with expected values are made before there is one
+	if suite.dir != "" { // empty while the tables with expected values are made
 		s = strings.ReplaceAll(s, suite.work, "$DIR")
 		s = strings.ReplaceAll(s, suite.dir, "$BENCH")
 		s = ownPattern.ReplaceAllString(s, "$1")
@@ -66,9 +66,7 @@ func canonical(v any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// withoutID is a reply without its id, members sorted, and without what servers
-// may tell about themselves: the details of environmentInfo, and tether's additive
-// member.
+// withoutID returns a reply with sorted members and without its id, the details of environmentInfo, and tether's additive member.
 func withoutID(reply string) string {
 	var m map[string]any
 	d := json.NewDecoder(strings.NewReader(reply))
@@ -98,7 +96,7 @@ func withID(reply string) string {
 	return string(m.ID) + " " + withoutID(reply)
 }
 
-// comparableInfo keeps of environmentInfo what describes the host.
+// comparableInfo keeps the members of environmentInfo that describe the host.
 func comparableInfo(info map[string]any) map[string]any {
 	kept := map[string]any{}
 	for _, k := range []string{"shell", "cwd", "userHomeDir", "platformOs", "temporaryDirectories", "tempDir"} {
@@ -110,7 +108,7 @@ func comparableInfo(info map[string]any) map[string]any {
 	return kept
 }
 
-// loginShell is the shell of the user who runs the tests.
+// loginShell returns the login shell of the user that runs the tests.
 var loginShell = sync.OnceValue(func() string {
 	text, _ := os.ReadFile("/etc/passwd")
 	for line := range strings.Lines(string(text)) {
@@ -179,8 +177,7 @@ func shorten(s string) string {
 	return fmt.Sprintf("%d bytes, SHA-256 %x", len(text), sha256.Sum256([]byte(text)))
 }
 
-// numbering says whether the numbers run from 1 without gap or repetition, and
-// whether exit and close came once, close last.
+// numbering reports whether the numbers run from 1 without gap or repetition, and whether exit and close came once, with close last.
 func numbering(events []processEvent) string {
 	seen := map[int]int{}
 	highest, closed, exits := 0, 0, 0

@@ -17,15 +17,15 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// timeLimit is how long an answer may take before its absence is what is recorded. No
-// exchange waits for that: it is for a busy machine.
+// timeLimit is how long an answer may take before its absence is recorded. No exchange relies on it: it is long enough for a busy
+// machine.
 const timeLimit = 30 * time.Second
 
 // An observation is one thing a server did, in comparable form.
 type observation struct{ label, value string }
 
-// A player plays one exchange against one server and writes down what it sees.
-// Nothing it waits for is fatal: silence is an observation like any other.
+// A player plays one exchange with one server and records observations. A missing answer does not end the test: it is an observation
+// too.
 type player struct {
 	t      testing.TB
 	who    product
@@ -45,15 +45,14 @@ func (p *player) note(label string, value any) {
 	p.log = append(p.log, observation{fmt.Sprintf("%03d %s", len(p.log)+1, label), normalise(text)})
 }
 
-// close drops what the exchange left open.
+// close closes the connections that the exchange left open.
 func (p *player) close() {
 	for _, c := range p.conns {
 		c.Close()
 	}
 }
 
-// A conn is one WebSocket connection of a player, with what has come sorted by what it is
-// about.
+// A conn is one WebSocket connection of a player, with its messages sorted by subject.
 type conn struct {
 	*tethertest.Conn
 	p       *player
@@ -155,8 +154,8 @@ func (c *conn) handle(_ *tethertest.Conn, m tethertest.Message) (taken bool) {
 	return true
 }
 
-// decideBy has a function answer what the server asks about hosts. It is called by the
-// reader; an empty answer is not sent.
+// decideBy sets the function that answers the server's questions about hosts. The reader of the connection calls it; an empty answer
+// is not sent.
 func (c *conn) decideBy(decide func(networkMessage) string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -325,8 +324,8 @@ func (c *conn) process(label, id string) {
 	c.p.note(label, summarise(events, closed))
 }
 
-// all waits for the end of a process and returns its events, in order of arrival. That
-// need not be the order of their numbers: what comes after closed is waited for.
+// all waits for the end of a process and returns its events in order of arrival, which need not be the order of their numbers. So it
+// also waits for events that arrive after closed.
 func (c *conn) all(id string) (events []processEvent, closed bool) {
 	closed = c.await(timeLimit, func() bool {
 		last := 0

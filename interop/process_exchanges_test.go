@@ -194,8 +194,7 @@ var processExchanges = []exchange{
 	}},
 }
 
-// playConcurrent does what must work with any degree of concurrency: nothing
-// depends on an answer that has not come.
+// playConcurrent plays what must work with any degree of concurrency: no request depends on an answer that has not arrived.
 func playConcurrent(p *player) {
 	c := p.open()
 	c.start("c", sh("read x; echo $x"), `"pipeStdin":true`)

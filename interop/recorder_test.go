@@ -12,16 +12,15 @@ import (
 	"github.com/tetherexec/tether/internal/cable"
 )
 
-// A recorder keeps every output event that a cable has sent to the client: from
-// notifications, and from the answers to process/read after a resume. Numbers that came
-// more than once are kept once, and must be equal.
+// A recorder keeps every output event that a cable has sent to the client, in notifications and in answers to process/read after a
+// resume. An event that came more than once is kept once; its copies must be equal.
 type recorder struct {
 	mu        sync.Mutex
 	processes map[string]*recording
 	problems  []string
 }
 
-// recording is what was seen of one process.
+// recording has the output of one process.
 type recording struct {
 	chunks  map[int][]byte
 	bytes   int
@@ -37,7 +36,7 @@ type recordedChunk struct {
 
 func newRecorder() *recorder { return &recorder{processes: map[string]*recording{}} }
 
-// sent is told of the messages that the cable has sent.
+// sent is called with each message that the cable has sent.
 func (r *recorder) sent(m cable.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,8 +98,7 @@ func (r *recorder) total() int {
 	return n
 }
 
-// missing returns the numbers up to the highest that came with no output. An
-// exit's number may be one of them.
+// missing returns the numbers up to the highest for which no output has arrived. The number of the exit may be one of them.
 func (r *recorder) missing() (numbers []int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

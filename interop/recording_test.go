@@ -20,8 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// referenceVersion is the version whose observations are in testdata. It is the one
-// that scripts/with-reference installs.
+// referenceVersion is the version whose observations are in testdata. scripts/with-reference installs it.
 const referenceVersion = "0.166.0"
 
 var (
@@ -29,8 +28,8 @@ var (
 	record = flag.Bool("record", false, "play exchanges with the reference only, and write what it does to testdata")
 )
 
-// compareWith plays an exchange with tether and compares what tether does with what the
-// reference does. That comes from the recording, or with -live from the reference.
+// compareWith plays an exchange with tether and compares the observations with those of the reference. These come from the recording,
+// or with -live from the reference.
 func (x exchange) compareWith(t *testing.T, play func(t *testing.T, who product) []observation) {
 	t.Helper()
 	want := x.referenceSays(t, play)
@@ -42,8 +41,7 @@ func (x exchange) compareWith(t *testing.T, play func(t *testing.T, who product)
 	}
 }
 
-// referenceSays returns what the reference does in the exchange of this test. It is nil
-// if the test was skipped or has failed.
+// referenceSays returns the observations of the reference in the exchange of this test; nil if the test was skipped or has failed.
 func (x exchange) referenceSays(t *testing.T, play func(t *testing.T, who product) []observation) []observation {
 	t.Helper()
 	if x.asRoot && os.Geteuid() != 0 {
@@ -70,7 +68,7 @@ func (x exchange) referenceSays(t *testing.T, play func(t *testing.T, who produc
 	for i, o := range seen {
 		if slices.Contains(x.varies, o.label[len("000 "):]) {
 			if _, ok := x.intended(o.label); !ok {
-				t.Errorf("%s varies, and nothing says what tether does", o.label)
+				t.Errorf("%s varies, and the exchange does not say what tether does", o.label)
 			}
 			seen[i].value = "varies"
 		}
@@ -85,7 +83,7 @@ func (x exchange) referenceSays(t *testing.T, play func(t *testing.T, who produc
 	return seen
 }
 
-// referenceOnly skips a test that is about the reference alone, unless it is to be played.
+// referenceOnly skips a test about the reference alone, unless -live is set.
 func referenceOnly(t *testing.T) {
 	t.Helper()
 	if !*live {
@@ -121,8 +119,7 @@ func firstDifference(recorded, seen []observation) string {
 	return fmt.Sprintf("%s was recorded and is no longer seen", recorded[len(seen)].label)
 }
 
-// recordings are the files below testdata. The last part of a test's name is a section
-// in the file that the rest of the name gives.
+// recordings has the files below testdata. The last part of a test's name is the section, the rest is the name of the file.
 var recordings = recordingFiles{files: map[string]map[string][]observation{}}
 
 type recordingFiles struct {

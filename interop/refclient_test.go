@@ -63,7 +63,7 @@ func TestRefClientRecovers(t *testing.T) {
 		if got.ExitCode != 0 || got.Streams["stdout"].SHA256 != want {
 			t.Errorf("got %+v, want SHA-256 %s", got, want)
 		}
-		tethertest.Eventually(t, func() error { // all may have come before the connection that has brought it counts
+		tethertest.Eventually(t, func() error { // the output may be complete before its connection is counted
 			if c.Recoveries() != 1 {
 				return fmt.Errorf("%d recoveries, want 1", c.Recoveries())
 			}
@@ -72,8 +72,8 @@ func TestRefClientRecovers(t *testing.T) {
 	})
 }
 
-// TestRefClientSeesTheReferenceLose checks the strict client against the one known
-// loss of the reference: more than 1 MiB printed during a cut.
+// TestRefClientSeesTheReferenceLose checks that the strict client notices the one known loss of the reference: more than 1 MiB of
+// output during a cut.
 func TestRefClientSeesTheReferenceLose(t *testing.T) {
 	t.Parallel()
 	referenceOnly(t)
@@ -97,7 +97,7 @@ func TestRefClientSeesTheReferenceLose(t *testing.T) {
 		t.Errorf("the process ended with %v, want a gap", err)
 	}
 	if got, err := p2.Wait(ctx); err != nil || got.ExitCode != 0 || got.Streams["stdout"].Bytes != 5 {
-		t.Errorf("its neighbour: %+v, %v", got, err)
+		t.Errorf("the other process: %+v, %v", got, err)
 	}
 }
 

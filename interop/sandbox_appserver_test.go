@@ -21,9 +21,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// An appServer is the real client as editors drive it: `codex app-server`, one
-// JSON message per line on stdio. It has a thread on the executor under test, and
-// its user is the test.
+// An appServer is the real client as editors use it: `codex app-server`, one JSON message per line on stdio. It has a thread on the
+// executor under test. The test acts as its user.
 type appServer struct {
 	t         *testing.T
 	who       product
@@ -44,7 +43,7 @@ type appServer struct {
 	stderr bytes.Buffer       // read only after the program has ended
 }
 
-// An approvalRequest is what the client asks its user about a command.
+// An approvalRequest is a question of the client to its user about a command.
 type approvalRequest struct {
 	Method string `json:"-"`
 	ItemID string `json:"itemId"`
@@ -72,10 +71,10 @@ func newAppServer(t *testing.T, who product, mode string, script func(turn int, 
 	return a
 }
 
-// granularApproval has the client ask its user about everything.
+// granularApproval makes the client ask its user about everything.
 var granularApproval = map[string]any{"granular": map[string]any{"sandbox_approval": true, "rules": true, "mcp_elicitations": true}}
 
-// open shakes hands and begins a thread in the workspace.
+// open does the handshake and begins a thread in the workspace.
 func (a *appServer) open(sandbox string, approvalPolicy any) {
 	a.t.Helper()
 	a.call("initialize", map[string]any{"clientInfo": map[string]any{"name": "interop", "title": nil, "version": "1"},
@@ -185,7 +184,7 @@ func (a *appServer) call(method string, params map[string]any) json.RawMessage {
 	}
 }
 
-// turn plays one turn to its end. All that has happened in it is tapped.
+// turn plays one turn to its end, until its messages have been recorded.
 func (a *appServer) turn() {
 	a.t.Helper()
 	before := a.ended
@@ -202,8 +201,7 @@ func (a *appServer) outputs() []string {
 	return append([]string(nil), a.model.outputs...)
 }
 
-// A wireTap reads along between client and executor and keeps what concerns
-// processes.
+// A wireTap records the messages about processes between client and executor.
 type wireTap struct {
 	mu     sync.Mutex
 	starts []*tappedStart
@@ -227,7 +225,7 @@ type tappedStart struct {
 type tappedExit struct {
 	at     time.Time
 	Code   int   `json:"exitCode"`
-	Denied *bool `json:"sandboxDenied"` // nil: not said
+	Denied *bool `json:"sandboxDenied"` // nil: absent
 }
 
 func (e tappedExit) String() string {

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// approvalMethod is how the client asks its user about a command.
+// approvalMethod is the method by which the client asks its user about a command.
 const approvalMethod = "item/commandExecution/requestApproval"
 
-// commands has the model run one command a request, and then end the turn. The
-// shell is no login shell: what profiles do would count as time of the command.
+// commands returns a script with which the model runs one command per request and then ends the turn. The shell is no login shell,
+// because the time of its profiles would count as time of the command.
 func commands(each ...string) func(turn int, outputs []string) modelItem {
 	return func(turn int, _ []string) modelItem {
 		if turn > len(each) {
@@ -24,11 +24,11 @@ func commands(each ...string) func(turn int, outputs []string) modelItem {
 	}
 }
 
-// lateDenials is how often the model tries a command that is denied too late.
+// lateDenials is how often the model tries a command whose denial comes too late.
 const lateDenials = 8
 
-// untilAsked has the model run commands, and the last one again as long as its denial came
-// too late for a question: no machine is quick enough every time.
+// untilAsked returns a script with which the model runs commands, and repeats the last one as long as its denial came too late for a
+// question. No machine is fast enough every time.
 func untilAsked(each ...string) func(turn int, outputs []string) modelItem {
 	once := commands(each...)
 	return func(turn int, outputs []string) modelItem {
@@ -44,9 +44,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// wantDenied checks the attempt in the sandbox: what was asked for, what the
-// executor answered, and what it said about the exit. The verdict of the reference may
-// come before the words of the denial.
+// wantDenied checks the attempt in the sandbox: the request, the answer of the executor, and the verdict in the exit. The verdict of
+// the reference may come before the words of the denial.
 func (a *appServer) wantDenied(s tappedStart, e tappedExit) {
 	t := a.t
 	t.Helper()
@@ -59,13 +58,11 @@ func (a *appServer) wantDenied(s tappedStart, e tappedExit) {
 	t.Logf("start to answer %v, answer to exit %v", s.answered.Sub(s.asked), e.at.Sub(s.answered))
 }
 
-// window is how long after the answer to a start the client looks for a denial, less the
-// time that it may need to hear of it.
+// window is how long after the answer to a start the client looks for a denial, less the time that the exit may need to reach it.
 const window = 50 * time.Millisecond
 
-// askedOnce checks that the user was asked once, about this command. Setting up a sandbox
-// takes the reference so long that on a busy machine it misses the window of its client
-// every time: then false is returned, and the rest of the story does not happen.
+// askedOnce checks that the user was asked once, about this command. The reference needs so long to set up a sandbox that on a busy
+// machine it always misses the window of its client. Then askedOnce returns false, and the test ends here.
 func (a *appServer) askedOnce(command string) bool {
 	a.t.Helper()
 	if starts, exits := a.wire.commands(command); a.who == ref && len(a.asked) == 0 && len(starts) == lateDenials {
@@ -74,7 +71,7 @@ func (a *appServer) askedOnce(command string) bool {
 			soonest = min(soonest, exits[i].at.Sub(starts[i].answered))
 		}
 		if soonest > window {
-			a.t.Logf("nobody was asked: the denied command ended %v after the answer at best", soonest)
+			a.t.Logf("the user was not asked: the denied command ended at the earliest %v after the answer", soonest)
 			return false
 		}
 	}
@@ -101,15 +98,12 @@ func (a *appServer) wantToolOutput(n int, parts ...string) {
 	}
 }
 
-// TestSandboxCodexApproval is the whole story of a denial: the command of a thread
-// in a read-only sandbox writes a file, the executor stops it and says so, the
-// client asks its user, and on approval starts the command again without sandbox.
+// TestSandboxCodexApproval plays a denial from beginning to end: a command in a read-only sandbox writes a file, the executor prevents
+// it and reports the denial, the client asks its user, and after the approval starts the command again without a sandbox.
 //
-// The client asks only if the denied command has ended within 150 ms after the
-// answer to its start; a denial that comes later is shown to the model, and nobody
-// is asked. So the question itself, at one attempt of a few, shows that setting up the
-// sandbox took no time from that window. The command before it, which is late, shows
-// that there is one.
+// The client asks only if the denied command has ended within 150 ms after the answer to its start. A later denial is shown to the
+// model without a question. So the question, in one of a few attempts, shows that setting up the sandbox does not use up that
+// time. The late command before it shows that the client has such a time limit.
 func TestSandboxCodexApproval(t *testing.T) {
 	t.Parallel()
 	onProducts(t, func(t *testing.T, who product) {
@@ -127,7 +121,7 @@ func TestSandboxCodexApproval(t *testing.T) {
 			return
 		}
 		if early {
-			t.Error("the file was there before the user has approved")
+			t.Error("the file existed before the user approved")
 		}
 		if content, err := os.ReadFile(written); string(content) != "data\n" {
 			t.Errorf("after the approval the file holds %q, %v", content, err)

@@ -13,13 +13,12 @@ import (
 	"testing"
 )
 
-// sandboxOutcome is what is compared of a confined command.
+// sandboxOutcome is the comparison of confined commands.
 const sandboxOutcome comparison = "the answer to the start with its sandboxType, or the refusal with code and text; output per stream; " +
 	"exit code; sandboxDenied in exited and in process/read; soundness of the numbers; the files of the host afterwards"
 
-// A fixture is what confined commands work on: a workspace with a file and a
-// directory, and a directory beside it that holds a secret. It is made anew for each
-// row.
+// A fixture has the files of a confined command: a workspace with a file and a directory, and a directory beside it that holds a
+// secret. It is made again for each row.
 type fixture struct {
 	t   testing.TB
 	top string // $FX
@@ -70,8 +69,7 @@ func (f *fixture) expand(s string) string {
 	return strings.NewReplacer("$WS", f.top+"/ws", "$OUT", f.top+"/out", "$FX", f.top, "$FIRST", strings.Split(f.top, "/")[1]).Replace(s)
 }
 
-// state lists every file with its kind, mode and content, and says of each path
-// in others whether it exists. Those are removed.
+// state lists every file with its kind, mode and content, and for each path in others whether it exists. It removes those.
 func (f *fixture) state(others []string) string {
 	var b strings.Builder
 	filepath.WalkDir(f.top, func(path string, d fs.DirEntry, err error) error {
@@ -176,17 +174,16 @@ type sandboxRow struct {
 	asRoot  bool     // an ordinary user sees something else
 }
 
-// exchange is the row as something to play: labels are start, end, read, host.
+// exchange returns the row as an exchange with the labels start, end, read and host.
 func (r sandboxRow) exchange() exchange {
 	return exchange{name: r.id, compares: sandboxOutcome, differs: r.differs, varies: r.varies, asRoot: r.asRoot, play: r.run}
 }
 
-// verdictAttempts is how often a row is played before a verdict that is too early is one.
+// verdictAttempts is how often a row is played until the verdict is not too early.
 const verdictAttempts = 5
 
-// run plays the row. The reference reaches its verdict about a failure with the next
-// output after the exit, or 20 ms later, and whether it has seen the words of a denial by
-// then is chance: then the row is played again.
+// run plays the row. The reference reaches its verdict about a failure with the next output after the exit, or 20 ms later. Chance
+// decides whether it has seen the words of a denial by then; if not, the row is played again.
 func (r sandboxRow) run(p *player) {
 	for n, begun := 1, len(p.log); ; n++ {
 		r.runOnce(p)
@@ -197,11 +194,10 @@ func (r sandboxRow) run(p *player) {
 	}
 }
 
-// deniedWords match what a failure in the sandbox must have said to count as denied.
+// deniedWords matches output that makes a failure in the sandbox count as denied.
 var deniedWords = regexp.MustCompile(`(?i)operation not permitted|permission denied|read-only file system|seccomp|sandbox|landlock|failed to write file`)
 
-// verdictTooEarly reports whether a confined command failed with the words of a denial and was not
-// thought to be denied.
+// verdictTooEarly reports whether a confined command failed with the words of a denial and does not count as denied.
 func verdictTooEarly(log []observation) bool {
 	confined := false
 	for _, o := range log {
@@ -261,8 +257,8 @@ func (r sandboxRow) runOnce(p *player) {
 // notStarted stands for the end of a command whose start was refused.
 const notStarted = "not started"
 
-// readStatus is an answer to process/read without what depends on how output was
-// cut into chunks, and without what tether adds.
+// readStatus returns an answer to process/read without the members that depend on the division into chunks, and without tether's
+// additions.
 func readStatus(reply string) string {
 	var m struct {
 		Result map[string]any `json:"result"`
@@ -276,7 +272,7 @@ func readStatus(reply string) string {
 	return canonical(m.Result)
 }
 
-// refused are the differences of a row that tether refuses at the start.
+// refused returns the differences of a row whose start tether refuses.
 func refused(reason string, code int, message string) []difference {
 	return []difference{
 		{"start", reason, canonical(map[string]any{"error": map[string]any{"code": code, "message": message}})},
@@ -284,7 +280,7 @@ func refused(reason string, code int, message string) []difference {
 	}
 }
 
-// ends are the differences of a row that ends in another way.
+// ends returns the differences of a row that ends in another way.
 func ends(reason string, code int, denied bool, output map[string]string) []difference {
 	end := map[string]any{"exitCode": code, "numbers": "sound", "sandboxDenied": denied}
 	for stream, text := range output {

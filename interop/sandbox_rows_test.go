@@ -103,16 +103,16 @@ var writeRows = []sandboxRow{
 		differs: refused(refusedAtOnce, -32602, "failed to prepare process sandbox: cannot enforce sandbox read-only path $BENCH/rows/ws/lnk/x because it crosses writable symlink $BENCH/rows/ws/lnk")},
 }
 
-// hostTemp is a name of this run in a directory that everybody shares.
+// hostTemp returns a name of this run in a shared directory.
 func hostTemp(dir string) string { return fmt.Sprintf("%s/tether-interop-%d", dir, os.Getpid()) }
 
-// refusedAtOnce is why tether has no process for an intent that cannot be kept.
+// refusedAtOnce is the reason why tether starts no process for an intent that it cannot enforce.
 const refusedAtOnce = "an intent that cannot be enforced is refused at the start, not by a process that fails"
 
 func stdout(text string) map[string]string { return map[string]string{"stdout": text} }
 func stderr(text string) map[string]string { return map[string]string{"stderr": text} }
 
-// asRoot keeps differences that others do not see: they meet EACCES first.
+// asRoot keeps differences that only root sees. An ordinary user gets EACCES first.
 func asRoot(differs []difference) []difference {
 	if os.Geteuid() != 0 {
 		return nil
@@ -125,8 +125,8 @@ func plainHost(content string) string {
 	return fmt.Sprintf("drwxr-xr-x out\n-rw------- out/secret.txt \"secret\"\ndrwxr-xr-x ws\n-rw------- ws/a.txt %q\ndrwxr-xr-x ws/sub\n", content)
 }
 
-// perl runs a statement; fail prints the number of the error, which has none of
-// the words that look like a denial, and exits with 1.
+// perl returns a command that runs a statement. fail prints the number of the error, because its text could look like a denial, and
+// exits with 1.
 func perl(statement string) []string {
 	return []string{"/usr/bin/perl", "-e", `sub fail { print "errno ", $!+0, "\n"; exit 1 } ` + statement + `; print "done\n"`}
 }
@@ -204,7 +204,7 @@ var managedRows = []sandboxRow{
 	{id: "M22", policy: workspaceOnly, start: networkProxy(`"enabled":false`, ""), script: `true`},
 }
 
-// failsClosed is how a command ends whose network has no way out.
+// failsClosed returns the differences of a command whose managed network has no proxy.
 func failsClosed(why string) []difference {
 	return ends("the text has no place in a source file", 101, true, stderr("tether sandbox: failed to prepare host proxy routing bridge: "+why+"\n"))
 }
@@ -257,7 +257,7 @@ var lifeRows = []sandboxRow{
 	{id: "X15", policy: workspaceOnly, script: `exit 159`},
 }
 
-// sendRest lets a command say the rest when the first half has arrived.
+// sendRest lets a command print the second half when the first has arrived.
 func sendRest(c *conn) {
 	c.seen("p", "Permission de")
 	c.write("p", "1", "\n")

@@ -39,7 +39,7 @@ const (
 
 var products = []product{ref, tether}
 
-// suite is what all tests of a run share: binaries, directories, servers.
+// suite has what all tests of a run share: binaries, directories, servers.
 var suite struct {
 	root   string // module root
 	dir    string // scratch, see scratchBase
@@ -312,15 +312,14 @@ func startCommand(t testing.TB, who product, cmd *exec.Cmd) *server {
 var starter = make(chan func())
 
 func runStarter() {
-	runtime.LockOSThread() // for good
+	runtime.LockOSThread() // never unlocked
 	for start := range starter {
 		start()
 	}
 }
 
-// startForAllTests starts a command that outlives a test. Pdeathsig kills it when the
-// thread that has started it ends, and threads end: a server in the test's process has
-// some of its own, which it takes from those that are there.
+// startForAllTests starts a command that outlives a test. Pdeathsig kills a command when the thread that started it ends, so the
+// command is started by a thread that ends with the tests.
 func startForAllTests(cmd *exec.Cmd) error {
 	started := make(chan error)
 	starter <- func() { started <- cmd.Start() }
@@ -347,7 +346,7 @@ func sharedServer(t testing.TB, who product, args ...string) *server {
 	if s := suite.serve[key]; s != nil {
 		select {
 		case <-s.waited:
-			t.Errorf("%s has ended by itself: %v\n%s", key, s.status, &s.stderr)
+			t.Errorf("%s has ended unexpectedly: %v\n%s", key, s.status, &s.stderr)
 		default:
 			return s
 		}
@@ -387,5 +386,5 @@ func runToEnd(t testing.TB, who product, stdin io.Reader, args ...string) outcom
 	return outcome{cmd.ProcessState.ExitCode(), out.String(), text}
 }
 
-// aliasWarning is what the reference says when the checkout lies below /tmp.
+// aliasWarning is the warning of the reference if the repository is below /tmp.
 var aliasWarning = regexp.MustCompile(`(?m)^WARNING: proceeding, even though we could not create PATH aliases: .*\n`)

@@ -33,7 +33,7 @@ var sessionExchanges = []exchange{
 		a.seen("r", "before")
 		a.Close()
 		detached.open(p)
-		done.await(p) // the process has said all
+		done.await(p) // the process has printed everything
 		b := p.resume(a)
 		b.text(`{"method":"initialized","params":{}}`)
 		p.note("end", b.readToClose("r"))
@@ -75,8 +75,7 @@ var sessionExchanges = []exchange{
 	}},
 }
 
-// resume attaches the session of a dropped connection to a new one, repeating
-// while the server has not noticed the drop.
+// resume attaches the session of a dropped connection to a new one. It repeats the attempt until the server has noticed the drop.
 func (p *player) resume(old *conn) *conn {
 	p.t.Helper()
 	deadline := time.Now().Add(timeLimit)
@@ -93,8 +92,8 @@ func (p *player) resume(old *conn) *conn {
 	}
 }
 
-// readToClose pages through a process until it is closed and returns its output
-// and exit; answers that were cut and notifications alike may carry the rest.
+// readToClose reads a process page by page until it is closed and returns its output and exit. The rest of a truncated answer may
+// come in notifications.
 func (c *conn) readToClose(id string) string {
 	var out strings.Builder
 	after := 0

@@ -152,8 +152,8 @@ set -o noclobber -o pipefail -u
 		h.run("second", bash, "f; echo $A", "")
 	}},
 	{name: "snapshot/variables", compares: wholeReplies, differs: []difference{
-		snapDiffers("second", "what the first command alone was given is not for the next", 0, map[string]string{"stdout": "rc policy none none none none two\n"}),
-		snapDiffers("unset", "what start-up files unset stays unset", 0, map[string]string{"stdout": "gone\n"}),
+		snapDiffers("second", "variables of the first command are not passed to the next", 0, map[string]string{"stdout": "rc policy none none none none two\n"}),
+		snapDiffers("unset", "a variable that start-up files unset stays unset", 0, map[string]string{"stdout": "gone\n"}),
 	}, play: func(p *player) {
 		h := bashHome(p, "export A=rc POLICY=rc MY_TOKEN=rc DROPPED=rc CODEX_TOOL_CALL_ID=rc; unset PLAIN")
 		const script = `echo "$A $POLICY ${MY_TOKEN-none} ${DROPPED-none} ${CODEX_TOOL_CALL_ID-none} ${FIRST-none} ${SECOND-none}"`

@@ -80,16 +80,16 @@ func (j job) check(r tethertest.RefResult) error {
 	case got.Bytes != j.bytes:
 		return fmt.Errorf("%d bytes, want %d", got.Bytes, j.bytes)
 	case got.SHA256 != hex.EncodeToString(sum.Sum(nil)):
-		return errors.New("other bytes than were printed")
+		return errors.New("the bytes differ from those that were printed")
 	}
 	return nil
 }
 
-// maxStarts is how often a start may be swallowed before that is an error.
+// maxStarts is how often the answer to a start may be lost before the job fails.
 const maxStarts = 20
 
-// run runs the job to its end. A start whose answer a cut has swallowed is
-// given up by the reference client; it is tried again under another name.
+// run runs the job to its end. If a cut loses the answer to a start, the reference client gives the start up; run tries again with
+// another id.
 func (j job) run(ctx context.Context, t testing.TB, c *tethertest.RefClient, id string) error {
 	argv := j.argv(t)
 	began := func(uint64, string, []byte) {}
@@ -120,12 +120,11 @@ func (j job) run(ctx context.Context, t testing.TB, c *tethertest.RefClient, id 
 	}
 }
 
-// soakServer runs a server in this process and checks at the end of the test
-// that nothing is left of it. Its jobs can begin at once.
+// soakServer runs a server in this process and checks at the end of the test that it leaves no goroutine, file or process.
 func soakServer(t *testing.T) (url string) {
 	t.Helper()
 	program(t, tether)
-	job{}.argv(t) // to build the producer takes a while
+	job{}.argv(t) // builds the producer before the time counts
 	before := goleak.IgnoreCurrent()
 	fds, processes := openFiles(t), children(t)
 	dir := t.TempDir()
@@ -196,8 +195,7 @@ func soakClient(ctx context.Context, t *testing.T, url string) *tethertest.RefCl
 	return c
 }
 
-// A command that prints 20 MB/s goes on through ten seconds without a connection
-// (in make test: through one).
+// A command that prints 20 MB/s runs through an outage of ten seconds (in make test: one second).
 func TestSoakOutageOfTenSeconds(t *testing.T) {
 	url := soakServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // a busy machine needs one
@@ -217,8 +215,8 @@ func TestSoakOutageOfTenSeconds(t *testing.T) {
 	}
 }
 
-// The same command under a connection that is cut every 200 ms for 30 s (in make
-// test: eight times, each after the client has recovered).
+// The same command with a connection that is cut every 200 ms for 30 s (in make test: eight times, each after the client has
+// recovered).
 func TestSoakCutEvery200ms(t *testing.T) {
 	url := soakServer(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)

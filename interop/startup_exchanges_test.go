@@ -60,7 +60,7 @@ func playAuthErrors(p *player) {
 		p.note(strings.Join(args, " "), runToEnd(p.t, p.who, nil, args...))
 	}
 	missing := runToEnd(p.t, p.who, nil, "--ws-auth", "capability-token", "--ws-token-file", "missing")
-	missing.Stderr, _, _ = strings.Cut(missing.Stderr, "missing: ") // what follows is the system's text
+	missing.Stderr, _, _ = strings.Cut(missing.Stderr, "missing: ") // the rest is the system's text
 	p.note("missing file", missing)
 }
 
@@ -145,7 +145,7 @@ func (p *player) stdio(listen string, lines []string, answers int) {
 		p.note(listen+" answer", line)
 	}
 	in.Close()
-	<-c.Ended() // all was read, and the program has closed its output
+	<-c.Ended() // the program has closed its output
 	cmd.Wait()
 	p.note(listen+" status", fmt.Sprint(cmd.ProcessState))
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// Two gigabytes (in make test: 64 MiB) over a connection that is cut ten times arrive
-// whole, and the server needs no more memory for two gigabytes than for two megabytes.
+// An upload of two gigabytes (in make test: 64 MiB) over a connection that is cut ten times arrives complete, and the server needs no
+// more memory for it than for two megabytes.
 func TestUploadOfTwoGigabytes(t *testing.T) {
 	program(t, tether)
 	size := tethertest.Scaled[int64](64<<20, 2<<30)
@@ -36,10 +36,10 @@ func TestUploadOfTwoGigabytes(t *testing.T) {
 	defer f.Close()
 	sum := sha256.New()
 	if n, err := io.Copy(sum, f); err != nil || n != size || [sha256.Size]byte(sum.Sum(nil)) != want {
-		t.Errorf("%d bytes arrived, and are others: %v", n, err)
+		t.Errorf("%d bytes arrived, and they differ: %v", n, err)
 	}
 	runtime.ReadMemStats(&after)
 	if grown := int64(after.Sys) - int64(before.Sys); grown > 1<<30 {
-		t.Errorf("client and server have taken %d MiB more", grown>>20)
+		t.Errorf("client and server have allocated %d MiB more", grown>>20)
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest"
 )
 
-// quiet is how long nothing must come for a watch to count as silent.
+// quiet is how long a watch must report nothing to count as silent.
 const quiet = 250 * time.Millisecond
 
-// A watchRow is one fs/watchMissing and something that happens then. Words of
-// missing are paths; @ is the directory with the file f and the directory d.
+// A watchRow is one fs/watchMissing and a change on the host. missing is a list of paths; @ is the directory with the file f and the
+// directory d.
 type watchRow struct {
 	label, before, missing, present, act string
 }
@@ -96,7 +96,7 @@ func many(n int) string {
 	return b.String()
 }
 
-// A missingWatcher watches and records.
+// A missingWatcher sends fs/watchMissing and records the notifications.
 type missingWatcher struct {
 	*userDirs
 	p *player
@@ -110,7 +110,7 @@ func (l *missingWatcher) sh(script string) {
 	}
 }
 
-// anew makes the directory with a file and a directory.
+// reset makes the directory with a file and a directory.
 func (l *missingWatcher) reset() {
 	l.sh("rm -rf @ && mkdir -p @/d && printf x > @/f && chmod 755 @/d && chmod 644 @/f")
 }
@@ -138,8 +138,7 @@ func (l *missingWatcher) watch(id any, missing, present string) string {
 var silentRows = []string{"sibling", "sibling in the parent", "present file access time", "present file read", "present file linked", "present file opened",
 	"present directory gets a file", "present directory gets a directory", "present is the parent, sibling"}
 
-// fired returns the ids that come next, until nothing comes for a while. If one is
-// expected, the while begins with it.
+// fired returns the ids of the next notifications, until none has come for a while. If one is expected, that while begins with it.
 func (l *missingWatcher) fired(expected string) []string {
 	ids := []string{}
 	limit := func() time.Duration {

@@ -16,7 +16,7 @@ const (
 		`environment/info environment/status`
 )
 
-// goodParams are decodable params for each method, so that only state decides.
+// goodParams has valid parameters for each method, so that only the state of the connection decides.
 var goodParams = map[string]string{
 	"process/start":      startParams("p", []string{"true"}, ""),
 	"process/read":       `{"processId":"p"}`,
@@ -152,7 +152,7 @@ var envelopeExchanges = []exchange{
 		c.tell("126 deep in params", `{"id":1,"method":"no/such","params":`+nested(126)+`}`, `1`)
 		c.tell("127 deep in params", `{"id":2,"method":"no/such","params":`+nested(127)+`}`, `-1`)
 		values := func(n int) string { return "[" + strings.Repeat("1,", n-1) + "1]" }
-		// The message, its id, its method and the list itself count as well.
+		// The message, its id, its method and the list itself count too.
 		c.tell("262144 values", `{"id":3,"method":"no/such","params":`+values(262144-4)+`}`, `3`)
 		c.tell("262145 values", `{"id":4,"method":"no/such","params":`+values(262144-3)+`}`, `-1`)
 		c.tell("long unknown method", `{"id":5,"method":"`+strings.Repeat("m", 2000)+`"}`, `5`)
@@ -220,8 +220,7 @@ var envelopeExchanges = []exchange{
 	}},
 }
 
-// playMalformed sends texts that are no message; each is answered with id -1 and
-// the connection lives.
+// playMalformed sends malformed messages; each is answered with id -1 and the connection stays.
 func playMalformed(p *player) {
 	c := p.open()
 	for _, row := range [][2]string{
