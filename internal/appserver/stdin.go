@@ -149,12 +149,12 @@ func (in *input) typeEnd() {
 func (in *input) lookOverdue() {
 	in.mu.Lock()
 	in.overdue = nil
-	patience := in.process.conn.server.stdinTimeout
+	timeout := in.process.conn.server.stdinTimeout
 	if len(in.waiting) == 0 {
 		in.mu.Unlock()
 		return
 	}
-	if left := patience - time.Since(in.waiting[0].since); left > 0 {
+	if left := timeout - time.Since(in.waiting[0].since); left > 0 {
 		in.overdue = time.AfterFunc(left, in.lookOverdue)
 		in.mu.Unlock()
 		return
@@ -164,7 +164,7 @@ func (in *input) lookOverdue() {
 	in.mu.Unlock()
 	for _, w := range refused {
 		w.done(wire.Errorf(wire.CodeOverloaded, "stdin queue of process %s is full: it has not read its input for %v; nothing of this write was queued",
-			wire.Quote(in.process.handle), patience))
+			wire.Quote(in.process.handle), timeout))
 	}
 }
 

@@ -125,7 +125,7 @@ func TestCutAndMend(t *testing.T) {
 	r.Cut()
 	client.ended()
 	server.ended()
-	if _, err := tryDial(t, r.URL(), patience); err == nil {
+	if _, err := tryDial(t, r.URL(), testTimeout); err == nil {
 		t.Error("a cut cable lets a connection through")
 	}
 	if r.Links() != 1 {
@@ -134,7 +134,7 @@ func TestCutAndMend(t *testing.T) {
 	r.Mend()
 	client, server = r.dial()
 	r.Refuse()
-	if _, err := tryDial(t, r.URL(), patience); err == nil {
+	if _, err := tryDial(t, r.URL(), testTimeout); err == nil {
 		t.Error("a connection was not refused")
 	}
 	client.send("still there")
@@ -309,7 +309,7 @@ func TestUpgradeFaults(t *testing.T) {
 	r := lay(t)
 	busy := r.OnUpgrade(cable.Any().Times(2), cable.Status(503))
 	for range 2 {
-		_, err := tryDial(t, r.URL(), patience)
+		_, err := tryDial(t, r.URL(), testTimeout)
 		if refusal, ok := errors.AsType[*websocket.StatusError](err); !ok || refusal.Status != 503 {
 			t.Errorf("dial: %v, want status 503", err)
 		}
@@ -323,7 +323,7 @@ func TestUpgradeFaults(t *testing.T) {
 	client.silent()
 
 	barred := r.OnUpgrade(cable.Any().Always(), cable.NoEntry)
-	if _, err := tryDial(t, r.URL(), patience); err == nil {
+	if _, err := tryDial(t, r.URL(), testTimeout); err == nil {
 		t.Error("a connection was not reset")
 	}
 	barred.Remove()
@@ -339,7 +339,7 @@ func TestCutReachesConnectionsInTheirOpening(t *testing.T) {
 	hung := r.OnUpgrade(cable.Any(), cable.NoAnswer)
 	failed := make(chan error, 1)
 	go func() { // ends when the cable is cut
-		_, err := tryDial(t, r.URL(), patience)
+		_, err := tryDial(t, r.URL(), testTimeout)
 		failed <- err
 	}()
 	r.await(hung, 1)
@@ -431,7 +431,7 @@ func TestTLSTarget(t *testing.T) {
 	client.ended()
 	server.ended()
 	strict := layTo(t, far, cable.Config{})
-	if _, err := tryDial(t, strict.URL(), patience); err == nil {
+	if _, err := tryDial(t, strict.URL(), testTimeout); err == nil {
 		t.Error("an unknown certificate is accepted")
 	}
 }
@@ -475,7 +475,7 @@ func TestTargetThatDoesNotAnswer(t *testing.T) {
 	ln := listenOn(t, "tcp", "127.0.0.1:0")
 	ln.Close()
 	r := layTo(t, nil, cable.Config{Target: "ws://" + ln.Addr().String()})
-	if _, err := tryDial(t, r.URL(), patience); err == nil {
+	if _, err := tryDial(t, r.URL(), testTimeout); err == nil {
 		t.Error("a connection to a target without a server succeeded")
 	}
 	if r.Links() != 0 || r.Stats().Refused != 1 {

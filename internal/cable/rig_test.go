@@ -20,8 +20,8 @@ import (
 	"github.com/tetherexec/tether/internal/cable"
 )
 
-// patience is how long a test waits for an event.
-const patience = 10 * time.Second
+// testTimeout is how long a test waits for an event.
+const testTimeout = 10 * time.Second
 
 // A rig is a cable with both ends controlled by the test.
 type rig struct {
@@ -84,7 +84,7 @@ func layTo(t *testing.T, far *farEnd, cfg cable.Config) *rig {
 }
 
 func timeout(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -107,7 +107,7 @@ func serveFar(t *testing.T, ln net.Listener, scheme string) *farEnd {
 			if err != nil {
 				return
 			}
-			conn.SetDeadline(time.Now().Add(patience))
+			conn.SetDeadline(time.Now().Add(testTimeout))
 			if err := frames.Accept(conn); err != nil {
 				conn.Close()
 				continue
@@ -133,7 +133,7 @@ func (r *rig) dial() (client, server *peer) {
 
 func dial(t *testing.T, url string) *peer {
 	t.Helper()
-	p, err := tryDial(t, url, patience)
+	p, err := tryDial(t, url, testTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func tryDial(t *testing.T, server string, limit time.Duration) (*peer, error) {
 		conn.Close()
 		return nil, err
 	}
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(testTimeout))
 	in := bufio.NewReader(io.MultiReader(bytes.NewReader(early), conn))
 	return newPeer(t, conn, in, cable.FromClient), nil
 }
@@ -168,7 +168,7 @@ func (r *rig) requestUpgrade() *peer {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	conn.SetDeadline(time.Now().Add(patience))
+	conn.SetDeadline(time.Now().Add(testTimeout))
 	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 	if err != nil {
@@ -253,7 +253,7 @@ func (p *peer) silent() {
 		p.t.Fatalf("received %q, %v; want nothing", b, err)
 	}
 	p.in = bufio.NewReader(p.conn) // a reader keeps its error
-	p.conn.SetReadDeadline(time.Now().Add(patience))
+	p.conn.SetReadDeadline(time.Now().Add(testTimeout))
 }
 
 func (r *rig) await(rule *cable.Rule, n int) {

@@ -60,7 +60,7 @@ func TestNoSocketToConnectTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := len(listeners(t)); n != 1 {
-		t.Fatalf("%d sockets are found, not the one that is there", n)
+		t.Fatalf("%d sockets are found, want one", n)
 	}
 	control.Close()
 

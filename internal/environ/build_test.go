@@ -149,7 +149,7 @@ func TestBuildOnWindows(t *testing.T) {
 
 	got = build("windows", append(windows, "PathExt=.EXE"), core, nil, nil)
 	if !slices.Contains(got, "PathExt=.EXE") || slices.Contains(got, "PATHEXT="+windowsPathExt) {
-		t.Errorf("a PATHEXT that is there was replaced: %q", got)
+		t.Errorf("an existing PATHEXT was replaced: %q", got)
 	}
 
 	got = build("windows", windows, policy(nil), nil, nil)

@@ -85,7 +85,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 	second, answer := upgrade(t, address)
 	if code, reason := closeFrame(t, answer); code != int(rpc.CloseTryAgain) || reason != "limit reached: 1 connections" {
-		t.Errorf("told %d %q", code, reason)
+		t.Errorf("close frame %d %q", code, reason)
 	}
 	second.Close()
 

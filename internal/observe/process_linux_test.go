@@ -9,8 +9,8 @@ import (
 	"github.com/tetherexec/tether/internal/proc"
 )
 
-// patience is how long a test waits for an event before it fails.
-const patience = 60 * time.Second
+// testTimeout is how long a test waits for an event before it fails.
+const testTimeout = 60 * time.Second
 
 // inBothModes runs a test with cgroups, where there are any, and without.
 func inBothModes(t *testing.T, test func(t *testing.T, s *proc.Supervisor)) {
@@ -37,7 +37,7 @@ func start(t *testing.T, s *proc.Supervisor, spec proc.Spec) (*proc.Process, *ou
 // await waits until a condition is true.
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited too long for %s", what)
 		}
@@ -47,7 +47,7 @@ func await(t *testing.T, what string, condition func() bool) {
 // awaitLook inspects a process until the verdict is the expected one.
 func awaitLook(t *testing.T, p *proc.Process, want Activity, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
 		v := Decide(LookAt(p))
 		if v.Activity == want && strings.Contains(v.Text, text) {
 			return

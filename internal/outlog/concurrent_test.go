@@ -156,7 +156,7 @@ func TestEveryByteArrivesOnceInOrder(t *testing.T) {
 		pool int64
 	}{{"ample spool", ample}, {"small spool", 3 * segmentCost}, {"no spool", 0}} {
 		t.Run(test.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			pool := NewPool(t.TempDir(), test.pool)
 			l := New(pool, Config{Retain: 1 << 20, Limit: 4 << 20})
@@ -180,7 +180,7 @@ func TestEveryByteArrivesOnceInOrder(t *testing.T) {
 func TestEndReleasesWaiters(t *testing.T) {
 	pool := NewPool(t.TempDir(), 6*segmentCost)
 	for i := range 12 {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		l := New(pool, Config{Retain: 1 << 20, Limit: 4 << 20})
 		c := startCrowd(ctx, t, l, ample, ErrEnded)
 		if err := wait(ctx, l, uint64(1+37*i)); err != nil {
@@ -212,7 +212,7 @@ func checkPoolEmpty(t failer, pool *Pool) {
 // TestManyLogsShareSmallPool has logs evict each other's sent entries while their
 // clients read them back from the spool.
 func TestManyLogsShareSmallPool(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	pool := NewPool(t.TempDir(), 8*segmentCost)
 	var crowds []*crowd

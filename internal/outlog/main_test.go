@@ -57,8 +57,8 @@ func sight(e Entry) sighting {
 
 func (s sighting) cost() int64 { return int64(s.size) + EntryOverhead }
 
-// patience is how long a test waits for an event that must happen at once.
-const patience = 20 * time.Second
+// testTimeout is how long a test waits for an event that must happen at once.
+const testTimeout = 20 * time.Second
 
 // A writer appends the pattern of one stream.
 type writer struct {

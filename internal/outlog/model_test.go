@@ -115,7 +115,7 @@ func (m *model) append(w, size int) {
 	var err error
 	select {
 	case err = <-done:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		m.log.End() // so that no goroutine is left
 		<-done
 		m.t.Fatalf("append of %d bytes waits with %d unsent: %+v", size, m.unsent(), m.log.Stats())

@@ -71,7 +71,7 @@ func TestUnsentLimitHoldsWriterBack(t *testing.T) {
 		done := fillUntilBlocked(l, Stdout, 4<<20)
 		s := l.Stats()
 		if !s.Blocked || s.Unsent > limit || s.Unsent < limit-MaxEntry-EntryOverhead {
-			t.Fatalf("not held back at the limit: %+v", s)
+			t.Fatalf("Append does not wait at the limit: %+v", s)
 		}
 		l.Exit(7)
 		if !l.State().Exited {
@@ -106,7 +106,7 @@ func TestCutAdmitsWhatWaits(t *testing.T) {
 		go func() { done <- w.write(3*MaxEntry + 5) }()
 		synctest.Wait()
 		if s := l.Stats(); !s.Blocked || s.Held != MaxEntry+EntryOverhead {
-			t.Fatalf("not held back: %+v", s)
+			t.Fatalf("Append does not wait: %+v", s)
 		}
 		l.Cut()
 		if err := <-done; err != nil {
@@ -227,7 +227,7 @@ func TestSpoolFailureLosesNothing(t *testing.T) {
 		first, second := fillUntilBlocked(l, Stdout, 4<<20), fillUntilBlocked(l, Stderr, 4<<20)
 		before := l.Stats()
 		if !before.Blocked || before.Unsent < memoryCost {
-			t.Fatalf("not held back: %+v", before)
+			t.Fatalf("Append does not wait: %+v", before)
 		}
 		time.Sleep(10 * retrySpool) // on the bubble's clock
 		if after := l.Stats(); after != before {

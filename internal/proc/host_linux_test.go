@@ -139,7 +139,7 @@ func TestSweepRemovesCgroupsOfEndedPrograms(t *testing.T) {
 	}
 	unix.Close(lock)
 	s := newSupervisor(t, Config{})
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // the sweep of another test may be running
+	for deadline := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) { // the sweep of another test may be running
 		_, err := os.Stat(stale)
 		if os.IsNotExist(err) {
 			break
@@ -329,7 +329,7 @@ func init() {
 			}
 			return children
 		}
-		for deadline := time.Now().Add(patience); left() > 0 && time.Now().Before(deadline); { // on a busy machine they end late
+		for deadline := time.Now().Add(testTimeout); left() > 0 && time.Now().Before(deadline); { // on a busy machine they end late
 			time.Sleep(reapInterval / 10)
 		}
 		fmt.Println("left:", left())
@@ -386,7 +386,7 @@ func TestSubreaperReapsOrphansOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text := strings.Join(got, "|"); text != "exit=0|other: <nil> <nil>|left: 0" {
-		t.Errorf("helper said %q", text)
+		t.Errorf("the helper printed %q", text)
 	}
 }
 
@@ -477,7 +477,7 @@ func TestCutKeepsWrittenOutput(t *testing.T) {
 // awaitPipe waits until the pipe of stdout holds n bytes.
 func awaitPipe(t *testing.T, p *Process, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); runtime.Gosched() {
+	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); runtime.Gosched() {
 		queued := 0
 		withDescriptor(p.outputs[0].file, func(fd int) (err error) {
 			queued, err = unix.IoctlGetInt(fd, unix.TIOCINQ)

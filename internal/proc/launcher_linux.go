@@ -77,11 +77,11 @@ func (c *child) watchLeader() (stop func() (code int, hidden bool)) {
 		if conn.Read(func(fd uintptr) bool { return hasExited(int(fd)) }) != nil {
 			return // stopped
 		}
-		patience := time.NewTimer(launcherExitWait)
-		defer patience.Stop()
+		timeout := time.NewTimer(launcherExitWait)
+		defer timeout.Stop()
 		select {
 		case <-ended:
-		case <-patience.C:
+		case <-timeout.C:
 			hidden = true
 			withDescriptor(leader, func(fd int) error { code = exitCodeInTable(fd, c.launched.Pid); return nil })
 			c.killLaunched()

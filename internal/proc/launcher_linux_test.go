@@ -80,7 +80,7 @@ func TestLauncherGetsItsDescriptors(t *testing.T) {
 	line := make([]byte, 100)
 	n, _ := said.Read(line)
 	if string(line[:n]) != "launcher\n" {
-		t.Errorf("the launcher said %q", line[:n])
+		t.Errorf("the launcher printed %q", line[:n])
 	}
 }
 
@@ -99,7 +99,7 @@ func TestLauncherThatFailsLeavesNothing(t *testing.T) {
 		t.Errorf("Ended was called %d times", ended)
 	}
 	if len(sink.events) > 0 {
-		t.Errorf("the sink was told %v", sink.events)
+		t.Errorf("the sink got %v", sink.events)
 	}
 	if left := s.Processes(); len(left) > 0 {
 		t.Errorf("%d processes are left", len(left))
@@ -153,11 +153,11 @@ func testLauncherThatStays(t *testing.T, cfg Config, end func(*Process), want st
 	end(p)
 	awaitDone(t, p)
 	if got := sink.text(outlog.Stdout); got != want || sink.code != 5 {
-		t.Errorf("the command said %q and ended with %d, want %q and 5", got, sink.code, want)
+		t.Errorf("the command printed %q and ended with %d, want %q and 5", got, sink.code, want)
 	}
 	spec.Launcher.Stderr.Close()
 	if text, _ := io.ReadAll(said); len(text) > 0 {
-		t.Errorf("the launcher said %q", text)
+		t.Errorf("the launcher printed %q", text)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestLauncherIsOverWithItsInit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); ; { // the launcher itself has ended
+	for deadline := time.Now().Add(testTimeout); ; { // the launcher itself has ended
 		if _, exited := p.Exited(); exited || time.Now().After(deadline) {
 			break
 		}
@@ -248,8 +248,8 @@ func TestLateOutput(t *testing.T) {
 		late         time.Duration
 		first        string
 	}{
-		{"failure waits", `(sleep 0.1; echo late) & exit 3`, patience, "out"},
-		{"success does not", `(while ! [ -e $PIPE ]; do :; done; echo late) & exit 0`, patience, "exit"},
+		{"failure waits", `(sleep 0.1; echo late) & exit 3`, testTimeout, "out"},
+		{"success does not", `(while ! [ -e $PIPE ]; do :; done; echo late) & exit 0`, testTimeout, "exit"},
 		{"not for ever", `(while ! [ -e $PIPE ]; do :; done; echo late) & exit 3`, time.Millisecond, "exit"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestLateOutput(t *testing.T) {
 			}
 			awaitDone(t, p)
 			if sink.events[0] != row.first {
-				t.Errorf("the sink was told %v", sink.events)
+				t.Errorf("the sink got %v", sink.events)
 			}
 		})
 	}
@@ -285,7 +285,7 @@ func TestCancelledStartsGiveTheirCgroupsBack(t *testing.T) {
 	}
 	var made []string
 	var free int
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // the late ones are discarded meanwhile
+	for deadline := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) { // the late ones are discarded meanwhile
 		made, _ = filepath.Glob(groups.parent + "/[0-9]*")
 		groups.mu.Lock()
 		free = len(groups.free)

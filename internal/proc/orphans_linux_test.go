@@ -91,7 +91,7 @@ func TestHasChildren(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !hasChildren() {
-		t.Error("a child is not seen")
+		t.Error("the child is not found")
 	}
 	cmd.Process.Kill()
 	cmd.Wait()

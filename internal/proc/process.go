@@ -374,11 +374,11 @@ func (p *Process) enforce(e *ending) {
 	for _, out := range p.outputs {
 		out.cutAfter(p.sup.grace)
 	}
-	patience := time.NewTimer(2 * p.sup.grace)
-	defer patience.Stop()
+	timeout := time.NewTimer(2 * p.sup.grace)
+	defer timeout.Stop()
 	select {
 	case <-e.drained:
-	case <-patience.C: // the sink is full and is not read
+	case <-timeout.C: // the sink is full and is not read
 		p.sink.Cut()
 	}
 }

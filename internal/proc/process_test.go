@@ -41,7 +41,7 @@ func awaitDone(t *testing.T, p *Process) {
 	t.Helper()
 	select {
 	case <-p.Done():
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("process is not done")
 	}
 }
@@ -75,8 +75,8 @@ func TestOutputComesLate(t *testing.T) {
 		script     string
 		eventOrder string
 	}{
-		{"slow", patience, "echo said", "out exit close"},
-		{"slow failure", patience, "echo said; exit 3", "out exit close"},
+		{"slow", testTimeout, "echo said", "out exit close"},
+		{"slow failure", testTimeout, "echo said; exit 3", "out exit close"},
 		{"full", time.Millisecond, "echo said", "exit out close"},
 		{"full failure", time.Millisecond, "echo said; exit 3", "exit out close"},
 	} {
@@ -93,7 +93,7 @@ func TestOutputComesLate(t *testing.T) {
 				t.Fatal(err)
 			}
 			<-sink.waiting
-			if row.full == patience {
+			if row.full == testTimeout {
 				for exited := false; !exited; time.Sleep(time.Millisecond) {
 					_, exited = p.Exited()
 				}
@@ -178,7 +178,7 @@ func TestExitedAndPid(t *testing.T) {
 	if code, ok := p.Exited(); !ok || code != 7 {
 		t.Errorf("exited %d %v", code, ok)
 	}
-	if time.Since(p.StartedAt()) > patience {
+	if time.Since(p.StartedAt()) > testTimeout {
 		t.Error("started long ago")
 	}
 }

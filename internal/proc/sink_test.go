@@ -10,8 +10,8 @@ import (
 	"github.com/tetherexec/tether/internal/outlog"
 )
 
-// patience is how long a test waits for an event before it fails.
-const patience = 60 * time.Second
+// testTimeout is how long a test waits for an event before it fails.
+const testTimeout = 60 * time.Second
 
 // A recorder is a sink that records events, and that a test can block.
 type recorder struct {
@@ -116,7 +116,7 @@ func (r *recorder) eventOrder() string {
 
 func (r *recorder) await(what string, ok func() bool) {
 	r.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(testTimeout)
 	for {
 		r.mu.Lock()
 		changed := r.changed

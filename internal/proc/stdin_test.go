@@ -25,7 +25,7 @@ func write(t *testing.T, p *Process, text string, want error) {
 		if !errors.Is(err, want) {
 			t.Errorf("write of %d bytes: %v, want %v", len(text), err, want)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Errorf("write of %d bytes was never answered", len(text))
 	}
 }
@@ -131,7 +131,7 @@ func TestFullStdinDoesNotDelayTerminate(t *testing.T) {
 			if !errors.Is(err, ErrTerminated) {
 				t.Errorf("waiting write: %v", err)
 			}
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Error("waiting write was not answered")
 		}
 		write(t, p, "x", ErrTerminated)
@@ -158,7 +158,7 @@ func TestWaitingWriteGoesOnWhenTheChildReads(t *testing.T) {
 		if err != nil {
 			t.Errorf("waiting write: %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Error("waiting write was not accepted")
 	}
 	if err := p.CloseStdin(); err != nil {
@@ -196,7 +196,7 @@ func TestChildThatExitsFailsWaitingWrites(t *testing.T) {
 		if !errors.Is(err, ErrStdinClosed) {
 			t.Errorf("waiting write: %v", err)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Error("waiting write was not answered")
 	}
 	awaitDone(t, p)

@@ -41,7 +41,7 @@ func awaitDeath(t *testing.T, pids ...int) {
 	t.Helper()
 	for _, pid := range pids {
 		if p, err := pin(pid); err == nil {
-			p.await(time.Now().Add(patience))
+			p.await(time.Now().Add(testTimeout))
 			p.close()
 		}
 		if alive(pid) {
@@ -256,7 +256,7 @@ func TestLeftoversThatEndAreForgotten(t *testing.T) {
 		pid := awaitPids(t, sink, 1)[0]
 		syscall.Kill(pid, syscall.SIGKILL)
 		awaitDeath(t, pid)
-		p.child.tree.await(time.Now().Add(patience))
+		p.child.tree.await(time.Now().Add(testTimeout))
 		s.settle()
 		if p.Leftovers() {
 			t.Error("still leftovers")
@@ -317,7 +317,7 @@ func TestTerminateWhileTheSinkIsFull(t *testing.T) {
 		}
 		select {
 		case <-sink.waiting:
-		case <-time.After(patience):
+		case <-time.After(testTimeout):
 			t.Fatal("nothing was written")
 		}
 		pid := p.Pid()
@@ -347,7 +347,7 @@ func TestOutputIsCutAfterTerminate(t *testing.T) {
 	began := time.Now()
 	p.Terminate()
 	awaitDone(t, p)
-	if took := time.Since(began); took < terminateGrace || took > patience/2 {
+	if took := time.Since(began); took < terminateGrace || took > testTimeout/2 {
 		t.Errorf("closed after %v", took)
 	}
 	if got := sink.text(outlog.Stdout); got != "kept\n" {

@@ -57,7 +57,7 @@ func TestUnacknowledged(t *testing.T) {
 	server, client := NewWebSocket(a, nil), NewWebSocketClient(b, nil)
 	wrote := make(chan error, 1)
 	go func() { wrote <- server.WriteMessage(make([]byte, 16<<20)) }()
-	for deadline := time.Now().Add(patience); !server.Unacknowledged(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); !server.Unacknowledged(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("everything is acknowledged, though nothing was read")
 		}
@@ -68,7 +68,7 @@ func TestUnacknowledged(t *testing.T) {
 	if err := <-wrote; err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); server.Unacknowledged(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); server.Unacknowledged(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("not everything is acknowledged, though everything was read")
 		}

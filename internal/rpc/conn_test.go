@@ -74,13 +74,13 @@ func TestNotificationsAreHandledInOrder(t *testing.T) {
 		},
 		request: func(r *Request) { seen = append(seen, r.Method); r.Reply(nil) },
 	})
-	conn.timers.linger = patience // bytes that the peer sends after the end must not cause a reset
+	conn.timers.linger = testTimeout // bytes that the peer sends after the end must not cause a reset
 	c, client := run(t, conn), newPeer(t, b)
 	for _, text := range []string{`{"method":"a","params":1}`, `{"id":1,"method":"b"}`, `{"method":"last"}`, `{"method":"never"}`} {
 		client.send(text)
 	}
 	if code, reason := client.goodbye(); code != ClosePolicy || reason != "enough" {
-		t.Errorf("told %d %q", code, reason)
+		t.Errorf("close frame %d %q", code, reason)
 	}
 	b.Close()
 	c.wait(t)
@@ -141,7 +141,7 @@ func TestUnknownResponseEnds(t *testing.T) {
 		client := newPeer(t, b)
 		client.send(text)
 		if code, _ := client.goodbye(); code != ClosePolicy {
-			t.Errorf("%s: told %d", text, code)
+			t.Errorf("%s: close frame %d", text, code)
 		}
 		b.Close()
 		c.wait(t)
@@ -315,7 +315,7 @@ func TestContextEndsTheConnection(t *testing.T) {
 	cancel(&CloseError{Code: CloseGoingAway, Reason: "shutting down"})
 	client := newPeer(t, b)
 	if code, reason := client.goodbye(); code != CloseGoingAway || reason != "shutting down" {
-		t.Errorf("told %d %q", code, reason)
+		t.Errorf("close frame %d %q", code, reason)
 	}
 	b.Close()
 	if why := c.wait(t); why.Error() != "shutting down (close code 1001)" || context.Cause(c.Context()) != why {
@@ -381,7 +381,7 @@ func TestDismissAnswersFirst(t *testing.T) {
 				got = append(got, string(client.next().ID.AppendJSON(nil)))
 			}
 			if code, reason := client.goodbye(); code != ClosePolicy || reason != "why" || !slices.Equal(got, want) {
-				t.Errorf("an answer after %v: the peer was told %q, then %d %q", late, got, code, reason)
+				t.Errorf("an answer after %v: the peer got %q, then close frame %d %q", late, got, code, reason)
 			}
 			if took := time.Since(start); took != min(late, answerGrace) {
 				t.Errorf("an answer after %v: goodbye came after %v", late, took)
@@ -393,7 +393,7 @@ func TestDismissAnswersFirst(t *testing.T) {
 	})
 }
 
-// A peer that was told goodbye can still send for a while, and is not reset
+// A peer that was sent a close frame can still send for a while, and is not reset
 // before it has read why.
 func TestLinger(t *testing.T) {
 	for name, end := range map[string]func(*served, *peer){
@@ -403,11 +403,11 @@ func TestLinger(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b := tcpPair(t)
 			conn := newConn(NewWebSocket(a, nil), echo)
-			conn.timers.linger = patience
+			conn.timers.linger = testTimeout
 			c, client := run(t, conn), newPeer(t, b)
 			end(c, client)
 			if code, _ := client.goodbye(); code != ClosePolicy {
-				t.Errorf("told %d", code)
+				t.Errorf("close frame %d", code)
 			}
 			if _, err := b.Write(make([]byte, 16<<20)); err != nil { // more than the sockets hold
 				t.Error(err)
@@ -425,6 +425,6 @@ func TestPeerThatStays(t *testing.T) {
 	c.Close(violation(ClosePolicy, "why"))
 	c.wait(t)
 	if code, _ := newPeer(t, b).goodbye(); code != ClosePolicy {
-		t.Errorf("told %d", code)
+		t.Errorf("close frame %d", code)
 	}
 }

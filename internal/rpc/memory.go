@@ -93,9 +93,9 @@ func (m *Memory) acquire(ctx context.Context, room *semaphore.Weighted, n int64)
 	if room.TryAcquire(n) {
 		return nil
 	}
-	patient, cancel := context.WithTimeout(ctx, m.timeout)
+	limited, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
-	switch err := room.Acquire(patient, n); {
+	switch err := room.Acquire(limited, n); {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:

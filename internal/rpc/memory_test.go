@@ -137,7 +137,7 @@ func endAll(t *testing.T, m *Memory, messages []*begun) {
 	nothingHeld(t, m)
 }
 
-// A message that does not finish arriving makes room for one that waits; its sender is told
+// A message that does not finish arriving makes room for one that waits; its sender gets an error
 // when it finishes at last, and the connection goes on.
 func TestStalledMessageIsEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestStalledMessageIsEvictedOverTLS(t *testing.T) {
 		return len(m.arriving) == 1
 	}
 	for start := time.Now(); !begun(); time.Sleep(time.Millisecond) {
-		if time.Since(start) > patience {
+		if time.Since(start) > testTimeout {
 			t.Fatal("the message does not arrive")
 		}
 	}
@@ -523,7 +523,7 @@ func TestWaitForRoomIsNoSilence(t *testing.T) {
 		time.Sleep(roomTimeout - 1)
 		synctest.Wait()
 		if got := string(g.served.liveness.pingPayload(1)); got != "unheard-ms=0" {
-			t.Errorf("a ping says %s", got)
+			t.Errorf("the payload of a ping is %s", got)
 		}
 		m.in.Release(size)
 		<-g.sent

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for something that must happen.
-const patience = 20 * time.Second
+// testTimeout is how long a test waits for something that must happen.
+const testTimeout = 20 * time.Second
 
 // handlerFuncs is a Handler.
 type handlerFuncs struct {
@@ -75,7 +75,7 @@ func (s *served) wait(t testing.TB) error {
 	select {
 	case <-s.ended:
 		return s.why
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("the connection does not end")
 		return nil
 	}

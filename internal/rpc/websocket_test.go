@@ -217,7 +217,7 @@ func TestViolationsAreToldAndEnd(t *testing.T) {
 			}
 			code, reason := client.goodbye()
 			if code != v.code || reason == "" {
-				t.Errorf("told %d %q, want %d", code, reason, v.code)
+				t.Errorf("close frame %d %q, want %d", code, reason, v.code)
 			}
 			b.Close()
 			why := c.wait(t)
@@ -228,11 +228,11 @@ func TestViolationsAreToldAndEnd(t *testing.T) {
 	}
 }
 
-// A client is told about its mistake even while it is busy sending.
+// A client gets the close frame for its mistake even while it is sending.
 func TestTooBigIsToldWhileThePeerSends(t *testing.T) {
 	a, b := tcpPair(t)
 	conn := newConn(NewWebSocket(a, nil), echo)
-	conn.timers.linger = patience
+	conn.timers.linger = testTimeout
 	c, client := run(t, conn), newPeer(t, b)
 	header := binary.BigEndian.AppendUint64([]byte{0x81, 0xff}, MaxMessage+1)
 	header = append(header, 1, 2, 3, 4)
@@ -242,7 +242,7 @@ func TestTooBigIsToldWhileThePeerSends(t *testing.T) {
 		sent <- err
 	}()
 	if code, _ := client.goodbye(); code != CloseTooBig {
-		t.Errorf("told %d", code)
+		t.Errorf("close frame %d", code)
 	}
 	if err := <-sent; err != nil {
 		t.Errorf("the rest of the message was not taken: %v", err)

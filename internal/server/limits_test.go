@@ -237,7 +237,7 @@ func TestViolationsEndTheConnection(t *testing.T) {
 			hello := c.Handshake("")
 			violate(c)
 			if err := c.Ended(); err == nil {
-				t.Error("the connection goes on")
+				t.Error("the connection has not ended")
 			} else if closed, ok := err.(*tethertest.CloseError); !ok || closed.Reason == "" {
 				t.Errorf("ended without a reason: %v", err)
 			}

@@ -92,7 +92,7 @@ func TestTerminateAnswersRunning(t *testing.T) {
 	onBothTransports(t, func(t *testing.T, c *tethertest.Client) {
 		c.Start(tethertest.Command("p", []string{"sleep", "60"}, nil))
 		if !c.Terminate("p") {
-			t.Error("a running process was said not to run")
+			t.Error("terminate reports that a running process does not run")
 		}
 		if out := c.Finish("p", 0); out.ExitCode != 128+15 {
 			t.Errorf("exit code %d", out.ExitCode)

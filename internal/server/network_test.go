@@ -85,10 +85,10 @@ func TestNetworkProxy(t *testing.T) {
 	host := web(t)
 	c.Start(tethertest.Shell("p", get(host)+"; "+get("refused.example"), proxied(map[string]string{"127.0.0.1": "allow"}, nil)))
 	if got, want := awaitNote(t, c).String(), "http GET 127.0.0.1 domain allow baseline_policy allow override=false"; got != want {
-		t.Errorf("told %s, want %s", got, want)
+		t.Errorf("decision %s, want %s", got, want)
 	}
 	if got, want := awaitNote(t, c).String(), "http GET refused.example domain deny baseline_policy not_allowed override=false"; got != want {
-		t.Errorf("told %s, want %s", got, want)
+		t.Errorf("decision %s, want %s", got, want)
 	}
 	want := `hello[200]{"status":"blocked","host":"refused.example","reason":"not_allowed","decision":"deny","source":"baseline_policy","protocol":"http","port":80,"message":"Domain not in allowlist."}[403]`
 	if got := c.Finish("p", 0).Text["stdout"]; got != want {
@@ -123,7 +123,7 @@ func TestNetworkQuestions(t *testing.T) {
 		}
 		c.Send(fmt.Sprintf(`{"id":%s,%s}`, asked.ID, row.answer))
 		if got := awaitNote(t, c).String(); !strings.HasSuffix(got, row.note) {
-			t.Errorf("%s: told %s, want %s", row.answer, got, row.note)
+			t.Errorf("%s: decision %s, want %s", row.answer, got, row.note)
 		}
 		if got := c.Finish(id, 0).Text["stdout"]; !strings.HasPrefix(got, row.out) {
 			t.Errorf("%s: got %s", row.answer, got)
@@ -285,7 +285,7 @@ func TestNetworkLimited(t *testing.T) {
 		"https_connect CONNECT 127.0.0.1 non_domain deny mode_guard mitm_required override=false",
 	} {
 		if got := awaitNote(t, c).String(); got != want {
-			t.Errorf("told %s, want %s", got, want)
+			t.Errorf("decision %s, want %s", got, want)
 		}
 	}
 	if got := c.Finish("p", 0).Text["stdout"]; !strings.HasPrefix(got, "hello[200]{") || !strings.HasSuffix(got, "}[403][403]") {
@@ -307,7 +307,7 @@ func TestNetworkProxyToTheServer(t *testing.T) {
 	c.Start(tethertest.Shell("p", script, proxied(map[string]string{"*": "allow", "127.0.0.1": "allow", "0.0.0.0": "allow", "localhost": "allow"}, local)))
 	for range 12 {
 		if n := awaitNote(t, c); n.Decision != "deny" || n.Reason != "not_allowed_local" {
-			t.Errorf("told %v", n)
+			t.Errorf("decision %v", n)
 		}
 	}
 	c.Finish("p", 0)

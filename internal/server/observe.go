@@ -16,7 +16,7 @@ import (
 )
 
 // observe begins to send a client the events of a process of any session. It holds
-// nothing back: an observer that falls behind is told so and goes on with the
+// nothing back: an observer that falls behind is notified of the gap and continues with the
 // oldest event that the log still has.
 func (r *request) observe(p *wire.ObserveParams) error {
 	c := r.conn

@@ -76,13 +76,13 @@ func TestProcessOfAnotherSession(t *testing.T) {
 	var ended wire.TerminateResult
 	other.Must("tether/process/terminate", at(nil), &ended)
 	if !ended.Running {
-		t.Error("the process is said not to run")
+		t.Error("terminate reports that a running process does not run")
 	}
 	for owner.AwaitEvent("p").Method != "process/closed" {
 	}
 	other.Must("tether/process/terminate", at(nil), &ended)
 	if ended.Running {
-		t.Error("a closed process is said to run")
+		t.Error("terminate reports that a closed process runs")
 	}
 }
 

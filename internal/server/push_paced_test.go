@@ -21,15 +21,15 @@ func TestResumePacing(t *testing.T) {
 				}
 			}
 			if r.left() != pacingTime {
-				t.Errorf("held back for %v", r.left())
+				t.Errorf("paused for %v", r.left())
 			}
 			time.Sleep(pacingTime - time.Nanosecond)
 			if r.left() <= 0 {
-				t.Error("held back no longer")
+				t.Error("not paused any more")
 			}
 			time.Sleep(time.Nanosecond)
 			if r.pushed(size); r.left() > 0 {
-				t.Errorf("still held back for %v", r.left())
+				t.Errorf("still paused for %v", r.left())
 			}
 		}
 	})

@@ -47,7 +47,7 @@ func TestBackPressure(t *testing.T) {
 	c.Write("other", "2", "\n") // the client has read nothing yet
 	tethertest.Eventually(t, func() error { _, err := os.Stat(mark); return err })
 	if p, err := watcher.Listed("busy"); err != nil || !p.Blocked {
-		t.Errorf("held back no longer: %+v, %v", p, err)
+		t.Errorf("not blocked any more: %+v, %v", p, err)
 	}
 	first := c.Read("busy", 0, nil)
 	out := c.Finish("busy", first.NextSeq-1)
@@ -55,7 +55,7 @@ func TestBackPressure(t *testing.T) {
 		t.Errorf("%d bytes and exit code %d", got, out.ExitCode)
 	}
 	if p, err := watcher.Listed("busy"); err != nil || p.Blocked {
-		t.Errorf("still held back: %+v, %v", p, err)
+		t.Errorf("still blocked: %+v, %v", p, err)
 	}
 	watcher.Close()
 	c.Close()

@@ -119,8 +119,8 @@ func (r *Read) Await(ctx context.Context, answer func(hot bool, err error)) {
 	}))
 	detached := context.AfterFunc(ctx, func() { w.end(false, context.Cause(ctx)) })
 	w.also(func() { detached() })
-	patience := time.AfterFunc(r.Wait, func() { w.end(false, nil) })
-	w.also(func() { patience.Stop() })
+	timer := time.AfterFunc(r.Wait, func() { w.end(false, nil) })
+	w.also(func() { timer.Stop() })
 	if log.Ready(r.After) { // an event may have arrived before the listener was registered
 		w.end(false, nil)
 	}

@@ -71,7 +71,7 @@ func TestRepeatOfAWaitingWriteLearnsHowItEnds(t *testing.T) {
 		done := func(err error) {
 			told++
 			if err != want {
-				t.Errorf("told %v, want %v", err, want)
+				t.Errorf("outcome %v, want %v", err, want)
 			}
 		}
 		w.do("a", []byte("x"), p.send, done)
@@ -84,7 +84,7 @@ func TestRepeatOfAWaitingWriteLearnsHowItEnds(t *testing.T) {
 		}
 		p.held[0](want)
 		if told != 2 || p.text.String() != "x" {
-			t.Errorf("%d were told, %q was written", told, &p.text)
+			t.Errorf("%d outcomes were reported, %q was written", told, &p.text)
 		}
 	}
 }
@@ -249,6 +249,6 @@ func TestRepeatsOfAWaitingWriteAreBounded(t *testing.T) {
 	}
 	p.held[0](nil)
 	if told[0] == nil || !errors.Is(told[0], ErrLimit) || told[len(told)-1] != nil {
-		t.Errorf("the first was told %v, the last %v", told[0], told[len(told)-1])
+		t.Errorf("the outcome of the first is %v, of the last %v", told[0], told[len(told)-1])
 	}
 }
