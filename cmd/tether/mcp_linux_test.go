@@ -171,7 +171,7 @@ func TestMCPSandboxFile(t *testing.T) {
 			}
 			u := newMCPUser(t, &mcp.CommandTransport{Command: b.command("mcp", "--cwd", b.work, "--sandbox", file, "--approval", "never"), TerminateDuration: patience})
 			u.want("exec_command", map[string]any{"login": false, "cmd": "pwd; echo text > " + open + "/" + name}, "Process exited with code 0", b.work)
-			u.want("exec_command", map[string]any{"login": false, "cmd": "echo text > here"}, "Process exited with code 1", "Read-only file system", "the sandbox was in the way")
+			u.want("exec_command", map[string]any{"login": false, "cmd": "echo text > here"}, "Process exited with code 1", "Read-only file system", "the sandbox denied an operation of the command")
 			u.want("exec_command", map[string]any{"login": false, "cmd": "echo [$CODEX_SANDBOX_NETWORK_DISABLED]"}, "[1]")
 			u.want("write_file", map[string]any{"path": open + "/" + name, "content": "more"}, "Wrote 4 bytes")
 			u.want("write_file", map[string]any{"path": "here", "content": "more"}, "the sandbox may not allow it")

@@ -17,7 +17,7 @@ import (
 // shownOutput is how much of the output of a denied command the user is shown.
 const shownOutput = 1000
 
-// What an answer to a question may say about later commands.
+// The scopes of an approval.
 const (
 	scopeMember  = "scope"
 	scopeOnce    = "once"
@@ -25,14 +25,14 @@ const (
 	scopeRule    = "rule"
 )
 
-// Why the user cannot be asked, with what to do about it, for the model.
+// Errors for the model if the user cannot be asked, with what to do about it.
 var (
-	errCannotAsk        = errors.New("the MCP client has no elicitation; the user can allow more with the --sandbox option of `tether mcp`")
-	errCannotAskNetwork = errors.New("the MCP client has no elicitation; " + networkOptions)
+	errCannotAsk        = errors.New("the MCP client does not support elicitation; the user can allow more with the --sandbox option of `tether mcp`")
+	errCannotAskNetwork = errors.New("the MCP client does not support elicitation; " + networkOptions)
 )
 
 // approve asks the user of the MCP client.
-func (d *desk) approve(ctx context.Context, q unifiedexec.Question) (unifiedexec.Decision, error) {
+func (m *mcpSession) approve(ctx context.Context, q unifiedexec.Question) (unifiedexec.Decision, error) {
 	c := callOf(ctx)
 	switch {
 	case c != nil && asksForms(c.session.InitializeParams()):
@@ -41,7 +41,7 @@ func (d *desk) approve(ctx context.Context, q unifiedexec.Question) (unifiedexec
 	default:
 		return unifiedexec.Declined, errCannotAsk
 	}
-	answer, err := c.session.Elicit(ctx, &mcp.ElicitParams{Mode: "form", Message: questionText(q, d.config.Sandbox != nil), RequestedSchema: questionForm(q)})
+	answer, err := c.session.Elicit(ctx, &mcp.ElicitParams{Mode: "form", Message: questionText(q, m.config.Sandbox != nil), RequestedSchema: questionForm(q)})
 	if err != nil {
 		return unifiedexec.Declined, err
 	}
@@ -59,7 +59,7 @@ func (d *desk) approve(ctx context.Context, q unifiedexec.Question) (unifiedexec
 	return unifiedexec.Approved, nil
 }
 
-// asksForms reports whether a client can put a question to its user.
+// asksForms reports whether a client can ask its user.
 func asksForms(p *mcp.InitializeParams) bool {
 	if p == nil || p.Capabilities == nil || p.Capabilities.Elicitation == nil {
 		return false
@@ -68,7 +68,7 @@ func asksForms(p *mcp.InitializeParams) bool {
 	return e.Form != nil || e.URL == nil
 }
 
-// questionText says what would happen. confined: there is a sandbox.
+// questionText returns the text of a question. confined says that the command would run in a sandbox.
 func questionText(q unifiedexec.Question, confined bool) string {
 	var b strings.Builder
 	switch {
@@ -113,8 +113,8 @@ func questionText(q unifiedexec.Question, confined bool) string {
 	return visible(b.String())
 }
 
-// visible shows characters that a terminal would obey, or that change the order of the
-// text, by their numbers: what is approved must be what is seen.
+// visible shows control characters, and characters that change the order of the text, by their
+// numbers: the user must see the command that is approved.
 func visible(text string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -127,7 +127,7 @@ func visible(text string) string {
 	return b.String()
 }
 
-// denialText is a denial in a few words; empty: nothing is known about it.
+// denialText describes a denial in a few words. It is empty if nothing is known about it.
 func denialText(f *wire.DenialFact) string {
 	if f == nil {
 		return ""
@@ -145,7 +145,7 @@ func denialText(f *wire.DenialFact) string {
 	return strings.Join(words, " ")
 }
 
-// tail is the end of a text, of whole characters.
+// tail returns the end of a text, in whole characters.
 func tail(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -153,7 +153,7 @@ func tail(text string, most int) string {
 	return "…" + strings.ToValidUTF8(text[len(text)-most:], "")
 }
 
-// questionForm asks how far an approval goes. Without an answer it is for once.
+// questionForm asks for the scope of an approval. The default is once.
 func questionForm(q unifiedexec.Question) map[string]any {
 	values, names := []string{scopeOnce, scopeSession}, []string{"This once", "This command, for the rest of the session"}
 	if len(q.Rule) > 0 && !slices.Equal(q.Rule, q.Command) { // not the same as for the session

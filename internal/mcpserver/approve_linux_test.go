@@ -15,7 +15,7 @@ import (
 	"github.com/tetherexec/tether/unifiedexec"
 )
 
-// outside is a file that the sandbox does not let anybody write.
+// outside returns a file that the sandbox does not allow to write.
 func outside(t *testing.T) string { return filepath.Join(workspace(t), "file") }
 
 func wantFile(t *testing.T, name, content string) {
@@ -25,7 +25,7 @@ func wantFile(t *testing.T, name, content string) {
 	}
 }
 
-// Denied, asked, approved, run again without the sandbox.
+// A denied command is run again without the sandbox after the user has approved it.
 func TestApproved(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	r := newRig(t, confined(granular), says("accept", ""))
@@ -60,14 +60,14 @@ func TestApprovedForSession(t *testing.T) {
 	}
 }
 
-// What a user does not allow is not done, and the first output is there.
+// If the user declines, the command is not run again, and the result has the first output.
 func TestDeclined(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	for _, action := range []string{"decline", "cancel"} {
 		r := newRig(t, confined(granular), says(action, ""))
 		file := outside(t)
 		r.want(r.sh("echo first; echo text > "+file), false, "Process exited with code 1", "first\n",
-			"Note: rejected by user: the command was not run again without the sandbox", "Note: the sandbox was in the way")
+			"Note: rejected by user: the command was not run again without the sandbox", "Note: the sandbox denied an operation of the command")
 		wantFile(t, file, "")
 		r.want(r.call("exec_command", arguments{"login": false, "cmd": "echo text > " + file, "sandbox_permissions": "require_escalated", "justification": "May I?"}), true, "rejected by user")
 		wantFile(t, file, "")
@@ -115,16 +115,16 @@ func TestUnanswered(t *testing.T) {
 	wantFile(t, file, "")
 }
 
-// Who cannot be asked is told what was denied, and how it can be allowed.
+// If the user cannot be asked, the result says what was denied, and how it can be allowed.
 func TestNobodyToAsk(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	file := outside(t)
 	r := newRig(t, confined(granular), nil)
-	r.want(r.sh("echo text > "+file), false, "Process exited with code 1", "the MCP client has no elicitation", "the user can allow more with the --sandbox option of `tether mcp`", "the sandbox was in the way: write "+file)
-	r.want(r.call("exec_command", arguments{"login": false, "cmd": "echo text > " + file, "sandbox_permissions": "require_escalated"}), true, "the MCP client has no elicitation")
+	r.want(r.sh("echo text > "+file), false, "Process exited with code 1", "the MCP client does not support elicitation", "the user can allow more with the --sandbox option of `tether mcp`", "the sandbox denied an operation of the command: write "+file)
+	r.want(r.call("exec_command", arguments{"login": false, "cmd": "echo text > " + file, "sandbox_permissions": "require_escalated"}), true, "the MCP client does not support elicitation")
 
 	r = newRig(t, confined(unifiedexec.Policy{}), says("accept", ""))
-	r.want(r.sh("echo text > "+file), false, "Process exited with code 1", "the sandbox was in the way", "the user can allow more with the --sandbox")
+	r.want(r.sh("echo text > "+file), false, "Process exited with code 1", "the sandbox denied an operation of the command", "the user can allow more with the --sandbox")
 	r.want(r.call("exec_command", arguments{"login": false, "cmd": "true", "sandbox_permissions": "require_escalated"}), true, "approval policy is Never")
 
 	r = newRig(t, confined(unifiedexec.Policy{Mode: unifiedexec.OnRequest}), says("accept", ""))
@@ -173,7 +173,8 @@ func TestFiles(t *testing.T) {
 	r.want(r.call("read_file", arguments{"path": file}), true, "is not text in UTF-8")
 }
 
-// Several clients over HTTP, each with its own sessions; and who is turned away.
+// Several clients over HTTP have their own sessions, and requests without the token or from web
+// pages are refused.
 func TestHTTP(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	r := newRig(t, confined(granular), says("accept", ""))
@@ -211,7 +212,7 @@ func TestHTTP(t *testing.T) {
 	}()
 	leave(t, l.URL, a.ID())
 	<-waiting
-	a.Close() // the server knows it no more
+	a.Close() // the server no longer knows the session
 	r.nothingRuns()
 	r.want(callOn(t, b, "exec_command", arguments{"login": false, "cmd": "echo still"}, nil), false, "still\n")
 	b.Close()
@@ -221,7 +222,7 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// A name that was made to lead to the loopback address does not help a web page.
+// A web page whose host name resolves to the loopback address is refused, too.
 func TestHTTPRebinding(t *testing.T) {
 	r := newRig(t, nil, nil)
 	url := r.listen()

@@ -15,43 +15,44 @@ import (
 )
 
 const (
-	// describePatience is how long a client that introduces itself waits for what the
-	// executor says about its machine. Without that the texts say less.
+	// describePatience is how long the answer to initialize waits for the executor to describe its
+	// machine. Without that the texts say less.
 	describePatience = 3 * time.Second
 
 	// maxPlaces is how many paths or hosts of one kind the texts name.
 	maxPlaces = 16
 )
 
-// A scene is what a client's commands find where they run, for the texts that its model
-// reads.
-type scene struct {
+// executorFacts are the facts about the executor and its limits, for the texts that the model of
+// a client reads.
+type executorFacts struct {
 	config *Config
-	info   wire.EnvironmentInfo // zero: the executor has not said
-	at     place
-	asks   bool // the user can be asked to allow more
+	info   wire.EnvironmentInfo // zero if the executor cannot be reached
+	at     executorPaths
+	asks   bool // the user can be asked for more permissions
 }
 
-// scene finds out what there is to say to a client.
-func (s *Server) scene(ctx context.Context, client *mcp.InitializeParams) scene {
+// factsFor returns the facts for a client.
+func (s *Server) factsFor(ctx context.Context, client *mcp.InitializeParams) executorFacts {
 	ctx, cancel := context.WithTimeout(ctx, describePatience)
 	defer cancel()
-	sc := scene{config: &s.config, asks: s.config.asks() && asksForms(client)}
+	facts := executorFacts{config: &s.config, asks: s.config.asks() && asksForms(client)}
 	info, err := unifiedexec.RemoteFunc(s.config.Client).Info(ctx)
 	if err == nil {
-		sc.at, err = placeOf(&s.config, info)
+		facts.at, err = pathsOf(&s.config, info)
 	}
 	if err != nil {
 		s.config.Log.Info("the executor cannot be described", "err", err)
-		sc.at = place{system: "linux", root: s.config.Cwd}
-		return sc
+		facts.at = executorPaths{system: "linux", root: s.config.Cwd}
+		return facts
 	}
-	sc.info = info
-	return sc
+	facts.info = info
+	return facts
 }
 
-// tells puts what is true for a client into the answers that its model gets to read.
-func (s *Server) tells(next mcp.MethodHandler) mcp.MethodHandler {
+// describeTools is a middleware that puts the facts for a client into the instructions and the
+// tools that its model reads.
+func (s *Server) describeTools(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		result, err := next(ctx, method, req)
 		if err != nil {
@@ -63,13 +64,13 @@ func (s *Server) tells(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		switch r := result.(type) {
 		case *mcp.InitializeResult:
-			r.Instructions = s.scene(ctx, session.InitializeParams()).instructions()
+			r.Instructions = s.factsFor(ctx, session.InitializeParams()).instructions()
 		case *mcp.DiscoverResult:
-			r.Instructions = s.scene(ctx, session.InitializeParams()).instructions()
+			r.Instructions = s.factsFor(ctx, session.InitializeParams()).instructions()
 		case *mcp.ListToolsResult:
-			sc := s.scene(ctx, session.InitializeParams())
+			facts := s.factsFor(ctx, session.InitializeParams())
 			for i, listed := range r.Tools {
-				if r.Tools[i], err = sc.describe(listed); err != nil {
+				if r.Tools[i], err = facts.describe(listed); err != nil {
 					return nil, err
 				}
 			}
@@ -79,8 +80,8 @@ func (s *Server) tells(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // describe returns a tool with the texts and the schema for a client.
-func (sc scene) describe(listed *mcp.Tool) (*mcp.Tool, error) {
-	all := tools(sc)
+func (f executorFacts) describe(listed *mcp.Tool) (*mcp.Tool, error) {
+	all := tools(f)
 	i := slices.IndexFunc(all, func(t tool) bool { return t.name == listed.Name })
 	if i < 0 {
 		return listed, nil
@@ -89,26 +90,26 @@ func (sc scene) describe(listed *mcp.Tool) (*mcp.Tool, error) {
 }
 
 // instructions are for the model of a client.
-func (sc scene) instructions() string {
-	return "exec_command runs a shell command; one that does not end in time goes on as a session, for write_stdin, search_output and kill_session.\n" +
-		sc.surroundings()
+func (f executorFacts) instructions() string {
+	return "exec_command runs a shell command; a command that does not end in time runs on as a session, for write_stdin, search_output and kill_session.\n" +
+		f.surroundings()
 }
 
 // surroundings say where commands run, what they may do and how they get more.
-func (sc scene) surroundings() string {
-	lines := []string{sc.where(), sc.files(), sc.network(), sc.more()}
+func (f executorFacts) surroundings() string {
+	lines := []string{f.where(), f.files(), f.network(), f.more()}
 	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return l == "" }), "\n")
 }
 
 // where says where commands run.
-func (sc scene) where() string {
-	text := "Commands run on " + sc.machine()
-	if sc.at.root != "" {
-		text += ", in " + sc.at.root + " unless workdir names another directory"
+func (f executorFacts) where() string {
+	text := "Commands run on " + f.machine()
+	if f.at.root != "" {
+		text += ", in " + f.at.root + " unless workdir names another directory"
 	}
-	if shell := sc.info.Shell.Path; shell != "" {
+	if shell := f.info.Shell.Path; shell != "" {
 		text += ", with " + shell
-		if !sc.config.NoLogin {
+		if !f.config.NoLogin {
 			text += " as a login shell"
 		}
 	}
@@ -116,20 +117,20 @@ func (sc scene) where() string {
 }
 
 // machine names the machine and its system.
-func (sc scene) machine() string {
-	text := sc.config.Where
+func (f executorFacts) machine() string {
+	text := f.config.Where
 	if text == "" {
 		text = "the executor"
 	}
-	if name := map[string]string{"linux": "Linux", "macos": "macOS", "windows": "Windows"}[sc.info.PlatformOS]; name != "" {
+	if name := map[string]string{"linux": "Linux", "macos": "macOS", "windows": "Windows"}[f.info.PlatformOS]; name != "" {
 		text += " (" + name + ")"
 	}
 	return text
 }
 
-// files say which files commands may read and write. What the file tools reach is the same.
-func (sc scene) files() string {
-	s := sc.config.Sandbox
+// files says which files commands and file tools may read and write.
+func (f executorFacts) files() string {
+	s := f.config.Sandbox
 	switch {
 	case s == nil:
 		return "There is no sandbox: commands may do all that the user of that machine may."
@@ -138,7 +139,7 @@ func (sc scene) files() string {
 	}
 	access := make(map[wire.Access][]string)
 	for _, e := range s.Permissions.FileSystem.Entries {
-		access[e.Access] = append(access[e.Access], sc.places(e.Path)...)
+		access[e.Access] = append(access[e.Access], f.pathsOfRule(e.Path)...)
 	}
 	all := func(a wire.Access) bool { return slices.Contains(access[a], everything) }
 	var text string
@@ -165,21 +166,21 @@ func (sc scene) files() string {
 }
 
 // paths say where relative paths begin.
-func (sc scene) paths() string {
-	if sc.at.root == "" {
-		return "The file is on " + sc.machine() + "."
+func (f executorFacts) paths() string {
+	if f.at.root == "" {
+		return "The file is on " + f.machine() + "."
 	}
-	return "Relative paths begin in " + sc.at.root + " on " + sc.machine() + "."
+	return "Relative paths begin in " + f.at.root + " on " + f.machine() + "."
 }
 
-// network says what commands reach.
-func (sc scene) network() string {
-	switch s := sc.config.Sandbox; {
+// network says which hosts commands reach.
+func (f executorFacts) network() string {
+	switch s := f.config.Sandbox; {
 	case s == nil:
 		return ""
-	case sc.config.Network != nil:
-		text := "Commands reach only these hosts, through the proxy that HTTP_PROXY and the like name: " + list(sc.config.Network.Allow)
-		if deny := sc.config.Network.Deny; len(deny) > 0 {
+	case f.config.Network != nil:
+		text := "Commands reach only these hosts, through the proxy that HTTP_PROXY and the like name: " + list(f.config.Network.Allow)
+		if deny := f.config.Network.Deny; len(deny) > 0 {
 			text += "; but not " + list(deny)
 		}
 		return text + "."
@@ -189,16 +190,16 @@ func (sc scene) network() string {
 	return "The network is on for commands."
 }
 
-// more says how more can be asked for, if it can.
-func (sc scene) more() string {
+// more says how the model can ask for more permissions, if it can.
+func (f executorFacts) more() string {
 	const ask, network = "call exec_command with a justification and sandbox_permissions ", `additional_permissions {"network":{"enabled":true}}`
-	closed := sc.config.Network != nil || sc.config.Sandbox != nil && sc.config.Sandbox.Permissions.Network == wire.NetworkRestricted
-	switch policy := sc.config.Policy; {
-	case sc.config.Sandbox == nil:
+	closed := f.config.Network != nil || f.config.Sandbox != nil && f.config.Sandbox.Permissions.Network == wire.NetworkRestricted
+	switch policy := f.config.Policy; {
+	case f.config.Sandbox == nil:
 		return ""
-	case !sc.asks, sc.config.hides() && !closed:
+	case !f.asks, f.config.hides() && !closed:
 		return "The user cannot be asked to allow more."
-	case sc.config.hides(): // whatever is approved
+	case f.config.hides(): // no approval lets a command leave the sandbox
 		return "To ask the user for the network, " + ask + `"with_additional_permissions", and ` + network + "."
 	default:
 		text := "To ask the user for more, " + ask + `"require_escalated" (to run without the sandbox), or "with_additional_permissions" and, for example, ` +
@@ -213,13 +214,13 @@ func (sc scene) more() string {
 // everything stands for the whole file system.
 const everything = "/"
 
-// places are the paths that a rule is about, as the executor spells them.
-func (sc scene) places(p wire.SandboxPath) (paths []string) {
+// pathsOfRule returns the paths of a rule, as the executor spells them.
+func (f executorFacts) pathsOfRule(p wire.SandboxPath) (paths []string) {
 	switch p.Type {
 	case wire.SandboxPathURI:
-		return []string{sc.native(p.Path)}
+		return []string{f.native(p.Path)}
 	case wire.SandboxPathGlob:
-		return []string{"what matches " + p.Pattern}
+		return []string{"files that match " + p.Pattern}
 	}
 	switch p.Special.Kind {
 	case wire.SpecialRoot:
@@ -231,9 +232,9 @@ func (sc scene) places(p wire.SandboxPath) (paths []string) {
 	case wire.SpecialTmpdir:
 		return []string{"$TMPDIR"}
 	case wire.SpecialProjectRoots:
-		for _, root := range sc.workspace() {
+		for _, root := range f.workspace() {
 			if p.Special.Subpath != nil {
-				root = place{system: sc.at.system, root: root}.path(*p.Special.Subpath)
+				root = executorPaths{system: f.at.system, root: root}.path(*p.Special.Subpath)
 			}
 			paths = append(paths, root)
 		}
@@ -241,23 +242,23 @@ func (sc scene) places(p wire.SandboxPath) (paths []string) {
 	return paths
 }
 
-// workspace are the directories that a sandbox calls its project.
-func (sc scene) workspace() []string {
-	roots := sc.config.Sandbox.WorkspaceRoots
-	if c := sc.config.Sandbox.PolicyContext; c != nil {
+// workspace returns the workspace directories of the sandbox.
+func (f executorFacts) workspace() []string {
+	roots := f.config.Sandbox.WorkspaceRoots
+	if c := f.config.Sandbox.PolicyContext; c != nil {
 		roots = c.WorkspaceRoots
 	} else if len(roots) == 0 {
-		return []string{cmp.Or(sc.at.root, "the workspace")} // while the executor has not said where it is
+		return []string{cmp.Or(f.at.root, "the workspace")} // while the executor cannot be reached
 	}
 	var paths []string
 	for _, root := range roots {
-		paths = append(paths, sc.native(root))
+		paths = append(paths, f.native(root))
 	}
 	return paths
 }
 
-func (sc scene) native(uri wire.PathURI) string {
-	if name, err := uri.NativeOn(sc.at.system); err == nil {
+func (f executorFacts) native(uri wire.PathURI) string {
+	if name, err := uri.NativeOn(f.at.system); err == nil {
 		return name
 	}
 	return uri.String()
@@ -267,7 +268,7 @@ func without(names []string, name string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
 }
 
-// list joins names as people do. Of many it has the first ones.
+// list joins names with commas and "and". Of many names it has the first ones.
 func list(names []string) string {
 	if more := len(names) - maxPlaces; more > 0 {
 		names = append(slices.Clone(names[:maxPlaces]), fmt.Sprintf("%d more", more))

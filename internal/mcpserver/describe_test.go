@@ -29,7 +29,7 @@ func restricted(network wire.NetworkAccess, entries ...wire.SandboxEntry) *wire.
 	return s
 }
 
-// What models are told is what the sandbox allows.
+// The texts for models describe what the sandbox allows.
 func TestDescribedSandbox(t *testing.T) {
 	const allWrite, noWrite, more = "Commands and file tools may write ", "Commands and file tools may write no files; ", "To ask the user for more, "
 	roots := unifiedexec.WorkspaceWrite()
@@ -57,11 +57,11 @@ func TestDescribedSandbox(t *testing.T) {
 		{"many", many, allWrite + "only " + strings.Repeat("/w, ", maxPlaces-1) + "/w and 3 more; they may read everything.", "The network is off for commands.", more},
 	} {
 		c := Config{Sandbox: row.sandbox, Policy: granular, Cwd: "/srv/p"}
-		at, err := placeOf(&c, wire.EnvironmentInfo{PlatformOS: "linux"})
+		at, err := pathsOf(&c, wire.EnvironmentInfo{PlatformOS: "linux"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		sc := scene{config: &c, at: at, asks: c.asks()}
+		sc := executorFacts{config: &c, at: at, asks: c.asks()}
 		if got := sc.files(); got != row.files {
 			t.Errorf("%s: %s\nwant %s", row.name, got, row.files)
 		}
@@ -74,15 +74,15 @@ func TestDescribedSandbox(t *testing.T) {
 	}
 }
 
-// While the executor has not said where it is, the workspace has no path.
+// While the executor cannot be reached, the workspace has no path.
 func TestWorkspaceWithoutExecutor(t *testing.T) {
-	sc := scene{config: &Config{Sandbox: unifiedexec.WorkspaceWrite()}, at: place{system: "linux"}}
+	sc := executorFacts{config: &Config{Sandbox: unifiedexec.WorkspaceWrite()}, at: executorPaths{system: "linux"}}
 	if got := sc.files(); !strings.Contains(got, "may write only the workspace, /tmp and $TMPDIR") {
 		t.Errorf("%s", got)
 	}
 }
 
-// A client can introduce itself while the executor cannot be reached.
+// A client can initialize while the executor cannot be reached.
 func TestDescribedWithoutExecutor(t *testing.T) {
 	s, err := New(Config{Client: func(context.Context) (*client.Client, error) { return nil, errors.New("out of reach") }, Where: "this machine", Cwd: "/srv/p"})
 	if err != nil {

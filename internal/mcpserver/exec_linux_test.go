@@ -43,7 +43,7 @@ func TestOrderOfOutput(t *testing.T) {
 	r.want(r.call("search_output", arguments{"chunk_id": got.data["chunk_id"], "pattern": "^e100$", "before": 1}), false, "199-o100\n200:e100\n")
 }
 
-// A prompt is fed, and the session is listed until it ends.
+// A command that reads a line gets it, and its session is listed until it ends.
 func TestPrompt(t *testing.T) {
 	r := newRig(t, nil, nil)
 	got := r.call("exec_command", arguments{"cmd": `printf 'name? '; read n; echo "hi $n"`, "tty": true, "yield_time_ms": 250, "login": false})
@@ -69,7 +69,7 @@ func TestKill(t *testing.T) {
 	r.want(r.call("kill_session", arguments{"session_id": id}), true, "Unknown process id")
 }
 
-// The commands of a client that leaves end, also while it waits for one.
+// When a client leaves, its commands end, also while a call waits.
 func TestClientLeaves(t *testing.T) {
 	r := newRig(t, nil, nil)
 	pid := filepath.Join(r.workspace, "pid")
@@ -134,7 +134,7 @@ func TestProgress(t *testing.T) {
 		last = p.Progress
 	}
 	before := len(r.notified())
-	r.sh("echo quiet") // nobody has asked for progress
+	r.sh("echo quiet") // this call has no progress token
 	if got := r.notified()[before:]; len(got) > 1 || len(got) == 1 && got[0].Message != "two\n" {
 		t.Errorf("%d notifications more", len(got))
 	}
@@ -148,7 +148,7 @@ func TestProgress(t *testing.T) {
 	}()
 	<-r.told
 	<-answer
-	printed := "" // a terminal may pass it on in pieces
+	printed := "" // the output of a terminal may come in pieces
 	for _, p := range r.notified() {
 		if p.ProgressToken == 7.0 {
 			printed += p.Message
@@ -185,7 +185,7 @@ func TestSearch(t *testing.T) {
 	r.want(r.call("search_output", arguments{"session_id": id, "pattern": "need"}), false, "1:needle\n")
 }
 
-// A cut of the connection to the executor goes unnoticed.
+// A cut of the connection to the executor has no effect.
 func TestCut(t *testing.T) {
 	t.Cleanup(tethertest.NothingLeft(t))
 	line := tethertest.LayCable(t, tethertest.StartServer(t, server.Config{}).URL)
@@ -206,7 +206,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// The published schema has the descriptions and defaults, and only what can be asked for.
+// The published schema has the descriptions and defaults, and only the parameters that the client
+// can use.
 func TestSchemas(t *testing.T) {
 	properties := func(r *rig, tool string) map[string]map[string]any {
 		t.Helper()
@@ -246,7 +247,7 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// A client on a pair of streams that goes away in the middle of a call.
+// A client on a pair of streams closes them in the middle of a call.
 func TestStreamsEnd(t *testing.T) {
 	r := newRig(t, nil, nil)
 	c := newStreams(r)
@@ -259,7 +260,7 @@ func TestStreamsEnd(t *testing.T) {
 	gone(t, pid)
 }
 
-// One that has said all it has to say is still answered.
+// A client that has closed only its output still gets its answer.
 func TestStreamsEndWithQuestions(t *testing.T) {
 	c := newStreams(newRig(t, nil, nil))
 	heard := make(chan string, 1)
@@ -292,7 +293,7 @@ func newStreams(r *rig) *streams {
 	return c
 }
 
-// say introduces the client and calls for a command.
+// say sends initialize and a call of exec_command.
 func (c *streams) say(cmd string) {
 	c.t.Helper()
 	for _, line := range []string{
@@ -306,7 +307,7 @@ func (c *streams) say(cmd string) {
 	}
 }
 
-// end waits until the client is not served any more.
+// end waits until the server has ended for this client.
 func (c *streams) end() {
 	c.t.Helper()
 	if err := <-c.served; err != nil {

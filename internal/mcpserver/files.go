@@ -19,7 +19,7 @@ import (
 const (
 	defaultLines = 2000
 	maxReadText  = 256 << 10 // bytes of a file in one answer
-	maxReadFile  = 32 << 20  // a larger file is for commands
+	maxReadFile  = 32 << 20  // larger files must be read with commands
 	maxListed    = 1000      // names in one answer
 )
 
@@ -39,28 +39,28 @@ type listArgs struct {
 	Path string `json:"path,omitempty" jsonschema:"Directory to list. Defaults to the working directory."`
 }
 
-// at has the files of the executor, an absolute path, and the directory that it is in.
-func (d *desk) at(ctx context.Context, name string) (remote *files.Files, path, dir string, err error) {
-	p, err := d.place(ctx)
+// at returns the files of the executor, the absolute path of a name, and its directory.
+func (m *mcpSession) at(ctx context.Context, name string) (remote *files.Files, path, dir string, err error) {
+	p, err := m.executorPaths(ctx)
 	if err != nil {
 		return nil, "", "", err
 	}
 	path = p.path(name)
-	return p.files(d.config.Sandbox), path, p.parent(path), nil
+	return p.files(m.config.Sandbox), path, p.parent(path), nil
 }
 
-// failedFile is the error of a tool about a file. It says what can be done where the
-// sandbox may be the reason.
-func (d *desk) failedFile(tool string, err error) error {
+// failedFile returns the error of a file tool. If the sandbox may be the reason, it says what can be
+// done.
+func (m *mcpSession) failedFile(tool string, err error) error {
 	refusal, _ := errors.AsType[*client.ServerError](err)
 	readOnly := refusal != nil && refusal.OSError() == syscall.EROFS // in a sandbox most file systems are
-	if d.config.Sandbox != nil && (readOnly || errors.Is(err, fs.ErrPermission)) {
-		return fmt.Errorf("%s failed: %w: the sandbox may not allow it; %s", tool, withoutCall(err), d.remedy(false))
+	if m.config.Sandbox != nil && (readOnly || errors.Is(err, fs.ErrPermission)) {
+		return fmt.Errorf("%s failed: %w: the sandbox may not allow it; %s", tool, withoutCall(err), m.remedy(false))
 	}
 	return fmt.Errorf("%s failed: %w", tool, withoutCall(err))
 }
 
-// withoutCall is an error about a file without the name of the system call.
+// withoutCall returns a file error without the name of the system call.
 func withoutCall(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return fmt.Errorf("%s: %w", e.Path, e.Err)
@@ -72,7 +72,7 @@ func missing(member string) error {
 	return badArguments(wording.Missing(member))
 }
 
-func (d *desk) readFile(ctx context.Context, req *mcp.CallToolRequest) (outcome, error) {
+func (m *mcpSession) readFile(ctx context.Context, req *mcp.CallToolRequest) (outcome, error) {
 	var args readArgs
 	if err := parseArgs(req, &args); err != nil {
 		return outcome{}, err
@@ -80,9 +80,9 @@ func (d *desk) readFile(ctx context.Context, req *mcp.CallToolRequest) (outcome,
 	if args.Path == "" {
 		return outcome{}, missing("path")
 	}
-	remote, name, _, err := d.at(ctx, args.Path)
+	remote, name, _, err := m.at(ctx, args.Path)
 	if err != nil {
-		return outcome{}, d.failedFile(toolReadFile, err)
+		return outcome{}, m.failedFile(toolReadFile, err)
 	}
 	info, err := remote.Stat(ctx, name)
 	if err == nil && info.Size() > maxReadFile {
@@ -96,7 +96,7 @@ func (d *desk) readFile(ctx context.Context, req *mcp.CallToolRequest) (outcome,
 		err = fmt.Errorf("%s is not text in UTF-8; look at its %d bytes with exec_command", name, len(data))
 	}
 	if err != nil {
-		return outcome{}, d.failedFile(toolReadFile, err)
+		return outcome{}, m.failedFile(toolReadFile, err)
 	}
 	return excerpt(name, string(data), max(1, args.FromLine), args.MaxLines), nil
 }
@@ -130,7 +130,7 @@ func excerpt(name, text string, from, most int) outcome {
 	return outcome{shown, map[string]any{"path": name, "content": content, "from_line": from, "to_line": last, "lines": line, "truncated": last != 0 && last < line}}
 }
 
-func (d *desk) writeFile(ctx context.Context, req *mcp.CallToolRequest) (outcome, error) {
+func (m *mcpSession) writeFile(ctx context.Context, req *mcp.CallToolRequest) (outcome, error) {
 	var args writeArgs
 	if err := parseArgs(req, &args); err != nil {
 		return outcome{}, err
@@ -141,9 +141,9 @@ func (d *desk) writeFile(ctx context.Context, req *mcp.CallToolRequest) (outcome
 	case args.Content == nil:
 		return outcome{}, missing("content")
 	}
-	remote, name, dir, err := d.at(ctx, args.Path)
+	remote, name, dir, err := m.at(ctx, args.Path)
 	if err != nil {
-		return outcome{}, d.failedFile(toolWriteFile, err)
+		return outcome{}, m.failedFile(toolWriteFile, err)
 	}
 	if args.CreateDirectories && dir != "" {
 		err = remote.MkdirAll(ctx, dir)
@@ -152,7 +152,7 @@ func (d *desk) writeFile(ctx context.Context, req *mcp.CallToolRequest) (outcome
 		err = remote.WriteFile(ctx, name, []byte(*args.Content))
 	}
 	if err != nil {
-		return outcome{}, d.failedFile(toolWriteFile, err)
+		return outcome{}, m.failedFile(toolWriteFile, err)
 	}
 	return outcome{fmt.Sprintf("Wrote %d bytes to %s\n", len(*args.Content), name), map[string]any{"path": name, "bytes": len(*args.Content)}}, nil
 }
@@ -163,18 +163,18 @@ type dirRow struct {
 	Type string `json:"type"` // file, directory or other
 }
 
-func (d *desk) listDir(ctx context.Context, req *mcp.CallToolRequest) (outcome, error) {
+func (m *mcpSession) listDir(ctx context.Context, req *mcp.CallToolRequest) (outcome, error) {
 	var args listArgs
 	if err := parseArgs(req, &args); err != nil {
 		return outcome{}, err
 	}
-	remote, name, _, err := d.at(ctx, args.Path)
+	remote, name, _, err := m.at(ctx, args.Path)
 	if err != nil {
-		return outcome{}, d.failedFile(toolListDir, err)
+		return outcome{}, m.failedFile(toolListDir, err)
 	}
 	entries, err := remote.ReadDir(ctx, name)
 	if err != nil {
-		return outcome{}, d.failedFile(toolListDir, err)
+		return outcome{}, m.failedFile(toolListDir, err)
 	}
 	rows := []dirRow{}
 	var b strings.Builder

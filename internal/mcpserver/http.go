@@ -17,19 +17,19 @@ import (
 	"github.com/tetherexec/tether/internal/listen"
 )
 
-// httpPath is where MCP is spoken.
+// httpPath is the path of the MCP endpoint.
 const httpPath = "/mcp"
 
 const (
-	// httpIdle is after which the session of a client that is not heard of ends, with its
-	// commands: clients need not say that they leave.
+	// httpIdle is the time without a request after which the session of a client and its commands
+	// end: clients need not say that they leave.
 	httpIdle = 12 * time.Hour
 
 	httpHeaders = 10 * time.Second // to send the head of a request
 	httpQuiet   = 2 * time.Minute  // after which a connection without a request is closed
 	httpEnd     = 2 * time.Second  // for answers under way when the server ends
 
-	// maxHTTPClients bounds the sessions: clients that forget theirs leave them behind.
+	// maxHTTPClients bounds the sessions, because clients may leave without ending theirs.
 	maxHTTPClients = 1000
 )
 
@@ -43,8 +43,8 @@ type Listener struct {
 // ErrNoToken says that other machines could use a server without a token.
 var ErrNoToken = errors.New("a token is needed")
 
-// Listen opens http://IP:PORT. Whoever reaches it can run commands: one that other
-// machines reach needs a token, which clients send as a bearer token.
+// Listen opens http://IP:PORT. A client that reaches it can run commands, so an address that other
+// machines can reach needs a token, which clients send as a bearer token.
 func Listen(ctx context.Context, address, token string) (*Listener, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" && u.Path != httpPath {
@@ -55,7 +55,7 @@ func Listen(ctx context.Context, address, token string) (*Listener, error) {
 		return nil, fmt.Errorf("%q is not http://IP:PORT", address)
 	}
 	if !at.Addr().Unmap().IsLoopback() && token == "" {
-		return nil, fmt.Errorf("%s can be reached from other machines, and whoever reaches it can run commands: %w", address, ErrNoToken)
+		return nil, fmt.Errorf("%s can be reached from other machines, and every client that reaches it can run commands: %w", address, ErrNoToken)
 	}
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", at.String())
@@ -78,8 +78,8 @@ func (s *Server) ServeHTTP(ctx context.Context, l *Listener) error {
 		Logger: s.config.Log, SessionTimeout: s.config.HTTPIdle, MaxRequestBodyBytes: maxMessage,
 	})
 	mux := http.NewServeMux()
-	mux.Handle(httpPath, s.doorkeeper(handler))
-	web := &http.Server{Handler: guard(l.auth, mux), ReadHeaderTimeout: httpHeaders, IdleTimeout: httpQuiet}
+	mux.Handle(httpPath, s.limitClients(handler))
+	web := &http.Server{Handler: checkAccess(l.auth, mux), ReadHeaderTimeout: httpHeaders, IdleTimeout: httpQuiet}
 	done := make(chan error, 1)
 	go func() { done <- web.Serve(l) }() // waited for below
 	var err error
@@ -100,15 +100,15 @@ func (s *Server) ServeHTTP(ctx context.Context, l *Listener) error {
 	return err
 }
 
-// doorkeeper lets no more clients in than there is room for, and ends the calls of one
-// that says that it leaves: its session would wait for them.
-func (s *Server) doorkeeper(next http.Handler) http.Handler {
+// limitClients refuses a client above maxHTTPClients. When a client ends its session, limitClients
+// ends its calls first, because the end of the session waits for them.
+func (s *Server) limitClients(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, clients := r.Header.Get("Mcp-Session-Id"), 0
 		for session := range s.mcp.Sessions() {
 			clients++
 			if r.Method == http.MethodDelete && id != "" && session.ID() == id {
-				s.dismiss(session)
+				s.endCommands(session)
 			}
 		}
 		if id == "" && clients >= maxHTTPClients {
@@ -119,8 +119,8 @@ func (s *Server) doorkeeper(next http.Handler) http.Handler {
 	})
 }
 
-// guard turns away web pages of other origins, and who does not know the token.
-func guard(auth *listen.Authenticator, next http.Handler) http.Handler {
+// checkAccess refuses requests of web pages of other origins, and requests without the token.
+func checkAccess(auth *listen.Authenticator, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !sameOrigin(r) {
 			http.Error(w, "requests of web pages are not served", http.StatusForbidden)
@@ -136,8 +136,8 @@ func guard(auth *listen.Authenticator, next http.Handler) http.Handler {
 }
 
 // sameOrigin reports whether a request does not come from a foreign web page: without
-// this check any page could run commands on the machine of the person who looks at it.
-// The name in Host is checked behind this, for pages whose name was made to lead here.
+// this check any web page could run commands on the machine of its reader. The MCP library checks the
+// name in Host, against DNS rebinding.
 func sameOrigin(r *http.Request) bool {
 	origins, browser := r.Header["Origin"]
 	if !browser {

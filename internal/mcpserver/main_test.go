@@ -33,11 +33,12 @@ type rig struct {
 	mu       sync.Mutex
 	asked    []*mcp.ElicitParams
 	progress []*mcp.ProgressNotificationParams
-	told     chan struct{} // has something after each notification
+	told     chan struct{} // gets a value after each notification
 	answer   func(*mcp.ElicitParams) *mcp.ElicitResult
 }
 
-// newRig starts all of it. Without an answer the MCP client has no elicitation.
+// newRig starts the client, the server and the executor. If answer is nil, the MCP client does not
+// support elicitation.
 func newRig(t *testing.T, change func(*Config), answer func(*mcp.ElicitParams) *mcp.ElicitResult) *rig {
 	t.Helper()
 	t.Cleanup(tethertest.NothingLeft(t)) // after all that follows
@@ -99,7 +100,7 @@ func (r *rig) connect(transport mcp.Transport) *mcp.ClientSession {
 	return s
 }
 
-// workspace makes a directory that is not below /tmp, which sandboxes may open.
+// workspace makes a directory outside /tmp, because sandboxes may allow writing to /tmp.
 func workspace(t *testing.T) string {
 	dir, err := os.MkdirTemp("/var/tmp", "mcpserver-")
 	if err != nil {
@@ -118,7 +119,7 @@ type reply struct {
 	isErr bool
 }
 
-// session is the one that the result says is running.
+// session returns the id of the running session in the result.
 func (r reply) session() int {
 	id, _ := r.data["session_id"].(float64)
 	return int(id)
@@ -175,7 +176,7 @@ func (r *rig) shown(got reply, text string) {
 	})
 }
 
-// found waits until a search finds something: a command may need time to print.
+// found waits until a search finds a match: a command may need time to print.
 func (r *rig) found(id int, pattern, want string) {
 	r.t.Helper()
 	tethertest.Eventually(r.t, func() error {
@@ -208,7 +209,7 @@ func (r *rig) want(got reply, isErr bool, parts ...string) {
 	}
 }
 
-// confined gives commands a workspace, and the policy that asks.
+// confined sets a workspace-write sandbox and a policy.
 func confined(p unifiedexec.Policy) func(*Config) {
 	return func(c *Config) { c.Sandbox, c.Policy = unifiedexec.WorkspaceWrite(), p }
 }

@@ -13,21 +13,20 @@ import (
 )
 
 const (
-	// progressPause is the least time between two notifications of a call: what is
-	// printed meanwhile is one.
+	// progressPause is the least time between two notifications of a call; output meanwhile is in
+	// one notification.
 	progressPause = 50 * time.Millisecond
 
-	// progressSilence is after which a call that prints nothing is said to go on, for
-	// clients that give up on silent servers.
+	// progressSilence is the time without output after which a notification says that the call
+	// still runs, for clients that give up on silent servers.
 	progressSilence = 10 * time.Second
 
-	// maxProgress bounds the text of one notification. What a command prints beyond is
-	// in the result only.
+	// maxProgress bounds the text of one notification. Output beyond it is only in the result.
 	maxProgress = 16 << 10
 )
 
-// A progress tells the client of a call what its command prints. Its progress value is
-// the time that has passed, in seconds.
+// A progress sends the output of a command to the client of a call. The progress value is the
+// time since the call, in seconds.
 type progress struct {
 	callID  string // of the call that started the command
 	session int    // or the session that the call is about
@@ -40,48 +39,48 @@ type progress struct {
 	changed chan struct{}
 }
 
-// watch tells the client about a call until the returned function is called, if it has
-// asked for that.
-func (d *desk) watch(ctx context.Context, req *mcp.CallToolRequest, callID string, session int) (end func()) {
+// watch sends progress notifications for a call until end is called, if the client has asked for
+// them.
+func (m *mcpSession) watch(ctx context.Context, req *mcp.CallToolRequest, callID string, session int) (end func()) {
 	token := req.Params.GetProgressToken()
 	if token == nil {
 		return func() {}
 	}
-	p := &progress{callID: callID, session: session, silence: d.config.Silence, changed: make(chan struct{}, 1)}
+	p := &progress{callID: callID, session: session, silence: m.config.Silence, changed: make(chan struct{}, 1)}
 	p.notify = func(elapsed time.Duration, text string) {
-		// A client that is gone is noticed by the call itself.
+		// Errors are ignored: the call itself notices if the client is gone.
 		req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: elapsed.Seconds(), Message: text})
 	}
-	d.mu.Lock()
-	d.watchers[p] = struct{}{}
-	d.mu.Unlock()
+	m.mu.Lock()
+	m.watchers[p] = struct{}{}
+	m.mu.Unlock()
 	done := make(chan struct{})
 	var telling sync.WaitGroup
 	telling.Go(func() { p.tell(done) }) // ends with done
 	return func() {
-		d.mu.Lock()
-		delete(d.watchers, p)
-		d.mu.Unlock()
+		m.mu.Lock()
+		delete(m.watchers, p)
+		m.mu.Unlock()
 		close(done)
 		telling.Wait()
 	}
 }
 
-// observe passes output on to the calls that wait for it.
-func (d *desk) observe(e unifiedexec.Event) {
+// observe passes output on to the calls that report it.
+func (m *mcpSession) observe(e unifiedexec.Event) {
 	if e.Kind != unifiedexec.Output {
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for p := range d.watchers {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for p := range m.watchers {
 		if p.session == e.Session.ID || p.callID != "" && p.callID == e.Session.CallID {
 			p.add(e.Text)
 		}
 	}
 }
 
-// add takes what a command has printed. It does not wait.
+// add takes output of a command. It does not block.
 func (p *progress) add(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +89,7 @@ func (p *progress) add(text string) {
 		n--
 	}
 	if p.skipped > 0 {
-		n = 0 // what follows a hole would look as if it followed the text
+		n = 0 // after skipped bytes, no more text fits in this notification
 	}
 	p.text, p.skipped = append(p.text, text[:n]...), p.skipped+len(text)-n
 	select {
@@ -99,7 +98,7 @@ func (p *progress) add(text string) {
 	}
 }
 
-// take returns what was printed since the last time.
+// take returns the output since the last call.
 func (p *progress) take() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,17 +24,17 @@ type searchArgs struct {
 	After      int    `json:"after,omitempty" jsonschema:"Lines to show after each match. Defaults to 0; at most 50."`
 }
 
-// searchOutput has the executor look through what it holds of a process's output.
-func (d *desk) searchOutput(ctx context.Context, req *mcp.CallToolRequest) (outcome, error) {
+// searchOutput lets the executor search the output that it still holds of a process.
+func (m *mcpSession) searchOutput(ctx context.Context, req *mcp.CallToolRequest) (outcome, error) {
 	var args searchArgs
 	if err := parseArgs(req, &args); err != nil {
 		return outcome{}, err
 	}
-	process, err := d.searched(args)
+	process, err := m.searched(args)
 	if err != nil {
 		return outcome{}, err
 	}
-	c, err := d.config.Client(ctx)
+	c, err := m.config.Client(ctx)
 	var r wire.SearchResult
 	if err == nil {
 		r, err = c.Remote(c.PublicID(), process).Search(ctx, client.Search{
@@ -48,18 +48,18 @@ func (d *desk) searchOutput(ctx context.Context, req *mcp.CallToolRequest) (outc
 	return outcome{searchText(r), r}, nil
 }
 
-// searched finds the process that is meant.
-func (d *desk) searched(args searchArgs) (process string, err error) {
+// searched returns the process that the arguments name.
+func (m *mcpSession) searched(args searchArgs) (process string, err error) {
 	switch {
 	case (args.SessionID != 0) == (args.ChunkID != ""):
 		return "", badArguments(errors.New("one of `session_id` and `chunk_id` is needed"))
 	case args.SessionID != 0:
-		if p := d.ofSession(args.SessionID); p != "" {
+		if p := m.ofSession(args.SessionID); p != "" {
 			return p, nil
 		}
 		return "", fmt.Errorf("%s failed: Unknown process id %d", toolSearchOutput, args.SessionID)
 	}
-	if p := d.ofChunk(args.ChunkID); p != "" {
+	if p := m.ofChunk(args.ChunkID); p != "" {
 		return p, nil
 	}
 	return "", fmt.Errorf("%s failed: Unknown chunk id %s", toolSearchOutput, args.ChunkID)
@@ -71,10 +71,10 @@ func searchText(r wire.SearchResult) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d matching lines of %d\n", r.Matches, r.Searched)
 	if r.Evicted {
-		b.WriteString("Note: the beginning of the output is not held any more; lines are counted from what is left\n")
+		b.WriteString("Note: the beginning of the output is no longer kept; lines are counted from the rest\n")
 	}
 	if r.LongLines > 0 {
-		fmt.Fprintf(&b, "Note: %d long lines were not looked at in full\n", r.LongLines)
+		fmt.Fprintf(&b, "Note: %d long lines were not searched in full\n", r.LongLines)
 	}
 	if r.Truncated != nil {
 		fmt.Fprintf(&b, "Note: there is more (limit: %s)", *r.Truncated)

@@ -1,7 +1,21 @@
-// Package mcpserver offers the tools of unified exec, and files, to MCP clients.
+// Package mcpserver is the MCP server of `tether mcp`: the tools of unified exec, and files.
 //
 // A Server serves any number of MCP sessions over one executor. Each MCP session has
-// commands of its own: they end with it, and no other sees them.
+// commands of its own: they end with it, and no other session sees them.
+//
+// Where a change belongs:
+//
+//	server.go    Server: its Config, the MCP sessions, the end
+//	session.go   mcpSession: the commands and ids of one MCP session; paths on the executor
+//	tools.go     the table of tools, and their schemas
+//	exec.go      exec_command, write_stdin, kill_session, list_sessions
+//	files.go     read_file, write_file, list_dir
+//	search.go    search_output
+//	describe.go  the texts that tell the model where commands run and what they may do
+//	approve.go   questions to the user
+//	progress.go  output as progress notifications
+//	http.go      clients over HTTP
+//	drain.go     answers to calls that run when the client closes standard input
 package mcpserver
 
 import (
@@ -22,39 +36,37 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// outputBudget is how much output a result has, in tokens: what calls get that do not
-// say how much they want.
+// outputBudget is how much output a result has, in tokens, if a call does not say.
 const outputBudget = 10000
 
-// maxMessage bounds what a client may send at once, in bytes: a file to write, say.
+// maxMessage bounds a message of a client, in bytes, for example with a file to write.
 const maxMessage = 16 << 20
 
-// protocolVersions are those in which a server keeps a session and may ask the client
-// something in the middle of a call: commands and approvals need both.
+// protocolVersions are the versions of MCP that have sessions, and in which a server may ask the
+// client in the middle of a call. Commands need sessions, approvals need questions.
 var protocolVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 
 // Config is what a server offers.
 type Config struct {
-	// Client returns the session with the executor, and another one when that is lost.
+	// Client returns the session with the executor, and a new one when that is lost.
 	Client func(context.Context) (*client.Client, error)
 
 	Local   bool            // the executor is on this machine
 	Where   string          // the machine of the executor, in words for models; empty: "the executor"
 	Cwd     string          // where commands start, and the workspace, as in unifiedexec.Environment
 	Sandbox *wire.Sandbox   // for commands and files; nil: none
-	Network *client.Network // what commands in the sandbox reach; nil: as the sandbox says
+	Network *client.Network // hosts that commands in the sandbox reach; nil: the sandbox alone decides
 	Policy  unifiedexec.Policy
 	NoLogin bool // shells are login shells only if a call asks for one
 
-	HTTPIdle time.Duration // after which a silent HTTP client has left; 12 hours if zero
-	Silence  time.Duration // after which a silent call is said to go on; 10 s if zero
+	HTTPIdle time.Duration // after this time without a request the session of an HTTP client ends; 12 hours if zero
+	Silence  time.Duration // after this time without output a call reports that it still runs; 10 s if zero
 
 	Version string
 	Log     *slog.Logger // nil: nothing is logged
 }
 
-// asks reports whether there is something that the user can be asked to allow, as far as
-// it depends on the server.
+// asks reports whether the options of the server allow questions to the user.
 func (c *Config) asks() bool { return c.Policy.Mode != unifiedexec.Never && c.Sandbox != nil }
 
 // hides reports whether the sandbox hides files: then no approval lets a command leave it.
@@ -67,10 +79,10 @@ type Server struct {
 	config Config
 	mcp    *mcp.Server
 
-	mu     sync.Mutex
-	desks  map[*mcp.ServerSession]*desk
-	closed bool
-	tasks  sync.WaitGroup // one for each desk
+	mu          sync.Mutex
+	mcpSessions map[*mcp.ServerSession]*mcpSession
+	closed      bool
+	tasks       sync.WaitGroup // one for each mcpSession
 }
 
 // New makes a server.
@@ -83,13 +95,13 @@ func New(c Config) (*Server, error) {
 	}
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	c.HTTPIdle, c.Silence = cmp.Or(c.HTTPIdle, httpIdle), cmp.Or(c.Silence, progressSilence)
-	s := &Server{config: c, desks: make(map[*mcp.ServerSession]*desk)}
+	s := &Server{config: c, mcpSessions: make(map[*mcp.ServerSession]*mcpSession)}
 	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "tether", Title: "tether", Version: cmp.Or(c.Version, "dev")}, &mcp.ServerOptions{
 		Capabilities:              &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 		SupportedProtocolVersions: protocolVersions,
 		Logger:                    c.Log,
 	})
-	s.mcp.AddReceivingMiddleware(s.tells)
+	s.mcp.AddReceivingMiddleware(s.describeTools)
 	if err := s.addTools(); err != nil {
 		return nil, err
 	}
@@ -97,11 +109,11 @@ func New(c Config) (*Server, error) {
 }
 
 // Serve serves one client on a pair of streams until it leaves or the context ends. Its
-// commands end with it; calls under way are answered, if that does not take long.
+// commands end with it; running calls are answered if that takes no longer than leaveGrace.
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	return s.serve(ctx, &farewell{&mcp.IOTransport{Reader: in, Writer: out, MaxLineLength: maxMessage}, cancel})
+	return s.serve(ctx, &drainingTransport{&mcp.IOTransport{Reader: in, Writer: out, MaxLineLength: maxMessage}, cancel})
 }
 
 // serve serves one client.
@@ -110,16 +122,16 @@ func (s *Server) serve(ctx context.Context, t mcp.Transport) error {
 	if err != nil {
 		return err
 	}
-	// A connection ends when its calls have: those of a client that is gone are ended.
+	// The connection ends only after its calls, so the calls of a client that is gone are ended.
 	stop := context.AfterFunc(ctx, func() {
-		s.dismiss(session)
+		s.endCommands(session)
 		session.Close()
 	})
 	err = session.Wait()
 	if !stop() || s.isClosed() {
-		err = nil // it was to end
+		err = nil // the end was requested
 	}
-	s.dismiss(session)
+	s.endCommands(session)
 	return err
 }
 
@@ -129,16 +141,16 @@ func (s *Server) isClosed() bool {
 	return s.closed
 }
 
-// Close ends all sessions with all that runs in them. The executor's session stays.
+// Close ends all MCP sessions and their commands. The session with the executor stays open.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	desks := maps.Clone(s.desks)
+	mcpSessions := maps.Clone(s.mcpSessions)
 	s.mu.Unlock()
 	var ending sync.WaitGroup
-	for session, d := range desks {
-		ending.Go(func() { // none waits for the commands of another
-			d.close() // the end of the session waits for its calls
+	for session, d := range mcpSessions {
+		ending.Go(func() { // the sessions end at the same time
+			d.close() // ends the calls, for which session.Close waits
 			session.Close()
 		})
 	}
@@ -150,38 +162,38 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// errClosed means that the server or the client has left.
+// errClosed means that the server was closed.
 var errClosed = errors.New("the MCP server is closed")
 
-// desk returns what belongs to an MCP session. It ends with that.
-func (s *Server) desk(session *mcp.ServerSession) (*desk, error) {
+// sessionOf returns the mcpSession of an MCP session, with which it ends.
+func (s *Server) sessionOf(session *mcp.ServerSession) (*mcpSession, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, errClosed
 	}
-	if d := s.desks[session]; d != nil {
+	if d := s.mcpSessions[session]; d != nil {
 		return d, nil
 	}
-	d, err := newDesk(&s.config, s.config.asks() && asksForms(session.InitializeParams()))
+	d, err := newMCPSession(&s.config, s.config.asks() && asksForms(session.InitializeParams()))
 	if err != nil {
 		return nil, err
 	}
-	s.desks[session] = d
+	s.mcpSessions[session] = d
 	s.tasks.Go(func() { // ends with the session
 		session.Wait()
-		s.dismiss(session)
+		s.endCommands(session)
 		s.mu.Lock()
-		delete(s.desks, session)
+		delete(s.mcpSessions, session)
 		s.mu.Unlock()
 	})
 	return d, nil
 }
 
-// dismiss ends the commands of an MCP session.
-func (s *Server) dismiss(session *mcp.ServerSession) {
+// endCommands ends the calls and the commands of an MCP session.
+func (s *Server) endCommands(session *mcp.ServerSession) {
 	s.mu.Lock()
-	d := s.desks[session]
+	d := s.mcpSessions[session]
 	s.mu.Unlock()
 	if d != nil {
 		d.close()

@@ -20,7 +20,7 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// A rule is for all commands of the MCP session that begin alike, and for nothing else.
+// A rule holds for all commands of the MCP session that begin with it and do nothing else.
 func TestScopeOfARule(t *testing.T) {
 	tethertest.NeedBubblewrap(t)
 	r := newRig(t, confined(granular), func(q *mcp.ElicitParams) *mcp.ElicitResult {
@@ -49,7 +49,7 @@ func TestScopeOfARule(t *testing.T) {
 	r.want(r.call("exec_command", touch("b")), false, "Process exited with code 0")
 	asked(1)
 	r.want(r.sh("cp "+filepath.Join(dir, "a")+" "+filepath.Join(dir, "c")), false, "Process exited with code 0")
-	asked(2) // it does not begin so
+	asked(2) // another beginning
 	r.want(r.sh("touch "+filepath.Join(dir, "d")+" > "+filepath.Join(dir, "e")), false, "Process exited with code 0")
 	asked(3) // it does more
 
@@ -65,7 +65,7 @@ func TestScopeOfARule(t *testing.T) {
 	}
 }
 
-// The user sees what the sandbox is to allow, and every character of the command.
+// A question shows the additional permissions, and every character of the command.
 func TestQuestionText(t *testing.T) {
 	q := unifiedexec.Question{Script: "ls\x1b[2K\u202e x", Cwd: "/w", Permissions: unifiedexec.WithAdditional,
 		Additional: &unifiedexec.AdditionalPermissions{Network: &unifiedexec.NetworkPermissions{Enabled: true},
@@ -83,8 +83,8 @@ func TestQuestionText(t *testing.T) {
 	}
 }
 
-// An HTTP client that is not heard of has left, with its commands; one that waits for an
-// answer has not.
+// The session of an HTTP client that sends no request ends, with its commands, unless it waits for an
+// answer.
 func TestHTTPIdle(t *testing.T) {
 	r := newRig(t, func(c *Config) { c.HTTPIdle = 3 * time.Second }, nil)
 	url := r.listen()
@@ -118,7 +118,7 @@ func (r *rig) listen() (url string) {
 	return l.URL
 }
 
-// nothingRuns waits until the executor has no process left.
+// nothingRuns waits until all processes of the executor have ended.
 func (r *rig) nothingRuns() {
 	r.t.Helper()
 	tethertest.Eventually(r.t, func() error {
@@ -132,7 +132,7 @@ func (r *rig) nothingRuns() {
 	})
 }
 
-// Clients that never come back do not take all memory.
+// The number of HTTP sessions is bounded.
 func TestHTTPClients(t *testing.T) {
 	url := newRig(t, nil, nil).listen()
 	status := http.StatusOK
@@ -145,7 +145,7 @@ func TestHTTPClients(t *testing.T) {
 	}
 }
 
-// A silent call is said to go on, again and again, until it says something itself.
+// A call without output reports again and again that it still runs, until its command prints.
 func TestStillRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
@@ -179,7 +179,7 @@ func TestStillRunning(t *testing.T) {
 	r.want(<-answer, false, "Process exited with code 0")
 }
 
-// What a cancelled call has started is a session like others.
+// The command of a cancelled call stays as a session.
 func TestCancelled(t *testing.T) {
 	r := newRig(t, nil, nil)
 	ctx, cancel := context.WithCancel(tethertest.Within(t))
@@ -205,7 +205,7 @@ func TestCancelled(t *testing.T) {
 	r.want(r.call("kill_session", arguments{"session_id": id}), false, "Process exited with code 143", "needle\n")
 }
 
-// A session that another call is waiting for can be ended, and both are told.
+// A session can be killed while another call waits for it, and both calls return.
 func TestKillWhileAnotherWaits(t *testing.T) {
 	r := newRig(t, nil, nil)
 	id := r.call("exec_command", arguments{"cmd": "exec sleep 1000", "yield_time_ms": 250, "login": false}).session()
@@ -216,7 +216,7 @@ func TestKillWhileAnotherWaits(t *testing.T) {
 	tethertest.Eventually(t, func() error { // the other call has the session
 		r.server.mu.Lock()
 		defer r.server.mu.Unlock()
-		for _, d := range r.server.desks {
+		for _, d := range r.server.mcpSessions {
 			d.mu.Lock()
 			n := len(d.watchers)
 			d.mu.Unlock()
@@ -224,7 +224,7 @@ func TestKillWhileAnotherWaits(t *testing.T) {
 				return nil
 			}
 		}
-		return errors.New("nobody waits")
+		return errors.New("no call waits")
 	})
 	killed := r.call("kill_session", arguments{"session_id": id})
 	waited := <-answer
@@ -233,14 +233,14 @@ func TestKillWhileAnotherWaits(t *testing.T) {
 	}
 }
 
-// An executor that does not answer in time is something to tell the model.
+// If the executor cannot be reached, the model gets the error.
 func TestNoExecutor(t *testing.T) {
-	lost := errors.New("nobody answers")
+	lost := errors.New("no answer")
 	r := newRig(t, func(c *Config) {
 		c.Client = func(context.Context) (*client.Client, error) {
 			return nil, fmt.Errorf("%w: %w", lost, context.DeadlineExceeded)
 		}
 	}, nil)
-	r.want(r.sh("true"), true, "exec_command failed: Failed to create unified exec process: nobody answers")
-	r.want(r.call("list_dir", nil), true, "list_dir failed: nobody answers")
+	r.want(r.sh("true"), true, "exec_command failed: Failed to create unified exec process: no answer")
+	r.want(r.call("list_dir", nil), true, "list_dir failed: no answer")
 }

@@ -22,7 +22,7 @@ var referenceShapes = map[string]string{
 	"write_stdin": "{chars string, max_output_tokens integer, session_id* integer, yield_time_ms integer}",
 }
 
-// A model that knows the reference's tools knows ours.
+// The tools that the reference has, too, take the same arguments.
 func TestShapesOfTheReference(t *testing.T) {
 	list, err := newRig(t, confined(granular), says("decline", "")).session.ListTools(tethertest.Within(t), nil)
 	if err != nil {
@@ -49,7 +49,7 @@ func TestShapesOfTheReference(t *testing.T) {
 	}
 }
 
-// shape writes a JSON schema without its words.
+// shape returns a JSON schema without its descriptions.
 func shape(schema map[string]any) string {
 	kind := fmt.Sprint(schema["type"])
 	switch {

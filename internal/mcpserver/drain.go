@@ -9,40 +9,40 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// leaveGrace is how long the calls of a client that has ended its input may take to
-// answer: it may have asked something, and still be listening.
+// leaveGrace is how long calls may still be answered after the client has closed its output: it may
+// still read the answers.
 const leaveGrace = 2 * time.Second
 
-// A farewell is a transport whose end is noticed when what was asked is answered: the
-// server drops its calls when it reads the end. left is called then, or after leaveGrace.
-type farewell struct {
+// A drainingTransport delays the end of the input until all requests are answered, or for
+// leaveGrace, because the MCP library drops its calls when it reads the end. Then it calls left.
+type drainingTransport struct {
 	mcp.Transport
 	left func()
 }
 
 // Connect implements [mcp.Transport].
-func (f *farewell) Connect(ctx context.Context) (mcp.Connection, error) {
+func (f *drainingTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	c, err := f.Transport.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &farewellConn{Connection: c, left: f.left, answered: make(chan struct{}, 1)}, nil
+	return &drainingConn{Connection: c, left: f.left, answered: make(chan struct{}, 1)}, nil
 }
 
-type farewellConn struct {
+type drainingConn struct {
 	mcp.Connection
 	left     func()
-	answered chan struct{} // has something after each answer
+	answered chan struct{} // gets a value after each answer
 
 	mu   sync.Mutex
 	open int // requests without an answer
 }
 
 // Read implements [mcp.Connection].
-func (c *farewellConn) Read(ctx context.Context) (jsonrpc.Message, error) {
+func (c *drainingConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	m, err := c.Connection.Read(ctx)
 	if err != nil {
-		c.linger(ctx)
+		c.awaitAnswers(ctx)
 		c.left()
 		return m, err
 	}
@@ -53,7 +53,7 @@ func (c *farewellConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 }
 
 // Write implements [mcp.Connection].
-func (c *farewellConn) Write(ctx context.Context, m jsonrpc.Message) error {
+func (c *drainingConn) Write(ctx context.Context, m jsonrpc.Message) error {
 	err := c.Connection.Write(ctx, m)
 	if _, ok := m.(*jsonrpc.Response); ok {
 		c.count(-1)
@@ -65,15 +65,15 @@ func (c *farewellConn) Write(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-func (c *farewellConn) count(n int) int {
+func (c *drainingConn) count(n int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open += n
 	return c.open
 }
 
-// linger waits for the answers that are due.
-func (c *farewellConn) linger(ctx context.Context) {
+// awaitAnswers waits until all requests are answered, at most leaveGrace.
+func (c *drainingConn) awaitAnswers(ctx context.Context) {
 	late := time.After(leaveGrace)
 	for c.count(0) > 0 {
 		select {
