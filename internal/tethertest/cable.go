@@ -7,7 +7,7 @@ import (
 	"github.com/tetherexec/tether/internal/cable"
 )
 
-// LayCable lays a cable to a server, which lies until the test ends.
+// LayCable makes a cable to a server. It ends with the test.
 func LayCable(t testing.TB, target string) *cable.Cable {
 	t.Helper()
 	return LayCableWith(t, cable.Config{Target: target})
@@ -24,8 +24,7 @@ func LayCableWith(t testing.TB, cfg cable.Config) *cable.Cable {
 	return c
 }
 
-// Plain makes the server behind a cable look like one without tether's additions, as the
-// reference is.
+// Plain makes the server behind a cable look like the reference: it removes tether's additions.
 func Plain(c *cable.Cable) {
 	c.On(cable.FromServer, cable.Answer("initialize").Always(), cable.Amend(func(members map[string]any) {
 		if result, ok := members["result"].(map[string]any); ok {

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what must happen, on a busy machine.
-const patience = 30 * time.Second
+// timeLimit bounds each wait for an event that must happen. It is long enough for a busy machine.
+const timeLimit = 30 * time.Second
 
-// A Client is a Conn for the goroutine of a test. Its methods end the test if they fail or
-// if what they wait for does not come.
+// A Client is a Conn for the goroutine of a test. Its methods end the test if they fail or wait for too long.
 type Client struct {
 	t    testing.TB
 	conn *Conn
@@ -22,7 +21,7 @@ type Client struct {
 // Dial connects to a ws:// URL and leaves the handshake to the test.
 func Dial(t testing.TB, url string) *Client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeLimit)
 	defer cancel()
 	ws, err := DialWS(ctx, url, nil)
 	if err != nil {
@@ -56,7 +55,7 @@ func (c *Client) Close() { c.conn.Close() }
 // WS is the connection itself, for frames that are not messages.
 func (c *Client) WS() *WS { return c.conn.link.(wsLink).WS }
 
-// Hello is what the handshake has given.
+// Hello is the result of the handshake.
 type Hello struct {
 	SessionID string `json:"sessionId"`
 	Tether    struct {
@@ -147,14 +146,14 @@ func (c *Client) Must(method string, params, result any) {
 // Await takes the first message for which match is true; the others stay.
 func (c *Client) Await(what string, match func(Message) bool) Message {
 	c.t.Helper()
-	m, err := c.AwaitFor(patience, match)
+	m, err := c.AwaitFor(timeLimit, match)
 	if err != nil {
 		c.t.Fatalf("waiting for %s: %v", what, err)
 	}
 	return m
 }
 
-// AwaitFor is Await with a time of its own and without the consequences.
+// AwaitFor is Await with a time limit of its own. It returns an error instead of ending the test.
 func (c *Client) AwaitFor(d time.Duration, match func(Message) bool) (Message, error) {
 	ctx, cancel := waitingFor(d)
 	defer cancel()
@@ -176,8 +175,8 @@ func (c *Client) Ended() error {
 	c.t.Helper()
 	select {
 	case <-c.conn.Ended():
-	case <-time.After(patience):
-		c.t.Fatalf("the connection did not end within %v", patience)
+	case <-time.After(timeLimit):
+		c.t.Fatalf("the connection did not end within %v", timeLimit)
 	}
 	return c.conn.Err()
 }

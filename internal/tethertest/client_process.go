@@ -62,7 +62,7 @@ func (c *Client) IsEvent(m Message, e *Event) bool {
 	return true
 }
 
-// An Output is all that a process has shown.
+// An Output is the whole output of a process and its exit.
 type Output struct {
 	Text     map[string]string // by stream
 	ExitCode int
@@ -111,7 +111,7 @@ type ReadAnswer struct {
 	Closed   bool   `json:"closed"`
 }
 
-// Bytes is how much output the answer holds.
+// Bytes returns the number of bytes of output in the answer.
 func (a ReadAnswer) Bytes() (n int) {
 	for _, chunk := range a.Chunks {
 		n += len(chunk.Chunk)

@@ -112,8 +112,8 @@ func (c *Conn) signalLocked() {
 	c.changed = make(chan struct{})
 }
 
-// Drop ends the connection without a goodbye and does not wait for the reader. Calls that
-// wait fail with err, unless the connection has ended before.
+// Drop ends the connection without a close frame and does not wait for the reader. Waiting calls fail with err, unless the
+// connection has ended before.
 func (c *Conn) Drop(err error) {
 	c.mu.Lock()
 	if c.err == nil {
@@ -124,7 +124,7 @@ func (c *Conn) Drop(err error) {
 	c.link.close()
 }
 
-// Close ends the connection without a goodbye and waits for the reader.
+// Close ends the connection without a close frame and waits for the reader.
 func (c *Conn) Close() {
 	c.link.close()
 	<-c.ended
@@ -133,7 +133,7 @@ func (c *Conn) Close() {
 // Ended is closed when the connection has ended and its last message was handled.
 func (c *Conn) Ended() <-chan struct{} { return c.ended }
 
-// Err says why the connection has ended; nil: it has not.
+// Err returns the reason for the end of the connection; nil: it has not ended.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,7 +209,7 @@ func (c *Conn) find(seen int, match func(Message) bool) (m Message, looked int, 
 			continue
 		}
 		if i == 0 {
-			c.queue = c.queue[1:] // most often, and a queue may be long
+			c.queue = c.queue[1:] // the usual case; deleting from a long queue would copy it
 		} else {
 			c.queue = slices.Delete(c.queue, i, i+1)
 		}

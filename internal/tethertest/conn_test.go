@@ -13,8 +13,7 @@ import (
 	"github.com/tetherexec/tether/internal/server"
 )
 
-// A lineServer is the far end of a connection that speaks lines: what it says arrives,
-// and what was sent to it can be read.
+// A lineServer is the server's end of a connection with one message per line.
 type lineServer struct {
 	t    *testing.T
 	out  io.WriteCloser
@@ -61,8 +60,7 @@ func TestConnKeepsMessagesUntilTaken(t *testing.T) {
 	}
 }
 
-// Goroutines that wait for different messages at the same time each get theirs, whatever
-// another one takes meanwhile.
+// Goroutines that wait for different messages at the same time each get their own.
 func TestConnTakesConcurrently(t *testing.T) {
 	t.Parallel()
 	const takers, each = 8, 100
@@ -116,8 +114,7 @@ func TestConnHandlerTakesAndAnswers(t *testing.T) {
 	}
 }
 
-// What has arrived before the end can be taken after it, and a wait for more fails with
-// the reason.
+// Messages that arrived before the end can be taken after it. A wait for more fails with the reason of the end.
 func TestConnEnds(t *testing.T) {
 	t.Parallel()
 	for name, last := range map[string]string{"EOF": "", "message \"nonsense\"": "nonsense\n"} {

@@ -7,8 +7,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// AtHome runs tests with an empty home directory: what the start-up files of the person
-// who runs them make login shells do, and for how long, is no business of the tests.
+// AtHome runs tests with an empty home directory, so that the start-up files of the user do not change or delay login shells.
 func AtHome(m goleak.TestingM) goleak.TestingM { return atHome{m} }
 
 type atHome struct{ tests goleak.TestingM }

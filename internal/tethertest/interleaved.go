@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// An Interleaving is a shell script that prints lines on standard output and standard error
-// in turn, with what readers of its output get.
+// An Interleaving is a shell script that prints lines on standard output and standard error in turn, with the expected output.
 type Interleaving struct {
 	Script         string
 	Both           string // through one stream

@@ -9,7 +9,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/need"
 )
 
-// withinTime bounds a test; none comes near it.
+// withinTime bounds a test. It is much longer than any test takes.
 const withinTime = 60 * time.Second
 
 // Within returns a context that ends with the test, or when it takes far too long.
@@ -19,7 +19,7 @@ func Within(t testing.TB) context.Context {
 	return ctx
 }
 
-// NeedBubblewrap skips a test where nothing can be confined; in CI that is a failure.
+// NeedBubblewrap skips a test if no command can be confined here; in CI the test fails.
 func NeedBubblewrap(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath("bwrap"); err == nil {

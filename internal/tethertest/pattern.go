@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Pattern returns n bytes that are the same for the same seed and nowhere
-// repeat: a lost, doubled or swapped piece changes their hash.
+// Pattern returns n bytes that depend on the seed and do not repeat. So a lost, doubled or swapped piece changes their hash.
 func Pattern(seed uint64, n int64) io.Reader {
 	return io.LimitReader(&pattern{state: seed*2 + 1}, n)
 }

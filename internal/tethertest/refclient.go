@@ -21,8 +21,7 @@ const (
 )
 
 var (
-	// ErrDisconnected is the fate of a call that was in flight when the
-	// connection was lost, unless it is one that the client repeats.
+	// ErrDisconnected is the error of a call that was in flight when the connection was lost, unless the client repeats it.
 	ErrDisconnected = errors.New("exec-server transport disconnected")
 	// ErrClosed is returned after Close.
 	ErrClosed = errors.New("client closed")
@@ -42,13 +41,12 @@ func (e *RPCError) Error() string {
 // client's behaviour.
 type RefOptions struct {
 	Header http.Header                      // added to each upgrade request
-	Logf   func(format string, args ...any) // told of losses and recoveries
+	Logf   func(format string, args ...any) // called with losses and recoveries
 }
 
-// A RefClient behaves as the reference client does where a server can tell: it
-// takes output from notifications only, orders it by sequence number within the
-// same limits, and after a lost connection reconnects, resumes its session and
-// reads each live process once. What would fail a process there fails it here.
+// A RefClient behaves like the reference client, as far as a server can notice: it takes output only from notifications, orders it
+// by sequence number within the same limits, and after a lost connection reconnects, resumes its session and reads each live
+// process once. It fails a process for the same reasons as the reference client.
 //
 // It is strict for the sake of tests and not meant for anything else.
 type RefClient struct {
@@ -87,9 +85,8 @@ func DialRef(ctx context.Context, url string, opt RefOptions) (*RefClient, error
 	return c, nil
 }
 
-// Close drops the connection without a goodbye, as the reference client does,
-// and waits for the client's goroutines. The server keeps the session until it
-// expires.
+// Close drops the connection without a close frame, as the reference client does, and waits for the client's goroutines. The server
+// keeps the session until it expires.
 func (c *RefClient) Close() {
 	c.fail(ErrClosed)
 	c.cancel()
@@ -286,8 +283,8 @@ func (c *RefClient) live() []*RefProcess {
 	return live
 }
 
-// catchUp reads what p missed. Only a lost connection is an error of the attempt;
-// what p cannot recover from terminates and fails p alone.
+// catchUp reads the events that p missed. Only a lost connection is an error of the attempt. An error of p terminates and fails p
+// alone.
 func (c *RefClient) catchUp(ctx context.Context, g *generation, p *RefProcess) error {
 	var answer readAnswer
 	err := g.call(ctx, "process/read", map[string]any{
@@ -347,8 +344,8 @@ func (c *RefClient) connect(ctx context.Context, resume string) (*generation, er
 	return g, nil
 }
 
-// notified routes one notification. An error ends the connection: the reference
-// client does not go on with a server that sends nonsense.
+// notified routes one notification. An error ends the connection, as in the reference client: it drops a server that sends malformed
+// messages.
 func (c *RefClient) notified(method string, params json.RawMessage) error {
 	if !strings.HasPrefix(method, "process/") {
 		return nil

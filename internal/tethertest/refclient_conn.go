@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// A protocolError is a fault of the server that no retry can heal.
+// A protocolError is an error of the server that a retry cannot repair.
 type protocolError struct{ text string }
 
 func (e *protocolError) Error() string { return "exec-server protocol error: " + e.text }
@@ -14,8 +14,7 @@ func (e *protocolError) Error() string { return "exec-server protocol error: " +
 // A generation is one connection of a RefClient.
 type generation struct{ *Conn }
 
-// newGeneration begins to read. An error of notified ends the connection: the reference
-// client does not go on with a server that sends nonsense.
+// newGeneration begins to read. An error of notified ends the connection, as in the reference client.
 func newGeneration(ws *WS, notified func(method string, params json.RawMessage) error) *generation {
 	return &generation{NewConn(ws, func(c *Conn, m Message) bool {
 		var err error
@@ -39,7 +38,7 @@ func newGeneration(ws *WS, notified func(method string, params json.RawMessage) 
 func (g *generation) call(ctx context.Context, method string, params, result any) error {
 	id, err := g.Ask(method, params)
 	if err != nil {
-		g.Close() // a caller that tries again finds the next connection
+		g.Close() // a caller that tries again gets the next connection
 		return fmt.Errorf("%w: %v", ErrDisconnected, err)
 	}
 	m, err := g.Answer(ctx, id)

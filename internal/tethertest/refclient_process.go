@@ -13,8 +13,7 @@ import (
 	"sync"
 )
 
-// What the reference client holds of one process while a number is missing, and
-// the most it takes in one event.
+// Limits of the reference client: the events of a process that it keeps while a number is missing, and the size of one event.
 const (
 	reorderEvents = 256
 	reorderBytes  = 1 << 20
@@ -58,7 +57,7 @@ func (s RefStart) params() map[string]any {
 	}
 }
 
-// A RefProcess is one command and what arrived of it.
+// A RefProcess is one command with the events that have arrived.
 type RefProcess struct {
 	id          string
 	client      *RefClient
@@ -124,13 +123,13 @@ type streamSum struct {
 	hash  hash.Hash
 }
 
-// StreamSum tells what came on one stream.
+// StreamSum describes the output on one stream.
 type StreamSum struct {
 	Bytes  int64
 	SHA256 string // lower-case hex
 }
 
-// RefResult is what a process left behind.
+// RefResult is the outcome of a process.
 type RefResult struct {
 	ExitCode      int
 	SandboxDenied bool
@@ -161,8 +160,8 @@ func (p *RefProcess) Received() int64 {
 	return n
 }
 
-// Wait returns when the process is closed, with all its output published, or with
-// the error for which the reference client would have given it up.
+// Wait returns when the process is closed and all its output is published, or with the error for which the reference client would
+// have failed it.
 func (p *RefProcess) Wait(ctx context.Context) (RefResult, error) {
 	select {
 	case <-p.done:
@@ -278,7 +277,7 @@ func (p *RefProcess) insertLocked(e event) {
 	}
 }
 
-// publishLocked hands out what follows the last number without a gap.
+// publishLocked publishes the events that follow the last number without a gap.
 func (p *RefProcess) publishLocked() {
 	for {
 		e, ok := p.waiting[p.last+1]
@@ -375,7 +374,7 @@ func (p *RefProcess) recoverChunkLocked(a readAnswer, target, seq uint64, stream
 	return nil
 }
 
-// fillHolesLocked lets the one hole that may be left become the exit.
+// fillHolesLocked takes the one missing number that is allowed for the exit.
 func (p *RefProcess) fillHolesLocked(a readAnswer, target uint64) error {
 	var holes []uint64
 	for seq := p.last + 1; seq <= target && len(holes) < 2; seq++ {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// loose is a process without a connection, for the rules of ordering alone.
+// loose returns a process without a connection, for tests of the order of events.
 func loose(out *strings.Builder) *RefProcess {
 	c := &RefClient{processes: map[string]*RefProcess{}}
 	return newRefProcess(c, RefStart{ID: "p", OnOutput: func(_ uint64, _ string, data []byte) { out.Write(data) }})

@@ -22,8 +22,7 @@ type Server struct {
 	stop func()
 }
 
-// StartServer serves WebSocket clients on loopback until the test ends. What cfg
-// says about the state directory is ignored.
+// StartServer serves WebSocket clients on loopback until the test ends. It ignores the state directory of cfg.
 func StartServer(t testing.TB, cfg server.Config) *Server {
 	t.Helper()
 	return StartServerAt(t, listen.DefaultURL, cfg)

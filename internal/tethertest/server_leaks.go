@@ -25,8 +25,7 @@ func OpenFiles() []string {
 	return targets
 }
 
-// Children returns the processes whose parent is this one, as "PID COMMAND",
-// those included that nobody has reaped.
+// Children returns the child processes of this process, zombies included, as "PID COMMAND".
 func Children() []string {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	self := strconv.Itoa(os.Getpid())
@@ -47,11 +46,11 @@ func Children() []string {
 	return children
 }
 
-// NothingLeft takes note of the open files and the children of this process, and
-// returns a function that fails the test unless as many are there again, soon.
+// NothingLeft counts the open files and children of this process. It returns a function that waits until there are no more than
+// that, and fails the test otherwise.
 func NothingLeft(t testing.TB) (check func()) {
 	t.Helper()
-	time.AfterFunc(time.Hour, func() {}).Stop() // opens what the runtime opens for its first timer
+	time.AfterFunc(time.Hour, func() {}).Stop() // the runtime opens a descriptor for its first timer
 	files, children := len(OpenFiles()), len(Children())
 	return func() {
 		t.Helper()
@@ -72,14 +71,14 @@ func NothingLeft(t testing.TB) (check func()) {
 func Eventually(t testing.TB, check func() error) {
 	t.Helper()
 	const step = 5 * time.Millisecond
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(timeLimit)
 	for {
 		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("after %v: %v", patience, err)
+			t.Fatalf("after %v: %v", timeLimit, err)
 		}
 		time.Sleep(step)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// Upload sends size bytes of a pattern to a file of the server at url, in blocks, over
-// a connection that is cut now and then, and returns their SHA-256.
+// Upload uploads size bytes of a pattern in blocks to a file of the server at url, over a connection that is cut several times. It
+// returns their SHA-256.
 func Upload(t testing.TB, url, target string, seed uint64, size int64, block, cuts int) [sha256.Size]byte {
 	t.Helper()
 	cable := LayCable(t, url)
@@ -59,8 +59,7 @@ func Upload(t testing.TB, url, target string, seed uint64, size int64, block, cu
 	return digest
 }
 
-// Resume comes back to a session as soon as the server has noticed that the old
-// connection is gone.
+// Resume resumes a session as soon as the server has noticed the end of the old connection.
 func Resume(t testing.TB, url, session string) (c *Client) {
 	t.Helper()
 	Eventually(t, func() error {

@@ -18,7 +18,7 @@ import (
 	"github.com/tetherexec/tether/internal/tethertest/frames"
 )
 
-// What the reference client's WebSocket takes; more ends the connection.
+// Limits of the reference client's WebSocket. A larger frame or message ends the connection.
 const (
 	MaxFrame   = 16 << 20
 	MaxMessage = 64 << 20
@@ -53,9 +53,8 @@ func (e *UpgradeError) Error() string {
 	return fmt.Sprintf("upgrade refused: %d %s", e.Status, e.Body)
 }
 
-// WS is a small WebSocket client that leaves frames in the hands of its user:
-// tests send what a well-behaved library would refuse to, and see how a message
-// was framed. One goroutine may read while others write.
+// WS is a small WebSocket client that gives its user control over frames. Tests can send frames that a library would refuse to send,
+// and see how a message was framed. One goroutine may read while others write.
 type WS struct {
 	conn net.Conn
 	in   *bufio.Reader

@@ -50,7 +50,7 @@ static void only_in_sandbox(void) {
 	}
 }
 
-/* swap A B MICROSECONDS: exchange two names until somebody ends it, and wait at
+/* swap A B MICROSECONDS: exchange two names until the process is ended, and wait at
  * random up to that long in between. */
 static int swap(char **a) {
 	long pause = atol(a[2]);

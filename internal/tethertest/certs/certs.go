@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// New writes a certificate for 127.0.0.1 that vouches for itself, and its key, and returns
-// the names of the files. It is good for a server and for a client.
+// New writes a self-signed certificate for 127.0.0.1 and its key, and returns the names of the files. Servers and clients can use it.
 func New(t testing.TB, name string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

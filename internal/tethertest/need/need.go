@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// CannotRun skips a test that cannot run on this machine. With CI=true the test fails: one
-// that never runs there would go unnoticed.
+// CannotRun skips a test that cannot run on this machine. With CI=true the test fails, because a test that is always skipped
+// would not be noticed.
 func CannotRun(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") == "true" {
@@ -17,7 +17,7 @@ func CannotRun(t testing.TB, format string, args ...any) {
 	t.Skipf("cannot run: "+format, args...)
 }
 
-// Root is called by tests that only root can run; what says what they need root for.
+// Root skips a test that needs root if the user is not root. what completes the sentence "needs root, …".
 func Root(t testing.TB, what string) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -1,5 +1,5 @@
-// Package noproxy has the cases in which every way out of tether must agree about NO_PROXY. The tests of each package
-// that connects to other hosts go through them.
+// Package noproxy has test cases about NO_PROXY. The tests of each package that connects to other hosts use them, so that all
+// packages understand NO_PROXY alike.
 package noproxy
 
 // A Case is a value of NO_PROXY and an address.

@@ -17,8 +17,8 @@ func (p *Peer) Begin() (id string) {
 	return params.ProcessID
 }
 
-// Events are the notifications of a process, in short: "o3" is output 3, "x4" the exit,
-// "c5" the close. The output of o3 is "3;".
+// Events returns notifications of a process from an abbreviation: "o3" is output with number 3, "x4" the exit, "c5" the close. The
+// output of o3 is "3;".
 func Events(process string, words string) (messages []string) {
 	for _, w := range strings.Fields(words) {
 		var seq int
@@ -35,13 +35,13 @@ func Events(process string, words string) (messages []string) {
 	return messages
 }
 
-// Chunk is the output of an event, as JSON.
+// Chunk returns the output of an event as JSON.
 func Chunk(seq int) string {
 	b, _ := json.Marshal([]byte(fmt.Sprintf("%d;", seq)))
 	return string(b)
 }
 
-// ReadAnswer is the result of a read: output of these numbers, and what is next.
+// ReadAnswer returns the result of a read with the output of these numbers and the next number.
 func ReadAnswer(next int, exited, closed bool, seqs ...int) string {
 	var chunks []string
 	for _, seq := range seqs {

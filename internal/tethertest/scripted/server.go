@@ -1,5 +1,5 @@
-// Package scripted has a server that says what a test tells it to say: for tests of a
-// client that must meet a server at a certain moment, or one that breaks the protocol.
+// Package scripted has a server that sends exactly the messages of a test. It is for tests of a client in which the server must act at
+// a certain moment, or break the protocol.
 package scripted
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/tetherexec/tether/wire"
 )
 
-// patience is longer than anything in a test takes.
-const patience = 60 * time.Second
+// timeLimit bounds each wait. It is much longer than any test takes.
+const timeLimit = 60 * time.Second
 
 // A Server accepts connections and hands them to the test.
 type Server struct {
@@ -47,7 +47,7 @@ func NewServer(t testing.TB) *Server {
 			if err != nil {
 				return
 			}
-			conn.SetDeadline(time.Now().Add(patience))
+			conn.SetDeadline(time.Now().Add(timeLimit))
 			p, err := NewPeer(conn)
 			if err != nil {
 				conn.Close()
@@ -66,8 +66,7 @@ func NewServer(t testing.TB) *Server {
 	return s
 }
 
-// NewPipes is a server without a port, for tests whose time is that of testing/synctest: its
-// clients connect by Connect.
+// NewPipes returns a server without a port, for tests with testing/synctest. Its clients connect with Connect.
 func NewPipes(t testing.TB) *Server {
 	s := &Server{t: t, Peers: make(chan *Peer, 16)}
 	t.Cleanup(func() {
@@ -97,10 +96,10 @@ func NewPeer(conn net.Conn) (*Peer, error) {
 	return &Peer{conn}, frames.Accept(conn)
 }
 
-// Close lets no more clients connect.
+// Close stops the listener.
 func (s *Server) Close() { s.ln.Close() }
 
-// URL is the address for clients; that of a server of NewPipes stands for none.
+// URL returns the address for clients. A server of NewPipes has none and returns a placeholder.
 func (s *Server) URL() string {
 	if s.ln == nil {
 		return "ws://scripted.invalid"
@@ -114,13 +113,13 @@ func (s *Server) Accept() *Peer {
 	case p := <-s.Peers:
 		s.t.Cleanup(p.Cut)
 		return p
-	case <-time.After(patience):
+	case <-time.After(timeLimit):
 		s.t.Error("no client connects")
 		panic("no client connects")
 	}
 }
 
-// Cut ends the connection without a word.
+// Cut ends the connection without a close frame.
 func (p *Peer) Cut() { p.Conn.Close() }
 
 // Leave ends the connection with code 1001.
@@ -128,7 +127,7 @@ func (p *Peer) Leave(reason string) {
 	frames.Write(p.Conn, frames.Close(1001, reason))
 }
 
-// A Message is what the client has sent.
+// A Message is a message of the client.
 type Message struct {
 	ID     *int64          `json:"id"`
 	Method string          `json:"method"`
@@ -149,7 +148,7 @@ func (p *Peer) Hear() Message {
 	return m
 }
 
-// MayHear returns the next message; false if the connection has ended. Pings and a goodbye are answered.
+// MayHear returns the next message; false if the connection has ended. It answers pings and a close frame.
 func (p *Peer) MayHear() (m Message, ok bool) {
 	var data []byte
 	for {
@@ -219,12 +218,12 @@ func (p *Peer) Say(messages ...string) {
 // Serve answers the next message, which must have this method.
 func (p *Peer) Serve(method, result string) { p.Say(p.Expect(method).Answer(result)) }
 
-// Answer is the answer to a request.
+// Answer returns the answer to a request.
 func (m Message) Answer(result string) string {
 	return fmt.Sprintf(`{"id":%d,"result":%s}`, *m.ID, result)
 }
 
-// Refuse is the answer that refuses a request.
+// Refuse returns the error answer to a request.
 func (m Message) Refuse(code int, message string) string {
 	return fmt.Sprintf(`{"id":%d,"error":{"code":%d,"message":%q}}`, *m.ID, code, message)
 }
@@ -238,11 +237,10 @@ func (p *Peer) Greet(hello string) {
 // Welcome does the handshake of a server without tether's additions.
 func (p *Peer) Welcome(session string) { p.Greet(fmt.Sprintf(`{"sessionId":%q}`, session)) }
 
-// WelcomeTether does the handshake of a server that has tether's order of requests, and
-// none of its features.
+// WelcomeTether does the handshake of a server that orders requests as tether does and has none of its features.
 func (p *Peer) WelcomeTether() { p.Greet(Hello("")) }
 
-// Hello is the answer to initialize of a tether server with some features.
+// Hello returns the answer to initialize of a tether server with some features.
 func Hello(features string) string {
 	return fmt.Sprintf(`{"sessionId":"S","tether":{"version":"1","publicId":"p","ttlMs":30000,"features":[%s]}}`, features)
 }
@@ -263,8 +261,7 @@ func (p *Peer) WelcomeWith(session string, networks bool, features []string) {
 	p.Greet(string(text))
 }
 
-// Play runs the server's part of a test beside the client's. It fails the test if the
-// part does not go as written.
+// Play runs the server's part of a test beside the client's. The test fails if the part panics or does not end.
 func Play(t testing.TB, part func()) (wait func()) {
 	t.Helper()
 	done := make(chan any, 1)
@@ -279,7 +276,7 @@ func Play(t testing.TB, part func()) (wait func()) {
 			if failure != nil {
 				t.Fatalf("the server's part: %v", failure)
 			}
-		case <-time.After(patience):
+		case <-time.After(timeLimit):
 			t.Fatal("the server's part does not end")
 		}
 	}
